@@ -16,7 +16,7 @@ fn verified(log: &str, filter: &str) -> Value {
     Folder::new().dedup(&flags).ok().report()
 }
 
-/// `capacity` is hardly above what the log brings in a window, so that the filter is as full as it may be.
+/// `capacity` is hardly above the events of a window in the log, so that the filter is as full as it may be.
 fn keeps_its_bound(log: &str, filter: &str, least_rate: f64) {
     let report = verified(log, filter);
     assert_eq!((number(&report, "fn"), number(&report, "undecided")), (0, 0), "{filter}: {report}");
@@ -25,8 +25,8 @@ fn keeps_its_bound(log: &str, filter: &str, least_rate: f64) {
     let error = 3.29 * (TARGET * (1.0 - TARGET) / first_tests).sqrt();
     assert!(rate <= TARGET + error, "{filter}: {rate} of {first_tests}");
     assert!(rate >= least_rate, "{filter}: {rate} of {first_tests} would not show a bound that is broken");
-    let told = report["fpr"].as_f64().expect("fpr");
-    assert!((told - rate).abs() < 1e-9, "{filter}: {told} is not fp / (fp + tn)");
+    let reported = report["fpr"].as_f64().expect("fpr");
+    assert!((reported - rate).abs() < 1e-9, "{filter}: {reported} is not fp / (fp + tn)");
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn growth_keeps_the_bound_of_the_whole() {
     keeps_its_bound(NASA, "--window unbounded --capacity 500 --growth geometric:2", 0.0001);
 }
 
-/// Beyond its capacity a filter refuses before it lies.
+/// Beyond its capacity a filter refuses events before its rate rises.
 #[test]
 fn overload_is_undecided_and_passed_on() {
     for filter in [
@@ -79,13 +79,13 @@ fn overload_is_undecided_and_passed_on() {
         let report = verified(NASA, filter);
         assert!(number(&report, "undecided") > 1000, "{filter}: {report}");
         assert_eq!(number(&report, "fn"), 0, "{filter}: {report}");
-        // Of all events that had not been delivered; those left undecided were tested too.
+        // Over all events that had not been passed on; those left undecided were tested too.
         let rate = number(&report, "fp") as f64 / (33_996 - number(&report, "tp")) as f64;
         assert!(rate < 0.011, "{filter}: {rate}, {report}");
     }
 }
 
-/// Jumps that bring many events at once must not break the bound unseen: the filter refuses, or keeps it.
+/// Jumps that bring many events at once must not break the bound unnoticed: the filter refuses events, or keeps it.
 #[test]
 fn bursts_keep_the_bound() {
     for (log, filter) in [

@@ -1,4 +1,4 @@
-//! Keys asked of a filter as producers do, and what operators are told as a document.
+//! Keys that a filter is asked about as producers do, and the documents that commands print for operators.
 
 use std::ops::Range;
 
@@ -18,19 +18,19 @@ pub(crate) fn client(node: &OwnNode, deadline_ms: u64) -> Client {
     Client::build(builder).expect("a client")
 }
 
-/// What these keys are told.
+/// The verdicts on these keys.
 pub(crate) fn ask(filter: &Filter, keys: Range<u64>) -> Vec<Verdict> {
     let batches = keys.clone().step_by(BATCH_EVENTS as usize).map(|first| first..(first + BATCH_EVENTS).min(keys.end));
-    let told = batches.map(|batch| {
+    let verdicts = batches.map(|batch| {
         let keys: Vec<[u8; 8]> = batch.map(u64::to_le_bytes).collect();
         filter.observe_batch(&keys, &[]).expect("a call")
     });
-    told.flatten().collect()
+    verdicts.flatten().collect()
 }
 
-/// How many were told so.
-pub(crate) fn count(told: &[Verdict], wanted: Verdict) -> u64 {
-    told.iter().filter(|told| **told == wanted).count() as u64
+/// How many verdicts are the wanted one.
+pub(crate) fn count(verdicts: &[Verdict], wanted: Verdict) -> u64 {
+    verdicts.iter().filter(|verdict| **verdict == wanted).count() as u64
 }
 
 /// The JSON document that a command has printed.

@@ -1,5 +1,5 @@
-//! One of three nodes is killed: the others go on without it, soon and with the error rate that they say; after its return
-//! it is complete when what it has missed has expired, and not before.
+//! One of three nodes is killed: the others go on without it, soon and with the error rate that they estimate; after
+//! its return it is complete when all that it has missed has expired, and not before.
 
 use std::time::{Duration, Instant};
 
@@ -11,9 +11,9 @@ use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 
 const WINDOW: Duration = Duration::from_secs(6);
-/// How long another node may record in its place, where nothing else is said.
+/// How long another node may record in its place, where the configuration does not say.
 const LEASE_MS: u64 = 10_000;
-/// What a busy machine takes longer than any.
+/// The extra time of a busy machine.
 const BUSY_MS: u64 = 20_000;
 /// Lateness, the skew of clocks, two ticks, the lease of another node, with skew, and a busy machine.
 const REST_MAX: Duration = Duration::from_millis(1_000 + 1_000 + 200 + LEASE_MS + LEASE_MS / 64 + BUSY_MS);
@@ -27,7 +27,7 @@ const PROBES: u64 = 40_000;
 /// A call waits for the node to come back, once an outage.
 const DEADLINE_MS: u64 = 1_500;
 
-/// Three nodes with the settings that they have if nothing is said, and a filter of ten positions an event.
+/// Three nodes with the default configuration, and a filter of ten positions an event.
 fn cluster() -> [OwnNode; 3] {
     let nodes = ["a", "b", "c"].map(|name| OwnNode::start(name, ""));
     let form = nodes.iter().map(|node| node.address.as_str()).collect::<Vec<_>>().join(" ");
@@ -46,9 +46,9 @@ struct Producer {
     next_key: u64,
 }
 
-/// What became of new keys.
+/// The verdicts on new keys, counted.
 #[derive(Default)]
-struct Told {
+struct Counts {
     first_seen: u64,
     duplicate: u64,
     undecided: u64,
@@ -63,21 +63,21 @@ impl Producer {
         Self { _client: client, filter, next_key: 0 }
     }
 
-    /// A batch of keys that nobody has seen.
-    fn go_on(&mut self) -> Told {
+    /// A batch of new keys.
+    fn go_on(&mut self) -> Counts {
         let keys: Vec<[u8; 8]> = (self.next_key..self.next_key + BATCH_EVENTS).map(u64::to_le_bytes).collect();
         self.next_key += BATCH_EVENTS;
         let degraded_before = self.filter.degraded().events;
-        let mut told = Told::default();
+        let mut counts = Counts::default();
         for verdict in self.filter.observe_batch(&keys, &[]).expect("a call") {
             match verdict {
-                Verdict::FirstSeen => told.first_seen += 1,
-                Verdict::Duplicate => told.duplicate += 1,
-                Verdict::Undecided(_) => told.undecided += 1,
+                Verdict::FirstSeen => counts.first_seen += 1,
+                Verdict::Duplicate => counts.duplicate += 1,
+                Verdict::Undecided(_) => counts.undecided += 1,
             }
         }
-        told.is_degraded = self.filter.degraded().events > degraded_before;
-        told
+        counts.is_degraded = self.filter.degraded().events > degraded_before;
+        counts
     }
 }
 
@@ -95,21 +95,22 @@ fn one_of_three_nodes_is_killed_and_comes_back() {
     let mut producer = Producer::new(&nodes[1].address);
     eventually("every slice answers", || producer.go_on().undecided == 0);
     for _ in 0..BATCHES_BEFORE {
-        let told = producer.go_on();
-        assert!(told.undecided == 0 && !told.is_degraded, "nothing is missing");
+        let counts = producer.go_on();
+        assert!(counts.undecided == 0 && !counts.is_degraded, "nothing is missing");
     }
-    // It may lead the agreement, too.
+    // The node may lead the agreement, too.
     nodes[0].kill();
     let killed = Instant::now();
-    // Fewer than five positions of an event are left once in 13, and nobody denies one of a thousand of these.
-    let is_hindered = |told: &Told| told.undecided > 1;
+    // Fewer than five positions of an event are left once in 13, so hardly any batch of a thousand events has none
+    // such.
+    let is_hindered = |counts: &Counts| counts.undecided > 1;
     let undecided = std::iter::from_fn(|| Some(producer.go_on()).filter(is_hindered)).count();
     let service_again = killed.elapsed();
     let before = producer.filter.degraded();
     let (mut wrong, mut asked) = (0, 0);
     while asked < PROBES {
-        let told = producer.go_on();
-        (wrong, asked) = (wrong + told.duplicate, asked + BATCH_EVENTS - told.undecided);
+        let counts = producer.go_on();
+        (wrong, asked) = (wrong + counts.duplicate, asked + BATCH_EVENTS - counts.undecided);
     }
     let after = producer.filter.degraded();
     let expected =
@@ -127,9 +128,9 @@ fn one_of_three_nodes_is_killed_and_comes_back() {
     nodes[0].start_again();
     let returned = Instant::now();
     eventually("nothing is missing", || {
-        let told = producer.go_on();
+        let counts = producer.go_on();
         std::thread::sleep(Duration::from_millis(50));
-        !told.is_degraded && told.undecided == 0 && is_complete(&nodes[1])
+        !counts.is_degraded && counts.undecided == 0 && is_complete(&nodes[1])
     });
     let complete_again = returned.elapsed();
     eprintln!("complete again after {complete_again:?}");

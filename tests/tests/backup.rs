@@ -1,5 +1,5 @@
-//! A cluster is written to a folder while it works, is lost, and comes back on other nodes; what is damaged or broken off is
-//! refused before anything is changed.
+//! A cluster is written to a folder while it works, is lost, and comes back on other nodes; a backup that is damaged or
+//! was broken off is refused before anything is changed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,7 +18,7 @@ use crate::own_node::OwnNode;
 use crate::run::{Folder, firstseen};
 
 const KEYS: u64 = 10_000;
-/// What a call may take.
+/// How long a call may take.
 const DEADLINE_MS: u64 = 5_000;
 
 /// Filters of the cluster that is lost; a backup holds cells of all but the last.
@@ -39,16 +39,16 @@ fn cluster<const NODES: usize>(names: [&str; NODES]) -> [OwnNode; NODES] {
 
 fn create(node: &OwnNode, name: &str, flags: &str) {
     let create = format!("filter create {name} --if-absent {flags} --fpr 0.0001 --cluster {}", node.address);
-    let mut said = String::new();
+    let mut printed = String::new();
     eventually("a filter", || {
         let ran = node.folder.run(&create);
-        said = ran.err;
-        ran.code == Some(0) || panic_on_usage(ran.code, &said)
+        printed = ran.err;
+        ran.code == Some(0) || panic_on_usage(ran.code, &printed)
     });
 }
 
-fn panic_on_usage(code: Option<i32>, said: &str) -> bool {
-    assert!(code != Some(2), "{said}");
+fn panic_on_usage(code: Option<i32>, printed: &str) -> bool {
+    assert!(code != Some(2), "{printed}");
     false
 }
 
@@ -57,7 +57,7 @@ fn filters(node: &OwnNode) -> Vec<Value> {
     listed.as_array().cloned().unwrap_or_default()
 }
 
-/// New keys until it is over.
+/// Submits new keys until it is over.
 fn produce(filter: &Filter, is_over: &AtomicBool) -> u64 {
     let mut key = 1_000_000;
     while !is_over.load(Ordering::Relaxed) {
@@ -67,7 +67,8 @@ fn produce(filter: &Filter, is_over: &AtomicBool) -> u64 {
     key - 1_000_000
 }
 
-/// What was told before the backup was begun; the folder that has it.
+/// A cluster is lost after a backup; the folder of the backup, which has every event whose reply was sent before it was
+/// begun.
 fn lost_cluster(folder: &Folder) -> PathBuf {
     let nodes = cluster(["a", "b", "c"]);
     FILTERS.iter().for_each(|(name, flags)| create(&nodes[0], name, &with_capacity(name, flags)));
@@ -75,7 +76,7 @@ fn lost_cluster(folder: &Folder) -> PathBuf {
     let asked = ["flat", "cut", "kept", "last"].map(|name| client.filter(name).expect("the filter"));
     for filter in &asked {
         eventually("every slice answers", || {
-            ask(filter, 2 * KEYS..2 * KEYS + 100).iter().all(|told| !matches!(told, Verdict::Undecided(_)))
+            ask(filter, 2 * KEYS..2 * KEYS + 100).iter().all(|verdict| !matches!(verdict, Verdict::Undecided(_)))
         });
         assert!(count(&ask(filter, 0..KEYS), Verdict::FirstSeen) > KEYS - 20);
     }
@@ -130,21 +131,21 @@ fn a_cluster_comes_back_on_fewer_nodes() {
     let client = client(&nodes[0], DEADLINE_MS);
     for name in ["flat", "cut", "kept", "last"] {
         let filter = client.filter(name).expect("the filter");
-        // What was in the backup counts, without another word.
+        // Events of the backup count without a further command.
         assert_eq!(count(&ask(&filter, 0..KEYS), Verdict::Duplicate), KEYS, "{name}: nothing is forgotten");
         assert!(count(&ask(&filter, 4 * KEYS..5 * KEYS), Verdict::FirstSeen) > KEYS - 20, "{name}: nor made up");
     }
-    // What is durable is so from its return on.
+    // A durable filter is durable from its return on.
     nodes.iter_mut().for_each(OwnNode::crash);
     let filter = client.filter("kept").expect("the filter");
     eventually("nothing is forgotten", || {
-        let told = ask(&filter, 0..KEYS);
-        assert_eq!(count(&told, Verdict::FirstSeen), 0);
-        count(&told, Verdict::Duplicate) == KEYS
+        let verdicts = ask(&filter, 0..KEYS);
+        assert_eq!(count(&verdicts, Verdict::FirstSeen), 0);
+        count(&verdicts, Verdict::Duplicate) == KEYS
     });
 }
 
-/// It holds secrets.
+/// The files hold secrets, so only their owner may read them.
 fn check_modes(backup: &Path) {
     use std::os::unix::fs::PermissionsExt;
     let mode = |path: &Path| fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
@@ -209,34 +210,46 @@ fn a_damaged_backup_is_refused_by_the_name_of_the_file() {
         refused(file, "nothing");
         fs::write(file, &bytes).expect("written");
     }
-    let told = node.folder.run(&format!("{restore} --undecided")).ok().out;
+    let printed = node.folder.run(&format!("{restore} --undecided")).ok().out;
     let forgive = format!("firstseen filter forgive clicks --cluster {}", node.address);
-    assert!(told.contains("is undecided until all") && told.contains(&forgive), "{told}");
+    assert!(printed.contains("is undecided until all") && printed.contains(&forgive), "{printed}");
     let ever = "filter ever: what is not in the backup is undecided until you give it up, as nothing expires";
-    assert!(told.contains(ever), "{told}");
+    assert!(printed.contains(ever), "{printed}");
     let client = client(&node, DEADLINE_MS);
     let filter = client.filter("clicks").expect("the filter");
-    let told = ask(&filter, 0..100);
-    assert!(told.iter().all(|told| matches!(told, Verdict::Undecided(_))), "nothing is told before its time: {told:?}");
+    let verdicts = ask(&filter, 0..100);
+    assert!(
+        verdicts.iter().all(|verdict| matches!(verdict, Verdict::Undecided(_))),
+        "nothing is decided yet: {verdicts:?}"
+    );
     node.folder.run(&format!("filter forgive clicks --yes --cluster {}", node.address));
     eventually("nothing is forgotten", || count(&ask(&filter, 0..100), Verdict::Duplicate) == 100);
     node.folder.run(&format!("cluster restore nowhere --yes --addr {}", node.address)).fails(2, &["no folder nowhere"]);
 }
 
 #[test]
-fn a_filter_that_is_being_altered_keeps_no_other_out_of_a_backup() {
+fn a_filter_that_is_being_altered_comes_back_without_what_the_former_one_has() {
     let [node] = cluster(["a"]);
     for name in ["clicks", "views"] {
         create(&node, name, "--slicing vertical:2 --window 1h --capacity 1k --clock wall");
     }
+    let asked = client(&node, DEADLINE_MS);
+    let clicks = asked.filter("clicks").expect("the filter");
+    eventually("it answers", || count(&ask(&clicks, 0..100), Verdict::Duplicate) == 100);
     node.folder.run(&format!("filter alter clicks --capacity 2k --yes --cluster {}", node.address)).ok();
+    eventually("both answer", || count(&ask(&clicks, 100..200), Verdict::Duplicate) == 100);
     let backup = |flags: &str| node.folder.run(&format!("cluster backup --addr {} {flags}", node.address));
-    let taken = backup("--out one --json").fails(3, &["filter clicks is not in this backup", "being altered"]);
+    let lacks = "filter clicks is in this backup without what was recorded before it was altered";
+    let taken = backup("--out one --json").fails(3, &[lacks, "take another one when the alteration is over"]);
     let taken: Value = serde_json::from_str(&taken.out).expect("JSON");
-    assert_eq!(taken["left_out"], serde_json::json!(["clicks"]));
-    let names: Vec<&Value> = taken["filters"].as_array().expect("filters").iter().map(|it| &it["name"]).collect();
-    assert_eq!(names, ["views"]);
-    assert!(backup("--out two --allow-missing").ok().out.contains("left out: it is being altered"));
+    assert_eq!(taken["left_out"], serde_json::json!([]));
+    let told =
+        |filter: &Value| (filter["name"].clone(), filter["altered"].clone(), filter["incomplete_slices"].clone());
+    let told: Vec<_> = taken["filters"].as_array().expect("filters").iter().map(told).collect();
+    assert_eq!(told, [("views".into(), false.into(), 0.into()), ("clicks".into(), true.into(), 2.into())]);
+    assert!(
+        backup("--out two --allow-missing").ok().out.contains("2, without what was recorded before it was altered")
+    );
     let [other] = cluster(["b"]);
     let one = node.folder.path("one");
     let restore = |flags: &str| {
@@ -244,14 +257,18 @@ fn a_filter_that_is_being_altered_keeps_no_other_out_of_a_backup() {
     };
     for flags in ["--plan", "--yes"] {
         let told = restore(flags);
-        assert!(told.err.contains("filter clicks is not in this backup"), "{}", told.err);
-        assert!(told.out.contains("clicks") && told.out.contains("lacks a filter"), "{}", told.out);
-        assert!(!told.out.contains("is whole"), "{}", told.out);
+        assert!(told.err.contains(lacks), "{}", told.err);
+        assert!(told.out.contains("lacks a part of a filter") && !told.out.contains("is whole"), "{}", told.out);
+        let is_claimed = told.out.lines().any(|line| line.starts_with("of views, what was recorded before 20"));
+        assert_eq!(is_claimed, flags == "--yes", "{}", told.out);
     }
-    assert_eq!(filters(&other).len(), 1);
-    let drop = format!("filter drop views --yes --cluster {}", other.address);
-    other.folder.run(&drop).ok();
-    assert_eq!(document(&restore("--plan --json"))["left_out"], serde_json::json!(["clicks"]));
+    let asked = client(&other, DEADLINE_MS);
+    let clicks = asked.filter("clicks").expect("the filter");
+    let told = ask(&clicks, 0..100);
+    assert!(told.iter().all(|told| matches!(told, Verdict::Undecided(_))), "the former one may have any: {told:?}");
+    other.folder.run(&format!("filter forgive clicks --yes --cluster {}", other.address)).ok();
+    eventually("it decides", || count(&ask(&clicks, 200..300), Verdict::Duplicate) == 100);
+    assert_eq!(count(&ask(&clicks, 100..200), Verdict::Duplicate), 100, "asked once: what it has was in the backup");
 }
 
 #[test]
@@ -286,7 +303,7 @@ fn a_backup_that_is_broken_off_is_none() {
 }
 
 #[test]
-fn what_a_killed_restore_leaves_is_named_by_the_next() {
+fn the_next_restore_names_the_filters_that_a_killed_one_has_left() {
     let folder = Folder::new();
     let backup = folder.path("backup");
     let [node] = cluster(["a"]);
@@ -322,7 +339,7 @@ fn damage_journal(node: &OwnNode) {
 }
 
 #[test]
-fn what_a_damaged_journal_keeps_from_being_restored_is_told() {
+fn a_restore_names_the_damaged_journal_that_keeps_it_from_going_on() {
     let folder = Folder::new();
     let backup = folder.path("backup");
     let mut nodes = cluster(["a", "b"]);
@@ -339,12 +356,14 @@ fn what_a_damaged_journal_keeps_from_being_restored_is_told() {
     damage_journal(&nodes[1]);
     nodes[1].start_again();
     for asked in [&nodes[1], &nodes[0]] {
-        let mut said = String::new();
+        let mut printed = String::new();
         eventually("it says what is wrong", || {
-            said =
+            printed =
                 asked.folder.run(&format!("cluster restore {} --yes --addr {}", backup.display(), asked.address)).err;
-            said.contains("node b") && said.contains("is damaged at byte") && said.contains("firstseen node repair")
+            printed.contains("node b")
+                && printed.contains("is damaged at byte")
+                && printed.contains("firstseen node repair")
         });
-        assert!(said.contains("what was made is dropped"), "{said}");
+        assert!(printed.contains("what was made is dropped"), "{printed}");
     }
 }

@@ -1,8 +1,8 @@
-//! Flags that make no sense: a clear word and exit code 2, before any output is touched.
+//! Flags that make no sense: a clear message and exit code 2, before any output is touched.
 
 use crate::run::Folder;
 
-/// Flags, and a word that the refusal says.
+/// Flags, and a word of the message.
 const NONSENSE: &[(&str, &str)] = &[
     ("--capacity -5", "`-5` is negative"),
     ("--capacity 0", "`0` is zero"),
@@ -48,6 +48,7 @@ const NONSENSE: &[(&str, &str)] = &[
     ("--kind stable --capacity 100 --stable-decrements nan", "P"),
     ("--kind stable --capacity 100 --stable-decrements 1e30", "decremented"),
     ("--window 1h --lateness 7d", "a lateness of 7d"),
+    ("--window 1s --lateness 28125ms", "a lateness of 28s 125ms"),
     ("--growth equal:0 --capacity 10", "generations"),
     ("--growth equal:99 --capacity 10", "generations"),
     ("--growth geometric:0.5 --capacity 10", "ratio"),
@@ -102,7 +103,7 @@ fn nonsense_is_refused_by_name() {
 }
 
 #[test]
-fn a_seed_without_a_new_secret_is_told_what_it_is_for() {
+fn a_seed_without_a_new_secret_is_refused_with_its_purpose() {
     let ran = Folder::new().run("filter alter clicks --cluster 127.0.0.1:1 --seed 7");
     ran.fails(2, &["`clicks` would keep its own", "add --new-secret"]);
 }
@@ -123,7 +124,7 @@ fn a_time_window_needs_a_time() {
     assert_eq!((&own["times"], &own["clock"]), (&"record".into(), &"2015-05-17T10:05:03Z".into()));
     let ran = Folder::with("a\n").dedup("--window landmark:day input");
     ran.fails(2, &["--time"]);
-    // A shell that hands a file over makes no stream of it.
+    // Standard input that a shell has opened as a file is no stream.
     let folder = Folder::with("a\na\n");
     folder.shell("firstseen dedup --window 1h < input").fails(2, &["--time", "--clock wall"]);
     assert_eq!(folder.shell("firstseen dedup --window 1h --clock wall < input").ok().out, "a\n");
@@ -133,7 +134,7 @@ fn a_time_window_needs_a_time() {
 }
 
 #[test]
-fn a_missing_field_of_the_header_is_told_alone() {
+fn a_field_missing_in_the_header_is_the_only_message() {
     let folder = Folder::with("host,status\na,1\n");
     for (flags, words) in [
         ("--key hots", "did you mean `host`?"),
@@ -150,7 +151,7 @@ fn a_missing_field_of_the_header_is_told_alone() {
 }
 
 #[test]
-fn missing_files_are_told_before_anything_is_written() {
+fn missing_files_are_an_error_before_anything_is_written() {
     let folder = Folder::with("a\n");
     folder.dedup("--out out input nothing").fails(2, &["nothing: No such file"]);
     folder.dedup("--out out input .").fails(2, &["is a folder"]);

@@ -1,4 +1,4 @@
-//! Input that is not as it should be: told with its place, never a panic, never a lost line.
+//! Input that is not as it should be: a message with its place, never a panic, never a lost line.
 
 use std::io::Write;
 
@@ -13,7 +13,10 @@ fn gzip(text: &str) -> Vec<u8> {
     encoder.finish().expect("memory")
 }
 
-/// What `zstd` makes of `a\nb\na\n`.
+/// The output of `zstd` for `a
+/// b
+/// a
+/// `.
 const ZSTD: &[u8] =
     &[0x28, 0xb5, 0x2f, 0xfd, 0x24, 0x06, 0x31, 0x00, 0x00, 0x61, 0x0a, 0x62, 0x0a, 0x61, 0x0a, 0xea, 0xca, 0xd3, 0x49];
 
@@ -81,7 +84,7 @@ fn bytes_that_are_no_utf8_pass_through_unchanged() {
 }
 
 #[test]
-fn records_that_lack_a_field_are_counted_and_told() {
+fn records_that_lack_a_field_are_counted_and_named() {
     let folder = Folder::with("k,t\na,1\nb\nc,3\n\nd,soon\n");
     let ran = folder.dedup("--format csv --key k --time t --window 1h --report json input").ok();
     assert_eq!(ran.out, "k,t\na,1\nc,3\n");
@@ -94,7 +97,7 @@ fn records_that_lack_a_field_are_counted_and_told() {
 }
 
 #[test]
-fn many_rejections_are_told_once() {
+fn many_rejections_have_one_line_with_their_number() {
     let folder = Folder::with("no json\n".repeat(1000));
     let ran = folder.dedup("--format jsonl --key a --report none input").ok();
     assert!(ran.err.lines().count() < 10, "{}", ran.err);
@@ -121,9 +124,9 @@ fn compressed_input_is_known_by_its_content() {
     assert_eq!(folder.dedup_from("plain - zstd", b"e\nd\n").ok().out, "d\na\ne\nb\n");
 }
 
-/// Archives are padded where they come from tapes and disks of blocks.
+/// Archives from tapes and disks of blocks are padded.
 #[test]
-fn what_follows_an_archive_is_no_damage_of_it() {
+fn bytes_behind_an_archive_are_no_damage_of_it() {
     let folder = Folder::with([gzip("a\nb\n"), vec![0; 512]].concat());
     assert_eq!(folder.dedup("--state state input").ok().out, "a\nb\n");
     folder.write("input", [gzip("b\nc\n"), b"more".to_vec()].concat());

@@ -1,8 +1,9 @@
-//! Single producers, and single records, with broken times: nobody's window ends by them.
+//! Single producers, and single records, with broken times: no window of others ends by them.
 //!
-//! What went wrong before, with default flags and `--window 1h`: k1..k5 of now are first-seen, and duplicates; one event says to
-//! be 6 d 23 h ahead; k1..k5 of now are late, and passed on as first-seen. An event 13 d ahead was taken after that, and so on
-//! for ever. A lookup of such a time did the same.
+//! The sequence that failed before, with default flags and `--window 1h`: events k1..k5 with the time of now are
+//! first-seen, and then duplicates; one event has a time 6 d 23 h ahead; k1..k5 with the time of now are then late, and
+//! passed on as first-seen. An event 13 d ahead was accepted after that, and so on for ever. A lookup with such a time
+//! did the same.
 
 use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -41,19 +42,19 @@ fn records_from_the_future_end_no_window_of_a_log() {
     let folder = Folder::with([keys(now_ms), keys(now_ms), broken.clone(), keys(now_ms)].concat());
     assert_eq!(counts(&folder, HOURLY), [5, 10, 0, 4]);
     assert_eq!(counts(&folder, "--window landmark:week --kind bloom --capacity 1000"), [5, 10, 0, 4]);
-    // From run to run: a record of after now is not taken on its word where nothing comes after it.
+    // Across runs: a record after the present is not accepted by its own word where no record follows.
     let last = format!("{},x\n", now_ms + RATCHET_MS[0]);
     for (input, expected) in [(keys(now_ms), [5, 0, 0, 0]), (last, [0, 0, 0, 1]), (keys(now_ms), [0, 5, 0, 0])] {
         folder.write("input", input);
         assert_eq!(counts(&folder, "--window 1h --state state"), expected);
     }
-    // A lookup is told what would be left then, and what is there now stays.
+    // A lookup ahead is answered by what would be left then, and the cells stay as they are.
     folder.write("input", format!("{},k1\n{now_ms},k1\n", now_ms + 13 * DAY_MS));
     assert_eq!(counts(&folder, "--window 1h --state state --lookup"), [1, 1, 0, 0]);
 }
 
-/// Lines of a log of 2015, a hundredth of which say a wrong time; their keys come again within the hour. They are so long that
-/// the log is read in several blocks.
+/// Lines of a log of 2015, a hundredth of which have a wrong time; their keys repeat within the hour. The lines are so
+/// long that the log is read in several blocks.
 fn log(lines: u64, broken: impl Fn(u64) -> bool, ahead_ms: u64) -> (String, String) {
     let (mut right, mut all) = (String::new(), String::new());
     for line in 0..lines {
@@ -74,7 +75,7 @@ fn assert_same(kept: &str, expected: &str, what: &str) {
     assert!(kept == expected, "{what}: {} and {} bytes, {:?} differ first", kept.len(), expected.len(), differ.next());
 }
 
-/// One shift of the wrong lines after the other, so that each of them stands at the end of some block.
+/// The wrong lines are shifted one by one, so that each of them stands at the end of some block.
 #[test]
 fn a_hundredth_of_a_log_changes_no_verdict_of_the_rest() {
     let folder = Folder::new();
@@ -100,7 +101,7 @@ fn logs_with_gaps_and_tiny_logs_lose_nothing() {
         let tiny: String = (0..9).map(|line| format!("{},k\n", 1_431_000_000_000 + line * gap_ms)).collect();
         let folder = Folder::with(&tiny);
         assert_eq!(counts(&folder, HOURLY), [9, 0, 0, 0], "{gap_ms} ms between lines");
-        // A line at a time.
+        // The log in batches of one line.
         for (line, text) in tiny.lines().enumerate() {
             folder.write("input", format!("{text}\n"));
             assert_eq!(
@@ -114,12 +115,12 @@ fn logs_with_gaps_and_tiny_logs_lose_nothing() {
             .map(|line| format!("{},key{line}\n", 1_431_000_000_000 + gap_ms + 5_000 * 700 + line * 700))
             .collect();
         folder.write("input", before + &after);
-        let told = counts(&folder, HOURLY);
-        assert_eq!((told[0] + told[1], told[2], told[3]), (10_000, 0, 0), "{gap_ms} ms in the middle");
+        let counts = counts(&folder, HOURLY);
+        assert_eq!((counts[0] + counts[1], counts[2], counts[3]), (10_000, 0, 0), "{gap_ms} ms in the middle");
     }
 }
 
-/// Four days of a log, a file each: `days` says in which order they are named.
+/// Four days of a log, a file each: `days` is the order of their names.
 fn counts_of_days(days: [u64; 4], broken_ends_ms: Option<u64>, flags: &str) -> [u64; 4] {
     let folder = Folder::new();
     let start_ms = 1_431_000_000_000;
@@ -133,7 +134,7 @@ fn counts_of_days(days: [u64; 4], broken_ends_ms: Option<u64>, flags: &str) -> [
     ["first_seen", "duplicates", "undecided", "rejected"].map(|name| number(&report, name))
 }
 
-/// Rotated logs in the order of their names: of each file but the last up to 128 records were rejected before.
+/// Rotated logs in the order of their names: up to 128 records of each file but the last were rejected before.
 #[test]
 fn files_in_a_wrong_order_lose_nothing() {
     for days in [[0, 1, 2, 3], [3, 2, 1, 0], [0, 3, 2, 1], [2, 0, 3, 1]] {
@@ -150,7 +151,7 @@ fn files_in_a_wrong_order_lose_nothing() {
 #[test]
 fn a_broken_time_at_the_end_of_a_file_ends_no_window() {
     let hourly = "--window 1h --fpr 1e-6";
-    // In the right order the next file contradicts it, and the last file has none behind it.
+    // In the right order the next file contradicts the time; the last file has none behind it.
     assert_eq!(counts_of_days([0, 1, 2, 3], Some(40 * DAY_MS), hourly), [8001, 0, 0, 3]);
     let burst = |line: u64| (1_950..2_000).contains(&line);
     let (right, all) = log(2_000, burst, 5 * HOUR_MS);
@@ -164,7 +165,7 @@ fn a_broken_time_at_the_end_of_a_file_ends_no_window() {
         folder.read("out")
     };
     assert_same(&kept(&all), &kept(&right), "a burst at the end of a file");
-    // In the wrong one nothing does: it is passed on, and the clock stays.
+    // In the wrong order no file contradicts it: the record is passed on, and the clock stays.
     let folder = Folder::new();
     let file =
         |start_ms: u64| (0..200).map(|line| format!("{},key{line}\n", start_ms + line * 1000)).collect::<String>();
@@ -173,8 +174,8 @@ fn a_broken_time_at_the_end_of_a_file_ends_no_window() {
     folder.write("older", file(early_ms));
     let ran = folder.dedup(&format!("{FLAGS} {hourly} --out out newer older")).ok();
     let report = ran.report();
-    let told = ["first_seen", "duplicates", "undecided", "late", "rejected"].map(|name| number(&report, name));
-    assert_eq!(told, [200, 200, 1, 0, 0]);
+    let counts = ["first_seen", "duplicates", "undecided", "late", "rejected"].map(|name| number(&report, name));
+    assert_eq!(counts, [200, 200, 1, 0, 0]);
     assert!(ran.err.contains("newer:201: undecided") && ran.err.contains("oldest file first"), "{}", ran.err);
     assert!(folder.read("out").contains("broken"));
     folder.dedup(&format!("{FLAGS} {hourly} --strict --out out newer older")).fails(2, &["newer:201: undecided"]);
@@ -190,8 +191,8 @@ fn logs_of_the_same_hours_lose_nothing() {
     }
     for files in ["a b", "b a"] {
         let report = folder.dedup(&format!("{FLAGS} --window 24h --fpr 1e-6 --out out {files}")).ok().report();
-        let told = ["first_seen", "undecided", "rejected"].map(|name| number(&report, name));
-        assert_eq!(told, [4000, 0, 0], "{files}");
+        let counts = ["first_seen", "undecided", "rejected"].map(|name| number(&report, name));
+        assert_eq!(counts, [4000, 0, 0], "{files}");
     }
 }
 
@@ -213,7 +214,7 @@ fn filter(node: &OwnNode, name: &str) -> (Client, Filter) {
     (client, filter)
 }
 
-fn told(filter: &Filter) -> Vec<Verdict> {
+fn verdicts(filter: &Filter) -> Vec<Verdict> {
     (1..=5).map(|key| filter.observe_at(format!("k{key}").as_bytes(), now_ms()).expect("a call")).collect()
 }
 
@@ -227,15 +228,15 @@ fn producers_from_the_future_end_no_window_of_a_cluster() {
         create(&node, name, flags);
         let (_client, producer) = filter(&node, name);
         let (_other, broken) = filter(&node, name);
-        assert_eq!(told(&producer), FIRST_SEEN);
-        assert_eq!(told(&producer), DUPLICATES);
+        assert_eq!(verdicts(&producer), FIRST_SEEN);
+        assert_eq!(verdicts(&producer), DUPLICATES);
         for ahead_ms in RATCHET_MS {
             let refused = broken.observe_at(b"x", now_ms() + ahead_ms).expect("a call");
             assert_eq!(refused, Verdict::Undecided(Reason::Future), "{name}: {ahead_ms} ms ahead");
             let looked_up = broken.test(b"k1", Some(now_ms() + ahead_ms)).expect("a call");
             let left = if ahead_ms < HOUR_MS { Verdict::Duplicate } else { Verdict::FirstSeen };
             assert_eq!(looked_up, left, "{name}: {ahead_ms} ms ahead");
-            assert_eq!((told(&producer), told(&broken)), (DUPLICATES.to_vec(), DUPLICATES.to_vec()), "{name}");
+            assert_eq!((verdicts(&producer), verdicts(&broken)), (DUPLICATES.to_vec(), DUPLICATES.to_vec()), "{name}");
         }
         let ahead = format!("{},x\n", now_ms() + 13 * DAY_MS);
         node.folder.write("input", [keys(now_ms()), ahead.clone(), keys(now_ms())].concat());
@@ -251,14 +252,14 @@ fn producers_from_the_future_end_no_window_of_a_cluster() {
     }
 }
 
-/// A node knows that a process has ended, so nobody waits for its silence.
+/// A node knows that a process has ended, so the next one does not wait until it counts as silent.
 #[test]
-fn what_a_process_has_replayed_withholds_nothing_from_the_next() {
+fn old_times_that_one_process_has_replayed_do_not_hold_back_the_next() {
     let node = node();
     for (name, flags) in [("together", "--slicing horizontal:2"), ("divided", "--slicing vertical:3")] {
         create(&node, name, flags);
         let flags = format!("{FLAGS} --cluster {} --filter {name} --out out --strict input", node.address);
-        // A backfill, a day of few lines, a day of one, and what occurs now.
+        // A backfill of 30 days ago, a day with few lines, a day with one, and events of now.
         for (days, lines) in [(30, 3_000), (29, 100), (27, 1), (0, 20)] {
             let from_ms = now_ms() - days * DAY_MS;
             let log: String = (0..lines).map(|line| format!("{},k{days}-{line}\n", from_ms + line * 10)).collect();
@@ -273,25 +274,25 @@ fn what_a_process_has_replayed_withholds_nothing_from_the_next() {
 #[test]
 fn a_clock_that_went_wrong_is_set_back_by_one_command() {
     let node = node();
-    // Whoever allows a month on an event's word has this coming.
+    // A filter that accepts a month ahead by an event's own word lets this happen.
     create(&node, "clicks", "--future-max 30d --slicing horizontal:2");
     let (_client, producer) = filter(&node, "clicks");
-    assert_eq!((told(&producer), told(&producer)), (FIRST_SEEN.to_vec(), DUPLICATES.to_vec()));
+    assert_eq!((verdicts(&producer), verdicts(&producer)), (FIRST_SEEN.to_vec(), DUPLICATES.to_vec()));
     for key in 0..20 {
         let taken = producer.observe_at(format!("x{key}").as_bytes(), now_ms() + 20 * DAY_MS).expect("a call");
         assert_eq!(taken, Verdict::FirstSeen);
     }
-    assert_eq!(told(&producer), [Verdict::Undecided(Reason::Late); 5]);
+    assert_eq!(verdicts(&producer), [Verdict::Undecided(Reason::Late); 5]);
     let set = |flags: &str| node.folder.run(&format!("filter set-clock clicks {flags} --cluster {}", node.address));
     set("").fails(2, &["first-seen once more", "--yes"]);
     let done = set("--yes");
     assert!(done.code == Some(0) && done.out.contains("begins anew"), "{}{}", done.out, done.err);
-    // Producers that run go on by themselves.
+    // Producers that run find the new filter by themselves.
     eventually("the filter that has followed", || {
-        let told: BTreeSet<String> = told(&producer).iter().map(|verdict| format!("{verdict:?}")).collect();
-        told.iter().all(|verdict| verdict == "FirstSeen" || verdict == "Duplicate")
+        let seen: BTreeSet<String> = verdicts(&producer).iter().map(|verdict| format!("{verdict:?}")).collect();
+        seen.iter().all(|verdict| verdict == "FirstSeen" || verdict == "Duplicate")
     });
-    assert_eq!(told(&producer), DUPLICATES);
+    assert_eq!(verdicts(&producer), DUPLICATES);
     assert!(node.log().contains("the clock of a filter begins anew"), "{}", node.log());
 }
 
@@ -300,7 +301,7 @@ fn a_clock_that_went_wrong_is_set_back_by_one_command() {
 fn a_state_from_the_future_is_refused_where_arrivals_are_timed() {
     for (window, command) in [("--window 1h", "dedup"), ("--epoch 1h --per-event -", "estimate")] {
         let flags = format!("{command} --format csv --no-header --key 2 --report none {window} --state");
-        // What such a clock leaves: the same definition, and a time that no clock says now.
+        // What such a clock leaves: the same definition, and a time that is far ahead of the present.
         let aged = |ahead_ms: u64, state: &str| {
             let folder = Folder::with(format!("{},a\n", now_ms() + ahead_ms));
             let timed = format!("{flags} {state} --time 1 --future-max {}ms input", u64::MAX);

@@ -20,9 +20,9 @@ fn mode(folder: &Folder, name: &str) -> u32 {
 #[test]
 fn keys_are_private_and_nothing_is_overwritten() {
     let folder = Folder::new();
-    let told = folder.run(ALL).ok().out;
+    let printed = folder.run(ALL).ok().out;
     for word in ["test authority", "a.node.firstseen", "client.firstseen", "admin.firstseen", "[tls]"] {
-        assert!(told.contains(word), "{word} is not in {told}");
+        assert!(printed.contains(word), "{word} is not in {printed}");
     }
     let names = ["ca", "a.node", "b.node", "crawler.client", "admin"];
     for name in names {
@@ -60,7 +60,7 @@ struct Node {
 }
 
 impl Node {
-    /// Starts the node of `node.toml`, which logs JSON, and waits until it says where it listens.
+    /// Starts the node of `node.toml`, which logs JSON, and waits until it logs its address.
     fn start(folder: &Folder) -> Self {
         let mut command = firstseen();
         command.args(["node", "--config", "node.toml", "--create"]).current_dir(folder.path(""));
@@ -77,7 +77,7 @@ impl Node {
                 break address.to_owned();
             }
         };
-        // Whoever writes to a pipe that nobody reads waits.
+        // A pipe that is not read would stop its writer.
         std::thread::spawn(move || std::io::copy(&mut log, &mut std::io::sink()));
         Self { child, address, _watchdog: watchdog }
     }
@@ -92,7 +92,7 @@ impl Drop for Node {
 }
 
 #[test]
-fn a_node_lets_in_whom_the_authority_has_signed_for_what_they_may() {
+fn a_node_accepts_clients_with_signed_certificates_for_their_roles() {
     let folder = Folder::with("a\nb\na\n");
     folder.run(ALL).ok();
     folder.run("certs --out other --admin").ok();
@@ -123,10 +123,10 @@ fn a_node_lets_in_whom_the_authority_has_signed_for_what_they_may() {
     }
 }
 
-/// A node whose certificate nobody would accept used to pass its check, and to start: it found no other node, and said
-/// nothing of the reason.
+/// A node whose certificate its peers refuse used to pass its check, and to start: it reached no other node, and did
+/// not log why.
 #[test]
-fn a_certificate_that_is_not_valid_stops_a_node_and_one_that_ends_soon_is_told() {
+fn a_certificate_that_is_not_valid_stops_a_node_and_there_is_a_warning_before() {
     let folder = Folder::new();
     folder.run(ALL).ok();
     folder.write(

@@ -13,19 +13,19 @@ fn judgement(folder: &Folder, flags: &str) -> (Option<i32>, Value) {
 fn a_node_that_is_killed_breaks_no_promise() {
     let (code, judgement) = judgement(&Folder::new(), "kill");
     assert_eq!((code, &judgement["broken"]), (Some(0), &Value::Array(Vec::new())), "{judgement}");
-    assert!(judgement["calls"].as_u64() > Some(1_000) && judgement["duplicates"].as_u64() > Some(500), "{judgement}");
+    assert!(judgement["calls"].as_u64() > Some(300) && judgement["duplicates"].as_u64() > Some(100), "{judgement}");
 }
 
-/// Every node is restarted as soon as the one before says that it is ready. A node that says so while it fetches what it
-/// lacks leaves the cluster without a complete copy, and everything undecided for the rest of the window.
+/// Every node is restarted as soon as the one before says that it is ready. A node that says so while it still fetches
+/// what it lacks would leave the cluster without a complete copy, and every event undecided for the rest of the window.
 #[test]
 fn nodes_that_are_restarted_when_the_last_one_is_ready_forget_nothing() {
     let (code, judgement) = judgement(&Folder::new(), "restart-when-ready");
     assert_eq!((code, &judgement["broken"]), (Some(0), &Value::Array(Vec::new())), "{judgement}");
-    assert!(judgement["calls"].as_u64() > Some(1_000) && judgement["duplicates"].as_u64() > Some(500), "{judgement}");
+    assert!(judgement["calls"].as_u64() > Some(300) && judgement["duplicates"].as_u64() > Some(100), "{judgement}");
 }
 
-/// Producers whose clocks are behind bring events whose windows have ended; nobody else may notice.
+/// Producers whose clocks are behind send events whose windows have ended; the verdicts of others must not change.
 #[test]
 fn callers_whose_clocks_are_behind_change_nothing_for_the_others() {
     let folder = Folder::new();
@@ -46,7 +46,7 @@ fn callers_whose_clocks_are_behind_change_nothing_for_the_others() {
 }
 
 #[test]
-fn a_promise_that_is_broken_is_told() {
+fn a_promise_that_is_broken_is_reported() {
     let folder = Folder::new();
     let scenario = r#"
         about = "A slice is lost, and what was in it is first-seen again."
@@ -60,8 +60,9 @@ fn a_promise_that_is_broken_is_told() {
     folder.write("lose.toml", scenario);
     let (code, judgement) = judgement(&folder, "lose --scenarios .");
     let broken = judgement["broken"].as_array().cloned().unwrap_or_default();
-    let is_told = |text: &str| broken.iter().any(|promise| promise.as_str().is_some_and(|told| told.contains(text)));
-    assert!(code == Some(1) && is_told("one winner") && is_told("not complete"), "{judgement}");
+    let is_reported =
+        |text: &str| broken.iter().any(|promise| promise.as_str().is_some_and(|line| line.contains(text)));
+    assert!(code == Some(1) && is_reported("one winner") && is_reported("not complete"), "{judgement}");
 }
 
 #[test]

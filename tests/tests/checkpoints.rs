@@ -1,4 +1,4 @@
-//! `--state` of a run that is killed: its output may be ahead of the state, and the state never ahead of the output.
+//! `--state` of a run that is killed: its output may be ahead of the state, and the state is never ahead of the output.
 
 use std::collections::BTreeSet;
 use std::fs::OpenOptions;
@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 use crate::local_cluster::eventually;
 use crate::run::{Folder, Random, dedup};
 
-/// A run that is fed by the test, whose output is added to the file `out`.
+/// A run that reads what the test writes, and adds its output to the file `out`.
 fn start(folder: &Folder, flags: &str) -> Child {
     let out = OpenOptions::new().create(true).append(true).open(folder.path("out")).expect("a file");
     let mut command = dedup(flags);
@@ -26,7 +26,7 @@ fn kill(mut child: Child) {
     child.wait().expect("an end");
 }
 
-/// The state is saved although nothing comes any more.
+/// The state is saved although no further record comes.
 #[test]
 fn a_stream_that_is_killed_goes_on_where_its_state_was_saved() {
     let folder = Folder::with("a\nb\n");
@@ -54,9 +54,10 @@ fn a_state_that_is_saved_at_the_end_only_is_not_there_before() {
     folder.dedup("--state-every 1m input").fails(2, &["--state"]);
 }
 
-/// Killed again and again, and fed from the start each time, as a pipeline that is started anew may be.
+/// The run is killed again and again, and reads its input from the start each time, as in a pipeline that is started
+/// anew.
 #[test]
-fn whatever_a_killed_run_has_lost_passes_again() {
+fn records_that_a_killed_run_has_lost_pass_again() {
     const RECORDS: usize = 4000;
     let seed = 7;
     let mut random = Random(seed);
@@ -80,9 +81,10 @@ fn whatever_a_killed_run_has_lost_passes_again() {
     assert_eq!(lost, 0, "seed {seed}: of {RECORDS} records");
 }
 
-/// The files of a run that was killed are known to its state: they are added to, header and all, and never emptied.
+/// The state of a run that was killed knows the records in its files: they are continued, header and all, and never
+/// emptied.
 #[test]
-fn a_run_that_goes_on_empties_no_file() {
+fn a_run_that_continues_empties_no_file() {
     let folder = Folder::with("k,v\na,1\nb,2\na,3\n,4\nbroken\n");
     folder.write("more", "k,v\nb,5\nc,6\nagain\n");
     let flags =
@@ -99,12 +101,12 @@ fn a_run_that_goes_on_empties_no_file() {
     folder.dedup(&format!("{flags} input more")).ok();
     assert_eq!(folder.read("out.csv"), format!("{passed}b,5\nc,6\n"));
     assert_eq!(folder.read("rejected.csv"), "k,v\nbroken\nbroken\nagain\n");
-    // Input without records empties nothing either, nor does what is only looked up.
+    // Input without records empties no file either, nor does a run that only looks up.
     folder.write("none", "");
     folder.dedup(&format!("{flags} none")).ok();
     folder.dedup(&format!("{flags} --lookup none")).ok();
     assert_eq!(folder.read("out.csv"), format!("{passed}b,5\nc,6\n"));
-    // Another form of the same, where the shell opens the file.
+    // The same where the shell opens the file.
     let out = OpenOptions::new().append(true).open(folder.path("out.csv")).expect("a file");
     folder.write("more", "k,v\nd,7\n");
     let mut command = dedup("--format csv --key k,v --state state more");
@@ -114,7 +116,7 @@ fn a_run_that_goes_on_empties_no_file() {
 
 /// A kill before the first save leaves records in the file, and no state.
 #[test]
-fn what_was_passed_on_before_the_first_save_stays() {
+fn records_passed_on_before_the_first_save_stay() {
     let folder = Folder::with("b\nc\n");
     let mut child = start(&folder, "--state state --state-every 0 --out once");
     feed(&mut child, "a\nb\n");
@@ -135,7 +137,7 @@ fn a_file_that_ends_in_mid_record_is_continued_on_a_line_of_its_own() {
     folder.write("input", "half\n");
     folder.dedup("--state state --out once input").ok();
     assert_eq!(folder.read("once"), "a\nb\nhal\nhalf\n");
-    // Between quotes it would take the next record into itself.
+    // Between quotes the torn record would take the next one into itself.
     let flags = "--format csv --no-header --key 1 --seed 1 --report none --state csv --out once.csv";
     folder.write("once.csv", "a,\"b\nc\"\nd,\"e\nf");
     folder.write("input", "d,\"e\nf,\"\"g\"\"\"\n");
@@ -143,7 +145,7 @@ fn a_file_that_ends_in_mid_record_is_continued_on_a_line_of_its_own() {
     assert_eq!(folder.read("once.csv"), "a,\"b\nc\"\nd,\"e\nf\"\nd,\"e\nf,\"\"g\"\"\"\n");
 }
 
-/// What a run has found out is told although its state finds no room.
+/// The findings of a run are reported although its state finds no room.
 #[test]
 fn a_state_that_cannot_be_saved_at_the_end_hides_no_report() {
     let folder = Folder::with("{\"k\":1}\n".to_owned() + &"broken\n".repeat(6));

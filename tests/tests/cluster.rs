@@ -1,4 +1,4 @@
-//! Clusters of real processes: the same answers as in one process, and what operators see.
+//! Clusters of real processes: the same verdicts as in one process, and the views of operators.
 
 use nix::sys::signal::Signal;
 use serde_json::Value;
@@ -60,12 +60,12 @@ fn operators_see_filters_and_mistakes() {
 
     let log = example("apache_logs.gz");
     let flags = format!("--cluster {at} --filter clicks --format clf --out /dev/null --report json {log}");
-    let told = folder.dedup(&flags).ok().report();
+    let report = folder.dedup(&flags).ok().report();
     let described = folder.run(&format!("filter describe clicks --json --cluster {at}")).ok();
     let described: Value = serde_json::from_str(&described.out).expect("JSON");
     let slices = described["slices"].as_array().expect("slices");
     let recorded: u64 = slices.iter().map(|slice| number(&slice["state"], "record_visits")).sum();
-    assert_eq!((slices.len(), recorded), (3, number(&told, "first_seen")));
+    assert_eq!((slices.len(), recorded), (3, number(&report, "first_seen")));
     assert!(slices.iter().all(|slice| slice["complete"] == true), "{described}");
     let text = folder.run(&format!("filter describe clicks --cluster {at}")).ok().out;
     assert!(text.contains("complete  1 ") && text.contains("expected fpr"), "{text}");
@@ -131,9 +131,9 @@ fn nodes_end_with_the_process_that_started_them() {
 }
 
 #[test]
-fn nobody_there_is_told() {
+fn an_address_without_a_node_is_named() {
     let folder = Folder::with("a\n");
-    // Port 1 of this machine: nobody listens there.
+    // Port 1 of this machine: no program listens there.
     folder.run("cluster status --addr 127.0.0.1:1").fails(1, &["nothing answers at 127.0.0.1:1"]);
     let asking = "firstseen: no answer from 127.0.0.1:1 yet: asking again for 15 s in all\n";
     folder.dedup("--cluster 127.0.0.1:1 --filter x input").fails(1, &[asking, "no node answered", "127.0.0.1:1"]);

@@ -1,4 +1,4 @@
-//! `--state` keeps files from run to run: which may be continued, how, and by whom.
+//! `--state` keeps files from run to run: which files may be continued, how, and by which runs.
 
 use std::io::Write;
 
@@ -7,7 +7,8 @@ use crate::run::{Folder, Watchdog};
 
 const CSV: &str = "--format csv --key k --seed 1 --report none --state state --out out.csv";
 
-/// A torn tail takes nothing into itself, whatever its last byte is: a line break between quotes ends no record.
+/// A torn record takes no further one into itself, whatever its last byte is: a line break between quotes ends no
+/// record.
 #[test]
 fn a_file_that_ends_between_quotes_is_continued_behind_them() {
     for (torn, closed) in [
@@ -37,7 +38,7 @@ fn a_file_with_another_header_is_not_continued() {
     let kept = folder.read("out.csv");
     let state = std::fs::read(folder.path("state")).expect("a state");
     let refused = folder.dedup(&format!("{CSV} --duplicates new.csv other")).fails(2, &["out.csv", "`k,t`", "`t,k`"]);
-    assert_eq!(refused.err.lines().count(), 1, "nothing has happened that could be told: {}", refused.err);
+    assert_eq!(refused.err.lines().count(), 1, "there is nothing to report: {}", refused.err);
     folder
         .dedup(&format!("{CSV} --duplicates new.csv other").replace("out.csv", "fresh.csv").replace("new", "again"))
         .fails(2, &["again.csv", "`k,t`", "`t,k`"]);
@@ -45,7 +46,7 @@ fn a_file_with_another_header_is_not_continued() {
     assert_eq!(written, ["", ""], "all are looked at before one is written");
     assert_eq!(folder.read("out.csv"), kept);
     assert!(state == std::fs::read(folder.path("state")).expect("a state"));
-    // What ends a line, or marks the order of bytes, is no part of it.
+    // Neither a line end nor a byte order mark is a part of the line.
     folder.write("other", "\u{feff}k,t\r\nb,2\r\n");
     folder.dedup(&format!("{CSV} other")).ok();
     assert_eq!(folder.read("out.csv"), "k,t\na,1\nb,2\r\n");
@@ -61,7 +62,7 @@ fn a_file_with_another_header_is_not_continued() {
     assert_eq!((folder.read("out.csv"), folder.has("e")), ("t,k\n".to_owned(), false));
 }
 
-/// Two runs that keep one state would each save a half over the other's.
+/// Two runs with one state would each overwrite the other's half.
 #[test]
 fn a_state_is_kept_by_one_run_at_a_time() {
     let folder = Folder::with("b\n");
@@ -79,7 +80,7 @@ fn a_state_is_kept_by_one_run_at_a_time() {
         let second = folder.run(&format!("{flags} --out twice input"));
         second.fails(2, &["another run keeps this state", "state"]);
     }
-    assert!(!folder.has("twice"), "it is told before anything is written");
+    assert!(!folder.has("twice"), "the error comes before anything is written");
     drop(stdin);
     assert!(first.wait().expect("an end").success());
     folder.dedup("--state linked --out once input").ok();
@@ -87,7 +88,7 @@ fn a_state_is_kept_by_one_run_at_a_time() {
     assert_eq!(folder.names(), ["input", "linked", "once", "state"], "no lock is left");
 }
 
-/// A lookup changes nothing, so that it need not wait.
+/// A lookup changes nothing, so it need not wait.
 #[test]
 fn a_state_may_be_asked_while_a_run_keeps_it() {
     let folder = Folder::with("a\nb\n");
@@ -101,7 +102,7 @@ fn a_state_may_be_asked_while_a_run_keeps_it() {
     assert!(keeping.wait().expect("an end").success());
 }
 
-/// What somebody else has beside the state is nothing of ours.
+/// A file of others beside the state is not touched.
 #[test]
 fn a_file_with_the_name_of_the_lock_stays() {
     let folder = Folder::with("a\n");

@@ -1,5 +1,5 @@
-//! Slices with copies: a node is killed, and nothing is forgotten; it comes back with nothing, gets all from the others, and
-//! another is killed.
+//! Slices with copies: a node is killed, and nothing is forgotten; it comes back with empty memory, fetches everything
+//! from the others, and another node is killed.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use crate::own_node::OwnNode;
 
 const KEYS: u64 = 20_000;
 const BATCH_EVENTS: u64 = 1_000;
-/// A call waits for a node that has just gone.
+/// How long a call waits for a node that has just been killed.
 const DEADLINE_MS: u64 = 4_000;
 
 fn cluster() -> [OwnNode; 3] {
@@ -29,7 +29,7 @@ fn cluster() -> [OwnNode; 3] {
     nodes
 }
 
-/// What these keys are told.
+/// The verdicts on these keys.
 fn ask(filter: &Filter, keys: std::ops::Range<u64>) -> Vec<Verdict> {
     let batches = keys.clone().step_by(BATCH_EVENTS as usize).map(|first| first..(first + BATCH_EVENTS).min(keys.end));
     batches
@@ -40,15 +40,15 @@ fn ask(filter: &Filter, keys: std::ops::Range<u64>) -> Vec<Verdict> {
         .collect()
 }
 
-fn count(told: &[Verdict], of: impl Fn(&Verdict) -> bool) -> u64 {
-    told.iter().filter(|verdict| of(verdict)).count() as u64
+fn count(verdicts: &[Verdict], of: impl Fn(&Verdict) -> bool) -> u64 {
+    verdicts.iter().filter(|verdict| of(verdict)).count() as u64
 }
 
 fn is_undecided(verdict: &Verdict) -> bool {
     matches!(verdict, Verdict::Undecided(_))
 }
 
-/// Copies of both filters that are complete, and all of them, as the map says.
+/// Complete copies of both filters, and all of their copies, by the map.
 fn copies(node: &OwnNode) -> (usize, usize) {
     let of = |name: &str| {
         let described = node.folder.run(&format!("filter describe {name} --json --cluster {}", node.address));
@@ -61,7 +61,7 @@ fn copies(node: &OwnNode) -> (usize, usize) {
 }
 
 #[test]
-fn what_is_on_two_nodes_survives_either() {
+fn events_on_two_nodes_survive_the_loss_of_either() {
     let mut nodes = cluster();
     let client = |node: &OwnNode| {
         let builder = firstseen_client::Client::builder().seeds([node.address.clone()]).deadline_ms(DEADLINE_MS);
@@ -71,7 +71,7 @@ fn what_is_on_two_nodes_survives_either() {
     let filters = ["whole", "cut"].map(|name| client.filter(name).expect("the filter"));
     for filter in &filters {
         eventually("every slice answers", || count(&ask(filter, KEYS..KEYS + 100), is_undecided) == 0);
-        assert!(count(&ask(filter, 0..KEYS), |told| *told == Verdict::FirstSeen) > KEYS - 20);
+        assert!(count(&ask(filter, 0..KEYS), |verdict| *verdict == Verdict::FirstSeen) > KEYS - 20);
     }
     let mut next_key = 10 * KEYS;
     for lost in [0, 1] {
@@ -86,11 +86,11 @@ fn what_is_on_two_nodes_survives_either() {
         eprintln!("service again after {:?}", killed.elapsed());
         for filter in &filters {
             let degraded_before = filter.degraded().events;
-            let told = ask(filter, 0..KEYS);
-            assert_eq!(count(&told, |told| *told == Verdict::Duplicate), KEYS, "nothing is forgotten");
+            let verdicts = ask(filter, 0..KEYS);
+            assert_eq!(count(&verdicts, |verdict| *verdict == Verdict::Duplicate), KEYS, "nothing is forgotten");
             next_key += KEYS;
-            let told = ask(filter, next_key..next_key + KEYS);
-            assert!(count(&told, |told| *told == Verdict::FirstSeen) > KEYS - 20, "nor made up");
+            let verdicts = ask(filter, next_key..next_key + KEYS);
+            assert!(count(&verdicts, |verdict| *verdict == Verdict::FirstSeen) > KEYS - 20, "nor made up");
             assert_eq!(filter.degraded().events, degraded_before, "nothing is missing");
         }
         nodes[lost].start_again();

@@ -1,7 +1,8 @@
 //! Random formats, inputs, windows, kinds, slicings, clocks and states against an exact model that keeps every key.
 //!
-//! A seed makes a run; a failure names the command that repeats it. The suite takes as many runs as fit into
-//! `FIRSTSEEN_DIFFERENTIAL_SECONDS` (15 where nobody says otherwise), and a few at least; `FIRSTSEEN_RUNS=0..5000` takes these.
+//! A seed makes a run; a failure names the command that repeats it. The suite carries out as many runs as fit into
+//! `FIRSTSEEN_DIFFERENTIAL_SECONDS` (15 by default), but a few at least; `FIRSTSEEN_RUNS=0..5000` carries out exactly
+//! these.
 
 mod draw;
 mod formats;
@@ -14,12 +15,12 @@ use std::time::{Duration, Instant};
 
 use draw::{Inputs, Plan, Record};
 use formats::packed;
-use model::{Model, Told};
+use model::{Fate, Model};
 
 use crate::run::{Folder, Random, number};
 
 const SECONDS: u64 = 15;
-/// So many whatever they take.
+/// So many runs at least, however long they take.
 const RUNS_MIN: u64 = 40;
 
 /// An output, read record by record.
@@ -35,7 +36,7 @@ impl Output {
         Self { text, at }
     }
 
-    /// Whether `record`, which has no line end, comes next; it is taken then.
+    /// Whether `record`, which has no line end, comes next in the output; then it is consumed.
     fn has(&mut self, record: &str) -> bool {
         let Some(rest) = self.text[self.at..].strip_prefix(record) else { return false };
         if !rest.is_empty() && !rest.starts_with('\n') {
@@ -50,7 +51,7 @@ impl Output {
     }
 }
 
-/// The files of one start; their names.
+/// Writes the input files of one start, and returns their names.
 fn write_inputs(folder: &Folder, plan: &Plan, inputs: &Inputs, random: &mut Random) -> String {
     let mut names = String::new();
     for (number, input) in inputs.iter().enumerate() {
@@ -62,23 +63,23 @@ fn write_inputs(folder: &Folder, plan: &Plan, inputs: &Inputs, random: &mut Rand
     names
 }
 
-/// What the runs have shown.
+/// Counts over all runs, which show whether they were varied enough.
 #[derive(Debug, Default)]
 struct Shown {
     records: u64,
-    /// Of these the promise leaves the verdict open.
+    /// Records among them whose verdict the promise leaves open.
     open: u64,
-    /// Passed on, dropped, rejected.
-    told: [u64; 3],
+    /// Records that were passed on, dropped, rejected.
+    fates: [u64; 3],
     late: u64,
     killed_runs: u64,
 }
 
 impl Shown {
-    /// Where a part of the stream was never drawn, its laws were not looked at.
+    /// Whether every part of the stream was drawn: the laws of a part that was not are not tested.
     fn is_enough(&self) -> bool {
-        let Self { records, open, told, late, killed_runs } = self;
-        open * 4 < *records && told.iter().chain([late]).all(|count| *count > 50) && *killed_runs > 0
+        let Self { records, open, fates, late, killed_runs } = self;
+        open * 4 < *records && fates.iter().chain([late]).all(|count| *count > 50) && *killed_runs > 0
     }
 }
 
@@ -111,43 +112,44 @@ fn check_verdicts(plan: &Plan, seed: u64, repeat: &str, shown: &mut Shown) {
             *counts.entry(name).or_default() += number(&report, name);
         }
     }
-    let mut outputs = [("out", Told::New), ("again", Told::Again), ("rejected", Told::Rejected)]
-        .map(|(name, told)| (Output::of(&folder, name, plan.format.header()), told, 0u64));
+    let mut outputs = [("out", Fate::New), ("again", Fate::Again), ("rejected", Fate::Rejected)]
+        .map(|(name, fate)| (Output::of(&folder, name, plan.format.header()), fate, 0u64));
     let mut model = Model::new(plan.window, plan.late);
     for (number, record) in plan.starts.iter().flatten().flatten().enumerate() {
         let expected = match record.event {
             Some((key, time_ms)) => model.expects(key, time_ms),
-            None => Some(Told::Rejected),
+            None => Some(Fate::Rejected),
         };
         let text = record.text.strip_suffix('\n').unwrap_or(&record.text);
-        let may_be = |told: Told| expected.map_or(told != Told::Rejected, |expected| expected == told);
+        let may_be = |fate: Fate| expected.map_or(fate != Fate::Rejected, |expected| expected == fate);
         let mut outputs = outputs.iter_mut();
         let found =
-            outputs.find_map(|(output, told, count)| (may_be(*told) && output.has(text)).then_some((*told, count)));
-        let (told, count) = found
-            .unwrap_or_else(|| panic!("{repeat}\nrecord {number}, {text:?}, is not told {expected:?} by {model:?}"));
+            outputs.find_map(|(output, fate, count)| (may_be(*fate) && output.has(text)).then_some((*fate, count)));
+        let (fate, count) = found.unwrap_or_else(|| {
+            panic!("{repeat}\nrecord {number}, {text:?}, has not the fate {expected:?} of {model:?}")
+        });
         *count += 1;
         shown.records += 1;
         shown.open += u64::from(expected.is_none());
         if let Some((key, time_ms)) = record.event {
-            model.was_told(key, time_ms, told);
+            model.note(key, time_ms, fate);
         }
     }
-    let told = outputs.map(|(output, told, count)| {
-        assert!(output.is_at_end(), "{repeat}\n{told:?} has more than went in, from byte {} on", output.at);
+    let fates = outputs.map(|(output, fate, count)| {
+        assert!(output.is_at_end(), "{repeat}\n{fate:?} has more than went in, from byte {} on", output.at);
         count
     });
     assert_eq!(
         [counts["first_seen"] + counts["undecided"], counts["duplicates"], counts["rejected"]],
-        told,
+        fates,
         "{repeat}"
     );
-    assert_eq!(counts["events"], told[0] + told[1], "{repeat}");
+    assert_eq!(counts["events"], fates[0] + fates[1], "{repeat}");
     shown.late += counts["late"];
-    (0..3).for_each(|place| shown.told[place] += told[place]);
+    (0..3).for_each(|place| shown.fates[place] += fates[place]);
 }
 
-/// A run that is killed somewhere, and fed everything again: nothing is lost, and then everything is known.
+/// Checks a run that is killed somewhere, and reads everything again: no record is lost, and then every key is known.
 fn check_killed(plan: &Plan, seed: u64, repeat: &str) {
     let (folder, random) = (Folder::new(), &mut Random(seed));
     let inputs = &plan.starts[0];
@@ -176,7 +178,7 @@ fn check_killed(plan: &Plan, seed: u64, repeat: &str) {
     assert!(out == format!("\n{}\n", folder.read("out")), "{repeat}\nsomething passes that is known");
 }
 
-/// The runs that somebody asks for, `17..18` or `0..5000`.
+/// The runs that the environment asks for, `17..18` or `0..5000`.
 fn asked() -> Option<Range<u64>> {
     let asked = std::env::var("FIRSTSEEN_RUNS").ok()?;
     let (start, end) = asked.split_once("..").expect("a range such as 0..5000");

@@ -28,7 +28,7 @@ fn occurrences_count_half_after_an_epoch_wherever_in_it_they_were() {
         let flags = format!("{TIMED} --storage {storage} --per-event - --report json input");
         let ran = estimate(&folder, &flags).ok();
         let estimates: Vec<&str> = ran.out.lines().filter_map(|line| line.split('\t').next()).collect();
-        // The sixth is an epoch late, and counts a half.
+        // The sixth occurrence is an epoch late, and counts a half.
         assert_eq!(estimates, ["1", "2", "2", "1", "1.25", "1.75", "1"], "{storage}");
         let without: String =
             ran.out.lines().filter_map(|line| line.split_once('\t')).map(|(_, record)| format!("{record}\n")).collect();
@@ -108,7 +108,7 @@ fn estimates_keep_their_bounds_on_a_real_log() {
 }
 
 #[test]
-fn too_many_keys_and_counters_at_their_end_are_told() {
+fn too_many_keys_and_full_counters_are_reported() {
     let folder = Folder::with((0..3000).map(|key| format!("{key}\n")).collect::<String>());
     let flags = "--epoch 1000000events --seed 1 --report json input";
     let ran = estimate(&folder, &format!("--capacity 1000 {flags}")).ok();
@@ -145,7 +145,7 @@ fn lookup_changes_nothing() {
     let folder = Folder::with(at(&[(0, "a"), (1, "a"), (2, "b"), (12, "a")]));
     estimate(&folder, &format!("{TIMED} --state state --report none input")).ok();
     let saved = std::fs::read(folder.path("state")).expect("a state");
-    // Asked an epoch later, which moves no clock; the last of them is late, and asks for what is left by the clock.
+    // Lookups of an epoch later do not move the clock; the last of them is late, and gets what is left by the clock.
     folder.write("asked", at(&[(15, "a"), (15, "a"), (25, "a"), (25, "b"), (25, "c"), (5, "a")]));
     let flags = format!("{TIMED} --state state --lookup --per-event - --report json asked");
     let ran = estimate(&folder, &flags).ok();
@@ -202,7 +202,7 @@ fn the_report_names_as_many_keys_as_were_asked_for() {
 }
 
 #[test]
-fn what_cannot_be_is_said_before_anything_is_read() {
+fn impossible_flags_are_an_error_before_anything_is_read() {
     let folder = Folder::with("a\n");
     for (flags, words) in [
         ("", &["--epoch 1h", "--time", "--epoch 1000000events"][..]),

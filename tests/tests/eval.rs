@@ -10,9 +10,9 @@ use serde_json::Value;
 
 use crate::run::{Folder, example, firstseen};
 
-/// Decides what CI draws.
+/// The seed of everything that CI draws.
 const SEED: u64 = 1;
-/// What the page of a run has in its head.
+/// The mark in the head of the page of a run.
 const GENERATOR: &str = "<meta name=\"generator\" content=\"firstseen eval\">";
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
@@ -29,7 +29,7 @@ fn names(report: &Value) -> Vec<&str> {
 
 #[test]
 #[ignore = "minutes"]
-fn everything_is_where_the_formulas_put_it_and_on_the_page() {
+fn every_point_is_where_its_formula_puts_it_and_on_the_page() {
     let folder = Folder::new();
     let report = document(&folder, &format!("all --quick --seed {SEED} --out page"));
     let names = names(&report);
@@ -50,7 +50,7 @@ fn everything_is_where_the_formulas_put_it_and_on_the_page() {
     }
 }
 
-/// Leaves the numbers where one looks who wants to know what a change of the filters has changed.
+/// Keeps the results in a folder where they can be compared after a change of the filters.
 fn keep(folder: &Folder) {
     let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("figures");
     std::fs::create_dir_all(&kept).expect("a folder");
@@ -65,7 +65,7 @@ fn is_there(browser: &str) -> bool {
     asked.is_ok_and(|status| status.success())
 }
 
-/// How many pictures of the page a browser has loaded, of how many, in its own words.
+/// How many pictures of the page a browser has loaded, of how many, as the browser prints it.
 fn shown(browser: &str, folder: &Folder) -> String {
     let counted = "<script>onload = () => { const all = [...document.images]; document.title = \
                    all.filter(one => one.complete && one.naturalWidth > 300).length + ' of ' + all.length; }</script></body>";
@@ -89,7 +89,7 @@ fn a_seed_gives_the_same_numbers_again() {
     assert!(!folder.has("general-slicing.json"), "nothing is written that was not asked for");
 }
 
-/// Each point of every cut, of what was asked for and of who asked; the drawn streams beside it take most of the time.
+/// Each point of every cut, by page and by client; the drawn streams beside the log take most of the time.
 #[test]
 #[ignore = "minutes"]
 fn a_real_log_loads_slices_as_the_formulas_say() {
@@ -120,7 +120,7 @@ fn a_real_log_is_measured() {
 }
 
 #[test]
-fn a_log_that_nobody_reads_is_refused_and_who_reads_it_is_told() {
+fn a_log_that_no_experiment_reads_is_refused_and_readers_of_logs_are_named() {
     let folder = Folder::new();
     let log = format!("--log {} --log-format tsv", example("nasa_19950801.tsv.gz"));
     folder.run(&format!("eval landmark --quick {log}")).fails(2, &["none of these", "--log", "real-landmark"]);
@@ -149,7 +149,7 @@ fn logs_are_read_in_each_format() {
 }
 
 #[test]
-fn a_folder_holds_one_run_and_what_others_put_there() {
+fn a_folder_holds_one_run_and_keeps_files_of_others() {
     let folder = Folder::new();
     let run = |names: &str| {
         folder.run(&format!("eval {names} --quick --seed {SEED} --out page")).ok();
@@ -172,7 +172,7 @@ fn a_folder_holds_one_run_and_what_others_put_there() {
     }
 }
 
-/// All experiments, of which the first one has ended; and what they go on to tell.
+/// A run of all experiments, of which the first one has ended; and its further messages.
 fn begun(folder: &Folder) -> (Child, BufReader<ChildStderr>) {
     begun_with(folder, "landmark", &["all", "--log", "it's a log", "--log-format", "csv"])
 }
@@ -188,11 +188,11 @@ fn begun_with(folder: &Folder, first: &str, arguments: &[&str]) -> (Child, BufRe
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary");
-    let mut told = BufReader::new(child.stderr.take().expect("a pipe"));
+    let mut messages = BufReader::new(child.stderr.take().expect("a pipe"));
     let ended = format!("{first}: ");
-    let line = told.by_ref().lines().map_while(Result::ok).find(|line| line.starts_with(&ended));
+    let line = messages.by_ref().lines().map_while(Result::ok).find(|line| line.starts_with(&ended));
     assert!(line.is_some(), "the first experiment ends");
-    (child, told)
+    (child, messages)
 }
 
 fn with_an_earlier_run() -> Folder {
@@ -213,7 +213,7 @@ fn a_run_that_is_killed_leaves_no_table_of_an_earlier_one() {
 }
 
 #[test]
-fn a_run_that_is_interrupted_tells_and_writes_what_has_ended() {
+fn an_interrupted_run_prints_and_writes_the_experiments_that_have_ended() {
     let folder = with_an_earlier_run();
     let (child, _told) = begun(&folder);
     kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).expect("a signal");
@@ -236,13 +236,13 @@ fn a_run_that_is_interrupted_tells_and_writes_what_has_ended() {
 }
 
 #[test]
-fn what_was_measured_is_told_though_a_file_cannot_be_written() {
+fn results_are_printed_though_a_file_cannot_be_written() {
     let folder = Folder::new();
-    let (child, mut told) = begun_with(&folder, "timers", &["timers", "memory"]);
-    // Not before it has begun: it takes away what is left there.
+    let (child, mut messages) = begun_with(&folder, "timers", &["timers", "memory"]);
+    // Only after it has begun: it removes files that are there before.
     std::fs::create_dir_all(folder.path("page/memory.json.part")).expect("a folder where a file should be");
     let mut errors = String::new();
-    told.read_to_string(&mut errors).expect("text");
+    messages.read_to_string(&mut errors).expect("text");
     let ended = child.wait_with_output().expect("a run that ends");
     assert_eq!(ended.status.code(), Some(1), "{errors}");
     assert!(errors.contains("cannot write page/memory.json"), "{errors}");
@@ -252,7 +252,7 @@ fn what_was_measured_is_told_though_a_file_cannot_be_written() {
 }
 
 #[test]
-fn a_run_ends_as_ever_where_nobody_reads_what_it_tells() {
+fn a_run_ends_as_ever_where_its_messages_have_no_reader() {
     let folder = Folder::new();
     folder.shell("firstseen eval general-slicing --quick --seed 1 --out page 2> /dev/full").ok();
     assert!(folder.read("page/index.html").contains("judged points are in"));
@@ -270,7 +270,7 @@ fn two_runs_do_not_write_into_one_folder() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_written_into_is_told_once() {
+fn a_folder_that_cannot_be_written_into_has_one_error() {
     let folder = Folder::new();
     std::fs::create_dir_all(folder.path("page/index.html.part")).expect("a folder where a file should be");
     folder.write("page/index.html", format!("<!DOCTYPE html>{GENERATOR}"));
@@ -280,7 +280,7 @@ fn a_folder_that_cannot_be_written_into_is_told_once() {
 }
 
 #[test]
-fn mistakes_are_told_before_anything_is_measured() {
+fn mistakes_are_errors_before_anything_is_measured() {
     let folder = Folder::new();
     folder.run("eval landmrak").fails(2, &["no experiment `landmrak`", "did you mean `landmark`?"]);
     folder.run("eval real-jumpin").fails(2, &["did you mean `real-jumping`?"]);

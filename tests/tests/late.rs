@@ -51,6 +51,58 @@ fn records_out_of_order_within_the_lateness_are_judged_exactly() {
     assert_eq!(counts(&ran.ok().report()), [4, 2, 2, 0, 0]);
 }
 
+/// The key came an hour and a bit before the edge of the lateness, and less than an hour before its repeat.
+#[test]
+fn what_comes_later_than_the_lateness_allows_is_counted_and_explained() {
+    let times = [("a", NOW_S - 5000), ("z", NOW_S), ("a", NOW_S - 1500)];
+    let input: String = times.iter().map(|(key, time_s)| record(*time_s, key)).collect();
+    let folder = Folder::with(&input);
+    let flags = "--format csv --no-header --key 2 --time 1 --window 1h --future-max 2h input";
+    for (lateness, expected, past) in [("", [3, 3, 0, 0, 0], 1), ("--lateness 30m", [3, 2, 1, 0, 0], 0)] {
+        let report = folder.dedup(&format!("{flags} {lateness} --report json")).ok().report();
+        assert_eq!((counts(&report), number(&report, "past_lateness")), (expected, past), "{lateness}");
+    }
+    let told = folder.dedup(&format!("{flags} --report text")).ok().err;
+    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(
+        told.contains("past lateness 1: later than --lateness allows, the latest about 25m 18s after younger"),
+        "{told}"
+    );
+    assert!(told.contains("repeats may have passed as first-seen; a greater --lateness judges them exactly"), "{told}");
+    let told = folder.dedup(&format!("{flags} --lateness 30m --report text")).ok().err;
+    assert!(!told.contains("past lateness"), "{told}");
+}
+
+#[test]
+fn the_report_says_what_became_of_late_records_and_which_flag_helps() {
+    let folder = Folder::with([record(NOW_S, "a"), record(NOW_S - YEAR_S, "b")].concat());
+    for (flags, words) in [
+        (
+            "--window 1h",
+            ["window and --lateness together: passed on and not remembered", "a greater --lateness judges"],
+        ),
+        (
+            "--window 1h --late duplicate",
+            ["dropped, also where they had never been seen", "a greater --lateness judges"],
+        ),
+        (
+            "--window 1h --late undecided",
+            ["passed on, not remembered, and counted as undecided", "a greater --lateness"],
+        ),
+        (
+            "--window 1h --kind counting --capacity 100",
+            ["passed on and not remembered", "--kind timing with a sufficient"],
+        ),
+        ("--window landmark:day", ["late 1: of before the last landmark: passed on", "(--late first-seen)"]),
+    ] {
+        let told =
+            folder.dedup(&format!("--format csv --no-header --key 2 --time 1 {flags} --report text input")).ok().err;
+        let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.iter().all(|words| told.contains(words)), "{flags}: {told}");
+        assert_eq!(told.contains("judges more of them"), !flags.contains("landmark"), "{flags}: {told}");
+    }
+}
+
 #[test]
 fn a_record_far_in_the_future_is_rejected_with_its_place() {
     let far = NOW_S + 8 * 86_400;

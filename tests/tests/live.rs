@@ -23,14 +23,14 @@ fn signal(child: &Child, signal: Signal) {
     kill(Pid::from_raw(i32::try_from(child.id()).expect("a process id")), signal).expect("a process");
 }
 
-/// What is left on stderr once the run has ended, and its exit code.
+/// The rest of stderr when the run has ended, and its exit code.
 fn end(mut child: Child) -> (Option<i32>, String) {
     let mut err = String::new();
     child.stderr.take().expect("a pipe").read_to_string(&mut err).expect("text");
     (child.wait().expect("an end").code(), err)
 }
 
-/// If records were held back, nothing would come until the watchdog ends the run.
+/// If records were held back, no output would come until the watchdog ends the run.
 #[test]
 fn each_record_appears_while_the_input_stays_open() {
     for (flags, header, records) in [
@@ -107,7 +107,7 @@ fn a_reader_that_goes_away_ends_the_run_quietly() {
         drop(output);
         let (code, err) = end(child);
         match flags {
-            // Whoever keeps a state must know that it does not hold what was read.
+            // A run with a state must say that the state lacks what was read.
             "--state state" => {
                 assert!(code == Some(1) && err.contains("the state state is as it was"), "{code:?} {err}")
             }
@@ -117,35 +117,39 @@ fn a_reader_that_goes_away_ends_the_run_quietly() {
     }
 }
 
-/// Whoever watches the run, or its exit code, learns that it does less than it was asked for.
+/// The user of a run that does less than it was asked for finds out by a message, or by the exit code.
 #[test]
-fn a_full_filter_is_told_while_the_stream_goes_on() {
+fn a_full_filter_is_reported_while_the_stream_goes_on() {
     for (strict, code) in [("", 0), ("--strict", 2)] {
         let mut child = Folder::new().start(&format!("--capacity 20 --seed 1 --report none {strict}"));
         let _watchdog = Watchdog::of(&child);
         let numbers: String = (0..100).map(|number| format!("{number}\n")).collect();
         let stdin = child.stdin.as_mut().expect("a pipe");
         stdin.write_all(numbers.as_bytes()).and_then(|()| stdin.flush()).expect("a run that listens");
-        let mut told = String::new();
+        let mut message = String::new();
         let mut err = BufReader::new(child.stderr.take().expect("a pipe"));
-        err.read_line(&mut told).expect("a line");
-        assert!(told.contains("the filter is full at standard input:") && told.contains("--capacity"), "{told}");
+        err.read_line(&mut message).expect("a line");
+        assert!(
+            message.contains("the filter is full at standard input:") && message.contains("--capacity"),
+            "{message}"
+        );
         drop(child.stdin.take());
         assert_eq!(child.wait_with_output().expect("an end").status.code(), Some(code));
-        told.clear();
-        err.read_to_string(&mut told).expect("text");
-        assert_eq!(told, "", "one line is enough");
+        message.clear();
+        err.read_to_string(&mut message).expect("text");
+        assert_eq!(message, "", "one line is enough");
     }
 }
 
-/// A stream whose records have no times counts them as they come.
+/// Records without times in a stream count as they come.
 #[test]
 fn records_without_a_time_count_from_their_arrival() {
     let mut child = Folder::new().start("--window 300ms --capacity 100");
     let _watchdog = Watchdog::of(&child);
     let mut output = BufReader::new(child.stdout.take().expect("a pipe"));
     assert_eq!(ask(&mut child, &mut output, "x\n"), "x\n");
-    // Its window passes by itself, while others come. The first repeats are in it, unless this machine was very slow.
+    // The window passes by itself, while other records come. The first repeats are in it, unless this machine was very
+    // slow.
     let stdin = child.stdin.take().expect("a pipe");
     let (stop, stopped) = channel::<()>();
     let feeding = std::thread::spawn(move || {

@@ -11,13 +11,13 @@ use serde_json::Value;
 use crate::run::{Folder, Ran, Watchdog, firstseen};
 
 /// How long a condition may take to come true.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
 
 /// Ends with the test.
 pub(crate) struct LocalCluster {
     child: Child,
     output: BufReader<ChildStdout>,
-    /// What was printed when it was ready.
+    /// The output when it was ready.
     pub(crate) ready: Value,
     _watchdog: Watchdog,
 }
@@ -62,13 +62,13 @@ impl LocalCluster {
         let _ = kill(Pid::from_raw(id), signal);
     }
 
-    /// Ends it in order; its exit code, and what else it printed.
+    /// Ends it by a signal; returns its exit code and the rest of its output.
     pub(crate) fn end(self) -> (Option<i32>, String) {
         self.signal(Signal::SIGTERM);
         self.rest()
     }
 
-    /// Waits for its end; its exit code, and what else it printed.
+    /// Waits for its end; returns its exit code and the rest of its output.
     pub(crate) fn rest(mut self) -> (Option<i32>, String) {
         let mut rest = String::new();
         self.output.read_to_string(&mut rest).expect("text");

@@ -1,4 +1,4 @@
-//! TLS where there is none, and the other way round; the wrong port: told at once, with the flags to change.
+//! TLS on one side only, or the wrong port: the error comes at once, with the flags to change.
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
@@ -6,7 +6,7 @@ use std::thread;
 
 use crate::run::Folder;
 
-/// Answers everybody with `answer` and ends the connection; its address.
+/// A server that sends `answer` to every connection and ends it; its address.
 fn answering(answer: &'static [u8]) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address").to_string();
@@ -19,7 +19,7 @@ fn answering(answer: &'static [u8]) -> String {
     address
 }
 
-/// What a server that speaks TLS says to one who does not: that it cannot decode this.
+/// The alert of a server that speaks TLS for a client that does not: it cannot decode the message.
 const TLS_ALERT: &[u8] = &[21, 3, 3, 0, 2, 2, 50];
 const HTTP1_ERROR: &[u8] = b"HTTP/1.1 400 Bad Request\r\nconnection: close\r\n\r\n";
 /// The settings of a server that speaks HTTP/2.
@@ -28,7 +28,7 @@ const HTTP2_SETTINGS: &[u8] = &[0, 0, 0, 4, 0, 0, 0, 0, 0];
 const TLS: &str = "--tls-ca certs/ca.pem --tls-cert certs/admin.pem --tls-key certs/admin.key";
 
 #[test]
-fn mistaken_settings_are_told_with_the_flags_to_change() {
+fn mistaken_settings_are_errors_with_the_flags_to_change() {
     let folder = Folder::with("a\n");
     folder.run("certs --out certs --nodes a --clients app --admin").ok();
     let (tls, http1, plain) = (answering(TLS_ALERT), answering(HTTP1_ERROR), answering(HTTP2_SETTINGS));
@@ -39,7 +39,7 @@ fn mistaken_settings_are_told_with_the_flags_to_change() {
         (&plain, TLS, &["does not speak TLS", "--tls-ca"]),
     ] {
         let words = [&[address.as_str()], words].concat();
-        // Who waits for an answer that cannot come ends with another code.
+        // A command that waits for an answer that cannot come ends with another code.
         folder.run(&format!("cluster status --addr {address} {flags}")).fails(2, &words);
         folder.dedup(&format!("--cluster {address} --filter x {flags} input")).fails(2, &words);
     }

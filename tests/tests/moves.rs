@@ -24,33 +24,38 @@ fn ask(filter: &Filter, keys: std::ops::Range<u64>) -> Vec<Verdict> {
     filter.observe_batch(&keys, &[]).expect("a call")
 }
 
-fn count(told: &[Verdict], wanted: Verdict) -> usize {
-    told.iter().filter(|told| **told == wanted).count()
+fn count(verdicts: &[Verdict], wanted: Verdict) -> usize {
+    verdicts.iter().filter(|verdict| **verdict == wanted).count()
 }
 
-/// Batches of new keys, each asked twice, until it is stopped: how many batches, and the longest call.
+/// Submits batches of new keys, each twice, until it is stopped. Returns the number of batches, and the longest call. On
+/// a slow machine an event may be in flight while two maps come, and is undecided then.
 fn produce(filter: &Filter, first_key: u64, is_over: &AtomicBool) -> (u64, Duration) {
-    let (mut batches, mut longest) = (0, Duration::ZERO);
+    let (mut batches, mut longest, mut undecided) = (0, Duration::ZERO, 0);
+    let is_decided = |verdict: &Verdict| !matches!(verdict, Verdict::Undecided(_));
     while !is_over.load(Ordering::Relaxed) {
         let key = first_key + batches * BATCH_EVENTS;
         let begun = Instant::now();
-        let told = ask(filter, key..key + BATCH_EVENTS);
+        let verdicts = ask(filter, key..key + BATCH_EVENTS);
         longest = longest.max(begun.elapsed());
-        assert!(count(&told, Verdict::FirstSeen) as u64 >= BATCH_EVENTS - 2, "new keys are told so: {told:?}");
-        let told = ask(filter, key..key + BATCH_EVENTS);
-        assert_eq!(count(&told, Verdict::Duplicate) as u64, BATCH_EVENTS, "and are known then: {told:?}");
+        assert!(count(&verdicts, Verdict::Duplicate) <= 2, "new keys are called first-seen: {verdicts:?}");
+        let again = ask(filter, key..key + BATCH_EVENTS);
+        let known = verdicts.iter().zip(&again).filter(|(first, _)| is_decided(first));
+        assert!(known.clone().all(|(_, again)| *again != Verdict::FirstSeen), "and are known then: {again:?}");
+        undecided += verdicts.iter().chain(&again).filter(|verdict| !is_decided(verdict)).count() as u64;
         batches += 1;
     }
+    assert!(undecided * 20 < 2 * batches * BATCH_EVENTS, "{undecided} undecided in {batches} batches");
     (batches, longest)
 }
 
-/// What a command of the cluster says as JSON.
+/// The JSON that a command of the cluster prints.
 fn moved(node: &OwnNode, command: &str) -> Value {
     let run = node.folder.run(&format!("cluster {command} --json --addr {}", node.address));
     assert_eq!(run.code, Some(0), "{}", run.err);
-    // What moves takes the retry horizon of two seconds: nobody waits for it in silence.
-    let is_told = run.err.contains("slices have arrived; one needs 2 s at least");
-    assert_eq!(is_told, !command.contains("--plan"), "{command}: {}", run.err);
+    // A move takes the retry horizon of two seconds: the command says so while it waits.
+    let is_reported = run.err.contains("slices have arrived; one needs 2 s at least");
+    assert_eq!(is_reported, !command.contains("--plan"), "{command}: {}", run.err);
     serde_json::from_str(&run.out).expect("one document")
 }
 

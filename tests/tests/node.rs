@@ -1,4 +1,4 @@
-//! `firstseen node`: what is said about configurations, before anything runs.
+//! `firstseen node`: the checks of a configuration, before anything runs.
 
 use std::fs;
 
@@ -44,7 +44,7 @@ fn a_missing_folder_or_file_stops_a_node() {
 }
 
 #[test]
-fn mistakes_are_told_with_their_place() {
+fn mistakes_are_errors_with_their_place() {
     let folder = Folder::new();
     for (more, words) in [
         ("colour = 1\n", &["node.toml, line 5", "unknown field `colour`"][..]),
@@ -67,7 +67,7 @@ fn mistakes_are_told_with_their_place() {
 #[test]
 fn a_node_that_is_not_there_is_not_healthy() {
     let folder = Folder::new();
-    // Port 1 of this machine: nobody listens there.
+    // Port 1 of this machine: no program listens there.
     folder.run("node health --addr 127.0.0.1:1").fails(1, &["no answer from 127.0.0.1:1"]);
     fs::create_dir(folder.path("data")).expect("a folder");
     folder.write("node.toml", GOOD);

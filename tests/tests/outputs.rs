@@ -1,4 +1,4 @@
-//! Every record goes to exactly one output, whole and in order; outputs that fail are told.
+//! Every record goes to exactly one output, whole and in order; an output that fails is an error.
 
 use crate::run::{Folder, Random, example, example_text, number};
 
@@ -6,8 +6,8 @@ use crate::run::{Folder, Random, example, example_text, number};
 fn splits(whole: &str, parts: &[&str]) {
     let mut rest: Vec<_> = parts.iter().map(|part| part.lines().peekable()).collect();
     for (number, line) in whole.lines().enumerate() {
-        // The same line may come next in several outputs: any of them will do, as they are equal from there on or
-        // one of them fails later.
+        // The same line may come next in several outputs: any of them will do, as they are equal from there on or one
+        // of them fails later.
         let next = rest.iter_mut().find_map(|part| part.next_if_eq(&line));
         assert!(next.is_some(), "line {} is lost or out of order", number + 1);
     }
@@ -70,7 +70,7 @@ fn stdout_is_empty_where_records_go_to_a_file() {
 }
 
 #[test]
-fn a_full_disk_is_told_and_no_state_is_saved() {
+fn a_full_disk_is_an_error_and_no_state_is_saved() {
     let log = example("nasa_19950801.tsv.gz");
     for output in ["--out /dev/full", "--duplicates /dev/full --out out"] {
         let folder = Folder::new();
@@ -82,9 +82,9 @@ fn a_full_disk_is_told_and_no_state_is_saved() {
     assert_eq!(ran.out, "a\n");
 }
 
-/// A file that takes no more is left with whole records, also where line breaks stand within them.
+/// A file on a disk without room is left with whole records, also where line breaks stand within them.
 #[test]
-fn a_file_that_takes_no_more_ends_with_a_whole_record() {
+fn a_file_without_room_ends_with_a_whole_record() {
     let records: Vec<String> = (0..200_000).map(|number| format!("{number},\"two\n\nlines\"\n")).collect();
     let folder = Folder::with(records.concat());
     let flags = "--format csv --no-header --key 1 --window unbounded --capacity 300k --report none";
@@ -114,7 +114,7 @@ fn an_output_that_promises_to_be_compressed_is_refused() {
 }
 
 #[test]
-fn an_output_that_cannot_be_made_is_told_first() {
+fn an_output_that_cannot_be_made_is_an_error_before_anything_else() {
     let folder = Folder::with("a\n");
     for flag in ["--out", "--duplicates", "--rejected"] {
         let ran = folder.dedup(&format!("{flag} missing/file input")).fails(1, &["cannot write missing/file"]);
@@ -123,13 +123,13 @@ fn an_output_that_cannot_be_made_is_told_first() {
 }
 
 #[test]
-fn an_exact_cache_tells_which_duplicates_are_certain() {
+fn an_exact_cache_separates_duplicates_that_are_certain() {
     let mut random = Random(9);
     let input: String = (0..3000).map(|_| format!("{}\n", random.below(2000))).collect();
     let folder = Folder::with(&input);
     let flags =
         "--cells 6000 --hashes 2 --layout classic --seed 3 --duplicates again --uncertain uncertain --report json";
-    // It grows: a limit beyond all memory takes none.
+    // The cache grows as needed: a limit beyond all memory takes none at first.
     let roomy = folder.dedup(&format!("{flags} --verify exact --confirm exact:1TB input")).ok().report();
     let confirm = |name: &str| number(&roomy["confirm"], name);
     assert_eq!(
@@ -146,7 +146,7 @@ fn an_exact_cache_tells_which_duplicates_are_certain() {
 }
 
 #[test]
-fn an_older_output_stays_where_the_input_is_not_what_was_said() {
+fn an_older_output_stays_where_the_input_does_not_fit_the_flags() {
     let folder = Folder::with("id,user\n1,ann\n");
     folder.write("kept.csv", "an older run\n");
     folder.dedup("--format csv --key nope --out kept.csv input").fails(2, &["nope"]);

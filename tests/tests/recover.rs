@@ -1,4 +1,4 @@
-//! Two of three nodes are lost for good: the third goes on answering what it has, and the cluster goes on with it.
+//! Two of three nodes are lost for good: the third goes on answering what it knows, and the cluster goes on with it.
 
 use firstseen_client::Verdict;
 use serde_json::Value;
@@ -8,7 +8,7 @@ use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 
 const KEYS: u64 = 3_000;
-/// A call waits for nodes that are gone.
+/// How long a call waits for nodes that are lost.
 const DEADLINE_MS: u64 = 2_000;
 
 fn is_third(events: u64) -> bool {
@@ -36,17 +36,18 @@ fn cluster() -> [OwnNode; 3] {
     nodes
 }
 
-/// The others were killed just now: nobody whom this node has known as a leader is named, and scripts can tell.
-fn tells_of_no_leader(survivor: &OwnNode) {
-    let told = survivor.folder.run(&format!("cluster status --json --addr {}", survivor.address));
-    let known: Value = serde_json::from_str(&told.out).expect("JSON");
-    assert_eq!((told.code, &known["leader"], &known["majority"]), (Some(1), &Value::Null, &Value::Bool(false)));
-    let told = survivor.folder.run(&format!("cluster status --addr {}", survivor.address));
-    assert!(told.code == Some(1) && told.out.contains("led by nobody"), "{}", told.out);
-    assert!(told.out.contains("no majority of the 3 voters (2)"), "{}", told.out);
+/// The others were killed just now: `status` does not name the former leader, and its exit code says that there is
+/// none.
+fn names_no_leader(survivor: &OwnNode) {
+    let json = survivor.folder.run(&format!("cluster status --json --addr {}", survivor.address));
+    let known: Value = serde_json::from_str(&json.out).expect("JSON");
+    assert_eq!((json.code, &known["leader"], &known["majority"]), (Some(1), &Value::Null, &Value::Bool(false)));
+    let text = survivor.folder.run(&format!("cluster status --addr {}", survivor.address));
+    assert!(text.code == Some(1) && text.out.contains("led by nobody"), "{}", text.out);
+    assert!(text.out.contains("no majority of the 3 voters (2)"), "{}", text.out);
 }
 
-/// A backup without a majority has the slice that is left, and names how many it lacks.
+/// A backup without a majority has the slice that is left, and names the number of those that it lacks.
 fn what_is_left_is_saved(survivor: &OwnNode) {
     let backup = format!("cluster backup --addr {} --out left --allow-missing --json", survivor.address);
     let taken = document(&survivor.folder.run(&backup));
@@ -62,14 +63,14 @@ fn one_node_of_three_goes_on() {
     recover("--yes", &survivor).fails(1, &["the node is running"]);
     second.kill();
     third.kill();
-    tells_of_no_leader(&survivor);
-    // Without a majority the data path goes on by the last map that was agreed on, for as long as the node may record without word
-    // from one; after that it tells what it knows.
+    names_no_leader(&survivor);
+    // Without a majority the node goes on by the last map that was agreed on, and records as long as its lease lasts;
+    // after that it answers what it knows.
     let former = client(&survivor, DEADLINE_MS);
     let filter = former.filter("clicks").expect("the filter");
-    let told = ask(&filter, 0..KEYS);
-    let known = count(&told, Verdict::Duplicate);
-    assert!(is_third(known) && count(&told, Verdict::FirstSeen) == 0, "what it has, it answers: {known}");
+    let verdicts = ask(&filter, 0..KEYS);
+    let known = count(&verdicts, Verdict::Duplicate);
+    assert!(is_third(known) && count(&verdicts, Verdict::FirstSeen) == 0, "what it has, it answers: {known}");
     let mut new = 2 * KEYS;
     eventually("nothing new is recorded", || {
         new += 100;
@@ -98,22 +99,22 @@ fn one_node_of_three_goes_on() {
     assert_eq!(count(&ask(&filter, 0..100), Verdict::FirstSeen), 0, "others may have gone on with its slices, too");
     survivor.folder.run(&format!("filter forgive clicks --yes --cluster {}", survivor.address));
     eventually("what it has, it answers", || {
-        let told = ask(&filter, 0..KEYS);
-        assert_eq!(count(&told, Verdict::FirstSeen), 0, "what is lost is not made up");
-        count(&told, Verdict::Duplicate) == known
+        let verdicts = ask(&filter, 0..KEYS);
+        assert_eq!(count(&verdicts, Verdict::FirstSeen), 0, "what is lost is not made up");
+        count(&verdicts, Verdict::Duplicate) == known
     });
     old_nodes_are_refused(&survivor, &mut second);
     new_nodes_take_their_places(&survivor);
-    let told = ask(&filter, 0..KEYS);
-    assert_eq!(count(&told, Verdict::Duplicate), known, "nothing more is lost: {known}");
-    assert_eq!(count(&told, Verdict::FirstSeen), KEYS - known, "what was lost is forgiven");
+    let verdicts = ask(&filter, 0..KEYS);
+    assert_eq!(count(&verdicts, Verdict::Duplicate), known, "nothing more is lost: {known}");
+    assert_eq!(count(&verdicts, Verdict::FirstSeen), KEYS - known, "what was lost is forgiven");
     assert_eq!(count(&ask(&filter, 0..KEYS), Verdict::Duplicate), KEYS);
 }
 
-/// With what it has kept, a node of the former cluster is none of this one.
+/// A node of the former cluster that starts with its old folder is no member of this one.
 fn old_nodes_are_refused(survivor: &OwnNode, old: &mut OwnNode) {
     old.start_again();
-    eventually("it is told why", || old.log().contains("recovered without"));
+    eventually("its log says why", || old.log().contains("recovered without"));
     let join = survivor.folder.run(&format!("cluster join {} --addr {}", old.address, survivor.address));
     join.fails(1, &["another cluster", "remove its data"]);
     old.kill();
@@ -144,7 +145,7 @@ fn new_nodes_take_their_places(survivor: &OwnNode) {
         assert_eq!(left.code, Some(0), "{}", left.err);
     }
     assert_eq!(nodes(&status(survivor)).len(), 2);
-    // It is gone with the test, and its slices with it.
+    // The node ends with the test, and its slices with it.
     let drained = run("cluster drain b");
     assert_eq!(drained.code, Some(0), "{}", drained.err);
     let left = run("cluster leave b");

@@ -1,4 +1,4 @@
-//! The report: its names, its places, what stands out.
+//! The report: its names, its places, and the keys that stand out.
 
 use serde_json::Value;
 
@@ -50,7 +50,7 @@ fn the_report_goes_where_it_is_sent() {
 }
 
 #[test]
-fn text_says_what_a_person_wants_to_know() {
+fn the_text_has_the_figures_that_people_need() {
     let log = example("nasa_19950801.tsv.gz");
     let flags = "--format tsv --key host,url --time time --window 1h --source host --verify exact --seed 5 --out out";
     let ran = Folder::new().dedup(&format!("{flags} --report text {log}")).ok();
@@ -85,7 +85,7 @@ fn a_full_filter_says_what_to_do() {
     assert!(ran.err.contains("undecided") && ran.err.contains("--capacity"), "{}", ran.err);
 }
 
-/// One address that repeats itself, and one that asks under a new cookie every time.
+/// One address that repeats itself, and one that sends a new cookie every time.
 #[test]
 fn scripts_that_delete_cookies_stand_out_among_the_first_seen() {
     let mut input = "ip,cookie\n".to_owned();

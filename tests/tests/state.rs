@@ -1,4 +1,4 @@
-//! `--state`: two runs are one run over the joined files, and nothing but its own state is taken.
+//! `--state`: two runs are one run over the joined files, and only a run's own state is accepted.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -53,7 +53,7 @@ fn two_runs_equal_one_over_the_joined_files() {
     }
 }
 
-/// What `tail -n +1 -F` does after a restart: the file comes from its beginning, longer than it was.
+/// The input of `tail -n +1 -F` after a restart: the file from its beginning, longer than it was.
 #[test]
 fn a_log_that_is_fed_again_from_its_beginning_adds_what_is_new() {
     let lines = requests(3000);
@@ -66,14 +66,14 @@ fn a_log_that_is_fed_again_from_its_beginning_adds_what_is_new() {
         for file in ["head", "input", "input"] {
             folder.dedup(&format!("{saved} {file}")).ok();
         }
-        let told = folder.read(&format!("out{cut}"));
-        let mut all = told.lines();
+        let passed = folder.read(&format!("out{cut}"));
+        let mut all = passed.lines();
         assert!(whole.out.lines().all(|line| all.any(|other| other == line)), "cut at {cut}: something is lost");
-        // Repeats of what the window has forgotten meanwhile.
-        let (expected, more) = (whole.out.lines().count(), told.lines().count() - whole.out.lines().count());
+        // Further lines are repeats that the window has forgotten meanwhile.
+        let (expected, more) = (whole.out.lines().count(), passed.lines().count() - whole.out.lines().count());
         assert!(more * 100 < expected, "cut at {cut}: {more} pass again");
     }
-    // Whoever keeps the default is told old records once more.
+    // With the default, old records are passed on once more.
     for _ in 0..2 {
         folder.dedup(&format!("{flags} --state state --out out input")).ok();
     }
@@ -144,9 +144,9 @@ fn a_state_of_another_definition_is_refused() {
     other.fails(2, &["(made with --window 1h, here --window 2h)"]);
 }
 
-/// What damage has altered must not count as seen: the true record would be lost when it comes.
+/// A record that damage has altered must not count as seen: the true record would be lost when it comes.
 #[test]
-fn what_came_before_damage_was_noticed_is_not_saved() {
+fn records_before_the_damage_was_noticed_are_not_saved() {
     let folder = Folder::new();
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::none());
     std::io::Write::write_all(&mut encoder, b"alpha\nbeta\ngamma\n").expect("memory");
@@ -157,7 +157,7 @@ fn what_came_before_damage_was_noticed_is_not_saved() {
     let ran = folder.dedup("--state state damaged").fails(1, &["damaged", "the state state is as it was", "altered"]);
     assert_eq!(ran.out, "alpha\nzeta\ngamma\n");
     assert!(!folder.has("state"));
-    // Without its end nobody knows whether it was altered.
+    // Without the end of the archive it is not known whether the record was altered.
     folder.write("short", &archive[..place + 10]);
     let ran = folder.dedup("--state state short").fails(1, &["breaks off", "the state state is as it was", "altered"]);
     assert_eq!(ran.out, "alpha\nzeta\n");
@@ -217,7 +217,7 @@ fn lookup_needs_a_saved_filter() {
     assert_eq!(folder.names(), ["input"]);
 }
 
-/// The exact answer begins with the run, so it must not be compared with a filter that knows more.
+/// The exact answer begins with the run, so it must not be compared with a filter that has older events.
 #[test]
 fn verify_refuses_a_filter_that_knows_more() {
     let folder = Folder::with("a\n");
@@ -238,7 +238,7 @@ fn a_state_is_replaced_whole_and_leaves_no_litter() {
 }
 
 #[test]
-fn a_folder_that_cannot_take_the_state_is_told_before_input_is_read() {
+fn a_folder_that_cannot_hold_the_state_is_an_error_before_input_is_read() {
     let folder = Folder::with("a\n");
     let ran = folder.dedup("--state missing/state --out out input").fails(1, &["cannot save the state missing/state"]);
     assert_eq!((ran.out.as_str(), folder.has("out")), ("", false));

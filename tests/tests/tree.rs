@@ -1,4 +1,5 @@
-//! Trees of filters over sites: what one site has seen is a duplicate at all, and most of it is found at home.
+//! Trees of filters over sites: an event that one site has seen is a duplicate at all, and most repeats are found at
+//! home.
 
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
@@ -47,30 +48,30 @@ fn all_sites_together_pass_on_what_one_process_passes_on() {
         cluster.create(&folder, &name, &format!("{FILTER} --tree {mode} --tree-fold {fold}")).ok();
         let mut first_seen = 0;
         for site in SITES {
-            let told = dedup(&folder, &cluster, &name, site, &format!("--site {site}"));
-            let [root, leaf] = by_level(&told);
-            assert_eq!(root + leaf, number(&told, "duplicates"), "{told}");
+            let report = dedup(&folder, &cluster, &name, site, &format!("--site {site}"));
+            let [root, leaf] = by_level(&report);
+            assert_eq!(root + leaf, number(&report, "duplicates"), "{report}");
             let sent: Vec<u64> =
-                told["nodes"].as_array().expect("nodes").iter().map(|it| number(it, "sent_bytes")).collect();
-            assert!(sent.len() == 1 && sent[0] > 10_000, "all of it goes to the leaf's node: {told}");
-            assert_eq!((&told["place"], number(&told, "undecided")), (&site.into(), 0), "{told}");
-            assert!(leaf > 0 && (root > 0 || site == SITES[0]), "{name}, {site}: {told}");
-            first_seen += number(&told, "first_seen");
+                report["nodes"].as_array().expect("nodes").iter().map(|it| number(it, "sent_bytes")).collect();
+            assert!(sent.len() == 1 && sent[0] > 10_000, "all of it goes to the leaf's node: {report}");
+            assert_eq!((&report["place"], number(&report, "undecided")), (&site.into(), 0), "{report}");
+            assert!(leaf > 0 && (root > 0 || site == SITES[0]), "{name}, {site}: {report}");
+            first_seen += number(&report, "first_seen");
         }
         assert_eq!(first_seen, number(&once, "first_seen"), "{name}");
         let again = dedup(&folder, &cluster, &name, "athens", "--site athens");
         let [root, leaf] = by_level(&again);
         assert_eq!((number(&again, "first_seen"), root + leaf), (0, number(&again, "events")), "{again}");
-        // Athens was first: all that it has asked about is known at its leaf. Oslo was last, and a sparse leaf knows
-        // only what was new.
+        // Athens was first: its leaf knows every event that it has asked about. Oslo was last, and a sparse leaf knows
+        // only the events that were new.
         assert_eq!(root, 0, "{name}: {again}");
         let [root, _] = by_level(&dedup(&folder, &cluster, &name, "oslo", "--site oslo"));
         assert_eq!(root == 0, mode == "dense", "{name}: {root} at the root");
     }
-    // Without a site events go to the root, which tells what all sites have seen.
-    let told = dedup(&folder, &cluster, "dense-0", "log", "");
-    assert_eq!(number(&told, "duplicates"), number(&told, "events"), "{told}");
-    assert_eq!(told["duplicates_by_level"].as_array().map(Vec::len), Some(1), "{told}");
+    // Without a site events go to the root, which knows the events of all sites.
+    let report = dedup(&folder, &cluster, "dense-0", "log", "");
+    assert_eq!(number(&report, "duplicates"), number(&report, "events"), "{report}");
+    assert_eq!(report["duplicates_by_level"].as_array().map(Vec::len), Some(1), "{report}");
 }
 
 #[test]
@@ -109,21 +110,21 @@ fn a_tree_is_shown_as_a_tree() {
 #[test]
 fn a_tree_can_be_measured_beside_a_flat_filter() {
     let folder = Folder::new();
-    let told = folder.run("bench tree --events 10000 --delay-ms 2 --runs 1 --json").ok().out;
-    let told: Value = serde_json::from_str(&told).expect("JSON");
-    let designs = told["designs"].as_array().expect("designs");
-    assert_eq!(designs.len(), 3, "{told}");
+    let printed = folder.run("bench tree --events 10000 --delay-ms 2 --runs 1 --json").ok().out;
+    let report: Value = serde_json::from_str(&printed).expect("JSON");
+    let designs = report["designs"].as_array().expect("designs");
+    assert_eq!(designs.len(), 3, "{report}");
     let share = |design: &Value, found: &str| {
         let latencies = design["latencies"].as_array().expect("latencies");
         let found = latencies.iter().find(|latency| latency["found"] == found);
         found.map(|found| (found["share"].as_f64().expect("a share"), found["p50_ms"].as_f64().expect("a time")))
     };
-    let [flat, sparse, dense] = &designs[..] else { panic!("three designs in {told}") };
+    let [flat, sparse, dense] = &designs[..] else { panic!("three designs in {report}") };
     assert!(share(flat, "flat").is_some_and(|(share, _)| share == 1.0) && share(flat, "leaf").is_none(), "{flat}");
     for tree in [sparse, dense] {
         let (leaf, root) = (share(tree, "leaf").expect("found at the leaf"), share(tree, "root").expect("at the root"));
         assert!(leaf.0 > 0.5 && (leaf.0 + root.0 - 1.0).abs() < 1e-9, "{tree}");
-        // Two of three groups of the root are another site's: 2 ms there, and 2 ms back.
+        // Two of three groups of the root are at another site: 2 ms there, and 2 ms back.
         assert!(root.1 >= 4.0, "{tree}");
         let links = tree["links"].as_array().expect("links");
         assert_eq!(links.len(), 3, "{tree}");
@@ -156,7 +157,7 @@ fn mistakes_are_named() {
     written(format!("mode = \"dense\"\n{}", place("world", "folds = 1")), &["tree.toml", "`folds`", "`fold`"]);
     written(format!("mode = \"dense\"\n{}", place("world", "")), &["site `athens` has no leaf"]);
     written(format!("mode = \"dense\"\n{}", place("", "")), &["`` is no name for a place"]);
-    // Where findings are checked below, nobody may start above the leaves.
+    // Where findings are checked below, no producer may start above the leaves.
     cluster.create(&folder, "checked", &format!("{FILTER} --tree dense --tree-top-down 1")).ok();
     for place in ["", "--site root"] {
         let words = ["every producer names a leaf", "athens, ioannina, oslo"];
@@ -190,7 +191,7 @@ fn nodes_of_a_folder_are_at_their_sites_again() {
 }
 
 #[test]
-fn a_node_that_cannot_bring_up_what_it_has_told_alone_says_so() {
+fn a_node_that_cannot_bring_up_events_that_it_decided_alone_says_so() {
     let folder = Folder::new();
     let cluster = LocalCluster::start(&folder, "--sites athens,oslo");
     let place = |name: &str, more: &str| format!("[[place]]\nname = \"{name}\"\n{more}\n");

@@ -54,7 +54,7 @@ fn the_last_lines_of_a_plan_can_be_pasted() {
     let made = folder.shell(&command).ok().out;
     assert!(made.contains("filter planned") && made.contains("horizontal:2"), "{made}");
     assert!(made.lines().all(|line| line.chars().count() <= 100), "{made}");
-    // Room is that of the whole filter, and not of one of its groups.
+    // The room is that of the whole filter, and not of one of its groups.
     let (_, room) = made.split_once("room for ").expect("its room");
     let room: u64 = room.split(' ').next().expect("a number").replace(',', "").parse().expect("a number");
     assert!((20_000..24_000).contains(&room), "{made}");
@@ -62,7 +62,7 @@ fn the_last_lines_of_a_plan_can_be_pasted() {
     let described: Value = serde_json::from_str(&described).expect("JSON");
     let group = &described["definition"]["group"];
     assert_eq!((&group["window"], &group["rate"]), (&"12h".into(), &0.002.into()), "{described}");
-    // Half of the events, and room for what falls on one of the two by chance.
+    // Half of the events, and room for those that fall on one of the two by chance.
     assert!((10_000..12_000).contains(&number(group, "capacity_events")), "{described}");
     assert_eq!(described["slices"].as_array().map(Vec::len), Some(2), "{described}");
 }
@@ -91,27 +91,30 @@ fn an_interrupt_ends_all_nodes_and_a_second_one_does_not_wait() {
 #[test]
 fn a_cluster_in_the_background_gives_the_terminal_back_and_ends_by_its_folder() {
     let folder = Folder::with("a\nb\na\n");
-    let told = folder.run("up --nodes 2 --data it --memory 64MiB --detach").ok().out;
-    assert!(told.contains("in the background") && told.contains("`firstseen up --end --data it` ends it"), "{told}");
-    // The next commands can be pasted.
-    let create = told.lines().find(|line| line.starts_with("firstseen filter create clicks ")).expect("a command");
-    let dedup = told.lines().find(|line| line.starts_with("firstseen dedup --cluster ")).expect("a command");
+    let printed = folder.run("up --nodes 2 --data it --memory 64MiB --detach").ok().out;
+    assert!(
+        printed.contains("in the background") && printed.contains("`firstseen up --end --data it` ends it"),
+        "{printed}"
+    );
+    // The printed commands can be pasted.
+    let create = printed.lines().find(|line| line.starts_with("firstseen filter create clicks ")).expect("a command");
+    let dedup = printed.lines().find(|line| line.starts_with("firstseen dedup --cluster ")).expect("a command");
     let dedup = dedup.replace("--format clf access.log", "input").replace("once.log", "once");
-    // A filter with a window wants times, which lines have not.
+    // A filter with a window needs times, which lines do not have.
     folder.shell(&format!("{} --clock wall\n{dedup}", create)).ok();
     assert_eq!(folder.read("once"), "a\nb\n");
     folder.run("up --data it --detach").fails(2, &["is running"]);
     assert!(folder.run("up --end --data it").ok().out.contains("has ended"));
     assert!(folder.run("up --end --data it").ok().out.contains("is not running"));
     folder.run("up --end --data other").fails(2, &["there is no cluster in other"]);
-    let told = folder.run("up --data it --detach --json").ok().out;
-    let ready: Value = serde_json::from_str(&told).expect("one line");
-    assert_eq!(ready["nodes"].as_array().map(Vec::len), Some(2), "{told}");
+    let printed = folder.run("up --data it --detach --json").ok().out;
+    let ready: Value = serde_json::from_str(&printed).expect("one line");
+    assert_eq!(ready["nodes"].as_array().map(Vec::len), Some(2), "{printed}");
     folder.run("up --end --data it").ok();
 }
 
 #[test]
-fn what_cannot_be_is_refused_before_anything_is_written() {
+fn impossible_flags_are_refused_before_anything_is_written() {
     let folder = Folder::new();
     folder.run("up --memory 1").fails(2, &["memory_max_bytes = 1", "1048576"]);
     folder.run("up --port 65535").fails(2, &["port 65535 is too high"]);

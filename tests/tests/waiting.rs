@@ -12,7 +12,7 @@ use crate::run::{Watchdog, number};
 
 const LINES: u64 = 100;
 
-/// Three nodes, each with a slice of a filter, of which the last is down, as the others say.
+/// Three nodes, each with a slice of a filter, of which the last is down, by the status of the others.
 fn without_the_last() -> [OwnNode; 3] {
     let mut nodes = ["a", "b", "c"].map(|name| OwnNode::start(name, ""));
     let form = nodes.iter().map(|node| node.address.as_str()).collect::<Vec<_>>().join(" ");
@@ -23,15 +23,15 @@ fn without_the_last() -> [OwnNode; 3] {
     eventually("a filter", || run(&nodes, &format!("{create} --cluster {address}")).code == Some(0));
     nodes[2].kill();
     eventually("it is down", || {
-        let told = run(&nodes, &format!("cluster status --json --addr {address}"));
-        let status: Value = serde_json::from_str(&told.out).unwrap_or_default();
+        let printed = run(&nodes, &format!("cluster status --json --addr {address}"));
+        let status: Value = serde_json::from_str(&printed.out).unwrap_or_default();
         status["nodes"].as_array().is_some_and(|nodes| nodes.iter().any(|node| node["down"] == true))
     });
     nodes
 }
 
 #[test]
-fn a_wait_for_a_node_is_told_and_ends_with_an_interrupt() {
+fn a_wait_for_a_node_is_reported_and_ends_with_an_interrupt() {
     let nodes = without_the_last();
     let folder = &nodes[0].folder;
     folder.write("input", (0..LINES).map(|line| format!("line {line}\n")).collect::<String>());
@@ -48,7 +48,7 @@ fn a_wait_for_a_node_is_told_and_ends_with_an_interrupt() {
     assert_eq!(child.wait().expect("it ends").code(), Some(130), "{rest}");
     let report = rest.lines().find(|line| line.starts_with('{')).expect("a report");
     let report: Value = serde_json::from_str(report).expect("JSON");
-    // Who had waited until the deadline would have been told that slices are down.
+    // A run that had waited until the deadline would have the reason `slices_down`.
     let reasons = &report["undecided_reasons"];
     assert!(number(reasons, "unknown") > 0 && reasons["slices_down"].is_null(), "{report}");
     assert_eq!(number(&report, "events"), LINES);

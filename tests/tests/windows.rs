@@ -14,7 +14,7 @@ fn csv(events: &[Event]) -> String {
     events.iter().map(|(time_ms, key)| format!("{key},{time_ms}\n")).collect()
 }
 
-/// For each event whether the binary passed it on.
+/// For each event, whether the binary passed it on.
 fn passed_on(events: &[Event], flags: &str) -> Vec<bool> {
     let numbered: String =
         events.iter().enumerate().map(|(number, (time_ms, key))| format!("{key},{time_ms},{number}\n")).collect();
@@ -42,7 +42,7 @@ fn random_events(random: &mut Random, jitter_ms: u64) -> Vec<Event> {
     (0..1500).map(|_| event()).collect()
 }
 
-/// Landmarks are exact: a key once in each stretch of `landmark_ms` from 1970 on.
+/// Landmarks are exact: each key once in each stretch of `landmark_ms` from 1970 on.
 #[test]
 fn landmarks_by_duration_are_exact() {
     let mut random = Random(1);
@@ -90,8 +90,8 @@ fn unbounded_passes_each_key_once() {
     }
 }
 
-/// How long after an event was passed on its key may be passed on again: never before the window has gone by, always
-/// after the window and its slack.
+/// How long after an event was passed on its key may be passed on again: never before the window is over, always after
+/// the window and its slack.
 struct Promise {
     window_ms: u64,
     slack_ms: u64,
@@ -106,10 +106,10 @@ impl Promise {
             match starts.get(key) {
                 None => assert!(passed, "{name}: event {number} is the first of its key"),
                 Some(start) if *time_ms < start + self.window_ms => {
-                    assert!(!passed, "{name}: event {number} comes {} ms after, told first-seen", time_ms - start);
+                    assert!(!passed, "{name}: event {number} comes {} ms after, and is passed on", time_ms - start);
                 }
                 Some(start) if *time_ms >= start + self.window_ms + self.slack_ms => {
-                    assert!(passed, "{name}: event {number} comes {} ms after, told duplicate", time_ms - start);
+                    assert!(passed, "{name}: event {number} comes {} ms after, and is dropped", time_ms - start);
                 }
                 Some(_) => undetermined += 1,
             }
@@ -145,7 +145,7 @@ fn sliding_and_jumping_windows_keep_their_promise() {
     }
 }
 
-/// The same windows counted in events: the event `window` places further is the first that may pass again.
+/// The same windows counted in events: the event `window` places later is the first that may pass again.
 #[test]
 fn windows_by_count_keep_their_promise() {
     let mut random = Random(5);
@@ -167,7 +167,7 @@ fn windows_by_count_keep_their_promise() {
     }
 }
 
-/// Records out of order within the lateness: nothing within the window is told first-seen, whichever came first.
+/// Records out of order within the lateness: no repeat within the window is first-seen, whichever record came first.
 #[test]
 fn order_does_not_matter_within_the_lateness() {
     let mut random = Random(6);

@@ -1,6 +1,6 @@
-//! What producers asked and were told, in simulated time.
+//! The calls of producers and their verdicts, in simulated time.
 //!
-//! Promises: plain data; the same run gives the same history, byte by byte. Must not know: how answers came about.
+//! Promises: plain data; the same run gives the same history, byte by byte. Must not know: how verdicts came about.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,15 +12,15 @@ use firstseen_routing::{Decision, SubmissionName};
 pub struct Call {
     /// The number of the call in its history.
     pub id: usize,
-    /// Who called.
+    /// The producer that called.
     pub producer: u32,
     /// The site of the caller, where there are sites.
     pub site: Option<usize>,
-    /// The event that was asked about.
+    /// The event of the call.
     pub event: u64,
     /// When the event occurred, in milliseconds since 1970.
     pub time_ms: u64,
-    /// Whether it was only looked up.
+    /// Whether the event was only looked up.
     pub is_lookup: bool,
     /// The name that the caller gave to the submission.
     pub name: Option<SubmissionName>,
@@ -28,9 +28,10 @@ pub struct Call {
     pub began_us: u64,
     /// When it returned; none if it never did.
     pub returned_us: Option<u64>,
-    /// What was told; none if the call never returned.
-    pub told: Option<Decision>,
-    /// What was told may be so for want of slices or levels; known in trees that tell without the levels above.
+    /// The verdict; none if the call never returned.
+    pub verdict: Option<Decision>,
+    /// Whether the verdict may rest on fewer slices or levels than usual; known only in trees whose leaves answer
+    /// alone.
     pub degraded: bool,
 }
 
@@ -40,22 +41,23 @@ impl Call {
         if self.is_lookup {
             return false;
         }
-        match self.told {
+        match self.verdict {
             None | Some(Decision::FirstSeen) => true,
             Some(Decision::Undecided(reason)) => reason.may_have_recorded(),
             Some(Decision::Duplicate) => false,
         }
     }
 
-    /// Whether this call was told that the event was new, and recorded it.
+    /// Whether this call got the verdict first-seen, and so recorded the event.
     pub fn won(&self) -> bool {
-        !self.is_lookup && self.told == Some(Decision::FirstSeen)
+        !self.is_lookup && self.verdict == Some(Decision::FirstSeen)
     }
 }
 
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, producer, site, event, time_ms, is_lookup, name, began_us, returned_us, told, degraded } = self;
+        let Self { id, producer, site, event, time_ms, is_lookup, name, began_us, returned_us, verdict, degraded } =
+            self;
         write!(f, "call {id}: producer {producer} event {event} at {time_ms} ms, {began_us}..{returned_us:?} us")?;
         if let Some(site) = site {
             write!(f, ", site {site}")?;
@@ -66,32 +68,32 @@ impl fmt::Display for Call {
         if let Some(name) = name {
             write!(f, ", named {}:{}", name.source, name.number)?;
         }
-        write!(f, ": {told:?}{}", if *degraded { ", degraded" } else { "" })
+        write!(f, ": {verdict:?}{}", if *degraded { ", degraded" } else { "" })
     }
 }
 
-/// After so long a site that was cut off belongs to the others again.
+/// After so long a site that was cut off is connected again in every respect.
 pub const REJOINED_US: u64 = 5_000_000;
 
-/// How long sets may be on their way, though connections break.
+/// How long sets may be in flight, though connections break.
 const SETS_SENT_US: u64 = 5_000_000;
 
-/// The end of a node's process, and of all that it had in memory.
+/// The end of a node's process, and the loss of all that it had in memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Loss {
     /// The number of the node.
     pub node: usize,
-    /// When, in simulated microseconds.
+    /// When the process ended, in simulated microseconds.
     pub time_us: u64,
-    /// What it had before that is not lost: its process goes on, and was only away.
+    /// From when on its memory is lost: what it had before survives, as its process only stood still.
     pub since_us: u64,
-    /// The events that have cells there.
+    /// The events that have cells on the node.
     pub events: BTreeSet<u64>,
-    /// Those that have more than half of their cells there.
+    /// The events that have more than half of their cells on the node.
     pub most_of: BTreeSet<u64>,
 }
 
-/// A time in which one site could not reach the others.
+/// A time in which one site could not reach the other sites.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outage {
     /// The site.
@@ -100,7 +102,7 @@ pub struct Outage {
     pub from_us: u64,
     /// Its end.
     pub until_us: u64,
-    /// Connections outlive it.
+    /// Whether connections stay open and carry nothing.
     pub is_silent: bool,
 }
 
@@ -111,41 +113,41 @@ impl Outage {
     }
 }
 
-/// A time in which what the filter has lost was forgiven: what was recorded before it may be new after it.
+/// A forgiveness: an event that was recorded before it may be first-seen after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Forgiven {
-    /// Its beginning, in simulated microseconds.
+    /// When the command was sent, in simulated microseconds.
     pub begun_us: u64,
-    /// Its end.
+    /// When it had returned.
     pub ended_us: u64,
 }
 
-/// What a node believed from a moment on of who answers for what.
+/// Which nodes answer for which slices, as one node believed from a moment on (its view).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct View {
     /// The number of the node.
     pub node: usize,
-    /// It may have believed it since then, in simulated microseconds.
+    /// The node may have had this view since then, in simulated microseconds.
     pub after_us: u64,
-    /// It did at this moment.
+    /// The node had this view at this moment.
     pub by_us: u64,
-    /// What it believed: others that believed the same have the same number here.
+    /// The view as a number: equal views have equal numbers.
     pub answering: u64,
 }
 
-/// Who says when an event occurred.
+/// The clock by which events are stamped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stamped {
-    /// Who asks about it. One that comes later than this is judged as if it had occurred later.
+    /// The producer's. An event that comes later than by `lateness_ms` is judged as if it had occurred later.
     ByProducer {
         /// The time of day when the history began, in milliseconds since 1970.
         began_ms: u64,
-        /// In milliseconds.
+        /// The lateness, in milliseconds.
         lateness_ms: u64,
     },
-    /// The node that it comes to, whose clock and another node's may differ by so much.
+    /// The clock of the node that an event comes to, which may differ from another node's by so much.
     ByNode {
-        /// In milliseconds.
+        /// The greatest difference, in milliseconds.
         skew_ms: u64,
     },
 }
@@ -156,32 +158,32 @@ impl Default for Stamped {
     }
 }
 
-/// A delivery of which a level has no cells in the end.
+/// An event with the verdict first-seen whose cells a level lacks in the end.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Unset {
-    /// The number of the call that was told first-seen.
+    /// The number of the call with that verdict.
     pub call: usize,
     /// The place of the level.
     pub place: String,
 }
 
-/// What the cells of complete copies are in the end, compared with what was asked.
+/// The cells of complete copies in the end, compared with the events that were submitted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CellsRead {
-    /// Copies that were read.
+    /// Complete copies, which were read.
     pub copies: u64,
-    /// Copies that were not, as they lack something.
+    /// Copies that were not read, as they lack something.
     pub incomplete_copies: u64,
-    /// Events that had to have all their cells of a copy set, one by one copy.
+    /// Events whose cells in a copy had to be set, summed over copies.
     pub events_due: u64,
     /// Cells that were set.
     pub cells_set: u64,
-    /// What is wrong with them.
+    /// What is wrong with the cells.
     pub wrong: Vec<String>,
 }
 
 impl CellsRead {
-    /// Adds what was found in another run.
+    /// Adds the figures of another run.
     pub fn add(&mut self, other: &Self) {
         self.copies += other.copies;
         self.incomplete_copies += other.incomplete_copies;
@@ -199,61 +201,61 @@ impl fmt::Display for CellsRead {
     }
 }
 
-/// All calls of a run, and what the checker must know of the filter.
+/// All calls of a run, and the facts about the filter and the failures that the laws need.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
-    /// In the order in which they began.
+    /// The calls, in the order in which they began.
     pub calls: Vec<Call>,
-    /// In the order in which they happened.
+    /// The losses, in the order in which they happened.
     pub losses: Vec<Loss>,
-    /// In the order in which they happened.
+    /// The outages, in the order in which they happened.
     pub outages: Vec<Outage>,
-    /// In the order in which they happened.
+    /// The forgivenesses, in the order in which they happened.
     pub forgiven: Vec<Forgiven>,
-    /// From when to when the disk of a node hung though all was well else, in simulated microseconds: only where every
-    /// slice has a complete copy elsewhere.
+    /// From when to when the disk of a node hung while nothing else was wrong, in simulated microseconds: only where
+    /// every slice has a complete copy on another node.
     pub hangs: Vec<(u64, u64)>,
     /// From when to when the clock of a node was wrong, in simulated microseconds.
     pub wrong_clocks: Vec<(u64, u64)>,
-    /// What nodes believed of who answers for what, those of a node in the order of their times. Where there are none, it was
-    /// the same all the while.
+    /// The views of nodes, those of one node in the order of their times. Where there are none, the view was the same
+    /// all the while.
     pub views: Vec<View>,
-    /// What was looked for in the end and is not there.
+    /// Cells that were looked for in the end and are not set.
     pub unset: Vec<Unset>,
-    /// What was found in the cells of copies in the end.
+    /// The findings in the cells of copies in the end.
     pub cells: CellsRead,
-    /// Slices of which a copy lacked in the end what another had.
+    /// Slices of which one copy lacked in the end what another one had.
     pub lagging: Vec<u32>,
-    /// When a node said that it is ready, in simulated microseconds, the node, and a slice of which it lacked then what another
-    /// copy had.
+    /// When a node said that it is ready, in simulated microseconds; the node; and a slice of which it then lacked what
+    /// another copy had.
     pub ready_without: Vec<(u64, usize, u32)>,
-    /// Copies that have begun to move.
+    /// How many copies have begun to move.
     pub moves_begun: u64,
-    /// Who says when events occurred.
+    /// The clock by which events are stamped.
     pub stamped: Stamped,
-    /// When nothing went wrong any more and everything was complete, in simulated microseconds.
+    /// From when on there are no failures, and everything is complete, in simulated microseconds.
     pub healed_us: Option<u64>,
-    /// No slice lacks anything by then; otherwise one may, for good.
+    /// Whether no slice lacks anything by then; otherwise one may, for good.
     pub ends_whole: bool,
-    /// What was not as it should have been by then.
+    /// What was still not as it should be by then.
     pub unhealed: Option<String>,
-    /// When that was over, in simulated microseconds; 0 where nothing was looked for.
+    /// When the last checks were over, in simulated microseconds; 0 where there were none.
     pub settled_us: u64,
-    /// First-seen is told when the cells are set.
-    pub told_when_set: bool,
-    /// Slices have copies: what is known of an event whose recording was given up may differ.
+    /// Whether the reply first-seen is sent only when the cells are set.
+    pub answers_when_set: bool,
+    /// Whether slices have several copies: then copies may differ about an event whose recording was given up.
     pub has_copies: bool,
-    /// Of what slices have lost, events are undecided, and not first-seen again.
+    /// Whether events that slices have lost are undecided, and not first-seen again.
     pub never_forgets: bool,
-    /// Cells on two of three nodes are enough for a verdict.
+    /// Whether cells on two of three nodes are enough for a verdict.
     pub outlives_a_node: bool,
-    /// Leaves tell without the levels above when they cannot be reached.
-    pub tells_alone: bool,
-    /// Answers that producers were given with the mark that a slice is incomplete.
+    /// Whether leaves answer alone when they cannot reach the levels above.
+    pub leaves_answer_alone: bool,
+    /// Verdicts that producers got with the mark that a slice is incomplete.
     pub degraded_events: u64,
-    /// The window that is promised, in milliseconds.
+    /// The window that the filter promises, in milliseconds.
     pub window_ms: u64,
-    /// The window with everything that rounding may add.
+    /// The window with the most that rounding may add.
     pub window_at_most_ms: u64,
 }
 
@@ -265,7 +267,7 @@ impl History {
         id
     }
 
-    /// Whether a call was certainly judged by the time at which its event occurred.
+    /// Whether a call was certainly judged by the time of its event.
     fn is_exact(&self, call: &Call) -> bool {
         let Stamped::ByProducer { began_ms, lateness_ms } = self.stamped else { return true };
         let latest_ms = call.returned_us.map_or(u64::MAX, |returned_us| began_ms.saturating_add(returned_us / 1000));
@@ -286,13 +288,14 @@ impl History {
         }
     }
 
-    /// Whether an event that `recorder` may have recorded may still be known when `asker` asks. (One that occurred later
-    /// explains a duplicate however much later: who comes late finds what was recorded before him.)
+    /// Whether an event that `recorder` may have recorded may still be known when `asker` asks. (A recorder whose event
+    /// has a later time explains a duplicate, however much later: an asker whose event is late finds what was recorded
+    /// before.)
     pub fn may_be_known(&self, recorder: &Call, asker: &Call) -> bool {
         match self.stamped {
             Stamped::ByProducer { .. } => asker.time_ms.saturating_sub(recorder.time_ms) <= self.window_at_most_ms,
             Stamped::ByNode { skew_ms } => {
-                // What has no answer may take effect at any time; who asks again is told what he was to be told first.
+                // A call without an answer may take effect at any time; a retry gets the verdict of the first attempt.
                 let ended_us = if recorder.won() { recorder.returned_us } else { None };
                 let apart_us = ended_us.map_or(0, |ended_us| self.first_attempt_us(asker).saturating_sub(ended_us));
                 apart_us / 1000 <= self.window_at_most_ms.saturating_add(skew_ms)
@@ -300,13 +303,13 @@ impl History {
         }
     }
 
-    /// Whether a call was told by a leaf alone, and others may have been told the same.
+    /// Whether a leaf alone gave the verdict of a call, so that other leaves may have given the same one.
     pub fn is_alone(&self, call: &Call) -> bool {
-        self.tells_alone && call.degraded
+        self.leaves_answer_alone && call.degraded
     }
 
-    /// Whether what a leaf told alone need not be known elsewhere when `lookup` begins: it has not been brought up, and
-    /// never is where a node ends before that.
+    /// Whether other sites need not know an event yet, when `lookup` begins, that a leaf alone called first-seen: the
+    /// leaf has not brought it to the root, and never does where its node ends before that.
     pub fn may_be_unknown_elsewhere(&self, call: &Call, lookup: &Call) -> bool {
         let began_us = self.first_attempt_us(call);
         let is_lost = || self.losses.iter().any(|loss| loss.time_us >= began_us);
@@ -315,15 +318,15 @@ impl History {
 
     /// Whether a lookup may have been answered at a site that did not know yet that the others had gone on without it.
     pub fn may_be_stale(&self, lookup: &Call) -> bool {
-        let has_not_heard = |outage: &Outage| {
+        let may_not_know = |outage: &Outage| {
             let away = outage.from_us..outage.until_us.saturating_add(REJOINED_US);
             lookup.site.is_none_or(|site| site == outage.site) && away.contains(&lookup.began_us)
         };
-        self.outages.iter().any(has_not_heard)
+        self.outages.iter().any(may_not_know)
     }
 
-    /// Whether what a call has recorded may have explained what another was told, and then have gone with a node, so that its
-    /// client asked again.
+    /// Whether the recording of one call may have explained the verdict of another, and then have been lost with a
+    /// node, so that its client asked again.
     pub(crate) fn may_have_recorded_in_vain(&self, recorder: &Call, asker: &Call) -> bool {
         let until_us = recorder.returned_us.unwrap_or(u64::MAX);
         let is_explained = |loss: &Loss| {
@@ -335,7 +338,7 @@ impl History {
             && self.losses.iter().any(is_explained)
     }
 
-    /// Whether all nodes believed the same of who answers for what, from one moment to another.
+    /// Whether all nodes had one and the same view from one moment to another.
     pub(crate) fn is_steady(&self, from_us: u64, until_us: u64) -> bool {
         let ended_us = |index: usize| {
             let node = self.views[index].node;
@@ -349,8 +352,8 @@ impl History {
         answering.all(|other| Some(other) == first)
     }
 
-    /// Whether what was found of an event need not be found again: its recording may have been given up by `duplicate`, as others
-    /// answered then than when it began, and others answer again than those who had found it.
+    /// Whether a duplicate need not be a duplicate again. That is so where its recording may have been given up before
+    /// `duplicate`, as the view had changed since the recording began, and where the view has changed again since.
     pub(crate) fn may_be_denied(&self, recorders: &[&Call], duplicate: &Call, later: &Call) -> bool {
         let until_us = |call: &Call| call.returned_us.unwrap_or(u64::MAX);
         let began_us = recorders.iter().map(|call| call.began_us).min().unwrap_or(duplicate.began_us);
@@ -359,7 +362,7 @@ impl History {
             && !self.is_steady(duplicate.began_us, until_us(later))
     }
 
-    /// Whether cells that a call set went with one of these nodes.
+    /// Whether cells that a call set were lost with one of these nodes.
     pub fn has_lost(&self, call: &Call, nodes: &[usize]) -> bool {
         let began_us = self.first_attempt_us(call);
         let concerned =
@@ -367,7 +370,7 @@ impl History {
         self.losses.iter().filter(concerned).any(|loss| nodes.contains(&loss.node))
     }
 
-    /// Whether what one of two calls about an event recorded may have been lost before both were told of it.
+    /// Whether the recording of one of two calls about an event may have been lost before both had verdicts.
     pub fn may_have_lost(&self, first: &Call, second: &Call) -> bool {
         let began_us = self.first_attempt_us(first).min(self.first_attempt_us(second));
         let returned_us = |call: &Call| call.returned_us.unwrap_or(u64::MAX);
@@ -376,17 +379,20 @@ impl History {
             return true;
         }
         if self.never_forgets {
-            // But what a head had told before others had its cells may have gone with it.
-            let told_us = returned_us(first).min(returned_us(second)).saturating_add(SETS_SENT_US);
-            let went = |loss: &Loss| (began_us..told_us).contains(&loss.time_us) && loss.events.contains(&first.event);
-            return !self.told_when_set && self.losses.iter().any(went);
+            // A head may have replied before the other nodes had the cells, so the event may have been lost with the
+            // head.
+            let replied_us = returned_us(first).min(returned_us(second)).saturating_add(SETS_SENT_US);
+            let went =
+                |loss: &Loss| (began_us..replied_us).contains(&loss.time_us) && loss.events.contains(&first.event);
+            return !self.answers_when_set && self.losses.iter().any(went);
         }
         let during = began_us..last_us;
         let mut lost: Vec<usize> = self.losses.iter().map(|loss| loss.node).collect();
         lost.sort_unstable();
         lost.dedup();
-        // What one node has lost the others remember, and they alone vote, where they have half of an event's cells.
-        let is_outlived = self.outlives_a_node && self.told_when_set && lost.len() == 1;
+        // The other nodes remember the events of one that is lost, and they alone answer, where they have half of an
+        // event's cells.
+        let is_outlived = self.outlives_a_node && self.answers_when_set && lost.len() == 1;
         let concerned = |loss: &Loss| {
             if is_outlived { loss.most_of.contains(&first.event) } else { loss.events.contains(&first.event) }
         };
@@ -401,9 +407,9 @@ impl History {
     }
 
     /// Ends a call.
-    pub fn end(&mut self, id: usize, returned_us: u64, told: Decision, degraded: bool) {
+    pub fn end(&mut self, id: usize, returned_us: u64, verdict: Decision, degraded: bool) {
         if let Some(call) = self.calls.get_mut(id) {
-            (call.returned_us, call.told, call.degraded) = (Some(returned_us), Some(told), degraded);
+            (call.returned_us, call.verdict, call.degraded) = (Some(returned_us), Some(verdict), degraded);
         }
     }
 }

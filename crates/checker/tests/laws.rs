@@ -1,10 +1,10 @@
-//! A test of the tester: every law finds the history that breaks it, and only that.
+//! A test of the tester: every law finds the histories that break it, and no others.
 
 use firstseen_checker::history::{Call, History, Loss, Outage, Stamped, Unset, View};
 use firstseen_checker::laws::check;
 use firstseen_routing::{Decision, Reason, SubmissionName};
 
-fn call(event: u64, time_ms: u64, began_us: u64, told: Decision) -> Call {
+fn call(event: u64, time_ms: u64, began_us: u64, verdict: Decision) -> Call {
     Call {
         id: 0,
         producer: 0,
@@ -15,7 +15,7 @@ fn call(event: u64, time_ms: u64, began_us: u64, told: Decision) -> Call {
         name: None,
         began_us,
         returned_us: Some(began_us + 10),
-        told: Some(told),
+        verdict: Some(verdict),
         degraded: false,
     }
 }
@@ -24,7 +24,7 @@ fn laws_broken(calls: impl IntoIterator<Item = Call>) -> Vec<&'static str> {
     laws_broken_with(&[], 0, calls)
 }
 
-/// The same where nodes were lost, with cells of event 1, and some answers were marked degraded.
+/// The laws broken where nodes were lost, with cells of event 1, and some verdicts were marked degraded.
 fn laws_broken_with(lost_us: &[u64], degraded_events: u64, calls: impl IntoIterator<Item = Call>) -> Vec<&'static str> {
     let losses = lost_us
         .iter()
@@ -33,7 +33,7 @@ fn laws_broken_with(lost_us: &[u64], degraded_events: u64, calls: impl IntoItera
     let mut history = History {
         losses,
         degraded_events,
-        told_when_set: true,
+        answers_when_set: true,
         window_ms: 1000,
         window_at_most_ms: 1100,
         ..History::default()
@@ -46,8 +46,8 @@ fn laws_broken_with(lost_us: &[u64], degraded_events: u64, calls: impl IntoItera
 
 #[test]
 fn a_first_and_its_duplicates_break_nothing() {
-    let told = [Decision::FirstSeen, Decision::Duplicate, Decision::Duplicate];
-    assert_eq!(laws_broken(told.map(|told| call(1, 5, 7, told))), [""; 0]);
+    let verdicts = [Decision::FirstSeen, Decision::Duplicate, Decision::Duplicate];
+    assert_eq!(laws_broken(verdicts.map(|verdict| call(1, 5, 7, verdict))), [""; 0]);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn a_duplicate_of_nothing_and_of_itself() {
 }
 
 #[test]
-fn who_asks_again_is_told_what_he_was_to_be_told_first() {
+fn a_retry_gets_the_verdict_of_its_first_attempt() {
     let name = Some(SubmissionName { source: 1, number: 2 });
     let broken = |asked_us: u64| {
         let stamped = Stamped::ByNode { skew_ms: 0 };
@@ -106,14 +106,14 @@ fn a_loss_excuses_what_it_concerns() {
     let again = |event| [0, 50].map(|began_us| call(event, 0, began_us, Decision::FirstSeen));
     assert_eq!(laws_broken_with(&[30], 1, again(1)), [""; 0]);
     assert_eq!(laws_broken_with(&[30], 1, again(2)), ["one winner"], "no cells of it were lost");
-    assert_eq!(laws_broken_with(&[60], 1, again(1)), ["one winner"], "both were told before the loss");
-    assert_eq!(laws_broken_with(&[30], 0, again(1)), ["told degraded"]);
+    assert_eq!(laws_broken_with(&[60], 1, again(1)), ["one winner"], "both had verdicts before the loss");
+    assert_eq!(laws_broken_with(&[30], 0, again(1)), ["marked degraded"]);
     let lookup = Call { is_lookup: true, ..call(1, 500, 50, Decision::FirstSeen) };
     assert_eq!(laws_broken_with(&[30], 0, [call(1, 0, 0, Decision::FirstSeen), lookup]), [""; 0]);
-    // The first attempt may have recorded what the second one was told.
+    // The first attempt may have recorded the event, and the second one got its verdict.
     let name = Some(SubmissionName { source: 1, number: 2 });
     let attempts = [(0, Decision::Undecided(Reason::Unknown)), (40, Decision::FirstSeen)];
-    let attempts = attempts.map(|(began_us, told)| Call { name, ..call(1, 0, began_us, told) });
+    let attempts = attempts.map(|(began_us, verdict)| Call { name, ..call(1, 0, began_us, verdict) });
     let calls = attempts.into_iter().chain([call(1, 0, 60, Decision::FirstSeen)]);
     assert_eq!(laws_broken_with(&[30], 1, calls), [""; 0]);
     assert_eq!(laws_broken_with(&[30], 0, [call(1, 0, 0, Decision::Duplicate)]), ["no duplicate of itself"]);
@@ -145,25 +145,25 @@ fn cells_that_are_not_set() {
 }
 
 #[test]
-fn what_a_leaf_told_alone_is_known_elsewhere_when_all_has_settled() {
+fn an_event_that_a_leaf_alone_called_first_seen_is_known_elsewhere_in_the_end() {
     let alone = Call { degraded: true, ..call(1, 0, 0, Decision::FirstSeen) };
-    let broken = |tells_alone, second: Call| {
+    let broken = |leaves_answer_alone, second: Call| {
         let bounds = History { window_ms: 1000, window_at_most_ms: 1100, settled_us: 100, ..History::default() };
-        let mut history = History { tells_alone, ..bounds };
+        let mut history = History { leaves_answer_alone, ..bounds };
         history.begin(alone.clone());
         history.begin(second);
         check(&history).into_iter().map(|violation| violation.name()).collect::<Vec<_>>()
     };
     let again = call(1, 500, 50, Decision::FirstSeen);
     assert_eq!(broken(true, again.clone()), [""; 0]);
-    assert_eq!(broken(false, again), ["one winner"], "only leaves that tell alone are excused");
+    assert_eq!(broken(false, again), ["one winner"], "only leaves that answer alone are excused");
     let lookup = |began_us| Call { is_lookup: true, ..call(1, 500, began_us, Decision::FirstSeen) };
     assert_eq!(broken(true, lookup(50)), [""; 0]);
     assert_eq!(broken(true, lookup(150)), ["no false negative"]);
 }
 
 #[test]
-fn what_one_of_three_nodes_has_lost_the_others_remember() {
+fn two_nodes_remember_what_the_third_has_lost() {
     let broken = |nodes: &[usize], event| {
         let losses = nodes.iter().map(|node| Loss {
             node: *node,
@@ -173,7 +173,7 @@ fn what_one_of_three_nodes_has_lost_the_others_remember() {
             most_of: [2].into(),
         });
         let bounds = History { window_ms: 1000, window_at_most_ms: 1100, degraded_events: 9, ..History::default() };
-        let mut history = History { losses: losses.collect(), outlives_a_node: true, told_when_set: true, ..bounds };
+        let mut history = History { losses: losses.collect(), outlives_a_node: true, answers_when_set: true, ..bounds };
         for began_us in [0, 50] {
             history.begin(call(event, 0, began_us, Decision::FirstSeen));
         }
@@ -184,10 +184,10 @@ fn what_one_of_three_nodes_has_lost_the_others_remember() {
     assert_eq!(broken(&[1, 2], 1), [""; 0], "two nodes are too many");
 }
 
-/// An event whose only recording has no answer, which is told duplicate at 100 us and first-seen at 200 us. The answer of the
-/// recording comes at 10 us, where there is one.
+/// An event whose only recording has the verdict `recorded`, which is a duplicate at 100 us and first-seen at 200 us.
+/// The recording returns at 10 us, where it has an answer.
 fn known_and_new_again(is_partial: bool, recorded: Decision, history: History) -> Vec<&'static str> {
-    let mut history = History { window_ms: 1000, window_at_most_ms: 1100, told_when_set: true, ..history };
+    let mut history = History { window_ms: 1000, window_at_most_ms: 1100, answers_when_set: true, ..history };
     history.begin(call(1, 0, 0, recorded));
     history.begin(Call { degraded: is_partial, ..call(1, 0, 100, Decision::Duplicate) });
     history.begin(call(1, 0, 200, Decision::FirstSeen));
@@ -197,14 +197,14 @@ fn known_and_new_again(is_partial: bool, recorded: Decision, history: History) -
 const UNKNOWN: Decision = Decision::Undecided(Reason::Unknown);
 const DENIED: [&str; 1] = ["no first-seen after a duplicate"];
 
-/// Nodes that see others answer from these moments on.
+/// Nodes whose view of who answers changes at these moments.
 fn views(turns_us: &[u64]) -> Vec<View> {
     let turns = turns_us.iter().enumerate();
     turns.map(|(turn, at_us)| View { node: 0, after_us: *at_us, by_us: *at_us, answering: turn as u64 }).collect()
 }
 
 #[test]
-fn what_is_known_is_new_again_only_where_it_may_have_been_recorded_half_way() {
+fn a_duplicate_is_new_again_only_where_it_may_have_been_recorded_half_way() {
     let half_way = |turns_us: &[u64]| History { has_copies: true, views: views(turns_us), ..History::default() };
     assert_eq!(known_and_new_again(false, UNKNOWN, half_way(&[0, 50, 150])), [""; 0]);
     assert_eq!(
@@ -214,22 +214,22 @@ fn what_is_known_is_new_again_only_where_it_may_have_been_recorded_half_way() {
     );
     assert_eq!(known_and_new_again(false, UNKNOWN, half_way(&[0, 50])), DENIED, "the same answer as before");
     assert_eq!(known_and_new_again(false, UNKNOWN, half_way(&[])), DENIED, "nothing has changed");
-    let told = known_and_new_again(false, Decision::FirstSeen, half_way(&[0, 50, 150]));
-    assert!(told.contains(&DENIED[0]), "somebody was told that it was recorded: {told:?}");
+    let broken = known_and_new_again(false, Decision::FirstSeen, half_way(&[0, 50, 150]));
+    assert!(broken.contains(&DENIED[0]), "a producer got first-seen for it: {broken:?}");
 }
 
 #[test]
-fn without_copies_only_what_rests_on_fewer_slices_may_be_denied() {
+fn without_copies_only_a_degraded_duplicate_may_be_new_again() {
     let history = || History { views: views(&[0, 50, 150]), ..History::default() };
     assert_eq!(known_and_new_again(true, UNKNOWN, history()), [""; 0]);
     assert_eq!(known_and_new_again(false, UNKNOWN, history()), DENIED);
 }
 
 #[test]
-fn nodes_that_do_not_see_the_same_answer_by_turns() {
+fn nodes_may_answer_by_turns_whose_views_differ() {
     let behind = |by_us| View { node: 1, after_us: 0, by_us, answering: 0 };
     let caught_up = |at_us| View { node: 1, after_us: at_us, by_us: at_us, answering: 1 };
-    // One node has heard of it at 50 us, the other only at 120 us, when the event has been told duplicate.
+    // One node has the new view at 50 us, the other only at 120 us, after the verdict duplicate.
     let history = |at_us| {
         let views = [views(&[0, 50]), vec![behind(0), caught_up(at_us)]].concat();
         History { has_copies: true, views, ..History::default() }
@@ -239,7 +239,7 @@ fn nodes_that_do_not_see_the_same_answer_by_turns() {
 }
 
 #[test]
-fn what_is_lost_is_new_again_only_where_that_is_what_is_told() {
+fn a_lost_event_is_new_again_only_where_that_is_the_policy() {
     let losses = || vec![Loss { node: 2, time_us: 150, since_us: 0, events: [1].into(), most_of: [1].into() }];
     let history = |never_forgets| History { never_forgets, losses: losses(), degraded_events: 9, ..History::default() };
     assert_eq!(known_and_new_again(false, UNKNOWN, history(false)), [""; 0]);

@@ -1,16 +1,16 @@
-//! Exit codes and the last words of a run that failed.
+//! Exit codes, and the last message of a run that failed.
 
 use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 
-/// Something failed while running; files that were written until then end with a whole record.
+/// The run failed; files that were written until then end with a whole record.
 pub const FAILED: u8 = 1;
 /// The command line or a configuration is wrong, or `--strict` met a rejected record.
 pub const USAGE: u8 = 2;
 /// Ctrl-C or SIGTERM ended the run, after its report.
 pub const INTERRUPTED: u8 = 130;
 
-/// A mistake in what was asked for: found before any input was read.
+/// A mistake in the command line or a configuration, which is found before any input is read.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct UsageError(pub String);
@@ -20,16 +20,16 @@ pub fn failure(error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
     }
-    tell!("firstseen: {}", words(error));
+    notice!("firstseen: {}", words(error));
     ExitCode::from(if is_usage(error) { USAGE } else { FAILED })
 }
 
-/// What went wrong and why, each cause once: some messages have theirs in them.
+/// The error with its causes, each of them once: the messages of some errors already hold their cause.
 fn words(error: &anyhow::Error) -> String {
-    error.chain().map(ToString::to_string).fold(String::new(), |told, cause| match told.contains(&cause) {
-        true => told,
-        false if told.is_empty() => cause,
-        false => format!("{told}: {cause}"),
+    error.chain().map(ToString::to_string).fold(String::new(), |text, cause| match text.contains(&cause) {
+        true => text,
+        false if text.is_empty() => cause,
+        false => format!("{text}: {cause}"),
     })
 }
 
@@ -52,12 +52,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cause_is_told_once() {
+    fn a_cause_is_printed_once() {
         let cause = io::Error::from(ErrorKind::OutOfMemory);
         let error = anyhow!(firstseen_filter::BuildError::Memory { bytes: 7, source: cause });
-        let told = words(&error);
-        assert_eq!(told.matches(&io::Error::from(ErrorKind::OutOfMemory).to_string()).count(), 1, "{told}");
-        let told: anyhow::Result<()> = Err(io::Error::from(ErrorKind::NotFound)).context("cannot read a");
-        assert_eq!(words(&told.unwrap_err()), format!("cannot read a: {}", io::Error::from(ErrorKind::NotFound)));
+        let text = words(&error);
+        assert_eq!(text.matches(&io::Error::from(ErrorKind::OutOfMemory).to_string()).count(), 1, "{text}");
+        let error: anyhow::Result<()> = Err(io::Error::from(ErrorKind::NotFound)).context("cannot read a");
+        assert_eq!(words(&error.unwrap_err()), format!("cannot read a: {}", io::Error::from(ErrorKind::NotFound)));
     }
 }

@@ -1,7 +1,7 @@
 //! `firstseen generate`: synthetic streams, to load-test filters with.
 //!
-//! Promises: the same flags and seed give the same bytes; a reader that goes away is no error. Must not know: how keys are
-//! drawn.
+//! Promises: the same flags and seed give the same bytes; a reader of the output that goes away is no error. Must not
+//! know: how keys are drawn.
 
 use std::io::{BufWriter, Write};
 use std::str::FromStr;
@@ -19,7 +19,7 @@ use crate::text::size::Count;
 const STEP_EVENTS: u64 = 1 << 16;
 /// Bytes that are written at once.
 const CHUNK_BYTES: usize = 1 << 16;
-/// Numbers below are seconds to `firstseen dedup`.
+/// `firstseen dedup` reads numbers below this one as seconds.
 const START_MS_MIN: u64 = 100_000_000_000;
 
 /// How events are written.
@@ -65,7 +65,7 @@ pub struct GenerateArgs {
     #[arg(long, value_name = "DURATION", default_value = "0s", requires = "late_share")]
     #[arg(value_parser = parse_duration_ms)]
     pub late_max: u64,
-    /// Decides everything that is drawn; drawn itself if not given, and told
+    /// Decides everything that is drawn; drawn itself if not given, and printed
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
     /// How events are written
@@ -94,7 +94,7 @@ impl FromStr for KeysArg {
     }
 }
 
-/// A time in which more come.
+/// A burst: a time in which more events come.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct BurstArg(Burst);
 
@@ -117,7 +117,7 @@ fn parse_rate(text: &str) -> Result<f64, String> {
     text.parse().or_else(|_| counted()).map_err(|error| error.to_string())
 }
 
-/// What cannot be, in the words of the flags.
+/// Why a stream cannot be made, in the words of the flags.
 fn refusal(error: &StreamError) -> UsageError {
     let StreamError { field, value, rule } = error;
     let flag = match *field {
@@ -153,7 +153,7 @@ impl GenerateArgs {
 /// Writes a stream.
 ///
 /// # Errors
-/// A stream that cannot be; where it cannot be written.
+/// A stream that cannot be made; where it cannot be written.
 pub fn run(args: &GenerateArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     if args.late_share > 0.0 && args.start_ms.saturating_sub(args.late_max) < START_MS_MIN {
         let rule = "an event that is so late would have a time before 1973, which is read as seconds";
@@ -162,7 +162,7 @@ pub fn run(args: &GenerateArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let seed = args.seed.unwrap_or_else(|| drawn_seed() >> 32);
     let events = args.spec().events(seed).map_err(|error| refusal(&error))?;
     if args.seed.is_none() {
-        tell!("again: --seed {seed}");
+        notice!("again: --seed {seed}");
     }
     let format = match args.format {
         FormatArg::Csv => TextFormat::Csv,
@@ -190,7 +190,7 @@ mod tests {
     #[test]
     fn rates_are_numbers_or_counts() {
         assert_eq!((parse_rate("0.5"), parse_rate("1e3"), parse_rate("2M")), (Ok(0.5), Ok(1e3), Ok(2e6)));
-        assert!(parse_rate("1X").is_err_and(|told| told.contains("1X")));
+        assert!(parse_rate("1X").is_err_and(|error| error.contains("1X")));
     }
 
     #[test]

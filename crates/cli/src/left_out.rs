@@ -1,24 +1,24 @@
-//! What a build without the feature `full` says of the commands that it lacks.
+//! Messages of a build without the feature `full` about the commands that it lacks.
 //!
-//! Promises: whoever asks for one is told how to get it. Must not know: what they do.
+//! Promises: a user who asks for such a command reads how to get it. Must not know: what the commands do.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 
-/// How to get a build that has everything.
+/// How to get a build that has all commands.
 pub(crate) const FULL_BUILD: &str = "`cargo build --release` makes one that has everything";
 
-/// What stands below `firstseen --help`.
+/// The text below `firstseen --help`.
 #[cfg(not(feature = "full"))]
 pub(crate) const HELP: &str =
     "This build leaves out clusters and the papers' figures: `cargo build --release` makes one that has everything.";
-/// Nothing is left out.
+/// A full build leaves nothing out.
 #[cfg(feature = "full")]
 pub(crate) const HELP: &str = "";
 
 /// The commands of a full build only.
 const NAMES: [&str; 9] = ["up", "node", "cluster", "filter", "certs", "bench", "eval", "generate", "chaos"];
 
-/// What to say instead of `error` where that comes from a command which this build leaves out.
+/// The message in place of `error`, where that is about a command which this build leaves out.
 pub(crate) fn remedy(error: &clap::Error) -> Option<String> {
     if cfg!(feature = "full") { None } else { remedy_of_lean(error) }
 }
@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn who_asks_a_lean_build_for_a_cluster_is_told_how_to_get_one() {
+    fn a_lean_build_that_is_asked_for_a_cluster_says_how_to_get_one() {
         let ask = |word| {
             let lean = Command::new("firstseen").subcommand(Command::new("dedup")).subcommand_required(true);
             remedy_of_lean(&lean.try_get_matches_from(["firstseen", word]).unwrap_err())

@@ -2,8 +2,7 @@
 //!
 //! Promises: kinds follow what the caller does next. Must not know: how requests travel.
 
-use std::time::Duration;
-
+use firstseen_filter::duration;
 use firstseen_wire::net::{ConnectError as AddressError, Mismatch};
 use firstseen_wire::tls::TlsError;
 use thiserror::Error;
@@ -28,8 +27,8 @@ pub enum ConnectError {
     Random(getrandom::Error),
     /// No node answered in time.
     #[error(
-        "no node answered within {:?} ({tried}): are they running, and is the way to one of them open?",
-        Duration::from_millis(*.waited_ms)
+        "no node answered within {} ({tried}): are they running, and is the way to one of them open?",
+        duration(*.waited_ms)
     )]
     Unreachable {
         /// How long it was tried.
@@ -105,8 +104,8 @@ pub enum FilterError {
     },
     /// No node could be asked in time.
     #[error(
-        "filter `{name}` could not be described within {:?}: {reason}; try again",
-        Duration::from_millis(*.waited_ms)
+        "filter `{name}` could not be described within {}: {reason}; try again",
+        duration(*.waited_ms)
     )]
     Unreachable {
         /// What was asked for.

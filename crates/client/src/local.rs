@@ -79,7 +79,7 @@ impl LocalFilter {
 #[cfg(test)]
 mod tests {
     use firstseen_filter::{FilterSpec, Kind};
-    use firstseen_routing::{FilterPolicies, SlicedDefinition, Slicing};
+    use firstseen_routing::{Epoch, FilterPolicies, SlicedDefinition, Slicing};
 
     use super::*;
 
@@ -90,7 +90,7 @@ mod tests {
         };
         let record = FilterRecord {
             name: "clicks".to_owned(),
-            epoch: 1,
+            epoch: Epoch::FIRST,
             definition: SlicedDefinition::new(&spec, Slicing::NONE).expect("a definition"),
             policies: FilterPolicies { clock, ..FilterPolicies::default() },
             owners: Vec::new(),

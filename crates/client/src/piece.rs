@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use firstseen_filter::{ProbeShape, Probes};
 use firstseen_routing::{
-    Climb, ClusterMap, Decision, FilterRecord, FromLevel, Heads, Incarnation, NodeId, Operation, Reason, Seen,
+    Climb, ClusterMap, Decision, Epoch, FilterRecord, FromLevel, Heads, Incarnation, NodeId, Operation, Reason, Seen,
     SubmissionName, Tick, Times, WhenLost,
 };
 use firstseen_wire::WireError;
@@ -180,7 +180,7 @@ impl Piece {
         let left_ms = self.deadline.saturating_duration_since(now).as_millis();
         Ok(Batch {
             sequence: self.sequence,
-            filter_epoch: map.filters.get(&self.filter.id()).map_or(0, |record| record.epoch),
+            filter_epoch: map.filters.get(&self.filter.id()).map_or(0, |record| record.epoch.0),
             incarnation: map.nodes.get(&owner).map_or(0, |node| node.incarnation.0),
             deadline_ms: u32::try_from(left_ms).unwrap_or(u32::MAX).max(1),
             again: self.again || self.tries.may_have_recorded(),
@@ -193,7 +193,7 @@ impl Piece {
         let head = BatchHead {
             sequence: self.sequence,
             filter: self.filter.id(),
-            epoch: 0,
+            epoch: Epoch::default(),
             incarnation: Incarnation(0),
             operation: self.operation,
             deadline_in_ms: 0,

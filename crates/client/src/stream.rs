@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use firstseen_filter::duration;
 use firstseen_wire::hello;
 use firstseen_wire::limits::{CONNECT_TIMEOUT, INFLIGHT_BATCHES_MAX};
 use firstseen_wire::net::producer_client;
@@ -55,7 +56,7 @@ impl NodeStream {
         let (replies, first) = match timeout(CONNECT_TIMEOUT, opening).await {
             Ok(Ok(opened)) => opened,
             Ok(Err(status)) => return Err(complaint(&status)),
-            Err(_) => return Err(format!("no welcome within {} ms", CONNECT_TIMEOUT.as_millis())),
+            Err(_) => return Err(format!("no welcome within {}", duration(CONNECT_TIMEOUT.as_millis() as u64))),
         };
         let welcome = first.ok_or_else(|| "the node ended the stream without a welcome".to_owned())?;
         let credit = hello::accept_welcome(&welcome).map_err(|error| error.to_string())?;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use firstseen_filter::duration;
 use firstseen_routing::ClusterMap;
 use firstseen_wire::limits::CONNECT_TIMEOUT;
 use firstseen_wire::net::{Mismatch, producer_client};
@@ -134,7 +135,7 @@ impl Watcher {
         match timeout(CONNECT_TIMEOUT, client.watch_map(request)).await {
             Ok(Ok(maps)) => Ok((channel, maps.into_inner())),
             Ok(Err(status)) => Err(self.failure(candidate, &status).await),
-            Err(_) => Err(format!("no answer within {} ms", CONNECT_TIMEOUT.as_millis()).into()),
+            Err(_) => Err(format!("no answer within {}", duration(CONNECT_TIMEOUT.as_millis() as u64)).into()),
         }
     }
 

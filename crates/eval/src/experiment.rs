@@ -1,7 +1,7 @@
-//! What an experiment is, and how its runs are shared out over threads.
+//! The experiment, and how its runs are divided over threads.
 //!
-//! Promises: the same seed, number of seeds and scale give the same document, whatever the threads do, but for what is
-//! timed with the clock of the run. Must not know: what is measured, files, which clock that is.
+//! Promises: the same seed, number of seeds and scale give the same document, whatever the threads do, but for times by
+//! the clock of the run. Must not know: what is measured, files, which clock that is.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,18 +17,18 @@ use thiserror::Error;
 use crate::document::{Document, Parameter, Sheet, Source, judged};
 use crate::stream::{Log, StreamError};
 
-/// Threads that runs are shared out over.
+/// Threads that runs are divided over.
 const THREADS: usize = 2;
 
 /// How large an experiment is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scale {
-    /// With the papers' sizes.
+    /// The papers' sizes.
     Full,
-    /// Smaller, for a look or for CI.
+    /// Smaller sizes, for a look or for CI.
     Quick,
-    /// As small as it can be and still tell, for unit tests.
+    /// The smallest sizes that still show an error, for unit tests.
     Tiny,
 }
 
@@ -45,133 +45,136 @@ impl Scale {
 
 /// How experiments are run.
 pub struct Run<'a> {
-    /// Decides everything that is drawn.
+    /// The seed of everything that is drawn.
     pub seed: u64,
     /// Independent runs of every point, at least 2: intervals come from their differences.
     pub seeds: u32,
-    /// How large.
+    /// The sizes.
     pub scale: Scale,
     /// Logs for the experiments that want real events; may be empty.
     pub logs: &'a [Log],
-    /// Told after each run how many are done, and of how many; called on the thread that runs the experiment.
+    /// Called after each run with the number of runs that are done, and of all runs; on the thread that runs the
+    /// experiment.
     pub progress: &'a dyn Fn(usize, usize),
-    /// Nanoseconds since some moment, for what is timed.
+    /// Nanoseconds since some moment, for measurements of time.
     pub clock_ns: &'a (dyn Fn() -> u64 + Sync),
-    /// What a key takes on a Redis server, in bytes, where that could be measured.
+    /// The memory of a key on a Redis server, in bytes, where that could be measured.
     pub redis_key_bytes: Option<f64>,
-    /// Whether somebody wants it to end: then no further run is begun.
+    /// Whether the experiment is to end: then no further run is begun.
     pub is_over: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// What went wrong.
+/// The error of an experiment.
 #[derive(Debug, Error)]
 pub enum EvalError {
     /// Intervals come from the differences between runs.
     #[error("{0} seeds: choose at least 2")]
     Seeds(u32),
-    /// Somebody wanted it to end before all runs had been begun.
+    /// The experiment was ended before all runs had begun.
     #[error("ended before all runs were done")]
     Over,
-    /// A filter cannot be had.
+    /// A filter that cannot be built.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// A filter cannot be had.
+    /// A filter that cannot be built.
     #[error(transparent)]
     Sliced(#[from] SlicedBuildError),
-    /// A filter cannot be had.
+    /// A filter that cannot be built.
     #[error(transparent)]
     Stable(#[from] StableError),
-    /// A filter cannot be described so.
+    /// A definition that no filter can have.
     #[error(transparent)]
     Definition(#[from] DefinitionError),
-    /// A filter cannot be described so.
+    /// A definition that no filter can have.
     #[error(transparent)]
     Spec(#[from] SpecError),
-    /// A filter cannot be cut so.
+    /// A slicing that the filter cannot have.
     #[error(transparent)]
     Slicing(#[from] SlicingError),
-    /// A filter cannot be cut so.
+    /// A slicing that the filter cannot have.
     #[error(transparent)]
     Plan(#[from] PlanError),
-    /// A filter does not take these positions.
+    /// Positions that the filter does not take.
     #[error(transparent)]
     Ask(#[from] AskError),
     /// A position is not in the filter.
     #[error(transparent)]
     Probe(#[from] ProbeError),
-    /// A filter of frequencies cannot be had.
+    /// A filter of frequencies that cannot be built.
     #[error(transparent)]
     Decaying(#[from] DecayingError),
-    /// There is no such tree.
+    /// A tree that cannot be built.
     #[error(transparent)]
     Places(#[from] TreeRefusal),
-    /// No such shape.
+    /// A shape that no filter can have.
     #[error(transparent)]
     Geometry(#[from] GeometryError),
-    /// No such stream.
+    /// A stream that cannot be made.
     #[error(transparent)]
     Stream(#[from] StreamError),
-    /// A filter answered what this experiment has no place for.
-    #[error("the filter of experiment {experiment} told {told}: its window or size is not that of the experiment")]
+    /// A verdict that the experiment has no place for.
+    #[error(
+        "the filter of experiment {experiment} gave the answer {answer}: its window or size is not that of the experiment"
+    )]
     Answer {
         /// The experiment.
         experiment: &'static str,
-        /// What was told.
-        told: String,
+        /// The verdict.
+        answer: String,
     },
-    /// Formulas are for many cells, and cannot judge the few of a small log.
+    /// Formulas assume many cells, and cannot judge the few cells of a small log.
     #[error("log {log} has {distinct} distinct events; experiment {experiment} needs at least {distinct_min}")]
     FewDistinct {
         /// The log.
         log: String,
-        /// What it has.
+        /// Its distinct events.
         distinct: u64,
         /// The experiment.
         experiment: &'static str,
-        /// What it needs.
+        /// The least that the experiment needs.
         distinct_min: u64,
     },
 }
 
 /// One experiment of the table.
 pub struct Experiment {
-    /// The name it is asked for by.
+    /// The name by which the command line asks for it.
     pub name: &'static str,
-    /// In a few words.
+    /// Its title, in a few words.
     pub title: &'static str,
     /// What it shows, in one paragraph.
     pub paragraph: &'static str,
-    /// How it measures the logs of a run too; what reads none must leave [`Run::logs`] alone.
+    /// How it measures the logs of a run too; an experiment that reads none must not touch [`Run::logs`].
     pub reads_logs: Option<LogUse>,
-    /// Measures, and puts the formulas beside.
+    /// Measures, and adds the values of the formulas.
     pub measure: fn(&Run<'_>) -> Result<Findings, EvalError>,
 }
 
-/// What an experiment takes of a log.
+/// How an experiment uses a log.
 pub struct LogUse {
     /// Its first events, so many at most.
     pub events_max: fn(Scale) -> u64,
-    /// Distinct ones that must be among them: formulas are for many cells.
+    /// The least number of distinct events among them: formulas assume many cells.
     pub distinct_min: u64,
     /// Whether a stream stands in for a log where there is none.
     pub has_stand_in: bool,
 }
 
 impl LogUse {
-    /// What is taken of `events`.
+    /// The part of `events` that it uses.
     pub fn part<'a>(&self, events: &'a [u64], scale: Scale) -> &'a [u64] {
         let most = usize::try_from((self.events_max)(scale)).unwrap_or(usize::MAX);
         &events[..events.len().min(most)]
     }
 }
 
-/// What an experiment has measured.
+/// The measurements of an experiment.
 pub struct Findings {
-    /// What it reproduces.
+    /// The figure that it reproduces.
     pub source: Source,
-    /// What it was run with.
+    /// The parameters of its runs.
     pub parameters: Vec<Parameter>,
-    /// What was measured.
+    /// The measurements.
     pub sheets: Vec<Sheet>,
     /// Where and why the paper differs.
     pub notes: Vec<String>,
@@ -194,7 +197,7 @@ impl Experiment {
         }
     }
 
-    /// Runs it and judges what it finds.
+    /// Runs the experiment and judges its results.
     ///
     /// # Errors
     /// [`EvalError`]: too few seeds, a log that is too small, or not enough memory.
@@ -218,7 +221,7 @@ impl Experiment {
 }
 
 impl Run<'_> {
-    /// Without logs, time and anybody who is told.
+    /// A run without logs, clock and progress.
     pub fn alone(seed: u64, seeds: u32, scale: Scale) -> Self {
         Self {
             seed,
@@ -232,16 +235,16 @@ impl Run<'_> {
         }
     }
 
-    /// The seed of every run: 53 bits, which any reader of JSON keeps.
+    /// The seed of every run: 53 bits, which every reader of JSON keeps exactly.
     pub fn trial_seeds(&self) -> Vec<u64> {
         let mut random = ChaCha8Rng::seed_from_u64(self.seed);
         (0..self.seeds).map(|_| random.next_u64() >> 11).collect()
     }
 
-    /// Does `trial` once for every seed, on two threads, and gives what it found in the order of the seeds.
+    /// Calls `trial` once for every seed, on two threads, and returns the results in the order of the seeds.
     ///
     /// # Errors
-    /// The first error in the order of the seeds; [`EvalError::Over`] where somebody wanted it to end.
+    /// The first error in the order of the seeds; [`EvalError::Over`] where the experiment was to end.
     pub fn trials<T: Send>(&self, trial: impl Fn(u64) -> Result<T, EvalError> + Sync) -> Result<Vec<T>, EvalError> {
         let seeds = self.trial_seeds();
         let next = AtomicUsize::new(0);
@@ -277,17 +280,17 @@ mod tests {
 
     #[test]
     fn trials_come_in_the_order_of_their_seeds() {
-        let told = RefCell::new(Vec::new());
-        let progress = |done, total| told.borrow_mut().push((done, total));
+        let reported = RefCell::new(Vec::new());
+        let progress = |done, total| reported.borrow_mut().push((done, total));
         let run = Run { progress: &progress, ..Run::alone(3, 9, Scale::Tiny) };
         let seeds = run.trials(Ok).unwrap();
         assert_eq!(seeds, run.trial_seeds());
-        assert_eq!(*told.borrow(), (1..=9).map(|done| (done, 9)).collect::<Vec<_>>());
+        assert_eq!(*reported.borrow(), (1..=9).map(|done| (done, 9)).collect::<Vec<_>>());
         assert!(run.trials(|seed| if seed == seeds[4] { Err(EvalError::Seeds(4)) } else { Ok(()) }).is_err());
     }
 
     #[test]
-    fn who_wants_it_to_end_waits_for_the_runs_under_way_only() {
+    fn an_experiment_that_is_to_end_waits_only_for_its_runs_under_way() {
         let begun = AtomicUsize::new(0);
         let run = Run { is_over: &|| begun.load(Ordering::SeqCst) >= 3, ..Run::alone(3, 100, Scale::Tiny) };
         let ended = run.trials(|_| Ok(begun.fetch_add(1, Ordering::SeqCst)));

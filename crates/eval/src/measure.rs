@@ -1,6 +1,7 @@
 //! A production filter under measurement: events go in, counts come out.
 //!
-//! Promises: every event is asked of the embedded engine of `firstseen-routing`, in order, what has no verdict is an error, so that no rate is over fewer events than it says. Must not know: formulas.
+//! Promises: every event is sent to the embedded engine of `firstseen-routing`, in order; an event without a verdict is
+//! an error, so that no rate is over fewer events than it says. Must not know: formulas.
 
 use firstseen_filter::{Digest, FilterSecret, FilterSpec, Kind, Layout, Window};
 use firstseen_routing::{Answer, BATCH_EVENTS, Load, SlicedDefinition, SlicedFilter};
@@ -9,7 +10,7 @@ use crate::experiment::EvalError;
 use crate::stats::{Counts, Estimate};
 use crate::stream::{Event, Keys, StreamSpec};
 
-/// Streams of events that a filter has not met are drawn from seeds that differ in this.
+/// The seeds of streams that a filter has not met differ in this from its own.
 const UNSEEN: u64 = 1 << 60;
 
 /// A filter of so many cells (m) and positions (k), of the classic layout, whatever its load.
@@ -56,34 +57,34 @@ impl Subject {
         Ok(Self { filter, experiment, secret, digests: Vec::new(), times_ms: Vec::new(), answers: Vec::new() })
     }
 
-    /// Observes every event; how many are told duplicates.
+    /// Observes every event, and returns how many are called duplicates.
     pub(crate) fn observe(&mut self, events: impl Iterator<Item = Event>) -> Result<Counts, EvalError> {
         let mut counts = Counts::default();
         self.each(events, true, |_, is_duplicate| count(&mut counts, is_duplicate))?;
         Ok(counts)
     }
 
-    /// Looks every event up; how many are told duplicates.
+    /// Looks every event up, and returns how many are called duplicates.
     pub(crate) fn look_up(&mut self, events: impl Iterator<Item = Event>) -> Result<Counts, EvalError> {
         let mut counts = Counts::default();
         self.each(events, false, |_, is_duplicate| count(&mut counts, is_duplicate))?;
         Ok(counts)
     }
 
-    /// Observes every event, and tells what was told of it.
+    /// Observes every event, and calls `each` with it and whether it was called a duplicate.
     pub(crate) fn observe_each(
         &mut self,
         events: impl Iterator<Item = Event>,
-        tell: impl FnMut(Event, bool),
+        each: impl FnMut(Event, bool),
     ) -> Result<(), EvalError> {
-        self.each(events, true, tell)
+        self.each(events, true, each)
     }
 
     fn each(
         &mut self,
         mut events: impl Iterator<Item = Event>,
         record: bool,
-        mut tell: impl FnMut(Event, bool),
+        mut each: impl FnMut(Event, bool),
     ) -> Result<(), EvalError> {
         let mut batch = Vec::with_capacity(BATCH_EVENTS);
         loop {
@@ -105,17 +106,17 @@ impl Subject {
             }
             for (event, answer) in batch.iter().zip(&self.answers) {
                 match answer {
-                    Answer::FirstSeen => tell(*event, false),
-                    Answer::Duplicate => tell(*event, true),
+                    Answer::FirstSeen => each(*event, false),
+                    Answer::Duplicate => each(*event, true),
                     other => {
-                        return Err(EvalError::Answer { experiment: self.experiment, told: format!("{other:?}") });
+                        return Err(EvalError::Answer { experiment: self.experiment, answer: format!("{other:?}") });
                     }
                 }
             }
         }
     }
 
-    /// What all slices have done so far.
+    /// The work of all slices so far.
     pub(crate) fn load(&self) -> Load {
         self.filter.loads().iter().fold(Load::default(), |sum, load| Load {
             positions_tested: sum.positions_tested + load.positions_tested,
@@ -128,14 +129,14 @@ impl Subject {
 /// Nanoseconds since some moment.
 pub(crate) type Clock<'a> = &'a (dyn Fn() -> u64 + Sync);
 
-/// Does something; what it gave, and the nanoseconds that it took.
+/// Runs a task; returns its result, and the nanoseconds that it took.
 pub(crate) fn timed<T>(clock_ns: Clock<'_>, task: impl FnOnce() -> T) -> (T, u64) {
     let begun_ns = clock_ns();
     let done = task();
     (done, clock_ns().saturating_sub(begun_ns))
 }
 
-/// The middle one of an odd number of values: what disturbs a few of them does not move it.
+/// The middle one of an odd number of values: disturbances of a few of them do not move it.
 pub(crate) fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
@@ -157,14 +158,14 @@ pub(crate) fn averaged(runs: &[Vec<f64>], index: usize, samples_per_run: u64) ->
     Estimate::of_values(&column(runs, index), samples_per_run)
 }
 
-/// The pooled rate of point `index` and what it should be, of runs that each expect something of their own.
+/// The pooled rate of point `index` and its expected value, of runs that each have an expectation of their own.
 pub(crate) fn pooled_beside(runs: &[Vec<Counts>], expected: &[Vec<f64>], index: usize) -> (Estimate, Option<f64>) {
     let counts: Vec<Counts> = runs.iter().map(|run| run[index]).collect();
     let (estimate, expected) = Estimate::of_counts_beside(&counts, &column(expected, index));
     (estimate, Some(expected))
 }
 
-/// The mean value of point `index` and what it should be, likewise.
+/// The mean value of point `index` and its expected value, likewise.
 pub(crate) fn averaged_beside(
     runs: &[Vec<f64>],
     expected: &[Vec<f64>],

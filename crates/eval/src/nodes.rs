@@ -1,39 +1,40 @@
-//! The nodes of a filter in one place: production owners of its slices, or of the levels of a tree, and the messages between
-//! them.
+//! The nodes of a filter in one process: production owners of its slices, or of the levels of a tree, and the messages
+//! between them.
 //!
-//! Promises: every slice, or level, is on a node of its own; messages arrive in the order in which they were sent, none is
-//! lost, and time stands still, so what is measured is what nodes decide. Must not know: networks, what is measured.
+//! Promises: every slice, or level, is on a node of its own; messages arrive in the order in which they were sent, none
+//! is lost, and time stands still, so only the decisions of nodes are measured. Must not know: networks, what is
+//! measured.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use firstseen_filter::{Digest, Probes};
 use firstseen_routing::Climbed;
 use firstseen_routing::{
-    Branch, Climb, ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupOwner, GroupReply,
-    Heads, HopCounts, Incarnation, Line, Moment, NodeId, NodeRecord, Operation, OwnerLimits, PeerMessage, Prober,
-    Reason, Seen, SliceOwner, SlicedDefinition, Submission, Times, TreeSpec,
+    Branch, Climb, ClusterMap, Command, Decision, Epoch, FilterId, FilterPolicies, FilterRecord, GroupOwner,
+    GroupReply, Heads, HopCounts, Incarnation, Line, Moment, NodeId, NodeRecord, Operation, OwnerLimits, PeerMessage,
+    Prober, Reason, Seen, SliceOwner, SlicedDefinition, Submission, Times, TreeSpec,
 };
 
 use crate::experiment::EvalError;
 
-/// Events that are on their way at once.
+/// Events that are in flight at once.
 const BATCH_EVENTS: usize = 4096;
-/// Cells that are looked at for how full a node is, which nobody asks here.
+/// Cells by which a node estimates how full it is; no test here asks for that.
 const STATE_BYTES: usize = 64;
 /// The filter, or the root of its tree.
 const ROOT: FilterId = FilterId(1);
 
-/// Who has slices of a group.
+/// A node with slices of a group.
 type Seat = (FilterId, u32, NodeId);
 
-/// What is on its way.
+/// A message in flight.
 enum Parcel {
     Peer { from: NodeId, to: NodeId, message: PeerMessage },
     Climb { from: Seat, climb: Climb },
     Climbed { to: Seat, climbed: Climbed },
 }
 
-/// All nodes, and what is on its way.
+/// All nodes, and the messages in flight.
 pub(crate) struct Nodes {
     experiment: &'static str,
     map: ClusterMap,
@@ -41,9 +42,9 @@ pub(crate) struct Nodes {
     probers: BTreeMap<FilterId, Prober>,
     owners: BTreeMap<Seat, GroupOwner>,
     on_the_way: VecDeque<Parcel>,
-    /// Answers by the number of the question.
+    /// Replies, by the number of the submission.
     replies: BTreeMap<u64, GroupReply>,
-    /// Who awaits the answer to a question of this number, and by what number.
+    /// For a submission that a climb has made: the node that awaits its reply, and the number of the climb there.
     climbs: BTreeMap<u64, (Seat, u64)>,
     asked: u64,
     now: Moment,
@@ -126,7 +127,7 @@ impl Nodes {
         let owner = |node| SliceOwner { node, complete_since: Incarnation(1), ..SliceOwner::default() };
         let record = FilterRecord {
             name: format!("filter-{filter}"),
-            epoch: FilterRecord::FIRST_EPOCH,
+            epoch: Epoch::FIRST,
             definition: definition.clone(),
             policies,
             owners: owners.into_iter().map(owner).collect(),
@@ -146,7 +147,7 @@ impl Nodes {
         nodes.into_iter().try_for_each(|node| self.start(node))
     }
 
-    /// Gives a node its slices, empty.
+    /// Gives a node empty slices.
     fn start(&mut self, node: NodeId) -> Result<(), EvalError> {
         for (id, record) in &self.map.filters {
             let per_group = record.definition.slicing.slices_per_group().max(1);
@@ -159,8 +160,8 @@ impl Nodes {
         Ok(())
     }
 
-    /// The processes of these slices' nodes end, and others start with nothing: they can be asked, but their slices are
-    /// incomplete.
+    /// Ends the processes of these slices' nodes, and starts others with empty memory: they can be asked, but their
+    /// slices are incomplete.
     pub(crate) fn lose(&mut self, slices: impl IntoIterator<Item = u32>) -> Result<(), EvalError> {
         for slice in slices {
             let node = NodeId(1 + u64::from(slice));
@@ -170,15 +171,15 @@ impl Nodes {
             self.start(node)?;
         }
         self.map.version += 1;
-        self.map.filters.values_mut().for_each(|filter| filter.epoch += 1);
+        self.map.filters.values_mut().for_each(|filter| filter.epoch.rise());
         let seats: Vec<Seat> = self.owners.keys().copied().collect();
         let (map, now) = (self.map.clone(), self.now);
-        seats.into_iter().for_each(|seat| self.command(seat, |owner, commands| owner.map_changed(&map, now, commands)));
+        seats.into_iter().for_each(|seat| self.command(seat, |owner| owner.map_changed(&map, now)));
         self.deliver_all();
         Ok(())
     }
 
-    /// Asks about events at a place of the tree, or of the filter itself: what each is told.
+    /// Sends events to a place of the tree, or to the filter itself, and returns their verdicts.
     pub(crate) fn ask(
         &mut self,
         place: FilterId,
@@ -192,13 +193,14 @@ impl Nodes {
         Ok(decisions)
     }
 
-    /// Observes one event at a place of the tree: what it is told, and of a duplicate the level at which it was found.
+    /// Observes one event at a place of the tree. Returns its verdict, and for a duplicate the level at which it was
+    /// found.
     pub(crate) fn observe(&mut self, place: FilterId, digest: Digest) -> Result<(Decision, u8), EvalError> {
-        let told = self.ask_batch(place, &[digest], Operation::Observe)?;
-        Ok(told.first().map_or((Decision::FirstSeen, 0), |(decision, seen)| (*decision, seen.level)))
+        let verdicts = self.ask_batch(place, &[digest], Operation::Observe)?;
+        Ok(verdicts.first().map_or((Decision::FirstSeen, 0), |(decision, seen)| (*decision, seen.level)))
     }
 
-    /// What the nodes of each level of the tree have counted, from the root on.
+    /// The counts of the nodes of each level of the tree, from the root down.
     pub(crate) fn hops(&mut self) -> Vec<HopCounts> {
         let mut levels: Vec<HopCounts> = Vec::new();
         for ((filter, ..), owner) in &mut self.owners {
@@ -212,7 +214,7 @@ impl Nodes {
         levels
     }
 
-    /// The same at the filter itself.
+    /// The same as [`Self::ask`], for the filter itself.
     pub(crate) fn ask_filter(&mut self, digests: &[Digest], operation: Operation) -> Result<Vec<Decision>, EvalError> {
         self.ask(ROOT, digests, operation)
     }
@@ -223,7 +225,7 @@ impl Nodes {
         digests: &[Digest],
         operation: Operation,
     ) -> Result<Vec<(Decision, Seen)>, EvalError> {
-        let unknown = || EvalError::Answer { experiment: self.experiment, told: format!("no filter {place}") };
+        let unknown = || EvalError::Answer { experiment: self.experiment, answer: format!("no filter {place}") };
         let record = self.map.filters.get(&place).ok_or_else(unknown)?;
         let (prober, heads) = (self.probers.get(&place).ok_or_else(unknown)?, Heads::new(&self.map, record));
         let mut by_head: BTreeMap<(u32, NodeId), (Probes, Vec<usize>)> = BTreeMap::new();
@@ -241,20 +243,20 @@ impl Nodes {
             asked.push((self.submit((place, group, head), probes, operation), indices));
         }
         self.deliver_all();
-        let mut told = vec![(Decision::Undecided(Reason::Unknown), Seen::default()); digests.len()];
+        let mut verdicts = vec![(Decision::Undecided(Reason::Unknown), Seen::default()); digests.len()];
         for (number, indices) in asked {
             let Some(GroupReply { decisions, seen, .. }) = self.replies.remove(&number) else { continue };
             let seen = seen.into_iter().chain(std::iter::repeat(Seen::default()));
-            let told_here = decisions.into_iter().zip(seen);
-            indices.into_iter().zip(told_here).for_each(|(index, here)| told[index] = here);
+            let verdicts_here = decisions.into_iter().zip(seen);
+            indices.into_iter().zip(verdicts_here).for_each(|(index, here)| verdicts[index] = here);
         }
-        match told.iter().find(|(decision, _)| !matches!(decision, Decision::FirstSeen | Decision::Duplicate)) {
-            Some((other, _)) => Err(EvalError::Answer { experiment: self.experiment, told: format!("{other:?}") }),
-            None => Ok(told),
+        match verdicts.iter().find(|(decision, _)| !matches!(decision, Decision::FirstSeen | Decision::Duplicate)) {
+            Some((other, _)) => Err(EvalError::Answer { experiment: self.experiment, answer: format!("{other:?}") }),
+            None => Ok(verdicts),
         }
     }
 
-    /// The number of the question.
+    /// Sends a submission, and returns its number.
     fn submit(&mut self, seat: Seat, probes: Probes, operation: Operation) -> u64 {
         self.asked += 1;
         let submission = Submission {
@@ -276,13 +278,14 @@ impl Nodes {
 
     fn hand_in(&mut self, seat: Seat, submission: Submission) {
         let now = self.now;
-        self.command(seat, |owner, commands| owner.submit(submission, now, commands));
+        self.command(seat, |owner| owner.submit(submission, now));
     }
 
-    fn command(&mut self, seat: Seat, run: impl FnOnce(&mut GroupOwner, &mut Vec<Command>)) {
+    fn command(&mut self, seat: Seat, run: impl FnOnce(&mut GroupOwner)) {
         let mut commands = Vec::new();
         if let Some(owner) = self.owners.get_mut(&seat) {
-            run(owner, &mut commands);
+            run(owner);
+            owner.take_commands(&mut commands);
         }
         for command in commands {
             match command {
@@ -300,9 +303,9 @@ impl Nodes {
                         self.replies.insert(reply.reply_to, reply);
                     }
                 },
-                // The reply has them too; no generation is opened, and no slice becomes complete again.
+                // The reply has early duplicates too; no generation is opened, and no slice becomes complete again.
                 Command::EarlyDuplicates(_) | Command::OpenGeneration { .. } | Command::SlicesComplete { .. } => {}
-                Command::Record(_) => {}
+                Command::Persist(_) => {}
             }
         }
     }
@@ -313,17 +316,17 @@ impl Nodes {
             match parcel {
                 Parcel::Peer { from, to, message } => {
                     let seat = (message.filter, message.group, to);
-                    self.command(seat, |owner, commands| owner.receive(from, message, now, commands));
+                    self.command(seat, |owner| owner.receive(from, message, now));
                 }
                 Parcel::Climb { from, climb } => self.arrive(from, climb),
                 Parcel::Climbed { to, climbed } => {
-                    self.command(to, |owner, commands| owner.climbed(&climbed, now, commands));
+                    self.command(to, |owner| owner.climbed(&climbed, now));
                 }
             }
         }
     }
 
-    /// A climb comes to the one node of another level.
+    /// A climb comes to the one node of another level, which takes it as a submission.
     fn arrive(&mut self, origin: Seat, climb: Climb) {
         let head = self.map.filters.get(&climb.to).and_then(|record| record.owners.first());
         let Some(head) = head.map(|owner| owner.node) else { return };
@@ -376,18 +379,18 @@ mod tests {
                 let mut answers = vec![Answer::Undecided; digests.len()];
                 whole.observe_batch(&digests, &[], &mut answers);
                 for (digest, answer) in digests.into_iter().zip(answers) {
-                    // One at a time: what is under way at once may come in any order.
-                    let told = nodes.ask_filter(&[digest], Operation::Observe).unwrap();
-                    assert_eq!(told[0] == Decision::FirstSeen, answer == Answer::FirstSeen, "{slicing}");
+                    // One event at a time: events that are in flight at once may be decided in any order.
+                    let verdicts = nodes.ask_filter(&[digest], Operation::Observe).unwrap();
+                    assert_eq!(verdicts[0] == Decision::FirstSeen, answer == Answer::FirstSeen, "{slicing}");
                 }
             }
         }
     }
 
     #[test]
-    fn what_all_nodes_have_lost_is_told_as_the_policy_says() {
+    fn events_that_all_nodes_have_lost_get_the_verdict_of_the_policy() {
         for slicing in ["horizontal:4", "vertical:4"] {
-            for (when_lost, told) in
+            for (when_lost, verdict) in
                 [(WhenLost::Duplicate, Decision::Duplicate), (WhenLost::FirstSeen, Decision::FirstSeen)]
             {
                 let thresholds = Thresholds { min_live: 1, set_min: 0 };
@@ -396,13 +399,13 @@ mod tests {
                 nodes.ask_filter(&digests(0), Operation::Observe).unwrap();
                 nodes.lose(0..4).unwrap();
                 let after = nodes.ask_filter(&digests(0), Operation::Lookup).unwrap();
-                assert!(after.iter().all(|decision| *decision == told), "{slicing}, {when_lost:?}");
+                assert!(after.iter().all(|decision| *decision == verdict), "{slicing}, {when_lost:?}");
             }
         }
     }
 
     #[test]
-    fn levels_decide_as_one_filter_and_tell_where_they_found() {
+    fn levels_decide_as_one_filter_and_name_the_level_that_found() {
         let place = |name: &str, parent: Option<&str>| PlaceSpec {
             name: name.to_owned(),
             parent: parent.map(str::to_owned),

@@ -1,8 +1,8 @@
 //! Numbers as the page and the repository's results show them.
 //!
-//! Promises: four digits that count. Must not know: what is counted.
+//! Promises: four significant digits. Must not know: what is counted.
 
-/// Four digits that count.
+/// The number with four significant digits.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         0.0 => "0".to_owned(),
@@ -18,7 +18,7 @@ mod tests {
 
     #[test]
     fn numbers_keep_four_digits() {
-        let told = [0.0, 4.0, 0.012_345_6, 123.456, 1234.56, 0.000_123_456, 12_345_678.0].map(number);
-        assert_eq!(told, ["0", "4", "0.01235", "123.5", "1235", "1.235e-4", "1.235e7"]);
+        let shown = [0.0, 4.0, 0.012_345_6, 123.456, 1234.56, 0.000_123_456, 12_345_678.0].map(number);
+        assert_eq!(shown, ["0", "4", "0.01235", "123.5", "1235", "1.235e-4", "1.235e7"]);
     }
 }

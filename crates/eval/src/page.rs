@@ -1,7 +1,8 @@
 //! All documents on one page: HTML that links the pictures by their names.
 //!
-//! Promises: every text from a document is escaped; the summary of verdicts stands on top; what the papers name and nothing
-//! here shows is listed with the reason. The page needs nothing but the pictures beside it. Must not know: files.
+//! Promises: every text from a document is escaped; the summary of verdicts stands on top; figures of the papers that
+//! no experiment shows are listed with the reason. The page needs nothing but the pictures beside it. Must not know:
+//! files.
 
 use std::fmt::Write;
 
@@ -11,7 +12,7 @@ use crate::document::{Document, Parameter};
 use crate::number::number;
 use crate::stats::Verdict;
 
-/// What the papers name and no experiment shows, with the reason.
+/// Figures of the papers that no experiment shows, with the reason.
 pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
     (
         "Other decay functions (Cheng et al., Efficient Web Profiling by Time-Decaying Bloom Filters)",
@@ -25,18 +26,18 @@ pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
     ),
 ];
 
-/// What tells a page of ours from any other.
+/// The mark of pages that this module has made.
 pub const GENERATOR: &str = "<meta name=\"generator\" content=\"firstseen eval\">";
 
-/// Formulas of an experiment that stand open on the page; more are shown to whoever asks.
+/// Formulas of an experiment that are shown at once; more are behind a click.
 const SHOWN_MAX: usize = 2;
 
-/// Words that a page says of its run.
+/// The facts about a run that its page names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heading {
     /// When, where and how the page was made, in one sentence; may be empty.
     pub made: String,
-    /// Experiments that were to be shown, and have not ended.
+    /// Experiments that were asked for, and have not ended.
     pub not_ended: usize,
 }
 
@@ -124,7 +125,7 @@ fn section(page: &mut String, document: &Document) {
     let source = &document.source;
     push(page, format_args!("<h2 id=\"{name}\">{title}</h2>\n<p>{}</p>\n", escaped(&document.paragraph)));
     let picture = escaped(&picture_name(&document.name));
-    // On a narrow screen a picture is scrolled, not shrunk until nobody can read it.
+    // On a narrow screen a picture is scrolled, not shrunk until it cannot be read.
     let width_min = crate::picture::width(document) * 3 / 4;
     push(
         page,
@@ -146,7 +147,7 @@ fn section(page: &mut String, document: &Document) {
     outliers(page, document);
 }
 
-/// What an experiment was run with, in one line.
+/// The parameters of an experiment, in one line.
 pub(crate) fn parameters(parameters: &[Parameter]) -> String {
     let one = |parameter: &Parameter| format!("{}: {}", parameter.name, words(&parameter.value));
     parameters.iter().map(one).collect::<Vec<_>>().join("; ")
@@ -182,7 +183,7 @@ fn expectations(page: &mut String, document: &Document) {
     }
 }
 
-/// Each formula once, after " of " the series that it is expected of, where those are not all.
+/// Each formula once, after " of " and the series that it belongs to, where those are not all.
 pub(crate) fn formulas(document: &Document) -> Vec<(String, &str)> {
     let all = || document.panels.iter().flat_map(|panel| panel.series.iter().map(move |series| (panel, series)));
     let mut formulas: Vec<&str> = Vec::new();
@@ -195,7 +196,7 @@ pub(crate) fn formulas(document: &Document) -> Vec<(String, &str)> {
     let with_names = |formula| {
         let mut names: Vec<String> = Vec::new();
         for (panel, series) in all().filter(|(_, series)| series.formula.as_deref() == Some(formula)) {
-            // A name that has another formula elsewhere does not say enough.
+            // A series' name is clear where no other series of that name has another formula.
             let is_clear = all().all(|(_, other)| other.name != series.name || other.formula == series.formula);
             let name = if is_clear { series.name.clone() } else { format!("{}, {}", panel.title, series.name) };
             if !names.contains(&name) {
@@ -293,9 +294,9 @@ mod tests {
 
     #[test]
     fn values_are_shown_as_people_write_them() {
-        let told =
+        let shown =
             [json!("all"), json!(2_450_000), json!([2, 1.234_567_8, 0.9]), json!(true)].map(|value| words(&value));
-        assert_eq!(told, ["all", "2450000", "2, 1.235, 0.9", "true"]);
+        assert_eq!(shown, ["all", "2450000", "2, 1.235, 0.9", "true"]);
     }
 
     #[test]

@@ -1,18 +1,19 @@
-//! Builds that are broken on purpose: one production line of a copy of the sources is changed, the copy is built, and the
-//! series of an experiment that rest on the line have points that are out. The sound build, of the same copy, has none.
+//! Builds that are broken on purpose: one production line in a copy of the sources is changed, the copy is built, and
+//! the series of an experiment that rest on the line have points that are out. The sound build, of the same copy, has
+//! none.
 //!
-//! All builds are of one folder, one after the other: copies with the same packages that share a target folder could be
-//! served each other's builds.
+//! All builds are in one folder, one after the other: two copies with the same packages that shared a target folder
+//! could get each other's builds.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What a copy of the workspace needs in order to be built.
+/// The files that a copy of the workspace needs to be built.
 const SOURCES: [&str; 5] = ["Cargo.toml", "Cargo.lock", "crates", "proto", "tests"];
 const SEED: u64 = 1;
 
-/// One line of production code, what it becomes, and who must notice.
+/// One line of production code, its replacement, and the series that must notice.
 struct Fault {
     file: &'static str,
     sound: &'static str,
@@ -57,12 +58,12 @@ const FAULTS: [Fault; 3] = [
     },
 ];
 
-/// The one folder in which copies are built, and where to.
+/// A folder for copies and their builds.
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_TARGET_TMPDIR")).join("broken").join(name)
 }
 
-/// Makes `to` the same as `from`.
+/// Makes the folder `to` equal to `from`.
 fn copy(from: &Path, to: &Path) {
     if from.is_dir() {
         fs::create_dir_all(to).unwrap();
@@ -72,12 +73,12 @@ fn copy(from: &Path, to: &Path) {
             if gone.1.is_dir() { fs::remove_dir_all(gone.1) } else { fs::remove_file(gone.1) }.unwrap();
         }
     } else if !fs::read(to).is_ok_and(|already| already == fs::read(from).unwrap()) {
-        // What is the same keeps its time, so that it is not built again.
+        // A file that is equal keeps its time, so that it is not built again.
         fs::copy(from, to).unwrap();
     }
 }
 
-/// The copy as the sources are, but for the fault.
+/// Makes the copy equal to the sources, but for the fault.
 fn sources(fault: Option<&Fault>) {
     let (root, copied) = (Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."), folder("sources"));
     fs::create_dir_all(&copied).unwrap();
@@ -89,7 +90,7 @@ fn sources(fault: Option<&Fault>) {
     fs::write(&path, text.replace(fault.sound, fault.broken)).unwrap();
 }
 
-/// What the copy finds out in the experiment of a fault: a line a point.
+/// The points that are out in the fault's experiment, as the copy runs it: a line a point.
 fn points_out(fault: &Fault) -> Vec<String> {
     let output = Command::new(env!("CARGO"))
         .args(["run", "--quiet", "--offline", "--locked", "--profile", "test", "-p", "firstseen-eval"])
@@ -98,12 +99,12 @@ fn points_out(fault: &Fault) -> Vec<String> {
         .env("CARGO_TARGET_DIR", folder("target"))
         .output()
         .unwrap();
-    let (told, trouble) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    println!("{told}");
-    let mut lines: Vec<String> = told.lines().map(str::to_owned).collect();
+    let (printed, trouble) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    println!("{printed}");
+    let mut lines: Vec<String> = printed.lines().map(str::to_owned).collect();
     let summary = lines.pop().unwrap_or_default();
-    assert!(summary.contains("points are out"), "it does not run: {told}{trouble}");
-    assert_eq!(output.status.success(), lines.is_empty(), "{told}{trouble}");
+    assert!(summary.contains("points are out"), "it does not run: {printed}{trouble}");
+    assert_eq!(output.status.success(), lines.is_empty(), "{printed}{trouble}");
     lines
 }
 

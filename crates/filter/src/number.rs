@@ -1,4 +1,4 @@
-//! Numbers in messages.
+//! Numbers and lengths of time in messages.
 //!
 //! Promises: at most some twenty letters, however large or small the number is. Must not know: what is counted.
 
@@ -20,6 +20,24 @@ pub(crate) fn number(value: &f64) -> impl fmt::Display + use<> {
     }
 }
 
+/// A length of time as people write it, in its two largest units that are not zero; what is less is left out.
+///
+/// ```
+/// use firstseen_filter::duration;
+/// assert_eq!([duration(675_000), duration(28_125), duration(86_400_000)], ["11m 15s", "28s 125ms", "1d"]);
+/// ```
+pub fn duration(length_ms: u64) -> String {
+    let mut left_ms = length_ms;
+    let mut parts = Vec::new();
+    for (name, unit_ms) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)] {
+        if left_ms >= unit_ms && parts.len() < 2 {
+            parts.push(format!("{}{name}", left_ms / unit_ms));
+            left_ms %= unit_ms;
+        }
+    }
+    if parts.is_empty() { "0s".to_owned() } else { parts.join(" ") }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -30,5 +48,13 @@ mod tests {
         assert_eq!([shown(0.0), shown(0.01), shown(-2.5), shown(1e6)], ["0", "0.01", "-2.5", "1000000"]);
         assert_eq!([shown(1e30), shown(1e-30), shown(u64::MAX as f64)], ["1e30", "1e-30", "1.84e19"]);
         assert_eq!([shown(f64::NAN), shown(f64::INFINITY)], ["NaN", "inf"]);
+    }
+
+    #[test]
+    fn durations_read_well() {
+        assert_eq!(
+            [duration(675_000), duration(86_400_000), duration(1), duration(90_061_001), duration(0)],
+            ["11m 15s", "1d", "1ms", "1d 1h", "0s"]
+        );
     }
 }

@@ -5,7 +5,7 @@
 
 use firstseen_filter::{BlockProbe, CellRun, LiveEvents, ProbeShape, Probes, SliceOutline};
 use firstseen_routing::{
-    BatchName, ClockReading, Decision, Entry, EventTag, FilterId, NamedEvent, PositionLists, Reason, Record,
+    BatchName, ClockReading, Decision, Entry, Epoch, EventTag, FilterId, NamedEvent, PositionLists, Reason, Record,
     SubmissionName,
 };
 use prost::Message;
@@ -247,7 +247,7 @@ fn kind_of(entry: Entry) -> Kind {
             events,
             tags: pack_tags(&names),
         }),
-        Entry::Told { name, names, decisions, clock } => Kind::Told(ToldMessage {
+        Entry::Replied { name, names, decisions, clock } => Kind::Told(ToldMessage {
             producer: name.producer.to_le_bytes().to_vec(),
             sequence: name.sequence,
             names: pack_names(&names),
@@ -266,7 +266,7 @@ fn kind_of(entry: Entry) -> Kind {
             producers: pack_pairs(producers.into_iter()),
             sources: pack_pairs(sources.into_iter()),
         }),
-        Entry::Headed { epoch } => Kind::Headed(HeadedMessage { epoch }),
+        Entry::Headed { epoch } => Kind::Headed(HeadedMessage { epoch: epoch.0 }),
         Entry::Slice { slice, outline: SliceOutline { unit, oldest, live } } => {
             Kind::Slice(SliceMessage { slice, unit, oldest, live: live.iter().map(live_bytes).collect() })
         }
@@ -302,7 +302,7 @@ fn entry_of(kind: Kind) -> Result<Entry, RecordError> {
             let name = batch_name(message.producer, message.sequence)?;
             let names = names(&message.names, &message.tags, message.events)?;
             let decisions = decisions(&message.decisions, message.events as usize)?;
-            Entry::Told { name, names, decisions, clock: clock(message.clock) }
+            Entry::Replied { name, names, decisions, clock: clock(message.clock) }
         }
         Kind::Checkpoint(message) => Entry::Checkpoint {
             is_complete: message.is_complete,
@@ -313,7 +313,7 @@ fn entry_of(kind: Kind) -> Result<Entry, RecordError> {
         Kind::Marks(MarksMessage { producers, sources }) => {
             Entry::Marks { producers: pairs(&producers)?.collect(), sources: pairs(&sources)?.collect() }
         }
-        Kind::Headed(HeadedMessage { epoch }) => Entry::Headed { epoch },
+        Kind::Headed(HeadedMessage { epoch }) => Entry::Headed { epoch: Epoch(epoch) },
         Kind::Slice(SliceMessage { slice, unit, oldest, live: counts }) => {
             let live = counts.iter().map(|bytes| live(bytes)).collect::<Result<_, _>>()?;
             Entry::Slice { slice, outline: SliceOutline { unit, oldest, live } }

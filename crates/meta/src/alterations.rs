@@ -13,7 +13,9 @@ use std::sync::Arc;
 
 use firstseen_filter::{CellDefinition, Kind, Refresh, Unit};
 use firstseen_routing::check::{check_copies, check_definition, check_durability, check_thresholds};
-use firstseen_routing::{Closed, ClusterMap, FilterId, FilterPolicies, FilterRecord, Line, NodeId, SlicedDefinition};
+use firstseen_routing::{
+    Closed, ClusterMap, Epoch, FilterId, FilterPolicies, FilterRecord, Line, NodeId, SlicedDefinition,
+};
 
 use crate::command::{AlteredFilter, Outcome};
 use crate::filters::{check_map, check_new, insert_new, is_current};
@@ -69,7 +71,7 @@ pub fn plan_alteration(map: &ClusterMap, asked: &AlteredFilter) -> Result<Cluste
     let (owners, copies) = owners(if *forgets { &next } else { map }, name, definition, &[], former.policies.copies)?;
     let follower = FilterRecord {
         name: name.clone(),
-        epoch: FilterRecord::FIRST_EPOCH,
+        epoch: Epoch::FIRST,
         definition: definition.clone(),
         policies: former.policies,
         owners,
@@ -89,7 +91,7 @@ pub fn plan_alteration(map: &ClusterMap, asked: &AlteredFilter) -> Result<Cluste
 fn close(map: &mut ClusterMap, filter: FilterId, mut former: FilterRecord) -> Result<(), Refusal> {
     let former_name = format!("{}{FORMER_SUFFIX}", former.name);
     check_new(map, &former_name)?;
-    (former.name, former.epoch) = (former_name, former.epoch + 1);
+    (former.name, former.epoch) = (former_name, former.epoch.after(1));
     former.line.closed = Some(Closed { successor: map.next_filter, awaited: former.nodes(), ..Closed::default() });
     check_map(map, filter, &former)?;
     map.filters.insert(filter, former);
@@ -197,7 +199,7 @@ pub(crate) fn ended(
 fn end(record: &mut FilterRecord, closed: &mut Closed, node: NodeId) {
     // Reports of expiry from before the last node has ended do not count: they are made again.
     if closed.awaited.remove(&node) && closed.has_ended() {
-        record.epoch += 1;
+        record.epoch.rise();
     }
 }
 

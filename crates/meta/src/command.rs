@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use firstseen_routing::{
-    ClusterId, FilterId, FilterPolicies, FilterRecord, Incarnation, NodeId, SecretMaterial, SliceMove,
+    ClusterId, Epoch, FilterId, FilterPolicies, FilterRecord, Incarnation, NodeId, SecretMaterial, SliceMove,
     SlicedDefinition, TreeSpec,
 };
 use serde::{Deserialize, Serialize};
@@ -110,7 +110,7 @@ pub enum Change {
         /// Their numbers in the group.
         slices: Vec<u32>,
         /// The filter's epoch as the node knows it: slices that were given to the node since then are not meant.
-        epoch: u64,
+        epoch: Epoch,
         /// The node.
         node: NodeId,
         /// Its start that says so.

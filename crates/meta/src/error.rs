@@ -2,6 +2,7 @@
 //!
 //! Promises: every error says what happened, to what, and what can be done. Must not know: how it is shown.
 
+use firstseen_filter::duration;
 use firstseen_routing::NodeId;
 use thiserror::Error;
 
@@ -27,7 +28,10 @@ pub enum MetaError {
     #[error("this node is just about to take part in a cluster: try again in a moment")]
     Busy,
     /// The command may have been done, or may be done later: ask again under the same command id.
-    #[error("{what}: no answer within {waited_ms} ms ({last}); it may have been done: ask again under the same id")]
+    #[error(
+        "{what}: no answer within {} ({last}); it may have been done: ask again under the same id",
+        duration(*.waited_ms)
+    )]
     Unknown {
         /// What was asked for.
         what: String,

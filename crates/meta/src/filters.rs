@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use firstseen_routing::check::{check_copies, check_definition, check_durability, check_thresholds};
 use firstseen_routing::{
-    AnswerWhen, ClusterMap, Durability, FilterId, FilterRecord, Incarnation, Line, NodeId, SliceOwner,
+    AnswerWhen, ClusterMap, Durability, Epoch, FilterId, FilterRecord, Incarnation, Line, NodeId, SliceOwner,
 };
 use firstseen_wire::limits::{FILTERS_MAX, MAP_FILTERS_BYTES_MAX};
 use firstseen_wire::map::filter_bytes_max;
@@ -61,17 +61,8 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
         let definition = place.definition.clone();
         let generations = Vec::new();
         let line = Line::default();
-        let record = FilterRecord {
-            name,
-            epoch: FilterRecord::FIRST_EPOCH,
-            definition,
-            policies,
-            owners,
-            copies,
-            generations,
-            branch,
-            line,
-        };
+        let record =
+            FilterRecord { name, epoch: Epoch::FIRST, definition, policies, owners, copies, generations, branch, line };
         secrets.insert(insert_new(&mut map, record)?, secret);
     }
     (state.map, state.secrets) = (Arc::new(map), Arc::new(secrets));
@@ -179,7 +170,7 @@ pub(crate) struct CompleteReport<'a> {
     /// Their numbers in the group.
     pub(crate) slices: &'a [u32],
     /// The epoch of the map that the report is by.
-    pub(crate) epoch: u64,
+    pub(crate) epoch: Epoch,
 }
 
 pub(crate) fn slices_complete(
@@ -235,7 +226,7 @@ pub(crate) fn slices_missing(
     let may_miss = !liveness::waits_for_complete(record) && record.all_copies().any(is_elsewhere);
     let record = Arc::make_mut(&mut state.map).filters.get_mut(&filter).ok_or_else(unknown)?;
     // Events that it headed have another head.
-    record.epoch += 1;
+    record.epoch.rise();
     let own = record.all_copies_mut().filter(|(slice, owner)| is_news(&(*slice, owner)));
     own.for_each(|(_, owner)| (owner.missing_in, owner.has_gap) = (Some(incarnation), owner.has_gap || may_miss));
     Ok(Outcome::Done)

@@ -112,7 +112,7 @@ pub(crate) fn raise_epochs_since(before: &ClusterMap, map: &mut ClusterMap) {
         })
     };
     let changed: Vec<FilterId> = map.filters.iter().filter(has_changed).map(|(id, _)| *id).collect();
-    changed.iter().filter_map(|id| map.filters.get_mut(id).map(|record| record.epoch += 1)).for_each(drop);
+    changed.iter().filter_map(|id| map.filters.get_mut(id).map(|record| record.epoch.rise())).for_each(drop);
 }
 
 /// From now on events are recorded without the slices of `node`, where others have slices of the same group.
@@ -150,5 +150,5 @@ pub(crate) fn open_gaps_beside_complete(map: &mut ClusterMap) {
 /// Other nodes head events from now on, or do no longer; or a copy begins to fetch what it lacks, and must not miss
 /// events that are still recorded by the map before.
 fn raise_epochs(map: &mut ClusterMap, of: impl Fn(&FilterRecord) -> bool) {
-    map.filters.values_mut().filter(|record| of(record)).for_each(|record| record.epoch += 1);
+    map.filters.values_mut().filter(|record| of(record)).for_each(|record| record.epoch.rise());
 }

@@ -33,7 +33,7 @@ pub(crate) fn begin(state: &mut State, filter: FilterId, moves: &[SliceMove]) ->
     for way in moves {
         check(&state.map, &record, *way, (bytes, &mut used)).map_err(|reason| refused(&name, &reason))?;
         let owner = SliceOwner { node: way.to, has_gap: true, ..SliceOwner::default() };
-        let copy = SliceCopy { slice: way.slice, owner, replaces: Some(way.from), since_epoch: record.epoch + 1 };
+        let copy = SliceCopy { slice: way.slice, owner, replaces: Some(way.from), since_epoch: record.epoch.after(1) };
         let place = record.copies.partition_point(|other| other.slice <= way.slice);
         record.copies.insert(place, copy);
     }

@@ -154,7 +154,7 @@ fn alone(
     // The others may have gone on without this node before they were lost, and this node without them.
     let copies = map.filters.values_mut().flat_map(FilterRecord::all_copies_mut);
     copies.for_each(|(_, copy)| copy.has_gap = true);
-    map.filters.values_mut().for_each(|record| record.epoch = record.epoch.saturating_add(UNSEEN_MAX));
+    map.filters.values_mut().for_each(|record| record.epoch = record.epoch.after(UNSEEN_MAX));
     let filters = map.filters.values().map(|record| lost_of(record, me)).filter(LostFilter::is_hurt).collect();
     recovered.pass_numbers(UNSEEN_NUMBERS_MAX);
     recovered.doubts = Doubts::default();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use firstseen_routing::check::{check_copies, check_definition, check_durability, check_thresholds};
 use firstseen_routing::{
-    Branch, FilterId, FilterRecord, Incarnation, Line, SliceOwner, TREE_LEVELS_MAX, TREE_PLACES_MAX,
+    Branch, Epoch, FilterId, FilterRecord, Incarnation, Line, SliceOwner, TREE_LEVELS_MAX, TREE_PLACES_MAX,
 };
 
 use crate::command::{NewRestore, Outcome, RestoredPlace};
@@ -48,8 +48,7 @@ pub(crate) fn begin(state: &mut State, asked: NewRestore) -> Result<Outcome, Ref
         let branch = record.branch.clone().map(|branch| moved(branch, root));
         // A backup has no filter that follows another.
         let line = Line::default();
-        let mut record =
-            FilterRecord { name, epoch: FilterRecord::FIRST_EPOCH, owners, copies, branch, line, ..record.clone() };
+        let mut record = FilterRecord { name, epoch: Epoch::FIRST, owners, copies, branch, line, ..record.clone() };
         record.all_copies_mut().for_each(|(_, copy)| forget(copy));
         secrets.insert(insert_new(&mut map, record)?, secret);
     }

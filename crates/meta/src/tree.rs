@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use firstseen_routing::{Branch, ClusterMap, FilterId, Incarnation, Place, SlicedDefinition, TreeSpec};
+use firstseen_routing::{Branch, ClusterMap, FilterId, Incarnation, SlicedDefinition, TreePlace, TreeSpec};
 
 use crate::refusal::Refusal;
 
@@ -14,10 +14,10 @@ pub(crate) fn plan(
     name: &str,
     definition: &SlicedDefinition,
     tree: Option<&TreeSpec>,
-) -> Result<Vec<Place>, Refusal> {
+) -> Result<Vec<TreePlace>, Refusal> {
     let Some(tree) = tree else {
         let (definition, sites) = (definition.clone(), Vec::new());
-        return Ok(vec![Place { name: String::new(), parent: None, level: 0, fold: 0, definition, sites }]);
+        return Ok(vec![TreePlace { name: String::new(), parent: None, level: 0, fold: 0, definition, sites }]);
     };
     let started = map.nodes.values().filter(|node| node.incarnation != Incarnation::default());
     let sites: BTreeSet<&str> = started.map(|node| node.site.as_str()).collect();
@@ -26,7 +26,7 @@ pub(crate) fn plan(
 }
 
 /// The name of a place's filter.
-pub(crate) fn name_of(filter: &str, place: &Place) -> String {
+pub(crate) fn name_of(filter: &str, place: &TreePlace) -> String {
     match place.parent {
         None => filter.to_owned(),
         Some(_) => format!("{filter}@{}", place.name),
@@ -34,7 +34,7 @@ pub(crate) fn name_of(filter: &str, place: &Place) -> String {
 }
 
 /// The branch of a place's filter, where the tree's filters are numbered in order from `root` on.
-pub(crate) fn branch(tree: &TreeSpec, root: FilterId, place: &Place) -> Branch {
+pub(crate) fn branch(tree: &TreeSpec, root: FilterId, place: &TreePlace) -> Branch {
     Branch {
         root,
         parent: place.parent.map(|parent| FilterId(root.0 + parent as u64)),
@@ -48,7 +48,7 @@ pub(crate) fn branch(tree: &TreeSpec, root: FilterId, place: &Place) -> Branch {
 }
 
 /// Whether filter `root` has just this tree.
-pub(crate) fn is_built_so(map: &ClusterMap, root: FilterId, tree: Option<&TreeSpec>, places: &[Place]) -> bool {
+pub(crate) fn is_built_so(map: &ClusterMap, root: FilterId, tree: Option<&TreeSpec>, places: &[TreePlace]) -> bool {
     let there = || map.filters.values().filter(|filter| filter.branch.as_ref().is_some_and(|it| it.root == root));
     let Some(tree) = tree else { return there().next().is_none() };
     let asked = places.iter().map(|place| (branch(tree, root, place), &place.definition));

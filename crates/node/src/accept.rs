@@ -27,7 +27,7 @@ use crate::edges::{Connection, Incoming};
 use crate::metrics::ConnectionMeter;
 use crate::shares::Party;
 pub(crate) use door::OpenCall;
-use door::{Door, Place};
+use door::{ConnectionPlace, Door};
 pub(crate) use guarded::{Guarded, Visitor};
 use guarded::{HTTP1, HTTP2};
 
@@ -88,7 +88,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 }
 
 /// Lets a connection in by its certificate, unless the handshake takes too long, or the connection has to go first.
-async fn shake_hands(connection: Connection, tls: ServerTls, place: Place, guests: mpsc::Sender<Admitted>) {
+async fn shake_hands(connection: Connection, tls: ServerTls, place: ConnectionPlace, guests: mpsc::Sender<Admitted>) {
     let closed = place.closed().clone();
     let shaking = timeout(CONNECT_TIMEOUT, tls.accept(connection));
     let stream = match closed.run_until_cancelled(shaking).await {

@@ -4,18 +4,18 @@
 //! producers. Must not know: consensus, cells.
 
 mod backup;
+mod skew;
 mod slices;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_filter::{Kind, Unit, Window};
+use firstseen_filter::duration;
 use firstseen_meta::{
     AlteredFilter, Change, Command, CommandId, MetaError, NewFilter, Outcome, Refusal, plan_alteration, slice_bytes,
 };
 use firstseen_routing::{
-    ClockSource, FilterId, FilterPolicies, FilterRecord, NodeId, SecretMaterial, SliceMove, SlicedDefinition,
-    Thresholds, check,
+    FilterId, FilterPolicies, FilterRecord, NodeId, NodeRecord, SecretMaterial, SliceMove, Thresholds, check,
 };
 use firstseen_wire::map as wire_map;
 use firstseen_wire::proto::admin;
@@ -39,6 +39,7 @@ use crate::edges;
 use crate::roles::Caller;
 use crate::shared::Shared;
 use crate::view::{GroupFault, View};
+use skew::keeps_for_other_clocks;
 use slices::slices;
 
 /// How long this node may take to act on a change that is agreed on.
@@ -159,13 +160,18 @@ impl Admin for AdminService {
             self.shared.meta.map().borrow().clone()
         };
         let (consensus, view) = (self.shared.meta.status(), self.shared.view());
+        // The view may be of a map before or after this one: a copy that is complete in one start says nothing of
+        // another start.
+        let is_silent = |(node, record): &(&NodeId, &NodeRecord)| {
+            view.links.contains_key(node) && !view.reaches_start(**node, record.incarnation)
+        };
         Ok(Response::new(StatusReply {
             map: Some(ClusterMap::from(&*map)),
             leader: consensus.leader.map_or(0, |leader| leader.0),
             term: consensus.term,
             last_applied: consensus.last_applied,
             unreachable: view.unreachable.iter().map(|node| node.0).collect(),
-            not_answering: view.links.keys().filter(|node| !view.reaches(**node)).map(|node| node.0).collect(),
+            not_answering: map.nodes.iter().filter(is_silent).map(|(node, _)| node.0).collect(),
             clocks: self.shared.clocks.of_nodes(self.shared.clock.now(), &view),
             clock_skew_max_ms: self.shared.config.timing.clock_skew_max_ms,
         }))
@@ -267,7 +273,8 @@ impl Admin for AdminService {
         let (now_ms, timing) = (self.shared.clock.monotonic_ms(), &self.shared.config.timing);
         let ended = self.shared.downs.ended(now_ms, timing).map_err(|(node, left_ms)| {
             ErrorKind::Unavailable.status(format!(
-                "node {node} is down, and for {left_ms} ms more it may record new events if it is only cut off"
+                "node {node} is down, and for {} more it may record new events if it is only cut off",
+                duration(left_ms)
             ))
         })?;
         let change = Change::ForgiveFilter { name: name.clone(), ended };
@@ -386,28 +393,6 @@ fn new_filter(request: CreateFilterRequest, secret: SecretMaterial) -> Result<Ne
     };
     let tree = tree.map(|tree| wire_tree::decode(tree).map_err(invalid)).transpose()?;
     Ok(NewFilter { name, definition, policies, secret, if_absent, tree })
-}
-
-/// Where nodes stamp events, the clock of the next head may be ahead of this one's: cells must not be gone by then.
-fn keeps_for_other_clocks(
-    (name, definition, clock): (&str, &SlicedDefinition, ClockSource),
-    clock_skew_max_ms: u64,
-) -> Result<(), Status> {
-    let group = &definition.group;
-    let (Window::Duration(window_ms), Unit::Milliseconds(unit_ms)) = (&group.window, &group.unit) else {
-        return Ok(());
-    };
-    let kept_ms = group.rule.span_units.saturating_sub(1).saturating_mul(*unit_ms);
-    let wanted_ms = window_ms.saturating_add(clock_skew_max_ms);
-    let keeps_exactly = matches!(group.cells.kind(), Kind::Timing | Kind::Generations);
-    if clock != ClockSource::Wall || !keeps_exactly || kept_ms >= wanted_ms {
-        return Ok(());
-    }
-    Err(ErrorKind::Invalid.status(format!(
-        "filter `{name}`: nodes stamp its events, and their clocks may differ by {clock_skew_max_ms} ms \
-         (timing.clock_skew_max_ms), but it keeps a window of {window_ms} ms for {kept_ms} ms: say --clock-skew \
-         {clock_skew_max_ms}ms"
-    )))
 }
 
 /// The description of a filter that has followed another; `is_away` says which nodes are not heard.

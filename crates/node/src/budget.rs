@@ -5,20 +5,20 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::shares::{Party, Shares};
+use crate::shares::{Party, PartyShares};
 
 /// Bytes that may be under way.
 pub(crate) struct Budget {
-    shares: Mutex<Shares>,
+    shares: Mutex<PartyShares>,
 }
 
 impl Budget {
     /// A budget of so many bytes.
     pub(crate) fn new(bytes_max: u64) -> Arc<Self> {
-        Arc::new(Self { shares: Mutex::new(Shares::of_bytes(bytes_max)) })
+        Arc::new(Self { shares: Mutex::new(PartyShares::of_bytes(bytes_max)) })
     }
 
-    fn shares(&self) -> MutexGuard<'_, Shares> {
+    fn shares(&self) -> MutexGuard<'_, PartyShares> {
         self.shares.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

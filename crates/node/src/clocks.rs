@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use firstseen_filter::duration;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{ClockStanding, ClockWatch, Exchange, Incarnation, Moment, NodeId, Offset, Reading, TimeOfDay};
 use firstseen_wire::proto::admin::NodeClock;
@@ -110,16 +111,16 @@ impl Clocks {
         Some(match standing {
             ClockStanding::Unknown => "the clocks of most other nodes have not been measured yet".to_owned(),
             ClockStanding::Beyond => format!(
-                "the clock of this node is {} those of most others, and by {} ms at most it may be \
+                "the clock of this node is {} those of most others, and by {} at most it may be \
                  (`timing.clock_skew_max_ms`): events in windows of time are undecided here; set it right",
                 apart(),
-                self.skew_max_ms
+                duration(self.skew_max_ms)
             ),
             _ => format!(
-                "the clock of this node was set by more than {} ms (`timing.clock_skew_max_ms`): events in windows of time are \
+                "the clock of this node was set by more than {} (`timing.clock_skew_max_ms`): events in windows of time are \
                  undecided here until the clocks of most other nodes confirm it, or where there is no other node, until it has \
                  stood for {} s",
-                self.skew_max_ms,
+                duration(self.skew_max_ms),
                 firstseen_routing::BELIEVED_AFTER_MS / 1000
             ),
         })
@@ -146,10 +147,10 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
     }
 }
 
-/// `3600000 ms ahead of`.
+/// `1h ahead of`.
 fn difference(ahead_ms: i64) -> String {
     let side = if ahead_ms < 0 { "behind" } else { "ahead of" };
-    format!("{} ms {side}", ahead_ms.unsigned_abs())
+    format!("{} {side}", duration(ahead_ms.unsigned_abs()))
 }
 
 /// Logs what has changed.

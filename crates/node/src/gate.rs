@@ -26,7 +26,7 @@ use crate::budget::{Budget, Charge};
 use crate::roles::Caller;
 use crate::shares::Party;
 use measured::Measured;
-use rules::{Role, Rule};
+use rules::{CallRule, Role};
 
 /// The least charge of a call, however small: its headers, and the memory that the node keeps for it.
 const CALL_BYTES: u64 = HTTP2_HEADER_BYTES_MAX as u64;
@@ -48,7 +48,7 @@ impl GateLayer {
     /// Admits a call: returns the request as its service gets it, and its charge.
     fn admit(&self, request: Request<Body>) -> Result<(Request<Body>, Arc<Call>), Status> {
         let (mut parts, body) = request.into_parts();
-        let Rule { role, party, bulk } = rules::of(parts.uri.path());
+        let CallRule { role, party, bulk } = rules::of(parts.uri.path());
         let unknown = || ErrorKind::Internal.status("the call is of no connection");
         let Visitor { tcp, tls, seat } = parts.extensions.remove::<Visitor>().ok_or_else(unknown)?;
         parts.extensions.insert(tcp);
@@ -142,7 +142,7 @@ where
         match self.layer.admit(request) {
             Ok((request, call)) => {
                 let answering = self.inner.call(request);
-                Box::pin(async move { Ok(answering.await?.map(|body| Body::new(Answer { body, _call: call }))) })
+                Box::pin(async move { Ok(answering.await?.map(|body| Body::new(AnswerBody { body, _call: call }))) })
             }
             Err(status) => Box::pin(ready(Ok(status.into_http()))),
         }
@@ -150,12 +150,12 @@ where
 }
 
 /// The body of an answer; its call is over when the body is sent.
-struct Answer {
+struct AnswerBody {
     body: Body,
     _call: Arc<Call>,
 }
 
-impl HttpBody for Answer {
+impl HttpBody for AnswerBody {
     type Data = Bytes;
     type Error = Status;
 

@@ -64,7 +64,7 @@ enum Note {
 }
 
 #[derive(Default)]
-struct Waiting {
+struct WaitingNotes {
     notes: Vec<Note>,
     bytes: u64,
     /// Records ever taken.
@@ -80,7 +80,7 @@ pub(crate) struct Keeper {
     disk: Arc<dyn Disk>,
     clock: Arc<dyn Clock>,
     segment_bytes: u32,
-    waiting: Mutex<Waiting>,
+    waiting: Mutex<WaitingNotes>,
     woken: Notify,
     /// Records that are on the medium.
     synced: watch::Sender<u64>,
@@ -132,7 +132,7 @@ impl Keeper {
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+    fn waiting(&self) -> MutexGuard<'_, WaitingNotes> {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

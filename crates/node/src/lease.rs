@@ -22,15 +22,15 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 /// The lease of this node, as its owners see it.
 #[derive(Debug)]
-pub(crate) struct Held(Mutex<Lease>);
+pub(crate) struct HeldLease(Mutex<Lease>);
 
-impl Default for Held {
+impl Default for HeldLease {
     fn default() -> Self {
         Self(Mutex::new(Lease::NONE))
     }
 }
 
-impl Held {
+impl HeldLease {
     /// One that never ends.
     #[cfg(test)]
     pub(crate) fn endless() -> Self {

@@ -9,7 +9,7 @@ mod outgoing;
 mod probe;
 mod reach;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -42,6 +42,11 @@ impl LinkHandle {
     pub(crate) fn to(messages: mpsc::Sender<PeerMessage>) -> Self {
         let (end, up) = (CancellationToken::new(), watch::Sender::new(true).subscribe());
         Self { messages, waiting: Arc::default(), up, end, incarnation: Incarnation::default() }
+    }
+
+    /// Whether this is the link to that start of the peer.
+    pub(crate) fn is_to(&self, incarnation: Incarnation) -> bool {
+        self.incarnation == incarnation
     }
 
     /// Whether the peer answers at this moment.
@@ -136,6 +141,8 @@ fn open(shared: &Arc<Shared>, unreachable: &Unreachable, id: NodeId, node: &Node
         up,
         is_down: false,
         silence_max: patience / 2,
+        parts: VecDeque::new(),
+        takes_tests: false,
         is_pinged: false,
         probe: probe::Probe::default(),
     };

@@ -28,7 +28,7 @@ use prost::Message;
 use crate::owner::GroupLook;
 use crate::shared::Shared;
 pub(crate) use climbs::ClimbMeter;
-use climbs::Climbs;
+use climbs::ClimbMetrics;
 pub(crate) use peers::LinkMeter;
 pub(crate) use scrapes::Scrapes;
 use sorted::Sorted;
@@ -116,12 +116,12 @@ pub(crate) struct Metrics {
     sent_bytes: Counter,
     refused: Count<ReasonLabel>,
     relayed: Counter,
-    links: peers::Links,
+    links: peers::LinkMetrics,
     link_refused: Count<ReasonLabel>,
     connections_open: Level<ListenerLabel>,
     connections_refused: Count<ListenerLabel>,
     connections_closed: Count<ListenerLabel>,
-    climbs: Climbs,
+    climbs: ClimbMetrics,
     unkept: Counter,
 }
 
@@ -139,8 +139,8 @@ impl Metrics {
     /// Nothing is counted yet.
     pub(crate) fn new() -> Self {
         let mut registry = Registry::with_prefix("firstseen");
-        let climbs = Climbs::new(&mut registry);
-        let links = peers::Links::new(&mut registry);
+        let climbs = ClimbMetrics::new(&mut registry);
+        let links = peers::LinkMetrics::new(&mut registry);
         let mut metrics = Self {
             registry,
             batch_events: Sorted::new(events),

@@ -19,18 +19,18 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::agreement::{self, Closing, Doubts, Follower, Missing};
+use crate::agreement::{self, Closing, Doubts, Follower, MissingGroups};
 use crate::budget::Budget;
 use crate::clocks::{self, Clocks};
 use crate::config::NodeConfig;
 use crate::edges::Edges;
 use crate::ids::Ids;
 use crate::keeper::{self, Keeper, Yielding};
-use crate::lease::{self, Downs, Held};
+use crate::lease::{self, Downs, HeldLease};
 use crate::links::Links;
 use crate::metrics::Metrics;
 use crate::node_error::NodeError;
-use crate::owner::{self, Loss, Owners, Proposal, Worker, WorkerParts};
+use crate::owner::{self, OwnerLoss, Owners, Proposal, Worker, WorkerParts};
 use crate::shared::Shared;
 use crate::uplink::CLIMBS_WAITING_MAX;
 use crate::view::View;
@@ -236,8 +236,8 @@ async fn warn_of_journals(shared: &Shared) {
     // An owner that is held up has not drained either.
     let Ok(looks) = tokio::time::timeout(CLOSE_MAX, shared.owners.look(None)).await else { return };
     let view = shared.view();
-    for look in looks.iter().filter(|look| look.state.journal.waiting_events > 0) {
-        let (events, group) = (look.state.journal.waiting_events, look.group);
+    for look in looks.iter().filter(|look| look.state.owed.waiting_events > 0) {
+        let (events, group) = (look.state.owed.waiting_events, look.group);
         let filter = view.map.filters.get(&look.filter).map_or("", |record| &record.name);
         tracing::warn!(filter, group, events, "told first-seen while the level above was out of reach, and lost to it");
     }
@@ -273,7 +273,7 @@ fn act_on_map(
 fn report_to_cluster(shared: &Arc<Shared>) {
     let stopping = || shared.stopping.clone();
     tokio::spawn(stopping().run_until_cancelled_owned(agreement::report(shared.clone(), Doubts::default())));
-    tokio::spawn(stopping().run_until_cancelled_owned(agreement::report(shared.clone(), Missing)));
+    tokio::spawn(stopping().run_until_cancelled_owned(agreement::report(shared.clone(), MissingGroups)));
     tokio::spawn(stopping().run_until_cancelled_owned(agreement::report(shared.clone(), Closing::default())));
     tokio::spawn(stopping().run_until_cancelled_owned(lease::keep(shared.clone())));
     tokio::spawn(stopping().run_until_cancelled_owned(clocks::keep(shared.clone())));
@@ -292,7 +292,7 @@ struct Outputs {
     proposals: mpsc::Sender<Proposal>,
     climbs: mpsc::Sender<Climb>,
     keeper: Arc<Keeper>,
-    lease: Arc<Held>,
+    lease: Arc<HeldLease>,
     clocks: Arc<Clocks>,
 }
 
@@ -305,7 +305,7 @@ fn spawn_owners(
 ) -> Result<Owners, NodeError> {
     let (owners, limits) = (config.owner_threads(), &config.limits);
     let mut queues = Vec::with_capacity(owners);
-    let loss = Arc::new(Loss::default());
+    let loss = Arc::new(OwnerLoss::default());
     for index in 0..owners {
         let (queue, inbox) = owner::queue(limits.queue_events_max);
         let worker = Worker::new(WorkerParts {
@@ -317,7 +317,7 @@ fn spawn_owners(
                 batch_events_max: limits.batch_events_max as usize,
                 inflight_events_max: limits.inflight_events_max as usize,
                 guard_bytes_max: limits.guard_bytes_max,
-                journal_events_max: limits.journal_events_max as usize,
+                owed_events_max: limits.journal_events_max as usize,
                 clock_skew_max_ms: config.timing.clock_skew_max_ms,
                 lease_ms: config.timing.lease_ms,
                 ..owner_limits

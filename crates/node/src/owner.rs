@@ -4,8 +4,10 @@
 //! Promises: the queue of an owner is bounded in events and in messages, and a run that finds no room is refused before
 //! anything is set. Must not know: streams, how messages travel.
 
+mod advice;
 mod backlog;
 mod desk;
+mod gathered;
 mod groups;
 mod held;
 mod kept;
@@ -22,10 +24,10 @@ use firstseen_routing::{AskCells, CellParts, Ending, FilterId, GroupState, NodeI
 use tokio::sync::{mpsc, oneshot};
 
 use crate::keeper::GroupKey;
-use crate::pending::{Place, RunReply};
+use crate::pending::{RunPlace, RunReply};
 use crate::view::{GroupFault, View};
 
-pub(crate) use loss::Loss;
+pub(crate) use loss::OwnerLoss;
 pub(crate) use worker::{Proposal, Worker, WorkerParts};
 
 /// Pieces of work that wait for one owner, whatever their size.
@@ -133,7 +135,7 @@ pub(crate) struct Run {
     /// When they came in, in monotonic milliseconds.
     pub(crate) admitted_ms: u64,
     /// The place that the answer goes to.
-    pub(crate) place: Place,
+    pub(crate) place: RunPlace,
 }
 
 impl Run {
@@ -141,7 +143,7 @@ impl Run {
     pub(crate) fn refuse(self, reason: Reason) {
         let mut reply = RunReply::undecided(self.place.events(), reason);
         reply.spent = Some(self.submission.probes);
-        self.place.answer(reply);
+        self.place.reply(reply);
     }
 }
 
@@ -221,17 +223,17 @@ impl OwnerInbox {
 /// All owners of a node.
 pub(crate) struct Owners {
     queues: Box<[OwnerQueue]>,
-    loss: Arc<Loss>,
+    loss: Arc<OwnerLoss>,
 }
 
 impl Owners {
     /// The owners behind `queues`; `loss` keeps the first that ends before the node does.
-    pub(crate) fn new(queues: Vec<OwnerQueue>, loss: Arc<Loss>) -> Self {
+    pub(crate) fn new(queues: Vec<OwnerQueue>, loss: Arc<OwnerLoss>) -> Self {
         Self { queues: queues.into(), loss }
     }
 
     /// The first owner that was lost, if any.
-    pub(crate) fn loss(&self) -> &Loss {
+    pub(crate) fn loss(&self) -> &OwnerLoss {
         &self.loss
     }
 

@@ -1,8 +1,11 @@
 //! A batch while its runs are with their owners.
 //!
-//! Promises: each run is answered exactly once, whatever becomes of its owner (one that forgets it answers "unknown");
-//! the last answer hands the whole batch back, without a lock and without waiting. Duplicates that an owner reports
-//! ahead of its answer are handed on where there is room. Must not know: streams, owners.
+//! The stream that a batch came by hears of it through the batch's *ears*, two queues: one for batches with all
+//! replies, one for duplicates that are known ahead of these.
+//!
+//! Promises: each run gets exactly one reply, whatever becomes of its owner (where one forgets the run, the reply is
+//! "unknown"); the last reply hands the whole batch back, without a lock and without waiting. Duplicates that an owner
+//! reports ahead of its reply are handed on where there is room. Must not know: streams, owners.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -55,7 +58,7 @@ pub(crate) struct EarlyInBatch {
 /// The queues by which a stream hears of its batches.
 #[derive(Clone)]
 pub(crate) struct Ears {
-    /// Batches whose places are all answered; this must have room for every batch.
+    /// Batches whose places all have their replies; this must have room for every batch.
     pub(crate) finished: mpsc::Sender<Arc<PendingBatch>>,
     /// Early duplicates; those that find no room here come with the reply.
     pub(crate) early: mpsc::Sender<EarlyInBatch>,
@@ -88,8 +91,8 @@ pub(crate) struct PendingBatch {
     _charge: Option<Charge>,
 }
 
-/// The place of one run in its batch, where its answer goes.
-pub(crate) struct Place {
+/// The place of one run in its batch, where its reply goes.
+pub(crate) struct RunPlace {
     batch: Option<Arc<PendingBatch>>,
     run: usize,
     /// Events of the runs before.
@@ -106,7 +109,7 @@ impl PendingBatch {
         runs: &[usize],
         ears: Ears,
         charge: Option<Charge>,
-    ) -> Vec<Place> {
+    ) -> Vec<RunPlace> {
         let replies = runs.iter().map(|_| OnceLock::new()).collect();
         let open = AtomicU32::new(u32::try_from(runs.len()).unwrap_or(u32::MAX));
         let events = runs.iter().sum::<usize>() as u32;
@@ -116,12 +119,12 @@ impl PendingBatch {
         let place = |(run, events): (usize, &usize)| {
             let before = end;
             end += *events as u32;
-            Place { batch: Some(batch.clone()), run, before, events: *events }
+            RunPlace { batch: Some(batch.clone()), run, before, events: *events }
         };
         runs.iter().enumerate().map(place).collect()
     }
 
-    /// The answers, run by run.
+    /// The replies, run by run.
     pub(crate) fn replies(&self) -> impl Iterator<Item = &RunReply> {
         self.replies.iter().filter_map(OnceLock::get)
     }
@@ -132,7 +135,7 @@ impl PendingBatch {
     }
 }
 
-impl Place {
+impl RunPlace {
     /// Events that wait here.
     pub(crate) fn events(&self) -> usize {
         self.events
@@ -147,10 +150,10 @@ impl Place {
         let _ = batch.ears.early.try_send(early);
     }
 
-    /// Answers all events of the run.
-    pub(crate) fn answer(mut self, mut reply: RunReply) {
+    /// Gives all events of the run their replies.
+    pub(crate) fn reply(mut self, mut reply: RunReply) {
         if reply.decisions.len() != self.events {
-            debug_assert!(false, "{} answers to {} events", reply.decisions.len(), self.events);
+            debug_assert!(false, "{} replies to {} events", reply.decisions.len(), self.events);
             reply = RunReply::undecided(self.events, Reason::Unknown);
         }
         self.put(reply);
@@ -169,7 +172,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for RunPlace {
     fn drop(&mut self) {
         let reply = RunReply::undecided(self.events, Reason::Unknown);
         self.put(reply);
@@ -188,7 +191,7 @@ mod tests {
         second.hand_early(&EarlyDuplicates { reply_to: 0, events: vec![1], clock_ms: 5 });
         let early = EarlyInBatch { sequence: 7, batch_events: 3, events: vec![2], clock_ms: 5 };
         assert_eq!(found.try_recv(), Ok(early));
-        second.answer(RunReply::undecided(2, Reason::Full));
+        second.reply(RunReply::undecided(2, Reason::Full));
         assert!(finished.try_recv().is_err(), "the first run is still open");
         drop(places);
         let batch = finished.try_recv().expect("all runs are answered");

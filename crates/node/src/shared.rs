@@ -18,7 +18,7 @@ use crate::config::NodeConfig;
 use crate::edges::Clock;
 use crate::ids::Ids;
 use crate::keeper::Keeper;
-use crate::lease::{self, Downs, Held};
+use crate::lease::{self, Downs, HeldLease};
 use crate::metrics::Metrics;
 use crate::owner::Owners;
 use crate::view::View;
@@ -46,7 +46,7 @@ pub(crate) struct Shared {
     /// Opens connections to other nodes.
     pub(crate) connector: Arc<dyn Connector>,
     /// Until when this node may record.
-    pub(crate) lease: Arc<Held>,
+    pub(crate) lease: Arc<HeldLease>,
     /// The node's knowledge of clocks.
     pub(crate) clocks: Arc<Clocks>,
     /// The time since when others are down.

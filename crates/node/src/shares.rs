@@ -21,14 +21,14 @@ impl Party {
 }
 
 /// A limited number of something, and how much of it each party has.
-pub(crate) struct Shares {
+pub(crate) struct PartyShares {
     max: u64,
     /// The part that is kept for each party.
     kept: [u64; Party::ALL.len()],
     taken: [u64; Party::ALL.len()],
 }
 
-impl Shares {
+impl PartyShares {
     /// Shares of so many places, none taken; a caller has a place whatever it calls for.
     pub(crate) fn of_places(max: u64) -> Self {
         Self::keeping(max, |party| match party {
@@ -89,13 +89,13 @@ mod tests {
     use super::*;
 
     /// Takes all that `party` gets; returns how much that is.
-    fn all(shares: &mut Shares, party: Party) -> u64 {
+    fn all(shares: &mut PartyShares, party: Party) -> u64 {
         (0..).find(|_| !shares.take(party, 1)).expect("there is an end")
     }
 
     #[test]
     fn what_is_kept_for_one_nobody_else_takes() {
-        let mut shares = Shares::of_places(64);
+        let mut shares = PartyShares::of_places(64);
         assert_eq!(all(&mut shares, Party::Producers), 64 - 16 - 4);
         assert_eq!(all(&mut shares, Party::Nodes), 16);
         assert_eq!(all(&mut shares, Party::Operators), 4);
@@ -109,7 +109,7 @@ mod tests {
 
     #[test]
     fn links_and_producers_leave_room_for_the_agreement() {
-        let mut shares = Shares::of_bytes(64);
+        let mut shares = PartyShares::of_bytes(64);
         assert_eq!(all(&mut shares, Party::Nodes), 64 - 4 - 4, "the rest was nobody's");
         assert_eq!(all(&mut shares, Party::Producers), 0);
         assert_eq!(all(&mut shares, Party::Agreement), 4);
@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_few_are_shared_by_all() {
-        let mut shares = Shares::of_places(3);
+        let mut shares = PartyShares::of_places(3);
         assert_eq!(all(&mut shares, Party::Producers), 3);
         assert!(!shares.take(Party::Nodes, u64::MAX));
     }

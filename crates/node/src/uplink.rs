@@ -46,7 +46,7 @@ fn meter(meters: &mut BTreeMap<FilterId, ClimbMeter>, shared: &Shared, filter: F
 /// Sends a climb on its way, behind those before it; the future hands its answer to the group.
 fn begin(shared: Arc<Shared>, climb: Climb, meter: Option<ClimbMeter>) -> impl Future<Output = ()> {
     let (filter, group) = (climb.from.filter, climb.group);
-    let target = Target { filter: climb.to, group };
+    let target = AskedLevel { filter: climb.to, group };
     let lost = undecided(&climb, Reason::Unknown);
     let begun_us = shared.clock.monotonic_us();
     let climbing = if target.is_out_of_reach(&shared.view()) {
@@ -78,12 +78,12 @@ fn begin(shared: Arc<Shared>, climb: Climb, meter: Option<ClimbMeter>) -> impl F
 
 /// The level that is asked.
 #[derive(Clone, Copy)]
-struct Target {
+struct AskedLevel {
     filter: FilterId,
     group: u32,
 }
 
-impl Target {
+impl AskedLevel {
     /// Whether the level cannot answer: a node that serves slices of it is out of reach, or no node serves any.
     fn is_out_of_reach(self, view: &View) -> bool {
         let Some(record) = view.map.filters.get(&self.filter) else { return false };

@@ -111,6 +111,11 @@ impl View {
         !self.unreachable.contains(&node) && self.links.get(&node).is_some_and(LinkHandle::is_up)
     }
 
+    /// Whether the start `incarnation` of another node answers at this moment.
+    pub(crate) fn reaches_start(&self, node: NodeId, incarnation: Incarnation) -> bool {
+        self.reaches(node) && self.links.get(&node).is_some_and(|link| link.is_to(incarnation))
+    }
+
     /// The number of this node.
     pub(crate) fn node(&self) -> Option<NodeId> {
         self.me.map(|me| me.identity.node)
@@ -253,5 +258,25 @@ impl View {
         Some(format!(
             "filter `{name}`: slices here are fetching what they lack from other copies ({slices} of all filters)"
         ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc;
+
+    use super::*;
+
+    /// A map from before says of which start a copy is complete; that another start answers by now does not count.
+    #[test]
+    fn a_node_is_reached_in_one_of_its_starts() {
+        let (peer, away) = (NodeId(2), NodeId(3));
+        let (messages, _queue) = mpsc::channel(1);
+        let links = [peer, away].map(|node| (node, LinkHandle::to(messages.clone())));
+        let view = View::new(Arc::default(), None, links.into(), BTreeSet::from([away]));
+        let (present, before) = (Incarnation::default(), Incarnation(7));
+        assert!(view.reaches(peer) && view.reaches_start(peer, present));
+        assert!(!view.reaches_start(peer, before));
+        assert!(!view.reaches_start(away, present) && !view.reaches_start(NodeId(4), present));
     }
 }

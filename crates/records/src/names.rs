@@ -1,8 +1,8 @@
-//! From the name that a user gives a field to its place among the names that exist, or to a helpful error.
+//! From the name that a user gives a field to its place among the existing names, or to a helpful error.
 
 use crate::{ConfigError, printable};
 
-/// More fields than this are not looked at: the bound of what a header may make us remember.
+/// Further fields are ignored: this bounds the memory that a header can take.
 pub(crate) const FIELDS_MAX: usize = 65_536;
 
 /// As many names as an error lists.
@@ -19,7 +19,7 @@ pub(crate) fn place_of(field: &str, names: &[impl AsRef<str>]) -> Result<usize, 
     })
 }
 
-/// The place that a 1-based index means where fields have no names.
+/// The place of a 1-based index where fields have no names.
 pub(crate) fn place_of_index(field: &str) -> Result<usize, ConfigError> {
     match field.parse::<usize>() {
         Ok(index) if (1..=FIELDS_MAX).contains(&index) => Ok(index - 1),
@@ -27,7 +27,7 @@ pub(crate) fn place_of_index(field: &str) -> Result<usize, ConfigError> {
     }
 }
 
-/// The name nearest to a mistyped one, if it is near enough to be meant.
+/// The name nearest to a mistyped one, if it is near enough to be the intended one.
 pub(crate) fn nearest<'a>(wanted: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
     let wanted = wanted.to_lowercase();
     let near = names.map(|name| (strsim::jaro_winkler(&wanted, &name.to_lowercase()), name));
@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_a_foreign_file_are_told_without_their_control_characters() {
+    fn names_in_an_error_have_no_control_characters() {
         let error = place_of("url", &["url\u{1b}[31m", "host"]).unwrap_err().to_string();
         let url = "url\\u{1b}[31m";
         assert_eq!(error, format!("there is no field `url` (did you mean `{url}`?); the fields are {url}, host"));

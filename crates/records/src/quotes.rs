@@ -7,12 +7,12 @@ use crate::marks::Marks;
 
 const READ_BYTES: usize = 256 << 10;
 
-/// Whether CSV ends between quotes, as it may where whoever wrote it was killed: what is added there would be taken for the rest of
-/// its last field. Goes by the same rule as [`BlockReader`](crate::BlockReader), but for mistaken quotes, which it takes at their word.
-/// Reads all of `input`, in constant memory.
+/// Whether CSV ends between quotes, as it may where its writer was killed: a record that is appended there would be
+/// read as the rest of its last field. The rule is that of [`BlockReader`](crate::BlockReader), but a mistaken quote
+/// counts like any other. Reads all of `input`, in constant memory.
 ///
 /// # Errors
-/// What `input` says.
+/// Those of `input`.
 ///
 /// ```
 /// use firstseen_records::ends_inside_quotes;
@@ -31,17 +31,17 @@ pub fn ends_inside_quotes(mut input: impl Read) -> Result<bool> {
             Err(error) => return Err(error),
         };
         let fresh = &buffer[..bytes];
-        // Files give more than a mark at once.
+        // The first read gives more bytes than a mark has.
         let marked = fresh.strip_prefix(BYTE_ORDER_MARK).filter(|_| is_first);
         quotes.advance(marked.unwrap_or(fresh));
         is_first = false;
     }
 }
 
-/// Where in CSV we are.
+/// The state at a place of the CSV.
 struct Quotes {
     is_inside: bool,
-    /// Whether a quote that comes next begins a field, or doubles the one before it.
+    /// Whether a quote as the next byte begins a field, or doubles the one before it.
     opens_next: bool,
     reopens_next: bool,
 }
@@ -64,7 +64,7 @@ impl Quotes {
         }
     }
 
-    /// Whether the quote at `quote` opens, where what precedes `start` is known by the flags only.
+    /// Whether the quote at `quote` opens, where the state before `start` is known only by the flags.
     fn opens_at(&self, bytes: &[u8], quote: usize, start: usize) -> bool {
         match bytes[start..quote].last() {
             Some(before) => matches!(before, b',' | b'\n'),
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
     use crate::cut::Cut;
 
-    /// Gives a few bytes at a time, but for the first read.
+    /// Gives a few bytes at a time, but more at the first read.
     struct Pieces<'a>(&'a [u8], usize);
 
     impl Read for Pieces<'_> {
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ends_between_quotes_is_what_records_are_cut_by() {
+    fn the_rule_of_quotes_is_the_one_by_which_records_are_cut() {
         const ALPHABET: [&[u8]; 5] = [b"\"", b",", b"\n", b"a", BYTE_ORDER_MARK];
         let mut found = [0, 0];
         for case in 0..5_usize.pow(6) {

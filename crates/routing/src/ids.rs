@@ -33,6 +33,43 @@ impl fmt::Display for FilterId {
 #[serde(transparent)]
 pub struct Incarnation(pub u64);
 
+/// The number of a filter that rises when heads of its events change: those who know an older one are refused
+/// (elsewhere: a fencing token).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Epoch(pub u64);
+
+impl Epoch {
+    /// The epoch of a filter since which nothing has changed.
+    pub const FIRST: Self = Self(1);
+
+    /// Whether this is the epoch right after `former`.
+    pub fn follows(self, former: Self) -> bool {
+        self == former.after(1)
+    }
+
+    /// The epoch that is so many later.
+    pub fn after(self, epochs: u64) -> Self {
+        Self(self.0.saturating_add(epochs))
+    }
+
+    /// How many epochs this one is later than `former`; 0 where it is not.
+    pub fn since(self, former: Self) -> u64 {
+        self.0.saturating_sub(former.0)
+    }
+
+    /// Heads change: it is the next one from now on.
+    pub fn rise(&mut self) {
+        *self = self.after(1);
+    }
+}
+
+impl fmt::Display for Epoch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// 128 bits, different in any two clusters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]

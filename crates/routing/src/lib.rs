@@ -19,14 +19,14 @@ pub use clocks::{BELIEVED_AFTER_MS, ClockStanding, ClockWatch, Exchange, Offset,
 pub use engine::{BATCH_EVENTS, SlicedFilter};
 pub use group::rules;
 pub use group::{
-    Admission, DecisionCounts, GroupOwner, GroupState, HopCounts, JournalCounts, Lease, OwnerLimits, ReplayGuard,
-    Shares, SliceState, Standing, leases_over_after_ms, refuse,
+    Admission, DecisionCounts, GroupOwner, GroupState, HopCounts, Lease, OwedCounts, OwnerLimits, ReplayGuard, Shares,
+    SliceState, Standing, leases_over_after_ms, refuse,
 };
-pub use ids::{ClusterId, FilterId, Incarnation, NodeId};
+pub use ids::{ClusterId, Epoch, FilterId, Incarnation, NodeId};
 pub use map::{
     AnswerWhen, Branch, COPIES_MAX, ClockSource, Closed, ClusterMap, ClusterRefusal, CutOff, Durability, Ending,
-    FilterPolicies, FilterRecord, Heads, Line, Lookup, NodeRecord, Place, PlaceSpec, SecretMaterial, SliceCopy,
-    SliceMove, SliceOwner, TREE_LEVELS_MAX, TREE_PLACES_MAX, Thresholds, TreeMode, TreeRefusal, TreeSpec, WhenLost,
+    FilterPolicies, FilterRecord, Heads, Line, Lookup, NodeRecord, PlaceSpec, SecretMaterial, SliceCopy, SliceMove,
+    SliceOwner, TREE_LEVELS_MAX, TREE_PLACES_MAX, Thresholds, TreeMode, TreePlace, TreeRefusal, TreeSpec, WhenLost,
     folded,
 };
 pub use map::{check, stopping};
@@ -38,6 +38,6 @@ pub use protocol::{
     AskCells, BatchName, CellParts, CellPlace, CheckpointCursor, Climb, Climbed, ClockReading, Command,
     EarlyDuplicates, Entry, EventTag, FromLevel, GroupReply, HandedOver, LinkEnd, LinkEnds, LinkError, LinkFull,
     LinkReceiver, LinkSender, MirrorNumber, Mirrored, Moment, NamedEvent, Operation, Past, PeerBody, PeerMessage,
-    PositionLists, Record, Resolved, SetAcks, SetBatch, Submission, SubmissionName, TestBatch, Tick, Times,
+    PositionLists, Record, Resolved, SetAcks, SetBatch, Submission, SubmissionName, TestBatch, TestRun, Tick, Times,
 };
 pub use verdict::{Answer, Decision, Reason, Seen};

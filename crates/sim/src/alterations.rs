@@ -1,7 +1,7 @@
 //! An operator who alters the filter while producers go on.
 //!
-//! Promises: what it becomes is what the scenario says; when follows from the seed and from what else is done to it. Must not
-//! know: what goes wrong meanwhile.
+//! Promises: the new filter is the one of the scenario; the moment follows from the seed and from the other changes to
+//! the filter. Must not know: which faults there are meanwhile.
 
 use std::time::Duration;
 
@@ -16,25 +16,25 @@ use crate::faults::{Fault, Fired};
 use crate::net::SimConnector;
 use crate::scenario::{Dice, STORM_SLICINGS, Scenario};
 
-/// Dice of alterations fall apart from the others of a storm.
+/// The dice of alterations fall independently of the other dice of a storm.
 const OF_ALTERATIONS: u64 = 0xA1_7E2 << 32;
-/// Dice of when it is altered fall apart from the others of a seed.
+/// The dice of the moment fall independently of the other dice of a seed.
 const OF_TIMES: u64 = 0xA1_7E2D;
 /// How long one node may take to answer.
 const ANSWER_MAX: Duration = Duration::from_secs(1);
-/// In a storm, and when it is over, nodes may be away for so long.
+/// In a storm, and just after it, nodes may be away for so long.
 const ENDS_MAX: Duration = Duration::from_secs(90);
-/// Between two tries, and between two looks.
+/// The pause between two tries, and between two looks.
 const PAUSE: Duration = Duration::from_millis(300);
 
-/// What a filter becomes. Its window stays: what producers are promised is the same all the while.
+/// The new filter. Its window is the former one's: producers are promised the same all the while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alteration {
-    /// How it is cut.
+    /// Its slicing.
     pub slicing: &'static str,
     /// Events that it is sized for.
     pub capacity_events: u64,
-    /// Whether its secret is another.
+    /// Whether it has a new secret.
     pub has_new_secret: bool,
 }
 
@@ -44,7 +44,7 @@ impl Alteration {
         let mut dice = Dice::new(seed ^ OF_ALTERATIONS);
         let happens = dice.below(5) < 2;
         let slicing = dice.pick(&STORM_SLICINGS);
-        // More by so much that it is another filter, however it is cut.
+        // The difference is so large that the definition differs, whatever the slicing is.
         let capacity_events = CAPACITY_EVENTS * (1 + dice.below(3)) + CAPACITY_EVENTS / 2;
         happens.then(|| Self { slicing, capacity_events, has_new_secret: dice.below(2) == 0 })
     }
@@ -53,15 +53,17 @@ impl Alteration {
 /// When a filter was altered, in simulated microseconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Altered {
-    /// What is recorded in the one before.
+    /// The former filter.
     pub(crate) former: FilterId,
-    /// Nothing was recorded in the other before that.
+    /// The new filter has recorded no event before that.
     pub(crate) begun_us: u64,
-    /// Nothing is recorded in the one before after that.
+    /// The former filter records no event after that.
     pub(crate) ended_us: u64,
+    /// The alteration was seen; otherwise it may still come, as an answer that did not come says nothing.
+    is_seen: bool,
 }
 
-/// What the filter becomes.
+/// The definition of the new filter.
 pub(crate) fn definition(
     scenario: &Scenario,
     Alteration { slicing, capacity_events, .. }: Alteration,
@@ -78,7 +80,8 @@ pub(crate) fn secret(scenario: &Scenario, filter: FilterId, altered: Option<&Alt
     }
 }
 
-/// Has the filter altered as soon as it can be, where it is to be; what was, and when that began. It has not ended then.
+/// Alters the filter as soon as that is possible, where the scenario says so. Returns the filter that was altered, or
+/// may be, and when that began; it has not ended then.
 pub(crate) async fn begin(
     scenario: &Scenario,
     connector: &SimConnector,
@@ -93,20 +96,23 @@ pub(crate) async fn begin(
     let begun_us = now_us();
     while now_us() < until_us {
         ask(scenario, alteration, former, connector, &mut dice).await;
-        // Whatever the answer was, and whether it came.
+        // The map shows whether it was altered, whatever the answer was, and whether it came.
         let map = cluster::map_now(connector, scenario.nodes).await?;
         if map.filter_named(FILTER).is_some_and(|(filter, _)| filter != former) {
             fired.note(Fault::Alteration, None);
-            return Ok(Some(Altered { former, begun_us, ended_us: u64::MAX }));
+            return Ok(Some(Altered { former, begun_us, ended_us: u64::MAX, is_seen: true }));
         }
         tokio::time::sleep(PAUSE).await;
     }
-    Ok(None)
+    Ok(Some(Altered { former, begun_us, ended_us: u64::MAX, is_seen: false }))
 }
 
-/// Waits until nothing is in flight any more in the former filter, or has waited for long.
+/// Waits until no event is in flight in the former filter, or until it has waited for long.
 pub(crate) async fn end(altered: &mut Altered, scenario: &Scenario, connector: &SimConnector) -> turmoil::Result {
     let end = tokio::time::Instant::now() + ENDS_MAX;
+    if !altered.is_seen {
+        return Ok(());
+    }
     while tokio::time::Instant::now() < end {
         let map = cluster::map_now(connector, scenario.nodes).await?;
         let closed = map.filters.get(&altered.former).and_then(|former| former.line.closed.as_ref());
@@ -119,7 +125,7 @@ pub(crate) async fn end(altered: &mut Altered, scenario: &Scenario, connector: &
     Ok(())
 }
 
-/// Asks a node to alter the filter. What cannot be is refused, and that is all.
+/// Asks a node to alter the filter. An alteration that is refused is skipped.
 async fn ask(scenario: &Scenario, alteration: Alteration, former: FilterId, connector: &SimConnector, dice: &mut Dice) {
     let asked = dice.below(scenario.nodes as u64) as usize;
     let Ok(channel) = connector.channel(&node_address(asked), None) else { return };

@@ -1,7 +1,7 @@
-//! At the end, when nothing goes wrong any more, somebody at each site asks about every event.
+//! At the end, when there are no more faults, an auditor at each site asks about every event.
 //!
-//! Promises: what is asked changes nothing, and stands in the history like every other call. Must not know: what producers
-//! were told.
+//! Promises: the lookups change nothing, and are in the history like every other call. Must not know: the verdicts that
+//! producers got.
 
 use std::time::Duration;
 
@@ -15,12 +15,12 @@ use crate::producers::{SharedHistory, connect, lock};
 use crate::scenario::Scenario;
 use firstseen_checker::history::{Call, History};
 
-/// An event whose lookup ended undecided is asked for again so often.
+/// An event whose lookup is undecided is looked up again so often.
 const TRIES_MAX: u32 = 10;
 const PAUSE: Duration = Duration::from_millis(500);
 const DEADLINE_MS: u64 = 3_000;
 
-/// The number of the one at `site`, after those of the producers.
+/// The producer number of the auditor at `site`: the numbers after those of the producers.
 fn auditor(scenario: &Scenario, site: usize) -> u32 {
     let sites = scenario.nodes as u32;
     scenario.producers.next_multiple_of(sites) + site as u32
@@ -61,13 +61,13 @@ async fn look_up(
             name: None,
             began_us,
             returned_us: None,
-            told: None,
+            verdict: None,
             degraded: false,
         };
         let id = lock(history).begin(call);
-        let told = filter.test_at(&event.to_le_bytes(), time_ms).await?;
-        lock(history).end(id, now_us(), told, false);
-        if !matches!(told, Decision::Undecided(_)) {
+        let verdict = filter.test_at(&event.to_le_bytes(), time_ms).await?;
+        lock(history).end(id, now_us(), verdict, false);
+        if !matches!(verdict, Decision::Undecided(_)) {
             break;
         }
         tokio::time::sleep(PAUSE).await;
@@ -75,17 +75,19 @@ async fn look_up(
     Ok(())
 }
 
-/// Events and sites of which the end of `history` tells nothing definite.
+/// Events and sites whose lookups in `history` all ended undecided.
 pub fn unanswered(scenario: &Scenario, history: &History) -> Vec<(u64, usize)> {
     let all = (0..scenario.events).flat_map(|event| (0..scenario.nodes).map(move |site| (event, site)));
     let is_answered = |(event, site): &(u64, usize)| {
         let number = auditor(scenario, *site);
         let mut lookups = history.calls.iter().filter(|call| call.producer == number && call.event == *event);
-        // What too few slices are left for stays undecided until the window is over.
-        let too_few_left = |told: Decision| {
-            history.never_forgets && !history.losses.is_empty() && told == Decision::Undecided(Reason::SlicesDown)
+        // An event with too few slices left stays undecided until the window is over.
+        let too_few_left = |verdict: Decision| {
+            history.never_forgets && !history.losses.is_empty() && verdict == Decision::Undecided(Reason::SlicesDown)
         };
-        lookups.any(|call| call.told.is_some_and(|told| !matches!(told, Decision::Undecided(_)) || too_few_left(told)))
+        lookups.any(|call| {
+            call.verdict.is_some_and(|verdict| !matches!(verdict, Decision::Undecided(_)) || too_few_left(verdict))
+        })
     };
     all.filter(|asked| !is_answered(asked)).collect()
 }

@@ -1,9 +1,9 @@
-//! At the end, when nothing goes wrong any more, the cells of every complete copy are read and compared with what was asked:
-//! those of events that were told first-seen must be set, and no others than those of events that were submitted may be; of
-//! either only what has not expired. Where the filter was altered, both are read.
+//! At the end, when there are no more faults, the cells of every complete copy are read and compared with the history:
+//! cells of events that were called first-seen must be set, and only cells of submitted events may be; either only
+//! until they expire. Where the filter was altered, both filters are read.
 //!
-//! Promises: cell by cell, as a copy tells them for a backup. Must not know: what a slice does with them, which answers
-//! producers were given beyond first-seen.
+//! Promises: copies are compared cell by cell, as they send cells for a backup. Must not know: how a slice uses its
+//! cells, which verdicts there are beside first-seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -21,23 +21,23 @@ use crate::net::SimConnector;
 use crate::producers::{SharedHistory, lock};
 use crate::scenario::Scenario;
 
-/// What is stamped by clocks that differ may be gone so much earlier, with a unit that is rounded.
+/// An event that is stamped by clocks that differ may expire so much earlier, with a unit that is rounded.
 const CLOCKS_DIFFER_MS: u64 = 1_500;
-/// An event may have been stamped so long after its call was answered for want of an answer, and by a clock that is ahead.
+/// An event may have been stamped so long after its call had returned without an answer, and by a clock that is ahead.
 const STAMPED_LATE_MS: u64 = 5_000;
 
-/// All nodes have heard of a new map by then.
+/// After so long all nodes know a new map.
 const HEARD_MAX: Duration = Duration::from_secs(1);
 
-/// What a slice must have, and may have.
+/// The cells that a slice must have, and those that it may have.
 #[derive(Default)]
 struct Expected {
-    /// Calls that were told first-seen, with their cells in the slice.
+    /// Calls that got first-seen, with their cells in the slice.
     must: Vec<(usize, Vec<u64>)>,
     may: BTreeSet<u64>,
 }
 
-/// Reads the cells of every complete copy, and writes down what is wrong with them.
+/// Reads the cells of every complete copy, and notes in the history which are wrong.
 pub(crate) async fn look(
     scenario: &Scenario,
     map: &ClusterMap,
@@ -49,7 +49,7 @@ pub(crate) async fn look(
     let mut found = CellsRead::default();
     for (filter, _) in line(map) {
         let mut map = map.clone();
-        // A filter that was altered goes when all that it has has expired.
+        // A former filter is gone when all its events have expired.
         while let Some(record) = map.filters.get(&filter) {
             let error = match look_at((filter, record), (scenario, &map, altered), connector, &calls).await {
                 Ok(read) => {
@@ -58,7 +58,7 @@ pub(crate) async fn look(
                 }
                 Err(error) => error,
             };
-            // Slices move while they are read: with a new map they are looked for again, as a backup does.
+            // Slices move while they are read: then a new map is read, and they are looked for again, as a backup does.
             tokio::time::sleep(HEARD_MAX).await;
             let now = map_now(connector, scenario.nodes).await?;
             if now.filters.get(&filter).is_some_and(|now| now.epoch == record.epoch) {
@@ -105,7 +105,7 @@ async fn look_at(
     Ok(found)
 }
 
-/// Where a filter was altered: when, and whether it is the one before.
+/// An alteration of the filter, and whether this filter is the former one.
 #[derive(Clone, Copy)]
 struct Within<'a> {
     former: Option<(&'a Altered, bool)>,
@@ -121,7 +121,8 @@ impl Within<'_> {
         }
     }
 
-    /// Whether a call, which ended for good at `ended_us` where that is known, may have recorded its event in this filter.
+    /// Whether a call may have recorded its event in this filter; `ended_us` is when it ended for good, where that is
+    /// known.
     fn may_have_some_of(&self, call: &Call, ended_us: Option<u64>) -> bool {
         match self.former {
             None => true,
@@ -131,7 +132,7 @@ impl Within<'_> {
     }
 }
 
-/// By slice.
+/// The cells that are expected, by slice.
 fn expected(
     (scenario, map, record): (&Scenario, &ClusterMap, &FilterRecord),
     secret: &FilterSecret,
@@ -148,14 +149,14 @@ fn expected(
     let must_be_set = |call: &Call| {
         let since_ms = call.time_ms.min(EPOCH_MS + call.began_us / 1000);
         let is_alive = since_ms.saturating_add(history.window_ms) > now_ms + rounded_ms;
-        // What is told before it is set may have gone with who told it.
+        // A head that replies before the cells are set may have ended before it set them.
         call.won()
             && is_alive
             && within.has_all_of(history, call)
-            && (history.told_when_set || !history.has_lost(call, &all_nodes))
+            && (history.answers_when_set || !history.has_lost(call, &all_nodes))
     };
     let may_be_set = |call: &&Call| {
-        let is_answered = call.won() || call.told == Some(Decision::Duplicate);
+        let is_answered = call.won() || call.verdict == Some(Decision::Duplicate);
         let ended_us = call.returned_us.filter(|_| is_answered);
         let ended_ms = ended_us.map_or(now_ms, |ended_us| EPOCH_MS + ended_us / 1000);
         let until_ms = ended_ms.max(call.time_ms).saturating_add(history.window_at_most_ms);
@@ -184,7 +185,7 @@ fn expected(
     Ok(expected)
 }
 
-/// A slice with the cells of a copy.
+/// Reads the cells of a copy into a slice.
 async fn read(
     map: &ClusterMap,
     (filter, record): (FilterId, &FilterRecord),
@@ -217,7 +218,7 @@ fn compare(cells: &FilterSlice, expected: &Expected, unit: u64) -> (Vec<String>,
     let is_set = |cells_of: &[u64]| cells.test_at(cells_of, Stamp::on_time(unit)).is_some_and(|found| found.is_hit());
     let (mut wrong, mut set) = (Vec::new(), 0);
     for (call, own) in expected.must.iter().filter(|(_, own)| !is_set(own)) {
-        wrong.push(format!("call {call} was told first-seen, and not all of its cells {own:?} are set"));
+        wrong.push(format!("call {call} got first-seen, and not all of its cells {own:?} are set"));
     }
     for cell in (0..cells.geometry().cells()).filter(|cell| is_set(&[*cell])) {
         set += 1;

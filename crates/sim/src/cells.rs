@@ -1,7 +1,9 @@
-//! At the end, when nothing goes wrong any more, every level is asked for the cells of what was delivered below it.
+//! At the end, when there are no more faults, every level is asked for the cells of events that were delivered below
+//! it.
 //!
-//! Promises: a level answers from its own cells; one that would have to climb lacks the event. What was told without the
-//! levels above has time to be brought up. Must not know: what producers were told, beyond what was delivered.
+//! Promises: a level answers from its own cells; a level that would have to climb lacks the event. An event that a leaf
+//! alone called first-seen has time to reach the levels above. Must not know: the verdicts of producers, but for
+//! first-seen.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,28 +24,28 @@ use firstseen_checker::history::{Call, History, Loss, Unset};
 
 /// Cells that are not there after so long are missing.
 const SETTLING_MAX: Duration = Duration::from_secs(60);
-/// What is in flight counts as set, so that all is there must be seen so often in a row: for longer than anything is
-/// in flight.
+/// A cell in flight counts as set by the level's answer, so all cells must be seen so often in a row: for longer than
+/// anything is in flight.
 const LOOKS: u32 = 12;
-/// Between two looks.
+/// The pause between two looks.
 const PAUSE: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// A level above a site, or the leaf there.
+/// A level above a site, or the site's leaf.
 struct PathLevel {
     filter: FilterId,
-    /// Nodes whose end takes cells of it along.
+    /// Nodes with cells of the level, which are lost where such a node ends.
     nodes: Vec<usize>,
 }
 
-/// A delivery whose cells are looked for.
+/// A delivery (an event that was called first-seen) whose cells are looked for.
 struct Sought {
     call: Call,
     group: u32,
     probes: Probes,
 }
 
-/// Looks for the cells of every delivery on the way from its leaf to the root, and writes down what is missing.
+/// Looks for the cells of every delivery at each level from its leaf to the root, and notes which are missing.
 pub async fn look(
     scenario: &Scenario,
     map: &ClusterMap,
@@ -71,7 +73,7 @@ pub async fn look(
     Ok(())
 }
 
-/// The levels that know what was delivered at a site, from its leaf on.
+/// The levels that must know deliveries at a site, from its leaf up.
 fn path(site: usize, scenario: &Scenario, map: &ClusterMap) -> Vec<PathLevel> {
     let leaf = map.filter_named(&format!("{FILTER}@{}", crate::tree::site_name(site))).map(|(id, _)| id);
     let ids = std::iter::successors(leaf, |id| map.filters.get(id)?.branch.as_ref()?.parent);
@@ -86,7 +88,7 @@ fn path(site: usize, scenario: &Scenario, map: &ClusterMap) -> Vec<PathLevel> {
     ids.map(|filter| PathLevel { filter, nodes: nodes(&filter) }).collect()
 }
 
-/// What each level must have now.
+/// The deliveries whose cells each level must have now.
 fn wanted(
     scenario: &Scenario,
     map: &ClusterMap,
@@ -103,12 +105,13 @@ fn wanted(
         let digest = secret.digest(&call.event.to_le_bytes());
         let path = call.site.and_then(|site| paths.get(site)).map_or(&[][..], Vec::as_slice);
         for (steps, level) in path.iter().enumerate() {
-            // A level that tells without those above may end before it has brought up what it told.
+            // A leaf that answers alone may lose its node before it has brought the event to the levels above.
             let carriers = if call.degraded { &path[..=steps] } else { &path[steps..=steps] };
             if carriers.iter().any(|carrier| history.has_lost(call, &carrier.nodes)) {
                 continue;
             }
-            // What is told alone is brought up when the level above has enough slices for a verdict, which takes a window.
+            // An event of a leaf that answered alone reaches the level above when that has enough slices for a verdict,
+            // which may take a window.
             let is_lost = |loss: &Loss| level.nodes.contains(&loss.node);
             if call.degraded && steps > 0 && history.never_forgets && history.losses.iter().any(is_lost) {
                 continue;
@@ -122,7 +125,7 @@ fn wanted(
     Ok(wanted)
 }
 
-/// What of it the level does not have.
+/// The deliveries among these whose cells the level lacks.
 async fn ask(map: &ClusterMap, levels: &Levels, filter: FilterId, sought: Vec<Sought>) -> Vec<Unset> {
     let Some(record) = map.filters.get(&filter) else { return Vec::new() };
     let clock_ms = EPOCH_MS + now_us() / 1000;
@@ -146,8 +149,8 @@ async fn ask(map: &ClusterMap, levels: &Levels, filter: FilterId, sought: Vec<So
         };
         let (climbing, place) = (levels.climb(climb, PATIENCE), place.clone());
         async move {
-            let told = climbing.await;
-            (told.decisions != [Decision::Duplicate]).then_some(Unset { call: call.id, place })
+            let answer = climbing.await;
+            (answer.decisions != [Decision::Duplicate]).then_some(Unset { call: call.id, place })
         }
     });
     join_all(asked).await.into_iter().flatten().collect()

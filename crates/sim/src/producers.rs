@@ -1,6 +1,6 @@
-//! Producers that ask about the same few events at once, and write down what they are told.
+//! Producers that ask about the same few events at once, and note their verdicts.
 //!
-//! Promises: every call is in the history before it is made. Must not know: what goes wrong on the way.
+//! Promises: every call is in the history before it is made. Must not know: which faults there are.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -19,20 +19,20 @@ use firstseen_checker::history::{Call, History};
 
 /// Calls of one producer that run at once.
 const AT_ONCE: u32 = 4;
-/// Of so many calls one is a lookup.
+/// One of so many calls is a lookup.
 const LOOKUP_EVERY: u64 = 6;
-/// A submission that ended undecided is made again so often.
+/// A submission that ended undecided is sent again so often.
 const AGAIN_MAX: u32 = 3;
 
 /// A machine whose clock is wrong is a hundred years ahead.
 const AHEAD_MS: u64 = 100 * 365 * 86_400_000;
 
-/// Events of producers with broken times are nobody else's.
+/// Events of producers with broken times are shared with no other producer.
 const OF_BROKEN: u64 = 1 << 62;
-/// Dice of theirs fall apart from those of others.
+/// The dice of these producers fall independently of those of others.
 const DICE_OF_BROKEN: u64 = 0xB40_4E7 << 32;
 
-/// What all producers write into.
+/// The history that all producers share.
 pub type SharedHistory = Arc<Mutex<History>>;
 
 /// Runs producer `number` to its end.
@@ -47,8 +47,8 @@ pub(crate) async fn produce(
     let (mut lanes, mut clients) = (Vec::new(), vec![(client, filter.clone())]);
     for lane in 0..AT_ONCE {
         let mut filter = filter.clone();
-        // Where answers come one at a time, each tells whether it is degraded.
-        if lane > 0 && (scenario.tells_alone() || scenario.is_staged()) {
+        // A verdict can be matched with its mark (degraded) only where a producer has one call in flight.
+        if lane > 0 && (scenario.leaves_answer_alone() || scenario.is_staged()) {
             let own = connect(number, u32::MAX - lane, &scenario, &connector).await;
             let (client, of_lane) = own.map_err(|error| error.to_string())?;
             clients.push((client, of_lane.clone()));
@@ -100,18 +100,19 @@ impl Lane {
             tokio::time::sleep(Duration::from_millis(dice.below(self.scenario.pause_max_ms))).await;
             let (event, time_ms) = self.draw(&mut dice);
             let is_lookup = dice.below(LOOKUP_EVERY) == 0;
-            // Each caller counts by itself: one that has fallen behind is not too old for what others have been told.
+            // Each caller numbers its submissions by itself: otherwise those of a caller that has fallen behind would
+            // be older than what the guard remembers of the others.
             let name = SubmissionName { source: u128::from(place) + 1, number: u64::from(call) };
             let name = (self.scenario.named && !is_lookup).then_some(name);
-            let told = self.call(&self.filter, (event, time_ms), is_lookup, name).await?;
-            if let (Some(name), Decision::Undecided(_)) = (name, told) {
+            let verdict = self.call(&self.filter, (event, time_ms), is_lookup, name).await?;
+            if let (Some(name), Decision::Undecided(_)) = (name, verdict) {
                 self.again((event, time_ms), name).await?;
             }
         }
         Ok(())
     }
 
-    /// The event that is asked about next, and when it occurred.
+    /// The next event, and when it occurred.
     fn draw(&self, dice: &mut Dice) -> (u64, u64) {
         let now_ms = EPOCH_MS + now_us() / 1000;
         if self.scenario.is_staged() {
@@ -121,7 +122,7 @@ impl Lane {
         }
     }
 
-    /// Another incarnation of the producer makes the same submission again: of an event that occurred when it did.
+    /// Another incarnation of the producer sends the same submission again, with the event's first time.
     async fn again(&self, event: (u64, u64), name: SubmissionName) -> Result<(), String> {
         let began_us = now_us();
         for start in 0..AGAIN_MAX {
@@ -131,14 +132,14 @@ impl Lane {
                 Err(_) if self.scenario.is_staged() => break,
                 connected => connected.map_err(|error| error.to_string())?,
             };
-            // It may have taken long to connect.
+            // The connection may have taken long.
             let age_ms = (now_us() - began_us) / 1000 + 2 * self.scenario.deadline_ms;
             if age_ms > u64::from(self.scenario.retry_horizon_ms) {
                 break;
             }
-            let told = self.call(&filter, event, false, Some(name)).await?;
+            let verdict = self.call(&filter, event, false, Some(name)).await?;
             lock(&self.history).degraded_events += filter.degraded_events();
-            if !matches!(told, Decision::Undecided(_)) {
+            if !matches!(verdict, Decision::Undecided(_)) {
                 break;
             }
         }
@@ -163,29 +164,29 @@ impl Lane {
             name,
             began_us,
             returned_us: None,
-            told: None,
+            verdict: None,
             degraded: false,
         };
         let id = lock(&self.history).begin(call);
         let degraded_before = filter.degraded_events();
         let key = event.to_le_bytes();
-        let told = match name {
+        let verdict = match name {
             _ if is_lookup => filter.test_at(&key, time_ms).await,
             Some(name) => filter.observe_as_at(name, &key, time_ms).await,
             None => filter.observe_at(&key, time_ms).await,
         };
-        let told = told.map_err(|error| error.to_string())?;
+        let verdict = verdict.map_err(|error| error.to_string())?;
         let degraded = filter.degraded_events() > degraded_before;
-        lock(&self.history).end(id, now_us(), told, degraded);
-        Ok(told)
+        lock(&self.history).end(id, now_us(), verdict, degraded);
+        Ok(verdict)
     }
 }
 
-/// Asks about events of its own, with times that are wrong, until it is ended. What it is told is its own affair.
+/// Asks about events of its own with broken times, until it is ended. Its verdicts are not in the history.
 async fn broken(number: u32, scenario: Scenario, connector: SimConnector) {
     let mut dice = Dice::new(scenario.seed.wrapping_mul(37).wrapping_add(number.into()) ^ DICE_OF_BROKEN);
     let (ahead_ms, week_ms) = (scenario.window_ms + scenario.window_ms / 16, 7 * 86_400_000);
-    // Its machine does not contradict what it says.
+    // The clock of its machine agrees with the times that it sends.
     let connected = connect_ahead(AHEAD_MS, (number, u32::MAX - AT_ONCE), &scenario, &connector).await;
     let Ok((_client, filter)) = connected else { return };
     for event in 0_u64.. {
@@ -208,7 +209,7 @@ async fn broken(number: u32, scenario: Scenario, connector: SimConnector) {
     }
 }
 
-/// A client of producer `number`, which starts for the time `start`, at its site.
+/// A client of producer `number`, which starts for the `start`th time, at its site.
 pub(crate) async fn connect(
     number: u32,
     start: u32,
@@ -227,7 +228,7 @@ async fn connect_ahead(
 ) -> Result<(Client, Filter), Box<dyn std::error::Error + Send + Sync>> {
     let incarnation = u128::from(scenario.seed) << 64 | u128::from(number) << 32 | u128::from(start);
     let mut last: Box<dyn std::error::Error + Send + Sync> = "never tried".into();
-    // A call may be given hardly longer than a message takes: a connection then comes about by luck.
+    // The deadline of a call may be hardly longer than a message takes: then it takes luck to connect.
     for _ in 0..40 {
         let at_site = |builder: Builder| match scenario.site(number) {
             Some(site) => builder.site(site_name(site)),
@@ -253,16 +254,16 @@ async fn connect_ahead(
     Err(last)
 }
 
-/// Whether every submission got a definite answer.
+/// Whether every submission got a definite verdict.
 pub fn all_definite(history: &History) -> bool {
-    history.calls.iter().all(|call| matches!(call.told, Some(Decision::FirstSeen | Decision::Duplicate)))
+    history.calls.iter().all(|call| matches!(call.verdict, Some(Decision::FirstSeen | Decision::Duplicate)))
 }
 
 /// How many calls ended undecided, by reason.
 pub fn undecided(history: &History) -> std::collections::BTreeMap<Reason, u64> {
     let mut counts = std::collections::BTreeMap::new();
     for call in &history.calls {
-        if let Some(Decision::Undecided(reason)) = call.told {
+        if let Some(Decision::Undecided(reason)) = call.verdict {
             *counts.entry(reason).or_default() += 1;
         }
     }

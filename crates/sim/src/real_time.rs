@@ -1,9 +1,10 @@
 //! The machine's monotonic clock, which stands still for a thread while it simulates.
 //!
-//! A library may read it behind the back of simulated time: h2 forgets a stream that was reset after a second of it, so that the
-//! speed of a machine would decide what a seed gives. So the function that the standard library asks for it is defined here.
+//! A library may read it instead of the simulated time: h2 forgets a stream that was reset after a second of it, so
+//! that the speed of a machine would change the trace of a seed. So the function by which the standard library reads it
+//! is defined here.
 //!
-//! Promises: other threads, and other clocks, are shown what the machine shows. Must not know: what is simulated.
+//! Promises: other threads, and other clocks, read the machine's clock. Must not know: what is simulated.
 #![allow(unsafe_code)]
 
 use std::cell::Cell;
@@ -25,21 +26,21 @@ pub(crate) fn standing_still<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Some seconds, so that what is subtracted from a moment is one too.
+/// Some seconds, so that a span can be subtracted from this moment.
 #[cfg(target_os = "linux")]
 const STILL_S: libc::time_t = 1_000_000;
 
 /// # Safety
-/// As that of the C library: `time` is null or may be written to.
+/// As for that of the C library: `time` is null or may be written to.
 #[cfg(target_os = "linux")]
 #[unsafe(no_mangle)]
 unsafe extern "C" fn clock_gettime(clock: libc::clockid_t, time: *mut libc::timespec) -> libc::c_int {
     if clock == libc::CLOCK_MONOTONIC && STANDS_STILL.try_with(Cell::get).unwrap_or(false) && !time.is_null() {
-        // SAFETY: it is not null, and the caller lets it be written to.
+        // SAFETY: `time` is not null, and the caller lets it be written to.
         unsafe { time.write(libc::timespec { tv_sec: STILL_S, tv_nsec: 0 }) };
         return 0;
     }
-    // SAFETY: the kernel checks what it is given.
+    // SAFETY: the kernel checks its arguments.
     unsafe { libc::syscall(libc::SYS_clock_gettime, clock, time) as libc::c_int }
 }
 
@@ -50,7 +51,7 @@ mod tests {
     use std::time::Instant;
 
     #[test]
-    fn it_stands_still_for_whoever_simulates_and_for_nobody_else() {
+    fn it_stands_still_only_for_the_thread_that_simulates() {
         let begun = Instant::now();
         let elsewhere = standing_still(|| {
             let still = Instant::now();

@@ -1,6 +1,6 @@
 //! A run: nodes, producers and a nemesis in one simulated network.
 //!
-//! Promises: the same scenario gives the same trace and the same history. Must not know: what the history must keep.
+//! Promises: the same scenario gives the same trace and the same history. Must not know: the laws for histories.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -26,16 +26,16 @@ use crate::trace::{Recorder, Trace};
 use crate::views::Views;
 use firstseen_checker::history::{History, Stamped};
 
-/// A run that takes longer has hung. Copies that are many take minutes to heal where links are slow, and minutes more to be read.
+/// A run that takes longer has hung. Many copies take minutes to heal over slow links, and minutes more to be read.
 const DURATION_MAX: Duration = Duration::from_secs(600);
 const TICK: Duration = Duration::from_millis(1);
-/// The same where little happens for long.
+/// The step of scenarios that last long with few messages.
 const COARSE_TICK: Duration = Duration::from_millis(5);
 
-/// What a run leaves behind.
+/// The results of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// What producers asked and were told.
+    /// The calls of producers with their verdicts.
     pub history: History,
     /// What was delivered.
     pub trace: Trace,
@@ -46,7 +46,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// All of it in 64 bits: two runs that differ anywhere differ here.
+    /// A hash of all of it in 64 bits: two runs that differ anywhere have different hashes.
     pub fn hash(&self) -> u64 {
         let mut hasher = Xxh3::new();
         self.trace.hash_into(&mut hasher);
@@ -55,15 +55,15 @@ impl Run {
     }
 }
 
-/// Nothing has been called yet; what laws must know of the filter.
+/// A history without calls, with the facts about the filter that laws need.
 fn no_calls(scenario: &Scenario) -> Result<History, String> {
     let definition = cluster::definition(scenario).map_err(|error| error.to_string())?;
     let altered = scenario.alteration.map(|alteration| alterations::definition(scenario, alteration));
     let altered = altered.transpose().map_err(|error| error.to_string())?;
     Ok(History {
         window_ms: if unit_ms(&definition) == u64::MAX { u64::MAX } else { scenario.window_ms },
-        tells_alone: scenario.tells_alone(),
-        told_when_set: scenario.safe
+        leaves_answer_alone: scenario.leaves_answer_alone(),
+        answers_when_set: scenario.safe
             || scenario.copies > 0
             || scenario.slicing.starts_with("horizontal:") && scenario.tree.is_none(),
         has_copies: scenario.copies > 0,
@@ -78,7 +78,7 @@ fn no_calls(scenario: &Scenario) -> Result<History, String> {
     })
 }
 
-/// What a window's time is counted in; as good as nothing where there is no window.
+/// The unit of the window in milliseconds; 1 where there is no window.
 fn unit_ms(definition: &SlicedDefinition) -> u64 {
     match definition.group.unit {
         Unit::Milliseconds(unit_ms) => unit_ms,
@@ -86,7 +86,7 @@ fn unit_ms(definition: &SlicedDefinition) -> u64 {
     }
 }
 
-/// The window, with what rounding adds.
+/// The window, with the most that rounding adds.
 fn window_at_most_ms(definition: &SlicedDefinition) -> u64 {
     definition.group.rule.span_units.saturating_add(1).saturating_mul(unit_ms(definition))
 }
@@ -94,7 +94,7 @@ fn window_at_most_ms(definition: &SlicedDefinition) -> u64 {
 /// Carries `scenario` out.
 ///
 /// # Errors
-/// What kept the run from ending; that says nothing about laws.
+/// Why the run did not end; that is no finding about laws.
 pub fn run(scenario: &Scenario) -> Result<Run, String> {
     standing_still(|| carry_out(scenario))
 }
@@ -161,7 +161,7 @@ fn carry_out(scenario: &Scenario) -> Result<Run, String> {
     Ok(Run { history, trace: recorder.trace(), happened: fired.all(), simulated })
 }
 
-/// What each node finds when it starts again.
+/// The machines of the nodes.
 fn machines(scenario: &Scenario, views: &Views) -> Vec<Machine> {
     let machines: Vec<Machine> = (0..scenario.nodes).map(|_| Machine::seen_by(views)).collect();
     machines.iter().for_each(|machine| machine.journal.set_sync_takes(Duration::from_millis(scenario.sync_ms)));
@@ -255,7 +255,7 @@ impl Driver<'_> {
     }
 }
 
-/// Starts the nodes; what breaks their connections comes back.
+/// Starts the nodes; returns the breakers of their connections.
 fn start_nodes(
     sim: &mut turmoil::Sim<'_>,
     scenario: &Scenario,

@@ -1,4 +1,4 @@
-//! What happens in a run: everything is drawn from the seed.
+//! The scenario of a run: everything in it is drawn from the seed.
 //!
 //! Promises: the same seed gives the same scenario. Must not know: how it is carried out.
 
@@ -13,49 +13,49 @@ use crate::tree::Tree;
 /// Every form, and most often the one in which all events share all slices.
 const SLICINGS: [&str; 6] =
     ["vertical:7", "vertical:7", "vertical:7", "horizontal:5", "horizontal-vertical:2x4", "vertical-horizontal:3x2"];
-/// Calls must go on until a node that was lost is back, which takes an election where it was the leader.
+/// Calls must go on until a node that was lost is back, which takes an election if it was the leader.
 const RESTART_PAUSE_MAX_MS: u64 = 400;
 /// Calls must go on before, during and after a partition.
 const PARTITION_PAUSE_MAX_MS: u64 = 2_200;
-/// A tree has more nodes on the way of an event.
+/// In a tree, an event passes more nodes.
 const TREE_CALLS: u32 = 40;
-/// Messages are not as fast then, as steps of the simulation are longer.
+/// The latency is higher then, as the steps of the simulation are longer.
 const PARTITION_LATENCY_MS: u64 = 20;
 const PARTITION_DEADLINE_MS: u64 = 3_000;
-/// Dice of trees fall apart from the others of a seed.
+/// The dice of trees fall independently of the other dice of a seed; so do the ones below.
 const OF_TREES: u64 = 0x7_2EE5 << 32;
-/// Those of what is told where slices are lost.
+/// The dice of verdicts for lost slices.
 const OF_LOSSES: u64 = 0x1055 << 32;
-/// Those of copies.
+/// The dice of copies.
 const OF_COPIES: u64 = 0xC_0B1E << 32;
-/// Those of moves.
+/// The dice of moves.
 const OF_MOVES: u64 = 0x30_0E5 << 32;
-/// A slice that moves waits for as long as submissions may come again, so that is not long.
+/// A slice that moves waits for a retry horizon, so that is short.
 const MOVES_HORIZON_MS: u32 = 4_000;
 /// Slices must have the time to arrive.
 const MOVES_CALLS: u32 = 100;
-/// Those of storms.
+/// The dice of storms.
 const OF_STORMS: u64 = 0x5_7013 << 32;
 const STORM_MS: u64 = 20_000;
 pub(crate) const STORM_SLICINGS: [&str; 5] =
     ["none", "horizontal:5", "vertical:7", "horizontal-vertical:2x4", "vertical:3"];
 /// How often copies are compared in a storm.
 const STORM_RESCAN_MS: u64 = 3_000;
-/// Submissions are tried again in a storm until they would come too late.
+/// In a storm, submissions are tried again until they would be too late.
 const STORM_HORIZON_MS: u32 = 8_000;
-/// And those of disks.
+/// The dice of disks.
 const OF_DISKS: u64 = 0xD_15C5 << 32;
-/// And those of nodes that are cut off with producers beside them.
+/// The dice of cut-offs.
 const OF_CUT_OFFS: u64 = 0xC_070F << 32;
 /// How late an event may come and still be judged exactly: longer than a message takes.
 const LATENESS_MS: u64 = 5_000;
-/// As little as that may be.
+/// The least of that.
 const LATENESS_MS_MIN: u64 = 200;
-/// How long a node records without word from a majority: longer than it takes to find who leads.
+/// How long a node records without a message from a majority: longer than an election takes.
 const LEASE_MS: u64 = 2_000;
-/// Dice of what broken times need.
+/// The dice of broken times.
 const OF_BROKEN_TIMES: u64 = 0xB40_4E7;
-/// Dice of disks that hang fall apart from all others.
+/// The dice of disks that hang.
 const OF_HANGS: u64 = 0x8A_9C5 << 32;
 /// Calls of a producer while disks hang, and most milliseconds between two of them.
 const HANG_CALLS: u32 = 120;
@@ -66,7 +66,7 @@ const HANG_PAUSE_MAX_MS: u64 = 2_000;
 pub struct Dice(u64);
 
 impl Dice {
-    /// Dice that fall as `seed` says.
+    /// Dice that fall by `seed`.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -86,20 +86,20 @@ impl Dice {
     }
 }
 
-/// What the network does while producers submit.
+/// The faults while producers submit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Nemesis {
-    /// Delays only, which reorder what comes over different connections.
+    /// Delays only, which reorder messages of different connections.
     Delay,
-    /// Connections are reset again and again: requests and replies on their way are lost.
+    /// Connections are reset again and again: requests and replies in flight are lost.
     Reset,
     /// A node's links to the others are held and released.
     Hold,
-    /// A node's process ends without notice, with all that it had in memory, and another start of the node follows.
+    /// A node's process ends without notice, with everything in its memory, and is started again.
     Restart,
     /// A site, with its node and its producers, is cut off from the others for ten seconds.
     Partition,
-    /// A node loses its power: its process ends, and what it has not synced is gone, or a part of it.
+    /// A node loses its power: its process ends, and data that it has not synced is lost, or a part of it.
     PowerCut,
     /// All nodes lose their power at once.
     Blackout,
@@ -111,37 +111,38 @@ pub enum Nemesis {
     Isolate,
     /// The disk of a node's journal hangs in a sync, for a second or a minute.
     DiskHang,
-    /// The clock of a node is set by far more than clocks may differ, for some seconds, or is so wrong when its process starts.
+    /// The clock of a node is set by far more than clocks may differ, for some seconds, or is that wrong when its
+    /// process starts.
     WrongClock,
-    /// Everything there is, two faults at a time, and then nothing any more.
+    /// All faults, two at a time, and then none any more.
     Storm,
     /// A node answers alone, and is cut off with a producer beside it while the others go on without it, for windows on end.
     CutOff,
 }
 
 impl Nemesis {
-    /// Of a filter in no tree.
+    /// Those for a filter in no tree.
     pub const ALL: [Self; 4] = [Self::Delay, Self::Reset, Self::Hold, Self::Restart];
-    /// Of a durable filter.
+    /// Those for a durable filter.
     pub const OF_DISKS: [Self; 5] = [Self::Restart, Self::PowerCut, Self::PowerCut, Self::Blackout, Self::DiskFull];
-    /// Of a filter whose slices have copies.
+    /// Those for a filter whose slices have copies.
     pub const OF_COPIES: [Self; 5] = [Self::Restart, Self::Outage, Self::Outage, Self::Isolate, Self::Reset];
-    /// Of a filter whose slices move.
+    /// Those for a filter whose slices move.
     pub const OF_MOVES: [Self; 5] = [Self::Delay, Self::Reset, Self::Hold, Self::Restart, Self::PowerCut];
-    /// Of a tree over several sites.
+    /// Those for a tree over several sites.
     pub const OF_TREES: [Self; 5] = [Self::Delay, Self::Reset, Self::Hold, Self::Restart, Self::Partition];
 }
 
 /// A run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scenario {
-    /// Decides everything, also what the simulated network does.
+    /// The seed of everything, also of the simulated network.
     pub seed: u64,
     /// Nodes of the cluster.
     pub nodes: usize,
     /// The tree that the filter is the root of. Every node is a site then, and producers are at sites.
     pub tree: Option<Tree>,
-    /// Who says when an event occurred.
+    /// The clock by which events are stamped.
     pub clock: ClockSource,
     /// How the filter is cut.
     pub slicing: &'static str,
@@ -151,11 +152,11 @@ pub struct Scenario {
     pub window_ms: u64,
     /// How late an event may come and still be judged exactly, in milliseconds.
     pub lateness_ms: u64,
-    /// How long a node records without word from a majority, in milliseconds.
+    /// How long a node records without a message from a majority, in milliseconds.
     pub lease_ms: u64,
     /// Slices are asked one after the other, or all at once.
     pub parallel: bool,
-    /// First-seen is told when all slices have acknowledged.
+    /// Whether first-seen is the reply only when all slices have acknowledged.
     pub safe: bool,
     /// Producers that run at once.
     pub producers: u32,
@@ -165,33 +166,33 @@ pub struct Scenario {
     pub calls: u32,
     /// Most milliseconds that a message takes.
     pub latency_max_ms: u64,
-    /// Milliseconds that every message between two sites takes; those within a site come with the next step then.
+    /// Milliseconds that every message between two sites takes; messages within a site arrive at the next step then.
     pub between_sites_ms: Option<u64>,
     /// Most milliseconds between two calls of one caller.
     pub pause_max_ms: u64,
     /// How long a call waits for its answer, in milliseconds.
     pub deadline_ms: u64,
-    /// What goes wrong.
+    /// The faults.
     pub nemesis: Nemesis,
     /// How long a storm lasts, in milliseconds.
     pub storm_ms: u64,
-    /// What events are told of which too few slices are left.
+    /// The verdict on events for which too few slices are left.
     pub when_lost: WhenLost,
-    /// What survives a process.
+    /// What survives the end of a process.
     pub durability: Durability,
     /// Copies of each slice beside the first.
     pub copies: u32,
-    /// Slices move from node to node all the while.
+    /// Whether slices move from node to node all the while.
     pub moves: bool,
-    /// What the filter becomes while producers go on.
+    /// The filter that follows while producers go on.
     pub alteration: Option<Alteration>,
     /// How long a submission may be tried again.
     pub retry_horizon_ms: u32,
     /// Milliseconds that a disk takes to sync.
     pub sync_ms: u64,
-    /// Submissions are named, and those that end unknown are made again by a restarted producer.
+    /// Whether submissions have names, so that a restarted producer sends those again that ended unknown.
     pub named: bool,
-    /// Beside each producer another one asks whose times are wrong: by a window, and more, ahead and behind.
+    /// Beside each producer another one sends times that are wrong: by a window, and more, ahead and behind.
     pub has_broken_times: bool,
     /// The rules that owners keep: a test that breaks one must break a law.
     pub owner_limits: OwnerLimits,
@@ -237,7 +238,7 @@ impl Scenario {
         }
     }
 
-    /// The scenario of `seed` with a tree: as without it, but for how the filter is cut and what goes wrong.
+    /// The scenario of `seed` with a tree: slicing and faults differ from those of [`Self::new`].
     pub fn of_tree(seed: u64) -> Self {
         let plain = Self::new(seed);
         let mut dice = Dice::new(seed ^ OF_TREES);
@@ -264,7 +265,7 @@ impl Scenario {
         }
     }
 
-    /// The scenario of `seed` with a durable filter: as without, but for how it is cut and what goes wrong.
+    /// The scenario of `seed` with a durable filter: slicing and faults differ from those of [`Self::new`].
     pub fn durable(seed: u64) -> Self {
         let mut dice = Dice::new(seed ^ OF_DISKS);
         let nemesis = dice.pick(&Nemesis::OF_DISKS);
@@ -281,8 +282,7 @@ impl Scenario {
         }
     }
 
-    /// The scenario of `seed` whose slices have copies, and whose nodes are away for long: as without, but for how it is cut
-    /// and what goes wrong.
+    /// The scenario of `seed` whose slices have copies, and whose nodes are away for long: slicing and faults differ.
     pub fn copied(seed: u64) -> Self {
         let mut dice = Dice::new(seed ^ OF_COPIES);
         let nemesis = dice.pick(&Nemesis::OF_COPIES);
@@ -293,7 +293,7 @@ impl Scenario {
             copies: dice.pick(&[0, 1, 1, 2]),
             durability: if dice.below(4) == 0 { Durability::Durable } else { Durability::Memory },
             when_lost: WhenLost::Undecided,
-            // What is told earlier is told by either side of a break.
+            // With early replies, both sides of a break may reply first-seen.
             safe: true,
             owner_limits: OwnerLimits { copied_at_once_bytes: 1024 << dice.below(6), ..OwnerLimits::default() },
             pause_max_ms: RESTART_PAUSE_MAX_MS,
@@ -302,8 +302,7 @@ impl Scenario {
         }
     }
 
-    /// The scenario of `seed` whose slices move: as without, but for how it is cut and what goes wrong. Where nodes end, what
-    /// they had is on their disks.
+    /// The scenario of `seed` whose slices move: slicing and faults differ. Where nodes end, their slices are on disk.
     pub fn moving(seed: u64) -> Self {
         let mut dice = Dice::new(seed ^ OF_MOVES);
         let nemesis = dice.pick(&Nemesis::OF_MOVES);
@@ -327,14 +326,15 @@ impl Scenario {
         }
     }
 
-    /// The scenario of `seed` in which producers ask whose times are wrong: as without, but for the window, which is so long that
-    /// clocks may not differ by a part of it that matters.
+    /// The scenario of `seed` with producers of wrong times. The window differs too: it is so long that a difference of
+    /// clocks is a small part of it.
     pub fn of_broken_times(seed: u64) -> Self {
         let mut dice = Dice::new(seed ^ OF_BROKEN_TIMES);
         Self {
             kind: dice.pick(&["timing", "generations"]),
             window_ms: 16_000,
-            // Whoever follows a time that is a window and a sixteenth ahead forgets what is older than a fifth of a second.
+            // An owner that follows a time which is a window and a sixteenth ahead forgets events older than a fifth of
+            // a second.
             lateness_ms: 1_200,
             calls: 160,
             pause_max_ms: 100,
@@ -364,8 +364,8 @@ impl Scenario {
         }
     }
 
-    /// The scenario of `seed` in which everything goes wrong. A filter whose cells are on no disk has a short window there, so
-    /// that what is lost ends.
+    /// The scenario of `seed` with all faults. A filter whose cells are on no disk has a short window there, so that a
+    /// loss ends.
     pub fn storm(seed: u64) -> Self {
         let mut dice = Dice::new(seed ^ OF_STORMS);
         let slicing = dice.pick(&STORM_SLICINGS);
@@ -381,7 +381,7 @@ impl Scenario {
             storm_ms: STORM_MS,
             nodes: 4,
             moves: true,
-            // What has no window never expires, and so cannot be altered.
+            // A filter without a window never expires, and so cannot be altered.
             alteration: if kind == "bloom" { None } else { Alteration::draw(seed) },
             slicing,
             durability,
@@ -393,12 +393,12 @@ impl Scenario {
             retry_horizon_ms: STORM_HORIZON_MS,
             sync_ms: dice.pick(&[1, 10, 40]),
             when_lost: WhenLost::Undecided,
-            // What is told earlier is told by either side of a break.
+            // With early replies, both sides of a break may reply first-seen.
             safe: true,
             owner_limits: OwnerLimits {
                 copied_at_once_bytes: 1024 << dice.below(6),
                 checkpoint_after_bytes: Some(4 << dice.below(12)),
-                // Where copies are compared, they cannot be found to differ for long.
+                // Where copies are compared, they do not differ for long.
                 rescan_every_ms: Some(if seed.is_multiple_of(2) { STORM_RESCAN_MS } else { u64::MAX }),
                 clock_skew_max_ms: crate::cluster::CLOCK_SKEW_MS_MAX,
                 ..OwnerLimits::default()
@@ -409,8 +409,8 @@ impl Scenario {
         }
     }
 
-    /// The scenario of `seed` in which nodes are cut off that answer alone: as without, but for how it is cut. Windows and
-    /// lateness are short, so that what others lack is over before a node is back.
+    /// The scenario of `seed` in which nodes are cut off that answer alone; the slicing differs. Windows and lateness
+    /// are short, so that what others lack has expired before a node is back.
     pub fn cut_off(seed: u64) -> Self {
         let mut dice = Dice::new(seed ^ OF_CUT_OFFS);
         Self {
@@ -419,14 +419,14 @@ impl Scenario {
             kind: dice.pick(&["timing", "generations"]),
             window_ms: dice.pick(&[1_000, 2_000]),
             lateness_ms: LATENESS_MS_MIN + dice.below(800),
-            // As long as a window and more, too: whoever does not wait for its end meets it.
+            // Longer than a window, too: a node that does not wait for the end of a lease meets it.
             lease_ms: dice.pick(&[LEASE_MS, 2 * LEASE_MS]),
             clock: dice.pick(&[ClockSource::Event, ClockSource::Event, ClockSource::Wall]),
             copies: dice.pick(&[0, 1, 1]),
             durability: if dice.below(3) == 0 { Durability::Durable } else { Durability::Memory },
             sync_ms: 1,
             when_lost: WhenLost::Undecided,
-            // What is told earlier is told by either side of a break.
+            // With early replies, both sides of a break may reply first-seen.
             safe: true,
             producers: 3,
             pause_max_ms: 100,
@@ -436,18 +436,18 @@ impl Scenario {
         }
     }
 
-    /// Whether producers go on until the operator says that it is over, and ask about what others ask about just then.
+    /// Whether producers go on until the operator ends them, and ask about events that others ask about at that moment.
     pub fn is_staged(&self) -> bool {
         matches!(self.nemesis, Nemesis::Storm | Nemesis::CutOff)
     }
 
-    /// Whether a fault can do anything in a storm, and what it does ends.
+    /// Whether a fault has an effect in a storm, and one that ends.
     pub fn allows(&self, fault: Fault) -> bool {
         let is_on_disk = self.durability != Durability::Memory;
         match fault {
-            // Memory that all nodes have lost at once is what power cuts are to disks.
+            // What power cuts are to disks, the loss of all nodes' memory at once is to filters in memory.
             Fault::PowerCut | Fault::TornWrite | Fault::DiskFull | Fault::DiskStaysFull | Fault::DiskHang => is_on_disk,
-            // What nobody else has is missing until its window is over.
+            // An event that no other copy has is missing until its window is over.
             Fault::BitRot => is_on_disk && self.is_short(),
             Fault::Blackout => is_on_disk || self.is_short(),
             _ => true,
@@ -459,8 +459,8 @@ impl Scenario {
         self.kind != "bloom" && self.window_ms < self.storm_ms
     }
 
-    /// Whether leaves tell without the levels above when they cannot be reached.
-    pub fn tells_alone(&self) -> bool {
+    /// Whether leaves answer alone when they cannot reach the levels above.
+    pub fn leaves_answer_alone(&self) -> bool {
         self.tree.as_ref().is_some_and(|tree| tree.cut_off == CutOff::Local)
     }
 

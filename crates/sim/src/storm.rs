@@ -1,7 +1,7 @@
-//! A storm: faults of every kind, two at a time, on machines and on links, until it is over and all is well again.
+//! A storm: faults of every kind, two at a time, on machines and on links; after it everything heals.
 //!
-//! Promises: what goes wrong follows from the seed and from what the map says then; when it is over, nothing is broken that does
-//! not heal by itself. Must not know: what producers are told.
+//! Promises: the faults follow from the seed and from the map at that time; when the storm is over, nothing stays
+//! broken that does not heal by itself. Must not know: the verdicts of producers.
 
 mod disks;
 mod full_disks;
@@ -21,7 +21,7 @@ use crate::scenario::{Dice, Scenario};
 use crate::torment::{Order, Torment, producer_name};
 use crate::whole::{incomplete, index_of, lacking_all_the_while, missing};
 
-/// What happens to machines, one after the other.
+/// The faults of machines, which happen one after the other.
 const OF_MACHINES: [Fault; 12] = [
     Fault::Kill,
     Fault::PowerCut,
@@ -36,28 +36,28 @@ const OF_MACHINES: [Fault; 12] = [
     Fault::ClockForward,
     Fault::ClockBack,
 ];
-/// What happens to links meanwhile.
+/// The faults of links, which happen meanwhile.
 const OF_LINKS: [Fault; 6] =
     [Fault::Partition, Fault::OneWayPartition, Fault::Loss, Fault::Delay, Fault::Reorder, Fault::Reset];
-/// Dice of the one fall apart from those of the other.
+/// The dice of machines fall independently of those of links.
 const DICE_OF_MACHINES: u64 = 0x3AC_417E << 32;
 const DICE_OF_LINKS: u64 = 0x11_4C5 << 32;
-/// A node that is not heard of for so long may be taken for down, and may not know that it was.
+/// A node that the others cannot reach for so long may be declared down, and may not know that it was.
 const UNHEARD_MS: u64 = 900;
 /// How long a node may take to be back, before the next one is restarted.
 const BACK_MAX: Duration = Duration::from_secs(6);
 const LOOK: Duration = Duration::from_millis(200);
-/// When all nodes run and all links work, everything must be complete within this: some fetch three slices, one
-/// after the other, in 500 questions of 1 KiB each, and a question takes a tenth of a second.
+/// When all nodes run and all links work, everything must be complete within this: some fetch three slices, one after
+/// the other, in 500 requests of 1 KiB each, and a request takes a tenth of a second.
 const HEAL_MAX: Duration = Duration::from_secs(240);
 
-/// All nodes have heard of it by then.
+/// After so long all nodes know of a new map.
 const HEARD_MAX: Duration = Duration::from_secs(1);
 
-/// Two halves of nodes' clocks may be apart by the whole of what nodes are told of it.
+/// A clock that is set may be off by half of what clocks may differ by: two such clocks differ by the whole.
 const CLOCK_AHEAD_MS_MAX: u64 = cluster::CLOCK_SKEW_MS_MAX / 2;
 
-/// Who brings it about.
+/// The nemesis of a storm.
 pub(crate) struct Storm<'a> {
     pub(crate) torment: &'a Torment,
     pub(crate) connector: &'a SimConnector,
@@ -66,7 +66,7 @@ pub(crate) struct Storm<'a> {
 }
 
 impl Storm<'_> {
-    /// Goes on until `until_us`.
+    /// Brings faults about until `until_us`.
     pub(crate) async fn rage(&self, until_us: u64) -> turmoil::Result {
         let (machines, links, ()) =
             tokio::join!(self.on_machines(until_us), self.on_links(until_us), self.on_full_disks(until_us));
@@ -134,14 +134,14 @@ impl Storm<'_> {
         }
     }
 
-    /// What a node has in memory is gone.
+    /// Notes that a node has lost its memory.
     fn note_loss(&self, node: usize) {
         if self.scenario().durability == Durability::Memory {
             self.lose(node);
         }
     }
 
-    /// What only this node had may be gone.
+    /// Notes that what only this node had may be lost.
     fn lose(&self, node: usize) {
         let (events, most_of) = Default::default();
         lock(self.history).losses.push(Loss { node, time_us: now_us(), since_us: 0, events, most_of });
@@ -180,12 +180,12 @@ impl Storm<'_> {
         }
     }
 
-    /// Whether the node says that it is ready. What it lacks all the same, and could get, is written down.
+    /// Whether the node says that it is ready. A slice of which it lacks what another copy has is noted.
     async fn is_ready(&self, node: usize) -> turmoil::Result<bool> {
         let before = cluster::map_now(self.connector, self.nodes()).await?;
         let ready_by = self.torment.machines[node].ready_by();
         let after = cluster::map_now(self.connector, self.nodes()).await?;
-        // What is so by both maps is so by all between them.
+        // A finding by both maps holds by all maps between them.
         let is_known = ready_by.filter(|version| (before.version..=after.version).contains(version)).is_some();
         if let Some(slice) = is_known.then(|| lacking_all_the_while(&before, &after, node)).flatten() {
             lock(self.history).ready_without.push((now_us(), node, slice));
@@ -193,7 +193,7 @@ impl Storm<'_> {
         Ok(is_known)
     }
 
-    /// Whether all nodes are there, and all slices with everything.
+    /// Whether all nodes are up, and all slices complete.
     async fn is_whole(&self) -> turmoil::Result<bool> {
         let map = cluster::map_now(self.connector, self.nodes()).await?;
         Ok(missing(&map).or_else(|| incomplete(&map)).is_none())
@@ -209,7 +209,7 @@ impl Storm<'_> {
         Ok(())
     }
 
-    /// Nothing reaches the node, nothing leaves it, and its clock stands still. Its timers go on, as a host of the
+    /// No message reaches the node or leaves it, and its clock stands still. Its timers go on, as a host of the
     /// simulation cannot be stopped; `firstseen chaos run pause` stops a real process.
     async fn pause(&self, node: usize, dice: &mut Dice) {
         let machine = &self.torment.machines[node];
@@ -222,7 +222,7 @@ impl Storm<'_> {
         others.iter().for_each(|other| turmoil::release(node_name(node), other.as_str()));
         self.fired.note(Fault::Pause, Some(node));
         self.note_outage(node, from_us);
-        // What was on its way to it is heard by a clock that stands still.
+        // Messages that were in flight to the node arrive while its clock stands still.
         lock(self.history).wrong_clocks.push((from_us, now_us()));
     }
 
@@ -255,7 +255,7 @@ impl Storm<'_> {
                     links().for_each(|(here, there)| turmoil::partition_oneway(here, there));
                     pause(100, 3_000, &mut dice).await;
                     release(&self.torment.machines, node);
-                    // What was lost in mid-stream is never sent again here, so connections have ended by then.
+                    // Bytes that are lost in mid-stream are never sent again here, so the connections have to end.
                     self.cut(&name, &others);
                 }
                 Fault::Loss => {
@@ -280,7 +280,7 @@ impl Storm<'_> {
         Ok(())
     }
 
-    /// Connections between a node and others break.
+    /// Breaks the connections between a node and others.
     fn cut(&self, node: &str, others: &[String]) {
         let others: Vec<_> = others.iter().map(|other| turmoil::lookup(other.as_str())).collect();
         self.torment.streams.cut(&[turmoil::lookup(node)], &others);
@@ -293,21 +293,21 @@ impl Storm<'_> {
         }
     }
 
-    /// Everybody who sends anything.
+    /// The hosts that send messages.
     fn hosts(&self) -> impl Iterator<Item = String> {
         let producers = (0..self.scenario().producers).map(producer_name);
         (0..self.nodes()).map(node_name).chain(producers).chain(["operator".to_owned()])
     }
 
-    /// Waits until everything is complete again, and writes down since when, or what is not.
+    /// Waits until everything is complete again, and notes since when, or what is not.
     pub(crate) async fn heal(&self) -> turmoil::Result {
-        // The map knows of the last starts by then.
+        // By then the map has the last starts.
         tokio::time::sleep(2 * HEARD_MAX).await;
         let end = tokio::time::Instant::now() + HEAL_MAX;
         let lost = loop {
             let map = cluster::map_now(self.connector, self.nodes()).await?;
             let lost = missing(&map).or_else(|| {
-                // What a node has missed of a window that does not end is missing for good.
+                // A node has lost for good what it missed of a window that does not end.
                 if self.scenario().is_short() { incomplete(&map) } else { None }
             });
             if lost.is_none() || tokio::time::Instant::now() > end {
@@ -317,7 +317,8 @@ impl Storm<'_> {
         };
         tokio::time::sleep(HEARD_MAX).await;
         if self.scenario().named {
-            // What names were told where heads have changed is known again when nobody may ask for it any more.
+            // Where heads have changed, replies to names are forgotten; when no name may be sent again, that no longer
+            // matters.
             tokio::time::sleep(Duration::from_millis(u64::from(self.scenario().retry_horizon_ms))).await;
         }
         let mut history = lock(self.history);
@@ -332,8 +333,8 @@ fn ahead_ms(dice: &mut Dice) -> i64 {
     dice.below(2 * CLOCK_AHEAD_MS_MAX + 1) as i64 - CLOCK_AHEAD_MS_MAX as i64
 }
 
-/// A fault of the links between a node and the others is over. Nothing reaches or leaves a node that stands still all the same: it
-/// would stamp what comes by the moment at which it was stopped.
+/// A fault of the links between a node and the others is over. A node that stands still must stay without messages all
+/// the same: it would stamp events by the moment at which it was stopped.
 fn release(machines: &[Machine], node: usize) {
     for other in (0..machines.len()).filter(|other| *other != node) {
         if machines[node].clock.is_stopped() || machines[other].clock.is_stopped() {
@@ -362,20 +363,20 @@ mod tests {
     #[test]
     fn nothing_reaches_a_node_that_stands_still_though_another_fault_of_its_links_ends() {
         let mut sim = turmoil::Builder::new().build();
-        let heard = Arc::new(AtomicBool::new(false));
-        let (machines, hears) = ([Machine::default(), Machine::default()], heard.clone());
+        let arrived = Arc::new(AtomicBool::new(false));
+        let (machines, receives) = ([Machine::default(), Machine::default()], arrived.clone());
         sim.host(node_name(1), move || {
-            let hears = hears.clone();
+            let receives = receives.clone();
             async move {
                 UdpSocket::bind(ANY).await?.recv_from(&mut [0; 8]).await?;
-                hears.store(true, Ordering::Relaxed);
+                receives.store(true, Ordering::Relaxed);
                 Ok(())
             }
         });
         sim.client(node_name(0), async move {
             let is_heard = async || {
                 tokio::time::sleep(LOOK).await;
-                heard.load(Ordering::Relaxed)
+                arrived.load(Ordering::Relaxed)
             };
             let socket = UdpSocket::bind(ANY).await?;
             assert!(!is_heard().await);

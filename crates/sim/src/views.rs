@@ -1,6 +1,6 @@
-//! What nodes believe of who answers for what, while a run goes on.
+//! The views of nodes: which nodes answer for which slices, as each of them believes, while a run goes on.
 //!
-//! Promises: what a node acts on is seen soon after it has changed, without a message. Must not know: what follows from it.
+//! Promises: a view is noted soon after it has changed, without a message. Must not know: what follows from it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,12 +10,12 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::clock::now_us;
 
-/// The views of all nodes of a run. Clones write into the same.
+/// The views of all nodes of a run. Clones share one list.
 #[derive(Clone, Default)]
 pub struct Views(Arc<Mutex<Vec<View>>>);
 
 impl Views {
-    /// All so far.
+    /// All views so far.
     pub fn all(&self) -> Vec<View> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -31,7 +31,8 @@ impl Views {
     }
 }
 
-/// The same where the same copies of all slices of all filters count, in the same starts of their nodes and epochs.
+/// A number for the nodes that answer: equal where the same copies of all slices of all filters count, in the same
+/// starts of their nodes and the same epochs.
 fn answering(map: &ClusterMap) -> u64 {
     let filters = map.filters.iter().map(|(filter, record)| {
         let copies: Vec<_> = record
@@ -41,7 +42,7 @@ fn answering(map: &ClusterMap) -> u64 {
                 (slice, copy.node, incarnation, map.is_complete_copy(copy), map.is_gone(copy))
             })
             .collect();
-        (filter, record.epoch, &record.line, copies)
+        (filter, record.epoch.0, &record.line, copies)
     });
     xxh3_64(format!("{:?}", filters.collect::<Vec<_>>()).as_bytes())
 }

@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use firstseen_filter::{ProbeShape, Probes};
-use firstseen_routing::{FilterId, FromLevel, Incarnation, Operation, SubmissionName, Tick, Times};
+use firstseen_routing::{Epoch, FilterId, FromLevel, Incarnation, Operation, SubmissionName, Tick, Times};
 
 use crate::error::{WireError, check_at_most, check_length};
 use crate::limits::{BATCH_EVENTS_MAX, BATCH_RUNS_MAX, NAME_BYTES, TRACEPARENT_BYTES_MAX};
@@ -22,7 +22,7 @@ pub struct BatchHead {
     /// The filter.
     pub filter: FilterId,
     /// Its epoch as the producer's map shows it.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// The incarnation of the owner as the producer's map shows it.
     pub incarnation: Incarnation,
     /// What is done with the events.
@@ -104,7 +104,7 @@ pub fn encode(head: &BatchHead, runs: &[Run<'_>]) -> Result<proto::Batch, WireEr
     Ok(proto::Batch {
         sequence: head.sequence,
         filter_id: head.filter.0,
-        filter_epoch: head.epoch,
+        filter_epoch: head.epoch.0,
         incarnation: head.incarnation.0,
         operation: operation_message(head.operation).into(),
         deadline_ms: head.deadline_in_ms,
@@ -134,7 +134,7 @@ pub fn decode_head(batch: &proto::Batch) -> Result<BatchHead, WireError> {
     Ok(BatchHead {
         sequence: batch.sequence,
         filter: FilterId(batch.filter_id),
-        epoch: batch.filter_epoch,
+        epoch: Epoch(batch.filter_epoch),
         incarnation: Incarnation(batch.incarnation),
         operation: operation(batch.operation)?,
         deadline_in_ms: batch.deadline_ms,
@@ -246,7 +246,7 @@ fn operation_message(operation: Operation) -> proto::Operation {
         Operation::Count => proto::Operation::Count,
         Operation::Estimate => proto::Operation::Estimate,
         Operation::Verify => proto::Operation::Verify,
-        Operation::Record => proto::Operation::Record,
+        Operation::BringUp => proto::Operation::Record,
     }
 }
 
@@ -257,7 +257,7 @@ fn operation(value: i32) -> Result<Operation, WireError> {
         Ok(proto::Operation::Count) => Ok(Operation::Count),
         Ok(proto::Operation::Estimate) => Ok(Operation::Estimate),
         Ok(proto::Operation::Verify) => Ok(Operation::Verify),
-        Ok(proto::Operation::Record) => Ok(Operation::Record),
+        Ok(proto::Operation::Record) => Ok(Operation::BringUp),
         _ => Err(WireError::Invalid { field: "operation", value: value as u32 as u64 }),
     }
 }

@@ -3,7 +3,7 @@
 //! Promises: decoded cells are within their limits; the slice says whether they fit it. Must not know: what cells mean.
 
 use firstseen_filter::{CellRun, LiveEvents, SliceOutline};
-use firstseen_routing::{AskCells, CellParts, CellPlace, ClockReading, FilterId, PeerMessage};
+use firstseen_routing::{AskCells, CellParts, CellPlace, ClockReading, Epoch, FilterId, PeerMessage};
 use prost::Message;
 
 use crate::error::{WireError, check_at_most};
@@ -16,7 +16,7 @@ pub struct CellsOf {
     /// The filter.
     pub filter: FilterId,
     /// Its epoch as the sender knows it.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// The group.
     pub group: u32,
 }
@@ -32,7 +32,7 @@ impl CellsOf {
 pub fn encode_ask(of: CellsOf, ask: &AskCells) -> proto::AskCells {
     proto::AskCells {
         filter_id: of.filter.0,
-        filter_epoch: of.epoch,
+        filter_epoch: of.epoch.0,
         group: of.group,
         slice: ask.slice,
         unit: ask.unit,
@@ -59,7 +59,7 @@ pub fn encode(of: CellsOf, parts: &CellParts) -> Result<proto::Cells, WireError>
     };
     Ok(proto::Cells {
         filter_id: of.filter.0,
-        filter_epoch: of.epoch,
+        filter_epoch: of.epoch.0,
         group: of.group,
         slice: parts.slice,
         asked: parts.asked.map(encode_place),

@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 
 use firstseen_routing::{
-    AnswerWhen, COPIES_MAX, ClockSource, ClusterId, ClusterMap, Durability, FilterId, FilterPolicies, FilterRecord,
-    Incarnation, Line, Lookup, NodeId, NodeRecord, SliceCopy, SliceOwner, SlicedDefinition, Thresholds, WhenLost,
+    AnswerWhen, COPIES_MAX, ClockSource, ClusterId, ClusterMap, Durability, Epoch, FilterId, FilterPolicies,
+    FilterRecord, Incarnation, Line, Lookup, NodeId, NodeRecord, SliceCopy, SliceOwner, SlicedDefinition, Thresholds,
+    WhenLost,
 };
 use prost::Message;
 
@@ -104,12 +105,12 @@ pub fn filter_message(id: FilterId, filter: &FilterRecord) -> proto::Filter {
         slice: copy.slice,
         owner: Some(owner_message(&copy.owner)),
         replaces: copy.replaces.map(|node| node.0),
-        since_epoch: copy.since_epoch,
+        since_epoch: copy.since_epoch.0,
     };
     proto::Filter {
         id: id.0,
         name: filter.name.clone(),
-        epoch: filter.epoch,
+        epoch: filter.epoch.0,
         definition_json: definition_json(&filter.definition),
         clock: clock_message(policies.clock).into(),
         lookup: lookup_message(policies.lookup).into(),
@@ -157,7 +158,7 @@ fn copies(message: &[proto::SliceCopy], owners: &[SliceOwner]) -> Result<Vec<Sli
         if !is_in_order || same.len() + 2 > COPIES_MAX || is_there(owner.node) {
             return Err(wrong);
         }
-        let (replaces, since_epoch) = (copy.replaces.map(NodeId), copy.since_epoch);
+        let (replaces, since_epoch) = (copy.replaces.map(NodeId), Epoch(copy.since_epoch));
         copies.push(SliceCopy { slice, owner, replaces, since_epoch });
     }
     Ok(copies)
@@ -207,7 +208,7 @@ pub fn filter_record(message: proto::Filter) -> Result<(FilterId, FilterRecord),
     }
     let owners: Vec<SliceOwner> = message.owners.iter().map(owner).collect();
     let record = FilterRecord {
-        epoch: message.epoch,
+        epoch: Epoch(message.epoch),
         policies: FilterPolicies {
             thresholds: Thresholds { min_live: message.min_live, set_min: message.set_min },
             when_lost: when_lost(message.when_lost)?,

@@ -38,7 +38,7 @@ pub(crate) fn encode(
     });
     Ok(proto::Mirror {
         filter_id: message.filter.0,
-        filter_epoch: message.epoch,
+        filter_epoch: message.epoch.0,
         group: message.group,
         number: number.number,
         acknowledged_below: number.acknowledged_below,

@@ -5,22 +5,22 @@
 
 use std::sync::Arc;
 
-use firstseen_filter::{HASHES_MAX, ProbeShape};
+use firstseen_filter::ProbeShape;
 use firstseen_routing::{
-    ClusterId, FilterId, HandedOver, Incarnation, MirrorNumber, NodeId, Past, PeerBody, PeerMessage, PositionLists,
-    Reason, Resolved, SetAcks, SetBatch, TestBatch,
+    ClusterId, Epoch, FilterId, HandedOver, Incarnation, MirrorNumber, NodeId, Past, PeerBody, PeerMessage, Reason,
+    Resolved, SetAcks, SetBatch,
 };
 
 use crate::cells::CellsOf;
 use crate::error::{WireError, check_at_most, check_length};
-use crate::limits::{FRAME_EVENTS_MAX, PROTOCOL_VERSION, SET_ACKS_MAX, TRACEPARENT_BYTES_MAX};
-use crate::packing::{pack_lists, unpack_lists};
+use crate::limits::{FRAME_EVENTS_MAX, PROTOCOL_VERSION, SET_ACKS_MAX};
+use crate::lists::{check_events, decode_lists, pack_expiries, pack_generations, unpack_expiries, unpack_generations};
+use crate::packing::pack_lists;
 use crate::proto::peer as proto;
 use crate::proto::peer::link_frame::Message;
 use crate::ticks::{pack_stamps, pack_tickets, unpack_stamps, unpack_tickets};
-use crate::varint;
 use crate::verdicts::{bit, check_bitmap, pack_bitmap, pack_reasons, unpack_reasons};
-use crate::{cells, mirror};
+use crate::{cells, mirror, tests_of_heads};
 
 /// The two ends of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,6 +75,7 @@ pub fn filter_of(message: &Message) -> Option<FilterId> {
     match message {
         Message::Hello(_) | Message::Ping(_) => None,
         Message::Test(test) => Some(FilterId(test.filter_id)),
+        Message::Tests(tests) => tests.batch.as_ref().map(|batch| FilterId(batch.filter_id)),
         Message::Resolved(resolved) => Some(FilterId(resolved.filter_id)),
         Message::Set(set) => Some(FilterId(set.filter_id)),
         Message::SetAcks(acks) => Some(FilterId(acks.filter_id)),
@@ -89,12 +90,13 @@ pub fn filter_of(message: &Message) -> Option<FilterId> {
 
 /// The epoch of its filter that a receiver must know before it answers: by an older map, it might give an answer that
 /// the newer map forbids, or not know yet that it has slices of a set.
-pub fn epoch_awaited(message: &Message) -> Option<u64> {
+pub fn epoch_awaited(message: &Message) -> Option<Epoch> {
     match message {
-        Message::Test(test) => Some(test.filter_epoch),
-        Message::AskCells(ask) => Some(ask.filter_epoch),
-        Message::Set(set) => Some(set.filter_epoch),
-        Message::Mirror(mirror) => Some(mirror.filter_epoch),
+        Message::Test(test) => Some(Epoch(test.filter_epoch)),
+        Message::Tests(tests) => tests.batch.as_ref().map(|batch| Epoch(batch.filter_epoch)),
+        Message::AskCells(ask) => Some(Epoch(ask.filter_epoch)),
+        Message::Set(set) => Some(Epoch(set.filter_epoch)),
+        Message::Mirror(mirror) => Some(Epoch(mirror.filter_epoch)),
         _ => None,
     }
 }
@@ -105,7 +107,7 @@ pub fn epoch_awaited(message: &Message) -> Option<u64> {
 /// [`WireError`] where lists disagree about the number of events, or something is out of range.
 pub fn encode(message: &PeerMessage, range: u64) -> Result<Message, WireError> {
     Ok(match &message.body {
-        PeerBody::Test(test) => Message::Test(encode_test(message, test, range)?),
+        PeerBody::Test(test) => tests_of_heads::encode(message, test, range)?,
         PeerBody::Resolved(resolved) => Message::Resolved(encode_resolved(message, resolved)?),
         PeerBody::Set(set) => Message::Set(encode_set(message, set, range)?),
         PeerBody::SetAcks(acks) => {
@@ -115,17 +117,17 @@ pub fn encode(message: &PeerMessage, range: u64) -> Result<Message, WireError> {
                 group: message.group,
                 set_numbers: acks.set_numbers.clone(),
                 refused_numbers: acks.refused_numbers.clone(),
-                filter_epoch: message.epoch,
+                filter_epoch: message.epoch.0,
             })
         }
         PeerBody::AskPast => Message::AskPast(proto::AskPast {
             filter_id: message.filter.0,
-            filter_epoch: message.epoch,
+            filter_epoch: message.epoch.0,
             group: message.group,
         }),
         PeerBody::Past(past) => Message::Past(proto::Past {
             filter_id: message.filter.0,
-            filter_epoch: message.epoch,
+            filter_epoch: message.epoch.0,
             group: message.group,
             newest_unit: past.newest_unit,
             has_handed_over: past.has_handed_over,
@@ -135,10 +137,10 @@ pub fn encode(message: &PeerMessage, range: u64) -> Result<Message, WireError> {
         PeerBody::Mirror(number, mirrored) => Message::Mirror(mirror::encode(message, *number, mirrored)?),
         PeerBody::HandedOver(handed) => Message::HandedOver(proto::HandedOver {
             filter_id: message.filter.0,
-            filter_epoch: message.epoch,
+            filter_epoch: message.epoch.0,
             group: message.group,
             told_for_ms: handed.told_for_ms,
-            taken_over_epoch: handed.epoch,
+            taken_over_epoch: handed.epoch.0,
         }),
     })
 }
@@ -152,7 +154,13 @@ pub fn decode(message: &Message, range: u64, probes: ProbeShape) -> Result<PeerM
         Message::Hello(_) => return Err(WireError::Invalid { field: "hello", value: 0 }),
         Message::Ping(_) => return Err(WireError::Invalid { field: "ping", value: 0 }),
         Message::Test(test) => {
-            (test.filter_id, test.filter_epoch, test.group, PeerBody::Test(decode_test(test, range)?))
+            let body = PeerBody::Test(tests_of_heads::decode(test, range)?);
+            (test.filter_id, test.filter_epoch, test.group, body)
+        }
+        Message::Tests(tests) => {
+            let body = PeerBody::Test(tests_of_heads::decode_several(tests, range)?);
+            let batch = tests.batch.as_ref().ok_or(WireError::Missing { field: "batch" })?;
+            (batch.filter_id, batch.filter_epoch, batch.group, body)
         }
         Message::Resolved(resolved) => {
             let body = PeerBody::Resolved(decode_resolved(resolved)?);
@@ -185,12 +193,14 @@ pub fn decode(message: &Message, range: u64, probes: ProbeShape) -> Result<PeerM
             (mirror.filter_id, mirror.filter_epoch, mirror.group, body)
         }
         Message::HandedOver(handed) => {
-            let body =
-                PeerBody::HandedOver(HandedOver { epoch: handed.taken_over_epoch, told_for_ms: handed.told_for_ms });
+            let body = PeerBody::HandedOver(HandedOver {
+                epoch: Epoch(handed.taken_over_epoch),
+                told_for_ms: handed.told_for_ms,
+            });
             (handed.filter_id, handed.filter_epoch, handed.group, body)
         }
     };
-    Ok(PeerMessage { filter: FilterId(filter), epoch, group, body })
+    Ok(PeerMessage { filter: FilterId(filter), epoch: Epoch(epoch), group, body })
 }
 
 /// The part of a message that cannot be decoded by which it can be refused: its group, and the head's numbers of its
@@ -199,10 +209,12 @@ pub fn decode(message: &Message, range: u64, probes: ProbeShape) -> Result<PeerM
 pub fn refusable(message: &Message) -> Option<PeerMessage> {
     let (filter, epoch, group, body) = match message {
         Message::Test(test) => {
-            check_at_most("events", test.events.into(), FRAME_EVENTS_MAX.into()).ok()?;
-            let tickets = unpack_tickets(&test.tickets, test.events as usize).ok()?;
-            let body = TestBatch { head: NodeId(test.head_node), tickets, ..TestBatch::default() };
-            (test.filter_id, test.filter_epoch, test.group, PeerBody::Test(body))
+            let body = PeerBody::Test(tests_of_heads::refusable(test).ok()?);
+            (test.filter_id, test.filter_epoch, test.group, body)
+        }
+        Message::Tests(tests) => {
+            let (batch, test) = tests_of_heads::refusable_several(tests).ok()?;
+            (batch.filter_id, batch.filter_epoch, batch.group, PeerBody::Test(test))
         }
         Message::Set(set) => {
             let body = SetBatch { set_number: set.set_number, ..SetBatch::default() };
@@ -220,54 +232,7 @@ pub fn refusable(message: &Message) -> Option<PeerMessage> {
         | Message::Cells(_)
         | Message::HandedOver(_) => return None,
     };
-    Some(PeerMessage { filter: FilterId(filter), epoch, group, body })
-}
-
-fn encode_test(message: &PeerMessage, test: &TestBatch, range: u64) -> Result<proto::TestBatch, WireError> {
-    let traceparent_bytes = test.traceparent.as_ref().map_or(0, |traceparent| traceparent.len());
-    check_at_most("traceparent", traceparent_bytes as u64, TRACEPARENT_BYTES_MAX as u64)?;
-    let events = check_events(test.left.len(), &[("tickets", test.tickets.len()), ("stamps", test.stamps.len())])?;
-    if !test.generations.is_empty() {
-        check_length("generations", test.generations.len(), test.left.len())?;
-    }
-    let (counts, positions) = pack_lists(&test.left, range)?;
-    Ok(proto::TestBatch {
-        filter_id: message.filter.0,
-        filter_epoch: message.epoch,
-        group: message.group,
-        events,
-        tickets: pack_tickets(&test.tickets).into(),
-        counts: counts.into(),
-        positions: positions.into(),
-        stamps: pack_stamps(&test.stamps)?.into(),
-        generations: pack_generations(&test.generations).into(),
-        parallel: test.parallel,
-        asks_all: test.asks_all,
-        head_node: test.head.0,
-        deadline_ms: test.deadline_in_ms,
-        degraded: test.degraded,
-        traceparent: test.traceparent.as_deref().unwrap_or_default().to_owned(),
-        expiries: pack_expiries("expiries", &test.expiries, test.left.len())?.into(),
-        ..Default::default()
-    })
-}
-
-fn decode_test(test: &proto::TestBatch, range: u64) -> Result<TestBatch, WireError> {
-    check_at_most("traceparent", test.traceparent.len() as u64, TRACEPARENT_BYTES_MAX as u64)?;
-    let (events, left) = decode_lists(test.events, &test.counts, &test.positions, range)?;
-    Ok(TestBatch {
-        head: NodeId(test.head_node),
-        tickets: unpack_tickets(&test.tickets, events)?,
-        left,
-        stamps: unpack_stamps(&test.stamps, events)?,
-        generations: unpack_generations(&test.generations, events)?,
-        parallel: test.parallel,
-        asks_all: test.asks_all,
-        deadline_in_ms: test.deadline_ms,
-        degraded: test.degraded,
-        traceparent: (!test.traceparent.is_empty()).then(|| test.traceparent.as_str().into()),
-        expiries: unpack_expiries("expiries", &test.expiries, events)?,
-    })
+    Some(PeerMessage { filter: FilterId(filter), epoch: Epoch(epoch), group, body })
 }
 
 fn encode_resolved(message: &PeerMessage, resolved: &Resolved) -> Result<proto::Resolved, WireError> {
@@ -294,7 +259,7 @@ fn encode_resolved(message: &PeerMessage, resolved: &Resolved) -> Result<proto::
         slice_visits: resolved.slice_visits,
         degraded: resolved.degraded,
         node_visits: resolved.node_visits,
-        filter_epoch: message.epoch,
+        filter_epoch: message.epoch.0,
         expiries: pack_expiries("expiries", &resolved.expiries, hits)?.into(),
     })
 }
@@ -327,7 +292,7 @@ fn encode_set(message: &PeerMessage, set: &SetBatch, range: u64) -> Result<proto
     let (counts, positions) = pack_lists(&set.cells, range)?;
     Ok(proto::SetBatch {
         filter_id: message.filter.0,
-        filter_epoch: message.epoch,
+        filter_epoch: message.epoch.0,
         group: message.group,
         events,
         set_number: set.set_number,
@@ -348,55 +313,7 @@ fn decode_set(set: &proto::SetBatch, range: u64) -> Result<SetBatch, WireError> 
     })
 }
 
-/// Lists take at least four bits an event, so they bound what the other fields may claim.
-fn decode_lists(events: u32, counts: &[u8], positions: &[u8], range: u64) -> Result<(usize, PositionLists), WireError> {
-    check_at_most("events", events.into(), FRAME_EVENTS_MAX.into())?;
-    check_at_most("positions", positions.len() as u64, u64::from(FRAME_EVENTS_MAX * HASHES_MAX) * 8)?;
-    let lists = unpack_lists(counts, positions, events as usize, range)?;
-    Ok((events as usize, lists))
-}
-
-/// The number of events, where all lists agree about it.
-fn check_events(events: usize, lists: &[(&'static str, usize)]) -> Result<u32, WireError> {
-    check_at_most("events", events as u64, FRAME_EVENTS_MAX.into())?;
-    lists.iter().try_for_each(|(field, length)| check_length(field, *length, events))?;
-    Ok(events as u32)
-}
-
 fn check_acks(done: &[u64], refused: &[u64]) -> Result<(), WireError> {
     check_at_most("set_numbers", done.len() as u64, SET_ACKS_MAX as u64)?;
     check_at_most("refused_numbers", refused.len() as u64, SET_ACKS_MAX as u64)
-}
-
-/// Varints, none or one for each of `entries`.
-fn pack_expiries(field: &'static str, expiries: &[u64], entries: usize) -> Result<Vec<u8>, WireError> {
-    if !expiries.is_empty() {
-        check_length(field, expiries.len(), entries)?;
-    }
-    let mut bytes = Vec::with_capacity(expiries.len() * 5);
-    expiries.iter().for_each(|expiry| varint::put(*expiry, &mut bytes));
-    Ok(bytes)
-}
-
-/// None, or one for each of `entries`.
-fn unpack_expiries(field: &'static str, mut bytes: &[u8], entries: usize) -> Result<Vec<u64>, WireError> {
-    if bytes.is_empty() {
-        return Ok(Vec::new());
-    }
-    let expiries = (0..entries).map(|_| varint::take(field, &mut bytes)).collect::<Result<_, _>>()?;
-    varint::check_end(field, bytes)?;
-    Ok(expiries)
-}
-
-/// Two bytes each, low end first.
-fn pack_generations(masks: &[u16]) -> Vec<u8> {
-    masks.iter().flat_map(|mask| mask.to_le_bytes()).collect()
-}
-
-/// None, or one for each of `entries`.
-fn unpack_generations(bytes: &[u8], entries: usize) -> Result<Vec<u16>, WireError> {
-    if !bytes.is_empty() {
-        check_length("generations", bytes.len(), entries * 2)?;
-    }
-    Ok(bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect())
 }

@@ -1,27 +1,28 @@
-//! The exact model: every key, and when it was passed on. It knows of the binary what docs/kinds.md promises, and nothing else.
+//! The exact model: every key, and when it was passed on. It knows only what docs/kinds.md promises of the binary.
 //!
-//! Where the promise is a span (a window is cut into ticks or jumps), the model says nothing between its ends.
+//! Where the promise is a span (a window is cut into ticks or jumps), the model leaves open what happens between its
+//! ends.
 
 use std::collections::HashMap;
 
 const HOUR_MS: u64 = 3_600_000;
 const DAY_MS: u64 = 24 * HOUR_MS;
-/// Who says to be further ahead than this is broken: so far no stream jumps.
+/// A time further ahead than this is broken: no stream jumps so far.
 const BROKEN_AHEAD_MS: u64 = 10 * 365 * DAY_MS;
 
 /// A window as its user understands it.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Window {
-    /// Nothing is promised but that no record is lost.
+    /// Only that no record is lost.
     Fading,
     Unbounded,
-    /// What was passed on less than `length` ago is a duplicate; what was `slack` longer ago is not.
+    /// A key that was passed on less than `length` ago is a duplicate; `slack` later it no longer is.
     Sliding {
         by_time: bool,
         length: u64,
         slack: u64,
         lateness_ms: u64,
-        /// Duplicates begin the window anew.
+        /// Whether duplicates begin the window anew.
         refresh: bool,
     },
     /// Each key once from landmark to landmark.
@@ -42,12 +43,12 @@ pub(super) enum Period {
     Week,
 }
 
-/// Zones whose clocks are easily told.
+/// Zones whose offsets are easily computed.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Zone {
-    /// So far east of Greenwich all year.
+    /// The same offset from UTC all year.
     Fixed { ahead_ms: i64 },
-    /// Athens between March 2023 and March 2024: summer time ends at this moment.
+    /// Athens between March 2023 and March 2024: summer time ends at [`ATHENS_FALLS_BACK_MS`].
     Athens,
 }
 
@@ -66,7 +67,7 @@ impl Zone {
 }
 
 impl Landmark {
-    /// Which stretch between landmarks an event lies in.
+    /// The number of the stretch between landmarks that an event lies in.
     fn stretch(self, time_ms: u64, number: u64) -> u64 {
         match self {
             Self::Events(length) => number / length,
@@ -88,34 +89,35 @@ impl Landmark {
     }
 }
 
-/// What `--late` says.
+/// The value of `--late`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Late {
     PassedOn,
     Dropped,
 }
 
-/// Where a record went.
+/// The output of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum Fate {
     New,
     Again,
     Rejected,
 }
 
-/// Until when a key counts as seen, by the latest of its sightings that count: what is certain, and what may be.
+/// Until when a key counts as seen, by the latest of its sightings that count: for certain, and possibly.
 #[derive(Clone, Copy, Debug, Default)]
 struct Known {
     surely: Option<u64>,
     maybe: Option<u64>,
 }
 
-/// The place of an event: what it is counted in, when it is judged at the earliest and the latest, and whether it is late.
+/// The place of an event: the unit that it is counted in, the earliest and latest unit at which it is judged, and
+/// whether it is late.
 #[derive(Clone, Copy, Debug)]
 struct Place {
     own: u64,
     judged: (u64, u64),
-    /// None where the promise leaves it open.
+    /// None where the promise leaves that open.
     is_late: Option<bool>,
 }
 
@@ -165,7 +167,7 @@ impl Model {
         }
     }
 
-    /// Whether what was seen at `seen` is known at one of `judged`; none between.
+    /// Whether a key seen at `seen` is known at both ends of `judged`; none where only at one of them.
     fn counts(&self, seen: Known, (earliest, latest): (u64, u64)) -> Option<bool> {
         let (length, slack) = match self.window {
             Window::Fading => return None,
@@ -180,27 +182,27 @@ impl Model {
         }
     }
 
-    /// What must be told of the next record; none where either of the two verdicts may.
-    pub(super) fn expects(&self, key: u64, time_ms: u64) -> Option<Told> {
+    /// The fate that the next record must have; none where either of the two verdicts is right.
+    pub(super) fn expects(&self, key: u64, time_ms: u64) -> Option<Fate> {
         if Self::is_by_time(self.window) && time_ms > self.clock_ms + BROKEN_AHEAD_MS && self.clock_ms > 0 {
-            return Some(Told::Rejected);
+            return Some(Fate::Rejected);
         }
         let place = self.place(time_ms);
         if place.is_late? {
-            return Some(if self.late == Late::Dropped { Told::Again } else { Told::New });
+            return Some(if self.late == Late::Dropped { Fate::Again } else { Fate::New });
         }
         let known = self.keys.get(&key).copied().unwrap_or_default();
-        self.counts(known, place.judged).map(|is_known| if is_known { Told::Again } else { Told::New })
+        self.counts(known, place.judged).map(|is_known| if is_known { Fate::Again } else { Fate::New })
     }
 
-    /// The next record was told this.
-    pub(super) fn was_told(&mut self, key: u64, time_ms: u64, told: Told) {
-        if told == Told::Rejected {
+    /// Notes the fate of the next record.
+    pub(super) fn note(&mut self, key: u64, time_ms: u64, fate: Fate) {
+        if fate == Fate::Rejected {
             return;
         }
         let place = self.place(time_ms);
         let refreshes = matches!(self.window, Window::Sliding { refresh: true, .. });
-        if place.is_late != Some(true) && (told == Told::New || refreshes) {
+        if place.is_late != Some(true) && (fate == Fate::New || refreshes) {
             let known = self.keys.entry(key).or_default();
             known.maybe = known.maybe.max(Some(place.own));
             if place.is_late == Some(false) {

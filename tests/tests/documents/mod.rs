@@ -1,8 +1,8 @@
-//! The commands of the README, of CONTRIBUTING.md and of the pages in `docs/`: each block runs as it stands there, so
+//! The commands of the README, of CONTRIBUTING.md and of the pages in `docs/`: each block is run as it stands there, so
 //! that none goes stale.
 //!
-//! A block that cannot be run here says why, in a comment before it that no reader sees (`blocks::Mark`); how many there are is
-//! known, so that the list does not grow unnoticed. A block without such a comment is run.
+//! A block that cannot be run here has a comment before it with the reason, which readers do not see (`blocks::Mark`).
+//! The number of such comments is fixed here, so that it does not grow unnoticed. A block without one is run.
 
 mod blocks;
 mod script;
@@ -17,10 +17,10 @@ use self::blocks::{Block, blocks};
 
 /// How long a block may take.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// How long one of the long run may take.
+/// How long a block of the long run may take.
 const LONG: Duration = Duration::from_secs(900);
 
-/// Comments of each page that keep a block, or commands of one, from being run.
+/// The number of comments on each page that keep a block, or commands of one, from being run.
 const LEFT_OUT: [(&str, usize); 8] = [
     ("CONTRIBUTING.md", 4),
     ("README.md", 3),
@@ -53,12 +53,12 @@ fn all_other_pages_do_what_they_say() {
 
 #[test]
 #[ignore = "minutes: the blocks of all pages that say that they are long"]
-fn what_takes_long_does_what_the_pages_say() {
+fn long_blocks_do_what_the_pages_say() {
     pages().iter().for_each(|page| run_page(page, true));
 }
 
 #[test]
-fn what_is_not_run_is_known() {
+fn blocks_that_are_not_run_are_counted() {
     let left_out = pages().into_iter().map(|page| {
         let count = blocks(&text(&page)).iter().map(Block::left_out).sum();
         (page, count)
@@ -111,7 +111,7 @@ fn faults(page: &str, text: &str, long: bool, patience: Duration) -> Vec<String>
     faults
 }
 
-/// What is wrong with a block, beside what the page shows of its output.
+/// The error of a block, if it has one; `shows` is the output that the page shows.
 fn fault(page: &str, block: &Block, shows: Option<&Block>, patience: Duration) -> Option<String> {
     let played = stage::play(|base| script::script(block, base), patience);
     let said = |line: usize, what: String| Some(format!("{page}:{line}: {what}\n{}\n{}", block.text, played.printed));
@@ -129,7 +129,7 @@ fn fault(page: &str, block: &Block, shows: Option<&Block>, patience: Duration) -
     said(shows.line, format!("the page shows `{line}`"))
 }
 
-/// Files that commands write their output to.
+/// The files that commands write their output to.
 fn redirected(commands: &str) -> impl Iterator<Item = &str> {
     let after = commands.match_indices("> ").map(|(at, sign)| &commands[at + sign.len()..]);
     after.filter_map(|rest| rest.split_whitespace().next())

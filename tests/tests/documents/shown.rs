@@ -1,20 +1,21 @@
-//! What a page shows, beside what came.
+//! Compares the output that a page shows with the real one.
 //!
-//! Promises: words and numbers are compared as they are, but for what a clock measured. Must not know: what was run.
+//! Promises: words and numbers must be equal, but for those of a clock. Must not know: which commands were run.
 
-/// The first line that a page shows and that did not come, in this order, in `came`.
+/// The first line of the page that does not come, in this order, in `came`.
 ///
-/// A line of `...` stands for any lines. Seconds and rates are those of a machine; so are ports.
+/// A line of `...` stands for any lines. Seconds and rates are not compared, as they are those of a machine; nor are
+/// ports.
 pub(crate) fn missing<'a>(shown: &'a str, came: &str) -> Option<&'a str> {
     let mut came = came.lines().map(normal);
-    let mut told = shown.lines().filter(|line| !line.trim().is_empty() && line.trim() != "...");
-    told.find(|line| {
+    let mut lines = shown.lines().filter(|line| !line.trim().is_empty() && line.trim() != "...");
+    lines.find(|line| {
         let wanted = normal(line);
         !came.any(|line| line == wanted)
     })
 }
 
-/// A line without what no two runs share: numbers of a line that tells seconds or events a second.
+/// A line without the numbers that differ from run to run, if it has seconds or events a second.
 fn normal(line: &str) -> String {
     let words: Vec<&str> = line.split_whitespace().collect();
     let is_measured = words.iter().any(|word| matches!(*word, "s" | "s," | "ms" | "events/s"));

@@ -1,27 +1,28 @@
-//! While the disk of one node hangs, what has a complete copy on another node is answered there, soon after it began to.
+//! While the disk of one node hangs, events that have a complete copy on another node get a verdict, soon after the
+//! hang began.
 
 use super::Violation;
 use crate::history::{Call, History};
 use firstseen_routing::Decision;
 
-/// What a node keeps on a disk that hangs it gives up within three and a half seconds; and within as many more the cluster has
-/// agreed on it, everybody knows, and what was asked before is answered.
+/// A node gives up the slices on a hung disk within three and a half seconds; within as many more the cluster has
+/// agreed on that, every node knows it, and calls from before have returned.
 const NOTICED_US: u64 = 7_000_000;
 
-/// A few calls tell as much as all.
+/// A few calls are enough to show.
 const SHOWN_MAX: usize = 3;
 
 const LAW: &str = "hung disk: nothing is known of events that another complete copy could answer for";
 
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
-    let is_open = |call: &&Call| matches!(call.told, None | Some(Decision::Undecided(_)));
+    let is_open = |call: &&Call| matches!(call.verdict, None | Some(Decision::Undecided(_)));
     let calls: Vec<Call> = judged(history).filter(is_open).take(SHOWN_MAX).cloned().collect();
     if !calls.is_empty() {
         violations.push(Violation::of(LAW, calls));
     }
 }
 
-/// The calls that this law looks at: those made while a disk hung, once that is noticed.
+/// The calls that this law is about: those made while a disk hung, once the cluster has noticed.
 pub fn judged(history: &History) -> impl Iterator<Item = &Call> {
     let is_during = |call: &Call| {
         let is_in = |hang: &(u64, u64)| {
@@ -38,8 +39,8 @@ mod tests {
     use firstseen_routing::Reason;
 
     #[test]
-    fn what_is_unknown_for_as_long_as_the_disk_hangs_breaks_it() {
-        let call = |began_us, told| Call {
+    fn an_event_that_is_undecided_until_the_hang_ends_breaks_it() {
+        let call = |began_us, verdict| Call {
             id: 0,
             producer: 0,
             site: None,
@@ -49,7 +50,7 @@ mod tests {
             name: None,
             began_us,
             returned_us: Some(began_us + 1_000_000),
-            told: Some(told),
+            verdict: Some(verdict),
             degraded: false,
         };
         let broken = |call: Call| {
@@ -61,7 +62,7 @@ mod tests {
         let unknown = Decision::Undecided(Reason::Unknown);
         assert_eq!(broken(call(20_000_000, unknown)), 1);
         assert_eq!(broken(call(20_000_000, Decision::FirstSeen)), 0);
-        assert_eq!(broken(call(5_000_000, unknown)), 0, "nobody knows of it yet");
-        assert_eq!(broken(call(29_500_000, unknown)), 0, "it is over");
+        assert_eq!(broken(call(5_000_000, unknown)), 0, "the cluster has not noticed the hang yet");
+        assert_eq!(broken(call(29_500_000, unknown)), 0, "the hang is over");
     }
 }

@@ -1,4 +1,5 @@
-//! What was delivered at a site is told duplicate there while a site is cut off: the leaf needs nobody for it.
+//! An event that was called first-seen at a site is a duplicate there also while the site is cut off: the leaf needs no
+//! other node to know that.
 
 use super::Violation;
 use crate::history::{Call, History};
@@ -18,7 +19,7 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
                 && asked.time_ms - call.time_ms < history.window_ms
         };
         let delivery = calls.iter().find(delivered_here);
-        if let Some(delivery) = delivery.filter(|_| asked.told != Some(Decision::Duplicate)) {
+        if let Some(delivery) = delivery.filter(|_| asked.verdict != Some(Decision::Duplicate)) {
             violations.push(Violation::of(LAW, vec![(*delivery).clone(), (*asked).clone()]));
         }
     }

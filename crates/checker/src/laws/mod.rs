@@ -9,13 +9,13 @@ mod copies_catch_up;
 mod hung_disks;
 mod leaf_answers;
 mod liveness;
+mod marked_degraded;
 mod no_false_negative;
 mod no_first_after_duplicate;
 mod no_own_duplicate;
 mod one_winner;
 mod ready_when_whole;
 mod same_name_same_verdict;
-mod told_degraded;
 mod wrong_clocks;
 
 use std::collections::BTreeMap;
@@ -24,14 +24,14 @@ use std::fmt;
 use crate::history::{Call, History};
 pub use hung_disks::judged as judged_of_hung_disks;
 
-/// What a law found.
+/// A broken law.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Violation {
     /// The law.
     pub law: &'static str,
     /// The calls that break it.
     pub calls: Vec<Call>,
-    /// What breaks it beside them.
+    /// The finding beside the calls.
     pub what: Option<String>,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Everything in `history` that breaks a law.
+/// Every law that `history` breaks.
 pub fn check(history: &History) -> Vec<Violation> {
     let mut by_event: BTreeMap<u64, Vec<&Call>> = BTreeMap::new();
     for call in &history.calls {
@@ -75,7 +75,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     liveness::check(history, &mut violations);
     ready_when_whole::check(history, &mut violations);
     same_name_same_verdict::check(history, &mut violations);
-    told_degraded::check(history, &by_event, &mut violations);
+    marked_degraded::check(history, &by_event, &mut violations);
     wrong_clocks::check(history, &mut violations);
     violations
 }

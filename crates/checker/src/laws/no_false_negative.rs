@@ -1,6 +1,6 @@
-//! An event that was delivered less than a window ago is never told first-seen by a lookup, once its delivery has
-//! returned, as long as no node is lost that has cells of it; what a leaf told alone, once that was brought up. (For
-//! submissions `one_winner` says so already.)
+//! A lookup never calls an event first-seen that another call got first-seen for less than a window ago, once that call
+//! has returned, as long as no node is lost that has the event's cells. An event that a leaf alone called first-seen
+//! counts once the leaf has brought it to the root. (For submissions `one_winner` says the same.)
 
 use super::Violation;
 use crate::history::{Call, History};
@@ -9,9 +9,9 @@ use firstseen_routing::Decision;
 const LAW: &str = "no false negative: a lookup did not find what was delivered before it began";
 
 pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Violation>) {
-    // A lookup asks nobody for leave: a node that is cut off answers by the map that it has.
+    // A lookup needs no lease: a node that is cut off answers by the map that it has.
     let missed =
-        |call: &&&Call| call.is_lookup && call.told == Some(Decision::FirstSeen) && !history.may_be_stale(call);
+        |call: &&&Call| call.is_lookup && call.verdict == Some(Decision::FirstSeen) && !history.may_be_stale(call);
     for lookup in calls.iter().filter(missed) {
         let delivered_before = |call: &&&Call| {
             call.won()

@@ -1,9 +1,11 @@
-//! Who is told duplicate knows that the event is recorded, whoever did it: within the window of every submission that can have
-//! done it, nobody who asks afterwards is told first-seen, unless what slices have lost may be first-seen again.
+//! The verdict duplicate means that the event is recorded, by whichever submission: within the window of every
+//! submission that can have recorded it, no later call gets first-seen, unless events that slices have lost may be
+//! first-seen again.
 //!
-//! One thing may be denied later: what nobody was told that it was recorded, as its recording was given up half-way. Its cells
-//! may be set in some copies of a slice and not in others, or in some slices and not in those that did not count then, which the
-//! answer says (degraded). For that, others must have come to answer while it was recorded, and again since it was found.
+//! There is one exception: an event that no producer got first-seen for, as its recording was given up half-way. Its
+//! cells may be set in some copies of a slice and not in others, or in some slices and not in those that did not count
+//! then, which the verdict says (degraded). For that, the nodes that answer must have changed while the event was
+//! recorded, and again since the duplicate.
 
 use super::Violation;
 use crate::history::{Call, History};
@@ -12,8 +14,8 @@ use firstseen_routing::Decision;
 const LAW: &str = "no first-seen after a duplicate: an event that was known was new again within its window";
 
 pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Violation>) {
-    let forgets_nothing = history.never_forgets && history.told_when_set;
-    for duplicate in calls.iter().filter(|call| call.told == Some(Decision::Duplicate)) {
+    let forgets_nothing = history.never_forgets && history.answers_when_set;
+    for duplicate in calls.iter().filter(|call| call.verdict == Some(Decision::Duplicate)) {
         let Some(returned_us) = duplicate.returned_us else { continue };
         let recorders: Vec<&Call> = calls
             .iter()

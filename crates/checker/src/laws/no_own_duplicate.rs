@@ -1,5 +1,6 @@
-//! An event is told duplicate only where another submission of it may have been recorded: never because of itself. (One that
-//! occurred later explains it however much later: who comes late finds what was recorded before him.)
+//! An event is a duplicate only where another submission of it may have been recorded: never because of itself. (A
+//! recorded event with a later time explains the duplicate, however much later: one that comes late finds what was
+//! recorded before.)
 
 use super::Violation;
 use crate::history::{Call, History};
@@ -8,7 +9,7 @@ use firstseen_routing::Decision;
 const LAW: &str = "no duplicate of itself: no other submission can have recorded the event";
 
 pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Violation>) {
-    for duplicate in calls.iter().filter(|call| call.told == Some(Decision::Duplicate)) {
+    for duplicate in calls.iter().filter(|call| call.verdict == Some(Decision::Duplicate)) {
         let explains = |other: &&&Call| {
             other.id != duplicate.id
                 && (other.name.is_none() || other.name != duplicate.name)

@@ -1,11 +1,11 @@
-//! Of all submissions of one event that occurred within one window, at most one is told first-seen, as long as no node
-//! is lost that has cells of it, and neither is told by a leaf alone. (Where every answer is definite, one is:
-//! `no_own_duplicate` finds a duplicate of nothing.)
+//! Of all submissions of one event that occurred within one window, at most one gets the verdict first-seen, as long as
+//! no node is lost that has the event's cells, and no leaf alone gives one of the verdicts. (Where every verdict is
+//! definite, one submission gets it: `no_own_duplicate` finds a duplicate of nothing.)
 
 use super::{Violation, pairs};
 use crate::history::{Call, History};
 
-const LAW: &str = "one winner: two submissions of one event within a window were told first-seen";
+const LAW: &str = "one winner: two submissions of one event within a window were called first-seen";
 
 pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Violation>) {
     for (first, second) in rivals(history, calls) {
@@ -16,7 +16,7 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
     }
 }
 
-/// Pairs of different submissions of one event within a window that were both told first-seen.
+/// Pairs of different submissions of one event within a window that both got the verdict first-seen.
 pub(super) fn rivals<'a>(history: &History, calls: &[&'a Call]) -> Vec<(&'a Call, &'a Call)> {
     let winners: Vec<&Call> = calls.iter().copied().filter(|call| call.won()).collect();
     let are_rivals = |(first, second): &(&Call, &Call)| {

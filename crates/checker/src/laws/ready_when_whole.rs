@@ -1,4 +1,4 @@
-//! A node that says it is ready has what other copies have: whoever waits for that may stop one of them.
+//! A node that says it is ready has what other copies have: an operator who waits for that may then stop another node.
 
 use super::Violation;
 use crate::history::History;
@@ -17,7 +17,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_says_so_too_early_breaks_it() {
+    fn a_node_that_is_ready_too_early_breaks_it() {
         let mut violations = Vec::new();
         check(&History::default(), &mut violations);
         assert_eq!(violations, []);

@@ -1,4 +1,4 @@
-//! Submissions of one name get one verdict, however often they are made.
+//! Submissions of one name get one verdict, however often they are sent.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use super::Violation;
 use crate::history::{Call, History};
 use firstseen_routing::Decision;
 
-const LAW: &str = "same name, same verdict: a submission was told both first-seen and duplicate";
+const LAW: &str = "same name, same verdict: a submission was called both first-seen and duplicate";
 
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
-    let mut told: BTreeMap<_, &Call> = BTreeMap::new();
+    let mut answered: BTreeMap<_, &Call> = BTreeMap::new();
     for call in history.calls.iter().filter(|call| !call.is_lookup) {
-        let (Some(name), Some(Decision::FirstSeen | Decision::Duplicate)) = (call.name, call.told) else { continue };
-        let earlier = told.entry(name).or_insert(call);
-        if earlier.told != call.told {
+        let (Some(name), Some(Decision::FirstSeen | Decision::Duplicate)) = (call.name, call.verdict) else { continue };
+        let earlier = answered.entry(name).or_insert(call);
+        if earlier.verdict != call.verdict {
             violations.push(Violation::of(LAW, vec![(*earlier).clone(), call.clone()]));
         }
     }

@@ -1,20 +1,21 @@
-//! That a clock is wrong is told while one is, and not when it has been right again for a while.
+//! Events are undecided for a wrong clock while a clock is wrong, and no longer when it has been right again for a
+//! while.
 
 use super::Violation;
 use crate::history::{Call, History};
 use firstseen_routing::{Decision, Reason};
 
-/// Within so long after it was set right, a node has measured its clock by those of the others, and a call that was made before
-/// has returned.
+/// Within so long after a clock was set right, its node has compared it with those of the others, and calls from before
+/// have returned.
 const MEASURED_US: u64 = 3_000_000;
 
-/// A few calls tell as much as all.
+/// A few calls are enough to show.
 const SHOWN_MAX: usize = 3;
 
 const LAW: &str = "right clock: an event was undecided as a clock was wrong, though none was";
 
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
-    let is_told = |call: &&Call| call.told == Some(Decision::Undecided(Reason::ClockSkew));
+    let is_for_clock = |call: &&Call| call.verdict == Some(Decision::Undecided(Reason::ClockSkew));
     let is_wrong = |call: &Call| {
         let may_be = |(from_us, until_us): &(u64, u64)| {
             let returned_us = call.returned_us.unwrap_or(u64::MAX);
@@ -23,7 +24,7 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
         history.wrong_clocks.iter().any(may_be)
     };
     let calls: Vec<Call> =
-        history.calls.iter().filter(is_told).filter(|call| !is_wrong(call)).take(SHOWN_MAX).cloned().collect();
+        history.calls.iter().filter(is_for_clock).filter(|call| !is_wrong(call)).take(SHOWN_MAX).cloned().collect();
     if !calls.is_empty() {
         violations.push(Violation::of(LAW, calls));
     }
@@ -46,7 +47,7 @@ mod tests {
                 name: None,
                 began_us,
                 returned_us: Some(began_us + 1_000),
-                told: Some(Decision::Undecided(Reason::ClockSkew)),
+                verdict: Some(Decision::Undecided(Reason::ClockSkew)),
                 degraded: false,
             };
             let mut violations = Vec::new();
@@ -55,6 +56,6 @@ mod tests {
             !violations.is_empty()
         };
         assert!(broken(9_000_000) && broken(23_500_000), "no clock was wrong");
-        assert!(!broken(15_000_000) && !broken(21_000_000), "one was, or nobody has measured it yet");
+        assert!(!broken(15_000_000) && !broken(21_000_000), "one was, or its node has not compared it yet");
     }
 }

@@ -47,11 +47,12 @@ pub struct CertsArgs {
     pub days: u16,
 }
 
-/// Makes the files, and says on `told` what is there and how to use it.
+/// Makes the files, and prints to `out` which files are there and how to use them.
 ///
 /// # Errors
-/// [`UsageError`]: names that cannot be, files that are there already; where the folder cannot be written.
-pub fn run(args: &CertsArgs, told: &mut dyn Write) -> anyhow::Result<()> {
+/// [`UsageError`]: names that no certificate can have, files that are there already; where the folder cannot be
+/// written.
+pub fn run(args: &CertsArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut wanted = wanted(args)?;
     let folder = Folder::open(&args.out)?;
     if args.if_absent {
@@ -60,7 +61,7 @@ pub fn run(args: &CertsArgs, told: &mut dyn Write) -> anyhow::Result<()> {
         wanted.iter().try_for_each(|(file, _)| folder.check_absent(file))?
     }
     if wanted.is_empty() {
-        return Ok(writeln!(told, "everything is there: {}", args.out.display())?);
+        return Ok(writeln!(out, "everything is there: {}", args.out.display())?);
     }
     let authority = match folder.authority_key()? {
         Some(key) => Authority::with_key(&key)?,
@@ -74,10 +75,10 @@ pub fn run(args: &CertsArgs, told: &mut dyn Write) -> anyhow::Result<()> {
         let (certificate, key) = authority.issue(role, u32::from(args.days))?;
         folder.write_pair(file, &certificate, &key)?;
     }
-    tell(args, &wanted, told)
+    print(args, &wanted, out)
 }
 
-/// The name of every file, without its ending, and what it is for.
+/// The name of each file, without its ending, and the holder of its certificate.
 fn wanted(args: &CertsArgs) -> anyhow::Result<Vec<(String, Role)>> {
     for name in args.nodes.iter().chain(&args.clients) {
         check_name(name)?;
@@ -107,7 +108,7 @@ fn wanted(args: &CertsArgs) -> anyhow::Result<Vec<(String, Role)>> {
     }
 }
 
-/// A name is one label of a DNS name: it becomes part of one in the certificate.
+/// Checks that a name is one label of a DNS name: the certificate has it as a part of one.
 fn check_name(name: &str) -> anyhow::Result<()> {
     let is_letter = |letter: u8| letter.is_ascii_alphanumeric() || letter == b'-';
     let is_label = (1..=63).contains(&name.len()) && name.bytes().all(is_letter);
@@ -118,35 +119,30 @@ fn check_name(name: &str) -> anyhow::Result<()> {
     Err(UsageError(reason).into())
 }
 
-fn tell(args: &CertsArgs, wanted: &[(String, Role)], told: &mut dyn Write) -> anyhow::Result<()> {
+fn print(args: &CertsArgs, wanted: &[(String, Role)], out: &mut dyn Write) -> anyhow::Result<()> {
     let path = |file: &str, ending: &str| Path::new(&args.out).join(format!("{file}.{ending}")).display().to_string();
-    writeln!(
-        told,
-        "A test authority: {} and {}. Its key lies here unencrypted:",
-        path("ca", "pem"),
-        path("ca", "key")
-    )?;
-    writeln!(told, "do not use it where it matters who connects. Valid for {} days:", args.days)?;
+    writeln!(out, "A test authority: {} and {}. Its key lies here unencrypted:", path("ca", "pem"), path("ca", "key"))?;
+    writeln!(out, "do not use it where it matters who connects. Valid for {} days:", args.days)?;
     for (file, role) in wanted {
-        writeln!(told, "  {}  {}", path(file, "pem"), role.names().join(", "))?;
+        writeln!(out, "  {}  {}", path(file, "pem"), role.names().join(", "))?;
     }
     if let Some(node) = args.nodes.first() {
         let file = format!("{node}.node");
-        writeln!(told, "In the configuration of node {node}:")?;
-        writeln!(told, "  [tls]\n  ca = \"{}\"", path("ca", "pem"))?;
-        writeln!(told, "  cert = \"{}\"\n  key = \"{}\"", path(&file, "pem"), path(&file, "key"))?;
+        writeln!(out, "In the configuration of node {node}:")?;
+        writeln!(out, "  [tls]\n  ca = \"{}\"", path("ca", "pem"))?;
+        writeln!(out, "  cert = \"{}\"\n  key = \"{}\"", path(&file, "pem"), path(&file, "key"))?;
     }
     let flags = |file: &str| {
         format!("--tls-ca {} --tls-cert {} --tls-key {}", path("ca", "pem"), path(file, "pem"), path(file, "key"))
     };
     if args.admin {
-        writeln!(told, "To administer: firstseen cluster status --addr HOST:PORT {}", flags("admin"))?;
+        writeln!(out, "To administer: firstseen cluster status --addr HOST:PORT {}", flags("admin"))?;
     }
     if let Some(client) = args.clients.first() {
         let flags = flags(&format!("{client}.client"));
-        writeln!(told, "To produce: firstseen dedup --cluster HOST:PORT --filter NAME {flags}")?;
+        writeln!(out, "To produce: firstseen dedup --cluster HOST:PORT --filter NAME {flags}")?;
     }
-    Ok(told.flush()?)
+    Ok(out.flush()?)
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Nodes as the containers of `docker-compose.yml`, in a project of their own.
 //!
-//! Promises: what was started goes with this process, volumes too. Must not know: what is done when.
+//! Promises: the containers that were started end with this process, and so do their volumes. Must not know: when
+//! something goes wrong.
 
 use std::io::Write;
 use std::path::Path;
@@ -14,12 +15,12 @@ use crate::exit::UsageError;
 use crate::text::size::ByteSize;
 
 const PROJECT: &str = "firstseen-chaos";
-/// What fills a node's disk.
+/// The file that fills a node's disk.
 const BALLAST: &str = "/data/ballast";
 /// Certificates of an operator, in a container.
 const ADMIN_TLS: [&str; 6] =
     ["--tls-ca", "/certs/ca.pem", "--tls-cert", "/certs/admin.pem", "--tls-key", "/certs/admin.key"];
-/// And of a producer.
+/// Certificates of a producer, in a container.
 const PRODUCER_TLS: [&str; 6] = [
     "--tls-ca",
     "/certs/ca.pem",
@@ -133,25 +134,25 @@ impl Stage for Containers {
 impl Drop for Containers {
     fn drop(&mut self) {
         if let Err(error) = self.compose(&["down", "--volumes", "--remove-orphans"]) {
-            tell!("firstseen: {error:#}");
+            notice!("firstseen: {error:#}");
         }
     }
 }
 
-/// Runs it to its end.
+/// Runs the command to its end.
 pub(super) fn finish(command: &mut Command) -> anyhow::Result<()> {
     let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
         bail!("{command:?}: {}", said.lines().rev().take(5).collect::<Vec<_>>().join(" / "));
     }
-    // What could not be done as it should.
+    // Lines of `NO ...` on standard output say what could not be done as it should.
     let notices = String::from_utf8_lossy(&output.stdout);
-    notices.lines().filter(|line| line.starts_with("NO ")).for_each(|line| tell!("firstseen: {line}"));
+    notices.lines().filter(|line| line.starts_with("NO ")).for_each(|line| notice!("firstseen: {line}"));
     Ok(())
 }
 
-/// Writes zeros until there are so many, or no room is left; or takes the file away.
+/// Writes zeros until the file has so many bytes, or the disk has no room left; or removes the file.
 pub(super) fn ballast(path: &Path, bytes: Option<ByteSize>) -> anyhow::Result<ExitCode> {
     let Some(ByteSize(bytes)) = bytes else {
         std::fs::remove_file(path)?;

@@ -1,4 +1,4 @@
-//! Whether what producers were told keeps the laws, and what the scenario promises beside them.
+//! Whether the replies to producers keep the laws, and the promises of the scenario.
 //!
 //! Promises: the laws are those of the simulation. Must not know: how calls were made.
 
@@ -13,23 +13,23 @@ use serde::Serialize;
 use super::producer::CallLine;
 use super::scenario::Scenario;
 
-/// Broken laws that are told.
+/// Broken laws that are printed.
 const TOLD_MAX: usize = 5;
 
-/// What came of a run.
+/// The result of a run.
 #[derive(Debug, Serialize)]
 pub(super) struct Judgement {
     pub(super) calls: usize,
     pub(super) first_seen: usize,
     pub(super) duplicates: usize,
     pub(super) undecided: usize,
-    /// Calls of callers whose clocks were off, which are not among the others.
+    /// Calls of callers whose clocks were off; they are not among the other calls.
     pub(super) broken_clock_calls: usize,
-    /// Seconds in which something was undecided.
+    /// Seconds in which an event was undecided.
     pub(super) undecided_seconds: u64,
-    /// All slices were, so long after the end; none where they were not in time.
+    /// How long after the end all slices were complete; none where they were not in time.
     pub(super) complete_after_s: Option<f64>,
-    /// Promises that were not kept.
+    /// Promises that the run broke.
     pub(super) broken: Vec<String>,
 }
 
@@ -40,12 +40,12 @@ impl Judgement {
     }
 }
 
-/// Judges a run, whose windows are longer than it.
+/// Judges a run that is shorter than the windows of its filter.
 pub(super) fn judge(scenario: &Scenario, lines: &[CallLine], complete_after: Option<Duration>) -> Judgement {
     let mut history = History {
         window_ms: u64::MAX,
         window_at_most_ms: u64::MAX,
-        told_when_set: true,
+        answers_when_set: true,
         never_forgets: true,
         ..History::default()
     };
@@ -53,10 +53,10 @@ pub(super) fn judge(scenario: &Scenario, lines: &[CallLine], complete_after: Opt
     let mut lines: Vec<&CallLine> = lines.iter().filter(|line| !line.has_broken_clock).collect();
     lines.sort_by_key(|line| line.began_us);
     lines.iter().for_each(|line| _ = history.begin(call(line)));
-    let count = |is_so: fn(&Decision) -> bool| lines.iter().filter(|line| is_so(&line.told)).count();
-    let is_undecided: fn(&Decision) -> bool = |told| matches!(told, Decision::Undecided(_));
+    let count = |is_so: fn(&Decision) -> bool| lines.iter().filter(|line| is_so(&line.verdict)).count();
+    let is_undecided: fn(&Decision) -> bool = |verdict| matches!(verdict, Decision::Undecided(_));
     let seconds: BTreeSet<u64> =
-        lines.iter().filter(|line| is_undecided(&line.told)).map(|line| line.returned_us / 1_000_000).collect();
+        lines.iter().filter(|line| is_undecided(&line.verdict)).map(|line| line.returned_us / 1_000_000).collect();
     let mut broken = Vec::new();
     if !scenario.promises.may_forget {
         let violations = check(&history);
@@ -78,8 +78,8 @@ pub(super) fn judge(scenario: &Scenario, lines: &[CallLine], complete_after: Opt
     }
     Judgement {
         calls: lines.len(),
-        first_seen: count(|told| *told == Decision::FirstSeen),
-        duplicates: count(|told| *told == Decision::Duplicate),
+        first_seen: count(|verdict| *verdict == Decision::FirstSeen),
+        duplicates: count(|verdict| *verdict == Decision::Duplicate),
         undecided: count(is_undecided),
         broken_clock_calls: all_calls - lines.len(),
         undecided_seconds,
@@ -99,7 +99,7 @@ fn call(line: &CallLine) -> Call {
         name: None,
         began_us: line.began_us,
         returned_us: Some(line.returned_us),
-        told: Some(line.told),
+        verdict: Some(line.verdict),
         degraded: false,
     }
 }
@@ -124,17 +124,17 @@ mod tests {
         }
     }
 
-    fn told(event: u64, began_us: u64, told: Decision) -> CallLine {
+    fn returned(event: u64, began_us: u64, verdict: Decision) -> CallLine {
         let (caller, is_lookup, time_ms) = (1, false, began_us / 1000);
         let (has_broken_clock, returned_us) = (false, began_us + 500);
-        CallLine { caller, has_broken_clock, event, is_lookup, time_ms, began_us, returned_us, told }
+        CallLine { caller, has_broken_clock, event, is_lookup, time_ms, began_us, returned_us, verdict }
     }
 
     #[test]
     fn callers_whose_clocks_are_off_are_promised_nothing() {
         let is_off = |line: CallLine| CallLine { has_broken_clock: true, ..line };
-        let twice = [1_000, 2_000].map(|began_us| is_off(told(9, began_us, Decision::FirstSeen)));
-        let calls = [&[told(1, 0, Decision::FirstSeen)], &twice[..]].concat();
+        let twice = [1_000, 2_000].map(|began_us| is_off(returned(9, began_us, Decision::FirstSeen)));
+        let calls = [&[returned(1, 0, Decision::FirstSeen)], &twice[..]].concat();
         let judgement = judge(&scenario(), &calls, Some(Duration::ZERO));
         assert!(judgement.holds() && judgement.calls == 1 && judgement.broken_clock_calls == 2, "{judgement:?}");
     }
@@ -142,15 +142,15 @@ mod tests {
     #[test]
     fn every_promise_can_be_broken() {
         let complete = Some(Duration::ZERO);
-        let good = [told(1, 0, Decision::FirstSeen), told(1, 1_000, Decision::Duplicate)];
+        let good = [returned(1, 0, Decision::FirstSeen), returned(1, 1_000, Decision::Duplicate)];
         assert!(judge(&scenario(), &good, complete).holds());
-        let twice = [told(1, 0, Decision::FirstSeen), told(1, 1_000, Decision::FirstSeen)];
+        let twice = [returned(1, 0, Decision::FirstSeen), returned(1, 1_000, Decision::FirstSeen)];
         assert!(judge(&scenario(), &twice, complete).broken[0].starts_with("one winner"));
-        let alone = [told(1, 0, Decision::Duplicate)];
+        let alone = [returned(1, 0, Decision::Duplicate)];
         assert!(judge(&scenario(), &alone, complete).broken[0].starts_with("no duplicate of itself"));
         assert!(judge(&scenario(), &good, None).broken[0].contains("not complete"));
         assert!(judge(&scenario(), &[], complete).broken[0].contains("nothing was asked"));
-        let undecided = |second: u64| told(second, second * 1_000_000, Decision::Undecided(Reason::SlicesDown));
+        let undecided = |second: u64| returned(second, second * 1_000_000, Decision::Undecided(Reason::SlicesDown));
         assert!(judge(&scenario(), &[undecided(1)], complete).holds());
         assert!(judge(&scenario(), &[undecided(1), undecided(2)], complete).broken[0].contains("in 2 seconds"));
     }

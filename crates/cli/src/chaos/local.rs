@@ -1,6 +1,6 @@
 //! Nodes as processes of this machine.
 //!
-//! Promises: all of them end with this process, and their folder goes. Must not know: what is done when.
+//! Promises: all of them end with this process, and their folder is removed. Must not know: when something goes wrong.
 
 use std::process::Command;
 use std::time::Duration;
@@ -19,9 +19,9 @@ use crate::up::{Asked, Folder, LocalNode, Processes};
 
 /// Nodes of every scenario.
 pub(super) const NODES: usize = 3;
-/// What a node has for cells.
+/// Memory of a node for cells.
 const MEMORY: ByteSize = ByteSize(256 << 20);
-/// How long a node may take to end in order.
+/// How long a node may take to end after SIGTERM.
 const END: Duration = Duration::from_secs(15);
 
 /// A cluster of processes.
@@ -85,7 +85,7 @@ impl Stage for Local {
 
     fn is_ready(&self, node: usize) -> bool {
         let address = self.folder.nodes().get(node - 1).map(LocalNode::http_address).unwrap_or_default();
-        let answer = health::get(&address, "/readyz").unwrap_or_default();
+        let answer = health::get(&address, "/readyz", health::ANSWER_BYTES_MAX).unwrap_or_default();
         answer.split(' ').nth(1) == Some("200")
     }
 

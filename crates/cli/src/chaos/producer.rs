@@ -1,7 +1,7 @@
-//! Producers that ask about the same events at once, and print what they were told.
+//! Producers that ask about the same events at once, and print their verdicts.
 //!
-//! Promises: every call that returned is a line; recent events are asked about most, by several at once. Must not know: what
-//! goes wrong.
+//! Promises: every call that returned is a line; recent events are asked about most, by several callers at once. Must
+//! not know: which failures there are.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -18,13 +18,13 @@ use crate::draws::Draws;
 
 /// Callers of a process.
 const CALLERS: u32 = 16;
-/// Between two calls of one.
+/// The pause between two calls of one caller.
 const PAUSE: Duration = Duration::from_millis(15);
-/// A call that has no answer by then is undecided: shorter than what goes wrong takes.
+/// A call without an answer is undecided after so long: less than a failure lasts.
 const DEADLINE_MS: u64 = 1_500;
-/// A new event each.
+/// A new event begins after each such time.
 const NEW_EVENT_MS: u64 = 10;
-/// Callers whose clocks are off ask about events of their own, so far apart.
+/// Callers whose clocks are off ask about events of their own, with numbers so far apart.
 const OWN_EVENTS: u64 = 1 << 40;
 /// Of so many calls one is a lookup.
 const LOOKUP_EVERY: u64 = 6;
@@ -33,19 +33,20 @@ const LOOKUP_EVERY: u64 = 6;
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct CallLine {
     pub(super) caller: u32,
-    /// Its clock is off, and what it is told is promised to nobody.
+    /// Whether the caller's clock is off: the laws promise nothing of its verdicts.
     pub(super) has_broken_clock: bool,
     pub(super) event: u64,
     pub(super) is_lookup: bool,
-    /// Milliseconds since 1970.
+    /// The event's time, in milliseconds since 1970.
     pub(super) time_ms: u64,
-    /// Since the process began, as well as the next.
+    /// When the call began, in microseconds since the process began; so is the next field.
     pub(super) began_us: u64,
     pub(super) returned_us: u64,
-    pub(super) told: Decision,
+    #[serde(rename = "told")]
+    pub(super) verdict: Decision,
 }
 
-/// Asks for as long as it was told.
+/// Asks for as long as the flags say.
 pub(super) fn run(args: &ProduceArgs) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(async {
@@ -54,7 +55,8 @@ pub(super) fn run(args: &ProduceArgs) -> anyhow::Result<ExitCode> {
         let mut clients = vec![client];
         let mut callers = vec![(filter, stamp); CALLERS as usize];
         for ClockOffset { ahead_ms } in &args.broken_clocks {
-            // A producer of its own: what its times do to the others goes through the cluster.
+            // Callers with a wrong clock are a producer of their own: their times reach the others only through the
+            // cluster.
             let (client, filter) = connect(args).await?;
             clients.push(client);
             callers.push((filter, Stamp::ByCaller { ahead_ms: *ahead_ms }));
@@ -83,11 +85,11 @@ async fn connect(args: &ProduceArgs) -> anyhow::Result<(Client, Filter)> {
     Ok((client, filter))
 }
 
-/// Who says when an event occurred.
+/// The clock by which an event is stamped.
 #[derive(Clone, Copy, Debug)]
 enum Stamp {
     ByNodes,
-    /// By a clock that is so much ahead.
+    /// The caller's clock, which is so much ahead.
     ByCaller {
         ahead_ms: i64,
     },
@@ -123,7 +125,7 @@ impl Caller {
         let event = if has_broken_clock { event + OWN_EVENTS * u64::from(self.number) } else { event };
         let (key, time_ms) = (event.to_le_bytes(), now_ms().saturating_add_signed(ahead_ms));
         let began_us = self.begun.elapsed().as_micros() as u64;
-        let told = match (is_lookup, self.stamp) {
+        let verdict = match (is_lookup, self.stamp) {
             (true, Stamp::ByNodes) => self.filter.test(&key).await?,
             (false, Stamp::ByNodes) => self.filter.observe(&key).await?,
             (true, Stamp::ByCaller { .. }) => self.filter.test_at(&key, time_ms).await?,
@@ -131,7 +133,7 @@ impl Caller {
         };
         let returned_us = self.begun.elapsed().as_micros() as u64;
         let caller = self.number;
-        Ok(CallLine { caller, has_broken_clock, event, is_lookup, time_ms, began_us, returned_us, told })
+        Ok(CallLine { caller, has_broken_clock, event, is_lookup, time_ms, began_us, returned_us, verdict })
     }
 }
 

@@ -1,7 +1,7 @@
-//! Carries a scenario out: producers in a process of their own, and steps when they are due.
+//! Runs a scenario: producers in a process of their own, and steps at their times.
 //!
-//! Promises: a line a second says what producers were told; steps happen in the order of the file. Must not know: what the
-//! laws are, how nodes are started.
+//! Promises: one line a second counts the verdicts of that second; steps happen in the order of the file. Must not
+//! know: what the laws are, how nodes are started.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -21,15 +21,15 @@ use super::stage::Stage;
 use crate::exit::{FAILED, UsageError};
 
 const FILTER: &str = "chaos";
-/// Lines of producers on their way.
+/// Lines of producers that may wait to be read.
 const LINES_MAX: usize = 1 << 16;
 /// After the end of its time a producer still waits for answers.
 const LAST_ANSWERS: Duration = Duration::from_secs(20);
 /// How long a node may take to be ready after its start.
 const READY_MAX: Duration = Duration::from_secs(60);
-/// How often is asked whether it is.
+/// How often the node is asked whether it is ready.
 const LOOK: Duration = Duration::from_millis(20);
-/// How often is asked whether slices are complete.
+/// How often the cluster is asked whether slices are complete.
 const ASK: Duration = Duration::from_millis(500);
 
 pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
@@ -62,7 +62,7 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
     Ok(if judgement.holds() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
-/// What producers were told in a second.
+/// The verdicts of one second.
 #[derive(Default)]
 struct Second {
     first_seen: u64,
@@ -70,7 +70,7 @@ struct Second {
     undecided: u64,
 }
 
-/// Every call that returned.
+/// Runs the scenario, and returns every call that returned.
 fn carry_out(stage: &mut dyn Stage, scenario: &Scenario, is_quiet: bool) -> anyhow::Result<Vec<CallLine>> {
     let (seconds, clocks) = (scenario.seconds.to_string(), scenario.broken_clocks());
     let mut asks = vec!["chaos", "produce", FILTER, "--seconds", &seconds];
@@ -79,10 +79,10 @@ fn carry_out(stage: &mut dyn Stage, scenario: &Scenario, is_quiet: bool) -> anyh
     }
     let (mut producer, lines) = produce(stage.command(&asks, None))?;
     let mut calls: Vec<CallLine> = Vec::new();
-    // Containers take a moment to start: the first call is the beginning.
+    // Containers take a moment to start: time counts from the first call.
     let first = lines.recv_timeout(LAST_ANSWERS).context("the producer asks nothing")?;
     calls.push(first);
-    let (begun, mut steps, mut told) = (Instant::now(), scenario.steps.iter(), 0);
+    let (begun, mut steps, mut printed) = (Instant::now(), scenario.steps.iter(), 0);
     let mut next = steps.next();
     loop {
         while let Some(Step { action, nodes, .. }) = next.filter(|step| begun.elapsed().as_secs() >= step.at_s) {
@@ -91,7 +91,7 @@ fn carry_out(stage: &mut dyn Stage, scenario: &Scenario, is_quiet: bool) -> anyh
                     println!("{:>4} s  {action:?} {}", begun.elapsed().as_secs(), stage.name_of(*node));
                 }
                 act(stage, *action, *node)?;
-                // However long that took, callers go on.
+                // However long the step took, callers have gone on meanwhile.
                 calls.extend(lines.try_iter());
             }
             next = steps.next();
@@ -107,12 +107,12 @@ fn carry_out(stage: &mut dyn Stage, scenario: &Scenario, is_quiet: bool) -> anyh
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break,
         }
-        if !is_quiet && begun.elapsed().as_secs() > told {
-            print_second(&calls, told);
-            told += 1;
+        if !is_quiet && begun.elapsed().as_secs() > printed {
+            print_second(&calls, printed);
+            printed += 1;
         }
     }
-    for second in (told..scenario.seconds).filter(|_| !is_quiet) {
+    for second in (printed..scenario.seconds).filter(|_| !is_quiet) {
         print_second(&calls, second);
     }
     if producer.wait()?.success() { Ok(calls) } else { bail!("the producer has ended badly") }
@@ -154,15 +154,15 @@ fn produce(mut command: Command) -> anyhow::Result<(Child, Receiver<CallLine>)> 
 }
 
 fn print_second(calls: &[CallLine], second: u64) {
-    let mut told = Second::default();
+    let mut counts = Second::default();
     for call in calls.iter().filter(|call| !call.has_broken_clock && call.returned_us / 1_000_000 == second) {
-        *match call.told {
-            Decision::FirstSeen => &mut told.first_seen,
-            Decision::Duplicate => &mut told.duplicates,
-            Decision::Undecided(_) => &mut told.undecided,
+        *match call.verdict {
+            Decision::FirstSeen => &mut counts.first_seen,
+            Decision::Duplicate => &mut counts.duplicates,
+            Decision::Undecided(_) => &mut counts.undecided,
         } += 1;
     }
-    let Second { first_seen, duplicates, undecided } = told;
+    let Second { first_seen, duplicates, undecided } = counts;
     println!("{second:>4} s  first-seen {first_seen:>5}  duplicate {duplicates:>5}  undecided {undecided:>5}");
 }
 
@@ -184,7 +184,7 @@ fn complete(stage: &dyn Stage, scenario: &Scenario) -> anyhow::Result<Option<Dur
 }
 
 impl Judgement {
-    /// In words.
+    /// The step in words.
     fn text(&self) -> String {
         let Self { calls, first_seen, duplicates, undecided, undecided_seconds, complete_after_s, broken, .. } = self;
         let Self { broken_clock_calls, .. } = self;

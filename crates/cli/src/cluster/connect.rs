@@ -1,7 +1,7 @@
-//! Talking to the nodes of a cluster: whom to ask, with which certificate, and what to say when nobody answers.
+//! Requests to the nodes of a cluster: which node is asked, with which certificate, and the message where none answers.
 //!
-//! Promises: a request that may not have been carried out is sent again under the same id, to each of the addresses in
-//! turn, until a deadline. Must not know: what is asked.
+//! Promises: a request that may not have been carried out is sent again under the same id, to each address in turn,
+//! until a deadline. Must not know: what the requests are.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -20,60 +20,60 @@ use tonic::{Code, Response, Status};
 
 use crate::exit::UsageError;
 
-/// How long a command tries.
+/// How long a command goes on trying.
 const PATIENCE: Duration = Duration::from_secs(15);
 /// How long one attempt may take: an election and a write to disk fit well within.
 const ATTEMPT: Duration = Duration::from_secs(6);
-/// How long nothing is said of tries that have failed.
+/// For so long the command prints nothing about attempts that have failed.
 const SILENCE: Duration = Duration::from_secs(3);
-/// How long it waits before the next.
+/// The pause before the next attempt.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// A runtime for a command that waits for answers and does nothing else.
+/// A runtime for a command that only waits for answers.
 ///
 /// # Errors
-/// Where the system gives none.
+/// Where the system gives no runtime.
 pub fn runtime() -> anyhow::Result<Runtime> {
     Builder::new_current_thread().enable_all().build().context("cannot start")
 }
 
-/// 16 bytes that no other request has.
+/// 16 random bytes: an id that no other request has.
 pub fn fresh_id() -> Vec<u8> {
     // The standard library keys its hash maps from the system's randomness.
     let random = || RandomState::new().build_hasher().finish().to_le_bytes();
     [random(), random()].concat()
 }
 
-/// Someone who administers a cluster through any of its nodes.
+/// A client that administers a cluster through any of its nodes.
 #[derive(Clone)]
 pub struct Operator {
     addresses: Vec<String>,
     connector: Arc<dyn Connector>,
     patience: Duration,
-    /// One an address, made with the first request.
+    /// One channel an address, made with the first request.
     channels: Arc<OnceLock<Vec<Channel>>>,
 }
 
 impl Operator {
-    /// Asks the nodes at `addresses`.
+    /// An operator that asks the nodes at `addresses`.
     pub fn new(addresses: Vec<String>, connector: TcpConnector) -> Self {
         Self { addresses, connector: Arc::new(connector), patience: PATIENCE, channels: Arc::default() }
     }
 
-    /// The same, asking the node at `address` only.
+    /// The same operator, but it asks the node at `address` only.
     pub fn at(&self, address: &str) -> Self {
         Self { addresses: vec![address.to_owned()], channels: Arc::default(), ..self.clone() }
     }
 
-    /// The same, trying for `patience`.
+    /// The same operator, but it goes on trying for `patience`.
     pub fn within(&self, patience: Duration) -> Self {
         Self { patience, ..self.clone() }
     }
 
-    /// Sends a request until one of the addresses gives a definite answer.
+    /// Sends a request of the admin service until one of the addresses gives a definite answer.
     ///
     /// # Errors
-    /// What the node says; that nobody answers.
+    /// The error that a node answers; that no node answers.
     pub async fn call<T>(
         &self,
         request: impl AsyncFn(AdminClient<Channel>) -> Result<Response<T>, Status>,
@@ -81,10 +81,10 @@ impl Operator {
         self.ask(async |channel| request(admin_client(channel)).await).await
     }
 
-    /// The same for a request of any service.
+    /// The same as [`Self::call`] for a request of any service.
     ///
     /// # Errors
-    /// What the node says; that nobody answers.
+    /// The error that a node answers; that no node answers.
     pub async fn ask<T>(&self, request: impl AsyncFn(Channel) -> Result<Response<T>, Status>) -> anyhow::Result<T> {
         let (begun, mut has_spoken) = (Instant::now(), false);
         let deadline = begun + self.patience;
@@ -99,7 +99,7 @@ impl Operator {
                 Ok(Err(status)) => status,
                 Err(_) => Status::deadline_exceeded("no answer in time"),
             };
-            // Of a node's own words a status has no cause: that is how tonic tells of connections.
+            // A status that a node has sent has no cause; tonic gives one to an error of the connection.
             if status.source().is_some()
                 && let Some(mismatch) = self.connector.examine(address, None).await
             {
@@ -113,14 +113,14 @@ impl Operator {
                 return Err(refused(address, kind, &status));
             }
             if !has_spoken && begun.elapsed() > SILENCE {
-                tell!("firstseen: {address}: {}; asking again for {:.0?} in all", status.message(), self.patience);
+                notice!("firstseen: {address}: {}; asking again for {:.0?} in all", status.message(), self.patience);
                 has_spoken = true;
             }
             sleep(PAUSE).await;
         }
     }
 
-    /// They stay open from one request to the next.
+    /// The channels, which stay open from one request to the next.
     fn channels(&self) -> anyhow::Result<&[Channel]> {
         if let Some(channels) = self.channels.get() {
             return Ok(channels);
@@ -132,7 +132,7 @@ impl Operator {
     }
 }
 
-/// Where waiting changes nothing, and what to do instead.
+/// The message about a certificate or protocol that does not fit, where waiting changes nothing, and the remedy.
 pub fn mismatched(address: &str, mismatch: &Mismatch) -> String {
     if mismatch.concerns_certificates() {
         format!("{address} {mismatch} (--tls-ca, --tls-cert, --tls-key)")
@@ -146,7 +146,7 @@ fn unfit(mismatches: &BTreeMap<&str, Mismatch>) -> anyhow::Error {
     UsageError(all.collect::<Vec<_>>().join("; ")).into()
 }
 
-/// What to tell of a request that failed.
+/// The error for a request that failed.
 fn refused(address: &str, kind: ErrorKind, status: &Status) -> anyhow::Error {
     let message = match status.message() {
         "" => status.code().description(),
@@ -176,7 +176,7 @@ fn refused(address: &str, kind: ErrorKind, status: &Status) -> anyhow::Error {
     }
 }
 
-/// Whether no connection came about, as opposed to a node that says it is not ready.
+/// Whether no connection came about, as opposed to a node that answers that it is not ready.
 fn is_connection_refused(status: &Status) -> bool {
     matches!(status.code(), Code::Unavailable | Code::Unknown) && status.source().is_some()
 }

@@ -1,6 +1,6 @@
-//! `firstseen cluster`: nodes become a cluster, and what it looks like.
+//! `firstseen cluster`: makes a cluster of nodes, changes it, and shows it.
 //!
-//! Promises: what a command was told to do is done once, however often it had to ask. Must not know: how nodes agree.
+//! Promises: what a command asks for is done once, however often the request was sent. Must not know: how nodes agree.
 
 mod backup;
 pub mod connect;
@@ -34,23 +34,23 @@ pub use restore::RestoreArgs;
 pub use safe_to_stop::SafeToStopArgs;
 pub(crate) use status::{filters_json, filters_text, hex};
 
-/// How long nodes may take to be there and agree.
+/// How long nodes may take to start and agree.
 pub(crate) const FORM: Duration = Duration::from_secs(60);
-/// How long the others may take to hear of the start of a node that has joined.
+/// How long the other nodes may take to learn that a node which has joined has started.
 const STARTED_MAX: Duration = Duration::from_secs(20);
-/// How long a leader may take to be found before `status` says that there is none: an election, and a bit.
+/// How long `status` looks for a leader before it says that there is none: an election, and a bit.
 const LEADER_MAX: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(100);
 
 /// Flags of `firstseen cluster`.
 #[derive(Debug, Args)]
 pub struct ClusterArgs {
-    /// What to do.
+    /// The command that was asked for.
     #[command(subcommand)]
     pub command: ClusterCommand,
 }
 
-/// What to do with a cluster.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum ClusterCommand {
     /// Make a cluster of one node that belongs to none
@@ -77,7 +77,7 @@ pub enum ClusterCommand {
     Recover(RecoverArgs),
 }
 
-/// Which node to ask.
+/// The node that is asked.
 #[derive(Debug, Args)]
 pub struct NodeArgs {
     /// Address of a node
@@ -142,7 +142,7 @@ impl NodeArgs {
 /// Runs `firstseen cluster`.
 ///
 /// # Errors
-/// What the node says; that nobody answers.
+/// Those of the node; that no node answers.
 pub fn run(args: &ClusterArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     connect::runtime()?.block_on(async {
         let mut code = ExitCode::SUCCESS;
@@ -156,7 +156,7 @@ pub fn run(args: &ClusterArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> 
                 let number = join(&member, node).await?;
                 writeln!(out, "{node} is a member, number {number}")?;
                 if !has_started(&member, NodeId(number)).await {
-                    tell!("firstseen: the others do not know of its start yet: until then it gets no slices");
+                    notice!("firstseen: the others do not know of its start yet: until then it gets no slices");
                 }
             }
             ClusterCommand::Form(FormArgs { nodes, tls }) => {
@@ -191,19 +191,19 @@ pub fn run(args: &ClusterArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> 
     })
 }
 
-/// Makes a cluster of the node that is asked; its id and the node's number.
+/// Makes a cluster of the node that is asked, and returns its id and the node's number.
 ///
 /// # Errors
-/// What the node says.
+/// Those of the node.
 pub(crate) async fn init(node: &Operator) -> anyhow::Result<(String, u64)> {
     let made = node.call(async |mut client| client.init(InitRequest {}).await).await?;
     Ok((hex(&made.cluster_id), made.node_id))
 }
 
-/// Adds the node at `address` to the cluster of `member`; its number.
+/// Adds the node at `address` to the cluster of `member`, and returns its number.
 ///
 /// # Errors
-/// What the member says.
+/// Those of the member.
 pub(crate) async fn join(member: &Operator, address: &str) -> anyhow::Result<u64> {
     let request = JoinRequest { command_id: fresh_id().into(), address: address.to_owned() };
     Ok(member.call(async |mut client| client.join(request.clone()).await).await?.node_id)
@@ -213,7 +213,7 @@ pub(crate) async fn join(member: &Operator, address: &str) -> anyhow::Result<u64
 async fn has_started(member: &Operator, node: NodeId) -> bool {
     let end = tokio::time::Instant::now() + STARTED_MAX;
     loop {
-        // It is a member, whatever happens now.
+        // The node is a member already, so an error here ends nothing.
         let status = status(member).await.ok();
         let record = status.as_ref().and_then(|status| status.map.nodes.get(&node));
         if record.is_some_and(|record| record.incarnation != Incarnation::default()) {
@@ -226,28 +226,28 @@ async fn has_started(member: &Operator, node: NodeId) -> bool {
     }
 }
 
-/// What the cluster looks like to one of its nodes.
+/// The cluster as one of its nodes sees it.
 #[derive(Clone, Debug)]
 pub(crate) struct ClusterStatus {
     pub(crate) map: ClusterMap,
-    /// None while nobody leads.
+    /// None while no node leads.
     pub(crate) leader: Option<NodeId>,
     pub(crate) term: u64,
     pub(crate) last_applied: u64,
-    /// Nodes that the one that was asked cannot reach.
+    /// Nodes that the asked node cannot reach.
     pub(crate) unreachable: Vec<NodeId>,
-    /// Nodes that do not answer the one that was asked at this moment.
+    /// Nodes that do not answer the asked node at this moment.
     pub(crate) not_answering: Vec<NodeId>,
-    /// How many milliseconds clocks are ahead of the middle one, as far as they were measured.
+    /// How many milliseconds each node's clock is ahead of the middle one, where that was measured.
     pub(crate) clocks: BTreeMap<NodeId, i64>,
-    /// How far two of them may differ.
+    /// How far two clocks may differ.
     pub(crate) clock_skew_max_ms: u64,
 }
 
-/// Asks for the map.
+/// Asks a node for the map.
 ///
 /// # Errors
-/// What the node says; a map that cannot be read; that there is no cluster yet.
+/// Those of the node; a map that cannot be read; that there is no cluster yet.
 pub(crate) async fn status(member: &Operator) -> anyhow::Result<ClusterStatus> {
     member.call(async |mut client| client.status(StatusRequest::default()).await).await?.try_into()
 }

@@ -1,6 +1,6 @@
-//! The places of trees: in which order they are shown, where they are, and what each is made for.
+//! The places of trees: the order in which they are shown, their sites, and the load that each is made for.
 //!
-//! Promises: a place stands below its parent, its children next to each other. Must not know: who asks.
+//! Promises: a place stands below its parent, its children next to each other. Must not know: which command shows them.
 
 use std::collections::BTreeSet;
 
@@ -15,19 +15,19 @@ use crate::text::table::Table;
 /// A place of a tree.
 #[derive(Debug, PartialEq, Serialize)]
 pub(crate) struct Place<'a> {
-    /// What producers name.
+    /// The name that producers use.
     pub(crate) place: &'a str,
     /// Its filter.
     pub(crate) filter: &'a str,
     /// The place above; none for the root.
     pub(crate) parent: Option<&'a str>,
-    /// Steps from the root.
+    /// Steps down from the root.
     pub(crate) level: u8,
     /// Its cells are `2^fold` times fewer than the root's.
     pub(crate) fold: u8,
     /// The sites of the nodes that own its slices.
     pub(crate) sites: BTreeSet<&'a str>,
-    /// Events that it has room for; none where only its size was given.
+    /// Events that it has room for; none where only its memory was given.
     pub(crate) capacity_events: Option<u64>,
     /// Memory of its cells.
     pub(crate) bytes: u64,
@@ -124,7 +124,8 @@ fn expected_fpr(definition: &SlicedDefinition, branch: &Branch, parent: Option<&
     let own = definition.group.rate;
     match parent {
         None => Some(own),
-        // What is set here is set above, in the same cells: nothing is found here that would not be found there.
+        // What is set here is set at the parent too, in the same cells: this place finds no event that the parent would
+        // not find.
         Some(parent) if parent.fold == branch.fold => parent.expected_fpr,
         Some(parent) => Some(1.0 - (1.0 - own) * (1.0 - parent.expected_fpr?)),
     }
@@ -151,7 +152,7 @@ pub(crate) fn table(places: &[Place<'_>]) -> String {
 #[cfg(test)]
 mod tests {
     use firstseen_filter::{FilterSpec, Kind, Layout, Window};
-    use firstseen_routing::{CutOff, FilterPolicies, Slicing, folded};
+    use firstseen_routing::{CutOff, Epoch, FilterPolicies, Slicing, folded};
 
     use super::*;
 
@@ -178,7 +179,7 @@ mod tests {
             };
             let record = FilterRecord {
                 name: place.to_owned(),
-                epoch: 1,
+                epoch: Epoch::FIRST,
                 definition: folded(&root(), fold, Slicing::NONE).unwrap(),
                 policies: FilterPolicies::default(),
                 owners: Vec::new(),

@@ -1,6 +1,6 @@
-//! `firstseen cluster recover`: going on with one node.
+//! `firstseen cluster recover`: one node goes on alone.
 //!
-//! Promises: what it means is said before anything is changed. Must not know: how a cluster agrees.
+//! Promises: the command prints what is lost before it changes anything. Must not know: how a cluster agrees.
 
 use std::fmt::Write as _;
 use std::io::Write;
@@ -46,7 +46,7 @@ struct Document<'a> {
 #[derive(Serialize)]
 struct LostNodeDocument<'a> {
     name: &'a str,
-    /// What it is called now; nothing where it is gone from the map.
+    /// The filter's name now; none where the map no longer has it.
     called: Option<&'a str>,
 }
 
@@ -74,13 +74,13 @@ pub(super) async fn run(args: &RecoverArgs, out: &mut dyn Write) -> anyhow::Resu
         (Some(recovery), _) if !args.json => out.write_all(afterwards(recovery).as_bytes())?,
         (_, Some(recovery)) if args.json => writeln!(out, "{}", json(recovery, recovered.is_some())?)?,
         (None, _) if args.plan => writeln!(out, "nothing was changed: leave out --plan")?,
-        (None, _) => tell!("nothing was changed"),
+        (None, _) => notice!("nothing was changed"),
         _ => {}
     }
     Ok(if recovered.is_some() || args.plan { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Says what it means, and asks.
+/// Prints what recovery means, and asks the operator to agree.
 fn consent(args: &RecoverArgs, recovery: &Recovery, out: &mut dyn Write) -> anyhow::Result<bool> {
     if !args.json {
         out.write_all(text(recovery).as_bytes())?;
@@ -114,7 +114,7 @@ fn text(recovery: &Recovery) -> String {
     }
     let _ = write!(
         text,
-        "\n{}\nWhat was in lost slices is lost: their events are told what `--when-lost` of the filter says, until the slices \
+        "\n{}\nWhat was in lost slices is lost: their events get the verdict of the filter's `--when-lost`, until the slices \
          are drained to other nodes and their window has passed, or `firstseen filter forgive` ends that. So it is with slices \
          here that others may have gone on without. Filters that are not durable have lost this node's slices with its process.\n",
         filters.text()

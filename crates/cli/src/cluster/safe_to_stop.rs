@@ -1,7 +1,7 @@
-//! `firstseen cluster safe-to-stop`: whether a node can be stopped, and nothing is lost and the others go on.
+//! `firstseen cluster safe-to-stop`: whether a node can be stopped without loss while the others go on.
 //!
-//! Promises: asked of the leader, by the map as it is agreed on then; every reason against it comes with what to do. Must not
-//! know: what would be lost (`routing` does).
+//! Promises: the leader is asked, and answers by the map that is agreed on then; each obstacle is printed with a
+//! remedy. Must not know: what would be lost (`routing` does).
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ use super::leading::committed;
 use super::{ClusterStatus, NodeArgs, node_named};
 use crate::exit::FAILED;
 
-/// How often is looked again.
+/// The pause before the next look.
 const ASK: Duration = Duration::from_millis(300);
 /// How long a leader may take to be found.
 const LEADER_MAX: Duration = Duration::from_secs(15);
@@ -54,9 +54,9 @@ struct Document {
 
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Reason {
-    /// Whether something would be lost, as opposed to not being possible for a while.
+    /// Whether data would be lost, as opposed to a service that would stand for a while.
     loss: bool,
-    /// Whether it may pass.
+    /// Whether the obstacle may go away by itself.
     may_pass: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     filter: Option<String>,
@@ -65,13 +65,13 @@ struct Reason {
     text: String,
 }
 
-/// Says whether it is safe.
+/// Prints whether it is safe.
 ///
 /// # Errors
 /// That there is no such node, or no leader.
 pub(super) async fn run(args: &SafeToStopArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let member = args.member.operator()?;
-    let mut told: Vec<Reason> = Vec::new();
+    let mut shown: Vec<Reason> = Vec::new();
     loop {
         let ClusterStatus { map, unreachable, not_answering, .. } = committed(&member, LEADER_MAX).await?;
         let node = node_named(&map, &args.node)?;
@@ -90,10 +90,10 @@ pub(super) async fn run(args: &SafeToStopArgs, out: &mut dyn Write) -> anyhow::R
             }
             return Ok(if is_safe { ExitCode::SUCCESS } else { ExitCode::from(FAILED) });
         }
-        for news in reasons.iter().filter(|reason| !told.contains(reason)) {
-            tell!("firstseen: waiting: {}", news.text);
+        for news in reasons.iter().filter(|reason| !shown.contains(reason)) {
+            notice!("firstseen: waiting: {}", news.text);
         }
-        told = reasons;
+        shown = reasons;
         sleep(ASK).await;
     }
 }
@@ -107,7 +107,7 @@ fn text(node: &str, is_safe: bool, reasons: &[Reason]) -> String {
     }
 }
 
-/// In words, with what to do.
+/// An obstacle in words, with a remedy.
 fn reason(map: &ClusterMap, node: NodeId, obstacle: &Obstacle) -> Reason {
     let name = |node: &NodeId| map.nodes.get(node).map_or_else(|| node.to_string(), |record| record.name.clone());
     let names = |nodes: &std::collections::BTreeSet<NodeId>| nodes.iter().map(name).collect::<Vec<_>>().join(", ");

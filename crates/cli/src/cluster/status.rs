@@ -1,7 +1,8 @@
-//! What a cluster looks like, for people and for scripts.
+//! The status of a cluster, for people and for scripts.
 
 use std::fmt::Write as _;
 
+use firstseen_filter::duration;
 use firstseen_records::printable;
 use firstseen_routing::{Branch, ClusterMap, CutOff, FilterRecord, NodeId, TreeMode};
 use serde::Serialize;
@@ -37,7 +38,7 @@ struct NodeDocument<'a> {
     leader: bool,
     slices: u64,
     reachable: bool,
-    /// As the cluster has agreed: the others go on without it.
+    /// Whether the cluster has agreed that the node is down: the others go on without it.
     down: bool,
     /// Milliseconds that its clock is ahead of the middle one of all; none where it was not measured lately.
     clock_ahead_ms: Option<i64>,
@@ -55,7 +56,7 @@ struct FilterDocument<'a> {
     complete_slices: usize,
     /// Copies on their way to other nodes.
     moving_slices: usize,
-    /// The filter that has followed it: nothing is recorded here any more.
+    /// The filter that has followed it: this one records nothing any more.
     #[serde(skip_serializing_if = "Option::is_none")]
     followed_by: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -119,7 +120,7 @@ fn filter_documents(map: &ClusterMap) -> Vec<FilterDocument<'_>> {
         number: number.0,
         name: &filter.name,
         kind: filter.definition.group.cells.kind().to_string(),
-        epoch: filter.epoch,
+        epoch: filter.epoch.0,
         window: filter.definition.group.window.to_string(),
         slicing: filter.definition.slicing.to_string(),
         slices: filter.owners.len(),
@@ -173,18 +174,19 @@ pub(super) fn text(status: &ClusterStatus) -> String {
     text
 }
 
-/// What it means that no majority answers.
+/// The message where no majority answers.
 fn leaderless(map: &ClusterMap) -> String {
     let voters = map.nodes.values().filter(|node| node.voter).count();
     format!(
         "no majority of the {voters} voters ({}) answers: nothing can be changed, and what is shown was agreed on before. Nodes\n\
-         tell what they know, and record nothing new once their lease is over. Start the others; where they are lost for\n\
+         answer what they know, and record nothing new once their lease is over. Start the others; where they are lost for\n\
          good, one goes on (firstseen cluster recover)\n",
         voters / 2 + 1
     )
 }
 
-/// A line for each node whose clock somebody should look after: it is further from the middle one than half of what it may be.
+/// A line for each node whose clock an operator should look after: it differs from the middle one by more than half of
+/// what is allowed.
 fn clocks_text(status: &ClusterStatus) -> String {
     let ClusterStatus { map, clocks, clock_skew_max_ms, .. } = status;
     let mut text = String::new();
@@ -200,13 +202,15 @@ fn clocks_text(status: &ClusterStatus) -> String {
         let name = printable(&node.name);
         let _ = writeln!(
             text,
-            "clock of {name}: {apart_ms} ms {side} most others, and {clock_skew_max_ms} ms at most it may be: {then}"
+            "clock of {name}: {} {side} most others, and {} at most it may be: {then}",
+            duration(apart_ms),
+            duration(*clock_skew_max_ms)
         );
     }
     text
 }
 
-/// `down` is agreed on; that one cannot be reached is what the node says that was asked.
+/// A node is `down` by agreement; that it cannot be reached is the finding of the node that was asked.
 fn state(is_down: bool, is_unreachable: bool) -> &'static str {
     match (is_down, is_unreachable) {
         (true, _) => "down",
@@ -317,8 +321,11 @@ mod tests {
         let text = clocks_text(&status);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines.len(), 2, "{text}");
-        assert!(lines[0].starts_with("clock of b: 7200000 ms ahead of most others") && lines[0].contains("undecided"));
-        assert!(lines[1].starts_with("clock of c: 600 ms behind most others") && lines[1].ends_with("look after it"));
+        assert!(lines[0].starts_with("clock of b: 2h ahead of most others") && lines[0].contains("undecided"));
+        assert!(
+            lines[1].starts_with("clock of c: 600ms behind most others, and 1s at most")
+                && lines[1].ends_with("look after it")
+        );
         assert!(json(&status).unwrap().contains("\"clock_ahead_ms\": 7200000"));
     }
 }

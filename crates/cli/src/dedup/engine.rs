@@ -1,4 +1,4 @@
-//! A batch through the filter: answers, what is counted of them, and where each record goes.
+//! A batch through the filter: its answers, their counts, and the output of each record.
 //!
 //! Promises: answers come in the order of the records; every record goes to one output. Must not know: files, threads.
 
@@ -26,7 +26,7 @@ const CHUNK_EVENTS: usize = 4096;
 pub(super) struct Outputs {
     pub(super) first_seen: Output,
     pub(super) duplicates: Output,
-    /// Only where `--uncertain` asks for it; otherwise these go to the duplicates.
+    /// Used only with `--uncertain`; otherwise these records go to the duplicates.
     pub(super) uncertain: Output,
     pub(super) rejected: Output,
 }
@@ -49,7 +49,7 @@ impl Outputs {
         self.each().into_iter().try_for_each(Output::begin)
     }
 
-    /// Looks whether `batch` has the header that files which are kept begin with, before any of its records is answered.
+    /// Checks, before any record of `batch` is answered, that output files of earlier runs begin with its header.
     pub(super) fn check_header(&mut self, batch: &Batch) -> anyhow::Result<()> {
         let Some(header) = batch.new_header() else { return Ok(()) };
         self.each().into_iter().try_for_each(|output| output.check_header(header))
@@ -64,7 +64,7 @@ impl Outputs {
     }
 }
 
-/// Where answers come from.
+/// Where answers come from: a filter here, or a cluster.
 pub(super) enum Source {
     /// A filter in this process.
     Here(Box<Here>),
@@ -72,7 +72,7 @@ pub(super) enum Source {
     Cluster(Box<Remote>),
 }
 
-/// Answers, and what becomes of the records.
+/// Answers events, and writes their records where the answers send them.
 pub(super) struct Engine {
     pub(super) source: Source,
     pub(super) tally: Tally,
@@ -80,11 +80,11 @@ pub(super) struct Engine {
     pub(super) late: LateArg,
     pub(super) troubles: Troubles,
     pub(super) answers: Vec<Answer>,
-    /// Records of which nothing tells whether their time is right.
+    /// Records at the end of a file whose times nothing confirms or contradicts.
     pub(super) unclear: u64,
 }
 
-/// Where one record goes.
+/// The output of one record.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Destination {
     FirstSeen,
@@ -99,12 +99,13 @@ impl Engine {
         self.tally.counts.events + self.rejects.count() == 0
     }
 
-    /// Whether each record was read and decided, but for late ones.
+    /// Whether each record was read and decided; late ones count as decided.
     pub(super) fn is_clean(&self) -> bool {
         self.rejects.count() + self.troubles.total() + self.unclear == 0
     }
 
-    /// Answers every record of `batch` and writes it where it belongs; `ahead_ms` has the times of records that come next.
+    /// Answers every record of `batch` and writes it to its output; `ahead_ms` has the times of the records that come
+    /// next.
     pub(super) fn handle(
         &mut self,
         batch: &Batch,
@@ -127,7 +128,8 @@ impl Engine {
             for index in chunk {
                 let event = Event { block, parsed, index };
                 if self.answers[index - start] == Answer::Refused {
-                    // What is rejected by the filter and by the parser goes to one output, in the order of the input.
+                    // Records that the parser rejects and those that the filter refuses go to one output, in the order
+                    // of the input.
                     let place = parsed.spans()[index].range().start;
                     while let Some(earlier) = rejections.next_if(|rejection| rejection.span.range().start < place) {
                         self.reject(earlier, batch, outputs, progress)?;
@@ -155,12 +157,12 @@ impl Engine {
         outputs: &mut Outputs,
         progress: &Progress,
     ) -> anyhow::Result<()> {
-        self.rejects.tell(batch.file, rejection.span.line, &rejection.reason, progress);
+        self.rejects.add(batch.file, rejection.span.line, &rejection.reason, progress);
         outputs.rejected.record(batch.block.bytes(), rejection.span.range())
     }
 
-    /// The last record of a file is refused, and the next file cannot contradict it, as it begins before: it is passed
-    /// on.
+    /// The last record of a file may be refused for its time; where the next file begins earlier, it cannot contradict
+    /// that time, and the record is passed on.
     fn unclear(&mut self, event: Event<'_>, file: usize, progress: &Progress) -> Destination {
         progress.note(&format!(
             "firstseen: {}: undecided, and passed on: its time is more than --future-max ahead of its file, and the \
@@ -178,7 +180,7 @@ impl Engine {
         }
     }
 
-    /// Says when the answers of a chunk, which begins at event `start`, begin or end to be undecided.
+    /// Prints a line where the answers of a chunk, which begins at event `start`, begin or end to be undecided.
     fn watch(&mut self, batch: &Batch, start: usize, progress: &Progress) {
         let source = &self.source;
         let why = |event| match source {
@@ -190,7 +192,7 @@ impl Engine {
         progress.note(&turn.words(&self.rejects.place(batch.file, line), why(event)));
     }
 
-    /// Counts one answered event, the `place`th of its chunk, and says where it goes.
+    /// Counts one answered event, the `place`th of its chunk, and returns its output.
     #[inline]
     fn count(&mut self, event: Event<'_>, place: usize, file: usize, progress: &Progress) -> Destination {
         let answer = self.answers[place];
@@ -209,7 +211,7 @@ impl Engine {
             Answer::Refused => {
                 let line = event.parsed.spans()[event.index].line;
                 let reason = "its time is more than --future-max ahead of the others, which do not bear it out";
-                self.rejects.tell(file, line, reason, progress);
+                self.rejects.add(file, line, reason, progress);
                 Destination::Rejected
             }
             answer => match &self.source {
@@ -238,7 +240,7 @@ impl Engine {
         }
     }
 
-    /// The same, with the exact answer or the exact cache beside.
+    /// The output of an event's record, where the exact answer or the exact cache stands beside the filter.
     fn checked(&mut self, event: Event<'_>, place: usize, answer: Answer) -> Destination {
         let digest: Digest = event.parsed.digests()[event.index];
         let destination = self.decided(event, answer);

@@ -1,6 +1,6 @@
-//! Answers from a filter in this process, with everything that looks over its shoulder.
+//! Answers from a filter in this process, with everything that checks them.
 //!
-//! Promises: what is checked is checked in the order of the records. Must not know: where records go.
+//! Promises: answers are checked in the order of the records. Must not know: where records go.
 
 use std::ops::Range;
 
@@ -8,27 +8,29 @@ use firstseen_filter::{AHEAD_EVENTS_MAX, Digest, ExactWindow, Stamp, Verdict};
 use firstseen_routing::{Answer, SlicedDefinition, SlicedFilter};
 
 use crate::dedup::confirm::Confirm;
+use crate::dedup::lateness::PastLateness;
 use crate::input::{Batch, present_ms};
 use crate::state::StateHeader;
 
 /// A filter, and the exact answer or the exact cache beside it.
 pub(super) struct Here {
     pub(super) filter: SlicedFilter,
-    /// What a saved filter depends on.
+    /// The definition and seed that a saved filter depends on.
     pub(super) header: StateHeader<SlicedDefinition>,
     pub(super) confirm: Option<Confirm>,
     pub(super) exact: Option<ExactWindow>,
     pub(super) lookup: bool,
     pub(super) times_ms: Vec<u64>,
+    pub(super) past_lateness: PastLateness,
 }
 
 impl Here {
-    /// Answers the events of `chunk`; behind the batch come events of the times `ahead_ms`.
+    /// Answers the events of `chunk`; `ahead_ms` has the times of the events behind the batch.
     pub(super) fn answer(&mut self, batch: &Batch, chunk: Range<usize>, ahead_ms: &[u64], answers: &mut Vec<Answer>) {
         let known = chunk.start..batch.parsed.len().min(chunk.end + AHEAD_EVENTS_MAX);
         times_ms(batch, known.clone(), &mut self.times_ms);
         if batch.arrived_ms.is_some() {
-            // What comes now is not late, also where the clock of this machine was set back.
+            // A record that arrives now is not late, even where the clock of this machine was set back.
             let now_ms = self.filter.now_ms().unwrap_or(0);
             self.times_ms.iter_mut().for_each(|time_ms| *time_ms = now_ms.max(*time_ms));
         }
@@ -44,9 +46,11 @@ impl Here {
         } else {
             self.filter.observe_batch(digests, times_ms, answers);
         }
+        self.past_lateness.count(self.filter.stamps(), answers, self.filter.now_unit());
     }
 
-    /// How far ahead of the others an event is taken by its own word; nothing where times do not matter.
+    /// How far ahead of the others an event's time may be to be accepted without their confirmation; none where times
+    /// do not matter.
     pub(super) fn step_ms(&self) -> Option<u64> {
         self.filter.needs_time().then_some(self.header.definition.group.future_max_ms)
     }
@@ -57,7 +61,7 @@ impl Here {
         self.confirm.is_some() || self.exact.is_some()
     }
 
-    /// Tells the exact answer of the `place`th event of the chunk what the filter said.
+    /// Gives the exact answer of the chunk's `place`th event the filter's answer, to compare the two.
     pub(super) fn measure(&mut self, digest: Digest, place: usize, answer: Answer) {
         let Some(exact) = &mut self.exact else { return };
         exact.observe(
@@ -71,7 +75,8 @@ impl Here {
         );
     }
 
-    /// Whether a duplicate, the `place`th event of the chunk, is certain; what is first-seen is remembered for that.
+    /// Whether a duplicate, the `place`th event of the chunk, is certain; events that are first-seen are remembered for
+    /// that.
     pub(super) fn is_certain(&mut self, digest: Digest, place: usize, answer: Answer) -> bool {
         let Some(confirm) = &mut self.confirm else { return true };
         let stamp: Stamp = self.filter.stamps()[place];
@@ -82,7 +87,7 @@ impl Here {
     }
 }
 
-/// The times of the events of `chunk`; none where nothing needs them.
+/// The times of the events of `chunk`; none where no window needs them.
 pub(super) fn times_ms(batch: &Batch, chunk: Range<usize>, times_ms: &mut Vec<u64>) {
     times_ms.clear();
     match batch.arrived_ms {

@@ -1,11 +1,12 @@
 //! `firstseen dedup`: each record once.
 //!
-//! Promises: every record of the input goes to exactly one output, in order; what was passed on was recorded in the
-//! filter, and the state that is saved says so. Must not know: how a filter works, or where.
+//! Promises: every record of the input goes to exactly one output, in order; a record that was passed on was recorded
+//! in the filter, also in the state that is saved. Must not know: how a filter works, or where it is.
 
 mod confirm;
 mod engine;
 mod here;
+mod lateness;
 #[cfg(feature = "full")]
 mod remote;
 #[cfg(not(feature = "full"))]

@@ -1,7 +1,7 @@
 //! Answers from a filter of a cluster.
 //!
-//! Promises: batches are asked about in the order of the input, several at once, and answered in that order. Must not
-//! know: how events travel, where records go.
+//! Promises: batches are sent in the order of the input, several at once, and answered in that order. Must not know:
+//! how events travel, where records go.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -29,13 +29,13 @@ use crate::report::filter::{ClusterReport, NodeReport, TreeReport};
 const INFLIGHT_EVENTS_MAX: usize = 1 << 16;
 /// Batches that may be unanswered, however small.
 const INFLIGHT_BATCHES_MAX: usize = 32;
-/// How long an event may stay unanswered. A run over a file can wait longer than who serves a page.
+/// How long an event may stay unanswered. A run over a file can wait longer than a server of pages.
 const DEADLINE_MS: u64 = 15_000;
 
-/// Tries after a refusal for overload: until the deadline is over.
+/// Tries after a refusal for overload: so many that the deadline ends them first.
 const OVERLOAD_RETRIES_MAX: u32 = 16;
 
-/// A batch and what became of it.
+/// A batch with its verdicts.
 type Answered = (Box<Batch>, Result<Vec<Verdict>, CallError>);
 
 /// A batch that is unanswered.
@@ -52,15 +52,15 @@ pub(super) struct Remote {
     lookup: bool,
     inflight: VecDeque<Asking>,
     waits: Waits,
-    /// Of the batch that is being handled.
+    /// The verdicts of the batch that is being handled.
     verdicts: Vec<Verdict>,
-    // Last, so that the client ends before its runtime.
+    // The last field, so that the client ends before its runtime.
     client: Client,
     runtime: Runtime,
 }
 
 impl Remote {
-    /// What keys are hashed with.
+    /// The secret that keys are hashed with.
     pub(super) fn secret(&self) -> FilterSecret {
         self.filter.secret().clone()
     }
@@ -72,13 +72,13 @@ impl Remote {
         Some(Why { reason: *reason, has_down: missing.down > 0, has_lost: missing.lost > 0 })
     }
 
-    /// Its name and window, where its events need times.
+    /// The filter's name and window, where its events need times.
     pub(super) fn needs_time(&self) -> Option<String> {
         let window = &self.filter.definition().group.window;
         self.filter.needs_times().then(|| format!("filter {}, window {window}", self.filter.name()))
     }
 
-    /// What a report says of it, and of what has gone to each node so far.
+    /// The report's part about the filter and the traffic to each node so far.
     pub(super) fn report(&self) -> ClusterReport {
         let definition = self.filter.definition();
         let level_hits = self.filter.level_hits();
@@ -102,7 +102,7 @@ impl Remote {
     /// Connects, and finds the filter.
     ///
     /// # Errors
-    /// Where nobody answers, or there is no such filter.
+    /// Where no node answers, or there is no such filter.
     pub(super) fn connect(args: &ClusterArgs, lookup: bool) -> anyhow::Result<Self> {
         let mut builder = Client::builder()
             .seeds(args.cluster.clone())
@@ -138,7 +138,7 @@ impl Remote {
             })?;
             if filter.definition().group.cells.kind() == Kind::Decaying {
                 let text = format!(
-                    "filter `{name}` tells frequencies, not duplicates: producers ask it with the client crate"
+                    "filter `{name}` gives frequencies, not duplicates: producers ask it with the client crate"
                 );
                 return Err(UsageError(text).into());
             }
@@ -172,12 +172,13 @@ impl Remote {
         self.inflight.is_empty()
     }
 
-    /// How far ahead of the others an event is taken by its own word; nothing where times do not matter.
+    /// How far ahead of the others an event's time may be to be accepted without their confirmation; none where times
+    /// do not matter.
     pub(super) fn step_ms(&self) -> Option<u64> {
         self.filter.needs_times().then_some(self.filter.definition().group.future_max_ms)
     }
 
-    /// Asks about all events of `batch`, behind which come events of the times `ahead_ms`.
+    /// Sends all events of `batch`; `ahead_ms` has the times of the events behind it.
     pub(super) fn ask(&mut self, batch: Box<Batch>, ahead_ms: &[u64]) {
         let (filter, lookup, ahead_ms) = (self.filter.clone(), self.lookup, ahead_ms.to_vec());
         let (events, given_up) = (batch.parsed.len(), self.waits.given_up());
@@ -185,7 +186,7 @@ impl Remote {
             let verdicts = tokio::select! {
                 biased;
                 verdicts = verdicts(&filter, lookup, (&batch, &ahead_ms)) => verdicts,
-                // They are on their way, and may be recorded.
+                // The events are on their way, and may be recorded.
                 () = given_up => Ok(vec![Verdict::Undecided(Reason::Unknown); events]),
             };
             (batch, verdicts)
@@ -200,11 +201,11 @@ impl Remote {
         self.inflight.push_back(Asking { answer, events });
     }
 
-    /// Waits for the oldest batch; [`Self::answer`] then tells of its events. Who waits for long is told why, and who interrupts
-    /// the run ends the wait: what is unanswered is undecided then.
+    /// Waits for the oldest batch; [`Self::answer`] then gives the verdicts of its events. After a long wait the user
+    /// reads why it lasts, and an interrupt ends it: the events that are unanswered are undecided then.
     ///
     /// # Errors
-    /// Where the client could not even ask.
+    /// Where the client could not even send the request.
     pub(super) fn oldest(&mut self) -> anyhow::Result<Option<Box<Batch>>> {
         let Some(oldest) = self.inflight.pop_front() else { return Ok(None) };
         let Self { runtime, waits, filter, .. } = self;
@@ -227,8 +228,8 @@ impl Remote {
     }
 }
 
-/// What a verdict is to who writes records. Whether a time is broken depends on who else has sent, so what a cluster does
-/// not take is never dropped as broken.
+/// The answer for a verdict. Whether a cluster takes a time for broken depends on what other producers have sent, so an
+/// event that a cluster refuses is never dropped as broken.
 fn answer_of(verdict: Verdict) -> Answer {
     match verdict {
         Verdict::FirstSeen => Answer::FirstSeen,
@@ -268,9 +269,9 @@ mod tests {
 
     #[test]
     fn nothing_that_a_cluster_says_drops_a_record_but_a_duplicate() {
-        let told = |reason| answer_of(Verdict::Undecided(reason));
-        assert_eq!((told(Reason::Future), told(Reason::SlicesDown)), (Answer::Undecided, Answer::Undecided));
-        assert_eq!(told(Reason::Late), Answer::Late, "--late says what becomes of it");
+        let answer = |reason| answer_of(Verdict::Undecided(reason));
+        assert_eq!((answer(Reason::Future), answer(Reason::SlicesDown)), (Answer::Undecided, Answer::Undecided));
+        assert_eq!(answer(Reason::Late), Answer::Late, "--late says what becomes of it");
         assert_eq!(answer_of(Verdict::FirstSeen), Answer::FirstSeen);
         assert_eq!(answer_of(Verdict::Duplicate), Answer::Duplicate);
     }

@@ -1,4 +1,4 @@
-//! The run: wiring, and what is left to do at its end.
+//! The run of `firstseen dedup`: wiring, and what remains to be done at its end.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,6 +10,7 @@ use jiff::Timestamp;
 use super::DedupArgs;
 use super::engine::{Engine, Outputs, Source};
 use super::here::Here;
+use super::lateness::late_meaning;
 use super::setup::Setup;
 use super::tally::Tally;
 use super::troubles::Troubles;
@@ -31,7 +32,7 @@ use crate::terminal::stop::Stop;
 /// Runs `firstseen dedup`.
 ///
 /// # Errors
-/// What a person must be told. Files end with a whole record, and a state is saved only if all records were written.
+/// Those that end the command. Files end with a whole record, and a state is saved only if all records were written.
 pub fn run(args: &DedupArgs) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     let input_bytes = input::check(&args.input.files)?;
@@ -64,21 +65,21 @@ pub fn run(args: &DedupArgs) -> anyhow::Result<ExitCode> {
         Source::Cluster(_) => Ok(()),
     };
     engine.rejects.end(&progress);
-    let mut told = Ok(());
-    if ended.is_told() {
+    let mut written = Ok(());
+    if ended.is_reported() {
         let report = report(args, times, &mut engine, started.elapsed().as_secs_f64(), ended.is_interrupted());
-        told = report.write(run.report, run.report_file.as_deref());
+        written = report.write(run.report, run.report_file.as_deref());
     }
-    ended.exit_code(saved.and(told), run.strict && !engine.is_clean())
+    ended.exit_code(saved.and(written), run.strict && !engine.is_clean())
 }
 
-/// Batches through the filter to the outputs.
+/// The pass of batches through the filter to the outputs.
 struct DedupPass {
     engine: Engine,
     outputs: Outputs,
     progress: Progress,
     saving: Saving,
-    /// Read and answered so far.
+    /// Bytes that were read and answered so far.
     input_bytes: u64,
 }
 
@@ -100,7 +101,7 @@ impl DedupPass {
         self.saving.save_if_due(self.input_bytes, &here.header, write_body, deliver, &self.progress)
     }
 
-    /// Handles the oldest of the batches that a cluster was asked about; `None` if there is none.
+    /// Handles the oldest of the batches that were sent to a cluster; `None` if there is none.
     fn oldest(&mut self) -> anyhow::Result<Option<Box<Batch>>> {
         let Source::Cluster(remote) = &mut self.engine.source else { return Ok(None) };
         remote.oldest()?.map(|batch| self.handle(batch, &[])).transpose()
@@ -168,8 +169,10 @@ fn report(args: &DedupArgs, times: Times, engine: &mut Engine, seconds: f64, int
         Source::Cluster(_) => None,
     };
     let clock_ms = here.and_then(|here| here.filter.now_ms());
+    let late_meaning = late_meaning(args.output.late, here.map(|here| &here.header.definition.group));
     Report {
         counts,
+        late_meaning,
         seconds,
         events_per_s: counts.events as f64 / seconds,
         time_zone: args.input.tz.clone(),
@@ -188,10 +191,10 @@ fn report(args: &DedupArgs, times: Times, engine: &mut Engine, seconds: f64, int
 fn filter_report(source: &mut Source) -> FilterReport {
     match source {
         Source::Here(here) => {
-            let Here { filter, header: StateHeader { definition, seed, .. }, .. } = &mut **here;
+            let Here { filter, header: StateHeader { definition, seed, .. }, past_lateness, .. } = &mut **here;
             let sized_for =
                 definition.group.capacity_events.map(|events| events * u64::from(definition.slicing.groups()));
-            // Of a filter that started small, what it has room for at least.
+            // A filter that started small has room for this many events at least.
             let room_events =
                 sized_for.or_else(|| filter.live_events().map(|events| events.max(FIRST_CAPACITY_EVENTS)));
             FilterReport::Here(HereReport {
@@ -201,6 +204,8 @@ fn filter_report(source: &mut Source) -> FilterReport {
                 filter: describe(definition),
                 window: definition.group.window.to_string(),
                 seed: *seed,
+                past_lateness: past_lateness.events,
+                past_lateness_meaning: past_lateness.meaning(&definition.group),
             })
         }
         Source::Cluster(remote) => FilterReport::Cluster(remote.report()),

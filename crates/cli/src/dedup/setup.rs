@@ -1,4 +1,4 @@
-//! From flags to a filter, a parser and a state to go on from; everything that can be wrong is found here, before any
+//! From flags to a filter, a parser and a state to continue from; every mistake in the flags is found here, before any
 //! output is touched.
 
 use firstseen_filter::{ExactWindow, FilterSecret, FilterSpec};
@@ -8,6 +8,7 @@ use firstseen_routing::{SlicedDefinition, SlicedFilter, Slicing};
 use super::DedupArgs;
 use super::engine::Source;
 use super::here::Here;
+use super::lateness::PastLateness;
 use super::remote::Remote;
 use crate::dedup::confirm::Confirm;
 use crate::exit::UsageError;
@@ -18,7 +19,7 @@ use crate::input::arrivals::check_saved;
 use crate::input::present_ms;
 use crate::state::{self, StateHeader};
 
-/// What a run starts with.
+/// What a run starts with: filter, parser, state.
 pub(super) struct Setup {
     pub(super) source: Source,
     pub(super) parser: RecordParser,
@@ -47,7 +48,7 @@ impl Setup {
         let instead = "count in events (--window 1000000events)";
         let times = args.input.times(needs_time.then_some(NeedsTime { what: &window, instead }))?;
         if times == Times::Arrival {
-            // Time passes also while nothing comes: no arrival is too far ahead of the last one.
+            // Time passes also while no record comes: no arrival is too far ahead of the last one.
             spec.future_max_ms = u64::MAX;
         }
         let definition = definition(&spec, args)?;
@@ -66,6 +67,7 @@ impl Setup {
             exact: args.run.verify.map(|VerifyArg::Exact| ExactWindow::of(&header.definition.group)),
             lookup: args.run.lookup,
             times_ms: Vec::new(),
+            past_lateness: PastLateness::default(),
             header,
         }));
         Ok(Self { source, parser, times, secret })

@@ -1,8 +1,8 @@
-//! When answers begin to be undecided, when the reason is another one, and when they are decided again: one line each,
+//! Lines that say when answers begin to be undecided, when the reason changes, and when answers are decided again,
 //! while the run goes on.
 //!
-//! Promises: a run is told of its troubles as they begin, and of each kind of reason once a trouble; where they come and
-//! go quickly, not more often than every [`QUIET`]. Must not know: clocks (moments are passed in), where the lines go.
+//! Promises: a trouble has a line as it begins, and one for each kind of reason in it; where troubles come and go
+//! quickly, not more often than every [`QUIET`]. Must not know: clocks (moments are passed in), where the lines go.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use firstseen_routing::{Answer, Reason};
 use crate::report::filter::reason_name;
 use crate::text::numbers::grouped;
 
-/// A trouble has ended when nothing was undecided for so long, and something new was recorded since.
+/// A trouble has ended when no answer was undecided for so long, and a new event was recorded since.
 const QUIET: Duration = Duration::from_secs(10);
 
 /// Undecided answers so far.
@@ -21,24 +21,24 @@ pub(super) struct Troubles {
     current: Option<Trouble>,
 }
 
-/// The trouble that goes on.
+/// A trouble that goes on.
 #[derive(Debug)]
 struct Trouble {
-    /// What was undecided before it.
+    /// How many answers were undecided before it.
     before: u64,
     /// When the last answer was undecided.
     last: Instant,
-    /// The reasons that were told.
-    told: Vec<Option<Kind>>,
+    /// The kinds of reason that have had a line.
+    shown: Vec<Option<Kind>>,
 }
 
-/// What a person does about a reason: the same for all reasons of a kind.
+/// A kind of reason: its members have one remedy.
 type Kind = (Reason, bool, bool);
 
 /// Why an event of a cluster's filter is undecided.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Why {
-    /// What the cluster says.
+    /// The reason that the cluster gives.
     pub(super) reason: Reason,
     /// Whether slices of the filter are down, and whether some have lost what they knew.
     pub(super) has_down: bool,
@@ -46,13 +46,13 @@ pub(super) struct Why {
 }
 
 impl Why {
-    /// Nodes that are out of reach are soon known to be down.
+    /// Nodes that are out of reach and nodes that are down are of one kind: the former are soon known to be down.
     fn kind(self) -> Kind {
         let has_lost = self.reason == Reason::SlicesDown && self.has_lost;
         (self.reason, has_lost, has_lost && self.has_down)
     }
 
-    /// What the reason means here, where its name does not say that.
+    /// The meaning of the reason, where its name alone does not say it.
     fn meaning(self) -> &'static str {
         match (self.reason, self.has_down, self.has_lost) {
             (Reason::SlicesDown, false, false) => ": nodes that have its slices are out of reach",
@@ -73,20 +73,20 @@ impl Why {
     }
 }
 
-/// What is told.
+/// A line that is due.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Turn {
     /// The first undecided answer.
     Began,
-    /// Answers are undecided for another reason.
+    /// Answers are undecided for a reason of another kind.
     Changed,
-    /// So many were undecided; what comes now is decided.
+    /// So many answers were undecided; the next ones are decided.
     Ended(u64),
 }
 
 impl Troubles {
-    /// Looks at the answers of a chunk, where `why` says what the cluster tells of one that is undecided; the event in it
-    /// from which on something else holds.
+    /// Looks at the answers of a chunk; `why` gives the cluster's reason for one that is undecided. Returns the line
+    /// that is due, and the event in the chunk with which the change begins.
     pub(super) fn look(
         &mut self,
         answers: &[Answer],
@@ -99,16 +99,16 @@ impl Troubles {
         self.total += undecided;
         match (&mut self.current, first(Answer::Undecided)) {
             (None, Some(event)) => {
-                self.current = Some(Trouble { before, last: now, told: vec![why(event).map(Why::kind)] });
+                self.current = Some(Trouble { before, last: now, shown: vec![why(event).map(Why::kind)] });
                 Some((event, Turn::Began))
             }
-            (Some(Trouble { last, told, .. }), Some(event)) => {
+            (Some(Trouble { last, shown, .. }), Some(event)) => {
                 *last = now;
                 let kind = why(event).map(Why::kind);
-                if told.contains(&kind) {
+                if shown.contains(&kind) {
                     return None;
                 }
-                told.push(kind);
+                shown.push(kind);
                 Some((event, Turn::Changed))
             }
             (Some(Trouble { before, last, .. }), None) if now.saturating_duration_since(*last) >= QUIET => {
@@ -120,14 +120,14 @@ impl Troubles {
         }
     }
 
-    /// Undecided answers so far, those to late events not counted.
+    /// Answers that were undecided so far; those to late events are not counted.
     pub(super) fn total(&self) -> u64 {
         self.total
     }
 }
 
 impl Turn {
-    /// One line; `why` is what the cluster says of the event there, and none of a filter in this process.
+    /// The line in words; `why` is the cluster's reason for the event, and none for a filter in this process.
     pub(super) fn words(&self, place: &str, why: Option<Why>) -> String {
         match (self, why) {
             (Self::Began | Self::Changed, None) => format!(
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trouble_is_told_when_it_begins_and_when_it_has_ended() {
+    fn a_trouble_has_a_line_when_it_begins_and_one_when_it_has_ended() {
         let start = Instant::now();
         let mut troubles = Troubles::default();
         let mut look = |answers: &[Answer], passed| troubles.look(answers, start + passed, |_| None);
@@ -172,9 +172,9 @@ mod tests {
         assert_eq!(troubles.total(), 4);
     }
 
-    /// A node that is down comes back without what it knew: who waits for the node would wait for the window.
+    /// A node that is down comes back without its memory: an operator who waits for the node would wait for the window.
     #[test]
-    fn another_reason_is_told_once_a_trouble() {
+    fn another_reason_has_one_line_a_trouble() {
         let start = Instant::now();
         let mut troubles = Troubles::default();
         let mut look = |passed, has_down, has_lost| {
@@ -185,13 +185,13 @@ mod tests {
         assert_eq!(look(QUIET / 4, true, false), None, "out of reach, and so down");
         assert_eq!(look(QUIET / 2, false, true), Some((1, Turn::Changed)));
         assert_eq!(look(QUIET, false, true), None);
-        assert_eq!(look(QUIET, true, false), None, "that was told");
+        assert_eq!(look(QUIET, true, false), None, "that reason has had its line");
         assert_eq!(look(QUIET, true, true), Some((1, Turn::Changed)));
         let why = Why { reason: Reason::Overloaded, has_down: true, has_lost: true };
         assert_eq!(troubles.look(&[Undecided], start + QUIET, |_| Some(why)), Some((0, Turn::Changed)));
         let why = Why { has_down: false, has_lost: false, ..why };
         assert_eq!(troubles.look(&[Undecided], start + QUIET, |_| Some(why)), None);
-        // Another trouble is told anew.
+        // A new trouble has a new line.
         assert_eq!(troubles.look(&[FirstSeen], start + 2 * QUIET, |_| None), Some((0, Turn::Ended(8))));
         assert_eq!(troubles.look(&[Undecided], start + 3 * QUIET, |_| Some(why)), Some((0, Turn::Began)));
     }
@@ -201,9 +201,9 @@ mod tests {
         let full = Turn::Began.words("log:7", None);
         assert!(full.contains("log:7") && full.contains("full") && full.contains("--capacity"), "{full}");
         let cluster = |reason, has_down, has_lost| {
-            let told = Turn::Began.words("log:7", Some(Why { reason, has_down, has_lost }));
-            assert!(told.contains("log:7") && told.contains("passed on"), "{told}");
-            told
+            let line = Turn::Began.words("log:7", Some(Why { reason, has_down, has_lost }));
+            assert!(line.contains("log:7") && line.contains("passed on"), "{line}");
+            line
         };
         for (down, lost, words) in [
             (false, false, "slices_down: nodes that have its slices are out of reach"),
@@ -211,8 +211,8 @@ mod tests {
             (false, true, "slices have lost what they knew"),
             (true, true, "are down, and other slices have lost"),
         ] {
-            let told = cluster(Reason::SlicesDown, down, lost);
-            assert!(told.contains(words), "{told}");
+            let line = cluster(Reason::SlicesDown, down, lost);
+            assert!(line.contains(words), "{line}");
         }
         assert!(cluster(Reason::Overloaded, true, true).contains("(overloaded)"));
         assert!(cluster(Reason::Future, true, true).contains("(future: its time is ahead"));

@@ -1,7 +1,7 @@
-//! The wait for the answers of a cluster: a person is told when it grows long, and ends it by an interrupt.
+//! The wait for the verdicts of a cluster: a user reads a line when it grows long, and ends it by an interrupt.
 //!
-//! Promises: a long wait is told as it begins, once an outage; after an interrupt answers that are on their way are waited for
-//! shortly, and others not at all. Must not know: what is asked, why no answer comes.
+//! Promises: a long wait has a line as it begins, once an outage; after an interrupt, answers to requests in flight are
+//! waited for shortly, and others not at all. Must not know: what the requests are, why no answer comes.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -14,20 +14,20 @@ use crate::terminal::stop::Stop;
 
 /// A wait is long from then on: healthy clusters answer within milliseconds.
 const LONG: Duration = Duration::from_secs(1);
-/// What answers may still take when somebody wants the run to end.
+/// How long answers may still take once a user wants the run to end.
 const LAST: Duration = Duration::from_secs(1);
-/// No wait having been long for so long, the next one is told again.
+/// After so long without a long wait, the next one has a line again.
 const OVER_AFTER: Duration = Duration::from_secs(10);
 /// How often a wait is looked at.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What a look at a wait finds.
+/// The result of a look at a wait.
 #[derive(Debug, PartialEq, Eq)]
 enum Look {
     GoesOn,
-    /// It is long, and nobody knows.
-    Tells,
-    /// It has lasted for long enough, as the run is to end.
+    /// The wait is long, and a line about it is due.
+    Warns,
+    /// The wait has lasted long enough, as the run is to end.
     GivesUp,
 }
 
@@ -37,7 +37,7 @@ pub(super) struct Waits {
     give_up: watch::Sender<bool>,
 }
 
-/// What is known of them.
+/// The state of the waits.
 #[derive(Default)]
 struct Known {
     /// When a wait was last found to be long.
@@ -57,7 +57,7 @@ impl Known {
         }
         let is_known = self.long.is_some_and(|last| now.saturating_duration_since(last) < OVER_AFTER);
         self.long = Some(now);
-        if is_known || is_stopped { Look::GoesOn } else { Look::Tells }
+        if is_known || is_stopped { Look::GoesOn } else { Look::Warns }
     }
 }
 
@@ -66,14 +66,14 @@ impl Waits {
         Self { known: Known::default(), give_up: watch::Sender::new(false) }
     }
 
-    /// What ends when nobody waits any more.
+    /// A future that ends when the run no longer waits.
     pub(super) fn given_up(&self) -> impl Future<Output = ()> + use<> {
         let mut given_up = self.give_up.subscribe();
-        // Where the sender has gone there is nobody left who waits.
+        // Where the sender is gone, no wait is left.
         async move { drop(given_up.wait_for(|given_up| *given_up).await) }
     }
 
-    /// Waits for `answer`, which comes as soon as [`Self::given_up`] has ended; `words` are told where that lasts.
+    /// Waits for `answer`, which ends soon after [`Self::given_up`] has; a wait that lasts prints `words`.
     pub(super) async fn until<T>(
         &mut self,
         mut answer: impl Future<Output = T> + Unpin,
@@ -88,15 +88,15 @@ impl Waits {
             }
             match self.known.look(begun, Instant::now(), Stop::is_wished()) {
                 Look::GoesOn => {}
-                Look::Tells => progress::tell_over(&format!("firstseen: {}", words())),
+                Look::Warns => progress::tell_over(&format!("firstseen: {}", words())),
                 Look::GivesUp => drop(self.give_up.send_replace(true)),
             }
         }
     }
 }
 
-/// Waits for a connection to a cluster with nodes at `addresses`, which `connected` does for `wait_ms` at most; a person
-/// is told where that lasts.
+/// Waits until `connected` has a connection to a cluster with nodes at `addresses`, for `wait_ms` at most; a wait that
+/// lasts prints a line.
 pub(super) async fn connecting<T>(connected: impl Future<Output = T>, addresses: &[String], wait_ms: u64) -> T {
     let mut connected = pin!(connected);
     if let Ok(connected) = timeout(LONG, &mut connected).await {
@@ -107,7 +107,7 @@ pub(super) async fn connecting<T>(connected: impl Future<Output = T>, addresses:
     connected.await
 }
 
-/// What is told of a wait of `wait_ms` at most, for `nodes` that are down, as far as that is known.
+/// The line about a wait of `wait_ms` at most, for `nodes` that are down, where they are known.
 pub(super) fn words(wait_ms: u64, nodes: &[String]) -> String {
     let seconds = wait_ms / 1000;
     match nodes {
@@ -122,25 +122,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_wait_is_told_once_an_outage() {
+    fn a_long_wait_has_one_line_an_outage() {
         let (mut known, start) = (Known::default(), Instant::now());
         let mut look = |begun_ms, now_ms| {
             let at = |ms| start + Duration::from_millis(ms);
             known.look(at(begun_ms), at(now_ms), false)
         };
         assert_eq!(look(0, 900), Look::GoesOn);
-        assert_eq!([look(0, 1_000), look(0, 1_100), look(0, 9_000)], [Look::Tells, Look::GoesOn, Look::GoesOn]);
+        assert_eq!([look(0, 1_000), look(0, 1_100), look(0, 9_000)], [Look::Warns, Look::GoesOn, Look::GoesOn]);
         assert_eq!(look(9_000, 10_000), Look::GoesOn, "the same outage");
         assert_eq!(look(20_000, 20_900), Look::GoesOn);
-        assert_eq!(look(20_000, 21_000), Look::Tells, "another one");
+        assert_eq!(look(20_000, 21_000), Look::Warns, "another one");
     }
 
     #[test]
-    fn an_interrupt_leaves_what_is_on_its_way_a_moment_and_no_more() {
+    fn an_interrupt_leaves_requests_in_flight_a_moment_and_no_more() {
         let (mut known, start) = (Known::default(), Instant::now());
         let mut look = |now: Duration| known.look(start, start + now, true);
         let first = LONG * 3;
-        assert_eq!([look(first), look(first + LAST / 2)], [Look::GoesOn, Look::GoesOn], "nothing is told any more");
+        assert_eq!([look(first), look(first + LAST / 2)], [Look::GoesOn, Look::GoesOn], "there are no further lines");
         assert_eq!(look(first + LAST), Look::GivesUp);
         assert_eq!(
             known.look(start + first + LAST, start + first + LAST, true),
@@ -151,9 +151,9 @@ mod tests {
 
     #[test]
     fn the_words_name_the_nodes() {
-        let told = |nodes: &[&str]| words(15_000, &nodes.iter().map(ToString::to_string).collect::<Vec<_>>());
-        assert_eq!(told(&["node-1"]), "waiting up to 15 s for node-1, which is down");
-        assert_eq!(told(&["a", "b"]), "waiting up to 15 s for a, b, which are down");
-        assert!(told(&[]).contains("out of reach"));
+        let line = |nodes: &[&str]| words(15_000, &nodes.iter().map(ToString::to_string).collect::<Vec<_>>());
+        assert_eq!(line(&["node-1"]), "waiting up to 15 s for node-1, which is down");
+        assert_eq!(line(&["a", "b"]), "waiting up to 15 s for a, b, which are down");
+        assert!(line(&[]).contains("out of reach"));
     }
 }

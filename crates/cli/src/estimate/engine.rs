@@ -1,4 +1,4 @@
-//! A batch through the decaying filter: estimates, what is counted of them, and what is written.
+//! A batch through the decaying filter: its estimates, their counts, and what is written.
 //!
 //! Promises: estimates come in the order of the records, and include the record itself. Must not know: files, threads.
 
@@ -18,7 +18,7 @@ use crate::terminal::progress::Progress;
 /// Events that are estimated before they are written: their estimates stay in the first cache.
 const CHUNK_EVENTS: usize = 4096;
 
-/// The filter with everything that looks over its shoulder.
+/// The filter with everything that checks it.
 pub(super) struct Engine {
     pub(super) clocked: Clocked,
     pub(super) leaders: Leaders,
@@ -27,14 +27,14 @@ pub(super) struct Engine {
     pub(super) counts: EstimateCounts,
     pub(super) lookup: bool,
     pub(super) chunk: Chunk,
-    /// Of the batch, and of what comes next.
+    /// The times of the batch, and of the records that come next.
     pub(super) times_ms: Vec<u64>,
 }
 
 /// The events of a chunk that have a place in time, column by column.
 #[derive(Default)]
 pub(super) struct Chunk {
-    /// Which events of the batch they are.
+    /// The indices of these events in the batch.
     indices: Vec<usize>,
     digests: Vec<Digest>,
     stamps: Vec<Stamp>,
@@ -61,7 +61,7 @@ impl Engine {
     ) -> anyhow::Result<()> {
         let bytes = batch.block.bytes();
         outputs.header(batch)?;
-        // What comes now is not late, also where the clock of this machine was set back.
+        // A record that arrives now is not late, even where the clock of this machine was set back.
         let shown_ms = batch.arrived_ms.and_then(|_| self.clocked.clock.now_ms());
         self.times_ms.clear();
         self.times_ms.extend((0..batch.parsed.len()).filter_map(|event| batch.time_ms(event).max(shown_ms)));
@@ -73,13 +73,13 @@ impl Engine {
             self.write(batch, outputs)?;
         }
         for rejection in batch.parsed.rejections() {
-            self.rejects.tell(batch.file, rejection.span.line, &rejection.reason, progress);
+            self.rejects.add(batch.file, rejection.span.line, &rejection.reason, progress);
             outputs.rejected.record(bytes, rejection.span.range())?;
         }
         outputs.end_block(bytes)
     }
 
-    /// Finds the epoch of each event; those without one are rejected.
+    /// Finds the epoch of each event; events without one are rejected.
     fn place(
         &mut self,
         batch: &Batch,
@@ -106,7 +106,7 @@ impl Engine {
                 Placed::Late | Placed::Refused => {
                     let span = parsed.spans()[index];
                     let reason = "its time is more than --future-max ahead of the others, which do not bear it out";
-                    self.rejects.tell(*file, span.line, reason, progress);
+                    self.rejects.add(*file, span.line, reason, progress);
                     outputs.rejected.record(block.bytes(), span.range())?;
                 }
             }
@@ -119,7 +119,7 @@ impl Engine {
         let Chunk { digests, stamps, estimates, .. } = chunk;
         estimates.resize(digests.len(), 0.0);
         if self.lookup {
-            // What is left now, also of a record that comes late.
+            // What a record counts now, also one that comes late.
             stamps.iter_mut().for_each(|stamp| *stamp = Stamp::on_time(stamp.judged));
             filter.estimate_batch(digests, stamps, estimates);
         } else if let Some(exact) = exact {
@@ -147,7 +147,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The `top` keys by what is left now.
+    /// The `top` keys by what their occurrences count now.
     pub(super) fn top_keys(&self, top: usize) -> Vec<Estimated> {
         let Clocked { filter, clock, .. } = &self.clocked;
         let estimated = |(digest, name): (Digest, &str)| Estimated {

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use firstseen_filter::{Digest, Stamp};
 use serde::Serialize;
 
-/// Relative error of sums of powers in floating point that is no undercount.
+/// Sums of powers in floating point have this relative error: so small a difference is no undercount.
 const ROUNDING: f64 = 1e-9;
 
 /// Estimates against the truth.
@@ -36,7 +36,7 @@ pub struct EstimateErrors {
 pub(super) struct ExactFrequencies {
     lambda: f64,
     epsilon: f64,
-    /// Frequency in an epoch.
+    /// The frequency of each key, and its epoch.
     frequencies: HashMap<Digest, (f64, u64)>,
     error_sum: f64,
     errors: EstimateErrors,
@@ -48,7 +48,7 @@ impl ExactFrequencies {
         Self { lambda, epsilon, frequencies: HashMap::new(), error_sum: 0.0, errors }
     }
 
-    /// An event was estimated at `before`; it is not counted yet.
+    /// An event had the estimate `before`; the event itself is not counted yet.
     pub(super) fn asked(&mut self, digest: Digest, before: f64) {
         if !self.frequencies.contains_key(&digest) {
             self.errors.unseen += 1;
@@ -70,7 +70,7 @@ impl ExactFrequencies {
         self.error_sum += error;
         self.errors.compared += 1;
         self.errors.max_overcount = self.errors.max_overcount.max(error);
-        // An estimate that is exact is neither, whatever the last bits say.
+        // An estimate that is exact up to rounding is neither above nor below.
         if -error > ROUNDING * truth.max(1.0) {
             self.errors.max_undercount = self.errors.max_undercount.max(-error);
             self.errors.undercounts_beyond_epsilon += u64::from(-error > self.epsilon + ROUNDING * truth.max(1.0));
@@ -85,7 +85,7 @@ impl ExactFrequencies {
         frequency * self.lambda.powf(until_epoch.saturating_sub(from_epoch) as f64)
     }
 
-    /// What was found.
+    /// The errors that were found.
     pub(super) fn errors(&self) -> EstimateErrors {
         let mean = |sum: f64, count: u64| if count > 0 { sum / count as f64 } else { 0.0 };
         let EstimateErrors { compared, unseen, unseen_above_zero, .. } = self.errors;
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_told_apart() {
+    fn overcounts_and_undercounts_are_counted_apart() {
         let mut exact = ExactFrequencies::new(0.5, 0.125);
         exact.asked(KEY, 0.5);
         exact.count(KEY, Stamp::on_time(0));

@@ -1,7 +1,7 @@
 //! The keys whose estimates lead, in bounded memory.
 //!
 //! Promises: of all keys offered, those that lead by their last estimate, decayed since, are among the candidates; a
-//! name is asked for only when a key becomes one. Must not know: records, how estimates come about.
+//! key's name is asked for only when it becomes a candidate. Must not know: records, how estimates are computed.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use firstseen_filter::Digest;
 
 use crate::report::heavy::shortened;
 
-/// Candidates that are kept at least, so that few are thrown out and named again.
+/// Candidates that are kept at least, so that few are dropped and named again.
 const KEPT_MIN: usize = 64;
 
 /// A key that may lead.
@@ -27,7 +27,7 @@ pub(super) struct Leaders {
     kept: usize,
     /// `ln(1/lambda)`.
     decay: f64,
-    /// No key that ranks lower is a candidate; rises only.
+    /// A key that ranks lower is no candidate; this value only rises.
     worth: f64,
     /// The epoch now, and the least estimate in it that is worth a place.
     now: (u64, f64),
@@ -41,20 +41,20 @@ impl Leaders {
         Self { candidates: HashMap::new(), kept, decay: -lambda.ln(), worth, now: (0, 0.0) }
     }
 
-    /// An event of `epoch` (never less than the one before) was estimated.
+    /// An event of `epoch` (never less than the one before) has this estimate.
     #[inline]
     pub(super) fn offer(&mut self, digest: Digest, estimate: f64, epoch: u64, name: impl FnOnce() -> String) {
         if epoch != self.now.0 {
             self.now = (epoch, self.least_worth(epoch));
         }
-        // What ranks with the last of those kept may have been one of them, and must be found again.
+        // A key that ranks with the last candidate may have been one of them, and must be found again.
         if estimate >= self.now.1 && estimate > 0.0 && self.kept > 0 {
             self.follow(digest, estimate, epoch, name);
         }
     }
 
     fn least_worth(&self, epoch: u64) -> f64 {
-        // A hair below, for what the exponential rounds.
+        // A hair below, for the rounding of the exponential.
         (self.worth - self.decay * epoch as f64).exp() * (1.0 - 1e-6)
     }
 
@@ -75,7 +75,7 @@ impl Leaders {
         let rank = |candidate: &Candidate| candidate.estimate.ln() + decay * candidate.epoch as f64;
         let mut ranked: Vec<(f64, Digest)> =
             self.candidates.iter().map(|(digest, candidate)| (rank(candidate), *digest)).collect();
-        // Keys of one rank by their digests: which of them stay must not depend on the map.
+        // Keys of one rank are ordered by their digests: which of them stay must not depend on the order of the map.
         ranked.sort_unstable_by(|a, b| b.0.total_cmp(&a.0).then_with(|| (b.1.lo, b.1.hi).cmp(&(a.1.lo, a.1.hi))));
         for (_, digest) in &ranked[self.kept..] {
             self.candidates.remove(digest);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_leads_where_nobody_asks() {
+    fn no_key_leads_where_no_leaders_are_asked_for() {
         assert!(leading(0.5, [(1, 0)].into_iter(), 0).0.is_empty());
     }
 }

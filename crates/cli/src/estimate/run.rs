@@ -1,4 +1,4 @@
-//! The run: wiring, and what is left to do at its end.
+//! The run of `firstseen estimate`: wiring, and what remains to be done at its end.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -21,13 +21,14 @@ use crate::terminal::progress::Progress;
 use crate::terminal::stop::Stop;
 use crate::text::numbers;
 
-/// How far the rate may rise above its target before it is told: a filter just full scatters around it.
+/// How far the rate may rise above its target before a warning: the rate of a filter that is just full scatters around
+/// it.
 const FPR_SLACK: f64 = 1.1;
 
 /// Runs `firstseen estimate`.
 ///
 /// # Errors
-/// What a person must be told. Files end with a whole record, and a state is saved only if all records were written.
+/// Those that end the command. Files end with a whole record, and a state is saved only if all records were written.
 pub fn run(args: &EstimateArgs) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     let EstimateArgs { output, run, .. } = args;
@@ -60,23 +61,23 @@ pub fn run(args: &EstimateArgs) -> anyhow::Result<ExitCode> {
     progress.end();
     let saved = saving.end(&ended, &header, &|body| engine.clocked.write_body(body), || outputs.sync());
     engine.rejects.end(&progress);
-    let mut told = Ok(());
-    if ended.is_told() {
+    let mut written = Ok(());
+    if ended.is_reported() {
         let found = found(args, &engine, &header, started.elapsed().as_secs_f64(), ended.is_interrupted());
         warn(args, &found, &progress);
-        told = report::write(&found, EstimateReport::text, run.report, run.report_file.as_deref());
+        written = report::write(&found, EstimateReport::text, run.report, run.report_file.as_deref());
     }
-    ended.exit_code(saved.and(told), run.strict && engine.rejects.count() > 0)
+    ended.exit_code(saved.and(written), run.strict && engine.rejects.count() > 0)
 }
 
-/// Batches through the filter to the outputs.
+/// The pass of batches through the filter to the outputs.
 struct EstimatePass {
     engine: Engine,
     outputs: Outputs,
     progress: Progress,
     saving: Saving,
     header: StateHeader<DecayingDefinition>,
-    /// Read and counted so far.
+    /// Bytes that were read and counted so far.
     input_bytes: u64,
 }
 
@@ -148,7 +149,7 @@ fn found(
     }
 }
 
-/// Says what the estimates are not worth, also where nobody reads the report.
+/// Warns where estimates are worse than promised, for a user who does not read the report.
 fn warn(args: &EstimateArgs, found: &EstimateReport, progress: &Progress) {
     if found.degraded > 0 {
         progress.note(&format!(

@@ -1,4 +1,4 @@
-//! From flags to a decaying filter, a clock, a parser and a state to go on from; everything that can be wrong is found
+//! From flags to a decaying filter, a clock, a parser and a state to continue from; every mistake in the flags is found
 //! here, before any output is touched.
 
 use std::io::{self, Read, Write};
@@ -50,11 +50,12 @@ impl Definition for DecayingDefinition {
     }
 }
 
-/// The filter and the clock that says in which epoch an event falls.
+/// The filter, and the clock that gives the epoch of an event.
 pub(super) struct Clocked {
     pub(super) filter: DecayingFilter,
     pub(super) clock: WindowClock,
-    /// How far ahead of the others an event is taken by its own word; nothing where times do not matter.
+    /// How far ahead of the others an event's time may be to be accepted without their confirmation; none where times
+    /// do not matter.
     step_ms: Option<u64>,
 }
 
@@ -83,7 +84,7 @@ impl Clocked {
     }
 }
 
-/// What a run starts with.
+/// What a run starts with: filter, clock, parser, state.
 pub(super) struct Setup {
     pub(super) clocked: Clocked,
     pub(super) parser: RecordParser,
@@ -105,7 +106,7 @@ impl Setup {
         let instead = "count in events (--epoch 1000000events)";
         let times = args.input.times(needs_time.then_some(NeedsTime { what: &epochs, instead }))?;
         if times == Times::Arrival {
-            // Time passes also while nothing comes: no arrival is too far ahead of the last one.
+            // Time passes also while no record comes: no arrival is too far ahead of the last one.
             resolved.future_max_ms = u64::MAX;
         }
         let (epoch, future_max_ms) = (resolved.window.clone(), resolved.future_max_ms);
@@ -126,7 +127,7 @@ impl Setup {
 fn check(args: &EstimateArgs) -> anyhow::Result<()> {
     let output = &args.output;
     let wrong = if args.input.source.is_some() {
-        "--source counts duplicates, which `estimate` does not tell: to rank sources make them the --key"
+        "--source counts duplicates, which `estimate` does not find: to rank sources make them the --key"
     } else if output.min_estimate.is_some_and(|least| !least.is_finite() || least < 0.0) {
         "--min-estimate must be a number of occurrences, 0 or more"
     } else if output.min_estimate.is_some() && output.out.is_none() && output.writes_events_to_stdout() {
@@ -137,7 +138,7 @@ fn check(args: &EstimateArgs) -> anyhow::Result<()> {
     Err(UsageError(wrong.to_owned()).into())
 }
 
-/// What the flags ask for, resolved as for a filter of a cluster.
+/// The definition that the flags ask for, worked out as for a filter of a cluster.
 fn resolved(args: &DecayArgs) -> anyhow::Result<FilterDefinition> {
     let (Count(capacity_keys), lambda) = (args.capacity, args.lambda);
     let rule = match args.rule {

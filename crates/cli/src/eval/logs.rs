@@ -1,7 +1,7 @@
-//! Real logs for experiments: the URL of each request, and who asked for it.
+//! Real logs for experiments: the URL of each request, and the host that made it.
 //!
-//! Promises: fields are found by their names (`url`, `host`), as `firstseen dedup` finds them; a record that lacks one is
-//! left out, and told. Must not know: what experiments make of a log.
+//! Promises: fields are found by their names (`url`, `host`), as `firstseen dedup` finds them; records that lack one
+//! are left out, and their number is printed. Must not know: what experiments do with a log.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -15,10 +15,10 @@ use firstseen_records::{
 
 use crate::exit::UsageError;
 
-/// Requests of all logs at most: they are kept in memory, and experiments go over all of them many times.
+/// Requests of all logs at most: they are kept in memory, as experiments go over all of them many times.
 const EVENTS_MAX: usize = 5_000_000;
 
-/// Reads logs; those of one name get a number.
+/// Reads logs; logs of one name get numbers.
 ///
 /// # Errors
 /// A file that cannot be read, lacks a field or holds no request; more than [`EVENTS_MAX`] requests.
@@ -77,7 +77,9 @@ fn read_one(path: &Path, format: RecordFormat, room: usize) -> anyhow::Result<Lo
         return Err(UsageError(text).into());
     }
     if left_out > 0 {
-        tell!("firstseen: {shown}: left out because they cannot be read, or lack `url` or `host`: {left_out} records");
+        notice!(
+            "firstseen: {shown}: left out because they cannot be read, or lack `url` or `host`: {left_out} records"
+        );
     }
     Ok(log)
 }

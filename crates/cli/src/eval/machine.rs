@@ -1,11 +1,11 @@
-//! What machine this is, in a few words.
+//! A description of this machine, in a few words.
 //!
-//! Promises: what cannot be found out is left out. Must not know: what is measured.
+//! Promises: facts that cannot be found out are left out. Must not know: what is measured.
 
 use std::fs;
 
-/// The system and processor that this was built for, the cores that it was given, and what the processor calls itself
-/// where the system tells (Linux).
+/// The system and processor that this program was built for, the cores that it was given, and the name of the processor
+/// where the system has it in a file (Linux).
 pub(super) fn described() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let plain = format!("{} {}, {cores} cores", std::env::consts::OS, std::env::consts::ARCH);
@@ -28,9 +28,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_processor_is_named_where_the_system_tells() {
-        let told = "processor\t: 0\nmodel name\t: Some  Processor @ 2.00GHz\nprocessor\t: 1\nmodel name\t: Other\n";
-        assert_eq!(processor(told).as_deref(), Some("Some Processor @ 2.00GHz"));
+    fn a_processor_is_named_where_the_system_has_its_name() {
+        let cpuinfo = "processor\t: 0\nmodel name\t: Some  Processor @ 2.00GHz\nprocessor\t: 1\nmodel name\t: Other\n";
+        assert_eq!(processor(cpuinfo).as_deref(), Some("Some Processor @ 2.00GHz"));
         assert_eq!(processor("processor\t: 0\nBogoMIPS\t: 50.00\nmodel name\t:\n"), None);
         assert!(described().contains("cores"));
     }

@@ -32,21 +32,21 @@ use crate::terminal::stop::Stop;
 /// The name that stands for all.
 const ALL: &str = "all";
 
-/// The experiment that has a key of Redis beside.
+/// The experiment whose figures include the memory of a Redis key.
 const OF_MEMORY: &str = "memory";
 
-/// The greatest seed: any reader of JSON keeps it.
+/// The greatest seed: every reader of JSON keeps numbers up to this one exactly.
 const SEED_MAX: u64 = (1 << 53) - 1;
 
 /// Formats in which a log has fields with names.
 const LOG_FORMATS: [RecordFormat; 4] = [RecordFormat::Clf, RecordFormat::Csv, RecordFormat::Tsv, RecordFormat::Jsonl];
 
-/// What is said below the flags.
+/// The text below the flags.
 const ENDS: &str = "Exit codes: 0 all judged points lie where their formulas put them; 1 some do not, and standard \
                     output says which, or something failed while the rest went on, which standard error says; 2 \
                     wrong flags, a log that cannot be read, or a folder that cannot be written into or that another run \
                     writes into, before anything is measured; 130 \
-                    interrupted: what had ended by then is told and written as ever.";
+                    interrupted: what had ended by then is printed and written as ever.";
 
 /// Flags of `firstseen eval`.
 #[derive(Debug, Args)]
@@ -55,7 +55,7 @@ pub struct EvalArgs {
     /// Experiments to run, or `all`; without one they are listed
     #[arg(value_name = "EXPERIMENT")]
     pub experiments: Vec<String>,
-    /// Decides everything that is drawn; drawn itself if not given, and told
+    /// Decides everything that is drawn; drawn itself if not given, and printed
     #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(..=SEED_MAX))]
     pub seed: Option<u64>,
     /// Independent runs of every point
@@ -85,11 +85,12 @@ impl EvalArgs {
     }
 }
 
-/// Runs experiments, one after the other. One that fails, or a file that cannot be written, is told when all have ended, and
-/// is in the exit code.
+/// Runs experiments, one after the other. An experiment that fails, or a file that cannot be written, is printed when
+/// all have ended, and sets the exit code.
 ///
 /// # Errors
-/// An experiment that does not exist, a log that cannot be read, a folder that cannot be had; where nobody reads `out`.
+/// An experiment that does not exist, a log that cannot be read, a folder that cannot be used; where the reader of
+/// `out` is gone.
 pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let experiments = chosen(&args.experiments)?;
     if experiments.is_empty() && (args.out.is_some() || !args.log.is_empty()) {
@@ -104,7 +105,7 @@ pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     if !args.log.is_empty() {
-        tell!("firstseen: logs are read by {}", log_readers(&experiments)?);
+        notice!("firstseen: logs are read by {}", log_readers(&experiments)?);
         input::check(&args.log)?;
     }
     let logs = logs::read(&args.log, args.log_format)?;
@@ -115,11 +116,11 @@ pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
         experiments.iter().filter(|experiment| experiment.reads_logs.as_ref().is_some_and(|of| of.has_stand_in));
     if logs.is_empty() {
         for Experiment { name, .. } in stand_in {
-            tell!("firstseen: {name} is measured over a synthetic stream: --log FILE gives it real clicks");
+            notice!("firstseen: {name} is measured over a synthetic stream: --log FILE gives it real clicks");
         }
     }
     let folder = args.out.as_deref().map(Folder::open).transpose()?;
-    let stop = Stop::on_signal(|| tell!("firstseen: ends after the runs under way; once more ends it at once"))?;
+    let stop = Stop::on_signal(|| notice!("firstseen: ends after the runs under way; once more ends it at once"))?;
     let begun = Instant::now();
     let mut report = Report::new(args, &experiments);
     let mut failures = Failures::default();
@@ -129,9 +130,9 @@ pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?
     } else {
-        summary::tell(&report, args.out.is_some().then_some(page.as_deref()), out)?
+        summary::print(&report, args.out.is_some().then_some(page.as_deref()), out)?
     }
-    failures.0.iter().for_each(|error| tell!("firstseen: {error:#}"));
+    failures.0.iter().for_each(|error| notice!("firstseen: {error:#}"));
     let is_interrupted = stop.is_set() && !report.not_ended.is_empty();
     Ok(match failures.0.is_empty() && report.holds() {
         _ if is_interrupted => ExitCode::from(INTERRUPTED),
@@ -140,19 +141,19 @@ pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// What went wrong while the rest went on: what is measured already is told whatever else fails.
+/// Failures of single tasks: the results of the other tasks are printed all the same.
 #[derive(Default)]
 struct Failures(Vec<anyhow::Error>);
 
 impl Failures {
-    /// What came of one task, if it did not fail.
+    /// The result of one task, if it did not fail; a failure is noted.
     fn take<T>(&mut self, result: anyhow::Result<T>) -> Option<T> {
         result.map_err(|error| self.0.push(error)).ok()
     }
 }
 
-/// Puts what each experiment has found into the report and the folder, until all have ended or somebody wants no more. One
-/// that fails has not ended; the others go on.
+/// Puts the results of each experiment into the report and the folder, until all have ended or a signal ends the run.
+/// An experiment that fails has not ended; the others go on.
 fn measure(
     experiments: &[&'static Experiment],
     report: &mut Report,
@@ -195,15 +196,15 @@ fn measure(
     steps.end();
 }
 
-/// What a key of a Redis server takes, where an experiment wants it and a server is installed. One that does not answer
-/// is told of, and is no reason to measure nothing.
+/// The memory of a key in a Redis server, where an experiment wants it and a server is installed. Where the server does
+/// not answer, a message says so, and the experiments run without the figure.
 fn redis_key_bytes(experiments: &[&Experiment]) -> Option<f64> {
     if !experiments.iter().any(|experiment| experiment.name == OF_MEMORY) {
         return None;
     }
     let measured = Redis::start().and_then(|redis| redis.map(|redis| redis.key_bytes()).transpose());
     measured.unwrap_or_else(|error| {
-        tell!("firstseen: a key of Redis is left out: {error:#}");
+        notice!("firstseen: a key of Redis is left out: {error:#}");
         None
     })
 }
@@ -214,7 +215,7 @@ fn parse_log_format(text: &str) -> Result<RecordFormat, String> {
     known.ok_or_else(|| format!("choose {}", LOG_FORMATS.map(RecordFormat::name).join(", ")))
 }
 
-/// The names of those that read logs.
+/// The names of the experiments that read logs.
 fn log_readers(experiments: &[&Experiment]) -> Result<String, UsageError> {
     let names = |all: &mut dyn Iterator<Item = &Experiment>| {
         all.filter(|experiment| experiment.reads_logs.is_some())

@@ -1,4 +1,4 @@
-//! What is told of a run of experiments.
+//! The output of a run of experiments.
 //!
 //! Promises: nothing is rounded in the document. Must not know: files.
 
@@ -19,7 +19,7 @@ use crate::text::table::Table;
 /// A run: the document of `--json`.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
-    /// Of the program.
+    /// Version of the program.
     pub(super) version: &'static str,
     /// System, processor, cores.
     pub(super) machine: String,
@@ -29,20 +29,20 @@ pub(super) struct Report {
     pub(super) seed: u64,
     /// Independent runs of every point.
     pub(super) runs: u32,
-    /// How large.
+    /// The sizes of the experiments.
     pub(super) scale: Scale,
-    /// What makes the same again.
+    /// The command that repeats the run.
     pub(super) command: String,
-    /// How long it took.
+    /// Seconds that the run took.
     pub(super) seconds: f64,
-    /// What was found.
+    /// The results.
     pub(super) experiments: Vec<Document>,
-    /// Experiments that were to run, and have not ended.
+    /// Experiments that were asked for, and have not ended.
     pub(super) not_ended: Vec<&'static str>,
 }
 
 impl Report {
-    /// Of a run that begins.
+    /// The report of a run that begins.
     pub(super) fn new(args: &EvalArgs, experiments: &[&'static Experiment]) -> Self {
         let seed = args.seed.unwrap_or_else(|| drawn_seed() >> 32);
         Self {
@@ -65,7 +65,7 @@ impl Report {
         self.experiments.push(document);
     }
 
-    /// What was made, how to get the same, and what is missing.
+    /// The files that were made, the command that repeats the run, and the experiments that are missing.
     pub(super) fn made(&self) -> String {
         let Self { began, version, machine, seconds, command, .. } = self;
         let made =
@@ -73,13 +73,13 @@ impl Report {
         if self.not_ended.is_empty() { made } else { format!("{made}. Not ended: {}", self.not_ended.join(", ")) }
     }
 
-    /// Whether nothing is out.
+    /// Whether every judged point is where its formula puts it.
     pub(super) fn holds(&self) -> bool {
         self.experiments.iter().all(|document| document.count(Verdict::Out) == 0)
     }
 }
 
-/// The command for a shell that makes the same again, as far as the machine lets it.
+/// The shell command that repeats the run, as far as the machine allows.
 fn command(args: &EvalArgs, experiments: &[&'static Experiment], seed: u64) -> String {
     let mut words = vec!["firstseen".to_owned(), "eval".to_owned()];
     if experiments.len() == EXPERIMENTS.len() {
@@ -101,16 +101,16 @@ fn command(args: &EvalArgs, experiments: &[&'static Experiment], seed: u64) -> S
     words.join(" ")
 }
 
-/// One experiment that has ended, in one line.
+/// One line about an experiment that has ended.
 pub(super) fn line(document: &Document, took: Duration) -> String {
     let [within, out, open] = [Verdict::In, Verdict::Out, Verdict::NotJudged].map(|verdict| document.count(verdict));
     format!("{}: {within} in, {out} out, {open} not judged, {:.1} s", document.name, took.as_secs_f64())
 }
 
-/// What there is to run.
+/// Prints the list of experiments.
 ///
 /// # Errors
-/// Where nobody reads it.
+/// Where the reader of `out` is gone.
 pub(super) fn list(out: &mut dyn Write) -> io::Result<()> {
     let mut table = Table::new(&["experiment", "shows"]);
     EXPERIMENTS.iter().for_each(|experiment| table.row([experiment.name.to_owned(), experiment.title.to_owned()]));
@@ -118,21 +118,21 @@ pub(super) fn list(out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "\nfirstseen eval all --quick --out DIR runs all of them, and leaves a page with pictures in DIR")
 }
 
-/// What there is to run, as a list in JSON.
+/// Prints the list of experiments as JSON.
 ///
 /// # Errors
-/// Where nobody reads it.
+/// Where the reader of `out` is gone.
 pub(super) fn list_json(out: &mut dyn Write) -> anyhow::Result<()> {
     let one = |experiment: &Experiment| serde_json::json!({ "name": experiment.name, "title": experiment.title });
     let all: Vec<_> = EXPERIMENTS.iter().map(one).collect();
     Ok(writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?)
 }
 
-/// The run, for people; and where its page is, if one was wanted and could be written.
+/// Prints the run for people; and the path of its page, if one was wanted and could be written.
 ///
 /// # Errors
 /// Where nobody reads it.
-pub(super) fn tell(report: &Report, page: Option<Option<&Path>>, out: &mut dyn Write) -> io::Result<()> {
+pub(super) fn print(report: &Report, page: Option<Option<&Path>>, out: &mut dyn Write) -> io::Result<()> {
     let mut table = Table::new(&["experiment", "in", "out", "not judged", "shows"]);
     for document in &report.experiments {
         let [within, wrong, open] =

@@ -1,13 +1,14 @@
-//! `firstseen filter alter`: another filter follows under the name, and the former one is asked first until it has expired.
+//! `firstseen filter alter`: a new filter follows under the name, and the former one is asked first until its events
+//! have expired.
 //!
-//! Promises: what is not said of window, rate, kind and slicing stays; what is to be is printed, and nothing is altered where
-//! only a plan is asked for. Must not know: how events are asked of both.
+//! Promises: what the flags do not change of window, rate, kind and slicing stays; the new definition is printed, and
+//! nothing is altered where only a plan is asked for. Must not know: how both filters are asked about an event.
 
 use std::io::Write;
 
 use anyhow::Context;
 use clap::Args;
-use firstseen_filter::{FilterSpec, GrowthSpec, Limit, Unit, Window};
+use firstseen_filter::{FilterSpec, GrowthSpec, Limit, Unit, Window, duration};
 use firstseen_routing::{ClockSource, ClusterMap, FilterId, FilterRecord, NodeId, SlicedDefinition, Slicing};
 use firstseen_wire::map::{definition_json, filter_record};
 use firstseen_wire::proto::admin::{AlterFilterReply, AlterFilterRequest, FinishAlterationRequest};
@@ -21,12 +22,12 @@ use crate::exit::UsageError;
 use crate::flags::filter::{GrowthArg, KindArg, parse_duration_ms};
 use crate::report::describe::describe;
 use crate::text::lines::folded;
-use crate::text::size::{ByteSize, Count, duration, rate};
+use crate::text::size::{ByteSize, Count, rate};
 
-/// How often is asked whether nodes have ended what they had in flight.
+/// How often the nodes are asked whether their events in flight have ended.
 const ASK: Duration = Duration::from_millis(100);
 
-/// Whoever has not ended after so long is named.
+/// Nodes whose events have not ended after so long are named.
 const PATIENCE_ASKS: u32 = 50;
 
 /// Flags of `firstseen filter alter`.
@@ -59,7 +60,7 @@ pub struct AlterArgs {
     pub json: bool,
 }
 
-/// What changes; what is not said stays.
+/// What changes; what no flag names stays.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Filter")]
 pub struct ChangeArgs {
@@ -104,7 +105,7 @@ impl ChangeArgs {
         of_size || window.is_some() || kind.is_some() || slicing.is_some() || lateness.is_some()
     }
 
-    /// What the filter is to be, where it is `old` now.
+    /// The definition of the new filter; `record` is the filter as it is.
     fn definition(&self, name: &str, record: &FilterRecord) -> anyhow::Result<SlicedDefinition> {
         let old = &record.definition;
         if !self.redefines() {
@@ -116,7 +117,8 @@ impl ChangeArgs {
                 window.parse().map_err(|error: firstseen_filter::WindowError| UsageError(error.to_string()))?
             }
         };
-        // Several groups have room for what falls on one of them by chance.
+        // The room of a single group is known exactly; several groups have more, for the events that fall on one of
+        // them by chance.
         let known = old.group.capacity_events.filter(|_| old.slicing.groups() == 1 && self.window.is_none());
         let capacity_events = self.capacity.map(|Count(events)| events).or(known.filter(|_| self.memory.is_none()));
         if capacity_events.is_none() && self.memory.is_none() {
@@ -157,12 +159,13 @@ impl ChangeArgs {
 /// How far the clocks of nodes may differ where their configuration says nothing else.
 const CLOCK_SKEW_DEFAULT_MS: u64 = 1_000;
 
-/// What stays as it was where nothing else is said.
+/// Settings that stay where no flag changes them.
 struct Kept {
     lateness_ms: Option<u64>,
-    /// How much longer than its window everything is kept where nodes stamp events, for their clocks.
+    /// How much longer than its window a filter keeps events where nodes stamp them, as their clocks differ.
     clock_skew_ms: u64,
-    /// How far ahead an event takes the clock by its own word: what was said, or what goes with the window.
+    /// How far ahead an event's time may be to move the clock without confirmation: as the flag says, or as follows
+    /// from the window.
     future_max_ms: u64,
 }
 
@@ -201,13 +204,13 @@ struct Document<'a> {
     before: &'a SlicedDefinition,
     definition: &'a SlicedDefinition,
     new_secret: bool,
-    /// Of the new filter, beside the other.
+    /// Memory of the new filter's cells, beside the former one's.
     cells_bytes: u64,
-    /// For how long at least the former one stays by its clock; nothing where its window is no matter of milliseconds.
+    /// How long the former filter stays at least by its clock; none where its window is not measured in milliseconds.
     former_ms: Option<u64>,
-    /// Whether it has been altered.
+    /// Whether the filter has been altered.
     done: bool,
-    /// Whether all nodes have ended what they had in flight before.
+    /// Whether all nodes have ended the events that were in flight before.
     opened: bool,
 }
 
@@ -253,7 +256,7 @@ pub(super) async fn run(args: &AlterArgs, operator: &Operator, out: &mut dyn Wri
         opened: false,
     };
     if !args.json {
-        tell(&document, filter, out)?;
+        print(&document, filter, out)?;
     }
     if !args.plan {
         name_awaited(&map, &awaited_nodes);
@@ -272,8 +275,8 @@ pub(super) async fn run(args: &AlterArgs, operator: &Operator, out: &mut dyn Wri
     Ok(())
 }
 
-/// What is to be, and how long what was stays.
-fn tell(document: &Document<'_>, filter: &FilterRecord, out: &mut dyn Write) -> anyhow::Result<()> {
+/// Prints the new definition, and how long the former filter stays.
+fn print(document: &Document<'_>, filter: &FilterRecord, out: &mut dyn Write) -> anyhow::Result<()> {
     let Document { name, number, before, definition, cells_bytes, .. } = document;
     writeln!(out, "filter {name}, number {number}")?;
     let mut line = |text: String| writeln!(out, "{}", folded(&text, "memory   ".len()));
@@ -313,7 +316,7 @@ fn name_awaited(map: &ClusterMap, nodes: &[u64]) {
         |number: &u64| map.nodes.get(&NodeId(*number)).map_or_else(|| number.to_string(), |node| node.name.clone());
     let names: Vec<String> = nodes.iter().map(name).collect();
     if !names.is_empty() {
-        tell!(
+        notice!(
             "firstseen: {} may still have events in flight, and cannot be reached: new events are undecided (`not_ready`) \
              until they are back, or are drained (`firstseen cluster drain`), or the former filter is given up (`firstseen \
              filter alter --finish`)",
@@ -322,7 +325,7 @@ fn name_awaited(map: &ClusterMap, nodes: &[u64]) {
     }
 }
 
-/// Waits until all nodes have ended what they had in flight; false where one takes long.
+/// Waits until all nodes have ended their events in flight; false where one takes long.
 async fn wait(operator: &Operator, follower: FilterId) -> anyhow::Result<bool> {
     for _ in 0..PATIENCE_ASKS {
         let map = cluster::status(operator).await?.map;

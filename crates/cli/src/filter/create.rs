@@ -1,4 +1,4 @@
-//! `firstseen filter create`: from flags to a definition that the cluster agrees on.
+//! `firstseen filter create`: from flags to a definition for the cluster.
 
 use std::io::Write;
 use std::num::NonZeroU32;
@@ -28,7 +28,7 @@ pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Wr
     let tree = args.tree.spec(&map)?;
     let (slicing, is_proposed) = match args.filter.slicing {
         Some(slicing) => (slicing, false),
-        // Only one slice can count all events.
+        // A window that counts events needs a single slice: no node else counts all events.
         None if counts_events(args)? => (Slicing::NONE, true),
         None => (proposed(tree.as_ref().map_or(map.nodes.len(), |tree| nodes_of_place_max(&map, tree))), true),
     };
@@ -45,7 +45,7 @@ pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Wr
             |number: &u64| map.nodes.get(&NodeId(*number)).map_or_else(|| number.to_string(), |node| node.name.clone());
         let nodes: Vec<String> = reply.unreachable.iter().map(name).collect();
         let nodes = nodes.join(", ");
-        tell!(
+        notice!(
             "firstseen: of the nodes that own its slices, {nodes} cannot be reached: events there are undecided until \
              they are started again (see firstseen cluster status)"
         );
@@ -55,30 +55,30 @@ pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Wr
         writeln!(out, "slicing {slicing}: {why}, as --slicing said nothing else")?;
     }
     match tree {
-        Some(tree) => tell_tree(&tree, number, operator, out).await,
+        Some(tree) => print_tree(&tree, number, operator, out).await,
         None => Ok(()),
     }
 }
 
-/// What has been made for each place.
-async fn tell_tree(tree: &TreeSpec, number: FilterId, operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
+/// Prints the place of each filter of a new tree.
+async fn print_tree(tree: &TreeSpec, number: FilterId, operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
     let map = cluster::status(operator).await?.map;
     let places = places::places(&map, number);
     if places.is_empty() {
-        // Asked at another node, which has not heard of it yet.
+        // The status came from another node, which does not know the filter yet.
         return Ok(());
     }
     writeln!(out, "{} tree; producers at a site name its place (firstseen dedup --site)", mode_name(tree.mode))?;
     Ok(out.write_all(places::table(&places).as_bytes())?)
 }
 
-/// Nodes of the place that has most: its groups are those of all places.
+/// How many nodes the place with most nodes has: every place has as many groups.
 fn nodes_of_place_max(map: &ClusterMap, tree: &TreeSpec) -> usize {
     let at = |place: &PlaceSpec| map.nodes.values().filter(|node| place.sites.contains(&node.site)).count();
     tree.places.iter().map(at).max().unwrap_or(0)
 }
 
-/// Whether its windows or epochs are so many events long.
+/// Whether the windows or epochs are measured in events.
 fn counts_events(args: &CreateArgs) -> anyhow::Result<bool> {
     let window = match args.frequencies.spec(&args.filter) {
         Some(spec) => spec.epoch,
@@ -87,7 +87,8 @@ fn counts_events(args: &CreateArgs) -> anyhow::Result<bool> {
     Ok(matches!(window, Window::Events(_) | Window::LandmarkEvents(_)))
 }
 
-/// Events are divided over the nodes: one visit an event, whatever its kind and window.
+/// The slicing where no flag gives one: horizontal, a slice a node, so that an event visits one node, whatever its kind
+/// and window.
 fn proposed(nodes: usize) -> Slicing {
     let slices = u32::try_from(nodes).ok().filter(|slices| *slices > 1).and_then(NonZeroU32::new);
     slices.and_then(|slices| Slicing::new(Cut::Horizontal(slices)).ok()).unwrap_or(Slicing::NONE)
@@ -139,7 +140,7 @@ fn request(args: &CreateArgs, slicing: Slicing) -> anyhow::Result<CreateFilterRe
     })
 }
 
-/// 32 bytes that follow from a seed, for runs that shall repeat; without one the node draws them.
+/// A secret of 32 bytes from a seed, for runs that are to repeat; without a seed the node draws one.
 pub(super) fn secret(seed: u64) -> Vec<u8> {
     let secret = FilterSecret::from_seed(seed);
     let half = |part: &[u8]| {
@@ -203,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cluster_cannot_is_refused_before_anybody_is_asked() {
+    fn a_filter_that_no_cluster_can_have_is_refused_before_a_request() {
         for (flags, said) in [
             ("--kind stable --memory 1MiB --slicing vertical:2", "kind stable cannot be sliced `vertical:2`"),
             ("--epoch 1h --slicing vertical:2", "kind decaying cannot be sliced `vertical:2`"),

@@ -1,4 +1,4 @@
-//! `firstseen filter describe`: what the map says of a filter, and what each owner says of its slices.
+//! `firstseen filter describe`: a filter by the map, and each of its slices by its owner.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -15,7 +15,7 @@ use crate::cluster;
 use crate::cluster::connect::Operator;
 use crate::cluster::places;
 
-/// How long a node may take to say how its slices fare.
+/// How long a node may take to answer how its slices fare.
 const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Runs `firstseen filter describe`.
@@ -86,7 +86,7 @@ fn description<'a>(
     Description {
         name: &filter.name,
         number,
-        epoch: filter.epoch,
+        epoch: filter.epoch.0,
         definition: &filter.definition,
         policies: filter.policies,
         tree: filter.branch.as_ref().map(|branch| Tree {
@@ -109,7 +109,7 @@ fn former<'a>(map: &'a ClusterMap, number: FilterId, record: &'a FilterRecord) -
         number,
         awaited: closed.awaited.iter().map(|node| name(*node)).collect(),
         expires_ms: match record.definition.group.unit {
-            // Where nothing was recorded, nothing expires.
+            // Where no event was recorded, none expires.
             Unit::Milliseconds(unit_ms) if closed.newest_unit > 0 => {
                 record.passes_at_unit().and_then(|unit| unit.checked_mul(unit_ms))
             }

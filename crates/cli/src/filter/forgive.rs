@@ -1,7 +1,7 @@
-//! `firstseen filter forgive`: what slices have lost is lost.
+//! `firstseen filter forgive`: events that slices have lost are given up.
 //!
-//! Promises: says which filters it is about before it asks, and counts their slices: of a filter that is being altered the former
-//! one too, of a tree all levels. Must not know: how slices are lost.
+//! Promises: before it asks, the command names the filters that it is about, and counts their slices: with a filter
+//! that is being altered also the former one, with a tree all its levels. Must not know: how slices are lost.
 
 use std::io::Write;
 
@@ -15,12 +15,12 @@ use crate::cluster::connect::{Operator, fresh_id};
 /// Slices of one filter.
 #[derive(Debug, PartialEq, Eq)]
 struct Losses {
-    /// What to call it.
+    /// The filter's name, or what it is to the one that was named.
     name: String,
     slices: usize,
-    /// Without a complete copy.
+    /// Slices without a complete copy.
     lost: usize,
-    /// Of these, with copies on nodes only that are down or cannot hold them.
+    /// Those of them whose copies are only on nodes that are down or cannot hold them.
     away: usize,
 }
 
@@ -58,7 +58,7 @@ fn losses(map: &ClusterMap, filter: FilterId) -> Vec<Losses> {
 /// Runs the command.
 ///
 /// # Errors
-/// What the cluster says; that nobody agrees.
+/// Those of the cluster; that the operator does not agree.
 pub(super) async fn run(args: &ForgiveArgs, operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
     let name = &args.name;
     let map = cluster::status(operator).await?.map;
@@ -67,7 +67,7 @@ pub(super) async fn run(args: &ForgiveArgs, operator: &Operator, out: &mut dyn W
     for filter in &losses {
         writeln!(out, "{}", filter.text())?;
     }
-    // The nodes know best what they have lost, and whoever says --yes may know more than the map.
+    // The nodes know best what they have lost, and an operator who writes --yes may know more than the map.
     if !args.yes && losses.iter().all(|filter| filter.lost == 0) {
         writeln!(out, "filter {name}: there is nothing to forgive")?;
         return Ok(());
@@ -96,7 +96,7 @@ pub(super) async fn run(args: &ForgiveArgs, operator: &Operator, out: &mut dyn W
 mod tests {
     use firstseen_filter::{FilterSpec, Kind, Window};
     use firstseen_routing::{
-        FilterPolicies, Incarnation, Line, NodeId, NodeRecord, SliceOwner, SlicedDefinition, Slicing,
+        Epoch, FilterPolicies, Incarnation, Line, NodeId, NodeRecord, SliceOwner, SlicedDefinition, Slicing,
     };
 
     use super::*;
@@ -107,7 +107,7 @@ mod tests {
         let owner = SliceOwner { node: NodeId(1), complete_since, has_gap: false, missing_in: None };
         FilterRecord {
             name: "clicks".to_owned(),
-            epoch: 1,
+            epoch: Epoch::FIRST,
             definition: SlicedDefinition::new(&spec, Slicing::NONE).unwrap(),
             policies: FilterPolicies::default(),
             owners: vec![owner; slices as usize],
@@ -118,8 +118,8 @@ mod tests {
         }
     }
 
-    /// The one node was started anew while an alteration was under way: the new filter came after that, the former one has lost
-    /// all of its slices, and they are forgiven with it.
+    /// The only node was started again during an alteration: the new filter was made after that start, the former one
+    /// has lost all its slices, and is forgiven with it.
     #[test]
     fn the_former_filter_of_an_alteration_is_counted() {
         let mut map = ClusterMap::default();

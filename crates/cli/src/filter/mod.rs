@@ -1,7 +1,7 @@
 //! `firstseen filter`: the filters of a cluster.
 //!
-//! Promises: a filter is made once, however often the command had to ask; nothing is dropped but by name. Must not
-//! know: where slices are put.
+//! Promises: a filter is made once, however often the request was sent; a filter is dropped only by its name. Must not
+//! know: on which nodes slices are put.
 
 mod alter;
 mod create;
@@ -32,12 +32,12 @@ use tree::TreeArgs;
 /// Flags of `firstseen filter`.
 #[derive(Debug, Args)]
 pub struct FilterCommandArgs {
-    /// What to do.
+    /// The command that was asked for.
     #[command(subcommand)]
     pub command: FilterCommand,
 }
 
-/// What to do with filters.
+/// The commands.
 #[derive(Debug, Subcommand)]
 pub enum FilterCommand {
     /// Make a filter, its slices spread over the nodes
@@ -56,7 +56,7 @@ pub enum FilterCommand {
     Drop(DropArgs),
 }
 
-/// Which cluster.
+/// The cluster that is asked.
 #[derive(Clone, Debug, Args)]
 pub struct ClusterAddresses {
     /// Addresses of nodes; one that answers is enough
@@ -73,7 +73,7 @@ impl ClusterAddresses {
     }
 }
 
-/// Who stamps events.
+/// Where events get their times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ClockArg {
     /// Events bring their times
@@ -91,7 +91,7 @@ pub enum LookupArg {
     Parallel,
 }
 
-/// When first-seen may be told.
+/// When the reply first-seen may be sent.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum AnswerArg {
     /// At the first zero
@@ -100,7 +100,7 @@ pub enum AnswerArg {
     Safe,
 }
 
-/// What events are told of which too few slices are left.
+/// The verdict on events for which too few slices are left.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum WhenLostArg {
     /// That slices are down; nothing is recorded
@@ -112,7 +112,7 @@ pub enum WhenLostArg {
     FirstSeen,
 }
 
-/// What is said before the flags of `create`.
+/// The text before the flags of `create`.
 const EXAMPLES: &str = "\
 # times in the events; events that count as they come; one node may be lost
 firstseen filter create clicks --cluster HOST:PORT --window 24h --capacity 100M
@@ -129,21 +129,21 @@ pub struct CreateArgs {
     /// The cluster.
     #[command(flatten)]
     pub at: ClusterAddresses,
-    /// What to make.
+    /// The definition of the filter.
     #[command(flatten)]
     pub filter: FilterArgs,
-    /// What it counts, if it does.
+    /// What it counts, if it is a filter of frequencies.
     #[command(flatten)]
     pub frequencies: FrequencyArgs,
-    /// Its levels, if it has several.
+    /// Its levels, if it is a tree.
     #[command(flatten)]
     pub tree: TreeArgs,
-    /// How it is used.
+    /// Policies of the filter.
     #[command(flatten)]
     pub policies: PolicyArgs,
 }
 
-/// A filter that tells how often events come, older ones counting less, instead of whether they are new.
+/// A filter that counts how often events come, older ones counting less, instead of finding out whether they are new.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Frequencies")]
 pub struct FrequencyArgs {
@@ -160,7 +160,7 @@ pub struct FrequencyArgs {
 }
 
 impl FrequencyArgs {
-    /// What to count, where that is asked for.
+    /// The frequencies to count, where the flags ask for that.
     fn spec(&self, filter: &FilterArgs) -> Option<FrequencySpec> {
         let spec = FrequencySpec::new(self.epoch.clone()?, self.lambda);
         Some(FrequencySpec {
@@ -174,7 +174,7 @@ impl FrequencyArgs {
     }
 }
 
-/// What a filter does beside filtering.
+/// Policies of a filter: who stamps events, what survives, what is answered.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Policies")]
 pub struct PolicyArgs {
@@ -188,10 +188,10 @@ pub struct PolicyArgs {
     /// How slices that share events are asked (vertical and diced slicings)
     #[arg(long, hide_short_help = true, value_enum, default_value = "pipelined")]
     pub lookup: LookupArg,
-    /// When first-seen may be told, where slices share events
+    /// When the reply first-seen may be sent, where slices share events
     #[arg(long, value_enum, default_value = "early")]
     pub answer: AnswerArg,
-    /// What survives a process that ends: `memory` nothing, `durable` everything that was told, a duration (`1s`)
+    /// What survives a process that ends: `memory` nothing, `durable` everything that was replied, a duration (`1s`)
     /// everything but what came last before a crash
     #[arg(long, value_name = "MODE", default_value = "memory", value_parser = parse_durability)]
     pub durability: Durability,
@@ -206,7 +206,7 @@ pub struct PolicyArgs {
     /// event is first-seen
     #[arg(long, hide_short_help = true, value_name = "POSITIONS", default_value_t = 0, hide_default_value = true)]
     pub set_min: u32,
-    /// What events are told of which fewer slices are left
+    /// The verdict on events of which fewer slices are left
     #[arg(long, value_enum, default_value = "undecided")]
     pub when_lost: WhenLostArg,
     /// How long a producer may send an unanswered batch again and get the first verdicts (`1m`)
@@ -320,7 +320,7 @@ impl From<WhenLostArg> for WhenLost {
     }
 }
 
-/// `memory`, `durable`, or the longest that what was told may be on no disk.
+/// `memory`, `durable`, or the longest time for which a reply may be sent before its record is on disk.
 fn parse_durability(text: &str) -> Result<Durability, String> {
     match text {
         "memory" => Ok(Durability::Memory),
@@ -335,7 +335,7 @@ fn parse_durability(text: &str) -> Result<Durability, String> {
 /// Runs `firstseen filter`.
 ///
 /// # Errors
-/// What the cluster says; that nobody answers.
+/// Those of the cluster; that no node answers.
 pub fn run(args: &FilterCommandArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     connect::runtime()?.block_on(async {
         match &args.command {
@@ -365,13 +365,13 @@ pub fn run(args: &FilterCommandArgs, out: &mut dyn Write) -> anyhow::Result<()> 
     })
 }
 
-/// Goes on where that was said, or is now.
+/// Returns where `is_agreed`, or where the user at the terminal agrees now.
 fn agreed(is_agreed: bool, what: &str) -> anyhow::Result<()> {
     if is_agreed || confirms(what)? { Ok(()) } else { anyhow::bail!("nothing was changed") }
 }
 
 /// Names of filters in a message at most.
-const NAMES_TOLD_MAX: usize = 12;
+const NAMES_SHOWN_MAX: usize = 12;
 
 /// The filter of this name.
 fn find<'a>(map: &'a ClusterMap, name: &str) -> anyhow::Result<(FilterId, &'a FilterRecord)> {
@@ -381,8 +381,8 @@ fn find<'a>(map: &'a ClusterMap, name: &str) -> anyhow::Result<(FilterId, &'a Fi
         let near = match there.first() {
             None => "the cluster has none: firstseen filter create".to_owned(),
             Some(nearest) if strsim::jaro_winkler(nearest, name) > 0.8 => format!("did you mean `{nearest}`?"),
-            Some(_) if there.len() > NAMES_TOLD_MAX => {
-                format!("of the cluster's {} the nearest are {}", there.len(), there[..NAMES_TOLD_MAX].join(", "))
+            Some(_) if there.len() > NAMES_SHOWN_MAX => {
+                format!("of the cluster's {} the nearest are {}", there.len(), there[..NAMES_SHOWN_MAX].join(", "))
             }
             Some(_) => format!("the cluster has {}", there.join(", ")),
         };

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use firstseen_filter::duration;
 use firstseen_routing::{Durability, FilterPolicies, Thresholds, WhenLost};
 use jiff::Timestamp;
 
@@ -10,7 +11,7 @@ use crate::cluster::places::{self, mode_name};
 use crate::report::describe::describe as define;
 use crate::text::lines::folded;
 use crate::text::numbers::{grouped, rate};
-use crate::text::size::{ByteSize, duration};
+use crate::text::size::ByteSize;
 use crate::text::table::Table;
 
 /// The description, each fact on a line, then a table of slices.
@@ -51,7 +52,7 @@ pub(super) fn describe(description: &Description<'_>) -> String {
         let known = asked().count();
         let mean = asked().map(|state| state.expected_rate).sum::<f64>() / known as f64;
         let expected = match known {
-            0 => "unknown: no node has told it of a slice".to_owned(),
+            0 => "unknown: no node has sent it for a slice".to_owned(),
             known => format!("{} over {known} slices", rate(mean)),
         };
         line("expected fpr", expected);
@@ -68,7 +69,7 @@ pub(super) fn describe(description: &Description<'_>) -> String {
     text + &notes(slices)
 }
 
-/// How far an alteration has come.
+/// The progress of an alteration.
 fn stays(former: &Former<'_>) -> String {
     let Former { name, number, awaited, expires_ms, not_passed } = former;
     let what = format!("{name}, number {number}");
@@ -88,24 +89,24 @@ fn stays(former: &Former<'_>) -> String {
     }
 }
 
-/// What survives a process.
+/// Which events survive the end of a process.
 fn promise(durability: Durability) -> String {
     match durability {
         Durability::Memory => "memory: a node that ends loses its slices".to_owned(),
         Durability::Interval { interval_ms } => {
             format!("interval: a crash loses at most the last {}", duration(interval_ms.into()))
         }
-        Durability::Durable => "durable: what was told survives power loss of all nodes".to_owned(),
+        Durability::Durable => "durable: what was replied survives power loss of all nodes".to_owned(),
     }
 }
 
-/// Milliseconds since 1970 as people read them.
+/// Milliseconds since 1970 as a date and a time.
 fn time(time_ms: u64) -> String {
     let timestamp = i64::try_from(time_ms).ok().and_then(|time_ms| Timestamp::from_millisecond(time_ms).ok());
     timestamp.map_or_else(|| format!("{time_ms} ms"), |timestamp| timestamp.to_string())
 }
 
-/// When slices are down.
+/// From how many positions on slices count as down, and the verdict then.
 fn thresholds(FilterPolicies { thresholds, when_lost, .. }: &FilterPolicies, shares_events: bool) -> String {
     let Thresholds { min_live, set_min } = thresholds;
     let needs = match min_live {
@@ -129,7 +130,7 @@ fn table(slices: &[Slice<'_>]) -> String {
     let heading = ["slice", "node", "state", "start", "live", "fill", "fpr", "memory", "gens", "tested", "recorded"];
     let mut table = Table::new(&heading);
     for slice in slices {
-        let told = |tell: &dyn Fn(&Fares) -> String| slice.state.as_ref().map_or_else(|| "?".to_owned(), tell);
+        let column = |text: &dyn Fn(&Fares) -> String| slice.state.as_ref().map_or_else(|| "?".to_owned(), text);
         table.row([
             match slice.copy {
                 0 => slice.slice.to_string(),
@@ -138,19 +139,19 @@ fn table(slices: &[Slice<'_>]) -> String {
             slice.node.to_owned(),
             state(slice).to_owned(),
             start(slice),
-            told(&|state| state.live_events.map_or_else(|| "-".to_owned(), grouped)),
-            told(&|state| state.fill.map_or_else(|| "-".to_owned(), |fill| format!("{:.1} %", 100.0 * fill))),
-            told(&|state| rate(state.expected_rate)),
-            told(&|state| ByteSize(state.bytes).to_string()),
-            told(&|state| state.generations.to_string()),
-            told(&|state| grouped(state.test_visits)),
-            told(&|state| grouped(state.record_visits)),
+            column(&|state| state.live_events.map_or_else(|| "-".to_owned(), grouped)),
+            column(&|state| state.fill.map_or_else(|| "-".to_owned(), |fill| format!("{:.1} %", 100.0 * fill))),
+            column(&|state| rate(state.expected_rate)),
+            column(&|state| ByteSize(state.bytes).to_string()),
+            column(&|state| state.generations.to_string()),
+            column(&|state| grouped(state.test_visits)),
+            column(&|state| grouped(state.record_visits)),
         ]);
     }
     table.text()
 }
 
-/// A word or two; [`notes`] say what they mean.
+/// One or two words for the table; [`notes`] explains them.
 fn state(slice: &Slice<'_>) -> &'static str {
     match &slice.state {
         _ if slice.down => "down",
@@ -163,7 +164,7 @@ fn state(slice: &Slice<'_>) -> &'static str {
     }
 }
 
-/// Since which start of its node the slice has been what it is.
+/// The start of its node from which on the slice has had this state.
 fn start(slice: &Slice<'_>) -> String {
     match state(slice) {
         "complete" => slice.complete_since.to_string(),
@@ -172,7 +173,7 @@ fn start(slice: &Slice<'_>) -> String {
     }
 }
 
-/// What the words of the table mean, and what is known of single slices.
+/// The notes below the table: what its words mean, and facts about single slices.
 fn notes(slices: &[Slice<'_>]) -> String {
     let has = |wanted: &str| slices.iter().any(|slice| state(slice) == wanted);
     let mut notes = vec![

@@ -1,4 +1,4 @@
-//! Flags that say what the input is.
+//! Flags that describe the input.
 
 use std::path::PathBuf;
 
@@ -19,16 +19,16 @@ pub enum ClockArg {
     Wall,
 }
 
-/// Something that needs to know when events occurred.
+/// A part of the run that needs the times of events.
 #[derive(Clone, Copy, Debug)]
 pub struct NeedsTime<'a> {
-    /// What it is.
+    /// What it is called in a message.
     pub what: &'a str,
-    /// What to ask for where nothing tells the time.
+    /// The flag to use instead where no record has a time.
     pub instead: &'a str,
 }
 
-/// What to read.
+/// What to read, and how.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Input")]
 pub struct InputArgs {
@@ -77,7 +77,7 @@ fn parse_normalization(name: &str) -> Result<KeyNormalization, String> {
 }
 
 impl InputArgs {
-    /// The parser that the flags describe. The time is read where `reads_time` says that the window uses it.
+    /// The parser that the flags describe. It reads times where `reads_time`, which is where the window uses them.
     pub fn parser_config(&self, reads_time: bool) -> ParserConfig {
         let own_time = self.format.default_time().filter(|_| reads_time).map(str::to_owned);
         ParserConfig {
@@ -91,7 +91,7 @@ impl InputArgs {
         }
     }
 
-    /// Where times come from. `needs_time` says what needs to know when events occurred, and what to ask for where nothing tells.
+    /// Where times come from. `needs_time` names the part that needs them, and the flag to use where no record has one.
     ///
     /// # Errors
     /// Where the time is missing, or asked for twice.
@@ -107,7 +107,7 @@ impl InputArgs {
             (_, None) => Ok(Times::Record),
             _ if has_field => Ok(Times::Record),
             (None, Some(_)) if is_stream => {
-                tell!(
+                notice!(
                     "firstseen: records are timed as they arrive, as --time names no field for that (--clock wall says the same)"
                 );
                 Ok(Times::Arrival)
@@ -119,7 +119,7 @@ impl InputArgs {
         }
     }
 
-    /// The parser that the flags describe; `times` as [`Self::times`] says, none where nothing needs them.
+    /// The parser that the flags describe; `times` as [`Self::times`] gives them, none where nothing needs them.
     ///
     /// # Errors
     /// Where the flags do not fit the format.
@@ -128,13 +128,14 @@ impl InputArgs {
         Ok(RecordParser::new(config, secret).map_err(|error| UsageError(error.to_string()))?)
     }
 
-    /// What is read, and how; `times` as [`Self::times`] says.
+    /// What is read, and how; `times` as [`Self::times`] gives them.
     pub fn reading(&self, parser: RecordParser, times: Times) -> Reading {
         let by_arrival = times == Times::Arrival;
         Reading { files: self.files.clone(), format: self.format, parser, by_arrival }
     }
 
-    /// What of the input a saved filter depends on: the same event must have the same key in every run.
+    /// The settings that make the key, which a saved filter depends on: the same event must have the same key in every
+    /// run.
     pub fn key_identity(&self) -> String {
         let format_key: Vec<String> = self.format.default_key().iter().map(|field| (*field).to_owned()).collect();
         let key = if self.key.is_empty() { &format_key } else { &self.key };

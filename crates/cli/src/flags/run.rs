@@ -15,18 +15,18 @@ use crate::state::lock::Lock;
 use crate::state::{Definition, SavedState};
 use crate::text::numbers::grouped;
 
-/// How answers are measured.
+/// How the errors of answers are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum VerifyArg {
     /// Keep the exact answer beside: memory for every key that counts
     Exact,
 }
 
-/// How to run, and what is told.
+/// How to run, and what to report.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub struct RunArgs {
-    /// Records that cannot be read go to FILE; by default they are only told
+    /// Records that cannot be read go to FILE; by default they are only named
     #[arg(long, value_name = "FILE")]
     pub rejected: Option<PathBuf>,
     /// Exit with 2 if a record could not be read, or was left undecided by a full filter or a cluster in trouble
@@ -60,18 +60,19 @@ impl RunArgs {
         (self.state_every > 0).then(|| Duration::from_millis(self.state_every))
     }
 
-    /// Where the filter is saved; nowhere for a run that keeps none, or only looks up.
+    /// The file in which the filter is saved; none for a run that keeps no state, or only looks up.
     pub(crate) fn saved_to(&self) -> Option<&Path> {
         self.state.as_deref().filter(|_| !self.lookup)
     }
 
-    /// The file that keeps other runs from saving the state meanwhile.
+    /// The lock file that keeps other runs from saving the state meanwhile.
     pub(crate) fn lock_path(&self) -> Option<PathBuf> {
         self.saved_to().map(Lock::path_for)
     }
 
-    /// What becomes of what is in the files of `outputs`: a filter that is saved knows it, so it stays. Says so where there is
-    /// no saved filter yet, as somebody may have meant to begin anew. `has_quotes` as in [`Earlier::Kept`].
+    /// Whether older records in the files of `outputs` stay. They do where a filter is saved, as it knows them. Where
+    /// there is no saved filter yet, a message says so, as the user may want to begin anew. `has_quotes` as in
+    /// [`Earlier::Kept`].
     pub(crate) fn earlier(&self, outputs: &[&Option<PathBuf>], has_quotes: bool) -> Earlier {
         let Some(state) = &self.state else { return Earlier::Replaced };
         for path in outputs.iter().copied().flatten().filter(|_| !state.exists()) {
@@ -80,7 +81,7 @@ impl RunArgs {
                 && found.len() > 0
             {
                 let (path, bytes) = (path.display(), grouped(found.len()));
-                tell!(
+                notice!(
                     "firstseen: {path} has {bytes} bytes of an earlier run, which {} does not know: what passes now is added to \
                      them (to begin anew, delete {path} first)",
                     state.display()
@@ -90,10 +91,10 @@ impl RunArgs {
         Earlier::Kept { has_quotes }
     }
 
-    /// The saved filter to go on from; `None` if the run is to make it, or keeps none.
+    /// The saved filter to continue from; `None` if this run is to make it, or keeps none.
     ///
     /// # Errors
-    /// Where it cannot be used, or the exact answer would not know what it knows.
+    /// Where it cannot be used, or the exact answer would lack the events that it knows.
     pub fn saved<D: Definition>(&self) -> anyhow::Result<Option<SavedState<D>>> {
         if self.lookup && self.state.is_none() {
             bail!(UsageError("--lookup asks a filter that is there already: name it with --state FILE".to_owned()));

@@ -1,8 +1,8 @@
 //! The time of day by which records are timed as they come (`--clock wall`), whatever happens to the clock of the machine.
 //!
-//! Within a run time passes as the steady clock says, from where the time of day stood at its beginning. Steps of the time of day
-//! are followed once they have lasted: a clock that is wrong for a minute, and then set right, would otherwise end a window, or
-//! hold it for years.
+//! Within a run, time passes as the steady clock goes, from the time of day at its beginning. A step of the time of day
+//! is followed once it has lasted: otherwise a clock that is wrong for a minute, and then set right, would end a
+//! window, or hold it for years.
 //!
 //! Promises: the time goes ahead of the steady clock only by steps that have lasted; it never falls back by more than
 //! [`BACK_MAX_MS`]. Must not know: clocks (both are passed in), filters.
@@ -14,12 +14,12 @@ use jiff::Timestamp;
 
 use crate::exit::UsageError;
 
-/// A step that is no wider is followed at once: clocks are set right by so much as they go.
+/// A step that is no wider is followed at once: clocks are set right by so little while they go.
 const STEP_MAX_MS: i128 = 1_000;
-/// So long a wider step must have lasted.
+/// A wider step is followed after it has lasted so long.
 const LASTING: Duration = Duration::from_secs(600);
-/// So far time may fall back, and stands still meanwhile; a saved filter may be so far ahead of the present. Further back there is
-/// no going: a window would not end until the clock has come so far again.
+/// Time may fall back so far, and stands still meanwhile; a saved filter may be so far ahead of the present. A step
+/// further back is an error or is not followed: a window would not end until the clock has caught up.
 const BACK_MAX_MS: i128 = 300_000;
 
 /// The clock of a run's arrivals.
@@ -27,13 +27,13 @@ const BACK_MAX_MS: i128 = 300_000;
 pub(crate) struct Arrivals {
     /// How far the time of day is believed to be ahead of the steady clock.
     ahead_ms: Option<i128>,
-    /// Another distance, and since when it was seen.
+    /// Another distance that the time of day has shown, and since when.
     doubted: Option<(i128, Duration)>,
 }
 
 impl Arrivals {
-    /// The time in milliseconds since 1970, where the time of day says `day_ms`, and `steady` has passed on a clock that nobody
-    /// sets.
+    /// The time in milliseconds since 1970, where the time of day is `day_ms`, and `steady` has passed by a clock that
+    /// cannot be set.
     pub(crate) fn at(&mut self, day_ms: u64, steady: Duration) -> u64 {
         let steady_ms = steady.as_millis().cast_signed();
         let seen_ms = i128::from(day_ms) - steady_ms;
@@ -53,10 +53,10 @@ impl Arrivals {
     }
 }
 
-/// Looks whether a filter that was saved at `saved_ms` can go on at `present_ms`, both in milliseconds since 1970.
+/// Checks that a filter that was saved at `saved_ms` can continue at `present_ms`, both in milliseconds since 1970.
 ///
 /// # Errors
-/// Where the filter is ahead of the present: no window would end until the present has come so far.
+/// Where the filter is ahead of the present: no window would end until the present has reached it.
 pub(crate) fn check_saved(saved_ms: Option<u64>, present_ms: u64) -> anyhow::Result<()> {
     let saved_ms = saved_ms.unwrap_or(0);
     if i128::from(saved_ms) - i128::from(present_ms) <= BACK_MAX_MS {
@@ -82,8 +82,9 @@ mod tests {
     const YEARS_MS: u64 = 34 * 365 * 86_400_000;
     const MINUTE_MS: u64 = 60_000;
 
-    /// What is told at `steady_ms` after the start, where the time of day is off by `off_ms` then.
-    fn told(steps: &[(u64, i64)]) -> Vec<i64> {
+    /// The time that the clock gives at each `steady_ms` after the start, where the time of day is off by `off_ms`
+    /// then.
+    fn times_at(steps: &[(u64, i64)]) -> Vec<i64> {
         let mut arrivals = Arrivals::default();
         let at = |&(steady_ms, off_ms): &(u64, i64)| {
             let day_ms = (START_MS + steady_ms).saturating_add_signed(off_ms);
@@ -95,8 +96,12 @@ mod tests {
 
     #[test]
     fn time_passes_as_the_clocks_say_while_they_agree() {
-        assert_eq!(told(&[(0, 0), (10, 0), (86_400_000, 0)]), [0, 0, 0]);
-        assert_eq!(told(&[(0, 0), (10, 900), (20, 1800), (30, 1000)]), [0, 900, 1800, 1000], "set right as it goes");
+        assert_eq!(times_at(&[(0, 0), (10, 0), (86_400_000, 0)]), [0, 0, 0]);
+        assert_eq!(
+            times_at(&[(0, 0), (10, 900), (20, 1800), (30, 1000)]),
+            [0, 900, 1800, 1000],
+            "set right as it goes"
+        );
     }
 
     #[test]
@@ -104,20 +109,20 @@ mod tests {
         let far = YEARS_MS.cast_signed();
         for off_ms in [far, 3_600_000, 2_000, -2_000, -3_600_000, -far] {
             let steps = [(0, 0), (1000, off_ms), (9 * MINUTE_MS, off_ms), (9 * MINUTE_MS + 1, 0), (15 * MINUTE_MS, 0)];
-            assert_eq!(told(&steps), [0; 5], "{off_ms}");
+            assert_eq!(times_at(&steps), [0; 5], "{off_ms}");
             // Another step begins another wait.
             let steps = [(0, 0), (1000, off_ms), (9 * MINUTE_MS, off_ms + 5000), (18 * MINUTE_MS, off_ms + 5000)];
-            assert_eq!(told(&steps), [0; 4], "{off_ms}");
+            assert_eq!(times_at(&steps), [0; 4], "{off_ms}");
         }
     }
 
     #[test]
     fn a_step_that_lasts_is_followed() {
         let day_ms = 86_400_000;
-        // A machine that slept, and one that began in 1970.
+        // As where a machine slept, and where one began in 1970.
         for off_ms in [8 * 3_600_000, YEARS_MS.cast_signed(), -200_000] {
             let steps = [(0, 0), (day_ms, off_ms), (day_ms + 10 * MINUTE_MS, off_ms), (2 * day_ms, off_ms)];
-            assert_eq!(told(&steps), [0, 0, off_ms, off_ms], "{off_ms}");
+            assert_eq!(times_at(&steps), [0, 0, off_ms, off_ms], "{off_ms}");
         }
     }
 
@@ -125,7 +130,7 @@ mod tests {
     fn time_goes_on_where_the_clock_is_set_back_far() {
         let back_ms = -YEARS_MS.cast_signed();
         let steps = [(0, 0), (1000, back_ms), (20 * MINUTE_MS, back_ms), (90 * MINUTE_MS, back_ms)];
-        assert_eq!(told(&steps), [0; 4], "a window of an hour has passed");
+        assert_eq!(times_at(&steps), [0; 4], "a window of an hour has passed");
     }
 
     #[test]

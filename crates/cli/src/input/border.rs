@@ -1,30 +1,30 @@
-//! What is known at the end of an input file of the records behind its last ones.
+//! What confirms or contradicts the times of the last records of an input file.
 //!
 //! The next file may begin long before: rotated logs in the order of their names, the logs of two hosts. Then its
-//! records say nothing against those at the end of this one, which are judged by how far this file itself has come.
+//! records say nothing about the end of this file, whose last records are judged by how far this file itself has come.
 //!
 //! Promises: pure; one record with a broken time, wherever it stands, is never how far a file has come. Must not know:
 //! files, filters.
 
 use firstseen_filter::AHEAD_EVENTS_MAX;
 
-/// So many records at the end of a file tell how far that has come.
+/// How far a file has come is found from so many records at its end.
 const LAST_EVENTS: usize = 16;
 
-/// A gap between times is wide where it is so many times the usual one.
+/// A gap between times is wide where it is so many times the usual gap.
 const WIDE: u64 = 16;
 
-/// What stands behind the last records of a file.
+/// What is known of the times behind the last records of a file.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Behind {
-    /// The times that bear those records out, or not.
+    /// The times that may bear those records out.
     pub(crate) ahead_ms: Vec<u64>,
-    /// The next file begins before this one ended: what is not borne out may be right all the same.
+    /// Whether the next file begins before this one ended: then a record may be right though no time bears it out.
     pub(crate) is_older: bool,
 }
 
-/// What stands behind a file that ends with records of the times `last_ms`, where the next one begins with those of
-/// `next_ms`. A record is taken `step_ms` ahead by its own word.
+/// What is known behind a file that ends with records of the times `last_ms`, where the next one begins with those of
+/// `next_ms`. A time up to `step_ms` ahead is accepted without confirmation.
 pub(crate) fn behind(last_ms: &[u64], next_ms: Vec<u64>, step_ms: u64, present_ms: u64) -> Behind {
     let before_burst_ms = before_burst_ms(&last_ms[last_ms.len().saturating_sub(AHEAD_EVENTS_MAX)..], step_ms);
     let last_ms = &last_ms[last_ms.len().saturating_sub(LAST_EVENTS)..];
@@ -33,7 +33,7 @@ pub(crate) fn behind(last_ms: &[u64], next_ms: Vec<u64>, step_ms: u64, present_m
     sorted_ms.sort_unstable();
     let middle_ms = sorted_ms.get(sorted_ms.len() / 2).copied().unwrap_or(u64::MAX);
     match reached_ms {
-        // It goes on where this file was before its times broke.
+        // The next file continues where this one was before its times broke.
         _ if before_burst_ms.is_some_and(|before_ms| before_ms <= middle_ms) => {
             Behind { ahead_ms: next_ms, is_older: false }
         }
@@ -41,13 +41,13 @@ pub(crate) fn behind(last_ms: &[u64], next_ms: Vec<u64>, step_ms: u64, present_m
             Behind { ahead_ms: vec![reached_ms; AHEAD_EVENTS_MAX], is_older: true }
         }
         Some(_) => Behind { ahead_ms: next_ms, is_older: false },
-        // A file of one record.
+        // The next file has only one record.
         None => Behind { is_older: last_ms.last().is_some_and(|last_ms| middle_ms < *last_ms), ahead_ms: next_ms },
     }
 }
 
-/// How far a file has come: the greatest time of which at least half of the records behind it say the same. What is
-/// after now says nothing, as it may be wrong all together.
+/// How far a file has come: the greatest time that at least half of the records behind it confirm. A time after the
+/// present says nothing, as all of them may be wrong together.
 fn reached_ms(last_ms: &[u64], step_ms: u64, present_ms: u64) -> Option<u64> {
     let is_said = |(index, time_ms): &(usize, &u64)| {
         let rest_ms = &last_ms[index + 1..];
@@ -57,8 +57,8 @@ fn reached_ms(last_ms: &[u64], step_ms: u64, present_ms: u64) -> Option<u64> {
     last_ms.iter().enumerate().filter(is_said).map(|(_, time_ms)| *time_ms).max()
 }
 
-/// How far most of the last records go, where less than half of them are far ahead: behind a gap that is wide among those
-/// of this file.
+/// How far most of the last records go, where less than half of them are far ahead: these lie behind a gap that is wide
+/// among the gaps of this file.
 fn before_burst_ms(last_ms: &[u64], step_ms: u64) -> Option<u64> {
     let mut sorted_ms = last_ms.to_vec();
     sorted_ms.sort_unstable();
@@ -79,7 +79,7 @@ mod tests {
     const NOW_MS: u64 = 1_000_000;
     const FAR_MS: u64 = 500_000;
 
-    fn told(last_ms: &[u64], next_ms: &[u64]) -> Behind {
+    fn behind_of(last_ms: &[u64], next_ms: &[u64]) -> Behind {
         behind(last_ms, next_ms.to_vec(), STEP_MS, NOW_MS)
     }
 
@@ -90,17 +90,20 @@ mod tests {
     #[test]
     fn a_next_file_that_goes_on_bears_out_or_contradicts() {
         for next_ms in [&[500, 600, 700][..], &[300, 400, 500], &[FAR_MS; 4], &[]] {
-            assert_eq!(told(&[100, 200, 300, 400], next_ms), Behind { ahead_ms: next_ms.to_vec(), is_older: false });
+            assert_eq!(
+                behind_of(&[100, 200, 300, 400], next_ms),
+                Behind { ahead_ms: next_ms.to_vec(), is_older: false }
+            );
         }
-        assert!(!told(&[100, 200, FAR_MS], &[201, 202]).is_older, "the broken end of a file is contradicted");
-        assert!(!told(&[], &[7]).is_older);
+        assert!(!behind_of(&[100, 200, FAR_MS], &[201, 202]).is_older, "the broken end of a file is contradicted");
+        assert!(!behind_of(&[], &[7]).is_older);
     }
 
     #[test]
     fn an_older_file_says_nothing_against_the_end_of_a_newer_one() {
-        assert_eq!(told(&[100, 200, 300, 400], &[1, 2, 3]), older(300));
-        assert_eq!(told(&[300, 400, 390], &[1, 2, 3, FAR_MS]), older(400));
-        assert_eq!(told(&[400], &[1]), Behind { ahead_ms: vec![1], is_older: true });
+        assert_eq!(behind_of(&[100, 200, 300, 400], &[1, 2, 3]), older(300));
+        assert_eq!(behind_of(&[300, 400, 390], &[1, 2, 3, FAR_MS]), older(400));
+        assert_eq!(behind_of(&[400], &[1]), Behind { ahead_ms: vec![1], is_older: true });
     }
 
     #[test]
@@ -110,9 +113,9 @@ mod tests {
         for burst in [2, 20, 127] {
             let broken_ms: Vec<u64> = (0..burst).map(|event| FAR_MS + event * 40_000).collect();
             let last_ms = [&right_ms[..], &broken_ms].concat();
-            assert_eq!(told(&last_ms, &next_ms), Behind { ahead_ms: next_ms.clone(), is_older: false }, "{burst}");
+            assert_eq!(behind_of(&last_ms, &next_ms), Behind { ahead_ms: next_ms.clone(), is_older: false }, "{burst}");
         }
-        assert!(told(&right_ms, &[1, 2, 3]).is_older && !told(&right_ms, &next_ms).is_older);
+        assert!(behind_of(&right_ms, &[1, 2, 3]).is_older && !behind_of(&right_ms, &next_ms).is_older);
     }
 
     #[test]
@@ -122,11 +125,11 @@ mod tests {
             for broken_ms in [FAR_MS, 2 * NOW_MS, u64::MAX] {
                 let mut last_ms = right_ms.clone();
                 last_ms[place] = broken_ms;
-                let Behind { ahead_ms, is_older } = told(&last_ms, &[1, 2, 3]);
+                let Behind { ahead_ms, is_older } = behind_of(&last_ms, &[1, 2, 3]);
                 assert!(is_older && (38_000..=40_000).contains(&ahead_ms[0]), "{place}: {ahead_ms:?}");
             }
         }
-        // Of after now however many come.
-        assert_eq!(told(&[100, 150, 2 * NOW_MS, 2 * NOW_MS, 2 * NOW_MS], &[1]), older(150));
+        // Times after the present say nothing, however many there are.
+        assert_eq!(behind_of(&[100, 150, 2 * NOW_MS, 2 * NOW_MS, 2 * NOW_MS], &[1]), older(150));
     }
 }

@@ -24,24 +24,29 @@ use serde::Serialize;
 use crate::exit::UsageError;
 use arrivals::Arrivals;
 
+/// A stream that pauses is waited for so long, where the next records may bear out a record's time.
+const STREAM_DOUBT: Duration = Duration::from_millis(100);
+/// The same for a file. A disk that hangs for longer does not hold back what was answered.
+const FILE_DOUBT: Duration = Duration::from_secs(60);
+
 /// Parsed batches that may wait for the filter.
 const BATCHES_AHEAD: usize = 4;
 
-/// Some records of one file.
+/// A batch: consecutive records of one file.
 #[derive(Default)]
 pub struct Batch {
-    /// Their bytes.
+    /// The records' bytes.
     pub block: Block,
-    /// What they say.
+    /// The parsed records.
     pub parsed: ParsedBlock,
-    /// Which of the files.
+    /// The index of their file.
     pub file: usize,
-    /// Bytes of the input used up to here, over all files.
+    /// Bytes of the input up to the end of the batch, over all files.
     pub input_bytes: u64,
-    /// When they came, in milliseconds since 1970, where that is their time.
+    /// When the records came, in milliseconds since 1970, where that is their time.
     pub arrived_ms: Option<u64>,
-    /// Its file ends here, and the next one begins before that: its last record may be right, though nothing bears it
-    /// out.
+    /// Whether their file ends here, and the next one begins earlier: then the last record may be right though no time
+    /// bears it out.
     pub is_before_older: bool,
 }
 
@@ -59,7 +64,8 @@ impl Batch {
         times_ms.map(|time_ms| time_ms.cast_unsigned()).collect()
     }
 
-    /// The time that half of the last events have reached, and the greatest of theirs; none where the input has none.
+    /// The time that half of the last events have reached, and the greatest of their times; none where the input has no
+    /// times.
     pub fn last_times_ms(&self) -> Option<(i64, i64)> {
         let times_ms = self.parsed.times_ms();
         let mut last = times_ms[times_ms.len().saturating_sub(AHEAD_EVENTS_MAX)..].to_vec();
@@ -67,7 +73,7 @@ impl Batch {
         Some((last.get((last.len().max(1) - 1) / 2).copied()?, last.last().copied()?))
     }
 
-    /// The time of the record at `index`, in milliseconds since 1970; none where nothing needs it.
+    /// The time of the record at `index`, in milliseconds since 1970; none where no window needs it.
     #[inline]
     pub fn time_ms(&self, index: usize) -> Option<u64> {
         // The parser rejects times before 1970.
@@ -79,9 +85,9 @@ impl Batch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Times {
-    /// A field, or nothing needs them.
+    /// A field of the record; also where no window needs times.
     Record,
-    /// The clock of this machine.
+    /// The clock of this machine, when the record comes.
     Arrival,
 }
 
@@ -91,29 +97,30 @@ pub struct Reading {
     pub files: Vec<PathBuf>,
     /// How their records are written.
     pub format: RecordFormat,
-    /// What is read of them.
+    /// The parser of records.
     pub parser: RecordParser,
-    /// Whether the time of a record is that at which it comes.
+    /// Whether the time of a record is the one at which it comes.
     pub by_arrival: bool,
 }
 
-/// What the reading thread, or a signal, tells the filter.
+/// A message from the reading thread, or from a signal, to the thread of the filter.
 pub enum Message {
     /// More records.
     Batch(Box<Batch>),
-    /// The input has ended, in an error perhaps.
+    /// The input has ended, perhaps with an error.
     End(anyhow::Result<()>),
-    /// Somebody wants to stop.
+    /// A signal wants the run to stop.
     Stop,
-    /// Nothing has come for as long as a wait was to last.
+    /// No record has come for as long as a wait was to last.
     Pause,
 }
 
-/// The receiving end, and the way back for batches that are done with.
+/// The receiving end of the queue, and the way back for batches that are done with.
 pub struct Input {
     messages: Receiver<Message>,
     sender: SyncSender<Message>,
     spent: SyncSender<Box<Batch>>,
+    doubt: Duration,
 }
 
 impl Input {
@@ -122,15 +129,21 @@ impl Input {
         let (sender, messages) = sync_channel(BATCHES_AHEAD);
         let (spent, reusable) = sync_channel(BATCHES_AHEAD + 2);
         let arrivals = what.by_arrival.then(Arrivals::default);
+        let doubt = doubt(&what.files);
         let read = move |reading: &SyncSender<Message>| {
             Reader { reading, reusable, input_bytes: 0, arrivals, started: Instant::now() }.read_all(what)
         };
         read_apart(sender.clone(), read);
-        Self { messages, sender, spent }
+        Self { messages, sender, spent, doubt }
     }
 
-    /// The next message; waits for it. `idle` is called before a wait that is longer than `patience`, and may say how long that
-    /// lasts at most.
+    /// For how long to wait for the next records, where they may bear out a record's time.
+    pub fn doubt(&self) -> Duration {
+        self.doubt
+    }
+
+    /// Waits for the next message. `idle` is called before a wait that is longer than `patience`, and may limit how
+    /// long the wait lasts.
     pub fn next(
         &self,
         patience: Duration,
@@ -154,7 +167,7 @@ impl Input {
         }))
     }
 
-    /// Gives a batch back for its memory.
+    /// Gives a batch back, so that its memory is used again.
     pub fn recycle(&self, batch: Box<Batch>) {
         let _ = self.spent.try_send(batch);
     }
@@ -163,24 +176,25 @@ impl Input {
     pub fn waker(&self) -> impl Fn() + Send + 'static {
         let sender = self.sender.clone();
         move || {
-            // Where the queue is full nobody waits.
+            // Where the queue is full, the filter is not waiting.
             let _ = sender.try_send(Message::Stop);
         }
     }
 }
 
-/// Runs `read` on a thread of its own, and tells how it ended.
+/// Runs `read` on a thread of its own; the last message of the thread is its result.
 fn read_apart(
     reading: SyncSender<Message>,
     read: impl FnOnce(&SyncSender<Message>) -> anyhow::Result<()> + Send + 'static,
 ) {
     // Detached on purpose: a read that waits for input must not keep a run from ending.
     thread::spawn(move || {
-        // Without its last word the run would wait for ever, as whoever may stop it has a sender too.
+        // Without a last message the run would wait for ever, as the signal handler holds a sender too.
         let result = panic::catch_unwind(AssertUnwindSafe(|| read(&reading)));
-        let broken =
-            |_| Err(anyhow!("reading the input ended in a fault of firstseen, which is told above: please report it"));
-        // Nobody listens any more where the run has ended first.
+        let broken = |_| {
+            Err(anyhow!("reading the input ended in a fault of firstseen, which is printed above: please report it"))
+        };
+        // Where the run has ended first, the receiver is gone.
         let _ = reading.send(Message::End(result.unwrap_or_else(broken)));
     });
 }
@@ -206,7 +220,7 @@ impl Reader<'_> {
         Ok(parser.finish().map_err(|error| UsageError(error.to_string()))?)
     }
 
-    /// Reads one file; `false` if nobody listens any more.
+    /// Reads one file; `false` if the receiver is gone.
     fn read_file(
         &mut self,
         file: usize,
@@ -242,23 +256,36 @@ pub fn present_ms() -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// A stream may pause for as long as it likes. A file does not: where its next records are not there yet, the machine is
+/// busy, and verdicts are not to rest on that.
+fn doubt(files: &[PathBuf]) -> Duration {
+    let is_file = |path: &PathBuf| {
+        if is_stdin(path) {
+            stdin_file_bytes().is_some()
+        } else {
+            fs::metadata(path).is_ok_and(|found| found.is_file())
+        }
+    };
+    if files.iter().all(is_file) { FILE_DOUBT } else { STREAM_DOUBT }
+}
+
 /// Whether `path` stands for standard input.
 pub fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
 }
 
-/// The size of standard input where that is a file, which a shell handed over (`< file`), and no stream.
+/// The size of standard input where it is a file that a shell has opened (`< file`), and no stream.
 pub fn stdin_file_bytes() -> Option<u64> {
     let found = Handle::stdin().ok()?.as_file().metadata().ok()?;
     found.is_file().then_some(found.len())
 }
 
-/// What to call `path` in a message.
+/// The name of `path` in a message.
 pub fn name(path: &Path) -> String {
     if is_stdin(path) { "standard input".to_owned() } else { path.display().to_string() }
 }
 
-/// Looks whether all files can be read, before anything is written; their size where all of them have one.
+/// Checks that all files can be read, before anything is written; returns their size where all of them have one.
 ///
 /// # Errors
 /// The first file that is missing, forbidden or a folder.
@@ -275,7 +302,7 @@ pub fn check(files: &[PathBuf]) -> anyhow::Result<Option<u64>> {
         if metadata.is_dir() {
             return Err(UsageError(format!("{} is a folder: name the files in it", path.display())).into());
         }
-        // A pipe that is opened twice is closed in between, which ends who writes into it.
+        // A pipe that is opened twice is closed in between, which would end its writer.
         if metadata.is_file() {
             File::open(path).map_err(refused)?;
         }
@@ -289,10 +316,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_streams_pause() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let file = folder.path().join("file");
+        fs::write(&file, "1\n").expect("a file");
+        assert_eq!(doubt(&[file.clone(), file.clone()]), FILE_DOUBT);
+        assert_eq!(doubt(&[file, PathBuf::from("/dev/null")]), STREAM_DOUBT);
+    }
+
+    #[test]
     fn a_reading_thread_that_breaks_ends_the_input_in_an_error() {
         let (sender, messages) = sync_channel(1);
         let (spent, _reusable) = sync_channel(1);
-        let input = Input { messages, sender: sender.clone(), spent };
+        let input = Input { messages, sender: sender.clone(), spent, doubt: STREAM_DOUBT };
         read_apart(sender, |_| panic!("on purpose"));
         let message = input.next(Duration::ZERO, || Ok(Some(Duration::from_secs(60)))).expect("no wait fails");
         let Message::End(Err(error)) = message else { panic!("no end") };

@@ -1,9 +1,9 @@
 //! The walk over the input, batch by batch, and the ways it may end.
 //!
-//! A batch is held back until the next one is there, so that its last records are judged with a look at what comes after them;
-//! input that pauses is waited for shortly, and only where that look matters.
+//! A batch is held back until the next one is there, so that its last records are judged with the records after them in
+//! view; where the input pauses, this waits shortly, and only where those records matter.
 //!
-//! Promises: what is known is flushed before a wait for input and at the end. Must not know: what becomes of a record.
+//! Promises: outputs are flushed before a wait for input and at the end. Must not know: what becomes of a record.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,26 +13,28 @@ use crate::input::border::{Behind, behind};
 use crate::input::{Batch, Input, Message, present_ms};
 use crate::terminal::stop::Stop;
 
-/// What records are handed to.
+/// The receiver of records.
 pub trait Pass {
-    /// Takes every record of `batch`; gives back a batch that is done with, this one or an earlier one. `ahead_ms` has the
-    /// times of the records that come next, as far as they are known.
+    /// Takes every record of `batch`; gives back a batch that is done with, this one or an earlier one. `ahead_ms` has
+    /// the times of the records that come next, where they are known.
     ///
     /// # Errors
     /// Where an output fails.
     fn batch(&mut self, batch: Box<Batch>, ahead_ms: &[u64]) -> anyhow::Result<Option<Box<Batch>>>;
 
-    /// How far ahead of the others a record is taken by its own word, in milliseconds; none where times do not matter.
+    /// How far ahead of the others a record's time may be to be accepted without confirmation, in milliseconds; none
+    /// where times do not matter.
     fn step_ms(&self) -> Option<u64>;
 
-    /// The input is what it was said to be: outputs may be replaced, or continued, now. Called before every batch, and at the end.
+    /// The first records fit the flags, so outputs may be replaced, or continued, now. Called before every batch, and
+    /// at the end.
     ///
     /// # Errors
     /// Where an output fails.
     fn begin(&mut self) -> anyhow::Result<()>;
 
-    /// Hands on everything taken so far: what is written goes to the system. Tells how long a pause of the input may last until
-    /// this is to be called again; none where it need not.
+    /// Writes everything that was taken so far to the system. Returns how long a pause of the input may last until this
+    /// is to be called again; none where it need not be.
     ///
     /// # Errors
     /// Where an output fails.
@@ -48,18 +50,18 @@ pub enum Ended {
     AtEnd,
     /// By a signal.
     Stopped,
-    /// The flags, or the outputs of an earlier run, do not fit the first file, as its header showed: nothing has happened that could be
-    /// told or saved.
+    /// The flags, or the outputs of an earlier run, do not fit the header of the first file: no record was answered, so
+    /// there is nothing to report or save.
     Refused(anyhow::Error),
     /// The input failed; everything before was written.
     Input(anyhow::Error),
-    /// An output failed: what it has got is not known.
+    /// An output failed: how much of it was written is not known.
     Output(anyhow::Error),
 }
 
 impl Ended {
-    /// Whether there is something to report, and somebody who may read it.
-    pub fn is_told(&self) -> bool {
+    /// Whether there is something to report, and a reader for it.
+    pub fn is_reported(&self) -> bool {
         match self {
             Self::Refused(_) => false,
             Self::Output(error) => !is_broken_pipe(error),
@@ -67,24 +69,24 @@ impl Ended {
         }
     }
 
-    /// Whether a signal ended it.
+    /// Whether a signal ended the walk.
     pub fn is_interrupted(&self) -> bool {
         matches!(self, Self::Stopped)
     }
 
-    /// What the process answers; `left` says what became of the state and the report, `is_unclean` that a record was rejected or
+    /// The exit code. `left` is the result of writing state and report, `is_unclean` whether a record was rejected or
     /// undecided where none may be.
     ///
     /// # Errors
-    /// What ended the walk, or what could not be left. Of two the second is told here.
+    /// The error that ended the walk, or that of state and report. Of two errors the second is printed here.
     pub fn exit_code(self, left: anyhow::Result<()>, is_unclean: bool) -> anyhow::Result<ExitCode> {
         let is_left = left.is_ok();
         match self {
-            // Where the reader of the output has gone, what that means for the state says all.
+            // Where the reader of the output is gone, the error of the state says everything.
             Self::Output(error) if is_broken_pipe(&error) && !is_left => left.and(Err(error)),
             Self::Refused(error) | Self::Input(error) | Self::Output(error) => {
                 if let Err(second) = left {
-                    tell!("firstseen: {second:#}");
+                    notice!("firstseen: {second:#}");
                 }
                 Err(error)
             }
@@ -96,49 +98,47 @@ impl Ended {
     }
 }
 
-/// For so long input that pauses is waited for where what comes next would bear out, or not, what a record says.
-const DOUBT: Duration = Duration::from_millis(100);
-
-/// How far the times of the input have come: what half of the last records have reached.
+/// How far the times of the input have come: the time that half of the last records have reached.
 #[derive(Default)]
 struct Reached(Option<i64>);
 
 impl Reached {
-    /// How long what comes behind `batch` is waited for, where a record is taken up to `step_ms` ahead by its own word.
-    fn patience(&mut self, batch: &Batch, step_ms: u64) -> Duration {
+    /// How long to wait for the records behind `batch`, where a time up to `step_ms` ahead is accepted without
+    /// confirmation: `doubt` where these records may matter.
+    fn patience(&mut self, batch: &Batch, step_ms: u64, doubt: Duration) -> Duration {
         let Some((middle_ms, greatest_ms)) = batch.last_times_ms() else { return Duration::ZERO };
-        // What is after now may be wrong all together; one alone says nothing about itself.
+        // Times after the present may all be wrong together; one record alone does not confirm itself.
         let middle_ms = middle_ms.min(i64::try_from(present_ms()).unwrap_or(i64::MAX));
         let reached_ms = if middle_ms < greatest_ms { self.0.max(Some(middle_ms)) } else { self.0 };
         self.0 = self.0.max(Some(middle_ms));
         let is_near = |reached_ms: i64| greatest_ms <= reached_ms.saturating_add_unsigned(step_ms);
-        if reached_ms.is_some_and(is_near) { Duration::ZERO } else { DOUBT }
+        if reached_ms.is_some_and(is_near) { Duration::ZERO } else { doubt }
     }
 }
 
-/// What comes behind `held`, as far as `next` tells; a record is taken `step_ms` ahead by its own word, and none where
-/// times do not matter.
+/// The times behind `held`, as far as `next` has them. A time up to `step_ms` ahead is accepted without confirmation;
+/// none where times do not matter.
 fn ahead_ms(held: &mut Batch, next: &Batch, step_ms: Option<u64>) -> Vec<u64> {
     let Some(step_ms) = step_ms else { return Vec::new() };
     if held.file == next.file {
         return next.first_times_ms();
     }
-    // A file may end in a small batch; what is not known of it then says nothing.
+    // A file may end in a small batch; then the few times in it say nothing about how far the file has come.
     let last_ms: Vec<u64> = held.parsed.times_ms().iter().map(|time_ms| time_ms.cast_unsigned()).collect();
     let Behind { ahead_ms, is_older } = behind(&last_ms, next.first_times_ms(), step_ms, present_ms());
     held.is_before_older = is_older;
     ahead_ms
 }
 
-/// Hands all of `input` to `pass`, until it ends or somebody stops it.
+/// Passes all of `input` to `pass`, until it ends or a signal stops it.
 pub fn walk(input: &Input, stop: &Stop, pass: &mut impl Pass) -> Ended {
     let (mut held, mut reached): (Option<Box<Batch>>, _) = (None, Reached::default());
     let ended = loop {
         let patience = match (&held, pass.step_ms()) {
-            (Some(held), Some(step_ms)) => reached.patience(held, step_ms),
+            (Some(held), Some(step_ms)) => reached.patience(held, step_ms, input.doubt()),
             _ => Duration::ZERO,
         };
-        // Input that pauses must not hold back what is known.
+        // While input pauses, outputs must not be held back.
         let idle = || hand_on(held.take(), &[], input, pass).and_then(|()| pass.flush());
         let message = match input.next(patience, idle) {
             Ok(message) => message,
@@ -164,14 +164,14 @@ pub fn walk(input: &Input, stop: &Stop, pass: &mut impl Pass) -> Ended {
     };
     let begun = if matches!(ended, Ended::Refused(_)) { Ok(()) } else { pass.begin() };
     match begun.and_then(|()| pass.flush()) {
-        // The last answers may be waited for, and somebody may have ended that.
+        // The pass may have waited for its last answers, and a signal may have ended that wait.
         Ok(_) if matches!(ended, Ended::AtEnd) && stop.is_set() => Ended::Stopped,
         Ok(_) => ended,
         Err(error) => Ended::Output(error),
     }
 }
 
-/// An output has failed, or is not what may be added to.
+/// An output has failed, or the file is not one that records may be added to.
 fn failed(error: anyhow::Error, pass: &impl Pass) -> Ended {
     if is_usage(&error) && pass.has_seen_nothing() { Ended::Refused(error) } else { Ended::Output(error) }
 }

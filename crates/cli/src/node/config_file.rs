@@ -1,7 +1,7 @@
 //! A node's configuration as a TOML file.
 //!
-//! Promises: whatever is wrong is told with file, line, key and remedy; paths in it are relative to its folder. Must
-//! not know: what the settings mean ([`NodeConfig::check`] does).
+//! Promises: every error names file, line, key and remedy; paths in the file are relative to its folder. Must not know:
+//! what the settings mean ([`NodeConfig::check`] does).
 
 use std::fs;
 use std::ops::Range;
@@ -19,12 +19,12 @@ use crate::exit::UsageError;
 /// Bytes of a configuration: a thousand times the longest that makes sense.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-/// A node's file.
+/// The configuration of a node, from a file.
 #[derive(Clone, Debug)]
 pub struct NodeFile {
-    /// The node.
+    /// The settings of the node.
     pub node: NodeConfig,
-    /// What it tells while it runs.
+    /// The settings of its log.
     pub log: LogConfig,
 }
 
@@ -87,7 +87,7 @@ impl NodeFile {
     }
 }
 
-/// Where a message belongs.
+/// The place in the file that a message is about.
 struct Place<'a> {
     path: &'a Path,
     text: &'a str,
@@ -108,14 +108,14 @@ impl Place<'_> {
 
     fn toml(&self, error: &de::Error) -> UsageError {
         let missing = error.message().starts_with("missing field");
-        // What is missing has no line; the message names it.
+        // A key that is missing has no line; the message names it.
         let span = error.span().filter(|_| !missing);
         let key = span.clone().and_then(|span| self.key_at(span.start)).unwrap_or_default();
         let remedy = if missing { "; every key stands in docs/operations.md" } else { "" };
         self.at(span, &format!("{key}{}{remedy}", error.message().trim_end().replace('\n', ", ")))
     }
 
-    /// `key: `, if a value of one stands at `byte`.
+    /// `key: `, if `byte` is in the value of a key.
     fn key_at(&self, byte: usize) -> Option<String> {
         let before = self.text.get(..byte)?;
         let line = before.rsplit('\n').next()?;
@@ -124,7 +124,7 @@ impl Place<'_> {
     }
 }
 
-/// Where the key stands that `message` begins with, as `limits.streams_max` or `listen`.
+/// The place of the key that `message` begins with, as `limits.streams_max` or `listen`.
 fn line_of(table: &DeTable<'_>, message: &str) -> Option<Range<usize>> {
     let is_key = |letter: char| letter.is_ascii_alphanumeric() || "_.".contains(letter);
     let key = message.split(|letter: char| !is_key(letter)).next()?;
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn mistakes_are_told_with_their_place() {
+    fn an_error_names_the_place_of_the_mistake() {
         for (more, said) in [
             ("colour = 1\n", "node.toml, line 5: unknown field `colour`"),
             ("[limits]\nstreams_max = \"many\"\n", "node.toml, line 6: streams_max: invalid type: string \"many\""),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_or_open_is_named() {
+    fn missing_keys_and_an_address_open_to_all_are_named() {
         let error = parsed("name = \"a\"\n").unwrap_err();
         assert!(error.contains("missing field `listen`") && error.contains("docs/operations.md"), "{error}");
         let open = GOOD.replace("127.0.0.1", "10.0.0.1");

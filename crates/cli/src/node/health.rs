@@ -1,4 +1,4 @@
-//! Asks a node whether it is ready, by plain TCP: a container without a shell has nothing else to ask with.
+//! Asks a node whether it is ready, by plain TCP, for a container without a shell or any other tool.
 
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -15,7 +15,7 @@ use crate::exit::{FAILED, UsageError};
 /// How long each step may take.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Bytes of an answer: a status line, some headers and a sentence.
-const ANSWER_BYTES_MAX: u64 = 16 << 10;
+pub(crate) const ANSWER_BYTES_MAX: u64 = 16 << 10;
 
 /// Runs `firstseen node health`.
 pub(super) fn run(args: &HealthArgs) -> anyhow::Result<ExitCode> {
@@ -26,18 +26,18 @@ pub(super) fn run(args: &HealthArgs) -> anyhow::Result<ExitCode> {
             None => bail!(UsageError(format!("{} has no http_listen: nothing to ask", path.display()))),
         },
     };
-    let answer = get(&address, "/readyz").with_context(|| format!("no answer from {address}"))?;
+    let answer = get(&address, "/readyz", ANSWER_BYTES_MAX).with_context(|| format!("no answer from {address}"))?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
     let status = head.split(' ').nth(1).unwrap_or("");
     if status == "200" {
         return Ok(ExitCode::SUCCESS);
     }
-    tell!("firstseen: the node at {address} is not ready: {}", printable(body.trim()));
+    notice!("firstseen: the node at {address} is not ready: {}", printable(body.trim()));
     Ok(ExitCode::from(FAILED))
 }
 
-/// The whole answer to a request for `path`.
-pub(crate) fn get(address: &str, path: &str) -> anyhow::Result<String> {
+/// The answer to a request for `path`, up to `bytes_max` of it.
+pub(crate) fn get(address: &str, path: &str, bytes_max: u64) -> anyhow::Result<String> {
     let mut addresses = address.to_socket_addrs()?;
     let Some(found) = addresses.next() else { bail!("`{address}` names no address") };
     let mut stream = TcpStream::connect_timeout(&found, PATIENCE)?;
@@ -45,7 +45,7 @@ pub(crate) fn get(address: &str, path: &str) -> anyhow::Result<String> {
     stream.set_write_timeout(Some(PATIENCE))?;
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n").as_bytes())?;
     let mut answer = Vec::new();
-    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+    stream.take(bytes_max).read_to_end(&mut answer)?;
     Ok(String::from_utf8_lossy(&answer).into_owned())
 }
 

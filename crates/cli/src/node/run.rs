@@ -20,13 +20,13 @@ pub(super) fn run(args: &NodeArgs, path: &Path) -> anyhow::Result<ExitCode> {
         end_with(parent)?;
     }
     let file = NodeFile::read(path)?;
-    // What would be made is not made for a check.
+    // A check does not make a folder that a run would make.
     if !(args.check_config && args.create && !file.node.data_dir.exists()) {
         check_folder(&file.node.data_dir, args.create, path)?;
     }
     let warnings = dates::check(&file, path)?;
     if args.check_config {
-        warnings.iter().for_each(|warning| tell!("firstseen: {warning}"));
+        warnings.iter().for_each(|warning| notice!("firstseen: {warning}"));
         println!("{}: a node `{}` can be started with this", path.display(), file.node.name);
         return Ok(ExitCode::SUCCESS);
     }
@@ -34,7 +34,7 @@ pub(super) fn run(args: &NodeArgs, path: &Path) -> anyhow::Result<ExitCode> {
     warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
     let code = runtime.block_on(live(file));
-    // What a second signal left behind must not hold the process.
+    // Tasks that a second signal has left running must not hold the process.
     runtime.shutdown_background();
     code
 }
@@ -56,7 +56,7 @@ async fn live(file: NodeFile) -> anyhow::Result<ExitCode> {
         first = signals.next() => first,
         failure = node.failure() => {
             tracing::error!(%failure, "the node ends");
-            // What the other owners have admitted is answered; a signal ends that.
+            // Events that other owners have admitted are answered first; a signal ends that.
             tokio::select! {
                 () = node.shutdown() => {}
                 _ = signals.next() => {}
@@ -74,7 +74,8 @@ async fn live(file: NodeFile) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Nothing is created silently: a folder that is missing, or empty, may be a disk that is not mounted.
+/// No folder is created unless a flag asks for it: a folder that is missing, or empty, may be a disk that is not
+/// mounted.
 fn check_folder(folder: &Path, create: bool, config: &Path) -> anyhow::Result<()> {
     let shown = folder.display();
     match fs::metadata(folder) {
@@ -104,13 +105,13 @@ fn check_folder(folder: &Path, create: bool, config: &Path) -> anyhow::Result<()
     }
 }
 
-/// Asks the system to end this process when its parent ends, however that ends.
+/// Asks the system to end this process when its parent ends, for whatever reason.
 #[cfg(target_os = "linux")]
 fn end_with(parent: u32) -> anyhow::Result<()> {
     use nix::sys::prctl::set_pdeathsig;
     use nix::sys::signal::Signal;
     set_pdeathsig(Signal::SIGTERM).context("cannot tie this process to its parent")?;
-    // It may have ended before the system was asked.
+    // The parent may have ended before the system was asked.
     if nix::unistd::getppid().as_raw().cast_unsigned() != parent {
         anyhow::bail!("the process that started this node has ended");
     }

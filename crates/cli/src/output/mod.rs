@@ -1,7 +1,7 @@
-//! Where records go.
+//! The outputs of records.
 //!
-//! Promises: records are written unchanged and whole, in the order of the input. Must not know: why a record goes where
-//! it goes.
+//! Promises: records are written unchanged and whole, in the order of the input. Must not know: why a record goes to an
+//! output.
 
 pub mod distinct;
 mod kept;
@@ -23,29 +23,29 @@ use crate::text::numbers::grouped;
 use kept::{Beginning, beginning_of, end_of, shown};
 use sink::Sink;
 
-/// Endings that promise what is not written here.
+/// Endings of compressed files, which this program does not write.
 const COMPRESSED: [&str; 6] = ["gz", "tgz", "bz2", "xz", "zst", "zstd"];
-/// To read through more than this, for quotes that were left open, may take a while.
+/// To read a longer file than this, to find quotes that were left open, may take a while.
 const SHORT_BYTES: u64 = 1 << 30;
 
-/// Standard output under a name by which what is in it can be read, where it is a file.
+/// A name of standard output by which its content can be read, where it is a file.
 const STDOUT: &str = "/dev/stdout";
 
-/// What becomes of what a file has from earlier runs.
+/// What becomes of a file's records from earlier runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Earlier {
-    /// It goes: this run answers for itself.
+    /// They are removed: this run writes all its records anew.
     Replaced,
-    /// It stays, and what comes now is added: a filter that outlives its runs knows these records, so that they would not come
-    /// again.
+    /// They stay, and new records are added: a filter that outlives its runs knows the older records, and would not
+    /// pass them on again.
     Kept {
-        /// Whether line breaks may stand between quotes in them.
+        /// Whether line breaks may stand between quotes in the records.
         has_quotes: bool,
     },
 }
 
 impl Earlier {
-    /// The same for records whose quotes say nothing: those that were rejected, or that stand in other lines.
+    /// The same for records in which quotes mean nothing: rejected ones, or those of formats without quoting.
     pub fn without_quotes(self) -> Self {
         match self {
             Self::Replaced => Self::Replaced,
@@ -58,14 +58,15 @@ impl Earlier {
 pub struct Output {
     sink: Option<Sink>,
     earlier: Earlier,
-    /// Whether what is in the file from before was seen to ([`Self::begin`]).
+    /// Whether the content of earlier runs was dealt with ([`Self::begin`]).
     is_begun: bool,
-    /// The file for reading, until the header has come, where it is kept and there is something.
+    /// The file for reading, until the header has come, where its content is kept and it has any.
     kept: Option<File>,
     /// Whether the file begins with the header, from an earlier run.
     has_header: bool,
     path: Option<PathBuf>,
-    /// What ends the last record before another one: a newline where it had none of its own, as the last one of a file may.
+    /// The bytes that complete the last record before another one: a newline where it had none, as the last record of a
+    /// file may.
     end: &'static str,
     /// Bytes of the current block that are to be written, while they stay neighbours.
     run: Range<usize>,
@@ -75,14 +76,14 @@ impl Output {
     /// Standard output. A shell has emptied it before, or (`>>`) not.
     ///
     /// # Errors
-    /// What the system says.
+    /// Those of the system.
     pub fn stdout(earlier: Earlier) -> anyhow::Result<Self> {
         let sink = io::stdout().as_fd().try_clone_to_owned().map(File::from).and_then(Sink::new);
         let output = Self { earlier, is_begun: earlier == Earlier::Replaced, ..Self::to(None, None) };
         Ok(Self { sink: Some(sink.with_context(|| output.name())?), ..output })
     }
 
-    /// A file, `-` being standard output; what becomes of what was there is done when the output begins ([`Self::begin`]).
+    /// A file, `-` being standard output; [`Self::begin`] deals with the content of earlier runs.
     ///
     /// # Errors
     /// Where the file cannot be created.
@@ -103,7 +104,7 @@ impl Output {
         Ok(Self { earlier, ..Self::to(Some(sink), Some(path.to_owned())) })
     }
 
-    /// The input turned out to be what it was said to be: an older output goes, or is looked at to be continued.
+    /// The first records fit the flags, so the content of an earlier run is removed, or read to be continued.
     ///
     /// # Errors
     /// Where the file cannot be emptied.
@@ -117,7 +118,7 @@ impl Output {
             Earlier::Replaced => file.set_len(0).with_context(|| self.name())?,
             Earlier::Kept { has_quotes } => {
                 let path = self.path.as_deref().unwrap_or(Path::new(STDOUT));
-                // What cannot be read is added to as it is.
+                // A file that cannot be read is continued as it is.
                 self.kept = File::open(path).ok().filter(is_file);
                 self.end = self.kept.as_mut().map_or(Ok(""), |file| last_end(file, has_quotes, path))?;
             }
@@ -138,16 +139,16 @@ impl Output {
         Self { sink, earlier, is_begun: false, kept: None, has_header: false, path, end: "", run: 0..0 }
     }
 
-    /// Whether records that come here are kept.
+    /// Whether records that come here are written anywhere.
     pub fn is_kept(&self) -> bool {
         self.sink.is_some()
     }
 
-    /// Looks whether the file, where it is kept, begins with `header` from an earlier run. To be called after [`Self::begin`], and
-    /// before any record of the input is answered.
+    /// Checks that a file whose content is kept begins with `header`. To be called after [`Self::begin`], and before
+    /// any record of the input is answered.
     ///
     /// # Errors
-    /// Where it begins with another one.
+    /// Where it begins with another header.
     pub fn check_header(&mut self, header: &[u8]) -> anyhow::Result<()> {
         let Some(file) = self.kept.take() else { return Ok(()) };
         match beginning_of(file, header).with_context(|| self.name())? {
@@ -183,7 +184,7 @@ impl Output {
         Ok(())
     }
 
-    /// Writes what is left of `block`.
+    /// Writes the rest of `block`.
     pub fn end_block(&mut self, block: &[u8]) -> anyhow::Result<()> {
         self.write_run(block)?;
         self.run = 0..0;
@@ -210,7 +211,7 @@ impl Output {
         self.sink.as_mut().map_or(Ok(()), Sink::flush).with_context(|| self.name())
     }
 
-    /// The same, and where it goes to a file it outlives a power cut.
+    /// The same as [`Self::flush`], and output that goes to a file outlives a power cut.
     ///
     /// # Errors
     /// Where it cannot be written.
@@ -229,11 +230,12 @@ impl Output {
     }
 }
 
-/// What ends the last record of `file`, which is called `path`; says so where it takes a while to find out.
+/// The bytes that complete the last record of `file`, whose path is `path`; prints a line where it takes a while to
+/// find them.
 fn last_end(file: &mut File, has_quotes: bool, path: &Path) -> anyhow::Result<&'static str> {
     let bytes = file.metadata().map_or(0, |found| found.len());
     if has_quotes && bytes > SHORT_BYTES {
-        tell!(
+        notice!(
             "firstseen: {} has {} bytes of earlier runs, which are read once for a quote that was left open",
             path.display(),
             grouped(bytes)

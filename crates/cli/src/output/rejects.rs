@@ -1,4 +1,4 @@
-//! Records that are no events: told with their place, kept where somebody asked for them.
+//! Rejected records: printed with their place, and written to a file where a flag asks for it.
 
 use std::fmt::Display;
 use std::path::PathBuf;
@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use crate::input::name;
 use crate::terminal::progress::Progress;
 
-/// Rejections that are told one by one; of the others only the number is told at the end.
-const TOLD_MAX: u64 = 5;
+/// Rejections that are printed one by one; of the others only the number is printed at the end.
+const SHOWN_MAX: u64 = 5;
 
-/// Counts and tells rejections.
+/// Counts and prints rejections.
 pub struct Rejects {
     files: Vec<PathBuf>,
     count: u64,
@@ -22,24 +22,24 @@ impl Rejects {
         Self { files, count: 0, is_kept }
     }
 
-    /// The record on `line` of `file` is rejected.
-    pub fn tell(&mut self, file: usize, line: u64, reason: impl Display, progress: &Progress) {
+    /// Counts the rejected record on `line` of `file`, and prints it if it is one of the first.
+    pub fn add(&mut self, file: usize, line: u64, reason: impl Display, progress: &Progress) {
         self.count += 1;
-        if self.count <= TOLD_MAX {
+        if self.count <= SHOWN_MAX {
             progress.note(&format!("firstseen: {}: rejected: {reason}", self.place(file, line)));
         }
     }
 
-    /// What to call `line` of `file`.
+    /// The name of `line` of `file` in messages.
     pub fn place(&self, file: usize, line: u64) -> String {
         let file = self.files.get(file).map_or_else(String::new, |path| name(path));
         format!("{file}:{line}")
     }
 
-    /// The last word, if there is more to say than was told.
+    /// Prints how many there were, if there were more than those that were printed.
     pub fn end(&self, progress: &Progress) {
         let advice = if self.is_kept { "" } else { "; --rejected FILE keeps them" };
-        if self.count > TOLD_MAX {
+        if self.count > SHOWN_MAX {
             progress.note(&format!("firstseen: {} records were rejected in all{advice}", self.count));
         }
     }

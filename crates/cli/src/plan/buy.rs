@@ -1,7 +1,7 @@
 //! What to buy for a filter: machines, and memory, disk, network and cores of each.
 //!
-//! Promises: cells are those of the planned definition, with copies; everything else is rounded up from what nodes take by their
-//! defaults and what was measured (`docs/performance.md`). Must not know: how it is printed.
+//! Promises: memory is that of the planned definition's cells, with copies; everything else is rounded up from the
+//! defaults of nodes and from measurements (`docs/performance.md`). Must not know: how it is printed.
 
 use firstseen_filter::{FilterSpec, Window};
 use serde::Serialize;
@@ -9,25 +9,26 @@ use serde::Serialize;
 use super::nodes::{Spread, SpreadError};
 
 const GIB: u64 = 1 << 30;
-/// Replay guards and what is in flight, by their limits, and the process and the system: beside the cells of a node.
+/// What a node takes beside cells: replay guards and events in flight, by their limits, the process and the system.
 const BESIDE_CELLS_BYTES: u64 = 2 * GIB;
 /// The least that a node takes for `memory_max_bytes`.
 const MEMORY_MIN_BYTES: u64 = 1 << 20;
 /// More than any machine has.
 const CORES_MAX: u32 = 1024;
-/// Memory that machines are sold with, in GiB; beyond, a multiple of the last.
+/// Sizes of memory that machines are sold with, in GiB; beyond them, a multiple of the last.
 const SIZES_GIB: [u64; 12] = [4, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512, 768];
-/// The agreement, logs, and room that is kept back.
+/// Disk for the agreement and for logs, and room that is kept free.
 const DISK_BYTES: u64 = GIB;
-/// A journal takes about five times the memory of its cells, and a repair takes that again (`docs/operations.md`).
+/// A journal takes about five times the memory of its cells, and a repair takes the same again (`docs/operations.md`).
 const JOURNAL_TIMES: u64 = 10;
-/// A peak is so many times the mean, where nobody knows better.
+/// A peak is so many times the mean, where no measurement says more.
 const PEAK_TIMES: f64 = 4.0;
-/// Events a second that a core takes, a fifth of what one has been measured to: connections have their cost, and tails.
+/// Events a second for each core: a fifth of what one core was measured to do, as connections and tails of latency cost
+/// as well.
 const CORE_EVENTS_PER_S: f64 = 1_000_000.0;
-/// Of what an event takes on the wire, what frames, answers and acknowledgements add.
+/// Frames, replies and acknowledgements multiply the bytes of an event on the wire by this.
 const WIRE_TIMES: f64 = 1.5;
-/// Machines where nobody says how many: one may fail, and the others are a majority.
+/// Machines where no flag says how many: one may fail, and the others are a majority.
 const MACHINES: u32 = 3;
 
 /// So many machines of one size.
@@ -40,17 +41,17 @@ pub(super) struct Machines {
     pub(super) cells_bytes: u64,
     /// Memory of each.
     pub(super) memory_bytes: u64,
-    /// Disk of each, where the filter is in memory.
+    /// Disk of each, where the filter is kept in memory only.
     pub(super) disk_bytes: u64,
     /// The same where it keeps a journal.
     pub(super) durable_disk_bytes: u64,
     pub(super) cores: u32,
-    /// What comes at a peak, to all of them; none where the window says nothing of time.
+    /// The load of a peak on all machines together; none where the window is not measured in time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) peak: Option<Peak>,
 }
 
-/// At the busiest moment.
+/// The load at the busiest moment.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Peak {
     pub(super) events_per_s: u64,
@@ -59,25 +60,25 @@ pub(super) struct Peak {
 }
 
 impl Machines {
-    /// Whether there are such machines.
+    /// Whether machines of this size are sold.
     pub(super) fn can_be_had(&self) -> bool {
         self.cores <= CORES_MAX
     }
 
-    /// What there is to choose from: `nodes`, or else as many as go on when one fails, and one alone.
+    /// The choices: `nodes` machines; without a number, as many as go on when one fails, and a single one.
     ///
     /// # Errors
-    /// [`SpreadError`]: what cannot be spread so.
+    /// [`SpreadError`]: why the filter cannot be spread so.
     pub(super) fn choices(spec: &FilterSpec, nodes: Option<u32>, copies: u32) -> Result<Vec<Self>, SpreadError> {
         match nodes {
             Some(nodes) => Ok(Self::of(spec, nodes, copies)?.into_iter().collect()),
             None => {
                 let several = match Spread::of(spec, Some(MACHINES), None, None) {
-                    // What can be cut vertically can be copied.
+                    // A filter that can be cut vertically can have copies.
                     Ok(spread) if spread.as_ref().is_some_and(|spread| spread.vertical.is_some()) => {
                         Self::of(spec, MACHINES, 1)?
                     }
-                    // One place counts all events of such a window, or keeps memory of such a shape.
+                    // A window that counts all its events, or memory of such a shape, needs a single place.
                     Ok(_) | Err(SpreadError::Definition(_)) => None,
                     Err(error) => return Err(error),
                 };
@@ -96,7 +97,8 @@ impl Machines {
         let held_times = u64::from(copies) + 1;
         let cells_bytes = slice.memory_bytes_per_node.saturating_mul(held_times).max(MEMORY_MIN_BYTES);
         let wire_bits = slice.wire_bits_per_event_blocked.unwrap_or(slice.wire_bits_per_event) * WIRE_TIMES;
-        // A share of the producers' events, and what each copy is told of them, going out at one node and in at another.
+        // A machine's share of the producers' events, and of the messages for each copy, which leave one node and enter
+        // another.
         let shares = (1.0 + 2.0 * f64::from(copies)) / f64::from(nodes);
         let peak = |per_s: f64| Peak {
             events_per_s: per_s.ceil() as u64,
@@ -110,14 +112,14 @@ impl Machines {
             memory_bytes: sold(cells_bytes.saturating_add(BESIDE_CELLS_BYTES)),
             disk_bytes: DISK_BYTES,
             durable_disk_bytes: DISK_BYTES.saturating_add(cells_bytes.saturating_mul(JOURNAL_TIMES)),
-            // One for everything else.
+            // One core for everything else.
             cores: busy.ceil() as u32 + 1,
             peak: per_s.map(peak),
         }))
     }
 }
 
-/// How long a window is, where it is so long by time.
+/// The length of the window in milliseconds; none where it is not measured in time.
 fn window_ms(window: &Window) -> Option<u64> {
     match window {
         Window::Duration(window_ms) | Window::LandmarkDuration(window_ms) => Some((*window_ms).max(1)),
@@ -125,7 +127,7 @@ fn window_ms(window: &Window) -> Option<u64> {
     }
 }
 
-/// The smallest size that is sold and has so many bytes.
+/// The smallest size that is sold and holds so many bytes.
 fn sold(bytes: u64) -> u64 {
     let wanted_gib = bytes.div_ceil(GIB);
     let last = SIZES_GIB.last().copied().unwrap_or(1);
@@ -157,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_may_fail_is_the_first_choice_where_it_can_be_copied() {
+    fn machines_of_which_one_may_fail_come_first_where_copies_are_possible() {
         let machines = |kind, window| {
             let choices = Machines::choices(&spec(kind, window, 50_000), None, 0).unwrap();
             choices.iter().map(|it| (it.machines, it.copies)).collect::<Vec<_>>()

@@ -67,7 +67,7 @@ fn the_planned_rate_is_the_target() {
         let costs = Costs::of(&spec(kind, window, 50_000)).unwrap();
         let tolerance = if matches!(kind, Kind::Counting) { 1.0001 } else { 1.0 + 1e-9 };
         assert!(costs.rate_worst <= 0.01 * tolerance, "{kind} {window}: {}", costs.rate_worst);
-        // Room for the scatter of a jump's load shows where jumps are as small as here.
+        // Small jumps leave more room for the scatter of their loads, and lower the rate.
         let least = if kind == Kind::Generations { 0.0075 } else { 0.0099 };
         assert!(costs.rate_worst > least && costs.rate_mean <= costs.rate_worst, "{kind} {window}: {costs:?}");
         assert!((costs.false_positives_per_window - costs.rate_mean * 50_000.0).abs() < 1e-9);
@@ -79,8 +79,8 @@ fn digests(count: u64) -> Vec<Digest> {
     (0..count).map(|event: u64| secret.digest(&event.to_le_bytes())).collect()
 }
 
-/// Runs `factor` times the planned load of new events through three windows; the most generations at once, and
-/// whether all were answered.
+/// Sends `factor` times the planned load of new events through three windows. Returns the most generations at once, and
+/// whether all events were answered.
 fn overloaded(spec: &FilterSpec, factor: u64, events: u64) -> (usize, bool) {
     let definition = spec.resolve().unwrap();
     let mut slice = FilterSlice::build(&definition).unwrap();
@@ -172,7 +172,7 @@ struct Create {
     args: CreateArgs,
 }
 
-/// The definition that the last lines of a plan ask for, as a shell would pass them on.
+/// The definition that the last lines of a plan ask for, read as a shell would read them.
 fn asked_for(text: &str, seed: u64) -> SlicedDefinition {
     let start = text.find("firstseen filter create ").unwrap_or_else(|| panic!("no command in\n{text}"));
     let command = text[start..].replace("\\\n", " ");
@@ -320,15 +320,15 @@ fn what_cannot_be_planned_is_refused_by_name() {
 #[test]
 fn a_plan_begins_with_what_to_buy() {
     let day = "--capacity 1000M --fpr 1e-6 --window 24h";
-    let told = plan(day).unwrap();
-    assert!(told.starts_with("Buy 3 machines of "), "{told}");
-    assert!(told.contains("of which any 1 may fail") && told.contains("Or 1 machine of "), "{told}");
-    assert!(told.contains("false positives at most 1e-6"), "{told}");
-    let one_line = told.replace('\n', " ");
-    assert!(one_line.contains("Kind generations takes 5.3 GiB instead of 27.5 GiB"), "{told}");
-    let told = plan(&format!("{day} --nodes 8 --failures 1")).unwrap();
-    assert!(told.starts_with("Buy 8 machines of ") && told.contains("(--copies 1)"), "{told}");
-    assert!(told.contains("too many") && !told.contains("111,0"), "{told}");
+    let text = plan(day).unwrap();
+    assert!(text.starts_with("Buy 3 machines of "), "{text}");
+    assert!(text.contains("of which any 1 may fail") && text.contains("Or 1 machine of "), "{text}");
+    assert!(text.contains("false positives at most 1e-6"), "{text}");
+    let one_line = text.replace('\n', " ");
+    assert!(one_line.contains("Kind generations takes 5.3 GiB instead of 27.5 GiB"), "{text}");
+    let text = plan(&format!("{day} --nodes 8 --failures 1")).unwrap();
+    assert!(text.starts_with("Buy 8 machines of ") && text.contains("(--copies 1)"), "{text}");
+    assert!(text.contains("too many") && !text.contains("111,0"), "{text}");
     let document = json(&format!("{day} --nodes 8 --failures 1"));
     let (cells, slice) = (&document["buy"][0]["cells_bytes"], &document["spread"]["horizontal"]["on_nodes"]);
     assert_eq!(number(cells), 2.0 * number(&slice["memory_bytes_per_node"]), "copies are in it");
@@ -338,6 +338,6 @@ fn a_plan_begins_with_what_to_buy() {
         "{wild}"
     );
     assert!(plan("--capacity 1").unwrap().contains("1 MiB for cells"));
-    let lines = told.lines().filter(|line| !line.contains("firstseen")).map(|line| line.chars().count()).max();
-    assert!(lines <= Some(80), "{told}");
+    let lines = text.lines().filter(|line| !line.contains("firstseen")).map(|line| line.chars().count()).max();
+    assert!(lines <= Some(80), "{text}");
 }

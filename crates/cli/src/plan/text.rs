@@ -1,22 +1,22 @@
 //! A plan for people: at most 80 columns.
 //!
-//! Promises: rounds, and says nothing that the plan does not hold. Must not know: formulas.
+//! Promises: figures are rounded, and every sentence is of the plan. Must not know: formulas.
 
 use std::io::{self, Write};
 
-use firstseen_filter::{Kind, Layout, Window};
+use firstseen_filter::{Kind, Layout, Window, duration};
 
 use super::Plan;
 use super::costs::Costs;
 use super::load::Load;
 use super::nodes::{OnNodes, Sliced, Spread};
 use super::retention::{Measure, Retention, Slack};
-use crate::text::size::{ByteSize, duration};
+use crate::text::size::ByteSize;
 
 mod machines;
 
 const COLUMNS: usize = 80;
-/// More slices than this, one a node, are no answer.
+/// More nodes than this, with a slice each, are no useful answer.
 const NODES_MAX: u64 = 1024;
 
 pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
@@ -45,7 +45,7 @@ pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// A command to paste into a shell, flag by flag in lines that it joins.
+/// The command to paste into a shell: a flag a line, with the backslashes that join the lines.
 fn last_words(command: &str, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     writeln!(out, "  Made by this (--cluster names any of the nodes):")?;
@@ -88,7 +88,7 @@ fn one(costs: &Costs, out: &mut dyn Write) -> io::Result<()> {
     loads(costs, out)
 }
 
-/// Lines, of which the first has the title.
+/// Lines about the retention; the first one has the title.
 fn retention(retention: &Retention, window: &Window) -> Vec<(bool, String)> {
     let (slack, step, how) = match retention {
         Retention::Unbounded => return vec![(true, "for ever".to_owned())],
@@ -246,7 +246,7 @@ fn plural(count: u64) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// Three digits that count; as a share in powers of ten, as people write it, what is very small.
+/// Three significant digits; a very small share in powers of ten, as people write it.
 fn percent(share: f64) -> String {
     let scientific = format!("{:.2e}", share * 100.0);
     match scientific.parse() {
@@ -263,7 +263,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// Digits without zeros that say nothing: `1.00` is `1`, `9.90` is `9.9`.
+/// Digits without trailing zeros: `1.00` is `1`, `9.90` is `9.9`.
 fn plain(digits: &str) -> &str {
     if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits }
 }

@@ -1,11 +1,10 @@
 //! A filter's definition in one line for people.
 
-use firstseen_filter::{CellDefinition, FilterDefinition, Geometry, Growth, Layout, Refresh, Unit, Window};
+use firstseen_filter::{CellDefinition, FilterDefinition, Geometry, Growth, Layout, Refresh, Unit, Window, duration};
 use firstseen_routing::SlicedDefinition;
 
 use crate::state::Definition;
 use crate::text::numbers::grouped;
-use crate::text::size::duration;
 
 impl Definition for SlicedDefinition {
     fn describe(&self) -> String {
@@ -28,7 +27,7 @@ impl Definition for SlicedDefinition {
     }
 }
 
-/// Where times come from, and how far a clock follows them by an event's own word.
+/// The flag for the source of times, and that for how far ahead of the clock a time may be without confirmation.
 pub(crate) fn clock_flag(window: &Window, future_max_ms: u64) -> (&'static str, String) {
     let is_asked_for = future_max_ms != window.future_default_ms();
     match future_max_ms {
@@ -41,8 +40,8 @@ fn asked_for(value: Option<String>) -> String {
     value.unwrap_or_else(|| "(default)".to_owned())
 }
 
-/// Events that a window may bring, where it does not say so itself. A group has room for what falls on it by chance, so that of
-/// several groups this is a little more than what was asked for.
+/// Events that a window may bring, where the window does not count them. Each of several groups has room for the events
+/// that fall on it by chance, so that for several groups this is a little more than the flags asked for.
 fn asked_capacity_events(definition: &SlicedDefinition) -> Option<u64> {
     let group = &definition.group;
     let capacity_events = group.capacity_events?.saturating_mul(definition.slicing.groups().into());
@@ -52,7 +51,7 @@ fn asked_capacity_events(definition: &SlicedDefinition) -> Option<u64> {
     }
 }
 
-/// Of a sliding window, the part by which events may come late where nobody says otherwise, as `--lateness` promises.
+/// `--lateness` promises that by default events of a sliding window may come late by this part of it.
 const LATENESS_DEFAULT_PART: u64 = 8;
 
 /// The lateness, where it is not the one that follows from the window.
@@ -105,7 +104,7 @@ pub fn describe(definition: &SlicedDefinition) -> String {
     parts.extend(unit(&group.unit, group.rule.span_units));
     match (definition.slicing.slices(), definition.slicing.groups()) {
         (..=1, _) => {}
-        // Sizes and limits are those of one group.
+        // Sizes and limits in the text are those of one group.
         (_, 2..) => parts.push(format!("each of the {} groups of {}", definition.slicing.groups(), definition.slicing)),
         (..) => parts.push(definition.slicing.to_string()),
     }
@@ -113,7 +112,7 @@ pub fn describe(definition: &SlicedDefinition) -> String {
     parts.join(", ")
 }
 
-/// Events that fit into all groups together, where the filter refuses more.
+/// Events that all groups together have room for, where the filter refuses further ones.
 fn room_events(definition: &SlicedDefinition) -> Option<u64> {
     let growth = match &definition.group.cells {
         CellDefinition::Bloom { growth, .. }
@@ -147,7 +146,7 @@ fn grows(growth: &Growth) -> Option<String> {
 
 fn unit(unit: &Unit, span_units: u64) -> Option<String> {
     match unit {
-        // What decays has no end, only epochs.
+        // A filter that decays has epochs instead of a window's end.
         Unit::Milliseconds(ms) if span_units == u64::MAX => Some(format!("epochs of {}", duration(*ms))),
         Unit::Events(events) if span_units == u64::MAX => Some(format!("epochs of {} events", grouped(*events))),
         Unit::Milliseconds(ms) if span_units > 1 => Some(format!("time in steps of {}", duration(*ms))),

@@ -1,6 +1,6 @@
-//! What a report says of the filter: of one in this process, or of one of a cluster.
+//! The report's part about the filter: one in this process, or one of a cluster.
 //!
-//! Promises: the JSON names below. Must not know: how the figures came about.
+//! Promises: the JSON names below. Must not know: how the figures were computed.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,8 @@ pub enum FilterReport {
 pub struct HereReport {
     /// Bytes that the filter takes.
     pub filter_bytes: u64,
-    /// Bits of the filter for each event that it has room for, or, where that has no limit, that is alive in it.
+    /// Bits of the filter for each event that it has room for, or, where that has no limit, for each event that is
+    /// alive in it.
     pub bits_per_event: Option<f64>,
     /// The chance that a new event would be called a duplicate now, from the cells as they are.
     pub expected_fpr: f64,
@@ -35,6 +36,12 @@ pub struct HereReport {
     pub window: String,
     /// Seed of the hash: with `--seed` the same run gives the same answers.
     pub seed: u64,
+    /// Events that came later than the lateness allows, and not so late that `--late` answered them: judged as if they had come just
+    /// in time.
+    pub past_lateness: u64,
+    /// What a person must know of these.
+    #[serde(skip)]
+    pub past_lateness_meaning: String,
 }
 
 /// A filter of a cluster.
@@ -42,7 +49,7 @@ pub struct HereReport {
 pub struct ClusterReport {
     /// Addresses that were given.
     pub cluster: Vec<String>,
-    /// Its name.
+    /// The filter's name.
     pub filter_name: String,
     /// What the filter is.
     pub filter: String,
@@ -50,22 +57,22 @@ pub struct ClusterReport {
     pub window: String,
     /// Events not decided, by reason.
     pub undecided_reasons: BTreeMap<Reason, u64>,
-    /// Events whose answers rest on fewer slices than usual, as nodes were down or slices had lost something: more of those told to
-    /// be duplicates may be new.
+    /// Events whose verdicts rest on fewer slices than usual, as nodes were down or slices had lost something: more of
+    /// them may be new though they were called duplicates.
     pub degraded_events: u64,
-    /// How many of these would be called duplicates by mistake if all were new, as the nodes expect it.
+    /// How many of these would be called duplicates by mistake if all were new, as the nodes estimate it.
     pub expected_false_positives: f64,
-    /// What went to each node.
+    /// The traffic with each node.
     pub nodes: Vec<NodeReport>,
-    /// Where duplicates were found, of a filter in a tree.
+    /// For a filter in a tree, the levels that found duplicates.
     #[serde(flatten, skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeReport>,
 }
 
-/// What went to a node and came back.
+/// The traffic with a node, both ways.
 #[derive(Debug, Serialize)]
 pub struct NodeReport {
-    /// Its name; empty for what went through whichever node could be reached.
+    /// Its name; empty for traffic through whichever node could be reached.
     pub node: String,
     /// Batches that were sent.
     pub batches: u64,
@@ -109,7 +116,7 @@ impl TreeReport {
 }
 
 impl FilterReport {
-    /// What is said beside the number of undecided events.
+    /// The words beside the number of undecided events.
     pub(crate) fn undecided(&self) -> String {
         match self {
             Self::Here(_) => {
@@ -130,11 +137,17 @@ impl FilterReport {
         match self {
             Self::Here(report) => {
                 let bits = report.bits_per_event.map_or(String::new(), |bits| format!(", {bits:.1} bits an event"));
-                vec![
+                let mut lines = Vec::new();
+                if report.past_lateness > 0 {
+                    let told = grouped(report.past_lateness) + &report.past_lateness_meaning;
+                    lines.push(("past lateness", told));
+                }
+                lines.extend([
                     ("filter", format!("{}, window {}, seed {}", report.filter, report.window, report.seed)),
                     ("memory", format!("{}{bits}", ByteSize(report.filter_bytes))),
                     ("expected fpr", rate(report.expected_fpr)),
-                ]
+                ]);
+                lines
             }
             Self::Cluster(report) => {
                 let ClusterReport { filter_name, filter, window, degraded_events, .. } = report;
@@ -148,8 +161,8 @@ impl FilterReport {
                 if *degraded_events > 0 {
                     let events = grouped(*degraded_events);
                     let rate = rate(expected / *degraded_events as f64);
-                    let told = format!("{events} events without slices that are down or have lost something");
-                    lines.push(("degraded", format!("{told}; of new ones {rate} are called duplicates")));
+                    let events = format!("{events} events without slices that are down or have lost something");
+                    lines.push(("degraded", format!("{events}; of new ones {rate} are called duplicates")));
                 }
                 lines
             }
@@ -167,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn undecided_events_are_told_by_reason() {
+    fn undecided_events_are_reported_by_reason() {
         let report = FilterReport::Cluster(ClusterReport {
             cluster: vec!["a:1".to_owned()],
             filter_name: "clicks".to_owned(),
@@ -187,13 +200,13 @@ mod tests {
 
     #[test]
     fn batches_are_counted_as_people_do() {
-        let told = |batches| NodeReport { node: "a".to_owned(), batches, sent_bytes: 7, received_bytes: 0 }.text();
-        assert!(told(1).starts_with("a: 1 batch, "), "{}", told(1));
-        assert!(told(1200).starts_with("a: 1,200 batches, "), "{}", told(1200));
+        let text = |batches| NodeReport { node: "a".to_owned(), batches, sent_bytes: 7, received_bytes: 0 }.text();
+        assert!(text(1).starts_with("a: 1 batch, "), "{}", text(1));
+        assert!(text(1200).starts_with("a: 1,200 batches, "), "{}", text(1200));
     }
 
     #[test]
-    fn duplicates_are_told_by_level() {
+    fn duplicates_are_reported_by_level() {
         let tree = |hits: &[u64]| TreeReport { place: "athens".to_owned(), duplicates_by_level: hits.to_vec() };
         assert_eq!(tree(&[7]).text(), "athens 7");
         assert_eq!(tree(&[1200, 0, 34]).text(), "root 1,200, level 1 0, athens 34");

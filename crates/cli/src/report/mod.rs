@@ -1,6 +1,7 @@
-//! What a run found, for people and for scripts.
+//! The report of a run, for people and for scripts.
 //!
-//! Promises: the JSON form is one object on one line with the names below. Must not know: how the figures came about.
+//! Promises: the JSON form is one object on one line with the names below. Must not know: how the figures were
+//! computed.
 
 pub mod describe;
 pub mod filter;
@@ -40,13 +41,13 @@ pub enum ReportFormat {
 pub struct Counts {
     /// Records that could be read: all below but `rejected`.
     pub events: u64,
-    /// Told first-seen.
+    /// Records that were called first-seen.
     pub first_seen: u64,
-    /// Told duplicate.
+    /// Records that were called duplicates.
     pub duplicates: u64,
-    /// Not decided, because the filter was full, or the cluster in trouble: passed on.
+    /// Records without a verdict, because the filter was full, or the cluster in trouble: passed on.
     pub undecided: u64,
-    /// Older than the window and the lateness, answered by `--late`; counted there too.
+    /// Older than the window and the lateness, and answered as `--late` says; counted there too.
     pub late: u64,
     /// Could not be read, or lay too far in the future.
     pub rejected: u64,
@@ -64,20 +65,20 @@ pub struct Confirmed {
 /// Measured against the exact answer (`--verify exact`).
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Verified {
-    /// Told duplicate, and delivered within the window.
+    /// Called a duplicate, and passed on within the window.
     pub tp: u64,
-    /// Told duplicate on a first test.
+    /// Called a duplicate on a first test.
     pub fp: u64,
-    /// Told first-seen on a first test.
+    /// Called first-seen on a first test.
     pub tn: u64,
-    /// Told first-seen although delivered within the window.
+    /// Called first-seen although passed on within the window.
     #[serde(rename = "fn")]
     pub fn_: u64,
-    /// Told nothing, because the filter was full, although sighted within the window: repeats passed on.
+    /// Without a verdict, because the filter was full, although sighted within the window: repeats that were passed on.
     pub undecided_repeats: u64,
-    /// `fp / (fp + tn)`, over first tests, those told nothing among the negatives.
+    /// `fp / (fp + tn)`, over first tests; those without a verdict count as negatives.
     pub fpr: f64,
-    /// Events told duplicate without having been delivered, over all events that had not been.
+    /// Events that were called duplicates without having been passed on, over all events that had not been.
     pub fpr_events: f64,
     /// `fn / (fn + tp)`.
     pub fnr: f64,
@@ -91,6 +92,9 @@ pub struct Report {
     /// Records by what became of them.
     #[serde(flatten)]
     pub counts: Counts,
+    /// What a person must know of late records.
+    #[serde(skip)]
+    pub late_meaning: String,
     /// The filter that answered.
     #[serde(flatten)]
     pub filter: FilterReport,
@@ -164,7 +168,7 @@ impl Report {
         line("duplicates", format!("{} ({share_duplicates})", grouped(duplicates)));
         for (name, count, meaning) in [
             ("undecided", undecided, self.filter.undecided().as_str()),
-            ("late", late, ": older than the window and --lateness, answered by --late"),
+            ("late", late, self.late_meaning.as_str()),
             ("rejected", rejected, ""),
         ] {
             if count > 0 {
@@ -243,7 +247,8 @@ fn counted(text: &mut String, title: &str, rows: &[Counted]) {
     }
 }
 
-/// Parts of their sum in tenths of a percent that add up to the whole: what rounding leaves goes where it is missed most.
+/// The parts of their sum in tenths of a percent, which add up to the whole: the rest that rounding leaves goes to the
+/// parts that lose most by it.
 fn shares<const PARTS: usize>(counts: [u64; PARTS]) -> [String; PARTS] {
     let sum = counts.iter().map(|count| u128::from(*count)).sum::<u128>().max(1);
     let exact = counts.map(|count| u128::from(count) * 1000);

@@ -1,16 +1,17 @@
-//! When the state of a run that goes on is saved again.
+//! The times at which a run saves its state while it goes on.
 //!
-//! Promises: not before there is something new to say, not more often than asked for, and never so often that saving takes more
-//! than a twentieth of the run. Must not know: clocks (moments are passed in), what a state is.
+//! Promises: a state is saved only when there is something new to save, not more often than asked for, and never so
+//! often that saving takes more than a twentieth of the run. Must not know: clocks (moments are passed in), what a
+//! state is.
 
 use std::time::{Duration, Instant};
 
-/// So much input is not left unsaved, however quickly it came.
+/// After so many bytes of input a save is due, however quickly they came.
 const UNSAVED_BYTES_MAX: u64 = 1 << 30;
 /// From one save to the next it takes at least so many times as long as the last one took.
 const REST_SAVES: u32 = 20;
 
-/// When it was tried last to save, and whether there is something that is not saved.
+/// The time of the last attempt to save, and whether there is something that is not saved.
 pub(crate) struct Checkpoints {
     /// None where only the end of the run is saved.
     every: Option<Duration>,
@@ -21,7 +22,7 @@ pub(crate) struct Checkpoints {
 }
 
 impl Checkpoints {
-    /// A run that begins now, to be saved `every` so often.
+    /// The state of a run that begins `now`, to be saved `every` so often.
     pub(crate) fn new(every: Option<Duration>, now: Instant) -> Self {
         Self { every, tried_at: now, took: Duration::ZERO, tried_bytes: 0, has_news: false }
     }
@@ -31,7 +32,7 @@ impl Checkpoints {
         self.has_news = true;
     }
 
-    /// Whether to save now, when so many bytes of the input have been read.
+    /// Whether a save is due, when so many bytes of the input have been read.
     pub(crate) fn is_due(&self, now: Instant, input_bytes: u64) -> bool {
         let Some(every) = self.every.filter(|_| self.has_news) else { return false };
         let passed = now.saturating_duration_since(self.tried_at);
@@ -39,14 +40,14 @@ impl Checkpoints {
         passed >= self.rest() && (passed >= every || is_much)
     }
 
-    /// How long a pause of the input may last until something is to be saved; none where nothing is.
+    /// How long a pause of the input may last until a save is due; none where nothing is new.
     pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
         let every = self.every.filter(|_| self.has_news)?;
         Some(every.max(self.rest()).saturating_sub(now.saturating_duration_since(self.tried_at)))
     }
 
-    /// An attempt to save that began and ended then; `input_bytes` had been read. What was not saved stays new, and is tried again
-    /// no sooner than what comes after a save would be.
+    /// An attempt to save has `began` and `ended`, with `input_bytes` read. After a failure the state is still new, and
+    /// the next attempt is due no sooner than a save after a success would be.
     pub(crate) fn tried(&mut self, began: Instant, ended: Instant, input_bytes: u64, is_saved: bool) {
         self.took = ended.saturating_duration_since(began);
         (self.tried_at, self.tried_bytes) = (ended, input_bytes);
@@ -65,7 +66,7 @@ mod tests {
     const MINUTE: Duration = Duration::from_secs(60);
 
     #[test]
-    fn what_is_new_is_saved_every_minute_and_every_gigabyte() {
+    fn a_state_is_saved_every_minute_and_every_gigabyte() {
         let start = Instant::now();
         let mut checkpoints = Checkpoints::new(Some(MINUTE), start);
         assert!(!checkpoints.is_due(start + 2 * MINUTE, 0), "nothing was answered");
@@ -93,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_saved_is_tried_again_though_nothing_comes() {
+    fn a_failed_save_is_tried_again_though_no_record_comes() {
         let start = Instant::now();
         let mut checkpoints = Checkpoints::new(Some(MINUTE), start);
         checkpoints.has_answered();
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_asks_for_the_end_only_gets_that() {
+    fn a_run_that_saves_only_at_its_end_does_so() {
         let start = Instant::now();
         let mut checkpoints = Checkpoints::new(None, start);
         checkpoints.has_answered();

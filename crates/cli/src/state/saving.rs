@@ -1,7 +1,8 @@
-//! The state of a run on its way to `--state`: while the run goes on, and at its end.
+//! Saves the state of a run to `--state`: while the run goes on, and at its end.
 //!
-//! Promises: what the state calls passed on has left before. So the output may be ahead of the state, and records may pass
-//! again after a crash; the state is never ahead, so that none is lost. Must not know: what is in a state, where records go.
+//! Promises: records that the state calls passed on were written before. So the output may be ahead of the state, and
+//! records may pass again after a crash; the state is never ahead, so no record is lost. Must not know: what a state
+//! holds, where records go.
 
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -19,10 +20,10 @@ use crate::terminal::progress::Progress;
 /// Writes a state.
 pub(crate) type WriteBody<'a> = &'a dyn Fn(&mut dyn Write) -> io::Result<()>;
 
-/// Where a run is saved, and when; nowhere for a run that keeps no state, or only looks up.
+/// Where and when the state of a run is saved; nowhere for a run that keeps no state, or only looks up.
 pub(crate) struct Saving {
     path: Option<PathBuf>,
-    /// Keeps others from saving there.
+    /// Keeps other runs from saving there.
     _lock: Option<Lock>,
     checkpoints: Checkpoints,
     is_saved_on_the_way: bool,
@@ -30,11 +31,11 @@ pub(crate) struct Saving {
 }
 
 impl Saving {
-    /// Saves to `path`, and `every` so often on the way. To be called before the state is read: nobody else saves it from
-    /// here on.
+    /// Saves to `path`, and `every` so often while the run goes on. To be called before the state is read: from here on
+    /// no other run saves it.
     ///
     /// # Errors
-    /// Where another run keeps the state, or it cannot be saved.
+    /// Where another run uses the state, or it cannot be saved.
     pub(crate) fn new(path: Option<&Path>, every: Option<Duration>) -> anyhow::Result<Self> {
         Ok(Self {
             _lock: path.map(Lock::of).transpose()?,
@@ -50,16 +51,17 @@ impl Saving {
         self.checkpoints.has_answered();
     }
 
-    /// How long a pause of the input may last until something is to be saved.
+    /// How long a pause of the input may last until a save is due.
     pub(crate) fn wait(&self) -> Option<Duration> {
         self.path.as_ref().and_then(|_| self.checkpoints.wait(Instant::now()))
     }
 
-    /// Saves if it is time to, when so many bytes of the input have been read. `deliver` makes sure that all that was answered
-    /// has left, and outlives a crash where it went to files. A disk that has no room for the state ends no run: it is told once.
+    /// Saves if that is due, when so many bytes of the input have been read. `deliver` writes all records that were
+    /// answered, so that those in files outlive a crash. A disk that has no room for the state does not end the run: a
+    /// message says so once.
     ///
     /// # Errors
-    /// What `deliver` says.
+    /// Those of `deliver`.
     pub(crate) fn save_if_due<D: Definition>(
         &mut self,
         input_bytes: u64,
@@ -86,10 +88,10 @@ impl Saving {
         Ok(())
     }
 
-    /// Saves at the end of a run, or says why not. `deliver` as for [`Self::save_if_due`].
+    /// Saves at the end of a run, or prints why not. `deliver` as for [`Self::save_if_due`].
     ///
     /// # Errors
-    /// Where the state cannot be saved, or must not be because nobody has read all that it would call passed on.
+    /// Where the state cannot be saved, or must not be, as records that it would call passed on had no reader.
     pub(crate) fn end<D: Definition>(
         &self,
         ended: &Ended,
@@ -104,7 +106,7 @@ impl Saving {
             Ended::AtEnd | Ended::Stopped => {}
             Ended::Refused(_) => return Ok(()),
             Ended::Input(error) if is_damage(error) => {
-                tell!(
+                notice!(
                     "firstseen: {not_saved}: records of an archive may be altered up to its checksum, which stands at its end. What \
                      passed since passes again in the next run"
                 );
@@ -118,7 +120,7 @@ impl Saving {
                 ));
             }
             Ended::Output(_) => {
-                tell!("firstseen: {not_saved}: what passed since passes again in the next run");
+                notice!("firstseen: {not_saved}: what passed since passes again in the next run");
                 return Ok(());
             }
         }
@@ -127,8 +129,8 @@ impl Saving {
     }
 }
 
-/// Whether what was read before the error may differ from what was written once. Of an archive that breaks off nobody knows, as
-/// its checksum is missing.
+/// Whether the records before the error may differ from those that were once compressed. Of an archive that breaks off
+/// this is not known, as its checksum is missing.
 fn is_damage(error: &anyhow::Error) -> bool {
     let is_damage = |error: &io::Error| matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof);
     error.chain().any(|cause| cause.downcast_ref().is_some_and(is_damage))

@@ -1,9 +1,9 @@
-//! A person at a terminal: what is told and asked there, and the wish to stop.
+//! Messages and questions for the user at a terminal, and signals to stop.
 //!
 //! Promises: nothing here writes to stdout. Must not know: what a command does.
 
 #[macro_use]
-mod tell;
+mod notice;
 
 #[cfg(feature = "full")]
 pub(crate) mod consent;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// What a person watches while a long input is read; nothing where nobody watches.
+/// The progress of a long input on a terminal; nothing where there is none.
 pub struct Progress {
     bar: ProgressBar,
 }
@@ -29,7 +29,7 @@ impl Progress {
         Self { bar }
     }
 
-    /// So many bytes of the input are read; `message` says what came of them.
+    /// So many bytes of the input are read; `message` says what was found in them.
     pub fn at(&self, bytes: u64, message: impl FnOnce() -> String) {
         if !self.bar.is_hidden() {
             self.bar.set_position(bytes);
@@ -39,20 +39,20 @@ impl Progress {
 
     /// Prints a line without disturbing the bar.
     pub fn note(&self, line: &str) {
-        self.bar.suspend(|| tell!("{line}"));
+        self.bar.suspend(|| notice!("{line}"));
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// Prints a line for who does not hold the bar: it goes over what is drawn of it, and the bar is drawn anew below.
+/// Prints a line where the caller does not hold the bar: the line overwrites the bar, which is drawn anew below.
 #[cfg(feature = "full")]
 pub(crate) fn tell_over(line: &str) {
     let clears = if std::io::stderr().is_terminal() { "\r\x1b[K" } else { "" };
-    tell!("{clears}{line}");
+    notice!("{clears}{line}");
 }
 
 /// Stderr, if that is a terminal, and records do not go to a terminal too.

@@ -6,13 +6,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::terminal::progress::target;
 
-/// What a person watches while a known number of steps is done; nothing where nobody watches.
+/// The progress of a known number of steps on a terminal; nothing where there is none.
 pub(crate) struct Steps {
     bar: ProgressBar,
 }
 
 impl Steps {
-    /// So many of what `unit` names, where nothing else goes to a terminal meanwhile.
+    /// So many steps of what `unit` names; nothing is drawn where records go to a terminal.
     pub(crate) fn new(steps: u64, unit: &'static str, records_on_stdout: bool) -> Self {
         let bar = ProgressBar::with_draw_target(Some(steps), target(records_on_stdout));
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} {elapsed}") {
@@ -22,32 +22,34 @@ impl Steps {
         Self { bar }
     }
 
-    /// So many are left.
+    /// So many steps are left.
     pub(crate) fn left(&self, left: u64) {
         let steps = self.bar.length().unwrap_or(left).max(left);
         self.bar.set_length(steps);
         self.bar.set_position(steps - left);
     }
 
-    /// Says a line now and then to who reads a pipe instead of watching a bar; `elapsed` is the time since it began.
+    /// Prints a line now and then where output goes to a pipe, which shows no bar; `elapsed` is the time since the
+    /// beginning.
     pub(crate) fn say(&self, pace: &mut Pace, elapsed: Duration, line: impl FnOnce() -> String) {
         if self.bar.is_hidden() && pace.is_due(elapsed) {
-            tell!("{}", line());
+            notice!("{}", line());
         }
     }
 
     /// Prints a line without disturbing the bar.
     pub(crate) fn note(&self, line: &str) {
-        self.bar.suspend(|| tell!("{line}"));
+        self.bar.suspend(|| notice!("{line}"));
     }
 
-    /// Takes the bar away.
+    /// Removes the bar.
     pub(crate) fn end(&self) {
         self.bar.finish_and_clear();
     }
 }
 
-/// When a line is due: soon after the beginning, so that nobody takes a command for stuck, and then every few seconds.
+/// The times of lines: one soon after the beginning, so that the command does not look stuck, and then every few
+/// seconds.
 pub(crate) struct Pace {
     due: Duration,
 }
@@ -60,7 +62,7 @@ impl Pace {
         Self { due: Self::FIRST }
     }
 
-    /// Whether a line is due; the next is so later.
+    /// Whether a line is due; then the next one is due later.
     fn is_due(&mut self, elapsed: Duration) -> bool {
         let is_due = elapsed >= self.due;
         if is_due {

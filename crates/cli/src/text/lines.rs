@@ -1,14 +1,14 @@
 //! Long values on several lines, for people.
 //!
-//! Promises: a line has at most a hundred letters, as far as the value can be parted. Must not know: what a value says.
+//! Promises: a line has at most a hundred letters, where the value can be divided. Must not know: what a value means.
 
 /// Letters of the name that stands before a value.
 pub(crate) const NAME_WIDTH: usize = 14;
-/// Characters of a line, as far as values can be parted.
+/// Characters of a line, where values can be divided.
 const LINE_WIDTH_MAX: usize = 100;
 
-/// A value on as many lines as it takes, parted behind commas. It stands behind a name; lines after its first one begin with
-/// blanks as wide as that.
+/// A value on as many lines as it needs, divided behind commas. It stands behind a name; lines after the first begin
+/// with as many blanks.
 pub(crate) fn wrapped(value: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for (number, line) in value.lines().enumerate() {
@@ -53,7 +53,7 @@ mod tests {
 
     #[test]
     fn long_values_are_parted_behind_commas() {
-        let value = "timing, m 33024 of 8 bits, k 6, blocked 2, 129 units of 675000 ms, room for 3,036 events, window 1d, seed 1";
+        let value = "timing, m 33024 of 8 bits, k 6, blocked 2, time in steps of 11m 15s, room for 3,036 events, window 1d, seed 1";
         let text = wrapped(value);
         assert_eq!(text.replace("\n               ", " "), value);
         let widths: Vec<usize> = text.lines().map(|line| line.chars().count()).collect();

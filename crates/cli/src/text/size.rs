@@ -11,18 +11,18 @@ use thiserror::Error;
 /// Why a size is not understood.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SizeError {
-    /// Nothing that is a number, or an unknown unit.
+    /// No number, or an unknown unit.
     #[error("`{text}` is not a size: write a number, such as {examples}")]
     Form {
-        /// What was written.
+        /// The text that was read.
         text: String,
-        /// How it is written.
+        /// Examples of what can be read.
         examples: &'static str,
     },
-    /// Less than nothing.
+    /// A negative number.
     #[error("`{0}` is negative: choose at least 1")]
     Negative(String),
-    /// Nothing.
+    /// Zero.
     #[error("`{0}` is zero: choose at least 1")]
     Zero(String),
     /// Not a whole number.
@@ -124,7 +124,7 @@ impl fmt::Display for Count {
 /// ```
 ///
 /// # Errors
-/// What is no number.
+/// Text that is no number.
 pub fn rate(text: &str) -> Result<f64, String> {
     let (number, parts) = text.strip_suffix('%').map_or((text, 1.0), |number| (number.trim_end(), 100.0));
     let number: Result<f64, _> = number.parse();
@@ -182,19 +182,6 @@ fn scaled(value: u128, exponent: i32, text: &str) -> Result<u64, SizeError> {
         return Err(SizeError::Fraction(text.to_owned()));
     };
     u64::try_from(whole).map_err(|_| SizeError::TooLarge(text.to_owned()))
-}
-
-/// The two largest units that are not zero.
-pub(crate) fn duration(length_ms: u64) -> String {
-    let mut left_ms = length_ms;
-    let mut parts = Vec::new();
-    for (name, unit_ms) in [("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1)] {
-        if left_ms >= unit_ms && parts.len() < 2 {
-            parts.push(format!("{}{name}", left_ms / unit_ms));
-            left_ms %= unit_ms;
-        }
-    }
-    parts.join(" ")
 }
 
 #[cfg(test)]
@@ -289,13 +276,5 @@ mod tests {
         }
         assert_eq!(bytes(&ByteSize(64 << 20).to_string()), Ok(64 << 20));
         assert_eq!(count(&Count(12_345).to_string()), Ok(12_345));
-    }
-
-    #[test]
-    fn durations_read_well() {
-        assert_eq!(
-            [duration(675_000), duration(86_400_000), duration(1), duration(90_061_001)],
-            ["11m 15s", "1d", "1ms", "1d 1h"]
-        );
     }
 }

@@ -1,7 +1,7 @@
-//! A local cluster that needs no terminal: started in the background, and ended by the folder that it has.
+//! A local cluster that runs in the background: a process without a terminal, which `--end` finds by the folder.
 //!
-//! Promises: who starts it hears that it is ready, or why it is not; only the process that holds the folder is ended. Must not
-//! know: what runs in it.
+//! Promises: the user reads that the cluster is ready, or why it is not; only the process that holds the folder is
+//! ended. Must not know: what runs in it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
@@ -17,18 +17,18 @@ use super::folder::{Folder, running};
 use super::{Shown, UpArgs, asked};
 use crate::exit::FAILED;
 
-/// How long nodes may take to end: longer than they are given before they are killed.
+/// How long nodes may take to end: longer than it takes until they are killed.
 const END: Duration = Duration::from_secs(20);
 const LOOK: Duration = Duration::from_millis(50);
-/// The file in the folder with what the process in the background has said.
+/// The file in the folder with the output of the process in the background.
 const LOG: &str = "up.log";
 
-/// Starts the cluster in a process of its own, waits until it is ready, and says how to end it.
+/// Starts the cluster in a process of its own, waits until it is ready, and prints how to end it.
 ///
 /// # Errors
-/// Why it did not become ready.
+/// Why the cluster is not ready.
 pub(super) fn detach(args: &UpArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    // What is wrong with the flags or the folder is told here; the process then takes the folder as it is.
+    // Mistakes in the flags and the folder are errors here; the process then uses the folder as it is.
     let shown = Shown::of(&Folder::open(&args.data, asked(args)?)?);
     let log = args.data.join(LOG);
     let mut child = start(&log)?;
@@ -37,7 +37,7 @@ pub(super) fn detach(args: &UpArgs, out: &mut dyn Write) -> anyhow::Result<ExitC
     if line.is_empty() {
         child.wait()?;
         let said = std::fs::read_to_string(&log).unwrap_or_default();
-        tell!("{}", said.trim_end());
+        notice!("{}", said.trim_end());
         return Ok(ExitCode::from(FAILED));
     }
     let process = child.id();
@@ -56,7 +56,7 @@ pub(super) fn detach(args: &UpArgs, out: &mut dyn Write) -> anyhow::Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-/// This program with the same flags, out of reach of the terminal's signals.
+/// Starts this program with the same flags, out of reach of the terminal's signals.
 fn start(log: &Path) -> anyhow::Result<Child> {
     use std::os::unix::process::CommandExt;
     let program = std::env::current_exe().context("cannot find the program itself")?;
@@ -68,10 +68,10 @@ fn start(log: &Path) -> anyhow::Result<Child> {
     command.spawn().with_context(|| format!("cannot start {}", program.display()))
 }
 
-/// Ends the cluster of the folder at `path`, and waits until it has.
+/// Ends the cluster of the folder at `path`, and waits until it has ended.
 ///
 /// # Errors
-/// That there is none; that it does not end.
+/// That there is none; that it does not end in time.
 pub(super) fn end(path: &Path, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let shown = path.display();
     let Some(process) = running(path)? else {

@@ -1,7 +1,7 @@
 //! `firstseen up`: a cluster of real processes on this machine, to try things on.
 //!
-//! Promises: standard output says where the nodes are and nothing else; what was started ends with this process; a
-//! folder is started again as it was left. Must not know: what nodes do.
+//! Promises: standard output says where the nodes are and nothing else; processes that were started end with this one;
+//! a folder is started again as it was left. Must not know: what nodes do.
 
 mod background;
 mod folder;
@@ -23,14 +23,14 @@ use crate::text::size::ByteSize;
 pub(crate) use folder::{Asked, Folder, LocalNode};
 pub(crate) use processes::Processes;
 
-/// Most nodes that this makes sense with on one machine.
+/// More nodes than this make no sense on one machine.
 const NODES_MAX: i64 = 64;
-/// The folder of a cluster where nobody says.
+/// The folder of the cluster where no flag gives one.
 const DATA: &str = "firstseen-data";
-/// How often is looked whether a node has ended.
+/// How often this looks whether a node has ended.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// What is said below the flags.
+/// The text below the flags.
 const ENDS: &str = "The terminal is the cluster's while it runs: type other commands in another one, or say --detach.\n\
                     Ctrl-C or SIGTERM ends the nodes in order, and then this with exit code 0; a second one kills them \
                     (130, as before the cluster is ready). Exit code 1: the nodes became no cluster, or none is left.";
@@ -72,7 +72,7 @@ pub struct UpArgs {
     pub end: bool,
 }
 
-/// What is printed with `--json`.
+/// The output with `--json`.
 #[derive(Serialize)]
 struct Ready<'a> {
     cluster: &'a str,
@@ -92,7 +92,7 @@ struct ReadyNode<'a> {
 /// Starts the nodes, makes a cluster of them, and waits until a signal ends it.
 ///
 /// # Errors
-/// What a person must be told; the nodes have ended then.
+/// Those that end the command; the nodes have ended then.
 pub fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
     if args.end {
         return background::end(&args.data, &mut io::stdout().lock());
@@ -106,7 +106,7 @@ pub fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
         // The nodes end with the thread that starts them, which is this one.
         let mut processes = Processes::start(&folder)?;
         let lived = live(args, &folder, &mut processes, &mut signals).await;
-        tell!("ending {} nodes; a second signal does not wait for them", processes.living());
+        notice!("ending {} nodes; a second signal does not wait for them", processes.living());
         tokio::select! {
             () = processes.end() => lived,
             _ = signals.next() => {
@@ -145,20 +145,20 @@ async fn live(
         ended = first_end(processes) => anyhow::bail!("{ended}"),
         _ = signals.next() => return Ok(ExitCode::from(INTERRUPTED)),
     };
-    tell(args, folder, processes, &cluster)?;
+    print_ready(args, folder, processes, &cluster)?;
     loop {
         tokio::select! {
             _ = signals.next() => return Ok(ExitCode::SUCCESS),
-            ended = first_end(processes) => tell!("firstseen: {ended}"),
+            ended = first_end(processes) => notice!("firstseen: {ended}"),
         }
         if processes.living() == 0 {
-            tell!("firstseen: no node is left");
+            notice!("firstseen: no node is left");
             return Ok(ExitCode::from(FAILED));
         }
     }
 }
 
-/// Waits until a node has ended; how it did.
+/// Waits until a node has ended, and returns how it ended.
 async fn first_end(processes: &mut Processes) -> String {
     loop {
         if let Some(ended) = processes.ended() {
@@ -168,7 +168,7 @@ async fn first_end(processes: &mut Processes) -> String {
     }
 }
 
-fn tell(args: &UpArgs, folder: &Folder, processes: &Processes, cluster: &str) -> io::Result<()> {
+fn print_ready(args: &UpArgs, folder: &Folder, processes: &Processes, cluster: &str) -> io::Result<()> {
     let mut out = io::stdout().lock();
     let data = folder.path().display();
     if args.json {
@@ -189,7 +189,7 @@ fn tell(args: &UpArgs, folder: &Folder, processes: &Processes, cluster: &str) ->
     out.flush()
 }
 
-/// What people are told of a cluster.
+/// The description of a cluster that is printed.
 struct Shown {
     data: PathBuf,
     nodes: Vec<LocalNode>,
@@ -209,12 +209,12 @@ impl Shown {
         }
     }
 
-    /// What names the folder to another `firstseen up`.
+    /// The flag that names the folder to another `firstseen up`.
     fn data_flag(&self) -> String {
         if self.data.as_path() == Path::new(DATA) { String::new() } else { format!(" --data {}", self.data.display()) }
     }
 
-    /// Where the nodes are, how the cluster ends, and what to type next.
+    /// The text: where the nodes are, how the cluster ends, and what to type next.
     fn text(&self, cluster: &str, ends: &str) -> String {
         let Self { data, nodes, admin_flags, producer_flags, has_sites } = self;
         let mut text = format!("cluster {cluster}, data in {}\n", data.display());

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::common::{self, Arrival, FakeCluster, Fate, PATIENCE, by_sequence, definition, eventually};
 use firstseen_client::{Digest, Filter, FilterSecret, MissingSlices, Reason, Verdict};
-use firstseen_routing::{ClockSource, ClusterMap, Incarnation, NodeId, Prober, SliceCopy, SliceOwner};
+use firstseen_routing::{ClockSource, ClusterMap, Epoch, Incarnation, NodeId, Prober, SliceCopy, SliceOwner};
 use tokio::time::{Instant, timeout};
 
 fn digests(from: u64, to: u64) -> Vec<Digest> {
@@ -61,7 +61,7 @@ async fn an_old_map_is_replaced_and_runs_follow_their_owners() {
     cluster.change(|map| {
         let filter = map.filters.get_mut(&id).expect("the filter");
         filter.owners[2].node = NodeId(2);
-        filter.epoch += 1;
+        filter.epoch.rise();
     });
     let verdicts = calls.await.expect("no panic").expect("verdicts");
     assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{verdicts:?}");
@@ -222,7 +222,7 @@ async fn events_of_one_batch_wait_apart() {
             record.owners[slice].complete_since = Incarnation(0);
         }
         let owner = SliceOwner { node: NodeId(3), ..SliceOwner::default() };
-        record.copies.push(SliceCopy { slice: 3, owner, replaces: None, since_epoch: 0 });
+        record.copies.push(SliceCopy { slice: 3, owner, replaces: None, since_epoch: Epoch::default() });
     });
     let client = cluster.builder().deadline_ms(1_000).connect().await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
@@ -373,7 +373,7 @@ async fn a_run_that_must_be_divided_is_recorded_once_or_unknown() {
         cluster.change(|map| {
             let filter = map.filters.get_mut(&id).expect("the filter");
             filter.owners[2].node = NodeId(2);
-            filter.epoch += 1;
+            filter.epoch.rise();
         });
         let verdicts = call.await.expect("no panic").expect("verdicts");
         let count = |verdict: Verdict| verdicts.iter().filter(|told| **told == verdict).count();

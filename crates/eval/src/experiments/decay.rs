@@ -1,5 +1,5 @@
-//! C05 5: decaying frequencies with basic and with extended counters: memory, time, errors against skew, and what each
-//! rounding leaves behind.
+//! C05 5: decaying frequencies with basic and with extended counters: memory, time, errors by skew, and what each
+//! rounding leaves.
 //!
 //! Promises: production counters, beside exact decayed frequencies. Must not know: how counters are kept.
 
@@ -45,9 +45,9 @@ const RULES: [(DecayRule, &str); 2] = [
     (DecayRule::Lasting { lambda: LAMBDA, fraction_bits: 4 }, "fractional bits"),
 ];
 const LAMBDAS: [f64; 4] = [0.5, 0.8, 0.9, 0.99];
-/// Occurrences of a key that then falls silent.
+/// Occurrences of a key that does not come again.
 const BURST: usize = 2_000;
-/// Epochs after which nothing is left of them for any decay above: `2000 * 0.99^3000 < 1e-9`.
+/// Epochs after which nothing is left of them with any decay above: `2000 * 0.99^3000 < 1e-9`.
 const SILENCE_EPOCHS: u64 = 3_000;
 
 /// Sizes of a run.
@@ -58,18 +58,19 @@ struct Size {
     probes: u64,
 }
 
-/// What a rule and a storage did to a stream.
+/// The errors of one rule and storage over a stream.
 #[derive(Clone, Copy)]
 struct Found {
     bytes: f64,
     /// Keys whose estimate is too low by more than the rule allows.
     too_low: Counts,
-    /// Estimate less truth, mean over keys, and what the rule says of it.
+    /// Estimate less truth, mean over keys, and its expected value by the rule.
     excess: f64,
-    /// Keys never seen that have an estimate above zero, and how many should by the formula of keys that are never forgotten.
+    /// Keys never seen that have an estimate above zero, and their expected number by the formula for keys that are
+    /// never forgotten.
     ghosts: Counts,
     ghosts_expected: f64,
-    /// What the rule says of the stream.
+    /// The expected values for the stream.
     expected: Expected,
 }
 
@@ -80,7 +81,7 @@ fn shape(rule: DecayRule, is_basic: bool, keys: u64) -> Result<DecayingShape, Ev
         FrequencySpec { rule, capacity_keys: keys, rate: RATE, basic: is_basic, ..FrequencySpec::new(epoch, lambda) };
     match spec.resolve()?.cells {
         CellDefinition::Decaying { shape } => Ok(shape),
-        other => Err(EvalError::Answer { experiment: "decay", told: format!("{:?}", other.kind()) }),
+        other => Err(EvalError::Answer { experiment: "decay", answer: format!("{:?}", other.kind()) }),
     }
 }
 
@@ -88,7 +89,7 @@ fn shape(rule: DecayRule, is_basic: bool, keys: u64) -> Result<DecayingShape, Ev
 struct Stream {
     secret: FilterSecret,
     digests: Vec<Digest>,
-    /// At each event its epoch.
+    /// The epoch of each event.
     stamps: Vec<Stamp>,
     keys: Vec<u64>,
     /// The exact decayed frequency of every key at the last epoch.
@@ -130,7 +131,7 @@ fn found(
     let (mut too_low, mut excess) = (Counts::default(), 0.0);
     for (key, truth) in &stream.truths {
         let estimate = filter.estimate(digest(*key), EPOCHS - 1);
-        // Sums of powers are exact to some 1e-12 of an occurrence.
+        // Sums of powers are exact up to some 1e-12 of an occurrence.
         count(&mut too_low, estimate < truth - counted::loss_max(rule) - 1e-9);
         excess += estimate - truth;
     }
@@ -156,7 +157,7 @@ fn ghosts_expected(shape: &DecayingShape, is_basic: bool, keys: f64) -> f64 {
     if is_basic { counters } else { counters * known }
 }
 
-/// The estimate of a key that came [`BURST`] times and then never again.
+/// The estimate, after so many epochs, of a key that came [`BURST`] times.
 fn left_over(rule: DecayRule, after_epochs: u64, seed: u64) -> Result<f64, EvalError> {
     let mut filter = DecayingFilter::new(shape(rule, false, 1_000)?)?;
     let digest = FilterSecret::from_seed(seed).digest(b"burst");
@@ -171,7 +172,7 @@ fn with_lambda(rule: DecayRule, lambda: f64) -> DecayRule {
     }
 }
 
-/// One run: for every exponent, rule and storage; then what is left over by rule and decay.
+/// One run: for every exponent, rule and storage; then what is left of a burst by rule and decay.
 fn run_once(size: Size, seed: u64) -> Result<(Vec<Found>, Vec<f64>), EvalError> {
     let mut all = Vec::new();
     for exponent in EXPONENTS {
@@ -329,7 +330,7 @@ fn ghosts_sheet(runs: &Runs) -> Sheet {
             (if rule == 0 { estimate } else { estimate.with_error_of(Drawn::error(&models)) }, expected)
         })
     };
-    // What the filter before extended counters has forgotten is no rule of the counters.
+    // Extended storage has a filter in front that forgets: its effect is not one of the rule, so it is shown once.
     let shown = ways().filter(|((rule, storage), _)| *rule == 0 || STORAGES[*storage].0);
     Sheet {
         title: "Keys never seen that have an estimate".to_owned(),
@@ -412,7 +413,7 @@ mod tests {
     #[test]
     fn times_are_ratios_where_the_clock_moves_and_left_out_where_it_stands() {
         let size = Size { events: 200, keys: 50, probes: 10 };
-        // Every look at it is a nanosecond later: all tasks take one.
+        // Every look at the clock is a nanosecond later: all tasks take one.
         let now_ns = std::sync::atomic::AtomicU64::new(0);
         let clock_ns = || now_ns.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let moved = times::ratios(size, 1, &clock_ns).unwrap();

@@ -1,7 +1,7 @@
-//! K11 3.2 and 7, Figures 1 and 5(d): what is wrong where slices have been lost.
+//! K11 3.2 and 7, Figures 1 and 5(d): the errors where slices have been lost.
 //!
-//! Promises: production nodes decide, by their policies for what is lost; what they do not offer, the paper's literal rule, is
-//! asked of production cells in one place. Must not know: how nodes ask each other.
+//! Promises: production nodes decide, by their policies for lost slices; the paper's literal rule, which nodes do not
+//! offer, is evaluated on production cells in one place. Must not know: how nodes ask each other.
 
 mod filling;
 
@@ -40,13 +40,13 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 pub(super) const HASHES: u32 = 8;
 pub(super) const SLICES: u32 = 40;
 const RATE: f64 = 0.02;
-/// The greatest rates that Figure 1(b) allows, and the one that is tried.
+/// The greatest rates that Figure 1(b) allows, and the one that is measured.
 const RATES_MAX: [f64; 3] = [0.05, 0.1, RATE_MAX];
 const RATE_MAX: f64 = 0.15;
 /// Slices that are down in Figure 5(d).
 pub(super) const DOWN: usize = 8;
 const DOWN_COUNTS: [usize; 7] = [0, 2, 4, 8, 12, 16, 20];
-/// Slices lost, of so many that the rate is kept.
+/// Slices lost, for each of which the slices are counted that keep the rate.
 const LOST: [u32; 5] = [1, 2, 4, 6, 8];
 const CUTS: [(&str, &str, &str); 3] = [
     ("horizontal:40", "measured, horizontal", "phi + (1 - phi) P, P the mean over binomial slice loads (K11 eq. 5)"),
@@ -58,7 +58,7 @@ const CUTS: [(&str, &str, &str); 3] = [
     ),
 ];
 
-/// Policies by which one cell that is left is enough for a verdict, and `set_min` (x) for a duplicate.
+/// Policies by which one cell that is left is enough for a verdict, and `set_min` (x) cells for a duplicate.
 fn policies(when_lost: WhenLost, set_min: u32) -> FilterPolicies {
     FilterPolicies { thresholds: Thresholds { min_live: 1, set_min }, when_lost, ..FilterPolicies::default() }
 }
@@ -109,17 +109,17 @@ impl Size {
 }
 
 impl Full {
-    /// Of events of these keys, those that are told so.
-    fn told(&mut self, keys: Range<u64>, wanted: Decision) -> Result<Counts, EvalError> {
+    /// How many events of these keys get the verdict `wanted`.
+    fn with_verdict(&mut self, keys: Range<u64>, wanted: Decision) -> Result<Counts, EvalError> {
         let mut counts = Counts::default();
-        let told = self.nodes.ask_filter(&digests(&self.secret, keys), Operation::Lookup)?;
-        told.iter().for_each(|decision| count(&mut counts, *decision == wanted));
+        let verdicts = self.nodes.ask_filter(&digests(&self.secret, keys), Operation::Lookup)?;
+        verdicts.iter().for_each(|decision| count(&mut counts, *decision == wanted));
         Ok(counts)
     }
 
-    /// Of so many new events, those that are told to be duplicates.
+    /// How many of so many new events are called duplicates.
     fn false_positives(&mut self, probes: u64) -> Result<Counts, EvalError> {
-        self.told(self.size.keys..self.size.keys + probes, Decision::Duplicate)
+        self.with_verdict(self.size.keys..self.size.keys + probes, Decision::Duplicate)
     }
 }
 
@@ -131,17 +131,17 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
         Ok(Found {
             failed: shares_down(size, seed)?,
             needed: slices_needed(size, seed)?,
-            told: thresholds(size, seed)?,
+            by_threshold: thresholds(size, seed)?,
             filling: filling::found(small, seed)?,
         })
     })?;
     let failed: Vec<_> = found.iter().map(|found| found.failed.clone()).collect();
     let needed: Vec<_> = found.iter().map(|found| found.needed.clone()).collect();
-    let told: Vec<_> = found.iter().map(|found| found.told.clone()).collect();
+    let by_threshold: Vec<_> = found.iter().map(|found| found.by_threshold.clone()).collect();
     let mut sheets = vec![failed_sheet(size, &failed)];
     sheets.push(planned_sheet(run.seeds));
     sheets.push(needed_sheet(size, &needed));
-    sheets.push(threshold_sheet(size, &told));
+    sheets.push(threshold_sheet(size, &by_threshold));
     sheets.push(filling::sheet(&found.into_iter().map(|found| found.filling).collect::<Vec<_>>()));
     Ok(Findings {
         source: k11("3.2 and 7", "Figures 1(a), 1(b), 5(d)"),
@@ -175,11 +175,11 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
     })
 }
 
-/// What one run has counted.
+/// The counts of one run.
 struct Found {
     failed: Vec<Counts>,
     needed: Vec<Counts>,
-    told: Vec<Counts>,
+    by_threshold: Vec<Counts>,
     filling: filling::Found,
 }
 
@@ -239,7 +239,7 @@ fn failed_sheet(size: Size, counts: &[Vec<Counts>]) -> Sheet {
     }
 }
 
-/// The slices (S_f) that keep the rate while so many are down, as the planner has them: horizontal, vertical.
+/// The slices (S_f) that keep the rate while so many are down, by the planner: horizontal, vertical.
 fn needed(down: u32, rate_max: f64) -> [u32; 2] {
     let down = f64::from(down);
     let [horizontal, vertical] =
@@ -297,7 +297,7 @@ fn needed_sheet(size: Size, counts: &[Vec<Counts>]) -> Sheet {
     }
 }
 
-/// What the planner says, beside the least number of slices that eq. 5 and 6 allow.
+/// The slices by the planner, beside the least number that eq. 5 and 6 allow.
 fn planned_sheet(runs: u32) -> Sheet {
     let least = |index: usize, down: u32, rate_max: f64| {
         let root = RATE.powf(1.0 / f64::from(HASHES));
@@ -335,21 +335,21 @@ const LEAST: [&str; 2] = [
     "the least S with (phi + (1 - phi) P^(1/k))^k <= Pmax, phi = f/S, tried one by one (K11 eq. 6)",
 ];
 
-/// Figure 5(d): by threshold x = 0..=k, the new events that are told duplicate, the known ones that are told new, and the new
-/// ones that the literal rule believes.
+/// Figure 5(d): by threshold x = 0..=k, the new events that are called duplicates, the known ones that are called
+/// first-seen, and the new ones that are duplicates by the literal rule.
 fn thresholds(size: Size, seed: u64) -> Result<Vec<Counts>, EvalError> {
     let (mut counts, literal) = (Vec::new(), Literal::filled(size, seed)?);
     for set_min in 0..=HASHES {
         let mut full = size.filled("vertical:40", strict(set_min), seed)?;
         full.nodes.lose(order_of_loss(SLICES, seed).into_iter().take(DOWN))?;
         counts.push(full.false_positives(size.probes)?);
-        counts.push(full.told(0..size.keys, Decision::FirstSeen)?);
+        counts.push(full.with_verdict(0..size.keys, Decision::FirstSeen)?);
         counts.push(literal.false_positives(set_min)?);
     }
     Ok(counts)
 }
 
-/// The same filter in one place, for the rule that nodes do not keep.
+/// The same filter in one place, for the literal rule, which nodes do not have.
 struct Literal {
     filter: SlicedFilter,
     secret: FilterSecret,
@@ -372,14 +372,14 @@ impl Literal {
         for digest in digests(&self.secret, self.size.keys..self.size.keys + self.size.probes) {
             match is_duplicate_while_down(&self.filter, digest, |slice| self.lost.contains(&slice), belief) {
                 Some(is_duplicate) => count(&mut counts, is_duplicate),
-                None => return Err(EvalError::Answer { experiment: "faults", told: "nothing".to_owned() }),
+                None => return Err(EvalError::Answer { experiment: "faults", answer: "nothing".to_owned() }),
             }
         }
         Ok(counts)
     }
 }
 
-/// Of a filter that is so full.
+/// The errors of a filter with this fill.
 fn errors(fill: f64, set_min: u32, rule: Rule) -> Errors {
     failures::x_of_k(DOWN as f64 / f64::from(SLICES), fill, HASHES, set_min, rule)
 }

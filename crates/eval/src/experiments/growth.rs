@@ -1,4 +1,4 @@
-//! K11 7, Figures 10 and 11: generations that are opened through bursts of twice and five times the load, and what they
+//! K11 7, Figures 10 and 11: the generations that a filter opens in bursts of twice and five times the load, and their
 //! cost.
 //!
 //! Promises: production growth by density and by cardinality, tick by tick. Must not know: what a generation's cells hold.
@@ -35,7 +35,7 @@ const HASHES: u32 = 4;
 /// Rate of a full generation.
 const RATE: f64 = 0.02;
 const GENERATIONS_MAX: u32 = 16;
-/// Ticks for which batches may go on without upkeep: what has expired stays so much longer.
+/// Ticks for which batches may go on without upkeep: expired events stay so much longer.
 const UPKEEP_TICKS: u64 = 4;
 const FACTORS: [f64; 2] = [2.0, 5.0];
 const LIMITS: [(Limit, &str); 2] = [(Limit::Density, "density"), (Limit::Cardinality, "cardinality")];
@@ -57,12 +57,12 @@ struct Case {
     sized_ticks: u64,
 }
 
-/// What one run of a case has found.
+/// The results of one run of a case.
 struct Found {
     course: Course,
-    /// Mean number of generations in the burst, from one opening to another.
+    /// Mean number of generations in the burst, between two openings.
     generations: f64,
-    /// New events of that time that were told duplicate.
+    /// New events of that time that were called duplicates.
     errors: Counts,
 }
 
@@ -78,7 +78,7 @@ impl Size {
         15 * self.windows_ticks[2]
     }
 
-    /// Every window with its own size; then all with the size of the second.
+    /// Every window with its own size of a generation; then all with the size of the second.
     fn cases(self) -> Vec<Case> {
         let mut cases = Vec::new();
         for (limit, _) in LIMITS {
@@ -124,13 +124,13 @@ impl Case {
         }
     }
 
-    /// Events of as many ticks as a generation is sized for.
+    /// Events of the ticks that a generation is sized for.
     fn sized_events(&self, size: Size) -> u64 {
         self.sized_ticks * size.tick_events
     }
 
-    /// Events (n) that fill a generation: those, and those of half of the tick that events share and of the one that rounding
-    /// adds.
+    /// Events (n) that fill a generation: those, and half a tick's for the tick that events share and a tick's for the
+    /// one that rounding adds.
     fn capacity_events(&self, size: Size) -> f64 {
         self.sized_events(size) as f64 * (1.0 + 1.5 / self.window_ticks as f64)
     }
@@ -153,7 +153,7 @@ impl Case {
             capacity_events: self.capacity_events(size),
             limit: self.limit,
             tick_events: self.factor * size.tick_events as f64,
-            // Of the first and the last tick a half, on average.
+            // The first and the last tick count for a half on average.
             alive_ticks: self.alive_ticks() as f64 - 0.5,
             kept_ticks: (self.alive_ticks() + UPKEEP_TICKS) as f64,
         };
@@ -165,25 +165,25 @@ impl Case {
         let stream = self.stream(size);
         let mut events = stream.events(seed)?.peekable();
         let third = size.ticks() / 3;
-        // Until then the generations of the burst's start are still there.
+        // Until `steady` begins, generations from before the burst are still there.
         let steady = third + (2.2 * self.window_ticks as f64) as u64..2 * third;
         let mut course = Course::new();
         let mut at_openings: Vec<(u64, u64, Counts)> = Vec::new();
         let (mut generation_ticks, mut errors, mut before) = (0, Counts::default(), 1);
         for tick in 0..size.ticks() {
             let now_ms = stream.start_ms + tick;
-            let told = subject.observe(std::iter::from_fn(|| events.next_if(|event| event.time_ms <= now_ms)))?;
+            let counts = subject.observe(std::iter::from_fn(|| events.next_if(|event| event.time_ms <= now_ms)))?;
             let generations = subject.filter.generations();
             if steady.contains(&tick) {
                 if generations > before || at_openings.is_empty() {
                     at_openings.push((tick, generation_ticks, errors));
                 }
                 generation_ticks += generations as u64;
-                errors.successes += told.successes;
-                errors.trials += told.trials;
+                errors.successes += counts.successes;
+                errors.trials += counts.trials;
             }
             before = generations;
-            course.add(size, tick, generations, told);
+            course.add(size, tick, generations, counts);
         }
         let first = at_openings.get(1).or(at_openings.first()).copied().unwrap_or_default();
         let none_opened = at_openings.len() < 3;
@@ -308,7 +308,7 @@ mod tests {
     fn a_burst_opens_generations_and_they_go_again() {
         let document = found("growth");
         assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
-        // Cardinality, the longest window, five times the load: one, many, one again.
+        // By cardinality, with the longest window, at five times the load: one generation, many, one again.
         let course = &document.panels[5].series[1].points;
         let at = |share: usize| course[share * (course.len() - 1) / 100].mean;
         assert!(at(20) == 1.0 && at(60) > 4.0 && at(100) == 1.0, "{course:?}");

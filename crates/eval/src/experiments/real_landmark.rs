@@ -1,7 +1,7 @@
 //! M05 6.3.2: the rate over a landmark window of real clicks, against the number of hash functions.
 //!
-//! Promises: production bits over logs that were handed in, or over a stream with the paper's share of repeats where none
-//! was. Must not know: files.
+//! Promises: production bits over the logs of the run, or over a stream with the paper's share of repeats where it has
+//! none. Must not know: files.
 
 use std::collections::HashSet;
 
@@ -34,7 +34,7 @@ const CELLS_PER_EVENT: f64 = std::f64::consts::LOG2_E;
 /// "Practical", k = 4..10.
 const PRINTED: [f64; 7] = [1.57e-2, 6.63e-3, 2.84e-3, 1.26e-3, 5.71e-4, 2.49e-4, 1.12e-4];
 
-/// The clicks of one log in order, which of them are the first of their key, and how many those are.
+/// The clicks of one log in order, which of them are the first of their key, and the number of those.
 struct Landmark<'a> {
     keys: &'a [u64],
     is_new: Vec<bool>,
@@ -126,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_log_errs_as_its_distinct_clicks_say() {
-        // Every third click comes again at once.
+        // Every third click is followed at once by its repeat.
         let keys = (0..24_000u64).map(|click| if click % 3 == 2 { click - 1 } else { click }).collect();
         let log = Log { name: "thirds".to_owned(), keys, ..Log::default() };
         let run = Run { logs: &[log], ..Run::alone(18, 4, Scale::Tiny) };
@@ -140,7 +140,7 @@ mod tests {
         let log =
             Log { name: "small".to_owned(), keys: (0..5_000).map(|click| click % 50).collect(), ..Log::default() };
         let run = Run { logs: &[log], ..Run::alone(18, 4, Scale::Tiny) };
-        let told = EXPERIMENT.run(&run).unwrap_err().to_string();
-        assert_eq!(told, "log small has 50 distinct events; experiment real-landmark needs at least 1000");
+        let error = EXPERIMENT.run(&run).unwrap_err().to_string();
+        assert_eq!(error, "log small has 50 distinct events; experiment real-landmark needs at least 1000");
     }
 }

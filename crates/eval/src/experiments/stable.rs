@@ -1,4 +1,4 @@
-//! S24 (after Deng and Rafiei 2006): the stable filter, its rate, what it forgets, and F1 beside a Bloom filter.
+//! S24 (after Deng and Rafiei 2006): the stable filter, its rate, what it forgets, and F1 beside a Bloom filter's.
 //!
 //! Promises: production cells of both kinds. Must not know: windows.
 
@@ -11,7 +11,7 @@ use firstseen_filter::rates::stable;
 use firstseen_filter::{FilterSpec, Kind, Tally, Window};
 
 use self::grid::Scaled;
-use self::urls::{Cells, Urls, told};
+use self::urls::{Cells, Urls, tally_verdict};
 use super::{parameter, s24};
 use crate::document::{Axis, Reading, Readings, Sheet};
 use crate::experiment::{EvalError, Experiment, Findings, Run};
@@ -32,7 +32,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 };
 
 const HASHES: std::ops::RangeInclusive<u32> = 2..=8;
-/// What the slides ask for.
+/// The rate that the slides ask for.
 const RATE: f64 = 0.05;
 /// P of the slides, rounded from 3.6 to 4.5.
 const DECREMENTS: f64 = 4.0;
@@ -41,12 +41,13 @@ const GAPS: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
 const GAP_HASHES: u32 = 4;
 /// Stream lengths, in eighths of the cells.
 const LENGTHS: [u64; 6] = [1, 2, 4, 8, 16, 32];
-/// Of the URL stream, the share that is new; the others are from the last eighth of as many new ones as there are cells.
+/// The share of new URLs in the stream; the others repeat one of the last new ones, an eighth as many as there are
+/// cells.
 const DISTINCT_SHARE: f64 = 0.8;
 /// The filters that are compared, with their P.
 const KINDS: [(&str, f64); 2] = [("stable", DECREMENTS), ("Bloom", 0.0)];
 
-/// A filter of `cells` bits with P as the slides have it, or as the rate asks.
+/// A filter of `cells` bits with this P, or with the P for the rate.
 fn spec(cells: u64, hashes: u32, decrements: Option<f64>, seed: u64) -> FilterSpec {
     FilterSpec {
         rate: RATE,
@@ -105,7 +106,7 @@ struct Found {
     scores_expected: Vec<f64>,
 }
 
-/// At the stable point, by K: new events told duplicate, with P of the slides and with P of the rate.
+/// At the stable point, by K: new events that are called duplicates, with P of the slides and with P of the rate.
 fn rates(cells: u64, seed: u64) -> Result<Vec<Counts>, EvalError> {
     let mut counts = Vec::new();
     for decrements in [Some(DECREMENTS), None] {
@@ -127,7 +128,7 @@ fn rate_sheet(cells: u64, counts: &[Vec<Counts>]) -> Result<Sheet, EvalError> {
     for (index, name) in ["measured, P = 4 (slides)", "measured, P by the formula for 5 %"].iter().enumerate() {
         let mut points = Vec::new();
         for (place, hashes) in HASHES.enumerate() {
-            // Production chooses P for the rate: that it then has the rate is what is tried.
+            // Production chooses P for the rate: the measurement shows whether the filter then has that rate.
             let expected = if index == 0 { stable::rate(cells as f64, hashes, DECREMENTS, 1) } else { RATE };
             let estimate = pooled(counts, index * places + place);
             points.push(Reading { x: f64::from(hashes), estimate, expected: Some(expected), printed: None });
@@ -148,7 +149,7 @@ fn rate_sheet(cells: u64, counts: &[Vec<Counts>]) -> Result<Sheet, EvalError> {
 /// Events that are looked up together.
 const STEP: u64 = 200;
 
-/// By gap: events that came so long ago, told new.
+/// By gap: events that came so long ago and are called new.
 fn missed(cells: u64, seed: u64) -> Result<Vec<Counts>, EvalError> {
     let mut subject = Subject::new("stable", &spec(cells, GAP_HASHES, Some(DECREMENTS), seed), "none", seed)?;
     let events: Vec<Event> = distinct(8 * cells, seed)?.collect();
@@ -178,8 +179,8 @@ fn forgotten(cells: f64, gap: f64) -> f64 {
     1.0 - (taken + (1.0 - taken) * faded).powi(GAP_HASHES as i32)
 }
 
-/// The mean over events that are looked up together: the first came the gap and half a [`STEP`] ago, the others one
-/// arrival later each; what counts are the arrivals since their own.
+/// The mean over events that are looked up together: the first came the gap and half a [`STEP`] ago, each other one an
+/// arrival later; the chance of each depends on the arrivals since its own.
 fn forgotten_of_step(cells: u64, gap: u64) -> f64 {
     let longest = gap * cells / 64 + STEP / 2 - 1;
     (0..STEP).map(|later| forgotten(cells as f64, (longest - later) as f64)).sum::<f64>() / STEP as f64
@@ -207,7 +208,7 @@ fn missed_sheet(cells: u64, counts: &[Vec<Counts>]) -> Sheet {
     }
 }
 
-/// F1 of the stable, then of the Bloom filter, by length of the stream; and what it should be.
+/// F1 of the stable, then of the Bloom filter, by length of the stream; and its expected value.
 fn scores(cells: u64, seed: u64) -> Result<(Vec<f64>, Vec<f64>), EvalError> {
     let keys = Keys::Repeats { distinct_share: DISTINCT_SHARE, recent_keys: cells / 8 };
     let events: Vec<Event> = StreamSpec::new(lengths(cells, LENGTHS.len() - 1), keys).events(seed)?.collect();
@@ -220,7 +221,7 @@ fn scores(cells: u64, seed: u64) -> Result<(Vec<f64>, Vec<f64>), EvalError> {
             let more = (lengths(cells, index) - asked) as usize;
             asked = lengths(cells, index);
             subject.observe_each(stream.by_ref().take(more), |event, is_duplicate| {
-                told(&mut tally, seen.insert(event.key), is_duplicate);
+                tally_verdict(&mut tally, seen.insert(event.key), is_duplicate);
             })?;
             scores.push(tally.f1());
             expected.push(Urls::of(events[..asked as usize].to_vec()).expected(of).f1);
@@ -283,7 +284,7 @@ mod tests {
 
     #[test]
     fn times_are_shown_where_the_clock_moves() {
-        // Every look at it is a millisecond later.
+        // Every look at the clock is a millisecond later.
         let now_ms = std::sync::atomic::AtomicU64::new(0);
         let clock_ns = || 1_000_000 * now_ms.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         let found = [1, 2].map(|seed| Scaled(4_000).found(seed, &clock_ns).unwrap());

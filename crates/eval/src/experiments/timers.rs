@@ -1,7 +1,7 @@
-//! K11 4: how long a sliding window by timers remembers what it delivered.
+//! K11 4: how long a sliding window by timers remembers the events that it delivered.
 //!
-//! Promises: production timers that count from the sighting that was delivered, whatever is repeated. Must not know: cuts, the
-//! equal-timers heuristic.
+//! Promises: production timers that count from the sighting that was delivered, whichever events are repeated. Must not
+//! know: cuts, the equal-timers heuristic.
 
 use firstseen_filter::rates::{plain, timing};
 use firstseen_filter::{FilterSpec, Kind, Window};
@@ -28,9 +28,9 @@ const HASHES: u32 = 8;
 const RATE: f64 = 0.02;
 /// Points a window.
 const PARTS: usize = 8;
-/// Windows of ages that are looked at.
+/// Windows of ages that are measured.
 const WINDOWS: usize = 2;
-/// Windows of the whole stream: one that fills the filter, then those that are looked at.
+/// Windows of the whole stream: one that fills the filter, then those that are measured.
 const STREAM_WINDOWS: usize = 1 + WINDOWS;
 
 fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
@@ -76,7 +76,7 @@ const FORMULA: &str = "1 within the window; after it the chance that others have
 struct Cell {
     /// Events that meet it a window.
     hits: f64,
-    /// Those of them that set it while it is running: others are refused as false positives.
+    /// Those of them that set it while it runs: the others are called duplicates by mistake, and set nothing.
     raises: f64,
 }
 
@@ -111,14 +111,14 @@ impl Cell {
     }
 }
 
-/// One run: by age, of the events that were delivered and then repeated at half a window, those that are called duplicates at
-/// the end of the stream.
+/// One run: by age, the events that were delivered and then repeated at half a window; and those of them that are
+/// called duplicates at the end of the stream.
 fn counted(spec: &FilterSpec, window_ticks: usize, seed: u64) -> Result<Vec<Counts>, EvalError> {
     let mut subject = Subject::new("timers", spec, "none", seed)?;
     let sightings: Vec<Event> = distinct((STREAM_WINDOWS * window_ticks) as u64, seed)?.collect();
     let mut is_delivered = vec![false; sightings.len()];
     let part_ticks = window_ticks / PARTS;
-    // A part at a time: what is repeated later depends on what is told now.
+    // One part at a time: which events are repeated later depends on the verdicts now.
     for start in (0..sightings.len()).step_by(part_ticks) {
         let mut asked = Vec::new();
         for tick in start..start + part_ticks {
@@ -126,9 +126,9 @@ fn counted(spec: &FilterSpec, window_ticks: usize, seed: u64) -> Result<Vec<Coun
             let repeated = tick.checked_sub(window_ticks / 2).filter(|first| is_delivered[*first]);
             asked.extend(repeated.map(|first| (first, at(sightings[first], sightings[tick].time_ms))));
         }
-        let mut told = asked.iter().map(|(first, _)| *first);
+        let mut first_asked = asked.iter().map(|(first, _)| *first);
         subject.observe_each(asked.iter().map(|(_, event)| *event), |_, is_duplicate| {
-            told.next().into_iter().for_each(|first| is_delivered[first] |= !is_duplicate);
+            first_asked.next().into_iter().for_each(|first| is_delivered[first] |= !is_duplicate);
         })?;
     }
     let now = sightings.len() - 1;

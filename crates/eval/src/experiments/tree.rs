@@ -1,7 +1,7 @@
 //! K11 7, Table 1 and Figure 12: hits and accesses at the levels of a tree of filters, dense and sparse.
 //!
-//! Promises: nodes decide, one a place of the tree, and count what they do; beside one filter over the same stream. Must not
-//! know: how top-down testing is measured.
+//! Promises: nodes decide, one a place of the tree, and count their work; beside one filter over the same stream. Must
+//! not know: how top-down testing is measured.
 
 mod top_down;
 
@@ -40,7 +40,7 @@ const EVENTS_OF_LOG: f64 = 100_000.0;
 /// Table 1: hits and accesses of levels 0 and 1; dense, sparse.
 const PRINTED: [[[f64; 2]; 2]; 2] = [[[34e3, 49e3], [77e3, 5e3]], [[50e3, 100e3], [111e3, 116e3]]];
 const MODES: [(TreeMode, &str); 2] = [(TreeMode::Dense, "dense"), (TreeMode::Sparse, "sparse")];
-/// What a series shows.
+/// The index of a series.
 const HITS: usize = 0;
 const ACCESSES: usize = 1;
 const STOPS: usize = 2;
@@ -52,26 +52,26 @@ struct Found {
     /// By level: events found, and filters accessed, with those that a sparse tree sets.
     hits: Vec<f64>,
     accesses: Vec<f64>,
-    /// By level, what the model says.
+    /// By level, the expected hits.
     hits_expected: Vec<f64>,
     accesses_expected: Vec<f64>,
-    /// By level, the variance of both by false positives that stay.
+    /// By level, the variance of both that comes from false positives that stay.
     hits_variance: Vec<f64>,
     accesses_variance: Vec<f64>,
-    /// By level, events that climb to it and no further: found there, or, at the root, new.
+    /// By level, events that climb to it and no further: they are found there, or are new at the root.
     stops: Vec<f64>,
     stops_expected: Vec<f64>,
     stops_variance: Vec<f64>,
     climbed: Climbed,
-    /// Verdicts that are not those of one filter.
+    /// Verdicts that differ from those of one filter.
     other: Counts,
 }
 
-/// Levels that the events of one run have climbed beyond the leaf, for each of them: tests above the leaves, a part for each.
+/// How far the events of one run have climbed beyond the leaf, on average: tests above the leaves, per event.
 struct Climbed {
     mean: f64,
     expected: f64,
-    /// Likewise, by false positives that stay.
+    /// The variance of that which comes from false positives that stay.
     variance: f64,
 }
 
@@ -113,18 +113,18 @@ fn observed(size: Size, shape: Shape, mode: TreeMode, seed: u64) -> Result<Found
         let digest = secret.digest(&key.to_le_bytes());
         let mut verdict = [Verdict::Undecided];
         one.observe_batch(&[digest], &[Stamp::on_time(0)], &mut verdict);
-        // One at a time, as the paper's: the next is sent when this one has been set everywhere.
-        let (told, level) = nodes.observe(leaves[site as usize], digest)?;
-        if told == Decision::Duplicate {
+        // One event at a time, as in the paper: the next one is sent when this one has been set everywhere.
+        let (verdict_here, level) = nodes.observe(leaves[site as usize], digest)?;
+        if verdict_here == Decision::Duplicate {
             hits[usize::from(level)] += 1.0;
         }
-        count(&mut other, (told == Decision::FirstSeen) != (verdict[0] == Verdict::FirstSeen));
+        count(&mut other, (verdict_here == Decision::FirstSeen) != (verdict[0] == Verdict::FirstSeen));
         climb.observe(site, key);
     }
-    // A sparse tree sets what is new when that is known, by a way of its own.
+    // A sparse tree sets a new event after its verdict, by a way of its own.
     let is_set_after = mode == TreeMode::Sparse;
     let accesses = |hops: HopCounts| (hops.tests + if is_set_after { hops.sets } else { 0 }) as f64;
-    // What a level should not find comes to the one above, and what none should find is delivered.
+    // An event that the levels below do not find comes to this one, and one that no level finds is delivered.
     let coming = |level: usize| size.events as f64 - climb.hits[level..].iter().sum::<f64>();
     let set = if is_set_after { coming(0) } else { 0.0 };
     let variance = |level: usize| climb.variances.get(level).copied().unwrap_or(0.0);
@@ -133,10 +133,10 @@ fn observed(size: Size, shape: Shape, mode: TreeMode, seed: u64) -> Result<Found
     let climbed = Climbed {
         mean: above.clone().map(|level| tested[level].tests as f64).sum::<f64>() / all,
         expected: above.clone().map(|level| coming(level + 1)).sum::<f64>() / all,
-        // What a node takes for its own those above take for theirs: levels err together.
+        // A false positive of a node is one of the nodes above it too, so the errors of levels are not independent.
         variance: (above.map(|level| variance(level + 1).sqrt()).sum::<f64>() / all).powi(2),
     };
-    // What a level finds, those below have not found.
+    // A level finds only events that the levels below have not found.
     let hits_variance: Vec<f64> = (0..hits.len()).map(|level| variance(level) + variance(level + 1)).collect();
     let stops = |hits: &[f64], at_root: f64| [&[at_root], &hits[1..]].concat();
     Ok(Found {
@@ -236,13 +236,14 @@ fn series(runs: &[Vec<Found>], (shape, mode, number): (usize, usize, usize), nam
     let part = size.events as f64 / EVENTS_OF_LOG;
     let reading = |level: usize| {
         let (estimate, expected) = averaged_beside(&measured, &expected, level, size.events);
-        // A hot key at a node that takes it for its own is rare, and few runs have met one: they do not know their error.
+        // A frequent key that a node takes for known by mistake is rare, and few runs have met one: their variance
+        // alone does not show that error.
         let stays: f64 = variance.iter().map(|run| run[level]).sum();
         let estimate = estimate.with_error_of(stays.sqrt() / variance.len() as f64);
         let printed = (shape == 0).then(|| PRINTED[number][mode][level] * part);
         let leaf = SHAPES[shape].levels as usize - 1;
         let x = if number == STOPS { leaf - level } else { level };
-        // Beside the keys that come again, a level finds false positives, which may be less than one a run.
+        // Beside repeats, a level finds false positives, of which there may be less than one a run.
         Reading { x: x as f64, estimate: estimate.of_rare(), expected, printed }
     };
     let mut points: Vec<Reading> = (0..SHAPES[shape].levels as usize).map(reading).collect();
@@ -271,7 +272,7 @@ fn climbed_sheet(runs: &[Vec<Found>], size: Size) -> Sheet {
     let reading = |case: usize| {
         let (estimate, expected) = averaged_beside(&means, &expected, case, size.events);
         let stays: f64 = runs.iter().map(|run| run[case].climbed.variance).sum();
-        // As of hits, false positives may be less than one a run.
+        // As with hits, there may be less than one false positive a run.
         let one_test = 1.0 / size.events as f64 / (runs.len() as f64).sqrt();
         (estimate.with_error_of(stays.sqrt() / runs.len() as f64).with_error_of(one_test), expected)
     };
@@ -279,7 +280,7 @@ fn climbed_sheet(runs: &[Vec<Found>], size: Size) -> Sheet {
     by_height(["Levels climbed, mean", "levels beyond the leaf (mean of all events)"], formula, reading)
 }
 
-/// Verdicts of trees that are not those of one filter.
+/// Verdicts of trees that differ from those of one filter.
 fn other_sheet(runs: &[Vec<Found>]) -> Sheet {
     let counts: Vec<Vec<Counts>> = runs.iter().map(|run| run.iter().map(|found| found.other).collect()).collect();
     let formula = "none: a node's cells contain those of its children (K11 6, Propositions 3 and 4)";
@@ -287,7 +288,7 @@ fn other_sheet(runs: &[Vec<Found>]) -> Sheet {
     by_height(titles, formula, |case| (pooled(&counts, case), Some(0.0)))
 }
 
-/// One point a tree: what `of_case` says of the case with that place in the list.
+/// One point for each tree: `of_case` gives it for the case of that index.
 fn by_height([title, y]: [&str; 2], formula: &str, of_case: impl Fn(usize) -> (Estimate, Option<f64>)) -> Sheet {
     let reading = |(place, mode): (usize, usize)| {
         let (estimate, expected) = of_case(place * MODES.len() + mode);

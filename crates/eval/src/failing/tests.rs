@@ -1,4 +1,4 @@
-//! Slices that are down, in the pure engine: what every policy gets wrong is what its formula says (K11 3.2).
+//! Slices that are down, in the pure engine: the errors of every policy are those of its formula (K11 3.2).
 
 use firstseen_filter::rates::band;
 use firstseen_filter::rates::failures::{self, Errors, Rule};
@@ -14,7 +14,7 @@ const SLICES: u32 = 40;
 const FAILED: usize = 8;
 const HASHES: u32 = 8;
 const CELLS: u64 = 480_000;
-/// Half of the cells are set by as many.
+/// So many keys set half of the cells.
 const KEYS: u64 = CELLS * 69 / 100 / HASHES as u64;
 const CONFIDENCE: f64 = 0.999;
 
@@ -45,14 +45,15 @@ impl Failing {
         Self { filter, fill, is_down }
     }
 
-    /// Of `keys`, how many are duplicates.
+    /// How many of `keys` are duplicates.
     fn duplicates(&self, keys: std::ops::Range<u64>, belief: Belief) -> u64 {
         let is_down = |slice: u32| self.is_down[slice as usize];
         let is_duplicate = |key: &u64| is_duplicate_while_down(&self.filter, digest(*key), is_down, belief).unwrap();
         keys.filter(is_duplicate).count() as u64
     }
 
-    /// Checks every threshold by both rules against what is `expected` of (x, rule) with so many slices down.
+    /// Checks every threshold with both rules against the errors that are `expected` of (x, rule) with so many slices
+    /// down.
     fn check(&self, what: &str, expected: impl Fn(u32, Rule) -> Errors) {
         for (set_min, rule) in
             (0..=HASHES).flat_map(|set_min| [Rule::Strict, Rule::Literal].map(|rule| (set_min, rule)))
@@ -113,13 +114,13 @@ fn eight_of_forty_slices_in_five_groups() {
 }
 
 #[test]
-fn what_is_asked_only_of_slices_that_are_down_is_what_the_threshold_says() {
+fn an_event_all_of_whose_slices_are_down_gets_the_verdict_of_the_threshold() {
     let mut filter = SlicedFilter::build(&definition("vertical:40")).unwrap();
     filter.observe_batch(&[digest(1)], &[], &mut [Answer::Undecided]);
-    let told = |set_min, key| {
+    let verdict = |set_min, key| {
         let belief = Belief { set_min, rule: Rule::Strict };
         is_duplicate_while_down(&filter, digest(key), |_| true, belief)
     };
-    assert_eq!((told(0, 1), told(0, 2)), (Some(true), Some(true)));
-    assert_eq!((told(1, 1), told(1, 2)), (Some(false), Some(false)));
+    assert_eq!((verdict(0, 1), verdict(0, 2)), (Some(true), Some(true)));
+    assert_eq!((verdict(1, 1), verdict(1, 2)), (Some(false), Some(false)));
 }

@@ -1,4 +1,4 @@
-//! What the shapes and curves of a panel stand for, right of its plot. Formulas stand on the page.
+//! The legend, right of a panel's plot: the meaning of its shapes and curves. Formulas stand on the page.
 //!
 //! Promises: one entry for every series, and one for every line; long names are broken, not cut. Must not know: axes.
 
@@ -23,7 +23,7 @@ const TOP: i32 = 16;
 /// Pixels between entries, beside those of their rows.
 const GAP: i32 = 3;
 
-/// What stands left of a text.
+/// The sign left of a text.
 enum Sign {
     Series(usize),
     Line(usize),
@@ -34,25 +34,25 @@ enum Sign {
     None,
 }
 
-/// What a legend says, from the top down.
+/// The entries of the legend, from the top down.
 fn entries(panel: &Panel) -> Vec<(Sign, String)> {
     let points = || panel.series.iter().flat_map(|series| &series.points);
     let series = panel.series.iter().enumerate().map(|(index, series)| (Sign::Series(index), series.name.clone()));
     let lines = panel.lines.iter().enumerate().map(|(index, line)| (Sign::Line(index), line.name.clone()));
     let mut entries: Vec<_> = series.chain(lines).collect();
-    let mut say = |is_there: bool, sign: Sign, text: &str| {
+    let mut add = |is_there: bool, sign: Sign, text: &str| {
         if is_there {
             entries.push((sign, text.to_owned()));
         }
     };
-    say(points().any(|point| point.expected.is_some()), Sign::Expected, "thick line: expected (formula or model)");
+    add(points().any(|point| point.expected.is_some()), Sign::Expected, "thick line: expected (formula or model)");
     let printed = panel.series.iter().position(|series| series.points.iter().any(|point| point.printed.is_some()));
-    say(printed.is_some(), Sign::Printed(printed.unwrap_or_default()), "crossed: printed in the paper");
-    say(points().any(|point| point.low < point.high), Sign::Interval, "95 % interval of the mean over seeds");
-    say(points().any(|point| point.verdict == Verdict::Out), Sign::Out, "ringed: out");
-    say(panel.y.is_log && points().any(|point| point.mean == 0.0), Sign::None, "A bar without a sign: none found.");
+    add(printed.is_some(), Sign::Printed(printed.unwrap_or_default()), "crossed: printed in the paper");
+    add(points().any(|point| point.low < point.high), Sign::Interval, "95 % interval of the mean over seeds");
+    add(points().any(|point| point.verdict == Verdict::Out), Sign::Out, "ringed: out");
+    add(panel.y.is_log && points().any(|point| point.mean == 0.0), Sign::None, "A bar without a sign: none found.");
     let beside = "Series stand a little beside each other, where they share a place.";
-    say(panel.series.len() > 1, Sign::None, beside);
+    add(panel.series.len() > 1, Sign::None, beside);
     entries
 }
 

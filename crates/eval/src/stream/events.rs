@@ -1,7 +1,7 @@
 //! Events one after the other: key, arrival, lateness, site.
 //!
-//! Promises: arrivals never step back; what is drawn for one property does not move another one, so that a stream with
-//! sites has the keys of the same stream without. Must not know: what is done with events.
+//! Promises: arrivals never step back; the draws for one property do not change another one, so a stream with sites has
+//! the keys of the same stream without. Must not know: how events are used.
 
 use firstseen_filter::reduce;
 use rand::{Rng, SeedableRng};
@@ -43,8 +43,8 @@ impl Events {
         })
     }
 
-    /// The key of rank `rank`, counted from 1: by popularity where that follows Zipf's law, else in the order in which
-    /// new keys come, or just by number where all are alike.
+    /// The key of rank `rank`, counted from 1: by popularity where that follows Zipf's law, otherwise in the order in
+    /// which new keys come, or by number where all are alike.
     pub fn ranked(&self, rank: u64) -> u64 {
         self.keys.ranked(rank)
     }
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_later_than_the_bound_and_as_many_are_late_as_should() {
+    fn no_event_is_later_than_the_bound_and_as_many_are_late_as_should() {
         let late = StreamSpec { late_share: 0.25, late_ms_max: 40, ..spec(20_000, Keys::Distinct) };
         let delays: Vec<u64> = (0u64..).zip(all(&late, 5)).map(|(at, e)| late.start_ms + at - e.time_ms).collect();
         assert_eq!(delays.iter().max(), Some(&40));

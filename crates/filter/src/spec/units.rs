@@ -3,7 +3,7 @@
 use super::{FilterSpec, SpecError};
 use crate::kind_name::Kind;
 use crate::timing::{Timers8, Timers16};
-use crate::{Unit, Window, WindowRule};
+use crate::{Unit, Window, WindowRule, duration};
 
 /// Ticks that a window is cut into: events are kept too long by at most two of them (1.6 % at 8 bits).
 const TICKS_8: u64 = 128;
@@ -115,7 +115,7 @@ fn ticks(spec: &FilterSpec, window: u64, cell_bits: u32, is_time: bool) -> Resul
     }
     Err(SpecError::Reach {
         window: spec.window.clone(),
-        what: format!("a lateness of {}", Window::Duration(lateness)),
+        what: format!("a lateness of {}", duration(lateness)),
         instead: "choose a lateness of at most twice the window, or 16-bit cells",
     })
 }
@@ -145,7 +145,7 @@ fn jumps(spec: &FilterSpec, window: u64, (default, most): (u64, u64), is_time: b
         window: spec.window.clone(),
         what: match lateness {
             0 => format!("{wanted} sub-windows"),
-            _ => format!("{wanted} sub-windows and a lateness of {}", Window::Duration(lateness)),
+            _ => format!("{wanted} sub-windows and a lateness of {}", duration(lateness)),
         },
         instead: match spec.kind {
             Kind::Counting => "a counting filter has at most 250 sub-windows; choose fewer, or kind timing",

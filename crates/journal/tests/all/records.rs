@@ -3,7 +3,7 @@
 use firstseen_filter::{BlockProbe, CellRun, LiveEvents, ProbeShape, Probes, SliceOutline, Stamp};
 use firstseen_journal::{decode, encode};
 use firstseen_routing::{
-    BatchName, ClockReading, Decision, Entry, EventTag, FilterId, NamedEvent, PositionLists, Reason, Record,
+    BatchName, ClockReading, Decision, Entry, Epoch, EventTag, FilterId, NamedEvent, PositionLists, Reason, Record,
     SubmissionName,
 };
 use proptest::prelude::*;
@@ -80,7 +80,7 @@ fn told() -> impl Strategy<Value = Entry> {
         |(decisions, (producer, sequence), is_named, clock)| {
             let event = |number: usize| named(producer, number as u64);
             let names = if is_named { (0..decisions.len()).map(event).collect() } else { Vec::new() };
-            Entry::Told { name: BatchName { producer, sequence }, names, decisions, clock }
+            Entry::Replied { name: BatchName { producer, sequence }, names, decisions, clock }
         },
     )
 }
@@ -107,7 +107,7 @@ fn entry() -> impl Strategy<Value = Entry> {
         (clock(), any::<u64>(), live()).prop_map(|(clock, newest, counted)| {
             Entry::Checkpoint { is_complete: newest % 2 == 0, clock, newest, counted }
         }),
-        any::<u64>().prop_map(|epoch| Entry::Headed { epoch }),
+        any::<u64>().prop_map(|epoch| Entry::Headed { epoch: Epoch(epoch) }),
         (marks(), marks()).prop_map(|(producers, sources)| Entry::Marks { producers, sources }),
         (any::<u32>(), outline).prop_map(|(slice, ([unit, oldest], live))| Entry::Slice {
             slice,

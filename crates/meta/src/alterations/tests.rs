@@ -1,7 +1,7 @@
 //! What may be altered, when the former filter ends, and when it goes.
 
 use firstseen_filter::{FilterSpec, Kind, Refresh};
-use firstseen_routing::{FilterId, FilterRecord, Incarnation, NodeId, SecretMaterial, SlicedDefinition};
+use firstseen_routing::{Epoch, FilterId, FilterRecord, Incarnation, NodeId, SecretMaterial, SlicedDefinition};
 
 use crate::command::{AlteredFilter, Change, Command, Outcome};
 use crate::placement::used_bytes;
@@ -60,18 +60,18 @@ fn another_filter_follows_under_the_name_and_the_former_goes_when_all_have_said_
     assert_eq!(map.filter_named("a~former").unwrap().0, FORMER);
     assert_eq!(map.former_of(FOLLOWER).unwrap().0, FORMER);
     assert_eq!(map.follower_of(FORMER, FORMER).unwrap().0, FOLLOWER);
-    assert_eq!((record(&cluster, FORMER).epoch, record(&cluster, FOLLOWER).owners.len()), (2, 4));
+    assert_eq!((record(&cluster, FORMER).epoch, record(&cluster, FOLLOWER).owners.len()), (Epoch(2), 4));
     assert_eq!(cluster.state.secrets()[&FOLLOWER], SecretMaterial([9; 32]), "it stays unless another is asked for");
     assert!(used_bytes(cluster.state.map())[&NodeId(1)] > before[&NodeId(1)]);
     cluster.ask(passed(1)).unwrap();
     cluster.ask(ended(1, 1, 7)).unwrap();
     cluster.ask(ended(2, 9, 99)).unwrap();
-    assert_eq!(record(&cluster, FORMER).epoch, 2, "another start of node 2 was meant");
+    assert_eq!(record(&cluster, FORMER).epoch, Epoch(2), "another start of node 2 was meant");
     assert_eq!(record(&cluster, FORMER).passes_at_unit(), None);
     cluster.ask(ended(2, 1, 5)).unwrap();
     let former = record(&cluster, FORMER);
     let rule = former.definition.group.rule;
-    assert_eq!(former.epoch, 3, "what was asked before counts no more");
+    assert_eq!(former.epoch, Epoch(3), "what was asked before counts no more");
     assert_eq!(former.passes_at_unit(), Some(rule.expiry(7) + rule.lateness_units));
     cluster.ask(passed(1)).unwrap();
     assert!(cluster.state.map().filters.contains_key(&FORMER), "node 2 has not said so");

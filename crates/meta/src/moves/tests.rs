@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use firstseen_filter::Kind;
-use firstseen_routing::{FilterId, FilterRecord, Incarnation, NodeId, SliceMove};
+use firstseen_routing::{Epoch, FilterId, FilterRecord, Incarnation, NodeId, SliceMove};
 
 use crate::command::{Change, Outcome};
 use crate::placement::used_bytes;
@@ -48,14 +48,18 @@ fn a_slice_takes_the_place_of_the_other_once_it_is_complete() {
     assert_eq!(asked(&cluster), [1, 2, 1, 2]);
     let before = used_bytes(cluster.state.map());
     begin(&mut cluster, vec![way(0, 1, 2)]).unwrap();
-    assert_eq!((asked(&cluster), record(&cluster).epoch), (vec![1, 2, 1, 2], 2), "it is set from the next epoch on");
+    assert_eq!(
+        (asked(&cluster), record(&cluster).epoch),
+        (vec![1, 2, 1, 2], Epoch(2)),
+        "it is set from the next epoch on"
+    );
     assert!(used_bytes(cluster.state.map())[&NodeId(2)] > before[&NodeId(2)]);
     complete(&mut cluster, vec![1, 3], 2, 1);
     assert_eq!(asked(&cluster), [1, 2, 1, 2], "others were meant");
     complete(&mut cluster, vec![0], 2, 9);
     assert_eq!(asked(&cluster), [1, 2, 1, 2], "another start was meant");
     complete(&mut cluster, vec![0], 2, 1);
-    assert_eq!((asked(&cluster), record(&cluster).epoch), (vec![2, 2, 1, 2], 3));
+    assert_eq!((asked(&cluster), record(&cluster).epoch), (vec![2, 2, 1, 2], Epoch(3)));
     assert!(record(&cluster).copies.is_empty() && record(&cluster).owners.iter().all(|owner| !owner.has_gap));
 }
 
@@ -95,7 +99,7 @@ fn moves_can_be_given_up() {
     let before = record(&cluster).clone();
     begin(&mut cluster, vec![way(0, 1, 2), way(2, 1, 2)]).unwrap();
     cluster.ask(Change::CancelMoves { name: "a".into() }).unwrap();
-    assert_eq!(record(&cluster), &FilterRecord { epoch: 3, ..before });
+    assert_eq!(record(&cluster), &FilterRecord { epoch: Epoch(3), ..before });
     complete(&mut cluster, vec![0, 2], 2, 1);
     assert_eq!(asked(&cluster), [1, 2, 1, 2], "it comes too late");
 }
@@ -136,18 +140,18 @@ fn slices_that_cannot_be_held_are_as_on_a_node_that_is_down() {
     let missing =
         |start| Change::SlicesMissing { filter: FILTER, group: 0, node: NodeId(2), incarnation: Incarnation(start) };
     cluster.ask(missing(9)).unwrap();
-    assert_eq!(record(&cluster).epoch, 1, "another start says nothing");
+    assert_eq!(record(&cluster).epoch, Epoch(1), "another start says nothing");
     cluster.ask(missing(1)).unwrap();
     let (map, filter) = (cluster.state.map().clone(), record(&cluster).clone());
     assert!(map.is_gone_from(&filter, 0, NodeId(2)) && !map.is_gone_from(&filter, 0, NodeId(1)));
-    assert!(!map.is_complete(&filter, 1) && filter.epoch == 2);
+    assert!(!map.is_complete(&filter, 1) && filter.epoch == Epoch(2));
     complete(&mut cluster, vec![1, 3], 2, 1);
     cluster.ask(Change::ForgiveFilter { name: "a".into(), ended: BTreeMap::new() }).unwrap();
     assert!(!cluster.state.map().is_complete(record(&cluster), 1), "it has nothing that could be complete");
     let refusal = begin(&mut cluster, vec![way(0, 1, 2)]).unwrap_err();
     assert!(refusal.to_string().contains("cannot hold"), "{refusal}");
     cluster.start(2, 1 << 30).unwrap();
-    assert!(!cluster.state.map().is_gone_from(record(&cluster), 0, NodeId(2)) && record(&cluster).epoch == 3);
+    assert!(!cluster.state.map().is_gone_from(record(&cluster), 0, NodeId(2)) && record(&cluster).epoch == Epoch(3));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use firstseen_filter::Kind;
-use firstseen_routing::{FilterId, FilterPolicies, FilterRecord, Incarnation, NodeId};
+use firstseen_routing::{Epoch, FilterId, FilterPolicies, FilterRecord, Incarnation, NodeId};
 use proptest::prelude::*;
 
 use super::plan_moves;
@@ -41,7 +41,7 @@ fn arrive(cluster: &mut Cluster, filter: FilterId) {
         let incarnation = map.nodes[&way.to].incarnation;
         let (group, slices) = (way.slice / per_group, vec![way.slice % per_group]);
         cluster
-            .ask(Change::SlicesComplete { filter, group, slices, epoch: u64::MAX, node: way.to, incarnation })
+            .ask(Change::SlicesComplete { filter, group, slices, epoch: Epoch(u64::MAX), node: way.to, incarnation })
             .unwrap();
     }
 }

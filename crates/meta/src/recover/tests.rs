@@ -41,7 +41,7 @@ fn who_has_no_slices_is_gone_and_who_has_some_can_be_drained() {
     assert_eq!(map.nodes.contains_key(&NodeId(4)), on_four);
     assert_eq!(recovery.lost.len(), 3);
     for (filter, record) in &map.filters {
-        assert!(record.epoch > before.map.filters[filter].epoch + (1 << 20));
+        assert!(record.epoch > before.map.filters[filter].epoch.after(1 << 20));
         for (slice, owner) in (0..).zip(&record.owners) {
             // The others may have gone on without this copy, and may have moved it elsewhere.
             assert!(owner.has_gap, "{} {slice}", record.name);

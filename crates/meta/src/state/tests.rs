@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use firstseen_filter::{CellDefinition, CounterStorage, DecayRule, DecayingShape, FilterSlice, FilterSpec, Kind};
-use firstseen_routing::{FilterPolicies, SliceMove, SliceOwner, SlicedDefinition};
+use firstseen_routing::{Epoch, FilterPolicies, SliceMove, SliceOwner, SlicedDefinition};
 use proptest::prelude::*;
 
 use super::*;
@@ -171,7 +171,7 @@ fn the_map_never_outgrows_a_message() {
     // This holds whatever happens to the nodes, and however many join.
     let mut map = (*cluster.state.map).clone();
     for record in map.filters.values_mut() {
-        record.epoch = u64::MAX;
+        record.epoch = Epoch(u64::MAX);
         record.generations = vec![u64::MAX; record.definition.slicing.groups() as usize];
         let last =
             SliceOwner { node: NodeId(u64::MAX), complete_since: Incarnation(u64::MAX), ..SliceOwner::default() };
@@ -211,7 +211,7 @@ fn generations_open_one_by_one() {
             cluster.ask(open(1, 1)).unwrap();
             assert!(cluster.ask(open(1, 1)).is_err());
             let record = &cluster.state.map.filters[&number];
-            assert_eq!((record.generations.as_slice(), record.epoch), (&[0, 1][..], 1));
+            assert_eq!((record.generations.as_slice(), record.epoch), (&[0, 1][..], Epoch::FIRST));
         }
         Err(reason) => assert!(cluster.ask(open(1, 1)).unwrap_err().to_string().contains(&reason)),
     }
@@ -232,7 +232,7 @@ fn slices_that_were_read_back_are_complete_for_the_start_that_has_read_them() {
         filter: FilterId(1),
         group: 0,
         slices: vec![0, 1, 2, 3],
-        epoch: 1,
+        epoch: Epoch::FIRST,
         node: NodeId(1),
         incarnation,
     };
@@ -252,7 +252,7 @@ fn slices_that_were_read_back_are_complete_for_the_start_that_has_read_them() {
         filter: FilterId(9),
         group: 0,
         slices: vec![0],
-        epoch: 1,
+        epoch: Epoch::FIRST,
         node: NodeId(1),
         incarnation: second,
     };
@@ -261,7 +261,7 @@ fn slices_that_were_read_back_are_complete_for_the_start_that_has_read_them() {
         filter: FilterId(1),
         group: 9,
         slices: vec![0],
-        epoch: 1,
+        epoch: Epoch::FIRST,
         node: NodeId(1),
         incarnation: second,
     };
@@ -323,7 +323,7 @@ fn changes() -> impl Strategy<Value = Change> {
         }),
         (1u64..4, 0u32..2, 0u32..4, 1u64..6, 1u64..4).prop_map(|(filter, group, slice, node, start)| {
             let (filter, node, incarnation) = (FilterId(filter), NodeId(node), Incarnation(start));
-            Change::SlicesComplete { filter, group, slices: vec![slice], epoch: u64::MAX, node, incarnation }
+            Change::SlicesComplete { filter, group, slices: vec![slice], epoch: Epoch(u64::MAX), node, incarnation }
         }),
         (1u64..4, 0u32..2, 1u64..6, 1u64..4).prop_map(|(filter, group, node, start)| {
             let (filter, node, incarnation) = (FilterId(filter), NodeId(node), Incarnation(start));

@@ -26,12 +26,12 @@ impl Door {
     }
 
     /// A peer has connected, whose role is not known.
-    pub(super) fn come(self: &Arc<Self>) -> Place {
+    pub(super) fn come(self: &Arc<Self>) -> ConnectionPlace {
         let closed = CancellationToken::new();
         let (number, is_full) = self.hall().come(closed.clone());
         self.meter.open.inc();
         self.meter.closed.inc_by(u64::from(is_full));
-        Place { seat: Seat { door: self.clone(), number }, closed }
+        ConnectionPlace { seat: Seat { door: self.clone(), number }, closed }
     }
 
     fn hall(&self) -> MutexGuard<'_, Hall> {
@@ -53,12 +53,12 @@ impl Door {
 }
 
 /// The place of a connection, as long as it is open.
-pub(crate) struct Place {
+pub(crate) struct ConnectionPlace {
     seat: Seat,
     closed: CancellationToken,
 }
 
-impl Place {
+impl ConnectionPlace {
     /// The connection's party is known now; false where there is no room for it.
     pub(super) fn known(&self, party: Party) -> bool {
         let Seat { door, number } = &self.seat;
@@ -77,7 +77,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         let Seat { door, number } = &self.seat;
         door.hall().leave(*number);

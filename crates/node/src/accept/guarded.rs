@@ -14,7 +14,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::transport::server::{Connected, TcpConnectInfo, TlsConnectInfo};
 
-use super::door::{Place, Seat};
+use super::door::{ConnectionPlace, Seat};
 use crate::edges::Connection;
 
 /// For how long a connection may be silent.
@@ -58,11 +58,11 @@ pub(crate) struct Guarded<T> {
     /// When to look at `heard` again; the alarm is not moved with every byte.
     alarm: Pin<Box<Sleep>>,
     closed: Pin<Box<WaitForCancellationFutureOwned>>,
-    place: Place,
+    place: ConnectionPlace,
 }
 
 impl<T> Guarded<T> {
-    pub(super) fn new(io: T, patience: Patience, place: Place) -> Self {
+    pub(super) fn new(io: T, patience: Patience, place: ConnectionPlace) -> Self {
         let heard = Instant::now();
         let alarm = Box::pin(sleep_until(heard + patience.begin));
         let closed = Box::pin(place.closed().clone().cancelled_owned());

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::shares::{Party, Shares};
+use crate::shares::{Party, PartyShares};
 
 /// A connection without a call for so long may have to give up its place. A peer that works makes its next call sooner,
 /// or can connect again.
@@ -18,7 +18,7 @@ pub(super) const IDLE_MIN_MS: u64 = 10_000;
 /// The connections of a node.
 pub(super) struct Hall {
     unknown_max: usize,
-    places: Shares,
+    places: PartyShares,
     /// Connections whose role is not known yet, in the order in which they came, each with the token that closes it.
     unknown: BTreeMap<u64, CancellationToken>,
     guests: BTreeMap<u64, Guest>,
@@ -52,7 +52,7 @@ impl Hall {
     pub(super) fn new(places: u32, unknown_max: u32) -> Self {
         Self {
             unknown_max: unknown_max as usize,
-            places: Shares::of_places(u64::from(places)),
+            places: PartyShares::of_places(u64::from(places)),
             unknown: BTreeMap::new(),
             guests: BTreeMap::new(),
             next: 0,

@@ -5,7 +5,7 @@
 //! durability says. Must not know: files, what cells mean.
 
 use firstseen_meta::{Change, Command, NewRestore, Outcome, RestoredPlace, is_restoring};
-use firstseen_routing::{FilterId, FilterRecord, SecretMaterial};
+use firstseen_routing::{Epoch, FilterId, FilterRecord, SecretMaterial};
 use firstseen_wire::cells::{self, CellsOf};
 use firstseen_wire::limits::FILTERS_MAX;
 use firstseen_wire::map as wire_map;
@@ -16,6 +16,7 @@ use firstseen_wire::proto::peer;
 use firstseen_wire::status::ErrorKind;
 use tonic::Status;
 
+use super::skew::keeps_for_other_clocks;
 use super::{APPLY_MAX, AdminService, exactly, status};
 use crate::view::GroupFault;
 
@@ -23,7 +24,7 @@ impl AdminService {
     /// Cells of a slice that is here.
     pub(super) async fn cells_for_backup(&self, asked: &peer::AskCells) -> Result<ReadCellsReply, Status> {
         let (filter, group) = (FilterId(asked.filter_id), asked.group);
-        let record = self.record_at(filter, asked.filter_epoch)?;
+        let record = self.record_at(filter, Epoch(asked.filter_epoch))?;
         let ask = cells::decode_ask(asked);
         let cells = self.shared.owners.read_cells((filter, group), ask).await;
         let missing = || {
@@ -56,7 +57,7 @@ impl AdminService {
         let places = request.filters.into_iter().map(place).collect::<Result<Vec<_>, Status>>()?;
         let skew_max_ms = self.shared.config.timing.clock_skew_max_ms;
         for RestoredPlace { record, .. } in &places {
-            super::keeps_for_other_clocks((&record.name, &record.definition, record.policies.clock), skew_max_ms)?;
+            keeps_for_other_clocks((&record.name, &record.definition, record.policies.clock), skew_max_ms)?;
         }
         let levels = places.len() as u64;
         let change = Change::RestoreFilter(NewRestore { places, secret });
@@ -81,7 +82,7 @@ impl AdminService {
     /// Puts cells into a slice of a filter that is being restored.
     pub(super) async fn take_cells(&self, message: &peer::Cells) -> Result<WriteCellsReply, Status> {
         let (filter, group) = (FilterId(message.filter_id), message.group);
-        let record = self.record_at(filter, message.filter_epoch)?;
+        let record = self.record_at(filter, Epoch(message.filter_epoch))?;
         if !is_restoring(&record.name) {
             let name = &record.name;
             return Err(
@@ -109,7 +110,7 @@ impl AdminService {
     }
 
     /// The record of a filter in this node's map, once that is as new as the caller's.
-    fn record_at(&self, filter: FilterId, epoch: u64) -> Result<FilterRecord, Status> {
+    fn record_at(&self, filter: FilterId, epoch: Epoch) -> Result<FilterRecord, Status> {
         let view = self.shared.view();
         match view.map.filters.get(&filter) {
             Some(record) if record.epoch >= epoch => Ok(record.clone()),

@@ -11,7 +11,7 @@ use firstseen_meta::{Change, MetaError};
 use firstseen_routing::rules::Rule;
 use firstseen_routing::{Closed, Ending, FilterId, FilterRecord};
 
-use super::report::{AGAIN, Next, Report, Wait};
+use super::report::{AGAIN, Report, RoundStep, Wait};
 use crate::shared::Shared;
 use crate::view::{Me, View};
 
@@ -30,7 +30,7 @@ pub(crate) struct Closing {
 }
 
 impl Report for Closing {
-    async fn next(&mut self, shared: &Shared, view: &View) -> Next {
+    async fn next(&mut self, shared: &Shared, view: &View) -> RoundStep {
         if self.looked_at.is_none() {
             self.expired_since.retain(|filter, _| view.map.filters.contains_key(filter));
         }
@@ -45,11 +45,11 @@ impl Report for Closing {
             };
             self.wait = Some(if is_awaited { AGAIN } else { self.wait.unwrap_or(LOOK) });
             if let Some(change) = change {
-                return Next::Propose(Box::new(change));
+                return RoundStep::Propose(Box::new(change));
             }
         }
         self.looked_at = None;
-        Next::Rest(self.wait.take().map_or(Wait::View, Wait::ViewFor))
+        RoundStep::Rest(self.wait.take().map_or(Wait::View, Wait::ViewFor))
     }
 
     fn proposed(&mut self, _: &Change, _: Option<&MetaError>) -> Option<Wait> {

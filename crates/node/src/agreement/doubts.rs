@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use firstseen_meta::{Change, MetaError};
 use firstseen_routing::{Incarnation, NodeId};
 
-use super::report::{AGAIN, Next, Report, Wait};
+use super::report::{AGAIN, Report, RoundStep, Wait};
 use crate::shared::Shared;
 use crate::view::View;
 
@@ -21,17 +21,17 @@ pub(crate) struct Doubts {
 }
 
 impl Report for Doubts {
-    async fn next(&mut self, _: &Shared, view: &View) -> Next {
+    async fn next(&mut self, _: &Shared, view: &View) -> RoundStep {
         let seen = seen(view);
         self.reported.retain(|peer, _| seen.contains_key(peer));
         let is_news =
             |(peer, is_doubted): &(&Seen, &bool)| self.reported.get(*peer).copied().unwrap_or(false) != **is_doubted;
         let Some(((peer, is_doubted), by)) = seen.iter().find(is_news).zip(view.node()) else {
-            return Next::Rest(Wait::View);
+            return RoundStep::Rest(Wait::View);
         };
         let (peer, peer_incarnation, by_incarnation) = *peer;
         let is_reached = !is_doubted;
-        Next::Propose(Box::new(Change::PeerReached { by, by_incarnation, peer, peer_incarnation, is_reached }))
+        RoundStep::Propose(Box::new(Change::PeerReached { by, by_incarnation, peer, peer_incarnation, is_reached }))
     }
 
     fn proposed(&mut self, change: &Change, error: Option<&MetaError>) -> Option<Wait> {

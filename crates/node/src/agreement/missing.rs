@@ -7,22 +7,24 @@
 use firstseen_meta::{Change, Identity, MetaError};
 use firstseen_routing::NodeId;
 
-use super::report::{AGAIN, Next, Report, Wait};
+use super::report::{AGAIN, Report, RoundStep, Wait};
 use crate::keeper::{DiskState, GroupKey};
 use crate::shared::Shared;
 use crate::view::{Me, View};
 
 /// Groups of which the map does not say that they are missing here.
-pub(crate) struct Missing;
+pub(crate) struct MissingGroups;
 
-impl Report for Missing {
-    async fn next(&mut self, _: &Shared, view: &View) -> Next {
-        let Some(Me { identity: Identity { node, .. }, incarnation }) = view.me else { return Next::Rest(Wait::View) };
+impl Report for MissingGroups {
+    async fn next(&mut self, _: &Shared, view: &View) -> RoundStep {
+        let Some(Me { identity: Identity { node, .. }, incarnation }) = view.me else {
+            return RoundStep::Rest(Wait::View);
+        };
         let missing = unreported(view, node);
         let missing = missing.map(|(filter, group)| Change::SlicesMissing { filter, group, node, incarnation });
         let spared = || spared(view, node);
         let spared = || spared().map(|(filter, group)| Change::SlicesSpared { filter, group, node, incarnation });
-        missing.or_else(spared).map_or(Next::Rest(Wait::View), |change| Next::Propose(Box::new(change)))
+        missing.or_else(spared).map_or(RoundStep::Rest(Wait::View), |change| RoundStep::Propose(Box::new(change)))
     }
 
     fn proposed(&mut self, _: &Change, error: Option<&MetaError>) -> Option<Wait> {

@@ -18,14 +18,14 @@ pub(super) const AGAIN: Duration = Duration::from_millis(100);
 /// Something that a node reports of itself.
 pub(crate) trait Report: Send {
     /// The next step of a round, which looks at one view.
-    fn next(&mut self, shared: &Shared, view: &View) -> impl Future<Output = Next> + Send;
+    fn next(&mut self, shared: &Shared, view: &View) -> impl Future<Output = RoundStep> + Send;
 
     /// The cluster has agreed on the proposal, or has not; returns whether that ends the round.
     fn proposed(&mut self, change: &Change, error: Option<&MetaError>) -> Option<Wait>;
 }
 
 /// The next step of a round.
-pub(crate) enum Next {
+pub(crate) enum RoundStep {
     /// Propose this change to the agreement.
     Propose(Box<Change>),
     /// Nothing: the round is over.
@@ -59,8 +59,8 @@ pub(crate) async fn report(shared: Arc<Shared>, mut what: impl Report) {
 async fn round(shared: &Shared, view: &View, what: &mut impl Report) -> Wait {
     loop {
         let change = match what.next(shared, view).await {
-            Next::Propose(change) => change,
-            Next::Rest(wait) => return wait,
+            RoundStep::Propose(change) => change,
+            RoundStep::Rest(wait) => return wait,
         };
         let error = shared.meta.propose(Command { id: shared.ids.next(), change: Change::clone(&change) }).await.err();
         if let Some(error) = &error {

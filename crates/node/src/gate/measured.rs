@@ -27,7 +27,7 @@ pub(super) struct Measured {
     body: Body,
     bulk: Bulk,
     call: Arc<Call>,
-    progress: Progress,
+    progress: BodyProgress,
     /// Bytes that are charged for messages.
     charged: u64,
     /// Since when the rest of a message, or of the only one, is awaited.
@@ -38,7 +38,7 @@ pub(super) struct Measured {
 
 /// How far a body has come in its messages.
 #[derive(Default)]
-struct Progress {
+struct BodyProgress {
     head: [u8; HEAD_BYTES],
     head_bytes: usize,
     /// Bytes of the message that is coming in, and those of them that are missing.
@@ -47,7 +47,7 @@ struct Progress {
     messages: u64,
 }
 
-impl Progress {
+impl BodyProgress {
     /// Takes `data` in; `begin` is asked about the length of each message that begins.
     fn pass(&mut self, mut data: &[u8], mut begin: impl FnMut(u64) -> Result<(), Status>) -> Result<(), Status> {
         while !data.is_empty() {
@@ -87,7 +87,7 @@ impl Progress {
 impl Measured {
     pub(super) fn new(body: Body, bulk: Bulk, call: Arc<Call>) -> Self {
         let since = (!bulk.is_stream).then(Instant::now);
-        Self { body, bulk, call, progress: Progress::default(), charged: 0, since, alarm: None }
+        Self { body, bulk, call, progress: BodyProgress::default(), charged: 0, since, alarm: None }
     }
 
     /// Takes `data` in, and charges messages that begin.

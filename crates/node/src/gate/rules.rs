@@ -36,7 +36,7 @@ pub(super) struct Bulk {
 
 /// The rule of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Rule {
+pub(super) struct CallRule {
     pub(super) role: Role,
     /// The party whose work the call usually is.
     pub(super) party: Party,
@@ -61,7 +61,7 @@ impl Bulk {
 const SMALL: Bulk = Bulk::small(SMALL_MESSAGE_BYTES_MAX);
 
 /// The rule of the call of this path: `/SERVICE/METHOD`.
-pub(super) fn of(path: &str) -> Rule {
+pub(super) fn of(path: &str) -> CallRule {
     let (service, method) = path.strip_prefix('/').and_then(|path| path.split_once('/')).unwrap_or_default();
     match service {
         admin::admin_server::SERVICE_NAME => {
@@ -74,18 +74,20 @@ pub(super) fn of(path: &str) -> Rule {
                 "RestoreFilter" | "WriteCells" => Bulk::great(false),
                 _ => SMALL,
             };
-            Rule { role, party: Party::Operators, bulk }
+            CallRule { role, party: Party::Operators, bulk }
         }
         producer::producer_server::SERVICE_NAME => {
             let bulk = if method == "Observe" { Bulk::great(true) } else { SMALL };
-            Rule { role: Role::Producer, party: Party::Producers, bulk }
+            CallRule { role: Role::Producer, party: Party::Producers, bulk }
         }
         peer::peer_server::SERVICE_NAME => {
-            Rule { role: Role::Node, party: Party::Nodes, bulk: Bulk::great(method == "Link") }
+            CallRule { role: Role::Node, party: Party::Nodes, bulk: Bulk::great(method == "Link") }
         }
-        meta::meta_server::SERVICE_NAME => Rule { role: Role::Node, party: Party::Agreement, bulk: Bulk::great(false) },
+        meta::meta_server::SERVICE_NAME => {
+            CallRule { role: Role::Node, party: Party::Agreement, bulk: Bulk::great(false) }
+        }
         // Health, reflection, and calls that do not exist.
-        _ => Rule { role: Role::Anybody, party: Party::Producers, bulk: Bulk { is_stream: true, ..SMALL } },
+        _ => CallRule { role: Role::Anybody, party: Party::Producers, bulk: Bulk { is_stream: true, ..SMALL } },
     }
 }
 

@@ -18,7 +18,7 @@ const FULL_PAUSE: Duration = Duration::from_millis(200);
 
 /// Writes the records that the keeper takes, until `stopping`; all records taken before that are written.
 pub(crate) async fn write(keeper: Arc<Keeper>, stopping: CancellationToken) {
-    let _ending = Ending(keeper.clone());
+    let _ending = EndOfWriter(keeper.clone());
     let mut writer = Writer { keeper: keeper.clone(), journal: None, bases: Bases::default() };
     let ended = loop {
         if let Err(error) = writer.write_due(&stopping).await {
@@ -35,9 +35,9 @@ pub(crate) async fn write(keeper: Arc<Keeper>, stopping: CancellationToken) {
 }
 
 /// Announces the end of the writer, however that comes about.
-struct Ending(Arc<Keeper>);
+struct EndOfWriter(Arc<Keeper>);
 
-impl Drop for Ending {
+impl Drop for EndOfWriter {
     fn drop(&mut self) {
         if std::thread::panicking() {
             self.0.fail(&io::Error::other("its thread has panicked"));

@@ -122,7 +122,7 @@ impl Peer for PeerService {
         let clock = self.shared.clock.clone();
         let acks = WatchStream::new(acks).map(move |number| {
             let resume = std::mem::take(&mut is_first);
-            Ok(LinkAck { number, resume, wall_ms: clock.wall_ms() })
+            Ok(LinkAck { number, resume, wall_ms: clock.wall_ms(), takes_tests: resume })
         });
         Ok(Response::new(Box::pin(acks)))
     }
@@ -217,7 +217,7 @@ async fn read(
 /// Waits for a map that has the filter of a message, or had it, and is not older than the one that the message is by;
 /// false where none comes.
 async fn knows_map_of(shared: &Shared, message: &link_frame::Message) -> bool {
-    let epoch = peer::epoch_awaited(message).unwrap_or(0);
+    let epoch = peer::epoch_awaited(message).unwrap_or_default();
     let is_known = |view: &Arc<View>| {
         peer::filter_of(message).is_none_or(|filter| {
             let is_behind = view.map.filters.get(&filter).is_some_and(|record| record.epoch < epoch);

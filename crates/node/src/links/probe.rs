@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     fn ack(number: u64) -> LinkAck {
-        LinkAck { number, resume: false, wall_ms: 1_790_000_000_000 }
+        LinkAck { number, wall_ms: 1_790_000_000_000, ..LinkAck::default() }
     }
 
     #[test]

@@ -31,7 +31,7 @@ impl DecisionLabels {
 }
 
 /// The climbs of all filters.
-pub(super) struct Climbs {
+pub(super) struct ClimbMetrics {
     climbs: Count<FilterLabel>,
     events: Count<FilterLabel>,
     latency_seconds: Spread<FilterLabel>,
@@ -50,7 +50,7 @@ pub(crate) struct ClimbMeter {
     undecided: [Counter; Reason::ALL.len()],
 }
 
-impl Climbs {
+impl ClimbMetrics {
     pub(super) fn new(registry: &mut Registry) -> Self {
         let (climbs, events, decisions) = (Sorted::default(), Sorted::default(), Sorted::default());
         let climbs = Self { climbs, events, latency_seconds: Sorted::new(seconds), decisions };

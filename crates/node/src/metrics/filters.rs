@@ -3,7 +3,7 @@
 //! Promises: one set of series a filter: sums of what its groups and slices count, and the least, the mean and the
 //! greatest of what does not add up. Must not know: series of single slices.
 
-use firstseen_routing::JournalCounts;
+use firstseen_routing::OwedCounts;
 use firstseen_routing::{DecisionCounts, Reason};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::registry::{Registry, Unit};
@@ -48,8 +48,8 @@ pub(super) struct Filters {
     hop_nodes: Count<HopLabels>,
     local_events: Count<FilterLabel>,
     double_deliveries: Count<FilterLabel>,
-    journal_lost: Count<FilterLabel>,
-    journal: Level<FilterLabel>,
+    owed_lost: Count<FilterLabel>,
+    owed: Level<FilterLabel>,
     copies_mended: Count<FilterLabel>,
     astray: Count<FilterLabel>,
 }
@@ -94,9 +94,9 @@ impl Filters {
         let help = "Of these, events that were told first-seen elsewhere too";
         registry.register("filter_double_deliveries", help, filters.double_deliveries.clone());
         let help = "Of these, events that could not be recorded above any more";
-        registry.register("filter_journal_lost_events", help, filters.journal_lost.clone());
+        registry.register("filter_journal_lost_events", help, filters.owed_lost.clone());
         let help = "Of these, events that wait to be brought up";
-        registry.register("filter_journal_events", help, filters.journal.clone());
+        registry.register("filter_journal_events", help, filters.owed.clone());
         let help = "Runs of cells that another copy had and a complete one lacked when they were compared";
         registry.register("filter_copies_mended", help, filters.copies_mended.clone());
         let help = "Events that had to be in flight and were not; any is a mistake of the program";
@@ -116,7 +116,7 @@ impl Filters {
             self.inflight.of(&label).inc_by(level(state.inflight_events));
             self.copies_mended.of(&label).inc_by(state.mended_runs);
             self.astray.of(&label).inc_by(state.astray_events);
-            self.show_journal(&label, &state.journal);
+            self.show_owed(&label, &state.owed);
             self.show_decisions(filter, &state.decisions);
             let (tests, sets) = (self.hop(filter, "test"), self.hop(filter, "set"));
             tests(state.hops.tests, state.hops.test_slices, state.hops.test_nodes);
@@ -125,12 +125,12 @@ impl Filters {
     }
 
     /// Shows nothing where every event could climb.
-    fn show_journal(&self, label: &FilterLabel, counts: &JournalCounts) {
-        if *counts != JournalCounts::default() {
+    fn show_owed(&self, label: &FilterLabel, counts: &OwedCounts) {
+        if *counts != OwedCounts::default() {
             self.local_events.of(label).inc_by(counts.local_events);
             self.double_deliveries.of(label).inc_by(counts.double_deliveries);
-            self.journal_lost.of(label).inc_by(counts.lost_events);
-            self.journal.of(label).inc_by(level(counts.waiting_events));
+            self.owed_lost.of(label).inc_by(counts.lost_events);
+            self.owed.of(label).inc_by(level(counts.waiting_events));
         }
     }
 

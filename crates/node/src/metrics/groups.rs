@@ -41,7 +41,7 @@ struct HopLabels {
 /// Registers the metrics of all looks, which stand in the order of filters. Of a filter with more than `slices_max`
 /// slices here, groups and slices are shown together only.
 pub(super) fn register(registry: &mut Registry, map: &ClusterMap, looks: &[GroupLook], slices_max: u32) {
-    let (filters, groups, slices) = (Filters::new(registry), Groups::new(registry), Slices::new(registry));
+    let (filters, groups, slices) = (Filters::new(registry), GroupMetrics::new(registry), Slices::new(registry));
     for looks in looks.chunk_by(|one, next| one.filter == next.filter) {
         let Some(filter) = looks.first().and_then(|look| map.filters.get(&look.filter)) else { continue };
         filters.show(&filter.name, looks);
@@ -109,7 +109,7 @@ impl Slices {
 }
 
 #[derive(Default)]
-struct Groups {
+struct GroupMetrics {
     decisions: Count<DecisionLabels>,
     batches: Count<GroupLabels>,
     guard_bytes: Level<GroupLabels>,
@@ -120,7 +120,7 @@ struct Groups {
     hop_nodes: Count<HopLabels>,
 }
 
-impl Groups {
+impl GroupMetrics {
     fn new(registry: &mut Registry) -> Self {
         let groups = Self::default();
         registry.register("decisions", "Events by what their producers were told", groups.decisions.clone());

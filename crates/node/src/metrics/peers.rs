@@ -25,7 +25,7 @@ impl PeerLabel {
 }
 
 /// The links to and from all peers.
-pub(super) struct Links {
+pub(super) struct LinkMetrics {
     received_bytes: Count<PeerLabel>,
     sent_bytes: Count<PeerLabel>,
     sent_messages: Count<PeerLabel>,
@@ -39,7 +39,7 @@ pub(crate) struct LinkMeter {
     sent_messages: Counter,
 }
 
-impl Links {
+impl LinkMetrics {
     pub(super) fn new(registry: &mut Registry) -> Self {
         let links =
             Self { received_bytes: Sorted::default(), sent_bytes: Sorted::default(), sent_messages: Sorted::default() };

@@ -64,12 +64,12 @@ fn is_kept(body: &PeerBody) -> bool {
 mod tests {
     use std::cell::RefCell;
 
-    use firstseen_routing::{FilterId, HandedOver, Resolved, SetAcks, SetBatch, TestBatch};
+    use firstseen_routing::{Epoch, FilterId, HandedOver, Resolved, SetAcks, SetBatch, TestBatch};
 
     use super::*;
 
     fn message(epoch: u64, body: PeerBody) -> PeerMessage {
-        PeerMessage { filter: FilterId(1), epoch, group: 0, body }
+        PeerMessage { filter: FilterId(1), epoch: Epoch(epoch), group: 0, body }
     }
 
     #[test]
@@ -82,7 +82,7 @@ mod tests {
                 return Some(message);
             }
             *room -= 1;
-            sent.borrow_mut().push(message.epoch);
+            sent.borrow_mut().push(message.epoch.0);
             None
         };
         let mut backlog = Backlog::default();
@@ -91,7 +91,7 @@ mod tests {
         backlog.send(to, message(3, PeerBody::Resolved(Resolved::default())), link);
         *room.borrow_mut() = 2;
         backlog.send(to, message(4, PeerBody::SetAcks(SetAcks::default())), link);
-        backlog.send(to, message(7, PeerBody::HandedOver(HandedOver { epoch: 1, told_for_ms: 0 })), link);
+        backlog.send(to, message(7, PeerBody::HandedOver(HandedOver { epoch: Epoch::FIRST, told_for_ms: 0 })), link);
         assert!(sent.borrow().is_empty() && !backlog.is_empty(), "it does not overtake the set");
         backlog.send(other, message(5, PeerBody::Test(TestBatch::default())), link);
         backlog.send_again(link);

@@ -1,21 +1,22 @@
-//! The desk: which caller waits for which answer of an owner.
+//! The *desk* of an owner: where each caller waits for its reply. An owner's machines know a caller only by the number
+//! that the desk has given it (`reply_to`).
 //!
-//! Promises: an entry ends with its answer, or when its time is over (then the answer is "unknown"), so no entry is
-//! kept for ever. Must not know: what is asked.
+//! Promises: an entry ends with its reply, or when its time is over (then the reply is "unknown"), so no entry is kept
+//! for ever. Must not know: what is asked.
 
 use std::collections::{BTreeSet, HashMap};
 
 use firstseen_routing::EarlyDuplicates;
 
-use crate::pending::{Place, RunReply};
+use crate::pending::{RunPlace, RunReply};
 
-/// How long after its deadline an answer is still waited for: the machines answer late ones themselves.
+/// How long after its deadline a reply is still waited for: the machines reply to late ones themselves.
 const GRACE_MS: u64 = 1000;
 
 /// Places, by the number that an owner's machine has for each.
 #[derive(Default)]
 pub(super) struct Desk {
-    places: HashMap<u64, (Place, u64)>,
+    places: HashMap<u64, (RunPlace, u64)>,
     /// Numbers by the time after which no caller waits.
     ends: BTreeSet<(u64, u64)>,
     last_number: u64,
@@ -23,7 +24,7 @@ pub(super) struct Desk {
 
 impl Desk {
     /// Takes a place, and returns its number.
-    pub(super) fn take(&mut self, place: Place, deadline_ms: u64) -> u64 {
+    pub(super) fn take(&mut self, place: RunPlace, deadline_ms: u64) -> u64 {
         self.last_number += 1;
         let end_ms = deadline_ms.saturating_add(GRACE_MS);
         self.places.insert(self.last_number, (place, end_ms));
@@ -31,12 +32,12 @@ impl Desk {
         self.last_number
     }
 
-    /// Answers the place of this number.
-    pub(super) fn answer(&mut self, number: u64, reply: RunReply) {
-        // Not there: the place's time was over, and it has its answer.
+    /// Gives the place of this number its reply.
+    pub(super) fn reply(&mut self, number: u64, reply: RunReply) {
+        // Not there: the place's time was over, and it has its reply.
         let Some((place, end_ms)) = self.places.remove(&number) else { return };
         self.ends.remove(&(end_ms, number));
-        place.answer(reply);
+        place.reply(reply);
     }
 
     /// Hands a place those of its events that are duplicates for certain.
@@ -85,7 +86,7 @@ mod tests {
             desk.take(place, deadline_ms)
         };
         let (first, _second) = (take(1, 10), take(2, 20));
-        desk.answer(first, RunReply { decisions: vec![Decision::FirstSeen], ..RunReply::default() });
+        desk.reply(first, RunReply { decisions: vec![Decision::FirstSeen], ..RunReply::default() });
         assert_eq!(finished.try_recv().expect("answered").sequence, 1);
         desk.expire(20 + GRACE_MS - 1);
         assert!(!desk.is_empty());
@@ -94,6 +95,6 @@ mod tests {
         let decisions = &late.replies().next().expect("one run").decisions;
         assert_eq!((late.sequence, decisions), (2, &vec![Decision::Undecided(Reason::Unknown)]));
         assert!(desk.is_empty() && desk.next_end_ms().is_none());
-        desk.answer(first, RunReply::default());
+        desk.reply(first, RunReply::default());
     }
 }

@@ -15,7 +15,9 @@ use firstseen_routing::{
     OwnerLimits, PeerBody, PeerMessage, Reason, Shares, SliceOwner, Submission, refuse,
 };
 
-use super::kept::Kept;
+use super::advice::{self, REPAIR};
+use super::gathered::Gathered;
+use super::kept::GroupJournals;
 use super::{GroupLook, Owners, reading};
 use crate::keeper::{DiskState, GroupKey, Keeper};
 use crate::links::LinkHandle;
@@ -35,21 +37,6 @@ const INFLIGHT_EVENTS_MAX: usize = 1 << 20;
 /// Events that a node keeps for each node that is down, of all groups together: about 100 bytes each.
 const MISSED_EVENTS_MAX: usize = 1 << 20;
 
-/// Advice where a journal cannot be read.
-const REPAIR: &str = "give up what cannot be read, with `firstseen node repair`";
-
-/// Why groups with a journal are given up for a while.
-const DISK_HUNG: &str = "the disk of the journal hangs, and the other nodes go on without this one; it goes on by itself \
-                         when the disk answers again";
-
-/// Why they are given up where the disk has had no room for a while.
-const DISK_FULL: &str =
-    "the disk of the journal is full, and other copies answer; make room, and the node goes on by itself";
-
-/// Why they stay given up once the disk works again, until the start that follows.
-const DISK_WORKS: &str = "the disk of the journal works again, and what it has missed is fetched when the node counts as started \
-                          anew: where it alone has something of a filter whose other nodes are down, when these are back";
-
 /// The groups of one owner.
 pub(super) struct Groups {
     /// The index of this owner.
@@ -60,7 +47,7 @@ pub(super) struct Groups {
     doubt: Option<Reason>,
     groups: BTreeMap<GroupKey, GroupOwner>,
     view: Arc<View>,
-    kept: Kept,
+    kept: GroupJournals,
     /// Whether the journal of an earlier process was read.
     has_read: bool,
     /// Why the journal cannot be relied on.
@@ -77,8 +64,7 @@ pub(super) struct Groups {
     leaving: BTreeSet<GroupKey>,
     /// Groups that are catching up: others hand over what they have missed.
     catching_up: BTreeSet<GroupKey>,
-    /// A buffer for the commands of one group.
-    scratch: Vec<Command>,
+    gathered: Gathered,
 }
 
 impl Groups {
@@ -92,7 +78,7 @@ impl Groups {
             doubt: None,
             groups: BTreeMap::new(),
             view: Arc::default(),
-            kept: Kept::new(keeper, &limits),
+            kept: GroupJournals::new(keeper, &limits),
             has_read: false,
             damage: None,
             unbuilt: BTreeMap::new(),
@@ -101,7 +87,7 @@ impl Groups {
             given_up_in: None,
             leaving: BTreeSet::new(),
             catching_up: BTreeSet::new(),
-            scratch: Vec::new(),
+            gathered: Gathered::default(),
         }
     }
 
@@ -129,22 +115,39 @@ impl Groups {
         &mut self,
         key: GroupKey,
         commands: &mut Vec<Command>,
-        work: impl FnOnce(&mut GroupOwner, &mut Vec<Command>) -> T,
+        work: impl FnOnce(&mut GroupOwner) -> T,
     ) -> Option<T> {
         let group = self.groups.get_mut(&key)?;
-        if !self.kept.has(key) {
-            return Some(work(group, commands));
-        }
-        let done = work(group, &mut self.scratch);
-        self.kept.pass(key, &mut self.scratch, commands);
+        let done = work(group);
+        self.gathered.hand_on(&mut self.kept, (key, group), commands);
         Some(done)
     }
 
     /// The same for all groups.
-    fn run_all(&mut self, commands: &mut Vec<Command>, mut work: impl FnMut(&mut GroupOwner, &mut Vec<Command>)) {
+    fn run_all(&mut self, commands: &mut Vec<Command>, mut work: impl FnMut(&mut GroupOwner)) {
         for (key, group) in &mut self.groups {
-            work(group, &mut self.scratch);
-            self.kept.pass(*key, &mut self.scratch, commands);
+            work(group);
+            self.gathered.hand_on(&mut self.kept, (*key, group), commands);
+        }
+    }
+
+    /// Has a group do `work`, whose commands may gather; false where it is not here.
+    fn gather(&mut self, key: GroupKey, commands: &mut Vec<Command>, work: impl FnOnce(&mut GroupOwner)) -> bool {
+        let Some(group) = self.groups.get_mut(&key) else { return false };
+        work(group);
+        self.gathered.hand_on_later(&mut self.kept, (key, group), commands);
+        true
+    }
+
+    /// Whether commands have gathered.
+    pub(super) fn has_gathered(&self) -> bool {
+        !self.gathered.is_empty()
+    }
+
+    /// Hands on the commands that have gathered.
+    pub(super) fn send_gathered(&mut self, commands: &mut Vec<Command>) {
+        while let Some(key) = self.gathered.next() {
+            self.run(key, commands, |_| ());
         }
     }
 
@@ -152,17 +155,17 @@ impl Groups {
     pub(super) fn follow(&mut self, view: Arc<View>, now: Moment, commands: &mut Vec<Command>) -> Vec<GroupFault> {
         for lost in lost_peers(&self.view, &view) {
             self.kept.forget_sends_to(lost);
-            self.run_all(commands, |group, commands| group.peer_lost(lost, now, commands));
+            self.run_all(commands, |group| group.peer_lost(lost, now));
         }
         self.mind_disk(&view, now, commands);
         if let Some(me) = view.me
             && self.start.replace(me.incarnation).is_some_and(|before| before != me.incarnation)
         {
-            self.run_all(commands, |group, commands| group.begin_anew(me.incarnation, now, commands));
+            self.run_all(commands, |group| group.begin_anew(me.incarnation, now));
         }
         let is_mine = |filter, group| Owners::index_of(self.owners, filter, group) == self.index;
         let own: Vec<_> = view.own_groups().filter(|(filter, group)| is_mine(*filter, *group)).collect();
-        self.run_all(commands, |group, commands| group.map_changed(&view.map, now, commands));
+        self.run_all(commands, |group| group.map_changed(&view.map, now));
         let is_own = |key: &GroupKey| own.binary_search(key).is_ok();
         let goes_on = |key: &GroupKey| !is_own(key) && view.map.filters.contains_key(&key.0);
         self.leaving = self.groups.keys().copied().filter(goes_on).collect();
@@ -185,11 +188,7 @@ impl Groups {
         for GroupFault { filter, group, reason, .. } in &faults {
             tracing::error!(%filter, group, reason, "the node cannot hold its slices of a filter");
         }
-        let reason = match view.disk {
-            DiskState::Hangs => DISK_HUNG,
-            DiskState::StaysFull => DISK_FULL,
-            DiskState::Works => DISK_WORKS,
-        };
+        let reason = advice::given_up(view.disk);
         let of_disk = |(filter, group)| GroupFault { filter, group, reason: reason.to_owned(), is_of_disk: true };
         faults.extend(self.kept.given_up().map(of_disk));
         // The node's memory for guards, shared by all of its groups, those of other owners too.
@@ -204,8 +203,8 @@ impl Groups {
             compared_bytes_per_s_max: (self.limits.compared_bytes_per_s_max / groups).max(1),
         };
         let stalling = view.stalling();
-        self.run_all(commands, |group, commands| {
-            group.reach_changed(&stalling, now, commands);
+        self.run_all(commands, |group| {
+            group.reach_changed(&stalling, now);
             group.set_shares(shares, now);
         });
         self.catching_up =
@@ -240,7 +239,7 @@ impl Groups {
         }
         // Events in flight there would wait for acknowledgements of messages that were not sent.
         for key in given_up {
-            self.run(key, commands, |group, commands| group.give_up_flights(now, commands));
+            self.run(key, commands, |group| group.give_up_flights(now));
         }
     }
 
@@ -332,7 +331,7 @@ impl Groups {
         if !submission.operation.records() && self.kept.has(key) {
             self.kept.is_lookup(submission.reply_to);
         }
-        self.run(key, commands, |group, commands| group.submit(submission, now, commands)).is_some()
+        self.gather(key, commands, |group| group.submit(submission, now))
     }
 
     /// A producer has ended a stream.
@@ -357,7 +356,7 @@ impl Groups {
             let epoch = known.unwrap_or(message.epoch);
             return commands.extend(refuse(from, PeerMessage { epoch, ..message }, NOT_HERE));
         }
-        self.run((filter, group), commands, |group, commands| group.receive(from, message, now, commands));
+        self.gather((filter, group), commands, |group| group.receive(from, message, now));
     }
 
     /// Cells of a slice for a backup; none where it is not here.
@@ -373,14 +372,14 @@ impl Groups {
         now: Moment,
         commands: &mut Vec<Command>,
     ) -> Result<u64, String> {
-        let put = self.run(key, commands, |group, commands| group.write_cells(parts, now, commands));
+        let put = self.run(key, commands, |group| group.write_cells(parts, now));
         put.ok_or("the slice is not here")?.map_err(|error| error.to_string())?;
         Ok(self.kept.records_of(key))
     }
 
     /// The answer of the level above to a climb. A group that is gone need not know.
     pub(super) fn climbed(&mut self, key: GroupKey, climbed: &Climbed, now: Moment, commands: &mut Vec<Command>) {
-        self.run(key, commands, |group, commands| group.climbed(climbed, now, commands));
+        self.gather(key, commands, |group| group.climbed(climbed, now));
     }
 
     /// Releases commands that have waited for the disk, and need not any more.
@@ -417,7 +416,7 @@ impl Groups {
 
     /// Lets time pass.
     pub(super) fn tick(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        self.run_all(commands, |group, commands| group.tick(now, commands));
+        self.run_all(commands, |group| group.tick(now));
         if !self.leaving.is_empty() {
             let leaving = self.leaving.clone();
             self.let_go(|key| !leaving.contains(key));
@@ -438,12 +437,12 @@ impl Groups {
 
     /// Whether no event is in flight or has still to climb.
     pub(super) fn are_idle(&self) -> bool {
-        self.kept.is_empty() && self.groups.values().all(GroupOwner::is_idle)
+        self.kept.is_empty() && self.gathered.is_empty() && self.groups.values().all(GroupOwner::is_idle)
     }
 
     /// Nothing new will come.
     pub(super) fn drain(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        self.run_all(commands, |group, commands| group.drain(now, commands));
+        self.run_all(commands, |group| group.drain(now));
     }
 
     /// The states of the groups of `filter`, or of all.

@@ -10,7 +10,7 @@ use firstseen_routing::{Command, Decision, NodeId, PeerBody, PeerMessage, Reason
 
 use crate::keeper::GroupKey;
 
-/// Commands that wait may take about this many bytes in an owner before it takes no more queries, from producers or
+/// Commands that wait may take about this many bytes in an owner before it takes no more lookups, from producers or
 /// nodes: submissions that record are bounded elsewhere.
 const HELD_BYTES_MAX: u64 = 64 << 20;
 
@@ -19,7 +19,7 @@ const COMMAND_BYTES: u64 = 256;
 const EVENT_BYTES: u64 = 160;
 
 /// A command that waits.
-struct Waiting {
+struct WaitingCommand {
     /// The group that it is of.
     key: GroupKey,
     /// Records that must be synced before it may leave.
@@ -29,15 +29,15 @@ struct Waiting {
 
 /// Commands that wait, oldest first.
 #[derive(Default)]
-pub(super) struct Held {
-    waiting: VecDeque<Waiting>,
+pub(super) struct AwaitingDisk {
+    waiting: VecDeque<WaitingCommand>,
     bytes: u64,
-    /// Places of replies to queries.
+    /// Places of replies to lookups.
     lookups: BTreeSet<u64>,
 }
 
-impl Held {
-    /// The reply at this place is to a query.
+impl AwaitingDisk {
+    /// The reply at this place is to a lookup.
     pub(super) fn is_lookup(&mut self, reply_to: u64) {
         self.lookups.insert(reply_to);
     }
@@ -47,7 +47,7 @@ impl Held {
         self.waiting.is_empty()
     }
 
-    /// Whether no more queries are to be taken.
+    /// Whether no more lookups are to be taken.
     pub(super) fn is_full(&self) -> bool {
         self.bytes > HELD_BYTES_MAX
     }
@@ -56,7 +56,7 @@ impl Held {
     pub(super) fn push(&mut self, key: GroupKey, records: u64, command: Command) {
         let behind = self.waiting.back().map_or(0, |last| last.records);
         self.bytes += bytes_of(&command);
-        self.waiting.push_back(Waiting { key, records: records.max(behind), command });
+        self.waiting.push_back(WaitingCommand { key, records: records.max(behind), command });
     }
 
     /// Lets a command leave now.
@@ -69,24 +69,24 @@ impl Held {
 
     /// Releases commands that have waited for `synced` records or fewer.
     pub(super) fn release(&mut self, synced: u64, commands: &mut Vec<Command>) {
-        while let Some(Waiting { command, .. }) = self.waiting.pop_front_if(|first| first.records <= synced) {
+        while let Some(WaitingCommand { command, .. }) = self.waiting.pop_front_if(|first| first.records <= synced) {
             self.bytes -= bytes_of(&command);
             self.pass(command, commands);
         }
     }
 
-    /// Releases replies to queries, however long the rest waits.
+    /// Releases replies to lookups, however long the rest waits.
     pub(super) fn release_lookups(&mut self, commands: &mut Vec<Command>) {
         let (ready, waiting): (VecDeque<_>, _) =
             std::mem::take(&mut self.waiting).into_iter().partition(|held| self.answers_lookup(&held.command));
         self.waiting = waiting;
-        for Waiting { command, .. } in ready {
+        for WaitingCommand { command, .. } in ready {
             self.bytes -= bytes_of(&command);
             self.pass(command, commands);
         }
     }
 
-    /// Whether this command is the reply to a query.
+    /// Whether this command is the reply to a lookup.
     pub(super) fn answers_lookup(&self, command: &Command) -> bool {
         matches!(command, Command::Reply(reply) if self.lookups.contains(&reply.reply_to))
     }
@@ -142,7 +142,7 @@ fn bytes_of(command: &Command) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use firstseen_routing::{FilterId, GroupReply};
+    use firstseen_routing::{Epoch, FilterId, GroupReply};
 
     use super::*;
 
@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn what_waits_is_counted_and_there_is_an_end_to_it() {
-        let (mut held, mut commands) = (Held::default(), Vec::new());
+        let (mut held, mut commands) = (AwaitingDisk::default(), Vec::new());
         let mut places = 0;
         while !held.is_full() {
             held.push(KEY, 1, reply(places, 8192));
@@ -180,7 +180,7 @@ mod tests {
 
     #[test]
     fn lookups_leave_a_full_disk_behind_and_the_rest_stays_in_order() {
-        let (mut held, mut commands) = (Held::default(), Vec::new());
+        let (mut held, mut commands) = (AwaitingDisk::default(), Vec::new());
         held.is_lookup(2);
         (1..=4).for_each(|place| held.push(KEY, place, reply(place, 1)));
         held.release_lookups(&mut commands);
@@ -194,7 +194,7 @@ mod tests {
 
     #[test]
     fn what_is_given_up_is_unknown() {
-        let (mut held, mut commands) = (Held::default(), Vec::new());
+        let (mut held, mut commands) = (AwaitingDisk::default(), Vec::new());
         let other = (FilterId(2), 0);
         held.push(KEY, 9, reply(1, 2));
         held.push(other, 9, reply(2, 1));
@@ -203,7 +203,7 @@ mod tests {
             9,
             Command::Send {
                 to: NodeId(2),
-                message: PeerMessage { filter: FilterId(1), epoch: 1, group: 0, body: PeerBody::AskPast },
+                message: PeerMessage { filter: FilterId(1), epoch: Epoch::FIRST, group: 0, body: PeerBody::AskPast },
             },
         );
         held.give_up(|key| key == KEY, &mut commands);

@@ -2,7 +2,7 @@
 //! must not leave before these are on the medium.
 //!
 //! Promises: a durable filter replies and sends nothing while a record from before is not synced, and all leaves in
-//! order; while the disk is full, queries are answered from memory, and no cells are asked for that would wait for it;
+//! order; while the disk is full, lookups get replies from memory, and no cells are asked for that would wait for it;
 //! a group that is given up, as the disk hangs or other copies answer, replies only that its verdicts are unknown. Must
 //! not know: what records hold, how they are written.
 
@@ -13,7 +13,7 @@ use firstseen_journal::encode;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{CheckpointCursor, Command, Durability, GroupOwner, NodeId, OwnerLimits, PeerBody};
 
-use super::held::{Held, given_up};
+use super::held::{AwaitingDisk, given_up};
 use crate::keeper::{CheckpointMark, GroupKey, Keeper};
 
 /// How long records of a checkpoint may wait: no reply waits for them.
@@ -42,13 +42,13 @@ struct GroupJournal {
 }
 
 /// What the groups of one owner persist.
-pub(super) struct Kept {
+pub(super) struct GroupJournals {
     keeper: Arc<Keeper>,
     rules: Rules,
     checkpoint_after_bytes: Option<u64>,
     groups: BTreeMap<GroupKey, GroupJournal>,
     /// Commands that wait for records to be synced.
-    held: Held,
+    held: AwaitingDisk,
     /// Groups of which no command leaves until the node counts as started anew: their disk hangs or is full, or has
     /// been.
     given_up: BTreeSet<GroupKey>,
@@ -56,14 +56,14 @@ pub(super) struct Kept {
     cells_bytes: u64,
 }
 
-impl Kept {
+impl GroupJournals {
     pub(super) fn new(keeper: Arc<Keeper>, limits: &OwnerLimits) -> Self {
         Self {
             keeper,
             rules: limits.rules,
             checkpoint_after_bytes: limits.checkpoint_after_bytes,
             groups: BTreeMap::new(),
-            held: Held::default(),
+            held: AwaitingDisk::default(),
             given_up: BTreeSet::new(),
             cells_bytes: 0,
         }
@@ -126,7 +126,7 @@ impl Kept {
         });
     }
 
-    /// The reply at this place is to a query.
+    /// The reply at this place is to a lookup.
     pub(super) fn is_lookup(&mut self, reply_to: u64) {
         self.held.is_lookup(reply_to);
     }
@@ -138,7 +138,7 @@ impl Kept {
         let is_given_up = self.given_up.contains(&key);
         for command in scratch.drain(..) {
             match command {
-                Command::Record(record) => {
+                Command::Persist(record) => {
                     let within_ms = match group.durability {
                         // The rest is for the disk.
                         Durability::Interval { interval_ms } => u64::from(interval_ms) / 2,
@@ -212,7 +212,7 @@ impl Kept {
         self.given_up.contains(&key)
     }
 
-    /// Whether the group is to take no more queries: too many of their replies wait for the disk.
+    /// Whether the group is to take no more lookups: too many of their replies wait for the disk.
     pub(super) fn is_full(&self, key: GroupKey) -> bool {
         self.held.is_full() && self.has(key)
     }
@@ -318,7 +318,7 @@ impl GroupJournal {
 #[cfg(test)]
 mod tests {
     use firstseen_journal::MemoryDisk;
-    use firstseen_routing::{AskCells, FilterId, PeerMessage};
+    use firstseen_routing::{AskCells, Epoch, FilterId, PeerMessage};
     use firstseen_wire::watch;
 
     use super::*;
@@ -331,10 +331,10 @@ mod tests {
     fn asks_where(is_short: bool) -> bool {
         let disk = Yielding::over(Arc::new(MemoryDisk::default()), watch::channel(is_short).1);
         let keeper = Arc::new(Keeper::new(disk, 1 << 20, Arc::new(SystemClock::new()), 1));
-        let mut kept = Kept::new(keeper, &OwnerLimits::default());
+        let mut kept = GroupJournals::new(keeper, &OwnerLimits::default());
         kept.resume(KEY, Durability::Durable, 0, false);
         let ask = PeerBody::AskCells(AskCells { slice: 0, unit: 0, from: None });
-        let message = PeerMessage { filter: KEY.0, epoch: 1, group: KEY.1, body: ask };
+        let message = PeerMessage { filter: KEY.0, epoch: Epoch::FIRST, group: KEY.1, body: ask };
         let mut commands = Vec::new();
         kept.pass(KEY, &mut vec![Command::Send { to: NodeId(2), message }], &mut commands);
         !commands.is_empty()

@@ -10,12 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 /// The first owner of a node that was lost.
 #[derive(Default)]
-pub(crate) struct Loss {
+pub(crate) struct OwnerLoss {
     owner: OnceLock<String>,
     happened: CancellationToken,
 }
 
-impl Loss {
+impl OwnerLoss {
     /// Runs `owner`, and reports it should it panic.
     pub(crate) async fn watch(self: Arc<Self>, name: String, owner: impl Future<Output = ()>) {
         let owner = pin!(owner);
@@ -53,7 +53,7 @@ fn sentence(owner: &str) -> String {
 
 /// Watches one owner.
 struct Watch {
-    loss: Arc<Loss>,
+    loss: Arc<OwnerLoss>,
     name: String,
     ended: bool,
 }
@@ -78,7 +78,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_owner_that_panics_is_told_of_before_its_queue_closes() {
-        let loss = Arc::new(Loss::default());
+        let loss = Arc::new(OwnerLoss::default());
         let (sender, mut inbox) = queue(1);
         let owner = async move {
             inbox.work.recv().await;
@@ -97,7 +97,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_owner_that_ends_is_not_lost() {
-        let loss = Arc::new(Loss::default());
+        let loss = Arc::new(OwnerLoss::default());
         loss.clone().watch("a-owner-0".to_owned(), async {}).await;
         assert_eq!(loss.reason(), None);
     }

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_routing::{
-    Climb, Command, FilterId, GroupReply, Incarnation, Lease, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage,
-    Reading, Reason, Record, refuse,
+    Climb, Command, Epoch, FilterId, GroupReply, Incarnation, Lease, Moment, NodeId, OwnerLimits, PeerBody,
+    PeerMessage, Reading, Reason, Record, refuse,
 };
 use firstseen_wire::watch;
 use tokio::sync::{mpsc, oneshot};
@@ -23,7 +23,7 @@ use super::{OwnerInbox, Run, Work};
 use crate::clocks::Clocks;
 use crate::edges::Clock;
 use crate::keeper::Keeper;
-use crate::lease::Held;
+use crate::lease::HeldLease;
 use crate::metrics::{BatchMeter, Metrics};
 use crate::pending::RunReply;
 use crate::uplink;
@@ -32,8 +32,11 @@ use crate::view::View;
 /// How often time passes for the groups at most.
 const TICK_MS: u64 = 10;
 
-/// Pieces of work between two looks at the clock for ticks.
-const WORK_BETWEEN_TICKS: usize = 64;
+/// Pieces of work that are done before what they set off is sent, where so many have come in.
+const WORK_AT_ONCE: usize = 256;
+
+/// How often meanwhile an owner that finds no more work lets the threads run that may bring some.
+const YIELDS_MAX: usize = 2;
 
 /// The parts that an owner is made of.
 pub(crate) struct WorkerParts {
@@ -60,7 +63,7 @@ pub(crate) struct WorkerParts {
     /// The keeper of the journal.
     pub(crate) keeper: Arc<Keeper>,
     /// Until when the node may record.
-    pub(crate) lease: Arc<Held>,
+    pub(crate) lease: Arc<HeldLease>,
     /// The node's knowledge of its clocks.
     pub(crate) clocks: Arc<Clocks>,
 }
@@ -86,7 +89,7 @@ pub(crate) enum Proposal {
         /// Their numbers in the group.
         slices: Vec<u32>,
         /// The epoch of the filter that the group knows.
-        epoch: u64,
+        epoch: Epoch,
         /// The start of this node that proposes: the proposal is not true of the next start.
         incarnation: Incarnation,
     },
@@ -96,7 +99,7 @@ pub(crate) enum Proposal {
 pub(crate) struct Worker {
     inbox: OwnerInbox,
     clock: Arc<dyn Clock>,
-    lease: Arc<Held>,
+    lease: Arc<HeldLease>,
     clocks: Arc<Clocks>,
     groups: Groups,
     desk: Desk,
@@ -158,20 +161,41 @@ impl Worker {
             if next.is_none() {
                 return;
             }
-            for _ in 0..WORK_BETWEEN_TICKS {
-                let Some(work) = next.take() else { break };
+            let (mut done, mut yields) = (0, 0);
+            while let Some(work) = next.take() {
                 let rest = Duration::from_millis(self.handle(work));
+                done += 1;
                 if !rest.is_zero() {
+                    self.send_gathered();
                     tokio::time::sleep(rest).await;
                 }
-                next = self.inbox.work.try_recv().ok();
+                if done < WORK_AT_ONCE {
+                    next = self.next_work(done, &mut yields);
+                }
             }
-            if let Some(work) = next {
-                self.handle(work);
-            }
+            self.send_gathered();
             self.tick();
             self.inbox.show_catching_up(self.groups.catching_up());
         }
+    }
+
+    /// Work that has come in meanwhile. Where several pieces came in at once, the machine is busy: whoever else has work
+    /// there runs before what has gathered is sent, and may bring more. On a machine that is idle nobody else has.
+    fn next_work(&mut self, done: usize, yields: &mut usize) -> Option<Work> {
+        let next = self.inbox.work.try_recv().ok();
+        if next.is_some() || done == 1 || *yields == YIELDS_MAX || !self.groups.has_gathered() {
+            return next;
+        }
+        *yields += 1;
+        std::thread::yield_now();
+        self.inbox.work.try_recv().ok()
+    }
+
+    /// Sends what the work that has come in has set off.
+    fn send_gathered(&mut self) {
+        self.groups.send_gathered(&mut self.commands);
+        self.carry_out();
+        self.finish_drain();
     }
 
     /// Carries out commands that have waited for the disk.
@@ -202,6 +226,9 @@ impl Worker {
             }
             Work::Refused { sender, receiver, message } => self.refused(sender, receiver, message, now),
             Work::View { view, done } => {
+                // By the map by which it was done.
+                self.groups.send_gathered(&mut self.commands);
+                self.carry_out();
                 lost_peers(self.groups.view(), &view).into_iter().for_each(|lost| self.backlog.forget(lost));
                 self.meters.retain(|filter, _| view.map.filters.contains_key(filter));
                 let faults = self.groups.follow(view, now, &mut self.commands);
@@ -257,11 +284,13 @@ impl Worker {
     /// Refuses a message in its receiver's name, so that the head that waits for its result gives up; that may be a
     /// group of this owner.
     fn refused(&mut self, sender: NodeId, receiver: NodeId, message: PeerMessage, now: Moment) {
-        match refuse(sender, message, Reason::Invalid) {
-            Some(Command::Send { to, message }) if Some(to) == self.groups.view().node() => {
-                self.groups.receive(receiver, message, now, &mut self.commands);
+        for command in refuse(sender, message, Reason::Invalid) {
+            match command {
+                Command::Send { to, message } if Some(to) == self.groups.view().node() => {
+                    self.groups.receive(receiver, message, now, &mut self.commands);
+                }
+                command => self.commands.push(command),
             }
-            command => self.commands.extend(command),
         }
     }
 
@@ -296,7 +325,7 @@ impl Worker {
         let number = self.desk.take(place, submission.deadline_ms);
         submission.reply_to = number;
         if !self.groups.submit((filter, group), submission, now, &mut self.commands) {
-            self.desk.answer(number, RunReply::undecided(events, NOT_HERE));
+            self.desk.reply(number, RunReply::undecided(events, NOT_HERE));
         }
         self.carry_out();
         self.pace.as_mut().map_or(0, |pace| pace.take(events, now))
@@ -355,8 +384,8 @@ impl Worker {
                 let proposal = Proposal::Complete { filter, group, slices, epoch, incarnation };
                 let _ = self.proposals.try_send(proposal);
             }
-            // `Kept` has taken the record, where the group has a journal; others have nothing to persist.
-            Command::Record(record) => self.find_no_journal(&record),
+            // `GroupJournals` has taken the record, where the group has a journal; others have nothing to persist.
+            Command::Persist(record) => self.find_no_journal(&record),
             Command::Climb(climb) => self.climb(climb),
         }
     }
@@ -390,7 +419,7 @@ impl Worker {
 
     fn reply(&mut self, reply: GroupReply) {
         let GroupReply { reply_to, decisions, estimates, clock_ms, degraded, expected_rate, seen, spent } = reply;
-        self.desk.answer(reply_to, RunReply { decisions, estimates, clock_ms, degraded, expected_rate, seen, spent });
+        self.desk.reply(reply_to, RunReply { decisions, estimates, clock_ms, degraded, expected_rate, seen, spent });
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) enum Admitted {
 
 /// The sender of a batch.
 #[derive(Clone, Copy)]
-pub(super) struct Sender {
+pub(super) struct StreamSender {
     /// Its incarnation.
     pub(super) producer: u128,
     /// It may be a level of a tree, whose events were judged before.
@@ -49,7 +49,7 @@ pub(super) struct Sender {
 pub(super) fn admit(
     shared: &Shared,
     view: &View,
-    sender: Sender,
+    sender: StreamSender,
     message: &Batch,
     spare: &mut Vec<Probes>,
 ) -> Result<Admitted, Refused> {
@@ -130,7 +130,7 @@ fn filter<'view>(view: &'view View, head: &BatchHead) -> Result<&'view FilterVie
 
 /// A batch from another level of the tree is believed further than one from a producer, so only a node may say that it
 /// is one.
-fn check_level(view: &View, sender: Sender, head: &BatchHead) -> Result<(), Refused> {
+fn check_level(view: &View, sender: StreamSender, head: &BatchHead) -> Result<(), Refused> {
     let Some(from) = head.from else { return Ok(()) };
     if !sender.is_node {
         let detail = "only a node hands on events of another level of a tree: leave `from_filter` out";

@@ -21,7 +21,7 @@ use prost::Message;
 use tokio::sync::mpsc;
 use tonic::{Status, Streaming};
 
-use super::admit::{self, Admitted, Refused, Sender};
+use super::admit::{self, Admitted, Refused, StreamSender};
 use super::relays::Relays;
 use super::seen;
 use crate::budget::Charge;
@@ -52,7 +52,7 @@ pub(super) struct Session {
     ears: Ears,
     relayed: mpsc::Receiver<BatchReply>,
     relays: Relays,
-    sender: Sender,
+    sender: StreamSender,
     unanswered: u32,
     spare: Vec<Probes>,
     /// The meters of filters for which batches have come on the stream.
@@ -81,7 +81,7 @@ impl Session {
             ears,
             relayed,
             relays,
-            sender: Sender { producer: 0, is_node },
+            sender: StreamSender { producer: 0, is_node },
             unanswered: 0,
             spare: Vec::new(),
             meters: Vec::new(),
@@ -117,7 +117,7 @@ impl Session {
                 () = &mut closed => return None,
                 Some(batch) = self.finished.recv() => self.finished(batch),
                 Some(early) = self.early.recv() => self.send_early(&early),
-                Some(reply) = self.relayed.recv() => self.answer(reply),
+                Some(reply) = self.relayed.recv() => self.send_reply(reply),
                 request = requests.message(), if more => match request {
                     Ok(Some(request)) => self.request(request),
                     Ok(None) => {
@@ -263,7 +263,7 @@ impl Session {
             let room = SPARE_PROBES_MAX.saturating_sub(self.spare.len());
             self.spare.extend(batch.spent().take(room));
         }
-        self.answer(message)
+        self.send_reply(message)
     }
 
     fn answers(&self, batch: &PendingBatch) -> Answers {
@@ -294,10 +294,10 @@ impl Session {
         let Refused { reason, detail } = refused;
         tracing::debug!(sequence, ?reason, detail, "a batch is refused");
         self.shared.metrics.refused(reason);
-        self.answer(reply::refusal(sequence, events, reason, &detail, view.map.version))
+        self.send_reply(reply::refusal(sequence, events, reason, &detail, view.map.version))
     }
 
-    fn answer(&mut self, reply: BatchReply) -> Result<(), Status> {
+    fn send_reply(&mut self, reply: BatchReply) -> Result<(), Status> {
         self.unanswered = self.unanswered.saturating_sub(1);
         self.shared.batches.fetch_sub(1, Ordering::Relaxed);
         self.shared.metrics.reply(&reply);

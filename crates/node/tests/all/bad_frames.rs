@@ -1,10 +1,10 @@
-//! Messages between nodes that cannot be read: refused and counted, and those after them arrive.
+//! Messages between nodes that cannot be read are refused and counted, and those after them arrive.
 
 use std::time::Duration;
 
 use crate::common::{PATIENCE, TestNode};
 use firstseen_node::{Clock, SystemClock};
-use firstseen_routing::{FilterId, GroupPlan, NodeId, PeerBody, PeerMessage, PositionLists, Reason, SetBatch};
+use firstseen_routing::{Epoch, FilterId, GroupPlan, NodeId, PeerBody, PeerMessage, PositionLists, Reason, SetBatch};
 use firstseen_wire::net::{self, peer_server};
 use firstseen_wire::peer::{self, LinkEnds};
 use firstseen_wire::proto::peer::peer_server::Peer;
@@ -51,7 +51,7 @@ impl Encoder for RawEncoder {
     }
 }
 
-/// A member that is played by the test: it acknowledges all that comes, and keeps it.
+/// A member that the test plays: it acknowledges and keeps every message.
 struct Played {
     frames: mpsc::Sender<LinkFrame>,
 }
@@ -67,7 +67,8 @@ impl Peer for Played {
             while let Ok(Some(frame)) = incoming.message().await {
                 let is_hello = matches!(frame.message, Some(link_frame::Message::Hello(_)));
                 let is_sign = is_hello || matches!(frame.message, Some(link_frame::Message::Ping(_)));
-                let ack = LinkAck { number: frame.number, resume: is_hello, wall_ms: SystemClock::new().wall_ms() };
+                let (number, wall_ms) = (frame.number, SystemClock::new().wall_ms());
+                let ack = LinkAck { number, resume: is_hello, wall_ms, takes_tests: is_hello };
                 if acks.send(Ok(ack)).await.is_err() || !is_sign && frames.send(frame).await.is_err() {
                     return;
                 }
@@ -86,13 +87,13 @@ struct Pair {
     a: TestNode,
     ends: LinkEnds,
     filter: FilterId,
-    epoch: u64,
+    epoch: Epoch,
     /// A position in a slice of a, and the range of positions.
     position: u64,
     range: u64,
     /// The shape of events.
     shape: firstseen_filter::ProbeShape,
-    /// What a sends to b.
+    /// The messages from a to b.
     from_a: mpsc::Receiver<LinkFrame>,
 }
 
@@ -123,7 +124,7 @@ impl Pair {
         Self { a, ends, filter, epoch: record.epoch, position, range, shape: plan.shape(), from_a }
     }
 
-    /// A stream of b's link, and what a has handled already.
+    /// A stream of b's link, and the number up to which a has handled it already.
     async fn open(&self) -> (mpsc::Sender<Vec<u8>>, Streaming<LinkAck>, u64) {
         let (frames, outbound) = mpsc::channel(8);
         frames.send(peer::hello(&self.ends).encode_to_vec()).await.expect("room");
@@ -136,7 +137,7 @@ impl Pair {
         (frames, acks, first.number)
     }
 
-    /// A set that a can do.
+    /// A set that a can carry out.
     fn good_set(&self, set_number: u64) -> link_frame::Message {
         let mut cells = PositionLists::default();
         cells.push([self.position]);
@@ -150,11 +151,11 @@ impl Pair {
         link_frame::Message::Set(SetMessage { set_number, events: 3, ..set_message(self.good_set(0)) })
     }
 
-    /// A test that says nothing of its events but who asks.
+    /// A test whose events have nothing but tickets.
     fn bad_test(&self, tickets: &[u64]) -> link_frame::Message {
         link_frame::Message::Test(TestMessage {
             filter_id: self.filter.0,
-            filter_epoch: self.epoch,
+            filter_epoch: self.epoch.0,
             events: tickets.len() as u32,
             tickets: pack_tickets(tickets).into(),
             head_node: 2,
@@ -187,7 +188,7 @@ async fn acknowledged(acks: &mut Streaming<LinkAck>, number: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_read_is_refused_and_what_follows_is_done() {
+async fn unreadable_messages_are_refused_and_those_after_them_are_handled() {
     let mut pair = Pair::start().await;
     let (frames, mut acks, handled) = pair.open().await;
     assert_eq!(handled, 0);
@@ -201,12 +202,12 @@ async fn what_cannot_be_read_is_refused_and_what_follows_is_done() {
     let PeerBody::Resolved(answer) = pair.answer().await else { panic!("not the answer to a test") };
     assert_eq!(answer.tickets, [5, 9]);
     assert_eq!(answer.undecided, [(0, Reason::Invalid), (1, Reason::Invalid)]);
-    // Of a kind that comes later; and one whose tickets are cut off, so that nobody can be told.
+    // One of an unknown kind; and one whose tickets are cut off, so that no head can get an answer.
     send(3, None).await;
     let link_frame::Message::Test(mut nameless) = pair.bad_test(&[1, 2]) else { panic!("a test") };
     nameless.tickets.truncate(1);
     send(4, Some(link_frame::Message::Test(nameless))).await;
-    // Number 5: no protobuf at all; then one whose end is missing.
+    // Number 5: no protobuf at all; then a message whose end is missing.
     frames.send(vec![0xff; 100]).await.expect("the stream goes on");
     let mut cut = LinkFrame { number: 6, message: Some(pair.good_set(74)) }.encode_to_vec();
     cut.pop();
@@ -216,7 +217,8 @@ async fn what_cannot_be_read_is_refused_and_what_follows_is_done() {
     assert_eq!((answer.set_numbers, answer.refused_numbers), (vec![75], vec![]));
     acknowledged(&mut acks, 7).await;
 
-    // What was refused was handled: it is not asked for again, and not refused again where it comes all the same.
+    // A message that was refused counts as handled: it is not requested again, and not refused again where it is resent
+    // all the same.
     drop((frames, acks));
     let (frames, mut acks, handled) = pair.open().await;
     assert_eq!(handled, 7);
@@ -230,6 +232,6 @@ async fn what_cannot_be_read_is_refused_and_what_follows_is_done() {
     let refused = "firstseen_link_messages_refused_total{reason=";
     assert_eq!(pair.a.metric(&format!("{refused}\"unreadable\"}}")).await, 5.0);
     assert_eq!(pair.a.metric(&format!("{refused}\"unknown_kind\"}}")).await, 1.0);
-    // Nothing of it holds up the end.
+    // None of these messages delays the end.
     tokio::time::timeout(Duration::from_secs(30), pair.a.node.shutdown()).await.expect("it ends");
 }

@@ -1,4 +1,4 @@
-//! Producers that misbehave harm nobody but themselves.
+//! Producers that misbehave harm no others.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use firstseen_wire::proto::producer::{Batch, ObserveRequest, observe_request};
 use tonic::Code;
 use tonic::transport::Channel;
 
-/// Bytes of replies that a node may send before somebody reads them: a few replies.
+/// Bytes of replies that a node may send before the producer reads them: a few replies.
 const WINDOW_BYTES: u32 = 100;
 
 /// Unanswered batches that the node allows.
@@ -33,14 +33,14 @@ fn narrow(node: &TestNode) -> Channel {
     endpoint.initial_stream_window_size(WINDOW_BYTES).connect_lazy()
 }
 
-/// All of `events` are told first-seen, and then duplicates.
+/// Checks that all `events` are first-seen, and then duplicates.
 async fn is_served(hashing: &Hashing, stream: &mut RawStream, events: &[&str]) {
     assert_eq!(hashing.observe(stream, 1000, events).await, vec![Decision::FirstSeen; events.len()]);
     assert_eq!(hashing.observe(stream, 1001, events).await, vec![Decision::Duplicate; events.len()]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stream_that_never_reads_is_ended_and_holds_nobody_up() {
+async fn a_stream_that_never_reads_is_ended_and_delays_no_other() {
     const BATCHES: u64 = 500;
     let node = node(|limits| limits.inflight_batches_max = CREDIT).await;
     let (hashing, channel) = (Hashing::of(&node, "clicks").await, narrow(&node));
@@ -55,8 +55,8 @@ async fn a_stream_that_never_reads_is_ended_and_holds_nobody_up() {
     // Over the same connection.
     is_served(&hashing, &mut other, &["b", "c"]).await;
     node.metric_becomes("firstseen_streams_open ", 1.0).await;
-    // What the node took: its credit, the replies that it keeps (as many and two), those in the window, and those on
-    // the way between. Nothing grows with what the producer sends.
+    // The batches that the node takes: its credit, the replies that it keeps (as many and two), those in the window,
+    // and those in flight between. Their number does not grow with what the producer sends.
     let taken = node.metric("firstseen_producer_received_events_total{filter=\"clicks\"} ").await - 4.0;
     assert!(taken < 40.0, "{taken} of {BATCHES} batches were taken");
     node.metric_becomes("firstseen_batches_inflight ", 0.0).await;
@@ -66,13 +66,13 @@ async fn a_stream_that_never_reads_is_ended_and_holds_nobody_up() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn streams_that_stall_hold_up_neither_others_nor_the_end() {
+async fn streams_that_stall_delay_neither_others_nor_the_end() {
     const STREAMS: u32 = 8;
     let node = node(|limits| limits.drain_max_ms = 600_000).await;
     let hashing = Hashing::of(&node, "clicks").await;
     let mut stalled = Vec::new();
     for number in 0..STREAMS {
-        // All their credit, an event at a time; and then nothing more, neither sent nor read.
+        // The whole credit, an event at a time; and then nothing more is sent or read.
         let (stream, _) = RawStream::greeted_over(narrow(&node), u128::from(number)).await;
         for sequence in 0..INFLIGHT_BATCHES_MAX {
             stream.send(hashing.batch(sequence.into(), &["a"])).await;
@@ -104,7 +104,7 @@ async fn a_message_above_the_limit_ends_its_stream_only() {
         assert_eq!(status.code(), Code::InvalidArgument, "{bytes}: {status}");
         assert!(status.message().contains(&MESSAGE_BYTES_MAX.to_string()), "{status}");
     }
-    // As large as allowed, and refused for what it says.
+    // As large as allowed, and refused for its content.
     let (mut stream, _) = RawStream::greeted_over(channel, 3).await;
     let large = Batch { probes: vec![0; MESSAGE_BYTES_MAX - 4096].into(), ..hashing.batch(1, &["a"]) };
     let reply = stream.ask(large).await;

@@ -1,4 +1,4 @@
-//! Connections that only take places: no more of them than allowed, and not for long.
+//! Connections that only take places: their number is limited, and their time too.
 
 use std::io;
 
@@ -15,7 +15,7 @@ async fn connect(address: &str) -> TcpStream {
     TcpStream::connect(address).await.expect("a connection")
 }
 
-/// Waits until the node closes `stream`, whatever it says before.
+/// Waits until the node closes `stream`; bytes before that do not count.
 async fn closed(stream: &mut TcpStream) {
     let reading = async {
         let mut bytes = [0; 1024];
@@ -31,14 +31,14 @@ async fn closed(stream: &mut TcpStream) {
     tokio::time::timeout(PATIENCE, reading).await.expect("the node closes it");
 }
 
-/// Waits until the node has accepted `stream`: it speaks first.
+/// Waits until the node has accepted `stream`: it sends the first bytes.
 async fn accepted(stream: &mut TcpStream) {
     let mut frame = [0; 9];
     let reading = stream.read_exact(&mut frame);
     tokio::time::timeout(PATIENCE, reading).await.expect("in time").expect("the settings of the node");
 }
 
-/// Makes a call over a connection of its own, and keeps it open.
+/// Makes a call over a connection of its own, and keeps the connection open.
 async fn asked(node: &TestNode) -> Result<Channel, Status> {
     let channel = node.channel();
     admin_client(channel.clone()).status(StatusRequest::default()).await.map(|_| channel)
@@ -67,7 +67,7 @@ async fn the_connection_beyond_the_limit_is_closed_and_the_others_work() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_those_who_have_asked_for_nothing_the_oldest_is_closed() {
+async fn of_connections_without_a_call_the_oldest_is_closed() {
     let node = TestNode::start_with("a", |config| config.limits.handshakes_max = 2).await;
     let channel = asked(&node).await.expect("it works");
     let mut silent = Vec::new();
@@ -99,7 +99,7 @@ async fn a_connection_that_says_nothing_is_closed() {
     let node = TestNode::start_with("a", |_| {}).await;
     let address = node.node.http_addr().expect("http").to_string();
     let mut silent = [connect(node.node.addr()).await, connect(node.node.addr()).await, connect(&address).await];
-    // As one that speaks another protocol, slowly.
+    // The beginning of another protocol, slowly.
     silent[1].write_all(b"P").await.expect("sent");
     for stream in &mut silent {
         closed(stream).await;

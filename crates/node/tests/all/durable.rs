@@ -33,7 +33,7 @@ fn keys(from: u32, to: u32) -> Vec<[u8; 4]> {
     (from..to).map(u32::to_le_bytes).collect()
 }
 
-/// How many of these keys are first-seen; all must be told.
+/// How many of these keys are first-seen; all must have a verdict.
 async fn first_seen(filter: &Filter, from: u32, to: u32) -> usize {
     let verdicts = filter.observe_batch(&keys(from, to), &[]).await.expect("a call");
     let undecided: BTreeSet<String> = verdicts.iter().filter_map(reason).map(|reason| format!("{reason:?}")).collect();
@@ -52,7 +52,7 @@ async fn client(node: &TestNode) -> Client {
     Client::builder().seeds([node.node.addr()]).deadline_ms(60_000).connect().await.expect("a client")
 }
 
-/// The version of the map, if that says that all slices of `clicks` are complete.
+/// The version of the map, if all slices of `clicks` are complete by it.
 async fn complete_version(node: &TestNode) -> Option<u64> {
     let map = node.map().await;
     let (_, record) = map.filter_named("clicks").expect("the filter");
@@ -60,7 +60,7 @@ async fn complete_version(node: &TestNode) -> Option<u64> {
     is_complete.then_some(map.version)
 }
 
-/// Waits until all slices are complete; by the map of which version.
+/// Waits until all slices are complete; returns the version of that map.
 async fn becomes_complete(node: &TestNode) -> u64 {
     let waiting = async {
         loop {
@@ -75,7 +75,7 @@ async fn becomes_complete(node: &TestNode) -> u64 {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nodes_that_are_started_again_one_by_one_forget_nothing() {
     for slicing in ["horizontal:6", "vertical:6"] {
-        // Nobody is given up while it starts, however busy the machine is.
+        // No node is given up while it starts, however busy the machine is.
         let cluster = TestCluster::start_with(3, |config| config.timing.unreachable_after_ms = 60_000).await;
         cluster.create("clicks", &definition(slicing), durable()).await;
         let (_client, filter) = cluster.producer(0, "clicks").await;
@@ -84,27 +84,23 @@ async fn nodes_that_are_started_again_one_by_one_forget_nothing() {
         for round in 0..3 {
             let node = nodes.remove(0).restart().await;
             node.ready().await;
-            // Others may not have heard of its start yet: by their maps, all that the process before had is still complete.
+            // Other nodes may not have the map with its start yet: by theirs, the former process is still complete.
             let version = becomes_complete(&node).await;
             nodes.push(node);
             for node in &nodes {
                 node.ready().await;
-                // Whose map is behind tells its events degraded.
+                // A node whose map is behind marks its events as degraded.
                 node.acts_on(version).await;
             }
             let client = client(&nodes[round % 3]).await;
             let filter = client.filter("clicks").await.expect("a filter");
             assert_eq!(first_seen(&filter, 0, 3000).await, 0, "{slicing}, round {round}: forgotten");
-            assert_eq!(
-                filter.degraded_events(),
-                0,
-                "{slicing}, round {round}: told degraded, by nodes that all act on it"
-            );
+            assert_eq!(filter.degraded_events(), 0, "{slicing}, round {round}: degraded, by nodes that all act on it");
         }
     }
 }
 
-/// A node with a filter on a disk that does what a test wants, and a client that does not wait for long.
+/// A node with a filter on a disk that the test controls, and a client with a short deadline.
 async fn on_a_disk_that_fails() -> (MemoryDisk, TestNode, Client) {
     let disk = MemoryDisk::default();
     let node = TestNode::start_changed("a", |_| {}, |edges| edges.journal = Arc::new(disk.clone())).await;
@@ -121,10 +117,13 @@ async fn a_full_disk_refuses_new_events_and_answers_lookups() {
     let filter = client.filter("clicks").await.expect("a filter");
     assert_eq!(first_seen(&filter, 0, 500).await, 500);
     disk.set_room_bytes(Some(0));
-    // The first may have been recorded: they were taken up before anybody knew.
+    // The first events may have been recorded: they were taken up before the disk was known to be full.
     let verdicts = filter.observe_batch(&keys(500, 510), &[]).await.expect("a call");
     assert!(verdicts.iter().all(|verdict| reason(verdict).is_some()), "{verdicts:?}");
     wait_for("a disk that is full", || node.node.not_ready().is_some_and(|why| why.contains("disk"))).await;
+    // From now on nothing is to wait for the disk, so that no call needs a short deadline.
+    let patient = Client::builder().seeds([node.node.addr()]).connect().await.expect("a client");
+    let filter = patient.filter("clicks").await.expect("a filter");
     let verdicts = filter.observe_batch(&keys(600, 610), &[]).await.expect("a call");
     let overloaded = [Some(Reason::Overloaded); 10];
     assert_eq!(verdicts.iter().map(reason).collect::<Vec<_>>(), overloaded);
@@ -159,7 +158,7 @@ fn journal_of(data_dir: &Path) -> PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_journal_is_told_and_repaired() {
+async fn a_damaged_journal_is_reported_and_repaired() {
     let node = TestNode::start("a", firstseen_node::Limits::default()).await;
     node.init().await;
     create_at(&node, "clicks", &definition("none"), durable()).await;
@@ -196,9 +195,9 @@ async fn a_damaged_journal_is_told_and_repaired() {
     let client = self::client(&node).await;
     let filter = client.filter("clicks").await.expect("a filter");
     let hasty = Client::builder().seeds([node.node.addr()]).deadline_ms(500).connect().await.expect("a client");
-    let told = hasty.filter("clicks").await.expect("a filter").observe_batch(&keys(0, 2000), &[]).await;
-    let told = told.expect("a call");
-    assert!(told.iter().all(|verdict| reason(verdict) == Some(Reason::SlicesDown)), "what is missing is not known");
+    let verdicts = hasty.filter("clicks").await.expect("a filter").observe_batch(&keys(0, 2000), &[]).await;
+    let verdicts = verdicts.expect("a call");
+    assert!(verdicts.iter().all(|verdict| reason(verdict) == Some(Reason::SlicesDown)), "what is missing is not known");
     let request = ForgiveFilterRequest { name: "clicks".to_owned(), ..ForgiveFilterRequest::default() };
     node.admin().forgive_filter(request).await.expect("forgiven");
     becomes_complete(&node).await;

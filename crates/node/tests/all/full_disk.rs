@@ -1,13 +1,13 @@
-//! A disk that is full, under the journal and the cluster's agreement at once.
+//! A disk that is full, for the journal and for the agreement at once.
 //!
-//! The sequence that ended a node before: its disk is full; events of durable filters are refused, as is said; changes of
-//! the map go on; the fifteenth or so finds no room in the agreement's database, the agreement stops, and the node ends. Now
-//! what was kept back is used, the journal does not touch it, what can wait is refused with the name of the node, and where
-//! somebody else takes that room, too, the node waits until there is some.
+//! The sequence that ended a node before: its disk is full; events of durable filters are refused, as is intended;
+//! changes of the map go on; the fifteenth or so finds no room in the agreement's database, the agreement stops, and
+//! the node ends. Now the agreement uses a reserve, which the journal does not touch; changes that can wait are refused
+//! with the name of the node; and where another program takes the reserve, too, the node waits until there is room.
 //!
-//! Where slices have copies, the sequence that held all of them up: the disk of one copy is full; whoever sets an event there
-//! waits for its disk, and everybody's events are `unknown` by their deadlines. Now the others go on without that copy, unless it
-//! is the last one.
+//! Where slices have copies, the sequence that stopped all of them: the disk of one copy is full; a head that sets an
+//! event there waits for that disk, and all events are `unknown` at their deadlines. Now the others go on without that
+//! copy, unless it is the last one.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use tonic::{Code, Status};
 
 use crate::common::cluster::create_at;
 use crate::common::disks::{
-    SlowDisk, ask_until_decided, asked_node, becomes_complete, cluster, create, create_filter, hasty, keys, told,
+    SlowDisk, ask_until_decided, asked_node, becomes_complete, cluster, create, create_filter, hasty, keys, observe,
     undecided,
 };
 use crate::common::{PATIENCE, TestNode, request_to_create, wait_for};
@@ -103,13 +103,13 @@ async fn a_full_disk_ends_no_node() {
     assert_eq!(filter.observe(b"meanwhile").await.expect("a call"), Verdict::Undecided(Reason::Overloaded));
     assert_eq!(filter.test(b"before").await.expect("a call"), Verdict::Duplicate);
     node.metric_becomes("firstseen_data_disk_short", 1.0).await;
-    // Somebody else takes what was given up: whoever changes the map waits.
+    // Another program takes the reserve that was given up: changes of the map wait.
     disk.set_room_bytes(Some(0));
     let (mut admin, forgiven) =
         (node.admin(), ForgiveFilterRequest { name: "clicks".to_owned(), ..Default::default() });
     let waiting = tokio::spawn(async move {
         for _ in 0..CHANGES {
-            // What was not answered in time is asked again.
+            // A request that was not answered in time is sent again.
             while admin.forgive_filter(forgiven.clone()).await.is_err() {}
         }
     });
@@ -132,7 +132,7 @@ async fn a_node_whose_disk_is_nearly_full_is_named_by_the_leader() {
     create_at(&leader, "clicks", &definition(), FilterPolicies::default()).await;
     disk.set_room_bytes(Some(0));
     change_until_short(&leader, &follower).await;
-    // The leader has it with the next answer; one filter may come before.
+    // The leader learns it with the next answer; one filter may be made before.
     change(&leader).await.expect("it is changed");
     refused(&leader, "b").await;
     refused(&follower, "b").await;
@@ -142,7 +142,7 @@ async fn a_node_whose_disk_is_nearly_full_is_named_by_the_leader() {
     leader.create("views", "none").await;
 }
 
-/// Fills the disks of these nodes, until they say so.
+/// Fills the disks of these nodes, until the nodes say so.
 async fn fill(nodes: &[&TestNode], disks: &[&SlowDisk]) {
     disks.iter().for_each(|disk| disk.set_room_bytes(Some(0)));
     for node in nodes {
@@ -157,8 +157,8 @@ async fn copies_that_have_room_answer_without_one_that_has_none() {
         create(&cluster, slicing, 1).await;
         let (_client, filter) = hasty(&cluster.nodes[0]).await;
         let before = keys(0);
-        assert_eq!(told(&filter, &before).await, [Verdict::FirstSeen; 300], "{slicing}");
-        // Who is asked refuses events, and has nothing to write that would find the disk full.
+        assert_eq!(observe(&filter, &before).await, [Verdict::FirstSeen; 300], "{slicing}");
+        // The asked node refuses events, so it writes nothing that would find the disk full.
         let full = asked_node(&cluster).await;
         let b = &cluster.nodes[full];
         fill(&[b], &[&disks[full]]).await;
@@ -168,7 +168,7 @@ async fn copies_that_have_room_answer_without_one_that_has_none() {
         let says_why = || b.node.not_ready().is_some_and(|why| why.contains("is full") || why.contains("nearly full"));
         wait_for("it says why", says_why).await;
         for keys in [&before, &during] {
-            assert_eq!(told(&filter, keys).await, [Verdict::Duplicate; 300], "{slicing}");
+            assert_eq!(observe(&filter, keys).await, [Verdict::Duplicate; 300], "{slicing}");
         }
 
         disks[full].set_room_bytes(Some(ROOMY_BYTES));
@@ -178,19 +178,19 @@ async fn copies_that_have_room_answer_without_one_that_has_none() {
         }
         let (_client, filter) = hasty(b).await;
         for keys in [&before, &during] {
-            assert_eq!(told(&filter, keys).await, [Verdict::Duplicate; 300], "{slicing}");
+            assert_eq!(observe(&filter, keys).await, [Verdict::Duplicate; 300], "{slicing}");
         }
     }
 }
 
-/// Of each slice one copy stays: it tells what it knows, and takes nothing new.
+/// One copy of each slice stays: it answers what it knows, and records nothing new.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn where_all_copies_are_without_room_nothing_is_given_up_that_nobody_else_has() {
+async fn where_all_copies_are_without_room_the_last_one_stays() {
     let (cluster, disks) = cluster(true).await;
     create(&cluster, "horizontal:6", 1).await;
     let (_client, filter) = hasty(&cluster.nodes[0]).await;
     let before = keys(0);
-    assert_eq!(told(&filter, &before).await, [Verdict::FirstSeen; 300]);
+    assert_eq!(observe(&filter, &before).await, [Verdict::FirstSeen; 300]);
     let nodes: Vec<&TestNode> = cluster.nodes.iter().collect();
     fill(&nodes, &disks.iter().collect::<Vec<_>>()).await;
     let looking_up = async {
@@ -200,12 +200,12 @@ async fn where_all_copies_are_without_room_nothing_is_given_up_that_nobody_else_
                 known.push(filter.test(key).await.expect("a verdict"));
             }
             assert!(!known.contains(&Verdict::FirstSeen), "nothing is forgotten");
-            if undecided(&known) == 0 && undecided(&told(&filter, &keys(10_000)).await) == 300 {
+            if undecided(&known) == 0 && undecided(&observe(&filter, &keys(10_000)).await) == 300 {
                 return;
             }
         }
     };
-    tokio::time::timeout(PATIENCE, looking_up).await.expect("what is known is not told");
+    tokio::time::timeout(PATIENCE, looking_up).await.expect("known events have no answer");
     let map = cluster.nodes[0].map().await;
     for record in map.filters.values() {
         for slice in 0..record.owners.len() as u32 {
@@ -218,7 +218,7 @@ async fn where_all_copies_are_without_room_nothing_is_given_up_that_nobody_else_
         becomes_complete(node).await;
     }
     ask_until_decided(&filter, 20_000).await;
-    assert_eq!(told(&filter, &before).await, [Verdict::Duplicate; 300], "nothing is lost");
+    assert_eq!(observe(&filter, &before).await, [Verdict::Duplicate; 300], "nothing is lost");
 }
 
 /// Waits until a node has another start than `incarnation`.
@@ -227,7 +227,7 @@ async fn starts_anew(seen_by: &TestNode, node: NodeId, incarnation: Incarnation)
     tokio::time::timeout(PATIENCE, waiting).await.expect("it never counts as started anew");
 }
 
-/// There was no majority when it was asked for, and room again when there was.
+/// The copy was to be spared when there was no majority, and there was room again when there was one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_that_was_spared_late_comes_back() {
     let (cluster, _disks) = cluster(false).await;
@@ -244,14 +244,14 @@ async fn a_copy_that_was_spared_late_comes_back() {
     }
 }
 
-/// The last copy is still full, and what it has gets to the other all the same.
+/// The last copy is still full, and the other one fetches its cells all the same.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn room_at_one_of_two_full_copies_is_enough() {
     let (cluster, disks) = cluster(true).await;
     create(&cluster, "none", 1).await;
     let (_client, filter) = hasty(&cluster.nodes[0]).await;
     let before = keys(0);
-    assert_eq!(told(&filter, &before).await, [Verdict::FirstSeen; 300]);
+    assert_eq!(observe(&filter, &before).await, [Verdict::FirstSeen; 300]);
     let map = cluster.nodes[0].map().await;
     let (_, record) = map.filter_named("clicks").expect("the filter");
     let holders: Vec<NodeId> = record.all_copies().map(|(_, copy)| copy.node).collect();
@@ -271,18 +271,18 @@ async fn room_at_one_of_two_full_copies_is_enough() {
     let spared = tokio::time::timeout(PATIENCE, spared).await.expect("none of them is spared");
     disks[index(&spared)].set_room_bytes(Some(ROOMY_BYTES));
     ask_until_decided(&filter, 20_000).await;
-    assert_eq!(told(&filter, &before).await, [Verdict::Duplicate; 300], "nothing is lost");
+    assert_eq!(observe(&filter, &before).await, [Verdict::Duplicate; 300], "nothing is lost");
 }
 
-/// What is told is at most an interval ahead of the disk: on a full one nothing is.
+/// Replies are at most an interval ahead of the disk: on a full disk there are none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_an_interval_nothing_new_is_told_that_a_full_disk_does_not_keep() {
+async fn with_an_interval_a_full_disk_stops_replies_to_new_events() {
     let (cluster, disks) = cluster(false).await;
     let durability = Durability::Interval { interval_ms: 1_000 };
     create_filter(&cluster, "clicks", durability, ("vertical:3", 0)).await;
     let (_client, filter) = hasty(&cluster.nodes[0]).await;
     let before = keys(0);
-    assert_eq!(told(&filter, &before).await, [Verdict::FirstSeen; 300]);
+    assert_eq!(observe(&filter, &before).await, [Verdict::FirstSeen; 300]);
     let b = &cluster.nodes[1];
     disks[1].set_room_bytes(Some(0));
     let filling = async {
@@ -290,16 +290,16 @@ async fn with_an_interval_nothing_new_is_told_that_a_full_disk_does_not_keep() {
         while b.metric("firstseen_journal_disk_full").await < 1.0 {
             call += 1;
             let many: Vec<_> = (0..2_000u32).map(|key| (10_000 + 2_000 * call + key).to_le_bytes()).collect();
-            told(&filter, &many).await;
+            observe(&filter, &many).await;
         }
     };
     tokio::time::timeout(PATIENCE, filling).await.expect("it never finds its disk full");
     for call in 0..3 {
-        // All but about one in three hundred have cells on b: an event's positions are anywhere in the filter.
-        let told = told(&filter, &keys(1_000_000 + 1_000 * call)).await;
-        assert!(undecided(&told) > 285, "{} of 300 are undecided", undecided(&told));
+        // All but about one in three hundred have cells on b: an event's positions may lie anywhere in the filter.
+        let verdicts = observe(&filter, &keys(1_000_000 + 1_000 * call)).await;
+        assert!(undecided(&verdicts) > 285, "{} of 300 are undecided", undecided(&verdicts));
     }
     disks[1].set_room_bytes(Some(ROOMY_BYTES));
     b.metric_becomes("firstseen_journal_disk_full", 0.0).await;
-    assert_eq!(told(&filter, &before).await, [Verdict::Duplicate; 300]);
+    assert_eq!(observe(&filter, &before).await, [Verdict::Duplicate; 300]);
 }

@@ -14,7 +14,7 @@ const EVENTS: u64 = 900;
 const KEYS: u64 = 400;
 const START_MS: u64 = 1_600_000_000_000;
 
-/// What the nodes count, all together: slices and nodes visited to test, events set, slices and nodes visited for that.
+/// The counts of all nodes together: slices and nodes visited to test, events set, slices and nodes visited to set.
 async fn counted(cluster: &TestCluster) -> [u64; 5] {
     let mut sums = [0; 5];
     for node in &cluster.nodes {
@@ -58,10 +58,10 @@ async fn follow_the_replay(slicing: &str, lookup: Lookup) {
     let mut clock = WindowClock::new(slice.unit.clone(), slice.rule, slice.future_max_ms);
     let (mut route, mut sum, mut sets) = (Route::default(), Visits::default(), 0);
     for event in 0..EVENTS {
-        // Keys come again in another order each time, over two windows.
+        // Keys repeat, each time in another order, over two windows.
         let (key, time_ms) = (event * 7919 % KEYS, START_MS + event * 8_000);
         let digest = secret().digest(&key.to_le_bytes());
-        let told = filter.observe_digests(&[digest], &[time_ms]).await.expect("a verdict");
+        let verdicts = filter.observe_digests(&[digest], &[time_ms]).await.expect("a verdict");
         let Placed::At(stamp) = clock.place(Some(time_ms)) else { panic!("times rise") };
         plan.route(digest, &mut route);
         let steps: Vec<Step<'_>> = route.steps().collect();
@@ -77,7 +77,7 @@ async fn follow_the_replay(slicing: &str, lookup: Lookup) {
             steps.iter().for_each(|step| assert!(slices[step.slice as usize].set_at(step.positions, stamp)));
         }
         let expected = if visits.generations == 0 { Verdict::FirstSeen } else { Verdict::Duplicate };
-        assert_eq!(told, [expected], "{slicing}, {lookup:?}, event {event}");
+        assert_eq!(verdicts, [expected], "{slicing}, {lookup:?}, event {event}");
     }
     assert!(sets > KEYS / 2 && sets < EVENTS, "{sets} of {EVENTS} events are new");
     let expected = [sum.test_slices, sum.test_nodes, sets, sum.set_slices, sum.set_nodes];

@@ -1,28 +1,29 @@
-//! Disks that neither fail nor answer, of one of three nodes with two copies of every slice.
+//! One of three nodes, with two copies of every slice, has a disk that neither fails nor answers.
 //!
-//! The sequence: events are recorded; the disk of the journal of b hangs, and b is up and in reach of all; producers go on. Until
-//! b gives up what it keeps there, whatever b answers is unknown, and without that it would be for as long as the disk hangs. Then
-//! the other copies answer; b says why it is not ready; and when its disk answers again, b fetches what it lacks and is ready.
+//! The sequence: events are recorded; the disk of b's journal hangs, while b is up and the others reach it; producers
+//! go on. Until b gives up the slices on that disk, every event that needs b is unknown, and without that rule it would
+//! be for as long as the disk hangs. Then the other copies answer; b says why it is not ready; and when its disk
+//! answers again, b fetches what it lacks and is ready.
 //!
-//! Where the same disk holds what the cluster agrees on, and its node leads, that cannot even say so: another leads, and the
-//! others find it down.
+//! Where the same disk holds the agreement, and its node leads, that node cannot even say so: another one leads, and
+//! the others declare the node down.
 
 use firstseen_client::{Client, Verdict};
 use firstseen_routing::{Durability, NodeId};
 
 use crate::common::disks::{
-    ask_until_decided, asked_node, becomes_complete, cluster, create, create_filter, hasty, keys, told, undecided,
+    ask_until_decided, asked_node, becomes_complete, cluster, create, create_filter, hasty, keys, observe, undecided,
 };
 use crate::common::{PATIENCE, TestNode, wait_for};
 
-/// A call that begins while the disk hangs, by somebody who has time.
+/// A call that begins while the disk hangs, with a long deadline.
 async fn waits(node: &TestNode) -> impl Future<Output = Vec<Verdict>> + use<> {
     let client = Client::builder().seeds([node.node.addr()]).deadline_ms(15_000).connect().await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     async move {
-        let told = told(&filter, &keys(5_000)).await;
+        let verdicts = observe(&filter, &keys(5_000)).await;
         drop(client);
-        told
+        verdicts
     }
 }
 
@@ -33,7 +34,7 @@ async fn other_copies_answer_for_a_node_whose_disk_hangs() {
         create(&cluster, slicing, 1).await;
         let (_client, filter) = hasty(&cluster.nodes[0]).await;
         let before = keys(0);
-        assert!(told(&filter, &before).await.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{slicing}");
+        assert!(observe(&filter, &before).await.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{slicing}");
 
         disks[1].set_hung(true);
         let waiting = tokio::spawn(waits(&cluster.nodes[0]).await);
@@ -45,13 +46,13 @@ async fn other_copies_answer_for_a_node_whose_disk_hangs() {
             0,
             "{slicing}: who waits is answered by other copies, long before the deadline"
         );
-        assert!(calls > 0, "{slicing}: nothing is told before it is on the disk");
+        assert!(calls > 0, "{slicing}: no reply comes before the record is on the disk");
         let b = &cluster.nodes[1];
         wait_for("b says why", || b.node.not_ready().is_some_and(|why| why.contains("the disk of the journal hangs")))
             .await;
         assert!(b.node.is_alive(), "its process goes on");
         for keys in [&before, &during] {
-            let again = told(&filter, keys).await;
+            let again = observe(&filter, keys).await;
             assert!(again.iter().all(|verdict| *verdict == Verdict::Duplicate), "{slicing}: {again:?}");
         }
 
@@ -60,12 +61,12 @@ async fn other_copies_answer_for_a_node_whose_disk_hangs() {
         for node in &cluster.nodes {
             becomes_complete(node).await;
         }
-        // What was recorded without b, it has fetched: the others may go.
+        // It has fetched the events that were recorded without b, so the others may go.
         let mut nodes = cluster.nodes.into_iter();
         let (a, b) = (nodes.next().expect("a"), nodes.next().expect("b"));
         let (_client, filter) = hasty(&b).await;
         for keys in [&before, &during] {
-            let again = told(&filter, keys).await;
+            let again = observe(&filter, keys).await;
             assert_eq!(again.iter().filter(|verdict| **verdict == Verdict::FirstSeen).count(), 0, "{slicing}");
         }
         let (_, calls) = ask_until_decided(&filter, 900_000).await;
@@ -74,16 +75,16 @@ async fn other_copies_answer_for_a_node_whose_disk_hangs() {
     }
 }
 
-/// No copy: nobody else answers, and nothing is lost, as nothing is recorded without the slice.
+/// There is no further copy: no other node answers, and nothing is lost, as nothing is recorded without the slice.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_only_copy_goes_on_as_it_was_when_the_disk_answers() {
     let (cluster, disks) = cluster(false).await;
     create(&cluster, "horizontal:6", 0).await;
     let (_client, filter) = hasty(&cluster.nodes[0]).await;
     let before = keys(0);
-    assert!(told(&filter, &before).await.iter().all(|verdict| *verdict == Verdict::FirstSeen));
+    assert!(observe(&filter, &before).await.iter().all(|verdict| *verdict == Verdict::FirstSeen));
     disks[1].set_hung(true);
-    assert!(undecided(&told(&filter, &keys(1_000)).await) > 0);
+    assert!(undecided(&observe(&filter, &keys(1_000)).await) > 0);
     let b = &cluster.nodes[1];
     wait_for("b says why", || b.node.not_ready().is_some_and(|why| why.contains("the disk of the journal hangs")))
         .await;
@@ -94,26 +95,26 @@ async fn the_only_copy_goes_on_as_it_was_when_the_disk_answers() {
     }
     let (_, calls) = ask_until_decided(&filter, 10_000).await;
     println!("{calls} calls until all is well again");
-    let again = told(&filter, &before).await;
+    let again = observe(&filter, &before).await;
     assert!(again.iter().all(|verdict| *verdict == Verdict::Duplicate), "nothing is forgotten: {again:?}");
 }
 
-/// What it knows it tells from memory, as where the disk has been full from the beginning.
+/// The node answers known events from memory, as where the disk has been full from the beginning.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_disk_that_hangs_and_is_full_after_that_keeps_no_only_copy_silent() {
     let (cluster, disks) = cluster(false).await;
     create(&cluster, "none", 0).await;
     let (_client, filter) = hasty(&cluster.nodes[0]).await;
     let before = keys(0);
-    assert_eq!(undecided(&told(&filter, &before).await), 0);
+    assert_eq!(undecided(&observe(&filter, &before).await), 0);
     let full = asked_node(&cluster).await;
     let node = &cluster.nodes[full];
     disks[full].set_hung(true);
-    told(&filter, &keys(5_000)).await;
+    observe(&filter, &keys(5_000)).await;
     disks[full].set_room_bytes(Some(0));
-    // More than a segment has room for.
+    // More events than a segment has room for.
     for call in 0..30 {
-        told(&filter, &keys(10_000 + 1_000 * call)).await;
+        observe(&filter, &keys(10_000 + 1_000 * call)).await;
         if node.node.not_ready().is_some_and(|why| why.contains("hangs")) {
             break;
         }
@@ -122,7 +123,7 @@ async fn a_disk_that_hangs_and_is_full_after_that_keeps_no_only_copy_silent() {
         .await;
     disks[full].set_hung(false);
     let known = async { while filter.test(&before[0]).await.expect("a call") != Verdict::Duplicate {} };
-    tokio::time::timeout(PATIENCE, known).await.expect("what it knows is never told");
+    tokio::time::timeout(PATIENCE, known).await.expect("known events have no answer");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -137,7 +138,7 @@ async fn another_node_leads_where_both_disks_of_the_leader_hang() {
     let views = client.filter("views").await.expect("a filter");
     let before = keys(0);
     for filter in [&filter, &views] {
-        assert!(told(filter, &before).await.iter().all(|verdict| *verdict == Verdict::FirstSeen));
+        assert!(observe(filter, &before).await.iter().all(|verdict| *verdict == Verdict::FirstSeen));
     }
 
     disks[leads].set_hung(true);
@@ -155,7 +156,7 @@ async fn another_node_leads_where_both_disks_of_the_leader_hang() {
     leader.metric_becomes("firstseen_data_disk_hung", 1.0).await;
     let (views_during, _) = ask_until_decided(&views, 10_000).await;
     for (filter, keys) in [(&filter, &before), (&filter, &during), (&views, &before), (&views, &views_during)] {
-        let again = told(filter, keys).await;
+        let again = observe(filter, keys).await;
         assert!(again.iter().all(|verdict| *verdict == Verdict::Duplicate), "{again:?}");
     }
 
@@ -166,7 +167,7 @@ async fn another_node_leads_where_both_disks_of_the_leader_hang() {
     }
     let (_client, filter) = hasty(leader).await;
     for keys in [&before, &during] {
-        let again = told(&filter, keys).await;
+        let again = observe(&filter, keys).await;
         assert_eq!(again.iter().filter(|verdict| **verdict == Verdict::FirstSeen).count(), 0);
     }
 }

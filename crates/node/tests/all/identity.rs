@@ -1,4 +1,4 @@
-//! With certificates, a node is heard as itself and as nobody else, and no longer once it has left.
+//! With certificates, a node can send messages only in its own name, and no longer once it has left.
 
 use crate::common::certs::{Authority, channel, settings};
 use crate::common::{TestNode, wait_for};
@@ -51,7 +51,7 @@ fn map_of(node: &TestNode) -> ClusterMap {
     node.node.meta().map().borrow().as_ref().clone()
 }
 
-/// What a node says to a hello in the name of member `from`.
+/// The answer of a node to a hello in the name of member `from`.
 async fn hello(channel: Channel, map: &ClusterMap, from: u64) -> Result<(), Status> {
     let to = if from == 1 { 2 } else { 1 };
     let hello = LinkHello {
@@ -68,8 +68,8 @@ async fn hello(channel: Channel, map: &ClusterMap, from: u64) -> Result<(), Stat
     peer_client(channel).link(frames).await.map(drop)
 }
 
-/// What a node says to a question of the consensus, and to a proposal, in the name of member `from`. Neither can be
-/// read, so where the sender is accepted they are malformed.
+/// The answers of a node to a vote request of the consensus, and to a proposal, in the name of member `from`. Both
+/// messages are unreadable, so where the sender is accepted they are malformed.
 async fn meta(channel: Channel, map: &ClusterMap, from: u64, to: u64) -> [Code; 2] {
     let cluster_id = map.cluster.0.to_vec();
     let message = RaftMessage {
@@ -86,14 +86,14 @@ async fn meta(channel: Channel, map: &ClusterMap, from: u64, to: u64) -> [Code; 
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_is_heard_as_itself_only() {
+async fn a_node_can_send_only_in_its_own_name() {
     let Pair { a, b, authority, b_files, admin, _folder } = pair().await;
     let map = map_of(&a);
     let to_a = channel(&a, &b_files);
     assert_eq!(meta(to_a.clone(), &map, 2, 1).await, [Code::InvalidArgument; 2], "b as b");
     hello(to_a, &map, 2).await.expect("b as b");
 
-    // A third member, and to it b speaks as a.
+    // A third member; b sends it messages in the name of a.
     let (c, c_files) = member(&authority, "c").await;
     assert_eq!(join(&a, &admin, &c).await.expect("c joins"), 3);
     c.ready().await;
@@ -102,7 +102,7 @@ async fn a_node_is_heard_as_itself_only() {
     let refused = hello(channel(&b, &c_files), &map, 1).await.expect_err("c as a");
     assert_eq!(refused.code(), Code::PermissionDenied, "{refused}");
     assert!(refused.message().contains("`a.node.firstseen`"), "{refused}");
-    // As somebody whom nobody knows: this node is led, so there is nobody whom it could not know yet.
+    // In the name of a node that is not in the map: this node is led, so there is no node that it could not know yet.
     assert_eq!(meta(channel(&c, &b_files), &map, 77, 3).await, [Code::PermissionDenied; 2], "b as nobody");
 }
 
@@ -121,7 +121,7 @@ async fn a_node_that_has_left_cannot_propose() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_joins_under_anothers_name() {
+async fn no_node_joins_under_anothers_name() {
     let Pair { a, authority, admin, _folder, .. } = pair().await;
     let files = authority.node("d");
     let imposter = TestNode::start_with("c", |config| config.tls = Some(settings(&files))).await;

@@ -1,4 +1,4 @@
-//! A node that is gone, and comes back: its slices are not answered for, then answered for as incomplete.
+//! A node is lost and comes back: its slices do not answer, then they answer as incomplete.
 
 use crate::common::cluster::create_at;
 use crate::common::{Hashing, PATIENCE, RawStream, TestNode, three_nodes, three_nodes_with};
@@ -23,12 +23,12 @@ fn definition_of(slicing: &str) -> SlicedDefinition {
     SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition")
 }
 
-/// What is left decides: what was lost is first-seen again.
+/// Policies by which the slices that are left decide: lost events are first-seen again.
 fn forgetful() -> FilterPolicies {
     FilterPolicies { clock: ClockSource::Wall, when_lost: WhenLost::FirstSeen, ..FilterPolicies::default() }
 }
 
-/// Every event of `clicks` has cells on several of them, and nobody finds another down.
+/// Every event of `clicks` has cells on several of them, and no node declares another down.
 async fn three_nodes_that_share_events() -> [TestNode; 3] {
     let nodes = three_nodes_with(|config| config.timing.unreachable_after_ms = 3_600_000).await;
     nodes[0].create("clicks", "vertical:6").await;
@@ -59,7 +59,7 @@ async fn batches_for_a_node_that_is_gone_are_refused() {
     }
 }
 
-/// Node b learns of the filter a little later than node a.
+/// Node b gets the map with the filter a little later than node a.
 async fn ask_again(node: &TestNode, stream: &mut RawStream, batch: &Batch) -> BatchReply {
     node.knows("clicks").await;
     stream.ask(batch.clone()).await
@@ -88,7 +88,7 @@ async fn divided_events_that_need_a_node_that_is_gone_are_undecided_by_their_dea
                     Decision::Undecided(
                         Reason::NotReady | Reason::Unknown | Reason::SlicesDown | Reason::Overloaded,
                     ) => undecided += 1,
-                    // Cells of an event that came before are all set, so only its last node could tell.
+                    // All cells of an event that came before are set, so only its last node could deny it.
                     Decision::FirstSeen => assert!(!is_known && node != gone, "event known, node {node}"),
                     Decision::Duplicate => assert!(is_known && node != gone, "event new, node {node}"),
                     other => panic!("{other:?}"),
@@ -99,11 +99,11 @@ async fn divided_events_that_need_a_node_that_is_gone_are_undecided_by_their_dea
     assert!(undecided > 20, "only {undecided} of 200 events needed node c");
 }
 
-/// Whether every answer is definite or says that slices are down, and some do.
-fn are_told(verdicts: &[Verdict]) -> bool {
+/// Whether every verdict is definite or says that slices are down, and some do.
+fn have_verdicts(verdicts: &[Verdict]) -> bool {
     let down = Verdict::Undecided(Reason::SlicesDown);
-    let is_told = |verdict: &&Verdict| matches!(verdict, Verdict::FirstSeen | Verdict::Duplicate) || **verdict == down;
-    verdicts.iter().filter(is_told).count() == verdicts.len() && verdicts.contains(&down)
+    let may_be = |verdict: &&Verdict| matches!(verdict, Verdict::FirstSeen | Verdict::Duplicate) || **verdict == down;
+    verdicts.iter().filter(may_be).count() == verdicts.len() && verdicts.contains(&down)
 }
 
 /// Asks about 300 new events.
@@ -113,7 +113,7 @@ async fn ask_anew(filter: &Filter, call: usize) -> Vec<Verdict> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_outage_holds_producers_up_once_and_operators_see_it() {
+async fn an_outage_delays_producers_once_and_operators_see_it() {
     const DEADLINE_MS: u64 = 2_500;
     for slicing in ["horizontal:6", "vertical:6"] {
         let [a, b, c] = three_nodes().await;
@@ -129,17 +129,18 @@ async fn an_outage_holds_producers_up_once_and_operators_see_it() {
             node.finds_unreachable(&[gone]).await;
         }
         a.finds_down(&[gone]).await;
-        // The first call may wait for the node to come back; whoever comes later need not.
+        // The first call may wait for the node to come back; later ones need not.
         let mut calls_ms = Vec::new();
         for call in 1..=20 {
             let asked = std::time::Instant::now();
-            let told = ask_anew(&filter, call).await;
+            let verdicts = ask_anew(&filter, call).await;
             calls_ms.push(asked.elapsed().as_millis() as u64);
-            // Where slices share events, the others go on without it: one of them denies every new event but a few.
+            // Where slices share events, the others go on without the node: one of them denies every new event but a
+            // few.
             match slicing {
-                "horizontal:6" => assert!(are_told(&told), "call {call}: {told:?}"),
+                "horizontal:6" => assert!(have_verdicts(&verdicts), "call {call}: {verdicts:?}"),
                 _ => {
-                    let undecided = told.iter().filter(|verdict| is_undecided(verdict)).count();
+                    let undecided = verdicts.iter().filter(|verdict| is_undecided(verdict)).count();
                     assert!(undecided < 15, "{slicing}, call {call}: {undecided} of 300");
                 }
             }
@@ -160,13 +161,13 @@ async fn an_outage_holds_producers_up_once_and_operators_see_it() {
     }
 }
 
-/// What is told once nodes act on what was agreed on.
+/// The verdicts once nodes act on the map that was agreed on.
 async fn ask_until_decided(filter: &Filter) -> Vec<Verdict> {
     let asking = async {
         for call in 100.. {
-            let told = ask_anew(filter, call).await;
-            if !told.iter().any(is_undecided) {
-                return told;
+            let verdicts = ask_anew(filter, call).await;
+            if !verdicts.iter().any(is_undecided) {
+                return verdicts;
             }
         }
         Vec::new()
@@ -192,8 +193,8 @@ async fn where_no_node_is_left_only_the_first_calls_wait() {
     }
     let asked = std::time::Instant::now();
     for call in 0..20 {
-        let told = ask_anew(&filter, call).await;
-        assert!(told.iter().all(|verdict| matches!(verdict, Verdict::Undecided(_))), "{told:?}");
+        let verdicts = ask_anew(&filter, call).await;
+        assert!(verdicts.iter().all(|verdict| matches!(verdict, Verdict::Undecided(_))), "{verdicts:?}");
     }
     let waited_ms = asked.elapsed().as_millis();
     assert!(waited_ms < u128::from(20 * DEADLINE_MS / 2), "{waited_ms} ms");
@@ -223,10 +224,10 @@ async fn divided_events_are_undecided_while_a_node_is_gone_and_degraded_when_it_
     for node in [&a, &b, &c] {
         node.ready().await;
     }
-    // Until every node acts on the new map, events may be undecided; never is one told what is not so.
+    // Until every node acts on the new map, events may be undecided; no verdict is ever wrong.
     let (mut sequence, began) = (100, std::time::Instant::now());
     let degraded = loop {
-        // On a busy machine a node may be found down for a while: then events have other heads.
+        // On a busy machine a node may be declared down for a while: then events have other heads.
         let hashing = Hashing::of(&a, "clicks").await;
         let after = events(sequence as usize * 50, (sequence as usize + 1) * 50);
         let mut replies = Vec::new();
@@ -234,9 +235,9 @@ async fn divided_events_are_undecided_while_a_node_is_gone_and_degraded_when_it_
             let reply = stream.ask(Batch { deadline_ms: 2_000, ..batch }).await;
             replies.push(reply::decode(&reply, indexes.len()).expect("answers"));
         }
-        let is_told = |decision: &Decision| *decision != Decision::Duplicate;
-        let told = replies.iter().all(|reply| reply.decisions.iter().all(is_told));
-        assert!(told, "new events are no duplicates: {replies:?}");
+        let may_be = |decision: &Decision| *decision != Decision::Duplicate;
+        let is_right = replies.iter().all(|reply| reply.decisions.iter().all(may_be));
+        assert!(is_right, "new events are no duplicates: {replies:?}");
         let is_first = |decision: &Decision| *decision == Decision::FirstSeen;
         if replies.iter().all(|reply| reply.decisions.iter().all(is_first)) {
             break replies.iter().any(|reply| reply.degraded);
@@ -255,7 +256,7 @@ async fn divided_events_are_undecided_while_a_node_is_gone_and_degraded_when_it_
     assert!(degraded, "the slices of c have lost what came before its new start");
 }
 
-/// Of 1,000 events that were delivered before a node started again, how many are known afterwards.
+/// Of 1,000 events that were recorded before a node started again, how many are known afterwards.
 async fn known_after_a_restart(kind: Kind, window: &str) -> usize {
     let [a, b, c] = three_nodes().await;
     let spec = FilterSpec {
@@ -282,14 +283,14 @@ async fn known_after_a_restart(kind: Kind, window: &str) -> usize {
     }
     let new = observe(5_000).await;
     assert!(new.iter().all(|verdict| *verdict == Verdict::FirstSeen), "with fewer cells few are false positives");
-    let told = observe(0).await;
-    assert!(!told.iter().any(is_undecided), "{told:?}");
-    told.iter().filter(|verdict| **verdict == Verdict::Duplicate).count()
+    let verdicts = observe(0).await;
+    assert!(!verdicts.iter().any(is_undecided), "{verdicts:?}");
+    verdicts.iter().filter(|verdict| **verdict == Verdict::Duplicate).count()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_node_has_lost_the_others_remember() {
-    // Of 20 cells of an event a third is lost; fewer than half are left of hardly any.
+async fn two_nodes_remember_what_the_third_has_lost() {
+    // Of 20 cells of an event a third is lost; hardly any event has fewer than half left.
     let known = known_after_a_restart(Kind::Bloom, "unbounded").await;
     assert!(known > 900, "only {known} are known");
     let known = known_after_a_restart(Kind::Timing, "1h").await;

@@ -1,11 +1,12 @@
-//! An owner that panics: its node says so, is to be started again, and acknowledges nothing that the owner did not take.
+//! An owner that panics: its node says so, has to be started again, and acknowledges no message that the owner did not
+//! take.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::{Hashing, PATIENCE, RawStream, TestNode};
 use firstseen_node::{Clock, SystemClock};
-use firstseen_routing::{Decision, FilterId, NodeId, PeerBody, PeerMessage, Reason, SetAcks};
+use firstseen_routing::{Decision, Epoch, FilterId, NodeId, PeerBody, PeerMessage, Reason, SetAcks};
 use firstseen_wire::net::peer_client;
 use firstseen_wire::peer::{self, LinkEnds};
 use firstseen_wire::proto::peer::{LinkAck, LinkFrame};
@@ -17,7 +18,7 @@ use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
-/// The machine's clock, which ends the thread of this name once it is told to.
+/// The machine's clock, which panics in the thread of this name once the test wants that.
 struct DeadlyClock {
     clock: SystemClock,
     thread: &'static str,
@@ -67,7 +68,7 @@ async fn a_node_that_has_lost_an_owner_says_so() {
     let mut health = HealthClient::new(node.channel()).watch(request).await.expect("health").into_inner();
 
     clock.strike();
-    // Answered, if with nothing of that owner: whoever scrapes the node still learns of the rest.
+    // There is an answer, without that owner's part: a scrape still gets the rest.
     assert_eq!(node.get("/metrics").await.0, 200);
     let failure = in_time("the failure", node.node.failure()).await.to_string();
     assert!(failure.contains("`a-owner-1`") && failure.contains("start the node again"), "{failure}");
@@ -90,7 +91,7 @@ async fn a_node_that_has_lost_an_owner_says_so() {
     in_time("the end", node.node.shutdown()).await;
 }
 
-/// A link that the test speaks in the name of a member that has stopped.
+/// A link whose messages the test sends in the name of a member that has stopped.
 struct RawLink {
     frames: mpsc::Sender<LinkFrame>,
     acks: Streaming<LinkAck>,
@@ -106,12 +107,12 @@ impl RawLink {
 
     async fn send(&self, number: u64, filter: FilterId) {
         let body = PeerBody::SetAcks(SetAcks::default());
-        let message = peer::encode(&PeerMessage { filter, epoch: 1, group: 0, body }, 1).expect("a message");
+        let message = peer::encode(&PeerMessage { filter, epoch: Epoch::FIRST, group: 0, body }, 1).expect("a message");
         // Fails where the node has ended the stream already.
         let _ = self.frames.send(LinkFrame { number, message: Some(message) }).await;
     }
 
-    /// What is acknowledged at last, when the node has ended the stream.
+    /// The last acknowledgement before the node ends the stream.
     async fn last_ack(mut self) -> u64 {
         let mut last = 0;
         while let Ok(Some(ack)) = self.acks.message().await {
@@ -122,7 +123,7 @@ impl RawLink {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_lost_owner_did_not_take_is_never_acknowledged() {
+async fn a_message_that_a_lost_owner_did_not_take_is_never_acknowledged() {
     let clock = DeadlyClock::to("a-owner-1");
     let a = TestNode::start_by("a", clock.clone()).await;
     let b = TestNode::start_without_pings("b").await;
@@ -148,8 +149,8 @@ async fn what_a_lost_owner_did_not_take_is_never_acknowledged() {
     assert_eq!(taken.number, 1, "a message that its owner takes is acknowledged");
 
     clock.strike();
-    // The owner dies of this one, which waits in its queue and may be acknowledged: the link is one of the process, and
-    // ends with it.
+    // The owner panics at this message, which waits in its queue and may be acknowledged: the link belongs to the
+    // process, and ends with it.
     link.send(2, filter).await;
     in_time("the failure", a.node.failure()).await;
     link.send(3, filter).await;

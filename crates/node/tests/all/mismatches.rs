@@ -1,4 +1,4 @@
-//! Clients that are set up otherwise than the nodes: told at once, and why.
+//! Clients whose settings do not fit the nodes: the error comes at once, with the reason.
 
 use std::net::TcpListener;
 
@@ -7,7 +7,7 @@ use crate::common::certs::{Authority, settings};
 use firstseen_client::{Client, ConnectError, Mismatch, SeedMismatch, TlsFiles};
 use firstseen_node::Limits;
 
-/// Who waits for so long is told something else, and fails.
+/// A client that waits for so long gets another error, and the test fails.
 const LONG_MS: u64 = 60_000;
 
 async fn refusal(seeds: &[&str], files: Option<&TlsFiles>, deadline_ms: u64) -> ConnectError {
@@ -19,12 +19,12 @@ async fn refusal(seeds: &[&str], files: Option<&TlsFiles>, deadline_ms: u64) -> 
 }
 
 fn mismatches(error: ConnectError) -> Vec<(String, Mismatch)> {
-    let ConnectError::Settings(seeds) = error else { panic!("not told what to do: {error}") };
+    let ConnectError::Settings(seeds) = error else { panic!("another error: {error}") };
     seeds.into_iter().map(|SeedMismatch { address, mismatch }| (address, mismatch)).collect()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn settings_that_cannot_work_are_told_at_once() {
+async fn settings_that_cannot_work_are_an_error_at_once() {
     let folder = tempfile::tempdir().expect("a folder");
     let authority = Authority::new(folder.path());
     let files = authority.sign("client", &["client.firstseen"]);
@@ -43,11 +43,11 @@ async fn settings_that_cannot_work_are_told_at_once() {
     let error = refusal(&[&tls], Some(&strange), LONG_MS).await;
     assert_eq!(mismatches(error), [(tls.clone(), Mismatch::UnknownAuthority)]);
     let error = refusal(&[&open, &open], Some(&files), LONG_MS).await;
-    assert_eq!(mismatches(error).len(), 2, "each seed is told");
+    assert_eq!(mismatches(error).len(), 2, "each seed is named");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_port_for_health_and_metrics_is_told_from_a_node() {
+async fn the_port_for_health_and_metrics_is_recognised() {
     let node = TestNode::start("a", Limits::default()).await;
     let address = node.node.http_addr().expect("http").to_string();
     let error = refusal(&[&address], None, LONG_MS).await;
@@ -65,8 +65,8 @@ async fn one_seed_that_may_still_answer_is_waited_for() {
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address").to_string();
     let error = refusal(&[secure.node.addr(), &nobody], None, 300).await;
     assert!(matches!(error, ConnectError::Unreachable { .. }), "{error}");
-    let told = error.to_string();
-    assert!(told.contains("speaks TLS") && told.contains(&nobody), "{told}");
+    let message = error.to_string();
+    assert!(message.contains("speaks TLS") && message.contains(&nobody), "{message}");
 
     let plain = TestNode::start("b", Limits::default()).await;
     plain.init().await;

@@ -1,5 +1,5 @@
 //! 64 producers, each with connections of its own to nodes of its own choice, submit the same events at the same time:
-//! of every event one of them is told first-seen, and all others that it is a duplicate.
+//! for every event one of them gets first-seen, and all others get duplicate.
 //!
 //! The same workload without single-flight fails. (With seeds, `crates/routing/tests/all/one_winner.rs` and
 //! `crates/sim/tests/all/seeds.rs` show it too, and for the other rule: an event is in flight until its cells are set.)
@@ -15,7 +15,7 @@ const EVENTS: usize = 10_000;
 const BATCH_EVENTS: usize = 625;
 /// Producers that go through the events in step with each other.
 const ABREAST: usize = 8;
-/// Of a first sighting to be a false positive: 10^-7 are expected in the whole run.
+/// The chance that a first sighting is a false positive: 10^-7 of them are expected in the whole run.
 const RATE: f64 = 1e-11;
 
 fn definition(slicing: &str) -> SlicedDefinition {
@@ -28,7 +28,7 @@ fn definition(slicing: &str) -> SlicedDefinition {
     SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition")
 }
 
-/// Submits all events, starting where `producer` does; how often each was told first-seen.
+/// Submits all events, starting where `producer` does; returns how often each was first-seen.
 async fn submit(filter: Filter, producer: usize) -> Vec<u8> {
     let events: Vec<String> = (0..EVENTS).map(|event| format!("event-{event}")).collect();
     let mut first_seen = vec![0; EVENTS];
@@ -64,7 +64,7 @@ async fn not_one_winner(cluster: &TestCluster, name: &str, slicing: &str, lookup
     let mut winners = vec![0u32; EVENTS];
     for producer in producers {
         let first_seen = producer.await.expect("definite answers");
-        winners.iter_mut().zip(first_seen).for_each(|(sum, told)| *sum += u32::from(told));
+        winners.iter_mut().zip(first_seen).for_each(|(sum, times)| *sum += u32::from(times));
     }
     println!("{slicing}, {lookup:?}: {} submissions in {:?}", PRODUCERS * EVENTS, started.elapsed());
     winners.into_iter().enumerate().filter(|(_, winners)| *winners != 1).collect()
@@ -92,7 +92,7 @@ async fn vertical_parallel() {
     one_winner("vertical:6", Lookup::Parallel).await;
 }
 
-/// How often the network brings it about is not for the test to say: mostly for hundreds of events, at times for one.
+/// How often that happens depends on the network: mostly for hundreds of events, at times for one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_winners_without_single_flight() {
     const ROUNDS_MAX: usize = 20;

@@ -1,4 +1,4 @@
-//! What a node refuses, and how it says so.
+//! The refusals of a node, with their reasons.
 
 use crate::common::{Hashing, RawStream, TestNode, request_to_create};
 use firstseen_filter::{FilterSpec, Kind, ProbeShape};
@@ -54,7 +54,7 @@ async fn batches_are_refused_with_their_reason() {
     let reply = stream.ask(Batch { runs: vec![5, 2], ..good.clone() }).await;
     assert_refused(&reply, Reason::Invalid, "runs");
 
-    // After all of these, the stream still works, and nothing was set.
+    // After all of these, the stream still works, and no cell was set.
     let reply = stream.ask(good).await;
     assert_eq!((reply.refused, reply.events, reply.duplicates.len(), reply.undecided.len()), (0, 2, 0, 0));
 }
@@ -82,7 +82,7 @@ async fn streams_that_break_the_protocol_are_ended() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sending_without_credit_ends_the_stream() {
-    // So slow that no answer comes before the credit is spent.
+    // So slow that no reply comes before the credit is spent.
     let node = TestNode::start_with("a", |config| {
         config.limits = Limits { inflight_batches_max: 4, ..Limits::default() };
         config.owner_rate_max_events_per_s = Some(1);
@@ -101,7 +101,7 @@ async fn sending_without_credit_ends_the_stream() {
     assert!(status.message().contains("credit"), "{status}");
 }
 
-/// All positions are as great as their bits allow, and the bits that fill up the last byte are clean.
+/// All positions are the greatest that their bits allow, and the bits that fill up the last byte are zero.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn positions_outside_of_the_filter_are_refused() {
     let node = node().await;
@@ -176,7 +176,7 @@ fn of_cells(name: &str, slicing: &str, cells: u64) -> CreateFilterRequest {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_can_never_be_built_does_not_reach_the_log() {
+async fn a_filter_that_can_never_be_built_does_not_reach_the_log() {
     let node = node().await;
     let before = node.node.meta().status().last_applied;
     let good = of_cells("wide", "none", 1024);
@@ -198,20 +198,20 @@ async fn what_can_never_be_built_does_not_reach_the_log() {
     node.admin().create_filter(good).await.expect("nothing is wrong with it");
 }
 
-/// Slices of 2 TiB, more than any process can address: the machine refuses, whatever it promises.
+/// Slices of 2 TiB, more than any process can address: every machine refuses that memory.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_filter_whose_slices_find_no_memory_is_created_with_a_warning() {
     let node = TestNode::start_with("a", |config| config.memory_max_bytes = 1 << 50).await;
     node.init().await;
     node.ready().await;
-    let told = node.admin().create_filter(of_cells("huge", "horizontal:256", 1 << 40)).await.expect_err("no memory");
-    assert_eq!(told.code(), Code::FailedPrecondition, "{told}");
+    let refused = node.admin().create_filter(of_cells("huge", "horizontal:256", 1 << 40)).await.expect_err("no memory");
+    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
     for said in ["filter `huge` is created", "node a cannot hold group", "no memory for 2199023255552 bytes", "drop"] {
-        assert!(told.message().contains(said), "{told}");
+        assert!(refused.message().contains(said), "{refused}");
     }
     assert!(node.map().await.filter_named("huge").is_some(), "the cluster has it");
     assert_eq!(node.get("/readyz").await.0, 503);
-    assert_eq!(node.get("/metrics").await.0, 200, "what could be built is told from samples");
+    assert_eq!(node.get("/metrics").await.0, 200, "groups that could be built have samples");
     let drop = DropFilterRequest { command_id: vec![].into(), name: "huge".to_owned() };
     node.admin().drop_filter(drop).await.expect("dropped");
     node.ready().await;

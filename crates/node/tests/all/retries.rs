@@ -1,4 +1,4 @@
-//! Submissions that are tried again, on real connections that lose replies: no event is told to be a duplicate of itself.
+//! Submissions that are sent again, on real connections that lose replies: no event is a duplicate of itself.
 
 use std::sync::Arc;
 
@@ -27,14 +27,14 @@ fn digests(filter: &Filter, count: u64) -> Vec<Digest> {
     (0..count).map(|event| filter.secret().digest(&event.to_le_bytes())).collect()
 }
 
-fn assert_all(what: &str, told: &[Verdict], expected: Verdict) {
-    let others: Vec<_> = told.iter().enumerate().filter(|(_, verdict)| **verdict != expected).collect();
+fn assert_all(what: &str, verdicts: &[Verdict], expected: Verdict) {
+    let others: Vec<_> = verdicts.iter().enumerate().filter(|(_, verdict)| **verdict != expected).collect();
     let some = others.iter().take(5).collect::<Vec<_>>();
-    assert!(others.is_empty(), "{what}: {} of {} are not {expected:?}: {some:?}", others.len(), told.len());
+    assert!(others.is_empty(), "{what}: {} of {} are not {expected:?}: {some:?}", others.len(), verdicts.len());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn events_whose_answers_were_lost_are_told_what_was_decided() {
+async fn events_whose_replies_were_lost_get_the_first_verdict() {
     const CUTS: usize = 16;
     for slicing in SLICINGS {
         let cluster = TestCluster::start(3).await;
@@ -52,8 +52,8 @@ async fn events_whose_answers_were_lost_are_told_what_was_decided() {
             }
         };
         let version = client.map().version;
-        let (told, ()) = tokio::join!(filter.observe_digests(before, &[]), changes);
-        assert_all(slicing, &told.expect("verdicts"), Verdict::FirstSeen);
+        let (verdicts, ()) = tokio::join!(filter.observe_digests(before, &[]), changes);
+        assert_all(slicing, &verdicts.expect("verdicts"), Verdict::FirstSeen);
         assert!(client.map().version > version, "the map has changed");
         assert_all(slicing, &filter.observe_digests(after, &[]).await.expect("verdicts"), Verdict::FirstSeen);
         assert!(proxies.cuts() >= CUTS / 2, "{slicing}: only {} connections lost replies", proxies.cuts());
@@ -63,7 +63,7 @@ async fn events_whose_answers_were_lost_are_told_what_was_decided() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_producer_that_starts_anew_and_names_its_submissions_is_told_what_it_was_told() {
+async fn a_producer_that_starts_anew_and_names_its_submissions_gets_the_first_verdicts() {
     for slicing in SLICINGS {
         let cluster = TestCluster::start(3).await;
         cluster.create("clicks", &roomy(slicing), wall()).await;
@@ -82,17 +82,17 @@ async fn a_producer_that_starts_anew_and_names_its_submissions_is_told_what_it_w
         assert_eq!(other.map(|number| (number, again[number])), None, "{slicing}: by name, of another producer");
         for number in [3u64, 1003] {
             let event = (number % 1000).to_le_bytes();
-            let told = filter.observe_as(SubmissionName { source: 9, number }, &event).await.expect("a verdict");
-            assert_eq!(told, first[number as usize], "{slicing}: one by one");
+            let verdicts = filter.observe_as(SubmissionName { source: 9, number }, &event).await.expect("a verdict");
+            assert_eq!(verdicts, first[number as usize], "{slicing}: one by one");
         }
         let other = SubmissionName { source: 10, number: 3 };
-        let told = filter.observe_as(other, &3u64.to_le_bytes()).await.expect("a verdict");
-        assert_eq!(told, Verdict::Duplicate, "{slicing}: another submission of the event");
+        let verdicts = filter.observe_as(other, &3u64.to_le_bytes()).await.expect("a verdict");
+        assert_eq!(verdicts, Verdict::Duplicate, "{slicing}: another submission of the event");
     }
 }
 
-/// A topic is made anew: the same partition and the same offsets, other events, within the retry horizon. Nobody must be told
-/// what the former events were told: an event that is dropped as a duplicate of none is lost.
+/// A topic is made anew: the same partition and the same offsets, other events, within the retry horizon. No event must
+/// get the verdict of a former event: one that is dropped as a duplicate of none is lost.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_topic_that_is_made_anew_loses_no_events_silently() {
     const EVENTS: u64 = 1000;
@@ -106,26 +106,29 @@ async fn a_topic_that_is_made_anew_loses_no_events_silently() {
         let all = digests(&filter, 3 * EVENTS);
         let (before, after) = all.split_at(EVENTS as usize);
         // Every event stands at two offsets.
-        let told = filter.observe_digests_as(&offsets(9), &before.repeat(2), &[]).await.expect("verdicts");
-        assert_all(slicing, &told[EVENTS as usize..], Verdict::Duplicate);
+        let verdicts = filter.observe_digests_as(&offsets(9), &before.repeat(2), &[]).await.expect("verdicts");
+        assert_all(slicing, &verdicts[EVENTS as usize..], Verdict::Duplicate);
 
         let anew = filter.observe_digests_as(&offsets(9), after, &[]).await.expect("verdicts");
         let lost = anew.iter().filter(|verdict| **verdict == Verdict::Duplicate).count();
-        assert_eq!(lost, 0, "{slicing}: events told to be duplicates, and all are new");
-        // Where another owner decides than the one that knows the name, the event is decided as itself.
+        assert_eq!(lost, 0, "{slicing}: events called duplicates, and all are new");
+        // Where another owner decides than the one that knows the name, the event is decided by itself.
         let reused = Verdict::Undecided(Reason::NameReused);
-        let told_so = anew.iter().filter(|verdict| **verdict == reused).count() as u64;
-        println!("{slicing}: {told_so} of {} are told so", anew.len());
-        assert!(told_so > if slicing == "none" { 2 * EVENTS - 3 } else { EVENTS / 8 }, "{slicing}: {told_so}");
+        let reused_count = anew.iter().filter(|verdict| **verdict == reused).count() as u64;
+        println!("{slicing}: {reused_count} of {} have that reason", anew.len());
+        assert!(
+            reused_count > if slicing == "none" { 2 * EVENTS - 3 } else { EVENTS / 8 },
+            "{slicing}: {reused_count}"
+        );
         // By names of their own all are as good as new, unless they were decided above.
         let named = filter.observe_digests_as(&offsets(10), after, &[]).await.expect("verdicts");
-        for (event, (told, before)) in named.iter().zip(&anew).enumerate() {
+        for (event, (verdict, before)) in named.iter().zip(&anew).enumerate() {
             let expected = if *before == reused { Verdict::FirstSeen } else { Verdict::Duplicate };
-            assert_eq!(*told, expected, "{slicing}: event {event}, which was told {before:?}");
+            assert_eq!(*verdict, expected, "{slicing}: event {event}, which got {before:?}");
         }
         let again = filter.observe_digests_as(&offsets(9), &before.repeat(2), &[]).await.expect("verdicts");
-        let other = again.iter().zip(&told).filter(|(again, told)| again != told).count();
-        assert_eq!(other, 0, "{slicing}: whose names they were is told the same");
+        let other = again.iter().zip(&verdicts).filter(|(again, first)| again != first).count();
+        assert_eq!(other, 0, "{slicing}: the events of the names get the same verdicts");
     }
 }
 
@@ -148,11 +151,11 @@ async fn restart_one(cluster: &mut TestCluster) {
 
 /// Submits events under their names in small calls, one after the other.
 async fn submit_in_parts(filter: &Filter, names: &[SubmissionName], events: &[Digest]) -> Vec<Verdict> {
-    let mut told = Vec::new();
+    let mut verdicts = Vec::new();
     for (names, events) in names.chunks(50).zip(events.chunks(50)) {
-        told.extend(filter.observe_digests_as(names, events, &[]).await.expect("verdicts"));
+        verdicts.extend(filter.observe_digests_as(names, events, &[]).await.expect("verdicts"));
     }
-    told
+    verdicts
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -164,31 +167,31 @@ async fn no_named_submission_is_a_duplicate_of_itself_though_its_owner_starts_an
         let names: Vec<SubmissionName> = (0..4000).map(|number| SubmissionName { source: 9, number }).collect();
         let (client, filter) = cluster.producer(0, "clicks").await;
         let events = digests(&filter, 4000);
-        // The owner goes while submissions are in flight, and nobody knows of some what they were told.
+        // The owner ends while submissions are in flight, and the replies to some are lost.
         let (before, during) = events.split_at(2000);
         let first = filter.observe_digests_as(&names[..2000], before, &[]).await.expect("verdicts");
         assert_all(slicing, &first, Verdict::FirstSeen);
         let submitting = submit_in_parts(&filter, &names[2000..], during);
-        let (told, ()) = tokio::join!(submitting, restart_one(&mut cluster));
-        assert!(!told.contains(&Verdict::Duplicate), "{slicing}: told while the owner started anew");
+        let (verdicts, ()) = tokio::join!(submitting, restart_one(&mut cluster));
+        assert!(!verdicts.contains(&Verdict::Duplicate), "{slicing}: while the owner started anew");
         drop((client, filter));
 
         let (_client, filter) = cluster.producer(1, "clicks").await;
         let again = filter.observe_digests_as(&names, &events, &[]).await.expect("verdicts");
-        let count = |verdict| again.iter().filter(|told| **told == verdict).count();
+        let count = |verdict| again.iter().filter(|got| **got == verdict).count();
         let (new, duplicates) = (count(Verdict::FirstSeen), count(Verdict::Duplicate));
         println!("{slicing}: {new} first-seen, {duplicates} duplicates, {} degraded", filter.degraded_events());
-        assert_eq!(duplicates, 0, "{slicing}: told to be duplicates of themselves");
+        assert_eq!(duplicates, 0, "{slicing}: duplicates of themselves");
         assert!(new > 3000, "{slicing}: only {new} definite answers");
         assert!(filter.degraded_events() > 0, "{slicing}: slices of the owner are incomplete");
-        // What was told anew is remembered by the new guard.
+        // The new guard remembers the new replies.
         let third = filter.observe_digests_as(&names, &events, &[]).await.expect("verdicts");
-        assert!(!third.contains(&Verdict::Duplicate), "{slicing}: told to be duplicates of themselves");
+        assert!(!third.contains(&Verdict::Duplicate), "{slicing}: duplicates of themselves");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_audit_measures_what_the_formulas_say() {
+async fn the_audit_measures_the_rates_of_the_formulas() {
     const CELLS: u64 = 120_000;
     const HASHES: u32 = 4;
     const EVENTS: u64 = 30_000;
@@ -222,7 +225,7 @@ async fn the_audit_measures_what_the_formulas_say() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_audit_shows_what_was_measured_beside_what_was_promised() {
+async fn the_audit_shows_measured_rates_beside_promised_ones() {
     const EVENTS: u64 = 30_000;
     const RATE: f64 = 0.02;
     let cluster = TestCluster::start(3).await;
@@ -238,7 +241,7 @@ async fn the_audit_shows_what_was_measured_beside_what_was_promised() {
     }
     let report = filter.audit().expect("an audit");
     assert_eq!((report.promised_false_positives, report.promised_false_negatives), (Some(RATE), Some(0.0)));
-    // A filter that fills up has its rate at the end; on the way it errs, but less.
+    // A filter that fills up has its rate at the end; before that it errs less.
     let (positives, negatives) = (report.false_positives, report.false_negatives);
     assert!(positives.errors > 0 && positives.at_most() < RATE, "{report:?}");
     assert!(negatives.errors == 0 && negatives.cases > EVENTS / 3 && negatives.at_most() < 1e-3, "{report:?}");
@@ -251,7 +254,7 @@ async fn the_audit_shows_what_was_measured_beside_what_was_promised() {
     };
     for (error, measured, promised) in [("false_positive", positives, RATE), ("false_negative", negatives, 0.0)] {
         let exported = ["errors_total", "cases_total", "rate", "rate_at_most", "rate_promised"];
-        let told = [measured.errors as f64, measured.cases as f64, measured.rate(), measured.at_most(), promised];
-        assert_eq!(exported.map(|name| value(name, error)), told, "{text}");
+        let figures = [measured.errors as f64, measured.cases as f64, measured.rate(), measured.at_most(), promised];
+        assert_eq!(exported.map(|name| value(name, error)), figures, "{text}");
     }
 }

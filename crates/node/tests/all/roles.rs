@@ -1,4 +1,4 @@
-//! With certificates, nothing is done for a caller without the role for it.
+//! With certificates, a node does nothing for a caller without the role for it.
 
 use crate::common::certs::{Authority, channel, settings};
 use crate::common::{RawStream, TestNode, request_to_create};
@@ -12,7 +12,7 @@ use firstseen_wire::tls::TlsFiles;
 use tonic::Code;
 use tonic::transport::Channel;
 
-/// What a caller is told by the four services: admin, producer, peer, meta.
+/// The codes of the four services for a caller: admin, producer, peer, meta.
 async fn codes(channel: Channel) -> [Code; 4] {
     let admin = net::admin_client(channel.clone()).identify(admin::IdentifyRequest {}).await;
     let describe = producer::DescribeFilterRequest { name: "none".to_owned() };
@@ -45,9 +45,9 @@ async fn each_service_asks_for_its_role() {
     assert_eq!(codes(channel(&node, &own)).await, [Ok, NotFound, Malformed, Malformed]);
 }
 
-/// Levels of a tree are believed further than producers: no producer may say that it is one.
+/// Levels of a tree are trusted further than producers: no producer may pass for one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_a_node_hands_on_events_of_another_level() {
+async fn only_a_node_may_send_events_of_another_level() {
     let folder = tempfile::tempdir().expect("a folder");
     let authority = Authority::new(folder.path());
     let own = authority.node("a");

@@ -1,9 +1,10 @@
 //! A cluster answers like the engine in one process: every kind in every slicing it may have, on the sample logs, event
 //! by event, in filters so small that false positives occur and must agree too.
 //!
-//! One event is in flight at a time. Where slices share events that takes safe answers: an early one is told while cells
-//! are still on their way to be set, and the next event may pass them. It is then not taken for a duplicate where it
-//! would have been a false positive. So early answers are compared in filters without any, with many batches in flight.
+//! One event is in flight at a time. Where slices share events that takes safe replies: with an early one, sets are
+//! still in flight, and the next event may overtake them. That event is then not called a duplicate where it would have
+//! been a false positive. So early replies are compared in filters without false positives, with many batches in
+//! flight.
 //!
 //! The ordinary run takes the first events of each log; `whole_logs` takes all:
 //! `cargo test -p firstseen-node --release --test all whole_logs -- --ignored`.
@@ -34,7 +35,7 @@ fn loaded(kind: Kind, window: &str, cells: u64) -> FilterSpec {
     FilterSpec { cells: Some(cells), hashes: Some(4), ..FilterSpec::new(kind, window.parse().expect("a window")) }
 }
 
-/// What is asked for, and the slicings that it may have.
+/// The filters that are compared, and the slicings that each may have.
 fn cases() -> Vec<(&'static str, FilterSpec, &'static [&'static str])> {
     let growing = GrowthSpec { limit: Limit::Cardinality, generations_max: 4, ratio: 1.0 };
     vec![
@@ -67,7 +68,7 @@ fn small(kind: Kind, growth: Option<GrowthSpec>) -> FilterSpec {
     FilterSpec { capacity_events: Some(300), rate: 0.05, growth, ..FilterSpec::new(kind, window) }
 }
 
-/// What the engine answers, and how many of the answers are certainly false positives: duplicates of nothing.
+/// The engine's verdicts, and how many of them are certainly false positives: duplicates of nothing.
 fn engine_answers(definition: &SlicedDefinition, log: &Log) -> (Vec<Verdict>, usize) {
     let mut engine = SlicedFilter::build(definition).expect("an engine");
     let mut answers = vec![Answer::Undecided; log.digests.len()];
@@ -78,7 +79,7 @@ fn engine_answers(definition: &SlicedDefinition, log: &Log) -> (Vec<Verdict>, us
     (answers.into_iter().map(Verdict::from).collect(), false_positives)
 }
 
-/// One event after the other: the next when the one before is answered.
+/// One event after the other: the next when the one before has its reply.
 async fn one_by_one(filter: &Filter, log: &Log) -> Vec<Verdict> {
     let mut verdicts = Vec::with_capacity(log.digests.len());
     for (digest, time_ms) in log.digests.iter().zip(&log.times_ms) {
@@ -87,15 +88,15 @@ async fn one_by_one(filter: &Filter, log: &Log) -> Vec<Verdict> {
     verdicts
 }
 
-fn assert_same(what: &str, told: &[Verdict], expected: &[Verdict]) {
-    assert_eq!(told.len(), expected.len(), "{what}");
-    let differ: Vec<usize> = (0..told.len()).filter(|event| told[*event] != expected[*event]).collect();
+fn assert_same(what: &str, verdicts: &[Verdict], expected: &[Verdict]) {
+    assert_eq!(verdicts.len(), expected.len(), "{what}");
+    let differ: Vec<usize> = (0..verdicts.len()).filter(|event| verdicts[*event] != expected[*event]).collect();
     if let Some(first) = differ.first() {
         panic!(
             "{what}: {} of {} events differ, the first is {first}: {:?} in the cluster, {:?} in the engine",
             differ.len(),
-            told.len(),
-            told[*first],
+            verdicts.len(),
+            verdicts[*first],
             expected[*first]
         );
     }
@@ -107,7 +108,7 @@ fn cut(mut log: Log, events: usize) -> Log {
     log
 }
 
-/// A filter of its own for one way of asking, and what it must answer.
+/// One way of sending events to a filter of its own, and the verdicts that it must give.
 struct Run {
     name: String,
     definition: SlicedDefinition,
@@ -117,15 +118,15 @@ struct Run {
     expected: Vec<Verdict>,
 }
 
-/// Ways of asking in which a case is the same as the engine: by turns one lookup or the other, so that each meets every
-/// case.
+/// The ways of sending in which a case gives the engine's verdicts: by turns one lookup or the other, so that each
+/// meets every case.
 fn runs(case: (&'static str, FilterSpec, &[&str]), (turn, log_name): (usize, &str), log: &Arc<Log>) -> Vec<Run> {
     let (kind, spec, slicings) = case;
     let mut runs = Vec::new();
     for (turn, slicing) in (turn..).zip(slicings) {
         let slicing: Slicing = slicing.parse().expect("a slicing");
         let lookup = if turn % 2 == 0 { Lookup::Pipelined } else { Lookup::Parallel };
-        // Slices that share no events answer batches of one producer alike, however many are in flight.
+        // Slices that share no events decide batches of one producer alike, however many are in flight.
         let ways = if slicing.divides_cells() {
             [(AnswerWhen::Safe, false, spec.clone()), (AnswerWhen::Early, true, roomy(&spec, log.digests.len()))]
         } else {
@@ -138,7 +139,7 @@ fn runs(case: (&'static str, FilterSpec, &[&str]), (turn, log_name): (usize, &st
             let name = format!("{kind}, {log_name}, {slicing}, {lookup:?}, {answer:?}{how}");
             let must_be_exact = slicing.divides_cells() && is_batched;
             assert!(!must_be_exact || false_positives == 0, "{name}: {false_positives} false positives");
-            // An event is in flight until all of its cells are set: what is told before that may meet the next event.
+            // An event is in flight until all of its cells are set: an earlier reply lets the next event meet it.
             let policies = FilterPolicies { lookup, answer, ..FilterPolicies::default() };
             runs.push(Run { name, definition, policies, is_batched, log: log.clone(), expected });
         }
@@ -148,12 +149,12 @@ fn runs(case: (&'static str, FilterSpec, &[&str]), (turn, log_name): (usize, &st
 
 impl Run {
     async fn run(self, filter: Filter) {
-        let told = if self.is_batched {
+        let verdicts = if self.is_batched {
             filter.observe_digests(&self.log.digests, &self.log.times_ms).await.expect("verdicts")
         } else {
             one_by_one(&filter, &self.log).await
         };
-        assert_same(&self.name, &told, &self.expected);
+        assert_same(&self.name, &verdicts, &self.expected);
     }
 }
 
@@ -200,8 +201,8 @@ async fn estimates_of_a_decaying_filter() {
         let Placed::At(stamp) = clock.place(Some(*time_ms)) else { panic!("a log is in order") };
         let mut estimate = [0.0];
         engine.count_batch(&[secret().digest(&event)], &[stamp], &mut estimate).expect("counts");
-        let told = filter.count(&event, Some(*time_ms)).await.expect("a frequency");
-        assert_eq!(told, Frequency::Estimate(estimate[0] as f32), "at {time_ms}");
+        let verdicts = filter.count(&event, Some(*time_ms)).await.expect("a frequency");
+        assert_eq!(verdicts, Frequency::Estimate(estimate[0] as f32), "at {time_ms}");
         above += usize::from(estimate[0] > 1.5);
         again += usize::from(estimate[0].fract() != 0.0);
     }
@@ -214,7 +215,7 @@ async fn whole_logs() {
     all_cases(usize::MAX).await;
 }
 
-/// The proof that the test above could fail: false positives occur in every case.
+/// Shows that the test above can fail: every case has false positives.
 #[test]
 fn every_filter_is_loaded() {
     let logs = logs::all(&secret()).map(|(_, log)| cut(log, EVENTS));

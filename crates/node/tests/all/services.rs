@@ -1,4 +1,4 @@
-//! What any gRPC tool asks of a node: its health, and what it speaks.
+//! Requests that any gRPC tool sends to a node: its health, and its services.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tonic_health::pb::{HealthCheckRequest, HealthCheckResponse};
 use tonic_reflection::pb::v1::ServerReflectionRequest;
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest as Asked;
-use tonic_reflection::pb::v1::server_reflection_response::MessageResponse as Told;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse as Answer;
 
 fn whole_node() -> HealthCheckRequest {
     HealthCheckRequest::default()
@@ -21,8 +21,8 @@ fn whole_node() -> HealthCheckRequest {
 async fn becomes(watched: &mut Streaming<HealthCheckResponse>, status: ServingStatus) {
     let waiting = async {
         loop {
-            let told = watched.message().await.expect("no status").expect("it is watched");
-            if told.status() == status {
+            let health = watched.message().await.expect("no status").expect("it is watched");
+            if health.status() == status {
                 return;
             }
         }
@@ -54,16 +54,18 @@ async fn reflection_describes_every_service() {
     let ask = async |asked: Asked| {
         let request = ServerReflectionRequest { host: String::new(), message_request: Some(asked) };
         let mut reflection = ServerReflectionClient::new(node.channel());
-        let told = reflection.server_reflection_info(tokio_stream::iter([request])).await.expect("a stream");
-        let told = tokio::time::timeout(PATIENCE, told.into_inner().message()).await.expect("in time")?;
-        Ok::<_, Status>(told.and_then(|told| told.message_response).expect("an answer"))
+        let reply = reflection.server_reflection_info(tokio_stream::iter([request])).await.expect("a stream");
+        let reply = tokio::time::timeout(PATIENCE, reply.into_inner().message()).await.expect("in time")?;
+        Ok::<_, Status>(reply.and_then(|reply| reply.message_response).expect("an answer"))
     };
-    let Ok(Told::ListServicesResponse(list)) = ask(Asked::ListServices(String::new())).await else { panic!("no list") };
+    let Ok(Answer::ListServicesResponse(list)) = ask(Asked::ListServices(String::new())).await else {
+        panic!("no list")
+    };
     let services: Vec<String> = list.service.into_iter().map(|service| service.name).collect();
     for (package, service) in [("producer", "Producer"), ("peer", "Peer"), ("meta", "Meta"), ("admin", "Admin")] {
         let name = format!("firstseen.{package}.v1.{service}");
         assert!(services.contains(&name), "no {name} among {services:?}");
-        let Ok(Told::FileDescriptorResponse(files)) = ask(Asked::FileContainingSymbol(name.clone())).await else {
+        let Ok(Answer::FileDescriptorResponse(files)) = ask(Asked::FileContainingSymbol(name.clone())).await else {
             panic!("{name} is not described")
         };
         let file: Vec<u8> = files.file_descriptor_proto.concat();

@@ -1,4 +1,4 @@
-//! A node that stops answers what it has; what it counts can be read by machines.
+//! A node that stops answers the events in flight; its metrics can be read by machines.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use firstseen_wire::reply;
 use tonic::Code;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_stops_answers_what_it_has_admitted() {
+async fn a_node_that_stops_answers_the_events_that_it_has_admitted() {
     let node = TestNode::start_with("a", |config| {
         config.owner_rate_max_events_per_s = Some(25);
         config.limits.queue_age_max_ms = 60_000;
@@ -22,7 +22,7 @@ async fn a_node_that_stops_answers_what_it_has_admitted() {
     let hashing = Hashing::of(&node, "clicks").await;
     let (mut stream, _) = RawStream::greeted(&node, 1).await;
     const BATCHES: u64 = 8;
-    // Three events of their own, one of the batch before, one twice.
+    // Three new events, one of the batch before, one twice.
     let events = |sequence: u64| {
         let own = |event: u64| format!("event-{}", 3 * sequence + event);
         let before = format!("event-{}", (3 * sequence).saturating_sub(1));
@@ -36,17 +36,17 @@ async fn a_node_that_stops_answers_what_it_has_admitted() {
         stream.send(batch(sequence)).await;
     }
     // At 25 events a second, most of them are in flight when two are answered.
-    let mut told = BTreeMap::new();
+    let mut replies = BTreeMap::new();
     let mut stopping = None;
     let mut node = Some(node.node);
     let status = loop {
         match stream.next().await {
             Ok(Some(ObserveReply { message: Some(observe_reply::Message::Reply(reply)) })) => {
-                let again = told.insert(reply.sequence, reply);
+                let again = replies.insert(reply.sequence, reply);
                 assert!(again.is_none(), "a batch is answered once: {again:?}");
-                if let Some(node) = node.take_if(|_| told.len() == 2) {
+                if let Some(node) = node.take_if(|_| replies.len() == 2) {
                     stopping = Some(tokio::spawn(node.shutdown()));
-                    // It finds the stream open, or its end.
+                    // It finds the stream open, or at its end.
                     let late = observe_request::Message::Batch(batch(BATCHES));
                     let _ = stream.requests.send(ObserveRequest { message: Some(late) }).await;
                 }
@@ -59,13 +59,13 @@ async fn a_node_that_stops_answers_what_it_has_admitted() {
     assert_eq!(status.code(), Code::Unavailable, "{status}");
     let (new, again) = (Decision::FirstSeen, Decision::Duplicate);
     for sequence in 0..BATCHES {
-        let reply = told.remove(&sequence).unwrap_or_else(|| panic!("batch {sequence} was admitted"));
+        let reply = replies.remove(&sequence).unwrap_or_else(|| panic!("batch {sequence} was admitted"));
         let decisions = reply::decode(&reply, 5).expect("answers").decisions;
         // The first batch has no batch before it: `event-0` stands in.
         assert_eq!(decisions, [new, new, new, again, again], "batch {sequence}");
     }
-    // What comes later finds the door closed, or was just in time.
-    for (sequence, reply) in told {
+    // A later batch finds the stream closed, or was just in time.
+    for (sequence, reply) in replies {
         let is_refused = reply.refused == i32::from(Reason::NotReady);
         assert!(sequence == BATCHES && (is_refused || reply.refused == 0), "{reply:?}");
     }
@@ -140,7 +140,7 @@ async fn metrics_stand_in_one_order_and_do_not_grow_with_slices() {
         let is_shown = slices <= 8.0;
         assert_eq!(of("slice_ready", filter).len(), if is_shown { slices as usize } else { 0 }, "{filter}");
         assert_eq!(!of("submissions_total", filter).is_empty(), is_shown, "{filter}");
-        // First seen are a, b and c; then a comes again.
+        // First-seen are a, b and c; then a repeats.
         assert_eq!(of("filter_decisions_total", filter)[..2], [1.0, 3.0], "{filter}");
         assert_eq!(of("producer_received_events_total", filter), [4.0]);
         assert!(of("queue_age_seconds_count", filter)[0] >= 1.0, "{filter}");
@@ -155,8 +155,8 @@ async fn metrics_stand_in_one_order_and_do_not_grow_with_slices() {
     assert_eq!(sum("pipeline_slice_visits_total"), sum("filter_pipeline_slice_visits_total"));
 }
 
-/// Each gathering of metrics makes every owner read samples of its cells, so who asks often gets what was told lately. A filter
-/// that was dropped used to leave 65 samples behind, for as long as the process lived.
+/// Each gathering of metrics makes every owner read samples of its cells, so frequent requests get the last figures
+/// again. A filter that was dropped used to leave 65 samples behind, for as long as the process lived.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn metrics_are_gathered_once_a_second_and_forget_filters_that_are_dropped() {
     let node = TestNode::start("a", Limits::default()).await;
@@ -186,7 +186,7 @@ async fn metrics_are_gathered_once_a_second_and_forget_filters_that_are_dropped(
         if text != first {
             break text;
         }
-        assert!(begun.elapsed() < crate::common::PATIENCE, "what was gathered is told for ever");
+        assert!(begun.elapsed() < crate::common::PATIENCE, "the first figures are shown for ever");
     };
     assert!(
         begun.elapsed() >= std::time::Duration::from_millis(999),

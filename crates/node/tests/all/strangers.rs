@@ -1,9 +1,9 @@
-//! Whoever only connects locks neither nodes nor operators out.
+//! Peers that only connect lock neither nodes nor operators out.
 //!
-//! With certificates and without: three nodes; c stops; at a and b more connections are opened than they have places, and
-//! held open, idle, by peers that answer signs of life. c starts again. It must come back to its cluster, and operators must
-//! be answered over connections that they open now. The same of peers that do not end, or do not begin, their handshake:
-//! the next who does is let in at once.
+//! With certificates and without: three nodes; c stops; at a and b more connections are opened than they have places,
+//! and held open, idle, by peers that answer pings. c starts again. It must come back to its cluster, and operators
+//! must get answers over connections that they open now. The same with peers that do not end, or do not begin, their
+//! handshake: the next peer that ends it is let in at once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,8 +37,8 @@ async fn status(operator: Channel) -> StatusReply {
     reply.expect("an operator is answered").into_inner()
 }
 
-/// Connections that have asked for something once and do nothing any more but answer signs of life: more than there are
-/// places. They are open as long as they are held.
+/// Connections that have made one call and then only answer pings: more than there are places. They are open as long as
+/// they are held.
 async fn idle(connect: impl Fn() -> Channel) -> Vec<Channel> {
     let mut held = Vec::new();
     for _ in 0..2 * PLACES {
@@ -51,7 +51,7 @@ async fn idle(connect: impl Fn() -> Channel) -> Vec<Channel> {
     held
 }
 
-/// Waits until all that `nodes` say of the others is that they are there.
+/// Waits until `nodes` find each other up and in reach.
 async fn together(nodes: [&TestNode; 3], operator: impl Fn(&TestNode) -> Channel) {
     for node in nodes {
         node.ready().await;
@@ -97,7 +97,7 @@ async fn idle_producers_lock_neither_nodes_nor_operators_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_certificates_places_are_kept_for_what_the_first_call_asks() {
+async fn without_certificates_places_are_kept_by_the_first_call() {
     let start = async |name: &str| TestNode::start_with(name, |config| config.limits.connections_max = PLACES).await;
     let [a, b, c] = [start("a").await, start("b").await, start("c").await];
     a.init().await;
@@ -111,7 +111,7 @@ async fn without_certificates_places_are_kept_for_what_the_first_call_asks() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_does_not_end_its_handshake_locks_nobody_out() {
+async fn peers_that_do_not_end_their_handshake_lock_no_others_out() {
     let folder = tempfile::tempdir().expect("a folder");
     let authority = Authority::new(folder.path());
     let own = authority.node("a");
@@ -127,14 +127,14 @@ async fn whoever_does_not_end_its_handshake_locks_nobody_out() {
         for _ in 0..4 * PLACES {
             held.push(TcpStream::connect(node.node.addr()).await.expect("a connection"));
         }
-        // Who comes behind them does not try again.
+        // The peer behind them gets in at its first try.
         status(connect).await;
         drop(held);
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn silent_connections_keep_nobody_from_health_and_metrics() {
+async fn silent_connections_block_neither_health_nor_metrics() {
     let node = TestNode::start_with("a", |_| {}).await;
     let address = node.node.http_addr().expect("http");
     let mut held = Vec::new();
@@ -146,7 +146,7 @@ async fn silent_connections_keep_nobody_from_health_and_metrics() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whoever_may_not_call_is_told_so_before_its_message_has_come() {
+async fn a_forbidden_call_is_refused_before_its_message_has_arrived() {
     let folder = tempfile::tempdir().expect("a folder");
     let authority = Authority::new(folder.path());
     let own = authority.node("a");
@@ -158,7 +158,7 @@ async fn whoever_may_not_call_is_told_so_before_its_message_has_come() {
         let code = tokio::time::timeout(PATIENCE, call).await.expect("an answer, though the message never comes");
         assert_eq!(code, Code::PermissionDenied, "{path}");
     }
-    // The producer's own calls take what they need.
+    // The producer's own calls may send what they need.
     let call = unfinished::call(
         channel(&node, &producer),
         "/firstseen.producer.v1.Producer/DescribeFilter",

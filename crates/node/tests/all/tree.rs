@@ -3,6 +3,7 @@
 use crate::common::cluster::TestCluster;
 use firstseen_client::{Client, Digest, Filter, FilterError, SubmissionName, Verdict};
 use firstseen_filter::{FilterSpec, Kind, Layout};
+use firstseen_node::NodeConfig;
 use firstseen_routing::{
     Answer, ClockSource, CutOff, FilterPolicies, NodeId, PlaceSpec, SlicedDefinition, SlicedFilter, TreeMode, TreeSpec,
     WhenLost,
@@ -11,11 +12,21 @@ use firstseen_routing::{
 const SITES: [&str; 3] = ["athens", "ioannina", "oslo"];
 
 async fn cluster() -> TestCluster {
+    TestCluster::start_with(3, give_site).await
+}
+
+/// The same of nodes that are not called down, however slow the machine is.
+async fn steady_cluster() -> TestCluster {
     TestCluster::start_with(3, |config| {
-        let site = SITES[["a", "b", "c"].iter().position(|name| *name == config.name).expect("a node")];
-        config.site = site.to_owned();
+        give_site(config);
+        config.timing.unreachable_after_ms = 60_000;
     })
     .await
+}
+
+fn give_site(config: &mut NodeConfig) {
+    let site = SITES[["a", "b", "c"].iter().position(|name| *name == config.name).expect("a node")];
+    config.site = site.to_owned();
 }
 
 fn definition(kind: Kind, window: &str, slicing: &str) -> SlicedDefinition {
@@ -47,7 +58,7 @@ fn wall() -> FilterPolicies {
     FilterPolicies { clock: ClockSource::Wall, ..FilterPolicies::default() }
 }
 
-/// What a root that starts anew has lost is first-seen again.
+/// Policies by which events that a restarted root has lost are first-seen again.
 fn forgetful() -> FilterPolicies {
     FilterPolicies { when_lost: WhenLost::FirstSeen, ..wall() }
 }
@@ -67,7 +78,7 @@ async fn observe(filter: &Filter, from: usize, to: usize) -> Vec<Verdict> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_one_site_has_seen_is_a_duplicate_at_all() {
+async fn an_event_of_one_site_is_a_duplicate_at_all() {
     for (number, (slicing, mode)) in
         [("vertical:3", TreeMode::Dense), ("horizontal:3", TreeMode::Dense), ("none", TreeMode::Sparse)]
             .iter()
@@ -79,13 +90,13 @@ async fn what_one_site_has_seen_is_a_duplicate_at_all() {
         cluster.create_tree(&name, &definition, wall(), &tree(*mode, 1)).await;
         let (_athens, at_athens) = producer(&cluster, 0, &name).await;
         let (_oslo, at_oslo) = producer(&cluster, 2, &name).await;
-        let all = |verdicts: Vec<Verdict>, told| verdicts.iter().all(|verdict| *verdict == told);
+        let all = |verdicts: Vec<Verdict>, wanted| verdicts.iter().all(|verdict| *verdict == wanted);
         assert!(all(observe(&at_athens, 0, 1000).await, Verdict::FirstSeen), "{slicing}");
         assert!(all(observe(&at_athens, 0, 1000).await, Verdict::Duplicate), "{slicing}");
         assert!(all(observe(&at_oslo, 0, 1000).await, Verdict::Duplicate), "{slicing}");
         assert!(all(observe(&at_oslo, 0, 1000).await, Verdict::Duplicate), "{slicing}");
         assert!(all(observe(&at_oslo, 1000, 1100).await, Verdict::FirstSeen), "{slicing}");
-        // Athens' own come again at its leaf; Oslo learns of them from the root, in a dense tree once.
+        // Events of Athens are found at its leaf; Oslo finds them at the root, in a dense tree once.
         assert_eq!(at_athens.level_hits()[..2], [0, 1000], "{slicing}");
         let oslo = if *mode == TreeMode::Dense { [1000, 1000] } else { [2000, 0] };
         assert_eq!(at_oslo.level_hits()[..2], oslo, "{slicing}, {mode:?}");
@@ -110,7 +121,7 @@ async fn verdicts_are_those_of_one_filter_event_by_event() {
             filters.push(producer(&cluster, site, &name).await);
         }
         let mut one = SlicedFilter::build(&definition).expect("a filter");
-        let mut told = [0, 0];
+        let mut counts = [0, 0];
         for event in 0..1_200usize {
             let key = format!("key-{}", event * 7919 % 1_000);
             let (_, filter) = &filters[event * 31 % 7 % 3];
@@ -119,10 +130,10 @@ async fn verdicts_are_those_of_one_filter_event_by_event() {
             one.observe_batch(&[crate::common::cluster::secret().digest(key.as_bytes())], &[0], &mut answer);
             let expected = if answer[0] == Answer::FirstSeen { Verdict::FirstSeen } else { Verdict::Duplicate };
             assert_eq!(verdict, expected, "{mode:?}, event {event}");
-            told[usize::from(verdict == Verdict::Duplicate)] += 1;
+            counts[usize::from(verdict == Verdict::Duplicate)] += 1;
         }
-        // 200 keys come again, and some of the others are false positives.
-        assert!(told[0] > 500 && told[1] > 210, "{told:?}");
+        // 200 keys repeat, and some of the others are false positives.
+        assert!(counts[0] > 500 && counts[1] > 210, "{counts:?}");
     }
 }
 
@@ -159,7 +170,7 @@ async fn of_producers_at_all_sites_one_wins() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_the_root_a_leaf_tells_what_it_knows() {
+async fn without_the_root_a_leaf_answers_what_it_knows() {
     let cluster = cluster().await;
     // The root is at Oslo only.
     let mut tree = tree(TreeMode::Dense, 0);
@@ -172,28 +183,28 @@ async fn without_the_root_a_leaf_tells_what_it_knows() {
     let patient = (patient.filter("clicks").await.expect("a filter"), patient);
     let mut nodes = cluster.nodes;
     let oslo = nodes.pop().expect("node c").stop().await;
-    // Calls that run at once gather in batches; what is known does not wait for the others of its batch.
+    // Calls that run at once gather in batches; a known event does not wait for the others of its batch.
     let mut calls = tokio::task::JoinSet::new();
     for event in (80..100).chain(1000..1020) {
         let filter = patient.0.clone();
         calls.spawn(async move { (event, filter.observe(format!("event-{event}").as_bytes()).await) });
     }
     for place in 0..20 {
-        let (event, told) = calls.join_next().await.expect("forty calls").expect("no panic");
-        assert_eq!((event < 100, told), (true, Ok(Verdict::Duplicate)), "event {event} was told as number {place}");
+        let (event, verdict) = calls.join_next().await.expect("forty calls").expect("no panic");
+        assert_eq!((event < 100, verdict), (true, Ok(Verdict::Duplicate)), "event {event} returned as number {place}");
     }
     drop(calls);
     nodes[0].finds_unreachable(&[NodeId(3)]).await;
-    let told = observe(&filter, 0, 200).await;
-    assert!(told[..100].iter().all(|verdict| *verdict == Verdict::Duplicate), "{told:?}");
-    assert!(told[100..].iter().all(|verdict| matches!(verdict, Verdict::Undecided(_))), "{told:?}");
+    let verdicts = observe(&filter, 0, 200).await;
+    assert!(verdicts[..100].iter().all(|verdict| *verdict == Verdict::Duplicate), "{verdicts:?}");
+    assert!(verdicts[100..].iter().all(|verdict| matches!(verdict, Verdict::Undecided(_))), "{verdicts:?}");
     let oslo = oslo.start().await;
     oslo.ready().await;
     nodes[0].finds_unreachable(&[]).await;
     let filter = cluster_builder(&nodes[0]).site("athens").connect().await.expect("a client");
     let filter = (filter.filter("clicks").await.expect("a filter"), filter);
-    let told = observe(&filter.0, 100, 200).await;
-    assert!(told.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{told:?}");
+    let verdicts = observe(&filter.0, 100, 200).await;
+    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{verdicts:?}");
 }
 
 fn cluster_builder(node: &crate::common::TestNode) -> firstseen_client::Builder {
@@ -211,7 +222,7 @@ async fn climbs_are_counted_by_where_they_come_from() {
     observe(&at_ioannina, 0, 100).await;
     let client = cluster.builder(0).site("athens").deadline_ms(500).connect().await.expect("a client");
     let at_athens = client.filter("clicks").await.expect("a filter");
-    // 100 from Ioannina, 200 that are new, and 50 of these again.
+    // 100 of Ioannina, 200 that are new, and 50 of these again.
     observe(&at_athens, 0, 300).await;
     observe(&at_athens, 250, 300).await;
     let mut nodes = cluster.nodes;
@@ -227,15 +238,15 @@ async fn climbs_are_counted_by_where_they_come_from() {
     let climbs = value(&format!("firstseen_climbs_total{{{leaf}}}"));
     assert!((1.0..=300.0).contains(&climbs), "{climbs}");
     assert_eq!(value(&format!("firstseen_climb_latency_seconds_count{{{leaf}}}")), climbs);
-    let told = |text: &str, decision: &str| {
+    let counted = |text: &str, decision: &str| {
         let start = format!("firstseen_climb_decisions_total{{{leaf},decision=\"{decision}\"");
         let lines = text.lines().filter(|line| line.starts_with(&start));
         lines.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok()).sum::<f64>()
     };
-    assert_eq!(["first_seen", "duplicate", "undecided"].map(|it| told(&text, it)), [200.0, 100.0, 0.0]);
+    assert_eq!(["first_seen", "duplicate", "undecided"].map(|it| counted(&text, it)), [200.0, 100.0, 0.0]);
     assert_eq!(value("firstseen_peer_unreachable{peer=\"c\"}"), 0.0);
 
-    // Without the root: told as soon as it is known to be out of reach.
+    // Without the root: decided as soon as it is known to be out of reach.
     let _oslo = nodes.pop().expect("node c").stop().await;
     nodes[0].finds_unreachable(&[NodeId(3)]).await;
     observe(&at_athens, 1000, 1010).await;
@@ -248,14 +259,14 @@ async fn climbs_are_counted_by_where_they_come_from() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_no_tree_is_refused_with_its_fault() {
+async fn invalid_trees_are_refused_with_the_fault() {
     let cluster = cluster().await;
     let refusal = async |change: fn(&mut TreeSpec)| {
         let mut tree = tree(TreeMode::Dense, 0);
         change(&mut tree);
         cluster.refuses_tree("clicks", &definition(Kind::Timing, "1h", "none"), &tree).await
     };
-    let told = [
+    let verdicts = [
         (refusal(|tree| tree.places[0].parent = Some("nowhere".to_owned())).await, "no place of the tree"),
         (refusal(|tree| tree.places[0].parent = None).await, "two roots"),
         (refusal(|tree| drop(tree.places.remove(0))).await, "site `athens` has no leaf"),
@@ -265,7 +276,7 @@ async fn what_is_no_tree_is_refused_with_its_fault() {
         (refusal(|tree| tree.places[0].sites = vec!["rome".to_owned()]).await, "site `rome`, which has no nodes"),
         (refusal(|tree| tree.places[0].slicing = Some("horizontal:2".parse().expect("one"))).await, "as many groups"),
     ];
-    for (refusal, expected) in told {
+    for (refusal, expected) in verdicts {
         assert!(refusal.contains(expected), "{expected}: {refusal}");
     }
     cluster.create_tree("clicks", &definition(Kind::Timing, "1h", "none"), wall(), &tree(TreeMode::Dense, 0)).await;
@@ -274,7 +285,7 @@ async fn what_is_no_tree_is_refused_with_its_fault() {
         Err(FilterError::NoPlace { there, .. }) => assert_eq!(there, ["root", "athens", "ioannina", "oslo"]),
         other => panic!("{:?}", other.map(|_| "a filter")),
     }
-    // Levels live and die with their root.
+    // Levels are made and dropped with their root.
     let mut admin = cluster.nodes[0].admin();
     let drop_of = |name: &str| firstseen_wire::proto::admin::DropFilterRequest {
         command_id: Vec::new().into(),
@@ -287,7 +298,7 @@ async fn what_is_no_tree_is_refused_with_its_fault() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_site_that_may_tell_alone_brings_it_up_when_the_root_is_back() {
+async fn a_leaf_that_may_decide_alone_brings_events_up_when_the_root_is_back() {
     let cluster = cluster().await;
     let mut tree = TreeSpec { cut_off: CutOff::Local, ..tree(TreeMode::Dense, 0) };
     tree.places.iter_mut().filter(|place| place.parent.is_none()).for_each(|root| root.sites = vec!["oslo".to_owned()]);
@@ -299,16 +310,16 @@ async fn a_site_that_may_tell_alone_brings_it_up_when_the_root_is_back() {
     for node in &nodes {
         node.finds_unreachable(&[NodeId(3)]).await;
     }
-    let told = observe(&at_athens, 0, 100).await;
-    assert!(told.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{told:?}");
-    assert_eq!(at_athens.degraded_events(), 100, "other sites may be told the same");
-    let told = observe(&at_athens, 0, 100).await;
-    assert!(told.iter().all(|verdict| *verdict == Verdict::Duplicate), "{told:?}");
-    let told = observe(&at_ioannina, 50, 100).await;
-    assert!(told.iter().all(|verdict| *verdict == Verdict::FirstSeen), "delivered twice: {told:?}");
+    let verdicts = observe(&at_athens, 0, 100).await;
+    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{verdicts:?}");
+    assert_eq!(at_athens.degraded_events(), 100, "other sites may reply the same");
+    let verdicts = observe(&at_athens, 0, 100).await;
+    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Duplicate), "{verdicts:?}");
+    let verdicts = observe(&at_ioannina, 50, 100).await;
+    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen), "first-seen at both: {verdicts:?}");
     let oslo = oslo.start().await;
     oslo.ready().await;
-    // What was told alone comes up in the end, and then all sites know it.
+    // Events that a leaf decided alone reach the root in the end, and then all sites know them.
     let client = cluster_builder(&oslo).site("oslo").connect().await.expect("a client");
     let at_oslo = client.filter("clicks").await.expect("a filter");
     for event in 0..100 {
@@ -318,10 +329,10 @@ async fn a_site_that_may_tell_alone_brings_it_up_when_the_root_is_back() {
     }
     nodes[0].metric_becomes("firstseen_filter_journal_events{filter=\"clicks@athens\"}", 0.0).await;
     nodes[1].metric_becomes("firstseen_filter_journal_events{filter=\"clicks@ioannina\"}", 0.0).await;
-    let told = async |node: usize, site: &str| {
+    let first_seen = async |node: usize, site: &str| {
         nodes[node].metric(&format!("firstseen_filter_double_deliveries_total{{filter=\"clicks@{site}\"}}")).await
     };
-    assert_eq!(told(0, "athens").await + told(1, "ioannina").await, 50.0, "told by both");
+    assert_eq!(first_seen(0, "athens").await + first_seen(1, "ioannina").await, 50.0, "first-seen at both");
 }
 
 /// Names of the submissions of `events(from, to)`.
@@ -331,39 +342,39 @@ fn names(from: usize, to: usize) -> Vec<SubmissionName> {
 
 /// Submits events under their names, in small calls, one after the other.
 async fn observe_named(filter: &Filter, from: usize, to: usize) -> Vec<Verdict> {
-    let mut told = Vec::new();
+    let mut verdicts = Vec::new();
     for from in (from..to).step_by(50) {
         let digests: Vec<Digest> =
             events(from, from + 50).iter().map(|event| filter.secret().digest(event.as_bytes())).collect();
-        told.extend(filter.observe_digests_as(&names(from, from + 50), &digests, &[]).await.expect("verdicts"));
+        verdicts.extend(filter.observe_digests_as(&names(from, from + 50), &digests, &[]).await.expect("verdicts"));
     }
-    told
+    verdicts
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_root_that_starts_anew_in_mid_climb_makes_nothing_a_duplicate_of_itself() {
     const EVENTS: usize = 3_000;
     for slicing in ["vertical:3", "horizontal:3"] {
-        let mut cluster = cluster().await;
+        let mut cluster = steady_cluster().await;
         let definition = definition(Kind::Timing, "1h", slicing);
         cluster.create_tree("clicks", &definition, forgetful(), &tree(TreeMode::Dense, 1)).await;
         let (_client, filter) = producer(&cluster, 0, "clicks").await;
         let before = observe_named(&filter, 0, 500).await;
         assert!(before.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{slicing}: {before:?}");
-        // The node of a part of the root, and of another site's leaf, goes while events climb, and comes back.
+        // The node of a part of the root, and of another site's leaf, stops while events climb, and comes back.
         let oslo = cluster.nodes.pop().expect("node c");
-        let (told, oslo) = tokio::join!(observe_named(&filter, 500, EVENTS), oslo.restart());
+        let (verdicts, oslo) = tokio::join!(observe_named(&filter, 500, EVENTS), oslo.restart());
         oslo.ready().await;
         cluster.nodes.push(oslo);
-        assert!(!told.contains(&Verdict::Duplicate), "{slicing}: a duplicate of itself");
-        // Another process makes all of them again.
+        assert!(!verdicts.contains(&Verdict::Duplicate), "{slicing}: a duplicate of itself");
+        // Another process submits all of them again.
         let (_other, again) = producer(&cluster, 0, "clicks").await;
         let again = observe_named(&again, 0, EVENTS).await;
         let undecided = again.iter().filter(|verdict| matches!(verdict, Verdict::Undecided(_))).count();
         println!("{slicing}: {undecided} undecided of {EVENTS} that were made again");
         assert!(!again.contains(&Verdict::Duplicate), "{slicing}: a duplicate of itself");
         assert!(undecided < EVENTS / 2, "{slicing}: only {} are definite", EVENTS - undecided);
-        for (event, (first, again)) in before.iter().chain(&told).zip(&again).enumerate() {
+        for (event, (first, again)) in before.iter().chain(&verdicts).zip(&again).enumerate() {
             assert!(*first != Verdict::FirstSeen || first == again, "{slicing}, event {event}: {again:?}");
         }
     }
@@ -384,11 +395,11 @@ async fn a_site_that_comes_back_learns_from_the_root_what_it_knew() {
     ioannina.knows("clicks").await;
     cluster.nodes.insert(1, ioannina);
     let (_client, filter) = producer(&cluster, 1, "clicks").await;
-    let told = observe(&filter, 0, 500).await;
-    assert!(told.iter().all(|verdict| *verdict == Verdict::Duplicate), "{told:?}");
-    let told = observe(&filter, 0, 500).await;
-    assert!(told.iter().all(|verdict| *verdict == Verdict::Duplicate), "{told:?}");
-    // First from the root, and then from the leaf; nothing rests on what the leaf has lost.
+    let verdicts = observe(&filter, 0, 500).await;
+    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Duplicate), "{verdicts:?}");
+    let verdicts = observe(&filter, 0, 500).await;
+    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Duplicate), "{verdicts:?}");
+    // First from the root, and then from the leaf; nothing rests on the lost cells of the leaf.
     assert_eq!(filter.level_hits()[..2], [500, 500]);
     assert_eq!(filter.degraded_events(), 0);
     let (_other, elsewhere) = producer(&cluster, 0, "clicks").await;
@@ -400,7 +411,7 @@ async fn climbs_keep_to_what_the_level_above_takes() {
     let cluster = TestCluster::start_with(3, |config| {
         let site = SITES[["a", "b", "c"].iter().position(|name| *name == config.name).expect("a node")];
         config.site = site.to_owned();
-        // Less than what a leaf brings up at once.
+        // Less than a leaf brings up at once.
         config.limits.batch_events_max = if site == "oslo" { 100 } else { config.limits.batch_events_max };
     })
     .await;
@@ -408,15 +419,15 @@ async fn climbs_keep_to_what_the_level_above_takes() {
     tree.places.iter_mut().filter(|place| place.parent.is_none()).for_each(|root| root.sites = vec!["oslo".to_owned()]);
     cluster.create_tree("clicks", &definition(Kind::Timing, "1h", "none"), wall(), &tree).await;
     let (_athens, at_athens) = producer(&cluster, 0, "clicks").await;
-    let told = observe(&at_athens, 0, 3_000).await;
-    assert!(told.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{told:?}");
+    let verdicts = observe(&at_athens, 0, 3_000).await;
+    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{verdicts:?}");
     let (_oslo, at_oslo) = producer(&cluster, 2, "clicks").await;
-    let told = observe(&at_oslo, 0, 3_000).await;
-    assert!(told.iter().all(|verdict| *verdict == Verdict::Duplicate), "{told:?}");
+    let verdicts = observe(&at_oslo, 0, 3_000).await;
+    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Duplicate), "{verdicts:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_node_that_stops_brings_up_first_what_it_has_told_alone() {
+async fn a_node_that_stops_first_brings_up_the_events_that_it_decided_alone() {
     let cluster = cluster().await;
     let mut tree = TreeSpec { cut_off: CutOff::Local, ..tree(TreeMode::Dense, 0) };
     tree.places.iter_mut().filter(|place| place.parent.is_none()).for_each(|root| root.sites = vec!["oslo".to_owned()]);
@@ -425,13 +436,13 @@ async fn a_node_that_stops_brings_up_first_what_it_has_told_alone() {
     let mut nodes = cluster.nodes;
     let oslo = nodes.pop().expect("node c").stop().await;
     nodes[0].finds_unreachable(&[NodeId(3)]).await;
-    let told = observe(&at_athens, 0, 50).await;
-    assert!(told.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{told:?}");
+    let verdicts = observe(&at_athens, 0, 50).await;
+    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{verdicts:?}");
     let stopping = tokio::spawn(nodes.remove(0).node.shutdown());
     let oslo = oslo.start().await;
     oslo.ready().await;
     stopping.await.expect("no panic");
     let client = cluster_builder(&oslo).site("oslo").connect().await.expect("a client");
-    let told = observe(&client.filter("clicks").await.expect("a filter"), 0, 50).await;
-    assert!(told.iter().all(|verdict| *verdict == Verdict::Duplicate), "{told:?}");
+    let verdicts = observe(&client.filter("clicks").await.expect("a filter"), 0, 50).await;
+    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Duplicate), "{verdicts:?}");
 }

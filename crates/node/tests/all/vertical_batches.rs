@@ -10,11 +10,11 @@ use firstseen_routing::{FilterPolicies, Lookup, SlicedDefinition};
 const KEYS: u64 = 12_000;
 const CELLS: u64 = 60_000;
 const HASHES: u32 = 4;
-/// A repeat follows the first sighting at this distance: mostly in the same batch, or in one that is in flight with it.
+/// A repeat follows the first sighting at this distance: mostly in the same batch, or in one in flight with it.
 const REPEAT_AFTER: usize = 150;
 const BATCH_EVENTS: u32 = 256;
 const CONFIDENCE: f64 = 1.0 - 1e-6;
-/// Where a jump of ten minutes begins: what comes within it is one generation.
+/// The beginning of a jump of ten minutes: all events within it are in one generation.
 const START_MS: u64 = 1_599_999_600_000;
 const HOUR_MS: u64 = 3_600_000;
 
@@ -27,14 +27,14 @@ fn keys_twice() -> Vec<u64> {
     keys
 }
 
-/// What is told of `keys`, all of which come within ten minutes from `start_ms` on.
+/// The verdicts on `keys`, all of which come within ten minutes from `start_ms` on.
 async fn submit(filter: &Filter, keys: &[u64], start_ms: u64) -> Vec<Verdict> {
     let events: Vec<[u8; 8]> = keys.iter().map(|key| key.to_le_bytes()).collect();
     let times_ms: Vec<u64> = (0..keys.len() as u64).map(|at| start_ms + at * 600_000 / keys.len() as u64).collect();
     filter.observe_batch(&events, &times_ms).await.expect("verdicts")
 }
 
-/// How often each key was told first-seen; nothing is undecided.
+/// How often each key was first-seen; none is undecided.
 fn winners(keys: &[u64], verdicts: &[Verdict]) -> Vec<u32> {
     let mut winners = vec![0; KEYS as usize];
     for (key, verdict) in keys.iter().zip(verdicts) {
@@ -65,11 +65,14 @@ async fn as_in_one_place(kind: Kind, slicing: &str, lookup: Lookup) {
     let what = format!("{kind}, {slicing}, {lookup:?}");
 
     let (keys, once) = (keys_twice(), (0..KEYS).collect::<Vec<u64>>());
-    // In the window at first; then again, when the first sightings are older than the window.
+    // First within the window; then once more, when the first sightings are older than the window.
     for start_ms in [START_MS, START_MS + 3 * HOUR_MS] {
-        let told = winners(&keys, &submit(&filter, &keys, start_ms).await);
-        assert!(told.iter().all(|winners| *winners <= 1), "{what}: a key was first-seen twice within the window");
-        let lost = told.iter().filter(|winners| **winners == 0).count() as u64;
+        let winners_by_key = winners(&keys, &submit(&filter, &keys, start_ms).await);
+        assert!(
+            winners_by_key.iter().all(|winners| *winners <= 1),
+            "{what}: a key was first-seen twice within the window"
+        );
+        let lost = winners_by_key.iter().filter(|winners| **winners == 0).count() as u64;
         let delivered = (KEYS - lost) as f64 / groups;
         let rate = plain::stream_mean(CELLS as f64 / groups, HASHES, delivered);
         assert_as_many_as_expected(&what, lost, KEYS, rate);

@@ -1,5 +1,5 @@
-//! What travels between a client and three nodes, byte by byte: no more than the plan's bits and what is allowed beside
-//! them, and never an event.
+//! The bytes between a client and three nodes: no more than the plan's bits and an allowance beside them, and never an
+//! event's key.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 fn messages(bytes: &[u8]) -> BTreeMap<u32, Vec<Vec<u8>>> {
     let mut rest = bytes.strip_prefix(HTTP2_PREFACE).unwrap_or(bytes);
     let mut data: BTreeMap<u32, Vec<u8>> = BTreeMap::new();
-    // A frame: length (24 bits), type, flags, stream (31 bits), and the payload. The last may not have come whole.
+    // A frame: length (24 bits), type, flags, stream (31 bits), and the payload. The last frame may be incomplete.
     while let Some((head, body)) = rest.split_at_checked(9) {
         let length = u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize;
         let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]) & 0x7fff_ffff;
@@ -35,7 +35,7 @@ fn messages(bytes: &[u8]) -> BTreeMap<u32, Vec<Vec<u8>>> {
     data.into_iter().map(|(stream, data)| (stream, split(&data))).collect()
 }
 
-/// A message: whether it is compressed, its length (32 bits), itself.
+/// The messages in these bytes: each has a byte for its compression, its length (32 bits), and its content.
 fn split(mut data: &[u8]) -> Vec<Vec<u8>> {
     let mut messages = Vec::new();
     while let Some((head, body)) = data.split_at_checked(5) {
@@ -98,8 +98,8 @@ fn log2_ceil(count: u64) -> u32 {
     count.next_power_of_two().ilog2()
 }
 
-/// Bits of an event, by what its plan must name: positions among the cells of all slices that share events, or a block
-/// and offsets in it.
+/// Bits of an event that its plan must name: positions among the cells of all slices that share events, or a block and
+/// offsets in it.
 fn plan_bits(definition: &SlicedDefinition) -> u32 {
     let CellDefinition::Timing { geometry, .. } = &definition.group.cells else { panic!("{definition:?}") };
     let hashes = geometry.hashes();
@@ -109,7 +109,7 @@ fn plan_bits(definition: &SlicedDefinition) -> u32 {
     }
 }
 
-/// Sends every event twice, and looks at what that took. `step_ms` lies between two events.
+/// Sends every event twice, and checks how many bytes that took. `step_ms` lies between two events.
 async fn check(slicing: &str, layout: Option<Layout>, step_ms: u64, reply_bytes_an_event: f64) {
     let cluster = TestCluster::start(3).await;
     let spec = FilterSpec {
@@ -128,8 +128,8 @@ async fn check(slicing: &str, layout: Option<Layout>, step_ms: u64, reply_bytes_
     let name = |event: usize| format!("customer-{event:08}-paid");
     let events: Vec<String> = (0..EVENTS).chain(0..EVENTS).map(name).collect();
     let times_ms: Vec<u64> = (0..events.len() as u64).map(|event| START_MS + event * step_ms).collect();
-    let told = filter.observe_batch(&events, &times_ms).await.expect("verdicts");
-    let duplicates = told.iter().filter(|verdict| **verdict == Verdict::Duplicate).count();
+    let verdicts = filter.observe_batch(&events, &times_ms).await.expect("verdicts");
+    let duplicates = verdicts.iter().filter(|verdict| **verdict == Verdict::Duplicate).count();
     assert!((EVENTS..EVENTS + EVENTS / 100).contains(&duplicates), "{duplicates} duplicates");
 
     let cost = Cost::of(&proxies);

@@ -1,8 +1,9 @@
 //! A node whose clock is set by hours, under a filter whose events nodes stamp.
 //!
-//! The sequence: events are recorded; the clock of b is set two hours ahead, which is twice the window. What b owns is undecided
-//! then, and says why; what the others own goes on. The clock is set right: everything is known as before, and nothing is late.
-//! Were b to stamp by its clock meanwhile, it would tell the same events first-seen again, and call all that follows late.
+//! The sequence: events are recorded; the clock of b is set two hours ahead, which is twice the window. Events that b
+//! owns are undecided then, with that reason; those of the others go on. The clock is set right: every event is known
+//! as before, and none is late. If b stamped events by its clock meanwhile, it would call the same events first-seen
+//! again, and all later ones late.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -75,32 +76,32 @@ async fn create(nodes: &[TestNode], slicing: &str, clock: ClockSource) {
     }
 }
 
-/// A client that does not wait for a clock to be set right.
+/// A client that does not wait until a clock is set right.
 async fn hasty(node: &TestNode) -> (Client, Filter) {
     let client = Client::builder().seeds([node.node.addr()]).deadline_ms(1_000).connect().await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     (client, filter)
 }
 
-async fn told(filter: &Filter, keys: &[[u8; 4]]) -> Vec<Verdict> {
+async fn observe(filter: &Filter, keys: &[[u8; 4]]) -> Vec<Verdict> {
     filter.observe_batch(keys, &[]).await.expect("verdicts")
 }
 
-fn count(told: &[Verdict], of: Verdict) -> usize {
-    told.iter().filter(|verdict| **verdict == of).count()
+fn count(verdicts: &[Verdict], of: Verdict) -> usize {
+    verdicts.iter().filter(|verdict| **verdict == of).count()
 }
 
 fn keys(from: u32) -> Vec<[u8; 4]> {
     (from..from + 300).map(u32::to_le_bytes).collect()
 }
 
-/// Asks until all of a call are decided.
+/// Sends these events until a whole call is decided.
 async fn decided(filter: &Filter, keys: &[[u8; 4]]) -> Vec<Verdict> {
     let asking = async {
         loop {
-            let told = told(filter, keys).await;
-            if !told.iter().any(|verdict| matches!(verdict, Verdict::Undecided(_))) {
-                return told;
+            let verdicts = observe(filter, keys).await;
+            if !verdicts.iter().any(|verdict| matches!(verdict, Verdict::Undecided(_))) {
+                return verdicts;
             }
         }
     };
@@ -118,7 +119,7 @@ async fn a_node_whose_clock_is_set_two_hours_ahead_stamps_nothing() {
         assert_eq!(count(&decided(&filter, &before).await, Verdict::FirstSeen), 300, "{slicing}");
 
         clocks[1].set_ahead_ms(TWO_HOURS_MS);
-        let again = told(&filter, &before).await;
+        let again = observe(&filter, &before).await;
         assert_eq!(count(&again, Verdict::FirstSeen), 0, "{slicing}: they are an instant old");
         assert!(count(&again, WRONG) > 30, "{slicing}: what b is the head of: {again:?}");
         assert!(count(&again, Verdict::Duplicate) > 30, "{slicing}: what others are the heads of: {again:?}");
@@ -127,6 +128,7 @@ async fn a_node_whose_clock_is_set_two_hours_ahead_stamps_nothing() {
             .await;
         let (status, body) = b.get("/readyz").await;
         assert!(status == 503 && body.contains("clock_skew_max_ms"), "{status} {body}");
+        assert!(body.contains("by 1s at most it may be") && !body.contains(" ms "), "as people write it: {body}");
         b.metric_becomes("firstseen_clock_wrong", 1.0).await;
         assert!(nodes[0].node.not_ready().is_none() && nodes[2].node.not_ready().is_none(), "the others are right");
         let ahead = |status: &firstseen_wire::proto::admin::StatusReply, node: u64| {
@@ -134,8 +136,8 @@ async fn a_node_whose_clock_is_set_two_hours_ahead_stamps_nothing() {
         };
         let b_id = b.status().await.clocks.first().map_or(0, |clock| clock.node_id);
         for node in &nodes {
-            let told = async { while ahead(&node.status().await, b_id) < TWO_HOURS_MS - 5_000 {} };
-            tokio::time::timeout(PATIENCE, told).await.expect("an operator is told whose clock is wrong");
+            let is_shown = async { while ahead(&node.status().await, b_id) < TWO_HOURS_MS - 5_000 {} };
+            tokio::time::timeout(PATIENCE, is_shown).await.expect("an operator sees whose clock is wrong");
         }
         let offset = nodes[0].metric("firstseen_clock_offset_ms{peer=\"b\"}").await;
         assert!(offset > (TWO_HOURS_MS - 5_000) as f64, "{offset}");
@@ -149,7 +151,7 @@ async fn a_node_whose_clock_is_set_two_hours_ahead_stamps_nothing() {
     }
 }
 
-/// What the one above would find.
+/// The test above would find this.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_that_relies_on_its_clock_forgets_its_window() {
     let clocks = [(); 3].map(|()| Arc::new(SetClock::default()));
@@ -158,13 +160,13 @@ async fn a_node_that_relies_on_its_clock_forgets_its_window() {
     let (_client, filter) = hasty(&nodes[0]).await;
     assert_eq!(count(&decided(&filter, &keys(0)).await, Verdict::FirstSeen), 300);
     clocks[1].set_ahead_ms(TWO_HOURS_MS);
-    // Its lease is over by this clock, for a moment.
+    // By this clock its lease is over for a moment.
     let again = decided(&filter, &keys(0)).await;
     assert!(count(&again, Verdict::FirstSeen) > 30, "{again:?}");
     assert!(nodes[1].node.not_ready().is_none(), "and nobody sees it");
 }
 
-/// Nobody tells it what time it is; but a step that is taken back at once ends no window.
+/// There is no node to compare with; but a step that is taken back at once ends no window.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_node_alone_stamps_nothing_by_a_clock_that_was_just_set() {
     let clock = Arc::new(SetClock::default());
@@ -174,13 +176,14 @@ async fn a_node_alone_stamps_nothing_by_a_clock_that_was_just_set() {
     let (_client, filter) = hasty(&nodes[0]).await;
     assert_eq!(count(&decided(&filter, &keys(0)).await, Verdict::FirstSeen), 300);
     clock.set_ahead_ms(TWO_HOURS_MS);
-    let again = told(&filter, &keys(0)).await;
+    let again = observe(&filter, &keys(0)).await;
     clock.set_ahead_ms(0);
     assert_eq!(count(&again, WRONG), 300, "{again:?}");
     assert_eq!(count(&decided(&filter, &keys(0)).await, Verdict::Duplicate), 300);
 }
 
-/// The machine of a producer is an hour slow: what occurs now is not refused as what is to come, one event a call.
+/// The machine of a producer is an hour slow: events of now are not refused as being in the future, with one event a
+/// call.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_producer_on_a_slow_machine_is_served() {
     let nodes = [node("a", Arc::default(), Rules::default()).await];

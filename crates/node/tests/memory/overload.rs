@@ -1,8 +1,8 @@
-//! More events than an owner can take: what it does not take is refused, and was not set.
+//! More events than an owner can take: it refuses the rest, and sets no cell of them.
 //!
-//! The owner is held to a cap by a knob for tests, and three times as many events come in an open loop: at their times,
-//! whatever has been answered. The ordinary run has a cap that a test build keeps up with on a busy machine; the real one:
-//! `FIRSTSEEN_TEST_OWNER_CAP=200000 cargo test -p firstseen-node --release --test memory overload`.
+//! The owner is slowed to a cap by a setting for tests, and three times as many events come in an open loop: at their
+//! times, whatever has been answered. The ordinary run has a cap that a test build can keep up with on a busy machine;
+//! the real one: `FIRSTSEEN_TEST_OWNER_CAP=200000 cargo test -p firstseen-node --release --test memory overload`.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -25,48 +25,48 @@ use tonic::Streaming;
 
 /// Events a second.
 const CAP: u64 = 20_000;
-/// What is offered, as a multiple of the cap.
+/// The load, as a multiple of the cap.
 const LOAD: u64 = 3;
 const SECONDS: u64 = 2;
 const BATCH_EVENTS: u64 = 1000;
-/// Streams that the load comes on, so that credit is no limit.
+/// Streams that the load is divided over, so that credit is no limit.
 const STREAMS: usize = 4;
-/// What the whole process may grow by under load: the filter's 24 MiB of cells, the queue at a few hundred bytes an
-/// event, and what is in sockets and buffers of client and node.
+/// How much the whole process may grow under load: the filter's 24 MiB of cells, the queue at a few hundred bytes an
+/// event, and bytes in sockets and buffers of client and node.
 const GROWTH_BYTES_MAX: u64 = 96 << 20;
 
 fn cap() -> u64 {
     std::env::var("FIRSTSEEN_TEST_OWNER_CAP").map_or(CAP, |cap| cap.parse().expect("events a second"))
 }
 
-/// What may wait: two thirds of a second.
+/// Events that may wait: two thirds of a second.
 fn queue_events_max(cap: u64) -> u64 {
     cap * 2 / 3
 }
 
-/// What has come back over all streams.
+/// The replies over all streams.
 #[derive(Default)]
-struct Told {
+struct Replies {
     /// Batches that were recorded whole, and refused whole.
     taken: BTreeSet<u64>,
     refused: BTreeSet<u64>,
 }
 
-/// The receiving end of a stream: gives credit back, and hands on each answer.
+/// The receiving end of a stream: gives credit back, and passes on each reply.
 async fn receive(
     mut replies: Streaming<ObserveReply>,
     credit: Arc<Semaphore>,
-    told: mpsc::Sender<(u64, Decision)>,
+    verdicts: mpsc::Sender<(u64, Decision)>,
     awaited: Arc<AtomicU64>,
 ) {
     while let Ok(Some(reply)) = replies.message().await {
         let Some(observe_reply::Message::Reply(reply)) = reply.message else { panic!("{reply:?}") };
         let decisions = reply::decode(&reply, BATCH_EVENTS as usize).expect("answers").decisions;
         let first = decisions[0];
-        assert!(decisions.iter().all(|decision| *decision == first), "a batch of one group is told one thing");
+        assert!(decisions.iter().all(|decision| *decision == first), "a batch of one group gets one verdict");
         credit.add_permits(1);
         awaited.fetch_sub(1, Ordering::Relaxed);
-        told.send((reply.sequence, first)).await.expect("somebody listens");
+        verdicts.send((reply.sequence, first)).await.expect("somebody listens");
     }
 }
 
@@ -76,29 +76,29 @@ struct Door {
     credit: Arc<Semaphore>,
 }
 
-/// Streams to one node, and the answers of all of them.
+/// Streams to one node, and the replies of all of them.
 struct Doors {
     doors: Vec<Door>,
-    told: mpsc::Receiver<(u64, Decision)>,
+    verdicts: mpsc::Receiver<(u64, Decision)>,
     awaited: Arc<AtomicU64>,
 }
 
 impl Doors {
     async fn open(node: &TestNode) -> Self {
-        let (tell, told) = mpsc::channel(1 << 14);
+        let (sender, verdicts) = mpsc::channel(1 << 14);
         let awaited = Arc::new(AtomicU64::new(0));
         let mut doors = Vec::new();
         for producer in 1..=STREAMS as u128 {
             let (RawStream { requests, replies }, Credit { inflight_batches_max, .. }) =
                 RawStream::greeted(node, producer).await;
             let credit = Arc::new(Semaphore::new(inflight_batches_max as usize));
-            tokio::spawn(receive(replies, credit.clone(), tell.clone(), awaited.clone()));
+            tokio::spawn(receive(replies, credit.clone(), sender.clone(), awaited.clone()));
             doors.push(Door { requests, credit });
         }
-        Self { doors, told, awaited }
+        Self { doors, verdicts, awaited }
     }
 
-    /// Sends a batch where there is credit for it; waits where there is none.
+    /// Sends a batch where there is credit for it; otherwise waits for credit.
     async fn send(&self, batch: Batch) {
         let start = batch.sequence as usize;
         let free = (0..self.doors.len()).map(|offset| &self.doors[(start + offset) % self.doors.len()]);
@@ -110,18 +110,18 @@ impl Doors {
         door.requests.send(ObserveRequest { message }).await.expect("the stream is open");
     }
 
-    /// What was told of `batches` batches.
+    /// The verdicts on `batches` batches.
     async fn take(&mut self, batches: usize) -> Vec<(u64, Decision)> {
         let mut all = Vec::with_capacity(batches);
         while all.len() < batches {
-            let next = tokio::time::timeout(common::PATIENCE, self.told.recv()).await.expect("an answer in time");
+            let next = tokio::time::timeout(common::PATIENCE, self.verdicts.recv()).await.expect("an answer in time");
             all.push(next.expect("streams are open"));
         }
         all
     }
 }
 
-/// A node whose owner is as slow as `cap` says, with room for no more than [`queue_events_max`].
+/// A node whose owner is slowed to `cap`, with room for no more than [`queue_events_max`].
 async fn slow_node(cap: u64) -> TestNode {
     let node = TestNode::start_with("a", |config| {
         config.limits = Limits { queue_events_max: queue_events_max(cap), ..Limits::default() };
@@ -132,7 +132,7 @@ async fn slow_node(cap: u64) -> TestNode {
     node
 }
 
-/// So many cells that no event refused is taken for one that was recorded (10^-4 are expected in the whole run).
+/// So many cells that no refused event is mistaken for a recorded one (10^-4 are expected in the whole run).
 async fn create_roomy(node: &TestNode) {
     let window = "unbounded".parse().expect("a window");
     let spec = FilterSpec { cells: Some(192 << 20), hashes: Some(6), ..FilterSpec::new(Kind::Bloom, window) };
@@ -141,7 +141,7 @@ async fn create_roomy(node: &TestNode) {
     common::cluster::create_at(node, "clicks", &definition, policies).await;
 }
 
-/// Looks at the node while it is under load: the greatest queue, and the greatest memory.
+/// Watches the node under load: returns the greatest queue, and the greatest memory.
 async fn watch(node: Arc<TestNode>, over: CancellationToken) -> (u64, u64) {
     let (mut queued, mut resident) = (0, 0);
     let mut looks = tokio::time::interval(Duration::from_millis(20));
@@ -154,7 +154,7 @@ async fn watch(node: Arc<TestNode>, over: CancellationToken) -> (u64, u64) {
     (queued, resident)
 }
 
-/// Sends each batch at its time, whatever has been answered; how long that took.
+/// Sends each batch at its time, whatever has been answered; returns how long that took.
 async fn open_loop(doors: &Doors, batches: &[Batch], events_per_s: u64) -> Duration {
     let started = Instant::now();
     for (number, batch) in (0u64..).zip(batches) {
@@ -196,17 +196,17 @@ async fn three_times_what_an_owner_takes() {
     over.cancel();
     let (queued, resident) = watching.await.expect("no panic");
 
-    let mut told = Told::default();
+    let mut replies = Replies::default();
     for (sequence, decision) in answers {
         let is_new = match decision {
-            Decision::FirstSeen => told.taken.insert(sequence),
-            Decision::Undecided(Reason::Overloaded) => told.refused.insert(sequence),
+            Decision::FirstSeen => replies.taken.insert(sequence),
+            Decision::Undecided(Reason::Overloaded) => replies.refused.insert(sequence),
             other => panic!("batch {sequence}: {other:?}"),
         };
         assert!(is_new, "batch {sequence} was answered twice");
     }
     let rate = |batches: u64, time: Duration| (batches * BATCH_EVENTS) as f64 / time.as_secs_f64();
-    let (offered, goodput) = (rate(count, offering), rate(told.taken.len() as u64, elapsed));
+    let (offered, goodput) = (rate(count, offering), rate(replies.taken.len() as u64, elapsed));
     let grown = resident.saturating_sub(before);
     println!(
         "cap {cap}/s: {offered:.0}/s offered, {goodput:.0}/s taken; {queued} events queued at most, {} MiB more memory",
@@ -218,14 +218,14 @@ async fn three_times_what_an_owner_takes() {
     assert!(goodput <= 1.1 * cap as f64, "{goodput:.0}/s of {cap}/s taken: the knob does not hold");
     assert!(queued <= queue_events_max(cap), "{queued} events queued");
     assert!(grown <= GROWTH_BYTES_MAX, "{} MiB more memory", grown >> 20);
-    assert!(told.refused.len() as u64 > count / 3, "{} of {count} batches refused", told.refused.len());
-    no_cell_was_set(&node, &mut doors, &batches, &told, cap).await;
+    assert!(replies.refused.len() as u64 > count / 3, "{} of {count} batches refused", replies.refused.len());
+    no_cell_was_set(&node, &mut doors, &batches, &replies, cap).await;
 }
 
-/// Looks up all that was refused, and some of what was not.
-async fn no_cell_was_set(node: &TestNode, doors: &mut Doors, batches: &[Batch], told: &Told, cap: u64) {
-    assert_eq!(recorded_events(node).await, told.taken.len() as u64 * BATCH_EVENTS, "by the owner's own count");
-    let asked = told.refused.iter().chain(told.taken.iter().step_by(20));
+/// Looks up all refused events, and some of the others.
+async fn no_cell_was_set(node: &TestNode, doors: &mut Doors, batches: &[Batch], replies: &Replies, cap: u64) {
+    assert_eq!(recorded_events(node).await, replies.taken.len() as u64 * BATCH_EVENTS, "by the owner's own count");
+    let asked = replies.refused.iter().chain(replies.taken.iter().step_by(20));
     let asked: Vec<u64> = asked.copied().collect();
     // As many at once as the queue has room for.
     for some in asked.chunks((queue_events_max(cap) / BATCH_EVENTS) as usize / 2) {
@@ -235,7 +235,7 @@ async fn no_cell_was_set(node: &TestNode, doors: &mut Doors, batches: &[Batch], 
             doors.send(Batch { operation, sequence: sequence + (1 << 32), ..batch.clone() }).await;
         }
         for (sequence, decision) in doors.take(some.len()).await {
-            let was_refused = told.refused.contains(&(sequence - (1 << 32)));
+            let was_refused = replies.refused.contains(&(sequence - (1 << 32)));
             let expected = if was_refused { Decision::FirstSeen } else { Decision::Duplicate };
             assert_eq!(decision, expected, "batch {sequence}, refused: {was_refused}");
         }

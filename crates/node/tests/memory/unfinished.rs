@@ -1,9 +1,9 @@
 //! Messages that never end take no more memory than a node is configured to give them.
 //!
-//! One connection with 64 calls of an operator, each with a message of 4 MiB of which the last byte never comes: to a call
-//! that takes little, and then to one that takes as much. What the process grows by is bounded, by `inflight_bytes_max` in
-//! the second case, however many connections and streams there are; others get answers meanwhile. Whatever has not come in
-//! time is given up, whether its sender goes on or not.
+//! One connection with 64 calls of an operator, each with a message of 4 MiB of which the last byte never comes: to a
+//! call that takes small messages, and then to one that takes such large ones. The growth of the process is bounded, in
+//! the second case by `inflight_bytes_max`, however many connections and streams there are; other callers get answers
+//! meanwhile. A message that is not complete in time is given up, whether its sender goes on or not.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -23,13 +23,13 @@ const SMALL: &str = "/firstseen.admin.v1.Admin/Status";
 const GREAT: &str = "/firstseen.admin.v1.Admin/WriteCells";
 /// Calls of one connection.
 const CALLS: usize = 64;
-/// How often is looked whether calls are sent.
+/// How often the test looks whether calls are sent.
 const LOOK: Duration = Duration::from_millis(5);
-/// What the process may grow by beside the messages: buffers of both ends of all connections.
+/// How much the process may grow beside the messages: buffers of both ends of all connections.
 const BESIDE_BYTES_MAX: u64 = 32 << 20;
 
-/// Begins [`CALLS`] calls over each of so many connections, and waits until each is answered or has sent all that it has;
-/// those that are not answered, what the others were, and the memory then.
+/// Begins [`CALLS`] calls over each of so many connections, and waits until each is answered or has sent all of its
+/// bytes. Returns those that are not answered, the answers of the others, and the memory then.
 async fn flood(node: &TestNode, path: &'static str, connections: usize) -> (JoinSet<(usize, Code)>, Vec<Code>, u64) {
     let (mut calls, mut are_sent) = (JoinSet::new(), Vec::new());
     for _ in 0..connections {
@@ -71,10 +71,13 @@ async fn unfinished_messages_are_bounded() {
     let grown = after.saturating_sub(before);
     println!("{} bytes, {} MiB more with {CALLS} unfinished messages to a small call", before, grown >> 20);
     assert!(grown < BESIDE_BYTES_MAX, "grown by {} MiB", grown >> 20);
-    assert_eq!(codes, [Code::InvalidArgument; CALLS], "a small call does not take that much");
+    // On a busy machine some are not looked at before they have to be complete.
+    let is_ended = |code: &Code| matches!(code, Code::InvalidArgument | Code::Unavailable);
+    assert!(codes.len() == CALLS && codes.iter().all(is_ended), "{codes:?}");
+    assert!(codes.contains(&Code::InvalidArgument), "a small call does not take that much");
     drop(calls);
 
-    // What begins and does not come in time ends its call.
+    // A message that begins and is not complete in time ends its call.
     let call = unfinished::call(node.channel(), SMALL, (100, 10), Arc::default());
     assert_eq!(in_time("a message that never comes", call).await, Code::Unavailable);
 }
@@ -94,7 +97,7 @@ async fn all_connections_share_one_budget() {
         codes.len() + calls.len()
     );
     assert!(grown < budget_bytes + BESIDE_BYTES_MAX, "grown by {} MiB", grown >> 20);
-    // A quarter is kept for nodes.
+    // A quarter is reserved for nodes.
     let held_max = (budget_bytes - budget_bytes / 4) as usize / MESSAGE_BYTES_MAX;
     while calls.len() > held_max {
         let call = in_time("a message that is too much", calls.join_next()).await;
@@ -102,12 +105,12 @@ async fn all_connections_share_one_budget() {
     }
     assert!(codes.iter().all(|code| *code == Code::ResourceExhausted), "{codes:?}");
     assert!(!calls.is_empty(), "what there is room for is taken");
-    // Others are served.
+    // Other callers get answers.
     node.status().await;
     let request = DescribeFilterRequest { name: "none".to_owned() };
     let described = producer_client(node.channel()).describe_filter(request).await;
     assert_eq!(described.expect_err("there is none").code(), Code::NotFound);
-    // When they end, their bytes are there again.
+    // When the calls end, their bytes are available again.
     drop(calls);
     node.metric_becomes("firstseen_inflight_bytes", 0.0).await;
 }

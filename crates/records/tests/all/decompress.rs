@@ -1,4 +1,4 @@
-//! Compressed input by content, and what is said when it is damaged.
+//! Compressed input is recognised by content, and damage is an error.
 
 use firstseen_records::{Compression, Decompressed};
 use flate2::write::GzEncoder;
@@ -104,7 +104,7 @@ fn zeros_behind_gzip_are_padding() {
         let (_, output, error) = read(&[gzip(b"a\n"), gzip(b"b\n"), vec![0; zeros]].concat());
         assert!(error.is_none() && output == b"a\nb\n", "{zeros}: {error:?}");
     }
-    // Members may begin anywhere in what is read at once.
+    // Members may begin anywhere within one read.
     let members: Vec<u8> = (0..9000).flat_map(|number| gzip(format!("{number}\n").as_bytes())).collect();
     let (_, output, error) = read(&members);
     let expected: String = (0..9000).map(|number| format!("{number}\n")).collect();
@@ -112,7 +112,7 @@ fn zeros_behind_gzip_are_padding() {
 }
 
 #[test]
-fn what_follows_an_archive_is_told_as_that() {
+fn bytes_behind_an_archive_are_an_error_of_their_own() {
     for (kind, archive) in [("gzip", gzip(b"a\n")), ("zstd", zstd(b"a\n"))] {
         for rest in [&b"g"[..], b"garbage", b"garbage and more", b"\x1F\x8A", b"\0\0\x1F\x8B"] {
             let padding = rest.iter().take_while(|byte| **byte == 0 && kind == "gzip").count();

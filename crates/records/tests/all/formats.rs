@@ -1,4 +1,4 @@
-//! What each format makes of its lines: keys, times, sources, headers and rejections.
+//! The keys, times, sources, headers and rejections of each format.
 
 use crate::common::{self, Outcome, config, read_files, read_text, secret};
 use firstseen_records::{BlockOptions, ConfigError, KeyNormalization, ParserConfig, RecordFormat, RecordParser};
@@ -70,15 +70,15 @@ fn a_header_without_the_key_is_refused_at_once() {
 }
 
 #[test]
-fn a_field_that_no_record_has_is_told_at_the_end_with_those_that_are_there() {
-    let told = |text: &str, format: RecordFormat, key: &[&str]| {
+fn a_field_that_no_record_has_is_an_error_at_the_end_that_names_the_others() {
+    let error = |text: &str, format: RecordFormat, key: &[&str]| {
         let mut parser = RecordParser::new(config(format, key), secret()).expect("a parser");
         let mut outcome = Outcome::default();
         let options = BlockOptions::for_format(format);
         common::read_into(&mut outcome, text.as_bytes(), &mut parser, options).expect("input");
         parser.finish().map_or_else(|error| error.to_string(), |()| String::new())
     };
-    let json = |text: &str, key: &str| told(text, RecordFormat::Jsonl, &[key]);
+    let json = |text: &str, key: &str| error(text, RecordFormat::Jsonl, &[key]);
     let lines = "\n{\"user\":{\"id\":7,\"a.b\":1},\"n\":null}\n{\"user\":1}\nno json\n";
     assert_eq!(
         json(lines, "user.ip"),
@@ -87,10 +87,10 @@ fn a_field_that_no_record_has_is_told_at_the_end_with_those_that_are_there() {
     assert!(json(lines, "id").contains("(did you mean `user.id`?)"), "{}", json(lines, "id"));
     assert_eq!((json(lines, "user"), json(lines, "user.id"), json("", "id")), Default::default());
     assert_eq!(json("no json\n{\"id\":null}\n", "id"), "no record has the field `id`");
-    // Each record lacks something, and none lacks all.
-    assert_eq!(told("{\"a\":1}\n{\"b\":1}\n", RecordFormat::Jsonl, &["a", "b"]), "");
+    // Each record lacks a field, but no two lack the same one.
+    assert_eq!(error("{\"a\":1}\n{\"b\":1}\n", RecordFormat::Jsonl, &["a", "b"]), "");
     let common = "h - - [10/Oct/2000:13:55:36 -0700] \"\" 408 -\n";
-    assert_eq!(told(common, RecordFormat::Clf, &["agent"]), "no record has the field `agent`");
+    assert_eq!(error(common, RecordFormat::Clf, &["agent"]), "no record has the field `agent`");
 }
 
 #[test]

@@ -61,7 +61,7 @@ fn the_magnitude_of_an_integer_decides() {
 }
 
 #[test]
-fn what_is_no_time_says_why() {
+fn a_text_that_is_no_time_has_a_reason() {
     let utc = TimeParser::new("UTC").unwrap();
     for (text, error) in [
         ("", TimeError::Unrecognised),

@@ -14,7 +14,7 @@ use firstseen_filter::{CellRun, FilterSlice, PartError};
 
 use super::limits::OwnerLimits;
 use super::rules::Rule;
-use crate::ids::NodeId;
+use crate::ids::{Epoch, NodeId};
 use crate::protocol::{AskCells, CellParts, CellPlace, CheckpointCursor, ClockReading, Entry};
 
 /// What has not been answered is asked again after so long.
@@ -39,7 +39,7 @@ struct Fetch {
     /// How far it has come.
     from: Option<CellPlace>,
     /// By which map it was asked for first.
-    since_epoch: u64,
+    since_epoch: Epoch,
 }
 
 impl Copying {
@@ -66,7 +66,7 @@ impl Copying {
     pub(crate) fn ask(
         &mut self,
         sources: impl Iterator<Item = (u32, NodeId)>,
-        (unit, epoch): (u64, u64),
+        (unit, epoch): (u64, Epoch),
         now_ms: u64,
     ) -> Option<(NodeId, AskCells)> {
         if now_ms < self.next_ask_ms {
@@ -93,7 +93,7 @@ impl Copying {
     pub(crate) fn hear(
         &mut self,
         parts: CellParts,
-        (epoch, now_ms): (u64, u64),
+        (epoch, now_ms): (Epoch, u64),
         limits: &OwnerLimits,
         mut put: impl FnMut(Entry) -> Result<(), PartError>,
     ) {
@@ -113,11 +113,11 @@ impl Copying {
     }
 }
 
-/// The answer of who has everything: about `bytes_max` bytes of the cells of a slice, and where what follows begins.
+/// The answer of a complete copy: about `bytes_max` bytes of the cells of a slice, and where the next ones begin.
 pub(crate) fn told(slice: &FilterSlice, ask: &AskCells, bytes_max: usize, clock: ClockReading) -> CellParts {
     let mut cursor = CheckpointCursor::at(ask.from);
     let mut entries = Vec::new();
-    // Cells that are empty are not told.
+    // Cells that are empty are not sent.
     for _ in 0..EMPTY_STEPS_MAX {
         entries = cursor.next(&[Some(slice)], bytes_max).unwrap_or_default();
         if !entries.is_empty() || cursor.place().is_none() {
@@ -145,13 +145,13 @@ mod tests {
     fn cells_of_an_older_map_are_not_those_that_were_asked_for() {
         let (limits, parts) = (OwnerLimits::default(), CellParts::default);
         let mut copying = Copying::default();
-        assert!(copying.ask(sources(), (0, 3), 0).is_some());
+        assert!(copying.ask(sources(), (0, Epoch(3)), 0).is_some());
         // The node was given up, and has begun anew: it asks again, by the map that says so.
         copying = Copying::default();
-        assert!(copying.ask(sources(), (0, 5), 10).is_some());
-        copying.hear(parts(), (4, 20), &limits, |_| Ok(()));
+        assert!(copying.ask(sources(), (0, Epoch(5)), 10).is_some());
+        copying.hear(parts(), (Epoch(4), 20), &limits, |_| Ok(()));
         assert!(!copying.has(0), "what the other had before lacks what was recorded since");
-        copying.hear(parts(), (5, 30), &limits, |_| Ok(()));
+        copying.hear(parts(), (Epoch(5), 30), &limits, |_| Ok(()));
         assert!(copying.has(0));
     }
 }

@@ -9,6 +9,8 @@
 //! set that may still be overtaken. Must not know: threads, clocks (moments are passed in), how messages travel.
 //!
 //! This is wiring: it dispatches an input, and brings what the input sets off to its end (`finish` in `resolve.rs`).
+//! Messages, replies and what is to be persisted gather until they are taken, so that inputs that came in together
+//! share messages.
 //! Each part owns its state, and borrows the rest: `membership.rs` the node's place in the group, `in_flight.rs` events
 //! and sets, `tree.rs` other levels, `durable.rs` what is persisted, `own.rs` cells, `fill.rs` room, `outbox.rs`
 //! messages.
@@ -54,7 +56,7 @@ use super::state::{Counts, GroupState, SliceState, begin_ms, share_of_sample};
 use crate::ids::NodeId;
 use crate::map::{AnswerWhen, ClusterMap, Durability, FilterPolicies, FilterRecord};
 use crate::plan::{DefinitionError, GroupPlan, SlicedBuildError};
-use crate::protocol::{Command, Moment, PeerBody, PeerMessage, TestBatch};
+use crate::protocol::{Command, Moment, PeerBody, PeerMessage};
 use crate::verdict::Reason;
 use fill::Fill;
 use in_flight::InFlight;
@@ -83,7 +85,7 @@ pub(crate) struct DividedGroup {
     standings: Vec<Standing>,
     in_flight: InFlight,
     counts: Counts,
-    kept: durable::Kept,
+    kept: durable::ToPersist,
 }
 
 impl DividedGroup {
@@ -123,7 +125,7 @@ impl DividedGroup {
             standings: Vec::new(),
             in_flight: InFlight::default(),
             counts: Counts::default(),
-            kept: durable::Kept::new(record.policies.durability),
+            kept: durable::ToPersist::new(record.policies.durability),
         };
         divided.begin_by(map, record);
         Ok(divided)
@@ -138,7 +140,7 @@ impl DividedGroup {
     }
 
     /// Takes a message of another node.
-    pub(crate) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
+    pub(crate) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment) {
         self.present.begin(now);
         let epoch = self.membership.placement().epoch();
         // A head by another map must get no answer by this one: two heads could find the same zero. By a newer map
@@ -146,16 +148,17 @@ impl DividedGroup {
         let is_stale = matches!(message.body, PeerBody::Test(_) | PeerBody::Set(_)) && message.epoch != epoch;
         if is_stale && self.present.keeps(Rule::FencesEpochs) {
             self.has_refused(from);
-            commands.extend(refuse(from, PeerMessage { epoch, ..message }, Reason::StaleMap));
-            return self.finish(commands);
+            // Nothing was done, so the answer may overtake others.
+            let refused = refuse(from, PeerMessage { epoch, ..message }, Reason::StaleMap);
+            refused.into_iter().for_each(|answer| self.outbox.push(answer));
+            return self.finish();
         }
         match message.body {
             PeerBody::Test(batch) => {
                 let Self { own, membership, outbox, .. } = self;
                 let (placement, unreachable) = (membership.placement(), membership.unreachable());
-                let degraded = batch.degraded || placement.asks_incomplete_here() && !membership.holding().is_whole();
-                let batch = TestBatch { degraded, ..batch };
-                passage::test(&batch, own, placement, unreachable, outbox, self.tree.is_any());
+                let degrades = placement.asks_incomplete_here() && !membership.holding().is_whole();
+                passage::test(&batch, own, placement, unreachable, outbox, (self.tree.is_any(), degrades));
             }
             PeerBody::Set(batch) => {
                 // The sender knows that the generation was committed.
@@ -181,7 +184,18 @@ impl DividedGroup {
             PeerBody::Mirror(_, mirrored) => self.hear_replies(&mirrored),
             PeerBody::HandedOver(handed) => self.membership.hear_handed_over(from, handed, now.monotonic_ms),
         }
-        self.finish(commands);
+        self.finish();
+    }
+
+    /// Gives what the inputs since the last time have set off. What is persisted goes first, as messages and replies
+    /// rest on it.
+    pub(crate) fn take_commands(&mut self, commands: &mut Vec<Command>) {
+        let Self { kept, membership, outbox, present, .. } = self;
+        if !present.keeps(Rule::PersistsFirst) {
+            outbox.flush(commands);
+        }
+        kept.take(&membership.site(), commands);
+        outbox.flush(commands);
     }
 
     fn has_refused(&mut self, from: NodeId) {
@@ -243,7 +257,7 @@ impl DividedGroup {
         });
         let slices: Vec<SliceState> = states.collect();
         GroupState {
-            journal: self.tree.owed_counts(),
+            owed: self.tree.owed_counts(),
             mended_runs: self.membership.mended_runs(),
             inflight_events,
             astray_events: self.in_flight.flights().astray(),
@@ -251,7 +265,9 @@ impl DividedGroup {
         }
     }
 
-    fn is_safe(&self) -> bool {
+    /// Whether no reply first-seen leaves before all nodes have acknowledged the event's sets. Filters in memory or
+    /// with an interval, and without copies, reply at once with `--answer early`; all others are safe.
+    fn replies_when_all_acknowledged(&self) -> bool {
         let policies = &self.policies;
         policies.answer == AnswerWhen::Safe || policies.durability == Durability::Durable || policies.copies > 0
     }

@@ -60,7 +60,7 @@ pub enum Admission {
 }
 
 /// A batch in flight.
-struct Flight {
+struct BatchInFlight {
     reply_to: u64,
     events: usize,
     tag: EventTag,
@@ -93,7 +93,7 @@ pub struct ReplayGuard {
     producers: Marks,
     sources: Marks,
     /// Batches in flight; their owner bounds them.
-    flights: HashMap<BatchName, Flight>,
+    flights: HashMap<BatchName, BatchInFlight>,
     horizon_ms: u64,
     bytes_max: u64,
     /// When a name was forgotten last though its horizon was not over.
@@ -201,7 +201,7 @@ impl ReplayGuard {
     /// The batch is not settled at once: until it is, the same one attaches to it.
     pub fn depart(&mut self, submission: &Submission) {
         let Submission { reply_to, probes, .. } = submission;
-        let flight = Flight { reply_to: *reply_to, events: probes.len(), tag: EventTag::of_batch(probes) };
+        let flight = BatchInFlight { reply_to: *reply_to, events: probes.len(), tag: EventTag::of_batch(probes) };
         self.flights.insert(submission.name(), flight);
     }
 
@@ -294,7 +294,7 @@ impl ReplayGuard {
 
     /// Bytes that the guard takes, at most.
     pub fn bytes(&self) -> u64 {
-        let flights = self.flights.len() * 2 * size_of::<(BatchName, Flight)>();
+        let flights = self.flights.len() * 2 * size_of::<(BatchName, BatchInFlight)>();
         self.batches.bytes() + self.names.bytes() + self.producers.bytes() + self.sources.bytes() + flights as u64
     }
 

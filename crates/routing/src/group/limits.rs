@@ -15,7 +15,8 @@ pub struct OwnerLimits {
     pub batch_events_max: usize,
     /// Events in flight at once, where slices share events; more are refused.
     pub inflight_events_max: usize,
-    /// Submissions of one event that wait for the first at once, where slices share events; more are refused.
+    /// Submissions of one event that wait for the first at once, where slices share events; more are refused. Lookups wait
+    /// only while less than half of these places are taken.
     pub joiners_max: usize,
     /// The rules that are kept: all, but where a test breaks one.
     pub rules: Rules,
@@ -41,7 +42,7 @@ pub struct OwnerLimits {
     /// For how long a node of the cluster may record without word from a majority, in milliseconds.
     pub lease_ms: u64,
     /// Events that a level of a tree has decided by itself and that have not climbed yet; more are undecided.
-    pub journal_events_max: usize,
+    pub owed_events_max: usize,
 }
 
 /// A slice that moves does not wait for longer than this until the names of its events are known at its new node; a
@@ -79,7 +80,7 @@ impl Default for OwnerLimits {
             rescan_every_ms: None,
             clock_skew_max_ms: 1_000,
             lease_ms: 0,
-            journal_events_max: 1 << 16,
+            owed_events_max: 1 << 16,
         }
     }
 }

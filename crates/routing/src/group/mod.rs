@@ -41,13 +41,15 @@ pub use divided::refuse;
 pub use guard::{Admission, ReplayGuard, Standing};
 pub use lease::{Lease, leases_over_after_ms};
 pub use limits::{OwnerLimits, Shares};
-pub use state::{DecisionCounts, GroupState, HopCounts, JournalCounts, SliceState};
+pub use state::{DecisionCounts, GroupState, HopCounts, OwedCounts, SliceState};
 
 /// The slices of one group that a node owns, and what is in flight there.
 pub struct GroupOwner {
     filter: FilterId,
     group: u32,
     machine: Machine,
+    /// What inputs have set off, where one slice has all positions; the other machine gathers by itself.
+    commands: Vec<Command>,
 }
 
 /// The machine of the group.
@@ -95,7 +97,7 @@ impl GroupOwner {
         } else {
             Machine::Together(Box::new(TogetherGroup::new(site, (map, record), &limits)?))
         };
-        Ok(Self { filter, group, machine })
+        Ok(Self { filter, group, machine, commands: Vec::new() })
     }
 
     /// The filter.
@@ -152,8 +154,12 @@ impl GroupOwner {
     ///
     /// # Errors
     /// [`PartError`] where they are none of a slice here.
-    pub fn write_cells(&mut self, parts: CellParts, now: Moment, commands: &mut Vec<Command>) -> Result<(), PartError> {
-        either!(&mut self.machine, group => group.write_cells(parts, now, commands))
+    pub fn write_cells(&mut self, parts: CellParts, now: Moment) -> Result<(), PartError> {
+        let commands = &mut self.commands;
+        match &mut self.machine {
+            Machine::Together(group) => group.write_cells(parts, now, commands),
+            Machine::Divided(group) => group.write_cells(parts, now),
+        }
     }
 
     fn record(&self, entries: Vec<Entry>) -> Record {
@@ -186,9 +192,25 @@ impl GroupOwner {
         either!(&self.machine, group => group.slices().into_iter().flatten().map(FilterSlice::bytes).sum())
     }
 
+    /// Gives the commands that the inputs since the last time have set off, to be carried out in this order.
+    pub fn take_commands(&mut self, commands: &mut Vec<Command>) {
+        match &mut self.machine {
+            Machine::Together(_) => commands.append(&mut self.commands),
+            Machine::Divided(group) => group.take_commands(commands),
+        }
+    }
+
+    /// Whether inputs that came in together share messages, if commands are taken when all of them were worked on.
+    pub fn gathers(&self) -> bool {
+        matches!(self.machine, Machine::Divided(_))
+    }
+
     /// Takes up a submission; its reply comes now or later.
-    pub fn submit(&mut self, submission: Submission, now: Moment, commands: &mut Vec<Command>) {
-        either!(&mut self.machine, group => group.submit(submission, now, commands))
+    pub fn submit(&mut self, submission: Submission, now: Moment) {
+        match &mut self.machine {
+            Machine::Together(group) => group.submit(submission, now, &mut self.commands),
+            Machine::Divided(group) => group.submit(submission, now),
+        }
     }
 
     /// A producer has ended: until it sends again, its events neither bear out the times of others nor hold them back.
@@ -197,33 +219,36 @@ impl GroupOwner {
     }
 
     /// Takes a message of another node, in the order of its link.
-    pub fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
-        either!(&mut self.machine, group => group.receive(from, message, now, commands))
+    pub fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment) {
+        match &mut self.machine {
+            Machine::Together(group) => group.receive(from, message, now, &mut self.commands),
+            Machine::Divided(group) => group.receive(from, message, now),
+        }
     }
 
     /// The level above has answered a climb.
-    pub fn climbed(&mut self, climbed: &Climbed, now: Moment, commands: &mut Vec<Command>) {
+    pub fn climbed(&mut self, climbed: &Climbed, now: Moment) {
         match &mut self.machine {
             // Such a group has no level above.
             Machine::Together(_) => {}
-            Machine::Divided(group) => group.climbed(climbed, now, commands),
+            Machine::Divided(group) => group.climbed(climbed, now),
         }
     }
 
     /// The process of a node is gone, and with it all messages in flight to it.
-    pub fn peer_lost(&mut self, peer: NodeId, now: Moment, commands: &mut Vec<Command>) {
+    pub fn peer_lost(&mut self, peer: NodeId, now: Moment) {
         match &mut self.machine {
             // The map that says so comes next.
             Machine::Together(_) => {}
-            Machine::Divided(group) => group.peer_lost(peer, now, commands),
+            Machine::Divided(group) => group.peer_lost(peer, now),
         }
     }
 
     /// These nodes, and no others, have been out of reach for so long that events are not to wait for them.
-    pub fn reach_changed(&mut self, unreachable: &BTreeSet<NodeId>, now: Moment, commands: &mut Vec<Command>) {
+    pub fn reach_changed(&mut self, unreachable: &BTreeSet<NodeId>, now: Moment) {
         match &mut self.machine {
             Machine::Together(group) => group.reach_changed(unreachable),
-            Machine::Divided(group) => group.reach_changed(unreachable, now, commands),
+            Machine::Divided(group) => group.reach_changed(unreachable, now),
         }
     }
 
@@ -242,14 +267,20 @@ impl GroupOwner {
 
     /// The node counts as started anew though its process goes on, as the others had given it up: events in flight here
     /// are given up too, and cells may be missing. The map that says so comes next.
-    pub fn begin_anew(&mut self, incarnation: Incarnation, now: Moment, commands: &mut Vec<Command>) {
-        either!(&mut self.machine, group => group.begin_anew(incarnation, now, commands))
+    pub fn begin_anew(&mut self, incarnation: Incarnation, now: Moment) {
+        match &mut self.machine {
+            Machine::Together(group) => group.begin_anew(incarnation, now, &mut self.commands),
+            Machine::Divided(group) => group.begin_anew(incarnation, now),
+        }
     }
 
     /// The disk hangs that this group's replies wait for: every caller that waits gets the reply unknown, and may ask
     /// another copy under the same name. The map that gives the group to others comes next.
-    pub fn give_up_flights(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        either!(&mut self.machine, group => group.give_up_flights(now, commands))
+    pub fn give_up_flights(&mut self, now: Moment) {
+        match &mut self.machine {
+            Machine::Together(group) => group.give_up_flights(now, &mut self.commands),
+            Machine::Divided(group) => group.give_up_flights(now),
+        }
     }
 
     /// Until when the node may record. A group that gets no lease may for ever.
@@ -265,20 +296,21 @@ impl GroupOwner {
     }
 
     /// The map has changed.
-    pub fn map_changed(&mut self, map: &ClusterMap, now: Moment, commands: &mut Vec<Command>) {
+    pub fn map_changed(&mut self, map: &ClusterMap, now: Moment) {
         match (&mut self.machine, map.filters.get(&self.filter)) {
-            (Machine::Together(group), record) => group.map_changed(map, record, now, commands),
-            (Machine::Divided(group), Some(record)) => {
-                group.map_changed(map, record, now, commands);
-            }
+            (Machine::Together(group), record) => group.map_changed(map, record, now, &mut self.commands),
+            (Machine::Divided(group), Some(record)) => group.map_changed(map, record, now),
             // The filter is dropped with all events in flight; the node ends this owner.
-            (Machine::Divided(group), None) => group.drain(now, commands),
+            (Machine::Divided(group), None) => group.drain(now),
         }
     }
 
     /// Does the work that is due by time: deadlines, and names that need not be remembered any more.
-    pub fn tick(&mut self, now: Moment, commands: &mut Vec<Command>) {
-        either!(&mut self.machine, group => group.tick(now, commands))
+    pub fn tick(&mut self, now: Moment) {
+        match &mut self.machine {
+            Machine::Together(group) => group.tick(now, &mut self.commands),
+            Machine::Divided(group) => group.tick(now),
+        }
     }
 
     /// The monotonic time at which [`Self::tick`] has something to do, if nothing else happens before.
@@ -287,10 +319,10 @@ impl GroupOwner {
     }
 
     /// The node is about to stop: events in flight go on, nothing new is taken up.
-    pub fn drain(&mut self, now: Moment, commands: &mut Vec<Command>) {
+    pub fn drain(&mut self, now: Moment) {
         match &mut self.machine {
             Machine::Together(group) => group.drain(),
-            Machine::Divided(group) => group.drain(now, commands),
+            Machine::Divided(group) => group.drain(now),
         }
     }
 
@@ -312,11 +344,11 @@ impl GroupOwner {
             Machine::Together(_) => false,
             Machine::Divided(group) => group.is_awaited(),
         };
-        self.inflight_events() == 0 && self.journal_events() == 0 && !is_awaited
+        self.inflight_events() == 0 && self.owed_events() == 0 && !is_awaited
     }
 
     /// Events that a level of a tree has decided without the level above, and that have not climbed yet.
-    pub fn journal_events(&self) -> u64 {
+    pub fn owed_events(&self) -> u64 {
         match &self.machine {
             Machine::Together(_) => 0,
             Machine::Divided(group) => group.owed_events(),

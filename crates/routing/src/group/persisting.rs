@@ -15,7 +15,7 @@ use crate::protocol::Entry;
 pub(crate) fn restore_names(entry: Entry, guard: &mut ReplayGuard, present: &mut Present) -> Option<Entry> {
     let now_ms = present.now_ms();
     match entry {
-        Entry::Told { name, names, decisions, clock: reading } => {
+        Entry::Replied { name, names, decisions, clock: reading } => {
             if present.keeps(Rule::RestoresNames) {
                 guard.restore(&(name, names, decisions), now_ms);
             }
@@ -39,7 +39,7 @@ pub(crate) fn checkpoint(
     entries.extend(guard.marks());
     let outline = |(slice, own): (u32, Option<&FilterSlice>)| Some(Entry::Slice { slice, outline: own?.outline()? });
     entries.extend((0..).zip(slices.iter().copied()).filter_map(outline));
-    let replied = |(name, names, decisions)| Entry::Told { name, names, decisions, clock };
+    let replied = |(name, names, decisions)| Entry::Replied { name, names, decisions, clock };
     entries.extend(guard.kept().map(replied));
     entries
 }

@@ -23,7 +23,7 @@ const SPREAD: u64 = 64;
 /// A question that is not answered is asked again after so long, and so often.
 const AGAIN_MS: u64 = 1_000;
 const TRIES_MAX: u32 = 3;
-/// Between two questions at least: reading may cost where nothing is told.
+/// The least time between two requests: they cost reading even where the answer is empty.
 const PAUSE_MS: u64 = 20;
 /// What is on its way has come by then.
 const SETTLED_MS: u64 = 500;
@@ -40,7 +40,7 @@ pub(crate) struct Rescan {
     rounds: u64,
     /// Slices below were read in this round.
     next_slice: u32,
-    question: Option<Question>,
+    question: Option<CellQuestion>,
     suspects: VecDeque<Suspect>,
     /// What was missing the second time, too.
     missing: VecDeque<Suspect>,
@@ -51,7 +51,7 @@ pub(crate) struct Rescan {
 
 /// The cells that are asked for.
 #[derive(Clone, Copy, Debug)]
-struct Question {
+struct CellQuestion {
     slice: u32,
     source: NodeId,
     from: Option<CellPlace>,
@@ -119,19 +119,19 @@ impl Rescan {
             let mut copies = sources.chunk_by(|one, other| one.0 == other.0);
             let copies = copies.find(|copies| copies[0].0 >= self.next_slice)?;
             let (slice, source) = copies[self.rounds as usize % copies.len()];
-            Some(Question { slice, source, from: None, tries: 0 })
+            Some(CellQuestion { slice, source, from: None, tries: 0 })
         };
         let Some(question) = self.question.or_else(next) else {
             (self.rounds, self.next_slice) = (self.rounds + 1, 0);
             self.next_ask_ms = Some(now_ms.saturating_add(self.every_ms));
             return None;
         };
-        self.question = Some(Question { tries: question.tries + 1, ..question });
+        self.question = Some(CellQuestion { tries: question.tries + 1, ..question });
         self.next_ask_ms = Some(now_ms + AGAIN_MS);
         Some((question.source, AskCells { slice: question.slice, unit, from: question.from }))
     }
 
-    /// Takes cells of another copy that were asked for; `lacks` tells whether anything of them is missing here.
+    /// Takes cells of another copy that were requested; `lacks` returns whether any of them are missing here.
     pub(crate) fn hear(
         &mut self,
         parts: CellParts,
@@ -139,7 +139,7 @@ impl Rescan {
         bytes_per_s_max: u64,
         mut lacks: impl FnMut(u32, &CellRun) -> Result<bool, PartError>,
     ) {
-        let is_asked = |question: &Question| (question.slice, question.from) == (parts.slice, parts.asked);
+        let is_asked = |question: &CellQuestion| (question.slice, question.from) == (parts.slice, parts.asked);
         let Some(question) = self.question.filter(is_asked) else { return };
         let (slice, mut bytes) = (question.slice, 0);
         for run in parts.runs {
@@ -150,7 +150,7 @@ impl Rescan {
                 self.suspects.push_back(Suspect { again_ms, put_ms, slice, run });
             }
         }
-        self.question = parts.next.map(|next| Question { from: Some(next), tries: 0, ..question });
+        self.question = parts.next.map(|next| CellQuestion { from: Some(next), tries: 0, ..question });
         if self.question.is_none() {
             self.next_slice = slice + 1;
         }
@@ -162,7 +162,8 @@ impl Rescan {
         self.suspects.len() + self.missing.len() >= SUSPECTS_MAX
     }
 
-    /// Looks again at what was missing: `look` tells whether anything still is, and puts that in where it is told to.
+    /// Looks again at cells that were missing: `look` returns whether any still are, and puts them in where its last
+    /// argument says so.
     pub(crate) fn mend(&mut self, now_ms: u64, mut look: impl FnMut(u32, &CellRun, IsPut) -> Result<bool, PartError>) {
         // A slice that is not here any more lacks nothing.
         while let Some(suspect) = self.suspects.pop_front_if(|suspect| suspect.again_ms <= now_ms) {

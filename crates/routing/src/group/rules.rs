@@ -21,6 +21,8 @@ pub enum Rule {
     RemembersNames,
     /// The records of a durable filter's reply are on disk before it leaves.
     AwaitsDisk,
+    /// What replies and messages rest on is persisted ahead of them.
+    PersistsFirst,
     /// The guard is restored from the journal, too.
     RestoresNames,
     /// Cells that were set for other nodes are persisted as well as those of own events.
@@ -55,13 +57,14 @@ pub enum Rule {
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 22] = [
         Self::SingleFlight,
         Self::AwaitsSets,
         Self::AwaitsAcknowledgements,
         Self::SetsAllCells,
         Self::RemembersNames,
         Self::AwaitsDisk,
+        Self::PersistsFirst,
         Self::RestoresNames,
         Self::KeepsPeerSets,
         Self::FencesEpochs,

@@ -1,16 +1,16 @@
-//! Which group of which filter a machine is, and whose; once for all groups.
+//! The filter and group that a machine is for, and its node; the same for all groups.
 //!
-//! Promises: what is said of the group names it, and the start of the node or the map by which that is said. Must not know:
-//! slices, what is said.
+//! Promises: a command or message about the group names it, with the start of the node or the map's epoch. Must not
+//! know: slices, what messages say.
 
-use crate::ids::{FilterId, Incarnation, NodeId};
+use crate::ids::{Epoch, FilterId, Incarnation, NodeId};
 use crate::protocol::{Command, Entry, PeerBody, PeerMessage, Record};
 
-/// Bits of a number that count. The eight above, all that a ticket has room for, are of the incarnation: late answers
-/// to numbers of an earlier process are not taken for answers to these.
+/// Bits of a number that count up. The eight above, all that a ticket has room for, are of the incarnation: a late
+/// answer to a number of an earlier process is not mistaken for one to the same number now.
 pub(crate) const NUMBER_BITS: u32 = 40;
 
-/// Which group of which filter, and the start of the node that has it.
+/// A group of a filter, and the start of the node that has it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Site {
     pub(crate) filter: FilterId,
@@ -20,28 +20,28 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// The first number of what this start of the node counts.
+    /// The first number for the records, or tickets, of this start of the node.
     pub(crate) fn first_number(&self) -> u64 {
         (self.incarnation.0 & 0xFF) << NUMBER_BITS
     }
 
-    /// Has something of the group persisted.
-    pub(crate) fn record(&self, entries: Vec<Entry>) -> Command {
-        Command::Record(Record { filter: self.filter, group: self.group, entries })
+    /// Persists entries of the group.
+    pub(crate) fn persist(&self, entries: Vec<Entry>) -> Command {
+        Command::Persist(Record { filter: self.filter, group: self.group, entries })
     }
 
-    /// Has the map say that slices of the group are complete here.
-    pub(crate) fn complete(&self, slices: Vec<u32>, epoch: u64) -> Command {
+    /// Proposes that slices of the group are complete here.
+    pub(crate) fn complete(&self, slices: Vec<u32>, epoch: Epoch) -> Command {
         let Self { filter, group, incarnation, .. } = *self;
         Command::SlicesComplete { filter, group, slices, epoch, incarnation }
     }
 }
 
-/// The group and node that send the messages.
+/// The group that sends messages, and the epoch of the map by which it sends them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sender {
     pub(crate) filter: FilterId,
-    pub(crate) epoch: u64,
+    pub(crate) epoch: Epoch,
     pub(crate) group: u32,
 }
 

@@ -42,14 +42,14 @@ pub struct GroupState {
     pub guard_bytes: u64,
     /// Bytes of the guard for each second of the retry horizon.
     pub guard_bytes_per_horizon_second: f64,
-    /// Events that are neither answered nor refused yet, or whose cells are not all set.
+    /// Events that have no reply yet, or whose cells are not all set.
     pub inflight_events: u64,
     /// How often an event had to be in flight and was not: any is a mistake of the program.
     pub astray_events: u64,
     /// The way of events through the slices.
     pub hops: HopCounts,
     /// Events that the group has decided without the level above, in trees.
-    pub journal: JournalCounts,
+    pub owed: OwedCounts,
     /// The greatest time accepted so far, in milliseconds since 1970; 0 where there is none.
     pub clock_ms: u64,
 }
@@ -134,7 +134,7 @@ pub struct HopCounts {
 
 /// Counts of events that a level has decided by itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct JournalCounts {
+pub struct OwedCounts {
     /// Events that have still to climb.
     pub waiting_events: u64,
     /// First-seen events that were decided without the level above.
@@ -156,7 +156,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// What every group tells, whose events came by here to be tested and to be set so many times.
+    /// The state of a group whose events came by here to be tested, and to be set, so many times.
     pub(crate) fn state(
         &self,
         slices: Vec<SliceState>,

@@ -20,12 +20,12 @@ pub(crate) const TOO_FEW_LEFT: Decision = Decision::Undecided(Reason::SlicesDown
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Course {
     /// The event's slices decide. Where too few are left, a zero still proves that the event is new; without one, the
-    /// verdict is that of [`lost`].
+    /// verdict is that of [`verdict_if_too_few`].
     Ask,
     /// The event counts as new: x positions are required for a duplicate, and fewer can be asked.
     New,
-    /// The event gets this verdict; nothing is asked, and nothing set.
-    Tell(Decision),
+    /// The event is decided so; nothing is asked, and nothing set.
+    Decide(Decision),
 }
 
 /// How many positions on live, complete slices an event of `hashes` needs for a verdict: by default half of them.
@@ -46,8 +46,8 @@ pub(super) fn rate_of_positions(fill: f64, positions: usize, generations: usize)
 /// The course of an event of `hashes` positions, `live` of which lie on live, complete slices.
 pub(super) fn course(policies: &FilterPolicies, live: usize, hashes: usize) -> Course {
     let is_enough = live >= min_live(policies, hashes);
-    match lost(policies, live, hashes) {
-        Some(decision) if live == 0 => Course::Tell(decision),
+    match verdict_if_too_few(policies, live, hashes) {
+        Some(decision) if live == 0 => Course::Decide(decision),
         None if is_enough && live < policies.thresholds.set_min as usize => Course::New,
         Some(_) | None => Course::Ask,
     }
@@ -55,7 +55,7 @@ pub(super) fn course(policies: &FilterPolicies, live: usize, hashes: usize) -> C
 
 /// The verdict on an event of which no zero was found, where too few of its slices are live and complete for a verdict
 /// of theirs.
-pub(super) fn lost(policies: &FilterPolicies, live: usize, hashes: usize) -> Option<Decision> {
+pub(super) fn verdict_if_too_few(policies: &FilterPolicies, live: usize, hashes: usize) -> Option<Decision> {
     match policies.when_lost {
         _ if live >= min_live(policies, hashes) => None,
         WhenLost::Undecided => Some(TOO_FEW_LEFT),
@@ -74,15 +74,15 @@ mod tests {
         let mut policies = FilterPolicies { thresholds: Thresholds { min_live: 0, set_min: 7 }, ..Default::default() };
         let courses = |policies: &FilterPolicies| -> Vec<Course> { (0..=9).map(|a| course(policies, a, 9)).collect() };
         let few = |none| [vec![none], vec![Course::Ask; 4], vec![Course::New; 2], vec![Course::Ask; 3]].concat();
-        assert_eq!(courses(&policies), few(Course::Tell(TOO_FEW_LEFT)));
+        assert_eq!(courses(&policies), few(Course::Decide(TOO_FEW_LEFT)));
         policies.when_lost = WhenLost::Duplicate;
-        assert_eq!(courses(&policies), few(Course::Tell(Decision::Duplicate)));
+        assert_eq!(courses(&policies), few(Course::Decide(Decision::Duplicate)));
         policies.when_lost = WhenLost::FirstSeen;
         assert_eq!(courses(&policies), few(Course::Ask));
         policies.thresholds = Thresholds { min_live: 9, set_min: 0 };
         policies.when_lost = WhenLost::Undecided;
-        assert_eq!(courses(&policies), [vec![Course::Tell(TOO_FEW_LEFT)], vec![Course::Ask; 9]].concat());
-        let verdicts: Vec<_> = (0..=9).map(|a| lost(&policies, a, 9)).collect();
+        assert_eq!(courses(&policies), [vec![Course::Decide(TOO_FEW_LEFT)], vec![Course::Ask; 9]].concat());
+        let verdicts: Vec<_> = (0..=9).map(|a| verdict_if_too_few(&policies, a, 9)).collect();
         assert_eq!(verdicts, [vec![Some(TOO_FEW_LEFT); 9], vec![None]].concat(), "but where a slice denies it");
     }
 }

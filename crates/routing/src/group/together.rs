@@ -1,8 +1,8 @@
-//! A group that is one slice: test and record are one step, and every submission is decided at once; where the slice has
-//! copies, its answer waits until they have what was recorded (`mirrors.rs`).
+//! A group that is one slice: test and record are one step, and every submission is decided at once; where the slice
+//! has copies, its reply waits until they have the record (`mirrors.rs`).
 //!
-//! Promises: answers event by event as a slice of the embedded engine; what is refused leaves nothing behind; nothing is
-//! allocated for an event. Must not know: other slices, how messages travel.
+//! Promises: verdicts event by event as of a slice in the embedded engine; a refused submission changes nothing;
+//! nothing is allocated for an event. Must not know: other slices, how messages travel.
 
 mod copies;
 mod heard;
@@ -40,9 +40,9 @@ pub(crate) struct TogetherGroup {
     pub(super) present: Present,
     definition: FilterDefinition,
     when_lost: WhenLost,
-    /// What it does is told to be kept.
+    /// Whether what it does is persisted.
     keeps_journal: bool,
-    /// Duplicates are recorded anew.
+    /// Whether duplicates are recorded anew.
     refreshes: bool,
     slice: FilterSlice,
     pub(super) guard: ReplayGuard,
@@ -55,7 +55,7 @@ pub(crate) struct TogetherGroup {
     copying: Copying,
     rescan: Rescan,
     joining: Joining,
-    /// Why nothing is taken up, where that is so.
+    /// Why no submission is taken up, where that is so.
     closed: Option<Reason>,
     load: Load,
     counts: Counts,
@@ -76,7 +76,7 @@ impl TogetherGroup {
             site,
             present: Present::new(&definition, record, limits),
             when_lost: match definition.cells.kind() {
-                // They forget in any case, or tell no verdicts.
+                // These kinds forget in any case, or give no verdicts.
                 Kind::Stable | Kind::Decaying => WhenLost::FirstSeen,
                 _ => record.policies.when_lost,
             },
@@ -138,8 +138,8 @@ impl TogetherGroup {
         self.mind_gap(commands);
     }
 
-    /// What all events are told where what was lost forbids to ask the slice: their times pass nevertheless. Where events make
-    /// the window, these count for nothing, as they come again.
+    /// The decision on all events where the policy for losses does not let the slice be asked: their times move the
+    /// clock nevertheless. Where the window counts events, these are not counted, as they are sent again.
     fn lost(&mut self, submission: &Submission) -> Option<Decision> {
         let decision = match self.when_lost {
             _ if self.is_known_whole() => return None,
@@ -220,14 +220,16 @@ impl TogetherGroup {
         }
     }
 
-    /// Asks the slice about the events in `runs`; nothing is recorded where `unrecorded` says what is told instead.
+    /// Asks the slice about the events in `runs`; where `unrecorded` has a reason, nothing is recorded, and new events
+    /// get that reason.
     fn ask(
         &mut self,
         submission: &Submission,
         unrecorded: Option<Reason>,
         decisions: &mut [Decision],
     ) -> Result<(), Reason> {
-        // What is found counts from now on where duplicates are recorded anew, which it would not.
+        // Where duplicates are recorded anew, an event that is found would count from now on; without a lease it
+        // cannot.
         let is_found_told = !self.refreshes || unrecorded != Some(Reason::CutOff);
         let Workbench { stamps, verdicts, estimates, runs, .. } = &mut self.workbench;
         let (probes, records) = (&submission.probes, submission.operation.records());
@@ -243,8 +245,8 @@ impl TogetherGroup {
                 }
                 Operation::Count => self.slice.count_probes(probes, events, stamps, &mut estimates[run.clone()]),
                 Operation::Estimate => self.slice.estimate_probes(probes, events, stamps, &mut estimates[run.clone()]),
-                // It is in no tree.
-                Operation::Verify | Operation::Record => return Err(Reason::Invalid),
+                // A group that is one slice is in no tree.
+                Operation::Verify | Operation::BringUp => return Err(Reason::Invalid),
             }
             .map_err(|_| Reason::Invalid)?;
             asked += run.len() as u64;
@@ -269,7 +271,7 @@ impl TogetherGroup {
         Ok(())
     }
 
-    /// A name that came twice in the batch: the second is told what the first was.
+    /// Where a name comes twice in the batch, the second event gets the reply of the first.
     fn answer_repeats(&mut self, submission: &Submission, decisions: &mut [Decision]) {
         let asked = submission.names.iter().zip(&self.workbench.standings).zip(decisions);
         for ((name, _), decision) in asked.filter(|((_, standing), _)| **standing == Standing::InFlight) {
@@ -280,7 +282,7 @@ impl TogetherGroup {
         }
     }
 
-    /// Frequencies of events that were counted before: they are not counted again.
+    /// Frequencies of events that were counted before, which are not counted again.
     fn estimate_again(&mut self, submission: &Submission, admission: Admission) {
         let Workbench { standings, estimates, .. } = &mut self.workbench;
         let present = [Stamp::on_time(self.present.clock().now_unit())];
@@ -288,7 +290,7 @@ impl TogetherGroup {
             let known = standings.iter().enumerate().filter(|(_, standing)| **standing != Standing::New);
             for (event, _) in known {
                 let estimate = &mut estimates[event..event + 1];
-                // Probes of this shape were counted just now.
+                // Probes of this shape were counted just now, so this cannot fail.
                 let _ = self.slice.estimate_probes(&submission.probes, event..event + 1, &present, estimate);
             }
         }
@@ -319,7 +321,8 @@ impl TogetherGroup {
         self.closed = Some(Reason::NotReady);
     }
 
-    /// How far it has come since it was closed. What is told and what is recorded is one step here.
+    /// How far the group has come since it was closed. Here an event is recorded and decided in one step, so none is in
+    /// flight.
     pub(crate) fn ending(&self, now: Moment) -> Ending {
         Ending {
             has_ended: self.present.absent().is_some(),

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use super::line::Line;
 use super::policies::FilterPolicies;
 use super::tree::Branch;
-use crate::ids::{ClusterId, FilterId, Incarnation, NodeId};
+use crate::ids::{ClusterId, Epoch, FilterId, Incarnation, NodeId};
 use crate::plan::{PlanError, Prober, SlicedBuildError, SlicedDefinition};
 
 /// A node as the cluster knows it.
@@ -71,7 +71,7 @@ pub struct SliceCopy {
     /// The slice moves here from this node, whose copy goes once this one is complete.
     pub replaces: Option<NodeId>,
     /// The epoch by which the node was given the slice.
-    pub since_epoch: u64,
+    pub since_epoch: Epoch,
 }
 
 /// A copy of a slice that is to go to another node.
@@ -91,7 +91,7 @@ pub struct FilterRecord {
     /// What users call it.
     pub name: String,
     /// Rises with every change of owners or generations.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// All that answers depend on, beside the secret.
     pub definition: SlicedDefinition,
     /// What the filter does beside filtering.
@@ -109,9 +109,6 @@ pub struct FilterRecord {
 }
 
 impl FilterRecord {
-    /// The epoch of a filter since which nothing has changed.
-    pub const FIRST_EPOCH: u64 = 1;
-
     /// Whether events are in flight while they are tested and set: their cells lie in several slices, or levels.
     pub fn has_flights(&self) -> bool {
         self.definition.slicing.divides_cells() || self.branch.is_some()
@@ -145,7 +142,7 @@ impl FilterRecord {
     }
 
     /// Since which epoch the copy of slice `slice` at `node` is on its way there; none where it is not.
-    pub fn arriving_since(&self, slice: u32, node: NodeId) -> Option<u64> {
+    pub fn arriving_since(&self, slice: u32, node: NodeId) -> Option<Epoch> {
         let mut arriving = self.further_of(slice).filter(|copy| copy.replaces.is_some() && copy.owner.node == node);
         arriving.next().map(|copy| copy.since_epoch)
     }

@@ -19,5 +19,5 @@ pub use heads::Heads;
 pub use line::{Closed, Ending, Line};
 pub use policies::{AnswerWhen, ClockSource, Durability, FilterPolicies, Lookup, Thresholds, WhenLost};
 pub use tree::{
-    Branch, CutOff, Place, PlaceSpec, TREE_LEVELS_MAX, TREE_PLACES_MAX, TreeMode, TreeRefusal, TreeSpec, folded,
+    Branch, CutOff, PlaceSpec, TREE_LEVELS_MAX, TREE_PLACES_MAX, TreeMode, TreePlace, TreeRefusal, TreeSpec, folded,
 };

@@ -156,7 +156,7 @@ mod tests {
     use firstseen_filter::{FilterSpec, Kind};
 
     use super::*;
-    use crate::ids::Incarnation;
+    use crate::ids::{Epoch, Incarnation};
     use crate::map::{Closed, Durability, FilterPolicies, Line, NodeRecord, SliceCopy};
     use crate::plan::SlicedDefinition;
 
@@ -190,7 +190,7 @@ mod tests {
             |(slice, node): &(u32, NodeId)| SliceCopy { slice: *slice, owner: owner(*node), ..SliceCopy::default() };
         let record = FilterRecord {
             name: "clicks".to_owned(),
-            epoch: 1,
+            epoch: Epoch::FIRST,
             definition: SlicedDefinition::new(&spec, slicing).expect("a definition"),
             policies: FilterPolicies::default(),
             owners: [A, B, C].map(owner).to_vec(),

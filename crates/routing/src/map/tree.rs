@@ -1,5 +1,5 @@
-//! Filters above filters (K11 6; elsewhere: a cache hierarchy): every level of a tree is a filter of its own, and this
-//! module says how levels hang together.
+//! Filters above filters (Koloniari 2011, section 6; elsewhere: a cache hierarchy): every level of a tree is a filter
+//! of its own, and this module says how levels hang together.
 //!
 //! The root has the filter that a user has described. A level below has as many groups, and a *fold* of each: with a
 //! fold of `s`, cell `p` of the root is cell `p >> s` of the level, which has `2^s` times fewer. So the positions that
@@ -16,7 +16,7 @@ mod refusal;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::FilterId;
-pub use check::{Place, PlaceSpec, TreeSpec};
+pub use check::{PlaceSpec, TreePlace, TreeSpec};
 pub use fold::folded;
 pub use refusal::TreeRefusal;
 

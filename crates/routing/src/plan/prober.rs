@@ -176,6 +176,8 @@ impl Prober {
 pub struct GroupPlan {
     slices_per_group: u32,
     slice_cells: u64,
+    /// `(2^64 - 1) / slice_cells`: an owner places each position of an event dozens of times, and divides for none.
+    slices_per_2_64: u64,
     hashes: u32,
 }
 
@@ -208,7 +210,8 @@ impl GroupPlan {
             return Err(PlanError::Layout.into());
         }
         let slices_per_group = definition.slicing.slices_per_group();
-        Ok(Self { slices_per_group, slice_cells: slice.cells(), hashes: slice.hashes() })
+        let (slice_cells, hashes) = (slice.cells(), slice.hashes());
+        Ok(Self { slices_per_group, slice_cells, slices_per_2_64: u64::MAX / slice_cells.max(1), hashes })
     }
 
     /// The shape of probes: positions among all cells of the group.
@@ -231,10 +234,14 @@ impl GroupPlan {
         self.slice_cells * u64::from(self.slices_per_group)
     }
 
-    /// The slice, counted within the group, and the position in it.
+    /// The slice, counted within the group, and the position in it: `position / m` and `position mod m`.
     #[inline]
     pub fn place(&self, position: u64) -> (u32, u64) {
-        ((position / self.slice_cells) as u32, position % self.slice_cells)
+        // With r = (2^64 - 1) / m rounded down, p r / 2^64 is less than p / m by at most p / 2^64, which is below 1.
+        let slice = ((u128::from(position) * u128::from(self.slices_per_2_64)) >> 64) as u64;
+        let offset = position - slice * self.slice_cells;
+        let is_next = offset >= self.slice_cells;
+        (slice as u32 + u32::from(is_next), if is_next { offset - self.slice_cells } else { offset })
     }
 
     /// Writes the steps of an event to `route`, as [`super::SlicePlan::route`] does: one for each slice that has some

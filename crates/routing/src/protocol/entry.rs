@@ -11,7 +11,7 @@ use firstseen_filter::{CellRun, FilterSlice, LiveEvents, Probes, SliceOutline, S
 
 use super::cells::{CellPlace, PositionLists};
 use super::names::{BatchName, NamedEvent};
-use crate::ids::FilterId;
+use crate::ids::{Epoch, FilterId};
 use crate::verdict::Decision;
 
 /// An entry that a group persists.
@@ -37,7 +37,8 @@ pub enum Entry {
         /// How many of the events count as recorded by this node.
         counted: u64,
     },
-    /// A batch was taken up, and has no verdicts yet. Where no `Told` entry follows, the batch may have been recorded.
+    /// A batch was taken up, and has no verdicts yet. Where no `Replied` entry follows, the batch may have been
+    /// recorded.
     Taken {
         /// Names the batch.
         name: BatchName,
@@ -47,7 +48,7 @@ pub enum Entry {
         events: u32,
     },
     /// The replies to a batch.
-    Told {
+    Replied {
         /// Names the batch.
         name: BatchName,
         /// One an event where the caller named its submissions.
@@ -79,7 +80,7 @@ pub enum Entry {
     /// not changed since.
     Headed {
         /// The epoch.
-        epoch: u64,
+        epoch: Epoch,
     },
     /// A slice of the checkpoint, by its number in the group.
     Slice {

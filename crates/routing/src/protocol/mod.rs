@@ -16,7 +16,7 @@ pub use link::{LinkEnd, LinkEnds, LinkError, LinkFull, LinkReceiver, LinkSender}
 pub use names::{BatchName, NamedEvent, SubmissionName};
 pub use peer::{
     AskCells, CellParts, HandedOver, MirrorNumber, Mirrored, Past, PeerBody, PeerMessage, Resolved, SetAcks, SetBatch,
-    TestBatch,
+    TestBatch, TestRun,
 };
 pub use submission::{
     Climb, Climbed, Command, EarlyDuplicates, FromLevel, GroupReply, Moment, Operation, Submission, Tick, Times,

@@ -10,7 +10,7 @@ use firstseen_filter::{CellRun, Probes, SliceOutline, Stamp};
 use super::cells::{CellPlace, PositionLists};
 use super::entry::{ClockReading, Entry};
 use super::names::{BatchName, NamedEvent};
-use crate::ids::{FilterId, NodeId};
+use crate::ids::{Epoch, FilterId, NodeId};
 use crate::verdict::{Decision, Reason};
 
 /// A message about one group.
@@ -19,7 +19,7 @@ pub struct PeerMessage {
     /// The filter.
     pub filter: FilterId,
     /// Its epoch as the sender knows it.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// The group.
     pub group: u32,
     /// What is told.
@@ -31,7 +31,7 @@ impl PeerMessage {
     pub fn pass_time(&mut self, waited_ms: u64) {
         if let PeerBody::Test(test) = &mut self.body {
             let waited_ms = u32::try_from(waited_ms).unwrap_or(u32::MAX);
-            test.deadline_in_ms = test.deadline_in_ms.saturating_sub(waited_ms);
+            test.runs.iter_mut().for_each(|run| run.deadline_in_ms = run.deadline_in_ms.saturating_sub(waited_ms));
         }
     }
 }
@@ -66,7 +66,7 @@ pub enum PeerBody {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandedOver {
     /// The epoch by which, or before which, the receiver has taken over.
-    pub epoch: u64,
+    pub epoch: Epoch,
     /// For so long the receiver has been sent every reply that the sender gave under a name.
     pub told_for_ms: u64,
 }
@@ -108,7 +108,7 @@ impl Mirrored {
     /// The same as entries to persist.
     pub fn into_entries(self) -> Vec<Entry> {
         let Self { name, names, decisions, clock, generation, probes, stamps } = self;
-        let mut entries = vec![Entry::Told { name, names, decisions, clock }];
+        let mut entries = vec![Entry::Replied { name, names, decisions, clock }];
         if !stamps.is_empty() {
             entries.push(Entry::Events { generation, probes, stamps });
         }
@@ -165,9 +165,9 @@ pub struct Past {
 /// Events as far as they have been tested.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TestBatch {
-    /// The node that has the events in flight.
-    pub head: NodeId,
-    /// The head's numbers for them.
+    /// Whose events they are: the first events are those of the first run, and so on.
+    pub runs: Vec<TestRun>,
+    /// The heads' numbers for them.
     pub tickets: Vec<u64>,
     /// Positions that are not tested yet.
     pub left: PositionLists,
@@ -177,16 +177,32 @@ pub struct TestBatch {
     pub generations: Vec<u16>,
     /// The node sends its result to the head, instead of sending the events on.
     pub parallel: bool,
-    /// Slices that have lost something are asked too: too few are left without them.
-    pub asks_all: bool,
-    /// Milliseconds for which the head still waits for the answer.
-    pub deadline_in_ms: u32,
-    /// A slice that was asked is incomplete.
-    pub degraded: bool,
     /// W3C trace context of the first of these events whose producer traces.
     pub traceparent: Option<Arc<str>>,
     /// The least expiry that each event was found with so far; empty outside of trees.
     pub expiries: Vec<u64>,
+}
+
+impl TestBatch {
+    /// The run of each event.
+    pub fn run_of_each(&self) -> impl Iterator<Item = &TestRun> {
+        self.runs.iter().flat_map(|run| std::iter::repeat_n(run, run.events as usize))
+    }
+}
+
+/// Events of one head that follow each other in a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TestRun {
+    /// The node that has the events in flight.
+    pub head: NodeId,
+    /// How many they are.
+    pub events: u32,
+    /// Slices that have lost something are asked too: too few are left without them.
+    pub asks_all: bool,
+    /// A slice that was asked is incomplete.
+    pub degraded: bool,
+    /// Milliseconds for which the head still waits for the answer.
+    pub deadline_in_ms: u32,
 }
 
 /// Results of tests.

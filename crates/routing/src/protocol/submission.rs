@@ -10,7 +10,7 @@ use super::entry::Record;
 use super::names::{BatchName, NamedEvent, SubmissionName};
 use super::peer::PeerMessage;
 use super::tag::EventTag;
-use crate::ids::{FilterId, Incarnation, NodeId};
+use crate::ids::{Epoch, FilterId, Incarnation, NodeId};
 use crate::verdict::{Decision, Seen};
 
 /// What is done with the events of a batch.
@@ -28,13 +28,13 @@ pub enum Operation {
     Verify,
     /// Record events that a level of a tree has decided by itself, here and above, whether they are known or not; the
     /// verdicts are those of an observation.
-    Record,
+    BringUp,
 }
 
 impl Operation {
     /// Events are recorded, not only looked up.
     pub fn records(self) -> bool {
-        matches!(self, Self::Observe | Self::Count | Self::Record)
+        matches!(self, Self::Observe | Self::Count | Self::BringUp)
     }
 }
 
@@ -124,7 +124,7 @@ pub struct Moment {
 pub enum Command {
     /// Persist this record. Where the filter is durable, no command that follows may leave before the record is on
     /// disk.
-    Record(Record),
+    Persist(Record),
     /// Reply to a producer.
     Reply(GroupReply),
     /// Send a producer the events that are duplicates for certain, ahead of the reply.
@@ -156,7 +156,7 @@ pub enum Command {
         /// Their numbers in the group.
         slices: Vec<u32>,
         /// The filter's epoch as the node knows it: slices that were given to the node since then are not meant.
-        epoch: u64,
+        epoch: Epoch,
         /// The start of the node that proposes.
         incarnation: Incarnation,
     },

@@ -1,4 +1,5 @@
-//! Cells that a group tells while it goes on make another group, on another node, that knows all that was told before.
+//! Cells that a group sends while it goes on make another group, on another node, that knows every event with an
+//! earlier reply.
 
 use std::collections::BTreeMap;
 
@@ -43,7 +44,7 @@ impl Bench {
         Self { definition: definition.clone(), map, owner, prober, now, sequence: 0 }
     }
 
-    /// What a batch of these keys is told at unit `unit`.
+    /// The decisions on a batch of these keys at unit `unit`.
     fn ask(&mut self, keys: std::ops::Range<u64>, unit: u64) -> Vec<Decision> {
         let mut probes = Probes::new(self.prober.shape());
         let ticks = keys.clone().map(|_| Tick { clock_unit: unit, unit }).collect();
@@ -64,44 +65,47 @@ impl Bench {
             traceparent: None,
         };
         let mut commands = Vec::new();
-        self.owner.submit(submission, self.now, &mut commands);
-        let mut told = None;
+        self.owner.submit(submission, self.now);
+        self.owner.take_commands(&mut commands);
+        let mut decisions = None;
         for command in commands {
             match command {
-                Command::Reply(reply) => told = Some(reply.decisions),
+                Command::Reply(reply) => decisions = Some(reply.decisions),
                 Command::OpenGeneration { number, .. } => {
                     self.map.filters.get_mut(&FILTER).unwrap().generations = vec![number];
-                    self.owner.map_changed(&self.map, self.now, &mut Vec::new());
+                    self.owner.map_changed(&self.map, self.now);
+                    self.owner.take_commands(&mut Vec::new());
                 }
                 other => panic!("one node: {other:?}"),
             }
         }
-        told.expect("one owner answers at once")
+        decisions.expect("one owner answers at once")
     }
 
-    /// Everything counts as here from now on.
+    /// From now on all slices count as complete.
     fn forgive(&mut self) {
         let generations = self.map.filters[&FILTER].generations.clone();
         self.map = map(&self.definition, generations, true);
-        self.owner.map_changed(&self.map, self.now, &mut Vec::new());
+        self.owner.map_changed(&self.map, self.now);
+        self.owner.take_commands(&mut Vec::new());
     }
 }
 
-/// Tells all cells while the group goes on, and puts them into another.
+/// Sends all cells while the group goes on, and puts them into another group.
 fn comes_back(definition: &SlicedDefinition, is_endless: bool) {
     let mut former = Bench::new(definition, vec![0], true);
     let unit = |batch: u64| if is_endless { 0 } else { 100 + batch / 4 };
     for batch in 0..BATCHES_BEFORE {
         former.ask(batch * EVENTS..(batch + 1) * EVENTS, unit(batch));
     }
-    let (mut told, mut batch): (Vec<CellParts>, u64) = (Vec::new(), BATCHES_BEFORE);
+    let (mut sent, mut batch): (Vec<CellParts>, u64) = (Vec::new(), BATCHES_BEFORE);
     for slice in 0..definition.slicing.slices_per_group() {
         let mut from = None;
         loop {
             let (parts, is_complete) = former.owner.read_cells(&AskCells { slice, unit: 0, from }).expect("it is here");
             assert!(is_complete);
             from = parts.next;
-            told.push(parts);
+            sent.push(parts);
             former.ask(batch * EVENTS..(batch + 1) * EVENTS, unit(BATCHES_BEFORE));
             batch += 1;
             if from.is_none() {
@@ -111,10 +115,12 @@ fn comes_back(definition: &SlicedDefinition, is_endless: bool) {
     }
     assert!(former.owner.read_cells(&AskCells { slice: 99, unit: 0, from: None }).is_none());
     let mut again = Bench::new(definition, former.map.filters[&FILTER].generations.clone(), false);
-    for parts in told.iter().chain(&told) {
+    for parts in sent.iter().chain(&sent) {
         let mut commands = Vec::new();
-        again.owner.write_cells(parts.clone(), again.now, &mut commands).expect("they fit");
-        again.owner.tick(again.now, &mut commands);
+        again.owner.write_cells(parts.clone(), again.now).expect("they fit");
+        again.owner.take_commands(&mut commands);
+        again.owner.tick(again.now);
+        again.owner.take_commands(&mut commands);
         assert!(
             !commands.iter().any(|command| matches!(command, Command::SlicesComplete { .. })),
             "something may be missing"
@@ -122,21 +128,20 @@ fn comes_back(definition: &SlicedDefinition, is_endless: bool) {
     }
     let present = unit(BATCHES_BEFORE);
     let before = again.ask(0..EVENTS, present);
-    assert!(before.iter().all(|told| matches!(told, Decision::Undecided(_))), "incomplete: {before:?}");
+    assert!(before.iter().all(|decisions| matches!(decisions, Decision::Undecided(_))), "incomplete: {before:?}");
     again.forgive();
     for batch in 0..BATCHES_BEFORE {
-        let told = again.ask(batch * EVENTS..(batch + 1) * EVENTS, present);
-        assert!(told.iter().all(|told| *told == Decision::Duplicate), "batch {batch}: {told:?}");
+        let decisions = again.ask(batch * EVENTS..(batch + 1) * EVENTS, present);
+        assert!(decisions.iter().all(|decisions| *decisions == Decision::Duplicate), "batch {batch}: {decisions:?}");
     }
     let new = again.ask(1_000_000..1_000_000 + EVENTS, present);
-    assert!(new.iter().filter(|told| **told == Decision::FirstSeen).count() as u64 > EVENTS - 10, "{new:?}");
-    let mut commands = Vec::new();
-    let stranger = CellParts { slice: 99, ..told[0].clone() };
-    assert!(again.owner.write_cells(stranger, again.now, &mut commands).is_err());
+    assert!(new.iter().filter(|decisions| **decisions == Decision::FirstSeen).count() as u64 > EVENTS - 10, "{new:?}");
+    let stranger = CellParts { slice: 99, ..sent[0].clone() };
+    assert!(again.owner.write_cells(stranger, again.now).is_err());
 }
 
 #[test]
-fn what_was_told_before_is_known() {
+fn events_with_earlier_replies_are_known() {
     let specs: [(FilterSpec, bool); 3] = [
         (spec(Kind::Bloom, "unbounded", 1 << 16, 5), true),
         (spec(Kind::Timing, "100s", 1 << 16, 5), false),
@@ -159,7 +164,7 @@ fn generations_come_back_with_their_numbers() {
     comes_back(&definition(&growing(Kind::Bloom, "unbounded", 700, Limit::Cardinality, 4), "vertical:4"), true);
 }
 
-/// The room that is left is not taken twice.
+/// The room that is left is not filled twice.
 #[test]
 fn a_full_filter_comes_back_full() {
     let definition = definition(&growing(Kind::Timing, "100s", 1_000, Limit::Cardinality, 1), "vertical:4");
@@ -171,13 +176,14 @@ fn a_full_filter_comes_back_full() {
     for slice in 0..4 {
         let (parts, _) = former.owner.read_cells(&AskCells { slice, unit: 0, from: None }).expect("it is here");
         assert!(parts.next.is_none(), "few cells");
-        again.owner.write_cells(parts, again.now, &mut Vec::new()).expect("they fit");
+        again.owner.write_cells(parts, again.now).expect("they fit");
+        again.owner.take_commands(&mut Vec::new());
     }
     again.forgive();
     let mut new = 0;
     for batch in 100..140 {
-        let told = again.ask(batch * EVENTS..(batch + 1) * EVENTS, 100);
-        new += told.iter().filter(|told| **told == Decision::FirstSeen).count();
+        let decisions = again.ask(batch * EVENTS..(batch + 1) * EVENTS, 100);
+        new += decisions.iter().filter(|decisions| **decisions == Decision::FirstSeen).count();
     }
     assert!((30..300).contains(&new), "there is room for about 100: {new}");
 }

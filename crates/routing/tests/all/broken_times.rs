@@ -14,7 +14,7 @@ const HOUR_MS: u64 = 60 * MINUTE_MS;
 /// A Tuesday, half past noon in UTC, so also in every zone below in the middle of an hour.
 const NOW_MS: u64 = 1_789_993_800_000;
 const SKEW_MS: u64 = 500;
-/// Who has sent nothing for longer than this is silent.
+/// A producer that has sent nothing for longer than this is silent.
 const SILENT_MS: u64 = 3_000;
 
 const WINDOWS: [(Kind, &str); 9] = [
@@ -29,7 +29,7 @@ const WINDOWS: [(Kind, &str); 9] = [
     (Kind::Timing, "30s"),
 ];
 
-/// One owner of all slices, asked by producers that look at nothing before they send.
+/// One owner of all slices, and producers that send without looking at any clock but their own.
 struct World {
     owner: GroupOwner,
     definition: SlicedDefinition,
@@ -66,7 +66,8 @@ impl World {
         self.definition.group.future_max_ms
     }
 
-    /// What `producer` is told at `wall_ms` of events, each with a key and a time. Its clock shows the greatest of them.
+    /// The decisions for `producer` at `wall_ms` on events, each with a key and a time. Its clock shows the greatest of
+    /// them.
     fn observe(&mut self, producer: u128, wall_ms: u64, events: &[(u64, u64)]) -> Vec<Decision> {
         let prober = Prober::new(&self.definition).unwrap();
         let mut probes = Probes::new(prober.shape());
@@ -92,7 +93,8 @@ impl World {
             traceparent: None,
         };
         let mut commands = Vec::new();
-        self.owner.submit(submission, Moment { monotonic_ms: 5, wall_ms }, &mut commands);
+        self.owner.submit(submission, Moment { monotonic_ms: 5, wall_ms });
+        self.owner.take_commands(&mut commands);
         let replies = commands.into_iter().filter_map(|command| match command {
             Command::Reply(reply) => Some(reply.decisions),
             _ => None,
@@ -137,9 +139,9 @@ fn a_producer_that_is_ahead_ends_no_window_however_long_its_units_are() {
         let aheads_ms = [2 * far_ms, 20 * MINUTE_MS, 40 * MINUTE_MS, HOUR_MS, 3 * HOUR_MS, 28 * HOUR_MS, 400 * HOUR_MS];
         for (producer, ahead_ms) in (10..).zip(aheads_ms) {
             let events: Vec<_> = (0..300).map(|key| (1000 + key, NOW_MS + ahead_ms)).collect();
-            let told = world.observe(producer, NOW_MS, &events);
+            let decisions = world.observe(producer, NOW_MS, &events);
             let is_taken = world.unit(NOW_MS + ahead_ms) <= world.unit(NOW_MS + far_ms);
-            assert_eq!(!told.contains(&FUTURE), is_taken, "{case}: {ahead_ms} ms ahead");
+            assert_eq!(!decisions.contains(&FUTURE), is_taken, "{case}: {ahead_ms} ms ahead");
             assert_eq!(world.keys(NOW_MS), DUPLICATES, "{case}: after events {ahead_ms} ms ahead");
         }
     });
@@ -148,7 +150,7 @@ fn a_producer_that_is_ahead_ends_no_window_however_long_its_units_are() {
 #[test]
 fn one_event_in_a_hundred_may_have_any_time() {
     each_window(|mut world, case| {
-        // Every event comes twice, a step of time later; broken ones among them, alone and in runs.
+        // Every event comes twice, a step of time later; among them broken ones, alone and in runs.
         let (mut dice, mut unlike) = (Dice(7), 0);
         for round in 0..40_u64 {
             let now_ms = NOW_MS + round * world.step_ms() / 4;
@@ -157,11 +159,11 @@ fn one_event_in_a_hundred_may_have_any_time() {
                 events[dice.below(50) as usize] = (1 << 40 | round, now_ms + dice.below(1 << 33));
                 events[dice.below(50) as usize] = (1 << 41 | round, now_ms - dice.below(1 << 33));
             }
-            let told = world.observe((1 + round % 3).into(), now_ms, &events);
+            let decisions = world.observe((1 + round % 3).into(), now_ms, &events);
             let expected = if round % 2 == 0 { Decision::FirstSeen } else { Decision::Duplicate };
             // A filter of this size has a false positive now and then; a broken event in the first of two rounds is another one.
             let wrong = |decision: &Decision| *decision != expected && *decision != Decision::Duplicate;
-            let right = events.iter().zip(told).filter(|((key, _), _)| *key < 1 << 40);
+            let right = events.iter().zip(decisions).filter(|((key, _), _)| *key < 1 << 40);
             unlike += right.filter(|(_, decision)| wrong(decision)).count();
         }
         assert_eq!(unlike, 0, "{case}");
@@ -177,24 +179,24 @@ fn an_event_of_now_does_not_end_a_replay_of_others() {
         world.observe(3, NOW_MS, &batch(2000, old_ms));
         assert_eq!(world.observe(9, NOW_MS, &[(7, NOW_MS)]), [FUTURE], "{case}");
         assert_eq!(world.observe(2, NOW_MS, &batch(2000, old_ms)), [Decision::Duplicate; 50], "{case}");
-        // When those who replay have been silent for some seconds, nobody speaks for its times.
+        // When the producers that replay have been silent for some seconds, no producer confirms its times.
         assert_eq!(world.observe(9, NOW_MS + SILENT_MS, &[(7, NOW_MS)]), [FUTURE], "{case}");
         assert_eq!(world.observe(9, NOW_MS + SILENT_MS + 1, &[(7, NOW_MS)]), [Decision::FirstSeen], "{case}");
     });
 }
 
-/// A log of `hours` ago, as one process brings it: a batch has the hundred lines of a second.
+/// A log of `hours` ago, as one process sends it: a batch has the hundred lines of a second.
 fn replay(world: &mut World, producer: u128, wall_ms: u64, hours: u64, lines: u64) -> Vec<Decision> {
     let from_ms = NOW_MS - hours * HOUR_MS;
     let lines: Vec<_> = (0..lines).map(|line| (hours << 32 | line, from_ms + line / 100 * 1_000)).collect();
     lines.chunks(100).flat_map(|batch| world.observe(producer, wall_ms, batch)).collect()
 }
 
-fn unlike(told: &[Decision], expected: Decision) -> usize {
-    told.iter().filter(|decision| **decision != expected && **decision != Decision::Duplicate).count()
+fn unlike(decisions: &[Decision], expected: Decision) -> usize {
+    decisions.iter().filter(|decision| **decision != expected && **decision != Decision::Duplicate).count()
 }
 
-/// What came before is silent, or has ended and its node knows it.
+/// The earlier producer is silent, or has ended and its node knows that.
 const PAUSES_MS: [(u64, bool); 2] = [(SILENT_MS + 1, false), (0, true)];
 
 #[test]
@@ -208,8 +210,8 @@ fn after_a_backfill_the_tail_is_served() {
             }
             for line in 0..20 {
                 let now_ms = NOW_MS + pause_ms + line * 500;
-                let told = world.observe(2, now_ms, &[(line, now_ms)]);
-                assert_eq!(unlike(&told, Decision::FirstSeen), 0, "{case}: line {line}");
+                let decisions = world.observe(2, now_ms, &[(line, now_ms)]);
+                assert_eq!(unlike(&decisions, Decision::FirstSeen), 0, "{case}: line {line}");
             }
         }
     }
@@ -222,10 +224,10 @@ fn files_that_one_process_each_replays_lose_nothing() {
             for lines in [1, 100, 300] {
                 let (mut world, mut wall_ms) = (World::new(window, slicing), NOW_MS);
                 for (process, days) in (1..).zip([30, 29, 27]) {
-                    let told =
+                    let decisions =
                         replay(&mut world, process, wall_ms, 24 * days, if process == 1 { 3_000 } else { lines });
                     let case = format!("{window:?} {slicing} {pause_ms}: process {process}, {lines} lines");
-                    assert_eq!(unlike(&told, Decision::FirstSeen), 0, "{case}");
+                    assert_eq!(unlike(&decisions, Decision::FirstSeen), 0, "{case}");
                     if is_told {
                         world.owner.end_producer(process);
                     }
@@ -243,11 +245,11 @@ fn a_broken_clock_moves_nothing_while_others_send() {
         let batch: Vec<_> = (0..100).map(|key| (1_000 + key, old_ms)).collect();
         world.observe(2, NOW_MS, &batch);
         for turn in 1..100 {
-            // The one whose times are right pauses as long as it may.
+            // The producer with the right times pauses as long as it may.
             let now_ms = NOW_MS + turn * SILENT_MS;
             let ahead_ms = [400, 700, 1000][turn as usize % 3] * HOUR_MS;
-            let told = world.observe(9, now_ms, &[(1 << 40 | turn, old_ms + ahead_ms)]);
-            assert_eq!(told, [FUTURE], "{case}: turn {turn}");
+            let decisions = world.observe(9, now_ms, &[(1 << 40 | turn, old_ms + ahead_ms)]);
+            assert_eq!(decisions, [FUTURE], "{case}: turn {turn}");
             assert_eq!(world.observe(2, now_ms, &batch), [Decision::Duplicate; 100], "{case}: turn {turn}");
         }
     });
@@ -256,29 +258,29 @@ fn a_broken_clock_moves_nothing_while_others_send() {
 #[test]
 fn producers_whose_events_come_late_all_the_time_are_served() {
     each_window(|mut world, case| {
-        // Far from the present by the window's own measure; an event a call, one a fiftieth of a step.
+        // Far from the present, measured in windows; one event a call, with a fiftieth of a step between them.
         let (gap_ms, mut refused) = ((world.step_ms() / 50).max(1), 0);
         let lag_ms = 10 * world.step_ms() + 4 * HOUR_MS;
         for event in 0..2_000 {
             let now_ms = NOW_MS + event * gap_ms;
-            let told = world.observe(1 + u128::from(event % 3), now_ms, &[(event, now_ms - lag_ms)]);
-            refused += told.iter().filter(|decision| matches!(decision, Decision::Undecided(_))).count();
+            let decisions = world.observe(1 + u128::from(event % 3), now_ms, &[(event, now_ms - lag_ms)]);
+            refused += decisions.iter().filter(|decision| matches!(decision, Decision::Undecided(_))).count();
         }
         assert_eq!(refused, 0, "{case}");
     });
 }
 
 #[test]
-fn a_replay_by_many_producers_is_served_an_event_a_call() {
+fn a_replay_by_many_producers_is_served_with_one_event_a_call() {
     each_window(|mut world, case| {
         let (gap_ms, mut refused) = ((world.step_ms() / 5).max(1), 0);
         for event in 0..2_000 {
-            let told =
+            let decisions =
                 world.observe(1 + u128::from(event % 3), NOW_MS, &[(event, NOW_MS - 9_000 * HOUR_MS + event * gap_ms)]);
-            refused += told.iter().filter(|decision| matches!(decision, Decision::Undecided(_))).count();
+            refused += decisions.iter().filter(|decision| matches!(decision, Decision::Undecided(_))).count();
         }
         assert_eq!(refused, 0, "{case}");
-        // Nobody's broken time ends it.
+        // A broken time of another producer does not end it.
         let last_ms = NOW_MS - 9_000 * HOUR_MS + 1_999 * gap_ms;
         let window_ms = 1_000 * HOUR_MS;
         assert_eq!(world.observe(2, NOW_MS, &[(9_999, last_ms + window_ms)]), [FUTURE], "{case}");
@@ -291,7 +293,7 @@ fn old_records_of_one_producer_do_not_refuse_what_occurs_now() {
     each_window(|mut world, case| {
         let evening_ms = NOW_MS - 10 * HOUR_MS;
         world.keys(evening_ms);
-        // An uploader brings what is late, or nearly.
+        // An uploader sends events that are late, or nearly.
         let late: Vec<_> = (0..200).map(|key| (1_000 + key, evening_ms - HOUR_MS)).collect();
         world.observe(7, NOW_MS, &late);
         for producer in 1..4 {
@@ -313,8 +315,8 @@ fn a_stream_goes_on_after_a_night_of_silence() {
     each_window(|mut world, case| {
         for (producer, hours) in [(1, 0), (2, 9), (1, 18), (3, 5000)] {
             let now_ms = NOW_MS + hours * HOUR_MS;
-            let told = world.observe(producer, now_ms, &[(hours, now_ms), (hours, now_ms)]);
-            assert_eq!(told, [Decision::FirstSeen, Decision::Duplicate], "{case}: after {hours} h");
+            let decisions = world.observe(producer, now_ms, &[(hours, now_ms), (hours, now_ms)]);
+            assert_eq!(decisions, [Decision::FirstSeen, Decision::Duplicate], "{case}: after {hours} h");
         }
     });
 }

@@ -1,4 +1,4 @@
-//! How often a level asks the one above: few climbs are under way at once, and misses gather meanwhile.
+//! How often a level asks the one above: few climbs are in flight at once, and misses gather meanwhile.
 
 use std::collections::VecDeque;
 
@@ -11,12 +11,12 @@ use firstseen_routing::{
     OwnerLimits, Prober, Seen, Submission, Times, TreeMode,
 };
 
-/// What a group has under way at most, and how many events a climb brings.
+/// Climbs that a group has in flight at most, and events of a climb.
 const PIPELINE_DEPTH: u64 = 32;
 const CLIMB_EVENTS_MAX: u64 = 1 << 12;
 const ROUND_TRIP_US: u64 = 50_000;
 
-/// A leaf whose parent finds everything new, and answers after a round trip.
+/// A leaf whose parent calls every event new, and answers after a round trip.
 struct Leaf {
     owner: GroupOwner,
     prober: Prober,
@@ -70,7 +70,7 @@ impl Leaf {
         assert!(under_way as u64 <= PIPELINE_DEPTH, "{under_way} climbs under way that are not full");
     }
 
-    /// Time goes on, and what the parent has answered until then arrives.
+    /// Time goes on, and the parent's answers until then arrive.
     fn pass(&mut self, until_us: u64) {
         while let Some((at_us, climb)) = self.under_way.pop_front_if(|(at_us, _)| *at_us <= until_us) {
             self.now_us = at_us;
@@ -79,7 +79,8 @@ impl Leaf {
             let decisions = vec![Decision::FirstSeen; events];
             let climbed = Climbed { number: climb.number, decisions, seen, degraded: false };
             let (now, mut commands) = (self.now(), Vec::new());
-            self.owner.climbed(&climbed, now, &mut commands);
+            self.owner.climbed(&climbed, now);
+            self.owner.take_commands(&mut commands);
             self.carry_out(commands);
         }
         self.now_us = until_us;
@@ -102,14 +103,16 @@ impl Leaf {
             traceparent: None,
         };
         let (now, mut commands) = (self.now(), Vec::new());
-        self.owner.submit(submission, now, &mut commands);
+        self.owner.submit(submission, now);
+        self.owner.take_commands(&mut commands);
         self.carry_out(commands);
     }
 }
 
 #[test]
-fn climbs_are_at_most_what_the_pipeline_carries_and_full_ones_besides() {
-    // Events of a batch, batches, and microseconds between them: a trickle, what fills the pipeline, and a flood.
+fn climbs_are_at_most_those_of_the_pipeline_and_full_ones() {
+    // Events of a batch, batches, and microseconds between them: a trickle, a stream that fills the pipeline, and a
+    // flood.
     for (batch_events, batches, step_us) in [(1, 40, 20_000), (1, 20_000, 50), (64, 2_000, 500), (500, 200, 1_250)] {
         let mut leaf = Leaf::new();
         for batch in 0..batches {
@@ -118,14 +121,14 @@ fn climbs_are_at_most_what_the_pipeline_carries_and_full_ones_besides() {
         }
         leaf.pass(u64::MAX / 2);
         let (misses, duration_us) = (leaf.events, batches * step_us);
-        let told = leaf.replies.iter().flat_map(|reply| &reply.decisions);
-        let new = told.filter(|decision| **decision == Decision::FirstSeen).count() as u64;
+        let decisions = leaf.replies.iter().flat_map(|reply| &reply.decisions);
+        let new = decisions.filter(|decision| **decision == Decision::FirstSeen).count() as u64;
         assert_eq!((misses, leaf.replies.len() as u64), (new, batches), "every miss climbs once");
         // The others are false positives of the leaf.
         assert!(misses > batch_events * batches * 9 / 10, "only {misses} misses");
         assert_eq!(leaf.owner.inflight_events(), 0);
         let carried = PIPELINE_DEPTH * duration_us.div_ceil(ROUND_TRIP_US) + misses / CLIMB_EVENTS_MAX;
-        // What is under way at the end, and what has gathered by then.
+        // The climbs in flight at the end, and the misses gathered by then.
         let at_most = misses.min(carried + 2 * PIPELINE_DEPTH);
         println!(
             "{misses} misses in {} ms, {batch_events} a batch: {} climbs, at most {at_most}",
@@ -137,15 +140,15 @@ fn climbs_are_at_most_what_the_pipeline_carries_and_full_ones_besides() {
 }
 
 #[test]
-fn what_the_leaf_knows_does_not_wait_for_what_climbs_beside_it() {
+fn events_that_the_leaf_knows_do_not_wait_for_events_that_climb() {
     let mut leaf = Leaf::new();
     leaf.submit(0..4);
     leaf.pass(ROUND_TRIP_US);
     assert_eq!((leaf.found.len(), leaf.replies.len()), (0, 1), "nothing of it was known");
     let begun_us = leaf.now_us;
     leaf.submit(2..7);
-    let told: Vec<&[u32]> = leaf.found.iter().map(|found| &found.events[..]).collect();
-    assert_eq!((told, leaf.found[0].reply_to), (vec![&[0, 1][..]], 2));
+    let early: Vec<&[u32]> = leaf.found.iter().map(|found| &found.events[..]).collect();
+    assert_eq!((early, leaf.found[0].reply_to), (vec![&[0, 1][..]], 2));
     assert_eq!((leaf.now_us, leaf.replies.len()), (begun_us, 1), "the others are on their way");
     leaf.pass(begun_us + ROUND_TRIP_US);
     let (duplicate, new) = (Decision::Duplicate, Decision::FirstSeen);

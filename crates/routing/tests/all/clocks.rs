@@ -1,5 +1,5 @@
-//! A node whose time of day is not known to be that of most others takes nothing up in a window of time, and what it shows then
-//! moves no clock and completes no slice.
+//! A node whose time of day is not known to be that of most others takes no events up in a window of time; its time
+//! then moves no clock and completes no slice.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ fn at(monotonic_ms: u64, ahead_ms: i64) -> Moment {
     Moment { monotonic_ms, wall_ms: (WALL_MS + monotonic_ms).saturating_add_signed(ahead_ms) }
 }
 
-/// A watch whose node has heard of peers that are so far ahead at `now_ms`.
+/// A watch of a node with readings of peers that are so far ahead at `now_ms`.
 fn watch(ahead_ms: &[(NodeId, i64)], now_ms: u64) -> ClockWatch {
     let mut watch = ClockWatch::new(SKEW_MS);
     ahead_ms.iter().for_each(|(peer, ahead_ms)| hear(&mut watch, *peer, *ahead_ms, now_ms));
@@ -30,8 +30,8 @@ fn watch(ahead_ms: &[(NodeId, i64)], now_ms: u64) -> ClockWatch {
 }
 
 fn hear(watch: &mut ClockWatch, peer: NodeId, ahead_ms: i64, now_ms: u64) {
-    let told = at(now_ms - 1, ahead_ms);
-    watch.hear(peer, Exchange { sent_ms: now_ms - 2, heard_ms: now_ms, peer_wall_ms: told.wall_ms });
+    let read = at(now_ms - 1, ahead_ms);
+    watch.hear(peer, Exchange { sent_ms: now_ms - 2, heard_ms: now_ms, peer_wall_ms: read.wall_ms });
 }
 
 #[test]
@@ -42,7 +42,7 @@ fn most_of_the_nodes_decide() {
         (vec![(b, 0), (c, 400), (d, hour), (e, hour)], ClockStanding::Within),
         (vec![(b, 0), (c, -700), (d, hour), (e, hour)], ClockStanding::Apart),
         (vec![(b, 0), (c, hour), (d, hour), (e, hour)], ClockStanding::Beyond),
-        // The two that are silent can make it neither three of five that agree nor keep it from being so.
+        // The two that are silent cannot change that three of five agree.
         (vec![(b, 0), (c, 0)], ClockStanding::Within),
         (vec![(b, hour), (c, hour), (d, hour)], ClockStanding::Beyond),
         (vec![(b, hour), (c, hour)], ClockStanding::Unknown),
@@ -77,7 +77,7 @@ fn of_two_that_differ_neither_stamps() {
 }
 
 #[test]
-fn who_hears_nobody_keeps_to_what_was_known() {
+fn a_node_that_reaches_no_other_keeps_its_last_finding() {
     let mut lonely = watch(&[(NodeId(2), 0), (NodeId(3), 0)], 100);
     assert_eq!(lonely.look(at(100, 0), &OTHERS), ClockStanding::Within);
     assert_eq!(lonely.look(at(200_000, 0), &OTHERS), ClockStanding::Within);
@@ -98,7 +98,8 @@ fn a_step_counts_for_nothing_until_others_have_confirmed_it() {
     OTHERS.iter().for_each(|peer| hear(&mut stepped, *peer, 0, 200));
     assert_eq!(stepped.look(at(200, 5_000), &OTHERS), ClockStanding::Beyond);
     assert_eq!(stepped.ahead_ms(at(200, 5_000)), 5_000);
-    // They have all been set, or this machine has slept: it is five seconds later than its monotonic clock says.
+    // They have all been set, or this machine has slept: its time of day is five seconds later than its monotonic clock
+    // shows.
     let mut slept = watch(&OTHERS.map(|peer| (peer, 0)), 100);
     slept.look(at(100, 0), &OTHERS);
     assert_eq!(slept.look(at(150, 5_000), &OTHERS), ClockStanding::Stepped, "what was measured before means nothing");
@@ -108,7 +109,7 @@ fn a_step_counts_for_nothing_until_others_have_confirmed_it() {
 }
 
 #[test]
-fn who_is_alone_believes_a_step_that_stands() {
+fn a_single_node_believes_a_step_that_stands() {
     let mut alone = watch(&[], 100);
     assert_eq!(alone.look(at(100, 0), &[]), ClockStanding::Within);
     assert_eq!(alone.look(at(200, 5_000), &[]), ClockStanding::Stepped);
@@ -119,7 +120,7 @@ fn who_is_alone_believes_a_step_that_stands() {
     assert_eq!(alone.time_of_day().read(at(20_300, 5_000)).moment, at(20_300, 5_000));
 }
 
-/// The owner of all slices of a filter of a node that reads its clocks as a node does.
+/// The owner of all slices of a filter, on a node that reads its clocks as real nodes do.
 struct Node {
     owner: GroupOwner,
     prober: Prober,
@@ -151,7 +152,7 @@ impl Node {
         moment
     }
 
-    /// What is told of an event.
+    /// The decision on an event.
     fn ask(&mut self, key: u64, operation: Operation, shown: Moment) -> Decision {
         let now = self.read(shown);
         self.sequence += 1;
@@ -171,19 +172,21 @@ impl Node {
             traceparent: None,
         };
         let mut commands = Vec::new();
-        self.owner.submit(submission, now, &mut commands);
-        let told = commands.iter().find_map(|command| match command {
+        self.owner.submit(submission, now);
+        self.owner.take_commands(&mut commands);
+        let decision = commands.iter().find_map(|command| match command {
             Command::Reply(reply) => Some(reply.decisions[0]),
             _ => None,
         });
-        told.expect("it is answered at once")
+        decision.expect("it is answered at once")
     }
 
-    /// Whether its slices call themselves complete when time has passed.
+    /// Whether its slices say that they are complete when time has passed.
     fn says_complete(&mut self, shown: Moment) -> bool {
         let now = self.read(shown);
         let mut commands = Vec::new();
-        self.owner.tick(now, &mut commands);
+        self.owner.tick(now);
+        self.owner.take_commands(&mut commands);
         commands.iter().any(|command| matches!(command, Command::SlicesComplete { .. }))
     }
 }
@@ -202,8 +205,8 @@ fn a_clock_that_is_set_an_hour_ahead_ends_no_window() {
         assert_eq!(node.ask(1, Operation::Observe, at(100, 0)), Decision::FirstSeen, "{slicing}");
         let ahead = HOUR_MS as i64;
         for operation in [Operation::Observe, Operation::Lookup] {
-            let told = node.ask(1, operation, at(200, ahead));
-            assert_eq!(told, Decision::Undecided(Reason::ClockSkew), "{slicing}, {operation:?}");
+            let decision = node.ask(1, operation, at(200, ahead));
+            assert_eq!(decision, Decision::Undecided(Reason::ClockSkew), "{slicing}, {operation:?}");
         }
         assert_eq!(node.ask(1, Operation::Observe, at(300, 0)), Decision::Duplicate, "{slicing}: it is set back");
         assert_eq!(node.ask(2, Operation::Observe, at(300, 0)), Decision::FirstSeen, "{slicing}: nothing is late");
@@ -212,7 +215,7 @@ fn a_clock_that_is_set_an_hour_ahead_ends_no_window() {
 }
 
 #[test]
-fn what_rests_on_no_time_of_day_goes_on() {
+fn filters_without_times_of_day_go_on() {
     let step = at(200, HOUR_MS as i64);
     let mut clocks = watch(&OTHERS.map(|peer| (peer, 0)), 100);
     clocks.look(at(100, 0), &OTHERS);
@@ -225,10 +228,10 @@ fn what_rests_on_no_time_of_day_goes_on() {
 }
 
 #[test]
-fn a_slice_is_not_complete_by_a_time_that_is_not_known() {
+fn a_slice_is_not_complete_by_a_time_of_day_in_doubt() {
     for slicing in ["none", "vertical:3"] {
         let mut node = Node::new(&half_an_hour(), slicing, ClockSource::Wall, false);
-        // It starts two hours behind, which nobody has measured yet.
+        // It starts two hours behind, and no node has measured that yet.
         node.time = TimeOfDay::UNKNOWN;
         let behind = -2 * HOUR_MS as i64;
         assert!(!node.says_complete(at(100, behind)), "{slicing}");
@@ -237,7 +240,7 @@ fn a_slice_is_not_complete_by_a_time_that_is_not_known() {
             Decision::Undecided(Reason::NotReady),
             "{slicing}"
         );
-        // It is set right, and is known to be so: what others have recorded a moment ago is in the window.
+        // It is set right, and known to be right: events that others recorded a moment ago are in the window.
         node.time = TimeOfDay::UNCHECKED;
         assert!(!node.says_complete(at(200, 0)), "{slicing}");
         node.ask(1, Operation::Observe, at(300, 0));

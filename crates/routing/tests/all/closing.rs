@@ -1,5 +1,6 @@
-//! A filter is closed while events go on and maps reach nodes at different times: what it has it knows, what was told under a
-//! name it tells again, and what it does not have it sends on only when nobody can be about to record it.
+//! A filter is closed while events go on and maps reach nodes at different times: it knows the events that it has,
+//! repeats the replies that it has sent under names, and sends an event that it lacks on only when no node can be about
+//! to record it.
 
 use std::collections::BTreeMap;
 
@@ -12,11 +13,11 @@ use firstseen_routing::{
 };
 
 const SEEDS: u64 = 300;
-/// A rule that is broken is found within as many.
+/// A rule that is broken is found within as many seeds.
 const BROKEN_SEEDS: u64 = 1500;
 const STEPS: u64 = 900;
 const NODES: u64 = 3;
-/// Submissions of each key, about.
+/// Submissions of each key, on average.
 const ASKED_OF_KEY: u64 = 6;
 const ALTERED: Decision = Decision::Undecided(Reason::Altered);
 
@@ -24,7 +25,7 @@ struct Run {
     network: Network,
     dice: Dice,
     asked: Vec<u64>,
-    /// Nodes are waited for until they have ended what they had in flight.
+    /// Whether the change waits until nodes have ended their events in flight.
     awaits: bool,
 }
 
@@ -73,10 +74,10 @@ impl Run {
         let record = self.network.map.filters.get_mut(&FILTER).unwrap();
         let awaited = if self.awaits { record.nodes() } else { Default::default() };
         record.line.closed = Some(Closed { successor: FilterId(99), awaited, ..Closed::default() });
-        (self.network.map.version, record.epoch) = (self.network.map.version + 1, record.epoch + 1);
+        (self.network.map.version, record.epoch) = (self.network.map.version + 1, record.epoch.after(1));
     }
 
-    /// A node may say that it has ended.
+    /// A node may report that its events in flight have ended.
     fn end(&mut self, node: NodeId) {
         let now = self.network.now;
         let mut own = self.network.owners.iter().filter(|((_, of), _)| *of == node).map(|(_, owner)| owner.ending(now));
@@ -84,7 +85,7 @@ impl Run {
         let record = self.network.map.filters.get_mut(&FILTER).unwrap();
         let Some(closed) = record.line.closed.as_mut().filter(|_| has_ended) else { return };
         if closed.awaited.remove(&node) && closed.has_ended() {
-            (self.network.map.version, record.epoch) = (self.network.map.version + 1, record.epoch + 1);
+            (self.network.map.version, record.epoch) = (self.network.map.version + 1, record.epoch.after(1));
         }
     }
 
@@ -105,7 +106,7 @@ impl Run {
         }
     }
 
-    /// What the submissions of each key were told.
+    /// The decisions on the submissions of each key.
     fn run(mut self) -> BTreeMap<u64, Vec<Decision>> {
         (0..STEPS).for_each(|number| self.step(number));
         for _ in 0..2 {
@@ -119,47 +120,47 @@ impl Run {
         assert_eq!(self.network.inflight(), 0);
         let first: BTreeMap<u64, Decision> =
             self.network.replies.iter().map(|reply| (reply.reply_to, reply.decisions[0])).collect();
-        let mut told: BTreeMap<u64, Vec<Decision>> = BTreeMap::new();
+        let mut decisions: BTreeMap<u64, Vec<Decision>> = BTreeMap::new();
         for (number, decision) in &first {
-            told.entry(self.asked[*number as usize - 1]).or_default().push(*decision);
+            decisions.entry(self.asked[*number as usize - 1]).or_default().push(*decision);
         }
         self.network.replies.clear();
-        for (number, decision) in first.iter().filter(|(_, told)| !matches!(told, Decision::Undecided(_))) {
+        for (number, decision) in first.iter().filter(|(_, first)| !matches!(first, Decision::Undecided(_))) {
             self.submit(*number, self.asked[*number as usize - 1]);
             self.network.settle();
             assert_eq!(self.network.replies.pop().unwrap().decisions, [*decision], "{number} comes again");
         }
-        let keys: Vec<u64> = told.keys().copied().collect();
+        let keys: Vec<u64> = decisions.keys().copied().collect();
         for key in keys {
             self.submit(1 << 32 | key, key);
             self.network.settle();
             let last = self.network.replies.pop().unwrap().decisions[0];
             assert!(matches!(last, Decision::Duplicate | ALTERED), "nothing is recorded any more: {last:?}");
-            told.get_mut(&key).unwrap().push(last);
+            decisions.get_mut(&key).unwrap().push(last);
         }
-        told
+        decisions
     }
 }
 
-fn count(told: &[Decision], wanted: Decision) -> u64 {
-    told.iter().filter(|told| **told == wanted).count() as u64
+fn count(decisions: &[Decision], wanted: Decision) -> u64 {
+    decisions.iter().filter(|decision| **decision == wanted).count() as u64
 }
 
-/// Whether an event was told first-seen here, and may be told so by the filter that has followed.
-fn is_sent_on_too(told: &[Decision]) -> bool {
-    count(told, Decision::FirstSeen) > 0 && count(told, ALTERED) > 0
+/// Whether an event was first-seen here, and may be first-seen in the filter that follows too.
+fn is_sent_on_too(decisions: &[Decision]) -> bool {
+    count(decisions, Decision::FirstSeen) > 0 && count(decisions, ALTERED) > 0
 }
 
 #[test]
-fn what_a_closed_filter_has_is_never_sent_on() {
+fn an_event_that_a_closed_filter_has_is_never_sent_on() {
     let (mut firsts, mut duplicates, mut altered) = (0, 0, 0);
     for seed in 0..SEEDS {
-        for (key, told) in Run::new(seed, true, OwnerLimits::default()).run() {
-            let is_one = count(&told, Decision::FirstSeen) <= 1;
-            assert!(is_one && !is_sent_on_too(&told), "seed {seed}, key {key}: {told:?}");
-            firsts += count(&told, Decision::FirstSeen);
-            duplicates += count(&told, Decision::Duplicate);
-            altered += count(&told, ALTERED);
+        for (key, decisions) in Run::new(seed, true, OwnerLimits::default()).run() {
+            let is_one = count(&decisions, Decision::FirstSeen) <= 1;
+            assert!(is_one && !is_sent_on_too(&decisions), "seed {seed}, key {key}: {decisions:?}");
+            firsts += count(&decisions, Decision::FirstSeen);
+            duplicates += count(&decisions, Decision::Duplicate);
+            altered += count(&decisions, ALTERED);
         }
     }
     println!("{firsts} first-seen, {duplicates} duplicates, {altered} sent on");
@@ -168,11 +169,12 @@ fn what_a_closed_filter_has_is_never_sent_on() {
 
 /// Where heads do not know what they have in flight themselves, as other nodes do not, only the waiting keeps the promise.
 #[test]
-fn who_does_not_wait_for_what_is_in_flight_is_found() {
+fn a_change_that_does_not_wait_for_events_in_flight_is_found() {
     let limits = OwnerLimits { rules: Rules::without(Rule::SingleFlight), ..OwnerLimits::default() };
-    let breaks =
-        |seed: u64, awaits: bool| Run::new(seed, awaits, limits).run().values().any(|told| is_sent_on_too(told));
-    let seed = (0..BROKEN_SEEDS).find(|seed| breaks(*seed, false)).expect("an event is told first-seen and sent on");
+    let breaks = |seed: u64, awaits: bool| {
+        Run::new(seed, awaits, limits).run().values().any(|decisions| is_sent_on_too(decisions))
+    };
+    let seed = (0..BROKEN_SEEDS).find(|seed| breaks(*seed, false)).expect("an event is first-seen here and sent on");
     println!("found at seed {seed}");
     let broken = (0..SEEDS).find(|seed| breaks(*seed, true));
     assert_eq!(broken, None, "but not where nodes are waited for");

@@ -1,4 +1,5 @@
-//! Replays the fuzz corpus of saved filters, and what each writes with a byte changed here and there.
+//! Replays the fuzz corpus of saved filters, and the bytes that each of them writes, with a byte changed here and
+//! there.
 
 #[path = "../../../../fuzz/state_checks.rs"]
 mod state_checks;
@@ -17,7 +18,7 @@ fn the_corpus_holds() {
 }
 
 #[test]
-fn what_a_filter_writes_survives_changes() {
+fn changed_bytes_of_a_saved_filter_do_no_harm() {
     for example in state_checks::examples() {
         state_checks::run(&example);
         for place in 1..example.len().min(300) {

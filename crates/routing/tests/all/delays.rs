@@ -1,8 +1,8 @@
-//! Messages that are late, refused, or of another time: nothing that was told rests on them.
+//! Messages that are late, refused, or of another time: no reply rests on them.
 
 use crate::common::{Dice, definition, digest, growing, spec};
 use crate::network::{self, Network, Question};
-use firstseen_filter::{Digest, Kind, Limit};
+use firstseen_filter::{Digest, FilterSpec, Kind, Limit, Refresh};
 use firstseen_routing::{
     AnswerWhen, Decision, FilterPolicies, GroupReply, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason, SetAcks,
     SlicedDefinition, Thresholds, Times, WhenLost,
@@ -18,11 +18,15 @@ fn roomy() -> SlicedDefinition {
     definition(&spec(Kind::Timing, "1h", 1 << 14, HASHES), "vertical:3")
 }
 
-/// One slice on each of three nodes, all of which must be complete for a zero to be told from what was lost.
+/// One slice on each of three nodes; all must be complete, as otherwise a zero may come from a loss.
 fn network(definition: &SlicedDefinition, answer: AnswerWhen) -> Network {
+    limited(definition, answer, OwnerLimits::default())
+}
+
+fn limited(definition: &SlicedDefinition, answer: AnswerWhen, limits: OwnerLimits) -> Network {
     let thresholds = Thresholds { min_live: HASHES, set_min: 0 };
     let policies = FilterPolicies { answer, thresholds, when_lost: WhenLost::FirstSeen, ..FilterPolicies::default() };
-    Network::new(definition, policies, &[A, B, C], OwnerLimits::default(), Dice(1))
+    Network::new(definition, policies, &[A, B, C], limits, Dice(1))
 }
 
 fn question(reply_to: u64, records: bool) -> Question {
@@ -30,7 +34,7 @@ fn question(reply_to: u64, records: bool) -> Question {
     Question { reply_to, records, producer: 1, sequence: reply_to, names, times, deadline_ms: u64::MAX, again: false }
 }
 
-/// Events that go from `path[0]` over `path[1]` to `path[2]`, while none is recorded.
+/// Events whose way goes from `path[0]` over `path[1]` to `path[2]`, while none is recorded.
 fn events_on(path: [NodeId; 3], definition: &SlicedDefinition) -> impl Iterator<Item = Digest> {
     let definition = definition.clone();
     (0..10_000).map(digest).filter(move |event| {
@@ -38,7 +42,7 @@ fn events_on(path: [NodeId; 3], definition: &SlicedDefinition) -> impl Iterator<
         if network.head_of(*event).1 != path[0] {
             return false;
         }
-        // Recorded, it is asked for along the whole way.
+        // Once recorded, the event is tested along the whole way.
         ask(&mut network, *event, question(1, true));
         network.submit(&[*event], question(2, true));
         let second = network.deliver_on((path[0], path[1]));
@@ -47,7 +51,7 @@ fn events_on(path: [NodeId; 3], definition: &SlicedDefinition) -> impl Iterator<
     })
 }
 
-/// Asks about one event, and waits until nothing is on its way.
+/// Sends one event, and waits until nothing is in flight.
 fn ask(network: &mut Network, event: Digest, question: Question) -> GroupReply {
     network.replies.clear();
     network.submit(&[event], question);
@@ -57,7 +61,7 @@ fn ask(network: &mut Network, event: Digest, question: Question) -> GroupReply {
 }
 
 #[test]
-fn what_a_batch_comes_to_late_leaves_its_retry_in_flight() {
+fn a_late_end_of_a_batch_leaves_its_retry_in_flight() {
     let definition = roomy();
     let mut network = network(&definition, AnswerWhen::Safe);
     let events: Vec<Digest> = events_on([A, B, C], &definition).take(2).collect();
@@ -68,18 +72,18 @@ fn what_a_batch_comes_to_late_leaves_its_retry_in_flight() {
     let deadline_ms = network.now.monotonic_ms + 5;
     network.submit(&events, batch(2, deadline_ms));
     network.wait(5);
-    // One event was being set; the other was only tested, so the retry runs it again.
-    let told = [Reason::Unknown, Reason::NotReady].map(Decision::Undecided);
-    assert_eq!(network.replies.remove(0).decisions, told);
+    // One event was being set; the other one was only tested, so the retry runs it again.
+    let undecided = [Reason::Unknown, Reason::NotReady].map(Decision::Undecided);
+    assert_eq!(network.replies.remove(0).decisions, undecided);
     network.submit(&events, batch(3, u64::MAX));
-    // The sets of the first attempt are done; its tests and those of the retry are still on their way.
+    // The sets of the first attempt are done; its tests and those of the retry are still in flight.
     for node in [B, C] {
         assert!(network.deliver_on((A, node)) && network.deliver_on((node, A)));
     }
     network.submit(&events, batch(4, u64::MAX));
     network.settle();
-    let told: Vec<u64> = network.replies.iter().map(|reply| reply.reply_to).collect();
-    assert_eq!(told, [4], "the retry is answered once, where it was asked for last");
+    let numbers: Vec<u64> = network.replies.iter().map(|reply| reply.reply_to).collect();
+    assert_eq!(numbers, [4], "the retry is answered once, where it was asked for last");
 }
 
 #[test]
@@ -94,7 +98,8 @@ fn answers_to_the_process_before_say_nothing() {
     network.restart(A);
     ask(&mut network, events[1], question(1, true));
     network.restart(C);
-    // The second of its process, as the other was. Node C has forgotten it, so it is new.
+    // The second ticket of its process, as the other was of the former process. Node C has lost the event, so it is
+    // new.
     network.replies.clear();
     network.submit(&events[1..], question(2, true));
     network.put((C, A), stale);
@@ -104,7 +109,7 @@ fn answers_to_the_process_before_say_nothing() {
 }
 
 #[test]
-fn a_lookup_sees_what_was_told_early() {
+fn a_lookup_sees_an_event_with_an_early_reply() {
     let definition = roomy();
     for (path, held) in [([A, B, C], C), ([A, B, C], B), ([A, C, B], B)] {
         let mut network = network(&definition, AnswerWhen::Early);
@@ -112,7 +117,7 @@ fn a_lookup_sees_what_was_told_early() {
         network.submit(&[event], question(1, true));
         assert_eq!(network.replies[0].decisions, [Decision::FirstSeen]);
         network.submit(&[event], question(2, false));
-        // The set of one node comes last.
+        // The set to one node arrives last.
         let links = [(A, path[1]), (path[1], A), (path[1], path[2]), (path[2], A)];
         for ends in links.into_iter().filter(|(from, to)| (*from, *to) != (A, held)) {
             while network.deliver_on(ends) {}
@@ -123,42 +128,46 @@ fn a_lookup_sees_what_was_told_early() {
     }
 }
 
-/// A head that has a copy of every slice, and other nodes that have another of each; an event of that head.
+/// A head that has a copy of every slice, and other nodes that have another copy of each; an event of that head.
 fn copied() -> (Network, Digest) {
-    let mut network = network(&roomy(), AnswerWhen::Safe);
+    copied_with(&roomy(), OwnerLimits::default())
+}
+
+fn copied_with(definition: &SlicedDefinition, limits: OwnerLimits) -> (Network, Digest) {
+    let mut network = limited(definition, AnswerWhen::Safe, limits);
     network.add_copies([(0, B), (1, A), (2, A)]);
     network.nodes().into_iter().for_each(|node| network.deliver_map(node));
     let event = (0..).map(digest).find(|event| network.head_of(*event).1 == A).expect("an event");
     (network, event)
 }
 
-/// What was told, by what was asked.
-fn told(network: &Network) -> Vec<(u64, Decision)> {
-    let told = network.replies.iter().map(|reply| (reply.reply_to, reply.decisions[0]));
-    let mut told: Vec<(u64, Decision)> = told.collect();
-    told.sort_unstable_by_key(|(reply_to, _)| *reply_to);
-    told
+/// The replies by number, sorted by it.
+fn replies(network: &Network) -> Vec<(u64, Decision)> {
+    let replies = network.replies.iter().map(|reply| (reply.reply_to, reply.decisions[0]));
+    let mut replies: Vec<(u64, Decision)> = replies.collect();
+    replies.sort_unstable_by_key(|(reply_to, _)| *reply_to);
+    replies
 }
 
 #[test]
-fn a_lookup_that_finds_what_is_being_recorded_waits_for_it() {
+fn a_lookup_that_finds_an_event_being_recorded_waits_for_it() {
     let (mut network, event) = copied();
     network.submit(&[event], question(1, true));
     network.submit(&[event], question(2, false));
-    assert_eq!(told(&network), [], "nobody else has it");
+    assert_eq!(replies(&network), [], "nobody else has it");
     let deadline_ms = network.now.monotonic_ms + 5;
     network.submit(&[event], Question { deadline_ms, ..question(3, false) });
     network.wait(5);
     let not_ready = (3, Decision::Undecided(Reason::NotReady));
-    assert_eq!(told(&network), [not_ready]);
+    assert_eq!(replies(&network), [not_ready]);
     network.settle();
-    assert_eq!(told(&network), [(1, Decision::FirstSeen), (2, Decision::Duplicate), not_ready]);
+    assert_eq!(replies(&network), [(1, Decision::FirstSeen), (2, Decision::Duplicate), not_ready]);
     assert_eq!(network.inflight(), 0);
     assert_eq!(ask(&mut network, event, question(4, false)).decisions, [Decision::Duplicate]);
 }
 
 #[test]
-fn no_lookup_is_told_of_what_comes_to_nothing() {
+fn no_lookup_finds_an_event_whose_recording_comes_to_nothing() {
     let (mut network, event) = copied();
     network.submit(&[event], question(1, true));
     network.submit(&[event], question(2, false));
@@ -168,17 +177,17 @@ fn no_lookup_is_told_of_what_comes_to_nothing() {
     [B, C, A].into_iter().for_each(|node| network.deliver_map(node));
     network.settle();
     let undecided = [(1, Reason::Unknown), (2, Reason::StaleMap), (3, Reason::StaleMap)];
-    assert_eq!(told(&network), undecided.map(|(asked, reason)| (asked, Decision::Undecided(reason))));
+    assert_eq!(replies(&network), undecided.map(|(asked, reason)| (asked, Decision::Undecided(reason))));
     assert_eq!(network.inflight(), 0);
     network.replies.clear();
     let head = network.head_by(&network.map, event);
     network.submit_at(head, &[event], question(4, true));
     network.settle();
-    assert_eq!(told(&network), [(4, Decision::FirstSeen)]);
+    assert_eq!(replies(&network), [(4, Decision::FirstSeen)]);
 }
 
 #[test]
-fn submissions_that_wait_behind_a_lookup_are_run_when_what_they_wait_for_is_refused() {
+fn submissions_behind_a_lookup_are_run_when_the_event_it_waits_for_is_refused() {
     let (mut network, event) = copied();
     network.submit(&[event], question(1, true));
     [(2, false), (3, true), (4, false)].into_iter().for_each(|(asked, records)| {
@@ -189,10 +198,157 @@ fn submissions_that_wait_behind_a_lookup_are_run_when_what_they_wait_for_is_refu
     let refused = SetAcks { refused_numbers: vec![batch.set_number], ..SetAcks::default() };
     network.put((B, A), PeerMessage { body: PeerBody::SetAcks(refused), ..set });
     network.settle();
-    let asked: Vec<u64> = told(&network).into_iter().map(|(asked, _)| asked).collect();
-    assert_eq!(asked, [1, 2, 3, 4]);
-    assert_eq!(told(&network)[0].1, Decision::Undecided(Reason::Unknown));
+    let unknown = Decision::Undecided(Reason::Unknown);
+    // The generation is over at the other node, and soon here.
+    let duplicate = |asked| (asked, Decision::Duplicate);
+    let expected = [(1, unknown), duplicate(2), duplicate(3), duplicate(4)];
+    assert_eq!(replies(&network), expected);
     assert_eq!(network.inflight(), 0);
+}
+
+/// The head learns of two maps at once: by the first, another node may have headed the event, so that nobody knows whether
+/// it is new. Its cells were set at the head alone, whose replies were duplicate, and the next head's was first-seen.
+#[test]
+fn an_event_that_two_maps_have_overtaken_is_unknown_and_recorded_at_all_copies() {
+    let (mut network, event) = copied();
+    network.submit(&[event], question(1, true));
+    network.submit(&[event], question(2, false));
+    network.submit(&[event], question(3, true));
+    (0..2).for_each(|_| network.complete(C));
+    [B, C, A].into_iter().for_each(|node| network.deliver_map(node));
+    assert!(network.deliver_on((A, B)) && network.deliver_on((B, A)), "a set, and a refusal");
+    network.submit(&[event], question(4, false));
+    assert_eq!(replies(&network), [(1, Decision::Undecided(Reason::Unknown))], "its cells are being set");
+    network.settle();
+    let duplicate = |asked| (asked, Decision::Duplicate);
+    let unknown = (1, Decision::Undecided(Reason::Unknown));
+    assert_eq!(replies(&network), [unknown, duplicate(2), duplicate(3), duplicate(4)]);
+    assert_eq!(network.inflight(), 0);
+    network.replies.clear();
+    network.take_down(A);
+    [B, C].into_iter().for_each(|node| network.deliver_map(node));
+    let head = network.head_by(&network.map, event);
+    network.submit_at(head, &[event], question(5, true));
+    network.settle();
+    assert_eq!(replies(&network), [duplicate(5)]);
+}
+
+/// Another node heads the event by now and has found it new, as the former head's set was late. Of that set, the former head
+/// hears no more than that its node is gone: it counted the cells as kept, or set them again, and replied first-seen, too.
+#[test]
+fn a_former_head_wins_nothing_when_a_node_that_it_waits_for_is_gone() {
+    for goes_down in [true, false] {
+        let thresholds = Thresholds { min_live: 1, set_min: 0 };
+        let policies = FilterPolicies { answer: AnswerWhen::Safe, thresholds, ..FilterPolicies::default() };
+        let mut network = Network::new(&roomy(), policies, &[A, B, C], OwnerLimits::default(), Dice(1));
+        let deliver_map = |network: &mut Network, nodes: &[NodeId]| {
+            nodes.iter().for_each(|node| network.deliver_map(*node));
+        };
+        deliver_map(&mut network, &[A, B, C]);
+        network.take_down(A);
+        deliver_map(&mut network, &[B, C]);
+        let is_one = |event: &Digest| network.head_of(*event).1 == A && network.head_by(&network.map, *event).1 == B;
+        let events: Vec<Digest> = (0..1_000).map(digest).filter(is_one).collect();
+        let waits_for_another = |(number, event): &(u64, Digest)| {
+            network.replies.clear();
+            network.submit_at((0, B), &[*event], question(*number, true));
+            network.replies.is_empty()
+        };
+        let (former, event) = (1..).zip(events).find(waits_for_another).expect("an event that B does not have alone");
+        network.take((B, C)).expect("a set that is late");
+        network.begin_anew(A);
+        deliver_map(&mut network, &[B, C]);
+        network.settle();
+        let present = former + 1;
+        network.submit_at((0, A), &[event], question(present, true));
+        network.settle();
+        assert_eq!(replies(&network), [(present, Decision::FirstSeen)]);
+        if goes_down {
+            network.take_down(C);
+            deliver_map(&mut network, &[A, B]);
+        } else {
+            network.restart(C);
+        }
+        network.settle();
+        let unknown = Decision::Undecided(Reason::Unknown);
+        assert_eq!(replies(&network), [(former, unknown), (present, Decision::FirstSeen)], "goes down: {goes_down}");
+    }
+}
+
+#[test]
+fn what_nobody_waits_for_any_more_does_not_stay_in_flight_behind_a_set() {
+    let (mut network, event) = copied();
+    network.submit(&[event], question(1, true));
+    let deadline_ms = network.now.monotonic_ms + 5;
+    for asked in 2..6 {
+        network.submit(&[event], Question { deadline_ms, ..question(asked, asked % 2 == 0) });
+    }
+    network.submit(&[event], question(6, true));
+    assert_eq!(network.inflight(), 6);
+    network.wait(5);
+    assert_eq!(network.inflight(), 2, "the first, and the last that waits for it");
+    network.settle();
+    let not_ready = |asked| (asked, Decision::Undecided(Reason::NotReady));
+    let expected = [2, 3, 4, 5].map(not_ready);
+    assert_eq!(replies(&network)[1..5], expected);
+    assert_eq!(replies(&network)[5], (6, Decision::Duplicate));
+    assert_eq!(network.inflight(), 0);
+}
+
+/// A lookup that was tested elsewhere waits behind an event that came after it; the deadlines of both come at once.
+#[test]
+fn a_lookup_that_is_older_than_what_it_waits_for_ends_with_it() {
+    let definition = roomy();
+    let event = events_on([A, B, C], &definition).next().expect("an event");
+    let mut network = network(&definition, AnswerWhen::Safe);
+    network.submit(&[event], question(1, true));
+    assert!(network.deliver_on((A, B)) && network.deliver_on((A, C)), "the sets");
+    let late = network.take((B, A)).expect("an acknowledgement");
+    assert!(network.deliver_on((C, A)), "the other acknowledgement");
+    let deadline_ms = network.now.monotonic_ms + 5;
+    network.submit(&[event], Question { deadline_ms, ..question(2, false) });
+    network.submit(&[event], Question { deadline_ms, ..question(3, true) });
+    assert!(
+        network.deliver_on((A, B)) && network.deliver_on((B, C)) && network.deliver_on((C, A)),
+        "the lookup's test"
+    );
+    assert_eq!(replies(&network), [], "it is found, and waits behind the submission");
+    let PeerBody::SetAcks(acks) = &late.body else { panic!("{late:?}") };
+    let refused = SetAcks { refused_numbers: acks.set_numbers.clone(), ..SetAcks::default() };
+    network.put((B, A), PeerMessage { body: PeerBody::SetAcks(refused), ..late });
+    assert!(network.deliver_on((B, A)), "a refusal");
+    network.wait(5);
+    let undecided = [(1, Reason::Unknown), (2, Reason::NotReady), (3, Reason::NotReady)];
+    assert_eq!(replies(&network), undecided.map(|(number, reason)| (number, Decision::Undecided(reason))));
+    network.settle();
+    assert_eq!(network.inflight(), 0);
+}
+
+#[test]
+fn lookups_that_wait_leave_room_for_submissions() {
+    let (mut network, event) = copied_with(&roomy(), OwnerLimits { joiners_max: 2, ..OwnerLimits::default() });
+    for (asked, records) in [(1, true), (2, false), (3, false), (4, true), (5, true)] {
+        network.submit(&[event], question(asked, records));
+    }
+    network.settle();
+    let overloaded = Decision::Undecided(Reason::Overloaded);
+    let duplicate = Decision::Duplicate;
+    let expected = [(1, Decision::FirstSeen), (2, duplicate), (3, overloaded), (4, duplicate), (5, overloaded)];
+    assert_eq!(replies(&network), expected);
+}
+
+#[test]
+fn a_lookup_does_not_wait_for_what_is_only_recorded_again() {
+    let filter = FilterSpec { refresh: Refresh::Refresh, ..spec(Kind::Timing, "1h", 1 << 14, HASHES) };
+    let (mut network, event) = copied_with(&definition(&filter, "vertical:3"), OwnerLimits::default());
+    assert_eq!(ask(&mut network, event, question(1, true)).decisions, [Decision::FirstSeen]);
+    network.replies.clear();
+    network.submit(&[event], question(2, true));
+    assert_eq!(replies(&network), [], "its cells are being set");
+    network.submit(&[event], question(3, false));
+    assert_eq!(replies(&network), [(3, Decision::Duplicate)]);
+    network.settle();
+    assert_eq!(replies(&network), [(2, Decision::Duplicate), (3, Decision::Duplicate)]);
 }
 
 #[test]
@@ -212,12 +368,12 @@ fn a_refused_set_is_done_again_in_a_newer_generation() {
         assert_eq!(network.replies[0].decisions, [Decision::FirstSeen], "{answer:?}");
         assert_eq!(network.inflight(), 0);
         let again = ask(&mut network, event, question(2, false));
-        assert_eq!(again.decisions, [Decision::Duplicate], "{answer:?}: nothing that was told is forgotten");
+        assert_eq!(again.decisions, [Decision::Duplicate], "{answer:?}: no event with a reply is forgotten");
     }
 }
 
 #[test]
-fn a_set_tells_which_generations_are_committed() {
+fn a_set_says_which_generations_are_committed() {
     let definition = definition(&growing(Kind::Timing, "1h", 1000, Limit::Cardinality, 4), "vertical:3");
     let mut network = network(&definition, AnswerWhen::Early);
     let event_of = |head| (0..).map(digest).find(|event| network.head_of(*event).1 == head).expect("an event");
@@ -233,7 +389,7 @@ fn a_set_tells_which_generations_are_committed() {
 }
 
 #[test]
-fn what_passed_an_incomplete_slice_is_degraded() {
+fn an_event_that_passed_an_incomplete_slice_is_degraded() {
     let definition = roomy();
     let mut network = network(&definition, AnswerWhen::Early);
     let event = events_on([A, B, C], &definition).next().expect("an event");
@@ -248,7 +404,7 @@ fn what_passed_an_incomplete_slice_is_degraded() {
 }
 
 #[test]
-fn tests_that_nobody_waits_for_are_not_run() {
+fn tests_without_a_waiting_flight_are_not_run() {
     let definition = roomy();
     let mut network = network(&definition, AnswerWhen::Early);
     let events = events_on([A, B, C], &definition);
@@ -262,7 +418,9 @@ fn tests_that_nobody_waits_for_are_not_run() {
         network.put((A, B), message);
         assert!(network.deliver_on((A, B)));
         match network.take((B, C)).map(|message| message.body) {
-            Some(PeerBody::Test(next)) => assert_eq!(u64::from(next.deadline_in_ms), left_ms, "for the next node too"),
+            Some(PeerBody::Test(next)) => {
+                assert_eq!(u64::from(next.runs[0].deadline_in_ms), left_ms, "for the next node too")
+            }
             None => assert_eq!(left_ms, 0),
             Some(other) => panic!("a test goes on as a test: {other:?}"),
         }
@@ -272,7 +430,7 @@ fn tests_that_nobody_waits_for_are_not_run() {
 }
 
 #[test]
-fn a_node_without_the_group_refuses_what_it_is_asked() {
+fn a_node_without_the_group_refuses_its_messages() {
     let definition = roomy();
     let mut network = network(&definition, AnswerWhen::Safe);
     let events: Vec<Digest> = events_on([A, B, C], &definition).take(2).collect();
@@ -286,7 +444,7 @@ fn a_node_without_the_group_refuses_what_it_is_asked() {
 }
 
 #[test]
-fn what_a_lost_process_was_to_set_the_next_one_sets() {
+fn the_next_process_sets_events_that_a_lost_one_was_to_set() {
     let definition = roomy();
     for answer in [AnswerWhen::Early, AnswerWhen::Safe] {
         let mut network = network(&definition, answer);
@@ -296,7 +454,7 @@ fn what_a_lost_process_was_to_set_the_next_one_sets() {
         network.settle();
         assert_eq!(network.replies.remove(0).decisions, [Decision::FirstSeen], "{answer:?}");
         assert_eq!(network.inflight(), 0);
-        // It was told first-seen when that process was gone already.
+        // Its reply first-seen came when that process was gone already.
         assert_eq!(ask(&mut network, event, question(2, true)).decisions, [Decision::Duplicate], "{answer:?}");
     }
 }

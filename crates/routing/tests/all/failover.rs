@@ -15,8 +15,8 @@ const SEEDS: u64 = 1500;
 const KEYS: u64 = 3;
 const STEPS: u64 = 160;
 
-/// What submissions of each key were told.
-type Told = BTreeMap<u64, Vec<Decision>>;
+/// The decisions on submissions of each key.
+type Decisions = BTreeMap<u64, Vec<Decision>>;
 
 struct Run {
     network: Network,
@@ -41,6 +41,7 @@ impl Run {
         // No two events share a cell, but by chance.
         let definition = definition(&spec(Kind::Timing, "1h", 1 << 20, 5), slicing);
         let mut network = Network::new(&definition, policies, &owners, limits, Dice(dice.below(u64::MAX)));
+        network.gathers = dice.below(2) == 0;
         network.nodes().into_iter().for_each(|node| network.deliver_map(node));
         let (maps, named) = ([network.map.clone(), network.map.clone()], dice.below(2) == 0);
         Self { network, dice, maps, asked: Vec::new(), named }
@@ -66,7 +67,7 @@ impl Run {
 
     /// The cluster goes on without a node, or has it back.
     fn change(&mut self) {
-        // The third is always there: what two have lost in turn, it has.
+        // The third node is always up: it has the events that the other two have lost in turn.
         let node = NodeId(1 + self.dice.below(2));
         let down: Vec<NodeId> =
             self.network.nodes().into_iter().filter(|node| self.network.map.is_down(*node)).collect();
@@ -94,15 +95,15 @@ impl Run {
         }
     }
 
-    fn run(mut self) -> (Told, Network) {
+    fn run(mut self) -> (Decisions, Network) {
         (0..STEPS).for_each(|_| self.step());
         for node in self.network.nodes() {
             self.network.deliver_map(node);
         }
         self.network.settle();
-        let mut told = Told::new();
+        let mut decisions = Decisions::new();
         for reply in &self.network.replies {
-            told.entry(self.asked[reply.reply_to as usize - 1]).or_default().push(reply.decisions[0]);
+            decisions.entry(self.asked[reply.reply_to as usize - 1]).or_default().push(reply.decisions[0]);
         }
         assert_eq!(
             self.network.replies.len(),
@@ -110,7 +111,7 @@ impl Run {
             "every submission is answered, once; in flight {}",
             self.network.inflight()
         );
-        // Life goes on.
+        // The cluster goes on meanwhile.
         let map = self.network.map.clone();
         self.network.replies.clear();
         self.submit(KEYS, &map);
@@ -118,34 +119,34 @@ impl Run {
         let told_new = self.network.replies[0].decisions[0];
         let is_decided = matches!(told_new, Decision::FirstSeen | Decision::Undecided(Reason::SlicesDown));
         assert!(is_decided, "a new event is {told_new:?}");
-        (told, self.network)
+        (decisions, self.network)
     }
 }
 
-fn is_first(told: &&Decision) -> bool {
-    **told == Decision::FirstSeen
+fn is_first(decision: &&Decision) -> bool {
+    **decision == Decision::FirstSeen
 }
 
 #[test]
-fn one_of_the_heads_before_and_after_is_told_that_an_event_is_new() {
+fn only_one_of_the_heads_before_and_after_calls_an_event_new() {
     let mut counts: BTreeMap<String, u64> = BTreeMap::new();
     let (mut firsts, mut lost) = (0, 0);
     for seed in 0..SEEDS {
-        let (told, network) = Run::new(seed, OwnerLimits::default()).run();
-        for (key, told) in told {
-            let first = told.iter().filter(is_first).count();
-            assert!(first <= 1, "seed {seed}, key {key}: {told:?}");
+        let (decisions, network) = Run::new(seed, OwnerLimits::default()).run();
+        for (key, decisions) in decisions {
+            let first = decisions.iter().filter(is_first).count();
+            assert!(first <= 1, "seed {seed}, key {key}: {decisions:?}");
             firsts += first;
-            // Somebody may have been told, but nobody knows who.
-            let unknown = told.contains(&Decision::Undecided(Reason::Unknown));
-            lost += usize::from(first == 0 && !unknown && told.contains(&Decision::Duplicate));
-            told.iter().for_each(|told| *counts.entry(format!("{told:?}")).or_default() += 1);
+            // A producer may have got first-seen in a reply that was lost.
+            let unknown = decisions.contains(&Decision::Undecided(Reason::Unknown));
+            lost += usize::from(first == 0 && !unknown && decisions.contains(&Decision::Duplicate));
+            decisions.iter().for_each(|decision| *counts.entry(format!("{decision:?}")).or_default() += 1);
         }
         assert_eq!(network.inflight(), 0, "seed {seed}");
     }
     println!("{counts:?}");
-    assert!(firsts as u64 > SEEDS * KEYS * 3 / 4, "{firsts} are told first");
-    assert_eq!(lost, 0, "an event is known, and nobody was told that it is new");
+    assert!(firsts as u64 > SEEDS * KEYS * 3 / 4, "{firsts} are first-seen");
+    assert_eq!(lost, 0, "an event is known, and no submission got first-seen");
     let reason = |reason: Reason| counts.get(&format!("{:?}", Decision::Undecided(reason))).copied().unwrap_or(0);
     assert!([Reason::Unknown, Reason::StaleMap].into_iter().all(|of| reason(of) > 100), "nothing overtook a map");
 }
@@ -155,11 +156,13 @@ fn without_the_fence_two_heads_find_the_same_zero() {
     let limits = OwnerLimits { rules: Rules::without(Rule::FencesEpochs), ..OwnerLimits::default() };
     let broken = (0..SEEDS).filter(|seed| {
         let run = std::panic::catch_unwind(|| Run::new(*seed, limits).run());
-        run.map_or(true, |(told, _)| told.values().any(|told| told.iter().filter(is_first).count() > 1))
+        run.map_or(true, |(decisions, _)| {
+            decisions.values().any(|decisions| decisions.iter().filter(is_first).count() > 1)
+        })
     });
     let broken = broken.count();
     println!("{broken} of {SEEDS} seeds");
-    assert!(broken > 0, "the test cannot tell");
+    assert!(broken > 0, "the test shows nothing");
 }
 
 #[test]
@@ -188,13 +191,13 @@ fn a_node_that_is_down_is_neither_asked_nor_set() {
     assert!(map.filters[&FILTER].owners.iter().all(|owner| owner.has_gap == (owner.node == NodeId(2))));
 }
 
-/// Which nodes have said that their slices are complete.
+/// The nodes that have said that their slices are complete.
 fn claims(network: &Network) -> Vec<NodeId> {
     network.complete.iter().map(|(_, node, ..)| *node).collect()
 }
 
 #[test]
-fn who_was_only_away_is_handed_what_it_has_missed() {
+fn a_node_that_was_only_away_gets_the_events_that_it_missed() {
     let mut run = Run::new(3, OwnerLimits::default());
     run.named = false;
     let deliver_all = |run: &mut Run| {
@@ -211,20 +214,20 @@ fn who_was_only_away_is_handed_what_it_has_missed() {
     assert_eq!(claims(&run.network).iter().filter(|node| **node != NodeId(2)).count(), 0);
     assert!(claims(&run.network).contains(&NodeId(2)), "all that it lacked was handed over");
     run.network.forgive(NodeId(2));
-    // By itself, it knows all of them.
+    // Alone, it knows all of them.
     run.network.take_down(NodeId(1));
     run.network.take_down(NodeId(3));
     let map = deliver_all(&mut run);
     run.network.replies.clear();
     (0..40).for_each(|key| run.submit(key, &map));
     run.network.settle();
-    let told: Vec<Decision> = run.network.replies.iter().map(|reply| reply.decisions[0]).collect();
-    let here = told.iter().filter(|told| **told == Decision::Duplicate).count();
-    assert!(here > 30 && !told.contains(&Decision::FirstSeen), "{told:?}");
+    let decisions: Vec<Decision> = run.network.replies.iter().map(|reply| reply.decisions[0]).collect();
+    let here = decisions.iter().filter(|decision| **decision == Decision::Duplicate).count();
+    assert!(here > 30 && !decisions.contains(&Decision::FirstSeen), "{decisions:?}");
 }
 
 #[test]
-fn what_is_too_much_is_not_handed_over() {
+fn missed_events_beyond_the_limit_are_not_handed_over() {
     let limits = OwnerLimits { missed_events_max: 10, ..OwnerLimits::default() };
     let mut run = Run::new(3, limits);
     run.network.take_down(NodeId(2));

@@ -17,24 +17,25 @@ fn short_window(minds_gaps: bool) -> (Network, network::Producer) {
     (Network::new(&definition, policies, &owners, limits, Dice(5)), network::Producer::new(1, &definition))
 }
 
-/// Which nodes have said that their slices are complete.
+/// The nodes that have said that their slices are complete.
 fn claims(network: &Network) -> Vec<NodeId> {
     network.complete.iter().map(|(_, node, ..)| *node).collect()
 }
 
-/// When everything that was recorded before the time of day, with the skew of clocks, has expired: milliseconds after it.
+/// When everything that was recorded before the present time of day, with the skew of clocks, has expired: milliseconds
+/// after that.
 fn over_ms(network: &Network) -> u64 {
     let rule = network.record().definition.group.rule;
     let unit_ms = 1000 / rule.span_units.saturating_sub(1).max(1);
     50 + (rule.span_units + rule.lateness_units + 2) * unit_ms
 }
 
-/// Asks about a new event that occurred `ms` after `began_ms`.
+/// Sends a new event that occurred `ms` after `began_ms`.
 fn ask(network: &mut Network, producer: &mut network::Producer, key: u64, time_ms: u64) -> Decision {
     producer.ask_alone(network, digest(key), time_ms, true)
 }
 
-/// The same, of the head that the map has now.
+/// The same, to the head by the present map.
 fn ask_by_map(network: &mut Network, producer: &mut network::Producer, key: u64, time_ms: u64) {
     let question = producer.ask(time_ms, true).unwrap();
     let head = network.head_by(&network.map.clone(), digest(key));
@@ -46,24 +47,24 @@ fn ask_by_map(network: &mut Network, producer: &mut network::Producer, key: u64,
 fn a_node_that_has_lost_its_cells_is_complete_when_they_have_expired() {
     let (mut network, mut producer) = short_window(true);
     let began_ms = network.now.wall_ms;
-    let told = |network: &mut Network, producer: &mut network::Producer, key, ms| {
+    let decide = |network: &mut Network, producer: &mut network::Producer, key, ms| {
         producer.ask_alone(network, digest(key), began_ms + ms, true)
     };
-    assert!((0..50).all(|key| told(&mut network, &mut producer, key, 0) == Decision::FirstSeen));
+    assert!((0..50).all(|key| decide(&mut network, &mut producer, key, 0) == Decision::FirstSeen));
     network.restart(NodeId(2));
     network.settle();
     for ms in [1, 400, 900, 999] {
         network.wait(100);
-        assert_eq!(told(&mut network, &mut producer, 1000 + ms, ms), Decision::FirstSeen);
+        assert_eq!(decide(&mut network, &mut producer, 1000 + ms, ms), Decision::FirstSeen);
         assert_eq!(claims(&network), [], "after {ms} ms");
     }
     let over_ms = over_ms(&network);
-    // Times that are ahead of the present do not let it pass.
-    (0..20).for_each(|key| _ = told(&mut network, &mut producer, 2000 + key, over_ms));
+    // Times that are ahead of the present do not complete a slice.
+    (0..20).for_each(|key| _ = decide(&mut network, &mut producer, 2000 + key, over_ms));
     assert_eq!(claims(&network), [], "it is not that late");
     network.wait(over_ms);
-    told(&mut network, &mut producer, 3000, over_ms);
-    (0..20).for_each(|key| _ = told(&mut network, &mut producer, 4000 + key, over_ms));
+    decide(&mut network, &mut producer, 3000, over_ms);
+    (0..20).for_each(|key| _ = decide(&mut network, &mut producer, 4000 + key, over_ms));
     assert_eq!(claims(&network), [NodeId(2)], "after {over_ms} ms");
 }
 
@@ -74,7 +75,7 @@ fn nodes_that_have_all_lost_their_cells_know_nothing_of_each_other() {
     assert!((0..50).all(|key| ask(&mut network, &mut producer, key, began_ms) == Decision::FirstSeen));
     (1..=3).for_each(|node| network.restart(NodeId(node)));
     network.settle();
-    // They ask each other before anything has come.
+    // They ask each other before any event has come.
     network.wait(1);
     network.settle();
     (0..20).for_each(|key| _ = ask(&mut network, &mut producer, 1000 + key, began_ms + 500));
@@ -106,7 +107,7 @@ fn a_node_does_not_take_the_past_of_others_for_its_own() {
     let here = (5000..).find(|key| nodes(&network, *key).iter().all(|node| *node == NodeId(2))).unwrap();
     assert_eq!(ask(&mut network, &mut producer, 1, began_ms), Decision::FirstSeen);
     network.wait(900);
-    // Only node 2 has heard of it.
+    // Only node 2 has a message about the event.
     assert_eq!(ask(&mut network, &mut producer, here, began_ms + 900), Decision::FirstSeen);
     network.restart(NodeId(2));
     network.settle();
@@ -122,7 +123,7 @@ fn a_node_does_not_take_the_past_of_others_for_its_own() {
 }
 
 #[test]
-fn who_comes_back_while_another_is_away_does_not_know_what_that_has_recorded() {
+fn a_node_back_while_another_is_down_does_not_know_what_that_one_recorded() {
     let (mut network, mut producer) = short_window(true);
     let began_ms = network.now.wall_ms;
     let deliver_all = |network: &mut Network| {
@@ -133,7 +134,7 @@ fn who_comes_back_while_another_is_away_does_not_know_what_that_has_recorded() {
     assert!((0..30).all(|key| ask(&mut network, &mut producer, key, began_ms) == Decision::FirstSeen));
     network.take_down(NodeId(2));
     deliver_all(&mut network);
-    // Node 1 records what only node 2 could know, and goes.
+    // Node 1 records events that only node 2 could know, and goes down.
     network.wait(900);
     network.take_down(NodeId(1));
     deliver_all(&mut network);
@@ -149,7 +150,7 @@ fn who_comes_back_while_another_is_away_does_not_know_what_that_has_recorded() {
 }
 
 #[test]
-fn who_comes_back_when_another_has_left_does_not_know_what_that_has_recorded() {
+fn a_node_back_when_another_has_left_does_not_know_what_that_one_recorded() {
     let (mut network, mut producer) = short_window(true);
     let began_ms = network.now.wall_ms;
     let deliver_all = |network: &mut Network| {
@@ -161,7 +162,7 @@ fn who_comes_back_when_another_has_left_does_not_know_what_that_has_recorded() {
     deliver_all(&mut network);
     (0..30).for_each(|key| ask_by_map(&mut network, &mut producer, key, began_ms));
     assert!(network.replies.iter().all(|reply| reply.decisions == [Decision::FirstSeen]));
-    // Node 3 has kept what node 2 has missed of the events that it headed, and gives its slices away.
+    // Node 3 has kept what node 2 has missed of the events that it heads, and gives its slices away.
     for slice in [2, 5] {
         assert!(network.begin_move(SliceMove { slice, from: NodeId(3), to: NodeId(1) }));
         deliver_all(&mut network);
@@ -178,13 +179,13 @@ fn who_comes_back_when_another_has_left_does_not_know_what_that_has_recorded() {
     deliver_all(&mut network);
     network.wait(1_100);
     network.settle();
-    assert_eq!(claims(&network), [], "node 3 has not told it what it had missed");
+    assert_eq!(claims(&network), [], "node 3 has not sent it the events that it had missed");
     (0..30).for_each(|key| ask_by_map(&mut network, &mut producer, 1000 + key, began_ms + over_ms));
     network.wait(1_100);
     assert!(claims(&network).contains(&NodeId(2)));
 }
 
-/// Delivers everything but what goes over these links.
+/// Delivers everything but the messages of these links.
 fn settle_but_for(network: &mut Network, is_cut: impl Fn((NodeId, NodeId)) -> bool) {
     for _ in 0..200 {
         let links: Vec<_> = network.links.keys().copied().filter(|ends| !is_cut(*ends)).collect();
@@ -192,7 +193,7 @@ fn settle_but_for(network: &mut Network, is_cut: impl Fn((NodeId, NodeId)) -> bo
     }
 }
 
-/// Three nodes of a filter whose window outlasts the test, and `keys` that node 3 heads and node 2 has to set too.
+/// Three nodes of a filter whose window outlasts the test, and `keys` keys that node 3 heads and node 2 has to set too.
 fn long_window(answer: AnswerWhen, keys: usize) -> (Network, network::Producer, Vec<u64>) {
     let (mut network, producer) = vertical(answer, OwnerLimits::default());
     network.nodes().into_iter().for_each(|node| network.deliver_map(node));
@@ -220,7 +221,7 @@ fn keys_of_node_3_and_slice_1(network: &Network, keys: usize) -> Vec<u64> {
     (0..).filter(is_meant).take(keys).collect()
 }
 
-/// Node 2 is back, and all is agreed on that there is to agree on.
+/// Node 2 is back, and every change of the map that is due is made.
 fn bring_back_node_2(network: &mut Network) {
     network.begin_anew(NodeId(2));
     for _ in 0..4 {
@@ -232,21 +233,21 @@ fn bring_back_node_2(network: &mut Network) {
     }
 }
 
-/// What was told first-seen of `keys` is a duplicate now; how many of them that were.
+/// Keys among `keys` that were first-seen are duplicates now; returns how many they are.
 fn find_again(network: &mut Network, producer: &mut network::Producer, keys: &[u64], time_ms: u64) -> usize {
-    let told: Vec<Decision> = network.replies.iter().map(|reply| reply.decisions[0]).collect();
-    assert_eq!(told.len(), keys.len(), "each is told something");
-    let first = keys.iter().zip(&told).filter(|(_, told)| **told == Decision::FirstSeen);
+    let decisions: Vec<Decision> = network.replies.iter().map(|reply| reply.decisions[0]).collect();
+    assert_eq!(decisions.len(), keys.len(), "each has a reply");
+    let first = keys.iter().zip(&decisions).filter(|(_, decision)| **decision == Decision::FirstSeen);
     let first: Vec<u64> = first.map(|(key, _)| *key).collect();
     for key in &first {
         network.replies.clear();
         ask_by_map(network, producer, *key, time_ms);
-        assert_eq!(network.replies[0].decisions, [Decision::Duplicate], "key {key} of {told:?}");
+        assert_eq!(network.replies[0].decisions, [Decision::Duplicate], "key {key} of {decisions:?}");
     }
     first.len()
 }
 
-/// Node 2 is cut off with what node 3 is to set there on its way; node 3 leaves, then the others go on without node 2.
+/// Node 2 is cut off while sets of node 3 to it are in flight; node 3 leaves, then the others go on without node 2.
 fn leave_before_node_2_is_down(answer: AnswerWhen) -> (Network, network::Producer, Vec<u64>) {
     let (mut network, mut producer, keys) = long_window(answer, 20);
     let moved = [2, 5].map(|slice| SliceMove { slice, from: NodeId(3), to: NodeId(1) });
@@ -269,7 +270,7 @@ fn leave_before_node_2_is_down(answer: AnswerWhen) -> (Network, network::Produce
     [1, 3].into_iter().for_each(|node| network.deliver_map(NodeId(node)));
     settle_but_for(&mut network, is_cut);
     network.take_down(NodeId(2));
-    // Who has left is the first to know.
+    // The node that has left is the first to get the map.
     network.deliver_map(NodeId(3));
     settle_but_for(&mut network, is_cut);
     network.deliver_map(NodeId(1));
@@ -277,10 +278,10 @@ fn leave_before_node_2_is_down(answer: AnswerWhen) -> (Network, network::Produce
     (network, producer, keys)
 }
 
-/// Who comes back asks those for what it has missed that have slices of the group: another one that had events in flight
-/// when it gave its slices away must not count on being asked.
+/// A node that comes back asks nodes with slices of the group for what it has missed. A node that had events in flight
+/// when it gave its slices away is none of them, and must not keep events for that.
 #[test]
-fn who_has_left_keeps_nothing_for_who_goes_down_after_that() {
+fn a_node_that_has_left_keeps_nothing_for_one_that_goes_down_later() {
     let (mut network, mut producer, keys) = leave_before_node_2_is_down(AnswerWhen::Safe);
     bring_back_node_2(&mut network);
     assert!(network.is_all_complete(), "{:?}", network.record());
@@ -288,19 +289,19 @@ fn who_has_left_keeps_nothing_for_who_goes_down_after_that() {
     find_again(&mut network, &mut producer, &keys, time_ms);
 }
 
-/// What it has told before that is missing there, and whoever waits for it to end says so.
+/// An event with an early reply is missing there, and a lookup that waits for the reply ends as unknown.
 #[test]
-fn what_who_has_left_has_told_early_is_missing_where_nobody_can_hand_it_over() {
+fn an_early_reply_of_a_node_that_has_left_makes_a_gap_where_its_event_is_lost() {
     let (mut network, ..) = leave_before_node_2_is_down(AnswerWhen::Early);
     assert!(network.replies.iter().all(|reply| reply.decisions == [Decision::FirstSeen]));
     bring_back_node_2(&mut network);
-    assert!(!network.is_all_complete(), "node 2 has not got what node 3 has told");
+    assert!(!network.is_all_complete(), "node 2 has not got the event that node 3 replied to");
 }
 
-/// A slice that comes has fetched everything from a node that had not been told yet to set an event, and is not set by the
-/// map before: it lacks the event when that node goes down, whatever is kept for the node.
+/// A slice that arrives has fetched everything from a node that had not got an event's set yet, and is not set by the
+/// map before. It lacks the event when that node goes down, whatever is kept for the node.
 #[test]
-fn what_is_kept_for_who_is_down_is_not_there_where_its_slice_has_gone() {
+fn events_kept_for_a_node_that_is_down_do_not_follow_its_slice() {
     let (mut network, mut producer, keys) = long_window(AnswerWhen::Safe, 20);
     let began_ms = network.now.wall_ms;
     for key in &keys {
@@ -328,10 +329,10 @@ fn what_is_kept_for_who_is_down_is_not_there_where_its_slice_has_gone() {
     find_again(&mut network, &mut producer, &keys, began_ms);
 }
 
-/// A copy that comes back fetches everything from another one that has not been told yet to set an event. Who records the event
-/// keeps nothing for either, and must not count on the other when that goes down.
+/// A copy that comes back fetches everything from another one that has not got an event's set yet. The head that
+/// records the event keeps it for neither, and must not count on the other copy when that goes down.
 #[test]
-fn what_has_come_back_has_not_what_was_on_its_way_to_who_goes_down() {
+fn a_copy_that_is_back_lacks_sets_in_flight_to_the_node_it_fetched_from() {
     let limits = OwnerLimits { missed_events_max: 0, ..OwnerLimits::default() };
     let (mut network, mut producer) = vertical(AnswerWhen::Safe, limits);
     network.add_copies([(0, NodeId(3)), (1, NodeId(1)), (3, NodeId(3))]);
@@ -361,9 +362,9 @@ fn what_has_come_back_has_not_what_was_on_its_way_to_who_goes_down() {
     find_again(&mut network, &mut producer, &keys, began_ms);
 }
 
-/// A node is not ready while what it has missed can be handed over: whoever would have to do that must not be stopped.
+/// A node is not ready while others can still hand over what it has missed: otherwise they would be stopped.
 #[test]
-fn who_is_back_catches_up_until_the_map_says_that_it_has_everything() {
+fn a_node_that_is_back_catches_up_until_the_map_says_that_it_is_complete() {
     let (mut network, mut producer) = short_window(true);
     let began_ms = network.now.wall_ms;
     let deliver_all = |network: &mut Network| {
@@ -404,7 +405,7 @@ fn below_the_threshold_a_slice_can_still_deny_an_event() {
     let mut producer = network::Producer::new(1, &definition);
     network.take_down(NodeId(2));
     network.nodes().into_iter().for_each(|node| network.deliver_map(node));
-    let mut told = |key| {
+    let mut decide = |key| {
         let question = producer.ask(1_000, true).unwrap();
         network.replies.clear();
         let head = network.head_by(&network.map.clone(), digest(key));
@@ -412,9 +413,9 @@ fn below_the_threshold_a_slice_can_still_deny_an_event() {
         network.settle();
         network.replies[0].decisions[0]
     };
-    let first: Vec<Decision> = (0..60).map(&mut told).collect();
-    let again: Vec<Decision> = (0..60).map(&mut told).collect();
-    let count = |told: &[Decision], decision| told.iter().filter(|told| **told == decision).count();
+    let first: Vec<Decision> = (0..60).map(&mut decide).collect();
+    let again: Vec<Decision> = (0..60).map(&mut decide).collect();
+    let count = |decisions: &[Decision], wanted| decisions.iter().filter(|decision| **decision == wanted).count();
     let too_few = Decision::Undecided(Reason::SlicesDown);
     assert!(count(&first, Decision::FirstSeen) >= 57, "some slice has not seen them: {first:?}");
     assert!(count(&again, too_few) > 30, "what all know that are left may be new: {again:?}");
@@ -422,10 +423,10 @@ fn below_the_threshold_a_slice_can_still_deny_an_event() {
 }
 
 #[test]
-fn who_does_not_mind_what_it_lacks_claims_to_be_complete_at_once() {
+fn a_node_that_breaks_the_rule_of_gaps_claims_to_be_complete_at_once() {
     let (mut network, _producer) = short_window(false);
     network.restart(NodeId(2));
     network.settle();
     network.wait(1);
-    assert_eq!(claims(&network), [NodeId(2)], "the test before cannot tell");
+    assert_eq!(claims(&network), [NodeId(2)], "the test before shows nothing");
 }

@@ -1,4 +1,4 @@
-//! What was told stands, what may have been forgotten is never new, and memory stays bounded.
+//! Replies stay the same, a name that may have been forgotten is never new, and memory stays bounded.
 
 use std::collections::HashMap;
 
@@ -31,7 +31,7 @@ fn named(source: u128, numbers: &[u64], sequence: u64) -> Submission {
     Submission { names, ..batch(1, sequence, numbers.len()) }
 }
 
-/// Under `(source, number)` the event `key`.
+/// The event `key` under each `(source, number)`.
 fn named_as(events: &[(SubmissionName, u64)], sequence: u64) -> Submission {
     let mut probes = Probes::new(ProbeShape::Spread { cells: 1 << 20, hashes: 1 });
     events.iter().for_each(|(_, key)| probes.push_positions(&[*key]).unwrap());
@@ -98,7 +98,7 @@ fn undecided_events_are_run_anew_unless_they_may_have_been_recorded() {
 }
 
 #[test]
-fn what_is_learnt_later_replaces_unknown() {
+fn a_later_verdict_replaces_unknown() {
     let mut guard = ReplayGuard::new(1000, 1 << 20);
     let (submission, mut standings) = (batch(1, 1, 2), Vec::new());
     guard.admit(&submission, 0, &mut standings);
@@ -122,7 +122,7 @@ fn a_retry_attaches_to_the_batch_in_flight() {
         assert_eq!(standings, [Standing::Answered(Decision::FirstSeen); 3]);
         assert_eq!(guard.settle(&again, &[Decision::FirstSeen; 3]), None);
     }
-    // Under another batch's name a named submission in flight is told to be so.
+    // Under another batch's name a named submission is answered as in flight.
     let first = named(9, &[64, 65], 3);
     guard.admit(&first, 0, &mut standings);
     guard.depart(&first);
@@ -142,7 +142,7 @@ fn a_slow_source_is_not_too_old() {
         assert_eq!(guard.admit(&submission, number * 2000, &mut standings), Admission::New, "{number}");
         guard.settle(&submission, &[Decision::FirstSeen]);
     }
-    // A block in use is kept, and what was told in it.
+    // A block in use is kept, with the replies in it.
     for number in 200..230 {
         let submission = named(8, &[number], number);
         guard.admit(&submission, 400_000 + number * 90, &mut standings);
@@ -156,30 +156,33 @@ fn a_slow_source_is_not_too_old() {
 
 /// Batches and named submissions of many producers, retries among them, within little memory.
 #[test]
-fn memory_is_bounded_and_nothing_told_is_new_again() {
+fn memory_is_bounded_and_no_answered_name_is_new_again() {
     const HORIZON_MS: u64 = 10_000;
     const BYTES_MAX: u64 = 200_000;
     for seed in 50..54 {
         let mut dice = Dice(seed);
         let mut guard = ReplayGuard::new(HORIZON_MS, BYTES_MAX);
         let mut standings = Vec::new();
-        let mut told: Vec<(u64, Submission, Vec<Decision>)> = Vec::new();
+        let mut answered: Vec<(u64, Submission, Vec<Decision>)> = Vec::new();
         let mut outcomes: HashMap<&str, u32> = HashMap::new();
         let mut now_ms = 0;
         for sequence in 0..20_000 {
             now_ms += dice.below(4);
-            let retry =
-                if dice.below(3) == 0 { told.get(told.len().saturating_sub(dice.below(4000) as usize)) } else { None };
-            if let Some((told_ms, submission, decisions)) = retry.cloned() {
+            let retry = if dice.below(3) == 0 {
+                answered.get(answered.len().saturating_sub(dice.below(4000) as usize))
+            } else {
+                None
+            };
+            if let Some((answered_ms, submission, decisions)) = retry.cloned() {
                 let admission = guard.admit(&submission, now_ms, &mut standings);
-                let is_young = now_ms - told_ms < HORIZON_MS;
+                let is_young = now_ms - answered_ms < HORIZON_MS;
                 let outcome = match admission {
                     Admission::Refused(reason) => {
                         assert!(matches!(reason, Reason::TooOld | Reason::Overloaded), "seed {seed}: {reason:?}");
                         "refused"
                     }
                     Admission::New => {
-                        assert!(!is_young, "seed {seed}: told at {told_ms}, new at {now_ms}");
+                        assert!(!is_young, "seed {seed}: answered at {answered_ms}, new at {now_ms}");
                         guard.settle(&submission, &decisions);
                         "new"
                     }
@@ -210,7 +213,7 @@ fn memory_is_bounded_and_nothing_told_is_new_again() {
                     let decide = |_| if dice.below(2) == 0 { Decision::FirstSeen } else { Decision::Duplicate };
                     let decisions: Vec<Decision> = (0..submission.probes.len()).map(decide).collect();
                     guard.settle(&submission, &decisions);
-                    told.push((now_ms, submission, decisions));
+                    answered.push((now_ms, submission, decisions));
                 }
             }
             assert!(guard.bytes() <= BYTES_MAX + 4096, "seed {seed}: {} bytes", guard.bytes());
@@ -223,7 +226,7 @@ fn memory_is_bounded_and_nothing_told_is_new_again() {
 
 const REUSED: Decision = Decision::Undecided(Reason::NameReused);
 
-/// What each name stands for: the event, and what it was told; nothing while it is in flight.
+/// The event and the reply of each name; no reply while it is in flight.
 #[derive(Default)]
 struct Model(HashMap<SubmissionName, (u64, Option<Decision>)>);
 
@@ -231,24 +234,24 @@ impl Model {
     fn expected(&self, name: SubmissionName, key: u64) -> (Standing, &'static str) {
         match self.0.get(&name) {
             Some((of, None)) if *of == key => (Standing::InFlight, "in flight"),
-            Some((of, Some(told))) if *of == key => (standing_of(*told), "again"),
-            Some((_, Some(told))) if standing_of(*told) == Standing::New => (Standing::New, "never told"),
+            Some((of, Some(reply))) if *of == key => (standing_of(*reply), "again"),
+            Some((_, Some(reply))) if standing_of(*reply) == Standing::New => (Standing::New, "never answered"),
             Some(_) => (Standing::Answered(REUSED), "another event"),
             None => (Standing::New, "new"),
         }
     }
 
     fn settle(&mut self, names: &[SubmissionName], decisions: &[Decision]) {
-        for (name, decision) in names.iter().zip(decisions).filter(|(_, told)| **told != REUSED) {
-            self.0.entry(*name).and_modify(|(_, told)| *told = told.or(Some(*decision)));
+        for (name, decision) in names.iter().zip(decisions).filter(|(_, reply)| **reply != REUSED) {
+            self.0.entry(*name).and_modify(|(_, reply)| *reply = reply.or(Some(*decision)));
         }
     }
 }
 
-/// Names that are used again, by the same event and by others, in calls that are answered at once or later: every name is
-/// looked after by a model, and nobody is told what another event was told under it.
+/// Names that are used again, by the same event and by others, in calls that are answered at once or later: a model
+/// follows every name, and no event gets the reply of another event under its name.
 #[test]
-fn a_name_tells_nothing_to_another_event() {
+fn a_name_answers_no_other_event() {
     let mut seen: HashMap<&str, u32> = HashMap::new();
     for seed in 0..40 {
         let mut dice = Dice(900 + seed);
@@ -269,9 +272,9 @@ fn a_name_tells_nothing_to_another_event() {
                 if expected == Standing::New {
                     model.0.insert(*name, (*key, None));
                 }
-                let of_open = open.iter().flat_map(|(open, told)| open.names.iter().zip(told));
+                let of_open = open.iter().flat_map(|(open, reply)| open.names.iter().zip(reply));
                 let of_own = submission.names.iter().zip(&decisions);
-                let mut of_name = of_open.chain(of_own).filter(|(other, told)| *other == name && **told != REUSED);
+                let mut of_name = of_open.chain(of_own).filter(|(other, reply)| *other == name && **reply != REUSED);
                 decisions.push(match expected {
                     Standing::Answered(decision) => decision,
                     Standing::InFlight => *of_name.next().expect("the one that it waits for").1,
@@ -282,7 +285,7 @@ fn a_name_tells_nothing_to_another_event() {
                 open = Some((submission, decisions));
                 continue;
             }
-            // What waits is told after what it waits for.
+            // A submission that waits is settled after the one that it waits for.
             for (submission, decisions) in open.take().into_iter().chain([(submission, decisions)]) {
                 guard.settle(&submission, &decisions);
                 model.settle(&submission.names, &decisions);
@@ -306,7 +309,7 @@ fn a_batch_of_other_events_under_the_same_name_is_refused() {
     }
     guard.settle(&first, &[Decision::FirstSeen; 3]);
     for other in &others {
-        assert_eq!(guard.admit(other, 0, &mut standings), Admission::Refused(Reason::Invalid), "when it is told");
+        assert_eq!(guard.admit(other, 0, &mut standings), Admission::Refused(Reason::Invalid), "when it is answered");
     }
     assert_eq!(guard.admit(&first, 0, &mut standings), Admission::Known);
 }

@@ -82,7 +82,7 @@ fn diced_filters_of_one_group_or_part_are_the_simple_ones() {
 }
 
 #[test]
-fn no_slicing_forgets_what_it_delivered() {
+fn no_slicing_forgets_an_event_that_it_recorded() {
     let stream = stream(&mut Dice(14), 8000, 1200, 5, 3000);
     for slicing in ["none", "horizontal:5", "vertical:5", "horizontal-vertical:3x5", "vertical-horizontal:5x3"] {
         for spec in [
@@ -136,14 +136,14 @@ fn an_event_without_a_place_touches_nothing() {
         let mut filter = filter(&spec, slicing);
         let mut answers = [Answer::Undecided; 6];
         let click = common::digest(1);
-        // Nothing comes after the last one but what is known of it.
+        // Behind the last event there is nothing but the times that are known.
         let times_ms = [100_000, 130_000, 98_000, 100_500, u64::MAX, 100_500, 100_400];
         filter.observe_batch(&[click; 6], &times_ms, &mut answers);
         let (first, again) = (Answer::FirstSeen, Answer::Duplicate);
         assert_eq!(answers, [first, Answer::Refused, Answer::Late, again, Answer::Refused, again], "{slicing}");
         assert_eq!(filter.now_ms(), Some(100_500));
         let tested: u64 = filter.loads().iter().map(|load| load.positions_tested).sum();
-        // Three events of four positions; of the first a vertical filter tests no more than it needs.
+        // Three events of four positions; of the first one a vertical filter tests no more than it needs.
         assert!(tested == 12 || slicing == "vertical:3" && (9..12).contains(&tested), "{slicing}: {tested}");
         filter.observe_batch(&[click], &[], &mut answers[..1]);
         assert_eq!(answers[0], Answer::Refused, "a window of time needs times");

@@ -1,11 +1,11 @@
-//! What an owner tells to be kept makes another owner that goes on where it stopped.
+//! The records that an owner persists restore another owner, which goes on where the first one stopped.
 
 use std::collections::BTreeMap;
 
 use crate::common::{Dice, definition, digest, filter_record, growing, node_record, slice_owner, spec};
 use firstseen_filter::{FilterSpec, Kind, Limit, Probes, Refresh};
 use firstseen_routing::{
-    CheckpointCursor, ClusterMap, Command, Decision, Durability, Entry, EventTag, FilterId, FilterPolicies,
+    CheckpointCursor, ClusterMap, Command, Decision, Durability, Entry, Epoch, EventTag, FilterId, FilterPolicies,
     FilterRecord, GroupOwner, Incarnation, Moment, NodeId, NodeRecord, Operation, OwnerLimits, Prober, Reason, Record,
     SliceCopy, SlicedDefinition, Submission, SubmissionName, Tick, Times, WhenLost,
 };
@@ -27,7 +27,7 @@ fn map(definition: &SlicedDefinition) -> ClusterMap {
     }
 }
 
-/// One owner of a filter that is one group, a producer, and what the owner has told to be kept.
+/// One owner of a filter that is one group, a producer, and the records that the owner has persisted.
 struct Bench {
     map: ClusterMap,
     owner: GroupOwner,
@@ -36,7 +36,7 @@ struct Bench {
     unit: u64,
     is_named: bool,
     kept: Vec<Record>,
-    told: Vec<(Submission, Vec<Decision>)>,
+    answered: Vec<(Submission, Vec<Decision>)>,
 }
 
 impl Bench {
@@ -44,13 +44,13 @@ impl Bench {
         let map = map(definition);
         let owner = GroupOwner::build(FILTER, &map, 0, ME, OwnerLimits::default()).unwrap();
         let (prober, now) = (Prober::new(definition).unwrap(), Moment { monotonic_ms: 1000, wall_ms: 0 });
-        let (kept, told) = (owner.checkpoint(true), Vec::new());
-        Self { map, owner, prober, now, unit: 100, is_named, kept, told }
+        let (kept, answered) = (owner.checkpoint(true), Vec::new());
+        Self { map, owner, prober, now, unit: 100, is_named, kept, answered }
     }
 
     /// A batch at the present, of which one event in ten is late.
     fn batch(&mut self, dice: &mut Dice) -> Submission {
-        let sequence = self.told.len() as u64;
+        let sequence = self.answered.len() as u64;
         let mut probes = Probes::new(self.prober.shape());
         (0..EVENTS).for_each(|_| self.prober.push(digest(dice.below(KEYS)), &mut probes));
         self.unit += dice.below(3);
@@ -76,11 +76,12 @@ impl Bench {
     fn submit(&mut self, submission: Submission) -> Vec<Decision> {
         self.now.monotonic_ms += 10;
         let mut commands = Vec::new();
-        self.owner.submit(submission, self.now, &mut commands);
+        self.owner.submit(submission, self.now);
+        self.owner.take_commands(&mut commands);
         let mut decisions = None;
         for command in commands {
             match command {
-                Command::Record(record) => {
+                Command::Persist(record) => {
                     assert!(decisions.is_none(), "told before it is kept");
                     self.kept.push(record);
                 }
@@ -88,7 +89,8 @@ impl Bench {
                 Command::OpenGeneration { number, .. } => {
                     let record = self.map.filters.get_mut(&FILTER).unwrap();
                     record.generations[0] = number;
-                    self.owner.map_changed(&self.map, self.now, &mut Vec::new());
+                    self.owner.map_changed(&self.map, self.now);
+                    self.owner.take_commands(&mut Vec::new());
                 }
                 Command::SlicesComplete { .. } => {}
                 other => panic!("one node: {other:?}"),
@@ -97,14 +99,14 @@ impl Bench {
         decisions.expect("one owner answers at once")
     }
 
-    /// Another owner, from what was kept of this one.
+    /// Another owner, restored from the records of this one.
     fn again(&self) -> Self {
         let mut other = Self {
             map: self.map.clone(),
             owner: GroupOwner::build(FILTER, &self.map, 0, ME, OwnerLimits::default()).unwrap(),
             prober: self.prober,
             kept: Vec::new(),
-            told: Vec::new(),
+            answered: Vec::new(),
             ..*self
         };
         for entry in self.kept.iter().flat_map(|record| &record.entries) {
@@ -115,7 +117,7 @@ impl Bench {
     }
 }
 
-/// Streams batches, takes checkpoints meanwhile and forgets what came before them, then compares.
+/// Sends batches, takes checkpoints meanwhile and drops the records before them, then compares.
 fn goes_on(definition: &SlicedDefinition, seed: u64, may_differ: bool) {
     let mut dice = Dice(seed);
     let mut bench = Bench::new(definition, dice.below(2) == 0);
@@ -124,7 +126,7 @@ fn goes_on(definition: &SlicedDefinition, seed: u64, may_differ: bool) {
     for _ in 0..120 {
         let batch = bench.batch(&mut dice);
         let decisions = bench.submit(batch.clone());
-        bench.told.push((batch, decisions));
+        bench.answered.push((batch, decisions));
         match &mut cursor {
             None if dice.below(20) == 0 => {
                 cursor = Some((CheckpointCursor::default(), bench.kept.len()));
@@ -149,25 +151,25 @@ fn goes_on(definition: &SlicedDefinition, seed: u64, may_differ: bool) {
         events += one.len();
         differ += one.iter().zip(other).filter(|(one, other)| one != other).count();
     };
-    for (batch, decisions) in std::mem::take(&mut bench.told) {
+    for (batch, decisions) in std::mem::take(&mut bench.answered) {
         let retry = Submission { again: true, ..batch.clone() };
         let (one, other) = (bench.submit(retry.clone()), again.submit(retry));
         let definite = |decision: &Decision| !matches!(decision, Decision::Undecided(_));
-        let same = decisions.iter().zip(&other).all(|(told, other)| !definite(told) || told == other);
-        assert!(same, "seed {seed}: a retry is told the same");
+        let same = decisions.iter().zip(&other).all(|(first, other)| !definite(first) || first == other);
+        assert!(same, "seed {seed}: a retry gets the same reply");
         compare(&one, &other);
-        bench.told.push((batch, decisions));
+        bench.answered.push((batch, decisions));
     }
     for _ in 0..40 {
         let batch = bench.batch(&mut dice);
         let (one, other) = (bench.submit(batch.clone()), again.submit(batch.clone()));
-        bench.told.push((batch, one.clone()));
+        bench.answered.push((batch, one.clone()));
         compare(&one, &other);
     }
-    // A batch that fills one generation and begins the next is kept as all of the next: who knows an event is the same,
-    // who is taken for another one is not.
+    // A batch that fills one generation and begins the next is persisted as all of the next: the events that are known
+    // are the same, those that are called duplicates by mistake are not.
     let differ_max = if may_differ { events / 200 } else { 0 };
-    assert!(differ <= differ_max, "seed {seed}: {differ} of {events} are told otherwise");
+    assert!(differ <= differ_max, "seed {seed}: {differ} of {events} have other decisions");
 }
 
 fn specs() -> Vec<FilterSpec> {
@@ -207,30 +209,30 @@ fn a_window_of_events_goes_on_where_it_stopped() {
 }
 
 #[test]
-fn what_was_taken_up_and_not_told_is_unknown() {
+fn an_event_that_was_taken_up_without_a_reply_is_unknown() {
     let definition = definition(&specs()[1], "vertical:4");
     let mut bench = Bench::new(&definition, false);
     let batch = bench.batch(&mut Dice(1));
     bench.submit(batch.clone());
-    // The process ends when its cells are set, and nothing was told.
+    // The process ends when its cells are set, and before a reply.
     for record in &mut bench.kept {
-        record.entries.retain(|entry| !matches!(entry, Entry::Told { .. }));
+        record.entries.retain(|entry| !matches!(entry, Entry::Replied { .. }));
     }
     let decisions = bench.again().submit(Submission { again: true, ..batch });
     let unknown = Decision::Undecided(Reason::Unknown);
     assert!(decisions.iter().all(|decision| *decision == unknown), "{decisions:?}");
 }
 
-/// A named batch is told, the node starts again, and the names come back for other events: as of a topic that was made anew.
-/// What was kept by a version that knew no tags tells whoever has the name what was told.
+/// A named batch is answered, the node starts again, and the names come back for other events: as of a topic that was
+/// made anew. Records of a version without tags answer the reply whatever the event under the name is.
 #[test]
-fn names_tell_nothing_to_other_events_after_a_start_either() {
+fn names_answer_no_other_events_after_a_start_either() {
     for (slicing, knows_tags) in [("none", true), ("vertical:4", true), ("none", false), ("vertical:4", false)] {
         let mut bench = Bench::new(&definition(&specs()[1], slicing), true);
         let batch = bench.batch(&mut Dice(1));
-        let told = bench.submit(batch.clone());
+        let first = bench.submit(batch.clone());
         for entry in bench.kept.iter_mut().flat_map(|record| &mut record.entries) {
-            if let (false, Entry::Told { names, .. } | Entry::Taken { names, .. }) = (knows_tags, entry) {
+            if let (false, Entry::Replied { names, .. } | Entry::Taken { names, .. }) = (knows_tags, entry) {
                 names.iter_mut().for_each(|event| event.tag = EventTag::NONE);
             }
         }
@@ -239,33 +241,34 @@ fn names_tell_nothing_to_other_events_after_a_start_either() {
         let others = Submission { producer: 8, probes: others, ..batch.clone() };
         let mut again = bench.again();
         let expected: Vec<Decision> = if knows_tags {
-            told.iter().map(|told| renamed(*told)).collect()
+            first.iter().map(|first| renamed(*first)).collect()
         } else {
-            told.iter().map(|told| again_or_new(*told)).collect()
+            first.iter().map(|first| again_or_new(*first)).collect()
         };
         assert_eq!(again.submit(others), expected, "{slicing}");
         let retry = again.submit(Submission { producer: 9, ..batch });
-        let is_told = |(told, again): (&Decision, &Decision)| matches!(told, Decision::Undecided(_)) || told == again;
-        assert!(told.iter().zip(&retry).all(is_told), "{slicing}: whose names they are is told the same");
+        let is_same =
+            |(first, again): (&Decision, &Decision)| matches!(first, Decision::Undecided(_)) || first == again;
+        assert!(first.iter().zip(&retry).all(is_same), "{slicing}: the event of a name gets the same reply");
     }
 }
 
-/// What another event is told under a name of which `told` was told.
-fn renamed(told: Decision) -> Decision {
-    match told {
+/// The decision on another event under a name with the reply `first`.
+fn renamed(first: Decision) -> Decision {
+    match first {
         Decision::Undecided(_) => Decision::FirstSeen,
         _ => Decision::Undecided(Reason::NameReused),
     }
 }
 
-fn again_or_new(told: Decision) -> Decision {
-    match told {
+fn again_or_new(first: Decision) -> Decision {
+    match first {
         Decision::Undecided(_) => Decision::FirstSeen,
-        told => told,
+        first => first,
     }
 }
 
-/// One slice, whose other copy is at a node that is down, and this one's node has started again.
+/// One slice, whose other copy is on a node that is down, while this one's node has started again.
 fn beside_a_copy_that_is_down() -> ClusterMap {
     let mut map = map(&definition(&spec(Kind::Bloom, "unbounded", 1 << 14, 5), "none"));
     let other = NodeRecord { is_down: true, ..node_record(NodeId(2)) };
@@ -274,7 +277,7 @@ fn beside_a_copy_that_is_down() -> ClusterMap {
     let record = map.filters.get_mut(&FILTER).unwrap();
     record.policies.when_lost = WhenLost::Duplicate;
     let owner = slice_owner(NodeId(2));
-    record.copies = vec![SliceCopy { slice: 0, owner, replaces: None, since_epoch: 1 }];
+    record.copies = vec![SliceCopy { slice: 0, owner, replaces: None, since_epoch: Epoch::FIRST }];
     map
 }
 
@@ -288,18 +291,55 @@ fn a_copy_that_has_read_everything_back_records_when_the_map_knows() {
     let ask = |bench: &mut Bench, sequence| {
         let mut commands = Vec::new();
         bench.now.monotonic_ms += 10;
-        bench.owner.submit(Submission { sequence, ..batch.clone() }, bench.now, &mut commands);
-        let records = commands.iter().filter(|command| matches!(command, Command::Record(_))).count();
+        bench.owner.submit(Submission { sequence, ..batch.clone() }, bench.now);
+        bench.owner.take_commands(&mut commands);
+        let records = commands.iter().filter(|command| matches!(command, Command::Persist(_))).count();
         let mut replies = commands.into_iter().filter_map(|command| match command {
             Command::Reply(reply) => Some((reply.decisions[0], reply.degraded)),
             _ => None,
         });
         (replies.next().expect("an answer"), records)
     };
-    // What it recorded now, the other would come back without, and would not know that it lacks it.
+    // If it recorded the event now, the other copy would come back without it, and would not know that it lacks it.
     assert_eq!(ask(&mut bench, 0), ((Decision::Duplicate, true), 0));
     map.filters.get_mut(&FILTER).unwrap().owners[0].complete_since = Incarnation(2);
     map.version += 1;
-    bench.owner.map_changed(&map, bench.now, &mut Vec::new());
+    bench.owner.map_changed(&map, bench.now);
+    bench.owner.take_commands(&mut Vec::new());
     assert_eq!(ask(&mut bench, 1), ((Decision::FirstSeen, false), 1));
+}
+
+#[test]
+fn what_many_inputs_have_set_off_is_persisted_in_records_that_are_not_long() {
+    let mut dice = Dice(5);
+    let mut bench = Bench::new(&definition(&spec(Kind::Bloom, "unbounded", 1 << 20, 4), "vertical:3"), false);
+    let batches: Vec<Submission> = (0..100u64)
+        .map(|sequence| {
+            let mut probes = Probes::new(bench.prober.shape());
+            (0..EVENTS as u64).for_each(|event| bench.prober.push(digest(sequence << 32 | event), &mut probes));
+            Submission { sequence, probes, ..bench.batch(&mut dice) }
+        })
+        .collect();
+    let now = bench.now;
+    batches.iter().for_each(|batch| bench.owner.submit(batch.clone(), now));
+    let mut commands = Vec::new();
+    bench.owner.take_commands(&mut commands);
+    let replies = commands.iter().position(|command| !matches!(command, Command::Persist(_)));
+    let records = &commands[..replies.expect("one owner answers at once")];
+    let events = records.iter().map(|command| match command {
+        Command::Persist(record) => {
+            bench.kept.push(record.clone());
+            let of_entry = |entry: &Entry| if let Entry::Set { stamps, .. } = entry { stamps.len() } else { 0 };
+            record.entries.iter().map(of_entry).sum::<usize>()
+        }
+        other => panic!("ahead of what is to be persisted: {other:?}"),
+    });
+    let events: Vec<usize> = events.collect();
+    assert!(events.iter().sum::<usize>() > 90 * EVENTS, "{events:?}");
+    assert!(events.iter().all(|events| *events <= 1 << 10), "a record must fit into a segment: {events:?}");
+    let mut again = bench.again();
+    for batch in batches {
+        let decisions = again.submit(Submission { producer: 8, ..batch });
+        assert!(decisions.iter().all(|decision| *decision != Decision::FirstSeen), "{decisions:?}");
+    }
 }

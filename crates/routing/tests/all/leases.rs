@@ -1,4 +1,4 @@
-//! A node whose lease is over tells what it knows, and records nothing.
+//! A node whose lease is over answers what it knows, and records nothing.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ const LEASE_MS: u64 = 10_000;
 const SKEW_MS: u64 = 1_000;
 const CUT_OFF: Decision = Decision::Undecided(Reason::CutOff);
 
-/// The owner of all slices of a filter, whose lease was asked for at the beginning.
+/// The owner of all slices of a filter, whose lease was requested at the beginning.
 struct Alone {
     owner: GroupOwner,
     prober: Prober,
@@ -40,7 +40,7 @@ impl Alone {
         Self { owner, prober: Prober::new(&definition).unwrap(), sequence: 0, began }
     }
 
-    /// What is told of an event so long after the beginning.
+    /// The decision on an event so long after the beginning.
     fn ask(&mut self, key: u64, operation: Operation, (monotonic_ms, wall_ms): (u64, u64)) -> Decision {
         self.sequence += 1;
         let mut probes = Probes::new(self.prober.shape());
@@ -61,12 +61,13 @@ impl Alone {
         let Moment { monotonic_ms: began_ms, wall_ms: began_wall_ms } = self.began;
         let now = Moment { monotonic_ms: began_ms + monotonic_ms, wall_ms: began_wall_ms + wall_ms };
         let mut commands = Vec::new();
-        self.owner.submit(submission, now, &mut commands);
-        let told = commands.iter().find_map(|command| match command {
+        self.owner.submit(submission, now);
+        self.owner.take_commands(&mut commands);
+        let decision = commands.iter().find_map(|command| match command {
             Command::Reply(reply) => Some(reply.decisions[0]),
             _ => None,
         });
-        told.expect("it is answered at once")
+        decision.expect("it is answered at once")
     }
 
     fn observe(&mut self, key: u64, after_ms: u64) -> Decision {
@@ -79,12 +80,12 @@ fn bloom() -> FilterSpec {
 }
 
 #[test]
-fn what_is_new_is_undecided_and_not_recorded_when_the_lease_is_over() {
+fn a_new_event_is_undecided_and_not_recorded_when_the_lease_is_over() {
     for slicing in ["none", "vertical:3"] {
         let mut alone = Alone::new(&bloom(), slicing, Rules::default());
         assert_eq!(alone.observe(1, LEASE_MS - 1), Decision::FirstSeen, "{slicing}");
         assert_eq!(alone.observe(2, LEASE_MS), CUT_OFF, "{slicing}");
-        assert_eq!(alone.observe(1, LEASE_MS), Decision::Duplicate, "{slicing}: what it knows, it tells");
+        assert_eq!(alone.observe(1, LEASE_MS), Decision::Duplicate, "{slicing}: it answers what it knows");
         let lookup = alone.ask(2, Operation::Lookup, (LEASE_MS, LEASE_MS));
         assert_eq!(lookup, Decision::FirstSeen, "{slicing}: nothing was recorded, and a lookup asks for no leave");
         alone.owner.set_lease(Lease::granted(alone.began, 2 * LEASE_MS, SKEW_MS));
@@ -93,7 +94,7 @@ fn what_is_new_is_undecided_and_not_recorded_when_the_lease_is_over() {
 }
 
 #[test]
-fn a_lease_is_over_by_whichever_clock_says_so_first() {
+fn a_lease_is_over_by_whichever_clock_is_first() {
     let mut alone = Alone::new(&bloom(), "none", Rules::default());
     let asleep = (1, LEASE_MS + SKEW_MS);
     assert_eq!(alone.ask(1, Operation::Observe, asleep), CUT_OFF);
@@ -101,7 +102,7 @@ fn a_lease_is_over_by_whichever_clock_says_so_first() {
 }
 
 #[test]
-fn what_would_have_to_be_recorded_anew_is_undecided_too() {
+fn an_event_that_would_be_recorded_anew_is_undecided_too() {
     let refreshing = FilterSpec { refresh: Refresh::Refresh, ..spec(Kind::Timing, "1h", 1 << 16, 5) };
     for slicing in ["none", "vertical:3"] {
         let mut alone = Alone::new(&refreshing, slicing, Rules::default());
@@ -112,7 +113,7 @@ fn what_would_have_to_be_recorded_anew_is_undecided_too() {
 }
 
 #[test]
-fn a_node_that_minds_no_lease_records_for_ever() {
+fn a_node_that_breaks_the_rule_of_leases_records_for_ever() {
     for slicing in ["none", "vertical:3"] {
         let mut alone = Alone::new(&bloom(), slicing, Rules::without(Rule::HoldsLease));
         assert_eq!(alone.observe(1, 100 * LEASE_MS), Decision::FirstSeen, "{slicing}");

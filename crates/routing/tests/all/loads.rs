@@ -128,7 +128,7 @@ fn fairness_on_a_skewed_stream() {
     for (cut, fairness) in expected {
         let (mean, error) = unfairness(cut, hashes);
         assert!((mean - 1.0 / fairness).abs() < 3.0 * error, "{cut}: {mean} +- {error}, expected {}", 1.0 / fairness);
-        assert!(error < 0.1 * (mean - 1.0), "{cut}: {error} is too rough to tell");
+        assert!(error < 0.1 * (mean - 1.0), "{cut}: {error} is too rough to show it");
     }
     for cut in ["horizontal-vertical:4x5", "vertical-horizontal:4x5"] {
         let (mean, _) = unfairness(cut, hashes);

@@ -1,4 +1,4 @@
-//! Where duplicates of real logs are found in a tree (Table 1 of K11), and that a plain model finds them there too.
+//! Where a tree finds the duplicates of real logs (Table 1 of K11), and that a plain model finds them there too.
 
 mod model;
 
@@ -27,7 +27,7 @@ const SHAPES: [&[(usize, u8)]; 3] = [
     &[(0, 0), (0, 1), (0, 1), (1, 2), (1, 2), (2, 2), (2, 2)],
 ];
 
-/// A log: what is asked about, and the site whose producers ask.
+/// A log: its events, each with the site whose producers send it.
 struct Log {
     events: Vec<Digest>,
     sites: Vec<usize>,
@@ -48,7 +48,7 @@ fn read(name: &str, format: RecordFormat, key: &[&str]) -> Vec<Digest> {
     digests
 }
 
-/// Events that are told apart by `key`; the client's address says at which site they are asked about.
+/// Events whose key has the fields `key`; the client's address decides at which site they are sent.
 fn log(name: &str, format: RecordFormat, key: &[&str]) -> Log {
     let (events, hosts) = (read(name, format, key), read(name, format, &["host"]));
     assert_eq!(events.len(), hosts.len());
@@ -56,7 +56,7 @@ fn log(name: &str, format: RecordFormat, key: &[&str]) -> Log {
     Log { events, sites: hosts.iter().map(site).collect() }
 }
 
-/// Asks about the whole log, one event at a time, in a tree and in its model.
+/// Sends the whole log, one event at a time, to a tree and to its model.
 fn carried_out(log: &Log, mode: TreeMode, shape: &[(usize, u8)]) -> Counts {
     let different: BTreeSet<(u64, u64)> = log.events.iter().map(|event| (event.hi, event.lo)).collect();
     let cells = (different.len() as f64 * CELLS_PER_EVENT) as u64;
@@ -64,7 +64,7 @@ fn carried_out(log: &Log, mode: TreeMode, shape: &[(usize, u8)]) -> Counts {
     let mut forest = Forest::new(&spec(mode, shape, &["none"]), &definition, FilterPolicies::default(), Dice(1));
     let (mut producers, mut model) = (Producers::new(&definition), Model::new(mode, shape));
     let (leaves, prober) = (forest.leaves(), forest.map.prober(&forest.map.filters[&ROOT]).unwrap());
-    let mut told = Counts { hits: vec![0; model.counts.hits.len()], ..Counts::default() };
+    let mut counts = Counts { hits: vec![0; model.counts.hits.len()], ..Counts::default() };
     for (number, (event, site)) in log.events.iter().zip(&log.sites).enumerate() {
         let leaf = leaves[*site];
         let (decision, seen) = producers.ask_alone(&mut forest, leaf, *event, 0, true);
@@ -73,16 +73,16 @@ fn carried_out(log: &Log, mode: TreeMode, shape: &[(usize, u8)]) -> Counts {
         let is_found = model.observe((leaf.0 - ROOT.0) as usize, probes.positions(0));
         assert_eq!(decision == Decision::Duplicate, is_found, "{mode:?}, event {number}");
         match decision {
-            Decision::Duplicate => told.hits[usize::from(seen.level)] += 1,
-            _ => told.delivered += 1,
+            Decision::Duplicate => counts.hits[usize::from(seen.level)] += 1,
+            _ => counts.delivered += 1,
         }
     }
-    told.accesses = forest.accesses();
-    assert_eq!(told, model.counts, "{mode:?}, {shape:?}");
-    told
+    counts.accesses = forest.accesses();
+    assert_eq!(counts, model.counts, "{mode:?}, {shape:?}");
+    counts
 }
 
-/// Checks what holds whatever the log.
+/// Checks identities that hold for every log.
 fn check_identities(log: &Log, counts: &Counts) {
     let Counts { accesses, hits, delivered } = counts;
     let leaf = accesses.len() - 1;
@@ -93,7 +93,7 @@ fn check_identities(log: &Log, counts: &Counts) {
     assert_eq!(hits.iter().sum::<u64>() + delivered, log.events.len() as u64);
 }
 
-/// Hits at the leaf and at the root, of all, in percent.
+/// Hits at the leaf and at the root, in percent of all.
 fn shares(counts: &Counts) -> [f64; 2] {
     let all: u64 = counts.hits.iter().sum();
     [counts.hits[counts.hits.len() - 1], counts.hits[0]].map(|hits| hits as f64 * 100.0 / all as f64)
@@ -132,7 +132,7 @@ fn dense_finds_duplicates_at_the_leaf_and_sparse_at_the_root() {
 }
 
 #[test]
-fn what_only_one_site_repeats_is_found_at_its_leaf_in_both_modes() {
+fn repeats_at_one_site_are_found_at_its_leaf_in_both_modes() {
     let log = log("apache_logs.gz", RecordFormat::Clf, &["host", "path"]);
     for [[dense_leaf, _], [sparse_leaf, _]] in table("apache, by host and address", &log) {
         assert!(dense_leaf > 75.0 && sparse_leaf > 75.0, "{dense_leaf} and {sparse_leaf}");

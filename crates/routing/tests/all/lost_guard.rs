@@ -1,5 +1,5 @@
-//! A head that is started again has lost its guard, but not its events' cells on other nodes: what is told to submissions
-//! that come again then.
+//! A head that is started again has lost its guard, but not its events' cells on other nodes: the decisions on
+//! submissions that are sent again then.
 
 use crate::common::{Dice, definition, digest, spec};
 use crate::network::{Network, Question};
@@ -14,7 +14,7 @@ const HASHES: u32 = 6;
 const CELLS: u64 = KEYS * HASHES as u64 * 10 / 7;
 const RESTARTED: NodeId = NodeId(3);
 
-/// Two slices on each of three nodes, all of which must be complete for a zero to be told from what was lost.
+/// Two slices on each of three nodes; all must be complete, as otherwise a zero may come from a loss.
 fn network() -> Network {
     network_of(Kind::Timing, "1h", HASHES)
 }
@@ -27,10 +27,10 @@ fn network_of(kind: Kind, window: &str, min_live: u32) -> Network {
     Network::new(&definition, policies, &owners, OwnerLimits::default(), Dice(7))
 }
 
-/// Submits every key alone, by a new incarnation of a producer, which names submissions by a source or does not; what
-/// they are told.
+/// Submits every key alone, by a new incarnation of a producer, with names of `source` or without names; returns the
+/// decisions.
 fn submit_all(network: &mut Network, producer: u64, source: Option<u128>) -> Vec<Decision> {
-    let mut told = Vec::new();
+    let mut decisions = Vec::new();
     for number in 0..KEYS {
         let question = Question {
             reply_to: number,
@@ -45,17 +45,17 @@ fn submit_all(network: &mut Network, producer: u64, source: Option<u128>) -> Vec
         network.submit(&[digest(number)], question);
         network.settle();
         assert_eq!(network.replies.len(), 1, "one reply");
-        told.push(network.replies.remove(0).decisions[0]);
+        decisions.push(network.replies.remove(0).decisions[0]);
     }
-    told
+    decisions
 }
 
-/// Of the keys that were first-seen and whose head was started again, how many are told this now.
-fn count(network: &Network, first: &[Decision], told: &[Decision], decision: Decision) -> usize {
+/// How many keys have this decision now, of those that were first-seen and whose head was started again.
+fn count(network: &Network, first: &[Decision], decisions: &[Decision], decision: Decision) -> usize {
     let concerns = |number: &usize| {
         first[*number] == Decision::FirstSeen && network.head_of(digest(*number as u64)).1 == RESTARTED
     };
-    (0..told.len()).filter(concerns).filter(|number| told[*number] == decision).count()
+    (0..decisions.len()).filter(concerns).filter(|number| decisions[*number] == decision).count()
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn a_named_submission_is_no_duplicate_of_itself_though_its_guard_is_lost() {
 }
 
 #[test]
-fn what_has_no_name_shows_how_often_it_would_be() {
+fn submissions_without_names_are_duplicates_of_themselves() {
     let mut network = network();
     let first = submit_all(&mut network, 1, Some(9));
     network.restart(RESTARTED);
@@ -84,7 +84,7 @@ fn what_has_no_name_shows_how_often_it_would_be() {
 }
 
 #[test]
-fn after_the_retry_horizon_duplicates_are_told_again() {
+fn after_the_retry_horizon_they_are_duplicates_again() {
     let mut network = network();
     submit_all(&mut network, 1, Some(9));
     network.restart(RESTARTED);
@@ -96,21 +96,21 @@ fn after_the_retry_horizon_duplicates_are_told_again() {
 }
 
 #[test]
-fn what_one_node_has_lost_of_an_unbounded_filter_the_others_remember() {
+fn two_nodes_remember_what_the_third_has_lost_of_an_unbounded_filter() {
     let mut network = network_of(Kind::Bloom, "unbounded", 0);
     let first = submit_all(&mut network, 1, Some(9));
     network.restart(RESTARTED);
     let named = submit_all(&mut network, 2, Some(9));
     let [new, duplicate, undecided] = [Decision::FirstSeen, Decision::Duplicate, Decision::Undecided(Reason::TooOld)]
         .map(|decision| count(&network, &first, &named, decision));
-    // Of some events fewer than three positions are left to vote.
+    // Some events have fewer than three positions left for a vote.
     assert!(duplicate == 0 && undecided > 400 && new < undecided / 2, "{new}, {duplicate}, {undecided}");
     network.wait(u64::from(FilterPolicies::default().retry_horizon_ms) + 1);
     let again = submit_all(&mut network, 3, None);
-    let known = again.iter().filter(|told| **told == Decision::Duplicate).count();
+    let known = again.iter().filter(|decision| **decision == Decision::Duplicate).count();
     assert!(known > KEYS as usize * 3 / 4, "only {known} are known");
-    // Two of three nodes are left, then one: too few for a verdict, so what is missing counts as a zero again.
+    // Two of three nodes are left, then one: too few for a verdict, so a missing position counts as a zero again.
     network.restart(NodeId(2));
-    let lost = submit_all(&mut network, 4, None).iter().filter(|told| **told == Decision::FirstSeen).count();
+    let lost = submit_all(&mut network, 4, None).iter().filter(|decision| **decision == Decision::FirstSeen).count();
     assert!(lost > KEYS as usize / 2, "only {lost} are first-seen again");
 }

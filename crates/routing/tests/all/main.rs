@@ -38,4 +38,5 @@ mod tree;
 mod tree_faults;
 mod tree_in_one_place;
 mod tree_model;
+mod tree_moves;
 mod vertical;

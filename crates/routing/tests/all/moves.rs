@@ -1,4 +1,5 @@
-//! Slices that move from node to node while events go on, maps reach nodes at different times, and messages overtake them.
+//! Slices that move from node to node while events go on, maps reach nodes at different times, and messages overtake
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +12,12 @@ use firstseen_routing::{
 };
 
 const SEEDS: u64 = 500;
-/// A rule that is broken is found within as many.
+/// A rule that is broken is found within as many seeds.
 const BROKEN_SEEDS: u64 = 1500;
-/// Submissions of each key, about.
+/// Submissions of each key, on average.
 const ASKED_OF_KEY: u64 = 6;
 const STEPS: u64 = 900;
-/// For so long submissions may come again.
+/// Submissions may be sent again for so long.
 const HORIZON_MS: u32 = 400;
 const NODES: u64 = 4;
 
@@ -30,17 +31,17 @@ struct Run {
     /// The newest two maps: producers have either.
     maps: [ClusterMap; 2],
     asked: Vec<u64>,
-    /// When each was, in monotonic milliseconds.
+    /// When each submission was sent, in monotonic milliseconds.
     asked_ms: Vec<u64>,
-    /// Submissions that came again after they had been told something, by the place of the answer.
+    /// Submissions that were sent again after a reply, by the number of the new reply.
     again: BTreeMap<u64, u64>,
-    /// Of those that had been told something definite: how many were undecided then, and how many were told the same.
-    told_again: [u64; 2],
+    /// Of those whose first decision was definite: how many are undecided now, and how many have the same decision.
+    again_same: [u64; 2],
     slices: u64,
     moved: u64,
 }
 
-/// Places of answers to what comes again.
+/// The first number of replies to submissions that are sent again.
 const AGAIN: u64 = 1 << 32;
 
 impl Run {
@@ -61,6 +62,7 @@ impl Run {
         let spec = FilterSpec { layout: Some(layout), ..spec(kind, window, 1 << 20, 5) };
         let definition = definition(&spec, slicing);
         let mut network = Network::new(&definition, policies, &owners, limits, Dice(dice.below(u64::MAX)));
+        network.gathers = dice.below(2) == 0;
         network.add_node(NodeId(NODES));
         if dice.below(2) == 0 {
             network.add_copies((0..slices).map(|slice| (slice as u32, NodeId(1 + (slice + 1) % 3))));
@@ -74,7 +76,7 @@ impl Run {
             asked: Vec::new(),
             asked_ms: Vec::new(),
             again: BTreeMap::new(),
-            told_again: [0, 0],
+            again_same: [0, 0],
             slices,
             moved: 0,
         }
@@ -82,7 +84,7 @@ impl Run {
 
     fn submit(&mut self, key: u64, map: &ClusterMap) {
         let number = self.asked.len() as u64 + 1;
-        // Where its head has left, nobody takes it.
+        // A head that has left does not take it up.
         self.asked.push(key);
         if self.submit_as((number, number), key, map) {
             self.asked_ms.push(self.network.now.monotonic_ms);
@@ -91,12 +93,12 @@ impl Run {
         }
     }
 
-    /// Something that was told lately comes again, as its producer has begun anew.
+    /// A submission with a recent reply is sent again, as its producer has begun anew.
     fn submit_again(&mut self) {
-        let told = &self.network.replies;
-        let lately = told.len().saturating_sub(20)..told.len();
+        let replies = &self.network.replies;
+        let lately = replies.len().saturating_sub(20)..replies.len();
         let Some(index) = lately.clone().nth(self.dice.below(lately.len().max(1) as u64) as usize) else { return };
-        let (number, reply_to) = (told[index].reply_to, AGAIN + self.again.len() as u64);
+        let (number, reply_to) = (replies[index].reply_to, AGAIN + self.again.len() as u64);
         let is_young = |asked_ms: u64| self.network.now.monotonic_ms - asked_ms < u64::from(HORIZON_MS);
         if number < AGAIN && is_young(self.asked_ms[number as usize - 1]) {
             let map = self.maps[1].clone();
@@ -105,7 +107,7 @@ impl Run {
         }
     }
 
-    /// Whether somebody has taken up a submission of this name.
+    /// Whether a node has taken up a submission of this name.
     fn submit_as(&mut self, (number, reply_to): (u64, u64), key: u64, map: &ClusterMap) -> bool {
         let question = Question {
             reply_to,
@@ -130,7 +132,7 @@ impl Run {
         match self.dice.below(100) {
             0..15 => {
                 let map = self.maps[self.dice.below(2) as usize].clone();
-                // New ones, by several at once, and old ones.
+                // New keys, sent by several producers at once, and old ones.
                 let newest = self.asked.len() as u64 / ASKED_OF_KEY;
                 let key =
                     if self.dice.below(2) == 0 { newest + self.dice.below(2) } else { self.dice.below(newest + 1) };
@@ -156,7 +158,7 @@ impl Run {
         }
     }
 
-    /// What the submissions of each key were told, how many slices have moved, and what was told again.
+    /// The decisions on the submissions of each key, how many slices have moved, and the counts of `again_same`.
     fn run(mut self) -> (BTreeMap<u64, Vec<Decision>>, u64, [u64; 2]) {
         (0..STEPS).for_each(|_| self.step());
         for _ in 0..40 {
@@ -174,47 +176,47 @@ impl Run {
             let (first, again) = (first[number], first.get(again).copied());
             let is_other = |again: Decision| again != first && !matches!(again, Decision::Undecided(_));
             let is_known = !matches!(first, Decision::Undecided(_));
-            assert!(!(is_known && again.is_some_and(is_other)), "{number} was told {first:?}, then {again:?}");
+            assert!(!(is_known && again.is_some_and(is_other)), "{number} got {first:?}, then {again:?}");
             if is_known && let Some(again) = again {
-                self.told_again[usize::from(again == first)] += 1;
+                self.again_same[usize::from(again == first)] += 1;
             }
         }
-        let mut told: BTreeMap<u64, Vec<Decision>> = BTreeMap::new();
+        let mut decisions: BTreeMap<u64, Vec<Decision>> = BTreeMap::new();
         for reply in self.network.replies.iter().filter(|reply| reply.reply_to < AGAIN) {
-            told.entry(self.asked[reply.reply_to as usize - 1]).or_default().push(reply.decisions[0]);
+            decisions.entry(self.asked[reply.reply_to as usize - 1]).or_default().push(reply.decisions[0]);
         }
-        // Whoever has the slices in the end knows all that anybody was told.
+        // The nodes that have the slices in the end know every event that got first-seen.
         let map = self.network.map.clone();
-        for (key, told) in &mut told {
-            // What is unknown may be set in some copies, and be found there.
-            let known = told.contains(&Decision::FirstSeen);
+        for (key, decisions) in &mut decisions {
+            // An event that ended as unknown may be set in some copies, and be found there.
+            let known = decisions.contains(&Decision::FirstSeen);
             self.network.replies.clear();
             self.submit_as((AGAIN + key, 0), *key, &map);
             self.network.settle();
             let last = self.network.replies[0].decisions[0];
-            assert!(!known || last == Decision::Duplicate, "key {key}: {told:?}, then {last:?}");
+            assert!(!known || last == Decision::Duplicate, "key {key}: {decisions:?}, then {last:?}");
         }
-        (told, self.moved, self.told_again)
+        (decisions, self.moved, self.again_same)
     }
 }
 
-fn winners(told: &[Decision]) -> usize {
-    told.iter().filter(|told| **told == Decision::FirstSeen).count()
+fn winners(decisions: &[Decision]) -> usize {
+    decisions.iter().filter(|decision| **decision == Decision::FirstSeen).count()
 }
 
 #[test]
-fn what_moves_is_known_all_the_while() {
+fn events_of_slices_that_move_are_known_all_the_while() {
     let (mut firsts, mut duplicates, mut undecided, mut moves, mut again) = (0, 0, 0, 0, [0, 0]);
     for seed in 0..SEEDS {
         let slicings = if seed % 2 == 0 { &DIVIDED[..] } else { &TOGETHER };
-        let (told, moved, told_again) = Run::new(seed, OwnerLimits::default(), slicings).run();
+        let (decisions, moved, again_same) = Run::new(seed, OwnerLimits::default(), slicings).run();
         moves += moved;
-        again = [again[0] + told_again[0], again[1] + told_again[1]];
-        for (key, told) in told {
-            assert!(winners(&told) <= 1, "seed {seed}, key {key}: {told:?}");
-            firsts += winners(&told);
-            duplicates += told.iter().filter(|told| **told == Decision::Duplicate).count();
-            undecided += told.iter().filter(|told| matches!(told, Decision::Undecided(_))).count();
+        again = [again[0] + again_same[0], again[1] + again_same[1]];
+        for (key, decisions) in decisions {
+            assert!(winners(&decisions) <= 1, "seed {seed}, key {key}: {decisions:?}");
+            firsts += winners(&decisions);
+            duplicates += decisions.iter().filter(|decision| **decision == Decision::Duplicate).count();
+            undecided += decisions.iter().filter(|decision| matches!(decision, Decision::Undecided(_))).count();
         }
     }
     println!("{firsts} first-seen, {duplicates} duplicates, {undecided} undecided, {moves} moves, again {again:?}");
@@ -240,7 +242,7 @@ fn a_rule_of_moves_that_is_broken_is_found() {
             }
             let breaks = |seed: &u64| {
                 let run = std::panic::catch_unwind(|| Run::new(*seed, limits, slicings).run());
-                run.map_or(true, |(told, ..)| told.values().any(|told| winners(told) > 1))
+                run.map_or(true, |(decisions, ..)| decisions.values().any(|decisions| winners(decisions) > 1))
             };
             let seed =
                 (0..BROKEN_SEEDS).find(breaks).unwrap_or_else(|| panic!("nobody misses that {rule}: {slicings:?}"));

@@ -1,4 +1,4 @@
-//! Many producers submit the same events at once: one of them is told first-seen, whatever overtakes what.
+//! Many producers submit the same events at once: one of them gets first-seen, in whatever order messages arrive.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +13,10 @@ use firstseen_routing::{
 
 const PRODUCERS: u64 = 4;
 const KEYS: u64 = 6;
-/// Seeds that must show what goes wrong without one of the rules.
+/// Seeds among which the loss of one of the rules must show.
 const MUTANT_SEEDS: u64 = 200;
 
-/// So large that nothing is a false positive.
+/// So large that there is no false positive.
 fn roomy(dice: &mut Dice) -> SlicedDefinition {
     let cuts = ["vertical:5", "vertical:16", "horizontal-vertical:2x5", "vertical-horizontal:4x3"];
     let kinds = [(Kind::Bloom, "unbounded"), (Kind::Timing, "1h"), (Kind::Generations, "1h")];
@@ -54,10 +54,11 @@ fn question(producer: u64, sequence: u64, deadline_ms: u64) -> Question {
     }
 }
 
-/// Every producer submits every key once, in an order of its own. How many were told first-seen, by key.
-fn winners(seed: u64, limits: OwnerLimits, fault: Fault) -> BTreeMap<u64, usize> {
+/// Every producer submits every key once, in an order of its own. Returns how many submissions got first-seen, by key.
+fn winners(seed: u64, limits: OwnerLimits, fault: Fault, gathers: bool) -> BTreeMap<u64, usize> {
     let mut dice = Dice(seed);
     let mut network = random_network(&mut dice, limits);
+    network.gathers = gathers;
     network.fault = fault;
     let mut submissions: Vec<(u64, u64)> =
         (0..PRODUCERS).flat_map(|producer| (0..KEYS).map(move |key| (producer, key))).collect();
@@ -83,20 +84,20 @@ fn winners(seed: u64, limits: OwnerLimits, fault: Fault) -> BTreeMap<u64, usize>
 }
 
 fn seeds_with_several(limits: OwnerLimits, fault: Fault) -> usize {
-    let several = |seed: &u64| winners(*seed, limits, fault).values().any(|winners| *winners > 1);
+    let several = |seed: &u64| winners(*seed, limits, fault, false).values().any(|winners| *winners > 1);
     (0..MUTANT_SEEDS).filter(several).count()
 }
 
 #[test]
-fn one_producer_is_told_first_seen() {
+fn one_producer_gets_first_seen() {
     for seed in 0..300 {
-        let winners = winners(seed, OwnerLimits::default(), Fault::None);
+        let winners = winners(seed, OwnerLimits::default(), Fault::None, seed % 2 == 0);
         assert!(winners.values().all(|winners| *winners == 1), "seed {seed}: {winners:?}");
     }
 }
 
 #[test]
-fn without_single_flight_several_are() {
+fn without_single_flight_several_get_it() {
     let limits = OwnerLimits { rules: Rules::without(Rule::SingleFlight), ..OwnerLimits::default() };
     let seeds = seeds_with_several(limits, Fault::None);
     println!("without single-flight: {seeds} of {MUTANT_SEEDS} seeds");
@@ -107,8 +108,8 @@ fn without_single_flight_several_are() {
 }
 
 #[test]
-fn were_events_over_before_their_cells_are_set_several_would_be() {
-    // The order of messages alone does no harm (below), as nothing is over before its acknowledgements.
+fn several_get_it_where_events_are_over_before_their_cells_are_set() {
+    // The order of messages alone does no harm (see below), as no event is over before its acknowledgements.
     let seeds = seeds_with_several(OwnerLimits::default(), Fault::EarlyAcks);
     println!("acknowledged too early: {seeds} of {MUTANT_SEEDS} seeds");
     assert!(seeds > 3, "only {seeds} of {MUTANT_SEEDS} seeds show it");
@@ -118,13 +119,13 @@ fn were_events_over_before_their_cells_are_set_several_would_be() {
 fn the_order_of_messages_does_not_matter() {
     // An event is in flight until all of its cells are set, so no message has to stay behind another one.
     for seed in 0..200 {
-        let winners = winners(seed, OwnerLimits::default(), Fault::NoOrder);
+        let winners = winners(seed, OwnerLimits::default(), Fault::NoOrder, seed % 2 == 0);
         assert!(winners.values().all(|winners| *winners == 1), "seed {seed}: {winners:?}");
     }
 }
 
-/// The workload of `crates/node/tests/all/one_winner.rs`: 64 producers go through the same 10,000 events in batches, eight
-/// of them in step with each other. How many events had another number of winners than one.
+/// The workload of `crates/node/tests/all/one_winner.rs`: 64 producers go through the same 10,000 events in batches,
+/// eight of them in step with each other. Returns how many events have another number of winners than one.
 fn not_one_winner(lookup: Lookup, limits: OwnerLimits) -> usize {
     const EVENTS: u64 = 10_000;
     const BATCH_EVENTS: u64 = 625;
@@ -167,8 +168,8 @@ fn not_one_winner(lookup: Lookup, limits: OwnerLimits) -> usize {
 }
 
 #[test]
-fn of_64_producers_one_is_told_first_seen_unless_single_flight_is_off() {
-    // Nothing is refused, however much is in flight.
+fn of_64_producers_one_gets_first_seen_unless_single_flight_is_off() {
+    // No event is refused, however many are in flight.
     let limits = OwnerLimits { inflight_events_max: 1 << 20, ..OwnerLimits::default() };
     for lookup in [Lookup::Pipelined, Lookup::Parallel] {
         assert_eq!(not_one_winner(lookup, limits), 0, "{lookup:?}");
@@ -178,13 +179,13 @@ fn of_64_producers_one_is_told_first_seen_unless_single_flight_is_off() {
     }
 }
 
-/// A submission that is tried until it gets a definite answer.
+/// A submission that is tried until it gets a definite decision.
 struct Attempt {
     producer: u64,
     sequence: u64,
     key: u64,
     is_named: bool,
-    told: Vec<Decision>,
+    decisions: Vec<Decision>,
 }
 
 impl Attempt {
@@ -194,7 +195,7 @@ impl Attempt {
         question.reply_to = self.producer << 32 | self.sequence;
         question.again = attempt > 0;
         if self.is_named {
-            // Names stay, batches are new.
+            // Names stay the same, batches are new.
             question.sequence += attempt << 20;
             question.names = vec![SubmissionName { source: u128::from(self.producer) + 100, number: self.sequence }];
         }
@@ -202,7 +203,7 @@ impl Attempt {
     }
 
     fn is_definite(&self) -> bool {
-        self.told.iter().any(|decision| !matches!(decision, Decision::Undecided(_)))
+        self.decisions.iter().any(|decision| !matches!(decision, Decision::Undecided(_)))
     }
 }
 
@@ -216,7 +217,7 @@ fn retried(seed: u64, restarts: bool) -> Vec<Attempt> {
             sequence: index % KEYS,
             key: if restarts { index } else { index % KEYS },
             is_named: dice.below(2) == 0,
-            told: Vec::new(),
+            decisions: Vec::new(),
         })
         .collect();
     for round in 0..60 {
@@ -235,7 +236,7 @@ fn retried(seed: u64, restarts: bool) -> Vec<Attempt> {
             let is_lost = round < 50 && dice.below(2) == 0;
             if let (false, [decision]) = (is_lost, &reply.decisions[..]) {
                 let index = (reply.reply_to >> 32) * KEYS + (reply.reply_to & 0xFFFF_FFFF);
-                attempts[index as usize].told.push(*decision);
+                attempts[index as usize].decisions.push(*decision);
             }
         }
     }
@@ -247,38 +248,43 @@ fn retried(seed: u64, restarts: bool) -> Vec<Attempt> {
 }
 
 #[test]
-fn retries_are_told_what_was_decided_once() {
+fn retries_get_the_first_decision() {
     let mut definite = 0;
     for seed in 0..200 {
         let attempts = retried(seed, false);
         let mut first_seen: BTreeMap<u64, usize> = BTreeMap::new();
         for attempt in &attempts {
-            let mut told = attempt.told.iter().filter(|told| !matches!(told, Decision::Undecided(_)));
-            let first = told.next();
+            let mut definite_ones =
+                attempt.decisions.iter().filter(|decision| !matches!(decision, Decision::Undecided(_)));
+            let first = definite_ones.next();
             definite += usize::from(first.is_some());
-            assert!(told.all(|other| Some(other) == first), "seed {seed}: {:?}", attempt.told);
+            assert!(definite_ones.all(|other| Some(other) == first), "seed {seed}: {:?}", attempt.decisions);
             *first_seen.entry(attempt.key).or_default() += usize::from(first == Some(&Decision::FirstSeen));
-            let unexpected = |told: &&Decision| matches!(told, Decision::Undecided(reason) if !matches!(reason, Reason::Unknown | Reason::Overloaded | Reason::NotReady));
-            assert!(!attempt.told.iter().any(|told| unexpected(&told)), "seed {seed}: {:?}", attempt.told);
+            let unexpected = |decision: &&Decision| matches!(decision, Decision::Undecided(reason) if !matches!(reason, Reason::Unknown | Reason::Overloaded | Reason::NotReady));
+            assert!(
+                !attempt.decisions.iter().any(|decision| unexpected(&decision)),
+                "seed {seed}: {:?}",
+                attempt.decisions
+            );
         }
-        for (key, told) in first_seen {
-            // All attempts at a key got definite answers in the end, so somebody is told first.
+        for (key, winners) in first_seen {
+            // All attempts at a key got definite decisions in the end, so one of them got first-seen.
             let all = attempts.iter().filter(|attempt| attempt.key == key).all(Attempt::is_definite);
-            assert!(told == 1 || (told == 0 && !all), "seed {seed}, key {key}: {told} are told first");
+            assert!(winners == 1 || (winners == 0 && !all), "seed {seed}, key {key}: {winners} are first-seen");
         }
     }
     assert!(definite as u64 > 200 * PRODUCERS * KEYS * 9 / 10, "{definite} definite answers");
 }
 
 #[test]
-fn nobody_is_a_duplicate_of_itself() {
+fn no_submission_is_a_duplicate_of_itself() {
     let (mut first_seen, mut undecided) = (0, 0);
     for seed in 0..200 {
         for attempt in retried(seed, true) {
-            assert!(!attempt.told.contains(&Decision::Duplicate), "seed {seed}: {:?}", attempt.told);
-            first_seen += usize::from(attempt.told.contains(&Decision::FirstSeen));
+            assert!(!attempt.decisions.contains(&Decision::Duplicate), "seed {seed}: {:?}", attempt.decisions);
+            first_seen += usize::from(attempt.decisions.contains(&Decision::FirstSeen));
             undecided += usize::from(!attempt.is_definite());
         }
     }
-    assert!(first_seen as u64 > 200 * PRODUCERS * KEYS * 9 / 10, "{first_seen} told first, {undecided} undecided");
+    assert!(first_seen as u64 > 200 * PRODUCERS * KEYS * 9 / 10, "{first_seen} first-seen, {undecided} undecided");
 }

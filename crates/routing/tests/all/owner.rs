@@ -1,4 +1,4 @@
-//! Owners of slices that share no events answer, together, as the engine in one place does.
+//! Owners of slices that share no events answer, together, as the engine in one process does.
 
 use std::collections::BTreeMap;
 
@@ -57,14 +57,15 @@ impl Cluster {
 
     fn submit(&mut self, group: u32, submission: Submission) -> GroupReply {
         let mut commands = Vec::new();
-        self.owners[group as usize].submit(submission, self.now, &mut commands);
+        self.owners[group as usize].submit(submission, self.now);
+        self.owners[group as usize].take_commands(&mut commands);
         match commands.pop() {
             Some(Command::Reply(reply)) if commands.is_empty() => reply,
             other => panic!("one reply a submission: {other:?}"),
         }
     }
 
-    /// Runs of one batch, by group, with the events of each; decides those that never leave the producer.
+    /// The runs of one batch, by group, with the events of each; decides events that never leave the producer.
     fn prepare(
         &mut self,
         events: &[(Digest, u64)],
@@ -131,7 +132,7 @@ fn check_like_engine(definition: &SlicedDefinition, stream: &Stream, dice: &mut 
     let mut cluster = Cluster::build(definition, dice);
     let mut engine = SlicedFilter::build(definition).unwrap();
     let events: Vec<(Digest, u64)> = stream.digests.iter().copied().zip(stream.times_ms.iter().copied()).collect();
-    let mut told: Vec<(u32, Submission, Vec<Decision>)> = Vec::new();
+    let mut answered: Vec<(u32, Submission, Vec<Decision>)> = Vec::new();
     let mut start = 0;
     while start < events.len() {
         let end = (start + 1 + dice.below(300) as usize).min(events.len());
@@ -150,13 +151,15 @@ fn check_like_engine(definition: &SlicedDefinition, stream: &Stream, dice: &mut 
             assert!(reply.clock_ms <= engine.now_ms().unwrap_or(0));
             own.iter().zip(&reply.decisions).for_each(|(event, decision)| decisions[*event] = *decision);
             if operation == Operation::Observe && is_definite(&reply) {
-                told.push((group, submission, reply.decisions));
+                answered.push((group, submission, reply.decisions));
             }
         }
         assert_eq!(decisions, expected, "{:?} {}: {start}..{end}", definition.group.window, definition.slicing);
-        if let Some((group, submission, decisions)) = told.get(dice.below(told.len().max(1) as u64) as usize).cloned() {
+        if let Some((group, submission, decisions)) =
+            answered.get(dice.below(answered.len().max(1) as u64) as usize).cloned()
+        {
             let again = cluster.submit(group, Submission { reply_to: 9, ..submission });
-            assert_eq!((again.reply_to, again.decisions), (9, decisions), "a retry is told what it was told");
+            assert_eq!((again.reply_to, again.decisions), (9, decisions), "a retry gets the same reply");
         }
         start = end;
     }
@@ -187,7 +190,7 @@ fn owners_answer_as_the_engine_in_one_place() {
         FilterSpec { capacity_events: Some(1000), ..FilterSpec::new(Kind::Bloom, "landmark:hour".parse().unwrap()) },
     ] {
         for slicing in ["none", "horizontal:2", "horizontal:7"] {
-            // What counts events is not cut.
+            // A filter that counts events is not cut.
             let Ok(definition) = SlicedDefinition::new(&spec, slicing.parse().unwrap()) else { continue };
             let stream = stream(&mut dice, 4000, 900, 5, 3000);
             check_like_engine(&definition, &stream, &mut dice);
@@ -215,7 +218,7 @@ fn a_restarted_producer_gets_the_first_verdicts_under_its_names() {
     let named = |cluster: &Cluster, producer, sequence, numbers: std::ops::Range<u64>| Submission {
         producer,
         names: numbers.clone().map(|number| SubmissionName { source: 4, number }).collect(),
-        // Every third event comes again.
+        // Every third event repeats.
         ..batch(cluster, sequence, numbers.map(|number| number - number % 3))
     };
     let (mut first, mut second) = (Vec::new(), Vec::new());
@@ -223,14 +226,14 @@ fn a_restarted_producer_gets_the_first_verdicts_under_its_names() {
         let submission = named(&cluster, 5, sequence as u64, start..start + 100);
         first.extend(cluster.submit(0, submission).decisions);
     }
-    // It does not know how far it came, and gathers other batches.
+    // The producer does not know which events have replies, and gathers other batches.
     for (sequence, start) in (460..1160).step_by(70).enumerate() {
         let submission = named(&cluster, 6, sequence as u64, start..start + 70);
         second.extend(cluster.submit(0, submission).decisions);
     }
     assert_eq!(second[..540], first[460..]);
     let first_seen = |decisions: &[Decision]| decisions.iter().filter(|d| **d == Decision::FirstSeen).count();
-    assert_eq!((first_seen(&first), first_seen(&second[540..])), (334, 53), "number 999 was told before");
+    assert_eq!((first_seen(&first), first_seen(&second[540..])), (334, 53), "number 999 has a reply already");
     // One name twice in a batch is one submission.
     let mut twice = batch(&cluster, 99, [70_000, 70_000].into_iter());
     twice.names = vec![SubmissionName { source: 8, number: 1 }; 2];
@@ -238,7 +241,7 @@ fn a_restarted_producer_gets_the_first_verdicts_under_its_names() {
 }
 
 #[test]
-fn what_is_forgotten_is_too_old() {
+fn a_forgotten_name_is_too_old() {
     let (mut cluster, _) = alone();
     let horizon_ms = u64::from(FilterPolicies::default().retry_horizon_ms);
     let first = batch(&cluster, 1, 0..50);
@@ -257,7 +260,7 @@ fn what_is_forgotten_is_too_old() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused_and_leaves_nothing() {
+fn a_submission_that_does_not_fit_is_refused_and_leaves_nothing() {
     let (mut cluster, _) = alone();
     let good = batch(&cluster, 1, 0..3);
     let mut other_shape = good.clone();
@@ -278,7 +281,7 @@ fn what_does_not_fit_is_refused_and_leaves_nothing() {
         assert_eq!(reply.decisions, vec![Decision::Undecided(reason); submission.probes.len()]);
         assert_eq!(reply.spent.map(|spent| spent.len()), Some(submission.probes.len()));
     }
-    // A refused submission may be tried again under its name.
+    // A refused submission may be sent again under its name.
     assert_eq!(cluster.submit(0, good.clone()).decisions, [Decision::FirstSeen; 3]);
     assert_eq!(cluster.submit(0, Submission { names: Vec::new(), ..good }).decisions, [Decision::FirstSeen; 3]);
 }
@@ -294,18 +297,21 @@ fn an_owner_follows_the_map() {
     assert!(GroupOwner::build(FILTER, &map, 0, other, OwnerLimits::default()).is_err());
     assert!(GroupOwner::build(FilterId(9), &map, 0, node, OwnerLimits::default()).is_err());
     assert!(GroupOwner::build(FILTER, &map, definition.slicing.groups(), node, OwnerLimits::default()).is_err());
-    // The node was started again: what it had is gone.
+    // The node was started again: its cells are lost.
     map.nodes.get_mut(&node).unwrap().incarnation = Incarnation(2);
     cluster.owners[0] = GroupOwner::build(FILTER, &map, 0, node, OwnerLimits::default()).unwrap();
     assert!({ cluster.submit(0, events(&cluster, 2)) }.degraded);
     map.filters.get_mut(&FILTER).unwrap().owners[0].complete_since = Incarnation(2);
-    cluster.owners[0].map_changed(&map, cluster.now, &mut Vec::new());
+    cluster.owners[0].map_changed(&map, cluster.now);
+    cluster.owners[0].take_commands(&mut Vec::new());
     let reply = cluster.submit(0, events(&cluster, 3));
     assert_eq!((reply.degraded, reply.decisions), (false, vec![Decision::Duplicate; 3]));
-    cluster.owners[0].drain(cluster.now, &mut Vec::new());
+    cluster.owners[0].drain(cluster.now);
+    cluster.owners[0].take_commands(&mut Vec::new());
     assert_eq!(cluster.submit(0, events(&cluster, 4)).decisions, [Decision::Undecided(Reason::NotReady); 3]);
     map.filters.clear();
-    cluster.owners[0].map_changed(&map, cluster.now, &mut Vec::new());
+    cluster.owners[0].map_changed(&map, cluster.now);
+    cluster.owners[0].take_commands(&mut Vec::new());
     assert_eq!(cluster.submit(0, events(&cluster, 5)).decisions, [Decision::Undecided(Reason::StaleMap); 3]);
 }
 
@@ -327,7 +333,7 @@ fn events_that_are_not_decided_do_not_let_a_window_of_events_pass() {
     map.filters.get_mut(&FILTER).unwrap().policies.when_lost = WhenLost::Undecided;
     map.nodes.get_mut(&node).unwrap().incarnation = Incarnation(2);
     cluster.owners[0] = GroupOwner::build(FILTER, &map, 0, node, OwnerLimits::default()).unwrap();
-    // Producers send again what is undecided: nothing was delivered.
+    // Producers send undecided events again: none was recorded.
     for sequence in 1..=20 {
         let events = batch(&cluster, sequence, 0..100);
         assert_eq!(cluster.submit(0, events).decisions, [Decision::Undecided(Reason::SlicesDown); 100]);

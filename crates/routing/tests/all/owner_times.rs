@@ -48,7 +48,8 @@ fn submit(
         traceparent: None,
     };
     let mut commands = Vec::new();
-    owner.submit(submission, Moment { monotonic_ms: 5, wall_ms }, &mut commands);
+    owner.submit(submission, Moment { monotonic_ms: 5, wall_ms });
+    owner.take_commands(&mut commands);
     let Some(Command::Reply(reply)) = commands.pop() else { panic!("a reply") };
     reply
 }
@@ -89,7 +90,7 @@ fn a_retry_is_not_counted_twice() {
     assert_eq!(ask(Operation::Estimate, 2, 51, &[7, 8, 9]), [1.0, 0.5, 0.0]);
     assert_eq!(ask(Operation::Count, 3, 51, &[8]), [1.5]);
     let reply = submit(&mut owner, &definition, Operation::Observe, 4, 51, 0, &[7]);
-    assert!(matches!(reply.decisions[0], Decision::Undecided(_)), "a filter of frequencies tells no duplicates");
+    assert!(matches!(reply.decisions[0], Decision::Undecided(_)), "a filter of frequencies finds no duplicates");
 }
 
 const UNIT_MS: u64 = 1000;
@@ -97,7 +98,7 @@ const HOUR: u64 = 3600;
 /// The present, in units of a second; skew and step are a second and a minute.
 const NOW: u64 = 1_790_000_000;
 
-/// An owner of an hour's window, and producers with clocks that look at nothing.
+/// An owner of an hour's window, and producers that look at no clock but their own.
 struct Times1h {
     owner: GroupOwner,
     definition: SlicedDefinition,
@@ -127,7 +128,7 @@ impl Times1h {
         Self { owner, definition, sequence: 0 }
     }
 
-    /// What `producer` is told of events, each with a key and a unit.
+    /// The decisions for `producer` on events, each with a key and a unit.
     fn ask(&mut self, producer: u128, operation: Operation, events: &[(u64, u64)]) -> Vec<Decision> {
         self.ask_of((producer, None), operation, events)
     }
@@ -161,7 +162,8 @@ impl Times1h {
             traceparent: None,
         };
         let mut commands = Vec::new();
-        self.owner.submit(submission, Moment { monotonic_ms: 5, wall_ms: NOW * UNIT_MS }, &mut commands);
+        self.owner.submit(submission, Moment { monotonic_ms: 5, wall_ms: NOW * UNIT_MS });
+        self.owner.take_commands(&mut commands);
         let mut replies = commands.into_iter().filter_map(|command| match command {
             Command::Reply(reply) => Some(reply.decisions),
             _ => None,
@@ -187,26 +189,26 @@ const FUTURE: Decision = Decision::Undecided(Reason::Future);
 const SLICINGS: [&str; 2] = ["none", "vertical:2"];
 
 #[test]
-fn a_producer_from_the_future_ends_nobodys_window() {
+fn a_producer_from_the_future_ends_no_window_of_others() {
     for slicing in SLICINGS {
         let mut owner = Times1h::new(slicing, Rules::default());
         assert_eq!((owner.keys(NOW), owner.keys(NOW)), (FIRST_SEEN.to_vec(), DUPLICATES.to_vec()));
         for days in [0, 1, 6, 13, 20, 400] {
             let ahead = days * 24 * HOUR + HOUR;
             assert_eq!(owner.ask(2, Operation::Observe, &[(900 + days, NOW + ahead)]), [FUTURE], "{slicing}: {days} d");
-            // Its clock is wrong, an event of now is not.
+            // Its clock is wrong, but an event of now is right.
             let mixed = owner.ask(2, Operation::Observe, &[(1900 + days, NOW + ahead), (1, NOW)]);
             assert_eq!(mixed, [FUTURE, Decision::Duplicate], "{slicing}: {days} d");
             assert_eq!(owner.ask(2, Operation::Lookup, &[(1, NOW + ahead), (1, NOW)])[1], Decision::Duplicate);
             assert_eq!(owner.keys(NOW), DUPLICATES, "{slicing}: {days} d");
         }
-        // Whole batches of it, from many producers.
+        // Whole batches of such events, from many producers.
         for producer in 10..20 {
             let events: Vec<(u64, u64)> = (0..400).map(|key| (10_000 + key, NOW + 9 * HOUR)).collect();
             assert_eq!(owner.ask(producer, Operation::Observe, &events), [FUTURE; 400]);
         }
         assert_eq!(owner.keys(NOW), DUPLICATES, "{slicing}");
-        // The step and the skew are what clocks may differ by.
+        // The step and the skew together are what clocks may differ by.
         assert_eq!(owner.ask(2, Operation::Observe, &[(901, NOW + 60)]), [Decision::FirstSeen]);
         assert_eq!(owner.keys(NOW), DUPLICATES, "{slicing}");
     }
@@ -223,17 +225,17 @@ fn without_the_rule_one_event_ends_the_window() {
 }
 
 #[test]
-fn a_replay_goes_over_gaps_and_broken_times_of_others_do_not() {
+fn a_replay_passes_gaps_and_broken_times_of_others_do_not() {
     let start = NOW / 2;
     for slicing in SLICINGS {
         let mut owner = Times1h::new(slicing, Rules::default());
-        // Alone: whatever its clock has taken.
+        // Alone: any times by its clock.
         for hours in [0, 5, 24 * 30] {
             assert_eq!(owner.keys(start + hours * HOUR), FIRST_SEEN, "{slicing}: after {hours} h");
             assert_eq!(owner.keys(start + hours * HOUR), DUPLICATES, "{slicing}: after {hours} h");
         }
         let now = start + 24 * 30 * HOUR;
-        // Two replay the same log; a third is broken.
+        // Two producers replay the same log; a third one is broken.
         let batch = |from: u64, unit: u64| (0..60).map(|key| (from + key, unit)).collect::<Vec<_>>();
         for producer in [1, 2, 1, 2] {
             owner.ask(producer, Operation::Observe, &batch(producer as u64 * 1000, now));
@@ -243,17 +245,17 @@ fn a_replay_goes_over_gaps_and_broken_times_of_others_do_not() {
             assert_eq!(owner.ask(3, Operation::Observe, &[(7777, now + ahead)]), [FUTURE], "{slicing}");
             assert_eq!(owner.keys(now), DUPLICATES, "{slicing}");
         }
-        // The log has a gap: by and by most events are behind it.
+        // The log has a gap: gradually most events lie behind it.
         let next = now + 48 * HOUR;
         let mut refused = 0;
         for round in 0..4 {
             for producer in [1, 2] {
-                let told = owner.ask(
+                let decisions = owner.ask(
                     producer,
                     Operation::Observe,
                     &batch(100_000 + round * 1000 + producer as u64 * 100, next),
                 );
-                refused += told.iter().filter(|decision| **decision == FUTURE).count();
+                refused += decisions.iter().filter(|decision| **decision == FUTURE).count();
             }
         }
         assert!((1..=180).contains(&refused), "{slicing}: {refused} refused");

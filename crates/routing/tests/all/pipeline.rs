@@ -18,7 +18,7 @@ fn policies(dice: &mut Dice) -> FilterPolicies {
     }
 }
 
-/// Asks a cluster and the embedded engine, event by event; one event of eight is only looked up.
+/// Sends events one by one to a cluster and to the embedded engine; one event of eight is only looked up.
 fn decides_as_embedded(spec: &FilterSpec, slicing: &str, nodes: u64, stream: &Stream) -> Vec<Answer> {
     let definition = definition(spec, slicing);
     let mut dice = Dice(nodes * 31 + definition.slicing.slices() as u64);
@@ -45,11 +45,11 @@ fn decides_as_embedded(spec: &FilterSpec, slicing: &str, nodes: u64, stream: &St
     answers
 }
 
-fn decides_as_embedded_wherever(spec: &FilterSpec, stream: &Stream, told: &[Answer]) {
+fn decides_as_embedded_wherever(spec: &FilterSpec, stream: &Stream, occurring: &[Answer]) {
     for (index, slicing) in CUTS.iter().enumerate() {
         for nodes in [1 + index as u64, 5 - index as u64] {
             let answers = decides_as_embedded(spec, slicing, nodes, stream);
-            for answer in told {
+            for answer in occurring {
                 assert!(count(&answers, *answer) > 5, "{slicing}: the stream must bring {answer:?} out");
             }
         }
@@ -59,28 +59,28 @@ fn decides_as_embedded_wherever(spec: &FilterSpec, stream: &Stream, told: &[Answ
 #[test]
 fn bits_decide_as_embedded() {
     let endless = stream(&mut Dice(1), 1500, 700, 5, 100);
-    let told = [Answer::FirstSeen, Answer::Duplicate];
-    decides_as_embedded_wherever(&spec(Kind::Bloom, "unbounded", 2001, 4), &endless, &told);
+    let occurring = [Answer::FirstSeen, Answer::Duplicate];
+    decides_as_embedded_wherever(&spec(Kind::Bloom, "unbounded", 2001, 4), &endless, &occurring);
     let landmarks = stream(&mut Dice(2), 2000, 300, 5, 2000);
-    let told = [Answer::FirstSeen, Answer::Duplicate, Answer::Late];
-    decides_as_embedded_wherever(&spec(Kind::Bloom, "landmark:1500ms", 1000, 4), &landmarks, &told);
+    let occurring = [Answer::FirstSeen, Answer::Duplicate, Answer::Late];
+    decides_as_embedded_wherever(&spec(Kind::Bloom, "landmark:1500ms", 1000, 4), &landmarks, &occurring);
 }
 
 #[test]
 fn timers_decide_as_embedded() {
     let stream = stream(&mut Dice(3), 2500, 600, 5, 3000);
-    let told = [Answer::FirstSeen, Answer::Duplicate, Answer::Late];
+    let occurring = [Answer::FirstSeen, Answer::Duplicate, Answer::Late];
     for cell_bits in [8, 16] {
         let spec = FilterSpec { cell_bits: Some(cell_bits), ..spec(Kind::Timing, "2s", 1500, 4) };
-        decides_as_embedded_wherever(&spec, &stream, &told);
-        decides_as_embedded_wherever(&FilterSpec { refresh: Refresh::Refresh, ..spec }, &stream, &told);
+        decides_as_embedded_wherever(&spec, &stream, &occurring);
+        decides_as_embedded_wherever(&FilterSpec { refresh: Refresh::Refresh, ..spec }, &stream, &occurring);
     }
 }
 
 #[test]
 fn words_decide_as_embedded() {
     let stream = stream(&mut Dice(4), 2500, 600, 5, 3000);
-    let told = [Answer::FirstSeen, Answer::Duplicate, Answer::Late];
+    let occurring = [Answer::FirstSeen, Answer::Duplicate, Answer::Late];
     for cell_bits in [8, 16] {
         let spec = FilterSpec {
             cell_bits: Some(cell_bits),
@@ -88,7 +88,7 @@ fn words_decide_as_embedded() {
             jumps: Some(4),
             ..spec(Kind::Generations, "2s", 1500, 4)
         };
-        decides_as_embedded_wherever(&spec, &stream, &told);
+        decides_as_embedded_wherever(&spec, &stream, &occurring);
     }
 }
 
@@ -141,7 +141,7 @@ fn generations_open_when_agreed_and_forget_nothing() {
     }
 }
 
-/// Events that find some cells alive on the way; how many are forgotten before their window is over.
+/// Events that find some cells alive on the way; and how many of them are forgotten before their window is over.
 fn forgotten(fault: Fault, seed: u64) -> (usize, usize) {
     let definition = definition(&spec(Kind::Timing, "1s", 64, 4), "vertical:4");
     let owners = random_owners(&mut Dice(seed), 4, 4);
@@ -154,19 +154,19 @@ fn forgotten(fault: Fault, seed: u64) -> (usize, usize) {
         producer.ask_alone(&mut network, digest(base + key), 10_000, true);
     }
     let fresh = (1000..1020).map(|key| digest(base + key));
-    let told: Vec<_> =
+    let tested: Vec<_> =
         fresh.filter(|event| producer.ask_alone(&mut network, *event, 10_900, true) == Decision::FirstSeen).collect();
     let mut again = |event: &_| producer.ask_alone(&mut network, *event, 11_800, false) == Decision::FirstSeen;
-    (told.len(), told.iter().filter(|event| again(event)).count())
+    (tested.len(), tested.iter().filter(|event| again(event)).count())
 }
 
 #[test]
 fn sets_reach_also_the_cells_that_the_test_has_passed() {
     let total = |fault| (1..30).map(|seed| forgotten(fault, seed)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1));
-    let (told, forgotten) = total(Fault::None);
-    assert!(told > 200 && forgotten == 0, "{forgotten} of {told} forgotten");
-    let (told, forgotten) = total(Fault::SetsTheRestOnly);
-    assert!(forgotten > 5, "setting only the rest of the chain forgets {forgotten} of {told}");
+    let (tested, forgotten) = total(Fault::None);
+    assert!(tested > 200 && forgotten == 0, "{forgotten} of {tested} forgotten");
+    let (tested, forgotten) = total(Fault::SetsTheRestOnly);
+    assert!(forgotten > 5, "setting only the rest of the chain forgets {forgotten} of {tested}");
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_batch_is_answered_once_and_in_order() {
     let mut network = Network::new(&definition, FilterPolicies::default(), &owners, limits, Dice(2));
     let head = network.head_of(digest(0));
     let keys: Vec<u64> = (0..2000).filter(|key| network.head_of(digest(*key)) == head).collect();
-    // Every key twice, the second right behind the first or far from it.
+    // Every key twice, the second close behind the first or far from it.
     let events: Vec<_> = keys.iter().chain(&keys[..5]).chain(keys.iter().rev()).map(|key| digest(*key)).collect();
     let question = Question {
         reply_to: 9,
@@ -228,7 +228,7 @@ fn refuses_more_than_three(limits: OwnerLimits, shares: Option<Shares>) {
     let mut producer = Producer::new(1, &definition);
     let head = network.head_of(digest(0));
     let keys: Vec<u64> = (0..2000).filter(|key| network.head_of(digest(*key)) == head).collect();
-    // A joiner too many, then an event too many.
+    // A joiner beyond the limit, then an event beyond the limit.
     for keys in [[keys[0]; 3].as_slice(), &keys[1..5]] {
         for key in keys {
             let question = producer.ask(1000, true).unwrap();

@@ -56,6 +56,22 @@ fn divided_probes_are_the_routes_of_the_plan() {
     }
 }
 
+#[test]
+fn positions_at_the_edges_of_slices_are_placed_as_division_places_them() {
+    let mut dice = Dice(22);
+    for (slicing, cells) in [("vertical:1", 2), ("vertical:7", 10_007), ("vertical:30", 1 << 20), ("vertical:3", 999)] {
+        let definition = definition(&spec(Kind::Bloom, "unbounded", cells, 4), slicing);
+        let plan = GroupPlan::new(&definition).unwrap().expect("cells are divided");
+        let (slice_cells, all) = (plan.slice_cells(), plan.group_cells());
+        let edges = (0..=u64::from(plan.slices_per_group())).map(|slice| slice * slice_cells);
+        let around = edges.flat_map(|edge| [edge.saturating_sub(1), edge, edge + 1]);
+        for position in around.chain((0..1000).map(|_| dice.below(all))) {
+            let placed = plan.place(position);
+            assert_eq!((u64::from(placed.0), placed.1), (position / slice_cells, position % slice_cells), "{position}");
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn any_cut_agrees(outer in 1u32..9, inner in 1u32..9, cells in 64u64..1 << 20, hashes in 1u32..17, key: u64) {

@@ -1,4 +1,4 @@
-//! A node that is out of reach: events that need it are told so at once, others do not notice.
+//! A node that is out of reach: events that need it get that reason at once, others are not affected.
 
 use crate::common::{Dice, definition, digest, spec};
 use crate::network::{Network, Question};
@@ -10,7 +10,7 @@ const B: NodeId = NodeId(2);
 const C: NodeId = NodeId(3);
 const DOWN: Decision = Decision::Undecided(Reason::SlicesDown);
 
-/// Three slices on three nodes, and few positions an event: some events need two nodes only.
+/// Three slices on three nodes, and few positions an event: some events need only two nodes.
 fn small_events() -> SlicedDefinition {
     definition(&spec(Kind::Timing, "1h", 1 << 14, 3), "vertical:3")
 }
@@ -59,14 +59,14 @@ fn decisions(network: &mut Network) -> Vec<Decision> {
 }
 
 #[test]
-fn events_that_need_the_node_are_told_at_once_and_leave_nothing() {
+fn events_that_need_the_node_are_undecided_at_once_and_leave_nothing() {
     let mut network = network(AnswerWhen::Early, 1 << 10);
     let with_c: Vec<Digest> = events_of_a(&network, true).take(4).collect();
     let without_c: Vec<Digest> = events_of_a(&network, false).take(2).collect();
     network.submit(&with_c[..1], question(0));
     network.settle();
     assert_eq!(decisions(&mut network), [Decision::FirstSeen]);
-    // Known, it is asked for along the whole way. One is being tested, and another waits for it.
+    // A known event is tested along the whole way. One is being tested, and another one waits for it.
     network.submit(&with_c[..1], question(1));
     network.submit(&with_c[..1], question(2));
     assert_eq!(network.inflight(), 2);
@@ -83,12 +83,12 @@ fn events_that_need_the_node_are_told_at_once_and_leave_nothing() {
         network.submit(&[event], question(number));
         network.settle();
     }
-    let told = decisions(&mut network);
-    assert_eq!(told, [Decision::Duplicate, Decision::FirstSeen, Decision::Duplicate, Decision::Duplicate]);
+    let reached = decisions(&mut network);
+    assert_eq!(reached, [Decision::Duplicate, Decision::FirstSeen, Decision::Duplicate, Decision::Duplicate]);
 }
 
 #[test]
-fn a_node_on_the_way_says_it_where_the_head_does_not_know() {
+fn a_node_on_the_way_reports_it_where_the_head_does_not_know() {
     let mut network = network(AnswerWhen::Early, 1 << 10);
     let events: Vec<Digest> = events_of_a(&network, true).take(20).collect();
     let ask = |network: &mut Network, from: u64| {
@@ -99,27 +99,27 @@ fn a_node_on_the_way_says_it_where_the_head_does_not_know() {
         decisions(network)
     };
     assert_eq!(ask(&mut network, 1), vec![Decision::FirstSeen; 20]);
-    // Only B cannot reach C: what A sends itself goes on.
+    // Only B cannot reach C: messages of A itself go on.
     network.reach_changed_at(B, &[C]);
-    let told = ask(&mut network, 100);
-    let count = |decision| told.iter().filter(|told| **told == decision).count();
-    assert!(count(DOWN) > 0 && count(Decision::Duplicate) > 0 && count(Decision::FirstSeen) == 0, "{told:?}");
+    let again = ask(&mut network, 100);
+    let count = |decision| again.iter().filter(|it| **it == decision).count();
+    assert!(count(DOWN) > 0 && count(Decision::Duplicate) > 0 && count(Decision::FirstSeen) == 0, "{again:?}");
     assert_eq!(network.inflight(), 0);
 }
 
 #[test]
-fn what_is_being_set_there_stays_in_flight_and_takes_no_room() {
+fn events_being_set_there_stay_in_flight_and_take_no_room() {
     const INFLIGHT_EVENTS_MAX: usize = 8;
     let mut network = network(AnswerWhen::Early, INFLIGHT_EVENTS_MAX);
     let stuck: Vec<Digest> = events_of_a(&network, true).take(INFLIGHT_EVENTS_MAX).collect();
     for (number, event) in (1..).zip(&stuck) {
         network.submit(&[*event], question(number));
-        // All but what is for C.
+        // Everything but messages to C.
         while network.deliver_on((A, B)) || network.deliver_on((B, A)) {}
     }
-    let told = decisions(&mut network);
-    let set = told.iter().filter(|decision| **decision == Decision::FirstSeen).count();
-    assert!(set > INFLIGHT_EVENTS_MAX / 2, "{told:?}");
+    let early = decisions(&mut network);
+    let set = early.iter().filter(|decision| **decision == Decision::FirstSeen).count();
+    assert!(set > INFLIGHT_EVENTS_MAX / 2, "{early:?}");
     network.reach_changed(&[C]);
     let given_up = decisions(&mut network);
     assert_eq!((given_up.len(), given_up.iter().all(|decision| *decision == DOWN)), (stuck.len() - set, true));
@@ -131,7 +131,7 @@ fn what_is_being_set_there_stays_in_flight_and_takes_no_room() {
     }
     while network.deliver_on((A, B)) || network.deliver_on((B, A)) {}
     assert_eq!(decisions(&mut network), vec![Decision::FirstSeen; INFLIGHT_EVENTS_MAX]);
-    // What was told first-seen is not told so again, whether its sets have arrived or not.
+    // An event with the reply first-seen does not get it again, whether its sets have arrived or not.
     for (number, event) in (200..).zip(&stuck) {
         network.submit(&[*event], question(number));
     }
@@ -144,6 +144,6 @@ fn what_is_being_set_there_stays_in_flight_and_takes_no_room() {
         network.submit(&[*event], question(number));
         network.settle();
     }
-    let told = decisions(&mut network);
-    assert_eq!(told.iter().filter(|decision| **decision == Decision::Duplicate).count(), set, "{told:?}");
+    let reached = decisions(&mut network);
+    assert_eq!(reached.iter().filter(|decision| **decision == Decision::Duplicate).count(), set, "{reached:?}");
 }

@@ -1,11 +1,12 @@
-//! Which slices and nodes an event visits: the pipeline once more, in a few plain lines, for tests of this crate and of `node`.
+//! The slices and nodes that an event visits: the pipeline once more, in a few plain lines, for tests of this crate and
+//! of `node`.
 //!
 //! Promises: the visits that the state machines of a group make for one event when nothing else is in flight. Must not
 //! know: messages, what cells hold (an oracle is asked).
 
 use firstseen_routing::{Lookup, NodeId, Step};
 
-/// What an event has visited.
+/// The visits of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Visits {
     /// Slices that tested it.
@@ -22,8 +23,8 @@ pub(crate) struct Visits {
     pub(crate) generations: u16,
 }
 
-/// Follows the event of `steps`, where `node_of` has each slice and `held` tells which generations hold the positions of
-/// a step.
+/// Follows the event of `steps`, where `node_of` gives the node of each slice and `held` the generations that hold the
+/// positions of a step.
 pub(crate) fn replay(
     steps: &[Step<'_>],
     node_of: impl Fn(u32) -> NodeId,
@@ -39,13 +40,13 @@ pub(crate) fn replay(
     }
     let (set_slices, set_nodes) = (steps.len() as u64, nodes.len() as u64);
     let mut visits = Visits { set_slices, set_nodes, generations: u16::MAX, ..Visits::default() };
-    let mut told = u16::MAX;
+    let mut known = u16::MAX;
     for (index, node) in nodes.iter().enumerate() {
-        // A node of a parallel lookup is told what the head has found, and nothing of the others.
+        // In a parallel lookup, a node gets the finding of the head, and nothing of the others.
         if index <= 1 || lookup == Lookup::Pipelined {
-            told = visits.generations;
+            known = visits.generations;
         }
-        let mut possible = told;
+        let mut possible = known;
         visits.test_nodes += 1;
         for step in steps.iter().filter(|step| node_of(step.slice) == *node) {
             visits.test_slices += 1;

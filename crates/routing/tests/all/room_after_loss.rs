@@ -1,5 +1,5 @@
-//! A node that is started again has lost its cells, and keys are first-seen again: nodes that have kept theirs must not
-//! take them for more keys, or the filter is full too early. A set of the keys is the model.
+//! A node that is started again has lost its cells, and keys are first-seen again: nodes that have kept their cells
+//! must not count them as more keys, or the filter is full too early. A set of the keys is the model.
 
 use std::collections::BTreeSet;
 
@@ -21,16 +21,16 @@ fn network(kind: Kind, window: &str, limit: Limit) -> (Network, Producer) {
 }
 
 /// How many keys have been recorded when a node that has kept its cells says that the filter is full. After half of the
-/// capacity one node is started again `restarts` times, and all keys so far come once more.
+/// capacity one node is started again `restarts` times, and all keys so far are sent once more.
 fn keys_when_full(kind: Kind, window: &str, limit: Limit, restarts: u32) -> u64 {
     let (mut network, mut producer) = network(kind, window, limit);
     let mut recorded = BTreeSet::new();
     let mut submit = |network: &mut Network, key: u64| {
-        let told = producer.ask_alone(network, digest(key), TIME_MS, true);
-        if told == Decision::FirstSeen {
+        let decision = producer.ask_alone(network, digest(key), TIME_MS, true);
+        if decision == Decision::FirstSeen {
             recorded.insert(key);
         }
-        (told, recorded.len() as u64)
+        (decision, recorded.len() as u64)
     };
     for key in 0..CAPACITY / 2 {
         submit(&mut network, key);
@@ -42,8 +42,8 @@ fn keys_when_full(kind: Kind, window: &str, limit: Limit, restarts: u32) -> u64 
         }
     }
     for key in CAPACITY / 2.. {
-        let (told, keys) = submit(&mut network, key);
-        if told == Decision::Undecided(Reason::Full) && network.head_of(digest(key)).1 != RESTARTED {
+        let (decision, keys) = submit(&mut network, key);
+        if decision == Decision::Undecided(Reason::Full) && network.head_of(digest(key)).1 != RESTARTED {
             return keys;
         }
     }

@@ -1,4 +1,4 @@
-//! Which slicings there are, and which kinds may be sliced how: the rest is refused by name.
+//! The slicings, and which kinds may have them: others are refused with their names.
 
 use firstseen_filter::{FilterSpec, FrequencySpec, Kind, Layout, Unit};
 use firstseen_routing::{SLICES_MAX, SlicedDefinition, SlicedFilter, Slicing, SlicingError};
@@ -23,7 +23,7 @@ fn every_form_is_read_and_written() {
 }
 
 #[test]
-fn what_is_no_slicing_is_refused_with_the_names() {
+fn unknown_slicings_are_refused_with_the_known_names() {
     for text in [
         "",
         "horizontal",
@@ -101,7 +101,7 @@ fn windows_of_events_are_not_divided() {
                 error.contains(window) && error.contains(&slicing.to_string()) && error.contains("none"),
                 "{error}"
             );
-            // One that comes from elsewhere, too.
+            // A definition from elsewhere is refused, too.
             assert!(SlicedFilter::build(&SlicedDefinition { slicing, ..whole.clone() }).is_err());
         }
     }

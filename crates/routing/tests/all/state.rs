@@ -71,7 +71,8 @@ fn bytes_that_were_never_saved_are_refused_or_harmless() {
             for _ in 0..40 {
                 let mut bytes = saved.clone();
                 for _ in 0..=dice.below(3) {
-                    // Counts and units stand first in every part, cells later: look for the former.
+                    // Counts and units stand first in every part, cells later: places near the beginning are likelier
+                    // here.
                     let place = dice.below(bytes.len() as u64).min(dice.below(bytes.len() as u64)) as usize;
                     bytes[place] = if dice.below(2) == 0 { 0xFF } else { dice.roll() as u8 };
                 }
@@ -118,7 +119,7 @@ fn slices_of_one_group_that_disagree_are_refused() {
 }
 
 #[test]
-fn slices_that_nothing_comes_to_keep_no_more_generations_than_their_group() {
+fn slices_without_events_keep_no_more_generations_than_their_group() {
     // Ten events a generation, in 256 slices: most slices miss most generations.
     let definition = definition(&growing(Kind::Timing, "2s", 10, Limit::Cardinality, 2), "vertical:256");
     let mut filter = SlicedFilter::build(&definition).unwrap();

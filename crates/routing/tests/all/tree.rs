@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::common::{Dice, definition, digest, spec as filter, stream};
 use crate::forest::{self, Forest, Producers, ROOT, spec};
 use firstseen_filter::Kind;
-use firstseen_routing::JournalCounts;
+use firstseen_routing::OwedCounts;
 use firstseen_routing::{
     Answer, AnswerWhen, CutOff, Decision, FilterId, FilterPolicies, Lookup, Reason, Seen, SlicedDefinition,
     SlicedFilter, TreeMode, TreeSpec, WhenLost,
@@ -21,7 +21,7 @@ const SHAPES: [&[(usize, u8)]; 4] = [
     &[(0, 0), (0, 2), (0, 1), (1, 3), (1, 2), (2, 4)],
 ];
 
-/// Root and levels that have as many groups.
+/// Slicings of a root, and of levels that have as many groups.
 const SLICINGS: [(&str, &[&str]); 4] = [
     ("none", &["none", "vertical:3"]),
     ("vertical:4", &["none", "vertical:2"]),
@@ -42,7 +42,7 @@ fn forest(mode: TreeMode, shape: &[(usize, u8)], definition: &SlicedDefinition, 
     checking_forest(0, mode, shape, definition, levels, seed)
 }
 
-/// A tree that checks what is found above level `top_down` in the levels below.
+/// A tree in which an event that is found above level `top_down` is checked in the levels below.
 fn checking_forest(
     top_down: u8,
     mode: TreeMode,
@@ -64,7 +64,7 @@ fn bits_without_folds_give_the_verdicts_of_one_filter_event_by_event() {
             let definition = definition(&filter(Kind::Bloom, "unbounded", 3000, 4), slicing);
             let mut forest = forest(mode, shape, &definition, levels, seed);
             let (mut producers, mut one) = (Producers::new(&definition), SlicedFilter::build(&definition).unwrap());
-            let (leaves, mut dice, mut told) = (forest.leaves(), Dice(77 + seed), [0, 0]);
+            let (leaves, mut dice, mut counts) = (forest.leaves(), Dice(77 + seed), [0, 0]);
             for event in 0..1500 {
                 let key = digest(dice.below(900));
                 let leaf = leaves[dice.below(leaves.len() as u64) as usize];
@@ -72,9 +72,9 @@ fn bits_without_folds_give_the_verdicts_of_one_filter_event_by_event() {
                 let mut answer = [Answer::default()];
                 one.observe_batch(&[key], &[0], &mut answer);
                 assert_eq!(decision, answer[0].into(), "{slicing}, {mode:?}, event {event}, seen {seen:?}");
-                told[usize::from(decision == Decision::Duplicate)] += 1;
+                counts[usize::from(decision == Decision::Duplicate)] += 1;
             }
-            assert!(told.iter().all(|count| *count > 300), "{told:?}");
+            assert!(counts.iter().all(|count| *count > 300), "{counts:?}");
         }
     }
 }
@@ -97,15 +97,15 @@ fn every_event_is_tested_where_it_comes_by_until_it_is_found() {
                 other => panic!("{other:?}"),
             }
         }
-        // accesses(j - 1) = accesses(j) - hits(j); accesses(leaf) = N; hits + delivered = N. Sparse tests alike, and
-        // sets what was delivered at each level besides.
+        // accesses(j - 1) = accesses(j) - hits(j); accesses(leaf) = N; hits + delivered = N. A sparse tree tests alike,
+        // and also sets the delivered events at each level.
         let accesses = forest.accesses();
         assert_eq!(accesses[levels - 1], EVENTS, "{mode:?}");
         for level in 1..levels {
             assert_eq!(accesses[level - 1], accesses[level] - hits[level], "{mode:?}, level {level}");
         }
         assert_eq!(hits.iter().sum::<u64>() + delivered, EVENTS);
-        // Where siblings share a parent, dense finds at the leaf what sparse finds above.
+        // Where siblings share a parent, a dense tree finds at the leaf what a sparse tree finds above.
         assert!(hits[levels - 1] > 1_000, "{mode:?}: {hits:?}");
         let above: u64 = hits[..levels - 1].iter().sum();
         assert!(if mode == TreeMode::Dense { above < 800 } else { above > 1_000 }, "{mode:?}: {hits:?}");
@@ -123,7 +123,7 @@ fn nothing_is_first_seen_twice_within_the_window() {
         let (mut producers, mut dice, leaves) = (Producers::new(&definition), Dice(seed), forest.leaves());
         let stream = stream(&mut dice, 3_000, 1, 20, 300);
         let rule = definition.group.rule;
-        // By key, the unit that counts as the occurrence of what was told first-seen.
+        // By key, the unit of the occurrence that counts, as that one was first-seen.
         let (mut delivered, mut duplicates, mut late) = (HashMap::<u64, u64>::new(), 0, 0);
         for (event, time_ms) in stream.times_ms.iter().enumerate() {
             let key = dice.below(300);
@@ -145,14 +145,14 @@ fn nothing_is_first_seen_twice_within_the_window() {
                 }
                 (Decision::Duplicate, Some(stamp)) => {
                     duplicates += 1;
-                    // Never a window longer than that of what was delivered.
+                    // Never longer than the window of the event that was first-seen.
                     let unit = delivered.get(&key).copied().unwrap_or(0);
-                    let told = reply.seen[0].unit.unwrap_or(0);
-                    assert!(rule.expiry(told) > stamp.judged, "seed {seed}, event {event}: told {told} at {stamp:?}");
-                    // A folded level is small enough to be wrong.
+                    let seen = reply.seen[0].unit.unwrap_or(0);
+                    assert!(rule.expiry(seen) > stamp.judged, "seed {seed}, event {event}: seen {seen} at {stamp:?}");
+                    // A folded level is so small that it may be wrong.
                     assert!(
-                        told <= unit || shape == SHAPES[3],
-                        "seed {seed}, event {event}: told {told}, delivered {unit}"
+                        seen <= unit || shape == SHAPES[3],
+                        "seed {seed}, event {event}: seen {seen}, delivered {unit}"
                     );
                 }
                 (Decision::Undecided(Reason::Late), None) => late += 1,
@@ -164,7 +164,7 @@ fn nothing_is_first_seen_twice_within_the_window() {
 }
 
 #[test]
-fn a_leaf_forgets_what_it_was_told_when_the_root_does() {
+fn a_leaf_forgets_an_event_of_the_root_when_the_root_does() {
     for kind in [Kind::Timing, Kind::Generations] {
         let definition = definition(&filter(kind, "10s", 1 << 14, 5), "vertical:3");
         let mut forest = forest(TreeMode::Dense, SHAPES[0], &definition, &["none"], 1);
@@ -174,9 +174,9 @@ fn a_leaf_forgets_what_it_was_told_when_the_root_does() {
         let (span, start_ms) = (definition.group.rule.span_units, 1_000_000);
         let (first, at_a) = ask(0, start_ms);
         assert_eq!(first, Decision::FirstSeen);
-        let told = |level, seen: Seen| (Decision::Duplicate, Seen { level, unit: seen.unit });
-        assert_eq!(ask(1, start_ms + 8_000), told(0, at_a), "{kind:?}: found at the root");
-        assert_eq!(ask(1, start_ms + 8_500), told(1, at_a), "{kind:?}: and then at the leaf, for as long as there");
+        let found = |level, seen: Seen| (Decision::Duplicate, Seen { level, unit: seen.unit });
+        assert_eq!(ask(1, start_ms + 8_000), found(0, at_a), "{kind:?}: found at the root");
+        assert_eq!(ask(1, start_ms + 8_500), found(1, at_a), "{kind:?}: and then at the leaf, for as long as there");
         let unit_ms = 10_000 / span.saturating_sub(1).max(1);
         let (again, _) = ask(1, start_ms + 10_000 + 2 * unit_ms);
         assert_eq!(again, Decision::FirstSeen, "{kind:?}: its window is over at both");
@@ -184,7 +184,7 @@ fn a_leaf_forgets_what_it_was_told_when_the_root_does() {
 }
 
 #[test]
-fn a_sparse_leaf_does_not_take_over_what_is_known_above() {
+fn a_sparse_leaf_does_not_set_events_that_are_known_above() {
     let definition = definition(&filter(Kind::Timing, "10s", 1 << 14, 5), "none");
     let mut forest = forest(TreeMode::Sparse, SHAPES[0], &definition, &["none"], 1);
     let (mut producers, leaves) = (Producers::new(&definition), forest.leaves());
@@ -210,9 +210,9 @@ fn of_submissions_at_several_leaves_one_wins() {
             (0..dice.below(6)).for_each(|_| _ = forest.deliver());
         }
         forest.settle();
-        let told = forest.replies.iter().map(|reply| reply.decisions[0]);
-        let first = told.clone().filter(|decision| *decision == Decision::FirstSeen).count();
-        assert_eq!((first, told.count(), forest.inflight()), (1, 6, 0), "seed {seed}, {mode:?}, {slicing}");
+        let decisions = forest.replies.iter().map(|reply| reply.decisions[0]);
+        let first = decisions.clone().filter(|decision| *decision == Decision::FirstSeen).count();
+        assert_eq!((first, decisions.count(), forest.inflight()), (1, 6, 0), "seed {seed}, {mode:?}, {slicing}");
         winners += first;
     }
     assert_eq!(winners, 300);
@@ -267,13 +267,16 @@ fn a_leaf_that_is_started_again_makes_nothing_a_duplicate_of_itself() {
         forest.settle();
         forest.replies.clear();
         forest.submit(leaf, digest(1), forest::Question { again: true, ..question });
-        // Who has not asked before gets a plain answer.
+        // A producer that has not asked before gets a plain answer.
         let other = producers.ask(1_000_000, true).unwrap();
         forest.submit(leaf, digest(2), other);
         forest.settle();
-        let told: Vec<Decision> = forest.replies.iter().map(|reply| reply.decisions[0]).collect();
-        assert_eq!(told.len(), 2);
-        assert!(!told.contains(&Decision::Duplicate) && told.contains(&Decision::FirstSeen), "seed {seed}: {told:?}");
+        let decisions: Vec<Decision> = forest.replies.iter().map(|reply| reply.decisions[0]).collect();
+        assert_eq!(decisions.len(), 2);
+        assert!(
+            !decisions.contains(&Decision::Duplicate) && decisions.contains(&Decision::FirstSeen),
+            "seed {seed}: {decisions:?}"
+        );
     }
 }
 
@@ -289,7 +292,7 @@ fn lookups_climb_and_leave_nothing() {
     assert_eq!(ask(0, false).0, Decision::FirstSeen);
     assert_eq!(ask(1, true).0, Decision::FirstSeen);
     assert_eq!(ask(1, false), (Decision::Duplicate, 2));
-    // A sibling of the leaf finds it one level up, and does not take it over.
+    // A sibling of the leaf finds it one level up, and does not set it.
     assert_eq!([ask(0, false), ask(0, false)], [(Decision::Duplicate, 1); 2]);
     assert_eq!(ROOT, FilterId(1));
 }
@@ -309,7 +312,7 @@ fn the_deeper_findings_are_checked_the_fewer_are_false() {
             let (mut delivered, mut wrong, mut lost) = (HashSet::new(), 0, 0);
             for event in 0..3_000 {
                 if event == 1_000 || event == 2_000 {
-                    // A level that has lost its cells cannot say that an event is not there.
+                    // A level that has lost its cells cannot deny that an event is there.
                     let levels: Vec<FilterId> = forest.map.filters.keys().copied().filter(|id| *id != ROOT).collect();
                     forest.restart_level(levels[dice.below(levels.len() as u64) as usize]);
                 }
@@ -346,9 +349,9 @@ fn a_finding_is_not_false_while_its_event_is_being_set_below() {
             (0..dice.below(9)).for_each(|_| _ = forest.deliver());
         }
         forest.settle();
-        let told = forest.replies.iter().map(|reply| reply.decisions[0]);
-        let first = told.clone().filter(|decision| *decision == Decision::FirstSeen).count();
-        assert_eq!((first, told.count(), forest.inflight()), (1, 5, 0), "seed {seed}, {slicing}");
+        let decisions = forest.replies.iter().map(|reply| reply.decisions[0]);
+        let first = decisions.clone().filter(|decision| *decision == Decision::FirstSeen).count();
+        assert_eq!((first, decisions.count(), forest.inflight()), (1, 5, 0), "seed {seed}, {slicing}");
     }
 }
 
@@ -357,13 +360,13 @@ fn where_findings_are_checked_events_come_from_leaves() {
     let definition = definition(&filter(Kind::Bloom, "unbounded", 4000, 4), "none");
     let mut forest = checking_forest(1, TreeMode::Dense, SHAPES[0], &definition, &["none"], 1);
     let mut producers = Producers::new(&definition);
-    let (told, _) = producers.ask_alone(&mut forest, ROOT, digest(1), 0, true);
-    assert_eq!(told, Decision::Undecided(Reason::Invalid));
+    let (decision, _) = producers.ask_alone(&mut forest, ROOT, digest(1), 0, true);
+    assert_eq!(decision, Decision::Undecided(Reason::Invalid));
     assert_eq!(producers.ask_alone(&mut forest, ROOT, digest(1), 0, false).0, Decision::FirstSeen);
 }
 
 #[test]
-fn a_site_that_is_cut_off_tells_what_it_may_and_brings_it_up_afterwards() {
+fn a_site_that_is_cut_off_decides_as_it_may_and_brings_events_up_afterwards() {
     for (seed, (slicing, levels)) in (0..).zip(SLICINGS) {
         for cut_off in [CutOff::Undecided, CutOff::Local] {
             let definition = definition(&filter(Kind::Timing, "1h", 1 << 16, 5), slicing);
@@ -372,8 +375,8 @@ fn a_site_that_is_cut_off_tells_what_it_may_and_brings_it_up_afterwards() {
             let (mut producers, leaves) = (Producers::new(&definition), forest.leaves());
             let (cut, other) = (leaves[0], leaves[leaves.len() - 1]);
             let mut ask = |forest: &mut Forest, leaf, keys: std::ops::Range<u64>| {
-                let told = |key| producers.ask_alone(forest, leaf, digest(key), 1_000_000, true).0;
-                keys.map(told).collect::<Vec<_>>()
+                let observe = |key| producers.ask_alone(forest, leaf, digest(key), 1_000_000, true).0;
+                keys.map(observe).collect::<Vec<_>>()
             };
             assert_eq!(ask(&mut forest, cut, 0..10), [Decision::FirstSeen; 10]);
             forest.cut_off.insert(cut);
@@ -389,20 +392,16 @@ fn a_site_that_is_cut_off_tells_what_it_may_and_brings_it_up_afterwards() {
             };
             assert_eq!((alone, is_degraded), (vec![expected; 20], cut_off == CutOff::Local), "{slicing}");
             let local_events = if cut_off == CutOff::Local { 20 } else { 0 };
-            let counts = forest.journal(cut);
+            let counts = forest.owed(cut);
             assert_eq!((counts.local_events, counts.waiting_events), (local_events, local_events));
             forest.cut_off.clear();
             for _ in 0..3 {
                 forest.wait(1_500);
                 forest.settle();
             }
-            let counts = forest.journal(cut);
+            let counts = forest.owed(cut);
             let double_deliveries = local_events / 4;
-            assert_eq!(
-                counts,
-                JournalCounts { local_events, double_deliveries, ..JournalCounts::default() },
-                "{slicing}"
-            );
+            assert_eq!(counts, OwedCounts { local_events, double_deliveries, ..OwedCounts::default() }, "{slicing}");
             let told = if cut_off == CutOff::Local { Decision::Duplicate } else { Decision::FirstSeen };
             assert_eq!(ask(&mut forest, other, 15..30), [told; 15], "{slicing}, {cut_off:?}");
             assert_eq!(ask(&mut forest, cut, 0..30), [Decision::Duplicate; 30], "{slicing}, {cut_off:?}");
@@ -410,10 +409,10 @@ fn a_site_that_is_cut_off_tells_what_it_may_and_brings_it_up_afterwards() {
     }
 }
 
-/// A leaf is started again after the first try of a submission has come to the root; then another producer asks about the
-/// same event, and the first one tries again: behind the other one, or while it is on its way.
+/// A leaf is started again after the first try of a submission has come to the root; then another producer asks about
+/// the same event, and the first one tries again: behind the other one, or while that is in flight.
 #[test]
-fn a_retry_at_a_leaf_that_was_started_again_is_no_duplicate_of_who_found_it_there() {
+fn a_retry_at_a_restarted_leaf_is_no_duplicate_of_an_event_that_its_first_try_set() {
     for (mode, waits) in MODES.into_iter().flat_map(|mode| [(mode, true), (mode, false)]) {
         let definition = definition(&filter(Kind::Timing, "1h", 1 << 16, 5), "none");
         let mut forest = forest(mode, SHAPES[0], &definition, &["none"], 5);
@@ -430,8 +429,8 @@ fn a_retry_at_a_leaf_that_was_started_again_is_no_duplicate_of_who_found_it_ther
         }
         forest.submit(leaf, digest(1), forest::Question { again: true, ..first.clone() });
         forest.settle();
-        let told = |number: u64| forest.replies.iter().find(|reply| reply.reply_to == number).unwrap().decisions[0];
-        assert_eq!(told(first.number + 1), Decision::Duplicate, "{mode:?}, {waits}: of the first one");
-        assert_eq!(told(first.number), Decision::Undecided(Reason::TooOld), "{mode:?}, {waits}: not of itself");
+        let decision = |number: u64| forest.replies.iter().find(|reply| reply.reply_to == number).unwrap().decisions[0];
+        assert_eq!(decision(first.number + 1), Decision::Duplicate, "{mode:?}, {waits}: of the first one");
+        assert_eq!(decision(first.number), Decision::Undecided(Reason::TooOld), "{mode:?}, {waits}: not of itself");
     }
 }

@@ -1,4 +1,4 @@
-//! Trees that check findings, tell alone, or lose a part of a level.
+//! Trees that check findings, whose leaves answer alone, or that lose a part of a level.
 
 use crate::common::{Dice, definition, digest, spec as filter};
 use crate::forest::{Forest, Producers, Question, spec};
@@ -17,24 +17,24 @@ fn grow(tree: &TreeSpec, definition: &SlicedDefinition) -> (Forest, Producers, V
 }
 
 #[test]
-fn a_leaf_that_has_lost_a_part_cannot_deny_what_is_found_above() {
+fn a_leaf_that_has_lost_a_part_cannot_deny_an_event_found_above() {
     for mode in MODES {
         let definition = definition(&filter(Kind::Timing, "1h", 1 << 16, 5), "none");
         let tree = TreeSpec { top_down: 1, ..spec(mode, &[(0, 0), (0, 0), (0, 0)], &["vertical:2"]) };
         let (mut forest, mut producers, leaves) = grow(&tree, &definition);
-        let mut tell = |forest: &mut Forest| -> Vec<Decision> {
+        let mut observe = |forest: &mut Forest| -> Vec<Decision> {
             (0..200).map(|key| producers.ask_alone(forest, leaves[0], digest(key), NOW_MS, true).0).collect()
         };
-        assert_eq!(tell(&mut forest), [Decision::FirstSeen; 200], "{mode:?}");
+        assert_eq!(observe(&mut forest), [Decision::FirstSeen; 200], "{mode:?}");
         let second = forest.map.filters[&leaves[0]].owners[1].node;
         forest.restart(leaves[0], &[second].into());
-        assert_eq!(tell(&mut forest), [Decision::Duplicate; 200], "{mode:?}");
+        assert_eq!(observe(&mut forest), [Decision::Duplicate; 200], "{mode:?}");
     }
 }
 
-/// Proposition 4 (K11 6): what one filter tells first-seen, a tree does, also where findings are checked.
+/// Proposition 4 (K11 6): an event that is first-seen in one filter is so in a tree, also where findings are checked.
 #[test]
-fn what_is_new_to_one_filter_is_new_to_a_tree_that_checks() {
+fn an_event_that_is_new_in_one_filter_is_new_in_a_tree_that_checks() {
     let shape: &[(usize, u8)] = &[(0, 0), (0, 0), (0, 0), (1, 0), (1, 0), (2, 0)];
     for (mode, slicing) in MODES.into_iter().flat_map(|mode| ["none", "vertical:4"].map(|slicing| (mode, slicing))) {
         let mut false_positives = Vec::new();
@@ -47,14 +47,14 @@ fn what_is_new_to_one_filter_is_new_to_a_tree_that_checks() {
             for event in 0..2000 {
                 let key = dice.below(1200);
                 let leaf = leaves[dice.below(leaves.len() as u64) as usize];
-                let told = producers.ask_alone(&mut forest, leaf, digest(key), 0, true).0;
+                let decision = producers.ask_alone(&mut forest, leaf, digest(key), 0, true).0;
                 let mut answer = [Answer::default()];
                 one.observe_batch(&[digest(key)], &[0], &mut answer);
                 let is_new_to_one = Decision::from(answer[0]) == Decision::FirstSeen;
-                assert!(!is_new_to_one || told == Decision::FirstSeen, "{mode:?}, {slicing}, event {event}");
+                assert!(!is_new_to_one || decision == Decision::FirstSeen, "{mode:?}, {slicing}, event {event}");
                 let is_new = seen.insert(key);
-                assert!(is_new || told == Decision::Duplicate, "{mode:?}, {slicing}, event {event}");
-                wrong += u64::from(is_new && told == Decision::Duplicate);
+                assert!(is_new || decision == Decision::Duplicate, "{mode:?}, {slicing}, event {event}");
+                wrong += u64::from(is_new && decision == Decision::Duplicate);
             }
             false_positives.push(wrong);
         }
@@ -67,7 +67,7 @@ fn what_is_new_to_one_filter_is_new_to_a_tree_that_checks() {
 }
 
 #[test]
-fn a_leaf_without_room_tells_nothing_alone() {
+fn a_leaf_without_room_decides_nothing_alone() {
     let one_filter = FilterSpec {
         capacity_events: Some(800),
         layout: Some(Layout::Classic),
@@ -81,14 +81,14 @@ fn a_leaf_without_room_tells_nothing_alone() {
     }
     forest.cut_off.insert(leaves[0]);
     for _ in 0..5 {
-        let told = producers.ask_alone(&mut forest, leaves[0], digest(9999), NOW_MS, true).0;
-        assert!(matches!(told, Decision::Undecided(_)), "{told:?}");
+        let decision = producers.ask_alone(&mut forest, leaves[0], digest(9999), NOW_MS, true).0;
+        assert!(matches!(decision, Decision::Undecided(_)), "{decision:?}");
     }
-    assert_eq!(forest.journal(leaves[0]).local_events, 0);
+    assert_eq!(forest.owed(leaves[0]).local_events, 0);
 }
 
 #[test]
-fn what_was_told_alone_counts_for_a_whole_window_everywhere() {
+fn an_event_that_a_leaf_decided_alone_counts_for_a_whole_window_everywhere() {
     for (slicing, mode) in
         [("none", TreeMode::Sparse), ("vertical:4", TreeMode::Dense), ("horizontal:3", TreeMode::Dense)]
     {
@@ -106,11 +106,11 @@ fn what_was_told_alone_counts_for_a_whole_window_everywhere() {
         forest.cut_off.clear();
         forest.wait(2_000);
         forest.settle();
-        assert_eq!(forest.journal(cut).double_deliveries, 1, "{slicing}");
+        assert_eq!(forest.owed(cut).double_deliveries, 1, "{slicing}");
         assert_eq!(
             ask(&mut forest, elsewhere, NOW_MS + 12_000),
             Decision::Duplicate,
-            "{slicing}: of the one told alone"
+            "{slicing}: of the one that a leaf decided alone"
         );
         assert_eq!(ask(&mut forest, elsewhere, NOW_MS + 17_000), Decision::FirstSeen, "{slicing}: its window is over");
     }
@@ -122,12 +122,12 @@ fn a_retry_is_found_at_no_level() {
     let (mut forest, mut producers, leaves) = grow(&spec(TreeMode::Dense, &[(0, 0), (0, 0)], &["none"]), &definition);
     producers.ask_alone(&mut forest, leaves[0], digest(1), NOW_MS, true);
     let question = producers.ask(NOW_MS, true).unwrap();
-    let mut told = |question: Question| {
+    let mut decide = |question: Question| {
         forest.replies.clear();
         forest.submit(leaves[0], digest(1), question);
         forest.settle();
         (forest.replies[0].decisions[0], forest.replies[0].seen[0].level)
     };
-    assert_eq!(told(question.clone()), (Decision::Duplicate, 1));
-    assert_eq!(told(Question { again: true, ..question }), (Decision::Duplicate, Seen::LEVEL_FORGOTTEN));
+    assert_eq!(decide(question.clone()), (Decision::Duplicate, 1));
+    assert_eq!(decide(Question { again: true, ..question }), (Decision::Duplicate, Seen::LEVEL_FORGOTTEN));
 }

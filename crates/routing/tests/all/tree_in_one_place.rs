@@ -1,4 +1,4 @@
-//! A tree over nodes against the same tree in one place, trees against one filter, and what is no tree.
+//! A tree over nodes against the same tree in one process, trees against one filter, and invalid trees.
 
 mod model;
 
@@ -19,10 +19,10 @@ const SHAPES: [&[(usize, u8)]; 4] = [
 ];
 
 #[test]
-fn over_nodes_and_in_one_place_a_tree_says_the_same() {
+fn a_tree_over_nodes_decides_as_one_in_one_process() {
     let kinds = [(Kind::Timing, "10s"), (Kind::Generations, "10s"), (Kind::Bloom, "landmark:10s")];
     for (seed, (kind, window)) in (0..).zip(kinds.iter().cycle().take(12)) {
-        // Slices that share events tell the expiry of words a little too early, never too late.
+        // For words, slices that share events give an expiry that is a little early, never late.
         let (slicing, levels) = match (kind, seed % 2) {
             (Kind::Generations, _) | (_, 0) => ("none", ["none"]),
             _ => ("vertical:4", ["vertical:2"]),
@@ -45,13 +45,13 @@ fn over_nodes_and_in_one_place_a_tree_says_the_same() {
             forest.replies.clear();
             forest.submit(leaf, key, question);
             forest.settle();
-            let told = (forest.replies[0].decisions[0], forest.replies[0].seen[0].level);
+            let reply = (forest.replies[0].decisions[0], forest.replies[0].seen[0].level);
             let place = one_place.place(&forest.map.filters[&leaf].name).unwrap();
             let expected = one_place.observe(place, key, stamp);
-            assert_eq!(told.0, expected.decision, "seed {seed}, {kind:?}, {mode:?}, event {event}");
-            if told.0 == Decision::Duplicate {
-                assert_eq!(told.1, expected.level, "seed {seed}, event {event}");
-                found[usize::from(told.1)] += 1;
+            assert_eq!(reply.0, expected.decision, "seed {seed}, {kind:?}, {mode:?}, event {event}");
+            if reply.0 == Decision::Duplicate {
+                assert_eq!(reply.1, expected.level, "seed {seed}, event {event}");
+                found[usize::from(reply.1)] += 1;
             }
         }
         let mut accesses = vec![0; 5];
@@ -89,26 +89,28 @@ fn with_timers_a_tree_differs_little_from_one_filter() {
 }
 
 #[test]
-fn what_cannot_be_a_tree_is_refused_by_name() {
+fn invalid_trees_are_refused_with_the_fault() {
     let plain = definition(&filter(Kind::Timing, "1h", 1 << 12, 4), "none");
     let folded: &[(usize, u8)] = &[(0, 0), (0, 3), (1, 2)];
-    let told = |tree: &TreeSpec, definition: &SlicedDefinition| {
+    let refusal = |tree: &TreeSpec, definition: &SlicedDefinition| {
         let sites = tree.places.iter().flat_map(|place| &place.sites).map(String::as_str).collect();
         tree.plan(definition, &sites).unwrap_err().to_string()
     };
     let dense = |shape: &[(usize, u8)]| spec(TreeMode::Dense, shape, &["none"]);
-    assert!(told(&dense(folded), &plain).contains("`place-2` with fold 2 would be larger than its parent `place-1`"));
-    assert!(told(&dense(&[(0, 0), (0, 40)]), &plain).contains("fold 40 leaves no cells"));
+    assert!(
+        refusal(&dense(folded), &plain).contains("`place-2` with fold 2 would be larger than its parent `place-1`")
+    );
+    assert!(refusal(&dense(&[(0, 0), (0, 40)]), &plain).contains("fold 40 leaves no cells"));
     let deep: Vec<(usize, u8)> = (0..7).map(|place: usize| (place.saturating_sub(1), 0)).collect();
-    assert!(told(&dense(&deep), &plain).contains("7 levels deep: at most 6"));
+    assert!(refusal(&dense(&deep), &plain).contains("7 levels deep: at most 6"));
     let checking = TreeSpec { top_down: 2, ..dense(SHAPES[0]) };
-    assert!(told(&checking, &plain).contains("choose 0 to 1"));
+    assert!(refusal(&checking, &plain).contains("choose 0 to 1"));
     let refreshing = FilterSpec { refresh: Refresh::Refresh, ..filter(Kind::Timing, "1h", 1 << 12, 4) };
-    assert!(told(&dense(SHAPES[0]), &definition(&refreshing, "none")).contains("cannot refresh windows"));
+    assert!(refusal(&dense(SHAPES[0]), &definition(&refreshing, "none")).contains("cannot refresh windows"));
     let blocked = FilterSpec { layout: None, ..filter(Kind::Timing, "1h", 1 << 12, 4) };
-    assert!(told(&dense(SHAPES[0]), &definition(&blocked, "none")).contains("--layout classic"));
+    assert!(refusal(&dense(SHAPES[0]), &definition(&blocked, "none")).contains("--layout classic"));
     let counted = filter(Kind::Bloom, "landmark:1000events", 1 << 12, 4);
-    assert!(told(&dense(SHAPES[0]), &definition(&counted, "none")).contains("counts events"));
+    assert!(refusal(&dense(SHAPES[0]), &definition(&counted, "none")).contains("counts events"));
 }
 
 #[test]

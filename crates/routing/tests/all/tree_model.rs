@@ -1,8 +1,8 @@
-//! Random trees, interleavings and restarts, checked against an exact record of what was delivered: no false negative, one
-//! winner, no duplicate of itself, nothing stays in flight.
+//! Random trees, interleavings and restarts, checked against an exact record of first-seen events: no false negative,
+//! one winner, no duplicate of itself, nothing stays in flight.
 //!
-//! A failure names its seed: `TREE_SEED=17 cargo test -p firstseen-routing --test all tree_model`. `TREE_CASES=20000` is for
-//! a long run.
+//! A failure names its seed: `TREE_SEED=17 cargo test -p firstseen-routing --test all tree_model`. `TREE_CASES=20000`
+//! makes a long run.
 
 mod record;
 
@@ -14,15 +14,15 @@ use firstseen_filter::{Kind, Stamp, WindowRule};
 use firstseen_routing::{AnswerWhen, Decision, FilterId, FilterPolicies, Lookup, Reason, TreeMode, TreeSpec};
 use record::{Attempt, Record, Submitted};
 
-/// Of each test, where no other number is asked for.
+/// Cases of each test, where the environment sets no other number.
 const CASES: u64 = 400;
-/// Seeds of one test are those of no other.
+/// The seeds of one test are those of no other.
 const SEEDS_MAX: u64 = 1_000_000;
 const KEYS: u64 = 12;
 const STEPS: u64 = 150;
 const LATE_MS: u64 = 300;
 
-/// Root and levels that have as many groups.
+/// Slicings of a root, and of levels that have as many groups.
 const SLICINGS: [(&str, &[&str]); 6] = [
     ("none", &["none", "vertical:3"]),
     ("vertical:2", &["none"]),
@@ -60,12 +60,12 @@ fn depth(shape: &[(usize, u8)]) -> u8 {
     levels.into_iter().max().unwrap_or_default()
 }
 
-/// What may happen besides submissions and deliveries.
+/// Faults that may happen besides submissions and deliveries.
 #[derive(Clone, Copy, Debug)]
 struct Faults {
-    /// Any level may start anew, or some of its nodes, with nothing left.
+    /// Any level may start anew, or some of its nodes, with empty slices.
     restarts: bool,
-    /// Answers to climbs may be lost, and deadlines come before answers.
+    /// Answers to climbs may be lost, and deadlines pass before answers.
     losses: bool,
 }
 
@@ -76,7 +76,7 @@ struct Case {
     leaves: Vec<FilterId>,
     rule: WindowRule,
     record: Record,
-    /// By number.
+    /// Questions by their number.
     questions: BTreeMap<u64, (Question, FilterId)>,
     faults: Faults,
     now_ms: u64,
@@ -129,14 +129,14 @@ impl Case {
                 12 if self.dice.below(6) == 0 => self.now_ms += 3_000 + self.dice.below(12_000),
                 _ => (0..self.dice.below(12)).for_each(|_| _ = self.forest.deliver()),
             }
-            self.hear();
+            self.note_replies();
         }
         self.forest.lost_percent = 0;
         self.forest.settle();
-        // What was given up on its way is noticed when its time is over.
+        // A climb that was given up ends when its time is over.
         self.forest.pass(1_000);
         self.forest.settle();
-        self.hear();
+        self.note_replies();
     }
 
     fn ask(&mut self) {
@@ -157,7 +157,7 @@ impl Case {
         self.send(question, leaf);
     }
 
-    /// A producer that has heard nothing, or nothing definite, or has lost what it heard.
+    /// A producer that got no reply, or no definite one, or that has lost it, asks again.
     fn ask_again(&mut self) {
         let numbers: Vec<u64> = self.questions.keys().copied().collect();
         let recent = numbers.len().min(15) as u64;
@@ -174,7 +174,7 @@ impl Case {
     fn send(&mut self, question: Question, leaf: FilterId) {
         let Some(submitted) = self.record.submitted.get_mut(&question.number) else { return };
         let (began, clock_unit) = (self.step, self.record.clock_unit);
-        submitted.attempts.push(Attempt { began, ended: None, told: None, degraded: false, clock_unit });
+        submitted.attempts.push(Attempt { began, ended: None, decision: None, degraded: false, clock_unit });
         self.forest.submit(leaf, digest(submitted.key), question);
     }
 
@@ -187,15 +187,15 @@ impl Case {
         if filter == ROOT {
             self.record.root_losses.push(self.step);
         }
-        // What was in flight there is not answered any more.
+        // Submissions in flight there are not answered any more.
         let of_leaf = self.questions.iter().filter(|(_, (_, leaf))| *leaf == filter);
         of_leaf.for_each(|(number, _)| self.record.lose(*number));
     }
 
-    /// Takes answers down.
-    fn hear(&mut self) {
+    /// Notes the replies.
+    fn note_replies(&mut self) {
         for reply in std::mem::take(&mut self.forest.replies) {
-            self.record.tell(reply.reply_to, self.step, reply.decisions[0], reply.degraded);
+            self.record.note(reply.reply_to, self.step, reply.decisions[0], reply.degraded);
         }
     }
 
@@ -212,13 +212,13 @@ impl Case {
                 self.record.submitted.insert(question.number, asked);
                 self.send(question, leaf);
                 self.forest.settle();
-                self.hear();
+                self.note_replies();
             }
         }
     }
 }
 
-/// Carries cases out; how many answers were first-seen, duplicate, and undecided, by reason.
+/// Carries cases out; returns how many replies were first-seen, duplicate, and undecided, by reason.
 fn check_cases(test: u64, faults: Faults) -> (u64, u64, BTreeMap<Reason, u64>) {
     let asked = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
     let (chosen, cases) = (asked("TREE_SEED"), asked("TREE_CASES").unwrap_or(CASES));
@@ -241,7 +241,7 @@ fn check_cases(test: u64, faults: Faults) -> (u64, u64, BTreeMap<Reason, u64>) {
                  firstseen-routing --test all tree_model"
             );
         }
-        for decision in case.record.all_told() {
+        for decision in case.record.all_decisions() {
             match decision {
                 Decision::FirstSeen => first_seen += 1,
                 Decision::Duplicate => duplicates += 1,
@@ -254,11 +254,11 @@ fn check_cases(test: u64, faults: Faults) -> (u64, u64, BTreeMap<Reason, u64>) {
 }
 
 #[test]
-fn where_nothing_is_lost_everything_is_told() {
-    let told = check_cases(0, Faults { restarts: false, losses: false });
-    let (first_seen, duplicates, mut undecided) = told;
+fn where_nothing_is_lost_every_event_is_decided() {
+    let counts = check_cases(0, Faults { restarts: false, losses: false });
+    let (first_seen, duplicates, mut undecided) = counts;
     assert!(first_seen > 3_000 && duplicates > 10_000, "{first_seen} and {duplicates}");
-    // Time leaps while events are on their way: their window is over then, or a landmark has passed on some nodes.
+    // Time leaps while events are in flight: their window is over then, or a landmark has passed on some nodes.
     let late = [Reason::Late, Reason::Unknown].iter().filter_map(|reason| undecided.remove(reason)).sum::<u64>();
     assert!(late < duplicates / 100 && undecided.is_empty(), "{late} late, {undecided:?}");
 }

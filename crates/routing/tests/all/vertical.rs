@@ -14,7 +14,8 @@ const CUTS: [&str; 7] = [
     "vertical-horizontal:6x1",
 ];
 
-/// Asks the filter as it is cut and as it is not; one event of eight is only looked up, in batches of any size.
+/// Sends events to the filter with its slicing and to the uncut one; one event of eight is only looked up, in batches
+/// of any size.
 fn decides_as_uncut(spec: &FilterSpec, slicing: &str, stream: &Stream) -> Vec<Answer> {
     let definition = definition(spec, slicing);
     let mut uncut = Uncut::build(&definition.group);
@@ -43,10 +44,10 @@ fn decides_as_uncut(spec: &FilterSpec, slicing: &str, stream: &Stream) -> Vec<An
     answers
 }
 
-fn decides_as_uncut_however_cut(spec: &FilterSpec, stream: &Stream, told: &[Answer]) {
+fn decides_as_uncut_however_cut(spec: &FilterSpec, stream: &Stream, occurring: &[Answer]) {
     for slicing in CUTS {
         let answers = decides_as_uncut(spec, slicing, stream);
-        for answer in told {
+        for answer in occurring {
             assert!(count(&answers, *answer) > 20, "{slicing}: the stream must bring {answer:?} out");
         }
     }
@@ -54,7 +55,7 @@ fn decides_as_uncut_however_cut(spec: &FilterSpec, stream: &Stream, told: &[Answ
 
 #[test]
 fn bits_without_a_window() {
-    // So full that one event in ten is a false positive: the decision hangs on every single cell.
+    // So full that one event in ten is a false positive: the decision depends on every single cell.
     let stream = stream(&mut Dice(1), 3000, 1500, 5, 100);
     decides_as_uncut_however_cut(
         &spec(Kind::Bloom, "unbounded", 4001, 4),
@@ -74,27 +75,27 @@ fn as_many_slices_as_cells() {
 #[test]
 fn bits_with_landmarks() {
     let stream = stream(&mut Dice(2), 3000, 300, 5, 2000);
-    let told = [Answer::FirstSeen, Answer::Duplicate, Answer::Late];
-    decides_as_uncut_however_cut(&spec(Kind::Bloom, "landmark:1500ms", 1000, 4), &stream, &told);
+    let occurring = [Answer::FirstSeen, Answer::Duplicate, Answer::Late];
+    decides_as_uncut_however_cut(&spec(Kind::Bloom, "landmark:1500ms", 1000, 4), &stream, &occurring);
 }
 
 #[test]
 fn timers_of_a_sliding_window() {
     let stream = stream(&mut Dice(3), 4000, 600, 5, 3000);
-    let told = [Answer::FirstSeen, Answer::Duplicate, Answer::Late];
+    let occurring = [Answer::FirstSeen, Answer::Duplicate, Answer::Late];
     for cell_bits in [8, 16] {
         let spec = FilterSpec { cell_bits: Some(cell_bits), ..spec(Kind::Timing, "2s", 1500, 4) };
-        decides_as_uncut_however_cut(&spec, &stream, &told);
+        decides_as_uncut_however_cut(&spec, &stream, &occurring);
         let refreshing = FilterSpec { refresh: Refresh::Refresh, ..spec.clone() };
-        decides_as_uncut_however_cut(&refreshing, &stream, &told);
-        decides_as_uncut_however_cut(&FilterSpec { equal_timers: 2, ..spec }, &stream, &told);
+        decides_as_uncut_however_cut(&refreshing, &stream, &occurring);
+        decides_as_uncut_however_cut(&FilterSpec { equal_timers: 2, ..spec }, &stream, &occurring);
     }
 }
 
 #[test]
 fn words_of_a_jumping_window() {
     let stream = stream(&mut Dice(4), 4000, 600, 5, 3000);
-    let told = [Answer::FirstSeen, Answer::Duplicate, Answer::Late];
+    let occurring = [Answer::FirstSeen, Answer::Duplicate, Answer::Late];
     for cell_bits in [8, 16] {
         let jumping = FilterSpec {
             cell_bits: Some(cell_bits),
@@ -102,7 +103,7 @@ fn words_of_a_jumping_window() {
             jumps: Some(4),
             ..spec(Kind::Generations, "2s", 1500, 4)
         };
-        decides_as_uncut_however_cut(&jumping, &stream, &told);
+        decides_as_uncut_however_cut(&jumping, &stream, &occurring);
     }
 }
 
@@ -112,16 +113,16 @@ fn growth_in_bursts_and_refusal_beyond_it() {
     let mut stream = stream(&mut Dice(5), 6000, 4000, 5, 300);
     let faster = stream.times_ms[3000];
     stream.times_ms[3000..].iter_mut().for_each(|time_ms| *time_ms = faster.midpoint(*time_ms));
-    let told = [Answer::FirstSeen, Answer::Duplicate, Answer::Undecided];
-    decides_as_uncut_however_cut(&growing(Kind::Timing, "2s", 100, Limit::Cardinality, 4), &stream, &told);
+    let occurring = [Answer::FirstSeen, Answer::Duplicate, Answer::Undecided];
+    decides_as_uncut_however_cut(&growing(Kind::Timing, "2s", 100, Limit::Cardinality, 4), &stream, &occurring);
     let landmark = growing(Kind::Bloom, "landmark:2s", 100, Limit::Cardinality, 4);
-    decides_as_uncut_however_cut(&landmark, &stream, &told);
-    decides_as_uncut_however_cut(&growing(Kind::Bloom, "landmark:2s", 100, Limit::Density, 4), &stream, &told);
-    // Nothing expires in this window: of what a sweep has cleared nothing depends on the cut.
+    decides_as_uncut_however_cut(&landmark, &stream, &occurring);
+    decides_as_uncut_however_cut(&growing(Kind::Bloom, "landmark:2s", 100, Limit::Density, 4), &stream, &occurring);
+    // Nothing expires in this window, so no decision depends on what a sweep has cleared, which depends on the cut.
     let refreshing = FilterSpec { refresh: Refresh::Refresh, ..growing(Kind::Timing, "1h", 200, Limit::Density, 4) };
-    decides_as_uncut_however_cut(&refreshing, &stream, &told);
+    decides_as_uncut_however_cut(&refreshing, &stream, &occurring);
     let full = FilterSpec { growth: None, ..growing(Kind::Generations, "2s", 300, Limit::Cardinality, 1) };
-    decides_as_uncut_however_cut(&full, &stream, &told);
+    decides_as_uncut_however_cut(&full, &stream, &occurring);
 }
 
 #[test]
@@ -136,9 +137,9 @@ fn generations_of_growing_size_keep_the_rate_and_forget_nothing() {
         let mut answers = vec![Answer::Undecided; events.len()];
         filter.observe_batch(&events, &[], &mut answers);
         assert!(filter.generations() > 4, "{slicing}: {}", filter.generations());
-        let told_duplicate = count(&answers, Answer::Duplicate) as f64 / events.len() as f64;
+        let called_duplicate = count(&answers, Answer::Duplicate) as f64 / events.len() as f64;
         // The mean over a filter that fills lies under the bound of the full one.
-        assert!((0.002..0.05).contains(&told_duplicate), "{slicing}: {told_duplicate}");
+        assert!((0.002..0.05).contains(&called_duplicate), "{slicing}: {called_duplicate}");
         filter.observe_batch(&events, &[], &mut answers);
         assert_eq!(count(&answers, Answer::Duplicate), events.len(), "{slicing}");
     }
@@ -146,8 +147,8 @@ fn generations_of_growing_size_keep_the_rate_and_forget_nothing() {
 
 #[test]
 fn a_new_event_sets_also_the_cells_that_its_test_has_passed() {
-    // Cells that the test finds alive belong to events that expire sooner. Were only those from the first zero on set,
-    // the event would be forgotten with them.
+    // Cells that the test finds alive belong to events that expire sooner. If only those from the first zero on were
+    // set, the event would be forgotten with them.
     let spec = spec(Kind::Timing, "1s", 64, 4);
     let mut filter = common::filter(&spec, "vertical:4");
     let old: Vec<_> = (0..10).map(digest).collect();
@@ -162,7 +163,7 @@ fn a_new_event_sets_also_the_cells_that_its_test_has_passed() {
         let visits: u64 = filter.loads().iter().map(|load| load.test_visits).sum();
         partly_passed += u32::from(answer[0] == Answer::FirstSeen && visits - visits_before > 1);
         let told_first = answer[0] == Answer::FirstSeen;
-        // A copy of the filter as it was saved meets the event again when the old ones have expired.
+        // A copy of the filter, restored from its bytes, meets the event again when the old ones have expired.
         let mut bytes = Vec::new();
         filter.write_body(&mut bytes).unwrap();
         let mut later = common::filter(&spec, "vertical:4");

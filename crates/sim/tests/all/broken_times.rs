@@ -1,5 +1,5 @@
-//! Producers whose times are wrong by a window and more, ahead and behind, beside producers whose times are right: nobody's window
-//! ends by them.
+//! Producers whose times are wrong by a window and more, ahead and behind, beside producers whose times are right: no
+//! window of the others ends by them.
 
 use std::ops::Range;
 
@@ -25,9 +25,9 @@ fn wrong_times_of_some_break_no_law_for_others() {
             panic!("{scenario}: {fault}\nagain: cargo run -p firstseen-sim -- --broken-times {seed}..{}", seed + 1);
         }
         let undecided = undecided(&run.history);
-        let told = |reason: Reason| undecided.get(&reason).copied().unwrap_or(0);
-        assert_eq!(told(Reason::Late), 0, "{scenario}: nobody's clock was led ahead");
-        (calls, refused) = (calls + run.history.calls.len() as u64, refused + told(Reason::Future));
+        let counted = |reason: Reason| undecided.get(&reason).copied().unwrap_or(0);
+        assert_eq!(counted(Reason::Late), 0, "{scenario}: nobody's clock was led ahead");
+        (calls, refused) = (calls + run.history.calls.len() as u64, refused + counted(Reason::Future));
     }
     assert!(calls > 1_000 && refused == 0, "{refused} of {calls} calls whose times were right were refused");
 }

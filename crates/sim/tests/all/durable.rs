@@ -1,4 +1,4 @@
-//! Durable filters whose nodes are killed, lose their power one by one or all at once, or find their disks full.
+//! Durable filters whose nodes are killed, lose their power one by one or all at once, or have full disks.
 
 use std::ops::Range;
 
@@ -14,7 +14,7 @@ const SEEDS: Range<u64> = 0..30;
 /// A rule that is broken is found within as many seeds.
 const BROKEN_SEEDS: Range<u64> = 0..500;
 
-/// What is wrong with a run; nothing with one that keeps all laws.
+/// The faults of a run; none where it keeps all laws.
 fn faults(scenario: &Scenario) -> Option<String> {
     let run = run(scenario).unwrap_or_else(|error| panic!("{scenario}: {error}"));
     check(&run.history).first().map(ToString::to_string)
@@ -35,9 +35,9 @@ fn every_law_is_kept() {
 fn a_rule_that_is_broken_is_found() {
     let kept = OwnerLimits::default();
     for (rule, known, owner_limits) in [
-        ("what is told is on disk", 10, OwnerLimits { rules: Rules::without(Rule::AwaitsDisk), ..kept }),
+        ("a reply is on disk before it is sent", 10, OwnerLimits { rules: Rules::without(Rule::AwaitsDisk), ..kept }),
         (
-            "what was told is remembered after a crash",
+            "replies are remembered after a crash",
             14,
             OwnerLimits { rules: Rules::without(Rule::RestoresNames), ..kept },
         ),

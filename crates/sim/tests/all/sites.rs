@@ -1,4 +1,5 @@
-//! A tree over sites that are 25 ms apart: what a leaf knows is told at once, what is new after about one round trip.
+//! A tree over sites that are 25 ms apart: a leaf answers known events at once, and new ones after about one round
+//! trip.
 
 use firstseen_checker::history::{Call, History};
 use firstseen_checker::laws::check;
@@ -66,7 +67,7 @@ fn submissions(history: &History, producers: u32) -> impl Iterator<Item = &Call>
     history.calls.iter().filter(move |call| !call.is_lookup && call.producer < producers)
 }
 
-/// Those that their site has known before.
+/// Submissions of events that their site had known before.
 fn repeats(history: &History, producers: u32) -> impl Iterator<Item = &Call> {
     submissions(history, producers).filter(move |again| {
         let mut earlier = submissions(history, producers).take_while(|earlier| earlier.id < again.id);
@@ -79,7 +80,8 @@ fn repeats(history: &History, producers: u32) -> impl Iterator<Item = &Call> {
 
 #[test]
 fn a_leaf_answers_at_once_and_a_miss_takes_about_one_round_trip() {
-    // At the root of all sites two of three events have their head elsewhere, and few need a second node to be tested.
+    // With a root over all sites, two of three events have their head at another site, and few need a second node for
+    // the test.
     for (slicing, root_at, safe, at_most) in [
         ("vertical:3", None, false, 1.3),
         ("vertical:3", None, true, 2.3),
@@ -91,7 +93,7 @@ fn a_leaf_answers_at_once_and_a_miss_takes_about_one_round_trip() {
         let violations = check(&history);
         assert!(violations.is_empty(), "{scenario}: {}", violations[0]);
         let repeats = Latencies::of(repeats(&history, scenario.producers));
-        let new = || submissions(&history, scenario.producers).filter(|call| call.told == Some(Decision::FirstSeen));
+        let new = || submissions(&history, scenario.producers).filter(|call| call.verdict == Some(Decision::FirstSeen));
         let climbing = Latencies::of(new().filter(|call| call.site != root_at));
         let new = Latencies::of(new());
         println!(
@@ -106,7 +108,7 @@ fn a_leaf_answers_at_once_and_a_miss_takes_about_one_round_trip() {
             new.mean_round_trips(),
             climbing.mean_round_trips(),
         );
-        // Nothing that a leaf knows waits for what climbs, in the client or at the node.
+        // An event that a leaf knows does not wait for events that climb, in the client or at the node.
         assert!(repeats.quantile(0.9) < 2.0, "{scenario}: {:?}", repeats.0);
         assert!(new.mean_round_trips() < at_most, "{scenario}: {:?}", new.0);
     }

@@ -1,5 +1,5 @@
-//! Everything that can go wrong, two faults at a time for twenty seconds, and then nothing any more: every law is kept, and all
-//! is well again. Rules on which that rests, broken one by one: each is found.
+//! All faults, two at a time for twenty seconds, and then none any more: every law is kept, and everything heals. Then
+//! rules on which that rests are broken one by one: each break is found.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -12,21 +12,21 @@ use firstseen_sim::faults::{Fault, counts};
 use firstseen_sim::producers::undecided;
 use firstseen_sim::scenario::Scenario;
 
-/// Of twenty seconds and more each, over which each kind of fault must have happened.
+/// Storms of twenty seconds and more, over which each kind of fault must have happened.
 const SEEDS: Range<u64> = 0..32;
-/// Others in which a law was broken once.
-const FOUND: [u64; 25] = [
+/// Further seeds, each of which has broken a law once.
+const FOUND: [u64; 26] = [
     52, 57, 82, 129, 160, 281, 283, 410, 536, 606, 947, 949, 1140, 1149, 1212, 1356, 1400, 1412, 1456, 1558, 2503,
-    3025, 3028, 3770, 3889,
+    3025, 3028, 3770, 3889, 41897,
 ];
-/// What is carried out always, of the seeds and of the rules.
+/// The seeds, and rules, that every quick run carries out.
 const SAMPLE: Range<u64> = 0..2;
 const SAMPLE_RULES: [Rule; 2] = [Rule::SingleFlight, Rule::MindsGaps];
 const STORM_MS: u128 = 20_000;
 /// A rule that is broken is found within as many seeds.
 const BROKEN_SEEDS: Range<u64> = 0..500;
 
-/// What storms come to that keep every law.
+/// Sums over storms that keep every law.
 #[derive(Debug, Default)]
 struct Weathered {
     happened: BTreeMap<Fault, u64>,
@@ -46,7 +46,9 @@ fn weathered(seeds: impl Iterator<Item = u64>) -> Weathered {
         assert!(run.simulated.as_millis() > STORM_MS, "{scenario}: only {:?}", run.simulated);
         counts(&run.happened).into_iter().for_each(|(fault, times)| *all.happened.entry(fault).or_default() += times);
         let read = &run.history.cells;
-        assert!(read.copies > 0, "{scenario}: no copy was read");
+        // Where all copies of a slice have missed something, they lack it for a window, and are not read.
+        let outlasts = scenario.window_ms > run.simulated.as_millis() as u64;
+        assert!(read.copies > 0 || outlasts, "{scenario}: no copy was read");
         all.cells.add(read);
         all.calls += run.history.calls.len() as u64;
         all.undecided += undecided(&run.history).values().sum::<u64>();
@@ -71,11 +73,11 @@ fn every_law_is_kept_and_every_fault_happens() {
     assert!(never.is_empty(), "never happened: {never:?}");
     assert!(all.calls > 20_000, "{} calls", all.calls);
     assert!(all.cells.cells_set > 50_000 && all.cells.events_due > 1, "{:?}", all.cells);
-    // Of windows that outlast a storm, copies that have missed something for want of room lack it in the end.
+    // In windows that outlast a storm, copies that have missed something for want of room lack it in the end.
     assert!(all.cells.incomplete_copies * 10 < all.cells.copies, "{:?}", all.cells);
 }
 
-/// Breaks one rule after the other, and wants that to be found, and to be what is found.
+/// Breaks one rule after the other, and requires that a law finds it, and finds nothing else.
 fn are_found(rules: impl IntoIterator<Item = Rule>) {
     let storms = Family::named("--storms").expect("storms");
     for (rule, known) in rules.into_iter().filter_map(|rule| Some((rule, found_at(rule)?))) {
@@ -101,25 +103,26 @@ fn every_rule_that_is_broken_is_found() {
     are_found(Rule::ALL);
 }
 
-/// The seed that has found it last: it is tried first. None of rules that storms do not miss.
+/// The last seed that has found it, which is tried first. None for rules whose break storms do not show.
 fn found_at(rule: Rule) -> Option<u64> {
     Some(match rule {
         Rule::SingleFlight | Rule::SetsAllCells | Rule::MindsGaps | Rule::ExpiresOnTime | Rule::AwaitsSets => 0,
-        Rule::FencesEpochs => 23,
+        Rule::FencesEpochs => 290,
         Rule::AwaitsAcknowledgements | Rule::RemembersNames | Rule::FetchesAll | Rule::KeepsFormers => 2,
         Rule::KeepsPeerSets => 34,
         Rule::AwaitsDisk => 12,
+        Rule::PersistsFirst => 65,
         Rule::MindsOtherClocks => 8,
         Rule::RestoresNames => 21,
-        // What a head breaks that does not wait for the one before it: `crates/routing/tests/all/moves.rs` has met it.
+        // A head that does not wait for the one before it: `crates/routing/tests/all/moves.rs` shows it.
         Rule::AwaitsFormerHeads => return None,
-        // Nobody can say in a storm for whom nobody answers: `hung_disks.rs`.
+        // A storm does not show which events have no node that answers: `hung_disks.rs` does.
         Rule::GivesUpHungDisks => return None,
-        // Of clocks that are wrong by more than nodes are told: `wrong_clocks.rs`.
+        // Clocks that are wrong by more than the configuration says: `wrong_clocks.rs` shows it.
         Rule::MeasuresClocks => return None,
-        // Nobody's time is wrong in a storm: `broken_times.rs`.
+        // No time is wrong in a storm: `broken_times.rs` shows it.
         Rule::BearsOutTimes => return None,
-        // Of nodes that are cut off: `cut_offs.rs`.
+        // Nodes that are cut off: `cut_offs.rs` shows it.
         Rule::HoldsLease | Rule::AwaitsLeases => return None,
         Rule::ReadyWhenWhole => 6,
     })

@@ -1,5 +1,5 @@
-//! Trees over three sites in a simulated network: every history keeps the laws, and breaks one where owners break a rule;
-//! in the end every site knows what was delivered at any.
+//! Trees over three sites in a simulated network: every history keeps the laws, and breaks one where owners break a
+//! rule; in the end every site knows the events that were delivered at any site.
 
 use std::ops::Range;
 
@@ -18,25 +18,26 @@ fn carried_out(scenario: &Scenario) -> History {
     run(scenario).unwrap_or_else(|error| panic!("{scenario}: {error}")).history
 }
 
-/// Who knows that others are out of reach answers faster than this.
+/// A node that knows that others are out of reach answers faster than this.
 const AT_ONCE_US: u64 = 500_000;
 
-/// What sites were told while one was cut off.
+/// The verdicts at sites while one was cut off.
 #[derive(Debug, Default)]
 struct Outages {
     duplicates: usize,
     undecided: usize,
     alone: usize,
-    /// Calls that did not wait for a site that is silent, though its connections live.
+    /// Calls that did not wait for a site that is silent, though its connections are open.
     noticed_in_silence: usize,
 }
 
-/// Whether `call` cannot be told that an event is new while `outage` lasts.
+/// Whether `call` cannot get first-seen while `outage` lasts.
 fn is_blind(scenario: &Scenario, outage: &Outage, call: &Call) -> bool {
     let site = call.site.expect("a site");
     match scenario.tree.as_ref().and_then(|tree| tree.root_at) {
         Some(root) => (root == outage.site) != (site == outage.site),
-        // Every event has cells at all sites, and is told when all of them are set; the others soon go on without the one.
+        // Every event has cells at all sites, and the reply comes when all of them are set; the others soon go on
+        // without the one.
         None => {
             let needs_all = scenario.slicing.starts_with("vertical") && scenario.safe && !call.is_lookup;
             needs_all && site == outage.site
@@ -44,27 +45,27 @@ fn is_blind(scenario: &Scenario, outage: &Outage, call: &Call) -> bool {
     }
 }
 
-/// Checks what was told during outages, and counts it.
-fn look_at_outages(scenario: &Scenario, history: &History, told: &mut Outages) {
+/// Checks the verdicts during outages, and counts them.
+fn look_at_outages(scenario: &Scenario, history: &History, verdicts: &mut Outages) {
     for outage in &history.outages {
         for call in history.calls.iter().filter(|call| outage.has_all_of(call)) {
             let elapsed_us = call.returned_us.expect("it has returned") - call.began_us;
-            let is_noticed = call.told != Some(Decision::Duplicate) && is_blind(scenario, outage, call);
-            told.noticed_in_silence += usize::from(outage.is_silent && is_noticed && elapsed_us < AT_ONCE_US);
-            match call.told.expect("it has returned") {
-                Decision::FirstSeen if history.is_alone(call) => told.alone += 1,
+            let is_noticed = call.verdict != Some(Decision::Duplicate) && is_blind(scenario, outage, call);
+            verdicts.noticed_in_silence += usize::from(outage.is_silent && is_noticed && elapsed_us < AT_ONCE_US);
+            match call.verdict.expect("it has returned") {
+                Decision::FirstSeen if history.is_alone(call) => verdicts.alone += 1,
                 Decision::FirstSeen => assert!(!is_blind(scenario, outage, call), "{scenario}: {call}"),
-                Decision::Duplicate => told.duplicates += 1,
-                Decision::Undecided(_) => told.undecided += 1,
+                Decision::Duplicate => verdicts.duplicates += 1,
+                Decision::Undecided(_) => verdicts.undecided += 1,
             }
         }
     }
 }
 
-/// Deliveries that somebody asked about at another site in the end, and was told of.
+/// Deliveries that were looked up at another site in the end, with the verdict duplicate.
 fn known_elsewhere(scenario: &Scenario, history: &History) -> usize {
     let asks_in_the_end = |call: &&Call| call.is_lookup && call.producer >= scenario.producers;
-    let found = history.calls.iter().filter(asks_in_the_end).filter(|call| call.told == Some(Decision::Duplicate));
+    let found = history.calls.iter().filter(asks_in_the_end).filter(|call| call.verdict == Some(Decision::Duplicate));
     let won_elsewhere = |asked: &&Call| {
         let mut won = history.calls.iter().filter(|call| call.event == asked.event && call.won());
         won.any(|call| call.site != asked.site)
@@ -130,7 +131,7 @@ fn a_broken_rule_breaks_the_law_of_one_winner() {
     assert!(violations.is_empty(), "with the rules: {violations:?}");
 }
 
-/// A root over all sites, and events that everybody asks about at once, in windows that are soon over.
+/// A root over all sites, and events that all producers ask about at once, in windows that are soon over.
 fn contended(seed: u64) -> Scenario {
     let folds = vec![0; 3];
     let tree = Tree {

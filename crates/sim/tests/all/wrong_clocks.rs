@@ -1,5 +1,6 @@
-//! Clocks of nodes that are set by seconds to a day, or are so wrong when a process starts, under filters whose events nodes
-//! stamp: no window ends, nobody is told first-seen twice, and the node says that its clock is wrong, while it is.
+//! Clocks of nodes that are set by seconds to a day, or are that wrong when a process starts, under filters whose
+//! events nodes stamp: no window ends, no event gets first-seen twice, and the node says that its clock is wrong, while
+//! it is.
 
 use std::ops::Range;
 
@@ -16,7 +17,7 @@ const BROKEN_SEEDS: Range<u64> = 0..12;
 #[ignore = "minutes"]
 fn every_law_is_kept() {
     let wrong = Family::named("--wrong-clocks").expect("wrong clocks");
-    let (mut clocks, mut calls, mut told) = (0, 0, 0);
+    let (mut clocks, mut calls, mut undecided) = (0, 0, 0);
     for seed in SEEDS {
         let scenario = wrong.without(None, seed);
         let (run, fault) = carried_out(&scenario);
@@ -25,11 +26,11 @@ fn every_law_is_kept() {
         }
         clocks += run.history.wrong_clocks.len();
         calls += run.history.calls.len();
-        let is_told = |told: Option<Decision>| told == Some(Decision::Undecided(Reason::ClockSkew));
-        told += run.history.calls.iter().filter(|call| is_told(call.told)).count();
+        let is_for_clock = |verdict: Option<Decision>| verdict == Some(Decision::Undecided(Reason::ClockSkew));
+        undecided += run.history.calls.iter().filter(|call| is_for_clock(call.verdict)).count();
     }
-    println!("{clocks} clocks were wrong, {told} of {calls} calls were told so");
-    assert!(clocks as u64 >= 2 * SEEDS.end && told > 100, "{clocks} wrong, {told} told so");
+    println!("{clocks} clocks were wrong, {undecided} of {calls} calls were undecided for that");
+    assert!(clocks as u64 >= 2 * SEEDS.end && undecided > 100, "{clocks} wrong, {undecided} undecided");
 }
 
 #[test]

@@ -6,7 +6,7 @@ pub struct LinkFrame {
     pub number: u64,
     #[prost(
         oneof = "link_frame::Message",
-        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13"
+        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14"
     )]
     pub message: ::core::option::Option<link_frame::Message>,
 }
@@ -38,6 +38,9 @@ pub mod link_frame {
         Mirror(super::Mirror),
         #[prost(message, tag = "13")]
         HandedOver(super::HandedOver),
+        /// Only to a peer that takes them (LinkAck).
+        #[prost(message, tag = "14")]
+        Tests(super::Tests),
     }
 }
 /// Its sender may lack what was recorded while it was away, and asks every node of the group when that was.
@@ -246,6 +249,20 @@ pub struct LinkAck {
     /// The receiver's time of day when it sent this, in milliseconds since 1970; 0 where it does not tell it.
     #[prost(uint64, tag = "3")]
     pub wall_ms: u64,
+    /// In answer to the hello: the receiver takes tests of events of several heads in one message.
+    #[prost(bool, tag = "4")]
+    pub takes_tests: bool,
+}
+/// Events of one group and of several heads, as far as they have been tested.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Tests {
+    /// Without head_node, deadline_ms, asks_all and degraded.
+    #[prost(message, optional, tag = "1")]
+    pub batch: ::core::option::Option<TestBatch>,
+    /// Four varints for each head's events that follow each other: the head, how many events, milliseconds left until it
+    /// does not wait any more, and flags (1 asks_all, 2 degraded).
+    #[prost(bytes = "bytes", tag = "2")]
+    pub runs: ::prost::bytes::Bytes,
 }
 /// Events of one group, as far as they have been tested.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

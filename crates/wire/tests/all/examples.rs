@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use firstseen_filter::{BlockProbe, ProbeShape, Probes, Stamp};
-use firstseen_routing::{Decision, FilterId, Incarnation, Operation, PositionLists, Reason, Tick};
+use firstseen_routing::{Decision, Epoch, FilterId, Incarnation, Operation, PositionLists, Reason, Tick};
 use firstseen_wire::batch::{self, BatchHead, Run};
 use firstseen_wire::packing::{pack_lists, pack_probes};
 use firstseen_wire::reply::{self, Answers};
@@ -51,7 +51,7 @@ fn whole_batch() -> Vec<u8> {
     let head = BatchHead {
         sequence: 1,
         filter: FilterId(2),
-        epoch: 3,
+        epoch: Epoch(3),
         incarnation: Incarnation(4),
         operation: Operation::Observe,
         deadline_in_ms: 1000,

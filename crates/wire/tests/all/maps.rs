@@ -3,9 +3,9 @@
 use crate::common::{self, Numbers};
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_routing::{
-    AnswerWhen, Branch, ClockSource, Closed, ClusterId, ClusterMap, CutOff, Durability, FilterId, FilterPolicies,
-    FilterRecord, Incarnation, Line, Lookup, NodeId, NodeRecord, SliceCopy, SliceOwner, SlicedDefinition, Thresholds,
-    TreeMode, WhenLost,
+    AnswerWhen, Branch, ClockSource, Closed, ClusterId, ClusterMap, CutOff, Durability, Epoch, FilterId,
+    FilterPolicies, FilterRecord, Incarnation, Line, Lookup, NodeId, NodeRecord, SliceCopy, SliceOwner,
+    SlicedDefinition, Thresholds, TreeMode, WhenLost,
 };
 use firstseen_wire::map::MapError;
 use firstseen_wire::proto::{admin, producer};
@@ -36,7 +36,7 @@ fn map() -> ClusterMap {
         let slices = u64::from(definition.slicing.slices());
         let record = FilterRecord {
             name: format!("filter-{id}"),
-            epoch: id * 2,
+            epoch: Epoch(id * 2),
             policies: FilterPolicies {
                 clock: if id % 2 == 0 { ClockSource::Event } else { ClockSource::Wall },
                 lookup: Lookup::Parallel,
@@ -106,7 +106,7 @@ fn copies(slices: u32) -> Vec<SliceCopy> {
             slice,
             owner: owner(slice, NodeId(node)),
             replaces: replaces(slice, node),
-            since_epoch: 9,
+            since_epoch: Epoch(9),
         })
     };
     (0..slices).flat_map(of_slice).collect()

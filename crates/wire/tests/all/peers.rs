@@ -1,8 +1,9 @@
 //! Messages between nodes: there and back, and damaged.
 
 use crate::common::{self, Numbers};
-use firstseen_routing::{ClusterId, Incarnation, NodeId, PeerBody, PeerMessage, SetBatch, TestBatch};
-use firstseen_wire::proto::peer::{LinkFrame, link_frame};
+use firstseen_routing::{ClusterId, Incarnation, NodeId, PeerBody, PeerMessage, SetBatch, TestBatch, TestRun};
+use firstseen_wire::proto::peer::{LinkFrame, Tests, link_frame};
+use firstseen_wire::tests_of_heads::by_run;
 use firstseen_wire::{WireError, limits, peer};
 use prost::Message;
 
@@ -32,6 +33,68 @@ fn messages_come_back_and_damaged_ones_are_messages_or_errors() {
             }
         }
     }
+}
+
+/// What a refusal needs of events to be tested.
+fn numbers_of(test: &TestBatch) -> PeerBody {
+    let (runs, tickets) = (test.runs.clone(), test.tickets.clone());
+    PeerBody::Test(TestBatch { runs, tickets, ..TestBatch::default() })
+}
+
+/// Events of several heads, as a message and as it travels.
+fn of_several_heads() -> (PeerMessage, Tests) {
+    let message = common::peer_messages(6, 100, &mut Numbers::new(14)).remove(0);
+    match peer::encode(&message, 100) {
+        Ok(link_frame::Message::Tests(tests)) => (message, tests),
+        other => panic!("not of several heads: {other:?}"),
+    }
+}
+
+#[test]
+fn tests_of_several_heads_are_those_of_each() {
+    let (message, _) = of_several_heads();
+    let PeerBody::Test(whole) = message.body else { panic!("tests") };
+    let parts: Vec<TestBatch> = by_run(whole.clone()).collect();
+    assert_eq!(parts.iter().map(|part| part.runs.clone()).collect::<Vec<_>>().concat(), whole.runs);
+    let mut joined = TestBatch { runs: whole.runs.clone(), ..parts[0].clone() };
+    for part in &parts[1..] {
+        part.left.iter().for_each(|positions| joined.left.push(positions.iter().copied()));
+        joined.tickets.extend(&part.tickets);
+        joined.stamps.extend(&part.stamps);
+        joined.generations.extend(&part.generations);
+        joined.expiries.extend(&part.expiries);
+    }
+    assert_eq!(joined, whole);
+    for part in parts {
+        let part = PeerMessage { body: PeerBody::Test(part), ..message };
+        let encoded = peer::encode(&part, 100).expect("within limits");
+        assert!(matches!(encoded, link_frame::Message::Test(_)), "a node that takes no others takes it: {encoded:?}");
+        assert_eq!(peer::decode(&encoded, 100, common::MIRRORED), Ok(part));
+    }
+}
+
+#[test]
+fn runs_that_are_not_of_all_events_are_refused() {
+    let (_, tests) = of_several_heads();
+    let runs = |runs: &[u8]| Tests { runs: runs.to_vec().into(), ..tests.clone() };
+    let wrong = [
+        ("too few events", runs(&[3, 5, 250, 1, 0])),
+        ("too many events", runs(&[3, 7, 25, 0])),
+        ("no events", runs(&[3, 0, 25, 0, 3, 6, 25, 0])),
+        ("unknown flags", runs(&[3, 6, 25, 4])),
+        ("something after them", runs(&[3, 6, 25, 0, 1])),
+        ("half a run", runs(&[3, 6, 25])),
+        ("no batch", Tests { batch: None, ..tests.clone() }),
+    ];
+    for (what, tests) in wrong {
+        let tests = link_frame::Message::Tests(tests);
+        assert!(peer::decode(&tests, 100, common::MIRRORED).is_err(), "{what}");
+        assert_eq!(peer::refusable(&tests), None, "{what}");
+    }
+    let right = peer::decode(&link_frame::Message::Tests(runs(&[3, 6, 25, 3])), 100, common::MIRRORED).expect("right");
+    let PeerBody::Test(test) = right.body else { panic!("tests") };
+    let run = TestRun { head: NodeId(3), events: 6, asks_all: true, degraded: true, deadline_in_ms: 25 };
+    assert_eq!(test.runs, [run]);
 }
 
 /// Messages of a fixed size cannot disagree with themselves.
@@ -75,8 +138,11 @@ fn what_cannot_be_decoded_can_be_refused_by_its_numbers() {
         let expected = match (&mut encoded, &message.body) {
             (link_frame::Message::Test(encoded), PeerBody::Test(test)) => {
                 encoded.stamps = vec![255].into();
-                let (head, tickets) = (test.head, test.tickets.clone());
-                Some(PeerBody::Test(TestBatch { head, tickets, ..TestBatch::default() }))
+                Some(numbers_of(test))
+            }
+            (link_frame::Message::Tests(encoded), PeerBody::Test(test)) => {
+                encoded.batch.as_mut().expect("a batch").stamps = vec![255].into();
+                Some(numbers_of(test))
             }
             (link_frame::Message::Set(encoded), PeerBody::Set(set)) => {
                 encoded.counts.clear();

@@ -1,7 +1,8 @@
-//! The folder of a backup (`docs/disk-format.md`): what is where, with which checksums.
+//! The folder of a backup (`docs/disk-format.md`): its files, with their checksums.
 //!
-//! Promises: only the owner of the process can read it; the manifest is written last, when all else is on the disk, so a folder
-//! with a manifest is whole, or damaged, which is found out before any of it is used. Must not know: clusters.
+//! Promises: only the user that runs the process can read it; the manifest is written last, when all other files are on
+//! the disk. So a folder with a manifest is whole, or damaged, and damage is found before any of it is used. Must not
+//! know: clusters.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
@@ -23,16 +24,16 @@ const MANIFEST_NEW: &str = "MANIFEST.new";
 const METADATA: &str = "metadata.json";
 const CELLS: &str = "cells";
 
-/// What the first line of a manifest begins with.
+/// The first line of a manifest begins so.
 const MAGIC: &str = "firstseen backup";
 
-/// How often a folder is removed into which somebody may write.
+/// A folder into which another process may still write is removed at most so often.
 const REMOVALS_MAX: usize = 4;
 
 /// Bytes of a manifest or of metadata at most: a hundred times what the largest map takes.
 const TEXT_BYTES_MAX: u64 = 256 << 20;
 
-/// What is in a backup.
+/// The manifest of a backup.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Manifest {
     /// The layout.
@@ -41,9 +42,9 @@ pub(crate) struct Manifest {
     pub(crate) version: String,
     /// The cluster.
     pub(crate) cluster: String,
-    /// When it was begun, in milliseconds since 1970: what was told before is in it.
+    /// When the backup was begun, in milliseconds since 1970: it holds every event whose reply was sent before.
     pub(crate) begun_ms: u64,
-    /// When it was done.
+    /// When the backup was complete.
     pub(crate) ended_ms: u64,
     /// All files.
     pub(crate) files: Vec<FileEntry>,
@@ -52,13 +53,13 @@ pub(crate) struct Manifest {
 /// A file of a backup.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct FileEntry {
-    /// In the folder.
+    /// Its path in the folder.
     pub(crate) path: String,
     /// Its length.
     pub(crate) bytes: u64,
     /// XXH3-128 of all of it, in hexadecimal digits.
     pub(crate) xxh3: String,
-    /// Whose cells it holds.
+    /// The slice whose cells it holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) slice: Option<SliceEntry>,
 }
@@ -70,7 +71,7 @@ pub(crate) struct SliceEntry {
     pub(crate) filter: u64,
     /// The slice.
     pub(crate) slice: u32,
-    /// It had all that was ever recorded in it.
+    /// The slice had every event that was ever recorded in it.
     pub(crate) complete: bool,
 }
 
@@ -101,15 +102,15 @@ impl NewFolder {
         Ok(Self { path: path.to_owned(), is_made })
     }
 
-    /// What the file of a slice is called in the folder.
+    /// The path of a slice's file in the folder.
     pub(super) fn cells_path(filter: u64, slice: u32) -> String {
         format!("{CELLS}/{filter}-{slice}.snapshot")
     }
 
-    /// Writes a file as `write` does, from its beginning, and sees it onto the disk.
+    /// Writes a file with `write`, from its beginning, and syncs it to the disk.
     ///
     /// # Errors
-    /// What the disk says, with the file.
+    /// Those of the disk, with the file's path.
     pub(super) fn write(
         folder: &Path,
         path: String,
@@ -124,23 +125,23 @@ impl NewFolder {
         Ok(FileEntry { path, bytes, xxh3, slice: None })
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub(super) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Writes what is known beside cells.
+    /// Writes what the cluster knows beside cells.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Those of the disk.
     pub(super) fn write_metadata(&self, metadata: &Metadata) -> anyhow::Result<FileEntry> {
         Self::write(&self.path, METADATA.to_owned(), |sink| Ok(serde_json::to_writer_pretty(sink, metadata)?))
     }
 
-    /// Calls the backup whole; its bytes.
+    /// Writes the manifest, which makes the backup whole; returns the bytes of the backup.
     ///
     /// # Errors
-    /// What the disk says.
+    /// Those of the disk.
     pub(super) fn finish(
         &self,
         cluster: &str,
@@ -162,13 +163,13 @@ impl NewFolder {
         Ok(bytes)
     }
 
-    /// Takes away what was written: nothing that was there before.
+    /// Removes the files that this backup has written, and no other.
     pub(super) fn remove(&self) {
-        // What is left where this fails has no manifest.
+        // Where this fails, the files that are left have no manifest, so they are no backup.
         let _ = fs::remove_file(self.path.join(MANIFEST));
         let _ = fs::remove_file(self.path.join(MANIFEST_NEW));
         let _ = fs::remove_file(self.path.join(METADATA));
-        // The thread that writes may have been about to open one more file: never a second.
+        // The thread that writes may have been about to open one more file, but never a second one.
         let removes = || fs::remove_dir_all(self.path.join(CELLS)).is_ok();
         let _ = (0..REMOVALS_MAX).any(|_| removes());
         if self.is_made {
@@ -177,20 +178,21 @@ impl NewFolder {
     }
 }
 
-/// A backup of which every byte was found right.
+/// A backup in which every checksum was found right.
 pub(crate) struct Backup {
     path: PathBuf,
-    /// What is in it.
+    /// Its manifest.
     pub(crate) manifest: Manifest,
-    /// What is known beside cells.
+    /// What the cluster knew beside cells.
     pub(crate) metadata: Metadata,
 }
 
 impl Backup {
-    /// Reads all of the backup in the folder at `path`; `at` is told how many bytes have been looked at, of how many.
+    /// Reads all of the backup in the folder at `path`; `at` gets the bytes that have been read, and those of the
+    /// whole.
     ///
     /// # Errors
-    /// [`UsageError`] where the folder holds no backup; which file is damaged.
+    /// [`UsageError`] where the folder holds no backup; the file that is damaged.
     pub(crate) fn open(path: &Path, mut at: impl FnMut(u64, u64)) -> anyhow::Result<Self> {
         let manifest = manifest(path)?;
         let total_bytes = manifest.files.iter().map(|file| file.bytes).sum();
@@ -262,7 +264,7 @@ fn read_metadata(folder: &Path, entry: &FileEntry) -> anyhow::Result<Metadata> {
     Ok(serde_json::from_str(&text)?)
 }
 
-/// Whether the file is what was written, and cells can be read from it.
+/// Whether the file is as it was written, and cells can be read from it.
 fn check_cells(folder: &Path, entry: &FileEntry) -> anyhow::Result<()> {
     let file = File::open(folder.join(&entry.path))?;
     let mut source = Summed::new(BufReader::with_capacity(1 << 18, file));
@@ -274,7 +276,7 @@ fn check_cells(folder: &Path, entry: &FileEntry) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Counts and sums what goes through.
+/// Counts the bytes that go through, and sums them.
 struct Summed<T> {
     inner: T,
     bytes: u64,
@@ -318,7 +320,7 @@ impl<R: Read> Read for Summed<R> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
+    use std::collections::{BTreeMap, BTreeSet};
 
     use firstseen_routing::ClusterMap;
     use tempfile::TempDir;
@@ -330,7 +332,12 @@ mod tests {
         let within = TempDir::new().expect("a folder");
         let path = within.path().join("backup");
         let folder = NewFolder::create(&path).expect("made");
-        let metadata = Metadata { map: ClusterMap::default(), secrets: BTreeMap::new(), left_out: Vec::new() };
+        let metadata = Metadata {
+            map: ClusterMap::default(),
+            secrets: BTreeMap::new(),
+            left_out: Vec::new(),
+            altered: BTreeSet::new(),
+        };
         let mut files = vec![folder.write_metadata(&metadata).expect("written")];
         files.extend(more(&path));
         folder.finish("00", (1, 2), files).expect("written");
@@ -342,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_whole() {
+    fn a_backup_that_was_written_is_whole() {
         let (_within, path) = backup(|_| None);
         let opened = Backup::open(&path, |seen, total| assert_eq!(seen, total)).expect("whole");
         assert_eq!((opened.manifest.begun_ms, opened.manifest.files.len()), (1, 1));

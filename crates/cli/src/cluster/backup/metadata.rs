@@ -1,6 +1,6 @@
 //! What a cluster knows beside cells: its map, and the secrets of its filters.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::Context;
 use firstseen_routing::{ClusterMap, FilterId};
@@ -11,23 +11,27 @@ use serde::{Deserialize, Serialize};
 use crate::cluster::connect::Operator;
 use crate::cluster::hex;
 
-/// What a cluster knows beside cells. It does not print itself.
+/// What a cluster knows beside cells. It implements no `Debug`, as it holds secrets.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Metadata {
     /// Nodes and filters.
     pub(crate) map: ClusterMap,
-    /// By number of the filter: 32 bytes in hexadecimal digits.
+    /// The secret of each filter, by its number: 32 bytes in hexadecimal digits.
     pub(super) secrets: BTreeMap<FilterId, String>,
-    /// Filters that the cluster had and the backup has not, as they were being altered or restored; former releases do not say.
+    /// Filters that the cluster had and the backup has not, as they were being restored; in former releases, or altered, or not
+    /// said.
     #[serde(default)]
     pub(crate) left_out: Vec<String>,
+    /// Filters that were being altered: what was recorded before that is not in the backup. Former releases leave such filters out.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub(crate) altered: BTreeSet<FilterId>,
 }
 
 impl Metadata {
     /// The secret of a filter.
     ///
     /// # Errors
-    /// Where there is none.
+    /// Where the backup has none.
     pub(crate) fn secret(&self, filter: FilterId) -> anyhow::Result<Vec<u8>> {
         let digits = self.secrets.get(&filter).with_context(|| format!("filter {filter} has no secret"))?;
         let byte = |at: usize| digits.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
@@ -36,10 +40,10 @@ impl Metadata {
     }
 }
 
-/// Asks for the secrets of all filters.
+/// Asks a node for the secrets of all filters.
 ///
 /// # Errors
-/// What the node says.
+/// Those of the node.
 pub(super) async fn secrets(member: &Operator, map: &ClusterMap) -> anyhow::Result<BTreeMap<FilterId, String>> {
     let mut secrets = BTreeMap::new();
     for (filter, record) in &map.filters {
@@ -47,8 +51,12 @@ pub(super) async fn secrets(member: &Operator, map: &ClusterMap) -> anyhow::Resu
         let described =
             member.ask(async |channel| producer_client(channel).describe_filter(request.clone()).await).await;
         let described = described.with_context(|| format!("the secret of filter {}", record.name))?;
-        let told = described.filter.as_ref().map(|filter| filter.id);
-        anyhow::ensure!(told == Some(filter.0), "filter {} has changed meanwhile: take the backup again", record.name);
+        let described_id = described.filter.as_ref().map(|filter| filter.id);
+        anyhow::ensure!(
+            described_id == Some(filter.0),
+            "filter {} has changed meanwhile: take the backup again",
+            record.name
+        );
         secrets.insert(*filter, hex(&described.secret));
     }
     Ok(secrets)
@@ -59,10 +67,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_former_releases_wrote_leaves_nothing_out() {
+    fn a_backup_of_a_former_release_names_no_filter_that_is_left_out() {
         let written = |left_out: &[&str]| {
             let left_out = left_out.iter().map(ToString::to_string).collect();
-            serde_json::to_value(Metadata { map: ClusterMap::default(), secrets: BTreeMap::new(), left_out })
+            let (map, secrets, altered) = (ClusterMap::default(), BTreeMap::new(), BTreeSet::new());
+            serde_json::to_value(Metadata { map, secrets, left_out, altered })
         };
         let mut known = written(&["clicks"]).expect("JSON");
         let read = |known: &serde_json::Value| serde_json::from_value::<Metadata>(known.clone()).expect("metadata");

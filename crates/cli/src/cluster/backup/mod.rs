@@ -1,7 +1,8 @@
-//! `firstseen cluster backup`: everything that a cluster knows, in a folder.
+//! `firstseen cluster backup`: everything that a cluster knows, written to a folder.
 //!
-//! Promises: nothing is stopped, and nodes are asked for a bounded piece at a time; the folder is called complete only when
-//! all of it is on the disk, and what is not in it is named. Must not know: what cells mean.
+//! Promises: the cluster goes on meanwhile, and nodes are asked for a bounded piece at a time; the folder is called
+//! complete only when all of it is on the disk, and the command names each filter and slice that it lacks. Must not
+//! know: what cells mean.
 
 mod cells;
 mod folder;
@@ -35,13 +36,13 @@ pub(super) use metadata::Metadata;
 use sources::Sources;
 
 /// Exit code of a backup that is whole but for filters that it names.
-const LEFT_OUT: u8 = 3;
+const NOT_WHOLE: u8 = 3;
 
 /// Flags of `firstseen cluster backup`.
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Exit code 0: all filters are in it; 3: all but those that are being altered or restored, which are named; \
-                        otherwise there is no backup."
+    after_help = "Exit code 0: all filters are in it; 3: all of them, but for what those that are being altered recorded before \
+                        that, and but for those that are being restored, which are named; otherwise there is no backup."
 )]
 pub struct BackupArgs {
     /// Any node of the cluster.
@@ -51,7 +52,7 @@ pub struct BackupArgs {
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
     /// Leave out slices that no node can tell, as where nodes are lost, instead of failing; and end with exit code 0 where filters
-    /// that are being altered are left out
+    /// are being altered or restored, too
     #[arg(long)]
     pub allow_missing: bool,
     /// Print one JSON document
@@ -66,8 +67,24 @@ struct Document {
     cluster: String,
     bytes: u64,
     filters: Vec<FilterDocument>,
-    /// Filters that were being altered or restored.
+    /// Filters that were being restored.
     left_out: Vec<String>,
+}
+
+impl Document {
+    /// Filters of which something is not in the backup, and what to do; one line each.
+    fn lacking(&self) -> impl Iterator<Item = String> {
+        let altered = self.filters.iter().filter(|filter| filter.altered).map(|FilterDocument { name, .. }| {
+            format!(
+                "filter {name} is in this backup without what was recorded before it was altered: take another one when the \
+                 alteration is over (firstseen filter describe {name} says until when the former filter is there)"
+            )
+        });
+        let left_out = self.left_out.iter().map(|name| {
+            format!("filter {name} is not in this backup, as it is being restored: take another one when that is over")
+        });
+        altered.chain(left_out)
+    }
 }
 
 #[derive(Serialize)]
@@ -75,12 +92,14 @@ struct FilterDocument {
     name: String,
     kind: String,
     slices: u32,
-    /// Slices whose cells are in the backup; others are lost, or cannot be copied.
+    /// Slices whose cells are in the backup; the others are lost, or their cells cannot be copied.
     contained_slices: u32,
-    /// Of these, those that had lost something, or may have.
+    /// Those of them that had lost something, or may have.
     incomplete_slices: u32,
-    /// Its kind has no cells that can be told: only its definition and secret are in the backup.
+    /// Its kind has no cells that a node can send: only its definition and secret are in the backup.
     definition_only: bool,
+    /// It is being altered: what the former filter has is not in the backup, and all slices count as incomplete.
+    altered: bool,
 }
 
 /// Takes a backup.
@@ -104,14 +123,10 @@ pub(super) async fn run(args: &BackupArgs, out: &mut dyn Write) -> anyhow::Resul
             } else {
                 out.write_all(text(&document).as_bytes())?
             }
-            for name in &document.left_out {
-                tell!(
-                    "firstseen: filter {name} is not in this backup, as it is being altered or restored: take another one when \
-                     that is over (firstseen filter describe {name} says when)"
-                );
-            }
-            let is_whole = document.left_out.is_empty() || args.allow_missing;
-            Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(LEFT_OUT) })
+            let lacking: Vec<String> = document.lacking().collect();
+            lacking.iter().for_each(|what| notice!("firstseen: {what}"));
+            let is_whole = lacking.is_empty() || args.allow_missing;
+            Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(NOT_WHOLE) })
         }
         Ok(Err(error)) => {
             folder.remove();
@@ -119,7 +134,7 @@ pub(super) async fn run(args: &BackupArgs, out: &mut dyn Write) -> anyhow::Resul
         }
         Err(signal) => {
             folder.remove();
-            tell!("firstseen: {signal}: there is no backup, and what was written of it is removed");
+            notice!("firstseen: {signal}: there is no backup, and what was written of it is removed");
             Ok(ExitCode::from(INTERRUPTED))
         }
     }
@@ -133,7 +148,7 @@ async fn take(
 ) -> anyhow::Result<Document> {
     let begun_ms = now_ms();
     let mut map = status(member).await?.map;
-    let left_out = leave_out(&mut map);
+    let (altered, left_out) = (cut_lines(&mut map), leave_out(&mut map));
     let secrets = metadata::secrets(member, &map).await?;
     let total_bytes = map.filters.values().map(|record| cells_bytes(record) * record.owners.len() as u64).sum();
     let progress = &*progress.insert(Progress::new(Some(total_bytes), false));
@@ -141,7 +156,7 @@ async fn take(
     let (mut files, mut generations, mut filters) = (Vec::new(), Vec::new(), Vec::new());
     let mut done_bytes = 0;
     for (filter, record) in &map.filters {
-        let mut document = FilterDocument::of(record);
+        let mut document = FilterDocument { altered: altered.contains(filter), ..FilterDocument::of(record) };
         let mut newest = vec![0; record.definition.slicing.groups() as usize];
         let slices = if document.definition_only { 0 } else { document.slices };
         for slice in 0..slices {
@@ -150,8 +165,10 @@ async fn take(
             if let Some(copied) = sources.copy(*filter, slice, folder, at).await? {
                 let group = (slice / record.definition.slicing.slices_per_group().max(1)) as usize;
                 newest[group] = copied.newest_generation.max(newest[group]);
-                document.count(copied.complete);
-                let slice = SliceEntry { filter: filter.0, slice, complete: copied.complete };
+                // However much it has, the former filter had more.
+                let complete = copied.complete && !document.altered;
+                document.count(complete);
+                let slice = SliceEntry { filter: filter.0, slice, complete };
                 files.push(FileEntry { slice: Some(slice), ..copied.file });
             }
             done_bytes += bytes;
@@ -159,30 +176,36 @@ async fn take(
         generations.push((*filter, newest));
         filters.push(document);
     }
-    let metadata = Metadata { map: with_generations(map, generations), secrets, left_out };
+    let metadata = Metadata { map: with_generations(map, generations), secrets, left_out, altered };
     files.push(folder.write_metadata(&metadata)?);
     let cluster = hex(&metadata.map.cluster.0);
     let bytes = folder.finish(&cluster, (begun_ms, now_ms()), files)?;
     Ok(Document { folder: args.out.display().to_string(), cluster, bytes, filters, left_out: metadata.left_out })
 }
 
-/// Takes out what is not there yet, or is about to go: filters that are being restored or altered; their names. A backup holds one
-/// filter under one name, and of two that are asked one after the other neither says what the other would.
-fn leave_out(map: &mut ClusterMap) -> Vec<String> {
-    let altered = map.filters.keys().filter_map(|id| Some([*id, map.former_of(*id)?.0])).flatten();
-    let restoring = map.filters.iter().filter(|(_, record)| is_restoring(&record.name)).map(|(id, _)| *id);
-    let unfinished: BTreeSet<FilterId> = altered.chain(restoring).collect();
-    let gone = map.filters.extract_if(.., |id, _| unfinished.contains(id));
-    gone.filter(|(_, record)| record.line.closed.is_none()).map(|(_, record)| record.name).collect()
+/// Takes out the former filters of those that are being altered; the numbers of these. A backup holds one filter under one name,
+/// and nothing could close a former one where it comes back: so the other does, as one that has lost what the former one has.
+fn cut_lines(map: &mut ClusterMap) -> BTreeSet<FilterId> {
+    let lines: Vec<_> = map.filters.keys().filter_map(|id| Some((*id, map.former_of(*id)?.0))).collect();
+    for (_, former) in &lines {
+        map.filters.remove(former);
+    }
+    lines.into_iter().map(|(follower, _)| follower).collect()
 }
 
-/// Cells that were told may be of generations that were opened since the map was asked for.
-fn with_generations(mut map: ClusterMap, told: Vec<(FilterId, Vec<u64>)>) -> ClusterMap {
-    for (filter, newest) in told {
+/// Takes out filters that are being restored, as they are not there yet; their names.
+fn leave_out(map: &mut ClusterMap) -> Vec<String> {
+    map.filters.extract_if(.., |_, record| is_restoring(&record.name)).map(|(_, record)| record.name).collect()
+}
+
+/// The cells that nodes have sent may be of generations that were opened after the map was read: `sent` has the newest
+/// generation of each slice.
+fn with_generations(mut map: ClusterMap, sent: Vec<(FilterId, Vec<u64>)>) -> ClusterMap {
+    for (filter, newest) in sent {
         let Some(record) = map.filters.get_mut(&filter).filter(|record| record.has_flights()) else { continue };
         if newest.iter().any(|newest| *newest > 0) {
             record.generations.resize(newest.len(), 0);
-            record.generations.iter_mut().zip(newest).for_each(|(known, told)| *known = told.max(*known));
+            record.generations.iter_mut().zip(newest).for_each(|(known, sent)| *known = sent.max(*known));
         }
     }
     map
@@ -197,6 +220,7 @@ impl FilterDocument {
             contained_slices: 0,
             incomplete_slices: 0,
             definition_only: !has_parts(record),
+            altered: false,
         }
     }
 
@@ -206,12 +230,12 @@ impl FilterDocument {
     }
 }
 
-/// Whether the cells of a filter's slices can be told.
+/// Whether nodes can send the cells of a filter's slices.
 pub(super) fn has_parts(record: &FilterRecord) -> bool {
     check_copies(&record.definition, 1, false).is_ok()
 }
 
-/// Bytes of a generation of one slice: what there is to tell, but for how full it is.
+/// Bytes of a generation of one slice: what a node has to send at most.
 fn cells_bytes(record: &FilterRecord) -> u64 {
     let geometry = record.definition.slice().ok().and_then(|slice| match slice.cells {
         CellDefinition::Bloom { geometry, .. }
@@ -230,13 +254,16 @@ fn now_ms() -> u64 {
 fn text(document: &Document) -> String {
     let mut table = Table::new(&["filter", "kind", "slices", "in the backup"]);
     for filter in &document.filters {
-        let FilterDocument { name, kind, slices, contained_slices, incomplete_slices, definition_only } = filter;
+        let FilterDocument { name, kind, slices, contained_slices, incomplete_slices, definition_only, altered } =
+            filter;
         let mut contained = if *definition_only {
             "definition and secret only: cells of this kind cannot be copied".to_owned()
         } else {
             contained_slices.to_string()
         };
-        if *incomplete_slices > 0 {
+        if *altered {
+            contained += ", without what was recorded before it was altered";
+        } else if *incomplete_slices > 0 {
             contained += &format!(", {incomplete_slices} of which may lack something");
         }
         if !definition_only && contained_slices < slices {
@@ -245,7 +272,7 @@ fn text(document: &Document) -> String {
         table.row([name.clone(), kind.clone(), slices.to_string(), contained]);
     }
     for name in &document.left_out {
-        table.row([name.clone(), String::new(), String::new(), "left out: it is being altered or restored".to_owned()]);
+        table.row([name.clone(), String::new(), String::new(), "left out: it is being restored".to_owned()]);
     }
     format!(
         "{}{} in {}, of {} filter{}; it holds their secrets: keep it as you keep keys\n",

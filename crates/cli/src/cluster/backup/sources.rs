@@ -1,6 +1,7 @@
-//! Who tells the cells of a slice: a copy that has everything, or the next best.
+//! The node that sends the cells of a slice for a backup: one with a complete copy, or else the next best.
 //!
-//! Promises: a slice counts as complete only where its owner has said so with every piece. Must not know: files' layout.
+//! Promises: a slice counts as complete only where its owner has said so with every piece. Must not know: how files are
+//! laid out.
 
 use std::collections::BTreeMap;
 
@@ -16,10 +17,10 @@ use super::folder::{FileEntry, NewFolder};
 use super::status;
 use crate::cluster::connect::Operator;
 
-/// How long a node may be silent.
+/// How long a node may take to answer.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Slices move while they are told: with a new map they are looked for again.
+/// Slices may move while their cells are read: then a new map is read, and they are looked for again, so often.
 const ROUNDS: usize = 3;
 
 /// The nodes of a cluster, as sources of cells.
@@ -28,7 +29,7 @@ pub(super) struct Sources {
     map: ClusterMap,
     allow_missing: bool,
     nodes: BTreeMap<NodeId, Operator>,
-    /// Nodes that could not be reached, and what they, or the system, said.
+    /// Nodes that could not be reached, each with the error.
     silent: BTreeMap<NodeId, String>,
 }
 
@@ -36,7 +37,7 @@ pub(super) struct Sources {
 pub(super) struct Copied {
     /// The file.
     pub(super) file: FileEntry,
-    /// It has all that was ever recorded in it.
+    /// The slice has every event that was ever recorded in it.
     pub(super) complete: bool,
     /// The greatest number of a generation.
     pub(super) newest_generation: u64,
@@ -44,9 +45,9 @@ pub(super) struct Copied {
 
 /// Why a copy of a slice is not in a file.
 enum Failed {
-    /// The node does not tell it; another may.
+    /// The node does not send it; another one may.
     Node(anyhow::Error),
-    /// The disk here.
+    /// The disk of this machine.
     Disk(anyhow::Error),
 }
 
@@ -56,11 +57,11 @@ impl Sources {
         Self { member: member.clone(), map, allow_missing, nodes, silent }
     }
 
-    /// Writes the cells of a slice to its file; none where nobody tells them, and that is allowed. `at` is told how far it
-    /// has come.
+    /// Writes the cells of a slice to its file. Gives none where no node can send them and that is allowed. `at` gets
+    /// the progress.
     ///
     /// # Errors
-    /// That nobody tells them, or what the disk says.
+    /// That no node can send them; those of the disk.
     pub(super) async fn copy(
         &mut self,
         filter: FilterId,
@@ -97,14 +98,16 @@ impl Sources {
         }
         let name = self.map.filters.get(&filter).map_or("?", |record| &record.name);
         if self.allow_missing {
-            tell!("firstseen: slice {slice} of filter {name} is left out: {complaint}");
+            notice!("firstseen: slice {slice} of filter {name} is left out: {complaint}");
             Ok(None)
         } else {
-            bail!("slice {slice} of filter {name} cannot be told: {complaint}. --allow-missing leaves out what is lost")
+            bail!(
+                "slice {slice} of filter {name} cannot be read from any node: {complaint}. --allow-missing leaves out what is lost"
+            )
         }
     }
 
-    /// Who has a copy and is not down: those that have everything first.
+    /// The nodes that have a copy and are not down: those with a complete one first.
     fn candidates(&self, record: &FilterRecord, slice: u32) -> Vec<NodeId> {
         let is_there =
             |copy: &&SliceOwner| !(self.map.is_gone(copy) || self.allow_missing && self.is_silent(copy.node));
@@ -124,7 +127,7 @@ impl Sources {
         Ok(nodes.entry(node).or_insert_with(|| member.at(&address).within(PATIENCE)).clone())
     }
 
-    /// Asks for piece after piece, while a thread writes them.
+    /// Asks a node for piece after piece, while a thread writes them.
     async fn fetch(
         &mut self,
         (filter, record, slice): (FilterId, &FilterRecord, u32),
@@ -143,17 +146,17 @@ impl Sources {
         let writing = tokio::task::spawn_blocking(move || {
             NewFolder::write(&folder, path, |sink| cells::write(sink, &header, &mut pieces))
         });
-        let told = ask_all(&operator, &mut request, &sender, at).await;
-        // The thread ends, whatever came.
+        let received = ask_all(&operator, &mut request, &sender, at).await;
+        // Without a sender the thread ends, whatever the node has sent.
         drop(sender);
         let file = writing.await.context("the thread that writes has ended").map_err(Failed::Disk)?;
         let file = file.map_err(Failed::Disk)?;
-        let (complete, newest_generation) = told.map_err(Failed::Node)?;
+        let (complete, newest_generation) = received.map_err(Failed::Node)?;
         Ok(Copied { file, complete, newest_generation })
     }
 }
 
-/// Asks for piece after piece: whether all of them are of a slice that has everything, and the newest generation.
+/// Asks for piece after piece; returns whether all of them are of a complete slice, and the newest generation.
 async fn ask_all(
     operator: &Operator,
     request: &mut peer::AskCells,
@@ -163,19 +166,19 @@ async fn ask_all(
     let (mut complete, mut newest_generation) = (true, 0);
     loop {
         let reply = operator.call(async |mut client| client.read_cells(*request).await).await?;
-        let cells = reply.cells.context("the node tells nothing")?;
+        let cells = reply.cells.context("the node sends nothing")?;
         complete &= reply.complete;
         newest_generation = newest_generation.max(newest_of(&cells));
         request.from = cells.next;
         at(cells.next.map_or(0, |next| next.start_bytes));
-        // The thread has ended only where the disk has failed.
+        // The receiver is gone only where the thread has ended, which it does only where the disk has failed.
         if pieces.send(cells).await.is_err() || request.from.is_none() {
             return Ok((complete, newest_generation));
         }
     }
 }
 
-/// The greatest number of a generation in a piece.
+/// The number of the newest generation in a piece.
 fn newest_of(cells: &peer::Cells) -> u64 {
     let newest =
         |outline: &peer::SliceOutline| outline.oldest.saturating_add((outline.live.len() as u64).saturating_sub(1));

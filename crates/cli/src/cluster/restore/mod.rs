@@ -1,7 +1,8 @@
 //! `firstseen cluster restore`: the filters of a backup, on the nodes that there are now.
 //!
-//! Promises: nothing is changed before every byte of the backup was found right and a person has agreed; what is broken off is
-//! undone, and no producer finds a filter before it has its cells. Must not know: what cells mean.
+//! Promises: nothing is changed before every checksum of the backup was found right and an operator has agreed; a
+//! restore that is broken off is undone, and no producer finds a filter before it has its cells. Must not know: what
+//! cells mean.
 
 mod plan;
 mod write;
@@ -65,7 +66,7 @@ pub(super) async fn run(args: &RestoreArgs, out: &mut dyn Write) -> anyhow::Resu
         out.write_all(plan.text(&args.backup).as_bytes())?;
         out.flush()?;
     }
-    plan.lacking().for_each(|why| tell!("firstseen: {why}"));
+    plan.lacking().for_each(|why| notice!("firstseen: {why}"));
     if args.plan {
         if args.json {
             writeln!(out, "{}", plan.json(&args.backup, false)?)?
@@ -75,7 +76,7 @@ pub(super) async fn run(args: &RestoreArgs, out: &mut dyn Write) -> anyhow::Resu
         return Ok(ExitCode::SUCCESS);
     }
     if !args.yes && !confirms(&plan.question(&super::hex(&map.cluster.0)))? {
-        tell!("nothing was changed");
+        notice!("nothing was changed");
         return Ok(ExitCode::FAILURE);
     }
     let mut signals = Signals::new()?;
@@ -93,7 +94,7 @@ pub(super) async fn run(args: &RestoreArgs, out: &mut dyn Write) -> anyhow::Resu
             } else {
                 out.write_all(plan.afterwards().as_bytes())?
             }
-            not_forgiven.iter().for_each(|why| tell!("firstseen: {why}"));
+            not_forgiven.iter().for_each(|why| notice!("firstseen: {why}"));
             Ok(if not_forgiven.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
         }
         Ok(Err(error)) => {
@@ -101,7 +102,7 @@ pub(super) async fn run(args: &RestoreArgs, out: &mut dyn Write) -> anyhow::Resu
             Err(error.context(undone))
         }
         Err(signal) => {
-            tell!("firstseen: {signal}: {}", restoring.undo().await);
+            notice!("firstseen: {signal}: {}", restoring.undo().await);
             Ok(ExitCode::from(INTERRUPTED))
         }
     }

@@ -1,7 +1,7 @@
-//! What a backup would bring to a cluster, and what stands against it.
+//! The filters that a backup would bring to a cluster, and the obstacles.
 //!
-//! Promises: what can be seen from the map is refused by the name of its filter before anything is asked for. Must not know: how
-//! it is carried out.
+//! Promises: an obstacle that can be seen from the map is an error with the filter's name, before any request is sent.
+//! Must not know: how a restore is carried out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,15 +17,15 @@ use crate::exit::UsageError;
 use crate::text::size::ByteSize;
 use crate::text::table::Table;
 
-/// The filters of a backup, as they come.
+/// The filters of a backup, as they will be in the cluster.
 pub(super) struct Plan {
     /// A filter, or the levels of a tree, the root first; with the sites that each is bound to.
     pub(super) trees: Vec<Vec<(FilterId, FilterRecord, Vec<String>)>>,
     filters: Vec<FilterDocument>,
-    /// Filters that do not come, as they are not in the backup.
+    /// Filters that do not come, as the backup lacks them.
     left_out: Vec<String>,
     cluster: String,
-    /// A node of the cluster that they come to.
+    /// A node of the cluster that the filters come to.
     address: String,
     /// When the backup was begun, in milliseconds since 1970.
     begun_ms: u64,
@@ -38,23 +38,25 @@ struct FilterDocument {
     slices: u32,
     /// Slices whose cells come back.
     contained_slices: u32,
-    /// Of these, those that had lost something when the backup was taken.
+    /// Those of them that had lost something when the backup was taken.
     incomplete_slices: u32,
     bytes: u64,
-    /// Its kind has no cells that can be told.
+    /// Its kind has no cells that a node can send.
     definition_only: bool,
+    /// It was being altered when the backup was taken, which lacks what was recorded before that.
+    altered: bool,
     /// What is not in the backup is first-seen; otherwise it is undecided for a while.
     decided: bool,
-    /// Another filter, whose level it is, says that.
+    /// Whether it is a level below a root, whose setting counts for it.
     #[serde(skip)]
     is_below: bool,
-    /// Whether it forgets anything.
+    /// Whether its events expire at all.
     #[serde(skip)]
     expires: bool,
 }
 
 impl FilterDocument {
-    /// Whether the backup has all that was recorded before it was begun.
+    /// Whether the backup has every event that was recorded before it was begun.
     fn is_whole(&self) -> bool {
         self.contained_slices == self.slices && self.incomplete_slices == 0
     }
@@ -65,21 +67,21 @@ impl FilterDocument {
 struct Document<'a> {
     folder: String,
     from_cluster: &'a str,
-    /// What was recorded before is in it.
+    /// When the backup was begun: it has the events that were recorded before.
     begun_ms: u64,
     filters: &'a [FilterDocument],
     /// Filters that were being altered or restored when the backup was taken, and are not in it.
     left_out: &'a [String],
-    /// Whether they are there now.
+    /// Whether the filters are in the cluster now.
     done: bool,
 }
 
 impl Plan {
-    /// What `backup` brings to the cluster of `map`, of which a node is at `address`. What is not in it is first-seen then, unless
-    /// it is to stay `undecided`.
+    /// What `backup` brings to the cluster of `map`, of which a node is at `address`. Events that the backup lacks are
+    /// first-seen then, unless they are to stay `undecided`.
     ///
     /// # Errors
-    /// [`UsageError`]: the filters that are there already, or find no nodes.
+    /// [`UsageError`]: filters whose names are taken, or for which there are no nodes.
     pub(super) fn new(backup: &Backup, map: &ClusterMap, address: &str, undecided: bool) -> anyhow::Result<Self> {
         let former = &backup.metadata.map;
         check_names(former, map, address)?;
@@ -105,17 +107,17 @@ impl Plan {
         Ok(Self { trees, filters, left_out, cluster, address, begun_ms: manifest.begun_ms })
     }
 
-    /// The filters that are forgiven what is not in the backup; of a tree its root, which speaks for all levels.
+    /// The filters whose missing events are given up; of a tree only the root, which counts for all levels.
     pub(super) fn decided(&self) -> impl Iterator<Item = &str> {
         self.filters.iter().filter(|filter| filter.decided && !filter.is_below).map(|filter| filter.name.as_str())
     }
 
-    /// The command that ends a filter's waiting.
+    /// The command after which a filter no longer waits for what it lacks.
     pub(super) fn forgive(&self, name: &str) -> String {
         format!("firstseen filter forgive {name} --cluster {}", self.address)
     }
 
-    /// What a person agrees to.
+    /// The question that an operator agrees to.
     pub(super) fn question(&self, cluster: &str) -> String {
         let made = format!("{} made in cluster {cluster}", self.filters_are());
         match self.decided().next() {
@@ -141,14 +143,21 @@ impl Plan {
         }
     }
 
-    /// What must be known of the filters that the backup lacks; one line each.
+    /// The warnings about filters that the backup lacks; one line each.
     pub(super) fn lacking(&self) -> impl Iterator<Item = String> {
-        self.left_out.iter().map(|name| {
+        let left_out = self.left_out.iter().map(|name| {
             format!(
                 "filter {name} is not in this backup, as it was being altered or restored when that was taken: restore it from \
                  another one, or create it anew"
             )
-        })
+        });
+        let altered = self.filters.iter().filter(|filter| filter.altered).map(|FilterDocument { name, .. }| {
+            format!(
+                "filter {name} is in this backup without what was recorded before it was altered, as that was under way when the \
+                 backup was taken"
+            )
+        });
+        left_out.chain(altered)
     }
 
     /// The plan as a table.
@@ -163,6 +172,7 @@ impl Plan {
                 incomplete_slices,
                 bytes,
                 definition_only,
+                altered,
                 decided,
                 ..
             } = filter.clone();
@@ -171,7 +181,9 @@ impl Plan {
             } else {
                 contained_slices.to_string()
             };
-            if incomplete_slices > 0 {
+            if altered {
+                contained += ", since it was altered";
+            } else if incomplete_slices > 0 {
                 contained += &format!(", {incomplete_slices} of which lacked something");
             }
             let rest = if decided { "first-seen" } else { "undecided" };
@@ -182,10 +194,13 @@ impl Plan {
             table.row([name.clone(), none(), none(), "left out: it does not come back".to_owned(), none(), none()]);
         }
         let (folder, cluster) = (folder.display(), &self.cluster);
-        let whole = match self.left_out.len() {
-            0 => "is whole".to_owned(),
-            1 => "lacks a filter, of the others nothing is damaged".to_owned(),
-            lacking => format!("lacks {lacking} filters, of the others nothing is damaged"),
+        let altered = self.filters.iter().filter(|filter| filter.altered).count();
+        let whole = match (self.left_out.len(), altered) {
+            (0, 0) => "is whole".to_owned(),
+            (0, 1) => "lacks a part of a filter, and nothing is damaged".to_owned(),
+            (0, altered) => format!("lacks parts of {altered} filters, and nothing is damaged"),
+            (1, _) => "lacks a filter, of the others nothing is damaged".to_owned(),
+            (lacking, _) => format!("lacks {lacking} filters, of the others nothing is damaged"),
         };
         format!(
             "backup {folder} of cluster {cluster} {whole}; it was begun {}; from it come:\n{}",
@@ -194,13 +209,17 @@ impl Plan {
         )
     }
 
-    /// What an operator must know when it is done.
+    /// What an operator must know after the restore.
     pub(super) fn afterwards(&self) -> String {
         let mut text = format!("{} restored\n", self.filters_are());
         let begun = self.begun();
-        if self.decided().next().is_some() {
+        let decided: Vec<&str> = self.decided().collect();
+        if !decided.is_empty() {
+            // Of filters that lack something that is not so.
+            let all = self.filters.iter().all(|filter| filter.decided);
+            let of = if all { String::new() } else { format!("of {}, ", decided.join(", ")) };
             text += &format!(
-                "what was recorded before {begun} counts; what was recorded since is lost, and may be first-seen again\n"
+                "{of}what was recorded before {begun} counts; what was recorded since is lost, and may be first-seen again\n"
             );
         }
         for FilterDocument { name, decided, is_below, expires, .. } in &self.filters {
@@ -227,7 +246,7 @@ impl Plan {
     }
 }
 
-/// Whether the names of a backup are free in the cluster of `map`.
+/// Checks that the names of a backup's filters are free in the cluster of `map`.
 fn check_names(former: &ClusterMap, map: &ClusterMap, address: &str) -> Result<(), UsageError> {
     let is_there = |name: &str| map.filter_named(name).is_some();
     let mut against = Vec::new();
@@ -238,7 +257,7 @@ fn check_names(former: &ClusterMap, map: &ClusterMap, address: &str) -> Result<(
             "the cluster has filters of these names already: {taken}. Restore to another cluster, or drop them first"
         ));
     }
-    // Levels are dropped with their root.
+    // Levels of a tree are dropped with their root, so roots are enough.
     let roots = former.filters.values().filter(|record| record.branch.as_ref().is_none_or(Branch::is_root));
     let left = roots.map(|record| restoring_name(&record.name)).filter(|name| is_there(name));
     let drops = left.map(|name| format!("\n  firstseen filter drop {name} --cluster {address}")).collect::<String>();
@@ -251,7 +270,7 @@ fn check_names(former: &ClusterMap, map: &ClusterMap, address: &str) -> Result<(
     if against.is_empty() { Ok(()) } else { Err(UsageError(against.join("\n"))) }
 }
 
-/// Where the slices of a level of a tree were; anywhere for other filters.
+/// The sites of a level of a tree when the backup was taken; none for other filters, which may be anywhere.
 fn sites(map: &ClusterMap, record: &FilterRecord) -> Vec<String> {
     if record.branch.is_none() {
         return Vec::new();
@@ -260,7 +279,7 @@ fn sites(map: &ClusterMap, record: &FilterRecord) -> Vec<String> {
     nodes.map(|node| node.site.clone()).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// Whether there are nodes for a filter.
+/// Checks that there are nodes for a filter.
 fn check(record: &FilterRecord, sites: &[String], map: &ClusterMap) -> anyhow::Result<()> {
     let is_there = |node: &&NodeRecord| {
         node.incarnation.0 > 0 && !node.is_down && (sites.is_empty() || sites.contains(&node.site))
@@ -292,6 +311,7 @@ fn document(backup: &Backup, filter: FilterId, record: &FilterRecord) -> FilterD
         incomplete_slices,
         bytes,
         definition_only: !has_parts(record),
+        altered: backup.metadata.altered.contains(&filter),
         decided: false,
         is_below: record.branch.as_ref().is_some_and(|branch| !branch.is_root()),
         expires: record.definition.group.window != Window::Unbounded,

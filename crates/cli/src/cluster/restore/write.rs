@@ -1,7 +1,8 @@
-//! Carrying a restore out: filters under names that nobody asks, their cells, and then their names.
+//! Carries out a restore: it makes filters under names that no producer asks, writes their cells, and then gives them
+//! their names.
 //!
-//! Promises: every copy of a slice gets all of its cells from one start of its node, or nothing counts; what was made is known,
-//! and can be dropped. Must not know: files' layout.
+//! Promises: a node gets all cells of a copy within one start, or the restore fails; the filters that were made are
+//! known, and can be dropped. Must not know: how files are laid out.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +26,7 @@ pub(super) struct Restoring<'a> {
     backup: &'a Backup,
     map: &'a ClusterMap,
     nodes: BTreeMap<NodeId, Operator>,
-    /// Filters and roots that were made, and what they are called until they have their cells.
+    /// Filters and roots that were made, and their names until they have their cells.
     made: Vec<(FilterId, String)>,
     progress: Option<Progress>,
     done_bytes: u64,
@@ -37,10 +38,10 @@ impl<'a> Restoring<'a> {
         Self { member, backup, map, nodes, made, progress: None, done_bytes: 0 }
     }
 
-    /// Does all of it; which filters could not be forgiven what they lack, and why.
+    /// Carries out the whole plan; returns the filters whose missing events could not be given up, and why.
     ///
     /// # Errors
-    /// What the cluster says; that a node was started again meanwhile.
+    /// Those of the cluster; that a node was started again meanwhile.
     pub(super) async fn carry_out(&mut self, plan: &Plan) -> anyhow::Result<Vec<String>> {
         let mut begun = Vec::new();
         for tree in &plan.trees {
@@ -62,8 +63,8 @@ impl<'a> Restoring<'a> {
         }
         self.check_starts().await?;
         let not_forgiven = self.forgive(plan).await;
-        // What a node has lost after it was looked at must not be forgiven with the rest: its slices have their names only when it
-        // was not started again before that, and count as incomplete when it is after.
+        // What a node loses after this check must not be forgiven with the rest. Where a node was started again before,
+        // this is an error; where it is afterwards, its slices count as incomplete.
         self.check_starts().await?;
         while let Some((filter, name)) = self.made.first().cloned() {
             let request = FinishRestoreRequest { command_id: fresh_id().into(), filter_id: filter.0 };
@@ -74,7 +75,8 @@ impl<'a> Restoring<'a> {
         Ok(not_forgiven)
     }
 
-    /// Gives up what was recorded since the backup was begun, as a person has agreed; what could not be, and why.
+    /// Gives up what was recorded since the backup was begun, as an operator has agreed; returns the filters where that
+    /// failed, and why.
     async fn forgive(&self, plan: &Plan) -> Vec<String> {
         let mut not_forgiven = Vec::new();
         for name in plan.decided() {
@@ -90,7 +92,7 @@ impl<'a> Restoring<'a> {
         not_forgiven
     }
 
-    /// Makes a filter, or a tree; by former number, the new ones.
+    /// Makes a filter, or a tree; returns the new number of each former one.
     async fn begin(
         &mut self,
         tree: &[(FilterId, FilterRecord, Vec<String>)],
@@ -109,7 +111,7 @@ impl<'a> Restoring<'a> {
         let reply = match reply {
             Ok(reply) => reply,
             Err(error) => {
-                // It may be there nevertheless: where a node cannot hold its slices.
+                // The filter may have been made though the request failed: where a node cannot hold its slices.
                 self.find_made(&record.name).await;
                 return Err(error.context(format!("filter {} cannot be restored", record.name)));
             }
@@ -123,7 +125,7 @@ impl<'a> Restoring<'a> {
         Ok(tree.iter().map(|(former, ..)| *former).zip(made).collect())
     }
 
-    /// Notes a filter that was made though its making has failed.
+    /// Notes a filter that was made though the request has failed.
     async fn find_made(&mut self, name: &str) {
         let Ok(now) = status(self.member).await else { return };
         let is_it = |(filter, record): &(&FilterId, &FilterRecord)| {
@@ -139,7 +141,7 @@ impl<'a> Restoring<'a> {
         Ok(nodes.entry(node).or_insert_with(|| member.at(&record.address)).clone())
     }
 
-    /// Brings the cells of a slice to a node.
+    /// Sends the cells of a slice to a node.
     async fn write(
         &mut self,
         former: FilterId,
@@ -152,7 +154,7 @@ impl<'a> Restoring<'a> {
         let start = self.map.nodes.get(&node).map_or(0, |node| node.incarnation.0);
         let (mut pieces, reading) = pieces(path);
         while let Some(mut piece) = pieces.recv().await {
-            (piece.filter_id, piece.filter_epoch) = (filter.0, record.epoch);
+            (piece.filter_id, piece.filter_epoch) = (filter.0, record.epoch.0);
             (piece.group, piece.slice) = (slice / per_group, slice % per_group);
             let reply = operator.call(async |mut client| client.write_cells(piece.clone()).await).await?;
             if reply.incarnation != start {
@@ -167,7 +169,7 @@ impl<'a> Restoring<'a> {
         Ok(())
     }
 
-    /// What a node had in memory is gone where it was started again.
+    /// A node that was started again has lost what it had in memory.
     async fn check_starts(&self) -> anyhow::Result<()> {
         let now = status(self.member).await?.map;
         let is_other = |node: &&NodeId| {
@@ -180,14 +182,14 @@ impl<'a> Restoring<'a> {
         }
     }
 
-    /// Takes the bar away.
+    /// Removes the progress bar.
     pub(super) fn progress_ends(&mut self) {
         if let Some(progress) = self.progress.take() {
             progress.end();
         }
     }
 
-    /// Drops what was made; what to say of it.
+    /// Drops the filters that were made; returns the message about that.
     pub(super) async fn undo(&mut self) -> String {
         let mut left = Vec::new();
         for (_, name) in std::mem::take(&mut self.made) {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use firstseen_client::{Builder, Client, Reason};
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_routing::{
-    ClockSource, ClusterId, ClusterMap, Decision, FilterId, FilterPolicies, FilterRecord, Incarnation, NodeId,
+    ClockSource, ClusterId, ClusterMap, Decision, Epoch, FilterId, FilterPolicies, FilterRecord, Incarnation, NodeId,
     NodeRecord, Operation, Prober, SliceOwner, SlicedDefinition,
 };
 use firstseen_wire::batch::{BatchShape, OwnedRun, decode, decode_head};
@@ -166,7 +166,7 @@ impl FakeCluster {
             };
             let record = FilterRecord {
                 name: name.to_owned(),
-                epoch: 1,
+                epoch: Epoch::FIRST,
                 owners: (0..definition.slicing.slices()).map(owner).collect(),
                 definition,
                 policies: FilterPolicies { clock, ..FilterPolicies::default() },

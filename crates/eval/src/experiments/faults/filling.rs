@@ -1,7 +1,7 @@
-//! K11 7, Figure 5(d) over a stream: wrong answers of all while a filter fills that has lost slices.
+//! K11 7, Figure 5(d) over a stream: the share of wrong verdicts while a filter fills that has lost slices.
 //!
-//! Promises: production nodes decide by the strict rule; the paper's literal rule is asked of production cells in one place.
-//! Must not know: filters that are full.
+//! Promises: production nodes decide by the strict rule; the paper's literal rule is evaluated on production cells in
+//! one place. Must not know: filters that are full.
 
 use std::collections::HashSet;
 
@@ -23,8 +23,8 @@ use crate::stream::{Keys, StreamSpec};
 const DISTINCT_SHARE: f64 = 0.168_6;
 const SLICING: &str = "vertical:40";
 
-/// What one run has found: by threshold x = 0..=k, of the strict, then of the literal rule, wrong answers of all; and their
-/// share that should be.
+/// The results of one run, by threshold x = 0..=k, for the strict and then the literal rule: wrong verdicts among all,
+/// and their expected share.
 #[derive(Clone, Default)]
 pub(super) struct Found {
     wrong: Vec<Counts>,
@@ -59,28 +59,28 @@ pub(super) fn found(size: Size, seed: u64) -> Result<Found, EvalError> {
     Ok(found)
 }
 
-/// Slices are lost before anything is recorded; what is told first-seen is set on those that are left.
+/// Slices are lost before any event is recorded; an event that is first-seen is set on the slices that are left.
 fn of_nodes(definition: &SlicedDefinition, set_min: u32, stream: &Events, seed: u64) -> Result<Counts, EvalError> {
     let mut nodes = Nodes::of_slices("faults", definition, strict(set_min))?;
     nodes.lose(order_of_loss(SLICES, seed).into_iter().take(DOWN))?;
     let mut wrong = Counts::default();
     for (digest, is_new) in stream {
-        // One at a time: what is under way at once may come in any order.
-        let told = nodes.ask_filter(&[*digest], Operation::Observe)?;
-        count(&mut wrong, (told[0] == Decision::FirstSeen) != *is_new);
+        // One event at a time: events that are in flight at once may be decided in any order.
+        let verdicts = nodes.ask_filter(&[*digest], Operation::Observe)?;
+        count(&mut wrong, (verdicts[0] == Decision::FirstSeen) != *is_new);
     }
     Ok(wrong)
 }
 
-/// Cells of lost slices are set too, but never asked.
+/// Cells of lost slices are set too, but never tested.
 fn of_literal(definition: &SlicedDefinition, set_min: u32, stream: &Events, seed: u64) -> Result<Counts, EvalError> {
     let mut filter = SlicedFilter::build(definition)?;
     let lost: Vec<u32> = order_of_loss(SLICES, seed).into_iter().take(DOWN).collect();
     let (mut wrong, belief) = (Counts::default(), Belief { set_min, rule: Rule::Literal });
     for (digest, is_new) in stream {
-        let told = is_duplicate_while_down(&filter, *digest, |slice| lost.contains(&slice), belief);
-        let Some(is_duplicate) = told else {
-            return Err(EvalError::Answer { experiment: "faults", told: "nothing".to_owned() });
+        let verdict = is_duplicate_while_down(&filter, *digest, |slice| lost.contains(&slice), belief);
+        let Some(is_duplicate) = verdict else {
+            return Err(EvalError::Answer { experiment: "faults", answer: "nothing".to_owned() });
         };
         if !is_duplicate {
             filter.observe_batch(&[*digest], &[], &mut [Answer::Undecided]);
@@ -90,11 +90,12 @@ fn of_literal(definition: &SlicedDefinition, set_min: u32, stream: &Events, seed
     Ok(wrong)
 }
 
-/// Wrong answers of all: new events that are told duplicate, at the fill that they meet, and repeats that are told first-seen.
+/// The share of wrong verdicts: new events that are called duplicates, at the fill that they meet, and repeats that are
+/// called first-seen.
 ///
-/// A key has the same live cells whenever it comes, and once it was told first-seen they are set. One that was told duplicate
-/// has cells enough that are set for the next time. So a repeat is told first-seen if fewer than x of its cells are live, at
-/// any fill.
+/// A key has the same live cells whenever it comes, and once it was called first-seen they are set. A key that was
+/// called a duplicate has enough cells that are set for the next time. So a repeat is called first-seen if fewer than x
+/// of its cells are live, at any fill.
 fn expected(cells: f64, set_min: u32, rule: Rule, stream: &Events) -> f64 {
     let down = DOWN as f64 / f64::from(SLICES);
     let (mut fill, mut wrong) = (0.0, 0.0);
@@ -110,8 +111,9 @@ fn expected(cells: f64, set_min: u32, rule: Rule, stream: &Events) -> f64 {
 
 /// The share of the live cells not set yet that a new key sets, where a position is live and set with chance `set`.
 ///
-/// Strict: what is told duplicate has no live cell that is not set, so as in any filter `1 - (1 - 1/m)^k`. Literal: a cell
-/// that is not set is set if fewer than x of the other positions are live and set, `k/m P(binomial(k - 1, set) < x)`.
+/// Strict rule: an event that is called a duplicate has no live cell that is not set, so as in any filter `1 - (1 -
+/// 1/m)^k`. Literal rule: a cell is set that was not if fewer than x of the other positions are live and set, `k/m
+/// P(binomial(k - 1, set) < x)`.
 fn set_by_key(cells: f64, set: f64, set_min: u32, rule: Rule) -> f64 {
     let of_key = plain::fill(cells, HASHES, 1.0);
     match rule {
@@ -155,12 +157,12 @@ mod tests {
 
     #[test]
     fn the_literal_rule_fills_as_the_strict_one_where_all_cells_count() {
-        // At x = k both rules believe an event whose cells are all left and set, and no other.
+        // At x = k both rules call those events duplicates whose cells are all left and set, and no others.
         for set in [0.1, 0.6] {
             let [strict, literal] = [Rule::Strict, Rule::Literal].map(|rule| set_by_key(1e4, set, HASHES, rule));
             assert!((strict - literal).abs() < 1e-12, "{strict}, {literal}");
         }
-        // At x = 0 everything is believed, and nothing set.
+        // At x = 0 every event is a duplicate, and no cell is set.
         assert!(set_by_key(1e4, 0.3, 0, Rule::Literal).abs() < 1e-12);
     }
 }

@@ -1,7 +1,6 @@
 //! Generations and false positives over the stream, as the paper shows them, beside the same law over drawn places.
-//!
-//! Promises: what is measured and what is expected are put into the same parts of the stream. Must not know: the formulas of
-//! a steady burst.
+//! Promises: measured and expected values are those of the same parts of the stream. Must not know: the formulas of a
+//! steady burst.
 
 use firstseen_filter::Limit;
 
@@ -14,17 +13,17 @@ use crate::stats::Counts;
 
 /// Places on the axis of time.
 const BINS: u64 = 30;
-/// Where timers in use decide, how often in a window those that have expired are emptied, and the least time between.
+/// Where timers in use decide: how often in a window the expired ones are emptied, and the shortest pause between.
 const SWEEPS: u64 = 8;
 const SWEEP_TICKS_MIN: u64 = 8;
 /// Windows of a run.
 const WINDOWS: usize = 3;
 
-/// What is found in each of [`BINS`] parts of the stream.
+/// The values in each of [`BINS`] parts of the stream.
 pub(super) struct Course {
     /// Ticks, and generations summed over them.
     ticks: Vec<(u64, u64)>,
-    /// Events, all new, that were told duplicate.
+    /// Events, all of them new, and those that were called duplicates.
     errors: Vec<Counts>,
 }
 
@@ -33,13 +32,13 @@ impl Course {
         Self { ticks: vec![(0, 0); BINS as usize], errors: vec![Counts::default(); BINS as usize] }
     }
 
-    /// One tick more.
-    pub(super) fn add(&mut self, size: Size, tick: u64, generations: usize, told: Counts) {
+    /// Adds one tick.
+    pub(super) fn add(&mut self, size: Size, tick: u64, generations: usize, counts: Counts) {
         let bin = (tick * BINS / size.ticks()) as usize;
         self.ticks[bin].0 += 1;
         self.ticks[bin].1 += generations as u64;
-        self.errors[bin].successes += told.successes;
-        self.errors[bin].trials += told.trials;
+        self.errors[bin].successes += counts.successes;
+        self.errors[bin].trials += counts.trials;
     }
 
     /// The mean number of generations in each part.
@@ -49,11 +48,11 @@ impl Course {
 
     /// The share of the errors in each part.
     fn rates(&self) -> Vec<f64> {
-        self.errors.iter().map(|told| told.successes as f64 / told.trials as f64).collect()
+        self.errors.iter().map(|counts| counts.successes as f64 / counts.trials as f64).collect()
     }
 }
 
-/// What a panel shows: a window, and what decides that a generation is full; there is a curve for every burst.
+/// The content of a panel: a window, and by what a generation is full; each burst has a curve.
 #[derive(Clone, Copy)]
 struct Shown {
     window: usize,
@@ -65,7 +64,7 @@ impl Shown {
         (0..WINDOWS).flat_map(|window| (0..LIMITS.len()).map(move |limit| Self { window, limit }))
     }
 
-    /// The places in the list of cases, in the order of the legend.
+    /// The indices in the list of cases, in the order of the legend.
     fn cases(self) -> [usize; FACTORS.len()] {
         std::array::from_fn(|factor| WINDOWS * (self.limit * FACTORS.len() + factor) + self.window)
     }
@@ -97,14 +96,14 @@ impl Case {
         for tick in 0..size.ticks() {
             let now_ms = stream.start_ms + tick;
             let trials = std::iter::from_fn(|| events.next_if(|event| event.time_ms <= now_ms)).count() as u64;
-            let told = Counts { successes: growing.tick(trials), trials };
-            course.add(size, tick, growing.generations(), told);
+            let counts = Counts { successes: growing.tick(trials), trials };
+            course.add(size, tick, growing.generations(), counts);
         }
         Ok(course)
     }
 }
 
-/// By window and limit the generations, then likewise the false positives.
+/// By window and limit the generations, then the false positives in the same order.
 pub(super) fn sheets(size: Size, runs: &[Vec<Course>], drawn: &[Vec<Course>]) -> Vec<Sheet> {
     let all = [false, true].into_iter().flat_map(|is_rate| Shown::all().enumerate().map(move |panel| (is_rate, panel)));
     all.map(|(is_rate, panel)| sheet(size, panel, is_rate, runs, drawn)).collect()
@@ -128,7 +127,7 @@ fn sheet(
                 let measured: Vec<_> = runs.iter().map(|run| run[case].generations()).collect();
                 let expected: Vec<_> = drawn.iter().map(|run| run[of_draw].generations()).collect();
                 let (estimate, expected) = averaged_beside(&measured, &expected, bin, size.ticks() / BINS);
-                // Ticks are whole: a run may have one more or less, though none of these runs has.
+                // Ticks are whole: another run may have one more or fewer, though none of these runs has.
                 let tick = BINS as f64 / size.ticks() as f64;
                 (estimate.with_error_of(tick / (runs.len() as f64).sqrt()), expected)
             };

@@ -1,7 +1,7 @@
-//! A stream of URLs, what a filter makes of it, and what it should make of it.
+//! A stream of URLs, the errors of a filter over it, and the expected ones.
 //!
-//! Promises: what is expected depends on the stream that was drawn, not on its law alone. Must not know: which filters
-//! are compared.
+//! Promises: the expected errors follow from the stream that was drawn, not from its law alone. Must not know: which
+//! filters are compared.
 
 use std::collections::HashMap;
 
@@ -13,10 +13,10 @@ use crate::measure::{Clock, Subject, median, shaped, timed};
 use crate::stats::Counts;
 use crate::stream::Event;
 
-/// What is expected, in one line.
+/// How the expected values are found, in one line.
 pub(super) const FORMULA: &str = "from the gaps of the stream: a cell is cleared with chance P/m and set with K/m by each \
                                   different key since (after Deng and Rafiei 2006; Denning 1968)";
-/// Pieces that are timed on their own.
+/// Pieces of the stream that are timed on their own.
 const PIECES: usize = 15;
 
 /// Cells of one bit (m), positions (K) and decrements (P); P = 0 is a Bloom filter.
@@ -28,7 +28,7 @@ pub(super) struct Cells {
 }
 
 impl Cells {
-    /// An empty filter of them.
+    /// An empty filter with these parameters.
     pub(super) fn subject(self, seed: u64) -> Result<Subject, EvalError> {
         let spec = if self.decrements > 0.0 {
             spec(self.cells, self.hashes, Some(self.decrements), seed)
@@ -39,8 +39,8 @@ impl Cells {
     }
 }
 
-/// Counts one answer.
-pub(super) fn told(tally: &mut Tally, is_new: bool, is_duplicate: bool) {
+/// Counts one verdict.
+pub(super) fn tally_verdict(tally: &mut Tally, is_new: bool, is_duplicate: bool) {
     match (is_new, is_duplicate) {
         (true, true) => tally.false_positives += 1,
         (true, false) => tally.true_negatives += 1,
@@ -57,22 +57,22 @@ pub(super) struct Scores {
     pub(super) f1: f64,
 }
 
-/// What a filter made of a stream.
+/// The errors of a filter over a stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
-    /// New events told duplicate.
+    /// New events that were called duplicates.
     pub(super) false_positives: Counts,
-    /// Duplicates told new.
+    /// Duplicates that were called new.
     pub(super) false_negatives: Counts,
     pub(super) f1: f64,
-    /// Of a piece of the stream, the median of all pieces.
+    /// The time of an event, by the median of all pieces.
     pub(super) ns_per_event: f64,
 }
 
 /// Events, each with the arrivals since its key came last.
 pub(super) struct Urls {
     pub(super) events: Vec<Event>,
-    /// 0 for a new key.
+    /// The gap before each event; 0 for a new key.
     gaps: Vec<u32>,
     /// By j: the chance that an event is the last of its key among itself and the j arrivals after it.
     unrepeated: Vec<f64>,
@@ -94,14 +94,14 @@ impl Urls {
         Self { events, gaps, unrepeated }
     }
 
-    /// Shows the stream to a filter.
+    /// Sends the stream to a filter.
     pub(super) fn observed(&self, mut subject: Subject, clock_ns: Clock<'_>) -> Result<Outcome, EvalError> {
         let (mut tally, mut gaps) = (Tally::default(), self.gaps.iter());
         let mut ns_per_event = Vec::with_capacity(PIECES);
         for piece in self.events.chunks(self.events.len().div_ceil(PIECES)) {
             let (observed, took_ns) = timed(clock_ns, || {
                 subject.observe_each(piece.iter().copied(), |_, is_duplicate| {
-                    told(&mut tally, gaps.next() == Some(&0), is_duplicate);
+                    tally_verdict(&mut tally, gaps.next() == Some(&0), is_duplicate);
                 })
             });
             observed?;
@@ -116,13 +116,13 @@ impl Urls {
         })
     }
 
-    /// What a filter with Max = 1 should make of the stream.
+    /// The expected errors of a filter with Max = 1 over the stream.
     ///
     /// Seen backwards from now, a cell is zero if the first arrival that touched it cleared it. An arrival clears it with
     /// chance `P/m`, and the `D_j` different keys of the last j arrivals all leave it alone with chance
     /// `(1 - 1/m)^(K D_j)`. So a cell of a key that came g arrivals ago is zero with chance
     /// `Z_g = sum over j from 1 to g - 1 of P/m (1 - P/m)^(j-1) (1 - 1/m)^(K D_j)`, any cell after t arrivals of n
-    /// different keys with `Z_(t+1) + (1 - P/m)^t (1 - 1/m)^(K n)`, and an event is told new unless none of its K cells is.
+    /// different keys with `Z_(t+1) + (1 - P/m)^t (1 - 1/m)^(K n)`, and an event is called new unless none of its K cells is.
     /// Where all keys are different, `D_j = j`, this goes towards the stable point of Deng and Rafiei. For `D_j` stands its
     /// mean over the stream, the sum of the chances that the arrival i ago was not repeated since (Denning, "The working
     /// set model for program behavior", 1968).
@@ -179,7 +179,7 @@ mod tests {
     fn a_key_that_came_long_ago_is_as_good_as_new() {
         let events: Vec<Event> = distinct(40_000, 4).unwrap().collect();
         let of = Cells { cells: 2_000, hashes: 4, decrements: 4.0 };
-        // Every event comes a second time, so many arrivals later.
+        // Every event is repeated, so many arrivals later.
         let missed = |gap: usize| {
             let all = events.chunks(gap).flat_map(|piece| [piece, piece].concat()).collect();
             Urls::of(all).expected(of).false_negatives

@@ -1,4 +1,5 @@
-//! K11 6, Figure 12(c): how many false positives of a tree are left where what is found above level d is checked below.
+//! K11 6, Figure 12(c): the false positives that a tree has left where an event that is found above level d is checked
+//! below.
 //!
 //! Promises: nodes decide, one a place of the tree. Must not know: hits, accesses.
 
@@ -24,8 +25,8 @@ pub(super) const SHAPES: [Shape; 2] = [Shape { levels: 2, fan: 24 }, Shape { lev
 const MODES: [(TreeMode, &str, &str); 2] =
     [(TreeMode::Dense, "measured, dense", DENSE), (TreeMode::Sparse, "measured, sparse", SPARSE)];
 
-/// What one run has found of one shape: of dense, then of sparse trees, by threshold d, new events that were told duplicate;
-/// and the share that should be.
+/// The results of one run and one shape: new events that were called duplicates, by threshold d, of dense and then of
+/// sparse trees; and their expected share.
 #[derive(Clone, Default)]
 pub(super) struct Found {
     errors: Vec<Counts>,
@@ -44,7 +45,8 @@ fn found_in(shape: Shape, size: Size, seed: u64) -> Result<Found, EvalError> {
         for top_down in 0..shape.levels {
             let checking = Checking { shape, mode, cells: size.cells, hashes: HASHES, top_down };
             found.errors.push(checked(checking, &stream, seed)?);
-            // Nodes of a dense level have keys in common, and err together; there is one root.
+            // Nodes of a dense level have keys in common, so their errors are not independent; at the root there is
+            // only one node.
             let has_formula = mode == TreeMode::Sparse || top_down == 0;
             found.expected.push(if has_formula {
                 Level::over(&stream, checking)
@@ -66,17 +68,18 @@ fn checked(of: Checking, stream: &[Event], seed: u64) -> Result<Counts, EvalErro
     let (mut errors, mut seen) = (Counts::default(), HashSet::new());
     for event in stream {
         let digest = secret.digest(&event.key.to_le_bytes());
-        // One at a time, as the paper's: the next is sent when this one has been set everywhere.
-        let told = nodes.ask(leaves[event.site as usize], &[digest], Operation::Observe)?;
+        // One event at a time, as in the paper: the next one is sent when this one has been set everywhere.
+        let verdicts = nodes.ask(leaves[event.site as usize], &[digest], Operation::Observe)?;
         if seen.insert(event.key) {
-            count(&mut errors, told[0] == Decision::Duplicate);
+            count(&mut errors, verdicts[0] == Decision::Duplicate);
         }
     }
     Ok(errors)
 }
 
-/// The nodes of level d, where it is decided: their cells are contained in those above, so what is found above is confirmed if
-/// one of them has it, and `P = 1 - product of (1 - r_i)` over their rates. Each has the keys that were delivered through it.
+/// The nodes of level d, which decide: their cells are contained in those above, so an event that is found above is
+/// confirmed if one of them has it, and `P = 1 - product of (1 - r_i)` over their rates. Each has the keys that were
+/// delivered through it.
 struct Level {
     of: Checking,
     /// Expected events set, by node.
@@ -94,7 +97,7 @@ impl Level {
         level.sum / level.keys
     }
 
-    /// A key that is new comes by this leaf.
+    /// A new key comes by this leaf.
     fn deliver(&mut self, leaf: u32) {
         let missed = |node: u32| {
             let set = self.set.get(&node).copied().unwrap_or(0.0);
@@ -107,7 +110,7 @@ impl Level {
     }
 }
 
-/// A sheet for each shape, of what all runs have found.
+/// A sheet for each shape, with the results of all runs.
 pub(super) fn sheets(runs: &[Vec<Found>]) -> Vec<Sheet> {
     let sheet = |(place, shape): (usize, &Shape)| {
         let found: Vec<&Found> = runs.iter().map(|run| &run[place]).collect();

@@ -7,15 +7,15 @@ use firstseen_filter::{FilterSecret, FilterSpec, Kind, Probes};
 use firstseen_journal::MemoryDisk;
 use firstseen_meta::Identity;
 use firstseen_routing::{
-    AnswerWhen, ClockSource, ClusterId, ClusterMap, Decision, FilterId, FilterPolicies, FilterRecord, Incarnation,
-    NodeRecord, Operation, Prober, SliceOwner, SlicedDefinition, Submission, Times,
+    AnswerWhen, ClockSource, ClusterId, ClusterMap, Decision, Epoch, FilterId, FilterPolicies, FilterRecord,
+    Incarnation, NodeRecord, Operation, Prober, SetAcks, SliceOwner, SlicedDefinition, Submission, TestRun, Times,
 };
 use tokio::time::timeout;
 
 use super::*;
 use crate::clocks::Clocks;
 use crate::edges::SystemClock;
-use crate::lease::Held;
+use crate::lease::HeldLease;
 use crate::links::LinkHandle;
 use crate::owner::{OwnerQueue, queue};
 use crate::pending::{Ears, PendingBatch};
@@ -42,7 +42,7 @@ fn map() -> ClusterMap {
     };
     let record = FilterRecord {
         name: "clicks".to_owned(),
-        epoch: 1,
+        epoch: Epoch::FIRST,
         owners: [ME, PEER]
             .map(|node| SliceOwner { node, complete_since: Incarnation(1), ..SliceOwner::default() })
             .to_vec(),
@@ -79,7 +79,7 @@ fn worker(inbox: OwnerInbox) -> Worker {
         inbox,
         clock,
         keeper: Arc::new(keeper),
-        lease: Arc::new(Held::endless()),
+        lease: Arc::new(HeldLease::endless()),
         clocks: Arc::new(Clocks::unchecked()),
         limits: OwnerLimits::default(),
         queue_age_max_ms: 3_600_000,
@@ -105,14 +105,20 @@ impl Running {
         Self { queue, to_peer, sequence: 0 }
     }
 
-    /// Submits an event that begins at the slice here; returns where its reply comes in, without a deadline.
+    /// Submits the first event that begins at the slice here; returns where its reply comes in, without a deadline.
     fn submit(&mut self) -> mpsc::Receiver<Arc<PendingBatch>> {
+        self.submit_one(0)
+    }
+
+    /// The same for a later event.
+    fn submit_one(&mut self, index: usize) -> mpsc::Receiver<Arc<PendingBatch>> {
         let prober = Prober::new(&map().filters[&FILTER].definition).expect("a prober");
-        let here = (0u64..).map(|number| FilterSecret::from_seed(1).digest(&number.to_le_bytes())).find_map(|digest| {
-            let mut probes = Probes::new(prober.shape());
-            prober.push(digest, &mut probes);
-            (prober.head_slice(0, &probes, 0) == 0).then_some(probes)
-        });
+        let mut here =
+            (0u64..).map(|number| FilterSecret::from_seed(1).digest(&number.to_le_bytes())).filter_map(|digest| {
+                let mut probes = Probes::new(prober.shape());
+                prober.push(digest, &mut probes);
+                (prober.head_slice(0, &probes, 0) == 0).then_some(probes)
+            });
         self.sequence += 1;
         let (ears, finished, _) = Ears::with_room(1);
         let place = PendingBatch::places((FILTER, self.sequence), 0, false, &[1], ears, None).remove(0);
@@ -123,7 +129,7 @@ impl Running {
             sequence: self.sequence,
             names: Vec::new(),
             from: None,
-            probes: here.expect("half of all events"),
+            probes: here.nth(index).expect("half of all events"),
             times: Times::default(),
             deadline_ms: 3_600_000,
             again: false,
@@ -171,15 +177,33 @@ async fn what_cannot_be_sent_ends_what_waits_for_it() {
 #[should_panic(expected = "something to be persisted, and no journal")]
 fn what_no_journal_takes_is_a_mistake() {
     let (_queue, inbox) = queue(1000);
-    worker(inbox).carry_out_one(Command::Record(Record { filter: FILTER, group: 0, entries: Vec::new() }));
+    worker(inbox).carry_out_one(Command::Persist(Record { filter: FILTER, group: 0, entries: Vec::new() }));
+}
+
+#[tokio::test]
+async fn what_has_come_in_is_sent_together() {
+    let mut owner = Running::start().await;
+    // The owner runs in this thread, so it finds all of them when it is next waked.
+    let replies: Vec<_> = (0..3).map(|index| owner.submit_one(index)).collect();
+    let mut next = async || timeout(PATIENCE, owner.to_peer.recv()).await.expect("a message").expect("it runs");
+    let PeerBody::Set(set) = next().await.body else { panic!("new events are set") };
+    assert_eq!(set.stamps.len(), 3, "one message has them all");
+    let body = PeerBody::SetAcks(SetAcks { set_numbers: vec![set.set_number], refused_numbers: Vec::new() });
+    let message = PeerMessage { filter: FILTER, epoch: Epoch::FIRST, group: 0, body };
+    assert!(owner.queue.hand(Work::Peer { from: PEER, message, received_ms: 0 }).await);
+    for reply in replies {
+        assert_eq!(verdict(reply).await, Decision::FirstSeen);
+    }
+    assert!(owner.to_peer.try_recv().is_err(), "nothing else was sent");
 }
 
 #[tokio::test]
 async fn who_sent_what_cannot_be_read_is_told() {
     let mut owner = Running::start().await;
-    let message = |body| PeerMessage { filter: FILTER, epoch: 1, group: 0, body };
+    let message = |body| PeerMessage { filter: FILTER, epoch: Epoch::FIRST, group: 0, body };
     let set = PeerBody::Set(firstseen_routing::SetBatch { set_number: 7, ..Default::default() });
-    let test = firstseen_routing::TestBatch { head: PEER, tickets: vec![3, 4], ..Default::default() };
+    let runs = vec![TestRun { head: PEER, events: 2, ..TestRun::default() }];
+    let test = firstseen_routing::TestBatch { runs, tickets: vec![3, 4], ..Default::default() };
     for body in [set, PeerBody::Test(test)] {
         let refused = Work::Refused { sender: PEER, receiver: ME, message: message(body) };
         assert!(owner.queue.hand(refused).await);

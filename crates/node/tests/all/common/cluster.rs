@@ -12,7 +12,7 @@ use firstseen_wire::tree::encode;
 
 use super::TestNode;
 
-/// Of every filter: what a run finds, the next finds too.
+/// The secret of every filter: each run has the same false positives.
 const SECRET: [u8; 32] = [7; 32];
 
 /// The secret that events are hashed under.
@@ -26,9 +26,19 @@ pub struct TestCluster {
 }
 
 impl TestCluster {
-    /// Up to five nodes. What waits is not refused for its age: a test machine may be slow.
+    /// Up to five nodes. What waits is not refused for its age, and no node is called down: a test machine may be slow.
     pub async fn start(count: usize) -> Self {
         Self::start_with(count, be_patient).await
+    }
+
+    /// The same of nodes one of which is to be called down.
+    pub async fn start_to_lose_one(count: usize) -> Self {
+        Self::start_with(count, |config| {
+            let timing = config.timing.clone();
+            be_patient(config);
+            config.timing = timing;
+        })
+        .await
     }
 
     /// Up to five nodes whose configurations were changed by `change`.
@@ -76,20 +86,20 @@ impl TestCluster {
         }
     }
 
-    /// Why a tree cannot be made.
+    /// The refusal of a tree that cannot be made.
     pub async fn refuses_tree(&self, name: &str, definition: &SlicedDefinition, tree: &TreeSpec) -> String {
         let policies = FilterPolicies::default();
         let request = CreateFilterRequest { tree: Some(encode(tree)), ..request(name, definition, policies) };
         self.nodes[0].admin().create_filter(request).await.expect_err("no tree").message().to_owned()
     }
 
-    /// A client that starts from one of the nodes, and waits patiently.
+    /// A client that starts from one of the nodes, with a long deadline.
     pub fn builder(&self, door: usize) -> Builder {
         let address = self.nodes[door % self.nodes.len()].node.addr();
-        Client::builder().seeds([address]).deadline_ms(60_000)
+        Client::builder().seeds([address]).deadline_ms(PATIENCE_MS.into())
     }
 
-    /// A client of its own, with its own connections, and a filter in its hands.
+    /// A client of its own, with its own connections, and a filter of it.
     pub async fn producer(&self, door: usize, filter: &str) -> (Client, Filter) {
         let client = self.builder(door).connect().await.expect("a client");
         let filter = client.filter(filter).await.expect("a filter");
@@ -97,11 +107,16 @@ impl TestCluster {
     }
 }
 
+/// Nobody waits for longer.
+const PATIENCE_MS: u32 = 60_000;
+
 fn be_patient(config: &mut NodeConfig) {
-    config.limits = Limits { queue_age_max_ms: 60_000, batch_deadline_max_ms: 60_000, ..Limits::default() };
+    config.timing.unreachable_after_ms = u64::from(PATIENCE_MS);
+    config.limits =
+        Limits { queue_age_max_ms: PATIENCE_MS.into(), batch_deadline_max_ms: PATIENCE_MS, ..Limits::default() };
 }
 
-/// Makes a filter by way of `node`.
+/// Makes a filter through `node`.
 pub async fn create_at(node: &TestNode, name: &str, definition: &SlicedDefinition, policies: FilterPolicies) {
     node.admin().create_filter(request(name, definition, policies)).await.expect("create");
 }

@@ -1,4 +1,4 @@
-//! Clusters whose disks hang, or are full, and what producers are told meanwhile.
+//! Clusters whose disks hang, or are full, and the verdicts that producers get meanwhile.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use firstseen_routing::{AnswerWhen, ClockSource, Durability, FilterPolicies, Sli
 use super::cluster::{TestCluster, create_at};
 use super::{PATIENCE, TestNode, wait_for};
 
-/// A segment has its room when it begins: small ones find a full disk soon.
+/// A segment reserves its room when it begins: with small ones a full disk shows soon.
 const SEGMENT_BYTES: u32 = 256 << 10;
 
-/// The disk of a node. However a test ends, nobody waits for it any more.
+/// The disk of a node. However a test ends, nothing waits for the disk any more.
 pub struct SlowDisk(MemoryDisk);
 
 impl SlowDisk {
@@ -23,7 +23,7 @@ impl SlowDisk {
         self.0.hold_syncs(is_hung);
     }
 
-    /// How much more it takes.
+    /// How many bytes it still has room for.
     pub fn set_room_bytes(&self, room_bytes: Option<u64>) {
         self.0.set_room_bytes(room_bytes);
     }
@@ -35,7 +35,7 @@ impl Drop for SlowDisk {
     }
 }
 
-/// Nodes a, b and c, and their disks: of their journals alone, or of what the cluster agrees on, too.
+/// Nodes a, b and c, and their disks: for their journals alone, or also for the agreement.
 pub async fn cluster(holds_agreement: bool) -> (TestCluster, Vec<SlowDisk>) {
     let (mut nodes, mut disks) = (Vec::new(), Vec::new());
     for name in ["a", "b", "c"] {
@@ -90,7 +90,7 @@ pub async fn create_filter(cluster: &TestCluster, name: &str, durability: Durabi
     }
 }
 
-/// Waits until all copies of all slices are complete, as `node` knows it.
+/// Waits until all copies of all slices are complete by the map of `node`.
 pub async fn becomes_complete(node: &TestNode) {
     let waiting = async {
         loop {
@@ -104,14 +104,14 @@ pub async fn becomes_complete(node: &TestNode) {
     tokio::time::timeout(PATIENCE, waiting).await.expect("its slices are never complete");
 }
 
-/// A client that does not wait for long: what is not answered within a second is unknown.
+/// A client with a deadline of a second, after which an event is unknown.
 pub async fn hasty(node: &TestNode) -> (Client, Filter) {
     let client = Client::builder().seeds([node.node.addr()]).deadline_ms(1_000).connect().await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     (client, filter)
 }
 
-/// The number of the node that is asked about slice 0, from 0 on.
+/// The number of the node that is asked for slice 0, counted from 0.
 pub async fn asked_node(cluster: &TestCluster) -> usize {
     let map = cluster.nodes[0].map().await;
     let (_, record) = map.filter_named("clicks").expect("the filter");
@@ -123,24 +123,24 @@ pub fn keys(from: u32) -> Vec<[u8; 4]> {
     (from..from + 300).map(u32::to_le_bytes).collect()
 }
 
-/// What these events are told.
-pub async fn told(filter: &Filter, keys: &[[u8; 4]]) -> Vec<Verdict> {
+/// The verdicts on these events.
+pub async fn observe(filter: &Filter, keys: &[[u8; 4]]) -> Vec<Verdict> {
     filter.observe_batch(keys, &[]).await.expect("verdicts")
 }
 
-/// How many of them are not decided.
-pub fn undecided(told: &[Verdict]) -> usize {
-    told.iter().filter(|verdict| matches!(verdict, Verdict::Undecided(_))).count()
+/// How many of them are undecided.
+pub fn undecided(verdicts: &[Verdict]) -> usize {
+    verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Undecided(_))).count()
 }
 
-/// Asks about new events until all of a call are decided; the last of them, and how many calls were not.
+/// Sends new events until a whole call is decided; returns its events, and how many calls were not.
 pub async fn ask_until_decided(filter: &Filter, first: u32) -> (Vec<[u8; 4]>, u32) {
     let asking = async {
         for call in 0.. {
             let keys = keys(first + 1_000 * call);
-            let told = told(filter, &keys).await;
-            if undecided(&told) == 0 {
-                assert!(told.iter().all(|verdict| *verdict == Verdict::FirstSeen), "new events are new");
+            let verdicts = observe(filter, &keys).await;
+            if undecided(&verdicts) == 0 {
+                assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen), "new events are new");
                 return (keys, call);
             }
         }

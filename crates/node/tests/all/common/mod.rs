@@ -26,7 +26,7 @@ use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
 /// How long a test waits for anything.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const PATIENCE: Duration = Duration::from_secs(180);
 
 /// A node and its folder.
 pub struct TestNode {
@@ -41,13 +41,13 @@ impl TestNode {
         Self::start_with(name, |config| config.limits = limits).await
     }
 
-    /// A node whose configuration was changed by `change`.
+    /// A node whose configuration `change` has changed.
     pub async fn start_with(name: &str, change: impl FnOnce(&mut NodeConfig)) -> Self {
         let (folder, config) = Self::configured(name, change);
         Self::start_in(folder, config).await
     }
 
-    /// A node that sends nothing over its links but messages: it never asks for signs of life.
+    /// A node that sends only messages over its links: it never sends pings.
     pub async fn start_without_pings(name: &str) -> Self {
         Self::start_with(name, |config| config.timing.unreachable_after_ms = 3_600_000).await
     }
@@ -77,13 +77,13 @@ impl TestNode {
             http_listen: Some(any),
             memory_max_bytes: 64 << 20,
             owners: Some(2),
-            // Soon enough for tests of outages, and not so soon that a busy machine makes some.
+            // Soon enough for tests of outages, and late enough that a busy machine does not cause some.
             timing: Timing {
                 heartbeat_ms: 100,
                 election_base_ms: 500,
                 election_width_ms: 100,
                 unreachable_after_ms: 1_000,
-                // They all have the clock of this machine.
+                // All nodes have the clock of this machine.
                 clock_skew_max_ms: 0,
                 ..Timing::default()
             },
@@ -99,7 +99,7 @@ impl TestNode {
         Self { node, config, folder }
     }
 
-    /// Stops it, and starts it again with what it has kept, at another port.
+    /// Stops it, and starts it again with its folder, at another port.
     pub async fn restart(self) -> Self {
         self.stop().await.start().await
     }
@@ -111,7 +111,7 @@ impl TestNode {
         StoppedNode { config, folder }
     }
 
-    /// Waits until it has found that another is out of reach, or that none is.
+    /// Waits until the node finds exactly these others out of reach.
     pub async fn finds_unreachable(&self, others: &[NodeId]) {
         let others: Vec<u64> = others.iter().map(|node| node.0).collect();
         let waiting = async {
@@ -160,12 +160,12 @@ impl TestNode {
         node_id
     }
 
-    /// Waits until it is ready.
+    /// Waits until the node is ready.
     pub async fn ready(&self) {
         wait_for("ready", || self.node.not_ready().is_none()).await;
     }
 
-    /// Waits until it acts on a map with this filter, and has its slices of it.
+    /// Waits until the node acts on a map with this filter, and has its slices of it.
     pub async fn knows(&self, filter: &str) {
         let mut producer = net::producer_client(self.channel());
         let request = producer::DescribeFilterRequest { name: filter.to_owned() };
@@ -189,7 +189,7 @@ impl TestNode {
         FilterId(reply.filter.expect("the filter").id)
     }
 
-    /// The map as it is agreed on, as far as it has heard, once it acts on it: its status shows a map a moment before that, and
+    /// The map that is agreed on, as the node has it, once it acts on it: its status shows a map a moment earlier, and
     /// until then it answers by the one before.
     pub async fn map(&self) -> ClusterMap {
         let map = ClusterMap::try_from(self.status().await.map.expect("a map")).expect("a map that can be read");
@@ -202,14 +202,14 @@ impl TestNode {
         wait_for("a map counts", || self.node.map_version() >= version).await;
     }
 
-    /// A number that the node exports: the first whose line begins with `name`.
+    /// A number that the node exports: on the first line that begins with `name`.
     pub async fn metric(&self, name: &str) -> f64 {
         self.metric_if_any(name).await.unwrap_or_else(|| panic!("no {name}"))
     }
 
-    /// The same, where there is one: what is told by filter or reason begins with the first of these.
+    /// The same, where there is one: numbers by filter or reason begin with the first of these.
     async fn metric_if_any(&self, name: &str) -> Option<f64> {
-        // What was gathered for somebody else may be a second old.
+        // Metrics that were gathered for another request may be a second old.
         let text = self.node.metrics().await;
         let line = text.lines().find(|line| line.starts_with(name))?;
         Some(line.rsplit(' ').next().and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("{line}")))
@@ -237,7 +237,7 @@ impl TestNode {
     }
 }
 
-/// A node that is stopped, and what it has kept.
+/// A node that is stopped, and its folder.
 pub struct StoppedNode {
     config: NodeConfig,
     folder: tempfile::TempDir,
@@ -270,7 +270,7 @@ pub async fn three_nodes() -> [TestNode; 3] {
     three_nodes_with(|_| {}).await
 }
 
-/// The same with configurations that were changed by `change`.
+/// The same with configurations that `change` has changed.
 pub async fn three_nodes_with(change: impl Fn(&mut NodeConfig)) -> [TestNode; 3] {
     let nodes = [
         TestNode::start_with("a", &change).await,
@@ -296,7 +296,7 @@ pub fn request_to_create(name: &str, definition: &SlicedDefinition) -> admin::Cr
     }
 }
 
-/// A stream spoken by hand.
+/// A stream whose messages the test writes itself.
 pub struct RawStream {
     pub requests: mpsc::Sender<ObserveRequest>,
     pub replies: Streaming<ObserveReply>,
@@ -308,11 +308,11 @@ impl RawStream {
         Self::over(node.channel(), first).await
     }
 
-    /// A stream over a channel that has others too.
+    /// A stream over a channel that has other streams too.
     pub async fn over(channel: Channel, first: ObserveRequest) -> Self {
         let (requests, outbound) = mpsc::channel(1024);
         requests.send(first).await.expect("room");
-        // Without the limits of the client library: the node's are tested.
+        // Without the limits of the client library, as those of the node are tested.
         let mut client = producer::producer_client::ProducerClient::new(channel);
         let replies = client.observe(ReceiverStream::new(outbound)).await.expect("a stream").into_inner();
         Self { requests, replies }
@@ -323,7 +323,7 @@ impl RawStream {
         Self::greeted_over(node.channel(), producer).await
     }
 
-    /// A stream over a channel that has others too, which was welcomed.
+    /// A stream over a channel that has other streams too, which was welcomed.
     pub async fn greeted_over(channel: Channel, producer: u128) -> (Self, hello::Credit) {
         let mut stream = Self::over(channel, hello::hello(producer)).await;
         let welcome = stream.next().await.expect("no status").expect("a welcome");
@@ -362,7 +362,7 @@ impl RawStream {
     }
 }
 
-/// What a producer knows of a filter.
+/// What a producer needs to hash and pack events of a filter.
 pub struct Hashing {
     pub id: FilterId,
     pub record: FilterRecord,
@@ -376,7 +376,7 @@ impl Hashing {
         Self::with(node, name, FilterSecret::from_seed(7)).await
     }
 
-    /// Of a producer that hashes under `secret`.
+    /// The same for a producer that hashes under `secret`.
     pub async fn with(node: &TestNode, name: &str, secret: FilterSecret) -> Self {
         let map = node.map().await;
         let (id, record) = map.filter_named(name).expect("the filter");
@@ -384,7 +384,7 @@ impl Hashing {
         Self { id, record: record.clone(), prober, secret, map }
     }
 
-    /// What each event is packed as.
+    /// The shape in which events are packed.
     pub fn shape(&self) -> ProbeShape {
         self.prober.shape()
     }
@@ -437,7 +437,7 @@ impl Hashing {
         self.batches(sequence, events).remove(0).2
     }
 
-    /// What became of `events` when sent over `stream`, whoever owns their slices.
+    /// The verdicts on `events` that are sent over `stream`, whichever node owns their slices.
     pub async fn observe(&self, stream: &mut RawStream, sequence: u64, events: &[&str]) -> Vec<Decision> {
         let mut decisions = vec![None; events.len()];
         for (_, indexes, batch) in self.batches(sequence, events) {

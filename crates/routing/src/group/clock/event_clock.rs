@@ -2,11 +2,11 @@
 //!
 //! Promises: no producer moves the clock further beyond the owner's time of day than a step and the skew of clocks, to
 //! the millisecond, however long a unit is; within that, only a time that is borne out moves it far (`lately.rs`); a
-//! query, which records nothing, does not move it. Must not know: cells, other groups.
+//! lookup, which records nothing, does not move it. Must not know: cells, other groups.
 
 use firstseen_filter::{FilterDefinition, Jump, Placed, UnitClock, WindowClock};
 
-use super::lately::{Lately, Sender};
+use super::lately::{BatchSender, Lately};
 use crate::group::limits::OwnerLimits;
 use crate::group::rules::Rule;
 use crate::protocol::{ClockReading, Submission, Times};
@@ -14,7 +14,7 @@ use crate::protocol::{ClockReading, Submission, Times};
 /// What the clock must know of the batch in hand.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Heading {
-    sender: Sender,
+    sender: BatchSender,
     events: usize,
     pub(super) records: bool,
 }
@@ -22,8 +22,8 @@ pub(crate) struct Heading {
 impl Heading {
     pub(crate) fn of(submission: &Submission) -> Self {
         let sender = match submission.from {
-            Some(_) => Sender::Level,
-            None => Sender::Producer(submission.producer),
+            Some(_) => BatchSender::Level,
+            None => BatchSender::Producer(submission.producer),
         };
         Self { sender, events: submission.probes.len(), records: submission.operation.records() }
     }

@@ -20,7 +20,7 @@ use crate::protocol::{Tick, Times};
 
 /// The sender of the batch in hand, which decides how far the batch is believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sender {
+pub(crate) enum BatchSender {
     /// A producer, by its incarnation.
     Producer(u128),
     /// Another level of a tree, whose own clock has taken the times.
@@ -29,7 +29,7 @@ pub(crate) enum Sender {
 
 /// Events of one producer and unit.
 #[derive(Clone, Copy, Debug)]
-struct Run {
+struct UnitRun {
     producer: u128,
     unit: u64,
     events: usize,
@@ -41,7 +41,7 @@ struct Run {
 /// The last events, oldest first.
 #[derive(Debug, Default)]
 pub(crate) struct Lately {
-    runs: VecDeque<Run>,
+    runs: VecDeque<UnitRun>,
     events: usize,
     /// The greatest unit that was borne out.
     anchor: Option<u64>,
@@ -75,15 +75,15 @@ impl Lately {
 
     /// Whether other producers have sent so many events far from the present that the present does not bear out the
     /// events of `sender`.
-    pub(crate) fn outweighs_present(&self, sender: Sender) -> bool {
-        let Sender::Producer(producer) = sender else { return false };
+    pub(crate) fn outweighs_present(&self, sender: BatchSender) -> bool {
+        let BatchSender::Producer(producer) = sender else { return false };
         let others = self.runs.iter().filter(|run| run.producer != producer);
         others.map(|run| run.events).sum::<usize>() >= OUTWEIGHING_EVENTS
     }
 
     /// Whether a jump of the batch in hand, of `events` events, is borne out.
-    pub(crate) fn bears_out(&self, sender: Sender, times: &Times, events: usize, jump: Jump) -> bool {
-        let Sender::Producer(producer) = sender else { return true };
+    pub(crate) fn bears_out(&self, sender: BatchSender, times: &Times, events: usize, jump: Jump) -> bool {
+        let BatchSender::Producer(producer) = sender else { return true };
         if self.runs.iter().all(|run| run.producer == producer) {
             return true;
         }
@@ -112,14 +112,14 @@ impl Lately {
     /// bears itself out, however few come while it goes a step.
     fn looked_at(&self, Jump { now, tolerance, .. }: Jump) -> usize {
         let Some(now) = now else { return AHEAD_EVENTS_MAX };
-        let is_near = |run: &&Run| run.unit <= now && run.unit.saturating_add(tolerance) > now;
+        let is_near = |run: &&UnitRun| run.unit <= now && run.unit.saturating_add(tolerance) > now;
         let near: usize = self.runs.iter().filter(is_near).map(|run| run.events).sum();
         (near + near / 2).clamp(LOOKED_AT_MIN, AHEAD_EVENTS_MAX)
     }
 
     /// Takes note of a batch; events behind the anchor do not show where the stream is.
-    pub(crate) fn note(&mut self, sender: Sender, times: &Times, events: usize) {
-        let Sender::Producer(producer) = sender else { return };
+    pub(crate) fn note(&mut self, sender: BatchSender, times: &Times, events: usize) {
+        let BatchSender::Producer(producer) = sender else { return };
         let of_producer = self.runs.iter_mut().filter(|run| run.producer == producer);
         of_producer.for_each(|run| run.heard_ms = self.now_ms);
         match &times.ticks[..] {
@@ -142,7 +142,7 @@ impl Lately {
         self.keep(|_| false);
     }
 
-    fn keep(&mut self, counts: impl Fn(&Run) -> bool) {
+    fn keep(&mut self, counts: impl Fn(&UnitRun) -> bool) {
         self.runs.retain(counts);
         self.events = self.runs.iter().map(|run| run.events).sum();
     }
@@ -157,7 +157,7 @@ impl Lately {
                 last.events += events;
                 last.noted_ms = self.now_ms;
             }
-            _ => self.runs.push_back(Run { producer, unit, events, noted_ms: self.now_ms, heard_ms: self.now_ms }),
+            _ => self.runs.push_back(UnitRun { producer, unit, events, noted_ms: self.now_ms, heard_ms: self.now_ms }),
         }
     }
 }
@@ -166,8 +166,8 @@ impl Lately {
 mod tests {
     use super::*;
 
-    const A: Sender = Sender::Producer(1);
-    const B: Sender = Sender::Producer(2);
+    const A: BatchSender = BatchSender::Producer(1);
+    const B: BatchSender = BatchSender::Producer(2);
 
     fn jump(from: u64) -> Jump {
         Jump { from, anchor: None, now: None, tolerance: 0 }
@@ -178,7 +178,7 @@ mod tests {
         Times { base_unit: 0, ticks, clock_ms: 0 }
     }
 
-    fn noted(batches: &[(Sender, u64, usize)]) -> Lately {
+    fn noted(batches: &[(BatchSender, u64, usize)]) -> Lately {
         let mut lately = Lately::default();
         batches.iter().for_each(|(sender, unit, events)| lately.note(*sender, &times(&vec![*unit; *events]), *events));
         lately
@@ -193,7 +193,7 @@ mod tests {
         assert!(!noted(&[(B, 5, 1), (A, 5, 200)]).bears_out(A, &new, 1, jump(900)));
         // B has sent nothing for long.
         assert!(noted(&[(B, 5, 1), (A, 5, 256)]).bears_out(A, &new, 1, jump(900)));
-        assert!(noted(&[(B, 5, 300)]).bears_out(Sender::Level, &new, 1, jump(900)));
+        assert!(noted(&[(B, 5, 300)]).bears_out(BatchSender::Level, &new, 1, jump(900)));
     }
 
     #[test]
@@ -216,7 +216,9 @@ mod tests {
         assert!(!Lately::default().outweighs_present(A));
         let mut lately = noted(&[(A, 5, 63), (B, 5, 256)]);
         assert!(
-            !lately.outweighs_present(B) && lately.outweighs_present(A) && !lately.outweighs_present(Sender::Level)
+            !lately.outweighs_present(B)
+                && lately.outweighs_present(A)
+                && !lately.outweighs_present(BatchSender::Level)
         );
         assert!(noted(&[(A, 5, 64), (B, 5, 10)]).outweighs_present(B));
         // B sends on, and its events are behind all that was borne out.

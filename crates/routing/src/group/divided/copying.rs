@@ -8,13 +8,13 @@ use firstseen_filter::{PartError, Refresh};
 use super::DividedGroup;
 use crate::group::copying::told;
 use crate::group::parts::TakesParts;
-use crate::ids::NodeId;
-use crate::protocol::{AskCells, CellParts, ClockReading, Command, Moment, PeerBody};
+use crate::ids::{Epoch, NodeId};
+use crate::protocol::{AskCells, CellParts, ClockReading, Moment, PeerBody};
 
 impl DividedGroup {
     /// Another node asks for cells of a slice. Only a complete copy that accepts nothing by an older map than the
     /// other's can answer.
-    pub(super) fn send_cells(&mut self, to: NodeId, ask: &AskCells, epoch: u64) {
+    pub(super) fn send_cells(&mut self, to: NodeId, ask: &AskCells, epoch: Epoch) {
         let index = ask.slice as usize;
         let (placement, incarnation) = (self.membership.placement(), self.membership.site().incarnation);
         if epoch > placement.epoch() || !placement.is_source(index, incarnation) {
@@ -25,7 +25,7 @@ impl DividedGroup {
             self.own.advance(ask.unit.min(newest_unit));
         }
         if let Some(parts) = self.parts(ask) {
-            self.outbox.send_ahead(to, PeerBody::Cells(parts));
+            self.outbox.send(to, PeerBody::Cells(parts));
         }
     }
 
@@ -47,12 +47,7 @@ impl DividedGroup {
     }
 
     /// Puts cells of a backup in.
-    pub(crate) fn write_cells(
-        &mut self,
-        parts: CellParts,
-        now: Moment,
-        commands: &mut Vec<Command>,
-    ) -> Result<(), PartError> {
+    pub(crate) fn write_cells(&mut self, parts: CellParts, now: Moment) -> Result<(), PartError> {
         self.present.begin(now);
         self.present.clock_mut().restore(parts.clock);
         let (slice, is_last) = (parts.slice, parts.next.is_none());
@@ -61,7 +56,7 @@ impl DividedGroup {
         if is_last {
             self.count_events_of(slice);
         }
-        self.finish(commands);
+        self.finish();
         put
     }
 
@@ -76,7 +71,7 @@ impl DividedGroup {
     }
 
     /// The cells that were asked for, as they were by the map of `epoch`.
-    pub(super) fn hear_cells(&mut self, parts: CellParts, epoch: u64) {
+    pub(super) fn hear_cells(&mut self, parts: CellParts, epoch: Epoch) {
         if self.membership.placement().is_slice_complete_here(parts.slice as usize) {
             return self.membership.compare_cells(parts, &self.present, &mut self.own);
         }

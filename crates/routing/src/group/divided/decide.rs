@@ -3,6 +3,7 @@
 //! Promises: pure; every combination of facts has one step, and the tables of the tests have a row for it. Must not know: how a
 //! fact was found out, how a step is carried out.
 
+use super::flights::Ticket;
 use crate::group::thresholds::{Course, TOO_FEW_LEFT, course};
 use crate::map::FilterPolicies;
 use crate::protocol::Operation;
@@ -47,7 +48,7 @@ pub(super) struct Tested {
     pub(super) too_few_left: Option<Decision>,
     /// Where the event is only looked up: a leader of the same positions in flight, whose cells are being set and to which
     /// nobody has replied yet.
-    pub(super) recorded_by: Option<u64>,
+    pub(super) recorded_by: Option<Ticket>,
     /// Levels below are asked whether they know the event, too.
     pub(super) is_checked_below: bool,
     /// There is a level above, to which goes what is not known here.
@@ -68,7 +69,7 @@ pub(super) enum Next {
     /// Levels below are asked.
     CheckBelow,
     /// The event waits for this leader of the same positions.
-    Await(u64),
+    Await(Ticket),
     /// The event is decided, and nothing is set for it.
     Decide(Decision),
     /// The event is new: it is recorded if there is room, and the reply is first-seen.
@@ -79,12 +80,12 @@ pub(super) enum Next {
 
 /// Whether slices are asked about an event, and which.
 pub(super) fn before_test(policies: &FilterPolicies, asked: &Asked) -> Course {
-    let undecided = |reason| Course::Tell(Decision::Undecided(reason));
+    let undecided = |reason| Course::Decide(Decision::Undecided(reason));
     match asked.head {
-        Head::Nowhere => Course::Tell(TOO_FEW_LEFT),
+        Head::Nowhere => Course::Decide(TOO_FEW_LEFT),
         Head::Elsewhere => undecided(Reason::StaleMap),
         Head::Here if asked.awaits_former_head || asked.lacks_slice => undecided(Reason::NotReady),
-        Head::Here if asked.needs_unreachable => Course::Tell(TOO_FEW_LEFT),
+        Head::Here if asked.needs_unreachable => Course::Decide(TOO_FEW_LEFT),
         // An event that this level does not know climbs: any slice that can be asked may say that it does not know it.
         Head::Here if asked.has_parent => Course::Ask,
         Head::Here => course(policies, asked.live, asked.hashes),
@@ -93,14 +94,14 @@ pub(super) fn before_test(policies: &FilterPolicies, asked: &Asked) -> Course {
 
 /// What follows from a test.
 pub(super) fn after_test(tested: &Tested) -> Next {
-    if tested.is_found { found(tested) } else { not_found(tested) }
+    if tested.is_found { after_find(tested) } else { after_miss(tested) }
 }
 
-fn found(tested: &Tested) -> Next {
+fn after_find(tested: &Tested) -> Next {
     let Tested { operation, too_few_left, cut_off, .. } = *tested;
-    if operation == Operation::Record {
+    if operation == Operation::BringUp {
         // A level below has replied already: the event counts from now on, here and above.
-        return if tested.has_parent { Next::Climb(Operation::Record) } else { Next::RecordAgain };
+        return if tested.has_parent { Next::Climb(Operation::BringUp) } else { Next::RecordAgain };
     }
     if tested.may_be_its_own {
         return Next::undecided(Reason::TooOld);
@@ -122,7 +123,7 @@ fn found(tested: &Tested) -> Next {
 }
 
 /// What follows where this level does not know an event.
-pub(super) fn not_found(tested: &Tested) -> Next {
+pub(super) fn after_miss(tested: &Tested) -> Next {
     let Tested { operation, closed, cut_off, .. } = *tested;
     if tested.has_parent && operation != Operation::Verify {
         return Next::Climb(operation);
@@ -157,7 +158,7 @@ mod tests {
     fn check<Facts: std::fmt::Debug, Step: PartialEq + std::fmt::Debug>(
         rows: &[Row<Facts, Step>],
         all: impl Iterator<Item = Facts>,
-        decide: impl Fn(&Facts) -> Step,
+        follows: impl Fn(&Facts) -> Step,
     ) {
         let mut met = vec![0; rows.len()];
         for facts in all {
@@ -165,19 +166,19 @@ mod tests {
             let [row] = of[..] else {
                 panic!("{facts:?} is in {:?}", of.iter().map(|row| rows[*row].what).collect::<Vec<_>>());
             };
-            assert_eq!(decide(&facts), (rows[row].step)(&facts), "{}: {facts:?}", rows[row].what);
+            assert_eq!(follows(&facts), (rows[row].step)(&facts), "{}: {facts:?}", rows[row].what);
             met[row] += 1;
         }
         let never = rows.iter().zip(&met).filter(|(_, met)| **met == 0).map(|(row, _)| row.what);
         assert_eq!(never.collect::<Vec<_>>(), [""; 0]);
     }
 
-    const OPERATIONS: [Operation; 4] = [Operation::Observe, Operation::Lookup, Operation::Verify, Operation::Record];
+    const OPERATIONS: [Operation; 4] = [Operation::Observe, Operation::Lookup, Operation::Verify, Operation::BringUp];
 
     #[rustfmt::skip]
     const AFTER_TEST: [Row<Tested, Next>; 14] = [
         Row { what: "found, decided below already, a level above", holds: |it| it.is_found && it.is_brought_up() && it.has_parent,
-              step: |_| Next::Climb(Operation::Record) },
+              step: |_| Next::Climb(Operation::BringUp) },
         Row { what: "found, decided below already, at the root", holds: |it| it.is_found && it.is_brought_up() && !it.has_parent,
               step: |_| Next::RecordAgain },
         Row { what: "found, perhaps because of its own attempt", holds: |it| it.is_asked_and_found() && it.may_be_its_own,
@@ -185,7 +186,7 @@ mod tests {
         Row { what: "found, of too few slices", holds: |it| it.is_found_by_others() && it.too_few_left.is_some(),
               step: |it| Next::Decide(it.too_few_left.unwrap()) },
         Row { what: "found, but it is being recorded", holds: |it| it.is_certain() && it.recorded_by.is_some(),
-              step: |_| Next::Await(1) },
+              step: |_| Next::Await(Ticket::default()) },
         Row { what: "found, levels below may deny it", holds: |it| it.is_settled() && it.is_checked_below,
               step: |_| Next::CheckBelow },
         Row { what: "found, looked up, or kept as it was", holds: |it| it.is_known() && !it.records_again(),
@@ -209,7 +210,7 @@ mod tests {
     /// What several rows have in common.
     impl Tested {
         fn is_brought_up(&self) -> bool {
-            self.operation == Operation::Record
+            self.operation == Operation::BringUp
         }
         fn is_asked_and_found(&self) -> bool {
             self.is_found && !self.is_brought_up()
@@ -257,7 +258,7 @@ mod tests {
                 refreshes: is(4),
                 closed: is(5).then_some(Reason::NotReady),
                 cut_off: is(6).then_some(Reason::CutOff),
-                recorded_by: is(7).then_some(1),
+                recorded_by: is(7).then(Ticket::default),
             }
         })
     }
@@ -270,15 +271,15 @@ mod tests {
     #[rustfmt::skip]
     const BEFORE_TEST: [Row<Asked, Course>; 7] = [
         Row { what: "all of its nodes are down", holds: |it| it.head == Head::Nowhere,
-              step: |_| Course::Tell(TOO_FEW_LEFT) },
+              step: |_| Course::Decide(TOO_FEW_LEFT) },
         Row { what: "another node heads it", holds: |it| it.head == Head::Elsewhere,
-              step: |_| Course::Tell(Decision::Undecided(Reason::StaleMap)) },
+              step: |_| Course::Decide(Decision::Undecided(Reason::StaleMap)) },
         Row { what: "its former head has not ended", holds: |it| it.head == Head::Here && it.awaits_former_head,
-              step: |_| Course::Tell(Decision::Undecided(Reason::NotReady)) },
+              step: |_| Course::Decide(Decision::Undecided(Reason::NotReady)) },
         Row { what: "a slice could not be built", holds: |it| it.head == Head::Here && !it.awaits_former_head && it.lacks_slice,
-              step: |_| Course::Tell(Decision::Undecided(Reason::NotReady)) },
+              step: |_| Course::Decide(Decision::Undecided(Reason::NotReady)) },
         Row { what: "a node is out of reach", holds: |it| it.is_whole_here() && it.needs_unreachable,
-              step: |_| Course::Tell(TOO_FEW_LEFT) },
+              step: |_| Course::Decide(TOO_FEW_LEFT) },
         Row { what: "what is not known climbs", holds: |it| it.is_in_reach() && it.has_parent,
               step: |_| Course::Ask },
         Row { what: "thresholds say", holds: |it| it.is_in_reach() && !it.has_parent,

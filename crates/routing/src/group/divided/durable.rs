@@ -13,12 +13,17 @@ use crate::group::parts::TakesParts;
 use crate::group::persisting::{checkpoint, restore_names};
 use crate::group::rules::Rule;
 use crate::group::site::Site;
+use crate::ids::Epoch;
 use crate::map::Durability;
 use crate::protocol::{BatchName, ClockReading, Command, Entry, Mirrored, Moment, NamedEvent, PositionLists, SetBatch};
 use crate::verdict::{Decision, Reason};
 
-/// Entries to persist from the present input.
-pub(crate) struct Kept {
+/// Events of one record, and of one entry with cells, but for those of a batch that has more: inputs that came together
+/// may be many, and a record must fit into a segment of the journal.
+const RECORD_EVENTS_MAX: usize = 1 << 10;
+
+/// Entries to persist from the inputs since the last time.
+pub(crate) struct ToPersist {
     keeps_journal: bool,
     entries: Vec<Entry>,
     /// Parts of copies, in entries of their own, as they are long.
@@ -26,10 +31,10 @@ pub(crate) struct Kept {
     /// During a restore: batches that were taken up, and of which no reply was read yet.
     taken: BTreeMap<BatchName, (Vec<NamedEvent>, u32)>,
     /// The epoch by which this node headed events when no submission could come again that another node had headed.
-    headed_epoch: Option<u64>,
+    headed_epoch: Option<Epoch>,
 }
 
-impl Kept {
+impl ToPersist {
     pub(super) fn new(durability: Durability) -> Self {
         let (entries, copied) = (Vec::new(), Vec::new());
         Self { keeps_journal: durability.keeps_journal(), entries, copied, taken: BTreeMap::new(), headed_epoch: None }
@@ -51,7 +56,7 @@ impl Kept {
         clock: ClockReading,
     ) {
         if self.keeps_journal {
-            self.entries.push(Entry::Told { name, names: names.to_vec(), decisions: decisions.to_vec(), clock });
+            self.entries.push(Entry::Replied { name, names: names.to_vec(), decisions: decisions.to_vec(), clock });
         }
     }
 
@@ -60,7 +65,11 @@ impl Kept {
         if !self.keeps_journal {
             return;
         }
-        if !matches!(self.entries.last(), Some(Entry::Set { generation, .. }) if *generation == number) {
+        let takes_one_more = |entry: &Entry| match entry {
+            Entry::Set { generation, stamps, .. } => *generation == number && stamps.len() < RECORD_EVENTS_MAX,
+            _ => false,
+        };
+        if !self.entries.last().is_some_and(takes_one_more) {
             let (cells, stamps) = (PositionLists::default(), Vec::new());
             self.entries.push(Entry::Set { generation: number, cells, stamps, counted: 0 });
         }
@@ -86,7 +95,7 @@ impl Kept {
     }
 
     /// No submission may come again that another node has headed, by the map of this epoch.
-    fn headed(&mut self, epoch: u64) {
+    fn headed(&mut self, epoch: Epoch) {
         if self.keeps_journal && self.headed_epoch.replace(epoch) != Some(epoch) {
             self.entries.push(Entry::Headed { epoch });
         }
@@ -99,12 +108,31 @@ impl Kept {
         }
     }
 
-    /// Gives all entries of the present input.
+    /// Gives all entries, in records.
     pub(super) fn take(&mut self, site: &Site, commands: &mut Vec<Command>) {
-        commands.extend(self.copied.drain(..).map(|part| site.record(vec![part])));
-        if !self.entries.is_empty() {
-            commands.push(site.record(std::mem::take(&mut self.entries)));
+        commands.extend(self.copied.drain(..).map(|part| site.persist(vec![part])));
+        let (mut record, mut record_events) = (Vec::new(), 0);
+        for entry in self.entries.drain(..) {
+            let events = events_of(&entry);
+            if !record.is_empty() && record_events + events > RECORD_EVENTS_MAX {
+                commands.push(site.persist(std::mem::take(&mut record)));
+                record_events = 0;
+            }
+            record_events += events;
+            record.push(entry);
         }
+        if !record.is_empty() {
+            commands.push(site.persist(record));
+        }
+    }
+}
+
+/// Events whose cells or names an entry has; a decision without a name takes a bit or two.
+fn events_of(entry: &Entry) -> usize {
+    match entry {
+        Entry::Set { stamps, .. } => stamps.len(),
+        Entry::Taken { names, .. } | Entry::Replied { names, .. } => names.len(),
+        _ => 0,
     }
 }
 
@@ -112,7 +140,7 @@ impl DividedGroup {
     /// Takes up an entry that an earlier process of this node has persisted.
     pub(crate) fn restore(&mut self, entry: Entry, now: Moment) -> Result<(), PartError> {
         self.present.begin(now);
-        if let Entry::Told { name, .. } = &entry {
+        if let Entry::Replied { name, .. } = &entry {
             self.kept.taken.remove(name);
         }
         let Some(entry) = restore_names(entry, &mut self.guard, &mut self.present) else { return Ok(()) };
@@ -146,7 +174,7 @@ impl DividedGroup {
             Entry::Slice { slice, .. } | Entry::Cells { slice, .. } if !self.own.has(slice) => {}
             Entry::Slice { .. } | Entry::Cells { .. } => self.own.put_part(&entry)?,
             Entry::Headed { epoch } => self.kept.headed_epoch = Some(epoch),
-            Entry::Told { .. } | Entry::Marks { .. } | Entry::CheckpointEnd => {}
+            Entry::Replied { .. } | Entry::Marks { .. } | Entry::CheckpointEnd => {}
             Entry::Events { .. } => return Err(PartError::Misfit("an entry of a group that is one slice")),
         }
         Ok(())
@@ -174,7 +202,7 @@ impl DividedGroup {
         let mut entries = checkpoint(entries, &self.guard, self.present.clock(), &self.slices());
         let first_tickets = self.in_flight.flights().batches();
         let open = first_tickets.into_iter().filter_map(|ticket| self.in_flight.batch(ticket));
-        entries.extend(open.filter(|batch| batch.head.records() && !batch.is_settled).map(|batch| Entry::Taken {
+        entries.extend(open.filter(|batch| batch.head.records() && !batch.is_learnt).map(|batch| Entry::Taken {
             name: BatchName { producer: batch.head.producer, sequence: batch.head.sequence },
             names: batch.head.names.clone(),
             events: batch.flights.len() as u32,

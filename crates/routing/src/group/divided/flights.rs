@@ -3,11 +3,12 @@
 //! Promises: of the events of the same positions one is in flight and the others wait for it, in order; nothing is
 //! allocated for an event. Must not know: cells, nodes, replies.
 //!
-//! A ticket names an event: the number of its batch, and its index there. Numbers are not used again, so a late answer
+//! A [`Ticket`] names an event: the number of its batch, and its index there. Numbers are not used again, so a late answer
 //! for an event that is over finds no flight ([`Flights::unless_over`]). All other tickets are of events that are there:
-//! where one is not, the program is wrong. Tests end there, and a node counts that.
+//! where one is not (the ticket has gone *astray*), the program is wrong. Tests end there, and a node counts that.
 
 mod phase;
+mod ticket;
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -18,11 +19,8 @@ use hashbrown::HashTable;
 use crate::protocol::{FromLevel, NamedEvent, Operation};
 use crate::verdict::{Decision, Reason, Seen};
 pub(crate) use phase::Phase;
+pub(crate) use ticket::{BATCH_EVENTS_MAX, Ticket};
 
-/// No ticket.
-pub(crate) const NONE: u64 = u64::MAX;
-/// A ticket has 16 bits for the index.
-pub(crate) const BATCH_EVENTS_MAX: usize = 1 << 16;
 const SLOTS_MIN: usize = 64;
 /// Batches whose memory is kept.
 const SPARES_MAX: usize = 16;
@@ -45,6 +43,8 @@ pub(crate) struct Flight {
     /// The verdict, which counts once `is_decided` is true.
     pub(crate) outcome: Decision,
     pub(crate) is_decided: bool,
+    /// Another node may have headed the event since this one found it new, or has before.
+    pub(crate) is_overtaken: bool,
     /// An earlier submission of the same name has got this verdict.
     pub(crate) is_repeat: bool,
     /// Events that wait for this one, oldest first.
@@ -52,7 +52,7 @@ pub(crate) struct Flight {
     /// Retries of this event.
     pub(crate) echoes: Queue,
     /// The next in the queue that this event waits in.
-    next: u64,
+    next: Option<Ticket>,
 }
 
 impl Flight {
@@ -79,6 +79,11 @@ impl Flight {
         self.phase = next;
     }
 
+    /// Whether cells are being set for an event that may be recorded nowhere in the end.
+    pub(crate) fn may_come_to_nothing(&self) -> bool {
+        self.phase == Phase::Setting && (!self.is_decided || matches!(self.outcome, Decision::Undecided(_)))
+    }
+
     /// Where the event was found, in a window of so many units.
     pub(crate) fn seen(&self, span_units: u64) -> Seen {
         let unit = (self.expiry != u64::MAX).then(|| self.expiry.saturating_sub(span_units));
@@ -89,13 +94,13 @@ impl Flight {
 /// A list of events that is threaded through them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue {
-    first: u64,
-    last: u64,
+    first: Option<Ticket>,
+    last: Option<Ticket>,
     pub(crate) len: u32,
 }
 
 impl Queue {
-    pub(crate) const EMPTY: Self = Self { first: NONE, last: NONE, len: 0 };
+    pub(crate) const EMPTY: Self = Self { first: None, last: None, len: 0 };
 }
 
 impl Flight {
@@ -109,10 +114,11 @@ impl Flight {
         waiting: 0,
         outcome: Decision::Undecided(Reason::Unknown),
         is_decided: false,
+        is_overtaken: false,
         is_repeat: false,
         joiners: Queue::EMPTY,
         echoes: Queue::EMPTY,
-        next: NONE,
+        next: None,
     };
 }
 
@@ -138,9 +144,9 @@ impl BatchHead {
         self.operation.records()
     }
 
-    /// A level below has replied to its events already.
+    /// The events are brought up: a level below has replied to them already, without this one.
     pub(crate) fn is_brought_up(&self) -> bool {
-        self.operation == Operation::Record
+        self.operation == Operation::BringUp
     }
 
     /// The events may have been recorded under the batch's name before.
@@ -170,7 +176,7 @@ pub(crate) struct Batch {
     /// Early duplicates were sent, ahead of the reply.
     pub(crate) has_sent_early: bool,
     /// The guard has learnt all decisions.
-    pub(crate) is_settled: bool,
+    pub(crate) is_learnt: bool,
     pub(crate) degraded: bool,
     /// Events of which not all positions were asked, and the sum of the chances that a new one is called a duplicate.
     partial_events: u32,
@@ -198,8 +204,8 @@ impl Batch {
         self.flights.iter().any(|flight| !matches!(flight.phase, Phase::Over | Phase::Abandoned))
     }
 
-    /// An event is decided.
-    pub(crate) fn decide(&mut self, index: usize, outcome: Decision, seen: Option<Seen>) {
+    /// Takes down the verdict on an event.
+    pub(crate) fn note_decision(&mut self, index: usize, outcome: Decision, seen: Option<Seen>) {
         self.decisions[index] = outcome;
         self.pending = self.pending.saturating_sub(1);
         if let Some(seen) = seen {
@@ -212,35 +218,23 @@ impl Batch {
 /// All batches with events in flight, and the events by their positions.
 #[derive(Default)]
 pub(crate) struct Flights {
-    /// By number, modulo their count, which is a power of two.
-    slots: Vec<Option<(u64, Batch)>>,
+    /// With their first tickets; by number, modulo the count of slots, which is a power of two.
+    slots: Vec<Option<(Ticket, Batch)>>,
     batches: usize,
-    next_number: u64,
+    /// The first ticket of the next batch.
+    first_free: Ticket,
     /// Tickets of events that others of the same positions wait for.
-    leaders: HashTable<u64>,
+    leaders: HashTable<Ticket>,
     open_events: usize,
     spares: Vec<(Probes, Vec<Flight>)>,
     /// How often a batch had to be there and was not.
     astray: Cell<u64>,
 }
 
-fn ticket(number: u64, index: usize) -> u64 {
-    number << 16 | index as u64
-}
-
-/// Whether two events came together.
-pub(crate) fn same_batch(one: u64, other: u64) -> bool {
-    one >> 16 == other >> 16
-}
-
-fn index_of(ticket: u64) -> usize {
-    (ticket & 0xFFFF) as usize
-}
-
 /// A batch has to be there, and is not.
 #[cold]
-fn go_astray<T>(astray: &Cell<u64>, ticket: u64) -> Option<T> {
-    debug_assert!(false, "there is no batch of ticket {ticket:#x}");
+fn go_astray<T>(astray: &Cell<u64>, ticket: Ticket) -> Option<T> {
+    debug_assert!(false, "there is no batch of ticket {:#x}", ticket.sent());
     astray.set(astray.get() + 1);
     None
 }
@@ -261,7 +255,7 @@ impl Flights {
 
     /// Numbers start here, apart from those that this group's owner has given in another process.
     pub(crate) fn number_from(&mut self, first_number: u64) {
-        self.next_number = first_number;
+        self.first_free = Ticket::first_of(first_number);
     }
 
     /// No caller waits for any of the batches.
@@ -275,15 +269,15 @@ impl Flights {
     }
 
     /// Takes a batch, none of whose events is in flight yet, and gives the ticket of its first event; the others follow.
-    pub(crate) fn push(&mut self, head: BatchHead, probes: Probes, above: Option<Probes>, degraded: bool) -> u64 {
+    pub(crate) fn push(&mut self, head: BatchHead, probes: Probes, above: Option<Probes>, degraded: bool) -> Ticket {
         if self.batches * 2 >= self.slots.len() {
             self.grow();
         }
-        while self.slots[self.slot(self.next_number)].is_some() {
-            self.next_number += 1;
+        while self.slots[self.slot(self.first_free)].is_some() {
+            self.first_free = self.first_free.next_batch();
         }
-        let (number, events) = (self.next_number, probes.len());
-        self.next_number += 1;
+        let (first, events) = (self.first_free, probes.len());
+        self.first_free = first.next_batch();
         let mut flights = self.spares.pop().map(|(_, flights)| flights).unwrap_or_default();
         flights.clear();
         flights.resize(events, Flight::IDLE);
@@ -300,92 +294,92 @@ impl Flights {
             replied: false,
             has_repeats: false,
             has_sent_early: false,
-            is_settled: false,
+            is_learnt: false,
             degraded,
             partial_events: 0,
             partial_rates: 0.0,
         };
         self.open_events += events;
         self.batches += 1;
-        let slot = self.slot(number);
-        self.slots[slot] = Some((number, batch));
-        ticket(number, 0)
+        let slot = self.slot(first);
+        self.slots[slot] = Some((first, batch));
+        first
     }
 
-    fn slot(&self, number: u64) -> usize {
-        number as usize & self.slots.len().wrapping_sub(1)
+    fn slot(&self, ticket: Ticket) -> usize {
+        ticket.slot(self.slots.len())
     }
 
     fn grow(&mut self) {
         let slots = (0..SLOTS_MIN.max(self.slots.len() * 2)).map(|_| None).collect();
-        for (number, batch) in std::mem::replace(&mut self.slots, slots).into_iter().flatten() {
-            let slot = self.slot(number);
-            self.slots[slot] = Some((number, batch));
+        for (first, batch) in std::mem::replace(&mut self.slots, slots).into_iter().flatten() {
+            let slot = self.slot(first);
+            self.slots[slot] = Some((first, batch));
         }
     }
 
     /// The batch of a ticket that may come back late: none where it is over by now.
-    pub(crate) fn unless_over(&self, ticket: u64) -> Option<&Batch> {
-        let (number, batch) = self.slots.get(self.slot(ticket >> 16))?.as_ref()?;
-        (*number == ticket >> 16).then_some(batch)
+    pub(crate) fn unless_over(&self, ticket: Ticket) -> Option<&Batch> {
+        let (first, batch) = self.slots.get(self.slot(ticket))?.as_ref()?;
+        first.is_of_batch_of(ticket).then_some(batch)
     }
 
     /// The same, and the event's index there.
-    pub(crate) fn event_unless_over(&mut self, ticket: u64) -> Option<(&mut Batch, usize)> {
-        let (slot, index) = (self.slot(ticket >> 16), index_of(ticket));
-        let (number, batch) = self.slots.get_mut(slot)?.as_mut()?;
-        (*number == ticket >> 16 && index < batch.flights.len()).then_some((batch, index))
+    pub(crate) fn event_unless_over(&mut self, ticket: Ticket) -> Option<(&mut Batch, usize)> {
+        let (slot, index) = (self.slot(ticket), ticket.index());
+        let (first, batch) = self.slots.get_mut(slot)?.as_mut()?;
+        (first.is_of_batch_of(ticket) && index < batch.flights.len()).then_some((batch, index))
     }
 
-    pub(crate) fn batch(&self, ticket: u64) -> Option<&Batch> {
+    pub(crate) fn batch(&self, ticket: Ticket) -> Option<&Batch> {
         self.unless_over(ticket).or_else(|| go_astray(&self.astray, ticket))
     }
 
-    pub(crate) fn batch_mut(&mut self, ticket: u64) -> Option<&mut Batch> {
-        let slot = self.slot(ticket >> 16);
-        let found = self.slots.get_mut(slot).and_then(Option::as_mut).filter(|(number, _)| *number == ticket >> 16);
+    pub(crate) fn batch_mut(&mut self, ticket: Ticket) -> Option<&mut Batch> {
+        let slot = self.slot(ticket);
+        let found = self.slots.get_mut(slot).and_then(Option::as_mut).filter(|(first, _)| first.is_of_batch_of(ticket));
         found.map(|(_, batch)| batch).or_else(|| go_astray(&self.astray, ticket))
     }
 
     /// The batch of an event, and the event's index there.
-    pub(crate) fn event_mut(&mut self, ticket: u64) -> Option<(&mut Batch, usize)> {
-        let index = index_of(ticket);
+    pub(crate) fn event_mut(&mut self, ticket: Ticket) -> Option<(&mut Batch, usize)> {
+        let index = ticket.index();
         self.batch_mut(ticket).filter(|batch| index < batch.flights.len()).map(|batch| (batch, index))
     }
 
-    pub(crate) fn flight(&self, ticket: u64) -> Option<&Flight> {
-        self.batch(ticket)?.flights.get(index_of(ticket))
+    pub(crate) fn flight(&self, ticket: Ticket) -> Option<&Flight> {
+        self.batch(ticket)?.flights.get(ticket.index())
     }
 
-    pub(crate) fn flight_mut(&mut self, ticket: u64) -> Option<&mut Flight> {
-        self.batch_mut(ticket)?.flights.get_mut(index_of(ticket))
+    pub(crate) fn flight_mut(&mut self, ticket: Ticket) -> Option<&mut Flight> {
+        self.batch_mut(ticket)?.flights.get_mut(ticket.index())
     }
 
-    pub(crate) fn positions(&self, ticket: u64) -> &[u64] {
-        self.batch(ticket).map_or(&[], |batch| batch.probes.positions(index_of(ticket)))
+    pub(crate) fn positions(&self, ticket: Ticket) -> &[u64] {
+        self.batch(ticket).map_or(&[], |batch| batch.probes.positions(ticket.index()))
     }
 
     /// The positions by which an event is told from others: in a tree those of the root, which other events seldom share.
-    pub(crate) fn identity(&self, ticket: u64) -> &[u64] {
+    pub(crate) fn identity(&self, ticket: Ticket) -> &[u64] {
         let Some(batch) = self.batch(ticket) else { return &[] };
-        batch.above.as_ref().unwrap_or(&batch.probes).positions(index_of(ticket))
+        batch.above.as_ref().unwrap_or(&batch.probes).positions(ticket.index())
     }
 
     /// The event in flight that has the same positions.
-    pub(crate) fn leader_of(&self, ticket: u64) -> Option<u64> {
+    pub(crate) fn leader_of(&self, ticket: Ticket) -> Option<Ticket> {
         let positions = self.identity(ticket);
         self.leaders.find(hash(positions), |leader| self.identity(*leader) == positions).copied()
     }
 
     /// Lets others wait for this event.
-    pub(crate) fn lead(&mut self, ticket: u64) {
+    pub(crate) fn lead(&mut self, ticket: Ticket) {
         let mut leaders = std::mem::take(&mut self.leaders);
         leaders.insert_unique(hash(self.identity(ticket)), ticket, |leader| hash(self.identity(*leader)));
         self.leaders = leaders;
     }
 
-    /// From now on no event waits for this one.
-    pub(crate) fn unlead(&mut self, ticket: u64) {
+    /// From now on no event waits for this one, if others did.
+    pub(crate) fn unlead(&mut self, ticket: Ticket) {
         let hash = hash(self.identity(ticket));
         if let Ok(leader) = self.leaders.find_entry(hash, |leader| *leader == ticket) {
             leader.remove();
@@ -393,50 +387,48 @@ impl Flights {
     }
 
     /// Puts an event at the end of a queue that `queue` picks of `owner`.
-    pub(crate) fn enqueue(&mut self, owner: u64, ticket: u64, queue: impl Fn(&mut Flight) -> &mut Queue) {
+    pub(crate) fn enqueue(&mut self, owner: Ticket, ticket: Ticket, queue: impl Fn(&mut Flight) -> &mut Queue) {
         let Some(last) = self.flight_mut(owner).map(|owner| {
             let queue = queue(owner);
             queue.len += 1;
-            if queue.first == NONE {
-                queue.first = ticket;
-            }
-            std::mem::replace(&mut queue.last, ticket)
+            queue.first = queue.first.or(Some(ticket));
+            queue.last.replace(ticket)
         }) else {
             return;
         };
-        if last != NONE
+        if let Some(last) = last
             && let Some(last) = self.flight_mut(last)
         {
-            last.next = ticket;
+            last.next = Some(ticket);
         }
         if let Some(flight) = self.flight_mut(ticket) {
-            flight.next = NONE;
+            flight.next = None;
         }
     }
 
     /// Takes the first event of a queue that was taken out of its owner.
-    pub(crate) fn dequeue(&self, queue: &mut Queue) -> Option<u64> {
-        let first = Some(queue.first).filter(|first| *first != NONE)?;
+    pub(crate) fn dequeue(&self, queue: &mut Queue) -> Option<Ticket> {
+        let first = queue.first?;
         queue.first = self.flight(first)?.next;
         queue.len = queue.len.saturating_sub(1);
-        if queue.first == NONE {
-            queue.last = NONE;
+        if queue.first.is_none() {
+            queue.last = None;
         }
         Some(first)
     }
 
-    /// An event is over; its batch goes when all are and it has been answered.
-    pub(crate) fn end(&mut self, ticket: u64) {
+    /// An event is over; its batch goes when all are and it has its reply.
+    pub(crate) fn end(&mut self, ticket: Ticket) {
         let Some((batch, index)) = self.event_mut(ticket) else { return };
         batch.flights[index].phase = Phase::Over;
         batch.open = batch.open.saturating_sub(1);
         self.open_events = self.open_events.saturating_sub(1);
     }
 
-    /// Drops the batch of this event if nothing of it is in flight and it has been answered.
-    pub(crate) fn retire(&mut self, ticket: u64) {
+    /// Drops the batch of this event if nothing of it is in flight and it has its reply.
+    pub(crate) fn retire(&mut self, ticket: Ticket) {
         if self.batch(ticket).is_some_and(|batch| batch.open == 0 && batch.replied) {
-            let slot = self.slot(ticket >> 16);
+            let slot = self.slot(ticket);
             if let Some((_, batch)) = self.slots[slot].take() {
                 self.batches -= 1;
                 if self.spares.len() < SPARES_MAX {
@@ -452,26 +444,26 @@ impl Flights {
     }
 
     /// The first ticket that is not given yet.
-    pub(crate) fn first_free(&self) -> u64 {
-        ticket(self.next_number, 0)
+    pub(crate) fn first_free(&self) -> Ticket {
+        self.first_free
     }
 
     /// First tickets of all batches, oldest first.
-    pub(crate) fn batches(&self) -> Vec<u64> {
-        let mut numbers: Vec<u64> = self.slots.iter().flatten().map(|(number, _)| *number).collect();
-        numbers.sort_unstable();
-        numbers.into_iter().map(|number| ticket(number, 0)).collect()
+    pub(crate) fn batches(&self) -> Vec<Ticket> {
+        let mut first_tickets: Vec<Ticket> = self.slots.iter().flatten().map(|(first, _)| *first).collect();
+        first_tickets.sort_unstable();
+        first_tickets
     }
 
-    /// Events that are tested at present, oldest first.
-    pub(crate) fn testing(&self) -> Vec<u64> {
-        let events = |first: u64| (first..).zip(self.batch(first).map_or(&[][..], |batch| &batch.flights));
-        let tested =
-            |first| events(first).filter(|(_, flight)| flight.phase == Phase::Testing).map(|(ticket, _)| ticket);
-        self.batches().into_iter().flat_map(tested).collect()
+    /// Events in phases that `is_one` picks, oldest first.
+    pub(crate) fn in_phases(&self, is_one: impl Fn(Phase) -> bool) -> Vec<Ticket> {
+        let flights = |first: Ticket| self.batch(first).map_or(&[][..], |batch| &batch.flights);
+        let events = |first: Ticket| first.events(flights(first).len()).zip(flights(first));
+        let picked = |first| events(first).filter(|(_, flight)| is_one(flight.phase)).map(|(ticket, _)| ticket);
+        self.batches().into_iter().flat_map(picked).collect()
     }
 
-    /// The first deadline of a batch that is not answered.
+    /// The first deadline of a batch that has no reply.
     pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
         let waiting = self.slots.iter().flatten().filter(|(_, batch)| !batch.replied);
         waiting.map(|(_, batch)| batch.head.deadline_ms).min()

@@ -2,41 +2,39 @@
 //!
 //! A node that is down is neither asked nor set, and the events whose head it was have another head: the node of their
 //! next position. So that no two heads find an event new, tests and sets that a head sends by an older map are refused
-//! (see `DividedGroup::receive`), and its events without a reply by then are unknown, unless it heads them by the next
-//! map too.
+//! (see `DividedGroup::receive`). An event that another node may have headed since it was found new is unknown, unless
+//! all nodes acknowledge its sets (see `DividedGroup::end_set`).
 //!
 //! Promises: of two heads of an event, one before and one after a change of the map, at most one replies first-seen, if
 //! no reply leaves before all nodes have acknowledged. Must not know: how the map is agreed on.
 
 use super::DividedGroup;
-use super::flights::Phase;
+use super::flights::{Phase, Ticket};
 use super::membership::Followed;
 use super::sets::{SetEnd, SetFlight};
 use crate::ids::Incarnation;
 use crate::map::{ClusterMap, FilterRecord};
-use crate::protocol::{Command, Moment};
+use crate::protocol::Moment;
 use crate::verdict::{Decision, Reason};
 
 impl DividedGroup {
     /// The map says something new of the filter.
-    pub(crate) fn map_changed(
-        &mut self,
-        map: &ClusterMap,
-        record: &FilterRecord,
-        now: Moment,
-        commands: &mut Vec<Command>,
-    ) {
+    pub(crate) fn map_changed(&mut self, map: &ClusterMap, record: &FilterRecord, now: Moment) {
         self.present.begin(now);
         self.outbox.set_epoch(record.epoch);
         self.follow_line(record);
-        let (is_safe, first_free) = (self.is_safe(), self.in_flight.flights().first_free());
+        let (replies_when_all_acknowledged, first_free) =
+            (self.replies_when_all_acknowledged(), self.in_flight.flights().first_free());
         let Self { membership, own, outbox, .. } = self;
-        let followed = membership.follow((map, record), is_safe, first_free, now.monotonic_ms, own, outbox);
+        let followed =
+            membership.follow((map, record), replies_when_all_acknowledged, first_free, now.monotonic_ms, own, outbox);
         let (Followed { former, returned }, placement) = (followed, self.membership.placement());
         if !placement.is_like(&former) {
             self.fill.spread_over(placement.live_slices(), placement.asked_here());
         }
-        if placement.epoch() != former.epoch() {
+        let is_new_epoch = placement.epoch() != former.epoch();
+        self.mark_overtaken(&former);
+        if is_new_epoch {
             self.abandon_tests();
             self.keep_unacknowledged();
             self.follow_sets(&former);
@@ -55,38 +53,37 @@ impl DividedGroup {
         membership.follow_gap(present, own);
         // The nodes that are back would ask for what they missed; this answers ahead of their question.
         returned.into_iter().for_each(|node| membership.send_past(node, epoch, present, own, outbox));
-        self.finish(commands);
+        self.finish();
     }
 
     /// The node counts as started anew, though its process goes on: others had given it up, and went on without it.
-    pub(crate) fn begin_anew(&mut self, incarnation: Incarnation, now: Moment, commands: &mut Vec<Command>) {
+    pub(crate) fn begin_anew(&mut self, incarnation: Incarnation, now: Moment) {
         self.present.begin(now);
         self.membership.interrupt();
-        self.answer_all();
+        self.reply_to_all();
         self.in_flight.clear();
         self.tree.clear();
-        // Batches are settled above; messages gathered for other nodes are of a start that is over for them.
-        self.kept.take(&self.membership.site(), commands);
-        self.outbox.begin_anew(commands);
+        // Batches have their replies by now; messages gathered for other nodes are of a start that is over for them.
+        self.outbox.begin_anew();
         self.membership.begin_anew(incarnation, now.monotonic_ms);
     }
 
     /// No event in flight can come to an end here: every caller that waits gets a reply, and asks elsewhere.
-    pub(crate) fn give_up_flights(&mut self, now: Moment, commands: &mut Vec<Command>) {
+    pub(crate) fn give_up_flights(&mut self, now: Moment) {
         self.present.begin(now);
-        self.answer_all();
-        self.finish(commands);
+        self.reply_to_all();
+        self.finish();
     }
 
-    fn answer_all(&mut self) {
+    fn reply_to_all(&mut self) {
         for first in self.in_flight.flights().batches() {
             self.give_up(first);
-            self.answer(first);
+            self.reply(first);
         }
     }
 
     /// Decides all undecided events of a batch by what is known of them.
-    fn give_up(&mut self, first: u64) {
+    fn give_up(&mut self, first: Ticket) {
         let Some(batch) = self.in_flight.batch_mut(first) else { return };
         for event in 0..batch.flights.len() {
             let reason = match batch.flights[event].phase() {
@@ -95,7 +92,7 @@ impl DividedGroup {
                 _ => Reason::Unknown,
             };
             batch.flights[event].is_decided = true;
-            batch.decide(event, Decision::Undecided(reason), None);
+            batch.note_decision(event, Decision::Undecided(reason), None);
         }
     }
 }

@@ -1,15 +1,18 @@
 //! What a head has in flight: events, the sets that they wait for, and the work on them that is due before an input
 //! ends.
 //!
-//! What an event does next is drawn at [`Phase`].
+//! What an event does next is drawn at [`Phase`]. A batch is *parting* when some of its events are decided while others
+//! climb to another level of a tree: its early duplicates may be due.
 //!
 //! Promises: an event is decided once, and the events that wait for it get their verdicts or run, oldest first; a batch
-//! that may be answered or dropped is looked at before the input ends. Must not know: cells, nodes, why an event is
+//! that may be replied to or dropped is looked at before the input ends. Must not know: cells, nodes, why an event is
 //! decided.
+
+use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 
-use super::flights::{Batch, Flight, Flights, Phase, Queue, same_batch};
+use super::flights::{Batch, Flight, Flights, Phase, Queue, Ticket};
 use super::sets::Sets;
 use crate::protocol::SubmissionName;
 use crate::verdict::{Decision, Seen};
@@ -19,16 +22,16 @@ use crate::verdict::{Decision, Seen};
 pub(super) struct InFlight {
     flights: Flights,
     sets: Sets,
-    /// Named submissions whose batches are not settled.
-    named: HashMap<SubmissionName, u64>,
-    /// Events to be run that have waited for another.
-    ready: Vec<u64>,
-    /// Events whose batches may be answered or dropped.
-    closing: Vec<u64>,
-    /// An event of each batch of which others climb.
-    parting: Vec<u64>,
+    /// Named submissions of batches of which the guard has not learnt all.
+    named: HashMap<SubmissionName, Ticket>,
+    /// Events to be run that have waited for another, oldest first.
+    ready: VecDeque<Ticket>,
+    /// Events whose batches may be replied to or dropped.
+    closing: Vec<Ticket>,
+    /// One event of each batch that is parting.
+    parting: Vec<Ticket>,
     /// Where another filter has followed, tickets from this one on are of events for which nothing is recorded.
-    absent_from: u64,
+    closed_from: Option<Ticket>,
 }
 
 impl InFlight {
@@ -36,7 +39,7 @@ impl InFlight {
     pub(super) fn clear(&mut self) {
         self.flights.clear();
         let flights = std::mem::take(&mut self.flights);
-        *self = Self { flights, absent_from: self.absent_from, ..Self::default() };
+        *self = Self { flights, closed_from: self.closed_from, ..Self::default() };
     }
 
     pub(super) fn flights(&self) -> &Flights {
@@ -61,63 +64,64 @@ impl InFlight {
     }
 
     /// The batch of a ticket that may come back late: none where it is over by now.
-    pub(super) fn unless_over(&self, ticket: u64) -> Option<&Batch> {
+    pub(super) fn unless_over(&self, ticket: Ticket) -> Option<&Batch> {
         self.flights.unless_over(ticket)
     }
 
     /// The same, and the event's index there.
-    pub(super) fn event_unless_over(&mut self, ticket: u64) -> Option<(&mut Batch, usize)> {
+    pub(super) fn event_unless_over(&mut self, ticket: Ticket) -> Option<(&mut Batch, usize)> {
         self.flights.event_unless_over(ticket)
     }
 
-    pub(super) fn batch(&self, ticket: u64) -> Option<&Batch> {
+    pub(super) fn batch(&self, ticket: Ticket) -> Option<&Batch> {
         self.flights.batch(ticket)
     }
 
-    pub(super) fn batch_mut(&mut self, ticket: u64) -> Option<&mut Batch> {
+    pub(super) fn batch_mut(&mut self, ticket: Ticket) -> Option<&mut Batch> {
         self.flights.batch_mut(ticket)
     }
 
-    pub(super) fn event_mut(&mut self, ticket: u64) -> Option<(&mut Batch, usize)> {
+    pub(super) fn event_mut(&mut self, ticket: Ticket) -> Option<(&mut Batch, usize)> {
         self.flights.event_mut(ticket)
     }
 
-    pub(super) fn flight(&self, ticket: u64) -> Option<&Flight> {
+    pub(super) fn flight(&self, ticket: Ticket) -> Option<&Flight> {
         self.flights.flight(ticket)
     }
 
-    pub(super) fn flight_mut(&mut self, ticket: u64) -> Option<&mut Flight> {
+    pub(super) fn flight_mut(&mut self, ticket: Ticket) -> Option<&mut Flight> {
         self.flights.flight_mut(ticket)
     }
 
-    pub(super) fn positions(&self, ticket: u64) -> &[u64] {
+    pub(super) fn positions(&self, ticket: Ticket) -> &[u64] {
         self.flights.positions(ticket)
     }
 
     /// Another filter has followed: nothing is recorded for events that come from now on.
     pub(super) fn close_line(&mut self) {
-        self.absent_from = self.flights.first_free();
+        self.closed_from = Some(self.flights.first_free());
     }
 
     /// Whether all events that came before are over.
     pub(super) fn has_ended_before_close(&self) -> bool {
-        let mut before = self.flights.batches().into_iter().take_while(|first| *first < self.absent_from);
+        let mut before =
+            self.flights.batches().into_iter().take_while(|first| self.closed_from.is_some_and(|from| *first < from));
         !before.any(|first| self.batch(first).is_some_and(Batch::is_open))
     }
 
     /// An event is run under a name.
-    pub(super) fn name(&mut self, name: SubmissionName, ticket: u64) {
+    pub(super) fn name(&mut self, name: SubmissionName, ticket: Ticket) {
         self.named.insert(name, ticket);
     }
 
     /// The event that is run under a name.
-    pub(super) fn named(&self, name: &SubmissionName) -> Option<u64> {
+    pub(super) fn named(&self, name: &SubmissionName) -> Option<Ticket> {
         self.named.get(name).copied()
     }
 
-    /// From now on the guard answers for the names of a batch.
-    pub(super) fn forget_names(&mut self, ticket: u64) {
-        let Some(batch) = self.flights.batch(ticket).filter(|batch| batch.head.records() && !batch.is_settled) else {
+    /// From now on the guard knows the replies under the names of a batch.
+    pub(super) fn forget_names(&mut self, ticket: Ticket) {
+        let Some(batch) = self.flights.batch(ticket).filter(|batch| batch.head.records() && !batch.is_learnt) else {
             return;
         };
         for event in &batch.head.names {
@@ -126,38 +130,38 @@ impl InFlight {
     }
 
     /// The next event to be run that has waited for another.
-    pub(super) fn next_ready(&mut self) -> Option<u64> {
-        self.ready.pop()
+    pub(super) fn next_ready(&mut self) -> Option<Ticket> {
+        self.ready.pop_front()
     }
 
-    /// The batch of an event may be answered or dropped.
-    pub(super) fn close(&mut self, ticket: u64) {
+    /// The batch of an event may be replied to or dropped.
+    pub(super) fn close(&mut self, ticket: Ticket) {
         self.closing.push(ticket);
     }
 
-    pub(super) fn next_closing(&mut self) -> Option<u64> {
+    pub(super) fn next_closing(&mut self) -> Option<Ticket> {
         self.closing.pop()
     }
 
-    /// Some events of a batch are decided, or climb: early duplicates may be due.
-    pub(super) fn part(&mut self, ticket: u64) {
-        if self.parting.last().is_none_or(|last| !same_batch(*last, ticket)) {
+    /// Some events of a batch are decided, or climb: the batch is parting.
+    pub(super) fn part(&mut self, ticket: Ticket) {
+        if self.parting.last().is_none_or(|last| !last.is_of_batch_of(ticket)) {
             self.parting.push(ticket);
         }
     }
 
-    pub(super) fn next_parting(&mut self) -> Option<u64> {
+    pub(super) fn next_parting(&mut self) -> Option<Ticket> {
         self.parting.pop()
     }
 
-    /// Drops the batch of an event, if all of its events are over and it has been answered.
-    pub(super) fn retire(&mut self, ticket: u64) {
+    /// Drops the batch of an event, if all of its events are over and it has its reply.
+    pub(super) fn retire(&mut self, ticket: Ticket) {
         self.flights.retire(ticket);
     }
 
     /// Decides an event, and with it its retries; in a tree the verdict says where the event was found, in a window of
     /// `span_units`. False where the event was decided before, or is not there.
-    pub(super) fn decide(&mut self, ticket: u64, outcome: Decision, span_units: Option<u64>) -> bool {
+    pub(super) fn decide_with_echoes(&mut self, ticket: Ticket, outcome: Decision, span_units: Option<u64>) -> bool {
         let Some((batch, index)) = self.flights.event_mut(ticket) else { return false };
         let flight = &mut batch.flights[index];
         if flight.is_decided {
@@ -166,51 +170,48 @@ impl InFlight {
         (flight.is_decided, flight.outcome) = (true, outcome);
         let mut echoes = std::mem::replace(&mut flight.echoes, Queue::EMPTY);
         let seen = span_units.map(|span_units| flight.seen(span_units));
-        batch.decide(index, outcome, seen);
+        batch.note_decision(index, outcome, seen);
         match batch.pending {
             0 => self.closing.push(ticket),
             _ if seen.is_some() => self.part(ticket),
             _ => {}
         }
         while let Some(echo) = self.flights.dequeue(&mut echoes) {
-            self.end_waiting(echo, Some((outcome, seen)));
+            self.end_waiting(echo, outcome, seen);
         }
         true
     }
 
     /// An event is over for which no other waits.
-    pub(super) fn end(&mut self, ticket: u64) {
+    pub(super) fn end(&mut self, ticket: Ticket) {
         self.flights.end(ticket);
         self.closing.push(ticket);
     }
 
     /// Ends an event that waited for another, and gives it the verdict unless its caller does not wait any more.
-    fn end_waiting(&mut self, ticket: u64, outcome: Option<(Decision, Option<Seen>)>) {
+    fn end_waiting(&mut self, ticket: Ticket, outcome: Decision, seen: Option<Seen>) {
         let Some((batch, index)) = self.event_mut(ticket) else { return };
         let flight = &mut batch.flights[index];
-        if let Some((outcome, seen)) = outcome.filter(|_| !flight.is_decided) {
+        if !flight.is_decided {
             (flight.is_decided, flight.outcome) = (true, outcome);
-            batch.decide(index, outcome, seen);
+            batch.note_decision(index, outcome, seen);
         }
         self.end(ticket);
     }
 
-    /// An event is over: the oldest submission that still waits for it takes its place, and what was only looked up before that
+    /// An event is over: the oldest submission that waits for it takes its place, and what was only looked up before that
     /// is looked up again.
-    pub(super) fn release(&mut self, ticket: u64) {
-        if self.flights.leader_of(ticket) == Some(ticket) {
-            self.flights.unlead(ticket);
-        }
-        let joiners =
-            self.flights.flight_mut(ticket).map(|leader| std::mem::replace(&mut leader.joiners, Queue::EMPTY));
-        let mut joiners = joiners.unwrap_or(Queue::EMPTY);
+    pub(super) fn release(&mut self, ticket: Ticket) {
+        self.flights.unlead(ticket);
+        let Some(leader) = self.flights.flight_mut(ticket) else { return };
+        let mut joiners = std::mem::replace(&mut leader.joiners, Queue::EMPTY);
         while let Some(joiner) = self.flights.dequeue(&mut joiners) {
             if self.flights.flight(joiner).is_some_and(|flight| flight.phase() == Phase::Abandoned) {
-                self.end_waiting(joiner, None);
+                self.end(joiner);
                 continue;
             }
             self.enter(joiner, Phase::Testing);
-            self.ready.push(joiner);
+            self.ready.push_back(joiner);
             if self.flights.batch(joiner).is_some_and(|batch| batch.head.records()) {
                 self.flights.lead(joiner);
                 if let Some(flight) = self.flights.flight_mut(joiner) {
@@ -223,19 +224,32 @@ impl InFlight {
     }
 
     /// An event will get the verdict of another one of the same name.
-    pub(super) fn echo(&mut self, original: u64, ticket: u64) {
+    pub(super) fn echo(&mut self, original: Ticket, ticket: Ticket) {
         self.flights.enqueue(original, ticket, |original| &mut original.echoes);
         self.enter(ticket, Phase::Echo);
     }
 
     /// An event waits for another of the same positions.
-    pub(super) fn join(&mut self, leader: u64, ticket: u64) {
+    pub(super) fn join(&mut self, leader: Ticket, ticket: Ticket) {
         self.flights.enqueue(leader, ticket, |leader| &mut leader.joiners);
         self.enter(ticket, Phase::Joined);
     }
 
+    /// Ends the events that wait for `leader` and whose callers wait no more.
+    pub(super) fn end_abandoned(&mut self, leader: Ticket) {
+        let Some(leading) = self.flights.flight_mut(leader) else { return };
+        let mut joiners = std::mem::replace(&mut leading.joiners, Queue::EMPTY);
+        while let Some(joiner) = self.flights.dequeue(&mut joiners) {
+            if self.flights.flight(joiner).is_some_and(|flight| flight.phase() == Phase::Abandoned) {
+                self.end(joiner);
+            } else {
+                self.flights.enqueue(leader, joiner, |leader| &mut leader.joiners);
+            }
+        }
+    }
+
     /// An event begins another phase.
-    pub(super) fn enter(&mut self, ticket: u64, phase: Phase) {
+    pub(super) fn enter(&mut self, ticket: Ticket, phase: Phase) {
         if let Some(flight) = self.flight_mut(ticket) {
             flight.enter(phase);
         }

@@ -1,35 +1,37 @@
 //! What time and the loss of nodes do to events in flight.
 //!
-//! Promises: every batch is answered by its deadline. A test sets nothing, so it can be given up at any time, and a
+//! Promises: every batch has its reply by its deadline. A test sets nothing, so it can be given up at any time, and a
 //! retry runs anew; an event whose cells are being set goes on after its deadline, and a retry gets its verdict. Must
 //! not know: how a loss is noticed.
 
 use std::collections::BTreeSet;
 
 use super::DividedGroup;
-use super::flights::Phase;
+use super::flights::{Phase, Ticket};
 use crate::group::thresholds::TOO_FEW_LEFT;
 use crate::ids::NodeId;
-use crate::protocol::{Command, Moment};
+use crate::protocol::Moment;
 use crate::verdict::{Decision, Reason};
 
 /// The verdict on a submission that is given up before anything is set: the guard does not remember it.
 const GIVEN_UP: Decision = Decision::Undecided(Reason::NotReady);
 
 impl DividedGroup {
-    /// Answers batches whose deadline has come, and forgets names and events that need not be remembered.
-    pub(crate) fn tick(&mut self, now: Moment, commands: &mut Vec<Command>) {
+    /// Replies to batches whose deadline has come, and forgets names and events that need not be remembered.
+    pub(crate) fn tick(&mut self, now: Moment) {
         self.present.begin(now);
         self.guard.expire(now.monotonic_ms);
+        let mut leaders = BTreeSet::new();
         for first in self.in_flight.flights().batches() {
             let batch = self.in_flight.batch(first);
             if batch.is_some_and(|batch| !batch.replied && batch.head.deadline_ms <= now.monotonic_ms) {
-                self.expire(first);
+                self.expire(first, &mut leaders);
             }
         }
+        leaders.into_iter().for_each(|leader| self.in_flight.end_abandoned(leader));
         self.replay_owed();
         self.keep_head();
-        self.finish(commands);
+        self.finish();
     }
 
     /// When [`Self::tick`] has something to do.
@@ -43,60 +45,63 @@ impl DividedGroup {
         deadline_ms.into_iter().chain(others.into_iter().flatten()).chain(of_copies).min()
     }
 
-    /// Answers a batch whose deadline has come.
-    fn expire(&mut self, first: u64) {
+    /// Replies to a batch whose deadline has come; adds the events in flight whose queues now have some that nobody waits
+    /// for.
+    fn expire(&mut self, first: Ticket, leaders: &mut BTreeSet<Ticket>) {
         let Some(batch) = self.in_flight.batch(first) else { return };
         let events = batch.flights.len();
-        for ticket in (first..).take(events) {
+        for ticket in first.events(events) {
             let Some(flight) = self.in_flight.flight_mut(ticket).filter(|flight| !flight.is_decided) else { continue };
             match flight.phase() {
-                Phase::Testing | Phase::Checking => self.settle(ticket, GIVEN_UP),
+                Phase::Testing | Phase::Checking => self.decide_and_release(ticket, GIVEN_UP),
                 Phase::Joined => {
                     flight.enter(Phase::Abandoned);
                     self.decide(ticket, GIVEN_UP);
+                    leaders.extend(self.in_flight.flights().leader_of(ticket));
                 }
                 // The submission of the same name may still get a verdict.
                 Phase::Echo => {
                     flight.enter(Phase::Abandoned);
                     self.decide(ticket, Decision::Undecided(Reason::Unknown));
                 }
-                // The level above may have recorded the event already.
-                Phase::Climbing => {}
-                Phase::Setting | Phase::Abandoned | Phase::Over => {}
+                // The verdict in this reply stays `Unknown`, which the batch began with, as the level above may have
+                // recorded the event already, or cells are being set; the guard learns the verdict later.
+                Phase::Climbing | Phase::Setting => {}
+                Phase::Abandoned | Phase::Over => {}
             }
         }
-        self.answer(first);
+        self.reply(first);
     }
 
     /// A node's process is gone: it will not answer tests, and the cells that it has set may be lost.
-    pub(crate) fn peer_lost(&mut self, peer: NodeId, now: Moment, commands: &mut Vec<Command>) {
+    pub(crate) fn peer_lost(&mut self, peer: NodeId, now: Moment) {
         self.present.begin(now);
         self.end_sets_of(peer);
         self.count_stuck_events();
         if let Some(index) = self.membership.placement().index_of(peer) {
             // An event may have got stuck on its way to that node, wherever it is now.
-            let asked = |group: &Self, ticket: u64| {
+            let asked = |group: &Self, ticket: Ticket| {
                 let placement = group.membership.placement();
                 group.in_flight.positions(ticket).iter().any(|position| placement.node_at(*position) == index)
             };
             self.give_up_tests(asked, Decision::Undecided(Reason::NotReady));
         }
-        self.finish(commands);
+        self.finish();
     }
 
     /// Other nodes are out of reach than before.
-    pub(crate) fn reach_changed(&mut self, nodes: &BTreeSet<NodeId>, now: Moment, commands: &mut Vec<Command>) {
+    pub(crate) fn reach_changed(&mut self, nodes: &BTreeSet<NodeId>, now: Moment) {
         if !self.membership.reach_changed(nodes) {
             return;
         }
         self.present.begin(now);
         self.count_stuck_events();
-        let asks_them = |group: &Self, ticket: u64| {
+        let asks_them = |group: &Self, ticket: Ticket| {
             let (positions, membership) = (group.in_flight.positions(ticket), &group.membership);
             membership.unreachable().has_any(membership.placement(), positions.iter().copied())
         };
         self.give_up_tests(asks_them, TOO_FEW_LEFT);
-        self.finish(commands);
+        self.finish();
     }
 
     pub(super) fn count_stuck_events(&mut self) {
@@ -104,21 +109,22 @@ impl DividedGroup {
         membership.count_stuck_events(in_flight.sets().all().map(|set| (set.to(), set.tickets())));
     }
 
-    /// The slices have moved: tests by the former map mean nothing.
+    /// The slices have moved: tests by the former map mean nothing, whether they go on here or in the levels below.
     pub(super) fn abandon_tests(&mut self) {
-        self.give_up_tests(|_, _| true, Decision::Undecided(Reason::StaleMap));
+        let tested = self.in_flight.flights().in_phases(|phase| matches!(phase, Phase::Testing | Phase::Checking));
+        tested.into_iter().for_each(|ticket| self.decide_and_release(ticket, Decision::Undecided(Reason::StaleMap)));
     }
 
-    pub(super) fn give_up_tests(&mut self, is_lost: impl Fn(&Self, u64) -> bool, outcome: Decision) {
-        let testing = self.in_flight.flights().testing().into_iter();
-        let lost: Vec<u64> = testing.filter(|ticket| is_lost(self, *ticket)).collect();
-        lost.into_iter().for_each(|ticket| self.settle(ticket, outcome));
+    fn give_up_tests(&mut self, is_lost: impl Fn(&Self, Ticket) -> bool, outcome: Decision) {
+        let testing = self.in_flight.flights().in_phases(|phase| phase == Phase::Testing).into_iter();
+        let lost: Vec<Ticket> = testing.filter(|ticket| is_lost(self, *ticket)).collect();
+        lost.into_iter().for_each(|ticket| self.decide_and_release(ticket, outcome));
     }
 
     /// The node is about to stop: events in flight go on, nothing new is taken up.
-    pub(crate) fn drain(&mut self, now: Moment, commands: &mut Vec<Command>) {
+    pub(crate) fn drain(&mut self, now: Moment) {
         self.present.begin(now);
         self.is_draining = true;
-        self.finish(commands);
+        self.finish();
     }
 }

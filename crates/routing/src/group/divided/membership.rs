@@ -15,7 +15,8 @@ use std::collections::BTreeSet;
 
 use firstseen_filter::FilterDefinition;
 
-use super::durable::Kept;
+use super::durable::ToPersist;
+use super::flights::Ticket;
 use super::outbox::Outbox;
 use super::own::OwnSlices;
 use super::placement::Placement;
@@ -27,7 +28,7 @@ use crate::group::parts::TakesParts;
 use crate::group::present::Present;
 use crate::group::rescan::Rescan;
 use crate::group::site::Site;
-use crate::ids::{Incarnation, NodeId};
+use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::map::{ClusterMap, Durability, FilterPolicies, FilterRecord};
 use crate::protocol::{CellParts, PeerBody};
 use former_heads::FormerHeads;
@@ -98,8 +99,8 @@ impl Membership {
             self.former_heads.forget();
         }
         let placement = self.placement.clone();
-        self.follow_handing(map, &placement, 0, 0);
-        if record.epoch > FilterRecord::FIRST_EPOCH {
+        self.follow_handing(map, &placement, Ticket::default(), 0);
+        if record.epoch > Epoch::FIRST {
             self.hand_over_the_past(outbox);
         }
     }
@@ -151,7 +152,7 @@ impl Membership {
     }
 
     /// Counts the events that are being set at nodes out of reach.
-    pub(super) fn count_stuck_events<'a>(&mut self, sets: impl Iterator<Item = (NodeId, &'a [u64])>) {
+    pub(super) fn count_stuck_events<'a>(&mut self, sets: impl Iterator<Item = (NodeId, &'a [Ticket])>) {
         self.unreachable.count_stuck(sets);
     }
 
@@ -175,13 +176,13 @@ impl Membership {
         self.first_ms.is_some() && self.former_heads.are_over(now_ms)
     }
 
-    /// Follows the map: slices come and go, and heads of events with them. `is_safe` says whether no reply leaves
-    /// before all have acknowledged, `first_free` is the ticket of the next event.
+    /// Follows the map: slices come and go, and heads of events with them. `replies_when_all_acknowledged` says whether
+    /// no reply leaves before all have acknowledged, `first_free` is the ticket of the next event.
     pub(super) fn follow(
         &mut self,
         (map, record): (&ClusterMap, &FilterRecord),
-        is_safe: bool,
-        first_free: u64,
+        replies_when_all_acknowledged: bool,
+        first_free: Ticket,
         now_ms: u64,
         own: &mut OwnSlices,
         outbox: &mut Outbox,
@@ -207,7 +208,7 @@ impl Membership {
                 self.former_heads.gained(now_ms);
             }
         }
-        let are_known = !self.is_owed_by_others(is_safe);
+        let are_known = !self.is_owed_by_others(replies_when_all_acknowledged);
         self.follow_handing(map, &former, first_free, now_ms);
         // A slice may have left and come again in between.
         let is_new = |slice: u32| {
@@ -254,7 +255,7 @@ impl Membership {
         }
         let Self { copying, placement, .. } = self;
         if let Some((source, ask)) = copying.ask(placement.sources(), (own.now_unit(), placement.epoch()), now_ms) {
-            outbox.send_ahead(source, PeerBody::AskCells(ask));
+            outbox.send(source, PeerBody::AskCells(ask));
         }
     }
 
@@ -265,14 +266,14 @@ impl Membership {
     }
 
     /// Compares complete slices here with their other copies, if it is time, and puts in cells that are missing here.
-    pub(super) fn rescan(&mut self, own: &mut OwnSlices, kept: &mut Kept, now_ms: u64, outbox: &mut Outbox) {
+    pub(super) fn rescan(&mut self, own: &mut OwnSlices, kept: &mut ToPersist, now_ms: u64, outbox: &mut Outbox) {
         let Self { rescan, placement, .. } = self;
         if !self.has_copies || placement.is_down_here() {
             return;
         }
         rescan.mend(now_ms, |slice, run, is_put| own.mend(slice, run, is_put, |part| kept.copied(part)));
         if let Some((source, ask)) = rescan.ask(placement.equals(), own.now_unit(), now_ms) {
-            outbox.send_ahead(source, PeerBody::AskCells(ask));
+            outbox.send(source, PeerBody::AskCells(ask));
         }
     }
 
@@ -285,10 +286,10 @@ impl Membership {
     pub(super) fn hear_fetched(
         &mut self,
         parts: CellParts,
-        epoch: u64,
+        epoch: Epoch,
         present: &Present,
         own: &mut OwnSlices,
-        kept: &mut Kept,
+        kept: &mut ToPersist,
     ) {
         let put = |part| own.take_part(part, |part| kept.copied(part));
         self.copying.hear(parts, (epoch, present.now_ms()), present.limits(), put);

@@ -1,24 +1,29 @@
-//! Messages to the nodes of a group, gathered while one input is worked on.
+//! Messages to the nodes of a group, gathered until what has come in is answered.
 //!
-//! Promises: entries for a node leave in the order in which they were added, in as few messages as limits allow. Must
-//! not know: why they are sent.
+//! Promises: a node gets sets, tests, results and acknowledgements in the order in which they were added, each of its
+//! kind, in as few messages as limits allow; any other message leaves behind all that were gathered for its node before
+//! it, and ahead of all after it. Must not know: why they are sent, how long it gathers.
 
 use std::sync::Arc;
 
 use firstseen_filter::{Sighting, Stamp};
 
 use crate::group::site::Sender;
-use crate::ids::NodeId;
-use crate::protocol::{Command, PeerBody, Resolved, SetAcks, SetBatch, TestBatch};
+use crate::ids::{Epoch, NodeId};
+use crate::protocol::{Command, PeerBody, PositionLists, Resolved, SetAcks, SetBatch, TestBatch, TestRun};
 use crate::verdict::Reason;
 
 /// Events of one message.
 const MESSAGE_EVENTS_MAX: usize = 1 << 12;
 
+/// Acknowledgements of one message.
+const MESSAGE_ACKS_MAX: usize = 1 << 12;
+
 /// An event to be tested elsewhere.
 #[derive(Clone, Copy)]
 pub(crate) struct Question<'a> {
     pub(crate) head: NodeId,
+    /// The head's number for the event.
     pub(crate) ticket: u64,
     pub(crate) stamp: Stamp,
     /// What the slices that were asked leave possible.
@@ -61,6 +66,70 @@ struct Letters {
     acks: SetAcks,
 }
 
+impl Letters {
+    /// Gives what was gathered; sets go first, as what leaves behind them may say that they were sent.
+    fn close(&mut self, mut send: impl FnMut(PeerBody)) {
+        if !self.set.stamps.is_empty() {
+            send(self.close_set());
+        }
+        if !self.test.tickets.is_empty() {
+            send(self.close_test());
+        }
+        if !self.resolved.tickets.is_empty() {
+            send(self.close_resolved());
+        }
+        if !self.acks.set_numbers.is_empty() || !self.acks.refused_numbers.is_empty() {
+            send(PeerBody::SetAcks(std::mem::take(&mut self.acks)));
+        }
+    }
+
+    // The next letter will be about as long, so it gets the room at once.
+
+    fn close_set(&mut self) -> PeerBody {
+        let next = SetBatch {
+            cells: like(&self.set.cells),
+            stamps: Vec::with_capacity(self.set.stamps.len()),
+            ..SetBatch::default()
+        };
+        PeerBody::Set(std::mem::replace(&mut self.set, next))
+    }
+
+    fn close_resolved(&mut self) -> PeerBody {
+        let events = self.resolved.tickets.len();
+        let next = Resolved {
+            tickets: Vec::with_capacity(events),
+            hits: Vec::with_capacity(events),
+            generations: Vec::with_capacity(self.resolved.generations.len()),
+            ..Resolved::default()
+        };
+        PeerBody::Resolved(std::mem::replace(&mut self.resolved, next))
+    }
+
+    fn close_test(&mut self) -> PeerBody {
+        let events = self.test.tickets.len();
+        let next = TestBatch {
+            tickets: Vec::with_capacity(events),
+            left: like(&self.test.left),
+            stamps: Vec::with_capacity(events),
+            generations: Vec::with_capacity(events),
+            ..TestBatch::default()
+        };
+        let mut test = std::mem::replace(&mut self.test, next);
+        if test.generations.iter().all(|generations| *generations == u16::MAX) {
+            test.generations.clear();
+        }
+        PeerBody::Test(test)
+    }
+}
+
+/// No lists yet, and room for as many.
+fn like(lists: &PositionLists) -> PositionLists {
+    PositionLists {
+        counts: Vec::with_capacity(lists.counts.len()),
+        positions: Vec::with_capacity(lists.positions.len()),
+    }
+}
+
 impl Outbox {
     pub(crate) fn new(sender: Sender) -> Self {
         Self { sender, letters: Vec::new(), full: Vec::new(), next_set_number: 0 }
@@ -71,9 +140,12 @@ impl Outbox {
         self.next_set_number = number;
     }
 
-    /// The epoch that messages are sent under.
-    pub(crate) fn set_epoch(&mut self, epoch: u64) {
-        self.sender.epoch = epoch;
+    /// The epoch that messages are sent under from here on.
+    pub(crate) fn set_epoch(&mut self, epoch: Epoch) {
+        if epoch != self.sender.epoch {
+            self.close_all();
+            self.sender.epoch = epoch;
+        }
     }
 
     fn letters(&mut self, to: NodeId) -> &mut Letters {
@@ -87,22 +159,38 @@ impl Outbox {
         &mut self.letters[index].1
     }
 
+    /// Sends the letter that `close` takes, where `takes_no_more` says so.
+    fn send_if(
+        &mut self,
+        to: NodeId,
+        takes_no_more: impl FnOnce(&Letters) -> bool,
+        close: impl FnOnce(&mut Letters) -> PeerBody,
+    ) {
+        let sender = self.sender;
+        let letters = self.letters(to);
+        if takes_no_more(letters) {
+            let body = close(letters);
+            self.full.push(sender.send(to, body));
+        }
+    }
+
     /// Asks `to` about the positions of `left`.
     pub(crate) fn test(&mut self, to: NodeId, question: Question<'_>, left: impl IntoIterator<Item = u64>) {
-        let sender = self.sender;
+        let takes_no_more = |test: &TestBatch| {
+            test.tickets.len() >= MESSAGE_EVENTS_MAX || test.parallel != question.parallel && !test.tickets.is_empty()
+        };
+        self.send_if(to, |letters| takes_no_more(&letters.test), Letters::close_test);
         let test = &mut self.letters(to).test;
-        let Question { head, parallel, asks_all, degraded, .. } = question;
-        let fits = (test.head, test.parallel, test.asks_all, test.degraded) == (head, parallel, asks_all, degraded);
-        if !test.tickets.is_empty() && (!fits || test.tickets.len() >= MESSAGE_EVENTS_MAX) {
-            let test = PeerBody::Test(std::mem::take(test));
-            self.full.push(sender.send(to, test));
+        test.parallel = question.parallel;
+        let Question { head, asks_all, degraded, deadline_in_ms, .. } = question;
+        let is_like = |run: &&mut TestRun| (run.head, run.asks_all, run.degraded) == (head, asks_all, degraded);
+        match test.runs.last_mut().filter(is_like) {
+            Some(run) => {
+                run.events += 1;
+                run.deadline_in_ms = run.deadline_in_ms.max(deadline_in_ms);
+            }
+            None => test.runs.push(TestRun { head, events: 1, asks_all, degraded, deadline_in_ms }),
         }
-        let test = &mut self.letters(to).test;
-        if test.tickets.is_empty() {
-            (test.head, test.parallel, test.asks_all, test.degraded) = (head, parallel, asks_all, degraded);
-            test.deadline_in_ms = question.deadline_in_ms;
-        }
-        test.deadline_in_ms = test.deadline_in_ms.max(question.deadline_in_ms);
         if test.traceparent.is_none() {
             test.traceparent = question.traceparent.cloned();
         }
@@ -117,6 +205,8 @@ impl Outbox {
 
     /// Sends `head` the result of a test, and whether it rests on an incomplete slice.
     pub(crate) fn resolve(&mut self, head: NodeId, ticket: u64, finding: Finding, slice_visits: u64, degraded: bool) {
+        let is_full = |letters: &Letters| letters.resolved.tickets.len() >= MESSAGE_EVENTS_MAX;
+        self.send_if(head, is_full, Letters::close_resolved);
         let resolved = &mut self.letters(head).resolved;
         resolved.degraded |= degraded;
         match finding {
@@ -141,14 +231,13 @@ impl Outbox {
 
     /// Has `to` set cells in generation `number`; gives the number of the set.
     pub(crate) fn set(&mut self, to: NodeId, number: u64, cells: impl IntoIterator<Item = u64>, stamp: Stamp) -> u64 {
-        let (sender, next) = (self.sender, self.next_set_number);
+        let next = self.next_set_number;
+        let takes_no_more = |set: &SetBatch| {
+            set.stamps.len() >= MESSAGE_EVENTS_MAX || set.generation != number && !set.stamps.is_empty()
+        };
+        self.send_if(to, |letters| takes_no_more(&letters.set), Letters::close_set);
         let set = &mut self.letters(to).set;
-        let starts = set.stamps.is_empty() || set.generation != number || set.stamps.len() >= MESSAGE_EVENTS_MAX;
-        if starts && !set.stamps.is_empty() {
-            let set = PeerBody::Set(std::mem::take(set));
-            self.full.push(sender.send(to, set));
-        }
-        let set = &mut self.letters(to).set;
+        let starts = set.stamps.is_empty();
         if starts {
             (set.set_number, set.generation) = (next, number);
         }
@@ -161,30 +250,26 @@ impl Outbox {
 
     /// Sends `head` word that a set is done, or was refused.
     pub(crate) fn acknowledge(&mut self, head: NodeId, set_number: u64, done: bool) {
+        let is_full =
+            |letters: &Letters| letters.acks.set_numbers.len() + letters.acks.refused_numbers.len() >= MESSAGE_ACKS_MAX;
+        self.send_if(head, is_full, |letters| PeerBody::SetAcks(std::mem::take(&mut letters.acks)));
         let acks = &mut self.letters(head).acks;
         let numbers = if done { &mut acks.set_numbers } else { &mut acks.refused_numbers };
         numbers.push(set_number);
     }
 
-    /// Sends `body` to `to`, ahead of what is gathered.
-    pub(crate) fn send_ahead(&mut self, to: NodeId, body: PeerBody) {
-        self.full.push(self.sender.send(to, body));
+    /// Sends `body` to `to`, behind all that is gathered for it.
+    pub(crate) fn send(&mut self, to: NodeId, body: PeerBody) {
+        let Self { sender, letters, full, .. } = self;
+        let own = letters.iter_mut().find(|(node, _)| *node == to);
+        own.into_iter().for_each(|(_, letters)| letters.close(|body| full.push(sender.send(to, body))));
+        full.push(sender.send(to, body));
     }
 
-    /// Sends `body` to `to`, behind the sets that are gathered for it.
-    pub(crate) fn send_behind(&mut self, to: NodeId, body: PeerBody) {
-        let set = &mut self.letters(to).set;
-        if !set.stamps.is_empty() {
-            let set = PeerBody::Set(std::mem::take(set));
-            self.send_ahead(to, set);
-        }
-        self.send_ahead(to, body);
-    }
-
-    /// Forgets messages gathered for other nodes; other commands are given.
-    pub(crate) fn begin_anew(&mut self, commands: &mut Vec<Command>) {
+    /// Forgets messages gathered for other nodes; other commands are kept.
+    pub(crate) fn begin_anew(&mut self) {
         self.letters.clear();
-        commands.extend(self.full.drain(..).filter(|command| !matches!(command, Command::Send { .. })));
+        self.full.retain(|command| !matches!(command, Command::Send { .. }));
     }
 
     /// Whether something was gathered while there was no input.
@@ -199,25 +284,14 @@ impl Outbox {
 
     /// Sends all that was gathered.
     pub(crate) fn flush(&mut self, commands: &mut Vec<Command>) {
-        let sender = self.sender;
+        self.close_all();
         commands.append(&mut self.full);
-        for (to, letters) in &mut self.letters {
-            if !letters.set.stamps.is_empty() {
-                commands.push(sender.send(*to, PeerBody::Set(std::mem::take(&mut letters.set))));
-            }
-            if !letters.test.tickets.is_empty() {
-                let mut test = std::mem::take(&mut letters.test);
-                if test.generations.iter().all(|generations| *generations == u16::MAX) {
-                    test.generations.clear();
-                }
-                commands.push(sender.send(*to, PeerBody::Test(test)));
-            }
-            if !letters.resolved.tickets.is_empty() {
-                commands.push(sender.send(*to, PeerBody::Resolved(std::mem::take(&mut letters.resolved))));
-            }
-            if !letters.acks.set_numbers.is_empty() || !letters.acks.refused_numbers.is_empty() {
-                commands.push(sender.send(*to, PeerBody::SetAcks(std::mem::take(&mut letters.acks))));
-            }
+    }
+
+    fn close_all(&mut self) {
+        let Self { sender, letters, full, .. } = self;
+        for (to, letters) in letters {
+            letters.close(|body| full.push(sender.send(*to, body)));
         }
     }
 }

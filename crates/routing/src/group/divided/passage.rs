@@ -4,6 +4,8 @@
 //! its result goes back to the event's head; a set is carried out and acknowledged. A message that names cells that are
 //! not here sets nothing. Must not know: producers, why an event is tested.
 
+use std::collections::BTreeMap;
+
 use firstseen_filter::Sighting;
 
 use super::membership::Unreachable;
@@ -14,6 +16,9 @@ use crate::ids::NodeId;
 use crate::protocol::{Command, HandedOver, PeerBody, PeerMessage, Resolved, SetAcks, SetBatch, TestBatch};
 use crate::verdict::Reason;
 
+/// Events between the prefetch of cells and their use.
+const AHEAD: usize = 8;
+
 /// Tests the events of a batch, and sends on those that are not decided here.
 pub(super) fn test(
     batch: &TestBatch,
@@ -21,29 +26,29 @@ pub(super) fn test(
     placement: &Placement,
     unreachable: &Unreachable,
     outbox: &mut Outbox,
-    in_tree: bool,
+    (in_tree, degrades): (bool, bool),
 ) {
-    // No one waits for these any more: their head has given them up by its own clock.
-    if batch.deadline_in_ms == 0 {
-        return;
-    }
-    let events = || batch.left.iter().zip(&batch.tickets).zip(&batch.stamps).enumerate();
+    let events = || {
+        let events = batch.left.iter().zip(&batch.tickets).zip(&batch.stamps).enumerate().zip(batch.run_of_each());
+        // Nobody waits for the others any more: their head has given them up by its own clock.
+        events.filter(|(_, run)| run.deadline_in_ms > 0)
+    };
     let newest = own.newest_generation();
-    for (_, ((left, _), _)) in events() {
+    for ((_, ((left, _), _)), _) in events() {
         if placement.admits(left) {
             own.prefetch(placement, left, newest);
         }
     }
-    for (index, ((left, ticket), stamp)) in events() {
+    for ((index, ((left, ticket), stamp)), run) in events() {
+        let (head, degraded) = (run.head, run.degraded || degrades);
         let generations = batch.generations.get(index).copied().unwrap_or(u16::MAX);
-        let refuse =
-            |outbox: &mut Outbox, reason| outbox.resolve(batch.head, *ticket, Finding::Undecided(reason), 0, false);
+        let refuse = |outbox: &mut Outbox, reason| outbox.resolve(head, *ticket, Finding::Undecided(reason), 0, false);
         if !placement.admits(left) {
             refuse(outbox, Reason::Invalid);
             continue;
         }
         // A head whose map is older than the loss would take a missing cell here for a zero.
-        let is_taken_for_complete = !batch.asks_all && !placement.has_lost_nothing_of(left);
+        let is_taken_for_complete = !run.asks_all && !placement.has_lost_nothing_of(left);
         if !placement.is_tested_here(left[0]) || !own.has_all(placement, left) || is_taken_for_complete {
             refuse(outbox, Reason::StaleMap);
             continue;
@@ -63,20 +68,20 @@ pub(super) fn test(
         match elsewhere().next() {
             Some(first) if found.is_hit() && !batch.parallel => {
                 let question = Question {
-                    head: batch.head,
+                    head,
                     ticket: *ticket,
                     stamp,
                     found,
                     in_tree,
                     parallel: false,
-                    asks_all: batch.asks_all,
-                    deadline_in_ms: batch.deadline_in_ms,
-                    degraded: batch.degraded,
+                    asks_all: run.asks_all,
+                    deadline_in_ms: run.deadline_in_ms,
+                    degraded,
                     traceparent: batch.traceparent.as_ref(),
                 };
                 outbox.test(placement.nodes()[placement.node_at(first)], question, elsewhere());
             }
-            _ => outbox.resolve(batch.head, *ticket, Finding::Found(found, in_tree), visits, batch.degraded),
+            _ => outbox.resolve(head, *ticket, Finding::Found(found, in_tree), visits, degraded),
         }
     }
 }
@@ -100,36 +105,57 @@ pub(crate) fn set(
         outbox.acknowledge(head, batch.set_number, false);
         return 0;
     }
-    let cells = events().map(|(cells, stamp)| own.set(placement, cells, *stamp, batch.generation)).sum();
+    let mut ahead = batch.cells.iter();
+    ahead.by_ref().take(AHEAD).for_each(|cells| own.prefetch(placement, cells, batch.generation));
+    let mut cells_set = 0;
+    for (cells, stamp) in events() {
+        if let Some(next) = ahead.next() {
+            own.prefetch(placement, next, batch.generation);
+        }
+        cells_set += own.set(placement, cells, *stamp, batch.generation);
+    }
     outbox.acknowledge(head, batch.set_number, true);
-    cells
+    cells_set
 }
 
 /// The answer of a node that has none of the slices a message is about: nothing was tested or set, because of `reason`.
-/// A message that is an answer itself gets none.
-pub fn refuse(from: NodeId, message: PeerMessage, reason: Reason) -> Option<Command> {
-    let (to, body) = match message.body {
-        PeerBody::Test(TestBatch { head, tickets, .. }) => {
-            let undecided = (0..).zip(&tickets).map(|(event, _)| (event, reason)).collect();
-            let hits = vec![false; tickets.len()];
-            (head, PeerBody::Resolved(Resolved { tickets, hits, undecided, ..Resolved::default() }))
+/// A message that is an answer itself gets none; one with events of several heads an answer to each.
+pub fn refuse(from: NodeId, message: PeerMessage, reason: Reason) -> Vec<Command> {
+    let PeerMessage { filter, epoch, group, body } = message;
+    let answer = |to, body| Command::Send { to, message: PeerMessage { filter, epoch, group, body } };
+    let (to, body) = match body {
+        PeerBody::Test(test) => {
+            let refused = refuse_events(&test, reason).into_iter();
+            return refused.map(|(head, resolved)| answer(head, PeerBody::Resolved(resolved))).collect();
         }
         PeerBody::Set(set) => {
             let refused_numbers = vec![set.set_number];
             (from, PeerBody::SetAcks(SetAcks { refused_numbers, ..SetAcks::default() }))
         }
         // A node heads no event of a group of which it has nothing, by its map or those before.
-        PeerBody::AskPast => (from, PeerBody::HandedOver(HandedOver { epoch: message.epoch, told_for_ms: 0 })),
+        PeerBody::AskPast => (from, PeerBody::HandedOver(HandedOver { epoch, told_for_ms: 0 })),
         PeerBody::Resolved(_)
         | PeerBody::SetAcks(_)
         | PeerBody::Past(_)
         | PeerBody::AskCells(_)
         | PeerBody::Cells(_)
-        | PeerBody::HandedOver(_) => return None,
+        | PeerBody::HandedOver(_) => return Vec::new(),
         PeerBody::Mirror(number, _) => {
             let refused_numbers = vec![number.number];
             (from, PeerBody::SetAcks(SetAcks { refused_numbers, ..SetAcks::default() }))
         }
     };
-    Some(Command::Send { to, message: PeerMessage { body, ..message } })
+    vec![answer(to, body)]
+}
+
+/// The answers to each head.
+fn refuse_events(test: &TestBatch, reason: Reason) -> BTreeMap<NodeId, Resolved> {
+    let mut by_head: BTreeMap<NodeId, Resolved> = BTreeMap::new();
+    for (ticket, run) in test.tickets.iter().zip(test.run_of_each()) {
+        let resolved = by_head.entry(run.head).or_default();
+        resolved.undecided.push((resolved.tickets.len() as u32, reason));
+        resolved.tickets.push(*ticket);
+        resolved.hits.push(false);
+    }
+    by_head
 }

@@ -7,7 +7,7 @@ mod holders;
 
 use firstseen_filter::HASHES_MAX;
 
-use crate::ids::{Incarnation, NodeId};
+use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::map::{COPIES_MAX, ClusterMap, FilterRecord, SliceOwner};
 use crate::plan::GroupPlan;
 use holders::Holders;
@@ -16,7 +16,7 @@ use holders::Holders;
 #[derive(Clone, Debug)]
 pub(crate) struct Placement {
     plan: GroupPlan,
-    epoch: u64,
+    epoch: Epoch,
     /// Every node once.
     nodes: Vec<NodeId>,
     /// By node: its start, and whether the others go on without its slices.
@@ -38,7 +38,7 @@ pub(crate) struct Placement {
     /// A slice here lacks something.
     lacks_here: bool,
     /// Slices that are on their way here, and since which epoch.
-    arriving_here: Vec<(u32, u64)>,
+    arriving_here: Vec<(u32, Epoch)>,
     /// Slices that are on their way here, and from whom.
     origins: Vec<(u32, NodeId)>,
     /// Nodes that slices of this one are on their way to.
@@ -128,7 +128,7 @@ impl Placement {
     }
 
     /// The epoch of the filter.
-    pub(crate) fn epoch(&self) -> u64 {
+    pub(crate) fn epoch(&self) -> Epoch {
         self.epoch
     }
 
@@ -188,7 +188,7 @@ impl Placement {
     }
 
     /// Slices that are on their way here, each with the epoch since which it is so.
-    pub(crate) fn arriving_here(&self) -> &[(u32, u64)] {
+    pub(crate) fn arriving_here(&self) -> &[(u32, Epoch)] {
         &self.arriving_here
     }
 

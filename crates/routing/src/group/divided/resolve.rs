@@ -4,9 +4,9 @@
 //! first. Must not know: limits, how events were found.
 
 use super::DividedGroup;
-use super::decide::{Next, Tested, after_test, not_found};
+use super::decide::{Next, Tested, after_miss, after_test};
 use super::fill::Room;
-use super::flights::{Flight, Phase, Queue};
+use super::flights::{Flight, Phase, Queue, Ticket};
 use crate::group::site::Site;
 use crate::protocol::{BatchName, Command, GroupReply, Operation, Resolved};
 use crate::verdict::{Decision, Reason};
@@ -18,25 +18,26 @@ impl DividedGroup {
         let mut generations = resolved.generations.iter();
         let mut expiries = resolved.expiries.iter();
         let mut undecided = resolved.undecided.iter().peekable();
-        for (index, ticket) in resolved.tickets.iter().enumerate() {
+        for (index, number) in resolved.tickets.iter().enumerate() {
+            let ticket = Ticket::received(*number);
             let hit = resolved.hits.get(index).copied().unwrap_or(false);
             let held = if hit { generations.next().copied().unwrap_or(u16::MAX) } else { 0 };
             let expiry = if hit { expiries.next().copied().unwrap_or(u64::MAX) } else { u64::MAX };
             let reason = undecided.next_if(|(at, _)| *at as usize == index).map(|(_, reason)| *reason);
-            let Some((batch, event)) = self.in_flight.event_unless_over(*ticket) else { continue };
+            let Some((batch, event)) = self.in_flight.event_unless_over(ticket) else { continue };
             batch.degraded |= resolved.degraded;
             let flight = &mut batch.flights[event];
             if flight.phase() != Phase::Testing {
                 continue;
             }
             if let Some(reason) = reason {
-                self.settle(*ticket, Decision::Undecided(reason));
+                self.decide_and_release(ticket, Decision::Undecided(reason));
             } else {
                 flight.generations &= held;
                 flight.expiry = flight.expiry.min(expiry);
                 flight.waiting = flight.waiting.saturating_sub(1);
                 if flight.waiting == 0 || flight.generations == 0 {
-                    self.tested(*ticket);
+                    self.tested(ticket);
                 }
             }
             self.run_ready();
@@ -44,7 +45,7 @@ impl DividedGroup {
     }
 
     /// All nodes that were asked at this level have answered.
-    pub(super) fn tested(&mut self, ticket: u64) {
+    pub(super) fn tested(&mut self, ticket: Ticket) {
         let Some(facts) = self.facts(ticket) else { return };
         if !facts.is_found {
             self.note_expiry(ticket);
@@ -52,15 +53,15 @@ impl DividedGroup {
         self.carry_out(ticket, after_test(&facts));
     }
 
-    /// This level does not know an event, whatever its slices have.
-    pub(super) fn not_found(&mut self, ticket: u64) {
+    /// Goes on with an event as with one that was not found: this level does not know it, whatever its slices have.
+    pub(super) fn treat_as_miss(&mut self, ticket: Ticket) {
         let Some(facts) = self.facts(ticket) else { return };
         self.note_expiry(ticket);
-        self.carry_out(ticket, not_found(&facts));
+        self.carry_out(ticket, after_miss(&facts));
     }
 
     /// What is known of an event that was tested.
-    fn facts(&self, ticket: u64) -> Option<Tested> {
+    fn facts(&self, ticket: Ticket) -> Option<Tested> {
         let (head, flight) = (&self.in_flight.batch(ticket)?.head, self.in_flight.flight(ticket)?);
         let is_found = flight.generations != 0;
         Some(Tested {
@@ -77,45 +78,47 @@ impl DividedGroup {
         })
     }
 
-    /// The event of the same positions whose cells are being set, and of which nobody was told: it may come to nothing.
-    fn recorded_by(&self, ticket: u64) -> Option<u64> {
+    /// The event of the same positions whose cells are being set and may come to nothing. A lookup need not wait for one
+    /// that was found itself, and is as old for both.
+    fn recorded_by(&self, ticket: Ticket) -> Option<Ticket> {
         let flights = self.in_flight.flights();
-        let is_set = |leader: &u64| {
-            flights.flight(*leader).is_some_and(|leader| leader.phase() == Phase::Setting && !leader.is_decided)
-        };
-        flights.leader_of(ticket).filter(is_set)
+        let leader = flights.leader_of(ticket)?;
+        let (flight, leading) = (flights.flight(ticket)?, flights.flight(leader)?);
+        let was_found =
+            leading.outcome == Decision::Duplicate && leading.covers(flight.stamp, self.own.rule(), Refresh::Fixed);
+        (leading.may_come_to_nothing() && !was_found).then_some(leader)
     }
 
     /// Cells that are set for an event that is new live as long as its window.
-    fn note_expiry(&mut self, ticket: u64) {
+    fn note_expiry(&mut self, ticket: Ticket) {
         let rule = *self.own.rule();
         if let Some(flight) = self.in_flight.flight_mut(ticket) {
             flight.expiry = rule.expiry(flight.stamp.unit);
         }
     }
 
-    fn carry_out(&mut self, ticket: u64, next: Next) {
+    fn carry_out(&mut self, ticket: Ticket, next: Next) {
         match next {
             Next::Climb(operation) => self.climb(ticket, operation),
             Next::CheckBelow => self.check_below(ticket),
             Next::Await(leader) => self.join(leader, ticket),
-            Next::Decide(decision) => self.settle(ticket, decision),
+            Next::Decide(decision) => self.decide_and_release(ticket, decision),
             Next::Record => self.record_if_room(ticket),
             Next::RecordAgain => self.record_again(ticket),
         }
     }
 
     /// Records a new event in the newest generation.
-    fn record_if_room(&mut self, ticket: u64) {
+    fn record_if_room(&mut self, ticket: Ticket) {
         let Some(unit) = self.in_flight.flight_mut(ticket).map(|flight| flight.stamp.unit) else { return };
         match self.room(unit) {
             Ok(()) => self.record(ticket, self.fill.newest(), Decision::FirstSeen),
-            Err(reason) => self.settle(ticket, Decision::Undecided(reason)),
+            Err(reason) => self.decide_and_release(ticket, Decision::Undecided(reason)),
         }
     }
 
     /// Records an event anew that was found here; where there is no room, in the oldest generation that has it.
-    fn record_again(&mut self, ticket: u64) {
+    fn record_again(&mut self, ticket: Ticket) {
         let Some(flight) = self.in_flight.flight_mut(ticket) else { return };
         let (generations, unit) = (flight.generations, flight.stamp.unit);
         let number = match self.room(unit) {
@@ -130,7 +133,7 @@ impl DividedGroup {
     /// here are set too, another submission has recorded the event since, unless they are set by chance; below the root
     /// of a tree, one that asked meanwhile may have. Only a producer that names its submissions sends them again
     /// without knowing the reply, and no longer than for the retry horizon.
-    fn may_be_its_own(&self, ticket: u64) -> bool {
+    fn may_be_its_own(&self, ticket: Ticket) -> bool {
         if self.was_headed_elsewhere(ticket) {
             return true;
         }
@@ -147,7 +150,7 @@ impl DividedGroup {
     }
 
     /// Whether another node may have taken up an event before, whose guard this one does not have.
-    pub(super) fn was_headed_elsewhere(&self, ticket: u64) -> bool {
+    pub(super) fn was_headed_elsewhere(&self, ticket: Ticket) -> bool {
         self.membership.was_headed_elsewhere(self.in_flight.positions(ticket), self.present.now_ms())
     }
 
@@ -189,8 +192,9 @@ impl DividedGroup {
         true
     }
 
-    /// An event is decided, and nothing is set for it.
-    pub(super) fn settle(&mut self, ticket: u64, outcome: Decision) {
+    /// An event is decided, if it was not before, and over: nothing is to be set for it, or all is set. The next of the
+    /// events that wait for it runs.
+    pub(super) fn decide_and_release(&mut self, ticket: Ticket, outcome: Decision) {
         if let Some(flight) = self.in_flight.flight_mut(ticket) {
             flight.outcome = outcome;
         }
@@ -199,18 +203,18 @@ impl DividedGroup {
     }
 
     /// Decides an event, and the events that wait for it by what follows.
-    pub(super) fn decide(&mut self, ticket: u64, outcome: Decision) {
+    pub(super) fn decide(&mut self, ticket: Ticket, outcome: Decision) {
         let span_units = self.tree.is_any().then_some(self.own.rule().span_units);
-        if !self.in_flight.decide(ticket, outcome, span_units) {
+        if !self.in_flight.decide_with_echoes(ticket, outcome, span_units) {
             return;
         }
         if !matches!(outcome, Decision::Undecided(_)) {
-            self.settle_joiners(ticket);
+            self.decide_joiners(ticket);
         }
     }
 
     /// Whether `ticket` needs no test of its own once `leader`, of the same positions, is decided.
-    pub(super) fn covers(&self, leader: &Flight, ticket: u64) -> bool {
+    pub(super) fn covers(&self, leader: &Flight, ticket: Ticket) -> bool {
         let flights = self.in_flight.flights();
         let Some((flight, batch)) = flights.flight(ticket).zip(flights.batch(ticket)) else { return false };
         if batch.head.is_brought_up() {
@@ -224,22 +228,21 @@ impl DividedGroup {
     }
 
     /// Decides the events that wait for another: they are duplicates, but for those of which that is not certain.
-    fn settle_joiners(&mut self, ticket: u64) {
+    fn decide_joiners(&mut self, ticket: Ticket) {
         let Some(leader) = self.in_flight.flight_mut(ticket) else { return };
         let mut joiners = std::mem::replace(&mut leader.joiners, Queue::EMPTY);
         let leader = *leader;
         while let Some(joiner) = self.in_flight.flights().dequeue(&mut joiners) {
-            let Some(flight) = self.in_flight.flight(joiner) else { continue };
-            if flight.phase() == Phase::Abandoned || self.covers(&leader, joiner) {
-                self.conclude_as(ticket, joiner);
+            if self.covers(&leader, joiner) {
+                self.end_as_duplicate(ticket, joiner);
             } else {
                 self.in_flight.flights_mut().enqueue(ticket, joiner, |leader| &mut leader.joiners);
             }
         }
     }
 
-    /// Ends an event that is a duplicate of another in flight.
-    pub(super) fn conclude_as(&mut self, leader: u64, ticket: u64) {
+    /// An event is over as a duplicate of another in flight.
+    pub(super) fn end_as_duplicate(&mut self, leader: Ticket, ticket: Ticket) {
         let Some(leader) = self.in_flight.flight_mut(leader).copied() else { return };
         let Some((batch, event)) = self.in_flight.event_mut(ticket) else { return };
         batch.flights[event].expiry = leader.expiry;
@@ -249,11 +252,11 @@ impl DividedGroup {
             Decision::Duplicate if may_be_again && self.may_be_its_own(ticket) => Decision::Undecided(Reason::TooOld),
             _ => Decision::Duplicate,
         };
-        self.conclude(ticket, outcome);
+        self.decide_and_end(ticket, outcome);
     }
 
-    /// Ends an event for which no other waits.
-    pub(super) fn conclude(&mut self, ticket: u64, outcome: Decision) {
+    /// An event is decided, if it was not before, and over; no other waits for it.
+    pub(super) fn decide_and_end(&mut self, ticket: Ticket, outcome: Decision) {
         self.decide(ticket, outcome);
         self.in_flight.end(ticket);
     }
@@ -263,11 +266,11 @@ impl DividedGroup {
     /// 1. events that became ready run first, as all later steps look at what is in flight;
     /// 2. gaps before fetching, as a gap that is over needs no cells, and fetching before comparing, which is of slices that
     ///    lack nothing;
-    /// 3. early duplicates and questions to other levels before batches are answered and dropped, as both look into batches;
+    /// 3. early duplicates and questions to other levels before batches are replied to and dropped, as both look into
+    ///    batches;
     /// 4. batches before handing over: a node that has taken over is sent the replies under names before the word that
-    ///    there are no more;
-    /// 5. records last but for the outbox, whose messages and replies rest on them.
-    pub(super) fn finish(&mut self, commands: &mut Vec<Command>) {
+    ///    there are no more.
+    pub(super) fn finish(&mut self) {
         self.membership.begin(self.present.now_ms());
         self.run_ready();
         self.mind_slices();
@@ -277,14 +280,12 @@ impl DividedGroup {
             // It may be there several times.
             let Some(batch) = self.in_flight.unless_over(ticket) else { continue };
             if batch.pending == 0 {
-                self.answer(ticket);
+                self.reply(ticket);
             }
             self.in_flight.retire(ticket);
         }
-        let Self { membership, in_flight, guard, outbox, kept, present, .. } = self;
+        let Self { membership, in_flight, guard, outbox, present, .. } = self;
         membership.hand_over(in_flight.flights(), guard, present.now_ms(), outbox);
-        kept.take(&membership.site(), commands);
-        outbox.flush(commands);
     }
 
     /// Minds what slices here lack, and whether copies agree.
@@ -297,7 +298,7 @@ impl DividedGroup {
 
     /// The chance that a new event of which all positions are asked is called a duplicate; computed only where the
     /// batch has other events.
-    fn rate_if_partial(&mut self, ticket: u64) -> f64 {
+    fn rate_if_partial(&mut self, ticket: Ticket) -> f64 {
         let batch = self.in_flight.batch(ticket);
         if batch.is_some_and(|batch| batch.degraded) {
             self.expected_rate(self.membership.placement().plan().shape().hashes() as usize)
@@ -306,8 +307,8 @@ impl DividedGroup {
         }
     }
 
-    /// Answers the batch of an event, unless it has been answered; the guard learns what is known of it.
-    pub(super) fn answer(&mut self, ticket: u64) {
+    /// Replies to the batch of an event, unless it has its reply; the guard learns what is known of it.
+    pub(super) fn reply(&mut self, ticket: Ticket) {
         let cannot_deny = !self.membership.holding().is_whole() || self.tree.has_forgotten(&self.own);
         let full_rate = self.rate_if_partial(ticket);
         self.in_flight.forget_names(ticket);
@@ -319,14 +320,14 @@ impl DividedGroup {
         let flights = self.in_flight.flights_mut();
         let Some(batch) = flights.batch_mut(ticket) else { return };
         let mut reply_to = batch.head.reply_to;
-        if batch.head.records() && !batch.is_settled {
+        if batch.head.records() && !batch.is_learnt {
             let name = BatchName { producer: batch.head.producer, sequence: batch.head.sequence };
             self.guard.learn(name, batch.head.names.iter().map(|event| event.name), &batch.decisions);
-            // Once the batch is answered, a batch in flight under its name is a retry.
+            // Once the batch has its reply, a batch in flight under its name is a retry.
             if !batch.replied {
                 reply_to = self.guard.arrive(name).unwrap_or(reply_to);
             }
-            batch.is_settled = batch.pending == 0;
+            batch.is_learnt = batch.pending == 0;
             self.kept.replied(name, &batch.head.names, &batch.decisions, self.present.clock().reading());
             if let Some(probes) = no_probes {
                 let replies = (name, &batch.head.names[..], &batch.decisions[..]);

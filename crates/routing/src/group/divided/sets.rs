@@ -1,19 +1,25 @@
 //! Cells of new events on all nodes: sent by the head, acknowledged by the others.
 //!
-//! Promises: all positions of an event are set, also those that its test has passed, as these may expire sooner; the
-//! event stays in flight until every node has acknowledged, after a restart the node's next process. Where a node goes
-//! down before it has set an event, the event counts as set there only if that node will ask this one for what it has
-//! missed, and no other node gets its slices from it meanwhile. Must not know: why an event is new.
+//! Promises, case by case:
+//!
+//! - All positions of an event are set, also those that its test has passed, as these may expire sooner.
+//! - The event stays in flight until every node has acknowledged. Where a node starts anew meanwhile, its next process
+//!   does.
+//! - A node may go down before it has set the event. The event counts as set there if that node can ask this one later
+//!   for what it has missed, and no other node may have copied that node's slices meanwhile. If one may have, the set
+//!   is *outrun*, and does not count.
+//!
+//! Must not know: why an event is new.
 
 use std::cmp::Ordering;
 
 use hashbrown::HashMap;
 
 use super::DividedGroup;
-use super::flights::Phase;
+use super::flights::{Phase, Ticket};
 use super::placement::Placement;
 use crate::group::rules::Rule;
-use crate::ids::NodeId;
+use crate::ids::{Epoch, NodeId};
 use crate::protocol::SetAcks;
 use crate::verdict::{Decision, Reason};
 
@@ -26,12 +32,12 @@ pub(super) struct SetFlight {
     to: NodeId,
     generation: u64,
     /// The epoch by which the set was sent.
-    epoch: u64,
+    epoch: Epoch,
     /// The other node refused the set by a newer map, which has not come here yet.
     awaits_map: bool,
-    /// Other nodes may have copied the slices of the set's node since then, without this set.
+    /// Other nodes may have copied the slices of the set's node since then: their copies lack what this set sets.
     is_outrun: bool,
-    tickets: Vec<u64>,
+    tickets: Vec<Ticket>,
 }
 
 /// How a set ended.
@@ -41,18 +47,18 @@ pub(super) enum SetEnd {
     Done,
     /// They could not be set, as the generation is gone there.
     Refused,
-    /// The process that was to set them is gone.
-    Lost,
+    /// The process that was to set them is gone; the node's next one may set them.
+    ProcessGone,
     /// The node is down: the set is kept for it.
     Down,
     /// The map by which the set was sent is over.
     Stale,
     /// The map by which the set was sent is not known there yet.
-    Early,
+    MapNotThere,
 }
 
 impl SetFlight {
-    fn new(to: NodeId, generation: u64, epoch: u64) -> Self {
+    fn new(to: NodeId, generation: u64, epoch: Epoch) -> Self {
         Self { to, generation, epoch, awaits_map: false, is_outrun: false, tickets: Vec::new() }
     }
 
@@ -60,7 +66,7 @@ impl SetFlight {
         self.to
     }
 
-    pub(super) fn tickets(&self) -> &[u64] {
+    pub(super) fn tickets(&self) -> &[Ticket] {
         &self.tickets
     }
 
@@ -93,7 +99,7 @@ impl Sets {
 
 impl DividedGroup {
     /// Sets an event in generation `number` on all of its nodes.
-    pub(super) fn record(&mut self, ticket: u64, number: u64, outcome: Decision) {
+    pub(super) fn record(&mut self, ticket: Ticket, number: u64, outcome: Decision) {
         let has_parent = self.tree.has_parent();
         let Some(waiting) = self.set(ticket, number) else {
             // An event that the level above knows needs no cells here.
@@ -102,7 +108,7 @@ impl DividedGroup {
                 self.tree.forget(self.own.rule(), unit);
             }
             let outcome = if has_parent { outcome } else { Decision::Undecided(Reason::NotReady) };
-            return self.settle(ticket, outcome);
+            return self.decide_and_release(ticket, outcome);
         };
         self.counts.sets += 1;
         if outcome == Decision::FirstSeen || has_parent {
@@ -114,15 +120,15 @@ impl DividedGroup {
             (flight.outcome, flight.waiting) = (outcome, waiting);
         }
         if waiting == 0 || !self.present.keeps(Rule::AwaitsSets) {
-            self.settle(ticket, outcome);
-        } else if !self.is_safe() || !self.present.keeps(Rule::AwaitsAcknowledgements) {
+            self.decide_and_release(ticket, outcome);
+        } else if !self.replies_when_all_acknowledged() || !self.present.keeps(Rule::AwaitsAcknowledgements) {
             self.decide(ticket, outcome);
         }
     }
 
     /// Sets the cells of an event here and sends sets to the other nodes; returns how many nodes are to acknowledge.
     /// `None` where the generation is not here, and nothing is set.
-    fn set(&mut self, ticket: u64, number: u64) -> Option<u16> {
+    fn set(&mut self, ticket: Ticket, number: u64) -> Option<u16> {
         let Self { in_flight, own, membership, outbox, kept, present, .. } = self;
         let (flights, sets) = in_flight.flights_and_sets();
         let (placement, missed) = membership.placement_and_missed();
@@ -159,14 +165,14 @@ impl DividedGroup {
     }
 
     /// Another node has set cells, or refused to.
-    pub(super) fn acknowledged(&mut self, from: NodeId, acks: &SetAcks, epoch: u64) {
+    pub(super) fn acknowledged(&mut self, from: NodeId, acks: &SetAcks, epoch: Epoch) {
         let done = acks.set_numbers.iter().map(|number| (*number, SetEnd::Done));
         let refused = acks.refused_numbers.iter().map(|number| (*number, SetEnd::Refused));
         for (number, end) in done.chain(refused) {
             let Some(set) = self.in_flight.sets().unless_over(number, from) else { continue };
             let end = match epoch.cmp(&set.epoch) {
                 Ordering::Greater if end == SetEnd::Refused => SetEnd::Stale,
-                Ordering::Less if end == SetEnd::Refused => SetEnd::Early,
+                Ordering::Less if end == SetEnd::Refused => SetEnd::MapNotThere,
                 _ => end,
             };
             self.end_set(number, end);
@@ -194,16 +200,36 @@ impl DividedGroup {
     pub(super) fn follow_sets(&mut self, former: &Placement) {
         let Self { in_flight, membership, .. } = self;
         let placement = membership.placement();
-        let are_unseen = placement.epoch().saturating_sub(former.epoch()) > EPOCHS_SEEN_MAX;
+        let are_unseen = placement.epoch().since(former.epoch()) > EPOCHS_SEEN_MAX;
         let outrun =
             in_flight.sets_mut().0.values_mut().filter(|set| are_unseen || former.is_joined_at(set.to, placement));
         outrun.for_each(|set| set.is_outrun = true);
     }
 
+    /// Marks the events that climb, or whose sets are under way, and that another node heads by the new map, or may have
+    /// headed by one between that and the former. Events that climb are marked, too, where a slice that was incomplete
+    /// may have been the one without them.
+    pub(super) fn mark_overtaken(&mut self, former: &Placement) {
+        let (was, is) = (former.epoch(), self.membership.placement().epoch());
+        let are_unseen = is != was && !is.follows(was);
+        let being_set = self.in_flight.sets().all().flat_map(|set| set.tickets.iter().map(|ticket| (*ticket, true)));
+        let climbing = self.in_flight.flights().in_phases(|phase| phase == Phase::Climbing).into_iter();
+        let climbing = climbing.map(|ticket| (ticket, former.is_all_complete()));
+        for (ticket, was_certain) in being_set.chain(climbing).collect::<Vec<(Ticket, bool)>>() {
+            let is_there = self.in_flight.unless_over(ticket).is_some();
+            if is_there
+                && (are_unseen || !was_certain || !self.heads(ticket))
+                && let Some(flight) = self.in_flight.flight_mut(ticket)
+            {
+                flight.is_overtaken = true;
+            }
+        }
+    }
+
     /// The process of a node is gone, and with it the sets that it was to carry out: the next process is to carry them
     /// out.
     pub(super) fn end_sets_of(&mut self, node: NodeId) {
-        self.end_sets(self.in_flight.sets().numbers(|set| set.to == node), SetEnd::Lost);
+        self.end_sets(self.in_flight.sets().numbers(|set| set.to == node), SetEnd::ProcessGone);
     }
 
     /// Some sets are over.
@@ -211,50 +237,48 @@ impl DividedGroup {
         numbers.into_iter().for_each(|number| self.end_set(number, end));
     }
 
-    /// A set is over. One that was not done is done again in the newest generation, unless that is the one that refused.
+    /// A set is over. One that was not done is done again in the newest generation, unless that is the one that
+    /// refused. It is not done again either where another node heads the event by now, and the event may come to
+    /// nothing. An event that another node may have headed meanwhile is unknown; its cells are set all the same, as
+    /// those that are here would make it a duplicate here and first-seen at the next head.
     fn end_set(&mut self, number: u64, end: SetEnd) {
         let ended = self.in_flight.sets_mut().0.remove(&number);
         debug_assert!(ended.is_some(), "set {number:#x} is over already");
         let Some(set) = ended else { return };
-        let (newest, epoch) = (self.fill.newest(), self.membership.placement().epoch());
-        // A node that is back asks the nodes with slices of the group for what it has missed.
-        let is_asked = self.membership.placement().has_any_here();
-        let is_kept = end == SetEnd::Down && is_asked && !set.is_outrun;
-        let end = if is_kept { SetEnd::Done } else { end };
-        if end == SetEnd::Stale && epoch <= set.epoch {
+        if end == SetEnd::Stale && self.membership.placement().epoch() <= set.epoch {
             self.in_flight.sets_mut().0.insert(number, SetFlight { awaits_map: true, ..set });
             return;
         }
+        let newest = self.fill.newest();
+        // A node that is back asks the nodes with slices of the group for what it has missed; is this one of them?
+        let can_be_asked_later = self.membership.placement().has_any_here();
+        let is_kept = end == SetEnd::Down && can_be_asked_later && !set.is_outrun;
+        let may_go_again = match end {
+            SetEnd::Done => false,
+            SetEnd::Refused => newest > set.generation,
+            SetEnd::ProcessGone | SetEnd::Stale | SetEnd::MapNotThere | SetEnd::Down => !is_kept,
+        };
         for ticket in set.tickets {
             let event = self.in_flight.event_unless_over(ticket).map(|(batch, event)| &batch.flights[event]);
             let Some(flight) = event.filter(|flight| flight.phase() == Phase::Setting) else { continue };
-            let is_decided = flight.is_decided;
-            let goes_again = match end {
-                SetEnd::Done => false,
-                SetEnd::Refused => newest > set.generation,
-                SetEnd::Lost => true,
-                SetEnd::Early if epoch == set.epoch => true,
-                // By maps between, another node may have headed the event.
-                SetEnd::Stale | SetEnd::Early | SetEnd::Down => {
-                    is_decided || epoch == set.epoch + 1 && self.heads(ticket)
-                }
-            };
+            let (is_recorded, is_overtaken) = (!flight.may_come_to_nothing(), flight.is_overtaken);
+            let goes_again = may_go_again && (is_recorded || self.heads(ticket));
             let again = if goes_again { self.set(ticket, newest) } else { None };
-            let is_again = again.is_some() && (is_asked || !self.is_missed(ticket));
-            let Some(flight) = self.in_flight.flight_mut(ticket) else { continue };
-            if end != SetEnd::Done && !is_again && !flight.is_decided {
-                flight.outcome = Decision::Undecided(Reason::Unknown);
+            let is_again = again.is_some() && (can_be_asked_later || !self.is_missed(ticket));
+            if end != SetEnd::Done && (is_overtaken || !is_kept && !is_again) {
+                self.decide(ticket, Decision::Undecided(Reason::Unknown));
             }
-            flight.waiting = flight.waiting.saturating_sub(1) + again.unwrap_or(0);
+            let Some(flight) = self.in_flight.flight_mut(ticket) else { continue };
+            flight.waiting = flight.waiting.saturating_sub(1).saturating_add(again.unwrap_or(0));
             if flight.waiting == 0 {
                 let outcome = flight.outcome;
-                self.settle(ticket, outcome);
+                self.decide_and_release(ticket, outcome);
             }
         }
     }
 
     /// Whether a node that is down misses an event.
-    fn is_missed(&self, ticket: u64) -> bool {
+    fn is_missed(&self, ticket: Ticket) -> bool {
         let positions = self.in_flight.positions(ticket);
         let placement = self.membership.placement();
         let mut down = placement.down_peers().filter_map(|node| placement.index_of(node));
@@ -262,7 +286,7 @@ impl DividedGroup {
     }
 
     /// Whether an event begins here, by the map that counts.
-    fn heads(&self, ticket: u64) -> bool {
+    fn heads(&self, ticket: Ticket) -> bool {
         let positions = self.in_flight.positions(ticket);
         self.membership.placement().head(positions) == Some(self.membership.site().me)
     }

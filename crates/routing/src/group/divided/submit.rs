@@ -7,26 +7,26 @@ use firstseen_filter::{Placed, Sighting};
 
 use super::DividedGroup;
 use super::decide::{Asked, Head, before_test};
-use super::flights::{BATCH_EVENTS_MAX, BatchHead, Phase};
+use super::flights::{BATCH_EVENTS_MAX, BatchHead, Phase, Ticket};
 use super::outbox::Question;
 use super::placement::Voters;
 use crate::group::clock::Heading;
 use crate::group::guard::{Admission, Standing};
 use crate::group::rules::{Rule, remembered};
-use crate::group::thresholds::{Course, lost, min_live, rate_of_positions};
+use crate::group::thresholds::{Course, min_live, rate_of_positions, verdict_if_too_few};
 use crate::map::{Lookup, WhenLost};
 use crate::protocol::{BatchName, Command, GroupReply, Moment, Operation, Submission, Times};
 use crate::verdict::{Decision, Reason, Seen};
 
 /// Events between the prefetch of cells and their use.
-const AHEAD: u64 = 8;
+const AHEAD: usize = 8;
 
 /// The verdict on an event whose name stands for another event.
 const NAME_REUSED: Decision = Decision::Undecided(Reason::NameReused);
 
 impl DividedGroup {
     /// Takes up a submission; its reply comes now or later.
-    pub(crate) fn submit(&mut self, submission: Submission, now: Moment, commands: &mut Vec<Command>) {
+    pub(crate) fn submit(&mut self, submission: Submission, now: Moment) {
         self.present.begin(now);
         self.counts.batches += 1;
         self.counts.events += submission.probes.len() as u64;
@@ -41,7 +41,7 @@ impl DividedGroup {
             Admission::Attached => {}
             Admission::New | Admission::Known => self.take_up(submission, admission == Admission::Known),
         }
-        self.finish(commands);
+        self.finish();
     }
 
     /// Why the whole submission cannot be taken up.
@@ -51,7 +51,7 @@ impl DividedGroup {
         let can_run = match submission.operation {
             Operation::Observe | Operation::Lookup => true,
             Operation::Verify => self.tree.is_any(),
-            Operation::Record => self.tree.is_any() && submission.from.is_some(),
+            Operation::BringUp => self.tree.is_any() && submission.from.is_some(),
             Operation::Count | Operation::Estimate => false,
         };
         let whole = can_run
@@ -114,15 +114,15 @@ impl DividedGroup {
         let first = self.in_flight.flights_mut().push(head, probes, above, is_degraded);
         self.present.open_batch(heading, &times);
         let standings = std::mem::take(&mut self.standings);
-        (0..AHEAD.min(events as u64)).for_each(|ahead| self.prefetch(first + ahead));
-        for (index, ticket) in (first..).take(events).enumerate() {
-            if index as u64 + AHEAD < events as u64 {
-                self.prefetch(ticket + AHEAD);
+        first.events(AHEAD.min(events)).for_each(|ticket| self.prefetch(ticket));
+        for (index, ticket) in first.events(events).enumerate() {
+            if index + AHEAD < events {
+                self.prefetch(first.event(index + AHEAD));
             }
             match standings.get(index).filter(|_| is_known) {
                 None | Some(Standing::New) => self.place(ticket, (heading, &times), index, operation),
                 // This verdict was no reply before.
-                Some(Standing::Answered(refused @ NAME_REUSED)) => self.conclude(ticket, *refused),
+                Some(Standing::Answered(refused @ NAME_REUSED)) => self.decide_and_end(ticket, *refused),
                 Some(Standing::Answered(decision)) => self.repeat(ticket, *decision),
                 Some(Standing::InFlight) => self.echo(ticket, index),
             }
@@ -136,12 +136,12 @@ impl DividedGroup {
     }
 
     /// Gives an event the verdict of its earlier submission.
-    fn repeat(&mut self, ticket: u64, decision: Decision) {
+    fn repeat(&mut self, ticket: Ticket, decision: Decision) {
         if let Some((batch, event)) = self.in_flight.event_mut(ticket) {
             batch.has_repeats = true;
             (batch.flights[event].is_repeat, batch.flights[event].level) = (true, Seen::LEVEL_FORGOTTEN);
         }
-        self.conclude(ticket, decision);
+        self.decide_and_end(ticket, decision);
     }
 
     /// Whether a verdict that is repeated now may have been degraded the first time: the guard does not remember that.
@@ -150,12 +150,12 @@ impl DividedGroup {
         self.degraded_ms.is_some_and(|last_ms| self.present.now_ms().saturating_sub(last_ms) <= horizon_ms)
     }
 
-    fn prefetch(&self, ticket: u64) {
+    fn prefetch(&self, ticket: Ticket) {
         self.own.prefetch(self.membership.placement(), self.in_flight.positions(ticket), self.fill.newest());
     }
 
     /// Finds an event's place in the window and runs it.
-    fn place(&mut self, ticket: u64, (heading, times): (Heading, &Times), index: usize, operation: Operation) {
+    fn place(&mut self, ticket: Ticket, (heading, times): (Heading, &Times), index: usize, operation: Operation) {
         let records = operation.records();
         if let (true, Some((batch, _))) = (records, self.in_flight.event_mut(ticket))
             && let Some(event) = batch.head.names.get(index)
@@ -172,13 +172,13 @@ impl DividedGroup {
                 }
                 self.start(ticket, operation);
             }
-            Placed::Late => self.conclude(ticket, Decision::Undecided(Reason::Late)),
-            Placed::Refused => self.conclude(ticket, Decision::Undecided(Reason::Future)),
+            Placed::Late => self.decide_and_end(ticket, Decision::Undecided(Reason::Late)),
+            Placed::Refused => self.decide_and_end(ticket, Decision::Undecided(Reason::Future)),
         }
     }
 
     /// Lets an event wait for another of the same positions, or tests it.
-    fn start(&mut self, ticket: u64, operation: Operation) {
+    fn start(&mut self, ticket: Ticket, operation: Operation) {
         let records = operation.records();
         let flights = self.in_flight.flights_mut();
         if self.present.keeps(Rule::SingleFlight) {
@@ -186,8 +186,8 @@ impl DividedGroup {
                 None if records => flights.lead(ticket),
                 Some(leader) if records => return self.join(leader, ticket),
                 // The event's cells may be about to be set here, as they are above already.
-                Some(leader) if operation == Operation::Verify => return self.conclude_as(leader, ticket),
-                Some(leader) if self.is_decided_by(leader, ticket) => return self.conclude_as(leader, ticket),
+                Some(leader) if operation == Operation::Verify => return self.end_as_duplicate(leader, ticket),
+                Some(leader) if self.is_decided_by(leader, ticket) => return self.end_as_duplicate(leader, ticket),
                 // A lookup waits for no other event before it has found what is being set, and no other waits for it.
                 Some(_) | None => {}
             }
@@ -197,31 +197,35 @@ impl DividedGroup {
     }
 
     /// Whether an event is a duplicate of a leader that is decided, and whose cells may not all be set yet.
-    fn is_decided_by(&self, leader: u64, ticket: u64) -> bool {
+    fn is_decided_by(&self, leader: Ticket, ticket: Ticket) -> bool {
         self.in_flight.flight(leader).is_some_and(|leading| leading.is_decided && self.covers(leading, ticket))
     }
 
     /// Lets an event wait for another of the same positions, unless that is decided already.
-    pub(super) fn join(&mut self, leader: u64, ticket: u64) {
+    pub(super) fn join(&mut self, leader: Ticket, ticket: Ticket) {
         if self.is_decided_by(leader, ticket) {
-            return self.conclude_as(leader, ticket);
+            return self.end_as_duplicate(leader, ticket);
         }
         let Some(leading) = self.in_flight.flight_mut(leader).copied() else { return };
-        if leading.joiners.len as usize >= self.present.limits().joiners_max {
-            self.conclude(ticket, Decision::Undecided(Reason::Overloaded));
+        let records = self.in_flight.batch(ticket).is_some_and(|batch| batch.head.records());
+        let places = self.present.limits().joiners_max;
+        // Lookups leave room for submissions.
+        let places = if records { places } else { places.div_ceil(2) };
+        if leading.joiners.len as usize >= places {
+            self.decide_and_end(ticket, Decision::Undecided(Reason::Overloaded));
         } else {
             self.in_flight.join(leader, ticket);
         }
     }
 
     /// Gives an event the verdict of the one of the same name, now or later.
-    fn echo(&mut self, ticket: u64, index: usize) {
+    fn echo(&mut self, ticket: Ticket, index: usize) {
         let event = self.in_flight.batch(ticket).and_then(|batch| batch.head.names.get(index));
         let original = event.and_then(|event| self.in_flight.named(&event.name));
         match original.and_then(|ticket| Some((ticket, self.in_flight.flight(ticket)?))) {
             Some((original, flight)) if !flight.is_decided => self.in_flight.echo(original, ticket),
-            Some((_, flight)) => self.conclude(ticket, flight.outcome),
-            None => self.conclude(ticket, Decision::Undecided(Reason::Overloaded)),
+            Some((_, flight)) => self.decide_and_end(ticket, flight.outcome),
+            None => self.decide_and_end(ticket, Decision::Undecided(Reason::Overloaded)),
         }
     }
 
@@ -233,7 +237,7 @@ impl DividedGroup {
     }
 
     /// Tests an event at own slices, and sends it on if no zero is found.
-    fn test(&mut self, ticket: u64) {
+    fn test(&mut self, ticket: Ticket) {
         let has_parent = self.tree.has_parent();
         let Self { in_flight, own, membership, policies, present, .. } = self;
         let flights = in_flight.flights_mut();
@@ -270,20 +274,20 @@ impl DividedGroup {
         let is_partial =
             if has_parent { voters.positions().len() < positions.len() } else { voters.live < positions.len() };
         let Some(stamp) = own.rejudge(flight.stamp) else {
-            return self.settle(ticket, Decision::Undecided(Reason::Late));
+            return self.decide_and_release(ticket, Decision::Undecided(Reason::Late));
         };
         if let Some(flight) = flights.flight_mut(ticket) {
             flight.stamp = stamp;
         }
         match course {
-            Course::Tell(decision @ Decision::Undecided(_)) => self.settle(ticket, decision),
-            Course::Tell(decision) => {
+            Course::Decide(decision @ Decision::Undecided(_)) => self.decide_and_release(ticket, decision),
+            Course::Decide(decision) => {
                 self.degrade(ticket, 1.0);
-                self.settle(ticket, decision);
+                self.decide_and_release(ticket, decision);
             }
             Course::New => {
                 self.degrade(ticket, 0.0);
-                self.not_found(ticket);
+                self.treat_as_miss(ticket);
             }
             Course::Ask => {
                 if is_partial {
@@ -306,24 +310,24 @@ impl DividedGroup {
 
     /// The verdict on an event of which no zero was found, where too few of its slices are left for a verdict of
     /// theirs.
-    pub(super) fn too_few_left(&self, ticket: u64) -> Option<Decision> {
+    pub(super) fn too_few_left(&self, ticket: Ticket) -> Option<Decision> {
         let placement = self.membership.placement();
         if placement.is_all_complete() || self.tree.has_parent() {
             return None;
         }
         let positions = self.in_flight.positions(ticket);
-        lost(&self.policies, placement.voters(positions, 0).live, positions.len())
+        verdict_if_too_few(&self.policies, placement.voters(positions, 0).live, positions.len())
     }
 
     /// Not all positions of an event can be asked: if it is new, it is called a duplicate by this chance.
-    fn degrade(&mut self, ticket: u64, rate: f64) {
+    fn degrade(&mut self, ticket: Ticket, rate: f64) {
         if let Some(batch) = self.in_flight.batch_mut(ticket) {
             batch.degrade(rate);
         }
     }
 
     /// Asks the own slices about an event's voting positions, and other nodes if no zero is found here.
-    fn ask(&mut self, ticket: u64, voters: &Voters, asks_all: bool) {
+    fn ask(&mut self, ticket: Ticket, voters: &Voters, asks_all: bool) {
         let Self { in_flight, own, membership, outbox, .. } = self;
         let flights = in_flight.flights_mut();
         let placement = membership.placement();
@@ -342,7 +346,7 @@ impl DividedGroup {
             let parallel = self.policies.lookup == Lookup::Parallel;
             let question = Question {
                 head: membership.site().me,
-                ticket,
+                ticket: ticket.sent(),
                 stamp,
                 found,
                 in_tree: self.tree.is_any(),

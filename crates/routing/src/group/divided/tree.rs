@@ -1,5 +1,5 @@
 //! The place of a group in a tree of filters: the questions it asks other levels, and the events it still owes the
-//! level above.
+//! level above: those that it has decided by itself, to be brought up when it can (`owed.rs`).
 //!
 //! Promises: few questions to one level are under way at once; every event that this level has decided by itself climbs
 //! in the end; it is known whether other levels may rely on this one (`has_forgotten`). Must not know: verdicts, cells,
@@ -11,16 +11,16 @@ mod owed;
 
 use firstseen_filter::{ProbeShape, Probes, Stamp, WindowRule};
 
-use super::flights::{Flights, Phase};
+use super::flights::{Flights, Phase, Ticket};
 use super::outbox::Outbox;
 use super::own::OwnSlices;
 use crate::group::clock::HeadClock;
-use crate::group::state::JournalCounts;
+use crate::group::state::OwedCounts;
 use crate::ids::FilterId;
 use crate::map::{CutOff, TreeMode};
 use crate::plan::GroupPlan;
 use crate::protocol::{Climb, Climbed, Command, FromLevel, Operation, Tick, Times};
-use climbs::{Climbs, Target};
+use climbs::{ClimbTarget, Climbs};
 pub(crate) use level::Level;
 use owed::OwedToParent;
 
@@ -97,13 +97,14 @@ impl Tree {
         self.forgotten_expiry.saturating_add(own.rule().lateness_units) > own.now_unit()
     }
 
-    /// Forgets all questions; no event waits for an answer any more.
+    /// Forgets all questions; no event waits for an answer any more, and what was being brought up is brought up again.
     pub(super) fn clear(&mut self) {
         self.climbs.clear();
+        self.owed.interrupt();
     }
 
     /// Adds an event to the next question to the level above; false where there is no such level.
-    pub(super) fn climb(&mut self, ticket: u64, operation: Operation) -> bool {
+    pub(super) fn climb(&mut self, ticket: Ticket, operation: Operation) -> bool {
         let Some(parent) = self.level.as_ref().and_then(|level| level.parent) else { return false };
         self.climbs.push((parent, operation), ticket);
         true
@@ -124,7 +125,7 @@ impl Tree {
     }
 
     /// Adds an event to the next questions to the levels below; returns how many these are.
-    pub(super) fn check_below(&mut self, ticket: u64, from: Option<FromLevel>) -> u16 {
+    pub(super) fn check_below(&mut self, ticket: Ticket, from: Option<FromLevel>) -> u16 {
         let others: Vec<FilterId> = self.checkers(from).collect();
         others.iter().for_each(|child| self.climbs.push((*child, Operation::Verify), ticket));
         others.len() as u16
@@ -145,7 +146,7 @@ impl Tree {
         }
     }
 
-    fn begin_climb(&mut self, target: Target, tickets: Vec<u64>, asking: &Asking<'_>) -> Option<Climb> {
+    fn begin_climb(&mut self, target: ClimbTarget, tickets: Vec<Ticket>, asking: &Asking<'_>) -> Option<Climb> {
         let Asking { flights, clock, .. } = *asking;
         let level = self.level.as_ref()?;
         let mut probes = Probes::new(level.root_shape());
@@ -160,7 +161,7 @@ impl Tree {
             if !asks || probes.push_positions(flights.identity(ticket)).is_err() {
                 continue;
             }
-            // Other levels judge an event as it was judged here; their clocks never step back either, and a query,
+            // Other levels judge an event as it was judged here; their clocks never step back either, and a lookup,
             // perhaps later than all that was recorded, moves none.
             let Stamp { unit, judged } = flight.stamp;
             let (shown_unit, unit) =
@@ -196,14 +197,18 @@ impl Tree {
     }
 
     /// Another level has answered a question: returns what it was asked, and about which events.
-    pub(super) fn end(&mut self, number: u64) -> Option<(Operation, Vec<u64>)> {
+    pub(super) fn end(&mut self, number: u64) -> Option<(Operation, Vec<Ticket>)> {
         self.climbs.end(number).map(|((_, operation), tickets)| (operation, tickets))
     }
 
-    /// Whether this level may call an event first-seen by itself, where at most `events_max` of these wait to climb.
+    /// Whether a node of this level may call an event first-seen by itself.
+    pub(super) fn decides_alone(&self) -> bool {
+        self.level.as_ref().is_some_and(|level| level.cut_off == CutOff::Local)
+    }
+
+    /// Whether this level may call another event first-seen by itself, where at most `events_max` of these wait to climb.
     pub(super) fn may_decide_alone(&self, events_max: usize) -> bool {
-        let is_allowed = self.level.as_ref().is_some_and(|level| level.cut_off == CutOff::Local);
-        is_allowed && self.owed.events() < events_max
+        self.decides_alone() && self.owed.events() < events_max
     }
 
     /// This level has called an event first-seen by itself.
@@ -228,7 +233,7 @@ impl Tree {
             from: FromLevel { filter: self.filter, complete: false },
             group: self.group,
             to,
-            operation: Operation::Record,
+            operation: Operation::BringUp,
             probes,
             times: Times { base_unit, ticks, clock_ms },
             deadline_ms: now_ms + REPLAY_PATIENCE_MS,
@@ -243,7 +248,7 @@ impl Tree {
     }
 
     /// Counts of the events that this level has decided alone.
-    pub(super) fn owed_counts(&self) -> JournalCounts {
+    pub(super) fn owed_counts(&self) -> OwedCounts {
         self.owed.counts()
     }
 }

@@ -8,7 +8,7 @@ use super::verdicts::Verdicts;
 use crate::protocol::{BatchName, EventTag};
 use crate::verdict::Decision;
 
-struct Batch {
+struct RememberedBatch {
     name: BatchName,
     events: u32,
     tag: EventTag,
@@ -16,7 +16,7 @@ struct Batch {
     verdicts: Verdicts,
 }
 
-impl Keyed for Batch {
+impl Keyed for RememberedBatch {
     type Key = BatchName;
 
     fn key(&self) -> BatchName {
@@ -30,7 +30,7 @@ impl Keyed for Batch {
 
 /// All batches that are remembered.
 pub(super) struct Batches {
-    batches: KeyedQueue<Batch>,
+    batches: KeyedQueue<RememberedBatch>,
     verdict_bytes: u64,
     scratch: Vec<u64>,
 }
@@ -55,7 +55,7 @@ impl Batches {
 
     /// Remembers a batch that is not remembered yet.
     pub(super) fn take(&mut self, name: BatchName, (events, tag): (u32, EventTag), now_ms: u64) {
-        self.batches.push_back(Batch { name, events, tag, taken_ms: now_ms, verdicts: Verdicts::None });
+        self.batches.push_back(RememberedBatch { name, events, tag, taken_ms: now_ms, verdicts: Verdicts::None });
     }
 
     /// Adds replies; `false` where the batch is not remembered.
@@ -71,7 +71,7 @@ impl Batches {
 
     /// All batches that are remembered, oldest first, with what is known of each event.
     pub(super) fn iter(&self) -> impl Iterator<Item = (BatchName, impl Iterator<Item = Standing>)> {
-        let standings = |batch: &'_ Batch| {
+        let standings = |batch: &'_ RememberedBatch| {
             let of = |event: u32| batch.verdicts.word(event as usize / 64).standing(event % 64);
             (0..batch.events).map(of).collect::<Vec<_>>().into_iter()
         };
@@ -91,6 +91,6 @@ impl Batches {
     }
 
     pub(super) fn bytes(&self) -> u64 {
-        self.batches.len() as u64 * KeyedQueue::<Batch>::ENTRY_BYTES + self.verdict_bytes
+        self.batches.len() as u64 * KeyedQueue::<RememberedBatch>::ENTRY_BYTES + self.verdict_bytes
     }
 }

@@ -1,7 +1,7 @@
 //! A slice that has all positions of its events, and its copies on other nodes.
 //!
-//! Promises: what one copy answers, the others have recorded; a copy that lacks something says nothing until it has fetched
-//! that, or it has expired. Must not know: who asks, how messages travel.
+//! Promises: the other copies have recorded every event before this one replies; a copy that lacks something answers
+//! nothing until it has fetched that, or it has expired. Must not know: which producer asks, how messages travel.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::group::holding::Completeness;
 use crate::group::parts::TakesParts;
 use crate::group::rules::Rule;
 use crate::group::site::Site;
-use crate::ids::{Incarnation, NodeId};
+use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::map::{ClusterMap, FilterRecord};
 use crate::protocol::{
     AskCells, CellParts, Command, Entry, Mirrored, Moment, PeerBody, PeerMessage, SetAcks, Submission,
@@ -24,8 +24,8 @@ use crate::protocol::{
 use crate::verdict::{Decision, Reason};
 
 impl TogetherGroup {
-    /// Whether it may answer and record: beside other copies not before the map knows that it has everything, as what is
-    /// recorded where the map knows of no such copy opens no gap in those that are down.
+    /// Whether the slice may answer and record. Beside other copies it may not before the map calls it complete: while
+    /// the map knows no complete copy, a record makes no gap in copies that are down.
     pub(super) fn is_known_whole(&self) -> bool {
         match self.holding.now() {
             Completeness::Complete => true,
@@ -34,12 +34,12 @@ impl TogetherGroup {
         }
     }
 
-    /// Whether the slice has everything, and the map does not say so yet.
+    /// Whether the slice is complete, and the map does not say so yet.
     pub(crate) fn is_catching_up(&self) -> bool {
         self.holding.now() == Completeness::Whole && !self.mirrors.is_down_here()
     }
 
-    /// An input has come. What the slice may lack is known as soon as it is known what time it is.
+    /// An input begins. What the slice may lack can be worked out once the time of day is known.
     pub(super) fn begin(&mut self, now: Moment) {
         self.present.begin(now);
         if self.present.doubt().is_none() {
@@ -48,7 +48,7 @@ impl TogetherGroup {
         }
     }
 
-    /// Has the map say that the slice is complete, once it is, and asks for what it lacks.
+    /// Proposes that the slice is complete, once it is, and fetches what it lacks.
     pub(super) fn mind_gap(&mut self, commands: &mut Vec<Command>) {
         let now_ms = self.present.now_ms();
         let is_due = !self.holding.is_complete() && self.is_complete_again(now_ms);
@@ -64,7 +64,7 @@ impl TogetherGroup {
         }
     }
 
-    /// Whether the slice has all that counts.
+    /// Whether the slice is complete again.
     fn is_complete_again(&self, now_ms: u64) -> bool {
         let Self { definition, present, .. } = self;
         let is_over = |missing: &Missing| missing.is_over(definition, present, present.clock().now_unit());
@@ -72,21 +72,21 @@ impl TogetherGroup {
         self.holding.is_whole() || has_fetched || self.missing.as_ref().is_some_and(is_over)
     }
 
-    /// Whether all that was recorded in other copies without this one is here.
+    /// Whether everything is here that other copies have recorded without this one.
     pub(super) fn has_fetched_all(&self) -> bool {
         self.mirrors.has_others() && !self.mirrors.is_down_here() && self.copying.has(0)
     }
 
-    /// When what was fetched counts: once the names that may come again are known, where somebody tells them.
+    /// When fetched cells count: once all names that may come again are known, where a node sends the replies to them.
     pub(super) fn known_ms(&self) -> u64 {
         self.joining.known_ms(self.mirrors.has_live_origin())
     }
 
-    /// The node counts as started anew. Whether others have recorded anything meanwhile, the map says.
+    /// The node counts as started anew. The map says whether others have recorded anything meanwhile.
     pub(crate) fn begin_anew(&mut self, incarnation: Incarnation, now: Moment, commands: &mut Vec<Command>) {
         self.present.begin(now);
         self.site.incarnation = incarnation;
-        // The map by which it was down may have come together with the next.
+        // The map by which the node was down may have arrived together with the next one.
         if !self.mirrors.is_down_here() {
             self.holding.keep(self.holding.is_whole());
         }
@@ -99,19 +99,19 @@ impl TogetherGroup {
         }
     }
 
-    /// What was recorded and told of a batch is kept, and goes to the other copies.
+    /// Persists the record of a batch with its replies, and sends it to the other copies.
     pub(super) fn tell_copies(&mut self, submission: &Submission, decisions: &[Decision], commands: &mut Vec<Command>) {
         if !self.keeps_journal && !self.mirrors.has_others() {
             return;
         }
         let mirrored = self.mirrored(submission, decisions);
         if self.keeps_journal {
-            commands.push(self.site.record(mirrored.clone().into_entries()));
+            commands.push(self.site.persist(mirrored.clone().into_entries()));
         }
         self.mirrors.push(mirrored, commands);
     }
 
-    /// What was recorded of a batch that was run, and told.
+    /// The record of a batch that was run, with its replies.
     fn mirrored(&self, submission: &Submission, decisions: &[Decision]) -> Mirrored {
         let mut probes = Probes::new(submission.probes.shape());
         let mut stamps = Vec::new();
@@ -135,7 +135,7 @@ impl TogetherGroup {
         }
     }
 
-    /// Another node has something to say of the slice.
+    /// Handles a message of another node about the slice.
     pub(crate) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
         self.present.begin(now);
         match message.body {
@@ -143,7 +143,8 @@ impl TogetherGroup {
                 let is_taken = self.mirrors.takes(message.epoch) || !self.present.keeps(Rule::FencesEpochs);
                 let is_done = is_taken && self.take(&mirrored, commands).is_ok();
                 if is_done {
-                    // What others are told at most before they have said that they have it, and what of that comes twice.
+                    // The most that other copies may have sent before they get acknowledgements, and as much again for
+                    // records that are sent twice.
                     let limits = self.present.limits();
                     let events_max = 2 * (limits.inflight_events_max + limits.batch_events_max);
                     self.mirrors.heard((from, message.epoch), number, &mirrored, events_max);
@@ -156,26 +157,26 @@ impl TogetherGroup {
             PeerBody::SetAcks(acks) => {
                 self.mirrors.acknowledged(from, &acks.set_numbers, commands);
                 if message.epoch < self.mirrors.epoch() {
-                    self.mirrors.send_early_again(from, &acks.refused_numbers, commands);
+                    self.mirrors.send_again_to_new_copy(from, &acks.refused_numbers, commands);
                 }
             }
             PeerBody::AskCells(ask) if message.epoch <= self.mirrors.epoch() && self.holding.is_complete() => {
-                // The other node could not tell cells of a time long past from newer ones.
+                // Otherwise the other node could not distinguish cells of a time long past from newer ones.
                 self.slice.advance(ask.unit.min(self.present.clock().unit_at(self.present.latest_ms())));
                 let parts = self.parts(&ask);
                 commands.push(self.mirrors.send(from, PeerBody::Cells(parts)));
             }
             PeerBody::Cells(parts) => self.hear_cells(parts, message.epoch, commands),
-            // Of groups whose slices share events.
+            // Messages of groups whose slices share events.
             _ => {}
         }
         self.mind_gap(commands);
     }
 
-    /// Records what another copy has recorded.
+    /// Takes a record of another copy.
     fn take(&mut self, mirrored: &Arc<Mirrored>, commands: &mut Vec<Command>) -> Result<(), PartError> {
         let mirrored = Mirrored::clone(mirrored);
-        let record = self.keeps_journal.then(|| self.site.record(mirrored.clone().into_entries()));
+        let record = self.keeps_journal.then(|| self.site.persist(mirrored.clone().into_entries()));
         self.load.record_visits += mirrored.stamps.len() as u64;
         mirrored.into_entries().into_iter().try_for_each(|entry| self.put(entry))?;
         commands.extend(record);
@@ -187,7 +188,7 @@ impl TogetherGroup {
         self.holding.is_complete() && self.mirrors.has_others()
     }
 
-    /// Reads another copy, if it is time, and puts in what is missing here.
+    /// Reads another copy, if that is due, and puts in the cells that are missing here.
     pub(super) fn rescan(&mut self, commands: &mut Vec<Command>) {
         if !self.rescans() {
             return;
@@ -202,8 +203,8 @@ impl TogetherGroup {
         }
     }
 
-    fn hear_cells(&mut self, parts: CellParts, epoch: u64, commands: &mut Vec<Command>) {
-        // An event that is late at the other copy is late here.
+    fn hear_cells(&mut self, parts: CellParts, epoch: Epoch, commands: &mut Vec<Command>) {
+        // An event that is late at the other copy must be late here.
         self.present.clock_mut().restore(parts.clock);
         let Self { copying, rescan, slice, site, keeps_journal, present, .. } = self;
         let (limits, now_ms) = (present.limits(), present.now_ms());
@@ -222,7 +223,7 @@ impl TogetherGroup {
         told(&self.slice, ask, self.present.limits().copied_at_once_bytes, self.present.clock().reading())
     }
 
-    /// Cells for a backup, and whether they are all that was ever recorded.
+    /// The cells for a backup, and whether the slice is complete.
     pub(crate) fn read_cells(&mut self, ask: &AskCells) -> Option<(CellParts, bool)> {
         if ask.slice != 0 || self.slice.outline().is_none() {
             return None;
@@ -231,7 +232,7 @@ impl TogetherGroup {
         Some((self.parts(ask), self.holding.is_whole()))
     }
 
-    /// Puts cells of a backup in.
+    /// Puts in cells of a backup.
     pub(crate) fn write_cells(
         &mut self,
         parts: CellParts,
@@ -239,21 +240,21 @@ impl TogetherGroup {
         commands: &mut Vec<Command>,
     ) -> Result<(), PartError> {
         self.present.clock_mut().restore(parts.clock);
-        // Where events make the window, those of the backup are not counted from now on.
+        // Where the window counts events, those of the backup are not among the ones counted from now on.
         self.missing = None;
         self.begin(now);
         let mut keep = keeper(self.site, self.keeps_journal, commands);
         parts.into_entries().try_for_each(|part| self.slice.take_part(part, &mut keep))
     }
 
-    /// What is remembered of submissions may have been told by nobody: another copy may have told something else since. A
-    /// retry is decided anew, and if it is found, nobody knows because of whom.
+    /// Forgets names and their replies, as these may never have been sent: another copy may have replied something else
+    /// since. A retry is decided anew; if it is found, it may be a duplicate only of its own first attempt.
     pub(super) fn forget_names(&mut self) {
         self.guard = ReplayGuard::new(self.joining.horizon_ms(), self.present.limits().guard_bytes_max);
         self.joining.begin_at_next_input();
     }
 
-    /// The map has changed; `record` is what it says of the filter.
+    /// The map has changed; `record` is its record of the filter.
     pub(crate) fn map_changed(
         &mut self,
         map: &ClusterMap,
@@ -278,7 +279,7 @@ impl TogetherGroup {
         if self.mirrors.is_down_here() && !was_down {
             self.holding.keep(was_whole);
         }
-        // It may have left and come again in between.
+        // The slice may have left and come again in between.
         let has_come = self.mirrors.arriving_since().is_some_and(|since| former_since != Some(since));
         if has_come {
             self.holding.keep(false);
@@ -290,18 +291,19 @@ impl TogetherGroup {
         self.mind_gap(commands);
     }
 
-    /// These nodes have been out of reach for so long that events are not to wait for them.
+    /// These nodes have been out of reach for so long that events do not wait for them.
     pub(crate) fn reach_changed(&mut self, unreachable: &BTreeSet<NodeId>) {
         self.mirrors.set_unreachable(unreachable.iter().copied());
     }
 
-    /// Nothing of what waits for other copies can come to an end here: whoever waits for an answer gets one, and asks elsewhere.
+    /// No record or reply that waits for other copies can end here: the submissions get unknown verdicts, and their
+    /// clients ask another copy.
     pub(crate) fn give_up_flights(&mut self, now: Moment, commands: &mut Vec<Command>) {
         self.present.begin(now);
         self.mirrors.give_up(commands);
     }
 
-    /// Events whose answers wait for other copies.
+    /// Events whose replies wait for other copies.
     pub(crate) fn inflight_events(&self) -> u64 {
         self.mirrors.held_events() as u64
     }
@@ -312,11 +314,11 @@ pub(super) fn is_complete(map: &ClusterMap, record: &FilterRecord, site: &Site) 
     record.copies_of(site.group).find(|copy| copy.node == site.me).map(|copy| map.is_complete_copy(copy))
 }
 
-/// Has parts of copies persisted, each by itself: they are long.
+/// Persists parts of copies, each as a record of its own, as they are long.
 fn keeper(site: Site, keeps_journal: bool, commands: &mut Vec<Command>) -> impl FnMut(Entry) {
     move |part| {
         if keeps_journal {
-            commands.push(site.record(vec![part]));
+            commands.push(site.persist(vec![part]));
         }
     }
 }

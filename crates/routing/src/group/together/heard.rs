@@ -1,46 +1,46 @@
-//! What a copy has taken from the one that answers, and what may not be on all copies yet.
+//! The records that a copy has taken from the one that answers, and that may not be on all copies yet.
 //!
-//! The copy that answers may go before all have what it has recorded last. Whoever answers next tells a retry what that was
-//! told, so it sees to it first that the others have it, too; a copy that does not answer next cannot know which of it the
-//! next one has, and does not remember under which names it was told.
+//! The copy that answers may go down before all others have its last records. The next one that answers gives a retry
+//! the reply of the first attempt, so it first sends these records to all copies. A copy that does not answer next
+//! cannot know which of them the next one has, so it forgets the names and replies in them.
 //!
-//! Promises: what is kept is bounded. Must not know: maps, what is recorded.
+//! Promises: the number of records that are kept is bounded. Must not know: maps, what is recorded.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use crate::group::site::NUMBER_BITS;
-use crate::ids::NodeId;
+use crate::ids::{Epoch, NodeId};
 use crate::protocol::{MirrorNumber, Mirrored};
 
-/// Something that was recorded elsewhere and taken here.
+/// A record that another copy has made, and that was taken here.
 struct HeardRecord {
     from: NodeId,
-    /// By which map.
-    epoch: u64,
+    /// The epoch of the map by which it was sent.
+    epoch: Epoch,
     number: u64,
     mirrored: Arc<Mirrored>,
 }
 
-/// What may not be on all copies yet, oldest first.
+/// The records that may not be on all copies yet, the oldest first.
 #[derive(Default)]
 pub(super) struct Heard {
     records: VecDeque<HeardRecord>,
     events: usize,
-    /// From whom something was heard that is not kept any more, and the number after it.
+    /// Where records were dropped for want of room: the copy that made them, and the number after the last of them.
     lost_below: Option<(NodeId, u64)>,
 }
 
 impl Heard {
-    /// Something was taken; of `events_max` events it is kept.
+    /// Keeps a record that was taken; drops all where they have more than `events_max` events.
     pub(super) fn push(
         &mut self,
-        (from, epoch): (NodeId, u64),
+        (from, epoch): (NodeId, Epoch),
         number: MirrorNumber,
         mirrored: &Arc<Mirrored>,
         events_max: usize,
     ) {
-        // What another start of the node has numbered, it does not mean.
+        // Acknowledgements are of numbers of the same start of the node only.
         let start = |number: u64| number >> NUMBER_BITS;
         let is_over = |(of, below): (NodeId, u64)| {
             of == from && start(below) == start(number.number) && below <= number.acknowledged_below
@@ -54,7 +54,7 @@ impl Heard {
         if self.events > events_max {
             let is_of_one = self.lost_below.is_none() && self.records.iter().all(|record| record.from == from);
             self.clear();
-            // Of whom else it was, nobody knows when that is over.
+            // Where other copies made some of the records, it is not known when all copies have those.
             self.lost_below = Some((from, if is_of_one { number.number.saturating_add(1) } else { u64::MAX }));
         }
     }
@@ -65,20 +65,21 @@ impl Heard {
         Some(record)
     }
 
-    /// Forgets all of it.
+    /// Forgets all records.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// All that was heard, and whether that is from this copy alone and nothing of it is lost.
+    /// Takes all records out, and returns whether all of them are of copy `from` and none was dropped.
     pub(super) fn take_from(&mut self, from: Option<NodeId>) -> (Vec<Arc<Mirrored>>, bool) {
         let Self { records, lost_below, .. } = std::mem::take(self);
         let is_all = lost_below.is_none() && records.iter().all(|record| Some(record.from) == from);
         (records.into_iter().map(|record| record.mirrored).collect(), is_all)
     }
 
-    /// Keeps what was heard of another copy by a map of this epoch or a later one; whether there was anything else.
-    pub(super) fn follow(&mut self, to: Option<NodeId>, epoch: u64) -> bool {
+    /// Keeps the records of copy `to` that were sent by a map of this epoch or a later one; returns whether there were
+    /// others.
+    pub(super) fn follow(&mut self, to: Option<NodeId>, epoch: Epoch) -> bool {
         let is_of_new = |record: &HeardRecord| Some(record.from) == to && record.epoch >= epoch;
         let had = self.records.len();
         self.records.retain(is_of_new);
@@ -107,7 +108,7 @@ mod tests {
             probes: Probes::new(ProbeShape::Spread { cells: 8, hashes: 1 }),
             stamps: Vec::new(),
         });
-        heard.push((ANSWERS, 1), MirrorNumber { number, acknowledged_below }, &mirrored, 100);
+        heard.push((ANSWERS, Epoch(1)), MirrorNumber { number, acknowledged_below }, &mirrored, 100);
     }
 
     fn sequences(heard: &mut Heard) -> Option<Vec<u64>> {
@@ -116,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn what_all_have_is_not_kept() {
+    fn records_that_all_copies_have_are_not_kept() {
         let mut heard = Heard::default();
         (5..10).for_each(|number| hear(&mut heard, number, 5));
         hear(&mut heard, 10, 8);
@@ -125,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_known_to_be_lost_until_all_have_it() {
+    fn dropped_records_are_known_to_be_missing_until_all_copies_have_them() {
         let mut heard = Heard::default();
         (0..11).for_each(|number| hear(&mut heard, number, 0));
         assert_eq!(sequences(&mut heard), None);
@@ -135,16 +136,16 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_answer_keeps_what_is_of_the_new_one() {
+    fn a_copy_that_does_not_answer_keeps_records_of_the_new_one() {
         let mut heard = Heard::default();
         hear(&mut heard, 1, 0);
-        assert!(!heard.follow(Some(ANSWERS), 1), "nothing else was heard");
-        assert!(heard.follow(Some(NodeId(2)), 2), "what the one before has told is void");
+        assert!(!heard.follow(Some(ANSWERS), Epoch(1)), "nothing else was heard");
+        assert!(heard.follow(Some(NodeId(2)), Epoch(2)), "what the one before has told is void");
         assert_eq!(sequences(&mut heard), Some(vec![]));
     }
 
     #[test]
-    fn another_start_says_nothing_of_what_was_numbered_before() {
+    fn another_start_does_not_acknowledge_earlier_numbers() {
         let mut heard = Heard::default();
         hear(&mut heard, 7, 0);
         hear(&mut heard, (1 << NUMBER_BITS) + 1, 1 << NUMBER_BITS);

@@ -1,7 +1,7 @@
-//! What a slice does not forget when its process ends, and how it takes it up again.
+//! The state of a slice that outlives its process, and its restoration.
 //!
-//! Promises: entries in the order in which they were told give a slice that knows what this one knew. Must not know: bytes,
-//! disks.
+//! Promises: the entries, in the order in which they were recorded, give a slice that knows what this one knew. Must
+//! not know: bytes, disks.
 
 use firstseen_filter::{LiveEvents, PartError};
 
@@ -11,13 +11,13 @@ use crate::group::persisting::{checkpoint, restore_names};
 use crate::protocol::{Entry, Moment};
 
 impl TogetherGroup {
-    /// Takes up an entry that an earlier process of this node has persisted.
+    /// Restores an entry that an earlier process of this node has persisted.
     pub(crate) fn restore(&mut self, entry: Entry, now: Moment) -> Result<(), PartError> {
         self.present.begin(now);
         self.put(entry)
     }
 
-    /// Puts in what was recorded here or elsewhere.
+    /// Puts in an entry that was recorded here or by another copy.
     pub(super) fn put(&mut self, entry: Entry) -> Result<(), PartError> {
         let Some(entry) = restore_names(entry, &mut self.guard, &mut self.present) else { return Ok(()) };
         match entry {
@@ -26,7 +26,7 @@ impl TogetherGroup {
                 self.present.clock_mut().restore(clock);
                 Ok(())
             }
-            Entry::Told { .. } | Entry::Marks { .. } | Entry::CheckpointEnd => Ok(()),
+            Entry::Replied { .. } | Entry::Marks { .. } | Entry::CheckpointEnd => Ok(()),
             Entry::Slice { .. } | Entry::Cells { .. } => self.slice.put_part(&entry),
             Entry::Headed { .. } | Entry::Taken { .. } | Entry::Set { .. } => {
                 Err(PartError::Misfit("an entry of a group of several slices"))
@@ -34,7 +34,7 @@ impl TogetherGroup {
         }
     }
 
-    /// All has been taken up.
+    /// All entries have been restored.
     pub(crate) fn end_restore(&mut self, is_whole: bool) {
         self.holding.restore(is_whole);
         if self.mirrors.has_others() {
@@ -43,7 +43,7 @@ impl TogetherGroup {
         self.slice.recount();
     }
 
-    /// Begins a checkpoint: all but the cells.
+    /// Begins a checkpoint: everything but the cells.
     pub(crate) fn checkpoint(&self, is_complete: bool) -> Vec<Entry> {
         let (clock, counted) = (self.present.clock().reading(), LiveEvents::default());
         let newest = self.slice.newest_generation();

@@ -1,21 +1,22 @@
-//! Copies of a slice that has all positions of its events: what the one that answers has recorded and told goes to the
-//! others in the same order, and nobody is told before they have it.
+//! Copies (replicas) of a slice that has all positions of its events: the copy that answers sends its records, with the
+//! replies, to the others in one order, and sends no reply before they have acknowledged the records.
 //!
-//! Promises: replies leave in the order in which they were given, each behind all that was recorded before it, here or by the
-//! copy that answered before this one, on every copy that the map names as live; what a copy could not take, as the map by
-//! which it was sent is over, is sent again by the next, or its replies are unknown. Must not know: cells, what is recorded.
+//! Promises: replies are sent in the order of their submissions, each after every earlier record is on all copies that
+//! are live by the map. Earlier records are those made here, and those of the copy that answered before this one. A
+//! record that a copy refuses, as it was sent by a map that is over, is sent again by the next map, or its replies
+//! become unknown. Must not know: cells, what is recorded.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::heard::Heard;
 use crate::group::site::{Sender, Site};
-use crate::ids::{Incarnation, NodeId};
+use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::map::{COPIES_MAX, ClusterMap, FilterRecord, SliceOwner};
 use crate::protocol::{Command, GroupReply, MirrorNumber, Mirrored, PeerBody};
 use crate::verdict::{Decision, Reason};
 
-/// Events of a group that are kept though another copy has answered since.
+/// Events of records that are kept though another copy has answered since.
 const GIVEN_UP_EVENTS_MAX: usize = 1 << 17;
 
 /// A copy of the slice on another node.
@@ -27,44 +28,44 @@ struct Copy {
     is_complete: bool,
 }
 
-/// What waits.
-enum Held {
-    /// Something that was recorded, for the copies that have not acknowledged it.
-    Record { number: u64, mirrored: Arc<Mirrored>, missing: Vec<NodeId> },
-    /// An answer, with the monotonic time after which nobody waits for it.
+/// A record or a reply that waits for other copies.
+enum HeldBack {
+    /// A record that was made here, with the copies that have not acknowledged it.
+    Mirrored { number: u64, mirrored: Arc<Mirrored>, missing: Vec<NodeId> },
+    /// A reply, with the monotonic time of its deadline.
     Reply(GroupReply, u64),
 }
 
 /// The copies of a slice, as one of them sees the others.
 pub(super) struct Mirrors {
-    /// By the map that was followed last.
+    /// The filter, the group, and the epoch of the map that was followed last.
     sender: Sender,
     others: Vec<Copy>,
-    /// The copy that answers, with its start.
+    /// The copy that answers (the leader), with the start of its node.
     asked: Option<(NodeId, Incarnation)>,
-    /// Whether that is this one.
+    /// Whether this copy answers.
     is_asked: bool,
     heard: Heard,
     is_down_here: bool,
-    /// Events may have been recorded without this copy since it was complete last.
+    /// Events may have been recorded without this copy since it was last complete.
     has_gap_here: bool,
-    /// Since which epoch the slice is on its way here, where it is.
-    arriving_since: Option<u64>,
-    /// Whoever it comes from tells what is told under which name.
+    /// The epoch since which the slice is moving here, where it is.
+    arriving_since: Option<Epoch>,
+    /// Whether the node that it comes from is live: then that node sends its replies to names, too.
     has_live_origin: bool,
     unreachable: Vec<NodeId>,
-    held: VecDeque<Held>,
+    held: VecDeque<HeldBack>,
     held_events: usize,
-    /// What was recorded here, and may be on no other copy, as another one has answered since.
+    /// Records that were made here, and may be on no other copy, as another copy has answered since.
     given_up: VecDeque<Arc<Mirrored>>,
     next_number: u64,
 }
 
 impl Mirrors {
-    /// None, before the first map; numbers are apart from those of another process.
+    /// No copies, before the first map; the numbers of records are apart from those of another process.
     pub(super) fn new(site: &Site) -> Self {
         Self {
-            sender: Sender { filter: site.filter, epoch: 0, group: site.group },
+            sender: Sender { filter: site.filter, epoch: Epoch::default(), group: site.group },
             others: Vec::new(),
             asked: None,
             is_asked: true,
@@ -81,9 +82,10 @@ impl Mirrors {
         }
     }
 
-    /// Follows the map. What is not acknowledged is sent again by it where this copy answers, that of the copy that answered
-    /// before, too; what had been told by then is unknown where another does. Whether something was told under names here, or
-    /// is known to have been told, that may have been told by nobody.
+    /// Follows the map. Where this copy answers, records that are not acknowledged, also those of the copy that
+    /// answered before, are sent again by the new map; where another copy answers, the replies that wait become
+    /// unknown. Returns whether the replies to names that this copy remembers, its own or those of another copy, may
+    /// never have been sent.
     pub(super) fn follow(
         &mut self,
         map: &ClusterMap,
@@ -100,7 +102,7 @@ impl Mirrors {
         let copies = record.copies_of(group).take(COPIES_MAX);
         let others: Vec<Copy> = copies.filter(|owner| owner.node != me).map(copy).collect();
         let is_new = self.sender.epoch != record.epoch || self.others != others;
-        let epochs = record.epoch.saturating_sub(self.sender.epoch);
+        let epochs = record.epoch.since(self.sender.epoch);
         (self.sender.epoch, self.others) = (record.epoch, others);
         let asked = map.asked(record, group).map(|asked| (asked.node, start(asked.node)));
         let asked_before = std::mem::replace(&mut self.asked, asked);
@@ -115,7 +117,7 @@ impl Mirrors {
         if !self.is_asked || self.is_down_here {
             let had_held = !self.held.is_empty();
             self.give_up(commands);
-            // Who has answered in between, if a map was missed, nobody knows.
+            // If a map was missed, another copy may have answered in between.
             let may_differ = epochs > 1 || asked != asked_before;
             return may_differ && self.heard.follow(asked.map(|(node, _)| node), record.epoch) || had_held;
         }
@@ -126,9 +128,9 @@ impl Mirrors {
         is_void
     }
 
-    /// This copy answers: what it has heard of the one before is to be on all copies, and what it has recorded when it answered
-    /// last. Whether what was told counts, too: where maps were missed, nobody knows who has answered by these, and what he has
-    /// told instead.
+    /// This copy answers from now on: the records that it has taken from the one before, and those that it made when it
+    /// answered last, must get to all copies. Returns whether the replies of these records count, too. They do not
+    /// where maps were missed: by one of those maps another copy may have answered, with other replies.
     fn take_over(&mut self, before: Option<NodeId>, epochs: u64, commands: &mut Vec<Command>) -> bool {
         let (heard, is_all) = self.heard.take_from(before);
         let counts = is_all && (epochs == 1 || heard.is_empty());
@@ -137,12 +139,12 @@ impl Mirrors {
         }
         for mirrored in std::mem::take(&mut self.given_up) {
             self.held_events += mirrored.decisions.len();
-            self.held.push_back(Held::Record { number: 0, mirrored, missing: Vec::new() });
+            self.held.push_back(HeldBack::Mirrored { number: 0, mirrored, missing: Vec::new() });
         }
         for mirrored in heard {
             let mirrored = if counts { mirrored } else { Arc::new(untold(&mirrored)) };
             self.held_events += mirrored.decisions.len();
-            self.held.push_back(Held::Record { number: 0, mirrored, missing: Vec::new() });
+            self.held.push_back(HeldBack::Mirrored { number: 0, mirrored, missing: Vec::new() });
         }
         counts
     }
@@ -152,7 +154,7 @@ impl Mirrors {
         !self.others.is_empty()
     }
 
-    /// Why this copy answers nothing.
+    /// Why this copy answers no submission.
     pub(super) fn refusal(&self, events_max: usize) -> Option<Reason> {
         match () {
             () if !self.is_asked => Some(Reason::StaleMap),
@@ -162,12 +164,12 @@ impl Mirrors {
         }
     }
 
-    /// Whether what is sent to this copy by a map of `epoch` may be taken.
-    pub(super) fn takes(&self, epoch: u64) -> bool {
+    /// Whether this copy may take a message that was sent by a map of `epoch`.
+    pub(super) fn takes(&self, epoch: Epoch) -> bool {
         epoch >= self.sender.epoch
     }
 
-    pub(super) fn epoch(&self) -> u64 {
+    pub(super) fn epoch(&self) -> Epoch {
         self.sender.epoch
     }
 
@@ -175,12 +177,12 @@ impl Mirrors {
         self.has_gap_here
     }
 
-    /// Since which epoch the slice is on its way here, where it is.
-    pub(super) fn arriving_since(&self) -> Option<u64> {
+    /// The epoch since which the slice is moving here, where it is.
+    pub(super) fn arriving_since(&self) -> Option<Epoch> {
         self.arriving_since
     }
 
-    /// Whether it comes from a node that is not down.
+    /// Whether the node that the slice comes from is not down.
     pub(super) fn has_live_origin(&self) -> bool {
         self.has_live_origin
     }
@@ -189,7 +191,7 @@ impl Mirrors {
         self.is_down_here
     }
 
-    /// Copies that have everything.
+    /// Complete copies, from which cells may be fetched.
     pub(super) fn sources(&self) -> impl Iterator<Item = (u32, NodeId)> {
         self.others.iter().filter(|copy| copy.is_complete).map(|copy| (0, copy.node))
     }
@@ -202,7 +204,7 @@ impl Mirrors {
         self.others.iter().filter(|copy| !copy.is_down)
     }
 
-    /// Something was recorded and told: the others get it, ahead of what is told from now on.
+    /// A batch was recorded and decided here: the other copies get the record, ahead of all later replies.
     pub(super) fn push(&mut self, mirrored: Mirrored, commands: &mut Vec<Command>) {
         let missing: Vec<NodeId> = self.live().map(|copy| copy.node).collect();
         if missing.is_empty() {
@@ -211,24 +213,24 @@ impl Mirrors {
         let (number, mirrored) = (self.next_number, Arc::new(mirrored));
         self.next_number += 1;
         self.held_events += mirrored.decisions.len();
-        let number_of = |held: &Held| match held {
-            Held::Record { number, .. } => Some(*number),
-            Held::Reply(..) => None,
+        let number_of = |held: &HeldBack| match held {
+            HeldBack::Mirrored { number, .. } => Some(*number),
+            HeldBack::Reply(..) => None,
         };
         let acknowledged_below = self.held.iter().find_map(number_of).unwrap_or(number);
         let as_number = MirrorNumber { number, acknowledged_below };
         missing.iter().for_each(|node| commands.push(self.message(*node, as_number, &mirrored)));
-        self.held.push_back(Held::Record { number, mirrored, missing });
+        self.held.push_back(HeldBack::Mirrored { number, mirrored, missing });
     }
 
     fn message(&self, to: NodeId, number: MirrorNumber, mirrored: &Arc<Mirrored>) -> Command {
         self.send(to, PeerBody::Mirror(number, mirrored.clone()))
     }
 
-    /// What another copy has recorded was taken here.
+    /// A record of another copy was taken here.
     pub(super) fn heard(
         &mut self,
-        (from, epoch): (NodeId, u64),
+        (from, epoch): (NodeId, Epoch),
         number: MirrorNumber,
         mirrored: &Arc<Mirrored>,
         events_max: usize,
@@ -241,20 +243,20 @@ impl Mirrors {
         self.sender.send(to, body)
     }
 
-    /// Answers, once all that was recorded before is on all copies.
+    /// Sends a reply, once all earlier records are on all copies.
     pub(super) fn reply(&mut self, reply: GroupReply, deadline_ms: u64, commands: &mut Vec<Command>) {
         if self.held.is_empty() {
             commands.push(Command::Reply(reply))
         } else {
             self.held_events += reply.decisions.len();
-            self.held.push_back(Held::Reply(reply, deadline_ms));
+            self.held.push_back(HeldBack::Reply(reply, deadline_ms));
         }
     }
 
-    /// A copy did not know yet that it is one.
-    pub(super) fn send_early_again(&self, to: NodeId, refused: &[u64], commands: &mut Vec<Command>) {
+    /// A copy did not know yet that it is one: it gets its records again.
+    pub(super) fn send_again_to_new_copy(&self, to: NodeId, refused: &[u64], commands: &mut Vec<Command>) {
         for held in &self.held {
-            if let Held::Record { number, mirrored, missing } = held
+            if let HeldBack::Mirrored { number, mirrored, missing } = held
                 && refused.contains(number)
                 && missing.contains(&to)
             {
@@ -264,10 +266,10 @@ impl Mirrors {
         }
     }
 
-    /// A copy has something. What it has refused is sent again by another map, which it has heard of first.
+    /// A copy has acknowledged records. Records that it has refused are sent again when the next map comes.
     pub(super) fn acknowledged(&mut self, from: NodeId, done: &[u64], commands: &mut Vec<Command>) {
         for held in &mut self.held {
-            if let Held::Record { number, missing, .. } = held
+            if let HeldBack::Mirrored { number, missing, .. } = held
                 && done.contains(number)
             {
                 missing.retain(|node| *node != from);
@@ -278,15 +280,15 @@ impl Mirrors {
 
     fn release(&mut self, commands: &mut Vec<Command>) {
         while let Some(held) = self.held.front() {
-            if matches!(held, Held::Record { missing, .. } if !missing.is_empty()) {
+            if matches!(held, HeldBack::Mirrored { missing, .. } if !missing.is_empty()) {
                 return;
             }
             match self.held.pop_front() {
-                Some(Held::Reply(reply, _)) => {
+                Some(HeldBack::Reply(reply, _)) => {
                     self.held_events = self.held_events.saturating_sub(reply.decisions.len());
                     commands.push(Command::Reply(reply));
                 }
-                Some(Held::Record { mirrored, .. }) => {
+                Some(HeldBack::Mirrored { mirrored, .. }) => {
                     self.held_events = self.held_events.saturating_sub(mirrored.decisions.len());
                 }
                 None => return,
@@ -294,17 +296,18 @@ impl Mirrors {
         }
     }
 
-    /// By another map, or to another start of a node: what is taken twice changes nothing.
+    /// Sends all records again by another map, or to another start of a node: a record that is taken twice changes
+    /// nothing.
     fn send_again(&mut self, commands: &mut Vec<Command>) {
         let live: Vec<NodeId> = self.live().map(|copy| copy.node).collect();
         let mut held = std::mem::take(&mut self.held);
         for held in &mut held {
-            if let Held::Record { number, mirrored, missing } = held {
-                // The acknowledgement of the copy that had it counts no more: it may have been another start.
+            if let HeldBack::Mirrored { number, mirrored, missing } = held {
+                // Acknowledgements so far no longer count: they may be of an earlier start.
                 missing.clone_from(&live);
                 *number = self.next_number;
                 self.next_number += 1;
-                // Who has heard it under its last number keeps that until it hears this one.
+                // A copy that has taken the record under its last number keeps it until it gets this number.
                 let number = MirrorNumber { number: *number, acknowledged_below: 0 };
                 live.iter().for_each(|node| commands.push(self.message(*node, number, mirrored)));
             }
@@ -313,23 +316,23 @@ impl Mirrors {
         self.release(commands);
     }
 
-    /// The node counts as started anew: what it has heard says nothing of what others have told since.
+    /// The node counts as started anew: the records that it has taken say nothing of later replies of other copies.
     pub(super) fn begin_anew(&mut self, first_number: u64, commands: &mut Vec<Command>) {
         self.give_up(commands);
         self.heard.clear();
         self.next_number = first_number;
     }
 
-    /// Another copy answers from now on, or may have: what was recorded here may be there or not.
+    /// Another copy answers from now on, or may: it may or may not have the records that were made here.
     pub(super) fn give_up(&mut self, commands: &mut Vec<Command>) {
         self.held_events = 0;
         for held in std::mem::take(&mut self.held) {
             match held {
-                Held::Reply(reply, _) => commands.push(Command::Reply(unknown(reply))),
-                Held::Record { mirrored, .. } => self.given_up.push_back(Arc::new(untold(&mirrored))),
+                HeldBack::Reply(reply, _) => commands.push(Command::Reply(unknown(reply))),
+                HeldBack::Mirrored { mirrored, .. } => self.given_up.push_back(Arc::new(untold(&mirrored))),
             }
         }
-        // No more than one who answers holds; what is beyond that, copies may find when they are compared.
+        // Keeps no more than a copy that answers may hold; further records are found when copies are compared.
         let mut events: usize = self.given_up.iter().map(|mirrored| mirrored.decisions.len()).sum();
         while events > GIVEN_UP_EVENTS_MAX
             && let Some(oldest) = self.given_up.pop_front()
@@ -338,12 +341,12 @@ impl Mirrors {
         }
     }
 
-    /// Answers what nobody waits for any longer.
+    /// Answers submissions that have passed their deadline.
     pub(super) fn expire(&mut self, now_ms: u64, commands: &mut Vec<Command>) {
-        let is_over = |held: &mut Held| matches!(held, Held::Reply(_, deadline_ms) if *deadline_ms <= now_ms);
+        let is_over = |held: &mut HeldBack| matches!(held, HeldBack::Reply(_, deadline_ms) if *deadline_ms <= now_ms);
         for index in (0..self.held.len()).rev() {
             if is_over(&mut self.held[index])
-                && let Some(Held::Reply(reply, _)) = self.held.remove(index)
+                && let Some(HeldBack::Reply(reply, _)) = self.held.remove(index)
             {
                 self.held_events = self.held_events.saturating_sub(reply.decisions.len());
                 commands.push(Command::Reply(unknown(reply)));
@@ -352,28 +355,28 @@ impl Mirrors {
         self.release(commands);
     }
 
-    /// When [`Self::expire`] has something to do.
+    /// When [`Self::expire`] is due.
     pub(super) fn next_expiry_ms(&self) -> Option<u64> {
-        let deadline = |held: &Held| match held {
-            Held::Reply(_, deadline_ms) => Some(*deadline_ms),
-            Held::Record { .. } => None,
+        let deadline = |held: &HeldBack| match held {
+            HeldBack::Reply(_, deadline_ms) => Some(*deadline_ms),
+            HeldBack::Mirrored { .. } => None,
         };
         self.held.iter().filter_map(deadline).min()
     }
 
-    /// Events that wait.
+    /// Events whose records or replies wait.
     pub(super) fn held_events(&self) -> usize {
         self.held_events
     }
 }
 
-/// What was to be told may be recorded elsewhere or not; what was undecided stays so.
+/// The reply with unknown verdicts, as the events may be recorded elsewhere or not; undecided events stay as they are.
 fn unknown(mut reply: GroupReply) -> GroupReply {
     make_unknown(&mut reply.decisions);
     reply
 }
 
-/// What was recorded, without what was told.
+/// The record without its replies.
 fn untold(mirrored: &Mirrored) -> Mirrored {
     let mut untold = mirrored.clone();
     make_unknown(&mut untold.decisions);

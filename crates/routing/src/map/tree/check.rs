@@ -42,7 +42,7 @@ pub struct TreeSpec {
 
 /// A place of a tree that can be.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Place {
+pub struct TreePlace {
     /// What producers name.
     pub name: String,
     /// Where the place above stands in the list; none for the root.
@@ -63,7 +63,7 @@ impl TreeSpec {
     ///
     /// # Errors
     /// [`TreeRefusal`] names the fault.
-    pub fn plan(&self, definition: &SlicedDefinition, sites: &BTreeSet<&str>) -> Result<Vec<Place>, TreeRefusal> {
+    pub fn plan(&self, definition: &SlicedDefinition, sites: &BTreeSet<&str>) -> Result<Vec<TreePlace>, TreeRefusal> {
         check_root(definition)?;
         let names = self.check_names()?;
         let mut ordered: Vec<(&PlaceSpec, usize)> = Vec::with_capacity(self.places.len());
@@ -76,7 +76,7 @@ impl TreeSpec {
         }
         self.check_sites(sites)?;
         ordered.sort_by_key(|(_, level)| *level);
-        let mut places: Vec<Place> = Vec::with_capacity(ordered.len());
+        let mut places: Vec<TreePlace> = Vec::with_capacity(ordered.len());
         for (spec, level) in ordered {
             let parent = spec.parent.as_ref().and_then(|parent| places.iter().position(|place| place.name == *parent));
             if let Some(above) = parent.map(|parent| &places[parent])
@@ -90,7 +90,7 @@ impl TreeSpec {
                 });
             }
             let slicing = spec.slicing.unwrap_or_else(|| default_slicing(definition.slicing));
-            places.push(Place {
+            places.push(TreePlace {
                 name: spec.name.clone(),
                 definition: match parent {
                     None => definition.clone(),

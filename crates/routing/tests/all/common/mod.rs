@@ -5,7 +5,8 @@ use firstseen_filter::{
     Verdict, WindowClock,
 };
 use firstseen_routing::{
-    Answer, FilterPolicies, FilterRecord, Incarnation, NodeId, NodeRecord, SliceOwner, SlicedDefinition, SlicedFilter,
+    Answer, Epoch, FilterPolicies, FilterRecord, Incarnation, NodeId, NodeRecord, SliceOwner, SlicedDefinition,
+    SlicedFilter,
 };
 
 /// SplitMix64.
@@ -29,7 +30,7 @@ pub(crate) fn digest(key: u64) -> Digest {
     FilterSecret::from_seed(5).digest(&key.to_le_bytes())
 }
 
-/// A node that is there, in its first process.
+/// A node that is up, in its first process.
 pub(crate) fn node_record(id: NodeId) -> NodeRecord {
     NodeRecord {
         name: format!("node-{id}"),
@@ -42,12 +43,12 @@ pub(crate) fn node_record(id: NodeId) -> NodeRecord {
     }
 }
 
-/// Has everything since the first process of its node.
+/// A copy that has been complete since the first process of its node.
 pub(crate) fn slice_owner(node: NodeId) -> SliceOwner {
     SliceOwner { node, complete_since: Incarnation(1), ..SliceOwner::default() }
 }
 
-/// A filter as it is created.
+/// The record of a filter that was just created.
 pub(crate) fn filter_record(
     definition: &SlicedDefinition,
     policies: FilterPolicies,
@@ -55,7 +56,7 @@ pub(crate) fn filter_record(
 ) -> FilterRecord {
     FilterRecord {
         name: "clicks".to_owned(),
-        epoch: 1,
+        epoch: Epoch::FIRST,
         definition: definition.clone(),
         policies,
         owners,
@@ -66,7 +67,7 @@ pub(crate) fn filter_record(
     }
 }
 
-/// Events as they come: some keys come again, time moves on in steps and leaps, some come late.
+/// Events in the order of a stream: some keys repeat, time moves on in steps and leaps, some events come late.
 pub(crate) struct Stream {
     pub(crate) digests: Vec<Digest>,
     pub(crate) times_ms: Vec<u64>,
@@ -88,7 +89,7 @@ pub(crate) fn stream(dice: &mut Dice, events: usize, keys: u64, step_ms: u64, la
     Stream { digests: (0..events).map(|_| digest(dice.below(keys))).collect(), times_ms }
 }
 
-/// A step that no test of something else meets: every time is taken on its event's own word.
+/// A step so large that only tests of steps meet it: every time is accepted by its event's own word.
 pub(crate) const ANY_STEP_MS: u64 = 7 * 86_400_000;
 
 /// A classic filter of `cells` cells over `window`.
@@ -128,7 +129,7 @@ pub(crate) fn filter(spec: &FilterSpec, slicing: &str) -> SlicedFilter {
     SlicedFilter::build(&definition(spec, slicing)).unwrap()
 }
 
-/// Answers of a whole stream in batches of `batch_events`.
+/// The answers to a whole stream in batches of `batch_events`.
 pub(crate) fn observe(filter: &mut SlicedFilter, stream: &Stream, batch_events: usize) -> Vec<Answer> {
     let mut answers = vec![Answer::Undecided; stream.digests.len()];
     let batches = stream.digests.chunks(batch_events).zip(stream.times_ms.chunks(batch_events));

@@ -1,4 +1,4 @@
-//! The levels of one tree in memory: their owners, a queue for each link, and climbs that a test may lose.
+//! The levels of one tree in memory: their owners, a queue for each link, and climbs whose answers a test may lose.
 
 mod restart;
 
@@ -10,16 +10,16 @@ use firstseen_routing::{
     GroupReply, Incarnation, Moment, NodeId, NodeRecord, Operation, OwnerLimits, PeerMessage, PlaceSpec, Prober,
     Reason, Seen, SliceOwner, SlicedDefinition, Submission, Tick, Times, TreeMode, TreeSpec,
 };
-use firstseen_routing::{Climbed, JournalCounts};
+use firstseen_routing::{Climbed, OwedCounts};
 
 use crate::common::{Dice, filter_record, node_record};
 
 pub(crate) const ROOT: FilterId = FilterId(1);
 
-/// Who has a group.
+/// A group on a node.
 type Key = (FilterId, u32, NodeId);
 
-/// What is on its way.
+/// A message in flight.
 #[derive(Clone, Debug)]
 enum Way {
     Peer {
@@ -47,21 +47,21 @@ enum Way {
 struct Part {
     origin: Key,
     number: u64,
-    /// Of the climb's events.
+    /// The indices of its events in the climb.
     indices: Vec<usize>,
     head: Key,
     submission: Submission,
 }
 
 impl Part {
-    /// Sends it again, as it may have been recorded.
+    /// The part once more, marked as possibly recorded.
     fn again(&mut self) -> Way {
         self.submission.again = true;
         Way::Again { from: self.origin, to: self.head, submission: self.submission.clone() }
     }
 }
 
-/// A climb, as far as it is answered.
+/// A climb, and the answers so far.
 struct Open {
     climbed: Climbed,
     parts: usize,
@@ -71,18 +71,18 @@ struct Open {
 pub(crate) struct Forest {
     pub(crate) map: ClusterMap,
     owners: BTreeMap<Key, GroupOwner>,
-    /// Each link delivers in order; climbs and their answers are links of their own.
+    /// The messages in flight. Each link delivers in order; climbs and their answers have links of their own.
     ways: BTreeMap<(u64, u64, u8), VecDeque<Way>>,
-    /// Answers to producers.
+    /// The replies to producers.
     pub(crate) replies: Vec<GroupReply>,
-    /// What was told ahead of answers, by where they go.
+    /// Early duplicates, by the number of their reply.
     found: BTreeMap<u64, Vec<u32>>,
     parts: BTreeMap<u64, Part>,
     open: BTreeMap<(Key, u64), Open>,
     next_part: u64,
-    /// Of a hundred answers to parts of climbs so many are lost, and the part is sent again.
+    /// So many of a hundred answers to parts of climbs are lost, and the part is sent again.
     pub(crate) lost_percent: u64,
-    /// A climb whose level starts anew is sent again, instead of told to be unknown.
+    /// Whether a climb whose level starts anew is sent again, instead of ending as unknown.
     pub(crate) tries_again: bool,
     pub(crate) now: Moment,
     /// Levels that are cut off from those above.
@@ -160,14 +160,14 @@ impl Forest {
         forest
     }
 
-    /// Tells a climb as much as is known of it.
+    /// Answers a climb with what is known of it.
     fn give_up(&mut self, (origin, number): (Key, u64)) {
         let Some(open) = self.open.remove(&(origin, number)) else { return };
         self.parts.retain(|_, part| (part.origin, part.number) != (origin, number));
         self.push(Way::Climbed { to: origin, climbed: open.climbed });
     }
 
-    /// Time passes: what nobody waits for any longer is given up.
+    /// Time passes: climbs that nothing waits for any longer are given up.
     pub(crate) fn pass(&mut self, passed_ms: u64) {
         self.now.monotonic_ms += passed_ms;
         self.now.wall_ms += passed_ms;
@@ -176,7 +176,7 @@ impl Forest {
         let late: Vec<(Key, u64)> = late.map(|(asked, _)| *asked).collect();
         late.into_iter().for_each(|asked| self.give_up(asked));
         let owners: Vec<Key> = self.owners.keys().copied().collect();
-        owners.into_iter().for_each(|key| self.command(key, |owner, commands| owner.tick(now, commands)));
+        owners.into_iter().for_each(|key| self.command(key, |owner| owner.tick(now)));
     }
 
     /// The nodes that own slices of a level.
@@ -200,7 +200,7 @@ impl Forest {
         self.map.filters.keys().copied().filter(|filter| !parents.contains(filter)).collect()
     }
 
-    /// The levels above one, nearest first.
+    /// The levels above one, the nearest first.
     pub(crate) fn ancestors(&self, filter: FilterId) -> Vec<FilterId> {
         let parent = |filter: &FilterId| self.map.filters[filter].branch.as_ref()?.parent;
         std::iter::successors(parent(&filter), parent).collect()
@@ -240,31 +240,32 @@ impl Forest {
             traceparent: None,
         };
         let now = self.now;
-        self.command(key, |owner, commands| owner.submit(submission, now, commands));
+        self.command(key, |owner| owner.submit(submission, now));
     }
 
-    fn command(&mut self, key: Key, run: impl FnOnce(&mut GroupOwner, &mut Vec<Command>)) {
+    fn command(&mut self, key: Key, run: impl FnOnce(&mut GroupOwner)) {
         let mut commands = Vec::new();
         let Some(owner) = self.owners.get_mut(&key) else { return };
-        run(owner, &mut commands);
+        run(owner);
+        owner.take_commands(&mut commands);
         for command in commands {
             match command {
                 Command::Reply(reply) if self.parts.contains_key(&reply.reply_to) => self.part_answered(reply),
                 Command::Reply(reply) => {
-                    let is_told = |event: &u32| reply.decisions[*event as usize] == Decision::Duplicate;
+                    let is_duplicate = |event: &u32| reply.decisions[*event as usize] == Decision::Duplicate;
                     let found = self.found.remove(&reply.reply_to).unwrap_or_default();
-                    assert!(found.iter().all(is_told), "{found:?} were told ahead of {:?}", reply.decisions);
+                    assert!(found.iter().all(is_duplicate), "{found:?} came ahead of {:?}", reply.decisions);
                     self.replies.push(reply);
                 }
                 Command::EarlyDuplicates(found) => {
-                    assert!(!self.parts.contains_key(&found.reply_to), "a level is told ahead of its answer");
+                    assert!(!self.parts.contains_key(&found.reply_to), "a level gets duplicates ahead of its answer");
                     let before = self.found.insert(found.reply_to, found.events);
-                    assert_eq!(before, None, "told twice ahead of the reply");
+                    assert_eq!(before, None, "two early messages ahead of one reply");
                 }
                 Command::Send { to, message } => self.push(Way::Peer { from: key.2, to, message }),
                 Command::Climb(climb) => self.push(Way::Climb { from: key, climb }),
                 Command::OpenGeneration { .. } | Command::SlicesComplete { .. } => {}
-                Command::Record(record) => panic!("no journal: {record:?}"),
+                Command::Persist(record) => panic!("no journal: {record:?}"),
             }
         }
     }
@@ -303,7 +304,7 @@ impl Forest {
         }
     }
 
-    /// Delivers one thing that the dice pick; `false` where nothing is on its way.
+    /// Delivers one message that the dice pick; `false` where nothing is in flight.
     pub(crate) fn deliver(&mut self) -> bool {
         let busy: Vec<(u64, u64, u8)> = self.ways.keys().copied().collect();
         if busy.is_empty() {
@@ -316,21 +317,21 @@ impl Forest {
         match way {
             Way::Peer { from, to, message } => {
                 let key = (message.filter, message.group, to);
-                self.command(key, |owner, commands| owner.receive(from, message, now, commands));
+                self.command(key, |owner| owner.receive(from, message, now));
             }
             Way::Climb { from, climb } => self.arrive(from, climb),
             Way::Again { to, submission, .. } if self.parts.contains_key(&submission.reply_to) => {
-                self.command(to, |owner, commands| owner.submit(submission, now, commands));
+                self.command(to, |owner| owner.submit(submission, now));
             }
             Way::Again { .. } => {}
             Way::Climbed { to, climbed } => {
-                self.command(to, |owner, commands| owner.climbed(&climbed, now, commands));
+                self.command(to, |owner| owner.climbed(&climbed, now));
             }
         }
         true
     }
 
-    /// A climb comes to the heads of the level above.
+    /// A climb arrives at the heads of the level above.
     fn arrive(&mut self, origin: Key, climb: Climb) {
         if self.cut_off.contains(&climb.from.filter) {
             let decisions = vec![Decision::Undecided(Reason::SlicesDown); climb.probes.len()];
@@ -374,7 +375,7 @@ impl Forest {
             let part = Part { origin, number: climb.number, indices, head: key, submission: submission.clone() };
             self.parts.insert(self.next_part, part);
             let now = self.now;
-            self.command(key, |owner, commands| owner.submit(submission, now, commands));
+            self.command(key, |owner| owner.submit(submission, now));
         }
     }
 
@@ -383,20 +384,18 @@ impl Forest {
         let keys: Vec<Key> = self.owners.keys().copied().collect();
         for key in keys {
             let now = self.now;
-            self.command(key, |owner, commands| owner.tick(now, commands));
+            self.command(key, |owner| owner.tick(now));
         }
     }
 
     /// What all groups of a level have told without the level above.
-    pub(crate) fn journal(&mut self, filter: FilterId) -> JournalCounts {
+    pub(crate) fn owed(&mut self, filter: FilterId) -> OwedCounts {
         let of_level = self.owners.iter_mut().filter(|((of, ..), _)| *of == filter);
-        of_level.map(|(_, owner)| owner.state(usize::MAX).journal).fold(JournalCounts::default(), |sum, counts| {
-            JournalCounts {
-                waiting_events: sum.waiting_events + counts.waiting_events,
-                local_events: sum.local_events + counts.local_events,
-                double_deliveries: sum.double_deliveries + counts.double_deliveries,
-                lost_events: sum.lost_events + counts.lost_events,
-            }
+        of_level.map(|(_, owner)| owner.state(usize::MAX).owed).fold(OwedCounts::default(), |sum, counts| OwedCounts {
+            waiting_events: sum.waiting_events + counts.waiting_events,
+            local_events: sum.local_events + counts.local_events,
+            double_deliveries: sum.double_deliveries + counts.double_deliveries,
+            lost_events: sum.lost_events + counts.lost_events,
         })
     }
 
@@ -420,7 +419,7 @@ impl Forest {
     }
 }
 
-/// What is asked about an event.
+/// A submission of an event, or a lookup.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     pub(crate) number: u64,
@@ -454,7 +453,7 @@ impl Producers {
         Some(Question { number: self.next, producer: 7, records, times, deadline_ms: u64::MAX, again: false })
     }
 
-    /// Asks about one event alone, and waits until nothing is on its way.
+    /// Sends one event alone, and waits until nothing is in flight.
     pub(crate) fn ask_alone(
         &mut self,
         forest: &mut Forest,

@@ -26,14 +26,14 @@ impl Forest {
         };
         self.ways.values_mut().for_each(|ways| ways.retain(|way| !is_lost(way)));
         self.ways.retain(|_, ways| !ways.is_empty());
-        // Nobody waits for what they have asked.
+        // Their climbs no longer have anything that waits for them.
         self.open.retain(|(origin, _), _| !nodes.contains(&origin.2));
         self.parts.retain(|_, part| !nodes.contains(&part.origin.2));
         self.end_parts(nodes);
         self.notify_loss(filter, nodes);
     }
 
-    /// What was asked of these nodes is asked again, or told to be unknown.
+    /// Parts of climbs that were sent to these nodes are sent again, or end as unknown.
     fn end_parts(&mut self, nodes: &BTreeSet<NodeId>) {
         if self.tries_again {
             let lost = self.parts.values_mut().filter(|part| nodes.contains(&part.head.2));
@@ -45,16 +45,16 @@ impl Forest {
         asked.into_iter().for_each(|asked| self.give_up(asked));
     }
 
-    /// The other nodes of the level hear of it.
+    /// The other nodes of the level get the map with the new starts.
     fn notify_loss(&mut self, filter: FilterId, nodes: &BTreeSet<NodeId>) {
         let (map, now) = (self.map.clone(), self.now);
         let is_other = |(of, _, node): &Key| *of == filter && !nodes.contains(node);
         let others: Vec<Key> = self.owners.keys().copied().filter(is_other).collect();
         for key in others {
             for node in nodes {
-                self.command(key, |owner, commands| owner.peer_lost(*node, now, commands));
+                self.command(key, |owner| owner.peer_lost(*node, now));
             }
-            self.command(key, |owner, commands| owner.map_changed(&map, now, commands));
+            self.command(key, |owner| owner.map_changed(&map, now));
         }
     }
 }

@@ -1,10 +1,11 @@
 //! Nodes of one filter in memory: a queue for each link, and dice that decide which link delivers next.
 
 mod copies;
+mod gathering;
 mod moves;
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use firstseen_filter::{Digest, Probes, WindowClock};
 use firstseen_routing::{
@@ -17,44 +18,48 @@ use crate::common::{Dice, filter_record, node_record};
 
 pub(crate) const FILTER: FilterId = FilterId(7);
 
-/// The time of day when a test begins: events of tests lie in the past.
+/// The time of day when a test begins: events of tests lie before it.
 const NOW_WALL_MS: u64 = 1_790_000_000_000;
 
-/// What the network does wrong, to show that tests find it.
+/// Faults of the network, which tests must find.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Fault {
     #[default]
     None,
-    /// Any message of a link comes next, not the oldest.
+    /// Any message of a link is delivered next, not the oldest.
     NoOrder,
-    /// Sets are acknowledged when they leave, and done when they arrive, in any order.
+    /// Sets are acknowledged when they are sent, and done when they arrive, in any order.
     EarlyAcks,
     /// Sets to nodes that have passed the event on are acknowledged and never done.
     SetsTheRestOnly,
 }
 
-/// All nodes, and what is on its way.
+/// All nodes, and the messages in flight.
 pub(crate) struct Network {
     pub(crate) map: ClusterMap,
-    /// What nodes have been told of it last.
+    /// The last map that each node has got.
     views: BTreeMap<NodeId, ClusterMap>,
     pub(crate) prober: Prober,
     pub(crate) owners: BTreeMap<(u32, NodeId), GroupOwner>,
     pub(crate) links: BTreeMap<(NodeId, NodeId), VecDeque<PeerMessage>>,
     pub(crate) replies: Vec<GroupReply>,
-    /// Generations that nodes ask for.
+    /// Generations that nodes have asked for.
     pub(crate) asked: Vec<(u32, u64)>,
-    /// Groups that nodes say to be complete there.
+    /// Groups that nodes have said to be complete on them.
     pub(crate) complete: Vec<(u32, NodeId, Incarnation, Vec<u32>)>,
     pub(crate) now: Moment,
     pub(crate) limits: OwnerLimits,
     pub(crate) fault: Fault,
     pub(crate) dice: Dice,
-    /// Nodes that have passed the event at hand on.
+    /// Whether nodes send when the dice say so, and not after every input.
+    pub(crate) gathers: bool,
+    /// Groups that have not sent yet.
+    gathering: BTreeSet<(u32, NodeId)>,
+    /// Nodes that have passed on the event at hand.
     passed_on: Vec<NodeId>,
 }
 
-/// Owners of all slices, drawn among `nodes` nodes; every node has one at least where there are enough.
+/// Owners of all slices, drawn among `nodes` nodes; every node has at least one where there are enough.
 pub(crate) fn random_owners(dice: &mut Dice, slices: u32, nodes: u64) -> Vec<NodeId> {
     let mut owners: Vec<NodeId> =
         (0..u64::from(slices)).map(|slice| NodeId(1 + if slice < nodes { slice } else { dice.below(nodes) })).collect();
@@ -96,6 +101,8 @@ impl Network {
             limits,
             fault: Fault::None,
             dice,
+            gathers: false,
+            gathering: BTreeSet::new(),
             passed_on: Vec::new(),
             views: BTreeMap::new(),
             map,
@@ -123,8 +130,9 @@ impl Network {
         }
     }
 
-    /// A node's process ends and another starts: cells, memory and what is on its way are gone.
+    /// A node's process ends and another starts: cells, memory and messages in flight are lost.
     pub(crate) fn restart(&mut self, node: NodeId) {
+        self.send_gathered();
         self.links.retain(|(from, to), _| *from != node && *to != node);
         // The machine's clock was set right, to an earlier time.
         self.now = Moment { monotonic_ms: self.now.monotonic_ms + 1, wall_ms: self.now.wall_ms - 100 };
@@ -135,33 +143,15 @@ impl Network {
         let groups: Vec<(u32, NodeId)> = self.owners.keys().copied().filter(|(_, other)| *other != node).collect();
         for key in groups {
             let (now, map) = (self.now, self.map.clone());
-            self.command(key, |owner, commands| owner.peer_lost(node, now, commands));
-            self.command(key, |owner, commands| owner.map_changed(&map, now, commands));
-        }
-    }
-
-    pub(crate) fn command(&mut self, key: (u32, NodeId), run: impl FnOnce(&mut GroupOwner, &mut Vec<Command>)) {
-        let mut commands = Vec::new();
-        let Some(owner) = self.owners.get_mut(&key) else { return };
-        run(owner, &mut commands);
-        for command in commands {
-            match command {
-                Command::Reply(reply) => self.replies.push(reply),
-                Command::Send { to, message } => self.send(key.1, to, message),
-                Command::OpenGeneration { group, number, .. } => self.asked.push((group, number)),
-                Command::SlicesComplete { group, slices, incarnation, .. } => {
-                    self.complete.push((group, key.1, incarnation, slices));
-                }
-                Command::Climb(_) | Command::EarlyDuplicates(_) => panic!("no tree: {command:?}"),
-                Command::Record(record) => panic!("no journal: {record:?}"),
-            }
+            self.command(key, |owner| owner.peer_lost(node, now));
+            self.command(key, |owner| owner.map_changed(&map, now));
         }
     }
 
     fn send(&mut self, from: NodeId, to: NodeId, message: PeerMessage) {
         assert_ne!(from, to, "nothing is sent to oneself: {message:?}");
         if let (PeerBody::Test(test), true) = (&message.body, self.fault == Fault::SetsTheRestOnly)
-            && test.head != from
+            && test.runs.iter().all(|run| run.head != from)
         {
             self.passed_on.push(from);
         }
@@ -176,10 +166,14 @@ impl Network {
                 return;
             }
         }
+        // Such a set was acknowledged when it was sent.
+        if self.fault == Fault::EarlyAcks && matches!(message.body, PeerBody::SetAcks(_)) {
+            return;
+        }
         self.links.entry((from, to)).or_default().push_back(message);
     }
 
-    /// Where an event goes.
+    /// The group and head of an event.
     pub(crate) fn head_of(&self, digest: Digest) -> (u32, NodeId) {
         let (group, probes) = (self.prober.group(digest), self.probes(&[digest]));
         let slice = self.prober.head_slice(group, &probes, 0);
@@ -214,35 +208,42 @@ impl Network {
             traceparent: None,
         };
         let now = self.now;
-        self.command(key, |owner, commands| owner.submit(submission, now, commands));
+        self.command(key, |owner| owner.submit(submission, now));
     }
 
-    /// Delivers one message of a link that the dice pick; `false` where nothing is on its way.
+    /// Delivers one message of a link, or has a group send what it has gathered, as the dice pick; `false` where nothing
+    /// is in flight.
     pub(crate) fn deliver(&mut self) -> bool {
         let busy: Vec<(NodeId, NodeId)> = self.links.keys().copied().collect();
-        if busy.is_empty() {
+        let choices = busy.len() + self.gathering.len();
+        if choices == 0 {
             return false;
         }
-        let ends = busy[self.dice.below(busy.len() as u64) as usize];
+        let choice = self.dice.below(choices as u64) as usize;
+        if let Some(key) = choice.checked_sub(busy.len()).and_then(|place| self.gathering.iter().nth(place).copied()) {
+            self.carry_out(key);
+            return true;
+        }
+        let ends = busy[choice];
         let waiting = self.links[&ends].len() as u64;
         let is_unordered = matches!(self.fault, Fault::NoOrder | Fault::EarlyAcks);
         let place = if is_unordered { self.dice.below(waiting) as usize } else { 0 };
         self.deliver_at(ends, place)
     }
 
-    /// Delivers the oldest message of one link; `false` where none is on its way there.
+    /// Delivers the oldest message of one link; `false` where none is in flight there.
     pub(crate) fn deliver_on(&mut self, ends: (NodeId, NodeId)) -> bool {
         self.deliver_at(ends, 0)
     }
 
-    /// The oldest message of one link, which is lost.
+    /// Loses the oldest message of one link, and returns it.
     pub(crate) fn take(&mut self, ends: (NodeId, NodeId)) -> Option<PeerMessage> {
         let message = self.links.get_mut(&ends)?.pop_front();
         self.links.retain(|_, link| !link.is_empty());
         message
     }
 
-    /// Another message of a link, before all others.
+    /// Puts a message on a link, before all others.
     pub(crate) fn put(&mut self, ends: (NodeId, NodeId), message: PeerMessage) {
         self.links.entry(ends).or_default().push_front(message);
     }
@@ -254,7 +255,7 @@ impl Network {
             Passage::Open => self.links.retain(|_, link| !link.is_empty()),
             Passage::Waits => {
                 self.links.entry(ends).or_default().push_front(message);
-                return self.links.len() > 1;
+                return self.links.len() > 1 || !self.gathering.is_empty();
             }
             Passage::Gone => {
                 self.links.retain(|_, link| !link.is_empty());
@@ -264,22 +265,18 @@ impl Network {
         if !self.owners.contains_key(&(group, to)) {
             let epoch = self.views.get(&to).map_or(message.epoch, |view| view.filters[&FILTER].epoch);
             let message = PeerMessage { epoch, ..message };
-            if let Some(Command::Send { to: head, message }) = refuse(from, message, Reason::NotReady) {
-                self.send(to, head, message);
+            for command in refuse(from, message, Reason::NotReady) {
+                if let Command::Send { to: head, message } = command {
+                    self.send(to, head, message);
+                }
             }
             return true;
         }
-        let repeats = self.fault == Fault::EarlyAcks && matches!(message.body, PeerBody::Set(_));
-        self.command((group, to), |owner, commands| {
-            owner.receive(from, message, now, commands);
-            if repeats {
-                commands.retain(|command| !matches!(command, Command::Send { .. }));
-            }
-        });
+        self.command((group, to), |owner| owner.receive(from, message, now));
         true
     }
 
-    /// Whether a message comes through: a link is between two starts that know each other.
+    /// Whether a message can be delivered: a link is between two starts that know each other.
     fn passage(&self, from: NodeId, to: NodeId, message: &PeerMessage) -> Passage {
         let is_ahead = |view: &ClusterMap| message.epoch > view.filters[&FILTER].epoch;
         if matches!(message.body, PeerBody::Test(_) | PeerBody::AskCells(_))
@@ -298,22 +295,23 @@ impl Network {
         }
     }
 
-    /// A node that is down counts as started anew, and is the first to hear of it.
+    /// A node that is down counts as started anew, and is the first to get that map.
     pub(crate) fn begin_anew(&mut self, node: NodeId) {
         self.map.version += 1;
         let record = self.map.nodes.get_mut(&node).unwrap();
         (record.is_down, record.incarnation.0) = (false, record.incarnation.0 + 1);
         let incarnation = record.incarnation;
-        self.map.filters.get_mut(&FILTER).unwrap().epoch += 1;
+        self.map.filters.get_mut(&FILTER).unwrap().epoch.rise();
+        self.send_gathered();
         self.links.retain(|(from, _), _| *from != node);
         let now = self.now;
         for group in 0..self.prober.groups() {
-            self.command((group, node), |owner, commands| owner.begin_anew(incarnation, now, commands));
+            self.command((group, node), |owner| owner.begin_anew(incarnation, now));
         }
         self.deliver_map(node);
     }
 
-    /// What a node has lost counts as complete; nobody has heard of it yet.
+    /// A node counts as complete though it has lost cells; no node has the new map yet.
     pub(crate) fn forgive(&mut self, node: NodeId) {
         self.map.version += 1;
         let incarnation = self.map.nodes[&node].incarnation;
@@ -322,7 +320,7 @@ impl Network {
         own.for_each(|owner| (owner.complete_since, owner.has_gap) = (incarnation, false));
     }
 
-    /// Where an event goes by `map`.
+    /// The group and head of an event by `map`.
     pub(crate) fn head_by(&self, map: &ClusterMap, digest: Digest) -> (u32, NodeId) {
         let (group, probes) = (self.prober.group(digest), self.probes(&[digest]));
         let heads = Heads::new(map, &map.filters[&FILTER]);
@@ -339,7 +337,7 @@ impl Network {
         let keys: Vec<(u32, NodeId)> = self.owners.keys().copied().collect();
         for key in keys {
             let now = self.now;
-            self.command(key, |owner, commands| owner.tick(now, commands));
+            self.command(key, |owner| owner.tick(now));
         }
     }
 
@@ -353,12 +351,13 @@ impl Network {
         let unreachable = unreachable.iter().copied().filter(|other| *other != node).collect();
         let now = self.now;
         for group in 0..self.prober.groups() {
-            self.command((group, node), |owner, commands| owner.reach_changed(&unreachable, now, commands));
+            self.command((group, node), |owner| owner.reach_changed(&unreachable, now));
         }
     }
 
-    /// Tells one node what the map is now.
+    /// Sends one node the present map.
     pub(crate) fn deliver_map(&mut self, node: NodeId) {
+        self.send_gathered();
         let (map, now) = (self.map.clone(), self.now);
         let before = self.views.insert(node, map.clone());
         let is_lost = |other: &NodeId| {
@@ -369,9 +368,9 @@ impl Network {
         self.links.retain(|(from, to), _| *from != node || !lost.contains(to));
         for group in 0..self.prober.groups() {
             for other in &lost {
-                self.command((group, node), |owner, commands| owner.peer_lost(*other, now, commands));
+                self.command((group, node), |owner| owner.peer_lost(*other, now));
             }
-            self.command((group, node), |owner, commands| owner.map_changed(&map, now, commands));
+            self.command((group, node), |owner| owner.map_changed(&map, now));
         }
         self.follow_slices(node);
     }
@@ -388,7 +387,7 @@ impl Network {
         self.nodes().into_iter().for_each(|node| self.deliver_map(node));
     }
 
-    /// What all nodes have done together.
+    /// The sums over all nodes.
     pub(crate) fn hops(&mut self) -> HopCounts {
         self.owners.values_mut().map(|owner| owner.state(usize::MAX).hops).fold(HopCounts::default(), |sum, hops| {
             HopCounts {
@@ -407,16 +406,16 @@ impl Network {
     }
 }
 
-/// What becomes of a message.
+/// The fate of a message.
 enum Passage {
     Open,
-    /// One of its ends has not heard of the other's start, or the receiver not of the map by which it asks.
+    /// One of its ends does not know the other's start yet, or the receiver not the map of the sender.
     Waits,
-    /// One of its ends is over.
+    /// The process at one of its ends is over.
     Gone,
 }
 
-/// What is asked about events, beside the events.
+/// A submission or lookup, beside its events.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
     pub(crate) reply_to: u64,
@@ -429,7 +428,7 @@ pub(crate) struct Question {
     pub(crate) again: bool,
 }
 
-/// A producer that asks about one event after the other.
+/// A producer that sends one event after the other.
 pub(crate) struct Producer {
     pub(crate) id: u128,
     pub(crate) sequence: u64,
@@ -464,7 +463,7 @@ impl Producer {
         })
     }
 
-    /// Asks about one event alone, and waits until nothing is on its way.
+    /// Sends one event alone, and waits until nothing is in flight.
     pub(crate) fn ask_alone(&mut self, network: &mut Network, digest: Digest, time_ms: u64, records: bool) -> Decision {
         let Some(question) = self.ask(time_ms, records) else { return Decision::Undecided(Reason::Future) };
         network.replies.clear();

@@ -1,4 +1,4 @@
-//! Slices on their way to other nodes, and groups that come to a node and leave it.
+//! Slices that move to other nodes, and groups that come to a node and leave it.
 
 use firstseen_routing::{GroupOwner, NodeId, NodeRecord, SliceCopy, SliceMove, SliceOwner};
 
@@ -11,7 +11,7 @@ impl Network {
         self.map.nodes.insert(node, record);
     }
 
-    /// A copy of a slice is to go to another node; nobody has heard of it yet. Whether it may.
+    /// A copy of a slice is to move to another node; no node has the new map yet. Returns whether it may.
     pub(crate) fn begin_move(&mut self, SliceMove { slice, from, to }: SliceMove) -> bool {
         let is_down = self.map.is_down(to);
         let record = self.map.filters.get_mut(&FILTER).unwrap();
@@ -19,7 +19,7 @@ impl Network {
         if is_down || !has(from) || has(to) || record.moves().any(|way| way.slice == slice) {
             return false;
         }
-        (self.map.version, record.epoch) = (self.map.version + 1, record.epoch + 1);
+        (self.map.version, record.epoch) = (self.map.version + 1, record.epoch.after(1));
         let owner = SliceOwner { node: to, has_gap: true, complete_since: NEVER, ..SliceOwner::default() };
         let place = record.copies.partition_point(|other| other.slice <= slice);
         let since_epoch = record.epoch;
@@ -27,7 +27,7 @@ impl Network {
         true
     }
 
-    /// What has arrived takes the place of what it replaces.
+    /// Copies that have arrived take the places of those that they replace.
     pub(super) fn settle_moves(&mut self) {
         let map = self.map.clone();
         let record = self.map.filters.get_mut(&FILTER).unwrap();
@@ -39,7 +39,8 @@ impl Network {
         }
     }
 
-    /// Groups that a node has got are there, and those that have left are not, once nothing is in flight there.
+    /// A node starts groups whose slices have arrived, and ends those whose slices have left, once they have nothing in
+    /// flight.
     pub(super) fn follow_slices(&mut self, node: NodeId) {
         for group in 0..self.prober.groups() {
             let Ok(new) = GroupOwner::build(FILTER, &self.map, group, node, self.limits) else {
@@ -56,5 +57,5 @@ impl Network {
     }
 }
 
-/// No node has it.
+/// An incarnation that no node has.
 const NEVER: firstseen_routing::Incarnation = firstseen_routing::Incarnation(u64::MAX);

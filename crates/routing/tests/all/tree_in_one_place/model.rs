@@ -1,21 +1,21 @@
-//! A whole tree in one place, one event after the other: the model of the tree over nodes.
+//! A whole tree in one process, one event after the other: the model of the tree over nodes.
 //!
 //! Promises: the rules of a level over nodes with one event in flight. Must not know: nodes, slices of a level, concurrency.
 
 use std::collections::BTreeSet;
 
 use firstseen_filter::{Digest, FilterSlice, Probes, Sighting, Stamp, WindowRule};
-use firstseen_routing::{Decision, Fold, Place, Prober, SlicedDefinition, TreeMode, TreeSpec};
+use firstseen_routing::{Decision, Fold, Prober, SlicedDefinition, TreeMode, TreePlace, TreeSpec};
 
-/// A level in one piece, with what it has done.
+/// A level in one piece, with its counts of work.
 struct EmbeddedLevel {
-    place: Place,
+    place: TreePlace,
     cells: FilterSlice,
     fold: Fold,
     accesses: u64,
 }
 
-/// A tree in one place.
+/// A tree in one process.
 pub(crate) struct EmbeddedTree {
     levels: Vec<EmbeddedLevel>,
     mode: TreeMode,
@@ -23,12 +23,12 @@ pub(crate) struct EmbeddedTree {
     rule: WindowRule,
 }
 
-/// What became of one event.
+/// The result of one event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Climbing {
     /// The verdict.
     pub(crate) decision: Decision,
-    /// Of a duplicate, the level at which it was found; otherwise 0.
+    /// For a duplicate, the level at which it was found; otherwise 0.
     pub(crate) level: u8,
 }
 
@@ -37,7 +37,7 @@ impl EmbeddedTree {
     pub(crate) fn new(spec: &TreeSpec, definition: &SlicedDefinition) -> Self {
         let sites: BTreeSet<&str> = spec.places.iter().flat_map(|place| &place.sites).map(String::as_str).collect();
         assert_eq!(definition.slicing.groups(), 1, "groups have positions of their own");
-        let level = |place: Place| EmbeddedLevel {
+        let level = |place: TreePlace| EmbeddedLevel {
             cells: FilterSlice::build(&place.definition.group).unwrap(),
             fold: Fold::new(place.fold),
             place,
@@ -48,12 +48,12 @@ impl EmbeddedTree {
         Self { levels, mode, prober: Prober::new(definition).unwrap(), rule }
     }
 
-    /// Where a place of this name stands.
+    /// The index of the place of this name.
     pub(crate) fn place(&self, name: &str) -> Option<usize> {
         self.levels.iter().position(|level| level.place.name == name)
     }
 
-    /// Asks about an event at place `leaf`, and records it.
+    /// Decides an event at place `leaf`, and records it.
     pub(crate) fn observe(&mut self, leaf: usize, digest: Digest, stamp: Stamp) -> Climbing {
         let mut probes = Probes::new(self.prober.shape());
         self.prober.push(digest, &mut probes);
@@ -67,7 +67,7 @@ impl EmbeddedTree {
             if sighting.is_hit() {
                 let number = level.place.level;
                 if self.mode == TreeMode::Dense {
-                    // For as long as it counts there.
+                    // The unit by which it counts as long here as there.
                     let unit = sighting.expiry.saturating_sub(self.rule.span_units);
                     passed.iter().for_each(|below: &usize| self.levels[*below].set(positions, Stamp { unit, ..stamp }));
                 }
@@ -81,7 +81,7 @@ impl EmbeddedTree {
     }
 
     /// Events that were tested at each place, in the order of the places.
-    pub(crate) fn loads(&self) -> impl Iterator<Item = (&Place, u64)> {
+    pub(crate) fn loads(&self) -> impl Iterator<Item = (&TreePlace, u64)> {
         self.levels.iter().map(|level| (&level.place, level.accesses))
     }
 }

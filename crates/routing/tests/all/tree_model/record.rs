@@ -1,4 +1,4 @@
-//! What was submitted and told, and what may not have been told of it.
+//! A record of submissions and their decisions, and the faults in these.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,11 @@ use firstseen_routing::Decision;
 #[derive(Clone, Debug)]
 pub(crate) struct Attempt {
     pub(crate) began: u64,
-    /// None while it is on its way; [`u64::MAX`] where its leaf was lost before it answered.
+    /// None while it is in flight; [`u64::MAX`] where its leaf was lost before it answered.
     pub(crate) ended: Option<u64>,
-    pub(crate) told: Option<Decision>,
+    pub(crate) decision: Option<Decision>,
     pub(crate) degraded: bool,
-    /// The greatest clock that any producer had shown when it was told.
+    /// The greatest clock that any producer had shown when the reply came.
     pub(crate) clock_unit: u64,
 }
 
@@ -31,18 +31,18 @@ impl Submitted {
         self.attempts.iter().map(|attempt| attempt.began).min().unwrap_or(0)
     }
 
-    fn told(&self, told: Decision) -> impl Iterator<Item = &Attempt> {
-        self.attempts.iter().filter(move |attempt| attempt.told == Some(told))
+    fn with_decision(&self, decision: Decision) -> impl Iterator<Item = &Attempt> {
+        self.attempts.iter().filter(move |attempt| attempt.decision == Some(decision))
     }
 
-    /// Whether it was told first-seen with the mark that slices are incomplete; what is told again has no mark.
+    /// Whether it got first-seen with the mark that slices are incomplete; a reply that is repeated has no mark.
     fn is_degraded(&self) -> bool {
-        self.told(Decision::FirstSeen).any(|attempt| attempt.degraded)
+        self.with_decision(Decision::FirstSeen).any(|attempt| attempt.degraded)
     }
 
     /// Whether its event may be recorded because of it.
     fn may_have_recorded(&self) -> bool {
-        let may = |attempt: &Attempt| match attempt.told {
+        let may = |attempt: &Attempt| match attempt.decision {
             None | Some(Decision::FirstSeen) => true,
             Some(Decision::Undecided(reason)) => reason.may_have_recorded(),
             Some(Decision::Duplicate) => false,
@@ -51,30 +51,36 @@ impl Submitted {
     }
 }
 
-/// All of a case.
+/// The record of a case.
 #[derive(Debug, Default)]
 pub(crate) struct Record {
-    /// By number.
+    /// Submissions by number.
     pub(crate) submitted: BTreeMap<u64, Submitted>,
     /// Steps at which the root lost all of its cells.
     pub(crate) root_losses: Vec<u64>,
-    /// Every answer that rests on incomplete slices says so. One that is told again, as it was lost, does not.
+    /// Whether every decision that rests on incomplete slices is marked. One that is repeated, as its reply was lost,
+    /// is not.
     pub(crate) has_all_marks: bool,
     /// The greatest clock that any producer has shown.
     pub(crate) clock_unit: u64,
 }
 
 impl Record {
-    /// An answer has come: to all attempts that are on their way, as the newest takes the place of the others.
-    pub(crate) fn tell(&mut self, number: u64, step: u64, told: Decision, degraded: bool) {
+    /// A reply has come, for all attempts in flight, as the newest takes the place of the others.
+    pub(crate) fn note(&mut self, number: u64, step: u64, decision: Decision, degraded: bool) {
         let Some(submitted) = self.submitted.get_mut(&number) else { return };
         for attempt in submitted.attempts.iter_mut().filter(|attempt| attempt.ended.is_none()) {
-            *attempt =
-                Attempt { ended: Some(step), told: Some(told), degraded, clock_unit: self.clock_unit, ..*attempt };
+            *attempt = Attempt {
+                ended: Some(step),
+                decision: Some(decision),
+                degraded,
+                clock_unit: self.clock_unit,
+                ..*attempt
+            };
         }
     }
 
-    /// What is on its way will not be answered.
+    /// An attempt in flight will not be answered.
     pub(crate) fn lose(&mut self, number: u64) {
         let Some(submitted) = self.submitted.get_mut(&number) else { return };
         for attempt in submitted.attempts.iter_mut().filter(|attempt| attempt.ended.is_none()) {
@@ -82,11 +88,11 @@ impl Record {
         }
     }
 
-    pub(crate) fn all_told(&self) -> impl Iterator<Item = Decision> {
-        self.submitted.values().flat_map(|submitted| &submitted.attempts).filter_map(|attempt| attempt.told)
+    pub(crate) fn all_decisions(&self) -> impl Iterator<Item = Decision> {
+        self.submitted.values().flat_map(|submitted| &submitted.attempts).filter_map(|attempt| attempt.decision)
     }
 
-    /// What must not have been told.
+    /// A decision that must not have been made.
     pub(crate) fn fault(&self, rule: &WindowRule) -> Option<String> {
         self.unanswered()
             .or_else(|| self.submitted.iter().find_map(|(number, asked)| self.fault_of(*number, asked, rule)))
@@ -100,26 +106,26 @@ impl Record {
     fn fault_of(&self, number: u64, asked: &Submitted, rule: &WindowRule) -> Option<String> {
         let others = || self.submitted.iter().filter(|(other, with)| **other != number && with.key == asked.key);
         let report = |what: &str, of: &dyn std::fmt::Debug| Some(format!("{what}: {asked:?}, {of:?}"));
-        for attempt in asked.told(Decision::FirstSeen) {
+        for attempt in asked.with_decision(Decision::FirstSeen) {
             let told_again = others().filter(|(_, other)| other.records).find_map(|(_, other)| {
-                let mut told = other.told(Decision::FirstSeen);
-                told.find(|first| self.clash(rule, (other, first), (asked, attempt))).map(|_| other)
+                let mut firsts = other.with_decision(Decision::FirstSeen);
+                firsts.find(|first| self.clash(rule, (other, first), (asked, attempt))).map(|_| other)
             });
             if let Some(other) = told_again {
                 return report("first-seen twice within a window", other);
             }
-            // Where nobody else was told that he delivered it after that, it is a duplicate of itself. What it was a
+            // Where no other submission got first-seen after that, it is a duplicate of itself. The event that it was a
             // duplicate of before may have expired.
             let is_later = |again: &Attempt| again.ended > attempt.ended;
             let is_new_again =
-                others().any(|(_, other)| other.records && other.told(Decision::FirstSeen).next().is_some());
-            let is_its_own = asked.told(Decision::Duplicate).any(is_later) && !is_new_again;
+                others().any(|(_, other)| other.records && other.with_decision(Decision::FirstSeen).next().is_some());
+            let is_its_own = asked.with_decision(Decision::Duplicate).any(is_later) && !is_new_again;
             if is_its_own && !self.has_lost_root(asked.began(), u64::MAX) {
                 return report("first-seen, then duplicate", &number);
             }
         }
-        // A duplicate of something else, that had begun, and whose window was not over.
-        for attempt in asked.told(Decision::Duplicate) {
+        // A duplicate of another submission, that had begun, and whose window was not over.
+        for attempt in asked.with_decision(Decision::Duplicate) {
             let explains = |other: &Submitted| {
                 other.may_have_recorded()
                     && attempt.ended.is_some_and(|ended| other.began() <= ended)
@@ -132,7 +138,7 @@ impl Record {
         None
     }
 
-    /// Whether a delivery and what was told first-seen after it, or at the same time, contradict each other.
+    /// Whether a first-seen event and a later or simultaneous first-seen contradict each other.
     fn clash(
         &self,
         rule: &WindowRule,
@@ -140,13 +146,13 @@ impl Record {
         (other, second): (&Submitted, &Attempt),
     ) -> bool {
         let ended = |attempt: &Attempt| attempt.ended.unwrap_or(u64::MAX);
-        // A lookup that ran beside the delivery may have come first.
+        // A lookup at the same time as the recording may have come first.
         if !other.records && ended(first) >= second.began {
             return false;
         }
         // The level that decided may have judged by any clock that was shown by then.
         let clock_unit = first.clock_unit.max(second.clock_unit);
-        // What is looked up ahead of all clocks is told what would be left then.
+        // A lookup ahead of all clocks is answered by what would be left then.
         let clock_unit = if other.records { clock_unit } else { clock_unit.max(other.stamp.judged) };
         let units = [one.stamp.unit, other.stamp.unit];
         let alive = if other.records {

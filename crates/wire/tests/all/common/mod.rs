@@ -2,9 +2,9 @@
 
 use firstseen_filter::{BlockProbe, CellRun, LiveEvents, ProbeShape, Probes, SliceOutline, Stamp};
 use firstseen_routing::{
-    AskCells, BatchName, CellParts, CellPlace, ClockReading, Decision, EventTag, FilterId, Incarnation, MirrorNumber,
-    Mirrored, NamedEvent, NodeId, Operation, Past, PeerBody, PeerMessage, PositionLists, Reason, Resolved, Seen,
-    SetAcks, SetBatch, SubmissionName, TestBatch, Tick,
+    AskCells, BatchName, CellParts, CellPlace, ClockReading, Decision, Epoch, EventTag, FilterId, Incarnation,
+    MirrorNumber, Mirrored, NamedEvent, NodeId, Operation, Past, PeerBody, PeerMessage, PositionLists, Reason,
+    Resolved, Seen, SetAcks, SetBatch, SubmissionName, TestBatch, TestRun, Tick,
 };
 use firstseen_wire::batch::BatchHead;
 
@@ -70,7 +70,7 @@ pub(crate) fn head(base_unit: u64) -> BatchHead {
     BatchHead {
         sequence: 123_456,
         filter: FilterId(7),
-        epoch: 12,
+        epoch: Epoch(12),
         incarnation: Incarnation(34),
         operation: Operation::Observe,
         deadline_in_ms: 5_000,
@@ -106,6 +106,19 @@ fn stamps(events: usize, numbers: &mut Numbers) -> Vec<Stamp> {
     (0..events).map(|index| if equal { Stamp::on_time(5) } else { stamp(index as u64 * 31) }).collect()
 }
 
+/// Runs of one event, two, four and so on.
+fn runs(events: usize) -> Vec<TestRun> {
+    let (mut runs, mut left) = (Vec::new(), events as u32);
+    while left > 0 {
+        let own = left.min(1 << runs.len());
+        let head = NodeId(3 + runs.len() as u64 % 3);
+        let (asks_all, degraded) = (runs.len() % 2 == 0, runs.len() % 3 == 1);
+        runs.push(TestRun { head, events: own, asks_all, degraded, deadline_in_ms: 250 + left });
+        left -= own;
+    }
+    runs
+}
+
 /// A message of each kind, all about `events` events.
 pub(crate) fn peer_messages(events: usize, range: u64, numbers: &mut Numbers) -> Vec<PeerMessage> {
     let tickets: Vec<u64> = (0..events).map(|_| numbers.next() >> numbers.below(64)).collect();
@@ -113,15 +126,12 @@ pub(crate) fn peer_messages(events: usize, range: u64, numbers: &mut Numbers) ->
     let generations: Vec<u16> = (0..events).map(|_| numbers.next() as u16).collect();
     let hit_count = hits.iter().filter(|hit| **hit).count();
     let test = TestBatch {
-        head: NodeId(3),
+        runs: runs(events),
         tickets: tickets.clone(),
         left: lists(events, range, numbers),
         stamps: stamps(events, numbers),
         generations: if events.is_multiple_of(2) { generations.clone() } else { Vec::new() },
         parallel: events.is_multiple_of(3),
-        asks_all: events.is_multiple_of(5),
-        deadline_in_ms: 250,
-        degraded: events.is_multiple_of(5),
         traceparent: events.is_multiple_of(2).then(|| "00-aaaa-bbbb-01".into()),
         expiries: if events.is_multiple_of(3) {
             (0..events as u64).map(|event| event << 30).collect()
@@ -166,7 +176,7 @@ pub(crate) fn peer_messages(events: usize, range: u64, numbers: &mut Numbers) ->
         std::sync::Arc::new(mirrored(events, numbers)),
     );
     [test, resolved, PeerBody::Set(set), PeerBody::SetAcks(acks), PeerBody::AskPast, past, ask, cells, mirror]
-        .map(|body| PeerMessage { filter: FilterId(8), epoch: 3, group: 2, body })
+        .map(|body| PeerMessage { filter: FilterId(8), epoch: Epoch(3), group: 2, body })
         .into()
 }
 

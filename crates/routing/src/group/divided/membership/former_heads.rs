@@ -4,7 +4,7 @@
 //! know: replies.
 
 use crate::group::divided::placement::Placement;
-use crate::ids::NodeId;
+use crate::ids::{Epoch, NodeId};
 
 /// So many changes of heads are kept one by one; older ones count for all events.
 const CHANGES_MAX: usize = 64;
@@ -23,7 +23,7 @@ pub(super) struct FormerHeads {
     is_unknown: bool,
     /// Nodes that have sent all replies that they gave before an epoch: those that are not known here stop mattering at
     /// this time.
-    handed_over: Vec<(NodeId, u64, u64)>,
+    handed_over: Vec<(NodeId, Epoch, u64)>,
     /// When this node became the head of events that others have headed, last.
     gained_ms: u64,
 }
@@ -58,7 +58,7 @@ impl FormerHeads {
 
     /// A node has sent all replies that it gave by maps before `epoch`, but for those that stop mattering at
     /// `until_ms`.
-    pub(super) fn handed_over(&mut self, node: NodeId, epoch: u64, until_ms: u64) {
+    pub(super) fn handed_over(&mut self, node: NodeId, epoch: Epoch, until_ms: u64) {
         self.handed_over.push((node, epoch, until_ms));
     }
 
@@ -74,9 +74,9 @@ impl FormerHeads {
 
     /// Whether another node than `me` headed an event of these positions lately.
     pub(super) fn are_elsewhere(&self, positions: &[u64], me: NodeId, now_ms: u64) -> bool {
-        let is_known = |head: Option<NodeId>, epoch: u64| {
+        let is_known = |head: Option<NodeId>, epoch: Epoch| {
             let is_of =
-                |(node, by, until_ms): &(NodeId, u64, u64)| Some(*node) == head && *by > epoch && *until_ms <= now_ms;
+                |(node, by, until_ms): &(NodeId, Epoch, u64)| Some(*node) == head && *by > epoch && *until_ms <= now_ms;
             head == Some(me) || self.handed_over.iter().any(is_of)
         };
         let is_elsewhere = |(until_ms, placement): &(u64, Placement)| {

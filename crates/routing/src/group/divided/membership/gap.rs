@@ -19,7 +19,7 @@ use crate::group::gap::Missing;
 use crate::group::holding::Completeness;
 use crate::group::present::Present;
 use crate::group::rules::Rule;
-use crate::ids::{Incarnation, NodeId};
+use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::protocol::{Past, PeerBody};
 
 /// Nodes that have not answered are asked again after so long.
@@ -33,7 +33,7 @@ pub(super) struct Gaps {
     /// The gap of slices that are on their way here: all that was recorded before they were given to this node.
     arriving: Option<Gap>,
     /// The slices on their way here, each with the epoch since which it is.
-    arrivals: Vec<(u32, u64)>,
+    arrivals: Vec<(u32, Epoch)>,
 }
 
 /// What some slices may lack.
@@ -42,7 +42,7 @@ struct Gap {
     /// Nodes that have not said yet what they may have recorded.
     awaited: Vec<(NodeId, Incarnation)>,
     /// The epoch of the map by which the gap is known.
-    since_epoch: u64,
+    since_epoch: Epoch,
     missing: Missing,
     /// All missing events are handed over: the slices were complete before.
     is_handed_over: bool,
@@ -179,7 +179,7 @@ impl Membership {
         }
         asked.sort_unstable();
         asked.dedup();
-        asked.into_iter().for_each(|peer| outbox.send_ahead(peer, PeerBody::AskPast));
+        asked.into_iter().for_each(|peer| outbox.send(peer, PeerBody::AskPast));
     }
 
     /// Events of which no node is left that knows are of no later unit than the time of day, once that is known.
@@ -262,7 +262,7 @@ impl Membership {
     pub(in crate::group::divided) fn send_past(
         &self,
         from: NodeId,
-        epoch: u64,
+        epoch: Epoch,
         present: &Present,
         own: &OwnSlices,
         outbox: &mut Outbox,
@@ -281,12 +281,12 @@ impl Membership {
         let Some(known_unit) = known_unit else { return };
         let newest_unit = known_unit.max(own.now_unit()).max(present.clock().now_unit());
         let has_handed_over = handed_over.is_all;
-        outbox.send_behind(from, PeerBody::Past(Past { newest_unit, has_handed_over }));
+        outbox.send(from, PeerBody::Past(Past { newest_unit, has_handed_over }));
     }
 
     /// Another node says what it may have recorded, by the map of `epoch`. An answer by an older map than the gap's is
     /// late: it is about another gap.
-    pub(in crate::group::divided) fn hear_past(&mut self, from: NodeId, past: Past, epoch: u64) {
+    pub(in crate::group::divided) fn hear_past(&mut self, from: NodeId, past: Past, epoch: Epoch) {
         let gaps = self.gaps.iter_mut().flat_map(Gaps::all_mut);
         for gap in gaps.filter(|gap| gap.awaits(from) && gap.since_epoch <= epoch) {
             gap.awaited.retain(|(peer, _)| *peer != from);

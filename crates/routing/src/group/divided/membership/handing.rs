@@ -12,12 +12,12 @@ use std::sync::Arc;
 use firstseen_filter::Probes;
 
 use super::Membership;
-use crate::group::divided::flights::{Batch, Flights};
+use crate::group::divided::flights::{Batch, Flights, Ticket};
 use crate::group::divided::outbox::Outbox;
 use crate::group::divided::placement::{Placement, distinct};
 use crate::group::guard::ReplayGuard;
 use crate::group::limits::NAMES_AWAITED_MS_MAX;
-use crate::ids::{Incarnation, NodeId};
+use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::map::ClusterMap;
 use crate::protocol::{BatchName, ClockReading, HandedOver, MirrorNumber, Mirrored, NamedEvent, PeerBody};
 use crate::verdict::Decision;
@@ -39,13 +39,13 @@ pub(crate) struct Handing {
     /// may wait: by a map that follows, it may not know which of two nodes has given it its slices.
     handed: Vec<(NodeId, u64, u64)>,
     awaited: Vec<Awaited>,
-    /// Nodes that have ended already, by an epoch that has not come here yet, with the time until which not all names
-    /// are known.
-    early: BTreeMap<NodeId, (u64, u64)>,
+    /// Nodes that have ended ahead of this node's map, by an epoch that has not come here yet, with the time until
+    /// which not all names are known.
+    ended_ahead: BTreeMap<NodeId, (Epoch, u64)>,
     /// The starts of nodes by the map that was followed last.
     starts: BTreeMap<NodeId, Incarnation>,
     /// Slices that are on their way here, with the time when this node was given them.
-    arrivals: Vec<((u32, u64), u64)>,
+    arrivals: Vec<((u32, Epoch), u64)>,
 }
 
 /// A node that has taken over.
@@ -54,9 +54,9 @@ struct Due {
     /// Since when it is sent every reply, in monotonic milliseconds.
     since_ms: u64,
     /// The ticket from which on this node has headed none of the other's events.
-    first_free: u64,
+    first_free: Ticket,
     /// The epoch by which it has taken over.
-    epoch: u64,
+    epoch: Epoch,
 }
 
 /// A node that headed events before, and has not ended yet.
@@ -66,7 +66,7 @@ struct Awaited {
     /// The placement by which it headed events.
     former: Placement,
     /// The epoch from which on it heads them no more.
-    epoch: u64,
+    epoch: Epoch,
     until_ms: u64,
     next_ask_ms: u64,
 }
@@ -78,7 +78,7 @@ impl Handing {
         map: &ClusterMap,
         former: &Placement,
         placement: &Placement,
-        (now_ms, first_free): (u64, u64),
+        (now_ms, first_free): (u64, Ticket),
     ) {
         let epoch = placement.epoch();
         let gone: Vec<_> = self.targets.extract_if(.., |(node, _)| !placement.targets().contains(node)).collect();
@@ -113,8 +113,8 @@ impl Handing {
         self.due.retain(|due| start(due.node).is_some());
         let arriving = placement.arriving_here();
         self.arrivals.retain(|(arrival, _)| arriving.contains(arrival));
-        let is_new = |arrival: &&(u32, u64)| !self.arrivals.iter().any(|(known, _)| known == *arrival);
-        let new: Vec<(u32, u64)> = arriving.iter().filter(is_new).copied().collect();
+        let is_new = |arrival: &&(u32, Epoch)| !self.arrivals.iter().any(|(known, _)| known == *arrival);
+        let new: Vec<(u32, Epoch)> = arriving.iter().filter(is_new).copied().collect();
         self.arrivals.extend(new.into_iter().map(|arrival| (arrival, now_ms)));
     }
 
@@ -168,17 +168,17 @@ impl Handing {
         let replies = Arc::new(replies);
         let targets = self.targets.iter().map(|(node, _)| node);
         for node in targets.chain(self.due.iter().map(|due| &due.node)) {
-            outbox.send_behind(*node, PeerBody::Mirror(MirrorNumber::NONE, replies.clone()));
+            outbox.send(*node, PeerBody::Mirror(MirrorNumber::NONE, replies.clone()));
         }
     }
 }
 
 impl Membership {
     /// The map has changed.
-    pub(super) fn follow_handing(&mut self, map: &ClusterMap, former: &Placement, first_free: u64, now_ms: u64) {
+    pub(super) fn follow_handing(&mut self, map: &ClusterMap, former: &Placement, first_free: Ticket, now_ms: u64) {
         self.handing.follow(map, former, &self.placement, (now_ms, first_free));
         let epoch_now = self.placement.epoch();
-        let known: Vec<_> = self.handing.early.extract_if(.., |_, (epoch, _)| *epoch <= epoch_now).collect();
+        let known: Vec<_> = self.handing.ended_ahead.extract_if(.., |_, (epoch, _)| *epoch <= epoch_now).collect();
         known.into_iter().for_each(|(from, (epoch, until_ms))| self.end_awaited(from, epoch, until_ms));
     }
 
@@ -215,7 +215,7 @@ impl Membership {
         self.handing.awaited.retain(|awaited| awaited.until_ms > now_ms);
         for node in self.handing.ask(now_ms) {
             // A node that has nothing of the group answers that there is nothing to end.
-            outbox.send_behind(node, PeerBody::AskPast);
+            outbox.send(node, PeerBody::AskPast);
         }
         if self.handing.due.is_empty() {
             return;
@@ -225,7 +225,7 @@ impl Membership {
         let known_since_ms = guard.whole_since_ms().max(former_heads.gained_ms()).max(first_ms.unwrap_or(0));
         let Handing { due, awaited, handed, .. } = handing;
         let has_ended = |due: &mut Due| {
-            let open = |first: u64| flights.batch(first).is_some_and(Batch::is_open);
+            let open = |first: Ticket| flights.batch(first).is_some_and(Batch::is_open);
             let is_first = awaited.iter().all(|awaited| awaited.epoch >= due.epoch);
             is_first && !flights.batches().into_iter().any(|first| first < due.first_free && open(first))
         };
@@ -233,13 +233,13 @@ impl Membership {
             handed.retain(|(known, ..)| *known != node);
             handed.push((node, since_ms, now_ms + AWAITED_MS_MAX));
             let told_for_ms = now_ms.saturating_sub(since_ms.max(known_since_ms));
-            outbox.send_behind(node, PeerBody::HandedOver(HandedOver { epoch, told_for_ms }));
+            outbox.send(node, PeerBody::HandedOver(HandedOver { epoch, told_for_ms }));
         }
     }
 
     /// Another node asks. It may wait for an answer that it has not got, or for one that this node does not know it
     /// owes, as it has seen several maps as one: it gets the answer once all events in flight have ended.
-    pub(in crate::group::divided) fn hand_over_again(&mut self, to: NodeId, first_free: u64, now_ms: u64) {
+    pub(in crate::group::divided) fn hand_over_again(&mut self, to: NodeId, first_free: Ticket, now_ms: u64) {
         let Self { handing, placement, .. } = self;
         if handing.due.iter().all(|due| due.node != to) {
             // The answer is for epochs before the first of those that this node itself still awaits.
@@ -253,14 +253,14 @@ impl Membership {
     /// know of its start and wait for it.
     pub(super) fn hand_over_the_past(&self, outbox: &mut Outbox) {
         let handed = HandedOver { epoch: self.placement.epoch(), told_for_ms: 0 };
-        self.placement.live_peers().for_each(|(peer, _)| outbox.send_behind(peer, PeerBody::HandedOver(handed)));
+        self.placement.live_peers().for_each(|(peer, _)| outbox.send(peer, PeerBody::HandedOver(handed)));
     }
 
     /// Whether another node that had slices may have given the reply first-seen for events that not all nodes have set
     /// yet. If a node goes down now, no node with slices knows which of these events it misses. The other does not end
     /// such events before they are set here by the map that says so.
-    pub(super) fn is_owed_by_others(&self, is_safe: bool) -> bool {
-        !is_safe && !self.handing.awaited.is_empty()
+    pub(super) fn is_owed_by_others(&self, replies_when_all_acknowledged: bool) -> bool {
+        !replies_when_all_acknowledged && !self.handing.awaited.is_empty()
     }
 
     /// Another node has ended all events that this one has taken over by maps up to that epoch.
@@ -268,13 +268,13 @@ impl Membership {
         let epoch = handed.epoch;
         let until_ms = now_ms + self.horizon_ms.saturating_sub(handed.told_for_ms);
         if epoch > self.placement.epoch() {
-            self.handing.early.insert(from, (epoch, until_ms));
+            self.handing.ended_ahead.insert(from, (epoch, until_ms));
             return;
         }
         self.end_awaited(from, epoch, until_ms);
     }
 
-    fn end_awaited(&mut self, from: NodeId, epoch: u64, until_ms: u64) {
+    fn end_awaited(&mut self, from: NodeId, epoch: Epoch, until_ms: u64) {
         let before = self.handing.awaited.len();
         self.handing.awaited.retain(|awaited| awaited.node != from || awaited.epoch > epoch);
         if self.handing.awaited.len() < before {

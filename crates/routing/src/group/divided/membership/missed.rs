@@ -12,8 +12,7 @@ use firstseen_filter::Stamp;
 
 use crate::group::divided::outbox::Outbox;
 use crate::group::divided::placement::Placement;
-use crate::ids::NodeId;
-use crate::map::FilterRecord;
+use crate::ids::{Epoch, NodeId};
 
 /// A node that came to the group after one map, headed events and left again is not seen by a node that knows that map
 /// and then only the one so many epochs later: the first comes by one map, takes over by another, and goes by two more.
@@ -24,14 +23,14 @@ const EPOCHS_MISSED_MAX: u64 = 3;
 pub(crate) struct Missed {
     /// Whether this process was there from the beginning, and no node of the beginning has left.
     is_fresh: bool,
-    down: BTreeMap<NodeId, Missing>,
+    down: BTreeMap<NodeId, MissedByNode>,
     /// What was handed over to nodes that have come back.
-    handed_over: BTreeMap<NodeId, HandedOver>,
+    handed_over: BTreeMap<NodeId, Returned>,
 }
 
 /// What one node misses.
-struct Missing {
-    sets: Vec<MissingSet>,
+struct MissedByNode {
+    sets: Vec<MissedSet>,
     /// Nothing was forgotten.
     is_all: bool,
     /// No node has gone that may have recorded something without this one.
@@ -40,14 +39,14 @@ struct Missing {
 
 /// What a node that has come back was handed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct HandedOver {
+pub(super) struct Returned {
     /// All that it had missed was handed over.
     pub(super) is_all: bool,
     /// Every node that has recorded something without it is still there to say so.
     pub(super) are_all_here: bool,
 }
 
-struct MissingSet {
+struct MissedSet {
     generation: u64,
     /// Positions of the node's slices.
     cells: Box<[u64]>,
@@ -66,15 +65,15 @@ impl Missed {
     ) {
         let Some(missing) = self.down.get_mut(&node).filter(|missing| missing.is_all) else { return };
         if missing.sets.len() < events_max {
-            missing.sets.push(MissingSet { generation, cells: cells.collect(), stamp })
+            missing.sets.push(MissedSet { generation, cells: cells.collect(), stamp })
         } else {
             (missing.sets, missing.is_all) = (Vec::new(), false)
         }
     }
 
     /// What a node that has come back was handed of the events recorded while it was away.
-    pub(super) fn handed_over(&self, node: NodeId) -> HandedOver {
-        self.handed_over.get(&node).copied().unwrap_or(HandedOver { is_all: false, are_all_here: self.is_fresh })
+    pub(super) fn handed_over(&self, node: NodeId) -> Returned {
+        self.handed_over.get(&node).copied().unwrap_or(Returned { is_all: false, are_all_here: self.is_fresh })
     }
 
     /// Nodes may be down already when this process begins: it does not know what its predecessor has recorded without
@@ -82,8 +81,8 @@ impl Missed {
     pub(super) fn begin(placement: &Placement) -> Self {
         let is_all = placement.is_fresh_here();
         // No node has gone since the filter was made, either.
-        let is_fresh = is_all || placement.epoch() == FilterRecord::FIRST_EPOCH;
-        let missing = || Missing { sets: Vec::new(), is_all, are_all_here: is_fresh };
+        let is_fresh = is_all || placement.epoch() == Epoch::FIRST;
+        let missing = || MissedByNode { sets: Vec::new(), is_all, are_all_here: is_fresh };
         let down = placement.down_peers().map(|node| (node, missing()));
         Self { is_fresh, down: down.collect(), handed_over: BTreeMap::new() }
     }
@@ -101,40 +100,40 @@ impl Missed {
             self.handed_over.remove(&node);
             // No node here has what it lacked before.
             let is_all = former.is_complete_at(node);
-            self.down.entry(node).or_insert(Missing { sets: Vec::new(), is_all, are_all_here: are_known });
+            self.down.entry(node).or_insert(MissedByNode { sets: Vec::new(), is_all, are_all_here: are_known });
         }
         let has_left = |node: &NodeId| placement.index_of(*node).is_none();
-        let epochs = placement.epoch().saturating_sub(former.epoch());
+        let epochs = placement.epoch().since(former.epoch());
         let are_all_here = !former.nodes().iter().any(has_left) && epochs <= EPOCHS_MISSED_MAX;
         if !are_all_here {
             self.is_fresh = false;
             self.down.values_mut().for_each(|missing| missing.are_all_here = false);
             // A node that has come back may not have got all that it was sent.
             let is_incomplete = |node: &NodeId| !placement.is_complete_at(*node);
-            let unsure = HandedOver { is_all: false, are_all_here: false };
+            let unsure = Returned { is_all: false, are_all_here: false };
             let returned = self.handed_over.iter_mut().filter(|(node, _)| is_incomplete(node));
             returned.for_each(|(_, handed_over)| *handed_over = unsure);
         }
         let mut returned = Vec::new();
         for (node, start) in placement.live_peers() {
-            if let Some(Missing { sets, is_all, are_all_here }) = self.down.remove(&node) {
+            if let Some(MissedByNode { sets, is_all, are_all_here }) = self.down.remove(&node) {
                 // Slices may have left the node meanwhile; it would refuse a set with a slice that it does not have as
                 // a whole.
                 let index = placement.index_of(node).unwrap_or(usize::MAX);
                 let is_there = |position: &u64| placement.is_held(index, *position);
-                for MissingSet { generation, cells, stamp } in sets {
+                for MissedSet { generation, cells, stamp } in sets {
                     let cells: Vec<u64> = cells.into_iter().filter(is_there).collect();
                     if !cells.is_empty() {
                         // This node does not wait for the acknowledgement: the other knows what it has refused.
                         outbox.set(node, generation, cells, stamp);
                     }
                 }
-                self.handed_over.insert(node, HandedOver { is_all: is_all && are_all_here, are_all_here });
+                self.handed_over.insert(node, Returned { is_all: is_all && are_all_here, are_all_here });
                 returned.push(node);
             } else if former.live_peers().any(|(other, before)| other == node && before != start) {
                 // Sets on their way to its last process are sent again, and nothing was recorded without it.
                 let is_all = are_all_here && former.is_complete_at(node);
-                self.handed_over.insert(node, HandedOver { is_all, are_all_here });
+                self.handed_over.insert(node, Returned { is_all, are_all_here });
             }
         }
         returned

@@ -1,4 +1,5 @@
-//! Nodes that have been out of reach for so long that nobody waits for them any more.
+//! Nodes that have been out of reach for so long that nobody waits for them any more, and the events that are *stuck*:
+//! whose cells are being set on such a node.
 //!
 //! Promises: an event that needs a slice of such a node is undecided at once, and nothing is set for it; an event that
 //! is being set there stays in flight, and takes no room from other events. Must not know: how it is noticed that a
@@ -6,10 +7,11 @@
 
 use std::collections::BTreeSet;
 
+use crate::group::divided::flights::Ticket;
 use crate::group::divided::placement::Placement;
 use crate::ids::NodeId;
 
-/// Nodes out of reach, and the events that are being set there.
+/// Nodes out of reach, and the events that are stuck.
 #[derive(Default)]
 pub(crate) struct Unreachable {
     nodes: BTreeSet<NodeId>,
@@ -24,7 +26,7 @@ impl Unreachable {
         !self.nodes.is_empty() && positions.any(|position| nodes().any(|node| placement.is_held(node, position)))
     }
 
-    /// Events whose sets wait for such a node: new ones cannot be among them, so they are bounded without a limit of
+    /// Events that are stuck: new ones cannot be among them, so they are bounded without a limit of
     /// their own.
     pub(crate) fn stuck_events(&self) -> usize {
         self.stuck_events
@@ -40,7 +42,7 @@ impl Unreachable {
     }
 
     /// Counts the events of sets that wait for such nodes.
-    pub(super) fn count_stuck<'a>(&mut self, sets: impl Iterator<Item = (NodeId, &'a [u64])>) {
+    pub(super) fn count_stuck<'a>(&mut self, sets: impl Iterator<Item = (NodeId, &'a [Ticket])>) {
         let stuck = sets.filter(|(to, _)| self.nodes.contains(to)).flat_map(|(_, tickets)| tickets);
         self.stuck_events = stuck.collect::<BTreeSet<_>>().len();
     }

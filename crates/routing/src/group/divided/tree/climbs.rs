@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use crate::group::divided::flights::Ticket;
 use crate::ids::FilterId;
 use crate::protocol::Operation;
 
@@ -14,21 +15,21 @@ const CLIMBS_MAX: usize = 32;
 const CLIMB_EVENTS_MAX: usize = 1 << 12;
 
 /// The level to ask, and for which operation.
-pub(super) type Target = (FilterId, Operation);
+pub(super) type ClimbTarget = (FilterId, Operation);
 
 /// Events on their way to other levels.
 #[derive(Default)]
 pub(super) struct Climbs {
-    lanes: Vec<(Target, Lane)>,
+    lanes: Vec<(ClimbTarget, Lane)>,
     /// Tickets by the number of their question.
-    under_way: BTreeMap<u64, (Target, Vec<u64>)>,
+    under_way: BTreeMap<u64, (ClimbTarget, Vec<Ticket>)>,
     last_number: u64,
 }
 
 #[derive(Default)]
 struct Lane {
     /// Tickets, in the order in which they came.
-    waiting: VecDeque<u64>,
+    waiting: VecDeque<Ticket>,
     under_way: usize,
 }
 
@@ -38,7 +39,7 @@ impl Climbs {
         *self = Self { last_number: self.last_number, ..Self::default() };
     }
 
-    fn lane(&mut self, target: Target) -> &mut Lane {
+    fn lane(&mut self, target: ClimbTarget) -> &mut Lane {
         let index = match self.lanes.iter().position(|(known, _)| *known == target) {
             Some(index) => index,
             None => {
@@ -49,12 +50,12 @@ impl Climbs {
         &mut self.lanes[index].1
     }
 
-    pub(super) fn push(&mut self, target: Target, ticket: u64) {
+    pub(super) fn push(&mut self, target: ClimbTarget, ticket: Ticket) {
         self.lane(target).waiting.push_back(ticket);
     }
 
     /// The events of the next question that may be asked; a full question need not wait for others to be answered.
-    pub(super) fn next(&mut self) -> Option<(Target, Vec<u64>)> {
+    pub(super) fn next(&mut self) -> Option<(ClimbTarget, Vec<Ticket>)> {
         let may_ask = |lane: &Lane| {
             let is_full = lane.waiting.len() >= CLIMB_EVENTS_MAX;
             is_full || lane.under_way < CLIMBS_MAX && !lane.waiting.is_empty()
@@ -70,14 +71,14 @@ impl Climbs {
         self.last_number
     }
 
-    pub(super) fn begin(&mut self, target: Target, tickets: Vec<u64>) -> u64 {
+    pub(super) fn begin(&mut self, target: ClimbTarget, tickets: Vec<Ticket>) -> u64 {
         self.lane(target).under_way += 1;
         let number = self.number();
         self.under_way.insert(number, (target, tickets));
         number
     }
 
-    pub(super) fn end(&mut self, number: u64) -> Option<(Target, Vec<u64>)> {
+    pub(super) fn end(&mut self, number: u64) -> Option<(ClimbTarget, Vec<Ticket>)> {
         let (target, tickets) = self.under_way.remove(&number)?;
         self.lane(target).under_way -= 1;
         Some((target, tickets))

@@ -1,5 +1,5 @@
-//! Events that a level of a tree has decided by itself while the level above was out of reach, to climb when that is
-//! back.
+//! Events that a level of a tree has decided by itself while the level above was out of reach: these are *owed*, and
+//! are *brought up* (they climb) when that level is back.
 //!
 //! Promises: where the tree's policy allows it, an event that cannot climb is first-seen by what is known here; the
 //! reply is marked degraded, and the event is written down. The list is bounded, and beyond it events are undecided
@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 
 use firstseen_filter::{ProbeShape, Probes, Stamp};
 
-use crate::group::state::JournalCounts;
+use crate::group::state::OwedCounts;
 use crate::protocol::{Climbed, Tick};
 use crate::verdict::{Decision, Reason};
 
@@ -27,7 +27,7 @@ pub(super) struct OwedToParent {
     /// The replay that is under way: its number, and how many of the oldest it brings up.
     under_way: Option<(u64, usize)>,
     next_ms: u64,
-    counts: JournalCounts,
+    counts: OwedCounts,
 }
 
 struct OwedEvent {
@@ -69,6 +69,12 @@ impl OwedToParent {
         (probes, ticks)
     }
 
+    /// No answer to the replay that is under way will come: the level above may have recorded its events.
+    pub(super) fn interrupt(&mut self) {
+        let events = self.under_way.take().map_or(0, |(_, events)| events);
+        self.entries.iter_mut().take(events).for_each(|entry| entry.may_be_above = true);
+    }
+
     /// The level above has answered a replay; false where the answer is about something else.
     pub(super) fn end(&mut self, climbed: &Climbed, now_ms: u64) -> bool {
         let Some((_, events)) = self.under_way.take_if(|(number, _)| *number == climbed.number) else {
@@ -97,7 +103,7 @@ impl OwedToParent {
     }
 
     /// Counts of the events that this level has decided alone.
-    pub(super) fn counts(&self) -> JournalCounts {
-        JournalCounts { waiting_events: self.entries.len() as u64, ..self.counts }
+    pub(super) fn counts(&self) -> OwedCounts {
+        OwedCounts { waiting_events: self.entries.len() as u64, ..self.counts }
     }
 }

@@ -1,16 +1,16 @@
-//! What is first-seen again because a node was lost is told with the mark that a slice is incomplete. (A producer hears of
-//! such marks by their number alone.)
+//! An event that is first-seen again because a node was lost is marked: its verdict says that a slice is incomplete. (A
+//! producer gets only the number of such marks.)
 
 use std::collections::BTreeMap;
 
 use super::{Violation, one_winner};
 use crate::history::{Call, History};
 
-const LAW: &str = "told degraded: more events were first-seen again for a loss than were marked";
+const LAW: &str = "marked degraded: more events were first-seen again for a loss than were marked";
 
 pub(super) fn check(history: &History, by_event: &BTreeMap<u64, Vec<&Call>>, violations: &mut Vec<Violation>) {
-    // What went with a head before it was set elsewhere, nobody can mark.
-    if history.never_forgets || !history.told_when_set {
+    // No node can mark an event that was lost with its head before it was set elsewhere.
+    if history.never_forgets || !history.answers_when_set {
         return;
     }
     let rivals = by_event.values().flat_map(|calls| one_winner::rivals(history, calls));

@@ -1,0 +1,64 @@
+//! Lists with an entry for each event, or for some of them.
+//!
+//! Promises: lists that are unpacked are as long as they must be. Must not know: which message they are of.
+
+use firstseen_filter::HASHES_MAX;
+use firstseen_routing::PositionLists;
+
+use crate::error::{WireError, check_at_most, check_length};
+use crate::limits::FRAME_EVENTS_MAX;
+use crate::packing::unpack_lists;
+use crate::varint;
+
+/// The number of events, where all lists agree about it.
+pub(crate) fn check_events(events: usize, lists: &[(&'static str, usize)]) -> Result<u32, WireError> {
+    check_at_most("events", events as u64, FRAME_EVENTS_MAX.into())?;
+    lists.iter().try_for_each(|(field, length)| check_length(field, *length, events))?;
+    Ok(events as u32)
+}
+
+/// Lists take at least four bits an event, so they bound what the other fields may claim.
+pub(crate) fn decode_lists(
+    events: u32,
+    counts: &[u8],
+    positions: &[u8],
+    range: u64,
+) -> Result<(usize, PositionLists), WireError> {
+    check_at_most("events", events.into(), FRAME_EVENTS_MAX.into())?;
+    check_at_most("positions", positions.len() as u64, u64::from(FRAME_EVENTS_MAX * HASHES_MAX) * 8)?;
+    let lists = unpack_lists(counts, positions, events as usize, range)?;
+    Ok((events as usize, lists))
+}
+
+/// Varints, none or one for each of `entries`.
+pub(crate) fn pack_expiries(field: &'static str, expiries: &[u64], entries: usize) -> Result<Vec<u8>, WireError> {
+    if !expiries.is_empty() {
+        check_length(field, expiries.len(), entries)?;
+    }
+    let mut bytes = Vec::with_capacity(expiries.len() * 5);
+    expiries.iter().for_each(|expiry| varint::put(*expiry, &mut bytes));
+    Ok(bytes)
+}
+
+/// None, or one for each of `entries`.
+pub(crate) fn unpack_expiries(field: &'static str, mut bytes: &[u8], entries: usize) -> Result<Vec<u64>, WireError> {
+    if bytes.is_empty() {
+        return Ok(Vec::new());
+    }
+    let expiries = (0..entries).map(|_| varint::take(field, &mut bytes)).collect::<Result<_, _>>()?;
+    varint::check_end(field, bytes)?;
+    Ok(expiries)
+}
+
+/// Two bytes each, low end first.
+pub(crate) fn pack_generations(masks: &[u16]) -> Vec<u8> {
+    masks.iter().flat_map(|mask| mask.to_le_bytes()).collect()
+}
+
+/// None, or one for each of `entries`.
+pub(crate) fn unpack_generations(bytes: &[u8], entries: usize) -> Result<Vec<u16>, WireError> {
+    if !bytes.is_empty() {
+        check_length("generations", bytes.len(), entries * 2)?;
+    }
+    Ok(bytes.chunks_exact(2).map(|pair| u16::from_le_bytes([pair[0], pair[1]])).collect())
+}

@@ -1,0 +1,160 @@
+//! Events to be tested, those of one head in one message or of several.
+//!
+//! Promises: events of one head travel as they always have, so that every node takes them; runs that are decoded are
+//! those of all events. Must not know: links, why events of several heads meet.
+
+use firstseen_routing::{NodeId, PeerMessage, TestBatch, TestRun};
+
+use crate::error::{WireError, check_at_most, check_length};
+use crate::limits::{FRAME_EVENTS_MAX, TRACEPARENT_BYTES_MAX};
+use crate::lists::{check_events, decode_lists, pack_expiries, pack_generations, unpack_expiries, unpack_generations};
+use crate::packing::pack_lists;
+use crate::proto::peer as proto;
+use crate::proto::peer::link_frame::Message;
+use crate::ticks::{pack_stamps, pack_tickets, unpack_stamps, unpack_tickets};
+use crate::varint;
+
+/// Flags of a run.
+const ASKS_ALL: u64 = 1;
+const DEGRADED: u64 = 2;
+
+/// The events of each run in a message of its own, for a node that takes none of several heads.
+pub fn by_run(test: TestBatch) -> impl Iterator<Item = TestBatch> {
+    let TestBatch { runs, tickets, left, stamps, generations, parallel, traceparent, expiries } = test;
+    let (mut tickets, mut stamps) = (tickets.into_iter(), stamps.into_iter());
+    let (mut generations, mut expiries) = (generations.into_iter(), expiries.into_iter());
+    let (mut counts, mut positions) = (left.counts.into_iter(), left.positions.into_iter());
+    runs.into_iter().map(move |run| {
+        let events = run.events as usize;
+        let mut own = TestBatch { runs: vec![run], parallel, traceparent: traceparent.clone(), ..TestBatch::default() };
+        own.tickets.extend(tickets.by_ref().take(events));
+        own.stamps.extend(stamps.by_ref().take(events));
+        own.generations.extend(generations.by_ref().take(events));
+        own.expiries.extend(expiries.by_ref().take(events));
+        for count in counts.by_ref().take(events) {
+            own.left.push(positions.by_ref().take(count.into()));
+        }
+        own
+    })
+}
+
+pub(crate) fn encode(message: &PeerMessage, test: &TestBatch, range: u64) -> Result<Message, WireError> {
+    let traceparent_bytes = test.traceparent.as_ref().map_or(0, |traceparent| traceparent.len());
+    check_at_most("traceparent", traceparent_bytes as u64, TRACEPARENT_BYTES_MAX as u64)?;
+    let events = check_events(test.left.len(), &[("tickets", test.tickets.len()), ("stamps", test.stamps.len())])?;
+    check_length("runs", test.run_of_each().count(), test.left.len())?;
+    if !test.generations.is_empty() {
+        check_length("generations", test.generations.len(), test.left.len())?;
+    }
+    let (counts, positions) = pack_lists(&test.left, range)?;
+    let first = test.runs.first().copied().unwrap_or_default();
+    let batch = proto::TestBatch {
+        filter_id: message.filter.0,
+        filter_epoch: message.epoch.0,
+        group: message.group,
+        events,
+        tickets: pack_tickets(&test.tickets).into(),
+        counts: counts.into(),
+        positions: positions.into(),
+        stamps: pack_stamps(&test.stamps)?.into(),
+        generations: pack_generations(&test.generations).into(),
+        parallel: test.parallel,
+        traceparent: test.traceparent.as_deref().unwrap_or_default().to_owned(),
+        expiries: pack_expiries("expiries", &test.expiries, test.left.len())?.into(),
+        ..Default::default()
+    };
+    if test.runs.len() > 1 {
+        return Ok(Message::Tests(proto::Tests { batch: Some(batch), runs: pack_runs(&test.runs).into() }));
+    }
+    let TestRun { head, asks_all, degraded, deadline_in_ms, .. } = first;
+    Ok(Message::Test(proto::TestBatch { head_node: head.0, asks_all, degraded, deadline_ms: deadline_in_ms, ..batch }))
+}
+
+pub(crate) fn decode(test: &proto::TestBatch, range: u64) -> Result<TestBatch, WireError> {
+    decode_runs(test, run_of_all(test).into_iter().collect(), range)
+}
+
+pub(crate) fn decode_several(tests: &proto::Tests, range: u64) -> Result<TestBatch, WireError> {
+    let batch = batch_of(tests)?;
+    decode_runs(batch, unpack_runs(&tests.runs, batch.events)?, range)
+}
+
+/// The events and their numbers, and nothing else of them.
+pub(crate) fn refusable(test: &proto::TestBatch) -> Result<TestBatch, WireError> {
+    refusable_runs(test, run_of_all(test).into_iter().collect())
+}
+
+/// The same of several heads.
+pub(crate) fn refusable_several(tests: &proto::Tests) -> Result<(&proto::TestBatch, TestBatch), WireError> {
+    let batch = batch_of(tests)?;
+    Ok((batch, refusable_runs(batch, unpack_runs(&tests.runs, batch.events)?)?))
+}
+
+fn batch_of(tests: &proto::Tests) -> Result<&proto::TestBatch, WireError> {
+    tests.batch.as_ref().ok_or(WireError::Missing { field: "batch" })
+}
+
+fn refusable_runs(test: &proto::TestBatch, runs: Vec<TestRun>) -> Result<TestBatch, WireError> {
+    check_at_most("events", test.events.into(), FRAME_EVENTS_MAX.into())?;
+    let tickets = unpack_tickets(&test.tickets, test.events as usize)?;
+    Ok(TestBatch { runs, tickets, ..TestBatch::default() })
+}
+
+fn run_of_all(test: &proto::TestBatch) -> Option<TestRun> {
+    let &proto::TestBatch { head_node, events, asks_all, degraded, deadline_ms, .. } = test;
+    let run = TestRun { head: NodeId(head_node), events, asks_all, degraded, deadline_in_ms: deadline_ms };
+    (events > 0).then_some(run)
+}
+
+fn decode_runs(test: &proto::TestBatch, runs: Vec<TestRun>, range: u64) -> Result<TestBatch, WireError> {
+    check_at_most("traceparent", test.traceparent.len() as u64, TRACEPARENT_BYTES_MAX as u64)?;
+    let (events, left) = decode_lists(test.events, &test.counts, &test.positions, range)?;
+    Ok(TestBatch {
+        runs,
+        tickets: unpack_tickets(&test.tickets, events)?,
+        left,
+        stamps: unpack_stamps(&test.stamps, events)?,
+        generations: unpack_generations(&test.generations, events)?,
+        parallel: test.parallel,
+        traceparent: (!test.traceparent.is_empty()).then(|| test.traceparent.as_str().into()),
+        expiries: unpack_expiries("expiries", &test.expiries, events)?,
+    })
+}
+
+/// Four varints a run: its head, its events, milliseconds left, and flags.
+fn pack_runs(runs: &[TestRun]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(runs.len() * 6);
+    for run in runs {
+        let flags = if run.asks_all { ASKS_ALL } else { 0 } | if run.degraded { DEGRADED } else { 0 };
+        for number in [run.head.0, run.events.into(), run.deadline_in_ms.into(), flags] {
+            varint::put(number, &mut bytes);
+        }
+    }
+    bytes
+}
+
+/// Runs that together have all events, and each at least one.
+fn unpack_runs(mut bytes: &[u8], events: u32) -> Result<Vec<TestRun>, WireError> {
+    const FIELD: &str = "runs";
+    check_at_most("events", events.into(), FRAME_EVENTS_MAX.into())?;
+    let (mut runs, mut left) = (Vec::new(), events);
+    while left > 0 {
+        let mut next = || varint::take(FIELD, &mut bytes);
+        let (head, own, deadline_in_ms, flags) = (next()?, next()?, next()?, next()?);
+        let narrow = |value: u64| u32::try_from(value).map_err(|_| WireError::Invalid { field: FIELD, value });
+        let own = narrow(own)?;
+        if own == 0 || own > left || flags > (ASKS_ALL | DEGRADED) {
+            return Err(WireError::Invalid { field: FIELD, value: own.into() });
+        }
+        left -= own;
+        runs.push(TestRun {
+            head: NodeId(head),
+            events: own,
+            asks_all: flags & ASKS_ALL != 0,
+            degraded: flags & DEGRADED != 0,
+            deadline_in_ms: narrow(deadline_in_ms)?,
+        });
+    }
+    varint::check_end(FIELD, bytes)?;
+    Ok(runs)
+}
