@@ -107,9 +107,10 @@ fn other_commands_explain_themselves() {
         ("plan", "--capacity --fpr --window --kind --nodes --failures --max-fpr --json"),
         ("generate", "--events --keys --rate --burst --sites --home-share --late-share --late-max --seed --format"),
         ("eval", "EXPERIMENT --seed --runs --out --log --log-format --quick --json 20] Smaller codes"),
-        ("bench", "cluster Redis tree durability copies moves"),
+        ("bench", "cluster Redis tree durability copies moves slicings"),
         ("bench copies", "--events --runs --batch --json"),
         ("bench moves", "--events --calls-per-s --quiet-s --json"),
+        ("bench slicings", "--nodes --slicing --copies --durability --events --runs --batch --json"),
         ("bench tree", "--events --delay-ms --runs --json"),
         ("bench cluster", "--events --runs --batch --no-redis --no-tls --json"),
     ] {

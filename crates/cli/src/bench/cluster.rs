@@ -1,7 +1,7 @@
 //! `firstseen bench cluster`.
 //!
-//! Promises: every measurement has a filter and keys of its own; what is compared takes turns. Must not know: what is
-//! printed.
+//! Promises: every measurement has a filter and keys of its own; systems that are compared are measured in turns. Must
+//! not know: how figures are printed.
 
 use firstseen_client::{Client, Filter, TlsFiles};
 use tokio::runtime::Runtime;
@@ -9,12 +9,12 @@ use tokio::runtime::Runtime;
 use super::ClusterBenchArgs;
 use super::calls::{calls_per_s, latency};
 use super::figures::{ClusterFigures, Figures, Measured};
-use super::flow::{WINDOW_MS, events_per_s};
+use super::flow::{Expected, WINDOW_MS, events_per_s};
 use super::keys::Keys;
 use super::local::LocalCluster;
 use crate::bench::redis::Redis;
 
-/// Redis is asked about so many times fewer events: it would take minutes otherwise.
+/// Redis gets so many times fewer events: a run would take minutes otherwise.
 const REDIS_FEWER: u64 = 20;
 
 /// A cluster that is measured.
@@ -61,7 +61,7 @@ pub(super) fn run(args: &ClusterBenchArgs) -> anyhow::Result<()> {
 impl Bench {
     fn measure(&self, runtime: &Runtime, args: &ClusterBenchArgs, number: u64) -> anyhow::Result<f64> {
         self.with_filter(runtime, args, async |filter| {
-            events_per_s(filter, Keys::new(number, args.events), args.batch).await
+            events_per_s(filter, Keys::new(number, args.events), args.batch, Expected::New).await
         })
     }
 

@@ -1,8 +1,10 @@
-//! A stream of batches from one producer: as many events a second as go through. Their times fill the window evenly, as
-//! in a log that is read again; a filter of generations refuses a window's events in one moment.
+//! A stream of batches from one producer: as many events a second as go through. Times of new events fill the window
+//! evenly, as in a log that is read again, as a filter of generations refuses a window's events in one moment; known
+//! events occur now.
 //!
-//! Promises: every event got a definite answer, and as many were told first-seen as there are distinct keys (but for
-//! false positives at the filter's rate); otherwise the measurement is an error. Must not know: who answers.
+//! Promises: every event got a definite verdict, and as many events were called first-seen as there are distinct keys
+//! (but for false positives at the filter's rate); otherwise the measurement is an error. Must not know: which filter
+//! answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,15 +17,30 @@ use super::keys::Keys;
 
 /// The window of the filter.
 pub(super) const WINDOW_MS: u64 = 3_600_000;
-/// Callers that have a batch each on its way.
+/// Callers, each of which has one batch in flight.
 const CALLERS: u64 = 16;
-/// False positives and chance may hide so many of the distinct keys.
+/// False positives and chance may call so many of the distinct keys duplicates.
 const HIDDEN_MAX: f64 = 0.02;
 
+/// What the filter knows of the keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Expected {
+    /// Nothing: the first of each is new.
+    New,
+    /// All of them.
+    Known,
+}
+
 /// Events a second.
-pub(super) async fn events_per_s(filter: &Filter, keys: Keys, batch_events: u32) -> anyhow::Result<f64> {
-    let begin_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64 - WINDOW_MS;
-    let times = Arc::new(Times { begin_ms, events: keys.events(), taken: AtomicU64::new(0) });
+pub(super) async fn events_per_s(
+    filter: &Filter,
+    keys: Keys,
+    batch_events: u32,
+    expected: Expected,
+) -> anyhow::Result<f64> {
+    let span_ms = if expected == Expected::New { WINDOW_MS } else { 0 };
+    let begin_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64 - span_ms;
+    let times = Arc::new(Times { begin_ms, span_ms, events: keys.events(), taken: AtomicU64::new(0) });
     let started = Instant::now();
     let callers: Vec<_> = (0..CALLERS)
         .map(|caller| {
@@ -36,17 +53,22 @@ pub(super) async fn events_per_s(filter: &Filter, keys: Keys, batch_events: u32)
         first_seen += caller.await??;
     }
     let seconds = started.elapsed().as_secs_f64();
-    let distinct: u64 = (0..CALLERS).map(|caller| keys.share(caller, CALLERS).distinct()).sum();
+    let distinct = match expected {
+        Expected::Known => 0,
+        Expected::New => (0..CALLERS).map(|caller| keys.share(caller, CALLERS).distinct()).sum::<u64>(),
+    };
     if first_seen > distinct || (distinct - first_seen) as f64 > HIDDEN_MAX * distinct as f64 {
-        bail!("{first_seen} of {distinct} distinct events were told first-seen");
+        bail!("{first_seen} of {distinct} distinct events were called first-seen");
     }
     Ok(keys.events() as f64 / seconds)
 }
 
-/// The times of all callers' events. They rise in the order in which batches are sent, whichever caller has one: the events of a
-/// caller that falls behind would be late otherwise, and count where the window is now.
+/// The times of all callers' events. They rise in the order in which batches are sent, whichever caller sends:
+/// otherwise the events of a caller that falls behind would be late, and events would be counted where the window is
+/// now.
 struct Times {
     begin_ms: u64,
+    span_ms: u64,
     events: u64,
     taken: AtomicU64,
 }
@@ -54,11 +76,11 @@ struct Times {
 impl Times {
     /// The time of the next so many events.
     fn next_ms(&self, events: u64) -> u64 {
-        self.begin_ms + self.taken.fetch_add(events, Ordering::Relaxed) * WINDOW_MS / self.events
+        self.begin_ms + self.taken.fetch_add(events, Ordering::Relaxed) * self.span_ms / self.events
     }
 }
 
-/// Sends a share batch by batch; how many were told first-seen.
+/// Sends a share batch by batch, and returns how many events were called first-seen.
 async fn send(filter: Filter, keys: Keys, batch_events: usize, times: Arc<Times>) -> anyhow::Result<u64> {
     let (mut events, mut times_ms) = (Vec::with_capacity(batch_events), Vec::with_capacity(batch_events));
     let (mut first_seen, mut next) = (0, 0);

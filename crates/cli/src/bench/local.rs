@@ -1,6 +1,6 @@
-//! A cluster of real processes for a benchmark: started by this executable, ended with it.
+//! A cluster of real processes for a benchmark: this executable starts the nodes, and ends them.
 //!
-//! Promises: nothing is left behind. Must not know: what is measured.
+//! Promises: no process and no file is left behind. Must not know: what is measured.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -16,6 +16,7 @@ use tempfile::TempDir;
 pub(super) struct LocalCluster {
     child: Child,
     addresses: Vec<String>,
+    http_addresses: Vec<String>,
     /// Where the client's certificate is, if the nodes ask for one.
     certificates: Option<PathBuf>,
     _data: TempDir,
@@ -29,6 +30,7 @@ struct Ready {
 #[derive(Deserialize)]
 struct ReadyNode {
     address: String,
+    http: String,
 }
 
 impl LocalCluster {
@@ -46,9 +48,13 @@ impl LocalCluster {
         let mut line = String::new();
         let stdout = child.stdout.take().context("the cluster has no output")?;
         BufReader::new(stdout).read_line(&mut line)?;
-        let mut cluster = Self { child, addresses: Vec::new(), certificates, _data: data };
+        let (addresses, http_addresses) = (Vec::new(), Vec::new());
+        let mut cluster = Self { child, addresses, http_addresses, certificates, _data: data };
         match serde_json::from_str::<Ready>(&line) {
-            Ok(ready) => cluster.addresses = ready.nodes.into_iter().map(|node| node.address).collect(),
+            Ok(ready) => {
+                let ends = ready.nodes.into_iter().map(|node| (node.address, node.http));
+                (cluster.addresses, cluster.http_addresses) = ends.unzip();
+            }
             Err(error) => bail!("a cluster of {nodes} nodes does not start ({error}); try `firstseen up`"),
         }
         Ok(cluster)
@@ -57,6 +63,11 @@ impl LocalCluster {
     /// Where its nodes listen.
     pub(super) fn addresses(&self) -> &[String] {
         &self.addresses
+    }
+
+    /// Where their metrics are.
+    pub(super) fn http_addresses(&self) -> &[String] {
+        &self.http_addresses
     }
 
     /// Certificates of a producer: authority, certificate, key.

@@ -1,7 +1,7 @@
-//! `firstseen bench`: what this machine does, measured beside what users have today.
+//! `firstseen bench`: how fast `firstseen` is on this machine, beside the tools that users have today.
 //!
-//! Promises: systems that are compared are measured in the same run, in turns; what is printed was measured. Must not
-//! know: how a filter works.
+//! Promises: systems that are compared are measured in the same run, in turns; only measured figures are printed. Must
+//! not know: how a filter works.
 
 mod calls;
 mod cluster;
@@ -12,6 +12,7 @@ mod local;
 mod modes;
 mod moves;
 pub(crate) mod redis;
+mod slicings;
 mod tree;
 
 use clap::{Args, Subcommand, value_parser};
@@ -30,12 +31,14 @@ pub enum BenchCommand {
     /// A client against one node and three on this machine, beside Redis `SET key 1 NX EX 600` where it is installed
     Cluster(ClusterBenchArgs),
     /// A client against one node whose filter keeps nothing, a journal synced once a second, or one that is synced before
-    /// anything is told
+    /// each reply
     Durability(ModesBenchArgs),
     /// A client against three nodes whose slices have one copy each, or two
     Copies(ModesBenchArgs),
     /// Single calls while slices move from node to node, and before
     Moves(MovesBenchArgs),
+    /// A client against one filter, by how it is sliced: events a second, and what nodes send each other
+    Slicings(SlicingsBenchArgs),
     /// One filter over three sites that are far from each other: flat, and as sparse and dense trees
     Tree(TreeBenchArgs),
 }
@@ -46,7 +49,7 @@ pub struct ClusterBenchArgs {
     /// Events of one measurement; the filter is sized for as many
     #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = value_parser!(u64).range(10_000..))]
     pub events: u64,
-    /// Measurements of each figure; the median is told
+    /// Measurements of each figure; the median is printed
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(1..=99))]
     pub runs: u32,
     /// Events of a batch
@@ -69,7 +72,7 @@ pub struct ModesBenchArgs {
     /// Events of one measurement; the filter is sized for as many
     #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = value_parser!(u64).range(10_000..))]
     pub events: u64,
-    /// Measurements of each figure; the median is told
+    /// Measurements of each figure; the median is printed
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(1..=99))]
     pub runs: u32,
     /// Events of a batch
@@ -97,6 +100,36 @@ pub struct MovesBenchArgs {
     pub json: bool,
 }
 
+/// Flags of `firstseen bench slicings`.
+#[derive(Debug, Args)]
+pub struct SlicingsBenchArgs {
+    /// Nodes of the cluster
+    #[arg(long, value_name = "N", default_value_t = 10, value_parser = value_parser!(u32).range(1..=100))]
+    pub nodes: u32,
+    /// A slicing to measure; may be given several times. Rates are compared with the first
+    #[arg(long, value_name = "SLICING",
+        default_values = ["horizontal:10", "horizontal:3", "vertical:3", "horizontal-vertical:5x2", "vertical:10"])]
+    pub slicing: Vec<String>,
+    /// Further copies of each slice
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub copies: u32,
+    /// What the filters survive, as `firstseen filter create` takes it
+    #[arg(long, value_name = "MODE")]
+    pub durability: Option<String>,
+    /// Events of one measurement; the filter is sized for as many
+    #[arg(long, value_name = "N", default_value_t = 500_000, value_parser = value_parser!(u64).range(10_000..))]
+    pub events: u64,
+    /// Measurements of each figure; the median is printed
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u32).range(1..=99))]
+    pub runs: u32,
+    /// Events of a batch
+    #[arg(long, value_name = "N", default_value_t = 8192, value_parser = value_parser!(u32).range(1..=8192))]
+    pub batch: u32,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Flags of `firstseen bench tree`.
 #[derive(Debug, Args)]
 pub struct TreeBenchArgs {
@@ -106,7 +139,7 @@ pub struct TreeBenchArgs {
     /// Time from one site to another, one way, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 25, value_parser = value_parser!(u64).range(0..=1000))]
     pub delay_ms: u64,
-    /// Measurements of each figure; the median is told
+    /// Measurements of each figure; the median is printed
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u32).range(1..=99))]
     pub runs: u32,
     /// Print one JSON document
@@ -117,13 +150,14 @@ pub struct TreeBenchArgs {
 /// Runs `firstseen bench`.
 ///
 /// # Errors
-/// What a person must be told.
+/// Those that end the command.
 pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
     match &args.command {
         BenchCommand::Cluster(args) => cluster::run(args),
         BenchCommand::Durability(args) => modes::run(args, &modes::DURABILITY),
         BenchCommand::Copies(args) => modes::run(args, &modes::COPIES),
         BenchCommand::Moves(args) => moves::run(args),
+        BenchCommand::Slicings(args) => slicings::run(args),
         BenchCommand::Tree(args) => tree::run(args),
     }
 }

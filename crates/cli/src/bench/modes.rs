@@ -1,4 +1,4 @@
-//! `firstseen bench durability` and `firstseen bench copies`: what it costs that a filter survives.
+//! `firstseen bench durability` and `firstseen bench copies`: what a filter costs that survives failures.
 //!
 //! Promises: modes are measured in turns, in one run, on the disk of the folder for temporary files. Must not know: how a
 //! journal is written, how copies are kept.
@@ -11,20 +11,20 @@ use tokio::runtime::Runtime;
 
 use super::ModesBenchArgs;
 use super::figures::Measured;
-use super::flow::{WINDOW_MS, events_per_s};
+use super::flow::{Expected, WINDOW_MS, events_per_s};
 use super::keys::Keys;
 use super::local::LocalCluster;
 
-/// Something that is compared with the first of its sort.
+/// One mode; it is compared with the first mode of the list that it names.
 struct Mode {
     name: &'static str,
-    /// How its filter is made.
+    /// The flags that make its filter.
     flags: &'static [&'static str],
-    /// The mode that it is measured by.
+    /// The index of the mode that it is compared with.
     base: usize,
 }
 
-/// What is compared, and over how many nodes.
+/// The modes that are compared, and over how many nodes.
 pub(super) struct Modes {
     nodes: u32,
     modes: &'static [Mode],
@@ -57,7 +57,7 @@ pub(super) const COPIES: Modes = Modes {
 struct ModeFigures {
     mode: &'static str,
     events_per_s: Measured,
-    /// The rate, in that of the mode it is measured by.
+    /// The rate as a share of the rate of the mode that it is compared with.
     of_base: f64,
     base: &'static str,
 }
@@ -97,7 +97,7 @@ pub(super) fn run(args: &ModesBenchArgs, Modes { nodes, modes }: &Modes) -> anyh
     Ok(())
 }
 
-/// With a new filter, which is dropped.
+/// Measures one mode with a new filter, and drops the filter.
 fn measure(
     cluster: &LocalCluster,
     runtime: &Runtime,
@@ -110,7 +110,7 @@ fn measure(
     cluster.filter(&[&["create", "bench"], &definition[..], flags].concat())?;
     let measured = runtime.block_on(async {
         let client = Client::builder().seeds(cluster.addresses()).batch_events_max(args.batch).connect().await?;
-        events_per_s(&client.filter("bench").await?, Keys::new(number, args.events), args.batch).await
+        events_per_s(&client.filter("bench").await?, Keys::new(number, args.events), args.batch, Expected::New).await
     });
     cluster.filter(&["drop", "bench", "--yes"])?;
     measured

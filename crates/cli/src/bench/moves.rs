@@ -1,7 +1,7 @@
 //! `firstseen bench moves`: how long calls take while slices move, beside how long they take before.
 //!
-//! Promises: both are measured in one run, of the same filter, at the same load, and the slices that move are full. Must not
-//! know: how slices move.
+//! Promises: both are measured in one run, with the same filter, at the same load, and the slices that move are full.
+//! Must not know: how slices move.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use tokio::runtime::Runtime;
 
 use super::MovesBenchArgs;
 use super::calls::{Latency, latency_until};
-use super::flow::{WINDOW_MS, events_per_s};
+use super::flow::{Expected, WINDOW_MS, events_per_s};
 use super::keys::Keys;
 use super::local::LocalCluster;
 
 const NODES: u32 = 3;
 /// Events of a batch with which the filter is filled.
 const BATCH_EVENTS: u32 = 1024;
-/// A slice does not go before what was told in this time is known where it goes.
+/// A slice does not move before its new node knows the replies of so long a time.
 const RETRY_HORIZON: &str = "1s";
 
 /// One slicing.
@@ -30,7 +30,7 @@ struct SlicingFigures {
     slicing: &'static str,
     quiet: Latency,
     moving: Latency,
-    /// The p99 while slices move, in that of before.
+    /// The p99 while slices move, as a multiple of the p99 before.
     p99_of_quiet: f64,
     /// From the first move to the last arrival.
     moved_s: f64,
@@ -74,7 +74,7 @@ fn measure(
     let measured = runtime.block_on(async {
         let client = Client::builder().seeds(cluster.addresses()).connect().await?;
         let filter = client.filter("bench").await?;
-        events_per_s(&filter, Keys::new(0, args.events), BATCH_EVENTS).await?;
+        events_per_s(&filter, Keys::new(0, args.events), BATCH_EVENTS, Expected::New).await?;
         let rate = f64::from(args.calls_per_s);
         let (begun, quiet_s) = (Instant::now(), args.quiet_s);
         let quiet = latency_until(&filter, 1, rate, move || begun.elapsed().as_secs() >= quiet_s).await?;
@@ -85,7 +85,7 @@ fn measure(
     measured
 }
 
-/// Everything leaves a node, and comes back.
+/// Moves all slices off one node, and back to it.
 async fn while_moving(cluster: &LocalCluster, filter: &Filter, rate: f64) -> anyhow::Result<(Latency, f64)> {
     let (is_over, begun) = (Arc::new(AtomicBool::new(false)), Instant::now());
     let calling = latency_until(filter, 2, rate, {

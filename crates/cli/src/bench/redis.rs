@@ -1,6 +1,7 @@
-//! What users have today, measured beside: `SET key 1 NX EX seconds` against a Redis server of our own.
+//! Redis, which users have today, measured beside: `SET key 1 NX EX seconds` against a server that this benchmark
+//! starts.
 //!
-//! Promises: the server is on loopback, keeps nothing on disk, and ends with what measures it. Must not know: filters.
+//! Promises: the server is on loopback, keeps nothing on disk, and ends with the benchmark. Must not know: filters.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -17,7 +18,7 @@ pub(crate) const CONNECTIONS: u64 = 8;
 pub(crate) const PIPELINE: u64 = 128;
 /// Seconds that a key is kept.
 const EXPIRE_S: u32 = 600;
-/// Keys that are set to learn what one of them takes.
+/// Keys that are set to learn how much memory one key takes.
 const SIZED_KEYS: u64 = 100_000;
 /// How long the server may take to answer for the first time.
 const START_MAX: Duration = Duration::from_secs(5);
@@ -50,7 +51,7 @@ impl Redis {
         Ok(Some(redis))
     }
 
-    /// Events a second over all connections: each asks about its share of `keys`.
+    /// Events a second over all connections: each connection sends its share of `keys`.
     pub(crate) fn events_per_s(&self, keys: Keys) -> anyhow::Result<f64> {
         let started = Instant::now();
         let first_seen: anyhow::Result<u64> = std::thread::scope(|scope| {
@@ -63,7 +64,7 @@ impl Redis {
         let first_seen = first_seen?;
         let distinct: u64 = (0..CONNECTIONS).map(|connection| keys.share(connection, CONNECTIONS).distinct()).sum();
         if first_seen != distinct {
-            bail!("redis told {first_seen} of {distinct} distinct keys first-seen");
+            bail!("redis called {first_seen} of {distinct} distinct keys new");
         }
         Ok(keys.events() as f64 / seconds)
     }
@@ -77,7 +78,7 @@ impl Redis {
         Ok(())
     }
 
-    /// What a key takes, in bytes: what the server says it uses more for so many keys, a part for each.
+    /// The memory of one key in bytes: what the server uses more after so many keys, divided by their number.
     pub(crate) fn key_bytes(&self) -> anyhow::Result<f64> {
         self.flush()?;
         let before = self.used_bytes()?;
@@ -86,7 +87,7 @@ impl Redis {
         Ok(more as f64 / keys as f64)
     }
 
-    /// The memory that the server has given to what it keeps, as it says itself.
+    /// The memory that the server uses for its data, by its own count.
     fn used_bytes(&self) -> anyhow::Result<u64> {
         let mut stream = TcpStream::connect(self.address)?;
         stream.write_all(b"INFO memory\r\n")?;
@@ -99,7 +100,7 @@ impl Redis {
         used_bytes(&info).with_context(|| format!("redis does not say what memory it uses: {info:?}"))
     }
 
-    /// Asks about every key of a share; how many were new.
+    /// Sends every key of a share, and returns how many were new.
     fn share(&self, keys: Keys) -> anyhow::Result<u64> {
         let stream = TcpStream::connect(self.address)?;
         stream.set_nodelay(true)?;

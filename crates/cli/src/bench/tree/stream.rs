@@ -1,8 +1,8 @@
 //! A stream of events with locality: half of them repeat an earlier one, most often one of the same site.
 //!
-//! Promises: every event got a definite answer; of the calls that are measured one by one, a repeat was told to be one,
-//! and of the stream, as many were told first-seen as there are distinct events (but for false positives); otherwise the
-//! measurement is an error. Must not know: how the filter is built.
+//! Promises: every event got a definite verdict; of the calls that are measured one by one, each repeat was called a
+//! duplicate, and of the stream, as many events were called first-seen as there are distinct ones (but for false
+//! positives); otherwise the measurement is an error. Must not know: how the filter is built.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,32 +15,32 @@ use super::sites::Sites;
 use super::wan::NAMES;
 use crate::draws::Draws;
 
-/// Of the repeats, those of the same site.
+/// The share of the repeats that repeat an event of the same site.
 pub(super) const LOCAL_SHARE: f64 = 0.8;
-/// Of the events, those that repeat another.
+/// The share of the events that repeat another.
 const REPEAT_SHARE: f64 = 0.5;
-/// False positives and chance may hide so many of the distinct events.
+/// False positives and chance may call so many of the distinct events duplicates.
 const HIDDEN_MAX: f64 = 0.02;
-/// Callers of a site that have a batch each on its way.
+/// Callers of a site, each of which has one batch in flight.
 const BATCH_CALLERS: u64 = 16;
 const BATCH_EVENTS: usize = 1024;
-/// Producers of a site whose calls are measured one by one, each with one on its way.
+/// Producers of a site whose calls are measured one by one; each has one call in flight.
 const CALLERS: u64 = 8;
-/// Calls of each.
+/// Calls of each of these producers.
 const CALLS: u64 = 100;
 /// Events of [`latencies`].
 pub(super) const LATENCY_EVENTS: u64 = NAMES.len() as u64 * CALLERS * CALLS;
 
-/// What became of each call, and how long it took.
+/// Where the event of each call was found, and how long the call took.
 pub(super) type Latencies = Vec<(Found, Duration)>;
 type Key = [u8; 16];
 
-/// Below `limit`, low numbers far more often: some events are popular.
+/// A number below `limit`, low numbers far more often: some events are popular.
 fn popular(draws: &mut Draws, limit: u64) -> u64 {
     (draws.share().powi(3) * limit as f64) as u64
 }
 
-/// Which site's event is repeated at `site`.
+/// The site whose event is repeated at `site`.
 fn origin(draws: &mut Draws, site: usize) -> usize {
     if draws.share() < LOCAL_SHARE {
         site
@@ -57,7 +57,7 @@ fn key(phase: u32, site: usize, number: u64) -> Key {
     key
 }
 
-/// Events of each site that have been answered.
+/// Events of each site that have a verdict.
 type Answered = Arc<[Mutex<Vec<Key>>; NAMES.len()]>;
 
 fn push(answered: &Answered, site: usize, key: Key) {
@@ -69,7 +69,7 @@ fn draw(answered: &Answered, site: usize, draws: &mut Draws) -> Option<Key> {
     keys.get(popular(draws, keys.len() as u64) as usize).copied()
 }
 
-/// How long calls take, of producers that have one on its way.
+/// How long calls take, of producers that have one call in flight.
 pub(super) async fn latencies(sites: &Sites, run: u64) -> anyhow::Result<Latencies> {
     let (answered, mut callers) = (Answered::default(), Vec::new());
     for caller in 0..CALLERS * NAMES.len() as u64 {
@@ -106,12 +106,15 @@ async fn call(
         let verdict = filter.observe(&event).await?;
         let elapsed = begun.elapsed();
         let hits_now = filter.level_hits();
-        // One call is on its way: what has risen is where this one was found.
+        // Only one call of this producer is in flight, so the level whose count of hits has risen is the one that found
+        // its event.
         let level = hits_now.iter().zip(hits).position(|(now, before)| *now > before);
         hits = hits_now;
         let found = match (verdict, level) {
             (Verdict::Undecided(reason), _) => bail!("an event was undecided: {reason:?}"),
-            (Verdict::FirstSeen, _) if repeated.is_some() => bail!("an event that was answered is told first-seen"),
+            (Verdict::FirstSeen, _) if repeated.is_some() => {
+                bail!("an event that had a verdict is called first-seen again")
+            }
             (Verdict::FirstSeen, _) => Found::New,
             // A false positive is no repeat.
             (Verdict::Duplicate, _) if repeated.is_none() => continue,
@@ -147,7 +150,7 @@ pub(super) async fn events_per_s(sites: &Sites, events: u64, run: u64) -> anyhow
     let seconds = begun.elapsed().as_secs_f64();
     drop(clients);
     if first_seen > distinct || (distinct - first_seen) as f64 > HIDDEN_MAX * distinct as f64 {
-        bail!("{first_seen} of {distinct} distinct events were told first-seen");
+        bail!("{first_seen} of {distinct} distinct events were called first-seen");
     }
     Ok((events_per_site * NAMES.len() as u64) as f64 / seconds)
 }
@@ -176,7 +179,7 @@ fn batches(events_per_site: u64, run: u64) -> (Vec<Batches>, u64) {
     (streams.into_iter().map(cut).collect(), sent.iter().sum())
 }
 
-/// Sends batches while there are some; how many events were told first-seen.
+/// Sends batches while there are some, and returns how many events were called first-seen.
 async fn send(filter: Filter, batches: Arc<Mutex<std::vec::IntoIter<Vec<Key>>>>) -> anyhow::Result<u64> {
     let next = || batches.lock().unwrap_or_else(PoisonError::into_inner).next();
     let mut first_seen = 0;
