@@ -1,4 +1,4 @@
-//! The binary `firstseen` from outside: what users type, what they get back.
+//! The binary `firstseen` from outside: the commands that users type, and their output.
 
 mod accuracy;
 mod alter;
@@ -33,6 +33,7 @@ mod moves;
 mod node;
 mod outputs;
 mod own_node;
+mod ports;
 mod recover;
 mod report;
 mod rolling;

@@ -1,11 +1,11 @@
-//! A node in a process of its own, which a test kills and starts as it likes.
+//! A node in a process of its own, which a test kills and starts.
 
-use std::net::TcpListener;
 use std::process::{Child, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
+use crate::ports::free_ports;
 use crate::run::{Folder, firstseen};
 
 /// A node in a folder of its own, at a port that stays the same.
@@ -21,9 +21,9 @@ impl OwnNode {
         Self::start_in(Folder::new(), name, settings)
     }
 
-    /// The same in a folder whose `data` is empty or not there.
+    /// The same in a folder whose `data` is empty or missing.
     pub(crate) fn start_in(folder: Folder, name: &str, settings: &str) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
+        let port = free_ports(1);
         let config = format!(
             "name = \"{name}\"\nlisten = \"127.0.0.1:{port}\"\ndata_dir = \"data\"\nmemory_max_bytes = 268435456\n{settings}"
         );
@@ -40,18 +40,18 @@ impl OwnNode {
         command.current_dir(folder.path("")).stdout(Stdio::null()).stderr(log).spawn().expect("the binary")
     }
 
-    /// What it has logged.
+    /// The node's log.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.folder.path("log")).unwrap_or_default()
     }
 
-    /// Ends in order, and is started again.
+    /// Stops the node by a signal, and starts it again.
     pub(crate) fn restart(&mut self) {
         self.stop();
         self.start_again();
     }
 
-    /// Ends in order.
+    /// Stops the node by a signal.
     pub(crate) fn stop(&mut self) {
         let process = Pid::from_raw(i32::try_from(self.child.id()).expect("a process id"));
         kill(process, Signal::SIGTERM).expect("it runs");
@@ -63,19 +63,19 @@ impl OwnNode {
         self.child.try_wait().expect("its process").is_none()
     }
 
-    /// Ends without notice, and is started again.
+    /// Kills the node, and starts it again.
     pub(crate) fn crash(&mut self) {
         self.kill();
         self.start_again();
     }
 
-    /// Ends without notice.
+    /// Kills the node.
     pub(crate) fn kill(&mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it ends");
     }
 
-    /// Is started again after its end.
+    /// Starts the node again after its end.
     pub(crate) fn start_again(&mut self) {
         self.child = Self::process(&self.folder, "");
     }

@@ -1,15 +1,14 @@
-//! Nodes are stopped and started one after the other, and what their slices have is in memory alone.
+//! Nodes are stopped and started one after the other, while their slices are only in memory.
 //!
-//! Three nodes, each slice on two of them (`--copies 1`), and so much memory that it takes a moment to fetch:
+//! Three nodes, each slice on two of them (`--copies 1`), and so many bytes that it takes a moment to fetch them:
 //!
-//! - SIGTERM to a node; it is started, and asked `/readyz` until that says ready; then the next, as an orchestrator does.
-//!   A node that is ready before it has fetched its copies lets the other copy be stopped too: then no copy is complete, and
-//!   everything is undecided until its window has passed.
-//! - SIGTERM to b, b is started; SIGTERM to a at once, whatever b says: a goes on until b has what only a has.
-//! - SIGTERM to b; SIGTERM to a while b is gone; then b is started: a goes on until b has what only a has.
-//! - `cluster safe-to-stop` says what would be lost: while another copy is down, or is being fetched, or where there is none.
-
-use std::net::TcpListener;
+//! - SIGTERM to a node; it is started again, and `/readyz` is asked until it says ready; then the next node, as an
+//!   orchestrator does. A node that says so before it has fetched its copies lets the other copy be stopped too: then
+//!   no copy is complete, and every event is undecided until its window has passed.
+//! - SIGTERM to b, b is started; SIGTERM to a at once, whatever b says: a goes on until b has fetched what only a has.
+//! - SIGTERM to b; SIGTERM to a while b is down; then b is started: a goes on until b has fetched what only a has.
+//! - `cluster safe-to-stop` says what would be lost: while another copy is down, or fetches, or where there is no other
+//!   copy.
 
 use firstseen_client::Verdict;
 use firstseen_client::blocking::{Client, Filter};
@@ -17,14 +16,15 @@ use serde_json::Value;
 
 use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
+use crate::ports::free_ports;
 use crate::run::Ran;
 
 const KEYS: u64 = 20_000;
 const BATCH_EVENTS: u64 = 1_000;
-/// A call waits for a node that has just gone.
+/// How long a call waits for a node that has just been stopped.
 const DEADLINE_MS: u64 = 4_000;
 
-/// A node that says at `health` whether it is ready.
+/// A node that serves its readiness at `health`.
 struct Served {
     node: OwnNode,
     health: String,
@@ -32,8 +32,7 @@ struct Served {
 
 impl Served {
     fn start(name: &str, limits: &str) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr()).expect("a port").port();
-        let health = format!("127.0.0.1:{port}");
+        let health = format!("127.0.0.1:{}", free_ports(1));
         Self { node: OwnNode::start(name, &format!("http_listen = \"{health}\"\n{limits}")), health }
     }
 
@@ -41,7 +40,7 @@ impl Served {
         self.node.folder.run(flags)
     }
 
-    /// What `/readyz` says against it; nothing where it is ready.
+    /// The reason in `/readyz` why it is not ready; none where it is.
     fn not_ready(&self) -> Option<String> {
         let asked = self.run(&format!("node health --addr {}", self.health));
         (asked.code != Some(0)).then_some(asked.err)
@@ -71,24 +70,24 @@ fn filter(nodes: &[Served]) -> (Client, Filter) {
     (client, filter)
 }
 
-/// How many of these keys are told `told`.
-fn count(filter: &Filter, keys: std::ops::Range<u64>, told: Verdict) -> u64 {
+/// How many of these keys get the verdict `wanted`.
+fn count(filter: &Filter, keys: std::ops::Range<u64>, wanted: Verdict) -> u64 {
     let batches = keys.clone().step_by(BATCH_EVENTS as usize).map(|first| first..(first + BATCH_EVENTS).min(keys.end));
-    let tell = |batch: std::ops::Range<u64>| {
+    let observe = |batch: std::ops::Range<u64>| {
         let keys: Vec<[u8; 8]> = batch.map(u64::to_le_bytes).collect();
         filter.observe_batch(&keys, &[]).expect("a call")
     };
-    batches.flat_map(tell).filter(|verdict| *verdict == told).count() as u64
+    batches.flat_map(observe).filter(|verdict| *verdict == wanted).count() as u64
 }
 
-/// What the map says of each copy of each slice.
+/// The state of each copy of each slice, by the map.
 fn slices(served: &Served) -> Vec<Value> {
     let described = served.run(&format!("filter describe clicks --json --cluster {}", served.node.address));
     let described: Value = serde_json::from_str(&described.out).unwrap_or_default();
     described["slices"].as_array().cloned().unwrap_or_default()
 }
 
-/// Copies that are complete, and all of them, as the map says.
+/// Complete copies, and all of them, by the map.
 fn copies(served: &Served) -> (usize, usize) {
     let slices = slices(served);
     (slices.iter().filter(|slice| slice["complete"] == true).count(), slices.len())
@@ -118,13 +117,14 @@ fn a_rolling_restart_that_waits_until_nodes_are_ready_loses_nothing() {
 }
 
 #[test]
-fn who_alone_has_something_stops_when_another_has_fetched_it() {
-    let mut nodes = cluster();
+fn a_node_with_the_only_copy_stops_when_another_has_fetched_it() {
+    // Time for b to fetch, on a slow machine too: a stopping node waits for no longer.
+    let mut nodes = cluster_with("[limits]\ndrain_max_ms = 60000\n");
     let (_client, filter) = filter(&nodes);
     eventually("every slice answers", || count(&filter, KEYS..KEYS + 100, Verdict::Duplicate) == 100);
     assert!(count(&filter, 0..KEYS, Verdict::FirstSeen) > KEYS - 20);
     nodes[1].node.restart();
-    // The others know of its start, and that it has nothing.
+    // The others know of its start, and that its copies are empty.
     eventually("it fetches", || {
         let is_known = |node: &Served| copies(node).0 < 6 || nodes[1].not_ready().is_none();
         nodes[1].not_ready().is_none_or(|why| why.contains("fetching")) && is_known(&nodes[0]) && is_known(&nodes[2])
@@ -135,7 +135,7 @@ fn who_alone_has_something_stops_when_another_has_fetched_it() {
     assert_eq!(count(&filter, 0..KEYS, Verdict::Duplicate), KEYS, "nothing is forgotten");
     let log = nodes[0].node.log();
     assert!(!log.contains("is lost with this process"), "{log}");
-    // The last two copies of a slice are both gone then: the second says what goes with it.
+    // The last two copies of a slice are both down then: the second node says what is lost with it.
     nodes[0].node.kill();
     eventually("a is down", || {
         nodes[1].run(&format!("cluster status --addr {}", nodes[1].node.address)).out.contains("down")
@@ -148,8 +148,9 @@ fn who_alone_has_something_stops_when_another_has_fetched_it() {
 }
 
 #[test]
-fn who_alone_has_something_waits_for_a_node_that_is_being_started_again() {
-    // Time for b to start, on a slow machine too: a node that is away is waited for for a quarter of this.
+fn a_node_with_the_only_copy_waits_for_a_node_that_is_being_started_again() {
+    // Time for b to start, on a slow machine too: a stopping node waits for another one that is down for a quarter of
+    // this.
     let mut nodes = cluster_with("[limits]\ndrain_max_ms = 120000\n");
     let (_client, filter) = filter(&nodes);
     eventually("every slice answers", || count(&filter, KEYS..KEYS + 100, Verdict::Duplicate) == 100);
@@ -176,7 +177,7 @@ fn who_alone_has_something_waits_for_a_node_that_is_being_started_again() {
 }
 
 #[test]
-fn what_stands_against_stopping_a_node_is_told_with_what_to_do() {
+fn each_obstacle_to_stopping_a_node_is_printed_with_a_remedy() {
     let mut nodes = cluster();
     let at = nodes[2].node.address.clone();
     let safe = |nodes: &[Served], flags: &str| nodes[2].run(&format!("cluster safe-to-stop {flags} --addr {at}"));
@@ -197,7 +198,7 @@ fn what_stands_against_stopping_a_node_is_told_with_what_to_do() {
     nodes[1].node.start_again();
     let waited = safe(&nodes, "a --wait").ok();
     assert!(waited.out.contains("can be stopped"), "{waited:?}");
-    // Of the slice that a has no copy of, b may be fetching one still.
+    // b may still be fetching a copy of the slice of which a has none.
     let slices = slices(&nodes[2]);
     let of_a: Vec<&Value> = slices.iter().filter(|slice| slice["node"] == "a").map(|slice| &slice["slice"]).collect();
     let is_lacking = |slice: &&Value| of_a.contains(&&slice["slice"]) && slice["complete"] != true;
@@ -206,8 +207,8 @@ fn what_stands_against_stopping_a_node_is_told_with_what_to_do() {
 
     let alone = "filter create alone --slicing horizontal:3 --window 1h --clock wall --capacity 1k --copies 0";
     nodes[2].run(&format!("{alone} --cluster {at}")).ok();
-    let told = ["filter alone, slices", "nobody else has copies", "cluster drain a", "--accept-loss"];
-    wrong(&safe(&nodes, "a"), &told);
-    wrong(&safe(&nodes, "a --wait"), &told);
+    let words = ["filter alone, slices", "nobody else has copies", "cluster drain a", "--accept-loss"];
+    wrong(&safe(&nodes, "a"), &words);
+    wrong(&safe(&nodes, "a --wait"), &words);
     assert!(safe(&nodes, "a --accept-loss").ok().out.contains("this is accepted:\nfilter alone"));
 }

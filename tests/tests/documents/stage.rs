@@ -1,16 +1,16 @@
-//! Where a block runs: a folder with the files that pages talk of, ports of its own, and an end for all that it starts.
+//! The stage on which a block runs: a folder with the files that pages name, ports of its own, and an end for every
+//! process.
 //!
-//! Promises: what a block has started is gone when its run is over; a block that does not end is ended. Must not know: pages.
+//! Promises: processes that a block has started are gone when its run is over; a block that does not end is ended. Must
+//! not know: pages.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
-use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use flate2::Compression;
@@ -19,18 +19,17 @@ use nix::pty::openpty;
 use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
+use crate::ports::free_ports;
 use crate::run::{Folder, example, example_text, firstseen};
 
-/// Ports of a stage; below those that the system gives away.
+/// Ports of a stage.
 const PORTS: u16 = 100;
-const FIRST_PORT: u16 = 16_000;
-const LAST_PORT: u16 = 32_000;
 
 /// Lines of a web log: enough for repeats.
 const LINES: usize = 1_000;
 
-/// `cargo run FLAGS -- WORDS` is the binary with these words, where cargo would take the flags: profiles and features are those of
-/// the sources. What else is asked of cargo a page has to leave out.
+/// `cargo run FLAGS -- WORDS` runs the binary with these words, and ignores the flags for cargo: profiles and features
+/// are those of the test. A page has to leave other uses of cargo out.
 const CARGO: &str = r#"#!/bin/sh
 refuse() { echo "cargo: $*" >&2; exit 1; }
 has() { grep -q "^$2" "$SOURCES/$1/Cargo.toml" || refuse "$1/Cargo.toml has no line that begins with $2"; }
@@ -51,7 +50,7 @@ shift
 exec firstseen "$@"
 "#;
 
-/// What is followed has come to its end here.
+/// `tail -f` ends here at the end of the file.
 const TAIL: &str = r#"#!/bin/sh
 [ "$1" = -n ] && shift 2
 [ "$1" = -F ] && shift
@@ -60,20 +59,20 @@ exec cat "$@"
 
 /// How a block ended.
 pub(crate) struct Played {
-    /// None where it had to be ended.
+    /// None where it did not end by itself.
     pub(crate) status: Option<ExitStatus>,
-    /// What it printed, standard output first.
+    /// Its output, standard output first.
     pub(crate) printed: String,
     pub(crate) folder: Folder,
 }
 
-/// Runs what `script` makes of a hundred ports, for as long as `patience`.
+/// Runs the script for a hundred ports, for as long as `patience`.
 pub(crate) fn play(script: impl FnOnce(u16) -> String, patience: Duration) -> Played {
     let folder = Folder::new();
-    let base = free_ports();
+    let base = free_ports(PORTS);
     lay_out(&folder, base);
     let (out, err) = (file(&folder, "printed.out"), file(&folder, "printed.err"));
-    // Somebody sits at the terminal who agrees to everything.
+    // A user at the terminal agrees to everything.
     let terminal = openpty(None, None).expect("a pseudo terminal");
     let stdin: OwnedFd = terminal.slave;
     let mut person = File::from(terminal.master);
@@ -93,7 +92,7 @@ pub(crate) fn play(script: impl FnOnce(u16) -> String, patience: Duration) -> Pl
     Played { status, printed, folder }
 }
 
-/// A shell and all that it has started, which end with this.
+/// A shell and the processes that it has started, which end with this.
 struct Group(Child);
 
 impl Group {
@@ -113,13 +112,13 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         let id = Pid::from_raw(i32::try_from(self.0.id()).expect("a process id"));
-        // Nodes of `firstseen up` have groups of their own, and end with it, however it ends.
+        // Nodes of `firstseen up` have groups of their own, and end with it, for whatever reason it ends.
         let _ = killpg(id, Signal::SIGKILL);
         let _ = self.0.wait();
     }
 }
 
-/// Ends what `firstseen up --detach` has left in the background, out of the group.
+/// Ends clusters that `firstseen up --detach` has started in the background, outside the group.
 fn end_clusters(folder: &Folder) {
     for name in folder.names().into_iter().filter(|name| folder.has(&format!("{name}/up.json"))) {
         folder.run(&format!("up --end --data {name}")).ok();
@@ -130,22 +129,7 @@ fn file(folder: &Folder, name: &str) -> File {
     File::create(folder.path(name)).expect("a file")
 }
 
-/// The first of a hundred ports that nobody uses.
-fn free_ports() -> u16 {
-    static TAKEN: AtomicU16 = AtomicU16::new(0);
-    let stages = (LAST_PORT - FIRST_PORT) / PORTS;
-    let begin = u16::try_from(std::process::id() % u32::from(stages)).expect("a small number");
-    loop {
-        let stage = (begin + TAKEN.fetch_add(1, Ordering::Relaxed)) % stages;
-        let first = FIRST_PORT + stage * PORTS;
-        let is_free = |port| TcpListener::bind(("127.0.0.1", port)).is_ok();
-        if (first..first + PORTS).all(is_free) {
-            return first;
-        }
-    }
-}
-
-/// Everything that a page takes for granted.
+/// Writes the files that pages take for granted.
 fn lay_out(folder: &Folder, base: u16) {
     for name in ["bin", "backups", "examples"] {
         fs::create_dir(folder.path(name)).expect("a folder");
@@ -189,7 +173,7 @@ fn node_file(name: &str, port: u16) -> String {
 }
 
 #[test]
-fn what_a_block_has_started_ends_with_it() {
+fn processes_that_a_block_has_started_end_with_it() {
     let begun = Instant::now();
     let hanging = play(|_| "sleep 600 & echo $! > pid\nsleep 600\n".to_owned(), Duration::from_secs(1));
     assert!(hanging.status.is_none() && begun.elapsed() < Duration::from_secs(30));

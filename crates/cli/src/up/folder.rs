@@ -1,14 +1,16 @@
-//! The folder of a local cluster: which nodes, at which sites, on which ports, and a folder for each.
+//! The folder of a local cluster: its nodes, their sites and ports, and a folder for each node.
 //!
-//! Promises: a folder with anything else in it is left alone; two commands never run one folder; configurations that
-//! are there are not written again, so that they can be edited. Must not know: processes.
+//! Promises: a folder with other files in it is not touched; two commands never run one folder; configurations that
+//! exist are not written again, so that they can be edited. Must not know: processes.
 
 use std::fs::{self, File, TryLockError};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::ErrorKind;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
 use firstseen_node::NodeConfig;
 use serde::{Deserialize, Serialize};
 
@@ -17,19 +19,21 @@ use crate::exit::UsageError;
 use crate::flags::tls::TlsArgs;
 use crate::text::size::ByteSize;
 
-/// What says that a folder is one of ours.
+/// The file that marks a folder of this command.
 const DESCRIPTION: &str = "up.json";
-/// The number of the process that runs the cluster, while it does.
+/// The file with the id of the process that runs the cluster, while it runs.
 const PROCESS: &str = "up.pid";
 /// Nodes of a new folder.
 const NODES: usize = 3;
-/// Where nodes are if nobody says.
+/// Where ports are looked for that no flag names.
+const FREE: Range<u16> = 24_000..32_000;
+/// The site of nodes where no flag gives one.
 const SITE: &str = "default";
-/// Whom the certificate for producers is made for.
+/// The name in the certificate for producers.
 const PRODUCER: &str = "local";
 const CERTIFICATE_DAYS: u16 = 365;
 
-/// A folder that nobody else uses now.
+/// A folder that no other process uses.
 pub(crate) struct Folder {
     path: PathBuf,
     description: Description,
@@ -37,12 +41,12 @@ pub(crate) struct Folder {
     _lock: File,
 }
 
-/// What the folder keeps.
+/// What the file of the folder says.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Description {
     version: u32,
-    /// Whether nodes ask for certificates, which lie in the folder too.
+    /// Whether nodes ask for certificates; these lie in the folder too.
     tls: bool,
     nodes: Vec<LocalNode>,
 }
@@ -51,9 +55,9 @@ struct Description {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct LocalNode {
-    /// Its name, and that of its folder.
+    /// The name of the node and of its folder.
     pub(crate) name: String,
-    /// Where it is.
+    /// Its site.
     #[serde(default = "default_site")]
     pub(crate) site: String,
     port: u16,
@@ -61,22 +65,22 @@ pub(crate) struct LocalNode {
 }
 
 impl LocalNode {
-    /// Where it listens.
+    /// The address on which it listens.
     pub(crate) fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
-    /// Where it serves health and metrics.
+    /// The address on which it serves health and metrics.
     pub(crate) fn http_address(&self) -> String {
         format!("127.0.0.1:{}", self.http_port)
     }
 }
 
-/// What a folder is asked to have; where nothing is said, what it has.
+/// What the flags ask of a folder; without flags, it stays as it is.
 #[derive(Clone, Debug)]
 pub(crate) struct Asked {
     pub(crate) nodes: Option<usize>,
-    /// The site of each node; empty where nothing is said of sites.
+    /// The site of each node; empty where no flag gives sites.
     pub(crate) sites: Vec<String>,
     pub(crate) port: Option<u16>,
     pub(crate) tls: bool,
@@ -84,7 +88,7 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Before anything is written.
+    /// Checks the flags before anything is written.
     fn check(&self) -> Result<(), UsageError> {
         let loopback = SocketAddr::from((Ipv4Addr::LOCALHOST, self.port.unwrap_or(1)));
         let sites = self.sites();
@@ -106,10 +110,10 @@ impl Asked {
 }
 
 impl Folder {
-    /// Makes a folder, or takes the one that is there.
+    /// Makes a folder, or opens the one that exists.
     ///
     /// # Errors
-    /// [`UsageError`] where it holds something else, or another number of nodes or ports, or is in use.
+    /// [`UsageError`] where it holds other files, or has another number of nodes or ports, or is in use.
     pub(crate) fn open(path: &Path, asked: Asked) -> anyhow::Result<Self> {
         let shown = path.display();
         asked.check()?;
@@ -126,7 +130,7 @@ impl Folder {
         }
         let description = match fs::read_to_string(path.join(DESCRIPTION))? {
             text if text.is_empty() => {
-                let description = Description::new(&asked)?;
+                let description = Description::new(path, &asked)?;
                 fs::write(path.join(DESCRIPTION), serde_json::to_string_pretty(&description)? + "\n")?;
                 description
             }
@@ -171,7 +175,7 @@ impl Folder {
         certs::run(&args, &mut std::io::sink())
     }
 
-    /// Where it is.
+    /// The path of the folder.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -191,7 +195,7 @@ impl Folder {
         self.path.join(&node.name).join("node.toml")
     }
 
-    /// What a node says while it runs.
+    /// The log of a node.
     pub(crate) fn log(&self, node: &LocalNode) -> PathBuf {
         self.path.join(&node.name).join("log")
     }
@@ -220,11 +224,11 @@ impl Folder {
 }
 
 impl Description {
-    fn new(asked: &Asked) -> anyhow::Result<Self> {
+    fn new(folder: &Path, asked: &Asked) -> anyhow::Result<Self> {
         let sites = asked.sites();
         let ports = match asked.port {
             Some(first) => following(first, 2 * sites.len())?,
-            None => free(2 * sites.len())?,
+            None => free(folder, 2 * sites.len())?,
         };
         let (ports, http_ports) = ports.split_at(sites.len());
         let nodes = (1..).zip(sites).zip(ports.iter().zip(http_ports));
@@ -271,7 +275,7 @@ impl Description {
     }
 }
 
-/// The process that runs the cluster in the folder at `path`; none while nobody does.
+/// The process that runs the cluster in the folder at `path`; none while it does not run.
 ///
 /// # Errors
 /// [`UsageError`] where there is no cluster.
@@ -321,12 +325,18 @@ fn following(first: u16, count: usize) -> Result<Vec<u16>, UsageError> {
     Ok(ports)
 }
 
-/// Ports that nobody uses now: all of them are held at once, so that they differ.
-fn free(count: usize) -> anyhow::Result<Vec<u16>> {
-    let listen = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    let listeners = (0..count).map(listen).collect::<Result<Vec<_>, _>>().context("no free ports")?;
-    let ports = listeners.iter().map(|listener| listener.local_addr().map(|address| address.port()));
-    ports.collect::<Result<_, _>>().context("no free ports")
+/// Ports that no program uses. They lie below those that the system gives to connections, one of which may have a port
+/// when its node is started again, and begin at another place for each folder, so that clusters that are made at the
+/// same time differ.
+fn free(folder: &Path, count: usize) -> anyhow::Result<Vec<u16>> {
+    let mut hash = DefaultHasher::new();
+    folder.canonicalize()?.hash(&mut hash);
+    let begin = usize::try_from(hash.finish() % FREE.len() as u64)?;
+    let ports = FREE.skip(begin).chain(FREE.take(begin));
+    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
+    let ports: Vec<u16> = ports.filter(is_free).take(count).collect();
+    ensure!(ports.len() == count, "fewer than {count} free ports from {} on: name the first with --port", FREE.start);
+    Ok(ports)
 }
 
 #[cfg(test)]
@@ -380,7 +390,7 @@ mod tests {
         drop(Folder::open(&path, at(&sites)).unwrap());
         assert!(refused(&path, at(&["athens", "oslo"])).contains("at the sites athens, athens, oslo"));
         assert!(refused(&folder.path().join("other"), at(&["athens", "the moon"])).contains("site `the moon`"));
-        // As it was written before there were sites.
+        // The description as it was written before there were sites.
         let old: LocalNode = serde_json::from_str(r#"{"name": "node-1", "port": 1, "http_port": 2}"#).unwrap();
         assert_eq!(old.site, "default");
     }
@@ -407,7 +417,7 @@ mod tests {
     fn ports_follow_the_first_or_are_free() {
         assert_eq!(following(7400, 3).unwrap(), [7400, 7401, 7402]);
         assert!(following(65_535, 2).is_err());
-        let mut ports = free(20).unwrap();
+        let mut ports = free(Path::new("."), 20).unwrap();
         ports.sort_unstable();
         ports.dedup();
         assert_eq!(ports.len(), 20);
