@@ -112,7 +112,7 @@ fn other_commands_explain_themselves() {
         ("bench moves", "--events --calls-per-s --quiet-s --json"),
         ("bench slicings", "--nodes --slicing --copies --durability --events --runs --batch --json"),
         ("bench tree", "--events --delay-ms --runs --json"),
-        ("bench cluster", "--events --runs --batch --no-redis --no-tls --json"),
+        ("bench cluster", "--events --runs --batch --calls-per-s --no-redis --no-tls --json"),
     ] {
         let mut asked = firstseen();
         asked.args(command.split(' ')).arg("--help");

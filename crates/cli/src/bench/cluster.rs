@@ -3,19 +3,34 @@
 //! Promises: every measurement has a filter and keys of its own; systems that are compared are measured in turns. Must
 //! not know: how figures are printed.
 
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
 use firstseen_client::{Client, Filter, TlsFiles};
 use tokio::runtime::Runtime;
 
 use super::ClusterBenchArgs;
-use super::calls::{calls_per_s, latency};
-use super::figures::{ClusterFigures, Figures, Measured};
+use super::calls::{calls_latency, calls_per_s};
+use super::figures::{ClusterFigures, Figures, Measured, RedisFigures};
 use super::flow::{Expected, WINDOW_MS, events_per_s};
 use super::keys::Keys;
 use super::local::LocalCluster;
-use crate::bench::redis::Redis;
+use super::open_loop::{Latency, latency};
+use super::redis::Redis;
+use super::redis_pool::RedisPool;
 
 /// Redis gets so many times fewer events: a run would take minutes otherwise.
 const REDIS_FEWER: u64 = 20;
+/// Connections to Redis over which single calls are made.
+pub(super) const REDIS_CONNECTIONS: usize = 64;
+/// Calls of this long come before those that are measured: connections are made.
+const WARM_UP: Duration = Duration::from_millis(300);
+/// How long each rate of single calls is measured.
+const CALLS_MEASURED: Duration = Duration::from_secs(3);
+/// More events than single calls bring at any rate.
+const CALLS_CAPACITY: u64 = 10_000_000;
+/// The streams of keys of single calls, each rate's after the one before.
+const CALLS_STREAM: u64 = 1000;
 
 /// A cluster that is measured.
 struct Bench {
@@ -23,6 +38,7 @@ struct Bench {
     nodes: u32,
     tls: bool,
     values: Vec<f64>,
+    latencies: Vec<Latency>,
 }
 
 pub(super) fn run(args: &ClusterBenchArgs) -> anyhow::Result<()> {
@@ -34,7 +50,13 @@ pub(super) fn run(args: &ClusterBenchArgs) -> anyhow::Result<()> {
     }
     let mut benches = Vec::new();
     for (nodes, tls) in kinds {
-        benches.push(Bench { cluster: LocalCluster::start(nodes, tls)?, nodes, tls, values: Vec::new() });
+        benches.push(Bench {
+            cluster: LocalCluster::start(nodes, tls)?,
+            nodes,
+            tls,
+            values: Vec::new(),
+            latencies: Vec::new(),
+        });
     }
     let mut redis_values = Vec::new();
     for number in 0..args.runs {
@@ -46,9 +68,20 @@ pub(super) fn run(args: &ClusterBenchArgs) -> anyhow::Result<()> {
             redis_values.push(redis.events_per_s(Keys::new(u64::from(number), args.events / REDIS_FEWER))?);
         }
     }
+    let mut redis_latencies = Vec::new();
+    for (stream, calls_per_s) in (CALLS_STREAM..).zip(&args.calls_per_s) {
+        for bench in &mut benches {
+            bench.latencies.push(bench.latency(&runtime, args, (stream, f64::from(*calls_per_s)))?);
+        }
+        if let Some(redis) = &redis {
+            redis.flush()?;
+            redis_latencies.push(runtime.block_on(redis_latency(redis, (stream, f64::from(*calls_per_s))))?);
+        }
+    }
     let clusters = benches.into_iter().map(|bench| bench.finish(&runtime, args)).collect::<anyhow::Result<_>>()?;
-    let redis_events_per_s = (!redis_values.is_empty()).then(|| Measured::of(redis_values));
-    let figures = Figures { events: args.events, batch_events: args.batch, clusters, redis_events_per_s };
+    let redis =
+        redis.is_some().then(|| RedisFigures { events_per_s: Measured::of(redis_values), latencies: redis_latencies });
+    let figures = Figures { events: args.events, batch_events: args.batch, clusters, redis };
     let mut out = std::io::stdout().lock();
     if args.json {
         serde_json::to_writer_pretty(&mut out, &figures)?
@@ -60,23 +93,37 @@ pub(super) fn run(args: &ClusterBenchArgs) -> anyhow::Result<()> {
 
 impl Bench {
     fn measure(&self, runtime: &Runtime, args: &ClusterBenchArgs, number: u64) -> anyhow::Result<f64> {
-        self.with_filter(runtime, args, async |filter| {
+        self.with_filter(runtime, args, args.events, async |filter| {
             events_per_s(filter, Keys::new(number, args.events), args.batch, Expected::New).await
         })
     }
 
-    /// Single calls come last: they are measured with the first of each kind only.
+    /// How long single calls take.
+    fn latency(
+        &self,
+        runtime: &Runtime,
+        args: &ClusterBenchArgs,
+        (stream, rate): (u64, f64),
+    ) -> anyhow::Result<Latency> {
+        self.with_filter(runtime, args, CALLS_CAPACITY, async |filter| {
+            calls_latency(filter, 0, rate, until(WARM_UP)).await?;
+            calls_latency(filter, stream, rate, until(CALLS_MEASURED)).await
+        })
+    }
+
+    /// How many single calls go through is measured with the first of each kind only.
     fn finish(self, runtime: &Runtime, args: &ClusterBenchArgs) -> anyhow::Result<ClusterFigures> {
-        let (mut single_calls_per_s, mut at_half) = (None, None);
-        if self.nodes == 1 {
-            let calls = self.with_filter(runtime, args, async |filter| {
-                let calls = calls_per_s(filter, 1000).await?;
-                Ok((calls, latency(filter, 1001, calls / 2.0).await?))
-            })?;
-            (single_calls_per_s, at_half) = (Some(calls.0), Some(calls.1));
-        }
-        let events_per_s = Measured::of(self.values);
-        Ok(ClusterFigures { nodes: self.nodes, tls: self.tls, events_per_s, single_calls_per_s, latency: at_half })
+        let is_first = self.nodes == 1;
+        let single_calls_per_s = is_first.then(|| {
+            self.with_filter(runtime, args, CALLS_CAPACITY, async |filter| calls_per_s(filter, CALLS_STREAM).await)
+        });
+        Ok(ClusterFigures {
+            nodes: self.nodes,
+            tls: self.tls,
+            single_calls_per_s: single_calls_per_s.transpose()?,
+            events_per_s: Measured::of(self.values),
+            latencies: self.latencies,
+        })
     }
 
     /// Measures with a new filter, and drops it.
@@ -84,10 +131,11 @@ impl Bench {
         &self,
         runtime: &Runtime,
         args: &ClusterBenchArgs,
+        capacity: u64,
         measure: impl AsyncFnOnce(&Filter) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         let slicing = format!("horizontal:{}", self.nodes);
-        let capacity = args.events.to_string();
+        let capacity = capacity.to_string();
         let window = format!("{}s", WINDOW_MS / 1000);
         let definition = ["--kind", "generations", "--window", &window, "--capacity", &capacity, "--slicing", &slicing];
         self.cluster.filter(&[&["create", "bench"], &definition[..]].concat())?;
@@ -103,4 +151,25 @@ impl Bench {
         self.cluster.filter(&["drop", "bench", "--yes"])?;
         measured
     }
+}
+
+/// Whether so much time has passed since now.
+fn until(limit: Duration) -> impl Fn() -> bool + Send + 'static {
+    let started = Instant::now();
+    move || started.elapsed() >= limit
+}
+
+/// How long calls of Redis take, by the same loop.
+async fn redis_latency(redis: &Redis, (stream, rate): (u64, f64)) -> anyhow::Result<Latency> {
+    let pool = Arc::new(RedisPool::connect(redis.address(), REDIS_CONNECTIONS).await?);
+    let calls = async |stream, measured| {
+        let (pool, keys) = (pool.clone(), Keys::new(stream, u64::MAX));
+        let call = move |number| {
+            let pool = pool.clone();
+            async move { pool.set_new(keys.key(number)).await }
+        };
+        latency(rate, until(measured), call).await
+    };
+    calls(0, WARM_UP).await?;
+    calls(stream, CALLS_MEASURED).await
 }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
-use super::calls::Latency;
+use super::open_loop::Latency;
 
 /// Measurements of one figure.
 #[derive(Clone, Debug, Default, Serialize)]
@@ -31,7 +31,8 @@ pub(super) struct ClusterFigures {
     pub(super) tls: bool,
     pub(super) events_per_s: Measured,
     pub(super) single_calls_per_s: Option<f64>,
-    pub(super) latency: Option<Latency>,
+    /// Of single calls, by their rate.
+    pub(super) latencies: Vec<Latency>,
 }
 
 /// Everything that is printed.
@@ -40,7 +41,15 @@ pub(super) struct Figures {
     pub(super) events: u64,
     pub(super) batch_events: u32,
     pub(super) clusters: Vec<ClusterFigures>,
-    pub(super) redis_events_per_s: Option<Measured>,
+    pub(super) redis: Option<RedisFigures>,
+}
+
+/// Redis, measured in the same run.
+#[derive(Debug, Serialize)]
+pub(super) struct RedisFigures {
+    pub(super) events_per_s: Measured,
+    /// Of single calls over so many connections as `REDIS_CONNECTIONS` says, by their rate.
+    pub(super) latencies: Vec<Latency>,
 }
 
 impl Figures {
@@ -49,7 +58,7 @@ impl Figures {
         let millions = |per_s: f64| per_s / 1e6;
         let one = self.clusters.first().map_or(f64::NAN, |cluster| cluster.events_per_s.median);
         writeln!(out, "{} events, batches of {}, medians (least to greatest)", self.events, self.batch_events)?;
-        for ClusterFigures { nodes, tls, events_per_s, single_calls_per_s, latency } in &self.clusters {
+        for ClusterFigures { nodes, tls, events_per_s, single_calls_per_s, latencies } in &self.clusters {
             let name = format!("{nodes} node{}{}", if *nodes == 1 { "" } else { "s" }, if *tls { ", TLS" } else { "" });
             let Measured { median, least, greatest } = events_per_s;
             writeln!(
@@ -60,27 +69,27 @@ impl Figures {
                 millions(*greatest),
                 median / one
             )?;
-            if let (Some(calls_per_s), Some(latency)) = (single_calls_per_s, latency) {
+            if let Some(calls_per_s) = single_calls_per_s {
                 writeln!(out, "  {:<14} {calls_per_s:>9.0} single calls/s, 64 in flight", "")?;
-                let Latency { calls_per_s, p50_ms, p99_ms, p999_ms } = latency;
-                writeln!(
-                    out,
-                    "  {:<14} at {calls_per_s:.0} a second: p50 {p50_ms:.2} ms, p99 {p99_ms:.2} ms, p99.9 {p999_ms:.2} ms",
-                    ""
-                )?;
             }
+            print_latencies(latencies, out)?;
         }
-        match &self.redis_events_per_s {
-            Some(Measured { median, least, greatest }) => writeln!(
-                out,
-                "  {:<14} {:>7.2} M events/s ({:.2} to {:.2}); one node does {:.1} times as many",
-                "redis",
-                millions(*median),
-                millions(*least),
-                millions(*greatest),
-                one / median
-            ),
-            None => writeln!(out, "  redis          left out: no redis-server is installed, or --no-redis"),
-        }
+        let Some(RedisFigures { events_per_s: Measured { median, least, greatest }, latencies }) = &self.redis else {
+            return writeln!(out, "  redis          left out: no redis-server is installed, or --no-redis");
+        };
+        writeln!(
+            out,
+            "  {:<14} {:>7.2} M events/s ({:.2} to {:.2}); one node does {:.1} times as many",
+            "redis",
+            millions(*median),
+            millions(*least),
+            millions(*greatest),
+            one / median
+        )?;
+        print_latencies(latencies, out)
     }
+}
+
+fn print_latencies(latencies: &[Latency], out: &mut dyn Write) -> io::Result<()> {
+    latencies.iter().try_for_each(|latency| writeln!(out, "  {:<14} at {latency}", ""))
 }

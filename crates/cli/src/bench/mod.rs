@@ -11,7 +11,9 @@ mod keys;
 mod local;
 mod modes;
 mod moves;
+mod open_loop;
 pub(crate) mod redis;
+mod redis_pool;
 mod slicings;
 mod tree;
 
@@ -55,6 +57,10 @@ pub struct ClusterBenchArgs {
     /// Events of a batch
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = value_parser!(u32).range(1..=8192))]
     pub batch: u32,
+    /// Single calls a second of which the latency is measured, whether or not those before have returned
+    #[arg(long, value_name = "N,...", value_delimiter = ',', default_values_t = [20_000, 40_000, 60_000, 80_000],
+          value_parser = value_parser!(u32).range(1..=1_000_000))]
+    pub calls_per_s: Vec<u32>,
     /// Leave Redis out
     #[arg(long)]
     pub no_redis: bool,

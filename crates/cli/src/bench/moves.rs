@@ -13,10 +13,11 @@ use serde::Serialize;
 use tokio::runtime::Runtime;
 
 use super::MovesBenchArgs;
-use super::calls::{Latency, latency_until};
+use super::calls::calls_latency;
 use super::flow::{Expected, WINDOW_MS, events_per_s};
 use super::keys::Keys;
 use super::local::LocalCluster;
+use super::open_loop::Latency;
 
 const NODES: u32 = 3;
 /// Events of a batch with which the filter is filled.
@@ -77,9 +78,9 @@ fn measure(
         events_per_s(&filter, Keys::new(0, args.events), BATCH_EVENTS, Expected::New).await?;
         let rate = f64::from(args.calls_per_s);
         let (begun, quiet_s) = (Instant::now(), args.quiet_s);
-        let quiet = latency_until(&filter, 1, rate, move || begun.elapsed().as_secs() >= quiet_s).await?;
+        let quiet = calls_latency(&filter, 1, rate, move || begun.elapsed().as_secs() >= quiet_s).await?;
         let (moving, moved_s) = while_moving(cluster, &filter, rate).await?;
-        anyhow::Ok(SlicingFigures { slicing, quiet, moving, p99_of_quiet: moving.p99_ms / quiet.p99_ms, moved_s })
+        anyhow::Ok(SlicingFigures { slicing, quiet, moving, p99_of_quiet: moving.p99_ms() / quiet.p99_ms(), moved_s })
     });
     cluster.filter(&["drop", "bench", "--yes"])?;
     measured
@@ -88,7 +89,7 @@ fn measure(
 /// Moves all slices off one node, and back to it.
 async fn while_moving(cluster: &LocalCluster, filter: &Filter, rate: f64) -> anyhow::Result<(Latency, f64)> {
     let (is_over, begun) = (Arc::new(AtomicBool::new(false)), Instant::now());
-    let calling = latency_until(filter, 2, rate, {
+    let calling = calls_latency(filter, 2, rate, {
         let is_over = is_over.clone();
         move || is_over.load(Ordering::Relaxed)
     });
@@ -112,11 +113,8 @@ impl Figures {
         )?;
         writeln!(out, "of them go to the others, and come back")?;
         for SlicingFigures { slicing, quiet, moving, p99_of_quiet, moved_s } in slicings {
-            let text = |Latency { p50_ms, p99_ms, p999_ms, .. }: &Latency| {
-                format!("p50 {p50_ms:.2}, p99 {p99_ms:.2}, p99.9 {p999_ms:.2} ms")
-            };
-            writeln!(out, "  {slicing:<13} quiet {}", text(quiet))?;
-            writeln!(out, "  {:<13} moves {}: {p99_of_quiet:.2} of the quiet p99, {moved_s:.1} s", "", text(moving))?;
+            writeln!(out, "  {slicing:<13} quiet {quiet}")?;
+            writeln!(out, "  {:<13} moves {moving}: {p99_of_quiet:.2} of the quiet p99, {moved_s:.1} s", "")?;
         }
         Ok(())
     }

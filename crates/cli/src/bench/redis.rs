@@ -51,6 +51,11 @@ impl Redis {
         Ok(Some(redis))
     }
 
+    /// Where the server listens.
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Events a second over all connections: each connection sends its share of `keys`.
     pub(crate) fn events_per_s(&self, keys: Keys) -> anyhow::Result<f64> {
         let started = Instant::now();
@@ -111,10 +116,7 @@ impl Redis {
             let pipelined = PIPELINE.min(keys.events() - asked);
             request.clear();
             for event in asked..asked + pipelined {
-                let key = keys.key(event);
-                write!(request, "*6\r\n$3\r\nSET\r\n${}\r\n", key.len())?;
-                request.extend_from_slice(&key);
-                write!(request, "\r\n$1\r\n1\r\n$2\r\nNX\r\n$2\r\nEX\r\n$3\r\n{EXPIRE_S}\r\n")?;
+                write_set(&mut request, &keys.key(event))?;
             }
             stream.write_all(&request)?;
             for _ in 0..pipelined {
@@ -137,6 +139,13 @@ impl Drop for Redis {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Appends the command `SET key 1 NX EX seconds`.
+pub(super) fn write_set(request: &mut Vec<u8>, key: &[u8]) -> std::io::Result<()> {
+    write!(request, "*6\r\n$3\r\nSET\r\n${}\r\n", key.len())?;
+    request.extend_from_slice(key);
+    write!(request, "\r\n$1\r\n1\r\n$2\r\nNX\r\n$2\r\nEX\r\n$3\r\n{EXPIRE_S}\r\n")
 }
 
 /// The field `used_memory` of an answer to `INFO memory`.

@@ -1,0 +1,182 @@
+//! Calls that come at a rate, whether or not the calls before have returned: how long they take.
+//!
+//! Promises: one dispatcher begins every call when it is due, and the time of a call is counted from then, so a stall
+//! counts for every call that it delays (no coordinated omission); how long the machine itself keeps a thread waiting
+//! is measured meanwhile. Must not know: which system answers.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use hdrhistogram::Histogram;
+use tokio::runtime::Handle;
+use tokio::task::{JoinSet, spawn_blocking};
+
+/// Calls in flight. While there are as many, calls that are due wait, and their time runs.
+const IN_FLIGHT_MAX: usize = 1 << 14;
+/// How long the dispatcher sleeps between two looks at what is due.
+const STEP: Duration = Duration::from_micros(100);
+/// The sleep by which hiccups of the machine are measured: whatever it takes longer, a thread waited for a core.
+const HICCUP_SLEEP: Duration = Duration::from_millis(1);
+/// A rate is kept up with where so large a share of the calls that were due were done.
+const KEPT_UP_MIN: f64 = 0.95;
+
+/// Times of calls at one rate.
+#[derive(Clone, Copy, Debug, serde::Serialize)]
+pub(super) struct Latency {
+    /// Calls that were due.
+    asked_per_s: f64,
+    /// Calls that returned, until the last one did.
+    done_per_s: f64,
+    p50_ms: f64,
+    p99_ms: f64,
+    p999_ms: f64,
+    /// By how much a sleep of one millisecond was too long.
+    hiccup_p99_ms: f64,
+    hiccup_max_ms: f64,
+}
+
+impl Latency {
+    /// 99 of 100 calls took at most so many milliseconds.
+    pub(super) fn p99_ms(&self) -> f64 {
+        self.p99_ms
+    }
+}
+
+/// For people.
+impl fmt::Display for Latency {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { asked_per_s, done_per_s, p50_ms, p99_ms, p999_ms, hiccup_p99_ms, hiccup_max_ms } = self;
+        write!(out, "{asked_per_s:.0} calls/s: p50 {p50_ms:.2}, p99 {p99_ms:.2}, p99.9 {p999_ms:.2} ms")?;
+        write!(out, " (hiccups: p99 {hiccup_p99_ms:.2}, at most {hiccup_max_ms:.1})")?;
+        if *done_per_s < KEPT_UP_MIN * asked_per_s {
+            write!(out, ", did not keep up: {done_per_s:.0} were done")?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes `calls_per_s` calls a second until `is_over`, and waits for the last ones.
+///
+/// # Errors
+///
+/// The first error of a call.
+pub(super) async fn latency<Call>(
+    calls_per_s: f64,
+    is_over: impl Fn() -> bool + Send + 'static,
+    call: impl Fn(u64) -> Call + Send + 'static,
+) -> anyhow::Result<Latency>
+where
+    Call: Future<Output = anyhow::Result<()>> + Send + 'static,
+{
+    let runtime = Handle::current();
+    let is_done = Arc::new(AtomicBool::new(false));
+    let hiccups = spawn_blocking({
+        let is_done = is_done.clone();
+        move || hiccups_us(&is_done)
+    });
+    let dispatching = spawn_blocking(move || {
+        let done = dispatch(&runtime, calls_per_s, is_over, call);
+        is_done.store(true, Ordering::Relaxed);
+        done
+    });
+    let (done, hiccups_us) = (dispatching.await??, hiccups.await??);
+    let ms = |us: u64| us as f64 / 1e3;
+    let quantile_ms = |quantile| ms(done.latencies_us.value_at_quantile(quantile));
+    Ok(Latency {
+        asked_per_s: calls_per_s,
+        done_per_s: done.latencies_us.len() as f64 / done.took.as_secs_f64(),
+        p50_ms: quantile_ms(0.5),
+        p99_ms: quantile_ms(0.99),
+        p999_ms: quantile_ms(0.999),
+        hiccup_p99_ms: ms(hiccups_us.value_at_quantile(0.99)),
+        hiccup_max_ms: ms(hiccups_us.max()),
+    })
+}
+
+/// Calls that have returned.
+struct Done {
+    latencies_us: Histogram<u64>,
+    /// From the first call until the last one returned.
+    took: Duration,
+}
+
+/// Begins calls when they are due. A thread of its own does so, as its sleeps are shorter than a runtime's timers tell.
+fn dispatch<Call>(
+    runtime: &Handle,
+    calls_per_s: f64,
+    is_over: impl Fn() -> bool,
+    call: impl Fn(u64) -> Call,
+) -> anyhow::Result<Done>
+where
+    Call: Future<Output = anyhow::Result<()>> + Send + 'static,
+{
+    let started = Instant::now();
+    let mut latencies_us = Histogram::<u64>::new(3)?;
+    let mut calls = JoinSet::new();
+    let mut number = 0;
+    while !is_over() {
+        while calls.len() < IN_FLIGHT_MAX {
+            let due = started + Duration::from_secs_f64(number as f64 / calls_per_s);
+            if due > Instant::now() {
+                break;
+            }
+            let call = call(number);
+            calls.spawn_on(async move { call.await.map(|()| due.elapsed()) }, runtime);
+            number += 1;
+        }
+        while let Some(returned) = calls.try_join_next() {
+            latencies_us.record(u64::try_from(returned??.as_micros())?)?;
+        }
+        std::thread::sleep(STEP);
+    }
+    while let Some(returned) = runtime.block_on(calls.join_next()) {
+        latencies_us.record(u64::try_from(returned??.as_micros())?)?;
+    }
+    Ok(Done { latencies_us, took: started.elapsed() })
+}
+
+/// By how much sleeps are too long, until calls are done.
+fn hiccups_us(is_done: &AtomicBool) -> anyhow::Result<Histogram<u64>> {
+    let mut hiccups_us = Histogram::<u64>::new(3)?;
+    while !is_done.load(Ordering::Relaxed) {
+        let begun = Instant::now();
+        std::thread::sleep(HICCUP_SLEEP);
+        hiccups_us.record(u64::try_from(begun.elapsed().saturating_sub(HICCUP_SLEEP).as_micros())?)?;
+    }
+    Ok(hiccups_us)
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::Semaphore;
+
+    use super::*;
+
+    /// Nine calls wait for the tenth, so the first takes as long as the tenth is due later.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_call_is_counted_from_when_it_was_due() {
+        let (gate, is_over) = (Arc::new(Semaphore::new(0)), Arc::new(AtomicBool::new(false)));
+        let over = is_over.clone();
+        let call = move |number| {
+            let (gate, is_over) = (gate.clone(), is_over.clone());
+            async move {
+                if number >= 9 {
+                    is_over.store(true, Ordering::Relaxed);
+                    gate.add_permits(10);
+                }
+                gate.acquire().await?.forget();
+                Ok(())
+            }
+        };
+        let measured = latency(1_000.0, move || over.load(Ordering::Relaxed), call).await.unwrap();
+        assert!(measured.p999_ms >= 9.0, "{measured:?}");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn an_error_of_a_call_is_the_measurement_s() {
+        let measured = latency(1_000.0, || false, async |_| anyhow::bail!("refused"));
+        assert_eq!(measured.await.unwrap_err().to_string(), "refused");
+    }
+}
