@@ -8,8 +8,9 @@ mod incoming;
 mod outgoing;
 mod probe;
 mod reach;
+mod unnumbered;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -24,6 +25,7 @@ use crate::view::Me;
 
 pub(crate) use incoming::PeerService;
 use reach::{Reach, Unreachable};
+use unnumbered::Unnumbered;
 
 /// The link to one process of a peer.
 #[derive(Clone)]
@@ -141,8 +143,7 @@ fn open(shared: &Arc<Shared>, unreachable: &Unreachable, id: NodeId, node: &Node
         up,
         is_down: false,
         silence_max: patience / 2,
-        parts: VecDeque::new(),
-        takes_tests: false,
+        unnumbered: Unnumbered::default(),
         is_pinged: false,
         probe: probe::Probe::default(),
     };

@@ -6,18 +6,16 @@
 //! to acknowledge, the peer is asked for a sign of life. Its acknowledgements carry its time of day. Must not know:
 //! what messages mean.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use firstseen_routing::{LinkEnd, LinkSender, NodeId, NodeRecord, PeerBody, PeerMessage};
+use firstseen_routing::{LinkEnd, LinkSender, NodeId, NodeRecord, PeerMessage};
 use firstseen_wire::WireError;
 use firstseen_wire::limits::INFLIGHT_FRAMES_MAX;
 use firstseen_wire::net;
 use firstseen_wire::peer::{self, LinkEnds};
 use firstseen_wire::proto::peer::{LinkAck, LinkFrame, Ping, link_frame};
-use firstseen_wire::tests_of_heads;
 use firstseen_wire::watch;
 use tokio::sync::mpsc;
 use tokio::time::Instant;
@@ -25,6 +23,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
 use super::probe::Probe;
+use super::unnumbered::Unnumbered;
 use crate::metrics::{LinkMeter, LinkRefusal};
 use crate::owner::Work;
 use crate::shared::Shared;
@@ -55,10 +54,8 @@ pub(super) struct Outgoing {
     pub(super) is_down: bool,
     /// Acknowledgements may take so long.
     pub(super) silence_max: Duration,
-    /// Messages from the queue that have no number yet: parts of one that the peer does not take as a whole.
-    pub(super) parts: VecDeque<PeerMessage>,
-    /// The peer takes tests of events of several heads.
-    pub(super) takes_tests: bool,
+    /// Messages from the queue that have no number yet.
+    pub(super) unnumbered: Unnumbered,
     /// The first message that is not acknowledged is a ping, which no owner waits for.
     pub(super) is_pinged: bool,
     /// The measurements of the peer's clock.
@@ -112,7 +109,7 @@ impl Outgoing {
             return Err(Status::internal("the peer's first acknowledgement does not answer the hello"));
         }
         self.measure(&resumed);
-        self.takes_tests = resumed.takes_tests;
+        self.unnumbered.hear(resumed.takes_tests);
         *pause = PAUSE_MIN;
         self.up.send(true);
         if std::mem::take(&mut self.is_down) {
@@ -126,7 +123,7 @@ impl Outgoing {
         let mut heard = Instant::now();
         loop {
             while !sender.is_full()
-                && let Some(message) = self.parts.pop_front()
+                && let Some(message) = self.unnumbered.next()
             {
                 self.push(sender, message).await;
             }
@@ -154,14 +151,17 @@ impl Outgoing {
                     }
                     _ => self.set_up(heard.elapsed() <= self.silence_max),
                 },
-                message = self.queue.recv(), if !sender.is_full() && self.parts.is_empty() => {
+                message = self.queue.recv(), if !sender.is_full() && self.unnumbered.is_empty() => {
                     if sender.unacknowledged_frames() == 0 {
                         heard = Instant::now();
                     }
                     match message {
                         None if sender.unacknowledged_frames() == 0 => return Ok(()),
                         None => self.acknowledged(sender, next_ack(&mut acks).await?)?,
-                        Some(message) => self.take_up(message),
+                        Some(message) => {
+                            let more = self.unnumbered.take_up(message);
+                            self.waiting.fetch_add(more as u64, Ordering::Relaxed);
+                        }
                     }
                 }
             }
@@ -207,18 +207,6 @@ impl Outgoing {
         let pings = usize::from(forgotten > 0 && std::mem::take(&mut self.is_pinged));
         self.waiting.fetch_sub((forgotten - pings) as u64, Ordering::Relaxed);
         Ok(())
-    }
-
-    /// Takes a message from the queue: as one, or as several where the peer does not take events of several heads in one.
-    fn take_up(&mut self, message: PeerMessage) {
-        match message.body {
-            PeerBody::Test(test) if test.runs.len() > 1 && !self.takes_tests => {
-                let part = |test| PeerMessage { body: PeerBody::Test(test), ..message };
-                self.parts.extend(tests_of_heads::by_run(test).map(part));
-                self.waiting.fetch_add(self.parts.len() as u64 - 1, Ordering::Relaxed);
-            }
-            body => self.parts.push_back(PeerMessage { body, ..message }),
-        }
     }
 
     /// Numbers a message. One for a filter that is gone is forgotten, and one that cannot be sent goes back.

@@ -1,0 +1,90 @@
+//! Messages that were taken from a link's queue, and have no number yet.
+//!
+//! Promises: they leave in the order in which they came; a peer gets events of several heads in one message only after
+//! it has said that it takes such, and those of each head in a message of their own otherwise. Must not know:
+//! connections.
+
+use std::collections::VecDeque;
+
+use firstseen_routing::{PeerBody, PeerMessage};
+use firstseen_wire::tests_of_heads;
+
+/// Messages without a number.
+#[derive(Debug, Default)]
+pub(super) struct Unnumbered {
+    messages: VecDeque<PeerMessage>,
+    /// What the peer said when it was connected last.
+    takes_tests: bool,
+}
+
+impl Unnumbered {
+    /// A connection was made, and the peer says whether it takes events of several heads in one message.
+    pub(super) fn hear(&mut self, takes_tests: bool) {
+        self.takes_tests = takes_tests;
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// Takes a message, as one or as several, and returns how many more than one it has become.
+    pub(super) fn take_up(&mut self, message: PeerMessage) -> usize {
+        let before = self.messages.len();
+        match message.body {
+            PeerBody::Test(test) if test.runs.len() > 1 && !self.takes_tests => {
+                let part = |test| PeerMessage { body: PeerBody::Test(test), ..message };
+                self.messages.extend(tests_of_heads::by_run(test).map(part));
+            }
+            body => self.messages.push_back(PeerMessage { body, ..message }),
+        }
+        self.messages.len() - before - 1
+    }
+
+    /// The message that leaves next.
+    pub(super) fn next(&mut self) -> Option<PeerMessage> {
+        self.messages.pop_front()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_routing::{Epoch, FilterId, NodeId, TestBatch, TestRun};
+
+    use super::*;
+
+    /// One event of each head, whose ticket is the head's number.
+    fn tests_of(heads: &[u64]) -> PeerMessage {
+        let mut test = TestBatch { tickets: heads.to_vec(), ..TestBatch::default() };
+        for head in heads {
+            test.runs.push(TestRun { head: NodeId(*head), events: 1, ..TestRun::default() });
+            test.left.push([*head]);
+            test.stamps.push(firstseen_filter::Stamp::default());
+        }
+        PeerMessage { filter: FilterId(1), epoch: Epoch(1), group: 0, body: PeerBody::Test(test) }
+    }
+
+    fn taken(unnumbered: &mut Unnumbered) -> Vec<PeerMessage> {
+        std::iter::from_fn(|| unnumbered.next()).collect()
+    }
+
+    #[test]
+    fn a_peer_that_has_not_said_that_it_takes_them_gets_no_events_of_several_heads_in_one_message() {
+        let mut unnumbered = Unnumbered::default();
+        assert_eq!(unnumbered.take_up(tests_of(&[1, 2, 3])), 2);
+        assert_eq!(unnumbered.take_up(tests_of(&[4])), 0);
+        assert_eq!(taken(&mut unnumbered), [1, 2, 3, 4].map(|head| tests_of(&[head])));
+        assert!(unnumbered.is_empty());
+    }
+
+    #[test]
+    fn a_peer_that_takes_them_gets_events_of_several_heads_as_they_came() {
+        let mut unnumbered = Unnumbered::default();
+        unnumbered.hear(true);
+        assert_eq!(unnumbered.take_up(tests_of(&[1, 2])), 0);
+        assert_eq!(taken(&mut unnumbered), [tests_of(&[1, 2])]);
+        // The peer is connected again, as a version that takes none.
+        unnumbered.hear(false);
+        assert_eq!(unnumbered.take_up(tests_of(&[1, 2])), 1);
+        assert_eq!(taken(&mut unnumbered), [1, 2].map(|head| tests_of(&[head])));
+    }
+}
