@@ -417,12 +417,14 @@ impl Flights {
         Some(first)
     }
 
-    /// An event is over; its batch goes when all are and it has its reply.
-    pub(crate) fn end(&mut self, ticket: Ticket) {
-        let Some((batch, index)) = self.event_mut(ticket) else { return };
+    /// An event is over; its batch goes when all are and it has its reply. Returns whether all have their verdicts.
+    pub(crate) fn end(&mut self, ticket: Ticket) -> bool {
+        let Some((batch, index)) = self.event_mut(ticket) else { return false };
         batch.flights[index].phase = Phase::Over;
         batch.open = batch.open.saturating_sub(1);
+        let are_decided = batch.pending == 0;
         self.open_events = self.open_events.saturating_sub(1);
+        are_decided
     }
 
     /// Drops the batch of this event if nothing of it is in flight and it has its reply.

@@ -184,8 +184,9 @@ impl InFlight {
 
     /// An event is over for which no other waits.
     pub(super) fn end(&mut self, ticket: Ticket) {
-        self.flights.end(ticket);
-        self.closing.push(ticket);
+        if self.flights.end(ticket) && self.closing.last().is_none_or(|last| !last.is_of_batch_of(ticket)) {
+            self.closing.push(ticket);
+        }
     }
 
     /// Ends an event that waited for another, and gives it the verdict unless its caller does not wait any more.

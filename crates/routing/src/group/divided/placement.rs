@@ -393,7 +393,12 @@ impl Placement {
     /// Whether node `node` has a copy of the slice of this position.
     #[inline]
     pub(crate) fn is_held(&self, node: usize, position: u64) -> bool {
-        let slice = self.locate(position).0;
+        self.has_slice(node, self.locate(position).0)
+    }
+
+    /// Whether node `node` has a copy of a slice of the group.
+    #[inline]
+    pub(crate) fn has_slice(&self, node: usize, slice: usize) -> bool {
         if self.is_single { self.node_of_slice[slice] == node } else { self.holders[slice].has(node) }
     }
 

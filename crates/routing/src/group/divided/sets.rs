@@ -13,6 +13,7 @@
 
 use std::cmp::Ordering;
 
+use firstseen_filter::HASHES_MAX;
 use hashbrown::HashMap;
 
 use super::DividedGroup;
@@ -145,9 +146,15 @@ impl DividedGroup {
             own.set(placement, &unset, stamp, number);
         }
         kept.set(number, positions.iter().copied().filter(|position| placement.is_held_here(*position)), stamp);
+        // Every node is asked whether it has them.
+        let mut slices = [0; HASHES_MAX as usize];
+        slices.iter_mut().zip(positions).for_each(|(slice, position)| *slice = placement.locate(*position).0);
         let mut waiting = 0;
         for (index, node) in placement.nodes().iter().enumerate() {
-            let there = || positions.iter().copied().filter(|position| placement.is_held(index, *position));
+            let there = || {
+                let there = positions.iter().zip(&slices).filter(|(_, slice)| placement.has_slice(index, **slice));
+                there.map(|(position, _)| *position)
+            };
             if index == placement.me() || there().next().is_none() {
                 continue;
             }
