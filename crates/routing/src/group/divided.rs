@@ -120,7 +120,7 @@ impl DividedGroup {
             tree: Tree::new(site.filter, site.group, level),
             degraded_ms: None,
             fill,
-            outbox: Outbox::new(sender),
+            outbox: Outbox::new(sender, limits.rules),
             guard: ReplayGuard::new(u64::from(record.policies.retry_horizon_ms), limits.guard_bytes_max),
             standings: Vec::new(),
             in_flight: InFlight::default(),

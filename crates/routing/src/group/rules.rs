@@ -13,6 +13,8 @@ pub enum Rule {
     SingleFlight,
     /// An event stays in flight until all of its cells are set, where slices share events.
     AwaitsSets,
+    /// Each message of sets has a number of its own: an acknowledgement does not count for sets that gather behind it.
+    NumbersSets,
     /// A reply that is due when all have acknowledged leaves then, and not before.
     AwaitsAcknowledgements,
     /// All cells of a new event are set, also those that are set already and expire sooner.
@@ -57,9 +59,10 @@ pub enum Rule {
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::SingleFlight,
         Self::AwaitsSets,
+        Self::NumbersSets,
         Self::AwaitsAcknowledgements,
         Self::SetsAllCells,
         Self::RemembersNames,

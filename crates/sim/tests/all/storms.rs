@@ -21,7 +21,7 @@ const FOUND: [u64; 26] = [
 ];
 /// The seeds, and rules, that every quick run carries out.
 const SAMPLE: Range<u64> = 0..2;
-const SAMPLE_RULES: [Rule; 2] = [Rule::SingleFlight, Rule::MindsGaps];
+const SAMPLE_RULES: [Rule; 3] = [Rule::SingleFlight, Rule::MindsGaps, Rule::NumbersSets];
 const STORM_MS: u128 = 20_000;
 /// A rule that is broken is found within as many seeds.
 const BROKEN_SEEDS: Range<u64> = 0..500;
@@ -109,6 +109,7 @@ fn found_at(rule: Rule) -> Option<u64> {
         Rule::SingleFlight | Rule::SetsAllCells | Rule::MindsGaps | Rule::ExpiresOnTime | Rule::AwaitsSets => 0,
         Rule::FencesEpochs => 290,
         Rule::AwaitsAcknowledgements | Rule::RemembersNames | Rule::FetchesAll | Rule::KeepsFormers => 2,
+        Rule::NumbersSets => 3,
         Rule::KeepsPeerSets => 34,
         Rule::AwaitsDisk => 12,
         Rule::PersistsFirst => 65,

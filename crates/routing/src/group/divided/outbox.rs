@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use firstseen_filter::{Sighting, Stamp};
 
+use crate::group::rules::{Rule, Rules};
 use crate::group::site::Sender;
 use crate::ids::{Epoch, NodeId};
 use crate::protocol::{Command, PeerBody, PositionLists, Resolved, SetAcks, SetBatch, TestBatch, TestRun};
@@ -56,6 +57,7 @@ pub(crate) struct Outbox {
     /// Messages that have as many events as one may have, and other commands.
     full: Vec<Command>,
     next_set_number: u64,
+    rules: Rules,
 }
 
 #[derive(Default)]
@@ -131,8 +133,8 @@ fn like(lists: &PositionLists) -> PositionLists {
 }
 
 impl Outbox {
-    pub(crate) fn new(sender: Sender) -> Self {
-        Self { sender, letters: Vec::new(), full: Vec::new(), next_set_number: 0 }
+    pub(crate) fn new(sender: Sender, rules: Rules) -> Self {
+        Self { sender, letters: Vec::new(), full: Vec::new(), next_set_number: 0, rules }
     }
 
     /// Numbers sets from here on, apart from those that an owner of this group has given in another process.
@@ -244,7 +246,7 @@ impl Outbox {
         set.cells.push(cells);
         set.stamps.push(stamp);
         let set_number = set.set_number;
-        self.next_set_number += u64::from(starts);
+        self.next_set_number += u64::from(starts && self.rules.keep(Rule::NumbersSets));
         set_number
     }
 
