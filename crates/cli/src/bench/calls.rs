@@ -64,3 +64,9 @@ pub(super) async fn calls_latency(
     })
     .await
 }
+
+/// Whether so much time has passed since now.
+pub(super) fn until(limit: Duration) -> impl Fn() -> bool + Send + 'static {
+    let started = Instant::now();
+    move || started.elapsed() >= limit
+}

@@ -4,13 +4,13 @@
 //! not know: how figures are printed.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use firstseen_client::{Client, Filter, TlsFiles};
 use tokio::runtime::Runtime;
 
 use super::ClusterBenchArgs;
-use super::calls::{calls_latency, calls_per_s};
+use super::calls::{calls_latency, calls_per_s, until};
 use super::figures::{ClusterFigures, Figures, Measured, RedisFigures};
 use super::flow::{Expected, WINDOW_MS, events_per_s};
 use super::keys::Keys;
@@ -151,12 +151,6 @@ impl Bench {
         self.cluster.filter(&["drop", "bench", "--yes"])?;
         measured
     }
-}
-
-/// Whether so much time has passed since now.
-fn until(limit: Duration) -> impl Fn() -> bool + Send + 'static {
-    let started = Instant::now();
-    move || started.elapsed() >= limit
 }
 
 /// How long calls of Redis take, by the same loop.

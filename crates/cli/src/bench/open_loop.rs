@@ -38,6 +38,11 @@ pub(super) struct Latency {
 }
 
 impl Latency {
+    /// Half of the calls took at most so many milliseconds.
+    pub(super) fn p50_ms(&self) -> f64 {
+        self.p50_ms
+    }
+
     /// 99 of 100 calls took at most so many milliseconds.
     pub(super) fn p99_ms(&self) -> f64 {
         self.p99_ms

@@ -1,5 +1,5 @@
-//! `firstseen bench slicings`: what dividing a filter costs, by how its slices lie: events a second, and messages between
-//! nodes.
+//! `firstseen bench slicings`: what dividing a filter costs, by how its slices lie: events a second, messages between nodes,
+//! and how long a single call takes.
 //!
 //! Promises: slicings are measured in turns, in one run, over the same nodes; messages and visits are what the nodes
 //! count. Must not know: how slices are asked.
@@ -13,10 +13,12 @@ use serde::Serialize;
 use tokio::runtime::Runtime;
 
 use super::SlicingsBenchArgs;
+use super::calls::{calls_latency, until};
 use super::figures::Measured;
 use super::flow::{Expected, WINDOW_MS, events_per_s};
 use super::keys::Keys;
 use super::local::LocalCluster;
+use super::open_loop::Latency;
 use crate::node::health;
 
 /// Bytes of a node's metrics: a few hundred series.
@@ -24,6 +26,18 @@ const METRICS_BYTES_MAX: u64 = 4 << 20;
 
 /// How old a node's metrics may be, and a little more.
 const METRICS_AGE: Duration = Duration::from_millis(1_200);
+
+/// Where events take fewer bytes between nodes, nodes send them to no others.
+const BYTES_PER_EVENT_MIN: f64 = 0.5;
+
+/// So few single calls come that hardly two of them are under way at once.
+const CALLS_PER_S: f64 = 100.0;
+/// Calls of this long come before those that are measured.
+const WARM_UP: Duration = Duration::from_millis(300);
+/// How long single calls are measured.
+const CALLS_MEASURED: Duration = Duration::from_secs(5);
+/// The stream of the keys of single calls, which no batch has.
+const CALLS_STREAM: u64 = 1 << 32;
 
 /// What all nodes together have counted.
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,7 +66,8 @@ struct Figures {
     of_first: f64,
     sent_per_event: f64,
     visits_per_event: f64,
-    visits_per_message: f64,
+    /// None where hardly a message is about an event: links send some to measure clocks.
+    visits_per_message: Option<f64>,
     bytes_per_event: f64,
 }
 
@@ -61,6 +76,22 @@ struct SlicingFigures {
     slicing: String,
     new: Figures,
     known: Figures,
+    single: SingleFigures,
+}
+
+/// Calls of one event each, with nothing else under way.
+#[derive(Debug, Serialize)]
+struct SingleFigures {
+    p50_ms: Measured,
+    p99_ms: Measured,
+}
+
+/// What was measured of one slicing.
+#[derive(Debug, Default)]
+struct Runs {
+    new: Vec<Run>,
+    known: Vec<Run>,
+    single: Vec<Latency>,
 }
 
 /// Everything that is printed.
@@ -76,33 +107,40 @@ struct Document {
 pub(super) fn run(args: &SlicingsBenchArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let cluster = LocalCluster::start(args.nodes, false)?;
-    let mut measured: Vec<[Vec<Run>; 2]> = args.slicing.iter().map(|_| Default::default()).collect();
+    let mut measured: Vec<Runs> = args.slicing.iter().map(|_| Runs::default()).collect();
     for number in 0..args.runs {
-        for (slicing, [new, known]) in args.slicing.iter().zip(&mut measured) {
-            let [first, again] = measure(&cluster, &runtime, args, slicing, u64::from(number))
+        for (slicing, runs) in args.slicing.iter().zip(&mut measured) {
+            let (new, known, single) = measure(&cluster, &runtime, args, slicing, u64::from(number))
                 .with_context(|| format!("slicing {slicing}"))?;
-            new.push(first);
-            known.push(again);
+            runs.new.push(new);
+            runs.known.push(known);
+            runs.single.push(single);
         }
     }
     let rates = |runs: &[Run]| Measured::of(runs.iter().map(|run| run.events_per_s).collect());
-    let base: Vec<f64> = measured.first().into_iter().flatten().map(|runs| rates(runs).median).collect();
+    let base = measured.first().map_or((0.0, 0.0), |runs| (rates(&runs.new).median, rates(&runs.known).median));
     let figures = |runs: &[Run], base: f64| {
         let sum = |value: fn(&Run) -> f64| runs.iter().map(value).sum::<f64>();
         let (events, visits) = (sum(|run| run.events), sum(|run| run.counted.visits));
+        let bytes_per_event = sum(|run| run.counted.bytes) / events;
         Figures {
             events_per_s: rates(runs),
             of_first: rates(runs).median / base,
             sent_per_event: sum(|run| run.counted.sent_events) / events,
             visits_per_event: visits / events,
-            visits_per_message: visits / sum(|run| run.counted.messages).max(1.0),
-            bytes_per_event: sum(|run| run.counted.bytes) / events,
+            visits_per_message: (bytes_per_event >= BYTES_PER_EVENT_MIN)
+                .then(|| visits / sum(|run| run.counted.messages)),
+            bytes_per_event,
         }
     };
-    let slicings = args.slicing.iter().zip(&measured).map(|(slicing, [new, known])| SlicingFigures {
+    let slicings = args.slicing.iter().zip(&measured).map(|(slicing, runs)| SlicingFigures {
         slicing: slicing.clone(),
-        new: figures(new, base[0]),
-        known: figures(known, base[1]),
+        new: figures(&runs.new, base.0),
+        known: figures(&runs.known, base.1),
+        single: SingleFigures {
+            p50_ms: Measured::of(runs.single.iter().map(Latency::p50_ms).collect()),
+            p99_ms: Measured::of(runs.single.iter().map(Latency::p99_ms).collect()),
+        },
     });
     let document = Document {
         events: args.events,
@@ -128,15 +166,15 @@ fn flags(args: &SlicingsBenchArgs) -> Vec<String> {
     flags
 }
 
-/// Measures one slicing with a new filter, which it drops: events of which the filter knows a fifth, then all of them
-/// again.
+/// Measures one slicing with a new filter, which it drops: events of which the filter knows a fifth, all of them again,
+/// and single calls.
 fn measure(
     cluster: &LocalCluster,
     runtime: &Runtime,
     args: &SlicingsBenchArgs,
     slicing: &str,
     number: u64,
-) -> anyhow::Result<[Run; 2]> {
+) -> anyhow::Result<(Run, Run, Latency)> {
     // What was recorded is known for a while after.
     let (capacity, window) = ((2 * args.events).to_string(), format!("{}s", 2 * WINDOW_MS / 1000));
     let definition = ["create", "bench", "--kind", "generations", "--window", &window, "--capacity", &capacity];
@@ -148,7 +186,9 @@ fn measure(
         let filter = client.filter("bench").await?;
         let new = one(cluster, &filter, args, (number, Expected::New)).await?;
         let known = one(cluster, &filter, args, (number, Expected::Known)).await?;
-        Ok([new, known])
+        calls_latency(&filter, 0, CALLS_PER_S, until(WARM_UP)).await?;
+        let single = calls_latency(&filter, CALLS_STREAM, CALLS_PER_S, until(CALLS_MEASURED)).await?;
+        Ok((new, known, single))
     });
     cluster.filter(&["drop", "bench", "--yes"])?;
     measured
@@ -207,21 +247,23 @@ impl Document {
         let flags = filter_flags.join(" ");
         writeln!(out, "{events} events, batches of {batch_events}, nodes: {nodes}, filters with {flags}; medians")?;
         let (slicing, rate) = ("slicing", "M events/s");
-        writeln!(out, "  {slicing:<24} {rate:>12} of first  sent/event  visits/event  visits/message  bytes/event")?;
-        for SlicingFigures { slicing, new, known } in slicings {
+        writeln!(out, "  {slicing:<31} {rate:>12} of first  sent/event  visits/event  visits/message  bytes/event")?;
+        for SlicingFigures { slicing, new, known, single: SingleFigures { p50_ms, p99_ms } } in slicings {
             for (what, figures) in [("new", new), ("known", known)] {
                 let name = format!("{slicing}, {what}");
                 writeln!(
                     out,
-                    "  {name:<24} {:>12.3} {:>8.2} {:>11.2} {:>13.1} {:>15.1} {:>12.0}",
+                    "  {name:<31} {:>12.3} {:>8.2} {:>11.2} {:>13.1} {:>15} {:>12.0}",
                     figures.events_per_s.median / 1e6,
                     figures.of_first,
                     figures.sent_per_event,
                     figures.visits_per_event,
-                    figures.visits_per_message,
+                    figures.visits_per_message.map_or_else(|| "none".to_owned(), |visits| format!("{visits:.1}")),
                     figures.bytes_per_event
                 )?;
             }
+            let name = format!("{slicing}, single calls");
+            writeln!(out, "  {name:<38} p50 {:.2} ms, p99 {:.2} ms", p50_ms.median, p99_ms.median)?;
         }
         Ok(())
     }
