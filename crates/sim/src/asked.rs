@@ -11,7 +11,8 @@ use crate::scenario::Scenario;
 
 /// The text about the arguments.
 pub const USAGE: &str = "usage: firstseen-sim --seeds|--trees|--durable|--copies|--moves|--cut-offs|--hung-disks|\
-                         --wrong-clocks|--broken-times|--storms FIRST..END [--trace] [--without RULE] [--results FILE]";
+                         --wrong-clocks|--broken-times|--storms FIRST..END [--trace] [--without RULE] [--results FILE]\n       \
+                         firstseen-sim --scale [--nodes N,...] [--events-per-node N] [--json] [--picture FILE]";
 
 /// A family: scenarios, each drawn from a seed.
 #[derive(Clone, Copy, Debug)]

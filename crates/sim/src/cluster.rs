@@ -37,7 +37,7 @@ const CATCH_UP_MAX: Duration = Duration::from_secs(20);
 /// Events that the filter is sized for, at a rate at which no false positive is to be expected.
 pub(crate) const CAPACITY_EVENTS: u64 = 10_000;
 const RATE: f64 = 1e-9;
-const PORT: u16 = 7400;
+pub(crate) const PORT: u16 = 7400;
 /// Bytes of a file of the journal: as few as hold a record, so that there are several files.
 const SEGMENT_BYTES: u32 = 256 << 10;
 /// The pause between two tries of the operator.
@@ -188,6 +188,29 @@ pub async fn run_node(
     connector: SimConnector,
 ) -> turmoil::Result {
     machine.ready.store(0, Ordering::Relaxed);
+    let node = match start_node((index, start), &scenario, &machine, connector).await {
+        // The simulation ends the host as soon as its power has failed, also in the middle of a start.
+        Err(_) if machine.agreement.has_lost_power() || machine.refuse() => return std::future::pending().await,
+        started => started?,
+    };
+    // Without this, a panic of an owner would end only its task.
+    tokio::select! {
+        biased;
+        failure = node.failure() => if machine.agreement.has_lost_power() { std::future::pending().await } else { Err(failure.into()) },
+        () = machine.watch(index, &node) => Ok(()),
+    }
+}
+
+/// Starts a node of `scenario`, for the `start`th time.
+///
+/// # Errors
+/// Those of the node.
+pub(crate) async fn start_node(
+    (index, start): (usize, u64),
+    scenario: &Scenario,
+    machine: &Machine,
+    connector: SimConnector,
+) -> turmoil::Result<Node> {
     let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
     let plain = NodeConfig::new(&node_name(index), ([0, 0, 0, 0], PORT).into(), "unused");
     let config = NodeConfig {
@@ -212,31 +235,12 @@ pub async fn run_node(
         journal_segment_bytes: SEGMENT_BYTES,
         seed: scenario.seed ^ index as u64 ^ start << 32,
     };
-    let node = match Node::start(config, edges).await {
-        // The simulation ends the host as soon as its power has failed, also in the middle of a start.
-        Err(_) if machine.agreement.has_lost_power() || machine.refuse() => return std::future::pending().await,
-        started => started?,
-    };
-    // Without this, a panic of an owner would end only its task.
-    tokio::select! {
-        biased;
-        failure = node.failure() => if machine.agreement.has_lost_power() { std::future::pending().await } else { Err(failure.into()) },
-        () = machine.watch(index, &node) => Ok(()),
-    }
+    Ok(Node::start(config, edges).await?)
 }
 
 /// Forms the cluster and creates the filter; returns the map.
 pub async fn set_up(scenario: &Scenario, connector: &SimConnector) -> turmoil::Result<ClusterMap> {
-    let mut first = admin_client(connector.channel(&node_address(0), None)?);
-    retry(&mut first, |mut client| async move { client.init(admin::InitRequest {}).await }).await?;
-    for index in 1..scenario.nodes {
-        let request = admin::JoinRequest { command_id: vec![index as u8; 16].into(), address: node_address(index) };
-        retry(&mut first, |mut client| {
-            let request = request.clone();
-            async move { client.join(request).await }
-        })
-        .await?;
-    }
+    let mut first = form(scenario.nodes, connector).await?;
     let awaits_all = scenario.tree.is_some() || scenario.copies > 0 || scenario.moves;
     while awaits_all && !have_started(&map(&mut first).await?, scenario.nodes) {
         tokio::time::sleep(PAUSE).await;
@@ -248,6 +252,21 @@ pub async fn set_up(scenario: &Scenario, connector: &SimConnector) -> turmoil::R
     })
     .await?;
     map(&mut first).await
+}
+
+/// Forms the cluster, and returns the first node's door for operators.
+pub(crate) async fn form(nodes: usize, connector: &SimConnector) -> turmoil::Result<Admin> {
+    let mut first = admin_client(connector.channel(&node_address(0), None)?);
+    retry(&mut first, |mut client| async move { client.init(admin::InitRequest {}).await }).await?;
+    for index in 1..nodes {
+        let request = admin::JoinRequest { command_id: vec![index as u8; 16].into(), address: node_address(index) };
+        retry(&mut first, |mut client| {
+            let request = request.clone();
+            async move { client.join(request).await }
+        })
+        .await?;
+    }
+    Ok(first)
 }
 
 /// The status of the cluster, from the first node that answers.
@@ -276,7 +295,7 @@ pub async fn map_now(connector: &SimConnector, nodes: usize) -> turmoil::Result<
     Ok(status(connector, nodes).await?.0)
 }
 
-async fn map(first: &mut Admin) -> turmoil::Result<ClusterMap> {
+pub(crate) async fn map(first: &mut Admin) -> turmoil::Result<ClusterMap> {
     let status = retry(first, |mut client| async move { client.status(admin::StatusRequest::default()).await }).await?;
     Ok(ClusterMap::try_from(status.into_inner().map.ok_or("no map")?)?)
 }
@@ -318,7 +337,7 @@ pub async fn lagging(connector: &SimConnector, nodes: usize) -> turmoil::Result<
 }
 
 /// Whether the map has a start of every node: a site without one can hold no level of a tree, and no copy.
-fn have_started(map: &ClusterMap, nodes: usize) -> bool {
+pub(crate) fn have_started(map: &ClusterMap, nodes: usize) -> bool {
     let started = map.nodes.values().filter(|node| node.incarnation != Incarnation::default());
     started.count() == nodes
 }
@@ -406,7 +425,8 @@ pub(crate) fn define(
     Ok(SlicedDefinition::new(&spec, slicing)?)
 }
 
-fn create(scenario: &Scenario) -> Result<admin::CreateFilterRequest, Box<dyn std::error::Error>> {
+/// The request that creates the scenario's filter.
+pub(crate) fn create(scenario: &Scenario) -> Result<admin::CreateFilterRequest, Box<dyn std::error::Error>> {
     let lookup = if scenario.parallel { producer::Lookup::Parallel } else { producer::Lookup::Pipelined };
     let answer = if scenario.safe { producer::AnswerWhen::Safe } else { producer::AnswerWhen::Early };
     Ok(admin::CreateFilterRequest {
@@ -429,10 +449,10 @@ fn create(scenario: &Scenario) -> Result<admin::CreateFilterRequest, Box<dyn std
     })
 }
 
-type Admin = admin::admin_client::AdminClient<Channel>;
+pub(crate) type Admin = admin::admin_client::AdminClient<Channel>;
 
 /// Tries until a request succeeds: nodes take a moment to start.
-async fn retry<T, F, A>(client: &mut Admin, mut attempt: A) -> turmoil::Result<T>
+pub(crate) async fn retry<T, F, A>(client: &mut Admin, mut attempt: A) -> turmoil::Result<T>
 where
     F: Future<Output = Result<T, tonic::Status>>,
     A: FnMut(Admin) -> F,

@@ -20,6 +20,7 @@ pub mod producers;
 mod real_time;
 pub mod results;
 pub mod run;
+pub mod scale;
 pub mod scenario;
 mod storm;
 mod torment;

@@ -1,7 +1,7 @@
 //! Runs scenarios: `cargo run -p firstseen-sim -- --seeds 0..100`, `--trees 0..100` for filters in trees, `--durable 0..100`
 //! for filters that must survive power cuts, `--copies 0..100` for filters with copies, whose nodes are away for long,
 //! `--moves 0..100` for filters whose slices move from node to node, `--cut-offs 0..100` for nodes that are cut off with producers
-//! beside them, or `--storms 0..100` for everything at once.
+//! beside them, or `--storms 0..100` for everything at once. `--scale` shows what clusters cost as they grow.
 //!
 //! Prints a hash of everything that happened, which is the same whenever a seed is run. With `--trace`, every delivery
 //! is printed before it, to compare two runs line by line; with `--results FILE`, a run that was broken off continues;
@@ -16,10 +16,15 @@ use firstseen_sim::faults::counts;
 use firstseen_sim::producers::undecided;
 use firstseen_sim::results::Results;
 use firstseen_sim::run::{Run, run};
+use firstseen_sim::scale::command;
 use firstseen_sim::scenario::Scenario;
 
 fn main() -> ExitCode {
-    let Some(asked) = Asked::parse(std::env::args().skip(1)) else {
+    let mut args = std::env::args().skip(1).peekable();
+    if args.next_if_eq("--scale").is_some() {
+        return command::run_all(args);
+    }
+    let Some(asked) = Asked::parse(args) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);
     };

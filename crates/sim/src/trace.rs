@@ -99,6 +99,11 @@ impl Recorder {
         trace.deliveries.push(Delivery { time_us: now_us(), from, to, what });
     }
 
+    /// The trace since this was called before; it begins anew.
+    pub(crate) fn take(&self) -> Trace {
+        std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
     /// The trace so far.
     pub fn trace(&self) -> Trace {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()

@@ -9,6 +9,7 @@ mod durable;
 mod hung_disks;
 mod moves;
 mod sample;
+mod scale;
 mod seeds;
 mod sites;
 mod storms;

@@ -39,6 +39,7 @@ const ALLOWED: [(&str, &[&str]); 13] = [
             "firstseen-meta",
             "firstseen-node",
             "firstseen-client",
+            "firstseen-eval",
         ],
     ),
     (

@@ -1,0 +1,123 @@
+//! What all nodes have counted.
+//!
+//! Promises: counts are those of the nodes' own metrics. Must not know: how metrics are fetched.
+
+use std::collections::BTreeMap;
+
+/// A link: the node that sends, and the name of the one that receives.
+type Link = (usize, String);
+
+/// Counts of all nodes since they started, or between two moments.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Counts {
+    /// Events that came from producers, as often as they were sent.
+    pub(super) sent_events: f64,
+    /// Visits of nodes, over all events.
+    pub(super) visits: f64,
+    /// Events tested and set at each node, once a slice.
+    pub(super) work: Vec<f64>,
+    pub(super) messages: BTreeMap<Link, f64>,
+    pub(super) bytes: BTreeMap<Link, f64>,
+}
+
+impl Counts {
+    /// The counts in the metrics of all nodes.
+    pub(super) fn of(metrics: &[String]) -> Self {
+        let total = |name: &str| metrics.iter().flat_map(|text| series(text, name)).map(|(_, value)| value).sum();
+        let of_links = |name: &str| {
+            let of_node = |(node, text)| {
+                series(text, name).filter_map(move |(labels, value)| Some(((node, label(labels, "peer")?), value)))
+            };
+            metrics.iter().map(String::as_str).enumerate().flat_map(of_node).collect()
+        };
+        let work = |text: &String| {
+            let counted = ["filter_test_visits_total", "filter_set_visits_total"];
+            counted.iter().flat_map(|name| series(text, name)).map(|(_, value)| value).sum()
+        };
+        Self {
+            sent_events: total("producer_received_events_total"),
+            visits: total("filter_pipeline_node_visits_total"),
+            work: metrics.iter().map(work).collect(),
+            messages: of_links("link_messages_sent_total"),
+            bytes: of_links("link_sent_bytes_total"),
+        }
+    }
+
+    /// The counts without `share` of what links send at rest, as when they measure the peer's clock; a link that has no
+    /// more than one message then has none.
+    pub(super) fn without(mut self, rest: &Self, share: f64) -> Self {
+        let at_rest = |of_links: &BTreeMap<Link, f64>, link| share * of_links.get(link).copied().unwrap_or(0.0);
+        self.messages.iter_mut().for_each(|(link, count)| *count -= at_rest(&rest.messages, link));
+        self.bytes.iter_mut().for_each(|(link, count)| *count -= at_rest(&rest.bytes, link));
+        self.messages.retain(|_, count| *count > 1.0);
+        self.bytes.retain(|link, _| self.messages.contains_key(link));
+        self
+    }
+
+    /// What was counted after `before`.
+    pub(super) fn since(&self, before: &Self) -> Self {
+        let less = |now: &BTreeMap<Link, f64>, before: &BTreeMap<Link, f64>| {
+            let left = |(link, count): (&Link, &f64)| (link.clone(), count - before.get(link).copied().unwrap_or(0.0));
+            now.iter().map(left).filter(|(_, count)| *count > 0.0).collect()
+        };
+        Self {
+            sent_events: self.sent_events - before.sent_events,
+            visits: self.visits - before.visits,
+            work: self.work.iter().zip(&before.work).map(|(now, before)| now - before).collect(),
+            messages: less(&self.messages, &before.messages),
+            bytes: less(&self.bytes, &before.bytes),
+        }
+    }
+}
+
+/// The series of a name: their labels, and their values.
+fn series<'a>(metrics: &'a str, name: &str) -> impl Iterator<Item = (&'a str, f64)> {
+    let name = format!("firstseen_{name}");
+    metrics.lines().filter_map(move |line| {
+        let rest = line.strip_prefix(&name).filter(|rest| rest.starts_with(['{', ' ']))?;
+        let (labels, value) = rest.rsplit_once(' ')?;
+        Some((labels, value.parse().ok()?))
+    })
+}
+
+/// The value of one label.
+fn label(labels: &str, name: &str) -> Option<String> {
+    let (_, rest) = labels.split_once(&format!("{name}=\""))?;
+    Some(rest.split_once('"')?.0.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_told_apart_and_other_names_left_out() {
+        let metrics = [
+            "# HELP firstseen_link_sent_bytes x\nfirstseen_link_sent_bytes_total{peer=\"b\"} 7\n\
+             firstseen_link_sent_bytes_total{peer=\"c\"} 5\nfirstseen_link_sent_bytes_total_more{peer=\"c\"} 9\n\
+             firstseen_filter_test_visits_total{filter=\"f\"} 3\nfirstseen_filter_set_visits_total{filter=\"f\"} 2\n",
+            "firstseen_link_sent_bytes_total{peer=\"a\"} 4\nfirstseen_producer_received_events_total 8\n",
+        ];
+        let counts = Counts::of(&metrics.map(str::to_owned));
+        let links = [((0, "b".to_owned()), 7.0), ((0, "c".to_owned()), 5.0), ((1, "a".to_owned()), 4.0)];
+        assert_eq!(counts.bytes, BTreeMap::from(links));
+        assert_eq!((counts.work.as_slice(), counts.sent_events), ([5.0, 0.0].as_slice(), 8.0));
+        let later = Counts {
+            bytes: BTreeMap::from([((0, "b".to_owned()), 9.0), ((0, "c".to_owned()), 5.0)]),
+            ..counts.clone()
+        };
+        let rest = Counts {
+            messages: BTreeMap::from([((0, "b".to_owned()), 4.0), ((0, "c".to_owned()), 4.0)]),
+            bytes: BTreeMap::from([((0, "b".to_owned()), 2.0)]),
+            ..Counts::default()
+        };
+        let busy = Counts {
+            messages: BTreeMap::from([((0, "b".to_owned()), 5.0), ((0, "c".to_owned()), 3.0)]),
+            ..counts.clone()
+        };
+        let alone = busy.without(&rest, 0.5);
+        assert_eq!(alone.messages, BTreeMap::from([((0, "b".to_owned()), 3.0)]));
+        assert_eq!(alone.bytes, BTreeMap::from([((0, "b".to_owned()), 6.0)]));
+        assert_eq!(later.since(&counts).bytes, BTreeMap::from([((0, "b".to_owned()), 2.0)]));
+    }
+}

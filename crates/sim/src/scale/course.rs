@@ -1,0 +1,173 @@
+//! The course of one run: form the cluster, rest, new events, known events, one change of the map.
+//!
+//! Promises: what is counted in one part of the course was caused in it. Must not know: what counts mean.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use firstseen_routing::{Prober, SlicedDefinition};
+use firstseen_wire::map::map_bytes;
+use firstseen_wire::proto::admin;
+use tokio::time::{Instant, sleep_until};
+use xxhash_rust::xxh3::xxh3_128;
+
+use super::board::Board;
+use super::counts::Counts;
+use super::figures::{Change, ClusterFigures, Figures, Flow};
+use super::load::Load;
+use super::{FILTER, calm, define};
+use crate::clock::now_us;
+use crate::cluster::{self, Admin, PORT};
+use crate::net::SimConnector;
+use crate::trace::{Delivered, Delivery};
+
+/// After so long, what a change has set off is done.
+const SETTLED: Duration = Duration::from_secs(3);
+/// How long the cluster is watched while there are no events.
+const REST: Duration = Duration::from_secs(5);
+/// After so long without events, all cells are set and acknowledged.
+const QUIET: Duration = Duration::from_millis(200);
+/// The filter that changes the map.
+const OTHER_FILTER: &str = "another";
+
+/// The operator of one run.
+pub(super) struct Course {
+    pub(super) nodes: usize,
+    pub(super) slicing: String,
+    pub(super) definition: SlicedDefinition,
+    pub(super) connector: SimConnector,
+    pub(super) board: Board,
+    pub(super) load: Arc<Load>,
+    /// Where nodes are.
+    pub(super) hosts: BTreeSet<IpAddr>,
+    pub(super) producers: BTreeSet<IpAddr>,
+}
+
+impl Course {
+    /// Runs the course to its end, and leaves the figures there.
+    pub(super) async fn run(self, figures: Arc<Mutex<Option<Figures>>>) -> turmoil::Result {
+        let mut first = cluster::form(self.nodes, &self.connector).await?;
+        while !cluster::have_started(&cluster::map(&mut first).await?, self.nodes) {
+            tokio::time::sleep(SETTLED).await;
+        }
+        self.create(&mut first, FILTER, &self.definition).await?;
+        let map = cluster::map(&mut first).await?;
+        self.board.all_at(map.version).await;
+        tokio::time::sleep(SETTLED).await;
+        let deliveries = self.connector.recorder.take().deliveries;
+        let connections = deliveries.iter().filter(|delivery| self.opens(delivery)).count();
+        let started = self.counted().await;
+        self.connector.recorder.take();
+        tokio::time::sleep(REST).await;
+        let rest_bytes = self.bytes_between_nodes(&self.connector.recorder.take().deliveries);
+        let begun = self.counted().await;
+        let rest = (begun.0.since(&started.0), begun.1 - started.1);
+        self.load.new_events().await;
+        let between = self.counted().await;
+        self.load.known_events().await;
+        let ended = self.counted().await;
+        tokio::time::sleep(SETTLED).await;
+        let change = self.change(&mut first, rest_bytes).await?;
+        self.load.end();
+        let cluster = ClusterFigures {
+            connections,
+            at_rest_bytes_per_s: rest_bytes / REST.as_secs_f64() / self.nodes as f64,
+            map_bytes: map_bytes(&map),
+            change,
+        };
+        let counts = |from: &(Counts, f64), until: &(Counts, f64)| {
+            until.0.since(&from.0).without(&rest.0, (until.1 - from.1) / rest.1)
+        };
+        let (new, known) = (self.flow(&counts(&begun, &between)), self.flow(&counts(&between, &ended)));
+        let hashes = Prober::new(&self.definition)?.shape().hashes();
+        let made = Figures { nodes: self.nodes, slicing: self.slicing, hashes, new, known, cluster };
+        *figures.lock().unwrap_or_else(PoisonError::into_inner) = Some(made);
+        Ok(())
+    }
+
+    /// What nodes have counted so far, once nothing is in flight, and when that was, in seconds.
+    async fn counted(&self) -> (Counts, f64) {
+        tokio::time::sleep(QUIET).await;
+        (Counts::of(&self.board.metrics().await), now_us() as f64 / 1e6)
+    }
+
+    async fn create(&self, first: &mut Admin, name: &str, definition: &SlicedDefinition) -> turmoil::Result {
+        let request = admin::CreateFilterRequest {
+            command_id: xxh3_128(name.as_bytes()).to_le_bytes().to_vec().into(),
+            name: name.to_owned(),
+            definition_json: serde_json::to_string(definition)?,
+            ..cluster::create(&calm(self.nodes))?
+        };
+        cluster::retry(first, |mut client| {
+            let request = request.clone();
+            async move { client.create_filter(request).await }
+        })
+        .await?;
+        Ok(())
+    }
+
+    /// Changes the map by a filter with one slice. In as long a time, there are `rest_bytes` between nodes without that.
+    async fn change(&self, first: &mut Admin, rest_bytes: f64) -> turmoil::Result<Change> {
+        self.connector.recorder.take();
+        let (begun, begun_us) = (Instant::now(), now_us());
+        self.create(first, OTHER_FILTER, &define("none", 1)?).await?;
+        let version = cluster::map(first).await?.version;
+        self.board.all_at(version).await;
+        let ms = (now_us() - begun_us) / 1000;
+        sleep_until(begun + REST).await;
+        let deliveries = self.connector.recorder.take().deliveries;
+        let to_producers = bytes(deliveries.iter().filter(|delivery| self.producers.contains(&delivery.to.ip())));
+        Ok(Change {
+            bytes: self.bytes_between_nodes(&deliveries) - rest_bytes,
+            bytes_to_a_producer: to_producers / self.producers.len() as f64,
+            ms,
+        })
+    }
+
+    fn flow(&self, counts: &Counts) -> Flow {
+        let events = self.load.events() as f64;
+        let bytes: Vec<f64> = counts.bytes.values().copied().collect();
+        Flow {
+            sent_per_event: counts.sent_events / events,
+            visits_per_event: counts.visits / events,
+            messages_per_event: total(counts.messages.values()) / events,
+            bytes_per_event: total(counts.bytes.values()) / events,
+            busiest_node: times_mean(&counts.work),
+            links: bytes.len(),
+            busiest_link: times_mean(&bytes),
+        }
+    }
+
+    fn bytes_between_nodes(&self, deliveries: &[Delivery]) -> f64 {
+        bytes(deliveries.iter().filter(|delivery| self.is_between_nodes(delivery)))
+    }
+
+    fn is_between_nodes(&self, delivery: &Delivery) -> bool {
+        [delivery.from, delivery.to].iter().all(|host| self.hosts.contains(&host.ip()))
+    }
+
+    /// Whether a node has accepted a connection of another one.
+    fn opens(&self, delivery: &Delivery) -> bool {
+        delivery.what == Delivered::Connection && delivery.to.port() == PORT && self.is_between_nodes(delivery)
+    }
+}
+
+fn total<'a>(counts: impl Iterator<Item = &'a f64>) -> f64 {
+    counts.fold(0.0, |sum, count| sum + count)
+}
+
+/// The greatest of counts, as a multiple of their mean; none of none.
+fn times_mean(counts: &[f64]) -> Option<f64> {
+    let most = counts.iter().copied().fold(0.0, f64::max);
+    (!counts.is_empty()).then(|| most * counts.len() as f64 / total(counts.iter()))
+}
+
+fn bytes<'a>(deliveries: impl Iterator<Item = &'a Delivery>) -> f64 {
+    let length = |delivery: &Delivery| match delivery.what {
+        Delivered::Bytes { length, .. } => length as f64,
+        _ => 0.0,
+    };
+    deliveries.map(length).fold(0.0, |sum, length| sum + length)
+}

@@ -1,0 +1,145 @@
+//! Producers that send batch after batch, new events and then the same again.
+//!
+//! Promises: for each node as many events are in flight, whatever the number of nodes; verdicts are checked: a new event
+//! is first-seen but for false positives, and a known one a duplicate. Must not know: how the filter is cut.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use firstseen_client::{Client, Filter, Verdict};
+use firstseen_wire::watch;
+
+use super::FILTER;
+use crate::clock::{EPOCH_MS, now_us};
+use crate::cluster::node_address;
+use crate::net::SimConnector;
+
+/// The span of the new events' times.
+pub(super) const WINDOW_MS: u64 = 3_600_000;
+/// Events in flight, for each node.
+pub(super) const IN_FLIGHT_PER_NODE: u64 = 1024;
+/// Nodes for which there is one producer.
+const NODES_PER_PRODUCER: usize = 10;
+/// Most events of a message of a producer.
+const BATCH_EVENTS: u32 = 8192;
+/// How often somebody looks whether producers are done.
+const LOOK: Duration = Duration::from_millis(5);
+/// Of new events, so many may be called duplicates by a filter of one false positive in a hundred.
+const HIDDEN_MAX: f64 = 0.02;
+
+/// What producers do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Waiting,
+    New,
+    Known,
+    Over,
+}
+
+/// The producers' work.
+pub(super) struct Load {
+    nodes: usize,
+    events: u64,
+    /// New events that were sent.
+    taken: AtomicU64,
+    /// Producers that have done what the stage asks for.
+    done: AtomicU32,
+    stage: watch::Sender<Stage>,
+    stages: watch::Receiver<Stage>,
+}
+
+impl Load {
+    pub(super) fn new(nodes: usize, events_per_node: u64) -> Self {
+        let (stage, stages) = watch::channel(Stage::Waiting);
+        let events = events_per_node * nodes as u64;
+        Self { nodes, events, taken: AtomicU64::new(0), done: AtomicU32::new(0), stage, stages }
+    }
+
+    /// Different events of all producers.
+    pub(super) fn events(&self) -> u64 {
+        self.events
+    }
+
+    pub(super) fn producers(&self) -> u32 {
+        self.nodes.div_ceil(NODES_PER_PRODUCER) as u32
+    }
+
+    /// Has all producers send their events, for the first time.
+    pub(super) async fn new_events(&self) {
+        self.carry_out(Stage::New).await;
+    }
+
+    /// Has all producers send their events again.
+    pub(super) async fn known_events(&self) {
+        self.carry_out(Stage::Known).await;
+    }
+
+    /// Lets all producers end.
+    pub(super) fn end(&self) {
+        self.stage.send(Stage::Over);
+    }
+
+    async fn carry_out(&self, stage: Stage) {
+        self.done.store(0, Ordering::Relaxed);
+        self.stage.send(stage);
+        while self.done.load(Ordering::Relaxed) < self.producers() {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// Runs the producer at `place` of all.
+    pub(super) async fn produce(self: Arc<Self>, place: u32, connector: SimConnector) -> turmoil::Result {
+        let mut stages = self.stages.clone();
+        stages.wait_for(|stage| *stage >= Stage::New).await?;
+        let client = Client::builder()
+            .seeds((0..self.nodes).map(|index| node_address((index + place as usize) % self.nodes)))
+            .connector(Arc::new(connector))
+            .incarnation(u128::from(place) + 1)
+            .wall_clock(|| EPOCH_MS + now_us() / 1000)
+            .batch_events_max(BATCH_EVENTS)
+            .connect()
+            .await?;
+        let filter = client.filter(FILTER).await?;
+        self.send(place.into(), &filter, Stage::New).await?;
+        stages.wait_for(|stage| *stage >= Stage::Known).await?;
+        self.send(place.into(), &filter, Stage::Known).await?;
+        // Until then it follows the map.
+        stages.wait_for(|stage| *stage == Stage::Over).await?;
+        Ok(())
+    }
+
+    /// Sends this producer's share of all events, a batch at a time.
+    async fn send(&self, place: u64, filter: &Filter, stage: Stage) -> turmoil::Result {
+        let producers = u64::from(self.producers());
+        let (mut event, end) = (self.events * place / producers, self.events * (place + 1) / producers);
+        let in_flight = IN_FLIGHT_PER_NODE * self.nodes as u64 / producers;
+        let (begun_ms, mut wrong, events) = (EPOCH_MS + now_us() / 1000, 0, end - event);
+        while event < end {
+            let next = end.min(event + in_flight);
+            let keys: Vec<[u8; 16]> = (event..next).map(|event| u128::from(event).to_le_bytes()).collect();
+            let time_ms = match stage {
+                // The times of all producers rise together, as those of events that happen now.
+                Stage::New => {
+                    let taken = self.taken.fetch_add(next - event, Ordering::Relaxed);
+                    begun_ms - WINDOW_MS + taken * WINDOW_MS / self.events
+                }
+                _ => begun_ms,
+            };
+            let right = if stage == Stage::New { Verdict::FirstSeen } else { Verdict::Duplicate };
+            for verdict in filter.observe_batch(&keys, &vec![time_ms; keys.len()]).await? {
+                match verdict {
+                    Verdict::Undecided(reason) => return Err(format!("an event was undecided: {reason:?}").into()),
+                    verdict => wrong += u64::from(verdict != right),
+                }
+            }
+            event = next;
+        }
+        let wrong_max = if stage == Stage::New { HIDDEN_MAX * events as f64 } else { 0.0 };
+        if wrong as f64 > wrong_max {
+            return Err(format!("{wrong} of {events} verdicts were wrong").into());
+        }
+        self.done.fetch_add(1, Ordering::Relaxed);
+        Ok(())
+    }
+}

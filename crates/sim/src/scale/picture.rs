@@ -1,0 +1,52 @@
+//! The figures as a picture.
+//!
+//! Promises: a line for each way of slicing, over the number of nodes. Must not know: how figures are counted.
+
+use firstseen_eval::document::{Axis, Document, Line, Panel, Source};
+use firstseen_eval::picture;
+
+use super::figures::Figures;
+
+/// The picture, as SVG.
+///
+/// # Errors
+/// Those of the drawing library.
+pub(super) fn svg(all: &[Figures]) -> Result<String, String> {
+    let panels = vec![
+        panel(all, "Bytes between nodes, for a known event", "bytes", |figures| figures.known.bytes_per_event),
+        panel(all, "Visits of a message, known events", "visits", |Figures { known, .. }| {
+            if known.links == 0 { f64::NAN } else { known.visits_per_message() }
+        }),
+        panel(all, "Links that carry events", "ordered pairs of nodes", |figures| figures.known.links as f64),
+        panel(all, "Bytes of one change of the map, between nodes", "bytes", |figures| figures.cluster.change.bytes),
+    ];
+    let document = Document {
+        name: "scale".to_owned(),
+        title: "What a cluster costs as it grows".to_owned(),
+        paragraph: String::new(),
+        source: Source { paper: String::new(), section: String::new(), figure: String::new() },
+        parameters: Vec::new(),
+        seeds: Vec::new(),
+        panels,
+        notes: Vec::new(),
+    };
+    picture::svg(&document)
+}
+
+fn panel(all: &[Figures], title: &str, unit: &str, value: impl Fn(&Figures) -> f64) -> Panel {
+    let mut lines: Vec<Line> = Vec::new();
+    for figures in all {
+        let value = value(figures);
+        if !value.is_finite() || value <= 0.0 {
+            continue;
+        }
+        let way = figures.slicing.split(':').next().unwrap_or_default();
+        let point = (figures.nodes as f64, value);
+        match lines.iter_mut().find(|line| line.name == way) {
+            Some(line) => line.points.push(point),
+            None => lines.push(Line { name: way.to_owned(), points: vec![point] }),
+        }
+    }
+    let (x, y) = (Axis::log("nodes"), Axis::log(unit));
+    Panel { title: title.to_owned(), x, y, series: Vec::new(), lines }
+}
