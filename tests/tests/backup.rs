@@ -243,10 +243,9 @@ fn a_filter_that_is_being_altered_comes_back_without_what_the_former_one_has() {
     let taken = backup("--out one --json").fails(3, &[lacks, "take another one when the alteration is over"]);
     let taken: Value = serde_json::from_str(&taken.out).expect("JSON");
     assert_eq!(taken["left_out"], serde_json::json!([]));
-    let told =
-        |filter: &Value| (filter["name"].clone(), filter["altered"].clone(), filter["incomplete_slices"].clone());
-    let told: Vec<_> = taken["filters"].as_array().expect("filters").iter().map(told).collect();
-    assert_eq!(told, [("views".into(), false.into(), 0.into()), ("clicks".into(), true.into(), 2.into())]);
+    let got = |filter: &Value| (filter["name"].clone(), filter["altered"].clone(), filter["incomplete_slices"].clone());
+    let got: Vec<_> = taken["filters"].as_array().expect("filters").iter().map(got).collect();
+    assert_eq!(got, [("views".into(), false.into(), 0.into()), ("clicks".into(), true.into(), 2.into())]);
     assert!(
         backup("--out two --allow-missing").ok().out.contains("2, without what was recorded before it was altered")
     );
@@ -256,16 +255,16 @@ fn a_filter_that_is_being_altered_comes_back_without_what_the_former_one_has() {
         other.folder.run(&format!("cluster restore {} --addr {} {flags}", one.display(), other.address)).ok()
     };
     for flags in ["--plan", "--yes"] {
-        let told = restore(flags);
-        assert!(told.err.contains(lacks), "{}", told.err);
-        assert!(told.out.contains("lacks a part of a filter") && !told.out.contains("is whole"), "{}", told.out);
-        let is_claimed = told.out.lines().any(|line| line.starts_with("of views, what was recorded before 20"));
-        assert_eq!(is_claimed, flags == "--yes", "{}", told.out);
+        let got = restore(flags);
+        assert!(got.err.contains(lacks), "{}", got.err);
+        assert!(got.out.contains("lacks a part of a filter") && !got.out.contains("is whole"), "{}", got.out);
+        let is_claimed = got.out.lines().any(|line| line.starts_with("of views, what was recorded before 20"));
+        assert_eq!(is_claimed, flags == "--yes", "{}", got.out);
     }
     let asked = client(&other, DEADLINE_MS);
     let clicks = asked.filter("clicks").expect("the filter");
-    let told = ask(&clicks, 0..100);
-    assert!(told.iter().all(|told| matches!(told, Verdict::Undecided(_))), "the former one may have any: {told:?}");
+    let got = ask(&clicks, 0..100);
+    assert!(got.iter().all(|got| matches!(got, Verdict::Undecided(_))), "the former one may have any: {got:?}");
     other.folder.run(&format!("filter forgive clicks --yes --cluster {}", other.address)).ok();
     eventually("it decides", || count(&ask(&clicks, 200..300), Verdict::Duplicate) == 100);
     assert_eq!(count(&ask(&clicks, 100..200), Verdict::Duplicate), 100, "asked once: what it has was in the backup");

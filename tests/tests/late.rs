@@ -62,15 +62,15 @@ fn what_comes_later_than_the_lateness_allows_is_counted_and_explained() {
         let report = folder.dedup(&format!("{flags} {lateness} --report json")).ok().report();
         assert_eq!((counts(&report), number(&report, "past_lateness")), (expected, past), "{lateness}");
     }
-    let told = folder.dedup(&format!("{flags} --report text")).ok().err;
-    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
+    let got = folder.dedup(&format!("{flags} --report text")).ok().err;
+    let got = got.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(
-        told.contains("past lateness 1: later than --lateness allows, the latest about 25m 18s after younger"),
-        "{told}"
+        got.contains("past lateness 1: later than --lateness allows, the latest about 25m 18s after younger"),
+        "{got}"
     );
-    assert!(told.contains("repeats may have passed as first-seen; a greater --lateness judges them exactly"), "{told}");
-    let told = folder.dedup(&format!("{flags} --lateness 30m --report text")).ok().err;
-    assert!(!told.contains("past lateness"), "{told}");
+    assert!(got.contains("repeats may have passed as first-seen; a greater --lateness judges them exactly"), "{got}");
+    let got = folder.dedup(&format!("{flags} --lateness 30m --report text")).ok().err;
+    assert!(!got.contains("past lateness"), "{got}");
 }
 
 #[test]
@@ -95,11 +95,11 @@ fn the_report_says_what_became_of_late_records_and_which_flag_helps() {
         ),
         ("--window landmark:day", ["late 1: of before the last landmark: passed on", "(--late first-seen)"]),
     ] {
-        let told =
+        let got =
             folder.dedup(&format!("--format csv --no-header --key 2 --time 1 {flags} --report text input")).ok().err;
-        let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(words.iter().all(|words| told.contains(words)), "{flags}: {told}");
-        assert_eq!(told.contains("judges more of them"), !flags.contains("landmark"), "{flags}: {told}");
+        let got = got.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.iter().all(|words| got.contains(words)), "{flags}: {got}");
+        assert_eq!(got.contains("judges more of them"), !flags.contains("landmark"), "{flags}: {got}");
     }
 }
 

@@ -15,9 +15,9 @@ use tokio::sync::mpsc;
 /// What the producer did and what the consumer found.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Summary {
-    /// Events told to be first-seen, and delivered.
+    /// Events called first-seen, and delivered.
     pub(crate) delivered: u64,
-    /// Events told to be duplicates, and dropped.
+    /// Events called duplicates, and dropped.
     pub(crate) dropped: u64,
     /// Events delivered although nothing is known of them.
     pub(crate) delivered_undecided: u64,
@@ -44,7 +44,7 @@ async fn must_deliver(filter: &Filter, event: &str, summary: &mut Summary) -> Re
             }
             // Nothing was recorded, and the client has tried again already: the cluster is busy or starting. Once more.
             Verdict::Undecided(Reason::Overloaded | Reason::NotReady | Reason::StaleMap) => {}
-            // Perhaps recorded: asked again, it may be told to be a duplicate of itself, and would be lost.
+            // Perhaps recorded: asked again, it may be called a duplicate of itself, and would be lost.
             Verdict::Undecided(_) => break,
         }
     }

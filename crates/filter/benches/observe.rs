@@ -66,7 +66,7 @@ struct Ours {
     secret: FilterSecret,
     recorded: u64,
     observed: u64,
-    /// Of distinct events: each duplicate told is a false positive, each refusal a limit reached.
+    /// Of distinct events: each duplicate is a false positive, each refusal a limit reached.
     duplicates: u64,
     refused: u64,
     stamps: Vec<Stamp>,
@@ -90,7 +90,7 @@ impl Ours {
             stamps: vec![Stamp::default(); BATCH_EVENTS],
             verdicts: vec![Verdict::Undecided; BATCH_EVENTS],
         };
-        // A window that is full, and memory that the system has handed out. What was told on the way does not count.
+        // A window that is full, and memory that the system has handed out. The verdicts on the way do not count.
         let mut events = Events::new();
         let capacity = ours.definition.capacity_events.unwrap_or(0);
         let warm_up = if ours.definition.window == Window::Unbounded { capacity / 4 } else { capacity * 5 / 4 };
@@ -132,7 +132,7 @@ impl Ours {
         }
     }
 
-    /// What the filter told in this run, beside what it was asked to keep.
+    /// What the filter answered in this run, beside what it was asked to keep.
     fn report_rate(&self, name: &str) {
         let measured = 100.0 * self.duplicates as f64 / self.observed as f64;
         println!(

@@ -24,8 +24,8 @@ const DOUBLINGS_MAX: u32 = 4;
 /// use firstseen_journal::{LOOKS, Looks, Steps};
 /// let (steps, mut looks) = (Steps::default(), Looks::default());
 /// let under_way = steps.begin();
-/// let told: Vec<bool> = (0..=LOOKS).map(|_| looks.look(steps.under_way())).collect();
-/// assert_eq!(told, [false, false, false, false, false, false, true]);
+/// let hangs: Vec<bool> = (0..=LOOKS).map(|_| looks.look(steps.under_way())).collect();
+/// assert_eq!(hangs, [false, false, false, false, false, false, true]);
 /// drop(under_way);
 /// assert!(looks.look(steps.under_way()) && !looks.is_stuck(), "it has not answered for long enough yet");
 /// ```
@@ -119,16 +119,16 @@ mod tests {
     #[test]
     fn what_does_not_end_hangs_until_the_disk_has_answered_for_a_while() {
         let hung = LOOKS as usize;
-        let told = looked(std::iter::repeat_n(Some(1), hung + 5).chain((2..=60).map(Some)));
-        assert!(told[..hung].iter().all(|hangs| !hangs), "{told:?}");
-        assert!(told[hung..hung + 5 + 2 * hung - 1].iter().all(|hangs| *hangs), "{told:?}");
-        assert!(told[hung + 5 + 2 * hung..].iter().all(|hangs| !hangs), "{told:?}");
+        let hangs = looked(std::iter::repeat_n(Some(1), hung + 5).chain((2..=60).map(Some)));
+        assert!(hangs[..hung].iter().all(|hangs| !hangs), "{hangs:?}");
+        assert!(hangs[hung..hung + 5 + 2 * hung - 1].iter().all(|hangs| *hangs), "{hangs:?}");
+        assert!(hangs[hung + 5 + 2 * hung..].iter().all(|hangs| !hangs), "{hangs:?}");
     }
 
     #[test]
     fn a_disk_that_hangs_again_and_again_hangs_all_the_while() {
-        let told = looked((0..10).flat_map(|sync| std::iter::repeat_n(Some(sync), LOOKS as usize + 1)));
-        assert!(told[LOOKS as usize..].iter().all(|hangs| *hangs), "{told:?}");
+        let hangs = looked((0..10).flat_map(|sync| std::iter::repeat_n(Some(sync), LOOKS as usize + 1)));
+        assert!(hangs[LOOKS as usize..].iter().all(|hangs| *hangs), "{hangs:?}");
     }
 
     #[test]

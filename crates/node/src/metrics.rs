@@ -320,7 +320,7 @@ fn node_now(registry: &mut Registry, shared: &Shared) {
         ("raft_applied_index", "The newest entry that the map shows", status.last_applied),
         ("map_version", "The version of the map that the node acts on", view.map.version),
         ("streams_open", "Producer streams that are open", u64::from(shared.streams.load(Relaxed))),
-        ("watches_open", "Streams on which the map is told", u64::from(shared.watches.load(Relaxed))),
+        ("watches_open", "Streams on which the map is sent", u64::from(shared.watches.load(Relaxed))),
         ("inflight_bytes", "Bytes of calls, messages and batches that are under way", shared.budget.taken()),
         ("batches_inflight", "Batches that are not answered", shared.batches.load(Relaxed)),
         ("queue_events", "Events that wait for their owners", shared.owners.events_queued()),

@@ -239,7 +239,12 @@ async fn warn_of_journals(shared: &Shared) {
     for look in looks.iter().filter(|look| look.state.owed.waiting_events > 0) {
         let (events, group) = (look.state.owed.waiting_events, look.group);
         let filter = view.map.filters.get(&look.filter).map_or("", |record| &record.name);
-        tracing::warn!(filter, group, events, "told first-seen while the level above was out of reach, and lost to it");
+        tracing::warn!(
+            filter,
+            group,
+            events,
+            "called first-seen while the level above was out of reach, and lost to it"
+        );
     }
 }
 

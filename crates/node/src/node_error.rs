@@ -31,7 +31,7 @@ pub enum NodeError {
     OwnerLost(String),
     /// The last records of the journal may or may not be on the disk.
     #[error(
-        "the journal cannot be written ({0}): what was told since is not certain to be there; look after the disk, and start the node again"
+        "the journal cannot be written ({0}): what replies since then rest on may be missing there; look after the disk, and start the node again"
     )]
     Journal(String),
     /// The consensus has stopped.

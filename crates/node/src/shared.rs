@@ -134,7 +134,7 @@ impl Shared {
         let catching_up = || {
             let groups = self.owners.catching_up();
             (groups > 0)
-                .then(|| format!("{groups} groups here are being told what they have missed by the other nodes"))
+                .then(|| format!("{groups} groups here are being sent what they have missed by the other nodes"))
         };
         let view = self.view();
         let not_whole = || view.not_whole().or_else(catching_up);

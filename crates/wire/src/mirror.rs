@@ -74,8 +74,8 @@ pub(crate) fn decode(mirror: &proto::Mirror, shape: ProbeShape) -> Result<Mirror
     let tags = tags.chain(std::iter::repeat(EventTag::NONE));
     let names = mirror.names.chunks_exact(NAME_BYTES).map(unpack_name);
     check_bitmap("first_seen", &mirror.first_seen, events)?;
-    let told = |event| if bit(&mirror.first_seen, event) { Decision::FirstSeen } else { Decision::Duplicate };
-    let mut decisions: Vec<Decision> = (0..events).map(told).collect();
+    let decision = |event| if bit(&mirror.first_seen, event) { Decision::FirstSeen } else { Decision::Duplicate };
+    let mut decisions: Vec<Decision> = (0..events).map(decision).collect();
     unpack_reasons("undecided", &mirror.undecided, events, |event, reason| {
         decisions[event] = Decision::Undecided(reason);
     })?;

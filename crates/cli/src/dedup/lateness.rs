@@ -55,7 +55,7 @@ pub(super) fn late_meaning(late: LateArg, definition: Option<&FilterDefinition>)
         Some(Window::LandmarkDuration(_) | Window::LandmarkCalendar(_)) => "of before the last landmark",
         _ => "older than the window and --lateness together",
     };
-    let told = match late {
+    let verdict = match late {
         LateArg::FirstSeen => "passed on and not remembered, so that repeats of them pass, too (--late first-seen)",
         LateArg::Duplicate => "dropped, also where they had never been seen (--late duplicate)",
         LateArg::Undecided => "passed on, not remembered, and counted as undecided (--late undecided)",
@@ -65,7 +65,7 @@ pub(super) fn late_meaning(late: LateArg, definition: Option<&FilterDefinition>)
         None => Some("a filter that was created with a greater --lateness"),
     };
     let helps = helps.map_or(String::new(), |helps| format!("; {helps} judges more of them"));
-    format!(": {before}: {told}{helps}")
+    format!(": {before}: {verdict}{helps}")
 }
 
 /// What makes fewer records late.

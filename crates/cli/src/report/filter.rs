@@ -139,8 +139,8 @@ impl FilterReport {
                 let bits = report.bits_per_event.map_or(String::new(), |bits| format!(", {bits:.1} bits an event"));
                 let mut lines = Vec::new();
                 if report.past_lateness > 0 {
-                    let told = grouped(report.past_lateness) + &report.past_lateness_meaning;
-                    lines.push(("past lateness", told));
+                    let text = grouped(report.past_lateness) + &report.past_lateness_meaning;
+                    lines.push(("past lateness", text));
                 }
                 lines.extend([
                     ("filter", format!("{}, window {}, seed {}", report.filter, report.window, report.seed)),

@@ -1,4 +1,4 @@
-//! What callers are told when all is well: right, in order, and never by sending the event itself.
+//! The verdicts that callers get when all is well: right, in order, and never by sending the event itself.
 
 use crate::common::{self, FakeCluster, Fate, SECRET, definition};
 use firstseen_client::{CallError, ConnectError, Digest, FilterError, FilterSecret, Reason, SubmissionName, Verdict};
@@ -214,7 +214,7 @@ async fn what_was_told_first_seen_is_answered_here() {
         assert_eq!((cluster.arrivals().len(), filter.local_hits()), (before, 3), "{name}: nobody was asked");
         assert_eq!(ask(["c", "d", "a"]).await, [again, first, again]);
         assert_eq!(cluster.arrivals().last().map(common::Arrival::events), Some(1));
-        // Who names a submission is told what the node remembers of it.
+        // Who names a submission gets the reply that the node remembers.
         let name = SubmissionName { source: 1, number: 1 };
         let before = cluster.arrivals().len();
         match clock {

@@ -1,4 +1,5 @@
-//! What callers are told when something goes wrong: lost replies, old maps, nodes that stall or cannot be reached.
+//! Which verdicts and errors callers get when something goes wrong: lost replies, old maps, nodes that stall or cannot be
+//! reached.
 
 use std::time::Duration;
 
@@ -21,7 +22,7 @@ async fn a_batch_whose_reply_is_lost_is_sent_again_as_the_same_submission() {
     let filter = client.filter("clicks").await.expect("a filter");
     for round in 0..5 {
         let verdicts = filter.observe_digests(&digests(round * 100, round * 100 + 100), &[]).await.expect("verdicts");
-        // Recorded by the try whose reply was lost; told by the node's memory of the submission.
+        // Recorded by the try whose reply was lost; the reply is from the node's memory of the submission.
         assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen), "round {round}: {verdicts:?}");
     }
     let arrivals = cluster.arrivals();
@@ -209,7 +210,7 @@ async fn an_event_waits_for_its_own_slices() {
     assert_eq!(missing, MissingSlices { down: 1, lost: 1 });
 }
 
-/// Of one batch those events are told at once that wait in vain, and the others wait on.
+/// Of one batch those events get their verdicts at once that wait in vain, and the others wait on.
 #[tokio::test]
 async fn events_of_one_batch_wait_apart() {
     let cluster = FakeCluster::start(3).await;
@@ -241,8 +242,8 @@ async fn events_of_one_batch_wait_apart() {
         let filter = filter.clone();
         async move { filter.observe_digests(&[waiting], &[]).await }
     });
-    let told = filter.observe_digests(&[vain], &[]).await.expect("a verdict");
-    assert_eq!(told, [Verdict::Undecided(Reason::SlicesDown)]);
+    let got = filter.observe_digests(&[vain], &[]).await.expect("a verdict");
+    assert_eq!(got, [Verdict::Undecided(Reason::SlicesDown)]);
     assert!(!waits.is_finished(), "its slice may come back");
     waits.abort();
 }
@@ -376,7 +377,7 @@ async fn a_run_that_must_be_divided_is_recorded_once_or_unknown() {
             filter.epoch.rise();
         });
         let verdicts = call.await.expect("no panic").expect("verdicts");
-        let count = |verdict: Verdict| verdicts.iter().filter(|told| **told == verdict).count();
+        let count = |verdict: Verdict| verdicts.iter().filter(|got| **got == verdict).count();
         let (new, unknown) = (count(Verdict::FirstSeen), count(Verdict::Undecided(Reason::Unknown)));
         assert_eq!((new + unknown, cluster.recorded()), (300, 300), "{fate:?}");
         // Refused, nothing was recorded before: both parts are new. Lost, it was, and no node can tell any more.

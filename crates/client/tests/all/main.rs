@@ -1,4 +1,4 @@
-//! The client against nodes that answer as a test says: what callers are told.
+//! The client against nodes that answer as a test says: which verdicts and errors callers get.
 
 mod answers;
 mod common;

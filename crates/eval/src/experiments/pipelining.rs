@@ -101,5 +101,5 @@ fn measure(run: &Run<'_>) -> Result<Findings, EvalError> {
 const FORMULAS: [&str; 2] = [
     "duplicates S (1 - (1 - 1/S)^k); distinct events V(k, S) over the filling p, with V(r, s) = 1 + sum over c of \
      C(r-1, c-1) (1/s)^(c-1) (1 - 1/s)^(r-c) p^c V(r-c, s-1)",
-    "the test pass, and S (1 - (1 - 1/S)^k) more for each event that is told distinct",
+    "the test pass, and S (1 - (1 - 1/S)^k) more for each event that is called distinct",
 ];

@@ -1,5 +1,5 @@
 //! Streams in which up to a hundredth of all events say a wrong time, against an exact model that never hears of those: every
-//! event that is right is placed, and told, what it would be told without them.
+//! event that is right is placed, and gets the verdict, as it would without them.
 
 use crate::common::Dice;
 use firstseen_filter::{

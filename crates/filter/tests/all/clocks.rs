@@ -103,16 +103,16 @@ proptest! {
     #[test]
     fn a_clock_that_catches_up_goes_on_as_if_it_had_seen_the_time((unit, unit_ms) in units(), steps in steps()) {
         let rule = WindowRule { span_units: 10, lateness_units: 2 };
-        let (mut seen, mut told) =
+        let (mut seen, mut got) =
             (WindowClock::new(unit.clone(), rule, u64::MAX), WindowClock::new(unit, rule, u64::MAX));
         for (event, time_ms) in times(&steps, unit_ms, 1 << 40).into_iter().enumerate() {
             if event % 3 == 0 {
                 seen.place(Some(time_ms));
-                told.catch_up_ms(time_ms);
+                got.catch_up_ms(time_ms);
             } else {
-                prop_assert_eq!(seen.place(Some(time_ms)), told.place(Some(time_ms)));
+                prop_assert_eq!(seen.place(Some(time_ms)), got.place(Some(time_ms)));
             }
-            prop_assert_eq!((seen.now_unit(), seen.now_ms()), (told.now_unit(), told.now_ms()));
+            prop_assert_eq!((seen.now_unit(), seen.now_ms()), (got.now_unit(), got.now_ms()));
         }
     }
 }

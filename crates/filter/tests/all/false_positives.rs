@@ -107,9 +107,9 @@ fn timers_in_a_steady_stream_lie_as_often_as_their_formula_says() {
             let mut measured = Measured::new(&definition, 0);
             let (mut hits, mut events, mut probed, mut expected) = (0, 0, 0, Vec::new());
             for tick in 0..14 * SPAN {
-                let told = measured.bring(PER_TICK, tick);
+                let got = measured.bring(PER_TICK, tick);
                 if tick >= 3 * SPAN {
-                    (hits, events) = (hits + told, events + PER_TICK);
+                    (hits, events) = (hits + got, events + PER_TICK);
                     if tick % 16 == 0 {
                         probed += measured.probe(1000, tick);
                         expected.push(measured.slice.expected_rate());
@@ -149,9 +149,9 @@ fn generations_lie_as_often_as_their_formula_says_before_a_jump_and_on_average()
             let mut measured = Measured::new(&definition, 0);
             let (mut hits, mut probed, mut expected) = (0, 0, 0.0);
             for jump in 0..80 {
-                let told = measured.bring(6000, jump);
+                let got = measured.bring(6000, jump);
                 if jump >= 40 {
-                    hits += told;
+                    hits += got;
                     probed += measured.probe(6000, jump);
                     expected += measured.slice.expected_rate() / 40.0;
                 }

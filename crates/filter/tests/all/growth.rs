@@ -29,7 +29,7 @@ fn grown(definition: &FilterDefinition) -> (Geometry, Growth) {
     }
 }
 
-/// Delivers `count` new keys in `unit`; how many were told first-seen.
+/// Delivers `count` new keys in `unit`; how many were called first-seen.
 fn deliver(slice: &mut FilterSlice, first: u64, count: u64, unit: u64) -> u64 {
     let mut verdicts = vec![Verdict::Undecided; count as usize];
     slice.observe_batch(&digests(first, count), &vec![Stamp::on_time(unit); count as usize], &mut verdicts);
@@ -68,7 +68,7 @@ fn a_burst_of_five_times_the_capacity_opens_generations_and_closes_them_again() 
             }
         }
         assert!((5..=8).contains(&most), "{limit:?}: {most} generations");
-        assert!(key - first_seen < key / 50, "{limit:?}: {first_seen} of {key} told first-seen");
+        assert!(key - first_seen < key / 50, "{limit:?}: {first_seen} of {key} called first-seen");
         assert_eq!(slice.generations(), 1, "{limit:?}: back to one");
     }
 }

@@ -62,12 +62,12 @@ fn same_answers(definition: &FilterDefinition, events: usize, pace: common::Pace
     let mut by_digest = FilterSlice::build(definition).unwrap();
     let mut by_probe = FilterSlice::build(definition).unwrap();
     let probes = from_outside(&probes_of(&by_probe, &digests), &mut stream.dice);
-    let mut told = [vec![Verdict::Undecided; digests.len()], vec![Verdict::Undecided; digests.len()]];
+    let mut got = [vec![Verdict::Undecided; digests.len()], vec![Verdict::Undecided; digests.len()]];
     let (cut_alike, mut start) = (seed.is_multiple_of(2), 0);
     while start < digests.len() {
         let end = (start + 1 + stream.dice.below(300) as usize).min(digests.len());
         let (stamps, lookup) = (&stamps[start..end], stream.dice.below(5) == 0);
-        let [digest_told, probe_told] = &mut told;
+        let [digest_told, probe_told] = &mut got;
         if lookup {
             by_digest.lookup_batch(&digests[start..end], stamps, &mut digest_told[start..end]);
             by_probe.lookup_probes(&probes, start..end, stamps, &mut probe_told[start..end]).unwrap();
@@ -82,14 +82,14 @@ fn same_answers(definition: &FilterDefinition, events: usize, pace: common::Pace
         }
         start = end;
     }
-    let differs = (0..digests.len()).find(|event| told[0][*event] != told[1][*event]);
+    let differs = (0..digests.len()).find(|event| got[0][*event] != got[1][*event]);
     // A queue of arrivals holds digests in one and positions in the other.
     let comparable = cut_alike && !matches!(definition.cells, CellDefinition::SlidingCounting { .. });
     let same_state = by_digest.live_events() == by_probe.live_events()
         && by_digest.generations() == by_probe.generations()
         && (!comparable || body(&by_digest) == body(&by_probe));
     match differs {
-        Some(event) => Err(format!("event {event}: {:?} by digest, {:?} by position", told[0][event], told[1][event])),
+        Some(event) => Err(format!("event {event}: {:?} by digest, {:?} by position", got[0][event], got[1][event])),
         None if !same_state => Err("the states differ".to_owned()),
         None => Ok(()),
     }
@@ -106,8 +106,8 @@ proptest! {
         seed in any::<u64>(),
     ) {
         prop_assert!(definition.one_shape());
-        if let Err(told) = same_answers(&definition, events, pace, seed) {
-            return Err(TestCaseError::fail(format!("{told}\n{definition:?}")));
+        if let Err(got) = same_answers(&definition, events, pace, seed) {
+            return Err(TestCaseError::fail(format!("{got}\n{definition:?}")));
         }
     }
 
@@ -159,14 +159,14 @@ fn what_does_not_fit_is_refused_before_anything_is_touched() {
     for layout in LAYOUTS {
         let other = timing(geometry(4096, 3, 8, layout), rule(20, 0), Refresh::Fixed, None);
         let foreign = probes_of(&FilterSlice::build(&other).unwrap(), &digests(0, 3));
-        let told = slice.observe_probes(&foreign, 0..3, &stamps, &mut verdicts);
-        assert!(matches!(told, Err(AskError::Shape { .. })), "{layout:?}: {told:?}");
+        let got = slice.observe_probes(&foreign, 0..3, &stamps, &mut verdicts);
+        assert!(matches!(got, Err(AskError::Shape { .. })), "{layout:?}: {got:?}");
         assert!(slice.lookup_probes(&foreign, 0..3, &stamps, &mut verdicts).is_err());
     }
     #[allow(clippy::reversed_empty_ranges)]
     for range in [0..4, 2..1, 5..8, usize::MAX..usize::MAX] {
-        let told = slice.observe_probes(&probes, range, &stamps, &mut verdicts);
-        assert!(matches!(told, Err(AskError::Range { .. })), "{told:?}");
+        let got = slice.observe_probes(&probes, range, &stamps, &mut verdicts);
+        assert!(matches!(got, Err(AskError::Range { .. })), "{got:?}");
     }
     assert!(matches!(
         slice.count_probes(&probes, 0..3, &stamps, &mut [0.0; 3]),
@@ -186,8 +186,8 @@ fn generations_of_other_shapes_are_refused() {
         let mut slice = FilterSlice::build(&definition).unwrap();
         assert_eq!((definition.one_shape(), slice.takes_probes()), (takes, takes), "{generations_max} by {ratio}");
         let probes = probes_of(&slice, &digests(0, 1));
-        let told = slice.observe_probes(&probes, 0..1, &[Stamp::on_time(1)], &mut [Verdict::Undecided]);
-        assert_eq!(told.is_ok(), takes);
+        let got = slice.observe_probes(&probes, 0..1, &[Stamp::on_time(1)], &mut [Verdict::Undecided]);
+        assert_eq!(got.is_ok(), takes);
     }
     let unknown = FilterSpec::new(Kind::Bloom, "unbounded".parse().unwrap()).resolve().unwrap();
     assert!(!unknown.one_shape());
@@ -204,15 +204,15 @@ fn a_sliding_window_by_count_goes_on_when_positions_come() {
     let events: Vec<Digest> = (0..2000).map(|_| digest(dice.below(150))).collect();
     let probes = probes_of(&mixed, &events);
     let stamps: Vec<Stamp> = (0..2000).map(Stamp::on_time).collect();
-    let mut told = [[Verdict::Undecided; 50]; 2];
+    let mut got = [[Verdict::Undecided; 50]; 2];
     for (batch, stamps) in stamps.chunks(50).enumerate() {
         let range = batch * 50..(batch + 1) * 50;
-        by_digest.observe_batch(&events[range.clone()], stamps, &mut told[0]);
+        by_digest.observe_batch(&events[range.clone()], stamps, &mut got[0]);
         match batch % 3 {
-            2 => mixed.observe_probes(&probes, range, stamps, &mut told[1]).unwrap(),
-            _ => mixed.observe_batch(&events[range], stamps, &mut told[1]),
+            2 => mixed.observe_probes(&probes, range, stamps, &mut got[1]).unwrap(),
+            _ => mixed.observe_batch(&events[range], stamps, &mut got[1]),
         }
-        assert_eq!(told[0], told[1], "batch {batch}");
+        assert_eq!(got[0], got[1], "batch {batch}");
         mixed = common::reloaded(&mixed, &definition);
     }
     // Five hash functions of 17 bits take three bytes each instead of sixteen for all.

@@ -1,4 +1,4 @@
-//! How full a slice is, told by a part of its cells: within what chance allows of what all of them tell.
+//! How full a slice is, estimated from a part of its cells: within what chance allows of a count of all.
 
 use crate::common::{LAYOUTS, bloom, config, digests, generations, geometry, growth, rule, timing};
 use firstseen_filter::{

@@ -107,8 +107,8 @@ fn every_cut_and_every_byte_too_many_is_an_error() {
             assert!(load(&bytes[..length], &mut slice).is_err(), "{length} bytes of {definition:?}");
         }
         bytes.push(0);
-        let told = load(&bytes, &mut slice);
-        assert!(matches!(told, Err(SnapshotError::Damaged("bytes after the end"))), "{told:?}");
+        let got = load(&bytes, &mut slice);
+        assert!(matches!(got, Err(SnapshotError::Damaged("bytes after the end"))), "{got:?}");
     }
 }
 
@@ -121,8 +121,8 @@ fn a_body_of_another_length_is_an_error() {
         let mut changed = whole.clone();
         changed.resize(length, 0);
         snapshot::write(&mut bytes, definition, |sink| sink.write_all(&changed)).unwrap();
-        let told = load(&bytes, &mut FilterSlice::build(definition).unwrap());
-        assert!(matches!(told, Err(SnapshotError::Damaged(_))), "{length}: {told:?}");
+        let got = load(&bytes, &mut FilterSlice::build(definition).unwrap());
+        assert!(matches!(got, Err(SnapshotError::Damaged(_))), "{length}: {got:?}");
     }
 }
 
@@ -152,13 +152,13 @@ fn a_reader_that_swallows_an_error_does_not_make_a_snapshot_valid() {
     let last = bytes.len() - 20;
     bytes[last] ^= 1;
     let snapshot = UnverifiedSnapshot::<_, FilterDefinition>::open(&bytes[..]).unwrap();
-    let told = snapshot.verify(|source| {
+    let got = snapshot.verify(|source| {
         let mut handed_on = Vec::new();
         let _ = source.read_to_end(&mut handed_on);
         assert!(handed_on.is_empty(), "bytes of a frame that failed");
         Ok(())
     });
-    assert!(matches!(told, Err(SnapshotError::Damaged(_))), "{told:?}");
+    assert!(matches!(got, Err(SnapshotError::Damaged(_))), "{got:?}");
 }
 
 #[test]
@@ -169,8 +169,8 @@ fn a_medium_that_fails_is_told_as_such() {
             Err(io::Error::other("on fire"))
         }
     }
-    let told = UnverifiedSnapshot::<_, String>::open(Failing);
-    assert!(matches!(told.err(), Some(SnapshotError::Io(error)) if error.to_string() == "on fire"));
+    let got = UnverifiedSnapshot::<_, String>::open(Failing);
+    assert!(matches!(got.err(), Some(SnapshotError::Io(error)) if error.to_string() == "on fire"));
 }
 
 /// After whatever `read_body` said, the slice must take events; after an error it must be empty.
@@ -187,8 +187,8 @@ fn assert_usable(slice: &mut FilterSlice, read: io::Result<()>, definition: &Fil
     }
     slice.lookup_batch(&digests(0, 3), &stamps, &mut verdicts);
     slice.observe_batch(&digests(0, 3), &stamps, &mut verdicts);
-    let told = slice.count_batch(&digests(0, 3), &stamps, &mut [0.0; 3]);
-    assert_eq!(told.is_ok(), definition.cells.kind() == Kind::Decaying);
+    let got = slice.count_batch(&digests(0, 3), &stamps, &mut [0.0; 3]);
+    assert_eq!(got.is_ok(), definition.cells.kind() == Kind::Decaying);
     assert!((0.0..=1.0).contains(&slice.expected_rate()));
 }
 
@@ -241,8 +241,8 @@ fn garbage_never_panics() {
 fn an_unknown_version_and_other_files_are_told_by_name() {
     let mut bytes = saved(&definitions()[0]);
     bytes[8] = 9;
-    let told = UnverifiedSnapshot::<_, FilterDefinition>::open(&bytes[..]).err();
-    assert!(matches!(told, Some(SnapshotError::Version(9))), "{told:?}");
-    let told = UnverifiedSnapshot::<_, FilterDefinition>::open(&b"time,key\n1,2\n3,4\n5,6\n"[..]).err();
-    assert!(matches!(told, Some(SnapshotError::NotASnapshot)), "{told:?}");
+    let got = UnverifiedSnapshot::<_, FilterDefinition>::open(&bytes[..]).err();
+    assert!(matches!(got, Some(SnapshotError::Version(9))), "{got:?}");
+    let got = UnverifiedSnapshot::<_, FilterDefinition>::open(&b"time,key\n1,2\n3,4\n5,6\n"[..]).err();
+    assert!(matches!(got, Some(SnapshotError::NotASnapshot)), "{got:?}");
 }

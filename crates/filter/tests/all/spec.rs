@@ -25,9 +25,9 @@ fn geometry(definition: &FilterDefinition) -> Geometry {
 
 #[track_caller]
 fn assert_refused(spec: FilterSpec, words: &[&str]) {
-    let told = spec.resolve().expect_err("must be refused").to_string();
+    let got = spec.resolve().expect_err("must be refused").to_string();
     for word in words {
-        assert!(told.contains(word), "`{told}` does not say `{word}`");
+        assert!(got.contains(word), "`{got}` does not say `{word}`");
     }
 }
 

@@ -126,8 +126,8 @@ fn when_most_arrivals_are_new_and_repeats_recent_it_beats_a_bloom_filter_of_the_
     let mut seen = HashSet::new();
     let truth: Vec<_> = keys.iter().map(|key| !seen.insert(*key)).collect();
     let f1 = |answers: &[bool]| {
-        let count = |told: bool, is: bool| {
-            answers.iter().zip(&truth).filter(|(answer, truth)| (**answer, **truth) == (told, is)).count() as f64
+        let count = |got: bool, is: bool| {
+            answers.iter().zip(&truth).filter(|(answer, truth)| (**answer, **truth) == (got, is)).count() as f64
         };
         2.0 * count(true, true) / (2.0 * count(true, true) + count(true, false) + count(false, true))
     };

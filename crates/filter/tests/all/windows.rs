@@ -51,7 +51,7 @@ fn ops(keys: u64) -> impl Strategy<Value = Vec<Op>> {
 fn run(definition: &FilterDefinition, ops: &[Op], seed: u64, sparse: bool) -> Result<(), TestCaseError> {
     let (mut subject, mut stream) = (Subject::new(definition), Stream::new(definition, seed % 1000, seed));
     for op in ops {
-        let told = match op {
+        let got = match op {
             Op::Batch { events, pace } => {
                 let (digests, stamps) = stream.batch(*events, *pace);
                 subject.observe(&digests, &stamps, sparse)
@@ -69,7 +69,7 @@ fn run(definition: &FilterDefinition, ops: &[Op], seed: u64, sparse: bool) -> Re
                 Ok(())
             }
         };
-        told.map_err(|told| TestCaseError::fail(format!("{told}\n{definition:?}")))?;
+        got.map_err(|got| TestCaseError::fail(format!("{got}\n{definition:?}")))?;
     }
     Ok(())
 }
@@ -191,7 +191,7 @@ fn a_time_at_the_end_of_all_times_is_refused() {
     assert_eq!(clock.place(Some(7)), Placed::At(Stamp::on_time(7)));
 }
 
-/// From the promise itself: told `Duplicate` at every age below W, `FirstSeen` again `kept_units` units later at most.
+/// From the promise itself: `Duplicate` at every age below W, `FirstSeen` again `kept_units` units later at most.
 #[test]
 fn no_part_of_the_promised_window_is_lost_and_little_is_added() {
     const WINDOW_MS: u64 = 1_000_003;

@@ -131,8 +131,8 @@ fn small() -> (MemoryDisk, Vec<Vec<u8>>) {
     (disk, records)
 }
 
-/// Damage is told; without it every record is there.
-fn is_told_or_harmless(disk: &MemoryDisk, records: &[Vec<u8>], what: &str) -> bool {
+/// Damage is reported; without it every record is there.
+fn is_reported_or_harmless(disk: &MemoryDisk, records: &[Vec<u8>], what: &str) -> bool {
     match read(disk) {
         Ok((_, found)) => {
             assert_eq!(found, records, "{what}");
@@ -144,18 +144,18 @@ fn is_told_or_harmless(disk: &MemoryDisk, records: &[Vec<u8>], what: &str) -> bo
 }
 
 #[test]
-fn every_flipped_bit_is_told_or_harmless() {
+fn every_flipped_bit_is_reported_or_harmless() {
     let (disk, records) = small();
     let files = disk.names().expect("a list");
     assert_eq!(files.len(), 2);
-    let mut told = 0u64;
+    let mut reported = 0u64;
     for bit in 0..u64::from(SEGMENT_BYTES) * 8 * files.len() as u64 {
         let damaged = disk.copy();
         damaged.flip(bit);
-        told += u64::from(is_told_or_harmless(&damaged, &records, &format!("bit {bit}")));
+        reported += u64::from(is_reported_or_harmless(&damaged, &records, &format!("bit {bit}")));
     }
     let bits: u64 = records.iter().map(|record| record.len() as u64 * 8).sum();
-    assert!(told >= bits, "{told} told of {bits} bits of records");
+    assert!(reported >= bits, "{reported} reported of {bits} bits of records");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn every_truncation_is_told() {
         for len_bytes in 0..SEGMENT_BYTES as usize {
             let damaged = disk.copy();
             damaged.truncate(&file, len_bytes);
-            assert!(is_told_or_harmless(&damaged, &records, &format!("{file}: {len_bytes} bytes")), "{len_bytes}");
+            assert!(is_reported_or_harmless(&damaged, &records, &format!("{file}: {len_bytes} bytes")), "{len_bytes}");
         }
     }
 }

@@ -69,7 +69,7 @@ fn named(source: u128, number: u64) -> NamedEvent {
     NamedEvent { name: SubmissionName { source, number }, tag: EventTag::from_bits(number as u16) }
 }
 
-fn told() -> impl Strategy<Value = Entry> {
+fn replied() -> impl Strategy<Value = Entry> {
     let decision = prop::sample::select(vec![
         Decision::FirstSeen,
         Decision::Duplicate,
@@ -102,7 +102,7 @@ fn entry() -> impl Strategy<Value = Entry> {
     prop_oneof![
         events(),
         set(),
-        told(),
+        replied(),
         taken(),
         (clock(), any::<u64>(), live()).prop_map(|(clock, newest, counted)| {
             Entry::Checkpoint { is_complete: newest % 2 == 0, clock, newest, counted }

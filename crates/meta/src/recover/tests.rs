@@ -48,8 +48,8 @@ fn who_has_no_slices_is_gone_and_who_has_some_can_be_drained() {
             assert!(owner.node == NodeId(2) || !map.is_complete(record, slice));
         }
     }
-    let told: Vec<(&str, u32)> = recovery.filters.iter().map(|of| (of.name.as_str(), of.slices - of.lost)).collect();
-    assert_eq!(told.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["flat", "cut"]);
+    let got: Vec<(&str, u32)> = recovery.filters.iter().map(|of| (of.name.as_str(), of.slices - of.lost)).collect();
+    assert_eq!(got.iter().map(|(name, _)| *name).collect::<Vec<_>>(), ["flat", "cut"]);
 }
 
 #[test]

@@ -246,7 +246,7 @@ impl Database {
         if hangs {
             tracing::error!(
                 %place, ?patience,
-                "the disk of what the cluster agrees on hangs: a change does not get there. The others are told nothing until it \
+                "the disk of what the cluster agrees on hangs: a change does not get there. The others hear nothing until it \
                  answers, and go on without this node"
             )
         } else {

@@ -59,7 +59,7 @@ async fn what_was_kept_back_is_used_where_there_is_no_room_and_kept_back_again()
     assert!(!*short.borrow() && disk.names().expect("names").contains(&"meta.reserve".to_owned()));
     disk.set_room_bytes(Some(0));
     in_time(append(&mut log, 1..=60)).await.expect("there is room for it");
-    assert!(*short.borrow(), "everybody is told");
+    assert!(*short.borrow(), "everybody hears");
     assert!(!disk.names().expect("names").contains(&"meta.reserve".to_owned()));
     database.keep_reserve().await;
     assert!(*short.borrow(), "there is less room than that");
@@ -79,7 +79,7 @@ async fn without_any_room_the_store_waits_and_goes_on_by_itself() {
     let (mut writer, mut reader) = (log.clone(), log.clone());
     let mut short = database.watch_short();
     let writing = tokio::spawn(async move { append(&mut writer, 6..=300).await });
-    in_time(short.wait_for(|is_short| *is_short)).await.expect("it is told");
+    in_time(short.wait_for(|is_short| *is_short)).await.expect("it is heard");
     let found = in_time(indexes(&mut reader)).await;
     assert!(found.len() >= 5 && found.len() < 300, "what is there can be read: {found:?}");
     assert!(!writing.is_finished(), "nobody gives up");
@@ -98,7 +98,7 @@ async fn who_stops_waits_for_no_room() {
     disk.set_room_bytes(Some(0));
     let mut short = database.watch_short();
     let writing = tokio::spawn(async move { append(&mut log, 1..=300).await });
-    in_time(short.wait_for(|is_short| *is_short)).await.expect("it is told");
+    in_time(short.wait_for(|is_short| *is_short)).await.expect("it is heard");
     database.stop_waiting();
     let error = in_time(writing).await.expect("it ends").expect_err("there is no room");
     assert!(error.contains("is full") && error.contains("make room"), "{error}");
@@ -176,14 +176,14 @@ async fn what_was_kept_is_there_after_power_cuts_and_full_disks() {
 
 /// A changed bit is found before anything rests on it, or it is in bytes that are never read.
 #[tokio::test]
-async fn a_bit_that_has_changed_is_told_or_harmless() {
+async fn a_bit_that_has_changed_is_reported_or_harmless() {
     let whole = MemoryDisk::default();
     let (database, mut log) = open(&whole).await.expect("opens");
     append(&mut log, 1..=12).await.expect("there is room");
     log.save_vote(&Vote::new(7, 3)).await.expect("there is room");
     database.close().await.expect("closes");
     let bytes = whole.len_bytes("meta.redb").expect("a file");
-    let (mut told, mut harmless, mut numbers) = (0, 0, Numbers(11));
+    let (mut reported, mut harmless, mut numbers) = (0, 0, Numbers(11));
     // Half of the bits in the header, which says where everything else is, the others anywhere.
     let bits = (0..80).map(|_| 0..400 * 8).chain((0..160).map(|_| 0..bytes * 8));
     for bits in bits.collect::<Vec<_>>() {
@@ -192,7 +192,7 @@ async fn a_bit_that_has_changed_is_told_or_harmless() {
         match open(&disk).await {
             Err(error) => {
                 assert!(!error.to_string().is_empty());
-                told += 1;
+                reported += 1;
             }
             Ok((_, mut log)) => {
                 let read = async {
@@ -207,8 +207,8 @@ async fn a_bit_that_has_changed_is_told_or_harmless() {
             }
         }
     }
-    println!("{told} told, {harmless} harmless");
-    assert!(told > 15 && harmless > 15, "{told} told, {harmless} harmless");
+    println!("{reported} reported, {harmless} harmless");
+    assert!(reported > 15 && harmless > 15, "{reported} reported, {harmless} harmless");
 }
 
 #[test]

@@ -176,7 +176,7 @@ async fn read(
         if std::mem::replace(&mut warned, true) {
             tracing::debug!(%peer, number, %reason, "a node sends what cannot be read")
         } else {
-            tracing::warn!(%peer, number, %reason, "a node sends what cannot be read (told once a stream)")
+            tracing::warn!(%peer, number, %reason, "a node sends what cannot be read (warned once a stream)")
         };
     };
     loop {

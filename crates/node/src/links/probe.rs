@@ -63,7 +63,7 @@ mod tests {
         assert_eq!(probe.hears(&ack(8), 400), None, "not again so soon");
         probe.sends(9, 500);
         probe.sends(10, 510);
-        assert_eq!(probe.hears(&ack(8), 520), None, "told before it was there");
+        assert_eq!(probe.hears(&ack(8), 520), None, "measured before it was there");
         assert_eq!(probe.hears(&ack(10), 530).map(|exchange| exchange.sent_ms), Some(500));
     }
 

@@ -59,7 +59,7 @@ impl ClimbMetrics {
         registry.register("climb_events", "Events of these messages", climbs.events.clone());
         let help = "From a climb being sent to its answer";
         registry.register_with_unit("climb_latency", help, Unit::Seconds, climbs.latency_seconds.clone());
-        let help = "Events that were to climb, by what the level above told; also of climbs that were not sent";
+        let help = "Events that were to climb, by the reply of the level above; also of climbs that were not sent";
         registry.register("climb_decisions", help, climbs.decisions.clone());
         climbs
     }

@@ -81,7 +81,7 @@ impl Filters {
         registry.register_with_unit("filter_guard", help, Unit::Bytes, filters.guard_bytes.clone());
         let help = "Events that are not answered, or whose cells are not all set";
         registry.register("filter_inflight_events", help, filters.inflight.clone());
-        let help = "Events by what their producers were told";
+        let help = "Events by their verdicts";
         registry.register("filter_decisions", help, filters.decisions.clone());
         let help = "Events tested and set at the head";
         registry.register("filter_pipeline_events", help, filters.hop_events.clone());
@@ -89,9 +89,9 @@ impl Filters {
         registry.register("filter_pipeline_slice_visits", help, filters.hop_slices.clone());
         let help = "Nodes that tested and set them";
         registry.register("filter_pipeline_node_visits", help, filters.hop_nodes.clone());
-        let help = "Events told first-seen without the level above, which was out of reach";
+        let help = "Events called first-seen without the level above, which was out of reach";
         registry.register("filter_local_events", help, filters.local_events.clone());
-        let help = "Of these, events that were told first-seen elsewhere too";
+        let help = "Of these, events that were called first-seen elsewhere too";
         registry.register("filter_double_deliveries", help, filters.double_deliveries.clone());
         let help = "Of these, events that could not be recorded above any more";
         registry.register("filter_journal_lost_events", help, filters.owed_lost.clone());

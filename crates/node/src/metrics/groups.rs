@@ -123,7 +123,7 @@ struct GroupMetrics {
 impl GroupMetrics {
     fn new(registry: &mut Registry) -> Self {
         let groups = Self::default();
-        registry.register("decisions", "Events by what their producers were told", groups.decisions.clone());
+        registry.register("decisions", "Events by their verdicts", groups.decisions.clone());
         registry.register("submissions", "Runs of batches that owners took up", groups.batches.clone());
         let help = "Memory of what is remembered of submissions for retries";
         registry.register_with_unit("guard", help, Unit::Bytes, groups.guard_bytes.clone());

@@ -88,8 +88,8 @@ mod tests {
                 async move { scrapes.text().await }
             })
         });
-        for told in many.collect::<Vec<_>>() {
-            assert_eq!(told.await.expect("no panic"), Ok(Bytes::from("0")), "all who ask at once");
+        for got in many.collect::<Vec<_>>() {
+            assert_eq!(got.await.expect("no panic"), Ok(Bytes::from("0")), "all who ask at once");
         }
         clock.0.store(5_999, Ordering::Relaxed);
         assert_eq!(scrapes.text().await, Ok(Bytes::from("0")));

@@ -114,7 +114,7 @@ impl Copying {
 }
 
 /// The answer of a complete copy: about `bytes_max` bytes of the cells of a slice, and where the next ones begin.
-pub(crate) fn told(slice: &FilterSlice, ask: &AskCells, bytes_max: usize, clock: ClockReading) -> CellParts {
+pub(crate) fn parts_of(slice: &FilterSlice, ask: &AskCells, bytes_max: usize, clock: ClockReading) -> CellParts {
     let mut cursor = CheckpointCursor::at(ask.from);
     let mut entries = Vec::new();
     // Cells that are empty are not sent.

@@ -22,7 +22,7 @@ pub struct PeerMessage {
     pub epoch: Epoch,
     /// The group.
     pub group: u32,
-    /// What is told.
+    /// The content.
     pub body: PeerBody,
 }
 
@@ -36,7 +36,7 @@ impl PeerMessage {
     }
 }
 
-/// What is told.
+/// The content of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerBody {
     /// To the next node of the pipeline, or from the head to all nodes of an event.

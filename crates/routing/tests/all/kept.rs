@@ -82,7 +82,7 @@ impl Bench {
         for command in commands {
             match command {
                 Command::Persist(record) => {
-                    assert!(decisions.is_none(), "told before it is kept");
+                    assert!(decisions.is_none(), "replied to before it is kept");
                     self.kept.push(record);
                 }
                 Command::Reply(reply) => decisions = Some(reply.decisions),

@@ -402,8 +402,8 @@ fn a_site_that_is_cut_off_decides_as_it_may_and_brings_events_up_afterwards() {
             let counts = forest.owed(cut);
             let double_deliveries = local_events / 4;
             assert_eq!(counts, OwedCounts { local_events, double_deliveries, ..OwedCounts::default() }, "{slicing}");
-            let told = if cut_off == CutOff::Local { Decision::Duplicate } else { Decision::FirstSeen };
-            assert_eq!(ask(&mut forest, other, 15..30), [told; 15], "{slicing}, {cut_off:?}");
+            let got = if cut_off == CutOff::Local { Decision::Duplicate } else { Decision::FirstSeen };
+            assert_eq!(ask(&mut forest, other, 15..30), [got; 15], "{slicing}, {cut_off:?}");
             assert_eq!(ask(&mut forest, cut, 0..30), [Decision::Duplicate; 30], "{slicing}, {cut_off:?}");
         }
     }

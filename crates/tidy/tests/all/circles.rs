@@ -106,8 +106,8 @@ fn circles_beside(folder: &str, arrows: &[&Arrow]) -> Vec<Circle> {
             continue;
         }
         let is_inside = |arrow: &&&Arrow| modules.contains(&arrow.from[level]) && modules.contains(&arrow.to[level]);
-        let told = |arrow: &&Arrow| format!("{} -> {}: {}", arrow.from.join("::"), arrow.to.join("::"), arrow.item);
-        let arrows = arrows.iter().filter(is_inside).map(told).collect();
+        let words = |arrow: &&Arrow| format!("{} -> {}: {}", arrow.from.join("::"), arrow.to.join("::"), arrow.item);
+        let arrows = arrows.iter().filter(is_inside).map(words).collect();
         circles.push(Circle { folder: folder.trim_end_matches('/').to_owned(), modules, arrows });
     }
     circles

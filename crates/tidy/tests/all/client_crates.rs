@@ -18,7 +18,7 @@ fn client_crates() -> BTreeSet<String> {
 }
 
 /// The number that `text` says: `95 crates in all`.
-fn told(text: &str) -> Option<usize> {
+fn crates_named(text: &str) -> Option<usize> {
     let before = text.split_once(" crates in all")?.0;
     before.rsplit(char::is_whitespace).next()?.parse().ok()
 }
@@ -27,7 +27,7 @@ fn told(text: &str) -> Option<usize> {
 fn the_client_needs_as_many_crates_as_is_said() {
     let guide = fs::read_to_string(root().join("docs/client.md")).expect("docs/client.md");
     let crates = client_crates();
-    assert_eq!(told(&guide), Some(crates.len()), "docs/client.md is wrong; these are needed: {crates:#?}");
+    assert_eq!(crates_named(&guide), Some(crates.len()), "docs/client.md is wrong; these are needed: {crates:#?}");
     let is = |names: [&str; 4]| {
         crates.iter().filter_map(|line| line.split(' ').next()).filter(|name| names.contains(name)).count()
     };
@@ -37,5 +37,5 @@ fn the_client_needs_as_many_crates_as_is_said() {
 
 #[test]
 fn the_number_is_found() {
-    assert_eq!((told("## Dependencies\n\n95 crates in all, of"), told("no number")), (Some(95), None));
+    assert_eq!((crates_named("## Dependencies\n\n95 crates in all, of"), crates_named("no number")), (Some(95), None));
 }

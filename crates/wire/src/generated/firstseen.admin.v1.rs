@@ -129,7 +129,7 @@ pub struct CreateFilterRequest {
     pub tree: ::core::option::Option<Tree>,
     #[prost(enumeration = "super::super::producer::v1::Durability", tag = "11")]
     pub durability: i32,
-    /// How long what was told may be on no disk, with DURABILITY_INTERVAL.
+    /// How long what replies rest on may be on no disk, with DURABILITY_INTERVAL.
     #[prost(uint32, tag = "12")]
     pub durability_interval_ms: u32,
     /// As in the filter's record; 0 for the defaults.
@@ -843,7 +843,7 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "InspectFilter"));
             self.inner.unary(req, path, codec).await
         }
-        /// Cells of a slice that this node has, for a backup: asked for and told as between copies.
+        /// Cells of a slice that this node has, for a backup: asked for and sent as between copies.
         pub async fn read_cells(
             &mut self,
             request: impl tonic::IntoRequest<super::super::super::peer::v1::AskCells>,
@@ -1046,7 +1046,7 @@ pub mod admin_server {
             tonic::Response<super::InspectFilterReply>,
             tonic::Status,
         >;
-        /// Cells of a slice that this node has, for a backup: asked for and told as between copies.
+        /// Cells of a slice that this node has, for a backup: asked for and sent as between copies.
         async fn read_cells(
             &self,
             request: tonic::Request<super::super::super::peer::v1::AskCells>,

@@ -78,7 +78,7 @@ pub struct HandedOver {
     pub filter_epoch: u64,
     #[prost(uint32, tag = "3")]
     pub group: u32,
-    /// For so long the receiver has been told everything that the sender told under a name.
+    /// For so long the receiver has been sent every reply that the sender gave under a name.
     #[prost(uint64, tag = "4")]
     pub told_for_ms: u64,
     /// The epoch by which, or before which, the receiver has taken over.
@@ -166,7 +166,7 @@ pub struct CellRun {
     #[prost(bytes = "bytes", tag = "4")]
     pub cells: ::prost::bytes::Bytes,
 }
-/// What was recorded in a slice that has all positions of its events, and told: to its other copies.
+/// What was recorded in a slice that has all positions of its events, with the replies: to its other copies.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Mirror {
     #[prost(uint64, tag = "1")]
@@ -188,7 +188,7 @@ pub struct Mirror {
     /// One an event where the caller named its submissions, as in a producer's batch.
     #[prost(bytes = "bytes", tag = "8")]
     pub names: ::prost::bytes::Bytes,
-    /// Bit i is set where event i was told first-seen; zero bytes at the end are left out. Others are duplicates, unless
+    /// Bit i is set where the verdict on event i is first-seen; zero bytes at the end are left out. Others are duplicates, unless
     /// undecided.
     #[prost(bytes = "bytes", tag = "9")]
     pub first_seen: ::prost::bytes::Bytes,
@@ -317,7 +317,7 @@ pub struct TestBatch {
     #[prost(bool, tag = "18")]
     pub asks_all: bool,
 }
-/// What became of events, told to their head.
+/// The results of tests, for the head of the events.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Resolved {
     #[prost(uint64, tag = "1")]

@@ -158,7 +158,7 @@ pub struct BatchReply {
     #[prost(float, tag = "14")]
     pub expected_rate: f32,
 }
-/// Duplicates that need not wait for events of their batch that have to climb in a tree. The reply tells of them too.
+/// Duplicates that need not wait for events of their batch that have to climb in a tree. They are in the reply, too.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Found {
     #[prost(uint64, tag = "1")]
@@ -286,7 +286,7 @@ pub struct Filter {
     pub branch: ::core::option::Option<Branch>,
     #[prost(enumeration = "Durability", tag = "14")]
     pub durability: i32,
-    /// How long what was told may be on no disk, with DURABILITY_INTERVAL.
+    /// How long what replies rest on may be on no disk, with DURABILITY_INTERVAL.
     #[prost(uint32, tag = "15")]
     pub durability_interval_ms: u32,
     #[prost(enumeration = "WhenLost", tag = "16")]
@@ -391,7 +391,7 @@ pub enum Operation {
     Estimate = 4,
     /// Test only, for the level above in a tree: what is in flight here is known here, and nothing climbs.
     Verify = 5,
-    /// Record what a level of a tree has told by itself, here and above, whatever is known of it.
+    /// Record events that a level of a tree has replied to by itself, here and above, whatever is known of them.
     Record = 6,
 }
 impl Operation {
@@ -453,7 +453,7 @@ pub enum Reason {
     SlicesDown = 11,
     /// The filter was altered and does not have the event: ask the one that has followed.
     Altered = 12,
-    /// The name of the submission stands for another event, which was told something: that is not this one's verdict.
+    /// The name of the submission stands for another event, and that one's verdict is not this one's.
     NameReused = 13,
     /// The node has not heard from a majority of the cluster lately: it records nothing, and does not have the event.
     CutOff = 14,
@@ -509,7 +509,7 @@ impl Reason {
         }
     }
 }
-/// What a level tells of events that it does not know while the level above is out of reach.
+/// The verdict of a level on events that it does not know while the level above is out of reach.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum CutOff {
@@ -633,7 +633,7 @@ impl Lookup {
         }
     }
 }
-/// When FirstSeen may be told where slices share events.
+/// When the reply FirstSeen may leave where slices share events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum AnswerWhen {
@@ -673,7 +673,7 @@ pub enum Durability {
     Unspecified = 0,
     /// Everything but what came in the last interval.
     Interval = 1,
-    /// Everything that was told.
+    /// Everything that replies rest on.
     Durable = 2,
 }
 impl Durability {
@@ -698,7 +698,7 @@ impl Durability {
         }
     }
 }
-/// What events are told of which fewer than `min_live` positions are on live, complete slices.
+/// The verdict on events of which fewer than `min_live` positions are on live, complete slices.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
 #[repr(i32)]
 pub enum WhenLost {

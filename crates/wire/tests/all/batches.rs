@@ -206,7 +206,7 @@ fn replies_come_back() {
             detail: String::new(),
         };
         let message = reply::encode(99, &answers);
-        // Of an undecided event nothing is told.
+        // An undecided event has no more.
         let is_decided = |decision: &Decision| !matches!(decision, Decision::Undecided(_));
         let seen = answers.decisions.iter().zip(&answers.seen);
         let seen = seen.map(|(decision, seen)| if is_decided(decision) { *seen } else { Seen::default() });

@@ -70,8 +70,8 @@ struct State {
     arrivals: Vec<Arrival>,
     /// By filter, group and probe.
     recorded: HashSet<(FilterId, u32, String)>,
-    /// What was told, by producer, sequence and group.
-    told: HashMap<(u128, u64, u32), Vec<Decision>>,
+    /// The replies, by producer, sequence and group.
+    replies: HashMap<(u128, u64, u32), Vec<Decision>>,
     streams: u64,
     unanswered_max: usize,
     credits: u32,
@@ -117,7 +117,7 @@ impl FakeCluster {
             judge: Box::new(|_, _| Fate::Answer),
             arrivals: Vec::new(),
             recorded: HashSet::new(),
-            told: HashMap::new(),
+            replies: HashMap::new(),
             streams: 0,
             unanswered_max: 0,
             credits: 64,
@@ -193,7 +193,7 @@ impl FakeCluster {
         self.maps.borrow().clone()
     }
 
-    /// From now on batches fare as `judge` says, which is told how many have arrived before.
+    /// From now on batches fare as `judge` says, which gets the number of those that have arrived before.
     pub(crate) fn judge(&self, judge: impl Fn(&Arrival, usize) -> Fate + Send + 'static) {
         lock(&self.state).judge = Box::new(judge);
     }
@@ -395,11 +395,11 @@ impl FakeCluster {
 }
 
 impl State {
-    /// Exactly; a run that comes again is told the same.
+    /// Exactly; a run that comes again gets the same reply.
     fn decide(&mut self, producer: u128, arrival: &Arrival, run: &OwnedRun) -> Vec<Decision> {
         let name = (producer, arrival.sequence, run.group);
-        if let Some(told) = self.told.get(&name) {
-            return told.clone();
+        if let Some(replies) = self.replies.get(&name) {
+            return replies.clone();
         }
         let decide = |event: usize| {
             let probe = format!("{:?} {:?}", run.probes.positions(event), run.probes.block(event));
@@ -411,7 +411,7 @@ impl State {
             if is_new { Decision::FirstSeen } else { Decision::Duplicate }
         };
         let decisions: Vec<Decision> = (0..run.probes.len()).map(decide).collect();
-        self.told.insert(name, decisions.clone());
+        self.replies.insert(name, decisions.clone());
         decisions
     }
 }

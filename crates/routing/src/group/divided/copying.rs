@@ -6,7 +6,7 @@
 use firstseen_filter::{PartError, Refresh};
 
 use super::DividedGroup;
-use crate::group::copying::told;
+use crate::group::copying::parts_of;
 use crate::group::parts::TakesParts;
 use crate::ids::{Epoch, NodeId};
 use crate::protocol::{AskCells, CellParts, ClockReading, Moment, PeerBody};
@@ -33,7 +33,7 @@ impl DividedGroup {
         let reading = self.present.clock().reading();
         let clock = ClockReading { unit: reading.unit.max(self.own.now_unit()), ..reading };
         let slice = self.own.slices().get(ask.slice as usize)?.as_ref()?;
-        Some(told(slice, ask, self.present.limits().copied_at_once_bytes, clock))
+        Some(parts_of(slice, ask, self.present.limits().copied_at_once_bytes, clock))
     }
 
     /// Cells of a slice for a backup, and whether the slice has all that was ever recorded in it; none where it is not

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use firstseen_filter::{PartError, Probes};
 
 use super::TogetherGroup;
-use crate::group::copying::{Copying, told};
+use crate::group::copying::{Copying, parts_of};
 use crate::group::gap::Missing;
 use crate::group::guard::ReplayGuard;
 use crate::group::holding::Completeness;
@@ -220,7 +220,7 @@ impl TogetherGroup {
     }
 
     fn parts(&self, ask: &AskCells) -> CellParts {
-        told(&self.slice, ask, self.present.limits().copied_at_once_bytes, self.present.clock().reading())
+        parts_of(&self.slice, ask, self.present.limits().copied_at_once_bytes, self.present.clock().reading())
     }
 
     /// The cells for a backup, and whether the slice is complete.

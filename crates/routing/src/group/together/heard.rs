@@ -140,7 +140,7 @@ mod tests {
         let mut heard = Heard::default();
         hear(&mut heard, 1, 0);
         assert!(!heard.follow(Some(ANSWERS), Epoch(1)), "nothing else was heard");
-        assert!(heard.follow(Some(NodeId(2)), Epoch(2)), "what the one before has told is void");
+        assert!(heard.follow(Some(NodeId(2)), Epoch(2)), "what the one before has sent is void");
         assert_eq!(sequences(&mut heard), Some(vec![]));
     }
 

@@ -33,9 +33,9 @@ pub enum TreeRefusal {
     #[error("a tree cannot refresh windows, as a hit at a leaf does not reach the root: leave refresh out")]
     Refresh,
     /// Levels have other timers than the root.
-    #[error("equal timers cannot be told over the levels of a tree: leave them out")]
+    #[error("equal timers cannot be kept over the levels of a tree: leave them out")]
     EqualTimers,
-    /// Generations of words and of growth are told by one mask.
+    /// Generations of words and of growth share one mask.
     #[error("kind generations in a tree cannot grow: say how many events a window brings (--capacity)")]
     Growth,
     /// Other groups than the root's.

@@ -388,7 +388,7 @@ impl Forest {
         }
     }
 
-    /// What all groups of a level have told without the level above.
+    /// The verdicts that all groups of a level gave without the level above.
     pub(crate) fn owed(&mut self, filter: FilterId) -> OwedCounts {
         let of_level = self.owners.iter_mut().filter(|((of, ..), _)| *of == filter);
         of_level.map(|(_, owner)| owner.state(usize::MAX).owed).fold(OwedCounts::default(), |sum, counts| OwedCounts {

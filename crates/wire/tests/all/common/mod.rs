@@ -8,7 +8,7 @@ use firstseen_routing::{
 };
 use firstseen_wire::batch::BatchHead;
 
-/// The shape of events that copies of a slice are told.
+/// The shape of events that copies of a slice are sent.
 pub(crate) const MIRRORED: ProbeShape = ProbeShape::Blocked { blocks: 1 << 20, offset_bits: 9, hashes: 6 };
 
 /// Numbers that a seed fixes.
