@@ -89,6 +89,7 @@ impl Letters {
 
     fn close_set(&mut self) -> PeerBody {
         let next = SetBatch {
+            set_number: self.set.set_number,
             cells: like(&self.set.cells),
             stamps: Vec::with_capacity(self.set.stamps.len()),
             ..SetBatch::default()
@@ -207,10 +208,14 @@ impl Outbox {
 
     /// Sends `head` the result of a test, and whether it rests on an incomplete slice.
     pub(crate) fn resolve(&mut self, head: NodeId, ticket: u64, finding: Finding, slice_visits: u64, degraded: bool) {
-        let is_full = |letters: &Letters| letters.resolved.tickets.len() >= MESSAGE_EVENTS_MAX;
-        self.send_if(head, is_full, Letters::close_resolved);
+        // A message says of all of its events whether they are degraded.
+        let takes_no_more = |resolved: &Resolved| {
+            resolved.tickets.len() >= MESSAGE_EVENTS_MAX
+                || resolved.degraded != degraded && !resolved.tickets.is_empty()
+        };
+        self.send_if(head, |letters| takes_no_more(&letters.resolved), Letters::close_resolved);
         let resolved = &mut self.letters(head).resolved;
-        resolved.degraded |= degraded;
+        resolved.degraded = degraded;
         match finding {
             Finding::Found(found, in_tree) => {
                 resolved.hits.push(found.is_hit());
@@ -233,20 +238,23 @@ impl Outbox {
 
     /// Has `to` set cells in generation `number`; gives the number of the set.
     pub(crate) fn set(&mut self, to: NodeId, number: u64, cells: impl IntoIterator<Item = u64>, stamp: Stamp) -> u64 {
-        let next = self.next_set_number;
         let takes_no_more = |set: &SetBatch| {
             set.stamps.len() >= MESSAGE_EVENTS_MAX || set.generation != number && !set.stamps.is_empty()
         };
         self.send_if(to, |letters| takes_no_more(&letters.set), Letters::close_set);
+        let (next, keeps_numbers) = (self.next_set_number, self.rules.keep(Rule::NumbersSets));
         let set = &mut self.letters(to).set;
-        let starts = set.stamps.is_empty();
-        if starts {
-            (set.set_number, set.generation) = (next, number);
+        if set.stamps.is_empty() {
+            set.generation = number;
+            // Where the rule is broken, a message has the number of the one before it.
+            if keeps_numbers || set.set_number == 0 {
+                set.set_number = next;
+            }
         }
         set.cells.push(cells);
         set.stamps.push(stamp);
         let set_number = set.set_number;
-        self.next_set_number += u64::from(starts && self.rules.keep(Rule::NumbersSets));
+        self.next_set_number = next.max(set_number.saturating_add(1));
         set_number
     }
 
@@ -294,6 +302,115 @@ impl Outbox {
         let Self { sender, letters, full, .. } = self;
         for (to, letters) in letters {
             letters.close(|body| full.push(sender.send(*to, body)));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::ids::FilterId;
+    use crate::protocol::HandedOver;
+
+    const ME: NodeId = NodeId(9);
+
+    fn outbox() -> Outbox {
+        let sender = Sender { filter: FilterId(1), epoch: Epoch(1), group: 0 };
+        Outbox::new(sender, Rules::default())
+    }
+
+    fn question(ticket: u64) -> Question<'static> {
+        Question {
+            head: ME,
+            ticket,
+            stamp: Stamp::on_time(1),
+            found: Sighting::ALL,
+            in_tree: false,
+            parallel: ticket.is_multiple_of(7),
+            asks_all: false,
+            deadline_in_ms: 100,
+            degraded: false,
+            traceparent: None,
+        }
+    }
+
+    /// What is sent to `to`, message by message.
+    fn sent(outbox: &mut Outbox, to: NodeId) -> Vec<PeerBody> {
+        let mut commands = Vec::new();
+        outbox.flush(&mut commands);
+        let bodies = commands.into_iter().filter_map(|command| match command {
+            Command::Send { to: node, message } if node == to => Some(message.body),
+            _ => None,
+        });
+        bodies.collect()
+    }
+
+    #[test]
+    fn results_that_rest_on_an_incomplete_slice_do_not_degrade_others() {
+        let (mut outbox, head) = (outbox(), NodeId(2));
+        for (ticket, degraded) in [(1, false), (2, true), (3, true), (4, false)] {
+            outbox.resolve(head, ticket, Finding::Found(Sighting::ALL, false), 1, degraded);
+        }
+        let results = sent(&mut outbox, head).into_iter().map(|body| match body {
+            PeerBody::Resolved(resolved) => (resolved.tickets, resolved.degraded),
+            other => panic!("{other:?}"),
+        });
+        assert_eq!(results.collect::<Vec<_>>(), [(vec![1], false), (vec![2, 3], true), (vec![4], false)]);
+    }
+
+    #[test]
+    fn each_message_of_sets_has_a_number_of_its_own() {
+        let mut outbox = outbox();
+        let mut set = |to, generation| outbox.set(NodeId(to), generation, [5], Stamp::on_time(1));
+        let numbers = [set(1, 0), set(1, 0), set(2, 0), set(1, 1), set(2, 0)];
+        assert_eq!(numbers, [0, 0, 1, 2, 1]);
+    }
+
+    proptest! {
+        /// Of each kind in order, and whatever else is sent stays where it was.
+        #[test]
+        fn a_node_gets_everything_in_order(added in prop::collection::vec((0_u8..5, 0_u64..3), 1..200)) {
+            let mut outbox = outbox();
+            for (number, (kind, to)) in (0_u64..).zip(&added) {
+                let to = NodeId(*to);
+                match kind {
+                    0 => outbox.test(to, question(number), [number]),
+                    1 => outbox.resolve(to, number, Finding::Undecided(Reason::Late), 0, number.is_multiple_of(5)),
+                    2 => drop(outbox.set(to, number / 50, [number], Stamp::on_time(number))),
+                    3 => outbox.acknowledge(to, number, true),
+                    _ => outbox.send(to, PeerBody::HandedOver(HandedOver { epoch: Epoch(number), told_for_ms: 0 })),
+                }
+            }
+            let mut commands = Vec::new();
+            outbox.flush(&mut commands);
+            for to in (0..3).map(NodeId) {
+                // A letter of each kind for what stands between two other messages.
+                let mut expected = vec![[const { Vec::new() }; 4]];
+                for (number, (kind, _)) in (0_u64..).zip(&added).filter(|(_, (_, node))| NodeId(*node) == to) {
+                    match kind {
+                        4 => expected.push([const { Vec::new() }; 4]),
+                        kind => expected.last_mut().unwrap()[usize::from(*kind)].push(number),
+                    }
+                }
+                let mut found = vec![[const { Vec::new() }; 4]];
+                for command in &commands {
+                    let Command::Send { to: node, message } = command else { continue };
+                    if *node != to {
+                        continue;
+                    }
+                    let last = found.last_mut().unwrap();
+                    match &message.body {
+                        PeerBody::Test(test) => last[0].extend(&test.tickets),
+                        PeerBody::Resolved(resolved) => last[1].extend(&resolved.tickets),
+                        PeerBody::Set(set) => last[2].extend(set.stamps.iter().map(|stamp| stamp.unit)),
+                        PeerBody::SetAcks(acks) => last[3].extend(&acks.set_numbers),
+                        _ => found.push([const { Vec::new() }; 4]),
+                    }
+                }
+                prop_assert_eq!(found, expected);
+            }
         }
     }
 }
