@@ -27,12 +27,18 @@ pub(crate) use incoming::PeerService;
 use reach::{Reach, Unreachable};
 use unnumbered::Unnumbered;
 
+/// Events of the messages that wait for a link to take them, at most: a message has one, or thousands. Together they take
+/// some 40 MB.
+const QUEUED_EVENTS_MAX: u64 = 1 << 19;
+
 /// The link to one process of a peer.
 #[derive(Clone)]
 pub(crate) struct LinkHandle {
     messages: mpsc::Sender<PeerMessage>,
     /// Messages that were handed over and are not acknowledged.
     waiting: Arc<AtomicU64>,
+    /// Events of the messages that the link has not taken yet.
+    queued_events: Arc<AtomicU64>,
     up: watch::Receiver<bool>,
     end: CancellationToken,
     incarnation: Incarnation,
@@ -43,7 +49,14 @@ impl LinkHandle {
     #[cfg(test)]
     pub(crate) fn to(messages: mpsc::Sender<PeerMessage>) -> Self {
         let (end, up) = (CancellationToken::new(), watch::Sender::new(true).subscribe());
-        Self { messages, waiting: Arc::default(), up, end, incarnation: Incarnation::default() }
+        Self {
+            messages,
+            waiting: Arc::default(),
+            queued_events: Arc::default(),
+            up,
+            end,
+            incarnation: Incarnation::default(),
+        }
     }
 
     /// Whether this is the link to that start of the peer.
@@ -59,15 +72,21 @@ impl LinkHandle {
     /// Hands over a message; waits for nothing. Gives the message back where too many wait already, or the peer's
     /// process is gone.
     pub(crate) fn send(&self, message: PeerMessage) -> Option<PeerMessage> {
+        let events = message.events();
+        let queued_events = self.queued_events.fetch_add(events, Ordering::Relaxed);
+        // A message alone is taken, however many events it has.
+        let has_room = queued_events == 0 || queued_events.saturating_add(events) <= QUEUED_EVENTS_MAX;
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        let refused = self.messages.try_send(message).err()?;
+        let refused = if has_room { self.messages.try_send(message).err()?.into_inner() } else { message };
         self.waiting.fetch_sub(1, Ordering::Relaxed);
-        Some(refused.into_inner())
+        self.queued_events.fetch_sub(events, Ordering::Relaxed);
+        Some(refused)
     }
 
-    /// Whether more than half of the messages that may wait do.
+    /// Whether more than half of the messages that may wait do, or of their events.
     pub(crate) fn is_half_full(&self) -> bool {
         self.waiting() > self.messages.max_capacity() as u64 / 2
+            || self.queued_events.load(Ordering::Relaxed) > QUEUED_EVENTS_MAX / 2
     }
 
     /// Messages that were handed over and are not acknowledged.
@@ -127,6 +146,7 @@ fn open(shared: &Arc<Shared>, unreachable: &Unreachable, id: NodeId, node: &Node
     let handle = LinkHandle {
         messages,
         waiting: Arc::default(),
+        queued_events: Arc::default(),
         up: up.subscribe(),
         end: CancellationToken::new(),
         incarnation: node.incarnation,
@@ -140,6 +160,7 @@ fn open(shared: &Arc<Shared>, unreachable: &Unreachable, id: NodeId, node: &Node
         meter: shared.metrics.link(&node.name),
         queue,
         waiting: handle.waiting.clone(),
+        queued_events: handle.queued_events.clone(),
         up,
         is_down: false,
         silence_max: patience / 2,
@@ -157,5 +178,38 @@ fn open(shared: &Arc<Shared>, unreachable: &Unreachable, id: NodeId, node: &Node
 impl Drop for Links {
     fn drop(&mut self) {
         self.links.values().for_each(|link| link.end.cancel());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_routing::{Epoch, FilterId, PeerBody, TestBatch};
+
+    use super::*;
+
+    fn test_of(events: u64) -> PeerMessage {
+        let test = TestBatch { tickets: (0..events).collect(), ..TestBatch::default() };
+        PeerMessage { filter: FilterId(1), epoch: Epoch(1), group: 0, body: PeerBody::Test(test) }
+    }
+
+    #[test]
+    fn messages_of_many_events_fill_a_link_before_their_number_does() {
+        let (messages, mut queue) = mpsc::channel(1 << 10);
+        let link = LinkHandle::to(messages);
+        let events = QUEUED_EVENTS_MAX / 8;
+        let sent = (0..9).filter(|_| link.send(test_of(events)).is_none()).count();
+        assert_eq!((sent, link.waiting(), link.is_half_full()), (8, 8, true));
+        assert!(link.send(test_of(1)).is_some(), "no room for one event more");
+        queue.try_recv().expect("a message");
+        link.queued_events.fetch_sub(events, Ordering::Relaxed);
+        assert!(link.send(test_of(1)).is_none(), "room for others");
+    }
+
+    #[test]
+    fn a_message_with_more_events_than_may_wait_is_sent_alone() {
+        let (messages, _queue) = mpsc::channel(1 << 10);
+        let link = LinkHandle::to(messages);
+        assert!(link.send(test_of(QUEUED_EVENTS_MAX + 1)).is_none());
+        assert!(link.send(test_of(1)).is_some());
     }
 }

@@ -48,6 +48,8 @@ pub(super) struct Outgoing {
     pub(super) meter: LinkMeter,
     pub(super) queue: mpsc::Receiver<PeerMessage>,
     pub(super) waiting: Arc<AtomicU64>,
+    /// Events of the messages in the queue.
+    pub(super) queued_events: Arc<AtomicU64>,
     /// Whether the peer takes messages at present.
     pub(super) up: watch::Sender<bool>,
     /// The peer could not be reached when it was last tried.
@@ -158,14 +160,18 @@ impl Outgoing {
                     match message {
                         None if sender.unacknowledged_frames() == 0 => return Ok(()),
                         None => self.acknowledged(sender, next_ack(&mut acks).await?)?,
-                        Some(message) => {
-                            let more = self.unnumbered.take_up(message);
-                            self.waiting.fetch_add(more as u64, Ordering::Relaxed);
-                        }
+                        Some(message) => self.take_up(message),
                     }
                 }
             }
         }
+    }
+
+    /// Takes a message from the queue.
+    fn take_up(&mut self, message: PeerMessage) {
+        self.queued_events.fetch_sub(message.events(), Ordering::Relaxed);
+        let more = self.unnumbered.take_up(message);
+        self.waiting.fetch_add(more as u64, Ordering::Relaxed);
     }
 
     fn set_up(&self, up: bool) {

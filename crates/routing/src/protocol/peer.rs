@@ -27,6 +27,20 @@ pub struct PeerMessage {
 }
 
 impl PeerMessage {
+    /// How many events, or acknowledgements of sets, the message has; 1 where it has neither.
+    pub fn events(&self) -> u64 {
+        let events = match &self.body {
+            PeerBody::Test(test) => test.tickets.len(),
+            PeerBody::Resolved(resolved) => resolved.tickets.len(),
+            PeerBody::Set(set) => set.stamps.len(),
+            PeerBody::SetAcks(acks) => acks.set_numbers.len() + acks.refused_numbers.len(),
+            PeerBody::Mirror(_, mirrored) => mirrored.decisions.len(),
+            PeerBody::AskPast | PeerBody::Past(_) | PeerBody::AskCells(_) => 1,
+            PeerBody::Cells(_) | PeerBody::HandedOver(_) => 1,
+        };
+        events.max(1) as u64
+    }
+
     /// The message has waited for so long.
     pub fn pass_time(&mut self, waited_ms: u64) {
         if let PeerBody::Test(test) = &mut self.body {
