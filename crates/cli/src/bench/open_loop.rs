@@ -118,21 +118,25 @@ where
     Call: Future<Output = anyhow::Result<()>> + Send + 'static,
 {
     let started = Instant::now();
+    let due_at = |number: u64| started + Duration::from_secs_f64(number as f64 / calls_per_s);
     let mut latencies_us = Histogram::<u64>::new(3)?;
     let mut calls = JoinSet::new();
-    let mut number = 0;
-    while !is_over() {
-        while calls.len() < IN_FLIGHT_MAX {
-            let due = started + Duration::from_secs_f64(number as f64 / calls_per_s);
-            if due > Instant::now() {
-                break;
-            }
-            let call = call(number);
+    let (mut number, mut over_at) = (0, None);
+    loop {
+        // Calls that were due before the end are made, though others keep them waiting.
+        let now = Instant::now();
+        over_at = over_at.or_else(|| is_over().then_some(now));
+        let until = over_at.unwrap_or(now);
+        while calls.len() < IN_FLIGHT_MAX && due_at(number) <= until {
+            let (due, call) = (due_at(number), call(number));
             calls.spawn_on(async move { call.await.map(|()| due.elapsed()) }, runtime);
             number += 1;
         }
         while let Some(returned) = calls.try_join_next() {
             latencies_us.record(u64::try_from(returned??.as_micros())?)?;
+        }
+        if over_at.is_some_and(|over_at| due_at(number) > over_at) {
+            break;
         }
         std::thread::sleep(STEP);
     }
@@ -155,6 +159,8 @@ fn hiccups_us(is_done: &AtomicBool) -> anyhow::Result<Histogram<u64>> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicU64;
+
     use tokio::sync::Semaphore;
 
     use super::*;
@@ -177,6 +183,31 @@ mod tests {
         };
         let measured = latency(1_000.0, move || over.load(Ordering::Relaxed), call).await.unwrap();
         assert!(measured.p999_ms >= 9.0, "{measured:?}");
+    }
+
+    /// More calls are due than may be in flight: those that were not begun when the time was over are begun, and counted.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn calls_that_are_due_at_the_end_are_counted() {
+        let (gate, calls_per_s) = (Arc::new(Semaphore::new(0)), 10.0 * IN_FLIGHT_MAX as f64);
+        let (begun, made) = (Instant::now(), Arc::new(AtomicU64::new(0)));
+        let (opens, counted) = (gate.clone(), made.clone());
+        let is_over = move || {
+            let is_over = begun.elapsed() > Duration::from_millis(300);
+            if is_over {
+                opens.add_permits(1);
+            }
+            is_over
+        };
+        let call = move |_| {
+            let (gate, made) = (gate.clone(), made.clone());
+            async move {
+                made.fetch_add(1, Ordering::Relaxed);
+                drop(gate.acquire().await?);
+                Ok(())
+            }
+        };
+        latency(calls_per_s, is_over, call).await.unwrap();
+        assert!(counted.load(Ordering::Relaxed) >= 2 * IN_FLIGHT_MAX as u64, "{counted:?}");
     }
 
     #[tokio::test(flavor = "multi_thread")]

@@ -37,11 +37,11 @@ impl DividedGroup {
     /// When [`Self::tick`] has something to do.
     pub(crate) fn next_tick_ms(&self) -> Option<u64> {
         let deadline_ms = self.in_flight.flights().next_deadline_ms();
-        let gathered_ms = self.outbox.has_gathered().then_some(0);
+        let commands_ms = self.outbox.has_commands().then_some(0);
         let membership = &self.membership;
         let gap_ms = membership.next_gap_ms(&self.present, &self.own);
         let of_copies = gap_ms.into_iter().chain(membership.next_rescan_ms()).chain(membership.handing().next_ms());
-        let others = [gathered_ms, self.guard.next_expiry_ms(), self.tree.next_replay_ms()];
+        let others = [commands_ms, self.guard.next_expiry_ms(), self.tree.next_replay_ms()];
         deadline_ms.into_iter().chain(others.into_iter().flatten()).chain(of_copies).min()
     }
 

@@ -54,8 +54,8 @@ pub(crate) enum Finding {
 pub(crate) struct Outbox {
     sender: Sender,
     letters: Vec<(NodeId, Letters)>,
-    /// Messages that have as many events as one may have, and other commands.
-    full: Vec<Command>,
+    /// Letters that take no more, and other commands.
+    due: Vec<Command>,
     next_set_number: u64,
     rules: Rules,
 }
@@ -135,7 +135,7 @@ fn like(lists: &PositionLists) -> PositionLists {
 
 impl Outbox {
     pub(crate) fn new(sender: Sender, rules: Rules) -> Self {
-        Self { sender, letters: Vec::new(), full: Vec::new(), next_set_number: 0, rules }
+        Self { sender, letters: Vec::new(), due: Vec::new(), next_set_number: 0, rules }
     }
 
     /// Numbers sets from here on, apart from those that an owner of this group has given in another process.
@@ -173,7 +173,7 @@ impl Outbox {
         let letters = self.letters(to);
         if takes_no_more(letters) {
             let body = close(letters);
-            self.full.push(sender.send(to, body));
+            self.due.push(sender.send(to, body));
         }
     }
 
@@ -270,38 +270,38 @@ impl Outbox {
 
     /// Sends `body` to `to`, behind all that is gathered for it.
     pub(crate) fn send(&mut self, to: NodeId, body: PeerBody) {
-        let Self { sender, letters, full, .. } = self;
+        let Self { sender, letters, due, .. } = self;
         let own = letters.iter_mut().find(|(node, _)| *node == to);
-        own.into_iter().for_each(|(_, letters)| letters.close(|body| full.push(sender.send(to, body))));
-        full.push(sender.send(to, body));
+        own.into_iter().for_each(|(_, letters)| letters.close(|body| due.push(sender.send(to, body))));
+        due.push(sender.send(to, body));
     }
 
     /// Forgets messages gathered for other nodes; other commands are kept.
     pub(crate) fn begin_anew(&mut self) {
         self.letters.clear();
-        self.full.retain(|command| !matches!(command, Command::Send { .. }));
+        self.due.retain(|command| !matches!(command, Command::Send { .. }));
     }
 
-    /// Whether something was gathered while there was no input.
-    pub(crate) fn has_gathered(&self) -> bool {
-        !self.full.is_empty()
+    /// Whether there are commands that left with no input.
+    pub(crate) fn has_commands(&self) -> bool {
+        !self.due.is_empty()
     }
 
     /// Adds another command.
     pub(crate) fn push(&mut self, command: Command) {
-        self.full.push(command);
+        self.due.push(command);
     }
 
     /// Sends all that was gathered.
     pub(crate) fn flush(&mut self, commands: &mut Vec<Command>) {
         self.close_all();
-        commands.append(&mut self.full);
+        commands.append(&mut self.due);
     }
 
     fn close_all(&mut self) {
-        let Self { sender, letters, full, .. } = self;
+        let Self { sender, letters, due, .. } = self;
         for (to, letters) in letters {
-            letters.close(|body| full.push(sender.send(*to, body)));
+            letters.close(|body| due.push(sender.send(*to, body)));
         }
     }
 }
