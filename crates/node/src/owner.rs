@@ -124,6 +124,17 @@ pub(crate) enum Work {
     },
 }
 
+impl Work {
+    /// How many events, or acknowledgements of sets, the work is about; 1 where it is about neither.
+    pub(crate) fn events(&self) -> u64 {
+        match self {
+            Self::Run(run) => run.place.events() as u64,
+            Self::Peer { message, .. } | Self::Refused { message, .. } => message.events(),
+            _ => 1,
+        }
+    }
+}
+
 /// Events of one group on their way to its owner.
 pub(crate) struct Run {
     /// The filter.

@@ -35,6 +35,10 @@ const TICK_MS: u64 = 10;
 /// Pieces of work that are done before what they set off is sent, where so many have come in.
 const WORK_AT_ONCE: usize = 256;
 
+/// Events of these pieces, at most: a piece has one, or thousands, and meanwhile replies wait and no deadline ends. The
+/// last piece may have more.
+const EVENTS_AT_ONCE_MAX: u64 = 1 << 14;
+
 /// How often meanwhile an owner that finds no more work lets the threads run that may bring some.
 const YIELDS_MAX: usize = 2;
 
@@ -161,15 +165,16 @@ impl Worker {
             if next.is_none() {
                 return;
             }
-            let (mut done, mut yields) = (0, 0);
+            let (mut done, mut events, mut yields) = (0, 0, 0);
             while let Some(work) = next.take() {
+                events += work.events();
                 let rest = Duration::from_millis(self.handle(work));
                 done += 1;
                 if !rest.is_zero() {
                     self.send_gathered();
                     tokio::time::sleep(rest).await;
                 }
-                if done < WORK_AT_ONCE {
+                if done < WORK_AT_ONCE && events < EVENTS_AT_ONCE_MAX {
                     next = self.next_work(done, &mut yields);
                 }
             }

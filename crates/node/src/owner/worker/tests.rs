@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use firstseen_filter::{FilterSecret, FilterSpec, Kind, Probes};
+use firstseen_filter::{FilterSecret, FilterSpec, Kind, Probes, Stamp};
 use firstseen_journal::MemoryDisk;
 use firstseen_meta::Identity;
 use firstseen_routing::{
     AnswerWhen, ClockSource, ClusterId, ClusterMap, Decision, Epoch, FilterId, FilterPolicies, FilterRecord,
-    Incarnation, NodeRecord, Operation, Prober, SetAcks, SliceOwner, SlicedDefinition, Submission, TestRun, Times,
+    Incarnation, NodeRecord, Operation, Prober, SetAcks, SetBatch, SliceOwner, SlicedDefinition, Submission, TestRun,
+    Times,
 };
 use tokio::time::timeout;
 
@@ -198,10 +199,30 @@ async fn what_has_come_in_is_sent_together() {
 }
 
 #[tokio::test]
+async fn many_events_are_answered_before_more_are_taken() {
+    let mut owner = Running::start().await;
+    // The owner runs in this thread, so it finds all of them when it is next waked.
+    for set_number in 0..3 {
+        let mut set = SetBatch { set_number, ..SetBatch::default() };
+        for _ in 0..EVENTS_AT_ONCE_MAX / 2 {
+            set.cells.push([0]);
+            set.stamps.push(Stamp::default());
+        }
+        let message = PeerMessage { filter: FILTER, epoch: Epoch::FIRST, group: 0, body: PeerBody::Set(set) };
+        assert!(owner.queue.hand(Work::Peer { from: PEER, message, received_ms: 0 }).await);
+    }
+    let mut acknowledged = async || match timeout(PATIENCE, owner.to_peer.recv()).await.expect("a message") {
+        Some(PeerMessage { body: PeerBody::SetAcks(acks), .. }) => acks.set_numbers.len() + acks.refused_numbers.len(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([acknowledged().await, acknowledged().await], [2, 1]);
+}
+
+#[tokio::test]
 async fn who_sent_what_cannot_be_read_is_told() {
     let mut owner = Running::start().await;
     let message = |body| PeerMessage { filter: FILTER, epoch: Epoch::FIRST, group: 0, body };
-    let set = PeerBody::Set(firstseen_routing::SetBatch { set_number: 7, ..Default::default() });
+    let set = PeerBody::Set(SetBatch { set_number: 7, ..Default::default() });
     let runs = vec![TestRun { head: PEER, events: 2, ..TestRun::default() }];
     let test = firstseen_routing::TestBatch { runs, tickets: vec![3, 4], ..Default::default() };
     for body in [set, PeerBody::Test(test)] {
