@@ -1,8 +1,8 @@
 //! Owners (elsewhere: actors, partition threads): each group of slices belongs to one owner, which does all that is
 //! done with the group, in order.
 //!
-//! Promises: the queue of an owner is bounded in events and in messages, and a run that finds no room is refused before
-//! anything is set. Must not know: streams, how messages travel.
+//! Promises: the queue of an owner is bounded in events and in pieces of work; a run that finds no room is refused before
+//! anything is set, and a message of another node waits, and with it the link. Must not know: streams, how messages travel.
 
 mod advice;
 mod backlog;
@@ -21,7 +21,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use firstseen_routing::Climbed;
 use firstseen_routing::{AskCells, CellParts, Ending, FilterId, GroupState, NodeId, PeerMessage, Reason, Submission};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::keeper::GroupKey;
 use crate::pending::{RunPlace, RunReply};
@@ -32,6 +32,10 @@ pub(crate) use worker::{Proposal, Worker, WorkerParts};
 
 /// Pieces of work that wait for one owner, whatever their size.
 const QUEUE_WORK_MAX: usize = 4096;
+
+/// Events of other nodes' messages that wait for one owner, at most: a message has one, or thousands. Together they take
+/// some 40 MB.
+const QUEUE_PEER_EVENTS_MAX: u32 = 1 << 19;
 
 /// A piece of work for an owner.
 pub(crate) enum Work {
@@ -168,18 +172,34 @@ pub(crate) struct GroupLook {
     pub(crate) state: GroupState,
 }
 
+/// Work that waits.
+struct Waiting {
+    work: Work,
+    /// Is given back when the owner takes the work.
+    _room: Option<OwnedSemaphorePermit>,
+}
+
+impl Waiting {
+    /// Work that takes no room of other nodes' messages.
+    fn of_no_peer(work: Work) -> Self {
+        Self { work, _room: None }
+    }
+}
+
 /// The queue to one owner.
 #[derive(Clone)]
 pub(crate) struct OwnerQueue {
-    work: mpsc::Sender<Work>,
+    work: mpsc::Sender<Waiting>,
     events: Arc<AtomicU64>,
     events_max: u64,
+    /// Room for events of other nodes' messages.
+    peer_events: Arc<Semaphore>,
     catching_up: Arc<AtomicU64>,
 }
 
 /// The receiving end of an [`OwnerQueue`].
 pub(crate) struct OwnerInbox {
-    pub(crate) work: mpsc::Receiver<Work>,
+    work: mpsc::Receiver<Waiting>,
     events: Arc<AtomicU64>,
     catching_up: Arc<AtomicU64>,
 }
@@ -188,7 +208,13 @@ pub(crate) struct OwnerInbox {
 pub(crate) fn queue(events_max: u64) -> (OwnerQueue, OwnerInbox) {
     let (sender, work) = mpsc::channel(QUEUE_WORK_MAX);
     let (events, catching_up) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
-    let queue = OwnerQueue { work: sender, events: events.clone(), events_max, catching_up: catching_up.clone() };
+    let queue = OwnerQueue {
+        work: sender,
+        events: events.clone(),
+        events_max,
+        peer_events: Arc::new(Semaphore::new(QUEUE_PEER_EVENTS_MAX as usize)),
+        catching_up: catching_up.clone(),
+    };
     (queue, OwnerInbox { work, events, catching_up })
 }
 
@@ -197,16 +223,17 @@ impl OwnerQueue {
     pub(crate) fn offer(&self, run: Run) {
         let events = run.place.events() as u64;
         let waiting = self.events.fetch_add(events, Ordering::Relaxed);
+        let run = Waiting::of_no_peer(Work::Run(run));
         let sent = if waiting + events > self.events_max {
-            Err(mpsc::error::TrySendError::Full(Work::Run(run)))
+            Err(mpsc::error::TrySendError::Full(run))
         } else {
-            self.work.try_send(Work::Run(run))
+            self.work.try_send(run)
         };
         let Err(refused) = sent else { return };
         self.events.fetch_sub(events, Ordering::Relaxed);
-        let (reason, work) = match refused {
-            mpsc::error::TrySendError::Full(work) => (Reason::Overloaded, work),
-            mpsc::error::TrySendError::Closed(work) => (Reason::NotReady, work),
+        let (reason, Waiting { work, .. }) = match refused {
+            mpsc::error::TrySendError::Full(waiting) => (Reason::Overloaded, waiting),
+            mpsc::error::TrySendError::Closed(waiting) => (Reason::NotReady, waiting),
         };
         if let Work::Run(run) = work {
             run.refuse(reason);
@@ -215,12 +242,32 @@ impl OwnerQueue {
 
     /// Hands over other work, when there is room. False where the owner has ended.
     pub(crate) async fn hand(&self, work: Work) -> bool {
-        self.work.send(work).await.is_ok()
+        let room = match &work {
+            Work::Peer { message, .. } | Work::Refused { message, .. } => self.peer_room(message).await,
+            _ => None,
+        };
+        self.work.send(Waiting { work, _room: room }).await.is_ok()
+    }
+
+    /// Room for a message. One that has more events than may wait is taken when no other waits.
+    async fn peer_room(&self, message: &PeerMessage) -> Option<OwnedSemaphorePermit> {
+        let events = u32::try_from(message.events()).unwrap_or(u32::MAX).min(QUEUE_PEER_EVENTS_MAX);
+        self.peer_events.clone().acquire_many_owned(events).await.ok()
     }
 }
 
 impl OwnerInbox {
-    /// Gives room back to the queue.
+    /// The work that has waited longest, as soon as there is some; none once nobody can hand over more.
+    pub(crate) async fn next(&mut self) -> Option<Work> {
+        self.work.recv().await.map(|Waiting { work, .. }| work)
+    }
+
+    /// The same, if there is some now.
+    pub(crate) fn next_now(&mut self) -> Option<Work> {
+        self.work.try_recv().ok().map(|Waiting { work, .. }| work)
+    }
+
+    /// Gives the room of a run back to the queue.
     pub(crate) fn took(&self, run: &Run) {
         self.events.fetch_sub(run.place.events() as u64, Ordering::Relaxed);
     }
@@ -301,7 +348,8 @@ impl Owners {
 
     /// A producer has ended a stream. An owner whose queue has no room for this learns it from the producer's silence.
     pub(crate) fn end_producer(&self, producer: u128) {
-        self.queues.iter().for_each(|queue| drop(queue.work.try_send(Work::Ended { producer })));
+        let ended = || Waiting::of_no_peer(Work::Ended { producer });
+        self.queues.iter().for_each(|queue| drop(queue.work.try_send(ended())));
     }
 
     /// Waits until no owner has an event in flight.
@@ -333,5 +381,47 @@ impl Owners {
     /// Events that wait in all queues.
     pub(crate) fn events_queued(&self) -> u64 {
         self.queues.iter().map(|queue| queue.events.load(Ordering::Relaxed)).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+
+    use firstseen_routing::{Epoch, PeerBody, TestBatch};
+
+    use super::*;
+
+    fn test_of(events: u32) -> Work {
+        let body = PeerBody::Test(TestBatch { tickets: (0..events.into()).collect(), ..TestBatch::default() });
+        let message = PeerMessage { filter: FilterId(1), epoch: Epoch::FIRST, group: 0, body };
+        Work::Peer { from: NodeId(2), message, received_ms: 0 }
+    }
+
+    /// Whether there is room at this moment; waits for none.
+    async fn has_room(queue: &OwnerQueue, work: Work) -> bool {
+        let mut handing = pin!(queue.hand(work));
+        std::future::poll_fn(|context| std::task::Poll::Ready(handing.as_mut().poll(context).is_ready())).await
+    }
+
+    #[tokio::test]
+    async fn messages_of_many_events_fill_a_queue_before_their_number_does() {
+        let (queue, mut inbox) = queue(1);
+        for _ in 0..8 {
+            assert!(has_room(&queue, test_of(QUEUE_PEER_EVENTS_MAX / 8)).await);
+        }
+        assert!(!has_room(&queue, test_of(1)).await, "no room for one event more");
+        assert!(has_room(&queue, Work::Ended { producer: 1 }).await, "what is no message of a node waits for none");
+        assert!(inbox.next_now().is_some());
+        assert!(has_room(&queue, test_of(1)).await, "the owner has taken a message");
+    }
+
+    #[tokio::test]
+    async fn a_message_with_more_events_than_may_wait_is_handed_over_alone() {
+        let (queue, mut inbox) = queue(1);
+        assert!(has_room(&queue, test_of(QUEUE_PEER_EVENTS_MAX + 1)).await);
+        assert!(!has_room(&queue, test_of(1)).await);
+        assert!(inbox.next().await.is_some());
+        assert!(has_room(&queue, test_of(1)).await);
     }
 }

@@ -81,7 +81,7 @@ mod tests {
         let loss = Arc::new(OwnerLoss::default());
         let (sender, mut inbox) = queue(1);
         let owner = async move {
-            inbox.work.recv().await;
+            inbox.next().await;
             panic!("provoked");
         };
         let running = tokio::spawn(loss.clone().watch("a-owner-3".to_owned(), owner));

@@ -155,7 +155,7 @@ impl Worker {
                     self.release();
                     continue;
                 }
-                work = self.inbox.work.recv() => work,
+                work = self.inbox.next() => work,
                 () = sleep(pause) => {
                     self.tick();
                     self.inbox.show_catching_up(self.groups.catching_up());
@@ -187,13 +187,13 @@ impl Worker {
     /// Work that has come in meanwhile. Where several pieces came in at once, the machine is busy: whoever else has work
     /// there runs before what has gathered is sent, and may bring more. On a machine that is idle nobody else has.
     fn next_work(&mut self, done: usize, yields: &mut usize) -> Option<Work> {
-        let next = self.inbox.work.try_recv().ok();
+        let next = self.inbox.next_now();
         if next.is_some() || done == 1 || *yields == YIELDS_MAX || !self.groups.has_gathered() {
             return next;
         }
         *yields += 1;
         std::thread::yield_now();
-        self.inbox.work.try_recv().ok()
+        self.inbox.next_now()
     }
 
     /// Sends what the work that has come in has set off.
