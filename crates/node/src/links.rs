@@ -31,10 +31,29 @@ use unnumbered::Unnumbered;
 /// some 40 MB.
 const QUEUED_EVENTS_MAX: u64 = 1 << 19;
 
+/// A message that waits for a link to take it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Queued {
+    /// The message.
+    pub(crate) message: PeerMessage,
+    /// Since when it waits, in monotonic milliseconds.
+    pub(crate) since_ms: u64,
+}
+
+impl Queued {
+    /// The message as it leaves now: its heads wait for less time, and tests for which none waits are left out. None
+    /// where nothing is left.
+    fn leave(self, now_ms: u64) -> Option<PeerMessage> {
+        let Self { mut message, since_ms } = self;
+        message.pass_time(now_ms.saturating_sub(since_ms));
+        message.without_given_up()
+    }
+}
+
 /// The link to one process of a peer.
 #[derive(Clone)]
 pub(crate) struct LinkHandle {
-    messages: mpsc::Sender<PeerMessage>,
+    messages: mpsc::Sender<Queued>,
     /// Messages that were handed over and are not acknowledged.
     waiting: Arc<AtomicU64>,
     /// Events of the messages that the link has not taken yet.
@@ -47,7 +66,7 @@ pub(crate) struct LinkHandle {
 impl LinkHandle {
     /// A link whose messages go to `messages`.
     #[cfg(test)]
-    pub(crate) fn to(messages: mpsc::Sender<PeerMessage>) -> Self {
+    pub(crate) fn to(messages: mpsc::Sender<Queued>) -> Self {
         let (end, up) = (CancellationToken::new(), watch::Sender::new(true).subscribe());
         Self {
             messages,
@@ -69,18 +88,19 @@ impl LinkHandle {
         *self.up.borrow()
     }
 
-    /// Hands over a message; waits for nothing. Gives the message back where too many wait already, or the peer's
-    /// process is gone.
-    pub(crate) fn send(&self, message: PeerMessage) -> Option<PeerMessage> {
+    /// Hands over a message at a moment; waits for nothing. Gives the message back where too many wait already, or the
+    /// peer's process is gone.
+    pub(crate) fn send(&self, message: PeerMessage, now_ms: u64) -> Option<PeerMessage> {
         let events = message.events();
         let queued_events = self.queued_events.fetch_add(events, Ordering::Relaxed);
         // A message alone is taken, however many events it has.
         let has_room = queued_events == 0 || queued_events.saturating_add(events) <= QUEUED_EVENTS_MAX;
         self.waiting.fetch_add(1, Ordering::Relaxed);
-        let refused = if has_room { self.messages.try_send(message).err()?.into_inner() } else { message };
+        let queued = Queued { message, since_ms: now_ms };
+        let refused = if has_room { self.messages.try_send(queued).err()?.into_inner() } else { queued };
         self.waiting.fetch_sub(1, Ordering::Relaxed);
         self.queued_events.fetch_sub(events, Ordering::Relaxed);
-        Some(refused)
+        Some(refused.message)
     }
 
     /// Whether more than half of the messages that may wait do, or of their events.
@@ -182,34 +202,4 @@ impl Drop for Links {
 }
 
 #[cfg(test)]
-mod tests {
-    use firstseen_routing::{Epoch, FilterId, PeerBody, TestBatch};
-
-    use super::*;
-
-    fn test_of(events: u64) -> PeerMessage {
-        let test = TestBatch { tickets: (0..events).collect(), ..TestBatch::default() };
-        PeerMessage { filter: FilterId(1), epoch: Epoch(1), group: 0, body: PeerBody::Test(test) }
-    }
-
-    #[test]
-    fn messages_of_many_events_fill_a_link_before_their_number_does() {
-        let (messages, mut queue) = mpsc::channel(1 << 10);
-        let link = LinkHandle::to(messages);
-        let events = QUEUED_EVENTS_MAX / 8;
-        let sent = (0..9).filter(|_| link.send(test_of(events)).is_none()).count();
-        assert_eq!((sent, link.waiting(), link.is_half_full()), (8, 8, true));
-        assert!(link.send(test_of(1)).is_some(), "no room for one event more");
-        queue.try_recv().expect("a message");
-        link.queued_events.fetch_sub(events, Ordering::Relaxed);
-        assert!(link.send(test_of(1)).is_none(), "room for others");
-    }
-
-    #[test]
-    fn a_message_with_more_events_than_may_wait_is_sent_alone() {
-        let (messages, _queue) = mpsc::channel(1 << 10);
-        let link = LinkHandle::to(messages);
-        assert!(link.send(test_of(QUEUED_EVENTS_MAX + 1)).is_none());
-        assert!(link.send(test_of(1)).is_some());
-    }
-}
+mod tests;

@@ -22,6 +22,7 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
+use super::Queued;
 use super::probe::Probe;
 use super::unnumbered::Unnumbered;
 use crate::metrics::{LinkMeter, LinkRefusal};
@@ -46,7 +47,7 @@ pub(super) struct Outgoing {
     pub(super) node: NodeRecord,
     pub(super) shared: Arc<Shared>,
     pub(super) meter: LinkMeter,
-    pub(super) queue: mpsc::Receiver<PeerMessage>,
+    pub(super) queue: mpsc::Receiver<Queued>,
     pub(super) waiting: Arc<AtomicU64>,
     /// Events of the messages in the queue.
     pub(super) queued_events: Arc<AtomicU64>,
@@ -125,9 +126,9 @@ impl Outgoing {
         let mut heard = Instant::now();
         loop {
             while !sender.is_full()
-                && let Some(message) = self.unnumbered.next()
+                && let Some(queued) = self.unnumbered.next()
             {
-                self.push(sender, message).await;
+                self.push(sender, queued).await;
             }
             while let Some((number, message)) = sender.next_to_send() {
                 let frame = LinkFrame { number, message: Some(message.clone()) };
@@ -153,14 +154,14 @@ impl Outgoing {
                     }
                     _ => self.set_up(heard.elapsed() <= self.silence_max),
                 },
-                message = self.queue.recv(), if !sender.is_full() && self.unnumbered.is_empty() => {
+                queued = self.queue.recv(), if !sender.is_full() && self.unnumbered.is_empty() => {
                     if sender.unacknowledged_frames() == 0 {
                         heard = Instant::now();
                     }
-                    match message {
+                    match queued {
                         None if sender.unacknowledged_frames() == 0 => return Ok(()),
                         None => self.acknowledged(sender, next_ack(&mut acks).await?)?,
-                        Some(message) => self.take_up(message),
+                        Some(queued) => self.take_up(queued),
                     }
                 }
             }
@@ -168,9 +169,9 @@ impl Outgoing {
     }
 
     /// Takes a message from the queue.
-    fn take_up(&mut self, message: PeerMessage) {
-        self.queued_events.fetch_sub(message.events(), Ordering::Relaxed);
-        let more = self.unnumbered.take_up(message);
+    fn take_up(&mut self, queued: Queued) {
+        self.queued_events.fetch_sub(queued.message.events(), Ordering::Relaxed);
+        let more = self.unnumbered.take_up(queued);
         self.waiting.fetch_add(more as u64, Ordering::Relaxed);
     }
 
@@ -215,8 +216,10 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Numbers a message. One for a filter that is gone is forgotten, and one that cannot be sent goes back.
-    async fn push(&self, sender: &mut Sender, message: PeerMessage) {
+    /// Numbers a message. One for a filter that is gone is forgotten, and so is one for which nobody waits any more; one
+    /// that cannot be sent goes back.
+    async fn push(&self, sender: &mut Sender, queued: Queued) {
+        let Some(message) = queued.leave(self.shared.clock.monotonic_ms()) else { return self.forget_one() };
         let range = self.shared.views.borrow().position_range(message.filter);
         let encoded = match range.map(|range| peer::encode(&message, range)) {
             Some(Ok(encoded)) => Some(encoded),
@@ -228,8 +231,13 @@ impl Outgoing {
         };
         // There is room: a message is taken from the queue only when there is.
         if encoded.is_none_or(|encoded| sender.push(encoded).is_err()) {
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            self.forget_one();
         }
+    }
+
+    /// A message that was handed over is not sent.
+    fn forget_one(&self) {
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Hands a message back to its owner: no answer to it will come. An owner waits for no link, so this ends.

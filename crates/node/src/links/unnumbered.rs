@@ -9,10 +9,12 @@ use std::collections::VecDeque;
 use firstseen_routing::{PeerBody, PeerMessage};
 use firstseen_wire::tests_of_heads;
 
+use super::Queued;
+
 /// Messages without a number.
 #[derive(Debug, Default)]
 pub(super) struct Unnumbered {
-    messages: VecDeque<PeerMessage>,
+    messages: VecDeque<Queued>,
     /// What the peer said when it was connected last.
     takes_tests: bool,
 }
@@ -28,20 +30,21 @@ impl Unnumbered {
     }
 
     /// Takes a message, as one or as several, and returns how many more than one it has become.
-    pub(super) fn take_up(&mut self, message: PeerMessage) -> usize {
+    pub(super) fn take_up(&mut self, Queued { message, since_ms }: Queued) -> usize {
         let before = self.messages.len();
         match message.body {
             PeerBody::Test(test) if test.runs.len() > 1 && !self.takes_tests => {
                 let part = |test| PeerMessage { body: PeerBody::Test(test), ..message };
-                self.messages.extend(tests_of_heads::by_run(test).map(part));
+                let parts = tests_of_heads::by_run(test).map(part);
+                self.messages.extend(parts.map(|message| Queued { message, since_ms }));
             }
-            body => self.messages.push_back(PeerMessage { body, ..message }),
+            body => self.messages.push_back(Queued { message: PeerMessage { body, ..message }, since_ms }),
         }
         self.messages.len() - before - 1
     }
 
     /// The message that leaves next.
-    pub(super) fn next(&mut self) -> Option<PeerMessage> {
+    pub(super) fn next(&mut self) -> Option<Queued> {
         self.messages.pop_front()
     }
 }
@@ -53,17 +56,18 @@ mod tests {
     use super::*;
 
     /// One event of each head, whose ticket is the head's number.
-    fn tests_of(heads: &[u64]) -> PeerMessage {
+    fn tests_of(heads: &[u64]) -> Queued {
         let mut test = TestBatch { tickets: heads.to_vec(), ..TestBatch::default() };
         for head in heads {
             test.runs.push(TestRun { head: NodeId(*head), events: 1, ..TestRun::default() });
             test.left.push([*head]);
             test.stamps.push(firstseen_filter::Stamp::default());
         }
-        PeerMessage { filter: FilterId(1), epoch: Epoch(1), group: 0, body: PeerBody::Test(test) }
+        let message = PeerMessage { filter: FilterId(1), epoch: Epoch(1), group: 0, body: PeerBody::Test(test) };
+        Queued { message, since_ms: 7 }
     }
 
-    fn taken(unnumbered: &mut Unnumbered) -> Vec<PeerMessage> {
+    fn taken(unnumbered: &mut Unnumbered) -> Vec<Queued> {
         std::iter::from_fn(|| unnumbered.next()).collect()
     }
 

@@ -353,7 +353,7 @@ impl Worker {
             return;
         }
         self.next_tick_ms = now.monotonic_ms + TICK_MS;
-        self.backlog.send_again(link(self.groups.view()));
+        self.backlog.send_again(link(self.groups.view(), now.monotonic_ms));
         self.groups.tick(now, &mut self.commands);
         self.groups.release(&mut self.commands);
         self.carry_out();
@@ -380,7 +380,9 @@ impl Worker {
         match command {
             Command::Reply(reply) => self.reply(reply),
             Command::EarlyDuplicates(early) => self.desk.hand_early(&early),
-            Command::Send { to, message } => self.backlog.send(to, message, link(self.groups.view())),
+            Command::Send { to, message } => {
+                self.backlog.send(to, message, link(self.groups.view(), self.clock.monotonic_ms()));
+            }
             Command::OpenGeneration { filter, group, number } => {
                 // Where there is no room, the group proposes again.
                 let _ = self.proposals.try_send(Proposal::Generation { filter, group, number });
@@ -429,9 +431,9 @@ impl Worker {
 }
 
 /// Hands a message to the link of a node; it comes back where it finds no room.
-fn link(view: &View) -> impl Fn(NodeId, PeerMessage) -> Option<PeerMessage> {
-    |to, message| match view.links.get(&to) {
-        Some(link) => link.send(message),
+fn link(view: &View, now_ms: u64) -> impl Fn(NodeId, PeerMessage) -> Option<PeerMessage> {
+    move |to, message| match view.links.get(&to) {
+        Some(link) => link.send(message, now_ms),
         None => Some(message),
     }
 }

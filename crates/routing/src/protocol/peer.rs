@@ -48,6 +48,15 @@ impl PeerMessage {
             test.runs.iter_mut().for_each(|run| run.deadline_in_ms = run.deadline_in_ms.saturating_sub(waited_ms));
         }
     }
+
+    /// The message without tests for which no head waits any more; none where nothing is left.
+    pub fn without_given_up(mut self) -> Option<Self> {
+        if let PeerBody::Test(test) = &mut self.body {
+            test.leave_out_given_up();
+            return (!test.runs.is_empty()).then_some(self);
+        }
+        Some(self)
+    }
 }
 
 /// The content of a message.
@@ -202,6 +211,29 @@ impl TestBatch {
     pub fn run_of_each(&self) -> impl Iterator<Item = &TestRun> {
         self.runs.iter().flat_map(|run| std::iter::repeat_n(run, run.events as usize))
     }
+
+    fn leave_out_given_up(&mut self) {
+        let is_awaited = |run: &TestRun| run.deadline_in_ms > 0;
+        if self.runs.iter().all(is_awaited) {
+            return;
+        }
+        let are_kept: Vec<bool> = self.run_of_each().map(is_awaited).collect();
+        let mut left = PositionLists::default();
+        let lists = self.left.iter().zip(&are_kept).filter(|(_, is_kept)| **is_kept);
+        lists.for_each(|(positions, _)| left.push(positions.iter().copied()));
+        self.left = left;
+        keep(&mut self.tickets, &are_kept);
+        keep(&mut self.stamps, &are_kept);
+        keep(&mut self.generations, &are_kept);
+        keep(&mut self.expiries, &are_kept);
+        self.runs.retain(is_awaited);
+    }
+}
+
+/// Keeps the entries of a list that has one for each event, or none at all.
+fn keep<T>(list: &mut Vec<T>, are_kept: &[bool]) {
+    let mut are_kept = are_kept.iter();
+    list.retain(|_| are_kept.next().is_none_or(|is_kept| *is_kept));
 }
 
 /// Events of one head that follow each other in a message.
@@ -260,4 +292,51 @@ pub struct SetAcks {
     pub set_numbers: Vec<u64>,
     /// Refused: they have recorded nothing.
     pub refused_numbers: Vec<u64>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(body: PeerBody) -> PeerMessage {
+        PeerMessage { filter: FilterId(1), epoch: Epoch(1), group: 0, body }
+    }
+
+    /// Two events of each head, which waits for so long; the number of an event is its ticket and all that is known of
+    /// it.
+    fn tests_for(heads: &[(u64, u32)]) -> PeerMessage {
+        let mut test = TestBatch::default();
+        for (head, deadline_in_ms) in heads {
+            test.runs.push(TestRun {
+                head: NodeId(*head),
+                events: 2,
+                deadline_in_ms: *deadline_in_ms,
+                ..TestRun::default()
+            });
+            for number in [2 * head, 2 * head + 1] {
+                test.tickets.push(number);
+                test.left.push(0..=number % 3);
+                test.stamps.push(Stamp::on_time(number));
+                test.expiries.push(number);
+            }
+        }
+        message(PeerBody::Test(test))
+    }
+
+    #[test]
+    fn tests_that_have_waited_too_long_are_left_out() {
+        let mut waited = tests_for(&[(1, 50), (2, 20), (3, 70), (4, 21)]);
+        waited.pass_time(20);
+        assert_eq!(waited.without_given_up(), Some(tests_for(&[(1, 30), (3, 50), (4, 1)])));
+        let mut waited = tests_for(&[(1, 50), (2, 20)]);
+        waited.pass_time(50);
+        assert_eq!(waited.without_given_up(), None);
+    }
+
+    #[test]
+    fn what_is_no_test_leaves_however_long_it_has_waited() {
+        let mut acks = message(PeerBody::SetAcks(SetAcks { set_numbers: vec![1], ..SetAcks::default() }));
+        acks.pass_time(u64::MAX);
+        assert_eq!(acks.clone().without_given_up(), Some(acks));
+    }
 }

@@ -109,7 +109,7 @@ fn found_at(rule: Rule) -> Option<u64> {
         Rule::SingleFlight | Rule::SetsAllCells | Rule::MindsGaps | Rule::ExpiresOnTime | Rule::AwaitsSets => 0,
         Rule::FencesEpochs => 290,
         Rule::AwaitsAcknowledgements | Rule::RemembersNames | Rule::FetchesAll | Rule::KeepsFormers => 2,
-        Rule::NumbersSets => 3,
+        Rule::NumbersSets => 14,
         Rule::KeepsPeerSets => 34,
         Rule::AwaitsDisk => 12,
         Rule::PersistsFirst => 65,

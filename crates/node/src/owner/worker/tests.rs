@@ -17,7 +17,7 @@ use super::*;
 use crate::clocks::Clocks;
 use crate::edges::SystemClock;
 use crate::lease::HeldLease;
-use crate::links::LinkHandle;
+use crate::links::{LinkHandle, Queued};
 use crate::owner::{OwnerQueue, queue};
 use crate::pending::{Ears, PendingBatch};
 use crate::view::Me;
@@ -66,7 +66,7 @@ fn map() -> ClusterMap {
 /// An owner that runs, and what it sends to the other node.
 struct Running {
     queue: OwnerQueue,
-    to_peer: mpsc::Receiver<PeerMessage>,
+    to_peer: mpsc::Receiver<Queued>,
     sequence: u64,
 }
 
@@ -140,9 +140,14 @@ impl Running {
         finished
     }
 
+    /// The owner's next message to the other node.
+    async fn next_message(&mut self) -> PeerMessage {
+        timeout(PATIENCE, self.to_peer.recv()).await.expect("a message").expect("the owner runs").message
+    }
+
     /// Takes the owner's next message, and gives it back as one that cannot be sent.
     async fn refuse_next(&mut self) -> PeerMessage {
-        let message = timeout(PATIENCE, self.to_peer.recv()).await.expect("a message").expect("the owner runs");
+        let message = self.next_message().await;
         let refused = Work::Refused { sender: ME, receiver: PEER, message: message.clone() };
         assert!(self.queue.hand(refused).await);
         message
@@ -186,8 +191,7 @@ async fn what_has_come_in_is_sent_together() {
     let mut owner = Running::start().await;
     // The owner runs in this thread, so it finds all of them when it is next waked.
     let replies: Vec<_> = (0..3).map(|index| owner.submit_one(index)).collect();
-    let mut next = async || timeout(PATIENCE, owner.to_peer.recv()).await.expect("a message").expect("it runs");
-    let PeerBody::Set(set) = next().await.body else { panic!("new events are set") };
+    let PeerBody::Set(set) = owner.next_message().await.body else { panic!("new events are set") };
     assert_eq!(set.stamps.len(), 3, "one message has them all");
     let body = PeerBody::SetAcks(SetAcks { set_numbers: vec![set.set_number], refused_numbers: Vec::new() });
     let message = PeerMessage { filter: FILTER, epoch: Epoch::FIRST, group: 0, body };
@@ -211,8 +215,8 @@ async fn many_events_are_answered_before_more_are_taken() {
         let message = PeerMessage { filter: FILTER, epoch: Epoch::FIRST, group: 0, body: PeerBody::Set(set) };
         assert!(owner.queue.hand(Work::Peer { from: PEER, message, received_ms: 0 }).await);
     }
-    let mut acknowledged = async || match timeout(PATIENCE, owner.to_peer.recv()).await.expect("a message") {
-        Some(PeerMessage { body: PeerBody::SetAcks(acks), .. }) => acks.set_numbers.len() + acks.refused_numbers.len(),
+    let mut acknowledged = async || match owner.next_message().await.body {
+        PeerBody::SetAcks(acks) => acks.set_numbers.len() + acks.refused_numbers.len(),
         other => panic!("{other:?}"),
     };
     assert_eq!([acknowledged().await, acknowledged().await], [2, 1]);
@@ -229,10 +233,9 @@ async fn who_sent_what_cannot_be_read_is_told() {
         let refused = Work::Refused { sender: PEER, receiver: ME, message: message(body) };
         assert!(owner.queue.hand(refused).await);
     }
-    let mut answer = async || timeout(PATIENCE, owner.to_peer.recv()).await.expect("an answer").expect("it runs").body;
-    let PeerBody::SetAcks(acks) = answer().await else { panic!("not the answer to a set") };
+    let PeerBody::SetAcks(acks) = owner.next_message().await.body else { panic!("not the answer to a set") };
     assert_eq!((acks.set_numbers, acks.refused_numbers), (vec![], vec![7]));
-    let PeerBody::Resolved(resolved) = answer().await else { panic!("not the answer to a test") };
+    let PeerBody::Resolved(resolved) = owner.next_message().await.body else { panic!("not the answer to a test") };
     assert_eq!((resolved.tickets, resolved.hits), (vec![3, 4], vec![false; 2]));
     assert_eq!(resolved.undecided, [(0, Reason::Invalid), (1, Reason::Invalid)]);
 }
