@@ -1,5 +1,6 @@
 //! What waits for a link.
 
+use firstseen_filter::Stamp;
 use firstseen_routing::{Epoch, FilterId, PeerBody, TestBatch, TestRun};
 
 use super::*;
@@ -44,4 +45,38 @@ fn a_message_with_more_events_than_may_wait_is_sent_alone() {
     let link = LinkHandle::to(messages);
     assert!(link.send(test_of(QUEUED_EVENTS_MAX + 1), 0).is_none());
     assert!(link.send(test_of(1), 0).is_some());
+}
+
+/// What the lists of a message of tests take.
+fn held_bytes(queued: &Queued) -> usize {
+    let PeerBody::Test(TestBatch { tickets, left, stamps, generations, .. }) = &queued.message.body else {
+        panic!("{queued:?}")
+    };
+    let positions = left.counts.capacity() + 8 * left.positions.capacity();
+    8 * tickets.capacity() + positions + size_of::<Stamp>() * stamps.capacity() + 2 * generations.capacity()
+}
+
+/// A message as full as an owner makes it of the events that have come in; no other kind takes more for an event.
+fn gathered(events: u64) -> PeerMessage {
+    let mut message = test_of(events);
+    if let PeerBody::Test(test) = &mut message.body {
+        test.stamps = vec![Stamp::default(); events as usize];
+        test.generations = vec![1; events as usize];
+        (0..events).for_each(|_| test.left.push(0..7));
+        test.left.positions.shrink_to_fit();
+    }
+    message
+}
+
+/// Two million events for a peer that takes nothing, in far fewer messages than may wait.
+#[test]
+fn a_link_that_nobody_takes_from_holds_few_bytes() {
+    const EVENTS: u64 = 4096;
+    let (messages, mut queue) = mpsc::channel(16 << 10);
+    let link = LinkHandle::to(messages);
+    let refused = (0..512).filter(|_| link.send(gathered(EVENTS), 0).is_some()).count() as u64;
+    let held: Vec<Queued> = std::iter::from_fn(|| queue.try_recv().ok()).collect();
+    let bytes: usize = held.iter().map(held_bytes).sum();
+    assert!(bytes <= 48 << 20, "{bytes} bytes wait");
+    assert_eq!((held.len() as u64, refused), (QUEUED_EVENTS_MAX / EVENTS, 512 - QUEUED_EVENTS_MAX / EVENTS));
 }
