@@ -142,6 +142,9 @@ pub struct TreeBenchArgs {
     /// Events of one measurement, over all sites; the filter is sized for as many
     #[arg(long, value_name = "N", default_value_t = 600_000, value_parser = value_parser!(u64).range(10_000..))]
     pub events: u64,
+    /// How the flat filter and the roots of the trees are cut
+    #[arg(long, value_name = "SLICING", default_value = "horizontal:3")]
+    pub slicing: String,
     /// Time from one site to another, one way, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 25, value_parser = value_parser!(u64).range(0..=1000))]
     pub delay_ms: u64,

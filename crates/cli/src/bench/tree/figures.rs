@@ -14,7 +14,7 @@ use crate::text::table::Table;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Design {
-    /// A horizontal slice at each site.
+    /// Slices at all sites, and no levels.
     Flat,
     /// A leaf at each site, which remembers what was new.
     Sparse,
@@ -86,6 +86,8 @@ pub(super) struct DesignFigures {
 /// Everything that is printed.
 #[derive(Debug, Serialize)]
 pub(super) struct TreeFigures {
+    /// Of the flat filter, and of the trees' roots.
+    pub(super) slicing: String,
     pub(super) delay_ms: u64,
     pub(super) events: u64,
     pub(super) runs: u32,
@@ -96,7 +98,7 @@ pub(super) struct TreeFigures {
 impl Design {
     fn name(self) -> &'static str {
         match self {
-            Self::Flat => "flat, horizontal:3",
+            Self::Flat => "flat",
             Self::Sparse => "sparse tree",
             Self::Dense => "dense tree",
         }
@@ -106,10 +108,10 @@ impl Design {
 impl TreeFigures {
     /// Prints the figures for people.
     pub(super) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
-        let Self { delay_ms, events, runs, local_share, designs } = self;
+        let Self { slicing, delay_ms, events, runs, local_share, designs } = self;
         writeln!(
             out,
-            "three sites, {delay_ms} ms apart one way; {events} events, half of them repeats, {:.0} % of these at their \
+            "three sites, {delay_ms} ms apart one way, filters {slicing}; {events} events, half of them repeats, {:.0} % of these at their \
              own site; {runs} runs, medians (least to greatest)",
             100.0 * local_share
         )?;

@@ -20,12 +20,9 @@ use sites::Sites;
 use stream::Latencies;
 use wan::Traffic;
 
-/// The designs that are compared, and the flags of `firstseen filter create` for each.
-const DESIGNS: [(Design, [&str; 2]); 3] = [
-    (Design::Flat, ["--slicing", "horizontal:3"]),
-    (Design::Sparse, ["--tree", "sparse"]),
-    (Design::Dense, ["--tree", "dense"]),
-];
+/// The designs that are compared, and the flags of `firstseen filter create` for each, beside the slicing.
+const DESIGNS: [(Design, &[&str]); 3] =
+    [(Design::Flat, &[]), (Design::Sparse, &["--tree", "sparse"]), (Design::Dense, &["--tree", "dense"])];
 /// Where an event of the latency measurement may be found: nowhere, in a filter without levels, at the root, at the
 /// leaf.
 const FOUND: [Found; 4] = [Found::New, Found::Flat, Found::Root, Found::Leaf];
@@ -33,7 +30,7 @@ const FOUND: [Found; 4] = [Found::New, Found::Flat, Found::Root, Found::Leaf];
 /// All runs of one design.
 struct Bench {
     design: Design,
-    flags: [&'static str; 2],
+    flags: &'static [&'static str],
     /// In the order of [`FOUND`].
     latencies_us: [Histogram<u64>; FOUND.len()],
     events_per_s: Vec<f64>,
@@ -72,6 +69,7 @@ async fn measure(sites: &Sites, args: &TreeBenchArgs) -> anyhow::Result<TreeFigu
     let flat = Measured::of(benches[0].events_per_s.clone()).median;
     let events = args.events * u64::from(args.runs);
     Ok(TreeFigures {
+        slicing: args.slicing.clone(),
         delay_ms: args.delay_ms,
         events: args.events,
         runs: args.runs,
@@ -84,8 +82,8 @@ impl Bench {
     async fn run(&mut self, sites: &Sites, args: &TreeBenchArgs, number: u64) -> anyhow::Result<()> {
         // Calls that are measured one by one need room too.
         let capacity = (args.events + stream::LATENCY_EVENTS).to_string();
-        let definition = ["--window", "1h", "--clock", "wall", "--capacity", &capacity];
-        sites.filter(&[&["create", "bench"], &definition[..], &self.flags].concat()).await?;
+        let definition = ["--window", "1h", "--clock", "wall", "--capacity", &capacity, "--slicing", &args.slicing];
+        sites.filter(&[&["create", "bench"], &definition[..], self.flags].concat()).await?;
         let latencies = stream::latencies(sites, number).await?;
         self.add(&latencies)?;
         let before = sites.traffic();
