@@ -129,13 +129,17 @@ impl Course {
     fn flow(&self, counts: &Counts) -> Flow {
         let events = self.load.events() as f64;
         let bytes: Vec<f64> = counts.bytes.values().copied().collect();
+        let per_link = |counted: f64| (!bytes.is_empty()).then(|| 1000.0 * counted / events / bytes.len() as f64);
         Flow {
             sent_per_event: counts.sent_events / events,
             visits_per_event: counts.visits / events,
             messages_per_event: total(counts.messages.values()) / events,
             bytes_per_event: total(counts.bytes.values()) / events,
+            node_visits_per_1000_events: 1000.0 * counts.visits / events / self.nodes as f64,
             busiest_node: times_mean(&counts.work),
             links: bytes.len(),
+            link_messages_per_1000_events: per_link(total(counts.messages.values())),
+            link_bytes_per_1000_events: per_link(total(counts.bytes.values())),
             busiest_link: times_mean(&bytes),
         }
     }

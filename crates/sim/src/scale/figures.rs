@@ -33,10 +33,16 @@ pub struct Flow {
     pub messages_per_event: f64,
     /// Bytes of these messages, without those of HTTP/2.
     pub bytes_per_event: f64,
+    /// Visits of one node for a thousand events of all producers, on average.
+    pub node_visits_per_1000_events: f64,
     /// The work of the node that tests and sets most, as a multiple of the mean.
     pub busiest_node: Option<f64>,
     /// Ordered pairs of nodes between which events went.
     pub links: usize,
+    /// Messages of one link for a thousand events, on average over links that carry events.
+    pub link_messages_per_1000_events: Option<f64>,
+    /// The same for bytes.
+    pub link_bytes_per_1000_events: Option<f64>,
     /// The bytes of the link that carries most, as a multiple of the mean of those that carry events.
     pub busiest_link: Option<f64>,
 }
