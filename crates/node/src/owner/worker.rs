@@ -42,6 +42,10 @@ const EVENTS_AT_ONCE_MAX: u64 = 1 << 14;
 /// How often meanwhile an owner that finds no more work lets the threads run that may bring some.
 const YIELDS_MAX: usize = 2;
 
+/// So many events must have come in for that: on a machine that other programs keep busy, it takes milliseconds, which is
+/// little beside what many events take, and much beside a single call.
+const YIELD_EVENTS_MIN: u64 = 256;
+
 /// The parts that an owner is made of.
 pub(crate) struct WorkerParts {
     /// Which of the owners it is.
@@ -175,7 +179,7 @@ impl Worker {
                     tokio::time::sleep(rest).await;
                 }
                 if done < WORK_AT_ONCE && events < EVENTS_AT_ONCE_MAX {
-                    next = self.next_work(done, &mut yields);
+                    next = self.next_work((done, events), &mut yields);
                 }
             }
             self.send_gathered();
@@ -184,11 +188,12 @@ impl Worker {
         }
     }
 
-    /// Work that has come in meanwhile. Where several pieces came in at once, the machine is busy: whoever else has work
-    /// there runs before what has gathered is sent, and may bring more. On a machine that is idle nobody else has.
-    fn next_work(&mut self, done: usize, yields: &mut usize) -> Option<Work> {
+    /// Work that has come in meanwhile. Where several pieces with many events came in at once, the node is busy: whoever
+    /// else has work on its machine runs before what has gathered is sent, and may bring more.
+    fn next_work(&mut self, (done, events): (usize, u64), yields: &mut usize) -> Option<Work> {
         let next = self.inbox.next_now();
-        if next.is_some() || done == 1 || *yields == YIELDS_MAX || !self.groups.has_gathered() {
+        let is_busy = done > 1 && events >= YIELD_EVENTS_MIN;
+        if next.is_some() || !is_busy || *yields == YIELDS_MAX || !self.groups.has_gathered() {
             return next;
         }
         *yields += 1;
