@@ -113,7 +113,7 @@ impl CellKind for Bits {
             Density { fill, rate: fill.powi(exponent) }
         };
         match geometry.layout() {
-            Layout::Classic | Layout::Partitioned => {
+            Layout::Classic | Layout::Partitioned | Layout::Buckets { .. } => {
                 let bytes = sample(generation.memory.bytes(), bytes_max, 1);
                 density(bytes, geometry.cells().min(bytes.len() as u64 * 8))
             }
@@ -130,16 +130,16 @@ impl CellKind for Bits {
         (u16::from(expiry > stamp.judged && all_set(generation.memory.bytes(), positions)), expiry)
     }
 
-    fn set(&self, generation: &mut Generation, positions: &[u64], _stamp: Stamp, _now: u64) -> u64 {
-        set_counted(generation.memory.bytes_mut(), positions)
+    fn set(&self, generation: &mut Generation, positions: &[u64], _stamp: Stamp, _now: u64) -> Option<Recorded> {
+        Some(Recorded::one(set_counted(generation.memory.bytes_mut(), positions)))
     }
 
-    fn merge(&self, cells: &mut [u8], others: &[u8], _then: u64, _now: u64) -> u64 {
+    fn merge(&self, cells: &mut [u8], others: &[u8], _then: u64, _now: u64) -> Option<u64> {
         let merged = cells.iter_mut().zip(others).map(|(cell, other)| {
             *cell |= other;
             u64::from(cell.count_ones())
         });
-        merged.sum()
+        Some(merged.sum())
     }
 
     fn lacks(&self, cells: &[u8], others: &[u8], _then: u64, _now: u64) -> bool {

@@ -41,6 +41,15 @@ pub enum CellDefinition {
         /// Where it refuses (it never grows).
         growth: Option<Growth>,
     },
+    /// [`Kind::Cuckoo`].
+    Cuckoo {
+        /// Shape; buckets of fingerprints.
+        geometry: Geometry,
+        /// From which sighting the window counts.
+        refresh: Refresh,
+        /// How it grows, or where it refuses.
+        growth: Growth,
+    },
     /// [`Kind::Counting`] with a jumping window.
     JumpingCounting {
         /// Counters.
@@ -80,9 +89,38 @@ impl CellDefinition {
             Self::Bloom { .. } => Kind::Bloom,
             Self::Timing { .. } => Kind::Timing,
             Self::Generations { .. } => Kind::Generations,
+            Self::Cuckoo { .. } => Kind::Cuckoo,
             Self::JumpingCounting { .. } | Self::SlidingCounting { .. } => Kind::Counting,
             Self::Stable { .. } => Kind::Stable,
             Self::Decaying { .. } => Kind::Decaying,
+        }
+    }
+
+    /// The shape of the first generation, of a kind that lives in generations of cells.
+    pub fn geometry(&self) -> Option<&Geometry> {
+        match self {
+            Self::Bloom { geometry, .. }
+            | Self::Timing { geometry, .. }
+            | Self::Generations { geometry, .. }
+            | Self::Cuckoo { geometry, .. } => Some(geometry),
+            Self::JumpingCounting { .. }
+            | Self::SlidingCounting { .. }
+            | Self::Stable { .. }
+            | Self::Decaying { .. } => None,
+        }
+    }
+
+    /// How a kind that lives in generations of cells grows, or where it refuses.
+    pub fn growth(&self) -> Option<&Growth> {
+        match self {
+            Self::Bloom { growth, .. } | Self::Timing { growth, .. } | Self::Generations { growth, .. } => {
+                growth.as_ref()
+            }
+            Self::Cuckoo { growth, .. } => Some(growth),
+            Self::JumpingCounting { .. }
+            | Self::SlidingCounting { .. }
+            | Self::Stable { .. }
+            | Self::Decaying { .. } => None,
         }
     }
 }
@@ -119,14 +157,6 @@ impl FilterDefinition {
     /// assert!(sized.resolve().unwrap().one_shape());
     /// ```
     pub fn one_shape(&self) -> bool {
-        match &self.cells {
-            CellDefinition::Bloom { growth, .. }
-            | CellDefinition::Timing { growth, .. }
-            | CellDefinition::Generations { growth, .. } => growth.is_none_or(|growth| growth.keeps_shape()),
-            CellDefinition::JumpingCounting { .. }
-            | CellDefinition::SlidingCounting { .. }
-            | CellDefinition::Stable { .. }
-            | CellDefinition::Decaying { .. } => true,
-        }
+        self.cells.growth().is_none_or(Growth::keeps_shape)
     }
 }

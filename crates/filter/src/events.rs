@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::probe::{Offsets, SpreadOffsets};
+use crate::probe::{Offsets, SpreadOffsets, bucket_position};
 use crate::{BlockProbe, Digest, FilterSecret, Geometry, reduce};
 
 /// A batch of events, asked for one by one, once for each generation of cells.
@@ -25,6 +25,9 @@ pub(crate) trait Events: Copy {
 
     /// The positions in a classic or partitioned slice of `geometry`.
     fn offsets(spread: Self::Spread, geometry: &Geometry) -> impl Offsets;
+
+    /// The position of event `index` in a slice of `regions` regions of buckets with fingerprints of `print_bits` bits.
+    fn bucket_position(self, index: usize, regions: u64, print_bits: u32) -> u64;
 
     /// The digest of event `index`, where it is known.
     fn digest(self, index: usize) -> Option<Digest>;
@@ -68,6 +71,11 @@ impl<D: Digests> Events for D {
     #[inline(always)]
     fn offsets(digest: Digest, geometry: &Geometry) -> impl Offsets {
         SpreadOffsets::new(digest, geometry)
+    }
+
+    #[inline(always)]
+    fn bucket_position(self, index: usize, regions: u64, print_bits: u32) -> u64 {
+        bucket_position(self.at(index), regions, print_bits)
     }
 
     #[inline(always)]

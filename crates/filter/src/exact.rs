@@ -149,7 +149,7 @@ impl ExactWindow {
     /// The model of a filter of this definition.
     pub fn of(definition: &FilterDefinition) -> Self {
         let refresh = match definition.cells {
-            CellDefinition::Timing { refresh, .. } => refresh,
+            CellDefinition::Timing { refresh, .. } | CellDefinition::Cuckoo { refresh, .. } => refresh,
             _ => Refresh::Fixed,
         };
         Self::new(definition.rule, refresh)

@@ -9,6 +9,7 @@ use crate::arch::Instructions;
 use crate::bloom::Bits;
 use crate::build_error::BuildError;
 use crate::counting::{JumpingCounting, SlidingCounting};
+use crate::cuckoo::{Buckets64, Buckets128};
 use crate::decaying::DecayingFilter;
 use crate::definition::{CellDefinition, FilterDefinition};
 use crate::flags::Flags;
@@ -19,7 +20,7 @@ use crate::kind::{Density, RATE_SAMPLE_BYTES};
 use crate::slice::{CellSlice, MergeError};
 use crate::stable::StableFilter;
 use crate::timing::{Timers8, Timers16};
-use crate::{Digest, FilterSecret, Geometry, Sighting, Stamp, Verdict};
+use crate::{Digest, FilterSecret, Geometry, Layout, Sighting, Stamp, Verdict};
 
 /// A filter slice.
 pub struct FilterSlice(Cells);
@@ -30,6 +31,8 @@ enum Cells {
     Timing16(CellSlice<Timers16>),
     Generations8(CellSlice<Generations8>),
     Generations16(CellSlice<Generations16>),
+    Cuckoo64(CellSlice<Buckets64>),
+    Cuckoo128(CellSlice<Buckets128>),
     JumpingCounting(Flags<JumpingCounting>),
     SlidingCounting(Flags<SlidingCounting>),
     Stable(Flags<StableFilter>),
@@ -46,6 +49,8 @@ macro_rules! on_kind {
             Cells::Timing16($slice) => $on_slice,
             Cells::Generations8($slice) => $on_slice,
             Cells::Generations16($slice) => $on_slice,
+            Cells::Cuckoo64($slice) => $on_slice,
+            Cells::Cuckoo128($slice) => $on_slice,
             Cells::JumpingCounting($flags) => $on_flags,
             Cells::SlidingCounting($flags) => $on_flags,
             Cells::Stable($flags) => $on_flags,
@@ -118,6 +123,21 @@ impl FilterSlice {
                 }
                 _ => return Err(BuildError::Window),
             },
+            CellDefinition::Cuckoo { geometry, refresh, growth } => {
+                let (bits, growth) = (geometry.cell_bits(), Some(*growth));
+                let refused = memory(geometry.bytes());
+                match geometry.layout() {
+                    Layout::Buckets { time_bits: 64 } => {
+                        let buckets = Buckets64::new(window, *refresh, bits).ok_or(BuildError::Window)?;
+                        Cells::Cuckoo64(CellSlice::new(buckets, *geometry, growth).map_err(refused)?)
+                    }
+                    Layout::Buckets { .. } => {
+                        let buckets = Buckets128::new(window, *refresh, bits).ok_or(BuildError::Window)?;
+                        Cells::Cuckoo128(CellSlice::new(buckets, *geometry, growth).map_err(refused)?)
+                    }
+                    _ => return Err(BuildError::Window),
+                }
+            }
             CellDefinition::JumpingCounting { cells, hashes, events_max } => {
                 let kind = JumpingCounting::new(*cells, *hashes, window)?;
                 Cells::JumpingCounting(Flags::limited(kind, *events_max, window))
@@ -143,6 +163,8 @@ impl FilterSlice {
             Cells::Timing16(slice) => Cells::Timing16(slice.with_instructions(instructions)),
             Cells::Generations8(slice) => Cells::Generations8(slice.with_instructions(instructions)),
             Cells::Generations16(slice) => Cells::Generations16(slice.with_instructions(instructions)),
+            Cells::Cuckoo64(slice) => Cells::Cuckoo64(slice.with_instructions(instructions)),
+            Cells::Cuckoo128(slice) => Cells::Cuckoo128(slice.with_instructions(instructions)),
             other => other,
         })
     }
@@ -208,17 +230,15 @@ impl FilterSlice {
         on_kind!(&self.0, slice => Some(slice.test_at(positions, stamp)), _flags => None)
     }
 
-    /// Records an event at `positions`, whatever is there; `false` where the kind cannot (counting, stable, decaying).
+    /// Records an event at `positions`, whatever is there; `false` where there is no room (cuckoo), or the kind cannot
+    /// (counting, stable, decaying).
     ///
     /// # Panics
     /// If a position is not below the slice's cells.
     pub fn set_at(&mut self, positions: &[u64], stamp: Stamp) -> bool {
         on_kind!(
             &mut self.0,
-            slice => {
-                slice.set_at(positions, stamp);
-                true
-            },
+            slice => slice.set_at(positions, stamp),
             _flags => false
         )
     }
@@ -248,13 +268,13 @@ impl FilterSlice {
         on_kind!(&self.0, slice => slice.push_expiries(number, positions, stamp, expiries), _flags => ());
     }
 
-    /// Records an event in generation `number`, as [`CellSlice::set_generation`] says; does nothing where the kind
-    /// cannot (counting, stable, decaying).
+    /// Records an event in generation `number`, as [`CellSlice::set_generation`] says; `false` where there is no room, or
+    /// the kind cannot (counting, stable, decaying).
     ///
     /// # Panics
     /// If a position is not below the generation's cells.
-    pub fn set_generation(&mut self, number: u64, positions: &[u64], stamp: Stamp) {
-        on_kind!(&mut self.0, slice => slice.set_generation(number, positions, stamp), _flags => ());
+    pub fn set_generation(&mut self, number: u64, positions: &[u64], stamp: Stamp) -> bool {
+        on_kind!(&mut self.0, slice => slice.set_generation(number, positions, stamp), _flags => false)
     }
 
     /// Opens an empty generation, as [`CellSlice::open_generation`] says; does nothing where the kind has none.
@@ -351,6 +371,8 @@ impl FilterSlice {
             (Cells::Timing16(mine), Cells::Timing16(other)) => mine.merge(other),
             (Cells::Generations8(mine), Cells::Generations8(other)) => mine.merge(other),
             (Cells::Generations16(mine), Cells::Generations16(other)) => mine.merge(other),
+            (Cells::Cuckoo64(mine), Cells::Cuckoo64(other)) => mine.merge(other),
+            (Cells::Cuckoo128(mine), Cells::Cuckoo128(other)) => mine.merge(other),
             _ => Err(MergeError::Definition),
         }
     }

@@ -70,6 +70,18 @@ impl LiveEvents {
         }
     }
 
+    /// Counts `events` recorded in `unit` no longer, as they are counted in another one now.
+    pub(crate) fn take_back(&mut self, unit: u64, events: u64) {
+        let mut left = events;
+        // An event that came late was counted in a later unit than its own.
+        for (_, count) in self.by_unit.iter_mut().filter(|(counted, _)| *counted >= unit) {
+            let taken = left.min(*count);
+            (*count, left) = (*count - taken, left - taken);
+        }
+        self.total -= events - left;
+        self.by_unit.retain(|(_, count)| *count > 0);
+    }
+
     /// Notes that events recorded before live on from `unit`.
     pub fn refresh(&mut self, unit: u64) {
         self.newest_unit = self.newest_unit.max(Some(unit));

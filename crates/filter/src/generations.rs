@@ -224,7 +224,9 @@ impl<W: Word> CellKind for Generations<W> {
             Density { fill: set.iter().sum::<u64>() as f64 / cells, rate: 1.0 - misses.product::<f64>() }
         };
         match geometry.layout() {
-            Layout::Classic | Layout::Partitioned => density(sample(generation.memory.bytes(), bytes_max, width)),
+            Layout::Classic | Layout::Partitioned | Layout::Buckets { .. } => {
+                density(sample(generation.memory.bytes(), bytes_max, width))
+            }
             Layout::Blocked { lines } => {
                 let block_bytes = usize::from(lines) * crate::arch::LINE_BYTES;
                 let blocks = sample(generation.memory.bytes(), bytes_max, block_bytes).chunks_exact(block_bytes);
@@ -243,20 +245,20 @@ impl<W: Word> CellKind for Generations<W> {
         (held as u16, self.expiry_of(held, now))
     }
 
-    fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, _now: u64) -> u64 {
+    fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, _now: u64) -> Option<Recorded> {
         let bit = Self::bit(stamp.unit);
         let words = W::of(generation.memory.bytes_mut());
         positions.for_each(|position| words[position] = W::from_bits(words[position].bits() | bit));
-        0
+        Some(Recorded::one(0))
     }
 
-    fn merge(&self, cells: &mut [u8], others: &[u8], then: u64, now: u64) -> u64 {
+    fn merge(&self, cells: &mut [u8], others: &[u8], then: u64, now: u64) -> Option<u64> {
         let (kept, kept_of_others) = (self.kept_at(now, now), self.kept_at(now, then));
         let width = W::BITS as usize / 8;
         for (word, other) in W::of(cells).iter_mut().zip(others.chunks_exact(width)) {
             *word = W::from_bits(word.bits() & kept | read_word(other) & kept_of_others);
         }
-        0
+        Some(0)
     }
 
     fn lacks(&self, cells: &[u8], others: &[u8], then: u64, now: u64) -> bool {

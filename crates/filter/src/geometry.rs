@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::arch::LINE_BYTES;
+use crate::buckets::{BucketShape, PRINT_BITS_MAX, PRINT_BITS_MIN, Pair, REGION_BUCKETS, REGION_BYTES};
 
 /// Most positions an event may have.
 pub const HASHES_MAX: u32 = 16;
@@ -28,6 +29,11 @@ pub enum Layout {
         /// Cache lines of 64 bytes a block: 1, 2 or 4.
         lines: u8,
     },
+    /// One fingerprint in one of two buckets of a cache line each, both in one region of 1,024 buckets (kind `cuckoo`).
+    Buckets {
+        /// Bits of a bucket that say when its entries expire: 64 or 128.
+        time_bits: u8,
+    },
 }
 
 /// Why a shape is impossible.
@@ -42,6 +48,23 @@ pub enum GeometryError {
     /// A cell width that no kind uses.
     #[error("{0} bits a cell: choose 1, 8 or 16")]
     CellBits(u32),
+    /// Fingerprints of a width that buckets do not have.
+    #[error("fingerprints of {0} bits: choose {PRINT_BITS_MIN} to {PRINT_BITS_MAX}")]
+    PrintBits(u32),
+    /// More or less than one fingerprint an event.
+    #[error("{0} fingerprints an event: a filter of buckets has one")]
+    Prints(u32),
+    /// More buckets than can be numbered together with their fingerprints.
+    #[error("{cells} cells with fingerprints of {print_bits} bits: choose fewer, or a higher rate")]
+    Buckets {
+        /// Cells asked for.
+        cells: u64,
+        /// Bits of a fingerprint.
+        print_bits: u32,
+    },
+    /// Times of a width that buckets do not have.
+    #[error("{0} bits of a bucket for times: choose 64 or 128")]
+    TimeBits(u8),
     /// A block size that the layout does not have.
     #[error("blocks of {0} cache lines: choose 1, 2 or 4")]
     Lines(u8),
@@ -107,6 +130,14 @@ impl Geometry {
         if !(1..=CELLS_MAX).contains(&cells) {
             return Err(GeometryError::Cells(cells));
         }
+        if let Layout::Buckets { time_bits } = layout {
+            let region_cells = Self::region_cells_of(hashes, cell_bits, time_bits)?;
+            let cells = cells.next_multiple_of(region_cells);
+            if cells / region_cells * REGION_BUCKETS as u64 > u64::MAX >> (cell_bits + 1) {
+                return Err(GeometryError::Buckets { cells, print_bits: cell_bits });
+            }
+            return Ok(Self { cells, hashes, cell_bits, layout });
+        }
         if ![1, 8, 16].contains(&cell_bits) {
             return Err(GeometryError::CellBits(cell_bits));
         }
@@ -121,8 +152,23 @@ impl Geometry {
                 }
                 block_cells
             }
+            Layout::Buckets { .. } => 1,
         };
         Ok(Self { cells: cells.next_multiple_of(unit), hashes, cell_bits, layout })
+    }
+
+    /// Cells of a region of buckets.
+    fn region_cells_of(hashes: u32, print_bits: u32, time_bits: u8) -> Result<u64, GeometryError> {
+        if hashes != 1 {
+            return Err(GeometryError::Prints(hashes));
+        }
+        if !(PRINT_BITS_MIN..=PRINT_BITS_MAX).contains(&print_bits) {
+            return Err(GeometryError::PrintBits(print_bits));
+        }
+        if ![64, 128].contains(&time_bits) {
+            return Err(GeometryError::TimeBits(time_bits));
+        }
+        Ok(REGION_BUCKETS as u64 * u64::from(BucketShape::new(print_bits, time_bits).slots()))
     }
 
     /// Cells of a block of `lines` cache lines.
@@ -148,7 +194,7 @@ impl Geometry {
         self.hashes
     }
 
-    /// Bits a cell: 1, 8 or 16.
+    /// Bits a cell: 1, 8 or 16, or those of a fingerprint.
     pub fn cell_bits(&self) -> u32 {
         self.cell_bits
     }
@@ -158,21 +204,51 @@ impl Geometry {
         self.layout
     }
 
-    /// Cells that the positions of one event are spread over: a block, or everything.
+    /// Cells that the positions of one event are spread over: a block, a region of buckets, or everything.
     pub fn block_cells(&self) -> u64 {
         match self.layout {
             Layout::Blocked { lines } => u64::from(lines) * (LINE_BYTES as u64) * 8 / u64::from(self.cell_bits),
             Layout::Classic | Layout::Partitioned => self.cells,
+            Layout::Buckets { time_bits } => {
+                REGION_BUCKETS as u64 * u64::from(BucketShape::new(self.cell_bits, time_bits).slots())
+            }
         }
     }
 
-    /// Blocks of the slice; 1 where the layout has none.
+    /// Every position of an event is below this: the cells, or every fingerprint in every bucket.
+    pub fn positions(&self) -> u64 {
+        match self.layout {
+            Layout::Buckets { .. } => (self.blocks() * REGION_BUCKETS as u64) << self.cell_bits,
+            Layout::Classic | Layout::Partitioned | Layout::Blocked { .. } => self.cells,
+        }
+    }
+
+    /// The bytes of the memory that an event with this position needs first.
+    pub(crate) fn bytes_at(&self, position: u64) -> impl Iterator<Item = usize> {
+        let starts = match self.layout {
+            Layout::Buckets { .. } => {
+                let pair = Pair::of(position, self.cell_bits);
+                pair.lines().map(|line| Some(line * LINE_BYTES))
+            }
+            Layout::Classic | Layout::Partitioned | Layout::Blocked { .. } => {
+                [Some(position as usize * self.cell_bits as usize / 8), None]
+            }
+        };
+        starts.into_iter().flatten()
+    }
+
+    /// Blocks of the slice, or regions of buckets; 1 where the layout has none.
     pub fn blocks(&self) -> u64 {
         self.cells / self.block_cells()
     }
 
     /// Bytes that the cells take.
     pub fn bytes(&self) -> u64 {
-        (self.cells * u64::from(self.cell_bits)).div_ceil(8)
+        match self.layout {
+            Layout::Buckets { .. } => self.blocks() * REGION_BYTES as u64,
+            Layout::Classic | Layout::Partitioned | Layout::Blocked { .. } => {
+                (self.cells * u64::from(self.cell_bits)).div_ceil(8)
+            }
+        }
     }
 }

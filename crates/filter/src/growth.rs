@@ -123,7 +123,9 @@ impl Growth {
     fn cells_max(&self, number: u64, geometry: &Geometry) -> u64 {
         let (cells, hashes) = (geometry.cells() as f64, geometry.hashes());
         let most = match geometry.layout() {
-            Layout::Classic | Layout::Partitioned => density_limit(cells, hashes, self.rate_of(number)),
+            Layout::Classic | Layout::Partitioned | Layout::Buckets { .. } => {
+                density_limit(cells, hashes, self.rate_of(number))
+            }
             Layout::Blocked { .. } => {
                 cells * blocked::fill(geometry.block_cells(), cells, hashes, self.capacity_of(number) as f64)
             }
@@ -136,7 +138,7 @@ fn sized(base: &Geometry, capacity_events: u64, rate: f64) -> Option<Geometry> {
     let events = capacity_events as f64;
     let size = match base.layout() {
         Layout::Blocked { .. } => blocked::size(base.block_cells(), events, rate),
-        Layout::Classic | Layout::Partitioned => plain::size(events, rate),
+        Layout::Classic | Layout::Partitioned | Layout::Buckets { .. } => plain::size(events, rate),
     };
     let size = size.ok()?;
     Geometry::new(size.cells, size.hashes, base.cell_bits(), base.layout()).ok()

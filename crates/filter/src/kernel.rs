@@ -3,7 +3,8 @@
 //! Promises: events are touched one after the other in the order of the batch, so a batch answers like its events one
 //! by one; no allocation. Must not know: what a cell means (a [`CellRule`] does), windows.
 
-use crate::arch::{Instructions, compiled_for, prefetch, prefetch_line};
+use crate::arch::{Instructions, Lanes, Work, compiled_for, prefetch, prefetch_line};
+use crate::buckets::{Lines, Pair, regions_of_mut};
 use crate::events::Events;
 use crate::probe::{BlockOffsets, Offsets};
 use crate::{BlockProbe, Geometry, Layout};
@@ -41,8 +42,52 @@ pub(crate) trait CellRule {
     fn touch(&mut self, index: usize, cells: &mut [Self::Element], offsets: impl Offsets) -> bool;
 }
 
-/// Touches the cells of every event in order; `found[i]` is the rule's answer for event `i`.
-pub(crate) fn run<R: CellRule, E: Events>(
+/// The work of a kind at the two buckets of one event.
+pub(crate) trait PairRule {
+    /// Bits of a fingerprint.
+    fn print_bits(&self) -> u32;
+
+    /// Looks at the buckets `pair` of a region for event `index` of the batch, whose fingerprint is `print`, changes them
+    /// where the kind says so, and returns whether the event was there.
+    /// `PRINT_BITS` are those of a fingerprint, or 0 where they are not known when this is compiled.
+    fn touch<const PRINT_BITS: u32>(
+        &mut self,
+        index: usize,
+        lines: &mut Lines,
+        pair: [usize; 2],
+        print: u32,
+        lanes: Lanes,
+    ) -> bool;
+}
+
+/// What a kind does with the events of a batch.
+pub(crate) trait Walk {
+    /// Touches the cells of every event in order; `found[i]` is the answer for event `i`.
+    fn walk<E: Events>(
+        &mut self,
+        instructions: Instructions,
+        memory: &mut [u8],
+        geometry: &Geometry,
+        events: E,
+        found: &mut [bool],
+    );
+}
+
+impl<R: CellRule> Walk for R {
+    fn walk<E: Events>(
+        &mut self,
+        instructions: Instructions,
+        memory: &mut [u8],
+        geometry: &Geometry,
+        events: E,
+        found: &mut [bool],
+    ) {
+        run(instructions, memory, geometry, events, self, found);
+    }
+}
+
+/// As [`run`], at the two buckets of every event.
+pub(crate) fn run_pairs<R: PairRule, E: Events>(
     instructions: Instructions,
     memory: &mut [u8],
     geometry: &Geometry,
@@ -50,8 +95,56 @@ pub(crate) fn run<R: CellRule, E: Events>(
     rule: &mut R,
     found: &mut [bool],
 ) {
-    compiled_for(instructions, || match (geometry.layout(), R::CELL_BITS) {
-        (Layout::Classic | Layout::Partitioned, _) => spread(memory, geometry, events, rule, found),
+    let (regions, region_count) = (regions_of_mut(memory), geometry.blocks());
+    compiled_for(instructions, PairedWalk { regions, region_count, events, rule, found });
+}
+
+/// A walk over pairs of buckets.
+struct PairedWalk<'a, R, E> {
+    regions: &'a mut [Lines],
+    region_count: u64,
+    events: E,
+    rule: &'a mut R,
+    found: &'a mut [bool],
+}
+
+impl<R: PairRule, E: Events> PairedWalk<'_, R, E> {
+    #[inline(always)]
+    fn with<const PRINT_BITS: u32>(self, lanes: Lanes) {
+        let Self { regions, region_count, events, rule, found } = self;
+        let print_bits = if PRINT_BITS == 0 { rule.print_bits() } else { PRINT_BITS };
+        walk(events, found, Paired::<R, PRINT_BITS> { regions, region_count, print_bits, rule, lanes });
+    }
+}
+
+impl<R: PairRule, E: Events> Work for PairedWalk<'_, R, E> {
+    type Output = ();
+
+    /// For the widths that the usual rates ask for, a bucket's layout is known when this is compiled.
+    #[inline(always)]
+    fn run(self, lanes: Lanes) {
+        match self.rule.print_bits() {
+            14 => self.with::<14>(lanes),
+            16 => self.with::<16>(lanes),
+            32 => self.with::<32>(lanes),
+            _ => self.with::<0>(lanes),
+        }
+    }
+}
+
+/// Touches the cells of every event in order; `found[i]` is the rule's answer for event `i`.
+fn run<R: CellRule, E: Events>(
+    instructions: Instructions,
+    memory: &mut [u8],
+    geometry: &Geometry,
+    events: E,
+    rule: &mut R,
+    found: &mut [bool],
+) {
+    compiled_for(instructions, |_| match (geometry.layout(), R::CELL_BITS) {
+        (Layout::Classic | Layout::Partitioned | Layout::Buckets { .. }, _) => {
+            spread(memory, geometry, events, rule, found)
+        }
         (Layout::Blocked { lines: 1 }, 1) => blocked::<R, E, 64, 9>(memory, geometry, events, rule, found),
         (Layout::Blocked { lines: 2 }, 1) => blocked::<R, E, 128, 10>(memory, geometry, events, rule, found),
         (Layout::Blocked { .. }, 1) => blocked::<R, E, 256, 11>(memory, geometry, events, rule, found),
@@ -146,6 +239,34 @@ impl<R: CellRule, E: Events> Steps<E> for Spread<'_, R> {
     #[inline(always)]
     fn touch(&mut self, probe: E::Spread, index: usize) -> bool {
         self.rule.touch(index, R::Element::of(self.memory), E::offsets(probe, self.geometry))
+    }
+}
+
+struct Paired<'a, R, const PRINT_BITS: u32> {
+    regions: &'a mut [Lines],
+    region_count: u64,
+    print_bits: u32,
+    rule: &'a mut R,
+    lanes: Lanes,
+}
+
+impl<R: PairRule, E: Events, const PRINT_BITS: u32> Steps<E> for Paired<'_, R, PRINT_BITS> {
+    type Probe = Pair;
+
+    #[inline(always)]
+    fn locate(&self, events: E, index: usize) -> Pair {
+        Pair::of(events.bucket_position(index, self.region_count, self.print_bits), self.print_bits)
+    }
+
+    #[inline(always)]
+    fn fetch(&self, probe: Pair) {
+        let lines = &self.regions[probe.region];
+        probe.buckets().into_iter().for_each(|bucket| prefetch(&lines[bucket]));
+    }
+
+    #[inline(always)]
+    fn touch(&mut self, probe: Pair, index: usize) -> bool {
+        self.rule.touch::<PRINT_BITS>(index, &mut self.regions[probe.region], probe.buckets(), probe.print, self.lanes)
     }
 }
 

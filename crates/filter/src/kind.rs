@@ -2,8 +2,8 @@
 //!
 //! Promises: a kind is a rule for cells plus upkeep as time passes; it owns no memory. Must not know: batches, growth.
 
-use crate::generation::Generation;
-use crate::kernel::CellRule;
+use crate::generation::{Generation, LiveEvents};
+use crate::kernel::Walk;
 use crate::{Stamp, WindowRule};
 
 /// One walk over a batch.
@@ -16,6 +16,8 @@ pub(crate) struct Pass<'a> {
     pub(crate) record: Recording,
     /// Whether [`Recorded::cells`] is asked for.
     pub(crate) counts_cells: bool,
+    /// Cells in use before the walk, where the kind keeps count.
+    pub(crate) used_cells: u64,
 }
 
 /// The cells that a walk changes.
@@ -36,7 +38,7 @@ impl Pass<'_> {
     }
 }
 
-/// The counts of a walk.
+/// The counts of a walk, or of one event.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Recorded {
     /// Events that were not found and are recorded now.
@@ -45,6 +47,13 @@ pub(crate) struct Recorded {
     pub(crate) cells: u64,
     /// Whether events that were found live longer now.
     pub(crate) refreshed: bool,
+}
+
+impl Recorded {
+    /// One event, for which so many cells were empty.
+    pub(crate) fn one(cells: u64) -> Self {
+        Self { events: 1, cells, refreshed: false }
+    }
 }
 
 /// Bytes of cells that are read to estimate how densely a slice is set, where reading all would take too long: a
@@ -87,21 +96,48 @@ impl Density {
 /// A kind of cell with its window rule.
 pub(crate) trait CellKind: PartialEq {
     /// The rule for one walk.
-    type Rule<'a>: CellRule
+    type Rule<'a>: Walk
     where
         Self: 'a;
 
     /// Units that a batch may span beyond the lateness before upkeep must catch up.
     const SLACK_UNITS: u64;
 
+    /// Whether a walk must not go beyond a unit: where an event that is not found may be there already, or find no room,
+    /// only the walk itself counts how many are recorded, all in one unit.
+    const COUNTS_ALONE: bool = false;
+
+    /// Cells that are visited together by a sweep, in bytes.
+    const SWEEP_BYTES: usize = 2;
+
+    /// Cells that are read, written and merged together, in bytes.
+    const RUN_BYTES: usize = 2;
+
     /// The window in units.
     fn window(&self) -> &WindowRule;
+
+    /// The window for which an event counts among those that fill the cells.
+    fn counted(&self) -> WindowRule {
+        *self.window()
+    }
 
     /// The rule for one walk when the greatest unit is `now`.
     fn rule<'a>(&'a self, pass: Pass<'a>, now: u64) -> Self::Rule<'a>;
 
     /// The counts of the walk by this rule.
     fn recorded(rule: &Self::Rule<'_>) -> Recorded;
+
+    /// The events of the walk that were not found and found no room, where cells can be too full for an event.
+    fn take_refused(_: &mut Self::Rule<'_>) -> Vec<usize> {
+        Vec::new()
+    }
+
+    /// Notes in `live` what events that were found live longer now.
+    fn note_refreshed(rule: &Self::Rule<'_>, live: &mut LiveEvents, now: u64) {
+        if Self::recorded(rule).refreshed {
+            live.refresh(now);
+        }
+    }
 
     /// Moves the cells from unit `now` to the later unit `next`: all cells that must be gone by then are gone.
     fn advance(&self, generation: &mut Generation, now: u64, next: u64);
@@ -116,10 +152,11 @@ pub(crate) trait CellKind: PartialEq {
     /// `stamp` sees them, and the least expiry found there.
     fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: u64) -> (u16, u64);
 
-    /// Sets the cells at `positions` for an event stamped `stamp`, found or not, and returns how many of them were
-    /// empty, where the kind keeps count. This is for one event alone: it prepares nothing that pays off only in a
-    /// batch.
-    fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, now: u64) -> u64;
+    /// Sets the cells at `positions` for an event stamped `stamp`, found or not, and returns what is recorded then: an
+    /// event, unless the kind knows that it was there, and how many cells were empty, where the kind keeps count; `None`
+    /// where there is no room. This is for one event alone: it prepares
+    /// nothing that pays off only in a batch.
+    fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, now: u64) -> Option<Recorded>;
 
     /// Appends the expiries of the cells at `positions`, 0 where a cell is not alive for `stamp`; nothing where cells
     /// have none of their own.
@@ -127,8 +164,8 @@ pub(crate) trait CellKind: PartialEq {
 
     /// Adds to `cells`, which stand at unit `now`, all live cells of `others`, a memory of the same geometry as it
     /// stood at unit `then`, not later and [`Self::age_max_units`] earlier at most. Returns how many cells are then
-    /// used, where the kind keeps count.
-    fn merge(&self, cells: &mut [u8], others: &[u8], then: u64, now: u64) -> u64;
+    /// used, where the kind keeps count; `None` where there was no room for all.
+    fn merge(&self, cells: &mut [u8], others: &[u8], then: u64, now: u64) -> Option<u64>;
 
     /// Whether `others` have live cells that `cells` lack, or forget earlier; both as [`Self::merge`] takes them.
     fn lacks(&self, cells: &[u8], others: &[u8], then: u64, now: u64) -> bool;
@@ -138,4 +175,9 @@ pub(crate) trait CellKind: PartialEq {
 
     /// How many cells are used, where the kind keeps count.
     fn used(&self, cells: &[u8]) -> u64;
+
+    /// Whether `cells`, which came from outside, may be those of such a slice.
+    fn can_hold(&self, _cells: &[u8]) -> bool {
+        true
+    }
 }

@@ -12,6 +12,8 @@ pub enum Kind {
     Timing,
     /// Words of generation bits; jumping windows.
     Generations,
+    /// Fingerprints in order of expiry; sliding windows, nearly exact where asked for.
+    Cuckoo,
     /// Counters; jumping windows, or sliding by count.
     Counting,
     /// Cells that fade at random; no window.
@@ -20,12 +22,31 @@ pub enum Kind {
     Decaying,
 }
 
+impl Kind {
+    /// Whether slices of this kind can be taken apart and put together again: copied, kept in a journal, moved.
+    pub fn has_parts(self) -> bool {
+        match self {
+            Self::Bloom | Self::Timing | Self::Generations | Self::Cuckoo => true,
+            Self::Counting | Self::Stable | Self::Decaying => false,
+        }
+    }
+
+    /// Whether the positions of one event can lie in several slices.
+    pub fn divides(self) -> bool {
+        match self {
+            Self::Bloom | Self::Timing | Self::Generations => true,
+            Self::Cuckoo | Self::Counting | Self::Stable | Self::Decaying => false,
+        }
+    }
+}
+
 impl std::fmt::Display for Kind {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::Bloom => "bloom",
             Self::Timing => "timing",
             Self::Generations => "generations",
+            Self::Cuckoo => "cuckoo",
             Self::Counting => "counting",
             Self::Stable => "stable",
             Self::Decaying => "decaying",

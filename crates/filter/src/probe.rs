@@ -6,8 +6,11 @@
 //! - classic: position `i` is `reduce(word(i), m)`;
 //! - partitioned: position `i` is `i (m/k) + reduce(word(i), m/k)`;
 //! - blocked: the block is `reduce(word(0), blocks)`; offsets are read from the low end of `word(1)`, as many of
-//!   `log2(cells of a block)` bits as fit whole, then from `word(2)`.
+//!   `log2(cells of a block)` bits as fit whole, then from `word(2)`;
+//! - buckets: the region is `reduce(word(0), regions)`; the bucket within it and the fingerprint are the highest bits of
+//!   `word(1)`. The three together are the one position: region, bucket, fingerprint, from the highest bit down.
 
+use crate::buckets::REGION_BUCKETS;
 use crate::{Digest, Geometry, Layout, reduce};
 
 /// The positions of one event in a blocked layout, before they are unpacked.
@@ -70,6 +73,13 @@ impl<const BITS: u32> Offsets for BlockOffsets<BITS> {
             }
         }
     }
+}
+
+/// The position of `digest` in a slice of `regions` regions of buckets.
+#[inline(always)]
+pub(crate) fn bucket_position(digest: Digest, regions: u64, print_bits: u32) -> u64 {
+    let low_bits = REGION_BUCKETS.trailing_zeros() + print_bits;
+    reduce(digest.word(0), regions) << low_bits | digest.word(1) >> (u64::BITS - low_bits)
 }
 
 /// Positions anywhere in `cells` cells, or each in its own of k parts of `cells` cells.
@@ -138,5 +148,6 @@ pub fn positions_of(digest: Digest, geometry: &Geometry, positions: &mut Vec<u64
             let offset_bits = geometry.block_cells().trailing_zeros();
             probe.for_each_offset(offset_bits, geometry.hashes(), |offset| positions.push(base + offset as u64));
         }
+        Layout::Buckets { .. } => positions.push(bucket_position(digest, geometry.blocks(), geometry.cell_bits())),
     }
 }

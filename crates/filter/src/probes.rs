@@ -10,7 +10,7 @@ use std::ops::Range;
 use thiserror::Error;
 
 use crate::events::Events;
-use crate::probe::{Offsets, SpreadOffsets};
+use crate::probe::{Offsets, SpreadOffsets, bucket_position};
 use crate::{BlockProbe, Digest, Geometry, HASHES_MAX, Kind, Layout};
 
 /// Where the positions of an event may lie, and how many there are.
@@ -18,7 +18,7 @@ use crate::{BlockProbe, Digest, Geometry, HASHES_MAX, Kind, Layout};
 pub enum ProbeShape {
     /// `hashes` positions anywhere in `cells` cells.
     Spread {
-        /// Cells.
+        /// Cells; in buckets, every fingerprint in every bucket counts as one.
         cells: u64,
         /// Positions an event, 1 to 16.
         hashes: u32,
@@ -94,7 +94,9 @@ impl ProbeShape {
     pub fn of(geometry: &Geometry) -> Self {
         let hashes = geometry.hashes();
         match geometry.layout() {
-            Layout::Classic | Layout::Partitioned => Self::Spread { cells: geometry.cells(), hashes },
+            Layout::Classic | Layout::Partitioned | Layout::Buckets { .. } => {
+                Self::Spread { cells: geometry.positions(), hashes }
+            }
             Layout::Blocked { .. } => {
                 let offset_bits = geometry.block_cells().trailing_zeros();
                 Self::Blocked { blocks: geometry.blocks(), offset_bits, hashes }
@@ -156,6 +158,9 @@ impl Probes {
     pub fn push_digest(&mut self, digest: Digest, geometry: &Geometry) {
         debug_assert_eq!(self.shape, ProbeShape::of(geometry), "positions of one shape");
         match self.shape {
+            ProbeShape::Spread { .. } if matches!(geometry.layout(), Layout::Buckets { .. }) => {
+                self.positions.push(bucket_position(digest, geometry.blocks(), geometry.cell_bits()));
+            }
             ProbeShape::Spread { .. } => {
                 SpreadOffsets::new(digest, geometry).for_each(|position| self.positions.push(position as u64));
             }
@@ -261,6 +266,11 @@ impl<'a> Events for Probed<'a> {
     #[inline(always)]
     fn offsets(positions: &'a [u64], _geometry: &Geometry) -> impl Offsets {
         positions
+    }
+
+    #[inline(always)]
+    fn bucket_position(self, index: usize, _regions: u64, _print_bits: u32) -> u64 {
+        self.spread(index).first().copied().unwrap_or_default()
     }
 
     #[inline(always)]

@@ -9,7 +9,7 @@ use crate::arch::{Instructions, prefetch_line};
 use crate::events::{Events, Hashed};
 use crate::generation::Generation;
 use crate::growth::{Growth, Limit};
-use crate::kernel;
+use crate::kernel::Walk;
 use crate::kind::{CellKind, Density, Pass, Recording};
 use crate::{Digest, FilterSecret, Geometry, Sighting, Stamp, Verdict};
 
@@ -94,7 +94,7 @@ impl<K: CellKind> CellSlice<K> {
         let mut start = 0;
         while start < events {
             let before = self.now;
-            let (end, newest) = self.segment(&stamps[start..]);
+            let (end, newest) = self.segment(&stamps[start..], record);
             self.advance(newest);
             let room = if record { self.make_room() } else { u64::MAX };
             let full = room == 0;
@@ -113,12 +113,15 @@ impl<K: CellKind> CellSlice<K> {
     }
 
     /// The events at the start of `stamps` that can be walked without upkeep between them, and their greatest unit.
-    fn segment(&self, stamps: &[Stamp]) -> (usize, u64) {
+    fn segment(&self, stamps: &[Stamp], record: bool) -> (usize, u64) {
         let reach = self.kind.window().lateness_units + K::SLACK_UNITS;
-        let in_one_unit = self.growth.is_some_and(|growth| self.fills_within(stamps.len(), &growth));
+        let in_one_unit = K::COUNTS_ALONE || self.growth.is_some_and(|growth| self.fills_within(stamps.len(), &growth));
         let (mut newest, mut earliest) = (self.now, u64::MAX);
         for (index, stamp) in stamps.iter().enumerate() {
-            let (next_newest, next_earliest) = (newest.max(stamp.unit), earliest.min(stamp.judged));
+            // An event that is recorded for less than the window has an earlier unit than the present; one that is looked
+            // up may be judged later.
+            let present = if record { stamp.unit.max(stamp.judged) } else { stamp.unit };
+            let (next_newest, next_earliest) = (newest.max(present), earliest.min(stamp.judged));
             let starts_unit = in_one_unit && next_newest > newest;
             if index > 0 && (starts_unit || next_newest.saturating_sub(next_earliest) > reach) {
                 return (index, newest);
@@ -141,28 +144,29 @@ impl<K: CellKind> CellSlice<K> {
         self.found.resize(events.count(), false);
         let counts_cells = self.counts_cells();
         let newest = self.stack.len() - 1;
+        let mut refused = Vec::new();
         for (index, generation) in self.stack.iter_mut().enumerate() {
-            let recorded = {
-                let record = match record {
-                    true if full => Recording::Refreshes,
-                    true if index == newest => Recording::Everything,
-                    _ => Recording::Nothing,
-                };
-                let pass = Pass { stamps, known: &known, record, counts_cells };
-                let mut rule = self.kind.rule(pass, self.now);
-                let memory = generation.memory.bytes_mut();
-                kernel::run(self.instructions, memory, &generation.geometry, events, &mut rule, &mut self.found);
-                K::recorded(&rule)
+            let record = match record {
+                true if full => Recording::Refreshes,
+                true if index == newest => Recording::Everything,
+                _ => Recording::Nothing,
             };
-            if before == self.now {
+            let used_cells = generation.used_cells;
+            let pass = Pass { stamps, known: &known, record, counts_cells, used_cells };
+            let mut rule = self.kind.rule(pass, self.now);
+            let memory = generation.memory.bytes_mut();
+            rule.walk(self.instructions, memory, &generation.geometry, events, &mut self.found);
+            refused.extend(K::take_refused(&mut rule));
+            let recorded = K::recorded(&rule);
+            if before == self.now || K::COUNTS_ALONE {
                 generation.live.record(self.now, recorded.events);
             } else if recorded.events > 0 {
                 generation.live.record_each(before, stamps, &self.found);
-                generation.live.advance(self.kind.window(), self.now);
+                generation.live.advance(&self.kind.counted(), self.now);
             }
-            if recorded.refreshed {
-                generation.live.refresh(self.now);
-            }
+            // Only now: the walk may have refreshed what it recorded itself.
+            K::note_refreshed(&rule, &mut generation.live, self.now);
+            drop(rule);
             generation.used_cells += recorded.cells;
             if index < newest {
                 known.clone_from(&self.found);
@@ -171,6 +175,7 @@ impl<K: CellKind> CellSlice<K> {
         for (verdict, found) in verdicts.iter_mut().zip(&self.found) {
             *verdict = if *found { Verdict::Duplicate } else { Verdict::FirstSeen };
         }
+        refused.into_iter().filter(|index| !self.found[*index]).for_each(|index| verdicts[index] = Verdict::Undecided);
         self.known = known;
     }
 
@@ -192,7 +197,7 @@ impl<K: CellKind> CellSlice<K> {
             if generation.live.newest_unit().is_some() {
                 self.kind.advance(generation, self.now, next);
             }
-            generation.live.advance(self.kind.window(), next);
+            generation.live.advance(&self.kind.counted(), next);
         }
         self.now = next;
         self.drop_emptied();
@@ -237,9 +242,9 @@ impl<K: CellKind> CellSlice<K> {
     pub fn prefetch(&self, number: u64, positions: &[u64]) {
         if let Some(index) = self.index_of(number) {
             let generation = &self.stack[index];
-            let (bytes, cell_bits) = (generation.memory.bytes(), generation.geometry.cell_bits() as usize);
-            let lines = positions.iter().filter_map(|position| bytes.get(*position as usize * cell_bits / 8));
-            lines.for_each(prefetch_line);
+            let (bytes, geometry) = (generation.memory.bytes(), &generation.geometry);
+            let starts = positions.iter().flat_map(|position| geometry.bytes_at(*position));
+            starts.filter_map(|start| bytes.get(start)).for_each(prefetch_line);
         }
     }
 
@@ -276,26 +281,27 @@ impl<K: CellKind> CellSlice<K> {
         (index < self.stack.len()).then_some(index)
     }
 
-    /// Records an event at `positions` in the newest generation, whatever is there.
+    /// Records an event at `positions` in the newest generation, whatever is there. Returns whether there was room.
     ///
     /// # Panics
     /// If a position is not below the slice's cells.
-    pub fn set_at(&mut self, positions: &[u64], stamp: Stamp) {
-        self.set_generation(u64::MAX, positions, stamp);
+    pub fn set_at(&mut self, positions: &[u64], stamp: Stamp) -> bool {
+        self.set_generation(u64::MAX, positions, stamp)
     }
 
     /// Records an event at `positions` in generation `number`, or in the newest where there is none of that number,
-    /// also where it is found.
+    /// also where it is found. Returns whether there was room for it.
     ///
     /// # Panics
     /// If a position is not below the generation's cells.
-    pub fn set_generation(&mut self, number: u64, positions: &[u64], stamp: Stamp) {
+    pub fn set_generation(&mut self, number: u64, positions: &[u64], stamp: Stamp) -> bool {
         self.advance(stamp.unit);
         let index = self.index_of(number).unwrap_or(self.stack.len().saturating_sub(1));
-        let Some(generation) = self.stack.get_mut(index) else { return };
-        let newly_used = self.kind.set(generation, positions, stamp, self.now);
-        generation.live.record(self.now, 1);
-        generation.used_cells += newly_used;
+        let Some(generation) = self.stack.get_mut(index) else { return false };
+        let Some(recorded) = self.kind.set(generation, positions, stamp, self.now) else { return false };
+        generation.live.record(self.now, recorded.events);
+        generation.used_cells += recorded.cells;
+        true
     }
 
     /// The geometry of the first generation.
@@ -367,10 +373,11 @@ impl<K: CellKind> CellSlice<K> {
         if mine.geometry != others.geometry {
             return Err(MergeError::Grown);
         }
-        mine.used_cells = self.kind.merge(mine.memory.bytes_mut(), others.memory.bytes(), now, now);
+        let used = self.kind.merge(mine.memory.bytes_mut(), others.memory.bytes(), now, now);
+        mine.used_cells = used.unwrap_or_else(|| self.kind.used(mine.memory.bytes()));
         mine.live.merge(&others.live);
         self.oldest = self.oldest.max(other.oldest);
-        Ok(())
+        used.map(|_| ()).ok_or(MergeError::Full)
     }
 }
 
@@ -383,6 +390,9 @@ pub enum MergeError {
     /// One holds more than one generation of cells.
     #[error("a slice that has grown cannot be merged: wait until its older generations have emptied")]
     Grown,
+    /// The events of both do not fit into one; some of the other's are not in this one now.
+    #[error("the slice has no room for all events of the other: wait until some have expired")]
+    Full,
 }
 
 /// Events that are walked together.

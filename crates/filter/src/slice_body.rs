@@ -104,12 +104,17 @@ impl<K: CellKind> CellSlice<K> {
             return Err(invalid("more cells in use than there are"));
         }
         generation.swept_bytes = usize::try_from(read_u64(source)?).unwrap_or(usize::MAX);
-        if generation.swept_bytes > generation.memory.bytes().len() || generation.swept_bytes % 2 != 0 {
+        if generation.swept_bytes > generation.memory.bytes().len()
+            || !generation.swept_bytes.is_multiple_of(K::SWEEP_BYTES)
+        {
             return Err(invalid("a sweep beyond the end of the cells"));
         }
         let units_max = self.kind.window().span_units.saturating_add(self.kind.window().lateness_units);
         generation.live = LiveEvents::read(source, units_max.saturating_add(2))?;
         source.read_exact(generation.memory.bytes_mut())?;
+        if !self.kind.can_hold(generation.memory.bytes()) {
+            return Err(invalid("cells that no filter writes"));
+        }
         Ok(generation)
     }
 }

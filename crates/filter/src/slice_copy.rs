@@ -51,6 +51,9 @@ pub enum PartError {
     /// The part belongs to another slice, or comes out of order.
     #[error("no part of this slice, or out of order: {0}")]
     Misfit(&'static str),
+    /// The slice holds as many events as it can: those of the part that found room are in.
+    #[error("the slice has no room for all events of the part: wait until some have expired")]
+    Full,
     /// The system refuses the memory.
     #[error("no memory for another generation of cells: {0}")]
     Memory(#[from] io::Error),
@@ -95,18 +98,19 @@ impl<K: CellKind> CellSlice<K> {
             if let Some(index) = self.index_of(number) {
                 let mine = &mut self.stack[index].live;
                 mine.merge(live);
-                mine.advance(self.kind.window(), self.now);
+                mine.advance(&self.kind.counted(), self.now);
             }
         }
         Ok(())
     }
 
-    /// The cells of generation `number` from byte `start_bytes` on, `bytes_max` bytes at most; none where it has no
-    /// more.
+    /// The cells of generation `number` from byte `start_bytes` on, `bytes_max` bytes at most, or one run of the kind
+    /// where that is more; none where the generation has no more.
     pub fn cell_run(&self, number: u64, start_bytes: u64, bytes_max: usize) -> Option<CellRun> {
         let cells = self.stack[self.index_of(number)?].memory.bytes();
         let start = usize::try_from(start_bytes).ok().filter(|start| *start < cells.len())?;
-        let end = start.saturating_add(bytes_max.next_multiple_of(2)).min(cells.len());
+        let runs = (bytes_max / K::RUN_BYTES).max(1);
+        let end = start.saturating_add(runs.saturating_mul(K::RUN_BYTES)).min(cells.len());
         Some(CellRun { generation: number, unit: self.now, start_bytes, cells: cells[start..end].to_vec() })
     }
 
@@ -123,9 +127,8 @@ impl<K: CellKind> CellSlice<K> {
         self.open_up_to(run.generation)?;
         match self.place_of(run)? {
             Some(place) => self.merge_cells(place, run),
-            None => return Err(PartError::Misfit("cells of a generation that cannot be open")),
+            None => Err(PartError::Misfit("cells of a generation that cannot be open")),
         }
-        Ok(())
     }
 
     /// Whether live cells of `run` are missing in a generation that is open here.
@@ -146,19 +149,26 @@ impl<K: CellKind> CellSlice<K> {
     pub fn put_missing_cells(&mut self, run: &CellRun) -> Result<bool, PartError> {
         let lacks = self.lacks_cells(run)?;
         if let Some((index, cells)) = self.place_of(run)?.filter(|_| lacks) {
-            self.merge_cells((index, cells), run);
+            let merged = self.merge_cells((index, cells), run);
             // Their unit is not known, but it is none after this one.
             self.stack[index].live.refresh(self.now);
+            merged?;
         }
         Ok(lacks)
     }
 
-    fn merge_cells(&mut self, (index, cells): (usize, Range<usize>), run: &CellRun) {
+    fn merge_cells(&mut self, (index, cells): (usize, Range<usize>), run: &CellRun) -> Result<(), PartError> {
         let generation = &mut self.stack[index];
         let cells = &mut generation.memory.bytes_mut()[cells];
         let used_before = self.kind.used(cells);
         let used = self.kind.merge(cells, &run.cells, run.unit, self.now);
-        generation.used_cells = (generation.used_cells + used).saturating_sub(used_before);
+        let used_now = used.unwrap_or_else(|| self.kind.used(cells));
+        generation.used_cells = (generation.used_cells + used_now).saturating_sub(used_before);
+        // Where nothing was recorded nothing is swept, and cells would stay until their units come round again.
+        if generation.live.newest_unit().is_none() && run.cells.iter().any(|byte| *byte != 0) {
+            generation.live.refresh(self.now);
+        }
+        used.map(|_| ()).ok_or(PartError::Full)
     }
 
     /// The slice is not older than `run` from now on.
@@ -175,8 +185,12 @@ impl<K: CellKind> CellSlice<K> {
         let Some(index) = self.index_of(run.generation) else { return Ok(None) };
         let start = usize::try_from(run.start_bytes).unwrap_or(usize::MAX);
         let end = start.saturating_add(run.cells.len());
-        if start % 2 != 0 || end > self.stack[index].memory.bytes().len() {
+        let len = self.stack[index].memory.bytes().len();
+        let is_boundary = |at: usize| at.is_multiple_of(K::RUN_BYTES) || at == len;
+        if end > len || !is_boundary(start) || !is_boundary(end) {
             Err(PartError::Misfit("cells beyond the end"))
+        } else if !self.kind.can_hold(&run.cells) {
+            Err(PartError::Misfit("cells that no filter writes"))
         } else {
             Ok(Some((index, start..end)))
         }
@@ -188,25 +202,27 @@ impl<K: CellKind> CellSlice<K> {
     /// # Errors
     /// [`PartError`].
     pub fn put_event(&mut self, number: u64, positions: &[u64], stamp: Stamp) -> Result<(), PartError> {
-        let cells = self.base.cells();
-        if stamp.unit > COUNT_MAX || positions.iter().any(|position| *position >= cells) {
+        let range = self.base.positions();
+        if stamp.unit > COUNT_MAX || positions.iter().any(|position| *position >= range) {
             return Err(PartError::Misfit("an event of another slice"));
         }
         self.advance(stamp.unit);
         self.open_up_to(number)?;
         let rule = self.kind.window();
         let is_over = rule.expiry(stamp.unit).saturating_add(rule.lateness_units) <= self.now;
-        if self.index_of(number).is_some() && !is_over {
-            self.set_generation(number, positions, stamp);
+        if self.index_of(number).is_some() && !is_over && !self.set_generation(number, positions, stamp) {
+            return Err(PartError::Full);
         }
         Ok(())
     }
 
     /// Counts the cells in use anew, when all parts are in.
     pub fn recount(&mut self) {
+        let nothing = vec![0; COUNT_BYTES.next_multiple_of(K::RUN_BYTES)];
         for generation in &mut self.stack {
-            let runs = generation.memory.bytes_mut().chunks_mut(COUNT_BYTES);
-            generation.used_cells = runs.map(|run| self.kind.merge(run, &[0; COUNT_BYTES], self.now, self.now)).sum();
+            let runs = generation.memory.bytes_mut().chunks_mut(nothing.len());
+            let used = |run| self.kind.merge(run, &nothing, self.now, self.now).unwrap_or(0);
+            generation.used_cells = runs.map(used).sum();
         }
     }
 

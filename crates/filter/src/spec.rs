@@ -13,6 +13,7 @@ use crate::stable::StableError;
 use crate::{DecayingError, GeometryError, Layout, Refresh, Window};
 pub use frequency::FrequencySpec;
 
+mod cuckoo;
 mod frequency;
 mod resolve;
 mod size;
@@ -52,6 +53,8 @@ pub struct FilterSpec {
     pub cell_bits: Option<u32>,
     /// Jumps of a jumping window (Q).
     pub jumps: Option<u32>,
+    /// Ticks that the window of a filter of fingerprints is cut into; by default as many as fit its buckets.
+    pub ticks: Option<u32>,
     /// From which sighting a sliding window counts.
     pub refresh: Refresh,
     /// How late an event may come and still be judged exactly, in milliseconds.
@@ -74,6 +77,9 @@ pub struct FilterSpec {
     pub seed: u64,
 }
 
+/// Bytes with which most kinds hold a few events.
+const MEMORY_MIN_BYTES: u64 = 4096;
+
 /// The events a filter of unknown capacity is first sized for.
 pub const FIRST_CAPACITY_EVENTS: u64 = 1 << 20;
 
@@ -92,6 +98,7 @@ impl FilterSpec {
             layout: None,
             cell_bits: None,
             jumps: None,
+            ticks: None,
             refresh: Refresh::Fixed,
             lateness_ms: None,
             clock_skew_ms: 0,
@@ -146,9 +153,18 @@ impl FilterSpec {
     /// [`SpecError`]: what does not fit together, and what to change.
     pub fn resolve(&self) -> Result<FilterDefinition, SpecError> {
         match (self.kind, &self.window) {
-            (Kind::Timing | Kind::Generations, Window::Duration(window_ms)) if self.clock_skew_ms > 0 => {
+            (Kind::Timing | Kind::Generations | Kind::Cuckoo, Window::Duration(window_ms))
+                if self.clock_skew_ms > 0 =>
+            {
                 self.resolve_kept_longer(*window_ms)
             }
+            _ => self.resolve_as_asked(),
+        }
+    }
+
+    fn resolve_as_asked(&self) -> Result<FilterDefinition, SpecError> {
+        match self.kind {
+            Kind::Cuckoo => cuckoo::resolve(self),
             _ => resolve::resolve(self),
         }
     }
@@ -162,7 +178,7 @@ impl FilterSpec {
             capacity_events: self.capacity_events.map(|events| (events as f64 * ratio).ceil() as u64),
             ..self.clone()
         };
-        let definition = resolve::resolve(&kept)?;
+        let definition = kept.resolve_as_asked()?;
         let asked_for = |events: u64| self.capacity_events.unwrap_or((events as f64 / ratio) as u64);
         let capacity_events = definition.capacity_events.map(asked_for);
         Ok(FilterDefinition { window: self.window.clone(), capacity_events, ..definition })
@@ -245,8 +261,13 @@ pub enum SpecError {
         ratio: f64,
     },
     /// The memory is too small for even a few events.
-    #[error("{0} bytes are too little memory for this filter: give at least 4096")]
-    Memory(u64),
+    #[error("{bytes} bytes are too little memory for this filter: give at least {least}")]
+    Memory {
+        /// Bytes asked for.
+        bytes: u64,
+        /// The least that are worth trying.
+        least: u64,
+    },
     /// Blocks that are too small for the rate.
     #[error(
         "at a rate of {rate} this layout takes {bytes:.1} bytes an event, and classic {classic_bytes:.1}: ask for the classic \

@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use firstseen_filter::{CellDefinition, Kind, Refresh, Unit};
+use firstseen_filter::{CellDefinition, Refresh, Unit};
 use firstseen_routing::check::{check_copies, check_definition, check_durability, check_thresholds};
 use firstseen_routing::{
     Closed, ClusterMap, Epoch, FilterId, FilterPolicies, FilterRecord, Line, NodeId, SlicedDefinition,
@@ -144,7 +144,7 @@ fn check_former(map: &ClusterMap, filter: FilterId, record: &FilterRecord) -> Re
         CellDefinition::Timing { refresh: Refresh::Refresh, .. } => refuses(
             "every duplicate starts its window again (--rule refresh), so that what it has never expires".into(),
         ),
-        _ if !has_verdicts(kind) => refuses(format!("kind {kind} cannot be altered")),
+        _ if !kind.has_parts() => refuses(format!("kind {kind} cannot be altered")),
         _ => match definition.group.unit {
             Unit::Endless => refuses("it has no window, so that what it has never expires".to_owned()),
             Unit::Events(_) => {
@@ -158,7 +158,7 @@ fn check_former(map: &ClusterMap, filter: FilterId, record: &FilterRecord) -> Re
 /// Why a filter cannot follow another.
 fn check_follower(definition: &SlicedDefinition, policies: &FilterPolicies) -> Result<(), String> {
     let kind = definition.group.cells.kind();
-    if !has_verdicts(kind) {
+    if !kind.has_parts() {
         return Err(format!("kind {kind} cannot follow: use kind bloom, timing or generations"));
     }
     if matches!(definition.group.cells, CellDefinition::Timing { refresh: Refresh::Refresh, .. }) {
@@ -171,10 +171,6 @@ fn check_follower(definition: &SlicedDefinition, policies: &FilterPolicies) -> R
         .and_then(|()| check_thresholds(definition, policies.thresholds))
         .and_then(|()| check_copies(definition, policies.copies, false))
         .map_err(|refusal| refusal.to_string())
-}
-
-fn has_verdicts(kind: Kind) -> bool {
-    matches!(kind, Kind::Bloom | Kind::Timing | Kind::Generations)
 }
 
 /// A node has no event in flight any more that began before the filter was closed.

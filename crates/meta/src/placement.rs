@@ -30,6 +30,9 @@ pub fn slice_bytes(definition: &SlicedDefinition) -> Result<u64, String> {
         | CellDefinition::Generations { geometry, growth } => {
             cell_bytes(geometry.cells(), u64::from(geometry.cell_bits())).saturating_mul(generations(growth))
         }
+        CellDefinition::Cuckoo { geometry, growth, .. } => {
+            geometry.bytes().saturating_mul(u64::from(growth.generations_max.max(1)))
+        }
         CellDefinition::JumpingCounting { cells, .. } => {
             let sub_windows = slice.rule.span_units;
             let counter_bits = if sub_windows < 1 << COUNTER_BITS { COUNTER_BITS } else { WIDE_COUNTER_BITS };
@@ -54,13 +57,7 @@ pub fn slice_bytes(definition: &SlicedDefinition) -> Result<u64, String> {
 
 /// The greatest number a generation of `definition` may have, or why it may have no second one.
 pub fn generation_max(definition: &SlicedDefinition) -> Result<u64, String> {
-    let growth = match &definition.group.cells {
-        CellDefinition::Bloom { growth, .. }
-        | CellDefinition::Timing { growth, .. }
-        | CellDefinition::Generations { growth, .. } => growth.as_ref(),
-        _ => None,
-    };
-    match growth {
+    match definition.group.cells.growth() {
         Some(growth) if growth.generations_max > 1 => match definition.group.unit {
             // Without a window no generation is ever dropped; with one, numbers rise for as long as it lives.
             Unit::Endless => Ok(u64::from(growth.generations_max) - 1),

@@ -97,12 +97,7 @@ fn sites<'a>(map: &'a ClusterMap, filter: &FilterRecord) -> BTreeSet<&'a str> {
 
 /// Cells and room of a filter that can be in a tree.
 fn cells(definition: &CellDefinition) -> Option<(&Geometry, Option<&Growth>)> {
-    match definition {
-        CellDefinition::Bloom { geometry, growth }
-        | CellDefinition::Timing { geometry, growth, .. }
-        | CellDefinition::Generations { geometry, growth } => Some((geometry, growth.as_ref())),
-        _ => None,
-    }
+    Some((definition.geometry()?, definition.growth()))
 }
 
 fn capacity_events(definition: &SlicedDefinition) -> Option<u64> {

@@ -68,6 +68,7 @@ fn refuses(cells: &CellDefinition) -> bool {
         CellDefinition::Bloom { growth, .. }
         | CellDefinition::Timing { growth, .. }
         | CellDefinition::Generations { growth, .. } => growth.is_some(),
+        CellDefinition::Cuckoo { .. } => true,
         CellDefinition::JumpingCounting { events_max, .. } => events_max.is_some(),
         CellDefinition::SlidingCounting { .. } | CellDefinition::Stable { .. } | CellDefinition::Decaying { .. } => {
             false

@@ -19,7 +19,8 @@ pub(super) fn widths(definition: &FilterDefinition) -> Widths {
     match &definition.cells {
         CellDefinition::Bloom { geometry, .. }
         | CellDefinition::Timing { geometry, .. }
-        | CellDefinition::Generations { geometry, .. } => cells_of(u64::from(geometry.cell_bits())),
+        | CellDefinition::Generations { geometry, .. }
+        | CellDefinition::Cuckoo { geometry, .. } => cells_of(u64::from(geometry.cell_bits())),
         CellDefinition::JumpingCounting { .. } => {
             let sub_windows = definition.rule.span_units;
             cells_of(sub_windows + if sub_windows < 16 { 4 } else { 8 })
@@ -35,7 +36,8 @@ pub(super) fn shape(cells: &CellDefinition) -> (u64, u32) {
     match cells {
         CellDefinition::Bloom { geometry, .. }
         | CellDefinition::Timing { geometry, .. }
-        | CellDefinition::Generations { geometry, .. } => (geometry.cells(), geometry.hashes()),
+        | CellDefinition::Generations { geometry, .. }
+        | CellDefinition::Cuckoo { geometry, .. } => (geometry.cells(), geometry.hashes()),
         CellDefinition::JumpingCounting { cells, hashes, .. }
         | CellDefinition::SlidingCounting { cells, hashes, .. } => (*cells, *hashes),
         CellDefinition::Stable { shape, .. } => (shape.cells, shape.hashes),
@@ -45,6 +47,9 @@ pub(super) fn shape(cells: &CellDefinition) -> (u64, u32) {
 
 /// Bytes of a filter (of its first generation, where it grows).
 pub(super) fn bytes(definition: &FilterDefinition) -> u64 {
+    if let CellDefinition::Cuckoo { geometry, .. } = &definition.cells {
+        return geometry.bytes();
+    }
     let Widths { cell_bits, queue_bits } = widths(definition);
     let queued = match definition.cells {
         CellDefinition::SlidingCounting { window_events, .. } => window_events,

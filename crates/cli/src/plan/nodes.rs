@@ -6,13 +6,13 @@
 use std::num::NonZeroU32;
 
 use firstseen_filter::rates::{failures, growth, slicing};
-use firstseen_filter::{CellDefinition, FilterDefinition, FilterSpec, Kind, Layout};
+use firstseen_filter::{FilterDefinition, FilterSpec, Kind, Layout};
 use firstseen_routing::{COPIES_MAX, Cut, DefinitionError, SlicedDefinition, Slicing, SlicingError};
 use serde::Serialize;
 use thiserror::Error;
 
 use super::memory;
-use super::rates::{layout, rates};
+use super::rates::rates;
 
 /// A filter over nodes, cut both ways.
 #[derive(Debug, Serialize)]
@@ -209,15 +209,8 @@ impl Slices {
     }
 
     fn block_cells(&self) -> Option<f64> {
-        match (&self.group.cells, layout(&self.group.cells)) {
-            (
-                CellDefinition::Bloom { geometry, .. }
-                | CellDefinition::Timing { geometry, .. }
-                | CellDefinition::Generations { geometry, .. },
-                Layout::Blocked { .. },
-            ) => Some(geometry.block_cells() as f64),
-            _ => None,
-        }
+        let geometry = self.group.cells.geometry()?;
+        matches!(geometry.layout(), Layout::Blocked { .. }).then(|| geometry.block_cells() as f64)
     }
 
     /// The rate of one generation, where the whole filter has `rate`.

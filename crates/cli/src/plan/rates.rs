@@ -3,17 +3,12 @@
 //! Promises: the formulas of [`firstseen_filter::rates`]. Must not know: nodes, memory, how it is printed.
 
 use firstseen_filter::rates::generations::{self, JumpingLoad};
-use firstseen_filter::rates::{blocked::BlockRates, plain};
-use firstseen_filter::{CellDefinition, FilterDefinition, Geometry, Growth, Layout};
+use firstseen_filter::rates::{blocked::BlockRates, cuckoo, plain};
+use firstseen_filter::{BucketShape, CellDefinition, FilterDefinition, Geometry, Growth, Layout};
 
 /// The layout of the cells; counting and stable filters are classic.
 pub(super) fn layout(cells: &CellDefinition) -> Layout {
-    match cells {
-        CellDefinition::Bloom { geometry, .. }
-        | CellDefinition::Timing { geometry, .. }
-        | CellDefinition::Generations { geometry, .. } => geometry.layout(),
-        _ => Layout::Classic,
-    }
+    cells.geometry().map_or(Layout::Classic, Geometry::layout)
 }
 
 /// Expected rates of false positives over first tests.
@@ -46,6 +41,11 @@ pub(super) fn rates(definition: &FilterDefinition, events: f64) -> Rates {
             };
             Rates { worst: steady.worst, mean: steady.mean }
         }
+        CellDefinition::Cuckoo { geometry, growth, .. } => {
+            let live = events * live_share(Some(growth), definition.capacity_events);
+            let steady = cuckoo_rate(geometry, live);
+            Rates { worst: steady, mean: steady }
+        }
         CellDefinition::JumpingCounting { cells, hashes, .. } => {
             let (cells, most) = (*cells as f64, events * (jumps + 1.0) / jumps);
             let mean = plain::mean_between(cells, *hashes, events, most);
@@ -75,6 +75,16 @@ fn live_share(growth: Option<&Growth>, capacity_events: Option<u64>) -> f64 {
     }
 }
 
+fn cuckoo_rate(geometry: &Geometry, events: f64) -> f64 {
+    match geometry.layout() {
+        Layout::Buckets { time_bits } => {
+            let fill = (events / geometry.cells() as f64).min(1.0);
+            cuckoo::rate(BucketShape::new(geometry.cell_bits(), time_bits), fill)
+        }
+        _ => rate(geometry, events),
+    }
+}
+
 fn block_rates(geometry: &Geometry) -> BlockRates {
     BlockRates::new(geometry.block_cells(), geometry.hashes())
 }
@@ -83,7 +93,7 @@ fn rate(geometry: &Geometry, events: f64) -> f64 {
     let cells = geometry.cells() as f64;
     match geometry.layout() {
         Layout::Blocked { .. } => block_rates(geometry).rate(cells, events),
-        Layout::Classic | Layout::Partitioned => plain::rate(cells, geometry.hashes(), events),
+        Layout::Classic | Layout::Partitioned | Layout::Buckets { .. } => plain::rate(cells, geometry.hashes(), events),
     }
 }
 
@@ -91,6 +101,8 @@ fn stream_mean(geometry: &Geometry, events: f64) -> f64 {
     let cells = geometry.cells() as f64;
     match geometry.layout() {
         Layout::Blocked { .. } => block_rates(geometry).stream_mean(cells, events),
-        Layout::Classic | Layout::Partitioned => plain::stream_mean(cells, geometry.hashes(), events),
+        Layout::Classic | Layout::Partitioned | Layout::Buckets { .. } => {
+            plain::stream_mean(cells, geometry.hashes(), events)
+        }
     }
 }

@@ -68,6 +68,7 @@ fn one(costs: &Costs, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     let layout = match costs.layout {
         Layout::Classic => "classic layout".to_owned(),
+        Layout::Buckets { .. } => "two buckets an event".to_owned(),
         Layout::Partitioned => "partitioned layout".to_owned(),
         Layout::Blocked { lines: 1 } => "blocks of 1 cache line".to_owned(),
         Layout::Blocked { lines } => format!("blocks of {lines} cache lines"),

@@ -78,6 +78,11 @@ pub fn describe(definition: &SlicedDefinition) -> String {
             parts.extend((*equal_timers > 0).then(|| format!("{equal_timers} equal timers")));
             parts.extend(growth.as_ref().and_then(grows));
         }
+        CellDefinition::Cuckoo { geometry, refresh, growth } => {
+            parts.push(buckets(geometry));
+            parts.extend((*refresh == Refresh::Refresh).then(|| "refreshed by duplicates".to_owned()));
+            parts.extend(grows(growth));
+        }
         CellDefinition::JumpingCounting { cells, hashes, .. }
         | CellDefinition::SlidingCounting { cells, hashes, .. } => {
             parts.push(format!("{} cells (m), {hashes} of them an event (k)", grouped(*cells)));
@@ -114,19 +119,18 @@ pub fn describe(definition: &SlicedDefinition) -> String {
 
 /// Events that all groups together have room for, where the filter refuses further ones.
 fn room_events(definition: &SlicedDefinition) -> Option<u64> {
-    let growth = match &definition.group.cells {
-        CellDefinition::Bloom { growth, .. }
-        | CellDefinition::Timing { growth, .. }
-        | CellDefinition::Generations { growth, .. } => growth.as_ref()?,
-        _ => return None,
-    };
+    let growth = definition.group.cells.growth()?;
     let events = growth.capacity_events.saturating_mul(definition.slicing.groups().into());
     (growth.generations_max == 1).then_some(events)
 }
 
+fn buckets(geometry: &Geometry) -> String {
+    format!("room for {} fingerprints of {} bits, one an event", grouped(geometry.cells()), geometry.cell_bits())
+}
+
 fn shape(geometry: &Geometry) -> String {
     let layout = match geometry.layout() {
-        Layout::Classic => "anywhere".to_owned(),
+        Layout::Classic | Layout::Buckets { .. } => "anywhere".to_owned(),
         Layout::Partitioned => "each in a part of its own".to_owned(),
         Layout::Blocked { lines: 1 } => "in 1 cache line".to_owned(),
         Layout::Blocked { lines } => format!("in {lines} cache lines"),

@@ -102,6 +102,7 @@ impl Promised {
                 (growth.map(|_| group.rate), true)
             }
             CellDefinition::Timing { growth, equal_timers, .. } => (growth.map(|_| group.rate), *equal_timers == 0),
+            CellDefinition::Cuckoo { .. } => (Some(group.rate), true),
             CellDefinition::JumpingCounting { events_max, .. } => (events_max.map(|_| group.rate), true),
             CellDefinition::Stable { shape, .. } => (Some(shape.stable_rate()), false),
             // Windows of events cannot be audited, and frequencies are no verdicts.

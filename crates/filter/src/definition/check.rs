@@ -8,10 +8,11 @@ use std::ops::RangeInclusive;
 use super::{CellDefinition, FilterDefinition};
 use crate::build_error::BuildError;
 use crate::counting::{JumpingCounting, SlidingCounting};
+use crate::cuckoo::{Buckets64, Buckets128};
 use crate::generations::{Generations8, Generations16};
-use crate::growth::{GENERATIONS_MAX, Growth, JumpLimit};
+use crate::growth::{GENERATIONS_MAX, Growth, JumpLimit, Limit};
 use crate::timing::{Timers8, Timers16};
-use crate::{Geometry, Unit};
+use crate::{Geometry, Layout, Refresh, Unit};
 
 /// The same range as for ratios that users ask for.
 const RATIO_RANGE: RangeInclusive<f64> = 1.0..=16.0;
@@ -79,6 +80,7 @@ impl FilterDefinition {
                     growth => growth.as_ref().map_or(Ok(()), grows),
                 }
             }
+            CellDefinition::Cuckoo { geometry, growth, .. } => self.check_buckets(geometry, growth),
             CellDefinition::JumpingCounting { cells, hashes, events_max } => {
                 JumpingCounting::check(*cells, *hashes, self.rule)?;
                 match events_max {
@@ -100,10 +102,31 @@ impl FilterDefinition {
             }
         }
     }
+
+    fn check_buckets(&self, geometry: &Geometry, growth: &Growth) -> Result<(), BuildError> {
+        let fits = match geometry.layout() {
+            Layout::Buckets { time_bits: 64 } => {
+                Buckets64::new(self.rule, Refresh::Fixed, geometry.cell_bits()).is_some()
+            }
+            Layout::Buckets { .. } => Buckets128::new(self.rule, Refresh::Fixed, geometry.cell_bits()).is_some(),
+            _ => return Err(refused("layout", "no buckets", "kind cuckoo has buckets")),
+        };
+        fits.then_some(()).ok_or(BuildError::Window)?;
+        let Growth { limit, ratio, capacity_events, jumps, .. } = *growth;
+        if limit != Limit::Cardinality || ratio != 1.0 || jumps.is_some() {
+            return Err(refused("growth", ratio, "kind cuckoo grows by generations of one size, by cardinality"));
+        }
+        if capacity_events > geometry.cells() {
+            return Err(refused("capacity_events", capacity_events, "choose at most as many as there are cells"));
+        }
+        grows(growth)
+    }
 }
 
 fn cell_bits(geometry: &Geometry, allowed: &[u32]) -> Result<(), BuildError> {
-    if allowed.contains(&geometry.cell_bits()) {
+    if let Layout::Buckets { .. } = geometry.layout() {
+        Err(refused("layout", "buckets", "only kind cuckoo has buckets"))
+    } else if allowed.contains(&geometry.cell_bits()) {
         Ok(())
     } else {
         Err(refused("cell_bits", geometry.cell_bits(), "choose 1 for kind bloom, 8 or 16 for timing and generations"))
@@ -159,6 +182,10 @@ mod tests {
             FilterSpec::new(Kind::Timing, "1h".parse().unwrap()).resolve().unwrap(),
             spec(Kind::Timing, "5000events"),
             spec(Kind::Generations, "1h"),
+            spec(Kind::Cuckoo, "1h"),
+            FilterSpec { ticks: Some(50), ..FilterSpec::new(Kind::Cuckoo, "1000events".parse().unwrap()) }
+                .resolve()
+                .unwrap(),
             spec(Kind::Counting, "1h"),
             FilterSpec::new(Kind::Counting, "1000events".parse().unwrap()).resolve().unwrap(),
             spec(Kind::Stable, "unbounded"),

@@ -18,6 +18,7 @@ impl FilterSlice {
             Cells::Bloom(_) => Kind::Bloom,
             Cells::Timing8(_) | Cells::Timing16(_) => Kind::Timing,
             Cells::Generations8(_) | Cells::Generations16(_) => Kind::Generations,
+            Cells::Cuckoo64(_) | Cells::Cuckoo128(_) => Kind::Cuckoo,
             Cells::JumpingCounting(_) | Cells::SlidingCounting(_) => Kind::Counting,
             Cells::Stable(_) => Kind::Stable,
             Cells::Decaying(_) => Kind::Decaying,

@@ -13,6 +13,7 @@
 
 pub mod band;
 pub mod blocked;
+pub mod cuckoo;
 pub mod failures;
 pub mod generations;
 pub mod growth;
@@ -59,6 +60,12 @@ pub enum SizingError {
     /// A target rate that no filter has.
     #[error("a false positive rate of {}: choose one above 0 and below 1", number(.0))]
     Rate(f64),
+    /// A rate that no fingerprints have.
+    #[error("a false positive rate of {}: fingerprints of 32 bits give 1e-8; choose that or more", number(.rate))]
+    Prints {
+        /// Target rate asked for.
+        rate: f64,
+    },
     /// More cells than a filter may have.
     #[error(
         "{} events at a rate of {} need more than {CELLS_MAX} cells: raise the rate, shorten the window, or choose larger blocks",

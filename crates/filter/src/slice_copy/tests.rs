@@ -23,6 +23,8 @@ fn definitions() -> Vec<FilterSpec> {
         of(Kind::Timing, "500s"),
         of(Kind::Generations, "30s"),
         FilterSpec { layout: Some(crate::Layout::Classic), ..of(Kind::Timing, "30s") },
+        of(Kind::Cuckoo, "30s"),
+        FilterSpec { rate: 1e-8, ..of(Kind::Cuckoo, "300s") },
     ]
 }
 
@@ -113,7 +115,7 @@ proptest! {
 
     #[test]
     fn a_copy_made_meanwhile_knows_what_its_slice_knows(
-        kind in 0..5usize,
+        kind in 0..7usize,
         events in prop::collection::vec((0..600u16, 0..3u8), 200..600),
         run_bytes in 16..400usize,
         ahead_units in 0..3u64,

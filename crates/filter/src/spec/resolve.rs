@@ -2,7 +2,7 @@
 
 use super::size::{Load, capacity_within, geometry, layout_of, live_events};
 use super::units::{Units, units};
-use super::{FIRST_CAPACITY_EVENTS, FilterSpec, GrowthSpec, SpecError};
+use super::{FIRST_CAPACITY_EVENTS, FilterSpec, GrowthSpec, MEMORY_MIN_BYTES, SpecError};
 use crate::counting::WINDOW_EVENTS_MAX;
 use crate::definition::{CellDefinition, FilterDefinition};
 use crate::growth::{GENERATIONS_MAX, Growth, JumpLimit, Limit};
@@ -33,7 +33,8 @@ pub(super) fn resolve(spec: &FilterSpec) -> Result<FilterDefinition, SpecError> 
     })
 }
 
-fn check(spec: &FilterSpec) -> Result<(), SpecError> {
+/// What no kind has, and what this one has not.
+pub(super) fn check(spec: &FilterSpec) -> Result<(), SpecError> {
     if !(spec.rate > 0.0 && spec.rate < 1.0) {
         return Err(SpecError::Rate(spec.rate));
     }
@@ -54,12 +55,13 @@ fn check(spec: &FilterSpec) -> Result<(), SpecError> {
     let no = |option, instead| Err(SpecError::Option { kind: spec.kind, option, instead });
     match spec.kind {
         Kind::Timing => {}
-        _ if spec.refresh == Refresh::Refresh => return no("refresh rule", "use kind timing"),
+        Kind::Cuckoo if spec.equal_timers == 0 => {}
+        _ if spec.refresh == Refresh::Refresh => return no("refresh rule", "use kind timing or cuckoo"),
         _ if spec.equal_timers > 0 => return no("equal timers", "use kind timing"),
         _ => {}
     }
     match spec.kind {
-        Kind::Bloom | Kind::Timing => {}
+        Kind::Bloom | Kind::Timing | Kind::Cuckoo => {}
         _ if spec.growth.is_some() => return no("growth", "use kind bloom or timing, or give a larger capacity"),
         _ => {}
     }
@@ -70,6 +72,9 @@ fn check(spec: &FilterSpec) -> Result<(), SpecError> {
         Kind::Generations | Kind::Counting | Kind::Timing => {}
         _ if spec.jumps.is_some() => return no("sub-windows", "use kind generations or counting"),
         _ => {}
+    }
+    if spec.kind != Kind::Cuckoo && spec.ticks.is_some() {
+        return no("choice of ticks", "use kind cuckoo");
     }
     match spec.kind {
         Kind::Stable => {}
@@ -100,12 +105,18 @@ fn cell_bits(spec: &FilterSpec) -> Result<u32, SpecError> {
     }
 }
 
-/// Events of a window: as given, as the window says, or as the memory allows; `None` where none of these says it.
-fn capacity(spec: &FilterSpec, units: &Units, cell_bits: u32) -> Result<Option<u64>, SpecError> {
+/// Events of a window: as given, or as the window says.
+pub(super) fn given_capacity(spec: &FilterSpec) -> Option<u64> {
     let counted = match spec.window {
-        Window::Events(events) | Window::LandmarkEvents(events) => Some(events),
+        Window::Events(events) | Window::LandmarkEvents(events) if spec.memory_bytes.is_none() => Some(events),
         _ => None,
     };
+    spec.capacity_events.or(counted)
+}
+
+/// Events of a window: as given, as the window says, or as the memory allows; `None` where none of these says it.
+fn capacity(spec: &FilterSpec, units: &Units, cell_bits: u32) -> Result<Option<u64>, SpecError> {
+    let counted = given_capacity(spec);
     match (spec.capacity_events, spec.memory_bytes, spec.cells) {
         (Some(events), ..) => Ok(Some(events)),
         (None, Some(_), None) if spec.kind == Kind::Stable => Ok(None),
@@ -162,21 +173,27 @@ const UNKNOWN_CAPACITY: GrowthSpec =
 /// Of a filter whose capacity is known: none; beyond it inserts are refused.
 const KNOWN_CAPACITY: GrowthSpec = GrowthSpec { limit: Limit::Cardinality, generations_max: 1, ratio: 1.0 };
 
+/// How the filter grows: as asked for, or by what is known of its size.
+pub(super) fn growth_of(spec: &FilterSpec, capacity: Option<u64>) -> Result<GrowthSpec, SpecError> {
+    let rule = spec.growth.unwrap_or(match (capacity, spec.refresh) {
+        (Some(_), _) => KNOWN_CAPACITY,
+        (None, Refresh::Fixed) => UNKNOWN_CAPACITY,
+        (None, Refresh::Refresh) => GrowthSpec { limit: Limit::Density, ..UNKNOWN_CAPACITY },
+    });
+    let GrowthSpec { generations_max, ratio, .. } = rule;
+    if !(1..=GENERATIONS_MAX).contains(&generations_max) || !(1.0..=16.0).contains(&ratio) {
+        return Err(SpecError::Growth { generations_max, ratio });
+    }
+    Ok(rule)
+}
+
 fn grown(
     spec: &FilterSpec,
     units: &Units,
     cell_bits: u32,
     capacity: Option<u64>,
 ) -> Result<(Geometry, Option<Growth>), SpecError> {
-    let rule = spec.growth.unwrap_or(match (capacity, spec.refresh) {
-        (Some(_), _) => KNOWN_CAPACITY,
-        (None, Refresh::Fixed) => UNKNOWN_CAPACITY,
-        (None, Refresh::Refresh) => GrowthSpec { limit: Limit::Density, ..UNKNOWN_CAPACITY },
-    });
-    let GrowthSpec { limit, generations_max, ratio } = rule;
-    if !(1..=GENERATIONS_MAX).contains(&generations_max) || !(1.0..=16.0).contains(&ratio) {
-        return Err(SpecError::Growth { generations_max, ratio });
-    }
+    let GrowthSpec { limit, generations_max, ratio } = growth_of(spec, capacity)?;
     if spec.refresh == Refresh::Refresh && generations_max > 1 && limit == Limit::Cardinality {
         let instead = "with it events live on without being counted; let density tell when the filter is full";
         return Err(SpecError::Option { kind: spec.kind, option: "growth by cardinality under refresh", instead });
@@ -208,7 +225,9 @@ fn jump_limit(geometry: &Geometry, units: &Units, window_events: f64) -> JumpLim
             let mut rates = BlockRates::new(geometry.block_cells(), hashes);
             Box::new(move |events| rates.rate(cells, events))
         }
-        Layout::Classic | Layout::Partitioned => Box::new(move |events| plain::rate(cells, hashes, events)),
+        Layout::Classic | Layout::Partitioned | Layout::Buckets { .. } => {
+            Box::new(move |events| plain::rate(cells, hashes, events))
+        }
     };
     let slope = (rate(events) / rate(STEP * events)).ln() / -STEP.ln();
     let exponent = if slope.is_finite() { slope.max(1.0) } else { f64::from(hashes) };
@@ -288,7 +307,7 @@ fn stable(spec: &FilterSpec) -> Result<CellDefinition, SpecError> {
         (Some(cells), ..) => cells,
         // In whole lines of 512 cells, as they are stored.
         (None, Some(memory_bytes), _) => match memory_bytes / (64 * u64::from(cell_bits.max(1))) {
-            0 => return Err(SpecError::Memory(memory_bytes)),
+            0 => return Err(SpecError::Memory { bytes: memory_bytes, least: MEMORY_MIN_BYTES }),
             lines => lines.saturating_mul(512),
         },
         // About ten cells for each of the events that should be remembered best.

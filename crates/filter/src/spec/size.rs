@@ -1,7 +1,7 @@
 //! How many cells each kind needs.
 
 use super::units::Units;
-use super::{FilterSpec, SpecError};
+use super::{FilterSpec, MEMORY_MIN_BYTES, SpecError};
 use crate::kind_name::Kind;
 use crate::rates::generations::JumpingLoad;
 use crate::rates::{Size, blocked, generations, plain};
@@ -13,7 +13,7 @@ pub(super) fn layout_of(spec: &FilterSpec) -> Layout {
     let lines = match spec.kind {
         Kind::Bloom => 1,
         Kind::Timing | Kind::Generations => 2,
-        Kind::Counting | Kind::Stable | Kind::Decaying => 0,
+        Kind::Cuckoo | Kind::Counting | Kind::Stable | Kind::Decaying => 0,
     };
     spec.layout.unwrap_or(match (lines, spec.rate) {
         (0, _) => Layout::Classic,
@@ -106,5 +106,5 @@ pub(super) fn capacity_within(
             _ => too_many = middle,
         }
     }
-    if fits < 16 { Err(SpecError::Memory(memory_bytes)) } else { Ok(fits) }
+    if fits < 16 { Err(SpecError::Memory { bytes: memory_bytes, least: MEMORY_MIN_BYTES }) } else { Ok(fits) }
 }

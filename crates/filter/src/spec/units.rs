@@ -48,7 +48,7 @@ pub(super) fn units(spec: &FilterSpec, cell_bits: u32) -> Result<Units, SpecErro
             let rule = WindowRule { span_units: *events, lateness_units: 0 };
             Ok(Units { unit: Unit::Events(1), rule, window_units: *events })
         }
-        (Kind::Timing | Kind::Generations | Kind::Counting, _) => {
+        (Kind::Timing | Kind::Generations | Kind::Cuckoo | Kind::Counting, _) => {
             Err(refused(spec, "ask for a duration (24h) or a number of events, or use kind bloom"))
         }
         (Kind::Decaying, _) => Err(refused(spec, "it estimates frequencies; use `firstseen estimate`")),
@@ -79,12 +79,12 @@ fn landmark(spec: &FilterSpec, window: &Window) -> Result<Units, SpecError> {
     }))
 }
 
-fn unit_of(length: u64, is_time: bool) -> Unit {
+pub(super) fn unit_of(length: u64, is_time: bool) -> Unit {
     if is_time { Unit::Milliseconds(length) } else { Unit::Events(length) }
 }
 
 /// The lateness in the window's measure: milliseconds; 0 where events are counted.
-fn lateness_of(spec: &FilterSpec, is_time: bool, default: u64) -> Result<u64, SpecError> {
+pub(super) fn lateness_of(spec: &FilterSpec, is_time: bool, default: u64) -> Result<u64, SpecError> {
     match (spec.lateness_ms, is_time) {
         (lateness_ms, true) => Ok(lateness_ms.unwrap_or(default)),
         (None | Some(0), false) => Ok(0),

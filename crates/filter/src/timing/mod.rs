@@ -220,7 +220,9 @@ impl<T: Timer> CellKind for Timers<T> {
             Density { fill, rate: fill.powi(exponent) }
         };
         match geometry.layout() {
-            Layout::Classic | Layout::Partitioned => density(sample(generation.memory.bytes(), bytes_max, width)),
+            Layout::Classic | Layout::Partitioned | Layout::Buckets { .. } => {
+                density(sample(generation.memory.bytes(), bytes_max, width))
+            }
             Layout::Blocked { lines } => {
                 let block_bytes = usize::from(lines) * crate::arch::LINE_BYTES;
                 let blocks = sample(generation.memory.bytes(), bytes_max, block_bytes).chunks_exact(block_bytes);
@@ -237,7 +239,7 @@ impl<T: Timer> CellKind for Timers<T> {
         }
     }
 
-    fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, now: u64) -> u64 {
+    fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, now: u64) -> Option<Recorded> {
         let span = Span::of::<T>(stamp.judged, self.window.expiry(now));
         let code = code_of::<T>(self.window.expiry(stamp.unit));
         let (rank, mut used) = (span.rank(code), 0);
@@ -248,7 +250,7 @@ impl<T: Timer> CellKind for Timers<T> {
             used += u64::from(old == 0);
             *timer = T::from_code(if span.rank(old) > rank { old } else { code });
         }
-        used
+        Some(Recorded::one(used))
     }
 
     fn push_expiries(
@@ -263,7 +265,7 @@ impl<T: Timer> CellKind for Timers<T> {
         expiries.extend(ranks.map(|rank| if rank == 0 { 0 } else { stamp.judged + u64::from(rank) }));
     }
 
-    fn merge(&self, cells: &mut [u8], others: &[u8], then: u64, now: u64) -> u64 {
+    fn merge(&self, cells: &mut [u8], others: &[u8], then: u64, now: u64) -> Option<u64> {
         let (view, view_then) = (self.whole_view(now), self.whole_view(then));
         let width = T::BITS as usize / 8;
         let merged = T::of(cells).iter_mut().zip(others.chunks_exact(width)).map(|(cell, other)| {
@@ -273,7 +275,7 @@ impl<T: Timer> CellKind for Timers<T> {
             *cell = T::from_code(if used { later } else { 0 });
             u64::from(used)
         });
-        merged.sum()
+        Some(merged.sum())
     }
 
     fn lacks(&self, cells: &[u8], others: &[u8], then: u64, now: u64) -> bool {

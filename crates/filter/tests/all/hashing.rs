@@ -146,8 +146,11 @@ fn a_second_writing_of_the_steps_agrees() {
         let digest = Digest { lo: split_mix(&mut dice), hi: split_mix(&mut dice) };
         let cells = 1 + reduce(split_mix(&mut dice), 1 << 40);
         let (cell_bits, lines) = ([1, 8, 16][trial as usize % 3], 1 << (trial / 3 % 3));
-        let layout = [Layout::Classic, Layout::Partitioned, Layout::Blocked { lines }][trial as usize / 9 % 3];
-        let hashes = 1 + trial / 27 % 16;
+        let buckets = Layout::Buckets { time_bits: [64, 128][trial as usize / 36 % 2] };
+        let layouts = [Layout::Classic, Layout::Partitioned, Layout::Blocked { lines }, buckets];
+        let layout = layouts[trial as usize / 9 % 4];
+        let (cell_bits, hashes) =
+            if layout == buckets { (10 + trial / 72 % 23, 1) } else { (cell_bits, 1 + trial / 36 % 16) };
         let Ok(geometry) = Geometry::new(cells, hashes, cell_bits, layout) else { continue };
         let (m, k) = (geometry.cells(), hashes as usize);
         let expected: Vec<u64> = match layout {
@@ -162,6 +165,11 @@ fn a_second_writing_of_the_steps_agrees() {
                 let (base, per_word) = (share(word(digest, 0), m / block_cells) * block_cells, 64 / bits);
                 let offset = |i: usize| (word(digest, 1 + i / per_word) >> (i % per_word * bits)) % block_cells;
                 (0..k).map(|i| base + offset(i)).collect()
+            }
+            Layout::Buckets { time_bits } => {
+                let region_cells = 1024 * ((512 - u64::from(time_bits)) / u64::from(cell_bits));
+                let bucket_and_print = word(digest, 1) >> (64 - 10 - cell_bits);
+                vec![(share(word(digest, 0), m / region_cells) << (10 + cell_bits)) + bucket_and_print]
             }
         };
         assert_eq!(positions_of_digest(digest, &geometry), expected, "{geometry:?}");

@@ -18,7 +18,7 @@ pub(super) fn keeps_for_other_clocks(
     };
     let kept_ms = group.rule.span_units.saturating_sub(1).saturating_mul(*unit_ms);
     let wanted_ms = window_ms.saturating_add(clock_skew_max_ms);
-    let keeps_exactly = matches!(group.cells.kind(), Kind::Timing | Kind::Generations);
+    let keeps_exactly = matches!(group.cells.kind(), Kind::Timing | Kind::Generations | Kind::Cuckoo);
     if clock != ClockSource::Wall || !keeps_exactly || kept_ms >= wanted_ms {
         return Ok(());
     }

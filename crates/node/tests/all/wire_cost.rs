@@ -105,7 +105,7 @@ fn plan_bits(definition: &SlicedDefinition) -> u32 {
     let hashes = geometry.hashes();
     match geometry.layout() {
         Layout::Blocked { .. } => log2_ceil(geometry.blocks()) + hashes * log2_ceil(geometry.block_cells()),
-        Layout::Classic | Layout::Partitioned => hashes * log2_ceil(geometry.cells()),
+        Layout::Classic | Layout::Partitioned | Layout::Buckets { .. } => hashes * log2_ceil(geometry.cells()),
     }
 }
 

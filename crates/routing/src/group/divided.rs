@@ -275,12 +275,7 @@ impl DividedGroup {
 
 /// The shape of all slices of a group together.
 fn whole(plan: &GroupPlan, cells: &CellDefinition) -> Result<Geometry, DefinitionError> {
-    let cell_bits = match cells {
-        CellDefinition::Bloom { geometry, .. }
-        | CellDefinition::Timing { geometry, .. }
-        | CellDefinition::Generations { geometry, .. } => geometry.cell_bits(),
-        _ => 1,
-    };
+    let cell_bits = cells.geometry().map_or(1, Geometry::cell_bits);
     let hashes = plan.shape().hashes();
     Ok(Geometry::new(plan.group_cells(), hashes, cell_bits, firstseen_filter::Layout::Classic)?)
 }

@@ -118,8 +118,8 @@ pub fn check_durability(
     let kind = definition.group.cells.kind();
     match kind {
         _ if is_in_tree => Err(ClusterRefusal::TreeJournal),
-        Kind::Bloom | Kind::Timing | Kind::Generations => Ok(()),
-        _ => Err(ClusterRefusal::NoJournal { kind }),
+        kind if kind.has_parts() => Ok(()),
+        kind => Err(ClusterRefusal::NoJournal { kind }),
     }
 }
 
@@ -136,8 +136,8 @@ pub fn check_copies(definition: &SlicedDefinition, copies: u32, is_in_tree: bool
         _ if copies == 0 => Ok(()),
         _ if copies > COPIES_WANTED_MAX => Err(ClusterRefusal::Copies { copies }),
         _ if is_in_tree => Err(ClusterRefusal::TreeCopies),
-        Kind::Bloom | Kind::Timing | Kind::Generations => Ok(()),
-        _ => Err(ClusterRefusal::NoCopies { kind }),
+        kind if kind.has_parts() => Ok(()),
+        kind => Err(ClusterRefusal::NoCopies { kind }),
     }
 }
 
@@ -192,10 +192,7 @@ pub fn check_definition(definition: &SlicedDefinition) -> Result<(), ClusterRefu
     {
         return Err(ClusterRefusal::Ratio { ratio });
     }
-    if let CellDefinition::Bloom { geometry, .. }
-    | CellDefinition::Timing { geometry, .. }
-    | CellDefinition::Generations { geometry, .. } = slice.cells
-    {
+    if let Some(geometry) = slice.cells.geometry() {
         let (slices, cells) = (slicing.slices_per_group(), geometry.cells());
         if cells.checked_mul(u64::from(slices)).is_none_or(|all| all > CELLS_MAX) {
             return Err(ClusterRefusal::Cells { slices, cells });
@@ -207,12 +204,7 @@ pub fn check_definition(definition: &SlicedDefinition) -> Result<(), ClusterRefu
 
 /// How a kind that lives in generations of cells grows.
 pub(crate) fn growth_of(cells: &CellDefinition) -> Option<Growth> {
-    match cells {
-        CellDefinition::Bloom { growth, .. }
-        | CellDefinition::Timing { growth, .. }
-        | CellDefinition::Generations { growth, .. } => *growth,
-        _ => None,
-    }
+    cells.growth().copied()
 }
 
 #[cfg(test)]

@@ -152,12 +152,12 @@ fn check_window(window: &Window, slicing: Slicing) -> Result<(), DefinitionError
 }
 
 fn check(kind: Kind, window: &Window, layout: Option<Layout>, slicing: Slicing) -> Result<(), DefinitionError> {
-    if slicing.divides_cells() && !matches!(kind, Kind::Bloom | Kind::Timing | Kind::Generations) {
+    if slicing.divides_cells() && !kind.divides() {
         return Err(DefinitionError::Kind { kind, slicing });
     }
     check_window(window, slicing)?;
     match layout.filter(|_| slicing.divides_cells()) {
-        None | Some(Layout::Classic) => Ok(()),
+        None | Some(Layout::Classic | Layout::Buckets { .. }) => Ok(()),
         Some(Layout::Blocked { .. }) => Err(DefinitionError::Layout { layout: "blocked", slicing }),
         Some(Layout::Partitioned) => Err(DefinitionError::Layout { layout: "partitioned", slicing }),
     }
@@ -174,7 +174,9 @@ impl Parts for CellDefinition {
             Self::Bloom { geometry, growth }
             | Self::Timing { geometry, growth, .. }
             | Self::Generations { geometry, growth } => Some((geometry, growth)),
-            Self::JumpingCounting { .. }
+            // Each of its slices has whole events.
+            Self::Cuckoo { .. }
+            | Self::JumpingCounting { .. }
             | Self::SlidingCounting { .. }
             | Self::Stable { .. }
             | Self::Decaying { .. } => None,

@@ -263,7 +263,8 @@ fn geometry_of(cells: &CellDefinition) -> Result<Geometry, DefinitionError> {
     Ok(match cells {
         CellDefinition::Bloom { geometry, .. }
         | CellDefinition::Timing { geometry, .. }
-        | CellDefinition::Generations { geometry, .. } => *geometry,
+        | CellDefinition::Generations { geometry, .. }
+        | CellDefinition::Cuckoo { geometry, .. } => *geometry,
         CellDefinition::JumpingCounting { cells, hashes, .. }
         | CellDefinition::SlidingCounting { cells, hashes, .. } => classic(*cells, *hashes)?,
         CellDefinition::Stable { shape, .. } => classic(shape.cells, shape.hashes)?,

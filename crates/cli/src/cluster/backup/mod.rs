@@ -16,7 +16,6 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
-use firstseen_filter::CellDefinition;
 use firstseen_node::is_restoring;
 use firstseen_routing::check::check_copies;
 use firstseen_routing::{ClusterMap, FilterId, FilterRecord};
@@ -237,13 +236,8 @@ pub(super) fn has_parts(record: &FilterRecord) -> bool {
 
 /// Bytes of a generation of one slice: what a node has to send at most.
 fn cells_bytes(record: &FilterRecord) -> u64 {
-    let geometry = record.definition.slice().ok().and_then(|slice| match slice.cells {
-        CellDefinition::Bloom { geometry, .. }
-        | CellDefinition::Timing { geometry, .. }
-        | CellDefinition::Generations { geometry, .. } => Some(geometry),
-        _ => None,
-    });
-    geometry.map_or(0, |geometry| geometry.cells().saturating_mul(u64::from(geometry.cell_bits())) / 8)
+    let geometry = record.definition.slice().ok().and_then(|slice| slice.cells.geometry().copied());
+    geometry.map_or(0, |geometry| geometry.bytes())
 }
 
 fn now_ms() -> u64 {

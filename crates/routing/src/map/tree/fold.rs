@@ -47,10 +47,7 @@ pub fn folded(root: &SlicedDefinition, shift: u8, slicing: Slicing) -> Result<Sl
 /// Whether a filter can be the root of a tree.
 pub(super) fn check_root(root: &SlicedDefinition) -> Result<(), TreeRefusal> {
     let cells = &root.group.cells;
-    let (CellDefinition::Bloom { geometry, .. }
-    | CellDefinition::Timing { geometry, .. }
-    | CellDefinition::Generations { geometry, .. }) = cells
-    else {
+    let Some(geometry) = cells.geometry() else {
         return Err(TreeRefusal::Kind { kind: cells.kind() });
     };
     if geometry.layout() != Layout::Classic {

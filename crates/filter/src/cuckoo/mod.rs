@@ -1,0 +1,249 @@
+//! `cuckoo`: a sliding window of fingerprints in order of expiry, in the buckets of a cuckoo filter (Fan, Andersen,
+//! Kaminsky, Mitzenmacher, "Cuckoo Filter: Practically Better Than Bloom", CoNEXT 2014). The order, the unary times and
+//! the regions are this project's own; `docs/kinds.md` compares.
+//!
+//! Promises: an event judged at `j` is found if it was recorded with an expiry above `j`. Every answer depends on a map
+//! from events (a pair of buckets and a fingerprint) to their greatest expiry and on how many are alive, never on where
+//! an entry lies. What a region takes in it keeps until it expires; where it has no room it refuses. Must not know: how
+//! long a tick is.
+//!
+//! An event has two buckets of one line in one region, and lies in either: two lines are read for each event, one is
+//! written for a new one. The false positive rate is that of one fingerprint among the entries of both buckets
+//! ([`crate::rates::cuckoo`]).
+
+mod bucket;
+mod merge;
+mod region;
+mod rule;
+mod stash;
+mod times;
+mod view;
+
+use std::marker::PhantomData;
+use std::ops::Range;
+
+use crate::arch::{Instructions, Lanes, compiled_for};
+use crate::buckets::{
+    BUCKET_BYTES, BucketShape, Line, PRINT_BITS_MAX, PRINT_BITS_MIN, Pair, REGION_BUCKETS, REGION_BYTES, REGION_LINES,
+    lines_of, regions_of, regions_of_mut,
+};
+use crate::generation::{Generation, LiveEvents};
+use crate::kind::{CellKind, Density, Pass, Recorded, sample};
+use crate::rates;
+use crate::sweep::Sweep;
+use crate::{Refresh, Stamp, WindowRule};
+use bucket::Ring;
+use region::{Put, Region};
+use rule::BucketRule;
+use times::TimeWord;
+use view::View;
+
+/// Buckets with 64 bits for times.
+pub type Buckets64 = Buckets<u64>;
+/// Buckets with 128 bits for times: more ticks, fewer fingerprints.
+pub type Buckets128 = Buckets<u128>;
+
+/// Ticks within which every bucket is visited, which must be fewer than the 32 that its base tells apart.
+const SWEEP_PERIOD_UNITS: u64 = 24;
+
+/// Fingerprints in buckets, in order of expiry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buckets<W> {
+    window: WindowRule,
+    refresh: Refresh,
+    shape: BucketShape,
+    width: PhantomData<W>,
+}
+
+#[allow(private_bounds)]
+impl<W: TimeWord> Buckets<W> {
+    /// Buckets of fingerprints of `print_bits` bits for `window`; `None` where they do not tell so many ticks apart.
+    pub fn new(window: WindowRule, refresh: Refresh, print_bits: u32) -> Option<Self> {
+        if !(PRINT_BITS_MIN..=PRINT_BITS_MAX).contains(&print_bits) || window.span_units == 0 {
+            return None;
+        }
+        let shape = BucketShape::new(print_bits, W::BITS);
+        let reach = window.span_units.checked_add(window.lateness_units)?;
+        (reach <= u64::from(shape.ticks())).then_some(Self { window, refresh, shape, width: PhantomData })
+    }
+
+    /// The latest unit at which no event that may still come is judged: entries expire above it.
+    fn base(&self, now: u64) -> u64 {
+        now.saturating_sub(self.window.lateness_units)
+    }
+
+    /// The unit in which an event was recorded that expires at `expiry`.
+    fn recorded_unit(&self, expiry: u64) -> u64 {
+        expiry.saturating_sub(self.window.span_units)
+    }
+
+    fn sweep_plan() -> Sweep {
+        Sweep { period_units: SWEEP_PERIOD_UNITS, grain_bytes: BUCKET_BYTES }
+    }
+
+    /// Looks after the lines in `bytes`, which stand at unit `now`, so that they stand at unit `next`.
+    fn settle(&self, generation: &mut Generation, bytes: Range<usize>, now: u64, next: u64) {
+        let (base, next_base, shape) = (self.base(now), self.base(next), self.shape);
+        let first = bytes.start / BUCKET_BYTES;
+        let lines = generation.memory.bytes_mut()[bytes.clone()].as_chunks_mut::<{ BUCKET_BYTES }>().0;
+        compiled_for(Instructions::Widest, |lanes| {
+            for (line, number) in lines.iter_mut().zip(first..) {
+                if number % REGION_LINES != REGION_BUCKETS {
+                    settle_line::<W>(line, base, next_base, shape, lanes);
+                }
+            }
+        });
+    }
+
+    /// Brings back what stashes whose line is in `bytes` hold, where it finds room.
+    fn unstash(&self, generation: &mut Generation, bytes: Range<usize>, now: u64) {
+        if generation.used_cells == 0 {
+            return;
+        }
+        let stash_bytes = REGION_BUCKETS * BUCKET_BYTES;
+        let has_stash = |number: &usize| bytes.contains(&(number * REGION_BYTES + stash_bytes));
+        for number in (bytes.start / REGION_BYTES..=bytes.end / REGION_BYTES).filter(has_stash) {
+            let mut region = self.region(generation.memory.bytes_mut(), number, now);
+            let before = region.stashed();
+            region.unstash();
+            generation.used_cells = (generation.used_cells + region.stashed()).saturating_sub(before);
+        }
+    }
+
+    /// Region `number` of `memory` as it stands at `now`.
+    fn region<'a>(&self, memory: &'a mut [u8], number: usize, now: u64) -> Region<'a, W> {
+        Region::new(&mut regions_of_mut(memory)[number], self.shape, self.base(now), Lanes::PORTABLE)
+    }
+}
+
+#[inline(always)]
+fn settle_line<W: TimeWord>(line: &mut Line, base: u64, next: u64, shape: BucketShape, lanes: Lanes) {
+    let mut ring = Ring::<W>::read(line, shape);
+    ring.expire_later(base, next, shape, lanes);
+    ring.write(line, shape);
+}
+
+impl<W: TimeWord> CellKind for Buckets<W> {
+    type Rule<'a> = BucketRule<'a, W>;
+    /// A tick is long, and an event must find what is alive at its own.
+    const SLACK_UNITS: u64 = 0;
+    const COUNTS_ALONE: bool = true;
+    const SWEEP_BYTES: usize = BUCKET_BYTES;
+    const RUN_BYTES: usize = REGION_BYTES;
+
+    fn window(&self) -> &WindowRule {
+        &self.window
+    }
+
+    /// Entries take their room until the latest event that may still come is judged.
+    fn counted(&self) -> WindowRule {
+        WindowRule { span_units: self.window.span_units + self.window.lateness_units, lateness_units: 0 }
+    }
+
+    fn rule<'a>(&'a self, pass: Pass<'a>, now: u64) -> BucketRule<'a, W> {
+        BucketRule::new(self, pass, now)
+    }
+
+    fn recorded(rule: &BucketRule<'_, W>) -> Recorded {
+        rule.recorded()
+    }
+
+    fn take_refused(rule: &mut BucketRule<'_, W>) -> Vec<usize> {
+        rule.take_refused()
+    }
+
+    /// Events that start their window again take their room for longer, so they are counted where they are now.
+    fn note_refreshed(rule: &BucketRule<'_, W>, live: &mut LiveEvents, now: u64) {
+        let Recorded { refreshed: true, .. } = rule.recorded() else { return };
+        live.refresh(now);
+        for (unit, events) in rule.raised() {
+            live.take_back(unit, events);
+            live.record(now, events);
+        }
+    }
+
+    fn advance(&self, generation: &mut Generation, now: u64, next: u64) {
+        let parts = Self::sweep_plan().parts_until(generation, now, next);
+        parts.iter().for_each(|part| self.settle(generation, part.clone(), now, next));
+        // A stash is emptied into any bucket of its region, so all of them must stand at `next`, or not far from it.
+        parts.into_iter().for_each(|part| self.unstash(generation, part, next));
+    }
+
+    fn sweep(&self, generation: &mut Generation, now: u64, budget_bytes: usize) {
+        let part = Self::sweep_plan().step(generation, now, budget_bytes);
+        self.settle(generation, part.clone(), now, now);
+        self.unstash(generation, part, now);
+    }
+
+    fn density(&self, generation: &Generation, now: u64, bytes_max: usize) -> Density {
+        let (base, shape) = (self.base(now), self.shape);
+        let lines = lines_of(sample(generation.memory.bytes(), bytes_max, REGION_BYTES));
+        let is_bucket = |(number, _): &(usize, &Line)| number % REGION_LINES != REGION_BUCKETS;
+        let (mut entries, mut slots) = (0u64, 0u64);
+        for (_, line) in lines.iter().enumerate().filter(is_bucket) {
+            let mut ring = Ring::<W>::read(line, shape);
+            ring.expire(base, shape, Lanes::PORTABLE);
+            entries += u64::from(ring.count());
+            slots += u64::from(shape.slots());
+        }
+        let fill = entries as f64 / slots.max(1) as f64;
+        Density { fill, rate: rates::cuckoo::rate(shape, fill) }
+    }
+
+    fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: u64) -> (u16, u64) {
+        let Some(position) = positions.first() else { return (1, u64::MAX) };
+        let Pair { region, bucket, print } = Pair::of(*position, self.shape.print_bits());
+        let lines = &regions_of(generation.memory.bytes())[region];
+        let found = View::<W>::new(lines, self.shape, self.base(now), Lanes::PORTABLE).find(bucket, print);
+        match found.filter(|(_, expiry)| *expiry > stamp.judged) {
+            Some((_, expiry)) => (1, expiry),
+            None => (0, u64::MAX),
+        }
+    }
+
+    fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, now: u64) -> Option<Recorded> {
+        let expiry = self.window.expiry(stamp.unit);
+        let Some(position) = positions.first().filter(|_| expiry > self.base(now)) else {
+            return Some(Recorded::default());
+        };
+        let Pair { region, bucket, print } = Pair::of(*position, self.shape.print_bits());
+        let mut region = self.region(generation.memory.bytes_mut(), region, now);
+        let before = region.stashed();
+        let put = region.put(bucket, print, expiry);
+        let recorded = Recorded::one(region.stashed().saturating_sub(before));
+        match put {
+            Put::Full => None,
+            Put::New => Some(recorded),
+            Put::Kept => Some(Recorded { events: 0, ..recorded }),
+            Put::Raised(held) => {
+                generation.live.take_back(self.recorded_unit(held), 1);
+                Some(recorded)
+            }
+        }
+    }
+
+    fn merge(&self, cells: &mut [u8], others: &[u8], then: u64, now: u64) -> Option<u64> {
+        self.merge_regions(cells, others, then, now)
+    }
+
+    fn lacks(&self, cells: &[u8], others: &[u8], then: u64, now: u64) -> bool {
+        self.lacks_entries(cells, others, then, now)
+    }
+
+    fn age_max_units(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn used(&self, cells: &[u8]) -> u64 {
+        let lines = lines_of(cells);
+        lines.iter().skip(REGION_BUCKETS).step_by(REGION_LINES).map(stash::stashed_count).sum()
+    }
+
+    fn can_hold(&self, cells: &[u8]) -> bool {
+        let lines = lines_of(cells);
+        lines.iter().enumerate().all(|(number, line)| match number % REGION_LINES {
+            REGION_BUCKETS => stash::is_stash(line, self.shape),
+            _ => bucket::is_bucket::<W>(line, self.shape),
+        })
+    }
+}

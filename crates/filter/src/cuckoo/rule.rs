@@ -1,0 +1,153 @@
+//! First-test-then-set at the two buckets of an event.
+//!
+//! Promises: an event on time that is new costs two lines read and one written; whatever is rarer (events that are late
+//! or start their window again, full buckets, stashes) goes through [`Region::put`]. Must not know: where lines lie.
+
+use crate::arch::{Instructions, Lanes};
+use crate::buckets::{BucketShape, Line, Lines, TICKS_MAX};
+use crate::cuckoo::Buckets;
+use crate::cuckoo::bucket::{Ring, matches};
+use crate::cuckoo::region::{Put, Region};
+use crate::cuckoo::times::TimeWord;
+use crate::cuckoo::view::View;
+use crate::events::Events;
+use crate::kernel::{PairRule, Walk, run_pairs};
+use crate::kind::{Pass, Recorded, Recording};
+use crate::{Geometry, Refresh, Stamp};
+
+/// The walk of one batch.
+pub(crate) struct BucketRule<'a, W> {
+    pass: Pass<'a>,
+    buckets: &'a Buckets<W>,
+    now: u64,
+    base: u64,
+    /// The tick at which an event on time expires, counted from the base; no other does later.
+    tick: u32,
+    recorded: Recorded,
+    /// Events of the batch that found no room.
+    refused: Vec<usize>,
+    /// Events that started their window again, by the tick at which they would have expired, counted from the base.
+    raised: [u32; TICKS_MAX + 1],
+}
+
+impl<'a, W: TimeWord> BucketRule<'a, W> {
+    pub(super) fn new(buckets: &'a Buckets<W>, pass: Pass<'a>, now: u64) -> Self {
+        let (base, recorded) = (buckets.base(now), Recorded::default());
+        let tick = (buckets.window.expiry(now) - base).min(u64::from(buckets.shape.ticks())) as u32;
+        Self { pass, buckets, now, base, tick, recorded, refused: Vec::new(), raised: [0; TICKS_MAX + 1] }
+    }
+
+    pub(super) fn recorded(&self) -> Recorded {
+        self.recorded
+    }
+
+    pub(super) fn take_refused(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.refused)
+    }
+
+    /// The units in which events were recorded that have started their window again, and how many there are of each.
+    pub(super) fn raised(&self) -> impl Iterator<Item = (u64, u64)> {
+        let by_tick = self.raised.iter().zip(0..).filter(|(events, _)| **events > 0);
+        by_tick.map(|(events, tick)| (self.buckets.recorded_unit(self.base + tick), u64::from(*events)))
+    }
+
+    /// Whether the event is alive for `stamp`, where its fingerprint stands in `slots` of a bucket.
+    #[inline(always)]
+    fn is_alive(&self, ring: Ring<W>, slots: u64, stamp: Stamp, lanes: Lanes) -> bool {
+        if slots == 0 || stamp.judged == self.base {
+            return slots != 0;
+        }
+        let place = ring.place(slots.trailing_zeros(), self.buckets.shape);
+        self.base + u64::from(ring.tick(place, lanes)) > stamp.judged
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn is_stashed(&self, lines: &Lines, bucket: usize, print: u32, stamp: Stamp) -> bool {
+        let view = View::<W>::new(lines, self.buckets.shape, self.base, Lanes::PORTABLE);
+        view.find(bucket, print).is_some_and(|(_, expiry)| expiry > stamp.judged)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn put(&mut self, index: usize, lines: &mut Lines, (bucket, print): (usize, u32), is_new: bool, lanes: Lanes) {
+        let expiry = self.buckets.window.expiry(self.pass.stamps[index].unit);
+        if expiry <= self.base {
+            return;
+        }
+        let mut region = Region::<W>::new(lines, self.buckets.shape, self.base, lanes);
+        let before = region.stashed();
+        let put = if is_new { Region::put_new } else { Region::put };
+        match put(&mut region, bucket, print, expiry) {
+            Put::New => self.recorded.events += 1,
+            Put::Raised(held) => {
+                self.raised[(held - self.base).min(TICKS_MAX as u64) as usize] += 1;
+                self.recorded.refreshed = true;
+            }
+            Put::Kept => {}
+            Put::Full => self.refused.push(index),
+        }
+        self.recorded.cells += region.stashed().saturating_sub(before);
+    }
+}
+
+impl<W: TimeWord> Walk for BucketRule<'_, W> {
+    fn walk<E: Events>(
+        &mut self,
+        instructions: Instructions,
+        memory: &mut [u8],
+        geometry: &Geometry,
+        events: E,
+        found: &mut [bool],
+    ) {
+        run_pairs(instructions, memory, geometry, events, self, found);
+    }
+}
+
+impl<W: TimeWord> PairRule for BucketRule<'_, W> {
+    fn print_bits(&self) -> u32 {
+        self.buckets.shape.print_bits()
+    }
+
+    #[inline(always)]
+    fn touch<const PRINT_BITS: u32>(
+        &mut self,
+        index: usize,
+        lines: &mut Lines,
+        pair: [usize; 2],
+        print: u32,
+        lanes: Lanes,
+    ) -> bool {
+        let shape = if PRINT_BITS == 0 { self.buckets.shape } else { BucketShape::new(PRINT_BITS, W::BITS) };
+        let (stamp, known) = (self.pass.stamps[index], self.pass.is_known(index));
+        let [mut first, mut second] = pair.map(|bucket| Ring::<W>::read(&lines[bucket], shape));
+        first.expire(self.base, shape, lanes);
+        second.expire(self.base, shape, lanes);
+        let slots = |ring: Ring<W>, line: &Line| matches(ring, line, print, shape, lanes);
+        let (in_first, in_second) = (slots(first, &lines[pair[0]]), slots(second, &lines[pair[1]]));
+        let is_stashed =
+            || self.pass.used_cells + self.recorded.cells > 0 && self.is_stashed(lines, pair[0], print, stamp);
+        let found = known
+            || self.is_alive(first, in_first, stamp, lanes)
+            || self.is_alive(second, in_second, stamp, lanes)
+            || is_stashed();
+        let refreshes = self.buckets.refresh == Refresh::Refresh;
+        let puts = match self.pass.record {
+            Recording::Everything => !found || refreshes,
+            Recording::Refreshes => found && !known && refreshes,
+            Recording::Nothing => false,
+        };
+        if puts {
+            let emptier = usize::from(second.count() < first.count());
+            let (mut ring, bucket) = ([first, second][emptier], pair[emptier]);
+            let is_new = (in_first | in_second) == 0 && self.pass.used_cells + self.recorded.cells == 0;
+            if is_new && stamp.unit == self.now && !ring.is_full(shape) {
+                ring.append(&mut lines[bucket], print, self.tick, shape);
+                self.recorded.events += 1;
+            } else {
+                self.put(index, lines, (pair[0], print), is_new, lanes);
+            }
+        }
+        found
+    }
+}

@@ -1,0 +1,58 @@
+//! The line of a region that takes what finds no room in its buckets.
+//!
+//! Promises: exact, and bounded: four entries a region. Must not know: buckets.
+
+use crate::buckets::{BUCKET_BYTES, BucketShape, Line, REGION_BUCKETS};
+
+const ENTRY_BYTES: usize = 16;
+/// Entries of a stash.
+pub(crate) const STASH_ENTRIES: usize = BUCKET_BYTES / ENTRY_BYTES;
+
+/// An entry, of which the bucket is either of the event's two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stashed {
+    pub(crate) bucket: usize,
+    pub(crate) print: u32,
+    /// The unit at which it expires, never 0.
+    pub(crate) expiry: u64,
+}
+
+/// The entry at `place`: expiry, fingerprint, bucket, as little-endian numbers of 8, 4 and 2 bytes; no entry has expiry 0.
+pub(crate) fn stashed_at(line: &Line, place: usize) -> Option<Stashed> {
+    let bytes = line.as_chunks::<ENTRY_BYTES>().0[place];
+    let [expiry @ .., _, _, _, _, _, _, _, _] = bytes;
+    let [_, _, _, _, _, _, _, _, p0, p1, p2, p3, b0, b1, _, _] = bytes;
+    let expiry = u64::from_le_bytes(expiry);
+    let bucket = usize::from(u16::from_le_bytes([b0, b1]));
+    (expiry > 0).then_some(Stashed { bucket, print: u32::from_le_bytes([p0, p1, p2, p3]), expiry })
+}
+
+/// Replaces what is at `place`.
+pub(crate) fn set_stashed(line: &mut Line, place: usize, entry: Option<Stashed>) {
+    let mut bytes = [0; ENTRY_BYTES];
+    if let Some(Stashed { bucket, print, expiry }) = entry {
+        bytes[..8].copy_from_slice(&expiry.to_le_bytes());
+        bytes[8..12].copy_from_slice(&print.to_le_bytes());
+        bytes[12..14].copy_from_slice(&(bucket as u16).to_le_bytes());
+    }
+    line.as_chunks_mut::<ENTRY_BYTES>().0[place] = bytes;
+}
+
+/// Every entry with its place.
+pub(crate) fn stashed(line: &Line) -> impl Iterator<Item = (usize, Stashed)> {
+    (0..STASH_ENTRIES).filter_map(|place| Some((place, stashed_at(line, place)?)))
+}
+
+/// Entries, also those that have expired.
+pub(crate) fn stashed_count(line: &Line) -> u64 {
+    stashed(line).count() as u64
+}
+
+/// Whether a filter of this shape may have written `line` at unit `now` of a window of `reach_units`.
+pub(crate) fn is_stash(line: &Line, shape: BucketShape) -> bool {
+    let bytes = line.as_chunks::<ENTRY_BYTES>().0;
+    bytes.iter().enumerate().all(|(place, bytes)| match stashed_at(line, place) {
+        Some(entry) => entry.bucket < REGION_BUCKETS && u64::from(entry.print) <= shape.print_mask(),
+        None => bytes.iter().all(|byte| *byte == 0),
+    })
+}

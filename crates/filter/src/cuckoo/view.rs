@@ -1,0 +1,70 @@
+//! A region as it stands at a tick, to be read.
+//!
+//! Promises: what is found is alive; nothing changes. Must not know: other regions, digests, stamps.
+
+use std::marker::PhantomData;
+
+use crate::arch::Lanes;
+use crate::buckets::{BucketShape, Lines, REGION_BUCKETS};
+use crate::cuckoo::bucket::{Ring, matches};
+use crate::cuckoo::stash::{Stashed, stashed};
+use crate::cuckoo::times::TimeWord;
+
+/// Where an entry is.
+#[derive(Clone, Copy)]
+pub(super) enum Place {
+    /// In a bucket, at this place of its ring.
+    Ring { bucket: usize, place: u32 },
+    /// In the stash, at this place.
+    Stash(usize),
+}
+
+/// A region of which the entries above `base` are alive.
+#[derive(Clone, Copy)]
+pub(super) struct View<'a, W> {
+    lines: &'a Lines,
+    shape: BucketShape,
+    base: u64,
+    lanes: Lanes,
+    width: PhantomData<W>,
+}
+
+impl<'a, W: TimeWord> View<'a, W> {
+    pub(super) fn new(lines: &'a Lines, shape: BucketShape, base: u64, lanes: Lanes) -> Self {
+        Self { lines, shape, base, lanes, width: PhantomData }
+    }
+
+    /// A bucket as it stands at the base.
+    pub(super) fn ring(self, bucket: usize) -> Ring<W> {
+        let mut ring = Ring::read(&self.lines[bucket], self.shape);
+        ring.expire(self.base, self.shape, self.lanes);
+        ring
+    }
+
+    /// The place and the expiry of the entry of an event, if it is alive.
+    pub(super) fn find(self, bucket: usize, print: u32) -> Option<(Place, u64)> {
+        let pair = [bucket, BucketShape::partner(bucket, print)];
+        let in_bucket = |bucket: usize| {
+            let ring = self.ring(bucket);
+            let equal = matches(ring, &self.lines[bucket], print, self.shape, self.lanes);
+            let place = (equal != 0).then(|| ring.place(equal.trailing_zeros(), self.shape))?;
+            let expiry = self.base + u64::from(ring.tick(place, self.lanes));
+            Some((Place::Ring { bucket, place }, expiry))
+        };
+        pair.into_iter().find_map(in_bucket).or_else(|| {
+            let mut alive = stashed(&self.lines[REGION_BUCKETS]).filter(|(_, entry)| entry.expiry > self.base);
+            let (place, entry) = alive.find(|(_, entry)| entry.print == print && pair.contains(&entry.bucket))?;
+            Some((Place::Stash(place), entry.expiry))
+        })
+    }
+
+    /// Every entry that is alive, with either of its buckets.
+    pub(super) fn entries(self) -> impl Iterator<Item = Stashed> {
+        let in_buckets = (0..REGION_BUCKETS).flat_map(move |bucket| {
+            let entries = self.ring(bucket).entries(&self.lines[bucket], self.shape, self.lanes);
+            entries.map(move |(print, tick)| Stashed { bucket, print, expiry: self.base + u64::from(tick) })
+        });
+        let in_stash = stashed(&self.lines[REGION_BUCKETS]).map(|(_, entry)| entry);
+        in_buckets.chain(in_stash.filter(move |entry| entry.expiry > self.base))
+    }
+}

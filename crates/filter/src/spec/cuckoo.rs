@@ -1,0 +1,148 @@
+//! A filter of fingerprints as it was asked for: the rate decides how long they are, that decides how many ticks a bucket
+//! tells apart, and both decide how many buckets there are.
+
+use super::resolve::{check as check_all, given_capacity, growth_of};
+use super::size::capacity_within;
+use super::units::{Units, lateness_of, unit_of};
+use super::{FilterSpec, GrowthSpec, SpecError};
+use crate::buckets::REGION_BYTES;
+use crate::definition::{CellDefinition, FilterDefinition};
+use crate::growth::{Growth, Limit};
+use crate::rates::{cuckoo, growth};
+use crate::{BucketShape, FIRST_CAPACITY_EVENTS, Geometry, Layout, Window, WindowRule, duration};
+
+/// Standard deviations of the events of a window, which arrive at random, that are no reason to refuse one.
+const DEVIATIONS: f64 = 4.0;
+
+pub(super) fn resolve(spec: &FilterSpec) -> Result<FilterDefinition, SpecError> {
+    check_all(spec)?;
+    check(spec)?;
+    let size = given_capacity(spec).or(spec.memory_bytes);
+    if size.is_none() && spec.growth.is_none() {
+        return Err(SpecError::CapacityNeeded(spec.kind));
+    }
+    let rule = growth_of(spec, size)?;
+    if rule.generations_max > 1 && rule != (GrowthSpec { limit: Limit::Cardinality, ratio: 1.0, ..rule }) {
+        return no(spec, "growth by density, or in size", "its generations are of one size, and count events");
+    }
+    let generation_rate = match rule.generations_max {
+        1 => spec.rate,
+        generations => growth::generation_rate(spec.rate, f64::from(generations)),
+    };
+    let (time_bits, shape, units) = shape(spec, generation_rate)?;
+    let live = |capacity: u64| live_events(&units, spec, capacity);
+    let geometry = |capacity: u64| geometry(live(capacity), shape, time_bits);
+    let capacity = match (given_capacity(spec), spec.memory_bytes) {
+        (Some(events), _) => events,
+        (None, Some(bytes)) if bytes < REGION_BYTES as u64 => {
+            return Err(SpecError::Memory { bytes, least: REGION_BYTES as u64 });
+        }
+        (None, Some(bytes)) => capacity_within(bytes, |events| geometry(events).map(|geometry| geometry.bytes()))?,
+        (None, None) => FIRST_CAPACITY_EVENTS,
+    };
+    let growth = Growth {
+        limit: Limit::Cardinality,
+        generations_max: rule.generations_max,
+        ratio: 1.0,
+        capacity_events: live(capacity).ceil() as u64,
+        generation_rate,
+        jumps: None,
+    };
+    Ok(FilterDefinition {
+        window: spec.window.clone(),
+        unit: units.unit.clone(),
+        rule: units.rule,
+        future_max_ms: spec.future_max_ms,
+        cells: CellDefinition::Cuckoo { geometry: geometry(capacity)?, refresh: spec.refresh, growth },
+        rate: spec.rate,
+        capacity_events: given_capacity(spec).or(spec.memory_bytes.map(|_| capacity)),
+    })
+}
+
+fn no<T>(spec: &FilterSpec, option: &'static str, instead: &'static str) -> Result<T, SpecError> {
+    Err(SpecError::Option { kind: spec.kind, option, instead })
+}
+
+fn check(spec: &FilterSpec) -> Result<(), SpecError> {
+    if spec.cells.is_some() {
+        return no(spec, "size in cells", "a full one must refuse, so give a capacity, or memory");
+    }
+    if spec.hashes.is_some() {
+        return no(spec, "number of positions", "an event has one fingerprint; leave it out");
+    }
+    if spec.layout.is_some() {
+        return no(spec, "choice of layout", "an event has two buckets; leave it out");
+    }
+    if spec.cell_bits.is_some() {
+        return no(spec, "choice of cell width", "the rate decides how long fingerprints are; leave it out");
+    }
+    Ok(())
+}
+
+/// The shortest fingerprints for the rate, with as many ticks as 64 bits hold, or as were asked for.
+fn shape(spec: &FilterSpec, rate: f64) -> Result<(u8, BucketShape, Units), SpecError> {
+    for time_bits in [64, 128] {
+        let shape = BucketShape::new(cuckoo::print_bits(rate, time_bits)?, time_bits);
+        match units(spec, shape)? {
+            Some(units) => return Ok((time_bits, shape, units)),
+            None if time_bits == 64 => {}
+            None => break,
+        }
+    }
+    Err(SpecError::Reach {
+        window: spec.window.clone(),
+        what: match (spec.ticks, spec.lateness_ms) {
+            (Some(ticks), None | Some(0)) => format!("{ticks} ticks"),
+            (Some(ticks), Some(ms)) => format!("{ticks} ticks and a lateness of {}", duration(ms)),
+            (None, ms) => format!("a lateness of {}", duration(ms.unwrap_or(0))),
+        },
+        instead: "choose fewer ticks, less lateness, or kind timing",
+    })
+}
+
+/// `expiry = tick + ceil(W / tick length) + 1`, as with timers: in the tick in which an event comes, it is not known how
+/// much of it is over. As many ticks as were asked for, or as fit; `None` where these do not.
+fn units(spec: &FilterSpec, shape: BucketShape) -> Result<Option<Units>, SpecError> {
+    let (window, is_time) = match spec.window {
+        Window::Duration(window_ms) => (window_ms, true),
+        Window::Events(events) => (events, false),
+        _ => {
+            let instead = "ask for a duration (24h) or a number of events, or use kind bloom";
+            return Err(SpecError::Window { kind: spec.kind, window: spec.window.clone(), instead });
+        }
+    };
+    let lateness = lateness_of(spec, is_time, 0)?;
+    let most = u64::from(shape.ticks());
+    let (least, wanted) = match spec.ticks {
+        Some(0) => return no(spec, "window of 0 ticks", "choose at least 1"),
+        Some(ticks) => (u64::from(ticks), u64::from(ticks)),
+        None => (most / 4, most - 1),
+    };
+    let fits = |ticks: u64| {
+        let length = window.div_ceil(ticks);
+        let window_units = window.div_ceil(length);
+        let rule = WindowRule { span_units: window_units + 1, lateness_units: lateness.div_ceil(length) };
+        let fits = rule.span_units.saturating_add(rule.lateness_units) <= most;
+        fits.then(|| Units { unit: unit_of(length, is_time), rule, window_units })
+    };
+    Ok((least.max(1)..=wanted).rev().find_map(fits))
+}
+
+/// Entries at once where a window brings `capacity` events: `n (T' + L) / (T' - 1)` for T' ticks of the span and L of
+/// lateness, and what chance adds.
+fn live_events(units: &Units, spec: &FilterSpec, capacity: u64) -> f64 {
+    let (window, unit) = match (&spec.window, &units.unit) {
+        (Window::Duration(window), crate::Unit::Milliseconds(unit))
+        | (Window::Events(window), crate::Unit::Events(unit)) => (*window as f64, *unit as f64),
+        _ => (units.window_units as f64, 1.0),
+    };
+    let kept = (units.rule.span_units + units.rule.lateness_units) as f64 * unit;
+    let mean = capacity as f64 * kept / window;
+    mean + DEVIATIONS * mean.sqrt()
+}
+
+/// The buckets for so many entries at the design load: `n / (S load)`, in whole regions.
+fn geometry(live_events: f64, shape: BucketShape, time_bits: u8) -> Result<Geometry, SpecError> {
+    let slots = (live_events / cuckoo::load(shape)).ceil() as u64;
+    Ok(Geometry::new(slots.max(1), 1, shape.print_bits(), Layout::Buckets { time_bits })?)
+}
