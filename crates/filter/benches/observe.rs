@@ -18,7 +18,7 @@ use firstseen_filter::{
     FilterDefinition, FilterSecret, FilterSlice, FilterSpec, Instructions, Kind, Layout, Placed, Stamp, Unit, Verdict,
     Window, WindowClock,
 };
-use floor::Floor;
+use floor::{Floor, Lines};
 
 const EVENT_BYTES: usize = 64;
 const POOL_EVENTS: usize = 1 << 20;
@@ -134,12 +134,10 @@ impl Ours {
 
     /// What the filter answered in this run, beside what it was asked to keep.
     fn report_rate(&self, name: &str) {
-        let measured = 100.0 * self.duplicates as f64 / self.observed as f64;
+        let measured = self.duplicates as f64 / self.observed as f64;
         println!(
-            "{name}: measured rate {measured:.3} % over {} distinct events, asked for {:.3} %, {} refused",
-            self.observed,
-            100.0 * self.definition.rate,
-            self.refused
+            "{name}: measured rate {measured:.3e} over {} distinct events, asked for {:.0e}, {} refused",
+            self.observed, self.definition.rate, self.refused
         );
     }
 }
@@ -148,7 +146,7 @@ impl Ours {
 struct Case {
     name: &'static str,
     spec: FilterSpec,
-    lines: usize,
+    lines: Lines,
 }
 
 fn cases() -> Vec<Case> {
@@ -158,23 +156,33 @@ fn cases() -> Vec<Case> {
         ..FilterSpec::new(kind, window.parse().unwrap())
     };
     let layout = |lines| Some(Layout::Blocked { lines });
+    let fingerprints = |name, events: u64, rate| Case {
+        name,
+        spec: spec(Kind::Cuckoo, &format!("{events}events"), events, rate),
+        lines: Lines::Pair,
+    };
     vec![
-        Case { name: "bloom_100M", spec: spec(Kind::Bloom, "unbounded", 100_000_000, 0.01), lines: 1 },
+        Case { name: "bloom_100M", spec: spec(Kind::Bloom, "unbounded", 100_000_000, 0.01), lines: Lines::Block(1) },
         Case {
             name: "generations_100M",
             spec: FilterSpec { layout: layout(2), ..spec(Kind::Generations, "100000000events", 100_000_000, 0.01) },
-            lines: 2,
+            lines: Lines::Block(2),
         },
         Case {
             name: "generations_10M",
             spec: FilterSpec { layout: layout(2), ..spec(Kind::Generations, "10000000events", 10_000_000, 0.005) },
-            lines: 2,
+            lines: Lines::Block(2),
         },
         Case {
             name: "timing_10M",
             spec: FilterSpec { layout: layout(2), ..spec(Kind::Timing, "10000000events", 10_000_000, 0.01) },
-            lines: 2,
+            lines: Lines::Block(2),
         },
+        fingerprints("cuckoo_16_bit_10M", 10_000_000, 0.001),
+        fingerprints("cuckoo_32_bit_10M", 10_000_000, 1e-8),
+        fingerprints("cuckoo_14_bit_10M", 10_000_000, 0.005),
+        fingerprints("cuckoo_16_bit_100M", 100_000_000, 0.001),
+        fingerprints("cuckoo_32_bit_100M", 100_000_000, 1e-8),
     ]
 }
 
@@ -224,6 +232,7 @@ fn main() {
     }
     criterion.final_summary();
     cases().iter().for_each(report);
+    cases().iter().for_each(report_beside_generations);
 }
 
 /// The mean of one measurement, in nanoseconds an event.
@@ -255,4 +264,15 @@ fn report(case: &Case) {
         rival / ours,
         100.0 * floor / ours
     );
+}
+
+/// Beside the kind with as large a window whose cells are words of bits.
+fn report_beside_generations(case: &Case) {
+    let size = case.name.rsplit('_').next().unwrap_or_default();
+    let figures = [format!("generations_{size}").as_str(), case.name].map(|name| mean_ns(name, "firstseen"));
+    if let [Some(generations), Some(ours)] = figures
+        && case.spec.kind == Kind::Cuckoo
+    {
+        println!("{}: {ours:.1} ns, {:.2} of the rate of kind generations", case.name, generations / ours);
+    }
 }

@@ -5,42 +5,70 @@ use memmap2::{Advice, MmapMut};
 const LINE_BYTES: usize = 64;
 const AHEAD: usize = 16;
 
+/// The lines that an event touches.
+#[derive(Clone, Copy)]
+pub(crate) enum Lines {
+    /// So many lines side by side, all written.
+    Block(usize),
+    /// Two lines anywhere in 64 KiB, of which one is written.
+    Pair,
+}
+
 /// Memory as a filter has it.
 pub(crate) struct Floor {
     memory: MmapMut,
-    lines: usize,
+    lines: Lines,
     state: u64,
 }
 
 impl Floor {
-    /// `bytes` of memory, touched in blocks of `lines` cache lines.
-    pub(crate) fn new(bytes: usize, lines: usize) -> Self {
+    /// `bytes` of memory, of which every event touches `lines`.
+    pub(crate) fn new(bytes: usize, lines: Lines) -> Self {
         let mut memory = MmapMut::map_anon(bytes).unwrap();
         let _ = memory.advise(Advice::HugePage);
         memory.fill(1);
         Self { memory, lines, state: 1 }
     }
 
-    /// Reads and writes the lines of `events` random blocks.
+    /// Reads and writes the lines of `events` events.
     pub(crate) fn touch(&mut self, events: usize) {
-        let blocks = (self.memory.len() / LINE_BYTES / self.lines) as u64;
-        let mut ring = [0; AHEAD];
+        let mut ring = [(0, 0); AHEAD];
         for event in 0..events + AHEAD {
-            let start = ring[event % AHEAD];
+            let (first, second) = ring[event % AHEAD];
             if event >= AHEAD {
-                for line in 0..self.lines {
-                    let byte = &mut self.memory[start + line * LINE_BYTES];
-                    *byte = byte.wrapping_add(1);
-                }
+                self.touch_one(first, second);
             }
-            self.state = self.state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
-            let block = ((u128::from(self.state) * u128::from(blocks)) >> 64) as usize;
-            let start = block * self.lines * LINE_BYTES;
-            for line in 0..self.lines {
-                prefetch(&self.memory[start + line * LINE_BYTES]);
-            }
-            ring[event % AHEAD] = start;
+            ring[event % AHEAD] = self.fetch_one();
         }
+    }
+
+    fn touch_one(&mut self, first: usize, second: usize) {
+        match self.lines {
+            Lines::Block(lines) => (0..lines).for_each(|line| {
+                let byte = &mut self.memory[first + line * LINE_BYTES];
+                *byte = byte.wrapping_add(1);
+            }),
+            Lines::Pair => self.memory[first] = self.memory[first].wrapping_add(self.memory[second]),
+        }
+    }
+
+    /// Asks for the lines of the next event, and returns where they are.
+    fn fetch_one(&mut self) -> (usize, usize) {
+        self.state = self.state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(1);
+        let lines = match self.lines {
+            Lines::Block(lines) => lines,
+            Lines::Pair => 1,
+        };
+        let blocks = (self.memory.len() / LINE_BYTES / lines) as u64;
+        let block = ((u128::from(self.state) * u128::from(blocks)) >> 64) as usize;
+        let first = block * lines * LINE_BYTES;
+        (0..lines).for_each(|line| prefetch(&self.memory[first + line * LINE_BYTES]));
+        let second = match self.lines {
+            Lines::Block(_) => first,
+            Lines::Pair => ((block ^ (self.state as usize >> 8 & 1023 | 1)) * LINE_BYTES).min(self.memory.len() - 1),
+        };
+        prefetch(&self.memory[second]);
+        (first, second)
     }
 }
 
