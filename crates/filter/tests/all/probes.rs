@@ -129,6 +129,10 @@ proptest! {
                 *growth = None;
                 *refresh == Refresh::Refresh
             }
+            CellDefinition::Cuckoo { growth, refresh, .. } => {
+                (growth.generations_max, growth.capacity_events) = (1, 5000);
+                *refresh == Refresh::Refresh
+            }
             _ => false,
         };
         let (digests, stamps) = Stream::new(&definition, 5000, seed).batch(events, pace);

@@ -5,7 +5,7 @@
 //! same command, and prints the operations that lead to it.
 
 use crate::common::{
-    Pace, Size, Stream, Subject, bits, config, digest, digests, generations, geometry, paces, rule, timers,
+    Pace, Size, Stream, Subject, bits, buckets, config, digest, digests, generations, geometry, paces, rule, timers,
 };
 use crate::common::{timing, words};
 use firstseen_filter::{
@@ -108,6 +108,16 @@ fn sparse_words_of_8_generations_answer_exactly() {
 #[test]
 fn sparse_words_of_16_generations_answer_exactly() {
     check(60, Size::Sparse, words(Size::Sparse, 16));
+}
+
+#[test]
+fn sparse_buckets_answer_exactly() {
+    check(80, Size::Sparse, buckets(Size::Sparse));
+}
+
+#[test]
+fn tiny_buckets_forget_nothing() {
+    check(150, Size::Tiny, buckets(Size::Tiny));
 }
 
 #[test]

@@ -300,9 +300,29 @@ pub(crate) fn bits(size: Size) -> impl Strategy<Value = FilterDefinition> {
         .prop_map(move |(unit, layout, growth)| FilterDefinition { unit, ..bloom(size.geometry(1, layout), growth) })
 }
 
+/// Filters of buckets: with short fingerprints, of which some are equal, or so long that none is.
+pub(crate) fn buckets(size: Size) -> impl Strategy<Value = FilterDefinition> {
+    let print_bits = match size {
+        Size::Tiny => [10, 14],
+        Size::Sparse => [32, 32],
+    };
+    let shapes = (prop::sample::select(print_bits.to_vec()), prop::sample::select(vec![64, 128]));
+    let rules = prop::sample::select(vec![rule(2, 0), rule(10, 0), rule(7, 3), rule(1, 9)]);
+    let growths = prop::sample::select(vec![(1, 5000), (1, 60), (16, 20), (3, 20)]);
+    let refresh = prop_oneof![Just(Refresh::Fixed), Just(Refresh::Refresh)];
+    (shapes, rules, growths, refresh).prop_map(
+        |((print_bits, time_bits), rule, (generations_max, capacity_events), refresh)| {
+            let geometry = Geometry::new(1, 1, print_bits, Layout::Buckets { time_bits }).unwrap();
+            let growth = growth(Limit::Cardinality, generations_max, 1.0, capacity_events);
+            definition(CellDefinition::Cuckoo { geometry, refresh, growth }, rule)
+        },
+    )
+}
+
 /// A definition of any kind that lives in cells of generations.
 pub(crate) fn definitions(size: Size) -> impl Strategy<Value = FilterDefinition> {
     prop_oneof![
+        buckets(size).boxed(),
         bits(size).boxed(),
         timers(size, 8).boxed(),
         timers(size, 16).boxed(),

@@ -1,0 +1,230 @@
+//! Bytes of kind `cuckoo` from outside: a snapshot in the middle of a window goes on as its slice does; damaged bytes are
+//! refused or harmless.
+
+use crate::common::{Dice, body, digests, reloaded};
+use crate::cuckoo_model::{Feed, Model, SHAPES, START, Steps, Wanted, assert_same_map, crowd, position_of};
+use firstseen_filter::{CellRun, FilterSlice, Refresh, SliceOutline, Stamp, Verdict};
+
+const STEPS: Steps = Steps { next: 80, jump: 0, late: 5, life: 3 };
+/// Bytes of a line, and of the buckets of a region before its stash.
+const LINE_BYTES: usize = 64;
+const STASH_START: usize = 1024 * LINE_BYTES;
+
+/// A region in the middle of a window: random events, and two buckets that overflow into the stash where there are
+/// enough fingerprints that lead to them.
+fn used(wanted: &Wanted, seed: u64) -> (FilterSlice, Model, Feed, Vec<u64>) {
+    let (mut slice, mut model, mut feed) = (wanted.slice(), Model::new(*wanted), Feed::new(wanted, 2000, seed));
+    let (keys, stamps) = feed.batch(1500, STEPS);
+    slice.observe_batch(&keys, &stamps, &mut [Verdict::Undecided; 1500]);
+    for (key, stamp) in keys.iter().zip(&stamps) {
+        model.observe(*key, *stamp, false);
+    }
+    let mut positions: Vec<_> = feed.keys.iter().map(|key| position_of(*key, slice.geometry())).collect();
+    if wanted.print_bits > 15 {
+        for position in crowd(wanted, 40, 2 * wanted.shape().slots() as usize + 4) {
+            let stamp = Stamp { unit: feed.now - feed.dice.below(wanted.rule.span_units), judged: feed.now };
+            if slice.set_at(&[position], stamp) {
+                model.set(position, stamp);
+                positions.push(position);
+            }
+        }
+        assert!(slice.used_cells() > 0, "something is in the stash");
+    }
+    (slice, model, feed, positions)
+}
+
+#[test]
+fn a_snapshot_in_the_middle_of_a_window_goes_on_as_its_slice_does() {
+    for (seed, shape) in (1..).zip(SHAPES) {
+        let refresh = [Refresh::Fixed, Refresh::Refresh][seed as usize % 2];
+        let wanted = Wanted { refresh, ..Wanted::region(shape, 3) };
+        let (mut kept, model, mut feed, positions) = used(&wanted, seed);
+        let mut read = reloaded(&kept, &wanted.definition());
+        assert_same_map(&read, &model, &positions, "read back");
+        for round in 0..10 {
+            let (keys, stamps) = feed.batch(300, Steps { jump: 200, ..STEPS });
+            let mut verdicts = [[Verdict::Undecided; 300]; 2];
+            kept.observe_batch(&keys, &stamps, &mut verdicts[0]);
+            read.observe_batch(&keys, &stamps, &mut verdicts[1]);
+            assert_eq!(verdicts[0], verdicts[1], "round {round}; {wanted:?}");
+            assert!(body(&kept) == body(&read), "round {round}; {wanted:?}");
+            read = reloaded(&read, &wanted.definition());
+        }
+    }
+}
+
+/// Asks a slice everything, whatever it holds: nothing may panic.
+fn exercise(slice: &mut FilterSlice, wanted: &Wanted, dice: &mut Dice) {
+    let unit = slice.outline().unwrap().unit;
+    let keys = digests(dice.below(2000), 12);
+    let mut verdicts = [Verdict::Undecided; 12];
+    for ahead in [0, 1 + dice.below(40)] {
+        let stamps = [Stamp::on_time(unit + ahead); 12];
+        slice.lookup_batch(&keys, &stamps, &mut verdicts);
+        slice.observe_batch(&keys, &stamps, &mut verdicts);
+    }
+    slice.observe_batch(&keys[..1], &[Stamp::on_time(3)], &mut verdicts[..1]);
+    let positions = [dice.below(wanted.geometry().positions())];
+    let now = unit + dice.below(40);
+    slice.set_at(&positions, Stamp { unit: now, judged: now });
+    slice.test_at(&positions, Stamp::on_time(now));
+    let (fill, rate) = slice.fill_and_rate(usize::MAX);
+    assert!((0.0..=1.0).contains(&rate) && (0.0..=1.0).contains(&fill.unwrap()));
+    let run = slice.cell_run(slice.newest_generation(), 0, 1).unwrap();
+    let mut copy = wanted.slice();
+    let _ = copy.put_cells(&run);
+    let _ = slice.put_missing_cells(&run);
+    slice.recount();
+    let _ = copy.merge(slice);
+    slice.advance(now + 1 + dice.below(200));
+    slice.observe_batch(&keys, &[Stamp::on_time(now + 300); 12], &mut verdicts);
+}
+
+/// Reads a body with `change`, and asks the slice everything, whether it was refused or not.
+fn damaged(
+    wanted: &Wanted,
+    whole: &[u8],
+    slice: &mut FilterSlice,
+    dice: &mut Dice,
+    change: impl Fn(&mut [u8]),
+) -> bool {
+    let mut bytes = whole.to_vec();
+    change(&mut bytes);
+    let read = slice.read_body(&mut &bytes[..]);
+    if read.is_err() {
+        let mut verdict = [Verdict::Undecided];
+        slice.lookup_batch(&digests(0, 1), &[Stamp::on_time(START)], &mut verdict);
+        assert_eq!((verdict[0], slice.live_events()), (Verdict::FirstSeen, Some(0)), "not empty after an error");
+    }
+    exercise(slice, wanted, dice);
+    read.is_ok()
+}
+
+fn flip_bytes(every_cell_byte: bool) {
+    let shapes: &[(u32, u8)] = if every_cell_byte { &SHAPES } else { &[(10, 64), (16, 64), (32, 128)] };
+    for (seed, shape) in (1..).zip(shapes) {
+        let wanted = Wanted::region(*shape, 2);
+        let (slice, _, _, _) = used(&wanted, seed);
+        let (whole, mut read, mut dice) = (body(&slice), wanted.slice(), Dice(seed));
+        let cells_start = whole.len() - 1025 * LINE_BYTES;
+        for at in 0..cells_start {
+            for value in [whole[at] ^ 1 << dice.below(8), dice.roll() as u8, 0, 0xFF] {
+                damaged(&wanted, &whole, &mut read, &mut dice, |bytes| bytes[at] = value);
+            }
+        }
+        let step = if every_cell_byte { 1 } else { 131 };
+        let mut refused = 0;
+        for at in (cells_start..whole.len()).step_by(step).chain(cells_start + STASH_START..whole.len()) {
+            let mask = 1 + dice.below(255) as u8;
+            refused += u64::from(!damaged(&wanted, &whole, &mut read, &mut dice, |bytes| bytes[at] ^= mask));
+        }
+        assert!(refused > 0, "no damage at all was found");
+    }
+}
+
+#[test]
+fn a_flipped_byte_is_refused_or_harmless() {
+    flip_bytes(false);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn every_flipped_byte_is_refused_or_harmless() {
+    flip_bytes(true);
+}
+
+/// What says when entries expire, where they begin, and the stash are numbers; each gets any value.
+#[test]
+fn lines_with_any_times_are_refused_or_harmless() {
+    for (seed, shape) in (1..).zip(SHAPES) {
+        let wanted =
+            Wanted { refresh: [Refresh::Fixed, Refresh::Refresh][seed as usize % 2], ..Wanted::region(shape, 2) };
+        let (slice, _, _, _) = used(&wanted, seed);
+        let (whole, mut read, mut dice) = (body(&slice), wanted.slice(), Dice(seed + 50));
+        let cells_start = whole.len() - 1025 * LINE_BYTES;
+        let mut taken = 0;
+        for _ in 0..120 {
+            let word_bytes = usize::from(wanted.time_bits) / 8;
+            let (seed, density) = (dice.roll(), dice.below(4));
+            let is_taken = damaged(&wanted, &whole, &mut read, &mut dice, |bytes| {
+                let mut dice = Dice(seed);
+                // The upper half of a word says head and base; a word of random bits has too many ends of ticks.
+                for line in 0..1 + dice.below(1024) as usize * (density as usize / 2) {
+                    let start = cells_start + line * LINE_BYTES;
+                    let last = start + word_bytes - 1;
+                    match density % 2 {
+                        0 => bytes[last] = bytes[last] & 7 | dice.roll() as u8 & 0xF8,
+                        _ => bytes[start] = dice.roll() as u8,
+                    }
+                }
+            });
+            taken += u64::from(is_taken);
+        }
+        assert!(taken > 0, "every change was refused: nothing was tried; {wanted:?}");
+    }
+}
+
+#[test]
+fn entries_of_a_stash_with_any_numbers_are_refused_or_harmless() {
+    const EXPIRIES: [u64; 9] = [1, START, START + 5, START + 31, START + 200, 1 << 40, 1 << 62, u64::MAX - 1, u64::MAX];
+    for (seed, shape) in (1..).zip(SHAPES) {
+        for expiry in EXPIRIES {
+            let wanted =
+                Wanted { refresh: [Refresh::Fixed, Refresh::Refresh][seed as usize % 2], ..Wanted::region(shape, 2) };
+            let (slice, _, _, _) = used(&wanted, seed);
+            let run = slice.cell_run(0, 0, 1).unwrap();
+            let mut dice = Dice(seed);
+            for (print, bucket, fits) in
+                [(5_u32, 1023_u16, true), (1023, 0, true), (5, 1024, false), (u32::MAX, 7, wanted.print_bits == 32)]
+            {
+                let mut cells = run.cells.clone();
+                let entry = &mut cells[STASH_START + 16..][..16];
+                entry[..8].copy_from_slice(&expiry.to_le_bytes());
+                entry[8..12].copy_from_slice(&print.to_le_bytes());
+                entry[12..14].copy_from_slice(&bucket.to_le_bytes());
+                let run = CellRun { cells, ..run.clone() };
+                let mut copy = wanted.slice();
+                let outline = SliceOutline { unit: run.unit, ..slice.outline().unwrap() };
+                copy.put_outline(&outline).unwrap();
+                assert_eq!(copy.put_cells(&run).is_ok(), fits, "{expiry}, {print}, {bucket}; {wanted:?}");
+                // It is alive for no longer than any event of this window.
+                let reach = wanted.rule.span_units + wanted.rule.lateness_units;
+                copy.advance(run.unit + reach);
+                assert_eq!(copy.fill_and_rate(usize::MAX).0, Some(0.0), "{expiry}");
+                let position =
+                    [u64::from(bucket % 1024) << wanted.print_bits | u64::from(print) & ((1 << wanted.print_bits) - 1)];
+                assert!(!copy.test_at(&position, Stamp::on_time(run.unit + reach)).unwrap().is_hit(), "{expiry}");
+                exercise(&mut copy, &wanted, &mut dice);
+            }
+        }
+    }
+}
+
+#[test]
+fn runs_of_random_bytes_are_refused_or_harmless() {
+    for (seed, shape) in (1..).zip(SHAPES) {
+        let wanted = Wanted::region(shape, 2);
+        let (slice, _, _, _) = used(&wanted, seed);
+        let (run, mut dice) = (slice.cell_run(0, 0, 1).unwrap(), Dice(seed));
+        let mut taken = 0;
+        for round in 0..60 {
+            let mut cells = run.cells.clone();
+            let changes = 1 + dice.below([1, 3, 2000][round % 3]);
+            for _ in 0..changes {
+                let at = dice.below(cells.len() as u64) as usize;
+                cells[at] = dice.roll() as u8;
+            }
+            let unit = [run.unit, run.unit + dice.below(50), 0, 1 << 61][round % 4];
+            let mut copy = wanted.slice();
+            taken += u64::from(copy.put_cells(&CellRun { cells, unit, ..run.clone() }).is_ok());
+            exercise(&mut copy, &wanted, &mut dice);
+        }
+        assert!(taken > 0 && taken < 60, "{taken} of 60 taken; {wanted:?}");
+        let noise = (0..run.cells.len()).map(|_| dice.roll() as u8).collect();
+        assert!(wanted.slice().put_cells(&CellRun { cells: noise, ..run.clone() }).is_err());
+        for bytes in [0, 64, 1024 * 64, 1025 * 64 - 1] {
+            let cut = CellRun { cells: run.cells[..bytes].to_vec(), ..run.clone() };
+            assert!(wanted.slice().put_cells(&cut).is_err() || bytes == 0, "{bytes} bytes are no region");
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! Copies of slices of kind `cuckoo`: merged, made from runs of cells, replayed. Bytes differ between copies, so the maps
+//! from identities to expiries are compared.
+
+use crate::common::{Dice, body};
+use crate::cuckoo_model::{Feed, Model, START, Steps, Wanted, assert_same_map, batch_size, crowd, map_of, position_of};
+use firstseen_filter::{CellRun, FilterSlice, MergeError, PartError, Probes, Refresh, Stamp, Verdict};
+
+/// Bytes of a region, the unit in which copies fetch.
+const REGION_BYTES: usize = 1025 * 64;
+const SHAPES: [(u32, u8); 5] = [(10, 64), (14, 64), (16, 64), (32, 64), (16, 128)];
+const STEPS: Steps = Steps { next: 60, jump: 900, late: 5, life: 4 };
+
+/// A slice with the model of what it knows.
+struct Copy {
+    wanted: Wanted,
+    slice: FilterSlice,
+    model: Model,
+}
+
+impl Copy {
+    fn new(wanted: Wanted) -> Self {
+        Self { wanted, slice: wanted.slice(), model: Model::new(wanted) }
+    }
+
+    /// A copy that has taken its own part of the events.
+    fn filled(wanted: Wanted, keys: u64, events: usize, seed: u64) -> Self {
+        let (mut copy, mut feed) = (Self::new(wanted), Feed::new(&wanted, keys, seed));
+        copy.observe_from(&mut feed, events);
+        copy
+    }
+
+    fn observe_from(&mut self, feed: &mut Feed, events: usize) {
+        let mut left = events;
+        while left > 0 {
+            let batch = batch_size(&mut feed.dice, left);
+            left -= batch;
+            let (keys, stamps) = feed.batch(batch, STEPS);
+            let mut verdicts = vec![Verdict::Undecided; batch];
+            self.slice.observe_batch(&keys, &stamps, &mut verdicts);
+            for ((key, stamp), got) in keys.iter().zip(&stamps).zip(verdicts) {
+                assert_eq!(got, self.model.observe(*key, *stamp, false), "{stamp:?}; {:?}", self.wanted);
+            }
+        }
+    }
+
+    fn clone(&self) -> Self {
+        let mut slice = self.wanted.slice();
+        slice.read_body(&mut &body(&self.slice)[..]).unwrap();
+        Self { wanted: self.wanted, slice, model: self.model.clone() }
+    }
+
+    fn merge(&mut self, other: &Self) {
+        let mut other = other.clone();
+        self.slice.merge(&mut other.slice).unwrap();
+        self.model.merge(&other.model);
+    }
+
+    fn merged(&self, other: &Self) -> Self {
+        let mut merged = self.clone();
+        merged.merge(other);
+        merged
+    }
+
+    fn advance(&mut self, unit: u64) {
+        self.slice.advance(unit);
+        self.model.advance(unit);
+    }
+
+    #[track_caller]
+    fn check(&self, positions: &[u64], when: &str) {
+        assert_same_map(&self.slice, &self.model, positions, when);
+    }
+}
+
+/// Two regions with more room than the tests use, and a third of the window for lateness.
+fn wanted(shape: (u32, u8), refresh: Refresh) -> Wanted {
+    let lateness = u64::from(Wanted::region(shape, 0).shape().ticks()) / 3;
+    Wanted { refresh, regions: 2, ..Wanted::region(shape, lateness) }
+}
+
+fn positions(wanted: &Wanted, keys: u64) -> Vec<u64> {
+    Feed::new(wanted, keys, 1).keys.iter().map(|key| position_of(*key, &wanted.geometry())).collect()
+}
+
+#[test]
+fn merging_commutes_associates_and_repeats_without_effect() {
+    const KEYS: u64 = 3000;
+    for (seed, shape) in (0..).zip(SHAPES) {
+        for refresh in [Refresh::Fixed, Refresh::Refresh] {
+            let wanted = wanted(shape, refresh);
+            let keys = positions(&wanted, KEYS);
+            let [mut a, b, c] = [0, 1, 2].map(|copy| Copy::filled(wanted, KEYS, 2500, 30 * seed + copy));
+            // Copies whose clocks are far apart, or close to each other.
+            let now = b.model.now.max(c.model.now);
+            a.advance(now - (now % 5));
+            let maps = |copy: &Copy| (map_of(&copy.slice, &wanted, copy.model.now, &keys), copy.slice.live_events());
+            let ab = a.merged(&b);
+            ab.check(&keys, "merged");
+            assert!(maps(&ab) == maps(&b.merged(&a)), "commutes; {wanted:?}");
+            let ab_c = ab.merged(&c);
+            ab_c.check(&keys, "merged with a third");
+            assert!(maps(&ab_c) == maps(&a.merged(&b.merged(&c))), "associates; {wanted:?}");
+            assert!(maps(&ab.merged(&b)) == maps(&ab), "repeats without effect; {wanted:?}");
+            assert!(maps(&ab.merged(&ab)) == maps(&ab), "with itself; {wanted:?}");
+        }
+    }
+}
+
+#[test]
+fn copies_that_go_on_between_merges_answer_as_the_models_do() {
+    const KEYS: u64 = 1500;
+    for (seed, shape) in (0..).zip(SHAPES) {
+        let wanted = wanted(shape, [Refresh::Fixed, Refresh::Refresh][seed as usize % 2]);
+        let keys = positions(&wanted, KEYS);
+        let mut copies = [Copy::new(wanted), Copy::new(wanted)];
+        let mut feeds = [0, 1].map(|copy| Feed::new(&wanted, KEYS, 10 * seed + copy));
+        let mut dice = Dice(seed);
+        for _ in 0..60 {
+            for (copy, feed) in copies.iter_mut().zip(&mut feeds) {
+                // An event is stamped by a clock that has seen what the copy has.
+                feed.now = feed.now.max(copy.model.now);
+                copy.observe_from(feed, 100);
+            }
+            let [a, b] = &mut copies;
+            match dice.below(4) {
+                0 => a.merge(b),
+                1 => b.merge(a),
+                _ => {}
+            }
+            copies.iter().for_each(|copy| copy.check(&keys, "while both go on"));
+        }
+    }
+}
+
+/// What a slice knew when its runs were taken, put into one that is ahead by any age.
+#[test]
+fn a_run_that_comes_late_adds_what_is_alive_and_nothing_else() {
+    const KEYS: u64 = 1200;
+    for shape in SHAPES {
+        let wanted = wanted(shape, Refresh::Fixed);
+        let (keys, ticks) = (positions(&wanted, KEYS), u64::from(wanted.shape().ticks()));
+        let source = Copy::filled(wanted, KEYS, 900, 7);
+        let runs: Vec<_> =
+            (0..2).map(|region| source.slice.cell_run(0, region * REGION_BYTES as u64, 1).unwrap()).collect();
+        assert!(source.slice.cell_run(0, 2 * REGION_BYTES as u64, 1).is_none());
+        for age in (0..ticks + 5).chain([31, 32, 33, 64, 2 * ticks, 3 * ticks + 1]) {
+            for is_empty in [false, true] {
+                let mut copy = Copy::new(wanted);
+                if !is_empty {
+                    copy = Copy::filled(wanted, KEYS, 300, 8);
+                }
+                let unit = source.model.now.max(copy.model.now) + age;
+                copy.advance(unit);
+                let lacks = runs.iter().any(|run| copy.slice.lacks_cells(run).unwrap());
+                let before = copy.model.map();
+                copy.model.merge(&source.model);
+                assert_eq!(lacks, copy.model.map() != before, "age {age}; {wanted:?}");
+                for run in &runs {
+                    put(&mut copy.slice, run, age % 2 == 0);
+                }
+                copy.check(&keys, &format!("age {age}, empty: {is_empty}"));
+                // And it expires here as it does there, where nothing else is ever recorded.
+                for later in [1, ticks / 2, 20, 12, 32] {
+                    copy.advance(copy.model.now + later);
+                    copy.check(&keys, &format!("{later} after age {age}, empty: {is_empty}"));
+                }
+            }
+        }
+    }
+}
+
+fn put(slice: &mut FilterSlice, run: &CellRun, is_known: bool) {
+    if is_known {
+        slice.put_cells(run).unwrap();
+    } else {
+        slice.put_missing_cells(run).unwrap();
+    }
+    assert!(!slice.lacks_cells(run).unwrap(), "all of it is there");
+    assert!(!slice.put_missing_cells(run).unwrap(), "all of it is there");
+}
+
+/// A copy made of runs, taken one by one while the slice goes on, and of the events since the first of them.
+#[test]
+fn a_copy_made_meanwhile_holds_what_its_slice_holds() {
+    const KEYS: u64 = 2500;
+    for (seed, shape) in (0..).zip(SHAPES) {
+        for ahead in [0, 1, 25, 40] {
+            let refresh = [Refresh::Fixed, Refresh::Refresh][ahead as usize % 2];
+            let wanted = Wanted { regions: 4, ..wanted(shape, refresh) };
+            let keys = positions(&wanted, KEYS);
+            let mut feed = Feed::new(&wanted, KEYS, seed + 50);
+            let (mut source, mut copy) = (Copy::new(wanted), Copy::new(wanted));
+            source.observe_from(&mut feed, 3000);
+            copy.slice.put_outline(&source.slice.outline().unwrap()).unwrap();
+            for region in 0..4 {
+                let run = source.slice.cell_run(0, region * REGION_BYTES as u64, REGION_BYTES).unwrap();
+                // Meanwhile the slice goes on, and so does the copy with the events of the slice.
+                let mut taken = Probes::new(source.slice.probe_shape());
+                let (events, stamps) = feed.batch(400, STEPS);
+                let mut verdicts = vec![Verdict::Undecided; 400];
+                source.slice.observe_batch(&events, &stamps, &mut verdicts);
+                for (key, stamp) in events.iter().zip(&stamps) {
+                    source.model.observe(*key, *stamp, false);
+                    taken.push_digest(*key, source.slice.geometry());
+                }
+                copy.slice.advance(run.unit + ahead);
+                put(&mut copy.slice, &run, region % 2 == 0);
+                if refresh == Refresh::Refresh {
+                    copy.slice.put_probes(0, &taken, &stamps).unwrap();
+                } else {
+                    let new = verdicts.iter().enumerate().filter(|(_, verdict)| **verdict == Verdict::FirstSeen);
+                    new.for_each(|(index, _)| {
+                        copy.slice.put_event(0, taken.positions(index), stamps[index]).unwrap();
+                    });
+                }
+            }
+            copy.slice.recount();
+            source.advance(source.model.now + ahead);
+            copy.slice.advance(source.model.now);
+            source.check(&keys, "the slice");
+            assert_same_map(&copy.slice, &source.model, &keys, &format!("the copy, {ahead} ahead"));
+            assert!(copy.slice.live_events() >= Some(source.model.map().len() as u64), "too few are counted");
+        }
+    }
+}
+
+#[test]
+fn events_replayed_in_any_order_and_again_give_one_map() {
+    const KEYS: u64 = 800;
+    for (seed, shape) in (0..).zip(SHAPES) {
+        let wanted = wanted(shape, Refresh::Fixed);
+        let keys = positions(&wanted, KEYS);
+        let mut feed = Feed::new(&wanted, KEYS, seed + 70);
+        let (events, mut stamps) = feed.batch(1500, STEPS);
+        stamps.iter_mut().for_each(|stamp| stamp.judged = stamp.unit);
+        let mut journal: Vec<_> = events.into_iter().zip(stamps).collect();
+        let mut model = Model::new(wanted);
+        journal.iter().for_each(|(key, stamp)| model.set(position_of(*key, &wanted.geometry()), *stamp));
+        model.advance(feed.now);
+        let mut dice = Dice(seed);
+        for round in 0..6 {
+            let mut slice = wanted.slice();
+            let mut probes = Probes::new(slice.probe_shape());
+            journal.iter().for_each(|(key, _)| probes.push_digest(*key, slice.geometry()));
+            let stamps: Vec<_> = journal.iter().map(|(_, stamp)| *stamp).collect();
+            slice.put_probes(0, &probes, &stamps).unwrap();
+            if round % 2 == 0 {
+                slice.put_probes(0, &probes, &stamps).unwrap();
+            }
+            slice.advance(feed.now);
+            assert_same_map(&slice, &model, &keys, &format!("replayed in order {round}"));
+            for index in (1..journal.len()).rev() {
+                journal.swap(index, dice.below(index as u64 + 1) as usize);
+            }
+        }
+    }
+}
+
+/// Two copies that each hold as much as one region takes: what finds room is in, what was there stays.
+#[test]
+fn a_merge_without_room_loses_nothing_that_was_there() {
+    let wanted = Wanted::region((16, 64), 0);
+    let room = 2 * wanted.shape().slots() as usize + 4;
+    let events = crowd(&wanted, 9, 2 * room);
+    let (mut mine, mut other) = (Copy::new(wanted), Copy::new(wanted));
+    for (copy, events) in [(&mut mine, &events[..room]), (&mut other, &events[room / 2..room / 2 + room])] {
+        for event in events {
+            assert!(copy.slice.set_at(&[*event], Stamp::on_time(START)));
+            copy.model.set(*event, Stamp::on_time(START));
+        }
+    }
+    let run = other.slice.cell_run(0, 0, 1).unwrap();
+    assert!(matches!(mine.slice.put_cells(&run), Err(PartError::Full)));
+    mine.check(&events, "a run that does not fit");
+    assert_eq!(mine.slice.merge(&mut other.slice), Err(MergeError::Full));
+    mine.check(&events, "a merge that does not fit");
+    assert_eq!(mine.slice.used_cells(), 4);
+    // Where the other's have room, they come from its stash, too.
+    let mut empty = Copy::new(wanted);
+    empty.advance(START + 3);
+    empty.slice.merge(&mut other.slice).unwrap();
+    empty.model.merge(&other.model);
+    empty.check(&events, "into an empty one");
+    assert_eq!(empty.slice.used_cells(), 4);
+    // A copy that never recorded anything itself forgets all the same what did not fit.
+    let mut full = Copy::new(wanted);
+    assert!(events.iter().take(room).all(|event| full.slice.set_at(&[*event], Stamp::on_time(START))));
+    let mut late = Copy::new(wanted);
+    late.slice.put_cells(&full.slice.cell_run(0, 0, 1).unwrap()).unwrap();
+    assert!(late.slice.put_missing_cells(&run).is_err());
+    for unit in START..START + 100 {
+        late.advance(unit);
+        let hit = late.slice.test_at(&events[..1], Stamp::on_time(unit)).unwrap().is_hit();
+        assert_eq!(hit, unit < START + wanted.rule.span_units, "at {unit}");
+    }
+}
+
+#[test]
+fn only_copies_of_one_definition_are_merged() {
+    let one = wanted((16, 64), Refresh::Fixed);
+    let rule = crate::common::rule;
+    let others = [
+        Wanted { refresh: Refresh::Refresh, ..one },
+        Wanted { regions: 3, ..one },
+        Wanted { rule: rule(9, 9), ..one },
+        Wanted { capacity_events: 9, ..one },
+        wanted((17, 64), Refresh::Fixed),
+        Wanted { time_bits: 128, capacity_events: 9, ..one },
+    ];
+    for other in others {
+        assert_eq!(one.slice().merge(&mut other.slice()), Err(MergeError::Definition), "{other:?}");
+    }
+    assert_eq!(one.slice().merge(&mut one.slice()), Ok(()));
+}

@@ -1,0 +1,275 @@
+//! What happens within a region of kind `cuckoo`: buckets that are full, relocation, the stash, the sweep, and the
+//! layout of bytes. None of it changes an answer.
+
+use crate::common::Dice;
+use crate::cuckoo_model::{
+    Model, SHAPES, START, Wanted, assert_same_map, crowd, identity_of, other_name_of, position_of,
+};
+use firstseen_filter::{BucketShape, FilterSlice, Instructions, Probes, REGION_BUCKETS, Refresh, Stamp, Verdict};
+use std::collections::HashMap;
+
+/// Entries that a region holds beside its buckets.
+const STASH_ENTRIES: usize = 4;
+const LINE_BYTES: usize = 64;
+/// Shapes of which enough fingerprints lead from one bucket to one other.
+const CROWDED: [(u32, u8); 5] = [(16, 64), (17, 64), (24, 64), (32, 64), (16, 128)];
+
+/// A place anywhere in the filter.
+fn random_position(wanted: &Wanted, dice: &mut Dice) -> u64 {
+    dice.below(wanted.geometry().positions())
+}
+
+/// A stamp of an event that comes at `now` and lives for any part of the window.
+fn any_life(wanted: &Wanted, dice: &mut Dice, now: u64) -> Stamp {
+    Stamp { unit: now - dice.below(wanted.rule.span_units), judged: now }
+}
+
+/// Sets random positions until one finds no room; those that did.
+fn overfill(wanted: &Wanted, dice: &mut Dice, slice: &mut FilterSlice, model: &mut Model) -> Vec<u64> {
+    let mut taken = Vec::new();
+    slice.advance(START);
+    model.advance(START);
+    loop {
+        let (position, stamp) = (random_position(wanted, dice), any_life(wanted, dice, START));
+        if !slice.set_at(&[position], stamp) {
+            return taken;
+        }
+        model.set(position, stamp);
+        taken.push(position);
+    }
+}
+
+#[test]
+fn a_region_takes_nearly_as_many_entries_as_it_has_slots_and_loses_none() {
+    for (seed, shape) in (1..).zip(SHAPES) {
+        let wanted = Wanted::region(shape, [0, 3][seed as usize % 2]);
+        let (mut slice, mut model, mut dice) = (wanted.slice(), Model::new(wanted), Dice(seed));
+        let mut taken = overfill(&wanted, &mut dice, &mut slice, &mut model);
+        let (entries, slots) = (model.map().len() as f64, wanted.geometry().cells() as f64);
+        assert!(entries > 0.97 * slots, "{} of {} slots; {wanted:?}", entries, slots);
+        assert_eq!(slice.used_cells(), STASH_ENTRIES as u64, "the stash is full; {wanted:?}");
+        assert_same_map(&slice, &model, &taken, "overfilled");
+        // More of them are refused or taken, and what was there may live on.
+        for _ in 0..3000 {
+            let again = taken[dice.below(taken.len() as u64) as usize];
+            let (position, stamp) = (
+                [again, random_position(&wanted, &mut dice)][dice.below(2) as usize],
+                any_life(&wanted, &mut dice, START),
+            );
+            if slice.set_at(&[position], stamp) {
+                model.set(position, stamp);
+                taken.push(position);
+            }
+        }
+        assert_same_map(&slice, &model, &taken, "with refusals");
+        // Time passes in steps of any length, and so do sweeps.
+        for _ in 0..12 {
+            model.advance(model.now + dice.below(1 + u64::from(wanted.shape().ticks()) / 2));
+            let mut verdicts = vec![Verdict::Undecided; 200];
+            let keys = crate::common::digests(0, 200);
+            slice.lookup_batch(&keys, &vec![Stamp::on_time(model.now); 200], &mut verdicts);
+            assert_same_map(&slice, &model, &taken, "some time later");
+        }
+        slice.advance(START + 1000);
+        assert_eq!(slice.fill_and_rate(usize::MAX).0, Some(0.0));
+        assert_eq!(slice.used_cells(), 0, "the stash is empty again");
+    }
+}
+
+/// Observes positions in one batch, and compares every verdict with the model.
+fn observe(slice: &mut FilterSlice, model: &mut Model, positions: &[u64], stamps: &[Stamp], refused: usize) {
+    let mut probes = Probes::new(slice.probe_shape());
+    positions.iter().for_each(|position| probes.push_positions(&[*position]).unwrap());
+    let mut verdicts = vec![Verdict::FirstSeen; positions.len()];
+    slice.observe_probes(&probes, 0..positions.len(), stamps, &mut verdicts).unwrap();
+    let mut undecided = 0;
+    for (index, ((position, stamp), got)) in positions.iter().zip(stamps).zip(&verdicts).enumerate() {
+        let expected = model.observe_at(*position, *stamp, *got == Verdict::Undecided);
+        let is_refused = *got == Verdict::Undecided && expected == Verdict::FirstSeen;
+        undecided += usize::from(is_refused);
+        assert!(*got == expected || is_refused, "event {index}: {got:?}, not {expected:?}");
+    }
+    assert_eq!(undecided, refused, "refused");
+}
+
+#[test]
+fn two_buckets_and_a_stash_hold_what_comes_to_them_and_the_next_event_is_refused() {
+    for shape in CROWDED {
+        for refresh in [Refresh::Fixed, Refresh::Refresh] {
+            let wanted = Wanted { refresh, ..Wanted::region(shape, 0) };
+            let room = 2 * wanted.shape().slots() as usize + STASH_ENTRIES;
+            let positions = crowd(&wanted, 77, room + 3);
+            // All come in one batch, and all once more, those that were taken by the names of their other buckets.
+            let again = positions[..room].iter().map(|position| other_name_of(*position, wanted.print_bits));
+            let twice: Vec<_> = positions.iter().copied().chain(again).chain(positions[room..].to_vec()).collect();
+            for cut in [1, 7, twice.len()] {
+                let (mut slice, mut model) = (wanted.slice(), Model::new(wanted));
+                let mut left = 6;
+                for part in twice.chunks(cut) {
+                    let is_refused = |position: &&u64| positions[room..].contains(*position);
+                    let refused = part.iter().filter(is_refused).count();
+                    left -= refused;
+                    observe(&mut slice, &mut model, part, &vec![Stamp::on_time(START); part.len()], refused);
+                }
+                assert_eq!((left, slice.used_cells()), (0, STASH_ENTRIES as u64));
+                assert_same_map(&slice, &model, &positions, "full");
+                assert!(!slice.set_at(&positions[room..=room], Stamp::on_time(START)));
+                assert!(slice.put_event(0, &positions[room..=room], Stamp::on_time(START)).is_err());
+                assert_same_map(&slice, &model, &positions, "refused");
+                assert_eq!(slice.live_events(), Some(room as u64), "what is refused does not count");
+            }
+        }
+    }
+}
+
+/// Stashes are emptied while time passes: by a step of any length, from any base, and by sweeps in between.
+#[test]
+fn a_stash_is_emptied_into_buckets_of_any_age_and_changes_no_answer() {
+    for shape in CROWDED {
+        let wanted = Wanted::region(shape, 0);
+        let room = 2 * wanted.shape().slots() as usize + STASH_ENTRIES;
+        for step in 0..60 {
+            let (mut slice, mut model, mut dice) = (wanted.slice(), Model::new(wanted), Dice(step + 1));
+            let start = START + dice.below(100);
+            // The buckets are far behind the stash in the order of the sweep, or close to it.
+            let positions = crowd(&wanted, [3, 500, 1020][step as usize % 3], room);
+            let stamps: Vec<_> = positions.iter().map(|_| any_life(&wanted, &mut dice, start)).collect();
+            observe(&mut slice, &mut model, &positions, &stamps, 0);
+            assert_eq!(slice.used_cells(), STASH_ENTRIES as u64);
+            let (first, second) = (dice.below(24), 1 + dice.below(step + 1));
+            for steps in [first, second, 1, 3] {
+                model.advance(model.now + steps);
+                if dice.below(2) == 0 {
+                    slice.advance(model.now);
+                } else {
+                    let mut verdicts = [Verdict::Undecided; 40];
+                    slice.lookup_batch(&crate::common::digests(0, 40), &[Stamp::on_time(model.now); 40], &mut verdicts);
+                }
+                assert_same_map(&slice, &model, &positions, &format!("steps of {steps} from {start}"));
+            }
+        }
+    }
+}
+
+/// A slice that was asked before anything was recorded has swept what it has not.
+#[test]
+fn a_filter_that_was_looked_up_while_empty_goes_on() {
+    for asked in 0..50 {
+        for first in [asked, asked + 1, asked + 20, asked + 31] {
+            let wanted = Wanted::region((16, 64), 0);
+            let (mut slice, mut model) = (wanted.slice(), Model::new(wanted));
+            let keys = crate::common::digests(0, 2000);
+            slice.lookup_batch(&keys, &[Stamp::on_time(asked); 2000], &mut [Verdict::Undecided; 2000]);
+            let positions: Vec<_> = keys.iter().take(100).map(|key| position_of(*key, slice.geometry())).collect();
+            for unit in first..first + 3 {
+                let part = &positions[(unit - first) as usize * 30..][..30];
+                observe(&mut slice, &mut model, part, &[Stamp::on_time(unit); 30], 0);
+            }
+            for ahead in [3, 9, 26, 27, 30] {
+                model.advance(first + ahead);
+                slice.advance(first + ahead);
+                assert_same_map(&slice, &model, &positions, &format!("asked at {asked}, {ahead} after {first}"));
+            }
+        }
+    }
+}
+
+#[test]
+fn the_other_bucket_of_the_other_bucket_is_the_first_one_and_never_the_same() {
+    let mut dice = Dice(5);
+    let prints = (0..1024).chain((0..32).map(|bit| 1 << bit)).chain((0..1000).map(|_| dice.roll() as u32));
+    for print in prints {
+        for bucket in 0..REGION_BUCKETS {
+            let partner = BucketShape::partner(bucket, print);
+            assert!(partner < REGION_BUCKETS && partner != bucket, "bucket {bucket}, fingerprint {print}");
+            assert_eq!(BucketShape::partner(partner, print), bucket, "bucket {bucket}, fingerprint {print}");
+        }
+    }
+}
+
+/// The bits of a bucket from bit `start` on.
+fn bits(line: &[u8], start: usize, count: usize) -> u128 {
+    (0..count).fold(0, |bits, bit| bits | u128::from(line[(start + bit) / 8] >> ((start + bit) % 8) & 1) << bit)
+}
+
+/// The entries of a bucket at unit `now`, by the layout as it is written down, which is written a second time here.
+fn entries(line: &[u8], wanted: &Wanted, now: u64) -> Vec<(u32, u64)> {
+    let (print_bits, time_bits) = (wanted.print_bits as usize, usize::from(wanted.time_bits));
+    let slots = (512 - time_bits) / print_bits;
+    let head_bits = slots.next_power_of_two().ilog2() as usize;
+    let unary_bits = time_bits - 5 - head_bits;
+    let (times, head) = (bits(line, 0, unary_bits), bits(line, unary_bits, head_bits) as usize);
+    let age = (now % 32 + 32 - bits(line, unary_bits + head_bits, 5) as u64) % 32;
+    let (mut place, mut tick, mut found) = (0, 1, Vec::new());
+    for bit in 0..unary_bits {
+        if times >> bit & 1 == 0 {
+            tick += 1;
+            continue;
+        }
+        let slot = (head + place) % slots;
+        let column = |byte: usize| bits(line, time_bits + 8 * (byte * slots + slot), 8) << (8 * byte);
+        let planes = time_bits + 8 * (print_bits / 8 * slots);
+        let plane = |bit: usize| bits(line, planes + (bit - print_bits / 8 * 8) * slots + slot, 1) << bit;
+        let print = (0..print_bits / 8).map(column).chain((print_bits / 8 * 8..print_bits).map(plane)).sum::<u128>();
+        if tick > age {
+            found.push((print as u32, now + tick - age));
+        }
+        place += 1;
+    }
+    assert!(place <= slots, "more entries than slots");
+    found
+}
+
+#[test]
+fn buckets_of_every_shape_lie_in_their_64_bytes_as_the_layout_says() {
+    for (print_bits, time_bits) in (10..=32).flat_map(|bits| [(bits, 64), (bits, 128)]) {
+        let wanted = Wanted::region((print_bits, time_bits), 0);
+        let shape = wanted.shape();
+        let (slots, ticks) = (shape.slots(), shape.ticks());
+        assert_eq!(slots, (512 - u32::from(time_bits)) / print_bits);
+        assert!(slots <= 64 && ticks >= 2 && slots + ticks - 1 + 5 + (slots - 1).ilog2() < u32::from(time_bits));
+        let (mut slice, mut model, mut dice) = (wanted.slice(), Model::new(wanted), Dice(u64::from(print_bits)));
+        overfill(&wanted, &mut dice, &mut slice, &mut model);
+        let now = START + dice.below(u64::from(ticks) / 2);
+        slice.advance(now);
+        model.advance(now);
+        let run = slice.cell_run(0, 0, usize::MAX / 2).unwrap();
+        assert_eq!(run.cells.len(), (REGION_BUCKETS + 1) * LINE_BYTES);
+        let mut map = HashMap::new();
+        for (bucket, line) in run.cells.chunks(LINE_BYTES).take(REGION_BUCKETS).enumerate() {
+            for (print, expiry) in entries(line, &wanted, now) {
+                let position = (bucket as u64) << print_bits | u64::from(print);
+                let twin = map.insert(identity_of(position, print_bits), expiry);
+                assert_eq!(twin, None, "an event that lies in two places");
+            }
+        }
+        let expected = model.map();
+        assert!(map.iter().all(|(identity, expiry)| expected.get(identity) == Some(expiry)), "{wanted:?}");
+        let stashed = expected.len() - map.len();
+        assert!(stashed <= STASH_ENTRIES && stashed as u64 <= slice.used_cells(), "{stashed} in the stash");
+    }
+}
+
+/// Instructions change speed only, also where a region is as full as can be.
+#[test]
+fn full_regions_answer_alike_with_all_instructions() {
+    for shape in SHAPES {
+        let wanted = Wanted::region(shape, 2);
+        let mut slices =
+            [Instructions::Portable, Instructions::Widest].map(|all| wanted.slice().with_instructions(all));
+        let mut dice = Dice(9);
+        let positions: Vec<_> =
+            (0..wanted.capacity_events + 2000).map(|_| random_position(&wanted, &mut dice)).collect();
+        let mut probes = Probes::new(slices[0].probe_shape());
+        positions.iter().for_each(|position| probes.push_positions(&[*position]).unwrap());
+        let stamps: Vec<_> = positions.iter().map(|_| any_life(&wanted, &mut dice, START)).collect();
+        let verdicts = slices.each_mut().map(|slice| {
+            let mut verdicts = vec![Verdict::Undecided; positions.len()];
+            slice.observe_probes(&probes, 0..positions.len(), &stamps, &mut verdicts).unwrap();
+            slice.advance(START + 5);
+            verdicts
+        });
+        assert!(verdicts[0] == verdicts[1], "{wanted:?}");
+        assert!(crate::common::body(&slices[0]) == crate::common::body(&slices[1]), "{wanted:?}");
+    }
+}
