@@ -31,6 +31,14 @@ impl Kind {
         }
     }
 
+    /// Whether one event can be remembered for less than the window ([`crate::FilterDefinition::stamp_for`]).
+    pub fn takes_lives(self) -> bool {
+        match self {
+            Self::Timing | Self::Cuckoo => true,
+            Self::Bloom | Self::Generations | Self::Counting | Self::Stable | Self::Decaying => false,
+        }
+    }
+
     /// Whether the positions of one event can lie in several slices.
     pub fn divides(self) -> bool {
         match self {

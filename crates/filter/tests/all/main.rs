@@ -18,6 +18,7 @@ mod false_positives;
 mod growth;
 mod hashing;
 mod instructions;
+mod lives;
 mod merge;
 mod probes;
 mod rates;

@@ -1,0 +1,84 @@
+//! Events that are remembered for less than the window: each has a life of its own.
+//!
+//! Promises: an event is remembered for its life at least, and for two units more at most; what cannot be promised is
+//! refused, and never cut short or drawn out in silence. Must not know: cells, who asks.
+
+use thiserror::Error;
+
+use crate::definition::FilterDefinition;
+use crate::number::duration;
+use crate::{Kind, Stamp, Unit};
+
+/// Why an event cannot be remembered for so long.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum LifeError {
+    /// The kind remembers all events for one time.
+    #[error("kind {0} remembers every event for its window: use kind timing or cuckoo")]
+    Kind(Kind),
+    /// The window is not counted in time.
+    #[error("a window of {window} has no milliseconds: give the filter a duration, such as 24h")]
+    Unit {
+        /// The window.
+        window: String,
+    },
+    /// A life of nothing.
+    #[error("a life of 0 ms: choose at least 1 ms")]
+    Empty,
+    /// Longer than the window.
+    #[error("a life of {}, and the window is {window}: choose a longer window, or a shorter life", duration(*.life_ms))]
+    TooLong {
+        /// The life asked for.
+        life_ms: u64,
+        /// The window.
+        window: String,
+    },
+    /// The clock shows less than a window.
+    #[error("at unit {now}, less than a window after the first: a shorter life than the window cannot be counted yet")]
+    TooEarly {
+        /// The unit that the clock shows.
+        now: u64,
+    },
+}
+
+impl FilterDefinition {
+    /// The stamp of an event at unit `now` that is remembered for `life_ms` instead of the window: its cells expire at
+    /// `now + ceil(life / unit) + 1`, as if it had come so much earlier.
+    ///
+    /// ```
+    /// use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Stamp, Verdict};
+    /// let spec = FilterSpec {
+    ///     capacity_events: Some(1000),
+    ///     ..FilterSpec::new(Kind::Cuckoo, "1h".parse().unwrap())
+    /// };
+    /// let definition = spec.resolve().unwrap();
+    /// let mut slice = FilterSlice::build(&definition).unwrap();
+    /// let click = [FilterSecret::from_seed(1).digest(b"click")];
+    /// let mut verdict = [Verdict::Undecided];
+    /// let now = 1_000;
+    /// slice.observe_batch(&click, &[definition.stamp_for(600_000, now).unwrap()], &mut verdict);
+    /// let after_ten_minutes = now + definition.rule.span_units / 6 + 2;
+    /// slice.observe_batch(&click, &[Stamp::on_time(after_ten_minutes)], &mut verdict);
+    /// assert_eq!(verdict, [Verdict::FirstSeen]);
+    /// assert!(definition.stamp_for(7_200_000, now).is_err());
+    /// ```
+    ///
+    /// # Errors
+    /// [`LifeError`].
+    pub fn stamp_for(&self, life_ms: u64, now: u64) -> Result<Stamp, LifeError> {
+        let kind = self.cells.kind();
+        if !kind.takes_lives() {
+            return Err(LifeError::Kind(kind));
+        }
+        let window = || self.window.to_string();
+        let Unit::Milliseconds(unit_ms) = self.unit else { return Err(LifeError::Unit { window: window() }) };
+        if life_ms == 0 {
+            return Err(LifeError::Empty);
+        }
+        let life_units = life_ms.div_ceil(unit_ms).saturating_add(1);
+        if life_units > self.rule.span_units {
+            return Err(LifeError::TooLong { life_ms, window: window() });
+        }
+        let unit = now.saturating_add(life_units).checked_sub(self.rule.span_units);
+        Ok(Stamp { unit: unit.ok_or(LifeError::TooEarly { now })?, judged: now })
+    }
+}

@@ -1,0 +1,99 @@
+//! Events with a life of their own: each is found as long as it was asked for, and no longer than two units more.
+
+use std::collections::HashMap;
+
+use firstseen_filter::{FilterDefinition, FilterSlice, FilterSpec, Kind, LifeError, Refresh, Stamp, Unit, Verdict};
+
+use crate::common::{Dice, digest};
+
+const WINDOW_MS: u64 = 3_600_000;
+
+fn definition(kind: Kind) -> FilterDefinition {
+    let spec = FilterSpec { rate: 1e-8, capacity_events: Some(20_000), ..FilterSpec::new(kind, "1h".parse().unwrap()) };
+    spec.resolve().unwrap()
+}
+
+fn unit_ms(definition: &FilterDefinition) -> u64 {
+    match definition.unit {
+        Unit::Milliseconds(unit_ms) => unit_ms,
+        _ => panic!("{definition:?}"),
+    }
+}
+
+/// Batches of events, some known, each with a life from 1 ms to the window, beside a map of when each is over.
+fn lives_end_as_asked(kind: Kind) {
+    let definition = definition(kind);
+    let (unit_ms, mut slice, mut dice) = (unit_ms(&definition), FilterSlice::build(&definition).unwrap(), Dice(3));
+    let (mut now, mut expiries) = (1_000u64, HashMap::<u64, u64>::new());
+    let (mut found, mut forgotten) = (0, 0);
+    for _ in 0..2_000 {
+        now += [0, 0, 0, 1, 1, 2, 7][dice.below(7) as usize];
+        let keys: Vec<u64> = (0..dice.below(8)).map(|_| dice.below(300)).collect();
+        let lives: Vec<u64> = keys.iter().map(|_| 1 + dice.below(WINDOW_MS)).collect();
+        let stamps: Vec<Stamp> = lives.iter().map(|life| definition.stamp_for(*life, now).unwrap()).collect();
+        let digests: Vec<_> = keys.iter().map(|key| digest(*key)).collect();
+        let mut verdicts = vec![Verdict::Undecided; keys.len()];
+        slice.observe_batch(&digests, &stamps, &mut verdicts);
+        for ((key, life), verdict) in keys.iter().zip(lives).zip(verdicts) {
+            let before = expiries.get(key).copied();
+            let is_known = before.is_some_and(|expiry| expiry > now);
+            assert_eq!(verdict == Verdict::Duplicate, is_known, "key {key} at {now}, known until {before:?}");
+            if is_known {
+                found += 1;
+            } else {
+                forgotten += u64::from(before.is_some());
+                expiries.insert(*key, now + life.div_ceil(unit_ms) + 1);
+            }
+        }
+    }
+    assert!(found > 500 && forgotten > 500, "{found} found, {forgotten} forgotten");
+}
+
+#[test]
+fn a_life_ends_as_asked_among_fingerprints() {
+    lives_end_as_asked(Kind::Cuckoo);
+}
+
+#[test]
+fn a_life_ends_as_asked_among_timers() {
+    lives_end_as_asked(Kind::Timing);
+}
+
+#[test]
+fn the_whole_window_is_a_life() {
+    for kind in [Kind::Cuckoo, Kind::Timing] {
+        assert_eq!(definition(kind).stamp_for(WINDOW_MS, 500), Ok(Stamp::on_time(500)), "{kind}");
+    }
+}
+
+#[test]
+fn what_cannot_be_promised_is_refused() {
+    let cuckoo = definition(Kind::Cuckoo);
+    let refused = |definition: &FilterDefinition, life_ms, now| definition.stamp_for(life_ms, now).unwrap_err();
+    assert_eq!(refused(&cuckoo, 0, 500), LifeError::Empty);
+    assert!(refused(&cuckoo, 2 * WINDOW_MS, 500).to_string().contains("a life of 2h, and the window is 1h"));
+    assert_eq!(refused(&cuckoo, 1, 3), LifeError::TooEarly { now: 3 });
+    assert_eq!(refused(&definition(Kind::Generations), 1, 500), LifeError::Kind(Kind::Generations));
+    let counted = FilterSpec::new(Kind::Cuckoo, "1000events".parse().unwrap()).resolve().unwrap();
+    assert!(matches!(refused(&counted, 1, 500), LifeError::Unit { .. }));
+}
+
+/// An event that is seen again while it lives starts its window again, where the filter is asked to do so.
+#[test]
+fn a_life_is_drawn_out_by_a_sighting() {
+    let spec = FilterSpec {
+        refresh: Refresh::Refresh,
+        capacity_events: Some(1_000),
+        ..FilterSpec::new(Kind::Cuckoo, "1h".parse().unwrap())
+    };
+    let definition = spec.resolve().unwrap();
+    let mut slice = FilterSlice::build(&definition).unwrap();
+    let mut observe = |stamp| {
+        let mut verdict = [Verdict::Undecided];
+        slice.observe_batch(&[digest(1)], &[stamp], &mut verdict);
+        verdict[0]
+    };
+    assert_eq!(observe(definition.stamp_for(2 * unit_ms(&definition), 100).unwrap()), Verdict::FirstSeen);
+    assert_eq!(observe(Stamp::on_time(102)), Verdict::Duplicate);
+    assert_eq!(observe(Stamp::on_time(110)), Verdict::Duplicate);
+}
