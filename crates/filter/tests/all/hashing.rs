@@ -4,7 +4,9 @@
 //! all hashing:: -- --nocapture` runs the whole grid and prints the figures that the document quotes.
 
 use firstseen_filter::rates::{band, plain};
-use firstseen_filter::{DIGEST_WORDS, Digest, FilterSecret, Geometry, Layout, positions_of, reduce};
+use firstseen_filter::{
+    BucketShape, DIGEST_WORDS, Digest, FilterSecret, Geometry, Layout, REGION_BUCKETS, positions_of, reduce,
+};
 use xxhash_rust::xxh3::{xxh3_128_with_secret, xxh3_128_with_seed};
 
 const DOCUMENT: &str = include_str!("../../../../docs/hashing.md");
@@ -122,6 +124,25 @@ fn the_documents_positions() {
         assert_eq!(geometry.cells(), cells, "the document gives cells that need no rounding");
         let expected: Vec<u64> = expected.split(' ').map(|position| position.parse().unwrap()).collect();
         assert_eq!(positions_of_digest(digest_of(lo, hi), &geometry), expected, "{row:?}");
+    }
+}
+
+#[test]
+fn the_documents_buckets() {
+    for row in table("Buckets") {
+        let [lo, hi, ref numbers @ ..] = row[..] else { panic!("{row:?}") };
+        let numbers: Vec<u64> = numbers.iter().map(|number| number.parse().unwrap()).collect();
+        let [print_bits, regions, region, bucket, print, partner, position] = numbers[..] else { panic!("{row:?}") };
+        for time_bits in [64, 128] {
+            let shape = BucketShape::new(print_bits as u32, time_bits);
+            let cells = regions * REGION_BUCKETS as u64 * u64::from(shape.slots());
+            let geometry = Geometry::new(cells, 1, print_bits as u32, Layout::Buckets { time_bits }).unwrap();
+            assert_eq!((geometry.blocks(), geometry.cells()), (regions, cells));
+            assert_eq!(positions_of_digest(digest_of(lo, hi), &geometry), [position], "{row:?}");
+        }
+        assert_eq!(position, (region * 1024 + bucket) * (1 << print_bits) + print, "{row:?}");
+        assert_eq!(BucketShape::partner(bucket as usize, print as u32) as u64, partner, "{row:?}");
+        assert_eq!(BucketShape::partner(partner as usize, print as u32) as u64, bucket, "{row:?}");
     }
 }
 
