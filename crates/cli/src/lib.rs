@@ -3,7 +3,8 @@
 //! The path of a record through `firstseen dedup`: [`input`] reads, cuts and parses on a thread of its own, and passes
 //! on a batch at a time; [`dedup`] asks the filter and writes each record to the [`output`] that its answer names;
 //! [`state`] saves the filter; [`report`] counts. [`estimate`] takes the same path to a filter that counts. The
-//! commands share [`flags`], [`text`], [`terminal`] and [`exit`].
+//! commands share [`flags`], [`text`], [`terminal`] and [`exit`]; `kind` chooses the kind of a filter where no flag
+//! names one.
 //!
 //! Clusters: `node` runs a node, `up` several of them on one machine; `cluster` and `filter` administer through
 //! `cluster/connect`; `certs` makes certificates for all of them. A build without the feature `full`, which is quick to
@@ -42,6 +43,7 @@ pub mod full;
 #[cfg(feature = "full")]
 pub mod generate;
 pub mod input;
+mod kind;
 mod left_out;
 #[cfg(feature = "full")]
 pub mod node;

@@ -72,7 +72,7 @@ pub struct ClusterArgs {
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', requires = "filter", conflicts_with_all = [
         "window", "rule", "kind", "capacity", "fpr", "memory", "slicing", "lateness", "future_max", "seed", "cells",
         "hashes", "layout", "cell_bits", "sub_windows", "equal_timers", "growth", "grow_by", "stable_max",
-        "stable_decrements", "state", "state_every", "verify", "confirm",
+        "stable_decrements", "ticks", "state", "state_every", "verify", "confirm",
     ])]
     pub cluster: Vec<String>,
     /// Name of the filter (`firstseen filter create`)

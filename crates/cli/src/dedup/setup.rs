@@ -1,7 +1,7 @@
 //! From flags to a filter, a parser and a state to continue from; every mistake in the flags is found here, before any
 //! output is touched.
 
-use firstseen_filter::{ExactWindow, FilterSecret, FilterSpec};
+use firstseen_filter::{ExactWindow, FilterSecret};
 use firstseen_records::RecordParser;
 use firstseen_routing::{SlicedDefinition, SlicedFilter, Slicing};
 
@@ -17,7 +17,8 @@ use crate::flags::run::VerifyArg;
 use crate::input::Times;
 use crate::input::arrivals::check_saved;
 use crate::input::present_ms;
-use crate::state::{self, StateHeader};
+use crate::kind::{Meant, Stamps};
+use crate::state::{self, SavedState, StateHeader};
 
 /// What a run starts with: filter, parser, state.
 pub(super) struct Setup {
@@ -41,17 +42,22 @@ impl Setup {
         let saved = args.run.saved()?;
         let seed = state::seed(args.filter.seed, saved.as_ref());
         let window = args.filter.window(&args.input.tz)?;
-        let mut spec = args.filter.spec(window, seed);
-        let needs_time = definition(&spec, args)?.group.unit.needs_time();
+        let slicing = args.filter.slicing.unwrap_or(Slicing::NONE);
+        let words = format!("window {window}");
+        let meant = |stamps| args.filter.meant(window.clone(), seed, slicing, stamps);
+        let needs_time = definition(&meant(Stamps::OfEvents), slicing, None)?.group.unit.needs_time();
         let secret = FilterSecret::from_seed(seed);
-        let window = format!("window {}", spec.window);
         let instead = "count in events (--window 1000000events)";
-        let times = args.input.times(needs_time.then_some(NeedsTime { what: &window, instead }))?;
-        if times == Times::Arrival {
+        let times = args.input.times(needs_time.then_some(NeedsTime { what: &words, instead }))?;
+        let meant = if times == Times::Arrival {
+            let mut meant = meant(Stamps::OnArrival);
             // Time passes also while no record comes: no arrival is too far ahead of the last one.
-            spec.future_max_ms = u64::MAX;
-        }
-        let definition = definition(&spec, args)?;
+            meant.change(|spec| spec.future_max_ms = u64::MAX);
+            meant
+        } else {
+            meant(Stamps::OfEvents)
+        };
+        let definition = definition(&meant, slicing, saved.as_ref().map(SavedState::definition))?;
         let parser = args.input.parser(needs_time.then_some(times), secret.clone())?;
         let header = StateHeader { key: args.input.key_identity(), seed, definition };
         let mut filter = SlicedFilter::build(&header.definition)?;
@@ -84,7 +90,6 @@ impl Setup {
     }
 }
 
-fn definition(spec: &FilterSpec, args: &DedupArgs) -> anyhow::Result<SlicedDefinition> {
-    let definition = SlicedDefinition::new(spec, args.filter.slicing.unwrap_or(Slicing::NONE));
-    Ok(definition.map_err(|error| UsageError(error.to_string()))?)
+fn definition(meant: &Meant, slicing: Slicing, saved: Option<&SlicedDefinition>) -> anyhow::Result<SlicedDefinition> {
+    Ok(meant.definition(slicing, saved).map_err(|error| UsageError(error.to_string()))?)
 }

@@ -1,14 +1,15 @@
 //! `firstseen filter alter`: a new filter follows under the name, and the former one is asked first until its events
 //! have expired.
 //!
-//! Promises: what the flags do not change of window, rate, kind and slicing stays; the new definition is printed, and
+//! Promises: what the flags do not change of window, rate, kind and slicing stays, but that fingerprints give way to
+//! timers where they cannot do what is asked for; the new definition is printed, and
 //! nothing is altered where only a plan is asked for. Must not know: how both filters are asked about an event.
 
 use std::io::Write;
 
 use anyhow::Context;
 use clap::Args;
-use firstseen_filter::{FilterSpec, GrowthSpec, Limit, Unit, Window, duration};
+use firstseen_filter::{FilterSpec, GrowthSpec, Kind, Limit, Unit, Window, duration};
 use firstseen_routing::{ClockSource, ClusterMap, FilterId, FilterRecord, NodeId, SlicedDefinition, Slicing};
 use firstseen_wire::map::{definition_json, filter_record};
 use firstseen_wire::proto::admin::{AlterFilterReply, AlterFilterRequest, FinishAlterationRequest};
@@ -20,6 +21,7 @@ use crate::cluster;
 use crate::cluster::connect::{Operator, fresh_id};
 use crate::exit::UsageError;
 use crate::flags::filter::{GrowthArg, KindArg, parse_duration_ms};
+use crate::kind::lateness_default_ms;
 use crate::report::describe::describe;
 use crate::text::lines::folded;
 use crate::text::size::{ByteSize, Count, rate};
@@ -49,7 +51,7 @@ pub struct AlterArgs {
     pub no_wait: bool,
     /// End an alteration now instead: what only the former filter remembers is first-seen again
     #[arg(long, conflicts_with_all = [
-        "window", "capacity", "fpr", "memory", "kind", "slicing", "lateness", "growth", "new_secret", "seed",
+        "window", "capacity", "fpr", "memory", "kind", "slicing", "lateness", "growth", "ticks", "new_secret", "seed",
     ])]
     pub finish: bool,
     /// End it without asking
@@ -76,7 +78,7 @@ pub struct ChangeArgs {
     /// Memory for the cells instead of a capacity (`64MiB`)
     #[arg(long, value_name = "BYTES", allow_hyphen_values = true, conflicts_with = "capacity")]
     pub memory: Option<ByteSize>,
-    /// Kind of filter: bloom, timing or generations
+    /// Kind of filter: bloom, timing, generations or cuckoo; by default as before
     #[arg(long, value_enum)]
     pub kind: Option<KindArg>,
     /// How the filter is cut: none, horizontal:S, vertical:S, ... (filter create)
@@ -86,6 +88,9 @@ pub struct ChangeArgs {
     /// filter where the window changes
     #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms, allow_hyphen_values = true)]
     pub lateness: Option<u64>,
+    /// Ticks that kind cuckoo cuts its window into; by default as for a new filter
+    #[arg(long, value_name = "N")]
+    pub ticks: Option<u32>,
     /// How it grows beyond its capacity: none, equal:N; by default as for a new filter
     #[arg(long, value_name = "RULE")]
     pub growth: Option<GrowthArg>,
@@ -100,8 +105,8 @@ pub struct ChangeArgs {
 
 impl ChangeArgs {
     fn redefines(&self) -> bool {
-        let Self { window, capacity, fpr, memory, kind, slicing, lateness, growth, .. } = self;
-        let of_size = capacity.is_some() || fpr.is_some() || memory.is_some() || growth.is_some();
+        let Self { window, capacity, fpr, memory, kind, slicing, lateness, growth, ticks, .. } = self;
+        let of_size = capacity.is_some() || fpr.is_some() || memory.is_some() || growth.is_some() || ticks.is_some();
         of_size || window.is_some() || kind.is_some() || slicing.is_some() || lateness.is_some()
     }
 
@@ -141,9 +146,12 @@ impl ChangeArgs {
             clock_skew_ms: kept.clock_skew_ms,
             future_max_ms: kept.future_max_ms,
             growth: self.growth.map(growth),
+            ticks: self.ticks,
             ..FilterSpec::new(self.kind.map_or_else(|| old.group.cells.kind(), Into::into), window)
         };
-        let definition = SlicedDefinition::new(&spec, self.slicing.unwrap_or(old.slicing))
+        let slicing = self.slicing.unwrap_or(old.slicing);
+        let definition = SlicedDefinition::new(&spec, slicing)
+            .or_else(|refusal| self.timers(&spec, slicing).ok_or(refusal))
             .map_err(|error| UsageError(error.to_string()))?;
         if definition.group.one_shape() {
             Ok(definition)
@@ -153,6 +161,15 @@ impl ChangeArgs {
             ))
             .into())
         }
+    }
+}
+
+impl ChangeArgs {
+    /// Where nobody names the kind, and fingerprints cannot do what is asked for, but timers can: these.
+    fn timers(&self, spec: &FilterSpec, slicing: Slicing) -> Option<SlicedDefinition> {
+        let is_free = self.kind.is_none() && self.ticks.is_none() && spec.kind == Kind::Cuckoo;
+        let timers = FilterSpec { kind: Kind::Timing, ..spec.clone() };
+        is_free.then(|| SlicedDefinition::new(&timers, slicing).ok()).flatten()
     }
 }
 
@@ -185,13 +202,17 @@ impl Kept {
                 future_max_ms,
             };
         };
+        let lateness_units = group.rule.lateness_units;
+        // Of fingerprints a lateness costs memory, so that only what had one is given one.
+        let has_lateness = group.cells.kind() == Kind::Cuckoo && lateness_units > 0;
+        let lateness_ms = if has_new_window {
+            lateness_default_ms(window).filter(|_| has_lateness)
+        } else {
+            Some(lateness_units.saturating_mul(*unit_ms))
+        };
         let kept_ms = group.rule.span_units.saturating_sub(1).saturating_mul(*unit_ms);
         let skew_ms = kept_ms.saturating_sub(*window_ms).max(CLOCK_SKEW_DEFAULT_MS);
-        Self {
-            lateness_ms: (!has_new_window).then_some(group.rule.lateness_units.saturating_mul(*unit_ms)),
-            clock_skew_ms: if is_stamped_by_nodes { skew_ms } else { 0 },
-            future_max_ms,
-        }
+        Self { lateness_ms, clock_skew_ms: if is_stamped_by_nodes { skew_ms } else { 0 }, future_max_ms }
     }
 }
 

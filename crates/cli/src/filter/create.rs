@@ -4,7 +4,7 @@ use std::io::Write;
 use std::num::NonZeroU32;
 
 use anyhow::Context;
-use firstseen_filter::{Digest, FilterSecret, Layout, Window};
+use firstseen_filter::{Digest, FilterSecret, Kind, Layout, Window};
 use firstseen_routing::{ClusterMap, Cut, FilterId, NodeId, PlaceSpec, SlicedDefinition, Slicing, TreeSpec};
 use firstseen_wire::map::{
     answer_message, clock_message, definition_json, durability_message, filter_record, lookup_message,
@@ -18,6 +18,7 @@ use crate::cluster;
 use crate::cluster::connect::{Operator, fresh_id};
 use crate::cluster::places::{self, mode_name};
 use crate::exit::UsageError;
+use crate::kind::{Meant, Stamps};
 use crate::report::describe::describe;
 use crate::state::{self, SavedState};
 use crate::text::lines::wrapped;
@@ -32,7 +33,8 @@ pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Wr
         None if counts_events(args)? => (Slicing::NONE, true),
         None => (proposed(tree.as_ref().map_or(map.nodes.len(), |tree| nodes_of_place_max(&map, tree))), true),
     };
-    let request = CreateFilterRequest { tree: tree.as_ref().map(wire_tree::encode), ..request(args, slicing)? };
+    let there = map.filter_named(&args.name).map(|(_, filter)| &filter.definition);
+    let request = CreateFilterRequest { tree: tree.as_ref().map(wire_tree::encode), ..request(args, slicing, there)? };
     let reply = operator.call(async |mut client| client.create_filter(request.clone()).await).await?;
     let filter = reply.filter.context("the node does not say what it made")?;
     let (number, filter) = filter_record(filter)?;
@@ -94,21 +96,38 @@ fn proposed(nodes: usize) -> Slicing {
     slices.and_then(|slices| Slicing::new(Cut::Horizontal(slices)).ok()).unwrap_or(Slicing::NONE)
 }
 
-fn request(args: &CreateArgs, slicing: Slicing) -> anyhow::Result<CreateFilterRequest> {
+/// The filter that the flags ask for. Levels of a tree have cells that belong to cells of the root, so in a tree timers
+/// are the default.
+fn meant(args: &CreateArgs, slicing: Slicing) -> anyhow::Result<Meant> {
+    let CreateArgs { filter, policies, tree, .. } = args;
+    let is_stamped_by_nodes = policies.clock == ClockArg::Wall;
+    let stamps = if is_stamped_by_nodes { Stamps::OnArrival } else { Stamps::OfEvents };
+    let seed = state::seed(filter.seed, None::<&SavedState<SlicedDefinition>>);
+    let mut meant = filter.meant(filter.window(&policies.tz)?, seed, slicing, stamps);
+    if tree.is_asked_for() {
+        meant.prefer_timing();
+    }
+    meant.change(|spec| {
+        if is_stamped_by_nodes {
+            spec.clock_skew_ms = policies.clock_skew;
+        }
+        if tree.is_asked_for() && spec.kind != Kind::Cuckoo {
+            spec.layout = spec.layout.or(Some(Layout::Classic));
+        }
+    });
+    Ok(meant)
+}
+
+/// What to send; `there` is the filter that the cluster has under the name.
+fn request(
+    args: &CreateArgs,
+    slicing: Slicing,
+    there: Option<&SlicedDefinition>,
+) -> anyhow::Result<CreateFilterRequest> {
     let CreateArgs { name, filter, frequencies, policies, .. } = args;
     let definition = match frequencies.spec(filter) {
         Some(spec) => SlicedDefinition::frequencies(&spec, slicing),
-        None => {
-            let seed = state::seed(filter.seed, None::<&SavedState<SlicedDefinition>>);
-            let mut spec = filter.spec(filter.window(&policies.tz)?, seed);
-            if policies.clock == ClockArg::Wall {
-                spec.clock_skew_ms = policies.clock_skew;
-            }
-            if args.tree.is_asked_for() {
-                spec.layout = spec.layout.or(Some(Layout::Classic));
-            }
-            SlicedDefinition::new(&spec, slicing)
-        }
+        None => meant(args, slicing)?.definition(slicing, there),
     }
     .map_err(|error| UsageError(error.to_string()))?;
     if !definition.group.one_shape() {
@@ -168,7 +187,7 @@ mod tests {
     fn asked(flags: &str) -> anyhow::Result<CreateFilterRequest> {
         let words = ["create", "clicks", "--cluster", "a:1,b:2"].into_iter().chain(flags.split_whitespace());
         let args = Flags::parse_from(words).create;
-        request(&args, args.filter.slicing.unwrap_or(proposed(3)))
+        request(&args, args.filter.slicing.unwrap_or(proposed(3)), None)
     }
 
     #[test]
@@ -187,6 +206,24 @@ mod tests {
         let policies = policies(request.clock, request.lookup, request.answer, request.retry_horizon_ms).unwrap();
         assert_eq!((policies.clock, policies.retry_horizon_ms), (ClockSource::Wall, 30_000));
         assert!(request.secret.is_empty() && !request.if_absent);
+    }
+
+    #[test]
+    fn the_kind_follows_from_size_and_slicing_and_stays_where_a_filter_is_there() {
+        let made = |flags: &str| definition("clicks", &asked(flags).unwrap().definition_json).unwrap();
+        let kind = |flags: &str| made(flags).group.cells.kind();
+        assert_eq!(kind("--window 24h --capacity 10M"), Kind::Cuckoo);
+        assert_eq!(kind("--window 24h --capacity 10M --slicing vertical:3"), Kind::Timing);
+        assert_eq!(kind("--window 24h --capacity 10M --tree dense"), Kind::Timing);
+        assert_eq!(kind("--window 24h --capacity 1k"), Kind::Timing);
+        let lateness = |flags: &str| made(flags).group.rule.lateness_units;
+        assert!(lateness("--window 24h --capacity 10M") > 0);
+        assert_eq!(lateness("--window 24h --capacity 10M --clock wall"), 0, "what nodes stamp is never late");
+        let former = made("--window 24h --capacity 10M --kind timing");
+        let words = "create clicks --cluster a:1 --window 24h --capacity 10M --slicing horizontal:3 --if-absent";
+        let args = Flags::parse_from(words.split_whitespace()).create;
+        let again = request(&args, args.filter.slicing.unwrap(), Some(&former)).unwrap();
+        assert_eq!(definition("clicks", &again.definition_json).unwrap(), former);
     }
 
     #[test]

@@ -151,7 +151,7 @@ pub struct FrequencyArgs {
     /// keys that count at one time, a million if not given
     #[arg(long, value_name = "DURATION", conflicts_with_all = [
         "window", "rule", "kind", "memory", "lateness", "layout", "cell_bits", "sub_windows", "equal_timers", "growth",
-        "stable_max", "stable_decrements",
+        "ticks", "stable_max", "stable_decrements",
     ])]
     pub epoch: Option<Window>,
     /// What an occurrence is worth one epoch later

@@ -7,6 +7,7 @@ use firstseen_filter::{FilterSpec, GENERATIONS_MAX, GrowthSpec, HASHES_MAX, Kind
 use firstseen_routing::Slicing;
 
 use crate::exit::UsageError;
+use crate::kind::{Meant, Stamps, meant};
 use crate::text::size::{ByteSize, Count, rate};
 
 /// The kinds of filter that find duplicates.
@@ -18,6 +19,8 @@ pub enum KindArg {
     Timing,
     /// Generation bits; jumping windows in less memory
     Generations,
+    /// Fingerprints; sliding windows in least memory, nearly exact with `--fpr 1e-8`
+    Cuckoo,
     /// Counters; jumping windows, or sliding by count
     Counting,
     /// Cells that fade; no window, bounded memory for ever
@@ -30,6 +33,7 @@ impl From<KindArg> for Kind {
             KindArg::Bloom => Self::Bloom,
             KindArg::Timing => Self::Timing,
             KindArg::Generations => Self::Generations,
+            KindArg::Cuckoo => Self::Cuckoo,
             KindArg::Counting => Self::Counting,
             KindArg::Stable => Self::Stable,
         }
@@ -83,14 +87,15 @@ pub struct FilterArgs {
     /// From which sighting a sliding window counts
     #[arg(long, value_enum, default_value = "fixed")]
     pub rule: RuleArg,
-    /// Kind of filter; by default bloom without a window and with landmarks, timing otherwise
+    /// Kind of filter; by default bloom without a window and with landmarks, otherwise timing or cuckoo: whichever takes
+    /// less memory, and timing without a capacity
     #[arg(long, value_enum)]
     pub kind: Option<KindArg>,
     /// Events that one window brings (`10M`); without it the filter starts small and grows, one of a cluster only with
     /// `--growth equal:4`
     #[arg(long, alias = "events-per-window", value_name = "EVENTS", allow_negative_numbers = true)]
     pub capacity: Option<Count>,
-    /// Highest acceptable rate of false positives: new events called duplicates (`0.01`, `1%`)
+    /// Highest acceptable rate of false positives: new events called duplicates (`0.01`, `1%`, `1e-8`)
     #[arg(long, value_name = "RATE", default_value = "0.01", allow_negative_numbers = true, value_parser = rate)]
     pub fpr: f64,
     /// Memory for the cells instead of a capacity (`64MiB`)
@@ -100,7 +105,8 @@ pub struct FilterArgs {
     /// vertical-horizontal:SxT. By default none in one process, and in a cluster a horizontal slice a node
     #[arg(long)]
     pub slicing: Option<Slicing>,
-    /// How late a record may come and still be judged exactly (`5m`); by default an eighth of a sliding window
+    /// How late a record may come and still be judged exactly (`5m`); by default an eighth of a sliding window, 0 for `--kind
+    /// cuckoo`
     #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms, allow_hyphen_values = true)]
     pub lateness: Option<u64>,
     /// How far ahead of the others a record is taken by its own word; one further ahead is rejected unless others bear its
@@ -126,6 +132,9 @@ pub struct FilterArgs {
     /// Sub-windows (Q) of a jumping window
     #[arg(long, help_heading = RARE, hide_short_help = true, value_name = "Q")]
     pub sub_windows: Option<u32>,
+    /// Ticks that kind cuckoo cuts its window into: by default 9 to 41, by the rate; up to 107 take more memory
+    #[arg(long, help_heading = RARE, hide_short_help = true, value_name = "N")]
+    pub ticks: Option<u32>,
     /// k' of the equal-timers heuristic: fewer false positives, but false negatives
     #[arg(long, help_heading = RARE, hide_short_help = true, value_name = "K'", default_value_t = 0)]
     pub equal_timers: u32,
@@ -143,6 +152,14 @@ pub struct FilterArgs {
         requires = "growth"
     )]
     pub grow_by: LimitArg,
+    /// Those of kind stable.
+    #[command(flatten)]
+    pub stable: StableArgs,
+}
+
+/// Flags that only kind stable has.
+#[derive(Debug, Args)]
+pub struct StableArgs {
     /// Max of kind stable
     #[arg(long, help_heading = RARE, hide_short_help = true, value_name = "MAX")]
     pub stable_max: Option<u8>,
@@ -218,9 +235,15 @@ impl FilterArgs {
         }
     }
 
-    /// The filter for `window` that the flags ask for.
-    pub fn spec(&self, window: Window, seed: u64) -> FilterSpec {
-        let kind = self.kind.map_or_else(|| default_kind(&window), Kind::from);
+    /// The filter for `window` that the flags ask for, and those that the same flags may have made.
+    pub(crate) fn meant(&self, window: Window, seed: u64, slicing: Slicing, stamps: Stamps) -> Meant {
+        match self.kind {
+            Some(kind) => Meant::only(self.of_kind(kind.into(), window, seed)),
+            None => meant(&self.of_kind(Kind::Bloom, window, seed), slicing, stamps),
+        }
+    }
+
+    fn of_kind(&self, kind: Kind, window: Window, seed: u64) -> FilterSpec {
         let limit = match self.grow_by {
             LimitArg::Cardinality => Limit::Cardinality,
             LimitArg::Density => Limit::Density,
@@ -241,6 +264,7 @@ impl FilterArgs {
             }),
             cell_bits: self.cell_bits,
             jumps: self.sub_windows,
+            ticks: self.ticks,
             refresh: match self.rule {
                 RuleArg::Fixed => Refresh::Fixed,
                 RuleArg::Refresh => Refresh::Refresh,
@@ -249,18 +273,10 @@ impl FilterArgs {
             future_max_ms: self.future_max.unwrap_or_else(|| window.future_default_ms()),
             equal_timers: self.equal_timers,
             growth: self.growth.map(growth),
-            stable_max: self.stable_max,
-            stable_decrements: self.stable_decrements,
+            stable_max: self.stable.stable_max,
+            stable_decrements: self.stable.stable_decrements,
             seed,
             ..FilterSpec::new(kind, window)
         }
-    }
-}
-
-/// The kind for a window where no flag gives one.
-pub(crate) fn default_kind(window: &Window) -> Kind {
-    match window {
-        Window::Duration(_) | Window::Events(_) => Kind::Timing,
-        _ => Kind::Bloom,
     }
 }

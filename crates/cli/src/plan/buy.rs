@@ -74,10 +74,7 @@ impl Machines {
             Some(nodes) => Ok(Self::of(spec, nodes, copies)?.into_iter().collect()),
             None => {
                 let several = match Spread::of(spec, Some(MACHINES), None, None) {
-                    // A filter that can be cut vertically can have copies.
-                    Ok(spread) if spread.as_ref().is_some_and(|spread| spread.vertical.is_some()) => {
-                        Self::of(spec, MACHINES, 1)?
-                    }
+                    Ok(Some(spread)) if spread.has_copies => Self::of(spec, MACHINES, 1)?,
                     // A window that counts all its events, or memory of such a shape, needs a single place.
                     Ok(_) | Err(SpreadError::Definition(_)) => None,
                     Err(error) => return Err(error),
@@ -165,6 +162,8 @@ mod tests {
             choices.iter().map(|it| (it.machines, it.copies)).collect::<Vec<_>>()
         };
         assert_eq!(machines(Kind::Timing, "1h"), [(3, 1), (1, 0)]);
+        assert_eq!(machines(Kind::Cuckoo, "1h"), [(3, 1), (1, 0)]);
+        assert_eq!(machines(Kind::Cuckoo, "50000events"), [(1, 0)]);
         assert_eq!(machines(Kind::Stable, "unbounded"), [(1, 0)]);
         let busy = Machines::choices(&spec(Kind::Generations, "1s", 10_000_000), Some(1), 0).unwrap();
         assert!(busy[0].cores > 10 && busy[0].can_be_had(), "{busy:?}");

@@ -3,13 +3,14 @@
 //! Promises: the formulas of [`firstseen_filter::rates`], at the load that the definition is sized for. Must not know:
 //! nodes, how it is printed.
 
-use firstseen_filter::{FilterSpec, Kind, Layout, SpecError, Window};
+use firstseen_filter::{FilterSpec, Kind, Layout, SpecError, Unit, Window};
 use serde::Serialize;
 
 use super::load::{Load, loads};
 use super::memory::{self, Widths, widths};
 use super::rates::{Rates, layout, rates};
 use super::retention::{Retention, retention};
+use super::traits::{Speed, WhenFull, places, speed, when_full};
 
 /// What one filter costs.
 #[derive(Debug, Serialize)]
@@ -33,6 +34,13 @@ pub(super) struct Costs {
     /// New events called duplicates, so lost, if all events of a window are new.
     pub(super) false_positives_per_window: f64,
     pub(super) retention: Retention,
+    /// How late an event may come and still be judged exactly, in milliseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) lateness_ms: Option<u64>,
+    pub(super) when_full: WhenFull,
+    /// Places of memory, far from each other, that a new event reads or writes at most.
+    pub(super) places_per_event: u32,
+    pub(super) speed: Speed,
     /// The same at once and more times the load; none where the window itself bounds the load.
     pub(super) loads: Vec<Load>,
 }
@@ -46,6 +54,7 @@ impl Costs {
         let (cells, hashes) = memory::shape(&definition.cells);
         let Widths { cell_bits, .. } = widths(&definition);
         let memory_bytes = memory::bytes(&definition);
+        let places = places(&definition.cells, hashes);
         let Rates { worst, mean } = rates(&definition, events);
         Ok(Self {
             kind: spec.kind,
@@ -61,6 +70,15 @@ impl Costs {
             rate_mean: mean,
             false_positives_per_window: mean * events,
             retention: retention(&definition),
+            lateness_ms: match (&definition.window, &definition.unit) {
+                (Window::Duration(_), Unit::Milliseconds(unit_ms)) => {
+                    Some(definition.rule.lateness_units.saturating_mul(*unit_ms))
+                }
+                _ => None,
+            },
+            when_full: when_full(&definition.cells),
+            places_per_event: places,
+            speed: speed(places),
             loads: loads(spec, &definition, events)?,
         })
     }

@@ -6,7 +6,7 @@
 use std::fmt::Write as _;
 use std::num::NonZeroU32;
 
-use firstseen_filter::FilterSpec;
+use firstseen_filter::{FilterSpec, Window};
 use firstseen_routing::{Cut, Slicing, SlicingError};
 
 /// What the filter is called.
@@ -25,6 +25,27 @@ pub(super) enum Survives {
     ByCopies(u32),
 }
 
+/// The command that uses a filter of `spec` in one process.
+pub(super) fn dedup(spec: &FilterSpec) -> String {
+    format!("firstseen dedup{}", filter_flags(spec))
+}
+
+/// Flags that ask for `spec`, each after a space.
+fn filter_flags(spec: &FilterSpec) -> String {
+    let rate = if spec.rate < 1e-4 { format!("{:e}", spec.rate) } else { spec.rate.to_string() };
+    let mut flags = format!(" --kind {} --window {} --fpr {rate}", spec.kind, spec.window);
+    if let Some(capacity) = spec.capacity_events {
+        let _ = write!(flags, " --capacity {capacity}");
+    }
+    if let Some(lateness_ms) = spec.lateness_ms {
+        let _ = write!(flags, " --lateness {}", Window::Duration(lateness_ms));
+    }
+    if let Some(ticks) = spec.ticks {
+        let _ = write!(flags, " --ticks {ticks}");
+    }
+    flags
+}
+
 /// The command for a filter of `spec` over so many nodes.
 ///
 /// # Errors
@@ -35,13 +56,7 @@ pub(super) fn command(spec: &FilterSpec, nodes: NonZeroU32, survives: Survives) 
         // An event visits one node, whatever its kind and window; `filter create` proposes the same.
         _ => Slicing::new(Cut::Horizontal(nodes))?,
     };
-    let mut command = format!(
-        "firstseen filter create {NAME} --cluster {ADDRESS} --kind {} --window {} --fpr {}",
-        spec.kind, spec.window, spec.rate
-    );
-    if let Some(capacity) = spec.capacity_events {
-        let _ = write!(command, " --capacity {capacity}");
-    }
+    let mut command = format!("firstseen filter create {NAME} --cluster {ADDRESS}{}", filter_flags(spec));
     let _ = write!(command, " --slicing {slicing}");
     match survives {
         Survives::AsUsual => {}

@@ -55,7 +55,7 @@ pub(super) fn loads(spec: &FilterSpec, definition: &FilterDefinition, events: f6
                 grown: match (spec.kind, &spec.window) {
                     _ if factor == 1 => None,
                     (Kind::Bloom, Window::Unbounded) => Some(doubled(spec, definition, factor)?),
-                    (Kind::Bloom | Kind::Timing, _) => grown(spec, definition, factor)?,
+                    (Kind::Bloom | Kind::Timing | Kind::Cuckoo, _) => grown(spec, definition, factor)?,
                     _ => None,
                 },
             })
@@ -81,7 +81,7 @@ fn refuses(cells: &CellDefinition) -> bool {
 fn grown(spec: &FilterSpec, definition: &FilterDefinition, factor: u32) -> Result<Option<Grown>, SpecError> {
     let rule = definition.rule;
     let generations = match spec.kind {
-        Kind::Timing => {
+        Kind::Timing | Kind::Cuckoo => {
             let lifetime_windows = (rule.span_units + rule.lateness_units) as f64 / (rule.span_units - 1) as f64;
             (f64::from(factor) * lifetime_windows).ceil() as u32 + 1
         }
@@ -91,7 +91,11 @@ fn grown(spec: &FilterSpec, definition: &FilterDefinition, factor: u32) -> Resul
         return Ok(None);
     }
     let growth = GrowthSpec { limit: Limit::Cardinality, generations_max: generations, ratio: 1.0 };
-    let one = FilterSpec { growth: Some(growth), ..spec.clone() }.resolve()?;
+    let one = match (FilterSpec { growth: Some(growth), ..spec.clone() }.resolve(), spec.kind) {
+        // Each of several generations would need a rate that no fingerprints have.
+        (Err(SpecError::Sizing(_)), Kind::Cuckoo) => return Ok(None),
+        (one, _) => one?,
+    };
     let memory_bytes = memory::bytes(&one).saturating_mul(u64::from(generations));
     Ok(Some(Grown { option: format!("equal:{generations}"), generations, memory_bytes }))
 }

@@ -10,8 +10,10 @@ mod load;
 mod memory;
 mod nodes;
 mod rates;
+mod recommended;
 mod retention;
 mod text;
+mod traits;
 
 #[cfg(test)]
 mod tests;
@@ -22,16 +24,19 @@ use std::num::NonZeroU32;
 
 use clap::Args;
 use firstseen_filter::{FilterSpec, Kind, Window};
+use firstseen_routing::{Cut, Slicing};
 use serde::Serialize;
 
 use crate::exit::UsageError;
-use crate::flags::filter::{KindArg, default_kind};
+use crate::flags::filter::{KindArg, parse_duration_ms};
+use crate::kind::default_kind;
 use crate::text::size::{Count, rate};
 use buy::Machines;
 use costs::Costs;
 use create::Survives;
 use memory::Reference;
 use nodes::Spread;
+use recommended::Recommended;
 
 /// What to plan for.
 #[derive(Debug, Args)]
@@ -50,6 +55,13 @@ pub struct PlanArgs {
     /// that `dedup` would choose
     #[arg(long, value_enum)]
     pub kind: Option<KindArg>,
+    /// How late a record may come and still be judged exactly; by default an eighth of the window for kind timing, where it
+    /// takes no memory, and 0 for the others
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms, allow_hyphen_values = true)]
+    pub lateness: Option<u64>,
+    /// Ticks that kind cuckoo cuts its window into (`dedup --help`)
+    #[arg(long, value_name = "N")]
+    pub ticks: Option<u32>,
     /// Spread the filter over so many nodes, one slice each
     #[arg(long, value_name = "N")]
     pub nodes: Option<u32>,
@@ -75,6 +87,9 @@ struct Plan {
     buy: Vec<Machines>,
     /// The kind that the machines are planned for.
     buy_kind: Kind,
+    /// Of the filters that are compared, the one to use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    recommended: Option<Recommended>,
     /// The filter, or those that are compared.
     filters: Vec<Costs>,
     /// Kinds that are impossible at this size.
@@ -105,9 +120,7 @@ struct Refused {
 pub fn run(args: &PlanArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let plan = match args.kind {
         Some(kind) => one_kind(args, kind.into())?,
-        None if args.nodes.is_some() || args.failures.is_some() => {
-            one_kind(args, default_kind(args.window.as_ref().unwrap_or(&DEFAULT_WINDOW)))?
-        }
+        None if args.nodes.is_some() || args.failures.is_some() => one_kind(args, chosen(args, slicing(args.nodes)?)?)?,
         None => all_kinds(args)?,
     };
     if args.json {
@@ -117,6 +130,20 @@ pub fn run(args: &PlanArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         text::write(&plan, out)?;
     }
     Ok(out.flush()?)
+}
+
+/// The kind that `dedup` or `filter create` would choose.
+fn chosen(args: &PlanArgs, slicing: Slicing) -> anyhow::Result<Kind> {
+    let window = args.window.clone().unwrap_or(DEFAULT_WINDOW);
+    Ok(default_kind(&spec(args, Kind::Bloom, window)?, slicing))
+}
+
+/// A slice a node.
+fn slicing(nodes: Option<u32>) -> anyhow::Result<Slicing> {
+    match nodes.and_then(NonZeroU32::new) {
+        None | Some(NonZeroU32::MIN) => Ok(Slicing::NONE),
+        Some(nodes) => Slicing::new(Cut::Horizontal(nodes)).map_err(refused),
+    }
 }
 
 fn one_kind(args: &PlanArgs, kind: Kind) -> anyhow::Result<Plan> {
@@ -138,34 +165,63 @@ fn one_kind(args: &PlanArgs, kind: Kind) -> anyhow::Result<Plan> {
     let create = nodes.map(|nodes| create::command(&spec, nodes, survives)).transpose().map_err(refused)?;
     let (events_per_window, window) = (costs.events_per_window, spec.window);
     let (filters, refused, references) = (vec![costs], Vec::new(), Vec::new());
-    let (fpr, buy_kind) = (args.fpr, kind);
-    Ok(Plan { events_per_window, fpr, window, buy, buy_kind, filters, refused, references, spread, create })
+    let (fpr, buy_kind, recommended) = (args.fpr, kind, None);
+    Ok(Plan {
+        events_per_window,
+        fpr,
+        window,
+        buy,
+        buy_kind,
+        recommended,
+        filters,
+        refused,
+        references,
+        spread,
+        create,
+    })
 }
 
 fn all_kinds(args: &PlanArgs) -> anyhow::Result<Plan> {
     let window = args.window.clone().unwrap_or(DEFAULT_WINDOW);
-    let (mut filters, mut cannot, mut events_per_window) = (Vec::new(), Vec::new(), 0);
+    let (mut filters, mut cannot) = (Vec::new(), Vec::new());
     for (kind, kinds_window) in kinds_for(&window) {
-        let spec = spec(args, kind, kinds_window)?;
-        events_per_window = spec.capacity_events.unwrap_or(0);
-        match Costs::of(&spec) {
-            Ok(costs) => filters.push(costs),
+        let asked = compared(args, kind, kinds_window)?;
+        match Costs::of(&asked) {
+            Ok(costs) => filters.push((asked, costs)),
             Err(error) => cannot.push(Refused { kind, reason: error.to_string() }),
         }
     }
-    match cannot.first() {
-        Some(Refused { reason, .. }) if filters.is_empty() => Err(refused(reason)),
-        _ => {
-            let references = memory::references(events_per_window);
-            let (fpr, refused, spread, create) = (args.fpr, cannot, None, None);
-            // The kind that `dedup` would choose, where that is possible.
-            let usual = default_kind(&window);
-            let chosen = filters.iter().find(|costs| costs.kind == usual).or(filters.first());
-            let (buy_kind, of_kind) = chosen.map_or((usual, window.clone()), |it| (it.kind, it.window.clone()));
-            let buy = Machines::choices(&spec(args, buy_kind, of_kind)?, None, 0).map_err(self::refused)?;
-            Ok(Plan { events_per_window, fpr, window, buy, buy_kind, filters, refused, references, spread, create })
-        }
-    }
+    let usual = chosen(args, Slicing::NONE)?;
+    // Where that is impossible, at least a kind with the same window.
+    let preferred = filters.iter().find(|(spec, _)| spec.kind == usual);
+    let Some((asked, _)) = preferred.or_else(|| filters.iter().find(|(spec, _)| spec.window == window)) else {
+        let reason = cannot.into_iter().next().map(|refused: Refused| refused.reason);
+        return Err(refused(reason.unwrap_or_else(|| format!("no kind has a window `{window}`"))));
+    };
+    let events_per_window = asked.capacity_events.unwrap_or(0);
+    Ok(Plan {
+        events_per_window,
+        fpr: args.fpr,
+        buy: Machines::choices(asked, None, 0).map_err(refused)?,
+        buy_kind: asked.kind,
+        recommended: Some(Recommended::of(asked)),
+        window,
+        filters: filters.into_iter().map(|(_, costs)| costs).collect(),
+        refused: cannot,
+        references: memory::references(events_per_window),
+        spread: None,
+        create: None,
+    })
+}
+
+/// What is asked of one of several kinds: without what it does not have.
+fn compared(args: &PlanArgs, kind: Kind, window: Window) -> anyhow::Result<FilterSpec> {
+    let asked = spec(args, kind, window)?;
+    Ok(FilterSpec {
+        lateness_ms: asked.lateness_ms.filter(|_| !matches!(kind, Kind::Bloom | Kind::Stable)),
+        ticks: asked.ticks.filter(|_| kind == Kind::Cuckoo),
+        ..asked
+    })
 }
 
 /// A day.
@@ -174,7 +230,7 @@ const DEFAULT_WINDOW: Window = Window::Duration(86_400_000);
 /// The kinds that answer for `window`, each with the window of its own that comes nearest.
 fn kinds_for(window: &Window) -> Vec<(Kind, Window)> {
     let windowed = |landmark| {
-        let same = [Kind::Generations, Kind::Timing, Kind::Counting].map(|kind| (kind, window.clone()));
+        let same = [Kind::Cuckoo, Kind::Generations, Kind::Timing, Kind::Counting].map(|kind| (kind, window.clone()));
         [(Kind::Bloom, landmark)].into_iter().chain(same).collect()
     };
     match window {
@@ -202,7 +258,13 @@ fn spec(args: &PlanArgs, kind: Kind, window: Window) -> anyhow::Result<FilterSpe
             return Err(refused("how many events does a window bring? Say so with --capacity, such as 10M"));
         }
     };
-    Ok(FilterSpec { rate: args.fpr, capacity_events: Some(events), ..FilterSpec::new(kind, window) })
+    Ok(FilterSpec {
+        rate: args.fpr,
+        capacity_events: Some(events),
+        lateness_ms: args.lateness,
+        ticks: args.ticks,
+        ..FilterSpec::new(kind, window)
+    })
 }
 
 fn refused(reason: impl Display) -> anyhow::Error {

@@ -6,7 +6,7 @@
 use std::num::NonZeroU32;
 
 use firstseen_filter::rates::{failures, growth, slicing};
-use firstseen_filter::{FilterDefinition, FilterSpec, Kind, Layout};
+use firstseen_filter::{FilterDefinition, FilterSpec, Geometry, Kind, Layout};
 use firstseen_routing::{COPIES_MAX, Cut, DefinitionError, SlicedDefinition, Slicing, SlicingError};
 use serde::Serialize;
 use thiserror::Error;
@@ -26,6 +26,9 @@ pub(super) struct Spread {
     /// Highest acceptable rate while so many fail.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) failures_fpr: Option<f64>,
+    /// Whether its slices can have copies.
+    #[serde(skip)]
+    pub(super) has_copies: bool,
     /// Events are divided.
     pub(super) horizontal: Sliced,
     /// Cells are divided; this is not possible for every kind and window.
@@ -117,7 +120,8 @@ impl Spread {
             Err(error) => return Err(error),
         };
         let failures_fpr = failures.map(|_| rate_max);
-        Ok(Some(Self { nodes, failures, failures_fpr, horizontal, vertical, no_vertical }))
+        let has_copies = spec.kind.has_parts();
+        Ok(Some(Self { nodes, failures, failures_fpr, has_copies, horizontal, vertical, no_vertical }))
     }
 }
 
@@ -127,9 +131,7 @@ impl Spread {
         let (copies, rate_max) = (self.failures?, self.failures_fpr?);
         let is_kept = self.horizontal.rate_under_failures.is_none_or(|rate| rate <= rate_max);
         let has_nodes = self.nodes.is_some_and(|nodes| nodes > copies);
-        // A filter that can be cut vertically can have copies.
-        (!is_kept && has_nodes && (1..COPIES_MAX as u32 - 1).contains(&copies) && self.vertical.is_some())
-            .then_some(copies)
+        (!is_kept && has_nodes && (1..COPIES_MAX as u32 - 1).contains(&copies) && self.has_copies).then_some(copies)
     }
 }
 
@@ -140,8 +142,8 @@ struct Slices {
     slices: u32,
     group: FilterDefinition,
     slice_bytes: u64,
-    /// Cells of one slice (m/S) and positions (k).
-    slice_cells: u64,
+    /// Positions of one slice, as many as it has cells (m/S), and positions of an event (k).
+    slice_positions: u64,
     hashes: u32,
     /// Worst rate of the whole filter.
     rate: f64,
@@ -153,12 +155,13 @@ impl Slices {
     fn new(spec: &FilterSpec, sliced: &SlicedDefinition) -> Result<Self, SpreadError> {
         let slice = sliced.slice()?;
         let (slice_cells, hashes) = memory::shape(&slice.cells);
+        let slice_positions = slice.cells.geometry().map_or(slice_cells, Geometry::positions);
         let share = spec.capacity_events.unwrap_or(0) as f64 / f64::from(sliced.slicing.groups());
         Ok(Self {
             is_vertical: sliced.slicing.divides_cells(),
             slices: sliced.slicing.slices(),
             slice_bytes: memory::bytes(&slice),
-            slice_cells,
+            slice_positions,
             hashes,
             rate: rates(&sliced.group, share).worst,
             generations: match sliced.group.cells.kind() {
@@ -181,7 +184,7 @@ impl Slices {
     /// out `log2(S)`).
     fn on_nodes(&self) -> OnNodes {
         let (hashes, slices) = (f64::from(self.hashes), f64::from(self.slices));
-        let (slice_bits, position_bits) = (slices.log2(), (self.slice_cells as f64).log2());
+        let (slice_bits, position_bits) = (slices.log2(), (self.slice_positions as f64).log2());
         let (new, duplicate) = if self.is_vertical {
             (
                 // The test goes on as long as some generation has all its bits set in the words so far.

@@ -58,7 +58,9 @@ pub(super) fn retention(definition: &FilterDefinition) -> Retention {
     let beyond = |units: u64| units.saturating_mul(step).saturating_sub(window);
     let slack = Slack { measure, step, beyond_least: beyond(span - 1), beyond_most: beyond(span) };
     match definition.cells {
-        CellDefinition::Timing { .. } | CellDefinition::SlidingCounting { .. } => Retention::Sliding(slack),
+        CellDefinition::Timing { .. } | CellDefinition::Cuckoo { .. } | CellDefinition::SlidingCounting { .. } => {
+            Retention::Sliding(slack)
+        }
         _ => Retention::Jumping(slack),
     }
 }

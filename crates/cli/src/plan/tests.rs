@@ -11,6 +11,7 @@ use serde_json::Value;
 use super::costs::Costs;
 use super::{PlanArgs, memory, run};
 use crate::filter::CreateArgs;
+use crate::kind::Stamps;
 
 #[derive(Parser)]
 struct Line {
@@ -41,10 +42,12 @@ fn spec(kind: Kind, window: &str, events: u64) -> FilterSpec {
 /// A window that one node counts.
 const COUNTED: &str = "50000events";
 
-const KINDS: [(Kind, &str); 7] = [
+const KINDS: [(Kind, &str); 9] = [
     (Kind::Bloom, "unbounded"),
     (Kind::Bloom, "landmark:1d"),
     (Kind::Timing, "24h"),
+    (Kind::Cuckoo, "24h"),
+    (Kind::Cuckoo, COUNTED),
     (Kind::Generations, "24h"),
     (Kind::Counting, "24h"),
     (Kind::Counting, COUNTED),
@@ -68,7 +71,12 @@ fn the_planned_rate_is_the_target() {
         let tolerance = if matches!(kind, Kind::Counting) { 1.0001 } else { 1.0 + 1e-9 };
         assert!(costs.rate_worst <= 0.01 * tolerance, "{kind} {window}: {}", costs.rate_worst);
         // Small jumps leave more room for the scatter of their loads, and lower the rate.
-        let least = if kind == Kind::Generations { 0.0075 } else { 0.0099 };
+        let least = match kind {
+            Kind::Generations => 0.0075,
+            // Fingerprints are a whole number of bits, and buckets are whole regions.
+            Kind::Cuckoo => 0.005,
+            _ => 0.0099,
+        };
         assert!(costs.rate_worst > least && costs.rate_mean <= costs.rate_worst, "{kind} {window}: {costs:?}");
         assert!((costs.false_positives_per_window - costs.rate_mean * 50_000.0).abs() < 1e-9);
     }
@@ -98,8 +106,13 @@ fn overloaded(spec: &FilterSpec, factor: u64, events: u64) -> (usize, bool) {
 
 #[test]
 fn a_sliding_filter_grows_as_planned_and_no_less_would_do() {
-    let planned_for = spec(Kind::Timing, "24h", 20_000);
-    for load in &Costs::of(&planned_for).unwrap().loads[1..] {
+    for kind in [Kind::Timing, Kind::Cuckoo] {
+        grows_as_planned(&spec(kind, "24h", 20_000));
+    }
+}
+
+fn grows_as_planned(planned_for: &FilterSpec) {
+    for load in &Costs::of(planned_for).unwrap().loads[1..] {
         let generations_max = load.grown.as_ref().unwrap().generations;
         let growth = |generations_max| FilterSpec {
             growth: Some(GrowthSpec { limit: Limit::Cardinality, generations_max, ratio: 1.0 }),
@@ -114,11 +127,13 @@ fn a_sliding_filter_grows_as_planned_and_no_less_would_do() {
 
 #[test]
 fn a_filter_that_may_not_grow_refuses_as_planned() {
-    let planned_for = spec(Kind::Timing, "24h", 20_000);
-    assert!(overloaded(&planned_for, 1, 20_000).1);
-    assert!(!overloaded(&planned_for, 2, 20_000).1);
-    let shares: Vec<f64> = Costs::of(&planned_for).unwrap().loads.iter().map(|load| load.refused_share).collect();
-    assert_eq!(shares, [0.0, 0.5, 0.9]);
+    for kind in [Kind::Timing, Kind::Cuckoo] {
+        let planned_for = spec(kind, "24h", 20_000);
+        assert!(overloaded(&planned_for, 1, 20_000).1, "{kind}");
+        assert!(!overloaded(&planned_for, 2, 20_000).1, "{kind}");
+        let shares: Vec<f64> = Costs::of(&planned_for).unwrap().loads.iter().map(|load| load.refused_share).collect();
+        assert_eq!(shares, [0.0, 0.5, 0.9]);
+    }
 }
 
 #[test]
@@ -179,7 +194,8 @@ fn asked_for(text: &str, seed: u64) -> SlicedDefinition {
     assert_eq!(command.lines().count(), 1, "it is the last that is said:\n{text}");
     let args = Create::try_parse_from(command.split_whitespace().skip(2)).unwrap_or_else(|e| panic!("{e}")).args;
     let window = args.filter.window(&args.policies.tz).unwrap();
-    SlicedDefinition::new(&args.filter.spec(window, seed), args.filter.slicing.expect("--slicing")).unwrap()
+    let slicing = args.filter.slicing.expect("--slicing");
+    args.filter.meant(window, seed, slicing, Stamps::OfEvents).definition(slicing, None).unwrap()
 }
 
 #[test]
@@ -203,7 +219,7 @@ fn the_last_lines_make_what_was_planned() {
         }
     }
     let compared = plan("--capacity 50000").unwrap();
-    assert!(!compared.contains("filter create"), "of several kinds none is chosen:\n{compared}");
+    assert!(!compared.contains("filter create"), "over no nodes:\n{compared}");
 }
 
 #[test]
@@ -276,10 +292,42 @@ fn generations_under_failures_are_judged_one_by_one() {
 fn kinds_are_compared_where_none_is_chosen() {
     let plan = json("--capacity 1M");
     let kinds: Vec<&str> = plan["filters"].as_array().unwrap().iter().filter_map(|f| f["kind"].as_str()).collect();
-    assert_eq!(kinds, ["bloom", "generations", "timing", "counting"]);
+    assert_eq!(kinds, ["bloom", "cuckoo", "generations", "timing", "counting"]);
     assert_eq!(plan["references"][1]["memory_bytes"], 130_000_000);
-    let memory: Vec<f64> = (0..3).map(|index| number(&plan["filters"][index]["memory_bytes"])).collect();
-    assert!(memory[0] < memory[1] && memory[1] < memory[2] && memory[2] < 38e6, "{memory:?}");
+    let memory: Vec<f64> = (0..4).map(|index| number(&plan["filters"][index]["memory_bytes"])).collect();
+    assert!(memory.is_sorted() && memory[3] < 38e6, "{memory:?}");
+    let traits = |index: usize| [&plan["filters"][index]["when_full"], &plan["filters"][index]["speed"]];
+    assert_eq!(traits(1), [&Value::from("refuses"), &Value::from("medium")]);
+    assert_eq!(traits(4), [&Value::from("refuses"), &Value::from("slow")]);
+}
+
+#[test]
+fn a_kind_is_recommended_with_its_command_and_figures() {
+    for (rate, bits) in [("0.005", 18.1), ("0.001", 20.6), ("1e-8", 41.8)] {
+        let plan = json(&format!("--capacity 10M --fpr {rate}"));
+        let (recommended, cuckoo) = (&plan["recommended"], &plan["filters"][1]);
+        assert_eq!(
+            (&recommended["kind"], &cuckoo["kind"], &plan["buy_kind"]),
+            (&"cuckoo".into(), &"cuckoo".into(), &"cuckoo".into())
+        );
+        assert!((bits - 0.2..bits).contains(&number(&cuckoo["bits_per_event"])), "{rate}: {cuckoo}");
+        assert!(number(&recommended["with_lateness"]["bits_per_event"]) < 1.22 * bits, "{recommended}");
+        let command = recommended["command"].as_str().unwrap();
+        assert!(command.starts_with("firstseen dedup --kind cuckoo --window 1d --fpr "), "{command}");
+    }
+    let kind = |line: &str| json(line)["recommended"]["kind"].as_str().unwrap().to_owned();
+    assert_eq!(kind("--capacity 1k"), "timing");
+    assert_eq!(kind("--capacity 10M --fpr 1e-9"), "timing");
+    assert_eq!(kind("--capacity 10M --window unbounded"), "bloom");
+    assert_eq!(kind("--window 1000000events"), "cuckoo");
+    let fine = json("--capacity 10M --ticks 80 --lateness 10m");
+    assert!(fine["recommended"]["command"].as_str().unwrap().ends_with("--lateness 10m --ticks 80"), "{fine}");
+    let text = plan("--capacity 10M --fpr 0.005").unwrap();
+    for part in
+        ["Recommended: kind cuckoo.", "\nfirstseen dedup --kind cuckoo --window 1d", "add --lateness 3h", "says so"]
+    {
+        assert!(text.contains(part), "no `{part}` in\n{text}");
+    }
 }
 
 #[test]
@@ -324,8 +372,9 @@ fn a_plan_begins_with_what_to_buy() {
     assert!(text.starts_with("Buy 3 machines of "), "{text}");
     assert!(text.contains("of which any 1 may fail") && text.contains("Or 1 machine of "), "{text}");
     assert!(text.contains("false positives at most 1e-6"), "{text}");
-    let one_line = text.replace('\n', " ");
-    assert!(one_line.contains("Kind generations takes 5.3 GiB instead of 27.5 GiB"), "{text}");
+    assert!(text.contains("for kind cuckoo.") && !text.contains("instead of"), "none is half as large:\n{text}");
+    let timers = plan("--capacity 1000M --fpr 1e-9 --window 24h").unwrap().replace('\n', " ");
+    assert!(timers.contains("for kind timing.") && timers.contains("Kind generations takes "), "{timers}");
     let text = plan(&format!("{day} --nodes 8 --failures 1")).unwrap();
     assert!(text.starts_with("Buy 8 machines of ") && text.contains("(--copies 1)"), "{text}");
     assert!(text.contains("too many") && !text.contains("111,0"), "{text}");

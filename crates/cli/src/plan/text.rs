@@ -13,6 +13,7 @@ use super::nodes::{OnNodes, Sliced, Spread};
 use super::retention::{Measure, Retention, Slack};
 use crate::text::size::ByteSize;
 
+mod compared;
 mod machines;
 
 const COLUMNS: usize = 80;
@@ -33,7 +34,7 @@ pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
         }
         filters => {
             writeln!(out, "window {}: {load}", plan.window)?;
-            compared(plan, filters, out)?;
+            compared::write(plan, filters, out)?;
         }
     }
     if let Some(spread) = &plan.spread {
@@ -45,11 +46,16 @@ pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     }
 }
 
-/// The command to paste into a shell: a flag a line, with the backslashes that join the lines.
+/// The command to paste into a shell.
 fn last_words(command: &str, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
     writeln!(out, "  Made by this (--cluster names any of the nodes):")?;
     writeln!(out)?;
+    pasted(command, out)
+}
+
+/// Writes a command: as many flags a line as fit, with the backslashes that join the lines.
+fn pasted(command: &str, out: &mut dyn Write) -> io::Result<()> {
     let mut flags = command.split(" --");
     let mut line = flags.next().unwrap_or_default().to_owned();
     for flag in flags {
@@ -74,8 +80,13 @@ fn one(costs: &Costs, out: &mut dyn Write) -> io::Result<()> {
         Layout::Blocked { lines } => format!("blocks of {lines} cache lines"),
     };
     let (cells, bits) = (grouped(costs.cells), costs.cell_bits);
-    line(out, "cells (m)", format!("{cells} of {bits} bit{}, {layout}", plural(bits)))?;
-    line(out, "positions (k)", format!("{} an event", costs.hashes))?;
+    match costs.kind {
+        Kind::Cuckoo => line(out, "fingerprints", format!("room for {cells} of {bits} bits, {layout}"))?,
+        _ => {
+            line(out, "cells (m)", format!("{cells} of {bits} bit{}, {layout}", plural(bits)))?;
+            line(out, "positions (k)", format!("{} an event", costs.hashes))?;
+        }
+    }
     line(out, "memory", format!("{}, {:.1} bits an event", ByteSize(costs.memory_bytes), costs.bits_per_event))?;
     let (worst, mean) = (percent(costs.rate_worst), percent(costs.rate_mean));
     let rate = if worst == mean { worst } else { format!("{worst} at worst, {mean} on average") };
@@ -84,6 +95,13 @@ fn one(costs: &Costs, out: &mut dyn Write) -> io::Result<()> {
     line(out, "events lost", format!("{lost} of {} new ones", grouped(costs.events_per_window)))?;
     for kept in retention(&costs.retention, &costs.window) {
         line(out, if kept.0 { "kept" } else { "" }, kept.1)?;
+    }
+    if let Some(lateness_ms) = costs.lateness_ms {
+        line(
+            out,
+            "may come late",
+            if lateness_ms == 0 { "not at all".to_owned() } else { format!("by {}", duration(lateness_ms)) },
+        )?;
     }
     writeln!(out)?;
     loads(costs, out)
@@ -112,6 +130,9 @@ fn beyond(slack: &Slack) -> String {
     match (slack.beyond_least, slack.beyond_most) {
         (_, 0) => "exactly".to_owned(),
         (0, most) => format!("and up to {} more", measured(slack.measure, most)),
+        (least, most) if slack.measure == Measure::Events => {
+            format!("and {} to {} more", grouped(least), grouped(most))
+        }
         (least, most) => {
             format!("and {} to {} more", measured(slack.measure, least), measured(slack.measure, most))
         }
@@ -121,8 +142,19 @@ fn beyond(slack: &Slack) -> String {
 fn measured(measure: Measure, length: u64) -> String {
     match measure {
         Measure::Events => format!("{} event{}", grouped(length), plural(length)),
-        Measure::Milliseconds => duration(length),
+        Measure::Milliseconds => about(length),
     }
+}
+
+/// A duration rounded up, so that it is one or two words.
+fn about(length_ms: u64) -> String {
+    let step_ms = match length_ms {
+        86_400_000.. => 3_600_000,
+        3_600_000.. => 60_000,
+        60_000.. => 1_000,
+        _ => 1,
+    };
+    duration(length_ms.div_ceil(step_ms).saturating_mul(step_ms))
 }
 
 fn loads(costs: &Costs, out: &mut dyn Write) -> io::Result<()> {
@@ -145,54 +177,9 @@ fn loads(costs: &Costs, out: &mut dyn Write) -> io::Result<()> {
     }
     match costs.kind {
         Kind::Stable => writeln!(out, "  At any load the rate stays; events fade sooner."),
-        Kind::Counting => writeln!(out, "  It never refuses: its rate rises."),
-        Kind::Generations => writeln!(out, "  A full filter answers `undecided` and records nothing."),
+        Kind::Generations | Kind::Counting => writeln!(out, "  A full filter answers `undecided` and records nothing."),
         _ => writeln!(out, "  A full filter answers `undecided` and records nothing; --growth lets it grow."),
     }
-}
-
-fn compared(plan: &Plan, filters: &[Costs], out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out)?;
-    writeln!(out, "  {:<13}{:>11}{:>12}{:>4}{:>15}  forgets", "kind", "memory", "bits/event", "k", "events lost")?;
-    for costs in filters {
-        let forgets = match &costs.retention {
-            Retention::Unbounded => "never".to_owned(),
-            Retention::UntilLandmark if costs.window == plan.window => "at landmarks".to_owned(),
-            Retention::UntilLandmark => "at landmarks only".to_owned(),
-            Retention::Fading => "at random".to_owned(),
-            Retention::Sliding(Slack { beyond_most: 0, .. }) => "exactly".to_owned(),
-            Retention::Sliding(Slack { measure: Measure::Events, beyond_most, .. })
-            | Retention::Jumping(Slack { measure: Measure::Events, beyond_most, .. }) => {
-                format!("<= {} of it late", percent(*beyond_most as f64 / costs.events_per_window as f64))
-            }
-            Retention::Sliding(slack) | Retention::Jumping(slack) => {
-                format!("<= {} late", duration(slack.beyond_most))
-            }
-        };
-        writeln!(
-            out,
-            "  {:<13}{:>11}{:>12.1}{:>4}{:>15}  {forgets}",
-            costs.kind.to_string(),
-            ByteSize(costs.memory_bytes).to_string(),
-            costs.bits_per_event,
-            costs.hashes,
-            grouped(costs.false_positives_per_window.round() as u64),
-        )?;
-    }
-    for refused in &plan.refused {
-        writeln!(out, "  {}:", refused.kind)?;
-        wrapped(out, &refused.reason, 4)?;
-    }
-    writeln!(out)?;
-    writeln!(out, "  for comparison, about")?;
-    for reference in &plan.references {
-        let bits = reference.bytes_per_event * 8;
-        let memory = ByteSize(reference.memory_bytes).to_string();
-        writeln!(out, "  {:<22}{:>12}  {bits} bits/event, no event lost", reference.name, memory)?;
-    }
-    writeln!(out)?;
-    writeln!(out, "  Events lost: new ones called duplicates in a window, if all are new.")?;
-    writeln!(out, "  More about one of them: --kind")
 }
 
 fn spread_over_nodes(spread: &Spread, out: &mut dyn Write) -> io::Result<()> {
@@ -305,6 +292,7 @@ mod tests {
     #[test]
     fn numbers_read_well() {
         assert_eq!([grouped(0), grouped(999), grouped(1000), grouped(10_000_000)], ["0", "999", "1,000", "10,000,000"]);
+        assert_eq!([59_999, 3_927_279, 86_400_001].map(about), ["59s 999ms", "1h 6m", "1d 1h"]);
         assert_eq!([percent(1.0), percent(0.01), percent(0.000_998)], ["100 %", "1 %", "0.0998 %"]);
         assert_eq!([percent(0.0), percent(1e-9), percent(1e-6), percent(9.95e-7)], ["0 %", "1e-9", "1e-6", "9.95e-7"]);
         assert_eq!([percent(0.009_999_9), percent(0.999_999), percent(0.0999)], ["1 %", "100 %", "9.99 %"]);

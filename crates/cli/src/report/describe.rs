@@ -1,8 +1,12 @@
 //! A filter's definition in one line for people.
 
-use firstseen_filter::{CellDefinition, FilterDefinition, Geometry, Growth, Layout, Refresh, Unit, Window, duration};
+use firstseen_filter::{
+    BucketShape, CellDefinition, FilterDefinition, Geometry, Growth, Layout, Refresh, Unit, Window, WindowRule,
+    duration,
+};
 use firstseen_routing::SlicedDefinition;
 
+use crate::kind::lateness_default_ms;
 use crate::state::Definition;
 use crate::text::numbers::grouped;
 
@@ -13,7 +17,11 @@ impl Definition for SlicedDefinition {
 
     fn flags(&self) -> Vec<(&'static str, String)> {
         let group = &self.group;
-        let refreshes = matches!(group.cells, CellDefinition::Timing { refresh: Refresh::Refresh, .. });
+        let refreshes = matches!(
+            group.cells,
+            CellDefinition::Timing { refresh: Refresh::Refresh, .. }
+                | CellDefinition::Cuckoo { refresh: Refresh::Refresh, .. }
+        );
         vec![
             ("--window", group.window.to_string()),
             ("--kind", group.cells.kind().to_string()),
@@ -22,6 +30,7 @@ impl Definition for SlicedDefinition {
             ("--slicing", self.slicing.to_string()),
             ("--rule", if refreshes { "refresh" } else { "fixed" }.to_owned()),
             ("--lateness", asked_for(asked_lateness(group).map(|lateness| lateness.to_string()))),
+            ("--ticks", asked_for(asked_ticks(group).map(|ticks| ticks.to_string()))),
             clock_flag(&group.window, group.future_max_ms),
         ]
     }
@@ -51,16 +60,35 @@ fn asked_capacity_events(definition: &SlicedDefinition) -> Option<u64> {
     }
 }
 
-/// `--lateness` promises that by default events of a sliding window may come late by this part of it.
-const LATENESS_DEFAULT_PART: u64 = 8;
-
-/// The lateness, where it is not the one that follows from the window.
+/// The lateness, where it is not the one that follows from kind and window.
 fn asked_lateness(group: &FilterDefinition) -> Option<Window> {
-    let (Window::Duration(window_ms), Unit::Milliseconds(unit_ms)) = (&group.window, &group.unit) else { return None };
-    let is_sliding = matches!(group.cells, CellDefinition::Timing { .. });
-    let default_ms = if is_sliding { window_ms / LATENESS_DEFAULT_PART } else { 0 };
+    let (Window::Duration(_), Unit::Milliseconds(unit_ms)) = (&group.window, &group.unit) else { return None };
+    let is_timing = matches!(group.cells, CellDefinition::Timing { .. });
+    let default_ms = lateness_default_ms(&group.window).filter(|_| is_timing).unwrap_or(0);
     let units = group.rule.lateness_units;
     (units != default_ms.div_ceil((*unit_ms).max(1))).then(|| Window::Duration(units.saturating_mul(*unit_ms)))
+}
+
+/// The ticks of a filter of fingerprints, where it could have more without longer words for them.
+fn asked_ticks(group: &FilterDefinition) -> Option<u64> {
+    let CellDefinition::Cuckoo { geometry, .. } = &group.cells else { return None };
+    let Layout::Buckets { time_bits } = geometry.layout() else { return None };
+    let most = u64::from(BucketShape::new(geometry.cell_bits(), time_bits).ticks());
+    let WindowRule { span_units, lateness_units } = group.rule;
+    let ticks = span_units.saturating_sub(1);
+    let (window, unit) = match (&group.window, &group.unit) {
+        (Window::Duration(window), Unit::Milliseconds(unit)) | (Window::Events(window), Unit::Events(unit)) => {
+            (*window, *unit)
+        }
+        _ => return None,
+    };
+    let lateness = lateness_units.saturating_mul(unit);
+    let fits = |more: u64| {
+        let length = window.div_ceil(more).max(1);
+        let units = window.div_ceil(length);
+        units > ticks && units + 1 + lateness.div_ceil(length) <= most
+    };
+    (time_bits > 64 || (ticks + 1..most).any(fits)).then_some(ticks)
 }
 
 /// `timing, 10,000,000 cells of 8 bits (m), 7 of them an event (k), in 2 cache lines, ...`.
@@ -107,6 +135,7 @@ pub fn describe(definition: &SlicedDefinition) -> String {
         }
     }
     parts.extend(unit(&group.unit, group.rule.span_units));
+    parts.extend(lateness(group));
     match (definition.slicing.slices(), definition.slicing.groups()) {
         (..=1, _) => {}
         // Sizes and limits in the text are those of one group.
@@ -125,7 +154,10 @@ fn room_events(definition: &SlicedDefinition) -> Option<u64> {
 }
 
 fn buckets(geometry: &Geometry) -> String {
-    format!("room for {} fingerprints of {} bits, one an event", grouped(geometry.cells()), geometry.cell_bits())
+    let (slots, bits) = (grouped(geometry.cells()), geometry.cell_bits());
+    let Layout::Buckets { time_bits } = geometry.layout() else { return format!("{slots} places of {bits} bits") };
+    let bucket = BucketShape::new(bits, time_bits).slots();
+    format!("{slots} places for fingerprints of {bits} bits, in buckets of {bucket}, two of them an event")
 }
 
 fn shape(geometry: &Geometry) -> String {
@@ -146,6 +178,13 @@ fn shape(geometry: &Geometry) -> String {
 fn grows(growth: &Growth) -> Option<String> {
     let most = growth.generations_max;
     (most > 1).then(|| format!("grows to {most} generations by {}", growth.ratio))
+}
+
+/// How late events may come, where that takes memory.
+fn lateness(group: &FilterDefinition) -> Option<String> {
+    let (CellDefinition::Cuckoo { .. }, Unit::Milliseconds(ms)) = (&group.cells, &group.unit) else { return None };
+    let units = group.rule.lateness_units;
+    (units > 0).then(|| format!("up to {} late", duration(units.saturating_mul(*ms))))
 }
 
 fn unit(unit: &Unit, span_units: u64) -> Option<String> {

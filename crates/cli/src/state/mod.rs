@@ -73,6 +73,11 @@ impl<D: Definition> SavedState<D> {
         self.0.header().seed
     }
 
+    /// The filter that it holds.
+    pub fn definition(&self) -> &D {
+        &self.0.header().definition
+    }
+
     /// Fills the filter by `read_body`, if the file is of `expected`.
     ///
     /// # Errors

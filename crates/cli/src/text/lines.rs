@@ -58,7 +58,7 @@ mod tests {
         assert_eq!(text.replace("\n               ", " "), value);
         let widths: Vec<usize> = text.lines().map(|line| line.chars().count()).collect();
         assert!(matches!(widths[..], [..=85, ..=100]), "{text}");
-        let two_lines = format!("tp 1, fp 2\n{:15}fpr 0.2490 %, by events 0.2462 %, fnr 0.0000 %, f1 0.9947", "");
+        let two_lines = format!("tp 1, fp 2\n{:15}fpr 0.2490 %, by events 0.2462 %, fnr 0 %, f1 0.9947", "");
         assert_eq!(wrapped(&two_lines), two_lines);
         assert_eq!(wrapped("short, and so on"), "short, and so on");
         assert_eq!(wrapped(&"x".repeat(300)), "x".repeat(300));

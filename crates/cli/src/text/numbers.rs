@@ -19,7 +19,11 @@ pub(crate) fn grouped(number: u64) -> String {
 pub(crate) fn rate(rate: f64) -> String {
     // The sum of no rates is -0.
     let rate = rate + 0.0;
-    if rate == 0.0 || rate >= 1e-4 { format!("{:.4} %", 100.0 * rate) } else { format!("{rate:.1e}") }
+    match rate {
+        0.0 => "0 %".to_owned(),
+        1e-4.. => format!("{:.4} %", 100.0 * rate),
+        _ => format!("{rate:.1e}"),
+    }
 }
 
 #[cfg(test)]
@@ -34,6 +38,6 @@ mod tests {
     #[test]
     fn no_rate_has_a_sign() {
         let none: [f64; 0] = [];
-        assert_eq!([none.iter().sum(), 0.0, 0.25, 2e-6].map(rate), ["0.0000 %", "0.0000 %", "25.0000 %", "2.0e-6"]);
+        assert_eq!([none.iter().sum(), 0.0, 0.25, 2e-6].map(rate), ["0 %", "0 %", "25.0000 %", "2.0e-6"]);
     }
 }

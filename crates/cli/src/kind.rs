@@ -1,0 +1,191 @@
+//! The kind of filter where no flag names one (`docs/decisions/42-default-kind.md`).
+//!
+//! Promises: a window that slides has the kind that takes less memory for what the flags ask, `timing` or `cuckoo`, and
+//! the same lateness whichever it is. Must not know: flags, files, clusters.
+
+use firstseen_filter::{FilterSpec, Geometry, Kind, Window};
+use firstseen_routing::{DefinitionError, SlicedDefinition, Slicing};
+
+/// Where no flag says how late events may come, they may by this part of a window that slides.
+const LATENESS_DEFAULT_PART: u64 = 8;
+
+/// Whether events may come late: not where they are stamped as they come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stamps {
+    /// By the events themselves.
+    OfEvents,
+    /// As they come.
+    OnArrival,
+}
+
+/// The filters that flags may mean which name no kind.
+#[derive(Debug)]
+pub(crate) struct Meant {
+    /// The one to build.
+    pub(crate) now: FilterSpec,
+    /// Those that a filter may be of which was made by the same flags when another kind was the default.
+    pub(crate) formerly: Vec<FilterSpec>,
+}
+
+impl Meant {
+    /// One filter, as its kind is named.
+    pub(crate) fn only(now: FilterSpec) -> Self {
+        Self { now, formerly: Vec::new() }
+    }
+
+    /// Changes all of them.
+    pub(crate) fn change(&mut self, change: impl Fn(&mut FilterSpec)) {
+        std::iter::once(&mut self.now).chain(&mut self.formerly).for_each(change);
+    }
+
+    /// Of a window that slides, timers rather than fingerprints.
+    #[cfg(feature = "full")]
+    pub(crate) fn prefer_timing(&mut self) {
+        if let Some(timing) = self.formerly.iter_mut().find(|spec| spec.kind == Kind::Timing) {
+            std::mem::swap(timing, &mut self.now);
+        }
+    }
+
+    /// The definition of the one to build; where a filter was made by the same flags, the definition of that filter, or
+    /// one of its kind.
+    pub(crate) fn definition(
+        &self,
+        slicing: Slicing,
+        made: Option<&SlicedDefinition>,
+    ) -> Result<SlicedDefinition, DefinitionError> {
+        let now = SlicedDefinition::new(&self.now, slicing);
+        let Some(made) = made.filter(|_| !self.formerly.is_empty()) else { return now };
+        let others = self.formerly.iter().map(|spec| SlicedDefinition::new(spec, slicing));
+        let mut possible: Vec<SlicedDefinition> =
+            now.as_ref().ok().cloned().into_iter().chain(others.flatten()).collect();
+        let kind = made.group.cells.kind();
+        let same = possible.iter().position(|one| one == made);
+        match same.or_else(|| possible.iter().position(|one| one.group.cells.kind() == kind)) {
+            Some(index) => Ok(possible.swap_remove(index)),
+            None => now,
+        }
+    }
+}
+
+/// The filters that `asked` may mean, whatever its kind is.
+pub(crate) fn meant(asked: &FilterSpec, slicing: Slicing, stamps: Stamps) -> Meant {
+    let of = |kind| FilterSpec { kind, ..asked.clone() };
+    match asked.window {
+        Window::Duration(_) | Window::Events(_) if asked.ticks.is_some() => Meant::only(of(Kind::Cuckoo)),
+        Window::Duration(_) | Window::Events(_) => {
+            let (timing, punctual) = (of(Kind::Timing), of(Kind::Cuckoo));
+            let cuckoo = FilterSpec { lateness_ms: lateness_ms(asked, stamps), ..punctual.clone() };
+            if is_smaller(&cuckoo, &timing, slicing) {
+                Meant { now: cuckoo, formerly: vec![timing, punctual] }
+            } else {
+                Meant { now: timing, formerly: vec![cuckoo, punctual] }
+            }
+        }
+        _ => Meant::only(of(Kind::Bloom)),
+    }
+}
+
+/// The kind that `asked` gets, which names none.
+pub(crate) fn default_kind(asked: &FilterSpec, slicing: Slicing) -> Kind {
+    meant(asked, slicing, Stamps::OfEvents).now.kind
+}
+
+/// How late events of `window` may come where no flag says it; none where events are counted, or emptied at landmarks.
+pub(crate) fn lateness_default_ms(window: &Window) -> Option<u64> {
+    match window {
+        Window::Duration(window_ms) => Some(window_ms / LATENESS_DEFAULT_PART),
+        _ => None,
+    }
+}
+
+/// The lateness that does not depend on which kind is chosen.
+fn lateness_ms(asked: &FilterSpec, stamps: Stamps) -> Option<u64> {
+    let by_default = || lateness_default_ms(&asked.window).filter(|_| stamps == Stamps::OfEvents);
+    asked.lateness_ms.or_else(by_default)
+}
+
+/// Whether both fulfil what was asked for, and `one` in less memory, or, where the memory is given, for more events.
+/// What has no known size starts small and grows, and then none is the smaller.
+fn is_smaller(one: &FilterSpec, other: &FilterSpec, slicing: Slicing) -> bool {
+    let Ok(one) = SlicedDefinition::new(one, slicing) else { return false };
+    let Ok(other) = SlicedDefinition::new(other, slicing) else { return one.group.capacity_events.is_some() };
+    let bytes = |definition: &SlicedDefinition| definition.group.cells.geometry().map_or(u64::MAX, Geometry::bytes);
+    match (one.group.capacity_events, other.group.capacity_events) {
+        (Some(events), Some(others)) if events == others => bytes(&one) < bytes(&other),
+        (Some(events), Some(others)) => events > others,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(window: &str, rate: f64, events: u64) -> FilterSpec {
+        FilterSpec { rate, capacity_events: Some(events), ..FilterSpec::new(Kind::Timing, window.parse().unwrap()) }
+    }
+
+    fn kind(asked: &FilterSpec) -> Kind {
+        default_kind(asked, Slicing::NONE)
+    }
+
+    #[test]
+    fn the_smaller_kind_is_chosen() {
+        for rate in [0.1, 0.01, 0.001, 1e-6, 1e-8] {
+            assert_eq!(kind(&asked("24h", rate, 10_000_000)), Kind::Cuckoo, "{rate}");
+            assert_eq!(kind(&asked("24h", rate, 100)), Kind::Timing, "{rate}: a region is 64 KiB");
+        }
+        assert_eq!(kind(&asked("10000000events", 0.01, 10_000_000)), Kind::Cuckoo);
+        assert_eq!(kind(&asked("24h", 1e-9, 10_000_000)), Kind::Timing, "no fingerprints have that rate");
+        assert_eq!(kind(&asked("unbounded", 0.01, 10_000_000)), Kind::Bloom);
+        assert_eq!(kind(&asked("landmark:1d", 0.01, 10_000_000)), Kind::Bloom);
+        // 1,024 slices of 64 KiB at least.
+        let slices: Slicing = "horizontal:1024".parse().unwrap();
+        assert_eq!(default_kind(&asked("24h", 0.01, 1_000_000), slices), Kind::Timing);
+        assert_eq!(default_kind(&asked("24h", 0.01, 100_000_000), slices), Kind::Cuckoo);
+    }
+
+    #[test]
+    fn what_only_one_kind_has_decides() {
+        let large = asked("24h", 0.01, 10_000_000);
+        for only_timing in [
+            FilterSpec { hashes: Some(4), ..large.clone() },
+            FilterSpec { layout: Some(firstseen_filter::Layout::Classic), ..large.clone() },
+            FilterSpec { cell_bits: Some(16), ..large.clone() },
+            FilterSpec { equal_timers: 2, ..large.clone() },
+            FilterSpec { cells: Some(1 << 20), capacity_events: None, ..large.clone() },
+            FilterSpec { capacity_events: None, ..large.clone() },
+            FilterSpec { lateness_ms: Some(86_400_000), ..asked("24h", 0.01, 5_000) },
+        ] {
+            assert_eq!(kind(&only_timing), Kind::Timing, "{only_timing:?}");
+        }
+        assert_eq!(default_kind(&large, "vertical:8".parse().unwrap()), Kind::Timing);
+        assert_eq!(kind(&FilterSpec { ticks: Some(20), ..asked("24h", 0.01, 100) }), Kind::Cuckoo);
+        let given = |bytes| FilterSpec { memory_bytes: Some(bytes), capacity_events: None, ..large.clone() };
+        assert_eq!([given(64 << 20), given(32 << 10)].map(|asked| kind(&asked)), [Kind::Cuckoo, Kind::Timing]);
+    }
+
+    #[test]
+    fn the_lateness_does_not_depend_on_the_kind() {
+        let large = asked("24h", 0.01, 10_000_000);
+        let lateness = |stamps| meant(&large, Slicing::NONE, stamps).now.lateness_ms;
+        assert_eq!((lateness(Stamps::OfEvents), lateness(Stamps::OnArrival)), (Some(3 * 3_600_000), None));
+        let asked = FilterSpec { lateness_ms: Some(60_000), ..large };
+        assert_eq!(meant(&asked, Slicing::NONE, Stamps::OfEvents).now.lateness_ms, Some(60_000));
+    }
+
+    #[test]
+    fn what_was_made_when_another_kind_was_the_default_stays() {
+        let large = asked("24h", 0.01, 10_000_000);
+        let meant = meant(&large, Slicing::NONE, Stamps::OfEvents);
+        let definition = |spec: FilterSpec| SlicedDefinition::new(&spec, Slicing::NONE).unwrap();
+        for kind in [Kind::Timing, Kind::Cuckoo] {
+            let made = definition(FilterSpec { kind, ..large.clone() });
+            assert_eq!(meant.definition(Slicing::NONE, Some(&made)).unwrap(), made);
+        }
+        let other = definition(FilterSpec { rate: 0.5, ..large.clone() });
+        assert_eq!(meant.definition(Slicing::NONE, Some(&other)).unwrap().group.cells.kind(), Kind::Timing);
+        let foreign = definition(FilterSpec { kind: Kind::Generations, ..large });
+        assert_eq!(meant.definition(Slicing::NONE, Some(&foreign)).unwrap().group.cells.kind(), Kind::Cuckoo);
+    }
+}
