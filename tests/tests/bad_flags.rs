@@ -66,6 +66,8 @@ const NONSENSE: &[(&str, &str)] = &[
     ("--cluster a:1 --filter clicks --window 1h", "--window"),
     ("--cluster a:1 --filter clicks --capacity 10", "--capacity"),
     ("--cluster a:1 --filter clicks --fpr 0.1", "--fpr"),
+    ("--cluster a:1 --filter clicks --ticks 9", "--ticks"),
+    ("--ticks 9", "kind bloom has no choice of ticks"),
     ("--cluster a:1 --filter clicks --slicing none", "--slicing"),
     ("--cluster a:1 --filter clicks --seed 1", "--seed"),
     ("--cluster a:1 --filter clicks --state seen", "--state"),

@@ -2,7 +2,7 @@
 
 use crate::run::{Ran, dedup, firstseen};
 
-const FLAGS: [&str; 50] = [
+const FLAGS: [&str; 51] = [
     "--format",
     "--key",
     "--time",
@@ -26,6 +26,7 @@ const FLAGS: [&str; 50] = [
     "--layout",
     "--cell-bits",
     "--sub-windows",
+    "--ticks",
     "--equal-timers",
     "--growth",
     "--grow-by",
@@ -96,7 +97,7 @@ fn other_commands_explain_themselves() {
         ("filter", "create alter list describe forgive set-clock drop"),
         (
             "filter alter",
-            "--cluster --window --capacity --fpr --memory --kind --slicing --lateness --growth --new-secret --seed --plan \
+            "--cluster --window --capacity --fpr --memory --kind --slicing --lateness --ticks --growth --new-secret --seed --plan \
              --no-wait --finish --yes --json",
         ),
         (
@@ -104,7 +105,7 @@ fn other_commands_explain_themselves() {
             "--cluster --window --slicing --clock --lookup --answer --retry-horizon --if-absent --tree --copies",
         ),
         ("certs", "--out --nodes --clients --admin --hosts --days"),
-        ("plan", "--capacity --fpr --window --kind --nodes --failures --max-fpr --json"),
+        ("plan", "--capacity --fpr --window --kind --lateness --ticks --nodes --failures --max-fpr --json"),
         ("generate", "--events --keys --rate --burst --sites --home-share --late-share --late-max --seed --format"),
         ("eval", "EXPERIMENT --seed --runs --out --log --log-format --quick --json 20] Smaller codes"),
         ("bench", "cluster Redis tree durability copies moves slicings"),

@@ -15,6 +15,7 @@ mod cluster;
 mod continued;
 mod copies;
 mod crash_loop;
+mod cuckoo;
 mod differential;
 mod documents;
 mod estimate;

@@ -5,7 +5,7 @@ use std::os::unix::fs::MetadataExt;
 use crate::run::{Folder, Random, example_text};
 
 /// Every kind, window rule and slicing that can be saved.
-const FILTERS: [&str; 18] = [
+const FILTERS: [&str; 23] = [
     "--window unbounded --capacity 3000",
     "--window unbounded --capacity 100 --growth geometric:2",
     "--window landmark:day --capacity 3000 --layout partitioned",
@@ -18,6 +18,11 @@ const FILTERS: [&str; 18] = [
     "--window 700events --capacity 500",
     "--window 1h --kind generations --capacity 700",
     "--window 700events --kind generations --capacity 500 --cell-bits 16",
+    "--window 1h --kind cuckoo --capacity 700",
+    "--window 1h --kind cuckoo --capacity 700 --rule refresh --ticks 60 --lateness 2m",
+    "--window 700events --kind cuckoo --capacity 500 --fpr 1e-8",
+    "--window 1h --kind cuckoo --capacity 90 --growth equal:8",
+    "--window 1h --kind cuckoo --slicing horizontal:8 --capacity 900",
     "--window 1h --kind counting --capacity 700",
     "--window 700events --kind counting",
     "--kind stable --capacity 500",

@@ -128,13 +128,19 @@ fn sliding_and_jumping_windows_keep_their_promise() {
         let events = random_events(&mut random, 0);
         let window_ms = 3000 + random.below(50_000);
         for (flags, slack_part, refresh) in [
-            ("", 32, false),
+            // Cuckoo, by default.
+            ("", 25, false),
+            ("--kind timing", 32, false),
+            ("--kind cuckoo", 25, false),
+            ("--kind cuckoo --ticks 60", 55, false),
+            ("--kind cuckoo --rule refresh", 25, true),
             ("--cell-bits 16", 1000, false),
-            ("--rule refresh", 32, true),
+            ("--kind timing --rule refresh", 32, true),
             ("--kind generations", 6, false),
             ("--kind generations --cell-bits 16", 14, false),
             ("--kind counting --sub-windows 10", 10, false),
-            ("--slicing horizontal:4", 32, false),
+            ("--slicing horizontal:4 --kind timing", 32, false),
+            ("--slicing horizontal:4 --kind cuckoo", 25, false),
             ("--slicing vertical:4", 32, false),
             ("--slicing vertical:4 --kind generations", 6, false),
         ] {
@@ -154,12 +160,14 @@ fn windows_by_count_keep_their_promise() {
         let window = 60 + random.below(600);
         let events: Vec<Event> = (0..2000).map(|number| (number, random.below(keys))).collect();
         for (flags, slack_part) in [
-            ("--capacity 20000", 30),
+            ("--kind timing --capacity 20000", 30),
             ("--kind counting", u64::MAX),
             ("--kind generations --capacity 20000", 6),
+            ("--kind cuckoo --capacity 20000 --fpr 1e-8", 20),
             ("--kind counting --sub-windows 6 --capacity 1000", 6),
         ] {
-            let flags = format!("--window {window}events {flags} --fpr 1e-9");
+            let rate = if flags.contains("--fpr") { "" } else { "--fpr 1e-9" };
+            let flags = format!("--window {window}events {flags} {rate}");
             let slack_ms = if slack_part == u64::MAX { 0 } else { window / slack_part + 6 };
             let promise = Promise { window_ms: window, slack_ms, refresh: false };
             promise.check(&events, &passed_on(&events, &flags), &flags);
@@ -173,7 +181,7 @@ fn order_does_not_matter_within_the_lateness() {
     let mut random = Random(6);
     for _ in 0..6 {
         let events = random_events(&mut random, 4000);
-        for kind in ["", "--kind generations --sub-windows 4"] {
+        for kind in ["--kind timing", "--kind cuckoo", "--kind generations --sub-windows 4"] {
             let flags = format!("--window 20s --lateness 5s {kind} --capacity 20000 --fpr 1e-6");
             let passed = passed_on(&events, &flags);
             let mut delivered: HashMap<u64, Vec<u64>> = HashMap::new();
