@@ -9,11 +9,12 @@ use firstseen_wire::{limits, peer, reply};
 use prost::Message;
 
 /// Shapes of batches; the first byte of the data picks one.
-pub(crate) const SHAPES: [BatchShape; 4] = [
+pub(crate) const SHAPES: [BatchShape; 5] = [
     BatchShape { probes: ProbeShape::Blocked { blocks: 1000, offset_bits: 9, hashes: 5 }, groups: 1 },
     BatchShape { probes: ProbeShape::Blocked { blocks: 1 << 20, offset_bits: 9, hashes: 8 }, groups: 16 },
     BatchShape { probes: ProbeShape::Spread { cells: 1 << 20, hashes: 3 }, groups: 4 },
     BatchShape { probes: ProbeShape::Spread { cells: 1_000_003, hashes: 16 }, groups: 4096 },
+    BatchShape { probes: ProbeShape::Spread { cells: 1 << 62, hashes: 1 }, groups: 3 },
 ];
 
 /// Runs the checks of a target.

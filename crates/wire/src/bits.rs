@@ -167,7 +167,8 @@ mod tests {
 
     #[test]
     fn widths_are_those_of_the_greatest_number() {
-        let widths = [(1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (1 << 40, 40), ((1 << 40) + 1, 41), (u64::MAX, 64)];
+        let widths =
+            [(1, 0), (2, 1), (3, 2), (4, 2), (5, 3), (1 << 40, 40), ((1 << 40) + 1, 41), (1 << 63, 63), (u64::MAX, 64)];
         for (range, bits) in widths {
             assert_eq!(bits_below(range), bits, "below {range}");
         }

@@ -20,7 +20,8 @@ pub const FRAME_EVENTS_MAX: u32 = BATCH_EVENTS_MAX;
 /// Runs of a batch: no more than its events.
 pub const BATCH_RUNS_MAX: u32 = BATCH_EVENTS_MAX;
 
-/// Bytes of the packed positions of an event: 16 of 40 bits (2^40 cells) at most.
+/// Bytes of the packed positions of an event: 16 of 40 bits (2^40 cells) at most; or one of 63 (every fingerprint in
+/// every bucket).
 pub const EVENT_PROBE_BYTES_MAX: usize = HASHES_MAX as usize * 5;
 
 /// Bytes of the time of an event: two varints of 64 bits.

@@ -3,7 +3,7 @@
 //! Promises: an event takes as many bits as the plan of its filter says and no more; unpacked positions are inside the
 //! shape, or unpacking is an error. Must not know: which filter the positions are of.
 //!
-//! - spread: k fields of `ceil(log2 cells)` bits;
+//! - spread: k fields of `ceil(log2 cells)` bits, 63 at most;
 //! - blocked: `ceil(log2 blocks)` bits for the block, then k fields of `offset_bits` bits;
 //! - lists: the counts less one, 4 bits each, then all positions, `ceil(log2 range)` bits each.
 //!
@@ -14,7 +14,7 @@ use std::ops::Range;
 use firstseen_filter::{BlockProbe, HASHES_MAX, ProbeError, ProbeShape, Probes};
 use firstseen_routing::PositionLists;
 
-use crate::bits::{BitReader, BitWriter, WIDE_BITS_MAX, bits_below, mask};
+use crate::bits::{BitReader, BitWriter, NARROW_BITS_MAX, WIDE_BITS_MAX, bits_below, mask};
 use crate::error::{WireError, check_length};
 
 /// Bits that one event of this shape takes.
@@ -73,7 +73,7 @@ pub fn pack_probes(probes: &Probes, range: Range<usize>, out: &mut Vec<u8>) {
     match probes.shape() {
         ProbeShape::Spread { cells, .. } => {
             let bits = bits_below(cells);
-            range.for_each(|index| probes.positions(index).iter().for_each(|position| writer.put(*position, bits)));
+            range.for_each(|index| put_positions(&mut writer, probes.positions(index), bits));
         }
         ProbeShape::Blocked { blocks, offset_bits, hashes } => {
             let widths = BlockWidths::of(blocks, offset_bits, hashes);
@@ -109,7 +109,7 @@ pub fn unpack_probes(bytes: &[u8], events: usize, probes: &mut Probes) -> Result
             let mut buffer = [0; HASHES_MAX as usize];
             let positions = &mut buffer[..hashes.min(HASHES_MAX) as usize];
             for _ in 0..events {
-                positions.iter_mut().for_each(|position| *position = reader.take(bits));
+                positions.iter_mut().for_each(|position| *position = take_position(&mut reader, bits));
                 probes.push_positions(positions).map_err(outside)?;
             }
         }
@@ -153,10 +153,26 @@ pub fn pack_lists(lists: &PositionLists, range: u64) -> Result<(Vec<u8>, Vec<u8>
     let mut writer = BitWriter::new(&mut positions, total * bits as usize);
     for position in &lists.positions {
         check_position(*position, range)?;
-        writer.put(*position, bits);
+        put_positions(&mut writer, &[*position], bits);
     }
     writer.finish();
     Ok((counts, positions))
+}
+
+/// Appends positions of `bits` bits each. Those of cells are narrow; fingerprints in many buckets may not be.
+#[inline(always)]
+fn put_positions(writer: &mut BitWriter<'_>, positions: &[u64], bits: u32) {
+    if bits <= NARROW_BITS_MAX {
+        positions.iter().for_each(|position| writer.put(*position, bits));
+    } else {
+        positions.iter().for_each(|position| writer.put_wide(u128::from(*position), bits));
+    }
+}
+
+/// The next position of `bits` bits.
+#[inline(always)]
+fn take_position(reader: &mut BitReader<'_>, bits: u32) -> u64 {
+    if bits <= NARROW_BITS_MAX { reader.take(bits) } else { reader.take_wide(bits) as u64 & mask(bits) }
 }
 
 /// The `events` lists in two streams, with positions below `range`.
@@ -174,7 +190,7 @@ pub fn unpack_lists(counts: &[u8], positions: &[u8], events: usize, range: u64) 
     let mut reader = BitReader::new(positions);
     let mut unpacked = Vec::with_capacity(total);
     for _ in 0..total {
-        let position = reader.take(bits);
+        let position = take_position(&mut reader, bits);
         check_position(position, range)?;
         unpacked.push(position);
     }

@@ -16,7 +16,12 @@ fn shapes() -> impl Strategy<Value = ProbeShape> {
         let hashes = hashes.min(2 * (64 / offset_bits));
         ProbeShape::Blocked { blocks, offset_bits, hashes }
     });
-    prop_oneof![spread, blocked]
+    // A fingerprint in one of two buckets: one position, of more bits than the number of a cell has.
+    let bucketed = (1u64..=1 << 63, 0u32..63).prop_map(|(positions, smaller_bits)| ProbeShape::Spread {
+        cells: (positions >> smaller_bits).max(1),
+        hashes: 1,
+    });
+    prop_oneof![spread, blocked, bucketed]
 }
 
 proptest! {
@@ -55,7 +60,7 @@ proptest! {
 
     #[test]
     fn lists_come_back(
-        lists in prop::collection::vec(prop::collection::vec(any::<u64>(), 1..=16), 0..60), bits in 0u32..=40,
+        lists in prop::collection::vec(prop::collection::vec(any::<u64>(), 1..=16), 0..60), bits in 0u32..=63,
     ) {
         let range = 1u64 << bits;
         let mut all = PositionLists::default();
@@ -100,6 +105,28 @@ proptest! {
             prop_assert!(stamps.iter().all(|stamp| stamp.unit <= stamp.judged && stamp.judged <= UNIT_MAX));
         }
         let _ = unpack_tickets(&bytes, events);
+    }
+}
+
+#[test]
+fn the_greatest_positions_come_back_and_the_next_is_refused() {
+    for bits in [56, 57, 58, 62, 63] {
+        let shape = ProbeShape::Spread { cells: (1 << bits) - 1, hashes: 1 };
+        let last = (1 << bits) - 2;
+        let mut probes = Probes::new(shape);
+        for position in [last, 0, 1, last, last] {
+            probes.push_positions(&[position]).unwrap();
+        }
+        let mut bytes = Vec::new();
+        pack_probes(&probes, 0..5, &mut bytes);
+        assert_eq!(bytes.len(), (5 * bits as usize).div_ceil(8));
+        let mut unpacked = Probes::new(shape);
+        assert_eq!(unpack_probes(&bytes, 5, &mut unpacked), Ok(()));
+        assert_eq!(unpacked, probes);
+        // All ones are the first position outside.
+        bytes[..8].fill(u8::MAX);
+        let refusal = unpack_probes(&bytes, 5, &mut Probes::new(shape));
+        assert_eq!(refusal, Err(WireError::TooGreat { field: "probes", found: last + 1, max: last }));
     }
 }
 
