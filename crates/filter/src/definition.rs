@@ -110,6 +110,19 @@ impl CellDefinition {
         }
     }
 
+    /// From which sighting the window counts: from the delivered one, for every kind that has no choice.
+    pub fn refresh(&self) -> Refresh {
+        match self {
+            Self::Timing { refresh, .. } | Self::Cuckoo { refresh, .. } => *refresh,
+            Self::Bloom { .. }
+            | Self::Generations { .. }
+            | Self::JumpingCounting { .. }
+            | Self::SlidingCounting { .. }
+            | Self::Stable { .. }
+            | Self::Decaying { .. } => Refresh::Fixed,
+        }
+    }
+
     /// How a kind that lives in generations of cells grows, or where it refuses.
     pub fn growth(&self) -> Option<&Growth> {
         match self {

@@ -91,16 +91,20 @@ impl FilterSlice {
         if probes.shape() != self.probe_shape() || probes.len() != stamps.len() {
             return Err(PartError::Misfit("positions of another shape"));
         }
-        let (mut positions, mut ahead) = (Vec::new(), Vec::new());
+        let (mut positions, mut ahead, mut is_full) = (Vec::new(), Vec::new(), false);
         for (index, stamp) in stamps.iter().enumerate() {
             if index + AHEAD < stamps.len() {
                 probes.unpack(index + AHEAD, &mut ahead);
                 self.prefetch(generation, &ahead);
             }
             probes.unpack(index, &mut positions);
-            self.put_event(generation, &positions, *stamp)?;
+            match self.put_event(generation, &positions, *stamp) {
+                // Elsewhere in the slice there may be room for the others.
+                Err(PartError::Full) => is_full = true,
+                put => put?,
+            }
         }
-        Ok(())
+        if is_full { Err(PartError::Full) } else { Ok(()) }
     }
 
     /// Counts the cells in use anew, when all parts are in.

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use firstseen_filter::PartError;
 use firstseen_journal::{ScanError, decode};
 use firstseen_meta::Identity;
 use firstseen_routing::{Entry, GroupOwner, Moment};
@@ -16,6 +17,8 @@ use crate::keeper::{GroupKey, Keeper};
 struct Progress {
     begun: Option<WholeCheckpoint>,
     last: Option<WholeCheckpoint>,
+    /// Events that were read found no room: the group lacks them.
+    lacks_events: bool,
 }
 
 /// A whole checkpoint.
@@ -25,6 +28,14 @@ pub(super) struct WholeCheckpoint {
     pub(super) base: u64,
     /// The group had all that was ever recorded in it.
     pub(super) is_complete: bool,
+}
+
+impl Progress {
+    /// What was found, when all was read.
+    fn found(self) -> Option<WholeCheckpoint> {
+        let is_complete = |found: WholeCheckpoint| found.is_complete && !self.lacks_events;
+        self.last.map(|found| WholeCheckpoint { is_complete: is_complete(found), ..found })
+    }
 }
 
 /// Feeds the journal to the groups that keep one; returns the last whole checkpoint of each group of which anything was
@@ -53,6 +64,11 @@ pub(super) fn read(
             // A group that is incomplete anyway may miss a record that does not fit, too.
             let promises = progress.begun.or(progress.last).is_some_and(|found| found.is_complete);
             match group.restore(entry, now) {
+                // What the records say is right, and there is no room for it: another copy may have it.
+                Err(error @ PartError::Full) => {
+                    tracing::warn!(filter = %key.0, group = key.1, %error, "left out: incomplete");
+                    progress.lacks_events = true;
+                }
                 Err(error) if promises => return Err(format!("filter {} group {}: {error}", key.0, key.1)),
                 Err(error) => tracing::warn!(filter = %key.0, group = key.1, %error, "left out"),
                 Ok(()) => {}
@@ -61,7 +77,7 @@ pub(super) fn read(
         Ok(())
     })?;
     let found: BTreeMap<GroupKey, Option<WholeCheckpoint>> =
-        progress.into_iter().map(|(key, progress)| (key, progress.last)).collect();
+        progress.into_iter().map(|(key, progress)| (key, progress.found())).collect();
     for (key, group) in groups.iter_mut().filter(|(key, _)| keeps_journal(**key)) {
         group.end_restore(found.get(key).copied().flatten().is_some_and(|found| found.is_complete));
     }

@@ -92,7 +92,7 @@ impl Copying {
     /// What does not fit now is asked for again.
     pub(crate) fn hear(
         &mut self,
-        parts: CellParts,
+        mut parts: CellParts,
         (epoch, now_ms): (Epoch, u64),
         limits: &OwnerLimits,
         mut put: impl FnMut(Entry) -> Result<(), PartError>,
@@ -101,6 +101,9 @@ impl Copying {
         let is_asked = |fetch: &Fetch| (fetch.slice, fetch.from) == (slice, parts.asked) && epoch >= fetch.since_epoch;
         let Some(fetch) = self.current.filter(is_asked) else { return };
         let bytes = parts.runs.iter().map(|run| run.cells.len()).sum::<usize>() as u64;
+        if !limits.rules.keep(Rule::DatesCells) {
+            parts.runs.iter_mut().for_each(|run| run.unit = run.unit.saturating_sub(1));
+        }
         if parts.into_entries().try_for_each(&mut put).is_err() {
             return;
         }

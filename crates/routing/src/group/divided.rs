@@ -102,10 +102,7 @@ impl DividedGroup {
         let definition = limits.with_window(record.definition.slice()?, record.policies.clock);
         let plan = GroupPlan::of_level(&record.definition)?;
         let placement = Placement::new(map, record, site.group, site.me, plan);
-        let refresh = match definition.cells {
-            CellDefinition::Timing { refresh, .. } => refresh,
-            _ => Refresh::Fixed,
-        };
+        let refresh = definition.cells.refresh();
         let whole = whole(&plan, &definition.cells)?;
         let fill = Fill::new(&record.definition.group, whole, u64::from(plan.slices_per_group()));
         let sender = Sender { filter: site.filter, epoch: record.epoch, group: site.group };
@@ -275,6 +272,9 @@ impl DividedGroup {
 
 /// The shape of all slices of a group together.
 fn whole(plan: &GroupPlan, cells: &CellDefinition) -> Result<Geometry, DefinitionError> {
+    if let Some(geometry) = cells.geometry().filter(|_| !cells.kind().divides()) {
+        return Ok(*geometry);
+    }
     let cell_bits = cells.geometry().map_or(1, Geometry::cell_bits);
     let hashes = plan.shape().hashes();
     Ok(Geometry::new(plan.group_cells(), hashes, cell_bits, firstseen_filter::Layout::Classic)?)

@@ -55,11 +55,13 @@ pub enum Rule {
     BearsOutTimes,
     /// A filter that was altered is there, and asked, until all of its events have expired.
     KeepsFormers,
+    /// Cells of another copy count as of the time at which they were read, so that no merge shortens an expiry.
+    DatesCells,
 }
 
 impl Rule {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::SingleFlight,
         Self::AwaitsSets,
         Self::NumbersSets,
@@ -83,6 +85,7 @@ impl Rule {
         Self::MeasuresClocks,
         Self::BearsOutTimes,
         Self::KeepsFormers,
+        Self::DatesCells,
     ];
 }
 

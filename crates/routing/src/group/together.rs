@@ -11,7 +11,7 @@ mod kept;
 mod mirrors;
 mod workbench;
 
-use firstseen_filter::{CellDefinition, FilterDefinition, FilterSlice, Kind, Refresh, Stamp, Unit, Verdict};
+use firstseen_filter::{FilterDefinition, FilterSlice, Kind, Refresh, Stamp, Unit, Verdict};
 
 use super::clock::Heading;
 use super::copying::Copying;
@@ -81,7 +81,7 @@ impl TogetherGroup {
                 _ => record.policies.when_lost,
             },
             keeps_journal: record.policies.durability.keeps_journal(),
-            refreshes: matches!(definition.cells, CellDefinition::Timing { refresh: Refresh::Refresh, .. }),
+            refreshes: definition.cells.refresh() == Refresh::Refresh,
             slice: FilterSlice::build(&definition)?,
             guard: ReplayGuard::new(horizon_ms, limits.guard_bytes_max),
             holding: Holding::new(is_complete(map, record, &site) == Some(true), mirrors.has_gap_here()),

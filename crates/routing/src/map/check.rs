@@ -52,7 +52,7 @@ pub enum ClusterRefusal {
         cells: u64,
     },
     /// The kind's cells depend on the order of events, so a journal cannot give them back.
-    #[error("kind {kind} keeps no journal: use `--durability memory`, or kind bloom, timing or generations")]
+    #[error("kind {kind} keeps no journal: use `--durability memory`, or kind bloom, timing, generations or cuckoo")]
     NoJournal {
         /// The kind that was asked for.
         kind: Kind,
@@ -80,7 +80,7 @@ pub enum ClusterRefusal {
         copies: u32,
     },
     /// Only cells that may be set in any order are the same on all copies.
-    #[error("kind {kind} has no copies: use `--copies 0`, or kind bloom, timing or generations")]
+    #[error("kind {kind} has no copies: use `--copies 0`, or kind bloom, timing, generations or cuckoo")]
     NoCopies {
         /// The kind that was asked for.
         kind: Kind,

@@ -206,11 +206,14 @@ impl GroupPlan {
     }
 
     fn of(definition: &SlicedDefinition, slice: &Geometry) -> Result<Self, SlicedBuildError> {
-        if slice.layout() != Layout::Classic {
-            return Err(PlanError::Layout.into());
-        }
         let slices_per_group = definition.slicing.slices_per_group();
-        let (slice_cells, hashes) = (slice.cells(), slice.hashes());
+        match slice.layout() {
+            Layout::Classic => {}
+            // Every fingerprint in every bucket counts as a cell, all of them in one slice.
+            Layout::Buckets { .. } if slices_per_group == 1 => {}
+            _ => return Err(PlanError::Layout.into()),
+        }
+        let (slice_cells, hashes) = (slice.positions(), slice.hashes());
         Ok(Self { slices_per_group, slice_cells, slices_per_2_64: u64::MAX / slice_cells.max(1), hashes })
     }
 
@@ -224,7 +227,7 @@ impl GroupPlan {
         self.slices_per_group
     }
 
-    /// Cells of a slice.
+    /// Cells of a slice; of fingerprints, as many as there may be positions.
     pub fn slice_cells(&self) -> u64 {
         self.slice_cells
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{definition, digest, filter_record, growing, node_record, slice_owner, spec};
+use crate::common::{definition, digest, filter_record, fingerprints, growing, node_record, slice_owner, spec};
 use firstseen_filter::{FilterSpec, Kind, Limit, Probes};
 use firstseen_routing::{
     AskCells, CellParts, ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupOwner,
@@ -142,21 +142,25 @@ fn comes_back(definition: &SlicedDefinition, is_endless: bool) {
 
 #[test]
 fn events_with_earlier_replies_are_known() {
-    let specs: [(FilterSpec, bool); 3] = [
+    let specs: [(FilterSpec, bool); 4] = [
         (spec(Kind::Bloom, "unbounded", 1 << 16, 5), true),
         (spec(Kind::Timing, "100s", 1 << 16, 5), false),
         (spec(Kind::Generations, "100s", 1 << 16, 5), false),
+        (fingerprints("100s", 50_000), false),
     ];
     for (spec, is_endless) in specs {
         for slicing in ["none", "vertical:4"] {
-            comes_back(&definition(&spec, slicing), is_endless);
+            let Ok(definition) = SlicedDefinition::new(&spec, slicing.parse().unwrap()) else { continue };
+            comes_back(&definition, is_endless);
         }
     }
 }
 
 #[test]
 fn a_window_of_events_is_not_over_because_its_count_has_come_back() {
-    comes_back(&definition(&spec(Kind::Timing, "2000events", 1 << 16, 5), "none"), false);
+    for spec in [spec(Kind::Timing, "2000events", 1 << 16, 5), fingerprints("2000events", 2000)] {
+        comes_back(&definition(&spec, "none"), false);
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{Dice, definition, digest, spec};
+use crate::common::{Dice, definition, digest, fingerprints, spec};
 use crate::network::{FILTER, Network, Question};
 use firstseen_filter::{FilterSpec, Kind, Layout};
 use firstseen_routing::rules::{Rule, Rules};
@@ -31,9 +31,15 @@ struct Run {
 
 impl Run {
     fn new(seed: u64, awaits: bool, limits: OwnerLimits) -> Self {
+        Self::of_kind(seed, awaits, limits, None)
+    }
+
+    /// With a filter of the given kind, instead of one that the seed draws.
+    fn of_kind(seed: u64, awaits: bool, limits: OwnerLimits, given: Option<Kind>) -> Self {
         let mut dice = Dice(seed);
         let slicings = [("vertical:6", 6), ("horizontal-vertical:2x4", 8), ("horizontal:3", 3)];
-        let (slicing, slices) = slicings[dice.below(3) as usize];
+        let drawn = slicings[dice.below(3) as usize];
+        let (slicing, slices) = if given == Some(Kind::Cuckoo) { ("horizontal:3", 3) } else { drawn };
         let owners: Vec<NodeId> = (0..slices).map(|slice| NodeId(1 + slice % NODES)).collect();
         let policies = FilterPolicies {
             answer: if dice.below(2) == 0 { AnswerWhen::Safe } else { AnswerWhen::Early },
@@ -42,7 +48,11 @@ impl Run {
         };
         let kind = [Kind::Timing, Kind::Generations][dice.below(2) as usize];
         let layout = if slicing == "horizontal:3" { Layout::Blocked { lines: 1 } } else { Layout::Classic };
-        let definition = definition(&FilterSpec { layout: Some(layout), ..spec(kind, "1h", 1 << 20, 5) }, slicing);
+        let spec = match given {
+            Some(Kind::Cuckoo) => fingerprints("1h", 10_000),
+            given => FilterSpec { layout: Some(layout), ..spec(given.unwrap_or(kind), "1h", 1 << 20, 5) },
+        };
+        let definition = definition(&spec, slicing);
         let mut network = Network::new(&definition, policies, &owners, limits, Dice(dice.below(u64::MAX)));
         if dice.below(2) == 0 {
             network.add_copies((0..slices).map(|slice| (slice as u32, NodeId(1 + (slice + 1) % NODES))));
@@ -151,11 +161,11 @@ fn is_sent_on_too(decisions: &[Decision]) -> bool {
     count(decisions, Decision::FirstSeen) > 0 && count(decisions, ALTERED) > 0
 }
 
-#[test]
-fn an_event_that_a_closed_filter_has_is_never_sent_on() {
+/// Closes so many filters.
+fn are_never_sent_on(seeds: u64, kind: Option<Kind>) {
     let (mut firsts, mut duplicates, mut altered) = (0, 0, 0);
-    for seed in 0..SEEDS {
-        for (key, decisions) in Run::new(seed, true, OwnerLimits::default()).run() {
+    for seed in 0..seeds {
+        for (key, decisions) in Run::of_kind(seed, true, OwnerLimits::default(), kind).run() {
             let is_one = count(&decisions, Decision::FirstSeen) <= 1;
             assert!(is_one && !is_sent_on_too(&decisions), "seed {seed}, key {key}: {decisions:?}");
             firsts += count(&decisions, Decision::FirstSeen);
@@ -164,7 +174,17 @@ fn an_event_that_a_closed_filter_has_is_never_sent_on() {
         }
     }
     println!("{firsts} first-seen, {duplicates} duplicates, {altered} sent on");
-    assert!(firsts > 5 * SEEDS && duplicates > firsts && altered > 5 * SEEDS, "{firsts}, {duplicates}, {altered}");
+    assert!(firsts > 5 * seeds && duplicates > firsts && altered > 5 * seeds, "{firsts}, {duplicates}, {altered}");
+}
+
+#[test]
+fn an_event_that_a_closed_filter_has_is_never_sent_on() {
+    are_never_sent_on(SEEDS, None);
+}
+
+#[test]
+fn a_fingerprint_that_a_closed_filter_has_is_never_sent_on() {
+    are_never_sent_on(SEEDS / 4, Some(Kind::Cuckoo));
 }
 
 /// Where heads do not know what they have in flight themselves, as other nodes do not, only the waiting keeps the promise.

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::common::{Dice, definition, digest, spec};
+use crate::common::{Dice, definition, digest, fingerprints, spec};
 use crate::network::{Network, Question};
 use firstseen_filter::{CellRun, FilterSpec, Kind, Layout, Unit};
 use firstseen_routing::rules::{Rule, Rules};
@@ -22,6 +22,8 @@ const STEPS: u64 = 900;
 /// Slices that share events, and one that has all positions of an event.
 const DIVIDED: [(&str, u64); 2] = [("vertical:6", 6), ("horizontal-vertical:2x4", 8)];
 const TOGETHER: [(&str, u64); 1] = [("horizontal:3", 3)];
+/// Slices of fingerprints, each of several regions, which are fetched one by one.
+const FINGERPRINTS: [(&str, u64); 2] = [("horizontal:3", 3), ("horizontal:5", 5)];
 
 struct Run {
     network: Network,
@@ -55,6 +57,7 @@ impl Run {
         // Where one slice has all positions of an event, they lie in one block.
         let layout = (slicing == "horizontal:3").then_some(Layout::Blocked { lines: 1 });
         let spec = FilterSpec { layout: layout.or(Some(Layout::Classic)), ..spec(kind, window, 1 << 20, 5) };
+        let spec = if slicings == FINGERPRINTS { fingerprints("1h", 100_000) } else { spec };
         let definition = definition(&spec, slicing);
         let mut network = Network::new(&definition, policies, &owners, limits, Dice(dice.below(u64::MAX)));
         let copies = 1 + dice.below(2);
@@ -170,11 +173,11 @@ fn winners(decisions: &Decisions) -> usize {
     firsts.map(|(number, _)| number).collect::<BTreeSet<_>>().len()
 }
 
-#[test]
-fn events_that_one_node_loses_are_known_to_the_others_which_hand_them_over() {
+/// Carries out so many seeds, each with the slicings that it gets.
+fn are_handed_over(seeds: u64, slicings: impl Fn(u64) -> &'static [(&'static str, u64)]) {
     let (mut firsts, mut duplicates, mut lost) = (0, 0, 0);
-    for seed in 0..SEEDS {
-        let slicings = if seed % 2 == 0 { &DIVIDED[..] } else { &TOGETHER };
+    for seed in 0..seeds {
+        let slicings = slicings(seed);
         let (decisions, losses) = Run::new(seed, OwnerLimits::default(), slicings).run();
         lost += losses;
         for (key, decisions) in decisions {
@@ -184,8 +187,18 @@ fn events_that_one_node_loses_are_known_to_the_others_which_hand_them_over() {
         }
     }
     println!("{firsts} first-seen, {duplicates} duplicates, {lost} losses");
-    assert!(2 * lost > 3 * SEEDS, "{lost} losses: nothing was handed on");
-    assert!(firsts as u64 > 10 * SEEDS && duplicates > firsts, "{firsts} and {duplicates}");
+    assert!(2 * lost > 3 * seeds, "{lost} losses: nothing was handed on");
+    assert!(firsts as u64 > 10 * seeds && duplicates > firsts, "{firsts} and {duplicates}");
+}
+
+#[test]
+fn events_that_one_node_loses_are_known_to_the_others_which_hand_them_over() {
+    are_handed_over(SEEDS, |seed| if seed % 2 == 0 { &DIVIDED } else { &TOGETHER });
+}
+
+#[test]
+fn fingerprints_that_one_node_loses_are_known_to_the_others_which_hand_them_over() {
+    are_handed_over(SEEDS / 4, |_| &FINGERPRINTS);
 }
 
 #[test]
@@ -199,7 +212,7 @@ fn a_rule_of_copies_that_is_broken_is_found() {
             OwnerLimits { rules: Rules::without(Rule::AwaitsSets), ..kept },
         ),
     ] {
-        for slicings in [&DIVIDED[..], &TOGETHER] {
+        for slicings in [&DIVIDED[..], &TOGETHER, &FINGERPRINTS] {
             let breaks = |seed: &u64| {
                 let run = std::panic::catch_unwind(|| Run::new(*seed, limits, slicings).run());
                 run.map_or(true, |(decisions, _)| decisions.values().any(|decisions| winners(decisions) > 1))

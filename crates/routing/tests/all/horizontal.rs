@@ -1,8 +1,14 @@
 //! Slices that share no events answer as filters of their own, and diced filters lie between.
 
-use crate::common::{self, Dice, Uncut, clock, count, definition, filter, growing, observe, spec, stream};
-use firstseen_filter::{ExactWindow, FilterSlice, FilterSpec, Kind, Limit, Placed, Stamp, Verdict, reduce};
+use crate::common::{
+    self, Dice, Uncut, clock, count, definition, filter, fingerprints, growing, observe, spec, stream,
+};
+use firstseen_filter::{
+    ExactWindow, FilterSlice, FilterSpec, GrowthSpec, Kind, Limit, Placed, Refresh, Stamp, Verdict, reduce,
+};
 use firstseen_routing::{Answer, SlicedFilter};
+
+const GROWS: Option<GrowthSpec> = Some(GrowthSpec { limit: Limit::Cardinality, generations_max: 4, ratio: 1.0 });
 
 #[test]
 fn every_slice_answers_as_its_own_filter() {
@@ -18,6 +24,10 @@ fn every_slice_answers_as_its_own_filter() {
         FilterSpec { jumps: Some(4), ..blocked(Kind::Counting, "2s") },
         blocked(Kind::Stable, "unbounded"),
         growing(Kind::Timing, "2s", 200, Limit::Cardinality, 4),
+        fingerprints("2s", 1000),
+        FilterSpec { lateness_ms: Some(300), ..blocked(Kind::Cuckoo, "2s") },
+        FilterSpec { refresh: Refresh::Refresh, ..fingerprints("2s", 1000) },
+        FilterSpec { growth: GROWS, rate: 1e-6, ..fingerprints("2s", 200) },
     ] {
         for slices in [1u64, 2, 5, 64] {
             let slicing = if slices == 1 { "none".to_owned() } else { format!("horizontal:{slices}") };
@@ -54,7 +64,12 @@ fn a_batch_answers_like_its_events_one_by_one() {
             spec(Kind::Generations, "2s", 2000, 4),
             growing(Kind::Timing, "2s", 100, Limit::Cardinality, 3),
             FilterSpec { layout: if slicing.contains("vertical") { None } else { blocked.layout }, ..blocked.clone() },
+            FilterSpec { lateness_ms: Some(300), rate: 0.001, ..fingerprints("2s", 1000) },
+            FilterSpec { refresh: Refresh::Refresh, growth: GROWS, rate: 1e-6, ..fingerprints("2s", 200) },
         ] {
+            if slicing.contains("vertical") && spec.kind == Kind::Cuckoo {
+                continue;
+            }
             let one_by_one = observe(&mut filter(&spec, slicing), &stream, 1);
             assert!(count(&one_by_one, Answer::Duplicate) > 50 && count(&one_by_one, Answer::FirstSeen) > 50);
             for batch_events in [2, 17, 1000, 5000] {
@@ -89,11 +104,17 @@ fn no_slicing_forgets_an_event_that_it_recorded() {
             spec(Kind::Bloom, "unbounded", 9000, 3),
             spec(Kind::Bloom, "landmark:2s", 3000, 3),
             spec(Kind::Timing, "2s", 3000, 3),
-            FilterSpec { refresh: firstseen_filter::Refresh::Refresh, ..spec(Kind::Timing, "2s", 3000, 3) },
+            FilterSpec { refresh: Refresh::Refresh, ..spec(Kind::Timing, "2s", 3000, 3) },
             spec(Kind::Generations, "2s", 3000, 3),
             growing(Kind::Timing, "2s", 150, Limit::Cardinality, 4),
             growing(Kind::Timing, "2s", 150, Limit::Density, 4),
+            FilterSpec { lateness_ms: Some(300), rate: 0.001, ..fingerprints("2s", 2000) },
+            FilterSpec { refresh: Refresh::Refresh, ..fingerprints("2s", 2000) },
+            FilterSpec { growth: GROWS, rate: 1e-6, ..fingerprints("2s", 150) },
         ] {
+            if slicing.contains("vertical") && spec.kind == Kind::Cuckoo {
+                continue;
+            }
             let definition = definition(&spec, slicing);
             let mut exact = ExactWindow::of(&definition.group);
             let mut clock = clock(&definition.group);
@@ -117,9 +138,16 @@ fn no_slicing_forgets_an_event_that_it_recorded() {
 
 #[test]
 fn horizontal_slices_take_the_configured_load() {
-    let spec = FilterSpec { capacity_events: Some(2000), ..FilterSpec::new(Kind::Bloom, "unbounded".parse().unwrap()) };
-    for slicing in ["horizontal:8", "horizontal-vertical:8x4"] {
-        let mut filter = filter(&spec, slicing);
+    let sized = |kind, window: &str| FilterSpec {
+        capacity_events: Some(2000),
+        ..FilterSpec::new(kind, window.parse().unwrap())
+    };
+    let bloom = sized(Kind::Bloom, "unbounded");
+    let prints = sized(Kind::Cuckoo, "1h");
+    for (spec, slicing) in
+        [(&bloom, "horizontal:8"), (&bloom, "horizontal-vertical:8x4"), (&prints, "horizontal:8"), (&prints, "none")]
+    {
+        let mut filter = filter(spec, slicing);
         let mut answers = vec![Answer::Undecided; 2000];
         let events: Vec<_> = (0..2000).map(common::digest).collect();
         filter.observe_batch(&events, &[], &mut answers);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{Dice, definition, digest, filter_record, growing, node_record, slice_owner, spec};
+use crate::common::{Dice, definition, digest, filter_record, fingerprints, growing, node_record, slice_owner, spec};
 use firstseen_filter::{FilterSpec, Kind, Limit, Probes, Refresh};
 use firstseen_routing::{
     CheckpointCursor, ClusterMap, Command, Decision, Durability, Entry, Epoch, EventTag, FilterId, FilterPolicies,
@@ -179,6 +179,8 @@ fn specs() -> Vec<FilterSpec> {
         lateness(spec(Kind::Timing, "100s", 1 << 14, 5)),
         lateness(FilterSpec { refresh: Refresh::Refresh, ..spec(Kind::Timing, "100s", 1 << 14, 5) }),
         spec(Kind::Generations, "100s", 1 << 14, 5),
+        lateness(fingerprints("100s", 30_000)),
+        lateness(FilterSpec { refresh: Refresh::Refresh, ..fingerprints("100s", 5_000) }),
     ]
 }
 
@@ -186,7 +188,8 @@ fn specs() -> Vec<FilterSpec> {
 fn an_owner_goes_on_where_another_stopped() {
     for (index, spec) in specs().into_iter().enumerate() {
         for slicing in ["none", "vertical:4"] {
-            (0..6).for_each(|seed| goes_on(&definition(&spec, slicing), seed * 100 + index as u64, false));
+            let Ok(definition) = SlicedDefinition::new(&spec, slicing.parse().unwrap()) else { continue };
+            (0..6).for_each(|seed| goes_on(&definition, seed * 100 + index as u64, false));
         }
     }
 }
@@ -204,8 +207,9 @@ fn filters_that_grow_go_on_too() {
 
 #[test]
 fn a_window_of_events_goes_on_where_it_stopped() {
-    let spec = spec(Kind::Generations, "1000events", 1 << 14, 5);
-    (0..6).for_each(|seed| goes_on(&definition(&spec, "none"), seed, false));
+    for spec in [spec(Kind::Generations, "1000events", 1 << 14, 5), fingerprints("1000events", 1000)] {
+        (0..6).for_each(|seed| goes_on(&definition(&spec, "none"), seed, false));
+    }
 }
 
 #[test]

@@ -11,6 +11,7 @@ mod corpus;
 mod delays;
 mod failover;
 mod forest;
+mod full_copies;
 mod gaps;
 mod guard;
 mod horizontal;

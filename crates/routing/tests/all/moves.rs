@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{Dice, definition, digest, spec};
+use crate::common::{Dice, definition, digest, fingerprints, spec};
 use crate::network::{Network, Question};
 use firstseen_filter::{FilterSpec, Kind, Layout};
 use firstseen_routing::rules::{Rule, Rules};
@@ -24,6 +24,8 @@ const NODES: u64 = 4;
 /// Slices that share events, and one that has all positions of an event.
 const DIVIDED: [(&str, u64); 2] = [("vertical:6", 6), ("horizontal-vertical:2x4", 8)];
 const TOGETHER: [(&str, u64); 1] = [("horizontal:3", 3)];
+/// Slices of fingerprints, each of several regions, which are fetched one by one.
+const FINGERPRINTS: [(&str, u64); 2] = [("horizontal:3", 3), ("horizontal:5", 5)];
 
 struct Run {
     network: Network,
@@ -60,6 +62,7 @@ impl Run {
         let window = if kind == Kind::Bloom { "unbounded" } else { "1h" };
         let layout = if slicing == "horizontal:3" { Layout::Blocked { lines: 1 } } else { Layout::Classic };
         let spec = FilterSpec { layout: Some(layout), ..spec(kind, window, 1 << 20, 5) };
+        let spec = if slicings == FINGERPRINTS { fingerprints("1h", 100_000) } else { spec };
         let definition = definition(&spec, slicing);
         let mut network = Network::new(&definition, policies, &owners, limits, Dice(dice.below(u64::MAX)));
         network.gathers = dice.below(2) == 0;
@@ -204,11 +207,11 @@ fn winners(decisions: &[Decision]) -> usize {
     decisions.iter().filter(|decision| **decision == Decision::FirstSeen).count()
 }
 
-#[test]
-fn events_of_slices_that_move_are_known_all_the_while() {
+/// Carries out so many seeds, each with the slicings that it gets.
+fn are_known_all_the_while(seeds: u64, slicings: impl Fn(u64) -> &'static [(&'static str, u64)]) {
     let (mut firsts, mut duplicates, mut undecided, mut moves, mut again) = (0, 0, 0, 0, [0, 0]);
-    for seed in 0..SEEDS {
-        let slicings = if seed % 2 == 0 { &DIVIDED[..] } else { &TOGETHER };
+    for seed in 0..seeds {
+        let slicings = slicings(seed);
         let (decisions, moved, again_same) = Run::new(seed, OwnerLimits::default(), slicings).run();
         moves += moved;
         again = [again[0] + again_same[0], again[1] + again_same[1]];
@@ -221,8 +224,18 @@ fn events_of_slices_that_move_are_known_all_the_while() {
     }
     println!("{firsts} first-seen, {duplicates} duplicates, {undecided} undecided, {moves} moves, again {again:?}");
     assert!(again[1] > 3 * again[0], "names move with slices: {again:?}");
-    assert!(moves > 5 * SEEDS, "{moves} moves");
-    assert!(firsts as u64 > 10 * SEEDS && duplicates > firsts, "{firsts} and {duplicates}");
+    assert!(moves > 5 * seeds, "{moves} moves");
+    assert!(firsts as u64 > 10 * seeds && duplicates > firsts, "{firsts} and {duplicates}");
+}
+
+#[test]
+fn events_of_slices_that_move_are_known_all_the_while() {
+    are_known_all_the_while(SEEDS, |seed| if seed % 2 == 0 { &DIVIDED } else { &TOGETHER });
+}
+
+#[test]
+fn fingerprints_of_slices_that_move_are_known_all_the_while() {
+    are_known_all_the_while(SEEDS / 4, |_| &FINGERPRINTS);
 }
 
 #[test]
@@ -236,8 +249,8 @@ fn a_rule_of_moves_that_is_broken_is_found() {
             OwnerLimits { rules: Rules::without(Rule::AwaitsFormerHeads), ..kept },
         ),
     ] {
-        for slicings in [&DIVIDED[..], &TOGETHER] {
-            if !limits.rules.keep(Rule::AwaitsFormerHeads) && slicings == TOGETHER {
+        for slicings in [&DIVIDED[..], &TOGETHER, &FINGERPRINTS] {
+            if !limits.rules.keep(Rule::AwaitsFormerHeads) && slicings != DIVIDED {
                 continue;
             }
             let breaks = |seed: &u64| {

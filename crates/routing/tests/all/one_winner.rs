@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{Dice, definition, digest, spec};
+use crate::common::{Dice, definition, digest, fingerprints, spec};
 use crate::network::{Fault, Network, Question, random_owners};
 use firstseen_filter::Kind;
 use firstseen_routing::rules::{Rule, Rules};
@@ -35,10 +35,14 @@ fn policies(dice: &mut Dice) -> FilterPolicies {
 
 fn random_network(dice: &mut Dice, limits: OwnerLimits) -> Network {
     let definition = roomy(dice);
+    network_of(&definition, dice, limits)
+}
+
+fn network_of(definition: &SlicedDefinition, dice: &mut Dice, limits: OwnerLimits) -> Network {
     let nodes = 2 + dice.below(4);
     let owners = random_owners(dice, definition.slicing.slices(), nodes);
     let policies = policies(dice);
-    Network::new(&definition, policies, &owners, limits, Dice(dice.roll()))
+    Network::new(definition, policies, &owners, limits, Dice(dice.roll()))
 }
 
 fn question(producer: u64, sequence: u64, deadline_ms: u64) -> Question {
@@ -60,6 +64,10 @@ fn winners(seed: u64, limits: OwnerLimits, fault: Fault, gathers: bool) -> BTree
     let mut network = random_network(&mut dice, limits);
     network.gathers = gathers;
     network.fault = fault;
+    winners_in(network, seed, dice)
+}
+
+fn winners_in(mut network: Network, seed: u64, mut dice: Dice) -> BTreeMap<u64, usize> {
     let mut submissions: Vec<(u64, u64)> =
         (0..PRODUCERS).flat_map(|producer| (0..KEYS).map(move |key| (producer, key))).collect();
     for last in (1..submissions.len()).rev() {
@@ -92,6 +100,18 @@ fn seeds_with_several(limits: OwnerLimits, fault: Fault) -> usize {
 fn one_producer_gets_first_seen() {
     for seed in 0..300 {
         let winners = winners(seed, OwnerLimits::default(), Fault::None, seed % 2 == 0);
+        assert!(winners.values().all(|winners| *winners == 1), "seed {seed}: {winners:?}");
+    }
+}
+
+#[test]
+fn one_producer_gets_first_seen_of_a_fingerprint() {
+    for seed in 0..100 {
+        let mut dice = Dice(seed);
+        let slicing = ["none", "horizontal:5"][dice.below(2) as usize];
+        let definition = definition(&fingerprints("1h", 1000), slicing);
+        let network = network_of(&definition, &mut dice, OwnerLimits::default());
+        let winners = winners_in(network, seed, dice);
         assert!(winners.values().all(|winners| *winners == 1), "seed {seed}: {winners:?}");
     }
 }

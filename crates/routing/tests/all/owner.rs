@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::common::{
-    self, Dice, Stream, clock, count, definition, filter_record, growing, node_record, slice_owner, spec, stream,
+    self, Dice, Stream, clock, count, definition, filter_record, fingerprints, growing, node_record, slice_owner, spec,
+    stream,
 };
 use firstseen_filter::{Digest, FilterSpec, Kind, Limit, Probes, WindowClock};
 use firstseen_routing::{
@@ -183,6 +184,10 @@ fn owners_answer_as_the_engine_in_one_place() {
         sized(Kind::Generations, "2s"),
         FilterSpec { jumps: Some(4), ..sized(Kind::Counting, "2s") },
         sized(Kind::Stable, "unbounded"),
+        sized(Kind::Cuckoo, "2s"),
+        FilterSpec { future_max_ms: 4000, lateness_ms: Some(500), rate: 0.001, ..sized(Kind::Cuckoo, "2s") },
+        FilterSpec { refresh: firstseen_filter::Refresh::Refresh, ..fingerprints("2s", 300) },
+        FilterSpec { capacity_events: Some(800), ..FilterSpec::new(Kind::Cuckoo, "800events".parse().unwrap()) },
         FilterSpec::new(Kind::Timing, "800events".parse().unwrap()),
         FilterSpec::new(Kind::Generations, "800events".parse().unwrap()),
         FilterSpec::new(Kind::Counting, "800events".parse().unwrap()),

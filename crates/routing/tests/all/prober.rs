@@ -96,6 +96,8 @@ fn one_slice_gets_the_probe_of_its_geometry() {
         FilterSpec { jumps: Some(6), ..sized(Kind::Generations, "1h") },
         FilterSpec { jumps: Some(6), ..sized(Kind::Counting, "1h") },
         sized(Kind::Stable, "unbounded"),
+        sized(Kind::Cuckoo, "1h"),
+        FilterSpec { rate: 1e-8, capacity_events: Some(100_000), ..sized(Kind::Cuckoo, "1h") },
     ] {
         for slicing in ["none", "horizontal:6"] {
             let definition = definition(&spec, slicing);

@@ -1,7 +1,7 @@
 //! The slices and nodes that events visit: exactly those of a plain replay, and on average those of the formulas (K11
 //! 3.1).
 
-use crate::common::{Dice, definition, digest, spec, stream};
+use crate::common::{Dice, definition, digest, fingerprints, spec, stream};
 use crate::network::{Network, Producer, random_owners};
 use crate::replay::{Visits, replay};
 use firstseen_filter::rates::slicing;
@@ -66,6 +66,10 @@ fn visits_are_those_of_a_replay() {
                 }
             }
         }
+    }
+    for slicing in ["none", "horizontal:5"] {
+        let definition = definition(&fingerprints("2s", 900), slicing);
+        follows_the_replay(&definition, 3, Lookup::Pipelined, 20);
     }
 }
 

@@ -61,7 +61,7 @@ fn unknown_slicings_are_refused_with_the_known_names() {
 
 #[test]
 fn kinds_whose_cells_cannot_lie_apart_are_refused() {
-    for kind in [Kind::Counting, Kind::Stable] {
+    for kind in [Kind::Counting, Kind::Stable, Kind::Cuckoo] {
         let spec = spec(kind, if kind == Kind::Stable { "unbounded" } else { "1h" });
         for slicing in DIVIDED {
             let error = SlicedDefinition::new(&spec, slicing.parse().unwrap()).unwrap_err().to_string();
@@ -85,16 +85,17 @@ fn windows_of_events_are_not_divided() {
         (Kind::Generations, "1000events"),
         (Kind::Counting, "1000events"),
         (Kind::Bloom, "landmark:1000events"),
+        (Kind::Cuckoo, "1000events"),
     ] {
-        let capacity_events = None;
+        let capacity_events = (kind == Kind::Cuckoo).then_some(1000);
         let spec = FilterSpec { capacity_events, ..spec(kind, window) };
         let whole = SlicedDefinition::new(&spec, Slicing::NONE).unwrap();
         assert!(SlicedDefinition::new(&spec, "horizontal:1".parse().unwrap()).is_ok());
         for slicing in DIVIDED.into_iter().chain(["horizontal:3"]) {
             let slicing: Slicing = slicing.parse().unwrap();
             let error = SlicedDefinition::new(&spec, slicing).unwrap_err().to_string();
-            if kind == Kind::Counting && slicing.divides_cells() {
-                assert!(error.contains("kind counting"), "{error}");
+            if slicing.divides_cells() && !kind.divides() {
+                assert!(error.contains(&format!("kind {kind}")), "{error}");
                 continue;
             }
             assert!(
@@ -132,9 +133,12 @@ fn a_definition_that_was_changed_by_hand_is_refused() {
     let blocked = SlicedDefinition { slicing: definition.slicing, ..blocked };
     let error = SlicedFilter::build(&blocked).err().unwrap().to_string();
     assert!(error.contains("blocked"), "{error}");
-    let counting = SlicedDefinition::new(&spec(Kind::Counting, "1h"), Slicing::NONE).unwrap();
-    let counting = SlicedDefinition { slicing: definition.slicing, ..counting };
-    assert!(SlicedFilter::build(&counting).is_err());
+    for kind in [Kind::Counting, Kind::Cuckoo] {
+        let whole = SlicedDefinition::new(&spec(kind, "1h"), Slicing::NONE).unwrap();
+        let divided = SlicedDefinition { slicing: definition.slicing, ..whole };
+        let error = SlicedFilter::build(&divided).err().unwrap().to_string();
+        assert!(error.contains(&format!("kind {kind} cannot be sliced `vertical:4`")), "{error}");
+    }
     for unit in [Unit::Milliseconds(0), Unit::Events(0)] {
         let mut empty = definition.clone();
         empty.group.unit = unit;

@@ -2,7 +2,7 @@
 
 mod model;
 
-use crate::common::{Dice, definition, digest, spec as filter, stream};
+use crate::common::{Dice, definition, digest, fingerprints, spec as filter, stream};
 use crate::forest::{Forest, Producers, spec};
 use firstseen_filter::{FilterSpec, Kind, Refresh};
 use firstseen_routing::{Answer, Decision, FilterPolicies, SlicedDefinition, SlicedFilter, TreeMode, TreeSpec};
@@ -21,15 +21,23 @@ const SHAPES: [&[(usize, u8)]; 4] = [
 #[test]
 fn a_tree_over_nodes_decides_as_one_in_one_process() {
     let kinds = [(Kind::Timing, "10s"), (Kind::Generations, "10s"), (Kind::Bloom, "landmark:10s")];
-    for (seed, (kind, window)) in (0..).zip(kinds.iter().cycle().take(12)) {
+    let fingerprinted = [(Kind::Cuckoo, "10s"); 4];
+    for (seed, (kind, window)) in (0..).zip(kinds.iter().cycle().take(12).chain(&fingerprinted)) {
         // For words, slices that share events give an expiry that is a little early, never late.
         let (slicing, levels) = match (kind, seed % 2) {
-            (Kind::Generations, _) | (_, 0) => ("none", ["none"]),
+            (Kind::Generations, _) | (Kind::Cuckoo, _) | (_, 0) => ("none", ["none"]),
             _ => ("vertical:4", ["vertical:2"]),
         };
-        let (shape, mode) = (SHAPES[seed as usize % 4], MODES[seed as usize / 6]);
+        let (shape, mode) = match kind {
+            // Without folds.
+            Kind::Cuckoo => (SHAPES[seed as usize % 3], MODES[seed as usize % 2]),
+            _ => (SHAPES[seed as usize % 4], MODES[seed as usize / 6]),
+        };
         // So small that levels are wrong now and then.
-        let definition = definition(&filter(*kind, window, 1 << 12, 4), slicing);
+        let definition = match kind {
+            Kind::Cuckoo => definition(&FilterSpec { lateness_ms: Some(600), ..fingerprints(window, 3_000) }, slicing),
+            _ => definition(&filter(*kind, window, 1 << 12, 4), slicing),
+        };
         let tree = spec(mode, shape, &levels);
         let mut forest = Forest::new(&tree, &definition, FilterPolicies::default(), Dice(seed));
         let mut one_place = EmbeddedTree::new(&tree, &definition);
@@ -109,6 +117,15 @@ fn invalid_trees_are_refused_with_the_fault() {
     assert!(refusal(&dense(SHAPES[0]), &definition(&refreshing, "none")).contains("cannot refresh windows"));
     let blocked = FilterSpec { layout: None, ..filter(Kind::Timing, "1h", 1 << 12, 4) };
     assert!(refusal(&dense(SHAPES[0]), &definition(&blocked, "none")).contains("--layout classic"));
+    let prints = definition(&fingerprints("1h", 1_000), "none");
+    let whole = dense(SHAPES[0]);
+    let places = whole.plan(&prints, &whole.places.iter().flat_map(|place| &place.sites).map(String::as_str).collect());
+    assert!(places.is_ok_and(|places| places.iter().all(|place| place.definition.group == prints.group)));
+    assert!(refusal(&dense(folded), &prints).contains("fold 0"));
+    let divided = spec(TreeMode::Dense, SHAPES[0], &["vertical:2"]);
+    assert!(refusal(&divided, &prints).contains("kind cuckoo cannot be sliced `vertical:2` at a place"));
+    let refreshing = FilterSpec { refresh: Refresh::Refresh, ..fingerprints("1h", 1_000) };
+    assert!(refusal(&dense(SHAPES[0]), &definition(&refreshing, "none")).contains("cannot refresh windows"));
     let counted = filter(Kind::Bloom, "landmark:1000events", 1 << 12, 4);
     assert!(refusal(&dense(SHAPES[0]), &definition(&counted, "none")).contains("counts events"));
 }

@@ -159,21 +159,22 @@ impl OwnSlices {
     }
 
     /// Sets all positions that lie here in generation `number`, which [`Self::open`] has found, whatever is there;
-    /// returns how many slices that were.
-    pub(crate) fn set(&mut self, placement: &Placement, positions: &[u64], stamp: Stamp, number: u64) -> u64 {
+    /// returns how many slices that were, or none where one has no room. Only slices that have all positions of an event
+    /// can lack room, so then nothing is set.
+    pub(crate) fn set(&mut self, placement: &Placement, positions: &[u64], stamp: Stamp, number: u64) -> Option<u64> {
         // An event that has expired here already would read as alive when the wheel of timers comes round.
-        let Some(stamp) = self.rejudge(stamp) else { return 0 };
-        let mut cells = 0;
+        let Some(stamp) = self.rejudge(stamp) else { return Some(0) };
+        let (mut cells, mut has_room) = (0, true);
         for (first, position) in positions.iter().enumerate() {
             let (index, _) = placement.locate(*position);
             let Some(slice) = &mut self.slices[index] else { continue };
             let Some(own) = InSlice::starting_at(placement, positions, first) else { continue };
-            slice.set_generation(number, own.offsets(), stamp);
+            has_room &= slice.set_generation(number, own.offsets(), stamp);
             self.loads[index].record_visits += 1;
             cells += own.len as u64;
         }
         self.set_node_visits += u64::from(cells > 0);
-        cells
+        has_room.then_some(cells)
     }
 
     /// Sets cells that another process of this node has set, in its order.

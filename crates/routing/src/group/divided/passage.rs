@@ -107,14 +107,15 @@ pub(crate) fn set(
     }
     let mut ahead = batch.cells.iter();
     ahead.by_ref().take(AHEAD).for_each(|cells| own.prefetch(placement, cells, batch.generation));
-    let mut cells_set = 0;
+    let (mut cells_set, mut has_room) = (0, true);
     for (cells, stamp) in events() {
         if let Some(next) = ahead.next() {
             own.prefetch(placement, next, batch.generation);
         }
-        cells_set += own.set(placement, cells, *stamp, batch.generation);
+        let set = own.set(placement, cells, *stamp, batch.generation);
+        (cells_set, has_room) = (cells_set + set.unwrap_or_default(), has_room && set.is_some());
     }
-    outbox.acknowledge(head, batch.set_number, true);
+    outbox.acknowledge(head, batch.set_number, has_room);
     cells_set
 }
 

@@ -102,13 +102,14 @@ impl DividedGroup {
     /// Sets an event in generation `number` on all of its nodes.
     pub(super) fn record(&mut self, ticket: Ticket, number: u64, outcome: Decision) {
         let has_parent = self.tree.has_parent();
-        let Some(waiting) = self.set(ticket, number) else {
+        let set = self.set(ticket, number);
+        let Ok(waiting) = set else {
             // An event that the level above knows needs no cells here.
             if let Some(unit) = self.in_flight.flight_mut(ticket).map(|flight| flight.stamp.unit).filter(|_| has_parent)
             {
                 self.tree.forget(self.own.rule(), unit);
             }
-            let outcome = if has_parent { outcome } else { Decision::Undecided(Reason::NotReady) };
+            let outcome = set.err().filter(|_| !has_parent).map_or(outcome, Decision::Undecided);
             return self.decide_and_release(ticket, outcome);
         };
         self.counts.sets += 1;
@@ -128,22 +129,22 @@ impl DividedGroup {
     }
 
     /// Sets the cells of an event here and sends sets to the other nodes; returns how many nodes are to acknowledge.
-    /// `None` where the generation is not here, and nothing is set.
-    fn set(&mut self, ticket: Ticket, number: u64) -> Option<u16> {
+    /// Nothing is set where the generation is not here, or has no room.
+    fn set(&mut self, ticket: Ticket, number: u64) -> Result<u16, Reason> {
         let Self { in_flight, own, membership, outbox, kept, present, .. } = self;
         let (flights, sets) = in_flight.flights_and_sets();
         let (placement, missed) = membership.placement_and_missed();
-        let stamp = flights.flight(ticket)?.stamp;
+        let stamp = flights.flight(ticket).ok_or(Reason::NotReady)?.stamp;
         let positions = flights.positions(ticket);
         if !own.open(placement, positions, stamp.unit, number) {
-            return None;
+            return Err(Reason::NotReady);
         }
         if present.keeps(Rule::SetsAllCells) {
-            own.set(placement, positions, stamp, number);
+            own.set(placement, positions, stamp, number).ok_or(Reason::Full)?;
         } else {
             let unset: Vec<u64> =
                 positions.iter().copied().filter(|position| !own.has_set(placement, &[*position], stamp)).collect();
-            own.set(placement, &unset, stamp, number);
+            own.set(placement, &unset, stamp, number).ok_or(Reason::Full)?;
         }
         kept.set(number, positions.iter().copied().filter(|position| placement.is_held_here(*position)), stamp);
         // Every node is asked whether it has them.
@@ -168,7 +169,7 @@ impl DividedGroup {
                 waiting += 1;
             }
         }
-        Some(waiting)
+        Ok(waiting)
     }
 
     /// Another node has set cells, or refused to.
@@ -270,7 +271,7 @@ impl DividedGroup {
             let Some(flight) = event.filter(|flight| flight.phase() == Phase::Setting) else { continue };
             let (is_recorded, is_overtaken) = (!flight.may_come_to_nothing(), flight.is_overtaken);
             let goes_again = may_go_again && (is_recorded || self.heads(ticket));
-            let again = if goes_again { self.set(ticket, newest) } else { None };
+            let again = if goes_again { self.set(ticket, newest).ok() } else { None };
             let is_again = again.is_some() && (can_be_asked_later || !self.is_missed(ticket));
             if end != SetEnd::Done && (is_overtaken || !is_kept && !is_again) {
                 self.decide(ticket, Decision::Undecided(Reason::Unknown));

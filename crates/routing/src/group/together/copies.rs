@@ -3,6 +3,7 @@
 //! Promises: the other copies have recorded every event before this one replies; a copy that lacks something answers
 //! nothing until it has fetched that, or it has expired. Must not know: which producer asks, how messages travel.
 
+use std::cmp::Ordering;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -156,8 +157,12 @@ impl TogetherGroup {
             }
             PeerBody::SetAcks(acks) => {
                 self.mirrors.acknowledged(from, &acks.set_numbers, commands);
-                if message.epoch < self.mirrors.epoch() {
-                    self.mirrors.send_again_to_new_copy(from, &acks.refused_numbers, commands);
+                match message.epoch.cmp(&self.mirrors.epoch()) {
+                    Ordering::Less => self.mirrors.send_again_to_new_copy(from, &acks.refused_numbers, commands),
+                    Ordering::Equal => {
+                        self.mirrors.has_no_room(from, &acks.refused_numbers, self.present.now_ms());
+                    }
+                    Ordering::Greater => {}
                 }
             }
             PeerBody::AskCells(ask) if message.epoch <= self.mirrors.epoch() && self.holding.is_complete() => {

@@ -4,9 +4,9 @@
 //! Promises: replies are sent in the order of their submissions, each after every earlier record is on all copies that
 //! are live by the map. Earlier records are those made here, and those of the copy that answered before this one. A
 //! record that a copy refuses, as it was sent by a map that is over, is sent again by the next map, or its replies
-//! become unknown. Must not know: cells, what is recorded.
+//! become unknown; one that a copy has no room for is sent again until it has. Must not know: cells, what is recorded.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use super::heard::Heard;
@@ -18,6 +18,9 @@ use crate::verdict::{Decision, Reason};
 
 /// Events of records that are kept though another copy has answered since.
 const GIVEN_UP_EVENTS_MAX: usize = 1 << 17;
+
+/// A record for which a copy has no room is sent there again after so long: meanwhile events expire there.
+const AGAIN_MS: u64 = 1_000;
 
 /// A copy of the slice on another node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +61,8 @@ pub(super) struct Mirrors {
     held_events: usize,
     /// Records that were made here, and may be on no other copy, as another copy has answered since.
     given_up: VecDeque<Arc<Mirrored>>,
+    /// Copies that have no room for a record, and when they get those that they lack again.
+    without_room: Option<(BTreeSet<NodeId>, u64)>,
     next_number: u64,
 }
 
@@ -78,6 +83,7 @@ impl Mirrors {
             held: VecDeque::new(),
             held_events: 0,
             given_up: VecDeque::new(),
+            without_room: None,
             next_number: site.first_number(),
         }
     }
@@ -266,6 +272,28 @@ impl Mirrors {
         }
     }
 
+    /// A copy that has the same map has refused records, so it has no room for them: it gets them again later.
+    pub(super) fn has_no_room(&mut self, of: NodeId, refused: &[u64], now_ms: u64) {
+        let lacks = |held: &HeldBack| match held {
+            HeldBack::Mirrored { number, missing, .. } => refused.contains(number) && missing.contains(&of),
+            HeldBack::Reply(..) => false,
+        };
+        if self.held.iter().any(lacks) {
+            self.without_room.get_or_insert((BTreeSet::new(), now_ms + AGAIN_MS)).0.insert(of);
+        }
+    }
+
+    /// Sends the records again, if it is time, that copies have had no room for.
+    fn send_again_to_full(&mut self, now_ms: u64, commands: &mut Vec<Command>) {
+        let Some((full, _)) = self.without_room.take_if(|(_, again_ms)| *again_ms <= now_ms) else { return };
+        for held in &self.held {
+            let HeldBack::Mirrored { number, mirrored, missing } = held else { continue };
+            let number = MirrorNumber { number: *number, acknowledged_below: 0 };
+            let lacking = missing.iter().filter(|node| full.contains(node));
+            lacking.for_each(|node| commands.push(self.message(*node, number, mirrored)));
+        }
+    }
+
     /// A copy has acknowledged records. Records that it has refused are sent again when the next map comes.
     pub(super) fn acknowledged(&mut self, from: NodeId, done: &[u64], commands: &mut Vec<Command>) {
         for held in &mut self.held {
@@ -341,8 +369,9 @@ impl Mirrors {
         }
     }
 
-    /// Answers submissions that have passed their deadline.
+    /// Answers submissions that have passed their deadline, and sends what is to be sent again.
     pub(super) fn expire(&mut self, now_ms: u64, commands: &mut Vec<Command>) {
+        self.send_again_to_full(now_ms, commands);
         let is_over = |held: &mut HeldBack| matches!(held, HeldBack::Reply(_, deadline_ms) if *deadline_ms <= now_ms);
         for index in (0..self.held.len()).rev() {
             if is_over(&mut self.held[index])
@@ -361,7 +390,8 @@ impl Mirrors {
             HeldBack::Reply(_, deadline_ms) => Some(*deadline_ms),
             HeldBack::Mirrored { .. } => None,
         };
-        self.held.iter().filter_map(deadline).min()
+        let again_ms = self.without_room.as_ref().map(|(_, again_ms)| *again_ms);
+        self.held.iter().filter_map(deadline).chain(again_ms).min()
     }
 
     /// Events whose records or replies wait.

@@ -24,6 +24,16 @@ pub fn folded(root: &SlicedDefinition, shift: u8, slicing: Slicing) -> Result<Sl
         return Err(TreeRefusal::Fold { fold: shift });
     }
     let mut group: FilterDefinition = root.group.clone();
+    if let CellDefinition::Cuckoo { growth, .. } = &mut group.cells {
+        if shift > 0 {
+            return Err(TreeRefusal::FoldOfBuckets { fold: shift });
+        }
+        if slicing.divides_cells() {
+            return Err(TreeRefusal::Slicing { kind: Kind::Cuckoo, slicing });
+        }
+        growth.generations_max = 1;
+        return Ok(SlicedDefinition { slicing, group });
+    }
     let (geometry, growth) = match &mut group.cells {
         CellDefinition::Bloom { geometry, growth }
         | CellDefinition::Timing { geometry, growth, .. }
@@ -50,13 +60,14 @@ pub(super) fn check_root(root: &SlicedDefinition) -> Result<(), TreeRefusal> {
     let Some(geometry) = cells.geometry() else {
         return Err(TreeRefusal::Kind { kind: cells.kind() });
     };
-    if geometry.layout() != Layout::Classic {
+    // Of kind cuckoo an event has one position at all levels, which no fold changes.
+    if geometry.layout() != Layout::Classic && cells.kind() != Kind::Cuckoo {
         return Err(TreeRefusal::Layout);
     }
     if let Unit::Events(_) = root.group.unit {
         return Err(TreeRefusal::CountWindow { window: root.group.window.clone() });
     }
-    if let CellDefinition::Timing { refresh: Refresh::Refresh, .. } = cells {
+    if cells.refresh() == Refresh::Refresh {
         return Err(TreeRefusal::Refresh);
     }
     if let CellDefinition::Timing { equal_timers: 2.., .. } = cells {

@@ -14,11 +14,25 @@ pub(super) const PLACE_NAME_BYTES_MAX: usize = 64;
 /// Why the tree cannot be.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum TreeRefusal {
-    /// The kind has no positions that could be folded.
-    #[error("kind {kind} cannot be in a tree: use kind bloom, timing or generations")]
+    /// The kind has no cells that levels could share positions of.
+    #[error("kind {kind} cannot be in a tree: use kind bloom, timing, generations or cuckoo")]
     Kind {
         /// The kind asked for.
         kind: Kind,
+    },
+    /// A level of fingerprints is as large as the root.
+    #[error("fingerprints cannot be folded ({fold}): give every place of kind cuckoo fold 0, or use kind timing")]
+    FoldOfBuckets {
+        /// What was asked for.
+        fold: u8,
+    },
+    /// The kind's events lie whole in one slice.
+    #[error("kind {kind} cannot be sliced `{slicing}` at a place: use `horizontal:S` or `none` there")]
+    Slicing {
+        /// The kind of the root.
+        kind: Kind,
+        /// What was asked for.
+        slicing: Slicing,
     },
     /// Positions must lie anywhere to be folded.
     #[error("a tree folds positions, so its cells lie in the classic layout: say --layout classic")]

@@ -103,6 +103,16 @@ pub(crate) fn spec(kind: Kind, window: &str, cells: u64, hashes: u32) -> FilterS
     }
 }
 
+/// A filter of fingerprints over `window` for `capacity_events`, with so few false positives that tests meet none.
+pub(crate) fn fingerprints(window: &str, capacity_events: u64) -> FilterSpec {
+    FilterSpec {
+        capacity_events: Some(capacity_events),
+        rate: 1e-8,
+        future_max_ms: ANY_STEP_MS,
+        ..FilterSpec::new(Kind::Cuckoo, window.parse().unwrap())
+    }
+}
+
 /// A classic filter for `capacity_events` that opens up to `generations_max` generations.
 pub(crate) fn growing(
     kind: Kind,

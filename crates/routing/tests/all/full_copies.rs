@@ -1,0 +1,182 @@
+//! Slices whose regions have no room for an entry of another copy, a backup or a journal: nothing counts as recorded that
+//! is not, and nobody is complete who lacks something.
+
+use crate::common::{Dice, definition, digest, fingerprints};
+use crate::network::{FILTER, Network, Question};
+use firstseen_filter::{FilterSlice, PartError, ProbeShape, Probes, Stamp};
+use firstseen_routing::{
+    AnswerWhen, AskCells, CellParts, Command, Decision, Entry, FilterPolicies, GroupOwner, Moment, NodeId, OwnerLimits,
+    SlicedDefinition, Times,
+};
+
+const WINDOW: &str = "10s";
+/// More fingerprints than a region has slots, so that all of its buckets and its stash are full.
+const TOO_MANY: u64 = 60_000;
+const FIRST: NodeId = NodeId(1);
+const SECOND: NodeId = NodeId(2);
+
+fn one_region() -> SlicedDefinition {
+    let definition = definition(&fingerprints(WINDOW, 1), "none");
+    assert_eq!(definition.group.cells.geometry().unwrap().blocks(), 1);
+    definition
+}
+
+/// Events with more fingerprints than a region has room for, others for each seed.
+fn too_many(definition: &SlicedDefinition, seed: u64) -> Probes {
+    let ProbeShape::Spread { cells, .. } = ProbeShape::of(definition.group.cells.geometry().unwrap()) else { panic!() };
+    let mut probes = Probes::new(ProbeShape::Spread { cells, hashes: 1 });
+    let mut dice = Dice(seed);
+    (0..TOO_MANY).for_each(|_| probes.push_positions(&[dice.below(cells)]).unwrap());
+    probes
+}
+
+/// The cells of slices that have no room for any event at `unit`. Those of one merged into an empty slice may leave some
+/// places, as entries lie elsewhere there; those of all together leave none.
+fn full_cells(definition: &SlicedDefinition, unit: u64) -> Vec<CellParts> {
+    let stamps = vec![Stamp::on_time(unit); TOO_MANY as usize];
+    let full = |seed| {
+        let mut slice = FilterSlice::build(&definition.group).unwrap();
+        assert!(matches!(slice.put_probes(0, &too_many(definition, seed), &stamps), Err(PartError::Full)));
+        CellParts { runs: vec![slice.cell_run(0, 0, usize::MAX).unwrap()], ..CellParts::default() }
+    };
+    (1..=4).map(full).collect()
+}
+
+fn policies() -> FilterPolicies {
+    FilterPolicies { answer: AnswerWhen::Safe, ..FilterPolicies::default() }
+}
+
+struct World {
+    network: Network,
+    definition: SlicedDefinition,
+}
+
+impl World {
+    /// Two copies of a slice that is one region.
+    fn new() -> Self {
+        let definition = one_region();
+        // Copies are not compared: records alone bring events from one to the other.
+        let limits = OwnerLimits { rescan_every_ms: Some(u64::MAX), ..OwnerLimits::default() };
+        let mut network = Network::new(&definition, policies(), &[FIRST], limits, Dice(3));
+        network.add_node(SECOND);
+        network.add_copies([(0, SECOND)]);
+        network.nodes().into_iter().for_each(|node| network.deliver_map(node));
+        Self { network, definition }
+    }
+
+    fn unit(&self, time_ms: u64) -> u64 {
+        let firstseen_filter::Unit::Milliseconds(unit_ms) = self.definition.group.unit else { panic!() };
+        time_ms / unit_ms
+    }
+
+    /// Submits an event that occurs at `time_ms`.
+    fn submit(&mut self, number: u64, time_ms: u64) {
+        let question = Question {
+            reply_to: number,
+            records: true,
+            producer: 1,
+            sequence: number,
+            names: Vec::new(),
+            times: Times { base_unit: self.unit(time_ms), ticks: Vec::new(), clock_ms: time_ms },
+            deadline_ms: u64::MAX,
+            again: false,
+        };
+        self.network.submit_at((0, FIRST), &[digest(number)], question);
+    }
+
+    fn decisions(&self) -> Vec<(u64, Decision)> {
+        self.network.replies.iter().map(|reply| (reply.reply_to, reply.decisions[0])).collect()
+    }
+
+    /// Fills the slice of a node, so that it has no room at `unit`: not even for all of these cells.
+    fn fill(&mut self, node: NodeId, unit: u64) {
+        let (now, full) = (self.network.now, full_cells(&self.definition, unit));
+        self.network.command((0, node), |owner| {
+            let written = full.iter().map(|parts| owner.write_cells(parts.clone(), now));
+            assert!(written.last().is_some_and(|last| last.is_err()));
+        });
+    }
+}
+
+#[test]
+fn a_record_for_which_a_copy_has_no_room_is_sent_again_until_it_has() {
+    let mut world = World::new();
+    let time_ms = world.network.now.wall_ms;
+    world.fill(SECOND, world.unit(time_ms));
+    world.submit(1, time_ms);
+    for _ in 0..3 {
+        world.network.settle();
+        world.network.wait(1_000);
+    }
+    world.network.settle();
+    assert_eq!(world.decisions(), [], "one of the copies has no record of it");
+    // A window later nothing of the former is alive, which a copy learns from the next event.
+    world.network.wait(30_000);
+    world.submit(2, world.network.now.wall_ms);
+    world.network.settle();
+    world.network.wait(1_000);
+    world.network.settle();
+    assert_eq!(world.decisions(), [(1, Decision::FirstSeen), (2, Decision::FirstSeen)]);
+    // Nothing is sent again any more.
+    assert!(!(0..10).any(|_| {
+        world.network.wait(1_000);
+        world.network.deliver()
+    }));
+}
+
+#[test]
+fn a_copy_without_room_for_all_that_it_fetches_is_not_complete() {
+    let mut world = World::new();
+    let time_ms = world.network.now.wall_ms;
+    world.submit(1, time_ms);
+    world.network.settle();
+    world.network.lose(SECOND);
+    world.network.start_anew(SECOND);
+    world.network.nodes().into_iter().for_each(|node| world.network.deliver_map(node));
+    world.fill(SECOND, world.unit(time_ms));
+    for _ in 0..5 {
+        world.network.settle();
+        world.network.wait(1_000);
+    }
+    assert!(!world.network.agree_on_complete(), "it lacks the event");
+    // Once the others have expired there is room, and it fetches what is alive.
+    world.network.wait(30_000);
+    world.submit(2, world.network.now.wall_ms);
+    for _ in 0..5 {
+        world.network.settle();
+        world.network.wait(1_000);
+    }
+    assert!(world.network.agree_on_complete());
+}
+
+#[test]
+fn what_a_backup_or_a_journal_holds_beyond_the_room_is_reported() {
+    let definition = one_region();
+    let mut network = Network::new(&definition, policies(), &[FIRST], OwnerLimits::default(), Dice(3));
+    let (now, unit) = (network.now, 1_000);
+    let full = full_cells(&definition, unit);
+    let mut other = FilterSlice::build(&definition.group).unwrap();
+    other.put_event(0, &[7], Stamp::on_time(unit)).unwrap();
+    let more = CellParts { runs: vec![other.cell_run(0, 0, usize::MAX).unwrap()], ..CellParts::default() };
+    network.command((0, FIRST), |owner| {
+        full.iter().take(3).for_each(|parts| _ = owner.write_cells(parts.clone(), now));
+        for parts in [&full[3], &more] {
+            let refused = owner.write_cells(parts.clone(), now).unwrap_err();
+            assert!(matches!(refused, PartError::Full) && refused.to_string().contains("no room"), "{refused}");
+        }
+    });
+    // Of a record of many events, those that find room are in, whatever comes before them. The node has started again.
+    network.map.nodes.get_mut(&FIRST).unwrap().incarnation.0 += 1;
+    let mut owner = GroupOwner::build(FILTER, &network.map, 0, FIRST, OwnerLimits::default()).unwrap();
+    let (probes, stamps) = (too_many(&definition, 1), vec![Stamp::on_time(unit); TOO_MANY as usize]);
+    let entry = Entry::Events { generation: 0, probes, stamps };
+    let moment = Moment { monotonic_ms: 1, wall_ms: 1 };
+    assert!(matches!(owner.restore(entry, moment), Err(PartError::Full)));
+    owner.end_restore(false);
+    let mut commands = Vec::new();
+    owner.tick(moment);
+    owner.take_commands(&mut commands);
+    assert!(!commands.iter().any(|command| matches!(command, Command::SlicesComplete { .. })));
+    let (parts, is_complete) = owner.read_cells(&AskCells { slice: 0, unit: 0, from: None }).unwrap();
+    assert!(!is_complete && parts.runs.len() == 1);
+}
