@@ -25,6 +25,8 @@ fn specs() -> Vec<FilterSpec> {
         FilterSpec { jumps: Some(4), ..spec(Kind::Counting, "1h") },
         spec(Kind::Counting, "64events"),
         spec(Kind::Stable, "unbounded"),
+        spec(Kind::Cuckoo, "1h"),
+        FilterSpec { rate: 1e-8, ticks: Some(60), ..spec(Kind::Cuckoo, "64events") },
     ]
 }
 

@@ -8,13 +8,14 @@ use firstseen_filter::{
 use firstseen_routing::{Answer, SlicedDefinition, SlicedFilter, Slicing};
 
 /// Small filters, sliced in every way; the first byte of the data picks one.
-const FILTERS: [(Kind, &str, &str); 6] = [
+const FILTERS: [(Kind, &str, &str); 7] = [
     (Kind::Bloom, "landmark:1h", "horizontal:2"),
     (Kind::Timing, "1h", "vertical:3"),
     (Kind::Generations, "1h", "horizontal-vertical:2x2"),
     (Kind::Timing, "64events", "none"),
     (Kind::Bloom, "unbounded", "vertical-horizontal:2x2"),
     (Kind::Stable, "unbounded", "none"),
+    (Kind::Cuckoo, "1h", "horizontal:2"),
 ];
 
 /// No bytes make a reader panic, and whatever it accepts is a filter that answers.

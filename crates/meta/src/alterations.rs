@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use firstseen_filter::{CellDefinition, Refresh, Unit};
+use firstseen_filter::{Refresh, Unit};
 use firstseen_routing::check::{check_copies, check_definition, check_durability, check_thresholds};
 use firstseen_routing::{
     Closed, ClusterMap, Epoch, FilterId, FilterPolicies, FilterRecord, Line, NodeId, SlicedDefinition,
@@ -141,7 +141,7 @@ fn check_former(map: &ClusterMap, filter: FilterId, record: &FilterRecord) -> Re
              it, or drain it first",
             down.and_then(|node| map.nodes.get(&node)).map_or("?", |node| &node.name)
         )),
-        CellDefinition::Timing { refresh: Refresh::Refresh, .. } => refuses(
+        cells if cells.refresh() == Refresh::Refresh => refuses(
             "every duplicate starts its window again (--rule refresh), so that what it has never expires".into(),
         ),
         _ if !kind.has_parts() => refuses(format!("kind {kind} cannot be altered")),
@@ -159,9 +159,9 @@ fn check_former(map: &ClusterMap, filter: FilterId, record: &FilterRecord) -> Re
 fn check_follower(definition: &SlicedDefinition, policies: &FilterPolicies) -> Result<(), String> {
     let kind = definition.group.cells.kind();
     if !kind.has_parts() {
-        return Err(format!("kind {kind} cannot follow: use kind bloom, timing or generations"));
+        return Err(format!("kind {kind} cannot follow: use kind bloom, timing, generations or cuckoo"));
     }
-    if matches!(definition.group.cells, CellDefinition::Timing { refresh: Refresh::Refresh, .. }) {
+    if definition.group.cells.refresh() == Refresh::Refresh {
         return Err(
             "a filter whose duplicates start its window again cannot follow: create it beside this one".to_owned()
         );

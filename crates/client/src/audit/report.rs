@@ -146,6 +146,7 @@ mod tests {
             let sized = FilterSpec { capacity_events: None, cells: Some(4096), ..spec(kind, window) };
             assert_eq!(promised(sized), (None, Some(0.0)), "{kind}: nothing but a size was chosen");
         }
+        assert_eq!(promised(spec(Kind::Cuckoo, "1h")), (Some(0.02), Some(0.0)));
         let grows = FilterSpec { capacity_events: None, ..spec(Kind::Timing, "1h") };
         assert_eq!(promised(grows), (Some(0.02), Some(0.0)));
         let alike = FilterSpec { equal_timers: 1, ..spec(Kind::Timing, "1h") };

@@ -29,6 +29,17 @@ fn live() -> impl Strategy<Value = LiveEvents> {
     })
 }
 
+/// Events whose one position is a fingerprint in a bucket, below 2^63.
+fn fingerprints() -> impl Strategy<Value = Entry> {
+    prop::collection::vec(any::<u64>(), 1..30).prop_flat_map(|positions| {
+        (stamps(positions.len()), 1..=1u64 << 63, 0..9u64).prop_map(move |(stamps, cells, generation)| {
+            let mut probes = Probes::new(ProbeShape::Spread { cells, hashes: 1 });
+            positions.iter().for_each(|position| probes.push_positions(&[position % cells]).expect("inside"));
+            Entry::Events { generation, probes, stamps }
+        })
+    })
+}
+
 fn events() -> impl Strategy<Value = Entry> {
     (1..30usize, any::<bool>()).prop_flat_map(|(events, is_spread)| {
         (stamps(events), prop::collection::vec((0..1000u64, any::<[u64; 2]>()), events), 0..9u64).prop_map(
@@ -120,6 +131,7 @@ fn entry() -> impl Strategy<Value = Entry> {
             }
         ),
         Just(Entry::CheckpointEnd),
+        fingerprints(),
     ]
 }
 

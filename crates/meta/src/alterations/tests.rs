@@ -114,20 +114,33 @@ fn one_alteration_at_a_time_and_each_once() {
 }
 
 #[test]
+fn a_filter_is_altered_from_one_kind_to_another_and_back() {
+    let mut cluster = cluster(2, "horizontal:2");
+    let mut newest = FORMER;
+    for kind in [Kind::Cuckoo, Kind::Generations, Kind::Cuckoo] {
+        let wanted = definition(kind, 4000, "horizontal:2");
+        cluster.ask(altered(newest, wanted.clone())).unwrap();
+        let (next, record) = cluster.state.map().filter_named("a").unwrap();
+        assert!(next != newest && record.definition == wanted, "{kind}");
+        assert!(cluster.state.map().former_of(next).is_some(), "{kind}: the former is there until its events expire");
+        cluster.ask(Change::FinishAlteration { name: "a".into() }).unwrap();
+        newest = next;
+    }
+}
+
+#[test]
 fn what_cannot_be_altered_is_refused_and_nothing_has_changed() {
-    let counted = |window: &str, refresh| {
-        let spec = FilterSpec {
-            capacity_events: Some(500),
-            refresh,
-            ..FilterSpec::new(Kind::Timing, window.parse().unwrap())
-        };
+    let counted = |kind, window: &str, refresh| {
+        let spec = FilterSpec { capacity_events: Some(500), refresh, ..FilterSpec::new(kind, window.parse().unwrap()) };
         SlicedDefinition::new(&spec, "none".parse().unwrap()).unwrap()
     };
     for (definition, said) in [
         (definition(Kind::Bloom, 1000, "horizontal:2"), "no window"),
         (definition(Kind::Stable, 1000, "none"), "kind stable cannot be altered"),
-        (counted("1000events", Refresh::Fixed), "counts events"),
-        (counted("1h", Refresh::Refresh), "--rule refresh"),
+        (counted(Kind::Timing, "1000events", Refresh::Fixed), "counts events"),
+        (counted(Kind::Timing, "1h", Refresh::Refresh), "--rule refresh"),
+        (counted(Kind::Cuckoo, "1000events", Refresh::Fixed), "counts events"),
+        (counted(Kind::Cuckoo, "1h", Refresh::Refresh), "--rule refresh"),
     ] {
         let mut cluster = Cluster::new(2, 1 << 30);
         cluster.ask(filter("a", definition, false)).unwrap();
@@ -142,6 +155,8 @@ fn what_cannot_be_altered_is_refused_and_nothing_has_changed() {
         (altered(FORMER, definition(Kind::Timing, 1000, "horizontal:2")), "it is so already"),
         (altered(FORMER, definition(Kind::Stable, 1000, "none")), "kind stable cannot follow"),
         (altered(FORMER, definition(Kind::Timing, 1 << 33, "horizontal:2")), "do not fit on"),
+        (altered(FORMER, definition(Kind::Cuckoo, 1 << 36, "horizontal:2")), "do not fit on"),
+        (altered(FORMER, counted(Kind::Cuckoo, "1h", Refresh::Refresh)), "cannot follow"),
     ] {
         let refused = reason(cluster.ask(asked));
         assert!(refused.contains(said), "{refused}");

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use firstseen_filter::{CellDefinition, CounterStorage, DecayRule, DecayingShape, FilterSlice, FilterSpec, Kind};
+use firstseen_filter::{
+    CellDefinition, CounterStorage, DecayRule, DecayingShape, FilterSlice, FilterSpec, GrowthSpec, Kind, Limit,
+};
 use firstseen_routing::{Epoch, FilterPolicies, SliceMove, SliceOwner, SlicedDefinition};
 use proptest::prelude::*;
 
@@ -290,13 +292,24 @@ fn a_snapshot_is_the_state() {
 #[test]
 fn reserved_bytes_are_no_fewer_than_a_slice_takes() {
     let kinds = [(Kind::Bloom, "unbounded"), (Kind::Timing, "1h"), (Kind::Generations, "1h"), (Kind::Counting, "1h")];
-    let more = [(Kind::Counting, "5000events"), (Kind::Stable, "unbounded")];
+    let more = [
+        (Kind::Counting, "5000events"),
+        (Kind::Stable, "unbounded"),
+        (Kind::Cuckoo, "1h"),
+        (Kind::Cuckoo, "700events"),
+    ];
     let mut definitions = Vec::new();
     for (kind, window) in kinds.into_iter().chain(more) {
         let capacity_events = (window != "5000events").then_some(5000);
         let spec = FilterSpec { capacity_events, ..FilterSpec::new(kind, window.parse().unwrap()) };
         definitions.push(SlicedDefinition::new(&spec, firstseen_routing::Slicing::NONE).unwrap());
     }
+    let growth = Some(GrowthSpec { limit: Limit::Cardinality, generations_max: 4, ratio: 1.0 });
+    let growing =
+        FilterSpec { growth, capacity_events: Some(90_000), ..FilterSpec::new(Kind::Cuckoo, "1h".parse().unwrap()) };
+    let growing = SlicedDefinition::new(&growing, firstseen_routing::Slicing::NONE).unwrap();
+    assert_eq!(slice_bytes(&growing).unwrap(), 4 * FilterSlice::build(&growing.group).unwrap().bytes());
+    definitions.push(growing);
     let mut frequencies = definitions[1].clone();
     for storage in [CounterStorage::Basic, CounterStorage::Extended { extensions: 700 }] {
         let lambda = 0.5;
