@@ -3,6 +3,7 @@
 //! Promises: the new filter is the one of the scenario; the moment follows from the seed and from the other changes to
 //! the filter. Must not know: which faults there are meanwhile.
 
+use std::fmt;
 use std::time::Duration;
 
 use firstseen_routing::{FilterId, SlicedDefinition};
@@ -30,6 +31,8 @@ const PAUSE: Duration = Duration::from_millis(300);
 /// The new filter. Its window is the former one's: producers are promised the same all the while.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Alteration {
+    /// Its kind; none where that is the former one's.
+    pub kind: Option<&'static str>,
     /// Its slicing.
     pub slicing: &'static str,
     /// Events that it is sized for.
@@ -46,7 +49,16 @@ impl Alteration {
         let slicing = dice.pick(&STORM_SLICINGS);
         // The difference is so large that the definition differs, whatever the slicing is.
         let capacity_events = CAPACITY_EVENTS * (1 + dice.below(3)) + CAPACITY_EVENTS / 2;
-        happens.then(|| Self { slicing, capacity_events, has_new_secret: dice.below(2) == 0 })
+        happens.then(|| Self { kind: None, slicing, capacity_events, has_new_secret: dice.below(2) == 0 })
+    }
+}
+
+impl fmt::Display for Alteration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, slicing, capacity_events, has_new_secret } = self;
+        let kind = kind.map_or_else(String::new, |kind| format!("{kind} "));
+        let secret = if *has_new_secret { ", another secret" } else { "" };
+        write!(f, "altered to {kind}{slicing} for {capacity_events} events{secret}")
     }
 }
 
@@ -66,9 +78,9 @@ pub(crate) struct Altered {
 /// The definition of the new filter.
 pub(crate) fn definition(
     scenario: &Scenario,
-    Alteration { slicing, capacity_events, .. }: Alteration,
+    Alteration { kind, slicing, capacity_events, .. }: Alteration,
 ) -> Result<SlicedDefinition, Box<dyn std::error::Error>> {
-    cluster::define(scenario, slicing, capacity_events)
+    cluster::define(scenario, (kind.unwrap_or(scenario.kind), slicing), capacity_events)
 }
 
 /// The material of the secret of a filter, of which `former` was there first.

@@ -7,11 +7,13 @@ use std::path::PathBuf;
 
 use firstseen_routing::rules::{Rule, Rules};
 
+use crate::kinds;
 use crate::scenario::Scenario;
 
 /// The text about the arguments.
 pub const USAGE: &str = "usage: firstseen-sim --seeds|--trees|--durable|--copies|--moves|--cut-offs|--hung-disks|\
-                         --wrong-clocks|--broken-times|--storms FIRST..END [--trace] [--without RULE] [--results FILE]\n       \
+                         --wrong-clocks|--broken-times|--storms FIRST..END [--kind cuckoo] [--trace] [--without RULE] \
+                         [--results FILE]\n       \
                          firstseen-sim --scale [--nodes N,...] [--events-per-node N] [--json] [--picture FILE]";
 
 /// A family: scenarios, each drawn from a seed.
@@ -58,6 +60,8 @@ pub struct Asked {
     pub family: Family,
     /// The seeds.
     pub seeds: Range<u64>,
+    /// The kind of filter, where that is not the one that the seed draws.
+    pub kind: Option<&'static str>,
     /// Whether every delivery is printed.
     pub shows_trace: bool,
     /// A rule that nodes break.
@@ -73,9 +77,10 @@ impl Asked {
         let seeds = args.next()?;
         let (first, end) = seeds.split_once("..")?;
         let seeds = first.parse().ok()?..end.parse().ok()?;
-        let mut asked = Self { family, seeds, shows_trace: false, without: None, results: None };
+        let mut asked = Self { family, seeds, kind: None, shows_trace: false, without: None, results: None };
         while let Some(arg) = args.next() {
             match arg.as_str() {
+                "--kind" => asked.kind = Some(kinds::asked(&args.next()?)?),
                 "--trace" => asked.shows_trace = true,
                 "--without" => {
                     let name = args.next()?;
@@ -86,5 +91,28 @@ impl Asked {
             }
         }
         Some(asked)
+    }
+
+    /// The scenario of `seed`.
+    pub fn scenario(&self, seed: u64) -> Scenario {
+        let scenario = self.family.without(self.without, seed);
+        match self.kind {
+            Some(kind) => scenario.in_kind(kind),
+            None => scenario,
+        }
+    }
+
+    /// What was asked for, but for the seeds: results have that name.
+    pub fn name(&self) -> String {
+        match self.kind {
+            Some(kind) => format!("{}:{kind}", self.family.flag),
+            None => self.family.flag.to_owned(),
+        }
+    }
+
+    /// The arguments that repeat a seed.
+    pub fn again(&self, seed: u64) -> String {
+        let kind = self.kind.map_or_else(String::new, |kind| format!(" --kind {kind}"));
+        format!("{} {seed}..{}{kind}", self.family.flag, seed + 1)
     }
 }

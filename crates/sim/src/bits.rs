@@ -2,14 +2,14 @@
 //! cells of events that were called first-seen must be set, and only cells of submitted events may be; either only
 //! until they expire. Where the filter was altered, both filters are read.
 //!
-//! Promises: copies are compared cell by cell, as they send cells for a backup. Must not know: how a slice uses its
-//! cells, which verdicts there are beside first-seen.
+//! Promises: copies are compared cell by cell, as they send cells for a backup; where cells are fingerprints, no more of
+//! them are alive than events have. Must not know: which verdicts there are beside first-seen.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use firstseen_checker::history::{Call, CellsRead, History, Stamped};
-use firstseen_filter::{FilterSecret, FilterSlice, Probes, Stamp, Unit};
+use firstseen_filter::{BucketShape, FilterSecret, FilterSlice, Layout, Probes, REGION_BUCKETS, Stamp, Unit};
 use firstseen_routing::{AskCells, ClusterMap, Decision, FilterId, FilterRecord, GroupPlan, NodeId};
 use firstseen_wire::cells::{CellsOf, decode, encode_ask};
 use firstseen_wire::net::{Connector, admin_client};
@@ -93,9 +93,10 @@ async fn look_at(
             found.incomplete_copies += 1;
             continue;
         }
-        let cells = read(map, (filter, record), (slice, copy.node), connector).await?;
+        let mut cells = read(map, (filter, record), (slice, copy.node), connector).await?;
         let expected = expected.get(&slice).unwrap_or(&nothing);
-        let (wrong, set) = compare(&cells, expected, unit);
+        let lateness_units = record.definition.group.rule.lateness_units;
+        let (wrong, set) = compare(&mut cells, expected, (unit, lateness_units));
         found.copies += 1;
         found.events_due += expected.must.len() as u64;
         found.cells_set += set;
@@ -214,17 +215,47 @@ async fn read(
 }
 
 /// What is wrong with the cells of a slice, and how many are set.
-fn compare(cells: &FilterSlice, expected: &Expected, unit: u64) -> (Vec<String>, u64) {
-    let is_set = |cells_of: &[u64]| cells.test_at(cells_of, Stamp::on_time(unit)).is_some_and(|found| found.is_hit());
-    let (mut wrong, mut set) = (Vec::new(), 0);
-    for (call, own) in expected.must.iter().filter(|(_, own)| !is_set(own)) {
+fn compare(cells: &mut FilterSlice, expected: &Expected, (unit, lateness_units): (u64, u64)) -> (Vec<String>, u64) {
+    let mut wrong = Vec::new();
+    for (call, own) in expected.must.iter().filter(|(_, own)| !is_set(cells, own, unit)) {
         wrong.push(format!("call {call} got first-seen, and not all of its cells {own:?} are set"));
     }
-    for cell in (0..cells.geometry().cells()).filter(|cell| is_set(&[*cell])) {
+    if let Layout::Buckets { .. } = cells.geometry().layout() {
+        let (entries, known) = count_entries(cells, &expected.may, (unit, lateness_units));
+        if entries > known {
+            wrong.push(format!("{entries} fingerprints are alive, and submitted events have {known} of them"));
+        }
+        return (wrong, entries);
+    }
+    let mut set = 0;
+    let is_set = |cell: &u64| is_set(cells, &[*cell], unit);
+    for cell in (0..cells.geometry().cells()).filter(is_set) {
         set += 1;
         if !expected.may.contains(&cell) {
             wrong.push(format!("cell {cell} is set, and belongs to no event"));
         }
     }
     (wrong, set)
+}
+
+fn is_set(cells: &FilterSlice, cells_of: &[u64], unit: u64) -> bool {
+    cells.test_at(cells_of, Stamp::on_time(unit)).is_some_and(|found| found.is_hit())
+}
+
+/// How many fingerprints of a slice are alive at `unit`, and how many of those that events `may` have. There are too many
+/// that it may have to look for each, so both are counted.
+fn count_entries(cells: &mut FilterSlice, may: &BTreeSet<u64>, (unit, lateness_units): (u64, u64)) -> (u64, u64) {
+    // Later no event is judged at an earlier unit than this, so what has expired by then is not counted as alive.
+    cells.advance(unit + lateness_units);
+    let (fill, _) = cells.fill_and_rate(usize::MAX);
+    let entries = fill.unwrap_or_default() * cells.geometry().cells() as f64 * cells.generations() as f64;
+    let print_bits = cells.geometry().cell_bits();
+    // Both buckets of an event are a name of its place.
+    let place = |position: u64| {
+        let (print, bucket) = ((position & ((1 << print_bits) - 1)) as u32, position >> print_bits);
+        let (region, bucket) = (bucket as usize / REGION_BUCKETS, bucket as usize % REGION_BUCKETS);
+        (region, bucket.min(BucketShape::partner(bucket, print)), print)
+    };
+    let known = may.iter().filter(|position| is_set(cells, &[**position], unit)).map(|position| place(*position));
+    (entries.round() as u64, known.collect::<BTreeSet<_>>().len() as u64)
 }

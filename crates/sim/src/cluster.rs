@@ -23,6 +23,7 @@ use tonic::transport::Channel;
 use turmoil::net::TcpListener;
 
 use crate::clock::{NodeClock, now_us};
+use crate::kind_name::kind_of;
 use crate::net::{SimConnector, incoming};
 use crate::scenario::Scenario;
 use crate::tree::site_name;
@@ -37,6 +38,8 @@ const CATCH_UP_MAX: Duration = Duration::from_secs(20);
 /// Events that the filter is sized for, at a rate at which no false positive is to be expected.
 pub(crate) const CAPACITY_EVENTS: u64 = 10_000;
 const RATE: f64 = 1e-9;
+/// The longest fingerprints are of 32 bits.
+const CUCKOO_RATE: f64 = 1e-8;
 pub(crate) const PORT: u16 = 7400;
 /// Bytes of a file of the journal: as few as hold a record, so that there are several files.
 const SEGMENT_BYTES: u32 = 256 << 10;
@@ -397,28 +400,25 @@ pub(crate) fn line(map: &ClusterMap) -> impl Iterator<Item = (FilterId, &FilterR
 
 /// The definition of the scenario's filter.
 pub fn definition(scenario: &Scenario) -> Result<SlicedDefinition, Box<dyn std::error::Error>> {
-    define(scenario, scenario.slicing, CAPACITY_EVENTS)
+    define(scenario, (scenario.kind, scenario.slicing), CAPACITY_EVENTS)
 }
 
-/// The definition of the scenario's filter, with this slicing and for so many events.
+/// The definition of the scenario's filter, with this kind and slicing and for so many events.
 pub(crate) fn define(
     scenario: &Scenario,
-    slicing: &str,
+    (kind, slicing): (&str, &str),
     capacity_events: u64,
 ) -> Result<SlicedDefinition, Box<dyn std::error::Error>> {
-    let (kind, window) = match scenario.kind {
-        "bloom" => (Kind::Bloom, "unbounded".to_owned()),
-        "timing" => (Kind::Timing, format!("{}ms", scenario.window_ms)),
-        _ => (Kind::Generations, format!("{}ms", scenario.window_ms)),
-    };
+    let kind = kind_of(kind);
+    let window = if kind == Kind::Bloom { "unbounded".to_owned() } else { format!("{}ms", scenario.window_ms) };
     let window: Window = window.parse()?;
     let lateness_ms = (kind != Kind::Bloom).then_some(scenario.lateness_ms);
     let spec = FilterSpec {
         capacity_events: Some(capacity_events),
-        rate: RATE,
+        rate: if kind == Kind::Cuckoo { CUCKOO_RATE } else { RATE },
         lateness_ms,
         clock_skew_ms: if scenario.clock == ClockSource::Wall { CLOCK_SKEW_MS_MAX } else { 0 },
-        layout: scenario.tree.as_ref().map(|_| Layout::Classic),
+        layout: scenario.tree.as_ref().filter(|_| kind.divides()).map(|_| Layout::Classic),
         ..FilterSpec::new(kind, window)
     };
     let slicing: Slicing = slicing.parse()?;

@@ -13,6 +13,8 @@ pub mod clock;
 pub mod cluster;
 mod cut_off;
 pub mod faults;
+mod kind_name;
+mod kinds;
 mod moves;
 pub mod net;
 mod operator;

@@ -40,17 +40,17 @@ fn main() -> ExitCode {
 
 /// Runs seeds until a law is broken; returns whether none was.
 fn carry_out(asked: &Asked) -> std::io::Result<bool> {
-    let mut results = Results::open(asked.results.as_deref(), asked.family)?;
+    let mut results = Results::open(asked.results.as_deref(), asked.name())?;
     for seed in asked.seeds.clone() {
         if results.has(seed) {
             continue;
         }
-        let scenario = asked.family.without(asked.without, seed);
+        let scenario = asked.scenario(seed);
         let begun = Instant::now();
         let is_good = match run(&scenario) {
             Ok(run) => {
                 let faults = report(&scenario, &run, asked.shows_trace);
-                results.add(asked.family, seed, &run, (faults, begun.elapsed()))?;
+                results.add(seed, &run, (faults, begun.elapsed()))?;
                 faults == 0
             }
             Err(error) => {
@@ -59,7 +59,7 @@ fn carry_out(asked: &Asked) -> std::io::Result<bool> {
             }
         };
         if !is_good {
-            println!("again: cargo run -p firstseen-sim -- {} {seed}..{}", asked.family.flag, seed + 1);
+            println!("again: cargo run -p firstseen-sim -- {}", asked.again(seed));
             return Ok(false);
         }
     }

@@ -10,13 +10,14 @@ use std::time::Duration;
 
 use firstseen_checker::history::CellsRead;
 
-use crate::asked::Family;
 use crate::faults::counts;
 use crate::run::Run;
 
 /// Lines of seeds.
 pub struct Results {
     file: Option<File>,
+    /// Of which family of scenarios: lines of others are left alone.
+    name: String,
     done: BTreeSet<u64>,
     total: Total,
 }
@@ -33,22 +34,24 @@ struct Total {
 }
 
 impl Results {
-    /// Continues with the lines that `path` has of `family`; keeps none where there is no path.
+    /// Continues with the lines that `path` has of `name`; keeps none where there is no path.
     ///
     /// # Errors
     /// The file cannot be read, or written to.
-    pub fn open(path: Option<&Path>, family: Family) -> io::Result<Self> {
-        let Some(path) = path else { return Ok(Self { file: None, done: BTreeSet::new(), total: Total::default() }) };
+    pub fn open(path: Option<&Path>, name: String) -> io::Result<Self> {
+        let Some(path) = path else {
+            return Ok(Self { file: None, name, done: BTreeSet::new(), total: Total::default() });
+        };
         let file = OpenOptions::new().create(true).append(true).read(true).open(path)?;
         let mut done = BTreeSet::new();
         for line in BufReader::new(&file).lines() {
             let line = line?;
             let mut words = line.split_whitespace();
-            if words.next() == Some(family.flag) && line.ends_with(" ms") {
+            if words.next() == Some(name.as_str()) && line.ends_with(" ms") {
                 done.extend(words.next().and_then(|seed| seed.parse::<u64>().ok()));
             }
         }
-        Ok(Self { file: Some(file), done, total: Total::default() })
+        Ok(Self { file: Some(file), name, done, total: Total::default() })
     }
 
     /// Whether a seed has been run.
@@ -60,13 +63,7 @@ impl Results {
     ///
     /// # Errors
     /// The file cannot be written to.
-    pub fn add(
-        &mut self,
-        family: Family,
-        seed: u64,
-        run: &Run,
-        (faults, elapsed): (usize, Duration),
-    ) -> io::Result<()> {
+    pub fn add(&mut self, seed: u64, run: &Run, (faults, elapsed): (usize, Duration)) -> io::Result<()> {
         let (calls, simulated_ms) = (run.history.calls.len(), run.simulated.as_millis());
         let total = &mut self.total;
         (total.seeds, total.calls) = (total.seeds + 1, total.calls + calls as u64);
@@ -76,7 +73,7 @@ impl Results {
             *total.fired.entry(format!("{fault:?}")).or_default() += times;
         }
         let Some(file) = &mut self.file else { return Ok(()) };
-        writeln!(file, "{} {seed} {faults} faults, {calls} calls, {simulated_ms} ms", family.flag)
+        writeln!(file, "{} {seed} {faults} faults, {calls} calls, {simulated_ms} ms", self.name)
     }
 
     /// The sums in two lines; a third one where cells were read.

@@ -488,9 +488,8 @@ impl fmt::Display for Scenario {
         if self.moves {
             write!(f, " moving")?;
         }
-        if let Some(Alteration { slicing, capacity_events, has_new_secret }) = self.alteration {
-            let secret = if has_new_secret { ", another secret" } else { "" };
-            write!(f, " altered to {slicing} for {capacity_events} events{secret}")?;
+        if let Some(alteration) = self.alteration {
+            write!(f, " {alteration}")?;
         }
         if self.is_staged() {
             write!(f, " {:?} {:?} {} ms", self.durability, self.clock, self.window_ms)?;

@@ -3,6 +3,7 @@
 mod broken_times;
 mod common;
 mod copies;
+mod cuckoo;
 mod cut_offs;
 mod determinism;
 mod durable;

@@ -126,5 +126,7 @@ fn found_at(rule: Rule) -> Option<u64> {
         // Nodes that are cut off: `cut_offs.rs` shows it.
         Rule::HoldsLease | Rule::AwaitsLeases => return None,
         Rule::ReadyWhenWhole => 6,
+        // Fingerprints are the cells that rest on it: `cuckoo.rs` shows it.
+        Rule::DatesCells => return None,
     })
 }

@@ -1,0 +1,79 @@
+//! Scenarios whose filter has another kind than the one that the seed draws.
+//!
+//! Promises: all but the filter is as the seed draws it; without this, no scenario changes. Must not know: what kinds do.
+
+use firstseen_routing::Slicing;
+
+use crate::alterations::Alteration;
+use crate::kind_name::{CUCKOO, kind_of};
+use crate::scenario::{Dice, Nemesis, Scenario};
+use crate::tree::Tree;
+
+/// The dice of kinds fall independently of the other dice of a seed.
+const OF_KINDS: u64 = 0x3_14D5 << 32;
+/// Slicings that leave events whole.
+const WHOLE_SLICINGS: [&str; 2] = ["none", "horizontal:5"];
+
+/// The kind that can be asked for by this name.
+pub(crate) fn asked(name: &str) -> Option<&'static str> {
+    (name == CUCKOO).then_some(CUCKOO)
+}
+
+impl Scenario {
+    /// The same with a filter of kind `kind`, whose cells can neither be divided nor folded: a slicing that divides cells
+    /// becomes one that does not, and folds of a tree become 0. Of storms in which the filter is altered, two of three alter it from or to kind timing.
+    pub fn in_kind(self, kind: &'static str) -> Self {
+        let mut dice = Dice::new(self.seed ^ OF_KINDS);
+        let (former, next) = dice.pick(&[(kind, kind), (kind, "timing"), ("timing", kind)]);
+        // A filter without a window cannot be altered, so such a storm has no alteration: this kind has a window.
+        let drawn = if self.nemesis == Nemesis::Storm { Alteration::draw(self.seed) } else { self.alteration };
+        let alteration = drawn.map(|alteration| Alteration {
+            kind: Some(next),
+            slicing: fitting(alteration.slicing, next, &mut dice),
+            ..alteration
+        });
+        let kind = if alteration.is_some() { former } else { kind };
+        // Fingerprints cannot be folded.
+        let tree = self.tree.map(|tree| Tree { folds: vec![0; tree.folds.len()], ..tree });
+        Self { kind, slicing: fitting(self.slicing, kind, &mut dice), alteration, tree, ..self }
+    }
+}
+
+/// The slicing, or one that the kind can have.
+fn fitting(slicing: &'static str, kind: &str, dice: &mut Dice) -> &'static str {
+    let divides = slicing.parse::<Slicing>().is_ok_and(Slicing::divides_cells);
+    if divides && !kind_of(kind).divides() { dice.pick(&WHOLE_SLICINGS) } else { slicing }
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_filter::Kind;
+
+    use super::*;
+    use crate::alterations;
+    use crate::asked::Family;
+    use crate::cluster;
+
+    #[test]
+    fn every_scenario_can_have_the_kind() {
+        let (mut altered_from, mut altered_to) = (0, 0);
+        for family in Family::ALL {
+            for seed in 0..200 {
+                let plain = (family.scenario)(seed);
+                let scenario = plain.clone().in_kind(CUCKOO);
+                let definition = cluster::definition(&scenario).unwrap_or_else(|error| panic!("{scenario}: {error}"));
+                let next = scenario.alteration.map(|alteration| {
+                    alterations::definition(&scenario, alteration).unwrap_or_else(|error| panic!("{scenario}: {error}"))
+                });
+                let kinds =
+                    [Some(&definition), next.as_ref()].map(|filter| filter.map(|filter| filter.group.cells.kind()));
+                assert!(kinds.contains(&Some(Kind::Cuckoo)), "{scenario}");
+                altered_from += u64::from(kinds == [Some(Kind::Cuckoo), Some(Kind::Timing)]);
+                altered_to += u64::from(kinds == [Some(Kind::Timing), Some(Kind::Cuckoo)]);
+                let Scenario { kind, slicing, alteration, tree, .. } = plain.clone();
+                assert_eq!(Scenario { kind, slicing, alteration, tree, ..scenario }, plain, "all else is as it was");
+            }
+        }
+        assert!(altered_from > 5 && altered_to > 5, "{altered_from} {altered_to}");
+    }
+}

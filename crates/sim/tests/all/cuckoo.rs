@@ -1,0 +1,77 @@
+//! Scenarios whose filter is of kind `cuckoo`: every law is kept, copies hold what they must and no more, and rules on
+//! which that rests are broken one by one: each break is found.
+
+use std::ops::Range;
+
+use crate::common::{carried_out, first_found};
+use firstseen_checker::history::CellsRead;
+use firstseen_routing::rules::{Rule, Rules};
+use firstseen_sim::asked::Asked;
+use firstseen_sim::scenario::Scenario;
+
+/// The families that are carried out with the kind.
+const FAMILIES: [&str; 7] = ["--storms", "--copies", "--moves", "--durable", "--hung-disks", "--cut-offs", "--trees"];
+/// The seeds that every quick run carries out.
+const SAMPLE: Range<u64> = 0..1;
+const SEEDS: Range<u64> = 0..24;
+/// A rule that is broken is found within as many seeds.
+const BROKEN_SEEDS: Range<u64> = 0..500;
+
+/// The scenario that `firstseen-sim FAMILY SEED..SEED+1 --kind cuckoo` carries out, and how to repeat it.
+fn scenario(family: &str, seed: u64) -> (Scenario, String) {
+    let args = [family.to_owned(), format!("{seed}..{}", seed + 1), "--kind".to_owned(), "cuckoo".to_owned()];
+    let asked = Asked::parse(args.into_iter()).expect("arguments");
+    (asked.scenario(seed), format!("again: cargo run -p firstseen-sim -- {}", asked.again(seed)))
+}
+
+/// Carries out seeds of every family; returns what was read of copies in the end.
+fn keep_the_laws(seeds: Range<u64>) -> CellsRead {
+    let mut cells = CellsRead::default();
+    for family in FAMILIES {
+        let mut calls = 0;
+        for seed in seeds.clone() {
+            let (scenario, again) = scenario(family, seed);
+            let (run, fault) = carried_out(&scenario);
+            assert_eq!(fault, None, "{scenario}\n{again}");
+            calls += run.history.calls.len();
+            cells.add(&run.history.cells);
+        }
+        assert!(calls as u64 > 100 * (seeds.end - seeds.start), "{family}: {calls} calls");
+    }
+    println!("{cells}");
+    cells
+}
+
+#[test]
+fn some_scenarios_keep_the_laws() {
+    keep_the_laws(SAMPLE);
+}
+
+#[test]
+#[ignore = "minutes"]
+fn scenarios_keep_the_laws() {
+    let cells = keep_the_laws(SEEDS);
+    assert!(cells.copies > 50 && cells.cells_set > 100 && cells.events_due > 1, "{cells}");
+}
+
+/// Breaks a rule in seeds of a family, `known` first, and requires that a law finds it, and nothing where it is kept.
+fn is_found(family: &str, rule: Rule, known: u64) {
+    let found = first_found(known, BROKEN_SEEDS, |seed| {
+        let (mut scenario, _) = scenario(family, seed);
+        scenario.owner_limits.rules = Rules::without(rule);
+        carried_out(&scenario).1
+    });
+    let (seed, fault) = found.unwrap_or_else(|| panic!("nobody misses {rule:?}"));
+    println!("{rule:?}: {family} {seed} --kind cuckoo: {fault}");
+    assert_eq!(carried_out(&scenario(family, seed).0).1, None, "{rule:?} is not what {family} {seed} misses");
+}
+
+#[test]
+fn an_entry_that_goes_before_its_time_is_missed() {
+    is_found("--storms", Rule::ExpiresOnTime, 1);
+}
+
+#[test]
+fn an_entry_that_a_merge_lets_expire_early_is_missed() {
+    is_found("--copies", Rule::DatesCells, 13);
+}
