@@ -227,7 +227,7 @@ fn an_interrupted_run_prints_and_writes_the_experiments_that_have_ended() {
     assert!(
         page.contains("Not ended: ")
             && page.contains("memory</p>")
-            && page.contains("19 experiments did not end")
+            && page.contains("20 experiments did not end")
             && folder.has("page/landmark.svg")
     );
     let quoted = "--log &quot;it&#39;s a log&quot; --log-format csv";

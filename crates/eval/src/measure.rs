@@ -71,6 +71,15 @@ impl Subject {
         Ok(counts)
     }
 
+    /// Looks every event up, and calls `each` with it and whether it was called a duplicate.
+    pub(crate) fn look_up_each(
+        &mut self,
+        events: impl Iterator<Item = Event>,
+        each: impl FnMut(Event, bool),
+    ) -> Result<(), EvalError> {
+        self.each(events, false, each)
+    }
+
     /// Observes every event, and calls `each` with it and whether it was called a duplicate.
     pub(crate) fn observe_each(
         &mut self,

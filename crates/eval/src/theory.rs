@@ -2,9 +2,11 @@
 //!
 //! Promises: each formula with its derivation. Must not know: filters, streams.
 
+pub mod ageing;
 pub mod jumping;
 pub mod popularity;
 
+pub use ageing::AgePartitioned;
 use firstseen_filter::rates::plain;
 use statrs::distribution::{Binomial, Discrete};
 

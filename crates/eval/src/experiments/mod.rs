@@ -6,6 +6,7 @@ mod balance;
 mod burst;
 mod checking;
 mod climbing;
+mod cuckoo;
 mod cuts;
 mod data;
 mod decay;
@@ -52,6 +53,7 @@ pub const EXPERIMENTS: &[Experiment] = &[
     tree::EXPERIMENT,
     stable::EXPERIMENT,
     decay::EXPERIMENT,
+    cuckoo::EXPERIMENT,
     memory::EXPERIMENT,
 ];
 

@@ -1,0 +1,245 @@
+//! One filter at its design load, through which new events go for some windows.
+//!
+//! Promises: the same seed gives the same figures; every event of the stream has an answer. Must not know: formulas of
+//! rivals, axes.
+
+use std::collections::HashSet;
+
+use firstseen_filter::rates::cuckoo;
+use firstseen_filter::{BucketShape, CellDefinition, FilterDefinition, FilterSpec, Kind, Window};
+use rand::{Rng, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+
+use super::design_rate;
+use crate::experiment::EvalError;
+use crate::measure::{Subject, count};
+use crate::stats::Counts;
+use crate::stream::Event;
+
+/// Windows before a measurement, and windows of it.
+pub(super) const WINDOWS: (u64, u64) = (2, 4);
+/// Keys from here on are of no event of a stream.
+const UNSEEN: u64 = 1 << 60;
+
+/// How large a filter is, and how much is looked up in it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Size {
+    /// Regions that the window fills.
+    pub(super) regions: u64,
+    /// Moments at which events are looked up.
+    pub(super) looks: u64,
+    /// Events of each moment that the filter has not met, and as many that it has.
+    pub(super) unseen_events: u64,
+}
+
+/// Fingerprints of one shape, and a window by count that fills them.
+#[derive(Clone, Debug)]
+pub(super) struct Churn {
+    pub(super) print_bits: u32,
+    pub(super) time_bits: u8,
+    pub(super) size: Size,
+    /// Events of a window (W).
+    pub(super) window_events: u64,
+    spec: FilterSpec,
+    regions: u64,
+}
+
+/// What one run has found.
+#[derive(Clone, Debug)]
+pub(super) struct Found {
+    /// Bits an event of the window.
+    pub(super) bits: f64,
+    /// New events, and those of them that were called duplicates.
+    pub(super) duplicates: Counts,
+    /// Recorded events of the window that were looked up, and those of them that were not found.
+    pub(super) missing: Counts,
+    /// Slots that hold an event, just before a tick ends.
+    pub(super) load: f64,
+    /// How long events are found beyond the window.
+    pub(super) edge: Edge,
+}
+
+/// Shares of the window, over moments.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Edge {
+    pub(super) least: f64,
+    pub(super) mean: f64,
+    pub(super) greatest: f64,
+}
+
+/// The ticks of a window (T - 1), where it has as many as fit.
+pub(super) fn ticks(shape: BucketShape) -> f64 {
+    f64::from(shape.ticks() - 1)
+}
+
+/// The largest steps of which `steps` make a window that `of_window` plans within so many regions, and that window's
+/// filter.
+pub(in crate::experiments) fn filling(
+    regions: u64,
+    steps: u64,
+    of_window: impl Fn(u64) -> FilterSpec,
+) -> Result<(u64, FilterSpec), EvalError> {
+    let planned = |step: u64| of_window(step * steps).resolve().map(|definition| regions_of(&definition));
+    let (mut least, mut most) = (1, 2);
+    while planned(most)? <= regions {
+        (least, most) = (most, 2 * most);
+    }
+    while most - least > 1 {
+        let middle = least.midpoint(most);
+        if planned(middle)? <= regions { least = middle } else { most = middle }
+    }
+    Ok((least * steps, of_window(least * steps)))
+}
+
+fn regions_of(definition: &FilterDefinition) -> u64 {
+    match &definition.cells {
+        CellDefinition::Cuckoo { geometry, .. } => geometry.blocks(),
+        _ => 0,
+    }
+}
+
+fn event(number: u64) -> Event {
+    Event { time_ms: number, key: number, site: 0 }
+}
+
+impl Churn {
+    pub(super) fn new(print_bits: u32, time_bits: u8, size: Size) -> Result<Self, EvalError> {
+        let shape = BucketShape::new(print_bits, time_bits);
+        let window_ticks = shape.ticks() - 1;
+        // A little more than the rate of this shape, so that the planner chooses it. Only 128 bits hold so many ticks.
+        let rate = design_rate(shape) * (1.0 + 1e-9);
+        let of_window = |events: u64| FilterSpec {
+            rate,
+            capacity_events: Some(events),
+            ticks: Some(window_ticks),
+            ..FilterSpec::new(Kind::Cuckoo, Window::Events(events))
+        };
+        let (window_events, spec) = filling(size.regions, u64::from(window_ticks), of_window)?;
+        let regions = regions_of(&spec.resolve()?);
+        Ok(Self { print_bits, time_bits, size, window_events, spec, regions })
+    }
+
+    pub(super) fn shape(&self) -> BucketShape {
+        BucketShape::new(self.print_bits, self.time_bits)
+    }
+
+    pub(super) fn window_ticks(&self) -> u64 {
+        u64::from(self.shape().ticks()) - 1
+    }
+
+    fn tick_events(&self) -> u64 {
+        self.window_events / self.window_ticks()
+    }
+
+    pub(super) fn slots(&self) -> u64 {
+        self.regions * firstseen_filter::REGION_BUCKETS as u64 * u64::from(self.shape().slots())
+    }
+
+    /// Events that are alive when this share of the current tick is left: those of the ticks of the window, and those of
+    /// the current one.
+    pub(super) fn live_events(&self, tick_left: f64) -> f64 {
+        let ticks = self.window_ticks() as f64;
+        self.window_events as f64 * (ticks + 1.0 - tick_left) / ticks
+    }
+
+    /// The share of slots that hold an event then: what is called a duplicate is not there.
+    pub(super) fn expected_load(&self, tick_left: f64) -> f64 {
+        let full = self.live_events(tick_left) / self.slots() as f64;
+        full * (1.0 - cuckoo::rate(self.shape(), full))
+    }
+
+    /// The mean rate from tick to tick.
+    pub(super) fn expected_rate(&self) -> f64 {
+        cuckoo::rate(self.shape(), self.expected_load(0.5))
+    }
+
+    /// Lets new events through a filter of its own.
+    pub(super) fn run(&self, seed: u64) -> Result<Found, EvalError> {
+        let mut stream = Stream::new(self, seed)?;
+        let mut random = ChaCha8Rng::seed_from_u64(seed);
+        let (window, tick, unseen_events) = (self.window_events, self.tick_events(), self.size.unseen_events);
+        let (begin, end) = (WINDOWS.0 * window, (WINDOWS.0 + WINDOWS.1) * window);
+        stream.observe_until(begin)?;
+        let (mut duplicates, mut missing) = (Counts::default(), Counts::default());
+        let mut edges = Vec::new();
+        for look in 0..self.size.looks {
+            let moment = begin + look * (WINDOWS.1 * window - tick) / self.size.looks;
+            add(&mut duplicates, stream.observe_until(moment + random.random_range(0..tick))?);
+            let unseen = UNSEEN + look * unseen_events;
+            add(&mut duplicates, stream.subject.look_up((unseen..unseen + unseen_events).map(event))?);
+            let ages: Vec<u64> = (0..unseen_events).map(|_| random.random_range(1..=window)).collect();
+            stream.look_up_ages(ages, |_, is_found| count(&mut missing, !is_found))?;
+            edges.push(stream.edge(window, tick)? as f64 / window as f64);
+        }
+        add(&mut duplicates, stream.observe_until(end)?);
+        let load = stream.subject.filter.slice(0).and_then(|slice| slice.fill_and_rate(usize::MAX).0);
+        Ok(Found {
+            bits: 8.0 * stream.subject.filter.bytes() as f64 / window as f64,
+            duplicates,
+            missing,
+            load: load.unwrap_or(f64::NAN),
+            edge: Edge {
+                least: edges.iter().copied().fold(f64::INFINITY, f64::min),
+                mean: edges.iter().sum::<f64>() / edges.len() as f64,
+                greatest: edges.iter().copied().fold(0.0, f64::max),
+            },
+        })
+    }
+}
+
+/// The events of one run, and the filter that they go through.
+struct Stream {
+    subject: Subject,
+    come: u64,
+    /// Events that were called duplicates by mistake: they were not recorded, and may be called new within the window.
+    mistaken: HashSet<u64>,
+}
+
+impl Stream {
+    fn new(churn: &Churn, seed: u64) -> Result<Self, EvalError> {
+        Ok(Self { subject: Subject::new("cuckoo", &churn.spec, "none", seed)?, come: 0, mistaken: HashSet::new() })
+    }
+
+    /// Observes events until so many have come; returns how many were called duplicates.
+    fn observe_until(&mut self, come: u64) -> Result<Counts, EvalError> {
+        let mut counts = Counts::default();
+        let mistaken = &mut self.mistaken;
+        self.subject.observe_each((self.come..come).map(event), |event, is_duplicate| {
+            count(&mut counts, is_duplicate);
+            if is_duplicate {
+                mistaken.insert(event.key);
+            }
+        })?;
+        self.come = self.come.max(come);
+        Ok(counts)
+    }
+
+    /// Looks up recorded events of these ages, and calls `each` with the age and whether the event was found.
+    fn look_up_ages(
+        &mut self,
+        ages: impl IntoIterator<Item = u64>,
+        mut each: impl FnMut(u64, bool),
+    ) -> Result<(), EvalError> {
+        let Self { subject, come, mistaken } = self;
+        let events = ages.into_iter().map(|age| *come - age).filter(|number| !mistaken.contains(number));
+        subject.look_up_each(events.map(event), |event, is_found| each(*come - event.key, is_found))
+    }
+
+    /// How much older than the window the oldest event is that is found with all that are younger; 0 where one of the
+    /// last tick of the window is not found.
+    fn edge(&mut self, window: u64, tick: u64) -> Result<u64, EvalError> {
+        let (mut oldest, mut is_over) = (0, false);
+        self.look_up_ages(window - tick..=window + 2 * tick, |age, is_found| {
+            is_over |= !is_found;
+            if !is_over {
+                oldest = age;
+            }
+        })?;
+        Ok(oldest.saturating_sub(window))
+    }
+}
+
+fn add(sum: &mut Counts, counts: Counts) {
+    sum.successes += counts.successes;
+    sum.trials += counts.trials;
+}
