@@ -14,6 +14,7 @@ mod moves;
 mod open_loop;
 pub(crate) mod redis;
 mod redis_pool;
+mod rivals;
 mod slicings;
 mod tree;
 
@@ -43,6 +44,8 @@ pub enum BenchCommand {
     Slicings(SlicingsBenchArgs),
     /// One filter over three sites that are far from each other: flat, and as sparse and dense trees
     Tree(TreeBenchArgs),
+    /// Memory and time of a window of keys: filters of this project beside a map, Redis and the crate cuckoo-clock
+    Rivals(RivalsBenchArgs),
 }
 
 /// Flags of `firstseen bench cluster`.
@@ -156,6 +159,26 @@ pub struct TreeBenchArgs {
     pub json: bool,
 }
 
+/// Flags of `firstseen bench rivals`.
+#[derive(Debug, Args)]
+pub struct RivalsBenchArgs {
+    /// Keys that the window brings, all different; each comes again within it
+    #[arg(long, value_name = "N", default_value_t = 10_000_000, value_parser = value_parser!(u64).range(1_000..))]
+    pub keys: u64,
+    /// Measurements of each system, in turns; the median is printed
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = value_parser!(u32).range(1..=99))]
+    pub runs: u32,
+    /// Measure this system only; may be given several times
+    #[arg(long, value_name = "SYSTEM")]
+    pub system: Vec<rivals::System>,
+    /// Measure the one system in this process, once, with a hash of this seed
+    #[arg(long, value_name = "SEED", hide = true)]
+    pub alone: Option<u64>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Runs `firstseen bench`.
 ///
 /// # Errors
@@ -168,5 +191,6 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         BenchCommand::Moves(args) => moves::run(args),
         BenchCommand::Slicings(args) => slicings::run(args),
         BenchCommand::Tree(args) => tree::run(args),
+        BenchCommand::Rivals(args) => rivals::run(args),
     }
 }

@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 
 use crate::bench::keys::Keys;
+use crate::bench::rivals::Used;
 
 /// Connections that send at once.
 pub(crate) const CONNECTIONS: u64 = 8;
 /// Commands that a connection sends before it reads their answers.
 pub(crate) const PIPELINE: u64 = 128;
 /// Seconds that a key is kept.
-const EXPIRE_S: u32 = 600;
+pub(super) const EXPIRE_S: u32 = 600;
 /// Keys that are set to learn how much memory one key takes.
 const SIZED_KEYS: u64 = 100_000;
 /// How long the server may take to answer for the first time.
@@ -74,6 +75,20 @@ impl Redis {
         Ok(keys.events() as f64 / seconds)
     }
 
+    /// Sets every key that is not there for so many seconds, over all connections; returns how many were not there.
+    pub(super) fn set_new<K: AsRef<[u8]> + Sync>(&self, keys: &[K], expire_s: u32) -> anyhow::Result<u64> {
+        let share = keys.len().div_ceil(CONNECTIONS as usize).max(1);
+        std::thread::scope(|scope| {
+            let threads: Vec<_> = keys
+                .chunks(share)
+                .map(|share| {
+                    scope.spawn(move || self.send(share.len() as u64, expire_s, |event| &share[event as usize]))
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| bail!("a connection broke"))).sum()
+        })
+    }
+
     /// Forgets all keys.
     pub(crate) fn flush(&self) -> anyhow::Result<()> {
         let mut stream = TcpStream::connect(self.address)?;
@@ -94,29 +109,50 @@ impl Redis {
 
     /// The memory that the server uses for its data, by its own count.
     fn used_bytes(&self) -> anyhow::Result<u64> {
+        Ok(self.used()?.bytes)
+    }
+
+    /// The same, and the most that it was.
+    pub(super) fn used(&self) -> anyhow::Result<Used> {
+        let info = self.info("memory")?;
+        used(&info).with_context(|| format!("redis does not say what memory it uses: {info:?}"))
+    }
+
+    /// The time of cores that the server has had.
+    pub(super) fn cores(&self) -> anyhow::Result<Duration> {
+        let info = self.info("cpu")?;
+        cores(&info).with_context(|| format!("redis does not say what time it has had: {info:?}"))
+    }
+
+    fn info(&self, section: &str) -> anyhow::Result<String> {
         let mut stream = TcpStream::connect(self.address)?;
-        stream.write_all(b"INFO memory\r\n")?;
+        write!(stream, "INFO {section}\r\n")?;
         let mut answer = BufReader::new(stream);
         let mut line = String::new();
         answer.read_line(&mut line)?;
         let length = line.trim_end().strip_prefix('$').and_then(|length| length.parse().ok());
         let mut info = String::new();
         answer.take(length.with_context(|| format!("redis answered {line:?}"))?).read_to_string(&mut info)?;
-        used_bytes(&info).with_context(|| format!("redis does not say what memory it uses: {info:?}"))
+        Ok(info)
     }
 
     /// Sends every key of a share, and returns how many were new.
     fn share(&self, keys: Keys) -> anyhow::Result<u64> {
+        self.send(keys.events(), EXPIRE_S, |event| keys.key(event))
+    }
+
+    /// Sends so many keys over one connection, and returns how many were new.
+    fn send<K: AsRef<[u8]>>(&self, events: u64, expire_s: u32, key: impl Fn(u64) -> K) -> anyhow::Result<u64> {
         let stream = TcpStream::connect(self.address)?;
         stream.set_nodelay(true)?;
         let mut answers = BufReader::new(stream.try_clone()?);
         let (mut stream, mut request, mut line) = (stream, Vec::new(), String::new());
         let (mut first_seen, mut asked) = (0, 0);
-        while asked < keys.events() {
-            let pipelined = PIPELINE.min(keys.events() - asked);
+        while asked < events {
+            let pipelined = PIPELINE.min(events - asked);
             request.clear();
             for event in asked..asked + pipelined {
-                write_set(&mut request, &keys.key(event))?;
+                write_set(&mut request, key(event).as_ref(), expire_s)?;
             }
             stream.write_all(&request)?;
             for _ in 0..pipelined {
@@ -142,15 +178,28 @@ impl Drop for Redis {
 }
 
 /// Appends the command `SET key 1 NX EX seconds`.
-pub(super) fn write_set(request: &mut Vec<u8>, key: &[u8]) -> std::io::Result<()> {
+pub(super) fn write_set(request: &mut Vec<u8>, key: &[u8], expire_s: u32) -> std::io::Result<()> {
     write!(request, "*6\r\n$3\r\nSET\r\n${}\r\n", key.len())?;
     request.extend_from_slice(key);
-    write!(request, "\r\n$1\r\n1\r\n$2\r\nNX\r\n$2\r\nEX\r\n$3\r\n{EXPIRE_S}\r\n")
+    let seconds = expire_s.to_string();
+    write!(request, "\r\n$1\r\n1\r\n$2\r\nNX\r\n$2\r\nEX\r\n${}\r\n{seconds}\r\n", seconds.len())
 }
 
-/// The field `used_memory` of an answer to `INFO memory`.
-fn used_bytes(info: &str) -> Option<u64> {
-    info.lines().find_map(|line| line.strip_prefix("used_memory:"))?.trim_end().parse().ok()
+/// The value of a field of an answer to `INFO`.
+fn field<'a>(info: &'a str, name: &str) -> Option<&'a str> {
+    info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim_end)
+}
+
+/// The fields `used_memory` and `used_memory_peak` of an answer to `INFO memory`.
+fn used(info: &str) -> Option<Used> {
+    let bytes = |name| field(info, name)?.parse().ok();
+    Some(Used { bytes: bytes("used_memory")?, peak_bytes: bytes("used_memory_peak")? })
+}
+
+/// The sum of the seconds `used_cpu_user` and `used_cpu_sys` of an answer to `INFO cpu`.
+fn cores(info: &str) -> Option<Duration> {
+    let seconds = |name| field(info, name)?.parse::<f64>().ok();
+    Duration::try_from_secs_f64(seconds("used_cpu_user")? + seconds("used_cpu_sys")?).ok()
 }
 
 #[cfg(test)]
@@ -159,9 +208,17 @@ mod tests {
 
     #[test]
     fn the_used_memory_is_found_among_fields_of_like_names() {
-        let info = "# Memory\r\nused_memory_human:1.02M\r\nused_memory:1067520\r\nused_memory_rss:3678208\r\n";
-        assert_eq!(used_bytes(info), Some(1_067_520));
-        assert_eq!(used_bytes("# Memory\r\nused_memory_human:1.02M\r\n"), None);
+        let info = "# Memory\r\nused_memory_human:1.02M\r\nused_memory:1067520\r\nused_memory_rss:3678208\r\n\
+                    used_memory_peak_human:1.03M\r\nused_memory_peak:1067900\r\n";
+        assert_eq!(used(info), Some(Used { bytes: 1_067_520, peak_bytes: 1_067_900 }));
+        assert_eq!(used("# Memory\r\nused_memory_human:1.02M\r\n"), None);
+    }
+
+    #[test]
+    fn the_time_of_cores_is_that_of_the_server_and_not_of_its_children() {
+        let info = "# CPU\r\nused_cpu_sys:0.25\r\nused_cpu_user:1.5\r\nused_cpu_sys_children:9.0\r\n";
+        assert_eq!(cores(info), Some(Duration::from_millis(1750)));
+        assert_eq!(cores("# CPU\r\n"), None);
     }
 
     #[test]

@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufStream};
 use tokio::net::TcpStream;
 use tokio::sync::Semaphore;
 
-use super::redis::write_set;
+use super::redis::{EXPIRE_S, write_set};
 
 /// Connections that are not busy.
 pub(super) struct RedisPool {
@@ -36,7 +36,7 @@ impl RedisPool {
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(mut connection) = idle().pop() else { bail!("an earlier call to redis has failed") };
         let (mut request, mut answer) = (Vec::new(), String::new());
-        write_set(&mut request, &key)?;
+        write_set(&mut request, &key, EXPIRE_S)?;
         connection.write_all(&request).await?;
         connection.flush().await?;
         connection.read_line(&mut answer).await?;
