@@ -16,6 +16,7 @@ pub(crate) mod redis;
 mod redis_pool;
 mod rivals;
 mod slicings;
+mod spent;
 mod tree;
 
 use clap::{Args, Subcommand, value_parser};

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 
 use crate::bench::keys::Keys;
-use crate::bench::rivals::Used;
+use crate::bench::spent::Used;
 
 /// Connections that send at once.
 pub(crate) const CONNECTIONS: u64 = 8;

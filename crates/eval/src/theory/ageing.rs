@@ -76,7 +76,7 @@ impl AgePartitioned {
     /// use firstseen_eval::theory::AgePartitioned;
     /// let least = AgePartitioned::least(0.005).unwrap();
     /// assert!(least.rate() <= 0.005 && least.bits() < AgePartitioned::with_edge(0.005, 22).unwrap().bits());
-    /// assert_eq!(AgePartitioned::least(1e-40), None);
+    /// assert_eq!(AgePartitioned::least(0.0), None);
     /// ```
     pub fn least(rate: f64) -> Option<Self> {
         // The rate rises with l and the bits fall, so of each k the greatest l that keeps the rate is best.

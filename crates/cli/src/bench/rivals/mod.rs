@@ -6,7 +6,6 @@
 
 mod figures;
 mod keys;
-mod spent;
 mod systems;
 
 use std::io;
@@ -19,10 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use self::figures::{Figures, RivalFigures};
 use self::keys::{KEY_BYTES, Keys};
-pub(super) use self::spent::Used;
-use self::spent::{Time, own_cores, used};
 use self::systems::Rival;
 use super::RivalsBenchArgs;
+use super::spent::{Time, own_cores, used};
 
 /// The window, which as many keys fill as are measured.
 const WINDOW_MS: u64 = 3_600_000;

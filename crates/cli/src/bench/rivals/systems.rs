@@ -12,9 +12,9 @@ use firstseen_filter::{Digest, FilterSecret, FilterSpec, Kind, Window};
 use firstseen_routing::{Answer, SlicedDefinition, SlicedFilter};
 
 use super::keys::KEY_BYTES;
-use super::spent::Used;
 use super::{BEGIN_MS, System, WINDOW_MS};
 use crate::bench::redis::Redis;
+use crate::bench::spent::Used;
 
 /// The rate of the systems that do not say another one.
 const RATE: f64 = 1e-3;

@@ -24,14 +24,14 @@ pub(super) fn own_cores() -> anyhow::Result<Duration> {
 
 /// Memory in use, and the most that was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Used {
-    pub(crate) bytes: u64,
-    pub(crate) peak_bytes: u64,
+pub(super) struct Used {
+    pub(super) bytes: u64,
+    pub(super) peak_bytes: u64,
 }
 
 impl Used {
     /// What this is more than `before`; its peak over what was in use then.
-    pub(crate) fn since(self, before: Self) -> Self {
+    pub(super) fn since(self, before: Self) -> Self {
         let over = |bytes: u64| bytes.saturating_sub(before.bytes);
         Self { bytes: over(self.bytes), peak_bytes: over(self.peak_bytes) }
     }
