@@ -140,7 +140,7 @@ fn what_it_has_not_is_refused_with_a_remedy() {
         ("--window 1h --capacity 1k --ticks 1000", ["1000 ticks", "choose fewer ticks"]),
         ("--window 1h --capacity 1k --ticks 0", ["window of 0 ticks", "at least 1"]),
         ("--window 1h --capacity 1k --lateness 7d", ["a lateness of 7d", "less lateness"]),
-        ("--window 1h", ["cannot grow", "how many events a window brings"]),
+        ("--window 1h", ["does not start small", "how many events a window brings"]),
         ("--window 1h --memory 1KiB", ["too little memory", "at least"]),
         ("--window 1h --capacity 1k --growth geometric:2", ["no growth by density, or in size", "of one size"]),
     ] {

@@ -21,7 +21,7 @@ pub(crate) type Lines = [Line; REGION_LINES];
 /// Bytes of a region.
 pub(crate) const REGION_BYTES: usize = REGION_LINES * BUCKET_BYTES;
 
-/// Ticks that a bucket may tell apart at most (10-bit fingerprints and 128 bits for times).
+/// More ticks than any bucket tells apart: the most are 108, with 32-bit fingerprints and 128 bits for times.
 pub(crate) const TICKS_MAX: usize = 128;
 
 /// Bits of a bucket that say at which tick it was looked after last.

@@ -159,6 +159,27 @@ pub struct FilterDefinition {
 }
 
 impl FilterDefinition {
+    /// The window for which an event counts among those that fill the cells: entries of kind cuckoo take their places until
+    /// the latest event that may still come is judged.
+    ///
+    /// ```
+    /// use firstseen_filter::{FilterSpec, Kind};
+    /// let counted = |kind| {
+    ///     let (capacity_events, lateness_ms) = (Some(1000), Some(600_000));
+    ///     let spec = FilterSpec { capacity_events, lateness_ms, ..FilterSpec::new(kind, "1h".parse().unwrap()) };
+    ///     let definition = spec.resolve().unwrap();
+    ///     definition.counted_rule().span_units - definition.rule.span_units
+    /// };
+    /// assert_eq!((counted(Kind::Timing), counted(Kind::Cuckoo) > 0), (0, true));
+    /// ```
+    pub fn counted_rule(&self) -> WindowRule {
+        let WindowRule { span_units, lateness_units } = self.rule;
+        match self.cells.kind() {
+            Kind::Cuckoo => WindowRule { span_units: span_units + lateness_units, lateness_units: 0 },
+            _ => self.rule,
+        }
+    }
+
     /// Whether all generations of cells have one shape, so that an event has the same positions in all of them: only
     /// then can a slice be asked by positions.
     ///

@@ -154,8 +154,7 @@ pub(crate) trait CellKind: PartialEq {
 
     /// Sets the cells at `positions` for an event stamped `stamp`, found or not, and returns what is recorded then: an
     /// event, unless the kind knows that it was there, and how many cells were empty, where the kind keeps count; `None`
-    /// where there is no room. This is for one event alone: it prepares
-    /// nothing that pays off only in a batch.
+    /// where there is no room. This is for one event alone: it prepares nothing that pays off only in a batch.
     fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, now: u64) -> Option<Recorded>;
 
     /// Appends the expiries of the cells at `positions`, 0 where a cell is not alive for `stamp`; nothing where cells

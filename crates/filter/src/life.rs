@@ -42,7 +42,8 @@ pub enum LifeError {
 
 impl FilterDefinition {
     /// The stamp of an event at unit `now` that is remembered for `life_ms` instead of the window: its cells expire at
-    /// `now + ceil(life / unit) + 1`, as if it had come so much earlier.
+    /// `now + ceil(life / unit) + 1`, as if it had come so much earlier. Among the events for which the filter has room it
+    /// counts for the whole window nevertheless.
     ///
     /// ```
     /// use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Stamp, Verdict};

@@ -112,7 +112,8 @@ impl<K: CellKind> CellSlice<K> {
         let units_max = self.kind.window().span_units.saturating_add(self.kind.window().lateness_units);
         generation.live = LiveEvents::read(source, units_max.saturating_add(2))?;
         source.read_exact(generation.memory.bytes_mut())?;
-        if !self.kind.can_hold(generation.memory.bytes()) {
+        let (cells, used) = (generation.memory.bytes(), generation.used_cells);
+        if !self.kind.can_hold(cells) || K::COUNTS_ALONE && self.kind.used(cells) != used {
             return Err(invalid("cells that no filter writes"));
         }
         Ok(generation)

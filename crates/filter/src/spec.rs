@@ -229,7 +229,7 @@ pub enum SpecError {
         instead: &'static str,
     },
     /// A kind that cannot start small and grow.
-    #[error("kind {0} cannot grow: say how many events a window brings (capacity), or how much memory to use")]
+    #[error("kind {0} does not start small: say how many events a window brings (capacity), or how much memory to use")]
     CapacityNeeded(Kind),
     /// The window and the lateness do not fit the cells.
     #[error("window {window} with {what}: {instead}")]

@@ -132,7 +132,7 @@ pub struct FilterArgs {
     /// Sub-windows (Q) of a jumping window
     #[arg(long, help_heading = RARE, hide_short_help = true, value_name = "Q")]
     pub sub_windows: Option<u32>,
-    /// Ticks that kind cuckoo cuts its window into: by default 9 to 41, by the rate; up to 107 take more memory
+    /// Ticks that kind cuckoo cuts its window into: by default 9 to 41, by the rate; 79 at least can be had, 107 at 1e-8, for more memory
     #[arg(long, help_heading = RARE, hide_short_help = true, value_name = "N")]
     pub ticks: Option<u32>,
     /// k' of the equal-timers heuristic: fewer false positives, but false negatives

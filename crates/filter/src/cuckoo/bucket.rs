@@ -145,11 +145,11 @@ impl<W: TimeWord> Ring<W> {
     }
 }
 
-/// Whether a filter of this shape may have written `line`.
-pub(crate) fn is_bucket<W: TimeWord>(line: &Line, shape: BucketShape) -> bool {
+/// Whether a filter of this shape, in which entries expire within `reach` ticks, may have written `line`.
+pub(crate) fn is_bucket<W: TimeWord>(line: &Line, shape: BucketShape, reach: u64) -> bool {
     let ring = Ring::<W>::read(line, shape);
     let zeros = ring.times.len() - ring.count();
-    ring.head < shape.slots() && ring.count() <= shape.slots() && zeros < shape.ticks()
+    ring.head < shape.slots() && ring.count() <= shape.slots() && u64::from(zeros) < reach
 }
 
 #[inline(always)]

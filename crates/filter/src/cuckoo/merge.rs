@@ -7,6 +7,7 @@ use crate::arch::Lanes;
 use crate::buckets::{regions_of, regions_of_mut};
 use crate::cuckoo::Buckets;
 use crate::cuckoo::region::{Put, Region};
+use crate::cuckoo::stash::Stashed;
 use crate::cuckoo::times::TimeWord;
 use crate::cuckoo::view::View;
 
@@ -16,9 +17,12 @@ impl<W: TimeWord> Buckets<W> {
     /// how many entries the stashes hold then; `None` where a region has no room for all.
     pub(super) fn merge_regions(&self, cells: &mut [u8], others: &[u8], then: u64, now: u64) -> Option<u64> {
         let (base, mut stashed, mut is_whole) = (self.base(now), 0, true);
+        let latest = base.saturating_add(self.reach());
         for (mine, other) in regions_of_mut(cells).iter_mut().zip(regions_of(others)) {
             let mut mine = Region::<W>::new(mine, self.shape, base, Lanes::PORTABLE);
             let entries = View::<W>::new(other, self.shape, self.base(then), Lanes::PORTABLE).entries();
+            // What comes from outside may say more than any event here can.
+            let entries = entries.map(|entry| Stashed { expiry: entry.expiry.min(latest), ..entry });
             for entry in entries.filter(|entry| entry.expiry > base) {
                 is_whole &= mine.put(entry.bucket, entry.print, entry.expiry) != Put::Full;
             }

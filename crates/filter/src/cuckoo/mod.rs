@@ -77,6 +77,11 @@ impl<W: TimeWord> Buckets<W> {
         expiry.saturating_sub(self.window.span_units)
     }
 
+    /// Ticks from the base within which every entry expires.
+    fn reach(&self) -> u64 {
+        self.window.span_units + self.window.lateness_units
+    }
+
     fn sweep_plan() -> Sweep {
         Sweep { period_units: SWEEP_PERIOD_UNITS, grain_bytes: BUCKET_BYTES }
     }
@@ -119,8 +124,11 @@ impl<W: TimeWord> Buckets<W> {
 #[inline(always)]
 fn settle_line<W: TimeWord>(line: &mut Line, base: u64, next: u64, shape: BucketShape, lanes: Lanes) {
     let mut ring = Ring::<W>::read(line, shape);
-    ring.expire_later(base, next, shape, lanes);
-    ring.write(line, shape);
+    // Memory that was never touched stays the system's.
+    if ring.count() > 0 {
+        ring.expire_later(base, next, shape, lanes);
+        ring.write(line, shape);
+    }
 }
 
 impl<W: TimeWord> CellKind for Buckets<W> {
@@ -137,7 +145,7 @@ impl<W: TimeWord> CellKind for Buckets<W> {
 
     /// Entries take their room until the latest event that may still come is judged.
     fn counted(&self) -> WindowRule {
-        WindowRule { span_units: self.window.span_units + self.window.lateness_units, lateness_units: 0 }
+        WindowRule { span_units: self.reach(), lateness_units: 0 }
     }
 
     fn rule<'a>(&'a self, pass: Pass<'a>, now: u64) -> BucketRule<'a, W> {
@@ -243,7 +251,7 @@ impl<W: TimeWord> CellKind for Buckets<W> {
         let lines = lines_of(cells);
         lines.iter().enumerate().all(|(number, line)| match number % REGION_LINES {
             REGION_BUCKETS => stash::is_stash(line, self.shape),
-            _ => bucket::is_bucket::<W>(line, self.shape),
+            _ => bucket::is_bucket::<W>(line, self.shape, self.reach()),
         })
     }
 }

@@ -141,7 +141,7 @@ impl<W: TimeWord> PairRule for BucketRule<'_, W> {
             let emptier = usize::from(second.count() < first.count());
             let (mut ring, bucket) = ([first, second][emptier], pair[emptier]);
             let is_new = (in_first | in_second) == 0 && self.pass.used_cells + self.recorded.cells == 0;
-            if is_new && stamp.unit == self.now && !ring.is_full(shape) {
+            if is_new && stamp.unit == self.now && self.tick > 0 && !ring.is_full(shape) {
                 ring.append(&mut lines[bucket], print, self.tick, shape);
                 self.recorded.events += 1;
             } else {

@@ -48,7 +48,7 @@ pub(crate) fn stashed_count(line: &Line) -> u64 {
     stashed(line).count() as u64
 }
 
-/// Whether a filter of this shape may have written `line` at unit `now` of a window of `reach_units`.
+/// Whether a filter of this shape may have written `line`.
 pub(crate) fn is_stash(line: &Line, shape: BucketShape) -> bool {
     let bytes = line.as_chunks::<ENTRY_BYTES>().0;
     bytes.iter().enumerate().all(|(place, bytes)| match stashed_at(line, place) {

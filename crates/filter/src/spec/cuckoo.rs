@@ -9,7 +9,7 @@ use crate::buckets::REGION_BYTES;
 use crate::definition::{CellDefinition, FilterDefinition};
 use crate::growth::{Growth, Limit};
 use crate::rates::{cuckoo, growth};
-use crate::{BucketShape, FIRST_CAPACITY_EVENTS, Geometry, Layout, Window, WindowRule, duration};
+use crate::{BucketShape, FIRST_CAPACITY_EVENTS, Geometry, Layout, Refresh, Window, WindowRule, duration};
 
 /// Standard deviations of the events of a window, which arrive at random, that are no reason to refuse one.
 const DEVIATIONS: f64 = 4.0;
@@ -24,6 +24,10 @@ pub(super) fn resolve(spec: &FilterSpec) -> Result<FilterDefinition, SpecError> 
     let rule = growth_of(spec, size)?;
     if rule.generations_max > 1 && rule != (GrowthSpec { limit: Limit::Cardinality, ratio: 1.0, ..rule }) {
         return no(spec, "growth by density, or in size", "its generations are of one size, and count events");
+    }
+    if rule.generations_max > 1 && spec.refresh == Refresh::Refresh {
+        let instead = "events that live on stay in the generation in which they came; give room for all of a window";
+        return no(spec, "growth under refresh", instead);
     }
     let generation_rate = match rule.generations_max {
         1 => spec.rate,

@@ -78,6 +78,14 @@ fn what_cannot_be_promised_is_refused() {
     assert!(matches!(refused(&counted, 1, 500), LifeError::Unit { .. }));
 }
 
+#[test]
+fn nothing_lives_on_at_the_end_of_time() {
+    let mut slice = FilterSlice::build(&definition(Kind::Cuckoo)).unwrap();
+    let mut verdicts = [Verdict::Undecided; 2];
+    slice.observe_batch(&[digest(1); 2], &[Stamp::on_time(u64::MAX); 2], &mut verdicts);
+    assert_eq!(verdicts, [Verdict::FirstSeen; 2]);
+}
+
 /// An event that is seen again while it lives starts its window again, where the filter is asked to do so.
 #[test]
 fn a_life_is_drawn_out_by_a_sighting() {

@@ -116,9 +116,14 @@ fn an_option_that_a_kind_has_not_is_refused_by_name() {
     let within = FilterSpec { growth, capacity_events: None, memory_bytes: Some(MILLION), ..bloom() };
     assert_refused(within, &["growth within a given memory", "capacity"]);
     for kind in [Kind::Generations, Kind::Counting] {
-        assert_refused(FilterSpec { capacity_events: None, ..spec(kind, "1h") }, &["cannot grow", "capacity"]);
+        assert_refused(FilterSpec { capacity_events: None, ..spec(kind, "1h") }, &["does not start small", "capacity"]);
     }
-    assert_refused(FilterSpec { capacity_events: None, ..spec(Kind::Stable, "unbounded") }, &["cannot grow"]);
+    let grows = Some(GrowthSpec { limit: Limit::Cardinality, generations_max: 4, ratio: 1.0 });
+    for kind in [Kind::Timing, Kind::Cuckoo] {
+        let refreshed = FilterSpec { refresh: Refresh::Refresh, growth: grows, ..spec(kind, "1h") };
+        assert_refused(refreshed, &["under refresh"]);
+    }
+    assert_refused(FilterSpec { capacity_events: None, ..spec(Kind::Stable, "unbounded") }, &["does not start small"]);
 }
 
 #[test]

@@ -67,7 +67,7 @@ impl Fill {
             growth: growth_of(&group.cells),
             counts_cells,
             rate: group.rate,
-            rule: group.rule,
+            rule: group.counted_rule(),
             whole,
             slices,
             live_slices: slices,
