@@ -9,7 +9,7 @@ test crate="" filter="":
 
 # Tests that take minutes each
 test-long:
-    cargo test --locked --workspace --tests -- --ignored --skip whole_logs
+    cargo test --locked --workspace --tests -- --ignored --skip whole_logs --skip at_full_size
 
 # Format and lints, as CI wants them
 lint:

@@ -132,7 +132,7 @@ fn every_verdict_is_that_of_the_model_of_identities() {
 
 #[test]
 #[ignore = "takes minutes"]
-fn every_verdict_is_that_of_the_model_of_identities_for_long() {
+fn every_verdict_is_that_of_the_model_of_identities_at_full_size() {
     equals_the_model(LONG);
 }
 
@@ -157,7 +157,7 @@ fn every_verdict_is_that_of_the_model_where_a_region_overflows() {
 
 #[test]
 #[ignore = "takes minutes"]
-fn every_verdict_is_that_of_the_model_where_a_region_overflows_for_long() {
+fn every_verdict_is_that_of_the_model_where_a_region_overflows_at_full_size() {
     equals_the_model_beyond_the_design_load(LONG);
 }
 

@@ -129,7 +129,7 @@ fn a_flipped_byte_is_refused_or_harmless() {
 
 #[test]
 #[ignore = "takes minutes"]
-fn every_flipped_byte_is_refused_or_harmless() {
+fn every_flipped_byte_at_full_size_is_refused_or_harmless() {
     flip_bytes(true);
 }
 

@@ -243,7 +243,7 @@ fn a_steady_stream_of_the_promised_load_is_never_refused() {
 
 #[test]
 #[ignore = "takes minutes"]
-fn a_steady_stream_of_millions_is_never_refused() {
+fn a_steady_stream_of_millions_at_full_size_is_never_refused() {
     for capacity in [MILLION, 10 * MILLION] {
         for rate in [0.005, 0.001, 1e-8] {
             keeps_its_promise(capacity, rate, 20 * MILLION);
@@ -253,7 +253,7 @@ fn a_steady_stream_of_millions_is_never_refused() {
 
 #[test]
 #[ignore = "takes an hour, and 600 MB"]
-fn a_steady_stream_of_a_hundred_million_is_never_refused() {
+fn a_steady_stream_of_a_hundred_million_at_full_size_is_never_refused() {
     for rate in [0.005, 0.001, 1e-8] {
         keeps_its_promise(100 * MILLION, rate, 50 * MILLION);
     }

@@ -65,7 +65,7 @@ fn a_batch_answers_like_its_events_one_by_one() {
             growing(Kind::Timing, "2s", 100, Limit::Cardinality, 3),
             FilterSpec { layout: if slicing.contains("vertical") { None } else { blocked.layout }, ..blocked.clone() },
             FilterSpec { lateness_ms: Some(300), rate: 0.001, ..fingerprints("2s", 1000) },
-            FilterSpec { refresh: Refresh::Refresh, growth: GROWS, rate: 1e-6, ..fingerprints("2s", 200) },
+            FilterSpec { refresh: Refresh::Refresh, ..fingerprints("2s", 1000) },
         ] {
             if slicing.contains("vertical") && spec.kind == Kind::Cuckoo {
                 continue;

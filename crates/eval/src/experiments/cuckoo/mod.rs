@@ -250,7 +250,7 @@ mod tests {
     /// The figures that the kind is sold by, at the sizes at which it is sold.
     #[test]
     #[ignore = "minutes, and gigabytes: windows of 10 and of 100 million events"]
-    fn large_windows_take_as_few_bits_and_err_as_seldom() {
+    fn large_windows_at_full_size_take_as_few_bits_and_err_as_seldom() {
         for (regions_of_16_bits, looks) in [(390, 16), (3_900, 4)] {
             for (print_bits, time_bits, bits_max) in [(14, 64, 18.5), (16, 64, 21.0), (32, 64, 43.0), (16, 128, 24.0)] {
                 let regions = regions_of_16_bits * u64::from(print_bits) / 16;
