@@ -82,11 +82,24 @@ impl<R: CellRule> Walk for R {
         events: E,
         found: &mut [bool],
     ) {
-        run(instructions, memory, geometry, events, self, found);
+        compiled_for(instructions, |_| match (geometry.layout(), R::CELL_BITS) {
+            (Layout::Classic | Layout::Partitioned | Layout::Buckets { .. }, _) => {
+                spread(memory, geometry, events, self, found)
+            }
+            (Layout::Blocked { lines: 1 }, 1) => blocked::<R, E, 64, 9>(memory, geometry, events, self, found),
+            (Layout::Blocked { lines: 2 }, 1) => blocked::<R, E, 128, 10>(memory, geometry, events, self, found),
+            (Layout::Blocked { .. }, 1) => blocked::<R, E, 256, 11>(memory, geometry, events, self, found),
+            (Layout::Blocked { lines: 1 }, 8) => blocked::<R, E, 64, 6>(memory, geometry, events, self, found),
+            (Layout::Blocked { lines: 2 }, 8) => blocked::<R, E, 128, 7>(memory, geometry, events, self, found),
+            (Layout::Blocked { .. }, 8) => blocked::<R, E, 256, 8>(memory, geometry, events, self, found),
+            (Layout::Blocked { lines: 1 }, _) => blocked::<R, E, 64, 5>(memory, geometry, events, self, found),
+            (Layout::Blocked { lines: 2 }, _) => blocked::<R, E, 128, 6>(memory, geometry, events, self, found),
+            (Layout::Blocked { .. }, _) => blocked::<R, E, 256, 7>(memory, geometry, events, self, found),
+        });
     }
 }
 
-/// As [`run`], at the two buckets of every event.
+/// As [`Walk::walk`], at the two buckets of every event.
 pub(crate) fn run_pairs<R: PairRule, E: Events>(
     instructions: Instructions,
     memory: &mut [u8],
@@ -130,31 +143,6 @@ impl<R: PairRule, E: Events> Work for PairedWalk<'_, R, E> {
             _ => self.with::<0>(lanes),
         }
     }
-}
-
-/// Touches the cells of every event in order; `found[i]` is the rule's answer for event `i`.
-fn run<R: CellRule, E: Events>(
-    instructions: Instructions,
-    memory: &mut [u8],
-    geometry: &Geometry,
-    events: E,
-    rule: &mut R,
-    found: &mut [bool],
-) {
-    compiled_for(instructions, |_| match (geometry.layout(), R::CELL_BITS) {
-        (Layout::Classic | Layout::Partitioned | Layout::Buckets { .. }, _) => {
-            spread(memory, geometry, events, rule, found)
-        }
-        (Layout::Blocked { lines: 1 }, 1) => blocked::<R, E, 64, 9>(memory, geometry, events, rule, found),
-        (Layout::Blocked { lines: 2 }, 1) => blocked::<R, E, 128, 10>(memory, geometry, events, rule, found),
-        (Layout::Blocked { .. }, 1) => blocked::<R, E, 256, 11>(memory, geometry, events, rule, found),
-        (Layout::Blocked { lines: 1 }, 8) => blocked::<R, E, 64, 6>(memory, geometry, events, rule, found),
-        (Layout::Blocked { lines: 2 }, 8) => blocked::<R, E, 128, 7>(memory, geometry, events, rule, found),
-        (Layout::Blocked { .. }, 8) => blocked::<R, E, 256, 8>(memory, geometry, events, rule, found),
-        (Layout::Blocked { lines: 1 }, _) => blocked::<R, E, 64, 5>(memory, geometry, events, rule, found),
-        (Layout::Blocked { lines: 2 }, _) => blocked::<R, E, 128, 6>(memory, geometry, events, rule, found),
-        (Layout::Blocked { .. }, _) => blocked::<R, E, 256, 7>(memory, geometry, events, rule, found),
-    });
 }
 
 #[inline(always)]

@@ -1,6 +1,6 @@
 //! Kind `cuckoo` as it is asked for: what is refused, how large it is, how often it errs, when it refuses, how it grows.
 
-use crate::common::{Dice, digests};
+use crate::common::{Dice, assert_refused, digests};
 use crate::cuckoo_model::{START, Wanted};
 use firstseen_filter::rates::cuckoo;
 use firstseen_filter::{
@@ -31,14 +31,6 @@ fn shape(definition: &FilterDefinition) -> BucketShape {
     let geometry = parts(definition).0;
     let Layout::Buckets { time_bits } = geometry.layout() else { panic!("{definition:?}") };
     BucketShape::new(geometry.cell_bits(), time_bits)
-}
-
-#[track_caller]
-fn assert_refused(spec: FilterSpec, words: &[&str]) {
-    let got = spec.resolve().expect_err("must be refused").to_string();
-    for word in words {
-        assert!(got.contains(word), "`{got}` does not say `{word}`");
-    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use firstseen_filter::{
     Unit, Window, WindowRule,
 };
 
-use crate::common;
+use crate::common::{self, assert_refused};
 
 const MILLION: u64 = 1_000_000;
 
@@ -20,14 +20,6 @@ fn geometry(definition: &FilterDefinition) -> Geometry {
         | CellDefinition::Timing { geometry, .. }
         | CellDefinition::Generations { geometry, .. } => geometry,
         _ => panic!("{definition:?} has no geometry"),
-    }
-}
-
-#[track_caller]
-fn assert_refused(spec: FilterSpec, words: &[&str]) {
-    let got = spec.resolve().expect_err("must be refused").to_string();
-    for word in words {
-        assert!(got.contains(word), "`{got}` does not say `{word}`");
     }
 }
 

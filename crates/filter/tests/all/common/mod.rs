@@ -2,8 +2,8 @@
 
 use firstseen_filter::snapshot::{self, UnverifiedSnapshot};
 use firstseen_filter::{
-    CellDefinition, Digest, ExactWindow, FilterDefinition, FilterSecret, FilterSlice, Geometry, Growth, Instructions,
-    Layout, Limit, Placed, Refresh, Stamp, Unit, Verdict, Window, WindowClock, WindowRule,
+    CellDefinition, Digest, ExactWindow, FilterDefinition, FilterSecret, FilterSlice, FilterSpec, Geometry, Growth,
+    Instructions, Layout, Limit, Placed, Refresh, Stamp, Unit, Verdict, Window, WindowClock, WindowRule,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -95,6 +95,15 @@ pub(crate) fn geometry(cells: u64, hashes_max: u32, cell_bits: u32, layout: Layo
 
 pub(crate) fn growth(limit: Limit, generations_max: u32, ratio: f64, capacity_events: u64) -> Growth {
     Growth { limit, generations_max, ratio, capacity_events, generation_rate: 1e-4, jumps: None }
+}
+
+/// The specification is refused, and the message says all of `words`.
+#[track_caller]
+pub(crate) fn assert_refused(spec: FilterSpec, words: &[&str]) {
+    let got = spec.resolve().expect_err("must be refused").to_string();
+    for word in words {
+        assert!(got.contains(word), "`{got}` does not say `{word}`");
+    }
 }
 
 pub(crate) fn body(slice: &FilterSlice) -> Vec<u8> {
