@@ -109,12 +109,12 @@ fn other_commands_explain_themselves() {
         ("generate", "--events --keys --rate --burst --sites --home-share --late-share --late-max --seed --format"),
         ("eval", "EXPERIMENT --seed --runs --out --log --log-format --quick --json 20] Smaller codes"),
         ("bench", "cluster Redis tree durability copies moves slicings rivals"),
-        ("bench copies", "--events --runs --batch --json"),
-        ("bench moves", "--events --calls-per-s --quiet-s --json"),
+        ("bench copies", "--kind --events --runs --batch --json"),
+        ("bench moves", "--kind --events --calls-per-s --quiet-s --json"),
         ("bench slicings", "--nodes --slicing --copies --durability --events --runs --batch --json"),
         ("bench tree", "--events --delay-ms --runs --json"),
         ("bench rivals", "--keys --runs --system --json cuckoo-1e-3 cuckoo-1e-8 generations map redis cuckoo-clock"),
-        ("bench cluster", "--events --runs --batch --calls-per-s --no-redis --no-tls --json"),
+        ("bench cluster", "--kind --events --runs --batch --calls-per-s --no-redis --no-tls --json"),
     ] {
         let mut asked = firstseen();
         asked.args(command.split(' ')).arg("--help");

@@ -3,10 +3,12 @@
 //! Promises: every measurement has a filter and keys of its own; systems that are compared are measured in turns. Must
 //! not know: how figures are printed.
 
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_client::{Client, Filter, TlsFiles};
+use firstseen_filter::Kind;
 use tokio::runtime::Runtime;
 
 use super::ClusterBenchArgs;
@@ -32,9 +34,10 @@ const CALLS_CAPACITY: u64 = 10_000_000;
 /// The streams of keys of single calls, each rate's after the one before.
 const CALLS_STREAM: u64 = 1000;
 
-/// A cluster that is measured.
+/// A cluster that is measured with filters of one kind.
 struct Bench {
-    cluster: LocalCluster,
+    cluster: Rc<LocalCluster>,
+    kind: Kind,
     nodes: u32,
     tls: bool,
     values: Vec<f64>,
@@ -44,19 +47,21 @@ struct Bench {
 pub(super) fn run(args: &ClusterBenchArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let redis = if args.no_redis { None } else { Redis::start()? };
-    let mut kinds = vec![(1, false), (3, false)];
+    let mut clusters = vec![(1, false), (3, false)];
     if !args.no_tls {
-        kinds.extend([(1, true), (3, true)]);
+        clusters.extend([(1, true), (3, true)]);
     }
     let mut benches = Vec::new();
-    for (nodes, tls) in kinds {
-        benches.push(Bench {
-            cluster: LocalCluster::start(nodes, tls)?,
+    for (nodes, tls) in clusters {
+        let cluster = Rc::new(LocalCluster::start(nodes, tls)?);
+        benches.extend(args.kind.iter().map(|kind| Bench {
+            cluster: cluster.clone(),
+            kind: (*kind).into(),
             nodes,
             tls,
             values: Vec::new(),
             latencies: Vec::new(),
-        });
+        }));
     }
     let mut redis_values = Vec::new();
     for number in 0..args.runs {
@@ -118,6 +123,7 @@ impl Bench {
             self.with_filter(runtime, args, CALLS_CAPACITY, async |filter| calls_per_s(filter, CALLS_STREAM).await)
         });
         Ok(ClusterFigures {
+            kind: self.kind,
             nodes: self.nodes,
             tls: self.tls,
             single_calls_per_s: single_calls_per_s.transpose()?,
@@ -135,9 +141,9 @@ impl Bench {
         measure: impl AsyncFnOnce(&Filter) -> anyhow::Result<T>,
     ) -> anyhow::Result<T> {
         let slicing = format!("horizontal:{}", self.nodes);
-        let capacity = capacity.to_string();
+        let (kind, capacity) = (self.kind.to_string(), capacity.to_string());
         let window = format!("{}s", WINDOW_MS / 1000);
-        let definition = ["--kind", "generations", "--window", &window, "--capacity", &capacity, "--slicing", &slicing];
+        let definition = ["--kind", &kind, "--window", &window, "--capacity", &capacity, "--slicing", &slicing];
         self.cluster.filter(&[&["create", "bench"], &definition[..]].concat())?;
         let measured = runtime.block_on(async {
             let files = self.cluster.client_files().map(|[ca, cert, key]| TlsFiles { ca, cert, key });

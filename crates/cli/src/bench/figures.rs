@@ -4,6 +4,7 @@
 
 use std::io::{self, Write};
 
+use firstseen_filter::Kind;
 use serde::Serialize;
 
 use super::open_loop::Latency;
@@ -27,6 +28,7 @@ impl Measured {
 /// A client against so many nodes.
 #[derive(Debug, Serialize)]
 pub(super) struct ClusterFigures {
+    pub(super) kind: Kind,
     pub(super) nodes: u32,
     pub(super) tls: bool,
     pub(super) events_per_s: Measured,
@@ -58,17 +60,22 @@ impl Figures {
         let millions = |per_s: f64| per_s / 1e6;
         let one = self.clusters.first().map_or(f64::NAN, |cluster| cluster.events_per_s.median);
         writeln!(out, "{} events, batches of {}, medians (least to greatest)", self.events, self.batch_events)?;
-        for ClusterFigures { nodes, tls, events_per_s, single_calls_per_s, latencies } in &self.clusters {
+        for cluster @ ClusterFigures { kind, nodes, tls, events_per_s, single_calls_per_s, latencies } in &self.clusters
+        {
             let name = format!("{nodes} node{}{}", if *nodes == 1 { "" } else { "s" }, if *tls { ", TLS" } else { "" });
             let Measured { median, least, greatest } = events_per_s;
-            writeln!(
+            let one_node = self.clusters.iter().find(|other| other.kind == *kind).unwrap_or(cluster);
+            write!(
                 out,
                 "  {name:<14} {:>7.2} M events/s ({:.2} to {:.2}), {:.2} of one node",
                 millions(*median),
                 millions(*least),
                 millions(*greatest),
-                median / one
+                median / one_node.events_per_s.median
             )?;
+            let first =
+                self.clusters.iter().find(|other| other.nodes == *nodes && other.tls == *tls).unwrap_or(cluster);
+            writeln!(out, ", {}", of_first(*kind, *median, first.kind, first.events_per_s.median))?;
             if let Some(calls_per_s) = single_calls_per_s {
                 writeln!(out, "  {:<14} {calls_per_s:>9.0} single calls/s, 64 in flight", "")?;
             }
@@ -88,6 +95,11 @@ impl Figures {
         )?;
         print_latencies(latencies, out)
     }
+}
+
+/// A kind and, where another one was measured first, its rate as a share of that one's.
+pub(super) fn of_first(kind: Kind, per_s: f64, first: Kind, first_per_s: f64) -> String {
+    if kind == first { kind.to_string() } else { format!("{kind}: {:.2} of {first}", per_s / first_per_s) }
 }
 
 fn print_latencies(latencies: &[Latency], out: &mut dyn Write) -> io::Result<()> {

@@ -21,6 +21,8 @@ mod tree;
 
 use clap::{Args, Subcommand, value_parser};
 
+use crate::flags::filter::KindArg;
+
 /// Flags of `firstseen bench`.
 #[derive(Debug, Args)]
 pub struct BenchArgs {
@@ -71,6 +73,9 @@ pub struct ClusterBenchArgs {
     /// Leave TLS out
     #[arg(long)]
     pub no_tls: bool,
+    /// A kind of filter to measure; may be given several times. Rates are compared with the first's
+    #[arg(long, value_name = "KIND", value_enum, default_value = "generations")]
+    pub kind: Vec<KindArg>,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -88,6 +93,9 @@ pub struct ModesBenchArgs {
     /// Events of a batch
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = value_parser!(u32).range(1..=8192))]
     pub batch: u32,
+    /// A kind of filter to measure; may be given several times. Rates are compared with the first's
+    #[arg(long, value_name = "KIND", value_enum, default_value = "generations")]
+    pub kind: Vec<KindArg>,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -105,6 +113,9 @@ pub struct MovesBenchArgs {
     /// Seconds that are measured before slices move
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = value_parser!(u64).range(1..=600))]
     pub quiet_s: u64,
+    /// A kind of filter to measure; may be given several times. Rates are compared with the first's
+    #[arg(long, value_name = "KIND", value_enum, default_value = "generations")]
+    pub kind: Vec<KindArg>,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use firstseen_client::{Client, Filter};
+use firstseen_filter::Kind;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
@@ -25,10 +26,11 @@ const BATCH_EVENTS: u32 = 1024;
 /// A slice does not move before its new node knows the replies of so long a time.
 const RETRY_HORIZON: &str = "1s";
 
-/// One slicing.
+/// One slicing with filters of one kind.
 #[derive(Debug, Serialize)]
 struct SlicingFigures {
     slicing: &'static str,
+    kind: Kind,
     quiet: Latency,
     moving: Latency,
     /// The p99 while slices move, as a multiple of the p99 before.
@@ -51,7 +53,10 @@ pub(super) fn run(args: &MovesBenchArgs) -> anyhow::Result<()> {
     let cluster = LocalCluster::start(NODES, false)?;
     let mut slicings = Vec::new();
     for slicing in ["horizontal:6", "vertical:6"] {
-        slicings.push(measure(&cluster, &runtime, args, slicing)?);
+        let kinds = args.kind.iter().map(|kind| Kind::from(*kind));
+        for kind in kinds.filter(|kind| !slicing.starts_with("vertical") || kind.divides()) {
+            slicings.push(measure(&cluster, &runtime, args, slicing, kind)?);
+        }
     }
     let figures = Figures { events: args.events, calls_per_s: args.calls_per_s, nodes: NODES, slicings };
     let mut out = io::stdout().lock();
@@ -68,9 +73,10 @@ fn measure(
     runtime: &Runtime,
     args: &MovesBenchArgs,
     slicing: &'static str,
+    kind: Kind,
 ) -> anyhow::Result<SlicingFigures> {
-    let (capacity, window) = ((2 * args.events).to_string(), format!("{}s", WINDOW_MS / 1000));
-    let definition = ["--kind", "generations", "--window", &window, "--capacity", &capacity, "--slicing", slicing];
+    let (name, capacity, window) = (kind.to_string(), (2 * args.events).to_string(), format!("{}s", WINDOW_MS / 1000));
+    let definition = ["--kind", &name, "--window", &window, "--capacity", &capacity, "--slicing", slicing];
     cluster.filter(&[&["create", "bench", "--retry-horizon", RETRY_HORIZON], &definition[..]].concat())?;
     let measured = runtime.block_on(async {
         let client = Client::builder().seeds(cluster.addresses()).connect().await?;
@@ -80,7 +86,8 @@ fn measure(
         let (begun, quiet_s) = (Instant::now(), args.quiet_s);
         let quiet = calls_latency(&filter, 1, rate, move || begun.elapsed().as_secs() >= quiet_s).await?;
         let (moving, moved_s) = while_moving(cluster, &filter, rate).await?;
-        anyhow::Ok(SlicingFigures { slicing, quiet, moving, p99_of_quiet: moving.p99_ms() / quiet.p99_ms(), moved_s })
+        let p99_of_quiet = moving.p99_ms() / quiet.p99_ms();
+        anyhow::Ok(SlicingFigures { slicing, kind, quiet, moving, p99_of_quiet, moved_s })
     });
     cluster.filter(&["drop", "bench", "--yes"])?;
     measured
@@ -112,9 +119,9 @@ impl Figures {
             "{events} events in the filter, {calls_per_s} single calls a second, {nodes} nodes: all slices of one"
         )?;
         writeln!(out, "of them go to the others, and come back")?;
-        for SlicingFigures { slicing, quiet, moving, p99_of_quiet, moved_s } in slicings {
-            writeln!(out, "  {slicing:<13} quiet {quiet}")?;
-            writeln!(out, "  {:<13} moves {moving}: {p99_of_quiet:.2} of the quiet p99, {moved_s:.1} s", "")?;
+        for SlicingFigures { slicing, kind, quiet, moving, p99_of_quiet, moved_s } in slicings {
+            writeln!(out, "  {slicing:<13} {kind:<11} quiet {quiet}")?;
+            writeln!(out, "  {:<25} moves {moving}: {p99_of_quiet:.2} of the quiet p99, {moved_s:.1} s", "")?;
         }
         Ok(())
     }
