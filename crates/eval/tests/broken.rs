@@ -80,9 +80,9 @@ const RULES: [BrokenRule; 4] = [
     BrokenRule {
         rule: "a merge keeps the greater expiry",
         file: "crates/filter/src/cuckoo/merge.rs",
-        sound: "mine.put(entry.bucket, entry.print, entry.expiry)",
-        broken: "mine.put(entry.bucket, entry.print, (entry.expiry - 1).max(base + 1))",
-        noticed_by: "cuckoo_copies::merging_commutes_associates_and_repeats_without_effect",
+        sound: "region.put(entry.bucket, entry.print, entry.expiry)",
+        broken: "region.put(entry.bucket, entry.print, (entry.expiry - 1).max(self.base + 1))",
+        noticed_by: "cuckoo_copies::copies_that_go_on_between_merges_answer_as_the_models_do",
     },
     BrokenRule {
         rule: "a sweep frees what has expired, and no more",
@@ -94,8 +94,8 @@ const RULES: [BrokenRule; 4] = [
     BrokenRule {
         rule: "a copy has the entries of the stash",
         file: "crates/filter/src/cuckoo/view.rs",
-        sound: "in_buckets.chain(in_stash.filter(move |entry| entry.expiry > self.base))",
-        broken: "in_buckets.chain(in_stash.filter(move |entry| entry.expiry > self.base).take(0))",
+        sound: "entries.filter(move |entry| entry.expiry > self.base)",
+        broken: "entries.filter(move |entry| entry.expiry > self.base).take(0)",
         noticed_by: "cuckoo_copies::a_merge_without_room_loses_nothing_that_was_there",
     },
 ];

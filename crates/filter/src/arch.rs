@@ -55,6 +55,12 @@ impl Lanes {
     /// What every processor has.
     pub(crate) const PORTABLE: Self = Self { is_wide: false };
 
+    /// The widest that this processor has: for work on one event, which is not compiled anew for them.
+    #[inline]
+    pub(crate) fn widest() -> Self {
+        compiled_for(Instructions::Widest, |lanes| lanes)
+    }
+
     /// A bit for every byte of `line` from byte `start` on that is `byte`, the first one's lowest; of `len` bytes at least.
     #[inline(always)]
     pub(crate) fn equal_bytes(self, line: &[u8; LINE_BYTES], start: usize, len: usize, byte: u8) -> u64 {

@@ -10,7 +10,7 @@ use crate::cuckoo::times::TimeWord;
 
 /// The times of a bucket, unpacked: of the entry at place i of the ring, counted from the oldest, the tick is 1 and as
 /// many more as zeros stand before its 1.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(crate) struct Ring<W> {
     times: W,
     head: u32,

@@ -1,44 +1,134 @@
 //! Two copies of a slice brought together.
 //!
-//! Promises: of each event the greater expiry is kept, so the order of merges and their repetition do not matter. Must
-//! not know: where copies are.
+//! Promises: of each event the greater expiry is kept, so the order of merges and their repetition do not matter; buckets
+//! that are the same in both cost a comparison, and entries are put into the copy that has more. Must not know: where
+//! copies are.
 
-use crate::arch::Lanes;
-use crate::buckets::{regions_of, regions_of_mut};
+use crate::arch::{Instructions, Lanes, compiled_for};
+use crate::buckets::{BUCKET_BYTES, BucketShape, Line, Lines, REGION_BUCKETS, regions_of, regions_of_mut};
 use crate::cuckoo::Buckets;
+use crate::cuckoo::bucket::Ring;
 use crate::cuckoo::region::{Put, Region};
 use crate::cuckoo::stash::Stashed;
 use crate::cuckoo::times::TimeWord;
 use crate::cuckoo::view::View;
+
+/// Where the merge of a region stands.
+#[derive(Clone, Copy)]
+struct Merging {
+    shape: BucketShape,
+    /// The base of the region that is merged into.
+    base: u64,
+    /// The base of the other one, not later.
+    then: u64,
+    /// No entry expires later, whatever bytes from outside say.
+    latest: u64,
+    lanes: Lanes,
+}
 
 #[allow(private_bounds)]
 impl<W: TimeWord> Buckets<W> {
     /// Puts every entry of `others`, whole regions as they stood at `then`, into `cells`, which stand at `now`. Returns
     /// how many entries the stashes hold then; `None` where a region has no room for all.
     pub(super) fn merge_regions(&self, cells: &mut [u8], others: &[u8], then: u64, now: u64) -> Option<u64> {
-        let (base, mut stashed, mut is_whole) = (self.base(now), 0, true);
-        let latest = base.saturating_add(self.reach());
-        for (mine, other) in regions_of_mut(cells).iter_mut().zip(regions_of(others)) {
-            let mut mine = Region::<W>::new(mine, self.shape, base, Lanes::PORTABLE);
-            let entries = View::<W>::new(other, self.shape, self.base(then), Lanes::PORTABLE).entries();
-            // What comes from outside may say more than any event here can.
-            let entries = entries.map(|entry| Stashed { expiry: entry.expiry.min(latest), ..entry });
-            for entry in entries.filter(|entry| entry.expiry > base) {
-                is_whole &= mine.put(entry.bucket, entry.print, entry.expiry) != Put::Full;
+        compiled_for(Instructions::Widest, |lanes| {
+            let (merging, mut stashed, mut is_whole) = (self.merging(then, now, lanes), 0, true);
+            for (mine, other) in regions_of_mut(cells).iter_mut().zip(regions_of(others)) {
+                is_whole &= merging.merge::<W>(mine, other);
+                stashed += merging.region::<W>(mine).stashed();
             }
-            stashed += mine.stashed();
-        }
-        is_whole.then_some(stashed)
+            is_whole.then_some(stashed)
+        })
     }
 
     /// Whether `others` have an entry that `cells` lack, or forget earlier.
     pub(super) fn lacks_entries(&self, cells: &[u8], others: &[u8], then: u64, now: u64) -> bool {
-        let base = self.base(now);
-        regions_of(cells).iter().zip(regions_of(others)).any(|(mine, other)| {
-            let mine = View::<W>::new(mine, self.shape, base, Lanes::PORTABLE);
-            let entries = View::<W>::new(other, self.shape, self.base(then), Lanes::PORTABLE).entries();
-            let mut alive = entries.filter(|entry| entry.expiry > base);
-            alive.any(|entry| mine.find(entry.bucket, entry.print).is_none_or(|(_, expiry)| expiry < entry.expiry))
+        compiled_for(Instructions::Widest, |lanes| {
+            let merging = self.merging(then, now, lanes);
+            regions_of(cells).iter().zip(regions_of(others)).any(|(mine, other)| merging.lacks::<W>(mine, other))
         })
+    }
+
+    fn merging(&self, then: u64, now: u64, lanes: Lanes) -> Merging {
+        let base = self.base(now);
+        Merging { shape: self.shape, base, then: self.base(then), latest: base.saturating_add(self.reach()), lanes }
+    }
+}
+
+impl Merging {
+    /// Merges one region; returns whether there was room for everything.
+    fn merge<W: TimeWord>(self, mine: &mut Lines, other: &Lines) -> bool {
+        let counts = [self.view::<W>(mine).count(), self.other_view::<W>(other).count()];
+        if counts[0] < counts[1]
+            && let Some(merged) = self.into_other::<W>(mine, other)
+        {
+            *mine = *merged;
+            return true;
+        }
+        let differing: Vec<Stashed> = self.differing::<W>(mine, other).collect();
+        self.put_all::<W>(mine, differing.into_iter())
+    }
+
+    /// The entries of `mine` put into a copy of `other`; `None` where that has no room for them: then `other` is put into
+    /// `mine`, which keeps what it has.
+    fn into_other<W: TimeWord>(self, mine: &Lines, other: &Lines) -> Option<Box<Lines>> {
+        let mut merged = Box::new(*other);
+        for line in merged.iter_mut().take(REGION_BUCKETS) {
+            let ring = self.other_ring::<W>(line);
+            ring.write(line, self.shape);
+        }
+        // What a stash says is put in anew, as it may say more than an event can.
+        merged[REGION_BUCKETS] = [0; BUCKET_BYTES];
+        let stashed = self.other_view::<W>(other).stashed().map(|entry| self.bounded(entry));
+        let entries = stashed.chain(self.view::<W>(mine).entries());
+        self.put_all::<W>(&mut merged, entries).then_some(merged)
+    }
+
+    /// Puts in all entries that are alive; returns whether there was room for them.
+    fn put_all<W: TimeWord>(self, lines: &mut Lines, entries: impl Iterator<Item = Stashed>) -> bool {
+        let mut region = self.region::<W>(lines);
+        let alive = entries.filter(|entry| entry.expiry > self.base);
+        alive.fold(true, |fits, entry| region.put(entry.bucket, entry.print, entry.expiry) != Put::Full && fits)
+    }
+
+    fn lacks<W: TimeWord>(self, mine: &Lines, other: &Lines) -> bool {
+        let view = self.view::<W>(mine);
+        let mut alive = self.differing::<W>(mine, other).filter(|entry| entry.expiry > self.base);
+        alive.any(|entry| view.find(entry.bucket, entry.print).is_none_or(|(_, expiry)| expiry < entry.expiry))
+    }
+
+    /// The entries of `other` in buckets that are not the same in `mine`, and in the stash.
+    fn differing<W: TimeWord>(self, mine: &Lines, other: &Lines) -> impl Iterator<Item = Stashed> {
+        let (view, others) = (self.view::<W>(mine), self.other_view::<W>(other));
+        let differs = move |bucket: &usize| {
+            let [a, b]: [&Line; 2] = [&mine[*bucket], &other[*bucket]];
+            let start = self.shape.column_start(0);
+            view.ring(*bucket) != self.other_ring::<W>(b) || a[start..] != b[start..]
+        };
+        let in_buckets = (0..REGION_BUCKETS).filter(differs).flat_map(move |bucket| others.bucket_entries(bucket));
+        in_buckets.chain(others.stashed()).map(move |entry| self.bounded(entry))
+    }
+
+    fn bounded(self, entry: Stashed) -> Stashed {
+        Stashed { expiry: entry.expiry.min(self.latest), ..entry }
+    }
+
+    /// A bucket of the other region, as it stands at the base of this one.
+    fn other_ring<W: TimeWord>(self, line: &Line) -> Ring<W> {
+        let mut ring = Ring::read(line, self.shape);
+        ring.expire_later(self.then, self.base, self.shape, self.lanes);
+        ring
+    }
+
+    fn region<W: TimeWord>(self, lines: &mut Lines) -> Region<'_, W> {
+        Region::new(lines, self.shape, self.base, self.lanes)
+    }
+
+    fn view<W: TimeWord>(self, lines: &Lines) -> View<'_, W> {
+        View::new(lines, self.shape, self.base, self.lanes)
+    }
+
+    fn other_view<W: TimeWord>(self, lines: &Lines) -> View<'_, W> {
+        View::new(lines, self.shape, self.then, self.lanes)
     }
 }

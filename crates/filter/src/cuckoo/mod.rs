@@ -117,7 +117,7 @@ impl<W: TimeWord> Buckets<W> {
 
     /// Region `number` of `memory` as it stands at `now`.
     fn region<'a>(&self, memory: &'a mut [u8], number: usize, now: u64) -> Region<'a, W> {
-        Region::new(&mut regions_of_mut(memory)[number], self.shape, self.base(now), Lanes::PORTABLE)
+        Region::new(&mut regions_of_mut(memory)[number], self.shape, self.base(now), Lanes::widest())
     }
 }
 
@@ -216,6 +216,12 @@ impl<W: TimeWord> CellKind for Buckets<W> {
         };
         let Pair { region, bucket, print } = Pair::of(*position, self.shape.print_bits());
         let mut region = self.region(generation.memory.bytes_mut(), region, now);
+        // Most events are on time and new, and hardly ever is there a stash to look at, which is another line.
+        let is_latest = stamp.unit == now && expiry > self.base(now);
+        if is_latest && generation.used_cells == 0 && region.append_new(bucket, print, (expiry - self.base(now)) as u32)
+        {
+            return Some(Recorded::one(0));
+        }
         let before = region.stashed();
         let put = region.put(bucket, print, expiry);
         let recorded = Recorded::one(region.stashed().saturating_sub(before));

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use crate::arch::Lanes;
 use crate::buckets::{BucketShape, Lines, REGION_BUCKETS};
-use crate::cuckoo::bucket::Ring;
+use crate::cuckoo::bucket::{Ring, matches};
 use crate::cuckoo::stash::{STASH_ENTRIES, Stashed, set_stashed, stashed_at, stashed_count};
 use crate::cuckoo::times::TimeWord;
 use crate::cuckoo::view::{Place, View};
@@ -57,6 +57,21 @@ impl<'a, W: TimeWord> Region<'a, W> {
 
     fn tick(&self, expiry: u64) -> u32 {
         u32::try_from(expiry - self.base).unwrap_or(u32::MAX).min(self.shape.ticks())
+    }
+
+    /// Puts an entry in that expires at `tick`, none later, where its two buckets alone say that it is not there and that
+    /// there is room for it. What a stash may hold is not looked at.
+    pub(super) fn append_new(&mut self, bucket: usize, print: u32, tick: u32) -> bool {
+        let pair = [bucket, BucketShape::partner(bucket, print)];
+        let rings = pair.map(|bucket| self.ring(bucket));
+        let holds = |place: usize| matches(rings[place], &self.lines[pair[place]], print, self.shape, self.lanes) != 0;
+        let emptier = usize::from(rings[1].count() < rings[0].count());
+        if holds(0) || holds(1) || rings[emptier].is_full(self.shape) {
+            return false;
+        }
+        let mut ring = rings[emptier];
+        ring.append(&mut self.lines[pair[emptier]], print, tick, self.shape);
+        true
     }
 
     /// Puts an entry in that is not there.

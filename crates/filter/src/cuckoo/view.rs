@@ -60,11 +60,23 @@ impl<'a, W: TimeWord> View<'a, W> {
 
     /// Every entry that is alive, with either of its buckets.
     pub(super) fn entries(self) -> impl Iterator<Item = Stashed> {
-        let in_buckets = (0..REGION_BUCKETS).flat_map(move |bucket| {
-            let entries = self.ring(bucket).entries(&self.lines[bucket], self.shape, self.lanes);
-            entries.map(move |(print, tick)| Stashed { bucket, print, expiry: self.base + u64::from(tick) })
-        });
-        let in_stash = stashed(&self.lines[REGION_BUCKETS]).map(|(_, entry)| entry);
-        in_buckets.chain(in_stash.filter(move |entry| entry.expiry > self.base))
+        (0..REGION_BUCKETS).flat_map(move |bucket| self.bucket_entries(bucket)).chain(self.stashed())
+    }
+
+    /// Every entry of a bucket that is alive.
+    pub(super) fn bucket_entries(self, bucket: usize) -> impl Iterator<Item = Stashed> {
+        let entries = self.ring(bucket).entries(&self.lines[bucket], self.shape, self.lanes);
+        entries.map(move |(print, tick)| Stashed { bucket, print, expiry: self.base + u64::from(tick) })
+    }
+
+    /// Every entry of the stash that is alive.
+    pub(super) fn stashed(self) -> impl Iterator<Item = Stashed> {
+        let entries = stashed(&self.lines[REGION_BUCKETS]).map(|(_, entry)| entry);
+        entries.filter(move |entry| entry.expiry > self.base)
+    }
+
+    /// Entries of the buckets that are alive.
+    pub(super) fn count(self) -> u32 {
+        (0..REGION_BUCKETS).map(|bucket| self.ring(bucket).count()).sum()
     }
 }

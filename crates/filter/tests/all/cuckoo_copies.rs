@@ -275,6 +275,13 @@ fn a_merge_without_room_loses_nothing_that_was_there() {
     assert_eq!(mine.slice.merge(&mut other.slice), Err(MergeError::Full));
     mine.check(&events, "a merge that does not fit");
     assert_eq!(mine.slice.used_cells(), 4);
+    // A copy that holds less keeps what it has, too, and takes what finds room.
+    let mut less = Copy::new(wanted);
+    assert!(events[..room / 2].iter().all(|event| less.slice.set_at(&[*event], Stamp::on_time(START))));
+    assert!(matches!(less.slice.put_cells(&run), Err(PartError::Full)));
+    let is_hit = |event: &&u64| less.slice.test_at(&[**event], Stamp::on_time(START)).unwrap().is_hit();
+    assert_eq!(events[..room / 2].iter().filter(is_hit).count(), room / 2);
+    assert_eq!(events.iter().filter(is_hit).count(), room);
     // Where the other's have room, they come from its stash, too.
     let mut empty = Copy::new(wanted);
     empty.advance(START + 3);
