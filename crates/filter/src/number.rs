@@ -20,6 +20,20 @@ pub(crate) fn number(value: &f64) -> impl fmt::Display + use<> {
     }
 }
 
+/// A number that is not below `value`, above 0, and has three digits: `5.87e-9`.
+pub(crate) fn not_below(value: &f64) -> String {
+    let value = *value;
+    let digits = format!("{value:.2e}");
+    match digits.split_once('e') {
+        // The nearest one of three digits is below it: the next one is not.
+        Some((digits, power)) if format!("{digits}e{power}").parse::<f64>().is_ok_and(|nearest| nearest < value) => {
+            let next = digits.parse::<f64>().map_or(value, |digits| digits + 0.01);
+            number(&format!("{next:.2}e{power}").parse().unwrap_or(value)).to_string()
+        }
+        _ => number(&digits.parse().unwrap_or(value)).to_string(),
+    }
+}
+
 /// A length of time as people write it, in its two largest units that are not zero; what is less is left out.
 ///
 /// ```
@@ -48,6 +62,12 @@ mod tests {
         assert_eq!([shown(0.0), shown(0.01), shown(-2.5), shown(1e6)], ["0", "0.01", "-2.5", "1000000"]);
         assert_eq!([shown(1e30), shown(1e-30), shown(u64::MAX as f64)], ["1e30", "1e-30", "1.84e19"]);
         assert_eq!([shown(f64::NAN), shown(f64::INFINITY)], ["NaN", "inf"]);
+    }
+
+    #[test]
+    fn what_is_at_least_is_not_rounded_down() {
+        let shown = [5.8673e-9, 1.1734e-8, 1.0e-8, 2e-9, 9.996e-9, 0.012_341].map(|value| not_below(&value));
+        assert_eq!(shown, ["5.87e-9", "1.18e-8", "1e-8", "2e-9", "1e-8", "0.0124"]);
     }
 
     #[test]

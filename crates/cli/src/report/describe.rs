@@ -177,7 +177,11 @@ fn shape(geometry: &Geometry) -> String {
 
 fn grows(growth: &Growth) -> Option<String> {
     let most = growth.generations_max;
-    (most > 1).then(|| format!("grows to {most} generations by {}", growth.ratio))
+    match growth.ratio {
+        _ if most <= 1 => None,
+        ..=1.0 => Some(format!("grows to at most {most} times its capacity, by equal generations")),
+        ratio => Some(format!("grows to at most {most} generations, each {ratio} times as large as the one before")),
+    }
 }
 
 /// How late events may come, where that takes memory.
@@ -191,9 +195,44 @@ fn unit(unit: &Unit, span_units: u64) -> Option<String> {
     match unit {
         // A filter that decays has epochs instead of a window's end.
         Unit::Milliseconds(ms) if span_units == u64::MAX => Some(format!("epochs of {}", duration(*ms))),
+        Unit::Events(1) if span_units == u64::MAX => Some("epochs of 1 event".to_owned()),
         Unit::Events(events) if span_units == u64::MAX => Some(format!("epochs of {} events", grouped(*events))),
         Unit::Milliseconds(ms) if span_units > 1 => Some(format!("time in steps of {}", duration(*ms))),
+        Unit::Events(1) if span_units > 1 => Some("counted event by event".to_owned()),
         Unit::Events(events) if span_units > 1 => Some(format!("counted in steps of {} events", grouped(*events))),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_filter::{FilterSpec, GrowthSpec, Kind, Limit};
+    use firstseen_routing::Slicing;
+
+    use super::*;
+
+    fn described(spec: FilterSpec) -> String {
+        describe(&SlicedDefinition::new(&spec, Slicing::NONE).unwrap())
+    }
+
+    #[test]
+    fn steps_and_growth_read_as_they_are() {
+        let of = |kind, window: &str| FilterSpec {
+            capacity_events: Some(100),
+            ..FilterSpec::new(kind, window.parse().unwrap())
+        };
+        for (window, said) in [("60events", "counted event by event"), ("60000events", "counted in steps of 469 events")] {
+            let text = described(FilterSpec { capacity_events: None, ..of(Kind::Timing, window) });
+            assert!(text.contains(said) && !text.contains(" 1 events"), "{text}");
+        }
+        let grows = |kind, generations_max, ratio| {
+            let growth = Some(GrowthSpec { limit: Limit::Cardinality, generations_max, ratio });
+            described(FilterSpec { growth, ..of(kind, "1h") })
+        };
+        let equal = "grows to at most 4 times its capacity, by equal generations";
+        assert!(grows(Kind::Cuckoo, 4, 1.0).contains(equal), "{}", grows(Kind::Cuckoo, 4, 1.0));
+        let larger = "grows to at most 16 generations, each 2 times as large as the one before";
+        assert!(grows(Kind::Timing, 16, 2.0).contains(larger), "{}", grows(Kind::Timing, 16, 2.0));
+        assert!(!grows(Kind::Cuckoo, 1, 1.0).contains("grows"), "{}", grows(Kind::Cuckoo, 1, 1.0));
     }
 }

@@ -5,8 +5,8 @@
 //! buckets and a fingerprint, as the later one would have been called a duplicate, so these chances exclude each other and
 //! add up (Fan et al. 2014, section 5.1, have `1 - (1 - 2^-f)^(2b)` of buckets that hold equal ones, too).
 
-use crate::BucketShape;
 use crate::rates::SizingError;
+use crate::{BucketShape, PRINT_BITS_MAX, PRINT_BITS_MIN};
 
 /// The rate at a share of slots that hold entries which are alive: `2 S fill 2^-F`.
 ///
@@ -58,9 +58,11 @@ pub fn deviations_to_full(shape: BucketShape) -> f64 {
 /// [`SizingError`] where `rate` is none, or lower than that of the longest fingerprints.
 pub fn print_bits(target: f64, time_bits: u8) -> Result<u32, SizingError> {
     SizingError::check(1.0, target)?;
-    let keeps = |bits: &u32| {
-        let shape = BucketShape::new(*bits, time_bits);
-        rate(shape, load(shape)) <= target
+    let full = |bits: u32| {
+        let shape = BucketShape::new(bits, time_bits);
+        rate(shape, load(shape))
     };
-    (crate::PRINT_BITS_MIN..=crate::PRINT_BITS_MAX).find(keeps).ok_or(SizingError::Prints { rate: target })
+    let least = full(PRINT_BITS_MAX);
+    let shortest = (PRINT_BITS_MIN..=PRINT_BITS_MAX).find(|bits| full(*bits) <= target);
+    shortest.ok_or(SizingError::Prints { rate: target, least })
 }

@@ -26,7 +26,7 @@ pub mod timing;
 use thiserror::Error;
 
 use crate::geometry::CELLS_MAX;
-use crate::number::number;
+use crate::number::{not_below, number};
 
 /// A size that keeps its target rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -61,10 +61,16 @@ pub enum SizingError {
     #[error("a false positive rate of {}: choose one above 0 and below 1", number(.0))]
     Rate(f64),
     /// A rate that no fingerprints have.
-    #[error("a false positive rate of {}: fingerprints of 32 bits give 1e-8; choose that or more", number(.rate))]
+    #[error(
+        "a false positive rate of {}: the longest fingerprints give {}; choose that or more",
+        number(.rate),
+        not_below(.least)
+    )]
     Prints {
         /// Target rate asked for.
         rate: f64,
+        /// The least one that there is.
+        least: f64,
     },
     /// More cells than a filter may have.
     #[error(

@@ -8,7 +8,7 @@ use super::{FilterSpec, GrowthSpec, SpecError};
 use crate::buckets::REGION_BYTES;
 use crate::definition::{CellDefinition, FilterDefinition};
 use crate::growth::{Growth, Limit};
-use crate::rates::{cuckoo, growth};
+use crate::rates::{SizingError, cuckoo, growth};
 use crate::{BucketShape, FIRST_CAPACITY_EVENTS, Geometry, Layout, Refresh, Window, WindowRule, duration};
 
 /// Standard deviations of the events of a window, which arrive at random, that are no reason to refuse one.
@@ -33,7 +33,14 @@ pub(super) fn resolve(spec: &FilterSpec) -> Result<FilterDefinition, SpecError> 
         1 => spec.rate,
         generations => growth::generation_rate(spec.rate, f64::from(generations)),
     };
-    let (time_bits, shape, units) = shape(spec, generation_rate)?;
+    let (time_bits, shape, units) = shape(spec, generation_rate).map_err(|error| match error {
+        // The rate that was asked for is that of all generations together.
+        SpecError::Sizing(SizingError::Prints { least, .. }) => {
+            let least = growth::live_rate(least, f64::from(rule.generations_max));
+            SizingError::Prints { rate: spec.rate, least }.into()
+        }
+        error => error,
+    })?;
     let live = |capacity: u64| live_events(&units, spec, capacity);
     let geometry = |capacity: u64| geometry(live(capacity), shape, time_bits);
     let capacity = match (given_capacity(spec), spec.memory_bytes) {
@@ -85,19 +92,27 @@ fn check(spec: &FilterSpec) -> Result<(), SpecError> {
 
 /// The shortest fingerprints for the rate, with as many ticks as 64 bits hold, or as were asked for.
 fn shape(spec: &FilterSpec, rate: f64) -> Result<(u8, BucketShape, Units), SpecError> {
+    let mut ticks_max = None;
     for time_bits in [64, 128] {
         let shape = BucketShape::new(cuckoo::print_bits(rate, time_bits)?, time_bits);
-        match units(spec, shape)? {
-            Some(units) => return Ok((time_bits, shape, units)),
-            None if time_bits == 64 => {}
-            None => break,
+        if let Some(units) = units(spec, shape)? {
+            return Ok((time_bits, shape, units));
         }
+        let fits = |ticks: &u32| {
+            units(&FilterSpec { ticks: Some(*ticks), ..spec.clone() }, shape).is_ok_and(|units| units.is_some())
+        };
+        ticks_max = (1..shape.ticks()).rev().find(fits);
     }
+    let counted = |ticks: u32| if ticks == 1 { "1 tick".to_owned() } else { format!("{ticks} ticks") };
+    let most = match ticks_max {
+        Some(most) => format!("{} at most", counted(most)),
+        None => "too much for any number of ticks".to_owned(),
+    };
     Err(SpecError::Reach {
         window: spec.window.clone(),
         what: match (spec.ticks, spec.lateness_ms) {
-            (Some(ticks), None | Some(0)) => format!("{ticks} ticks"),
-            (Some(ticks), Some(ms)) => format!("{ticks} ticks and a lateness of {}", duration(ms)),
+            (Some(ticks), None | Some(0)) => format!("{} ({most})", counted(ticks)),
+            (Some(ticks), Some(ms)) => format!("{} and a lateness of {} ({most})", counted(ticks), duration(ms)),
             (None, ms) => format!("a lateness of {}", duration(ms.unwrap_or(0))),
         },
         instead: "choose fewer ticks, less lateness, or kind timing",

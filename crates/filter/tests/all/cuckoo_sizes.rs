@@ -44,7 +44,7 @@ fn what_buckets_have_not_is_refused_with_what_to_do_instead() {
     assert_refused(FilterSpec { equal_timers: 2, ..whole() }, &["cuckoo", "equal timers", "timing"]);
     assert_refused(FilterSpec { ticks: Some(0), ..whole() }, &["0 ticks", "at least 1"]);
     for ticks in [95, 1000, u32::MAX] {
-        assert_refused(FilterSpec { ticks: Some(ticks), ..whole() }, &["1h", "ticks", "fewer ticks"]);
+        assert_refused(FilterSpec { ticks: Some(ticks), ..whole() }, &["1h", "94 ticks at most", "fewer ticks"]);
     }
     assert_refused(FilterSpec { lateness_ms: Some(100 * HOUR_MS), ..whole() }, &["lateness", "less lateness"]);
     assert_refused(FilterSpec { lateness_ms: Some(u64::MAX), ..whole() }, &["lateness", "less lateness"]);
@@ -59,8 +59,8 @@ fn what_buckets_have_not_is_refused_with_what_to_do_instead() {
     for window in ["unbounded", "landmark:1h", "landmark:day", "landmark:7events"] {
         assert_refused(spec(window, MILLION, 0.001), &["cuckoo", window, "duration"]);
     }
-    for rate in [1e-10, 1e-12, 1e-300] {
-        assert_refused(spec("1h", MILLION, rate), &["rate"]);
+    for rate in [1e-9, 5.86e-9, 1e-10, 1e-12, 1e-300] {
+        assert_refused(spec("1h", MILLION, rate), &["rate", "give 5.87e-9"]);
     }
     for (limit, ratio) in [(Limit::Density, 1.0), (Limit::Cardinality, 2.0), (Limit::Density, 2.0)] {
         let growth = Some(GrowthSpec { limit, generations_max: 4, ratio });
@@ -68,6 +68,35 @@ fn what_buckets_have_not_is_refused_with_what_to_do_instead() {
     }
     let other = FilterSpec { ticks: Some(5), ..FilterSpec::new(Kind::Timing, Window::Duration(HOUR_MS)) };
     assert_refused(other, &["timing", "ticks", "cuckoo"]);
+}
+
+/// The number in a refusal, behind or before these words.
+fn named(spec: FilterSpec, before: &str, behind: &str) -> f64 {
+    let refusal = spec.resolve().unwrap_err().to_string();
+    let number = refusal.split_once(before).and_then(|(_, rest)| rest.split_once(behind)).map(|(number, _)| number);
+    number.and_then(|number| number.parse().ok()).unwrap_or_else(|| panic!("no number in `{refusal}`"))
+}
+
+/// What a refusal names as the limit is accepted, and what is beyond it is not.
+#[test]
+fn the_limits_that_refusals_name_are_those_that_hold() {
+    for rate in [0.1, 0.01, 1e-5, 1e-8] {
+        for lateness_ms in [0, 60_000, HOUR_MS / 8, HOUR_MS, 5 * HOUR_MS] {
+            let with =
+                |ticks| FilterSpec { ticks: Some(ticks), lateness_ms: Some(lateness_ms), ..spec("1h", 1000, rate) };
+            let most = named(with(5000), "(", " ticks at most)") as u32;
+            assert!(with(most).resolve().is_ok() && with(most + 1).resolve().is_err(), "{most} at {rate}");
+        }
+    }
+    let late = FilterSpec { ticks: Some(1), lateness_ms: Some(1000 * HOUR_MS), ..spec("1h", 1000, 0.01) };
+    assert_refused(late, &["1 tick and", "too much for any number of ticks", "less lateness"]);
+    for generations_max in [1, 2, 3, 16] {
+        let growth = Some(GrowthSpec { limit: Limit::Cardinality, generations_max, ratio: 1.0 });
+        let with = |rate| FilterSpec { growth, ..spec("1h", 1000, rate) };
+        let least = named(with(1e-9), "fingerprints give ", ";");
+        assert!(with(least).resolve().is_ok(), "{generations_max} generations: {least} is named");
+        assert!(with(0.99 * least).resolve().is_err(), "{generations_max} generations: {least} is not the least");
+    }
 }
 
 #[test]
