@@ -175,8 +175,8 @@ pub(crate) trait CellKind: PartialEq {
     /// How many cells are used, where the kind keeps count.
     fn used(&self, cells: &[u8]) -> u64;
 
-    /// Whether `cells`, which came from outside, may be those of such a slice.
-    fn can_hold(&self, _cells: &[u8]) -> bool {
+    /// Whether `cells`, which came from outside, may be those of such a slice at unit `then`.
+    fn can_hold(&self, _cells: &[u8], _then: u64) -> bool {
         true
     }
 }

@@ -69,7 +69,7 @@ impl<K: CellKind> CellSlice<K> {
             return Err(invalid("a time beyond all times"));
         }
         for number in oldest..oldest + generations {
-            let generation = self.read_generation(source, number, first)?;
+            let generation = self.read_generation(source, (number, now), first)?;
             if generation.live.newest_unit() > Some(now) {
                 return Err(invalid("events later than the time"));
             }
@@ -79,10 +79,11 @@ impl<K: CellKind> CellSlice<K> {
         Ok(())
     }
 
+    /// Reads generation `number` as it was at unit `now`.
     fn read_generation(
         &self,
         source: &mut dyn Read,
-        number: u64,
+        (number, now): (u64, u64),
         first: &mut Option<Generation>,
     ) -> io::Result<Generation> {
         let (cells, hashes) = (read_u64(source)?, read_u64(source)?);
@@ -113,8 +114,11 @@ impl<K: CellKind> CellSlice<K> {
         generation.live = LiveEvents::read(source, units_max.saturating_add(2))?;
         source.read_exact(generation.memory.bytes_mut())?;
         let (cells, used) = (generation.memory.bytes(), generation.used_cells);
-        if !self.kind.can_hold(cells) || K::COUNTS_ALONE && self.kind.used(cells) != used {
-            return Err(invalid("cells that no filter writes"));
+        if !self.kind.can_hold(cells, now) {
+            return Err(invalid("cells that no filter writes, or that live on for longer than its window"));
+        }
+        if K::COUNTS_ALONE && self.kind.used(cells) != used {
+            return Err(invalid("another number of cells in use than there are"));
         }
         Ok(generation)
     }

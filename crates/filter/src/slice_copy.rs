@@ -189,8 +189,8 @@ impl<K: CellKind> CellSlice<K> {
         let is_boundary = |at: usize| at.is_multiple_of(K::RUN_BYTES) || at == len;
         if end > len || !is_boundary(start) || !is_boundary(end) {
             Err(PartError::Misfit("cells beyond the end"))
-        } else if !self.kind.can_hold(&run.cells) {
-            Err(PartError::Misfit("cells that no filter writes"))
+        } else if !self.kind.can_hold(&run.cells, run.unit) {
+            Err(PartError::Misfit("cells that no filter writes, or that live on for longer than its window"))
         } else {
             Ok(Some((index, start..end)))
         }

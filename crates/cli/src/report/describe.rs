@@ -221,7 +221,9 @@ mod tests {
             capacity_events: Some(100),
             ..FilterSpec::new(kind, window.parse().unwrap())
         };
-        for (window, said) in [("60events", "counted event by event"), ("60000events", "counted in steps of 469 events")] {
+        for (window, said) in
+            [("60events", "counted event by event"), ("60000events", "counted in steps of 469 events")]
+        {
             let text = described(FilterSpec { capacity_events: None, ..of(Kind::Timing, window) });
             assert!(text.contains(said) && !text.contains(" 1 events"), "{text}");
         }

@@ -21,7 +21,7 @@ struct Merging {
     base: u64,
     /// The base of the other one, not later.
     then: u64,
-    /// No entry expires later, whatever bytes from outside say.
+    /// No entry expires later. Bytes from outside are checked before; whatever they say, nothing outlives the window here.
     latest: u64,
     lanes: Lanes,
 }
@@ -50,8 +50,8 @@ impl<W: TimeWord> Buckets<W> {
     }
 
     fn merging(&self, then: u64, now: u64, lanes: Lanes) -> Merging {
-        let base = self.base(now);
-        Merging { shape: self.shape, base, then: self.base(then), latest: base.saturating_add(self.reach()), lanes }
+        let (base, latest) = (self.base(now), self.latest(now));
+        Merging { shape: self.shape, base, then: self.base(then), latest, lanes }
     }
 }
 
@@ -77,7 +77,7 @@ impl Merging {
             let ring = self.other_ring::<W>(line);
             ring.write(line, self.shape);
         }
-        // What a stash says is put in anew, as it may say more than an event can.
+        // What the stash holds may find room in its buckets.
         merged[REGION_BUCKETS] = [0; BUCKET_BYTES];
         let stashed = self.other_view::<W>(other).stashed().map(|entry| self.bounded(entry));
         let entries = stashed.chain(self.view::<W>(mine).entries());

@@ -82,6 +82,11 @@ impl<W: TimeWord> Buckets<W> {
         self.window.span_units + self.window.lateness_units
     }
 
+    /// When the last event expires that may have been recorded at unit `now`.
+    fn latest(&self, now: u64) -> u64 {
+        self.base(now).saturating_add(self.reach())
+    }
+
     fn sweep_plan() -> Sweep {
         Sweep { period_units: SWEEP_PERIOD_UNITS, grain_bytes: BUCKET_BYTES }
     }
@@ -253,10 +258,10 @@ impl<W: TimeWord> CellKind for Buckets<W> {
         lines.iter().skip(REGION_BUCKETS).step_by(REGION_LINES).map(stash::stashed_count).sum()
     }
 
-    fn can_hold(&self, cells: &[u8]) -> bool {
-        let lines = lines_of(cells);
+    fn can_hold(&self, cells: &[u8], then: u64) -> bool {
+        let (lines, latest) = (lines_of(cells), self.latest(then));
         lines.iter().enumerate().all(|(number, line)| match number % REGION_LINES {
-            REGION_BUCKETS => stash::is_stash(line, self.shape),
+            REGION_BUCKETS => stash::is_stash(line, self.shape, latest),
             _ => bucket::is_bucket::<W>(line, self.shape, self.reach()),
         })
     }

@@ -48,11 +48,14 @@ pub(crate) fn stashed_count(line: &Line) -> u64 {
     stashed(line).count() as u64
 }
 
-/// Whether a filter of this shape may have written `line`.
-pub(crate) fn is_stash(line: &Line, shape: BucketShape) -> bool {
+/// Whether a filter of this shape, in which no entry expires after `latest`, may have written `line`. One that expired
+/// later would take its place, and be found, for longer than any event.
+pub(crate) fn is_stash(line: &Line, shape: BucketShape, latest: u64) -> bool {
     let bytes = line.as_chunks::<ENTRY_BYTES>().0;
     bytes.iter().enumerate().all(|(place, bytes)| match stashed_at(line, place) {
-        Some(entry) => entry.bucket < REGION_BUCKETS && u64::from(entry.print) <= shape.print_mask(),
+        Some(Stashed { bucket, print, expiry }) => {
+            bucket < REGION_BUCKETS && u64::from(print) <= shape.print_mask() && expiry <= latest
+        }
         None => bytes.iter().all(|byte| *byte == 0),
     })
 }

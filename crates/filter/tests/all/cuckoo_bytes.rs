@@ -164,6 +164,41 @@ fn lines_with_any_times_are_refused_or_harmless() {
     }
 }
 
+/// Puts an entry into the second place of the stash of one region, whose bytes are `cells`.
+fn stash_second(cells: &mut [u8], (bucket, print, expiry): (u16, u32, u64)) {
+    let entry = &mut cells[STASH_START + 16..][..16];
+    entry[..8].copy_from_slice(&expiry.to_le_bytes());
+    entry[8..12].copy_from_slice(&print.to_le_bytes());
+    entry[12..14].copy_from_slice(&bucket.to_le_bytes());
+}
+
+/// An entry of a stash that would outlive every event is refused in a state and in a run of cells; one that expires with
+/// the last of them is taken.
+#[test]
+fn no_entry_of_a_stash_outlives_the_window() {
+    for (seed, shape) in (1..).zip(SHAPES).filter(|(_, (print_bits, _))| *print_bits > 15) {
+        let wanted = Wanted::region(shape, [0, 3][seed as usize % 2]);
+        let (slice, _, _, _) = used(&wanted, seed);
+        let (whole, run) = (body(&slice), slice.cell_run(0, 0, 1).unwrap());
+        let cells_start = whole.len() - 1025 * LINE_BYTES;
+        // That of an event of the present.
+        let latest = run.unit + wanted.rule.span_units;
+        for (expiry, fits) in [(latest, true), (latest + 1, false), (u64::MAX, false)] {
+            let mut changed = whole.clone();
+            stash_second(&mut changed[cells_start..], (77, 5, expiry));
+            let read = wanted.slice().read_body(&mut &changed[..]);
+            let named = |error: &std::io::Error| error.to_string().contains("live on for longer than its window");
+            assert!(read.as_ref().err().map(named) == (!fits).then_some(true), "{read:?}: {expiry} of {latest}");
+            let cells = changed[cells_start..].to_vec();
+            let run = CellRun { cells, ..run.clone() };
+            let mut copy = wanted.slice();
+            assert_eq!(copy.put_cells(&run).is_ok(), fits, "{expiry} of {latest}; {wanted:?}");
+            // What was taken is there, so copies that are compared come to an end.
+            assert_eq!(copy.lacks_cells(&run).ok(), fits.then_some(false), "{expiry} of {latest}; {wanted:?}");
+        }
+    }
+}
+
 #[test]
 fn entries_of_a_stash_with_any_numbers_are_refused_or_harmless() {
     const EXPIRIES: [u64; 9] = [1, START, START + 5, START + 31, START + 200, 1 << 40, 1 << 62, u64::MAX - 1, u64::MAX];
@@ -178,11 +213,9 @@ fn entries_of_a_stash_with_any_numbers_are_refused_or_harmless() {
                 [(5_u32, 1023_u16, true), (1023, 0, true), (5, 1024, false), (u32::MAX, 7, wanted.print_bits == 32)]
             {
                 let mut cells = run.cells.clone();
-                let entry = &mut cells[STASH_START + 16..][..16];
-                entry[..8].copy_from_slice(&expiry.to_le_bytes());
-                entry[8..12].copy_from_slice(&print.to_le_bytes());
-                entry[12..14].copy_from_slice(&bucket.to_le_bytes());
+                stash_second(&mut cells, (bucket, print, expiry));
                 let run = CellRun { cells, ..run.clone() };
+                let fits = fits && expiry <= run.unit + wanted.rule.span_units;
                 let mut copy = wanted.slice();
                 let outline = SliceOutline { unit: run.unit, ..slice.outline().unwrap() };
                 copy.put_outline(&outline).unwrap();
