@@ -137,6 +137,8 @@ impl<K: CellKind> CellSlice<K> {
         growth.limit == Limit::Density || self.room_in_newest(growth) < events as u64
     }
 
+    /// Walks a segment through all generations. Where it is `full`, or finds no room, an event that is found starts its
+    /// window again in the place that it has, which needs no room.
     fn touch<E: Events>(&mut self, segment: Segment<'_, E>, verdicts: &mut [Verdict]) {
         let Segment { events, stamps, before, record, full } = segment;
         let mut known = std::mem::take(&mut self.known);
@@ -175,8 +177,15 @@ impl<K: CellKind> CellSlice<K> {
         for (verdict, found) in verdicts.iter_mut().zip(&self.found) {
             *verdict = if *found { Verdict::Duplicate } else { Verdict::FirstSeen };
         }
-        refused.into_iter().filter(|index| !self.found[*index]).for_each(|index| verdicts[index] = Verdict::Undecided);
         self.known = known;
+        // One that is found in an older generation starts its window again there, where it has its place.
+        let (unknown, elsewhere): (Vec<usize>, Vec<usize>) = refused.into_iter().partition(|index| !self.found[*index]);
+        unknown.into_iter().for_each(|index| verdicts[index] = Verdict::Undecided);
+        for index in elsewhere {
+            let (events, stamps) = (events.part(index..index + 1), &stamps[index..=index]);
+            let again = Segment { events, stamps, before: self.now, record: true, full: true };
+            self.touch(again, &mut verdicts[index..=index]);
+        }
     }
 
     /// Answers lookups so far ahead that no event recorded up to now is alive for them.

@@ -93,6 +93,7 @@ impl<'a, W: TimeWord> Region<'a, W> {
         }
     }
 
+    /// Lets an entry live until `tick` in the bucket or the stash that it lies in: this needs no room.
     fn raise(&mut self, place: Place, print: u32, tick: u32) {
         match place {
             Place::Ring { bucket, place } => {

@@ -122,6 +122,71 @@ fn two_buckets_and_a_stash_hold_what_comes_to_them_and_the_next_event_is_refused
     }
 }
 
+/// An event that is known has its place, so that it can start its window again wherever there is no more room: in its
+/// buckets, in the stash, and in a filter whose capacity is in use.
+#[test]
+fn a_known_event_starts_its_window_again_however_full_its_region_is() {
+    for (seed, shape) in (1..).zip(SHAPES) {
+        for is_capacity_in_use in [false, true] {
+            let region = Wanted { refresh: Refresh::Refresh, ..Wanted::region(shape, [0, 3][seed as usize % 2]) };
+            let mut dice = Dice(seed);
+            let (mut filled, mut scratch) = (region.slice(), Model::new(region));
+            let taken = overfill(&region, &mut dice, &mut filled, &mut scratch);
+            let live_events = filled.live_events().unwrap().min(region.capacity_events);
+            let capacity_events = if is_capacity_in_use { live_events } else { region.capacity_events };
+            let wanted = Wanted { capacity_events, ..region };
+            let (mut slice, mut model) = (wanted.slice(), Model::new(wanted));
+            slice.read_body(&mut &crate::common::body(&filled)[..]).unwrap();
+            model.expiries = scratch.expiries.clone();
+            model.advance(START);
+            let verdicts = observe_at(&mut slice, &taken, START);
+            assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Duplicate), "{wanted:?}");
+            taken.iter().for_each(|position| model.set(*position, Stamp::on_time(START)));
+            assert_same_map(&slice, &model, &taken, "all have started again");
+        }
+    }
+}
+
+/// The verdicts on events that are observed in one unit.
+fn observe_at(slice: &mut FilterSlice, positions: &[u64], unit: u64) -> Vec<Verdict> {
+    let mut probes = Probes::new(slice.probe_shape());
+    positions.iter().for_each(|position| probes.push_positions(&[*position]).unwrap());
+    let (stamps, mut verdicts) =
+        (vec![Stamp::on_time(unit); positions.len()], vec![Verdict::FirstSeen; positions.len()]);
+    slice.observe_probes(&probes, 0..positions.len(), &stamps, &mut verdicts).unwrap();
+    verdicts
+}
+
+/// An event of an older generation lives on in the newest one, and where there is no room for it, in its own place.
+#[test]
+fn a_known_event_of_an_older_generation_starts_its_window_again_where_the_newest_has_no_room() {
+    for shape in CROWDED {
+        const OLD: usize = 10;
+        let room = 2 * Wanted::region(shape, 0).shape().slots() as usize + STASH_ENTRIES;
+        let wanted = Wanted {
+            refresh: Refresh::Refresh,
+            generations_max: 2,
+            capacity_events: room as u64 + 1,
+            ..Wanted::region(shape, 0)
+        };
+        let crowd = crowd(&wanted, 77, OLD + room + 1);
+        let (old, newer) = crowd.split_at(OLD);
+        let others: Vec<u64> = (0..room + 1 - OLD).map(|pair| (200 + 2 * pair as u64) << wanted.print_bits).collect();
+        let mut slice = wanted.slice();
+        // The first generation is full then; of the next, two buckets and the stash.
+        for positions in [old, &others, &newer[..room]] {
+            let verdicts = observe_at(&mut slice, positions, START);
+            assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{wanted:?}");
+        }
+        let (again, later) = (START + 1, START + wanted.rule.span_units);
+        assert_eq!(observe_at(&mut slice, &newer[room..], again), [Verdict::Undecided], "{wanted:?}");
+        assert_eq!(observe_at(&mut slice, old, again), [Verdict::Duplicate; OLD], "{wanted:?}");
+        assert_eq!(slice.generations(), 2);
+        let is_found = |position: &&u64| slice.test_at(&[**position], Stamp::on_time(later)).unwrap().is_hit();
+        assert_eq!(old.iter().filter(is_found).count(), OLD, "seen less than a window ago; {wanted:?}");
+    }
+}
+
 /// Stashes are emptied while time passes: by a step of any length, from any base, and by sweeps in between.
 #[test]
 fn a_stash_is_emptied_into_buckets_of_any_age_and_changes_no_answer() {
