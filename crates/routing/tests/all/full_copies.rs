@@ -6,7 +6,7 @@ use crate::network::{FILTER, Network, Question};
 use firstseen_filter::{FilterSlice, PartError, ProbeShape, Probes, Stamp};
 use firstseen_routing::{
     AnswerWhen, AskCells, CellParts, Command, Decision, Entry, FilterPolicies, GroupOwner, Moment, NodeId, OwnerLimits,
-    SlicedDefinition, Times,
+    PeerBody, PeerMessage, SetAcks, SlicedDefinition, Times,
 };
 
 const WINDOW: &str = "10s";
@@ -122,6 +122,57 @@ fn a_record_for_which_a_copy_has_no_room_is_sent_again_until_it_has() {
         world.network.wait(1_000);
         world.network.deliver()
     }));
+}
+
+/// The records on their way to the other copy, by the event that they record.
+fn on_their_way(world: &World) -> Vec<u64> {
+    let link = world.network.links.get(&(FIRST, SECOND));
+    let of = |message: &PeerMessage| match &message.body {
+        PeerBody::Mirror(_, mirrored) => mirrored.name.sequence,
+        body => panic!("no record: {body:?}"),
+    };
+    link.into_iter().flatten().map(of).collect()
+}
+
+#[test]
+fn only_the_records_that_were_refused_are_sent_again() {
+    let mut world = World::new();
+    let time_ms = world.network.now.wall_ms;
+    world.fill(SECOND, world.unit(time_ms));
+    world.submit(1, time_ms);
+    world.network.settle();
+    world.submit(2, time_ms);
+    assert_eq!(on_their_way(&world), [2]);
+    // The second record is still on its way when the first one is sent again.
+    world.network.wait(1_000);
+    assert_eq!(on_their_way(&world), [2, 1]);
+    world.network.settle();
+    world.network.wait(1_000);
+    assert_eq!(on_their_way(&world), [1, 2], "both were refused by now");
+}
+
+/// A copy that refuses for another reason than room will refuse again: the record waits for another map.
+#[test]
+fn a_record_that_is_refused_for_another_reason_than_room_waits_for_another_map() {
+    for is_full in [true, false] {
+        let mut world = World::new();
+        let time_ms = world.network.now.wall_ms;
+        world.submit(1, time_ms);
+        let sent = world.network.take((FIRST, SECOND)).expect("a record");
+        let PeerBody::Mirror(number, _) = sent.body else { panic!("{sent:?}") };
+        let full_numbers = if is_full { vec![number.number] } else { Vec::new() };
+        let acks = SetAcks { refused_numbers: vec![number.number], full_numbers, ..SetAcks::default() };
+        world.network.put((SECOND, FIRST), PeerMessage { body: PeerBody::SetAcks(acks), ..sent });
+        world.network.settle();
+        world.network.wait(1_000);
+        assert_eq!(on_their_way(&world), if is_full { vec![1] } else { Vec::new() });
+        world.network.settle();
+        world.network.map.version += 1;
+        world.network.map.filters.get_mut(&FILTER).unwrap().epoch.rise();
+        world.network.nodes().into_iter().for_each(|node| world.network.deliver_map(node));
+        world.network.settle();
+        assert_eq!(world.decisions(), [(1, Decision::FirstSeen)]);
+    }
 }
 
 #[test]

@@ -193,7 +193,7 @@ async fn what_has_come_in_is_sent_together() {
     let replies: Vec<_> = (0..3).map(|index| owner.submit_one(index)).collect();
     let PeerBody::Set(set) = owner.next_message().await.body else { panic!("new events are set") };
     assert_eq!(set.stamps.len(), 3, "one message has them all");
-    let body = PeerBody::SetAcks(SetAcks { set_numbers: vec![set.set_number], refused_numbers: Vec::new() });
+    let body = PeerBody::SetAcks(SetAcks { set_numbers: vec![set.set_number], ..SetAcks::default() });
     let message = PeerMessage { filter: FILTER, epoch: Epoch::FIRST, group: 0, body };
     assert!(owner.queue.hand(Work::Peer { from: PEER, message, received_ms: 0 }).await);
     for reply in replies {

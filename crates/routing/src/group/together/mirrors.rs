@@ -61,8 +61,8 @@ pub(super) struct Mirrors {
     held_events: usize,
     /// Records that were made here, and may be on no other copy, as another copy has answered since.
     given_up: VecDeque<Arc<Mirrored>>,
-    /// Copies that have no room for a record, and when they get those that they lack again.
-    without_room: Option<(BTreeSet<NodeId>, u64)>,
+    /// Records, by the copy that has no room for them and their number, and when they are sent again.
+    without_room: Option<(BTreeSet<(NodeId, u64)>, u64)>,
     next_number: u64,
 }
 
@@ -272,14 +272,18 @@ impl Mirrors {
         }
     }
 
-    /// A copy that has the same map has refused records, so it has no room for them: it gets them again later.
-    pub(super) fn has_no_room(&mut self, of: NodeId, refused: &[u64], now_ms: u64) {
+    /// A copy that has the same map has no room for records: it gets them again later. What it refuses for another
+    /// reason, as its disk hangs or it has no slice any more, waits for the next map.
+    pub(super) fn has_no_room(&mut self, of: NodeId, full: &[u64], now_ms: u64) {
         let lacks = |held: &HeldBack| match held {
-            HeldBack::Mirrored { number, missing, .. } => refused.contains(number) && missing.contains(&of),
-            HeldBack::Reply(..) => false,
+            HeldBack::Mirrored { number, missing, .. } if full.contains(number) && missing.contains(&of) => {
+                Some((of, *number))
+            }
+            _ => None,
         };
-        if self.held.iter().any(lacks) {
-            self.without_room.get_or_insert((BTreeSet::new(), now_ms + AGAIN_MS)).0.insert(of);
+        let mut lacking = self.held.iter().filter_map(lacks).peekable();
+        if lacking.peek().is_some() {
+            self.without_room.get_or_insert((BTreeSet::new(), now_ms + AGAIN_MS)).0.extend(lacking);
         }
     }
 
@@ -288,9 +292,9 @@ impl Mirrors {
         let Some((full, _)) = self.without_room.take_if(|(_, again_ms)| *again_ms <= now_ms) else { return };
         for held in &self.held {
             let HeldBack::Mirrored { number, mirrored, missing } = held else { continue };
-            let number = MirrorNumber { number: *number, acknowledged_below: 0 };
-            let lacking = missing.iter().filter(|node| full.contains(node));
-            lacking.for_each(|node| commands.push(self.message(*node, number, mirrored)));
+            let again = MirrorNumber { number: *number, acknowledged_below: 0 };
+            let lacking = missing.iter().filter(|node| full.contains(&(**node, *number)));
+            lacking.for_each(|node| commands.push(self.message(*node, again, mirrored)));
         }
     }
 

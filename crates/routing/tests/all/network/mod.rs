@@ -158,7 +158,7 @@ impl Network {
         if let PeerBody::Set(set) = &message.body {
             let drops = self.fault == Fault::SetsTheRestOnly && self.passed_on.contains(&to);
             if drops || self.fault == Fault::EarlyAcks {
-                let acks = SetAcks { set_numbers: vec![set.set_number], refused_numbers: Vec::new() };
+                let acks = SetAcks { set_numbers: vec![set.set_number], ..SetAcks::default() };
                 let ack = PeerMessage { body: PeerBody::SetAcks(acks), ..message.clone() };
                 self.links.entry((to, from)).or_default().push_back(ack);
             }
