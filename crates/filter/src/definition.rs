@@ -49,6 +49,9 @@ pub enum CellDefinition {
         refresh: Refresh,
         /// How it grows, or where it refuses.
         growth: Growth,
+        /// What its ticks follow from; a filter that follows this one is asked for the same.
+        #[serde(default, skip_serializing_if = "AskedTicks::is_default")]
+        asked: AskedTicks,
     },
     /// [`Kind::Counting`] with a jumping window.
     JumpingCounting {
@@ -80,6 +83,27 @@ pub enum CellDefinition {
         /// Cells, positions, decay and storage.
         shape: DecayingShape,
     },
+}
+
+/// What a filter of fingerprints was asked for of which the rule of its window, in whole ticks, does not say all.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AskedTicks {
+    /// Ticks that the window is cut into; none where these follow from the rate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ticks: Option<u32>,
+    /// How late an event may come, in milliseconds, where that was rounded up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lateness_ms: Option<u64>,
+    /// How far clocks may differ, in milliseconds, where that was rounded up.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_skew_ms: Option<u64>,
+}
+
+impl AskedTicks {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl CellDefinition {

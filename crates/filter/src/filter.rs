@@ -123,7 +123,7 @@ impl FilterSlice {
                 }
                 _ => return Err(BuildError::Window),
             },
-            CellDefinition::Cuckoo { geometry, refresh, growth } => {
+            CellDefinition::Cuckoo { geometry, refresh, growth, .. } => {
                 let (bits, growth) = (geometry.cell_bits(), Some(*growth));
                 let refused = memory(geometry.bytes());
                 match geometry.layout() {

@@ -1,7 +1,7 @@
 //! A filter's definition in one line for people.
 
 use firstseen_filter::{
-    BucketShape, CellDefinition, FilterDefinition, Geometry, Growth, Layout, Refresh, Unit, Window, WindowRule,
+    AskedTicks, BucketShape, CellDefinition, FilterDefinition, Geometry, Growth, Layout, Refresh, Unit, Window,
     duration,
 };
 use firstseen_routing::SlicedDefinition;
@@ -30,7 +30,7 @@ impl Definition for SlicedDefinition {
             ("--slicing", self.slicing.to_string()),
             ("--rule", if refreshes { "refresh" } else { "fixed" }.to_owned()),
             ("--lateness", asked_for(asked_lateness(group).map(|lateness| lateness.to_string()))),
-            ("--ticks", asked_for(asked_ticks(group).map(|ticks| ticks.to_string()))),
+            ("--ticks", asked_for(asked_of(group).ticks.map(|ticks| ticks.to_string()))),
             clock_flag(&group.window, group.future_max_ms),
         ]
     }
@@ -60,35 +60,22 @@ fn asked_capacity_events(definition: &SlicedDefinition) -> Option<u64> {
     }
 }
 
+/// What a filter of fingerprints was asked for.
+pub(crate) fn asked_of(group: &FilterDefinition) -> AskedTicks {
+    match group.cells {
+        CellDefinition::Cuckoo { asked, .. } => asked,
+        _ => AskedTicks::default(),
+    }
+}
+
 /// The lateness, where it is not the one that follows from kind and window.
 fn asked_lateness(group: &FilterDefinition) -> Option<Window> {
     let (Window::Duration(_), Unit::Milliseconds(unit_ms)) = (&group.window, &group.unit) else { return None };
     let is_timing = matches!(group.cells, CellDefinition::Timing { .. });
     let default_ms = lateness_default_ms(&group.window).filter(|_| is_timing).unwrap_or(0);
     let units = group.rule.lateness_units;
-    (units != default_ms.div_ceil((*unit_ms).max(1))).then(|| Window::Duration(units.saturating_mul(*unit_ms)))
-}
-
-/// The ticks of a filter of fingerprints, where it could have more without longer words for them.
-fn asked_ticks(group: &FilterDefinition) -> Option<u64> {
-    let CellDefinition::Cuckoo { geometry, .. } = &group.cells else { return None };
-    let Layout::Buckets { time_bits } = geometry.layout() else { return None };
-    let most = u64::from(BucketShape::new(geometry.cell_bits(), time_bits).ticks());
-    let WindowRule { span_units, lateness_units } = group.rule;
-    let ticks = span_units.saturating_sub(1);
-    let (window, unit) = match (&group.window, &group.unit) {
-        (Window::Duration(window), Unit::Milliseconds(unit)) | (Window::Events(window), Unit::Events(unit)) => {
-            (*window, *unit)
-        }
-        _ => return None,
-    };
-    let lateness = lateness_units.saturating_mul(unit);
-    let fits = |more: u64| {
-        let length = window.div_ceil(more).max(1);
-        let units = window.div_ceil(length);
-        units > ticks && units + 1 + lateness.div_ceil(length) <= most
-    };
-    (time_bits > 64 || (ticks + 1..most).any(fits)).then_some(ticks)
+    let lateness_ms = asked_of(group).lateness_ms.unwrap_or(units.saturating_mul(*unit_ms));
+    (units != default_ms.div_ceil((*unit_ms).max(1))).then_some(Window::Duration(lateness_ms))
 }
 
 /// `timing, 10,000,000 cells of 8 bits (m), 7 of them an event (k), in 2 cache lines, ...`.
@@ -106,7 +93,7 @@ pub fn describe(definition: &SlicedDefinition) -> String {
             parts.extend((*equal_timers > 0).then(|| format!("{equal_timers} equal timers")));
             parts.extend(growth.as_ref().and_then(grows));
         }
-        CellDefinition::Cuckoo { geometry, refresh, growth } => {
+        CellDefinition::Cuckoo { geometry, refresh, growth, .. } => {
             parts.push(buckets(geometry));
             parts.extend((*refresh == Refresh::Refresh).then(|| "refreshed by duplicates".to_owned()));
             parts.extend(grows(growth));

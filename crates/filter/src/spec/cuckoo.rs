@@ -6,10 +6,10 @@ use super::size::capacity_within;
 use super::units::{Units, lateness_of, unit_of};
 use super::{FilterSpec, GrowthSpec, SpecError};
 use crate::buckets::REGION_BYTES;
-use crate::definition::{CellDefinition, FilterDefinition};
+use crate::definition::{AskedTicks, CellDefinition, FilterDefinition};
 use crate::growth::{Growth, Limit};
 use crate::rates::{SizingError, cuckoo, growth};
-use crate::{BucketShape, FIRST_CAPACITY_EVENTS, Geometry, Layout, Refresh, Window, WindowRule, duration};
+use crate::{BucketShape, FIRST_CAPACITY_EVENTS, Geometry, Layout, Refresh, Unit, Window, WindowRule, duration};
 
 /// Standard deviations of the events of a window, which arrive at random, that are no reason to refuse one.
 const DEVIATIONS: f64 = 4.0;
@@ -64,10 +64,25 @@ pub(super) fn resolve(spec: &FilterSpec) -> Result<FilterDefinition, SpecError> 
         unit: units.unit.clone(),
         rule: units.rule,
         future_max_ms: spec.future_max_ms,
-        cells: CellDefinition::Cuckoo { geometry: geometry(capacity)?, refresh: spec.refresh, growth },
+        cells: CellDefinition::Cuckoo {
+            geometry: geometry(capacity)?,
+            refresh: spec.refresh,
+            growth,
+            asked: asked(spec, &units),
+        },
         rate: spec.rate,
         capacity_events: given_capacity(spec).or(spec.memory_bytes.map(|_| capacity)),
     })
+}
+
+/// What the units do not say of what was asked for. The window of `spec` is longer than its own by what clocks may differ.
+fn asked(spec: &FilterSpec, units: &Units) -> AskedTicks {
+    let (Window::Duration(window_ms), Unit::Milliseconds(unit_ms)) = (&spec.window, &units.unit) else {
+        return AskedTicks { ticks: spec.ticks, ..AskedTicks::default() };
+    };
+    let lateness_ms = spec.lateness_ms.filter(|ms| units.rule.lateness_units.saturating_mul(*unit_ms) != *ms);
+    let is_longer = spec.clock_skew_ms > 0 && units.window_units.saturating_mul(*unit_ms) != *window_ms;
+    AskedTicks { ticks: spec.ticks, lateness_ms, clock_skew_ms: is_longer.then_some(spec.clock_skew_ms) }
 }
 
 fn no<T>(spec: &FilterSpec, option: &'static str, instead: &'static str) -> Result<T, SpecError> {
@@ -151,8 +166,9 @@ fn units(spec: &FilterSpec, shape: BucketShape) -> Result<Option<Units>, SpecErr
 /// lateness, and what chance adds.
 fn live_events(units: &Units, spec: &FilterSpec, capacity: u64) -> f64 {
     let (window, unit) = match (&spec.window, &units.unit) {
-        (Window::Duration(window), crate::Unit::Milliseconds(unit))
-        | (Window::Events(window), crate::Unit::Events(unit)) => (*window as f64, *unit as f64),
+        (Window::Duration(window), Unit::Milliseconds(unit)) | (Window::Events(window), Unit::Events(unit)) => {
+            (*window as f64, *unit as f64)
+        }
         _ => (units.window_units as f64, 1.0),
     };
     let kept = (units.rule.span_units + units.rule.lateness_units) as f64 * unit;

@@ -64,7 +64,8 @@ impl Wanted {
             generation_rate: 0.01,
             jumps: None,
         };
-        let cells = CellDefinition::Cuckoo { geometry: self.geometry(), refresh: self.refresh, growth };
+        let (geometry, refresh, asked) = (self.geometry(), self.refresh, Default::default());
+        let cells = CellDefinition::Cuckoo { geometry, refresh, growth, asked };
         common::definition(cells, self.rule)
     }
 

@@ -323,7 +323,7 @@ pub(crate) fn buckets(size: Size) -> impl Strategy<Value = FilterDefinition> {
         |((print_bits, time_bits), rule, (generations_max, capacity_events), refresh)| {
             let geometry = Geometry::new(1, 1, print_bits, Layout::Buckets { time_bits }).unwrap();
             let growth = growth(Limit::Cardinality, generations_max, 1.0, capacity_events);
-            definition(CellDefinition::Cuckoo { geometry, refresh, growth }, rule)
+            definition(CellDefinition::Cuckoo { geometry, refresh, growth, asked: Default::default() }, rule)
         },
     )
 }
