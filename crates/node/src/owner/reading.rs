@@ -17,8 +17,10 @@ use crate::keeper::{GroupKey, Keeper};
 struct Progress {
     begun: Option<WholeCheckpoint>,
     last: Option<WholeCheckpoint>,
-    /// Events that were read found no room: the group lacks them.
+    /// Events that were read since the last whole checkpoint began found no room: the group lacks them.
     lacks_events: bool,
+    /// The same since the checkpoint began that was begun last: it has all that a complete group had before.
+    lacks_events_since_begun: bool,
 }
 
 /// A whole checkpoint.
@@ -31,6 +33,22 @@ pub(super) struct WholeCheckpoint {
 }
 
 impl Progress {
+    fn begin(&mut self, checkpoint: WholeCheckpoint) {
+        self.begun = Some(checkpoint);
+        self.lacks_events_since_begun = false;
+    }
+
+    fn end(&mut self) {
+        if let Some(whole) = self.begun.take() {
+            self.last = Some(whole);
+            self.lacks_events = self.lacks_events_since_begun;
+        }
+    }
+
+    fn lacks_events(&mut self) {
+        (self.lacks_events, self.lacks_events_since_begun) = (true, true);
+    }
+
     /// What was found, when all was read.
     fn found(self) -> Option<WholeCheckpoint> {
         let is_complete = |found: WholeCheckpoint| found.is_complete && !self.lacks_events;
@@ -56,9 +74,9 @@ pub(super) fn read(
         for entry in record.entries {
             match &entry {
                 Entry::Checkpoint { is_complete, .. } => {
-                    progress.begun = Some(WholeCheckpoint { base: segment, is_complete: *is_complete });
+                    progress.begin(WholeCheckpoint { base: segment, is_complete: *is_complete });
                 }
-                Entry::CheckpointEnd => progress.last = progress.begun.take().or(progress.last),
+                Entry::CheckpointEnd => progress.end(),
                 _ => {}
             }
             // A group that is incomplete anyway may miss a record that does not fit, too.
@@ -67,7 +85,7 @@ pub(super) fn read(
                 // What the records say is right, and there is no room for it: another copy may have it.
                 Err(error @ PartError::Full) => {
                     tracing::warn!(filter = %key.0, group = key.1, %error, "left out: incomplete");
-                    progress.lacks_events = true;
+                    progress.lacks_events();
                 }
                 Err(error) if promises => return Err(format!("filter {} group {}: {error}", key.0, key.1)),
                 Err(error) => tracing::warn!(filter = %key.0, group = key.1, %error, "left out"),

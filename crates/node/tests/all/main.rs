@@ -2,6 +2,7 @@
 
 mod bad_frames;
 mod bad_producers;
+mod beyond_room;
 mod common;
 mod connections;
 mod durable;

@@ -5,8 +5,8 @@ use crate::common::{Dice, definition, digest, fingerprints};
 use crate::network::{FILTER, Network, Question};
 use firstseen_filter::{FilterSlice, PartError, ProbeShape, Probes, Stamp};
 use firstseen_routing::{
-    AnswerWhen, AskCells, CellParts, Command, Decision, Entry, FilterPolicies, GroupOwner, Moment, NodeId, OwnerLimits,
-    PeerBody, PeerMessage, SetAcks, SlicedDefinition, Times,
+    AnswerWhen, AskCells, Branch, CellParts, Command, CutOff, Decision, Entry, FilterPolicies, GroupOwner, Moment,
+    NodeId, OwnerLimits, PeerBody, PeerMessage, PositionLists, SetAcks, SlicedDefinition, Times, TreeMode,
 };
 
 const WINDOW: &str = "10s";
@@ -230,4 +230,51 @@ fn what_a_backup_or_a_journal_holds_beyond_the_room_is_reported() {
     assert!(!commands.iter().any(|command| matches!(command, Command::SlicesComplete { .. })));
     let (parts, is_complete) = owner.read_cells(&AskCells { slice: 0, unit: 0, from: None }).unwrap();
     assert!(!is_complete && parts.runs.len() == 1);
+}
+
+/// A level of a tree has its events in flight, and records of its own.
+#[test]
+fn of_a_record_of_a_level_beyond_the_room_the_events_that_find_room_are_in() {
+    let definition = definition(&fingerprints(WINDOW, 20_000), "none");
+    assert_eq!(definition.group.cells.geometry().unwrap().blocks(), 2, "two regions");
+    let mut network = Network::new(&definition, policies(), &[FIRST], OwnerLimits::default(), Dice(3));
+    let branch = Branch {
+        root: FILTER,
+        parent: None,
+        level: 0,
+        fold: 0,
+        place: "root".to_owned(),
+        mode: TreeMode::Dense,
+        top_down: 0,
+        cut_off: CutOff::Undecided,
+    };
+    network.map.filters.get_mut(&FILTER).unwrap().branch = Some(branch);
+    let mut owner = GroupOwner::build(FILTER, &network.map, 0, FIRST, OwnerLimits::default()).unwrap();
+    let ProbeShape::Spread { cells, .. } = network.prober.shape() else { panic!() };
+    // Too many events for the first region, and then one of the second.
+    let is_of_second = |key: &u64| network.probes(&[digest(*key)]).positions(0)[0] >= cells / 2;
+    let last = (0..).find(is_of_second).unwrap();
+    let (mut positions, mut dice, time_ms) = (PositionLists::default(), Dice(1), network.now.wall_ms);
+    (0..TOO_MANY).for_each(|_| positions.push([dice.below(cells / 2)].into_iter()));
+    positions.push(network.probes(&[digest(last)]).positions(0).iter().copied());
+    let firstseen_filter::Unit::Milliseconds(unit_ms) = definition.group.unit else { panic!() };
+    let unit = time_ms / unit_ms;
+    let stamps = vec![Stamp::on_time(unit); positions.len()];
+    let record = Entry::Set { generation: 0, cells: positions, stamps, counted: 0 };
+    assert!(matches!(owner.restore(record, network.now), Err(PartError::Full)));
+    owner.end_restore(true);
+    network.owners.insert((0, FIRST), owner);
+    let times = Times { base_unit: unit, ticks: Vec::new(), clock_ms: time_ms };
+    let question = Question {
+        reply_to: 1,
+        records: false,
+        producer: 1,
+        sequence: 1,
+        names: Vec::new(),
+        times,
+        deadline_ms: u64::MAX,
+        again: false,
+    };
+    network.submit_at((0, FIRST), &[digest(last)], question);
+    assert_eq!(network.replies.last().unwrap().decisions, [Decision::Duplicate]);
 }

@@ -152,16 +152,22 @@ impl DividedGroup {
                 return Err(PartError::Misfit("a generation that was never opened"));
             }
             Entry::Set { generation, cells, stamps, counted } => {
+                let mut is_full = false;
                 for (positions, stamp) in cells.iter().zip(&stamps) {
                     if !self.membership.placement().admits(positions) {
                         return Err(PartError::Misfit("positions of another group"));
                     }
-                    self.own.put(self.membership.placement(), positions, *stamp, generation)?;
+                    match self.own.put(self.membership.placement(), positions, *stamp, generation) {
+                        // Elsewhere in the slice there may be room for the others.
+                        Err(PartError::Full) => is_full = true,
+                        put => put?,
+                    }
                     self.fill.advance(stamp.unit);
                 }
                 if self.fill.newest() == generation {
                     (0..counted.min(stamps.len() as u64)).for_each(|_| self.fill.record());
                 }
+                return if is_full { Err(PartError::Full) } else { Ok(()) };
             }
             Entry::Taken { name, names, events } => drop(self.kept.taken.insert(name, (names, events))),
             Entry::Checkpoint { clock, newest, counted, .. } => {
