@@ -8,9 +8,9 @@ mod record;
 
 use std::collections::BTreeMap;
 
-use crate::common::{Dice, definition, digest, spec as filter};
-use crate::forest::{Forest, Producers, Question, ROOT, spec};
-use firstseen_filter::{Kind, Stamp, WindowRule};
+use crate::common::{Dice, definition, digest, fingerprints, spec as filter};
+use crate::forest::{Forest, Producers, Question, ROOT, spec as tree_spec};
+use firstseen_filter::{FilterSpec, Kind, Stamp, WindowRule};
 use firstseen_routing::{AnswerWhen, Decision, FilterId, FilterPolicies, Lookup, Reason, TreeMode, TreeSpec};
 use record::{Attempt, Record, Submitted};
 
@@ -34,6 +34,16 @@ const SLICINGS: [(&str, &[&str]); 6] = [
 
 const WINDOWS: [(Kind, &str); 4] =
     [(Kind::Timing, "10s"), (Kind::Generations, "10s"), (Kind::Bloom, "landmark:10s"), (Kind::Bloom, "unbounded")];
+
+/// The same where each slice has all positions of its events.
+const WHOLE_SLICINGS: [(&str, &[&str]); 2] = [("none", &["none"]), ("horizontal:3", &["horizontal:3"])];
+
+/// Cells that hold single positions of events, or fingerprints, which are not folded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cells {
+    Folded,
+    Fingerprints,
+}
 
 /// Places with (parent, fold): two to six levels, folded by eight at most, so that no false positive is to be expected.
 fn shape(dice: &mut Dice) -> Vec<(usize, u8)> {
@@ -84,19 +94,27 @@ struct Case {
 }
 
 impl Case {
-    fn new(seed: u64, faults: Faults) -> (Self, String) {
+    fn new(seed: u64, faults: Faults, cells: Cells) -> (Self, String) {
         let mut dice = Dice(seed);
-        let (kind, window) = WINDOWS[dice.below(4) as usize];
-        let (slicing, levels) = SLICINGS[dice.below(6) as usize];
+        let (mut kind, mut window) = WINDOWS[dice.below(4) as usize];
+        let (mut slicing, mut levels) = SLICINGS[dice.below(6) as usize];
         let mode = if dice.below(2) == 0 { TreeMode::Dense } else { TreeMode::Sparse };
-        let shape = shape(&mut dice);
+        let mut shape = shape(&mut dice);
+        if cells == Cells::Fingerprints {
+            (kind, window) = (Kind::Cuckoo, "10s");
+            (slicing, levels) = WHOLE_SLICINGS[seed as usize % 2];
+            shape.iter_mut().for_each(|(_, fold)| *fold = 0);
+        }
         let policies = FilterPolicies {
             lookup: if dice.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
             answer: if dice.below(2) == 0 { AnswerWhen::Early } else { AnswerWhen::Safe },
             ..FilterPolicies::default()
         };
-        let definition = definition(&filter(kind, window, 1 << 14, 5), slicing);
-        let tree = spec(mode, &shape, levels);
+        // Half of the late events are within the lateness, and half beyond it.
+        let late = FilterSpec { lateness_ms: Some(LATE_MS / 2), ..fingerprints(window, 1_000) };
+        let spec = if kind == Kind::Cuckoo { late } else { filter(kind, window, 1 << 14, 5) };
+        let definition = definition(&spec, slicing);
+        let tree = tree_spec(mode, &shape, levels);
         let top_down = dice.below(u64::from(depth(&shape)) + 1) as u8;
         let what = format!(
             "seed {seed}: {kind:?} {window}, {slicing}, {mode:?}, {shape:?}, top-down {top_down}, {policies:?}, {faults:?}"
@@ -219,18 +237,18 @@ impl Case {
 }
 
 /// Carries cases out; returns how many replies were first-seen, duplicate, and undecided, by reason.
-fn check_cases(test: u64, faults: Faults) -> (u64, u64, BTreeMap<Reason, u64>) {
+fn check_cases(test: u64, faults: Faults, cells: Cells) -> (u64, u64, BTreeMap<Reason, u64>) {
     let asked = |name| std::env::var(name).ok().map(|text| text.parse::<u64>().expect("a number"));
-    let (chosen, cases) = (asked("TREE_SEED"), asked("TREE_CASES").unwrap_or(CASES));
+    let (chosen, count) = (asked("TREE_SEED"), asked("TREE_CASES").unwrap_or(CASES));
     let own = test * SEEDS_MAX..(test + 1) * SEEDS_MAX;
     let seeds = match chosen {
         Some(seed) if own.contains(&seed) => seed..seed + 1,
         Some(_) => 0..0,
-        None => own.start..own.start + cases,
+        None => own.start..own.start + count,
     };
     let (mut first_seen, mut duplicates, mut undecided) = (0, 0, BTreeMap::new());
     for seed in seeds {
-        let (mut case, what) = Case::new(seed, faults);
+        let (mut case, what) = Case::new(seed, faults, cells);
         case.run();
         assert_eq!(case.forest.inflight(), 0, "{what}");
         case.ask_for_all();
@@ -249,34 +267,44 @@ fn check_cases(test: u64, faults: Faults) -> (u64, u64, BTreeMap<Reason, u64>) {
             }
         }
     }
-    println!("{faults:?}: {first_seen} first-seen, {duplicates} duplicates, undecided {undecided:?}");
+    println!("{cells:?}, {faults:?}: {first_seen} first-seen, {duplicates} duplicates, undecided {undecided:?}");
     (first_seen, duplicates, undecided)
 }
 
+/// The cells of both tests of some faults, and the number of each.
+const BOTH: [(Cells, u64); 2] = [(Cells::Folded, 0), (Cells::Fingerprints, 4)];
+
 #[test]
 fn where_nothing_is_lost_every_event_is_decided() {
-    let counts = check_cases(0, Faults { restarts: false, losses: false });
-    let (first_seen, duplicates, mut undecided) = counts;
-    assert!(first_seen > 3_000 && duplicates > 10_000, "{first_seen} and {duplicates}");
-    // Time leaps while events are in flight: their window is over then, or a landmark has passed on some nodes.
-    let late = [Reason::Late, Reason::Unknown].iter().filter_map(|reason| undecided.remove(reason)).sum::<u64>();
-    assert!(late < duplicates / 100 && undecided.is_empty(), "{late} late, {undecided:?}");
+    for (cells, test) in BOTH {
+        let counts = check_cases(test, Faults { restarts: false, losses: false }, cells);
+        let (first_seen, duplicates, mut undecided) = counts;
+        assert!(first_seen > 3_000 && duplicates > 10_000, "{cells:?}: {first_seen} and {duplicates}");
+        // Time leaps while events are in flight: their window is over then, or a landmark has passed on some nodes.
+        let late = [Reason::Late, Reason::Unknown].iter().filter_map(|reason| undecided.remove(reason)).sum::<u64>();
+        assert!(late < duplicates / 100 && undecided.is_empty(), "{cells:?}: {late} late, {undecided:?}");
+    }
+}
+
+/// Checks cases with these faults: more than a hundred events must be undecided for this reason.
+fn are_undecided(test: u64, faults: Faults, reason: Reason) {
+    for (cells, first) in BOTH {
+        let (.., undecided) = check_cases(first + test, faults, cells);
+        assert!(undecided.get(&reason) > Some(&100), "{cells:?}: {undecided:?}");
+    }
 }
 
 #[test]
 fn answers_that_are_lost_or_late_make_nothing_wrong() {
-    let (.., undecided) = check_cases(1, Faults { restarts: false, losses: true });
-    assert!(undecided.get(&Reason::Unknown) > Some(&100), "{undecided:?}");
+    are_undecided(1, Faults { restarts: false, losses: true }, Reason::Unknown);
 }
 
 #[test]
 fn levels_that_start_anew_make_nothing_wrong() {
-    let (.., undecided) = check_cases(2, Faults { restarts: true, losses: false });
-    assert!(undecided.get(&Reason::TooOld) > Some(&100), "{undecided:?}");
+    are_undecided(2, Faults { restarts: true, losses: false }, Reason::TooOld);
 }
 
 #[test]
 fn levels_that_start_anew_while_answers_are_lost_make_nothing_wrong() {
-    let (.., undecided) = check_cases(3, Faults { restarts: true, losses: true });
-    assert!(undecided.get(&Reason::Unknown) > Some(&100), "{undecided:?}");
+    are_undecided(3, Faults { restarts: true, losses: true }, Reason::Unknown);
 }
