@@ -11,8 +11,8 @@ use firstseen_filter::{Digest, Probes};
 use firstseen_routing::Climbed;
 use firstseen_routing::{
     Branch, Climb, ClusterMap, Command, Decision, Epoch, FilterId, FilterPolicies, FilterRecord, GroupOwner,
-    GroupReply, Heads, HopCounts, Incarnation, Line, Moment, NodeId, NodeRecord, Operation, OwnerLimits, PeerMessage,
-    Prober, Reason, Seen, SliceOwner, SlicedDefinition, Submission, Times, TreeSpec,
+    GroupReply, Heads, HopCounts, Incarnation, Line, Moment, MonotonicMs, NodeId, NodeRecord, Operation, OwnerLimits,
+    PeerMessage, Prober, Reason, Seen, SliceOwner, SlicedDefinition, Submission, Times, TreeSpec,
 };
 
 use crate::experiment::EvalError;
@@ -103,7 +103,7 @@ impl Nodes {
             replies: BTreeMap::new(),
             climbs: BTreeMap::new(),
             asked: 0,
-            now: Moment { monotonic_ms: 1, wall_ms: 1 },
+            now: Moment { monotonic_ms: MonotonicMs(1), wall_ms: 1 },
         }
     }
 
@@ -268,7 +268,7 @@ impl Nodes {
             from: None,
             probes,
             times: Times::default(),
-            deadline_ms: u64::MAX,
+            deadline_ms: MonotonicMs::END,
             again: false,
             traceparent: None,
         };

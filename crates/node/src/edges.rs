@@ -15,7 +15,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use firstseen_journal::{Disk, FolderDisk, SEGMENT_BYTES};
 use firstseen_meta::MetaStorage;
-use firstseen_routing::{Moment, OwnerLimits};
+use firstseen_routing::{Moment, MonotonicMs, OwnerLimits};
 use firstseen_wire::net::{self, Connector, TcpConnector};
 use firstseen_wire::tls::{self, PeerRoles, TlsError, TlsStream};
 use thiserror::Error;
@@ -44,14 +44,14 @@ const READS_MAX: u32 = 4;
 
 /// Two clocks.
 pub trait Clock: Send + Sync + 'static {
-    /// Milliseconds since some start; never steps back.
-    fn monotonic_ms(&self) -> u64;
+    /// The time since some start; never steps back.
+    fn monotonic_ms(&self) -> MonotonicMs;
     /// Milliseconds since 1970.
     fn wall_ms(&self) -> u64;
 
     /// Microseconds since the same start, where the clock is that fine: for measuring latency.
     fn monotonic_us(&self) -> u64 {
-        self.monotonic_ms().saturating_mul(1000)
+        self.monotonic_ms().0.saturating_mul(1000)
     }
 
     /// Both clocks, read at one time as nearly as can be: a pause in between would look as if the time of day had been
@@ -61,7 +61,7 @@ pub trait Clock: Send + Sync + 'static {
         for _ in 0..READS_MAX {
             let wall_ms = self.wall_ms();
             let after_ms = self.monotonic_ms();
-            if after_ms <= monotonic_ms + 1 {
+            if after_ms <= monotonic_ms.after(1) {
                 return Moment { monotonic_ms, wall_ms };
             }
             monotonic_ms = after_ms;
@@ -89,8 +89,8 @@ impl Default for SystemClock {
 }
 
 impl Clock for SystemClock {
-    fn monotonic_ms(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX)
+    fn monotonic_ms(&self) -> MonotonicMs {
+        MonotonicMs(u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 
     fn monotonic_us(&self) -> u64 {

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use firstseen_journal::{Disk, NodeMark, ScanError, Segments, Steps, scan};
 use firstseen_meta::Identity;
-use firstseen_routing::FilterId;
+use firstseen_routing::{FilterId, MonotonicMs};
 use firstseen_wire::watch;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -69,10 +69,10 @@ struct WaitingNotes {
     bytes: u64,
     /// Records ever taken.
     taken: u64,
-    /// When the first of those that wait must be synced, in monotonic milliseconds.
-    due_ms: Option<u64>,
+    /// When the first of those that wait must be synced.
+    due_ms: Option<MonotonicMs>,
     /// When the first of those that are being written must be synced.
-    writing_due_ms: Option<u64>,
+    writing_due_ms: Option<MonotonicMs>,
 }
 
 /// The keeper, as owners know it.
@@ -182,7 +182,7 @@ impl Keeper {
 
     /// Takes a record, which is to be on the medium within `within_ms`; returns the number of records taken so far.
     pub(crate) fn keep(&self, key: GroupKey, mark: CheckpointMark, bytes: Vec<u8>, within_ms: u64) -> u64 {
-        let due_ms = self.clock.monotonic_ms().saturating_add(within_ms);
+        let due_ms = self.clock.monotonic_ms().after(within_ms);
         self.journal_bytes.fetch_add(bytes.len() as u64, Ordering::Relaxed);
         let mut waiting = self.waiting();
         let is_news = waiting.due_ms.is_none_or(|due| due_ms < due) || waiting.bytes < WRITE_BYTES;
@@ -232,7 +232,7 @@ impl Keeper {
     pub(crate) fn is_overdue(&self, grace_ms: u64) -> bool {
         let now_ms = self.clock.monotonic_ms();
         let waiting = self.waiting();
-        [waiting.due_ms, waiting.writing_due_ms].into_iter().flatten().any(|due_ms| due_ms + grace_ms < now_ms)
+        [waiting.due_ms, waiting.writing_due_ms].into_iter().flatten().any(|due_ms| due_ms.after(grace_ms) < now_ms)
     }
 
     /// Whether the disk is full.

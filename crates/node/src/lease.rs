@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use firstseen_routing::{ClusterMap, Incarnation, Lease, Moment, NodeId, leases_over_after_ms};
+use firstseen_routing::{ClusterMap, Incarnation, Lease, Moment, MonotonicMs, NodeId, leases_over_after_ms};
 
 use crate::config::Timing;
 use crate::shared::Shared;
@@ -110,11 +110,11 @@ pub(crate) fn not_held(lease: Lease, now: Moment) -> Option<String> {
 
 /// The time since when this node knows that others are down.
 #[derive(Debug, Default)]
-pub(crate) struct Downs(Mutex<BTreeMap<NodeId, (Incarnation, u64)>>);
+pub(crate) struct Downs(Mutex<BTreeMap<NodeId, (Incarnation, MonotonicMs)>>);
 
 impl Downs {
-    /// The map counts, at this monotonic time.
-    pub(crate) fn follow(&self, map: &ClusterMap, now_ms: u64) {
+    /// The map counts, at this time.
+    pub(crate) fn follow(&self, map: &ClusterMap, now_ms: MonotonicMs) {
         let mut downs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let start =
             |node: &NodeId| map.nodes.get(node).filter(|record| record.is_down).map(|record| record.incarnation);
@@ -128,10 +128,14 @@ impl Downs {
 
     /// Nodes that are down, with their starts, where none of them can have a lease any more; otherwise a node that may
     /// have one, and for how many milliseconds.
-    pub(crate) fn ended(&self, now_ms: u64, timing: &Timing) -> Result<BTreeMap<NodeId, Incarnation>, (NodeId, u64)> {
+    pub(crate) fn ended(
+        &self,
+        now_ms: MonotonicMs,
+        timing: &Timing,
+    ) -> Result<BTreeMap<NodeId, Incarnation>, (NodeId, u64)> {
         let downs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let over_after_ms = leases_over_after_ms(timing.lease_ms, timing.clock_skew_max_ms);
-        let left_ms = |since_ms: u64| since_ms.saturating_add(over_after_ms).saturating_sub(now_ms);
+        let left_ms = |since_ms: MonotonicMs| since_ms.after(over_after_ms).since(now_ms);
         match downs.iter().find(|(_, (_, since_ms))| left_ms(*since_ms) > 0) {
             Some((node, (_, since_ms))) => Err((*node, left_ms(*since_ms))),
             None => Ok(downs.iter().map(|(node, (incarnation, _))| (*node, *incarnation)).collect()),
@@ -165,21 +169,21 @@ mod tests {
     #[test]
     fn who_is_down_may_have_a_lease_until_that_is_over() {
         let downs = Downs::default();
-        downs.follow(&map(false, 1), 0);
-        assert_eq!(downs.ended(0, &timing()), Ok(BTreeMap::new()));
-        downs.follow(&map(true, 1), 100);
-        downs.follow(&map(true, 1), 5_000);
-        assert_eq!(downs.ended(5_100, &timing()), Err((NodeId(1), 1_500)));
-        assert_eq!(downs.ended(6_600, &timing()), Ok(BTreeMap::from([(NodeId(1), Incarnation(1))])));
+        downs.follow(&map(false, 1), MonotonicMs(0));
+        assert_eq!(downs.ended(MonotonicMs(0), &timing()), Ok(BTreeMap::new()));
+        downs.follow(&map(true, 1), MonotonicMs(100));
+        downs.follow(&map(true, 1), MonotonicMs(5_000));
+        assert_eq!(downs.ended(MonotonicMs(5_100), &timing()), Err((NodeId(1), 1_500)));
+        assert_eq!(downs.ended(MonotonicMs(6_600), &timing()), Ok(BTreeMap::from([(NodeId(1), Incarnation(1))])));
     }
 
     #[test]
     fn another_start_that_is_down_is_waited_for_anew() {
         let downs = Downs::default();
-        downs.follow(&map(true, 1), 0);
-        downs.follow(&map(true, 2), 9_000);
-        assert_eq!(downs.ended(9_000, &timing()), Err((NodeId(1), 6_500)));
-        downs.follow(&map(false, 3), 9_001);
-        assert_eq!(downs.ended(9_001, &timing()), Ok(BTreeMap::new()));
+        downs.follow(&map(true, 1), MonotonicMs(0));
+        downs.follow(&map(true, 2), MonotonicMs(9_000));
+        assert_eq!(downs.ended(MonotonicMs(9_000), &timing()), Err((NodeId(1), 6_500)));
+        downs.follow(&map(false, 3), MonotonicMs(9_001));
+        assert_eq!(downs.ended(MonotonicMs(9_001), &timing()), Ok(BTreeMap::new()));
     }
 }

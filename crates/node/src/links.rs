@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use firstseen_routing::{ClusterMap, Incarnation, NodeId, NodeRecord, PeerMessage};
+use firstseen_routing::{ClusterMap, Incarnation, MonotonicMs, NodeId, NodeRecord, PeerMessage};
 use firstseen_wire::watch;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -37,15 +37,15 @@ pub(crate) struct Queued {
     /// The message.
     pub(crate) message: PeerMessage,
     /// Since when it waits, in monotonic milliseconds.
-    pub(crate) since_ms: u64,
+    pub(crate) since_ms: MonotonicMs,
 }
 
 impl Queued {
     /// The message as it leaves now: its heads wait for less time, and tests for which none waits are left out. None
     /// where nothing is left.
-    fn leave(self, now_ms: u64) -> Option<PeerMessage> {
+    fn leave(self, now_ms: MonotonicMs) -> Option<PeerMessage> {
         let Self { mut message, since_ms } = self;
-        message.pass_time(now_ms.saturating_sub(since_ms));
+        message.pass_time(now_ms.since(since_ms));
         message.without_given_up()
     }
 }
@@ -90,7 +90,7 @@ impl LinkHandle {
 
     /// Hands over a message at a moment; waits for nothing. Gives the message back where too many wait already, or the
     /// peer's process is gone.
-    pub(crate) fn send(&self, message: PeerMessage, now_ms: u64) -> Option<PeerMessage> {
+    pub(crate) fn send(&self, message: PeerMessage, now_ms: MonotonicMs) -> Option<PeerMessage> {
         let events = message.events();
         let queued_events = self.queued_events.fetch_add(events, Ordering::Relaxed);
         // A message alone is taken, however many events it has.

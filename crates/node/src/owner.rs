@@ -20,7 +20,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use firstseen_routing::Climbed;
-use firstseen_routing::{AskCells, CellParts, Ending, FilterId, GroupState, NodeId, PeerMessage, Reason, Submission};
+use firstseen_routing::{
+    AskCells, CellParts, Ending, FilterId, GroupState, MonotonicMs, NodeId, PeerMessage, Reason, Submission,
+};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::keeper::GroupKey;
@@ -48,7 +50,7 @@ pub(crate) enum Work {
         /// The message.
         message: PeerMessage,
         /// When it came, in monotonic milliseconds.
-        received_ms: u64,
+        received_ms: MonotonicMs,
     },
     /// A message of one node to another that one of them, this one, cannot write or read. Its numbers and names are
     /// right, so it is refused as its receiver refuses a message that it cannot carry out.
@@ -148,7 +150,7 @@ pub(crate) struct Run {
     /// The events.
     pub(crate) submission: Submission,
     /// When they came in, in monotonic milliseconds.
-    pub(crate) admitted_ms: u64,
+    pub(crate) admitted_ms: MonotonicMs,
     /// The place that the answer goes to.
     pub(crate) place: RunPlace,
 }
@@ -395,7 +397,7 @@ mod tests {
     fn test_of(events: u32) -> Work {
         let body = PeerBody::Test(TestBatch { tickets: (0..events.into()).collect(), ..TestBatch::default() });
         let message = PeerMessage { filter: FilterId(1), epoch: Epoch::FIRST, group: 0, body };
-        Work::Peer { from: NodeId(2), message, received_ms: 0 }
+        Work::Peer { from: NodeId(2), message, received_ms: MonotonicMs::START }
     }
 
     /// Whether there is room at this moment; waits for none.

@@ -52,7 +52,7 @@ fn begin(shared: Arc<Shared>, climb: Climb, meter: Option<ClimbMeter>) -> impl F
     let climbing = if target.is_out_of_reach(&shared.view()) {
         Err(undecided(&climb, Reason::SlicesDown))
     } else {
-        let left_ms = climb.deadline_ms.saturating_sub(shared.clock.monotonic_ms());
+        let left_ms = climb.deadline_ms.since(shared.clock.monotonic_ms());
         meter.iter().for_each(|meter| meter.sent(climb.probes.len()));
         Ok(shared.levels.climb(climb, Duration::from_millis(left_ms)))
     };

@@ -12,7 +12,7 @@ mod time_of_day;
 use std::collections::BTreeMap;
 
 use crate::ids::NodeId;
-use crate::protocol::Moment;
+use crate::protocol::{Moment, MonotonicMs};
 use offsets::Offsets;
 pub use offsets::{Exchange, Offset};
 use time_of_day::ahead_of_monotonic;
@@ -51,12 +51,13 @@ impl ClockStanding {
 /// What a node knows of its clock and those of its peers.
 ///
 /// ```
-/// use firstseen_routing::{ClockWatch, Exchange, Moment, NodeId, ClockStanding};
+/// use firstseen_routing::{ClockWatch, Exchange, Moment, MonotonicMs, NodeId, ClockStanding};
 /// let others = [NodeId(2), NodeId(3)];
 /// let mut watch = ClockWatch::new(1_000);
-/// let now = Moment { monotonic_ms: 100, wall_ms: 1_790_000_000_000 };
+/// let (sent_ms, heard_ms) = (MonotonicMs(90), MonotonicMs(100));
+/// let now = Moment { monotonic_ms: heard_ms, wall_ms: 1_790_000_000_000 };
 /// assert_eq!(watch.look(now, &others), ClockStanding::Unknown);
-/// watch.hear(NodeId(3), Exchange { sent_ms: 90, heard_ms: 100, peer_wall_ms: 1_790_000_000_007 });
+/// watch.hear(NodeId(3), Exchange { sent_ms, heard_ms, peer_wall_ms: 1_790_000_000_007 });
 /// assert_eq!(watch.look(now, &others), ClockStanding::Within, "two of three are enough");
 /// ```
 #[derive(Clone, Debug)]
@@ -68,8 +69,8 @@ pub struct ClockWatch {
     believed_ms: Option<i64>,
     /// The same at the last look.
     shown_ms: Option<i64>,
-    /// Since when the time of day has not been the believed one, in monotonic milliseconds.
-    differs_since_ms: Option<u64>,
+    /// Since when the time of day has not been the believed one.
+    differs_since_ms: Option<MonotonicMs>,
 }
 
 impl ClockWatch {
@@ -114,7 +115,7 @@ impl ClockWatch {
 
     fn judge(&self, now: Moment, others: &[NodeId]) -> ClockStanding {
         if others.is_empty() {
-            let has_stood = |since_ms: u64| now.monotonic_ms.saturating_sub(since_ms) >= BELIEVED_AFTER_MS;
+            let has_stood = |since_ms: MonotonicMs| now.monotonic_ms.since(since_ms) >= BELIEVED_AFTER_MS;
             return match self.differs_since_ms {
                 Some(since_ms) if !has_stood(since_ms) => ClockStanding::Stepped,
                 _ => ClockStanding::Within,

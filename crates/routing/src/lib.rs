@@ -37,7 +37,8 @@ pub use plan::{
 pub use protocol::{
     AskCells, BatchName, CellParts, CellPlace, CheckpointCursor, Climb, Climbed, ClockReading, Command,
     EarlyDuplicates, Entry, EventTag, FromLevel, GroupReply, HandedOver, LinkEnd, LinkEnds, LinkError, LinkFull,
-    LinkReceiver, LinkSender, MirrorNumber, Mirrored, Moment, NamedEvent, Operation, Past, PeerBody, PeerMessage,
-    PositionLists, Record, Resolved, SetAcks, SetBatch, Submission, SubmissionName, TestBatch, TestRun, Tick, Times,
+    LinkReceiver, LinkSender, MirrorNumber, Mirrored, Moment, MonotonicMs, NamedEvent, Operation, Past, PeerBody,
+    PeerMessage, PositionLists, Record, Resolved, SetAcks, SetBatch, Submission, SubmissionName, TestBatch, TestRun,
+    Tick, Times,
 };
 pub use verdict::{Answer, Decision, Reason, Seen};

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use firstseen_client::Levels;
 use firstseen_filter::{FilterSecret, Probes, Unit};
-use firstseen_routing::{Climb, ClusterMap, Decision, FilterId, FromLevel, Operation, Times};
+use firstseen_routing::{Climb, ClusterMap, Decision, FilterId, FromLevel, MonotonicMs, Operation, Times};
 use futures_util::future::join_all;
 use tokio::time::Instant;
 
@@ -143,7 +143,7 @@ async fn ask(map: &ClusterMap, levels: &Levels, filter: FilterId, sought: Vec<So
             operation: Operation::Verify,
             probes,
             times: Times { base_unit, clock_ms, ..Times::default() },
-            deadline_ms: u64::MAX,
+            deadline_ms: MonotonicMs::END,
             again: false,
             traceparent: None,
         };

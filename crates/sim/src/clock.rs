@@ -3,6 +3,7 @@
 //! Promises: the time on a node's clock follows from the simulated time, from how far the clock was set, and from when
 //! it stood still. Must not know: who reads it.
 
+use firstseen_routing::MonotonicMs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -62,8 +63,8 @@ impl NodeClock {
 }
 
 impl Clock for NodeClock {
-    fn monotonic_ms(&self) -> u64 {
-        self.shown_us() / 1000
+    fn monotonic_ms(&self) -> MonotonicMs {
+        MonotonicMs(self.shown_us() / 1000)
     }
 
     fn wall_ms(&self) -> u64 {

@@ -5,6 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use firstseen_routing::MonotonicMs;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -38,8 +39,8 @@ impl Door {
         self.hall.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn now_ms(&self) -> u64 {
-        u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX)
+    fn now_ms(&self) -> MonotonicMs {
+        MonotonicMs(u64::try_from(self.began.elapsed().as_millis()).unwrap_or(u64::MAX))
     }
 
     fn count(&self, seated: Seated) -> bool {

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 
+use firstseen_routing::MonotonicMs;
 use tokio_util::sync::CancellationToken;
 
 use crate::shares::{Party, PartyShares};
@@ -33,7 +34,7 @@ struct Guest {
     /// Whether it ever made a call.
     has_asked: bool,
     /// When it last had a call, or got its place.
-    idle_since_ms: u64,
+    idle_since_ms: MonotonicMs,
 }
 
 /// The answer to a connection that asks for a place.
@@ -74,7 +75,7 @@ impl Hall {
     }
 
     /// The role of a connection is known now.
-    pub(super) fn seat(&mut self, number: u64, party: Party, now_ms: u64) -> Seated {
+    pub(super) fn seat(&mut self, number: u64, party: Party, now_ms: MonotonicMs) -> Seated {
         let Some(close) = self.unknown.remove(&number) else { return Seated::Nowhere };
         let seated = self.take(party, now_ms);
         match seated {
@@ -88,7 +89,7 @@ impl Hall {
     }
 
     /// A connection makes its first call, and so shows whose place it should have.
-    fn move_to(&mut self, number: u64, party: Party, now_ms: u64) -> Seated {
+    fn move_to(&mut self, number: u64, party: Party, now_ms: MonotonicMs) -> Seated {
         let Some(guest) = self.guests.remove(&number) else { return Seated::Nowhere };
         self.places.give(guest.party, 1);
         let seated = self.take(party, now_ms);
@@ -100,12 +101,12 @@ impl Hall {
     }
 
     /// A place for one of `party`; where there is none, that of an idle connection.
-    fn take(&mut self, party: Party, now_ms: u64) -> Seated {
+    fn take(&mut self, party: Party, now_ms: MonotonicMs) -> Seated {
         if self.places.take(party, 1) {
             return Seated::Here;
         }
         let may_go = |guest: &Guest| {
-            let is_idle = guest.calls == 0 && now_ms.saturating_sub(guest.idle_since_ms) >= IDLE_MIN_MS;
+            let is_idle = guest.calls == 0 && now_ms.since(guest.idle_since_ms) >= IDLE_MIN_MS;
             is_idle && (guest.party == party || self.places.is_over(guest.party))
         };
         let idle = self.guests.iter().filter(|(_, guest)| may_go(guest));
@@ -121,7 +122,7 @@ impl Hall {
 
     /// A connection makes a call, and should have a place of `party` for it where it is the first. Returns whose place
     /// it has, and how it got it; [`Seated::Nowhere`] where it has to go.
-    pub(super) fn begin_call(&mut self, number: u64, party: Party, now_ms: u64) -> (Party, Seated) {
+    pub(super) fn begin_call(&mut self, number: u64, party: Party, now_ms: MonotonicMs) -> (Party, Seated) {
         let seated = match self.guests.get(&number) {
             None => self.seat(number, party, now_ms),
             Some(guest) if !guest.has_asked && guest.party != party => self.move_to(number, party, now_ms),
@@ -134,7 +135,7 @@ impl Hall {
     }
 
     /// A call of a connection is over.
-    pub(super) fn end_call(&mut self, number: u64, now_ms: u64) {
+    pub(super) fn end_call(&mut self, number: u64, now_ms: MonotonicMs) {
         let Some(guest) = self.guests.get_mut(&number) else { return };
         guest.calls = guest.calls.saturating_sub(1);
         guest.idle_since_ms = now_ms;
@@ -152,6 +153,10 @@ impl Hall {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn at(ms: u64) -> MonotonicMs {
+        MonotonicMs(ms)
+    }
 
     /// A hall of 16 places, 4 of them for nodes and one for operators, and the connections that came to it.
     struct Evening {
@@ -172,13 +177,13 @@ mod tests {
         }
 
         /// A connection comes, and shows its role at once.
-        fn enter(&mut self, party: Party, now_ms: u64) -> (u64, Seated) {
+        fn enter(&mut self, party: Party, now_ms: MonotonicMs) -> (u64, Seated) {
             let number = self.come();
             (number, self.hall.seat(number, party, now_ms))
         }
 
         /// Lets in as many as get in.
-        fn fill(&mut self, party: Party, now_ms: u64) -> Vec<u64> {
+        fn fill(&mut self, party: Party, now_ms: MonotonicMs) -> Vec<u64> {
             let enter = || Some(self.enter(party, now_ms)).filter(|(_, seated)| *seated == Seated::Here);
             std::iter::from_fn(enter).map(|(number, _)| number).collect()
         }
@@ -193,9 +198,9 @@ mod tests {
         let mut evening = Evening::new(2);
         let numbers = [evening.come(), evening.come(), evening.come()];
         assert_eq!(evening.gone(), numbers[..1]);
-        assert_eq!(evening.hall.seat(numbers[0], Party::Nodes, 0), Seated::Nowhere);
-        assert_eq!(evening.hall.seat(numbers[1], Party::Nodes, 0), Seated::Here);
-        assert_eq!(evening.hall.seat(numbers[2], Party::Nodes, 0), Seated::Here);
+        assert_eq!(evening.hall.seat(numbers[0], Party::Nodes, at(0)), Seated::Nowhere);
+        assert_eq!(evening.hall.seat(numbers[1], Party::Nodes, at(0)), Seated::Here);
+        assert_eq!(evening.hall.seat(numbers[2], Party::Nodes, at(0)), Seated::Here);
         // A connection whose role is known is no longer one of these.
         let numbers = [evening.come(), evening.come()];
         assert!(!evening.gone().contains(&numbers[0]));
@@ -204,39 +209,39 @@ mod tests {
     #[test]
     fn producers_take_no_place_of_nodes_or_operators() {
         let mut evening = Evening::new(1);
-        assert_eq!(evening.fill(Party::Producers, 0).len(), 16 - 4 - 1);
-        assert_eq!(evening.fill(Party::Operators, 0).len(), 1);
-        assert_eq!(evening.fill(Party::Nodes, 0).len(), 4);
+        assert_eq!(evening.fill(Party::Producers, at(0)).len(), 16 - 4 - 1);
+        assert_eq!(evening.fill(Party::Operators, at(0)).len(), 1);
+        assert_eq!(evening.fill(Party::Nodes, at(0)).len(), 4);
     }
 
     #[test]
     fn whoever_is_idle_for_long_gives_its_place_up() {
         let mut evening = Evening::new(1);
-        let producers = evening.fill(Party::Producers, 0);
+        let producers = evening.fill(Party::Producers, at(0));
         let (busy, idle, late) = (producers[0], producers[1], producers[2]);
-        evening.hall.begin_call(busy, Party::Producers, 0);
+        evening.hall.begin_call(busy, Party::Producers, at(0));
         for number in &producers[2..] {
-            evening.hall.begin_call(*number, Party::Producers, 0);
-            evening.hall.end_call(*number, 1 + u64::from(*number == late));
+            evening.hall.begin_call(*number, Party::Producers, at(0));
+            evening.hall.end_call(*number, at(1 + u64::from(*number == late)));
         }
-        assert_eq!(evening.enter(Party::Producers, IDLE_MIN_MS - 1).1, Seated::Nowhere, "nobody is idle for long");
-        assert_eq!(evening.enter(Party::Producers, IDLE_MIN_MS).1, Seated::InsteadOfAnother);
+        assert_eq!(evening.enter(Party::Producers, at(IDLE_MIN_MS - 1)).1, Seated::Nowhere, "nobody is idle for long");
+        assert_eq!(evening.enter(Party::Producers, at(IDLE_MIN_MS)).1, Seated::InsteadOfAnother);
         assert!(evening.gone().contains(&idle));
         for _ in 0..producers.len() - 3 {
-            assert_eq!(evening.enter(Party::Producers, IDLE_MIN_MS + 1).1, Seated::InsteadOfAnother);
+            assert_eq!(evening.enter(Party::Producers, at(IDLE_MIN_MS + 1)).1, Seated::InsteadOfAnother);
         }
         assert!(!evening.gone().contains(&late));
-        assert_eq!(evening.enter(Party::Producers, IDLE_MIN_MS + 1).1, Seated::Nowhere);
-        assert_eq!(evening.enter(Party::Producers, IDLE_MIN_MS + 2).1, Seated::InsteadOfAnother);
+        assert_eq!(evening.enter(Party::Producers, at(IDLE_MIN_MS + 1)).1, Seated::Nowhere);
+        assert_eq!(evening.enter(Party::Producers, at(IDLE_MIN_MS + 2)).1, Seated::InsteadOfAnother);
         assert!(evening.gone().contains(&late) && !evening.gone().contains(&busy));
     }
 
     #[test]
     fn nodes_keep_their_places_however_idle() {
         let mut evening = Evening::new(1);
-        assert_eq!(evening.fill(Party::Nodes, 0).len(), 15);
+        assert_eq!(evening.fill(Party::Nodes, at(0)).len(), 15);
         // Connections beyond the places kept for their party have to go for others, the rest do not.
-        let seated: Vec<Seated> = (0..13).map(|_| evening.enter(Party::Producers, IDLE_MIN_MS).1).collect();
+        let seated: Vec<Seated> = (0..13).map(|_| evening.enter(Party::Producers, at(IDLE_MIN_MS)).1).collect();
         assert_eq!(seated[..11], [Seated::InsteadOfAnother; 11]);
         assert_eq!(seated[11..], [Seated::Nowhere; 2]);
     }
@@ -245,16 +250,16 @@ mod tests {
     fn the_first_call_shows_whose_place_it_is() {
         let mut evening = Evening::new(2);
         // A node that forwards batches takes no place of links; nor does a connection whose role only its call shows.
-        let (relay, stranger) = (evening.enter(Party::Nodes, 0).0, evening.come());
-        assert_eq!(evening.hall.begin_call(relay, Party::Producers, 0), (Party::Producers, Seated::Here));
-        assert_eq!(evening.hall.begin_call(stranger, Party::Producers, 0), (Party::Producers, Seated::Here));
-        assert_eq!(evening.hall.begin_call(relay, Party::Nodes, 0).0, Party::Producers, "only the first");
-        assert_eq!(evening.fill(Party::Producers, 0).len(), 9);
-        let another = evening.enter(Party::Nodes, 0).0;
-        assert_eq!(evening.hall.begin_call(another, Party::Producers, 0).1, Seated::Nowhere);
+        let (relay, stranger) = (evening.enter(Party::Nodes, at(0)).0, evening.come());
+        assert_eq!(evening.hall.begin_call(relay, Party::Producers, at(0)), (Party::Producers, Seated::Here));
+        assert_eq!(evening.hall.begin_call(stranger, Party::Producers, at(0)), (Party::Producers, Seated::Here));
+        assert_eq!(evening.hall.begin_call(relay, Party::Nodes, at(0)).0, Party::Producers, "only the first");
+        assert_eq!(evening.fill(Party::Producers, at(0)).len(), 9);
+        let another = evening.enter(Party::Nodes, at(0)).0;
+        assert_eq!(evening.hall.begin_call(another, Party::Producers, at(0)).1, Seated::Nowhere);
         assert!(evening.gone().contains(&another));
         evening.hall.leave(relay);
-        assert_eq!(evening.fill(Party::Producers, 0).len(), 1);
-        assert_eq!(evening.fill(Party::Nodes, 0).len(), 4, "who had to go has left no place taken");
+        assert_eq!(evening.fill(Party::Producers, at(0)).len(), 1);
+        assert_eq!(evening.fill(Party::Nodes, at(0)).len(), 4, "who had to go has left no place taken");
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use firstseen_meta::{Change, MetaError};
 use firstseen_routing::rules::Rule;
-use firstseen_routing::{Closed, Ending, FilterId, FilterRecord};
+use firstseen_routing::{Closed, Ending, FilterId, FilterRecord, MonotonicMs};
 
 use super::report::{AGAIN, Report, RoundStep, Wait};
 use crate::shared::Shared;
@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(500);
 #[derive(Default)]
 pub(crate) struct Closing {
     /// Since when all events of a filter have expired here, in monotonic milliseconds.
-    expired_since: BTreeMap<FilterId, u64>,
+    expired_since: BTreeMap<FilterId, MonotonicMs>,
     /// The last filter that this round has looked at.
     looked_at: Option<FilterId>,
     /// When the next round begins, by the filters that this one has looked at.
@@ -91,7 +91,7 @@ async fn passed(
     shared: &Shared,
     view: &View,
     (filter, record): (FilterId, &FilterRecord),
-    expired_since: &mut BTreeMap<FilterId, u64>,
+    expired_since: &mut BTreeMap<FilterId, MonotonicMs>,
 ) -> Option<Change> {
     let (Me { identity, incarnation }, passes_at_unit) = (view.me?, record.passes_at_unit()?);
     let ending = said(shared, view, filter).await?;
@@ -102,6 +102,6 @@ async fn passed(
     }
     let now_ms = shared.clock.monotonic_ms();
     let since_ms = *expired_since.entry(filter).or_insert(now_ms);
-    let is_over = !keeps || now_ms.saturating_sub(since_ms) >= u64::from(record.policies.retry_horizon_ms);
+    let is_over = !keeps || now_ms.since(since_ms) >= u64::from(record.policies.retry_horizon_ms);
     is_over.then_some(Change::FilterPassed { filter, node: identity.node, incarnation })
 }

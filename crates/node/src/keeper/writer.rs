@@ -62,7 +62,7 @@ impl Writer {
     async fn write_due(&mut self, stopping: &CancellationToken) -> io::Result<()> {
         let due_in_ms = {
             let waiting = self.keeper.waiting();
-            let due = waiting.due_ms.map(|due_ms| due_ms.saturating_sub(self.keeper.clock.monotonic_ms()));
+            let due = waiting.due_ms.map(|due_ms| due_ms.since(self.keeper.clock.monotonic_ms()));
             if waiting.bytes >= WRITE_BYTES { due.map(|_| 0) } else { due }
         };
         match due_in_ms.filter(|_| self.keeper.may_write()) {

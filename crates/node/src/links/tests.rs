@@ -15,12 +15,12 @@ fn messages_of_many_events_fill_a_link_before_their_number_does() {
     let (messages, mut queue) = mpsc::channel(1 << 10);
     let link = LinkHandle::to(messages);
     let events = QUEUED_EVENTS_MAX / 8;
-    let sent = (0..9).filter(|_| link.send(test_of(events), 0).is_none()).count();
+    let sent = (0..9).filter(|_| link.send(test_of(events), MonotonicMs::START).is_none()).count();
     assert_eq!((sent, link.waiting(), link.is_half_full()), (8, 8, true));
-    assert!(link.send(test_of(1), 0).is_some(), "no room for one event more");
+    assert!(link.send(test_of(1), MonotonicMs::START).is_some(), "no room for one event more");
     queue.try_recv().expect("a message");
     link.queued_events.fetch_sub(events, Ordering::Relaxed);
-    assert!(link.send(test_of(1), 0).is_none(), "room for others");
+    assert!(link.send(test_of(1), MonotonicMs::START).is_none(), "room for others");
 }
 
 #[test]
@@ -34,8 +34,8 @@ fn the_time_in_a_queue_is_taken_off_the_time_that_heads_wait() {
         message
     };
     for (left_ms, expected) in [(100, Some(of_head(70))), (30, None)] {
-        assert!(link.send(of_head(left_ms), 1000).is_none());
-        assert_eq!(queue.try_recv().expect("a message").leave(1030), expected);
+        assert!(link.send(of_head(left_ms), MonotonicMs(1000)).is_none());
+        assert_eq!(queue.try_recv().expect("a message").leave(MonotonicMs(1030)), expected);
     }
 }
 
@@ -43,8 +43,8 @@ fn the_time_in_a_queue_is_taken_off_the_time_that_heads_wait() {
 fn a_message_with_more_events_than_may_wait_is_sent_alone() {
     let (messages, _queue) = mpsc::channel(1 << 10);
     let link = LinkHandle::to(messages);
-    assert!(link.send(test_of(QUEUED_EVENTS_MAX + 1), 0).is_none());
-    assert!(link.send(test_of(1), 0).is_some());
+    assert!(link.send(test_of(QUEUED_EVENTS_MAX + 1), MonotonicMs::START).is_none());
+    assert!(link.send(test_of(1), MonotonicMs::START).is_some());
 }
 
 /// What the lists of a message of tests take.
@@ -74,7 +74,7 @@ fn a_link_that_nobody_takes_from_holds_few_bytes() {
     const EVENTS: u64 = 4096;
     let (messages, mut queue) = mpsc::channel(16 << 10);
     let link = LinkHandle::to(messages);
-    let refused = (0..512).filter(|_| link.send(gathered(EVENTS), 0).is_some()).count() as u64;
+    let refused = (0..512).filter(|_| link.send(gathered(EVENTS), MonotonicMs::START).is_some()).count() as u64;
     let held: Vec<Queued> = std::iter::from_fn(|| queue.try_recv().ok()).collect();
     let bytes: usize = held.iter().map(held_bytes).sum();
     assert!(bytes <= 48 << 20, "{bytes} bytes wait");

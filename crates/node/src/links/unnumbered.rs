@@ -51,7 +51,7 @@ impl Unnumbered {
 
 #[cfg(test)]
 mod tests {
-    use firstseen_routing::{Epoch, FilterId, NodeId, TestBatch, TestRun};
+    use firstseen_routing::{Epoch, FilterId, MonotonicMs, NodeId, TestBatch, TestRun};
 
     use super::*;
 
@@ -64,7 +64,7 @@ mod tests {
             test.stamps.push(firstseen_filter::Stamp::default());
         }
         let message = PeerMessage { filter: FilterId(1), epoch: Epoch(1), group: 0, body: PeerBody::Test(test) };
-        Queued { message, since_ms: 7 }
+        Queued { message, since_ms: MonotonicMs(7) }
     }
 
     fn taken(unnumbered: &mut Unnumbered) -> Vec<Queued> {

@@ -7,6 +7,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use axum::body::Bytes;
+use firstseen_routing::MonotonicMs;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::edges::Clock;
@@ -30,9 +31,9 @@ impl Scrapes {
     ) -> (Self, impl Future<Output = ()>) {
         let (asks, mut asked) = mpsc::channel::<oneshot::Sender<Text>>(askers_max);
         let answering = async move {
-            let mut last: Option<(u64, Text)> = None;
+            let mut last: Option<(MonotonicMs, Text)> = None;
             while let Some(answer) = asked.recv().await {
-                let fresh = last.take().filter(|(since_ms, _)| clock.monotonic_ms() < since_ms + FRESH_MS);
+                let fresh = last.take().filter(|(since_ms, _)| clock.monotonic_ms() < since_ms.after(FRESH_MS));
                 let (since_ms, text) = match fresh {
                     Some(fresh) => fresh,
                     None => {
@@ -66,8 +67,8 @@ mod tests {
     struct Hand(AtomicU64);
 
     impl Clock for Hand {
-        fn monotonic_ms(&self) -> u64 {
-            self.0.load(Ordering::Relaxed)
+        fn monotonic_ms(&self) -> MonotonicMs {
+            MonotonicMs(self.0.load(Ordering::Relaxed))
         }
 
         fn wall_ms(&self) -> u64 {

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use firstseen_routing::EarlyDuplicates;
+use firstseen_routing::{EarlyDuplicates, MonotonicMs};
 
 use crate::pending::{RunPlace, RunReply};
 
@@ -16,17 +16,17 @@ const GRACE_MS: u64 = 1000;
 /// Places, by the number that an owner's machine has for each.
 #[derive(Default)]
 pub(super) struct Desk {
-    places: HashMap<u64, (RunPlace, u64)>,
+    places: HashMap<u64, (RunPlace, MonotonicMs)>,
     /// Numbers by the time after which no caller waits.
-    ends: BTreeSet<(u64, u64)>,
+    ends: BTreeSet<(MonotonicMs, u64)>,
     last_number: u64,
 }
 
 impl Desk {
     /// Takes a place, and returns its number.
-    pub(super) fn take(&mut self, place: RunPlace, deadline_ms: u64) -> u64 {
+    pub(super) fn take(&mut self, place: RunPlace, deadline_ms: MonotonicMs) -> u64 {
         self.last_number += 1;
-        let end_ms = deadline_ms.saturating_add(GRACE_MS);
+        let end_ms = deadline_ms.after(GRACE_MS);
         self.places.insert(self.last_number, (place, end_ms));
         self.ends.insert((end_ms, self.last_number));
         self.last_number
@@ -48,7 +48,7 @@ impl Desk {
     }
 
     /// Lets go of places whose time is over: they answer "unknown".
-    pub(super) fn expire(&mut self, now_ms: u64) {
+    pub(super) fn expire(&mut self, now_ms: MonotonicMs) {
         while let Some((end_ms, number)) = self.ends.first().copied() {
             if end_ms > now_ms {
                 break;
@@ -64,7 +64,7 @@ impl Desk {
     }
 
     /// The first time after which a place waits no more.
-    pub(super) fn next_end_ms(&self) -> Option<u64> {
+    pub(super) fn next_end_ms(&self) -> Option<MonotonicMs> {
         self.ends.first().map(|(end_ms, _)| *end_ms)
     }
 }
@@ -83,14 +83,14 @@ mod tests {
             let place = PendingBatch::places((FilterId(1), sequence), 0, false, &[1], ears.clone(), None)
                 .pop()
                 .expect("one run");
-            desk.take(place, deadline_ms)
+            desk.take(place, MonotonicMs(deadline_ms))
         };
         let (first, _second) = (take(1, 10), take(2, 20));
         desk.reply(first, RunReply { decisions: vec![Decision::FirstSeen], ..RunReply::default() });
         assert_eq!(finished.try_recv().expect("answered").sequence, 1);
-        desk.expire(20 + GRACE_MS - 1);
+        desk.expire(MonotonicMs(20 + GRACE_MS - 1));
         assert!(!desk.is_empty());
-        desk.expire(20 + GRACE_MS);
+        desk.expire(MonotonicMs(20 + GRACE_MS));
         let late = finished.try_recv().expect("its time is over");
         let decisions = &late.replies().next().expect("one run").decisions;
         assert_eq!((late.sequence, decisions), (2, &vec![Decision::Undecided(Reason::Unknown)]));

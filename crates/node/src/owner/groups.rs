@@ -11,8 +11,8 @@ use firstseen_filter::FILL_SAMPLE_BYTES;
 use firstseen_journal::ScanError;
 use firstseen_routing::Climbed;
 use firstseen_routing::{
-    AskCells, CellParts, Command, Durability, Ending, FilterId, GroupOwner, Incarnation, Lease, Moment, NodeId,
-    OwnerLimits, PeerBody, PeerMessage, Reason, Shares, SliceOwner, Submission, refuse,
+    AskCells, CellParts, Command, Durability, Ending, FilterId, GroupOwner, Incarnation, Lease, Moment, MonotonicMs,
+    NodeId, OwnerLimits, PeerBody, PeerMessage, Reason, Shares, SliceOwner, Submission, refuse,
 };
 
 use super::advice::{self, REPAIR};
@@ -431,7 +431,7 @@ impl Groups {
     }
 
     /// The monotonic time at which a group has something to do.
-    pub(super) fn next_tick_ms(&self) -> Option<u64> {
+    pub(super) fn next_tick_ms(&self) -> Option<MonotonicMs> {
         self.groups.values().filter_map(GroupOwner::next_tick_ms).min()
     }
 

@@ -25,7 +25,7 @@ impl Pace {
 
     /// Counts `events`, and says how many milliseconds to wait after them.
     pub(super) fn take(&mut self, events: usize, now: Moment) -> u64 {
-        let now_ms = now.monotonic_ms as f64;
+        let now_ms = now.monotonic_ms.0 as f64;
         self.free_at_ms = self.free_at_ms.max(now_ms - BEHIND_MS) + events as f64 * self.ms_per_event;
         let ahead_ms = self.free_at_ms - now_ms;
         if ahead_ms > SLACK_MS { ahead_ms as u64 } else { 0 }
@@ -34,6 +34,8 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
+    use firstseen_routing::MonotonicMs;
+
     use super::*;
 
     #[test]
@@ -41,18 +43,21 @@ mod tests {
         let mut pace = Pace::new(1000);
         let mut now = Moment::default();
         for _ in 0..100 {
-            now.monotonic_ms += pace.take(10, now);
+            now.monotonic_ms = now.monotonic_ms.after(pace.take(10, now));
         }
-        assert!((970..=1000).contains(&now.monotonic_ms), "1000 events took {} ms", now.monotonic_ms);
+        let took_ms = now.monotonic_ms.since(MonotonicMs::START);
+        assert!((970..=1000).contains(&took_ms), "1000 events took {took_ms} ms");
     }
 
     #[test]
     fn what_was_overslept_is_made_up_for() {
-        let (mut pace, mut now) = (Pace::new(1000), Moment { monotonic_ms: 1000, wall_ms: 0 });
+        let began_ms = MonotonicMs(1000);
+        let (mut pace, mut now) = (Pace::new(1000), Moment { monotonic_ms: began_ms, wall_ms: 0 });
         for _ in 0..100 {
             let pause_ms = pace.take(10, now);
-            now.monotonic_ms += if pause_ms > 0 { pause_ms + 3 } else { 0 };
+            now.monotonic_ms = now.monotonic_ms.after(if pause_ms > 0 { pause_ms + 3 } else { 0 });
         }
-        assert!((1900..=2020).contains(&now.monotonic_ms), "1000 events took {} ms", now.monotonic_ms - 1000);
+        let took_ms = now.monotonic_ms.since(began_ms);
+        assert!((900..=1020).contains(&took_ms), "1000 events took {took_ms} ms");
     }
 }

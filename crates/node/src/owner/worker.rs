@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_routing::{
-    Climb, Command, Epoch, FilterId, GroupReply, Incarnation, Lease, Moment, NodeId, OwnerLimits, PeerBody,
-    PeerMessage, Reading, Reason, Record, refuse,
+    Climb, Command, Epoch, FilterId, GroupReply, Incarnation, Lease, Moment, MonotonicMs, NodeId, OwnerLimits,
+    PeerBody, PeerMessage, Reading, Reason, Record, refuse,
 };
 use firstseen_wire::watch;
 use tokio::sync::{mpsc, oneshot};
@@ -119,7 +119,7 @@ pub(crate) struct Worker {
     proposals: mpsc::Sender<Proposal>,
     climbs: mpsc::Sender<Climb>,
     commands: Vec<Command>,
-    next_tick_ms: u64,
+    next_tick_ms: MonotonicMs,
     synced: watch::Receiver<u64>,
     /// Signalled when no event is in flight.
     draining: Vec<oneshot::Sender<()>>,
@@ -144,7 +144,7 @@ impl Worker {
             proposals: parts.proposals,
             climbs: parts.climbs,
             commands: Vec::new(),
-            next_tick_ms: 0,
+            next_tick_ms: MonotonicMs::START,
             draining: Vec::new(),
         }
     }
@@ -219,9 +219,9 @@ impl Worker {
     /// How long the owner may sleep if no work comes; none where it may sleep for ever.
     fn next_tick_in(&self) -> Option<Duration> {
         let is_busy = !self.backlog.is_empty() || self.groups.has_checkpoint() || self.groups.awaits_disk();
-        let again_ms = is_busy.then_some(0);
+        let again_ms = is_busy.then_some(MonotonicMs::START);
         let next_ms = [again_ms, self.groups.next_tick_ms(), self.desk.next_end_ms()].into_iter().flatten().min()?;
-        let in_ms = next_ms.saturating_sub(self.clock.monotonic_ms());
+        let in_ms = next_ms.since(self.clock.monotonic_ms());
         Some(Duration::from_millis(in_ms.max(TICK_MS)))
     }
 
@@ -231,7 +231,7 @@ impl Worker {
         match work {
             Work::Run(run) => return self.submit(run, now),
             Work::Peer { from, mut message, received_ms } => {
-                message.pass_time(now.monotonic_ms.saturating_sub(received_ms));
+                message.pass_time(now.monotonic_ms.since(received_ms));
                 self.receive(from, message, now);
             }
             Work::Refused { sender, receiver, message } => self.refused(sender, receiver, message, now),
@@ -306,7 +306,7 @@ impl Worker {
 
     fn submit(&mut self, run: Run, now: Moment) -> u64 {
         self.inbox.took(&run);
-        let age_ms = now.monotonic_ms.saturating_sub(run.admitted_ms);
+        let age_ms = now.monotonic_ms.since(run.admitted_ms);
         if let Some(meter) = self.meter(run.filter) {
             meter.queue_age(age_ms);
         }
@@ -357,7 +357,7 @@ impl Worker {
         if now.monotonic_ms < self.next_tick_ms {
             return;
         }
-        self.next_tick_ms = now.monotonic_ms + TICK_MS;
+        self.next_tick_ms = now.monotonic_ms.after(TICK_MS);
         self.backlog.send_again(link(self.groups.view(), now.monotonic_ms));
         self.groups.tick(now, &mut self.commands);
         self.groups.release(&mut self.commands);
@@ -436,7 +436,7 @@ impl Worker {
 }
 
 /// Hands a message to the link of a node; it comes back where it finds no room.
-fn link(view: &View, now_ms: u64) -> impl Fn(NodeId, PeerMessage) -> Option<PeerMessage> {
+fn link(view: &View, now_ms: MonotonicMs) -> impl Fn(NodeId, PeerMessage) -> Option<PeerMessage> {
     move |to, message| match view.links.get(&to) {
         Some(link) => link.send(message, now_ms),
         None => Some(message),

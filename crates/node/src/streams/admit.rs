@@ -77,7 +77,7 @@ pub(super) fn admit(
     let now_ms = shared.clock.monotonic_ms();
     let deadline_max_ms = shared.config.limits.batch_deadline_max_ms;
     let deadline_in_ms = if head.deadline_in_ms == 0 { deadline_max_ms } else { head.deadline_in_ms };
-    let deadline_ms = now_ms + u64::from(deadline_in_ms.min(deadline_max_ms));
+    let deadline_ms = now_ms.after(u64::from(deadline_in_ms.min(deadline_max_ms)));
     let traceparent: Option<Arc<str>> = (!head.traceparent.is_empty()).then(|| head.traceparent.as_str().into());
     let submission = |run: OwnedRun| AdmittedRun {
         filter: head.filter,

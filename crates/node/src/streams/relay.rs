@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use firstseen_routing::{NodeId, NodeRecord, Reason};
+use firstseen_routing::{MonotonicMs, NodeId, NodeRecord, Reason};
 use firstseen_wire::limits::CONNECT_TIMEOUT;
 use firstseen_wire::proto::producer::{
     Batch, BatchReply, ObserveReply, ObserveRequest, observe_reply, observe_request,
@@ -25,7 +25,7 @@ pub(super) struct Forward {
     /// The bytes that it takes until it is answered.
     pub(super) charge: Charge,
     /// When it came in, in monotonic milliseconds.
-    pub(super) since_ms: u64,
+    pub(super) since_ms: MonotonicMs,
 }
 
 /// The relay to one process, for one producer.
@@ -131,7 +131,7 @@ impl Relay {
         sent: &mut Sent,
     ) -> Result<(), Status> {
         let Forward { mut batch, charge, since_ms } = forward;
-        let waited_ms = self.shared.clock.monotonic_ms().saturating_sub(since_ms);
+        let waited_ms = self.shared.clock.monotonic_ms().since(since_ms);
         if batch.deadline_ms > 0 {
             batch.deadline_ms = batch.deadline_ms.saturating_sub(u32::try_from(waited_ms).unwrap_or(u32::MAX)).max(1);
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::common::{Hashing, PATIENCE, RawStream, TestNode};
 use firstseen_node::{Clock, SystemClock};
-use firstseen_routing::{Decision, Epoch, FilterId, NodeId, PeerBody, PeerMessage, Reason, SetAcks};
+use firstseen_routing::{Decision, Epoch, FilterId, MonotonicMs, NodeId, PeerBody, PeerMessage, Reason, SetAcks};
 use firstseen_wire::net::peer_client;
 use firstseen_wire::peer::{self, LinkEnds};
 use firstseen_wire::proto::peer::{LinkAck, LinkFrame};
@@ -36,7 +36,7 @@ impl DeadlyClock {
 }
 
 impl Clock for DeadlyClock {
-    fn monotonic_ms(&self) -> u64 {
+    fn monotonic_ms(&self) -> MonotonicMs {
         let is_here = || std::thread::current().name() == Some(self.thread);
         assert!(!self.is_deadly.load(Ordering::Relaxed) || !is_here(), "a panic that the test provokes");
         self.clock.monotonic_ms()

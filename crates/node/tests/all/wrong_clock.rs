@@ -12,7 +12,7 @@ use firstseen_client::{Client, Filter, Reason, Verdict};
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_node::{Clock, Edges, SystemClock};
 use firstseen_routing::rules::{Rule, Rules};
-use firstseen_routing::{ClockSource, FilterPolicies, SlicedDefinition};
+use firstseen_routing::{ClockSource, FilterPolicies, MonotonicMs, SlicedDefinition};
 
 use crate::common::cluster::create_at;
 use crate::common::{PATIENCE, TestNode, wait_for};
@@ -35,7 +35,7 @@ impl SetClock {
 }
 
 impl Clock for SetClock {
-    fn monotonic_ms(&self) -> u64 {
+    fn monotonic_ms(&self) -> MonotonicMs {
         self.machine.monotonic_ms()
     }
 

@@ -11,7 +11,7 @@
 use std::collections::VecDeque;
 
 use super::time_of_day::ahead_of_monotonic;
-use crate::protocol::Moment;
+use crate::protocol::{Moment, MonotonicMs};
 
 /// Exchanges that are kept. Not more: where the network is slow, newer ones cannot contradict a good one from before a clock was set.
 const KEPT_MAX: usize = 8;
@@ -29,9 +29,9 @@ const DRIFT_PARTS: u64 = 1_000;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exchange {
     /// When the frame was sent, in monotonic milliseconds.
-    pub sent_ms: u64,
+    pub sent_ms: MonotonicMs,
     /// When the answer was heard.
-    pub heard_ms: u64,
+    pub heard_ms: MonotonicMs,
     /// The peer's time of day in between, in milliseconds since 1970.
     pub peer_wall_ms: u64,
 }
@@ -63,23 +63,24 @@ struct Measurement {
     /// The peer's time of day, ahead of the monotonic clock here.
     ahead_ms: i64,
     uncertain_ms: u64,
-    heard_ms: u64,
+    heard_ms: MonotonicMs,
 }
 
 impl Measurement {
     fn of(Exchange { sent_ms, heard_ms, peer_wall_ms }: Exchange) -> Option<Self> {
-        let took_ms = heard_ms.checked_sub(sent_ms).filter(|took_ms| *took_ms <= EXCHANGE_MAX_MS)?;
-        let read = Moment { monotonic_ms: sent_ms + took_ms / 2, wall_ms: peer_wall_ms };
+        let took_ms =
+            Some(heard_ms.since(sent_ms)).filter(|took_ms| sent_ms <= heard_ms && *took_ms <= EXCHANGE_MAX_MS)?;
+        let read = Moment { monotonic_ms: sent_ms.after(took_ms / 2), wall_ms: peer_wall_ms };
         // Each of the three times has lost a part of a millisecond.
         let uncertain_ms = took_ms.div_ceil(2) + 1;
         Some(Self { ahead_ms: ahead_of_monotonic(read), uncertain_ms, heard_ms })
     }
 
-    fn age_ms(&self, now_ms: u64) -> u64 {
-        now_ms.saturating_sub(self.heard_ms)
+    fn age_ms(&self, now_ms: MonotonicMs) -> u64 {
+        now_ms.since(self.heard_ms)
     }
 
-    fn uncertain_ms(&self, now_ms: u64) -> u64 {
+    fn uncertain_ms(&self, now_ms: MonotonicMs) -> u64 {
         self.uncertain_ms + self.age_ms(now_ms) / DRIFT_PARTS
     }
 
@@ -118,11 +119,11 @@ mod tests {
     const WALL_MS: u64 = 1_790_000_000_000;
 
     fn at(monotonic_ms: u64) -> Moment {
-        Moment { monotonic_ms, wall_ms: WALL_MS + monotonic_ms }
+        Moment { monotonic_ms: MonotonicMs(monotonic_ms), wall_ms: WALL_MS + monotonic_ms }
     }
 
     fn exchange(sent_ms: u64, heard_ms: u64, peer_wall_ms: u64) -> Exchange {
-        Exchange { sent_ms, heard_ms, peer_wall_ms }
+        Exchange { sent_ms: MonotonicMs(sent_ms), heard_ms: MonotonicMs(heard_ms), peer_wall_ms }
     }
 
     #[test]

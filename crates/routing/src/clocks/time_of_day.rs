@@ -11,7 +11,7 @@ use crate::verdict::Reason;
 /// How far the time of day is ahead of the monotonic clock, in milliseconds.
 pub(super) fn ahead_of_monotonic(moment: Moment) -> i64 {
     let signed = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
-    signed(moment.wall_ms).saturating_sub(signed(moment.monotonic_ms))
+    signed(moment.wall_ms).saturating_sub(signed(moment.monotonic_ms.0))
 }
 
 /// The rule by which the clocks of a node are read.
@@ -50,8 +50,8 @@ impl TimeOfDay {
     /// The reading where the clocks show `shown`.
     ///
     /// ```
-    /// use firstseen_routing::{ClockWatch, Moment, Reading, Reason};
-    /// let at = |monotonic_ms, wall_ms| Moment { monotonic_ms, wall_ms };
+    /// use firstseen_routing::{ClockWatch, Moment, MonotonicMs, Reading, Reason};
+    /// let at = |monotonic_ms, wall_ms| Moment { monotonic_ms: MonotonicMs(monotonic_ms), wall_ms };
     /// let mut alone = ClockWatch::new(1_000);
     /// alone.look(at(0, 5_000_000), &[]);
     /// let time = alone.time_of_day();
@@ -62,7 +62,7 @@ impl TimeOfDay {
     pub fn read(&self, shown: Moment) -> Reading {
         match self.believed_ms {
             Some(believed_ms) if believed_ms.abs_diff(ahead_of_monotonic(shown)) > self.slack_ms => {
-                let wall_ms = shown.monotonic_ms.saturating_add_signed(believed_ms);
+                let wall_ms = shown.monotonic_ms.0.saturating_add_signed(believed_ms);
                 Reading { moment: Moment { wall_ms, ..shown }, doubt: Some(Reason::ClockSkew) }
             }
             _ => Reading { moment: shown, doubt: self.doubt },

@@ -15,7 +15,7 @@ use firstseen_filter::{CellRun, FilterSlice, PartError};
 use super::limits::OwnerLimits;
 use super::rules::Rule;
 use crate::ids::{Epoch, NodeId};
-use crate::protocol::{AskCells, CellParts, CellPlace, CheckpointCursor, ClockReading, Entry};
+use crate::protocol::{AskCells, CellParts, CellPlace, CheckpointCursor, ClockReading, Entry, MonotonicMs};
 
 /// What has not been answered is asked again after so long.
 const AGAIN_MS: u64 = 1_000;
@@ -29,7 +29,7 @@ pub(crate) struct Copying {
     /// Slices of the group that have everything now, though the map does not know yet.
     done: BTreeSet<u32>,
     current: Option<Fetch>,
-    next_ask_ms: u64,
+    next_ask_ms: MonotonicMs,
 }
 
 /// The slice that is fetched.
@@ -67,7 +67,7 @@ impl Copying {
         &mut self,
         sources: impl Iterator<Item = (u32, NodeId)>,
         (unit, epoch): (u64, Epoch),
-        now_ms: u64,
+        now_ms: MonotonicMs,
     ) -> Option<(NodeId, AskCells)> {
         if now_ms < self.next_ask_ms {
             return None;
@@ -79,12 +79,12 @@ impl Copying {
         };
         let begun = self.current.filter(|fetch| fetch.from.is_some());
         let fetch = begun.unwrap_or(Fetch { slice, from: None, since_epoch: epoch });
-        (self.current, self.next_ask_ms) = (Some(fetch), now_ms + AGAIN_MS);
+        (self.current, self.next_ask_ms) = (Some(fetch), now_ms.after(AGAIN_MS));
         Some((source, AskCells { slice, unit, from: fetch.from }))
     }
 
     /// When [`Self::ask`] has something to do, if nothing comes.
-    pub(crate) fn next_ms(&self, sources: impl Iterator<Item = (u32, NodeId)>) -> Option<u64> {
+    pub(crate) fn next_ms(&self, sources: impl Iterator<Item = (u32, NodeId)>) -> Option<MonotonicMs> {
         self.next_source(sources).map(|_| self.next_ask_ms)
     }
 
@@ -93,7 +93,7 @@ impl Copying {
     pub(crate) fn hear(
         &mut self,
         mut parts: CellParts,
-        (epoch, now_ms): (Epoch, u64),
+        (epoch, now_ms): (Epoch, MonotonicMs),
         limits: &OwnerLimits,
         mut put: impl FnMut(Entry) -> Result<(), PartError>,
     ) {
@@ -112,7 +112,7 @@ impl Copying {
         }
         self.current = next.map(|next| Fetch { from: Some(next), ..fetch });
         let pause_ms = (bytes * 1000).checked_div(limits.copied_bytes_per_s_max).unwrap_or(AGAIN_MS);
-        self.next_ask_ms = now_ms + pause_ms;
+        self.next_ask_ms = now_ms.after(pause_ms);
     }
 }
 
@@ -148,13 +148,13 @@ mod tests {
     fn cells_of_an_older_map_are_not_those_that_were_asked_for() {
         let (limits, parts) = (OwnerLimits::default(), CellParts::default);
         let mut copying = Copying::default();
-        assert!(copying.ask(sources(), (0, Epoch(3)), 0).is_some());
+        assert!(copying.ask(sources(), (0, Epoch(3)), MonotonicMs(0)).is_some());
         // The node was given up, and has begun anew: it asks again, by the map that says so.
         copying = Copying::default();
-        assert!(copying.ask(sources(), (0, Epoch(5)), 10).is_some());
-        copying.hear(parts(), (Epoch(4), 20), &limits, |_| Ok(()));
+        assert!(copying.ask(sources(), (0, Epoch(5)), MonotonicMs(10)).is_some());
+        copying.hear(parts(), (Epoch(4), MonotonicMs(20)), &limits, |_| Ok(()));
         assert!(!copying.has(0), "what the other had before lacks what was recorded since");
-        copying.hear(parts(), (Epoch(5), 30), &limits, |_| Ok(()));
+        copying.hear(parts(), (Epoch(5), MonotonicMs(30)), &limits, |_| Ok(()));
         assert!(copying.has(0));
     }
 }

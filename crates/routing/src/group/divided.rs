@@ -56,7 +56,7 @@ use super::state::{Counts, GroupState, SliceState, begin_ms, share_of_sample};
 use crate::ids::NodeId;
 use crate::map::{AnswerWhen, ClusterMap, Durability, FilterPolicies, FilterRecord};
 use crate::plan::{DefinitionError, GroupPlan, SlicedBuildError};
-use crate::protocol::{Command, Moment, PeerBody, PeerMessage};
+use crate::protocol::{Command, Moment, MonotonicMs, PeerBody, PeerMessage};
 use crate::verdict::Reason;
 use fill::Fill;
 use in_flight::InFlight;
@@ -77,7 +77,7 @@ pub(crate) struct DividedGroup {
     membership: Membership,
     tree: Tree,
     /// When a degraded reply was given last.
-    degraded_ms: Option<u64>,
+    degraded_ms: Option<MonotonicMs>,
     own: OwnSlices,
     fill: Fill,
     outbox: Outbox,

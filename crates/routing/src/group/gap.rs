@@ -19,7 +19,7 @@ use super::lease::others_may_record_ms;
 use super::present::Present;
 use super::site::Site;
 use crate::ids::Epoch;
-use crate::protocol::Command;
+use crate::protocol::{Command, MonotonicMs};
 
 /// A proposal to the map is sent again after so long.
 const AGAIN_MS: u64 = 1_000;
@@ -31,14 +31,14 @@ pub(crate) struct Missing {
     newest_unit: u64,
     /// Missing events may also be of any unit up to the time of day, which is not known yet.
     awaits_time: bool,
-    /// Until this monotonic time other nodes may record without this one.
-    unshared_ms: u64,
+    /// Until this time other nodes may record without this one.
+    unshared_ms: MonotonicMs,
 }
 
 impl Missing {
     /// Events of units up to this one, and no further ones will be missing.
     pub(crate) fn until(newest_unit: u64) -> Self {
-        Self { newest_unit, awaits_time: false, unshared_ms: 0 }
+        Self { newest_unit, awaits_time: false, unshared_ms: MonotonicMs::START }
     }
 
     /// Events that no node is left to know of; `has_others` is whether other nodes may have recorded in this one's
@@ -50,7 +50,7 @@ impl Missing {
         Self {
             newest_unit: if awaits_time { 0 } else { present.clock().unit_at(newest_ms) },
             awaits_time,
-            unshared_ms: present.now_ms().saturating_add(for_ms),
+            unshared_ms: present.now_ms().after(for_ms),
         }
     }
 
@@ -100,21 +100,27 @@ impl Missing {
 /// When the next proposal is due that slices here are complete, as long as the map does not say so.
 #[derive(Debug, Default)]
 pub(crate) struct Claims {
-    next_ms: u64,
+    next_ms: MonotonicMs,
 }
 
 impl Claims {
     /// Proposes that slices are complete, if there are any and the last proposal was not just now.
-    pub(crate) fn claim(&mut self, site: &Site, slices: Vec<u32>, epoch: Epoch, now_ms: u64) -> Option<Command> {
+    pub(crate) fn claim(
+        &mut self,
+        site: &Site,
+        slices: Vec<u32>,
+        epoch: Epoch,
+        now_ms: MonotonicMs,
+    ) -> Option<Command> {
         if slices.is_empty() || now_ms < self.next_ms {
             return None;
         }
-        self.next_ms = now_ms + AGAIN_MS;
+        self.next_ms = now_ms.after(AGAIN_MS);
         Some(site.complete(slices, epoch))
     }
 
     /// When the next proposal is due.
-    pub(crate) fn next_ms(&self) -> u64 {
+    pub(crate) fn next_ms(&self) -> MonotonicMs {
         self.next_ms
     }
 }

@@ -20,7 +20,7 @@ mod verdicts;
 
 use hashbrown::HashMap;
 
-use crate::protocol::{BatchName, EventTag, NamedEvent, Submission, SubmissionName};
+use crate::protocol::{BatchName, EventTag, MonotonicMs, NamedEvent, Submission, SubmissionName};
 use crate::verdict::{Decision, Reason};
 use batches::Batches;
 use marks::Marks;
@@ -70,11 +70,11 @@ struct BatchInFlight {
 ///
 /// ```
 /// use firstseen_filter::{ProbeShape, Probes};
-/// use firstseen_routing::{Admission, Decision, Operation, ReplayGuard, Standing, Submission, Times};
+/// use firstseen_routing::{Admission, Decision, MonotonicMs, Operation, ReplayGuard, Standing, Submission, Times};
 /// let mut probes = Probes::new(ProbeShape::Spread { cells: 8, hashes: 1 });
 /// probes.push_positions(&[3]).unwrap();
 /// let (operation, times) = (Operation::Observe, Times::default());
-/// let (names, deadline_ms, from, again, traceparent) = (Vec::new(), 100, None, false, None);
+/// let (names, deadline_ms, from, again, traceparent) = (Vec::new(), MonotonicMs(100), None, false, None);
 /// let (producer, sequence, reply_to) = (7, 1, 1);
 /// let batch = Submission {
 ///     reply_to, operation, producer, sequence, names, probes, times, deadline_ms, from, again, traceparent,
@@ -82,9 +82,9 @@ struct BatchInFlight {
 ///
 /// let mut guard = ReplayGuard::new(60_000, 1 << 20);
 /// let mut standings = Vec::new();
-/// assert_eq!(guard.admit(&batch, 0, &mut standings), Admission::New);
+/// assert_eq!(guard.admit(&batch, MonotonicMs(0), &mut standings), Admission::New);
 /// guard.settle(&batch, &[Decision::FirstSeen]);
-/// assert_eq!(guard.admit(&batch, 59_999, &mut standings), Admission::Known);
+/// assert_eq!(guard.admit(&batch, MonotonicMs(59_999), &mut standings), Admission::Known);
 /// assert_eq!(standings, [Standing::Answered(Decision::FirstSeen)]);
 /// ```
 pub struct ReplayGuard {
@@ -97,7 +97,7 @@ pub struct ReplayGuard {
     horizon_ms: u64,
     bytes_max: u64,
     /// When a name was forgotten last though its horizon was not over.
-    whole_since_ms: u64,
+    whole_since_ms: MonotonicMs,
 }
 
 impl ReplayGuard {
@@ -112,24 +112,24 @@ impl ReplayGuard {
             flights: HashMap::new(),
             horizon_ms,
             bytes_max,
-            whole_since_ms: 0,
+            whole_since_ms: MonotonicMs::START,
         }
     }
 
-    /// Since when no name was forgotten whose horizon is not over, in monotonic milliseconds.
-    pub(crate) fn whole_since_ms(&self) -> u64 {
+    /// Since when no name was forgotten whose horizon is not over.
+    pub(crate) fn whole_since_ms(&self) -> MonotonicMs {
         self.whole_since_ms
     }
 
     /// Takes about `bytes_max` bytes at most from now on; the oldest names are forgotten where it has more.
-    pub fn set_bytes_max(&mut self, bytes_max: u64, now_ms: u64) {
+    pub fn set_bytes_max(&mut self, bytes_max: u64, now_ms: MonotonicMs) {
         self.bytes_max = bytes_max;
         self.make_room(now_ms);
     }
 
     /// Takes up a batch and returns what to do with it; writes `standings`, one for each event, where the result says
     /// so. A batch that is not refused or attached is to be settled, now or after [`Self::depart`].
-    pub fn admit(&mut self, submission: &Submission, now_ms: u64, standings: &mut Vec<Standing>) -> Admission {
+    pub fn admit(&mut self, submission: &Submission, now_ms: MonotonicMs, standings: &mut Vec<Standing>) -> Admission {
         self.expire(now_ms);
         standings.clear();
         let (name, events) = (submission.name(), submission.probes.len());
@@ -154,7 +154,7 @@ impl ReplayGuard {
         &mut self,
         name: BatchName,
         (events, tag): (usize, EventTag),
-        now_ms: u64,
+        now_ms: MonotonicMs,
         standings: &mut Vec<Standing>,
     ) -> Admission {
         let Ok(count) = u32::try_from(events) else { return Admission::Refused(Reason::Invalid) };
@@ -179,7 +179,7 @@ impl ReplayGuard {
     fn admit_names(
         &mut self,
         events: impl Iterator<Item = NamedEvent>,
-        now_ms: u64,
+        now_ms: MonotonicMs,
         standings: &mut Vec<Standing>,
     ) -> Admission {
         let mut recent: Option<(u128, Option<u64>)> = None;
@@ -249,9 +249,10 @@ impl ReplayGuard {
     }
 
     /// Forgets names that are older than the horizon.
-    pub fn expire(&mut self, now_ms: u64) {
+    pub fn expire(&mut self, now_ms: MonotonicMs) {
         let horizon_ms = self.horizon_ms;
-        let is_over = |since: Option<u64>| since.is_some_and(|since| now_ms.saturating_sub(since) >= horizon_ms);
+        let is_over =
+            |since_ms: Option<MonotonicMs>| since_ms.is_some_and(|since_ms| now_ms.since(since_ms) >= horizon_ms);
         while is_over(self.batches.oldest_ms()) {
             self.forget_batch();
         }
@@ -263,13 +264,13 @@ impl ReplayGuard {
     }
 
     /// When [`Self::expire`] has something to forget.
-    pub fn next_expiry_ms(&self) -> Option<u64> {
+    pub fn next_expiry_ms(&self) -> Option<MonotonicMs> {
         let oldest_ms = [self.batches.oldest_ms(), self.names.oldest_ms()].into_iter().flatten().min();
-        oldest_ms.map(|oldest_ms| oldest_ms.saturating_add(self.horizon_ms))
+        oldest_ms.map(|oldest_ms| oldest_ms.after(self.horizon_ms))
     }
 
     /// Forgets the oldest names until the rest fits.
-    fn make_room(&mut self, now_ms: u64) {
+    fn make_room(&mut self, now_ms: MonotonicMs) {
         while self.bytes() > self.bytes_max {
             self.whole_since_ms = now_ms;
             match (self.batches.oldest_ms(), self.names.oldest_ms()) {
@@ -286,7 +287,7 @@ impl ReplayGuard {
         }
     }
 
-    fn pass_names(&mut self, now_ms: u64, keep_ms: u64) {
+    fn pass_names(&mut self, now_ms: MonotonicMs, keep_ms: u64) {
         if let Some(greatest) = self.names.pass(now_ms, keep_ms) {
             self.sources.raise(greatest.source, greatest.number);
         }

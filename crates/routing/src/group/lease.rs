@@ -23,7 +23,7 @@
 
 use super::limits::OwnerLimits;
 use super::rules::Rule;
-use crate::protocol::Moment;
+use crate::protocol::{Moment, MonotonicMs};
 
 /// Clocks that measure the same time differ by at most one part in so many.
 const RATE_PARTS: u64 = 64;
@@ -31,35 +31,36 @@ const RATE_PARTS: u64 = 64;
 /// Until when a node may record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Lease {
-    until: Moment,
+    /// None where it never ends.
+    until: Option<Moment>,
 }
 
 impl Lease {
     /// A lease that never ends: for a node in whose place no other answers.
-    pub const ENDLESS: Self = Self { until: Moment { monotonic_ms: u64::MAX, wall_ms: u64::MAX } };
+    pub const ENDLESS: Self = Self { until: None };
 
     /// No lease at all.
-    pub const NONE: Self = Self { until: Moment { monotonic_ms: 0, wall_ms: 0 } };
+    pub const NONE: Self = Self { until: Some(Moment { monotonic_ms: MonotonicMs::START, wall_ms: 0 }) };
 
     /// The lease of a node that asked for it at `asked`. The time of day may be set by `clock_skew_max_ms` meanwhile.
     ///
     /// ```
-    /// use firstseen_routing::{Lease, Moment};
-    /// let at = |monotonic_ms, wall_ms| Moment { monotonic_ms, wall_ms };
+    /// use firstseen_routing::{Lease, Moment, MonotonicMs};
+    /// let at = |monotonic_ms, wall_ms| Moment { monotonic_ms: MonotonicMs(monotonic_ms), wall_ms };
     /// let lease = Lease::granted(at(500, 1_000_000), 10_000, 1_000);
     /// assert!(lease.holds(at(10_499, 1_009_999)));
     /// assert!(!lease.holds(at(10_500, 1_010_000)));
     /// assert!(!lease.holds(at(600, 1_011_000)), "the machine has slept");
     /// ```
     pub fn granted(asked: Moment, lease_ms: u64, clock_skew_max_ms: u64) -> Self {
-        let monotonic_ms = asked.monotonic_ms.saturating_add(lease_ms);
+        let monotonic_ms = asked.monotonic_ms.after(lease_ms);
         let wall_ms = asked.wall_ms.saturating_add(lease_ms).saturating_add(clock_skew_max_ms);
-        Self { until: Moment { monotonic_ms, wall_ms } }
+        Self { until: Some(Moment { monotonic_ms, wall_ms }) }
     }
 
     /// Whether the node may record.
     pub fn holds(&self, now: Moment) -> bool {
-        now.monotonic_ms < self.until.monotonic_ms && now.wall_ms < self.until.wall_ms
+        self.until.is_none_or(|until| now.monotonic_ms < until.monotonic_ms && now.wall_ms < until.wall_ms)
     }
 }
 

@@ -30,7 +30,8 @@ use crate::ids::{FilterId, Incarnation, NodeId};
 use crate::map::{ClusterMap, Ending, FilterRecord};
 use crate::plan::SlicedBuildError;
 use crate::protocol::{
-    AskCells, CellParts, CheckpointCursor, Climbed, Command, Entry, Moment, PeerMessage, Record, Submission,
+    AskCells, CellParts, CheckpointCursor, Climbed, Command, Entry, Moment, MonotonicMs, PeerMessage, Record,
+    Submission,
 };
 use crate::verdict::Reason;
 use divided::{DividedGroup, Level};
@@ -314,7 +315,7 @@ impl GroupOwner {
     }
 
     /// The monotonic time at which [`Self::tick`] has something to do, if nothing else happens before.
-    pub fn next_tick_ms(&self) -> Option<u64> {
+    pub fn next_tick_ms(&self) -> Option<MonotonicMs> {
         either!(&self.machine, group => group.next_tick_ms())
     }
 

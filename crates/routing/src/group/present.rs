@@ -12,7 +12,7 @@ use super::lease::Lease;
 use super::limits::OwnerLimits;
 use super::rules::Rule;
 use crate::map::FilterRecord;
-use crate::protocol::{Moment, Times};
+use crate::protocol::{Moment, MonotonicMs, Times};
 use crate::verdict::Reason;
 
 /// The present, as far as this node knows it.
@@ -49,7 +49,7 @@ impl Present {
     }
 
     /// The monotonic time.
-    pub(crate) fn now_ms(&self) -> u64 {
+    pub(crate) fn now_ms(&self) -> MonotonicMs {
         self.now.monotonic_ms
     }
 

@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 use firstseen_filter::{CellRun, PartError, Unit, WindowRule};
 
 use crate::ids::NodeId;
-use crate::protocol::{AskCells, CellParts, CellPlace};
+use crate::protocol::{AskCells, CellParts, CellPlace, MonotonicMs};
 
 /// So often where the window is short, and where it is long, or no matter of time.
 const EVERY_MS_MIN: u64 = 1_000;
@@ -36,7 +36,7 @@ pub(crate) struct Rescan {
     every_ms: u64,
     /// How long after the first input the first round begins.
     first_ms: u64,
-    next_ask_ms: Option<u64>,
+    next_ask_ms: Option<MonotonicMs>,
     rounds: u64,
     /// Slices below were read in this round.
     next_slice: u32,
@@ -61,9 +61,9 @@ struct CellQuestion {
 /// A run of which something was missing.
 #[derive(Debug)]
 struct Suspect {
-    again_ms: u64,
+    again_ms: MonotonicMs,
     /// Nobody submits again what was submitted before it was read, from then on.
-    put_ms: u64,
+    put_ms: MonotonicMs,
     slice: u32,
     run: CellRun,
 }
@@ -103,9 +103,9 @@ impl Rescan {
         &mut self,
         sources: impl Iterator<Item = (u32, NodeId)>,
         unit: u64,
-        now_ms: u64,
+        now_ms: MonotonicMs,
     ) -> Option<(NodeId, AskCells)> {
-        let next_ask_ms = *self.next_ask_ms.get_or_insert(now_ms.saturating_add(self.first_ms));
+        let next_ask_ms = *self.next_ask_ms.get_or_insert(now_ms.after(self.first_ms));
         if now_ms < next_ask_ms || self.is_full() {
             return None;
         }
@@ -123,11 +123,11 @@ impl Rescan {
         };
         let Some(question) = self.question.or_else(next) else {
             (self.rounds, self.next_slice) = (self.rounds + 1, 0);
-            self.next_ask_ms = Some(now_ms.saturating_add(self.every_ms));
+            self.next_ask_ms = Some(now_ms.after(self.every_ms));
             return None;
         };
         self.question = Some(CellQuestion { tries: question.tries + 1, ..question });
-        self.next_ask_ms = Some(now_ms + AGAIN_MS);
+        self.next_ask_ms = Some(now_ms.after(AGAIN_MS));
         Some((question.source, AskCells { slice: question.slice, unit, from: question.from }))
     }
 
@@ -135,7 +135,7 @@ impl Rescan {
     pub(crate) fn hear(
         &mut self,
         parts: CellParts,
-        now_ms: u64,
+        now_ms: MonotonicMs,
         bytes_per_s_max: u64,
         mut lacks: impl FnMut(u32, &CellRun) -> Result<bool, PartError>,
     ) {
@@ -146,7 +146,7 @@ impl Rescan {
             bytes += run.cells.len() as u64;
             // What does not fit, as one of the two has gone on, is compared the next time.
             if lacks(slice, &run).is_ok_and(|lacks| lacks) {
-                let (again_ms, put_ms) = (now_ms + SETTLED_MS, now_ms + SETTLED_MS.max(self.horizon_ms));
+                let (again_ms, put_ms) = (now_ms.after(SETTLED_MS), now_ms.after(SETTLED_MS.max(self.horizon_ms)));
                 self.suspects.push_back(Suspect { again_ms, put_ms, slice, run });
             }
         }
@@ -155,7 +155,7 @@ impl Rescan {
             self.next_slice = slice + 1;
         }
         let pause_ms = (bytes * 1000).checked_div(bytes_per_s_max).unwrap_or(AGAIN_MS).max(PAUSE_MS);
-        self.next_ask_ms = Some(now_ms + pause_ms);
+        self.next_ask_ms = Some(now_ms.after(pause_ms));
     }
 
     fn is_full(&self) -> bool {
@@ -164,7 +164,11 @@ impl Rescan {
 
     /// Looks again at cells that were missing: `look` returns whether any still are, and puts them in where its last
     /// argument says so.
-    pub(crate) fn mend(&mut self, now_ms: u64, mut look: impl FnMut(u32, &CellRun, IsPut) -> Result<bool, PartError>) {
+    pub(crate) fn mend(
+        &mut self,
+        now_ms: MonotonicMs,
+        mut look: impl FnMut(u32, &CellRun, IsPut) -> Result<bool, PartError>,
+    ) {
         // A slice that is not here any more lacks nothing.
         while let Some(suspect) = self.suspects.pop_front_if(|suspect| suspect.again_ms <= now_ms) {
             if look(suspect.slice, &suspect.run, IsPut::Not).is_ok_and(|lacks| lacks) {
@@ -177,11 +181,11 @@ impl Rescan {
     }
 
     /// When [`Self::ask`] or [`Self::mend`] has something to do.
-    pub(crate) fn next_ms(&self) -> u64 {
-        let ask_ms = if self.is_full() { u64::MAX } else { self.next_ask_ms.unwrap_or(0) };
-        let again_ms = self.suspects.front().map_or(u64::MAX, |suspect| suspect.again_ms);
-        let put_ms = self.missing.front().map_or(u64::MAX, |missing| missing.put_ms);
-        ask_ms.min(again_ms).min(put_ms)
+    pub(crate) fn next_ms(&self) -> Option<MonotonicMs> {
+        let ask_ms = (!self.is_full()).then(|| self.next_ask_ms.unwrap_or(MonotonicMs::START));
+        let again_ms = self.suspects.front().map(|suspect| suspect.again_ms);
+        let put_ms = self.missing.front().map(|missing| missing.put_ms);
+        [ask_ms, again_ms, put_ms].into_iter().flatten().min()
     }
 
     /// How often something was missing for longer.
@@ -196,13 +200,21 @@ mod tests {
 
     const COPIES: [(u32, NodeId); 5] = [(0, NodeId(2)), (0, NodeId(3)), (4, NodeId(2)), (4, NodeId(3)), (5, NodeId(1))];
 
+    fn at(ms: u64) -> MonotonicMs {
+        MonotonicMs(ms)
+    }
+
     fn of_ten_seconds() -> Rescan {
         let rule = WindowRule { span_units: 10, lateness_units: 0 };
         Rescan::new((rule, &Unit::Milliseconds(1_000)), 0, 0, None)
     }
 
     /// Who is asked for which slice in a round, and when it has ended.
-    fn round(rescan: &mut Rescan, mut now_ms: u64, is_there: impl Fn(NodeId) -> bool) -> (Vec<(u32, NodeId)>, u64) {
+    fn round(
+        rescan: &mut Rescan,
+        mut now_ms: MonotonicMs,
+        is_there: impl Fn(NodeId) -> bool,
+    ) -> (Vec<(u32, NodeId)>, MonotonicMs) {
         let mut asked = Vec::new();
         while let Some((source, ask)) = rescan.ask(COPIES.into_iter(), 0, now_ms) {
             asked.push((ask.slice, source));
@@ -210,7 +222,7 @@ mod tests {
                 let parts = CellParts { slice: ask.slice, ..CellParts::default() };
                 rescan.hear(parts, now_ms, 1, |_, _| Ok(false));
             }
-            now_ms = rescan.next_ms();
+            now_ms = rescan.next_ms().expect("it goes on");
         }
         (asked, now_ms)
     }
@@ -218,20 +230,20 @@ mod tests {
     #[test]
     fn every_slice_is_read_from_every_other_copy_in_turn() {
         let mut rescan = of_ten_seconds();
-        assert_eq!(rescan.ask(COPIES.into_iter(), 0, 100), None, "half a window after it has begun");
-        assert_eq!(rescan.next_ms(), 5_100);
-        let (asked, now_ms) = round(&mut rescan, 5_100, |_| true);
+        assert_eq!(rescan.ask(COPIES.into_iter(), 0, at(100)), None, "half a window after it has begun");
+        assert_eq!(rescan.next_ms(), Some(at(5_100)));
+        let (asked, now_ms) = round(&mut rescan, at(5_100), |_| true);
         assert_eq!(asked, [(0, NodeId(2)), (4, NodeId(2)), (5, NodeId(1))]);
-        assert_eq!(rescan.next_ms(), now_ms + 5_000);
-        let (asked, _) = round(&mut rescan, now_ms + 5_000, |_| true);
+        assert_eq!(rescan.next_ms(), Some(now_ms.after(5_000)));
+        let (asked, _) = round(&mut rescan, now_ms.after(5_000), |_| true);
         assert_eq!(asked, [(0, NodeId(3)), (4, NodeId(3)), (5, NodeId(1))]);
     }
 
     #[test]
     fn who_does_not_answer_is_left_out() {
         let mut rescan = of_ten_seconds();
-        assert_eq!(rescan.ask(COPIES.into_iter(), 0, 0), None);
-        let (asked, _) = round(&mut rescan, 5_000, |node| node != NodeId(2));
+        assert_eq!(rescan.ask(COPIES.into_iter(), 0, at(0)), None);
+        let (asked, _) = round(&mut rescan, at(5_000), |node| node != NodeId(2));
         let twice = [(0, NodeId(2)), (4, NodeId(2))];
         assert_eq!(asked[..3], [twice[0]; 3]);
         assert_eq!(asked[3..], [twice[1], twice[1], twice[1], (5, NodeId(1))]);
@@ -240,14 +252,14 @@ mod tests {
     #[test]
     fn what_is_on_its_way_is_not_put_in() {
         let mut rescan = of_ten_seconds();
-        rescan.ask(COPIES.into_iter(), 0, 0);
-        let (_, ask) = rescan.ask(COPIES.into_iter(), 0, 5_000).unwrap();
+        rescan.ask(COPIES.into_iter(), 0, at(0));
+        let (_, ask) = rescan.ask(COPIES.into_iter(), 0, at(5_000)).unwrap();
         let run = |start_bytes| CellRun { start_bytes, ..CellRun::default() };
         let parts = CellParts { slice: ask.slice, runs: vec![run(2), run(4), run(6)], ..CellParts::default() };
-        rescan.hear(parts, 5_000, u64::MAX, |_, run| Ok(run.start_bytes > 2));
+        rescan.hear(parts, at(5_000), u64::MAX, |_, run| Ok(run.start_bytes > 2));
         let mut looked_at = Vec::new();
-        rescan.mend(5_400, |_, _, _| panic!("too soon"));
-        rescan.mend(5_500, |slice, run, is_put| {
+        rescan.mend(at(5_400), |_, _, _| panic!("too soon"));
+        rescan.mend(at(5_500), |slice, run, is_put| {
             looked_at.push((slice, run.start_bytes, is_put));
             Ok(run.start_bytes > 4)
         });
@@ -259,13 +271,13 @@ mod tests {
     fn nothing_is_put_in_while_it_may_be_submitted_again() {
         let rule = WindowRule { span_units: 10, lateness_units: 0 };
         let mut rescan = Rescan::new((rule, &Unit::Milliseconds(1_000)), 0, 8_000, None);
-        rescan.ask(COPIES.into_iter(), 0, 0);
-        let (_, ask) = rescan.ask(COPIES.into_iter(), 0, 5_000).unwrap();
+        rescan.ask(COPIES.into_iter(), 0, at(0));
+        let (_, ask) = rescan.ask(COPIES.into_iter(), 0, at(5_000)).unwrap();
         let parts = CellParts { slice: ask.slice, runs: vec![CellRun::default()], ..CellParts::default() };
-        rescan.hear(parts, 5_000, u64::MAX, |_, _| Ok(true));
-        rescan.mend(12_999, |_, _, is_put| Ok(is_put == IsPut::Not));
+        rescan.hear(parts, at(5_000), u64::MAX, |_, _| Ok(true));
+        rescan.mend(at(12_999), |_, _, is_put| Ok(is_put == IsPut::Not));
         assert_eq!(rescan.mended_runs(), 0);
-        rescan.mend(13_000, |_, _, is_put| Ok(is_put == IsPut::Put));
+        rescan.mend(at(13_000), |_, _, is_put| Ok(is_put == IsPut::Put));
         assert_eq!(rescan.mended_runs(), 1);
     }
 
@@ -273,8 +285,8 @@ mod tests {
     fn nobody_is_asked_where_there_is_nobody() {
         let rule = WindowRule { span_units: 1, lateness_units: 0 };
         let mut rescan = Rescan::new((rule, &Unit::Endless), 0, 0, None);
-        assert_eq!(rescan.ask(std::iter::empty(), 0, 0), None);
-        assert_eq!(rescan.ask(std::iter::empty(), 0, EVERY_MS_MAX), None);
-        assert_eq!(rescan.next_ms(), 2 * EVERY_MS_MAX);
+        assert_eq!(rescan.ask(std::iter::empty(), 0, at(0)), None);
+        assert_eq!(rescan.ask(std::iter::empty(), 0, at(EVERY_MS_MAX)), None);
+        assert_eq!(rescan.next_ms(), Some(at(2 * EVERY_MS_MAX)));
     }
 }

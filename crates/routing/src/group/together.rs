@@ -27,7 +27,7 @@ use super::state::{Counts, GroupState, SliceState, begin_ms, share_of_sample};
 use super::thresholds::TOO_FEW_LEFT;
 use crate::map::{ClusterMap, Ending, FilterRecord, WhenLost};
 use crate::plan::{Load, SlicedBuildError};
-use crate::protocol::{Command, GroupReply, Moment, Operation, Submission};
+use crate::protocol::{Command, GroupReply, Moment, MonotonicMs, Operation, Submission};
 use crate::verdict::{Decision, Reason};
 use copies::is_complete;
 use joining::Joining;
@@ -304,14 +304,14 @@ impl TogetherGroup {
         self.rescan(commands);
     }
 
-    pub(crate) fn next_tick_ms(&self) -> Option<u64> {
+    pub(crate) fn next_tick_ms(&self) -> Option<MonotonicMs> {
         let (lacks, is_whole) = (!self.holding.is_complete(), self.holding.is_whole());
-        let opening_ms = (lacks && self.missing.is_none()).then_some(0);
-        let known_ms = if is_whole { 0 } else { self.known_ms() };
+        let opening_ms = (lacks && self.missing.is_none()).then_some(MonotonicMs::START);
+        let known_ms = if is_whole { MonotonicMs::START } else { self.known_ms() };
         let claim_ms = (lacks && (is_whole || self.has_fetched_all())).then(|| self.claims.next_ms().max(known_ms));
         let fetches = lacks && !self.mirrors.is_down_here();
         let fetch_ms = fetches.then(|| self.copying.next_ms(self.mirrors.sources())).flatten();
-        let rescan_ms = self.rescans().then(|| self.rescan.next_ms());
+        let rescan_ms = self.rescans().then(|| self.rescan.next_ms()).flatten();
         let expiry_ms = self.mirrors.next_expiry_ms();
         let others = [self.guard.next_expiry_ms(), opening_ms, claim_ms, fetch_ms, rescan_ms, expiry_ms];
         others.into_iter().flatten().min()

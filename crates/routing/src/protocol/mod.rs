@@ -5,6 +5,7 @@
 mod cells;
 mod entry;
 mod link;
+mod moment;
 mod names;
 mod peer;
 mod submission;
@@ -13,12 +14,13 @@ mod tag;
 pub use cells::{CellPlace, PositionLists};
 pub use entry::{CheckpointCursor, ClockReading, Entry, Record};
 pub use link::{LinkEnd, LinkEnds, LinkError, LinkFull, LinkReceiver, LinkSender};
+pub use moment::{Moment, MonotonicMs};
 pub use names::{BatchName, NamedEvent, SubmissionName};
 pub use peer::{
     AskCells, CellParts, HandedOver, MirrorNumber, Mirrored, Past, PeerBody, PeerMessage, Resolved, SetAcks, SetBatch,
     TestBatch, TestRun,
 };
 pub use submission::{
-    Climb, Climbed, Command, EarlyDuplicates, FromLevel, GroupReply, Moment, Operation, Submission, Tick, Times,
+    Climb, Climbed, Command, EarlyDuplicates, FromLevel, GroupReply, Operation, Submission, Tick, Times,
 };
 pub use tag::EventTag;

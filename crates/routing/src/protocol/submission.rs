@@ -7,6 +7,7 @@ use std::sync::Arc;
 use firstseen_filter::Probes;
 
 use super::entry::Record;
+use super::moment::MonotonicMs;
 use super::names::{BatchName, NamedEvent, SubmissionName};
 use super::peer::PeerMessage;
 use super::tag::EventTag;
@@ -86,8 +87,8 @@ pub struct Submission {
     pub probes: Probes,
     /// Their times.
     pub times: Times,
-    /// The owner's monotonic time after which nobody waits for the reply.
-    pub deadline_ms: u64,
+    /// The owner's time after which nobody waits for the reply.
+    pub deadline_ms: MonotonicMs,
     /// The batch was sent before, and may have been recorded.
     pub again: bool,
     /// W3C trace context, if the producer traces; it is sent on to other nodes.
@@ -108,15 +109,6 @@ impl Submission {
         };
         self.names.iter().enumerate().map(named)
     }
-}
-
-/// The owner's clocks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moment {
-    /// Milliseconds since some start; never steps back.
-    pub monotonic_ms: u64,
-    /// Milliseconds since 1970.
-    pub wall_ms: u64,
 }
 
 /// A command of an owner to its node.
@@ -179,8 +171,8 @@ pub struct Climb {
     pub probes: Probes,
     /// Their times.
     pub times: Times,
-    /// The owner's monotonic time after which nobody waits for the answer.
-    pub deadline_ms: u64,
+    /// The owner's time after which nobody waits for the answer.
+    pub deadline_ms: MonotonicMs,
     /// Some of them were sent before, and may have been recorded.
     pub again: bool,
     /// W3C trace context of the first of these events whose producer traces.

@@ -7,7 +7,8 @@ use crate::common::{definition, digest, filter_record, fingerprints, growing, no
 use firstseen_filter::{FilterSpec, Kind, Limit, Probes};
 use firstseen_routing::{
     AskCells, CellParts, ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupOwner,
-    Incarnation, Moment, NodeId, Operation, OwnerLimits, Prober, SliceOwner, SlicedDefinition, Submission, Tick, Times,
+    Incarnation, Moment, MonotonicMs, NodeId, Operation, OwnerLimits, Prober, SliceOwner, SlicedDefinition, Submission,
+    Tick, Times,
 };
 
 const FILTER: FilterId = FilterId(3);
@@ -40,7 +41,8 @@ impl Bench {
     fn new(definition: &SlicedDefinition, generations: Vec<u64>, is_complete: bool) -> Self {
         let map = map(definition, generations, is_complete);
         let owner = GroupOwner::build(FILTER, &map, 0, ME, OwnerLimits::default()).unwrap();
-        let (prober, now) = (Prober::new(definition).unwrap(), Moment { monotonic_ms: 1000, wall_ms: 10_000_000 });
+        let (prober, now) =
+            (Prober::new(definition).unwrap(), Moment { monotonic_ms: MonotonicMs(1000), wall_ms: 10_000_000 });
         Self { definition: definition.clone(), map, owner, prober, now, sequence: 0 }
     }
 
@@ -50,7 +52,7 @@ impl Bench {
         let ticks = keys.clone().map(|_| Tick { clock_unit: unit, unit }).collect();
         keys.for_each(|key| self.prober.push(digest(key), &mut probes));
         self.sequence += 1;
-        self.now.monotonic_ms += 10;
+        self.now.monotonic_ms = self.now.monotonic_ms.after(10);
         let submission = Submission {
             reply_to: self.sequence,
             operation: Operation::Observe,
@@ -60,7 +62,7 @@ impl Bench {
             from: None,
             probes,
             times: Times { base_unit: unit, ticks, clock_ms: unit * 1000 },
-            deadline_ms: u64::MAX,
+            deadline_ms: MonotonicMs::END,
             again: false,
             traceparent: None,
         };

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use crate::common::{Dice, definition, digest, filter_record, fingerprints, node_record, slice_owner, spec};
 use firstseen_filter::{FilterSpec, Kind, Probes, Unit, Window, WindowClock, WindowRule};
 use firstseen_routing::{
-    ClockSource, ClusterMap, Command, Decision, FilterId, FilterPolicies, GroupOwner, Moment, NodeId, Operation,
-    OwnerLimits, Prober, Reason, SlicedDefinition, Submission, Tick, Times,
+    ClockSource, ClusterMap, Command, Decision, FilterId, FilterPolicies, GroupOwner, Moment, MonotonicMs, NodeId,
+    Operation, OwnerLimits, Prober, Reason, SlicedDefinition, Submission, Tick, Times,
 };
 
 const MINUTE_MS: u64 = 60_000;
@@ -95,13 +95,13 @@ impl World {
             names: Vec::new(),
             probes,
             times: Times { base_unit: clock_unit, ticks, clock_ms },
-            deadline_ms: u64::MAX,
+            deadline_ms: MonotonicMs::END,
             from: None,
             again: false,
             traceparent: None,
         };
         let mut commands = Vec::new();
-        self.owner.submit(submission, Moment { monotonic_ms: 5, wall_ms });
+        self.owner.submit(submission, Moment { monotonic_ms: MonotonicMs(5), wall_ms });
         self.owner.take_commands(&mut commands);
         let replies = commands.into_iter().filter_map(|command| match command {
             Command::Reply(reply) => Some(reply.decisions),

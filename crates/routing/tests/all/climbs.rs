@@ -7,8 +7,8 @@ use crate::forest::{Forest, ROOT, spec};
 use firstseen_filter::{Kind, Probes};
 use firstseen_routing::Climbed;
 use firstseen_routing::{
-    Climb, Command, Decision, EarlyDuplicates, FilterId, FilterPolicies, GroupOwner, GroupReply, Moment, Operation,
-    OwnerLimits, Prober, Seen, Submission, Times, TreeMode,
+    Climb, Command, Decision, EarlyDuplicates, FilterId, FilterPolicies, GroupOwner, GroupReply, Moment, MonotonicMs,
+    Operation, OwnerLimits, Prober, Seen, Submission, Times, TreeMode,
 };
 
 /// Climbs that a group has in flight at most, and events of a climb.
@@ -49,7 +49,7 @@ impl Leaf {
 
     fn now(&self) -> Moment {
         let monotonic_ms = self.now_us / 1000;
-        Moment { monotonic_ms, wall_ms: 1_790_000_000_000 + monotonic_ms }
+        Moment { monotonic_ms: MonotonicMs(monotonic_ms), wall_ms: 1_790_000_000_000 + monotonic_ms }
     }
 
     fn carry_out(&mut self, commands: Vec<Command>) {
@@ -97,7 +97,7 @@ impl Leaf {
             names: Vec::new(),
             probes,
             times: Times { base_unit: 1_000_000, ..Times::default() },
-            deadline_ms: u64::MAX,
+            deadline_ms: MonotonicMs::END,
             again: false,
             from: None,
             traceparent: None,

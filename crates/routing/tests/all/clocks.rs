@@ -7,8 +7,8 @@ use crate::common::{definition, digest, filter_record, node_record, slice_owner,
 use firstseen_filter::{FilterSpec, Kind, Probes};
 use firstseen_routing::{
     ClockSource, ClockStanding, ClockWatch, ClusterMap, Command, Decision, Exchange, FilterId, FilterPolicies,
-    GroupOwner, Incarnation, Moment, NodeId, Operation, OwnerLimits, Prober, Reading, Reason, Submission, TimeOfDay,
-    Times,
+    GroupOwner, Incarnation, Moment, MonotonicMs, NodeId, Operation, OwnerLimits, Prober, Reading, Reason, Submission,
+    TimeOfDay, Times,
 };
 
 const FILTER: FilterId = FilterId(3);
@@ -19,7 +19,10 @@ const WALL_MS: u64 = 1_790_000_000_000;
 const OTHERS: [NodeId; 4] = [NodeId(2), NodeId(3), NodeId(4), NodeId(5)];
 
 fn at(monotonic_ms: u64, ahead_ms: i64) -> Moment {
-    Moment { monotonic_ms, wall_ms: (WALL_MS + monotonic_ms).saturating_add_signed(ahead_ms) }
+    Moment {
+        monotonic_ms: MonotonicMs(monotonic_ms),
+        wall_ms: (WALL_MS + monotonic_ms).saturating_add_signed(ahead_ms),
+    }
 }
 
 /// A watch of a node with readings of peers that are so far ahead at `now_ms`.
@@ -31,7 +34,8 @@ fn watch(ahead_ms: &[(NodeId, i64)], now_ms: u64) -> ClockWatch {
 
 fn hear(watch: &mut ClockWatch, peer: NodeId, ahead_ms: i64, now_ms: u64) {
     let read = at(now_ms - 1, ahead_ms);
-    watch.hear(peer, Exchange { sent_ms: now_ms - 2, heard_ms: now_ms, peer_wall_ms: read.wall_ms });
+    let (sent_ms, heard_ms) = (MonotonicMs(now_ms - 2), MonotonicMs(now_ms));
+    watch.hear(peer, Exchange { sent_ms, heard_ms, peer_wall_ms: read.wall_ms });
 }
 
 #[test]
@@ -166,7 +170,7 @@ impl Node {
             names: Vec::new(),
             probes,
             times: Times::default(),
-            deadline_ms: u64::MAX,
+            deadline_ms: MonotonicMs::END,
             from: None,
             again: false,
             traceparent: None,

@@ -9,7 +9,8 @@ use crate::network::{FILTER, Network, Question};
 use firstseen_filter::{FilterSpec, Kind, Layout};
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
-    AnswerWhen, Closed, Decision, FilterId, FilterPolicies, Lookup, NodeId, OwnerLimits, Reason, SubmissionName, Times,
+    AnswerWhen, Closed, Decision, FilterId, FilterPolicies, Lookup, MonotonicMs, NodeId, OwnerLimits, Reason,
+    SubmissionName, Times,
 };
 
 const SEEDS: u64 = 300;
@@ -69,7 +70,7 @@ impl Run {
             sequence: number,
             names: vec![SubmissionName { source: 1, number }],
             times: Times::default(),
-            deadline_ms: u64::MAX,
+            deadline_ms: MonotonicMs::END,
             again: false,
         };
         let map = self.network.map.clone();

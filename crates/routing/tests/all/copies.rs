@@ -8,8 +8,8 @@ use crate::network::{Network, Question};
 use firstseen_filter::{CellRun, FilterSpec, Kind, Layout, Unit};
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
-    AnswerWhen, AskCells, CellParts, ClusterMap, Decision, FilterPolicies, GroupOwner, Lookup, NodeId, OwnerLimits,
-    Reason, SubmissionName, Times,
+    AnswerWhen, AskCells, CellParts, ClusterMap, Decision, FilterPolicies, GroupOwner, Lookup, MonotonicMs, NodeId,
+    OwnerLimits, Reason, SubmissionName, Times,
 };
 
 const SEEDS: u64 = 400;
@@ -82,7 +82,7 @@ impl Run {
             sequence: reply_to,
             names: vec![SubmissionName { source: 1, number }],
             times: Times::default(),
-            deadline_ms: u64::MAX,
+            deadline_ms: MonotonicMs::END,
             again: reply_to > number,
         };
         let head = self.network.head_by(map, digest(key));

@@ -4,8 +4,8 @@ use crate::common::{Dice, definition, digest, growing, spec};
 use crate::network::{self, Network, Question};
 use firstseen_filter::{Digest, FilterSpec, Kind, Limit, Refresh};
 use firstseen_routing::{
-    AnswerWhen, Decision, FilterPolicies, GroupReply, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason, SetAcks,
-    SlicedDefinition, Thresholds, Times, WhenLost,
+    AnswerWhen, Decision, FilterPolicies, GroupReply, MonotonicMs, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason,
+    SetAcks, SlicedDefinition, Thresholds, Times, WhenLost,
 };
 
 const A: NodeId = NodeId(1);
@@ -31,7 +31,16 @@ fn limited(definition: &SlicedDefinition, answer: AnswerWhen, limits: OwnerLimit
 
 fn question(reply_to: u64, records: bool) -> Question {
     let (names, times) = (Vec::new(), Times::default());
-    Question { reply_to, records, producer: 1, sequence: reply_to, names, times, deadline_ms: u64::MAX, again: false }
+    Question {
+        reply_to,
+        records,
+        producer: 1,
+        sequence: reply_to,
+        names,
+        times,
+        deadline_ms: MonotonicMs::END,
+        again: false,
+    }
 }
 
 /// Events whose way goes from `path[0]` over `path[1]` to `path[2]`, while none is recorded.
@@ -69,18 +78,18 @@ fn a_late_end_of_a_batch_leaves_its_retry_in_flight() {
     assert_eq!(ask(&mut network, known, question(1, true)).decisions, [Decision::FirstSeen]);
     network.replies.clear();
     let batch = |reply_to, deadline_ms| Question { reply_to, deadline_ms, ..question(2, true) };
-    let deadline_ms = network.now.monotonic_ms + 5;
+    let deadline_ms = network.now.monotonic_ms.after(5);
     network.submit(&events, batch(2, deadline_ms));
     network.wait(5);
     // One event was being set; the other one was only tested, so the retry runs it again.
     let undecided = [Reason::Unknown, Reason::NotReady].map(Decision::Undecided);
     assert_eq!(network.replies.remove(0).decisions, undecided);
-    network.submit(&events, batch(3, u64::MAX));
+    network.submit(&events, batch(3, MonotonicMs::END));
     // The sets of the first attempt are done; its tests and those of the retry are still in flight.
     for node in [B, C] {
         assert!(network.deliver_on((A, node)) && network.deliver_on((node, A)));
     }
-    network.submit(&events, batch(4, u64::MAX));
+    network.submit(&events, batch(4, MonotonicMs::END));
     network.settle();
     let numbers: Vec<u64> = network.replies.iter().map(|reply| reply.reply_to).collect();
     assert_eq!(numbers, [4], "the retry is answered once, where it was asked for last");
@@ -155,7 +164,7 @@ fn a_lookup_that_finds_an_event_being_recorded_waits_for_it() {
     network.submit(&[event], question(1, true));
     network.submit(&[event], question(2, false));
     assert_eq!(replies(&network), [], "nobody else has it");
-    let deadline_ms = network.now.monotonic_ms + 5;
+    let deadline_ms = network.now.monotonic_ms.after(5);
     network.submit(&[event], Question { deadline_ms, ..question(3, false) });
     network.wait(5);
     let not_ready = (3, Decision::Undecided(Reason::NotReady));
@@ -279,7 +288,7 @@ fn a_former_head_wins_nothing_when_a_node_that_it_waits_for_is_gone() {
 fn what_nobody_waits_for_any_more_does_not_stay_in_flight_behind_a_set() {
     let (mut network, event) = copied();
     network.submit(&[event], question(1, true));
-    let deadline_ms = network.now.monotonic_ms + 5;
+    let deadline_ms = network.now.monotonic_ms.after(5);
     for asked in 2..6 {
         network.submit(&[event], Question { deadline_ms, ..question(asked, asked % 2 == 0) });
     }
@@ -305,7 +314,7 @@ fn a_lookup_that_is_older_than_what_it_waits_for_ends_with_it() {
     assert!(network.deliver_on((A, B)) && network.deliver_on((A, C)), "the sets");
     let late = network.take((B, A)).expect("an acknowledgement");
     assert!(network.deliver_on((C, A)), "the other acknowledgement");
-    let deadline_ms = network.now.monotonic_ms + 5;
+    let deadline_ms = network.now.monotonic_ms.after(5);
     network.submit(&[event], Question { deadline_ms, ..question(2, false) });
     network.submit(&[event], Question { deadline_ms, ..question(3, true) });
     assert!(
@@ -411,7 +420,7 @@ fn tests_without_a_waiting_flight_are_not_run() {
     for (event, waited_ms) in events.zip([4, 5]) {
         let left_ms = 5 - waited_ms;
         ask(&mut network, event, question(waited_ms, true));
-        let deadline_ms = network.now.monotonic_ms + 5;
+        let deadline_ms = network.now.monotonic_ms.after(5);
         network.submit(&[event], Question { deadline_ms, ..question(10 + waited_ms, true) });
         let mut message = network.take((A, B)).expect("a test");
         message.pass_time(waited_ms);

@@ -7,8 +7,8 @@ use crate::network::{FILTER, Network, Question};
 use firstseen_filter::Kind;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
-    AnswerWhen, ClusterMap, Decision, FilterPolicies, Lookup, NodeId, OwnerLimits, Reason, SubmissionName, Thresholds,
-    Times,
+    AnswerWhen, ClusterMap, Decision, FilterPolicies, Lookup, MonotonicMs, NodeId, OwnerLimits, Reason, SubmissionName,
+    Thresholds, Times,
 };
 
 const SEEDS: u64 = 1500;
@@ -58,7 +58,7 @@ impl Run {
             sequence: number,
             names,
             times: Times::default(),
-            deadline_ms: u64::MAX,
+            deadline_ms: MonotonicMs::END,
             again: false,
         };
         let head = self.network.head_by(map, digest(key));

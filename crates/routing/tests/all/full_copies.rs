@@ -6,7 +6,7 @@ use crate::network::{FILTER, Network, Question};
 use firstseen_filter::{FilterSlice, PartError, ProbeShape, Probes, Stamp};
 use firstseen_routing::{
     AnswerWhen, AskCells, Branch, CellParts, Command, CutOff, Decision, Entry, FilterPolicies, GroupOwner, Moment,
-    NodeId, OwnerLimits, PeerBody, PeerMessage, PositionLists, SetAcks, SlicedDefinition, Times, TreeMode,
+    MonotonicMs, NodeId, OwnerLimits, PeerBody, PeerMessage, PositionLists, SetAcks, SlicedDefinition, Times, TreeMode,
 };
 
 const WINDOW: &str = "10s";
@@ -78,7 +78,7 @@ impl World {
             sequence: number,
             names: Vec::new(),
             times: Times { base_unit: self.unit(time_ms), ticks: Vec::new(), clock_ms: time_ms },
-            deadline_ms: u64::MAX,
+            deadline_ms: MonotonicMs::END,
             again: false,
         };
         self.network.submit_at((0, FIRST), &[digest(number)], question);
@@ -221,7 +221,7 @@ fn what_a_backup_or_a_journal_holds_beyond_the_room_is_reported() {
     let mut owner = GroupOwner::build(FILTER, &network.map, 0, FIRST, OwnerLimits::default()).unwrap();
     let (probes, stamps) = (too_many(&definition, 1), vec![Stamp::on_time(unit); TOO_MANY as usize]);
     let entry = Entry::Events { generation: 0, probes, stamps };
-    let moment = Moment { monotonic_ms: 1, wall_ms: 1 };
+    let moment = Moment { monotonic_ms: MonotonicMs(1), wall_ms: 1 };
     assert!(matches!(owner.restore(entry, moment), Err(PartError::Full)));
     owner.end_restore(false);
     let mut commands = Vec::new();

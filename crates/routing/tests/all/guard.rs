@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use crate::common::Dice;
 use firstseen_filter::{ProbeShape, Probes};
 use firstseen_routing::{
-    Admission, Decision, Operation, Reason, ReplayGuard, Standing, Submission, SubmissionName, Times,
+    Admission, Decision, MonotonicMs, Operation, Reason, ReplayGuard, Standing, Submission, SubmissionName, Times,
 };
 
 fn batch(producer: u128, sequence: u64, events: usize) -> Submission {
@@ -19,7 +19,7 @@ fn batch(producer: u128, sequence: u64, events: usize) -> Submission {
         names: Vec::new(),
         probes,
         times: Times::default(),
-        deadline_ms: 0,
+        deadline_ms: MonotonicMs(0),
         from: None,
         again: false,
         traceparent: None,
@@ -61,7 +61,7 @@ fn a_batch_of_1024_takes_about_300_bytes() {
     let bytes_of = |guard: &ReplayGuard| guard.bytes();
     let mut settle = |guard: &mut ReplayGuard, sequence: u64, decision: Decision| {
         let submission = batch(1, sequence, 1024);
-        assert_eq!(guard.admit(&submission, 0, &mut standings), Admission::New);
+        assert_eq!(guard.admit(&submission, MonotonicMs(0), &mut standings), Admission::New);
         assert_eq!(guard.settle(&submission, &[decision; 1024]), None);
     };
     settle(&mut guard, 0, Decision::FirstSeen);
@@ -80,7 +80,7 @@ fn undecided_events_are_run_anew_unless_they_may_have_been_recorded() {
         let (submission, mut standings) = (batch(1, 1, events), Vec::new());
         let mut known: Vec<Decision> = Vec::new();
         for round in 0..6 {
-            let admission = guard.admit(&submission, round, &mut standings);
+            let admission = guard.admit(&submission, MonotonicMs(round), &mut standings);
             assert_eq!(admission, if round == 0 { Admission::New } else { Admission::Known });
             if round > 0 {
                 let expected: Vec<Standing> = known.iter().copied().map(standing_of).collect();
@@ -93,7 +93,10 @@ fn undecided_events_are_run_anew_unless_they_may_have_been_recorded() {
             known = (0..events).map(run).collect();
             guard.settle(&submission, &known);
         }
-        assert_eq!(guard.admit(&batch(1, 1, events + 1), 9, &mut standings), Admission::Refused(Reason::Invalid));
+        assert_eq!(
+            guard.admit(&batch(1, 1, events + 1), MonotonicMs(9), &mut standings),
+            Admission::Refused(Reason::Invalid)
+        );
     }
 }
 
@@ -101,10 +104,10 @@ fn undecided_events_are_run_anew_unless_they_may_have_been_recorded() {
 fn a_later_verdict_replaces_unknown() {
     let mut guard = ReplayGuard::new(1000, 1 << 20);
     let (submission, mut standings) = (batch(1, 1, 2), Vec::new());
-    guard.admit(&submission, 0, &mut standings);
+    guard.admit(&submission, MonotonicMs(0), &mut standings);
     guard.settle(&submission, &[Decision::Undecided(Reason::Unknown), Decision::FirstSeen]);
     guard.settle(&submission, &[Decision::Duplicate, Decision::Duplicate]);
-    guard.admit(&submission, 0, &mut standings);
+    guard.admit(&submission, MonotonicMs(0), &mut standings);
     assert_eq!(standings, [Decision::Duplicate, Decision::FirstSeen].map(Standing::Answered));
 }
 
@@ -113,20 +116,20 @@ fn a_retry_attaches_to_the_batch_in_flight() {
     let mut guard = ReplayGuard::new(1000, 1 << 20);
     let mut standings = Vec::new();
     for first in [batch(1, 1, 3), named(8, &[1, 2, 3], 2)] {
-        assert_eq!(guard.admit(&first, 0, &mut standings), Admission::New);
+        assert_eq!(guard.admit(&first, MonotonicMs(0), &mut standings), Admission::New);
         guard.depart(&first);
         let again = Submission { reply_to: 44, ..first.clone() };
-        assert_eq!(guard.admit(&again, 5, &mut standings), Admission::Attached);
+        assert_eq!(guard.admit(&again, MonotonicMs(5), &mut standings), Admission::Attached);
         assert_eq!(guard.settle(&first, &[Decision::FirstSeen; 3]), Some(44));
-        assert_eq!(guard.admit(&again, 6, &mut standings), Admission::Known);
+        assert_eq!(guard.admit(&again, MonotonicMs(6), &mut standings), Admission::Known);
         assert_eq!(standings, [Standing::Answered(Decision::FirstSeen); 3]);
         assert_eq!(guard.settle(&again, &[Decision::FirstSeen; 3]), None);
     }
     // Under another batch's name a named submission is answered as in flight.
     let first = named(9, &[64, 65], 3);
-    guard.admit(&first, 0, &mut standings);
+    guard.admit(&first, MonotonicMs(0), &mut standings);
     guard.depart(&first);
-    assert_eq!(guard.admit(&named(9, &[65, 66], 4), 0, &mut standings), Admission::Known);
+    assert_eq!(guard.admit(&named(9, &[65, 66], 4), MonotonicMs(0), &mut standings), Admission::Known);
     assert_eq!(standings, [Standing::InFlight, Standing::New]);
     guard.settle(&first, &[Decision::Duplicate; 2]);
     assert_eq!(guard.recall(SubmissionName { source: 9, number: 65 }), Standing::Answered(Decision::Duplicate));
@@ -139,17 +142,17 @@ fn a_slow_source_is_not_too_old() {
     let mut standings = Vec::new();
     for number in 0..200 {
         let submission = named(8, &[number], number);
-        assert_eq!(guard.admit(&submission, number * 2000, &mut standings), Admission::New, "{number}");
+        assert_eq!(guard.admit(&submission, MonotonicMs(number * 2000), &mut standings), Admission::New, "{number}");
         guard.settle(&submission, &[Decision::FirstSeen]);
     }
     // A block in use is kept, with the replies in it.
     for number in 200..230 {
         let submission = named(8, &[number], number);
-        guard.admit(&submission, 400_000 + number * 90, &mut standings);
+        guard.admit(&submission, MonotonicMs(400_000 + number * 90), &mut standings);
         guard.settle(&submission, &[Decision::FirstSeen]);
     }
     let now_ms = 400_000 + 230 * 90;
-    assert_eq!(guard.admit(&named(8, &[202, 100, 230], 999), now_ms, &mut standings), Admission::Known);
+    assert_eq!(guard.admit(&named(8, &[202, 100, 230], 999), MonotonicMs(now_ms), &mut standings), Admission::Known);
     let too_old = Standing::Answered(Decision::Undecided(Reason::TooOld));
     assert_eq!(standings, [Standing::Answered(Decision::FirstSeen), too_old, Standing::New]);
 }
@@ -174,7 +177,7 @@ fn memory_is_bounded_and_no_answered_name_is_new_again() {
                 None
             };
             if let Some((answered_ms, submission, decisions)) = retry.cloned() {
-                let admission = guard.admit(&submission, now_ms, &mut standings);
+                let admission = guard.admit(&submission, MonotonicMs(now_ms), &mut standings);
                 let is_young = now_ms - answered_ms < HORIZON_MS;
                 let outcome = match admission {
                     Admission::Refused(reason) => {
@@ -207,7 +210,7 @@ fn memory_is_bounded_and_no_answered_name_is_new_again() {
                     }
                     _ => batch(u128::from(dice.below(2000)) << 64, sequence, 1 + dice.below(200) as usize),
                 };
-                let admission = guard.admit(&submission, now_ms, &mut standings);
+                let admission = guard.admit(&submission, MonotonicMs(now_ms), &mut standings);
                 let all_new = standings.iter().all(|standing| *standing == Standing::New);
                 if admission == Admission::New && all_new {
                     let decide = |_| if dice.below(2) == 0 { Decision::FirstSeen } else { Decision::Duplicate };
@@ -219,7 +222,7 @@ fn memory_is_bounded_and_no_answered_name_is_new_again() {
             assert!(guard.bytes() <= BYTES_MAX + 4096, "seed {seed}: {} bytes", guard.bytes());
         }
         assert!(outcomes["known"] > 100 && outcomes["refused"] > 100, "seed {seed}: {outcomes:?}");
-        guard.expire(now_ms + 10_000 * HORIZON_MS);
+        guard.expire(MonotonicMs(now_ms + 10_000 * HORIZON_MS));
         assert_eq!(guard.bytes(), 0, "seed {seed}");
     }
 }
@@ -262,7 +265,7 @@ fn a_name_answers_no_other_event() {
             let name = |dice: &mut Dice| SubmissionName { source: dice.below(2).into(), number: dice.below(100) };
             let events: Vec<_> = (0..6).map(|_| (name(&mut dice), dice.below(4))).collect();
             let submission = named_as(&events, sequence);
-            let admission = guard.admit(&submission, sequence, &mut standings);
+            let admission = guard.admit(&submission, MonotonicMs(sequence), &mut standings);
             assert!(matches!(admission, Admission::New | Admission::Known));
             let mut decisions = Vec::new();
             for ((name, key), standing) in events.iter().zip(&standings) {
@@ -302,14 +305,22 @@ fn a_batch_of_other_events_under_the_same_name_is_refused() {
     let of = |keys: [u64; 3]| Submission { names: Vec::new(), ..named_as(&keys.map(|key| (name, key)), 1) };
     let (mut guard, mut standings) = (ReplayGuard::new(1000, 1 << 20), Vec::new());
     let (first, others) = (of([1, 2, 3]), [of([4, 2, 3]), of([1, 2, 4])]);
-    assert_eq!(guard.admit(&first, 0, &mut standings), Admission::New);
+    assert_eq!(guard.admit(&first, MonotonicMs(0), &mut standings), Admission::New);
     guard.depart(&first);
     for other in &others {
-        assert_eq!(guard.admit(other, 0, &mut standings), Admission::Refused(Reason::Invalid), "while it is in flight");
+        assert_eq!(
+            guard.admit(other, MonotonicMs(0), &mut standings),
+            Admission::Refused(Reason::Invalid),
+            "while it is in flight"
+        );
     }
     guard.settle(&first, &[Decision::FirstSeen; 3]);
     for other in &others {
-        assert_eq!(guard.admit(other, 0, &mut standings), Admission::Refused(Reason::Invalid), "when it is answered");
+        assert_eq!(
+            guard.admit(other, MonotonicMs(0), &mut standings),
+            Admission::Refused(Reason::Invalid),
+            "when it is answered"
+        );
     }
-    assert_eq!(guard.admit(&first, 0, &mut standings), Admission::Known);
+    assert_eq!(guard.admit(&first, MonotonicMs(0), &mut standings), Admission::Known);
 }

@@ -6,8 +6,8 @@ use crate::common::{Dice, definition, digest, filter_record, fingerprints, growi
 use firstseen_filter::{FilterSpec, Kind, Limit, Probes, Refresh};
 use firstseen_routing::{
     CheckpointCursor, ClusterMap, Command, Decision, Durability, Entry, Epoch, EventTag, FilterId, FilterPolicies,
-    FilterRecord, GroupOwner, Incarnation, Moment, NodeId, NodeRecord, Operation, OwnerLimits, Prober, Reason, Record,
-    SliceCopy, SlicedDefinition, Submission, SubmissionName, Tick, Times, WhenLost,
+    FilterRecord, GroupOwner, Incarnation, Moment, MonotonicMs, NodeId, NodeRecord, Operation, OwnerLimits, Prober,
+    Reason, Record, SliceCopy, SlicedDefinition, Submission, SubmissionName, Tick, Times, WhenLost,
 };
 
 const FILTER: FilterId = FilterId(3);
@@ -43,7 +43,7 @@ impl Bench {
     fn new(definition: &SlicedDefinition, is_named: bool) -> Self {
         let map = map(definition);
         let owner = GroupOwner::build(FILTER, &map, 0, ME, OwnerLimits::default()).unwrap();
-        let (prober, now) = (Prober::new(definition).unwrap(), Moment { monotonic_ms: 1000, wall_ms: 0 });
+        let (prober, now) = (Prober::new(definition).unwrap(), Moment { monotonic_ms: MonotonicMs(1000), wall_ms: 0 });
         let (kept, answered) = (owner.checkpoint(true), Vec::new());
         Self { map, owner, prober, now, unit: 100, is_named, kept, answered }
     }
@@ -67,14 +67,14 @@ impl Bench {
             from: None,
             probes,
             times: Times { base_unit: clock_unit, ticks, clock_ms: clock_unit * 1000 },
-            deadline_ms: u64::MAX,
+            deadline_ms: MonotonicMs::END,
             again: false,
             traceparent: None,
         }
     }
 
     fn submit(&mut self, submission: Submission) -> Vec<Decision> {
-        self.now.monotonic_ms += 10;
+        self.now.monotonic_ms = self.now.monotonic_ms.after(10);
         let mut commands = Vec::new();
         self.owner.submit(submission, self.now);
         self.owner.take_commands(&mut commands);
@@ -294,7 +294,7 @@ fn a_copy_that_has_read_everything_back_records_when_the_map_knows() {
     let batch = bench.batch(&mut Dice(1));
     let ask = |bench: &mut Bench, sequence| {
         let mut commands = Vec::new();
-        bench.now.monotonic_ms += 10;
+        bench.now.monotonic_ms = bench.now.monotonic_ms.after(10);
         bench.owner.submit(Submission { sequence, ..batch.clone() }, bench.now);
         bench.owner.take_commands(&mut commands);
         let records = commands.iter().filter(|command| matches!(command, Command::Persist(_))).count();

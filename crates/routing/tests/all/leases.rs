@@ -6,8 +6,8 @@ use crate::common::{definition, digest, filter_record, node_record, slice_owner,
 use firstseen_filter::{FilterSpec, Kind, Probes, Refresh};
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
-    ClusterMap, Command, Decision, FilterId, FilterPolicies, GroupOwner, Lease, Moment, NodeId, Operation, OwnerLimits,
-    Prober, Reason, Submission, Times,
+    ClusterMap, Command, Decision, FilterId, FilterPolicies, GroupOwner, Lease, Moment, MonotonicMs, NodeId, Operation,
+    OwnerLimits, Prober, Reason, Submission, Times,
 };
 
 const FILTER: FilterId = FilterId(3);
@@ -35,7 +35,7 @@ impl Alone {
         };
         let limits = OwnerLimits { rules, ..OwnerLimits::default() };
         let mut owner = GroupOwner::build(FILTER, &map, 0, ME, limits).unwrap();
-        let began = Moment { monotonic_ms: 500, wall_ms: 1_790_000_000_000 };
+        let began = Moment { monotonic_ms: MonotonicMs(500), wall_ms: 1_790_000_000_000 };
         owner.set_lease(Lease::granted(began, LEASE_MS, SKEW_MS));
         Self { owner, prober: Prober::new(&definition).unwrap(), sequence: 0, began }
     }
@@ -53,13 +53,13 @@ impl Alone {
             names: Vec::new(),
             probes,
             times: Times::default(),
-            deadline_ms: u64::MAX,
+            deadline_ms: MonotonicMs::END,
             from: None,
             again: false,
             traceparent: None,
         };
         let Moment { monotonic_ms: began_ms, wall_ms: began_wall_ms } = self.began;
-        let now = Moment { monotonic_ms: began_ms + monotonic_ms, wall_ms: began_wall_ms + wall_ms };
+        let now = Moment { monotonic_ms: began_ms.after(monotonic_ms), wall_ms: began_wall_ms + wall_ms };
         let mut commands = Vec::new();
         self.owner.submit(submission, now);
         self.owner.take_commands(&mut commands);

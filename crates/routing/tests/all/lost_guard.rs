@@ -5,7 +5,7 @@ use crate::common::{Dice, definition, digest, spec};
 use crate::network::{Network, Question};
 use firstseen_filter::Kind;
 use firstseen_routing::{
-    Decision, FilterPolicies, NodeId, OwnerLimits, Reason, SubmissionName, Thresholds, Times, WhenLost,
+    Decision, FilterPolicies, MonotonicMs, NodeId, OwnerLimits, Reason, SubmissionName, Thresholds, Times, WhenLost,
 };
 
 const KEYS: u64 = 2_000;
@@ -39,7 +39,7 @@ fn submit_all(network: &mut Network, producer: u64, source: Option<u128>) -> Vec
             sequence: number + 1,
             names: source.map(|source| SubmissionName { source, number }).into_iter().collect(),
             times: Times { base_unit: 0, ticks: Vec::new(), clock_ms: 0 },
-            deadline_ms: u64::MAX,
+            deadline_ms: MonotonicMs::END,
             again: false,
         };
         network.submit(&[digest(number)], question);

@@ -8,7 +8,8 @@ use crate::network::{Network, Question};
 use firstseen_filter::{FilterSpec, Kind, Layout};
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
-    AnswerWhen, ClusterMap, Decision, FilterPolicies, Lookup, NodeId, OwnerLimits, SliceMove, SubmissionName, Times,
+    AnswerWhen, ClusterMap, Decision, FilterPolicies, Lookup, MonotonicMs, NodeId, OwnerLimits, SliceMove,
+    SubmissionName, Times,
 };
 
 const SEEDS: u64 = 500;
@@ -34,7 +35,7 @@ struct Run {
     maps: [ClusterMap; 2],
     asked: Vec<u64>,
     /// When each submission was sent, in monotonic milliseconds.
-    asked_ms: Vec<u64>,
+    asked_ms: Vec<MonotonicMs>,
     /// Submissions that were sent again after a reply, by the number of the new reply.
     again: BTreeMap<u64, u64>,
     /// Of those whose first decision was definite: how many are undecided now, and how many have the same decision.
@@ -102,7 +103,7 @@ impl Run {
         let lately = replies.len().saturating_sub(20)..replies.len();
         let Some(index) = lately.clone().nth(self.dice.below(lately.len().max(1) as u64) as usize) else { return };
         let (number, reply_to) = (replies[index].reply_to, AGAIN + self.again.len() as u64);
-        let is_young = |asked_ms: u64| self.network.now.monotonic_ms - asked_ms < u64::from(HORIZON_MS);
+        let is_young = |asked_ms: MonotonicMs| self.network.now.monotonic_ms.since(asked_ms) < u64::from(HORIZON_MS);
         if number < AGAIN && is_young(self.asked_ms[number as usize - 1]) {
             let map = self.maps[1].clone();
             self.again.insert(reply_to, number);
@@ -119,7 +120,7 @@ impl Run {
             sequence: number,
             names: vec![SubmissionName { source: 1, number }],
             times: Times::default(),
-            deadline_ms: u64::MAX,
+            deadline_ms: MonotonicMs::END,
             again: false,
         };
         let head = self.network.head_by(map, digest(key));

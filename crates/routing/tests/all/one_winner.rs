@@ -7,8 +7,8 @@ use crate::network::{Fault, Network, Question, random_owners};
 use firstseen_filter::Kind;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
-    AnswerWhen, Decision, FilterPolicies, Lookup, OwnerLimits, Reason, SlicedDefinition, SubmissionName, Times,
-    WhenLost,
+    AnswerWhen, Decision, FilterPolicies, Lookup, MonotonicMs, OwnerLimits, Reason, SlicedDefinition, SubmissionName,
+    Times, WhenLost,
 };
 
 const PRODUCERS: u64 = 4;
@@ -45,7 +45,7 @@ fn network_of(definition: &SlicedDefinition, dice: &mut Dice, limits: OwnerLimit
     Network::new(definition, policies, &owners, limits, Dice(dice.roll()))
 }
 
-fn question(producer: u64, sequence: u64, deadline_ms: u64) -> Question {
+fn question(producer: u64, sequence: u64, deadline_ms: MonotonicMs) -> Question {
     Question {
         reply_to: producer << 32 | sequence,
         records: true,
@@ -74,7 +74,7 @@ fn winners_in(mut network: Network, seed: u64, mut dice: Dice) -> BTreeMap<u64, 
         submissions.swap(last, dice.below(last as u64 + 1) as usize);
     }
     for (producer, key) in submissions {
-        network.submit(&[digest(seed * 1000 + key)], question(producer, key, u64::MAX));
+        network.submit(&[digest(seed * 1000 + key)], question(producer, key, MonotonicMs::END));
         (0..dice.below(6)).for_each(|_| _ = network.deliver());
     }
     network.settle();
@@ -164,7 +164,7 @@ fn not_one_winner(lookup: Lookup, limits: OwnerLimits) -> usize {
                 heads.entry(network.head_of(digests[event as usize])).or_default().push(event);
             }
             for (part, events) in heads.into_values().enumerate() {
-                let question = question(producer, round * 3 + part as u64, u64::MAX);
+                let question = question(producer, round * 3 + part as u64, MonotonicMs::END);
                 let batch: Vec<_> = events.iter().map(|event| digests[*event as usize]).collect();
                 submitted.insert(question.reply_to, events);
                 network.submit(&batch, question);
@@ -210,7 +210,7 @@ struct Attempt {
 
 impl Attempt {
     fn submit(&self, network: &mut Network, seed: u64, attempt: u64) {
-        let deadline_ms = network.now.monotonic_ms + 5;
+        let deadline_ms = network.now.monotonic_ms.after(5);
         let mut question = question(self.producer, self.sequence, deadline_ms);
         question.reply_to = self.producer << 32 | self.sequence;
         question.again = attempt > 0;

@@ -9,8 +9,8 @@ use crate::common::{
 use firstseen_filter::{Digest, FilterSpec, Kind, Limit, Probes, WindowClock};
 use firstseen_routing::{
     Answer, ClusterMap, Command, Decision, FilterId, FilterPolicies, GroupOwner, GroupReply, Incarnation, Moment,
-    NodeId, Operation, OwnerLimits, Prober, Reason, SlicedDefinition, SlicedFilter, Submission, SubmissionName, Tick,
-    Times, WhenLost,
+    MonotonicMs, NodeId, Operation, OwnerLimits, Prober, Reason, SlicedDefinition, SlicedFilter, Submission,
+    SubmissionName, Tick, Times, WhenLost,
 };
 
 const FILTER: FilterId = FilterId(3);
@@ -52,7 +52,7 @@ impl Cluster {
             clock: clock(&definition.group),
             producer: 77,
             sequence: 0,
-            now: Moment { monotonic_ms: 1000, wall_ms: 1_790_000_000_000 },
+            now: Moment { monotonic_ms: MonotonicMs(1000), wall_ms: 1_790_000_000_000 },
         }
     }
 
@@ -117,7 +117,7 @@ fn submission(operation: Operation, producer: u128, sequence: u64, prober: &Prob
         names: Vec::new(),
         probes,
         times,
-        deadline_ms: u64::MAX,
+        deadline_ms: MonotonicMs::END,
         from: None,
         again: false,
         traceparent: None,
@@ -252,9 +252,9 @@ fn a_forgotten_name_is_too_old() {
     let first = batch(&cluster, 1, 0..50);
     let second = batch(&cluster, 2, 50..100);
     assert_eq!(cluster.submit(0, first.clone()).decisions, [Decision::FirstSeen; 50]);
-    cluster.now.monotonic_ms += horizon_ms - 1;
+    cluster.now.monotonic_ms = cluster.now.monotonic_ms.after(horizon_ms - 1);
     assert_eq!(cluster.submit(0, first.clone()).decisions, [Decision::FirstSeen; 50]);
-    cluster.now.monotonic_ms += 1;
+    cluster.now.monotonic_ms = cluster.now.monotonic_ms.after(1);
     assert_eq!(cluster.submit(0, first.clone()).decisions, [Decision::Undecided(Reason::TooOld); 50]);
     assert_eq!(cluster.submit(0, second).decisions, [Decision::FirstSeen; 50]);
     let other = Submission { producer: 6, ..first };
@@ -279,7 +279,7 @@ fn a_submission_that_does_not_fit_is_refused_and_leaves_nothing() {
         (Submission { times: few_ticks, ..good.clone() }, Reason::Invalid),
         (Submission { names: vec![name], ..good.clone() }, Reason::Invalid),
         (counting, Reason::Invalid),
-        (Submission { deadline_ms: 999, ..good.clone() }, Reason::Overloaded),
+        (Submission { deadline_ms: MonotonicMs(999), ..good.clone() }, Reason::Overloaded),
         (Submission { times: Times { base_unit: u64::MAX, ..Times::default() }, ..good.clone() }, Reason::Future),
     ] {
         let reply = cluster.submit(0, submission.clone());

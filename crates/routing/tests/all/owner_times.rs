@@ -7,7 +7,7 @@ use firstseen_filter::{CellDefinition, CounterStorage, DecayRule, DecayingShape,
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
     ClockSource, ClusterMap, Command, Decision, FilterId, FilterPolicies, FromLevel, GroupOwner, GroupReply, Moment,
-    NodeId, Operation, OwnerLimits, Prober, Reason, SlicedDefinition, Submission, Tick, Times,
+    MonotonicMs, NodeId, Operation, OwnerLimits, Prober, Reason, SlicedDefinition, Submission, Tick, Times,
 };
 
 /// One node with one slice.
@@ -42,13 +42,13 @@ fn submit(
         names: Vec::new(),
         probes,
         times: Times { base_unit, ..Times::default() },
-        deadline_ms: 5,
+        deadline_ms: MonotonicMs(5),
         from: None,
         again: false,
         traceparent: None,
     };
     let mut commands = Vec::new();
-    owner.submit(submission, Moment { monotonic_ms: 5, wall_ms });
+    owner.submit(submission, Moment { monotonic_ms: MonotonicMs(5), wall_ms });
     owner.take_commands(&mut commands);
     let Some(Command::Reply(reply)) = commands.pop() else { panic!("a reply") };
     reply
@@ -156,13 +156,13 @@ impl Times1h {
             names: Vec::new(),
             probes,
             times: Times { base_unit: 0, ticks, clock_ms: 0 },
-            deadline_ms: u64::MAX,
+            deadline_ms: MonotonicMs::END,
             from,
             again: false,
             traceparent: None,
         };
         let mut commands = Vec::new();
-        self.owner.submit(submission, Moment { monotonic_ms: 5, wall_ms: NOW * UNIT_MS });
+        self.owner.submit(submission, Moment { monotonic_ms: MonotonicMs(5), wall_ms: NOW * UNIT_MS });
         self.owner.take_commands(&mut commands);
         let mut replies = commands.into_iter().filter_map(|command| match command {
             Command::Reply(reply) => Some(reply.decisions),

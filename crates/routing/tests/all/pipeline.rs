@@ -4,7 +4,8 @@ use crate::common::{Dice, Stream, count, definition, digest, growing, spec, stre
 use crate::network::{Fault, Network, Producer, Question, random_owners};
 use firstseen_filter::{FilterSpec, Kind, Limit, Refresh};
 use firstseen_routing::{
-    Answer, AnswerWhen, Decision, FilterPolicies, Lookup, Moment, OwnerLimits, Reason, Shares, SlicedFilter,
+    Answer, AnswerWhen, Decision, FilterPolicies, Lookup, Moment, MonotonicMs, OwnerLimits, Reason, Shares,
+    SlicedFilter,
 };
 
 const CUTS: [&str; 5] =
@@ -186,7 +187,7 @@ fn a_batch_is_answered_once_and_in_order() {
         sequence: 1,
         names: Vec::new(),
         times: Default::default(),
-        deadline_ms: u64::MAX,
+        deadline_ms: MonotonicMs::END,
         again: false,
     };
     network.submit(&events, question);

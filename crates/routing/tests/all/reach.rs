@@ -3,7 +3,9 @@
 use crate::common::{Dice, definition, digest, spec};
 use crate::network::{Network, Question};
 use firstseen_filter::{Digest, Kind};
-use firstseen_routing::{AnswerWhen, Decision, FilterPolicies, NodeId, OwnerLimits, Reason, SlicedDefinition, Times};
+use firstseen_routing::{
+    AnswerWhen, Decision, FilterPolicies, MonotonicMs, NodeId, OwnerLimits, Reason, SlicedDefinition, Times,
+};
 
 const A: NodeId = NodeId(1);
 const B: NodeId = NodeId(2);
@@ -30,7 +32,7 @@ fn question(reply_to: u64) -> Question {
         sequence: reply_to,
         names,
         times,
-        deadline_ms: u64::MAX,
+        deadline_ms: MonotonicMs::END,
         again: false,
     }
 }

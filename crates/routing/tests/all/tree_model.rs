@@ -11,7 +11,9 @@ use std::collections::BTreeMap;
 use crate::common::{Dice, definition, digest, fingerprints, spec as filter};
 use crate::forest::{Forest, Producers, Question, ROOT, spec as tree_spec};
 use firstseen_filter::{FilterSpec, Kind, Stamp, WindowRule};
-use firstseen_routing::{AnswerWhen, Decision, FilterId, FilterPolicies, Lookup, Reason, TreeMode, TreeSpec};
+use firstseen_routing::{
+    AnswerWhen, Decision, FilterId, FilterPolicies, Lookup, MonotonicMs, Reason, TreeMode, TreeSpec,
+};
 use record::{Attempt, Record, Submitted};
 
 /// Cases of each test, where the environment sets no other number.
@@ -167,7 +169,7 @@ impl Case {
         let tick = question.times.ticks[0];
         let Some(stamp) = self.rule.stamp(tick.unit, tick.clock_unit) else { return };
         if self.faults.losses && self.dice.below(3) == 0 {
-            question.deadline_ms = self.forest.now.monotonic_ms + 1 + self.dice.below(300);
+            question.deadline_ms = self.forest.now.monotonic_ms.after(1 + self.dice.below(300));
         }
         self.record.clock_unit = self.record.clock_unit.max(tick.clock_unit);
         self.record.submitted.insert(question.number, Submitted { key, stamp, records, attempts: Vec::new() });
@@ -185,7 +187,7 @@ impl Case {
         let number = numbers[numbers.len() - 1 - self.dice.below(recent) as usize];
         let (question, leaf) = self.questions[&number].clone();
         if self.record.submitted[&number].records {
-            self.send(Question { again: true, deadline_ms: u64::MAX, ..question }, leaf);
+            self.send(Question { again: true, deadline_ms: MonotonicMs::END, ..question }, leaf);
         }
     }
 

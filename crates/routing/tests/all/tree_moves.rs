@@ -5,11 +5,12 @@ use crate::forest::{Forest, ROOT, spec};
 use firstseen_filter::{Kind, Probes};
 use firstseen_routing::{
     Climb, Climbed, ClusterMap, Command, CutOff, Decision, FilterId, FilterPolicies, FilterRecord, FromLevel,
-    GroupOwner, Incarnation, Moment, Operation, OwnerLimits, Reason, Submission, Times, TreeMode, TreeSpec,
+    GroupOwner, Incarnation, Moment, MonotonicMs, Operation, OwnerLimits, Reason, Submission, Times, TreeMode,
+    TreeSpec,
 };
 
 const LEAF: FilterId = FilterId(ROOT.0 + 1);
-const NOW: Moment = Moment { monotonic_ms: 0, wall_ms: 1_790_000_000_000 };
+const NOW: Moment = Moment { monotonic_ms: MonotonicMs(0), wall_ms: 1_790_000_000_000 };
 
 /// The first node of a level.
 struct Level {
@@ -47,7 +48,7 @@ impl Level {
             names: Vec::new(),
             probes: probes.clone(),
             times: Times { base_unit: 1_000_000, ..Times::default() },
-            deadline_ms: 1_000,
+            deadline_ms: MonotonicMs(1_000),
             again: false,
             from,
             traceparent: None,

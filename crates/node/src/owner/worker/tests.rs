@@ -8,8 +8,8 @@ use firstseen_journal::MemoryDisk;
 use firstseen_meta::Identity;
 use firstseen_routing::{
     AnswerWhen, ClockSource, ClusterId, ClusterMap, Decision, Epoch, FilterId, FilterPolicies, FilterRecord,
-    Incarnation, NodeRecord, Operation, Prober, SetAcks, SetBatch, SliceOwner, SlicedDefinition, Submission, TestRun,
-    Times,
+    Incarnation, MonotonicMs, NodeRecord, Operation, Prober, SetAcks, SetBatch, SliceOwner, SlicedDefinition,
+    Submission, TestRun, Times,
 };
 use tokio::time::timeout;
 
@@ -132,11 +132,11 @@ impl Running {
             from: None,
             probes: here.nth(index).expect("half of all events"),
             times: Times::default(),
-            deadline_ms: 3_600_000,
+            deadline_ms: MonotonicMs(3_600_000),
             again: false,
             traceparent: None,
         };
-        self.queue.offer(Run { filter: FILTER, group: 0, submission, admitted_ms: 0, place });
+        self.queue.offer(Run { filter: FILTER, group: 0, submission, admitted_ms: MonotonicMs::START, place });
         finished
     }
 
@@ -195,7 +195,7 @@ async fn what_has_come_in_is_sent_together() {
     assert_eq!(set.stamps.len(), 3, "one message has them all");
     let body = PeerBody::SetAcks(SetAcks { set_numbers: vec![set.set_number], ..SetAcks::default() });
     let message = PeerMessage { filter: FILTER, epoch: Epoch::FIRST, group: 0, body };
-    assert!(owner.queue.hand(Work::Peer { from: PEER, message, received_ms: 0 }).await);
+    assert!(owner.queue.hand(Work::Peer { from: PEER, message, received_ms: MonotonicMs::START }).await);
     for reply in replies {
         assert_eq!(verdict(reply).await, Decision::FirstSeen);
     }
@@ -213,7 +213,7 @@ async fn many_events_are_answered_before_more_are_taken() {
             set.stamps.push(Stamp::default());
         }
         let message = PeerMessage { filter: FILTER, epoch: Epoch::FIRST, group: 0, body: PeerBody::Set(set) };
-        assert!(owner.queue.hand(Work::Peer { from: PEER, message, received_ms: 0 }).await);
+        assert!(owner.queue.hand(Work::Peer { from: PEER, message, received_ms: MonotonicMs::START }).await);
     }
     let mut acknowledged = async || match owner.next_message().await.body {
         PeerBody::SetAcks(acks) => acks.set_numbers.len() + acks.refused_numbers.len(),

@@ -18,6 +18,7 @@ use firstseen_filter::{
 };
 
 use crate::map::check::growth_of;
+use crate::protocol::MonotonicMs;
 
 /// The next generation is proposed when the newest has room for less than one part in this many of its capacity.
 const ROOM_PARTS: u64 = 8;
@@ -41,7 +42,7 @@ pub(crate) struct Fill {
     /// The committed number of the newest generation.
     newest: u64,
     /// The generation proposed last, and when.
-    asked: Option<(u64, u64)>,
+    asked: Option<(u64, MonotonicMs)>,
     live: LiveEvents,
     /// Slices of events recorded here, beyond whole shares of all slices.
     carry: u64,
@@ -101,9 +102,9 @@ impl Fill {
     }
 
     /// The next generation, where it is to be proposed; not again for a while.
-    pub(crate) fn ask_for_next(&mut self, now_ms: u64) -> Option<u64> {
+    pub(crate) fn ask_for_next(&mut self, now_ms: MonotonicMs) -> Option<u64> {
         let number = self.newest.saturating_add(1);
-        let asked_lately = |(asked, at_ms): (u64, u64)| asked == number && now_ms.saturating_sub(at_ms) < ASK_AGAIN_MS;
+        let asked_lately = |(asked, at_ms): (u64, MonotonicMs)| asked == number && now_ms.since(at_ms) < ASK_AGAIN_MS;
         if self.asked.is_some_and(asked_lately) {
             return None;
         }

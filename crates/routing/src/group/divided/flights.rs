@@ -16,7 +16,7 @@ use std::sync::Arc;
 use firstseen_filter::{Probes, Refresh, Stamp, WindowRule};
 use hashbrown::HashTable;
 
-use crate::protocol::{FromLevel, NamedEvent, Operation};
+use crate::protocol::{FromLevel, MonotonicMs, NamedEvent, Operation};
 use crate::verdict::{Decision, Reason, Seen};
 pub(crate) use phase::Phase;
 pub(crate) use ticket::{BATCH_EVENTS_MAX, Ticket};
@@ -132,7 +132,7 @@ pub(crate) struct BatchHead {
     pub(crate) producer: u128,
     pub(crate) sequence: u64,
     pub(crate) names: Vec<NamedEvent>,
-    pub(crate) deadline_ms: u64,
+    pub(crate) deadline_ms: MonotonicMs,
     /// The batch was sent before, and may have been recorded.
     pub(crate) again: bool,
     pub(crate) traceparent: Option<Arc<str>>,
@@ -466,7 +466,7 @@ impl Flights {
     }
 
     /// The first deadline of a batch that has no reply.
-    pub(crate) fn next_deadline_ms(&self) -> Option<u64> {
+    pub(crate) fn next_deadline_ms(&self) -> Option<MonotonicMs> {
         let waiting = self.slots.iter().flatten().filter(|(_, batch)| !batch.replied);
         waiting.map(|(_, batch)| batch.head.deadline_ms).min()
     }

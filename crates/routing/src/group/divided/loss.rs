@@ -10,7 +10,7 @@ use super::DividedGroup;
 use super::flights::{Phase, Ticket};
 use crate::group::thresholds::TOO_FEW_LEFT;
 use crate::ids::NodeId;
-use crate::protocol::Moment;
+use crate::protocol::{Moment, MonotonicMs};
 use crate::verdict::{Decision, Reason};
 
 /// The verdict on a submission that is given up before anything is set: the guard does not remember it.
@@ -35,9 +35,9 @@ impl DividedGroup {
     }
 
     /// When [`Self::tick`] has something to do.
-    pub(crate) fn next_tick_ms(&self) -> Option<u64> {
+    pub(crate) fn next_tick_ms(&self) -> Option<MonotonicMs> {
         let deadline_ms = self.in_flight.flights().next_deadline_ms();
-        let commands_ms = self.outbox.has_commands().then_some(0);
+        let commands_ms = self.outbox.has_commands().then_some(MonotonicMs::START);
         let membership = &self.membership;
         let gap_ms = membership.next_gap_ms(&self.present, &self.own);
         let of_copies = gap_ms.into_iter().chain(membership.next_rescan_ms()).chain(membership.handing().next_ms());

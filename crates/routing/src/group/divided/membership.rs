@@ -30,7 +30,7 @@ use crate::group::rescan::Rescan;
 use crate::group::site::Site;
 use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::map::{ClusterMap, Durability, FilterPolicies, FilterRecord};
-use crate::protocol::{CellParts, PeerBody};
+use crate::protocol::{CellParts, MonotonicMs, PeerBody};
 use former_heads::FormerHeads;
 use gap::Gaps;
 pub(super) use handing::Handing;
@@ -42,8 +42,8 @@ pub(super) use reach::Unreachable;
 pub(super) struct Membership {
     site: Site,
     placement: Placement,
-    /// When the first input came, in monotonic milliseconds.
-    first_ms: Option<u64>,
+    /// When the first input came.
+    first_ms: Option<MonotonicMs>,
     /// The retry horizon: for how long a submission may come again.
     horizon_ms: u64,
     former_heads: FormerHeads,
@@ -99,16 +99,16 @@ impl Membership {
             self.former_heads.forget();
         }
         let placement = self.placement.clone();
-        self.follow_handing(map, &placement, Ticket::default(), 0);
+        self.follow_handing(map, &placement, Ticket::default(), MonotonicMs::START);
         if record.epoch > Epoch::FIRST {
             self.hand_over_the_past(outbox);
         }
     }
 
     /// The first input has come: whether there were earlier heads matters for the retry horizon.
-    pub(super) fn begin(&mut self, now_ms: u64) {
+    pub(super) fn begin(&mut self, now_ms: MonotonicMs) {
         self.first_ms.get_or_insert(now_ms);
-        self.former_heads.begin(now_ms.saturating_add(self.horizon_ms));
+        self.former_heads.begin(now_ms.after(self.horizon_ms));
     }
 
     /// All that an earlier process has persisted is read back; `knows_heads` says whether that process had headed all
@@ -161,18 +161,18 @@ impl Membership {
     }
 
     /// Whether submissions may come again whose first attempt an earlier process of this node has taken up.
-    pub(super) fn is_young(&self, durability: Durability, now_ms: u64) -> bool {
-        let is_over = now_ms.saturating_sub(self.first_ms.unwrap_or(now_ms)) >= self.horizon_ms;
+    pub(super) fn is_young(&self, durability: Durability, now_ms: MonotonicMs) -> bool {
+        let is_over = now_ms.since(self.first_ms.unwrap_or(now_ms)) >= self.horizon_ms;
         self.holding.has_lost(durability) && !is_over
     }
 
     /// Whether another node may have taken up an event before, whose guard this one does not have.
-    pub(super) fn was_headed_elsewhere(&self, positions: &[u64], now_ms: u64) -> bool {
+    pub(super) fn was_headed_elsewhere(&self, positions: &[u64], now_ms: MonotonicMs) -> bool {
         self.former_heads.are_elsewhere(positions, self.site.me, now_ms)
     }
 
     /// Whether no submission may come again that another node has headed.
-    pub(super) fn heads_all_that_may_come(&self, now_ms: u64) -> bool {
+    pub(super) fn heads_all_that_may_come(&self, now_ms: MonotonicMs) -> bool {
         self.first_ms.is_some() && self.former_heads.are_over(now_ms)
     }
 
@@ -183,7 +183,7 @@ impl Membership {
         (map, record): (&ClusterMap, &FilterRecord),
         replies_when_all_acknowledged: bool,
         first_free: Ticket,
-        now_ms: u64,
+        now_ms: MonotonicMs,
         own: &mut OwnSlices,
         outbox: &mut Outbox,
     ) -> Followed {
@@ -203,7 +203,7 @@ impl Membership {
             self.begin_arrivals_anew();
         }
         if !self.placement.heads_as(&former) {
-            self.former_heads.push(former.clone(), now_ms.saturating_add(self.horizon_ms), now_ms);
+            self.former_heads.push(former.clone(), now_ms.after(self.horizon_ms), now_ms);
             if self.placement.heads_more_than(&former) {
                 self.former_heads.gained(now_ms);
             }
@@ -231,7 +231,7 @@ impl Membership {
     }
 
     /// The node counts as started anew, though its process goes on: others had given it up, and went on without it.
-    pub(super) fn begin_anew(&mut self, incarnation: Incarnation, now_ms: u64) {
+    pub(super) fn begin_anew(&mut self, incarnation: Incarnation, now_ms: MonotonicMs) {
         self.site.incarnation = incarnation;
         // Where no other node has slices of the group, nobody has recorded anything meanwhile.
         self.holding.begin_anew(self.placement.nodes().len() != 1);
@@ -249,7 +249,7 @@ impl Membership {
     }
 
     /// Asks for the next cells of what slices here lack, if it is time.
-    pub(super) fn fetch(&mut self, own: &OwnSlices, now_ms: u64, outbox: &mut Outbox) {
+    pub(super) fn fetch(&mut self, own: &OwnSlices, now_ms: MonotonicMs, outbox: &mut Outbox) {
         if !self.placement.lacks_here() || self.placement.is_down_here() {
             return;
         }
@@ -260,13 +260,19 @@ impl Membership {
     }
 
     /// When [`Self::fetch`] has something to do, if nothing comes.
-    fn next_fetch_ms(&self) -> Option<u64> {
+    fn next_fetch_ms(&self) -> Option<MonotonicMs> {
         let fetches = self.placement.lacks_here() && !self.placement.is_down_here();
         fetches.then(|| self.copying.next_ms(self.placement.sources())).flatten()
     }
 
     /// Compares complete slices here with their other copies, if it is time, and puts in cells that are missing here.
-    pub(super) fn rescan(&mut self, own: &mut OwnSlices, kept: &mut ToPersist, now_ms: u64, outbox: &mut Outbox) {
+    pub(super) fn rescan(
+        &mut self,
+        own: &mut OwnSlices,
+        kept: &mut ToPersist,
+        now_ms: MonotonicMs,
+        outbox: &mut Outbox,
+    ) {
         let Self { rescan, placement, .. } = self;
         if !self.has_copies || placement.is_down_here() {
             return;
@@ -278,8 +284,8 @@ impl Membership {
     }
 
     /// When [`Self::rescan`] has something to do, if nothing comes.
-    pub(super) fn next_rescan_ms(&self) -> Option<u64> {
-        (self.has_copies && !self.placement.is_down_here()).then(|| self.rescan.next_ms())
+    pub(super) fn next_rescan_ms(&self) -> Option<MonotonicMs> {
+        (self.has_copies && !self.placement.is_down_here()).then(|| self.rescan.next_ms()).flatten()
     }
 
     /// The cells that were asked for of a slice that lacks something, as they were by the map of `epoch`.

@@ -11,6 +11,7 @@ use super::placement::Placement;
 use crate::group::parts::TakesParts;
 use crate::group::state::share_of_sample;
 use crate::plan::{Load, SlicedBuildError};
+use crate::protocol::MonotonicMs;
 
 /// Cells that are read to estimate how dense they are, and for how long the estimate is believed.
 const DENSITY_SAMPLE_BYTES: usize = 64 << 10;
@@ -28,7 +29,7 @@ pub(crate) struct OwnSlices {
     /// The greatest unit that a stamp brought here.
     now: u64,
     /// How dense cells are, until when that is believed.
-    density: Option<(u64, (f64, usize))>,
+    density: Option<(MonotonicMs, (f64, usize))>,
     /// Events that came by to be tested, and to be set.
     pub(crate) test_node_visits: u64,
     pub(crate) set_node_visits: u64,
@@ -220,12 +221,12 @@ impl OwnSlices {
 
     /// How densely the cells of each generation are set, as if all were alike: estimated from a sample of the own
     /// slices' cells, now and then.
-    pub(crate) fn density(&mut self, now_ms: u64) -> (f64, usize) {
+    pub(crate) fn density(&mut self, now_ms: MonotonicMs) -> (f64, usize) {
         match self.density {
             Some((until_ms, density)) if now_ms < until_ms => density,
             _ => {
                 let density = self.density_of(DENSITY_SAMPLE_BYTES);
-                self.density = Some((now_ms + DENSITY_HOLDS_MS, density));
+                self.density = Some((now_ms.after(DENSITY_HOLDS_MS), density));
                 density
             }
         }

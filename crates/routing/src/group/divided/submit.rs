@@ -147,7 +147,7 @@ impl DividedGroup {
     /// Whether a verdict that is repeated now may have been degraded the first time: the guard does not remember that.
     fn may_have_been_degraded(&self) -> bool {
         let horizon_ms = u64::from(self.policies.retry_horizon_ms);
-        self.degraded_ms.is_some_and(|last_ms| self.present.now_ms().saturating_sub(last_ms) <= horizon_ms)
+        self.degraded_ms.is_some_and(|last_ms| self.present.now_ms().since(last_ms) <= horizon_ms)
     }
 
     fn prefetch(&self, ticket: Ticket) {
@@ -342,7 +342,7 @@ impl DividedGroup {
         let next = elsewhere().next().filter(|_| found.is_hit());
         let mut waiting = 0;
         if let Some(next) = next {
-            let left_ms = head.deadline_ms.saturating_sub(self.present.now_ms());
+            let left_ms = head.deadline_ms.since(self.present.now_ms());
             let parallel = self.policies.lookup == Lookup::Parallel;
             let question = Question {
                 head: membership.site().me,

@@ -19,7 +19,7 @@ use crate::group::state::OwedCounts;
 use crate::ids::FilterId;
 use crate::map::{CutOff, TreeMode};
 use crate::plan::GroupPlan;
-use crate::protocol::{Climb, Climbed, Command, FromLevel, Operation, Tick, Times};
+use crate::protocol::{Climb, Climbed, Command, FromLevel, MonotonicMs, Operation, Tick, Times};
 use climbs::{ClimbTarget, Climbs};
 pub(crate) use level::Level;
 use owed::OwedToParent;
@@ -45,7 +45,7 @@ pub(super) struct Asking<'a> {
     pub(super) own: &'a OwnSlices,
     /// The slices here have all that was ever recorded in them, as the map says.
     pub(super) is_complete: bool,
-    pub(super) now_ms: u64,
+    pub(super) now_ms: MonotonicMs,
 }
 
 impl Tree {
@@ -151,7 +151,7 @@ impl Tree {
         let level = self.level.as_ref()?;
         let mut probes = Probes::new(level.root_shape());
         let (mut ticks, mut taken) = (Vec::with_capacity(tickets.len()), Vec::with_capacity(tickets.len()));
-        let (mut clock_unit, mut deadline_ms, mut traceparent, mut again) = (0, 0, None, false);
+        let (mut clock_unit, mut deadline_ms, mut traceparent, mut again) = (0, MonotonicMs::START, None, false);
         let mut complete = asking.is_complete && !self.has_forgotten(asking.own);
         for ticket in tickets {
             // One that was to be checked may have been given up since.
@@ -179,8 +179,8 @@ impl Tree {
             return None;
         }
         // Some time is left for the reply from here.
-        let left_ms = deadline_ms.saturating_sub(asking.now_ms);
-        let deadline_ms = if level.cut_off == CutOff::Local { deadline_ms - left_ms / 4 } else { deadline_ms };
+        let left_ms = deadline_ms.since(asking.now_ms);
+        let deadline_ms = if level.cut_off == CutOff::Local { deadline_ms.before(left_ms / 4) } else { deadline_ms };
         let base_unit = ticks.first().map_or(0, |tick| tick.clock_unit);
         Some(Climb {
             number: self.climbs.begin(target, taken),
@@ -217,12 +217,12 @@ impl Tree {
     }
 
     /// When [`Self::replay`] has something to do.
-    pub(super) fn next_replay_ms(&self) -> Option<u64> {
+    pub(super) fn next_replay_ms(&self) -> Option<MonotonicMs> {
         self.owed.next_ms()
     }
 
     /// Has the events climb that this level has decided by itself, oldest first, if it is time.
-    pub(super) fn replay(&mut self, clock_ms: u64, now_ms: u64) -> Option<Climb> {
+    pub(super) fn replay(&mut self, clock_ms: u64, now_ms: MonotonicMs) -> Option<Climb> {
         self.owed.next_ms().filter(|next_ms| *next_ms <= now_ms)?;
         let level = self.level.as_ref()?;
         let (to, number) = (level.parent?, self.climbs.number());
@@ -236,14 +236,14 @@ impl Tree {
             operation: Operation::BringUp,
             probes,
             times: Times { base_unit, ticks, clock_ms },
-            deadline_ms: now_ms + REPLAY_PATIENCE_MS,
+            deadline_ms: now_ms.after(REPLAY_PATIENCE_MS),
             again: false,
             traceparent: None,
         })
     }
 
     /// The level above has answered a replay; false where the answer is about something else.
-    pub(super) fn replayed(&mut self, climbed: &Climbed, now_ms: u64) -> bool {
+    pub(super) fn replayed(&mut self, climbed: &Climbed, now_ms: MonotonicMs) -> bool {
         self.owed.end(climbed, now_ms)
     }
 

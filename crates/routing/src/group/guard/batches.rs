@@ -5,14 +5,14 @@
 use super::Standing;
 use super::queue::{Keyed, KeyedQueue, mix};
 use super::verdicts::Verdicts;
-use crate::protocol::{BatchName, EventTag};
+use crate::protocol::{BatchName, EventTag, MonotonicMs};
 use crate::verdict::Decision;
 
 struct RememberedBatch {
     name: BatchName,
     events: u32,
     tag: EventTag,
-    taken_ms: u64,
+    taken_ms: MonotonicMs,
     verdicts: Verdicts,
 }
 
@@ -54,7 +54,7 @@ impl Batches {
     }
 
     /// Remembers a batch that is not remembered yet.
-    pub(super) fn take(&mut self, name: BatchName, (events, tag): (u32, EventTag), now_ms: u64) {
+    pub(super) fn take(&mut self, name: BatchName, (events, tag): (u32, EventTag), now_ms: MonotonicMs) {
         self.batches.push_back(RememberedBatch { name, events, tag, taken_ms: now_ms, verdicts: Verdicts::None });
     }
 
@@ -79,7 +79,7 @@ impl Batches {
     }
 
     /// When the oldest batch was taken up.
-    pub(super) fn oldest_ms(&self) -> Option<u64> {
+    pub(super) fn oldest_ms(&self) -> Option<MonotonicMs> {
         self.batches.front().map(|batch| batch.taken_ms)
     }
 

@@ -4,7 +4,7 @@
 //! memory. Must not know: disks.
 
 use super::{ReplayGuard, Standing};
-use crate::protocol::{BatchName, Entry, EventTag, NamedEvent};
+use crate::protocol::{BatchName, Entry, EventTag, MonotonicMs, NamedEvent};
 use crate::verdict::{Decision, Reason};
 
 /// Marks of one entry.
@@ -44,7 +44,7 @@ impl ReplayGuard {
     }
 
     /// Takes up what another guard of the same group has remembered.
-    pub(crate) fn restore(&mut self, (name, names, decisions): &KeptBatch, now_ms: u64) {
+    pub(crate) fn restore(&mut self, (name, names, decisions): &KeptBatch, now_ms: MonotonicMs) {
         match u32::try_from(decisions.len()) {
             Ok(events) if names.is_empty() => {
                 if self.producers.touch(name.producer, now_ms).is_some() && self.batches.content(*name).is_none() {
@@ -67,7 +67,7 @@ impl ReplayGuard {
     }
 
     /// Takes up low-water marks.
-    pub(crate) fn restore_marks(&mut self, producers: &[(u128, u64)], sources: &[(u128, u64)], now_ms: u64) {
+    pub(crate) fn restore_marks(&mut self, producers: &[(u128, u64)], sources: &[(u128, u64)], now_ms: MonotonicMs) {
         for (marks, kept) in [(&mut self.producers, producers), (&mut self.sources, sources)] {
             for (owner, low_water) in kept {
                 if marks.touch(*owner, now_ms).is_some() {

@@ -5,6 +5,7 @@
 //! forgotten.
 
 use super::queue::{Keyed, KeyedQueue, mix};
+use crate::protocol::MonotonicMs;
 
 /// Retry horizons for which an unused mark is kept where there is room: with a horizon of a minute most of a day.
 const MARK_HORIZONS: u64 = 1000;
@@ -16,8 +17,8 @@ const PASSES_MAX: usize = 8;
 struct Mark {
     owner: u128,
     low_water: u64,
-    used_ms: u64,
-    queued_ms: u64,
+    used_ms: MonotonicMs,
+    queued_ms: MonotonicMs,
 }
 
 impl Keyed for Mark {
@@ -46,7 +47,7 @@ impl Marks {
     }
 
     /// The mark of an owner that is used now: numbers below are too old. `None` where there is no room for another.
-    pub(super) fn touch(&mut self, owner: u128, now_ms: u64) -> Option<u64> {
+    pub(super) fn touch(&mut self, owner: u128, now_ms: MonotonicMs) -> Option<u64> {
         if let Some(mark) = self.marks.find_mut(owner) {
             mark.used_ms = now_ms;
             return Some(mark.low_water);
@@ -68,14 +69,14 @@ impl Marks {
     }
 
     /// Forgets marks that were not used for long.
-    pub(super) fn expire(&mut self, now_ms: u64) {
+    pub(super) fn expire(&mut self, now_ms: MonotonicMs) {
         let keep_ms = self.horizon_ms.saturating_mul(MARK_HORIZONS);
-        while self.marks.front().is_some_and(|mark| now_ms.saturating_sub(mark.queued_ms) >= keep_ms) {
+        while self.marks.front().is_some_and(|mark| now_ms.since(mark.queued_ms) >= keep_ms) {
             self.pass(now_ms, keep_ms);
         }
     }
 
-    fn make_room(&mut self, now_ms: u64) -> bool {
+    fn make_room(&mut self, now_ms: MonotonicMs) -> bool {
         for _ in 0..PASSES_MAX {
             if self.marks.len() < self.marks_max {
                 return true;
@@ -86,9 +87,9 @@ impl Marks {
     }
 
     /// Removes the mark at the front, or puts it at the back if it was used within `keep_ms`.
-    fn pass(&mut self, now_ms: u64, keep_ms: u64) {
+    fn pass(&mut self, now_ms: MonotonicMs, keep_ms: u64) {
         if let Some(mark) = self.marks.pop_front()
-            && now_ms.saturating_sub(mark.used_ms) < keep_ms
+            && now_ms.since(mark.used_ms) < keep_ms
         {
             self.marks.push_back(Mark { queued_ms: now_ms, ..mark });
         }

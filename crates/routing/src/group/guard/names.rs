@@ -6,7 +6,7 @@
 use super::Standing;
 use super::queue::{Keyed, KeyedQueue, mix};
 use super::verdicts::Word;
-use crate::protocol::{EventTag, NamedEvent, SubmissionName};
+use crate::protocol::{EventTag, MonotonicMs, NamedEvent, SubmissionName};
 use crate::verdict::Decision;
 
 struct Block {
@@ -18,8 +18,8 @@ struct Block {
     /// The tags of the events that were taken up under these names.
     tags: [EventTag; 64],
     /// When a submission of these was last taken up.
-    used_ms: u64,
-    queued_ms: u64,
+    used_ms: MonotonicMs,
+    queued_ms: MonotonicMs,
 }
 
 impl Block {
@@ -66,7 +66,12 @@ impl Names {
     /// What is known of a submission. A new one is in flight from now on; one of which nothing is known and whose
     /// number is below `low_water` is too old. For another event than the one that the name stands for, the standing
     /// says so.
-    pub(super) fn take(&mut self, NamedEvent { name, tag }: NamedEvent, low_water: u64, now_ms: u64) -> Standing {
+    pub(super) fn take(
+        &mut self,
+        NamedEvent { name, tag }: NamedEvent,
+        low_water: u64,
+        now_ms: MonotonicMs,
+    ) -> Standing {
         let (key, bit) = place(name);
         let is_new = name.number >= low_water;
         let Some(block) = self.blocks.find_mut(key) else {
@@ -90,7 +95,7 @@ impl Names {
         }
     }
 
-    fn open(&mut self, (source, block): (u128, u64), now_ms: u64) -> &mut Block {
+    fn open(&mut self, (source, block): (u128, u64), now_ms: MonotonicMs) -> &mut Block {
         let (replies, tags) = (Word::default(), [EventTag::NONE; 64]);
         self.blocks.push_back(Block { source, block, replies, in_flight: 0, tags, used_ms: now_ms, queued_ms: now_ms })
     }
@@ -123,15 +128,15 @@ impl Names {
     }
 
     /// When the oldest block was taken up, or was last put off.
-    pub(super) fn oldest_ms(&self) -> Option<u64> {
+    pub(super) fn oldest_ms(&self) -> Option<MonotonicMs> {
         self.blocks.front().map(|block| block.queued_ms)
     }
 
     /// Puts the oldest block off if it was used within `keep_ms`; otherwise forgets it and returns the source and the
     /// greatest number that was taken up.
-    pub(super) fn pass(&mut self, now_ms: u64, keep_ms: u64) -> Option<SubmissionName> {
+    pub(super) fn pass(&mut self, now_ms: MonotonicMs, keep_ms: u64) -> Option<SubmissionName> {
         let block = self.blocks.pop_front()?;
-        if now_ms.saturating_sub(block.used_ms) < keep_ms {
+        if now_ms.since(block.used_ms) < keep_ms {
             self.blocks.push_back(Block { queued_ms: now_ms, ..block });
             return None;
         }

@@ -20,7 +20,7 @@ use crate::group::site::Site;
 use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::map::{ClusterMap, FilterRecord};
 use crate::protocol::{
-    AskCells, CellParts, Command, Entry, Mirrored, Moment, PeerBody, PeerMessage, SetAcks, Submission,
+    AskCells, CellParts, Command, Entry, Mirrored, Moment, MonotonicMs, PeerBody, PeerMessage, SetAcks, Submission,
 };
 use crate::verdict::{Decision, Reason};
 
@@ -66,7 +66,7 @@ impl TogetherGroup {
     }
 
     /// Whether the slice is complete again.
-    fn is_complete_again(&self, now_ms: u64) -> bool {
+    fn is_complete_again(&self, now_ms: MonotonicMs) -> bool {
         let Self { definition, present, .. } = self;
         let is_over = |missing: &Missing| missing.is_over(definition, present, present.clock().now_unit());
         let has_fetched = self.has_fetched_all() && self.known_ms() <= now_ms;
@@ -79,7 +79,7 @@ impl TogetherGroup {
     }
 
     /// When fetched cells count: once all names that may come again are known, where a node sends the replies to them.
-    pub(super) fn known_ms(&self) -> u64 {
+    pub(super) fn known_ms(&self) -> MonotonicMs {
         self.joining.known_ms(self.mirrors.has_live_origin())
     }
 

@@ -4,14 +4,14 @@
 //! sent again. Must not know: cells, other copies.
 
 use crate::group::limits::NAMES_AWAITED_MS_MAX;
-use crate::protocol::Submission;
+use crate::protocol::{MonotonicMs, Submission};
 
 /// Since when a copy knows the replies to names.
 pub(super) struct Joining {
     /// The retry horizon: for how long a submission may come again.
     horizon_ms: u64,
     /// In monotonic milliseconds; none where it has always known them.
-    since_ms: Option<u64>,
+    since_ms: Option<MonotonicMs>,
     /// Whether it knows them only from the next input on.
     is_due: bool,
 }
@@ -31,32 +31,32 @@ impl Joining {
     }
 
     /// An input has ended.
-    pub(super) fn end_input(&mut self, now_ms: u64) {
+    pub(super) fn end_input(&mut self, now_ms: MonotonicMs) {
         if std::mem::take(&mut self.is_due) {
             self.since_ms = Some(now_ms);
         }
     }
 
     /// The copy has begun to fetch what it lacks.
-    pub(super) fn asked(&mut self, now_ms: u64) {
+    pub(super) fn asked(&mut self, now_ms: MonotonicMs) {
         self.since_ms.get_or_insert(now_ms);
     }
 
     /// The node that the slice comes from sends its replies to names from now on, and has said so.
-    pub(super) fn is_told(&mut self, now_ms: u64) {
+    pub(super) fn is_told(&mut self, now_ms: MonotonicMs) {
         self.since_ms = Some(now_ms);
     }
 
     /// When all names that may come again are known, where a node sends the replies to them; 0 otherwise.
-    pub(super) fn known_ms(&self, is_told: bool) -> u64 {
+    pub(super) fn known_ms(&self, is_told: bool) -> MonotonicMs {
         let wait_ms = self.horizon_ms.min(NAMES_AWAITED_MS_MAX);
-        self.since_ms.filter(|_| is_told).map_or(0, |since_ms| since_ms + wait_ms)
+        self.since_ms.filter(|_| is_told).map_or(MonotonicMs::START, |since_ms| since_ms.after(wait_ms))
     }
 
     /// Whether a batch that is found may be a duplicate only of its own first attempt: one that came before this copy
     /// knew the replies.
-    pub(super) fn may_be_its_own(&self, submission: &Submission, now_ms: u64) -> bool {
-        let is_young = |since_ms: u64| now_ms.saturating_sub(since_ms) < self.horizon_ms;
+    pub(super) fn may_be_its_own(&self, submission: &Submission, now_ms: MonotonicMs) -> bool {
+        let is_young = |since_ms: MonotonicMs| now_ms.since(since_ms) < self.horizon_ms;
         (submission.again || !submission.names.is_empty()) && (self.is_due || self.since_ms.is_some_and(is_young))
     }
 }

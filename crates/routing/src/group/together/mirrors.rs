@@ -13,7 +13,7 @@ use super::heard::Heard;
 use crate::group::site::{Sender, Site};
 use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::map::{COPIES_MAX, ClusterMap, FilterRecord, SliceOwner};
-use crate::protocol::{Command, GroupReply, MirrorNumber, Mirrored, PeerBody};
+use crate::protocol::{Command, GroupReply, MirrorNumber, Mirrored, MonotonicMs, PeerBody};
 use crate::verdict::{Decision, Reason};
 
 /// Events of records that are kept though another copy has answered since.
@@ -36,7 +36,7 @@ enum HeldBack {
     /// A record that was made here, with the copies that have not acknowledged it.
     Mirrored { number: u64, mirrored: Arc<Mirrored>, missing: Vec<NodeId> },
     /// A reply, with the monotonic time of its deadline.
-    Reply(GroupReply, u64),
+    Reply(GroupReply, MonotonicMs),
 }
 
 /// The copies of a slice, as one of them sees the others.
@@ -62,7 +62,7 @@ pub(super) struct Mirrors {
     /// Records that were made here, and may be on no other copy, as another copy has answered since.
     given_up: VecDeque<Arc<Mirrored>>,
     /// Records, by the copy that has no room for them and their number, and when they are sent again.
-    without_room: Option<(BTreeSet<(NodeId, u64)>, u64)>,
+    without_room: Option<(BTreeSet<(NodeId, u64)>, MonotonicMs)>,
     next_number: u64,
 }
 
@@ -250,7 +250,7 @@ impl Mirrors {
     }
 
     /// Sends a reply, once all earlier records are on all copies.
-    pub(super) fn reply(&mut self, reply: GroupReply, deadline_ms: u64, commands: &mut Vec<Command>) {
+    pub(super) fn reply(&mut self, reply: GroupReply, deadline_ms: MonotonicMs, commands: &mut Vec<Command>) {
         if self.held.is_empty() {
             commands.push(Command::Reply(reply))
         } else {
@@ -274,7 +274,7 @@ impl Mirrors {
 
     /// A copy that has the same map has no room for records: it gets them again later. What it refuses for another
     /// reason, as its disk hangs or it has no slice any more, waits for the next map.
-    pub(super) fn has_no_room(&mut self, of: NodeId, full: &[u64], now_ms: u64) {
+    pub(super) fn has_no_room(&mut self, of: NodeId, full: &[u64], now_ms: MonotonicMs) {
         let lacks = |held: &HeldBack| match held {
             HeldBack::Mirrored { number, missing, .. } if full.contains(number) && missing.contains(&of) => {
                 Some((of, *number))
@@ -283,12 +283,12 @@ impl Mirrors {
         };
         let mut lacking = self.held.iter().filter_map(lacks).peekable();
         if lacking.peek().is_some() {
-            self.without_room.get_or_insert((BTreeSet::new(), now_ms + AGAIN_MS)).0.extend(lacking);
+            self.without_room.get_or_insert((BTreeSet::new(), now_ms.after(AGAIN_MS))).0.extend(lacking);
         }
     }
 
     /// Sends the records again, if it is time, that copies have had no room for.
-    fn send_again_to_full(&mut self, now_ms: u64, commands: &mut Vec<Command>) {
+    fn send_again_to_full(&mut self, now_ms: MonotonicMs, commands: &mut Vec<Command>) {
         let Some((full, _)) = self.without_room.take_if(|(_, again_ms)| *again_ms <= now_ms) else { return };
         for held in &self.held {
             let HeldBack::Mirrored { number, mirrored, missing } = held else { continue };
@@ -374,7 +374,7 @@ impl Mirrors {
     }
 
     /// Answers submissions that have passed their deadline, and sends what is to be sent again.
-    pub(super) fn expire(&mut self, now_ms: u64, commands: &mut Vec<Command>) {
+    pub(super) fn expire(&mut self, now_ms: MonotonicMs, commands: &mut Vec<Command>) {
         self.send_again_to_full(now_ms, commands);
         let is_over = |held: &mut HeldBack| matches!(held, HeldBack::Reply(_, deadline_ms) if *deadline_ms <= now_ms);
         for index in (0..self.held.len()).rev() {
@@ -389,7 +389,7 @@ impl Mirrors {
     }
 
     /// When [`Self::expire`] is due.
-    pub(super) fn next_expiry_ms(&self) -> Option<u64> {
+    pub(super) fn next_expiry_ms(&self) -> Option<MonotonicMs> {
         let deadline = |held: &HeldBack| match held {
             HeldBack::Reply(_, deadline_ms) => Some(*deadline_ms),
             HeldBack::Mirrored { .. } => None,

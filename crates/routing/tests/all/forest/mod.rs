@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use firstseen_filter::{Digest, Probes, WindowClock};
 use firstseen_routing::{
     Branch, Climb, ClusterMap, Command, CutOff, Decision, FilterId, FilterPolicies, FilterRecord, GroupOwner,
-    GroupReply, Incarnation, Moment, NodeId, NodeRecord, Operation, OwnerLimits, PeerMessage, PlaceSpec, Prober,
-    Reason, Seen, SliceOwner, SlicedDefinition, Submission, Tick, Times, TreeMode, TreeSpec,
+    GroupReply, Incarnation, Moment, MonotonicMs, NodeId, NodeRecord, Operation, OwnerLimits, PeerMessage, PlaceSpec,
+    Prober, Reason, Seen, SliceOwner, SlicedDefinition, Submission, Tick, Times, TreeMode, TreeSpec,
 };
 use firstseen_routing::{Climbed, OwedCounts};
 
@@ -65,7 +65,7 @@ impl Part {
 struct Open {
     climbed: Climbed,
     parts: usize,
-    deadline_ms: u64,
+    deadline_ms: MonotonicMs,
 }
 
 pub(crate) struct Forest {
@@ -150,7 +150,7 @@ impl Forest {
             next_part: 1 << 40,
             lost_percent: 0,
             tries_again: false,
-            now: Moment { monotonic_ms: 1000, wall_ms: 1_790_000_000_000 },
+            now: Moment { monotonic_ms: MonotonicMs(1000), wall_ms: 1_790_000_000_000 },
             cut_off: BTreeSet::new(),
             dice,
             map,
@@ -169,7 +169,7 @@ impl Forest {
 
     /// Time passes: climbs that nothing waits for any longer are given up.
     pub(crate) fn pass(&mut self, passed_ms: u64) {
-        self.now.monotonic_ms += passed_ms;
+        self.now.monotonic_ms = self.now.monotonic_ms.after(passed_ms);
         self.now.wall_ms += passed_ms;
         let now = self.now;
         let late = self.open.iter().filter(|(_, open)| open.deadline_ms <= now.monotonic_ms);
@@ -380,7 +380,7 @@ impl Forest {
     }
 
     pub(crate) fn wait(&mut self, ms: u64) {
-        self.now = Moment { monotonic_ms: self.now.monotonic_ms + ms, wall_ms: self.now.wall_ms + ms };
+        self.now = Moment { monotonic_ms: self.now.monotonic_ms.after(ms), wall_ms: self.now.wall_ms + ms };
         let keys: Vec<Key> = self.owners.keys().copied().collect();
         for key in keys {
             let now = self.now;
@@ -426,7 +426,7 @@ pub(crate) struct Question {
     pub(crate) producer: u128,
     pub(crate) records: bool,
     pub(crate) times: Times,
-    pub(crate) deadline_ms: u64,
+    pub(crate) deadline_ms: MonotonicMs,
     pub(crate) again: bool,
 }
 
@@ -450,7 +450,7 @@ impl Producers {
         let times =
             Times { base_unit, ticks: vec![Tick { clock_unit, unit }], clock_ms: self.clock.now_ms().unwrap_or(0) };
         self.next += 1;
-        Some(Question { number: self.next, producer: 7, records, times, deadline_ms: u64::MAX, again: false })
+        Some(Question { number: self.next, producer: 7, records, times, deadline_ms: MonotonicMs::END, again: false })
     }
 
     /// Sends one event alone, and waits until nothing is in flight.

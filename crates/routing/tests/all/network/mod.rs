@@ -10,8 +10,8 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use firstseen_filter::{Digest, Probes, WindowClock};
 use firstseen_routing::{
     ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupOwner, GroupReply, Heads, HopCounts,
-    Incarnation, Moment, NodeId, NodeRecord, Operation, OwnerLimits, PeerBody, PeerMessage, Prober, Reason, SetAcks,
-    SliceOwner, SlicedDefinition, Submission, SubmissionName, Tick, Times, refuse,
+    Incarnation, Moment, MonotonicMs, NodeId, NodeRecord, Operation, OwnerLimits, PeerBody, PeerMessage, Prober,
+    Reason, SetAcks, SliceOwner, SlicedDefinition, Submission, SubmissionName, Tick, Times, refuse,
 };
 
 use crate::common::{Dice, filter_record, node_record};
@@ -97,7 +97,7 @@ impl Network {
             replies: Vec::new(),
             asked: Vec::new(),
             complete: Vec::new(),
-            now: Moment { monotonic_ms: 1000, wall_ms: NOW_WALL_MS },
+            now: Moment { monotonic_ms: MonotonicMs(1000), wall_ms: NOW_WALL_MS },
             limits,
             fault: Fault::None,
             dice,
@@ -135,7 +135,7 @@ impl Network {
         self.send_gathered();
         self.links.retain(|(from, to), _| *from != node && *to != node);
         // The machine's clock was set right, to an earlier time.
-        self.now = Moment { monotonic_ms: self.now.monotonic_ms + 1, wall_ms: self.now.wall_ms - 100 };
+        self.now = Moment { monotonic_ms: self.now.monotonic_ms.after(1), wall_ms: self.now.wall_ms - 100 };
         if let Some(record) = self.map.nodes.get_mut(&node) {
             record.incarnation.0 += 1;
         }
@@ -333,7 +333,7 @@ impl Network {
     }
 
     pub(crate) fn wait(&mut self, ms: u64) {
-        self.now = Moment { monotonic_ms: self.now.monotonic_ms + ms, wall_ms: self.now.wall_ms + ms };
+        self.now = Moment { monotonic_ms: self.now.monotonic_ms.after(ms), wall_ms: self.now.wall_ms + ms };
         let keys: Vec<(u32, NodeId)> = self.owners.keys().copied().collect();
         for key in keys {
             let now = self.now;
@@ -424,7 +424,7 @@ pub(crate) struct Question {
     pub(crate) sequence: u64,
     pub(crate) names: Vec<SubmissionName>,
     pub(crate) times: Times,
-    pub(crate) deadline_ms: u64,
+    pub(crate) deadline_ms: MonotonicMs,
     pub(crate) again: bool,
 }
 
@@ -458,7 +458,7 @@ impl Producer {
             sequence,
             names: Vec::new(),
             times,
-            deadline_ms: u64::MAX,
+            deadline_ms: MonotonicMs::END,
             again: false,
         })
     }

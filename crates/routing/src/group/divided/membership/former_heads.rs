@@ -5,6 +5,7 @@
 
 use crate::group::divided::placement::Placement;
 use crate::ids::{Epoch, NodeId};
+use crate::protocol::MonotonicMs;
 
 /// So many changes of heads are kept one by one; older ones count for all events.
 const CHANGES_MAX: usize = 64;
@@ -15,27 +16,27 @@ const HANDED_OVER_KEPT_MS: u64 = 24 * 3_600_000;
 /// Who headed events before, for as long as submissions may come again.
 #[derive(Default)]
 pub(super) struct FormerHeads {
-    /// Former placements, each with the monotonic time until which it matters.
-    placements: Vec<(u64, Placement)>,
-    /// Until this monotonic time any event may have had another head.
-    any_until_ms: u64,
+    /// Former placements, each with the time until which it matters.
+    placements: Vec<(MonotonicMs, Placement)>,
+    /// Until this time any event may have had another head.
+    any_until_ms: MonotonicMs,
     /// The heads before this process began are not known.
     is_unknown: bool,
     /// Nodes that have sent all replies that they gave before an epoch: those that are not known here stop mattering at
     /// this time.
-    handed_over: Vec<(NodeId, Epoch, u64)>,
+    handed_over: Vec<(NodeId, Epoch, MonotonicMs)>,
     /// When this node became the head of events that others have headed, last.
-    gained_ms: u64,
+    gained_ms: MonotonicMs,
 }
 
 impl FormerHeads {
-    pub(super) fn push(&mut self, former: Placement, until_ms: u64, now_ms: u64) {
+    pub(super) fn push(&mut self, former: Placement, until_ms: MonotonicMs, now_ms: MonotonicMs) {
         self.placements.retain(|(until_ms, _)| *until_ms > now_ms);
         if self.placements.len() >= CHANGES_MAX {
             self.any_until_ms = self.placements.remove(0).0;
         }
         self.placements.push((until_ms, former));
-        self.handed_over.retain(|(_, _, until_ms)| until_ms.saturating_add(HANDED_OVER_KEPT_MS) > now_ms);
+        self.handed_over.retain(|(_, _, until_ms)| until_ms.after(HANDED_OVER_KEPT_MS) > now_ms);
     }
 
     /// Others may have headed any event before this process began.
@@ -44,42 +45,43 @@ impl FormerHeads {
     }
 
     /// The process begins; earlier heads matter until `until_ms`.
-    pub(super) fn begin(&mut self, until_ms: u64) {
+    pub(super) fn begin(&mut self, until_ms: MonotonicMs) {
         if std::mem::take(&mut self.is_unknown) {
             self.any_until_ms = until_ms;
         }
     }
 
     /// Whether no submission may come again that another node has headed.
-    pub(super) fn are_over(&self, now_ms: u64) -> bool {
-        let is_over = |(until_ms, _): &(u64, Placement)| *until_ms <= now_ms;
+    pub(super) fn are_over(&self, now_ms: MonotonicMs) -> bool {
+        let is_over = |(until_ms, _): &(MonotonicMs, Placement)| *until_ms <= now_ms;
         !self.is_unknown && self.any_until_ms <= now_ms && self.placements.iter().all(is_over)
     }
 
     /// A node has sent all replies that it gave by maps before `epoch`, but for those that stop mattering at
     /// `until_ms`.
-    pub(super) fn handed_over(&mut self, node: NodeId, epoch: Epoch, until_ms: u64) {
+    pub(super) fn handed_over(&mut self, node: NodeId, epoch: Epoch, until_ms: MonotonicMs) {
         self.handed_over.push((node, epoch, until_ms));
     }
 
     /// This node has become the head of events that others have headed.
-    pub(super) fn gained(&mut self, now_ms: u64) {
+    pub(super) fn gained(&mut self, now_ms: MonotonicMs) {
         self.gained_ms = now_ms;
     }
 
     /// When this node has last become the head of events that others have headed.
-    pub(super) fn gained_ms(&self) -> u64 {
+    pub(super) fn gained_ms(&self) -> MonotonicMs {
         self.gained_ms
     }
 
     /// Whether another node than `me` headed an event of these positions lately.
-    pub(super) fn are_elsewhere(&self, positions: &[u64], me: NodeId, now_ms: u64) -> bool {
+    pub(super) fn are_elsewhere(&self, positions: &[u64], me: NodeId, now_ms: MonotonicMs) -> bool {
         let is_known = |head: Option<NodeId>, epoch: Epoch| {
-            let is_of =
-                |(node, by, until_ms): &(NodeId, Epoch, u64)| Some(*node) == head && *by > epoch && *until_ms <= now_ms;
+            let is_of = |(node, by, until_ms): &(NodeId, Epoch, MonotonicMs)| {
+                Some(*node) == head && *by > epoch && *until_ms <= now_ms
+            };
             head == Some(me) || self.handed_over.iter().any(is_of)
         };
-        let is_elsewhere = |(until_ms, placement): &(u64, Placement)| {
+        let is_elsewhere = |(until_ms, placement): &(MonotonicMs, Placement)| {
             *until_ms > now_ms && !is_known(placement.head(positions), placement.epoch())
         };
         self.is_unknown || self.any_until_ms > now_ms || self.placements.iter().any(is_elsewhere)

@@ -20,7 +20,7 @@ use crate::group::holding::Completeness;
 use crate::group::present::Present;
 use crate::group::rules::Rule;
 use crate::ids::{Epoch, Incarnation, NodeId};
-use crate::protocol::{Past, PeerBody};
+use crate::protocol::{MonotonicMs, Past, PeerBody};
 
 /// Nodes that have not answered are asked again after so long.
 const AGAIN_MS: u64 = 1_000;
@@ -46,7 +46,7 @@ struct Gap {
     missing: Missing,
     /// All missing events are handed over: the slices were complete before.
     is_handed_over: bool,
-    next_ask_ms: u64,
+    next_ask_ms: MonotonicMs,
 }
 
 impl Gap {
@@ -60,7 +60,7 @@ impl Gap {
             since_epoch: placement.epoch(),
             missing: known_unit.map_or(unknown, Missing::until),
             is_handed_over: known_unit.is_some(),
-            next_ask_ms: 0,
+            next_ask_ms: MonotonicMs::START,
         }
     }
 
@@ -174,7 +174,7 @@ impl Membership {
         let mut asked = Vec::new();
         let gaps = self.gaps.iter_mut().flat_map(Gaps::all_mut);
         for gap in gaps.filter(|gap| !gap.awaited.is_empty() && now_ms >= gap.next_ask_ms) {
-            gap.next_ask_ms = now_ms + AGAIN_MS;
+            gap.next_ask_ms = now_ms.after(AGAIN_MS);
             asked.extend(gap.awaited.iter().map(|(peer, _)| *peer));
         }
         asked.sort_unstable();
@@ -237,12 +237,12 @@ impl Membership {
     }
 
     /// When [`Self::mind_gap`] has something to do, if nothing comes.
-    pub(in crate::group::divided) fn next_gap_ms(&self, present: &Present, own: &OwnSlices) -> Option<u64> {
+    pub(in crate::group::divided) fn next_gap_ms(&self, present: &Present, own: &OwnSlices) -> Option<MonotonicMs> {
         if !self.placement.lacks_here() {
             return None;
         }
         if self.has_unknown_gap() || self.awaits_time() {
-            return Some(0);
+            return Some(MonotonicMs::START);
         }
         let gaps = self.gaps.iter().flat_map(Gaps::all);
         let asks = gaps.filter(|gap| !gap.awaited.is_empty()).map(|gap| gap.next_ask_ms);

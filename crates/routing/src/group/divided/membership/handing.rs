@@ -19,7 +19,7 @@ use crate::group::guard::ReplayGuard;
 use crate::group::limits::NAMES_AWAITED_MS_MAX;
 use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::map::ClusterMap;
-use crate::protocol::{BatchName, ClockReading, HandedOver, MirrorNumber, Mirrored, NamedEvent, PeerBody};
+use crate::protocol::{BatchName, ClockReading, HandedOver, MirrorNumber, Mirrored, MonotonicMs, NamedEvent, PeerBody};
 use crate::verdict::Decision;
 
 /// A former head is not waited for any longer than this: it has had time to end all events, or to be called down.
@@ -32,27 +32,27 @@ const ASK_AFTER_MS: u64 = 1_000;
 /// What this node hands over to others, and gets from them.
 #[derive(Default)]
 pub(crate) struct Handing {
-    /// Nodes that slices here are on their way to, with the monotonic time since when they are sent every reply.
-    targets: Vec<(NodeId, u64)>,
+    /// Nodes that slices here are on their way to, with the time since when they are sent every reply.
+    targets: Vec<(NodeId, MonotonicMs)>,
     due: Vec<Due>,
     /// Nodes that were handed everything lately, with the time since when each was sent every reply, and until when it
     /// may wait: by a map that follows, it may not know which of two nodes has given it its slices.
-    handed: Vec<(NodeId, u64, u64)>,
+    handed: Vec<(NodeId, MonotonicMs, MonotonicMs)>,
     awaited: Vec<Awaited>,
     /// Nodes that have ended ahead of this node's map, by an epoch that has not come here yet, with the time until
     /// which not all names are known.
-    ended_ahead: BTreeMap<NodeId, (Epoch, u64)>,
+    ended_ahead: BTreeMap<NodeId, (Epoch, MonotonicMs)>,
     /// The starts of nodes by the map that was followed last.
     starts: BTreeMap<NodeId, Incarnation>,
     /// Slices that are on their way here, with the time when this node was given them.
-    arrivals: Vec<((u32, Epoch), u64)>,
+    arrivals: Vec<((u32, Epoch), MonotonicMs)>,
 }
 
 /// A node that has taken over.
 struct Due {
     node: NodeId,
-    /// Since when it is sent every reply, in monotonic milliseconds.
-    since_ms: u64,
+    /// Since when it is sent every reply.
+    since_ms: MonotonicMs,
     /// The ticket from which on this node has headed none of the other's events.
     first_free: Ticket,
     /// The epoch by which it has taken over.
@@ -67,8 +67,8 @@ struct Awaited {
     former: Placement,
     /// The epoch from which on it heads them no more.
     epoch: Epoch,
-    until_ms: u64,
-    next_ask_ms: u64,
+    until_ms: MonotonicMs,
+    next_ask_ms: MonotonicMs,
 }
 
 impl Handing {
@@ -78,7 +78,7 @@ impl Handing {
         map: &ClusterMap,
         former: &Placement,
         placement: &Placement,
-        (now_ms, first_free): (u64, Ticket),
+        (now_ms, first_free): (MonotonicMs, Ticket),
     ) {
         let epoch = placement.epoch();
         let gone: Vec<_> = self.targets.extract_if(.., |(node, _)| !placement.targets().contains(node)).collect();
@@ -105,7 +105,8 @@ impl Handing {
         for node in placement.arrived_since(former) {
             // A new start of the node has headed nothing by the map before.
             if let Some(start) = start(node).filter(|start| before.get(&node) == Some(start)) {
-                let (former, until_ms, next_ask_ms) = (former.clone(), now_ms + AWAITED_MS_MAX, now_ms + ASK_AFTER_MS);
+                let (former, until_ms, next_ask_ms) =
+                    (former.clone(), now_ms.after(AWAITED_MS_MAX), now_ms.after(ASK_AFTER_MS));
                 self.awaited.push(Awaited { node, start, former, epoch, until_ms, next_ask_ms });
             }
         }
@@ -125,17 +126,17 @@ impl Handing {
     }
 
     /// The nodes to ask now whether they have ended.
-    fn ask(&mut self, now_ms: u64) -> Vec<NodeId> {
+    fn ask(&mut self, now_ms: MonotonicMs) -> Vec<NodeId> {
         let due = self.awaited.iter_mut().filter(|awaited| awaited.next_ask_ms <= now_ms);
         let asked = due.map(|awaited| {
-            awaited.next_ask_ms = now_ms + ASK_AFTER_MS;
+            awaited.next_ask_ms = now_ms.after(ASK_AFTER_MS);
             awaited.node
         });
         distinct(asked)
     }
 
     /// When [`Membership::hand_over`] has something to do, if nothing comes.
-    pub(crate) fn next_ms(&self) -> Option<u64> {
+    pub(crate) fn next_ms(&self) -> Option<MonotonicMs> {
         self.awaited.iter().map(|awaited| awaited.next_ask_ms.min(awaited.until_ms)).min()
     }
 
@@ -175,7 +176,13 @@ impl Handing {
 
 impl Membership {
     /// The map has changed.
-    pub(super) fn follow_handing(&mut self, map: &ClusterMap, former: &Placement, first_free: Ticket, now_ms: u64) {
+    pub(super) fn follow_handing(
+        &mut self,
+        map: &ClusterMap,
+        former: &Placement,
+        first_free: Ticket,
+        now_ms: MonotonicMs,
+    ) {
         self.handing.follow(map, former, &self.placement, (now_ms, first_free));
         let epoch_now = self.placement.epoch();
         let known: Vec<_> = self.handing.ended_ahead.extract_if(.., |_, (epoch, _)| *epoch <= epoch_now).collect();
@@ -184,21 +191,21 @@ impl Membership {
 
     /// When all names of a slice's events that may come again are known here, where the node that the slice comes from
     /// sends them.
-    fn known_ms(&self, slice: u32, now_ms: u64) -> u64 {
+    fn known_ms(&self, slice: u32, now_ms: MonotonicMs) -> MonotonicMs {
         let wait_ms = self.horizon_ms.min(NAMES_AWAITED_MS_MAX);
         let since = self.handing.arrivals.iter().filter(|((arriving, _), _)| *arriving == slice);
         let since_ms = since.map(|(_, since_ms)| *since_ms).filter(|_| self.placement.has_live_origin(slice)).max();
         let begun_ms = self.first_ms.unwrap_or(now_ms);
-        since_ms.map_or(0, |since_ms| since_ms.max(begun_ms) + wait_ms)
+        since_ms.map_or(MonotonicMs::START, |since_ms| since_ms.max(begun_ms).after(wait_ms))
     }
 
     /// Whether all names of a slice's events that may come again are known here.
-    pub(super) fn knows_names_of(&self, slice: u32, now_ms: u64) -> bool {
+    pub(super) fn knows_names_of(&self, slice: u32, now_ms: MonotonicMs) -> bool {
         self.known_ms(slice, now_ms) <= now_ms
     }
 
     /// When that will be so of the next slice.
-    pub(super) fn next_known_ms(&self, now_ms: u64) -> Option<u64> {
+    pub(super) fn next_known_ms(&self, now_ms: MonotonicMs) -> Option<MonotonicMs> {
         let arrivals = self.handing.arrivals.iter().map(|((slice, _), _)| self.known_ms(*slice, now_ms));
         arrivals.filter(|known_ms| *known_ms > now_ms).min()
     }
@@ -209,7 +216,7 @@ impl Membership {
         &mut self,
         flights: &Flights,
         guard: &ReplayGuard,
-        now_ms: u64,
+        now_ms: MonotonicMs,
         outbox: &mut Outbox,
     ) {
         self.handing.awaited.retain(|awaited| awaited.until_ms > now_ms);
@@ -222,7 +229,7 @@ impl Membership {
         }
         let Self { handing, former_heads, first_ms, .. } = self;
         // This node does not know the names of events that others headed before.
-        let known_since_ms = guard.whole_since_ms().max(former_heads.gained_ms()).max(first_ms.unwrap_or(0));
+        let known_since_ms = guard.whole_since_ms().max(former_heads.gained_ms()).max(first_ms.unwrap_or_default());
         let Handing { due, awaited, handed, .. } = handing;
         let has_ended = |due: &mut Due| {
             let open = |first: Ticket| flights.batch(first).is_some_and(Batch::is_open);
@@ -231,15 +238,15 @@ impl Membership {
         };
         for Due { node, since_ms, epoch, .. } in due.extract_if(.., has_ended) {
             handed.retain(|(known, ..)| *known != node);
-            handed.push((node, since_ms, now_ms + AWAITED_MS_MAX));
-            let told_for_ms = now_ms.saturating_sub(since_ms.max(known_since_ms));
+            handed.push((node, since_ms, now_ms.after(AWAITED_MS_MAX)));
+            let told_for_ms = now_ms.since(since_ms.max(known_since_ms));
             outbox.send(node, PeerBody::HandedOver(HandedOver { epoch, told_for_ms }));
         }
     }
 
     /// Another node asks. It may wait for an answer that it has not got, or for one that this node does not know it
     /// owes, as it has seen several maps as one: it gets the answer once all events in flight have ended.
-    pub(in crate::group::divided) fn hand_over_again(&mut self, to: NodeId, first_free: Ticket, now_ms: u64) {
+    pub(in crate::group::divided) fn hand_over_again(&mut self, to: NodeId, first_free: Ticket, now_ms: MonotonicMs) {
         let Self { handing, placement, .. } = self;
         if handing.due.iter().all(|due| due.node != to) {
             // The answer is for epochs before the first of those that this node itself still awaits.
@@ -264,9 +271,14 @@ impl Membership {
     }
 
     /// Another node has ended all events that this one has taken over by maps up to that epoch.
-    pub(in crate::group::divided) fn hear_handed_over(&mut self, from: NodeId, handed: HandedOver, now_ms: u64) {
+    pub(in crate::group::divided) fn hear_handed_over(
+        &mut self,
+        from: NodeId,
+        handed: HandedOver,
+        now_ms: MonotonicMs,
+    ) {
         let epoch = handed.epoch;
-        let until_ms = now_ms + self.horizon_ms.saturating_sub(handed.told_for_ms);
+        let until_ms = now_ms.after(self.horizon_ms.saturating_sub(handed.told_for_ms));
         if epoch > self.placement.epoch() {
             self.handing.ended_ahead.insert(from, (epoch, until_ms));
             return;
@@ -274,7 +286,7 @@ impl Membership {
         self.end_awaited(from, epoch, until_ms);
     }
 
-    fn end_awaited(&mut self, from: NodeId, epoch: Epoch, until_ms: u64) {
+    fn end_awaited(&mut self, from: NodeId, epoch: Epoch, until_ms: MonotonicMs) {
         let before = self.handing.awaited.len();
         self.handing.awaited.retain(|awaited| awaited.node != from || awaited.epoch > epoch);
         if self.handing.awaited.len() < before {

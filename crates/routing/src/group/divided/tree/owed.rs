@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use firstseen_filter::{ProbeShape, Probes, Stamp};
 
 use crate::group::state::OwedCounts;
-use crate::protocol::{Climbed, Tick};
+use crate::protocol::{Climbed, MonotonicMs, Tick};
 use crate::verdict::{Decision, Reason};
 
 /// Events that climb together.
@@ -26,7 +26,7 @@ pub(super) struct OwedToParent {
     entries: VecDeque<OwedEvent>,
     /// The replay that is under way: its number, and how many of the oldest it brings up.
     under_way: Option<(u64, usize)>,
-    next_ms: u64,
+    next_ms: MonotonicMs,
     counts: OwedCounts,
 }
 
@@ -51,7 +51,7 @@ impl OwedToParent {
     }
 
     /// When a replay may begin.
-    pub(super) fn next_ms(&self) -> Option<u64> {
+    pub(super) fn next_ms(&self) -> Option<MonotonicMs> {
         (!self.entries.is_empty() && self.under_way.is_none()).then_some(self.next_ms)
     }
 
@@ -76,7 +76,7 @@ impl OwedToParent {
     }
 
     /// The level above has answered a replay; false where the answer is about something else.
-    pub(super) fn end(&mut self, climbed: &Climbed, now_ms: u64) -> bool {
+    pub(super) fn end(&mut self, climbed: &Climbed, now_ms: MonotonicMs) -> bool {
         let Some((_, events)) = self.under_way.take_if(|(number, _)| *number == climbed.number) else {
             return false;
         };
@@ -96,7 +96,7 @@ impl OwedToParent {
             }
         }
         let pause_ms = if kept.len() == events { REPLAY_PAUSE_MS } else { 0 };
-        self.next_ms = now_ms + pause_ms;
+        self.next_ms = now_ms.after(pause_ms);
         kept.append(&mut self.entries);
         self.entries = kept;
         true
