@@ -25,7 +25,7 @@ const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset
 
 /// Serves until the node stops.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
-    let stopping = shared.stopping.clone();
+    let stopping = shared.departure.stopping.clone();
     let listener = BoundedListener::new(listener, CONNECTIONS_MAX, shared.metrics.connections("http"));
     let (scrapes, answering) = Scrapes::new(CONNECTIONS_MAX as usize, shared.clock.clone(), {
         let shared = shared.clone();

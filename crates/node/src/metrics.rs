@@ -319,10 +319,10 @@ fn node_now(registry: &mut Registry, shared: &Shared) {
         ("raft_term", "The newest term of the cluster's agreement", status.term),
         ("raft_applied_index", "The newest entry that the map shows", status.last_applied),
         ("map_version", "The version of the map that the node acts on", view.map.version),
-        ("streams_open", "Producer streams that are open", u64::from(shared.streams.load(Relaxed))),
-        ("watches_open", "Streams on which the map is sent", u64::from(shared.watches.load(Relaxed))),
+        ("streams_open", "Producer streams that are open", u64::from(shared.open.streams.load(Relaxed))),
+        ("watches_open", "Streams on which the map is sent", u64::from(shared.open.watches.load(Relaxed))),
         ("inflight_bytes", "Bytes of calls, messages and batches that are under way", shared.budget.taken()),
-        ("batches_inflight", "Batches that are not answered", shared.batches.load(Relaxed)),
+        ("batches_inflight", "Batches that are not answered", shared.open.batches.load(Relaxed)),
         ("queue_events", "Events that wait for their owners", shared.owners.events_queued()),
         ("link_messages_waiting", "Messages to other nodes that are not acknowledged", waiting),
         (

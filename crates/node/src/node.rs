@@ -7,7 +7,7 @@
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use firstseen_client::Levels;
@@ -31,7 +31,7 @@ use crate::links::Links;
 use crate::metrics::Metrics;
 use crate::node_error::NodeError;
 use crate::owner::{self, OwnerLoss, Owners, Proposal, Worker, WorkerParts};
-use crate::shared::Shared;
+use crate::shared::{Departure, OpenCounts, Shared};
 use crate::uplink::CLIMBS_WAITING_MAX;
 use crate::view::View;
 use crate::{http, serve, stopping, uplink};
@@ -99,7 +99,7 @@ impl Node {
             meta: meta.clone(),
             owners,
             keeper,
-            kept,
+            departure: Departure { kept, ..Departure::default() },
             views,
             lease: outputs.lease,
             clocks: outputs.clocks,
@@ -109,15 +109,9 @@ impl Node {
             clock,
             metrics,
             ids,
-            draining: AtomicBool::new(false),
-            leaving: AtomicBool::new(false),
-            drained: CancellationToken::new(),
-            stopping: CancellationToken::new(),
             rules: owner_limits.rules,
             budget: Budget::new(config.limits.inflight_bytes_max),
-            streams: AtomicU32::new(0),
-            watches: AtomicU32::new(0),
-            batches: AtomicU64::new(0),
+            open: OpenCounts::default(),
             config,
         });
         let follower = Follower { meta, links: Links::new(), views: publish };
@@ -191,20 +185,20 @@ impl Node {
         let shared = self.shared.clone();
         let limit = Duration::from_millis(shared.config.limits.drain_max_ms);
         let until = tokio::time::Instant::now() + limit;
-        shared.leaving.store(true, Ordering::Relaxed);
+        shared.departure.leaving.store(true, Ordering::Relaxed);
         if shared.not_alive().is_none() {
             stopping::wait_for_copies(&shared, limit).await;
         }
-        shared.draining.store(true, Ordering::Relaxed);
-        shared.drained.cancel();
+        shared.departure.draining.store(true, Ordering::Relaxed);
+        shared.departure.drained.cancel();
         // The rest of the time is for the journal, and for the agreement.
         if tokio::time::timeout_at(until - limit / 8, drain(&shared)).await.is_err() {
-            let batches = shared.batches.load(Ordering::Relaxed);
+            let batches = shared.open.batches.load(Ordering::Relaxed);
             tracing::warn!(batches, ?limit, "the node stops before all is done");
             warn_of_journals(&shared).await;
         }
         stopping::log_losses(&shared);
-        shared.stopping.cancel();
+        shared.departure.stopping.cancel();
         self.stop.cancel();
         if let Some(server) = self.server.take() {
             let ending = server.abort_handle();
@@ -212,7 +206,7 @@ impl Node {
                 ending.abort();
             }
         }
-        shared.kept.cancel();
+        shared.departure.kept.cancel();
         if tokio::time::timeout_at(until, shared.keeper.written()).await.is_err() {
             tracing::warn!(?limit, "the node stops before its journal is written");
         }
@@ -225,8 +219,8 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        self.shared.stopping.cancel();
-        self.shared.kept.cancel();
+        self.shared.departure.stopping.cancel();
+        self.shared.departure.kept.cancel();
         self.stop.cancel();
     }
 }
@@ -250,7 +244,7 @@ async fn warn_of_journals(shared: &Shared) {
 
 /// Waits until all batches that were admitted have their replies.
 async fn drain(shared: &Shared) {
-    while shared.batches.load(Ordering::Relaxed) > 0 {
+    while shared.open.batches.load(Ordering::Relaxed) > 0 {
         tokio::time::sleep(DRAIN_LOOK).await;
     }
     shared.owners.drain().await;
@@ -268,7 +262,7 @@ fn act_on_map(
     proposed: mpsc::Receiver<Proposal>,
     climbing: mpsc::Receiver<Climb>,
 ) {
-    let stopping = || shared.stopping.clone();
+    let stopping = || shared.departure.stopping.clone();
     tokio::spawn(stopping().run_until_cancelled_owned(follower.run(shared.clone())));
     tokio::spawn(stopping().run_until_cancelled_owned(agreement::propose(shared.clone(), proposed)));
     tokio::spawn(stopping().run_until_cancelled_owned(uplink::bring_up(shared.clone(), climbing)));
@@ -276,7 +270,7 @@ fn act_on_map(
 
 /// Reports to the cluster what changes here, until the node stops.
 fn report_to_cluster(shared: &Arc<Shared>) {
-    let stopping = || shared.stopping.clone();
+    let stopping = || shared.departure.stopping.clone();
     tokio::spawn(stopping().run_until_cancelled_owned(agreement::report(shared.clone(), Doubts::default())));
     tokio::spawn(stopping().run_until_cancelled_owned(agreement::report(shared.clone(), MissingGroups)));
     tokio::spawn(stopping().run_until_cancelled_owned(agreement::report(shared.clone(), Closing::default())));

@@ -73,7 +73,7 @@ async fn report(reporter: HealthReporter, shared: Arc<Shared>) {
         }
         let changed = tokio::select! {
             biased;
-            () = shared.drained.cancelled() => false,
+            () = shared.departure.drained.cancelled() => false,
             _ = shared.owners.loss().happened() => false,
             changed = views.changed() => changed.is_ok(),
             // The node may become ready without a change of the map.

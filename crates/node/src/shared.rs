@@ -39,8 +39,6 @@ pub(crate) struct Shared {
     pub(crate) owners: Owners,
     /// The keeper of the journal.
     pub(crate) keeper: Arc<Keeper>,
-    /// All records are written, and no more come.
-    pub(crate) kept: CancellationToken,
     /// The views that the node acts on.
     pub(crate) views: watch::Receiver<Arc<View>>,
     /// Opens connections to other nodes.
@@ -57,18 +55,34 @@ pub(crate) struct Shared {
     pub(crate) metrics: Arc<Metrics>,
     /// Names for commands.
     pub(crate) ids: Ids,
-    /// No new batches are taken.
-    pub(crate) draining: AtomicBool,
-    /// Cancelled when no new batches are taken.
-    pub(crate) drained: CancellationToken,
-    /// The node is about to drain: it still serves, for as long as other copies fetch cells that only it has.
-    pub(crate) leaving: AtomicBool,
-    /// Streams and links end now.
-    pub(crate) stopping: CancellationToken,
+    /// How far the node has come on the way to its end.
+    pub(crate) departure: Departure,
     /// The rules that the node keeps.
     pub(crate) rules: Rules,
     /// Bytes that are under way.
     pub(crate) budget: Arc<Budget>,
+    /// What the node serves at present.
+    pub(crate) open: OpenCounts,
+}
+
+/// How far a node has come on the way to its end: first it is about to drain, and last its journal is written.
+#[derive(Default)]
+pub(crate) struct Departure {
+    /// The node is about to drain: it still serves, for as long as other copies fetch cells that only it has.
+    pub(crate) leaving: AtomicBool,
+    /// No new batches are taken.
+    pub(crate) draining: AtomicBool,
+    /// Cancelled when no new batches are taken.
+    pub(crate) drained: CancellationToken,
+    /// Streams and links end now.
+    pub(crate) stopping: CancellationToken,
+    /// All records are written, and no more come.
+    pub(crate) kept: CancellationToken,
+}
+
+/// What a node serves at present.
+#[derive(Default)]
+pub(crate) struct OpenCounts {
     /// Producer streams that are open.
     pub(crate) streams: AtomicU32,
     /// Streams on which the map is sent.
@@ -85,7 +99,7 @@ impl Shared {
 
     /// Whether no new batches are taken.
     pub(crate) fn is_draining(&self) -> bool {
-        self.draining.load(Ordering::Relaxed)
+        self.departure.draining.load(Ordering::Relaxed)
     }
 
     /// The text of the metrics, gathered now.
@@ -106,7 +120,7 @@ impl Shared {
         if let Some(dead) = self.not_alive() {
             return Some(dead);
         }
-        if self.is_draining() || self.leaving.load(Ordering::Relaxed) {
+        if self.is_draining() || self.departure.leaving.load(Ordering::Relaxed) {
             return Some("the node is about to stop".to_owned());
         }
         if self.keeper.is_full() {

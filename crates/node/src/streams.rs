@@ -73,7 +73,8 @@ impl Producer for ProducerService {
     ) -> Result<Response<Self::ObserveStream>, Status> {
         let caller = Caller::of(&request, self.shared.is_secure);
         caller.must_be_client()?;
-        let open = OpenStream::open(&self.shared, |shared| &shared.streams, self.shared.config.limits.streams_max)?;
+        let open =
+            OpenStream::open(&self.shared, |shared| &shared.open.streams, self.shared.config.limits.streams_max)?;
         let party = request.extensions().get().copied().unwrap_or(Party::Producers);
         let credits = self.shared.config.limits.inflight_batches_max as usize;
         // A reply for each batch of the credit, the welcome, and the status at the end.
@@ -129,9 +130,10 @@ impl Producer for ProducerService {
 
     async fn watch_map(&self, request: Request<WatchMapRequest>) -> Result<Response<Self::WatchMapStream>, Status> {
         Caller::of(&request, self.shared.is_secure).must_be_client()?;
-        let open = OpenStream::open(&self.shared, |shared| &shared.watches, self.shared.config.limits.watches_max)?;
+        let open =
+            OpenStream::open(&self.shared, |shared| &shared.open.watches, self.shared.config.limits.watches_max)?;
         let mut known_version = request.into_inner().known_version;
-        let stopping = self.shared.stopping.clone();
+        let stopping = self.shared.departure.stopping.clone();
         let mut views = self.shared.views.clone();
         let (sender, outbound) = mpsc::channel(1);
         tokio::spawn(async move {

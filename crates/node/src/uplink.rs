@@ -28,7 +28,7 @@ pub(crate) async fn bring_up(shared: Arc<Shared>, mut climbs: mpsc::Receiver<Cli
         let is_counted = matches!(climb.operation, Operation::Observe | Operation::Lookup);
         let meter = is_counted.then(|| meter(&mut meters, &shared, climb.from.filter));
         let climbing = begin(shared.clone(), climb, meter);
-        tokio::spawn(shared.stopping.clone().run_until_cancelled_owned(climbing));
+        tokio::spawn(shared.departure.stopping.clone().run_until_cancelled_owned(climbing));
     }
 }
 

@@ -107,7 +107,7 @@ impl Peer for PeerService {
         inputs.send(Input::Begin { ends: hello, begun }).await.map_err(|_| gone())?;
         let Begun { stream, acks } = answer.await.map_err(|_| gone())?;
         let handled = *acks.borrow();
-        let (shared, stopping) = (self.shared.clone(), self.shared.stopping.clone());
+        let (shared, stopping) = (self.shared.clone(), self.shared.departure.stopping.clone());
         tokio::spawn(async move {
             let reading = read(&shared, peer, (stream, handled), frames, &inputs);
             tokio::select! {

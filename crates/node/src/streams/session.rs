@@ -95,7 +95,7 @@ impl Session {
         let end = self.serve(requests).await;
         // This stands behind the last of the producer's events in each queue.
         self.shared.owners.end_producer(self.sender.producer);
-        self.shared.batches.fetch_sub(u64::from(self.unanswered), Ordering::Relaxed);
+        self.shared.open.batches.fetch_sub(u64::from(self.unanswered), Ordering::Relaxed);
         if let Some(status) = end {
             tracing::debug!(code = ?status.code(), message = status.message(), "a producer's stream is ended");
             last_word.send(Err(status));
@@ -106,7 +106,7 @@ impl Session {
         if let Err(status) = self.greet(&mut requests).await {
             return Some(status);
         }
-        let (stopping, replies) = (self.shared.stopping.clone(), self.replies.clone());
+        let (stopping, replies) = (self.shared.departure.stopping.clone(), self.replies.clone());
         let (mut stopped, mut closed) = (pin!(stopping.cancelled()), pin!(replies.closed()));
         let mut more = true;
         loop {
@@ -139,7 +139,7 @@ impl Session {
     /// The producer says hello, and is welcomed.
     async fn greet(&mut self, requests: &mut Streaming<ObserveRequest>) -> Result<(), Status> {
         let missing = || ErrorKind::Invalid.status("the first message of a stream must be its hello");
-        let stopping = self.shared.stopping.clone();
+        let stopping = self.shared.departure.stopping.clone();
         let hello = tokio::time::timeout(HELLO_TIMEOUT, requests.message());
         let first = stopping.run_until_cancelled(hello).await.ok_or_else(missing)?.map_err(|_| missing())??;
         self.sender.producer = hello::accept_hello(&first.ok_or_else(missing)?).map_err(|error| match error {
@@ -172,7 +172,7 @@ impl Session {
             return Err(ErrorKind::Overloaded.status(text));
         }
         self.unanswered += 1;
-        self.shared.batches.fetch_add(1, Ordering::Relaxed);
+        self.shared.open.batches.fetch_add(1, Ordering::Relaxed);
         let span = tracing::debug_span!(
             "batch",
             filter = batch.filter_id,
@@ -299,7 +299,7 @@ impl Session {
 
     fn send_reply(&mut self, reply: BatchReply) -> Result<(), Status> {
         self.unanswered = self.unanswered.saturating_sub(1);
-        self.shared.batches.fetch_sub(1, Ordering::Relaxed);
+        self.shared.open.batches.fetch_sub(1, Ordering::Relaxed);
         self.shared.metrics.reply(&reply);
         self.put(ObserveReply { message: Some(observe_reply::Message::Reply(reply)) })
     }
