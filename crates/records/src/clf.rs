@@ -3,8 +3,8 @@
 
 use crate::field::FieldSpan;
 use crate::json::JsonFields;
-use crate::layout::Wanted;
 use crate::names::place_of;
+use crate::wanted::Wanted;
 use crate::{ConfigError, RejectReason};
 use memchr::{memchr, memmem};
 

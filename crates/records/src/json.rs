@@ -1,7 +1,7 @@
 //! Finds the wanted members of a JSON object without building it. Must not know: what they are used for.
 
 use crate::field::{Encoding, FieldSpan};
-use crate::layout::Wanted;
+use crate::wanted::Wanted;
 use crate::{ConfigError, RejectReason};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;

@@ -2,30 +2,13 @@
 
 use crate::field::FieldSpan;
 use crate::key::KeyHasher;
-use crate::layout::{Layout, RawRecord, RecordSink, Scratch, Walk};
+use crate::layout::Layout;
+use crate::walk::{RawRecord, RecordSink, RecordSpan, Scratch, Walk};
+use crate::wanted::Slots;
 use crate::{Block, KeyNormalization, RejectReason, key};
 use firstseen_filter::{Digest, FilterSecret};
 use std::ops::Range;
 use std::sync::Arc;
-
-/// The place of a record.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RecordSpan {
-    /// Its first byte, in the block.
-    pub start: u32,
-    /// The byte behind its line end, in the block; the last record of a file may have no line end.
-    pub end: u32,
-    /// The 1-based line of the file on which it begins.
-    pub line: u64,
-}
-
-impl RecordSpan {
-    /// Its range in the block, line end included.
-    #[inline]
-    pub fn range(self) -> Range<usize> {
-        self.start as usize..self.end as usize
-    }
-}
 
 /// A record that is no event.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -178,8 +161,8 @@ impl ParsedBlock {
 struct KeyFields<F>(F);
 
 impl<F: FnMut(&[FieldSpan])> RecordSink for KeyFields<F> {
-    fn record(&mut self, layout: &Layout, _: RawRecord, slots: &[FieldSpan]) {
-        (self.0)(&slots[..layout.key_count()]);
+    fn record(&mut self, wanted: &Slots, _: RawRecord, slots: &[FieldSpan]) {
+        (self.0)(&slots[..wanted.key_count]);
     }
 
     fn reject(&mut self, _: RawRecord, _: RejectReason) {}

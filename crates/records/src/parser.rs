@@ -4,9 +4,11 @@ use crate::cut::count_newlines;
 use crate::field::FieldSpan;
 use crate::key::KeyHasher;
 use crate::lacking::Lacking;
-use crate::layout::{Layout, RawRecord, RecordSink, Scratch, Slots, Walk};
+use crate::layout::Layout;
 use crate::names::listed;
 use crate::separated::read_header;
+use crate::walk::{RawRecord, RecordSink, Scratch, Walk};
+use crate::wanted::Slots;
 use crate::{
     Block, BlockDefect, ConfigError, Header, KeyNormalization, ParsedBlock, RecordFormat, RecordSpan, RejectReason,
     Rejection, TimeParser,
@@ -171,14 +173,13 @@ struct Events<'a> {
 
 impl RecordSink for Events<'_> {
     #[inline(always)]
-    fn record(&mut self, layout: &Layout, record: RawRecord, fields: &[FieldSpan]) {
-        let slots = layout.slots();
+    fn record(&mut self, slots: &Slots, record: RawRecord, fields: &[FieldSpan]) {
         let key = &fields[..slots.key_count];
         if let Some(slot) = key.iter().position(|field| !field.is_present()) {
             return self.reject(record, RejectReason::MissingField { field: slots.name(slot) });
         }
         if let Some(slot) = slots.time {
-            match self.time_ms(layout, slot, fields[slot]) {
+            match self.time_ms(slots, slot, fields[slot]) {
                 Ok(time_ms) => self.parsed.times_ms.push(time_ms),
                 Err(reason) => return self.reject(record, reason),
             }
@@ -197,12 +198,12 @@ impl RecordSink for Events<'_> {
 }
 
 impl Events<'_> {
-    fn time_ms(&self, layout: &Layout, slot: usize, field: FieldSpan) -> Result<i64, RejectReason> {
+    fn time_ms(&self, slots: &Slots, slot: usize, field: FieldSpan) -> Result<i64, RejectReason> {
         if !field.is_present() {
-            return Err(RejectReason::MissingField { field: layout.slots().name(slot) });
+            return Err(RejectReason::MissingField { field: slots.name(slot) });
         }
         let parsed = self.times.parse(&field.decode(self.bytes));
-        parsed.map_err(|error| RejectReason::BadTime { field: layout.slots().name(slot), error })
+        parsed.map_err(|error| RejectReason::BadTime { field: slots.name(slot), error })
     }
 
     fn take_source(&mut self, field: FieldSpan) {

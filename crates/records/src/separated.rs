@@ -3,10 +3,11 @@
 
 use crate::cut::count_newlines;
 use crate::field::{Encoding, FieldSpan};
-use crate::layout::{Layout, RawRecord, RecordSink, Scratch, Walk, Wanted};
 use crate::marks::Marks;
 use crate::names::{FIELDS_MAX, place_of, place_of_index};
-use crate::{ConfigError, RecordSpan, RejectReason};
+use crate::walk::{RawRecord, RecordSink, RecordSpan, Scratch, Walk};
+use crate::wanted::{Slots, Wanted};
+use crate::{ConfigError, RejectReason};
 use memchr::memchr;
 
 /// The byte that separates fields.
@@ -59,33 +60,33 @@ impl Separated {
         Ok(Self { separator, columns, columns_read })
     }
 
-    pub(crate) fn walk(&self, layout: &Layout, walk: &Walk, scratch: &mut Scratch, sink: &mut impl RecordSink) {
+    pub(crate) fn walk(&self, wanted: &Slots, walk: &Walk, scratch: &mut Scratch, sink: &mut impl RecordSink) {
         scratch.fields.clear();
         scratch.fields.resize(self.columns_read, FieldSpan::default());
         match self.separator {
-            Separator::None => self.walk_marked(layout, Records::new(walk, *b"\n"), scratch, sink),
-            Separator::Tab => self.walk_marked(layout, Records::new(walk, *b"\n\t"), scratch, sink),
+            Separator::None => self.walk_marked(wanted, Records::new(walk, *b"\n"), scratch, sink),
+            Separator::Tab => self.walk_marked(wanted, Records::new(walk, *b"\n\t"), scratch, sink),
             Separator::Comma if memchr(b'"', &walk.bytes[walk.start..]).is_none() => {
-                self.walk_marked(layout, Records::new(walk, *b"\n,"), scratch, sink);
+                self.walk_marked(wanted, Records::new(walk, *b"\n,"), scratch, sink);
             }
-            Separator::Comma => self.walk_marked(layout, Records::new(walk, *b"\n,\""), scratch, sink),
+            Separator::Comma => self.walk_marked(wanted, Records::new(walk, *b"\n,\""), scratch, sink),
         }
     }
 
     fn walk_marked<const N: usize>(
         &self,
-        layout: &Layout,
+        wanted: &Slots,
         mut records: Records<N>,
         scratch: &mut Scratch,
         sink: &mut impl RecordSink,
     ) {
         while let Some(found) = records.next_record(&mut scratch.fields) {
-            self.hand_over(layout, found, scratch, sink);
+            self.hand_over(wanted, found, scratch, sink);
         }
     }
 
     #[inline(always)]
-    fn hand_over(&self, layout: &Layout, found: Found, scratch: &mut Scratch, sink: &mut impl RecordSink) {
+    fn hand_over(&self, wanted: &Slots, found: Found, scratch: &mut Scratch, sink: &mut impl RecordSink) {
         let record = found.record;
         if found.is_unclosed {
             return sink.reject(record, RejectReason::UnclosedQuote);
@@ -100,7 +101,7 @@ impl Separated {
                 Some(_) => FieldSpan::default(),
             };
         }
-        sink.record(layout, record, &scratch.slots);
+        sink.record(wanted, record, &scratch.slots);
     }
 }
 

@@ -12,7 +12,7 @@ use firstseen_tidy::modules::{Arrow, arrows};
 use firstseen_tidy::{Source, sources};
 
 /// Modules that import each other still, from the top folder, and why. Whoever mends one takes it from this list.
-const KNOWN: [(&str, &[&str], &str); 7] = [
+const KNOWN: [(&str, &[&str], &str); 6] = [
     (
         "crates/client/src",
         &["client", "courier", "dock", "filter", "intake", "line", "options", "piece", "stream", "watch"],
@@ -45,11 +45,6 @@ const KNOWN: [(&str, &[&str], &str); 7] = [
         "crates/node/src",
         &["clocks", "lease", "links", "metrics", "owner", "shared", "uplink", "view"],
         "what a node's services share has the owners, the links and the metrics, each of which is given all of it",
-    ),
-    (
-        "crates/records/src",
-        &["clf", "json", "layout", "parsed", "separated"],
-        "the layout has a form of each format, and each format cuts records into the layout's sink",
     ),
     (
         "crates/sim/src",
