@@ -3,7 +3,6 @@
 //! Promises: the new filter is the one of the scenario; the moment follows from the seed and from the other changes to
 //! the filter. Must not know: which faults there are meanwhile.
 
-use std::fmt;
 use std::time::Duration;
 
 use firstseen_routing::{FilterId, SlicedDefinition};
@@ -11,14 +10,14 @@ use firstseen_wire::map::definition_json;
 use firstseen_wire::net::{Connector, admin_client};
 use firstseen_wire::proto::admin::AlterFilterRequest;
 
+use crate::alteration::Alteration;
 use crate::clock::now_us;
-use crate::cluster::{self, CAPACITY_EVENTS, FILTER, node_address};
+use crate::cluster::{self, FILTER, node_address};
+use crate::dice::Dice;
 use crate::faults::{Fault, Fired};
 use crate::net::SimConnector;
-use crate::scenario::{Dice, STORM_SLICINGS, Scenario};
+use crate::scenario::Scenario;
 
-/// The dice of alterations fall independently of the other dice of a storm.
-const OF_ALTERATIONS: u64 = 0xA1_7E2 << 32;
 /// The dice of the moment fall independently of the other dice of a seed.
 const OF_TIMES: u64 = 0xA1_7E2D;
 /// How long one node may take to answer.
@@ -27,40 +26,6 @@ const ANSWER_MAX: Duration = Duration::from_secs(1);
 const ENDS_MAX: Duration = Duration::from_secs(90);
 /// The pause between two tries, and between two looks.
 const PAUSE: Duration = Duration::from_millis(300);
-
-/// The new filter. Its window is the former one's: producers are promised the same all the while.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Alteration {
-    /// Its kind; none where that is the former one's.
-    pub kind: Option<&'static str>,
-    /// Its slicing.
-    pub slicing: &'static str,
-    /// Events that it is sized for.
-    pub capacity_events: u64,
-    /// Whether it has a new secret.
-    pub has_new_secret: bool,
-}
-
-impl Alteration {
-    /// In two of five storms the filter is altered.
-    pub(crate) fn draw(seed: u64) -> Option<Self> {
-        let mut dice = Dice::new(seed ^ OF_ALTERATIONS);
-        let happens = dice.below(5) < 2;
-        let slicing = dice.pick(&STORM_SLICINGS);
-        // The difference is so large that the definition differs, whatever the slicing is.
-        let capacity_events = CAPACITY_EVENTS * (1 + dice.below(3)) + CAPACITY_EVENTS / 2;
-        happens.then(|| Self { kind: None, slicing, capacity_events, has_new_secret: dice.below(2) == 0 })
-    }
-}
-
-impl fmt::Display for Alteration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { kind, slicing, capacity_events, has_new_secret } = self;
-        let kind = kind.map_or_else(String::new, |kind| format!("{kind} "));
-        let secret = if *has_new_secret { ", another secret" } else { "" };
-        write!(f, "altered to {kind}{slicing} for {capacity_events} events{secret}")
-    }
-}
 
 /// When a filter was altered, in simulated microseconds.
 #[derive(Clone, Copy, Debug)]

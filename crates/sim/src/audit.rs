@@ -11,8 +11,9 @@ use futures_util::future::try_join_all;
 
 use crate::clock::{EPOCH_MS, now_us};
 use crate::net::SimConnector;
-use crate::producers::{SharedHistory, connect, lock};
+use crate::producers::connect;
 use crate::scenario::Scenario;
+use crate::shared_history::{SharedHistory, lock};
 use firstseen_checker::history::{Call, History};
 
 /// An event whose lookup is undecided is looked up again so often.

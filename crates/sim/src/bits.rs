@@ -18,8 +18,8 @@ use crate::alterations::{Altered, secret};
 use crate::clock::{EPOCH_MS, now_us};
 use crate::cluster::{line, map_now};
 use crate::net::SimConnector;
-use crate::producers::{SharedHistory, lock};
 use crate::scenario::Scenario;
+use crate::shared_history::{SharedHistory, lock};
 
 /// An event that is stamped by clocks that differ may expire so much earlier, with a unit that is rounded.
 const CLOCKS_DIFFER_MS: u64 = 1_500;

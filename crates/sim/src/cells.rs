@@ -18,8 +18,8 @@ use tokio::time::Instant;
 use crate::clock::{EPOCH_MS, now_us};
 use crate::cluster::{FILTER, node_name, secret};
 use crate::net::SimConnector;
-use crate::producers::{SharedHistory, lock};
 use crate::scenario::Scenario;
+use crate::shared_history::{SharedHistory, lock};
 use firstseen_checker::history::{Call, History, Loss, Unset};
 
 /// Cells that are not there after so long are missing.

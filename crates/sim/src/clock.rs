@@ -3,14 +3,17 @@
 //! Promises: the time on a node's clock follows from the simulated time, from how far the clock was set, and from when
 //! it stood still. Must not know: who reads it.
 
-use firstseen_routing::MonotonicMs;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 use firstseen_node::Clock;
+use firstseen_routing::MonotonicMs;
 
 /// Milliseconds since 1970 when a simulation begins.
 pub const EPOCH_MS: u64 = 1_700_000_000_000;
+
+/// How far the clocks of two nodes may differ.
+pub(crate) const CLOCK_SKEW_MS_MAX: u64 = 1_000;
 
 /// Simulated microseconds since the start.
 pub fn now_us() -> u64 {

@@ -22,7 +22,8 @@ use firstseen_wire::tree::encode;
 use tonic::transport::Channel;
 use turmoil::net::TcpListener;
 
-use crate::clock::{NodeClock, now_us};
+use crate::alteration::CAPACITY_EVENTS;
+use crate::clock::{CLOCK_SKEW_MS_MAX, NodeClock, now_us};
 use crate::kind_name::kind_of;
 use crate::net::{SimConnector, incoming};
 use crate::scenario::Scenario;
@@ -31,12 +32,8 @@ use crate::views::Views;
 
 /// The name of the filter in every run.
 pub const FILTER: &str = "clicks";
-/// How far the clocks of two nodes may differ.
-pub(crate) const CLOCK_SKEW_MS_MAX: u64 = 1_000;
 /// After so long copies that lack something have fetched it.
 const CATCH_UP_MAX: Duration = Duration::from_secs(20);
-/// Events that the filter is sized for, at a rate at which no false positive is to be expected.
-pub(crate) const CAPACITY_EVENTS: u64 = 10_000;
 const RATE: f64 = 1e-9;
 /// The longest fingerprints are of 32 bits.
 const CUCKOO_RATE: f64 = 1e-8;

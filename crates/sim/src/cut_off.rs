@@ -10,9 +10,10 @@ use firstseen_routing::{ClusterMap, Durability, NodeId, SliceMove};
 
 use crate::clock::now_us;
 use crate::cluster::{self, FILTER, NodeEvents, node_name};
+use crate::dice::Dice;
 use crate::net::SimConnector;
-use crate::producers::{SharedHistory, lock};
-use crate::scenario::{Dice, Scenario};
+use crate::scenario::Scenario;
+use crate::shared_history::{SharedHistory, lock};
 use crate::torment::{Order, Torment, loss, producer_name};
 
 /// The dice of cut-offs fall independently of the other dice of a seed.

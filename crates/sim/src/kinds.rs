@@ -4,9 +4,10 @@
 
 use firstseen_routing::Slicing;
 
-use crate::alterations::Alteration;
+use crate::alteration::Alteration;
+use crate::dice::Dice;
 use crate::kind_name::{CUCKOO, kind_of};
-use crate::scenario::{Dice, Nemesis, Scenario};
+use crate::scenario::{Nemesis, Scenario};
 use crate::tree::Tree;
 
 /// The dice of kinds fall independently of the other dice of a seed.

@@ -4,6 +4,7 @@
 //! same history. Must not know: nothing of production depends on this crate.
 #![warn(missing_docs)]
 
+pub mod alteration;
 pub mod alterations;
 pub mod asked;
 pub mod audit;
@@ -12,6 +13,7 @@ pub mod cells;
 pub mod clock;
 pub mod cluster;
 mod cut_off;
+pub mod dice;
 pub mod faults;
 mod kind_name;
 mod kinds;
@@ -24,6 +26,7 @@ pub mod results;
 pub mod run;
 pub mod scale;
 pub mod scenario;
+mod shared_history;
 mod storm;
 mod torment;
 pub mod trace;

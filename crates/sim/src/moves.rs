@@ -8,8 +8,9 @@ use std::time::Duration;
 use firstseen_routing::{NodeId, SliceMove};
 
 use crate::cluster;
+use crate::dice::Dice;
 use crate::net::SimConnector;
-use crate::scenario::{Dice, Scenario};
+use crate::scenario::Scenario;
 
 /// The dice of moves fall independently of the other dice of a seed.
 const OF_MOVES: u64 = 0x40_7E5;

@@ -16,8 +16,8 @@ use crate::cut_off::Seclusion;
 use crate::faults::Fired;
 use crate::moves;
 use crate::net::SimConnector;
-use crate::producers::{SharedHistory, lock};
 use crate::scenario::{Nemesis, Scenario};
+use crate::shared_history::{SharedHistory, lock};
 use crate::storm::Storm;
 use crate::torment::Torment;
 

@@ -2,7 +2,7 @@
 //!
 //! Promises: every call is in the history before it is made. Must not know: which faults there are.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_client::{Builder, Client, Filter, SubmissionName};
@@ -10,8 +10,10 @@ use firstseen_routing::{Decision, Reason};
 
 use crate::clock::{EPOCH_MS, now_us};
 use crate::cluster::{FILTER, node_address};
+use crate::dice::Dice;
 use crate::net::SimConnector;
-use crate::scenario::{Dice, Scenario};
+use crate::scenario::Scenario;
+use crate::shared_history::{SharedHistory, lock};
 use crate::torment::Stage;
 use crate::tree::site_name;
 use crate::workload;
@@ -31,9 +33,6 @@ const AHEAD_MS: u64 = 100 * 365 * 86_400_000;
 const OF_BROKEN: u64 = 1 << 62;
 /// The dice of these producers fall independently of those of others.
 const DICE_OF_BROKEN: u64 = 0xB40_4E7 << 32;
-
-/// The history that all producers share.
-pub type SharedHistory = Arc<Mutex<History>>;
 
 /// Runs producer `number` to its end.
 pub(crate) async fn produce(
@@ -268,8 +267,4 @@ pub fn undecided(history: &History) -> std::collections::BTreeMap<Reason, u64> {
         }
     }
     counts
-}
-
-pub(crate) fn lock(history: &SharedHistory) -> std::sync::MutexGuard<'_, History> {
-    history.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

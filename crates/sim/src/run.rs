@@ -13,14 +13,16 @@ use xxhash_rust::xxh3::Xxh3;
 
 use crate::alterations;
 use crate::audit::audit;
-use crate::clock::EPOCH_MS;
+use crate::clock::{CLOCK_SKEW_MS_MAX, EPOCH_MS};
 use crate::cluster::{self, Machine, node_name};
+use crate::dice::Dice;
 use crate::faults::{Fault, Fired, Happened};
 use crate::net::{Breaker, SimConnector, Streams};
 use crate::operator::Operator;
-use crate::producers::{SharedHistory, produce};
+use crate::producers::produce;
 use crate::real_time::standing_still;
-use crate::scenario::{Dice, Nemesis, Scenario};
+use crate::scenario::{Nemesis, Scenario};
+use crate::shared_history::SharedHistory;
 use crate::torment::{Order, Orders, Stage, Torment, hosts_at, producer_name};
 use crate::trace::{Recorder, Trace};
 use crate::views::Views;
@@ -72,7 +74,7 @@ fn no_calls(scenario: &Scenario) -> Result<History, String> {
         window_at_most_ms: altered.iter().chain([&definition]).map(window_at_most_ms).max().unwrap_or(u64::MAX),
         stamped: match scenario.clock {
             ClockSource::Event => Stamped::ByProducer { began_ms: EPOCH_MS, lateness_ms: scenario.lateness_ms },
-            ClockSource::Wall => Stamped::ByNode { skew_ms: cluster::CLOCK_SKEW_MS_MAX },
+            ClockSource::Wall => Stamped::ByNode { skew_ms: CLOCK_SKEW_MS_MAX },
         },
         ..History::default()
     })

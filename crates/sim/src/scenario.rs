@@ -6,7 +6,9 @@ use std::fmt;
 
 use firstseen_routing::{ClockSource, CutOff, Durability, OwnerLimits, WhenLost};
 
-use crate::alterations::Alteration;
+use crate::alteration::{Alteration, STORM_SLICINGS};
+use crate::clock::CLOCK_SKEW_MS_MAX;
+use crate::dice::Dice;
 use crate::faults::Fault;
 use crate::tree::Tree;
 
@@ -37,8 +39,6 @@ const MOVES_CALLS: u32 = 100;
 /// The dice of storms.
 const OF_STORMS: u64 = 0x5_7013 << 32;
 const STORM_MS: u64 = 20_000;
-pub(crate) const STORM_SLICINGS: [&str; 5] =
-    ["none", "horizontal:5", "vertical:7", "horizontal-vertical:2x4", "vertical:3"];
 /// How often copies are compared in a storm.
 const STORM_RESCAN_MS: u64 = 3_000;
 /// In a storm, submissions are tried again until they would be too late.
@@ -60,31 +60,6 @@ const OF_HANGS: u64 = 0x8A_9C5 << 32;
 /// Calls of a producer while disks hang, and most milliseconds between two of them.
 const HANG_CALLS: u32 = 120;
 const HANG_PAUSE_MAX_MS: u64 = 2_000;
-
-/// SplitMix64: small, and enough to spread seeds.
-#[derive(Clone, Debug)]
-pub struct Dice(u64);
-
-impl Dice {
-    /// Dice that fall by `seed`.
-    pub fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// A number below `range`.
-    pub fn below(&mut self, range: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        firstseen_filter::reduce(word ^ (word >> 31), range)
-    }
-
-    /// One of `choices`.
-    pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len() as u64) as usize]
-    }
-}
 
 /// The faults while producers submit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -400,7 +375,7 @@ impl Scenario {
                 checkpoint_after_bytes: Some(4 << dice.below(12)),
                 // Where copies are compared, they do not differ for long.
                 rescan_every_ms: Some(if seed.is_multiple_of(2) { STORM_RESCAN_MS } else { u64::MAX }),
-                clock_skew_max_ms: crate::cluster::CLOCK_SKEW_MS_MAX,
+                clock_skew_max_ms: CLOCK_SKEW_MS_MAX,
                 ..OwnerLimits::default()
             },
             pause_max_ms: RESTART_PAUSE_MAX_MS,

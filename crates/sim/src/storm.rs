@@ -11,13 +11,14 @@ use std::time::Duration;
 use firstseen_checker::history::{Loss, Outage};
 use firstseen_routing::Durability;
 
-use crate::clock::now_us;
+use crate::clock::{CLOCK_SKEW_MS_MAX, now_us};
 use crate::cluster::{self, FILTER, Machine, node_name};
+use crate::dice::Dice;
 use crate::faults::{Fault, Fired};
 use crate::moves;
 use crate::net::SimConnector;
-use crate::producers::{SharedHistory, lock};
-use crate::scenario::{Dice, Scenario};
+use crate::scenario::Scenario;
+use crate::shared_history::{SharedHistory, lock};
 use crate::torment::{Order, Torment, producer_name};
 use crate::whole::{incomplete, index_of, lacking_all_the_while, missing};
 
@@ -55,7 +56,7 @@ const HEAL_MAX: Duration = Duration::from_secs(240);
 const HEARD_MAX: Duration = Duration::from_secs(1);
 
 /// A clock that is set may be off by half of what clocks may differ by: two such clocks differ by the whole.
-const CLOCK_AHEAD_MS_MAX: u64 = cluster::CLOCK_SKEW_MS_MAX / 2;
+const CLOCK_AHEAD_MS_MAX: u64 = CLOCK_SKEW_MS_MAX / 2;
 
 /// The nemesis of a storm.
 pub(crate) struct Storm<'a> {

@@ -12,9 +12,10 @@ use firstseen_routing::Durability;
 
 use crate::clock::now_us;
 use crate::cluster::{Machine, NodeEvents, node_name};
+use crate::dice::Dice;
 use crate::net::{Breaker, Streams};
-use crate::producers::{SharedHistory, lock};
-use crate::scenario::{Dice, Nemesis, Scenario};
+use crate::scenario::{Nemesis, Scenario};
+use crate::shared_history::{SharedHistory, lock};
 
 /// How long a site is cut off.
 const PARTITION: Duration = Duration::from_secs(10);

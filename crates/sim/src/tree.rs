@@ -6,7 +6,7 @@ use std::fmt;
 
 use firstseen_routing::{CutOff, PlaceSpec, TreeMode, TreeSpec};
 
-use crate::scenario::Dice;
+use crate::dice::Dice;
 
 /// Slicings of a root that all sites have parts of.
 const SHARED: [&str; 3] = ["vertical:3", "vertical:3", "horizontal:3"];

@@ -4,7 +4,7 @@
 //! Promises: an event follows from the time and the dice, so that producers ask about the same ones. Must not know:
 //! which producer asks.
 
-use crate::scenario::Dice;
+use crate::dice::Dice;
 
 /// For so long, many ask about one and the same event.
 const SLOT_MS: u64 = 60;

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use firstseen_routing::{ClockSource, Durability, OwnerLimits, WhenLost};
 
-use crate::clock::now_us;
-use crate::cluster::CLOCK_SKEW_MS_MAX;
-use crate::producers::{SharedHistory, lock};
-use crate::scenario::{Dice, Nemesis, Scenario};
+use crate::clock::{CLOCK_SKEW_MS_MAX, now_us};
+use crate::dice::Dice;
+use crate::scenario::{Nemesis, Scenario};
+use crate::shared_history::{SharedHistory, lock};
 use crate::torment::{Order, Torment};
 
 /// The dice of clocks fall independently of the other dice of a seed.

@@ -10,8 +10,8 @@ use firstseen_routing::{Incarnation, SliceOwner};
 use super::{LOOK, Storm, pause};
 use crate::clock::now_us;
 use crate::cluster;
+use crate::dice::Dice;
 use crate::faults::Fault;
-use crate::scenario::Dice;
 use crate::torment::{Order, dice_of_reserves};
 use crate::whole::{index_of, start_of};
 

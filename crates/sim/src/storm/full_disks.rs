@@ -9,8 +9,8 @@ use super::disks::comes_true;
 use super::{Storm, pause};
 use crate::clock::now_us;
 use crate::cluster::Machine;
+use crate::dice::Dice;
 use crate::faults::Fault;
-use crate::scenario::Dice;
 use crate::torment::Order;
 
 /// These dice fall independently of those of machines, so that storms without such disks are as they were.

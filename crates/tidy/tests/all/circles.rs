@@ -12,7 +12,7 @@ use firstseen_tidy::modules::{Arrow, arrows};
 use firstseen_tidy::{Source, sources};
 
 /// Modules that import each other still, from the top folder, and why. Whoever mends one takes it from this list.
-const KNOWN: [(&str, &[&str], &str); 6] = [
+const KNOWN: [(&str, &[&str], &str); 4] = [
     (
         "crates/client/src",
         &["client", "courier", "dock", "filter", "intake", "line", "options", "piece", "stream", "watch"],
@@ -45,16 +45,6 @@ const KNOWN: [(&str, &[&str], &str); 6] = [
         "crates/node/src",
         &["clocks", "lease", "links", "metrics", "owner", "shared", "uplink", "view"],
         "what a node's services share has the owners, the links and the metrics, each of which is given all of it",
-    ),
-    (
-        "crates/sim/src",
-        &["alterations", "cluster", "scenario", "tree"],
-        "a scenario draws its tree and its alterations, which draw by its dice",
-    ),
-    (
-        "crates/sim/src",
-        &["producers", "torment"],
-        "producers wait for stages of the torment, which writes what it does into their history",
     ),
 ];
 

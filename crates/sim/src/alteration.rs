@@ -1,0 +1,49 @@
+//! The size of a run's filter, and the filter that follows it where an operator alters it.
+//!
+//! Promises: the same seed gives the same filter. Must not know: when it follows, and who alters it.
+
+use std::fmt;
+
+use crate::dice::Dice;
+
+/// The dice of alterations fall independently of the other dice of a storm.
+const OF_ALTERATIONS: u64 = 0xA1_7E2 << 32;
+/// Events that the filter is sized for, at a rate at which no false positive is to be expected.
+pub(crate) const CAPACITY_EVENTS: u64 = 10_000;
+/// Slicings of the filters of storms.
+pub(crate) const STORM_SLICINGS: [&str; 5] =
+    ["none", "horizontal:5", "vertical:7", "horizontal-vertical:2x4", "vertical:3"];
+
+/// The new filter. Its window is the former one's: producers are promised the same all the while.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alteration {
+    /// Its kind; none where that is the former one's.
+    pub kind: Option<&'static str>,
+    /// Its slicing.
+    pub slicing: &'static str,
+    /// Events that it is sized for.
+    pub capacity_events: u64,
+    /// Whether it has a new secret.
+    pub has_new_secret: bool,
+}
+
+impl Alteration {
+    /// In two of five storms the filter is altered.
+    pub(crate) fn draw(seed: u64) -> Option<Self> {
+        let mut dice = Dice::new(seed ^ OF_ALTERATIONS);
+        let happens = dice.below(5) < 2;
+        let slicing = dice.pick(&STORM_SLICINGS);
+        // The difference is so large that the definition differs, whatever the slicing is.
+        let capacity_events = CAPACITY_EVENTS * (1 + dice.below(3)) + CAPACITY_EVENTS / 2;
+        happens.then(|| Self { kind: None, slicing, capacity_events, has_new_secret: dice.below(2) == 0 })
+    }
+}
+
+impl fmt::Display for Alteration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind, slicing, capacity_events, has_new_secret } = self;
+        let kind = kind.map_or_else(String::new, |kind| format!("{kind} "));
+        let secret = if *has_new_secret { ", another secret" } else { "" };
+        write!(f, "altered to {kind}{slicing} for {capacity_events} events{secret}")
+    }
+}
