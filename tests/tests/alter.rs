@@ -6,7 +6,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use firstseen_checker::history::{Call, History};
+use firstseen_checker::history::{Call, History, Promises};
 use firstseen_checker::laws;
 use firstseen_client::blocking::{Client, Filter};
 use firstseen_client::{SubmissionName, Verdict};
@@ -103,13 +103,14 @@ fn produce(filter: &Filter, begun: Instant, is_over: &AtomicBool) -> Vec<Call> {
 /// The laws that `calls` break, where events are known for `window_ms` at least.
 fn broken(mut calls: Vec<Call>, window_ms: u64) -> Vec<String> {
     calls.sort_by_key(|call| call.began_us);
-    let mut history = History {
+    let promises = Promises {
         window_ms,
         window_at_most_ms: WINDOW_AT_MOST_MS,
         answers_when_set: true,
         never_forgets: true,
-        ..History::default()
+        ..Promises::default()
     };
+    let mut history = History { promises, ..History::default() };
     calls.into_iter().for_each(|call| _ = history.begin(call));
     laws::check(&history).iter().map(ToString::to_string).collect()
 }

@@ -201,9 +201,32 @@ impl fmt::Display for CellsRead {
     }
 }
 
+/// What a filter promises, as laws need to know it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Promises {
+    /// The window that the filter promises, in milliseconds.
+    pub window_ms: u64,
+    /// The window with the most that rounding may add.
+    pub window_at_most_ms: u64,
+    /// The clock by which events are stamped.
+    pub stamped: Stamped,
+    /// Whether the reply first-seen is sent only when the cells are set.
+    pub answers_when_set: bool,
+    /// Whether slices have several copies: then copies may differ about an event whose recording was given up.
+    pub has_copies: bool,
+    /// Whether events that slices have lost are undecided, and not first-seen again.
+    pub never_forgets: bool,
+    /// Whether cells on two of three nodes are enough for a verdict.
+    pub outlives_a_node: bool,
+    /// Whether leaves answer alone when they cannot reach the levels above.
+    pub leaves_answer_alone: bool,
+}
+
 /// All calls of a run, and the facts about the filter and the failures that the laws need.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {
+    /// What the filter promises.
+    pub promises: Promises,
     /// The calls, in the order in which they began.
     pub calls: Vec<Call>,
     /// The losses, in the order in which they happened.
@@ -231,8 +254,6 @@ pub struct History {
     pub ready_without: Vec<(u64, usize, u32)>,
     /// How many copies have begun to move.
     pub moves_begun: u64,
-    /// The clock by which events are stamped.
-    pub stamped: Stamped,
     /// From when on there are no failures, and everything is complete, in simulated microseconds.
     pub healed_us: Option<u64>,
     /// Whether no slice lacks anything by then; otherwise one may, for good.
@@ -241,22 +262,8 @@ pub struct History {
     pub unhealed: Option<String>,
     /// When the last checks were over, in simulated microseconds; 0 where there were none.
     pub settled_us: u64,
-    /// Whether the reply first-seen is sent only when the cells are set.
-    pub answers_when_set: bool,
-    /// Whether slices have several copies: then copies may differ about an event whose recording was given up.
-    pub has_copies: bool,
-    /// Whether events that slices have lost are undecided, and not first-seen again.
-    pub never_forgets: bool,
-    /// Whether cells on two of three nodes are enough for a verdict.
-    pub outlives_a_node: bool,
-    /// Whether leaves answer alone when they cannot reach the levels above.
-    pub leaves_answer_alone: bool,
     /// Verdicts that producers got with the mark that a slice is incomplete.
     pub degraded_events: u64,
-    /// The window that the filter promises, in milliseconds.
-    pub window_ms: u64,
-    /// The window with the most that rounding may add.
-    pub window_at_most_ms: u64,
 }
 
 impl History {
@@ -269,21 +276,21 @@ impl History {
 
     /// Whether a call was certainly judged by the time of its event.
     fn is_exact(&self, call: &Call) -> bool {
-        let Stamped::ByProducer { began_ms, lateness_ms } = self.stamped else { return true };
+        let Stamped::ByProducer { began_ms, lateness_ms } = self.promises.stamped else { return true };
         let latest_ms = call.returned_us.map_or(u64::MAX, |returned_us| began_ms.saturating_add(returned_us / 1000));
         latest_ms.saturating_sub(call.time_ms) < lateness_ms
     }
 
     /// Whether two submissions of an event, or a lookup and a submission, are certainly less than a window apart.
     pub fn are_within_window(&self, first: &Call, second: &Call) -> bool {
-        match self.stamped {
+        match self.promises.stamped {
             Stamped::ByProducer { .. } if !self.is_exact(first) || !self.is_exact(second) => false,
-            Stamped::ByProducer { .. } => first.time_ms.abs_diff(second.time_ms) < self.window_ms,
+            Stamped::ByProducer { .. } => first.time_ms.abs_diff(second.time_ms) < self.promises.window_ms,
             Stamped::ByNode { .. } => {
                 let most_us =
                     |from: &Call, to: &Call| Some(to.returned_us?.saturating_sub(self.first_attempt_us(from)));
                 let apart_us = most_us(first, second).zip(most_us(second, first)).map(|(one, other)| one.max(other));
-                apart_us.is_some_and(|apart_us| apart_us < self.window_ms.saturating_mul(1000))
+                apart_us.is_some_and(|apart_us| apart_us < self.promises.window_ms.saturating_mul(1000))
             }
         }
     }
@@ -292,20 +299,22 @@ impl History {
     /// has a later time explains a duplicate, however much later: an asker whose event is late finds what was recorded
     /// before.)
     pub fn may_be_known(&self, recorder: &Call, asker: &Call) -> bool {
-        match self.stamped {
-            Stamped::ByProducer { .. } => asker.time_ms.saturating_sub(recorder.time_ms) <= self.window_at_most_ms,
+        match self.promises.stamped {
+            Stamped::ByProducer { .. } => {
+                asker.time_ms.saturating_sub(recorder.time_ms) <= self.promises.window_at_most_ms
+            }
             Stamped::ByNode { skew_ms } => {
                 // A call without an answer may take effect at any time; a retry gets the verdict of the first attempt.
                 let ended_us = if recorder.won() { recorder.returned_us } else { None };
                 let apart_us = ended_us.map_or(0, |ended_us| self.first_attempt_us(asker).saturating_sub(ended_us));
-                apart_us / 1000 <= self.window_at_most_ms.saturating_add(skew_ms)
+                apart_us / 1000 <= self.promises.window_at_most_ms.saturating_add(skew_ms)
             }
         }
     }
 
     /// Whether a leaf alone gave the verdict of a call, so that other leaves may have given the same one.
     pub fn is_alone(&self, call: &Call) -> bool {
-        self.leaves_answer_alone && call.degraded
+        self.promises.leaves_answer_alone && call.degraded
     }
 
     /// Whether other sites need not know an event yet, when `lookup` begins, that a leaf alone called first-seen: the
@@ -378,13 +387,13 @@ impl History {
         if self.forgiven.iter().any(|forgiven| began_us <= forgiven.ended_us && forgiven.begun_us <= last_us) {
             return true;
         }
-        if self.never_forgets {
+        if self.promises.never_forgets {
             // A head may have replied before the other nodes had the cells, so the event may have been lost with the
             // head.
             let replied_us = returned_us(first).min(returned_us(second)).saturating_add(SETS_SENT_US);
             let went =
                 |loss: &Loss| (began_us..replied_us).contains(&loss.time_us) && loss.events.contains(&first.event);
-            return !self.answers_when_set && self.losses.iter().any(went);
+            return !self.promises.answers_when_set && self.losses.iter().any(went);
         }
         let during = began_us..last_us;
         let mut lost: Vec<usize> = self.losses.iter().map(|loss| loss.node).collect();
@@ -392,7 +401,7 @@ impl History {
         lost.dedup();
         // The other nodes remember the events of one that is lost, and they alone answer, where they have half of an
         // event's cells.
-        let is_outlived = self.outlives_a_node && self.answers_when_set && lost.len() == 1;
+        let is_outlived = self.promises.outlives_a_node && self.promises.answers_when_set && lost.len() == 1;
         let concerned = |loss: &Loss| {
             if is_outlived { loss.most_of.contains(&first.event) } else { loss.events.contains(&first.event) }
         };

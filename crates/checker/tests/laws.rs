@@ -1,6 +1,6 @@
 //! A test of the tester: every law finds the histories that break it, and no others.
 
-use firstseen_checker::history::{Call, History, Loss, Outage, Stamped, Unset, View};
+use firstseen_checker::history::{Call, History, Loss, Outage, Promises, Stamped, Unset, View};
 use firstseen_checker::laws::check;
 use firstseen_routing::{Decision, Reason, SubmissionName};
 
@@ -24,6 +24,11 @@ fn laws_broken(calls: impl IntoIterator<Item = Call>) -> Vec<&'static str> {
     laws_broken_with(&[], 0, calls)
 }
 
+/// A window of a second.
+fn of_a_second() -> Promises {
+    Promises { window_ms: 1000, window_at_most_ms: 1100, ..Promises::default() }
+}
+
 /// The laws broken where nodes were lost, with cells of event 1, and some verdicts were marked degraded.
 fn laws_broken_with(lost_us: &[u64], degraded_events: u64, calls: impl IntoIterator<Item = Call>) -> Vec<&'static str> {
     let losses = lost_us
@@ -33,9 +38,7 @@ fn laws_broken_with(lost_us: &[u64], degraded_events: u64, calls: impl IntoItera
     let mut history = History {
         losses,
         degraded_events,
-        answers_when_set: true,
-        window_ms: 1000,
-        window_at_most_ms: 1100,
+        promises: Promises { answers_when_set: true, ..of_a_second() },
         ..History::default()
     };
     for call in calls {
@@ -83,7 +86,7 @@ fn a_retry_gets_the_verdict_of_its_first_attempt() {
     let name = Some(SubmissionName { source: 1, number: 2 });
     let broken = |asked_us: u64| {
         let stamped = Stamped::ByNode { skew_ms: 0 };
-        let mut history = History { window_ms: 1000, window_at_most_ms: 1100, stamped, ..History::default() };
+        let mut history = History { promises: Promises { stamped, ..of_a_second() }, ..History::default() };
         history.begin(call(1, 0, 0, Decision::FirstSeen));
         history.begin(Call { name, ..call(1, 0, asked_us, Decision::Undecided(Reason::Unknown)) });
         history.begin(Call { name, ..call(1, 0, 3_000_000, Decision::Duplicate) });
@@ -124,7 +127,7 @@ fn a_leaf_that_does_not_answer_what_it_knows() {
     let at = |site, call| Call { site: Some(site), ..call };
     let broken = |asked_at, until_us| {
         let asked = Decision::Undecided(Reason::SlicesDown);
-        let mut history = History { window_ms: 1000, window_at_most_ms: 1100, ..History::default() };
+        let mut history = History { promises: of_a_second(), ..History::default() };
         history.outages.push(Outage { site: 1, from_us: 15, until_us, is_silent: false });
         history.begin(at(0, call(1, 0, 0, Decision::FirstSeen)));
         history.begin(at(asked_at, call(1, 0, 20, asked)));
@@ -148,8 +151,8 @@ fn cells_that_are_not_set() {
 fn an_event_that_a_leaf_alone_called_first_seen_is_known_elsewhere_in_the_end() {
     let alone = Call { degraded: true, ..call(1, 0, 0, Decision::FirstSeen) };
     let broken = |leaves_answer_alone, second: Call| {
-        let bounds = History { window_ms: 1000, window_at_most_ms: 1100, settled_us: 100, ..History::default() };
-        let mut history = History { leaves_answer_alone, ..bounds };
+        let promises = Promises { leaves_answer_alone, ..of_a_second() };
+        let mut history = History { promises, settled_us: 100, ..History::default() };
         history.begin(alone.clone());
         history.begin(second);
         check(&history).into_iter().map(|violation| violation.name()).collect::<Vec<_>>()
@@ -172,8 +175,9 @@ fn two_nodes_remember_what_the_third_has_lost() {
             events: [1, 2].into(),
             most_of: [2].into(),
         });
-        let bounds = History { window_ms: 1000, window_at_most_ms: 1100, degraded_events: 9, ..History::default() };
-        let mut history = History { losses: losses.collect(), outlives_a_node: true, answers_when_set: true, ..bounds };
+        let promises = Promises { outlives_a_node: true, answers_when_set: true, ..of_a_second() };
+        let losses = losses.collect();
+        let mut history = History { promises, losses, degraded_events: 9, ..History::default() };
         for began_us in [0, 50] {
             history.begin(call(event, 0, began_us, Decision::FirstSeen));
         }
@@ -186,8 +190,9 @@ fn two_nodes_remember_what_the_third_has_lost() {
 
 /// An event whose only recording has the verdict `recorded`, which is a duplicate at 100 us and first-seen at 200 us.
 /// The recording returns at 10 us, where it has an answer.
-fn known_and_new_again(is_partial: bool, recorded: Decision, history: History) -> Vec<&'static str> {
-    let mut history = History { window_ms: 1000, window_at_most_ms: 1100, answers_when_set: true, ..history };
+fn known_and_new_again(is_partial: bool, recorded: Decision, mut history: History) -> Vec<&'static str> {
+    let Promises { window_ms, window_at_most_ms, .. } = of_a_second();
+    history.promises = Promises { window_ms, window_at_most_ms, answers_when_set: true, ..history.promises };
     history.begin(call(1, 0, 0, recorded));
     history.begin(Call { degraded: is_partial, ..call(1, 0, 100, Decision::Duplicate) });
     history.begin(call(1, 0, 200, Decision::FirstSeen));
@@ -203,9 +208,14 @@ fn views(turns_us: &[u64]) -> Vec<View> {
     turns.map(|(turn, at_us)| View { node: 0, after_us: *at_us, by_us: *at_us, answering: turn as u64 }).collect()
 }
 
+/// A history of a filter whose slices have copies.
+fn with_copies() -> History {
+    History { promises: Promises { has_copies: true, ..Promises::default() }, ..History::default() }
+}
+
 #[test]
 fn a_duplicate_is_new_again_only_where_it_may_have_been_recorded_half_way() {
-    let half_way = |turns_us: &[u64]| History { has_copies: true, views: views(turns_us), ..History::default() };
+    let half_way = |turns_us: &[u64]| History { views: views(turns_us), ..with_copies() };
     assert_eq!(known_and_new_again(false, UNKNOWN, half_way(&[0, 50, 150])), [""; 0]);
     assert_eq!(
         known_and_new_again(false, UNKNOWN, half_way(&[0, 150])),
@@ -232,7 +242,7 @@ fn nodes_may_answer_by_turns_whose_views_differ() {
     // One node has the new view at 50 us, the other only at 120 us, after the verdict duplicate.
     let history = |at_us| {
         let views = [views(&[0, 50]), vec![behind(0), caught_up(at_us)]].concat();
-        History { has_copies: true, views, ..History::default() }
+        History { views, ..with_copies() }
     };
     assert_eq!(known_and_new_again(false, UNKNOWN, history(120)), [""; 0]);
     assert_eq!(known_and_new_again(false, UNKNOWN, history(60)), DENIED);
@@ -241,7 +251,11 @@ fn nodes_may_answer_by_turns_whose_views_differ() {
 #[test]
 fn a_lost_event_is_new_again_only_where_that_is_the_policy() {
     let losses = || vec![Loss { node: 2, time_us: 150, since_us: 0, events: [1].into(), most_of: [1].into() }];
-    let history = |never_forgets| History { never_forgets, losses: losses(), degraded_events: 9, ..History::default() };
+    let promises = |never_forgets| Promises { never_forgets, ..Promises::default() };
+    let history = |never_forgets| {
+        let promises = promises(never_forgets);
+        History { promises, losses: losses(), degraded_events: 9, ..History::default() }
+    };
     assert_eq!(known_and_new_again(false, UNKNOWN, history(false)), [""; 0]);
     assert_eq!(known_and_new_again(false, UNKNOWN, history(true)), DENIED);
 }

@@ -84,7 +84,9 @@ pub fn unanswered(scenario: &Scenario, history: &History) -> Vec<(u64, usize)> {
         let mut lookups = history.calls.iter().filter(|call| call.producer == number && call.event == *event);
         // An event with too few slices left stays undecided until the window is over.
         let too_few_left = |verdict: Decision| {
-            history.never_forgets && !history.losses.is_empty() && verdict == Decision::Undecided(Reason::SlicesDown)
+            history.promises.never_forgets
+                && !history.losses.is_empty()
+                && verdict == Decision::Undecided(Reason::SlicesDown)
         };
         lookups.any(|call| {
             call.verdict.is_some_and(|verdict| !matches!(verdict, Decision::Undecided(_)) || too_few_left(verdict))

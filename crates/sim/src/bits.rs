@@ -143,24 +143,24 @@ fn expected(
     let (prober, plan) = (map.prober(record)?, GroupPlan::new(&record.definition)?);
     let all_nodes: Vec<usize> = (0..scenario.nodes).collect();
     let (now_ms, mut positions) = (EPOCH_MS + now_us() / 1000, Vec::new());
-    let rounded_ms = match history.stamped {
+    let rounded_ms = match history.promises.stamped {
         Stamped::ByProducer { .. } => 0,
         Stamped::ByNode { .. } => CLOCKS_DIFFER_MS,
     };
     let must_be_set = |call: &Call| {
         let since_ms = call.time_ms.min(EPOCH_MS + call.began_us / 1000);
-        let is_alive = since_ms.saturating_add(history.window_ms) > now_ms + rounded_ms;
+        let is_alive = since_ms.saturating_add(history.promises.window_ms) > now_ms + rounded_ms;
         // A head that replies before the cells are set may have ended before it set them.
         call.won()
             && is_alive
             && within.has_all_of(history, call)
-            && (history.answers_when_set || !history.has_lost(call, &all_nodes))
+            && (history.promises.answers_when_set || !history.has_lost(call, &all_nodes))
     };
     let may_be_set = |call: &&Call| {
         let is_answered = call.won() || call.verdict == Some(Decision::Duplicate);
         let ended_us = call.returned_us.filter(|_| is_answered);
         let ended_ms = ended_us.map_or(now_ms, |ended_us| EPOCH_MS + ended_us / 1000);
-        let until_ms = ended_ms.max(call.time_ms).saturating_add(history.window_at_most_ms);
+        let until_ms = ended_ms.max(call.time_ms).saturating_add(history.promises.window_at_most_ms);
         !call.is_lookup && within.may_have_some_of(call, ended_us) && until_ms.saturating_add(STAMPED_LATE_MS) >= now_ms
     };
     let mut expected: BTreeMap<u32, Expected> = BTreeMap::new();

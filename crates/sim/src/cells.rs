@@ -100,7 +100,7 @@ fn wanted(
     let secret = FilterSecret::from_material(&secret(scenario));
     let now_ms = EPOCH_MS + now_us() / 1000;
     let mut wanted: BTreeMap<FilterId, Vec<Sought>> = BTreeMap::new();
-    let counts = |call: &&Call| call.won() && now_ms - call.time_ms < history.window_ms;
+    let counts = |call: &&Call| call.won() && now_ms - call.time_ms < history.promises.window_ms;
     for call in history.calls.iter().filter(counts) {
         let digest = secret.digest(&call.event.to_le_bytes());
         let path = call.site.and_then(|site| paths.get(site)).map_or(&[][..], Vec::as_slice);
@@ -113,7 +113,7 @@ fn wanted(
             // An event of a leaf that answered alone reaches the level above when that has enough slices for a verdict,
             // which may take a window.
             let is_lost = |loss: &Loss| level.nodes.contains(&loss.node);
-            if call.degraded && steps > 0 && history.never_forgets && history.losses.iter().any(is_lost) {
+            if call.degraded && steps > 0 && history.promises.never_forgets && history.losses.iter().any(is_lost) {
                 continue;
             }
             let mut probes = Probes::new(prober.shape());

@@ -26,7 +26,7 @@ use crate::shared_history::SharedHistory;
 use crate::torment::{Order, Orders, Stage, Torment, hosts_at, producer_name};
 use crate::trace::{Recorder, Trace};
 use crate::views::Views;
-use firstseen_checker::history::{History, Stamped};
+use firstseen_checker::history::{History, Promises, Stamped};
 
 /// A run that takes longer has hung. Many copies take minutes to heal over slow links, and minutes more to be read.
 const DURATION_MAX: Duration = Duration::from_secs(600);
@@ -62,7 +62,7 @@ fn no_calls(scenario: &Scenario) -> Result<History, String> {
     let definition = cluster::definition(scenario).map_err(|error| error.to_string())?;
     let altered = scenario.alteration.map(|alteration| alterations::definition(scenario, alteration));
     let altered = altered.transpose().map_err(|error| error.to_string())?;
-    Ok(History {
+    let promises = Promises {
         window_ms: if unit_ms(&definition) == u64::MAX { u64::MAX } else { scenario.window_ms },
         leaves_answer_alone: scenario.leaves_answer_alone(),
         answers_when_set: scenario.safe
@@ -76,8 +76,8 @@ fn no_calls(scenario: &Scenario) -> Result<History, String> {
             ClockSource::Event => Stamped::ByProducer { began_ms: EPOCH_MS, lateness_ms: scenario.lateness_ms },
             ClockSource::Wall => Stamped::ByNode { skew_ms: CLOCK_SKEW_MS_MAX },
         },
-        ..History::default()
-    })
+    };
+    Ok(History { promises, ..History::default() })
 }
 
 /// The unit of the window in milliseconds; 1 where there is no window.

@@ -16,7 +16,7 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
                 && (call.name.is_none() || call.name != asked.name)
                 && call.returned_us.is_some_and(|returned_us| returned_us < asked.began_us)
                 && call.time_ms <= asked.time_ms
-                && asked.time_ms - call.time_ms < history.window_ms
+                && asked.time_ms - call.time_ms < history.promises.window_ms
         };
         let delivery = calls.iter().find(delivered_here);
         if let Some(delivery) = delivery.filter(|_| asked.verdict != Some(Decision::Duplicate)) {

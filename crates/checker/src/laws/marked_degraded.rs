@@ -10,7 +10,7 @@ const LAW: &str = "marked degraded: more events were first-seen again for a loss
 
 pub(super) fn check(history: &History, by_event: &BTreeMap<u64, Vec<&Call>>, violations: &mut Vec<Violation>) {
     // No node can mark an event that was lost with its head before it was set elsewhere.
-    if history.never_forgets || !history.answers_when_set {
+    if history.promises.never_forgets || !history.promises.answers_when_set {
         return;
     }
     let rivals = by_event.values().flat_map(|calls| one_winner::rivals(history, calls));

@@ -14,7 +14,7 @@ use firstseen_routing::Decision;
 const LAW: &str = "no first-seen after a duplicate: an event that was known was new again within its window";
 
 pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Violation>) {
-    let forgets_nothing = history.never_forgets && history.answers_when_set;
+    let forgets_nothing = history.promises.never_forgets && history.promises.answers_when_set;
     for duplicate in calls.iter().filter(|call| call.verdict == Some(Decision::Duplicate)) {
         let Some(returned_us) = duplicate.returned_us else { continue };
         let recorders: Vec<&Call> = calls
@@ -22,7 +22,7 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
             .filter(|call| call.id != duplicate.id && call.may_have_recorded() && call.began_us < returned_us)
             .copied()
             .collect();
-        let is_partial = history.has_copies || duplicate.degraded;
+        let is_partial = history.promises.has_copies || duplicate.degraded;
         let first_us = recorders.iter().map(|call| call.began_us).min().unwrap_or(0);
         let contradicts = |first: &&&Call| {
             let since_us = first_us..first.returned_us.unwrap_or(u64::MAX);

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use firstseen_checker::history::{Call, History};
+use firstseen_checker::history::{Call, History, Promises};
 use firstseen_checker::laws::check;
 use firstseen_routing::Decision;
 use serde::Serialize;
@@ -42,13 +42,14 @@ impl Judgement {
 
 /// Judges a run that is shorter than the windows of its filter.
 pub(super) fn judge(scenario: &Scenario, lines: &[CallLine], complete_after: Option<Duration>) -> Judgement {
-    let mut history = History {
+    let promises = Promises {
         window_ms: u64::MAX,
         window_at_most_ms: u64::MAX,
         answers_when_set: true,
         never_forgets: true,
-        ..History::default()
+        ..Promises::default()
     };
+    let mut history = History { promises, ..History::default() };
     let all_calls = lines.len();
     let mut lines: Vec<&CallLine> = lines.iter().filter(|line| !line.has_broken_clock).collect();
     lines.sort_by_key(|line| line.began_us);
