@@ -8,7 +8,7 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use firstseen_filter::{
-    Digest, FilterSecret, FilterSlice, FilterSpec, Kind, Layout, Probes, Stamp, Verdict, positions_of,
+    Digest, FilterSecret, FilterSlice, FilterSpec, GenerationNumber, Kind, Layout, Probes, Stamp, Verdict, positions_of,
 };
 
 const EVENTS: usize = 1 << 19;
@@ -90,15 +90,15 @@ impl Subject {
         let slice = &mut self.slice;
         let test = best_ns(|| {
             for (event, positions) in visits.iter().enumerate() {
-                visits.get(event + AHEAD).iter().for_each(|later| slice.prefetch(0, later));
-                black_box(slice.test_generation(0, positions, stamps[event % 3]));
+                visits.get(event + AHEAD).iter().for_each(|later| slice.prefetch(GenerationNumber::FIRST, later));
+                black_box(slice.test_generation(GenerationNumber::FIRST, positions, stamps[event % 3]));
             }
             visits.len()
         });
         let set = best_ns(|| {
             for (event, positions) in visits.iter().enumerate() {
-                visits.get(event + AHEAD).iter().for_each(|later| slice.prefetch(0, later));
-                slice.set_generation(0, positions, stamps[event % 3]);
+                visits.get(event + AHEAD).iter().for_each(|later| slice.prefetch(GenerationNumber::FIRST, later));
+                slice.set_generation(GenerationNumber::FIRST, positions, stamps[event % 3]);
             }
             visits.len()
         });

@@ -14,6 +14,7 @@ use crate::decaying::DecayingFilter;
 use crate::definition::{CellDefinition, FilterDefinition};
 use crate::flags::Flags;
 use crate::frequencies::Frequencies;
+use crate::generation_number::GenerationNumber;
 use crate::generations::{Generations8, Generations16};
 use crate::growth::Limit;
 use crate::kind::{Density, RATE_SAMPLE_BYTES};
@@ -247,7 +248,7 @@ impl FilterSlice {
     ///
     /// # Panics
     /// If a position is not below the generation's cells.
-    pub fn prefetch(&self, number: u64, positions: &[u64]) {
+    pub fn prefetch(&self, number: GenerationNumber, positions: &[u64]) {
         on_kind!(&self.0, slice => slice.prefetch(number, positions), _flags => ());
     }
 
@@ -256,7 +257,7 @@ impl FilterSlice {
     ///
     /// # Panics
     /// If a position is not below the generation's cells.
-    pub fn test_generation(&self, number: u64, positions: &[u64], stamp: Stamp) -> Option<Sighting> {
+    pub fn test_generation(&self, number: GenerationNumber, positions: &[u64], stamp: Stamp) -> Option<Sighting> {
         on_kind!(&self.0, slice => Some(slice.test_generation(number, positions, stamp)), _flags => None)
     }
 
@@ -264,7 +265,7 @@ impl FilterSlice {
     ///
     /// # Panics
     /// If a position is not below the generation's cells.
-    pub fn push_expiries(&self, number: u64, positions: &[u64], stamp: Stamp, expiries: &mut Vec<u64>) {
+    pub fn push_expiries(&self, number: GenerationNumber, positions: &[u64], stamp: Stamp, expiries: &mut Vec<u64>) {
         on_kind!(&self.0, slice => slice.push_expiries(number, positions, stamp, expiries), _flags => ());
     }
 
@@ -273,7 +274,7 @@ impl FilterSlice {
     ///
     /// # Panics
     /// If a position is not below the generation's cells.
-    pub fn set_generation(&mut self, number: u64, positions: &[u64], stamp: Stamp) -> bool {
+    pub fn set_generation(&mut self, number: GenerationNumber, positions: &[u64], stamp: Stamp) -> bool {
         on_kind!(&mut self.0, slice => slice.set_generation(number, positions, stamp), _flags => false)
     }
 
@@ -291,13 +292,13 @@ impl FilterSlice {
     }
 
     /// The shape of generation `number`, while there is one.
-    pub fn generation_geometry(&self, number: u64) -> Option<Geometry> {
+    pub fn generation_geometry(&self, number: GenerationNumber) -> Option<Geometry> {
         on_kind!(&self.0, slice => slice.generation_geometry(number), _flags => None)
     }
 
     /// The number of the newest generation since the slice was made.
-    pub fn newest_generation(&self) -> u64 {
-        on_kind!(&self.0, slice => slice.newest_generation(), _flags => 0)
+    pub fn newest_generation(&self) -> GenerationNumber {
+        on_kind!(&self.0, slice => slice.newest_generation(), _flags => GenerationNumber::FIRST)
     }
 
     /// Units after which no lookup finds a recorded event, where the kind has generations of cells.

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::generation::LiveEvents;
+use crate::generation_number::GenerationNumber;
 use crate::rates::growth::density_limit;
 use crate::rates::{blocked, plain};
 use crate::{Geometry, Layout};
@@ -78,8 +79,8 @@ pub const GENERATIONS_MAX: u32 = 16;
 
 impl Growth {
     /// Geometry of generation `number` (0 is the first), given that of the first; `None` where it would be too large.
-    pub(crate) fn geometry(&self, base: &Geometry, number: u64) -> Option<Geometry> {
-        if number == 0 || self.ratio <= 1.0 {
+    pub(crate) fn geometry(&self, base: &Geometry, number: GenerationNumber) -> Option<Geometry> {
+        if number == GenerationNumber::FIRST || self.ratio <= 1.0 {
             return Some(*base);
         }
         sized(base, self.capacity_of(number), self.rate_of(number))
@@ -91,22 +92,29 @@ impl Growth {
     }
 
     /// Events that generation `number` is sized for.
-    pub(crate) fn capacity_of(&self, number: u64) -> u64 {
-        (self.capacity_events as f64 * self.ratio.powi(number.min(i32::MAX as u64) as i32)) as u64
+    pub(crate) fn capacity_of(&self, number: GenerationNumber) -> u64 {
+        (self.capacity_events as f64 * self.ratio.powi(number.0.min(i32::MAX as u64) as i32)) as u64
     }
 
     /// The rate that generation `number` is sized for: tightening where sizes grow, so that the sum stays bounded.
-    pub(crate) fn rate_of(&self, number: u64) -> f64 {
+    pub(crate) fn rate_of(&self, number: GenerationNumber) -> f64 {
         if self.ratio <= 1.0 {
             self.generation_rate
         } else {
-            self.generation_rate / self.ratio.powi(number.min(64) as i32)
+            self.generation_rate / self.ratio.powi(number.0.min(64) as i32)
         }
     }
 
     /// Events that generation `number` may still record in unit `now`: `live` are those that have not expired, and
     /// `used_cells` of its cells are in use.
-    pub fn room(&self, number: u64, geometry: &Geometry, live: &LiveEvents, now: u64, used_cells: u64) -> u64 {
+    pub fn room(
+        &self,
+        number: GenerationNumber,
+        geometry: &Geometry,
+        live: &LiveEvents,
+        now: u64,
+        used_cells: u64,
+    ) -> u64 {
         if let Some(jumps) = &self.jumps {
             return jumps.room(live, now);
         }
@@ -120,7 +128,7 @@ impl Growth {
     }
 
     /// Cells in use beyond which generation `number` is full.
-    fn cells_max(&self, number: u64, geometry: &Geometry) -> u64 {
+    fn cells_max(&self, number: GenerationNumber, geometry: &Geometry) -> u64 {
         let (cells, hashes) = (geometry.cells() as f64, geometry.hashes());
         let most = match geometry.layout() {
             Layout::Classic | Layout::Partitioned | Layout::Buckets { .. } => {

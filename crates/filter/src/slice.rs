@@ -8,6 +8,7 @@ use std::io;
 use crate::arch::{Instructions, prefetch_line};
 use crate::events::{Events, Hashed};
 use crate::generation::Generation;
+use crate::generation_number::GenerationNumber;
 use crate::growth::{Growth, Limit};
 use crate::kernel::Walk;
 use crate::kind::{CellKind, Density, Pass, Recording};
@@ -26,7 +27,7 @@ pub struct CellSlice<K> {
     /// Oldest first; the last one takes new events.
     pub(crate) stack: Vec<Generation>,
     /// The number of the oldest generation since the slice was made.
-    pub(crate) oldest: u64,
+    pub(crate) oldest: GenerationNumber,
     instructions: Instructions,
     /// Events of the batch found so far in older generations; kept to avoid an allocation a batch.
     known: Vec<bool>,
@@ -43,7 +44,7 @@ impl<K: CellKind> CellSlice<K> {
             growth,
             now: 0,
             stack: vec![Generation::new(geometry)?],
-            oldest: 0,
+            oldest: GenerationNumber::FIRST,
             instructions: Instructions::Widest,
             known: Vec::new(),
             found: Vec::new(),
@@ -234,7 +235,7 @@ impl<K: CellKind> CellSlice<K> {
     /// If a position is not below the slice's cells.
     pub fn test_at(&self, positions: &[u64], stamp: Stamp) -> Sighting {
         let mut sighting = Sighting { generations: 0, expiry: u64::MAX };
-        for (number, generation) in (self.oldest..).zip(&self.stack) {
+        for (number, generation) in (self.oldest.0..).zip(&self.stack) {
             let (held, expiry) = self.kind.sight(generation, positions, stamp, self.now);
             if held != 0 {
                 sighting.generations |= held.rotate_left((number % u64::from(u16::BITS)) as u32);
@@ -248,7 +249,7 @@ impl<K: CellKind> CellSlice<K> {
     ///
     /// # Panics
     /// If a position is not below the generation's cells.
-    pub fn prefetch(&self, number: u64, positions: &[u64]) {
+    pub fn prefetch(&self, number: GenerationNumber, positions: &[u64]) {
         if let Some(index) = self.index_of(number) {
             let generation = &self.stack[index];
             let (bytes, geometry) = (generation.memory.bytes(), &generation.geometry);
@@ -262,7 +263,7 @@ impl<K: CellKind> CellSlice<K> {
     ///
     /// # Panics
     /// If a position is not below the generation's cells.
-    pub fn test_generation(&self, number: u64, positions: &[u64], stamp: Stamp) -> Sighting {
+    pub fn test_generation(&self, number: GenerationNumber, positions: &[u64], stamp: Stamp) -> Sighting {
         let generation = self.index_of(number).map(|index| &self.stack[index]);
         let sight = |generation| self.kind.sight(generation, positions, stamp, self.now);
         let (generations, expiry) = generation.map_or((0, u64::MAX), sight);
@@ -274,19 +275,19 @@ impl<K: CellKind> CellSlice<K> {
     ///
     /// # Panics
     /// If a position is not below the generation's cells.
-    pub fn push_expiries(&self, number: u64, positions: &[u64], stamp: Stamp, expiries: &mut Vec<u64>) {
+    pub fn push_expiries(&self, number: GenerationNumber, positions: &[u64], stamp: Stamp, expiries: &mut Vec<u64>) {
         if let Some(index) = self.index_of(number) {
             self.kind.push_expiries(&self.stack[index], positions, stamp, self.now, expiries);
         }
     }
 
     /// The shape of generation `number`, while there is one.
-    pub fn generation_geometry(&self, number: u64) -> Option<Geometry> {
+    pub fn generation_geometry(&self, number: GenerationNumber) -> Option<Geometry> {
         self.index_of(number).map(|index| self.stack[index].geometry)
     }
 
-    pub(crate) fn index_of(&self, number: u64) -> Option<usize> {
-        let index = usize::try_from(number.checked_sub(self.oldest)?).ok()?;
+    pub(crate) fn index_of(&self, number: GenerationNumber) -> Option<usize> {
+        let index = usize::try_from(number.since(self.oldest)?).ok()?;
         (index < self.stack.len()).then_some(index)
     }
 
@@ -295,7 +296,7 @@ impl<K: CellKind> CellSlice<K> {
     /// # Panics
     /// If a position is not below the slice's cells.
     pub fn set_at(&mut self, positions: &[u64], stamp: Stamp) -> bool {
-        self.set_generation(u64::MAX, positions, stamp)
+        self.set_newest_or(None, positions, stamp)
     }
 
     /// Records an event at `positions` in generation `number`, or in the newest where there is none of that number,
@@ -303,9 +304,14 @@ impl<K: CellKind> CellSlice<K> {
     ///
     /// # Panics
     /// If a position is not below the generation's cells.
-    pub fn set_generation(&mut self, number: u64, positions: &[u64], stamp: Stamp) -> bool {
+    pub fn set_generation(&mut self, number: GenerationNumber, positions: &[u64], stamp: Stamp) -> bool {
+        self.set_newest_or(Some(number), positions, stamp)
+    }
+
+    /// Records an event in generation `number`, or in the newest where there is none, or none of that number.
+    fn set_newest_or(&mut self, number: Option<GenerationNumber>, positions: &[u64], stamp: Stamp) -> bool {
         self.advance(stamp.unit);
-        let index = self.index_of(number).unwrap_or(self.stack.len().saturating_sub(1));
+        let index = number.and_then(|number| self.index_of(number)).unwrap_or(self.stack.len().saturating_sub(1));
         let Some(generation) = self.stack.get_mut(index) else { return false };
         let Some(recorded) = self.kind.set(generation, positions, stamp, self.now) else { return false };
         generation.live.record(self.now, recorded.events);

@@ -8,6 +8,7 @@ use std::io::{self, Read, Write};
 use crate::Geometry;
 use crate::body::{invalid, read_u64, write_u64};
 use crate::generation::{Generation, LiveEvents};
+use crate::generation_number::GenerationNumber;
 use crate::growth::GENERATIONS_MAX;
 use crate::kind::CellKind;
 use crate::slice::CellSlice;
@@ -23,7 +24,7 @@ impl<K: CellKind> CellSlice<K> {
     /// What the sink says.
     pub fn write_body(&self, sink: &mut dyn Write) -> io::Result<()> {
         write_u64(sink, self.now)?;
-        write_u64(sink, self.oldest)?;
+        write_u64(sink, self.oldest.0)?;
         write_u64(sink, self.stack.len() as u64)?;
         for generation in &self.stack {
             write_u64(sink, generation.geometry.cells())?;
@@ -45,7 +46,7 @@ impl<K: CellKind> CellSlice<K> {
         let mut first = self.stack.drain(..).next();
         let read = self.read_state(source, &mut first);
         if read.is_err() {
-            (self.now, self.oldest) = (0, 0);
+            (self.now, self.oldest) = (0, GenerationNumber::FIRST);
             first = self.stack.drain(..).next().or(first);
             let mut empty = match first {
                 Some(generation) if generation.geometry == self.base => generation,
@@ -69,13 +70,13 @@ impl<K: CellKind> CellSlice<K> {
             return Err(invalid("a time beyond all times"));
         }
         for number in oldest..oldest + generations {
-            let generation = self.read_generation(source, (number, now), first)?;
+            let generation = self.read_generation(source, (GenerationNumber(number), now), first)?;
             if generation.live.newest_unit() > Some(now) {
                 return Err(invalid("events later than the time"));
             }
             self.stack.push(generation);
         }
-        (self.now, self.oldest) = (now, oldest);
+        (self.now, self.oldest) = (now, GenerationNumber(oldest));
         Ok(())
     }
 
@@ -83,7 +84,7 @@ impl<K: CellKind> CellSlice<K> {
     fn read_generation(
         &self,
         source: &mut dyn Read,
-        (number, now): (u64, u64),
+        (number, now): (GenerationNumber, u64),
         first: &mut Option<Generation>,
     ) -> io::Result<Generation> {
         let (cells, hashes) = (read_u64(source)?, read_u64(source)?);

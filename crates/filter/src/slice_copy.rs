@@ -10,6 +10,7 @@ use std::ops::Range;
 use thiserror::Error;
 
 use crate::generation::LiveEvents;
+use crate::generation_number::GenerationNumber;
 use crate::growth::GENERATIONS_MAX;
 use crate::kind::CellKind;
 use crate::slice::CellSlice;
@@ -27,7 +28,7 @@ pub struct SliceOutline {
     /// The greatest unit that it has seen.
     pub unit: u64,
     /// The number of its oldest generation.
-    pub oldest: u64,
+    pub oldest: GenerationNumber,
     /// Events alive in each of its generations, the oldest first.
     pub live: Vec<LiveEvents>,
 }
@@ -36,7 +37,7 @@ pub struct SliceOutline {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CellRun {
     /// The number of the generation.
-    pub generation: u64,
+    pub generation: GenerationNumber,
     /// The unit of the slice then: cells mean nothing without it.
     pub unit: u64,
     /// The first byte of the generation's memory.
@@ -73,7 +74,7 @@ impl<K: CellKind> CellSlice<K> {
     /// [`PartError`].
     pub fn put_outline(&mut self, outline: &SliceOutline) -> Result<(), PartError> {
         let SliceOutline { unit, oldest, live } = outline;
-        if !(1..=self.generations_max()).contains(&live.len()) || *oldest > COUNT_MAX || *unit > COUNT_MAX {
+        if !(1..=self.generations_max()).contains(&live.len()) || oldest.0 > COUNT_MAX || *unit > COUNT_MAX {
             return Err(PartError::Misfit("generations"));
         }
         if live.iter().any(|live| live.newest_unit() > Some(*unit)) {
@@ -83,7 +84,7 @@ impl<K: CellKind> CellSlice<K> {
         // Generations that are gone there go here, too.
         while self.oldest < *oldest && self.stack.len() > 1 {
             self.stack.remove(0);
-            self.oldest += 1;
+            self.oldest = self.oldest.after(1);
         }
         if self.oldest < *oldest {
             if self.growth.is_some_and(|growth| !growth.keeps_shape()) {
@@ -92,10 +93,10 @@ impl<K: CellKind> CellSlice<K> {
             self.stack[0].clear();
             self.oldest = *oldest;
         }
-        let newest = oldest + live.len() as u64 - 1;
+        let newest = oldest.after(live.len() as u64).before(1);
         self.open_up_to(newest)?;
-        for (number, live) in (*oldest..).zip(live) {
-            if let Some(index) = self.index_of(number) {
+        for (number, live) in (oldest.0..).zip(live) {
+            if let Some(index) = self.index_of(GenerationNumber(number)) {
                 let mine = &mut self.stack[index].live;
                 mine.merge(live);
                 mine.advance(&self.kind.counted(), self.now);
@@ -106,7 +107,7 @@ impl<K: CellKind> CellSlice<K> {
 
     /// The cells of generation `number` from byte `start_bytes` on, `bytes_max` bytes at most, or one run of the kind
     /// where that is more; none where the generation has no more.
-    pub fn cell_run(&self, number: u64, start_bytes: u64, bytes_max: usize) -> Option<CellRun> {
+    pub fn cell_run(&self, number: GenerationNumber, start_bytes: u64, bytes_max: usize) -> Option<CellRun> {
         let cells = self.stack[self.index_of(number)?].memory.bytes();
         let start = usize::try_from(start_bytes).ok().filter(|start| *start < cells.len())?;
         let runs = (bytes_max / K::RUN_BYTES).max(1);
@@ -201,7 +202,7 @@ impl<K: CellKind> CellSlice<K> {
     ///
     /// # Errors
     /// [`PartError`].
-    pub fn put_event(&mut self, number: u64, positions: &[u64], stamp: Stamp) -> Result<(), PartError> {
+    pub fn put_event(&mut self, number: GenerationNumber, positions: &[u64], stamp: Stamp) -> Result<(), PartError> {
         let range = self.base.positions();
         if stamp.unit > COUNT_MAX || positions.iter().any(|position| *position >= range) {
             return Err(PartError::Misfit("an event of another slice"));
@@ -232,7 +233,7 @@ impl<K: CellKind> CellSlice<K> {
         self.growth.map_or(1, |_| GENERATIONS_MAX as usize)
     }
 
-    fn open_up_to(&mut self, number: u64) -> Result<(), PartError> {
+    fn open_up_to(&mut self, number: GenerationNumber) -> Result<(), PartError> {
         let most = self.generations_max();
         while self.newest_generation() < number {
             if self.stack.len() >= most {

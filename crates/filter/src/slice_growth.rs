@@ -5,6 +5,7 @@
 use std::io;
 
 use crate::generation::Generation;
+use crate::generation_number::GenerationNumber;
 use crate::growth::{GENERATIONS_MAX, Growth};
 use crate::kind::CellKind;
 use crate::slice::CellSlice;
@@ -36,7 +37,7 @@ impl<K: CellKind> CellSlice<K> {
     /// # Errors
     /// Where the system refuses the memory.
     pub fn open_generation(&mut self) -> io::Result<()> {
-        let number = self.newest_generation() + 1;
+        let number = self.newest_generation().after(1);
         let geometry = self.growth.map_or(Some(self.base), |growth| growth.geometry(&self.base, number));
         self.stack.push(Generation::new(geometry.ok_or(io::ErrorKind::OutOfMemory)?)?);
         Ok(())
@@ -51,21 +52,20 @@ impl<K: CellKind> CellSlice<K> {
     }
 
     /// The number of the newest generation since the slice was made.
-    pub fn newest_generation(&self) -> u64 {
-        (self.oldest + self.stack.len() as u64).saturating_sub(1)
+    pub fn newest_generation(&self) -> GenerationNumber {
+        self.oldest.after(self.stack.len() as u64).before(1)
     }
 
     pub(crate) fn room_in_newest(&self, growth: &Growth) -> u64 {
         let Some(newest) = self.stack.last() else { return 0 };
-        let number = self.oldest + self.stack.len() as u64 - 1;
-        growth.room(number, &newest.geometry, &newest.live, self.now, newest.used_cells)
+        growth.room(self.newest_generation(), &newest.geometry, &newest.live, self.now, newest.used_cells)
     }
 
     /// Drops every generation but the newest in which nothing is alive any more.
     pub(crate) fn drop_emptied(&mut self) {
         let dropped = self.emptied_at(self.now);
         self.stack.drain(..dropped);
-        self.oldest += dropped as u64;
+        self.oldest = self.oldest.after(dropped as u64);
     }
 
     /// Units after which no lookup finds a recorded event: the window, the lateness, and the slack of batches.

@@ -3,7 +3,7 @@
 //! Promises: a record is the same after encoding and decoding; bytes that no record encodes to are refused, and take no
 //! more memory than their own order of size. Must not know: files.
 
-use firstseen_filter::{BlockProbe, CellRun, LiveEvents, ProbeShape, Probes, SliceOutline};
+use firstseen_filter::{BlockProbe, CellRun, GenerationNumber, LiveEvents, ProbeShape, Probes, SliceOutline};
 use firstseen_routing::{
     BatchName, ClockReading, Decision, Entry, Epoch, EventTag, FilterId, NamedEvent, PositionLists, Reason, Record,
     SubmissionName,
@@ -238,7 +238,7 @@ fn kind_of(entry: Entry) -> Kind {
         Entry::Set { generation, cells, stamps, counted } => {
             let (units, judged) = stamps::pack(&stamps);
             let PositionLists { counts, positions } = cells;
-            Kind::Set(SetMessage { generation, counts, positions, units, judged, counted })
+            Kind::Set(SetMessage { generation: generation.0, counts, positions, units, judged, counted })
         }
         Entry::Taken { name, names, events } => Kind::Taken(TakenMessage {
             producer: name.producer.to_le_bytes().to_vec(),
@@ -258,7 +258,7 @@ fn kind_of(entry: Entry) -> Kind {
         }),
         Entry::Checkpoint { is_complete, clock, newest, counted } => Kind::Checkpoint(CheckpointMessage {
             clock: Some(clock_message(clock)),
-            newest,
+            newest: newest.0,
             counted: live_bytes(&counted),
             is_complete,
         }),
@@ -268,10 +268,10 @@ fn kind_of(entry: Entry) -> Kind {
         }),
         Entry::Headed { epoch } => Kind::Headed(HeadedMessage { epoch: epoch.0 }),
         Entry::Slice { slice, outline: SliceOutline { unit, oldest, live } } => {
-            Kind::Slice(SliceMessage { slice, unit, oldest, live: live.iter().map(live_bytes).collect() })
+            Kind::Slice(SliceMessage { slice, unit, oldest: oldest.0, live: live.iter().map(live_bytes).collect() })
         }
         Entry::Cells { slice, run: CellRun { generation, unit, start_bytes, cells } } => {
-            Kind::Cells(CellsMessage { slice, generation, unit, start_bytes, cells })
+            Kind::Cells(CellsMessage { slice, generation: generation.0, unit, start_bytes, cells })
         }
         Entry::CheckpointEnd => Kind::CheckpointEnd(EndMessage {}),
     }
@@ -281,7 +281,11 @@ fn entry_of(kind: Kind) -> Result<Entry, RecordError> {
     Ok(match kind {
         Kind::Events(message) => {
             let stamps = stamps::unpack(&message.units, &message.judged).ok_or(RecordError::Field("stamps"))?;
-            Entry::Events { generation: message.generation, probes: probes(&message, stamps.len())?, stamps }
+            Entry::Events {
+                generation: GenerationNumber(message.generation),
+                probes: probes(&message, stamps.len())?,
+                stamps,
+            }
         }
         Kind::Set(SetMessage { generation, counts, positions, units, judged, counted }) => {
             let stamps = stamps::unpack(&units, &judged).ok_or(RecordError::Field("stamps"))?;
@@ -289,6 +293,7 @@ fn entry_of(kind: Kind) -> Result<Entry, RecordError> {
             if counts.len() != stamps.len() || total != positions.len() {
                 return Err(RecordError::Field("positions"));
             }
+            let generation = GenerationNumber(generation);
             Entry::Set { generation, cells: PositionLists { counts, positions }, stamps, counted }
         }
         Kind::Taken(TakenMessage { producer, sequence, names: bytes, events, tags }) => {
@@ -307,7 +312,7 @@ fn entry_of(kind: Kind) -> Result<Entry, RecordError> {
         Kind::Checkpoint(message) => Entry::Checkpoint {
             is_complete: message.is_complete,
             clock: clock(message.clock),
-            newest: message.newest,
+            newest: GenerationNumber(message.newest),
             counted: live(&message.counted)?,
         },
         Kind::Marks(MarksMessage { producers, sources }) => {
@@ -316,19 +321,25 @@ fn entry_of(kind: Kind) -> Result<Entry, RecordError> {
         Kind::Headed(HeadedMessage { epoch }) => Entry::Headed { epoch: Epoch(epoch) },
         Kind::Slice(SliceMessage { slice, unit, oldest, live: counts }) => {
             let live = counts.iter().map(|bytes| live(bytes)).collect::<Result<_, _>>()?;
-            Entry::Slice { slice, outline: SliceOutline { unit, oldest, live } }
+            Entry::Slice { slice, outline: SliceOutline { unit, oldest: GenerationNumber(oldest), live } }
         }
         Kind::Cells(CellsMessage { slice, generation, unit, start_bytes, cells }) => {
+            let generation = GenerationNumber(generation);
             Entry::Cells { slice, run: CellRun { generation, unit, start_bytes, cells } }
         }
         Kind::CheckpointEnd(EndMessage {}) => Entry::CheckpointEnd,
     })
 }
 
-fn events_message(generation: u64, probes: &Probes, stamps: &[firstseen_filter::Stamp]) -> EventsMessage {
+fn events_message(generation: GenerationNumber, probes: &Probes, stamps: &[firstseen_filter::Stamp]) -> EventsMessage {
     let (units, judged) = stamps::pack(stamps);
-    let mut message =
-        EventsMessage { generation, units, judged, hashes: probes.shape().hashes(), ..EventsMessage::default() };
+    let mut message = EventsMessage {
+        generation: generation.0,
+        units,
+        judged,
+        hashes: probes.shape().hashes(),
+        ..EventsMessage::default()
+    };
     match probes.shape() {
         ProbeShape::Spread { cells, .. } => {
             message.cells = cells;

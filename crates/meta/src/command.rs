@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
+use firstseen_filter::GenerationNumber;
 use firstseen_routing::{
     ClusterId, Epoch, FilterId, FilterPolicies, FilterRecord, Incarnation, NodeId, SecretMaterial, SliceMove,
     SlicedDefinition, TreeSpec,
@@ -98,7 +99,7 @@ pub enum Change {
         /// The group.
         group: u32,
         /// One more than the newest.
-        number: u64,
+        number: GenerationNumber,
     },
     /// A node's slices of a group are complete; slices that were on their way to it are there. Answered with
     /// [`Outcome::Done`], also where the node has started again since, or is down.

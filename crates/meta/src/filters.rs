@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use firstseen_filter::GenerationNumber;
 use firstseen_routing::check::{check_copies, check_definition, check_durability, check_thresholds};
 use firstseen_routing::{
     AnswerWhen, ClusterMap, Durability, Epoch, FilterId, FilterRecord, Incarnation, Line, NodeId, SliceOwner,
@@ -132,11 +133,11 @@ pub(crate) fn open_generation(
     state: &mut State,
     filter: FilterId,
     group: u32,
-    number: u64,
+    number: GenerationNumber,
 ) -> Result<Outcome, Refusal> {
     let unknown = || Refusal::FilterUnknown { name: filter.to_string() };
     let record = state.map.filters.get(&filter).ok_or_else(unknown)?;
-    let newest = record.generations.get(group as usize).copied().unwrap_or(0);
+    let newest = record.generations.get(group as usize).copied().unwrap_or_default();
     let refused = |rule: String| Refusal::Generation { filter, group, number, newest, rule };
     let groups = record.definition.slicing.groups();
     if group >= groups {
@@ -146,11 +147,11 @@ pub(crate) fn open_generation(
     if newest >= number_max {
         return Err(refused("there can be no more: make the filter larger, with --capacity".to_owned()));
     }
-    if number != newest + 1 {
+    if number != newest.after(1) {
         return Err(refused("only the next one may be opened".to_owned()));
     }
     let record = Arc::make_mut(&mut state.map).filters.get_mut(&filter).ok_or_else(unknown)?;
-    record.generations.resize(groups as usize, 0);
+    record.generations.resize(groups as usize, GenerationNumber::FIRST);
     if let Some(newest) = record.generations.get_mut(group as usize) {
         *newest = number;
     }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use firstseen_filter::{CellDefinition, CounterStorage, Growth, Unit};
+use firstseen_filter::{CellDefinition, CounterStorage, GenerationNumber, Growth, Unit};
 use firstseen_routing::{ClusterMap, Incarnation, NodeId, NodeRecord, SliceCopy, SliceOwner, SlicedDefinition};
 
 use crate::refusal::Refusal;
@@ -56,12 +56,12 @@ pub fn slice_bytes(definition: &SlicedDefinition) -> Result<u64, String> {
 }
 
 /// The greatest number a generation of `definition` may have, or why it may have no second one.
-pub fn generation_max(definition: &SlicedDefinition) -> Result<u64, String> {
+pub fn generation_max(definition: &SlicedDefinition) -> Result<GenerationNumber, String> {
     match definition.group.cells.growth() {
         Some(growth) if growth.generations_max > 1 => match definition.group.unit {
             // Without a window no generation is ever dropped; with one, numbers rise for as long as it lives.
-            Unit::Endless => Ok(u64::from(growth.generations_max) - 1),
-            _ => Ok(u64::MAX),
+            Unit::Endless => Ok(GenerationNumber(u64::from(growth.generations_max) - 1)),
+            _ => Ok(GenerationNumber(u64::MAX)),
         },
         _ => Err("it does not grow: make it with room for more events".to_owned()),
     }

@@ -3,6 +3,7 @@
 //! Promises: a refusal says what was refused, and what can be done instead; kinds are told apart by what the caller
 //! does next. Must not know: how commands are carried out.
 
+use firstseen_filter::GenerationNumber;
 use firstseen_routing::{FilterId, NodeId};
 use firstseen_wire::limits::MAP_FILTERS_BYTES_MAX;
 use serde::{Deserialize, Serialize};
@@ -193,9 +194,9 @@ pub enum Refusal {
         /// The group.
         group: u32,
         /// The generation asked for.
-        number: u64,
+        number: GenerationNumber,
         /// The newest.
-        newest: u64,
+        newest: GenerationNumber,
         /// What may be opened.
         rule: String,
     },

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use firstseen_filter::GenerationNumber;
 use firstseen_routing::check::{check_copies, check_definition, check_durability, check_thresholds};
 use firstseen_routing::{
     Branch, Epoch, FilterId, FilterRecord, Incarnation, Line, SliceOwner, TREE_LEVELS_MAX, TREE_PLACES_MAX,
@@ -106,7 +107,7 @@ fn check_record(record: &FilterRecord) -> Result<(), String> {
         return Err("it has other groups than generations".to_owned());
     }
     match generations.iter().max() {
-        Some(newest) if *newest > 0 && *newest > generation_max(definition)? => {
+        Some(newest) if *newest > GenerationNumber::FIRST && *newest > generation_max(definition)? => {
             Err(format!("it cannot have a generation {newest}"))
         }
         _ => Ok(()),

@@ -2,7 +2,7 @@
 //!
 //! Promises: decoded cells are within their limits; the slice says whether they fit it. Must not know: what cells mean.
 
-use firstseen_filter::{CellRun, LiveEvents, SliceOutline};
+use firstseen_filter::{CellRun, GenerationNumber, LiveEvents, SliceOutline};
 use firstseen_routing::{AskCells, CellParts, CellPlace, ClockReading, Epoch, FilterId, PeerMessage};
 use prost::Message;
 
@@ -52,7 +52,7 @@ pub fn decode_ask(ask: &proto::AskCells) -> AskCells {
 pub fn encode(of: CellsOf, parts: &CellParts) -> Result<proto::Cells, WireError> {
     check(parts.runs.iter().map(|run| run.cells.len()))?;
     let run = |run: &CellRun| proto::CellRun {
-        generation: run.generation,
+        generation: run.generation.0,
         unit: run.unit,
         start_bytes: run.start_bytes,
         cells: run.cells.clone().into(),
@@ -79,7 +79,7 @@ pub fn encode(of: CellsOf, parts: &CellParts) -> Result<proto::Cells, WireError>
 pub fn decode(parts: &proto::Cells) -> Result<CellParts, WireError> {
     check(parts.runs.iter().map(|run| run.cells.len()))?;
     let run = |run: &proto::CellRun| CellRun {
-        generation: run.generation,
+        generation: GenerationNumber(run.generation),
         unit: run.unit,
         start_bytes: run.start_bytes,
         cells: run.cells.to_vec(),
@@ -115,11 +115,11 @@ fn check(runs: impl Iterator<Item = usize> + Clone) -> Result<(), WireError> {
 }
 
 fn encode_place(place: CellPlace) -> proto::CellPlace {
-    proto::CellPlace { generation: place.generation, start_bytes: place.start_bytes }
+    proto::CellPlace { generation: place.generation.0, start_bytes: place.start_bytes }
 }
 
 fn decode_place(place: &proto::CellPlace) -> CellPlace {
-    CellPlace { generation: place.generation, start_bytes: place.start_bytes }
+    CellPlace { generation: GenerationNumber(place.generation), start_bytes: place.start_bytes }
 }
 
 fn encode_outline(outline: &SliceOutline) -> proto::SliceOutline {
@@ -129,7 +129,7 @@ fn encode_outline(outline: &SliceOutline) -> proto::SliceOutline {
         let _ = live.write(&mut bytes);
         bytes.into()
     };
-    proto::SliceOutline { unit: outline.unit, oldest: outline.oldest, live: outline.live.iter().map(live).collect() }
+    proto::SliceOutline { unit: outline.unit, oldest: outline.oldest.0, live: outline.live.iter().map(live).collect() }
 }
 
 fn decode_outline(outline: &proto::SliceOutline) -> Result<SliceOutline, WireError> {
@@ -140,5 +140,5 @@ fn decode_outline(outline: &proto::SliceOutline) -> Result<SliceOutline, WireErr
         LiveEvents::read(&mut &bytes[..], units_max).map_err(wrong)
     };
     let live = outline.live.iter().map(live).collect::<Result<_, _>>()?;
-    Ok(SliceOutline { unit: outline.unit, oldest: outline.oldest, live })
+    Ok(SliceOutline { unit: outline.unit, oldest: GenerationNumber(outline.oldest), live })
 }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use firstseen_filter::GenerationNumber;
 use firstseen_routing::{
     AnswerWhen, COPIES_MAX, ClockSource, ClusterId, ClusterMap, Durability, Epoch, FilterId, FilterPolicies,
     FilterRecord, Incarnation, Line, Lookup, NodeId, NodeRecord, SliceCopy, SliceOwner, SlicedDefinition, Thresholds,
@@ -119,7 +120,7 @@ pub fn filter_message(id: FilterId, filter: &FilterRecord) -> proto::Filter {
         owners: filter.owners.iter().map(owner_message).collect(),
         copies: filter.copies.iter().map(copy).collect(),
         copies_wanted: policies.copies,
-        generations: filter.generations.clone(),
+        generations: filter.generations.iter().map(|number| number.0).collect(),
         min_live: policies.thresholds.min_live,
         set_min: policies.thresholds.set_min,
         when_lost: when_lost_message(policies.when_lost).into(),
@@ -218,7 +219,7 @@ pub fn filter_record(message: proto::Filter) -> Result<(FilterId, FilterRecord),
         },
         copies: copies(&message.copies, &owners)?,
         owners,
-        generations: message.generations,
+        generations: message.generations.into_iter().map(GenerationNumber).collect(),
         branch: message.branch.map(tree::branch).transpose()?,
         line: Line {
             origin: (message.origin > 0).then_some(FilterId(message.origin)),

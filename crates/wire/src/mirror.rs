@@ -3,7 +3,7 @@
 //! Promises: a decoded message has one decision for each event, and one stamp for each recorded event, each inside the
 //! shape of its filter. Must not know: what a copy does with it.
 
-use firstseen_filter::{ProbeShape, Probes};
+use firstseen_filter::{GenerationNumber, ProbeShape, Probes};
 use firstseen_routing::{BatchName, ClockReading, Decision, EventTag, MirrorNumber, Mirrored, NamedEvent, PeerMessage};
 
 use crate::batch::{pack_name, unpack_name};
@@ -51,7 +51,7 @@ pub(crate) fn encode(
         clock_unit: clock.unit,
         clock_ms: clock.time_ms,
         clock_events: clock.events,
-        generation: *generation,
+        generation: generation.0,
         recorded: stamps.len() as u32,
         probes: packed.into(),
         stamps: pack_stamps(stamps)?.into(),
@@ -88,7 +88,7 @@ pub(crate) fn decode(mirror: &proto::Mirror, shape: ProbeShape) -> Result<Mirror
         names: names.zip(tags).map(|(name, tag)| NamedEvent { name, tag }).collect(),
         decisions,
         clock: ClockReading { unit: mirror.clock_unit, time_ms: mirror.clock_ms, events: mirror.clock_events },
-        generation: mirror.generation,
+        generation: GenerationNumber(mirror.generation),
         probes,
         stamps: unpack_stamps(&mirror.stamps, recorded)?,
     })

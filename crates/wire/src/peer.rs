@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use firstseen_filter::ProbeShape;
+use firstseen_filter::{GenerationNumber, ProbeShape};
 use firstseen_routing::{
     ClusterId, Epoch, FilterId, HandedOver, Incarnation, MirrorNumber, NodeId, Past, PeerBody, PeerMessage, Reason,
     Resolved, SetAcks, SetBatch,
@@ -298,7 +298,7 @@ fn encode_set(message: &PeerMessage, set: &SetBatch, range: u64) -> Result<proto
         group: message.group,
         events,
         set_number: set.set_number,
-        generation: set.generation,
+        generation: set.generation.0,
         counts: counts.into(),
         positions: positions.into(),
         stamps: pack_stamps(&set.stamps)?.into(),
@@ -309,7 +309,7 @@ fn decode_set(set: &proto::SetBatch, range: u64) -> Result<SetBatch, WireError> 
     let (events, cells) = decode_lists(set.events, &set.counts, &set.positions, range)?;
     Ok(SetBatch {
         set_number: set.set_number,
-        generation: set.generation,
+        generation: GenerationNumber(set.generation),
         cells,
         stamps: unpack_stamps(&set.stamps, events)?,
     })

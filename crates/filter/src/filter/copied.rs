@@ -4,7 +4,7 @@
 //! travel.
 
 use super::{Cells, FilterSlice};
-use crate::{CellRun, PartError, Probes, SliceOutline, Stamp};
+use crate::{CellRun, GenerationNumber, PartError, Probes, SliceOutline, Stamp};
 
 /// Events between the prefetch of cells and their use.
 const AHEAD: usize = 8;
@@ -28,7 +28,7 @@ impl FilterSlice {
     /// slice.observe_batch(&digest, &stamp, &mut [Verdict::Undecided]);
     ///
     /// copy.put_outline(&slice.outline().unwrap()).unwrap();
-    /// copy.put_cells(&slice.cell_run(0, 0, usize::MAX / 2).unwrap()).unwrap();
+    /// copy.put_cells(&slice.cell_run(slice.newest_generation(), 0, usize::MAX / 2).unwrap()).unwrap();
     /// copy.recount();
     /// let mut verdict = [Verdict::Undecided];
     /// copy.observe_batch(&digest, &stamp, &mut verdict);
@@ -47,7 +47,7 @@ impl FilterSlice {
     }
 
     /// A run of cells, as [`crate::CellSlice::cell_run`] says.
-    pub fn cell_run(&self, generation: u64, start_bytes: u64, bytes_max: usize) -> Option<CellRun> {
+    pub fn cell_run(&self, generation: GenerationNumber, start_bytes: u64, bytes_max: usize) -> Option<CellRun> {
         on_kind!(&self.0, slice => slice.cell_run(generation, start_bytes, bytes_max), _flags => None)
     }
 
@@ -79,7 +79,12 @@ impl FilterSlice {
     ///
     /// # Errors
     /// [`PartError`]: the slice is as it was.
-    pub fn put_event(&mut self, generation: u64, positions: &[u64], stamp: Stamp) -> Result<(), PartError> {
+    pub fn put_event(
+        &mut self,
+        generation: GenerationNumber,
+        positions: &[u64],
+        stamp: Stamp,
+    ) -> Result<(), PartError> {
         on_kind!(&mut self.0, slice => slice.put_event(generation, positions, stamp), _flags => Err(NO_PARTS))
     }
 
@@ -87,7 +92,12 @@ impl FilterSlice {
     ///
     /// # Errors
     /// [`PartError`]: events before the one that does not fit are recorded.
-    pub fn put_probes(&mut self, generation: u64, probes: &Probes, stamps: &[Stamp]) -> Result<(), PartError> {
+    pub fn put_probes(
+        &mut self,
+        generation: GenerationNumber,
+        probes: &Probes,
+        stamps: &[Stamp],
+    ) -> Result<(), PartError> {
         if probes.shape() != self.probe_shape() || probes.len() != stamps.len() {
             return Err(PartError::Misfit("positions of another shape"));
         }

@@ -2,13 +2,15 @@
 
 use proptest::prelude::*;
 
-use crate::{CellRun, FilterSecret, FilterSlice, FilterSpec, Kind, Probes, SliceOutline, Stamp, Verdict};
+use crate::{
+    CellRun, FilterSecret, FilterSlice, FilterSpec, GenerationNumber, Kind, Probes, SliceOutline, Stamp, Verdict,
+};
 
 /// A part that a copy gets, in order.
 enum Part {
     Outline(SliceOutline),
     Cells(CellRun),
-    Events(u64, Probes, Vec<Stamp>),
+    Events(GenerationNumber, Probes, Vec<Stamp>),
 }
 
 fn definitions() -> Vec<FilterSpec> {
@@ -31,17 +33,17 @@ fn definitions() -> Vec<FilterSpec> {
 /// Takes the next run of cells; returns where the one after it begins.
 fn step(
     slice: &FilterSlice,
-    (number, start): (u64, u64),
+    (number, start): (GenerationNumber, u64),
     run_bytes: usize,
     parts: &mut Vec<Part>,
-) -> Option<(u64, u64)> {
+) -> Option<(GenerationNumber, u64)> {
     match slice.cell_run(number, start, run_bytes) {
         Some(run) => {
             let next = start + run.cells.len() as u64;
             parts.push(Part::Cells(run));
             Some((number, next))
         }
-        None => (number < slice.newest_generation()).then_some((number + 1, 0)),
+        None => (number < slice.newest_generation()).then_some((number.after(1), 0)),
     }
 }
 
@@ -131,17 +133,22 @@ fn what_is_no_part_is_refused_and_changes_nothing() {
     slice.advance(500);
     let before = slice.outline();
     let bytes = slice.bytes();
-    let run = |unit, generation, start_bytes, bytes| CellRun { generation, unit, start_bytes, cells: vec![1; bytes] };
+    let run = |unit, generation, start_bytes, bytes| {
+        let generation = GenerationNumber(generation);
+        CellRun { generation, unit, start_bytes, cells: vec![1; bytes] }
+    };
     for run in [run(1, 0, 0, 2), run(500, 0, 1, 2), run(500, 0, bytes, 2), run(500, 99, 0, 2), run(u64::MAX, 0, 0, 2)] {
         assert!(slice.put_cells(&run).is_err(), "{run:?}");
     }
-    let outline =
-        |unit, oldest, generations| SliceOutline { unit, oldest, live: vec![Default::default(); generations] };
+    let outline = |unit, oldest, generations| {
+        let (oldest, live) = (GenerationNumber(oldest), vec![Default::default(); generations]);
+        SliceOutline { unit, oldest, live }
+    };
     for outline in [outline(500, 0, 0), outline(500, 0, 99), outline(u64::MAX, 0, 1)] {
         assert!(slice.put_outline(&outline).is_err(), "{outline:?}");
     }
-    assert!(slice.put_event(0, &[u64::MAX], Stamp::on_time(500)).is_err());
-    assert!(slice.put_event(90, &[0], Stamp::on_time(500)).is_err());
+    assert!(slice.put_event(GenerationNumber::FIRST, &[u64::MAX], Stamp::on_time(500)).is_err());
+    assert!(slice.put_event(GenerationNumber(90), &[0], Stamp::on_time(500)).is_err());
     let grown = slice.outline().map(|outline| SliceOutline { live: outline.live[..1].to_vec(), ..outline });
     assert_eq!(grown, before);
 }

@@ -3,7 +3,7 @@
 
 use crate::common::{Dice, body, digests, reloaded};
 use crate::cuckoo_model::{Feed, Model, SHAPES, START, Steps, Wanted, assert_same_map, crowd, position_of};
-use firstseen_filter::{CellRun, FilterSlice, Refresh, SliceOutline, Stamp, Verdict};
+use firstseen_filter::{CellRun, FilterSlice, GenerationNumber, Refresh, SliceOutline, Stamp, Verdict};
 
 const STEPS: Steps = Steps { next: 80, jump: 0, late: 5, life: 3 };
 /// Bytes of a line, and of the buckets of a region before its stash.
@@ -207,7 +207,7 @@ fn entries_of_a_stash_with_any_numbers_are_refused_or_harmless() {
             let wanted =
                 Wanted { refresh: [Refresh::Fixed, Refresh::Refresh][seed as usize % 2], ..Wanted::region(shape, 2) };
             let (slice, _, _, _) = used(&wanted, seed);
-            let run = slice.cell_run(0, 0, 1).unwrap();
+            let run = slice.cell_run(GenerationNumber::FIRST, 0, 1).unwrap();
             let mut dice = Dice(seed);
             for (print, bucket, fits) in
                 [(5_u32, 1023_u16, true), (1023, 0, true), (5, 1024, false), (u32::MAX, 7, wanted.print_bits == 32)]
@@ -238,7 +238,7 @@ fn runs_of_random_bytes_are_refused_or_harmless() {
     for (seed, shape) in (1..).zip(SHAPES) {
         let wanted = Wanted::region(shape, 2);
         let (slice, _, _, _) = used(&wanted, seed);
-        let (run, mut dice) = (slice.cell_run(0, 0, 1).unwrap(), Dice(seed));
+        let (run, mut dice) = (slice.cell_run(GenerationNumber::FIRST, 0, 1).unwrap(), Dice(seed));
         let mut taken = 0;
         for round in 0..60 {
             let mut cells = run.cells.clone();

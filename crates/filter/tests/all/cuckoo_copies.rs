@@ -3,7 +3,9 @@
 
 use crate::common::{Dice, body};
 use crate::cuckoo_model::{Feed, Model, START, Steps, Wanted, assert_same_map, batch_size, crowd, map_of, position_of};
-use firstseen_filter::{CellRun, FilterSlice, MergeError, PartError, Probes, Refresh, Stamp, Verdict};
+use firstseen_filter::{
+    CellRun, FilterSlice, GenerationNumber, MergeError, PartError, Probes, Refresh, Stamp, Verdict,
+};
 
 /// Bytes of a region, the unit in which copies fetch.
 const REGION_BYTES: usize = 1025 * 64;
@@ -140,9 +142,10 @@ fn a_run_that_comes_late_adds_what_is_alive_and_nothing_else() {
         let wanted = wanted(shape, Refresh::Fixed);
         let (keys, ticks) = (positions(&wanted, KEYS), u64::from(wanted.shape().ticks()));
         let source = Copy::filled(wanted, KEYS, 900, 7);
-        let runs: Vec<_> =
-            (0..2).map(|region| source.slice.cell_run(0, region * REGION_BYTES as u64, 1).unwrap()).collect();
-        assert!(source.slice.cell_run(0, 2 * REGION_BYTES as u64, 1).is_none());
+        let runs: Vec<_> = (0..2)
+            .map(|region| source.slice.cell_run(GenerationNumber::FIRST, region * REGION_BYTES as u64, 1).unwrap())
+            .collect();
+        assert!(source.slice.cell_run(GenerationNumber::FIRST, 2 * REGION_BYTES as u64, 1).is_none());
         for age in (0..ticks + 5).chain([31, 32, 33, 64, 2 * ticks, 3 * ticks + 1]) {
             for is_empty in [false, true] {
                 let mut copy = Copy::new(wanted);
@@ -193,7 +196,8 @@ fn a_copy_made_meanwhile_holds_what_its_slice_holds() {
             source.observe_from(&mut feed, 3000);
             copy.slice.put_outline(&source.slice.outline().unwrap()).unwrap();
             for region in 0..4 {
-                let run = source.slice.cell_run(0, region * REGION_BYTES as u64, REGION_BYTES).unwrap();
+                let run =
+                    source.slice.cell_run(GenerationNumber::FIRST, region * REGION_BYTES as u64, REGION_BYTES).unwrap();
                 // Meanwhile the slice goes on, and so does the copy with the events of the slice.
                 let mut taken = Probes::new(source.slice.probe_shape());
                 let (events, stamps) = feed.batch(400, STEPS);
@@ -206,11 +210,11 @@ fn a_copy_made_meanwhile_holds_what_its_slice_holds() {
                 copy.slice.advance(run.unit + ahead);
                 put(&mut copy.slice, &run, region % 2 == 0);
                 if refresh == Refresh::Refresh {
-                    copy.slice.put_probes(0, &taken, &stamps).unwrap();
+                    copy.slice.put_probes(GenerationNumber::FIRST, &taken, &stamps).unwrap();
                 } else {
                     let new = verdicts.iter().enumerate().filter(|(_, verdict)| **verdict == Verdict::FirstSeen);
                     new.for_each(|(index, _)| {
-                        copy.slice.put_event(0, taken.positions(index), stamps[index]).unwrap();
+                        copy.slice.put_event(GenerationNumber::FIRST, taken.positions(index), stamps[index]).unwrap();
                     });
                 }
             }
@@ -243,9 +247,9 @@ fn events_replayed_in_any_order_and_again_give_one_map() {
             let mut probes = Probes::new(slice.probe_shape());
             journal.iter().for_each(|(key, _)| probes.push_digest(*key, slice.geometry()));
             let stamps: Vec<_> = journal.iter().map(|(_, stamp)| *stamp).collect();
-            slice.put_probes(0, &probes, &stamps).unwrap();
+            slice.put_probes(GenerationNumber::FIRST, &probes, &stamps).unwrap();
             if round % 2 == 0 {
-                slice.put_probes(0, &probes, &stamps).unwrap();
+                slice.put_probes(GenerationNumber::FIRST, &probes, &stamps).unwrap();
             }
             slice.advance(feed.now);
             assert_same_map(&slice, &model, &keys, &format!("replayed in order {round}"));
@@ -269,7 +273,7 @@ fn a_merge_without_room_loses_nothing_that_was_there() {
             copy.model.set(*event, Stamp::on_time(START));
         }
     }
-    let run = other.slice.cell_run(0, 0, 1).unwrap();
+    let run = other.slice.cell_run(GenerationNumber::FIRST, 0, 1).unwrap();
     assert!(matches!(mine.slice.put_cells(&run), Err(PartError::Full)));
     mine.check(&events, "a run that does not fit");
     assert_eq!(mine.slice.merge(&mut other.slice), Err(MergeError::Full));
@@ -293,7 +297,7 @@ fn a_merge_without_room_loses_nothing_that_was_there() {
     let mut full = Copy::new(wanted);
     assert!(events.iter().take(room).all(|event| full.slice.set_at(&[*event], Stamp::on_time(START))));
     let mut late = Copy::new(wanted);
-    late.slice.put_cells(&full.slice.cell_run(0, 0, 1).unwrap()).unwrap();
+    late.slice.put_cells(&full.slice.cell_run(GenerationNumber::FIRST, 0, 1).unwrap()).unwrap();
     assert!(late.slice.put_missing_cells(&run).is_err());
     for unit in START..START + 100 {
         late.advance(unit);

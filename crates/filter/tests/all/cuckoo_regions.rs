@@ -5,7 +5,9 @@ use crate::common::Dice;
 use crate::cuckoo_model::{
     Model, SHAPES, START, Wanted, assert_same_map, crowd, identity_of, other_name_of, position_of,
 };
-use firstseen_filter::{BucketShape, FilterSlice, Instructions, Probes, REGION_BUCKETS, Refresh, Stamp, Verdict};
+use firstseen_filter::{
+    BucketShape, FilterSlice, GenerationNumber, Instructions, Probes, REGION_BUCKETS, Refresh, Stamp, Verdict,
+};
 use std::collections::HashMap;
 
 /// Entries that a region holds beside its buckets.
@@ -114,7 +116,9 @@ fn two_buckets_and_a_stash_hold_what_comes_to_them_and_the_next_event_is_refused
                 assert_eq!((left, slice.used_cells()), (0, STASH_ENTRIES as u64));
                 assert_same_map(&slice, &model, &positions, "full");
                 assert!(!slice.set_at(&positions[room..=room], Stamp::on_time(START)));
-                assert!(slice.put_event(0, &positions[room..=room], Stamp::on_time(START)).is_err());
+                assert!(
+                    slice.put_event(GenerationNumber::FIRST, &positions[room..=room], Stamp::on_time(START)).is_err()
+                );
                 assert_same_map(&slice, &model, &positions, "refused");
                 assert_eq!(slice.live_events(), Some(room as u64), "what is refused does not count");
             }
@@ -298,7 +302,7 @@ fn buckets_of_every_shape_lie_in_their_64_bytes_as_the_layout_says() {
         let now = START + dice.below(u64::from(ticks) / 2);
         slice.advance(now);
         model.advance(now);
-        let run = slice.cell_run(0, 0, usize::MAX / 2).unwrap();
+        let run = slice.cell_run(GenerationNumber::FIRST, 0, usize::MAX / 2).unwrap();
         assert_eq!(run.cells.len(), (REGION_BUCKETS + 1) * LINE_BYTES);
         let mut map = HashMap::new();
         for (bucket, line) in run.cells.chunks(LINE_BYTES).take(REGION_BUCKETS).enumerate() {

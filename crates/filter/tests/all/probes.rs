@@ -6,8 +6,8 @@ use crate::common::{
 };
 use firstseen_filter::{
     AskError, CellDefinition, CounterStorage, DecayRule, DecayingShape, Digest, FilterDefinition, FilterSecret,
-    FilterSlice, FilterSpec, Kind, Layout, Limit, ProbeShape, Probes, Refresh, StableShape, Stamp, Verdict,
-    positions_of,
+    FilterSlice, FilterSpec, GenerationNumber, Kind, Layout, Limit, ProbeShape, Probes, Refresh, StableShape, Stamp,
+    Verdict, positions_of,
 };
 use proptest::prelude::*;
 
@@ -146,7 +146,7 @@ proptest! {
             shared.advance(stamp.unit);
             let hit = shared.test_at(&positions, *stamp).unwrap().is_hit();
             if !hit || refresh {
-                shared.set_generation(0, &positions, *stamp);
+                shared.set_generation(GenerationNumber::FIRST, &positions, *stamp);
             }
             prop_assert_eq!(hit, verdict[0] == Verdict::Duplicate, "event {} of {:?}", event, definition);
         }

@@ -1,6 +1,6 @@
 //! Records as bytes: the same again, and no others.
 
-use firstseen_filter::{BlockProbe, CellRun, LiveEvents, ProbeShape, Probes, SliceOutline, Stamp};
+use firstseen_filter::{BlockProbe, CellRun, GenerationNumber, LiveEvents, ProbeShape, Probes, SliceOutline, Stamp};
 use firstseen_journal::{decode, encode};
 use firstseen_routing::{
     BatchName, ClockReading, Decision, Entry, Epoch, EventTag, FilterId, NamedEvent, PositionLists, Reason, Record,
@@ -35,7 +35,7 @@ fn fingerprints() -> impl Strategy<Value = Entry> {
         (stamps(positions.len()), 1..=1u64 << 63, 0..9u64).prop_map(move |(stamps, cells, generation)| {
             let mut probes = Probes::new(ProbeShape::Spread { cells, hashes: 1 });
             positions.iter().for_each(|position| probes.push_positions(&[position % cells]).expect("inside"));
-            Entry::Events { generation, probes, stamps }
+            Entry::Events { generation: GenerationNumber(generation), probes, stamps }
         })
     })
 }
@@ -56,7 +56,7 @@ fn events() -> impl Strategy<Value = Entry> {
                         probes.push_block(BlockProbe { block: place, words }).expect("inside")
                     }
                 }
-                Entry::Events { generation, probes, stamps }
+                Entry::Events { generation: GenerationNumber(generation), probes, stamps }
             },
         )
     })
@@ -67,7 +67,7 @@ fn set() -> impl Strategy<Value = Entry> {
         (stamps(lists.len()), any::<u64>(), 0..20u64).prop_map(move |(stamps, generation, counted)| {
             let mut cells = PositionLists::default();
             lists.iter().for_each(|list| cells.push(list.iter().copied()));
-            Entry::Set { generation, cells, stamps, counted }
+            Entry::Set { generation: GenerationNumber(generation), cells, stamps, counted }
         })
     })
 }
@@ -116,18 +116,18 @@ fn entry() -> impl Strategy<Value = Entry> {
         replied(),
         taken(),
         (clock(), any::<u64>(), live()).prop_map(|(clock, newest, counted)| {
-            Entry::Checkpoint { is_complete: newest % 2 == 0, clock, newest, counted }
+            Entry::Checkpoint { is_complete: newest % 2 == 0, clock, newest: GenerationNumber(newest), counted }
         }),
         any::<u64>().prop_map(|epoch| Entry::Headed { epoch: Epoch(epoch) }),
         (marks(), marks()).prop_map(|(producers, sources)| Entry::Marks { producers, sources }),
         (any::<u32>(), outline).prop_map(|(slice, ([unit, oldest], live))| Entry::Slice {
             slice,
-            outline: SliceOutline { unit, oldest, live }
+            outline: SliceOutline { unit, oldest: GenerationNumber(oldest), live }
         }),
         (any::<u32>(), any::<[u64; 3]>(), prop::collection::vec(any::<u8>(), 0..300)).prop_map(
             |(slice, [generation, unit, start_bytes], cells)| Entry::Cells {
                 slice,
-                run: CellRun { generation, unit, start_bytes, cells }
+                run: CellRun { generation: GenerationNumber(generation), unit, start_bytes, cells }
             }
         ),
         Just(Entry::CheckpointEnd),

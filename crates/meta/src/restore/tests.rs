@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use firstseen_filter::Kind;
+use firstseen_filter::{GenerationNumber, Kind};
 use firstseen_routing::{
     ClusterMap, CutOff, FilterPolicies, NodeId, PlaceSpec, SecretMaterial, TreeMode, TreeSpec, WhenLost,
 };
@@ -153,9 +153,9 @@ fn sites_and_generations_are_checked() {
     places[0].sites = vec!["elsewhere".to_owned()];
     assert!(matches!(now.ask(restore(places.clone())), Err(Refusal::Copies { nodes: 0, .. })));
     places[0].sites.clear();
-    places[0].record.generations = vec![1, 2, 3];
+    places[0].record.generations = [1, 2, 3].map(GenerationNumber).to_vec();
     assert!(matches!(now.ask(restore(places.clone())), Err(Refusal::Definition { .. })));
-    places[0].record.generations = vec![u64::MAX];
+    places[0].record.generations = vec![GenerationNumber(u64::MAX)];
     assert!(matches!(now.ask(restore(places)), Err(Refusal::Definition { .. })), "it cannot grow");
     assert_eq!(now.state.map.nodes.keys().copied().collect::<Vec<_>>(), [NodeId(1)]);
 }

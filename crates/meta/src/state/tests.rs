@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use firstseen_filter::{
-    CellDefinition, CounterStorage, DecayRule, DecayingShape, FilterSlice, FilterSpec, GrowthSpec, Kind, Limit,
+    CellDefinition, CounterStorage, DecayRule, DecayingShape, FilterSlice, FilterSpec, GenerationNumber, GrowthSpec,
+    Kind, Limit,
 };
 use firstseen_routing::{Epoch, FilterPolicies, SliceMove, SliceOwner, SlicedDefinition};
 use proptest::prelude::*;
@@ -174,7 +175,7 @@ fn the_map_never_outgrows_a_message() {
     let mut map = (*cluster.state.map).clone();
     for record in map.filters.values_mut() {
         record.epoch = Epoch(u64::MAX);
-        record.generations = vec![u64::MAX; record.definition.slicing.groups() as usize];
+        record.generations = vec![GenerationNumber(u64::MAX); record.definition.slicing.groups() as usize];
         let last =
             SliceOwner { node: NodeId(u64::MAX), complete_since: Incarnation(u64::MAX), ..SliceOwner::default() };
         record.owners.fill(last);
@@ -206,14 +207,20 @@ fn generations_open_one_by_one() {
     cluster.ask(filter("a", definition(Kind::Timing, 1000, "horizontal:2"), false)).unwrap();
     let (number, record) =
         cluster.state.map.filter_named("a").map(|(number, record)| (number, record.clone())).unwrap();
-    let open = |group, generation| Change::OpenGeneration { filter: number, group, number: generation };
+    let open = |group, generation| {
+        let generation = GenerationNumber(generation);
+        Change::OpenGeneration { filter: number, group, number: generation }
+    };
     match crate::placement::generation_max(&record.definition) {
         Ok(_) => {
             assert!(cluster.ask(open(1, 2)).is_err());
             cluster.ask(open(1, 1)).unwrap();
             assert!(cluster.ask(open(1, 1)).is_err());
             let record = &cluster.state.map.filters[&number];
-            assert_eq!((record.generations.as_slice(), record.epoch), (&[0, 1][..], Epoch::FIRST));
+            assert_eq!(
+                (record.generations.as_slice(), record.epoch),
+                (&[GenerationNumber(0), GenerationNumber(1)][..], Epoch::FIRST)
+            );
         }
         Err(reason) => assert!(cluster.ask(open(1, 1)).unwrap_err().to_string().contains(&reason)),
     }
@@ -363,7 +370,7 @@ fn changes() -> impl Strategy<Value = Change> {
         (1u64..9, 0u32..3, 0u64..4).prop_map(|(filter, group, number)| Change::OpenGeneration {
             filter: FilterId(filter),
             group,
-            number,
+            number: GenerationNumber(number),
         }),
     ]
 }

@@ -8,6 +8,7 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
+use firstseen_filter::GenerationNumber;
 use firstseen_routing::{
     Climb, Command, Epoch, FilterId, GroupReply, Incarnation, Lease, Moment, MonotonicMs, NodeId, OwnerLimits,
     PeerBody, PeerMessage, Reading, Reason, Record, refuse,
@@ -86,7 +87,7 @@ pub(crate) enum Proposal {
         /// The group.
         group: u32,
         /// One more than the newest.
-        number: u64,
+        number: GenerationNumber,
     },
     /// Slices of the group here are complete.
     Complete {

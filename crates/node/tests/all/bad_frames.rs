@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{PATIENCE, TestNode};
+use firstseen_filter::GenerationNumber;
 use firstseen_node::{Clock, SystemClock};
 use firstseen_routing::{Epoch, FilterId, GroupPlan, NodeId, PeerBody, PeerMessage, PositionLists, Reason, SetBatch};
 use firstseen_wire::net::{self, peer_server};
@@ -141,7 +142,7 @@ impl Pair {
     fn good_set(&self, set_number: u64) -> link_frame::Message {
         let mut cells = PositionLists::default();
         cells.push([self.position]);
-        let set = SetBatch { set_number, generation: 0, cells, stamps: vec![Default::default()] };
+        let set = SetBatch { set_number, generation: GenerationNumber::FIRST, cells, stamps: vec![Default::default()] };
         let message = PeerMessage { filter: self.filter, epoch: self.epoch, group: 0, body: PeerBody::Set(set) };
         peer::encode(&message, self.range).expect("a message")
     }

@@ -4,7 +4,7 @@
 //! zero: the position after which no generation is left that may hold the event. Must not know: when generations open,
 //! clocks.
 
-use firstseen_filter::{Digest, FilterSlice, Sighting, Stamp};
+use firstseen_filter::{Digest, FilterSlice, GenerationNumber, Sighting, Stamp};
 
 use super::ledger::Ledger;
 use crate::plan::{Load, Route};
@@ -21,7 +21,7 @@ pub(crate) struct Itinerary {
 
 /// A generation that may hold the event.
 struct Candidate {
-    number: u64,
+    number: GenerationNumber,
     route: usize,
     sighting: Sighting,
 }
@@ -68,7 +68,12 @@ impl Itinerary {
 
     /// The oldest generation that holds the event, if any does: with all of its cells alive, and `equal_timers` of them
     /// equal.
-    pub(crate) fn test(&mut self, cells: &mut Cells<'_>, stamp: Stamp, equal_timers: usize) -> Option<u64> {
+    pub(crate) fn test(
+        &mut self,
+        cells: &mut Cells<'_>,
+        stamp: Stamp,
+        equal_timers: usize,
+    ) -> Option<GenerationNumber> {
         // Positions of a word fall into the same slice in every generation, so steps of one index are one visit.
         let mut index = 0;
         while self.visit(index, cells, stamp) {
@@ -103,7 +108,7 @@ impl Itinerary {
     }
 
     /// The event's steps in generation `number`.
-    pub(crate) fn route_in(&self, number: u64) -> Option<&Route> {
+    pub(crate) fn route_in(&self, number: GenerationNumber) -> Option<&Route> {
         let candidate = self.candidates.iter().find(|candidate| candidate.number == number)?;
         self.routes.get(candidate.route)
     }
@@ -113,7 +118,13 @@ impl Itinerary {
 const NOTHING: Sighting = Sighting { generations: 0, expiry: u64::MAX };
 
 /// How many of the event's timers show the same expiry, at best (Koloniari 2011, section 4).
-fn largest_group(slices: &[FilterSlice], route: &Route, number: u64, stamp: Stamp, expiries: &mut Vec<u64>) -> usize {
+fn largest_group(
+    slices: &[FilterSlice],
+    route: &Route,
+    number: GenerationNumber,
+    stamp: Stamp,
+    expiries: &mut Vec<u64>,
+) -> usize {
     expiries.clear();
     for step in route.steps() {
         slices[step.slice as usize].push_expiries(number, step.positions, stamp, expiries);

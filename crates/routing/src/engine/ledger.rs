@@ -8,7 +8,9 @@
 
 use std::io::{self, Read, Write};
 
-use firstseen_filter::{FilterSlice, GENERATIONS_MAX, Geometry, Growth, Limit, LiveEvents, WindowRule};
+use firstseen_filter::{
+    FilterSlice, GENERATIONS_MAX, GenerationNumber, Geometry, Growth, Limit, LiveEvents, WindowRule,
+};
 
 use crate::plan::{SlicePlan, Slicing};
 
@@ -21,7 +23,7 @@ pub(crate) struct Ledger {
     /// The greatest unit any event has brought.
     now: u64,
     /// The number of the oldest generation since the filter was made.
-    oldest: u64,
+    oldest: GenerationNumber,
     /// Oldest first; never empty.
     stack: Vec<GroupGeneration>,
     /// Cells in use in the newest generation, where density limits it.
@@ -45,20 +47,29 @@ impl Ledger {
         let plan = SlicePlan::new(slicing, *slice.geometry()).ok()?;
         let stack = vec![GroupGeneration { plan, live: LiveEvents::default() }];
         let kept_units = slice.kept_units()?;
-        Some(Self { slicing, window, growth, kept_units, now: 0, oldest: 0, stack, used_cells: 0 })
+        Some(Self {
+            slicing,
+            window,
+            growth,
+            kept_units,
+            now: 0,
+            oldest: GenerationNumber::FIRST,
+            stack,
+            used_cells: 0,
+        })
     }
 
     /// Generations with their numbers, oldest first.
-    pub(crate) fn generations(&self) -> impl ExactSizeIterator<Item = (u64, &GroupGeneration)> {
-        self.stack.iter().enumerate().map(|(index, generation)| (self.oldest + index as u64, generation))
+    pub(crate) fn generations(&self) -> impl ExactSizeIterator<Item = (GenerationNumber, &GroupGeneration)> {
+        self.stack.iter().enumerate().map(|(index, generation)| (self.oldest.after(index as u64), generation))
     }
 
-    pub(crate) fn oldest(&self) -> u64 {
+    pub(crate) fn oldest(&self) -> GenerationNumber {
         self.oldest
     }
 
-    pub(crate) fn newest(&self) -> u64 {
-        self.oldest + self.stack.len() as u64 - 1
+    pub(crate) fn newest(&self) -> GenerationNumber {
+        self.oldest.after(self.stack.len() as u64).before(1)
     }
 
     pub(crate) fn live_events(&self) -> u64 {
@@ -83,7 +94,7 @@ impl Ledger {
         let older = &self.stack[..self.stack.len() - 1];
         let dropped = older.iter().take_while(|generation| emptied(generation)).count();
         self.stack.drain(..dropped);
-        self.oldest += dropped as u64;
+        self.oldest = self.oldest.after(dropped as u64);
         if self.limited_by_density() {
             self.count_used(slices);
         }
@@ -125,7 +136,7 @@ impl Ledger {
                 return false;
             }
         }
-        match self.plan_of(self.newest() + 1, slices) {
+        match self.plan_of(self.newest().after(1), slices) {
             Some(plan) => self.stack.push(GroupGeneration { plan, live: LiveEvents::default() }),
             None => return false,
         }
@@ -134,7 +145,7 @@ impl Ledger {
     }
 
     /// The plan of a generation whose shape all slices that have it agree on.
-    fn plan_of(&self, number: u64, slices: &[FilterSlice]) -> Option<SlicePlan> {
+    fn plan_of(&self, number: GenerationNumber, slices: &[FilterSlice]) -> Option<SlicePlan> {
         let mut shapes = slices.iter().filter_map(|slice| slice.generation_geometry(number));
         let Some(shape) = shapes.next() else {
             // All slices have dropped the generation: it is asked only until the group sees that it is empty.
@@ -155,15 +166,15 @@ impl Ledger {
     }
 
     /// Notes that a duplicate lives on in generation `number`.
-    pub(crate) fn refresh(&mut self, number: u64, newly_used: u64) {
+    pub(crate) fn refresh(&mut self, number: GenerationNumber, newly_used: u64) {
         self.used_cells += newly_used;
-        if let Some(generation) = self.stack.get_mut(number.saturating_sub(self.oldest) as usize) {
+        if let Some(generation) = self.stack.get_mut(number.since(self.oldest).unwrap_or(0) as usize) {
             generation.live.refresh(self.now);
         }
     }
 
     pub(crate) fn write_body(&self, sink: &mut dyn Write) -> io::Result<()> {
-        for value in [self.now, self.oldest, self.stack.len() as u64] {
+        for value in [self.now, self.oldest.0, self.stack.len() as u64] {
             sink.write_all(&value.to_le_bytes())?;
         }
         self.stack.iter().try_for_each(|generation| generation.live.write(sink))
@@ -179,17 +190,18 @@ impl Ledger {
             return Err(invalid("more generations than the filter may have"));
         }
         let newest = oldest + generations - 1;
-        if slices.iter().any(|slice| slice.newest_generation() != newest) {
+        if slices.iter().any(|slice| slice.newest_generation().0 != newest) {
             return Err(invalid("slices of one group with different generations"));
         }
         self.stack.clear();
         for number in oldest..=newest {
             let live = LiveEvents::read(source, self.kept_units.saturating_add(2))?;
-            let plan =
-                self.plan_of(number, slices).ok_or_else(|| invalid("slices of one group with different sizes"))?;
+            let plan = self
+                .plan_of(GenerationNumber(number), slices)
+                .ok_or_else(|| invalid("slices of one group with different sizes"))?;
             self.stack.push(GroupGeneration { plan, live });
         }
-        (self.now, self.oldest) = (now, oldest);
+        (self.now, self.oldest) = (now, GenerationNumber(oldest));
         self.used_cells = slices.iter().map(FilterSlice::used_cells).sum();
         Ok(())
     }

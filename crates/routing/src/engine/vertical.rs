@@ -10,7 +10,7 @@
 
 use std::io::{self, Read, Write};
 
-use firstseen_filter::{CellDefinition, FilterSlice, Refresh, Stamp};
+use firstseen_filter::{CellDefinition, FilterSlice, GenerationNumber, Refresh, Stamp};
 
 use super::itinerary::{Cells, Itinerary};
 use super::ledger::Ledger;
@@ -156,7 +156,7 @@ impl Vertical {
 }
 
 /// Sets all of the event's cells in generation `number`, and returns how many of them were empty, where that matters.
-fn set(itinerary: &Itinerary, cells: &mut Cells<'_>, ledger: &Ledger, number: u64, stamp: Stamp) -> u64 {
+fn set(itinerary: &Itinerary, cells: &mut Cells<'_>, ledger: &Ledger, number: GenerationNumber, stamp: Stamp) -> u64 {
     let Some(route) = itinerary.route_in(number) else { return 0 };
     let counts_cells = ledger.limited_by_density();
     let mut newly_used = 0;

@@ -200,7 +200,7 @@ impl DividedGroup {
     }
 
     fn open_generation(&mut self, record: &FilterRecord) {
-        self.fill.open(record.generations.get(self.membership.site().group as usize).copied().unwrap_or(0));
+        self.fill.open(record.generations.get(self.membership.site().group as usize).copied().unwrap_or_default());
     }
 
     pub(crate) fn inflight_events(&self) -> u64 {

@@ -3,6 +3,8 @@
 //! Promises: plain data, the same on every node at the same version. Must not know: how it is agreed on, how it
 //! travels, what cells hold.
 
+use firstseen_filter::GenerationNumber;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
@@ -101,7 +103,7 @@ pub struct FilterRecord {
     /// Further copies, by rising number of the slice; those of one slice in the order in which they are asked.
     pub copies: Vec<SliceCopy>,
     /// The committed number of the newest generation, by group of slices that share events; empty while all are 0.
-    pub generations: Vec<u64>,
+    pub generations: Vec<GenerationNumber>,
     /// The filter's place in a tree, where it has one.
     pub branch: Option<Branch>,
     /// The filters before and after this one under its name.

@@ -2,11 +2,13 @@
 //!
 //! Promises: plain data. Must not know: what is done with it.
 
+use firstseen_filter::GenerationNumber;
+
 /// A place in the cells of a slice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellPlace {
     /// The number of the generation.
-    pub generation: u64,
+    pub generation: GenerationNumber,
     /// The byte of its memory.
     pub start_bytes: u64,
 }

@@ -7,7 +7,7 @@
 //!
 //! Promises: plain data; an entry that is put in twice changes nothing. Must not know: bytes, disks.
 
-use firstseen_filter::{CellRun, FilterSlice, LiveEvents, Probes, SliceOutline, Stamp};
+use firstseen_filter::{CellRun, FilterSlice, GenerationNumber, LiveEvents, Probes, SliceOutline, Stamp};
 
 use super::cells::{CellPlace, PositionLists};
 use super::names::{BatchName, NamedEvent};
@@ -20,7 +20,7 @@ pub enum Entry {
     /// Events recorded in a group that is one slice.
     Events {
         /// The number of the generation.
-        generation: u64,
+        generation: GenerationNumber,
         /// The events.
         probes: Probes,
         /// One an event.
@@ -29,7 +29,7 @@ pub enum Entry {
     /// Cells that were set here, of events whose cells lie in several slices.
     Set {
         /// The number of the generation.
-        generation: u64,
+        generation: GenerationNumber,
         /// Positions in the group, of those that lie here, one list an event.
         cells: PositionLists,
         /// One an event.
@@ -65,7 +65,7 @@ pub enum Entry {
         /// The clock's reading.
         clock: ClockReading,
         /// The number of the newest generation.
-        newest: u64,
+        newest: GenerationNumber,
         /// Events of that generation that count as recorded by this node.
         counted: LiveEvents,
     },
@@ -127,7 +127,7 @@ pub struct ClockReading {
 pub struct CheckpointCursor {
     slice: usize,
     /// None before the first cells of the slice.
-    generation: Option<u64>,
+    generation: Option<GenerationNumber>,
     start_bytes: u64,
 }
 
@@ -155,7 +155,7 @@ impl CheckpointCursor {
                 self.slice += 1;
                 continue;
             };
-            let oldest = slice.newest_generation() + 1 - slice.generations() as u64;
+            let oldest = slice.newest_generation().after(1).before(slice.generations() as u64);
             // A generation that was dropped meanwhile is empty, and one that was opened meanwhile has entries of its
             // own.
             let generation = self.generation.map_or(oldest, |generation| generation.max(oldest));
@@ -171,7 +171,7 @@ impl CheckpointCursor {
                     }
                 }
                 None if generation < slice.newest_generation() => {
-                    (self.generation, self.start_bytes) = (Some(generation + 1), 0);
+                    (self.generation, self.start_bytes) = (Some(generation.after(1)), 0);
                 }
                 None => *self = Self { slice: self.slice + 1, ..Self::default() },
             }

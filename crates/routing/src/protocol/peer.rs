@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use firstseen_filter::{CellRun, Probes, SliceOutline, Stamp};
+use firstseen_filter::{CellRun, GenerationNumber, Probes, SliceOutline, Stamp};
 
 use super::cells::{CellPlace, PositionLists};
 use super::entry::{ClockReading, Entry};
@@ -120,7 +120,7 @@ pub struct Mirrored {
     /// What the clock shows after it.
     pub clock: ClockReading,
     /// The number of the generation.
-    pub generation: u64,
+    pub generation: GenerationNumber,
     /// Events that were recorded.
     pub probes: Probes,
     /// One a recorded event.
@@ -278,7 +278,7 @@ pub struct SetBatch {
     /// Acknowledged by this number.
     pub set_number: u64,
     /// The committed number of the generation to set in.
-    pub generation: u64,
+    pub generation: GenerationNumber,
     /// Positions of the receiver's slices.
     pub cells: PositionLists,
     /// When the events occurred and are judged.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use firstseen_filter::Probes;
+use firstseen_filter::{GenerationNumber, Probes};
 
 use super::entry::Record;
 use super::moment::MonotonicMs;
@@ -137,7 +137,7 @@ pub enum Command {
         /// The group of slices that open it together.
         group: u32,
         /// The generation: one above the newest that the asker knows.
-        number: u64,
+        number: GenerationNumber,
     },
     /// Propose to the agreement that slices of this node are complete.
     SlicesComplete {

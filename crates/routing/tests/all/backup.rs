@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::common::{definition, digest, filter_record, fingerprints, growing, node_record, slice_owner, spec};
-use firstseen_filter::{FilterSpec, Kind, Limit, Probes};
+use firstseen_filter::{FilterSpec, GenerationNumber, Kind, Limit, Probes};
 use firstseen_routing::{
     AskCells, CellParts, ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupOwner,
     Incarnation, Moment, MonotonicMs, NodeId, Operation, OwnerLimits, Prober, SliceOwner, SlicedDefinition, Submission,
@@ -16,7 +16,7 @@ const ME: NodeId = NodeId(1);
 const EVENTS: u64 = 50;
 const BATCHES_BEFORE: u64 = 20;
 
-fn map(definition: &SlicedDefinition, generations: Vec<u64>, is_complete: bool) -> ClusterMap {
+fn map(definition: &SlicedDefinition, generations: Vec<GenerationNumber>, is_complete: bool) -> ClusterMap {
     let complete_since = Incarnation(u64::from(is_complete));
     let owner = SliceOwner { complete_since, has_gap: !is_complete, ..slice_owner(ME) };
     let owners = vec![owner; definition.slicing.slices() as usize];
@@ -38,7 +38,7 @@ struct Bench {
 }
 
 impl Bench {
-    fn new(definition: &SlicedDefinition, generations: Vec<u64>, is_complete: bool) -> Self {
+    fn new(definition: &SlicedDefinition, generations: Vec<GenerationNumber>, is_complete: bool) -> Self {
         let map = map(definition, generations, is_complete);
         let owner = GroupOwner::build(FILTER, &map, 0, ME, OwnerLimits::default()).unwrap();
         let (prober, now) =
@@ -95,7 +95,7 @@ impl Bench {
 
 /// Sends all cells while the group goes on, and puts them into another group.
 fn comes_back(definition: &SlicedDefinition, is_endless: bool) {
-    let mut former = Bench::new(definition, vec![0], true);
+    let mut former = Bench::new(definition, vec![GenerationNumber::FIRST], true);
     let unit = |batch: u64| if is_endless { 0 } else { 100 + batch / 4 };
     for batch in 0..BATCHES_BEFORE {
         former.ask(batch * EVENTS..(batch + 1) * EVENTS, unit(batch));
@@ -174,11 +174,11 @@ fn generations_come_back_with_their_numbers() {
 #[test]
 fn a_full_filter_comes_back_full() {
     let definition = definition(&growing(Kind::Timing, "100s", 1_000, Limit::Cardinality, 1), "vertical:4");
-    let mut former = Bench::new(&definition, vec![0], true);
+    let mut former = Bench::new(&definition, vec![GenerationNumber::FIRST], true);
     for batch in 0..18 {
         former.ask(batch * EVENTS..(batch + 1) * EVENTS, 100);
     }
-    let mut again = Bench::new(&definition, vec![0], false);
+    let mut again = Bench::new(&definition, vec![GenerationNumber::FIRST], false);
     for slice in 0..4 {
         let (parts, _) = former.owner.read_cells(&AskCells { slice, unit: 0, from: None }).expect("it is here");
         assert!(parts.next.is_none(), "few cells");

@@ -2,7 +2,7 @@
 
 use crate::common::{Dice, definition, digest, growing, spec};
 use crate::network::{self, Network, Question};
-use firstseen_filter::{Digest, FilterSpec, Kind, Limit, Refresh};
+use firstseen_filter::{Digest, FilterSpec, GenerationNumber, Kind, Limit, Refresh};
 use firstseen_routing::{
     AnswerWhen, Decision, FilterPolicies, GroupReply, MonotonicMs, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason,
     SetAcks, SlicedDefinition, Thresholds, Times, WhenLost,
@@ -369,7 +369,7 @@ fn a_refused_set_is_done_again_in_a_newer_generation() {
         network.submit(&[event], question(1, true));
         let set = network.take((A, B)).expect("a set");
         let PeerBody::Set(batch) = &set.body else { panic!("{set:?}") };
-        network.asked.push((0, 1));
+        network.asked.push((0, GenerationNumber(1)));
         network.agree();
         let refused = SetAcks { refused_numbers: vec![batch.set_number], ..SetAcks::default() };
         network.put((B, A), PeerMessage { body: PeerBody::SetAcks(refused), ..set });
@@ -388,13 +388,13 @@ fn a_set_says_which_generations_are_committed() {
     let event_of = |head| (0..).map(digest).find(|event| network.head_of(*event).1 == head).expect("an event");
     let (of_a, of_b) = (event_of(A), event_of(B));
     let record = network.map.filters.get_mut(&network::FILTER).expect("the filter");
-    record.generations[0] = 1;
+    record.generations[0] = GenerationNumber(1);
     network.deliver_map(A);
     network.submit(&[of_a], question(1, true));
     assert!(network.deliver_on((A, B)));
     network.submit(&[of_b], question(2, true));
     let set = network.take((B, C)).expect("a set");
-    assert!(matches!(&set.body, PeerBody::Set(set) if set.generation == 1), "{set:?}");
+    assert!(matches!(&set.body, PeerBody::Set(set) if set.generation == GenerationNumber(1)), "{set:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use crate::common::{Dice, definition, digest, fingerprints};
 use crate::network::{FILTER, Network, Question};
-use firstseen_filter::{FilterSlice, PartError, ProbeShape, Probes, Stamp};
+use firstseen_filter::{FilterSlice, GenerationNumber, PartError, ProbeShape, Probes, Stamp};
 use firstseen_routing::{
     AnswerWhen, AskCells, Branch, CellParts, Command, CutOff, Decision, Entry, FilterPolicies, GroupOwner, Moment,
     MonotonicMs, NodeId, OwnerLimits, PeerBody, PeerMessage, PositionLists, SetAcks, SlicedDefinition, Times, TreeMode,
@@ -36,8 +36,14 @@ fn full_cells(definition: &SlicedDefinition, unit: u64) -> Vec<CellParts> {
     let stamps = vec![Stamp::on_time(unit); TOO_MANY as usize];
     let full = |seed| {
         let mut slice = FilterSlice::build(&definition.group).unwrap();
-        assert!(matches!(slice.put_probes(0, &too_many(definition, seed), &stamps), Err(PartError::Full)));
-        CellParts { runs: vec![slice.cell_run(0, 0, usize::MAX).unwrap()], ..CellParts::default() }
+        assert!(matches!(
+            slice.put_probes(GenerationNumber::FIRST, &too_many(definition, seed), &stamps),
+            Err(PartError::Full)
+        ));
+        CellParts {
+            runs: vec![slice.cell_run(GenerationNumber::FIRST, 0, usize::MAX).unwrap()],
+            ..CellParts::default()
+        }
     };
     (1..=4).map(full).collect()
 }
@@ -207,8 +213,11 @@ fn what_a_backup_or_a_journal_holds_beyond_the_room_is_reported() {
     let (now, unit) = (network.now, 1_000);
     let full = full_cells(&definition, unit);
     let mut other = FilterSlice::build(&definition.group).unwrap();
-    other.put_event(0, &[7], Stamp::on_time(unit)).unwrap();
-    let more = CellParts { runs: vec![other.cell_run(0, 0, usize::MAX).unwrap()], ..CellParts::default() };
+    other.put_event(GenerationNumber::FIRST, &[7], Stamp::on_time(unit)).unwrap();
+    let more = CellParts {
+        runs: vec![other.cell_run(GenerationNumber::FIRST, 0, usize::MAX).unwrap()],
+        ..CellParts::default()
+    };
     network.command((0, FIRST), |owner| {
         full.iter().take(3).for_each(|parts| _ = owner.write_cells(parts.clone(), now));
         for parts in [&full[3], &more] {
@@ -220,7 +229,7 @@ fn what_a_backup_or_a_journal_holds_beyond_the_room_is_reported() {
     network.map.nodes.get_mut(&FIRST).unwrap().incarnation.0 += 1;
     let mut owner = GroupOwner::build(FILTER, &network.map, 0, FIRST, OwnerLimits::default()).unwrap();
     let (probes, stamps) = (too_many(&definition, 1), vec![Stamp::on_time(unit); TOO_MANY as usize]);
-    let entry = Entry::Events { generation: 0, probes, stamps };
+    let entry = Entry::Events { generation: GenerationNumber::FIRST, probes, stamps };
     let moment = Moment { monotonic_ms: MonotonicMs(1), wall_ms: 1 };
     assert!(matches!(owner.restore(entry, moment), Err(PartError::Full)));
     owner.end_restore(false);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::common::{Dice, definition, digest, filter_record, fingerprints, growing, node_record, slice_owner, spec};
-use firstseen_filter::{FilterSpec, Kind, Limit, Probes, Refresh};
+use firstseen_filter::{FilterSpec, GenerationNumber, Kind, Limit, Probes, Refresh};
 use firstseen_routing::{
     CheckpointCursor, ClusterMap, Command, Decision, Durability, Entry, Epoch, EventTag, FilterId, FilterPolicies,
     FilterRecord, GroupOwner, Incarnation, Moment, MonotonicMs, NodeId, NodeRecord, Operation, OwnerLimits, Prober,
@@ -18,7 +18,7 @@ const EVENTS: usize = 50;
 fn map(definition: &SlicedDefinition) -> ClusterMap {
     let policies = FilterPolicies { durability: Durability::Durable, ..FilterPolicies::default() };
     let owners = vec![slice_owner(ME); definition.slicing.slices() as usize];
-    let generations = vec![0; definition.slicing.groups() as usize];
+    let generations = vec![GenerationNumber::FIRST; definition.slicing.groups() as usize];
     let record = FilterRecord { generations, ..filter_record(definition, policies, owners) };
     ClusterMap {
         nodes: BTreeMap::from([(ME, node_record(ME))]),

@@ -128,7 +128,7 @@ fn generations_open_when_agreed_and_forget_nothing() {
                 Decision::Duplicate => duplicates += 1,
                 other => panic!("{other:?}"),
             }
-            opened += network.asked.iter().filter(|(_, number)| *number == opened + 1).count().min(1) as u64;
+            opened += network.asked.iter().filter(|(_, number)| number.0 == opened + 1).count().min(1) as u64;
             network.agree();
         }
         assert_eq!(opened, 3, "{nodes} nodes");

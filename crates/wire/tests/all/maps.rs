@@ -1,7 +1,7 @@
 //! The cluster map as a message: there and back, damaged, and without secrets.
 
 use crate::common::{self, Numbers};
-use firstseen_filter::{FilterSpec, Kind};
+use firstseen_filter::{FilterSpec, GenerationNumber, Kind};
 use firstseen_routing::{
     AnswerWhen, Branch, ClockSource, Closed, ClusterId, ClusterMap, CutOff, Durability, Epoch, FilterId,
     FilterPolicies, FilterRecord, Incarnation, Line, Lookup, NodeId, NodeRecord, SliceCopy, SliceOwner,
@@ -59,7 +59,7 @@ fn map() -> ClusterMap {
                 })
                 .collect(),
             copies: copies(slices as u32),
-            generations: vec![2; definition.slicing.groups() as usize],
+            generations: vec![GenerationNumber(2); definition.slicing.groups() as usize],
             line: line(id),
             branch: (id > 1).then(|| Branch {
                 root: FilterId(2),

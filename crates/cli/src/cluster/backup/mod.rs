@@ -16,6 +16,7 @@ use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use clap::Args;
+use firstseen_filter::GenerationNumber;
 use firstseen_node::is_restoring;
 use firstseen_routing::check::check_copies;
 use firstseen_routing::{ClusterMap, FilterId, FilterRecord};
@@ -156,7 +157,7 @@ async fn take(
     let mut done_bytes = 0;
     for (filter, record) in &map.filters {
         let mut document = FilterDocument { altered: altered.contains(filter), ..FilterDocument::of(record) };
-        let mut newest = vec![0; record.definition.slicing.groups() as usize];
+        let mut newest = vec![GenerationNumber::FIRST; record.definition.slicing.groups() as usize];
         let slices = if document.definition_only { 0 } else { document.slices };
         for slice in 0..slices {
             let (name, bytes) = (record.name.as_str(), cells_bytes(record));
@@ -199,11 +200,11 @@ fn leave_out(map: &mut ClusterMap) -> Vec<String> {
 
 /// The cells that nodes have sent may be of generations that were opened after the map was read: `sent` has the newest
 /// generation of each slice.
-fn with_generations(mut map: ClusterMap, sent: Vec<(FilterId, Vec<u64>)>) -> ClusterMap {
+fn with_generations(mut map: ClusterMap, sent: Vec<(FilterId, Vec<GenerationNumber>)>) -> ClusterMap {
     for (filter, newest) in sent {
         let Some(record) = map.filters.get_mut(&filter).filter(|record| record.has_flights()) else { continue };
-        if newest.iter().any(|newest| *newest > 0) {
-            record.generations.resize(newest.len(), 0);
+        if newest.iter().any(|newest| *newest > GenerationNumber::FIRST) {
+            record.generations.resize(newest.len(), GenerationNumber::FIRST);
             record.generations.iter_mut().zip(newest).for_each(|(known, sent)| *known = sent.max(*known));
         }
     }

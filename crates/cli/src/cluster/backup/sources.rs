@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, bail};
+use firstseen_filter::GenerationNumber;
 use firstseen_routing::{AskCells, ClusterMap, FilterId, FilterRecord, NodeId, SliceOwner};
 use firstseen_wire::cells::{CellsOf, encode_ask};
 use firstseen_wire::proto::peer;
@@ -40,7 +41,7 @@ pub(super) struct Copied {
     /// The slice has every event that was ever recorded in it.
     pub(super) complete: bool,
     /// The greatest number of a generation.
-    pub(super) newest_generation: u64,
+    pub(super) newest_generation: GenerationNumber,
 }
 
 /// Why a copy of a slice is not in a file.
@@ -162,8 +163,8 @@ async fn ask_all(
     request: &mut peer::AskCells,
     pieces: &mpsc::Sender<peer::Cells>,
     at: impl Fn(u64),
-) -> anyhow::Result<(bool, u64)> {
-    let (mut complete, mut newest_generation) = (true, 0);
+) -> anyhow::Result<(bool, GenerationNumber)> {
+    let (mut complete, mut newest_generation) = (true, GenerationNumber::FIRST);
     loop {
         let reply = operator.call(async |mut client| client.read_cells(*request).await).await?;
         let cells = reply.cells.context("the node sends nothing")?;
@@ -179,9 +180,10 @@ async fn ask_all(
 }
 
 /// The number of the newest generation in a piece.
-fn newest_of(cells: &peer::Cells) -> u64 {
+fn newest_of(cells: &peer::Cells) -> GenerationNumber {
     let newest =
         |outline: &peer::SliceOutline| outline.oldest.saturating_add((outline.live.len() as u64).saturating_sub(1));
     let outlined = cells.outline.as_ref().map(newest);
-    cells.runs.iter().map(|run| run.generation).chain(outlined).max().unwrap_or(0)
+    let newest = cells.runs.iter().map(|run| run.generation).chain(outlined).max();
+    newest.map_or(GenerationNumber::FIRST, GenerationNumber)
 }

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use firstseen_filter::{FilterSlice, LiveEvents, PartError, Stamp};
+use firstseen_filter::{FilterSlice, GenerationNumber, LiveEvents, PartError, Stamp};
 
 use super::DividedGroup;
 use crate::group::parts::TakesParts;
@@ -61,7 +61,7 @@ impl ToPersist {
     }
 
     /// Cells of an event were set here.
-    pub(super) fn set(&mut self, number: u64, positions: impl Iterator<Item = u64>, stamp: Stamp) {
+    pub(super) fn set(&mut self, number: GenerationNumber, positions: impl Iterator<Item = u64>, stamp: Stamp) {
         if !self.keeps_journal {
             return;
         }

@@ -14,7 +14,8 @@
 
 use firstseen_filter::rates::plain;
 use firstseen_filter::{
-    CellDefinition, FilterDefinition, GENERATIONS_MAX, Geometry, Growth, Limit, LiveEvents, WindowRule,
+    CellDefinition, FilterDefinition, GENERATIONS_MAX, GenerationNumber, Geometry, Growth, Limit, LiveEvents,
+    WindowRule,
 };
 
 use crate::map::check::growth_of;
@@ -40,9 +41,9 @@ pub(crate) struct Fill {
     live_slices: u64,
     asked_slices: u64,
     /// The committed number of the newest generation.
-    newest: u64,
+    newest: GenerationNumber,
     /// The generation proposed last, and when.
-    asked: Option<(u64, MonotonicMs)>,
+    asked: Option<(GenerationNumber, MonotonicMs)>,
     live: LiveEvents,
     /// Slices of events recorded here, beyond whole shares of all slices.
     carry: u64,
@@ -73,7 +74,7 @@ impl Fill {
             slices,
             live_slices: slices,
             asked_slices: 0,
-            newest: 0,
+            newest: GenerationNumber::FIRST,
             asked: None,
             live: LiveEvents::default(),
             carry: 0,
@@ -88,12 +89,12 @@ impl Fill {
     }
 
     /// The committed number of the newest generation.
-    pub(crate) fn newest(&self) -> u64 {
+    pub(crate) fn newest(&self) -> GenerationNumber {
         self.newest
     }
 
     /// Generations open up to `number`, as was committed.
-    pub(crate) fn open(&mut self, number: u64) {
+    pub(crate) fn open(&mut self, number: GenerationNumber) {
         if number > self.newest {
             self.newest = number;
             self.live = LiveEvents::default();
@@ -102,9 +103,10 @@ impl Fill {
     }
 
     /// The next generation, where it is to be proposed; not again for a while.
-    pub(crate) fn ask_for_next(&mut self, now_ms: MonotonicMs) -> Option<u64> {
-        let number = self.newest.saturating_add(1);
-        let asked_lately = |(asked, at_ms): (u64, MonotonicMs)| asked == number && now_ms.since(at_ms) < ASK_AGAIN_MS;
+    pub(crate) fn ask_for_next(&mut self, now_ms: MonotonicMs) -> Option<GenerationNumber> {
+        let number = self.newest.after(1);
+        let asked_lately =
+            |(asked, at_ms): (GenerationNumber, MonotonicMs)| asked == number && now_ms.since(at_ms) < ASK_AGAIN_MS;
         if self.asked.is_some_and(asked_lately) {
             return None;
         }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use firstseen_filter::{Sighting, Stamp};
+use firstseen_filter::{GenerationNumber, Sighting, Stamp};
 
 use crate::group::rules::{Rule, Rules};
 use crate::group::site::Sender;
@@ -237,7 +237,13 @@ impl Outbox {
     }
 
     /// Has `to` set cells in generation `number`; gives the number of the set.
-    pub(crate) fn set(&mut self, to: NodeId, number: u64, cells: impl IntoIterator<Item = u64>, stamp: Stamp) -> u64 {
+    pub(crate) fn set(
+        &mut self,
+        to: NodeId,
+        number: GenerationNumber,
+        cells: impl IntoIterator<Item = u64>,
+        stamp: Stamp,
+    ) -> u64 {
         let takes_no_more = |set: &SetBatch| {
             set.stamps.len() >= MESSAGE_EVENTS_MAX || set.generation != number && !set.stamps.is_empty()
         };
@@ -363,7 +369,7 @@ mod tests {
     #[test]
     fn each_message_of_sets_has_a_number_of_its_own() {
         let mut outbox = outbox();
-        let mut set = |to, generation| outbox.set(NodeId(to), generation, [5], Stamp::on_time(1));
+        let mut set = |to, generation| outbox.set(NodeId(to), GenerationNumber(generation), [5], Stamp::on_time(1));
         let numbers = [set(1, 0), set(1, 0), set(2, 0), set(1, 1), set(2, 0)];
         assert_eq!(numbers, [0, 0, 1, 2, 1]);
     }
@@ -378,7 +384,7 @@ mod tests {
                 match kind {
                     0 => outbox.test(to, question(number), [number]),
                     1 => outbox.resolve(to, number, Finding::Undecided(Reason::Late), 0, number.is_multiple_of(5)),
-                    2 => drop(outbox.set(to, number / 50, [number], Stamp::on_time(number))),
+                    2 => drop(outbox.set(to, GenerationNumber(number / 50), [number], Stamp::on_time(number))),
                     3 => outbox.acknowledge(to, number, true),
                     _ => outbox.send(to, PeerBody::HandedOver(HandedOver { epoch: Epoch(number), told_for_ms: 0 })),
                 }

@@ -4,7 +4,8 @@
 //! a set sets all positions that lie here. Every visit is counted. Must not know: other nodes, who asks.
 
 use firstseen_filter::{
-    FilterDefinition, FilterSlice, GENERATIONS_MAX, HASHES_MAX, PartError, Sighting, Stamp, WindowRule,
+    FilterDefinition, FilterSlice, GENERATIONS_MAX, GenerationNumber, HASHES_MAX, PartError, Sighting, Stamp,
+    WindowRule,
 };
 
 use super::placement::Placement;
@@ -107,7 +108,7 @@ impl OwnSlices {
         is_alive.then_some(Stamp { unit: stamp.unit, judged })
     }
 
-    pub(crate) fn prefetch(&self, placement: &Placement, positions: &[u64], generation: u64) {
+    pub(crate) fn prefetch(&self, placement: &Placement, positions: &[u64], generation: GenerationNumber) {
         for position in positions {
             let (index, offset) = placement.locate(*position);
             if let Some(slice) = &self.slices[index] {
@@ -150,7 +151,13 @@ impl OwnSlices {
 
     /// Whether generation `number`, which was committed, is there in every slice here that has some of `positions`;
     /// opens it where it is newer than what a slice has.
-    pub(crate) fn open(&mut self, placement: &Placement, positions: &[u64], unit: u64, number: u64) -> bool {
+    pub(crate) fn open(
+        &mut self,
+        placement: &Placement,
+        positions: &[u64],
+        unit: u64,
+        number: GenerationNumber,
+    ) -> bool {
         self.now = self.now.max(unit);
         let now = self.now;
         positions.iter().all(|position| {
@@ -162,7 +169,13 @@ impl OwnSlices {
     /// Sets all positions that lie here in generation `number`, which [`Self::open`] has found, whatever is there;
     /// returns how many slices that were, or none where one has no room. Only slices that have all positions of an event
     /// can lack room, so then nothing is set.
-    pub(crate) fn set(&mut self, placement: &Placement, positions: &[u64], stamp: Stamp, number: u64) -> Option<u64> {
+    pub(crate) fn set(
+        &mut self,
+        placement: &Placement,
+        positions: &[u64],
+        stamp: Stamp,
+        number: GenerationNumber,
+    ) -> Option<u64> {
         // An event that has expired here already would read as alive when the wheel of timers comes round.
         let Some(stamp) = self.rejudge(stamp) else { return Some(0) };
         let (mut cells, mut has_room) = (0, true);
@@ -184,7 +197,7 @@ impl OwnSlices {
         placement: &Placement,
         positions: &[u64],
         stamp: Stamp,
-        number: u64,
+        number: GenerationNumber,
     ) -> Result<(), PartError> {
         let Some(stamp) = self.rejudge(stamp) else { return Ok(()) };
         for (first, position) in positions.iter().enumerate() {
@@ -254,7 +267,7 @@ impl OwnSlices {
 
     /// Cells in use in generation `number`, the newest, where the kind counts them; a slice opens it when the first event
     /// is set there.
-    pub(crate) fn used_cells(&self, number: u64) -> u64 {
+    pub(crate) fn used_cells(&self, number: GenerationNumber) -> u64 {
         let has_it = |slice: &&FilterSlice| slice.newest_generation() == number;
         self.slices.iter().flatten().filter(has_it).map(FilterSlice::used_cells).sum()
     }
@@ -265,8 +278,8 @@ impl OwnSlices {
     }
 
     /// The number of the newest generation that one of the slices has opened.
-    pub(crate) fn newest_generation(&self) -> u64 {
-        self.slices.iter().flatten().map(FilterSlice::newest_generation).max().unwrap_or(0)
+    pub(crate) fn newest_generation(&self) -> GenerationNumber {
+        self.slices.iter().flatten().map(FilterSlice::newest_generation).max().unwrap_or_default()
     }
 }
 
@@ -307,7 +320,7 @@ impl InSlice {
 }
 
 /// Whether the slice has generation `number`, or could open it; no slice ever has more than a mask has bits.
-fn open_up_to(slice: &mut FilterSlice, number: u64, now: u64) -> bool {
+fn open_up_to(slice: &mut FilterSlice, number: GenerationNumber, now: u64) -> bool {
     slice.advance(now);
     while slice.newest_generation() < number {
         if slice.generations() >= GENERATIONS_MAX as usize || slice.open_generation().is_err() {

@@ -10,7 +10,7 @@ use super::flights::{Flight, Phase, Queue, Ticket};
 use crate::group::site::Site;
 use crate::protocol::{BatchName, Command, GroupReply, Operation, Resolved};
 use crate::verdict::{Decision, Reason};
-use firstseen_filter::{Probes, Refresh};
+use firstseen_filter::{GenerationNumber, Probes, Refresh};
 
 impl DividedGroup {
     /// Another node has sent the results of tests.
@@ -181,7 +181,7 @@ impl DividedGroup {
     fn ask_for_generation(&mut self, unit: u64) -> bool {
         self.own.advance(unit);
         let (newest, opened) = (self.fill.newest(), self.own.newest_generation());
-        let alive = self.own.generations() as u64 + newest.saturating_sub(opened);
+        let alive = self.own.generations() as u64 + newest.since(opened).unwrap_or(0);
         if alive >= self.fill.generations_max() {
             return false;
         }
@@ -361,8 +361,8 @@ impl DividedGroup {
 }
 
 /// The number of the oldest generation of a mask that is not empty, of those up to `newest`.
-fn oldest_of(generations: u16, newest: u64) -> u64 {
+fn oldest_of(generations: u16, newest: GenerationNumber) -> GenerationNumber {
     let bits = u64::from(u16::BITS);
     let held = |number: &u64| generations >> (number % bits) & 1 == 1;
-    (newest.saturating_sub(bits - 1)..=newest).find(held).unwrap_or(newest)
+    (newest.before(bits - 1).0..=newest.0).find(held).map_or(newest, GenerationNumber)
 }

@@ -13,7 +13,7 @@
 
 use std::cmp::Ordering;
 
-use firstseen_filter::HASHES_MAX;
+use firstseen_filter::{GenerationNumber, HASHES_MAX};
 use hashbrown::HashMap;
 
 use super::DividedGroup;
@@ -31,7 +31,7 @@ const EPOCHS_SEEN_MAX: u64 = 2;
 /// A set on its way to a node.
 pub(super) struct SetFlight {
     to: NodeId,
-    generation: u64,
+    generation: GenerationNumber,
     /// The epoch by which the set was sent.
     epoch: Epoch,
     /// The other node refused the set by a newer map, which has not come here yet.
@@ -59,7 +59,7 @@ pub(super) enum SetEnd {
 }
 
 impl SetFlight {
-    fn new(to: NodeId, generation: u64, epoch: Epoch) -> Self {
+    fn new(to: NodeId, generation: GenerationNumber, epoch: Epoch) -> Self {
         Self { to, generation, epoch, awaits_map: false, is_outrun: false, tickets: Vec::new() }
     }
 
@@ -100,7 +100,7 @@ impl Sets {
 
 impl DividedGroup {
     /// Sets an event in generation `number` on all of its nodes.
-    pub(super) fn record(&mut self, ticket: Ticket, number: u64, outcome: Decision) {
+    pub(super) fn record(&mut self, ticket: Ticket, number: GenerationNumber, outcome: Decision) {
         let has_parent = self.tree.has_parent();
         let set = self.set(ticket, number);
         let Ok(waiting) = set else {
@@ -130,7 +130,7 @@ impl DividedGroup {
 
     /// Sets the cells of an event here and sends sets to the other nodes; returns how many nodes are to acknowledge.
     /// Nothing is set where the generation is not here, or has no room.
-    fn set(&mut self, ticket: Ticket, number: u64) -> Result<u16, Reason> {
+    fn set(&mut self, ticket: Ticket, number: GenerationNumber) -> Result<u16, Reason> {
         let Self { in_flight, own, membership, outbox, kept, present, .. } = self;
         let (flights, sets) = in_flight.flights_and_sets();
         let (placement, missed) = membership.placement_and_missed();

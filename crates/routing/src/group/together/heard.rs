@@ -90,7 +90,7 @@ impl Heard {
 
 #[cfg(test)]
 mod tests {
-    use firstseen_filter::{ProbeShape, Probes};
+    use firstseen_filter::{GenerationNumber, ProbeShape, Probes};
 
     use super::*;
     use crate::protocol::{BatchName, ClockReading};
@@ -104,7 +104,7 @@ mod tests {
             names: Vec::new(),
             decisions: vec![Decision::FirstSeen; 10],
             clock: ClockReading::default(),
-            generation: 0,
+            generation: GenerationNumber::FIRST,
             probes: Probes::new(ProbeShape::Spread { cells: 8, hashes: 1 }),
             stamps: Vec::new(),
         });

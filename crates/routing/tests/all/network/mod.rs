@@ -7,7 +7,7 @@ mod moves;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use firstseen_filter::{Digest, Probes, WindowClock};
+use firstseen_filter::{Digest, GenerationNumber, Probes, WindowClock};
 use firstseen_routing::{
     ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupOwner, GroupReply, Heads, HopCounts,
     Incarnation, Moment, MonotonicMs, NodeId, NodeRecord, Operation, OwnerLimits, PeerBody, PeerMessage, Prober,
@@ -44,7 +44,7 @@ pub(crate) struct Network {
     pub(crate) links: BTreeMap<(NodeId, NodeId), VecDeque<PeerMessage>>,
     pub(crate) replies: Vec<GroupReply>,
     /// Generations that nodes have asked for.
-    pub(crate) asked: Vec<(u32, u64)>,
+    pub(crate) asked: Vec<(u32, GenerationNumber)>,
     /// Groups that nodes have said to be complete on them.
     pub(crate) complete: Vec<(u32, NodeId, Incarnation, Vec<u32>)>,
     pub(crate) now: Moment,
@@ -79,7 +79,7 @@ impl Network {
     ) -> Self {
         firstseen_routing::check::check_definition(definition).unwrap();
         let owner = |node: &NodeId| SliceOwner { node: *node, ..SliceOwner::default() };
-        let generations = vec![0; definition.slicing.groups() as usize];
+        let generations = vec![GenerationNumber::FIRST; definition.slicing.groups() as usize];
         let record = filter_record(definition, policies, owners.iter().map(owner).collect());
         let record = FilterRecord { generations, ..record };
         let mut map = ClusterMap { version: 1, ..ClusterMap::default() };
@@ -379,7 +379,7 @@ impl Network {
     pub(crate) fn agree(&mut self) {
         for (group, number) in std::mem::take(&mut self.asked) {
             let Some(record) = self.map.filters.get_mut(&FILTER) else { continue };
-            if record.generations[group as usize] + 1 == number {
+            if record.generations[group as usize].after(1) == number {
                 record.generations[group as usize] = number;
                 self.map.version += 1;
             }

@@ -1,6 +1,6 @@
 //! Events, messages and their mutations for the tests of this crate.
 
-use firstseen_filter::{BlockProbe, CellRun, LiveEvents, ProbeShape, Probes, SliceOutline, Stamp};
+use firstseen_filter::{BlockProbe, CellRun, GenerationNumber, LiveEvents, ProbeShape, Probes, SliceOutline, Stamp};
 use firstseen_routing::{
     AskCells, BatchName, CellParts, CellPlace, ClockReading, Decision, Epoch, EventTag, FilterId, Incarnation,
     MirrorNumber, Mirrored, NamedEvent, NodeId, Operation, Past, PeerBody, PeerMessage, PositionLists, Reason,
@@ -151,22 +151,26 @@ pub(crate) fn peer_messages(events: usize, range: u64, numbers: &mut Numbers) ->
     };
     let set = SetBatch {
         set_number: 77,
-        generation: 2,
+        generation: GenerationNumber(2),
         cells: lists(events, range, numbers),
         stamps: stamps(events, numbers),
     };
     let acks = SetAcks { set_numbers: vec![1, 2, 900], refused_numbers: vec![5, 6], full_numbers: vec![6] };
     let past = PeerBody::Past(Past { newest_unit: 1 << 40, has_handed_over: true });
     let (test, resolved) = (PeerBody::Test(test), PeerBody::Resolved(resolved));
-    let place = CellPlace { generation: 1 << 33, start_bytes: 640 };
+    let place = CellPlace { generation: GenerationNumber(1 << 33), start_bytes: 640 };
     let ask = PeerBody::AskCells(AskCells { slice: 5, unit: 1 << 40, from: Some(place) });
     let mut live = LiveEvents::default();
     live.record(1 << 40, 17);
-    let run = |start_bytes| CellRun { generation: 3, unit: 1 << 40, start_bytes, cells: vec![7; 9] };
+    let run = |start_bytes| CellRun { generation: GenerationNumber(3), unit: 1 << 40, start_bytes, cells: vec![7; 9] };
     let cells = PeerBody::Cells(CellParts {
         slice: 5,
         asked: None,
-        outline: Some(SliceOutline { unit: 1 << 40, oldest: 3, live: vec![live, LiveEvents::default()] }),
+        outline: Some(SliceOutline {
+            unit: 1 << 40,
+            oldest: GenerationNumber(3),
+            live: vec![live, LiveEvents::default()],
+        }),
         runs: vec![run(0), run(640)],
         next: Some(place),
         clock: ClockReading { unit: 1 << 40, time_ms: 1 << 41, events: 3 },
@@ -202,7 +206,7 @@ fn mirrored(events: usize, numbers: &mut Numbers) -> Mirrored {
         names: (0..events as u64).map(named).collect(),
         decisions: (0..events).map(decision).collect(),
         clock: ClockReading { unit: 1 << 40, time_ms: 1 << 41, events: 5 },
-        generation: 3,
+        generation: GenerationNumber(3),
         probes,
         stamps: stamps(recorded, numbers),
     }

@@ -9,7 +9,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use firstseen_filter::Probes;
+use firstseen_filter::{GenerationNumber, Probes};
 
 use super::Membership;
 use crate::group::divided::flights::{Batch, Flights, Ticket};
@@ -165,7 +165,8 @@ impl Handing {
         probes: Probes,
     ) {
         let (names, decisions) = (names.to_vec(), decisions.to_vec());
-        let replies = Mirrored { name, names, decisions, clock, generation: 0, probes, stamps: Vec::new() };
+        let generation = GenerationNumber::FIRST;
+        let replies = Mirrored { name, names, decisions, clock, generation, probes, stamps: Vec::new() };
         let replies = Arc::new(replies);
         let targets = self.targets.iter().map(|(node, _)| node);
         for node in targets.chain(self.due.iter().map(|due| &due.node)) {

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use firstseen_filter::Stamp;
+use firstseen_filter::{GenerationNumber, Stamp};
 
 use crate::group::divided::outbox::Outbox;
 use crate::group::divided::placement::Placement;
@@ -47,7 +47,7 @@ pub(super) struct Returned {
 }
 
 struct MissedSet {
-    generation: u64,
+    generation: GenerationNumber,
     /// Positions of the node's slices.
     cells: Box<[u64]>,
     stamp: Stamp,
@@ -58,7 +58,7 @@ impl Missed {
     pub(crate) fn push(
         &mut self,
         node: NodeId,
-        generation: u64,
+        generation: GenerationNumber,
         cells: impl Iterator<Item = u64>,
         stamp: Stamp,
         events_max: usize,
