@@ -7,6 +7,7 @@
 mod clock;
 mod copying;
 mod divided;
+mod from_copies;
 mod gap;
 mod guard;
 mod holding;

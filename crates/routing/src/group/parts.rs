@@ -4,6 +4,7 @@
 
 use firstseen_filter::{CellRun, FilterSlice, PartError};
 
+use super::present::Present;
 use super::rescan::IsPut;
 use crate::protocol::Entry;
 
@@ -13,6 +14,11 @@ const NOT_HERE: PartError = PartError::Misfit("a slice that is not here");
 pub(crate) trait TakesParts {
     /// The slice, where it is here.
     fn part_owner(&mut self, slice: u32) -> Option<&mut FilterSlice>;
+
+    /// The greatest unit that the slices have seen.
+    fn greatest_unit(&self, present: &Present) -> u64 {
+        present.clock().now_unit()
+    }
 
     /// Moves the slices on to this unit at least.
     fn catch_up(&mut self, _unit: u64) {}

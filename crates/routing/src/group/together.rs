@@ -14,7 +14,7 @@ mod workbench;
 use firstseen_filter::{FilterDefinition, FilterSlice, Kind, Refresh, Stamp, Unit, Verdict};
 
 use super::clock::Heading;
-use super::copying::Copying;
+use super::from_copies::FromCopies;
 use super::gap::{Claims, Missing};
 use super::guard::{Admission, ReplayGuard, Standing};
 use super::holding::Holding;
@@ -52,8 +52,7 @@ pub(crate) struct TogetherGroup {
     /// What the slice may lack, where it is incomplete, once that is known.
     missing: Option<Missing>,
     claims: Claims,
-    copying: Copying,
-    rescan: Rescan,
+    from_copies: FromCopies,
     joining: Joining,
     /// Why no submission is taken up, where that is so.
     closed: Option<Reason>,
@@ -72,6 +71,7 @@ impl TogetherGroup {
         let horizon_ms = u64::from(record.policies.retry_horizon_ms);
         let mut mirrors = Mirrors::new(&site);
         mirrors.follow(map, record, site.me, &mut Vec::new());
+        let compared = Rescan::new((definition.rule, &definition.unit), site.group, horizon_ms, limits.rescan_every_ms);
         Ok(Self {
             site,
             present: Present::new(&definition, record, limits),
@@ -88,8 +88,7 @@ impl TogetherGroup {
             mirrors,
             missing: None,
             claims: Claims::default(),
-            copying: Copying::default(),
-            rescan: Rescan::new((definition.rule, &definition.unit), site.group, horizon_ms, limits.rescan_every_ms),
+            from_copies: FromCopies::new(compared),
             joining: Joining::new(horizon_ms),
             closed: None,
             load: Load::default(),
@@ -310,8 +309,8 @@ impl TogetherGroup {
         let known_ms = if is_whole { MonotonicMs::START } else { self.known_ms() };
         let claim_ms = (lacks && (is_whole || self.has_fetched_all())).then(|| self.claims.next_ms().max(known_ms));
         let fetches = lacks && !self.mirrors.is_down_here();
-        let fetch_ms = fetches.then(|| self.copying.next_ms(self.mirrors.sources())).flatten();
-        let rescan_ms = self.rescans().then(|| self.rescan.next_ms()).flatten();
+        let fetch_ms = fetches.then(|| self.from_copies.next_fetch_ms(self.mirrors.sources())).flatten();
+        let rescan_ms = self.rescans().then(|| self.from_copies.next_compare_ms()).flatten();
         let expiry_ms = self.mirrors.next_expiry_ms();
         let others = [self.guard.next_expiry_ms(), opening_ms, claim_ms, fetch_ms, rescan_ms, expiry_ms];
         others.into_iter().flatten().min()
@@ -358,7 +357,7 @@ impl TogetherGroup {
         };
         let Load { test_visits: tests, record_visits: sets, .. } = self.load;
         let counts = Counts { tests, sets, ..self.counts };
-        let mended_runs = self.rescan.mended_runs();
+        let mended_runs = self.from_copies.mended_runs();
         GroupState { mended_runs, ..counts.state(vec![slice], (tests, sets), &self.guard, self.present.clock()) }
     }
 }

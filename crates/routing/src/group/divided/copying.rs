@@ -72,12 +72,11 @@ impl DividedGroup {
 
     /// The cells that were asked for, as they were by the map of `epoch`.
     pub(super) fn hear_cells(&mut self, parts: CellParts, epoch: Epoch) {
-        if self.membership.placement().is_slice_complete_here(parts.slice as usize) {
-            return self.membership.compare_cells(parts, &self.present, &mut self.own);
+        if !self.membership.placement().is_slice_complete_here(parts.slice as usize) {
+            // An event that is late at the other copy is late here.
+            self.present.clock_mut().restore(parts.clock);
+            self.own.advance(self.present.clock().now_unit());
         }
-        // An event that is late at the other copy is late here.
-        self.present.clock_mut().restore(parts.clock);
-        self.own.advance(self.present.clock().now_unit());
-        self.membership.hear_fetched(parts, epoch, &self.present, &mut self.own, &mut self.kept);
+        self.membership.hear_cells(parts, epoch, &self.present, &mut self.own, &mut self.kept);
     }
 }

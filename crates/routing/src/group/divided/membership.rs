@@ -20,11 +20,10 @@ use super::flights::Ticket;
 use super::outbox::Outbox;
 use super::own::OwnSlices;
 use super::placement::Placement;
-use crate::group::copying::Copying;
+use crate::group::from_copies::FromCopies;
 use crate::group::gap::Claims;
 use crate::group::holding::Holding;
 use crate::group::limits::OwnerLimits;
-use crate::group::parts::TakesParts;
 use crate::group::present::Present;
 use crate::group::rescan::Rescan;
 use crate::group::site::Site;
@@ -53,8 +52,7 @@ pub(super) struct Membership {
     /// What the slices here may lack; none where they are complete, or where this was not looked at yet.
     gaps: Option<Gaps>,
     claims: Claims,
-    copying: Copying,
-    rescan: Rescan,
+    from_copies: FromCopies,
     has_copies: bool,
     unreachable: Unreachable,
 }
@@ -75,6 +73,7 @@ impl Membership {
         policies: &FilterPolicies,
         limits: &OwnerLimits,
     ) -> Self {
+        let compared = Rescan::new((definition.rule, &definition.unit), site.group, 0, limits.rescan_every_ms);
         Self {
             site,
             first_ms: None,
@@ -85,8 +84,7 @@ impl Membership {
             holding: Holding::new(placement.is_complete_here(), placement.has_gap_here()),
             gaps: None,
             claims: Claims::default(),
-            copying: Copying::default(),
-            rescan: Rescan::new((definition.rule, &definition.unit), site.group, 0, limits.rescan_every_ms),
+            from_copies: FromCopies::new(compared),
             has_copies: policies.copies > 0,
             unreachable: Unreachable::default(),
             placement,
@@ -157,7 +155,7 @@ impl Membership {
     }
 
     pub(super) fn mended_runs(&self) -> u64 {
-        self.rescan.mended_runs()
+        self.from_copies.mended_runs()
     }
 
     /// Whether submissions may come again whose first attempt an earlier process of this node has taken up.
@@ -217,7 +215,8 @@ impl Membership {
                 arrivals.filter(|(of, _)| *of == slice).any(|arrival| !former.arriving_here().contains(arrival));
             is_new || come.contains(&slice)
         };
-        self.copying.retain(|slice| self.placement.lacking_here().any(|lacking| lacking == slice) && !is_new(slice));
+        self.from_copies
+            .retain_fetched(|slice| self.placement.lacking_here().any(|lacking| lacking == slice) && !is_new(slice));
         let returned = self.missed.follow(&former, &self.placement, are_known, outbox);
         Followed { former, returned }
     }
@@ -240,21 +239,16 @@ impl Membership {
         self.handing.begin_anew();
         self.first_ms = Some(now_ms);
         self.gaps = None;
-        self.fetch_anew();
-    }
-
-    /// Fetching begins anew: events were recorded without this node.
-    fn fetch_anew(&mut self) {
-        self.copying = Copying::default();
+        self.from_copies.forget_fetched();
     }
 
     /// Asks for the next cells of what slices here lack, if it is time.
-    pub(super) fn fetch(&mut self, own: &OwnSlices, now_ms: MonotonicMs, outbox: &mut Outbox) {
+    pub(super) fn fetch(&mut self, present: &Present, own: &OwnSlices, outbox: &mut Outbox) {
         if !self.placement.lacks_here() || self.placement.is_down_here() {
             return;
         }
-        let Self { copying, placement, .. } = self;
-        if let Some((source, ask)) = copying.ask(placement.sources(), (own.now_unit(), placement.epoch()), now_ms) {
+        let Self { from_copies, placement, .. } = self;
+        if let Some((source, ask)) = from_copies.fetch(placement.sources(), placement.epoch(), present, own) {
             outbox.send(source, PeerBody::AskCells(ask));
         }
     }
@@ -262,34 +256,28 @@ impl Membership {
     /// When [`Self::fetch`] has something to do, if nothing comes.
     fn next_fetch_ms(&self) -> Option<MonotonicMs> {
         let fetches = self.placement.lacks_here() && !self.placement.is_down_here();
-        fetches.then(|| self.copying.next_ms(self.placement.sources())).flatten()
+        fetches.then(|| self.from_copies.next_fetch_ms(self.placement.sources())).flatten()
     }
 
     /// Compares complete slices here with their other copies, if it is time, and puts in cells that are missing here.
-    pub(super) fn rescan(
-        &mut self,
-        own: &mut OwnSlices,
-        kept: &mut ToPersist,
-        now_ms: MonotonicMs,
-        outbox: &mut Outbox,
-    ) {
-        let Self { rescan, placement, .. } = self;
+    pub(super) fn rescan(&mut self, present: &Present, own: &mut OwnSlices, kept: &mut ToPersist, outbox: &mut Outbox) {
+        let Self { from_copies, placement, .. } = self;
         if !self.has_copies || placement.is_down_here() {
             return;
         }
-        rescan.mend(now_ms, |slice, run, is_put| own.mend(slice, run, is_put, |part| kept.copied(part)));
-        if let Some((source, ask)) = rescan.ask(placement.equals(), own.now_unit(), now_ms) {
+        let keep = |part| kept.copied(part);
+        if let Some((source, ask)) = from_copies.compare(placement.equals(), present, own, keep) {
             outbox.send(source, PeerBody::AskCells(ask));
         }
     }
 
     /// When [`Self::rescan`] has something to do, if nothing comes.
     pub(super) fn next_rescan_ms(&self) -> Option<MonotonicMs> {
-        (self.has_copies && !self.placement.is_down_here()).then(|| self.rescan.next_ms()).flatten()
+        (self.has_copies && !self.placement.is_down_here()).then(|| self.from_copies.next_compare_ms()).flatten()
     }
 
-    /// The cells that were asked for of a slice that lacks something, as they were by the map of `epoch`.
-    pub(super) fn hear_fetched(
+    /// The cells that were asked for, as another copy had them by the map of `epoch`.
+    pub(super) fn hear_cells(
         &mut self,
         parts: CellParts,
         epoch: Epoch,
@@ -297,13 +285,7 @@ impl Membership {
         own: &mut OwnSlices,
         kept: &mut ToPersist,
     ) {
-        let put = |part| own.take_part(part, |part| kept.copied(part));
-        self.copying.hear(parts, (epoch, present.now_ms()), present.limits(), put);
-    }
-
-    /// Cells of another complete copy have come, to be compared with those here.
-    pub(super) fn compare_cells(&mut self, parts: CellParts, present: &Present, own: &mut OwnSlices) {
-        let bytes_per_s_max = present.limits().compared_bytes_per_s_max;
-        self.rescan.hear(parts, present.now_ms(), bytes_per_s_max, |slice, run| own.lacks(slice, run));
+        let is_complete = self.placement.is_slice_complete_here(parts.slice as usize);
+        self.from_copies.hear(parts, (epoch, is_complete), present, own, |part| kept.copied(part));
     }
 }

@@ -10,6 +10,7 @@ use firstseen_filter::{
 
 use super::placement::Placement;
 use crate::group::parts::TakesParts;
+use crate::group::present::Present;
 use crate::group::state::share_of_sample;
 use crate::plan::{Load, SlicedBuildError};
 use crate::protocol::MonotonicMs;
@@ -287,6 +288,10 @@ impl TakesParts for OwnSlices {
     /// One that could not be built takes nothing.
     fn part_owner(&mut self, slice: u32) -> Option<&mut FilterSlice> {
         self.slices.get_mut(slice as usize)?.as_mut()
+    }
+
+    fn greatest_unit(&self, _present: &Present) -> u64 {
+        self.now_unit()
     }
 
     fn catch_up(&mut self, unit: u64) {

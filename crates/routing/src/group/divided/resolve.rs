@@ -292,8 +292,8 @@ impl DividedGroup {
     fn mind_slices(&mut self) {
         let Self { membership, own, kept, outbox, present, .. } = self;
         membership.mind_gap(present, own, outbox);
-        membership.fetch(own, present.now_ms(), outbox);
-        membership.rescan(own, kept, present.now_ms(), outbox);
+        membership.fetch(present, own, outbox);
+        membership.rescan(present, own, kept, outbox);
     }
 
     /// The chance that a new event of which all positions are asked is called a duplicate; computed only where the

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use firstseen_filter::{PartError, Probes};
 
 use super::TogetherGroup;
-use crate::group::copying::{Copying, parts_of};
+use crate::group::copying::parts_of;
 use crate::group::gap::Missing;
 use crate::group::guard::ReplayGuard;
 use crate::group::holding::Completeness;
@@ -57,8 +57,8 @@ impl TogetherGroup {
         commands.extend(self.claims.claim(&self.site, slices, epoch, now_ms));
         self.joining.end_input(now_ms);
         if !self.holding.is_complete() && !self.mirrors.is_down_here() {
-            let unit = self.present.clock().now_unit();
-            if let Some((source, ask)) = self.copying.ask(self.mirrors.sources(), (unit, epoch), now_ms) {
+            let Self { from_copies, mirrors, present, slice, .. } = self;
+            if let Some((source, ask)) = from_copies.fetch(mirrors.sources(), epoch, present, slice) {
                 self.joining.asked(now_ms);
                 commands.push(self.mirrors.send(source, PeerBody::AskCells(ask)));
             }
@@ -75,7 +75,7 @@ impl TogetherGroup {
 
     /// Whether everything is here that other copies have recorded without this one.
     pub(super) fn has_fetched_all(&self) -> bool {
-        self.mirrors.has_others() && !self.mirrors.is_down_here() && self.copying.has(0)
+        self.mirrors.has_others() && !self.mirrors.is_down_here() && self.from_copies.has_fetched(0)
     }
 
     /// When fetched cells count: once all names that may come again are known, where a node sends the replies to them.
@@ -92,7 +92,7 @@ impl TogetherGroup {
             self.holding.keep(self.holding.is_whole());
         }
         self.holding.distrust();
-        self.copying = Copying::default();
+        self.from_copies.forget_fetched();
         self.mirrors.begin_anew(self.site.first_number(), commands);
         if self.mirrors.has_others() {
             self.forget_names();
@@ -202,12 +202,9 @@ impl TogetherGroup {
         if !self.rescans() {
             return;
         }
-        let Self { rescan, slice, keeps_journal, site, present, .. } = self;
-        rescan.mend(present.now_ms(), |number, run, is_put| {
-            slice.mend(number, run, is_put, keeper(*site, *keeps_journal, commands))
-        });
-        let unit = self.present.clock().now_unit();
-        if let Some((source, ask)) = self.rescan.ask(self.mirrors.sources(), unit, self.present.now_ms()) {
+        let Self { from_copies, mirrors, slice, present, .. } = self;
+        let keep = keeper(self.site, self.keeps_journal, commands);
+        if let Some((source, ask)) = from_copies.compare(mirrors.sources(), present, slice, keep) {
             commands.push(self.mirrors.send(source, PeerBody::AskCells(ask)));
         }
     }
@@ -215,17 +212,12 @@ impl TogetherGroup {
     fn hear_cells(&mut self, parts: CellParts, epoch: Epoch, commands: &mut Vec<Command>) {
         // An event that is late at the other copy must be late here.
         self.present.clock_mut().restore(parts.clock);
-        let Self { copying, rescan, slice, site, keeps_journal, present, .. } = self;
-        let (limits, now_ms) = (present.limits(), present.now_ms());
-        if self.holding.is_complete() {
-            let bytes_per_s_max = limits.compared_bytes_per_s_max;
-            return rescan.hear(parts, now_ms, bytes_per_s_max, |number, run| slice.lacks(number, run));
+        let is_complete = self.holding.is_complete();
+        if !is_complete && parts.asked.is_none() {
+            self.joining.is_told(self.present.now_ms());
         }
-        if parts.asked.is_none() {
-            self.joining.is_told(now_ms);
-        }
-        let mut keep = keeper(*site, *keeps_journal, commands);
-        copying.hear(parts, (epoch, now_ms), limits, |part| slice.take_part(part, &mut keep));
+        let keep = keeper(self.site, self.keeps_journal, commands);
+        self.from_copies.hear(parts, (epoch, is_complete), &self.present, &mut self.slice, keep);
     }
 
     fn parts(&self, ask: &AskCells) -> CellParts {
@@ -295,7 +287,7 @@ impl TogetherGroup {
             self.missing = None;
         }
         if self.holding.is_complete() || self.mirrors.is_down_here() || has_come {
-            self.copying = Copying::default();
+            self.from_copies.forget_fetched();
         }
         self.mind_gap(commands);
     }

@@ -1,0 +1,100 @@
+//! What a group gets from other copies of its slices: cells that it lacks (`copying.rs`), and cells to compare with its
+//! own (`rescan.rs`); the same for all groups.
+//!
+//! Promises: cells that come are put in where the slice lacks something, and compared where it has everything; each part
+//! is persisted as it is put in. Must not know: which slices there are, whom the map calls complete, how questions
+//! travel.
+
+use super::copying::Copying;
+use super::parts::TakesParts;
+use super::present::Present;
+use super::rescan::Rescan;
+use crate::ids::{Epoch, NodeId};
+use crate::protocol::{AskCells, CellParts, Entry, MonotonicMs};
+
+/// What is fetched and compared.
+#[derive(Debug)]
+pub(crate) struct FromCopies {
+    fetched: Copying,
+    compared: Rescan,
+}
+
+impl FromCopies {
+    /// Nothing is fetched yet, and copies are compared by `compared`.
+    pub(crate) fn new(compared: Rescan) -> Self {
+        Self { fetched: Copying::default(), compared }
+    }
+
+    /// Whether a slice has been fetched.
+    pub(crate) fn has_fetched(&self, slice: u32) -> bool {
+        self.fetched.has(slice)
+    }
+
+    /// What was fetched of slices that need no more, or need all of it again, is forgotten.
+    pub(crate) fn retain_fetched(&mut self, is_needed: impl Fn(u32) -> bool) {
+        self.fetched.retain(is_needed);
+    }
+
+    /// Fetching begins anew, as events were recorded without this node, or ends.
+    pub(crate) fn forget_fetched(&mut self) {
+        self.fetched = Copying::default();
+    }
+
+    /// Whom to ask for the next cells of slices that lack something and have a source, if it is time.
+    pub(crate) fn fetch(
+        &mut self,
+        sources: impl Iterator<Item = (u32, NodeId)>,
+        epoch: Epoch,
+        present: &Present,
+        slices: &impl TakesParts,
+    ) -> Option<(NodeId, AskCells)> {
+        self.fetched.ask(sources, (slices.greatest_unit(present), epoch), present.now_ms())
+    }
+
+    /// Puts in cells that are missing in slices that have everything, and returns whom to ask for the next ones to be
+    /// compared, if it is time; `sources` are these slices, each with every other copy that has everything.
+    pub(crate) fn compare(
+        &mut self,
+        sources: impl Iterator<Item = (u32, NodeId)>,
+        present: &Present,
+        slices: &mut impl TakesParts,
+        mut keep: impl FnMut(Entry),
+    ) -> Option<(NodeId, AskCells)> {
+        let now_ms = present.now_ms();
+        self.compared.mend(now_ms, |slice, run, is_put| slices.mend(slice, run, is_put, &mut keep));
+        self.compared.ask(sources, slices.greatest_unit(present), now_ms)
+    }
+
+    /// Takes cells that were asked for, as another copy had them by the map of `epoch`; `is_complete` is whether their
+    /// slice has everything here.
+    pub(crate) fn hear(
+        &mut self,
+        parts: CellParts,
+        (epoch, is_complete): (Epoch, bool),
+        present: &Present,
+        slices: &mut impl TakesParts,
+        mut keep: impl FnMut(Entry),
+    ) {
+        let (limits, now_ms) = (present.limits(), present.now_ms());
+        if is_complete {
+            let bytes_per_s_max = limits.compared_bytes_per_s_max;
+            return self.compared.hear(parts, now_ms, bytes_per_s_max, |slice, run| slices.lacks(slice, run));
+        }
+        self.fetched.hear(parts, (epoch, now_ms), limits, |part| slices.take_part(part, &mut keep));
+    }
+
+    /// When [`Self::fetch`] has something to do, if nothing comes.
+    pub(crate) fn next_fetch_ms(&self, sources: impl Iterator<Item = (u32, NodeId)>) -> Option<MonotonicMs> {
+        self.fetched.next_ms(sources)
+    }
+
+    /// When [`Self::compare`] has something to do, if nothing comes.
+    pub(crate) fn next_compare_ms(&self) -> Option<MonotonicMs> {
+        self.compared.next_ms()
+    }
+
+    /// How often something was missing for longer.
+    pub(crate) fn mended_runs(&self) -> u64 {
+        self.compared.mended_runs()
+    }
+}
