@@ -18,6 +18,15 @@ use crate::view::View;
 /// The time between two looks at the clocks where nothing else calls for one.
 const LOOK: Duration = Duration::from_millis(250);
 
+/// What operators are to know of the clock of this node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ClockAlarms {
+    /// No event is stamped by it.
+    pub(crate) is_wrong: bool,
+    /// An operator should look after it at least.
+    pub(crate) is_apart: bool,
+}
+
 /// What is known of the clocks of this node and its peers.
 pub(crate) struct Clocks {
     skew_max_ms: u64,
@@ -63,11 +72,11 @@ impl Clocks {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner).offset(peer, now)
     }
 
-    /// Whether no event is stamped by the clock, and whether an operator should look after it at least.
-    pub(crate) fn alarms(&self, now: Moment) -> (bool, bool) {
+    /// Whether somebody should look after the clock.
+    pub(crate) fn alarms(&self, now: Moment) -> ClockAlarms {
         let (standing, _) = self.standing(now);
         let is_wrong = matches!(standing, ClockStanding::Beyond | ClockStanding::Stepped);
-        (is_wrong, is_wrong || standing == ClockStanding::Apart)
+        ClockAlarms { is_wrong, is_apart: is_wrong || standing == ClockStanding::Apart }
     }
 
     /// How far the clocks of all nodes that are known, this one among them, are ahead of the middle one.

@@ -25,6 +25,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use prost::Message;
 
+use crate::clocks::ClockAlarms;
 use crate::owner::GroupLook;
 use crate::shared::Shared;
 pub(crate) use climbs::ClimbMeter;
@@ -310,7 +311,7 @@ fn node_now(registry: &mut Registry, shared: &Shared) {
     let view = shared.view();
     let waiting: u64 = view.links.values().map(|link| link.waiting()).sum();
     let is_leader = status.leader.is_some() && status.leader == view.node();
-    let (is_wrong, is_apart) = shared.clocks.alarms(shared.clock.now());
+    let ClockAlarms { is_wrong, is_apart } = shared.clocks.alarms(shared.clock.now());
     let (is_wrong, is_apart) = (u64::from(is_wrong), u64::from(is_apart));
     let gauges = [
         ("ready", "1 where the node serves all that it should", u64::from(shared.not_ready().is_none())),

@@ -21,7 +21,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use firstseen_routing::Climbed;
 use firstseen_routing::{
-    AskCells, CellParts, Ending, FilterId, GroupState, MonotonicMs, NodeId, PeerMessage, Reason, Submission,
+    AskCells, BackupCells, CellParts, Ending, FilterId, GroupState, MonotonicMs, NodeId, PeerMessage, Reason,
+    Submission,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
@@ -91,7 +92,7 @@ pub(crate) enum Work {
         ask: AskCells,
         /// Gets the cells, and whether the slice has all that was ever recorded in it; none where the slice is not
         /// here.
-        reply: oneshot::Sender<Option<(CellParts, bool)>>,
+        reply: oneshot::Sender<Option<BackupCells>>,
     },
     /// Cells of a slice come from a backup.
     WriteCells {
@@ -326,7 +327,7 @@ impl Owners {
     }
 
     /// Cells of a slice of a group, from its owner; none where the slice is not here.
-    pub(crate) async fn read_cells(&self, key: GroupKey, ask: AskCells) -> Option<(CellParts, bool)> {
+    pub(crate) async fn read_cells(&self, key: GroupKey, ask: AskCells) -> Option<BackupCells> {
         let (reply, answer) = oneshot::channel();
         self.of(key.0, key.1).hand(Work::ReadCells { key, ask, reply }).await;
         answer.await.ok().flatten()

@@ -35,7 +35,7 @@ pub use plan::{
     SlicedDefinition, Slicing, SlicingError, Step, fairness, greatest_share,
 };
 pub use protocol::{
-    AskCells, BatchName, CellParts, CellPlace, CheckpointCursor, Climb, Climbed, ClockReading, Command,
+    AskCells, BackupCells, BatchName, CellParts, CellPlace, CheckpointCursor, Climb, Climbed, ClockReading, Command,
     EarlyDuplicates, Entry, EventTag, FromLevel, GroupReply, HandedOver, LinkEnd, LinkEnds, LinkError, LinkFull,
     LinkReceiver, LinkSender, MirrorNumber, Mirrored, Moment, MonotonicMs, NamedEvent, Operation, Past, PeerBody,
     PeerMessage, PositionLists, Record, Resolved, SetAcks, SetBatch, Submission, SubmissionName, TestBatch, TestRun,

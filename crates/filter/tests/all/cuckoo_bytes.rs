@@ -179,7 +179,7 @@ fn no_entry_of_a_stash_outlives_the_window() {
     for (seed, shape) in (1..).zip(SHAPES).filter(|(_, (print_bits, _))| *print_bits > 15) {
         let wanted = Wanted::region(shape, [0, 3][seed as usize % 2]);
         let (slice, _, _, _) = used(&wanted, seed);
-        let (whole, run) = (body(&slice), slice.cell_run(0, 0, 1).unwrap());
+        let (whole, run) = (body(&slice), slice.cell_run(GenerationNumber::FIRST, 0, 1).unwrap());
         let cells_start = whole.len() - 1025 * LINE_BYTES;
         // That of an event of the present.
         let latest = run.unit + wanted.rule.span_units;

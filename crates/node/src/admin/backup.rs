@@ -5,7 +5,7 @@
 //! durability says. Must not know: files, what cells mean.
 
 use firstseen_meta::{Change, Command, NewRestore, Outcome, RestoredPlace, is_restoring};
-use firstseen_routing::{Epoch, FilterId, FilterRecord, SecretMaterial};
+use firstseen_routing::{BackupCells, Epoch, FilterId, FilterRecord, SecretMaterial};
 use firstseen_wire::cells::{self, CellsOf};
 use firstseen_wire::limits::FILTERS_MAX;
 use firstseen_wire::map as wire_map;
@@ -34,10 +34,10 @@ impl AdminService {
             let what = format!("node {node} does not have the cells of slice {slice} of group {group}{why}");
             ErrorKind::NotNow.status(what)
         };
-        let (parts, complete) = cells.ok_or_else(missing)?;
+        let BackupCells { parts, is_complete } = cells.ok_or_else(missing)?;
         let of = CellsOf { filter, epoch: record.epoch, group };
         let cells = cells::encode(of, &parts).map_err(|error| ErrorKind::Internal.status(error))?;
-        Ok(ReadCellsReply { cells: Some(cells), complete })
+        Ok(ReadCellsReply { cells: Some(cells), complete: is_complete })
     }
 
     /// Makes a filter of a backup, or all levels of a tree; the owners of their slices are there when this is answered.

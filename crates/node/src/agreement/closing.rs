@@ -96,7 +96,7 @@ async fn passed(
     let (Me { identity, incarnation }, passes_at_unit) = (view.me?, record.passes_at_unit()?);
     let ending = said(shared, view, filter).await?;
     let keeps = shared.rules.keep(Rule::KeepsFormers);
-    if keeps && ending.is_some_and(|ending| ending.present_unit < passes_at_unit) {
+    if keeps && ending.and_then(|ending| ending.present_unit).is_some_and(|unit| unit < passes_at_unit) {
         expired_since.remove(&filter);
         return None;
     }

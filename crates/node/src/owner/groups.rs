@@ -11,8 +11,8 @@ use firstseen_filter::FILL_SAMPLE_BYTES;
 use firstseen_journal::ScanError;
 use firstseen_routing::Climbed;
 use firstseen_routing::{
-    AskCells, CellParts, Command, Durability, Ending, FilterId, GroupOwner, Incarnation, Lease, Moment, MonotonicMs,
-    NodeId, OwnerLimits, PeerBody, PeerMessage, Reason, Shares, SliceOwner, Submission, refuse,
+    AskCells, BackupCells, CellParts, Command, Durability, Ending, FilterId, GroupOwner, Incarnation, Lease, Moment,
+    MonotonicMs, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason, Shares, SliceOwner, Submission, refuse,
 };
 
 use super::advice::{self, REPAIR};
@@ -360,7 +360,7 @@ impl Groups {
     }
 
     /// Cells of a slice for a backup; none where it is not here.
-    pub(super) fn read_cells(&mut self, key: GroupKey, ask: &AskCells) -> Option<(CellParts, bool)> {
+    pub(super) fn read_cells(&mut self, key: GroupKey, ask: &AskCells) -> Option<BackupCells> {
         self.groups.get_mut(&key)?.read_cells(ask)
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use firstseen_client::{Client, Filter, Verdict};
-use firstseen_filter::{FilterSpec, Kind, ProbeShape, Probes, Stamp, Unit};
+use firstseen_filter::{FilterSpec, GenerationNumber, Kind, ProbeShape, Probes, Stamp, Unit};
 use firstseen_journal::{FolderDisk, Journal, NodeMark, SEGMENT_BYTES, decode, encode, scan};
 use firstseen_routing::{
     ClockSource, Durability, Entry, FilterId, FilterPolicies, Reason, Record, SlicedDefinition, Slicing,
@@ -46,7 +46,7 @@ fn too_many(filter: FilterId, definition: &SlicedDefinition) -> Record {
         probes.push_positions(&[spread as u64]).expect("a position");
     }
     let stamps = vec![Stamp::on_time(now_ms / unit_ms); TOO_MANY as usize];
-    Record { filter, group: 0, entries: vec![Entry::Events { generation: 0, probes, stamps }] }
+    Record { filter, group: 0, entries: vec![Entry::Events { generation: GenerationNumber::FIRST, probes, stamps }] }
 }
 
 /// Appends a record to the journal of a node that is stopped; returns the number of its segment.

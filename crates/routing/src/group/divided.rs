@@ -63,6 +63,7 @@ use in_flight::InFlight;
 use membership::Membership;
 use outbox::Outbox;
 use own::OwnSlices;
+use passage::Passing;
 pub use passage::refuse;
 use placement::Placement;
 pub(crate) use tree::Level;
@@ -155,7 +156,14 @@ impl DividedGroup {
                 let Self { own, membership, outbox, .. } = self;
                 let (placement, unreachable) = (membership.placement(), membership.unreachable());
                 let degrades = placement.asks_incomplete_here() && !membership.holding().is_whole();
-                passage::test(&batch, own, placement, unreachable, outbox, (self.tree.is_any(), degrades));
+                passage::test(
+                    &batch,
+                    own,
+                    placement,
+                    unreachable,
+                    outbox,
+                    Passing { in_tree: self.tree.is_any(), degrades },
+                );
             }
             PeerBody::Set(batch) => {
                 // The sender knows that the generation was committed.

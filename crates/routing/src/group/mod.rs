@@ -31,8 +31,8 @@ use crate::ids::{FilterId, Incarnation, NodeId};
 use crate::map::{ClusterMap, Ending, FilterRecord};
 use crate::plan::SlicedBuildError;
 use crate::protocol::{
-    AskCells, CellParts, CheckpointCursor, Climbed, Command, Entry, Moment, MonotonicMs, PeerMessage, Record,
-    Submission,
+    AskCells, BackupCells, CellParts, CheckpointCursor, Climbed, Command, Entry, Moment, MonotonicMs, PeerMessage,
+    Record, Submission,
 };
 use crate::verdict::Reason;
 use divided::{DividedGroup, Level};
@@ -146,9 +146,8 @@ impl GroupOwner {
         self.record(vec![Entry::CheckpointEnd])
     }
 
-    /// Cells of a slice for a backup, as another copy would get them, and whether the slice has all that was ever
-    /// recorded in it; none where the slice is not here, or its kind has no parts.
-    pub fn read_cells(&mut self, ask: &AskCells) -> Option<(CellParts, bool)> {
+    /// Cells of a slice for a backup; none where the slice is not here, or its kind has no parts.
+    pub fn read_cells(&mut self, ask: &AskCells) -> Option<BackupCells> {
         either!(&mut self.machine, group => group.read_cells(ask))
     }
 

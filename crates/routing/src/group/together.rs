@@ -326,7 +326,7 @@ impl TogetherGroup {
         Ending {
             has_ended: self.present.absent().is_some(),
             newest_unit: self.present.clock().now_unit(),
-            present_unit: self.present.unit_at(now),
+            present_unit: Some(self.present.unit_at(now)),
         }
     }
 

@@ -57,8 +57,8 @@ pub struct Ending {
     pub has_ended: bool,
     /// No event was recorded here in a later unit than this.
     pub newest_unit: u64,
-    /// The unit that the group's clock shows.
-    pub present_unit: u64,
+    /// The unit that the group's clock shows; none where no events are judged here.
+    pub present_unit: Option<u64>,
 }
 
 impl Ending {
@@ -67,7 +67,7 @@ impl Ending {
         Self {
             has_ended: self.has_ended && other.has_ended,
             newest_unit: self.newest_unit.max(other.newest_unit),
-            present_unit: self.present_unit.min(other.present_unit),
+            present_unit: [self.present_unit, other.present_unit].into_iter().flatten().min(),
         }
     }
 }

@@ -17,8 +17,8 @@ pub use link::{LinkEnd, LinkEnds, LinkError, LinkFull, LinkReceiver, LinkSender}
 pub use moment::{Moment, MonotonicMs};
 pub use names::{BatchName, NamedEvent, SubmissionName};
 pub use peer::{
-    AskCells, CellParts, HandedOver, MirrorNumber, Mirrored, Past, PeerBody, PeerMessage, Resolved, SetAcks, SetBatch,
-    TestBatch, TestRun,
+    AskCells, BackupCells, CellParts, HandedOver, MirrorNumber, Mirrored, Past, PeerBody, PeerMessage, Resolved,
+    SetAcks, SetBatch, TestBatch, TestRun,
 };
 pub use submission::{
     Climb, Climbed, Command, EarlyDuplicates, FromLevel, GroupReply, Operation, Submission, Tick, Times,

@@ -176,6 +176,15 @@ impl CellParts {
     }
 }
 
+/// Cells of a slice for a backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BackupCells {
+    /// The cells, as another copy would get them.
+    pub parts: CellParts,
+    /// The slice has all that was ever recorded in it.
+    pub is_complete: bool,
+}
+
 /// What a node knows of the past of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Past {

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use crate::common::{definition, digest, filter_record, fingerprints, growing, node_record, slice_owner, spec};
 use firstseen_filter::{FilterSpec, GenerationNumber, Kind, Limit, Probes};
 use firstseen_routing::{
-    AskCells, CellParts, ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupOwner,
-    Incarnation, Moment, MonotonicMs, NodeId, Operation, OwnerLimits, Prober, SliceOwner, SlicedDefinition, Submission,
-    Tick, Times,
+    AskCells, BackupCells, CellParts, ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord,
+    GroupOwner, Incarnation, Moment, MonotonicMs, NodeId, Operation, OwnerLimits, Prober, SliceOwner, SlicedDefinition,
+    Submission, Tick, Times,
 };
 
 const FILTER: FilterId = FilterId(3);
@@ -104,7 +104,8 @@ fn comes_back(definition: &SlicedDefinition, is_endless: bool) {
     for slice in 0..definition.slicing.slices_per_group() {
         let mut from = None;
         loop {
-            let (parts, is_complete) = former.owner.read_cells(&AskCells { slice, unit: 0, from }).expect("it is here");
+            let cells = former.owner.read_cells(&AskCells { slice, unit: 0, from }).expect("it is here");
+            let BackupCells { parts, is_complete } = cells;
             assert!(is_complete);
             from = parts.next;
             sent.push(parts);
@@ -180,7 +181,8 @@ fn a_full_filter_comes_back_full() {
     }
     let mut again = Bench::new(&definition, vec![GenerationNumber::FIRST], false);
     for slice in 0..4 {
-        let (parts, _) = former.owner.read_cells(&AskCells { slice, unit: 0, from: None }).expect("it is here");
+        let BackupCells { parts, .. } =
+            former.owner.read_cells(&AskCells { slice, unit: 0, from: None }).expect("it is here");
         assert!(parts.next.is_none(), "few cells");
         again.owner.write_cells(parts, again.now).expect("they fit");
         again.owner.take_commands(&mut Vec::new());

@@ -355,7 +355,7 @@ fn copies_that_have_everything_are_compared() {
             let mut cells = None;
             let ask = AskCells { slice: 0, unit: 0, from: None };
             run.network.command((0, node), |owner| cells = owner.read_cells(&ask));
-            cells.map(|(parts, _)| parts.runs).unwrap()
+            cells.map(|cells| cells.parts.runs).unwrap()
         };
         let nodes = [1, 2, 3].map(NodeId);
         run.network.wait(11 * 3_600_000);

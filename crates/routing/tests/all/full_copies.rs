@@ -5,8 +5,9 @@ use crate::common::{Dice, definition, digest, fingerprints};
 use crate::network::{FILTER, Network, Question};
 use firstseen_filter::{FilterSlice, GenerationNumber, PartError, ProbeShape, Probes, Stamp};
 use firstseen_routing::{
-    AnswerWhen, AskCells, Branch, CellParts, Command, CutOff, Decision, Entry, FilterPolicies, GroupOwner, Moment,
-    MonotonicMs, NodeId, OwnerLimits, PeerBody, PeerMessage, PositionLists, SetAcks, SlicedDefinition, Times, TreeMode,
+    AnswerWhen, AskCells, BackupCells, Branch, CellParts, Command, CutOff, Decision, Entry, FilterPolicies, GroupOwner,
+    Moment, MonotonicMs, NodeId, OwnerLimits, PeerBody, PeerMessage, PositionLists, SetAcks, SlicedDefinition, Times,
+    TreeMode,
 };
 
 const WINDOW: &str = "10s";
@@ -237,7 +238,7 @@ fn what_a_backup_or_a_journal_holds_beyond_the_room_is_reported() {
     owner.tick(moment);
     owner.take_commands(&mut commands);
     assert!(!commands.iter().any(|command| matches!(command, Command::SlicesComplete { .. })));
-    let (parts, is_complete) = owner.read_cells(&AskCells { slice: 0, unit: 0, from: None }).unwrap();
+    let BackupCells { parts, is_complete } = owner.read_cells(&AskCells { slice: 0, unit: 0, from: None }).unwrap();
     assert!(!is_complete && parts.runs.len() == 1);
 }
 
@@ -269,7 +270,7 @@ fn of_a_record_of_a_level_beyond_the_room_the_events_that_find_room_are_in() {
     let firstseen_filter::Unit::Milliseconds(unit_ms) = definition.group.unit else { panic!() };
     let unit = time_ms / unit_ms;
     let stamps = vec![Stamp::on_time(unit); positions.len()];
-    let record = Entry::Set { generation: 0, cells: positions, stamps, counted: 0 };
+    let record = Entry::Set { generation: GenerationNumber::FIRST, cells: positions, stamps, counted: 0 };
     assert!(matches!(owner.restore(record, network.now), Err(PartError::Full)));
     owner.end_restore(true);
     network.owners.insert((0, FIRST), owner);
@@ -281,7 +282,7 @@ fn of_a_record_of_a_level_beyond_the_room_the_events_that_find_room_are_in() {
         sequence: 1,
         names: Vec::new(),
         times,
-        deadline_ms: u64::MAX,
+        deadline_ms: MonotonicMs::END,
         again: false,
     };
     network.submit_at((0, FIRST), &[digest(last)], question);

@@ -9,7 +9,7 @@ use super::DividedGroup;
 use crate::group::copying::parts_of;
 use crate::group::parts::TakesParts;
 use crate::ids::{Epoch, NodeId};
-use crate::protocol::{AskCells, CellParts, ClockReading, Moment, PeerBody};
+use crate::protocol::{AskCells, BackupCells, CellParts, ClockReading, Moment, PeerBody};
 
 impl DividedGroup {
     /// Another node asks for cells of a slice. Only a complete copy that accepts nothing by an older map than the
@@ -36,14 +36,13 @@ impl DividedGroup {
         Some(parts_of(slice, ask, self.present.limits().copied_at_once_bytes, clock))
     }
 
-    /// Cells of a slice for a backup, and whether the slice has all that was ever recorded in it; none where it is not
-    /// here.
-    pub(crate) fn read_cells(&mut self, ask: &AskCells) -> Option<(CellParts, bool)> {
+    /// Cells of a slice for a backup; none where it is not here.
+    pub(crate) fn read_cells(&mut self, ask: &AskCells) -> Option<BackupCells> {
         // This way the slices of a backup are of about one time.
         self.own.advance(self.present.clock().now_unit());
         let is_complete = self.membership.holding().is_whole()
             || self.membership.placement().is_slice_complete_here(ask.slice as usize);
-        Some((self.parts(ask)?, is_complete))
+        Some(BackupCells { parts: self.parts(ask)?, is_complete })
     }
 
     /// Puts cells of a backup in.

@@ -22,10 +22,7 @@ impl DividedGroup {
             has_ended: self.present.absent().is_some() && self.in_flight.has_ended_before_close(),
             newest_unit: self.present.clock().now_unit().max(self.own.now_unit()),
             // A node that heads no events is shown no producer's clock.
-            present_unit: match self.membership.placement().asked_here() {
-                0 => u64::MAX,
-                _ => self.present.unit_at(now),
-            },
+            present_unit: (self.membership.placement().asked_here() > 0).then(|| self.present.unit_at(now)),
         }
     }
 }

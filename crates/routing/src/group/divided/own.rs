@@ -31,10 +31,19 @@ pub(crate) struct OwnSlices {
     /// The greatest unit that a stamp brought here.
     now: u64,
     /// How dense cells are, until when that is believed.
-    density: Option<(MonotonicMs, (f64, usize))>,
+    density: Option<(MonotonicMs, Density)>,
     /// Events that came by to be tested, and to be set.
     pub(crate) test_node_visits: u64,
     pub(crate) set_node_visits: u64,
+}
+
+/// How densely the cells here are set.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Density {
+    /// The share of each generation's cells that are set, as if all generations were alike.
+    pub(crate) fill: f64,
+    /// Generations.
+    pub(crate) generations: usize,
 }
 
 /// Positions of one event in one slice.
@@ -233,9 +242,8 @@ impl OwnSlices {
         })
     }
 
-    /// How densely the cells of each generation are set, as if all were alike: estimated from a sample of the own
-    /// slices' cells, now and then.
-    pub(crate) fn density(&mut self, now_ms: MonotonicMs) -> (f64, usize) {
+    /// How densely cells are set: estimated from a sample of the own slices' cells, now and then.
+    pub(crate) fn density(&mut self, now_ms: MonotonicMs) -> Density {
         match self.density {
             Some((until_ms, density)) if now_ms < until_ms => density,
             _ => {
@@ -246,13 +254,13 @@ impl OwnSlices {
         }
     }
 
-    fn density_of(&self, sample_bytes: usize) -> (f64, usize) {
+    fn density_of(&self, sample_bytes: usize) -> Density {
         let own = || self.slices.iter().flatten();
         let rates = own().map(|slice| slice.fill_and_rate(share_of_sample(sample_bytes, self.len())).1);
         let rate = rates.sum::<f64>() / self.len().max(1) as f64;
         let generations = self.generations().max(1);
         let hashes = own().next().map_or(1, |slice| slice.geometry().hashes());
-        ((rate / generations as f64).powf(1.0 / f64::from(hashes)), generations)
+        Density { fill: (rate / generations as f64).powf(1.0 / f64::from(hashes)), generations }
     }
 
     pub(crate) fn len(&self) -> usize {

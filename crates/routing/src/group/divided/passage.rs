@@ -19,6 +19,15 @@ use crate::verdict::Reason;
 /// Events between the prefetch of cells and their use.
 const AHEAD: usize = 8;
 
+/// What a node says of the events that pass it.
+#[derive(Clone, Copy)]
+pub(super) struct Passing {
+    /// Its filter is in a tree: the head is to know when cells expire.
+    pub(super) in_tree: bool,
+    /// Slices here that are asked may lack something.
+    pub(super) degrades: bool,
+}
+
 /// Tests the events of a batch, and sends on those that are not decided here.
 pub(super) fn test(
     batch: &TestBatch,
@@ -26,7 +35,7 @@ pub(super) fn test(
     placement: &Placement,
     unreachable: &Unreachable,
     outbox: &mut Outbox,
-    (in_tree, degrades): (bool, bool),
+    Passing { in_tree, degrades }: Passing,
 ) {
     let events = || {
         let events = batch.left.iter().zip(&batch.tickets).zip(&batch.stamps).enumerate().zip(batch.run_of_each());

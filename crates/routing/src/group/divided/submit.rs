@@ -9,6 +9,7 @@ use super::DividedGroup;
 use super::decide::{Asked, Head, before_test};
 use super::flights::{BATCH_EVENTS_MAX, BatchHead, Phase, Ticket};
 use super::outbox::Question;
+use super::own::Density;
 use super::placement::Voters;
 use crate::group::clock::Heading;
 use crate::group::guard::{Admission, Standing};
@@ -304,8 +305,8 @@ impl DividedGroup {
 
     /// The chance that a new event of which so many positions are asked is called a duplicate.
     pub(super) fn expected_rate(&mut self, positions: usize) -> f64 {
-        let (density, generations) = self.own.density(self.present.now_ms());
-        rate_of_positions(density, positions, generations)
+        let Density { fill, generations } = self.own.density(self.present.now_ms());
+        rate_of_positions(fill, positions, generations)
     }
 
     /// The verdict on an event of which no zero was found, where too few of its slices are left for a verdict of

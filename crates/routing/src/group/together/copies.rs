@@ -20,7 +20,8 @@ use crate::group::site::Site;
 use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::map::{ClusterMap, FilterRecord};
 use crate::protocol::{
-    AskCells, CellParts, Command, Entry, Mirrored, Moment, MonotonicMs, PeerBody, PeerMessage, SetAcks, Submission,
+    AskCells, BackupCells, CellParts, Command, Entry, Mirrored, Moment, MonotonicMs, PeerBody, PeerMessage, SetAcks,
+    Submission,
 };
 use crate::verdict::{Decision, Reason};
 
@@ -224,13 +225,13 @@ impl TogetherGroup {
         parts_of(&self.slice, ask, self.present.limits().copied_at_once_bytes, self.present.clock().reading())
     }
 
-    /// The cells for a backup, and whether the slice is complete.
-    pub(crate) fn read_cells(&mut self, ask: &AskCells) -> Option<(CellParts, bool)> {
+    /// The cells for a backup.
+    pub(crate) fn read_cells(&mut self, ask: &AskCells) -> Option<BackupCells> {
         if ask.slice != 0 || self.slice.outline().is_none() {
             return None;
         }
         self.slice.advance(self.present.clock().now_unit());
-        Some((self.parts(ask), self.holding.is_whole()))
+        Some(BackupCells { parts: self.parts(ask), is_complete: self.holding.is_whole() })
     }
 
     /// Puts in cells of a backup.

@@ -27,8 +27,18 @@ struct HeardRecord {
 pub(super) struct Heard {
     records: VecDeque<HeardRecord>,
     events: usize,
-    /// Where records were dropped for want of room: the copy that made them, and the number after the last of them.
-    lost_below: Option<(NodeId, u64)>,
+    /// The records that were dropped for want of room.
+    lost: Option<LostRecords>,
+}
+
+/// Records that were dropped.
+#[derive(Clone, Copy)]
+struct LostRecords {
+    /// The copy that made the last of them.
+    from: NodeId,
+    /// The number after the last of them; none where other copies made some, as it is not known then when all copies
+    /// have those.
+    below: Option<u64>,
 }
 
 impl Heard {
@@ -42,20 +52,19 @@ impl Heard {
     ) {
         // Acknowledgements are of numbers of the same start of the node only.
         let start = |number: u64| number >> NUMBER_BITS;
-        let is_over = |(of, below): (NodeId, u64)| {
+        let is_over = |of: NodeId, below: u64| {
             of == from && start(below) == start(number.number) && below <= number.acknowledged_below
         };
-        self.lost_below = self.lost_below.filter(|lost| !is_over(*lost));
-        while self.records.front().is_some_and(|record| is_over((record.from, record.number + 1))) {
+        self.lost = self.lost.filter(|lost| !lost.below.is_some_and(|below| is_over(lost.from, below)));
+        while self.records.front().is_some_and(|record| is_over(record.from, record.number + 1)) {
             self.pop();
         }
         self.events += mirrored.decisions.len();
         self.records.push_back(HeardRecord { from, epoch, number: number.number, mirrored: mirrored.clone() });
         if self.events > events_max {
-            let is_of_one = self.lost_below.is_none() && self.records.iter().all(|record| record.from == from);
+            let is_of_one = self.lost.is_none() && self.records.iter().all(|record| record.from == from);
             self.clear();
-            // Where other copies made some of the records, it is not known when all copies have those.
-            self.lost_below = Some((from, if is_of_one { number.number.saturating_add(1) } else { u64::MAX }));
+            self.lost = Some(LostRecords { from, below: is_of_one.then(|| number.number.saturating_add(1)) });
         }
     }
 
@@ -72,8 +81,8 @@ impl Heard {
 
     /// Takes all records out, and returns whether all of them are of copy `from` and none was dropped.
     pub(super) fn take_from(&mut self, from: Option<NodeId>) -> (Vec<Arc<Mirrored>>, bool) {
-        let Self { records, lost_below, .. } = std::mem::take(self);
-        let is_all = lost_below.is_none() && records.iter().all(|record| Some(record.from) == from);
+        let Self { records, lost, .. } = std::mem::take(self);
+        let is_all = lost.is_none() && records.iter().all(|record| Some(record.from) == from);
         (records.into_iter().map(|record| record.mirrored).collect(), is_all)
     }
 
@@ -84,7 +93,7 @@ impl Heard {
         let had = self.records.len();
         self.records.retain(is_of_new);
         self.events = self.records.iter().map(|record| record.mirrored.decisions.len()).sum();
-        self.lost_below.take().is_some() || self.records.len() < had
+        self.lost.take().is_some() || self.records.len() < had
     }
 }
 

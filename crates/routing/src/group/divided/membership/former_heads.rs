@@ -16,27 +16,41 @@ const HANDED_OVER_KEPT_MS: u64 = 24 * 3_600_000;
 /// Who headed events before, for as long as submissions may come again.
 #[derive(Default)]
 pub(super) struct FormerHeads {
-    /// Former placements, each with the time until which it matters.
-    placements: Vec<(MonotonicMs, Placement)>,
+    /// Former placements.
+    placements: Vec<FormerPlacement>,
     /// Until this time any event may have had another head.
     any_until_ms: MonotonicMs,
     /// The heads before this process began are not known.
     is_unknown: bool,
-    /// Nodes that have sent all replies that they gave before an epoch: those that are not known here stop mattering at
-    /// this time.
-    handed_over: Vec<(NodeId, Epoch, MonotonicMs)>,
+    /// Nodes that have sent all replies that they gave before an epoch.
+    handed_over: Vec<KnownReplies>,
     /// When this node became the head of events that others have headed, last.
     gained_ms: MonotonicMs,
 }
 
+/// A placement by which events were headed before.
+struct FormerPlacement {
+    placement: Placement,
+    /// Until when it matters.
+    until_ms: MonotonicMs,
+}
+
+/// A node that has sent all replies that it gave before an epoch.
+struct KnownReplies {
+    node: NodeId,
+    before: Epoch,
+    /// When those that are not known here stop mattering.
+    until_ms: MonotonicMs,
+}
+
 impl FormerHeads {
-    pub(super) fn push(&mut self, former: Placement, until_ms: MonotonicMs, now_ms: MonotonicMs) {
-        self.placements.retain(|(until_ms, _)| *until_ms > now_ms);
+    pub(super) fn push(&mut self, placement: Placement, until_ms: MonotonicMs, now_ms: MonotonicMs) {
+        self.placements.retain(|former| former.until_ms > now_ms);
         if self.placements.len() >= CHANGES_MAX {
-            self.any_until_ms = self.placements.remove(0).0;
+            self.any_until_ms = self.placements.remove(0).until_ms;
         }
-        self.placements.push((until_ms, former));
-        self.handed_over.retain(|(_, _, until_ms)| until_ms.after(HANDED_OVER_KEPT_MS) > now_ms);
+        self.placements.push(FormerPlacement { placement, until_ms });
+        self.handed_over.retain(|known| known.until_ms.after(HANDED_OVER_KEPT_MS) > now_ms);
     }
 
     /// Others may have headed any event before this process began.
@@ -53,14 +67,14 @@ impl FormerHeads {
 
     /// Whether no submission may come again that another node has headed.
     pub(super) fn are_over(&self, now_ms: MonotonicMs) -> bool {
-        let is_over = |(until_ms, _): &(MonotonicMs, Placement)| *until_ms <= now_ms;
+        let is_over = |former: &FormerPlacement| former.until_ms <= now_ms;
         !self.is_unknown && self.any_until_ms <= now_ms && self.placements.iter().all(is_over)
     }
 
     /// A node has sent all replies that it gave by maps before `epoch`, but for those that stop mattering at
     /// `until_ms`.
     pub(super) fn handed_over(&mut self, node: NodeId, epoch: Epoch, until_ms: MonotonicMs) {
-        self.handed_over.push((node, epoch, until_ms));
+        self.handed_over.push(KnownReplies { node, before: epoch, until_ms });
     }
 
     /// This node has become the head of events that others have headed.
@@ -76,12 +90,11 @@ impl FormerHeads {
     /// Whether another node than `me` headed an event of these positions lately.
     pub(super) fn are_elsewhere(&self, positions: &[u64], me: NodeId, now_ms: MonotonicMs) -> bool {
         let is_known = |head: Option<NodeId>, epoch: Epoch| {
-            let is_of = |(node, by, until_ms): &(NodeId, Epoch, MonotonicMs)| {
-                Some(*node) == head && *by > epoch && *until_ms <= now_ms
-            };
+            let is_of =
+                |known: &KnownReplies| Some(known.node) == head && known.before > epoch && known.until_ms <= now_ms;
             head == Some(me) || self.handed_over.iter().any(is_of)
         };
-        let is_elsewhere = |(until_ms, placement): &(MonotonicMs, Placement)| {
+        let is_elsewhere = |FormerPlacement { placement, until_ms }: &FormerPlacement| {
             *until_ms > now_ms && !is_known(placement.head(positions), placement.epoch())
         };
         self.is_unknown || self.any_until_ms > now_ms || self.placements.iter().any(is_elsewhere)

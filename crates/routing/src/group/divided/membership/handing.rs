@@ -32,12 +32,11 @@ const ASK_AFTER_MS: u64 = 1_000;
 /// What this node hands over to others, and gets from them.
 #[derive(Default)]
 pub(crate) struct Handing {
-    /// Nodes that slices here are on their way to, with the time since when they are sent every reply.
-    targets: Vec<(NodeId, MonotonicMs)>,
+    /// Nodes that slices here are on their way to.
+    targets: Vec<Told>,
     due: Vec<Due>,
-    /// Nodes that were handed everything lately, with the time since when each was sent every reply, and until when it
-    /// may wait: by a map that follows, it may not know which of two nodes has given it its slices.
-    handed: Vec<(NodeId, MonotonicMs, MonotonicMs)>,
+    /// Nodes that were handed everything lately.
+    handed: Vec<Handed>,
     awaited: Vec<Awaited>,
     /// Nodes that have ended ahead of this node's map, by an epoch that has not come here yet, with the time until
     /// which not all names are known.
@@ -46,6 +45,22 @@ pub(crate) struct Handing {
     starts: BTreeMap<NodeId, Incarnation>,
     /// Slices that are on their way here, with the time when this node was given them.
     arrivals: Vec<((u32, Epoch), MonotonicMs)>,
+}
+
+/// A node that is sent every reply.
+#[derive(Clone, Copy)]
+struct Told {
+    node: NodeId,
+    /// Since when.
+    since_ms: MonotonicMs,
+}
+
+/// A node that was handed everything.
+struct Handed {
+    to: Told,
+    /// Until when it may wait nevertheless: by a map that follows, it may not know which of two nodes has given it its
+    /// slices.
+    until_ms: MonotonicMs,
 }
 
 /// A node that has taken over.
@@ -81,23 +96,23 @@ impl Handing {
         (now_ms, first_free): (MonotonicMs, Ticket),
     ) {
         let epoch = placement.epoch();
-        let gone: Vec<_> = self.targets.extract_if(.., |(node, _)| !placement.targets().contains(node)).collect();
+        let gone: Vec<Told> =
+            self.targets.extract_if(.., |target| !placement.targets().contains(&target.node)).collect();
         // The map by which the slices were on their way may have gone by unseen.
-        let since = |node: NodeId| self.targets.iter().find(|(target, _)| *target == node).map(|(_, since)| *since);
+        let since = |node: NodeId| self.targets.iter().find(|target| target.node == node).map(|target| target.since_ms);
         let others = former.taken_from_here(placement).into_iter();
-        let others: Vec<_> = others.map(|node| (node, since(node).unwrap_or(now_ms))).collect();
-        self.handed.retain(|(_, _, until_ms)| *until_ms > now_ms);
+        let others: Vec<Told> = others.map(|node| Told { node, since_ms: since(node).unwrap_or(now_ms) }).collect();
+        self.handed.retain(|handed| handed.until_ms > now_ms);
         let is_next = epoch != former.epoch();
-        let again: Vec<_> =
-            self.handed.iter().filter(|_| is_next).map(|(node, since_ms, _)| (*node, *since_ms)).collect();
-        for (node, since_ms) in gone.into_iter().chain(others).chain(again) {
+        let again: Vec<Told> = self.handed.iter().filter(|_| is_next).map(|handed| handed.to).collect();
+        for Told { node, since_ms } in gone.into_iter().chain(others).chain(again) {
             if !self.due.iter().any(|due| due.node == node && due.epoch == epoch) {
                 self.due.push(Due { node, since_ms, first_free, epoch });
             }
         }
-        let is_new = |node: &&NodeId| !self.targets.iter().any(|(target, _)| target == *node);
+        let is_new = |node: &&NodeId| !self.targets.iter().any(|target| target.node == **node);
         let new: Vec<NodeId> = placement.targets().iter().filter(is_new).copied().collect();
-        self.targets.extend(new.into_iter().map(|node| (node, now_ms)));
+        self.targets.extend(new.into_iter().map(|node| Told { node, since_ms: now_ms }));
         let start = |node: NodeId| map.nodes.get(&node).filter(|node| !node.is_down).map(|node| node.incarnation);
         let before = std::mem::take(&mut self.starts);
         self.starts =
@@ -168,7 +183,7 @@ impl Handing {
         let generation = GenerationNumber::FIRST;
         let replies = Mirrored { name, names, decisions, clock, generation, probes, stamps: Vec::new() };
         let replies = Arc::new(replies);
-        let targets = self.targets.iter().map(|(node, _)| node);
+        let targets = self.targets.iter().map(|target| &target.node);
         for node in targets.chain(self.due.iter().map(|due| &due.node)) {
             outbox.send(*node, PeerBody::Mirror(MirrorNumber::NONE, replies.clone()));
         }
@@ -238,8 +253,8 @@ impl Membership {
             is_first && !flights.batches().into_iter().any(|first| first < due.first_free && open(first))
         };
         for Due { node, since_ms, epoch, .. } in due.extract_if(.., has_ended) {
-            handed.retain(|(known, ..)| *known != node);
-            handed.push((node, since_ms, now_ms.after(AWAITED_MS_MAX)));
+            handed.retain(|known| known.to.node != node);
+            handed.push(Handed { to: Told { node, since_ms }, until_ms: now_ms.after(AWAITED_MS_MAX) });
             let told_for_ms = now_ms.since(since_ms.max(known_since_ms));
             outbox.send(node, PeerBody::HandedOver(HandedOver { epoch, told_for_ms }));
         }
