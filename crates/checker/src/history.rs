@@ -238,6 +238,9 @@ pub struct History {
     /// From when to when the disk of a node hung while nothing else was wrong, in simulated microseconds: only where
     /// every slice has a complete copy on another node.
     pub hangs: Vec<(u64, u64)>,
+    /// From when to when the disk of a node was full whose power failed then, in simulated microseconds. Lookups are
+    /// answered from memory meanwhile, and the node has lost afterwards what its disk did not take.
+    pub lost_while_full: Vec<(u64, u64)>,
     /// From when to when the clock of a node was wrong, in simulated microseconds.
     pub wrong_clocks: Vec<(u64, u64)>,
     /// The views of nodes, those of one node in the order of their times. Where there are none, the view was the same

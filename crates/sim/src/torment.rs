@@ -129,10 +129,12 @@ impl Torment {
                     self.restart(&cuts, &mut dice).await;
                 }
                 Nemesis::DiskFull => {
+                    let from_us = now_us();
                     self.machines[node].fill(dice.below(2_000), dice_of_reserves(&self.scenario).below(2) == 0);
                     tokio::time::sleep(Duration::from_millis(100 + dice.below(2_000))).await;
                     if dice.below(2) == 0 {
                         let seed = dice.below(u64::MAX);
+                        lock(history).lost_while_full.push((from_us, now_us()));
                         self.restart(&[Order::CutPower(node, seed)], &mut dice).await;
                     }
                     self.machines[node].make_room();

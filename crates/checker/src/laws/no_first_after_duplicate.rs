@@ -6,6 +6,8 @@
 //! cells may be set in some copies of a slice and not in others, or in some slices and not in those that did not count
 //! then, which the verdict says (degraded). For that, the nodes that answer must have changed while the event was
 //! recorded, and again since the duplicate.
+//!
+//! There is another one: what a lookup has found while the disk of a node was full, whose power failed then.
 
 use super::Violation;
 use crate::history::{Call, History};
@@ -17,6 +19,10 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
     let forgets_nothing = history.promises.never_forgets && history.promises.answers_when_set;
     for duplicate in calls.iter().filter(|call| call.verdict == Some(Decision::Duplicate)) {
         let Some(returned_us) = duplicate.returned_us else { continue };
+        let is_of = |(from_us, until_us): &(u64, u64)| duplicate.began_us <= *until_us && *from_us <= returned_us;
+        if duplicate.is_lookup && history.lost_while_full.iter().any(is_of) {
+            continue;
+        }
         let recorders: Vec<&Call> = calls
             .iter()
             .filter(|call| call.id != duplicate.id && call.may_have_recorded() && call.began_us < returned_us)
