@@ -6,6 +6,7 @@
 #![warn(missing_docs)]
 
 // Each room imports those above it only.
+mod claims;
 mod clocks;
 mod engine;
 mod group;
@@ -15,6 +16,9 @@ mod plan;
 mod protocol;
 mod verdict;
 
+pub use claims::{
+    AfterTest, BeforeTest, ClaimCall, ClaimTable, ClaimedBy, Fence, Holding, Lost, after_test, before_test,
+};
 pub use clocks::{BELIEVED_AFTER_MS, ClockStanding, ClockWatch, Exchange, Offset, Reading, TimeOfDay};
 pub use engine::{BATCH_EVENTS, SlicedFilter};
 pub use group::rules;

@@ -2,6 +2,7 @@
 
 mod backup;
 mod broken_times;
+mod claims;
 mod climbs;
 mod clocks;
 mod closing;

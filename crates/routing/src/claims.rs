@@ -1,0 +1,27 @@
+//! Claims: who is about to deliver an event that the filter does not know yet (`docs/decisions/43-claims.md`).
+//!
+//! A claim records nothing: only its confirm does, so a consumer that dies with a claim has lost no event. The head of an
+//! event keeps its claims in a [`ClaimTable`], and what each call becomes is two pure steps: [`before_test`], by what the
+//! table holds, and [`after_test`], by what the slices say.
+//!
+//! ```text
+//!             claim: tested at all nodes, not there                 confirm by the holder: set, untested
+//!      FREE ------------------------------------------> HELD -----------------------------------------> RECORDED
+//!        ^                                               |  \                                              ^
+//!        |  release by the holder                        |   \ its lease is over                           |
+//!        +-----------------------------------------------+    v                                            |
+//!        |                                                  EXPIRED ---- confirm by the last holder -------+
+//!        +---- the entry is dropped for want of room ---------+ \------ anyone's claim, observe, confirm: as FREE
+//! ```
+//!
+//! Promises: of one event at most one lease is not over; every grant has a fence above all that the table gave for the
+//! event before; a retry of a claim gets its own fence again; memory is bounded. Must not know: cells, nodes, messages,
+//! clocks (moments are passed in).
+
+mod fence;
+mod steps;
+mod table;
+
+pub use fence::Fence;
+pub use steps::{AfterTest, BeforeTest, ClaimCall, Lost, after_test, before_test};
+pub use table::{ClaimTable, ClaimedBy, Holding};

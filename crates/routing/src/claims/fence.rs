@@ -1,0 +1,63 @@
+//! The number of a grant.
+//!
+//! Promises: of two grants of one event the later one has the greater fence, whichever heads gave them. Must not know: what
+//! is claimed.
+
+use crate::ids::{Epoch, FilterId, Incarnation};
+
+/// Bits that count the grants of one process of a node.
+const COUNTER_BITS: u32 = 40;
+
+/// What a holder shows when it confirms or releases, and what a sink that compares fences keeps.
+///
+/// Heads of an event change with the filter's epoch, one head has one process at a time, and a process counts: so fences
+/// rise. They are compared in this order, as numbers and as bytes.
+///
+/// ```
+/// use firstseen_routing::{Epoch, Fence, FilterId, Incarnation};
+/// let first = Fence::new(FilterId(7), Epoch(3), Incarnation(2), 0).unwrap();
+/// let after_a_restart = Fence::new(FilterId(7), Epoch(3), Incarnation(3), 0).unwrap();
+/// let of_a_new_head = Fence::new(FilterId(7), Epoch(4), Incarnation(1), 0).unwrap();
+/// assert!(first < after_a_restart && after_a_restart < of_a_new_head);
+/// assert!(first.to_bytes() < after_a_restart.to_bytes());
+/// assert_eq!(Fence::from_bytes(first.to_bytes()), first);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Fence {
+    filter: FilterId,
+    epoch: Epoch,
+    number: u64,
+}
+
+impl Fence {
+    /// Bytes of a fence.
+    pub const BYTES: usize = 24;
+
+    /// The `counter`th fence that a process gives, from 0 on; `None` where a process or a grant has no number any more
+    /// (after 2^24 starts of a node, or 2^40 grants of one process).
+    pub fn new(filter: FilterId, epoch: Epoch, incarnation: Incarnation, counter: u64) -> Option<Self> {
+        let is_counted = incarnation.0 < 1 << (u64::BITS - COUNTER_BITS) && counter < 1 << COUNTER_BITS;
+        is_counted.then_some(Self { filter, epoch, number: incarnation.0 << COUNTER_BITS | counter })
+    }
+
+    /// Filter, epoch and number, big-endian each: bytes compare as fences do.
+    pub fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        for (part, value) in bytes.as_chunks_mut::<8>().0.iter_mut().zip([self.filter.0, self.epoch.0, self.number]) {
+            *part = value.to_be_bytes();
+        }
+        bytes
+    }
+
+    /// The fence that has these bytes. Any bytes are one, and only those that a head gave are of use.
+    pub fn from_bytes(bytes: [u8; Self::BYTES]) -> Self {
+        let (parts, _) = bytes.as_chunks::<8>();
+        let [filter, epoch, number] = [parts[0], parts[1], parts[2]].map(u64::from_be_bytes);
+        Self { filter: FilterId(filter), epoch: Epoch(epoch), number }
+    }
+
+    /// The filter whose head gave it.
+    pub fn filter(self) -> FilterId {
+        self.filter
+    }
+}

@@ -1,0 +1,203 @@
+//! The claims of the events that one group heads.
+//!
+//! Promises: of one event there is one entry at most, that of its last grant; entries take [`ClaimTable::ENTRY_BYTES_MAX`]
+//! bytes each at most, and never more than the limit together; a call does bounded work. Must not know: what a call
+//! becomes.
+
+use hashbrown::HashTable;
+
+use super::fence::Fence;
+use crate::protocol::MonotonicMs;
+
+/// Entries that one grant looks through for one whose lease is over.
+const SWEPT_AT_ONCE: usize = 8;
+/// A full vector of entries gets room for one more of so many.
+const GROWTH: usize = 8;
+
+/// The claim of one event.
+#[derive(Clone, Copy, Debug)]
+struct Entry {
+    /// A hash of the event's positions.
+    event: u128,
+    fence: Fence,
+    /// When the lease is over.
+    until: MonotonicMs,
+    /// The unit of the window in which the event counts, once it is confirmed.
+    unit: u64,
+    /// Names the claim, so that a retry is known.
+    tag: u64,
+}
+
+/// The grant of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ClaimedBy {
+    /// Names the grant.
+    pub fence: Fence,
+    /// The tag of the claim.
+    pub tag: u64,
+    /// The unit of the window in which the event counts, once it is confirmed.
+    pub unit: u64,
+}
+
+/// What the table holds of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holding {
+    /// Nothing.
+    Free,
+    /// A lease that is not over.
+    Held {
+        /// Whose.
+        by: ClaimedBy,
+        /// What is left of it, in milliseconds, more than 0.
+        left_ms: u64,
+    },
+    /// A lease that is over.
+    Expired {
+        /// Whose it was.
+        by: ClaimedBy,
+    },
+}
+
+/// Claims by event.
+///
+/// ```
+/// use firstseen_routing::{ClaimTable, ClaimedBy, Epoch, Fence, FilterId, Holding, Incarnation, MonotonicMs};
+/// let mut table = ClaimTable::new(1 << 20);
+/// let fence = Fence::new(FilterId(7), Epoch(3), Incarnation(1), 0).unwrap();
+/// let by = ClaimedBy { fence, tag: 99, unit: 12 };
+/// let (until, earlier) = (MonotonicMs(10_000), MonotonicMs(4_000));
+/// assert!(table.hold(0xC11C, by, until, MonotonicMs::START));
+/// assert_eq!(table.holding(0xC11C, earlier), Holding::Held { by, left_ms: 6_000 });
+/// assert_eq!(table.holding(0xC11C, until), Holding::Expired { by });
+/// assert!(table.let_go(0xC11C, fence));
+/// assert_eq!(table.holding(0xC11C, earlier), Holding::Free);
+/// ```
+pub struct ClaimTable {
+    entries: Vec<Entry>,
+    /// Where in `entries` an event is.
+    places: HashTable<u32>,
+    /// The next entry that is looked at when room is needed.
+    hand: usize,
+    entries_max: usize,
+}
+
+impl ClaimTable {
+    /// Bytes that an entry takes at most: entries have room for an eighth more of them, and the table of places, which
+    /// doubles when seven eighths are taken, has five bytes for each of up to 2.3 places an entry.
+    pub const ENTRY_BYTES_MAX: u64 = (size_of::<Entry>() + size_of::<Entry>() / GROWTH) as u64 + 12;
+
+    /// An empty table that takes `bytes_max` bytes at most.
+    pub fn new(bytes_max: u64) -> Self {
+        let mut table = Self { entries: Vec::new(), places: HashTable::new(), hand: 0, entries_max: 0 };
+        table.set_bytes_max(bytes_max);
+        table
+    }
+
+    /// Takes `bytes_max` bytes at most from now on. Claims that are open stay: no more are taken until they fit.
+    pub fn set_bytes_max(&mut self, bytes_max: u64) {
+        let entries_max = (bytes_max / Self::ENTRY_BYTES_MAX).min(u64::from(u32::MAX));
+        self.entries_max = entries_max as usize;
+    }
+
+    /// What it holds of `event` now.
+    pub fn holding(&self, event: u128, now: MonotonicMs) -> Holding {
+        let Some(place) = self.place(event) else { return Holding::Free };
+        let Entry { fence, until, unit, tag, .. } = self.entries[place];
+        let by = ClaimedBy { fence, tag, unit };
+        match until.since(now) {
+            0 => Holding::Expired { by },
+            left_ms => Holding::Held { by, left_ms },
+        }
+    }
+
+    /// The event is held until then, instead of whatever was held of it; `false` where there is no room: then
+    /// nothing changes.
+    pub fn hold(&mut self, event: u128, by: ClaimedBy, until: MonotonicMs, now: MonotonicMs) -> bool {
+        let ClaimedBy { fence, tag, unit } = by;
+        let entry = Entry { event, fence, until, unit, tag };
+        if let Some(place) = self.place(event) {
+            self.entries[place] = entry;
+            return true;
+        }
+        self.sweep(now);
+        if self.entries.len() >= self.entries_max {
+            return false;
+        }
+        let hash_of = |place: &u32| hash(self.entries[*place as usize].event);
+        self.places.insert_unique(hash(event), self.entries.len() as u32, hash_of);
+        if self.entries.len() == self.entries.capacity() {
+            self.entries.reserve_exact((self.entries.len() / GROWTH).max(1));
+        }
+        self.entries.push(entry);
+        true
+    }
+
+    /// Forgets the grant of this fence; whether it was there.
+    pub fn let_go(&mut self, event: u128, fence: Fence) -> bool {
+        let place = self.place(event).filter(|place| self.entries[*place].fence == fence);
+        place.map(|place| self.remove(place)).is_some()
+    }
+
+    /// Forgets what is held of an event that is recorded now.
+    pub fn forget(&mut self, event: u128) {
+        if let Some(place) = self.place(event) {
+            self.remove(place);
+        }
+    }
+
+    /// Entries, also those whose lease is over and that nothing has taken the place of.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are no entries.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> u64 {
+        (self.entries.capacity() * size_of::<Entry>() + self.places.allocation_size()) as u64
+    }
+
+    fn place(&self, event: u128) -> Option<usize> {
+        let is_it = |place: &u32| self.entries[*place as usize].event == event;
+        self.places.find(hash(event), is_it).map(|place| *place as usize)
+    }
+
+    /// Where it is full, drops entries whose lease is over, of the few that are looked at.
+    fn sweep(&mut self, now: MonotonicMs) {
+        for _ in 0..SWEPT_AT_ONCE {
+            if self.entries.len() < self.entries_max || self.entries.is_empty() {
+                return;
+            }
+            self.hand = if self.hand < self.entries.len() { self.hand } else { 0 };
+            if self.entries[self.hand].until <= now {
+                self.remove(self.hand);
+            } else {
+                self.hand += 1;
+            }
+        }
+    }
+
+    /// The last entry takes the place of the one that goes.
+    fn remove(&mut self, place: usize) {
+        let gone = self.entries.swap_remove(place);
+        let (last, place) = (self.entries.len() as u32, place as u32);
+        if let Ok(found) = self.places.find_entry(hash(gone.event), |other| *other == place) {
+            found.remove();
+        }
+        if let Some(moved) = self.entries.get(place as usize)
+            && let Some(moved) = self.places.find_mut(hash(moved.event), |other| *other == last)
+        {
+            *moved = place;
+        }
+    }
+}
+
+/// Positions of events are hashes already, but not all bits of their numbers need be used: a product depends on all of
+/// them.
+fn hash(event: u128) -> u64 {
+    let product = u128::from(event as u64 ^ (event >> 64) as u64) * 0x9E37_79B9_7F4A_7C15;
+    product as u64 ^ (product >> 64) as u64
+}
