@@ -231,18 +231,19 @@ fn a_duplicate_is_new_again_only_where_it_may_have_been_recorded_half_way() {
 /// A lookup that finds an event which then turns out to be new, where a node's disk was full and its power failed.
 #[test]
 fn what_a_lookup_finds_on_a_full_disk_may_be_lost() {
-    let broken = |lost_while_full: Vec<(u64, u64)>, is_lookup: bool| {
+    let broken = |lost_while_full: Vec<(u64, u64)>, is_lookup: bool, first_us: u64| {
         let mut found = call(1, 0, 100, Decision::Duplicate);
         found.is_lookup = is_lookup;
         let mut history = History { lost_while_full, promises: of_a_second(), ..History::default() };
-        for call in [call(1, 0, 0, UNKNOWN), found, call(1, 0, 300, Decision::FirstSeen)] {
+        for call in [call(1, 0, 0, UNKNOWN), found, call(1, 0, first_us, Decision::FirstSeen)] {
             history.begin(call);
         }
         check(&history).into_iter().any(|violation| violation.name() == DENIED[0])
     };
-    assert!(!broken(vec![(50, 200)], true));
-    assert!(broken(vec![(200, 250)], true), "it was not full yet");
-    assert!(broken(vec![(50, 200)], false), "observations wait for the disk");
+    assert!(!broken(vec![(50, 200)], true, 300));
+    assert!(broken(vec![(50, 200)], true, 150), "the power has not failed yet");
+    assert!(broken(vec![(200, 250)], true, 300), "it was not full yet");
+    assert!(broken(vec![(50, 200)], false, 300), "observations wait for the disk");
 }
 
 #[test]

@@ -111,14 +111,13 @@ pub fn encode(message: &PeerMessage, range: u64) -> Result<Message, WireError> {
         PeerBody::Resolved(resolved) => Message::Resolved(encode_resolved(message, resolved)?),
         PeerBody::Set(set) => Message::Set(encode_set(message, set, range)?),
         PeerBody::SetAcks(acks) => {
-            check_acks(&acks.set_numbers, &acks.refused_numbers, &acks.full_numbers)?;
+            check_acks(&acks.set_numbers, &acks.refused_numbers)?;
             Message::SetAcks(proto::SetAcks {
                 filter_id: message.filter.0,
                 group: message.group,
                 set_numbers: acks.set_numbers.clone(),
                 refused_numbers: acks.refused_numbers.clone(),
                 filter_epoch: message.epoch.0,
-                full_numbers: acks.full_numbers.clone(),
             })
         }
         PeerBody::AskPast => Message::AskPast(proto::AskPast {
@@ -169,11 +168,10 @@ pub fn decode(message: &Message, range: u64, probes: ProbeShape) -> Result<PeerM
         }
         Message::Set(set) => (set.filter_id, set.filter_epoch, set.group, PeerBody::Set(decode_set(set, range)?)),
         Message::SetAcks(acks) => {
-            check_acks(&acks.set_numbers, &acks.refused_numbers, &acks.full_numbers)?;
+            check_acks(&acks.set_numbers, &acks.refused_numbers)?;
             let body = PeerBody::SetAcks(SetAcks {
                 set_numbers: acks.set_numbers.clone(),
                 refused_numbers: acks.refused_numbers.clone(),
-                full_numbers: acks.full_numbers.clone(),
             });
             (acks.filter_id, acks.filter_epoch, acks.group, body)
         }
@@ -315,8 +313,7 @@ fn decode_set(set: &proto::SetBatch, range: u64) -> Result<SetBatch, WireError> 
     })
 }
 
-fn check_acks(done: &[u64], refused: &[u64], full: &[u64]) -> Result<(), WireError> {
+fn check_acks(done: &[u64], refused: &[u64]) -> Result<(), WireError> {
     check_at_most("set_numbers", done.len() as u64, SET_ACKS_MAX as u64)?;
-    check_at_most("refused_numbers", refused.len() as u64, SET_ACKS_MAX as u64)?;
-    check_at_most("full_numbers", full.len() as u64, SET_ACKS_MAX as u64)
+    check_at_most("refused_numbers", refused.len() as u64, SET_ACKS_MAX as u64)
 }

@@ -7,7 +7,7 @@
 //! then, which the verdict says (degraded). For that, the nodes that answer must have changed while the event was
 //! recorded, and again since the duplicate.
 //!
-//! There is another one: what a lookup has found while the disk of a node was full, whose power failed then.
+//! There is another one: what a lookup has found while the disk of a node was full may be new after its power has failed.
 
 use super::Violation;
 use crate::history::{Call, History};
@@ -19,10 +19,6 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
     let forgets_nothing = history.promises.never_forgets && history.promises.answers_when_set;
     for duplicate in calls.iter().filter(|call| call.verdict == Some(Decision::Duplicate)) {
         let Some(returned_us) = duplicate.returned_us else { continue };
-        let is_of = |(from_us, until_us): &(u64, u64)| duplicate.began_us <= *until_us && *from_us <= returned_us;
-        if duplicate.is_lookup && history.lost_while_full.iter().any(is_of) {
-            continue;
-        }
         let recorders: Vec<&Call> = calls
             .iter()
             .filter(|call| call.id != duplicate.id && call.may_have_recorded() && call.began_us < returned_us)
@@ -30,6 +26,14 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
             .collect();
         let is_partial = history.promises.has_copies || duplicate.degraded;
         let first_us = recorders.iter().map(|call| call.began_us).min().unwrap_or(0);
+        let is_lost = |first: &Call| {
+            let mut lost = history.lost_while_full.iter();
+            lost.any(|(from_us, until_us)| {
+                duplicate.began_us <= *until_us
+                    && *from_us <= returned_us
+                    && first.returned_us.is_none_or(|returned_us| returned_us > *until_us)
+            })
+        };
         let contradicts = |first: &&&Call| {
             let since_us = first_us..first.returned_us.unwrap_or(u64::MAX);
             let is_same = |call: &&Call| call.name.is_some() && call.name == first.name;
@@ -40,6 +44,7 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
                 && !recorders.is_empty()
                 && !(is_partial && history.may_be_denied(&recorders, duplicate, first))
                 && recorders.iter().all(|call| history.are_within_window(call, first))
+                && !(duplicate.is_lookup && is_lost(first))
                 && !history.is_alone(first)
                 && !history
                     .forgiven

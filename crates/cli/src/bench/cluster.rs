@@ -116,7 +116,7 @@ impl Bench {
         })
     }
 
-    /// How many single calls go through is measured with the first of each kind only.
+    /// How many single calls go through is measured with one node only.
     fn finish(self, runtime: &Runtime, args: &ClusterBenchArgs) -> anyhow::Result<ClusterFigures> {
         let is_first = self.nodes == 1;
         let single_calls_per_s = is_first.then(|| {

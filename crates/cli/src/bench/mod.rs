@@ -113,7 +113,7 @@ pub struct MovesBenchArgs {
     /// Seconds that are measured before slices move
     #[arg(long, value_name = "S", default_value_t = 5, value_parser = value_parser!(u64).range(1..=600))]
     pub quiet_s: u64,
-    /// A kind of filter to measure; may be given several times. Rates are compared with the first's
+    /// A kind of filter to measure; may be given several times. One after the other
     #[arg(long, value_name = "KIND", value_enum, default_value = "generations")]
     pub kind: Vec<KindArg>,
     /// Print one JSON document

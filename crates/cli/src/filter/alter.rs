@@ -2,7 +2,8 @@
 //! have expired.
 //!
 //! Promises: what the flags do not change of window, rate, kind, slicing, lateness and ticks stays as it was asked for,
-//! however often the filter is altered, but that fingerprints give way to timers where they cannot do what is asked for;
+//! however often the filter is altered while it is of one kind; fingerprints give way to timers where they cannot do what
+//! is asked for;
 //! the new definition is printed, and nothing is altered where only a plan is asked for. Must not know: how both filters
 //! are asked about an event.
 

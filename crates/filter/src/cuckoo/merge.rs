@@ -86,9 +86,11 @@ impl Merging {
 
     /// Puts in all entries that are alive; returns whether there was room for them.
     fn put_all<W: TimeWord>(self, lines: &mut Lines, entries: impl Iterator<Item = Stashed>) -> bool {
-        let mut region = self.region::<W>(lines);
-        let alive = entries.filter(|entry| entry.expiry > self.base);
-        alive.fold(true, |fits, entry| region.put(entry.bucket, entry.print, entry.expiry) != Put::Full && fits)
+        let (mut region, mut fits) = (self.region::<W>(lines), true);
+        for entry in entries.filter(|entry| entry.expiry > self.base) {
+            fits &= region.put(entry.bucket, entry.print, entry.expiry) != Put::Full;
+        }
+        fits
     }
 
     fn lacks<W: TimeWord>(self, mine: &Lines, other: &Lines) -> bool {

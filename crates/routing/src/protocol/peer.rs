@@ -301,8 +301,6 @@ pub struct SetAcks {
     pub set_numbers: Vec<u64>,
     /// Refused: they have recorded nothing.
     pub refused_numbers: Vec<u64>,
-    /// Of the refused ones, records of a copy for which there was no room: later there may be.
-    pub full_numbers: Vec<u64>,
 }
 
 #[cfg(test)]

@@ -388,9 +388,6 @@ pub struct SetAcks {
     pub refused_numbers: ::prost::alloc::vec::Vec<u64>,
     #[prost(uint64, tag = "5")]
     pub filter_epoch: u64,
-    /// Of the refused ones, records for which there was no room (Mirror): later there may be.
-    #[prost(uint64, repeated, tag = "6")]
-    pub full_numbers: ::prost::alloc::vec::Vec<u64>,
 }
 /// Generated client implementations.
 pub mod peer_client {

@@ -143,10 +143,7 @@ impl TogetherGroup {
         match message.body {
             PeerBody::Mirror(number, mirrored) => {
                 let is_taken = self.mirrors.takes(message.epoch) || !self.present.keeps(Rule::FencesEpochs);
-                let taken = if is_taken { Some(self.take(&mirrored, commands)) } else { None };
-                // What cannot be taken for another reason will not be taken later either.
-                let is_full = matches!(taken, Some(Err(PartError::Full | PartError::Memory(_))));
-                let is_done = matches!(taken, Some(Ok(())));
+                let is_done = is_taken && self.take(&mirrored, commands).is_ok();
                 if is_done {
                     // The most that other copies may have sent before they get acknowledgements, and as much again for
                     // records that are sent twice.
@@ -155,18 +152,14 @@ impl TogetherGroup {
                     self.mirrors.heard((from, message.epoch), number, &mirrored, events_max);
                 }
                 let numbers = |are_these: bool| if are_these { vec![number.number] } else { Vec::new() };
-                let acks = SetAcks {
-                    set_numbers: numbers(is_done),
-                    refused_numbers: numbers(!is_done),
-                    full_numbers: numbers(is_full),
-                };
+                let acks = SetAcks { set_numbers: numbers(is_done), refused_numbers: numbers(!is_done) };
                 commands.push(self.mirrors.send(from, PeerBody::SetAcks(acks)));
             }
             PeerBody::SetAcks(acks) => {
                 self.mirrors.acknowledged(from, &acks.set_numbers, commands);
                 match message.epoch.cmp(&self.mirrors.epoch()) {
                     Ordering::Less => self.mirrors.send_again_to_new_copy(from, &acks.refused_numbers, commands),
-                    Ordering::Equal => self.mirrors.has_no_room(from, &acks.full_numbers, self.present.now_ms()),
+                    Ordering::Equal => self.mirrors.refused(from, &acks.refused_numbers, self.present.now_ms()),
                     Ordering::Greater => {}
                 }
             }

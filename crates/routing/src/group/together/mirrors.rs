@@ -61,8 +61,8 @@ pub(super) struct Mirrors {
     held_events: usize,
     /// Records that were made here, and may be on no other copy, as another copy has answered since.
     given_up: VecDeque<Arc<Mirrored>>,
-    /// Records, by the copy that has no room for them and their number, and when they are sent again.
-    without_room: Option<(BTreeSet<(NodeId, u64)>, MonotonicMs)>,
+    /// Records, by the copy that has refused them and their number, and when they are sent again.
+    refused: Option<(BTreeSet<(NodeId, u64)>, MonotonicMs)>,
     next_number: u64,
 }
 
@@ -83,7 +83,7 @@ impl Mirrors {
             held: VecDeque::new(),
             held_events: 0,
             given_up: VecDeque::new(),
-            without_room: None,
+            refused: None,
             next_number: site.first_number(),
         }
     }
@@ -272,28 +272,28 @@ impl Mirrors {
         }
     }
 
-    /// A copy that has the same map has no room for records: it gets them again later. What it refuses for another
-    /// reason, as its disk hangs or it has no slice any more, waits for the next map.
-    pub(super) fn has_no_room(&mut self, of: NodeId, full: &[u64], now_ms: MonotonicMs) {
+    /// A copy that has the same map has refused records: it gets these again later. It may have had no room, or as many
+    /// generations as there may be, and events expire; where its disk hangs or its slice is gone, a map says so soon.
+    pub(super) fn refused(&mut self, of: NodeId, refused: &[u64], now_ms: MonotonicMs) {
         let lacks = |held: &HeldBack| match held {
-            HeldBack::Mirrored { number, missing, .. } if full.contains(number) && missing.contains(&of) => {
+            HeldBack::Mirrored { number, missing, .. } if refused.contains(number) && missing.contains(&of) => {
                 Some((of, *number))
             }
             _ => None,
         };
         let mut lacking = self.held.iter().filter_map(lacks).peekable();
         if lacking.peek().is_some() {
-            self.without_room.get_or_insert((BTreeSet::new(), now_ms.after(AGAIN_MS))).0.extend(lacking);
+            self.refused.get_or_insert((BTreeSet::new(), now_ms.after(AGAIN_MS))).0.extend(lacking);
         }
     }
 
-    /// Sends the records again, if it is time, that copies have had no room for.
-    fn send_again_to_full(&mut self, now_ms: MonotonicMs, commands: &mut Vec<Command>) {
-        let Some((full, _)) = self.without_room.take_if(|(_, again_ms)| *again_ms <= now_ms) else { return };
+    /// Sends the records again, if it is time, that copies have refused.
+    fn send_again_refused(&mut self, now_ms: MonotonicMs, commands: &mut Vec<Command>) {
+        let Some((refused, _)) = self.refused.take_if(|(_, again_ms)| *again_ms <= now_ms) else { return };
         for held in &self.held {
             let HeldBack::Mirrored { number, mirrored, missing } = held else { continue };
             let again = MirrorNumber { number: *number, acknowledged_below: 0 };
-            let lacking = missing.iter().filter(|node| full.contains(&(**node, *number)));
+            let lacking = missing.iter().filter(|node| refused.contains(&(**node, *number)));
             lacking.for_each(|node| commands.push(self.message(*node, again, mirrored)));
         }
     }
@@ -375,7 +375,7 @@ impl Mirrors {
 
     /// Answers submissions that have passed their deadline, and sends what is to be sent again.
     pub(super) fn expire(&mut self, now_ms: MonotonicMs, commands: &mut Vec<Command>) {
-        self.send_again_to_full(now_ms, commands);
+        self.send_again_refused(now_ms, commands);
         let is_over = |held: &mut HeldBack| matches!(held, HeldBack::Reply(_, deadline_ms) if *deadline_ms <= now_ms);
         for index in (0..self.held.len()).rev() {
             if is_over(&mut self.held[index])
@@ -394,7 +394,7 @@ impl Mirrors {
             HeldBack::Reply(_, deadline_ms) => Some(*deadline_ms),
             HeldBack::Mirrored { .. } => None,
         };
-        let again_ms = self.without_room.as_ref().map(|(_, again_ms)| *again_ms);
+        let again_ms = self.refused.as_ref().map(|(_, again_ms)| *again_ms);
         self.held.iter().filter_map(deadline).chain(again_ms).min()
     }
 

@@ -155,7 +155,7 @@ pub(crate) fn peer_messages(events: usize, range: u64, numbers: &mut Numbers) ->
         cells: lists(events, range, numbers),
         stamps: stamps(events, numbers),
     };
-    let acks = SetAcks { set_numbers: vec![1, 2, 900], refused_numbers: vec![5, 6], full_numbers: vec![6] };
+    let acks = SetAcks { set_numbers: vec![1, 2, 900], refused_numbers: vec![5, 6] };
     let past = PeerBody::Past(Past { newest_unit: 1 << 40, has_handed_over: true });
     let (test, resolved) = (PeerBody::Test(test), PeerBody::Resolved(resolved));
     let place = CellPlace { generation: GenerationNumber(1 << 33), start_bytes: 640 };
