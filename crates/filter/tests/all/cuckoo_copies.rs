@@ -91,10 +91,16 @@ fn merging_commutes_associates_and_repeats_without_effect() {
         for refresh in [Refresh::Fixed, Refresh::Refresh] {
             let wanted = wanted(shape, refresh);
             let keys = positions(&wanted, KEYS);
-            let [mut a, b, c] = [0, 1, 2].map(|copy| Copy::filled(wanted, KEYS, 2500, 30 * seed + copy));
+            let [mut a, mut b, c] = [0, 1, 2].map(|copy| Copy::filled(wanted, KEYS, 2500, 30 * seed + copy));
             // Copies whose clocks are far apart, or close to each other.
             let now = b.model.now.max(c.model.now);
             a.advance(now - (now % 5));
+            // Each has entries of its own that are alive, one more of them than the other.
+            for (copy, events) in [(&mut a, 250), (&mut b, 400)] {
+                let mut feed = Feed::new(&wanted, KEYS, 30 * seed + events as u64);
+                feed.now = now;
+                copy.observe_from(&mut feed, events);
+            }
             let maps = |copy: &Copy| (map_of(&copy.slice, &wanted, copy.model.now, &keys), copy.slice.live_events());
             let ab = a.merged(&b);
             ab.check(&keys, "merged");
