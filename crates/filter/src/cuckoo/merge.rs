@@ -1,13 +1,13 @@
 //! Two copies of a slice brought together.
 //!
-//! Promises: of each event the greater expiry is kept, so the order of merges and their repetition do not matter; buckets
-//! that are the same in both cost a comparison, and entries are put into the copy that has more. Must not know: where
-//! copies are.
+//! Promises: of each event the greater expiry is kept, in one entry, so the order of merges and their repetition do not
+//! matter; buckets that are the same in both cost a comparison, and entries are put into the copy that has more. Must not
+//! know: where copies are.
 
 use crate::arch::{Instructions, Lanes, compiled_for};
 use crate::buckets::{BUCKET_BYTES, BucketShape, Line, Lines, REGION_BUCKETS, regions_of, regions_of_mut};
 use crate::cuckoo::Buckets;
-use crate::cuckoo::bucket::Ring;
+use crate::cuckoo::bucket::{Ring, matches};
 use crate::cuckoo::region::{Put, Region};
 use crate::cuckoo::stash::Stashed;
 use crate::cuckoo::times::TimeWord;
@@ -79,9 +79,38 @@ impl Merging {
         }
         // What the stash holds may find room in its buckets.
         merged[REGION_BUCKETS] = [0; BUCKET_BYTES];
+        let twins = self.take_twins::<W>(&mut merged);
         let stashed = self.other_view::<W>(other).stashed().map(|entry| self.bounded(entry));
-        let entries = stashed.chain(self.view::<W>(mine).entries());
+        let entries = twins.into_iter().chain(stashed).chain(self.view::<W>(mine).entries());
         self.put_all::<W>(&mut merged, entries).then_some(merged)
+    }
+
+    /// Takes out every entry of an event but one. A filter writes no second one, but bytes from outside may have it: then
+    /// the one that expires first may be the one that is found. Those that are taken out need no room when they are put
+    /// in again, as one is there.
+    fn take_twins<W: TimeWord>(self, lines: &mut Lines) -> Vec<Stashed> {
+        let mut twins = Vec::new();
+        for bucket in 0..REGION_BUCKETS {
+            let mut ring = Ring::<W>::read(&lines[bucket], self.shape);
+            for place in (0..ring.count()).rev() {
+                let print = ring.print(&lines[bucket], place, self.shape);
+                if self.has_twin(ring, lines, bucket, print) {
+                    let expiry = self.base + u64::from(ring.tick(place, self.lanes));
+                    twins.push(Stashed { bucket, print, expiry });
+                    ring.remove(&mut lines[bucket], place, self.shape, self.lanes);
+                }
+            }
+        }
+        twins
+    }
+
+    /// Whether an event has an entry beside the one in `bucket`: there, or in the other one, which is looked at from the
+    /// first of both only.
+    fn has_twin<W: TimeWord>(self, ring: Ring<W>, lines: &Lines, bucket: usize, print: u32) -> bool {
+        let equal = |ring, bucket: usize| matches(ring, &lines[bucket], print, self.shape, self.lanes);
+        let partner = BucketShape::partner(bucket, print);
+        equal(ring, bucket).count_ones() > 1
+            || partner > bucket && equal(Ring::read(&lines[partner], self.shape), partner) != 0
     }
 
     /// Puts in all entries that are alive; returns whether there was room for them.
