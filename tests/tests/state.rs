@@ -149,6 +149,19 @@ fn a_state_of_another_definition_is_refused() {
     other.fails(2, &["(made with --window 1h, here --window 2h)"]);
 }
 
+/// Ticks and lateness that come to the same cells are those of one filter: here 12 ticks of 5 minutes, one of them late.
+#[test]
+fn a_state_goes_on_under_other_flags_for_the_same_cells() {
+    let folder = Folder::with("k,t\na,1\n");
+    let made = "--format csv --key k --time t --window 1h --kind cuckoo --capacity 1000 --state state input";
+    folder.dedup(&format!("{made} --ticks 12 --lateness 5m")).ok();
+    for lateness in ["4m", "5m", "61s"] {
+        assert_eq!(folder.dedup(&format!("{made} --ticks 12 --lateness {lateness}")).ok().out, "k,t\n", "{lateness}");
+    }
+    let other = folder.dedup(&format!("{made} --ticks 12 --lateness 6m"));
+    other.fails(2, &["(made with --lateness 61s, here --lateness 6m)"]);
+}
+
 /// A record that damage has altered must not count as seen: the true record would be lost when it comes.
 #[test]
 fn records_before_the_damage_was_noticed_are_not_saved() {

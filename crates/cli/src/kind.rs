@@ -59,7 +59,7 @@ impl Meant {
         let mut possible: Vec<SlicedDefinition> =
             now.as_ref().ok().cloned().into_iter().chain(others.flatten()).collect();
         let kind = made.group.cells.kind();
-        let same = possible.iter().position(|one| one == made);
+        let same = possible.iter().position(|one| one.answers_like(made));
         match same.or_else(|| possible.iter().position(|one| one.group.cells.kind() == kind)) {
             Some(index) => Ok(possible.swap_remove(index)),
             None => now,

@@ -1,7 +1,9 @@
-//! A filter's definition: everything that two filters must share to give the same answers.
+//! A filter's definition: everything that two filters must share to give the same answers, and what was asked for where
+//! that cannot be read off it ([`AskedTicks`]).
 //!
-//! Promises: a definition that exists can be built, and says all that a saved filter depends on. Must not know: what
-//! users asked for (see [`crate::spec`]), where slices live.
+//! Promises: a definition that exists can be built, and says all that a saved filter depends on; whether two filters give
+//! the same answers does not depend on what was asked for. Must not know: how a wish becomes a definition (see
+//! [`crate::spec`]), where slices live.
 
 mod check;
 
@@ -202,6 +204,32 @@ impl FilterDefinition {
             Kind::Cuckoo => WindowRule { span_units: span_units + lateness_units, lateness_units: 0 },
             _ => self.rule,
         }
+    }
+
+    /// Whether filters of both give the same answers, and one can be continued as the other: they may have been asked for
+    /// by different flags ([`AskedTicks`]).
+    ///
+    /// ```
+    /// use firstseen_filter::{FilterSpec, Kind};
+    /// let asked = |ticks, capacity| {
+    ///     let spec = FilterSpec::new(Kind::Cuckoo, "24h".parse().unwrap());
+    ///     FilterSpec { ticks, capacity_events: Some(capacity), ..spec }.resolve().unwrap()
+    /// };
+    /// let by_default = asked(None, 1000);
+    /// assert!(by_default != asked(Some(19), 1000) && by_default.answers_like(&asked(Some(19), 1000)));
+    /// assert!(!by_default.answers_like(&asked(Some(18), 1000)));
+    /// assert!(!by_default.answers_like(&asked(None, 100_000)));
+    /// ```
+    pub fn answers_like(&self, other: &Self) -> bool {
+        self.without_asked() == other.without_asked()
+    }
+
+    fn without_asked(&self) -> Self {
+        let mut definition = self.clone();
+        if let CellDefinition::Cuckoo { asked, .. } = &mut definition.cells {
+            *asked = AskedTicks::default();
+        }
+        definition
     }
 
     /// Whether all generations of cells have one shape, so that an event has the same positions in all of them: only

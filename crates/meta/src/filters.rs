@@ -42,7 +42,7 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
     let places = tree::plan(&state.map, &name, &definition, tree.as_ref())?;
     if let Some((filter, record)) = state.map.filter_named(&name) {
         let same_tree = tree::is_built_so(&state.map, filter, tree.as_ref(), &places);
-        let differs = match (record.definition == definition, record.policies == policies, same_tree) {
+        let differs = match (record.definition.answers_like(&definition), record.policies == policies, same_tree) {
             (false, ..) => "definition",
             (_, false, _) => "set of policies",
             (.., false) => "tree",

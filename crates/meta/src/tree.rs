@@ -4,7 +4,9 @@
 
 use std::collections::BTreeSet;
 
-use firstseen_routing::{Branch, ClusterMap, FilterId, Incarnation, SlicedDefinition, TreePlace, TreeSpec};
+use firstseen_routing::{
+    Branch, ClusterMap, FilterId, FilterRecord, Incarnation, SlicedDefinition, TreePlace, TreeSpec,
+};
 
 use crate::refusal::Refusal;
 
@@ -51,6 +53,8 @@ pub(crate) fn branch(tree: &TreeSpec, root: FilterId, place: &TreePlace) -> Bran
 pub(crate) fn is_built_so(map: &ClusterMap, root: FilterId, tree: Option<&TreeSpec>, places: &[TreePlace]) -> bool {
     let there = || map.filters.values().filter(|filter| filter.branch.as_ref().is_some_and(|it| it.root == root));
     let Some(tree) = tree else { return there().next().is_none() };
-    let asked = places.iter().map(|place| (branch(tree, root, place), &place.definition));
-    there().filter_map(|filter| Some((filter.branch.clone()?, &filter.definition))).eq(asked)
+    let is_so = |(record, place): (&FilterRecord, &TreePlace)| {
+        record.branch.as_ref() == Some(&branch(tree, root, place)) && record.definition.answers_like(&place.definition)
+    };
+    there().count() == places.len() && there().zip(places).all(is_so)
 }

@@ -31,6 +31,10 @@ pub(super) struct DecayingDefinition {
 }
 
 impl Definition for DecayingDefinition {
+    fn answers_like(&self, other: &Self) -> bool {
+        self == other
+    }
+
     fn describe(&self) -> String {
         let DecayingShape { cells, hashes, rule, storage } = self.shape;
         let rule = match rule {

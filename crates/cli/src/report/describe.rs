@@ -11,6 +11,10 @@ use crate::state::Definition;
 use crate::text::numbers::grouped;
 
 impl Definition for SlicedDefinition {
+    fn answers_like(&self, other: &Self) -> bool {
+        Self::answers_like(self, other)
+    }
+
     fn describe(&self) -> String {
         describe(self)
     }

@@ -1,7 +1,7 @@
 //! `--state`: a filter that continues where the last run ended.
 //!
-//! Promises: the file is replaced at once and whole, or not at all; a file of another definition is refused. Must not
-//! know: how a filter works.
+//! Promises: the file is replaced at once and whole, or not at all; a file of a filter that answers otherwise is
+//! refused. Must not know: how a filter works.
 
 mod checkpoint;
 pub(crate) mod lock;
@@ -22,7 +22,10 @@ use crate::exit::UsageError;
 use crate::output::distinct::{folder, place};
 
 /// The definition of a filter.
-pub trait Definition: PartialEq + Serialize + DeserializeOwned {
+pub trait Definition: Serialize + DeserializeOwned {
+    /// Whether a filter of `other` can be continued as one of this.
+    fn answers_like(&self, other: &Self) -> bool;
+
     /// The definition in one line for people.
     fn describe(&self) -> String;
 
@@ -32,7 +35,7 @@ pub trait Definition: PartialEq + Serialize + DeserializeOwned {
 }
 
 /// Everything that a saved filter depends on.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StateHeader<D> {
     /// The fields and rules that make the key.
@@ -41,6 +44,13 @@ pub struct StateHeader<D> {
     pub seed: u64,
     /// The filter.
     pub definition: D,
+}
+
+impl<D: Definition> StateHeader<D> {
+    /// Whether a filter that was saved under `found` gives the answers of one of this.
+    fn continues(&self, found: &Self) -> bool {
+        self.key == found.key && self.seed == found.seed && self.definition.answers_like(&found.definition)
+    }
 }
 
 /// A state file whose body is still unread.
@@ -81,7 +91,7 @@ impl<D: Definition> SavedState<D> {
     /// Fills the filter by `read_body`, if the file is of `expected`.
     ///
     /// # Errors
-    /// Where the file is damaged, or holds a filter of another definition.
+    /// Where the file is damaged, or holds a filter that answers otherwise.
     pub fn load(
         self,
         path: &Path,
@@ -89,7 +99,7 @@ impl<D: Definition> SavedState<D> {
         read_body: impl FnOnce(&mut dyn Read) -> io::Result<()>,
     ) -> anyhow::Result<()> {
         let found = self.0.header();
-        if found != expected {
+        if !expected.continues(found) {
             let what = difference(expected, found);
             let path = path.display();
             bail!(UsageError(format!(

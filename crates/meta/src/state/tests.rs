@@ -6,7 +6,7 @@ use firstseen_filter::{
     CellDefinition, CounterStorage, DecayRule, DecayingShape, FilterSlice, FilterSpec, GenerationNumber, GrowthSpec,
     Kind, Limit,
 };
-use firstseen_routing::{Epoch, FilterPolicies, SliceMove, SliceOwner, SlicedDefinition};
+use firstseen_routing::{Epoch, FilterPolicies, SliceMove, SliceOwner, SlicedDefinition, Slicing};
 use proptest::prelude::*;
 
 use super::*;
@@ -99,6 +99,36 @@ fn every_start_counts_once() {
         assert_eq!(cluster.state.apply(index, again.clone()), Ok(Outcome::NodeStarted(Incarnation(3))));
         assert_eq!(cluster.state.map.version, 100, "a repeated command changes nothing");
     }
+}
+
+/// As versions wrote it that did not keep what was asked for.
+fn without_asked(definition: &SlicedDefinition) -> SlicedDefinition {
+    let mut json = serde_json::to_value(definition).unwrap();
+    let asked = json["group"]["cells"].as_object_mut().unwrap().remove("asked");
+    assert!(asked.is_some(), "{definition:?}");
+    serde_json::from_value(json).unwrap()
+}
+
+#[test]
+fn a_filter_is_there_whichever_flags_asked_for_its_cells() {
+    let asked = |ticks, lateness_ms| {
+        let spec = FilterSpec::new(Kind::Cuckoo, "24h".parse().unwrap());
+        let spec = FilterSpec { capacity_events: Some(1000), ticks, lateness_ms: Some(lateness_ms), ..spec };
+        SlicedDefinition::new(&spec, Slicing::NONE).unwrap()
+    };
+    let [made, again] = [asked(Some(12), 3_600_000), asked(Some(12), 7_200_000)];
+    let mut cluster = Cluster::new(1, 1 << 30);
+    cluster.ask(filter("a", without_asked(&made), false)).unwrap();
+    for same in [made.clone(), again] {
+        let there = cluster.ask(filter("a", same.clone(), true)).unwrap();
+        assert!(matches!(there, Outcome::FilterCreated { existed: true, .. }), "{there:?}");
+        let refused = cluster.ask(filter("a", same, false)).unwrap_err();
+        assert_eq!(refused, Refusal::FilterExists { name: "a".into() });
+    }
+    let other = cluster.ask(filter("a", asked(Some(12), 7_200_001), true)).unwrap_err();
+    assert!(matches!(&other, Refusal::FilterDiffers { differs, .. } if differs == "definition"), "{other}");
+    let (_, record) = cluster.state.map.filter_named("a").unwrap();
+    assert_eq!(record.definition, without_asked(&made), "it stays as it was made");
 }
 
 #[test]

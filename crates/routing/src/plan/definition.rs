@@ -1,7 +1,7 @@
 //! The definition of a sliced filter: what a user asks for and a slicing, checked against each other.
 //!
-//! Promises: a filter that cannot be sliced as asked is refused by name, with what to do instead; equal definitions
-//! give equal answers. Must not know: the state of a filter.
+//! Promises: a filter that cannot be sliced as asked is refused by name, with what to do instead; definitions
+//! that answer alike give equal answers. Must not know: the state of a filter.
 
 use firstseen_filter::{
     CellDefinition, FilterDefinition, FilterSpec, FrequencySpec, Geometry, GeometryError, Growth, Kind, Layout,
@@ -118,6 +118,12 @@ impl SlicedDefinition {
     pub fn frequencies(spec: &FrequencySpec, slicing: Slicing) -> Result<Self, DefinitionError> {
         check(Kind::Decaying, &spec.epoch, None, slicing)?;
         Ok(Self { slicing, group: spec.share(slicing.groups()).resolve()? })
+    }
+
+    /// Whether filters of both give the same answers, whichever flags asked for them
+    /// ([`FilterDefinition::answers_like`]).
+    pub fn answers_like(&self, other: &Self) -> bool {
+        self.slicing == other.slicing && self.group.answers_like(&other.group)
     }
 
     /// The definition of each slice.
