@@ -35,6 +35,9 @@ pub enum CellDefinition {
         equal_timers: u32,
         /// How it grows, or where it refuses.
         growth: Option<Growth>,
+        /// What its ticks do not say.
+        #[serde(default, skip_serializing_if = "AskedTicks::is_default")]
+        asked: AskedTicks,
     },
     /// [`Kind::Generations`].
     Generations {
@@ -42,6 +45,9 @@ pub enum CellDefinition {
         geometry: Geometry,
         /// Where it refuses (it never grows).
         growth: Option<Growth>,
+        /// What its jumps do not say.
+        #[serde(default, skip_serializing_if = "AskedTicks::is_default")]
+        asked: AskedTicks,
     },
     /// [`Kind::Cuckoo`].
     Cuckoo {
@@ -51,7 +57,7 @@ pub enum CellDefinition {
         refresh: Refresh,
         /// How it grows, or where it refuses.
         growth: Growth,
-        /// What its ticks follow from; a filter that follows this one is asked for the same.
+        /// What its ticks do not say.
         #[serde(default, skip_serializing_if = "AskedTicks::is_default")]
         asked: AskedTicks,
     },
@@ -87,11 +93,13 @@ pub enum CellDefinition {
     },
 }
 
-/// What a filter of fingerprints was asked for of which the rule of its window, in whole ticks, does not say all.
+/// What a filter was asked for of which the rule of its window, in whole ticks or jumps, does not say all: a filter that
+/// follows this one is asked for the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AskedTicks {
-    /// Ticks that the window is cut into; none where these follow from the rate.
+    /// Ticks that fingerprints are to cut the window into, now or once the filter is of that kind again; none where these
+    /// follow from the rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ticks: Option<u32>,
     /// How late an event may come, in milliseconds, where that was rounded up.
@@ -146,6 +154,22 @@ impl CellDefinition {
             | Self::SlidingCounting { .. }
             | Self::Stable { .. }
             | Self::Decaying { .. } => Refresh::Fixed,
+        }
+    }
+
+    /// What was asked for; nothing where the kind does not keep it.
+    pub fn asked(&self) -> AskedTicks {
+        match self {
+            Self::Timing { asked, .. } | Self::Generations { asked, .. } | Self::Cuckoo { asked, .. } => *asked,
+            _ => AskedTicks::default(),
+        }
+    }
+
+    /// The place of what was asked for, where the kind keeps it.
+    pub fn asked_mut(&mut self) -> Option<&mut AskedTicks> {
+        match self {
+            Self::Timing { asked, .. } | Self::Generations { asked, .. } | Self::Cuckoo { asked, .. } => Some(asked),
+            _ => None,
         }
     }
 
@@ -226,7 +250,7 @@ impl FilterDefinition {
 
     fn without_asked(&self) -> Self {
         let mut definition = self.clone();
-        if let CellDefinition::Cuckoo { asked, .. } = &mut definition.cells {
+        if let Some(asked) = definition.cells.asked_mut() {
             *asked = AskedTicks::default();
         }
         definition

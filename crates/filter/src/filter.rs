@@ -100,7 +100,7 @@ impl FilterSlice {
                 1 => Cells::Bloom(CellSlice::new(Bits::new(), *geometry, *growth).map_err(memory(geometry.bytes()))?),
                 _ => return Err(BuildError::Window),
             },
-            CellDefinition::Timing { geometry, refresh, equal_timers, growth } => match geometry.cell_bits() {
+            CellDefinition::Timing { geometry, refresh, equal_timers, growth, .. } => match geometry.cell_bits() {
                 8 => {
                     let timers = Timers8::new(window, *refresh, *equal_timers).ok_or(BuildError::Window)?;
                     let timers = timers.swept_every(sweep_period_units(definition));
@@ -113,7 +113,7 @@ impl FilterSlice {
                 }
                 _ => return Err(BuildError::Window),
             },
-            CellDefinition::Generations { geometry, growth } => match geometry.cell_bits() {
+            CellDefinition::Generations { geometry, growth, .. } => match geometry.cell_bits() {
                 8 => {
                     let words = Generations8::new(window).ok_or(BuildError::Window)?;
                     Cells::Generations8(CellSlice::new(words, *geometry, *growth).map_err(memory(geometry.bytes()))?)

@@ -4,13 +4,13 @@
 
 use thiserror::Error;
 
-use crate::definition::FilterDefinition;
+use crate::definition::{AskedTicks, FilterDefinition};
 use crate::growth::Limit;
 use crate::kind_name::Kind;
 use crate::number::number;
 use crate::rates::SizingError;
 use crate::stable::StableError;
-use crate::{DecayingError, GeometryError, Layout, Refresh, Window};
+use crate::{DecayingError, GeometryError, Layout, Refresh, Unit, Window};
 pub use frequency::FrequencySpec;
 
 mod cuckoo;
@@ -152,13 +152,33 @@ impl FilterSpec {
     /// # Errors
     /// [`SpecError`]: what does not fit together, and what to change.
     pub fn resolve(&self) -> Result<FilterDefinition, SpecError> {
-        match (self.kind, &self.window) {
+        let mut definition = match (self.kind, &self.window) {
             (Kind::Timing | Kind::Generations | Kind::Cuckoo, Window::Duration(window_ms))
                 if self.clock_skew_ms > 0 =>
             {
                 self.resolve_kept_longer(*window_ms)
             }
             _ => self.resolve_as_asked(),
+        }?;
+        let asked = self.asked(&definition);
+        if let Some(place) = definition.cells.asked_mut() {
+            *place = asked;
+        }
+        Ok(definition)
+    }
+
+    /// What the rule of `definition` does not say of what is asked for here.
+    fn asked(&self, definition: &FilterDefinition) -> AskedTicks {
+        let FilterDefinition { window, unit, rule, .. } = definition;
+        let (Window::Duration(window_ms), Unit::Milliseconds(unit_ms)) = (window, unit) else {
+            return AskedTicks { ticks: self.ticks, ..AskedTicks::default() };
+        };
+        let ms = |units: u64| units.saturating_mul(*unit_ms);
+        let is_longer = ms(rule.span_units - 1) != window_ms.saturating_add(self.clock_skew_ms);
+        AskedTicks {
+            ticks: self.ticks,
+            lateness_ms: self.lateness_ms.filter(|lateness_ms| ms(rule.lateness_units) != *lateness_ms),
+            clock_skew_ms: Some(self.clock_skew_ms).filter(|skew_ms| *skew_ms > 0 && is_longer),
         }
     }
 

@@ -27,7 +27,7 @@ pub fn slice_bytes(definition: &SlicedDefinition) -> Result<u64, String> {
     Ok(match &slice.cells {
         CellDefinition::Bloom { geometry, growth }
         | CellDefinition::Timing { geometry, growth, .. }
-        | CellDefinition::Generations { geometry, growth } => {
+        | CellDefinition::Generations { geometry, growth, .. } => {
             cell_bytes(geometry.cells(), u64::from(geometry.cell_bits())).saturating_mul(generations(growth))
         }
         CellDefinition::Cuckoo { geometry, growth, .. } => {

@@ -2,10 +2,9 @@
 //! have expired.
 //!
 //! Promises: what the flags do not change of window, rate, kind, slicing, lateness and ticks stays as it was asked for,
-//! however often the filter is altered while it is of one kind; fingerprints give way to timers where they cannot do what
-//! is asked for;
-//! the new definition is printed, and nothing is altered where only a plan is asked for. Must not know: how both filters
-//! are asked about an event.
+//! however often the filter is altered, and through whichever sliding kinds; fingerprints give way to timers where they
+//! cannot do what is asked for; the new definition is printed, and nothing is altered where only a plan is asked for. Must
+//! not know: how both filters are asked about an event.
 
 use std::io::Write;
 
@@ -21,12 +20,12 @@ use serde::Serialize;
 use tokio::time::{Duration, sleep};
 
 use super::{ClusterAddresses, agreed, create, find};
-use crate::cluster;
 use crate::cluster::connect::{Operator, fresh_id};
+use crate::cluster::{self, ClusterStatus};
 use crate::exit::UsageError;
 use crate::flags::filter::{GrowthArg, KindArg, parse_duration_ms};
 use crate::kind::lateness_default_ms;
-use crate::report::describe::{asked_of, describe};
+use crate::report::describe::describe;
 use crate::text::lines::folded;
 use crate::text::size::{ByteSize, Count, rate};
 
@@ -92,7 +91,8 @@ pub struct ChangeArgs {
     /// filter where the window changes
     #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms, allow_hyphen_values = true)]
     pub lateness: Option<u64>,
-    /// Ticks that kind cuckoo cuts its window into; by default as before
+    /// Ticks that kind cuckoo cuts its window into; by default as before, also where the filter was of another sliding
+    /// kind meanwhile
     #[arg(long, value_name = "N")]
     pub ticks: Option<u32>,
     /// How it grows beyond its capacity: none, equal:N; by default as for a new filter
@@ -114,8 +114,9 @@ impl ChangeArgs {
         of_size || window.is_some() || kind.is_some() || slicing.is_some() || lateness.is_some()
     }
 
-    /// The definition of the new filter; `record` is the filter as it is.
-    fn definition(&self, name: &str, record: &FilterRecord) -> anyhow::Result<SlicedDefinition> {
+    /// The definition of the new filter; `record` is the filter as it is, in a cluster whose clocks may differ by
+    /// `skew_max_ms`.
+    fn definition(&self, name: &str, record: &FilterRecord, skew_max_ms: u64) -> anyhow::Result<SlicedDefinition> {
         let old = &record.definition;
         if !self.redefines() {
             return Ok(old.clone());
@@ -141,7 +142,8 @@ impl ChangeArgs {
             generations_max: rule.generations_max(),
             ratio: rule.ratio(),
         };
-        let kept = Kept::of(record, &window, self.window.is_some());
+        let kept = Kept::of(record, &window, self.window.is_some(), skew_max_ms);
+        let ticks = self.ticks.or(kept.ticks);
         let kind = self.kind.map_or_else(|| old.group.cells.kind(), Into::into);
         let spec = FilterSpec {
             rate: self.fpr.unwrap_or(old.group.rate),
@@ -151,17 +153,21 @@ impl ChangeArgs {
             clock_skew_ms: kept.clock_skew_ms,
             future_max_ms: kept.future_max_ms,
             growth: self.growth.map(growth),
-            ticks: self.ticks.or(kept.ticks.filter(|_| kind == Kind::Cuckoo)),
+            ticks: self.ticks.or(ticks.filter(|_| kind == Kind::Cuckoo)),
             ..FilterSpec::new(kind, window)
         };
         let slicing = self.slicing.unwrap_or(old.slicing);
-        let definition = SlicedDefinition::new(&spec, slicing)
+        let mut definition = SlicedDefinition::new(&spec, slicing)
             .or_else(|refusal| match &refusal {
                 // With fewer ticks fingerprints can do it.
                 DefinitionError::Spec(SpecError::Reach { .. }) if spec.ticks.is_some() => Err(refusal),
                 _ => self.timers(&spec, slicing).ok_or(refusal),
             })
             .map_err(|error| UsageError(error.to_string()))?;
+        if let Some(asked) = definition.group.cells.asked_mut() {
+            // Another kind has no ticks, and keeps them for fingerprints that may follow.
+            asked.ticks = ticks;
+        }
         if definition.group.one_shape() {
             Ok(definition)
         } else {
@@ -182,16 +188,14 @@ impl ChangeArgs {
     }
 }
 
-/// How far the clocks of nodes may differ where their configuration says nothing else.
-const CLOCK_SKEW_DEFAULT_MS: u64 = 1_000;
-
 /// Settings that stay where no flag changes them.
 struct Kept {
     /// As it was asked for: rounded up to the ticks of one filter after the other, it would grow with each.
     lateness_ms: Option<u64>,
     /// Ticks that were asked for.
     ticks: Option<u32>,
-    /// How much longer than its window a filter keeps events where nodes stamp them, as their clocks differ.
+    /// How much longer than its window a filter keeps events where nodes stamp them, as their clocks differ: as was asked
+    /// for, but for no less than nodes are configured with now.
     clock_skew_ms: u64,
     /// How far ahead an event's time may be to move the clock without confirmation: as the flag says, or as follows
     /// from the window.
@@ -199,22 +203,18 @@ struct Kept {
 }
 
 impl Kept {
-    fn of(record: &FilterRecord, window: &Window, has_new_window: bool) -> Self {
+    fn of(record: &FilterRecord, window: &Window, has_new_window: bool, skew_max_ms: u64) -> Self {
         let group = &record.definition.group;
-        let is_stamped_by_nodes = record.policies.clock == ClockSource::Wall;
+        let skew_ms =
+            |kept_ms: u64| if record.policies.clock == ClockSource::Wall { kept_ms.max(skew_max_ms) } else { 0 };
         let future_max_ms = if group.future_max_ms == group.window.future_default_ms() {
             window.future_default_ms()
         } else {
             group.future_max_ms
         };
-        let AskedTicks { ticks, lateness_ms, clock_skew_ms } = asked_of(group);
+        let AskedTicks { ticks, lateness_ms, clock_skew_ms } = group.cells.asked();
         let (Window::Duration(window_ms), Unit::Milliseconds(unit_ms)) = (&group.window, &group.unit) else {
-            return Self {
-                lateness_ms: None,
-                ticks,
-                clock_skew_ms: if is_stamped_by_nodes { CLOCK_SKEW_DEFAULT_MS } else { 0 },
-                future_max_ms,
-            };
+            return Self { lateness_ms: None, ticks, clock_skew_ms: skew_ms(0), future_max_ms };
         };
         let lateness_units = group.rule.lateness_units;
         // Of fingerprints a lateness costs memory, so that only what had one is given one.
@@ -225,8 +225,8 @@ impl Kept {
             lateness_ms.or(Some(lateness_units.saturating_mul(*unit_ms)))
         };
         let kept_ms = group.rule.span_units.saturating_sub(1).saturating_mul(*unit_ms);
-        let skew_ms = clock_skew_ms.unwrap_or_else(|| kept_ms.saturating_sub(*window_ms).max(CLOCK_SKEW_DEFAULT_MS));
-        Self { lateness_ms, ticks, clock_skew_ms: if is_stamped_by_nodes { skew_ms } else { 0 }, future_max_ms }
+        let clock_skew_ms = skew_ms(clock_skew_ms.unwrap_or(kept_ms.saturating_sub(*window_ms)));
+        Self { lateness_ms, ticks, clock_skew_ms, future_max_ms }
     }
 }
 
@@ -259,12 +259,12 @@ pub(super) async fn run(args: &AlterArgs, operator: &Operator, out: &mut dyn Wri
         ))
         .into());
     }
-    let map = cluster::status(operator).await?.map;
+    let ClusterStatus { map, clock_skew_max_ms, .. } = cluster::status(operator).await?;
     let (number, filter) = find(&map, &args.name)?;
     if args.finish {
         return finish(args, operator, &map, number, out).await;
     }
-    let definition = args.change.definition(&args.name, filter)?;
+    let definition = args.change.definition(&args.name, filter, clock_skew_max_ms)?;
     let request = AlterFilterRequest {
         command_id: fresh_id().into(),
         name: args.name.clone(),
@@ -399,80 +399,4 @@ async fn finish(
 }
 
 #[cfg(test)]
-mod tests {
-    use clap::Parser;
-    use firstseen_routing::{Epoch, FilterPolicies, Line};
-
-    use super::*;
-
-    #[derive(Parser)]
-    struct Flags {
-        #[command(flatten)]
-        change: ChangeArgs,
-    }
-
-    fn record(spec: &FilterSpec, clock: ClockSource) -> FilterRecord {
-        FilterRecord {
-            name: "clicks".to_owned(),
-            epoch: Epoch::FIRST,
-            definition: SlicedDefinition::new(spec, Slicing::NONE).unwrap(),
-            policies: FilterPolicies { clock, ..FilterPolicies::default() },
-            owners: Vec::new(),
-            copies: Vec::new(),
-            generations: Vec::new(),
-            branch: None,
-            line: Line::default(),
-        }
-    }
-
-    fn altered(record: &FilterRecord, flags: &str) -> anyhow::Result<SlicedDefinition> {
-        let words = std::iter::once("alter").chain(flags.split_whitespace());
-        Flags::parse_from(words).change.definition("clicks", record)
-    }
-
-    fn fingerprints() -> FilterSpec {
-        let spec = FilterSpec::new(Kind::Cuckoo, "24h".parse().unwrap());
-        FilterSpec { capacity_events: Some(100_000), lateness_ms: Some(3 * 3_600_000), ..spec }
-    }
-
-    /// Rates whose filters cut a window into different numbers of ticks, twice over.
-    const RATES: [f64; 8] = [0.001, 1e-8, 0.05, 0.01, 0.001, 1e-8, 0.05, 0.01];
-
-    #[test]
-    fn what_is_kept_is_what_was_asked_for_however_often_a_filter_is_altered() {
-        for (ticks, clock_skew_ms) in [(None, 0), (Some(20), 0), (Some(70), 0), (None, 1_234_567)] {
-            let asked = FilterSpec { ticks, clock_skew_ms, ..fingerprints() };
-            let clock = if clock_skew_ms > 0 { ClockSource::Wall } else { ClockSource::Event };
-            let mut record = record(&asked, clock);
-            for rate in RATES {
-                record.definition = altered(&record, &format!("--fpr {rate}")).unwrap();
-                let anew = FilterSpec { rate, ..asked.clone() };
-                assert_eq!(
-                    record.definition,
-                    SlicedDefinition::new(&anew, Slicing::NONE).unwrap(),
-                    "{ticks:?}, {rate}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn what_is_given_replaces_what_was_asked_for_before() {
-        let record = record(&FilterSpec { ticks: Some(20), ..fingerprints() }, ClockSource::Event);
-        let anew = |flags: &str, spec: FilterSpec| {
-            let expected = SlicedDefinition::new(&spec, Slicing::NONE).unwrap();
-            assert_eq!(altered(&record, flags).unwrap(), expected, "{flags}");
-        };
-        let kept = FilterSpec { ticks: Some(20), ..fingerprints() };
-        anew("--lateness 1h", FilterSpec { lateness_ms: Some(3_600_000), ..kept.clone() });
-        anew("--ticks 60", FilterSpec { ticks: Some(60), ..kept.clone() });
-        anew("--kind timing", FilterSpec { kind: Kind::Timing, ticks: None, ..kept });
-    }
-
-    #[test]
-    fn ticks_that_another_rate_does_not_have_are_refused_with_their_limit() {
-        let spec = FilterSpec { rate: 1e-8, lateness_ms: None, ticks: Some(107), ..fingerprints() };
-        let refused = altered(&record(&spec, ClockSource::Event), "--fpr 0.01").unwrap_err().to_string();
-        assert!(refused.contains("107 ticks") && refused.contains("89 ticks at most"), "{refused}");
-    }
-}
+mod tests;

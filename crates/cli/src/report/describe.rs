@@ -1,8 +1,7 @@
 //! A filter's definition in one line for people.
 
 use firstseen_filter::{
-    AskedTicks, BucketShape, CellDefinition, FilterDefinition, Geometry, Growth, Layout, Refresh, Unit, Window,
-    duration,
+    BucketShape, CellDefinition, FilterDefinition, Geometry, Growth, Layout, Refresh, Unit, Window, duration,
 };
 use firstseen_routing::SlicedDefinition;
 
@@ -34,7 +33,7 @@ impl Definition for SlicedDefinition {
             ("--slicing", self.slicing.to_string()),
             ("--rule", if refreshes { "refresh" } else { "fixed" }.to_owned()),
             ("--lateness", asked_for(asked_lateness(group).map(|lateness| lateness.to_string()))),
-            ("--ticks", asked_for(asked_of(group).ticks.map(|ticks| ticks.to_string()))),
+            ("--ticks", asked_for(group.cells.asked().ticks.map(|ticks| ticks.to_string()))),
             clock_flag(&group.window, group.future_max_ms),
         ]
     }
@@ -64,21 +63,13 @@ fn asked_capacity_events(definition: &SlicedDefinition) -> Option<u64> {
     }
 }
 
-/// What a filter of fingerprints was asked for.
-pub(crate) fn asked_of(group: &FilterDefinition) -> AskedTicks {
-    match group.cells {
-        CellDefinition::Cuckoo { asked, .. } => asked,
-        _ => AskedTicks::default(),
-    }
-}
-
 /// The lateness, where it is not the one that follows from kind and window.
 fn asked_lateness(group: &FilterDefinition) -> Option<Window> {
     let (Window::Duration(_), Unit::Milliseconds(unit_ms)) = (&group.window, &group.unit) else { return None };
     let is_timing = matches!(group.cells, CellDefinition::Timing { .. });
     let default_ms = lateness_default_ms(&group.window).filter(|_| is_timing).unwrap_or(0);
     let units = group.rule.lateness_units;
-    let lateness_ms = asked_of(group).lateness_ms.unwrap_or(units.saturating_mul(*unit_ms));
+    let lateness_ms = group.cells.asked().lateness_ms.unwrap_or(units.saturating_mul(*unit_ms));
     (units != default_ms.div_ceil((*unit_ms).max(1))).then_some(Window::Duration(lateness_ms))
 }
 
@@ -87,11 +78,11 @@ pub fn describe(definition: &SlicedDefinition) -> String {
     let group = &definition.group;
     let mut parts = vec![group.cells.kind().to_string()];
     match &group.cells {
-        CellDefinition::Bloom { geometry, growth } | CellDefinition::Generations { geometry, growth } => {
+        CellDefinition::Bloom { geometry, growth } | CellDefinition::Generations { geometry, growth, .. } => {
             parts.push(shape(geometry));
             parts.extend(growth.as_ref().and_then(grows));
         }
-        CellDefinition::Timing { geometry, refresh, equal_timers, growth } => {
+        CellDefinition::Timing { geometry, refresh, equal_timers, growth, .. } => {
             parts.push(shape(geometry));
             parts.extend((*refresh == Refresh::Refresh).then(|| "refreshed by duplicates".to_owned()));
             parts.extend((*equal_timers > 0).then(|| format!("{equal_timers} equal timers")));

@@ -48,7 +48,7 @@ impl FilterDefinition {
                 cell_bits(geometry, &[1])?;
                 growth.as_ref().map_or(Ok(()), grows)
             }
-            CellDefinition::Timing { geometry, refresh, equal_timers, growth } => {
+            CellDefinition::Timing { geometry, refresh, equal_timers, growth, .. } => {
                 cell_bits(geometry, &[8, 16])?;
                 if *equal_timers > geometry.hashes() {
                     return Err(refused(
@@ -64,7 +64,7 @@ impl FilterDefinition {
                 fits.then_some(()).ok_or(BuildError::Window)?;
                 growth.as_ref().map_or(Ok(()), grows)
             }
-            CellDefinition::Generations { geometry, growth } => {
+            CellDefinition::Generations { geometry, growth, .. } => {
                 cell_bits(geometry, &[8, 16])?;
                 let fits = match geometry.cell_bits() {
                     8 => Generations8::new(self.rule).is_some(),

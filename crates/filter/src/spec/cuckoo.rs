@@ -68,21 +68,11 @@ pub(super) fn resolve(spec: &FilterSpec) -> Result<FilterDefinition, SpecError> 
             geometry: geometry(capacity)?,
             refresh: spec.refresh,
             growth,
-            asked: asked(spec, &units),
+            asked: AskedTicks::default(),
         },
         rate: spec.rate,
         capacity_events: given_capacity(spec).or(spec.memory_bytes.map(|_| capacity)),
     })
-}
-
-/// What the units do not say of what was asked for. The window of `spec` is longer than its own by what clocks may differ.
-fn asked(spec: &FilterSpec, units: &Units) -> AskedTicks {
-    let (Window::Duration(window_ms), Unit::Milliseconds(unit_ms)) = (&spec.window, &units.unit) else {
-        return AskedTicks { ticks: spec.ticks, ..AskedTicks::default() };
-    };
-    let lateness_ms = spec.lateness_ms.filter(|ms| units.rule.lateness_units.saturating_mul(*unit_ms) != *ms);
-    let is_longer = spec.clock_skew_ms > 0 && units.window_units.saturating_mul(*unit_ms) != *window_ms;
-    AskedTicks { ticks: spec.ticks, lateness_ms, clock_skew_ms: is_longer.then_some(spec.clock_skew_ms) }
 }
 
 fn no<T>(spec: &FilterSpec, option: &'static str, instead: &'static str) -> Result<T, SpecError> {

@@ -4,7 +4,7 @@ use super::size::{Load, capacity_within, geometry, layout_of, live_events};
 use super::units::{Units, units};
 use super::{FIRST_CAPACITY_EVENTS, FilterSpec, GrowthSpec, MEMORY_MIN_BYTES, SpecError};
 use crate::counting::WINDOW_EVENTS_MAX;
-use crate::definition::{CellDefinition, FilterDefinition};
+use crate::definition::{AskedTicks, CellDefinition, FilterDefinition};
 use crate::growth::{GENERATIONS_MAX, Growth, JumpLimit, Limit};
 use crate::kind_name::Kind;
 use crate::rates::blocked::BlockRates;
@@ -160,9 +160,10 @@ fn growing(
     }
     Ok(match spec.kind {
         Kind::Timing => {
-            CellDefinition::Timing { geometry, refresh: spec.refresh, equal_timers: spec.equal_timers, growth }
+            let (refresh, equal_timers) = (spec.refresh, spec.equal_timers);
+            CellDefinition::Timing { geometry, refresh, equal_timers, growth, asked: AskedTicks::default() }
         }
-        Kind::Generations => CellDefinition::Generations { geometry, growth },
+        Kind::Generations => CellDefinition::Generations { geometry, growth, asked: AskedTicks::default() },
         _ => CellDefinition::Bloom { geometry, growth },
     })
 }

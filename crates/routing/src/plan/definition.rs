@@ -179,7 +179,7 @@ impl Parts for CellDefinition {
         match self {
             Self::Bloom { geometry, growth }
             | Self::Timing { geometry, growth, .. }
-            | Self::Generations { geometry, growth } => Some((geometry, growth)),
+            | Self::Generations { geometry, growth, .. } => Some((geometry, growth)),
             // Each of its slices has whole events.
             Self::Cuckoo { .. }
             | Self::JumpingCounting { .. }

@@ -178,9 +178,9 @@ impl Times1h {
 
 /// The same cells with timers that reach over an hour of seconds.
 fn wide(cells: CellDefinition) -> CellDefinition {
-    let CellDefinition::Timing { geometry, refresh, equal_timers, growth } = cells else { panic!("timers") };
+    let CellDefinition::Timing { geometry, refresh, equal_timers, growth, asked } = cells else { panic!("timers") };
     let geometry = firstseen_filter::Geometry::new(geometry.cells(), geometry.hashes(), 16, geometry.layout()).unwrap();
-    CellDefinition::Timing { geometry, refresh, equal_timers, growth }
+    CellDefinition::Timing { geometry, refresh, equal_timers, growth, asked }
 }
 
 const FIRST_SEEN: [Decision; 5] = [Decision::FirstSeen; 5];

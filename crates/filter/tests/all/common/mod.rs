@@ -75,11 +75,11 @@ pub(crate) fn timing(
     refresh: Refresh,
     growth: Option<Growth>,
 ) -> FilterDefinition {
-    definition(CellDefinition::Timing { geometry, refresh, equal_timers: 0, growth }, rule)
+    definition(CellDefinition::Timing { geometry, refresh, equal_timers: 0, growth, asked: Default::default() }, rule)
 }
 
 pub(crate) fn generations(geometry: Geometry, rule: WindowRule) -> FilterDefinition {
-    definition(CellDefinition::Generations { geometry, growth: None }, rule)
+    definition(CellDefinition::Generations { geometry, growth: None, asked: Default::default() }, rule)
 }
 
 /// A geometry of `cells` cells with as many positions as the layout can place, up to `hashes_max`.

@@ -37,7 +37,7 @@ pub fn folded(root: &SlicedDefinition, shift: u8, slicing: Slicing) -> Result<Sl
     let (geometry, growth) = match &mut group.cells {
         CellDefinition::Bloom { geometry, growth }
         | CellDefinition::Timing { geometry, growth, .. }
-        | CellDefinition::Generations { geometry, growth } => (geometry, growth),
+        | CellDefinition::Generations { geometry, growth, .. } => (geometry, growth),
         cells => return Err(TreeRefusal::Kind { kind: cells.kind() }),
     };
     let root_cells = geometry.cells().next_multiple_of(u64::from(root.slicing.slices_per_group()));
