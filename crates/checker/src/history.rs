@@ -93,6 +93,19 @@ pub struct Loss {
     pub most_of: BTreeSet<u64>,
 }
 
+/// The end of a node's process while its disk was full, or had not yet taken what had waited for room.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EndOnFullDisk {
+    /// The number of the node.
+    pub node: usize,
+    /// From when on the disk was full, in simulated microseconds.
+    pub from_us: u64,
+    /// When the process ended.
+    pub until_us: u64,
+    /// The events that have all of their cells on the node.
+    pub events: BTreeSet<u64>,
+}
+
 /// A time in which one site could not reach the other sites.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outage {
@@ -238,9 +251,9 @@ pub struct History {
     /// From when to when the disk of a node hung while nothing else was wrong, in simulated microseconds: only where
     /// every slice has a complete copy on another node.
     pub hangs: Vec<(u64, u64)>,
-    /// From when to when the disk of a node was full whose power failed then, in simulated microseconds. Lookups are
-    /// answered from memory meanwhile, and the node has lost afterwards what its disk did not take.
-    pub lost_while_full: Vec<(u64, u64)>,
+    /// The ends of nodes on full disks. Lookups are answered from memory meanwhile, and the node has lost afterwards what
+    /// its disk did not take.
+    pub lost_while_full: Vec<EndOnFullDisk>,
     /// From when to when the clock of a node was wrong, in simulated microseconds.
     pub wrong_clocks: Vec<(u64, u64)>,
     /// The views of nodes, those of one node in the order of their times. Where there are none, the view was the same

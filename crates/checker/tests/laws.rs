@@ -1,6 +1,6 @@
 //! A test of the tester: every law finds the histories that break it, and no others.
 
-use firstseen_checker::history::{Call, History, Loss, Outage, Promises, Stamped, Unset, View};
+use firstseen_checker::history::{Call, EndOnFullDisk, History, Loss, Outage, Promises, Stamped, Unset, View};
 use firstseen_checker::laws::check;
 use firstseen_routing::{Decision, Reason, SubmissionName};
 
@@ -228,22 +228,25 @@ fn a_duplicate_is_new_again_only_where_it_may_have_been_recorded_half_way() {
     assert!(broken.contains(&DENIED[0]), "a producer got first-seen for it: {broken:?}");
 }
 
-/// A lookup that finds an event which then turns out to be new, where a node's disk was full and its power failed.
+/// A lookup that finds an event which then turns out to be new, where a node's disk was full and its process ended.
 #[test]
 fn what_a_lookup_finds_on_a_full_disk_may_be_lost() {
-    let broken = |lost_while_full: Vec<(u64, u64)>, is_lookup: bool, first_us: u64| {
+    let broken = |(from_us, until_us): (u64, u64), is_lookup: bool, first_us: u64, has_event: bool| {
         let mut found = call(1, 0, 100, Decision::Duplicate);
         found.is_lookup = is_lookup;
+        let events = [u64::from(has_event)].into();
+        let lost_while_full = vec![EndOnFullDisk { node: 0, from_us, until_us, events }];
         let mut history = History { lost_while_full, promises: of_a_second(), ..History::default() };
         for call in [call(1, 0, 0, UNKNOWN), found, call(1, 0, first_us, Decision::FirstSeen)] {
             history.begin(call);
         }
         check(&history).into_iter().any(|violation| violation.name() == DENIED[0])
     };
-    assert!(!broken(vec![(50, 200)], true, 300));
-    assert!(broken(vec![(50, 200)], true, 150), "the power has not failed yet");
-    assert!(broken(vec![(200, 250)], true, 300), "it was not full yet");
-    assert!(broken(vec![(50, 200)], false, 300), "observations wait for the disk");
+    assert!(!broken((50, 200), true, 300, true));
+    assert!(broken((50, 200), true, 150, true), "the process has not ended yet");
+    assert!(broken((200, 250), true, 300, true), "it was not full yet");
+    assert!(broken((50, 200), false, 300, true), "observations wait for the disk");
+    assert!(broken((50, 200), true, 300, false), "the node does not have the event");
 }
 
 #[test]

@@ -146,6 +146,11 @@ impl Node {
         self.shared.not_ready()
     }
 
+    /// Whether records wait for the disk, or it is full: what lookups have found in memory may be lost with the process.
+    pub fn awaits_disk(&self) -> bool {
+        self.shared.keeper.is_full() || self.shared.keeper.waiting_bytes() > 0
+    }
+
     /// The version of the map that the node acts on; 0 while it knows none.
     pub fn map_version(&self) -> u64 {
         self.shared.view().map.version

@@ -50,8 +50,12 @@ pub(crate) fn definition(
 
 /// The material of the secret of a filter, of which `former` was there first.
 pub(crate) fn secret(scenario: &Scenario, filter: FilterId, altered: Option<&Altered>) -> Vec<u8> {
-    let is_other = altered.is_some_and(|altered| altered.former != filter);
-    match scenario.alteration.filter(|alteration| is_other && alteration.has_new_secret) {
+    secret_of(scenario, altered.is_some_and(|altered| altered.former != filter))
+}
+
+/// The material of the secret of a filter that follows another, or of one that was there first.
+pub(crate) fn secret_of(scenario: &Scenario, follows: bool) -> Vec<u8> {
+    match scenario.alteration.filter(|alteration| follows && alteration.has_new_secret) {
         Some(_) => (!scenario.seed).to_le_bytes().repeat(4),
         None => cluster::secret(scenario),
     }

@@ -2,18 +2,17 @@
 //!
 //! Promises: nodes are the real ones; only disk, network and clock are simulated. Must not know: what producers do.
 
-use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use firstseen_filter::{FilterSecret, FilterSpec, Kind, Layout, Probes, Window};
+use firstseen_filter::{FilterSpec, Kind, Layout, Window};
 use firstseen_journal::{Disk, MemoryDisk};
 use firstseen_meta::{MetaStorage, RESERVE_FILE};
 use firstseen_node::{Edges, Node, NodeConfig, OwnerSpawner, Timing};
 use firstseen_routing::{
-    ClockSource, ClusterMap, FilterId, FilterRecord, GroupPlan, Incarnation, NodeId, Prober, SliceMove, SliceOwner,
-    SlicedDefinition, Slicing,
+    ClockSource, ClusterMap, FilterId, FilterRecord, Incarnation, NodeId, SliceMove, SliceOwner, SlicedDefinition,
+    Slicing,
 };
 use firstseen_wire::map::{clock_message, durability_message, when_lost_message};
 use firstseen_wire::net::{Connector, admin_client};
@@ -24,6 +23,7 @@ use turmoil::net::TcpListener;
 
 use crate::alteration::CAPACITY_EVENTS;
 use crate::clock::{CLOCK_SKEW_MS_MAX, NodeClock, now_us};
+use crate::full_disk::FullDisk;
 use crate::kind_name::kind_of;
 use crate::net::{SimConnector, incoming};
 use crate::scenario::Scenario;
@@ -73,6 +73,7 @@ pub struct Machine {
     views: Views,
     damage: Arc<Damage>,
     ready: Arc<AtomicU64>,
+    full: Arc<Mutex<FullDisk>>,
 }
 
 /// How often a node is asked whether it is ready, and for its view.
@@ -94,6 +95,7 @@ impl Default for Machine {
             views: Views::default(),
             ready: Default::default(),
             damage: Arc::default(),
+            full: Arc::default(),
         }
     }
 }
@@ -112,6 +114,7 @@ impl Machine {
             self.agreement.remove(RESERVE_FILE).ok();
         }
         self.journal.set_room_bytes(Some(room_bytes));
+        self.full_disk().fill(now_us());
     }
 
     /// Whether files may only grow by so many bytes.
@@ -122,6 +125,16 @@ impl Machine {
     /// The disk has room again.
     pub fn make_room(&self) {
         self.journal.set_room_bytes(None);
+    }
+
+    fn full_disk(&self) -> MutexGuard<'_, FullDisk> {
+        self.full.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The process of its node ends at `now_us`. Returns since when the disk was full, or had not yet taken all that waited
+    /// for room, and the maps that the node has acted on meanwhile; none where nothing is lost.
+    pub(crate) fn lose_process(&self, now_us: u64) -> Option<(u64, Vec<Arc<ClusterMap>>)> {
+        self.full_disk().lose_process(now_us, self.is_full())
     }
 
     /// The power fails: of each sector that was not synced, `survives` says whether it is on the medium all the same.
@@ -155,7 +168,7 @@ impl Machine {
         Some(self.ready.load(Ordering::Relaxed)).filter(|version| *version > 0)
     }
 
-    /// Notes whether node `index` is ready, and its view, again and again.
+    /// Notes whether node `index` is ready, its view, and whether its disk has taken all, again and again.
     async fn watch(&self, index: usize, node: &Node) {
         let (mut version_noted, mut noted_us) = (0, now_us());
         loop {
@@ -166,8 +179,12 @@ impl Machine {
             if version == map.version {
                 if version != version_noted {
                     self.views.note(index, noted_us, &map);
+                    self.full_disk().acts_on(map);
                 }
                 (version_noted, noted_us) = (version, now_us());
+            }
+            if !self.is_full() && !node.awaits_disk() {
+                self.full_disk().has_taken_all();
             }
             tokio::time::sleep(READY_LOOK).await;
         }
@@ -340,48 +357,6 @@ pub async fn lagging(connector: &SimConnector, nodes: usize) -> turmoil::Result<
 pub(crate) fn have_started(map: &ClusterMap, nodes: usize) -> bool {
     let started = map.nodes.values().filter(|node| node.incarnation != Incarnation::default());
     started.count() == nodes
-}
-
-/// The events that are lost with a node.
-#[derive(Clone, Debug, Default)]
-pub struct NodeEvents {
-    /// Events that have cells on the node.
-    pub any: BTreeSet<u64>,
-    /// Events that have more than half of their cells on the node.
-    pub most: BTreeSet<u64>,
-}
-
-/// The events that have cells on each node of `map`.
-pub fn events_by_node(scenario: &Scenario, map: &ClusterMap) -> turmoil::Result<Vec<NodeEvents>> {
-    let (_, record) = map.filter_named(FILTER).ok_or("no filter")?;
-    let (prober, plan) = (Prober::new(&record.definition)?, GroupPlan::new(&record.definition)?);
-    let secret = FilterSecret::from_material(&secret(scenario));
-    let mut events = vec![NodeEvents::default(); scenario.nodes];
-    for event in 0..scenario.events {
-        let digest = secret.digest(&event.to_le_bytes());
-        let mut probes = Probes::new(prober.shape());
-        prober.push(digest, &mut probes);
-        let first = prober.group(digest) * record.definition.slicing.slices_per_group();
-        let mut cells = vec![0; scenario.nodes];
-        for position in probes.positions(0) {
-            // A group that is one slice has all cells of its events.
-            let slice = plan.as_ref().map_or(0, |plan| plan.place(*position).0);
-            for copy in record.copies_of(first + slice) {
-                let node = map.nodes.get(&copy.node).ok_or("no owner")?;
-                let index = (0..scenario.nodes).find(|index| node_name(*index) == node.name).ok_or("no such node")?;
-                cells[index] += 1;
-            }
-        }
-        for (events, cells) in events.iter_mut().zip(cells) {
-            if cells > 0 {
-                events.any.insert(event);
-            }
-            if 2 * cells > probes.positions(0).len() {
-                events.most.insert(event);
-            }
-        }
-    }
-    Ok(events)
 }
 
 /// The material of the filter's secret.

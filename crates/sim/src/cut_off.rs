@@ -9,8 +9,9 @@ use firstseen_checker::history::{Forgiven, Outage};
 use firstseen_routing::{ClusterMap, Durability, NodeId, SliceMove};
 
 use crate::clock::now_us;
-use crate::cluster::{self, FILTER, NodeEvents, node_name};
+use crate::cluster::{self, FILTER, node_name};
 use crate::dice::Dice;
+use crate::holdings::NodeEvents;
 use crate::net::SimConnector;
 use crate::scenario::Scenario;
 use crate::shared_history::{SharedHistory, lock};

@@ -15,6 +15,8 @@ pub mod cluster;
 mod cut_off;
 pub mod dice;
 pub mod faults;
+mod full_disk;
+mod holdings;
 mod kind_name;
 mod kinds;
 mod moves;

@@ -11,9 +11,10 @@ use crate::alterations::{self, Altered};
 use crate::bits;
 use crate::cells;
 use crate::clock::now_us;
-use crate::cluster::{self, NodeEvents};
+use crate::cluster;
 use crate::cut_off::Seclusion;
 use crate::faults::Fired;
+use crate::holdings::{NodeEvents, events_by_node};
 use crate::moves;
 use crate::net::SimConnector;
 use crate::scenario::{Nemesis, Scenario};
@@ -43,7 +44,7 @@ impl Operator {
     pub(crate) async fn operate(self) -> turmoil::Result {
         let scenario = &self.torment.scenario;
         let map = cluster::set_up(scenario, &self.connector).await?;
-        let events = cluster::events_by_node(scenario, &map)?;
+        let events = events_by_node(scenario, &map)?;
         self.ready.send(true);
         match scenario.nemesis {
             Nemesis::Storm => self.weather(scenario).await?,

@@ -2,6 +2,7 @@
 //!
 //! Promises: the same scenario gives the same trace and the same history. Must not know: the laws for histories.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
@@ -17,16 +18,17 @@ use crate::clock::{CLOCK_SKEW_MS_MAX, EPOCH_MS};
 use crate::cluster::{self, Machine, node_name};
 use crate::dice::Dice;
 use crate::faults::{Fault, Fired, Happened};
+use crate::holdings::whole_events;
 use crate::net::{Breaker, SimConnector, Streams};
 use crate::operator::Operator;
 use crate::producers::produce;
 use crate::real_time::standing_still;
 use crate::scenario::{Nemesis, Scenario};
-use crate::shared_history::SharedHistory;
+use crate::shared_history::{SharedHistory, lock};
 use crate::torment::{Order, Orders, Stage, Torment, hosts_at, producer_name};
 use crate::trace::{Recorder, Trace};
 use crate::views::Views;
-use firstseen_checker::history::{History, Promises, Stamped};
+use firstseen_checker::history::{EndOnFullDisk, History, Promises, Stamped};
 
 /// A run that takes longer has hung. Many copies take minutes to heal over slow links, and minutes more to be read.
 const DURATION_MAX: Duration = Duration::from_secs(600);
@@ -153,7 +155,7 @@ fn carry_out(scenario: &Scenario) -> Result<Run, String> {
         quiet: quiet_sender,
     };
     sim.client("operator", operator.operate());
-    Driver { scenario, orders: &orders, streams: &streams, machines: &machines, fired: &fired }
+    Driver { scenario, orders: &orders, streams: &streams, machines: &machines, fired: &fired, history: &history }
         .drive(&mut sim)
         .map_err(|error| error.to_string())?;
     let simulated = sim.elapsed();
@@ -207,6 +209,7 @@ struct Driver<'a> {
     streams: &'a Streams,
     machines: &'a [Machine],
     fired: &'a Fired,
+    history: &'a SharedHistory,
 }
 
 impl Driver<'_> {
@@ -215,20 +218,20 @@ impl Driver<'_> {
         while !sim.step()? {
             let has_failed = |node: &usize| self.machines[*node].agreement.has_lost_power();
             for node in (0..self.machines.len()).filter(has_failed) {
-                self.carry_out(sim, Order::CutPower(node, self.scenario.seed ^ sim.elapsed().as_micros() as u64));
+                self.carry_out(sim, Order::CutPower(node, self.scenario.seed ^ sim.elapsed().as_micros() as u64))?;
             }
             for order in std::mem::take(&mut *self.orders.lock().unwrap_or_else(PoisonError::into_inner)) {
-                self.carry_out(sim, order);
+                self.carry_out(sim, order)?;
             }
         }
         Ok(())
     }
 
-    fn carry_out(&self, sim: &mut turmoil::Sim<'_>, order: Order) {
+    fn carry_out(&self, sim: &mut turmoil::Sim<'_>, order: Order) -> turmoil::Result {
         match order {
-            Order::Kill(node) => self.kill(sim, node),
+            Order::Kill(node) => self.kill(sim, node)?,
             Order::CutPower(node, seed) => {
-                self.kill(sim, node);
+                self.kill(sim, node)?;
                 let mut dice = Dice::new(seed);
                 let odds = dice.below(3);
                 let torn = self.machines[node].cut_power(|| dice.below(2) < odds);
@@ -249,11 +252,24 @@ impl Driver<'_> {
                 }
             }
         }
+        Ok(())
     }
 
-    fn kill(&self, sim: &mut turmoil::Sim<'_>, node: usize) {
+    fn kill(&self, sim: &mut turmoil::Sim<'_>, node: usize) -> turmoil::Result {
         self.streams.end_of(sim.lookup(node_name(node)));
         sim.crash(node_name(node));
+        self.note_full_disk(node, sim.elapsed().as_micros() as u64)
+    }
+
+    /// Notes which events a node whose process ends may have found in memory alone.
+    fn note_full_disk(&self, node: usize, until_us: u64) -> turmoil::Result {
+        let Some((from_us, maps)) = self.machines[node].lose_process(until_us) else { return Ok(()) };
+        let mut events = BTreeSet::new();
+        for map in maps {
+            events.append(&mut whole_events(self.scenario, &map, node)?);
+        }
+        lock(self.history).lost_while_full.push(EndOnFullDisk { node, from_us, until_us, events });
+        Ok(())
     }
 }
 

@@ -11,8 +11,9 @@ use firstseen_checker::history::{Loss, Outage, REJOINED_US};
 use firstseen_routing::Durability;
 
 use crate::clock::now_us;
-use crate::cluster::{Machine, NodeEvents, node_name};
+use crate::cluster::{Machine, node_name};
 use crate::dice::Dice;
+use crate::holdings::NodeEvents;
 use crate::net::{Breaker, Streams};
 use crate::scenario::{Nemesis, Scenario};
 use crate::shared_history::{SharedHistory, lock};
@@ -129,12 +130,10 @@ impl Torment {
                     self.restart(&cuts, &mut dice).await;
                 }
                 Nemesis::DiskFull => {
-                    let from_us = now_us();
                     self.machines[node].fill(dice.below(2_000), dice_of_reserves(&self.scenario).below(2) == 0);
                     tokio::time::sleep(Duration::from_millis(100 + dice.below(2_000))).await;
                     if dice.below(2) == 0 {
                         let seed = dice.below(u64::MAX);
-                        lock(history).lost_while_full.push((from_us, now_us()));
                         self.restart(&[Order::CutPower(node, seed)], &mut dice).await;
                     }
                     self.machines[node].make_room();

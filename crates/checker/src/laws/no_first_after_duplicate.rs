@@ -7,10 +7,11 @@
 //! then, which the verdict says (degraded). For that, the nodes that answer must have changed while the event was
 //! recorded, and again since the duplicate.
 //!
-//! There is another one: what a lookup has found while the disk of a node was full may be new after its power has failed.
+//! There is another one: what a lookup has found while the disk of a node was full that has all cells of the event may be
+//! new once the node's process has ended. Which node has answered a lookup is in no history.
 
 use super::Violation;
-use crate::history::{Call, History};
+use crate::history::{Call, EndOnFullDisk, History};
 use firstseen_routing::Decision;
 
 const LAW: &str = "no first-seen after a duplicate: an event that was known was new again within its window";
@@ -28,8 +29,9 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
         let first_us = recorders.iter().map(|call| call.began_us).min().unwrap_or(0);
         let is_lost = |first: &Call| {
             let mut lost = history.lost_while_full.iter();
-            lost.any(|(from_us, until_us)| {
-                duplicate.began_us <= *until_us
+            lost.any(|EndOnFullDisk { from_us, until_us, events, .. }| {
+                events.contains(&duplicate.event)
+                    && duplicate.began_us <= *until_us
                     && *from_us <= returned_us
                     && first.returned_us.is_none_or(|returned_us| returned_us > *until_us)
             })

@@ -12,7 +12,6 @@ use crate::clock::now_us;
 use crate::cluster;
 use crate::dice::Dice;
 use crate::faults::Fault;
-use crate::shared_history::lock;
 use crate::torment::{Order, dice_of_reserves};
 use crate::whole::{index_of, start_of};
 
@@ -34,12 +33,11 @@ impl Storm<'_> {
         if disk.is_full() {
             return;
         }
-        let (from_us, takes_reserve) = (now_us(), dice_of_reserves(self.scenario()).below(2) == 0);
+        let takes_reserve = dice_of_reserves(self.scenario()).below(2) == 0;
         disk.fill(dice.below(2_000), takes_reserve);
         self.fired.note(if takes_reserve { Fault::ReserveTaken } else { Fault::DiskFull }, Some(node));
         pause(100, 2_000, dice).await;
         if dice.below(2) == 0 {
-            lock(self.history).lost_while_full.push((from_us, now_us()));
             self.end(&[Order::CutPower(node, dice.below(u64::MAX))], Fault::PowerCut, dice).await;
         }
         disk.make_room();

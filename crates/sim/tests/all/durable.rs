@@ -2,9 +2,11 @@
 
 use std::ops::Range;
 
+use firstseen_checker::history::EndOnFullDisk;
 use firstseen_checker::laws::check;
 use firstseen_routing::OwnerLimits;
 use firstseen_routing::rules::{Rule, Rules};
+use firstseen_sim::faults::{Fault, Happened};
 use firstseen_sim::run::run;
 use firstseen_sim::scenario::Scenario;
 
@@ -51,5 +53,44 @@ fn a_rule_that_is_broken_is_found() {
         });
         let (seed, fault) = found.unwrap_or_else(|| panic!("nobody misses that {rule}"));
         println!("{rule}: missed at seed {seed}: {fault}");
+    }
+}
+
+/// A disk that stays full does so for this long at least.
+const STAYS_FULL_US: u64 = 3_000_000;
+/// A process ends so soon after it is asked to.
+const ENDS_US: u64 = 50_000;
+
+/// The faults that end the process of a node whose disk stays full then.
+fn ends_on_full_disks(happened: &[Happened]) -> Vec<Happened> {
+    let ends = |fault: Fault| matches!(fault, Fault::Kill | Fault::PowerCut | Fault::Blackout);
+    let is_full = |end: &&Happened| {
+        happened.iter().any(|full| {
+            full.fault == Fault::DiskStaysFull
+                && (end.node.is_none() || end.node == full.node)
+                && (full.time_us..full.time_us + STAYS_FULL_US).contains(&end.time_us)
+        })
+    };
+    happened.iter().filter(|fault| ends(fault.fault)).filter(is_full).copied().collect()
+}
+
+/// Lookups have found in its memory what its disk did not take.
+#[test]
+fn a_node_that_ends_on_a_full_disk_is_noted_whatever_ends_it() {
+    let (seed, (run, ends)) = first_found(17, SEEDS, |seed| {
+        let run = run(&Scenario::storm(seed)).unwrap_or_else(|error| panic!("{seed}: {error}"));
+        let ends = ends_on_full_disks(&run.happened);
+        let has_events = run.history.lost_while_full.iter().any(|noted| !noted.events.is_empty());
+        (has_events && !ends.is_empty()).then_some((run, ends))
+    })
+    .expect("no node that has events ends on a full disk");
+    for end in ends {
+        let is_of_it = |noted: &EndOnFullDisk| {
+            (end.time_us..end.time_us + ENDS_US).contains(&noted.until_us)
+                && noted.from_us <= end.time_us
+                && end.node.is_none_or(|node| node == noted.node)
+        };
+        let is_noted = run.history.lost_while_full.iter().any(is_of_it);
+        assert!(is_noted, "--storms {seed}: {end} is not noted");
     }
 }
