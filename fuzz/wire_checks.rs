@@ -44,6 +44,7 @@ fn batch(shape: BatchShape, bytes: &[u8]) {
             range: 0..run.probes.len(),
             ticks: &run.times.ticks,
             names: &run.names,
+            fences: &run.fences,
         })
         .collect();
     let encoded = batch::encode(&head, &borrowed).expect("what was decoded can be encoded");

@@ -4,12 +4,14 @@
 //! from within an async runtime: calls would block its thread (they panic there, as `block_on` does).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use firstseen_filter::{Digest, FilterSecret};
-use firstseen_routing::SubmissionName;
+use firstseen_routing::{Fence, SubmissionName};
 use tokio::runtime::{self, Runtime};
 
 use crate::audit::AuditReport;
+use crate::claims::{Claim, Claiming, Confirming, Delivery};
 use crate::degraded::Degraded;
 use crate::error::{CallError, ConnectError, FilterError};
 use crate::filter::{Frequency, Verdict};
@@ -140,6 +142,64 @@ impl Filter {
                 None => self.filter.test(event).await,
             }
         })
+    }
+
+    /// [`crate::Filter::claim`], with a time where the filter needs one.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub fn claim(&self, event: &[u8], time_ms: Option<u64>, lease: Duration) -> Result<Claiming, CallError> {
+        self.runtime.block_on(async {
+            match time_ms {
+                Some(time_ms) => self.filter.claim_at(event, time_ms, lease).await,
+                None => self.filter.claim(event, lease).await,
+            }
+        })
+    }
+
+    /// [`crate::Filter::claim_batch`].
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub fn claim_batch<E: AsRef<[u8]> + Sync>(
+        &self,
+        events: &[E],
+        times_ms: &[u64],
+        lease: Duration,
+    ) -> Result<Vec<Claiming>, CallError> {
+        self.runtime.block_on(self.filter.claim_batch(events, times_ms, lease))
+    }
+
+    /// [`Delivery::confirm`].
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub fn confirm(&self, delivery: Delivery) -> Result<Confirming, CallError> {
+        self.runtime.block_on(delivery.confirm())
+    }
+
+    /// [`crate::Filter::confirm_batch`].
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub fn confirm_batch(&self, deliveries: Vec<Delivery>) -> Result<Vec<Confirming>, CallError> {
+        self.runtime.block_on(self.filter.confirm_batch(deliveries))
+    }
+
+    /// [`crate::Filter::confirm_fence`].
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub fn confirm_fence(&self, event: &[u8], time_ms: Option<u64>, fence: Fence) -> Result<Confirming, CallError> {
+        self.runtime.block_on(self.filter.confirm_fence(event, time_ms, fence))
+    }
+
+    /// [`Claim::release`].
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub fn release(&self, claim: Claim) -> Result<bool, CallError> {
+        self.runtime.block_on(claim.release())
     }
 
     /// [`crate::Filter::count`].

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use firstseen_routing::{Decision, Reason, Seen};
+use firstseen_routing::{Decision, Hold, Reason, Seen};
 use tokio::sync::{Notify, oneshot};
 
 use crate::trace::TraceParent;
@@ -45,13 +45,16 @@ struct ManyState {
     missing: usize,
     /// Where events were found, by the levels of a tree; none where no reply has said so.
     seen: Vec<Seen>,
+    /// Who holds events that were claimed; none where no reply has said so.
+    holds: Vec<Hold>,
     degraded: bool,
 }
 
 impl ManyCall {
     pub(crate) fn new(events: usize, trace: Option<TraceParent>) -> Arc<Self> {
         let answers = vec![Answer::undecided(Reason::Unknown); events];
-        let state = ManyState { answers, missing: events, seen: Vec::new(), degraded: false };
+        let (seen, holds) = (Vec::new(), Vec::new());
+        let state = ManyState { answers, missing: events, seen, holds, degraded: false };
         Arc::new(Self { trace, state: Mutex::new(state), done: Notify::new() })
     }
 
@@ -74,6 +77,19 @@ impl ManyCall {
         state.seen.resize(events, Seen::default());
         state.seen[index as usize] = seen;
         state.degraded |= degraded;
+    }
+
+    /// Notes who holds an event that is about to be answered.
+    fn note_hold(&self, index: u32, hold: Hold) {
+        let mut state = lock(&self.state);
+        let events = state.answers.len();
+        state.holds.resize(events, Hold::None);
+        state.holds[index as usize] = hold;
+    }
+
+    /// Who holds the events that were claimed, as far as replies have said so.
+    pub(crate) fn holds(&self) -> Vec<Hold> {
+        std::mem::take(&mut lock(&self.state).holds)
     }
 
     /// What replies said beside the answers: where events were found, and whether any reply was degraded.
@@ -205,6 +221,15 @@ impl Callers {
             self.answered += 1;
         }
         self.answered - before
+    }
+
+    /// Notes who holds events, for the calls that wait for them.
+    pub(crate) fn note_holds(&self, holds: &[Hold]) {
+        for (place, hold) in self.places.iter().zip(holds) {
+            if let Place::Many { caller, index } = place {
+                self.manys[*caller as usize].note_hold(*index, *hold);
+            }
+        }
     }
 
     /// Notes where events were found, for the calls that wait for them.

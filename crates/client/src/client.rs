@@ -216,6 +216,11 @@ impl Core {
         Jitter::new(self.jitters.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed).rotate_left(17))
     }
 
+    /// The incarnation of this producer.
+    pub(crate) fn producer(&self) -> u128 {
+        self.incarnation
+    }
+
     pub(crate) fn next_sequence(&self) -> u64 {
         self.sequence.fetch_add(1, Ordering::Relaxed)
     }

@@ -273,6 +273,7 @@ impl Courier {
         }
         piece.filter.note_level_hits(&answers.level_hits);
         piece.note(answers.degraded, &answers.seen);
+        piece.note_holds(&answers.holds);
         let answer_of = |event: usize| Answer {
             decision: answers.decisions[event],
             estimate: answers.estimates.get(event).copied().unwrap_or(0.0),
@@ -328,7 +329,8 @@ impl Courier {
         }
     }
 
-    fn send_again(&mut self, mut piece: Piece, next: Next) {
+    fn send_again(&mut self, piece: Piece, next: Next) {
+        let mut piece = piece.into_sent_again();
         piece.is_sent = false;
         let due = match next {
             Next::Answer(reason) => return piece.answer_alike(reason),

@@ -172,6 +172,28 @@ pub enum CallError {
         /// The filter.
         filter: String,
     },
+    /// Events of the filter cannot be claimed.
+    #[error("events of filter `{filter}` cannot be claimed: create one with --claims 10s")]
+    NoClaims {
+        /// The filter.
+        filter: String,
+    },
+    /// Nobody holds an event of the filter for so long, or for no time.
+    #[error("a lease of {} is refused: 1 ms to {} for filter `{filter}` (--claims)", duration(*.lease_ms), duration(*.most_ms))]
+    Lease {
+        /// The filter.
+        filter: String,
+        /// What was asked for, in milliseconds.
+        lease_ms: u64,
+        /// The greatest, in milliseconds.
+        most_ms: u64,
+    },
+    /// A fence that another filter gave.
+    #[error("an event was claimed in another filter than `{filter}`: confirm or release it there")]
+    ForeignFence {
+        /// The filter that was asked.
+        filter: String,
+    },
     /// Lists that belong together differ in length.
     #[error("{events} events with {found} {what}: give one an event")]
     Lengths {

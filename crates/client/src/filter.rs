@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use firstseen_filter::{Digest, FilterSecret, Kind};
 use firstseen_routing::{
-    Branch, Decision, FilterId, Operation, Reason, SlicedDefinition, SubmissionName, TREE_LEVELS_MAX,
+    Branch, Decision, Fence, FilterId, Hold, Operation, Reason, SlicedDefinition, SubmissionName, TREE_LEVELS_MAX,
 };
 use tokio::time::Instant;
 
@@ -64,10 +64,10 @@ pub struct Filter {
 }
 
 /// All events of a call, hashed by another secret; none where only the caller could do so.
-type Rehash<'a> = &'a (dyn Fn(&FilterSecret) -> Vec<Digest> + Sync);
+pub(crate) type Rehash<'a> = &'a (dyn Fn(&FilterSecret) -> Vec<Digest> + Sync);
 
 /// The caller has hashed events.
-const HASHED: Rehash<'static> = &|_| Vec::new();
+pub(crate) const HASHED: Rehash<'static> = &|_| Vec::new();
 
 impl fmt::Debug for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -177,7 +177,7 @@ impl Filter {
             events.iter().map(|event| secret.digest(event.as_ref())).collect()
         };
         let digests = rehash(secret);
-        let events = Events { digests: &digests, times_ms, names: &[] };
+        let events = Events { digests: &digests, times_ms, names: &[], fences: &[] };
         self.verdicts(Operation::Observe, events, (secret, &rehash)).await
     }
 
@@ -187,7 +187,12 @@ impl Filter {
     /// # Errors
     /// [`CallError`].
     pub async fn observe_digests(&self, digests: &[Digest], times_ms: &[u64]) -> Result<Vec<Verdict>, CallError> {
-        self.verdicts(Operation::Observe, Events { digests, times_ms, names: &[] }, (self.secret(), HASHED)).await
+        self.verdicts(
+            Operation::Observe,
+            Events { digests, times_ms, names: &[], fences: &[] },
+            (self.secret(), HASHED),
+        )
+        .await
     }
 
     /// Like [`Self::observe_digests`]; where the filter has been altered and has another secret, `rehash` hashes all events
@@ -201,7 +206,12 @@ impl Filter {
         times_ms: &[u64],
         rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
     ) -> Result<Vec<Verdict>, CallError> {
-        self.verdicts(Operation::Observe, Events { digests, times_ms, names: &[] }, (self.secret(), rehash)).await
+        self.verdicts(
+            Operation::Observe,
+            Events { digests, times_ms, names: &[], fences: &[] },
+            (self.secret(), rehash),
+        )
+        .await
     }
 
     /// Like [`Self::observe_digests`], for submissions that have names, one an event.
@@ -214,7 +224,8 @@ impl Filter {
         digests: &[Digest],
         times_ms: &[u64],
     ) -> Result<Vec<Verdict>, CallError> {
-        self.verdicts(Operation::Observe, Events { digests, times_ms, names }, (self.secret(), HASHED)).await
+        self.verdicts(Operation::Observe, Events { digests, times_ms, names, fences: &[] }, (self.secret(), HASHED))
+            .await
     }
 
     /// Asks about an event and records nothing: `FirstSeen` where [`Self::observe`] would say so.
@@ -238,7 +249,8 @@ impl Filter {
     /// # Errors
     /// [`CallError`].
     pub async fn test_digests(&self, digests: &[Digest], times_ms: &[u64]) -> Result<Vec<Verdict>, CallError> {
-        self.verdicts(Operation::Lookup, Events { digests, times_ms, names: &[] }, (self.secret(), HASHED)).await
+        self.verdicts(Operation::Lookup, Events { digests, times_ms, names: &[], fences: &[] }, (self.secret(), HASHED))
+            .await
     }
 
     /// Like [`Self::observe_digests_or`], but records nothing.
@@ -251,7 +263,8 @@ impl Filter {
         times_ms: &[u64],
         rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
     ) -> Result<Vec<Verdict>, CallError> {
-        self.verdicts(Operation::Lookup, Events { digests, times_ms, names: &[] }, (self.secret(), rehash)).await
+        self.verdicts(Operation::Lookup, Events { digests, times_ms, names: &[], fences: &[] }, (self.secret(), rehash))
+            .await
     }
 
     /// Counts an event in a filter of frequencies, and returns its frequency.
@@ -297,6 +310,11 @@ impl Filter {
         line::all(&self.core).map(|filter| filter.degraded()).fold(Degraded::default(), Degraded::and)
     }
 
+    /// The filter as it was when it was opened.
+    pub(crate) fn opened(&self) -> &Arc<FilterCore> {
+        &self.core
+    }
+
     async fn one(
         &self,
         operation: Operation,
@@ -329,9 +347,9 @@ impl Filter {
         let digest = filter.secret().digest(event);
         if let Some(trace) = filter.core().current_trace() {
             let (digests, times_ms, names) = (std::slice::from_ref(&digest), time_ms.as_slice(), name.as_slice());
-            let events = Events { digests, times_ms, names };
+            let events = Events { digests, times_ms, names, fences: &[] };
             // In a box, so that calls which are not traced do not carry its room.
-            let (answers, _) = Box::pin(self.ask_many(filter, operation, events, Some(deadline), Some(trace))).await?;
+            let (answers, ..) = Box::pin(self.ask_many(filter, operation, events, Some(deadline), Some(trace))).await?;
             return answers.first().copied().ok_or(CallError::Closed);
         }
         if !filter.core().reserve(1, deadline).await? {
@@ -350,17 +368,30 @@ impl Filter {
         events: Events<'_>,
         (secret, rehash): (&FilterSecret, Rehash<'_>),
     ) -> Result<Vec<Verdict>, CallError> {
+        let (answers, _) = self.answers(line::first(&self.core), operation, events, (secret, rehash)).await?;
+        Ok(answers.into_iter().map(|answer| answer.decision).collect())
+    }
+
+    /// Asks the filter `first` of the line, and those that have followed, about many events, which `secret` has hashed; where
+    /// they are claimed, also says who holds them.
+    pub(crate) async fn answers(
+        &self,
+        first: &Arc<FilterCore>,
+        operation: Operation,
+        events: Events<'_>,
+        (secret, rehash): (&FilterSecret, Rehash<'_>),
+    ) -> Result<(Vec<Answer>, Vec<Hold>), CallError> {
         let trace = self.core.core().current_trace();
-        let mut filter = line::first(&self.core);
+        let mut filter = first;
         let hash = |filter: &Arc<FilterCore>| {
             if filter.secret() == secret { Cow::Borrowed(events.digests) } else { Cow::Owned(rehash(filter.secret())) }
         };
         let hashed = hash(filter);
         if hashed.len() != events.digests.len() {
-            return Ok(vec![Decision::Undecided(Reason::Altered); events.digests.len()]);
+            return Ok((vec![Answer::undecided(Reason::Altered); events.digests.len()], Vec::new()));
         }
         let all = Events { digests: &hashed, ..events };
-        let (mut answers, deadline) = self.ask_many(filter, operation, all, None, trace).await?;
+        let (mut answers, mut holds, deadline) = self.ask_many(filter, operation, all, None, trace).await?;
         while filter.is_followed() {
             let left: Vec<usize> = (0..answers.len()).filter(|event| line::passes_on(answers[*event])).collect();
             if left.is_empty() {
@@ -379,14 +410,20 @@ impl Filter {
             let times_ms: Vec<u64> = left.iter().filter_map(|event| events.times_ms.get(*event).copied()).collect();
             let names: Vec<SubmissionName> =
                 left.iter().filter_map(|event| events.names.get(*event).copied()).collect();
-            let some = Events { digests: &digests, times_ms: &times_ms, names: &names };
-            let (answered, _) = self.ask_many(filter, operation, some, Some(deadline), trace).await?;
+            let fences: Vec<Fence> = left.iter().filter_map(|event| events.fences.get(*event).copied()).collect();
+            let some = Events { digests: &digests, times_ms: &times_ms, names: &names, fences: &fences };
+            let (answered, held, _) = self.ask_many(filter, operation, some, Some(deadline), trace).await?;
+            if !held.is_empty() {
+                holds.resize(answers.len(), Hold::None);
+                left.iter().zip(held).for_each(|(event, hold)| holds[*event] = hold);
+            }
             left.into_iter().zip(answered).for_each(|(event, answer)| answers[event] = answer);
         }
-        Ok(answers.into_iter().map(|answer| answer.decision).collect())
+        Ok((answers, holds))
     }
 
-    /// Asks one filter about many events, or about one event of a traced call; also returns the last deadline.
+    /// Asks one filter about many events, or about one event of a traced call; also returns who holds events that are
+    /// claimed, and the last deadline.
     async fn ask_many(
         &self,
         filter: &Arc<FilterCore>,
@@ -394,11 +431,12 @@ impl Filter {
         events: Events<'_>,
         until: Option<Instant>,
         trace: Option<TraceParent>,
-    ) -> Result<(Vec<Answer>, Instant), CallError> {
-        let Events { digests, times_ms, names } = events;
+    ) -> Result<(Vec<Answer>, Vec<Hold>, Instant), CallError> {
+        let Events { digests, times_ms, names, fences } = events;
         self.check(filter, operation, !times_ms.is_empty() || digests.is_empty())?;
         check_lengths("times", digests.len(), times_ms.len().min(digests.len()))?;
         check_lengths("names", digests.len(), names.len())?;
+        check_lengths("fences", digests.len(), fences.len())?;
         let core = filter.core();
         let limits = core.limits();
         let part = limits.batch_events_max.min(limits.queued_events_max) as usize;
@@ -422,11 +460,13 @@ impl Filter {
             let events = Events {
                 digests: &digests[range.clone()],
                 times_ms: times_ms.get(range.start..).unwrap_or(&[]),
-                names: names.get(range).unwrap_or(&[]),
+                names: names.get(range.clone()).unwrap_or(&[]),
+                fences: fences.get(range).unwrap_or(&[]),
             };
             filter.queue_many(&call, from as u32, events, Asked { operation, deadline });
         }
-        Ok((call.wait().await, deadline))
+        let answers = call.wait().await;
+        Ok((answers, call.holds(), deadline))
     }
 
     fn check(&self, filter: &FilterCore, operation: Operation, has_times: bool) -> Result<(), CallError> {

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use firstseen_filter::{Digest, FilterSecret, Probes, WindowClock};
 use firstseen_routing::{
-    ClockSource, Decision, FilterId, FilterRecord, Heads, NodeId, Operation, Prober, Reason, SlicedBuildError,
+    ClockSource, Decision, Fence, FilterId, FilterRecord, Heads, NodeId, Operation, Prober, Reason, SlicedBuildError,
     SubmissionName, TREE_LEVELS_MAX, Tick,
 };
 use tokio::sync::oneshot;
@@ -104,6 +104,8 @@ pub(crate) struct Events<'a> {
     pub(crate) digests: &'a [Digest],
     pub(crate) times_ms: &'a [u64],
     pub(crate) names: &'a [SubmissionName],
+    /// One an event where these are confirmed or released.
+    pub(crate) fences: &'a [Fence],
 }
 
 impl FilterCore {
@@ -340,6 +342,9 @@ impl FilterCore {
                 Ok((group, lane, when)) => {
                     let name = events.names.get(event).copied();
                     intake.lanes[lane].queue.push(Queued { digest: *digest, group, index }, when, name);
+                    if let Some(fence) = events.fences.get(event) {
+                        intake.lanes[lane].queue.push_fence(*fence);
+                    }
                 }
                 Err(reason) => {
                     self.core.release(1);
@@ -383,7 +388,8 @@ impl FilterCore {
         if time_ms.is_some_and(|time_ms| !clock.takes_freely(time_ms)) {
             clock.show_present_ms(self.core.present().wall_ms());
         }
-        let placed = if operation.records() { clock.tick_nth(times_ms, event) } else { clock.look_up_tick(time_ms) };
+        let placed =
+            if operation.moves_clock() { clock.tick_nth(times_ms, event) } else { clock.look_up_tick(time_ms) };
         let (clock_unit, unit) = placed.ok_or(Reason::Future)?;
         Ok(When { tick: Tick { clock_unit, unit }, before_unit })
     }

@@ -12,6 +12,7 @@ mod guide {}
 mod audit;
 pub mod blocking;
 mod call;
+mod claims;
 mod client;
 mod courier;
 mod degraded;
@@ -37,12 +38,13 @@ mod traffic;
 mod watch;
 
 pub use audit::{AuditReport, ErrorRate};
+pub use claims::{Claim, Claiming, Confirming, Delivery};
 pub use client::Client;
 pub use degraded::Degraded;
 pub use error::{CallError, ConnectError, FilterError, SeedMismatch};
 pub use filter::{Filter, Frequency, Verdict};
 pub use firstseen_filter::{Digest, FilterSecret};
-pub use firstseen_routing::{Reason, SubmissionName};
+pub use firstseen_routing::{Fence, Hold, Lost, Reason, SubmissionName};
 pub use firstseen_wire::net::{Connector, Mismatch, TcpConnector};
 pub use firstseen_wire::tls::TlsFiles;
 pub use levels::Levels;

@@ -3,13 +3,15 @@
 //! Promises: content and sequence stay the same however often the batch is sent; when it is dropped, all callers that
 //! still wait get an answer. Must not know: streams, waiting times.
 
+mod again;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use firstseen_filter::{ProbeShape, Probes};
 use firstseen_routing::{
-    Climb, ClusterMap, Decision, Epoch, FilterRecord, FromLevel, Heads, Incarnation, NodeId, Operation, Reason, Seen,
-    SubmissionName, Tick, Times, WhenLost,
+    Climb, ClusterMap, Decision, Epoch, Fence, FilterRecord, FromLevel, Heads, Incarnation, NodeId, Operation, Reason,
+    Seen, SubmissionName, Tick, Times, WhenLost,
 };
 use firstseen_wire::WireError;
 use firstseen_wire::batch::{self, BatchHead, Run};
@@ -34,6 +36,7 @@ pub(crate) struct Piece {
     probes: Probes,
     times: Times,
     names: Vec<SubmissionName>,
+    fences: Vec<Fence>,
     callers: Callers,
     /// The trace, which is part of the content: a batch that is sent again has the same.
     trace: Option<TraceParent>,
@@ -59,7 +62,8 @@ pub(crate) struct Piece {
 impl Piece {
     /// The batch of `taken` events, grouped in runs.
     pub(crate) fn new(filter: Arc<FilterCore>, taken: Taken, clock_ms: u64, ticket: LaneTicket) -> Self {
-        let Taken { asked: Asked { operation, deadline }, mut events, whens, mut names, mut callers } = taken;
+        let Taken { asked: Asked { operation, deadline }, mut events, whens, mut names, mut fences, mut callers } =
+            taken;
         let first = whens.first().map(|run| run.when).unwrap_or_default();
         let all_at = |unit: u64| whens.iter().all(|run| run.when.tick == Tick { clock_unit: unit, unit });
         // Where all events are of one unit, the message has it once, also if the clock stepped there for the first of
@@ -76,12 +80,9 @@ impl Piece {
             order.sort_by_key(|index| events[*index as usize].group);
             callers.reorder(&order);
             events = order.iter().map(|index| events[*index as usize]).collect();
-            if !names.is_empty() {
-                names = order.iter().map(|index| names[*index as usize]).collect();
-            }
-            if !ticks.is_empty() {
-                ticks = order.iter().map(|index| ticks[*index as usize]).collect();
-            }
+            names = in_order(names, &order);
+            fences = in_order(fences, &order);
+            ticks = in_order(ticks, &order);
         }
         let mut probes = Probes::new(filter.prober().shape());
         let mut runs: Vec<(u32, u32)> = Vec::new();
@@ -109,6 +110,7 @@ impl Piece {
             probes,
             times,
             names,
+            fences,
             trace: callers.trace(),
             callers,
             noted: Noted { digests, local_tick, audited },
@@ -141,6 +143,7 @@ impl Piece {
             probes,
             times,
             names: Vec::new(),
+            fences: Vec::new(),
             trace: callers.trace(),
             callers,
             noted: Noted::default(),
@@ -212,6 +215,7 @@ impl Piece {
                 probes: &self.probes,
                 ticks: self.times.ticks.get(range.clone()).unwrap_or(&[]),
                 names: self.names.get(range.clone()).unwrap_or(&[]),
+                fences: self.fences.get(range.clone()).unwrap_or(&[]),
                 range,
             }
         });
@@ -333,6 +337,7 @@ impl Piece {
             probes,
             times: Times { ticks: some(&self.times.ticks), ..self.times },
             names: events.iter().filter_map(|event| self.names.get(*event).copied()).collect(),
+            fences: events.iter().filter_map(|event| self.fences.get(*event).copied()).collect(),
             trace: self.trace,
             noted: self.noted.part(events),
             callers: self.callers.take_some(events.iter().copied()),
@@ -348,17 +353,6 @@ impl Piece {
         };
         part.content = part.packed();
         part
-    }
-
-    /// Answers the events with a definite answer, and keeps the others; `clock_ms` as in [`Self::answer`].
-    pub(crate) fn answer_definite(&mut self, clock_ms: u64, answer_of: impl Fn(usize) -> Answer) -> usize {
-        let definite =
-            |event| Some(answer_of(event)).filter(|answer| !matches!(answer.decision, Decision::Undecided(_)));
-        self.audit(clock_ms, |event| definite(event).map(|answer| answer.decision));
-        self.remember(&answer_of);
-        let answered = self.callers.answer_some(definite);
-        self.filter.core().release(answered);
-        answered
     }
 
     /// Events that callers still wait for.
@@ -476,6 +470,11 @@ impl Piece {
         );
         self.filter.audit(clock_ms, audited);
     }
+}
+
+/// A list that has one entry an event, or none, in another order.
+fn in_order<T: Copy>(list: Vec<T>, order: &[u32]) -> Vec<T> {
+    if list.is_empty() { list } else { order.iter().map(|index| list[*index as usize]).collect() }
 }
 
 impl Drop for Piece {

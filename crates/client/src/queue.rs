@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use firstseen_filter::Digest;
-use firstseen_routing::{Operation, SubmissionName, Tick};
+use firstseen_routing::{Fence, Operation, SubmissionName, Tick};
 use tokio::time::Instant;
 
 use crate::call::{Answer, Caller, Callers};
@@ -61,6 +61,8 @@ pub(crate) struct Taken {
     pub(crate) whens: Vec<WhenRun>,
     /// One an event, or none.
     pub(crate) names: Vec<SubmissionName>,
+    /// One an event where these are confirmed or released.
+    pub(crate) fences: Vec<Fence>,
     pub(crate) callers: Callers,
 }
 
@@ -72,6 +74,8 @@ pub(crate) struct Queue {
     whens: VecDeque<WhenRun>,
     /// The names of events in named segments.
     names: VecDeque<SubmissionName>,
+    /// The fences of events that are confirmed or released.
+    fences: VecDeque<Fence>,
     /// Events behind the last segment.
     unsealed: usize,
 }
@@ -97,6 +101,11 @@ impl Queue {
             Some(run) if run.when == when => run.events += 1,
             _ => self.whens.push_back(WhenRun { when, events: 1 }),
         }
+    }
+
+    /// The fence of the event that was added last.
+    pub(crate) fn push_fence(&mut self, fence: Fence) {
+        self.fences.push_back(fence);
     }
 
     /// The events that were added since the last time are `caller`'s; either all of them have names or none. Returns
@@ -128,10 +137,12 @@ impl Queue {
         let fitting = self.segments.iter().take_while(fits).map(|segment| segment.events).sum::<usize>();
         let events = self.take_events(fitting.min(events_max));
         let names = if is_named { self.names.drain(..events.len()).collect() } else { Vec::new() };
+        let has_fences = has_fences(asked.operation);
+        let fences = if has_fences { self.fences.drain(..events.len()).collect() } else { Vec::new() };
         let callers = self.take_callers(&events);
         let mut whens = Vec::new();
         self.drain_whens(events.len(), |run| whens.push(run));
-        Some(Taken { asked, events, whens, names, callers })
+        Some(Taken { asked, events, whens, names, fences, callers })
     }
 
     /// The first events; all of them without a copy.
@@ -208,6 +219,9 @@ impl Queue {
         if segment.is_named {
             self.names.drain(..segment.events);
         }
+        if has_fences(segment.asked.operation) {
+            self.fences.drain(..segment.events);
+        }
         self.drain_whens(segment.events, drop);
         let events = self.events.drain(..segment.events);
         match segment.caller {
@@ -217,6 +231,11 @@ impl Queue {
         }
         segment.events
     }
+}
+
+/// Whether each event comes with the fence of a grant.
+fn has_fences(operation: Operation) -> bool {
+    matches!(operation, Operation::Confirm | Operation::Release)
 }
 
 #[cfg(test)]

@@ -260,6 +260,7 @@ impl Nodes {
     fn submit(&mut self, seat: Seat, probes: Probes, operation: Operation) -> u64 {
         self.asked += 1;
         let submission = Submission {
+            fences: Vec::new(),
             reply_to: self.asked,
             operation,
             producer: 1,
@@ -333,6 +334,7 @@ impl Nodes {
         self.asked += 1;
         self.climbs.insert(self.asked, (origin, climb.number));
         let submission = Submission {
+            fences: Vec::new(),
             reply_to: self.asked,
             operation: climb.operation,
             producer: u128::from(origin.0.0) << 1,

@@ -31,6 +31,15 @@ impl<K: CellKind> CellSlice<K> {
         }
     }
 
+    /// Events that may be recorded before the slice is full, in the newest generation and in those that it may still open.
+    pub(crate) fn room_ahead(&mut self) -> u64 {
+        let (room, number) = (self.make_room(), self.newest_generation());
+        let Some(growth) = self.growth else { return room };
+        let left = u64::from(growth.generations_max.min(GENERATIONS_MAX)).saturating_sub(self.stack.len() as u64);
+        let capacities = (1..=left).map(|ahead| growth.capacity_of(number.after(ahead)));
+        capacities.fold(room, u64::saturating_add)
+    }
+
     /// Opens an empty generation, which takes new events from now on. Batches do so by themselves; slices that share
     /// events and are asked by position must all open one together.
     ///

@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 use thiserror::Error;
 
 /// The layout of what follows; raised when a type changes its fields.
-pub const FORMAT_VERSION: u8 = 9;
+pub const FORMAT_VERSION: u8 = 10;
 
 /// Most bytes of one value: a snapshot of everything.
 pub const BYTES_MAX: usize = 64 << 20;
@@ -133,7 +133,7 @@ mod tests {
     fn bytes_of_a_version_never_change() {
         let command = encode(&add_node()).unwrap();
         let golden = concat!(
-            "09",
+            "0a",
             "CRC",
             "07070707070707070707070707070707",
             "01000000",
@@ -147,7 +147,7 @@ mod tests {
         );
         assert_eq!(hex(&command), golden.replace("CRC", &hex(&command[1..5])));
         let applied = Applied { index: 9, outcome: Some(Ok(Outcome::NodeAdded(NodeId(3)))) };
-        let golden = "09CRC0900000000000000010000000001000000".to_owned() + "0300000000000000";
+        let golden = "0aCRC0900000000000000010000000001000000".to_owned() + "0300000000000000";
         let bytes = encode(&applied).unwrap();
         assert_eq!(hex(&bytes), golden.replace("CRC", &hex(&bytes[1..5])));
         let refused = Applied { index: 9, outcome: Some(Err(Refusal::NodeUnknown { node: NodeId(3) })) };
@@ -156,7 +156,7 @@ mod tests {
 
     #[test]
     fn the_checksum_is_that_of_the_standard() {
-        assert_eq!(hex(&encode(&()).unwrap()), "09".to_owned() + &hex(&crc32fast::hash(&[9]).to_le_bytes()));
+        assert_eq!(hex(&encode(&()).unwrap()), "0a".to_owned() + &hex(&crc32fast::hash(&[10]).to_le_bytes()));
     }
 
     #[test]

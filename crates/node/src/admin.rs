@@ -7,6 +7,7 @@ mod backup;
 mod skew;
 mod slices;
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -40,7 +41,7 @@ use crate::roles::Caller;
 use crate::shared::Shared;
 use crate::view::{GroupFault, View};
 use skew::keeps_for_other_clocks;
-use slices::slices;
+use slices::{claims, slices};
 
 /// How long this node may take to act on a change that is agreed on.
 const APPLY_MAX: Duration = Duration::from_secs(10);
@@ -339,6 +340,7 @@ impl Admin for AdminService {
             slices: slices(&looks, id),
             guard_bytes: looks.iter().map(|look| look.state.guard_bytes).sum(),
             guard_bytes_per_horizon_second: looks.iter().map(|look| look.state.guard_bytes_per_horizon_second).sum(),
+            claims: claims(&looks),
         }))
     }
 
@@ -376,7 +378,7 @@ fn new_filter(request: CreateFilterRequest, secret: SecretMaterial) -> Result<Ne
     let invalid = |error| ErrorKind::Invalid.status(error);
     let CreateFilterRequest { name, definition_json, clock, lookup, answer, retry_horizon_ms, .. } = request;
     let CreateFilterRequest { if_absent, tree, durability, durability_interval_ms, .. } = request;
-    let CreateFilterRequest { min_live, set_min, when_lost, copies, .. } = request;
+    let CreateFilterRequest { min_live, set_min, when_lost, copies, lease_max_ms, .. } = request;
     let definition = wire_map::definition(&name, &definition_json).map_err(invalid)?;
     // The cluster would refuse it too, but only after all of its nodes had written it down.
     let impossible = |refusal| ErrorKind::Invalid.status(format!("filter `{name}`: {refusal}"));
@@ -388,6 +390,7 @@ fn new_filter(request: CreateFilterRequest, secret: SecretMaterial) -> Result<Ne
         thresholds,
         when_lost: wire_map::when_lost(when_lost).map_err(invalid)?,
         copies,
+        lease_max_ms: NonZeroU32::new(lease_max_ms),
         durability: wire_map::durability(durability, durability_interval_ms).map_err(invalid)?,
         ..wire_map::policies(clock, lookup, answer, retry_horizon_ms).map_err(invalid)?
     };

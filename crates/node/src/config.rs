@@ -147,6 +147,8 @@ pub struct Limits {
     pub inflight_events_max: u32,
     /// Bytes that the replay guards of all groups may take together.
     pub guard_bytes_max: u64,
+    /// Bytes that the claims of all groups may take together, 75 at most for each event that is held.
+    pub claims_bytes_max: u64,
     /// Events that each group of a tree's level may have decided by itself, and that have still to climb.
     pub journal_events_max: u32,
     /// Connections that are open at the listening address, a quarter of them kept for nodes and a sixteenth for operators.
@@ -183,6 +185,7 @@ impl Default for Limits {
             batch_deadline_max_ms: 30_000,
             inflight_events_max: 64 << 10,
             guard_bytes_max: 512 << 20,
+            claims_bytes_max: 128 << 20,
             journal_events_max: 64 << 10,
             connections_max: CONNECTIONS_MAX,
             handshakes_max: 64,
@@ -318,6 +321,7 @@ impl Limits {
         range("limits.batch_deadline_max_ms", u64::from(self.batch_deadline_max_ms), 1, 3_600_000)?;
         range("limits.inflight_events_max", u64::from(self.inflight_events_max), batch_events, 1 << 24)?;
         range("limits.guard_bytes_max", self.guard_bytes_max, 1 << 16, 1 << 40)?;
+        range("limits.claims_bytes_max", self.claims_bytes_max, 1 << 16, 1 << 40)?;
         range("limits.journal_events_max", u64::from(self.journal_events_max), 0, 1 << 24)?;
         range("limits.connections_max", u64::from(self.connections_max), 1, 1 << 20)?;
         range("limits.handshakes_max", u64::from(self.handshakes_max), 1, 1 << 20)?;

@@ -4,6 +4,7 @@
 //! the same order on every scrape, and the number of slices with series of their own is bounded. Must not know: who
 //! reads them.
 
+mod claims;
 mod climbs;
 mod filters;
 mod groups;

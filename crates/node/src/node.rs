@@ -321,6 +321,7 @@ fn spawn_owners(
                 batch_events_max: limits.batch_events_max as usize,
                 inflight_events_max: limits.inflight_events_max as usize,
                 guard_bytes_max: limits.guard_bytes_max,
+                claims_bytes_max: limits.claims_bytes_max,
                 owed_events_max: limits.journal_events_max as usize,
                 clock_skew_max_ms: config.timing.clock_skew_max_ms,
                 lease_ms: config.timing.lease_ms,

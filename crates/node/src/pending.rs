@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use firstseen_filter::Probes;
-use firstseen_routing::{Decision, EarlyDuplicates, FilterId, Reason, Seen};
+use firstseen_routing::{Decision, EarlyDuplicates, FilterId, Hold, Reason, Seen};
 use tokio::sync::mpsc;
 
 use crate::budget::Charge;
@@ -31,6 +31,8 @@ pub(crate) struct RunReply {
     pub(crate) expected_rate: f32,
     /// One an event where the filter is in a tree.
     pub(crate) seen: Vec<Seen>,
+    /// One an event where these are claimed.
+    pub(crate) holds: Vec<Hold>,
     /// The events, for their memory.
     pub(crate) spent: Option<Probes>,
 }

@@ -18,10 +18,8 @@
 //! event before; a retry of a claim gets its own fence again; memory is bounded. Must not know: cells, nodes, messages,
 //! clocks (moments are passed in).
 
-mod fence;
 mod steps;
 mod table;
 
-pub use fence::Fence;
 pub use steps::{AfterTest, BeforeTest, ClaimCall, Lost, after_test, before_test};
 pub use table::{ClaimTable, ClaimedBy, Holding};

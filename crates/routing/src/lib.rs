@@ -16,15 +16,13 @@ mod plan;
 mod protocol;
 mod verdict;
 
-pub use claims::{
-    AfterTest, BeforeTest, ClaimCall, ClaimTable, ClaimedBy, Fence, Holding, Lost, after_test, before_test,
-};
+pub use claims::{AfterTest, BeforeTest, ClaimCall, ClaimTable, ClaimedBy, Holding, Lost, after_test, before_test};
 pub use clocks::{BELIEVED_AFTER_MS, ClockStanding, ClockWatch, Exchange, Offset, Reading, TimeOfDay};
 pub use engine::{BATCH_EVENTS, SlicedFilter};
 pub use group::rules;
 pub use group::{
-    Admission, DecisionCounts, GroupOwner, GroupState, HopCounts, Lease, OwedCounts, OwnerLimits, ReplayGuard, Shares,
-    SliceState, Standing, leases_over_after_ms, refuse,
+    Admission, CLOCK_RATE_PARTS, ClaimCounts, DecisionCounts, GroupOwner, GroupState, HopCounts, Lease, OwedCounts,
+    OwnerLimits, ReplayGuard, Shares, SliceState, Standing, leases_over_after_ms, refuse,
 };
 pub use ids::{ClusterId, Epoch, FilterId, Incarnation, NodeId};
 pub use map::{
@@ -39,10 +37,10 @@ pub use plan::{
     SlicedDefinition, Slicing, SlicingError, Step, fairness, greatest_share,
 };
 pub use protocol::{
-    AskCells, BackupCells, BatchName, CellParts, CellPlace, CheckpointCursor, Climb, Climbed, ClockReading, Command,
-    EarlyDuplicates, Entry, EventTag, FromLevel, GroupReply, HandedOver, LinkEnd, LinkEnds, LinkError, LinkFull,
-    LinkReceiver, LinkSender, MirrorNumber, Mirrored, Moment, MonotonicMs, NamedEvent, Operation, Past, PeerBody,
-    PeerMessage, PositionLists, Record, Resolved, SetAcks, SetBatch, Submission, SubmissionName, TestBatch, TestRun,
-    Tick, Times,
+    AskCells, BackupCells, BatchName, CellParts, CellPlace, CheckpointCursor, ClaimTests, Climb, Climbed, ClockReading,
+    Command, EarlyDuplicates, Entry, EventTag, Fence, FromLevel, GroupReply, HandedOver, Hold, LinkEnd, LinkEnds,
+    LinkError, LinkFull, LinkReceiver, LinkSender, MirrorNumber, Mirrored, Moment, MonotonicMs, NamedEvent, Operation,
+    Past, PeerBody, PeerMessage, PositionLists, Record, Resolved, SetAcks, SetBatch, Submission, SubmissionName,
+    TestBatch, TestRun, Tick, Times,
 };
 pub use verdict::{Answer, Decision, Reason, Seen};

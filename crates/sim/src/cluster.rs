@@ -418,6 +418,7 @@ pub(crate) fn create(scenario: &Scenario) -> Result<admin::CreateFilterRequest, 
         set_min: 0,
         when_lost: when_lost_message(scenario.when_lost).into(),
         copies: scenario.copies,
+        lease_max_ms: 0,
     })
 }
 

@@ -6,13 +6,15 @@
 use std::ops::Range;
 
 use firstseen_filter::{ProbeShape, Probes};
-use firstseen_routing::{Epoch, FilterId, FromLevel, Incarnation, Operation, SubmissionName, Tick, Times};
+use firstseen_routing::{Epoch, Fence, FilterId, FromLevel, Incarnation, Operation, SubmissionName, Tick, Times};
 
+use crate::claims::{pack_fences, unpack_fences};
 use crate::error::{WireError, check_at_most, check_length};
 use crate::limits::{BATCH_EVENTS_MAX, BATCH_RUNS_MAX, NAME_BYTES, TRACEPARENT_BYTES_MAX};
 use crate::packing::{pack_probes, packed_bytes, unpack_probes};
 use crate::proto::producer as proto;
 use crate::ticks::{are_trivial, pack_ticks, unpack_ticks};
+use crate::varint;
 
 /// What all events of a batch share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -54,6 +56,8 @@ pub struct Run<'a> {
     pub ticks: &'a [Tick],
     /// Their names, one for each event of the range; none where the caller named none.
     pub names: &'a [SubmissionName],
+    /// Their fences, one for each event of the range where they are confirmed or released.
+    pub fences: &'a [Fence],
 }
 
 /// The events of one group, as an owner gets them.
@@ -67,6 +71,8 @@ pub struct OwnedRun {
     pub times: Times,
     /// Their names, one an event, or none.
     pub names: Vec<SubmissionName>,
+    /// Their fences, one an event, or none.
+    pub fences: Vec<Fence>,
 }
 
 /// The shape of a filter's batches.
@@ -88,6 +94,8 @@ pub fn encode(head: &BatchHead, runs: &[Run<'_>]) -> Result<proto::Batch, WireEr
     check_at_most("traceparent", head.traceparent.len() as u64, TRACEPARENT_BYTES_MAX as u64)?;
     let has_ticks = runs.iter().any(|run| !are_trivial(run.ticks, head.base_unit));
     let has_names = runs.iter().any(|run| !run.names.is_empty());
+    let has_fences = comes_with_fences(head.operation);
+    let mut fences = Vec::new();
     let packed: usize = runs.iter().map(|run| packed_bytes(run.probes.shape(), run.range.len())).sum();
     let (mut probes, mut ticks, mut names) = (Vec::with_capacity(packed + 8), Vec::new(), Vec::new());
     for run in runs {
@@ -100,6 +108,8 @@ pub fn encode(head: &BatchHead, runs: &[Run<'_>]) -> Result<proto::Batch, WireEr
             check_length("names", run.names.len(), run.range.len())?;
             run.names.iter().for_each(|name| pack_name(name, &mut names));
         }
+        check_length("fences", run.fences.len(), if has_fences { run.range.len() } else { 0 })?;
+        fences.extend_from_slice(run.fences);
     }
     Ok(proto::Batch {
         sequence: head.sequence,
@@ -121,6 +131,8 @@ pub fn encode(head: &BatchHead, runs: &[Run<'_>]) -> Result<proto::Batch, WireEr
         again: head.again,
         // The sender sets this.
         former_asked: false,
+        lease_ms: if let Operation::Claim { lease_ms } = head.operation { lease_ms } else { 0 },
+        fences: pack_fences(&fences).into(),
     })
 }
 
@@ -136,7 +148,7 @@ pub fn decode_head(batch: &proto::Batch) -> Result<BatchHead, WireError> {
         filter: FilterId(batch.filter_id),
         epoch: Epoch(batch.filter_epoch),
         incarnation: Incarnation(batch.incarnation),
-        operation: operation(batch.operation)?,
+        operation: operation(batch.operation, batch.lease_ms)?,
         deadline_in_ms: batch.deadline_ms,
         base_unit: batch.base_unit,
         clock_ms: batch.clock_ms,
@@ -177,6 +189,11 @@ pub fn decode(batch: &proto::Batch, shape: BatchShape, spare: &mut Vec<Probes>) 
     }
     let (mut packed, mut ticks, mut names) = (&batch.probes[..], &batch.ticks[..], &batch.names[..]);
     let has_ticks = !ticks.is_empty();
+    let mut fences = &batch.fences[..];
+    let has_fences = operation(batch.operation, 0).is_ok_and(comes_with_fences);
+    let all = if has_fences { unpack_fences(&mut fences, batch.events as usize)? } else { Vec::new() };
+    varint::check_end("fences", fences)?;
+    let mut fences = all.into_iter();
     let mut runs = Vec::with_capacity(lengths.len());
     for (group, events) in lengths {
         let mut probes = spare.pop().unwrap_or_else(|| Probes::new(shape.probes));
@@ -188,7 +205,8 @@ pub fn decode(batch: &proto::Batch, shape: BatchShape, spare: &mut Vec<Probes>) 
         let times = Times { base_unit: batch.base_unit, ticks, clock_ms: batch.clock_ms };
         let (own, others) = names.split_at(names.len().min(events * NAME_BYTES));
         names = others;
-        runs.push(OwnedRun { group, probes, times, names: own.chunks_exact(NAME_BYTES).map(unpack_name).collect() });
+        let names = own.chunks_exact(NAME_BYTES).map(unpack_name).collect();
+        runs.push(OwnedRun { group, probes, times, names, fences: fences.by_ref().take(events).collect() });
     }
     if ticks.is_empty() { Ok(runs) } else { Err(WireError::Damaged { field: "ticks" }) }
 }
@@ -239,6 +257,11 @@ pub(crate) fn unpack_name(bytes: &[u8]) -> SubmissionName {
     SubmissionName { source: u128::from_le_bytes(source), number: u64::from_le_bytes(number) }
 }
 
+/// Whether each event comes with the fence of a grant.
+fn comes_with_fences(operation: Operation) -> bool {
+    matches!(operation, Operation::Confirm | Operation::Release)
+}
+
 fn operation_message(operation: Operation) -> proto::Operation {
     match operation {
         Operation::Observe => proto::Operation::Observe,
@@ -247,10 +270,13 @@ fn operation_message(operation: Operation) -> proto::Operation {
         Operation::Estimate => proto::Operation::Estimate,
         Operation::Verify => proto::Operation::Verify,
         Operation::BringUp => proto::Operation::Record,
+        Operation::Claim { .. } => proto::Operation::Claim,
+        Operation::Confirm => proto::Operation::Confirm,
+        Operation::Release => proto::Operation::Release,
     }
 }
 
-fn operation(value: i32) -> Result<Operation, WireError> {
+fn operation(value: i32, lease_ms: u32) -> Result<Operation, WireError> {
     match proto::Operation::try_from(value) {
         Ok(proto::Operation::Observe) => Ok(Operation::Observe),
         Ok(proto::Operation::Lookup) => Ok(Operation::Lookup),
@@ -258,6 +284,9 @@ fn operation(value: i32) -> Result<Operation, WireError> {
         Ok(proto::Operation::Estimate) => Ok(Operation::Estimate),
         Ok(proto::Operation::Verify) => Ok(Operation::Verify),
         Ok(proto::Operation::Record) => Ok(Operation::BringUp),
+        Ok(proto::Operation::Claim) => Ok(Operation::Claim { lease_ms }),
+        Ok(proto::Operation::Confirm) => Ok(Operation::Confirm),
+        Ok(proto::Operation::Release) => Ok(Operation::Release),
         _ => Err(WireError::Invalid { field: "operation", value: value as u32 as u64 }),
     }
 }

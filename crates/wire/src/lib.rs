@@ -7,6 +7,7 @@
 pub mod batch;
 mod bits;
 pub mod cells;
+mod claims;
 mod error;
 mod examine;
 mod frames;

@@ -4,6 +4,7 @@
 //! message here. Must not know: whether the map is the newest.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU32;
 
 use firstseen_filter::GenerationNumber;
 use firstseen_routing::{
@@ -130,6 +131,7 @@ pub fn filter_message(id: FilterId, filter: &FilterRecord) -> proto::Filter {
         closed: filter.line.closed.as_ref().map(line::closed_message),
         durability: durability_message(policies.durability).0.into(),
         durability_interval_ms: durability_message(policies.durability).1,
+        lease_max_ms: policies.lease_max_ms.map_or(0, NonZeroU32::get),
     }
 }
 
@@ -215,6 +217,7 @@ pub fn filter_record(message: proto::Filter) -> Result<(FilterId, FilterRecord),
             when_lost: when_lost(message.when_lost)?,
             durability: durability(message.durability, message.durability_interval_ms)?,
             copies: message.copies_wanted,
+            lease_max_ms: NonZeroU32::new(message.lease_max_ms),
             ..policies(message.clock, message.lookup, message.answer, message.retry_horizon_ms)?
         },
         copies: copies(&message.copies, &owners)?,

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use firstseen_filter::{GenerationNumber, ProbeShape};
 use firstseen_routing::{
-    ClusterId, Epoch, FilterId, HandedOver, Incarnation, MirrorNumber, NodeId, Past, PeerBody, PeerMessage, Reason,
-    Resolved, SetAcks, SetBatch,
+    ClaimTests, ClusterId, Epoch, FilterId, HandedOver, Incarnation, MirrorNumber, NodeId, Past, PeerBody, PeerMessage,
+    Reason, Resolved, SetAcks, SetBatch,
 };
 
 use crate::cells::CellsOf;
@@ -76,6 +76,7 @@ pub fn filter_of(message: &Message) -> Option<FilterId> {
         Message::Hello(_) | Message::Ping(_) => None,
         Message::Test(test) => Some(FilterId(test.filter_id)),
         Message::Tests(tests) => tests.batch.as_ref().map(|batch| FilterId(batch.filter_id)),
+        Message::ClaimTests(claims) => tests_of(claims).ok().map(|batch| FilterId(batch.filter_id)),
         Message::Resolved(resolved) => Some(FilterId(resolved.filter_id)),
         Message::Set(set) => Some(FilterId(set.filter_id)),
         Message::SetAcks(acks) => Some(FilterId(acks.filter_id)),
@@ -94,6 +95,7 @@ pub fn epoch_awaited(message: &Message) -> Option<Epoch> {
     match message {
         Message::Test(test) => Some(Epoch(test.filter_epoch)),
         Message::Tests(tests) => tests.batch.as_ref().map(|batch| Epoch(batch.filter_epoch)),
+        Message::ClaimTests(claims) => tests_of(claims).ok().map(|batch| Epoch(batch.filter_epoch)),
         Message::AskCells(ask) => Some(Epoch(ask.filter_epoch)),
         Message::Set(set) => Some(Epoch(set.filter_epoch)),
         Message::Mirror(mirror) => Some(Epoch(mirror.filter_epoch)),
@@ -108,6 +110,7 @@ pub fn epoch_awaited(message: &Message) -> Option<Epoch> {
 pub fn encode(message: &PeerMessage, range: u64) -> Result<Message, WireError> {
     Ok(match &message.body {
         PeerBody::Test(test) => tests_of_heads::encode(message, test, range)?,
+        PeerBody::ClaimTests(tests) => Message::ClaimTests(tests_of_heads::encode_claims(message, tests, range)?),
         PeerBody::Resolved(resolved) => Message::Resolved(encode_resolved(message, resolved)?),
         PeerBody::Set(set) => Message::Set(encode_set(message, set, range)?),
         PeerBody::SetAcks(acks) => {
@@ -160,6 +163,11 @@ pub fn decode(message: &Message, range: u64, probes: ProbeShape) -> Result<PeerM
         Message::Tests(tests) => {
             let body = PeerBody::Test(tests_of_heads::decode_several(tests, range)?);
             let batch = tests.batch.as_ref().ok_or(WireError::Missing { field: "batch" })?;
+            (batch.filter_id, batch.filter_epoch, batch.group, body)
+        }
+        Message::ClaimTests(claims) => {
+            let body = PeerBody::ClaimTests(Box::new(tests_of_heads::decode_claims(claims, range)?));
+            let batch = tests_of(claims)?;
             (batch.filter_id, batch.filter_epoch, batch.group, body)
         }
         Message::Resolved(resolved) => {
@@ -216,6 +224,11 @@ pub fn refusable(message: &Message) -> Option<PeerMessage> {
             let (batch, test) = tests_of_heads::refusable_several(tests).ok()?;
             (batch.filter_id, batch.filter_epoch, batch.group, PeerBody::Test(test))
         }
+        Message::ClaimTests(claims) => {
+            let (batch, test) = tests_of_heads::refusable_several(claims.tests.as_ref()?).ok()?;
+            let body = PeerBody::ClaimTests(Box::new(ClaimTests { test, events: Vec::new() }));
+            (batch.filter_id, batch.filter_epoch, batch.group, body)
+        }
         Message::Set(set) => {
             let body = SetBatch { set_number: set.set_number, ..SetBatch::default() };
             (set.filter_id, set.filter_epoch, set.group, PeerBody::Set(body))
@@ -261,6 +274,7 @@ fn encode_resolved(message: &PeerMessage, resolved: &Resolved) -> Result<proto::
         node_visits: resolved.node_visits,
         filter_epoch: message.epoch.0,
         expiries: pack_expiries("expiries", &resolved.expiries, hits)?.into(),
+        held: pack_held(&resolved.held),
     })
 }
 
@@ -284,7 +298,35 @@ fn decode_resolved(resolved: &proto::Resolved) -> Result<Resolved, WireError> {
         node_visits: resolved.node_visits,
         degraded: resolved.degraded,
         expiries,
+        held: unpack_held(&resolved.held, events)?,
     })
+}
+
+/// The events of a message about claims.
+fn tests_of(claims: &proto::ClaimTests) -> Result<&proto::TestBatch, WireError> {
+    let batch = claims.tests.as_ref().and_then(|tests| tests.batch.as_ref());
+    batch.ok_or(WireError::Missing { field: "batch" })
+}
+
+/// Pairs (events skipped since the last, milliseconds left); indices rise.
+fn pack_held(held: &[(u32, u32)]) -> Vec<u32> {
+    let mut end = 0;
+    let pairs = held.iter().map(|(index, left_ms)| [index - std::mem::replace(&mut end, index + 1), *left_ms]);
+    pairs.flatten().collect()
+}
+
+fn unpack_held(pairs: &[u32], events: usize) -> Result<Vec<(u32, u32)>, WireError> {
+    check_at_most("held", pairs.len() as u64, 2 * events as u64)?;
+    let (pairs, rest) = pairs.as_chunks::<2>();
+    check_length("held", rest.len(), 0)?;
+    let (mut end, mut held) = (0u64, Vec::with_capacity(pairs.len()));
+    for [skipped, left_ms] in pairs {
+        let index = end + u64::from(*skipped);
+        end = index + 1;
+        check_at_most("held", end, events as u64)?;
+        held.push((index as u32, *left_ms));
+    }
+    Ok(held)
 }
 
 fn encode_set(message: &PeerMessage, set: &SetBatch, range: u64) -> Result<proto::SetBatch, WireError> {

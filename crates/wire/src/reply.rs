@@ -3,8 +3,9 @@
 //! Promises: a reply that is decoded has an answer for every event that was asked, and none for others. Must not know:
 //! how answers come about.
 
-use firstseen_routing::{Decision, Reason, Seen, TREE_LEVELS_MAX};
+use firstseen_routing::{Decision, Hold, Reason, Seen, TREE_LEVELS_MAX};
 
+use crate::claims::{pack_holds, unpack_holds};
 use crate::error::{WireError, check_at_most, check_length};
 use crate::limits::DETAIL_BYTES_MAX;
 use crate::proto::producer as proto;
@@ -32,6 +33,8 @@ pub struct Answers {
     pub seen: Vec<Seen>,
     /// Duplicates found at each level of a tree, from the root on; empty outside of trees.
     pub level_hits: Vec<u32>,
+    /// One an event where the events are claimed; otherwise none.
+    pub holds: Vec<Hold>,
     /// Why the whole batch was refused; empty where it was not.
     pub detail: String,
 }
@@ -58,6 +61,7 @@ pub fn encode(sequence: u64, answers: &Answers) -> proto::BatchReply {
         seen: pack_seen(decisions, &answers.seen).into(),
         level_hits: answers.level_hits.clone(),
         expected_rate: answers.expected_rate,
+        holds: pack_holds(decisions, &answers.holds).into(),
     }
 }
 
@@ -106,6 +110,7 @@ pub fn decode(reply: &proto::BatchReply, events: usize) -> Result<Answers, WireE
         expected_rate: rate(reply.expected_rate),
         seen: Vec::new(),
         level_hits: Vec::new(),
+        holds: Vec::new(),
         detail: truncated(&reply.detail),
     };
     if reply.refused != i32::from(proto::Reason::Unspecified) {
@@ -128,8 +133,9 @@ pub fn decode(reply: &proto::BatchReply, events: usize) -> Result<Answers, WireE
     }
     check_at_most("level_hits", reply.level_hits.len() as u64, TREE_LEVELS_MAX as u64)?;
     let seen = unpack_seen(&decisions, &reply.seen)?;
+    let holds = unpack_holds(&decisions, &reply.holds)?;
     let (estimates, level_hits) = (reply.estimates.clone(), reply.level_hits.clone());
-    Ok(Answers { decisions, estimates, seen, level_hits, ..answers })
+    Ok(Answers { decisions, estimates, seen, level_hits, holds, ..answers })
 }
 
 /// The flag of an event whose unit is not remembered.

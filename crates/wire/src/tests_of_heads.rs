@@ -3,7 +3,7 @@
 //! Promises: events of one head travel as they always have, so that every node takes them; runs that are decoded are
 //! those of all events. Must not know: links, why events of several heads meet.
 
-use firstseen_routing::{NodeId, PeerMessage, TestBatch, TestRun};
+use firstseen_routing::{ClaimTests, NodeId, PeerMessage, TestBatch, TestRun};
 
 use crate::error::{WireError, check_at_most, check_length};
 use crate::limits::{FRAME_EVENTS_MAX, TRACEPARENT_BYTES_MAX};
@@ -39,6 +39,16 @@ pub fn by_run(test: TestBatch) -> impl Iterator<Item = TestBatch> {
 }
 
 pub(crate) fn encode(message: &PeerMessage, test: &TestBatch, range: u64) -> Result<Message, WireError> {
+    let batch = encode_batch(message, test, range)?;
+    if test.runs.len() > 1 {
+        return Ok(Message::Tests(proto::Tests { batch: Some(batch), runs: pack_runs(&test.runs).into() }));
+    }
+    let TestRun { head, asks_all, degraded, deadline_in_ms, .. } = test.runs.first().copied().unwrap_or_default();
+    Ok(Message::Test(proto::TestBatch { head_node: head.0, asks_all, degraded, deadline_ms: deadline_in_ms, ..batch }))
+}
+
+/// The events, without what is said of their heads.
+fn encode_batch(message: &PeerMessage, test: &TestBatch, range: u64) -> Result<proto::TestBatch, WireError> {
     let traceparent_bytes = test.traceparent.as_ref().map_or(0, |traceparent| traceparent.len());
     check_at_most("traceparent", traceparent_bytes as u64, TRACEPARENT_BYTES_MAX as u64)?;
     let events = check_events(test.left.len(), &[("tickets", test.tickets.len()), ("stamps", test.stamps.len())])?;
@@ -47,8 +57,7 @@ pub(crate) fn encode(message: &PeerMessage, test: &TestBatch, range: u64) -> Res
         check_length("generations", test.generations.len(), test.left.len())?;
     }
     let (counts, positions) = pack_lists(&test.left, range)?;
-    let first = test.runs.first().copied().unwrap_or_default();
-    let batch = proto::TestBatch {
+    Ok(proto::TestBatch {
         filter_id: message.filter.0,
         filter_epoch: message.epoch.0,
         group: message.group,
@@ -62,12 +71,27 @@ pub(crate) fn encode(message: &PeerMessage, test: &TestBatch, range: u64) -> Res
         traceparent: test.traceparent.as_deref().unwrap_or_default().to_owned(),
         expiries: pack_expiries("expiries", &test.expiries, test.left.len())?.into(),
         ..Default::default()
-    };
-    if test.runs.len() > 1 {
-        return Ok(Message::Tests(proto::Tests { batch: Some(batch), runs: pack_runs(&test.runs).into() }));
-    }
-    let TestRun { head, asks_all, degraded, deadline_in_ms, .. } = first;
-    Ok(Message::Test(proto::TestBatch { head_node: head.0, asks_all, degraded, deadline_ms: deadline_in_ms, ..batch }))
+    })
+}
+
+pub(crate) fn encode_claims(
+    message: &PeerMessage,
+    claims: &ClaimTests,
+    range: u64,
+) -> Result<proto::ClaimTests, WireError> {
+    check_length("events", claims.events.len(), claims.test.left.len())?;
+    let batch = encode_batch(message, &claims.test, range)?;
+    let tests = proto::Tests { batch: Some(batch), runs: pack_runs(&claims.test.runs).into() };
+    let events: Vec<u8> = claims.events.iter().flat_map(|event| event.to_le_bytes()).collect();
+    Ok(proto::ClaimTests { tests: Some(tests), events: events.into() })
+}
+
+pub(crate) fn decode_claims(claims: &proto::ClaimTests, range: u64) -> Result<ClaimTests, WireError> {
+    let tests = claims.tests.as_ref().ok_or(WireError::Missing { field: "tests" })?;
+    let test = decode_several(tests, range)?;
+    check_length("events", claims.events.len(), test.tickets.len() * size_of::<u128>())?;
+    let (events, _) = claims.events.as_chunks::<16>();
+    Ok(ClaimTests { test, events: events.iter().map(|event| u128::from_le_bytes(*event)).collect() })
 }
 
 pub(crate) fn decode(test: &proto::TestBatch, range: u64) -> Result<TestBatch, WireError> {

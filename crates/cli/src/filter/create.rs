@@ -152,11 +152,22 @@ fn request(
         tree: None,
         durability: durability_message(policies.durability).0.into(),
         durability_interval_ms: durability_message(policies.durability).1,
+        lease_max_ms: lease_max_ms(policies.claims)?,
         min_live: policies.min_live,
         set_min: policies.set_min,
         when_lost: when_lost_message(policies.when_lost.into()).into(),
         copies: policies.copies,
     })
+}
+
+/// For how long an event may be held at most; 0 where that was not asked for.
+fn lease_max_ms(claims_ms: Option<u64>) -> anyhow::Result<u32> {
+    match claims_ms {
+        None => Ok(0),
+        Some(0) => Err(UsageError("--claims needs a lease, from 1 s on (--claims 10s)".to_owned()).into()),
+        Some(claims_ms) => u32::try_from(claims_ms)
+            .map_err(|_| UsageError("--claims can be at most the retry horizon".to_owned()).into()),
+    }
 }
 
 /// A secret of 32 bytes from a seed, for runs that are to repeat; without a seed the node draws one.

@@ -9,7 +9,7 @@ use firstseen_filter::Unit;
 use firstseen_routing::{ClusterMap, FilterId, FilterRecord, NodeId};
 use firstseen_wire::proto::admin::{InspectFilterReply, InspectFilterRequest, SliceState};
 
-use super::description::{Description, Fares, Former, Owner, Slice, Tree};
+use super::description::{Claims, Description, Fares, Former, Owner, Slice, Tree};
 use super::{DescribeArgs, find, text};
 use crate::cluster;
 use crate::cluster::connect::Operator;
@@ -82,6 +82,11 @@ fn description<'a>(
         error: reply.as_ref().err().map(|error| format!("{error:#}")),
         guard_bytes: reply.as_ref().map_or(0, |reply| reply.guard_bytes),
         guard_bytes_per_horizon_second: reply.as_ref().map_or(0.0, |reply| reply.guard_bytes_per_horizon_second),
+        claims: reply.as_ref().ok().and_then(|reply| reply.claims).map(|claims| Claims {
+            open: claims.open,
+            bytes: claims.bytes,
+            unsure_ms: claims.unsure_ms,
+        }),
     });
     Description {
         name: &filter.name,

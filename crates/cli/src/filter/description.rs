@@ -107,4 +107,17 @@ pub(super) struct Owner<'a> {
     pub(super) guard_bytes: u64,
     /// The memory that one second of the retry horizon takes.
     pub(super) guard_bytes_per_horizon_second: f64,
+    /// None where events cannot be claimed, or the node does not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) claims: Option<Claims>,
+}
+
+/// Claims of the events that a node heads.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct Claims {
+    /// Events that are held, or were until their leases were over and nobody else took them.
+    pub(super) open: u64,
+    pub(super) bytes: u64,
+    /// For how long a former head may still hold events; 0 where none may.
+    pub(super) unsure_ms: u64,
 }

@@ -212,6 +212,9 @@ pub struct PolicyArgs {
     /// How long a producer may send an unanswered batch again and get the first verdicts (`1m`)
     #[arg(long, hide_short_help = true, value_name = "DURATION", default_value = "1m", value_parser = parse_duration_ms)]
     pub retry_horizon: u64,
+    /// Events can be claimed, for this time at most, and are recorded when they are confirmed (`10s`)
+    #[arg(long, hide_short_help = true, value_name = "LEASE", value_parser = parse_duration_ms)]
+    pub claims: Option<u64>,
     /// Zone of calendar landmarks that name none
     #[arg(long, hide_short_help = true, value_name = "ZONE", default_value = "UTC")]
     pub tz: String,

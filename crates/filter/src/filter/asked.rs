@@ -36,6 +36,12 @@ impl FilterSlice {
         on_kind!(&self.0, slice => slice.takes_probes(), _flags => true)
     }
 
+    /// New events for which there is room, also in generations that may still open. Kinds that forget, or that are never full,
+    /// have room for any number.
+    pub fn room_events(&mut self) -> u64 {
+        on_kind!(&mut self.0, slice => slice.room_ahead(), _flags => u64::MAX)
+    }
+
     /// As [`Self::observe_batch`], for the events of `probes` in `range`.
     ///
     /// ```

@@ -3,7 +3,7 @@
 //! Promises: slices by rising number. Must not know: how operators look at them.
 
 use firstseen_routing::FilterId;
-use firstseen_wire::proto::admin::SliceState;
+use firstseen_wire::proto::admin::{Claims, SliceState};
 
 use crate::owner::GroupLook;
 
@@ -30,4 +30,14 @@ pub(super) fn slices(looks: &[GroupLook], filter: FilterId) -> Vec<SliceState> {
         .collect();
     slices.sort_by_key(|slice| slice.slice);
     slices
+}
+
+/// Claims of the events that this node heads; none where events cannot be claimed.
+pub(super) fn claims(looks: &[GroupLook]) -> Option<Claims> {
+    let claims = looks.iter().filter_map(|look| look.state.claims);
+    claims.fold(None, |sum: Option<Claims>, claims| {
+        let Claims { open, bytes, unsure_ms } = sum.unwrap_or_default();
+        let unsure_ms = unsure_ms.max(claims.unsure_ms);
+        Some(Claims { open: open + claims.open, bytes: bytes + claims.bytes, unsure_ms })
+    })
 }

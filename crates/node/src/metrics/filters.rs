@@ -8,6 +8,7 @@ use firstseen_routing::{DecisionCounts, Reason};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::registry::{Registry, Unit};
 
+use super::claims::Claims;
 use super::{Count, FilterLabel, Level, Ratio, level};
 use crate::owner::GroupLook;
 
@@ -68,6 +69,7 @@ pub(super) struct Filters {
     decisions: Count<DecisionLabels>,
     hops: Hops,
     owed: Owed,
+    claims: Claims,
     copies_mended: Count<FilterLabel>,
     astray: Count<FilterLabel>,
 }
@@ -185,13 +187,14 @@ impl Filters {
         registry.register("filter_copies_mended", help, filters.copies_mended.clone());
         let help = "Events that had to be in flight and were not; any is a mistake of the program";
         registry.register("filter_astray_events", help, filters.astray.clone());
-        Self { hops, owed, ..filters }
+        Self { hops, owed, claims: Claims::new(registry), ..filters }
     }
 
     /// Shows the groups of one filter.
     pub(super) fn show(&self, filter: &str, looks: &[GroupLook]) {
         let label = FilterLabel { filter: filter.to_owned() };
         self.slices.show(&label, looks);
+        self.claims.show(&label, looks);
         for look in looks {
             let state = &look.state;
             self.batches.of(&label).inc_by(state.batches);

@@ -30,6 +30,9 @@ const LOOK_SAMPLE_BYTES: usize = 16 << 20;
 /// Bytes that the replay guard of a group may take however many groups there are: room for a few batches.
 const GUARD_BYTES_MIN: u64 = 16 << 10;
 
+/// Bytes that the claims of a group may take however many groups there are.
+const CLAIMS_BYTES_MIN: u64 = 64 << 10;
+
 /// Events of divided groups that a node may have in flight, of all groups together: about 200 bytes each. However many groups
 /// there are, each may have a batch.
 const INFLIGHT_EVENTS_MAX: usize = 1 << 20;
@@ -198,6 +201,7 @@ impl Groups {
         let shares = Shares {
             inflight_events_max: inflight_events.max(self.limits.batch_events_max),
             guard_bytes_max: (self.limits.guard_bytes_max / groups).max(GUARD_BYTES_MIN),
+            claims_bytes_max: (self.limits.claims_bytes_max / groups).max(CLAIMS_BYTES_MIN),
             missed_events_max: self.limits.missed_events_max.min(MISSED_EVENTS_MAX / groups as usize),
             copied_bytes_per_s_max: (self.limits.copied_bytes_per_s_max / view.fetching_groups().max(1)).max(1),
             compared_bytes_per_s_max: (self.limits.compared_bytes_per_s_max / groups).max(1),
@@ -328,7 +332,7 @@ impl Groups {
         if self.kept.is_given_up(key) {
             return false;
         }
-        if !submission.operation.records() && self.kept.has(key) {
+        if submission.operation.is_lookup() && self.kept.has(key) {
             self.kept.is_lookup(submission.reply_to);
         }
         self.gather(key, commands, |group| group.submit(submission, now))
@@ -342,7 +346,7 @@ impl Groups {
     /// Takes a message of another node. A message for a group that is not here is refused.
     pub(super) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
         let (filter, group) = (message.filter, message.group);
-        let is_question = matches!(message.body, PeerBody::Test(_) | PeerBody::AskCells(_));
+        let is_question = matches!(message.body, PeerBody::Test(_) | PeerBody::ClaimTests(_) | PeerBody::AskCells(_));
         if is_question && self.kept.is_full((filter, group)) {
             return commands.extend(refuse(from, message, Reason::Overloaded));
         }

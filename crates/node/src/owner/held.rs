@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use firstseen_routing::{Command, Decision, NodeId, PeerBody, PeerMessage, Reason};
+use firstseen_routing::{Command, NodeId, PeerBody, PeerMessage};
 
 use crate::keeper::GroupKey;
 
@@ -117,8 +117,7 @@ impl AwaitingDisk {
 /// The rest of a command where it is not known whether the records ahead of it are on the medium: a reply of unknown.
 pub(super) fn given_up(command: Command) -> Option<Command> {
     let Command::Reply(mut reply) = command else { return None };
-    let decided = reply.decisions.iter_mut().filter(|decision| !matches!(decision, Decision::Undecided(_)));
-    decided.for_each(|decision| *decision = Decision::Undecided(Reason::Unknown));
+    reply.give_up();
     Some(Command::Reply(reply))
 }
 
@@ -130,6 +129,7 @@ fn bytes_of(command: &Command) -> u64 {
             Command::Reply(reply) => events(reply.decisions.len()),
             Command::Send { message: PeerMessage { body, .. }, .. } => match body {
                 PeerBody::Test(test) => events(test.tickets.len()),
+                PeerBody::ClaimTests(tests) => events(tests.events.len()),
                 PeerBody::Resolved(resolved) => events(resolved.tickets.len()),
                 PeerBody::Set(set) => events(set.stamps.len()),
                 PeerBody::Mirror(_, mirrored) => events(mirrored.decisions.len()),
@@ -142,7 +142,7 @@ fn bytes_of(command: &Command) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use firstseen_routing::{Epoch, FilterId, GroupReply};
+    use firstseen_routing::{Decision, Epoch, FilterId, GroupReply, Reason};
 
     use super::*;
 
@@ -152,7 +152,17 @@ mod tests {
         let decisions = vec![Decision::Duplicate; events];
         let (estimates, seen) = (Vec::new(), Vec::new());
         let (clock_ms, degraded, expected_rate, spent) = (7, false, 0.0, None);
-        Command::Reply(GroupReply { reply_to, decisions, estimates, clock_ms, degraded, expected_rate, seen, spent })
+        Command::Reply(GroupReply {
+            reply_to,
+            decisions,
+            estimates,
+            clock_ms,
+            degraded,
+            expected_rate,
+            seen,
+            holds: Vec::new(),
+            spent,
+        })
     }
 
     fn places(commands: &[Command]) -> Vec<u64> {

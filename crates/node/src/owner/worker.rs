@@ -315,7 +315,7 @@ impl Worker {
             run.refuse(Reason::Overloaded);
             return 0;
         }
-        let (key, records) = ((run.filter, run.group), run.submission.operation.records());
+        let (key, records) = ((run.filter, run.group), !run.submission.operation.is_lookup());
         // A producer that learns of a disk that hangs asks another node.
         let is_here = !self.groups.is_given_up(key);
         if is_here && (self.groups.is_disk_held_up(key, records) || self.groups.is_held_up(key)) {
@@ -431,8 +431,10 @@ impl Worker {
     }
 
     fn reply(&mut self, reply: GroupReply) {
-        let GroupReply { reply_to, decisions, estimates, clock_ms, degraded, expected_rate, seen, spent } = reply;
-        self.desk.reply(reply_to, RunReply { decisions, estimates, clock_ms, degraded, expected_rate, seen, spent });
+        let GroupReply { reply_to, decisions, estimates, clock_ms, degraded, expected_rate, seen, holds, spent } =
+            reply;
+        let reply = RunReply { decisions, estimates, clock_ms, degraded, expected_rate, seen, holds, spent };
+        self.desk.reply(reply_to, reply);
     }
 }
 

@@ -88,6 +88,7 @@ pub(super) fn admit(
             producer: sender.producer,
             sequence: head.sequence,
             names: run.names,
+            fences: run.fences,
             from: head.from,
             probes: run.probes,
             times: run.times,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use firstseen_filter::Probes;
-use firstseen_routing::{FilterId, Reason, Seen};
+use firstseen_routing::{FilterId, Hold, Reason, Seen};
 use firstseen_wire::WireError;
 use firstseen_wire::hello::{self, Credit};
 use firstseen_wire::limits::HELLO_TIMEOUT;
@@ -276,12 +276,20 @@ impl Session {
             }
             answers.decisions.extend_from_slice(&reply.decisions);
             seen::note(&mut answers, reply, batch.wants_seen);
+            if !reply.holds.is_empty() {
+                let earlier = answers.decisions.len() - reply.decisions.len();
+                answers.holds.resize(earlier, Hold::None);
+                answers.holds.extend_from_slice(&reply.holds);
+            }
             answers.clock_ms = answers.clock_ms.max(reply.clock_ms);
             answers.degraded |= reply.degraded;
             answers.expected_rate = answers.expected_rate.max(reply.expected_rate);
         }
         if !answers.estimates.is_empty() {
             answers.estimates.resize(answers.decisions.len(), 0.0);
+        }
+        if !answers.holds.is_empty() {
+            answers.holds.resize(answers.decisions.len(), Hold::None);
         }
         if batch.wants_seen {
             answers.seen.resize(answers.decisions.len(), Seen::default());

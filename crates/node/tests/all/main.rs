@@ -3,6 +3,7 @@
 mod bad_frames;
 mod bad_producers;
 mod beyond_room;
+mod claims;
 mod common;
 mod connections;
 mod durable;

@@ -3,8 +3,8 @@
 //! Promises: pure; each combination of facts has one step, and the tables of the tests have a row for it. Must not know:
 //! how a step is carried out.
 
-use super::fence::Fence;
 use super::table::Holding;
+use crate::protocol::Fence;
 
 /// What is called for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,8 +6,7 @@
 
 use hashbrown::HashTable;
 
-use super::fence::Fence;
-use crate::protocol::MonotonicMs;
+use crate::protocol::{Fence, MonotonicMs};
 
 /// Entries that one grant looks through for one whose lease is over.
 const SWEPT_AT_ONCE: usize = 8;
@@ -22,8 +21,6 @@ struct Entry {
     fence: Fence,
     /// When the lease is over.
     until: MonotonicMs,
-    /// The unit of the window in which the event counts, once it is confirmed.
-    unit: u64,
     /// Names the claim, so that a retry is known.
     tag: u64,
 }
@@ -35,8 +32,6 @@ pub struct ClaimedBy {
     pub fence: Fence,
     /// The tag of the claim.
     pub tag: u64,
-    /// The unit of the window in which the event counts, once it is confirmed.
-    pub unit: u64,
 }
 
 /// What the table holds of an event.
@@ -62,9 +57,9 @@ pub enum Holding {
 ///
 /// ```
 /// use firstseen_routing::{ClaimTable, ClaimedBy, Epoch, Fence, FilterId, Holding, Incarnation, MonotonicMs};
-/// let mut table = ClaimTable::new(1 << 20);
+/// let mut table = ClaimTable::new(1 << 20, 10_000);
 /// let fence = Fence::new(FilterId(7), Epoch(3), Incarnation(1), 0).unwrap();
-/// let by = ClaimedBy { fence, tag: 99, unit: 12 };
+/// let by = ClaimedBy { fence, tag: 99 };
 /// let (until, earlier) = (MonotonicMs(10_000), MonotonicMs(4_000));
 /// assert!(table.hold(0xC11C, by, until, MonotonicMs::START));
 /// assert_eq!(table.holding(0xC11C, earlier), Holding::Held { by, left_ms: 6_000 });
@@ -79,6 +74,8 @@ pub struct ClaimTable {
     /// The next entry that is looked at when room is needed.
     hand: usize,
     entries_max: usize,
+    /// For how long an entry is kept, in milliseconds, whose lease is over and whose room nobody needs.
+    kept_ms: u64,
 }
 
 impl ClaimTable {
@@ -86,9 +83,10 @@ impl ClaimTable {
     /// doubles when seven eighths are taken, has five bytes for each of up to 2.3 places an entry.
     pub const ENTRY_BYTES_MAX: u64 = (size_of::<Entry>() + size_of::<Entry>() / GROWTH) as u64 + 12;
 
-    /// An empty table that takes `bytes_max` bytes at most.
-    pub fn new(bytes_max: u64) -> Self {
-        let mut table = Self { entries: Vec::new(), places: HashTable::new(), hand: 0, entries_max: 0 };
+    /// An empty table that takes `bytes_max` bytes at most, and keeps an entry for `kept_ms` after its lease is over, or until its
+    /// room is needed.
+    pub fn new(bytes_max: u64, kept_ms: u64) -> Self {
+        let mut table = Self { entries: Vec::new(), places: HashTable::new(), hand: 0, entries_max: 0, kept_ms };
         table.set_bytes_max(bytes_max);
         table
     }
@@ -102,8 +100,8 @@ impl ClaimTable {
     /// What it holds of `event` now.
     pub fn holding(&self, event: u128, now: MonotonicMs) -> Holding {
         let Some(place) = self.place(event) else { return Holding::Free };
-        let Entry { fence, until, unit, tag, .. } = self.entries[place];
-        let by = ClaimedBy { fence, tag, unit };
+        let Entry { fence, until, tag, .. } = self.entries[place];
+        let by = ClaimedBy { fence, tag };
         match until.since(now) {
             0 => Holding::Expired { by },
             left_ms => Holding::Held { by, left_ms },
@@ -113,8 +111,8 @@ impl ClaimTable {
     /// The event is held until then, instead of whatever was held of it; `false` where there is no room: then
     /// nothing changes.
     pub fn hold(&mut self, event: u128, by: ClaimedBy, until: MonotonicMs, now: MonotonicMs) -> bool {
-        let ClaimedBy { fence, tag, unit } = by;
-        let entry = Entry { event, fence, until, unit, tag };
+        let ClaimedBy { fence, tag } = by;
+        let entry = Entry { event, fence, until, tag };
         if let Some(place) = self.place(event) {
             self.entries[place] = entry;
             return true;
@@ -165,14 +163,15 @@ impl ClaimTable {
         self.places.find(hash(event), is_it).map(|place| *place as usize)
     }
 
-    /// Where it is full, drops entries whose lease is over, of the few that are looked at.
+    /// Drops entries whose lease is over, of the few that are looked at: for long, where there is room.
     fn sweep(&mut self, now: MonotonicMs) {
         for _ in 0..SWEPT_AT_ONCE {
-            if self.entries.len() < self.entries_max || self.entries.is_empty() {
+            if self.entries.is_empty() {
                 return;
             }
+            let kept_ms = if self.entries.len() < self.entries_max { self.kept_ms } else { 0 };
             self.hand = if self.hand < self.entries.len() { self.hand } else { 0 };
-            if self.entries[self.hand].until <= now {
+            if self.entries[self.hand].until.after(kept_ms) <= now {
                 self.remove(self.hand);
             } else {
                 self.hand += 1;

@@ -72,7 +72,7 @@ impl HeadClock {
         }
     }
 
-    /// The place of event `index` of the open batch. An event that is recorded moves the clock, and is counted where
+    /// The place of event `index` of the open batch. An event that is recorded, or claimed, moves the clock, and is counted where
     /// the window counts events; one that is only looked up does neither.
     #[inline]
     pub(crate) fn place(&mut self, heading: Heading, times: &Times, index: usize) -> Placed {
@@ -80,7 +80,7 @@ impl HeadClock {
             Self::Endless => Placed::At(Stamp::on_time(0)),
             Self::Event(clock) => clock.place(heading, times, index),
             // The owner's own time passes by itself, whatever is asked.
-            Self::Own { clock, wall_ms } if heading.records || wall_ms.is_some() => clock.place(*wall_ms),
+            Self::Own { clock, wall_ms } if heading.moves_clock || wall_ms.is_some() => clock.place(*wall_ms),
             Self::Own { clock, .. } => clock.place_lookup(None),
         }
     }

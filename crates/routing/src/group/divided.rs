@@ -24,6 +24,7 @@
 //! Differences from the embedded engine: nodes agree on generations, so these open a little earlier and by estimate
 //! (`fill.rs`); a slice opens one when the first event is set there.
 
+mod claims;
 mod climb;
 mod copying;
 mod decide;
@@ -47,13 +48,14 @@ mod tree;
 
 use firstseen_filter::{CellDefinition, Geometry, Refresh};
 
+use super::claiming::Claiming;
 use super::guard::{ReplayGuard, Standing};
 use super::limits::OwnerLimits;
 use super::present::Present;
 use super::rules::Rule;
 use super::site::{Sender, Site};
 use super::state::{Counts, GroupState, SliceState, begin_ms, share_of_sample};
-use crate::ids::NodeId;
+use crate::ids::{Epoch, NodeId};
 use crate::map::{AnswerWhen, ClusterMap, Durability, FilterPolicies, FilterRecord};
 use crate::plan::{DefinitionError, GroupPlan, SlicedBuildError};
 use crate::protocol::{Command, Moment, MonotonicMs, PeerBody, PeerMessage};
@@ -87,6 +89,8 @@ pub(crate) struct DividedGroup {
     in_flight: InFlight,
     counts: Counts,
     kept: durable::ToPersist,
+    /// The claims of events, where the filter has any.
+    pub(super) claiming: Option<Box<Claiming<Placement>>>,
 }
 
 impl DividedGroup {
@@ -124,6 +128,7 @@ impl DividedGroup {
             in_flight: InFlight::default(),
             counts: Counts::default(),
             kept: durable::ToPersist::new(record.policies.durability),
+            claiming: Claiming::new(record, limits).map(Box::new),
         };
         divided.begin_by(map, record);
         Ok(divided)
@@ -135,6 +140,9 @@ impl DividedGroup {
         self.membership.begin_by(map, record, &mut self.outbox);
         let placement = self.membership.placement();
         self.fill.spread_over(placement.live_slices(), placement.asked_here());
+        if record.epoch != Epoch::FIRST || !placement.is_complete_here() {
+            self.become_unsure(None);
+        }
     }
 
     /// Takes a message of another node.
@@ -143,7 +151,9 @@ impl DividedGroup {
         let epoch = self.membership.placement().epoch();
         // A head by another map must get no answer by this one: two heads could find the same zero. By a newer map
         // there may be more slices here that are to be set.
-        let is_stale = matches!(message.body, PeerBody::Test(_) | PeerBody::Set(_)) && message.epoch != epoch;
+        self.hear_by_which_map(from, message.epoch);
+        let is_stale = matches!(message.body, PeerBody::Test(_) | PeerBody::ClaimTests(_) | PeerBody::Set(_))
+            && message.epoch != epoch;
         if is_stale && self.present.keeps(Rule::FencesEpochs) {
             self.has_refused(from);
             // Nothing was done, so the answer may overtake others.
@@ -165,6 +175,7 @@ impl DividedGroup {
                     Passing { in_tree: self.tree.is_any(), degrades },
                 );
             }
+            PeerBody::ClaimTests(tests) => self.test_claims(from, &tests),
             PeerBody::Set(batch) => {
                 // The sender knows that the generation was committed.
                 self.fill.open(batch.generation);
@@ -263,6 +274,7 @@ impl DividedGroup {
         let slices: Vec<SliceState> = states.collect();
         GroupState {
             owed: self.tree.owed_counts(),
+            claims: self.claim_counts(),
             mended_runs: self.membership.mended_runs(),
             inflight_events,
             astray_events: self.in_flight.flights().astray(),

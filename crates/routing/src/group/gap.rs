@@ -99,13 +99,13 @@ impl Missing {
 
 /// When the next proposal is due that slices here are complete, as long as the map does not say so.
 #[derive(Debug, Default)]
-pub(crate) struct Claims {
+pub(crate) struct Proposals {
     next_ms: MonotonicMs,
 }
 
-impl Claims {
+impl Proposals {
     /// Proposes that slices are complete, if there are any and the last proposal was not just now.
-    pub(crate) fn claim(
+    pub(crate) fn propose(
         &mut self,
         site: &Site,
         slices: Vec<u32>,

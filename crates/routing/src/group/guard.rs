@@ -74,10 +74,11 @@ struct BatchInFlight {
 /// let mut probes = Probes::new(ProbeShape::Spread { cells: 8, hashes: 1 });
 /// probes.push_positions(&[3]).unwrap();
 /// let (operation, times) = (Operation::Observe, Times::default());
-/// let (names, deadline_ms, from, again, traceparent) = (Vec::new(), MonotonicMs(100), None, false, None);
+/// let (names, fences, from, again, traceparent) = (Vec::new(), Vec::new(), None, false, None);
+/// let deadline_ms = MonotonicMs(100);
 /// let (producer, sequence, reply_to) = (7, 1, 1);
 /// let batch = Submission {
-///     reply_to, operation, producer, sequence, names, probes, times, deadline_ms, from, again, traceparent,
+///     reply_to, operation, producer, sequence, names, fences, probes, times, deadline_ms, from, again, traceparent,
 /// };
 ///
 /// let mut guard = ReplayGuard::new(60_000, 1 << 20);

@@ -26,7 +26,7 @@ use super::rules::Rule;
 use crate::protocol::{Moment, MonotonicMs};
 
 /// Clocks that measure the same time differ by at most one part in so many.
-const RATE_PARTS: u64 = 64;
+pub const CLOCK_RATE_PARTS: u64 = 64;
 
 /// Until when a node may record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,7 +74,7 @@ impl Lease {
 pub fn leases_over_after_ms(lease_ms: u64, clock_skew_max_ms: u64) -> u64 {
     match lease_ms {
         0 => 0,
-        _ => lease_ms.saturating_add(lease_ms.div_ceil(RATE_PARTS)).saturating_add(clock_skew_max_ms),
+        _ => lease_ms.saturating_add(lease_ms.div_ceil(CLOCK_RATE_PARTS)).saturating_add(clock_skew_max_ms),
     }
 }
 

@@ -25,6 +25,8 @@ pub struct OwnerLimits {
     pub checkpoint_after_bytes: Option<u64>,
     /// Bytes of the guard; beyond these, names are forgotten before their time.
     pub guard_bytes_max: u64,
+    /// Bytes of the claims; beyond these, no more events are granted.
+    pub claims_bytes_max: u64,
     /// Events of a group that are kept for a node that is down; where there are more, that node has to wait until they
     /// expire.
     pub missed_events_max: usize,
@@ -56,6 +58,8 @@ pub struct Shares {
     pub inflight_events_max: usize,
     /// Bytes of the guard.
     pub guard_bytes_max: u64,
+    /// Bytes of the claims.
+    pub claims_bytes_max: u64,
     /// Events that are kept for each node that is down.
     pub missed_events_max: usize,
     /// Bytes of cells that are fetched from complete copies in a second.
@@ -73,6 +77,7 @@ impl Default for OwnerLimits {
             rules: Rules::default(),
             checkpoint_after_bytes: None,
             guard_bytes_max: 64 << 20,
+            claims_bytes_max: 16 << 20,
             missed_events_max: 1 << 16,
             copied_at_once_bytes: 256 << 10,
             copied_bytes_per_s_max: 64 << 20,

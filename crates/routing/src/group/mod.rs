@@ -4,6 +4,7 @@
 //! at the newest place that asked. Must not know: threads, clocks (moments are passed in), how commands are carried
 //! out.
 
+mod claiming;
 mod clock;
 mod copying;
 mod divided;
@@ -22,6 +23,7 @@ mod site;
 mod state;
 mod thresholds;
 mod together;
+mod unsure;
 
 use std::collections::BTreeSet;
 
@@ -41,9 +43,9 @@ use together::TogetherGroup;
 
 pub use divided::refuse;
 pub use guard::{Admission, ReplayGuard, Standing};
-pub use lease::{Lease, leases_over_after_ms};
+pub use lease::{CLOCK_RATE_PARTS, Lease, leases_over_after_ms};
 pub use limits::{OwnerLimits, Shares};
-pub use state::{DecisionCounts, GroupState, HopCounts, OwedCounts, SliceState};
+pub use state::{ClaimCounts, DecisionCounts, GroupState, HopCounts, OwedCounts, SliceState};
 
 /// The slices of one group that a node owns, and what is in flight there.
 pub struct GroupOwner {
@@ -257,9 +259,18 @@ impl GroupOwner {
     pub fn set_shares(&mut self, shares: Shares, now: Moment) {
         let (guard, limits) = either!(&mut self.machine, group => (&mut group.guard, group.present.limits_mut()));
         guard.set_bytes_max(shares.guard_bytes_max, now.monotonic_ms);
+        limits.claims_bytes_max = shares.claims_bytes_max;
         limits.missed_events_max = shares.missed_events_max;
         limits.copied_bytes_per_s_max = shares.copied_bytes_per_s_max;
         limits.compared_bytes_per_s_max = shares.compared_bytes_per_s_max;
+        match &mut self.machine {
+            Machine::Together(group) => {
+                group.claiming.iter_mut().for_each(|claiming| claiming.set_bytes_max(shares.claims_bytes_max))
+            }
+            Machine::Divided(group) => {
+                group.claiming.iter_mut().for_each(|claiming| claiming.set_bytes_max(shares.claims_bytes_max))
+            }
+        }
         // Where one slice has all positions, its copies rely on having the same limit.
         if let Machine::Divided(group) = &mut self.machine {
             group.present.limits_mut().inflight_events_max = shares.inflight_events_max;

@@ -57,10 +57,34 @@ pub enum Rule {
     KeepsFormers,
     /// Cells of another copy count as of the time at which they were read, so that no merge shortens an expiry.
     DatesCells,
+    /// A claim that is granted records nothing: only its confirm does.
+    GrantsRecordNothing,
+    /// An event is granted when all nodes that would record it have answered, also where one of them does not know it.
+    AwaitsAllAnswers,
+    /// A head grants nothing that a former head may have granted, until the lease of that is over.
+    WaitsOutLeases,
+    /// A consumer counts its lease from when it has asked first, not from when it got the reply.
+    CountsLeasesFromAsking,
+    /// A node that has granted an event as its head says so when another head asks.
+    FormerHeadsVeto,
+    /// Who confirms or releases shows the fence of the grant.
+    MindsFences,
+    /// An event that somebody holds is not called first-seen to others.
+    MindsClaims,
+    /// The reply to a confirm leaves when all nodes have recorded the event, whatever the filter's other replies do.
+    ConfirmsAwaitAll,
+    /// A claim that comes again gets the fence that it has.
+    RemembersClaims,
+    /// Who waited for an event that was granted is asked about anew.
+    AsksJoinersAnew,
+    /// A filter that was altered keeps the claims that were granted there.
+    FormersKeepClaims,
+    /// A lease that is over keeps nobody else from the event.
+    LeasesEnd,
 }
 
 impl Rule {
-    /// All of them.
+    /// All but those of claims.
     pub const ALL: [Self; 24] = [
         Self::SingleFlight,
         Self::AwaitsSets,
@@ -87,13 +111,29 @@ impl Rule {
         Self::KeepsFormers,
         Self::DatesCells,
     ];
+
+    /// Those on which the promises of claims rest.
+    pub const OF_CLAIMS: [Self; 12] = [
+        Self::GrantsRecordNothing,
+        Self::AwaitsAllAnswers,
+        Self::WaitsOutLeases,
+        Self::CountsLeasesFromAsking,
+        Self::FormerHeadsVeto,
+        Self::MindsFences,
+        Self::MindsClaims,
+        Self::ConfirmsAwaitAll,
+        Self::RemembersClaims,
+        Self::AsksJoinersAnew,
+        Self::FormersKeepClaims,
+        Self::LeasesEnd,
+    ];
 }
 
 /// Which rules are kept.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     #[cfg(feature = "broken-rules")]
-    broken: u32,
+    broken: u64,
 }
 
 impl Rules {

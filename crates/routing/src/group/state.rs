@@ -50,6 +50,8 @@ pub struct GroupState {
     pub hops: HopCounts,
     /// Events that the group has decided without the level above, in trees.
     pub owed: OwedCounts,
+    /// Claims of events, where these can be claimed.
+    pub claims: Option<ClaimCounts>,
     /// The greatest time accepted so far, in milliseconds since 1970; 0 where there is none.
     pub clock_ms: u64,
 }
@@ -112,6 +114,29 @@ impl DecisionCounts {
     pub fn undecided_for(&self, reason: Reason) -> u64 {
         self.undecided[reason as usize]
     }
+}
+
+/// Claims of a group's events, at their head.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ClaimCounts {
+    /// Events that are held now, or were until their leases were over and nobody else took them.
+    pub open: u64,
+    /// Bytes that these take.
+    pub bytes: u64,
+    /// For how long a former head may still hold events; 0 where none may.
+    pub unsure_ms: u64,
+    /// Claims that were granted.
+    pub granted: u64,
+    /// Confirms that recorded their events.
+    pub confirmed: u64,
+    /// Releases of events that were held.
+    pub released: u64,
+    /// Events that were granted again after a lease was over.
+    pub expired: u64,
+    /// Confirms and releases of events that another one held, or nobody.
+    pub lost_held: u64,
+    /// Confirms of events that were recorded already.
+    pub lost_recorded: u64,
 }
 
 /// How many slices and nodes events went through. Events are counted at their head; slices and nodes where they are, so

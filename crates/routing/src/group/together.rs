@@ -4,30 +4,34 @@
 //! Promises: verdicts event by event as of a slice in the embedded engine; a refused submission changes nothing;
 //! nothing is allocated for an event. Must not know: other slices, how messages travel.
 
+mod claims;
 mod copies;
 mod heard;
 mod joining;
-mod kept;
 mod mirrors;
 mod workbench;
 
-use firstseen_filter::{FilterDefinition, FilterSlice, Kind, Refresh, Stamp, Unit, Verdict};
+use firstseen_filter::{FilterDefinition, FilterSlice, Kind, LiveEvents, PartError, Refresh, Stamp, Unit, Verdict};
 
+use super::claiming::Claiming;
 use super::clock::Heading;
 use super::from_copies::FromCopies;
-use super::gap::{Claims, Missing};
+use super::gap::{Missing, Proposals};
 use super::guard::{Admission, ReplayGuard, Standing};
 use super::holding::Holding;
 use super::limits::OwnerLimits;
+use super::parts::TakesParts;
+use super::persisting::{checkpoint, restore_names};
 use super::present::Present;
 use super::rescan::Rescan;
 use super::rules::{Rule, remembered};
 use super::site::Site;
 use super::state::{Counts, GroupState, SliceState, begin_ms, share_of_sample};
 use super::thresholds::TOO_FEW_LEFT;
+use crate::ids::Epoch;
 use crate::map::{ClusterMap, Ending, FilterRecord, WhenLost};
 use crate::plan::{Load, SlicedBuildError};
-use crate::protocol::{Command, GroupReply, Moment, MonotonicMs, Operation, Submission};
+use crate::protocol::{Command, Entry, GroupReply, Hold, Moment, MonotonicMs, Operation, Submission};
 use crate::verdict::{Decision, Reason};
 use copies::is_complete;
 use joining::Joining;
@@ -51,7 +55,9 @@ pub(crate) struct TogetherGroup {
     holding: Holding,
     /// What the slice may lack, where it is incomplete, once that is known.
     missing: Option<Missing>,
-    claims: Claims,
+    proposals: Proposals,
+    /// The claims of events, where the filter has any.
+    pub(super) claiming: Option<Box<Claiming<()>>>,
     from_copies: FromCopies,
     joining: Joining,
     /// Why no submission is taken up, where that is so.
@@ -71,6 +77,11 @@ impl TogetherGroup {
         let horizon_ms = u64::from(record.policies.retry_horizon_ms);
         let mut mirrors = Mirrors::new(&site);
         mirrors.follow(map, record, site.me, &mut Vec::new());
+        let is_complete = is_complete(map, record, &site) == Some(true);
+        let mut claiming = Claiming::new(record, limits).map(Box::new);
+        if let Some(claiming) = claiming.as_mut().filter(|_| !is_complete || record.epoch != Epoch::FIRST) {
+            claiming.become_unsure(None, record.epoch, mirrors.live_nodes());
+        }
         let compared = Rescan::new((definition.rule, &definition.unit), site.group, horizon_ms, limits.rescan_every_ms);
         Ok(Self {
             site,
@@ -84,10 +95,11 @@ impl TogetherGroup {
             refreshes: definition.cells.refresh() == Refresh::Refresh,
             slice: FilterSlice::build(&definition)?,
             guard: ReplayGuard::new(horizon_ms, limits.guard_bytes_max),
-            holding: Holding::new(is_complete(map, record, &site) == Some(true), mirrors.has_gap_here()),
+            holding: Holding::new(is_complete, mirrors.has_gap_here()),
             mirrors,
             missing: None,
-            claims: Claims::default(),
+            proposals: Proposals::default(),
+            claiming,
             from_copies: FromCopies::new(compared),
             joining: Joining::new(horizon_ms),
             closed: None,
@@ -102,7 +114,7 @@ impl TogetherGroup {
     pub(crate) fn submit(&mut self, submission: Submission, now: Moment, commands: &mut Vec<Command>) {
         let events = submission.probes.len();
         let mut decisions = vec![Decision::FirstSeen; events];
-        let (mut estimates, mut expected_rate) = (Vec::new(), 0.0);
+        let (mut estimates, mut holds, mut expected_rate) = (Vec::new(), Vec::new(), 0.0);
         self.begin(now);
         match self.refusal(&submission).map(Decision::Undecided).or_else(|| self.lost(&submission)) {
             Some(decision) => {
@@ -111,14 +123,20 @@ impl TogetherGroup {
             }
             None => {
                 self.run(&submission, &mut decisions, &mut estimates);
+                holds = std::mem::take(&mut self.workbench.holds);
                 if submission.operation.records() && !self.workbench.runs.is_empty() {
                     self.tell_copies(&submission, &decisions, commands);
+                }
+                if holds.iter().any(|hold| matches!(hold, Hold::Own(_))) {
+                    self.tell_copies_of_grants(commands);
                 }
             }
         }
         self.counts.batches += 1;
         self.counts.events += events as u64;
-        self.counts.decisions.count(&decisions);
+        if submission.operation.is_of_verdicts() {
+            self.counts.decisions.count(&decisions);
+        }
         let reply = GroupReply {
             reply_to: submission.reply_to,
             decisions,
@@ -127,6 +145,7 @@ impl TogetherGroup {
             degraded: !self.is_known_whole(),
             expected_rate,
             seen: Vec::new(),
+            holds,
             spent: Some(submission.probes),
         };
         if self.present.keeps(Rule::AwaitsSets) && self.present.keeps(Rule::AwaitsAcknowledgements) {
@@ -141,7 +160,8 @@ impl TogetherGroup {
     /// clock nevertheless. Where the window counts events, these are not counted, as they are sent again.
     fn lost(&mut self, submission: &Submission) -> Option<Decision> {
         let decision = match self.when_lost {
-            _ if self.is_known_whole() => return None,
+            _ if self.is_known_whole() || submission.operation == Operation::Release => return None,
+            _ if submission.operation.is_of_claims() => TOO_FEW_LEFT,
             WhenLost::FirstSeen => return None,
             WhenLost::Undecided => TOO_FEW_LEFT,
             WhenLost::Duplicate => Decision::Duplicate,
@@ -166,7 +186,8 @@ impl TogetherGroup {
             && counts == self.estimates_frequencies()
             && events <= limits.batch_events_max
             && (submission.names.is_empty() || submission.names.len() == events)
-            && self.present.clock().is_valid(&submission.times, events);
+            && self.present.clock().is_valid(&submission.times, events)
+            && self.takes_claims(submission);
         match self.closed {
             _ if !fits => Some(Reason::Invalid),
             None if self.present.now_ms() > submission.deadline_ms => Some(Reason::Overloaded),
@@ -188,20 +209,27 @@ impl TogetherGroup {
             decisions.fill(Decision::Undecided(reason));
             return;
         }
+        if submission.operation == Operation::Release {
+            return self.release(submission, decisions);
+        }
         let heading = Heading::of(submission);
         self.present.open_batch(heading, &submission.times);
         let clock = self.present.clock_mut();
         let standings = self.workbench.place(clock, submission, admission, decisions);
         clock.close_batch(heading, &submission.times);
-        if !records {
+        if !submission.operation.moves_clock() {
             self.workbench.judge_ahead(submission.operation, clock.now_unit(), self.slice.judges_ahead());
         }
         // Why nothing is recorded, where that is so.
         let unrecorded = self.present.absent().or_else(|| self.present.cut_off());
-        if let Err(reason) = self.ask(submission, unrecorded, decisions) {
+        let asked = match self.claiming {
+            None => self.ask(submission, unrecorded, decisions),
+            Some(_) => self.ask_beside_claims(submission, unrecorded, decisions),
+        };
+        if let Err(reason) = asked {
             self.workbench.refuse(reason, decisions);
         }
-        if records && self.joining.may_be_its_own(submission, now_ms) {
+        if submission.operation == Operation::Observe && self.joining.may_be_its_own(submission, now_ms) {
             let found = self.workbench.runs.iter().cloned().flatten();
             for event in found.filter(|event| decisions[*event] == Decision::Duplicate).collect::<Vec<_>>() {
                 decisions[event] = Decision::Undecided(Reason::TooOld);
@@ -236,16 +264,19 @@ impl TogetherGroup {
         for run in runs.iter() {
             let (events, stamps) = (run.clone(), &stamps[run.clone()]);
             match submission.operation {
-                Operation::Observe if unrecorded.is_none() => {
+                Operation::Claim { .. } if !self.present.keeps(Rule::GrantsRecordNothing) => {
                     self.slice.observe_probes(probes, events, stamps, &mut verdicts[run.clone()])
                 }
-                Operation::Observe | Operation::Lookup => {
+                Operation::Observe | Operation::Confirm if unrecorded.is_none() => {
+                    self.slice.observe_probes(probes, events, stamps, &mut verdicts[run.clone()])
+                }
+                Operation::Observe | Operation::Confirm | Operation::Lookup | Operation::Claim { .. } => {
                     self.slice.lookup_probes(probes, events, stamps, &mut verdicts[run.clone()])
                 }
                 Operation::Count => self.slice.count_probes(probes, events, stamps, &mut estimates[run.clone()]),
                 Operation::Estimate => self.slice.estimate_probes(probes, events, stamps, &mut estimates[run.clone()]),
-                // A group that is one slice is in no tree.
-                Operation::Verify | Operation::BringUp => return Err(Reason::Invalid),
+                // A group that is one slice is in no tree; a release asks no slice.
+                Operation::Verify | Operation::BringUp | Operation::Release => return Err(Reason::Invalid),
             }
             .map_err(|_| Reason::Invalid)?;
             asked += run.len() as u64;
@@ -257,7 +288,8 @@ impl TogetherGroup {
                 };
                 recorded += u64::from(*verdict == Verdict::FirstSeen);
             }
-            if let Some(reason) = unrecorded.filter(|reason| records || *reason != Reason::CutOff) {
+            let records_or_claims = submission.operation.moves_clock();
+            if let Some(reason) = unrecorded.filter(|reason| records_or_claims || *reason != Reason::CutOff) {
                 let is_left = |decision: &Decision| *decision == Decision::FirstSeen || !is_found_told;
                 let left = decisions[run.clone()].iter_mut().filter(|decision| is_left(decision));
                 left.for_each(|decision| *decision = Decision::Undecided(reason));
@@ -297,6 +329,7 @@ impl TogetherGroup {
 
     pub(crate) fn tick(&mut self, now: Moment, commands: &mut Vec<Command>) {
         self.begin(now);
+        self.mind_unsure(commands);
         self.guard.expire(now.monotonic_ms);
         self.mirrors.expire(now.monotonic_ms, commands);
         self.mind_gap(commands);
@@ -307,12 +340,14 @@ impl TogetherGroup {
         let (lacks, is_whole) = (!self.holding.is_complete(), self.holding.is_whole());
         let opening_ms = (lacks && self.missing.is_none()).then_some(MonotonicMs::START);
         let known_ms = if is_whole { MonotonicMs::START } else { self.known_ms() };
-        let claim_ms = (lacks && (is_whole || self.has_fetched_all())).then(|| self.claims.next_ms().max(known_ms));
+        let proposal_ms =
+            (lacks && (is_whole || self.has_fetched_all())).then(|| self.proposals.next_ms().max(known_ms));
         let fetches = lacks && !self.mirrors.is_down_here();
         let fetch_ms = fetches.then(|| self.from_copies.next_fetch_ms(self.mirrors.sources())).flatten();
         let rescan_ms = self.rescans().then(|| self.from_copies.next_compare_ms()).flatten();
         let expiry_ms = self.mirrors.next_expiry_ms();
-        let others = [self.guard.next_expiry_ms(), opening_ms, claim_ms, fetch_ms, rescan_ms, expiry_ms];
+        let unsure_ms = self.claiming.as_ref().and_then(|claiming| claiming.next_ms());
+        let others = [self.guard.next_expiry_ms(), opening_ms, proposal_ms, fetch_ms, rescan_ms, expiry_ms, unsure_ms];
         others.into_iter().flatten().min()
     }
 
@@ -358,6 +393,55 @@ impl TogetherGroup {
         let Load { test_visits: tests, record_visits: sets, .. } = self.load;
         let counts = Counts { tests, sets, ..self.counts };
         let mended_runs = self.from_copies.mended_runs();
-        GroupState { mended_runs, ..counts.state(vec![slice], (tests, sets), &self.guard, self.present.clock()) }
+        let claims = self.claiming.as_ref().map(|claiming| claiming.counts(self.present.now_ms()));
+        GroupState {
+            mended_runs,
+            claims,
+            ..counts.state(vec![slice], (tests, sets), &self.guard, self.present.clock())
+        }
+    }
+}
+
+/// The state of the slice that outlives its process: the entries, in the order in which they were recorded, give a slice that
+/// knows what this one knew.
+impl TogetherGroup {
+    /// Restores an entry that an earlier process of this node has persisted.
+    pub(crate) fn restore(&mut self, entry: Entry, now: Moment) -> Result<(), PartError> {
+        self.present.begin(now);
+        self.put(entry)
+    }
+
+    /// Puts in an entry that was recorded here or by another copy.
+    pub(super) fn put(&mut self, entry: Entry) -> Result<(), PartError> {
+        let Some(entry) = restore_names(entry, &mut self.guard, &mut self.present) else { return Ok(()) };
+        match entry {
+            Entry::Events { generation, probes, stamps } => self.slice.put_probes(generation, &probes, &stamps),
+            Entry::Checkpoint { clock, .. } => {
+                self.present.clock_mut().restore(clock);
+                Ok(())
+            }
+            Entry::Replied { .. } | Entry::Marks { .. } | Entry::CheckpointEnd => Ok(()),
+            Entry::Slice { .. } | Entry::Cells { .. } => self.slice.put_part(&entry),
+            Entry::Headed { .. } | Entry::Taken { .. } | Entry::Set { .. } => {
+                Err(PartError::Misfit("an entry of a group of several slices"))
+            }
+        }
+    }
+
+    /// All entries have been restored.
+    pub(crate) fn end_restore(&mut self, is_whole: bool) {
+        self.holding.restore(is_whole);
+        if self.mirrors.has_others() {
+            self.forget_names();
+        }
+        self.slice.recount();
+    }
+
+    /// Begins a checkpoint: everything but the cells.
+    pub(crate) fn checkpoint(&self, is_complete: bool) -> Vec<Entry> {
+        let (clock, counted) = (self.present.clock().reading(), LiveEvents::default());
+        let newest = self.slice.newest_generation();
+        let begin = Entry::Checkpoint { is_complete, clock, newest, counted };
+        checkpoint(vec![begin], &self.guard, self.present.clock(), &self.slices())
     }
 }

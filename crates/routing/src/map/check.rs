@@ -2,10 +2,12 @@
 //!
 //! Promises: a filter is refused by name when it is created, with what to do instead. Must not know: nodes.
 
-use firstseen_filter::{BuildError, CELLS_MAX, CellDefinition, Growth, Kind};
+use std::num::NonZeroU32;
+
+use firstseen_filter::{BuildError, CELLS_MAX, CellDefinition, Growth, Kind, Refresh, Unit};
 use thiserror::Error;
 
-use super::policies::{Durability, Thresholds};
+use super::policies::{Durability, FilterPolicies, Thresholds};
 use crate::plan::{DefinitionError, GroupPlan, Prober, SlicedBuildError, SlicedDefinition, Slicing};
 
 /// Why a filter cannot run in a cluster.
@@ -88,6 +90,26 @@ pub enum ClusterRefusal {
     /// Levels of a tree have one copy.
     #[error("slices of a tree have no copies: use `--copies 0`")]
     TreeCopies,
+    /// An event cannot be held for so long, or so short.
+    #[error("claims of {lease_max_ms} ms are refused: from 1 s to the retry horizon ({horizon_ms} ms)")]
+    Lease {
+        /// What was asked for.
+        lease_max_ms: u32,
+        /// For how long a submission may come again.
+        horizon_ms: u32,
+    },
+    /// The kind, or its window, cannot say for sure what is recorded.
+    #[error(
+        "events of this filter cannot be claimed: use kind bloom, timing, generations or cuckoo with a window of time or none, \
+         and no --refresh, instead of kind {kind}"
+    )]
+    NoClaims {
+        /// The kind that was asked for.
+        kind: Kind,
+    },
+    /// Levels of a tree would have to ask the root who holds an event.
+    #[error("events of a tree cannot be claimed: leave --claims out")]
+    TreeClaims,
     /// Levels of a tree keep the events that they have decided alone in memory.
     #[error("filters of a tree keep no journal: use `--durability memory`")]
     TreeJournal,
@@ -138,6 +160,34 @@ pub fn check_copies(definition: &SlicedDefinition, copies: u32, is_in_tree: bool
         _ if is_in_tree => Err(ClusterRefusal::TreeCopies),
         kind if kind.has_parts() => Ok(()),
         kind => Err(ClusterRefusal::NoCopies { kind }),
+    }
+}
+
+/// The shortest greatest lease: a claim takes a few milliseconds, and a consumer that stops for a moment is not to lose it.
+const LEASE_MAX_MS_MIN: u32 = 1_000;
+
+/// Whether events of a filter of this definition, in a tree or not, can be claimed.
+///
+/// # Errors
+/// [`ClusterRefusal`]: what cannot be, and what to do instead.
+pub fn check_claims(
+    definition: &SlicedDefinition,
+    policies: &FilterPolicies,
+    is_in_tree: bool,
+) -> Result<(), ClusterRefusal> {
+    let Some(lease_max_ms) = policies.lease_max_ms.map(NonZeroU32::get) else { return Ok(()) };
+    let (cells, horizon_ms) = (&definition.group.cells, policies.retry_horizon_ms);
+    let counts = matches!(definition.group.unit, Unit::Events(_));
+    let keeps = matches!(cells.kind(), Kind::Bloom | Kind::Timing | Kind::Generations | Kind::Cuckoo);
+    match () {
+        () if is_in_tree => Err(ClusterRefusal::TreeClaims),
+        () if !keeps || counts || cells.refresh() == Refresh::Refresh => {
+            Err(ClusterRefusal::NoClaims { kind: cells.kind() })
+        }
+        () if !(LEASE_MAX_MS_MIN..=horizon_ms.max(LEASE_MAX_MS_MIN)).contains(&lease_max_ms) => {
+            Err(ClusterRefusal::Lease { lease_max_ms, horizon_ms })
+        }
+        () => Ok(()),
     }
 }
 

@@ -2,6 +2,8 @@
 //!
 //! Promises: plain data. Must not know: how a policy is carried out.
 
+use std::num::NonZeroU32;
+
 use serde::{Deserialize, Serialize};
 
 /// Who stamps events.
@@ -104,6 +106,8 @@ pub struct FilterPolicies {
     pub durability: Durability,
     /// Copies of each slice beside the first, on other nodes.
     pub copies: u32,
+    /// For how long an event may be held at most, in milliseconds; none where events cannot be claimed.
+    pub lease_max_ms: Option<NonZeroU32>,
 }
 
 impl Default for FilterPolicies {
@@ -117,6 +121,7 @@ impl Default for FilterPolicies {
             when_lost: WhenLost::default(),
             durability: Durability::default(),
             copies: 0,
+            lease_max_ms: None,
         }
     }
 }

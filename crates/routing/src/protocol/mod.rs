@@ -4,6 +4,8 @@
 
 mod cells;
 mod entry;
+mod fence;
+mod hold;
 mod link;
 mod moment;
 mod names;
@@ -13,12 +15,14 @@ mod tag;
 
 pub use cells::{CellPlace, PositionLists};
 pub use entry::{CheckpointCursor, ClockReading, Entry, Record};
+pub use fence::Fence;
+pub use hold::Hold;
 pub use link::{LinkEnd, LinkEnds, LinkError, LinkFull, LinkReceiver, LinkSender};
 pub use moment::{Moment, MonotonicMs};
 pub use names::{BatchName, NamedEvent, SubmissionName};
 pub use peer::{
-    AskCells, BackupCells, CellParts, HandedOver, MirrorNumber, Mirrored, Past, PeerBody, PeerMessage, Resolved,
-    SetAcks, SetBatch, TestBatch, TestRun,
+    AskCells, BackupCells, CellParts, ClaimTests, HandedOver, MirrorNumber, Mirrored, Past, PeerBody, PeerMessage,
+    Resolved, SetAcks, SetBatch, TestBatch, TestRun,
 };
 pub use submission::{
     Climb, Climbed, Command, EarlyDuplicates, FromLevel, GroupReply, Operation, Submission, Tick, Times,

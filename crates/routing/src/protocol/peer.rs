@@ -31,6 +31,7 @@ impl PeerMessage {
     pub fn events(&self) -> u64 {
         let events = match &self.body {
             PeerBody::Test(test) => test.tickets.len(),
+            PeerBody::ClaimTests(tests) => tests.test.tickets.len(),
             PeerBody::Resolved(resolved) => resolved.tickets.len(),
             PeerBody::Set(set) => set.stamps.len(),
             PeerBody::SetAcks(acks) => acks.set_numbers.len() + acks.refused_numbers.len(),
@@ -43,7 +44,12 @@ impl PeerMessage {
 
     /// The message has waited for so long.
     pub fn pass_time(&mut self, waited_ms: u64) {
-        if let PeerBody::Test(test) = &mut self.body {
+        let test = match &mut self.body {
+            PeerBody::Test(test) => Some(test),
+            PeerBody::ClaimTests(tests) => Some(&mut tests.test),
+            _ => None,
+        };
+        if let Some(test) = test {
             let waited_ms = u32::try_from(waited_ms).unwrap_or(u32::MAX);
             test.runs.iter_mut().for_each(|run| run.deadline_in_ms = run.deadline_in_ms.saturating_sub(waited_ms));
         }
@@ -64,6 +70,9 @@ impl PeerMessage {
 pub enum PeerBody {
     /// To the next node of the pipeline, or from the head to all nodes of an event.
     Test(TestBatch),
+    /// From the head of events that are claimed to all nodes that would record them, each of which answers: also whether
+    /// it holds a claim of them itself. With no events it asks only by which map the receiver acts.
+    ClaimTests(Box<ClaimTests>),
     /// To the head.
     Resolved(Resolved),
     /// From the head.
@@ -128,10 +137,19 @@ pub struct Mirrored {
 }
 
 impl Mirrored {
+    /// What it counts for where records that wait are bounded: its events, and one where it only asks for an acknowledgement.
+    pub fn weight(&self) -> usize {
+        self.decisions.len().max(1)
+    }
+
     /// The same as entries to persist.
     pub fn into_entries(self) -> Vec<Entry> {
         let Self { name, names, decisions, clock, generation, probes, stamps } = self;
-        let mut entries = vec![Entry::Replied { name, names, decisions, clock }];
+        let mut entries = Vec::new();
+        // One that only asks for an acknowledgement says nothing.
+        if !decisions.is_empty() {
+            entries.push(Entry::Replied { name, names, decisions, clock });
+        }
         if !stamps.is_empty() {
             entries.push(Entry::Events { generation, probes, stamps });
         }
@@ -245,6 +263,15 @@ fn keep<T>(list: &mut Vec<T>, are_kept: &[bool]) {
     list.retain(|_| are_kept.next().is_none_or(|is_kept| *is_kept));
 }
 
+/// Events that are claimed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClaimTests {
+    /// The events, with those of their positions of which the receiver has a copy.
+    pub test: TestBatch,
+    /// By which each is known in tables of claims.
+    pub events: Vec<u128>,
+}
+
 /// Events of one head that follow each other in a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TestRun {
@@ -279,6 +306,9 @@ pub struct Resolved {
     pub degraded: bool,
     /// The least expiry of each hit; empty outside of trees.
     pub expiries: Vec<u64>,
+    /// Events that are claimed and that the sender holds itself for another one, by index, with the milliseconds that are
+    /// left of that.
+    pub held: Vec<(u32, u32)>,
 }
 
 /// Cells to be set, also where they are set already.

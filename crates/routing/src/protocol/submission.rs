@@ -7,12 +7,14 @@ use std::sync::Arc;
 use firstseen_filter::{GenerationNumber, Probes};
 
 use super::entry::Record;
+use super::fence::Fence;
+use super::hold::Hold;
 use super::moment::MonotonicMs;
 use super::names::{BatchName, NamedEvent, SubmissionName};
 use super::peer::PeerMessage;
 use super::tag::EventTag;
 use crate::ids::{Epoch, FilterId, Incarnation, NodeId};
-use crate::verdict::{Decision, Seen};
+use crate::verdict::{Decision, Reason, Seen, make_unknown};
 
 /// What is done with the events of a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -30,12 +32,48 @@ pub enum Operation {
     /// Record events that a level of a tree has decided by itself, here and above, whether they are known or not; the
     /// verdicts are those of an observation.
     BringUp,
+    /// Test at all nodes, and hold the events that are not there for this time at most; nothing is recorded. The reply has
+    /// a [`Hold`] for each event.
+    Claim {
+        /// Milliseconds from the asking on.
+        lease_ms: u32,
+    },
+    /// Record events as their holder. First-seen stands for confirmed, duplicate for an event that was recorded before, and
+    /// undecided as it is claimed for one that another one holds.
+    Confirm,
+    /// Let events go as their holder. First-seen stands for released, and undecided as it is claimed for a claim that is over.
+    Release,
 }
 
 impl Operation {
     /// Events are recorded, not only looked up.
     pub fn records(self) -> bool {
-        matches!(self, Self::Observe | Self::Count | Self::BringUp)
+        matches!(self, Self::Observe | Self::Count | Self::BringUp | Self::Confirm)
+    }
+
+    /// Events are only asked about: the replies bind nobody.
+    pub fn is_lookup(self) -> bool {
+        matches!(self, Self::Lookup | Self::Estimate | Self::Verify)
+    }
+
+    /// Others of the same positions wait for such an event, where slices share events.
+    pub fn leads(self) -> bool {
+        self.moves_clock()
+    }
+
+    /// Events show how late it is: those that are recorded, or are about to be.
+    pub fn moves_clock(self) -> bool {
+        self.records() || matches!(self, Self::Claim { .. })
+    }
+
+    /// The replies say which events were recorded before.
+    pub fn is_of_verdicts(self) -> bool {
+        !matches!(self, Self::Claim { .. } | Self::Release)
+    }
+
+    /// Events are claimed, or their claims end.
+    pub fn is_of_claims(self) -> bool {
+        matches!(self, Self::Claim { .. } | Self::Confirm | Self::Release)
     }
 }
 
@@ -81,6 +119,8 @@ pub struct Submission {
     pub sequence: u64,
     /// One an event where the caller named its submissions; otherwise none, and producer, sequence and index name them.
     pub names: Vec<SubmissionName>,
+    /// One an event where it is confirmed or released; otherwise none.
+    pub fences: Vec<Fence>,
     /// The level of the tree that the batch came from; none where it came from a producer.
     pub from: Option<FromLevel>,
     /// The events.
@@ -221,6 +261,20 @@ pub struct GroupReply {
     pub expected_rate: f32,
     /// One an event where the filter is in a tree; otherwise none.
     pub seen: Vec<Seen>,
+    /// One an event where it was claimed; otherwise none.
+    pub holds: Vec<Hold>,
     /// The events, given back for their memory.
     pub spent: Option<Probes>,
+}
+
+impl GroupReply {
+    /// What the reply rests on may be nowhere: its verdicts are unknown, and it grants nothing.
+    pub fn give_up(&mut self) {
+        make_unknown(&mut self.decisions);
+        for (hold, decision) in self.holds.iter_mut().zip(&mut self.decisions) {
+            if let Hold::Own(_) = hold {
+                (*hold, *decision) = (Hold::None, Decision::Undecided(Reason::NotReady));
+            }
+        }
+    }
 }

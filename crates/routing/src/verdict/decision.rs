@@ -18,6 +18,12 @@ pub enum Decision {
     Undecided(Reason),
 }
 
+/// Verdicts that may not hold become unknown; undecided events stay as they are.
+pub(crate) fn make_unknown(decisions: &mut [Decision]) {
+    let decided = decisions.iter_mut().filter(|decision| !matches!(decision, Decision::Undecided(_)));
+    decided.for_each(|decision| *decision = Decision::Undecided(Reason::Unknown));
+}
+
 /// Why an event is undecided. Only a submission with a reason of [`Reason::may_have_recorded`] may have set cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -56,6 +62,8 @@ pub enum Reason {
     /// The clock of the node differs from those of most others by more than clocks may, or was set by more than that: it stamps
     /// nothing, and has not recorded the event.
     ClockSkew,
+    /// Somebody holds the event and is about to deliver it, or may do so: it is not recorded yet, and may never be.
+    Claimed,
 }
 
 /// Where an event was found, or is recorded now, by the levels of a tree.
@@ -75,7 +83,7 @@ impl Seen {
 
 impl Reason {
     /// All, in the order in which they are counted.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 16] = [
         Self::Full,
         Self::Late,
         Self::Future,
@@ -91,6 +99,7 @@ impl Reason {
         Self::NameReused,
         Self::CutOff,
         Self::ClockSkew,
+        Self::Claimed,
     ];
 
     /// Whether the event may have been recorded all the same.

@@ -4,4 +4,5 @@ mod answer;
 mod decision;
 
 pub use answer::Answer;
+pub(crate) use decision::make_unknown;
 pub use decision::{Decision, Reason, Seen};

@@ -54,6 +54,7 @@ impl Bench {
         self.sequence += 1;
         self.now.monotonic_ms = self.now.monotonic_ms.after(10);
         let submission = Submission {
+            fences: Vec::new(),
             reply_to: self.sequence,
             operation: Operation::Observe,
             producer: 7,

@@ -88,6 +88,7 @@ impl World {
         }
         self.sequence += 1;
         let submission = Submission {
+            fences: Vec::new(),
             reply_to: self.sequence,
             operation: Operation::Observe,
             producer,

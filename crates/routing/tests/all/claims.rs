@@ -17,7 +17,7 @@ fn fence(counter: u64) -> Fence {
 }
 
 fn by(counter: u64, tag: u64) -> ClaimedBy {
-    ClaimedBy { fence: fence(counter), tag, unit: 5 }
+    ClaimedBy { fence: fence(counter), tag }
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn check(history: &mut History, call: ClaimCall, reply: Reply, (lease_ms, now_ms
 
 fn keeps_the_laws(operations: u64, entries_max: u64) -> u64 {
     let mut dice = Dice(entries_max);
-    let table = ClaimTable::new(entries_max * ClaimTable::ENTRY_BYTES_MAX);
+    let table = ClaimTable::new(entries_max * ClaimTable::ENTRY_BYTES_MAX, LEASE_MAX_MS);
     let mut head = Head { table, recorded: HashSet::new(), counter: 0 };
     let (mut histories, mut now_ms, mut refused) = (HashMap::<u128, History>::new(), 0, 0);
     for operation in 0..operations {
@@ -250,7 +250,7 @@ fn a_million_random_calls_keep_the_laws() {
 
 #[test]
 fn a_pending_claim_takes_at_most_130_bytes() {
-    let mut table = ClaimTable::new(u64::MAX);
+    let mut table = ClaimTable::new(u64::MAX, LEASE_MAX_MS);
     for event in 0..300_000u64 {
         assert!(table.hold(u128::from(event) << 40, by(event, event), MonotonicMs(10), MonotonicMs::START));
         let bytes_max = (event + 1) * ClaimTable::ENTRY_BYTES_MAX;

@@ -90,6 +90,7 @@ impl Leaf {
         let mut probes = Probes::new(self.prober.shape());
         keys.clone().for_each(|key| self.prober.push(digest(key), &mut probes));
         let submission = Submission {
+            fences: Vec::new(),
             reply_to: keys.start,
             operation: Operation::Observe,
             producer: 7,

@@ -163,6 +163,7 @@ impl Node {
         let mut probes = Probes::new(self.prober.shape());
         self.prober.push(digest(key), &mut probes);
         let submission = Submission {
+            fences: Vec::new(),
             reply_to: self.sequence,
             operation,
             producer: 77,

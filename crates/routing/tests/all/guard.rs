@@ -12,6 +12,7 @@ fn batch(producer: u128, sequence: u64, events: usize) -> Submission {
     let mut probes = Probes::new(ProbeShape::Spread { cells: 2, hashes: 1 });
     (0..events).for_each(|_| probes.push_positions(&[1]).unwrap());
     Submission {
+        fences: Vec::new(),
         reply_to: 1,
         operation: Operation::Observe,
         producer,

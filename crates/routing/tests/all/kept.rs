@@ -59,6 +59,7 @@ impl Bench {
         let ticks = (0..EVENTS).map(|_| Tick { clock_unit, unit: clock_unit - late(dice) }).collect();
         let name = |event: usize| SubmissionName { source: 9, number: sequence * EVENTS as u64 + event as u64 };
         Submission {
+            fences: Vec::new(),
             reply_to: sequence,
             operation: Operation::Observe,
             producer: 7,

@@ -46,6 +46,7 @@ impl Alone {
         let mut probes = Probes::new(self.prober.shape());
         self.prober.push(digest(key), &mut probes);
         let submission = Submission {
+            fences: Vec::new(),
             reply_to: self.sequence,
             operation,
             producer: 77,

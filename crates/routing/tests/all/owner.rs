@@ -110,6 +110,7 @@ impl Cluster {
 fn submission(operation: Operation, producer: u128, sequence: u64, prober: &Prober, times: Times) -> Submission {
     let probes = Probes::new(prober.shape());
     Submission {
+        fences: Vec::new(),
         reply_to: sequence,
         operation,
         producer,

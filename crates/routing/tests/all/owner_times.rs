@@ -35,6 +35,7 @@ fn submit(
     let mut probes = Probes::new(prober.shape());
     keys.iter().for_each(|key| prober.push(digest(*key), &mut probes));
     let submission = Submission {
+        fences: Vec::new(),
         reply_to: 1,
         operation,
         producer: 1,
@@ -149,6 +150,7 @@ impl Times1h {
         }
         self.sequence += 1;
         let submission = Submission {
+            fences: Vec::new(),
             reply_to: self.sequence,
             operation,
             producer,

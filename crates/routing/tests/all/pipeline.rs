@@ -208,6 +208,7 @@ fn limits_refuse_before_anything_is_set() {
 #[test]
 fn a_share_of_what_a_node_may_have_in_flight_is_such_a_limit() {
     let shares = Shares {
+        claims_bytes_max: 1 << 20,
         inflight_events_max: 3,
         guard_bytes_max: 1 << 20,
         missed_events_max: 0,

@@ -41,6 +41,7 @@ impl Level {
     fn submit(&mut self, probes: &Probes, from: Option<FromLevel>) -> Vec<Command> {
         self.submissions += 1;
         let submission = Submission {
+            fences: Vec::new(),
             reply_to: self.submissions,
             operation: Operation::Observe,
             producer: 7,

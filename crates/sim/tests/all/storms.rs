@@ -126,6 +126,19 @@ fn found_at(rule: Rule) -> Option<u64> {
         // Nodes that are cut off: `cut_offs.rs` shows it.
         Rule::HoldsLease | Rule::AwaitsLeases => return None,
         Rule::ReadyWhenWhole => 6,
+        // No event of a storm is claimed: `crates/routing/tests/all/claim_moves.rs` shows them.
+        Rule::GrantsRecordNothing
+        | Rule::AwaitsAllAnswers
+        | Rule::WaitsOutLeases
+        | Rule::CountsLeasesFromAsking
+        | Rule::FormerHeadsVeto
+        | Rule::MindsFences
+        | Rule::MindsClaims
+        | Rule::ConfirmsAwaitAll
+        | Rule::RemembersClaims
+        | Rule::AsksJoinersAnew
+        | Rule::FormersKeepClaims
+        | Rule::LeasesEnd => return None,
         // Fingerprints are the cells that rest on it: `cuckoo.rs` shows it.
         Rule::DatesCells => return None,
     })

@@ -142,6 +142,9 @@ pub struct CreateFilterRequest {
     /// Copies of each slice beside the first, on other nodes.
     #[prost(uint32, tag = "16")]
     pub copies: u32,
+    /// For how long an event may be held at most; 0 where events cannot be claimed.
+    #[prost(uint32, tag = "17")]
+    pub lease_max_ms: u32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Tree {
@@ -316,6 +319,21 @@ pub struct InspectFilterReply {
     pub guard_bytes: u64,
     #[prost(double, tag = "5")]
     pub guard_bytes_per_horizon_second: f64,
+    /// Where the filter has claims.
+    #[prost(message, optional, tag = "6")]
+    pub claims: ::core::option::Option<Claims>,
+}
+/// Claims of the events that a node heads.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Claims {
+    /// Events that are held, or were until their leases were over and nobody else took them; and the bytes that these take.
+    #[prost(uint64, tag = "1")]
+    pub open: u64,
+    #[prost(uint64, tag = "2")]
+    pub bytes: u64,
+    /// For how long a former head may hold events still; 0 where none may.
+    #[prost(uint64, tag = "3")]
+    pub unsure_ms: u64,
 }
 #[derive(Clone, Copy, PartialEq, ::prost::Message)]
 pub struct SliceState {

@@ -6,7 +6,7 @@ pub struct LinkFrame {
     pub number: u64,
     #[prost(
         oneof = "link_frame::Message",
-        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14"
+        tags = "2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15"
     )]
     pub message: ::core::option::Option<link_frame::Message>,
 }
@@ -41,6 +41,8 @@ pub mod link_frame {
         /// Only to a peer that takes them (LinkAck).
         #[prost(message, tag = "14")]
         Tests(super::Tests),
+        #[prost(message, tag = "15")]
+        ClaimTests(super::ClaimTests),
     }
 }
 /// Its sender may lack what was recorded while it was away, and asks every node of the group when that was.
@@ -264,6 +266,17 @@ pub struct Tests {
     #[prost(bytes = "bytes", tag = "2")]
     pub runs: ::prost::bytes::Bytes,
 }
+/// Events that are claimed: every node that would record them answers, with Resolved. Without events it asks by which map the
+/// receiver acts.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ClaimTests {
+    /// All positions of which the receiver has a copy.
+    #[prost(message, optional, tag = "1")]
+    pub tests: ::core::option::Option<Tests>,
+    /// By which each event is known in tables of claims: 16 bytes (little-endian) an event.
+    #[prost(bytes = "bytes", tag = "2")]
+    pub events: ::prost::bytes::Bytes,
+}
 /// Events of one group, as far as they have been tested.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct TestBatch {
@@ -350,6 +363,9 @@ pub struct Resolved {
     pub node_visits: u64,
     #[prost(uint64, tag = "12")]
     pub filter_epoch: u64,
+    /// Pairs (events skipped since the last, milliseconds left): events that are claimed, and held here for another one.
+    #[prost(uint32, repeated, tag = "13")]
+    pub held: ::prost::alloc::vec::Vec<u32>,
 }
 /// Cells to be set, whatever is there.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

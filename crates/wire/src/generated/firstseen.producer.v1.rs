@@ -113,6 +113,13 @@ pub struct Batch {
     /// The filter that this one has followed was asked before, and does not have the events.
     #[prost(bool, tag = "18")]
     pub former_asked: bool,
+    /// For how long events are held at most, with OPERATION_CLAIM.
+    #[prost(uint32, tag = "19")]
+    pub lease_ms: u32,
+    /// The grants by which events are confirmed or released, one an event, in runs of the same filter and epoch: varints of the
+    /// number of events, filter and epoch, then for each event the difference of its number as a zigzag varint.
+    #[prost(bytes = "bytes", tag = "20")]
+    pub fences: ::prost::bytes::Bytes,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct BatchReply {
@@ -157,6 +164,11 @@ pub struct BatchReply {
     /// Where not all positions of some events were asked: the mean chance that a new event of the batch is called a duplicate.
     #[prost(float, tag = "14")]
     pub expected_rate: f32,
+    /// With OPERATION_CLAIM: who holds the events that are undecided as claimed, in order, in runs: a varint of twice the number of
+    /// events, and 1 more where they are granted to the asker. Fences of these follow as in a batch, without the number of events;
+    /// for others a varint an event of the milliseconds for which another one may hold it, and 1 more, or 0 where that is not known.
+    #[prost(bytes = "bytes", tag = "15")]
+    pub holds: ::prost::bytes::Bytes,
 }
 /// Duplicates that need not wait for events of their batch that have to climb in a tree. They are in the reply, too.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -306,6 +318,9 @@ pub struct Filter {
     /// Another has followed, and nothing is recorded here any more.
     #[prost(message, optional, tag = "20")]
     pub closed: ::core::option::Option<Closed>,
+    /// For how long an event may be held at most; 0 where events cannot be claimed.
+    #[prost(uint32, tag = "22")]
+    pub lease_max_ms: u32,
 }
 /// A filter that another has followed: events are asked of it first, and of the other where it does not have them.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
@@ -393,6 +408,12 @@ pub enum Operation {
     Verify = 5,
     /// Record events that a level of a tree has replied to by itself, here and above, whatever is known of them.
     Record = 6,
+    /// Test at all nodes, and hold what is not there for a time; nothing is recorded (filters with claims).
+    Claim = 7,
+    /// Record as the holder: first-seen is confirmed, duplicate was recorded before, REASON_CLAIMED is held by another one.
+    Confirm = 8,
+    /// Let go as the holder: first-seen is let go, REASON_CLAIMED is held by another one, or by nobody.
+    Release = 9,
 }
 impl Operation {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -408,6 +429,9 @@ impl Operation {
             Self::Estimate => "OPERATION_ESTIMATE",
             Self::Verify => "OPERATION_VERIFY",
             Self::Record => "OPERATION_RECORD",
+            Self::Claim => "OPERATION_CLAIM",
+            Self::Confirm => "OPERATION_CONFIRM",
+            Self::Release => "OPERATION_RELEASE",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -420,6 +444,9 @@ impl Operation {
             "OPERATION_ESTIMATE" => Some(Self::Estimate),
             "OPERATION_VERIFY" => Some(Self::Verify),
             "OPERATION_RECORD" => Some(Self::Record),
+            "OPERATION_CLAIM" => Some(Self::Claim),
+            "OPERATION_CONFIRM" => Some(Self::Confirm),
+            "OPERATION_RELEASE" => Some(Self::Release),
             _ => None,
         }
     }
@@ -460,6 +487,8 @@ pub enum Reason {
     /// The clock of the node differs from those of most others by more than clocks may, or was set by more than that: it stamps
     /// nothing.
     ClockSkew = 15,
+    /// Somebody holds the event and is about to deliver it, or may do so; in the reply to a claim, `holds` says who.
+    Claimed = 16,
 }
 impl Reason {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -484,6 +513,7 @@ impl Reason {
             Self::NameReused => "REASON_NAME_REUSED",
             Self::CutOff => "REASON_CUT_OFF",
             Self::ClockSkew => "REASON_CLOCK_SKEW",
+            Self::Claimed => "REASON_CLAIMED",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -505,6 +535,7 @@ impl Reason {
             "REASON_NAME_REUSED" => Some(Self::NameReused),
             "REASON_CUT_OFF" => Some(Self::CutOff),
             "REASON_CLOCK_SKEW" => Some(Self::ClockSkew),
+            "REASON_CLAIMED" => Some(Self::Claimed),
             _ => None,
         }
     }

@@ -2,8 +2,8 @@
 
 use crate::common::{self, Numbers};
 use firstseen_filter::{ProbeShape, Probes};
-use firstseen_routing::{Decision, Reason, Seen, SubmissionName, Tick};
-use firstseen_wire::batch::{self, BatchShape, OwnedRun, Run};
+use firstseen_routing::{Decision, Epoch, Fence, FilterId, Hold, Operation, Reason, Seen, SubmissionName, Tick};
+use firstseen_wire::batch::{self, BatchHead, BatchShape, OwnedRun, Run};
 use firstseen_wire::proto::producer::{self, observe_reply, observe_request};
 use firstseen_wire::reply::{self, Answers};
 use firstseen_wire::ticks::are_trivial;
@@ -43,7 +43,14 @@ impl Gathered {
     fn runs(&self) -> Vec<Run<'_>> {
         self.0
             .iter()
-            .map(|(group, probes, ticks, names)| Run { group: *group, probes, range: 0..probes.len(), ticks, names })
+            .map(|(group, probes, ticks, names)| Run {
+                group: *group,
+                probes,
+                range: 0..probes.len(),
+                ticks,
+                names,
+                fences: &[],
+            })
             .collect()
     }
 }
@@ -203,6 +210,7 @@ fn replies_come_back() {
             expected_rate: 0.25,
             seen: common::seen(events, numbers),
             level_hits: if events % 3 == 0 { vec![1, 2, 3] } else { Vec::new() },
+            holds: Vec::new(),
             detail: String::new(),
         };
         let message = reply::encode(99, &answers);
@@ -221,6 +229,76 @@ fn replies_come_back() {
     }
     let firsts = Answers { decisions: vec![Decision::FirstSeen; 800], ..Answers::default() };
     assert!(reply::encode(1, &firsts).duplicates.is_empty(), "zero bytes at the end are left out");
+}
+
+fn fence(numbers: &mut Numbers) -> Fence {
+    let (filter, epoch) = (FilterId(1 + numbers.below(2)), Epoch(3 + numbers.below(2)));
+    Fence::of_number(filter, epoch, (5 << 40) + numbers.below(1 << 20))
+}
+
+#[test]
+fn fences_come_back_with_the_events_of_their_runs() {
+    let numbers = &mut Numbers::new(8);
+    for shape in shapes() {
+        for operation in [Operation::Confirm, Operation::Release] {
+            let gathered = Gathered::new(shape, 100, 5, false, numbers);
+            let all: Vec<Vec<Fence>> =
+                gathered.0.iter().map(|run| (0..run.1.len()).map(|_| fence(numbers)).collect()).collect();
+            let mut runs = gathered.runs();
+            runs.iter_mut().zip(&all).for_each(|(run, fences)| run.fences = fences);
+            let message = batch::encode(&BatchHead { operation, ..common::head(5) }, &runs).expect("within limits");
+            let decoded = batch::decode(&message, shape, &mut Vec::new()).expect("as it was encoded");
+            assert!(decoded.iter().map(|run| &run.fences).eq(&all));
+            runs[0].fences = &all[0][1..];
+            let lacking = batch::encode(&BatchHead { operation, ..common::head(5) }, &runs);
+            assert!(matches!(lacking, Err(WireError::Length { field: "fences", .. })), "{lacking:?}");
+            for mutated in common::mutations(&message.encode_to_vec(), numbers) {
+                let Ok(message) = producer::Batch::decode(&mutated[..]) else { continue };
+                let Ok(runs) = batch::decode(&message, shape, &mut Vec::new()) else { continue };
+                assert!(runs.iter().all(|run| run.fences.is_empty() || run.fences.len() == run.probes.len()));
+            }
+        }
+    }
+    let claim = Operation::Claim { lease_ms: 10_000 };
+    let gathered = Gathered::new(shapes()[0], 10, 5, true, numbers);
+    let message = batch::encode(&BatchHead { operation: claim, ..common::head(5) }, &gathered.runs()).unwrap();
+    assert_eq!(batch::decode_head(&message).map(|head| head.operation), Ok(claim));
+    let stray = producer::Batch { fences: vec![0x90, 0x4E, 1, 1].into(), ..message };
+    let refused = batch::decode(&stray, shapes()[0], &mut Vec::new());
+    assert_eq!(refused, Err(WireError::Damaged { field: "fences" }), "a claim has none");
+    let many = producer::Batch { operation: producer::Operation::Confirm.into(), ..stray };
+    let refused = batch::decode(&many, shapes()[0], &mut Vec::new());
+    assert!(matches!(refused, Err(WireError::TooGreat { field: "fences", max: 10, .. })), "{refused:?}");
+}
+
+#[test]
+fn who_holds_events_comes_back() {
+    let numbers = &mut Numbers::new(9);
+    for events in [1, 2, 64, 1000, 8192] {
+        let decisions: Vec<Decision> = (0..events)
+            .map(|_| match numbers.below(4) {
+                0 => Decision::Duplicate,
+                1 => Decision::Undecided(Reason::NotReady),
+                _ => Decision::Undecided(Reason::Claimed),
+            })
+            .collect();
+        let hold = |decision: &Decision, numbers: &mut Numbers| match numbers.below(4) {
+            _ if *decision != Decision::Undecided(Reason::Claimed) => Hold::None,
+            0 => Hold::None,
+            1 => Hold::Other { left_ms: numbers.below(u64::from(u32::MAX)) as u32 },
+            _ => Hold::Own(fence(numbers)),
+        };
+        let holds: Vec<Hold> = decisions.iter().map(|decision| hold(decision, numbers)).collect();
+        let answers = Answers { decisions, holds, ..Answers::default() };
+        let message = reply::encode(4, &answers);
+        let decoded = reply::decode(&message, events).expect("as it was encoded");
+        assert!(decoded == answers || message.holds.is_empty() && answers.holds.iter().all(|hold| *hold == Hold::None));
+        for mutated in common::mutations(&message.encode_to_vec(), numbers) {
+            let Ok(message) = producer::BatchReply::decode(&mutated[..]) else { continue };
+            let Ok(answers) = reply::decode(&message, events) else { continue };
+            assert!(answers.holds.is_empty() || answers.holds.len() == events);
+        }
+    }
 }
 
 #[test]

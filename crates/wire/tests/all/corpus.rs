@@ -33,7 +33,14 @@ fn examples(numbers: &mut Numbers) -> Vec<(&'static str, Vec<u8>)> {
         for events in [1, 9] {
             let probes = common::probes(shape.probes, events, numbers);
             let ticks = common::ticks(50, events, 3, numbers);
-            let run = Run { group: shape.groups - 1, probes: &probes, range: 0..events, ticks: &ticks, names: &[] };
+            let run = Run {
+                group: shape.groups - 1,
+                probes: &probes,
+                range: 0..events,
+                ticks: &ticks,
+                names: &[],
+                fences: &[],
+            };
             let message = batch::encode(&common::head(50), &[run]).unwrap();
             examples.push(("batch_decode", [&[first][..], &message.encode_to_vec()].concat()));
         }

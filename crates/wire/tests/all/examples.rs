@@ -61,7 +61,7 @@ fn whole_batch() -> Vec<u8> {
         from: None,
         again: false,
     };
-    let run = |group, range| Run { group, probes: &probes, range, ticks: &[], names: &[] };
+    let run = |group, range| Run { group, probes: &probes, range, ticks: &[], names: &[], fences: &[] };
     batch::encode(&head, &[run(0, 0..1), run(7, 1..2)]).expect("within limits").encode_to_vec()
 }
 

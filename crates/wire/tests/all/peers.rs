@@ -1,7 +1,9 @@
 //! Messages between nodes: there and back, and damaged.
 
 use crate::common::{self, Numbers};
-use firstseen_routing::{ClusterId, Incarnation, NodeId, PeerBody, PeerMessage, SetBatch, TestBatch, TestRun};
+use firstseen_routing::{
+    ClaimTests, ClusterId, Incarnation, NodeId, PeerBody, PeerMessage, SetBatch, TestBatch, TestRun,
+};
 use firstseen_wire::proto::peer::{LinkFrame, Tests, link_frame};
 use firstseen_wire::tests_of_heads::by_run;
 use firstseen_wire::{WireError, limits, peer};
@@ -114,6 +116,7 @@ fn lists_that_disagree_are_not_sent() {
             PeerBody::Set(set) => set.cells.positions[0] = 100,
             PeerBody::SetAcks(acks) => acks.set_numbers = vec![0; limits::SET_ACKS_MAX + 1],
             PeerBody::Cells(cells) => cells.runs[0].cells = vec![1; limits::CELLS_BYTES_MAX],
+            PeerBody::ClaimTests(tests) => tests.events.clear(),
             PeerBody::Mirror(_, mirrored) => std::sync::Arc::make_mut(mirrored).stamps.clear(),
             _ => unreachable!("it has no lists"),
         }
@@ -143,6 +146,11 @@ fn what_cannot_be_decoded_can_be_refused_by_its_numbers() {
             (link_frame::Message::Tests(encoded), PeerBody::Test(test)) => {
                 encoded.batch.as_mut().expect("a batch").stamps = vec![255].into();
                 Some(numbers_of(test))
+            }
+            (link_frame::Message::ClaimTests(encoded), PeerBody::ClaimTests(tests)) => {
+                encoded.events = vec![0; 3].into();
+                let PeerBody::Test(test) = numbers_of(&tests.test) else { panic!("numbers of events") };
+                Some(PeerBody::ClaimTests(Box::new(ClaimTests { test, events: Vec::new() })))
             }
             (link_frame::Message::Set(encoded), PeerBody::Set(set)) => {
                 encoded.counts.clear();

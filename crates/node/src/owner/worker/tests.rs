@@ -124,6 +124,7 @@ impl Running {
         let (ears, finished, _) = Ears::with_room(1);
         let place = PendingBatch::places((FILTER, self.sequence), 0, false, &[1], ears, None).remove(0);
         let submission = Submission {
+            fences: Vec::new(),
             reply_to: 0,
             operation: Operation::Observe,
             producer: 1,

@@ -451,5 +451,5 @@ impl Hashing {
 }
 
 fn run(group: u32, probes: &Probes) -> Run<'_> {
-    Run { group, probes, range: 0..probes.len(), ticks: &[], names: &[] }
+    Run { group, probes, range: 0..probes.len(), ticks: &[], names: &[], fences: &[] }
 }

@@ -16,7 +16,7 @@ use crate::protocol::{ClockReading, Submission, Times};
 pub(crate) struct Heading {
     sender: BatchSender,
     events: usize,
-    pub(super) records: bool,
+    pub(super) moves_clock: bool,
 }
 
 impl Heading {
@@ -25,7 +25,7 @@ impl Heading {
             Some(_) => BatchSender::Level,
             None => BatchSender::Producer(submission.producer),
         };
-        Self { sender, events: submission.probes.len(), records: submission.operation.records() }
+        Self { sender, events: submission.probes.len(), moves_clock: submission.operation.moves_clock() }
     }
 }
 
@@ -83,7 +83,7 @@ impl EventClock {
             let units = self.earliest.now_unit()..=self.latest.now_unit();
             self.clock.show_present(units, !self.lately.outweighs_present(heading.sender));
         }
-        if heading.records {
+        if heading.moves_clock {
             let Self { clock, lately, minds_others, .. } = self;
             clock.catch_up(times.base_unit, |jump| is_said(lately, *minds_others, heading, times, jump));
         }
@@ -97,7 +97,7 @@ impl EventClock {
             None => (times.base_unit, times.base_unit),
         };
         let Self { clock, lately, minds_others, .. } = self;
-        if heading.records {
+        if heading.moves_clock {
             clock.place(clock_unit, unit, |jump| is_said(lately, *minds_others, heading, times, jump))
         } else {
             clock.look_up(clock_unit, unit)
@@ -107,7 +107,7 @@ impl EventClock {
     /// After the events of a batch. What a producer's clock shows counts unless it is ahead of the units that were
     /// accepted.
     pub(super) fn close_batch(&mut self, heading: Heading, times: &Times) {
-        if !heading.records {
+        if !heading.moves_clock {
             return;
         }
         if self.clock.is_live() {

@@ -59,6 +59,8 @@ pub(super) struct Tested {
     pub(super) closed: Option<Reason>,
     /// This node may not record, as others may answer in its place.
     pub(super) cut_off: Option<Reason>,
+    /// For how long a former head may hold the event, where the filter has claims.
+    pub(super) unsure_ms: Option<u64>,
 }
 
 /// What happens to the event next.
@@ -76,6 +78,13 @@ pub(super) enum Next {
     Record,
     /// The event was recorded before, and is recorded again: the reply is duplicate.
     RecordAgain,
+    /// The event is new, and is held for who claims it.
+    Grant,
+    /// A former head may hold the event for somebody, for so long.
+    InProgress {
+        /// Milliseconds.
+        left_ms: u64,
+    },
 }
 
 /// Whether slices are asked about an event, and which.
@@ -124,17 +133,25 @@ fn after_find(tested: &Tested) -> Next {
 
 /// What follows where this level does not know an event.
 pub(super) fn after_miss(tested: &Tested) -> Next {
-    let Tested { operation, closed, cut_off, .. } = *tested;
+    let Tested { operation, closed, cut_off, unsure_ms, .. } = *tested;
+    let is_claim = matches!(operation, Operation::Claim { .. });
     if tested.has_parent && operation != Operation::Verify {
         return Next::Climb(operation);
+    }
+    match unsure_ms {
+        Some(left_ms) if is_claim => return Next::InProgress { left_ms },
+        // Whoever confirms has delivered: nobody else is to deliver after it.
+        Some(_) if operation != Operation::Confirm => return Next::undecided(Reason::Claimed),
+        Some(_) | None => {}
     }
     if let Some(reason) = closed {
         return Next::undecided(reason);
     }
-    if !operation.records() {
+    if !operation.records() && !is_claim {
         return Next::Decide(Decision::FirstSeen);
     }
-    cut_off.map_or(Next::Record, Next::undecided)
+    let next = if is_claim { Next::Grant } else { Next::Record };
+    cut_off.map_or(next, Next::undecided)
 }
 
 impl Next {
@@ -173,10 +190,13 @@ mod tests {
         assert_eq!(never.collect::<Vec<_>>(), [""; 0]);
     }
 
-    const OPERATIONS: [Operation; 4] = [Operation::Observe, Operation::Lookup, Operation::Verify, Operation::BringUp];
+    const CLAIM: Operation = Operation::Claim { lease_ms: 10 };
+
+    const OPERATIONS: [Operation; 6] =
+        [Operation::Observe, Operation::Lookup, Operation::Verify, Operation::BringUp, CLAIM, Operation::Confirm];
 
     #[rustfmt::skip]
-    const AFTER_TEST: [Row<Tested, Next>; 14] = [
+    const AFTER_TEST: [Row<Tested, Next>; 17] = [
         Row { what: "found, decided below already, a level above", holds: |it| it.is_found && it.is_brought_up() && it.has_parent,
               step: |_| Next::Climb(Operation::BringUp) },
         Row { what: "found, decided below already, at the root", holds: |it| it.is_found && it.is_brought_up() && !it.has_parent,
@@ -197,14 +217,20 @@ mod tests {
               step: |_| Next::RecordAgain },
         Row { what: "not found, a level above", holds: |it| it.climbs(),
               step: |it| Next::Climb(it.operation) },
-        Row { what: "not found, closed", holds: |it| it.is_last() && it.closed.is_some(),
+        Row { what: "not found, claimed, a former head may hold it", holds: |it| it.is_last() && it.unsure_ms.is_some() && it.operation == CLAIM,
+              step: |it| Next::InProgress { left_ms: it.unsure_ms.unwrap() } },
+        Row { what: "not found, a former head may hold it", holds: |it| it.is_last() && it.may_be_held() && it.operation != CLAIM,
+              step: |_| Next::undecided(Reason::Claimed) },
+        Row { what: "not found, closed", holds: |it| it.is_free() && it.closed.is_some(),
               step: |it| Next::undecided(it.closed.unwrap()) },
-        Row { what: "not found, looked up", holds: |it| it.is_new() && !it.operation.records(),
+        Row { what: "not found, looked up", holds: |it| it.is_new() && !it.operation.moves_clock(),
               step: |_| Next::Decide(Decision::FirstSeen) },
-        Row { what: "not found, cut off", holds: |it| it.is_new() && it.operation.records() && it.cut_off.is_some(),
+        Row { what: "not found, cut off", holds: |it| it.is_new() && it.operation.moves_clock() && it.cut_off.is_some(),
               step: |it| Next::undecided(it.cut_off.unwrap()) },
         Row { what: "not found, to be recorded", holds: |it| it.is_new() && it.operation.records() && it.cut_off.is_none(),
               step: |_| Next::Record },
+        Row { what: "not found, claimed", holds: |it| it.is_new() && it.operation == CLAIM && it.cut_off.is_none(),
+              step: |_| Next::Grant },
     ];
 
     /// What several rows have in common.
@@ -236,15 +262,21 @@ mod tests {
         fn is_last(&self) -> bool {
             !self.is_found && !self.climbs()
         }
+        fn may_be_held(&self) -> bool {
+            self.unsure_ms.is_some() && self.operation != Operation::Confirm
+        }
+        fn is_free(&self) -> bool {
+            self.is_last() && !self.may_be_held()
+        }
         fn is_new(&self) -> bool {
-            self.is_last() && self.closed.is_none()
+            self.is_free() && self.closed.is_none()
         }
     }
 
     fn all_tested() -> impl Iterator<Item = Tested> {
         let too_few = [None, Some(TOO_FEW_LEFT), Some(Decision::Duplicate)];
         let flags = move |operation| {
-            too_few.into_iter().flat_map(move |too_few| (0..256_u32).map(move |bits| (operation, too_few, bits)))
+            too_few.into_iter().flat_map(move |too_few| (0..512_u32).map(move |bits| (operation, too_few, bits)))
         };
         OPERATIONS.into_iter().flat_map(flags).map(|(operation, too_few_left, bits)| {
             let is = |bit: u32| bits >> bit & 1 == 1;
@@ -259,6 +291,7 @@ mod tests {
                 closed: is(5).then_some(Reason::NotReady),
                 cut_off: is(6).then_some(Reason::CutOff),
                 recorded_by: is(7).then(Ticket::default),
+                unsure_ms: is(8).then_some(7),
             }
         })
     }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use firstseen_filter::{Probes, Refresh, Stamp, WindowRule};
 use hashbrown::HashTable;
 
-use crate::protocol::{FromLevel, MonotonicMs, NamedEvent, Operation};
+use crate::protocol::{Fence, FromLevel, Hold, MonotonicMs, NamedEvent, Operation};
 use crate::verdict::{Decision, Reason, Seen};
 pub(crate) use phase::Phase;
 pub(crate) use ticket::{BATCH_EVENTS_MAX, Ticket};
@@ -132,6 +132,7 @@ pub(crate) struct BatchHead {
     pub(crate) producer: u128,
     pub(crate) sequence: u64,
     pub(crate) names: Vec<NamedEvent>,
+    pub(crate) fences: Vec<Fence>,
     pub(crate) deadline_ms: MonotonicMs,
     /// The batch was sent before, and may have been recorded.
     pub(crate) again: bool,
@@ -142,6 +143,16 @@ impl BatchHead {
     /// Events are recorded, not only looked up.
     pub(crate) fn records(&self) -> bool {
         self.operation.records()
+    }
+
+    /// Others of the same positions wait for such an event.
+    pub(crate) fn leads(&self) -> bool {
+        self.operation.leads()
+    }
+
+    /// The events are to be held.
+    pub(crate) fn is_claim(&self) -> bool {
+        matches!(self.operation, Operation::Claim { .. })
     }
 
     /// The events are brought up: a level below has replied to them already, without this one.
@@ -166,6 +177,10 @@ pub(crate) struct Batch {
     pub(crate) decisions: Vec<Decision>,
     /// Where events were found, in trees; these leave with the reply too.
     pub(crate) seen: Vec<Seen>,
+    /// Who holds the events, where they are claimed; these leave with the reply too.
+    pub(crate) holds: Vec<Hold>,
+    /// When nodes were asked about the events, where these are claimed.
+    pub(crate) asked_ms: Vec<MonotonicMs>,
     /// Events without a verdict so far.
     pub(crate) pending: usize,
     /// Events that are not over.
@@ -289,6 +304,8 @@ impl Flights {
             flights,
             decisions,
             seen: Vec::new(),
+            holds: Vec::new(),
+            asked_ms: Vec::new(),
             pending: events,
             open: events,
             replied: false,

@@ -33,6 +33,7 @@ impl DividedGroup {
             self.fill.spread_over(placement.live_slices(), placement.asked_here());
         }
         let is_new_epoch = placement.epoch() != former.epoch();
+        self.follow_heads(&former);
         self.mark_overtaken(&former);
         if is_new_epoch {
             self.abandon_tests();
@@ -66,6 +67,11 @@ impl DividedGroup {
         // Batches have their replies by now; messages gathered for other nodes are of a start that is over for them.
         self.outbox.begin_anew();
         self.membership.begin_anew(incarnation, now.monotonic_ms);
+        let Self { claiming, membership, .. } = self;
+        if let Some(claiming) = claiming {
+            let placement = membership.placement();
+            claiming.begin_anew(placement.epoch(), placement.live_peers().map(|(peer, _)| peer));
+        }
     }
 
     /// No event in flight can come to an end here: every caller that waits gets a reply, and asks elsewhere.

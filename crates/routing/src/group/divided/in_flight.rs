@@ -213,7 +213,7 @@ impl InFlight {
             }
             self.enter(joiner, Phase::Testing);
             self.ready.push_back(joiner);
-            if self.flights.batch(joiner).is_some_and(|batch| batch.head.records()) {
+            if self.flights.batch(joiner).is_some_and(|batch| batch.head.leads()) {
                 self.flights.lead(joiner);
                 if let Some(flight) = self.flights.flight_mut(joiner) {
                     flight.joiners = joiners;

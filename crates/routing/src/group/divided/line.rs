@@ -13,6 +13,7 @@ impl DividedGroup {
     pub(super) fn follow_line(&mut self, record: &FilterRecord) {
         if self.present.follow(record.line.absent()) {
             self.in_flight.close_line();
+            self.claiming.iter_mut().for_each(|claiming| claiming.close());
         }
     }
 

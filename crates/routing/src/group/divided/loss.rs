@@ -41,7 +41,8 @@ impl DividedGroup {
         let membership = &self.membership;
         let gap_ms = membership.next_gap_ms(&self.present, &self.own);
         let of_copies = gap_ms.into_iter().chain(membership.next_rescan_ms()).chain(membership.handing().next_ms());
-        let others = [commands_ms, self.guard.next_expiry_ms(), self.tree.next_replay_ms()];
+        let claims_ms = self.claiming.as_ref().and_then(|claiming| claiming.next_ms());
+        let others = [commands_ms, self.guard.next_expiry_ms(), self.tree.next_replay_ms(), claims_ms];
         deadline_ms.into_iter().chain(others.into_iter().flatten()).chain(of_copies).min()
     }
 
@@ -82,7 +83,11 @@ impl DividedGroup {
             // An event may have got stuck on its way to that node, wherever it is now.
             let asked = |group: &Self, ticket: Ticket| {
                 let placement = group.membership.placement();
-                group.in_flight.positions(ticket).iter().any(|position| placement.node_at(*position) == index)
+                let is_claim = group.in_flight.batch(ticket).is_some_and(|batch| batch.head.is_claim());
+                let is_asked = |position: &u64| {
+                    placement.node_at(*position) == index || is_claim && placement.is_held(index, *position)
+                };
+                group.in_flight.positions(ticket).iter().any(is_asked)
             };
             self.give_up_tests(asked, Decision::Undecided(Reason::NotReady));
         }

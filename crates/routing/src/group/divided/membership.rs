@@ -21,7 +21,7 @@ use super::outbox::Outbox;
 use super::own::OwnSlices;
 use super::placement::Placement;
 use crate::group::from_copies::FromCopies;
-use crate::group::gap::Claims;
+use crate::group::gap::Proposals;
 use crate::group::holding::Holding;
 use crate::group::limits::OwnerLimits;
 use crate::group::present::Present;
@@ -51,7 +51,7 @@ pub(super) struct Membership {
     holding: Holding,
     /// What the slices here may lack; none where they are complete, or where this was not looked at yet.
     gaps: Option<Gaps>,
-    claims: Claims,
+    proposals: Proposals,
     from_copies: FromCopies,
     has_copies: bool,
     unreachable: Unreachable,
@@ -83,7 +83,7 @@ impl Membership {
             missed: Missed::begin(&placement),
             holding: Holding::new(placement.is_complete_here(), placement.has_gap_here()),
             gaps: None,
-            claims: Claims::default(),
+            proposals: Proposals::default(),
             from_copies: FromCopies::new(compared),
             has_copies: policies.copies > 0,
             unreachable: Unreachable::default(),

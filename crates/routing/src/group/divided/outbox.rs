@@ -11,7 +11,7 @@ use firstseen_filter::{GenerationNumber, Sighting, Stamp};
 use crate::group::rules::{Rule, Rules};
 use crate::group::site::Sender;
 use crate::ids::{Epoch, NodeId};
-use crate::protocol::{Command, PeerBody, PositionLists, Resolved, SetAcks, SetBatch, TestBatch, TestRun};
+use crate::protocol::{ClaimTests, Command, PeerBody, PositionLists, Resolved, SetAcks, SetBatch, TestBatch, TestRun};
 use crate::verdict::Reason;
 
 /// Events of one message.
@@ -48,6 +48,8 @@ pub(crate) enum Finding {
     Found(Sighting, bool),
     /// The event could not be tested.
     Undecided(Reason),
+    /// The event is claimed, and held here for another one, for so many milliseconds.
+    Held(u64),
 }
 
 /// Messages under construction, by node.
@@ -63,6 +65,7 @@ pub(crate) struct Outbox {
 #[derive(Default)]
 struct Letters {
     test: TestBatch,
+    claims: ClaimTests,
     resolved: Resolved,
     set: SetBatch,
     acks: SetAcks,
@@ -77,12 +80,19 @@ impl Letters {
         if !self.test.tickets.is_empty() {
             send(self.close_test());
         }
+        if !self.claims.events.is_empty() {
+            send(self.close_claims());
+        }
         if !self.resolved.tickets.is_empty() {
             send(self.close_resolved());
         }
         if !self.acks.set_numbers.is_empty() || !self.acks.refused_numbers.is_empty() {
             send(PeerBody::SetAcks(std::mem::take(&mut self.acks)));
         }
+    }
+
+    fn close_claims(&mut self) -> PeerBody {
+        PeerBody::ClaimTests(Box::new(std::mem::take(&mut self.claims)))
     }
 
     // The next letter will be about as long, so it gets the room at once.
@@ -206,6 +216,31 @@ impl Outbox {
         }
     }
 
+    /// Asks `to` about an event that is claimed, of which it has copies of the positions of `there`.
+    pub(crate) fn test_claim(
+        &mut self,
+        to: NodeId,
+        (head, ticket, event): (NodeId, u64, u128),
+        there: impl IntoIterator<Item = u64>,
+        stamp: Stamp,
+        deadline_in_ms: u32,
+    ) {
+        self.send_if(to, |letters| letters.claims.events.len() >= MESSAGE_EVENTS_MAX, Letters::close_claims);
+        let ClaimTests { test, events } = &mut self.letters(to).claims;
+        match test.runs.last_mut() {
+            Some(run) => {
+                run.events += 1;
+                run.deadline_in_ms = run.deadline_in_ms.max(deadline_in_ms);
+            }
+            None => test.runs.push(TestRun { head, events: 1, asks_all: false, degraded: false, deadline_in_ms }),
+        }
+        test.parallel = true;
+        test.tickets.push(ticket);
+        test.left.push(there);
+        test.stamps.push(stamp);
+        events.push(event);
+    }
+
     /// Sends `head` the result of a test, and whether it rests on an incomplete slice.
     pub(crate) fn resolve(&mut self, head: NodeId, ticket: u64, finding: Finding, slice_visits: u64, degraded: bool) {
         // A message says of all of its events whether they are degraded.
@@ -228,6 +263,11 @@ impl Outbox {
             }
             Finding::Undecided(reason) => {
                 resolved.undecided.push((resolved.tickets.len() as u32, reason));
+                resolved.hits.push(false);
+            }
+            Finding::Held(left_ms) => {
+                let left_ms = u32::try_from(left_ms).unwrap_or(u32::MAX);
+                resolved.held.push((resolved.tickets.len() as u32, left_ms));
                 resolved.hits.push(false);
             }
         }

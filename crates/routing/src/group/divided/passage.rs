@@ -134,9 +134,9 @@ pub fn refuse(from: NodeId, message: PeerMessage, reason: Reason) -> Vec<Command
     let PeerMessage { filter, epoch, group, body } = message;
     let answer = |to, body| Command::Send { to, message: PeerMessage { filter, epoch, group, body } };
     let (to, body) = match body {
-        PeerBody::Test(test) => {
-            let refused = refuse_events(&test, reason).into_iter();
-            return refused.map(|(head, resolved)| answer(head, PeerBody::Resolved(resolved))).collect();
+        PeerBody::Test(test) => return refused(&test, reason).map(|(head, body)| answer(head, body)).collect(),
+        PeerBody::ClaimTests(tests) => {
+            return refused(&tests.test, reason).map(|(head, body)| answer(head, body)).collect();
         }
         PeerBody::Set(set) => {
             let refused_numbers = vec![set.set_number];
@@ -159,7 +159,7 @@ pub fn refuse(from: NodeId, message: PeerMessage, reason: Reason) -> Vec<Command
 }
 
 /// The answers to each head.
-fn refuse_events(test: &TestBatch, reason: Reason) -> BTreeMap<NodeId, Resolved> {
+fn refused(test: &TestBatch, reason: Reason) -> impl Iterator<Item = (NodeId, PeerBody)> {
     let mut by_head: BTreeMap<NodeId, Resolved> = BTreeMap::new();
     for (ticket, run) in test.tickets.iter().zip(test.run_of_each()) {
         let resolved = by_head.entry(run.head).or_default();
@@ -167,5 +167,5 @@ fn refuse_events(test: &TestBatch, reason: Reason) -> BTreeMap<NodeId, Resolved>
         resolved.tickets.push(*ticket);
         resolved.hits.push(false);
     }
-    by_head
+    by_head.into_iter().map(|(head, resolved)| (head, PeerBody::Resolved(resolved)))
 }

@@ -234,6 +234,13 @@ impl Placement {
         asked(self) == asked(other)
     }
 
+    /// Whether the process that headed an event by `former` has copies of some of its slices by this placement, too.
+    pub(crate) fn has_former_head(&self, former: &Self, head: NodeId, positions: &[u64]) -> bool {
+        let Some((is, was)) = self.index_of(head).zip(former.index_of(head)) else { return false };
+        let (start, is_down) = self.starts[is];
+        !is_down && start == former.starts[was].0 && positions.iter().any(|position| self.is_held(is, *position))
+    }
+
     /// Whether this node may be the head of events that another one headed by `former`.
     pub(crate) fn heads_more_than(&self, former: &Self) -> bool {
         let down = |placement: &Self| -> Vec<NodeId> { placement.down_peers().collect() };

@@ -4,11 +4,14 @@
 //! first. Must not know: limits, how events were found.
 
 use super::DividedGroup;
+use super::claims::few_of;
 use super::decide::{Next, Tested, after_miss, after_test};
 use super::fill::Room;
 use super::flights::{Flight, Phase, Queue, Ticket};
+use crate::group::claiming::other;
+use crate::group::rules::Rule;
 use crate::group::site::Site;
-use crate::protocol::{BatchName, Command, GroupReply, Operation, Resolved};
+use crate::protocol::{BatchName, Command, GroupReply, Hold, Operation, Resolved};
 use crate::verdict::{Decision, Reason};
 use firstseen_filter::{GenerationNumber, Probes, Refresh};
 
@@ -18,25 +21,30 @@ impl DividedGroup {
         let mut generations = resolved.generations.iter();
         let mut expiries = resolved.expiries.iter();
         let mut undecided = resolved.undecided.iter().peekable();
+        let mut vetoes = resolved.held.iter().peekable();
         for (index, number) in resolved.tickets.iter().enumerate() {
             let ticket = Ticket::received(*number);
             let hit = resolved.hits.get(index).copied().unwrap_or(false);
             let held = if hit { generations.next().copied().unwrap_or(u16::MAX) } else { 0 };
             let expiry = if hit { expiries.next().copied().unwrap_or(u64::MAX) } else { u64::MAX };
             let reason = undecided.next_if(|(at, _)| *at as usize == index).map(|(_, reason)| *reason);
+            let held_ms = vetoes.next_if(|(at, _)| *at as usize == index).map(|(_, left_ms)| *left_ms);
             let Some((batch, event)) = self.in_flight.event_unless_over(ticket) else { continue };
             batch.degraded |= resolved.degraded;
+            let awaits_all = batch.head.is_claim() && self.present.keeps(Rule::AwaitsAllAnswers);
             let flight = &mut batch.flights[event];
             if flight.phase() != Phase::Testing {
                 continue;
             }
             if let Some(reason) = reason {
                 self.decide_and_release(ticket, Decision::Undecided(reason));
+            } else if let Some(left_ms) = held_ms {
+                self.hold(ticket, Hold::Other { left_ms });
             } else {
                 flight.generations &= held;
                 flight.expiry = flight.expiry.min(expiry);
                 flight.waiting = flight.waiting.saturating_sub(1);
-                if flight.waiting == 0 || flight.generations == 0 {
+                if flight.waiting == 0 || flight.generations == 0 && !awaits_all {
                     self.tested(ticket);
                 }
             }
@@ -68,13 +76,18 @@ impl DividedGroup {
             is_found,
             operation: head.operation,
             may_be_its_own: is_found && head.may_be_again() && self.may_be_its_own(ticket),
-            too_few_left: if is_found { self.too_few_left(ticket) } else { None },
+            too_few_left: if is_found {
+                self.too_few_left(ticket).map(|few| few_of(head.operation, few))
+            } else {
+                None
+            },
             recorded_by: if head.operation == Operation::Lookup { self.recorded_by(ticket) } else { None },
             is_checked_below: is_found && self.tree.is_checked_below(head.from),
             has_parent: self.tree.has_parent(),
             refreshes: self.refresh != Refresh::Fixed,
             closed: self.present.absent(),
             cut_off: self.present.cut_off(),
+            unsure_ms: self.unsure_ms(ticket),
         })
     }
 
@@ -105,6 +118,8 @@ impl DividedGroup {
             Next::Decide(decision) => self.decide_and_release(ticket, decision),
             Next::Record => self.record_if_room(ticket),
             Next::RecordAgain => self.record_again(ticket),
+            Next::Grant => self.grant(ticket),
+            Next::InProgress { left_ms } => self.hold(ticket, other(left_ms)),
         }
     }
 
@@ -208,6 +223,7 @@ impl DividedGroup {
         if !self.in_flight.decide_with_echoes(ticket, outcome, span_units) {
             return;
         }
+        self.note_of_claims(ticket, outcome);
         if !matches!(outcome, Decision::Undecided(_)) {
             self.decide_joiners(ticket);
         }
@@ -274,6 +290,7 @@ impl DividedGroup {
         self.membership.begin(self.present.now_ms());
         self.run_ready();
         self.mind_slices();
+        self.mind_unsure();
         self.send_early_duplicates();
         self.begin_climbs();
         while let Some(ticket) = self.in_flight.next_closing() {
@@ -345,8 +362,10 @@ impl DividedGroup {
             self.degraded_ms = Some(self.present.now_ms());
         }
         if !std::mem::replace(&mut batch.replied, true) {
-            let (decisions, seen) = (batch.decisions.clone(), batch.seen.clone());
-            if batch.has_repeats {
+            let (decisions, seen, holds) = (batch.decisions.clone(), batch.seen.clone(), batch.holds.clone());
+            if !batch.head.operation.is_of_verdicts() {
+                // Granted and released events are counted as such.
+            } else if batch.has_repeats {
                 let new = batch.flights.iter().zip(&decisions).filter(|(flight, _)| !flight.is_repeat);
                 self.counts.decisions.count(&new.map(|(_, decision)| *decision).collect::<Vec<_>>());
             } else {
@@ -354,7 +373,8 @@ impl DividedGroup {
             }
             let (clock_ms, spent) = (self.present.clock().clock_ms(), flights.spare_probes());
             let estimates = Vec::new();
-            let reply = GroupReply { reply_to, decisions, estimates, clock_ms, degraded, expected_rate, seen, spent };
+            let reply =
+                GroupReply { reply_to, decisions, estimates, clock_ms, degraded, expected_rate, seen, holds, spent };
             self.outbox.push(Command::Reply(reply));
         }
     }

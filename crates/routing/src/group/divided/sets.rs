@@ -123,14 +123,16 @@ impl DividedGroup {
         }
         if waiting == 0 || !self.present.keeps(Rule::AwaitsSets) {
             self.decide_and_release(ticket, outcome);
-        } else if !self.replies_when_all_acknowledged() || !self.present.keeps(Rule::AwaitsAcknowledgements) {
+        } else if !self.replies_when_all_acknowledged() && !self.awaits_all(ticket)
+            || !self.present.keeps(Rule::AwaitsAcknowledgements)
+        {
             self.decide(ticket, outcome);
         }
     }
 
     /// Sets the cells of an event here and sends sets to the other nodes; returns how many nodes are to acknowledge.
     /// Nothing is set where the generation is not here, or has no room.
-    fn set(&mut self, ticket: Ticket, number: GenerationNumber) -> Result<u16, Reason> {
+    pub(super) fn set(&mut self, ticket: Ticket, number: GenerationNumber) -> Result<u16, Reason> {
         let Self { in_flight, own, membership, outbox, kept, present, .. } = self;
         let (flights, sets) = in_flight.flights_and_sets();
         let (placement, missed) = membership.placement_and_missed();

@@ -51,6 +51,7 @@ impl DividedGroup {
         let named = submission.names.is_empty() || submission.names.len() == events;
         let can_run = match submission.operation {
             Operation::Observe | Operation::Lookup => true,
+            Operation::Claim { .. } | Operation::Confirm | Operation::Release => self.claiming.is_some(),
             Operation::Verify => self.tree.is_any(),
             Operation::BringUp => self.tree.is_any() && submission.from.is_some(),
             Operation::Count | Operation::Estimate => false,
@@ -59,6 +60,7 @@ impl DividedGroup {
             && submission.probes.shape() == self.tree.shape(self.membership.placement().plan())
             && events <= self.present.limits().batch_events_max.min(BATCH_EVENTS_MAX)
             && named
+            && self.takes_claims(submission)
             && self.present.clock().is_valid(&submission.times, events);
         let inflight = self.in_flight.flights().open_events();
         let inflight = inflight.saturating_sub(self.membership.unreachable().stuck_events());
@@ -77,7 +79,9 @@ impl DividedGroup {
 
     fn refuse(&mut self, submission: Submission, reason: Reason) {
         let decisions = vec![Decision::Undecided(reason); submission.probes.len()];
-        self.counts.decisions.count(&decisions);
+        if submission.operation.is_of_verdicts() {
+            self.counts.decisions.count(&decisions);
+        }
         self.outbox.push(Command::Reply(GroupReply {
             reply_to: submission.reply_to,
             decisions,
@@ -86,6 +90,7 @@ impl DividedGroup {
             degraded: false,
             expected_rate: 0.0,
             seen: Vec::new(),
+            holds: Vec::new(),
             spent: Some(submission.probes),
         }));
     }
@@ -97,14 +102,15 @@ impl DividedGroup {
             self.guard.depart(&submission);
         }
         let names = submission.named_events().collect::<Vec<_>>();
-        let Submission { reply_to, producer, sequence, probes, times, deadline_ms, again, traceparent, .. } =
+        let Submission { reply_to, producer, sequence, fences, probes, times, deadline_ms, again, traceparent, .. } =
             submission;
         let events = probes.len();
         if operation.records() {
             // This is persisted whatever the verdict will be: a retry may find the cells.
             self.kept.taken(BatchName { producer, sequence }, &names, events);
         }
-        let head = BatchHead { reply_to, operation, from, producer, sequence, names, deadline_ms, again, traceparent };
+        let head =
+            BatchHead { reply_to, operation, from, producer, sequence, names, fences, deadline_ms, again, traceparent };
         let (probes, above) = self.tree.split(probes, self.membership.placement().plan());
         let is_degraded = is_known && self.may_have_been_degraded();
         if !self.in_flight.flights().has_begun() {
@@ -164,6 +170,9 @@ impl DividedGroup {
             let name = event.name;
             self.in_flight.name(name, ticket);
         }
+        if operation == Operation::Release {
+            return self.release(ticket);
+        }
         match self.present.clock_mut().place(heading, times, index) {
             Placed::At(stamp) => {
                 self.fill.advance(stamp.unit);
@@ -173,6 +182,10 @@ impl DividedGroup {
                 }
                 self.start(ticket, operation);
             }
+            Placed::Late if operation == Operation::Confirm => {
+                let decision = self.confirm_late(ticket);
+                self.decide_and_end(ticket, decision);
+            }
             Placed::Late => self.decide_and_end(ticket, Decision::Undecided(Reason::Late)),
             Placed::Refused => self.decide_and_end(ticket, Decision::Undecided(Reason::Future)),
         }
@@ -180,12 +193,12 @@ impl DividedGroup {
 
     /// Lets an event wait for another of the same positions, or tests it.
     fn start(&mut self, ticket: Ticket, operation: Operation) {
-        let records = operation.records();
+        let leads = operation.leads();
         let flights = self.in_flight.flights_mut();
         if self.present.keeps(Rule::SingleFlight) {
             match flights.leader_of(ticket) {
-                None if records => flights.lead(ticket),
-                Some(leader) if records => return self.join(leader, ticket),
+                None if leads => flights.lead(ticket),
+                Some(leader) if leads => return self.join(leader, ticket),
                 // The event's cells may be about to be set here, as they are above already.
                 Some(leader) if operation == Operation::Verify => return self.end_as_duplicate(leader, ticket),
                 Some(leader) if self.is_decided_by(leader, ticket) => return self.end_as_duplicate(leader, ticket),
@@ -208,10 +221,10 @@ impl DividedGroup {
             return self.end_as_duplicate(leader, ticket);
         }
         let Some(leading) = self.in_flight.flight_mut(leader).copied() else { return };
-        let records = self.in_flight.batch(ticket).is_some_and(|batch| batch.head.records());
+        let leads = self.in_flight.batch(ticket).is_some_and(|batch| batch.head.leads());
         let places = self.present.limits().joiners_max;
         // Lookups leave room for submissions.
-        let places = if records { places } else { places.div_ceil(2) };
+        let places = if leads { places } else { places.div_ceil(2) };
         if leading.joiners.len as usize >= places {
             self.decide_and_end(ticket, Decision::Undecided(Reason::Overloaded));
         } else {
@@ -275,11 +288,13 @@ impl DividedGroup {
         let is_partial =
             if has_parent { voters.positions().len() < positions.len() } else { voters.live < positions.len() };
         let Some(stamp) = own.rejudge(flight.stamp) else {
-            return self.decide_and_release(ticket, Decision::Undecided(Reason::Late));
+            let decision = self.late(ticket);
+            return self.decide_and_release(ticket, decision);
         };
         if let Some(flight) = flights.flight_mut(ticket) {
             flight.stamp = stamp;
         }
+        let Some(course) = self.beside_claims(ticket, course) else { return };
         match course {
             Course::Decide(decision @ Decision::Undecided(_)) => self.decide_and_release(ticket, decision),
             Course::Decide(decision) => {
@@ -298,7 +313,11 @@ impl DividedGroup {
                     };
                     self.degrade(ticket, rate);
                 }
-                self.ask(ticket, &voters, voters.live < asks_all_below);
+                if self.claiming.is_some() && self.in_flight.batch(ticket).is_some_and(|batch| batch.head.is_claim()) {
+                    self.ask_all(ticket, &voters);
+                } else {
+                    self.ask(ticket, &voters, voters.live < asks_all_below);
+                }
             }
         }
     }

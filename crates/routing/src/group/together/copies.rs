@@ -44,6 +44,9 @@ impl TogetherGroup {
     /// An input begins. What the slice may lack can be worked out once the time of day is known.
     pub(super) fn begin(&mut self, now: Moment) {
         self.present.begin(now);
+        if let Some(claiming) = &mut self.claiming {
+            claiming.unsure_mut().pass(now.monotonic_ms);
+        }
         if self.present.doubt().is_none() {
             let Self { missing, present, mirrors, .. } = self;
             missing.get_or_insert_with(|| Missing::unknown(present, mirrors.has_others()));
@@ -55,7 +58,7 @@ impl TogetherGroup {
         let now_ms = self.present.now_ms();
         let is_due = !self.holding.is_complete() && self.is_complete_again(now_ms);
         let (slices, epoch) = (if is_due { vec![0] } else { Vec::new() }, self.mirrors.epoch());
-        commands.extend(self.claims.claim(&self.site, slices, epoch, now_ms));
+        commands.extend(self.proposals.propose(&self.site, slices, epoch, now_ms));
         self.joining.end_input(now_ms);
         if !self.holding.is_complete() && !self.mirrors.is_down_here() {
             let Self { from_copies, mirrors, present, slice, .. } = self;
@@ -95,6 +98,10 @@ impl TogetherGroup {
         self.holding.distrust();
         self.from_copies.forget_fetched();
         self.mirrors.begin_anew(self.site.first_number(), commands);
+        let Self { claiming, mirrors, .. } = self;
+        if let Some(claiming) = claiming {
+            claiming.begin_anew(mirrors.epoch(), mirrors.live_nodes());
+        }
         if self.mirrors.has_others() {
             self.forget_names();
             self.missing = None;
@@ -140,6 +147,9 @@ impl TogetherGroup {
     /// Handles a message of another node about the slice.
     pub(crate) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
         self.present.begin(now);
+        if let Some(claiming) = &mut self.claiming {
+            claiming.unsure_mut().hear(from, message.epoch);
+        }
         match message.body {
             PeerBody::Mirror(number, mirrored) => {
                 let is_taken = self.mirrors.takes(message.epoch) || !self.present.keeps(Rule::FencesEpochs);
@@ -179,7 +189,9 @@ impl TogetherGroup {
     /// Takes a record of another copy.
     fn take(&mut self, mirrored: &Arc<Mirrored>, commands: &mut Vec<Command>) -> Result<(), PartError> {
         let mirrored = Mirrored::clone(mirrored);
-        let record = self.keeps_journal.then(|| self.site.persist(mirrored.clone().into_entries()));
+        let says_something = !mirrored.decisions.is_empty();
+        let keeps = self.keeps_journal && says_something;
+        let record = keeps.then(|| self.site.persist(mirrored.clone().into_entries()));
         self.load.record_visits += mirrored.stamps.len() as u64;
         mirrored.into_entries().into_iter().try_for_each(|entry| self.put(entry))?;
         commands.extend(record);
@@ -260,16 +272,26 @@ impl TogetherGroup {
         self.present.begin(now);
         let (was_whole, was_down) = (self.holding.is_whole(), self.mirrors.is_down_here());
         let complete = record.and_then(|record| is_complete(map, record, &self.site));
-        self.present.follow(record.and_then(|record| record.line.absent()));
+        if self.present.follow(record.and_then(|record| record.line.absent())) {
+            self.claiming.iter_mut().for_each(|claiming| claiming.close());
+        }
         self.holding.follow(complete == Some(true), self.mirrors.has_gap_here());
         let Some(record) = record.filter(|_| complete.is_some()) else {
             self.closed = Some(Reason::StaleMap);
             return self.mirrors.give_up(commands);
         };
         let former_since = self.mirrors.arriving_since();
+        let (former_epoch, was_asked) = (self.mirrors.epoch(), self.mirrors.is_asked());
+        let had_others = self.mirrors.has_others();
         if self.mirrors.follow(map, record, self.site.me, commands) {
             self.forget_names();
         }
+        // Where a map was missed, another copy may have answered in between.
+        let is_unseen = self.mirrors.epoch().since(former_epoch) > 1 && (had_others || self.mirrors.has_others());
+        if self.mirrors.is_asked() && (!was_asked || is_unseen) {
+            self.become_unsure();
+        }
+        self.mind_unsure(commands);
         self.holding.follow(complete == Some(true), self.mirrors.has_gap_here());
         if self.mirrors.is_down_here() && !was_down {
             self.holding.keep(was_whole);

@@ -59,7 +59,7 @@ impl Heard {
         while self.records.front().is_some_and(|record| is_over(record.from, record.number + 1)) {
             self.pop();
         }
-        self.events += mirrored.decisions.len();
+        self.events += mirrored.weight();
         self.records.push_back(HeardRecord { from, epoch, number: number.number, mirrored: mirrored.clone() });
         if self.events > events_max {
             let is_of_one = self.lost.is_none() && self.records.iter().all(|record| record.from == from);
@@ -70,7 +70,7 @@ impl Heard {
 
     fn pop(&mut self) -> Option<HeardRecord> {
         let record = self.records.pop_front()?;
-        self.events -= record.mirrored.decisions.len();
+        self.events -= record.mirrored.weight();
         Some(record)
     }
 
@@ -92,7 +92,7 @@ impl Heard {
         let is_of_new = |record: &HeardRecord| Some(record.from) == to && record.epoch >= epoch;
         let had = self.records.len();
         self.records.retain(is_of_new);
-        self.events = self.records.iter().map(|record| record.mirrored.decisions.len()).sum();
+        self.events = self.records.iter().map(|record| record.mirrored.weight()).sum();
         self.lost.take().is_some() || self.records.len() < had
     }
 }

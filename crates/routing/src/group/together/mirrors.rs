@@ -14,7 +14,7 @@ use crate::group::site::{Sender, Site};
 use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::map::{COPIES_MAX, ClusterMap, FilterRecord, SliceOwner};
 use crate::protocol::{Command, GroupReply, MirrorNumber, Mirrored, MonotonicMs, PeerBody};
-use crate::verdict::{Decision, Reason};
+use crate::verdict::{Reason, make_unknown};
 
 /// Events of records that are kept though another copy has answered since.
 const GIVEN_UP_EVENTS_MAX: usize = 1 << 17;
@@ -144,12 +144,12 @@ impl Mirrors {
             self.give_up(commands);
         }
         for mirrored in std::mem::take(&mut self.given_up) {
-            self.held_events += mirrored.decisions.len();
+            self.held_events += mirrored.weight();
             self.held.push_back(HeldBack::Mirrored { number: 0, mirrored, missing: Vec::new() });
         }
         for mirrored in heard {
             let mirrored = if counts { mirrored } else { Arc::new(untold(&mirrored)) };
-            self.held_events += mirrored.decisions.len();
+            self.held_events += mirrored.weight();
             self.held.push_back(HeldBack::Mirrored { number: 0, mirrored, missing: Vec::new() });
         }
         counts
@@ -210,6 +210,21 @@ impl Mirrors {
         self.others.iter().filter(|copy| !copy.is_down)
     }
 
+    /// Nodes that have the slice, too, and are not down.
+    pub(super) fn live_nodes(&self) -> impl Iterator<Item = NodeId> {
+        self.live().map(|copy| copy.node)
+    }
+
+    /// Whether no record or reply waits for other copies.
+    pub(super) fn awaits_nothing(&self) -> bool {
+        self.held.is_empty()
+    }
+
+    /// Whether this copy answers, and is not down.
+    pub(super) fn is_asked(&self) -> bool {
+        self.is_asked && !self.is_down_here
+    }
+
     /// A batch was recorded and decided here: the other copies get the record, ahead of all later replies.
     pub(super) fn push(&mut self, mirrored: Mirrored, commands: &mut Vec<Command>) {
         let missing: Vec<NodeId> = self.live().map(|copy| copy.node).collect();
@@ -218,7 +233,7 @@ impl Mirrors {
         }
         let (number, mirrored) = (self.next_number, Arc::new(mirrored));
         self.next_number += 1;
-        self.held_events += mirrored.decisions.len();
+        self.held_events += mirrored.weight();
         let number_of = |held: &HeldBack| match held {
             HeldBack::Mirrored { number, .. } => Some(*number),
             HeldBack::Reply(..) => None,
@@ -321,7 +336,7 @@ impl Mirrors {
                     commands.push(Command::Reply(reply));
                 }
                 Some(HeldBack::Mirrored { mirrored, .. }) => {
-                    self.held_events = self.held_events.saturating_sub(mirrored.decisions.len());
+                    self.held_events = self.held_events.saturating_sub(mirrored.weight());
                 }
                 None => return,
             }
@@ -365,11 +380,11 @@ impl Mirrors {
             }
         }
         // Keeps no more than a copy that answers may hold; further records are found when copies are compared.
-        let mut events: usize = self.given_up.iter().map(|mirrored| mirrored.decisions.len()).sum();
+        let mut events: usize = self.given_up.iter().map(|mirrored| mirrored.weight()).sum();
         while events > GIVEN_UP_EVENTS_MAX
             && let Some(oldest) = self.given_up.pop_front()
         {
-            events -= oldest.decisions.len();
+            events -= oldest.weight();
         }
     }
 
@@ -406,7 +421,7 @@ impl Mirrors {
 
 /// The reply with unknown verdicts, as the events may be recorded elsewhere or not; undecided events stay as they are.
 fn unknown(mut reply: GroupReply) -> GroupReply {
-    make_unknown(&mut reply.decisions);
+    reply.give_up();
     reply
 }
 
@@ -415,9 +430,4 @@ fn untold(mirrored: &Mirrored) -> Mirrored {
     let mut untold = mirrored.clone();
     make_unknown(&mut untold.decisions);
     untold
-}
-
-fn make_unknown(decisions: &mut [Decision]) {
-    let decided = decisions.iter_mut().filter(|decision| !matches!(decision, Decision::Undecided(_)));
-    decided.for_each(|decision| *decision = Decision::Undecided(Reason::Unknown));
 }

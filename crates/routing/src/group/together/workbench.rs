@@ -8,7 +8,7 @@ use firstseen_filter::{Placed, Stamp, Verdict};
 
 use crate::group::clock::{HeadClock, Heading};
 use crate::group::guard::{Admission, Standing};
-use crate::protocol::{Operation, Submission};
+use crate::protocol::{Hold, Operation, Submission};
 use crate::verdict::{Decision, Reason};
 
 /// Buffers of a batch, kept to be used again; with one entry for each event where nothing else is said.
@@ -18,6 +18,8 @@ pub(super) struct Workbench {
     pub(super) stamps: Vec<Stamp>,
     pub(super) verdicts: Vec<Verdict>,
     pub(super) estimates: Vec<f64>,
+    /// Who holds the events, where they are claimed.
+    pub(super) holds: Vec<Hold>,
     /// Runs of consecutive events that the slice is asked about.
     pub(super) runs: Vec<Range<usize>>,
 }
@@ -45,6 +47,7 @@ impl Workbench {
         self.verdicts.clear();
         self.verdicts.resize(events, Verdict::FirstSeen);
         self.estimates.clear();
+        self.holds.clear();
         if matches!(submission.operation, Operation::Count | Operation::Estimate) {
             self.estimates.resize(events, 0.0);
         }

@@ -227,6 +227,7 @@ impl Forest {
         prober.push(digest, &mut probes);
         let key = self.head(filter, &prober, group, &probes, 0);
         let submission = Submission {
+            fences: Vec::new(),
             reply_to: question.number,
             operation: if question.records { Operation::Observe } else { Operation::Lookup },
             producer: question.producer,
@@ -357,6 +358,7 @@ impl Forest {
             indices.iter().for_each(|event| probes.push_positions(climb.probes.positions(*event)).unwrap());
             self.next_part += 1;
             let submission = Submission {
+                fences: Vec::new(),
                 reply_to: self.next_part,
                 operation: climb.operation,
                 producer: u128::from(origin.2.0) << 64 | u128::from(origin.0.0) << 8 | 1,

@@ -193,8 +193,8 @@ impl Network {
 
     /// Submits events of one group to a node.
     pub(crate) fn submit_at(&mut self, key: (u32, NodeId), digests: &[Digest], question: Question) {
-        self.passed_on.clear();
         let submission = Submission {
+            fences: Vec::new(),
             reply_to: question.reply_to,
             operation: if question.records { Operation::Observe } else { Operation::Lookup },
             producer: question.producer,
@@ -207,6 +207,12 @@ impl Network {
             again: question.again,
             traceparent: None,
         };
+        self.take_up(key, submission);
+    }
+
+    /// A node takes up a submission.
+    pub(crate) fn take_up(&mut self, key: (u32, NodeId), submission: Submission) {
+        self.passed_on.clear();
         let now = self.now;
         self.command(key, |owner| owner.submit(submission, now));
     }
@@ -279,7 +285,7 @@ impl Network {
     /// Whether a message can be delivered: a link is between two starts that know each other.
     fn passage(&self, from: NodeId, to: NodeId, message: &PeerMessage) -> Passage {
         let is_ahead = |view: &ClusterMap| message.epoch > view.filters[&FILTER].epoch;
-        if matches!(message.body, PeerBody::Test(_) | PeerBody::AskCells(_))
+        if matches!(message.body, PeerBody::Test(_) | PeerBody::ClaimTests(_) | PeerBody::AskCells(_))
             && self.views.get(&to).is_some_and(is_ahead)
         {
             return Passage::Waits;

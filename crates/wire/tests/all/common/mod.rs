@@ -2,9 +2,9 @@
 
 use firstseen_filter::{BlockProbe, CellRun, GenerationNumber, LiveEvents, ProbeShape, Probes, SliceOutline, Stamp};
 use firstseen_routing::{
-    AskCells, BatchName, CellParts, CellPlace, ClockReading, Decision, Epoch, EventTag, FilterId, Incarnation,
-    MirrorNumber, Mirrored, NamedEvent, NodeId, Operation, Past, PeerBody, PeerMessage, PositionLists, Reason,
-    Resolved, Seen, SetAcks, SetBatch, SubmissionName, TestBatch, TestRun, Tick,
+    AskCells, BatchName, CellParts, CellPlace, ClaimTests, ClockReading, Decision, Epoch, EventTag, FilterId,
+    Incarnation, MirrorNumber, Mirrored, NamedEvent, NodeId, Operation, Past, PeerBody, PeerMessage, PositionLists,
+    Reason, Resolved, Seen, SetAcks, SetBatch, SubmissionName, TestBatch, TestRun, Tick,
 };
 use firstseen_wire::batch::BatchHead;
 
@@ -148,6 +148,7 @@ pub(crate) fn peer_messages(events: usize, range: u64, numbers: &mut Numbers) ->
         node_visits: 4,
         degraded: true,
         expiries: (0..hit_count as u64).map(|hit| 1_000_000 + hit).collect(),
+        held: (0..events as u32 / 3).map(|index| (index * 3 + 1, index * 500)).collect(),
     };
     let set = SetBatch {
         set_number: 77,
@@ -157,6 +158,8 @@ pub(crate) fn peer_messages(events: usize, range: u64, numbers: &mut Numbers) ->
     };
     let acks = SetAcks { set_numbers: vec![1, 2, 900], refused_numbers: vec![5, 6] };
     let past = PeerBody::Past(Past { newest_unit: 1 << 40, has_handed_over: true });
+    let events_of: Vec<u128> = (0..events).map(|_| u128::from(numbers.next()) << 64 | 7).collect();
+    let claims = PeerBody::ClaimTests(Box::new(ClaimTests { test: test.clone(), events: events_of }));
     let (test, resolved) = (PeerBody::Test(test), PeerBody::Resolved(resolved));
     let place = CellPlace { generation: GenerationNumber(1 << 33), start_bytes: 640 };
     let ask = PeerBody::AskCells(AskCells { slice: 5, unit: 1 << 40, from: Some(place) });
@@ -179,7 +182,7 @@ pub(crate) fn peer_messages(events: usize, range: u64, numbers: &mut Numbers) ->
         MirrorNumber { number: 9, acknowledged_below: 7 },
         std::sync::Arc::new(mirrored(events, numbers)),
     );
-    [test, resolved, PeerBody::Set(set), PeerBody::SetAcks(acks), PeerBody::AskPast, past, ask, cells, mirror]
+    [test, resolved, PeerBody::Set(set), PeerBody::SetAcks(acks), PeerBody::AskPast, past, ask, cells, mirror, claims]
         .map(|body| PeerMessage { filter: FilterId(8), epoch: Epoch(3), group: 2, body })
         .into()
 }

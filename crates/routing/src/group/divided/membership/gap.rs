@@ -168,8 +168,8 @@ impl Membership {
         }
         self.learn_the_time(present);
         let (now_ms, slices) = (present.now_ms(), self.complete_again(present, own));
-        if let Some(claim) = self.claims.claim(&self.site, slices, self.placement.epoch(), now_ms) {
-            outbox.push(claim);
+        if let Some(proposal) = self.proposals.propose(&self.site, slices, self.placement.epoch(), now_ms) {
+            outbox.push(proposal);
         }
         let mut asked = Vec::new();
         let gaps = self.gaps.iter_mut().flat_map(Gaps::all_mut);
@@ -246,8 +246,8 @@ impl Membership {
         }
         let gaps = self.gaps.iter().flat_map(Gaps::all);
         let asks = gaps.filter(|gap| !gap.awaited.is_empty()).map(|gap| gap.next_ask_ms);
-        let claims = (!self.complete_again(present, own).is_empty()).then_some(self.claims.next_ms());
-        asks.chain(claims).chain(self.next_fetch_ms()).chain(self.next_known_ms(present.now_ms())).min()
+        let proposals = (!self.complete_again(present, own).is_empty()).then_some(self.proposals.next_ms());
+        asks.chain(proposals).chain(self.next_fetch_ms()).chain(self.next_known_ms(present.now_ms())).min()
     }
 
     /// The unit from which on the slices here are complete again; none where that is not known yet.

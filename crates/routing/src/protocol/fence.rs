@@ -56,6 +56,21 @@ impl Fence {
         Self { filter: FilterId(filter), epoch: Epoch(epoch), number }
     }
 
+    /// The fence of this number, as it travels.
+    pub fn of_number(filter: FilterId, epoch: Epoch, number: u64) -> Self {
+        Self { filter, epoch, number }
+    }
+
+    /// Its number among those of its filter and epoch.
+    pub fn number(self) -> u64 {
+        self.number
+    }
+
+    /// The epoch of the map by which it was given.
+    pub fn epoch(self) -> Epoch {
+        self.epoch
+    }
+
     /// The filter whose head gave it.
     pub fn filter(self) -> FilterId {
         self.filter

@@ -1,0 +1,67 @@
+//! Metrics of the claims of each filter whose events can be claimed.
+//!
+//! Promises: one set of series a filter, and none for filters without claims. Must not know: who holds what.
+
+use firstseen_routing::ClaimCounts;
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::{Count, FilterLabel, Level, level};
+use crate::owner::GroupLook;
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+struct EndLabels {
+    filter: String,
+    reason: &'static str,
+}
+
+/// Claims of the events that this node heads.
+#[derive(Default)]
+pub(super) struct Claims {
+    open: Level<FilterLabel>,
+    bytes: Level<FilterLabel>,
+    unsure_ms: Level<FilterLabel>,
+    granted: Count<FilterLabel>,
+    confirmed: Count<FilterLabel>,
+    released: Count<FilterLabel>,
+    expired: Count<FilterLabel>,
+    lost: Count<EndLabels>,
+}
+
+impl Claims {
+    pub(super) fn new(registry: &mut Registry) -> Self {
+        let claims = Self::default();
+        let help = "Events that are held, or were until their leases were over and nobody else took them";
+        registry.register("claims_open", help, claims.open.clone());
+        registry.register_with_unit("claims", "Memory of claims", Unit::Bytes, claims.bytes.clone());
+        let help = "For how long a former head may still hold events";
+        registry.register("claims_unsure_milliseconds", help, claims.unsure_ms.clone());
+        registry.register("claims_granted", "Claims that were granted", claims.granted.clone());
+        registry.register("claims_confirmed", "Confirms that recorded their events", claims.confirmed.clone());
+        registry.register("claims_released", "Events that their holders let go", claims.released.clone());
+        let help = "Events that were granted again after a lease was over";
+        registry.register("claims_expired", help, claims.expired.clone());
+        let help = "Confirms and releases of events that their callers did not hold any more";
+        registry.register("claims_lost", help, claims.lost.clone());
+        claims
+    }
+
+    /// Shows the groups of one filter, if its events can be claimed.
+    pub(super) fn show(&self, label: &FilterLabel, looks: &[GroupLook]) {
+        let all = || looks.iter().filter_map(|look| look.state.claims);
+        if all().next().is_none() {
+            return;
+        }
+        let sum = |count: fn(ClaimCounts) -> u64| all().map(count).sum::<u64>();
+        self.open.of(label).set(level(sum(|claims| claims.open)));
+        self.bytes.of(label).set(level(sum(|claims| claims.bytes)));
+        self.unsure_ms.of(label).set(level(all().map(|claims| claims.unsure_ms).max().unwrap_or(0)));
+        self.granted.of(label).inc_by(sum(|claims| claims.granted));
+        self.confirmed.of(label).inc_by(sum(|claims| claims.confirmed));
+        self.released.of(label).inc_by(sum(|claims| claims.released));
+        self.expired.of(label).inc_by(sum(|claims| claims.expired));
+        let lost = |reason| self.lost.of(&EndLabels { filter: label.filter.clone(), reason });
+        lost("held").inc_by(sum(|claims| claims.lost_held));
+        lost("recorded").inc_by(sum(|claims| claims.lost_recorded));
+    }
+}

@@ -1,0 +1,218 @@
+//! Consumers that claim, deliver and confirm events over real sockets, whatever node heads an event and however its cells are
+//! divided.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use crate::common::cluster::{TestCluster, create_at};
+use crate::common::{PATIENCE, TestNode};
+use firstseen_client::{CallError, Claim, Claiming, Confirming, Filter, Lost, Reason, Verdict};
+use firstseen_filter::{FilterSpec, Kind};
+use firstseen_routing::{AnswerWhen, ClockSource, FilterPolicies, SlicedDefinition};
+
+const LEASE_MAX: Duration = Duration::from_secs(30);
+const EVENTS: u32 = 400;
+
+fn policies() -> FilterPolicies {
+    FilterPolicies {
+        clock: ClockSource::Wall,
+        answer: AnswerWhen::Early,
+        lease_max_ms: NonZeroU32::new(LEASE_MAX.as_millis() as u32),
+        ..FilterPolicies::default()
+    }
+}
+
+fn definition(slicing: &str) -> SlicedDefinition {
+    let spec =
+        FilterSpec { capacity_events: Some(100_000), ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window")) };
+    SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition")
+}
+
+fn claimed(claiming: Claiming) -> Claim {
+    match claiming {
+        Claiming::Claimed(claim) => claim,
+        other => panic!("{other:?} is no claim"),
+    }
+}
+
+/// Claims events until none of them is in progress or undecided for a while.
+async fn claim_all(filter: &Filter, events: &[[u8; 4]]) -> Vec<Claiming> {
+    filter.claim_batch(events, &[], LEASE_MAX).await.expect("answers")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_event_is_held_by_one_and_recorded_by_its_confirm() {
+    let cluster = TestCluster::start(3).await;
+    for (name, slicing, copies) in
+        [("one", "none", 0), ("h", "horizontal:3", 1), ("v", "vertical:3", 0), ("vc", "vertical:3", 1)]
+    {
+        cluster.create(name, &definition(slicing), FilterPolicies { copies, ..policies() }).await;
+        let ((_one, first), (_other, second)) = (cluster.producer(0, name).await, cluster.producer(1, name).await);
+        let claim = claimed(first.claim(b"click", LEASE_MAX).await.expect("an answer"));
+        let left = claim.left();
+        assert!(left <= LEASE_MAX - LEASE_MAX / 100 && left > Duration::ZERO, "{name}: {left:?}");
+        match second.claim(b"click", LEASE_MAX).await.expect("an answer") {
+            Claiming::InProgress(wait) => assert!(wait <= LEASE_MAX, "{name}: {wait:?}"),
+            other => panic!("{name}: {other:?}"),
+        }
+        let held = Verdict::Undecided(Reason::Claimed);
+        assert_eq!(second.observe(b"click").await, Ok(held), "{name}");
+        assert_eq!(second.test(b"click").await, Ok(held), "{name}");
+        let delivery = claim.deliver().expect("it was held");
+        let fence = delivery.fence();
+        assert_eq!(delivery.confirm().await, Ok(Confirming::Confirmed), "{name}");
+        assert_eq!(second.observe(b"click").await, Ok(Verdict::Duplicate), "{name}");
+        assert!(matches!(second.claim(b"click", LEASE_MAX).await, Ok(Claiming::Duplicate)), "{name}");
+        let again = first.confirm_fence(b"click", None, fence).await;
+        assert_eq!(again, Ok(Confirming::LeaseLost(Lost::Recorded)), "{name}: after a delivery this means done");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_let_go_or_over_is_granted_again_with_a_greater_fence() {
+    let cluster = TestCluster::start(3).await;
+    cluster.create("clicks", &definition("vertical:3"), policies()).await;
+    let (_client, filter) = cluster.producer(0, "clicks").await;
+    let claim = claimed(filter.claim(b"a", LEASE_MAX).await.expect("an answer"));
+    let first = claim.fence().expect("it is held");
+    assert_eq!(claim.release().await, Ok(true));
+    assert_eq!(filter.release_fence(b"a", None, first).await, Ok(false), "it is held no more");
+    let claim = claimed(filter.claim(b"a", LEASE_MAX).await.expect("an answer"));
+    assert!(claim.fence() > Some(first));
+    // Dropped: the word that it is let go is on its way.
+    drop(claim);
+    let again = async {
+        loop {
+            if let Claiming::Claimed(claim) = filter.claim(b"a", LEASE_MAX).await.expect("an answer") {
+                break claim;
+            }
+        }
+    };
+    let claim = tokio::time::timeout(PATIENCE, again).await.expect("a claim that was dropped is let go");
+
+    let short = claimed(filter.claim(b"b", Duration::from_millis(1)).await.expect("an answer"));
+    let late = short.deliver().expect("it was held");
+    let waiting = async {
+        loop {
+            match filter.claim(b"b", LEASE_MAX).await.expect("an answer") {
+                Claiming::Claimed(claim) => break claim,
+                Claiming::InProgress(_) => {}
+                other => panic!("{other:?}"),
+            }
+        }
+    };
+    let other = tokio::time::timeout(PATIENCE, waiting).await.expect("leases end");
+    assert!(other.fence() > Some(late.fence()));
+    assert_eq!(late.confirm().await, Ok(Confirming::LeaseLost(Lost::Held)));
+    let deliveries = [claim, other].into_iter().filter_map(Claim::deliver).collect();
+    assert_eq!(filter.confirm_batch(deliveries).await, Ok(vec![Confirming::Confirmed; 2]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_several_consumers_of_one_input_each_event_is_one_s() {
+    let cluster = TestCluster::start(3).await;
+    for slicing in ["horizontal:3", "vertical:3"] {
+        let name = slicing.replace(':', "-");
+        cluster.create(&name, &definition(slicing), policies()).await;
+        let consumers = (0..4).map(|consumer| {
+            let cluster = &cluster;
+            let name = name.clone();
+            async move {
+                let (_client, filter) = cluster.producer(consumer, &name).await;
+                let events: Vec<[u8; 4]> = (0..EVENTS).map(u32::to_le_bytes).collect();
+                let claimed = claim_all(&filter, &events).await;
+                let own: Vec<Claim> = claimed
+                    .into_iter()
+                    .filter_map(|claiming| match claiming {
+                        Claiming::Claimed(claim) => Some(claim),
+                        Claiming::InProgress(_) | Claiming::Duplicate => None,
+                        Claiming::Undecided(reason) => panic!("undecided: {reason:?}"),
+                    })
+                    .collect();
+                let deliveries: Vec<_> = own.into_iter().filter_map(Claim::deliver).collect();
+                let count = deliveries.len();
+                let confirmed = filter.confirm_batch(deliveries).await.expect("answers");
+                assert_eq!(confirmed, vec![Confirming::Confirmed; count]);
+                count
+            }
+        });
+        let counts = futures_join(consumers).await;
+        assert_eq!(counts.iter().sum::<usize>(), EVENTS as usize, "{slicing}: {counts:?}");
+        let (_client, filter) = cluster.producer(0, &name).await;
+        let events: Vec<[u8; 4]> = (0..EVENTS).map(u32::to_le_bytes).collect();
+        let verdicts = filter.observe_batch(&events, &[]).await.expect("verdicts");
+        assert!(verdicts.iter().all(|verdict| *verdict == Verdict::Duplicate), "{slicing}");
+    }
+}
+
+/// Runs all at once.
+async fn futures_join<T>(all: impl Iterator<Item = impl Future<Output = T>>) -> Vec<T> {
+    let mut all: Vec<_> = all.map(Box::pin).collect();
+    let mut done: Vec<Option<T>> = all.iter().map(|_| None).collect();
+    std::future::poll_fn(|context| {
+        for (future, done) in all.iter_mut().zip(&mut done).filter(|(_, done)| done.is_none()) {
+            if let std::task::Poll::Ready(value) = future.as_mut().poll(context) {
+                *done = Some(value);
+            }
+        }
+        if done.iter().all(Option::is_some) { std::task::Poll::Ready(()) } else { std::task::Poll::Pending }
+    })
+    .await;
+    done.into_iter().flatten().collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_head_that_starts_anew_grants_nothing_until_its_leases_are_over() {
+    let node = TestNode::start_with("a", |_| {}).await;
+    node.init().await;
+    let lease_max = Duration::from_secs(1);
+    let short = FilterPolicies { lease_max_ms: NonZeroU32::new(lease_max.as_millis() as u32), ..policies() };
+    let durable = FilterPolicies { durability: firstseen_routing::Durability::Durable, ..short };
+    create_at(&node, "clicks", &definition("none"), durable).await;
+    node.knows("clicks").await;
+    let fence = {
+        let client = firstseen_client::Client::builder().seeds([node.node.addr()]).connect().await.expect("a client");
+        let filter = client.filter("clicks").await.expect("a filter");
+        let delivery = claimed(filter.claim(b"a", lease_max).await.expect("an answer")).deliver().expect("it is held");
+        let confirmed = claimed(filter.claim(b"b", lease_max).await.expect("an answer")).deliver().expect("it is held");
+        assert_eq!(confirmed.confirm().await, Ok(Confirming::Confirmed));
+        delivery.fence()
+    };
+    let node = node.restart().await;
+    node.knows("clicks").await;
+    let client = firstseen_client::Client::builder().seeds([node.node.addr()]).connect().await.expect("a client");
+    let filter = client.filter("clicks").await.expect("a filter");
+    assert!(matches!(filter.claim(b"b", lease_max).await, Ok(Claiming::Duplicate)), "what was confirmed is known");
+    // Who delivered before the head was gone confirms all the same.
+    assert_eq!(filter.confirm_fence(b"a", None, fence).await, Ok(Confirming::Confirmed));
+    let waiting = async {
+        loop {
+            match filter.claim(b"c", lease_max).await.expect("an answer") {
+                Claiming::Claimed(claim) => break claim,
+                Claiming::InProgress(wait) => assert!(wait <= lease_max + lease_max / 50, "{wait:?}"),
+                Claiming::Undecided(_) => {}
+                Claiming::Duplicate => panic!("it was never recorded"),
+            }
+        }
+    };
+    let claim = tokio::time::timeout(PATIENCE, waiting).await.expect("leases of former processes end");
+    assert!(claim.fence() > Some(fence));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn leases_and_filters_that_cannot_be_are_refused_by_name() {
+    let node = TestNode::start_with("a", |_| {}).await;
+    node.init().await;
+    create_at(&node, "plain", &definition("none"), FilterPolicies { lease_max_ms: None, ..policies() }).await;
+    create_at(&node, "clicks", &definition("none"), policies()).await;
+    let client = firstseen_client::Client::builder().seeds([node.node.addr()]).connect().await.expect("a client");
+    let (plain, clicks) =
+        (client.filter("plain").await.expect("plain"), client.filter("clicks").await.expect("clicks"));
+    assert!(matches!(plain.claim(b"a", LEASE_MAX).await, Err(CallError::NoClaims { .. })));
+    for lease in [Duration::ZERO, LEASE_MAX + Duration::from_millis(1)] {
+        assert!(matches!(clicks.claim(b"a", lease).await, Err(CallError::Lease { most_ms: 30_000, .. })), "{lease:?}");
+    }
+    let metrics = node.node.metrics().await;
+    assert!(metrics.contains("firstseen_claims_open{filter=\"clicks\"} 0"), "{metrics}");
+    assert!(!metrics.contains("firstseen_claims_open{filter=\"plain\"}"));
+}

@@ -1,0 +1,316 @@
+//! Claims of events whose positions are divided over several nodes: granted once all nodes that would record the event have
+//! answered that they do not know it, and hold no claim of it.
+//!
+//! Promises: a claim sets nothing; two heads of an event, one before and one after a change of the map, hold no claims of it at
+//! a time; who waits for an event that was granted is asked anew, and never called a duplicate of it. Must not know: how
+//! messages travel.
+
+use firstseen_filter::Sighting;
+
+use super::DividedGroup;
+use super::flights::{Queue, Ticket};
+use super::outbox::Finding;
+use super::placement::{Placement, Voters};
+use crate::claims::{BeforeTest, ClaimCall};
+use crate::group::claiming::{Asking, HELD, event_of_positions, lost, other, tag_of};
+use crate::group::rules::Rule;
+use crate::group::state::ClaimCounts;
+use crate::group::thresholds::{Course, TOO_FEW_LEFT};
+use crate::ids::{Epoch, NodeId};
+use crate::protocol::{ClaimTests, Fence, Hold, Operation, PeerBody, Resolved, Submission};
+use crate::verdict::{Decision, Reason};
+
+impl DividedGroup {
+    /// Whether what a submission says of claims can be: nothing, where the filter has none.
+    pub(super) fn takes_claims(&self, submission: &Submission) -> bool {
+        let Submission { operation, fences, probes, .. } = submission;
+        self.claiming.as_ref().map_or(fences.is_empty(), |claiming| claiming.takes(*operation, fences, probes.len()))
+    }
+
+    /// What is called for, as claims know it.
+    fn call(&self, ticket: Ticket) -> Option<ClaimCall> {
+        let head = &self.in_flight.batch(ticket)?.head;
+        Some(match head.operation {
+            Operation::Claim { .. } => ClaimCall::Claim { tag: self.tag(ticket)? },
+            Operation::Confirm => ClaimCall::Confirm(self.fence(ticket)?),
+            Operation::Release => ClaimCall::Release(self.fence(ticket)?),
+            operation if operation.records() => ClaimCall::Observe,
+            _ => ClaimCall::Test,
+        })
+    }
+
+    fn tag(&self, ticket: Ticket) -> Option<u64> {
+        let (head, index) = (&self.in_flight.batch(ticket)?.head, ticket.index());
+        let name = head.names.get(index).map(|named| named.name);
+        Some(tag_of(name, (head.producer, head.sequence, index)))
+    }
+
+    fn fence(&self, ticket: Ticket) -> Option<Fence> {
+        self.in_flight.batch(ticket)?.head.fences.get(ticket.index()).copied()
+    }
+
+    fn event(&self, ticket: Ticket) -> u128 {
+        event_of_positions(self.in_flight.positions(ticket))
+    }
+
+    pub(super) fn is_confirm(&self, ticket: Ticket) -> bool {
+        self.in_flight.batch(ticket).is_some_and(|batch| batch.head.operation == Operation::Confirm)
+    }
+
+    /// Whether the reply waits until the event is recorded at all nodes, whatever other replies do.
+    pub(super) fn awaits_all(&self, ticket: Ticket) -> bool {
+        self.claiming.is_some() && self.is_confirm(ticket) && self.present.keeps(Rule::ConfirmsAwaitAll)
+    }
+
+    /// Lets an event go.
+    pub(super) fn release(&mut self, ticket: Ticket) {
+        let (event, fence, now_ms) = (self.event(ticket), self.fence(ticket), self.present.now_ms());
+        let released =
+            self.claiming.as_mut().zip(fence).map(|(claiming, fence)| claiming.release(event, fence, now_ms));
+        self.decide_and_end(ticket, released.unwrap_or(Decision::Undecided(Reason::Invalid)));
+    }
+
+    /// Asks the claims here about an event that may be asked about; none where it needs no test.
+    pub(super) fn beside_claims(&mut self, ticket: Ticket, course: Course) -> Option<Course> {
+        let Some(claiming) = &self.claiming else { return Some(course) };
+        let call = self.call(ticket)?;
+        let is_of_claims = !matches!(call, ClaimCall::Observe | ClaimCall::Test);
+        // What is said where too few slices are left is no knowledge of the event.
+        let course = match course {
+            Course::Decide(Decision::Undecided(_)) => return Some(course),
+            Course::Decide(_) | Course::New if is_of_claims => return Some(Course::Decide(TOO_FEW_LEFT)),
+            course => course,
+        };
+        match claiming.before_test(call, self.event(ticket), self.present.now_ms()) {
+            BeforeTest::Ask | BeforeTest::AskAll => return Some(course),
+            BeforeTest::Record => self.record_confirmed(ticket),
+            BeforeTest::Claimed(fence) => self.hold(ticket, Hold::Own(fence)),
+            BeforeTest::InProgress { left_ms } => self.hold(ticket, other(left_ms)),
+            BeforeTest::UndecidedClaimed => self.decide_and_release(ticket, HELD),
+            BeforeTest::LeaseLost(why) => self.decide_and_release(ticket, lost(why)),
+            // A release comes to no test.
+            BeforeTest::Release => {}
+        }
+        None
+    }
+
+    /// Asks all nodes that would record an event, and have copies of slices that are on their way, too.
+    pub(super) fn ask_all(&mut self, ticket: Ticket, voters: &Voters) {
+        let event = self.event(ticket);
+        let Self { in_flight, own, membership, outbox, .. } = self;
+        let (placement, now_ms) = (membership.placement(), self.present.now_ms());
+        let flights = in_flight.flights_mut();
+        let Some((stamp, batch)) = flights.flight(ticket).map(|flight| flight.stamp).zip(flights.batch(ticket)) else {
+            return;
+        };
+        let left_ms = u32::try_from(batch.head.deadline_ms.since(now_ms)).unwrap_or(u32::MAX);
+        self.counts.tests += 1;
+        let mut found = Sighting::ALL;
+        own.test(placement, voters.positions(), stamp, &mut found);
+        let (positions, mut waiting) = (flights.positions(ticket), 0);
+        for (index, node) in placement.nodes().iter().enumerate() {
+            let there = || positions.iter().copied().filter(|position| placement.is_held(index, *position));
+            if index != placement.me() && !placement.is_down(index) && there().next().is_some() {
+                outbox.test_claim(*node, (membership.site().me, ticket.sent(), event), there(), stamp, left_ms);
+                waiting += 1;
+            }
+        }
+        if let Some((batch, index)) = flights.event_mut(ticket) {
+            batch.asked_ms.resize(batch.flights.len(), now_ms);
+            batch.asked_ms[index] = now_ms;
+            (batch.flights[index].waiting, batch.flights[index].generations) = (waiting, found.generations);
+        }
+        if waiting == 0 || !found.is_hit() && !self.present.keeps(Rule::AwaitsAllAnswers) {
+            self.tested(ticket);
+        }
+    }
+
+    /// Answers heads of events that are claimed.
+    pub(super) fn test_claims(&mut self, from: NodeId, tests: &ClaimTests) {
+        let Self { own, membership, outbox, claiming, present, .. } = self;
+        let (placement, test) = (membership.placement(), &tests.test);
+        if tests.events.is_empty() {
+            return outbox.send(from, PeerBody::Resolved(Resolved::default()));
+        }
+        let events = test.left.iter().zip(&test.tickets).zip(&test.stamps).zip(&tests.events).zip(test.run_of_each());
+        for ((((left, ticket), stamp), event), run) in events.filter(|(_, run)| run.deadline_in_ms > 0) {
+            let held_ms = claiming.as_ref().and_then(|claiming| claiming.held_ms(*event, present.now_ms()));
+            let finding = match (held_ms, own.rejudge(*stamp)) {
+                (Some(left_ms), _) => Finding::Held(left_ms),
+                _ if !placement.admits(left) => Finding::Undecided(Reason::Invalid),
+                (None, None) => Finding::Undecided(Reason::Late),
+                (None, Some(stamp)) => {
+                    let has_all = |position: &u64| placement.is_slice_complete_here(placement.locate(*position).0);
+                    let whole: Vec<u64> = left.iter().copied().filter(has_all).collect();
+                    let mut found = Sighting::ALL;
+                    own.test(placement, &whole, stamp, &mut found);
+                    Finding::Found(found, false)
+                }
+            };
+            outbox.resolve(run.head, *ticket, finding, 1, false);
+        }
+    }
+
+    /// For how long a former head may hold an event; none where none may, or the event is claimed and that head is asked.
+    pub(super) fn unsure_ms(&self, ticket: Ticket) -> Option<u64> {
+        if self.claiming.as_ref()?.unsure().is_over() {
+            return None;
+        }
+        let (positions, placement, me) =
+            (self.in_flight.positions(ticket), self.membership.placement(), self.membership.site().me);
+        let is_claim = self.in_flight.batch(ticket)?.head.is_claim();
+        let may_hold = |former: &Placement| {
+            let other = former.head(positions).filter(|head| *head != me);
+            other.is_some_and(|head| !is_claim || !placement.has_former_head(former, head, positions))
+        };
+        self.claiming.as_ref()?.unsure_ms(|former| former.is_none_or(may_hold), self.present.now_ms())
+    }
+
+    /// Grants an event that nobody knows.
+    pub(super) fn grant(&mut self, ticket: Ticket) {
+        if !self.present.keeps(Rule::GrantsRecordNothing) {
+            let _ = self.set(ticket, self.fill.newest());
+        }
+        let (event, tag) = (self.event(ticket), self.tag(ticket));
+        let granted = self.grant_if_room(ticket, event, tag.unwrap_or_default());
+        match granted {
+            Ok(fence) => self.hold(ticket, Hold::Own(fence)),
+            Err(reason) => self.decide_and_release(ticket, Decision::Undecided(reason)),
+        }
+    }
+
+    fn grant_if_room(&mut self, ticket: Ticket, event: u128, tag: u64) -> Result<Fence, Reason> {
+        let batch = self.in_flight.batch(ticket).ok_or(Reason::NotReady)?;
+        let Operation::Claim { lease_ms } = batch.head.operation else { return Err(Reason::Invalid) };
+        let since_ms = batch.asked_ms.get(ticket.index()).copied().unwrap_or_default();
+        let unit = batch.flights.get(ticket.index()).map_or(0, |flight| flight.stamp.unit);
+        self.room(unit)?;
+        let (site, epoch) = (self.membership.site(), self.membership.placement().epoch());
+        let (asking, now_ms) = (Asking { event, tag, since_ms, lease_ms }, self.present.now_ms());
+        let claiming = self.claiming.as_mut().ok_or(Reason::Invalid)?;
+        claiming.grant(&site, epoch, asking, now_ms)
+    }
+
+    /// The reply to a claim says who holds the event.
+    pub(super) fn hold(&mut self, ticket: Ticket, hold: Hold) {
+        if let Some((batch, index)) = self.in_flight.event_mut(ticket) {
+            batch.holds.resize(batch.flights.len(), Hold::None);
+            batch.holds[index] = hold;
+        }
+        if matches!(hold, Hold::Own(_)) && !self.present.keeps(Rule::AsksJoinersAnew) {
+            self.end_joiners(ticket);
+        }
+        self.decide_and_release(ticket, HELD);
+    }
+
+    /// Where that rule is broken, who waits for an event that was granted is called a duplicate of it.
+    fn end_joiners(&mut self, ticket: Ticket) {
+        let Some(leader) = self.in_flight.flight_mut(ticket) else { return };
+        let mut joiners = std::mem::replace(&mut leader.joiners, Queue::EMPTY);
+        while let Some(joiner) = self.in_flight.flights().dequeue(&mut joiners) {
+            self.decide_and_end(joiner, Decision::Duplicate);
+        }
+    }
+
+    /// Records an event whose holder confirms it, whatever its cells say: a false positive since the claim must not leave cells
+    /// that expire too early.
+    fn record_confirmed(&mut self, ticket: Ticket) {
+        if let Some(reason) = self.present.absent().or_else(|| self.present.cut_off()) {
+            return self.decide_and_release(ticket, Decision::Undecided(reason));
+        }
+        // There was room when it was granted; the next generation is proposed in time all the same.
+        if let Some(unit) = self.in_flight.flight(ticket).map(|flight| flight.stamp.unit) {
+            let _ = self.room(unit);
+        }
+        self.record(ticket, self.fill.newest(), Decision::FirstSeen);
+    }
+
+    /// The decision on an event whose window is over: who confirms it has delivered it, and nothing is recorded.
+    pub(super) fn late(&mut self, ticket: Ticket) -> Decision {
+        if self.is_confirm(ticket) { self.confirm_late(ticket) } else { Decision::Undecided(Reason::Late) }
+    }
+
+    /// As [`Self::late`], of a confirm.
+    pub(super) fn confirm_late(&mut self, ticket: Ticket) -> Decision {
+        let (event, fence, now_ms) = (self.event(ticket), self.fence(ticket), self.present.now_ms());
+        let confirmed =
+            self.claiming.as_mut().zip(fence).map(|(claiming, fence)| claiming.confirm_late(fence, event, now_ms));
+        confirmed.unwrap_or(Decision::Undecided(Reason::Late))
+    }
+
+    /// An event is decided.
+    pub(super) fn note_of_claims(&mut self, ticket: Ticket, outcome: Decision) {
+        if self.claiming.is_none() {
+            return;
+        }
+        let (event, is_confirm) = (self.event(ticket), self.is_confirm(ticket));
+        let records = self.in_flight.batch(ticket).is_some_and(|batch| batch.head.records());
+        // What is repeated was recorded before: another one may hold the event by now.
+        if self.in_flight.flight(ticket).is_none_or(|flight| flight.is_repeat) {
+            return;
+        }
+        let Some(claiming) = &mut self.claiming else { return };
+        if is_confirm {
+            claiming.count_confirm(outcome);
+        }
+        if records && outcome == Decision::FirstSeen {
+            claiming.forget(event);
+        }
+    }
+
+    pub(super) fn claim_counts(&self) -> Option<ClaimCounts> {
+        self.claiming.as_ref().map(|claiming| claiming.counts(self.present.now_ms()))
+    }
+
+    /// Heads that are not known here, or headed events by `former`, may have granted claims.
+    pub(super) fn become_unsure(&mut self, former: Option<Placement>) {
+        let Self { claiming, membership, .. } = self;
+        let placement = membership.placement();
+        if let Some(claiming) = claiming {
+            claiming.become_unsure(former, placement.epoch(), placement.live_peers().map(|(peer, _)| peer));
+        }
+    }
+
+    /// The map has changed: some events may have another head than by `former`.
+    pub(super) fn follow_heads(&mut self, former: &Placement) {
+        if self.claiming.is_none() {
+            return;
+        }
+        let placement = self.membership.placement();
+        let had_others = placement.nodes().len() > 1 || former.nodes().len() > 1;
+        // Where a map was missed, other nodes may have headed events in between.
+        let is_unseen = placement.epoch().since(former.epoch()) > 1 && had_others;
+        if is_unseen {
+            self.become_unsure(None);
+        } else if !placement.heads_as(former) {
+            self.become_unsure(Some(former.clone()));
+        }
+        let Self { claiming, membership, .. } = self;
+        if let Some(claiming) = claiming {
+            let live = |node: NodeId| membership.placement().live_peers().any(|(peer, _)| peer == node);
+            claiming.unsure_mut().follow(live);
+        }
+    }
+
+    /// A node acts by the map of this epoch.
+    pub(super) fn hear_by_which_map(&mut self, from: NodeId, epoch: Epoch) {
+        if let Some(claiming) = &mut self.claiming {
+            claiming.unsure_mut().hear(from, epoch);
+        }
+    }
+
+    /// Asks nodes by which map they act, where that matters.
+    pub(super) fn mind_unsure(&mut self) {
+        let Self { claiming, outbox, present, .. } = self;
+        let Some(claiming) = claiming.as_mut().filter(|claiming| !claiming.unsure().is_over()) else { return };
+        claiming.unsure_mut().pass(present.now_ms());
+        for node in claiming.ask(present.now_ms()) {
+            outbox.send(node, PeerBody::ClaimTests(Box::default()));
+        }
+    }
+}
+
+/// The reply where too few slices are left: to a call of claims, that it is not known.
+pub(super) fn few_of(operation: Operation, decision: Decision) -> Decision {
+    if operation.is_of_claims() { TOO_FEW_LEFT } else { decision }
+}

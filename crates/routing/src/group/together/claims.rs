@@ -1,0 +1,238 @@
+//! Claims of events whose positions are all in one slice: granted at the copy that answers, once the others have acknowledged
+//! all that came before.
+//!
+//! Promises: a claim records nothing; what somebody holds is recorded for its holder only; a confirm is never found by its own
+//! first attempt unless another one's reply was lost. Must not know: how replies wait for copies.
+
+use std::ops::Range;
+
+use firstseen_filter::Probes;
+use hashbrown::HashSet;
+
+use super::TogetherGroup;
+use crate::claims::{AfterTest, BeforeTest, ClaimCall, after_test};
+use crate::group::claiming::{Asking, HELD, event_of, lost, other, tag_of};
+use crate::protocol::{Command, Hold, Mirrored, Operation, Submission};
+use crate::verdict::{Decision, Reason};
+
+/// Events between the prefetch of cells and their use.
+const AHEAD: usize = 8;
+
+impl TogetherGroup {
+    /// Whether what a submission says of claims can be: nothing, where the filter has none.
+    pub(super) fn takes_claims(&self, submission: &Submission) -> bool {
+        let Submission { operation, fences, probes, .. } = submission;
+        match &self.claiming {
+            Some(claiming) => claiming.takes(*operation, fences, probes.len()),
+            None => !operation.is_of_claims() && fences.is_empty(),
+        }
+    }
+
+    /// Lets events go.
+    pub(super) fn release(&mut self, submission: &Submission, decisions: &mut [Decision]) {
+        let now_ms = self.present.now_ms();
+        let Some(claiming) = &mut self.claiming else { return };
+        for (event, (fence, decision)) in submission.fences.iter().zip(decisions).enumerate() {
+            *decision = claiming.release(event_of(&submission.probes, event), *fence, now_ms);
+        }
+    }
+
+    /// As [`Self::ask`], where events may be held: what the claims say of an event comes first.
+    pub(super) fn ask_beside_claims(
+        &mut self,
+        submission: &Submission,
+        unrecorded: Option<Reason>,
+        decisions: &mut [Decision],
+    ) -> Result<(), Reason> {
+        let operation = submission.operation;
+        let unsure_ms = self.claiming.as_ref().and_then(|claiming| claiming.unsure_ms(|_| true, self.present.now_ms()));
+        if let Operation::Claim { lease_ms } = operation {
+            return self.claim(submission, lease_ms, (unrecorded, unsure_ms), decisions);
+        }
+        let placed = self.workbench.runs.clone();
+        let confirmed = self.sift(submission, decisions);
+        if let Some(reason) = unrecorded {
+            confirmed.iter().for_each(|event| decisions[*event] = Decision::Undecided(reason));
+        } else {
+            self.confirm(submission, &confirmed, decisions);
+        }
+        let is_held = unsure_ms.filter(|_| operation != Operation::Confirm).map(|_| Reason::Claimed);
+        let asked = self.ask(submission, is_held.or(unrecorded), decisions);
+        self.workbench.runs = placed;
+        if operation == Operation::Confirm {
+            self.confirm_late(submission, decisions);
+        }
+        if operation.records() {
+            self.note_recorded(submission, decisions);
+        }
+        asked
+    }
+
+    /// Decides the events that somebody holds, and leaves the others to be asked about; returns those that are recorded
+    /// untested, as their holders confirm them.
+    fn sift(&mut self, submission: &Submission, decisions: &mut [Decision]) -> Vec<usize> {
+        let (operation, now_ms) = (submission.operation, self.present.now_ms());
+        let Some(claiming) = self.claiming.as_mut().filter(|claiming| claiming.is_any()) else { return Vec::new() };
+        let placed = std::mem::take(&mut self.workbench.runs);
+        let (mut confirmed, mut events) = (Vec::new(), HashSet::new());
+        for index in placed.into_iter().flatten() {
+            let event = event_of(&submission.probes, index);
+            let call = match operation {
+                Operation::Confirm => ClaimCall::Confirm(submission.fences[index]),
+                Operation::Observe => ClaimCall::Observe,
+                _ => ClaimCall::Test,
+            };
+            match claiming.before_test(call, event, now_ms) {
+                // Another confirm of this event in the batch finds it recorded.
+                BeforeTest::Record if events.insert(event) => confirmed.push(index),
+                BeforeTest::UndecidedClaimed => decisions[index] = HELD,
+                BeforeTest::LeaseLost(why) => decisions[index] = lost(why),
+                _ => push_to_runs(&mut self.workbench.runs, index),
+            }
+        }
+        confirmed
+    }
+
+    /// Records events whose holders have confirmed them, whatever is found of them: a false positive since the claim must not
+    /// leave cells that expire too early.
+    fn confirm(&mut self, submission: &Submission, confirmed: &[usize], decisions: &mut [Decision]) {
+        let (probes, generation) = (&submission.probes, self.slice.newest_generation());
+        let mut positions = Vec::new();
+        for (at, index) in confirmed.iter().enumerate() {
+            if let Some(ahead) = confirmed.get(at + AHEAD) {
+                probes.unpack(*ahead, &mut positions);
+                self.slice.prefetch(generation, &positions);
+            }
+            probes.unpack(*index, &mut positions);
+            let put = self.slice.put_event(generation, &positions, self.workbench.stamps[*index]);
+            decisions[*index] = match put {
+                Ok(()) => Decision::FirstSeen,
+                Err(_) => Decision::Undecided(Reason::Full),
+            };
+        }
+        self.load.record_visits += confirmed.len() as u64;
+    }
+
+    /// An event whose window is over when its holder confirms it is confirmed, and recorded nowhere.
+    fn confirm_late(&mut self, submission: &Submission, decisions: &mut [Decision]) {
+        let Some(claiming) = &mut self.claiming else { return };
+        let late =
+            decisions.iter_mut().enumerate().filter(|(_, decision)| **decision == Decision::Undecided(Reason::Late));
+        for (index, decision) in late {
+            let event = event_of(&submission.probes, index);
+            *decision = claiming.confirm_late(submission.fences[index], event, self.present.now_ms());
+            claiming.count_confirm(*decision);
+        }
+    }
+
+    /// Forgets claims of events that are recorded now; what the guard has answered was recorded before.
+    fn note_recorded(&mut self, submission: &Submission, decisions: &[Decision]) {
+        let Self { claiming, workbench, .. } = self;
+        let Some(claiming) = claiming else { return };
+        for index in workbench.runs.iter().cloned().flatten() {
+            if submission.operation == Operation::Confirm {
+                claiming.count_confirm(decisions[index]);
+            }
+            if decisions[index] == Decision::FirstSeen && claiming.is_any() {
+                claiming.forget(event_of(&submission.probes, index));
+            }
+        }
+    }
+
+    /// Grants the events that are not known, and that nobody holds.
+    fn claim(
+        &mut self,
+        submission: &Submission,
+        lease_ms: u32,
+        (unrecorded, unsure_ms): (Option<Reason>, Option<u64>),
+        decisions: &mut [Decision],
+    ) -> Result<(), Reason> {
+        // A former head may hold what nobody knows here.
+        self.ask(submission, unrecorded.filter(|_| unsure_ms.is_none()), decisions)?;
+        let (now_ms, epoch) = (self.present.now_ms(), self.mirrors.epoch());
+        let Self { claiming, workbench, site, slice, .. } = self;
+        let Some(claiming) = claiming else { return Ok(()) };
+        workbench.holds.resize(decisions.len(), Hold::None);
+        let mut room_events = slice.room_events().saturating_sub(claiming.counts(now_ms).open);
+        for index in workbench.runs.iter().cloned().flatten() {
+            let event = event_of(&submission.probes, index);
+            let name = submission.names.get(index).copied();
+            let tag = tag_of(name, (submission.producer, submission.sequence, index));
+            let (call, is_found) = (ClaimCall::Claim { tag }, decisions[index] == Decision::Duplicate);
+            let hold = match claiming.before_test(call, event, now_ms) {
+                BeforeTest::Claimed(fence) => Hold::Own(fence),
+                BeforeTest::InProgress { left_ms } => other(left_ms),
+                _ if matches!(decisions[index], Decision::Undecided(_)) => continue,
+                _ => match after_test(call, is_found, unsure_ms) {
+                    AfterTest::InProgress { left_ms } => other(left_ms),
+                    AfterTest::Grant => {
+                        let asking = Asking { event, tag, since_ms: now_ms, lease_ms };
+                        let room = room_events.checked_sub(1).ok_or(Reason::Full);
+                        match room.and_then(|left| Ok((left, claiming.grant(site, epoch, asking, now_ms)?))) {
+                            Ok((left, fence)) => {
+                                room_events = left;
+                                Hold::Own(fence)
+                            }
+                            Err(reason) => {
+                                decisions[index] = Decision::Undecided(reason);
+                                continue;
+                            }
+                        }
+                    }
+                    _ => continue,
+                },
+            };
+            (decisions[index], workbench.holds[index]) = (HELD, hold);
+        }
+        Ok(())
+    }
+
+    /// The other copies are asked to acknowledge all that was sent to them so far: a copy that acts by a newer map does not.
+    pub(super) fn tell_copies_of_grants(&mut self, commands: &mut Vec<Command>) {
+        self.mirrors.push(
+            Mirrored {
+                name: Default::default(),
+                names: Vec::new(),
+                decisions: Vec::new(),
+                clock: self.present.clock().reading(),
+                generation: self.slice.newest_generation(),
+                probes: Probes::new(self.slice.probe_shape()),
+                stamps: Vec::new(),
+            },
+            commands,
+        );
+    }
+
+    /// Another copy may have answered before this one, and granted claims that are not known here.
+    pub(super) fn become_unsure(&mut self) {
+        let Self { claiming, mirrors, .. } = self;
+        if let Some(claiming) = claiming {
+            claiming.become_unsure(None, mirrors.epoch(), mirrors.live_nodes());
+        }
+    }
+
+    /// Asks copies by which map they act, where that matters.
+    pub(super) fn mind_unsure(&mut self, commands: &mut Vec<Command>) {
+        let now_ms = self.present.now_ms();
+        let Self { claiming, mirrors, .. } = self;
+        let Some(claiming) = claiming else { return };
+        if !mirrors.is_asked() {
+            // Whoever is asked again is unsure of all.
+            return claiming.unsure_mut().clear();
+        }
+        claiming.unsure_mut().follow(|node| mirrors.live_nodes().any(|live| live == node));
+        claiming.unsure_mut().pass(now_ms);
+        // What waits for acknowledgements already is sent again by every map.
+        if !claiming.ask(now_ms).is_empty() && mirrors.awaits_nothing() {
+            self.tell_copies_of_grants(commands);
+        }
+    }
+}
+
+/// Adds an event to runs of events that follow each other.
+fn push_to_runs(runs: &mut Vec<Range<usize>>, index: usize) {
+    match runs.last_mut().filter(|run| run.end == index) {
+        Some(run) => run.end += 1,
+        None => runs.push(index..index + 1),
+    }
+}
