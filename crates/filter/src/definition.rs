@@ -1,5 +1,5 @@
 //! A filter's definition: everything that two filters must share to give the same answers, and what was asked for where
-//! that cannot be read off it ([`AskedTicks`]).
+//! that cannot be read off it ([`Asked`]).
 //!
 //! Promises: a definition that exists can be built, and says all that a saved filter depends on; whether two filters give
 //! the same answers does not depend on what was asked for. Must not know: how a wish becomes a definition (see
@@ -36,8 +36,8 @@ pub enum CellDefinition {
         /// How it grows, or where it refuses.
         growth: Option<Growth>,
         /// What its ticks do not say.
-        #[serde(default, skip_serializing_if = "AskedTicks::is_default")]
-        asked: AskedTicks,
+        #[serde(default, skip_serializing_if = "Asked::is_default")]
+        asked: Asked,
     },
     /// [`Kind::Generations`].
     Generations {
@@ -46,8 +46,8 @@ pub enum CellDefinition {
         /// Where it refuses (it never grows).
         growth: Option<Growth>,
         /// What its jumps do not say.
-        #[serde(default, skip_serializing_if = "AskedTicks::is_default")]
-        asked: AskedTicks,
+        #[serde(default, skip_serializing_if = "Asked::is_default")]
+        asked: Asked,
     },
     /// [`Kind::Cuckoo`].
     Cuckoo {
@@ -58,8 +58,8 @@ pub enum CellDefinition {
         /// How it grows, or where it refuses.
         growth: Growth,
         /// What its ticks do not say.
-        #[serde(default, skip_serializing_if = "AskedTicks::is_default")]
-        asked: AskedTicks,
+        #[serde(default, skip_serializing_if = "Asked::is_default")]
+        asked: Asked,
     },
     /// [`Kind::Counting`] with a jumping window.
     JumpingCounting {
@@ -97,7 +97,7 @@ pub enum CellDefinition {
 /// follows this one is asked for the same.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AskedTicks {
+pub struct Asked {
     /// Ticks that fingerprints are to cut the window into, now or once the filter is of that kind again; none where these
     /// follow from the rate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -110,7 +110,7 @@ pub struct AskedTicks {
     pub clock_skew_ms: Option<u64>,
 }
 
-impl AskedTicks {
+impl Asked {
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
@@ -158,15 +158,15 @@ impl CellDefinition {
     }
 
     /// What was asked for; nothing where the kind does not keep it.
-    pub fn asked(&self) -> AskedTicks {
+    pub fn asked(&self) -> Asked {
         match self {
             Self::Timing { asked, .. } | Self::Generations { asked, .. } | Self::Cuckoo { asked, .. } => *asked,
-            _ => AskedTicks::default(),
+            _ => Asked::default(),
         }
     }
 
     /// The place of what was asked for, where the kind keeps it.
-    pub fn asked_mut(&mut self) -> Option<&mut AskedTicks> {
+    pub fn asked_mut(&mut self) -> Option<&mut Asked> {
         match self {
             Self::Timing { asked, .. } | Self::Generations { asked, .. } | Self::Cuckoo { asked, .. } => Some(asked),
             _ => None,
@@ -231,7 +231,7 @@ impl FilterDefinition {
     }
 
     /// Whether filters of both give the same answers, and one can be continued as the other: they may have been asked for
-    /// by different flags ([`AskedTicks`]).
+    /// by different flags ([`Asked`]).
     ///
     /// ```
     /// use firstseen_filter::{FilterSpec, Kind};
@@ -251,7 +251,7 @@ impl FilterDefinition {
     fn without_asked(&self) -> Self {
         let mut definition = self.clone();
         if let Some(asked) = definition.cells.asked_mut() {
-            *asked = AskedTicks::default();
+            *asked = Asked::default();
         }
         definition
     }

@@ -56,7 +56,7 @@ pub use build_error::BuildError;
 pub use counting::{CountingError, JumpingCounting, SUB_WINDOWS_MAX, SlidingCounting, WINDOW_EVENTS_MAX};
 pub use cuckoo::{Buckets64, Buckets128};
 pub use decaying::{CounterStorage, DecayRule, DecayingError, DecayingFilter, DecayingShape, FRACTION_BITS_MAX};
-pub use definition::{AskedTicks, CellDefinition, FilterDefinition};
+pub use definition::{Asked, CellDefinition, FilterDefinition};
 pub use digest::{DIGEST_WORDS, Digest, FilterSecret, reduce};
 pub use exact::{ExactWindow, Tally};
 pub use filter::FilterSlice;

@@ -4,7 +4,7 @@
 
 use thiserror::Error;
 
-use crate::definition::{AskedTicks, FilterDefinition};
+use crate::definition::{Asked, FilterDefinition};
 use crate::growth::Limit;
 use crate::kind_name::Kind;
 use crate::number::number;
@@ -168,14 +168,14 @@ impl FilterSpec {
     }
 
     /// What the rule of `definition` does not say of what is asked for here.
-    fn asked(&self, definition: &FilterDefinition) -> AskedTicks {
+    fn asked(&self, definition: &FilterDefinition) -> Asked {
         let FilterDefinition { window, unit, rule, .. } = definition;
         let (Window::Duration(window_ms), Unit::Milliseconds(unit_ms)) = (window, unit) else {
-            return AskedTicks { ticks: self.ticks, ..AskedTicks::default() };
+            return Asked { ticks: self.ticks, ..Asked::default() };
         };
         let ms = |units: u64| units.saturating_mul(*unit_ms);
         let is_longer = ms(rule.span_units - 1) != window_ms.saturating_add(self.clock_skew_ms);
-        AskedTicks {
+        Asked {
             ticks: self.ticks,
             lateness_ms: self.lateness_ms.filter(|lateness_ms| ms(rule.lateness_units) != *lateness_ms),
             clock_skew_ms: Some(self.clock_skew_ms).filter(|skew_ms| *skew_ms > 0 && is_longer),

@@ -10,7 +10,7 @@ use std::io::Write;
 
 use anyhow::Context;
 use clap::Args;
-use firstseen_filter::{AskedTicks, FilterSpec, GrowthSpec, Kind, Limit, SpecError, Unit, Window, duration};
+use firstseen_filter::{Asked, FilterSpec, GrowthSpec, Kind, Limit, SpecError, Unit, Window, duration};
 use firstseen_routing::{
     ClockSource, ClusterMap, DefinitionError, FilterId, FilterRecord, NodeId, SlicedDefinition, Slicing,
 };
@@ -212,7 +212,7 @@ impl Kept {
         } else {
             group.future_max_ms
         };
-        let AskedTicks { ticks, lateness_ms, clock_skew_ms } = group.cells.asked();
+        let Asked { ticks, lateness_ms, clock_skew_ms } = group.cells.asked();
         let (Window::Duration(window_ms), Unit::Milliseconds(unit_ms)) = (&group.window, &group.unit) else {
             return Self { lateness_ms: None, ticks, clock_skew_ms: skew_ms(0), future_max_ms };
         };

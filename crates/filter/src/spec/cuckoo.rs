@@ -6,7 +6,7 @@ use super::size::capacity_within;
 use super::units::{Units, lateness_of, unit_of};
 use super::{FilterSpec, GrowthSpec, SpecError};
 use crate::buckets::REGION_BYTES;
-use crate::definition::{AskedTicks, CellDefinition, FilterDefinition};
+use crate::definition::{Asked, CellDefinition, FilterDefinition};
 use crate::growth::{Growth, Limit};
 use crate::rates::{SizingError, cuckoo, growth};
 use crate::{BucketShape, FIRST_CAPACITY_EVENTS, Geometry, Layout, Refresh, Unit, Window, WindowRule, duration};
@@ -68,7 +68,7 @@ pub(super) fn resolve(spec: &FilterSpec) -> Result<FilterDefinition, SpecError> 
             geometry: geometry(capacity)?,
             refresh: spec.refresh,
             growth,
-            asked: AskedTicks::default(),
+            asked: Asked::default(),
         },
         rate: spec.rate,
         capacity_events: given_capacity(spec).or(spec.memory_bytes.map(|_| capacity)),

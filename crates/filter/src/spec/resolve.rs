@@ -4,7 +4,7 @@ use super::size::{Load, capacity_within, geometry, layout_of, live_events};
 use super::units::{Units, units};
 use super::{FIRST_CAPACITY_EVENTS, FilterSpec, GrowthSpec, MEMORY_MIN_BYTES, SpecError};
 use crate::counting::WINDOW_EVENTS_MAX;
-use crate::definition::{AskedTicks, CellDefinition, FilterDefinition};
+use crate::definition::{Asked, CellDefinition, FilterDefinition};
 use crate::growth::{GENERATIONS_MAX, Growth, JumpLimit, Limit};
 use crate::kind_name::Kind;
 use crate::rates::blocked::BlockRates;
@@ -161,9 +161,9 @@ fn growing(
     Ok(match spec.kind {
         Kind::Timing => {
             let (refresh, equal_timers) = (spec.refresh, spec.equal_timers);
-            CellDefinition::Timing { geometry, refresh, equal_timers, growth, asked: AskedTicks::default() }
+            CellDefinition::Timing { geometry, refresh, equal_timers, growth, asked: Asked::default() }
         }
-        Kind::Generations => CellDefinition::Generations { geometry, growth, asked: AskedTicks::default() },
+        Kind::Generations => CellDefinition::Generations { geometry, growth, asked: Asked::default() },
         _ => CellDefinition::Bloom { geometry, growth },
     })
 }
