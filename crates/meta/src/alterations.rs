@@ -58,8 +58,10 @@ pub fn plan_alteration(map: &ClusterMap, asked: &AlteredFilter) -> Result<Cluste
     }
     let checked = if *forgets { check_forgotten(map, *filter, record) } else { check_former(map, *filter, record) };
     checked.map_err(|reason| refused(&reason))?;
-    if secret.is_none() && !forgets && record.definition == *definition {
-        return Err(refused("it is so already"));
+    if secret.is_none() && !forgets && record.definition.answers_like(definition) {
+        let is_same = record.definition == *definition;
+        let stays = "its cells would stay as they are: give this together with what changes them";
+        return Err(refused(if is_same { "it is so already" } else { stays }));
     }
     if !(*forgets && record.definition == *definition) {
         check_follower(definition, &record.policies)

@@ -164,6 +164,31 @@ fn what_cannot_be_altered_is_refused_and_nothing_has_changed() {
     }
 }
 
+/// Ticks that a filter has by default may be asked for, too: there is nothing to close it for.
+#[test]
+fn a_filter_whose_cells_stay_the_same_is_not_closed() {
+    let asked = |ticks| {
+        let spec = FilterSpec::new(Kind::Cuckoo, "24h".parse().unwrap());
+        let spec = FilterSpec { capacity_events: Some(1000), ticks, ..spec };
+        SlicedDefinition::new(&spec, "horizontal:2".parse().unwrap()).unwrap()
+    };
+    let mut cluster = Cluster::new(2, 1 << 30);
+    cluster.ask(filter("a", asked(None), false)).unwrap();
+    let before = cluster.state.map().clone();
+    for (ticks, said) in [(None, "it is so already"), (Some(19), "its cells would stay as they are")] {
+        let refused = reason(cluster.ask(altered(FORMER, asked(ticks))));
+        assert!(refused.contains(said), "{refused}");
+        assert_eq!(cluster.state.map(), &before);
+    }
+    cluster.ask(altered(FORMER, asked(Some(18)))).unwrap();
+    cluster.ask(Change::FinishAlteration { name: "a".into() }).unwrap();
+    // Under another secret it is another filter, which notes what is asked for.
+    let secret = Some(SecretMaterial([7; 32]));
+    let anew = AlteredFilter { secret, ..alteration(FOLLOWER, asked(Some(18)), false) };
+    cluster.ask(Change::AlterFilter(anew)).unwrap();
+    assert_eq!(cluster.state.map().filter_named("a").unwrap().1.definition, asked(Some(18)));
+}
+
 #[test]
 fn a_node_that_is_down_is_waited_for_until_its_slices_are_elsewhere() {
     let mut cluster = cluster(3, "vertical:3");
