@@ -1,7 +1,8 @@
 //! A filter's definition in one line for people.
 
 use firstseen_filter::{
-    BucketShape, CellDefinition, FilterDefinition, Geometry, Growth, Layout, Refresh, Unit, Window, duration,
+    BucketShape, CellDefinition, FilterDefinition, Geometry, Growth, Kind, Layout, Refresh, Unit, Window, WindowRule,
+    duration,
 };
 use firstseen_routing::SlicedDefinition;
 
@@ -12,6 +13,16 @@ use crate::text::numbers::grouped;
 impl Definition for SlicedDefinition {
     fn answers_like(&self, other: &Self) -> bool {
         Self::answers_like(self, other)
+    }
+
+    fn asked_like(&self, other: &Self) -> Self {
+        let mut like = self.clone();
+        if window_of(&self.group) == window_of(&other.group)
+            && let Some(asked) = like.group.cells.asked_mut()
+        {
+            *asked = other.group.cells.asked();
+        }
+        like
     }
 
     fn describe(&self) -> String {
@@ -37,6 +48,12 @@ impl Definition for SlicedDefinition {
             clock_flag(&group.window, group.future_max_ms),
         ]
     }
+}
+
+/// All that lateness and ticks say something of, and what else that depends on.
+fn window_of(group: &FilterDefinition) -> (Kind, f64, &Window, &Unit, WindowRule, Option<Layout>) {
+    let FilterDefinition { window, unit, rule, cells, rate, .. } = group;
+    (cells.kind(), *rate, window, unit, *rule, cells.geometry().map(Geometry::layout))
 }
 
 /// The flag for the source of times, and that for how far ahead of the clock a time may be without confirmation.
@@ -188,7 +205,7 @@ fn unit(unit: &Unit, span_units: u64) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use firstseen_filter::{FilterSpec, GrowthSpec, Kind, Limit};
+    use firstseen_filter::{FilterSpec, GrowthSpec, Limit};
     use firstseen_routing::Slicing;
 
     use super::*;

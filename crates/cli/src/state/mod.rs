@@ -26,6 +26,9 @@ pub trait Definition: Serialize + DeserializeOwned {
     /// Whether a filter of `other` can be continued as one of this.
     fn answers_like(&self, other: &Self) -> bool;
 
+    /// This as it is if it was asked for by the flags of `other`, where those that differ make the same of it.
+    fn asked_like(&self, other: &Self) -> Self;
+
     /// The definition in one line for people.
     fn describe(&self) -> String;
 
@@ -127,7 +130,7 @@ fn difference<D: Definition>(expected: &StateHeader<D>, found: &StateHeader<D>) 
     if expected.seed != found.seed {
         return format!("its seed is {}, here it is {}", found.seed, expected.seed);
     }
-    let (made, here) = (found.definition.flags(), expected.definition.flags());
+    let (made, here) = (found.definition.flags(), expected.definition.asked_like(&found.definition).flags());
     let differing = |flags: &[(&str, String)], others: &[(&str, String)]| {
         let of_both = flags.iter().zip(others).filter(|(flag, other)| flag != other);
         of_both.map(|((name, value), _)| format!("{name} {value}")).collect::<Vec<_>>().join(" ")
@@ -182,4 +185,36 @@ fn temporary(path: &Path) -> anyhow::Result<NamedTempFile> {
         builder.permissions(std::fs::Permissions::from_mode(mode));
     }
     builder.tempfile_in(folder(path)).with_context(|| format!("cannot save the state {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_filter::{FilterSpec, Kind};
+    use firstseen_routing::{SlicedDefinition, Slicing};
+
+    use super::*;
+
+    #[test]
+    fn a_refusal_names_the_flags_that_make_the_difference_and_no_others() {
+        let header = |capacity, rate, ticks, lateness_ms| {
+            let spec = FilterSpec::new(Kind::Cuckoo, "24h".parse().unwrap());
+            let spec = FilterSpec { capacity_events: Some(capacity), rate, ticks, lateness_ms, ..spec };
+            let definition = SlicedDefinition::new(&spec, Slicing::NONE).unwrap();
+            StateHeader { key: "line".to_owned(), seed: 1, definition }
+        };
+        let (hour, more) = (Some(3_600_000), Some(3_600_001));
+        let by_default = header(1000, 0.01, None, hour);
+        for (found, said) in [
+            (header(100_000, 0.01, Some(18), Some(3_500_000)), "made with --capacity 100000, here --capacity 1000"),
+            (header(1000, 0.01, Some(20), hour), "made with --ticks 20, here --ticks (default)"),
+            (
+                header(1000, 0.001, Some(18), hour),
+                "made with --fpr 0.001 --ticks 18, here --fpr 0.01 --ticks (default)",
+            ),
+            (header(1000, 0.01, None, Some(14_400_000)), "made with --lateness 4h, here --lateness 1h"),
+        ] {
+            assert_eq!(difference(&by_default, &found), said);
+        }
+        assert!(header(1000, 0.01, Some(18), more).continues(&by_default));
+    }
 }
