@@ -9,18 +9,18 @@ use firstseen_filter::{
 
 /// Bytes of a region, the unit in which copies fetch.
 const REGION_BYTES: usize = 1025 * 64;
-const SHAPES: [(u32, u8); 5] = [(10, 64), (14, 64), (16, 64), (32, 64), (16, 128)];
+pub(crate) const SHAPES: [(u32, u8); 5] = [(10, 64), (14, 64), (16, 64), (32, 64), (16, 128)];
 const STEPS: Steps = Steps { next: 60, jump: 900, late: 5, life: 4 };
 
 /// A slice with the model of what it knows.
-struct Copy {
-    wanted: Wanted,
-    slice: FilterSlice,
-    model: Model,
+pub(crate) struct Copy {
+    pub(crate) wanted: Wanted,
+    pub(crate) slice: FilterSlice,
+    pub(crate) model: Model,
 }
 
 impl Copy {
-    fn new(wanted: Wanted) -> Self {
+    pub(crate) fn new(wanted: Wanted) -> Self {
         Self { wanted, slice: wanted.slice(), model: Model::new(wanted) }
     }
 
@@ -45,7 +45,7 @@ impl Copy {
         }
     }
 
-    fn clone(&self) -> Self {
+    pub(crate) fn clone(&self) -> Self {
         let mut slice = self.wanted.slice();
         slice.read_body(&mut &body(&self.slice)[..]).unwrap();
         Self { wanted: self.wanted, slice, model: self.model.clone() }
@@ -63,24 +63,24 @@ impl Copy {
         merged
     }
 
-    fn advance(&mut self, unit: u64) {
+    pub(crate) fn advance(&mut self, unit: u64) {
         self.slice.advance(unit);
         self.model.advance(unit);
     }
 
     #[track_caller]
-    fn check(&self, positions: &[u64], when: &str) {
+    pub(crate) fn check(&self, positions: &[u64], when: &str) {
         assert_same_map(&self.slice, &self.model, positions, when);
     }
 }
 
 /// Two regions with more room than the tests use, and a third of the window for lateness.
-fn wanted(shape: (u32, u8), refresh: Refresh) -> Wanted {
+pub(crate) fn wanted(shape: (u32, u8), refresh: Refresh) -> Wanted {
     let lateness = u64::from(Wanted::region(shape, 0).shape().ticks()) / 3;
     Wanted { refresh, regions: 2, ..Wanted::region(shape, lateness) }
 }
 
-fn positions(wanted: &Wanted, keys: u64) -> Vec<u64> {
+pub(crate) fn positions(wanted: &Wanted, keys: u64) -> Vec<u64> {
     Feed::new(wanted, keys, 1).keys.iter().map(|key| position_of(*key, &wanted.geometry())).collect()
 }
 
@@ -178,7 +178,7 @@ fn a_run_that_comes_late_adds_what_is_alive_and_nothing_else() {
     }
 }
 
-fn put(slice: &mut FilterSlice, run: &CellRun, is_known: bool) {
+pub(crate) fn put(slice: &mut FilterSlice, run: &CellRun, is_known: bool) {
     if is_known {
         slice.put_cells(run).unwrap();
     } else {
@@ -328,65 +328,4 @@ fn only_copies_of_one_definition_are_merged() {
         assert_eq!(one.slice().merge(&mut other.slice()), Err(MergeError::Definition), "{other:?}");
     }
     assert_eq!(one.slice().merge(&mut one.slice()), Ok(()));
-}
-
-/// Slots of a bucket of fingerprints of 16 bits, whose two bytes stand in two columns behind the times.
-const SLOTS: usize = 28;
-const COLUMNS: [usize; 2] = [8, 8 + SLOTS];
-
-/// Gives the entry of `other` the fingerprint of `event`, which no filter does. Both have the same two buckets.
-fn make_twins(run: &mut CellRun, event: u64, other: u64) {
-    let bytes = |position: u64| [position as u8, (position >> 8) as u8];
-    let lines = run.cells.as_chunks_mut::<64>().0.iter_mut();
-    let mut slots = lines.flat_map(|line| {
-        let at = |slot| COLUMNS.map(|column| line[column + slot]) == bytes(other);
-        (0..SLOTS).find(|slot| at(*slot)).map(|slot| (line, slot))
-    });
-    let (line, slot) = slots.next().expect("an entry");
-    COLUMNS.into_iter().zip(bytes(event)).for_each(|(column, byte)| line[column + slot] = byte);
-}
-
-/// Entries in the buckets of a region whose times take 54 bits.
-fn entries(slice: &FilterSlice) -> u32 {
-    let run = slice.cell_run(GenerationNumber::FIRST, 0, 1).unwrap();
-    let lines = &run.cells.as_chunks::<64>().0[..1024];
-    lines.iter().map(|line| (u64::from_le_bytes(*line.first_chunk().unwrap()) & !(u64::MAX << 54)).count_ones()).sum()
-}
-
-/// Cells from outside may hold an event twice, in one of its buckets or in both. Only one of both entries would be found,
-/// and that may be the one that expires first.
-#[test]
-fn an_event_that_cells_from_outside_hold_twice_is_there_once() {
-    let wanted = Wanted::region((16, 64), 9);
-    let events = crowd(&wanted, 5, 6);
-    let now = START + 9;
-    let sightings = [START, now].map(|unit| Stamp { unit, judged: now });
-    for (event, other) in (0..6).flat_map(|event| (0..6).map(move |other| (event, other))) {
-        for [of_event, of_other] in [sightings, [sightings[1], sightings[0]]].into_iter().filter(|_| event != other) {
-            let (mut source, mut copy) = (Copy::new(wanted), Copy::new(wanted));
-            for (index, position) in events.iter().enumerate() {
-                let stamp = if index == event { of_event } else { of_other };
-                assert!(source.slice.set_at(&[*position], stamp));
-                copy.model.set(if index == other { events[event] } else { *position }, stamp);
-            }
-            source.advance(now);
-            copy.advance(now);
-            let mut run = source.slice.cell_run(GenerationNumber::FIRST, 0, 1).unwrap();
-            make_twins(&mut run, events[event], events[other]);
-            copy.slice.put_cells(&run).unwrap();
-            let when = format!("{event} and {other}");
-            copy.check(&events, &when);
-            assert_eq!(entries(&copy.slice), 5, "{when}");
-            assert!(!copy.slice.lacks_cells(&run).unwrap(), "{when}");
-            // It lives on as any other does.
-            let again = Stamp::on_time(now + 2);
-            copy.advance(again.unit);
-            assert!(copy.slice.set_at(&[events[event]], again));
-            copy.model.set(events[event], again);
-            for _ in 0..wanted.shape().ticks() {
-                copy.advance(copy.model.now + 1);
-                copy.check(&events, &when);
-            }
-        }
-    }
 }

@@ -12,6 +12,7 @@ mod cuckoo_copies;
 mod cuckoo_model;
 mod cuckoo_regions;
 mod cuckoo_sizes;
+mod cuckoo_twins;
 mod decaying;
 mod equal_timers;
 mod false_positives;
