@@ -2,7 +2,9 @@
 //! from identities to expiries are compared.
 
 use crate::common::{Dice, body};
-use crate::cuckoo_model::{Feed, Model, START, Steps, Wanted, assert_same_map, batch_size, crowd, map_of, position_of};
+use crate::cuckoo_model::{
+    Feed, LONG, Model, SHORT, START, Steps, Wanted, assert_same_map, batch_size, crowd, map_of, position_of,
+};
 use firstseen_filter::{
     CellRun, FilterSlice, GenerationNumber, MergeError, PartError, Probes, Refresh, Stamp, Verdict,
 };
@@ -84,14 +86,20 @@ pub(crate) fn positions(wanted: &Wanted, keys: u64) -> Vec<u64> {
     Feed::new(wanted, keys, 1).keys.iter().map(|key| position_of(*key, &wanted.geometry())).collect()
 }
 
-#[test]
-fn merging_commutes_associates_and_repeats_without_effect() {
+/// Every shape again and again, with seeds of its own, until runs of so many operations each have made all.
+fn runs(operations: usize, of_each: usize) -> impl Iterator<Item = (u64, (u32, u8))> {
+    (0..).zip(SHAPES.into_iter().cycle().take(operations.div_ceil(of_each)))
+}
+
+fn merging_has_its_laws(operations: usize) {
     const KEYS: u64 = 3000;
-    for (seed, shape) in (0..).zip(SHAPES) {
+    const EVENTS: usize = 3334;
+    // Three copies of either refresh.
+    for (seed, shape) in runs(operations, 6 * EVENTS) {
         for refresh in [Refresh::Fixed, Refresh::Refresh] {
             let wanted = wanted(shape, refresh);
             let keys = positions(&wanted, KEYS);
-            let [mut a, mut b, c] = [0, 1, 2].map(|copy| Copy::filled(wanted, KEYS, 2500, 30 * seed + copy));
+            let [mut a, mut b, c] = [0, 1, 2].map(|copy| Copy::filled(wanted, KEYS, EVENTS, 30 * seed + copy));
             // Copies whose clocks are far apart, or close to each other.
             let now = b.model.now.max(c.model.now);
             a.advance(now - (now % 5));
@@ -115,15 +123,26 @@ fn merging_commutes_associates_and_repeats_without_effect() {
 }
 
 #[test]
-fn copies_that_go_on_between_merges_answer_as_the_models_do() {
+fn merging_commutes_associates_and_repeats_without_effect() {
+    merging_has_its_laws(SHORT);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn merging_commutes_associates_and_repeats_without_effect_at_full_size() {
+    merging_has_its_laws(LONG);
+}
+
+fn merged_copies_answer_as_the_models_do(operations: usize) {
     const KEYS: u64 = 1500;
-    for (seed, shape) in (0..).zip(SHAPES) {
+    const MERGES: usize = 100;
+    for (seed, shape) in runs(operations, MERGES * 200) {
         let wanted = wanted(shape, [Refresh::Fixed, Refresh::Refresh][seed as usize % 2]);
         let keys = positions(&wanted, KEYS);
         let mut copies = [Copy::new(wanted), Copy::new(wanted)];
         let mut feeds = [0, 1].map(|copy| Feed::new(&wanted, KEYS, 10 * seed + copy));
         let mut dice = Dice(seed);
-        for _ in 0..60 {
+        for _ in 0..MERGES {
             for (copy, feed) in copies.iter_mut().zip(&mut feeds) {
                 // An event is stamped by a clock that has seen what the copy has.
                 feed.now = feed.now.max(copy.model.now);
@@ -138,6 +157,17 @@ fn copies_that_go_on_between_merges_answer_as_the_models_do() {
             copies.iter().for_each(|copy| copy.check(&keys, "while both go on"));
         }
     }
+}
+
+#[test]
+fn copies_that_go_on_between_merges_answer_as_the_models_do() {
+    merged_copies_answer_as_the_models_do(SHORT);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn copies_that_go_on_between_merges_answer_as_the_models_do_at_full_size() {
+    merged_copies_answer_as_the_models_do(LONG);
 }
 
 /// What a slice knew when its runs were taken, put into one that is ahead by any age.
@@ -199,7 +229,7 @@ fn a_copy_made_meanwhile_holds_what_its_slice_holds() {
             let keys = positions(&wanted, KEYS);
             let mut feed = Feed::new(&wanted, KEYS, seed + 50);
             let (mut source, mut copy) = (Copy::new(wanted), Copy::new(wanted));
-            source.observe_from(&mut feed, 3000);
+            source.observe_from(&mut feed, 3400);
             copy.slice.put_outline(&source.slice.outline().unwrap()).unwrap();
             for region in 0..4 {
                 let run =
@@ -234,14 +264,14 @@ fn a_copy_made_meanwhile_holds_what_its_slice_holds() {
     }
 }
 
-#[test]
-fn events_replayed_in_any_order_and_again_give_one_map() {
+fn replays_give_one_map(operations: usize) {
     const KEYS: u64 = 800;
-    for (seed, shape) in (0..).zip(SHAPES) {
+    const EVENTS: usize = 2000;
+    for (seed, shape) in runs(operations, EVENTS) {
         let wanted = wanted(shape, Refresh::Fixed);
         let keys = positions(&wanted, KEYS);
         let mut feed = Feed::new(&wanted, KEYS, seed + 70);
-        let (events, mut stamps) = feed.batch(1500, STEPS);
+        let (events, mut stamps) = feed.batch(EVENTS, STEPS);
         stamps.iter_mut().for_each(|stamp| stamp.judged = stamp.unit);
         let mut journal: Vec<_> = events.into_iter().zip(stamps).collect();
         let mut model = Model::new(wanted);
@@ -264,6 +294,17 @@ fn events_replayed_in_any_order_and_again_give_one_map() {
             }
         }
     }
+}
+
+#[test]
+fn events_replayed_in_any_order_and_again_give_one_map() {
+    replays_give_one_map(SHORT);
+}
+
+#[test]
+#[ignore = "takes minutes"]
+fn events_replayed_in_any_order_and_again_give_one_map_at_full_size() {
+    replays_give_one_map(LONG);
 }
 
 /// Two copies that each hold as much as one region takes: what finds room is in, what was there stays.
