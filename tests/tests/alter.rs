@@ -78,9 +78,20 @@ impl Producer<'_> {
         };
         let returned_us = Some(self.begun.elapsed().as_micros() as u64);
         let (verdict, producer) = (Some(verdict.expect("a call")), self.number);
-        let (id, site, degraded) = (0, None, false);
-        let call =
-            Call { id, producer, site, event, time_ms, is_lookup, name, began_us, returned_us, verdict, degraded };
+        let call = Call {
+            id: 0,
+            producer,
+            site: None,
+            event,
+            time_ms,
+            is_lookup,
+            is_confirm: false,
+            name,
+            began_us,
+            returned_us,
+            verdict,
+            degraded: false,
+        };
         self.calls.push(call.clone());
         call
     }

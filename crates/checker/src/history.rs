@@ -7,6 +7,8 @@ use std::fmt;
 
 use firstseen_routing::{Decision, SubmissionName};
 
+use crate::claims::ClaimCall;
+
 /// One call of a producer, from its start to its return.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
@@ -20,8 +22,10 @@ pub struct Call {
     pub event: u64,
     /// When the event occurred, in milliseconds since 1970.
     pub time_ms: u64,
-    /// Whether the event was only looked up.
+    /// Whether the event was only looked up, or claimed.
     pub is_lookup: bool,
+    /// Whether the event was confirmed by the consumer that holds it.
+    pub is_confirm: bool,
     /// The name that the caller gave to the submission.
     pub name: Option<SubmissionName>,
     /// When the call began, in simulated microseconds.
@@ -44,7 +48,8 @@ impl Call {
         match self.verdict {
             None | Some(Decision::FirstSeen) => true,
             Some(Decision::Undecided(reason)) => reason.may_have_recorded(),
-            Some(Decision::Duplicate) => false,
+            // A confirm may have found what its own first try has recorded.
+            Some(Decision::Duplicate) => self.is_confirm,
         }
     }
 
@@ -56,14 +61,16 @@ impl Call {
 
 impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, producer, site, event, time_ms, is_lookup, name, began_us, returned_us, verdict, degraded } =
-            self;
+        let Self { id, producer, site, event, time_ms, name, began_us, returned_us, verdict, degraded, .. } = self;
         write!(f, "call {id}: producer {producer} event {event} at {time_ms} ms, {began_us}..{returned_us:?} us")?;
         if let Some(site) = site {
             write!(f, ", site {site}")?;
         }
-        if *is_lookup {
+        if self.is_lookup {
             write!(f, ", lookup")?;
+        }
+        if self.is_confirm {
+            write!(f, ", confirm")?;
         }
         if let Some(name) = name {
             write!(f, ", named {}:{}", name.source, name.number)?;
@@ -242,6 +249,8 @@ pub struct History {
     pub promises: Promises,
     /// The calls, in the order in which they began.
     pub calls: Vec<Call>,
+    /// Claims, in the order in which they were answered.
+    pub claims: Vec<ClaimCall>,
     /// The losses, in the order in which they happened.
     pub losses: Vec<Loss>,
     /// The outages, in the order in which they happened.
@@ -442,6 +451,7 @@ impl History {
 impl fmt::Display for History {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.calls.iter().try_for_each(|call| writeln!(f, "{call}"))?;
+        self.claims.iter().try_for_each(|claim| writeln!(f, "{claim:?}"))?;
         let losses = &mut self.losses.iter();
         losses.try_for_each(|Loss { node, time_us, .. }| writeln!(f, "node {node} lost at {time_us} us"))?;
         let outages = &mut self.outages.iter();

@@ -3,5 +3,6 @@
 //! Promises: a broken law names the calls that break it. Must not know: how a history was made.
 #![warn(missing_docs)]
 
+pub mod claims;
 pub mod history;
 pub mod laws;

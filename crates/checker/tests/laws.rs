@@ -12,6 +12,7 @@ fn call(event: u64, time_ms: u64, began_us: u64, verdict: Decision) -> Call {
         event,
         time_ms,
         is_lookup: false,
+        is_confirm: false,
         name: None,
         began_us,
         returned_us: Some(began_us + 10),

@@ -7,12 +7,13 @@ use std::path::PathBuf;
 
 use firstseen_routing::rules::{Rule, Rules};
 
+use crate::claims::with_claims;
 use crate::kinds;
 use crate::scenario::Scenario;
 
 /// The text about the arguments.
 pub const USAGE: &str = "usage: firstseen-sim --seeds|--trees|--durable|--copies|--moves|--cut-offs|--hung-disks|\
-                         --wrong-clocks|--broken-times|--storms FIRST..END [--kind cuckoo] [--trace] [--without RULE] \
+                         --wrong-clocks|--broken-times|--storms FIRST..END [--kind cuckoo] [--claims] [--trace] [--without RULE] \
                          [--results FILE]\n       \
                          firstseen-sim --scale [--nodes N,...] [--events-per-node N] [--json] [--picture FILE]";
 
@@ -62,6 +63,8 @@ pub struct Asked {
     pub seeds: Range<u64>,
     /// The kind of filter, where that is not the one that the seed draws.
     pub kind: Option<&'static str>,
+    /// Whether events are claimed.
+    pub claims: bool,
     /// Whether every delivery is printed.
     pub shows_trace: bool,
     /// A rule that nodes break.
@@ -77,14 +80,17 @@ impl Asked {
         let seeds = args.next()?;
         let (first, end) = seeds.split_once("..")?;
         let seeds = first.parse().ok()?..end.parse().ok()?;
-        let mut asked = Self { family, seeds, kind: None, shows_trace: false, without: None, results: None };
+        let mut asked =
+            Self { family, seeds, kind: None, claims: false, shows_trace: false, without: None, results: None };
         while let Some(arg) = args.next() {
             match arg.as_str() {
                 "--kind" => asked.kind = Some(kinds::asked(&args.next()?)?),
+                "--claims" => asked.claims = true,
                 "--trace" => asked.shows_trace = true,
                 "--without" => {
                     let name = args.next()?;
-                    asked.without = Some(Rule::ALL.into_iter().find(|rule| format!("{rule:?}") == name)?);
+                    asked.without =
+                        Some(Rule::ALL.into_iter().chain(Rule::OF_CLAIMS).find(|rule| format!("{rule:?}") == name)?);
                 }
                 "--results" => asked.results = Some(args.next()?.into()),
                 _ => return None,
@@ -96,6 +102,7 @@ impl Asked {
     /// The scenario of `seed`.
     pub fn scenario(&self, seed: u64) -> Scenario {
         let scenario = self.family.without(self.without, seed);
+        let scenario = if self.claims { with_claims(scenario) } else { scenario };
         match self.kind {
             Some(kind) => scenario.in_kind(kind),
             None => scenario,
@@ -104,15 +111,17 @@ impl Asked {
 
     /// What was asked for, but for the seeds: results have that name.
     pub fn name(&self) -> String {
+        let claims = if self.claims { ":claims" } else { "" };
         match self.kind {
-            Some(kind) => format!("{}:{kind}", self.family.flag),
-            None => self.family.flag.to_owned(),
+            Some(kind) => format!("{}:{kind}{claims}", self.family.flag),
+            None => format!("{}{claims}", self.family.flag),
         }
     }
 
     /// The arguments that repeat a seed.
     pub fn again(&self, seed: u64) -> String {
         let kind = self.kind.map_or_else(String::new, |kind| format!(" --kind {kind}"));
-        format!("{} {seed}..{}{kind}", self.family.flag, seed + 1)
+        let claims = if self.claims { " --claims" } else { "" };
+        format!("{} {seed}..{}{kind}{claims}", self.family.flag, seed + 1)
     }
 }

@@ -59,6 +59,7 @@ async fn look_up(
             event,
             time_ms,
             is_lookup: true,
+            is_confirm: false,
             name: None,
             began_us,
             returned_us: None,

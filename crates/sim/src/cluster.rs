@@ -418,7 +418,7 @@ pub(crate) fn create(scenario: &Scenario) -> Result<admin::CreateFilterRequest, 
         set_min: 0,
         when_lost: when_lost_message(scenario.when_lost).into(),
         copies: scenario.copies,
-        lease_max_ms: 0,
+        lease_max_ms: scenario.lease_max_ms.unwrap_or(0),
     })
 }
 

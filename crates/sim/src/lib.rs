@@ -10,6 +10,7 @@ pub mod asked;
 pub mod audit;
 mod bits;
 pub mod cells;
+mod claims;
 pub mod clock;
 pub mod cluster;
 mod cut_off;

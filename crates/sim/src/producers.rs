@@ -2,6 +2,8 @@
 //!
 //! Promises: every call is in the history before it is made. Must not know: which faults there are.
 
+mod consume;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +25,8 @@ use firstseen_checker::history::{Call, History};
 const AT_ONCE: u32 = 4;
 /// One of so many calls is a lookup.
 const LOOKUP_EVERY: u64 = 6;
+/// Where events are claimed, one of so many submissions is an observation.
+const OBSERVE_EVERY: u64 = 5;
 /// A submission that ended undecided is sent again so often.
 const AGAIN_MAX: u32 = 3;
 
@@ -99,6 +103,13 @@ impl Lane {
             tokio::time::sleep(Duration::from_millis(dice.below(self.scenario.pause_max_ms))).await;
             let (event, time_ms) = self.draw(&mut dice);
             let is_lookup = dice.below(LOOKUP_EVERY) == 0;
+            if let Some(lease_max_ms) = self.scenario.lease_max_ms
+                && !is_lookup
+                && dice.below(OBSERVE_EVERY) > 0
+            {
+                self.consume((event, time_ms), lease_max_ms, &mut dice).await?;
+                continue;
+            }
             // Each caller numbers its submissions by itself: otherwise those of a caller that has fallen behind would
             // be older than what the guard remembers of the others.
             let name = SubmissionName { source: u128::from(place) + 1, number: u64::from(call) };
@@ -145,6 +156,24 @@ impl Lane {
         Ok(())
     }
 
+    /// A call that begins now.
+    fn new_call(&self, event: u64, time_ms: u64) -> Call {
+        Call {
+            id: 0,
+            producer: self.number,
+            site: self.scenario.site(self.number),
+            event,
+            time_ms,
+            is_lookup: false,
+            is_confirm: false,
+            name: None,
+            began_us: now_us(),
+            returned_us: None,
+            verdict: None,
+            degraded: false,
+        }
+    }
+
     async fn call(
         &self,
         filter: &Filter,
@@ -152,21 +181,7 @@ impl Lane {
         is_lookup: bool,
         name: Option<SubmissionName>,
     ) -> Result<Decision, String> {
-        let began_us = now_us();
-        let call = Call {
-            id: 0,
-            producer: self.number,
-            site: self.scenario.site(self.number),
-            event,
-            time_ms,
-            is_lookup,
-            name,
-            began_us,
-            returned_us: None,
-            verdict: None,
-            degraded: false,
-        };
-        let id = lock(&self.history).begin(call);
+        let id = lock(&self.history).begin(Call { is_lookup, name, ..self.new_call(event, time_ms) });
         let degraded_before = filter.degraded_events();
         let key = event.to_le_bytes();
         let verdict = match name {

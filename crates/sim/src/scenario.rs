@@ -157,6 +157,8 @@ pub struct Scenario {
     pub durability: Durability,
     /// Copies of each slice beside the first.
     pub copies: u32,
+    /// For how long an event may be held at most, in milliseconds; none where events cannot be claimed.
+    pub lease_max_ms: Option<u32>,
     /// Whether slices move from node to node all the while.
     pub moves: bool,
     /// The filter that follows while producers go on.
@@ -203,6 +205,7 @@ impl Scenario {
             when_lost: Dice::new(seed ^ OF_LOSSES).pick(&[WhenLost::Undecided, WhenLost::FirstSeen]),
             durability: Durability::Memory,
             copies: 0,
+            lease_max_ms: None,
             moves: false,
             alteration: None,
             retry_horizon_ms: 60_000,
@@ -459,6 +462,9 @@ impl fmt::Display for Scenario {
         }
         if self.copies > 0 {
             write!(f, " copies {}", self.copies)?;
+        }
+        if let Some(lease_max_ms) = self.lease_max_ms {
+            write!(f, " claims {lease_max_ms} ms")?;
         }
         if self.moves {
             write!(f, " moving")?;

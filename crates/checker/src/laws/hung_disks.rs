@@ -3,7 +3,7 @@
 
 use super::Violation;
 use crate::history::{Call, History};
-use firstseen_routing::Decision;
+use firstseen_routing::{Decision, Reason};
 
 /// A node gives up the slices on a hung disk within three and a half seconds; within as many more the cluster has
 /// agreed on that, every node knows it, and calls from before have returned.
@@ -15,7 +15,12 @@ const SHOWN_MAX: usize = 3;
 const LAW: &str = "hung disk: nothing is known of events that another complete copy could answer for";
 
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
-    let is_open = |call: &&Call| matches!(call.verdict, None | Some(Decision::Undecided(_)));
+    // What somebody holds is as it should be.
+    let is_open = |call: &&Call| match call.verdict {
+        None => true,
+        Some(Decision::Undecided(reason)) => reason != Reason::Claimed,
+        Some(_) => false,
+    };
     let calls: Vec<Call> = judged(history).filter(is_open).take(SHOWN_MAX).cloned().collect();
     if !calls.is_empty() {
         violations.push(Violation::of(LAW, calls));
@@ -36,7 +41,6 @@ pub fn judged(history: &History) -> impl Iterator<Item = &Call> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use firstseen_routing::Reason;
 
     #[test]
     fn an_event_that_is_undecided_until_the_hang_ends_breaks_it() {
@@ -47,6 +51,7 @@ mod tests {
             event: 1,
             time_ms: 0,
             is_lookup: false,
+            is_confirm: false,
             name: None,
             began_us,
             returned_us: Some(began_us + 1_000_000),

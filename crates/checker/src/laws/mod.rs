@@ -5,6 +5,7 @@
 
 mod cells_exact;
 mod cells_set;
+mod claims;
 mod copies_catch_up;
 mod hung_disks;
 mod leaf_answers;
@@ -68,6 +69,7 @@ pub fn check(history: &History) -> Vec<Violation> {
         no_first_after_duplicate::check(history, calls, &mut violations);
         leaf_answers::check(history, calls, &mut violations);
     }
+    claims::check(history, &by_event, &mut violations);
     cells_exact::check(history, &mut violations);
     cells_set::check(history, &mut violations);
     copies_catch_up::check(history, &mut violations);

@@ -40,6 +40,8 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
             let since_us = first_us..first.returned_us.unwrap_or(u64::MAX);
             let is_same = |call: &&Call| call.name.is_some() && call.name == first.name;
             first.won()
+                // A confirm tests nothing: its holder has delivered the event.
+                && !first.is_confirm
                 && first.began_us > returned_us
                 && !recorders.iter().any(is_same)
                 && duplicate.name.is_none_or(|name| first.name != Some(name))

@@ -9,7 +9,9 @@ use firstseen_routing::Decision;
 const LAW: &str = "no duplicate of itself: no other submission can have recorded the event";
 
 pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Violation>) {
-    for duplicate in calls.iter().filter(|call| call.verdict == Some(Decision::Duplicate)) {
+    // A confirm may have found what its own first try has recorded.
+    let told = calls.iter().filter(|call| call.verdict == Some(Decision::Duplicate) && !call.is_confirm);
+    for duplicate in told {
         let explains = |other: &&&Call| {
             other.id != duplicate.id
                 && (other.name.is_none() || other.name != duplicate.name)

@@ -1,6 +1,7 @@
 //! Whether a seed decides everything, and whether simulated runs keep the laws, or break them where a rule is broken.
 
 mod broken_times;
+mod claims;
 mod common;
 mod copies;
 mod cuckoo;

@@ -1,0 +1,182 @@
+//! Claims: at most one consumer counts on an event at any time; fences rise; what somebody holds is first-seen to nobody else;
+//! a lease is lost to a later claim only, and not before it is over; leases end.
+//!
+//! That one confirm wins, that nothing recorded is granted, and that a lost lease was recorded by somebody, say `one_winner`,
+//! `no_false_negative` and `no_own_duplicate`.
+
+use std::collections::BTreeMap;
+
+use super::Violation;
+use crate::claims::{ClaimCall, Grant};
+use crate::history::{Call, History};
+use firstseen_routing::{Decision, Reason};
+
+const ONE_HOLDER: &str = "one holder: two consumers counted on one event at a time";
+const RISES: &str = "fences rise: a later grant of an event has no greater fence";
+const HELD: &str = "held is not new: an event that a consumer counted on was first-seen to another one";
+const EXPLAINED: &str = "a lease is lost to somebody: no later claim explains it, or it was not over";
+const END: &str = "leases end: an event is in progress though nobody can hold it any more";
+
+pub(super) fn check(history: &History, by_event: &BTreeMap<u64, Vec<&Call>>, violations: &mut Vec<Violation>) {
+    let mut claims: BTreeMap<u64, Vec<&ClaimCall>> = BTreeMap::new();
+    for claim in &history.claims {
+        claims.entry(claim.event).or_default().push(claim);
+    }
+    for (event, claims) in &claims {
+        let calls = by_event.get(event).map_or(&[][..], |calls| calls);
+        let granted: Vec<(&ClaimCall, Grant)> =
+            claims.iter().filter_map(|claim| Some((*claim, claim.grant?))).collect();
+        let mut broken = |law, what: String| violations.push(Violation { law, calls: Vec::new(), what: Some(what) });
+        for (index, (first, one)) in granted.iter().enumerate() {
+            for (second, other) in &granted[index + 1..] {
+                let told_us = first.told_us.max(second.told_us).unwrap_or(u64::MAX);
+                if told_us < one.until_us.min(other.until_us) {
+                    broken(ONE_HOLDER, format!("{first:?} and {second:?}"));
+                }
+                let before = |(early, one): (&ClaimCall, &Grant), (late, other): (&ClaimCall, &Grant)| {
+                    early.asked_us < late.asked_us && one.over_us <= late.asked_us && one.fence >= other.fence
+                };
+                if before((first, one), (second, other)) || before((second, other), (first, one)) {
+                    broken(RISES, format!("{first:?} and {second:?}"));
+                }
+            }
+            if let Some(lost_us) = one.lost_us {
+                let is_later = |claim: &&ClaimCall| !std::ptr::eq(*claim, *first) && claim.asked_us >= first.asked_us;
+                // Before it is over nobody else can have got the event; a try of the same claim may come late.
+                if lost_us < one.over_us || !claims.iter().copied().any(|claim| is_later(&claim)) {
+                    broken(EXPLAINED, format!("{first:?}"));
+                }
+            }
+        }
+        held(&granted, calls, violations);
+        if let Some(healed_us) = history.healed_us {
+            end(healed_us, claims, calls, violations);
+        }
+    }
+}
+
+/// Observations that were first-seen while a consumer counted on the event.
+fn held(granted: &[(&ClaimCall, Grant)], calls: &[&Call], violations: &mut Vec<Violation>) {
+    let is_first = |call: &&&Call| call.won() && !call.is_confirm;
+    for call in calls.iter().filter(is_first) {
+        let Some(returned_us) = call.returned_us else { continue };
+        if let Some((holder, _)) = granted.iter().find(|(claim, _)| claim.holds(call.began_us, returned_us)) {
+            let what = Some(format!("{holder:?}"));
+            violations.push(Violation { law: HELD, calls: vec![(*call).clone()], what });
+        }
+    }
+}
+
+/// Once all is well, an event is in progress for as long as somebody can hold it: a lease and a hundredth after the last claim
+/// was tried, and as long after heads have changed for the last time.
+fn end(healed_us: u64, claims: &[&ClaimCall], calls: &[&Call], violations: &mut Vec<Violation>) {
+    let longest_us = claims.iter().map(|claim| claim.lease_us).max().unwrap_or(0);
+    let told: Vec<(u64, u64)> = claims
+        .iter()
+        .filter(|claim| claim.is_in_progress)
+        .filter_map(|claim| Some((claim.asked_us, claim.told_us?)))
+        .chain(calls.iter().filter_map(|call| {
+            let is_held = call.verdict == Some(Decision::Undecided(Reason::Claimed)) && !call.is_confirm;
+            Some((call.began_us, call.returned_us?)).filter(|_| is_held)
+        }))
+        .collect();
+    for (asked_us, told_us) in
+        told.into_iter().filter(|(asked_us, _)| *asked_us > healed_us + SETTLE_LEASES * LEASE_MAX_US)
+    {
+        let may_hold = |claim: &&ClaimCall| {
+            // A try that was given up may be granted as long as a message takes.
+            let last_us = claim.told_us.unwrap_or(u64::MAX).max(claim.asked_us).saturating_add(longest_us + SENT_US);
+            claim.asked_us < told_us && asked_us < last_us && !(claim.asked_us == asked_us && claim.is_in_progress)
+        };
+        if !claims.iter().copied().any(|claim| may_hold(&claim)) {
+            let what = Some(format!("asked at {asked_us} us, told at {told_us} us: {claims:?}"));
+            violations.push(Violation { law: END, calls: Vec::new(), what });
+        }
+    }
+}
+
+/// The greatest lease of a filter in a simulation.
+const LEASE_MAX_US: u64 = 3_000_000;
+/// So many of them after all is well, no head waits for another one's leases.
+const SETTLE_LEASES: u64 = 3;
+/// A message is on its way no longer than this, with all tries.
+const SENT_US: u64 = 10_000_000;
+
+#[cfg(test)]
+mod tests {
+    use firstseen_routing::{Epoch, Fence, FilterId};
+
+    use super::*;
+
+    fn claim(asked_us: u64, told_us: u64, until_us: u64, number: u64) -> ClaimCall {
+        let fence = Fence::of_number(FilterId(1), Epoch(1), number);
+        let grant = Some(Grant { fence, until_us, over_us: until_us, lost_us: None });
+        ClaimCall {
+            event: 7,
+            asked_us,
+            told_us: Some(told_us),
+            lease_us: until_us - asked_us,
+            is_in_progress: false,
+            grant,
+        }
+    }
+
+    fn broken(claims: Vec<ClaimCall>, calls: Vec<Call>, healed_us: Option<u64>) -> Vec<&'static str> {
+        let history = History { claims, calls, healed_us, ..History::default() };
+        let mut by_event: BTreeMap<u64, Vec<&Call>> = BTreeMap::new();
+        history.calls.iter().for_each(|call| by_event.entry(call.event).or_default().push(call));
+        let mut violations = Vec::new();
+        check(&history, &by_event, &mut violations);
+        violations.into_iter().map(|violation| violation.law).collect()
+    }
+
+    fn observed(began_us: u64, returned_us: u64, verdict: Decision) -> Call {
+        Call {
+            id: 0,
+            producer: 1,
+            site: None,
+            event: 7,
+            time_ms: 0,
+            is_lookup: false,
+            is_confirm: false,
+            name: None,
+            began_us,
+            returned_us: Some(returned_us),
+            verdict: Some(verdict),
+            degraded: false,
+        }
+    }
+
+    #[test]
+    fn what_breaks_a_promise_of_claims_is_found() {
+        assert_eq!(broken(vec![claim(0, 5, 100, 1), claim(100, 105, 200, 2)], vec![], None), [""; 0]);
+        assert_eq!(broken(vec![claim(0, 5, 100, 1), claim(40, 99, 200, 2)], vec![], None), [ONE_HOLDER]);
+        assert_eq!(broken(vec![claim(0, 5, 100, 2), claim(100, 105, 200, 2)], vec![], None), [RISES]);
+        let first = observed(10, 90, Decision::FirstSeen);
+        assert_eq!(broken(vec![claim(0, 5, 100, 1)], vec![first.clone()], None), [HELD]);
+        assert_eq!(broken(vec![claim(0, 11, 100, 1)], vec![first], None), [""; 0], "it may have come before");
+    }
+
+    #[test]
+    fn a_lease_that_is_lost_to_nobody_or_early_is_found() {
+        let lost = |lost_us: u64| {
+            let mut claim = claim(0, 5, 100, 1);
+            claim.grant.as_mut().unwrap().lost_us = Some(lost_us);
+            claim
+        };
+        assert_eq!(broken(vec![lost(150)], vec![], None), [EXPLAINED]);
+        assert_eq!(broken(vec![lost(150), claim(100, 110, 200, 2)], vec![], None), [""; 0]);
+        assert_eq!(broken(vec![lost(90), claim(100, 110, 200, 2)], vec![], None), [EXPLAINED]);
+    }
+
+    #[test]
+    fn an_event_that_stays_in_progress_is_found() {
+        let late_us = 60_000_000;
+        let waits = observed(late_us, late_us + 5, Decision::Undecided(Reason::Claimed));
+        assert_eq!(broken(vec![claim(0, 5, 100, 1)], vec![waits.clone()], Some(1_000)), [END]);
+        assert_eq!(
+            broken(vec![claim(late_us - 50, late_us - 40, late_us + 100, 1)], vec![waits], Some(1_000)),
+            [""; 0]
+        );
+    }
+}

@@ -1,0 +1,132 @@
+//! Consumers, which claim events, deliver them and confirm them, and let some go, or die with them, or stop for too long.
+//!
+//! Promises: what a consumer counts on is in the history from when it is told until it confirms, lets go, or its lease is over.
+//! Must not know: which faults there are.
+
+use std::time::Duration;
+
+use firstseen_checker::claims::{ClaimCall, Grant};
+use firstseen_checker::history::Call;
+use firstseen_client::{Claim, Claiming, Confirming, Delivery, Lost, SubmissionName};
+use firstseen_routing::rules::Rule;
+use firstseen_routing::{CLOCK_RATE_PARTS, Decision, Fence, Reason};
+
+use super::Lane;
+use crate::clock::now_us;
+use crate::dice::Dice;
+use crate::shared_history::lock;
+
+/// A confirm that ended undecided is tried again so often.
+const CONFIRMS_MAX: u32 = 3;
+
+impl Lane {
+    /// Claims an event, and goes on with it as the dice say.
+    pub(super) async fn consume(
+        &self,
+        (event, time_ms): (u64, u64),
+        lease_max_ms: u32,
+        dice: &mut Dice,
+    ) -> Result<(), String> {
+        let lease_ms = u64::from(lease_max_ms) / (1 + dice.below(4));
+        let id = lock(&self.history).begin(Call { is_lookup: true, ..self.new_call(event, time_ms) });
+        let (asked_us, lease_us) = (now_us(), lease_ms * 1_000);
+        let key = event.to_le_bytes();
+        let claiming = self.filter.claim_at(&key, time_ms, Duration::from_millis(lease_ms)).await;
+        let claiming = claiming.map_err(|error| error.to_string())?;
+        let told_us = now_us();
+        let verdict = match &claiming {
+            Claiming::Claimed(_) => Decision::FirstSeen,
+            Claiming::Duplicate => Decision::Duplicate,
+            Claiming::InProgress(_) => Decision::Undecided(Reason::Claimed),
+            Claiming::Undecided(reason) => Decision::Undecided(*reason),
+        };
+        let counts_from_asking = self.scenario.owner_limits.rules.keep(Rule::CountsLeasesFromAsking);
+        let over_us = if counts_from_asking { asked_us } else { told_us } + lease_us - lease_us / CLOCK_RATE_PARTS;
+        let grant =
+            |claim: &Claim| claim.fence().map(|fence| Grant { fence, until_us: over_us, over_us, lost_us: None });
+        let grant = if let Claiming::Claimed(claim) = &claiming { grant(claim) } else { None };
+        let number = {
+            let mut history = lock(&self.history);
+            history.end(id, told_us, verdict, false);
+            let is_in_progress = matches!(claiming, Claiming::InProgress(_));
+            history.claims.push(ClaimCall { event, asked_us, told_us: Some(told_us), lease_us, is_in_progress, grant });
+            history.claims.len() - 1
+        };
+        match claiming {
+            Claiming::Claimed(claim) => self.go_on(claim, number, (event, time_ms), lease_ms, dice).await,
+            _ => Ok(()),
+        }
+    }
+
+    /// The consumer counts on its event no more.
+    fn lets_go(&self, number: usize) {
+        if let Some(grant) = &mut lock(&self.history).claims[number].grant {
+            grant.until_us = grant.until_us.min(now_us());
+        }
+    }
+
+    async fn go_on(
+        &self,
+        claim: Claim,
+        number: usize,
+        event: (u64, u64),
+        lease_ms: u64,
+        dice: &mut Dice,
+    ) -> Result<(), String> {
+        let fate = dice.below(10);
+        if fate == 0 {
+            self.lets_go(number);
+            drop(claim);
+            return Ok(());
+        }
+        if fate == 1 {
+            self.lets_go(number);
+            return claim.release().await.map(drop).map_err(|error| error.to_string());
+        }
+        let Some(delivery) = claim.deliver() else { return Ok(()) };
+        // Most deliver at once; some take about as long as their leases.
+        let ms = if dice.below(3) == 0 { dice.below(lease_ms * 3 / 2) } else { dice.below(30) };
+        tokio::time::sleep(Duration::from_millis(ms)).await;
+        // One that dies after its delivery says nothing.
+        if fate > 2 { self.confirm(delivery, number, event).await } else { Ok(()) }
+    }
+
+    async fn confirm(&self, delivery: Delivery, number: usize, (event, time_ms): (u64, u64)) -> Result<(), String> {
+        self.lets_go(number);
+        let fence = delivery.fence();
+        for again in 0..CONFIRMS_MAX {
+            let call = Call { is_confirm: true, name: Some(name_of(event, fence)), ..self.new_call(event, time_ms) };
+            let id = lock(&self.history).begin(call);
+            let confirming = self.confirm_once(fence, event, time_ms).await?;
+            let verdict = match confirming {
+                Confirming::Confirmed => Decision::FirstSeen,
+                Confirming::LeaseLost(Lost::Recorded) => Decision::Duplicate,
+                Confirming::LeaseLost(Lost::Held) => Decision::Undecided(Reason::Claimed),
+                Confirming::Undecided(reason) => Decision::Undecided(reason),
+            };
+            let mut history = lock(&self.history);
+            history.end(id, now_us(), verdict, false);
+            if confirming == Confirming::LeaseLost(Lost::Held)
+                && let Some(grant) = &mut history.claims[number].grant
+            {
+                grant.lost_us = Some(now_us());
+            }
+            drop(history);
+            if !matches!(confirming, Confirming::Undecided(_)) || again + 1 == CONFIRMS_MAX {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    async fn confirm_once(&self, fence: Fence, event: u64, time_ms: u64) -> Result<Confirming, String> {
+        let key = event.to_le_bytes();
+        self.filter.confirm_fence(&key, Some(time_ms), fence).await.map_err(|error| error.to_string())
+    }
+}
+
+/// The tries of one confirm have one name in the history: who confirms again may find what was recorded, or be confirmed again.
+fn name_of(event: u64, fence: Fence) -> SubmissionName {
+    let source = u128::from(event) << 64 | u128::from(fence.filter().0) << 48 | u128::from(fence.epoch().0);
+    SubmissionName { source, number: fence.number() }
+}
