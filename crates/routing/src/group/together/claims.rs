@@ -1,8 +1,8 @@
 //! Claims of events whose positions are all in one slice: granted at the copy that answers, once the others have acknowledged
 //! all that came before.
 //!
-//! Promises: a claim records nothing; what somebody holds is recorded for its holder only; a confirm is never found by its own
-//! first attempt unless another one's reply was lost. Must not know: how replies wait for copies.
+//! Promises: a claim records nothing; what somebody holds is recorded for its holder only. Must not know: how replies wait for
+//! copies.
 
 use std::ops::Range;
 
