@@ -312,8 +312,8 @@ impl GroupOwner {
         match (&mut self.machine, map.filters.get(&self.filter)) {
             (Machine::Together(group), record) => group.map_changed(map, record, now, &mut self.commands),
             (Machine::Divided(group), Some(record)) => group.map_changed(map, record, now),
-            // The filter is dropped with all events in flight; the node ends this owner.
-            (Machine::Divided(group), None) => group.drain(now),
+            // The filter is dropped, and the node ends this owner.
+            (Machine::Divided(group), None) => group.end_dropped(now),
         }
     }
 

@@ -188,6 +188,30 @@ fn a_fingerprint_that_a_closed_filter_has_is_never_sent_on() {
     are_never_sent_on(SEEDS / 4, Some(Kind::Cuckoo));
 }
 
+/// The caller need not wait for its deadline to ask the filter that has followed.
+#[test]
+fn a_call_on_its_way_when_the_filter_goes_is_answered() {
+    let mut unknown = 0;
+    for seed in 0..40 {
+        let mut run = Run::new(seed, true, OwnerLimits::default());
+        (0..20).for_each(|key| run.submit(key, key));
+        run.network.settle();
+        for key in 0..20 {
+            run.submit(20 + key, key);
+            (0..run.dice.below(2)).for_each(|_| _ = run.network.deliver());
+        }
+        let mut map = run.network.map.clone();
+        map.filters.clear();
+        map.version += 1;
+        let (keys, now) = (run.network.owners.keys().copied().collect::<Vec<_>>(), run.network.now);
+        keys.into_iter().for_each(|key| run.network.command(key, |owner| owner.map_changed(&map, now)));
+        assert_eq!(run.network.replies.len(), 40, "seed {seed}");
+        let decisions = run.network.replies.iter().map(|reply| reply.decisions[0]);
+        unknown += decisions.filter(|decision| *decision == Decision::Undecided(Reason::UnknownFilter)).count();
+    }
+    assert!(unknown > 50, "{unknown} had recorded nothing");
+}
+
 /// Where heads do not know what they have in flight themselves, as other nodes do not, only the waiting keeps the promise.
 #[test]
 fn a_change_that_does_not_wait_for_events_in_flight_is_found() {

@@ -61,7 +61,7 @@ impl DividedGroup {
     pub(crate) fn begin_anew(&mut self, incarnation: Incarnation, now: Moment) {
         self.present.begin(now);
         self.membership.interrupt();
-        self.reply_to_all();
+        self.reply_to_all(Reason::NotReady);
         self.in_flight.clear();
         self.tree.clear();
         // Batches have their replies by now; messages gathered for other nodes are of a start that is over for them.
@@ -77,24 +77,33 @@ impl DividedGroup {
     /// No event in flight can come to an end here: every caller that waits gets a reply, and asks elsewhere.
     pub(crate) fn give_up_flights(&mut self, now: Moment) {
         self.present.begin(now);
-        self.reply_to_all();
+        self.reply_to_all(Reason::NotReady);
         self.finish();
     }
 
-    fn reply_to_all(&mut self) {
+    /// The map does not have the filter any more: every caller that waits gets a reply, and asks the filter that has followed, if
+    /// one has.
+    pub(crate) fn end_dropped(&mut self, now: Moment) {
+        self.present.begin(now);
+        self.is_draining = true;
+        self.reply_to_all(Reason::UnknownFilter);
+        self.finish();
+    }
+
+    fn reply_to_all(&mut self, unrecorded: Reason) {
         for first in self.in_flight.flights().batches() {
-            self.give_up(first);
+            self.give_up(first, unrecorded);
             self.reply(first);
         }
     }
 
-    /// Decides all undecided events of a batch by what is known of them.
-    fn give_up(&mut self, first: Ticket) {
+    /// Decides all undecided events of a batch by what is known of them: `unrecorded` of those of which nothing was recorded.
+    fn give_up(&mut self, first: Ticket, unrecorded: Reason) {
         let Some(batch) = self.in_flight.batch_mut(first) else { return };
         for event in 0..batch.flights.len() {
             let reason = match batch.flights[event].phase() {
                 _ if batch.flights[event].is_decided => continue,
-                Phase::Testing | Phase::Joined => Reason::NotReady,
+                Phase::Testing | Phase::Joined => unrecorded,
                 _ => Reason::Unknown,
             };
             batch.flights[event].is_decided = true;
