@@ -129,7 +129,7 @@ impl Held {
 
     /// Sends word that the event is let go, if there is room for it, and does not wait.
     fn let_go(&self) {
-        let filter = home(self.filter.opened(), self.fence);
+        let filter = home(self.filter.claimed_at(), self.fence);
         if !filter.core().try_reserve(1) {
             return;
         }
@@ -143,7 +143,7 @@ impl Held {
 impl Filter {
     /// The greatest lease of a claim; none where events cannot be claimed.
     pub fn lease_max(&self) -> Option<Duration> {
-        let record = line::newest(self.opened()).record();
+        let record = line::newest(self.claimed_at()).record();
         record.policies.lease_max_ms.map(|lease_max_ms| Duration::from_millis(lease_max_ms.get().into()))
     }
 
@@ -181,7 +181,7 @@ impl Filter {
     ) -> Result<Vec<Claiming>, CallError> {
         self.check_lease(lease)?;
         let until = Instant::now() + lease - lease / CLOCK_RATE_PARTS as u32;
-        let secret = line::first(self.opened()).secret();
+        let secret = line::first(self.claimed_at()).secret();
         let rehash = rehash(events);
         let claimed = self.claimed(&rehash(secret), times_ms, lease, (secret, &rehash)).await?;
         let claiming = |(index, (decision, hold)): (usize, (Decision, Hold))| match (decision, hold) {
@@ -217,6 +217,21 @@ impl Filter {
         self.claimed(digests, times_ms, lease, (self.secret(), HASHED)).await
     }
 
+    /// Like [`Self::claim_digests`]; where the filter has been altered and has another secret, `rehash` hashes all events of the
+    /// call by that one.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn claim_digests_or(
+        &self,
+        digests: &[Digest],
+        times_ms: &[u64],
+        lease: Duration,
+        rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
+    ) -> Result<Vec<(Decision, Hold)>, CallError> {
+        self.claimed(digests, times_ms, lease, (self.secret(), rehash)).await
+    }
+
     async fn claimed(
         &self,
         digests: &[Digest],
@@ -225,7 +240,7 @@ impl Filter {
         hashed: (&FilterSecret, Rehash<'_>),
     ) -> Result<Vec<(Decision, Hold)>, CallError> {
         let lease_ms = self.check_lease(lease)?;
-        let first = line::first(self.opened());
+        let first = line::first(self.claimed_at());
         // A claim that comes again is known by its name, in whichever batch it comes.
         let name =
             |_: &Digest| SubmissionName { source: first.core().producer(), number: first.core().next_sequence() };
@@ -279,8 +294,22 @@ impl Filter {
         times_ms: &[u64],
         fences: &[Fence],
     ) -> Result<Vec<Confirming>, CallError> {
+        self.confirm_digests_or(digests, times_ms, fences, HASHED).await
+    }
+
+    /// Like [`Self::confirm_digests`], with `rehash` as in [`Self::claim_digests_or`].
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn confirm_digests_or(
+        &self,
+        digests: &[Digest],
+        times_ms: &[u64],
+        fences: &[Fence],
+        rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
+    ) -> Result<Vec<Confirming>, CallError> {
         let confirmed =
-            self.by_fences_of(Operation::Confirm, (digests, times_ms, fences), (self.secret(), HASHED)).await?;
+            self.by_fences_of(Operation::Confirm, (digests, times_ms, fences), (self.secret(), rehash)).await?;
         Ok(confirmed.into_iter().map(confirming).collect())
     }
 
@@ -313,8 +342,22 @@ impl Filter {
         times_ms: &[u64],
         fences: &[Fence],
     ) -> Result<Vec<bool>, CallError> {
+        self.release_digests_or(digests, times_ms, fences, HASHED).await
+    }
+
+    /// Like [`Self::release_digests`], with `rehash` as in [`Self::claim_digests_or`].
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn release_digests_or(
+        &self,
+        digests: &[Digest],
+        times_ms: &[u64],
+        fences: &[Fence],
+        rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
+    ) -> Result<Vec<bool>, CallError> {
         let released =
-            self.by_fences_of(Operation::Release, (digests, times_ms, fences), (self.secret(), HASHED)).await?;
+            self.by_fences_of(Operation::Release, (digests, times_ms, fences), (self.secret(), rehash)).await?;
         Ok(released.into_iter().map(|decision| decision == Decision::FirstSeen).collect())
     }
 
@@ -334,7 +377,7 @@ impl Filter {
     ) -> Result<Vec<Decision>, CallError> {
         let rehash = rehash(events);
         let Some(fence) = fences.iter().min() else { return Ok(Vec::new()) };
-        let secret = home(self.opened(), *fence).secret();
+        let secret = home(self.claimed_at(), *fence).secret();
         self.by_fences_of(operation, (&rehash(secret), times_ms, fences), (secret, &rehash)).await
     }
 
@@ -349,13 +392,13 @@ impl Filter {
             return Err(CallError::NoClaims { filter: self.name().to_owned() });
         }
         let Some(fence) = fences.iter().min() else { return Ok(Vec::new()) };
-        let newest = line::newest(self.opened());
+        let newest = line::newest(self.claimed_at());
         let own = newest.record().line.origin.unwrap_or(newest.id())..=newest.id();
         if !fences.iter().all(|fence| own.contains(&fence.filter())) {
             return Err(CallError::ForeignFence { filter: self.name().to_owned() });
         }
         let events = Events { digests, times_ms, names: &[], fences };
-        let (answers, _) = self.answers(home(self.opened(), *fence), operation, events, hashed).await?;
+        let (answers, _) = self.answers(home(self.claimed_at(), *fence), operation, events, hashed).await?;
         Ok(answers.into_iter().map(|answer| answer.decision).collect())
     }
 }

@@ -89,7 +89,11 @@ impl Core {
         // has gone wrong, ahead of the present, is not handed on.
         let clock_ms =
             reply.clock_ms.max(reply.former_clock_ms.min(node_ms.unwrap_or_else(|| self.present().wall_ms())));
+        let root = self.root_of_claims(&record);
         let filter = self.in_use(name, (id, record), &reply.secret, clock_ms)?;
+        if let Some(root) = root {
+            filter.line().claim_at(self.in_use(name, root, &reply.secret, clock_ms)?);
+        }
         let Some(former) = reply.former else { return Ok(filter) };
         let (id, record) = filter_record(former).map_err(|error| description(error.to_string()))?;
         if !self.map().filters.contains_key(&id) {
@@ -128,6 +132,13 @@ impl Core {
         filters.retain(|_, filter| filter.strong_count() > 0);
         filters.insert(id, Arc::downgrade(&filter));
         Ok(filter)
+    }
+
+    /// The root of the tree of which a filter is another level, where events of the tree can be claimed.
+    fn root_of_claims(&self, record: &FilterRecord) -> Option<(FilterId, FilterRecord)> {
+        record.policies.lease_max_ms?;
+        let root = record.branch.as_ref().filter(|branch| !branch.is_root())?.root;
+        self.map().filters.get(&root).map(|record| (root, record.clone()))
     }
 
     /// The level of a tree at this client's site; the filter itself where it has no tree, or the client no site.

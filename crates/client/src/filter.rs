@@ -291,7 +291,11 @@ impl Filter {
     /// Duplicates that each level of the filter's tree has found for this client, from the root on; all 0 where the
     /// filter is in no tree.
     pub fn level_hits(&self) -> [u64; TREE_LEVELS_MAX] {
-        self.core.level_hits()
+        let mut hits = self.core.level_hits();
+        // Events are claimed at the root.
+        let at_root = self.core.line().root().map(|root| root.level_hits()).unwrap_or_default();
+        hits.iter_mut().zip(at_root).for_each(|(hits, at_root)| *hits += at_root);
+        hits
     }
 
     /// Duplicates that this client has answered itself ([`crate::Builder::local_bytes_max`]).
@@ -310,9 +314,9 @@ impl Filter {
         line::all(&self.core).map(|filter| filter.degraded()).fold(Degraded::default(), Degraded::and)
     }
 
-    /// The filter as it was when it was opened.
-    pub(crate) fn opened(&self) -> &Arc<FilterCore> {
-        &self.core
+    /// The filter whose heads hold events: the root of its tree, where it is in one; as it was when it was opened.
+    pub(crate) fn claimed_at(&self) -> &Arc<FilterCore> {
+        self.core.line().root().unwrap_or(&self.core)
     }
 
     async fn one(

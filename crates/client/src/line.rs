@@ -18,7 +18,7 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::call::Answer;
 use crate::intake::FilterCore;
 
-/// The place of a filter among those that follow one another.
+/// The place of a filter among those that follow one another, or are in a tree with it.
 pub(crate) struct Line {
     /// The first filter of the line.
     origin: FilterId,
@@ -27,19 +27,32 @@ pub(crate) struct Line {
     is_over: AtomicBool,
     /// One call looks for the next; the others wait for it.
     turn: Semaphore,
+    /// The root of its tree, where this is another level, and events can be claimed.
+    root: OnceLock<Arc<FilterCore>>,
 }
 
 impl Line {
     /// The place of filter `id`.
     pub(crate) fn of(id: FilterId, record: &FilterRecord) -> Self {
         let (origin, is_over) = (record.line.origin.unwrap_or(id), AtomicBool::new(false));
-        Self { origin, next: OnceLock::new(), is_over, turn: Semaphore::new(1) }
+        Self { origin, next: OnceLock::new(), is_over, turn: Semaphore::new(1), root: OnceLock::new() }
     }
 
     /// The filter `next` has followed.
     pub(crate) fn follow_with(&self, next: Arc<FilterCore>) {
         // Another call may have found it, too.
         let _ = self.next.set(next);
+    }
+
+    /// The root of its tree, where events are claimed; none where this is no other level of one.
+    pub(crate) fn root(&self) -> Option<&Arc<FilterCore>> {
+        self.root.get()
+    }
+
+    /// Events are claimed at this root.
+    pub(crate) fn claim_at(&self, root: Arc<FilterCore>) {
+        // Another call may have found it, too.
+        let _ = self.root.set(root);
     }
 
     /// The map does not have the filter any more.

@@ -34,7 +34,7 @@ pub(crate) fn create(state: &mut State, asked: NewFilter) -> Result<Outcome, Ref
         .and_then(|()| check_durability(&definition, policies.durability, tree.is_some()))
         .and_then(|()| check_thresholds(&definition, policies.thresholds))
         .and_then(|()| check_copies(&definition, policies.copies, tree.is_some()))
-        .and_then(|()| check_claims(&definition, &policies, tree.is_some()))
+        .and_then(|()| check_claims(&definition, &policies, tree.as_ref().map(|tree| tree.top_down)))
         .map_err(|refusal| Refusal::Definition { name: name.clone(), reason: refusal.to_string() })?;
     if policies.durability == Durability::Durable || policies.copies > 0 {
         // A reply rests on every slice's disk, and on all copies.

@@ -105,6 +105,10 @@ fn wanted(
         let digest = secret.digest(&call.event.to_le_bytes());
         let path = call.site.and_then(|site| paths.get(site)).map_or(&[][..], Vec::as_slice);
         for (steps, level) in path.iter().enumerate() {
+            // What was claimed is recorded at the root.
+            if call.is_confirm && steps + 1 < path.len() {
+                continue;
+            }
             // A leaf that answers alone may lose its node before it has brought the event to the levels above.
             let carriers = if call.degraded { &path[..=steps] } else { &path[steps..=steps] };
             if carriers.iter().any(|carrier| history.has_lost(call, &carrier.nodes)) {

@@ -11,11 +11,11 @@ const OF_CLAIMS: u64 = 0xC1_A135 << 32;
 const LEASE_MS_MAX: u64 = 3_000;
 const LEASE_MS_MIN: u64 = 1_000;
 
-/// The same with a filter whose events can be claimed. In trees, and where times are broken, none can.
+/// The same with a filter whose events can be claimed. In trees with top-down checks, and where times are broken, none can.
 pub(crate) fn with_claims(scenario: Scenario) -> Scenario {
     let mut dice = Dice::new(scenario.seed ^ OF_CLAIMS);
     let lease_ms = LEASE_MS_MIN + dice.below(LEASE_MS_MAX - LEASE_MS_MIN);
     let lease_ms = lease_ms.min(u64::from(scenario.retry_horizon_ms)) as u32;
-    let lease_max_ms = Some(lease_ms).filter(|_| scenario.tree.is_none() && !scenario.has_broken_times);
+    let lease_max_ms = Some(lease_ms).filter(|_| !scenario.has_top_down_checks() && !scenario.has_broken_times);
     Scenario { lease_max_ms, ..scenario }
 }

@@ -442,6 +442,11 @@ impl Scenario {
         self.tree.as_ref().is_some_and(|tree| tree.cut_off == CutOff::Local)
     }
 
+    /// Whether what a level of its tree finds is checked in the levels below.
+    pub fn has_top_down_checks(&self) -> bool {
+        self.tree.as_ref().is_some_and(|tree| tree.top_down > 0)
+    }
+
     /// The site of a producer, where there are sites.
     pub fn site(&self, producer: u32) -> Option<usize> {
         self.tree.as_ref().map(|_| producer as usize % self.nodes)

@@ -1,5 +1,5 @@
 //! In the end the cells of every event that was called first-seen are set at every level, from the leaf of its site to
-//! the root, but for those that were lost with a node.
+//! the root, but for those that were lost with a node; the cells of one that was claimed and confirmed are set at the root.
 
 use super::Violation;
 use crate::history::History;

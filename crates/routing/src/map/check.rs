@@ -107,8 +107,8 @@ pub enum ClusterRefusal {
         /// The kind that was asked for.
         kind: Kind,
     },
-    /// Levels of a tree would have to ask the root who holds an event.
-    #[error("events of a tree cannot be claimed: leave --claims out")]
+    /// Only levels below are asked whether they know an event, and what is claimed has come from none of them.
+    #[error("events of a tree with top-down checks cannot be claimed: leave --claims out, or the checks (top_down)")]
     TreeClaims,
     /// Levels of a tree keep the events that they have decided alone in memory.
     #[error("filters of a tree keep no journal: use `--durability memory`")]
@@ -166,21 +166,22 @@ pub fn check_copies(definition: &SlicedDefinition, copies: u32, is_in_tree: bool
 /// The shortest greatest lease: a claim takes a few milliseconds, and a consumer that stops for a moment is not to lose it.
 const LEASE_MAX_MS_MIN: u32 = 1_000;
 
-/// Whether events of a filter of this definition, in a tree or not, can be claimed.
+/// Whether events of a filter of this definition can be claimed, where it is in no tree, or in one whose finds are checked down to a
+/// level.
 ///
 /// # Errors
 /// [`ClusterRefusal`]: what cannot be, and what to do instead.
 pub fn check_claims(
     definition: &SlicedDefinition,
     policies: &FilterPolicies,
-    is_in_tree: bool,
+    top_down: Option<u8>,
 ) -> Result<(), ClusterRefusal> {
     let Some(lease_max_ms) = policies.lease_max_ms.map(NonZeroU32::get) else { return Ok(()) };
     let (cells, horizon_ms) = (&definition.group.cells, policies.retry_horizon_ms);
     let counts = matches!(definition.group.unit, Unit::Events(_));
     let keeps = matches!(cells.kind(), Kind::Bloom | Kind::Timing | Kind::Generations | Kind::Cuckoo);
     match () {
-        () if is_in_tree => Err(ClusterRefusal::TreeClaims),
+        () if top_down.is_some_and(|top_down| top_down > 0) => Err(ClusterRefusal::TreeClaims),
         () if !keeps || counts || cells.refresh() == Refresh::Refresh => {
             Err(ClusterRefusal::NoClaims { kind: cells.kind() })
         }
