@@ -31,7 +31,7 @@ pub(super) struct Claims {
 impl Claims {
     pub(super) fn new(registry: &mut Registry) -> Self {
         let claims = Self::default();
-        let help = "Events that are held, or were until their leases were over and nobody else took them";
+        let help = "Events that are held";
         registry.register("claims_open", help, claims.open.clone());
         registry.register_with_unit("claims", "Memory of claims", Unit::Bytes, claims.bytes.clone());
         let help = "For how long a former head may still hold events";

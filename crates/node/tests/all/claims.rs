@@ -2,15 +2,17 @@
 //! divided.
 
 use std::num::NonZeroU32;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::common::cluster::{TestCluster, create_at};
 use crate::common::{PATIENCE, TestNode};
-use firstseen_client::{CallError, Claim, Claiming, Confirming, Filter, Lost, Reason, Verdict};
+use firstseen_client::{CallError, Claim, Claiming, Confirming, Filter, Hold, Lost, Reason, Verdict};
 use firstseen_filter::{FilterSpec, Kind};
-use firstseen_routing::{AnswerWhen, ClockSource, FilterPolicies, SlicedDefinition};
+use firstseen_routing::{AnswerWhen, ClockSource, Decision, FilterPolicies, SlicedDefinition};
 
 const LEASE_MAX: Duration = Duration::from_secs(30);
+/// The least greatest lease.
+const SHORT: Duration = Duration::from_secs(1);
 const EVENTS: u32 = 400;
 
 fn policies() -> FilterPolicies {
@@ -215,4 +217,55 @@ async fn leases_and_filters_that_cannot_be_are_refused_by_name() {
     let metrics = node.node.metrics().await;
     assert!(metrics.contains("firstseen_claims_open{filter=\"clicks\"} 0"), "{metrics}");
     assert!(!metrics.contains("firstseen_claims_open{filter=\"plain\"}"));
+}
+
+/// Claims events without confirming them until there is no room for more; returns how many were granted, and how many were asked for.
+async fn claim_until_full(filter: &Filter, first: u32) -> (u32, u32) {
+    let (mut granted, mut asked) = (0, 0);
+    loop {
+        let events: Vec<[u8; 4]> = (0..100).map(|event| (first + asked + event).to_le_bytes()).collect();
+        asked += 100;
+        let (mut is_full, digests) =
+            (false, events.iter().map(|event| filter.secret().digest(event)).collect::<Vec<_>>());
+        for (decision, hold) in filter.claim_digests(&digests, &[], SHORT).await.expect("answers") {
+            match (decision, hold) {
+                (_, Hold::Own(_)) => granted += 1,
+                (Decision::Undecided(Reason::Full | Reason::Overloaded), _) => is_full = true,
+                (other, _) => panic!("{other:?}"),
+            }
+        }
+        if is_full {
+            return (granted, asked);
+        }
+        assert!(asked < 100_000, "there is room for ever");
+    }
+}
+
+/// Consumers that died with claims take no room for longer than their leases.
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_whose_leases_are_over_take_no_room() {
+    let cluster = TestCluster::start(3).await;
+    for (name, slicing) in [("one", "none"), ("h", "horizontal:3"), ("v", "vertical:3")] {
+        let spec = FilterSpec {
+            capacity_events: Some(2_000),
+            ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window"))
+        };
+        let definition = SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition");
+        let lease_max_ms = NonZeroU32::new(SHORT.as_millis() as u32);
+        cluster.create(name, &definition, FilterPolicies { lease_max_ms, ..policies() }).await;
+        let (_client, filter) = cluster.producer(0, name).await;
+        let (granted, asked) = claim_until_full(&filter, 0).await;
+        assert!((500..6_000).contains(&granted), "{name}: {granted} of {asked} were granted");
+        // Nobody comes back for these.
+        let (started, mut next) = (Instant::now(), asked);
+        loop {
+            let (again, more) = claim_until_full(&filter, next).await;
+            if again > granted / 2 {
+                break;
+            }
+            next += more;
+            assert!(started.elapsed() < PATIENCE, "{name}: {again} of {more} once leases were over");
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    }
 }

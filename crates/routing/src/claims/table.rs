@@ -10,6 +10,9 @@ use crate::protocol::{Fence, MonotonicMs};
 
 /// Entries that one grant looks through for one whose lease is over.
 const SWEPT_AT_ONCE: usize = 8;
+/// A pass looks at one of so many entries, and at a few more: all entries are looked at in some seconds.
+const PASSED_PARTS: usize = 4 * SWEPT_AT_ONCE;
+const PASSED_MIN: usize = 128;
 /// A full vector of entries gets room for one more of so many.
 const GROWTH: usize = 8;
 
@@ -141,6 +144,33 @@ impl ClaimTable {
         if let Some(place) = self.place(event) {
             self.remove(place);
         }
+    }
+
+    /// Forgets all claims whose leases are over. It looks at every entry.
+    pub fn drop_expired(&mut self, now: MonotonicMs) {
+        let mut place = 0;
+        while let Some(entry) = self.entries.get(place) {
+            if entry.until <= now {
+                self.remove(place);
+            } else {
+                place += 1;
+            }
+        }
+    }
+
+    /// Forgets claims whose leases have been over for long, of a part of all entries, and gives memory back.
+    pub fn pass(&mut self, now: MonotonicMs) {
+        (0..self.entries.len() / PASSED_PARTS + PASSED_MIN).for_each(|_| self.sweep(now));
+        if self.entries.len() < self.entries.capacity() / 4 {
+            self.entries.shrink_to(2 * self.entries.len());
+            let Self { places, entries, .. } = self;
+            places.shrink_to(2 * entries.len(), |place| hash(entries[*place as usize].event));
+        }
+    }
+
+    /// Events that are held. It looks at every entry.
+    pub fn held(&self, now: MonotonicMs) -> usize {
+        self.entries.iter().filter(|entry| entry.until > now).count()
     }
 
     /// Entries, also those whose lease is over and that nothing has taken the place of.

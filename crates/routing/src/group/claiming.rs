@@ -21,6 +21,10 @@ pub(crate) const HELD: Decision = Decision::Undecided(Reason::Claimed);
 
 /// Who has not said by which map it acts is asked again after so long.
 const ASK_AGAIN_MS: u64 = 1_000;
+/// So often claims whose leases have been over for long are forgotten.
+const PASS_EVERY_MS: u64 = 1_000;
+/// So often, at most, all claims are looked at, where their leases may be over and their room is needed.
+const DROP_EVERY_MS: u64 = 100;
 
 /// The claims of a group whose filter has any.
 pub(crate) struct Claiming<Former> {
@@ -34,6 +38,9 @@ pub(crate) struct Claiming<Former> {
     headed_since: Epoch,
     /// When nodes are asked by which map they act.
     next_ask_ms: MonotonicMs,
+    /// When claims are looked at whose leases may have been over for long, and when all are.
+    next_pass_ms: MonotonicMs,
+    next_drop_ms: MonotonicMs,
     counts: ClaimCounts,
 }
 
@@ -50,8 +57,11 @@ pub(crate) struct Asking {
 }
 
 impl<Former> Claiming<Former> {
-    /// None where the filter has no claims.
+    /// None where the filter has no claims. In a tree the root has them.
     pub(crate) fn new(record: &FilterRecord, limits: &OwnerLimits) -> Option<Self> {
+        if record.branch.as_ref().is_some_and(|branch| !branch.is_root()) {
+            return None;
+        }
         let lease_max_ms = u64::from(record.policies.lease_max_ms?.get());
         Some(Self {
             lease_max_ms,
@@ -61,6 +71,8 @@ impl<Former> Claiming<Former> {
             unsure: Unsure::new(lease_max_ms),
             headed_since: Epoch::default(),
             next_ask_ms: MonotonicMs::START,
+            next_pass_ms: MonotonicMs::START,
+            next_drop_ms: MonotonicMs::START,
             counts: ClaimCounts::default(),
         })
     }
@@ -104,7 +116,29 @@ impl<Former> Claiming<Former> {
     /// When there is something to do, if nothing comes.
     pub(crate) fn next_ms(&self) -> Option<MonotonicMs> {
         let ask_ms = (!self.unsure.unheard().is_empty()).then_some(self.next_ask_ms);
-        ask_ms.into_iter().chain(self.unsure.next_ms()).min()
+        let pass_ms = (!self.table.is_empty()).then_some(self.next_pass_ms);
+        ask_ms.into_iter().chain(pass_ms).chain(self.unsure.next_ms()).min()
+    }
+
+    /// Time has passed: changes of heads may be over, and claims that nobody comes back for are forgotten.
+    pub(crate) fn pass(&mut self, now_ms: MonotonicMs) {
+        self.unsure.pass(now_ms);
+        if self.next_pass_ms <= now_ms && !self.table.is_empty() {
+            if self.rules.keep(Rule::LeasesEnd) {
+                self.table.pass(now_ms);
+            }
+            self.next_pass_ms = now_ms.after(PASS_EVERY_MS);
+        }
+    }
+
+    /// How much of the room for events is taken by those that are held. Where so many more are claimed that there would be too little,
+    /// claims whose leases are over take none.
+    pub(crate) fn pending(&mut self, (room_events, claimed): (u64, usize), now_ms: MonotonicMs) -> u64 {
+        if self.table.len() as u64 + claimed as u64 > room_events && self.next_drop_ms <= now_ms {
+            self.table.drop_expired(now_ms);
+            self.next_drop_ms = now_ms.after(DROP_EVERY_MS);
+        }
+        self.table.len() as u64
     }
 
     pub(crate) fn set_bytes_max(&mut self, bytes_max: u64) {
@@ -246,7 +280,7 @@ impl<Former> Claiming<Former> {
     /// What was counted, with what is held now.
     pub(crate) fn counts(&self, now_ms: MonotonicMs) -> ClaimCounts {
         ClaimCounts {
-            open: self.table.len() as u64,
+            open: self.table.held(now_ms) as u64,
             bytes: self.table.bytes(),
             unsure_ms: self.unsure.left_ms(|_| true, now_ms).unwrap_or(0),
             ..self.counts

@@ -119,7 +119,7 @@ impl DecisionCounts {
 /// Claims of a group's events, at their head.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClaimCounts {
-    /// Events that are held now, or were until their leases were over and nobody else took them.
+    /// Events that are held now.
     pub open: u64,
     /// Bytes that these take.
     pub bytes: u64,

@@ -231,6 +231,18 @@ fn keeps_the_laws(operations: u64, entries_max: u64) -> u64 {
         let reply = head.call(event, call, lease_ms, now_ms);
         check(history, call, reply, (lease_ms, now_ms));
         refused += u64::from(reply == Reply::NoRoom);
+        match dice.below(400) {
+            0 => {
+                head.table.drop_expired(MonotonicMs(now_ms));
+                assert_eq!(
+                    head.table.len(),
+                    head.table.held(MonotonicMs(now_ms)),
+                    "what is held stays, and nothing else"
+                );
+            }
+            1..5 => head.table.pass(MonotonicMs(now_ms)),
+            _ => {}
+        }
         assert!(head.table.len() as u64 <= entries_max);
         assert!(head.table.bytes() <= entries_max * ClaimTable::ENTRY_BYTES_MAX + 4096, "{}", head.table.bytes());
         // The histories of events that come no more are of no use.
@@ -257,4 +269,17 @@ fn a_pending_claim_takes_at_most_130_bytes() {
         assert!(event < 1_000 || table.bytes() <= bytes_max, "{} bytes of {event} claims", table.bytes());
     }
     const { assert!(ClaimTable::ENTRY_BYTES_MAX <= 130) };
+}
+
+/// Memory that many claims took is given back when they are over.
+#[test]
+fn a_table_shrinks_when_its_claims_are_over() {
+    let mut table = ClaimTable::new(u64::MAX, LEASE_MAX_MS);
+    for event in 0..300_000u64 {
+        assert!(table.hold(u128::from(event) << 40, by(event, event), MonotonicMs(10), MonotonicMs::START));
+    }
+    let most_bytes = table.bytes();
+    assert_eq!((table.held(MonotonicMs(9)), table.held(MonotonicMs(10))), (300_000, 0));
+    (0..200).for_each(|_| table.pass(MonotonicMs(10 + LEASE_MAX_MS)));
+    assert!(table.is_empty() && table.bytes() * 50 < most_bytes, "{} claims, {} bytes", table.len(), table.bytes());
 }

@@ -326,7 +326,7 @@ pub struct InspectFilterReply {
 /// Claims of the events that a node heads.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Claims {
-    /// Events that are held, or were until their leases were over and nobody else took them; and the bytes that these take.
+    /// Events that are held, and the bytes that claims take.
     #[prost(uint64, tag = "1")]
     pub open: u64,
     #[prost(uint64, tag = "2")]

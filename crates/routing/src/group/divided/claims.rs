@@ -184,11 +184,21 @@ impl DividedGroup {
         let Operation::Claim { lease_ms } = batch.head.operation else { return Err(Reason::Invalid) };
         let since_ms = batch.asked_ms.get(ticket.index()).copied().unwrap_or_default();
         let unit = batch.flights.get(ticket.index()).map_or(0, |flight| flight.stamp.unit);
-        self.room(unit)?;
+        let pending = self.pending();
+        self.room_beside(unit, pending)?;
         let (site, epoch) = (self.membership.site(), self.membership.placement().epoch());
         let (asking, now_ms) = (Asking { event, tag, since_ms, lease_ms }, self.present.now_ms());
         let claiming = self.claiming.as_mut().ok_or(Reason::Invalid)?;
         claiming.grant(&site, epoch, asking, now_ms)
+    }
+
+    /// Events that this group's nodes hold, as far as this one can tell: each heads as many.
+    fn pending(&mut self) -> u64 {
+        let heads = 1 + self.membership.placement().live_peers().count() as u64;
+        let room_events = self.fill.room_events(self.own.len() as u64, || self.own.used_cells(self.fill.newest()));
+        let (now_ms, claiming) = (self.present.now_ms(), &mut self.claiming);
+        let room_events = room_events.unwrap_or(u64::MAX) / heads;
+        claiming.as_mut().map_or(0, |claiming| claiming.pending((room_events, 1), now_ms)) * heads
     }
 
     /// The reply to a claim says who holds the event.
@@ -302,8 +312,11 @@ impl DividedGroup {
     /// Asks nodes by which map they act, where that matters.
     pub(super) fn mind_unsure(&mut self) {
         let Self { claiming, outbox, present, .. } = self;
-        let Some(claiming) = claiming.as_mut().filter(|claiming| !claiming.unsure().is_over()) else { return };
-        claiming.unsure_mut().pass(present.now_ms());
+        let Some(claiming) = claiming else { return };
+        claiming.pass(present.now_ms());
+        if claiming.unsure().is_over() {
+            return;
+        }
         for node in claiming.ask(present.now_ms()) {
             outbox.send(node, PeerBody::ClaimTests(Box::default()));
         }

@@ -151,13 +151,26 @@ impl Fill {
         }
     }
 
-    /// Room in the newest generation, of which the own slices use `used_cells`; these are counted only where they matter.
-    pub(crate) fn room(&self, own_slices: u64, used_cells: impl FnOnce() -> u64) -> Room {
-        let Some(growth) = &self.growth else { return Room::Free };
+    /// Room in the newest generation beside events that are pending, of which the own slices use `used_cells`; these are counted
+    /// only where they matter.
+    pub(crate) fn room(&self, own_slices: u64, pending: u64, used_cells: impl FnOnce() -> u64) -> Room {
+        let Some((growth, room_events)) = self.growth.as_ref().zip(self.room_events(own_slices, used_cells)) else {
+            return Room::Free;
+        };
+        match room_events.saturating_sub(pending) {
+            0 => Room::None,
+            room_events if room_events <= growth.capacity_events / ROOM_PARTS => Room::Scarce,
+            _ => Room::Free,
+        }
+    }
+
+    /// Events that find room in the newest generation; none where that has no limit.
+    pub(crate) fn room_events(&self, own_slices: u64, used_cells: impl FnOnce() -> u64) -> Option<u64> {
+        let growth = self.growth.as_ref()?;
         let used_cells = || (used_cells() * self.slices).checked_div(own_slices).unwrap_or(0);
         let left = |used_cells| growth.room(self.newest, &self.whole, &self.live, self.now, used_cells);
         let scarce_events = growth.capacity_events / ROOM_PARTS;
-        let room_events = match growth.limit {
+        Some(match growth.limit {
             Limit::Density => left(used_cells()),
             Limit::Cardinality => match left(0) {
                 counted if counted <= scarce_events && self.counts_cells && self.asked_slices < self.slices => {
@@ -165,12 +178,7 @@ impl Fill {
                 }
                 counted => counted,
             },
-        };
-        match room_events {
-            0 => Room::None,
-            room_events if room_events <= scarce_events => Room::Scarce,
-            _ => Room::Free,
-        }
+        })
     }
 
     /// Different events behind so many cells in use.

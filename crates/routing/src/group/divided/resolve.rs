@@ -176,8 +176,13 @@ impl DividedGroup {
 
     /// Whether the newest generation has room; proposes the next one in time.
     pub(super) fn room(&mut self, unit: u64) -> Result<(), Reason> {
+        self.room_beside(unit, 0)
+    }
+
+    /// The same where so many events are about to be recorded.
+    pub(super) fn room_beside(&mut self, unit: u64, pending: u64) -> Result<(), Reason> {
         let Self { own, fill, .. } = self;
-        let room = fill.room(own.len() as u64, || {
+        let room = fill.room(own.len() as u64, pending, || {
             own.advance(unit);
             own.used_cells(fill.newest())
         });

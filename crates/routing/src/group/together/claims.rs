@@ -153,7 +153,8 @@ impl TogetherGroup {
         let Self { claiming, workbench, site, slice, .. } = self;
         let Some(claiming) = claiming else { return Ok(()) };
         workbench.holds.resize(decisions.len(), Hold::None);
-        let mut room_events = slice.room_events().saturating_sub(claiming.counts(now_ms).open);
+        let room_events = slice.room_events();
+        let mut room_events = room_events.saturating_sub(claiming.pending((room_events, decisions.len()), now_ms));
         for index in workbench.runs.iter().cloned().flatten() {
             let event = event_of(&submission.probes, index);
             let name = submission.names.get(index).copied();
@@ -216,12 +217,12 @@ impl TogetherGroup {
         let now_ms = self.present.now_ms();
         let Self { claiming, mirrors, .. } = self;
         let Some(claiming) = claiming else { return };
+        claiming.pass(now_ms);
         if !mirrors.is_asked() {
             // Whoever is asked again is unsure of all.
             return claiming.unsure_mut().clear();
         }
         claiming.unsure_mut().follow(|node| mirrors.live_nodes().any(|live| live == node));
-        claiming.unsure_mut().pass(now_ms);
         // What waits for acknowledgements already is sent again by every map.
         if !claiming.ask(now_ms).is_empty() && mirrors.awaits_nothing() {
             self.tell_copies_of_grants(commands);
