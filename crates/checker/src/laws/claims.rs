@@ -33,31 +33,36 @@ pub(super) fn check(history: &History, by_event: &BTreeMap<u64, Vec<&Call>>, vio
                 if told_us < one.until_us.min(other.until_us) {
                     broken(ONE_HOLDER, format!("{first:?} and {second:?}"));
                 }
+                // A claim that is tried for long may be granted after one that was asked for later.
                 let before = |(early, one): (&ClaimCall, &Grant), (late, other): (&ClaimCall, &Grant)| {
-                    early.asked_us < late.asked_us && one.over_us <= late.asked_us && one.fence >= other.fence
+                    early.told_us.is_some_and(|told_us| told_us <= late.asked_us) && one.fence >= other.fence
                 };
                 if before((first, one), (second, other)) || before((second, other), (first, one)) {
                     broken(RISES, format!("{first:?} and {second:?}"));
                 }
             }
             if let Some(lost_us) = one.lost_us {
-                let is_later = |claim: &&ClaimCall| !std::ptr::eq(*claim, *first) && claim.asked_us >= first.asked_us;
-                // Before it is over nobody else can have got the event; a try of the same claim may come late.
+                let is_later = |claim: &&ClaimCall| {
+                    let is_other = !std::ptr::eq(*claim, *first);
+                    is_other && claim.told_us.is_none_or(|told_us| told_us >= first.asked_us)
+                };
+                // Before it is over nobody else can have got the event; a try of a claim may come late.
                 if lost_us < one.over_us || !claims.iter().copied().any(|claim| is_later(&claim)) {
                     broken(EXPLAINED, format!("{first:?}"));
                 }
             }
         }
-        held(&granted, calls, violations);
+        held(history, &granted, calls, violations);
         if let Some(healed_us) = history.healed_us {
             end(healed_us, claims, calls, violations);
         }
     }
 }
 
-/// Observations that were first-seen while a consumer counted on the event.
-fn held(granted: &[(&ClaimCall, Grant)], calls: &[&Call], violations: &mut Vec<Violation>) {
-    let is_first = |call: &&&Call| call.won() && !call.is_confirm;
+/// Observations that were first-seen while a consumer counted on the event. A leaf that answers alone does not know what is held
+/// at the root of its tree.
+fn held(history: &History, granted: &[(&ClaimCall, Grant)], calls: &[&Call], violations: &mut Vec<Violation>) {
+    let is_first = |call: &&&Call| call.won() && !call.is_confirm && !history.is_alone(call);
     for call in calls.iter().filter(is_first) {
         let Some(returned_us) = call.returned_us else { continue };
         if let Some((holder, _)) = granted.iter().find(|(claim, _)| claim.holds(call.began_us, returned_us)) {
@@ -152,6 +157,8 @@ mod tests {
         assert_eq!(broken(vec![claim(0, 5, 100, 1), claim(100, 105, 200, 2)], vec![], None), [""; 0]);
         assert_eq!(broken(vec![claim(0, 5, 100, 1), claim(40, 99, 200, 2)], vec![], None), [ONE_HOLDER]);
         assert_eq!(broken(vec![claim(0, 5, 100, 2), claim(100, 105, 200, 2)], vec![], None), [RISES]);
+        let tried_for_long = claim(0, 150, 20, 2);
+        assert_eq!(broken(vec![tried_for_long, claim(100, 105, 110, 1)], vec![], None), [""; 0]);
         let first = observed(10, 90, Decision::FirstSeen);
         assert_eq!(broken(vec![claim(0, 5, 100, 1)], vec![first.clone()], None), [HELD]);
         assert_eq!(broken(vec![claim(0, 11, 100, 1)], vec![first], None), [""; 0], "it may have come before");

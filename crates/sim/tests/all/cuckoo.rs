@@ -13,9 +13,9 @@ use firstseen_sim::scenario::Scenario;
 const FAMILIES: [&str; 7] = ["--storms", "--copies", "--moves", "--durable", "--hung-disks", "--cut-offs", "--trees"];
 /// The seeds that every quick run carries out.
 const SAMPLE: Range<u64> = 0..1;
-const SEEDS: Range<u64> = 0..24;
+const SEEDS: Range<u64> = 0..8;
 /// A rule that is broken is found within as many seeds.
-const BROKEN_SEEDS: Range<u64> = 0..500;
+const BROKEN_SEEDS: Range<u64> = 0..60;
 
 /// The scenario that `firstseen-sim FAMILY SEED..SEED+1 --kind cuckoo` carries out, and how to repeat it.
 fn scenario(family: &str, seed: u64) -> (Scenario, String) {
@@ -51,7 +51,7 @@ fn some_scenarios_keep_the_laws() {
 #[ignore = "minutes"]
 fn scenarios_keep_the_laws() {
     let cells = keep_the_laws(SEEDS);
-    assert!(cells.copies > 50 && cells.cells_set > 100 && cells.events_due > 1, "{cells}");
+    assert!(cells.copies > 20 && cells.cells_set > 100 && cells.events_due > 1, "{cells}");
 }
 
 /// Breaks a rule in seeds of a family, `known` first, and requires that a law finds it, and nothing where it is kept.

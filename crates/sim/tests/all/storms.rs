@@ -23,8 +23,9 @@ const FOUND: [u64; 26] = [
 const SAMPLE: Range<u64> = 0..2;
 const SAMPLE_RULES: [Rule; 3] = [Rule::SingleFlight, Rule::MindsGaps, Rule::NumbersSets];
 const STORM_MS: u128 = 20_000;
-/// A rule that is broken is found within as many seeds.
-const BROKEN_SEEDS: Range<u64> = 0..500;
+/// A rule that is broken is found within as many seeds: another one than is known, where storms have changed. Further ones are looked
+/// for by hand (`--without RULE`), as they take hours here.
+const BROKEN_SEEDS: Range<u64> = 0..60;
 
 /// Sums over storms that keep every law.
 #[derive(Debug, Default)]
@@ -107,9 +108,10 @@ fn every_rule_that_is_broken_is_found() {
 fn found_at(rule: Rule) -> Option<u64> {
     Some(match rule {
         Rule::SingleFlight | Rule::SetsAllCells | Rule::MindsGaps | Rule::ExpiresOnTime | Rule::AwaitsSets => 0,
-        Rule::FencesEpochs => 290,
+        // One storm in hundreds shows it: `failover.rs`, `copies.rs` and `moves.rs` of `crates/routing/tests/all` do.
+        Rule::FencesEpochs => return None,
         Rule::AwaitsAcknowledgements | Rule::RemembersNames | Rule::FetchesAll | Rule::KeepsFormers => 2,
-        Rule::NumbersSets => 14,
+        Rule::NumbersSets => 17,
         Rule::KeepsPeerSets => 34,
         Rule::AwaitsDisk => 12,
         Rule::PersistsFirst => 65,
@@ -126,7 +128,7 @@ fn found_at(rule: Rule) -> Option<u64> {
         // Nodes that are cut off: `cut_offs.rs` shows it.
         Rule::HoldsLease | Rule::AwaitsLeases => return None,
         Rule::ReadyWhenWhole => 6,
-        // No event of a storm is claimed: `crates/routing/tests/all/claim_moves.rs` shows them.
+        // No event of these storms is claimed: `claims.rs` and `crates/routing/tests/all/claim_moves.rs` show them.
         Rule::GrantsRecordNothing
         | Rule::AwaitsAllAnswers
         | Rule::WaitsOutLeases
