@@ -144,6 +144,11 @@ impl Filter {
         })
     }
 
+    /// [`crate::Filter::lease_max`].
+    pub fn lease_max(&self) -> Option<Duration> {
+        self.filter.lease_max()
+    }
+
     /// [`crate::Filter::claim`], with a time where the filter needs one.
     ///
     /// # Errors

@@ -11,7 +11,7 @@ use std::process::Command;
 use std::sync::{Mutex, PoisonError};
 
 /// The files that a copy of the workspace needs to be built, tests of the filter included.
-const SOURCES: [&str; 7] = ["Cargo.toml", "Cargo.lock", "crates", "docs", "fuzz", "proto", "tests"];
+const SOURCES: [&str; 8] = ["Cargo.toml", "Cargo.lock", "crates", "docs", "examples", "fuzz", "proto", "tests"];
 const SEED: u64 = 1;
 
 /// One line of production code, its replacement, and the series that must notice.

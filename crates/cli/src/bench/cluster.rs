@@ -14,7 +14,7 @@ use tokio::runtime::Runtime;
 use super::ClusterBenchArgs;
 use super::calls::{calls_latency, calls_per_s, until};
 use super::figures::{ClusterFigures, Figures, Measured, RedisFigures};
-use super::flow::{Expected, WINDOW_MS, events_per_s};
+use super::flow::{Asks, Expected, WINDOW_MS, events_per_s};
 use super::keys::Keys;
 use super::local::LocalCluster;
 use super::open_loop::{Latency, latency};
@@ -99,7 +99,7 @@ pub(super) fn run(args: &ClusterBenchArgs) -> anyhow::Result<()> {
 impl Bench {
     fn measure(&self, runtime: &Runtime, args: &ClusterBenchArgs, number: u64) -> anyhow::Result<f64> {
         self.with_filter(runtime, args, args.events, async |filter| {
-            events_per_s(filter, Keys::new(number, args.events), args.batch, Expected::New).await
+            events_per_s(filter, Keys::new(number, args.events), args.batch, Expected::New, Asks::Observe).await
         })
     }
 

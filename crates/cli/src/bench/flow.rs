@@ -8,10 +8,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::bail;
-use firstseen_client::{Filter, Verdict};
+use firstseen_client::{Confirming, Digest, Filter, Hold, Verdict};
 
 use super::keys::Keys;
 
@@ -31,21 +31,35 @@ pub(super) enum Expected {
     Known,
 }
 
+/// What is asked about events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asks {
+    Observe,
+    /// They are claimed for so long, and confirmed at once.
+    Claim(Duration),
+}
+
+/// The present, in milliseconds since 1970.
+pub(super) fn now_ms() -> anyhow::Result<u64> {
+    Ok(SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64)
+}
+
 /// Events a second.
 pub(super) async fn events_per_s(
     filter: &Filter,
     keys: Keys,
     batch_events: u32,
     expected: Expected,
+    asks: Asks,
 ) -> anyhow::Result<f64> {
     let span_ms = if expected == Expected::New { WINDOW_MS } else { 0 };
-    let begin_ms = SystemTime::now().duration_since(UNIX_EPOCH)?.as_millis() as u64 - span_ms;
+    let begin_ms = now_ms()? - span_ms;
     let times = Arc::new(Times { begin_ms, span_ms, events: keys.events(), taken: AtomicU64::new(0) });
     let started = Instant::now();
     let callers: Vec<_> = (0..CALLERS)
         .map(|caller| {
             let (keys, times) = (keys.share(caller, CALLERS), times.clone());
-            tokio::spawn(send(filter.clone(), keys, batch_events as usize, times))
+            tokio::spawn(send(filter.clone(), keys, batch_events as usize, times, asks))
         })
         .collect();
     let mut first_seen = 0;
@@ -81,7 +95,7 @@ impl Times {
 }
 
 /// Sends a share batch by batch, and returns how many events were called first-seen.
-async fn send(filter: Filter, keys: Keys, batch_events: usize, times: Arc<Times>) -> anyhow::Result<u64> {
+async fn send(filter: Filter, keys: Keys, batch_events: usize, times: Arc<Times>, asks: Asks) -> anyhow::Result<u64> {
     let (mut events, mut times_ms) = (Vec::with_capacity(batch_events), Vec::with_capacity(batch_events));
     let (mut first_seen, mut next) = (0, 0);
     while next < keys.events() {
@@ -90,14 +104,49 @@ async fn send(filter: Filter, keys: Keys, batch_events: usize, times: Arc<Times>
         events.extend((next..end).map(|event| keys.key(event)));
         times_ms.clear();
         times_ms.resize(events.len(), times.next_ms(events.len() as u64));
-        for verdict in filter.observe_batch(&events, &times_ms).await? {
-            match verdict {
-                Verdict::FirstSeen => first_seen += 1,
-                Verdict::Duplicate => {}
-                Verdict::Undecided(reason) => bail!("an event was undecided: {reason:?}"),
-            }
-        }
+        first_seen += match asks {
+            Asks::Observe => first_seen_of(&filter.observe_batch(&events, &times_ms).await?)?,
+            Asks::Claim(lease) => confirmed(&filter, &events, &times_ms, lease).await?,
+        };
         next = end;
     }
     Ok(first_seen)
+}
+
+fn first_seen_of(verdicts: &[Verdict]) -> anyhow::Result<u64> {
+    if let Some(Verdict::Undecided(reason)) = verdicts.iter().find(|verdict| matches!(verdict, Verdict::Undecided(_))) {
+        bail!("an event was undecided: {reason:?}");
+    }
+    Ok(verdicts.iter().filter(|verdict| **verdict == Verdict::FirstSeen).count() as u64)
+}
+
+/// Claims a batch, confirms what was granted, and asks again about repeats of that; returns how many were confirmed.
+async fn confirmed(filter: &Filter, events: &[[u8; 16]], times_ms: &[u64], lease: Duration) -> anyhow::Result<u64> {
+    let digests: Vec<Digest> = events.iter().map(|event| filter.secret().digest(event)).collect();
+    let mut left: (Vec<Digest>, Vec<u64>) = (digests, times_ms.to_vec());
+    let mut confirmed = 0;
+    while !left.0.is_empty() {
+        let answers = filter.claim_digests(&left.0, &left.1, lease).await?;
+        let (mut own, mut times, mut fences, mut held) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for (event, (verdict, hold)) in left.0.iter().copied().zip(left.1.iter().copied()).zip(answers) {
+            match (hold, verdict) {
+                (Hold::Own(fence), _) => {
+                    own.push(event.0);
+                    times.push(event.1);
+                    fences.push(fence);
+                }
+                (Hold::Other { .. }, _) => held.push(event),
+                (Hold::None, Verdict::Duplicate) => {}
+                (Hold::None, verdict) => bail!("a claim was not decided: {verdict:?}"),
+            }
+        }
+        for confirming in filter.confirm_digests(&own, &times, &fences).await? {
+            match confirming {
+                Confirming::Confirmed => confirmed += 1,
+                other => bail!("a confirm was not taken: {other:?}"),
+            }
+        }
+        left = held.into_iter().unzip();
+    }
+    Ok(confirmed)
 }

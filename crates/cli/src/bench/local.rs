@@ -17,6 +17,7 @@ pub(super) struct LocalCluster {
     child: Child,
     addresses: Vec<String>,
     http_addresses: Vec<String>,
+    processes: Vec<Pid>,
     /// Where the client's certificate is, if the nodes ask for one.
     certificates: Option<PathBuf>,
     _data: TempDir,
@@ -31,6 +32,7 @@ struct Ready {
 struct ReadyNode {
     address: String,
     http: String,
+    process: i32,
 }
 
 impl LocalCluster {
@@ -48,10 +50,11 @@ impl LocalCluster {
         let mut line = String::new();
         let stdout = child.stdout.take().context("the cluster has no output")?;
         BufReader::new(stdout).read_line(&mut line)?;
-        let (addresses, http_addresses) = (Vec::new(), Vec::new());
-        let mut cluster = Self { child, addresses, http_addresses, certificates, _data: data };
+        let (addresses, http_addresses, processes) = (Vec::new(), Vec::new(), Vec::new());
+        let mut cluster = Self { child, addresses, http_addresses, processes, certificates, _data: data };
         match serde_json::from_str::<Ready>(&line) {
             Ok(ready) => {
+                cluster.processes = ready.nodes.iter().map(|node| Pid::from_raw(node.process)).collect();
                 let ends = ready.nodes.into_iter().map(|node| (node.address, node.http));
                 (cluster.addresses, cluster.http_addresses) = ends.unzip();
             }
@@ -68,6 +71,12 @@ impl LocalCluster {
     /// Where their metrics are.
     pub(super) fn http_addresses(&self) -> &[String] {
         &self.http_addresses
+    }
+
+    /// Kills the last of its nodes.
+    pub(super) fn kill_one(&self) -> anyhow::Result<()> {
+        let process = self.processes.last().context("the cluster has no nodes")?;
+        Ok(kill(*process, Signal::SIGKILL)?)
     }
 
     /// Certificates of a producer: authority, certificate, key.

@@ -4,6 +4,7 @@
 //! not know: how a filter works.
 
 mod calls;
+mod claims;
 mod cluster;
 mod figures;
 mod flow;
@@ -41,6 +42,8 @@ pub enum BenchCommand {
     Durability(ModesBenchArgs),
     /// A client against three nodes whose slices have one copy each, or two
     Copies(ModesBenchArgs),
+    /// Events that are claimed and confirmed against three nodes, beside events that are observed
+    Claims(ClaimsBenchArgs),
     /// Single calls while slices move from node to node, and before
     Moves(MovesBenchArgs),
     /// A client against one filter, by how it is sliced: events a second, and what nodes send each other
@@ -96,6 +99,23 @@ pub struct ModesBenchArgs {
     /// A kind of filter to measure; may be given several times. Rates are compared with the first's
     #[arg(long, value_name = "KIND", value_enum, default_value = "generations")]
     pub kind: Vec<KindArg>,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `firstseen bench claims`.
+#[derive(Debug, Args)]
+pub struct ClaimsBenchArgs {
+    /// Events of one measurement; the filter is sized for as many
+    #[arg(long, value_name = "N", default_value_t = 500_000, value_parser = value_parser!(u64).range(10_000..))]
+    pub events: u64,
+    /// Measurements of each figure; the median is printed
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(1..=99))]
+    pub runs: u32,
+    /// Events of a batch
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = value_parser!(u32).range(1..=8192))]
+    pub batch: u32,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -200,6 +220,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         BenchCommand::Cluster(args) => cluster::run(args),
         BenchCommand::Durability(args) => modes::run(args, &modes::DURABILITY),
         BenchCommand::Copies(args) => modes::run(args, &modes::COPIES),
+        BenchCommand::Claims(args) => claims::run(args),
         BenchCommand::Moves(args) => moves::run(args),
         BenchCommand::Slicings(args) => slicings::run(args),
         BenchCommand::Tree(args) => tree::run(args),

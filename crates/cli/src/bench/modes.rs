@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 
 use super::ModesBenchArgs;
 use super::figures::{Measured, of_first};
-use super::flow::{Expected, WINDOW_MS, events_per_s};
+use super::flow::{Asks, Expected, WINDOW_MS, events_per_s};
 use super::keys::Keys;
 use super::local::LocalCluster;
 use crate::flags::filter::KindArg;
@@ -155,7 +155,14 @@ fn measure(
     cluster.filter(&[&["create", "bench"], &definition[..], mode.flags].concat())?;
     let measured = runtime.block_on(async {
         let client = Client::builder().seeds(cluster.addresses()).batch_events_max(args.batch).connect().await?;
-        events_per_s(&client.filter("bench").await?, Keys::new(number, args.events), args.batch, Expected::New).await
+        events_per_s(
+            &client.filter("bench").await?,
+            Keys::new(number, args.events),
+            args.batch,
+            Expected::New,
+            Asks::Observe,
+        )
+        .await
     });
     cluster.filter(&["drop", "bench", "--yes"])?;
     measured

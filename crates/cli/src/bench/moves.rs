@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 
 use super::MovesBenchArgs;
 use super::calls::calls_latency;
-use super::flow::{Expected, WINDOW_MS, events_per_s};
+use super::flow::{Asks, Expected, WINDOW_MS, events_per_s};
 use super::keys::Keys;
 use super::local::LocalCluster;
 use super::open_loop::Latency;
@@ -81,7 +81,7 @@ fn measure(
     let measured = runtime.block_on(async {
         let client = Client::builder().seeds(cluster.addresses()).connect().await?;
         let filter = client.filter("bench").await?;
-        events_per_s(&filter, Keys::new(0, args.events), BATCH_EVENTS, Expected::New).await?;
+        events_per_s(&filter, Keys::new(0, args.events), BATCH_EVENTS, Expected::New, Asks::Observe).await?;
         let rate = f64::from(args.calls_per_s);
         let (begun, quiet_s) = (Instant::now(), args.quiet_s);
         let quiet = calls_latency(&filter, 1, rate, move || begun.elapsed().as_secs() >= quiet_s).await?;

@@ -15,7 +15,7 @@ use tokio::runtime::Runtime;
 use super::SlicingsBenchArgs;
 use super::calls::{calls_latency, until};
 use super::figures::Measured;
-use super::flow::{Expected, WINDOW_MS, events_per_s};
+use super::flow::{Asks, Expected, WINDOW_MS, events_per_s};
 use super::keys::Keys;
 use super::local::LocalCluster;
 use super::open_loop::Latency;
@@ -202,7 +202,7 @@ async fn one(
 ) -> anyhow::Result<Run> {
     let before = Counted::of(cluster).await?;
     let keys = Keys::new(number, args.events);
-    let events_per_s = events_per_s(filter, keys, args.batch, expected).await?;
+    let events_per_s = events_per_s(filter, keys, args.batch, expected, Asks::Observe).await?;
     let after = Counted::of(cluster).await?;
     Ok(Run { events_per_s, counted: after.since(before), events: args.events as f64 })
 }

@@ -3,6 +3,7 @@
 //! Promises: what a command asks for is done once, however often the request was sent. Must not know: how nodes agree.
 
 mod backup;
+pub(crate) mod claims;
 pub mod connect;
 mod form;
 mod leading;
@@ -165,11 +166,13 @@ pub fn run(args: &ClusterArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> 
                 writeln!(out, "cluster {cluster} of {} nodes", nodes.len())?;
             }
             ClusterCommand::Status(StatusArgs { member, json }) => {
-                let status = leading::looked_at(&member.operator()?, LEADER_MAX).await?;
+                let member = member.operator()?;
+                let status = leading::looked_at(&member, LEADER_MAX).await?;
+                let claims = claims::of_all(&member, &status.map, &status.unreachable).await;
                 if *json {
-                    writeln!(out, "{}", status::json(&status)?)?
+                    writeln!(out, "{}", status::json(&status, &claims)?)?
                 } else {
-                    out.write_all(status::text(&status).as_bytes())?
+                    out.write_all(status::text(&status, &claims).as_bytes())?
                 }
                 if status.leader.is_none() {
                     code = ExitCode::from(FAILED);

@@ -1,13 +1,15 @@
 //! The status of a cluster, for people and for scripts.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use firstseen_filter::duration;
 use firstseen_records::printable;
-use firstseen_routing::{Branch, ClusterMap, CutOff, FilterRecord, NodeId, TreeMode};
+use firstseen_routing::{Branch, ClusterMap, CutOff, FilterId, FilterRecord, NodeId, TreeMode};
 use serde::Serialize;
 
 use super::ClusterStatus;
+use super::claims::{ByNode, Claims, pending};
 use crate::cluster::places::{in_order, mode_name};
 use crate::text::size::ByteSize;
 use crate::text::table::Table;
@@ -61,6 +63,9 @@ struct FilterDocument<'a> {
     followed_by: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     tree: Option<BranchDocument<'a>>,
+    /// Where events can be claimed, by the nodes that head them; none of a node that did not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    claims: Option<BTreeMap<&'a str, Option<Claims>>>,
 }
 
 /// The place of a filter in its tree.
@@ -86,7 +91,7 @@ impl<'a> BranchDocument<'a> {
 }
 
 /// The status as one JSON document.
-pub(super) fn json(status: &ClusterStatus) -> anyhow::Result<String> {
+pub(super) fn json(status: &ClusterStatus, claims: &BTreeMap<FilterId, ByNode>) -> anyhow::Result<String> {
     let ClusterStatus { map, leader, term, last_applied, unreachable, clocks, .. } = status;
     let nodes = map.nodes.iter().map(|(number, node)| NodeDocument {
         number: number.0,
@@ -110,12 +115,13 @@ pub(super) fn json(status: &ClusterStatus) -> anyhow::Result<String> {
         term: *term,
         last_applied: *last_applied,
         nodes: nodes.collect(),
-        filters: filter_documents(map),
+        filters: filter_documents(map, claims),
     };
     Ok(serde_json::to_string_pretty(&document)?)
 }
 
-fn filter_documents(map: &ClusterMap) -> Vec<FilterDocument<'_>> {
+fn filter_documents<'a>(map: &'a ClusterMap, claims: &BTreeMap<FilterId, ByNode>) -> Vec<FilterDocument<'a>> {
+    let by_name = |nodes: &ByNode| nodes.iter().map(|(node, claims)| (name_of(map, *node), *claims)).collect();
     let documents = in_order(map).into_iter().map(|(number, filter)| FilterDocument {
         number: number.0,
         name: &filter.name,
@@ -128,17 +134,18 @@ fn filter_documents(map: &ClusterMap) -> Vec<FilterDocument<'_>> {
         moving_slices: filter.moves().count(),
         followed_by: filter.line.closed.as_ref().map(|closed| closed.successor.0),
         tree: filter.branch.as_ref().map(BranchDocument::of),
+        claims: claims.get(&number).map(by_name),
     });
     documents.collect()
 }
 
 /// The filters of `map` as one JSON document.
 pub(crate) fn filters_json(map: &ClusterMap) -> anyhow::Result<String> {
-    Ok(serde_json::to_string_pretty(&filter_documents(map))?)
+    Ok(serde_json::to_string_pretty(&filter_documents(map, &BTreeMap::new()))?)
 }
 
 /// The status as tables.
-pub(super) fn text(status: &ClusterStatus) -> String {
+pub(super) fn text(status: &ClusterStatus, claims: &BTreeMap<FilterId, ByNode>) -> String {
     let ClusterStatus { map, leader, term, last_applied, unreachable, .. } = status;
     let mut text = String::new();
     let leads = match leader.and_then(|leader| map.nodes.get(&leader)) {
@@ -171,7 +178,24 @@ pub(super) fn text(status: &ClusterStatus) -> String {
         text.push('\n');
         text.push_str(&filters_text(map));
     }
+    for (filter, nodes) in claims {
+        text.push_str(&claims_text(map, *filter, nodes));
+    }
     text
+}
+
+/// A line about the claims of a filter, and one where nodes do not say.
+fn claims_text(map: &ClusterMap, filter: FilterId, nodes: &ByNode) -> String {
+    let name = map.filters.get(&filter).map_or("?", |filter| filter.name.as_str());
+    let known = nodes.iter().filter_map(|(node, claims)| Some((name_of(map, *node), (*claims)?)));
+    let silent: Vec<&str> =
+        nodes.iter().filter(|(_, claims)| claims.is_none()).map(|(node, _)| name_of(map, *node)).collect();
+    let silent = if silent.is_empty() { String::new() } else { format!("; {} did not say", silent.join(", ")) };
+    format!("claims of {name}: {}{silent}\n", pending(known))
+}
+
+fn name_of(map: &ClusterMap, node: NodeId) -> &str {
+    map.nodes.get(&node).map_or("?", |node| node.name.as_str())
 }
 
 /// The message where no majority answers.
@@ -287,8 +311,6 @@ pub(crate) fn hex(bytes: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
     use firstseen_routing::{Incarnation, NodeRecord};
 
     use super::*;
@@ -326,6 +348,6 @@ mod tests {
             lines[1].starts_with("clock of c: 600ms behind most others, and 1s at most")
                 && lines[1].ends_with("look after it")
         );
-        assert!(json(&status).unwrap().contains("\"clock_ahead_ms\": 7200000"));
+        assert!(json(&status, &BTreeMap::new()).unwrap().contains("\"clock_ahead_ms\": 7200000"));
     }
 }

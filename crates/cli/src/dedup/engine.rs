@@ -72,6 +72,17 @@ pub(super) enum Source {
     Cluster(Box<Remote>),
 }
 
+impl Source {
+    /// Whether another one holds event `index` of the batch that is being handled.
+    #[inline]
+    fn is_held(&self, index: usize) -> bool {
+        match self {
+            Self::Here(_) => false,
+            Self::Cluster(remote) => remote.is_held(index),
+        }
+    }
+}
+
 /// Answers events, and writes their records where the answers send them.
 pub(super) struct Engine {
     pub(super) source: Source,
@@ -101,7 +112,8 @@ impl Engine {
 
     /// Whether each record was read and decided; late ones count as decided.
     pub(super) fn is_clean(&self) -> bool {
-        self.rejects.count() + self.troubles.total() + self.unclear == 0
+        let is_recorded = if let Source::Cluster(remote) = &self.source { remote.is_clean() } else { true };
+        is_recorded && self.rejects.count() + self.troubles.total() + self.unclear == 0
     }
 
     /// Answers every record of `batch` and writes it to its output; `ahead_ms` has the times of the records that come
@@ -126,6 +138,10 @@ impl Engine {
             self.answer(batch, chunk.clone(), ahead_ms);
             self.watch(batch, start, progress);
             for index in chunk {
+                // What another one holds waits until that is decided.
+                if self.source.is_held(index) {
+                    continue;
+                }
                 let event = Event { block, parsed, index };
                 if self.answers[index - start] == Answer::Refused {
                     // Records that the parser rejects and those that the filter refuses go to one output, in the order
@@ -146,6 +162,25 @@ impl Engine {
         }
         for rejection in rejections {
             self.reject(rejection, batch, outputs, progress)?;
+        }
+        outputs.each().into_iter().try_for_each(|output| output.end_block(bytes))
+    }
+
+    /// Answers events of `batch` that others held, and writes them to their outputs, unless they are held again.
+    pub(super) fn handle_again(
+        &mut self,
+        batch: &Batch,
+        events: &[usize],
+        outputs: &mut Outputs,
+        progress: &Progress,
+    ) -> anyhow::Result<()> {
+        let Batch { block, parsed, file, .. } = batch;
+        let bytes = block.bytes();
+        for index in events.iter().copied().filter(|index| !self.source.is_held(*index)).collect::<Vec<_>>() {
+            self.answer(batch, index..index + 1, &[]);
+            self.watch(batch, index, progress);
+            let destination = self.count(Event { block, parsed, index }, 0, *file, progress);
+            outputs.of(destination).record(bytes, parsed.spans()[index].range())?;
         }
         outputs.each().into_iter().try_for_each(|output| output.end_block(bytes))
     }

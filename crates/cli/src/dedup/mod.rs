@@ -3,6 +3,8 @@
 //! Promises: every record of the input goes to exactly one output, in order; a record that was passed on was recorded
 //! in the filter, also in the state that is saved. Must not know: how a filter works, or where it is.
 
+#[cfg(feature = "full")]
+mod claims;
 mod confirm;
 mod engine;
 mod here;
@@ -26,7 +28,7 @@ use clap::{Args, ValueEnum};
 pub use run::run;
 
 use crate::dedup::confirm::ConfirmArg;
-use crate::flags::filter::FilterArgs;
+use crate::flags::filter::{FilterArgs, parse_duration_ms};
 use crate::flags::input::InputArgs;
 use crate::flags::run::RunArgs;
 use crate::flags::tls::TlsArgs;
@@ -68,7 +70,7 @@ pub struct DedupArgs {
 #[command(next_help_heading = "Cluster")]
 pub struct ClusterArgs {
     /// Ask a filter of the cluster with nodes at these addresses; one that answers is enough. The filter has its own
-    /// window, size and secret: flags about those cannot stand beside it
+    /// window and size
     #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', requires = "filter", conflicts_with_all = [
         "window", "rule", "kind", "capacity", "fpr", "memory", "slicing", "lateness", "future_max", "seed", "cells",
         "hashes", "layout", "cell_bits", "sub_windows", "equal_timers", "growth", "grow_by", "stable_max",
@@ -82,6 +84,10 @@ pub struct ClusterArgs {
     /// events go to the root
     #[arg(long, value_name = "PLACE", requires = "cluster")]
     pub site: Option<String>,
+    /// Claim records, for so long at most, write them, and record them then: runs that die have lost nothing, and several
+    /// share an input
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms, requires = "cluster", conflicts_with = "lookup")]
+    pub claims: Option<u64>,
     /// Certificates.
     #[command(flatten)]
     pub tls: TlsArgs,

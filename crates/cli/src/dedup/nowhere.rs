@@ -4,6 +4,7 @@
 //! called, as no value of the type exists. Must not know: clusters.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use firstseen_filter::FilterSecret;
 use firstseen_routing::Answer;
@@ -60,6 +61,54 @@ impl Remote {
     }
 
     pub(super) fn answer(&mut self, _chunk: Range<usize>, _answers: &mut Vec<Answer>) {
+        match *self {}
+    }
+
+    pub(super) fn is_held(&self, _index: usize) -> bool {
+        match *self {}
+    }
+
+    pub(super) fn is_answered(&self) -> bool {
+        match *self {}
+    }
+
+    pub(super) fn has_claims(&self) -> bool {
+        match *self {}
+    }
+
+    pub(super) fn confirm(&mut self, _batch: Box<Batch>) -> anyhow::Result<Option<Box<Batch>>> {
+        match *self {}
+    }
+
+    pub(super) fn next_due(&self) -> Option<Duration> {
+        match *self {}
+    }
+
+    pub(super) fn waiting(&self) -> (usize, bool) {
+        match *self {}
+    }
+
+    pub(super) fn again(&mut self) -> anyhow::Result<Option<(Box<Batch>, Vec<usize>)>> {
+        match *self {}
+    }
+
+    pub(super) fn leave(&mut self) {
+        match *self {}
+    }
+
+    pub(super) fn release(&mut self, _batch: &Batch) {
+        match *self {}
+    }
+
+    pub(super) fn trouble(&mut self) -> Option<String> {
+        match *self {}
+    }
+
+    pub(super) fn batches_aside(&self) -> usize {
+        match *self {}
+    }
+
+    pub(super) fn is_clean(&self) -> bool {
         match *self {}
     }
 }

@@ -7,14 +7,18 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::pin::Pin;
 use std::task::{Context as TaskContext, Poll, Waker};
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use firstseen_client::{CallError, Client, ConnectError, Filter, FilterError, NodeTraffic, Verdict};
+use firstseen_client::{CallError, Client, Confirming, ConnectError, Filter, FilterError, NodeTraffic, Verdict};
 use firstseen_filter::{FilterSecret, Kind};
 use firstseen_routing::{Answer, Reason};
 use tokio::runtime::Runtime;
+use tokio::time::timeout;
 
 use super::ClusterArgs;
+use super::claims::Claims;
+use super::claims::calls::{Claimed, claimed, confirmed, lease_of, left_to_others, release};
 use super::here::times_ms;
 use super::troubles::Why;
 use super::waits::{Waits, connecting, words};
@@ -22,7 +26,8 @@ use crate::cluster::connect::mismatched;
 use crate::exit::UsageError;
 use crate::input::Batch;
 use crate::report::describe::describe;
-use crate::report::filter::{ClusterReport, NodeReport, TreeReport};
+use crate::report::filter::{ClusterReport, NodeReport, TreeReport, reason_name};
+use crate::terminal::stop::Stop;
 
 /// Events that may be unanswered before the next batch of the input waits: enough for a busy cluster, and less than
 /// what the client takes without waiting, so that events never overtake each other.
@@ -35,8 +40,17 @@ const DEADLINE_MS: u64 = 15_000;
 /// Tries after a refusal for overload: so many that the deadline ends them first.
 const OVERLOAD_RETRIES_MAX: u32 = 16;
 
-/// A batch with its verdicts.
-type Answered = (Box<Batch>, Result<Vec<Verdict>, CallError>);
+/// Tries of a confirm that ends undecided. Whoever claims the event when the lease is over delivers it again.
+const CONFIRMS_MAX: u32 = 3;
+
+/// So often, at most, a line says that records wait as nodes are in trouble.
+const NOTED_EVERY: Duration = Duration::from_secs(10);
+
+/// How long a run that ends waits for what it has claimed, to let it go.
+const RELEASED_WITHIN: Duration = Duration::from_secs(1);
+
+/// A batch with its verdicts, and where its events are claimed, who holds them.
+type Answered = (Box<Batch>, Result<Claimed, CallError>);
 
 /// A batch that is unanswered.
 struct Asking {
@@ -50,8 +64,11 @@ pub(super) struct Remote {
     filter: Filter,
     undecided: BTreeMap<Reason, u64>,
     lookup: bool,
+    claims: Option<Claims>,
     inflight: VecDeque<Asking>,
     waits: Waits,
+    /// When a line was printed last about records of which nothing is said.
+    noted: Option<Instant>,
     /// The verdicts of the batch that is being handled.
     verdicts: Vec<Verdict>,
     // The last field, so that the client ends before its runtime.
@@ -96,6 +113,7 @@ impl Remote {
             expected_false_positives: self.filter.degraded().expected_false_positives,
             nodes: self.client.traffic().into_iter().map(node_report).collect(),
             tree,
+            claims: self.claims.as_ref().map(Claims::report),
         }
     }
 
@@ -148,13 +166,16 @@ impl Remote {
             }
             anyhow::Ok((client, filter))
         })?;
+        let claims = args.claims.map(|lease_ms| lease_of(&filter, lease_ms)).transpose()?.map(Claims::new);
         Ok(Self {
             addresses: args.cluster.clone(),
             filter,
             undecided: BTreeMap::new(),
             lookup,
+            claims,
             inflight: VecDeque::new(),
             waits: Waits::new(),
+            noted: None,
             verdicts: Vec::new(),
             client,
             runtime,
@@ -168,8 +189,13 @@ impl Remote {
     }
 
     /// Whether nothing is unanswered.
-    pub(super) fn is_idle(&self) -> bool {
+    pub(super) fn is_answered(&self) -> bool {
         self.inflight.is_empty()
+    }
+
+    /// Whether nothing is unanswered, and nothing waits for others.
+    pub(super) fn is_idle(&self) -> bool {
+        self.is_answered() && self.waiting().0 == 0
     }
 
     /// How far ahead of the others an event's time may be to be accepted without their confirmation; none where times
@@ -182,14 +208,25 @@ impl Remote {
     pub(super) fn ask(&mut self, batch: Box<Batch>, ahead_ms: &[u64]) {
         let (filter, lookup, ahead_ms) = (self.filter.clone(), self.lookup, ahead_ms.to_vec());
         let (events, given_up) = (batch.parsed.len(), self.waits.given_up());
+        let lease = self.claims.as_ref().map(Claims::lease);
         let mut answer: Pin<Box<dyn Future<Output = Answered>>> = Box::pin(async move {
-            let verdicts = tokio::select! {
-                biased;
-                verdicts = verdicts(&filter, lookup, (&batch, &ahead_ms)) => verdicts,
-                // The events are on their way, and may be recorded.
-                () = given_up => Ok(vec![Verdict::Undecided(Reason::Unknown); events]),
+            let asked = async {
+                match lease {
+                    Some(lease) => claimed(&filter, lease, &batch, &(0..events).collect::<Vec<_>>(), &ahead_ms).await,
+                    None => Ok((verdicts(&filter, lookup, (&batch, &ahead_ms)).await?, None)),
+                }
             };
-            (batch, verdicts)
+            let answers = tokio::select! {
+                biased;
+                answers = asked => answers,
+                () = given_up => Ok(if lease.is_some() {
+                    left_to_others(&batch, 0..events)
+                } else {
+                    // The events are on their way, and may be recorded.
+                    (vec![Verdict::Undecided(Reason::Unknown); events], None)
+                }),
+            };
+            (batch, answers)
         });
         // The first poll queues the events in the client, and so before those of the next batch.
         let entered = self.runtime.enter();
@@ -210,15 +247,146 @@ impl Remote {
         let Some(oldest) = self.inflight.pop_front() else { return Ok(None) };
         let Self { runtime, waits, filter, .. } = self;
         let words = || words(DEADLINE_MS, &filter.down_nodes());
-        let (batch, verdicts) = runtime.block_on(waits.until(oldest.answer, words));
-        self.verdicts = verdicts?;
+        let (batch, answers) = runtime.block_on(waits.until(oldest.answer, words));
+        self.begin(&batch, answers?, 0);
         Ok(Some(batch))
+    }
+
+    /// The next batch to handle has these answers, and has been asked about so often before.
+    fn begin(&mut self, batch: &Batch, (verdicts, answers): Claimed, asked: u32) {
+        self.verdicts = verdicts;
+        if let (Some(claims), Some(answers)) = (&mut self.claims, answers) {
+            claims.begin(batch.parsed.len(), &answers, asked, Instant::now());
+        }
+    }
+
+    /// Whether another one holds this event of the batch that is being handled, so that it waits.
+    pub(super) fn is_held(&self, index: usize) -> bool {
+        self.claims.as_ref().is_some_and(|claims| claims.is_held(index))
+    }
+
+    /// Whether events are claimed: what is written of a batch is to be confirmed then.
+    pub(super) fn has_claims(&self) -> bool {
+        self.claims.is_some()
+    }
+
+    /// Confirms what was granted and is written of the batch that is being handled; gives the batch back if all of its events are
+    /// decided.
+    ///
+    /// # Errors
+    /// Where the client could not even send the request.
+    pub(super) fn confirm(&mut self, batch: Box<Batch>) -> anyhow::Result<Option<Box<Batch>>> {
+        let Self { runtime, waits, filter, claims, .. } = self;
+        let Some(claims) = claims else { return Ok(Some(batch)) };
+        claims.written();
+        let words = || words(DEADLINE_MS, &filter.down_nodes());
+        for tried in 1..=CONFIRMS_MAX {
+            if claims.granted().is_empty() {
+                break;
+            }
+            let (events, given_up) = (claims.granted().len(), waits.given_up());
+            let answer = Box::pin(async {
+                tokio::select! {
+                    biased;
+                    answers = confirmed(filter, &batch, claims.granted()) => answers,
+                    () = given_up => Ok(vec![Confirming::Undecided(Reason::Unknown); events]),
+                }
+            });
+            let answers = runtime.block_on(waits.until(answer, words))?;
+            claims.confirmed(&answers, tried == CONFIRMS_MAX || Stop::is_wished());
+        }
+        Ok(claims.put_aside(batch, Instant::now()))
+    }
+
+    /// Lets go what was granted of the batch that is being handled, as it could not be written.
+    pub(super) fn release(&mut self, batch: &Batch) {
+        let Self { runtime, filter, claims, .. } = self;
+        let granted = claims.as_mut().map(Claims::unwritten).unwrap_or_default();
+        let _ = runtime.block_on(async { timeout(RELEASED_WITHIN, release(filter, batch, &granted)).await });
+    }
+
+    /// A line about records of the batch that was handled, of which nothing is said, if it is time for one.
+    pub(super) fn trouble(&mut self) -> Option<String> {
+        let reason = self.claims.as_ref()?.trouble()?;
+        let now = Instant::now();
+        if self.noted.is_some_and(|noted| now.saturating_duration_since(noted) < NOTED_EVERY) {
+            return None;
+        }
+        self.noted = Some(now);
+        let name = reason_name(reason);
+        Some(format!(
+            "firstseen: records are undecided ({name}), and wait: they are not claimed, and asked about again"
+        ))
+    }
+
+    /// How long the next batch that others hold events of is to wait; none where no batch does.
+    pub(super) fn next_due(&self) -> Option<Duration> {
+        self.claims.as_ref()?.next_due(Instant::now())
+    }
+
+    /// How many records wait, and whether the input should wait for them.
+    pub(super) fn waiting(&self) -> (usize, bool) {
+        self.claims.as_ref().map_or((0, false), |claims| (claims.waiting(), claims.is_full()))
+    }
+
+    /// How many batches wait.
+    pub(super) fn batches_aside(&self) -> usize {
+        self.claims.as_ref().map_or(0, Claims::batches_aside)
+    }
+
+    /// Whether every record that was claimed is written and recorded, and by this run alone.
+    pub(super) fn is_clean(&self) -> bool {
+        let report = self.claims.as_ref().map(Claims::report).unwrap_or_default();
+        report.lost + report.unconfirmed + report.left == 0
+    }
+
+    /// Asks again about a batch that others held events of, if one is due; [`Self::answer`] then gives the verdicts of these
+    /// events.
+    ///
+    /// # Errors
+    /// Where the client could not even send the request.
+    pub(super) fn again(&mut self) -> anyhow::Result<Option<(Box<Batch>, Vec<usize>)>> {
+        let Self { runtime, waits, filter, claims, .. } = self;
+        let Some(claims) = claims.as_mut().filter(|_| !Stop::is_wished()) else { return Ok(None) };
+        let Some((batch, events, asked)) = claims.take_due(Instant::now()) else { return Ok(None) };
+        let (words, given_up) = (|| words(DEADLINE_MS, &filter.down_nodes()), waits.given_up());
+        let answer = Box::pin(async {
+            tokio::select! {
+                biased;
+                answers = claimed(filter, claims.lease(), &batch, &events, &[]) => answers,
+                () = given_up => Ok(left_to_others(&batch, events.iter().copied())),
+            }
+        });
+        let answers = runtime.block_on(waits.until(answer, words))?;
+        self.begin(&batch, answers, asked);
+        Ok(Some((batch, events)))
+    }
+
+    /// The run ends: what others hold is left to them, and what was claimed and is unanswered, or not written, is let go.
+    pub(super) fn leave(&mut self) {
+        let Some(claims) = &mut self.claims else { return };
+        claims.leave();
+        let Self { runtime, inflight, filter, .. } = self;
+        let released = async {
+            for asking in inflight.drain(..) {
+                if let (batch, Ok((_, Some(answers)))) = asking.answer.await {
+                    release(filter, &batch, &answers.granted()).await;
+                }
+            }
+        };
+        // What is not let go in time ends with its lease.
+        let _ = runtime.block_on(async { timeout(RELEASED_WITHIN, released).await });
     }
 
     /// The answers of the events of `chunk`.
     pub(super) fn answer(&mut self, chunk: Range<usize>, answers: &mut Vec<Answer>) {
         answers.clear();
-        for verdict in &self.verdicts[chunk] {
+        for (index, verdict) in chunk.clone().zip(&self.verdicts[chunk]) {
+            if self.is_held(index) {
+                // It has no answer yet, and is handled when it has. Meanwhile it is no trouble.
+                answers.push(Answer::Duplicate);
+                continue;
+            }
             let answer = answer_of(*verdict);
             if let (Verdict::Undecided(reason), Answer::Undecided) = (verdict, answer) {
                 *self.undecided.entry(*reason).or_default() += 1;

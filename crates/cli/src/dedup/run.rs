@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use firstseen_filter::FIRST_CAPACITY_EVENTS;
@@ -28,6 +29,10 @@ use crate::state::StateHeader;
 use crate::state::saving::{Saving, WriteBody};
 use crate::terminal::progress::Progress;
 use crate::terminal::stop::Stop;
+use crate::text::numbers::grouped;
+
+/// While others hold records, the wish to stop is looked at so often.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Runs `firstseen dedup`.
 ///
@@ -56,8 +61,9 @@ pub fn run(args: &DedupArgs) -> anyhow::Result<ExitCode> {
     let input = Input::start(args.input.reading(parser, times));
     let stop = Stop::on_signal(input.waker())?;
     let progress = Progress::new(input_bytes, output.out.is_none());
-    let mut pass = DedupPass { engine, outputs, progress, saving, input_bytes: 0 };
+    let mut pass = DedupPass { engine, outputs, progress, saving, stop: stop.clone(), input_bytes: 0 };
     let ended = walk(&input, &stop, &mut pass);
+    pass.leave();
     let DedupPass { mut engine, mut outputs, progress, saving, .. } = pass;
     progress.end();
     let saved = match &engine.source {
@@ -79,19 +85,56 @@ struct DedupPass {
     outputs: Outputs,
     progress: Progress,
     saving: Saving,
+    stop: Stop,
     /// Bytes that were read and answered so far.
     input_bytes: u64,
 }
 
 impl DedupPass {
-    fn handle(&mut self, batch: Box<Batch>, ahead_ms: &[u64]) -> anyhow::Result<Box<Batch>> {
-        self.engine.handle(&batch, ahead_ms, &mut self.outputs, &self.progress)?;
+    fn handle(&mut self, batch: Box<Batch>, ahead_ms: &[u64]) -> anyhow::Result<Option<Box<Batch>>> {
+        let handled = self.engine.handle(&batch, ahead_ms, &mut self.outputs, &self.progress);
         self.input_bytes = batch.input_bytes;
         self.saving.has_answered();
-        self.save_if_due()?;
         let counts = &self.engine.tally.counts;
         self.progress.at(batch.input_bytes, || format!("{} events, {} duplicates", counts.events, counts.duplicates));
-        Ok(batch)
+        let saved = handled.and_then(|()| self.save_if_due());
+        self.confirm(batch, saved)
+    }
+
+    /// What was claimed of a batch is written now, and confirmed after that, or let go where it could not be written. A batch of which
+    /// events are not decided is kept.
+    fn confirm(&mut self, batch: Box<Batch>, handled: anyhow::Result<()>) -> anyhow::Result<Option<Box<Batch>>> {
+        let Source::Cluster(remote) = &mut self.engine.source else { return handled.map(|()| Some(batch)) };
+        if !remote.has_claims() {
+            return handled.map(|()| Some(batch));
+        }
+        if let Err(error) = handled.and_then(|()| self.outputs.sync()) {
+            remote.release(&batch);
+            return Err(error);
+        }
+        remote.trouble().iter().for_each(|line| self.progress.note(line));
+        remote.confirm(batch)
+    }
+
+    /// Asks again about batches with events that were not decided, as far as they are due.
+    fn again(&mut self) -> anyhow::Result<()> {
+        let batches = if let Source::Cluster(remote) = &self.engine.source { remote.batches_aside() } else { 0 };
+        for _ in 0..batches {
+            let Source::Cluster(remote) = &mut self.engine.source else { break };
+            let Some((batch, events)) = remote.again()? else { break };
+            let handled = self.engine.handle_again(&batch, &events, &mut self.outputs, &self.progress);
+            self.confirm(batch, handled)?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the next batch that others hold events of is due, or a user wants the run to end; false where there is none to
+    /// wait for.
+    fn awaits_due(&self) -> bool {
+        let Source::Cluster(remote) = &self.engine.source else { return false };
+        let Some(due) = remote.next_due().filter(|_| !self.stop.is_set()) else { return false };
+        thread::sleep(due.min(LOOK));
+        true
     }
 
     fn save_if_due(&mut self) -> anyhow::Result<()> {
@@ -101,19 +144,43 @@ impl DedupPass {
         self.saving.save_if_due(self.input_bytes, &here.header, write_body, deliver, &self.progress)
     }
 
+    /// The run ends: what others hold is left to them.
+    fn leave(&mut self) {
+        if let Source::Cluster(remote) = &mut self.engine.source {
+            remote.leave();
+        }
+    }
+
+    /// Whether no batch is on its way to a cluster.
+    fn is_answered(&self) -> bool {
+        if let Source::Cluster(remote) = &self.engine.source { remote.is_answered() } else { true }
+    }
+
     /// Handles the oldest of the batches that were sent to a cluster; `None` if there is none.
     fn oldest(&mut self) -> anyhow::Result<Option<Box<Batch>>> {
         let Source::Cluster(remote) = &mut self.engine.source else { return Ok(None) };
-        remote.oldest()?.map(|batch| self.handle(batch, &[])).transpose()
+        let Some(batch) = remote.oldest()? else { return Ok(None) };
+        let done = self.handle(batch, &[])?;
+        self.again()?;
+        Ok(done)
+    }
+
+    /// Whether so many records wait for others that the input should, too.
+    fn is_crowded(&self) -> bool {
+        if let Source::Cluster(remote) = &self.engine.source { remote.waiting().1 } else { false }
     }
 }
 
 impl Pass for DedupPass {
     fn batch(&mut self, batch: Box<Batch>, ahead_ms: &[u64]) -> anyhow::Result<Option<Box<Batch>>> {
         self.outputs.check_header(&batch)?;
-        let Source::Cluster(remote) = &mut self.engine.source else { return self.handle(batch, ahead_ms).map(Some) };
+        let Source::Cluster(remote) = &mut self.engine.source else { return self.handle(batch, ahead_ms) };
         remote.ask(batch, ahead_ms);
-        if remote.is_full() { self.oldest() } else { Ok(None) }
+        let done = if remote.is_full() { self.oldest()? } else { None };
+        while self.is_crowded() && self.awaits_due() {
+            self.again()?;
+        }
+        Ok(done)
     }
 
     fn step_ms(&self) -> Option<u64> {
@@ -128,10 +195,29 @@ impl Pass for DedupPass {
     }
 
     fn flush(&mut self) -> anyhow::Result<Option<Duration>> {
-        while self.oldest()?.is_some() {}
+        while !self.is_answered() {
+            self.oldest()?;
+        }
+        self.again()?;
         self.outputs.flush()?;
         self.save_if_due()?;
-        Ok(self.saving.wait())
+        let due = if let Source::Cluster(remote) = &self.engine.source { remote.next_due() } else { None };
+        Ok(self.saving.wait().into_iter().chain(due).min())
+    }
+
+    fn end(&mut self) -> anyhow::Result<()> {
+        self.flush()?;
+        if let Source::Cluster(remote) = &self.engine.source
+            && remote.waiting().0 > 0
+        {
+            let records = grouped(remote.waiting().0 as u64);
+            self.progress
+                .note(&format!("firstseen: {records} records wait: others have claimed them, or nodes say nothing"));
+        }
+        while self.awaits_due() {
+            self.again()?;
+        }
+        self.outputs.flush()
     }
 
     fn has_seen_nothing(&self) -> bool {

@@ -5,11 +5,11 @@ use firstseen_filter::{ExactWindow, FilterSecret};
 use firstseen_records::RecordParser;
 use firstseen_routing::{SlicedDefinition, SlicedFilter, Slicing};
 
-use super::DedupArgs;
 use super::engine::Source;
 use super::here::Here;
 use super::lateness::PastLateness;
 use super::remote::Remote;
+use super::{DedupArgs, LateArg};
 use crate::dedup::confirm::Confirm;
 use crate::exit::UsageError;
 use crate::flags::input::NeedsTime;
@@ -80,6 +80,11 @@ impl Setup {
     }
 
     fn cluster(args: &DedupArgs) -> anyhow::Result<Self> {
+        if args.cluster.claims.is_some() && args.output.late == LateArg::Duplicate {
+            let text =
+                "with --claims, --late duplicate would drop what a run that died had claimed: leave one of them out";
+            return Err(UsageError(text.to_owned()).into());
+        }
         let remote = Remote::connect(&args.cluster, args.run.lookup)?;
         let (secret, window) = (remote.secret(), remote.needs_time());
         let instead = "let the nodes stamp events (firstseen filter create --clock wall)";

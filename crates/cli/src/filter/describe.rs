@@ -3,20 +3,17 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io::Write;
-use std::time::Duration;
 
 use firstseen_filter::Unit;
 use firstseen_routing::{ClusterMap, FilterId, FilterRecord, NodeId};
-use firstseen_wire::proto::admin::{InspectFilterReply, InspectFilterRequest, SliceState};
+use firstseen_wire::proto::admin::{InspectFilterReply, SliceState};
 
-use super::description::{Claims, Description, Fares, Former, Owner, Slice, Tree};
+use super::description::{Description, Fares, Former, Owner, Slice, Tree};
 use super::{DescribeArgs, find, text};
 use crate::cluster;
+use crate::cluster::claims::{claims_of, inspect};
 use crate::cluster::connect::Operator;
 use crate::cluster::places;
-
-/// How long a node may take to answer how its slices fare.
-const PATIENCE: Duration = Duration::from_secs(4);
 
 /// Runs `firstseen filter describe`.
 pub(super) async fn run(args: &DescribeArgs, operator: &Operator, out: &mut dyn Write) -> anyhow::Result<()> {
@@ -35,18 +32,6 @@ pub(super) async fn run(args: &DescribeArgs, operator: &Operator, out: &mut dyn 
         out.write_all(text::describe(&description).as_bytes())?
     }
     Ok(())
-}
-
-async fn inspect(
-    operator: &Operator,
-    map: &ClusterMap,
-    node: NodeId,
-    name: &str,
-) -> anyhow::Result<InspectFilterReply> {
-    let Some(node) = map.nodes.get(&node) else { anyhow::bail!("it is no member any more") };
-    let request = InspectFilterRequest { name: name.to_owned() };
-    let node = operator.at(&node.address).within(PATIENCE);
-    node.call(async |mut client| client.inspect_filter(request.clone()).await).await
 }
 
 fn description<'a>(
@@ -82,11 +67,7 @@ fn description<'a>(
         error: reply.as_ref().err().map(|error| format!("{error:#}")),
         guard_bytes: reply.as_ref().map_or(0, |reply| reply.guard_bytes),
         guard_bytes_per_horizon_second: reply.as_ref().map_or(0.0, |reply| reply.guard_bytes_per_horizon_second),
-        claims: reply.as_ref().ok().and_then(|reply| reply.claims).map(|claims| Claims {
-            open: claims.open,
-            bytes: claims.bytes,
-            unsure_ms: claims.unsure_ms,
-        }),
+        claims: reply.as_ref().ok().and_then(claims_of),
     });
     Description {
         name: &filter.name,

@@ -5,6 +5,8 @@
 use firstseen_routing::{FilterId, FilterPolicies, SlicedDefinition, TreeMode};
 use serde::Serialize;
 
+use crate::cluster::claims::Claims;
+
 use crate::cluster::places::Place;
 
 /// A filter, and how it fares.
@@ -110,14 +112,4 @@ pub(super) struct Owner<'a> {
     /// None where events cannot be claimed, or the node does not answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) claims: Option<Claims>,
-}
-
-/// Claims of the events that a node heads.
-#[derive(Clone, Copy, Debug, Default, Serialize)]
-pub(super) struct Claims {
-    /// Events that are held, or were until their leases were over and nobody else took them.
-    pub(super) open: u64,
-    pub(super) bytes: u64,
-    /// For how long a former head may still hold events; 0 where none may.
-    pub(super) unsure_ms: u64,
 }

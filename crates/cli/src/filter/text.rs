@@ -7,6 +7,7 @@ use firstseen_routing::{Durability, FilterPolicies, Thresholds, WhenLost};
 use jiff::Timestamp;
 
 use super::description::{Description, Fares, Former, Owner, Slice, Tree};
+use crate::cluster::claims::pending;
 use crate::cluster::places::{self, mode_name};
 use crate::report::describe::describe as define;
 use crate::text::lines::folded;
@@ -29,7 +30,9 @@ pub(super) fn describe(description: &Description<'_>) -> String {
     if all_policies.copies > 0 {
         line("copies", format!("{} of each slice, on nodes of their own", all_policies.copies + 1));
     }
-    if let Some(lease_max_ms) = all_policies.lease_max_ms {
+    // In a tree the root's nodes hold events.
+    let has_claims = description.tree.is_none() || nodes.iter().any(|node| node.claims.is_some());
+    if let Some(lease_max_ms) = all_policies.lease_max_ms.filter(|_| has_claims) {
         line("claims", claims(lease_max_ms.get(), nodes));
     }
     line("slices down", thresholds(all_policies, definition.slicing.divides_cells()));
@@ -94,18 +97,8 @@ fn stays(former: &Former<'_>) -> String {
 
 /// Who may hold events, and how many are held.
 fn claims(lease_max_ms: u32, nodes: &[Owner<'_>]) -> String {
-    let all = || nodes.iter().filter_map(|node| node.claims.map(|claims| (node.node, claims)));
-    let (open, bytes) = all().fold((0, 0), |(open, bytes), (_, claims)| (open + claims.open, bytes + claims.bytes));
-    let most = duration(lease_max_ms.into());
-    let unsure = all().filter(|(_, claims)| claims.unsure_ms > 0);
-    let unsure: Vec<String> =
-        unsure.map(|(node, claims)| format!("{node} for {}", duration(claims.unsure_ms))).collect();
-    let waits = if unsure.is_empty() {
-        String::new()
-    } else {
-        format!("; what it took over is granted later (former heads may hold it): {}", unsure.join(", "))
-    };
-    format!("held for {most} at most; {} pending ({}){waits}", grouped(open), ByteSize(bytes))
+    let all = nodes.iter().filter_map(|node| Some((node.node, node.claims?)));
+    format!("held for {} at most; {}", duration(lease_max_ms.into()), pending(all))
 }
 
 /// Which events survive the end of a process.

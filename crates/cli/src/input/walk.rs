@@ -40,6 +40,14 @@ pub trait Pass {
     /// Where an output fails.
     fn flush(&mut self) -> anyhow::Result<Option<Duration>>;
 
+    /// The input has ended, or the run is to end: as [`Self::flush`], and waits for what is undecided yet.
+    ///
+    /// # Errors
+    /// Where an output fails.
+    fn end(&mut self) -> anyhow::Result<()> {
+        self.flush().map(drop)
+    }
+
     /// Whether there was no record yet, not even a rejected one.
     fn has_seen_nothing(&self) -> bool;
 }
@@ -163,10 +171,10 @@ pub fn walk(input: &Input, stop: &Stop, pass: &mut impl Pass) -> Ended {
         }
     };
     let begun = if matches!(ended, Ended::Refused(_)) { Ok(()) } else { pass.begin() };
-    match begun.and_then(|()| pass.flush()) {
+    match begun.and_then(|()| pass.end()) {
         // The pass may have waited for its last answers, and a signal may have ended that wait.
-        Ok(_) if matches!(ended, Ended::AtEnd) && stop.is_set() => Ended::Stopped,
-        Ok(_) => ended,
+        Ok(()) if matches!(ended, Ended::AtEnd) && stop.is_set() => Ended::Stopped,
+        Ok(()) => ended,
         Err(error) => Ended::Output(error),
     }
 }

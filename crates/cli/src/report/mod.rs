@@ -195,7 +195,11 @@ impl Report {
         counted(&mut text, "most repeated keys", &self.top_keys);
         counted(&mut text, "sources with most duplicates", self.top_sources_duplicates.as_deref().unwrap_or(&[]));
         counted(&mut text, "sources with most first-seen", self.top_sources_first_seen.as_deref().unwrap_or(&[]));
-        if self.interrupted {
+        if self.interrupted && self.filter.left_to_others() {
+            text.push_str(
+                "interrupted: the files cover the records up to here, but for those that were left to others\n",
+            );
+        } else if self.interrupted {
             text.push_str("interrupted: the report and the files cover the records up to here\n");
         }
         text

@@ -1,0 +1,314 @@
+//! The claims of a run: which events of a batch are this run's to write, and which wait for others.
+//!
+//! Promises: an event is written while its claim holds, or claimed anew; of batches that others hold events of, a bounded
+//! number waits. Must not know: where records go, how claims travel.
+
+pub(super) mod calls;
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use firstseen_client::{Confirming, Lost};
+use firstseen_routing::{CLOCK_RATE_PARTS, Fence, Reason};
+
+use crate::input::Batch;
+use crate::report::filter::ClaimsReport;
+
+/// Batches of which others may hold events before the input waits.
+const ASIDE_BATCHES_MAX: usize = 32;
+/// A claim of which less than this part is left is not written by any more: writing takes time.
+const LEAST_PARTS: u32 = 8;
+/// Whoever holds an event may end long before its lease is over: it is asked about at least so often, and not more often than
+/// that.
+const ASK_EVERY_MAX: Duration = Duration::from_secs(1);
+const ASK_EVERY_MIN: Duration = Duration::from_millis(20);
+
+/// Whoever says nothing is asked again after so long.
+const TROUBLED: Duration = Duration::from_secs(1);
+
+/// Answers to claims of some events of a batch, which were asked for at a time.
+pub(super) struct Answers {
+    pub(super) asked: Instant,
+    pub(super) answers: Vec<(usize, Answer)>,
+}
+
+impl Answers {
+    /// What was granted, with the fences.
+    pub(super) fn granted(&self) -> Vec<(usize, Fence)> {
+        let granted = |(event, answer): &(usize, Answer)| match answer {
+            Answer::Granted(fence) => Some((*event, *fence)),
+            _ => None,
+        };
+        self.answers.iter().filter_map(granted).collect()
+    }
+}
+
+/// The answer to a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// The event is this run's to write.
+    Granted(Fence),
+    /// Another one holds it, for so long at most.
+    Held(Duration),
+    /// Nodes are in trouble, and say nothing yet.
+    Troubled(Reason),
+    /// The verdict says what becomes of it.
+    Decided,
+}
+
+/// The claims of a run.
+pub(super) struct Claims {
+    lease: Duration,
+    /// What the batch that is being handled has been granted, and how many events of it others hold.
+    granted: Vec<(usize, Fence)>,
+    /// Events of the batch that is being handled which are not decided: others hold them, or nodes are in trouble.
+    held: Vec<usize>,
+    /// By event of that batch: whether it is one of these.
+    is_held: Vec<bool>,
+    /// How long they are held at most.
+    left: Duration,
+    /// Why nothing is said of some.
+    trouble: Option<Reason>,
+    /// How often the batch has been asked about.
+    asked: u32,
+    aside: VecDeque<Aside>,
+    report: ClaimsReport,
+}
+
+/// A batch of which others hold events.
+pub(super) struct Aside {
+    pub(super) batch: Box<Batch>,
+    pub(super) events: Vec<usize>,
+    due: Instant,
+    asked: u32,
+}
+
+impl Claims {
+    pub(super) fn new(lease: Duration) -> Self {
+        Self {
+            lease,
+            granted: Vec::new(),
+            held: Vec::new(),
+            is_held: Vec::new(),
+            left: Duration::ZERO,
+            trouble: None,
+            asked: 0,
+            aside: VecDeque::new(),
+            report: ClaimsReport::default(),
+        }
+    }
+
+    pub(super) fn lease(&self) -> Duration {
+        self.lease
+    }
+
+    pub(super) fn report(&self) -> ClaimsReport {
+        self.report
+    }
+
+    /// A batch of so many events, some of which were asked about, is handled from now on.
+    pub(super) fn begin(&mut self, events: usize, answers: &Answers, asked: u32, now: Instant) {
+        let ends = answers.asked + self.lease - self.lease / CLOCK_RATE_PARTS as u32;
+        let own_left = ends.saturating_duration_since(now);
+        let is_over = own_left < self.lease / LEAST_PARTS;
+        self.asked = asked;
+        (self.left, self.is_held) = (Duration::ZERO, vec![false; events]);
+        self.granted.clear();
+        self.held.clear();
+        self.trouble = None;
+        let mut of_others = 0;
+        for (event, answer) in &answers.answers {
+            let left = match answer {
+                Answer::Granted(fence) if !is_over => {
+                    self.granted.push((*event, *fence));
+                    continue;
+                }
+                Answer::Granted(_) => own_left,
+                Answer::Held(left) => {
+                    of_others += 1;
+                    *left
+                }
+                Answer::Troubled(reason) => {
+                    self.trouble = Some(*reason);
+                    TROUBLED
+                }
+                Answer::Decided => continue,
+            };
+            self.left = self.left.max(left);
+            self.held.push(*event);
+            self.is_held[*event] = true;
+        }
+        // What is held when it is asked about first may be an earlier record of this run.
+        self.report.waited += if asked == 1 { of_others } else { 0 };
+    }
+
+    /// Why nothing is said of some events of the batch that is being handled.
+    pub(super) fn trouble(&self) -> Option<Reason> {
+        self.trouble
+    }
+
+    /// What was granted is written.
+    pub(super) fn written(&mut self) {
+        self.report.claimed += self.granted.len() as u64;
+    }
+
+    /// What was granted is not written.
+    pub(super) fn unwritten(&mut self) -> Vec<(usize, Fence)> {
+        std::mem::take(&mut self.granted)
+    }
+
+    /// Whether this event of the batch that is being handled is not decided yet.
+    pub(super) fn is_held(&self, event: usize) -> bool {
+        self.is_held.get(event).is_some_and(|is_held| *is_held)
+    }
+
+    /// The events of the batch that is being handled which this run is to write, and the fences of their claims.
+    pub(super) fn granted(&self) -> &[(usize, Fence)] {
+        &self.granted
+    }
+
+    /// What was granted is written, and was confirmed with these answers; returns what is to be confirmed again.
+    pub(super) fn confirmed(&mut self, answers: &[Confirming], is_last: bool) -> usize {
+        let mut again = Vec::new();
+        for ((event, fence), answer) in self.granted.drain(..).zip(answers) {
+            match answer {
+                Confirming::Confirmed => self.report.confirmed += 1,
+                Confirming::LeaseLost(Lost::Recorded | Lost::Held) => self.report.lost += 1,
+                Confirming::Undecided(_) if is_last => self.report.unconfirmed += 1,
+                Confirming::Undecided(_) => again.push((event, fence)),
+            }
+        }
+        self.granted = again;
+        self.granted.len()
+    }
+
+    /// Keeps the batch that was handled, if others hold events of it; else gives it back.
+    pub(super) fn put_aside(&mut self, batch: Box<Batch>, now: Instant) -> Option<Box<Batch>> {
+        if self.held.is_empty() {
+            return Some(batch);
+        }
+        // What an earlier record of this run held is confirmed by now.
+        let pause = if self.asked == 0 && self.trouble.is_none() {
+            Duration::ZERO
+        } else {
+            (self.left / 4).clamp(ASK_EVERY_MIN, ASK_EVERY_MAX)
+        };
+        let events = std::mem::take(&mut self.held);
+        self.aside.push_back(Aside { batch, events, due: now + pause, asked: self.asked + 1 });
+        None
+    }
+
+    /// How long the next batch that was put aside is to wait; none where none is.
+    pub(super) fn next_due(&self, now: Instant) -> Option<Duration> {
+        self.aside.iter().map(|aside| aside.due.saturating_duration_since(now)).min()
+    }
+
+    /// Batches that were put aside.
+    pub(super) fn batches_aside(&self) -> usize {
+        self.aside.len()
+    }
+
+    /// Whether the input should wait for what was put aside.
+    pub(super) fn is_full(&self) -> bool {
+        self.aside.len() >= ASIDE_BATCHES_MAX
+    }
+
+    /// A batch that is to be asked about again, and how often it was.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<(Box<Batch>, Vec<usize>, u32)> {
+        let place = self.aside.iter().position(|aside| aside.due <= now)?;
+        let Aside { batch, events, asked, .. } = self.aside.remove(place)?;
+        Some((batch, events, asked))
+    }
+
+    /// How many records wait for others.
+    pub(super) fn waiting(&self) -> usize {
+        self.aside.iter().map(|aside| aside.events.len()).sum()
+    }
+
+    /// The run ends: what others hold is left to them.
+    pub(super) fn leave(&mut self) {
+        self.report.left += self.waiting() as u64;
+        self.aside.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_routing::{Epoch, FilterId};
+
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(8);
+
+    fn own(number: u64) -> Answer {
+        Answer::Granted(Fence::of_number(FilterId(1), Epoch(1), number))
+    }
+
+    fn claims(answers: Vec<(usize, Answer)>, passed: Duration) -> (Claims, Instant) {
+        let (mut claims, asked) = (Claims::new(LEASE), Instant::now());
+        claims.begin(4, &Answers { asked, answers }, 0, asked + passed);
+        (claims, asked + passed)
+    }
+
+    #[test]
+    fn what_is_granted_is_written_and_what_others_hold_waits() {
+        let answers =
+            vec![(0, own(1)), (1, Answer::Held(Duration::from_millis(400))), (2, Answer::Decided), (3, own(2))];
+        let (mut claims, now) = claims(answers, Duration::ZERO);
+        assert_eq!([0, 1, 2, 3].map(|event| claims.is_held(event)), [false, true, false, false]);
+        assert_eq!(claims.granted().iter().map(|(event, _)| *event).collect::<Vec<_>>(), [0, 3]);
+        claims.written();
+        assert_eq!(claims.confirmed(&[Confirming::Confirmed, Confirming::Undecided(Reason::NotReady)], false), 1);
+        assert_eq!(claims.confirmed(&[Confirming::LeaseLost(Lost::Held)], true), 0);
+        assert!(claims.put_aside(Box::default(), now).is_none());
+        assert_eq!(claims.next_due(now), Some(Duration::ZERO), "the first time it may be this run's own");
+        let (batch, events, asked) = claims.take_due(now).expect("due");
+        assert_eq!((events.as_slice(), asked), (&[1][..], 1));
+        claims.begin(
+            4,
+            &Answers { asked: now, answers: vec![(1, Answer::Held(Duration::from_millis(400)))] },
+            asked,
+            now,
+        );
+        assert!(claims.put_aside(batch, now).is_none());
+        assert_eq!(claims.next_due(now), Some(Duration::from_millis(100)), "a quarter of what is left");
+        assert!(claims.take_due(now).is_none());
+        claims.leave();
+        let ClaimsReport { claimed, confirmed, lost, waited, unconfirmed, left } = claims.report();
+        assert_eq!((claimed, confirmed, lost, waited, unconfirmed, left), (2, 1, 1, 1, 0, 1));
+    }
+
+    #[test]
+    fn a_claim_with_too_little_left_is_not_written_by() {
+        let (claims, _) = claims(vec![(0, own(1))], LEASE - LEASE / 8);
+        assert!(claims.is_held(0) && claims.granted().is_empty());
+        let (claims, _) = self::claims(vec![(0, own(1))], LEASE / 2);
+        assert!(!claims.is_held(0) && claims.granted().len() == 1);
+    }
+
+    #[test]
+    fn a_batch_of_which_nobody_holds_anything_is_done_with() {
+        let (mut claims, now) = claims(vec![(0, own(1))], Duration::ZERO);
+        assert_eq!(claims.confirmed(&[Confirming::Undecided(Reason::NotReady)], true), 0);
+        assert_eq!(claims.report().unconfirmed, 1);
+        assert!(claims.put_aside(Box::default(), now).is_some());
+        assert_eq!((claims.next_due(now), claims.waiting()), (None, 0));
+    }
+
+    /// Where nodes are in trouble a record waits: written without a claim it would be written by every run.
+    #[test]
+    fn what_nothing_is_said_of_waits() {
+        let (mut claims, now) = claims(vec![(2, Answer::Troubled(Reason::SlicesDown))], Duration::ZERO);
+        assert!(claims.is_held(2) && claims.trouble() == Some(Reason::SlicesDown));
+        assert!(claims.put_aside(Box::default(), now).is_none());
+        assert_eq!(claims.next_due(now), Some(TROUBLED / 4));
+        assert_eq!((claims.waiting(), claims.report().waited), (1, 0), "it waits for no other run");
+    }
+
+    #[test]
+    fn what_was_not_written_is_given_back_and_not_counted() {
+        let (mut claims, _) = claims(vec![(0, own(1)), (3, own(2))], Duration::ZERO);
+        assert_eq!(claims.unwritten().len(), 2);
+        assert_eq!((claims.granted().len(), claims.report().claimed), (0, 0));
+    }
+}

@@ -1,0 +1,178 @@
+//! `firstseen dedup --claims`: records are claimed, written and recorded then, by several runs that share an input, by runs that
+//! are stopped and by runs that are killed.
+
+use std::collections::BTreeMap;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use firstseen_client::Claiming;
+use firstseen_client::blocking::Client;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+use crate::local_cluster::{LocalCluster, eventually};
+use crate::run::{Folder, Ran, dedup};
+
+const RECORDS: usize = 30_000;
+/// So many records later the key of a record comes again.
+const AGAIN_AFTER: usize = 700;
+
+/// A cluster with filters whose events can be claimed, and an input in which every third record comes again.
+fn stage() -> (Folder, LocalCluster) {
+    let record = |index: usize| if index % 3 == 2 { index.saturating_sub(AGAIN_AFTER) } else { index };
+    let folder = Folder::with((0..RECORDS).map(|index| format!("record-{}\n", record(index))).collect::<String>());
+    let cluster = LocalCluster::start(&folder, "--nodes 3");
+    let flags = "--window unbounded --capacity 100k --fpr 1e-6 --claims 2s";
+    assert_eq!(cluster.create(&folder, "clicks", flags).code, Some(0));
+    (folder, cluster)
+}
+
+fn distinct(folder: &Folder) -> BTreeMap<String, u64> {
+    times(folder, &["input"])
+}
+
+/// How often each record is in these files.
+fn times(folder: &Folder, files: &[&str]) -> BTreeMap<String, u64> {
+    let mut times = BTreeMap::new();
+    for file in files {
+        let text = std::fs::read_to_string(folder.path(file)).unwrap_or_default();
+        text.lines().for_each(|line| *times.entry(line.to_owned()).or_default() += 1);
+    }
+    times
+}
+
+/// Every record is in the outputs, and once.
+fn are_whole(folder: &Folder, outputs: &[&str]) {
+    let (wanted, written) = (distinct(folder), times(folder, outputs));
+    assert!(wanted.keys().eq(written.keys()), "{} of {} records are there", written.len(), wanted.len());
+    let twice: Vec<_> = written.iter().filter(|(_, times)| **times > 1).take(5).collect();
+    assert!(twice.is_empty(), "{twice:?} ...");
+}
+
+fn flags(cluster: &LocalCluster, number: usize) -> String {
+    let addresses = cluster.addresses();
+    format!(
+        "--cluster {addresses} --filter clicks --claims 2s --out output-{number} --report json --report-file report-{number} input"
+    )
+}
+
+fn start(folder: &Folder, cluster: &LocalCluster, number: usize) -> Child {
+    let mut command = dedup(&flags(cluster, number));
+    command.current_dir(folder.path("")).stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the binary")
+}
+
+fn run(folder: &Folder, cluster: &LocalCluster, number: usize) -> Ran {
+    folder.run(&format!("dedup {}", flags(cluster, number)))
+}
+
+fn report(folder: &Folder, number: usize) -> Value {
+    let text = std::fs::read_to_string(folder.path(&format!("report-{number}"))).expect("a report");
+    serde_json::from_str(&text).expect("JSON")
+}
+
+#[test]
+fn runs_that_share_an_input_divide_its_records() {
+    let (folder, cluster) = stage();
+    let mut runs: Vec<Child> = (0..3).map(|number| start(&folder, &cluster, number)).collect();
+    runs.iter_mut().for_each(|run| assert!(run.wait().expect("its end").success()));
+    are_whole(&folder, &["output-0", "output-1", "output-2"]);
+    let sum = |what: &str| (0..3).map(|number| report(&folder, number)["claims"][what].as_u64().unwrap()).sum::<u64>();
+    let records = distinct(&folder).len() as u64;
+    let counted = [sum("claimed"), sum("confirmed"), sum("lost"), sum("unconfirmed"), sum("left")];
+    assert_eq!(counted, [records, records, 0, 0, 0]);
+    let one = report(&folder, 0);
+    assert_eq!(one["events"], RECORDS, "{one}");
+}
+
+#[test]
+fn a_run_alone_writes_what_a_run_without_claims_does() {
+    let (folder, cluster) = stage();
+    assert_eq!(cluster.create(&folder, "plain", "--window unbounded --capacity 100k --fpr 1e-6").code, Some(0));
+    let plain = folder.run(&format!("dedup --cluster {} --filter plain --out plain input", cluster.addresses()));
+    assert_eq!(plain.code, Some(0), "{}", plain.err);
+    let ran = folder.run(&format!(
+        "dedup --cluster {} --filter clicks --claims 2s --out output-0 --duplicates again input",
+        cluster.addresses()
+    ));
+    assert_eq!(ran.code, Some(0), "{}", ran.err);
+    assert!(times(&folder, &["plain"]) == times(&folder, &["output-0"]));
+    assert_eq!(times(&folder, &["again", "output-0"]), distinct(&folder));
+    assert!(ran.err.contains("claimed and written"), "{}", ran.err);
+}
+
+#[test]
+fn a_run_that_is_stopped_leaves_the_rest_to_the_next() {
+    let (folder, cluster) = stage();
+    let mut child = start(&folder, &cluster, 0);
+    eventually("a record", || !times(&folder, &["output-0"]).is_empty());
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).expect("it runs");
+    child.wait().expect("its end");
+    let next = run(&folder, &cluster, 0);
+    assert_eq!(next.code, Some(0), "{}", next.err);
+    are_whole(&folder, &["output-0"]);
+}
+
+/// What is written when a run is killed may not be recorded yet: then it is written again, and nothing is lost.
+#[test]
+fn runs_that_are_killed_lose_nothing() {
+    let (folder, cluster) = stage();
+    for life_ms in [60, 90, 130, 40, 200, 75] {
+        let mut child = start(&folder, &cluster, 0);
+        std::thread::sleep(Duration::from_millis(life_ms));
+        let _ = child.kill();
+        child.wait().expect("its end");
+    }
+    let last = run(&folder, &cluster, 1);
+    assert_eq!(last.code, Some(0), "{}", last.err);
+    let (wanted, written) = (distinct(&folder), times(&folder, &["output-0", "output-1"]));
+    // The last line of a run that was killed may be a part of a record.
+    let lost: Vec<&String> = wanted.keys().filter(|record| !written.contains_key(*record)).collect();
+    assert!(lost.is_empty(), "{} records were lost: {:?}", lost.len(), &lost[..lost.len().min(5)]);
+}
+
+#[test]
+fn the_status_shows_what_is_held() {
+    let (folder, cluster) = stage();
+    let addresses = cluster.addresses();
+    let client = Client::connect(addresses.split(',')).expect("a client");
+    let clicks = client.filter("clicks").expect("the filter");
+    let claims = clicks.claim_batch(&["one", "two", "three"], &[], Duration::from_secs(2)).expect("a call");
+    assert!(claims.iter().all(|claim| matches!(claim, Claiming::Claimed(_))), "{claims:?}");
+    let addr = addresses.split(',').next().unwrap_or_default();
+    let status = folder.run(&format!("cluster status --addr {addr}")).out;
+    assert!(status.contains("claims of clicks: 3 pending ("), "{status}");
+    let json: Value = serde_json::from_str(&folder.run(&format!("cluster status --json --addr {addr}")).out).unwrap();
+    let nodes = json["filters"][0]["claims"].as_object().expect("claims by node");
+    assert_eq!(nodes.len(), 3, "{json}");
+    assert_eq!(nodes.values().map(|claims| claims["open"].as_u64().unwrap()).sum::<u64>(), 3, "{json}");
+}
+
+/// Other runs need not wait for the leases of what could not be written.
+#[test]
+fn what_cannot_be_written_is_let_go() {
+    let (folder, cluster) = stage();
+    let addresses = cluster.addresses();
+    let ran = folder.run(&format!("dedup --cluster {addresses} --filter clicks --claims 2s --out /dev/full input"));
+    assert!(ran.code == Some(1) && ran.err.contains("cannot write /dev/full"), "{:?} {}", ran.code, ran.err);
+    let addr = addresses.split(',').next().unwrap_or_default();
+    let status = folder.run(&format!("cluster status --addr {addr}")).out;
+    assert!(status.contains("claims of clicks: 0 pending"), "{status}");
+    assert!(ran.err.contains("0 claimed and written"), "{}", ran.err);
+}
+
+#[test]
+fn what_cannot_be_claimed_is_said() {
+    let (folder, cluster) = stage();
+    assert_eq!(cluster.create(&folder, "plain", "--window unbounded --capacity 1k").code, Some(0));
+    let refused = |flags: &str, words: &str| {
+        let ran = folder.run(&format!("dedup --cluster {} {flags} --out nothing input", cluster.addresses()));
+        assert!(ran.code == Some(2) && ran.err.contains(words), "{flags}: {:?} {}", ran.code, ran.err);
+        assert!(!folder.path("nothing").exists());
+    };
+    refused("--filter plain --claims 2s", "events of filter `plain` cannot be claimed");
+    refused("--filter clicks --claims 3s", "filter `clicks` gives claims of 2s at most");
+    refused("--filter clicks --claims 1ms", "a claim lasts 100 ms at least");
+    refused("--filter clicks --claims 2s --lookup", "cannot be used with");
+    refused("--filter clicks --claims 2s --late duplicate", "--late duplicate would drop");
+}

@@ -1,0 +1,166 @@
+//! A database keeps the fence with the delivery, in one transaction: exactly once, whoever dies.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use firstseen_client::blocking::Filter;
+use firstseen_client::{Claiming, Confirming, Fence};
+use rusqlite::{Connection, params};
+
+use super::{Fate, LEASE, filter, stage};
+
+type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
+
+/// An account, and which events it has been charged for within the window.
+const TABLES: &str = "
+    CREATE TABLE account (balance INTEGER NOT NULL);
+    CREATE TABLE delivered (
+        event BLOB PRIMARY KEY, fence BLOB NOT NULL, confirmed INTEGER NOT NULL DEFAULT 0,
+        at_s INTEGER NOT NULL DEFAULT (unixepoch())
+    );
+    INSERT INTO account VALUES (0);
+";
+/// The window of the filter, in seconds.
+const WINDOW_S: u64 = 3600;
+
+const CONFIRMED: &str = "UPDATE delivered SET confirmed = 1 WHERE event = ?1";
+
+/// Charges an event that this consumer holds. Where another one has charged it meanwhile, as this one was stopped for longer than
+/// its lease, there is a row, and nothing happens.
+fn charge(database: &mut Connection, event: &[u8], cents: i64, fence: Fence) -> rusqlite::Result<bool> {
+    let transaction = database.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    let is_new = transaction.execute(
+        "INSERT INTO delivered (event, fence) VALUES (?1, ?2) ON CONFLICT (event) DO NOTHING",
+        params![event, fence.to_bytes()],
+    )? == 1;
+    if is_new {
+        transaction.execute("UPDATE account SET balance = balance + ?1", params![cents])?;
+    }
+    transaction.commit()?;
+    Ok(is_new)
+}
+
+/// Confirms what was charged and is not known to be recorded: by this consumer, or by one that died before it could. When an
+/// event's window is over it is another event, and its row has to go: it would be recorded, or not charged, on behalf of the former.
+fn confirm_charged(clicks: &Filter, database: &Connection) -> Result<()> {
+    database.execute("DELETE FROM delivered WHERE at_s <= unixepoch() - ?1", params![WINDOW_S])?;
+    let mut open = database.prepare("SELECT event, fence FROM delivered WHERE NOT confirmed")?;
+    let rows = open.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    for (event, fence) in rows.collect::<rusqlite::Result<Vec<(Vec<u8>, [u8; Fence::BYTES])>>>()? {
+        let confirming = clicks.confirm_fence(&event, None, Fence::from_bytes(fence))?;
+        // Who holds it now finds the row, and confirms it, too.
+        if !matches!(confirming, Confirming::Undecided(_)) {
+            database.execute(CONFIRMED, params![event])?;
+        }
+    }
+    Ok(())
+}
+
+fn open(path: &Path) -> Result<Connection> {
+    let database = Connection::open(path)?;
+    database.busy_timeout(Duration::from_secs(30))?;
+    Ok(database)
+}
+
+/// One life of a consumer; false where it died.
+fn live(clicks: &Filter, path: &Path, clicked: &[(Vec<u8>, i64)], fate: &mut Fate) -> Result<bool> {
+    let mut database = open(path)?;
+    confirm_charged(clicks, &database)?;
+    let mut left: Vec<&(Vec<u8>, i64)> = clicked.iter().collect();
+    while !left.is_empty() {
+        let mut held = Vec::new();
+        for click @ (event, cents) in left {
+            match clicks.claim(event, None, LEASE)? {
+                Claiming::Claimed(claim) => {
+                    let Some(delivery) = claim.deliver() else { continue };
+                    if fate.ends(40) {
+                        return Ok(false);
+                    }
+                    charge(&mut database, event, *cents, delivery.fence())?;
+                    if fate.ends(40) {
+                        return Ok(false);
+                    }
+                    match clicks.confirm(delivery)? {
+                        Confirming::Undecided(_) => held.push(click),
+                        _ => drop(database.execute(CONFIRMED, params![event])?),
+                    }
+                }
+                Claiming::Duplicate => {}
+                Claiming::InProgress(_) | Claiming::Undecided(_) => held.push(click),
+            }
+        }
+        left = held;
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    Ok(true)
+}
+
+#[test]
+fn a_database_that_keeps_fences_is_charged_once_for_each_event() -> Result<()> {
+    const EVENTS: i64 = 150;
+    let node = stage();
+    let path = node.folder.path("accounts.db");
+    open(&path)?.execute_batch(TABLES)?;
+    let clicked: Vec<(Vec<u8>, i64)> = (0..EVENTS).map(|event| (event.to_le_bytes().to_vec(), event + 1)).collect();
+    let deaths = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for consumer in 0..3 {
+            let (node, path, clicked, deaths) = (&node, &path, &clicked, &deaths);
+            scope.spawn(move || {
+                let (_client, clicks) = filter(node);
+                let mut fate = Fate(consumer);
+                while !live(&clicks, path, clicked, &mut fate).expect("a life") {
+                    deaths.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    let balance: i64 = open(&path)?.query_row("SELECT balance FROM account", [], |row| row.get(0))?;
+    assert_eq!(balance, EVENTS * (EVENTS + 1) / 2, "after {deaths:?} deaths");
+    assert!(deaths.into_inner() > 3);
+    Ok(())
+}
+
+/// A consumer that was stopped for longer than its lease, and charges then, is too late.
+#[test]
+fn a_charge_by_a_claim_that_another_one_has_got_meanwhile_changes_nothing() -> Result<()> {
+    let node = stage();
+    let (_client, clicks) = filter(&node);
+    let mut database = open(&node.folder.path("accounts.db"))?;
+    database.execute_batch(TABLES)?;
+    let claimed = || loop {
+        match clicks.claim(b"click", None, LEASE).expect("a call") {
+            Claiming::Claimed(claim) => break claim.deliver().expect("held"),
+            Claiming::InProgress(wait) => std::thread::sleep(wait),
+            other => panic!("{other:?}"),
+        }
+    };
+    let (stopped, other) = (claimed(), claimed());
+    assert!(stopped.fence() < other.fence());
+    assert!(charge(&mut database, b"click", 5, other.fence())?);
+    assert!(!charge(&mut database, b"click", 5, stopped.fence())?);
+    confirm_charged(&clicks, &database)?;
+    assert!(matches!(clicks.claim(b"click", None, LEASE)?, Claiming::Duplicate));
+    let balance: i64 = database.query_row("SELECT balance FROM account", [], |row| row.get(0))?;
+    assert_eq!(balance, 5);
+    Ok(())
+}
+
+/// An event that comes again when its window is over is charged again, and nothing is confirmed on behalf of the former.
+#[test]
+fn a_row_whose_window_is_over_stands_for_nothing() -> Result<()> {
+    let node = stage();
+    let (_client, clicks) = filter(&node);
+    let mut database = open(&node.folder.path("accounts.db"))?;
+    database.execute_batch(TABLES)?;
+    let old = Fence::from_bytes([0; Fence::BYTES]);
+    assert!(charge(&mut database, b"click", 5, old)?);
+    database.execute("UPDATE delivered SET at_s = at_s - ?1", params![WINDOW_S])?;
+    confirm_charged(&clicks, &database)?;
+    let Claiming::Claimed(claim) = clicks.claim(b"click", None, LEASE)? else {
+        panic!("it was recorded for the former")
+    };
+    assert!(charge(&mut database, b"click", 5, claim.deliver().expect("held").fence())?);
+    Ok(())
+}

@@ -1,0 +1,77 @@
+//! A message of a queue is acknowledged once its event is recorded: at least once, whoever dies.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use firstseen_client::blocking::Filter;
+use firstseen_client::{CallError, Claiming, Confirming};
+
+use super::{Fate, LEASE, filter, stage};
+
+/// What a consumer tells its queue about a message.
+enum Reply {
+    Ack,
+    /// Deliver it again, to anybody, after this time.
+    Nack(Duration),
+}
+
+/// Takes a message from a queue.
+fn take(clicks: &Filter, click: &[u8], publish: impl FnOnce()) -> Result<Reply, CallError> {
+    Ok(match clicks.claim(click, None, LEASE)? {
+        Claiming::Claimed(claim) => {
+            let delivery = claim.deliver();
+            publish();
+            match delivery.map(|delivery| clicks.confirm(delivery)).transpose()? {
+                // Its claim ends by itself, and then it is published again.
+                None | Some(Confirming::Undecided(_)) => Reply::Nack(LEASE),
+                Some(Confirming::Confirmed | Confirming::LeaseLost(_)) => Reply::Ack,
+            }
+        }
+        Claiming::Duplicate => Reply::Ack,
+        Claiming::InProgress(wait) => Reply::Nack(wait),
+        Claiming::Undecided(_) => Reply::Nack(Duration::from_millis(200)),
+    })
+}
+
+#[test]
+fn every_message_of_a_queue_is_published_and_few_twice() {
+    const MESSAGES: u64 = 400;
+    let node = stage();
+    let (_client, clicks) = filter(&node);
+    let mut fate = Fate(7);
+    // Half of the messages are in the queue twice, as a producer that retries puts them there.
+    let mut queue: VecDeque<(u64, Instant)> =
+        (0..MESSAGES).chain((0..MESSAGES).step_by(2)).map(|message| (message, Instant::now())).collect();
+    let (mut published, mut deaths): (BTreeMap<u64, u64>, u64) = (BTreeMap::new(), 0);
+    while let Some((message, due)) = queue.pop_front() {
+        std::thread::sleep(due.saturating_duration_since(Instant::now()).min(Duration::from_millis(5)));
+        if Instant::now() < due {
+            queue.push_back((message, due));
+            continue;
+        }
+        let key = message.to_le_bytes();
+        // A consumer that dies holds the event until its lease is over, and its queue delivers the message again.
+        if fate.ends(20) {
+            let claimed = clicks.claim(&key, None, LEASE).expect("a call");
+            if let Claiming::Claimed(claim) = claimed
+                && let Some(delivery) = claim.deliver()
+            {
+                // Before it has published, or after that.
+                if fate.ends(2) {
+                    *published.entry(message).or_default() += 1;
+                }
+                deaths += 1;
+                drop(delivery);
+            }
+            queue.push_back((message, Instant::now()));
+            continue;
+        }
+        let reply = take(&clicks, &key, || *published.entry(message).or_default() += 1).expect("a call");
+        if let Reply::Nack(wait) = reply {
+            queue.push_back((message, Instant::now() + wait));
+        }
+    }
+    let extra: u64 = published.values().map(|times| times - 1).sum();
+    assert_eq!(published.len() as u64, MESSAGES);
+    assert!(deaths > 5 && extra > 0 && extra <= deaths, "{extra} published again after {deaths} deaths");
+}
