@@ -1,7 +1,9 @@
 //! `firstseen dedup`: each record once.
 //!
 //! Promises: every record of the input goes to exactly one output, in order; a record that was passed on was recorded
-//! in the filter, also in the state that is saved. Must not know: how a filter works, or where it is.
+//! in the filter, also in the state that is saved. With claims a record is recorded after it was passed on, one that another run
+//! held comes behind later ones, and one that is not decided when the run is ended goes nowhere. Must not know: how a filter
+//! works, or where it is.
 
 #[cfg(feature = "full")]
 mod claims;

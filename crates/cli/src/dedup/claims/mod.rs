@@ -18,8 +18,8 @@ use crate::report::filter::ClaimsReport;
 const ASIDE_BATCHES_MAX: usize = 32;
 /// A claim of which less than this part is left is not written by any more: writing takes time.
 const LEAST_PARTS: u32 = 8;
-/// Whoever holds an event may end long before its lease is over: it is asked about at least so often, and not more often than
-/// that.
+/// The longest and the shortest pause before nodes are asked again about an event that another one holds: its holder may end long
+/// before its lease is over.
 const ASK_EVERY_MAX: Duration = Duration::from_secs(1);
 const ASK_EVERY_MIN: Duration = Duration::from_millis(20);
 
@@ -59,7 +59,7 @@ pub(super) enum Answer {
 /// The claims of a run.
 pub(super) struct Claims {
     lease: Duration,
-    /// What the batch that is being handled has been granted, and how many events of it others hold.
+    /// Events of the batch that is being handled which this run is to write, and the fences of their claims.
     granted: Vec<(usize, Fence)>,
     /// Events of the batch that is being handled which are not decided: others hold them, or nodes are in trouble.
     held: Vec<usize>,
@@ -75,7 +75,7 @@ pub(super) struct Claims {
     report: ClaimsReport,
 }
 
-/// A batch of which others hold events.
+/// A batch with events that are not decided.
 pub(super) struct Aside {
     pub(super) batch: Box<Batch>,
     pub(super) events: Vec<usize>,
@@ -182,7 +182,7 @@ impl Claims {
         self.granted.len()
     }
 
-    /// Keeps the batch that was handled, if others hold events of it; else gives it back.
+    /// Keeps the batch that was handled, if events of it are not decided; else gives it back.
     pub(super) fn put_aside(&mut self, batch: Box<Batch>, now: Instant) -> Option<Box<Batch>> {
         if self.held.is_empty() {
             return Some(batch);
