@@ -23,7 +23,7 @@ fn stage() -> (Folder, LocalCluster) {
     let record = |index: usize| if index % 3 == 2 { index.saturating_sub(AGAIN_AFTER) } else { index };
     let folder = Folder::with((0..RECORDS).map(|index| format!("record-{}\n", record(index))).collect::<String>());
     let cluster = LocalCluster::start(&folder, "--nodes 3");
-    let flags = "--window unbounded --capacity 100k --fpr 1e-6 --claims 2s";
+    let flags = "--window unbounded --capacity 100k --fpr 1e-6 --claims 10s";
     assert_eq!(cluster.create(&folder, "clicks", flags).code, Some(0));
     (folder, cluster)
 }
@@ -53,7 +53,7 @@ fn are_whole(folder: &Folder, outputs: &[&str]) {
 fn flags(cluster: &LocalCluster, number: usize) -> String {
     let addresses = cluster.addresses();
     format!(
-        "--cluster {addresses} --filter clicks --claims 2s --out output-{number} --report json --report-file report-{number} input"
+        "--cluster {addresses} --filter clicks --claims 10s --out output-{number} --report json --report-file report-{number} input"
     )
 }
 
@@ -92,7 +92,7 @@ fn a_run_alone_writes_what_a_run_without_claims_does() {
     let plain = folder.run(&format!("dedup --cluster {} --filter plain --out plain input", cluster.addresses()));
     assert_eq!(plain.code, Some(0), "{}", plain.err);
     let ran = folder.run(&format!(
-        "dedup --cluster {} --filter clicks --claims 2s --out output-0 --duplicates again input",
+        "dedup --cluster {} --filter clicks --claims 10s --out output-0 --duplicates again input",
         cluster.addresses()
     ));
     assert_eq!(ran.code, Some(0), "{}", ran.err);
@@ -153,7 +153,7 @@ fn the_status_shows_what_is_held() {
 fn what_cannot_be_written_is_let_go() {
     let (folder, cluster) = stage();
     let addresses = cluster.addresses();
-    let ran = folder.run(&format!("dedup --cluster {addresses} --filter clicks --claims 2s --out /dev/full input"));
+    let ran = folder.run(&format!("dedup --cluster {addresses} --filter clicks --claims 10s --out /dev/full input"));
     assert!(ran.code == Some(1) && ran.err.contains("cannot write /dev/full"), "{:?} {}", ran.code, ran.err);
     let addr = addresses.split(',').next().unwrap_or_default();
     let status = folder.run(&format!("cluster status --addr {addr}")).out;
@@ -170,9 +170,9 @@ fn what_cannot_be_claimed_is_said() {
         assert!(ran.code == Some(2) && ran.err.contains(words), "{flags}: {:?} {}", ran.code, ran.err);
         assert!(!folder.path("nothing").exists());
     };
-    refused("--filter plain --claims 2s", "events of filter `plain` cannot be claimed");
-    refused("--filter clicks --claims 3s", "filter `clicks` gives claims of 2s at most");
+    refused("--filter plain --claims 10s", "events of filter `plain` cannot be claimed");
+    refused("--filter clicks --claims 11s", "filter `clicks` gives claims of 10s at most");
     refused("--filter clicks --claims 1ms", "a claim lasts 100 ms at least");
-    refused("--filter clicks --claims 2s --lookup", "cannot be used with");
-    refused("--filter clicks --claims 2s --late duplicate", "--late duplicate would drop");
+    refused("--filter clicks --claims 10s --lookup", "cannot be used with");
+    refused("--filter clicks --claims 10s --late duplicate", "--late duplicate would drop");
 }

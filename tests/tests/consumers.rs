@@ -26,7 +26,7 @@ const SLOW: &str = "--slow 15";
 /// As the example has it: so many events may be written and not confirmed.
 const BATCH_EVENTS: usize = 16;
 /// Longer than a consumer takes to start again on a busy machine.
-const LEASE: Duration = Duration::from_secs(6);
+const LEASE: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(100);
 /// Nodes that are started often have to start fast.
 const TIMING: &str = "[timing]\nheartbeat_ms = 20\nelection_base_ms = 60\nelection_width_ms = 20\n";
