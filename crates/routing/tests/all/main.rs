@@ -2,6 +2,7 @@
 
 mod backup;
 mod broken_times;
+mod claim_closing;
 mod claim_moves;
 mod claims;
 mod climbs;

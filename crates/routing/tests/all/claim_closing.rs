@@ -1,0 +1,113 @@
+//! A filter is closed while its events are claimed: it keeps their claims until they are confirmed, let go or over, so that
+//! the filter that follows grants none of them meanwhile.
+
+use std::num::NonZeroU32;
+
+use crate::common::{Dice, definition, digest, spec};
+use crate::network::{FILTER, Network};
+use firstseen_filter::{FilterSpec, Kind, Layout};
+use firstseen_routing::rules::{Rule, Rules};
+use firstseen_routing::{
+    Closed, Decision, Fence, FilterId, FilterPolicies, GroupReply, Hold, MonotonicMs, NodeId, Operation, OwnerLimits,
+    Reason, Submission, Times,
+};
+
+const LEASE_MS: u32 = 1_000;
+const KEYS: u64 = 20;
+const CLAIM: Operation = Operation::Claim { lease_ms: LEASE_MS };
+const HELD: Decision = Decision::Undecided(Reason::Claimed);
+const ALTERED: Decision = Decision::Undecided(Reason::Altered);
+
+fn network(slicing: &str, slices: u64, limits: OwnerLimits) -> Network {
+    let owners: Vec<NodeId> = (0..slices).map(|slice| NodeId(1 + slice % 3)).collect();
+    let policies = FilterPolicies { lease_max_ms: NonZeroU32::new(LEASE_MS), ..FilterPolicies::default() };
+    let layout = if slicing == "horizontal:3" { Layout::Blocked { lines: 1 } } else { Layout::Classic };
+    let spec = FilterSpec { layout: Some(layout), ..spec(Kind::Timing, "1h", 1 << 20, 5) };
+    let mut network = Network::new(&definition(&spec, slicing), policies, &owners, limits, Dice(7));
+    network.nodes().into_iter().for_each(|node| network.deliver_map(node));
+    network
+}
+
+/// Another filter follows, once nothing is in flight any more.
+fn close(network: &mut Network) {
+    let record = network.map.filters.get_mut(&FILTER).unwrap();
+    record.line.closed = Some(Closed { successor: FilterId(99), ..Closed::default() });
+    (network.map.version, record.epoch) = (network.map.version + 1, record.epoch.after(1));
+    network.nodes().into_iter().for_each(|node| network.deliver_map(node));
+    network.settle();
+}
+
+/// The reply to a call of a consumer, which is the `sequence`th of all.
+fn call(network: &mut Network, sequence: u64, key: u64, (operation, fence): (Operation, Option<Fence>)) -> GroupReply {
+    let submission = Submission {
+        reply_to: sequence,
+        operation,
+        producer: 1,
+        sequence,
+        names: Vec::new(),
+        fences: fence.into_iter().collect(),
+        probes: network.probes(&[digest(key)]),
+        times: Times::default(),
+        deadline_ms: MonotonicMs::END,
+        from: None,
+        again: false,
+        traceparent: None,
+    };
+    let head = network.head_by(&network.map, digest(key));
+    network.take_up(head, submission);
+    network.settle();
+    network.replies.pop().unwrap()
+}
+
+/// Claims events, closes the filter, and returns what consumers are told of a claim by another one, and then of the holder's
+/// confirm, for each event.
+fn told(slicing: &str, slices: u64, limits: OwnerLimits) -> Vec<(Decision, Decision)> {
+    let mut network = network(slicing, slices, limits);
+    let fences: Vec<Fence> = (0..KEYS)
+        .map(|key| match call(&mut network, key, key, (CLAIM, None)).holds[0] {
+            Hold::Own(fence) => fence,
+            hold => panic!("{slicing}, key {key}: {hold:?}"),
+        })
+        .collect();
+    close(&mut network);
+    let of_key = |(key, fence): (u64, &Fence)| {
+        let other = call(&mut network, KEYS + key, key, (CLAIM, None)).decisions[0];
+        let own = call(&mut network, 2 * KEYS + key, key, (Operation::Confirm, Some(*fence))).decisions[0];
+        (other, own)
+    };
+    (0..KEYS).zip(&fences).map(of_key).collect()
+}
+
+const SLICINGS: [(&str, u64); 3] = [("horizontal:3", 3), ("vertical:6", 6), ("horizontal-vertical:2x4", 8)];
+
+#[test]
+fn a_closed_filter_keeps_its_claims() {
+    for (slicing, slices) in SLICINGS {
+        let told = told(slicing, slices, OwnerLimits::default());
+        // What cannot be recorded any more is confirmed where the filter that follows has it recorded.
+        assert_eq!(told, [(HELD, ALTERED); KEYS as usize], "{slicing}");
+    }
+}
+
+#[test]
+fn a_closed_filter_that_forgets_its_claims_is_found() {
+    let limits = OwnerLimits { rules: Rules::without(Rule::FormersKeepClaims), ..OwnerLimits::default() };
+    for (slicing, slices) in SLICINGS {
+        let told = told(slicing, slices, limits);
+        assert!(told.iter().all(|(other, _)| *other == ALTERED), "{slicing}: the next filter may grant it: {told:?}");
+    }
+}
+
+/// Once a lease is over, the filter that follows decides.
+#[test]
+fn a_closed_filter_sends_an_event_on_when_its_lease_is_over() {
+    for (slicing, slices) in SLICINGS {
+        let mut network = network(slicing, slices, OwnerLimits::default());
+        assert_eq!(call(&mut network, 1, 1, (CLAIM, None)).decisions[0], HELD);
+        close(&mut network);
+        network.wait(u64::from(LEASE_MS) - 1);
+        assert_eq!(call(&mut network, 2, 1, (CLAIM, None)).decisions[0], HELD, "{slicing}");
+        network.wait(1);
+        assert_eq!(call(&mut network, 3, 1, (CLAIM, None)).decisions[0], ALTERED, "{slicing}");
+    }
+}
