@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::common::{definition, digest, filter_record, fingerprints, growing, node_record, slice_owner, spec};
 use firstseen_filter::{FilterSpec, GenerationNumber, Kind, Limit, Probes};
+use firstseen_mesh::plain_submission;
 use firstseen_routing::{
     AskCells, BackupCells, CellParts, ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord,
     GroupOwner, Incarnation, Moment, MonotonicMs, NodeId, Operation, OwnerLimits, Prober, SliceOwner, SlicedDefinition,
@@ -54,18 +55,9 @@ impl Bench {
         self.sequence += 1;
         self.now.monotonic_ms = self.now.monotonic_ms.after(10);
         let submission = Submission {
-            fences: Vec::new(),
-            reply_to: self.sequence,
-            operation: Operation::Observe,
             producer: 7,
-            sequence: self.sequence,
-            names: Vec::new(),
-            from: None,
-            probes,
             times: Times { base_unit: unit, ticks, clock_ms: unit * 1000 },
-            deadline_ms: MonotonicMs::END,
-            again: false,
-            traceparent: None,
+            ..plain_submission(self.sequence, Operation::Observe, probes)
         };
         let mut commands = Vec::new();
         self.owner.submit(submission, self.now);

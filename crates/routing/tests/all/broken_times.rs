@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::common::{Dice, definition, digest, filter_record, fingerprints, node_record, slice_owner, spec};
 use firstseen_filter::{FilterSpec, Kind, Probes, Unit, Window, WindowClock, WindowRule};
+use firstseen_mesh::plain_submission;
 use firstseen_routing::{
     ClockSource, ClusterMap, Command, Decision, FilterId, FilterPolicies, GroupOwner, Moment, MonotonicMs, NodeId,
     Operation, OwnerLimits, Prober, Reason, SlicedDefinition, Submission, Tick, Times,
@@ -88,18 +89,9 @@ impl World {
         }
         self.sequence += 1;
         let submission = Submission {
-            fences: Vec::new(),
-            reply_to: self.sequence,
-            operation: Operation::Observe,
             producer,
-            sequence: self.sequence,
-            names: Vec::new(),
-            probes,
             times: Times { base_unit: clock_unit, ticks, clock_ms },
-            deadline_ms: MonotonicMs::END,
-            from: None,
-            again: false,
-            traceparent: None,
+            ..plain_submission(self.sequence, Operation::Observe, probes)
         };
         let mut commands = Vec::new();
         self.owner.submit(submission, Moment { monotonic_ms: MonotonicMs(5), wall_ms });

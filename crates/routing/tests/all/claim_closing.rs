@@ -4,12 +4,13 @@
 use std::num::NonZeroU32;
 
 use crate::common::{Dice, definition, digest, spec};
-use crate::network::{FILTER, Network};
+use crate::network::Network;
 use firstseen_filter::{FilterSpec, Kind, Layout};
+use firstseen_mesh::plain_submission;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
-    Closed, Decision, Fence, FilterId, FilterPolicies, GroupReply, Hold, MonotonicMs, NodeId, Operation, OwnerLimits,
-    Reason, Submission, Times,
+    Closed, Decision, Fence, FilterId, FilterPolicies, GroupReply, Hold, NodeId, Operation, OwnerLimits, Reason,
+    Submission,
 };
 
 const LEASE_MS: u32 = 1_000;
@@ -30,30 +31,16 @@ fn network(slicing: &str, slices: u64, limits: OwnerLimits) -> Network {
 
 /// Another filter follows, once nothing is in flight any more.
 fn close(network: &mut Network) {
-    let record = network.map.filters.get_mut(&FILTER).unwrap();
-    record.line.closed = Some(Closed { successor: FilterId(99), ..Closed::default() });
-    (network.map.version, record.epoch) = (network.map.version + 1, record.epoch.after(1));
+    network.next_record().line.closed = Some(Closed { successor: FilterId(99), ..Closed::default() });
     network.nodes().into_iter().for_each(|node| network.deliver_map(node));
     network.settle();
 }
 
 /// The reply to a call of a consumer, which is the `sequence`th of all.
 fn call(network: &mut Network, sequence: u64, key: u64, (operation, fence): (Operation, Option<Fence>)) -> GroupReply {
-    let submission = Submission {
-        reply_to: sequence,
-        operation,
-        producer: 1,
-        sequence,
-        names: Vec::new(),
-        fences: fence.into_iter().collect(),
-        probes: network.probes(&[digest(key)]),
-        times: Times::default(),
-        deadline_ms: MonotonicMs::END,
-        from: None,
-        again: false,
-        traceparent: None,
-    };
-    let head = network.head_by(&network.map, digest(key));
+    let plain = plain_submission(sequence, operation, network.probes(&[digest(key)]));
+    let submission = Submission { fences: fence.into_iter().collect(), ..plain };
+    let head = network.head_by(network.map(), digest(key));
     network.take_up(head, submission);
     network.settle();
     network.replies.pop().unwrap()

@@ -7,10 +7,11 @@ use std::num::NonZeroU32;
 use crate::common::{Dice, definition, digest, fingerprints, spec};
 use crate::network::Network;
 use firstseen_filter::{FilterSpec, Kind, Layout};
+use firstseen_mesh::plain_submission;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
-    AnswerWhen, ClusterMap, Decision, Fence, FilterPolicies, GroupReply, Hold, Lookup, MonotonicMs, NodeId, Operation,
-    OwnerLimits, Reason, SliceMove, Submission, Thresholds, Times,
+    AnswerWhen, ClusterMap, Decision, Fence, FilterPolicies, GroupReply, Hold, Lookup, NodeId, Operation, OwnerLimits,
+    Reason, SliceMove, Submission, Thresholds,
 };
 
 const SEEDS: u64 = 400;
@@ -105,6 +106,7 @@ impl History {
 
 struct Run {
     network: Network,
+    rules: Rules,
     dice: Dice,
     maps: [ClusterMap; 2],
     calls: Vec<Call>,
@@ -149,9 +151,10 @@ impl Run {
             network.add_copies((0..slices).map(|slice| (slice as u32, NodeId(1 + (slice + 1) % 3))));
         }
         network.nodes().into_iter().for_each(|node| network.deliver_map(node));
-        let maps = [network.map.clone(), network.map.clone()];
+        let maps = [network.map().clone(), network.map().clone()];
         Self {
             network,
+            rules: limits.rules,
             dice,
             maps,
             calls: Vec::new(),
@@ -164,7 +167,7 @@ impl Run {
     }
 
     fn now_ms(&self) -> u64 {
-        self.network.now.monotonic_ms.0
+        self.network.now().monotonic_ms.0
     }
 
     /// A consumer calls; `again` repeats an earlier call, whose reply is lost.
@@ -172,22 +175,11 @@ impl Run {
         let map = self.maps[self.dice.below(2) as usize].clone();
         let number = self.calls.len() as u64 + 1;
         let sequence = again.unwrap_or(number);
-        let submission = Submission {
-            reply_to: number,
-            operation,
-            producer: 1,
-            sequence,
-            names: Vec::new(),
-            fences: fence.into_iter().collect(),
-            probes: self.network.probes(&[digest(key)]),
-            times: Times::default(),
-            deadline_ms: MonotonicMs::END,
-            from: None,
-            again: again.is_some(),
-            traceparent: None,
-        };
+        let (fences, probes) = (fence.into_iter().collect(), self.network.probes(&[digest(key)]));
+        let plain = plain_submission(number, operation, probes);
+        let submission = Submission { sequence, fences, again: again.is_some(), ..plain };
         let head = self.network.head_by(&map, digest(key));
-        if !self.network.owners.contains_key(&head) {
+        if !self.network.mesh.owners().contains_key(&head) {
             return;
         }
         let asked_ms = self.now_ms();
@@ -238,7 +230,7 @@ impl Run {
 
     fn change(&mut self) {
         let down: Vec<NodeId> =
-            self.network.nodes().into_iter().filter(|node| self.network.map.is_down(*node)).collect();
+            self.network.nodes().into_iter().filter(|node| self.network.map().is_down(*node)).collect();
         // The third node is always up: it has the events that the others have lost in turn.
         let node = NodeId(1 + self.dice.below(2));
         match down.first() {
@@ -249,7 +241,7 @@ impl Run {
     }
 
     fn step(&mut self) {
-        let before = self.network.map.clone();
+        let before = self.network.map().clone();
         match self.dice.below(100) {
             0..22 => self.any_call(),
             22..25 => {
@@ -270,8 +262,8 @@ impl Run {
             }
             _ => drop(self.network.deliver()),
         }
-        if self.network.map.version != before.version {
-            self.maps = [before, self.network.map.clone()];
+        if self.network.map().version != before.version {
+            self.maps = [before, self.network.map().clone()];
         }
         self.read();
     }
@@ -295,7 +287,7 @@ impl Run {
             (Operation::Claim { lease_ms }, HELD) => match reply.holds[0] {
                 Hold::Own(fence) => {
                     self.told[0] += 1;
-                    let counts_from_asking = self.network.limits.rules.keep(Rule::CountsLeasesFromAsking);
+                    let counts_from_asking = self.rules.keep(Rule::CountsLeasesFromAsking);
                     let from_ms = if counts_from_asking { call.first_ms } else { now_ms };
                     history.is_granted(fence, &call, (from_ms + u64::from(lease_ms), now_ms));
                 }
@@ -337,7 +329,7 @@ impl Run {
     fn heal(&mut self) {
         for _ in 0..40 {
             for node in self.network.nodes() {
-                if self.network.map.is_down(node) {
+                if self.network.map().is_down(node) {
                     self.network.begin_anew(node);
                 }
             }
@@ -350,7 +342,7 @@ impl Run {
             self.network.settle();
             self.network.wait(u64::from(LEASE_MAX_MS) / 4);
         }
-        self.maps = [self.network.map.clone(), self.network.map.clone()];
+        self.maps = [self.network.map().clone(), self.network.map().clone()];
     }
 
     /// Claimed, confirmed, lost to others, recorded before, in progress.

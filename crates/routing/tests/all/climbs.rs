@@ -2,9 +2,10 @@
 
 use std::collections::VecDeque;
 
-use crate::common::{Dice, definition, digest, spec as filter};
-use crate::forest::{Forest, ROOT, spec};
+use crate::common::{definition, digest, spec as filter};
+use crate::network::tree::{ROOT, spec};
 use firstseen_filter::{Kind, Probes};
+use firstseen_mesh::{plain_submission, tree_map};
 use firstseen_routing::Climbed;
 use firstseen_routing::{
     Climb, Command, Decision, EarlyDuplicates, FilterId, FilterPolicies, GroupOwner, GroupReply, Moment, MonotonicMs,
@@ -32,7 +33,7 @@ impl Leaf {
     fn new() -> Self {
         let definition = definition(&filter(Kind::Timing, "1h", 1 << 22, 5), "none");
         let tree = spec(TreeMode::Dense, &[(0, 0), (0, 1)], &["none"]);
-        let map = Forest::new(&tree, &definition, FilterPolicies::default(), Dice(1)).map;
+        let map = tree_map(&tree, &definition, FilterPolicies::default()).unwrap();
         let leaf = FilterId(ROOT.0 + 1);
         let node = map.filters[&leaf].owners[0].node;
         Self {
@@ -90,18 +91,9 @@ impl Leaf {
         let mut probes = Probes::new(self.prober.shape());
         keys.clone().for_each(|key| self.prober.push(digest(key), &mut probes));
         let submission = Submission {
-            fences: Vec::new(),
-            reply_to: keys.start,
-            operation: Operation::Observe,
             producer: 7,
-            sequence: keys.start,
-            names: Vec::new(),
-            probes,
             times: Times { base_unit: 1_000_000, ..Times::default() },
-            deadline_ms: MonotonicMs::END,
-            again: false,
-            from: None,
-            traceparent: None,
+            ..plain_submission(keys.start, Operation::Observe, probes)
         };
         let (now, mut commands) = (self.now(), Vec::new());
         self.owner.submit(submission, now);

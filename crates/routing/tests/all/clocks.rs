@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 
 use crate::common::{definition, digest, filter_record, node_record, slice_owner, spec};
 use firstseen_filter::{FilterSpec, Kind, Probes};
+use firstseen_mesh::plain_submission;
 use firstseen_routing::{
     ClockSource, ClockStanding, ClockWatch, ClusterMap, Command, Decision, Exchange, FilterId, FilterPolicies,
     GroupOwner, Incarnation, Moment, MonotonicMs, NodeId, Operation, OwnerLimits, Prober, Reading, Reason, Submission,
-    TimeOfDay, Times,
+    TimeOfDay,
 };
 
 const FILTER: FilterId = FilterId(3);
@@ -162,20 +163,7 @@ impl Node {
         self.sequence += 1;
         let mut probes = Probes::new(self.prober.shape());
         self.prober.push(digest(key), &mut probes);
-        let submission = Submission {
-            fences: Vec::new(),
-            reply_to: self.sequence,
-            operation,
-            producer: 77,
-            sequence: self.sequence,
-            names: Vec::new(),
-            probes,
-            times: Times::default(),
-            deadline_ms: MonotonicMs::END,
-            from: None,
-            again: false,
-            traceparent: None,
-        };
+        let submission = Submission { producer: 77, ..plain_submission(self.sequence, operation, probes) };
         let mut commands = Vec::new();
         self.owner.submit(submission, now);
         self.owner.take_commands(&mut commands);

@@ -4,13 +4,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{Dice, definition, digest, fingerprints, spec};
-use crate::network::{FILTER, Network, Question};
+use crate::common::{Dice, definition, digest, fingerprints, observation, spec};
+use crate::network::Network;
 use firstseen_filter::{FilterSpec, Kind, Layout};
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
-    AnswerWhen, Closed, Decision, FilterId, FilterPolicies, Lookup, MonotonicMs, NodeId, OwnerLimits, Reason,
-    SubmissionName, Times,
+    AnswerWhen, Closed, Decision, FilterId, FilterPolicies, Lookup, NodeId, OwnerLimits, Reason, Submission,
+    SubmissionName,
 };
 
 const SEEDS: u64 = 300;
@@ -63,17 +63,8 @@ impl Run {
     }
 
     fn submit(&mut self, number: u64, key: u64) {
-        let question = Question {
-            reply_to: number,
-            records: true,
-            producer: 1,
-            sequence: number,
-            names: vec![SubmissionName { source: 1, number }],
-            times: Times::default(),
-            deadline_ms: MonotonicMs::END,
-            again: false,
-        };
-        let map = self.network.map.clone();
+        let question = Submission { names: vec![SubmissionName { source: 1, number }], ..observation(number) };
+        let map = self.network.map().clone();
         self.network.submit_at(self.network.head_by(&map, digest(key)), &[digest(key)], question);
     }
 
@@ -82,21 +73,20 @@ impl Run {
     }
 
     fn close(&mut self) {
-        let record = self.network.map.filters.get_mut(&FILTER).unwrap();
+        let record = self.network.next_record();
         let awaited = if self.awaits { record.nodes() } else { Default::default() };
         record.line.closed = Some(Closed { successor: FilterId(99), awaited, ..Closed::default() });
-        (self.network.map.version, record.epoch) = (self.network.map.version + 1, record.epoch.after(1));
     }
 
     /// A node may report that its events in flight have ended.
     fn end(&mut self, node: NodeId) {
-        let now = self.network.now;
-        let mut own = self.network.owners.iter().filter(|((_, of), _)| *of == node).map(|(_, owner)| owner.ending(now));
-        let has_ended = own.all(|ending| ending.has_ended);
-        let record = self.network.map.filters.get_mut(&FILTER).unwrap();
+        let now = self.network.now();
+        let mut own = self.network.mesh.owners().iter().filter(|(seat, _)| seat.node == node);
+        let has_ended = own.all(|(_, owner)| owner.ending(now).has_ended);
+        let record = self.network.record_mut();
         let Some(closed) = record.line.closed.as_mut().filter(|_| has_ended) else { return };
         if closed.awaited.remove(&node) && closed.has_ended() {
-            (self.network.map.version, record.epoch) = (self.network.map.version + 1, record.epoch.after(1));
+            self.network.next_record();
         }
     }
 
@@ -200,11 +190,11 @@ fn a_call_on_its_way_when_the_filter_goes_is_answered() {
             run.submit(20 + key, key);
             (0..run.dice.below(2)).for_each(|_| _ = run.network.deliver());
         }
-        let mut map = run.network.map.clone();
+        let mut map = run.network.map().clone();
         map.filters.clear();
         map.version += 1;
-        let (keys, now) = (run.network.owners.keys().copied().collect::<Vec<_>>(), run.network.now);
-        keys.into_iter().for_each(|key| run.network.command(key, |owner| owner.map_changed(&map, now)));
+        let (seats, now) = (run.network.mesh.seats(), run.network.now());
+        seats.into_iter().for_each(|seat| run.network.command(seat, |owner| owner.map_changed(&map, now)));
         assert_eq!(run.network.replies.len(), 40, "seed {seed}");
         let decisions = run.network.replies.iter().map(|reply| reply.decisions[0]);
         unknown += decisions.filter(|decision| *decision == Decision::Undecided(Reason::UnknownFilter)).count();

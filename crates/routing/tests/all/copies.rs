@@ -3,13 +3,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::common::{Dice, definition, digest, fingerprints, spec};
-use crate::network::{Network, Question};
+use crate::common::{Dice, definition, digest, fingerprints, observation, spec};
+use crate::network::{Network, seat};
 use firstseen_filter::{CellRun, FilterSpec, Kind, Layout, Unit};
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
-    AnswerWhen, AskCells, CellParts, ClusterMap, Decision, FilterPolicies, GroupOwner, Lookup, MonotonicMs, NodeId,
-    OwnerLimits, Reason, SubmissionName, Times,
+    AnswerWhen, AskCells, CellParts, ClusterMap, Decision, FilterPolicies, GroupOwner, Lookup, NodeId, OwnerLimits,
+    Reason, Submission, SubmissionName,
 };
 
 const SEEDS: u64 = 400;
@@ -64,7 +64,7 @@ impl Run {
         let copy = |slice: u64, number: u64| (slice as u32, NodeId(1 + (slice + number) % 3));
         network.add_copies((0..slices).flat_map(|slice| (1..=copies).map(move |number| copy(slice, number))));
         network.nodes().into_iter().for_each(|node| network.deliver_map(node));
-        let maps = [network.map.clone(), network.map.clone()];
+        let maps = [network.map().clone(), network.map().clone()];
         Self { network, dice, maps, asked: Vec::new(), losses: 0 }
     }
 
@@ -75,18 +75,10 @@ impl Run {
     fn submit_as(&mut self, number: u64, key: u64, map: &ClusterMap) {
         let reply_to = self.asked.len() as u64 + 1;
         self.asked.push((key, number));
-        let question = Question {
-            reply_to,
-            records: true,
-            producer: 1,
-            sequence: reply_to,
-            names: vec![SubmissionName { source: 1, number }],
-            times: Times::default(),
-            deadline_ms: MonotonicMs::END,
-            again: reply_to > number,
-        };
+        let names = vec![SubmissionName { source: 1, number }];
+        let question = Submission { names, again: reply_to > number, ..observation(reply_to) };
         let head = self.network.head_by(map, digest(key));
-        if self.network.owners.contains_key(&head) {
+        if self.network.mesh.owners().contains_key(&head) {
             self.network.submit_at(head, &[digest(key)], question);
         } else {
             // Its process is gone, so no node takes the submission up.
@@ -97,8 +89,8 @@ impl Run {
     /// A node loses everything while the others are complete, or comes back.
     fn change(&mut self) {
         let down: Vec<NodeId> =
-            self.network.nodes().into_iter().filter(|node| self.network.map.is_down(*node)).collect();
-        let before = self.network.map.clone();
+            self.network.nodes().into_iter().filter(|node| self.network.map().is_down(*node)).collect();
+        let before = self.network.map().clone();
         match down.first() {
             Some(down) => self.network.start_anew(*down),
             None if self.network.is_all_complete() => {
@@ -107,7 +99,7 @@ impl Run {
             }
             None => return,
         }
-        self.maps = [before, self.network.map.clone()];
+        self.maps = [before, self.network.map().clone()];
     }
 
     fn step(&mut self) {
@@ -131,9 +123,9 @@ impl Run {
                 self.network.deliver_map(node);
             }
             30..33 => {
-                let before = self.network.map.clone();
+                let before = self.network.map().clone();
                 if self.network.agree_on_complete() {
-                    self.maps = [before, self.network.map.clone()];
+                    self.maps = [before, self.network.map().clone()];
                 }
             }
             33..36 => self.network.wait(1_000),
@@ -146,7 +138,7 @@ impl Run {
         self.network.gathers = self.dice.below(2) == 0;
         (0..STEPS).for_each(|_| self.step());
         for _ in 0..40 {
-            if let Some(down) = self.network.nodes().into_iter().find(|node| self.network.map.is_down(*node)) {
+            if let Some(down) = self.network.nodes().into_iter().find(|node| self.network.map().is_down(*node)) {
                 self.network.start_anew(down);
             }
             self.network.nodes().into_iter().for_each(|node| self.network.deliver_map(node));
@@ -234,12 +226,12 @@ fn an_event_without_a_reply_is_not_answered_by_its_copy_later() {
     };
     let last = |run: &Run| run.network.replies.last().map(|reply| reply.decisions[0]);
     // It is recorded, and not on the other copy, when the others go on without the node.
-    let map = run.network.map.clone();
+    let map = run.network.map().clone();
     run.submit(key, &map);
     assert_eq!(last(&run), None);
     run.network.take_down(NodeId(1));
     [2, 3].into_iter().for_each(|node| run.network.deliver_map(NodeId(node)));
-    let map = run.network.map.clone();
+    let map = run.network.map().clone();
     run.submit(key, &map);
     assert_eq!(last(&run), Some(Decision::FirstSeen), "by the other copy");
     run.network.begin_anew(NodeId(1));
@@ -253,21 +245,21 @@ fn an_event_without_a_reply_is_not_answered_by_its_copy_later() {
     assert!(run.network.is_all_complete());
     assert_eq!(head(&run, key), NodeId(1), "it answers again");
     // The first submission is sent again, under its name.
-    let map = run.network.map.clone();
+    let map = run.network.map().clone();
     run.submit_as(1, key, &map);
     run.network.settle();
     assert_eq!(last(&run), Some(Decision::Undecided(Reason::TooOld)));
 }
 
 fn head(run: &Run, key: u64) -> NodeId {
-    run.network.head_by(&run.network.map, digest(key)).1
+    run.network.head_by(run.network.map(), digest(key)).node
 }
 
 /// An event that the first copy has recorded, that the second copy has got a message about, and the third has not.
 fn recorded_by_two_of_three() -> (Run, u64) {
     let mut run = with_two_further_copies();
     let key = (0..).find(|key| head(&run, *key) == NodeId(1)).unwrap();
-    let map = run.network.map.clone();
+    let map = run.network.map().clone();
     run.submit(key, &map);
     assert!(run.network.deliver_on((NodeId(1), NodeId(2))));
     (run, key)
@@ -279,14 +271,14 @@ fn an_event_that_some_copies_have_is_set_on_all_by_the_next_head() {
     run.network.lose(NodeId(1));
     [2, 3].into_iter().for_each(|node| run.network.deliver_map(NodeId(node)));
     assert_eq!(head(&run, key), NodeId(2));
-    let map = run.network.map.clone();
+    let map = run.network.map().clone();
     run.submit_as(1, key, &map);
     assert_eq!(run.network.replies, [], "the third copy does not know yet");
     run.network.settle();
     // The second node goes down, too.
     run.network.lose(NodeId(2));
     run.network.deliver_map(NodeId(3));
-    let map = run.network.map.clone();
+    let map = run.network.map().clone();
     run.submit_as(1, key, &map);
     run.submit(key, &map);
     let decisions: Vec<Decision> = run.network.replies.iter().map(|reply| reply.decisions[0]).collect();
@@ -299,7 +291,7 @@ fn a_reply_under_a_name_is_not_the_next_heads_reply_to_another_event() {
     run.network.settle();
     run.network.lose(NodeId(1));
     [2, 3].into_iter().for_each(|node| run.network.deliver_map(NodeId(node)));
-    let map = run.network.map.clone();
+    let map = run.network.map().clone();
     let place = |key: u64| run.network.head_by(&map, digest(key));
     let other = (key + 1..).find(|other| place(*other) == place(key)).unwrap();
     run.submit_as(1, other, &map);
@@ -326,7 +318,7 @@ fn an_event_recorded_for_another_head_is_set_on_all_though_a_map_was_missed() {
     run.network.nodes().into_iter().for_each(|node| run.network.deliver_map(node));
     run.network.settle();
     assert_eq!(head(&run, key), NodeId(3));
-    let map = run.network.map.clone();
+    let map = run.network.map().clone();
     run.submit(key, &map);
     run.submit_as(1, key, &map);
     run.network.settle();
@@ -348,13 +340,13 @@ fn copies_that_have_everything_are_compared() {
         // The copy at the first node has a cell that the others lack.
         let run_of_cells = CellRun { cells: vec![0b101; 64], ..CellRun::default() };
         let parts = CellParts { runs: vec![run_of_cells], ..CellParts::default() };
-        let now = run.network.now;
+        let now = run.network.now();
         let written = |owner: &mut GroupOwner| owner.write_cells(parts.clone(), now).unwrap();
-        run.network.command((0, NodeId(1)), written);
+        run.network.command(seat(0, NodeId(1)), written);
         let cells_at = |run: &mut Run, node| {
             let mut cells = None;
             let ask = AskCells { slice: 0, unit: 0, from: None };
-            run.network.command((0, node), |owner| cells = owner.read_cells(&ask));
+            run.network.command(seat(0, node), |owner| cells = owner.read_cells(&ask));
             cells.map(|cells| cells.parts.runs).unwrap()
         };
         let nodes = [1, 2, 3].map(NodeId);
@@ -386,14 +378,14 @@ fn the_cells_of_a_copy_decide_nothing_where_another_has_answered_by_a_map_it_mis
     run.network.lose(first);
     run.network.start_anew(first);
     run.network.nodes().into_iter().for_each(|node| run.network.deliver_map(node));
-    let map = run.network.map.clone();
+    let map = run.network.map().clone();
     run.submit(key, &map);
     assert_eq!(decisions(&run), []);
     // The first has fetched everything before that, and answers; the second gets no map of that.
     run.network.complete(first);
     [1, 3].into_iter().for_each(|node| run.network.deliver_map(NodeId(node)));
     assert_eq!(head(&run, key), first);
-    let map = run.network.map.clone();
+    let map = run.network.map().clone();
     run.submit(key, &map);
     while run.network.deliver_on((first, second)) || run.network.deliver_on((first, NodeId(3))) {}
     while run.network.deliver_on((second, first)) || run.network.deliver_on((NodeId(3), first)) {}
@@ -412,7 +404,7 @@ fn an_event_that_a_copy_recorded_in_vain_is_set_on_all_when_it_answers_again() {
     run.network.lose(first);
     run.network.start_anew(first);
     run.network.nodes().into_iter().for_each(|node| run.network.deliver_map(node));
-    let map = run.network.map.clone();
+    let map = run.network.map().clone();
     run.submit(key, &map);
     // Another copy answers before any other has the event, and goes down; then the second answers again, and goes down
     // too.
@@ -425,7 +417,7 @@ fn an_event_that_a_copy_recorded_in_vain_is_set_on_all_when_it_answers_again() {
         run.network.settle();
     }
     assert_eq!(head(&run, key), NodeId(3));
-    let map = run.network.map.clone();
+    let map = run.network.map().clone();
     run.submit(key, &map);
     let decisions: Vec<Decision> = run.network.replies.iter().map(|reply| reply.decisions[0]).collect();
     assert_eq!(decisions, [Decision::Undecided(Reason::Unknown), Decision::Duplicate]);

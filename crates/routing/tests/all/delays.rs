@@ -1,11 +1,11 @@
 //! Messages that are late, refused, or of another time: no reply rests on them.
 
-use crate::common::{Dice, definition, digest, growing, spec};
-use crate::network::{self, Network, Question};
+use crate::common::{Dice, definition, digest, growing, observation, spec};
+use crate::network::{Network, seat};
 use firstseen_filter::{Digest, FilterSpec, GenerationNumber, Kind, Limit, Refresh};
 use firstseen_routing::{
-    AnswerWhen, Decision, FilterPolicies, GroupReply, MonotonicMs, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason,
-    SetAcks, SlicedDefinition, Thresholds, Times, WhenLost,
+    AnswerWhen, Decision, FilterPolicies, GroupReply, MonotonicMs, NodeId, Operation, OwnerLimits, PeerBody,
+    PeerMessage, Reason, SetAcks, SlicedDefinition, Submission, Thresholds, WhenLost,
 };
 
 const A: NodeId = NodeId(1);
@@ -29,18 +29,9 @@ fn limited(definition: &SlicedDefinition, answer: AnswerWhen, limits: OwnerLimit
     Network::new(definition, policies, &[A, B, C], limits, Dice(1))
 }
 
-fn question(reply_to: u64, records: bool) -> Question {
-    let (names, times) = (Vec::new(), Times::default());
-    Question {
-        reply_to,
-        records,
-        producer: 1,
-        sequence: reply_to,
-        names,
-        times,
-        deadline_ms: MonotonicMs::END,
-        again: false,
-    }
+fn question(reply_to: u64, records: bool) -> Submission {
+    let operation = if records { Operation::Observe } else { Operation::Lookup };
+    Submission { operation, ..observation(reply_to) }
 }
 
 /// Events whose way goes from `path[0]` over `path[1]` to `path[2]`, while none is recorded.
@@ -48,7 +39,7 @@ fn events_on(path: [NodeId; 3], definition: &SlicedDefinition) -> impl Iterator<
     let definition = definition.clone();
     (0..10_000).map(digest).filter(move |event| {
         let mut network = network(&definition, AnswerWhen::Early);
-        if network.head_of(*event).1 != path[0] {
+        if network.head_of(*event).node != path[0] {
             return false;
         }
         // Once recorded, the event is tested along the whole way.
@@ -61,7 +52,7 @@ fn events_on(path: [NodeId; 3], definition: &SlicedDefinition) -> impl Iterator<
 }
 
 /// Sends one event, and waits until nothing is in flight.
-fn ask(network: &mut Network, event: Digest, question: Question) -> GroupReply {
+fn ask(network: &mut Network, event: Digest, question: Submission) -> GroupReply {
     network.replies.clear();
     network.submit(&[event], question);
     network.settle();
@@ -77,8 +68,8 @@ fn a_late_end_of_a_batch_leaves_its_retry_in_flight() {
     let known = events[1];
     assert_eq!(ask(&mut network, known, question(1, true)).decisions, [Decision::FirstSeen]);
     network.replies.clear();
-    let batch = |reply_to, deadline_ms| Question { reply_to, deadline_ms, ..question(2, true) };
-    let deadline_ms = network.now.monotonic_ms.after(5);
+    let batch = |reply_to, deadline_ms| Submission { reply_to, deadline_ms, ..question(2, true) };
+    let deadline_ms = network.now().monotonic_ms.after(5);
     network.submit(&events, batch(2, deadline_ms));
     network.wait(5);
     // One event was being set; the other one was only tested, so the retry runs it again.
@@ -146,7 +137,7 @@ fn copied_with(definition: &SlicedDefinition, limits: OwnerLimits) -> (Network, 
     let mut network = limited(definition, AnswerWhen::Safe, limits);
     network.add_copies([(0, B), (1, A), (2, A)]);
     network.nodes().into_iter().for_each(|node| network.deliver_map(node));
-    let event = (0..).map(digest).find(|event| network.head_of(*event).1 == A).expect("an event");
+    let event = (0..).map(digest).find(|event| network.head_of(*event).node == A).expect("an event");
     (network, event)
 }
 
@@ -164,8 +155,8 @@ fn a_lookup_that_finds_an_event_being_recorded_waits_for_it() {
     network.submit(&[event], question(1, true));
     network.submit(&[event], question(2, false));
     assert_eq!(replies(&network), [], "nobody else has it");
-    let deadline_ms = network.now.monotonic_ms.after(5);
-    network.submit(&[event], Question { deadline_ms, ..question(3, false) });
+    let deadline_ms = network.now().monotonic_ms.after(5);
+    network.submit(&[event], Submission { deadline_ms, ..question(3, false) });
     network.wait(5);
     let not_ready = (3, Decision::Undecided(Reason::NotReady));
     assert_eq!(replies(&network), [not_ready]);
@@ -189,7 +180,7 @@ fn no_lookup_finds_an_event_whose_recording_comes_to_nothing() {
     assert_eq!(replies(&network), undecided.map(|(asked, reason)| (asked, Decision::Undecided(reason))));
     assert_eq!(network.inflight(), 0);
     network.replies.clear();
-    let head = network.head_by(&network.map, event);
+    let head = network.head_by(network.map(), event);
     network.submit_at(head, &[event], question(4, true));
     network.settle();
     assert_eq!(replies(&network), [(4, Decision::FirstSeen)]);
@@ -236,7 +227,7 @@ fn an_event_that_two_maps_have_overtaken_is_unknown_and_recorded_at_all_copies()
     network.replies.clear();
     network.take_down(A);
     [B, C].into_iter().for_each(|node| network.deliver_map(node));
-    let head = network.head_by(&network.map, event);
+    let head = network.head_by(network.map(), event);
     network.submit_at(head, &[event], question(5, true));
     network.settle();
     assert_eq!(replies(&network), [duplicate(5)]);
@@ -256,11 +247,12 @@ fn a_former_head_wins_nothing_when_a_node_that_it_waits_for_is_gone() {
         deliver_map(&mut network, &[A, B, C]);
         network.take_down(A);
         deliver_map(&mut network, &[B, C]);
-        let is_one = |event: &Digest| network.head_of(*event).1 == A && network.head_by(&network.map, *event).1 == B;
+        let is_one =
+            |event: &Digest| network.head_of(*event).node == A && network.head_by(network.map(), *event).node == B;
         let events: Vec<Digest> = (0..1_000).map(digest).filter(is_one).collect();
         let waits_for_another = |(number, event): &(u64, Digest)| {
             network.replies.clear();
-            network.submit_at((0, B), &[*event], question(*number, true));
+            network.submit_at(seat(0, B), &[*event], question(*number, true));
             network.replies.is_empty()
         };
         let (former, event) = (1..).zip(events).find(waits_for_another).expect("an event that B does not have alone");
@@ -269,7 +261,7 @@ fn a_former_head_wins_nothing_when_a_node_that_it_waits_for_is_gone() {
         deliver_map(&mut network, &[B, C]);
         network.settle();
         let present = former + 1;
-        network.submit_at((0, A), &[event], question(present, true));
+        network.submit_at(seat(0, A), &[event], question(present, true));
         network.settle();
         assert_eq!(replies(&network), [(present, Decision::FirstSeen)]);
         if goes_down {
@@ -288,9 +280,9 @@ fn a_former_head_wins_nothing_when_a_node_that_it_waits_for_is_gone() {
 fn what_nobody_waits_for_any_more_does_not_stay_in_flight_behind_a_set() {
     let (mut network, event) = copied();
     network.submit(&[event], question(1, true));
-    let deadline_ms = network.now.monotonic_ms.after(5);
+    let deadline_ms = network.now().monotonic_ms.after(5);
     for asked in 2..6 {
-        network.submit(&[event], Question { deadline_ms, ..question(asked, asked % 2 == 0) });
+        network.submit(&[event], Submission { deadline_ms, ..question(asked, asked % 2 == 0) });
     }
     network.submit(&[event], question(6, true));
     assert_eq!(network.inflight(), 6);
@@ -314,9 +306,9 @@ fn a_lookup_that_is_older_than_what_it_waits_for_ends_with_it() {
     assert!(network.deliver_on((A, B)) && network.deliver_on((A, C)), "the sets");
     let late = network.take((B, A)).expect("an acknowledgement");
     assert!(network.deliver_on((C, A)), "the other acknowledgement");
-    let deadline_ms = network.now.monotonic_ms.after(5);
-    network.submit(&[event], Question { deadline_ms, ..question(2, false) });
-    network.submit(&[event], Question { deadline_ms, ..question(3, true) });
+    let deadline_ms = network.now().monotonic_ms.after(5);
+    network.submit(&[event], Submission { deadline_ms, ..question(2, false) });
+    network.submit(&[event], Submission { deadline_ms, ..question(3, true) });
     assert!(
         network.deliver_on((A, B)) && network.deliver_on((B, C)) && network.deliver_on((C, A)),
         "the lookup's test"
@@ -365,7 +357,7 @@ fn a_refused_set_is_done_again_in_a_newer_generation() {
     for answer in [AnswerWhen::Early, AnswerWhen::Safe] {
         let definition = definition(&growing(Kind::Timing, "1h", 1000, Limit::Cardinality, 4), "vertical:3");
         let mut network = network(&definition, answer);
-        let event = (0..).map(digest).find(|event| network.head_of(*event).1 == A).expect("an event");
+        let event = (0..).map(digest).find(|event| network.head_of(*event).node == A).expect("an event");
         network.submit(&[event], question(1, true));
         let set = network.take((A, B)).expect("a set");
         let PeerBody::Set(batch) = &set.body else { panic!("{set:?}") };
@@ -385,9 +377,9 @@ fn a_refused_set_is_done_again_in_a_newer_generation() {
 fn a_set_says_which_generations_are_committed() {
     let definition = definition(&growing(Kind::Timing, "1h", 1000, Limit::Cardinality, 4), "vertical:3");
     let mut network = network(&definition, AnswerWhen::Early);
-    let event_of = |head| (0..).map(digest).find(|event| network.head_of(*event).1 == head).expect("an event");
+    let event_of = |head| (0..).map(digest).find(|event| network.head_of(*event).node == head).expect("an event");
     let (of_a, of_b) = (event_of(A), event_of(B));
-    let record = network.map.filters.get_mut(&network::FILTER).expect("the filter");
+    let record = network.record_mut();
     record.generations[0] = GenerationNumber(1);
     network.deliver_map(A);
     network.submit(&[of_a], question(1, true));
@@ -420,8 +412,8 @@ fn tests_without_a_waiting_flight_are_not_run() {
     for (event, waited_ms) in events.zip([4, 5]) {
         let left_ms = 5 - waited_ms;
         ask(&mut network, event, question(waited_ms, true));
-        let deadline_ms = network.now.monotonic_ms.after(5);
-        network.submit(&[event], Question { deadline_ms, ..question(10 + waited_ms, true) });
+        let deadline_ms = network.now().monotonic_ms.after(5);
+        network.submit(&[event], Submission { deadline_ms, ..question(10 + waited_ms, true) });
         let mut message = network.take((A, B)).expect("a test");
         message.pass_time(waited_ms);
         network.put((A, B), message);
@@ -444,7 +436,7 @@ fn a_node_without_the_group_refuses_its_messages() {
     let mut network = network(&definition, AnswerWhen::Safe);
     let events: Vec<Digest> = events_on([A, B, C], &definition).take(2).collect();
     ask(&mut network, events[0], question(1, true));
-    network.owners.remove(&(0, C));
+    network.mesh.owners_mut().remove(&seat(0, C));
     let tested = ask(&mut network, events[0], question(2, true));
     assert_eq!(tested.decisions, [Decision::Undecided(Reason::NotReady)]);
     let set = ask(&mut network, events[1], question(3, true));

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{Dice, definition, digest, spec};
-use crate::network::{FILTER, Network, Question};
+use crate::common::{Dice, definition, digest, observation, spec};
+use crate::network::{FILTER, Network};
 use firstseen_filter::Kind;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
-    AnswerWhen, ClusterMap, Decision, FilterPolicies, Lookup, MonotonicMs, NodeId, OwnerLimits, Reason, SubmissionName,
-    Thresholds, Times,
+    AnswerWhen, ClusterMap, Decision, FilterPolicies, Lookup, NodeId, OwnerLimits, Reason, Submission, SubmissionName,
+    Thresholds,
 };
 
 const SEEDS: u64 = 1500;
@@ -43,7 +43,7 @@ impl Run {
         let mut network = Network::new(&definition, policies, &owners, limits, Dice(dice.below(u64::MAX)));
         network.gathers = dice.below(2) == 0;
         network.nodes().into_iter().for_each(|node| network.deliver_map(node));
-        let (maps, named) = ([network.map.clone(), network.map.clone()], dice.below(2) == 0);
+        let (maps, named) = ([network.map().clone(), network.map().clone()], dice.below(2) == 0);
         Self { network, dice, maps, asked: Vec::new(), named }
     }
 
@@ -51,16 +51,7 @@ impl Run {
         let number = self.asked.len() as u64 + 1;
         self.asked.push(key);
         let names = if self.named { vec![SubmissionName { source: 1, number }] } else { Vec::new() };
-        let question = Question {
-            reply_to: number,
-            records: true,
-            producer: 1,
-            sequence: number,
-            names,
-            times: Times::default(),
-            deadline_ms: MonotonicMs::END,
-            again: false,
-        };
+        let question = Submission { names, ..observation(number) };
         let head = self.network.head_by(map, digest(key));
         self.network.submit_at(head, &[digest(key)], question);
     }
@@ -70,13 +61,13 @@ impl Run {
         // The third node is always up: it has the events that the other two have lost in turn.
         let node = NodeId(1 + self.dice.below(2));
         let down: Vec<NodeId> =
-            self.network.nodes().into_iter().filter(|node| self.network.map.is_down(*node)).collect();
-        self.maps[0] = self.network.map.clone();
+            self.network.nodes().into_iter().filter(|node| self.network.map().is_down(*node)).collect();
+        self.maps[0] = self.network.map().clone();
         match down.first() {
             None => self.network.take_down(node),
             Some(down) => self.network.begin_anew(*down),
         }
-        self.maps[1] = self.network.map.clone();
+        self.maps[1] = self.network.map().clone();
     }
 
     fn step(&mut self) {
@@ -112,7 +103,7 @@ impl Run {
             self.network.inflight()
         );
         // The cluster goes on meanwhile.
-        let map = self.network.map.clone();
+        let map = self.network.map().clone();
         self.network.replies.clear();
         self.submit(KEYS, &map);
         self.network.settle();
@@ -171,14 +162,14 @@ fn a_node_that_is_down_is_neither_asked_nor_set() {
     run.named = false;
     run.network.take_down(NodeId(2));
     run.network.nodes().into_iter().for_each(|node| run.network.deliver_map(node));
-    let map = run.network.map.clone();
+    let map = run.network.map().clone();
     (0..40).for_each(|key| run.submit(key, &map));
     run.network.settle();
     assert!(run.network.replies.iter().all(|reply| reply.decisions == [Decision::FirstSeen]));
     let partial = run.network.replies.iter().filter(|reply| reply.degraded).count();
     assert!((20..=40).contains(&partial), "{partial} rest on fewer positions");
     let visits: u64 = {
-        let states = run.network.owners.iter_mut().filter(|((_, node), _)| *node == NodeId(2));
+        let states = run.network.mesh.owners_mut().iter_mut().filter(|(seat, _)| seat.node == NodeId(2));
         states.map(|(_, owner)| owner.state(usize::MAX).hops).map(|hops| hops.test_nodes + hops.set_nodes).sum()
     };
     assert_eq!(visits, 0);
@@ -203,7 +194,7 @@ fn a_node_that_was_only_away_gets_the_events_that_it_missed() {
     let deliver_all = |run: &mut Run| {
         run.network.nodes().into_iter().for_each(|node| run.network.deliver_map(node));
         run.network.settle();
-        run.network.map.clone()
+        run.network.map().clone()
     };
     run.network.take_down(NodeId(2));
     let map = deliver_all(&mut run);
@@ -232,7 +223,7 @@ fn missed_events_beyond_the_limit_are_not_handed_over() {
     let mut run = Run::new(3, limits);
     run.network.take_down(NodeId(2));
     run.network.nodes().into_iter().for_each(|node| run.network.deliver_map(node));
-    let map = run.network.map.clone();
+    let map = run.network.map().clone();
     (0..40).for_each(|key| run.submit(key, &map));
     run.network.settle();
     run.network.begin_anew(NodeId(2));

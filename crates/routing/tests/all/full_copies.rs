@@ -1,13 +1,14 @@
 //! Slices whose regions have no room for an entry of another copy, a backup or a journal: nothing counts as recorded that
 //! is not, and nobody is complete who lacks something.
 
-use crate::common::{Dice, definition, digest, fingerprints};
-use crate::network::{FILTER, Network, Question};
+use crate::common::{Dice, definition, digest, fingerprints, observation};
+use crate::network::{FILTER, Network, seat};
 use firstseen_filter::{FilterSlice, GenerationNumber, PartError, ProbeShape, Probes, Stamp};
+use firstseen_mesh::{Link, Way};
 use firstseen_routing::{
     AnswerWhen, AskCells, BackupCells, Branch, CellParts, Command, CutOff, Decision, Entry, FilterPolicies, GroupOwner,
-    Moment, MonotonicMs, NodeId, OwnerLimits, PeerBody, PeerMessage, PositionLists, SetAcks, SlicedDefinition, Times,
-    TreeMode,
+    Moment, MonotonicMs, NodeId, Operation, OwnerLimits, PeerBody, PeerMessage, PositionLists, SetAcks,
+    SlicedDefinition, Submission, Times, TreeMode,
 };
 
 const WINDOW: &str = "10s";
@@ -78,17 +79,9 @@ impl World {
 
     /// Submits an event that occurs at `time_ms`.
     fn submit(&mut self, number: u64, time_ms: u64) {
-        let question = Question {
-            reply_to: number,
-            records: true,
-            producer: 1,
-            sequence: number,
-            names: Vec::new(),
-            times: Times { base_unit: self.unit(time_ms), ticks: Vec::new(), clock_ms: time_ms },
-            deadline_ms: MonotonicMs::END,
-            again: false,
-        };
-        self.network.submit_at((0, FIRST), &[digest(number)], question);
+        let times = Times { base_unit: self.unit(time_ms), ticks: Vec::new(), clock_ms: time_ms };
+        let question = Submission { times, ..observation(number) };
+        self.network.submit_at(seat(0, FIRST), &[digest(number)], question);
     }
 
     fn decisions(&self) -> Vec<(u64, Decision)> {
@@ -97,8 +90,8 @@ impl World {
 
     /// Fills the slice of a node, so that it has no room at `unit`: not even for all of these cells.
     fn fill(&mut self, node: NodeId, unit: u64) {
-        let (now, full) = (self.network.now, full_cells(&self.definition, unit));
-        self.network.command((0, node), |owner| {
+        let (now, full) = (self.network.now(), full_cells(&self.definition, unit));
+        self.network.command(seat(0, node), |owner| {
             let written = full.iter().map(|parts| owner.write_cells(parts.clone(), now));
             assert!(written.last().is_some_and(|last| last.is_err()));
         });
@@ -108,7 +101,7 @@ impl World {
 #[test]
 fn a_record_for_which_a_copy_has_no_room_is_sent_again_until_it_has() {
     let mut world = World::new();
-    let time_ms = world.network.now.wall_ms;
+    let time_ms = world.network.now().wall_ms;
     world.fill(SECOND, world.unit(time_ms));
     world.submit(1, time_ms);
     for _ in 0..3 {
@@ -119,7 +112,7 @@ fn a_record_for_which_a_copy_has_no_room_is_sent_again_until_it_has() {
     assert_eq!(world.decisions(), [], "one of the copies has no record of it");
     // A window later nothing of the former is alive, which a copy learns from the next event.
     world.network.wait(30_000);
-    world.submit(2, world.network.now.wall_ms);
+    world.submit(2, world.network.now().wall_ms);
     world.network.settle();
     world.network.wait(1_000);
     world.network.settle();
@@ -133,18 +126,17 @@ fn a_record_for_which_a_copy_has_no_room_is_sent_again_until_it_has() {
 
 /// The records on their way to the other copy, by the event that they record.
 fn on_their_way(world: &World) -> Vec<u64> {
-    let link = world.network.links.get(&(FIRST, SECOND));
-    let of = |message: &PeerMessage| match &message.body {
-        PeerBody::Mirror(_, mirrored) => mirrored.name.sequence,
-        body => panic!("no record: {body:?}"),
+    let of = |way: &Way| match way {
+        Way::Peer(.., PeerMessage { body: PeerBody::Mirror(_, mirrored), .. }) => mirrored.name.sequence,
+        way => panic!("no record: {way:?}"),
     };
-    link.into_iter().flatten().map(of).collect()
+    world.network.mesh.links().on(Link::between(FIRST, SECOND)).map(of).collect()
 }
 
 #[test]
 fn only_the_records_that_were_refused_are_sent_again() {
     let mut world = World::new();
-    let time_ms = world.network.now.wall_ms;
+    let time_ms = world.network.now().wall_ms;
     world.fill(SECOND, world.unit(time_ms));
     world.submit(1, time_ms);
     world.network.settle();
@@ -162,7 +154,7 @@ fn only_the_records_that_were_refused_are_sent_again() {
 #[test]
 fn a_record_that_is_refused_is_sent_again_whatever_the_reason_is() {
     let mut world = World::new();
-    let time_ms = world.network.now.wall_ms;
+    let time_ms = world.network.now().wall_ms;
     world.submit(1, time_ms);
     let sent = world.network.take((FIRST, SECOND)).expect("a record");
     let PeerBody::Mirror(number, _) = sent.body else { panic!("{sent:?}") };
@@ -179,7 +171,7 @@ fn a_record_that_is_refused_is_sent_again_whatever_the_reason_is() {
 #[test]
 fn a_copy_without_room_for_all_that_it_fetches_is_not_complete() {
     let mut world = World::new();
-    let time_ms = world.network.now.wall_ms;
+    let time_ms = world.network.now().wall_ms;
     world.submit(1, time_ms);
     world.network.settle();
     world.network.lose(SECOND);
@@ -193,7 +185,7 @@ fn a_copy_without_room_for_all_that_it_fetches_is_not_complete() {
     assert!(!world.network.agree_on_complete(), "it lacks the event");
     // Once the others have expired there is room, and it fetches what is alive.
     world.network.wait(30_000);
-    world.submit(2, world.network.now.wall_ms);
+    world.submit(2, world.network.now().wall_ms);
     for _ in 0..5 {
         world.network.settle();
         world.network.wait(1_000);
@@ -205,7 +197,7 @@ fn a_copy_without_room_for_all_that_it_fetches_is_not_complete() {
 fn what_a_backup_or_a_journal_holds_beyond_the_room_is_reported() {
     let definition = one_region();
     let mut network = Network::new(&definition, policies(), &[FIRST], OwnerLimits::default(), Dice(3));
-    let (now, unit) = (network.now, 1_000);
+    let (now, unit) = (network.now(), 1_000);
     let full = full_cells(&definition, unit);
     let mut other = FilterSlice::build(&definition.group).unwrap();
     other.put_event(GenerationNumber::FIRST, &[7], Stamp::on_time(unit)).unwrap();
@@ -213,7 +205,7 @@ fn what_a_backup_or_a_journal_holds_beyond_the_room_is_reported() {
         runs: vec![other.cell_run(GenerationNumber::FIRST, 0, usize::MAX).unwrap()],
         ..CellParts::default()
     };
-    network.command((0, FIRST), |owner| {
+    network.command(seat(0, FIRST), |owner| {
         full.iter().take(3).for_each(|parts| _ = owner.write_cells(parts.clone(), now));
         for parts in [&full[3], &more] {
             let refused = owner.write_cells(parts.clone(), now).unwrap_err();
@@ -221,8 +213,8 @@ fn what_a_backup_or_a_journal_holds_beyond_the_room_is_reported() {
         }
     });
     // Of a record of many events, those that find room are in, whatever comes before them. The node has started again.
-    network.map.nodes.get_mut(&FIRST).unwrap().incarnation.0 += 1;
-    let mut owner = GroupOwner::build(FILTER, &network.map, 0, FIRST, OwnerLimits::default()).unwrap();
+    network.mesh.map_mut().nodes.get_mut(&FIRST).unwrap().incarnation.0 += 1;
+    let mut owner = GroupOwner::build(FILTER, network.map(), 0, FIRST, OwnerLimits::default()).unwrap();
     let (probes, stamps) = (too_many(&definition, 1), vec![Stamp::on_time(unit); TOO_MANY as usize]);
     let entry = Entry::Events { generation: GenerationNumber::FIRST, probes, stamps };
     let moment = Moment { monotonic_ms: MonotonicMs(1), wall_ms: 1 };
@@ -252,33 +244,24 @@ fn of_a_record_of_a_level_beyond_the_room_the_events_that_find_room_are_in() {
         top_down: 0,
         cut_off: CutOff::Undecided,
     };
-    network.map.filters.get_mut(&FILTER).unwrap().branch = Some(branch);
-    let mut owner = GroupOwner::build(FILTER, &network.map, 0, FIRST, OwnerLimits::default()).unwrap();
-    let ProbeShape::Spread { cells, .. } = network.prober.shape() else { panic!() };
+    network.record_mut().branch = Some(branch);
+    let mut owner = GroupOwner::build(FILTER, network.map(), 0, FIRST, OwnerLimits::default()).unwrap();
+    let ProbeShape::Spread { cells, .. } = network.mesh.prober(FILTER).shape() else { panic!() };
     // Too many events for the first region, and then one of the second.
     let is_of_second = |key: &u64| network.probes(&[digest(*key)]).positions(0)[0] >= cells / 2;
     let last = (0..).find(is_of_second).unwrap();
-    let (mut positions, mut dice, time_ms) = (PositionLists::default(), Dice(1), network.now.wall_ms);
+    let (mut positions, mut dice, time_ms) = (PositionLists::default(), Dice(1), network.now().wall_ms);
     (0..TOO_MANY).for_each(|_| positions.push([dice.below(cells / 2)]));
     positions.push(network.probes(&[digest(last)]).positions(0).iter().copied());
     let firstseen_filter::Unit::Milliseconds(unit_ms) = definition.group.unit else { panic!() };
     let unit = time_ms / unit_ms;
     let stamps = vec![Stamp::on_time(unit); positions.len()];
     let record = Entry::Set { generation: GenerationNumber::FIRST, cells: positions, stamps, counted: 0 };
-    assert!(matches!(owner.restore(record, network.now), Err(PartError::Full)));
+    assert!(matches!(owner.restore(record, network.now()), Err(PartError::Full)));
     owner.end_restore(true);
-    network.owners.insert((0, FIRST), owner);
+    network.mesh.owners_mut().insert(seat(0, FIRST), owner);
     let times = Times { base_unit: unit, ticks: Vec::new(), clock_ms: time_ms };
-    let question = Question {
-        reply_to: 1,
-        records: false,
-        producer: 1,
-        sequence: 1,
-        names: Vec::new(),
-        times,
-        deadline_ms: MonotonicMs::END,
-        again: false,
-    };
-    network.submit_at((0, FIRST), &[digest(last)], question);
+    let question = Submission { operation: Operation::Lookup, times, ..observation(1) };
+    network.submit_at(seat(0, FIRST), &[digest(last)], question);
     assert_eq!(network.replies.last().unwrap().decisions, [Decision::Duplicate]);
 }

@@ -1,20 +1,21 @@
 //! What slices may lack after a start, and when they say that they are complete again.
 
-use crate::common::{Dice, definition, digest, spec};
-use crate::network::{self, Network};
+use crate::common::{Dice, Producer, definition, digest, spec};
+use crate::network::{FILTER, Network, seat};
 use firstseen_filter::Kind;
+use firstseen_mesh::Link;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{AnswerWhen, Decision, FilterPolicies, NodeId, OwnerLimits, Reason, SliceMove, Thresholds};
 
 /// A filter of three nodes with a window of a second, and a producer of it.
-fn short_window(minds_gaps: bool) -> (Network, network::Producer) {
+fn short_window(minds_gaps: bool) -> (Network, Producer) {
     let definition = definition(&spec(Kind::Timing, "1s", 1 << 20, 5), "vertical:6");
     let owners: Vec<NodeId> = (0..6).map(|slice| NodeId(1 + slice % 3)).collect();
     let rules = if minds_gaps { Rules::default() } else { Rules::without(Rule::MindsGaps) };
     let limits = OwnerLimits { clock_skew_max_ms: 50, rules, ..OwnerLimits::default() };
     let thresholds = Thresholds { min_live: 1, set_min: 0 };
     let policies = FilterPolicies { answer: AnswerWhen::Safe, thresholds, ..FilterPolicies::default() };
-    (Network::new(&definition, policies, &owners, limits, Dice(5)), network::Producer::new(1, &definition))
+    (Network::new(&definition, policies, &owners, limits, Dice(5)), Producer::new(1, &definition))
 }
 
 /// The nodes that have said that their slices are complete.
@@ -31,14 +32,14 @@ fn over_ms(network: &Network) -> u64 {
 }
 
 /// Sends a new event that occurred `ms` after `began_ms`.
-fn ask(network: &mut Network, producer: &mut network::Producer, key: u64, time_ms: u64) -> Decision {
+fn ask(network: &mut Network, producer: &mut Producer, key: u64, time_ms: u64) -> Decision {
     producer.ask_alone(network, digest(key), time_ms, true)
 }
 
 /// The same, to the head by the present map.
-fn ask_by_map(network: &mut Network, producer: &mut network::Producer, key: u64, time_ms: u64) {
+fn ask_by_map(network: &mut Network, producer: &mut Producer, key: u64, time_ms: u64) {
     let question = producer.ask(time_ms, true).unwrap();
-    let head = network.head_by(&network.map.clone(), digest(key));
+    let head = network.head_by(&network.map().clone(), digest(key));
     network.submit_at(head, &[digest(key)], question);
     network.settle();
 }
@@ -46,8 +47,8 @@ fn ask_by_map(network: &mut Network, producer: &mut network::Producer, key: u64,
 #[test]
 fn a_node_that_has_lost_its_cells_is_complete_when_they_have_expired() {
     let (mut network, mut producer) = short_window(true);
-    let began_ms = network.now.wall_ms;
-    let decide = |network: &mut Network, producer: &mut network::Producer, key, ms| {
+    let began_ms = network.now().wall_ms;
+    let decide = |network: &mut Network, producer: &mut Producer, key, ms| {
         producer.ask_alone(network, digest(key), began_ms + ms, true)
     };
     assert!((0..50).all(|key| decide(&mut network, &mut producer, key, 0) == Decision::FirstSeen));
@@ -71,7 +72,7 @@ fn a_node_that_has_lost_its_cells_is_complete_when_they_have_expired() {
 #[test]
 fn nodes_that_have_all_lost_their_cells_know_nothing_of_each_other() {
     let (mut network, mut producer) = short_window(true);
-    let began_ms = network.now.wall_ms;
+    let began_ms = network.now().wall_ms;
     assert!((0..50).all(|key| ask(&mut network, &mut producer, key, began_ms) == Decision::FirstSeen));
     (1..=3).for_each(|node| network.restart(NodeId(node)));
     network.settle();
@@ -95,11 +96,12 @@ fn nodes_that_have_all_lost_their_cells_know_nothing_of_each_other() {
 #[test]
 fn a_node_does_not_take_the_past_of_others_for_its_own() {
     let (mut network, mut producer) = short_window(true);
-    let began_ms = network.now.wall_ms;
+    let began_ms = network.now().wall_ms;
     let nodes = |network: &Network, key| {
         let probes = network.probes(&[digest(key)]);
         network
-            .prober
+            .mesh
+            .prober(FILTER)
             .slices(0, &probes, 0)
             .map(|slice| network.record().owners[slice as usize].node)
             .collect::<Vec<_>>()
@@ -125,7 +127,7 @@ fn a_node_does_not_take_the_past_of_others_for_its_own() {
 #[test]
 fn a_node_back_while_another_is_down_does_not_know_what_that_one_recorded() {
     let (mut network, mut producer) = short_window(true);
-    let began_ms = network.now.wall_ms;
+    let began_ms = network.now().wall_ms;
     let deliver_all = |network: &mut Network| {
         network.nodes().into_iter().for_each(|node| network.deliver_map(node));
         network.settle();
@@ -152,7 +154,7 @@ fn a_node_back_while_another_is_down_does_not_know_what_that_one_recorded() {
 #[test]
 fn a_node_back_when_another_has_left_does_not_know_what_that_one_recorded() {
     let (mut network, mut producer) = short_window(true);
-    let began_ms = network.now.wall_ms;
+    let began_ms = network.now().wall_ms;
     let deliver_all = |network: &mut Network| {
         network.nodes().into_iter().for_each(|node| network.deliver_map(node));
         network.settle();
@@ -174,7 +176,7 @@ fn a_node_back_when_another_has_left_does_not_know_what_that_one_recorded() {
         network.agree_on_complete();
         deliver_all(&mut network);
     }
-    let over_ms = network.now.wall_ms - began_ms + over_ms(&network);
+    let over_ms = network.now().wall_ms - began_ms + over_ms(&network);
     network.begin_anew(NodeId(2));
     deliver_all(&mut network);
     network.wait(1_100);
@@ -188,13 +190,13 @@ fn a_node_back_when_another_has_left_does_not_know_what_that_one_recorded() {
 /// Delivers everything but the messages of these links.
 fn settle_but_for(network: &mut Network, is_cut: impl Fn((NodeId, NodeId)) -> bool) {
     for _ in 0..200 {
-        let links: Vec<_> = network.links.keys().copied().filter(|ends| !is_cut(*ends)).collect();
-        links.into_iter().for_each(|ends| _ = network.deliver_on(ends));
+        let links = network.mesh.links().busy().into_iter().map(Link::ends);
+        links.filter(|ends| !is_cut(*ends)).for_each(|ends| _ = network.deliver_on(ends));
     }
 }
 
 /// Three nodes of a filter whose window outlasts the test, and `keys` keys that node 3 heads and node 2 has to set too.
-fn long_window(answer: AnswerWhen, keys: usize) -> (Network, network::Producer, Vec<u64>) {
+fn long_window(answer: AnswerWhen, keys: usize) -> (Network, Producer, Vec<u64>) {
     let (mut network, producer) = vertical(answer, OwnerLimits::default());
     network.nodes().into_iter().for_each(|node| network.deliver_map(node));
     let meant = keys_of_node_3_and_slice_1(&network, keys);
@@ -202,21 +204,21 @@ fn long_window(answer: AnswerWhen, keys: usize) -> (Network, network::Producer, 
 }
 
 /// Three nodes of a filter whose window outlasts the test, and a producer of it.
-fn vertical(answer: AnswerWhen, limits: OwnerLimits) -> (Network, network::Producer) {
+fn vertical(answer: AnswerWhen, limits: OwnerLimits) -> (Network, Producer) {
     let definition = definition(&spec(Kind::Timing, "1h", 1 << 20, 5), "vertical:6");
     let owners: Vec<NodeId> = (0..6).map(|slice| NodeId(1 + slice % 3)).collect();
     let limits = OwnerLimits { clock_skew_max_ms: 50, ..limits };
     let policies = FilterPolicies { answer, retry_horizon_ms: 400, ..FilterPolicies::default() };
     let network = Network::new(&definition, policies, &owners, limits, Dice(7));
-    (network, network::Producer::new(1, &definition))
+    (network, Producer::new(1, &definition))
 }
 
 /// So many keys that node 3 heads by the map, with positions in slice 1.
 fn keys_of_node_3_and_slice_1(network: &Network, keys: usize) -> Vec<u64> {
     let is_meant = |key: &u64| {
         let probes = network.probes(&[digest(*key)]);
-        let has_slice = network.prober.slices(0, &probes, 0).any(|slice| slice == 1);
-        has_slice && network.head_by(&network.map.clone(), digest(*key)).1 == NodeId(3)
+        let has_slice = network.mesh.prober(FILTER).slices(0, &probes, 0).any(|slice| slice == 1);
+        has_slice && network.head_by(&network.map().clone(), digest(*key)).node == NodeId(3)
     };
     (0..).filter(is_meant).take(keys).collect()
 }
@@ -234,7 +236,7 @@ fn bring_back_node_2(network: &mut Network) {
 }
 
 /// Keys among `keys` that were first-seen are duplicates now; returns how many they are.
-fn find_again(network: &mut Network, producer: &mut network::Producer, keys: &[u64], time_ms: u64) -> usize {
+fn find_again(network: &mut Network, producer: &mut Producer, keys: &[u64], time_ms: u64) -> usize {
     let decisions: Vec<Decision> = network.replies.iter().map(|reply| reply.decisions[0]).collect();
     assert_eq!(decisions.len(), keys.len(), "each has a reply");
     let first = keys.iter().zip(&decisions).filter(|(_, decision)| **decision == Decision::FirstSeen);
@@ -248,7 +250,7 @@ fn find_again(network: &mut Network, producer: &mut network::Producer, keys: &[u
 }
 
 /// Node 2 is cut off while sets of node 3 to it are in flight; node 3 leaves, then the others go on without node 2.
-fn leave_before_node_2_is_down(answer: AnswerWhen) -> (Network, network::Producer, Vec<u64>) {
+fn leave_before_node_2_is_down(answer: AnswerWhen) -> (Network, Producer, Vec<u64>) {
     let (mut network, mut producer, keys) = long_window(answer, 20);
     let moved = [2, 5].map(|slice| SliceMove { slice, from: NodeId(3), to: NodeId(1) });
     assert!(moved.into_iter().all(|way| network.begin_move(way)));
@@ -259,7 +261,7 @@ fn leave_before_node_2_is_down(answer: AnswerWhen) -> (Network, network::Produce
         network.settle();
     }
     for key in &keys {
-        let question = producer.ask(network.now.wall_ms, true).unwrap();
+        let question = producer.ask(network.now().wall_ms, true).unwrap();
         network.submit(&[digest(*key)], question);
     }
     let is_cut = |(from, to): (NodeId, NodeId)| [from, to].contains(&NodeId(2));
@@ -285,7 +287,7 @@ fn a_node_that_has_left_keeps_nothing_for_one_that_goes_down_later() {
     let (mut network, mut producer, keys) = leave_before_node_2_is_down(AnswerWhen::Safe);
     bring_back_node_2(&mut network);
     assert!(network.is_all_complete(), "{:?}", network.record());
-    let time_ms = network.now.wall_ms;
+    let time_ms = network.now().wall_ms;
     find_again(&mut network, &mut producer, &keys, time_ms);
 }
 
@@ -303,7 +305,7 @@ fn an_early_reply_of_a_node_that_has_left_makes_a_gap_where_its_event_is_lost() 
 #[test]
 fn events_kept_for_a_node_that_is_down_do_not_follow_its_slice() {
     let (mut network, mut producer, keys) = long_window(AnswerWhen::Safe, 20);
-    let began_ms = network.now.wall_ms;
+    let began_ms = network.now().wall_ms;
     for key in &keys {
         let question = producer.ask(began_ms, true).unwrap();
         network.submit(&[digest(*key)], question);
@@ -336,13 +338,13 @@ fn a_copy_that_is_back_lacks_sets_in_flight_to_the_node_it_fetched_from() {
     let limits = OwnerLimits { missed_events_max: 0, ..OwnerLimits::default() };
     let (mut network, mut producer) = vertical(AnswerWhen::Safe, limits);
     network.add_copies([(0, NodeId(3)), (1, NodeId(1)), (3, NodeId(3))]);
-    let began_ms = network.now.wall_ms;
+    let began_ms = network.now().wall_ms;
     network.take_down(NodeId(1));
     network.nodes().into_iter().for_each(|node| network.deliver_map(node));
     let keys = keys_of_node_3_and_slice_1(&network, 20);
     for key in &keys {
         let question = producer.ask(began_ms, true).unwrap();
-        network.submit_at((0, NodeId(3)), &[digest(*key)], question);
+        network.submit_at(seat(0, NodeId(3)), &[digest(*key)], question);
     }
     let is_cut = |ends: (NodeId, NodeId)| ends == (NodeId(3), NodeId(2));
     settle_but_for(&mut network, is_cut);
@@ -366,12 +368,12 @@ fn a_copy_that_is_back_lacks_sets_in_flight_to_the_node_it_fetched_from() {
 #[test]
 fn a_node_that_is_back_catches_up_until_the_map_says_that_it_is_complete() {
     let (mut network, mut producer) = short_window(true);
-    let began_ms = network.now.wall_ms;
+    let began_ms = network.now().wall_ms;
     let deliver_all = |network: &mut Network| {
         network.nodes().into_iter().for_each(|node| network.deliver_map(node));
         network.settle();
     };
-    let is_catching_up = |network: &Network| network.owners[&(0, NodeId(2))].is_catching_up();
+    let is_catching_up = |network: &Network| network.mesh.owners()[&seat(0, NodeId(2))].is_catching_up();
     deliver_all(&mut network);
     assert!((0..30).all(|key| ask(&mut network, &mut producer, key, began_ms) == Decision::FirstSeen));
     assert!(!is_catching_up(&network), "it has everything");
@@ -402,13 +404,13 @@ fn below_the_threshold_a_slice_can_still_deny_an_event() {
     let thresholds = Thresholds { min_live: 5, set_min: 0 };
     let policies = FilterPolicies { answer: AnswerWhen::Safe, thresholds, ..FilterPolicies::default() };
     let mut network = Network::new(&definition, policies, &owners, OwnerLimits::default(), Dice(9));
-    let mut producer = network::Producer::new(1, &definition);
+    let mut producer = Producer::new(1, &definition);
     network.take_down(NodeId(2));
     network.nodes().into_iter().for_each(|node| network.deliver_map(node));
     let mut decide = |key| {
         let question = producer.ask(1_000, true).unwrap();
         network.replies.clear();
-        let head = network.head_by(&network.map.clone(), digest(key));
+        let head = network.head_by(&network.map().clone(), digest(key));
         network.submit_at(head, &[digest(key)], question);
         network.settle();
         network.replies[0].decisions[0]

@@ -4,26 +4,19 @@ use std::collections::HashMap;
 
 use crate::common::Dice;
 use firstseen_filter::{ProbeShape, Probes};
+use firstseen_mesh::plain_submission;
 use firstseen_routing::{
-    Admission, Decision, MonotonicMs, Operation, Reason, ReplayGuard, Standing, Submission, SubmissionName, Times,
+    Admission, Decision, MonotonicMs, Operation, Reason, ReplayGuard, Standing, Submission, SubmissionName,
 };
 
 fn batch(producer: u128, sequence: u64, events: usize) -> Submission {
     let mut probes = Probes::new(ProbeShape::Spread { cells: 2, hashes: 1 });
     (0..events).for_each(|_| probes.push_positions(&[1]).unwrap());
     Submission {
-        fences: Vec::new(),
         reply_to: 1,
-        operation: Operation::Observe,
         producer,
-        sequence,
-        names: Vec::new(),
-        probes,
-        times: Times::default(),
         deadline_ms: MonotonicMs(0),
-        from: None,
-        again: false,
-        traceparent: None,
+        ..plain_submission(sequence, Operation::Observe, probes)
     }
 }
 

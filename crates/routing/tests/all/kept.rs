@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::common::{Dice, definition, digest, filter_record, fingerprints, growing, node_record, slice_owner, spec};
 use firstseen_filter::{FilterSpec, GenerationNumber, Kind, Limit, Probes, Refresh};
+use firstseen_mesh::plain_submission;
 use firstseen_routing::{
     CheckpointCursor, ClusterMap, Command, Decision, Durability, Entry, Epoch, EventTag, FilterId, FilterPolicies,
     FilterRecord, GroupOwner, Incarnation, Moment, MonotonicMs, NodeId, NodeRecord, Operation, OwnerLimits, Prober,
@@ -59,18 +60,10 @@ impl Bench {
         let ticks = (0..EVENTS).map(|_| Tick { clock_unit, unit: clock_unit - late(dice) }).collect();
         let name = |event: usize| SubmissionName { source: 9, number: sequence * EVENTS as u64 + event as u64 };
         Submission {
-            fences: Vec::new(),
-            reply_to: sequence,
-            operation: Operation::Observe,
             producer: 7,
-            sequence,
             names: if self.is_named { (0..EVENTS).map(name).collect() } else { Vec::new() },
-            from: None,
-            probes,
             times: Times { base_unit: clock_unit, ticks, clock_ms: clock_unit * 1000 },
-            deadline_ms: MonotonicMs::END,
-            again: false,
-            traceparent: None,
+            ..plain_submission(sequence, Operation::Observe, probes)
         }
     }
 

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 
 use crate::common::{definition, digest, filter_record, node_record, slice_owner, spec};
 use firstseen_filter::{FilterSpec, Kind, Probes, Refresh};
+use firstseen_mesh::plain_submission;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
     ClusterMap, Command, Decision, FilterId, FilterPolicies, GroupOwner, Lease, Moment, MonotonicMs, NodeId, Operation,
-    OwnerLimits, Prober, Reason, Submission, Times,
+    OwnerLimits, Prober, Reason, Submission,
 };
 
 const FILTER: FilterId = FilterId(3);
@@ -45,20 +46,7 @@ impl Alone {
         self.sequence += 1;
         let mut probes = Probes::new(self.prober.shape());
         self.prober.push(digest(key), &mut probes);
-        let submission = Submission {
-            fences: Vec::new(),
-            reply_to: self.sequence,
-            operation,
-            producer: 77,
-            sequence: self.sequence,
-            names: Vec::new(),
-            probes,
-            times: Times::default(),
-            deadline_ms: MonotonicMs::END,
-            from: None,
-            again: false,
-            traceparent: None,
-        };
+        let submission = Submission { producer: 77, ..plain_submission(self.sequence, operation, probes) };
         let Moment { monotonic_ms: began_ms, wall_ms: began_wall_ms } = self.began;
         let now = Moment { monotonic_ms: began_ms.after(monotonic_ms), wall_ms: began_wall_ms + wall_ms };
         let mut commands = Vec::new();

@@ -6,8 +6,9 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 
-use crate::common::{Dice, definition, spec as filter};
-use crate::forest::{Forest, Producers, ROOT, spec};
+use crate::common::{Dice, Producer, definition, spec as filter};
+use crate::network::Network;
+use crate::network::tree::{ROOT, spec};
 use firstseen_filter::{Digest, FilterSecret, Kind, Probes};
 use firstseen_records::{
     Block, BlockOptions, BlockReader, Decompressed, ParsedBlock, ParserConfig, RecordFormat, RecordParser,
@@ -61,13 +62,13 @@ fn carried_out(log: &Log, mode: TreeMode, shape: &[(usize, u8)]) -> Counts {
     let different: BTreeSet<(u64, u64)> = log.events.iter().map(|event| (event.hi, event.lo)).collect();
     let cells = (different.len() as f64 * CELLS_PER_EVENT) as u64;
     let definition = definition(&filter(Kind::Bloom, "unbounded", cells, HASHES), "vertical:3");
-    let mut forest = Forest::new(&spec(mode, shape, &["none"]), &definition, FilterPolicies::default(), Dice(1));
-    let (mut producers, mut model) = (Producers::new(&definition), Model::new(mode, shape));
-    let (leaves, prober) = (forest.leaves(), forest.map.prober(&forest.map.filters[&ROOT]).unwrap());
+    let mut forest = Network::of_tree(&spec(mode, shape, &["none"]), &definition, FilterPolicies::default(), Dice(1));
+    let (mut producers, mut model) = (Producer::new(7, &definition), Model::new(mode, shape));
+    let (leaves, prober) = (forest.leaves(), forest.map().prober(&forest.map().filters[&ROOT]).unwrap());
     let mut counts = Counts { hits: vec![0; model.counts.hits.len()], ..Counts::default() };
     for (number, (event, site)) in log.events.iter().zip(&log.sites).enumerate() {
         let leaf = leaves[*site];
-        let (decision, seen) = producers.ask_alone(&mut forest, leaf, *event, 0, true);
+        let (decision, seen) = producers.ask_in(&mut forest, leaf, *event, 0, true);
         let mut probes = Probes::new(prober.shape());
         prober.push(*event, &mut probes);
         let is_found = model.observe((leaf.0 - ROOT.0) as usize, probes.positions(0));

@@ -1,11 +1,11 @@
 //! A head that is started again has lost its guard, but not its events' cells on other nodes: the decisions on
 //! submissions that are sent again then.
 
-use crate::common::{Dice, definition, digest, spec};
-use crate::network::{Network, Question};
+use crate::common::{Dice, definition, digest, observation, spec};
+use crate::network::Network;
 use firstseen_filter::Kind;
 use firstseen_routing::{
-    Decision, FilterPolicies, MonotonicMs, NodeId, OwnerLimits, Reason, SubmissionName, Thresholds, Times, WhenLost,
+    Decision, FilterPolicies, NodeId, OwnerLimits, Reason, Submission, SubmissionName, Thresholds, WhenLost,
 };
 
 const KEYS: u64 = 2_000;
@@ -32,16 +32,8 @@ fn network_of(kind: Kind, window: &str, min_live: u32) -> Network {
 fn submit_all(network: &mut Network, producer: u64, source: Option<u128>) -> Vec<Decision> {
     let mut decisions = Vec::new();
     for number in 0..KEYS {
-        let question = Question {
-            reply_to: number,
-            records: true,
-            producer: u128::from(producer),
-            sequence: number + 1,
-            names: source.map(|source| SubmissionName { source, number }).into_iter().collect(),
-            times: Times { base_unit: 0, ticks: Vec::new(), clock_ms: 0 },
-            deadline_ms: MonotonicMs::END,
-            again: false,
-        };
+        let names = source.map(|source| SubmissionName { source, number }).into_iter().collect();
+        let question = Submission { producer: u128::from(producer), names, ..observation(number + 1) };
         network.submit(&[digest(number)], question);
         network.settle();
         assert_eq!(network.replies.len(), 1, "one reply");
@@ -53,7 +45,7 @@ fn submit_all(network: &mut Network, producer: u64, source: Option<u128>) -> Vec
 /// How many keys have this decision now, of those that were first-seen and whose head was started again.
 fn count(network: &Network, first: &[Decision], decisions: &[Decision], decision: Decision) -> usize {
     let concerns = |number: &usize| {
-        first[*number] == Decision::FirstSeen && network.head_of(digest(*number as u64)).1 == RESTARTED
+        first[*number] == Decision::FirstSeen && network.head_of(digest(*number as u64)).node == RESTARTED
     };
     (0..decisions.len()).filter(concerns).filter(|number| decisions[*number] == decision).count()
 }
@@ -68,7 +60,7 @@ fn a_named_submission_is_no_duplicate_of_itself_though_its_guard_is_lost() {
         .map(|decision| count(&network, &first, &again, decision));
     println!("after the restart: {new} first-seen, {duplicate} duplicates, {undecided} undecided");
     assert!(new > 400 && duplicate == 0 && undecided > 10, "{new}, {duplicate}, {undecided}");
-    let kept = |number: &usize| network.head_of(digest(*number as u64)).1 != RESTARTED;
+    let kept = |number: &usize| network.head_of(digest(*number as u64)).node != RESTARTED;
     assert!((0..first.len()).filter(kept).all(|number| again[number] == first[number]), "guards that are there know");
 }
 
@@ -91,7 +83,7 @@ fn after_the_retry_horizon_they_are_duplicates_again() {
     submit_all(&mut network, 2, Some(9));
     network.wait(u64::from(FilterPolicies::default().retry_horizon_ms) + 1);
     let later = submit_all(&mut network, 3, Some(10));
-    let is_its = |number: &usize| network.head_of(digest(*number as u64)).1 == RESTARTED;
+    let is_its = |number: &usize| network.head_of(digest(*number as u64)).node == RESTARTED;
     assert!((0..later.len()).filter(is_its).all(|number| later[number] == Decision::Duplicate), "{later:?}");
 }
 

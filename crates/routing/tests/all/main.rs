@@ -13,7 +13,6 @@ mod copies;
 mod corpus;
 mod delays;
 mod failover;
-mod forest;
 mod full_copies;
 mod gaps;
 mod guard;

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{Dice, definition, digest, fingerprints, spec};
-use crate::network::{Network, Question};
+use crate::common::{Dice, definition, digest, fingerprints, observation, spec};
+use crate::network::Network;
 use firstseen_filter::{FilterSpec, Kind, Layout};
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
-    AnswerWhen, ClusterMap, Decision, FilterPolicies, Lookup, MonotonicMs, NodeId, OwnerLimits, SliceMove,
-    SubmissionName, Times,
+    AnswerWhen, ClusterMap, Decision, FilterPolicies, Lookup, MonotonicMs, NodeId, OwnerLimits, SliceMove, Submission,
+    SubmissionName,
 };
 
 const SEEDS: u64 = 500;
@@ -72,7 +72,7 @@ impl Run {
             network.add_copies((0..slices).map(|slice| (slice as u32, NodeId(1 + (slice + 1) % 3))));
         }
         network.nodes().into_iter().for_each(|node| network.deliver_map(node));
-        let maps = [network.map.clone(), network.map.clone()];
+        let maps = [network.map().clone(), network.map().clone()];
         Self {
             network,
             dice,
@@ -91,7 +91,7 @@ impl Run {
         // A head that has left does not take it up.
         self.asked.push(key);
         if self.submit_as((number, number), key, map) {
-            self.asked_ms.push(self.network.now.monotonic_ms);
+            self.asked_ms.push(self.network.now().monotonic_ms);
         } else {
             self.asked.pop();
         }
@@ -103,7 +103,7 @@ impl Run {
         let lately = replies.len().saturating_sub(20)..replies.len();
         let Some(index) = lately.clone().nth(self.dice.below(lately.len().max(1) as u64) as usize) else { return };
         let (number, reply_to) = (replies[index].reply_to, AGAIN + self.again.len() as u64);
-        let is_young = |asked_ms: MonotonicMs| self.network.now.monotonic_ms.since(asked_ms) < u64::from(HORIZON_MS);
+        let is_young = |asked_ms: MonotonicMs| self.network.now().monotonic_ms.since(asked_ms) < u64::from(HORIZON_MS);
         if number < AGAIN && is_young(self.asked_ms[number as usize - 1]) {
             let map = self.maps[1].clone();
             self.again.insert(reply_to, number);
@@ -113,18 +113,10 @@ impl Run {
 
     /// Whether a node has taken up a submission of this name.
     fn submit_as(&mut self, (number, reply_to): (u64, u64), key: u64, map: &ClusterMap) -> bool {
-        let question = Question {
-            reply_to,
-            records: true,
-            producer: 1,
-            sequence: number,
-            names: vec![SubmissionName { source: 1, number }],
-            times: Times::default(),
-            deadline_ms: MonotonicMs::END,
-            again: false,
-        };
+        let names = vec![SubmissionName { source: 1, number }];
+        let question = Submission { reply_to, names, ..observation(number) };
         let head = self.network.head_by(map, digest(key));
-        let is_there = self.network.owners.contains_key(&head);
+        let is_there = self.network.mesh.owners().contains_key(&head);
         if is_there {
             self.network.submit_at(head, &[digest(key)], question);
         }
@@ -132,7 +124,7 @@ impl Run {
     }
 
     fn step(&mut self) {
-        let before = self.network.map.clone();
+        let before = self.network.map().clone();
         match self.dice.below(100) {
             0..15 => {
                 let map = self.maps[self.dice.below(2) as usize].clone();
@@ -157,8 +149,8 @@ impl Run {
             39..41 => self.submit_again(),
             _ => drop(self.network.deliver()),
         }
-        if self.network.map.version != before.version {
-            self.maps = [before, self.network.map.clone()];
+        if self.network.map().version != before.version {
+            self.maps = [before, self.network.map().clone()];
         }
     }
 
@@ -190,7 +182,7 @@ impl Run {
             decisions.entry(self.asked[reply.reply_to as usize - 1]).or_default().push(reply.decisions[0]);
         }
         // The nodes that have the slices in the end know every event that got first-seen.
-        let map = self.network.map.clone();
+        let map = self.network.map().clone();
         for (key, decisions) in &mut decisions {
             // An event that ended as unknown may be set in some copies, and be found there.
             let known = decisions.contains(&Decision::FirstSeen);

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use crate::common::{Dice, definition, digest, fingerprints, spec};
-use crate::network::{Fault, Network, Question, random_owners};
+use crate::common::{Dice, definition, digest, fingerprints, observation, spec};
+use crate::network::{Fault, Network, random_owners};
 use firstseen_filter::Kind;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
-    AnswerWhen, Decision, FilterPolicies, Lookup, MonotonicMs, OwnerLimits, Reason, SlicedDefinition, SubmissionName,
-    Times, WhenLost,
+    AnswerWhen, Decision, FilterPolicies, Lookup, MonotonicMs, OwnerLimits, Reason, SlicedDefinition, Submission,
+    SubmissionName, WhenLost,
 };
 
 const PRODUCERS: u64 = 4;
@@ -45,16 +45,12 @@ fn network_of(definition: &SlicedDefinition, dice: &mut Dice, limits: OwnerLimit
     Network::new(definition, policies, &owners, limits, Dice(dice.roll()))
 }
 
-fn question(producer: u64, sequence: u64, deadline_ms: MonotonicMs) -> Question {
-    Question {
+fn question(producer: u64, sequence: u64, deadline_ms: MonotonicMs) -> Submission {
+    Submission {
         reply_to: producer << 32 | sequence,
-        records: true,
         producer: u128::from(producer),
-        sequence,
-        names: Vec::new(),
-        times: Times { base_unit: 0, ticks: Vec::new(), clock_ms: 0 },
         deadline_ms,
-        again: false,
+        ..observation(sequence)
     }
 }
 
@@ -210,7 +206,7 @@ struct Attempt {
 
 impl Attempt {
     fn submit(&self, network: &mut Network, seed: u64, attempt: u64) {
-        let deadline_ms = network.now.monotonic_ms.after(5);
+        let deadline_ms = network.now().monotonic_ms.after(5);
         let mut question = question(self.producer, self.sequence, deadline_ms);
         question.reply_to = self.producer << 32 | self.sequence;
         question.again = attempt > 0;

@@ -7,6 +7,7 @@ use crate::common::{
     stream,
 };
 use firstseen_filter::{Digest, FilterSpec, Kind, Limit, Probes, WindowClock};
+use firstseen_mesh::plain_submission;
 use firstseen_routing::{
     Answer, ClusterMap, Command, Decision, FilterId, FilterPolicies, GroupOwner, GroupReply, Incarnation, Moment,
     MonotonicMs, NodeId, Operation, OwnerLimits, Prober, Reason, SlicedDefinition, SlicedFilter, Submission,
@@ -109,20 +110,7 @@ impl Cluster {
 
 fn submission(operation: Operation, producer: u128, sequence: u64, prober: &Prober, times: Times) -> Submission {
     let probes = Probes::new(prober.shape());
-    Submission {
-        fences: Vec::new(),
-        reply_to: sequence,
-        operation,
-        producer,
-        sequence,
-        names: Vec::new(),
-        probes,
-        times,
-        deadline_ms: MonotonicMs::END,
-        from: None,
-        again: false,
-        traceparent: None,
-    }
+    Submission { producer, times, ..plain_submission(sequence, operation, probes) }
 }
 
 fn is_definite(reply: &GroupReply) -> bool {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::common::{definition, digest, filter_record, node_record, slice_owner, spec};
 use firstseen_filter::{CellDefinition, CounterStorage, DecayRule, DecayingShape, Kind, Probes, Unit, WindowRule};
+use firstseen_mesh::plain_submission;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
     ClockSource, ClusterMap, Command, Decision, FilterId, FilterPolicies, FromLevel, GroupOwner, GroupReply, Moment,
@@ -35,18 +36,10 @@ fn submit(
     let mut probes = Probes::new(prober.shape());
     keys.iter().for_each(|key| prober.push(digest(*key), &mut probes));
     let submission = Submission {
-        fences: Vec::new(),
         reply_to: 1,
-        operation,
-        producer: 1,
-        sequence,
-        names: Vec::new(),
-        probes,
         times: Times { base_unit, ..Times::default() },
         deadline_ms: MonotonicMs(5),
-        from: None,
-        again: false,
-        traceparent: None,
+        ..plain_submission(sequence, operation, probes)
     };
     let mut commands = Vec::new();
     owner.submit(submission, Moment { monotonic_ms: MonotonicMs(5), wall_ms });
@@ -150,18 +143,10 @@ impl Times1h {
         }
         self.sequence += 1;
         let submission = Submission {
-            fences: Vec::new(),
-            reply_to: self.sequence,
-            operation,
             producer,
-            sequence: self.sequence,
-            names: Vec::new(),
-            probes,
             times: Times { base_unit: 0, ticks, clock_ms: 0 },
-            deadline_ms: MonotonicMs::END,
             from,
-            again: false,
-            traceparent: None,
+            ..plain_submission(self.sequence, operation, probes)
         };
         let mut commands = Vec::new();
         self.owner.submit(submission, Moment { monotonic_ms: MonotonicMs(5), wall_ms: NOW * UNIT_MS });

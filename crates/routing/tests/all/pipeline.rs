@@ -1,11 +1,10 @@
 //! Slices that share events, on nodes: with one event in flight they decide as the embedded engine does.
 
-use crate::common::{Dice, Stream, count, definition, digest, growing, spec, stream};
-use crate::network::{Fault, Network, Producer, Question, random_owners};
+use crate::common::{Dice, Producer, Stream, count, definition, digest, growing, observation, spec, stream};
+use crate::network::{Fault, Network, random_owners};
 use firstseen_filter::{FilterSpec, Kind, Limit, Refresh};
 use firstseen_routing::{
-    Answer, AnswerWhen, Decision, FilterPolicies, Lookup, Moment, MonotonicMs, OwnerLimits, Reason, Shares,
-    SlicedFilter,
+    Answer, AnswerWhen, Decision, FilterPolicies, Lookup, Moment, OwnerLimits, Reason, Shares, SlicedFilter, Submission,
 };
 
 const CUTS: [&str; 5] =
@@ -180,17 +179,7 @@ fn a_batch_is_answered_once_and_in_order() {
     let keys: Vec<u64> = (0..2000).filter(|key| network.head_of(digest(*key)) == head).collect();
     // Every key twice, the second close behind the first or far from it.
     let events: Vec<_> = keys.iter().chain(&keys[..5]).chain(keys.iter().rev()).map(|key| digest(*key)).collect();
-    let question = Question {
-        reply_to: 9,
-        records: true,
-        producer: 1,
-        sequence: 1,
-        names: Vec::new(),
-        times: Default::default(),
-        deadline_ms: MonotonicMs::END,
-        again: false,
-    };
-    network.submit(&events, question);
+    network.submit(&events, Submission { reply_to: 9, ..observation(1) });
     network.settle();
     let [reply] = &network.replies[..] else { panic!("{} replies", network.replies.len()) };
     assert_eq!(reply.reply_to, 9);
@@ -225,7 +214,7 @@ fn refuses_more_than_three(limits: OwnerLimits, shares: Option<Shares>) {
     let limits = OwnerLimits { joiners_max: 1, ..limits };
     let mut network = Network::new(&definition, policies, &owners, limits, Dice(2));
     if let Some(shares) = shares {
-        network.owners.values_mut().for_each(|owner| owner.set_shares(shares, Moment::default()));
+        network.mesh.owners_mut().values_mut().for_each(|owner| owner.set_shares(shares, Moment::default()));
     }
     let mut producer = Producer::new(1, &definition);
     let head = network.head_of(digest(0));

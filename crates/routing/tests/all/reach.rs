@@ -1,11 +1,9 @@
 //! A node that is out of reach: events that need it get that reason at once, others are not affected.
 
-use crate::common::{Dice, definition, digest, spec};
-use crate::network::{Network, Question};
+use crate::common::{Dice, definition, digest, observation, spec};
+use crate::network::Network;
 use firstseen_filter::{Digest, Kind};
-use firstseen_routing::{
-    AnswerWhen, Decision, FilterPolicies, MonotonicMs, NodeId, OwnerLimits, Reason, SlicedDefinition, Times,
-};
+use firstseen_routing::{AnswerWhen, Decision, FilterPolicies, NodeId, OwnerLimits, Reason, SlicedDefinition};
 
 const A: NodeId = NodeId(1);
 const B: NodeId = NodeId(2);
@@ -23,20 +21,6 @@ fn network(answer: AnswerWhen, inflight_events_max: usize) -> Network {
     Network::new(&small_events(), policies, &[A, B, C], limits, Dice(1))
 }
 
-fn question(reply_to: u64) -> Question {
-    let (names, times) = (Vec::new(), Times::default());
-    Question {
-        reply_to,
-        records: true,
-        producer: 1,
-        sequence: reply_to,
-        names,
-        times,
-        deadline_ms: MonotonicMs::END,
-        again: false,
-    }
-}
-
 /// The nodes that an event of this filter needs.
 fn needs(network: &Network, event: Digest) -> Vec<NodeId> {
     let (probes, slice_cells) = (network.probes(&[event]), (1 << 14) / 3 + 1);
@@ -51,7 +35,7 @@ fn needs(network: &Network, event: Digest) -> Vec<NodeId> {
 fn events_of_a(network: &Network, needs_c: bool) -> impl Iterator<Item = Digest> {
     let is_so = move |event: &Digest| {
         let needed = needs(network, *event);
-        network.head_of(*event).1 == A && needed.contains(&B) && needed.contains(&C) == needs_c
+        network.head_of(*event).node == A && needed.contains(&B) && needed.contains(&C) == needs_c
     };
     (0..5_000).map(digest).filter(is_so)
 }
@@ -65,24 +49,24 @@ fn events_that_need_the_node_are_undecided_at_once_and_leave_nothing() {
     let mut network = network(AnswerWhen::Early, 1 << 10);
     let with_c: Vec<Digest> = events_of_a(&network, true).take(4).collect();
     let without_c: Vec<Digest> = events_of_a(&network, false).take(2).collect();
-    network.submit(&with_c[..1], question(0));
+    network.submit(&with_c[..1], observation(0));
     network.settle();
     assert_eq!(decisions(&mut network), [Decision::FirstSeen]);
     // A known event is tested along the whole way. One is being tested, and another one waits for it.
-    network.submit(&with_c[..1], question(1));
-    network.submit(&with_c[..1], question(2));
+    network.submit(&with_c[..1], observation(1));
+    network.submit(&with_c[..1], observation(2));
     assert_eq!(network.inflight(), 2);
     network.reach_changed(&[C]);
     assert_eq!(decisions(&mut network), [DOWN, DOWN]);
-    network.submit(&with_c[1..2], question(3));
+    network.submit(&with_c[1..2], observation(3));
     assert_eq!(decisions(&mut network), [DOWN]);
     assert_eq!(network.inflight(), 0, "nothing waits");
-    network.submit(&without_c[..1], question(4));
+    network.submit(&without_c[..1], observation(4));
     network.settle();
     assert_eq!(decisions(&mut network), [Decision::FirstSeen]);
     network.reach_changed(&[]);
     for (number, event) in (5..).zip([with_c[0], with_c[1], without_c[0], with_c[0]]) {
-        network.submit(&[event], question(number));
+        network.submit(&[event], observation(number));
         network.settle();
     }
     let reached = decisions(&mut network);
@@ -95,7 +79,7 @@ fn a_node_on_the_way_reports_it_where_the_head_does_not_know() {
     let events: Vec<Digest> = events_of_a(&network, true).take(20).collect();
     let ask = |network: &mut Network, from: u64| {
         for (number, event) in (from..).zip(&events) {
-            network.submit(&[*event], question(number));
+            network.submit(&[*event], observation(number));
             network.settle();
         }
         decisions(network)
@@ -115,7 +99,7 @@ fn events_being_set_there_stay_in_flight_and_take_no_room() {
     let mut network = network(AnswerWhen::Early, INFLIGHT_EVENTS_MAX);
     let stuck: Vec<Digest> = events_of_a(&network, true).take(INFLIGHT_EVENTS_MAX).collect();
     for (number, event) in (1..).zip(&stuck) {
-        network.submit(&[*event], question(number));
+        network.submit(&[*event], observation(number));
         // Everything but messages to C.
         while network.deliver_on((A, B)) || network.deliver_on((B, A)) {}
     }
@@ -129,13 +113,13 @@ fn events_being_set_there_stay_in_flight_and_take_no_room() {
     // As many again find room.
     let others: Vec<Digest> = events_of_a(&network, false).take(INFLIGHT_EVENTS_MAX).collect();
     for (number, event) in (100..).zip(&others) {
-        network.submit(&[*event], question(number));
+        network.submit(&[*event], observation(number));
     }
     while network.deliver_on((A, B)) || network.deliver_on((B, A)) {}
     assert_eq!(decisions(&mut network), vec![Decision::FirstSeen; INFLIGHT_EVENTS_MAX]);
     // An event with the reply first-seen does not get it again, whether its sets have arrived or not.
     for (number, event) in (200..).zip(&stuck) {
-        network.submit(&[*event], question(number));
+        network.submit(&[*event], observation(number));
     }
     let again = decisions(&mut network);
     assert!(again.iter().all(|decision| *decision != Decision::FirstSeen), "{again:?}");
@@ -143,7 +127,7 @@ fn events_being_set_there_stay_in_flight_and_take_no_room() {
     network.settle();
     assert_eq!(network.inflight(), 0);
     for (number, event) in (300..).zip(&stuck) {
-        network.submit(&[*event], question(number));
+        network.submit(&[*event], observation(number));
         network.settle();
     }
     let reached = decisions(&mut network);

@@ -1,8 +1,8 @@
 //! The slices and nodes that events visit: exactly those of a plain replay, and on average those of the formulas (K11
 //! 3.1).
 
-use crate::common::{Dice, definition, digest, fingerprints, spec, stream};
-use crate::network::{Network, Producer, random_owners};
+use crate::common::{Dice, Producer, definition, digest, fingerprints, spec, stream};
+use crate::network::{Network, random_owners};
 use crate::replay::{Visits, replay};
 use firstseen_filter::rates::slicing;
 use firstseen_filter::{FilterSlice, Kind, Placed, WindowClock};
@@ -50,7 +50,7 @@ fn follows_the_replay(definition: &SlicedDefinition, nodes: u64, lookup: Lookup,
         assert_eq!((hops.test_slices, hops.test_nodes), (sum.test_slices, sum.test_nodes), "{what}");
         assert_eq!((hops.sets, hops.set_slices, hops.set_nodes), (sets, sum.set_slices, sum.set_nodes), "{what}");
     }
-    let positions = network.owners.values_mut().flat_map(|owner| owner.state(usize::MAX).slices);
+    let positions = network.mesh.owners_mut().values_mut().flat_map(|owner| owner.state(usize::MAX).slices);
     assert_eq!(positions.map(|slice| slice.load.positions_tested).sum::<u64>(), sum.positions_tested);
 }
 

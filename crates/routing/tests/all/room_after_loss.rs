@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use crate::common::{Dice, definition, digest, growing};
-use crate::network::{Network, Producer};
+use crate::common::{Dice, Producer, definition, digest, growing};
+use crate::network::Network;
 use firstseen_filter::{Kind, Limit};
 use firstseen_routing::{Decision, FilterPolicies, NodeId, OwnerLimits, Reason};
 
@@ -43,7 +43,7 @@ fn keys_when_full(kind: Kind, window: &str, limit: Limit, restarts: u32) -> u64 
     }
     for key in CAPACITY / 2.. {
         let (decision, keys) = submit(&mut network, key);
-        if decision == Decision::Undecided(Reason::Full) && network.head_of(digest(key)).1 != RESTARTED {
+        if decision == Decision::Undecided(Reason::Full) && network.head_of(digest(key)).node != RESTARTED {
             return keys;
         }
     }

@@ -2,13 +2,14 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::common::{Dice, definition, digest, spec as filter, stream};
-use crate::forest::{self, Forest, Producers, ROOT, spec};
+use crate::common::{Dice, Producer, definition, digest, spec as filter, stream};
+use crate::network::Network;
+use crate::network::tree::{ROOT, spec};
 use firstseen_filter::Kind;
 use firstseen_routing::OwedCounts;
 use firstseen_routing::{
     Answer, AnswerWhen, CutOff, Decision, FilterId, FilterPolicies, Lookup, Reason, Seen, SlicedDefinition,
-    SlicedFilter, TreeMode, TreeSpec, WhenLost,
+    SlicedFilter, Submission, TreeMode, TreeSpec, WhenLost,
 };
 
 const MODES: [TreeMode; 2] = [TreeMode::Sparse, TreeMode::Dense];
@@ -38,7 +39,7 @@ fn policies(dice: &mut Dice) -> FilterPolicies {
     }
 }
 
-fn forest(mode: TreeMode, shape: &[(usize, u8)], definition: &SlicedDefinition, levels: &[&str], seed: u64) -> Forest {
+fn forest(mode: TreeMode, shape: &[(usize, u8)], definition: &SlicedDefinition, levels: &[&str], seed: u64) -> Network {
     checking_forest(0, mode, shape, definition, levels, seed)
 }
 
@@ -50,10 +51,10 @@ fn checking_forest(
     definition: &SlicedDefinition,
     levels: &[&str],
     seed: u64,
-) -> Forest {
+) -> Network {
     let mut dice = Dice(seed);
     let tree = TreeSpec { top_down, ..spec(mode, shape, levels) };
-    Forest::new(&tree, definition, policies(&mut dice), dice)
+    Network::of_tree(&tree, definition, policies(&mut dice), dice)
 }
 
 #[test]
@@ -63,12 +64,12 @@ fn bits_without_folds_give_the_verdicts_of_one_filter_event_by_event() {
             // Small enough that false positives abound.
             let definition = definition(&filter(Kind::Bloom, "unbounded", 3000, 4), slicing);
             let mut forest = forest(mode, shape, &definition, levels, seed);
-            let (mut producers, mut one) = (Producers::new(&definition), SlicedFilter::build(&definition).unwrap());
+            let (mut producers, mut one) = (Producer::new(7, &definition), SlicedFilter::build(&definition).unwrap());
             let (leaves, mut dice, mut counts) = (forest.leaves(), Dice(77 + seed), [0, 0]);
             for event in 0..1500 {
                 let key = digest(dice.below(900));
                 let leaf = leaves[dice.below(leaves.len() as u64) as usize];
-                let (decision, seen) = producers.ask_alone(&mut forest, leaf, key, 0, true);
+                let (decision, seen) = producers.ask_in(&mut forest, leaf, key, 0, true);
                 let mut answer = [Answer::default()];
                 one.observe_batch(&[key], &[0], &mut answer);
                 assert_eq!(decision, answer[0].into(), "{slicing}, {mode:?}, event {event}, seen {seen:?}");
@@ -85,13 +86,13 @@ fn every_event_is_tested_where_it_comes_by_until_it_is_found() {
     for mode in MODES {
         let definition = definition(&filter(Kind::Bloom, "unbounded", 1 << 16, 4), "vertical:2");
         let mut forest = forest(mode, SHAPES[2], &definition, &["none"], 3);
-        let (mut producers, mut dice, leaves) = (Producers::new(&definition), Dice(4), forest.leaves());
-        let deepest: Vec<FilterId> = leaves.iter().copied().filter(|leaf| forest.level(*leaf) == 4).collect();
+        let (mut producers, mut dice, leaves) = (Producer::new(7, &definition), Dice(4), forest.leaves());
+        let deepest: Vec<FilterId> = leaves.iter().copied().filter(|leaf| forest.ancestors(*leaf).len() == 4).collect();
         let levels = 5;
         let (mut hits, mut delivered) = (vec![0; levels], 0);
         for _ in 0..EVENTS {
             let leaf = deepest[dice.below(deepest.len() as u64) as usize];
-            match producers.ask_alone(&mut forest, leaf, digest(dice.below(700)), 0, true) {
+            match producers.ask_in(&mut forest, leaf, digest(dice.below(700)), 0, true) {
                 (Decision::Duplicate, seen) => hits[usize::from(seen.level)] += 1,
                 (Decision::FirstSeen, _) => delivered += 1,
                 other => panic!("{other:?}"),
@@ -120,7 +121,7 @@ fn nothing_is_first_seen_twice_within_the_window() {
         let (shape, mode) = (SHAPES[seed as usize / 3], MODES[seed as usize % 2]);
         let definition = definition(&filter(*kind, window, 1 << 14, 5), slicing);
         let mut forest = forest(mode, shape, &definition, levels, seed);
-        let (mut producers, mut dice, leaves) = (Producers::new(&definition), Dice(seed), forest.leaves());
+        let (mut producers, mut dice, leaves) = (Producer::new(7, &definition), Dice(seed), forest.leaves());
         let stream = stream(&mut dice, 3_000, 1, 20, 300);
         let rule = definition.group.rule;
         // By key, the unit of the occurrence that counts, as that one was first-seen.
@@ -132,7 +133,7 @@ fn nothing_is_first_seen_twice_within_the_window() {
             let tick = question.times.ticks[0];
             let place = rule.stamp(tick.unit, tick.clock_unit);
             forest.replies.clear();
-            forest.submit(leaf, digest(key), question);
+            forest.submit_in(leaf, digest(key), question);
             forest.settle();
             let reply = &forest.replies[0];
             match (reply.decisions[0], place) {
@@ -168,9 +169,8 @@ fn a_leaf_forgets_an_event_of_the_root_when_the_root_does() {
     for kind in [Kind::Timing, Kind::Generations] {
         let definition = definition(&filter(kind, "10s", 1 << 14, 5), "vertical:3");
         let mut forest = forest(TreeMode::Dense, SHAPES[0], &definition, &["none"], 1);
-        let (mut producers, leaves) = (Producers::new(&definition), forest.leaves());
-        let mut ask =
-            |leaf: usize, time_ms: u64| producers.ask_alone(&mut forest, leaves[leaf], digest(1), time_ms, true);
+        let (mut producers, leaves) = (Producer::new(7, &definition), forest.leaves());
+        let mut ask = |leaf: usize, time_ms: u64| producers.ask_in(&mut forest, leaves[leaf], digest(1), time_ms, true);
         let (span, start_ms) = (definition.group.rule.span_units, 1_000_000);
         let (first, at_a) = ask(0, start_ms);
         assert_eq!(first, Decision::FirstSeen);
@@ -187,8 +187,8 @@ fn a_leaf_forgets_an_event_of_the_root_when_the_root_does() {
 fn a_sparse_leaf_does_not_set_events_that_are_known_above() {
     let definition = definition(&filter(Kind::Timing, "10s", 1 << 14, 5), "none");
     let mut forest = forest(TreeMode::Sparse, SHAPES[0], &definition, &["none"], 1);
-    let (mut producers, leaves) = (Producers::new(&definition), forest.leaves());
-    let mut ask = |leaf: usize| producers.ask_alone(&mut forest, leaves[leaf], digest(1), 1_000_000, true);
+    let (mut producers, leaves) = (Producer::new(7, &definition), forest.leaves());
+    let mut ask = |leaf: usize| producers.ask_in(&mut forest, leaves[leaf], digest(1), 1_000_000, true);
     assert_eq!(ask(0).0, Decision::FirstSeen);
     let levels: Vec<u8> = [0, 1, 1].map(|leaf| ask(leaf).1.level).to_vec();
     assert_eq!(levels, [1, 0, 0]);
@@ -202,11 +202,11 @@ fn of_submissions_at_several_leaves_one_wins() {
         let (shape, mode) = (SHAPES[seed as usize / 4 % 4], MODES[seed as usize % 2]);
         let definition = definition(&filter(Kind::Timing, "1h", 1 << 16, 5), slicing);
         let mut forest = forest(mode, shape, &definition, levels, seed);
-        let (mut producers, mut dice, leaves) = (Producers::new(&definition), Dice(seed), forest.leaves());
+        let (mut producers, mut dice, leaves) = (Producer::new(7, &definition), Dice(seed), forest.leaves());
         for _ in 0..6 {
             let leaf = leaves[dice.below(leaves.len() as u64) as usize];
             let question = producers.ask(1_000_000, true).unwrap();
-            forest.submit(leaf, digest(1), question);
+            forest.submit_in(leaf, digest(1), question);
             (0..dice.below(6)).for_each(|_| _ = forest.deliver());
         }
         forest.settle();
@@ -226,10 +226,10 @@ fn a_level_that_is_lost_in_mid_climb_makes_nothing_a_duplicate_of_itself() {
         let (shape, mode) = (SHAPES[1], MODES[seed as usize % 2]);
         let definition = definition(&filter(Kind::Timing, "1h", 1 << 16, 5), slicing);
         let mut forest = forest(mode, shape, &definition, levels, seed);
-        let (mut producers, mut dice, leaves) = (Producers::new(&definition), Dice(seed), forest.leaves());
+        let (mut producers, mut dice, leaves) = (Producer::new(7, &definition), Dice(seed), forest.leaves());
         let leaf = leaves[dice.below(leaves.len() as u64) as usize];
         let question = producers.ask(1_000_000, true).unwrap();
-        forest.submit(leaf, digest(1), question.clone());
+        forest.submit_in(leaf, digest(1), question.clone());
         (0..dice.below(12)).for_each(|_| _ = forest.deliver());
         // The root, or the level between.
         let above = forest.ancestors(leaf);
@@ -238,7 +238,7 @@ fn a_level_that_is_lost_in_mid_climb_makes_nothing_a_duplicate_of_itself() {
         let first = forest.replies.pop().map(|reply| reply.decisions[0]);
         let first = first.expect("an answer");
         assert!(matches!(first, Decision::FirstSeen | Decision::Undecided(Reason::Unknown)), "seed {seed}: {first:?}");
-        forest.submit(leaf, digest(1), forest::Question { again: true, ..question });
+        forest.submit_in(leaf, digest(1), Submission { again: true, ..question });
         forest.settle();
         let again = forest.replies.pop().map(|reply| reply.decisions[0]).expect("an answer");
         let is_promised = match (first, again) {
@@ -258,18 +258,18 @@ fn a_leaf_that_is_started_again_makes_nothing_a_duplicate_of_itself() {
         let (mode, shape) = (MODES[seed as usize % 2], SHAPES[1]);
         let definition = definition(&filter(Kind::Timing, "1h", 1 << 16, 5), "vertical:3");
         let mut forest = forest(mode, shape, &definition, &["none"], seed);
-        let (mut producers, mut dice, leaves) = (Producers::new(&definition), Dice(seed), forest.leaves());
+        let (mut producers, mut dice, leaves) = (Producer::new(7, &definition), Dice(seed), forest.leaves());
         let leaf = leaves[dice.below(leaves.len() as u64) as usize];
         let question = producers.ask(1_000_000, true).unwrap();
-        forest.submit(leaf, digest(1), question.clone());
+        forest.submit_in(leaf, digest(1), question.clone());
         (0..dice.below(14)).for_each(|_| _ = forest.deliver());
         forest.restart_level(leaf);
         forest.settle();
         forest.replies.clear();
-        forest.submit(leaf, digest(1), forest::Question { again: true, ..question });
+        forest.submit_in(leaf, digest(1), Submission { again: true, ..question });
         // A producer that has not asked before gets a plain answer.
         let other = producers.ask(1_000_000, true).unwrap();
-        forest.submit(leaf, digest(2), other);
+        forest.submit_in(leaf, digest(2), other);
         forest.settle();
         let decisions: Vec<Decision> = forest.replies.iter().map(|reply| reply.decisions[0]).collect();
         assert_eq!(decisions.len(), 2);
@@ -284,9 +284,9 @@ fn a_leaf_that_is_started_again_makes_nothing_a_duplicate_of_itself() {
 fn lookups_climb_and_leave_nothing() {
     let definition = definition(&filter(Kind::Timing, "1h", 1 << 14, 5), "vertical:3");
     let mut forest = forest(TreeMode::Dense, SHAPES[1], &definition, &["none"], 1);
-    let (mut producers, leaves) = (Producers::new(&definition), forest.leaves());
+    let (mut producers, leaves) = (Producer::new(7, &definition), forest.leaves());
     let mut ask = |leaf: usize, records| {
-        let (decision, seen) = producers.ask_alone(&mut forest, leaves[leaf], digest(1), 1_000_000, records);
+        let (decision, seen) = producers.ask_in(&mut forest, leaves[leaf], digest(1), 1_000_000, records);
         (decision, seen.level)
     };
     assert_eq!(ask(0, false).0, Decision::FirstSeen);
@@ -308,17 +308,17 @@ fn the_deeper_findings_are_checked_the_fewer_are_false() {
         for top_down in 0..=4 {
             let definition = definition(&filter(Kind::Bloom, "unbounded", 4000, 4), "vertical:2");
             let mut forest = checking_forest(top_down, mode, DEEP, &definition, &["none", "vertical:2"], number);
-            let (mut producers, mut dice, leaves) = (Producers::new(&definition), Dice(9), forest.leaves());
+            let (mut producers, mut dice, leaves) = (Producer::new(7, &definition), Dice(9), forest.leaves());
             let (mut delivered, mut wrong, mut lost) = (HashSet::new(), 0, 0);
             for event in 0..3_000 {
                 if event == 1_000 || event == 2_000 {
                     // A level that has lost its cells cannot deny that an event is there.
-                    let levels: Vec<FilterId> = forest.map.filters.keys().copied().filter(|id| *id != ROOT).collect();
+                    let levels: Vec<FilterId> = forest.map().filters.keys().copied().filter(|id| *id != ROOT).collect();
                     forest.restart_level(levels[dice.below(levels.len() as u64) as usize]);
                 }
                 let key = dice.below(1_500);
                 let leaf = leaves[dice.below(leaves.len() as u64) as usize];
-                match producers.ask_alone(&mut forest, leaf, digest(key), 0, true).0 {
+                match producers.ask_in(&mut forest, leaf, digest(key), 0, true).0 {
                     Decision::FirstSeen => lost += u64::from(!delivered.insert(key)),
                     Decision::Duplicate => wrong += u64::from(!delivered.contains(&key)),
                     other => panic!("{other:?}"),
@@ -341,11 +341,11 @@ fn a_finding_is_not_false_while_its_event_is_being_set_below() {
         let (slicing, levels) = SLICINGS[seed as usize % 4];
         let definition = definition(&filter(Kind::Timing, "1h", 1 << 16, 5), slicing);
         let mut forest = checking_forest(2, MODES[seed as usize % 2], SHAPES[1], &definition, levels, seed);
-        let (mut producers, mut dice, leaves) = (Producers::new(&definition), Dice(seed), forest.leaves());
+        let (mut producers, mut dice, leaves) = (Producer::new(7, &definition), Dice(seed), forest.leaves());
         for _ in 0..5 {
             let leaf = leaves[dice.below(leaves.len() as u64) as usize];
             let question = producers.ask(1_000_000, true).unwrap();
-            forest.submit(leaf, digest(1), question);
+            forest.submit_in(leaf, digest(1), question);
             (0..dice.below(9)).for_each(|_| _ = forest.deliver());
         }
         forest.settle();
@@ -359,10 +359,10 @@ fn a_finding_is_not_false_while_its_event_is_being_set_below() {
 fn where_findings_are_checked_events_come_from_leaves() {
     let definition = definition(&filter(Kind::Bloom, "unbounded", 4000, 4), "none");
     let mut forest = checking_forest(1, TreeMode::Dense, SHAPES[0], &definition, &["none"], 1);
-    let mut producers = Producers::new(&definition);
-    let (decision, _) = producers.ask_alone(&mut forest, ROOT, digest(1), 0, true);
+    let mut producers = Producer::new(7, &definition);
+    let (decision, _) = producers.ask_in(&mut forest, ROOT, digest(1), 0, true);
     assert_eq!(decision, Decision::Undecided(Reason::Invalid));
-    assert_eq!(producers.ask_alone(&mut forest, ROOT, digest(1), 0, false).0, Decision::FirstSeen);
+    assert_eq!(producers.ask_in(&mut forest, ROOT, digest(1), 0, false).0, Decision::FirstSeen);
 }
 
 #[test]
@@ -371,11 +371,11 @@ fn a_site_that_is_cut_off_decides_as_it_may_and_brings_events_up_afterwards() {
         for cut_off in [CutOff::Undecided, CutOff::Local] {
             let definition = definition(&filter(Kind::Timing, "1h", 1 << 16, 5), slicing);
             let tree = TreeSpec { cut_off, ..spec(MODES[seed as usize % 2], SHAPES[1], levels) };
-            let mut forest = Forest::new(&tree, &definition, FilterPolicies::default(), Dice(seed));
-            let (mut producers, leaves) = (Producers::new(&definition), forest.leaves());
+            let mut forest = Network::of_tree(&tree, &definition, FilterPolicies::default(), Dice(seed));
+            let (mut producers, leaves) = (Producer::new(7, &definition), forest.leaves());
             let (cut, other) = (leaves[0], leaves[leaves.len() - 1]);
-            let mut ask = |forest: &mut Forest, leaf, keys: std::ops::Range<u64>| {
-                let observe = |key| producers.ask_alone(forest, leaf, digest(key), 1_000_000, true).0;
+            let mut ask = |forest: &mut Network, leaf, keys: std::ops::Range<u64>| {
+                let observe = |key| producers.ask_in(forest, leaf, digest(key), 1_000_000, true).0;
                 keys.map(observe).collect::<Vec<_>>()
             };
             assert_eq!(ask(&mut forest, cut, 0..10), [Decision::FirstSeen; 10]);
@@ -416,21 +416,21 @@ fn a_retry_at_a_restarted_leaf_is_no_duplicate_of_an_event_that_its_first_try_se
     for (mode, waits) in MODES.into_iter().flat_map(|mode| [(mode, true), (mode, false)]) {
         let definition = definition(&filter(Kind::Timing, "1h", 1 << 16, 5), "none");
         let mut forest = forest(mode, SHAPES[0], &definition, &["none"], 5);
-        let (mut producers, leaf) = (Producers::new(&definition), forest.leaves()[0]);
+        let (mut producers, leaf) = (Producer::new(7, &definition), forest.leaves()[0]);
         let first = producers.ask(1_000_000, true).unwrap();
-        forest.submit(leaf, digest(1), first.clone());
+        forest.submit_in(leaf, digest(1), first.clone());
         forest.settle();
         forest.restart_level(leaf);
         forest.replies.clear();
         let other = producers.ask(1_000_000, true).unwrap();
-        forest.submit(leaf, digest(1), other);
+        forest.submit_in(leaf, digest(1), other);
         if waits {
             forest.settle();
         }
-        forest.submit(leaf, digest(1), forest::Question { again: true, ..first.clone() });
+        forest.submit_in(leaf, digest(1), Submission { again: true, ..first.clone() });
         forest.settle();
         let decision = |number: u64| forest.replies.iter().find(|reply| reply.reply_to == number).unwrap().decisions[0];
-        assert_eq!(decision(first.number + 1), Decision::Duplicate, "{mode:?}, {waits}: of the first one");
-        assert_eq!(decision(first.number), Decision::Undecided(Reason::TooOld), "{mode:?}, {waits}: not of itself");
+        assert_eq!(decision(first.reply_to + 1), Decision::Duplicate, "{mode:?}, {waits}: of the first one");
+        assert_eq!(decision(first.reply_to), Decision::Undecided(Reason::TooOld), "{mode:?}, {waits}: not of itself");
     }
 }

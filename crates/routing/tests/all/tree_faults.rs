@@ -1,19 +1,21 @@
 //! Trees that check findings, whose leaves answer alone, or that lose a part of a level.
 
-use crate::common::{Dice, definition, digest, spec as filter};
-use crate::forest::{Forest, Producers, Question, spec};
+use crate::common::{Dice, Producer, definition, digest, spec as filter};
+use crate::network::Network;
+use crate::network::tree::spec;
 use firstseen_filter::{FilterSpec, Kind, Layout};
 use firstseen_routing::{
-    Answer, CutOff, Decision, FilterId, FilterPolicies, Seen, SlicedDefinition, SlicedFilter, TreeMode, TreeSpec,
+    Answer, CutOff, Decision, FilterId, FilterPolicies, Seen, SlicedDefinition, SlicedFilter, Submission, TreeMode,
+    TreeSpec,
 };
 
 const MODES: [TreeMode; 2] = [TreeMode::Sparse, TreeMode::Dense];
 const NOW_MS: u64 = 1_000_000;
 
-fn grow(tree: &TreeSpec, definition: &SlicedDefinition) -> (Forest, Producers, Vec<FilterId>) {
-    let forest = Forest::new(tree, definition, FilterPolicies::default(), Dice(1));
+fn grow(tree: &TreeSpec, definition: &SlicedDefinition) -> (Network, Producer, Vec<FilterId>) {
+    let forest = Network::of_tree(tree, definition, FilterPolicies::default(), Dice(1));
     let leaves = forest.leaves();
-    (forest, Producers::new(definition), leaves)
+    (forest, Producer::new(7, definition), leaves)
 }
 
 #[test]
@@ -22,12 +24,12 @@ fn a_leaf_that_has_lost_a_part_cannot_deny_an_event_found_above() {
         let definition = definition(&filter(Kind::Timing, "1h", 1 << 16, 5), "none");
         let tree = TreeSpec { top_down: 1, ..spec(mode, &[(0, 0), (0, 0), (0, 0)], &["vertical:2"]) };
         let (mut forest, mut producers, leaves) = grow(&tree, &definition);
-        let mut observe = |forest: &mut Forest| -> Vec<Decision> {
-            (0..200).map(|key| producers.ask_alone(forest, leaves[0], digest(key), NOW_MS, true).0).collect()
+        let mut observe = |forest: &mut Network| -> Vec<Decision> {
+            (0..200).map(|key| producers.ask_in(forest, leaves[0], digest(key), NOW_MS, true).0).collect()
         };
         assert_eq!(observe(&mut forest), [Decision::FirstSeen; 200], "{mode:?}");
-        let second = forest.map.filters[&leaves[0]].owners[1].node;
-        forest.restart(leaves[0], &[second].into());
+        let second = forest.map().filters[&leaves[0]].owners[1].node;
+        forest.restart_of(leaves[0], &[second].into());
         assert_eq!(observe(&mut forest), [Decision::Duplicate; 200], "{mode:?}");
     }
 }
@@ -47,7 +49,7 @@ fn an_event_that_is_new_in_one_filter_is_new_in_a_tree_that_checks() {
             for event in 0..2000 {
                 let key = dice.below(1200);
                 let leaf = leaves[dice.below(leaves.len() as u64) as usize];
-                let decision = producers.ask_alone(&mut forest, leaf, digest(key), 0, true).0;
+                let decision = producers.ask_in(&mut forest, leaf, digest(key), 0, true).0;
                 let mut answer = [Answer::default()];
                 one.observe_batch(&[digest(key)], &[0], &mut answer);
                 let is_new_to_one = Decision::from(answer[0]) == Decision::FirstSeen;
@@ -77,11 +79,11 @@ fn a_leaf_without_room_decides_nothing_alone() {
     let tree = TreeSpec { cut_off: CutOff::Local, ..spec(TreeMode::Dense, &[(0, 0), (0, 3), (0, 3)], &["none"]) };
     let (mut forest, mut producers, leaves) = grow(&tree, &definition);
     for key in 0..150 {
-        producers.ask_alone(&mut forest, leaves[0], digest(key), NOW_MS, true);
+        producers.ask_in(&mut forest, leaves[0], digest(key), NOW_MS, true);
     }
     forest.cut_off.insert(leaves[0]);
     for _ in 0..5 {
-        let decision = producers.ask_alone(&mut forest, leaves[0], digest(9999), NOW_MS, true).0;
+        let decision = producers.ask_in(&mut forest, leaves[0], digest(9999), NOW_MS, true).0;
         assert!(matches!(decision, Decision::Undecided(_)), "{decision:?}");
     }
     assert_eq!(forest.owed(leaves[0]).local_events, 0);
@@ -98,8 +100,7 @@ fn an_event_that_a_leaf_decided_alone_counts_for_a_whole_window_everywhere() {
         let tree = TreeSpec { cut_off: CutOff::Local, ..spec(mode, shape, &levels) };
         let (mut forest, mut producers, leaves) = grow(&tree, &definition);
         let (cut, elsewhere) = (leaves[0], leaves[2]);
-        let mut ask =
-            |forest: &mut Forest, leaf, time_ms| producers.ask_alone(forest, leaf, digest(1), time_ms, true).0;
+        let mut ask = |forest: &mut Network, leaf, time_ms| producers.ask_in(forest, leaf, digest(1), time_ms, true).0;
         assert_eq!(ask(&mut forest, elsewhere, NOW_MS), Decision::FirstSeen);
         forest.cut_off.insert(cut);
         assert_eq!(ask(&mut forest, cut, NOW_MS + 6_000), Decision::FirstSeen, "{slicing}");
@@ -120,14 +121,14 @@ fn an_event_that_a_leaf_decided_alone_counts_for_a_whole_window_everywhere() {
 fn a_retry_is_found_at_no_level() {
     let definition = definition(&filter(Kind::Timing, "1h", 1 << 16, 5), "none");
     let (mut forest, mut producers, leaves) = grow(&spec(TreeMode::Dense, &[(0, 0), (0, 0)], &["none"]), &definition);
-    producers.ask_alone(&mut forest, leaves[0], digest(1), NOW_MS, true);
+    producers.ask_in(&mut forest, leaves[0], digest(1), NOW_MS, true);
     let question = producers.ask(NOW_MS, true).unwrap();
-    let mut decide = |question: Question| {
+    let mut decide = |question: Submission| {
         forest.replies.clear();
-        forest.submit(leaves[0], digest(1), question);
+        forest.submit_in(leaves[0], digest(1), question);
         forest.settle();
         (forest.replies[0].decisions[0], forest.replies[0].seen[0].level)
     };
     assert_eq!(decide(question.clone()), (Decision::Duplicate, 1));
-    assert_eq!(decide(Question { again: true, ..question }), (Decision::Duplicate, Seen::LEVEL_FORGOTTEN));
+    assert_eq!(decide(Submission { again: true, ..question }), (Decision::Duplicate, Seen::LEVEL_FORGOTTEN));
 }

@@ -2,8 +2,9 @@
 
 mod model;
 
-use crate::common::{Dice, definition, digest, fingerprints, spec as filter, stream};
-use crate::forest::{Forest, Producers, spec};
+use crate::common::{Dice, Producer, definition, digest, fingerprints, spec as filter, stream};
+use crate::network::Network;
+use crate::network::tree::spec;
 use firstseen_filter::{FilterSpec, Kind, Refresh};
 use firstseen_routing::{Answer, Decision, FilterPolicies, SlicedDefinition, SlicedFilter, TreeMode, TreeSpec};
 use model::EmbeddedTree;
@@ -39,9 +40,9 @@ fn a_tree_over_nodes_decides_as_one_in_one_process() {
             _ => definition(&filter(*kind, window, 1 << 12, 4), slicing),
         };
         let tree = spec(mode, shape, &levels);
-        let mut forest = Forest::new(&tree, &definition, FilterPolicies::default(), Dice(seed));
+        let mut forest = Network::of_tree(&tree, &definition, FilterPolicies::default(), Dice(seed));
         let mut one_place = EmbeddedTree::new(&tree, &definition);
-        let (mut producers, mut dice, leaves) = (Producers::new(&definition), Dice(seed), forest.leaves());
+        let (mut producers, mut dice, leaves) = (Producer::new(7, &definition), Dice(seed), forest.leaves());
         let stream = stream(&mut dice, 2_000, 1, 20, 300);
         let mut found = [0; 5];
         for (event, time_ms) in stream.times_ms.iter().enumerate() {
@@ -51,10 +52,10 @@ fn a_tree_over_nodes_decides_as_one_in_one_process() {
             let tick = question.times.ticks[0];
             let Some(stamp) = definition.group.rule.stamp(tick.unit, tick.clock_unit) else { continue };
             forest.replies.clear();
-            forest.submit(leaf, key, question);
+            forest.submit_in(leaf, key, question);
             forest.settle();
             let reply = (forest.replies[0].decisions[0], forest.replies[0].seen[0].level);
-            let place = one_place.place(&forest.map.filters[&leaf].name).unwrap();
+            let place = one_place.place(&forest.map().filters[&leaf].name).unwrap();
             let expected = one_place.observe(place, key, stamp);
             assert_eq!(reply.0, expected.decision, "seed {seed}, {kind:?}, {mode:?}, event {event}");
             if reply.0 == Decision::Duplicate {
@@ -76,7 +77,7 @@ fn with_timers_a_tree_differs_little_from_one_filter() {
         let tree = spec(mode, SHAPES[1], &["none"]);
         let mut tree = EmbeddedTree::new(&tree, &definition);
         let mut one = SlicedFilter::build(&definition).unwrap();
-        let (mut dice, mut clock) = (Dice(8), Producers::new(&definition));
+        let (mut dice, mut clock) = (Dice(8), Producer::new(7, &definition));
         let leaves: Vec<usize> =
             tree.loads().enumerate().filter(|(_, (place, _))| place.level == 2).map(|(at, _)| at).collect();
         let stream = stream(&mut dice, 20_000, 1, 5, 300);

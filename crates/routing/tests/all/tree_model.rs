@@ -8,11 +8,12 @@ mod record;
 
 use std::collections::BTreeMap;
 
-use crate::common::{Dice, definition, digest, fingerprints, spec as filter};
-use crate::forest::{Forest, Producers, Question, ROOT, spec as tree_spec};
+use crate::common::{Dice, Producer, definition, digest, fingerprints, spec as filter};
+use crate::network::Network;
+use crate::network::tree::{ROOT, spec as tree_spec};
 use firstseen_filter::{FilterSpec, Kind, Stamp, WindowRule};
 use firstseen_routing::{
-    AnswerWhen, Decision, FilterId, FilterPolicies, Lookup, MonotonicMs, Reason, TreeMode, TreeSpec,
+    AnswerWhen, Decision, FilterId, FilterPolicies, Lookup, MonotonicMs, Reason, Submission, TreeMode, TreeSpec,
 };
 use record::{Attempt, Record, Submitted};
 
@@ -82,14 +83,14 @@ struct Faults {
 }
 
 struct Case {
-    forest: Forest,
-    producers: Producers,
+    forest: Network,
+    producers: Producer,
     dice: Dice,
     leaves: Vec<FilterId>,
     rule: WindowRule,
     record: Record,
     /// Questions by their number.
-    questions: BTreeMap<u64, (Question, FilterId)>,
+    questions: BTreeMap<u64, (Submission, FilterId)>,
     faults: Faults,
     now_ms: u64,
     step: u64,
@@ -121,11 +122,11 @@ impl Case {
         let what = format!(
             "seed {seed}: {kind:?} {window}, {slicing}, {mode:?}, {shape:?}, top-down {top_down}, {policies:?}, {faults:?}"
         );
-        let mut forest = Forest::new(&TreeSpec { top_down, ..tree }, &definition, policies, Dice(seed ^ 1));
+        let mut forest = Network::of_tree(&TreeSpec { top_down, ..tree }, &definition, policies, Dice(seed ^ 1));
         (forest.tries_again, forest.lost_percent) = (dice.below(2) == 0, if faults.losses { 15 } else { 0 });
         let case = Self {
             leaves: forest.leaves(),
-            producers: Producers::new(&definition),
+            producers: Producer::new(7, &definition),
             rule: definition.group.rule,
             record: Record { has_all_marks: !faults.losses, ..Record::default() },
             questions: BTreeMap::new(),
@@ -145,7 +146,7 @@ impl Case {
                 0..=6 => self.ask(),
                 7..=9 => self.ask_again(),
                 10 if self.faults.restarts && self.dice.below(3) == 0 => self.restart(),
-                11 if self.faults.losses => self.forest.pass(self.dice.below(400)),
+                11 if self.faults.losses => self.forest.wait(self.dice.below(400)),
                 12 if self.dice.below(6) == 0 => self.now_ms += 3_000 + self.dice.below(12_000),
                 _ => (0..self.dice.below(12)).for_each(|_| _ = self.forest.deliver()),
             }
@@ -154,7 +155,7 @@ impl Case {
         self.forest.lost_percent = 0;
         self.forest.settle();
         // A climb that was given up ends when its time is over.
-        self.forest.pass(1_000);
+        self.forest.wait(1_000);
         self.forest.settle();
         self.note_replies();
     }
@@ -169,11 +170,11 @@ impl Case {
         let tick = question.times.ticks[0];
         let Some(stamp) = self.rule.stamp(tick.unit, tick.clock_unit) else { return };
         if self.faults.losses && self.dice.below(3) == 0 {
-            question.deadline_ms = self.forest.now.monotonic_ms.after(1 + self.dice.below(300));
+            question.deadline_ms = self.forest.now().monotonic_ms.after(1 + self.dice.below(300));
         }
         self.record.clock_unit = self.record.clock_unit.max(tick.clock_unit);
-        self.record.submitted.insert(question.number, Submitted { key, stamp, records, attempts: Vec::new() });
-        self.questions.insert(question.number, (question.clone(), leaf));
+        self.record.submitted.insert(question.reply_to, Submitted { key, stamp, records, attempts: Vec::new() });
+        self.questions.insert(question.reply_to, (question.clone(), leaf));
         self.send(question, leaf);
     }
 
@@ -187,23 +188,23 @@ impl Case {
         let number = numbers[numbers.len() - 1 - self.dice.below(recent) as usize];
         let (question, leaf) = self.questions[&number].clone();
         if self.record.submitted[&number].records {
-            self.send(Question { again: true, deadline_ms: MonotonicMs::END, ..question }, leaf);
+            self.send(Submission { again: true, deadline_ms: MonotonicMs::END, ..question }, leaf);
         }
     }
 
-    fn send(&mut self, question: Question, leaf: FilterId) {
-        let Some(submitted) = self.record.submitted.get_mut(&question.number) else { return };
+    fn send(&mut self, question: Submission, leaf: FilterId) {
+        let Some(submitted) = self.record.submitted.get_mut(&question.reply_to) else { return };
         let (began, clock_unit) = (self.step, self.record.clock_unit);
         submitted.attempts.push(Attempt { began, ended: None, decision: None, degraded: false, clock_unit });
-        self.forest.submit(leaf, digest(submitted.key), question);
+        self.forest.submit_in(leaf, digest(submitted.key), question);
     }
 
     fn restart(&mut self) {
-        let filters: Vec<FilterId> = self.forest.map.filters.keys().copied().collect();
+        let filters: Vec<FilterId> = self.forest.map().filters.keys().copied().collect();
         let filter = filters[self.dice.below(filters.len() as u64) as usize];
-        let nodes = self.forest.nodes(filter);
+        let nodes = self.forest.nodes_of(filter);
         let some = nodes.iter().copied().filter(|_| self.dice.below(3) > 0).collect();
-        self.forest.restart(filter, if self.dice.below(2) == 0 { &nodes } else { &some });
+        self.forest.restart_of(filter, if self.dice.below(2) == 0 { &nodes } else { &some });
         if filter == ROOT {
             self.record.root_losses.push(self.step);
         }
@@ -229,7 +230,7 @@ impl Case {
                 let stamp = Stamp { unit: tick.unit, judged: tick.clock_unit.max(tick.unit) };
                 self.record.clock_unit = self.record.clock_unit.max(tick.clock_unit);
                 let asked = Submitted { key, stamp, records: false, attempts: Vec::new() };
-                self.record.submitted.insert(question.number, asked);
+                self.record.submitted.insert(question.reply_to, asked);
                 self.send(question, leaf);
                 self.forest.settle();
                 self.note_replies();

@@ -1,8 +1,9 @@
 //! Levels of a tree whose slices move while events are at other levels.
 
-use crate::common::{Dice, definition, digest, spec as filter};
-use crate::forest::{Forest, ROOT, spec};
+use crate::common::{definition, digest, spec as filter};
+use crate::network::tree::{ROOT, spec};
 use firstseen_filter::{Kind, Probes};
+use firstseen_mesh::{plain_submission, tree_map};
 use firstseen_routing::{
     Climb, Climbed, ClusterMap, Command, CutOff, Decision, FilterId, FilterPolicies, FilterRecord, FromLevel,
     GroupOwner, Incarnation, Moment, MonotonicMs, Operation, OwnerLimits, Reason, Submission, Times, TreeMode,
@@ -41,18 +42,11 @@ impl Level {
     fn submit(&mut self, probes: &Probes, from: Option<FromLevel>) -> Vec<Command> {
         self.submissions += 1;
         let submission = Submission {
-            fences: Vec::new(),
-            reply_to: self.submissions,
-            operation: Operation::Observe,
             producer: 7,
-            sequence: self.submissions,
-            names: Vec::new(),
-            probes: probes.clone(),
             times: Times { base_unit: 1_000_000, ..Times::default() },
             deadline_ms: MonotonicMs(1_000),
-            again: false,
             from,
-            traceparent: None,
+            ..plain_submission(self.submissions, Operation::Observe, probes.clone())
         };
         let mut commands = Vec::new();
         self.owner.submit(submission, NOW);
@@ -95,7 +89,7 @@ fn decided(commands: Vec<Command>) -> Option<Decision> {
 
 fn levels(tree: &TreeSpec, slicing: &str) -> ClusterMap {
     let definition = definition(&filter(Kind::Timing, "1h", 1 << 16, 5), slicing);
-    Forest::new(tree, &definition, FilterPolicies::default(), Dice(1)).map
+    tree_map(tree, &definition, FilterPolicies::default()).unwrap()
 }
 
 fn leaf(cut_off: CutOff) -> Level {

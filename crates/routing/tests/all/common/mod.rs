@@ -1,13 +1,20 @@
 //! What the tests of slicing share: dice, specifications, streams of timed events, filters that are not cut.
 
+mod producers;
+
 use firstseen_filter::{
     Digest, FilterDefinition, FilterSecret, FilterSlice, FilterSpec, GrowthSpec, Kind, Layout, Limit, Placed, Stamp,
     Verdict, WindowClock,
 };
 use firstseen_routing::{
-    Answer, Epoch, FilterPolicies, FilterRecord, Incarnation, NodeId, NodeRecord, SliceOwner, SlicedDefinition,
-    SlicedFilter,
+    Answer, Incarnation, Moment, MonotonicMs, NodeId, NodeRecord, SliceOwner, SlicedDefinition, SlicedFilter,
 };
+
+pub(crate) use firstseen_mesh::filter_record;
+pub(crate) use producers::{Producer, observation};
+
+/// When a test begins: events of tests lie before it.
+pub(crate) const NOW: Moment = Moment { monotonic_ms: MonotonicMs(1000), wall_ms: 1_790_000_000_000 };
 
 /// SplitMix64.
 pub(crate) struct Dice(pub(crate) u64);
@@ -32,39 +39,12 @@ pub(crate) fn digest(key: u64) -> Digest {
 
 /// A node that is up, in its first process.
 pub(crate) fn node_record(id: NodeId) -> NodeRecord {
-    NodeRecord {
-        name: format!("node-{id}"),
-        site: "here".to_owned(),
-        address: format!("node-{id}:1"),
-        incarnation: Incarnation(1),
-        memory_bytes: 1 << 30,
-        voter: true,
-        is_down: false,
-    }
+    NodeRecord { incarnation: Incarnation(1), ..firstseen_mesh::node_record(id) }
 }
 
 /// A copy that has been complete since the first process of its node.
 pub(crate) fn slice_owner(node: NodeId) -> SliceOwner {
     SliceOwner { node, complete_since: Incarnation(1), ..SliceOwner::default() }
-}
-
-/// The record of a filter that was just created.
-pub(crate) fn filter_record(
-    definition: &SlicedDefinition,
-    policies: FilterPolicies,
-    owners: Vec<SliceOwner>,
-) -> FilterRecord {
-    FilterRecord {
-        name: "clicks".to_owned(),
-        epoch: Epoch::FIRST,
-        definition: definition.clone(),
-        policies,
-        owners,
-        copies: Vec::new(),
-        generations: Vec::new(),
-        branch: None,
-        line: Default::default(),
-    }
 }
 
 /// Events in the order of a stream: some keys repeat, time moves on in steps and leaps, some events come late.

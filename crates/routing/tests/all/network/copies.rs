@@ -2,56 +2,59 @@
 
 use firstseen_routing::{NodeId, SliceCopy, SliceOwner};
 
-use super::{FILTER, Network};
+use super::Network;
 
 impl Network {
     /// Gives slices further copies, before anything has happened.
     pub(crate) fn add_copies(&mut self, copies: impl IntoIterator<Item = (u32, NodeId)>) {
-        let incarnation = |node: NodeId| self.map.nodes[&node].incarnation;
+        let incarnation = |node: NodeId| self.map().nodes[&node].incarnation;
         let owner = |node| SliceOwner { node, complete_since: incarnation(node), ..SliceOwner::default() };
         let copies: Vec<SliceCopy> = copies
             .into_iter()
             .map(|(slice, node)| SliceCopy { slice, owner: owner(node), ..SliceCopy::default() })
             .collect();
-        let record = self.map.filters.get_mut(&FILTER).unwrap();
+        let record = self.record_mut();
         (record.policies.copies, record.copies) = (1, copies);
-        self.nodes().into_iter().for_each(|node| self.start(node));
+        self.nodes().into_iter().for_each(|node| self.mesh.start(node).unwrap());
     }
 
     /// The cluster goes on without a node; no node has the new map yet.
     pub(crate) fn take_down(&mut self, node: NodeId) {
-        self.map.version += 1;
-        self.map.nodes.get_mut(&node).unwrap().is_down = true;
-        let record = self.map.filters.get_mut(&FILTER).unwrap();
-        record.epoch.rise();
-        let own = record.all_copies_mut().filter(|(_, owner)| owner.node == node);
+        self.mesh.map_mut().nodes.get_mut(&node).unwrap().is_down = true;
+        let own = self.next_record().all_copies_mut().filter(|(_, owner)| owner.node == node);
         own.for_each(|(_, owner)| owner.has_gap = true);
     }
 
     /// A node's process ends, and the cluster goes on without it; no node has the new map yet.
     pub(crate) fn lose(&mut self, node: NodeId) {
         self.take_down(node);
-        self.owners.retain(|(_, other), _| *other != node);
-        self.links.retain(|(from, to), _| *from != node && *to != node);
+        self.mesh.end(&[node].into());
     }
 
     /// Another process of a node starts, with empty slices; no other node has the new map yet.
     pub(crate) fn start_anew(&mut self, node: NodeId) {
-        self.map.version += 1;
-        let record = self.map.nodes.get_mut(&node).unwrap();
-        (record.is_down, record.incarnation.0) = (false, record.incarnation.0 + 1);
-        self.map.filters.get_mut(&FILTER).unwrap().epoch.rise();
-        self.start(node);
+        self.count_start(node);
+        self.mesh.start(node).unwrap();
         self.deliver_map(node);
+    }
+
+    /// A node counts as complete though it has lost cells; no node has the new map yet.
+    pub(crate) fn forgive(&mut self, node: NodeId) {
+        self.mesh.map_mut().version += 1;
+        self.set_complete(node, |_| true);
     }
 
     /// The map says that a node is complete; no node has it yet.
     pub(crate) fn complete(&mut self, node: NodeId) {
-        (self.map.version, self.complete) = (self.map.version + 1, Vec::new());
-        let incarnation = self.map.nodes[&node].incarnation;
-        let record = self.map.filters.get_mut(&FILTER).unwrap();
-        record.epoch.rise();
-        let own = record.all_copies_mut().filter(|(_, owner)| owner.node == node);
+        self.complete.clear();
+        self.next_record();
+        self.set_complete(node, |_| true);
+    }
+
+    /// These slices of a node have all that was ever recorded, as the map says from now on.
+    fn set_complete(&mut self, node: NodeId, is_meant: impl Fn(u32) -> bool) {
+        let incarnation = self.map().nodes[&node].incarnation;
+        let own = self.record_mut().all_copies_mut().filter(|(slice, owner)| owner.node == node && is_meant(*slice));
         own.for_each(|(_, owner)| (owner.complete_since, owner.has_gap) = (incarnation, false));
     }
 
@@ -61,16 +64,13 @@ impl Network {
         let claims = std::mem::take(&mut self.complete);
         let per_group = self.record().definition.slicing.slices_per_group();
         for (group, node, claimed, slices) in &claims {
-            self.map.version += 1;
-            let (incarnation, is_down) = (self.map.nodes[node].incarnation, self.map.is_down(*node));
-            if *claimed != incarnation || is_down {
+            let map = self.map();
+            if *claimed != map.nodes[node].incarnation || map.is_down(*node) {
+                self.mesh.map_mut().version += 1;
                 continue;
             }
-            let record = self.map.filters.get_mut(&FILTER).unwrap();
-            record.epoch.rise();
-            let is_meant = |slice: u32| slice / per_group == *group && slices.contains(&(slice % per_group));
-            let own = record.all_copies_mut().filter(|(slice, owner)| owner.node == *node && is_meant(*slice));
-            own.for_each(|(_, owner)| (owner.complete_since, owner.has_gap) = (incarnation, false));
+            self.next_record();
+            self.set_complete(*node, |slice| slice / per_group == *group && slices.contains(&(slice % per_group)));
             self.settle_moves();
         }
         !claims.is_empty()
@@ -78,6 +78,6 @@ impl Network {
 
     /// Whether every copy is complete by the map.
     pub(crate) fn is_all_complete(&self) -> bool {
-        self.record().all_copies().all(|(_, copy)| self.map.is_complete_copy(copy))
+        self.record().all_copies().all(|(_, copy)| self.map().is_complete_copy(copy))
     }
 }

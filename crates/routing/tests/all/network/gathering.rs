@@ -1,45 +1,67 @@
 //! What nodes do with the commands of their groups: at once, or when the dice say so.
 
-use firstseen_routing::{Command, GroupOwner, NodeId};
+use firstseen_mesh::Seat;
+use firstseen_routing::{Command, Decision, EarlyDuplicates, GroupOwner, GroupReply};
 
 use super::Network;
 
 impl Network {
-    pub(crate) fn command(&mut self, key: (u32, NodeId), run: impl FnOnce(&mut GroupOwner)) {
-        let Some(owner) = self.owners.get_mut(&key) else { return };
-        run(owner);
+    pub(crate) fn command(&mut self, seat: Seat, run: impl FnOnce(&mut GroupOwner)) {
+        self.mesh.input(seat, run);
+        self.send_soon(seat);
+    }
+
+    /// A group has got an input: it sends what follows, or gathers more.
+    pub(super) fn send_soon(&mut self, seat: Seat) {
+        let Some(owner) = self.mesh.owners().get(&seat) else { return };
         if self.gathers && owner.gathers() && self.dice.below(4) > 0 {
-            self.gathering.insert(key);
+            self.gathering.insert(seat);
         } else {
-            self.carry_out(key);
+            self.carry_out(seat);
         }
     }
 
     /// All groups send what they have gathered, as owners do before they follow a new map.
     pub(super) fn send_gathered(&mut self) {
-        while let Some(key) = self.gathering.first().copied() {
-            self.carry_out(key);
+        while let Some(seat) = self.gathering.first().copied() {
+            self.carry_out(seat);
         }
     }
 
     /// Carries out what a group has gathered.
-    pub(super) fn carry_out(&mut self, key: (u32, NodeId)) {
-        self.gathering.remove(&key);
-        let mut commands = Vec::new();
-        if let Some(owner) = self.owners.get_mut(&key) {
-            owner.take_commands(&mut commands);
-        }
-        for command in commands {
+    pub(super) fn carry_out(&mut self, seat: Seat) {
+        self.gathering.remove(&seat);
+        for command in self.mesh.take_commands(seat) {
             match command {
-                Command::Reply(reply) => self.replies.push(reply),
-                Command::Send { to, message } => self.send(key.1, to, message),
+                Command::Send { to, message } => self.send(seat.node, to, message),
                 Command::OpenGeneration { group, number, .. } => self.asked.push((group, number)),
                 Command::SlicesComplete { group, slices, incarnation, .. } => {
-                    self.complete.push((group, key.1, incarnation, slices));
+                    self.complete.push((group, seat.node, incarnation, slices));
                 }
-                Command::Climb(_) | Command::EarlyDuplicates(_) => panic!("no tree: {command:?}"),
-                Command::Persist(record) => panic!("no journal: {record:?}"),
+                Command::EarlyDuplicates(EarlyDuplicates { reply_to, events, .. }) => {
+                    assert!(!self.mesh.is_part(reply_to), "a level gets duplicates ahead of its answer");
+                    let before = self.found.insert(reply_to, events);
+                    assert_eq!(before, None, "two early messages ahead of one reply");
+                }
+                Command::Reply(GroupReply { reply_to, .. })
+                    if self.mesh.is_part(reply_to) && self.dice.below(100) < self.lost_percent =>
+                {
+                    self.mesh.send_again(reply_to);
+                }
+                command => match self.mesh.carry_out(seat, command) {
+                    Some(Command::Reply(reply)) => self.note(reply),
+                    Some(left) => panic!("no journal: {left:?}"),
+                    None => {}
+                },
             }
         }
+    }
+
+    /// A producer gets its reply.
+    fn note(&mut self, reply: GroupReply) {
+        let is_duplicate = |event: &u32| reply.decisions[*event as usize] == Decision::Duplicate;
+        let found = self.found.remove(&reply.reply_to).unwrap_or_default();
+        assert!(found.iter().all(is_duplicate), "{found:?} came ahead of {:?}", reply.decisions);
+        self.replies.push(reply);
     }
 }

@@ -1,25 +1,25 @@
-//! Nodes of one filter in memory: a queue for each link, and dice that decide which link delivers next.
+//! Nodes of one filter, or of one tree, in memory: dice decide which link delivers next, maps reach nodes when a test
+//! says so, and messages, answers and processes are lost as it wants.
 
 mod copies;
 mod gathering;
 mod moves;
+pub(crate) mod tree;
 
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 
-use firstseen_filter::{Digest, GenerationNumber, Probes, WindowClock};
+use firstseen_filter::{Digest, GenerationNumber, Probes};
+use firstseen_mesh::{Link, Mesh, Order, Seat, Way, filter_map};
 use firstseen_routing::{
-    ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupOwner, GroupReply, Heads, HopCounts,
-    Incarnation, Moment, MonotonicMs, NodeId, NodeRecord, Operation, OwnerLimits, PeerBody, PeerMessage, Prober,
-    Reason, SetAcks, SliceOwner, SlicedDefinition, Submission, SubmissionName, Tick, Times, refuse,
+    Climbed, ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupReply, Heads, HopCounts,
+    Incarnation, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason, Seen, SetAcks, SlicedDefinition,
+    Submission, refuse,
 };
 
-use crate::common::{Dice, filter_record, node_record};
+use crate::common::{Dice, NOW, Producer};
 
 pub(crate) const FILTER: FilterId = FilterId(7);
-
-/// The time of day when a test begins: events of tests lie before it.
-const NOW_WALL_MS: u64 = 1_790_000_000_000;
 
 /// Faults of the network, which tests must find.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,27 +36,30 @@ pub(crate) enum Fault {
 
 /// All nodes, and the messages in flight.
 pub(crate) struct Network {
-    pub(crate) map: ClusterMap,
+    pub(crate) mesh: Mesh,
     /// The last map that each node has got.
     views: BTreeMap<NodeId, ClusterMap>,
-    pub(crate) prober: Prober,
-    pub(crate) owners: BTreeMap<(u32, NodeId), GroupOwner>,
-    pub(crate) links: BTreeMap<(NodeId, NodeId), VecDeque<PeerMessage>>,
     pub(crate) replies: Vec<GroupReply>,
     /// Generations that nodes have asked for.
     pub(crate) asked: Vec<(u32, GenerationNumber)>,
     /// Groups that nodes have said to be complete on them.
     pub(crate) complete: Vec<(u32, NodeId, Incarnation, Vec<u32>)>,
-    pub(crate) now: Moment,
-    pub(crate) limits: OwnerLimits,
     pub(crate) fault: Fault,
     pub(crate) dice: Dice,
     /// Whether nodes send when the dice say so, and not after every input.
     pub(crate) gathers: bool,
     /// Groups that have not sent yet.
-    gathering: BTreeSet<(u32, NodeId)>,
+    gathering: BTreeSet<Seat>,
     /// Nodes that have passed on the event at hand.
     passed_on: Vec<NodeId>,
+    /// Early duplicates, by the number of their reply.
+    found: BTreeMap<u64, Vec<u32>>,
+    /// So many of a hundred answers to parts of climbs are lost, and the part is sent again.
+    pub(crate) lost_percent: u64,
+    /// Whether a climb whose level starts anew is sent again, instead of ending as unknown.
+    pub(crate) tries_again: bool,
+    /// Levels that are cut off from those above.
+    pub(crate) cut_off: BTreeSet<FilterId>,
 }
 
 /// Owners of all slices, drawn among `nodes` nodes; every node has at least one where there are enough.
@@ -69,6 +72,11 @@ pub(crate) fn random_owners(dice: &mut Dice, slices: u32, nodes: u64) -> Vec<Nod
     owners
 }
 
+/// A group on a node.
+pub(crate) fn seat(group: u32, node: NodeId) -> Seat {
+    Seat { filter: FILTER, group, node }
+}
+
 impl Network {
     pub(crate) fn new(
         definition: &SlicedDefinition,
@@ -78,73 +86,78 @@ impl Network {
         dice: Dice,
     ) -> Self {
         firstseen_routing::check::check_definition(definition).unwrap();
-        let owner = |node: &NodeId| SliceOwner { node: *node, ..SliceOwner::default() };
-        let generations = vec![GenerationNumber::FIRST; definition.slicing.groups() as usize];
-        let record = filter_record(definition, policies, owners.iter().map(owner).collect());
-        let record = FilterRecord { generations, ..record };
-        let mut map = ClusterMap { version: 1, ..ClusterMap::default() };
-        let node = |id: &NodeId| NodeRecord {
-            incarnation: Incarnation::default(),
-            memory_bytes: u64::MAX,
-            ..node_record(*id)
-        };
-        map.nodes = owners.iter().map(|id| (*id, node(id))).collect();
-        map.filters.insert(FILTER, record);
-        let mut network = Self {
-            prober: Prober::new(definition).unwrap(),
-            owners: BTreeMap::new(),
-            links: BTreeMap::new(),
+        Self::of(filter_map(FILTER, definition, policies, owners), limits, dice)
+    }
+
+    fn of(map: ClusterMap, limits: OwnerLimits, dice: Dice) -> Self {
+        Self {
+            mesh: Mesh::new(map, limits, Order::OfLinks, NOW).unwrap(),
+            views: BTreeMap::new(),
             replies: Vec::new(),
             asked: Vec::new(),
             complete: Vec::new(),
-            now: Moment { monotonic_ms: MonotonicMs(1000), wall_ms: NOW_WALL_MS },
-            limits,
             fault: Fault::None,
             dice,
             gathers: false,
             gathering: BTreeSet::new(),
             passed_on: Vec::new(),
-            views: BTreeMap::new(),
-            map,
-        };
-        for node in network.nodes() {
-            network.start(node);
+            found: BTreeMap::new(),
+            lost_percent: 0,
+            tries_again: false,
+            cut_off: BTreeSet::new(),
         }
-        network
+    }
+
+    pub(crate) fn map(&self) -> &ClusterMap {
+        self.mesh.map()
+    }
+
+    pub(crate) fn now(&self) -> Moment {
+        self.mesh.now()
     }
 
     pub(crate) fn record(&self) -> &FilterRecord {
-        &self.map.filters[&FILTER]
+        &self.map().filters[&FILTER]
+    }
+
+    pub(crate) fn record_mut(&mut self) -> &mut FilterRecord {
+        self.mesh.map_mut().filters.get_mut(&FILTER).unwrap()
+    }
+
+    /// The record in the next map, by the next epoch; no node has that map yet.
+    pub(crate) fn next_record(&mut self) -> &mut FilterRecord {
+        self.mesh.map_mut().version += 1;
+        let record = self.record_mut();
+        record.epoch.rise();
+        record
     }
 
     pub(crate) fn nodes(&self) -> Vec<NodeId> {
-        self.map.nodes.keys().copied().collect()
+        self.map().nodes.keys().copied().collect()
     }
 
-    /// Gives a node empty slices.
-    fn start(&mut self, node: NodeId) {
-        for group in 0..self.prober.groups() {
-            if let Ok(owner) = GroupOwner::build(FILTER, &self.map, group, node, self.limits) {
-                self.owners.insert((group, node), owner);
-            }
-        }
+    fn seats_at(&self, node: NodeId) -> Vec<Seat> {
+        self.mesh.seats().into_iter().filter(|seat| seat.node == node).collect()
     }
 
     /// A node's process ends and another starts: cells, memory and messages in flight are lost.
     pub(crate) fn restart(&mut self, node: NodeId) {
         self.send_gathered();
-        self.links.retain(|(from, to), _| *from != node && *to != node);
         // The machine's clock was set right, to an earlier time.
-        self.now = Moment { monotonic_ms: self.now.monotonic_ms.after(1), wall_ms: self.now.wall_ms - 100 };
-        if let Some(record) = self.map.nodes.get_mut(&node) {
-            record.incarnation.0 += 1;
-        }
-        self.start(node);
-        let groups: Vec<(u32, NodeId)> = self.owners.keys().copied().filter(|(_, other)| *other != node).collect();
-        for key in groups {
-            let (now, map) = (self.now, self.map.clone());
-            self.command(key, |owner| owner.peer_lost(node, now));
-            self.command(key, |owner| owner.map_changed(&map, now));
+        let Moment { monotonic_ms, wall_ms } = self.now();
+        self.mesh.set_now(Moment { monotonic_ms: monotonic_ms.after(1), wall_ms: wall_ms - 100 });
+        self.restart_of(FILTER, &[node].into());
+    }
+
+    /// The same of some nodes of a filter, and the others of the filter get the map that says so.
+    pub(crate) fn restart_of(&mut self, filter: FilterId, nodes: &BTreeSet<NodeId>) {
+        self.mesh.restart(nodes).unwrap();
+        self.mesh.end_parts(nodes, self.tries_again);
+        let (map, now) = (self.map().clone(), self.now());
+        let is_other = |seat: &Seat| seat.filter == filter && !nodes.contains(&seat.node);
+        for seat in self.mesh.seats().into_iter().filter(is_other) {
+            nodes.iter().for_each(|node| self.command(seat, |owner| owner.peer_lost(*node, now)));
+            self.command(seat, |owner| owner.map_changed(&map, now));
         }
     }
 
@@ -159,8 +172,8 @@ impl Network {
             let drops = self.fault == Fault::SetsTheRestOnly && self.passed_on.contains(&to);
             if drops || self.fault == Fault::EarlyAcks {
                 let acks = SetAcks { set_numbers: vec![set.set_number], ..SetAcks::default() };
-                let ack = PeerMessage { body: PeerBody::SetAcks(acks), ..message.clone() };
-                self.links.entry((to, from)).or_default().push_back(ack);
+                let message = PeerMessage { body: PeerBody::SetAcks(acks), ..message.clone() };
+                self.mesh.links_mut().push(Way::Peer(to, from, message));
             }
             if drops {
                 return;
@@ -170,115 +183,114 @@ impl Network {
         if self.fault == Fault::EarlyAcks && matches!(message.body, PeerBody::SetAcks(_)) {
             return;
         }
-        self.links.entry((from, to)).or_default().push_back(message);
+        self.mesh.links_mut().push(Way::Peer(from, to, message));
     }
 
-    /// The group and head of an event.
-    pub(crate) fn head_of(&self, digest: Digest) -> (u32, NodeId) {
-        let (group, probes) = (self.prober.group(digest), self.probes(&[digest]));
-        let slice = self.prober.head_slice(group, &probes, 0);
-        (group, self.record().owners[slice as usize].node)
+    /// The head of an event.
+    pub(crate) fn head_of(&self, digest: Digest) -> Seat {
+        self.mesh.head_of(FILTER, digest).unwrap()
     }
 
     pub(crate) fn probes(&self, digests: &[Digest]) -> Probes {
-        let mut probes = Probes::new(self.prober.shape());
-        digests.iter().for_each(|digest| self.prober.push(*digest, &mut probes));
-        probes
+        self.mesh.probes(FILTER, digests)
     }
 
-    /// Submits events of one group and head.
-    pub(crate) fn submit(&mut self, digests: &[Digest], question: Question) {
-        self.submit_at(self.head_of(digests[0]), digests, question);
+    /// Puts events of one group and head into a submission, and sends it there.
+    pub(crate) fn submit(&mut self, digests: &[Digest], submission: Submission) {
+        self.submit_at(self.head_of(digests[0]), digests, submission);
     }
 
-    /// Submits events of one group to a node.
-    pub(crate) fn submit_at(&mut self, key: (u32, NodeId), digests: &[Digest], question: Question) {
-        let submission = Submission {
-            fences: Vec::new(),
-            reply_to: question.reply_to,
-            operation: if question.records { Operation::Observe } else { Operation::Lookup },
-            producer: question.producer,
-            sequence: question.sequence,
-            names: question.names,
-            probes: self.probes(digests),
-            times: question.times,
-            deadline_ms: question.deadline_ms,
-            from: None,
-            again: question.again,
-            traceparent: None,
-        };
-        self.take_up(key, submission);
+    /// The same for one event, and a filter of several.
+    pub(crate) fn submit_in(&mut self, filter: FilterId, digest: Digest, submission: Submission) {
+        self.submit_at(self.mesh.head_of(filter, digest).unwrap(), &[digest], submission);
+    }
+
+    /// The same, at a node.
+    pub(crate) fn submit_at(&mut self, seat: Seat, digests: &[Digest], submission: Submission) {
+        let probes = self.mesh.probes(seat.filter, digests);
+        self.take_up(seat, Submission { probes, ..submission });
     }
 
     /// A node takes up a submission.
-    pub(crate) fn take_up(&mut self, key: (u32, NodeId), submission: Submission) {
+    pub(crate) fn take_up(&mut self, seat: Seat, submission: Submission) {
         self.passed_on.clear();
-        let now = self.now;
-        self.command(key, |owner| owner.submit(submission, now));
+        let now = self.now();
+        self.command(seat, |owner| owner.submit(submission, now));
     }
 
-    /// Delivers one message of a link, or has a group send what it has gathered, as the dice pick; `false` where nothing
+    /// Delivers what a link has next, or has a group send what it has gathered, as the dice pick; `false` if nothing
     /// is in flight.
     pub(crate) fn deliver(&mut self) -> bool {
-        let busy: Vec<(NodeId, NodeId)> = self.links.keys().copied().collect();
+        let busy = self.mesh.links().busy();
         let choices = busy.len() + self.gathering.len();
         if choices == 0 {
             return false;
         }
         let choice = self.dice.below(choices as u64) as usize;
-        if let Some(key) = choice.checked_sub(busy.len()).and_then(|place| self.gathering.iter().nth(place).copied()) {
-            self.carry_out(key);
+        let Some(link) = busy.get(choice).copied() else {
+            self.gathering.iter().nth(choice - busy.len()).copied().into_iter().for_each(|seat| self.carry_out(seat));
             return true;
-        }
-        let ends = busy[choice];
-        let waiting = self.links[&ends].len() as u64;
+        };
+        let waiting = self.mesh.links().on(link).len() as u64;
         let is_unordered = matches!(self.fault, Fault::NoOrder | Fault::EarlyAcks);
         let place = if is_unordered { self.dice.below(waiting) as usize } else { 0 };
-        self.deliver_at(ends, place)
+        self.deliver_at(link, place)
     }
 
     /// Delivers the oldest message of one link; `false` where none is in flight there.
-    pub(crate) fn deliver_on(&mut self, ends: (NodeId, NodeId)) -> bool {
-        self.deliver_at(ends, 0)
+    pub(crate) fn deliver_on(&mut self, (from, to): (NodeId, NodeId)) -> bool {
+        self.deliver_at(Link::between(from, to), 0)
     }
 
     /// Loses the oldest message of one link, and returns it.
-    pub(crate) fn take(&mut self, ends: (NodeId, NodeId)) -> Option<PeerMessage> {
-        let message = self.links.get_mut(&ends)?.pop_front();
-        self.links.retain(|_, link| !link.is_empty());
-        message
+    pub(crate) fn take(&mut self, (from, to): (NodeId, NodeId)) -> Option<PeerMessage> {
+        match self.mesh.links_mut().take(Link::between(from, to), 0)? {
+            Way::Peer(.., message) => Some(message),
+            way => panic!("no tree: {way:?}"),
+        }
     }
 
     /// Puts a message on a link, before all others.
-    pub(crate) fn put(&mut self, ends: (NodeId, NodeId), message: PeerMessage) {
-        self.links.entry(ends).or_default().push_front(message);
+    pub(crate) fn put(&mut self, (from, to): (NodeId, NodeId), message: PeerMessage) {
+        self.mesh.links_mut().put_first(Way::Peer(from, to, message));
     }
 
-    fn deliver_at(&mut self, ends: (NodeId, NodeId), place: usize) -> bool {
-        let Some(message) = self.links.get_mut(&ends).and_then(|link| link.remove(place)) else { return false };
-        let ((from, to), group, now) = (ends, message.group, self.now);
+    fn deliver_at(&mut self, link: Link, place: usize) -> bool {
+        let (from, to, message) = match self.mesh.links_mut().take(link, place) {
+            None => return false,
+            Some(Way::Peer(from, to, message)) => (from, to, message),
+            Some(way) => return self.arrive(way),
+        };
         match self.passage(from, to, &message) {
-            Passage::Open => self.links.retain(|_, link| !link.is_empty()),
+            Passage::Open => {}
             Passage::Waits => {
-                self.links.entry(ends).or_default().push_front(message);
-                return self.links.len() > 1 || !self.gathering.is_empty();
+                self.put((from, to), message);
+                return self.mesh.links().busy().len() > 1 || !self.gathering.is_empty();
             }
-            Passage::Gone => {
-                self.links.retain(|_, link| !link.is_empty());
-                return true;
+            Passage::Gone => return true,
+        }
+        let seat = Seat { filter: message.filter, group: message.group, node: to };
+        if self.mesh.owners().contains_key(&seat) {
+            return self.arrive(Way::Peer(from, to, message));
+        }
+        let epoch = self.views.get(&to).map_or(message.epoch, |view| view.filters[&seat.filter].epoch);
+        for command in refuse(from, PeerMessage { epoch, ..message }, Reason::NotReady) {
+            if let Command::Send { to: head, message } = command {
+                self.send(to, head, message);
             }
         }
-        if !self.owners.contains_key(&(group, to)) {
-            let epoch = self.views.get(&to).map_or(message.epoch, |view| view.filters[&FILTER].epoch);
-            let message = PeerMessage { epoch, ..message };
-            for command in refuse(from, message, Reason::NotReady) {
-                if let Command::Send { to: head, message } = command {
-                    self.send(to, head, message);
-                }
+        true
+    }
+
+    fn arrive(&mut self, way: Way) -> bool {
+        match way {
+            Way::Climb(from, climb) if self.cut_off.contains(&climb.from.filter) => {
+                let decisions = vec![Decision::Undecided(Reason::SlicesDown); climb.probes.len()];
+                let climbed = Climbed { number: climb.number, decisions, ..Climbed::default() };
+                self.mesh.links_mut().push(Way::Climbed(from, climbed));
             }
-            return true;
+            way => self.mesh.deliver(way).into_iter().for_each(|seat| self.send_soon(seat)),
         }
-        self.command((group, to), |owner| owner.receive(from, message, now));
         true
     }
 
@@ -303,34 +315,28 @@ impl Network {
 
     /// A node that is down counts as started anew, and is the first to get that map.
     pub(crate) fn begin_anew(&mut self, node: NodeId) {
-        self.map.version += 1;
-        let record = self.map.nodes.get_mut(&node).unwrap();
-        (record.is_down, record.incarnation.0) = (false, record.incarnation.0 + 1);
-        let incarnation = record.incarnation;
-        self.map.filters.get_mut(&FILTER).unwrap().epoch.rise();
+        let (incarnation, now) = (self.count_start(node), self.now());
         self.send_gathered();
-        self.links.retain(|(from, _), _| *from != node);
-        let now = self.now;
-        for group in 0..self.prober.groups() {
-            self.command((group, node), |owner| owner.begin_anew(incarnation, now));
+        self.mesh.links_mut().retain(|way| !matches!(way, Way::Peer(from, ..) if *from == node));
+        for seat in self.seats_at(node) {
+            self.command(seat, |owner| owner.begin_anew(incarnation, now));
         }
         self.deliver_map(node);
     }
 
-    /// A node counts as complete though it has lost cells; no node has the new map yet.
-    pub(crate) fn forgive(&mut self, node: NodeId) {
-        self.map.version += 1;
-        let incarnation = self.map.nodes[&node].incarnation;
-        let record = self.map.filters.get_mut(&FILTER).unwrap();
-        let own = record.owners.iter_mut().filter(|owner| owner.node == node);
-        own.for_each(|owner| (owner.complete_since, owner.has_gap) = (incarnation, false));
+    /// By the next map, a node is up, in another process.
+    fn count_start(&mut self, node: NodeId) -> Incarnation {
+        self.next_record();
+        let record = self.mesh.map_mut().nodes.get_mut(&node).unwrap();
+        (record.is_down, record.incarnation.0) = (false, record.incarnation.0 + 1);
+        record.incarnation
     }
 
-    /// The group and head of an event by `map`.
-    pub(crate) fn head_by(&self, map: &ClusterMap, digest: Digest) -> (u32, NodeId) {
-        let (group, probes) = (self.prober.group(digest), self.probes(&[digest]));
-        let heads = Heads::new(map, &map.filters[&FILTER]);
-        (group, heads.of(&self.prober, group, &probes, 0).unwrap())
+    /// The head of an event by `map`.
+    pub(crate) fn head_by(&self, map: &ClusterMap, digest: Digest) -> Seat {
+        let prober = self.mesh.prober(FILTER);
+        let (group, heads) = (prober.group(digest), Heads::new(map, &map.filters[&FILTER]));
+        seat(group, heads.of(prober, group, &self.probes(&[digest]), 0).unwrap())
     }
 
     /// Delivers everything.
@@ -339,12 +345,9 @@ impl Network {
     }
 
     pub(crate) fn wait(&mut self, ms: u64) {
-        self.now = Moment { monotonic_ms: self.now.monotonic_ms.after(ms), wall_ms: self.now.wall_ms + ms };
-        let keys: Vec<(u32, NodeId)> = self.owners.keys().copied().collect();
-        for key in keys {
-            let now = self.now;
-            self.command(key, |owner| owner.tick(now));
-        }
+        self.mesh.pass(ms);
+        let now = self.now();
+        self.mesh.seats().into_iter().for_each(|seat| self.command(seat, |owner| owner.tick(now)));
     }
 
     /// All nodes find that these are out of reach, and no others.
@@ -355,39 +358,40 @@ impl Network {
     /// One node finds that these are out of reach, and no others.
     pub(crate) fn reach_changed_at(&mut self, node: NodeId, unreachable: &[NodeId]) {
         let unreachable = unreachable.iter().copied().filter(|other| *other != node).collect();
-        let now = self.now;
-        for group in 0..self.prober.groups() {
-            self.command((group, node), |owner| owner.reach_changed(&unreachable, now));
+        let now = self.now();
+        for seat in self.seats_at(node) {
+            self.command(seat, |owner| owner.reach_changed(&unreachable, now));
         }
     }
 
     /// Sends one node the present map.
     pub(crate) fn deliver_map(&mut self, node: NodeId) {
         self.send_gathered();
-        let (map, now) = (self.map.clone(), self.now);
+        let (map, now) = (self.map().clone(), self.now());
         let before = self.views.insert(node, map.clone());
         let is_lost = |other: &NodeId| {
             let start = |map: &ClusterMap| map.nodes[other].incarnation;
             before.as_ref().is_some_and(|before| start(before) != start(&map))
         };
         let lost: Vec<NodeId> = self.nodes().into_iter().filter(|other| *other != node).filter(is_lost).collect();
-        self.links.retain(|(from, to), _| *from != node || !lost.contains(to));
-        for group in 0..self.prober.groups() {
+        let is_over = |way: &Way| matches!(way, Way::Peer(from, to, _) if *from == node && lost.contains(to));
+        self.mesh.links_mut().retain(|way| !is_over(way));
+        for seat in self.seats_at(node) {
             for other in &lost {
-                self.command((group, node), |owner| owner.peer_lost(*other, now));
+                self.command(seat, |owner| owner.peer_lost(*other, now));
             }
-            self.command((group, node), |owner| owner.map_changed(&map, now));
+            self.command(seat, |owner| owner.map_changed(&map, now));
         }
-        self.follow_slices(node);
+        self.mesh.follow(node).unwrap();
     }
 
     /// Opens the generations that were asked for.
     pub(crate) fn agree(&mut self) {
         for (group, number) in std::mem::take(&mut self.asked) {
-            let Some(record) = self.map.filters.get_mut(&FILTER) else { continue };
-            if record.generations[group as usize].after(1) == number {
-                record.generations[group as usize] = number;
-                self.map.version += 1;
+            let newest = &mut self.record_mut().generations[group as usize];
+            if newest.after(1) == number {
+                *newest = number;
+                self.mesh.map_mut().version += 1;
             }
         }
         self.nodes().into_iter().for_each(|node| self.deliver_map(node));
@@ -395,20 +399,11 @@ impl Network {
 
     /// The sums over all nodes.
     pub(crate) fn hops(&mut self) -> HopCounts {
-        self.owners.values_mut().map(|owner| owner.state(usize::MAX).hops).fold(HopCounts::default(), |sum, hops| {
-            HopCounts {
-                tests: sum.tests + hops.tests,
-                test_slices: sum.test_slices + hops.test_slices,
-                test_nodes: sum.test_nodes + hops.test_nodes,
-                sets: sum.sets + hops.sets,
-                set_slices: sum.set_slices + hops.set_slices,
-                set_nodes: sum.set_nodes + hops.set_nodes,
-            }
-        })
+        self.mesh.hops()[0]
     }
 
     pub(crate) fn inflight(&self) -> u64 {
-        self.owners.values().map(|owner| owner.inflight_events()).sum()
+        self.mesh.inflight()
     }
 }
 
@@ -421,62 +416,29 @@ enum Passage {
     Gone,
 }
 
-/// A submission or lookup, beside its events.
-#[derive(Clone, Debug)]
-pub(crate) struct Question {
-    pub(crate) reply_to: u64,
-    pub(crate) records: bool,
-    pub(crate) producer: u128,
-    pub(crate) sequence: u64,
-    pub(crate) names: Vec<SubmissionName>,
-    pub(crate) times: Times,
-    pub(crate) deadline_ms: MonotonicMs,
-    pub(crate) again: bool,
-}
-
-/// A producer that sends one event after the other.
-pub(crate) struct Producer {
-    pub(crate) id: u128,
-    pub(crate) sequence: u64,
-    clock: WindowClock,
-}
-
 impl Producer {
-    pub(crate) fn new(id: u128, definition: &SlicedDefinition) -> Self {
-        let group = &definition.group;
-        let clock = WindowClock::new(group.unit.clone(), group.rule, group.future_max_ms);
-        Self { id, sequence: 0, clock }
-    }
-
-    /// The next question, of one event; none where the clock refuses its time.
-    pub(crate) fn ask(&mut self, time_ms: u64, records: bool) -> Option<Question> {
-        let base_unit = self.clock.now_unit();
-        let tick = if records { self.clock.place_tick(Some(time_ms)) } else { self.clock.look_up_tick(Some(time_ms)) };
-        let (clock_unit, unit) = tick?;
-        let ticks = vec![Tick { clock_unit, unit }];
-        let times = Times { base_unit, ticks, clock_ms: self.clock.now_ms().unwrap_or(0) };
-        self.sequence += 1;
-        let (producer, sequence) = (self.id, self.sequence);
-        Some(Question {
-            reply_to: sequence,
-            records,
-            producer,
-            sequence,
-            names: Vec::new(),
-            times,
-            deadline_ms: MonotonicMs::END,
-            again: false,
-        })
-    }
-
     /// Sends one event alone, and waits until nothing is in flight.
     pub(crate) fn ask_alone(&mut self, network: &mut Network, digest: Digest, time_ms: u64, records: bool) -> Decision {
-        let Some(question) = self.ask(time_ms, records) else { return Decision::Undecided(Reason::Future) };
+        self.ask_in(network, FILTER, digest, time_ms, records).0
+    }
+
+    /// The same in a filter of several; returns also where the event was seen.
+    pub(crate) fn ask_in(
+        &mut self,
+        network: &mut Network,
+        filter: FilterId,
+        digest: Digest,
+        time_ms: u64,
+        records: bool,
+    ) -> (Decision, Seen) {
+        let Some(submission) = self.ask(time_ms, records) else {
+            return (Decision::Undecided(Reason::Future), Seen::default());
+        };
         network.replies.clear();
-        network.submit(&[digest], question);
+        network.submit_in(filter, digest, submission);
         network.settle();
-        assert_eq!(network.replies.len(), 1, "one reply");
-        assert_eq!(network.replies[0].decisions.len(), 1, "one decision");
-        network.replies[0].decisions[0]
+        let [reply] = &network.replies[..] else { panic!("{} replies", network.replies.len()) };
+        assert_eq!((reply.decisions.len(), network.inflight()), (1, 0), "one decision, and nothing stays");
+        (reply.decisions[0], reply.seen.first().copied().unwrap_or_default())
     }
 }

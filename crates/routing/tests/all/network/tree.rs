@@ -1,0 +1,78 @@
+//! Trees, each level of which is a filter on nodes of its own.
+
+use std::collections::BTreeSet;
+
+use firstseen_mesh::tree_map;
+use firstseen_routing::{
+    CutOff, FilterId, FilterPolicies, NodeId, OwedCounts, OwnerLimits, PlaceSpec, SlicedDefinition, TreeMode, TreeSpec,
+};
+
+use super::Network;
+use crate::common::Dice;
+
+pub(crate) use firstseen_mesh::ROOT;
+
+/// A tree over `places` of (parent, fold), the first of which is the root. Every leaf is at a site of its own.
+pub(crate) fn spec(mode: TreeMode, places: &[(usize, u8)], slicings: &[&str]) -> TreeSpec {
+    let name = |place: usize| format!("place-{place}");
+    let is_leaf = |place: usize| places.iter().skip(1).all(|(parent, _)| *parent != place);
+    let leaf = (0..places.len()).find(|place| is_leaf(*place)).unwrap_or_default();
+    let place = |(place, (parent, fold)): (usize, &(usize, u8))| PlaceSpec {
+        name: name(place),
+        parent: (place > 0).then(|| name(*parent)),
+        fold: *fold,
+        slicing: (place > 0).then(|| slicings[place % slicings.len()].parse().unwrap()),
+        sites: vec![name(if is_leaf(place) { place } else { leaf })],
+    };
+    TreeSpec { mode, cut_off: CutOff::Undecided, top_down: 0, places: places.iter().enumerate().map(place).collect() }
+}
+
+impl Network {
+    pub(crate) fn of_tree(
+        tree: &TreeSpec,
+        definition: &SlicedDefinition,
+        policies: FilterPolicies,
+        dice: Dice,
+    ) -> Self {
+        Self::of(tree_map(tree, definition, policies).unwrap(), OwnerLimits::default(), dice)
+    }
+
+    /// The nodes that own slices of a level.
+    pub(crate) fn nodes_of(&self, level: FilterId) -> BTreeSet<NodeId> {
+        self.map().filters[&level].owners.iter().map(|owner| owner.node).collect()
+    }
+
+    pub(crate) fn leaves(&self) -> Vec<FilterId> {
+        let filters = &self.map().filters;
+        let parents: BTreeSet<FilterId> =
+            filters.values().filter_map(|filter| filter.branch.as_ref()?.parent).collect();
+        filters.keys().copied().filter(|filter| !parents.contains(filter)).collect()
+    }
+
+    /// The levels above one, the nearest first.
+    pub(crate) fn ancestors(&self, level: FilterId) -> Vec<FilterId> {
+        let parent = |filter: &FilterId| self.map().filters[filter].branch.as_ref()?.parent;
+        std::iter::successors(parent(&level), parent).collect()
+    }
+
+    /// Gives a level empty slices, as if all of its nodes had been started again.
+    pub(crate) fn restart_level(&mut self, level: FilterId) {
+        self.restart_of(level, &self.nodes_of(level));
+    }
+
+    /// The verdicts that all groups of a level gave without the level above.
+    pub(crate) fn owed(&mut self, level: FilterId) -> OwedCounts {
+        let of_level = self.mesh.owners_mut().iter_mut().filter(|(seat, _)| seat.filter == level);
+        of_level.map(|(_, owner)| owner.state(usize::MAX).owed).fold(OwedCounts::default(), |sum, counts| OwedCounts {
+            waiting_events: sum.waiting_events + counts.waiting_events,
+            local_events: sum.local_events + counts.local_events,
+            double_deliveries: sum.double_deliveries + counts.double_deliveries,
+            lost_events: sum.lost_events + counts.lost_events,
+        })
+    }
+
+    /// Events that were tested at each level so far, from the root on.
+    pub(crate) fn accesses(&mut self) -> Vec<u64> {
+        self.mesh.hops().into_iter().map(|hops| hops.tests).collect()
+    }
+}
