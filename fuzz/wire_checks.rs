@@ -31,7 +31,8 @@ pub(crate) fn run(target: &str, data: &[u8]) {
 /// What is decoded is no greater than the bytes allow, and is the same after another way there and back.
 fn batch(shape: BatchShape, bytes: &[u8]) {
     let Ok(message) = producer::Batch::decode(bytes) else { return };
-    let (Ok(head), Ok(runs)) = (batch::decode_head(&message), batch::decode(&message, shape, &mut Vec::new())) else {
+    let (Ok(header), Ok(runs)) = (batch::decode_header(&message), batch::decode(&message, shape, &mut Vec::new()))
+    else {
         return;
     };
     let events: usize = runs.iter().map(|run| run.probes.len()).sum();
@@ -47,9 +48,9 @@ fn batch(shape: BatchShape, bytes: &[u8]) {
             fences: &run.fences,
         })
         .collect();
-    let encoded = batch::encode(&head, &borrowed).expect("what was decoded can be encoded");
+    let encoded = batch::encode(&header, &borrowed).expect("what was decoded can be encoded");
     let again = batch::decode(&encoded, shape, &mut Vec::new()).expect("and decoded");
-    assert_eq!(batch::decode_head(&encoded), Ok(head));
+    assert_eq!(batch::decode_header(&encoded), Ok(header));
     for (run, again) in runs.iter().zip(&again) {
         assert_eq!((run.group, &run.probes, &run.names), (again.group, &again.probes, &again.names));
         let base_unit = run.times.base_unit;

@@ -5,9 +5,9 @@
 
 use firstseen_routing::Fence;
 
-/// A claim, from its first try on.
+/// A claim in a history, from its first try on.
 #[derive(Clone, Debug, PartialEq)]
-pub struct ClaimCall {
+pub struct ClaimRecord {
     /// The event.
     pub event: u64,
     /// When it was sent first, in simulated microseconds.
@@ -36,7 +36,7 @@ pub struct Grant {
     pub lost_us: Option<u64>,
 }
 
-impl ClaimCall {
+impl ClaimRecord {
     /// Whether its consumer counted on the event all the while.
     pub fn holds(&self, from_us: u64, until_us: u64) -> bool {
         let is_told = self.told_us.is_some_and(|told_us| told_us <= from_us);

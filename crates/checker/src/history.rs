@@ -7,7 +7,7 @@ use std::fmt;
 
 use firstseen_routing::{Decision, SubmissionName};
 
-use crate::claims::ClaimCall;
+use crate::claims::ClaimRecord;
 
 /// One call of a producer, from its start to its return.
 #[derive(Clone, Debug, PartialEq)]
@@ -250,7 +250,7 @@ pub struct History {
     /// The calls, in the order in which they began.
     pub calls: Vec<Call>,
     /// Claims, in the order in which they were answered.
-    pub claims: Vec<ClaimCall>,
+    pub claims: Vec<ClaimRecord>,
     /// The losses, in the order in which they happened.
     pub losses: Vec<Loss>,
     /// The outages, in the order in which they happened.

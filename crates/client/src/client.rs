@@ -384,7 +384,7 @@ impl Core {
         &self.door_dock
     }
 
-    /// Brings a batch to the owners of its events.
+    /// Brings a batch to the heads of its events.
     pub(crate) fn dispatch(self: &Arc<Self>, mut piece: Piece) {
         let map = self.map();
         let Some(record) = map.filters.get(&piece.filter.id()) else {
@@ -393,9 +393,9 @@ impl Core {
         };
         piece.routed_by = map.version;
         let heads = Heads::new(&map, record);
-        match piece.owner(record, &heads) {
-            Some(owner) => self.dock(owner).deliver(piece),
-            None => piece.split(&heads).into_iter().for_each(|(owner, part)| self.dock(owner).deliver(part)),
+        match piece.head(record, &heads) {
+            Some(head) => self.dock(head).deliver(piece),
+            None => piece.split(&heads).into_iter().for_each(|(head, part)| self.dock(head).deliver(part)),
         }
     }
 }

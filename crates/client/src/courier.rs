@@ -19,7 +19,7 @@ use crate::client::Core;
 use crate::dock::{Dock, Target};
 use crate::intake::LaneTicket;
 use crate::piece::Piece;
-use crate::retry::{Jitter, Next};
+use crate::retry::{AfterRefusal, Jitter};
 use crate::stream::{FromNode, NodeStream};
 
 /// The time between two looks at deadlines while a batch is under way.
@@ -35,8 +35,7 @@ struct Waiting {
 
 enum Due {
     At(Instant),
-    /// At this time, or by the first map after this version: it may say how to go on without the slices that are
-    /// missing.
+    /// At this time, or at the first map after this version: that map may do without the missing slices.
     AtOrAfter(Instant, u64),
     /// With a map of this version.
     Map(u64),
@@ -90,7 +89,7 @@ impl Courier {
                 let Slot::Awaited(mut piece) = slot else { continue };
                 piece.tries.lost();
                 let wait_ms = self.jitter.wait_ms(piece.tries.sent);
-                self.send_again(piece, Next::Wait(wait_ms));
+                self.send_again(piece, AfterRefusal::Wait(wait_ms));
             }
         }
     }
@@ -222,18 +221,18 @@ impl Courier {
             return Ok(());
         }
         let map = self.core.map();
-        let owner = match (self.dock.target, map.filters.get(&piece.filter.id())) {
+        let head = match (self.dock.target, map.filters.get(&piece.filter.id())) {
             (Target::Node(node), _) if piece.routed_by == map.version => Some(node),
             (_, None) => None,
-            (_, Some(record)) => piece.owner(record, &Heads::new(&map, record)),
+            (_, Some(record)) => piece.head(record, &Heads::new(&map, record)),
         };
-        let is_here = |owner: NodeId| self.dock.target == Target::Door || self.dock.target == Target::Node(owner);
-        let Some(owner) = owner.filter(|owner| is_here(*owner)) else {
+        let is_here = |head: NodeId| self.dock.target == Target::Door || self.dock.target == Target::Node(head);
+        let Some(head) = head.filter(|head| is_here(*head)) else {
             self.core.dispatch(piece);
             return Ok(());
         };
         piece.routed_by = map.version;
-        match piece.message(&map, owner, now) {
+        match piece.message(&map, head, now) {
             Ok(message) => {
                 piece.retry_until.get_or_insert(now + horizon);
                 piece.tries.sent += 1;
@@ -283,7 +282,7 @@ impl Courier {
             && let next = self.next_after(&mut piece, reason, answers.map_version, |event| {
                 answers.decisions[event] == Decision::Undecided(Reason::SlicesDown)
             })
-            && !matches!(next, Next::Answer(_))
+            && !matches!(next, AfterRefusal::Answer(_))
         {
             let answered = piece.answer_definite(answers.clock_ms, answer_of);
             note_degraded(&piece, &answers, answered);
@@ -312,15 +311,15 @@ impl Courier {
         reason: Reason,
         map_version: u64,
         is_down: impl Fn(usize) -> bool,
-    ) -> Next {
+    ) -> AfterRefusal {
         if reason == Reason::SlicesDown {
             if piece.is_lost() {
-                return Next::Answer(reason);
+                return AfterRefusal::Answer(reason);
             }
             piece.give_up_vain(is_down);
         }
         match is_outage(reason) {
-            true if piece.awaited() == 0 => Next::Answer(reason),
+            true if piece.awaited() == 0 => AfterRefusal::Answer(reason),
             true if piece.filter.waits_for_slices(Instant::now()) => piece.tries.awaits_nodes(reason, &mut self.jitter),
             _ => {
                 let retries_max = self.core.limits().overload_retries_max;
@@ -329,16 +328,16 @@ impl Courier {
         }
     }
 
-    fn send_again(&mut self, piece: Piece, next: Next) {
+    fn send_again(&mut self, piece: Piece, next: AfterRefusal) {
         let mut piece = piece.into_sent_again();
         piece.is_sent = false;
         let due = match next {
-            Next::Answer(reason) => return piece.answer_alike(reason),
-            Next::Wait(wait_ms) => {
+            AfterRefusal::Answer(reason) => return piece.answer_alike(reason),
+            AfterRefusal::Wait(wait_ms) => {
                 let at = Instant::now() + Duration::from_millis(wait_ms);
                 if piece.tries.lacks_nodes() { Due::AtOrAfter(at, piece.routed_by) } else { Due::At(at) }
             }
-            Next::Map(version) => {
+            AfterRefusal::Map(version) => {
                 self.core.heard_of_version(version);
                 Due::Map(version)
             }

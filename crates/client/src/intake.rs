@@ -97,8 +97,8 @@ impl Drop for LaneTicket {
     }
 }
 
-/// Events of a call: times and names, where there are any, one an event; times go on with those of the events that come after
-/// these in the call.
+/// The events of one part of a call. Names and fences, where there are any, are one an event; `times_ms` also holds the
+/// times of later events of the call.
 #[derive(Clone, Copy)]
 pub(crate) struct Events<'a> {
     pub(crate) digests: &'a [Digest],
@@ -359,7 +359,7 @@ impl FilterCore {
         self.list_all_due(&mut intake);
     }
 
-    /// The event's group, and the lane to its owner.
+    /// The event's group, and the lane to its head.
     #[inline]
     fn lane(&self, intake: &mut Intake, digest: Digest) -> Result<(u32, usize), Reason> {
         let group = self.prober.group(digest);

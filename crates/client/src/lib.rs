@@ -1,7 +1,7 @@
 //! The library that a producer links: it hashes events locally, sends their positions, and gets verdicts.
 //!
 //! Promises: an event's bytes never leave the process; queues are bounded; a submission that is tried again is the same
-//! submission. Must not know: consensus, what a node is made of.
+//! submission. Must not know: agreement, what a node is made of.
 #![warn(missing_docs)]
 
 /// The code in `docs/client.md` compiles.

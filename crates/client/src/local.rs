@@ -1,4 +1,4 @@
-//! The client's own memory of events for which it got the reply first-seen: level zero of a tree.
+//! The client's own level, below all nodes: its memory of events for which it got the reply first-seen.
 //!
 //! Promises: only an event for which this client got the reply first-seen is a duplicate here, for as long as the
 //! filter's own window says; keys differ by all 128 bits of their digests; memory is bounded, and the oldest key goes.

@@ -174,8 +174,8 @@ impl Builder {
     }
 
     /// Remembers events with the verdict first-seen, in so many bytes for each filter, and answers their duplicates
-    /// without asking a node: level zero of a tree. Submissions that are named by the caller are always asked about. 0,
-    /// as by default, remembers nothing.
+    /// without asking a node: the client's own level of a tree. Submissions that are named by the caller are always
+    /// asked about. 0, as by default, remembers nothing.
     #[must_use]
     pub fn local_bytes_max(mut self, bytes: usize) -> Self {
         self.limits.local_bytes_max = bytes;

@@ -14,7 +14,7 @@ use firstseen_routing::{
     Seen, SubmissionName, Tick, Times, WhenLost,
 };
 use firstseen_wire::WireError;
-use firstseen_wire::batch::{self, BatchHead, Run};
+use firstseen_wire::batch::{self, BatchHeader, Run};
 use firstseen_wire::proto::producer::Batch;
 use tokio::time::Instant;
 
@@ -179,12 +179,12 @@ impl Piece {
     }
 
     /// The message, by the present map.
-    pub(crate) fn message(&self, map: &ClusterMap, owner: NodeId, now: Instant) -> Result<Batch, WireError> {
+    pub(crate) fn message(&self, map: &ClusterMap, head: NodeId, now: Instant) -> Result<Batch, WireError> {
         let left_ms = self.deadline.saturating_duration_since(now).as_millis();
         Ok(Batch {
             sequence: self.sequence,
             filter_epoch: map.filters.get(&self.filter.id()).map_or(0, |record| record.epoch.0),
-            incarnation: map.nodes.get(&owner).map_or(0, |node| node.incarnation.0),
+            incarnation: map.nodes.get(&head).map_or(0, |node| node.incarnation.0),
             deadline_ms: u32::try_from(left_ms).unwrap_or(u32::MAX).max(1),
             again: self.again || self.tries.may_have_recorded(),
             former_asked: map.former_of(self.filter.id()).is_some(),
@@ -193,7 +193,7 @@ impl Piece {
     }
 
     fn packed(&self) -> Result<Batch, WireError> {
-        let head = BatchHead {
+        let header = BatchHeader {
             sequence: self.sequence,
             filter: self.filter.id(),
             epoch: Epoch::default(),
@@ -219,11 +219,11 @@ impl Piece {
                 range,
             }
         });
-        batch::encode(&head, &runs.collect::<Vec<_>>())
+        batch::encode(&header, &runs.collect::<Vec<_>>())
     }
 
     /// The head of every event, in order, with the number of the run.
-    fn owners<'a>(&'a self, heads: &'a Heads<'_>) -> impl Iterator<Item = (usize, Option<NodeId>)> + 'a {
+    fn heads_of_events<'a>(&'a self, heads: &'a Heads<'_>) -> impl Iterator<Item = (usize, Option<NodeId>)> + 'a {
         let runs = self.runs.iter().enumerate();
         let groups = runs.flat_map(|(run, (group, events))| (0..*events).map(move |_| (run, *group)));
         let head = |group, event| heads.of(self.filter.prober(), group, &self.probes, event);
@@ -231,56 +231,56 @@ impl Piece {
     }
 
     /// The node that heads all events of the batch; `None` if there are several.
-    pub(crate) fn owner(&self, record: &FilterRecord, heads: &Heads<'_>) -> Option<NodeId> {
+    pub(crate) fn head(&self, record: &FilterRecord, heads: &Heads<'_>) -> Option<NodeId> {
         if !record.definition.slicing.divides_cells() {
             // The first event of a run speaks for it.
-            let owner = |group: u32| heads.owners().get(group as usize).map(|owner| owner.node);
-            let mut owners = self.runs.iter().map(|(group, _)| owner(*group));
-            let first = owners.next()??;
-            return owners.all(|owner| owner == Some(first)).then_some(first);
+            let head = |group: u32| heads.owners().get(group as usize).map(|owner| owner.node);
+            let mut heads = self.runs.iter().map(|(group, _)| head(*group));
+            let first = heads.next()??;
+            return heads.all(|head| head == Some(first)).then_some(first);
         }
-        let mut owners = self.owners(heads).map(|(_, owner)| owner);
-        let first = owners.next()??;
-        owners.all(|owner| owner == Some(first)).then_some(first)
+        let mut heads = self.heads_of_events(heads).map(|(_, head)| head);
+        let first = heads.next()??;
+        heads.all(|head| head == Some(first)).then_some(first)
     }
 
-    /// Parts that have one owner each. A run that goes to one node keeps its sequence, by which the node's memory of
+    /// Parts that have one head each. A run that goes to one node keeps its sequence, by which the node's memory of
     /// submissions names it; one that must be divided gets new sequences, unless it may have been recorded already:
     /// then it would be unknown which of the two submissions of an event came first.
     pub(crate) fn split(mut self, heads: &Heads<'_>) -> Vec<(NodeId, Self)> {
-        let owners: Vec<(usize, Option<NodeId>)> = self.owners(heads).collect();
+        let heads: Vec<(usize, Option<NodeId>)> = self.heads_of_events(heads).collect();
         let mut parts: Vec<(NodeId, bool, Vec<usize>)> = Vec::new();
         let mut from = 0;
-        while from < owners.len() {
-            let run = owners[from].0;
-            let events = owners[from..].iter().take_while(|(of, _)| *of == run).count();
-            let is_whole = owners[from..from + events].iter().all(|(_, owner)| *owner == owners[from].1);
-            for (event, (_, owner)) in owners.iter().enumerate().skip(from).take(events) {
-                let Some(owner) = *owner else { continue };
-                match parts.iter_mut().find(|(node, whole, _)| (*node, *whole) == (owner, is_whole)) {
+        while from < heads.len() {
+            let run = heads[from].0;
+            let events = heads[from..].iter().take_while(|(of, _)| *of == run).count();
+            let is_whole = heads[from..from + events].iter().all(|(_, head)| *head == heads[from].1);
+            for (event, (_, head)) in heads.iter().enumerate().skip(from).take(events) {
+                let Some(head) = *head else { continue };
+                match parts.iter_mut().find(|(node, whole, _)| (*node, *whole) == (head, is_whole)) {
                     Some((_, _, events)) => events.push(event),
-                    None => parts.push((owner, is_whole, vec![event])),
+                    None => parts.push((head, is_whole, vec![event])),
                 }
             }
             from += events;
         }
         let may_have_recorded = self.tries.reason_for_callers(Reason::StaleMap) == Reason::Unknown;
         let mut pieces = Vec::with_capacity(parts.len());
-        for (owner, is_whole, events) in parts {
+        for (head, is_whole, events) in parts {
             let mut part = self.part(&events);
             match (is_whole, may_have_recorded) {
-                (true, _) => pieces.push((owner, part)),
+                (true, _) => pieces.push((head, part)),
                 (false, true) => part.answer_alike(Reason::Unknown),
                 (false, false) => {
                     part.sequence = self.filter.core().next_sequence();
-                    pieces.push((owner, part));
+                    pieces.push((head, part));
                 }
             }
         }
-        let ownerless = owners.iter().enumerate().filter(|(_, (_, owner))| owner.is_none());
-        let ownerless: Vec<usize> = ownerless.map(|(event, _)| event).collect();
+        let headless = heads.iter().enumerate().filter(|(_, (_, head))| head.is_none());
+        let headless: Vec<usize> = headless.map(|(event, _)| event).collect();
         let reason = self.tries.reason_for_callers(Reason::NotReady);
-        self.part(&ownerless).answer_alike(reason);
+        self.part(&headless).answer_alike(reason);
         // Every event is in a part now, and answered there.
         self.callers = Callers::default();
         pieces

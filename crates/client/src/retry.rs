@@ -54,9 +54,9 @@ pub(crate) struct Tries {
     refused: Option<Reason>,
 }
 
-/// The next step for a batch that was refused as a whole.
+/// What becomes of a batch that was refused as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Next {
+pub(crate) enum AfterRefusal {
     /// Answer the callers.
     Answer(Reason),
     /// Send it again after so many milliseconds.
@@ -84,31 +84,31 @@ impl Tries {
         map_version: u64,
         overload_retries_max: u32,
         jitter: &mut Jitter,
-    ) -> Next {
+    ) -> AfterRefusal {
         self.refused = Some(reason);
         self.may_have_recorded |= reason.may_have_recorded();
         match reason {
             Reason::Overloaded if self.overload_refusals >= overload_retries_max => {
-                Next::Answer(self.reason_for_callers(reason))
+                AfterRefusal::Answer(self.reason_for_callers(reason))
             }
             Reason::Overloaded => {
                 self.overload_refusals += 1;
                 let wait_ms = OVERLOAD_WAIT_MS << (3 * (self.overload_refusals - 1)).min(6);
-                Next::Wait(jitter.spread(wait_ms))
+                AfterRefusal::Wait(jitter.spread(wait_ms))
             }
-            Reason::StaleMap if map_version > routed_by => Next::Map(map_version),
+            Reason::StaleMap if map_version > routed_by => AfterRefusal::Map(map_version),
             // The node's map does not have a filter yet that the client's map shows.
-            Reason::UnknownFilter if map_version < routed_by => Next::Wait(jitter.wait_ms(self.sent)),
-            reason if reason.is_worth_retrying() => Next::Wait(jitter.wait_ms(self.sent)),
-            reason => Next::Answer(self.reason_for_callers(reason)),
+            Reason::UnknownFilter if map_version < routed_by => AfterRefusal::Wait(jitter.wait_ms(self.sent)),
+            reason if reason.is_worth_retrying() => AfterRefusal::Wait(jitter.wait_ms(self.sent)),
+            reason => AfterRefusal::Answer(self.reason_for_callers(reason)),
         }
     }
 
     /// A node says that slices are down, that it is cut off, or that its clock is wrong; the batch waits for the end of
     /// that.
-    pub(crate) fn awaits_nodes(&mut self, reason: Reason, jitter: &mut Jitter) -> Next {
+    pub(crate) fn awaits_nodes(&mut self, reason: Reason, jitter: &mut Jitter) -> AfterRefusal {
         self.refused = Some(reason);
-        Next::Wait(jitter.wait_ms(self.sent))
+        AfterRefusal::Wait(jitter.wait_ms(self.sent))
     }
 
     /// Whether nodes that own slices could not be reached at the last try.
@@ -138,9 +138,9 @@ mod tests {
         let (mut tries, mut jitter) = (Tries::default(), Jitter::new(1));
         let waits: Vec<_> =
             (0..3).map(|_| tries.refused(Reason::Overloaded, 1, 1, OVERLOAD_RETRIES_MAX, &mut jitter)).collect();
-        assert!(matches!(waits[0], Next::Wait(10..=20)), "{waits:?}");
-        assert!(matches!(waits[1], Next::Wait(80..=160)), "{waits:?}");
-        assert_eq!(waits[2], Next::Answer(Reason::Overloaded));
+        assert!(matches!(waits[0], AfterRefusal::Wait(10..=20)), "{waits:?}");
+        assert!(matches!(waits[1], AfterRefusal::Wait(80..=160)), "{waits:?}");
+        assert_eq!(waits[2], AfterRefusal::Answer(Reason::Overloaded));
     }
 
     #[test]
@@ -148,30 +148,39 @@ mod tests {
         let (mut tries, mut jitter) = (Tries::default(), Jitter::new(1));
         assert_eq!(tries.out_of_time(false, Reason::NotReady), Reason::NotReady);
         assert_eq!(tries.out_of_time(true, Reason::NotReady), Reason::Unknown);
-        assert!(matches!(tries.refused(Reason::NotReady, 1, 1, OVERLOAD_RETRIES_MAX, &mut jitter), Next::Wait(_)));
+        assert!(matches!(
+            tries.refused(Reason::NotReady, 1, 1, OVERLOAD_RETRIES_MAX, &mut jitter),
+            AfterRefusal::Wait(_)
+        ));
         assert_eq!(tries.out_of_time(false, Reason::Overloaded), Reason::NotReady);
         tries.lost();
         assert_eq!(tries.reason_for_callers(Reason::Altered), Reason::Altered, "a closed filter knows what it has");
         assert_eq!(tries.out_of_time(false, Reason::Overloaded), Reason::Unknown);
         assert_eq!(
             tries.refused(Reason::TooOld, 1, 1, OVERLOAD_RETRIES_MAX, &mut jitter),
-            Next::Answer(Reason::Unknown)
+            AfterRefusal::Answer(Reason::Unknown)
         );
     }
 
     #[test]
     fn a_stale_map_waits_for_a_newer_one_only_if_there_is_one() {
         let (mut tries, mut jitter) = (Tries::default(), Jitter::new(1));
-        assert_eq!(tries.refused(Reason::StaleMap, 3, 5, OVERLOAD_RETRIES_MAX, &mut jitter), Next::Map(5));
-        assert!(matches!(tries.refused(Reason::StaleMap, 5, 5, OVERLOAD_RETRIES_MAX, &mut jitter), Next::Wait(_)));
-        assert!(matches!(tries.refused(Reason::UnknownFilter, 5, 4, OVERLOAD_RETRIES_MAX, &mut jitter), Next::Wait(_)));
+        assert_eq!(tries.refused(Reason::StaleMap, 3, 5, OVERLOAD_RETRIES_MAX, &mut jitter), AfterRefusal::Map(5));
+        assert!(matches!(
+            tries.refused(Reason::StaleMap, 5, 5, OVERLOAD_RETRIES_MAX, &mut jitter),
+            AfterRefusal::Wait(_)
+        ));
+        assert!(matches!(
+            tries.refused(Reason::UnknownFilter, 5, 4, OVERLOAD_RETRIES_MAX, &mut jitter),
+            AfterRefusal::Wait(_)
+        ));
         assert_eq!(
             tries.refused(Reason::UnknownFilter, 5, 5, OVERLOAD_RETRIES_MAX, &mut jitter),
-            Next::Answer(Reason::UnknownFilter)
+            AfterRefusal::Answer(Reason::UnknownFilter)
         );
         assert_eq!(
             tries.refused(Reason::Invalid, 5, 5, OVERLOAD_RETRIES_MAX, &mut jitter),
-            Next::Answer(Reason::Invalid)
+            AfterRefusal::Answer(Reason::Invalid)
         );
     }
 

@@ -15,9 +15,9 @@ pub(crate) const REGION_LINES: usize = REGION_BUCKETS + 1;
 /// Bytes of a cache line, and of a bucket.
 pub(crate) const BUCKET_BYTES: usize = 64;
 /// The bytes of a bucket.
-pub(crate) type Line = [u8; BUCKET_BYTES];
+pub(crate) type CacheLine = [u8; BUCKET_BYTES];
 /// The lines of a region.
-pub(crate) type Lines = [Line; REGION_LINES];
+pub(crate) type RegionLines = [CacheLine; REGION_LINES];
 /// Bytes of a region.
 pub(crate) const REGION_BYTES: usize = REGION_LINES * BUCKET_BYTES;
 
@@ -161,16 +161,16 @@ impl BucketShape {
 }
 
 /// The lines of a generation's memory, or of whole regions of it.
-pub(crate) fn lines_of(memory: &[u8]) -> &[Line] {
+pub(crate) fn lines_of(memory: &[u8]) -> &[CacheLine] {
     memory.as_chunks::<BUCKET_BYTES>().0
 }
 
 /// Its regions.
-pub(crate) fn regions_of(memory: &[u8]) -> &[Lines] {
+pub(crate) fn regions_of(memory: &[u8]) -> &[RegionLines] {
     lines_of(memory).as_chunks().0
 }
 
 /// The same, to be changed.
-pub(crate) fn regions_of_mut(memory: &mut [u8]) -> &mut [Lines] {
+pub(crate) fn regions_of_mut(memory: &mut [u8]) -> &mut [RegionLines] {
     memory.as_chunks_mut::<BUCKET_BYTES>().0.as_chunks_mut().0
 }

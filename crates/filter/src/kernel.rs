@@ -4,7 +4,7 @@
 //! by one; no allocation. Must not know: what a cell means (a [`CellRule`] does), windows.
 
 use crate::arch::{Instructions, Lanes, Work, compiled_for, prefetch, prefetch_line};
-use crate::buckets::{Lines, Pair, regions_of_mut};
+use crate::buckets::{Pair, RegionLines, regions_of_mut};
 use crate::events::Events;
 use crate::probe::{BlockOffsets, Offsets};
 use crate::{BlockProbe, Geometry, Layout};
@@ -53,7 +53,7 @@ pub(crate) trait PairRule {
     fn touch<const PRINT_BITS: u32>(
         &mut self,
         index: usize,
-        lines: &mut Lines,
+        lines: &mut RegionLines,
         pair: [usize; 2],
         print: u32,
         lanes: Lanes,
@@ -114,7 +114,7 @@ pub(crate) fn run_pairs<R: PairRule, E: Events>(
 
 /// A walk over pairs of buckets.
 struct PairedWalk<'a, R, E> {
-    regions: &'a mut [Lines],
+    regions: &'a mut [RegionLines],
     region_count: u64,
     events: E,
     rule: &'a mut R,
@@ -231,7 +231,7 @@ impl<R: CellRule, E: Events> Steps<E> for Spread<'_, R> {
 }
 
 struct Paired<'a, R, const PRINT_BITS: u32> {
-    regions: &'a mut [Lines],
+    regions: &'a mut [RegionLines],
     region_count: u64,
     print_bits: u32,
     rule: &'a mut R,

@@ -49,7 +49,7 @@ pub enum MetaError {
     /// The disk fails: look at it.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The consensus has stopped: start the node again, and see its log for the cause.
+    /// This node's part of the agreement has stopped: start the node again, and see its log for the cause.
     #[error("the consensus of this node has stopped: {reason}")]
     Stopped {
         /// What it says.

@@ -32,7 +32,7 @@ pub const VOTERS_MAX: usize = 7;
 pub(crate) enum NoAnswer {
     /// The command may have been done or not: ask again, perhaps another node.
     Again(String),
-    /// This node's consensus has stopped.
+    /// This node's openraft has stopped.
     Stopped(String),
     /// A disk is nearly full, and the change can wait: nothing has changed.
     NoRoom(String),

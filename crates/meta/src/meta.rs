@@ -71,7 +71,7 @@ impl Running {
     }
 }
 
-/// How the consensus is doing, as far as this node knows.
+/// How the agreement is doing, as far as this node knows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MetaStatus {
     /// The leader.
@@ -92,7 +92,7 @@ impl Meta {
         Self::opening(config, connector).await
     }
 
-    /// In a box, so that the consensus is compiled here, and not again in each crate that waits for it.
+    /// In a box, so that openraft is compiled here, and not again in each crate that waits for it.
     fn opening(
         config: MetaConfig,
         connector: Arc<dyn Connector>,
@@ -172,7 +172,7 @@ impl Meta {
         self.inner.published.secrets().get(&filter).copied()
     }
 
-    /// How the consensus is doing.
+    /// How the agreement is doing.
     pub fn status(&self) -> MetaStatus {
         let Some(running) = self.inner.running.get() else { return MetaStatus::default() };
         let metrics = running.raft.metrics().borrow().clone();
@@ -186,7 +186,7 @@ impl Meta {
         }
     }
 
-    /// Whether the consensus is at work, or has not been begun. A process whose consensus has stopped must be started
+    /// Whether openraft is at work, or has not been begun. A process whose openraft has stopped must be started
     /// again: it looks alive and is not.
     pub fn is_alive(&self) -> bool {
         self.inner.running.get().is_none_or(|running| {
@@ -196,13 +196,13 @@ impl Meta {
         })
     }
 
-    /// Waits until the consensus has stopped, as [`Self::is_alive`] says.
-    pub async fn consensus_stopped(&self) {
+    /// Waits until openraft has stopped, as [`Self::is_alive`] says.
+    pub async fn agreement_stopped(&self) {
         let mut incarnations = self.incarnation();
         let running = loop {
             match self.inner.running.get() {
                 Some(running) => break running,
-                // The consensus is there once there is a cluster.
+                // Openraft runs once there is a cluster.
                 None if incarnations.changed().await.is_err() => return std::future::pending().await,
                 None => {}
             }
@@ -417,7 +417,7 @@ impl Meta {
 
     pub(crate) async fn attempt(&self, running: &Running, asked: &Asked) -> Answer {
         match running.leader() {
-            // This node's consensus waits for the disk, and does not learn that others have found another leader.
+            // This node's openraft waits for the disk, and does not learn that others have found another leader.
             _ if self.has_hung_disk() => self.ask_around(running, asked).await,
             None => self.ask_around(running, asked).await,
             Some(leader) if leader == running.identity.node => self.serve(running, asked.clone()).await,

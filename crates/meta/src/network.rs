@@ -1,4 +1,4 @@
-//! Messages from this node's consensus to another's.
+//! Messages from this node's openraft to another's.
 //!
 //! Promises: every message says which cluster and which node it is for, and waits no longer than its limit; a node that
 //! does not answer is marked unreachable, and is tried less often. Must not know: what messages mean.
@@ -53,7 +53,7 @@ pub(crate) struct Network {
     pub(crate) channels: Channels,
 }
 
-/// Open channels to other members: the consensus asks for a new client whenever it confirms its leader.
+/// Open channels to other members: openraft asks for a new client whenever it confirms its leader.
 #[derive(Clone, Default)]
 pub(crate) struct Channels(Arc<Mutex<BTreeMap<Member, Channel>>>);
 
@@ -78,7 +78,7 @@ impl Channels {
 }
 
 impl Network {
-    /// Where node `target` is: as the map says, or as the consensus knows it while the map is not here yet.
+    /// Where node `target` is: as the map says, or as openraft knows it while the map is not here yet.
     pub(crate) fn member(&self, target: u64, otherwise: &Member) -> Member {
         match self.published.newest().nodes.get(&NodeId(target)) {
             Some(record) => Member { name: record.name.clone(), address: record.address.clone() },
@@ -107,7 +107,7 @@ pub(crate) struct Link {
     fallback: Member,
 }
 
-/// The calls of the consensus.
+/// The calls of openraft.
 #[derive(Clone, Copy)]
 enum Method {
     Append,

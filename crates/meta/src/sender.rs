@@ -86,7 +86,7 @@ impl Sender {
     }
 }
 
-/// The name of member `node`, by the map, or by the consensus while the map is not here yet.
+/// The name of member `node`, by the map, or by openraft while the map is not here yet.
 fn known_name(running: &Running, node: NodeId) -> Result<Option<String>, Status> {
     let published = &running.network.published;
     if let Some(record) = published.newest().nodes.get(&node) {

@@ -37,7 +37,7 @@ impl MetaService {
                          without the node that asks, stop that, remove its data, and let it join anew";
             return Err(ErrorKind::Invalid.status(other));
         }
-        // The consensus waits for the disk: all messages to it would wait behind that, one after the other.
+        // Openraft waits for the disk: all messages to it would wait behind that, one after the other.
         if self.meta.has_hung_disk() {
             return Err(ErrorKind::Unavailable.status("the disk of what this node has agreed on hangs"));
         }

@@ -1,9 +1,9 @@
 //! Ranges of election timeouts, one a slot.
 //!
 //! Promises: no two voters have the same slot, so no two wait equally long. Must not know: how long a slot is,
-//! consensus.
+//! openraft.
 //!
-//! The consensus library draws a node's timeout once in the life of its process. Two voters that drew alike would stand
+//! Openraft draws a node's timeout once in the life of its process. Two voters that drew alike would stand
 //! against each other whenever both miss the leader, so each has a range of its own. The range follows from the node's
 //! number, as it is needed before the node knows any other. Numbers are never given twice and go beyond the slots, so
 //! the number of a new node is one whose slot nobody has, and a node whose slot a voter has does not become another

@@ -1,7 +1,7 @@
-//! Puts the parts of the consensus together.
+//! Puts the parts of the agreement together.
 //!
 //! Promises: a cluster is founded on one node only, the one that was asked to found it. Must not know: what the
-//! consensus is for.
+//! agreement is for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const SNAPSHOT_PART_BYTES: u64 = 1 << 20;
 /// message.
 const MESSAGE_ENTRIES_MAX: u64 = 32;
 
-/// Starts the consensus from what is in the database.
+/// Starts openraft from what is in the database.
 pub(crate) async fn raft(config: &MetaConfig, database: &Database, network: &Network) -> Result<Raft, MetaError> {
     let (identity, timing) = (network.identity, &config.timing);
     let (log, machine) =

@@ -2,7 +2,7 @@
 //!
 //! Promises: a function of the commands before, the same on every node; numbers of nodes and filters are never given
 //! twice; a command that comes again within [`OUTCOMES_MAX`] commands is answered as the first time and changes
-//! nothing; no node is given more cells than it has memory for. Must not know: consensus, disks, the network, clocks.
+//! nothing; no node is given more cells than it has memory for. Must not know: openraft, disks, the network, clocks.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! The types that the consensus library is used with.
+//! The types that openraft is used with.
 //!
 //! Promises: numbers of nodes are those of the map. Must not know: what the types are used for.
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::command::{Command, Outcome};
 use crate::refusal::Refusal;
 
-/// A member as the consensus knows it: enough to reach it before the map says how.
+/// A member as openraft knows it: enough to reach it before the map says how.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Member {
     /// The name in its certificate.

@@ -1,7 +1,7 @@
 //! The Admin service: clusters, nodes and filters, for operators.
 //!
 //! Promises: a change that is answered as done can be seen on this node; a secret leaves this node only towards
-//! producers. Must not know: consensus, cells.
+//! producers. Must not know: how nodes agree, cells.
 
 mod backup;
 mod skew;
@@ -160,7 +160,7 @@ impl Admin for AdminService {
         } else {
             self.shared.meta.map().borrow().clone()
         };
-        let (consensus, view) = (self.shared.meta.status(), self.shared.view());
+        let (agreement, view) = (self.shared.meta.status(), self.shared.view());
         // The view may be of a map before or after this one: a copy that is complete in one start says nothing of
         // another start.
         let is_silent = |(node, record): &(&NodeId, &NodeRecord)| {
@@ -168,9 +168,9 @@ impl Admin for AdminService {
         };
         Ok(Response::new(StatusReply {
             map: Some(ClusterMap::from(&*map)),
-            leader: consensus.leader.map_or(0, |leader| leader.0),
-            term: consensus.term,
-            last_applied: consensus.last_applied,
+            leader: agreement.leader.map_or(0, |leader| leader.0),
+            term: agreement.term,
+            last_applied: agreement.last_applied,
             unreachable: view.unreachable.iter().map(|node| node.0).collect(),
             not_answering: map.nodes.iter().filter(is_silent).map(|(node, _)| node.0).collect(),
             clocks: self.shared.clocks.of_nodes(self.shared.clock.now(), &view),

@@ -149,7 +149,9 @@ pub struct Limits {
     pub guard_bytes_max: u64,
     /// Bytes that the claims of all groups may take together, 75 at most for each event that is held.
     pub claims_bytes_max: u64,
-    /// Events that each group of a tree's level may have decided by itself, and that have still to climb.
+    /// Events that each group of a tree's level may owe to its parent: the level has decided them by itself, and they
+    /// have still to climb. These are in memory: the limit has nothing to do with the node's journal, whatever its name
+    /// says.
     pub journal_events_max: u32,
     /// Connections that are open at the listening address, a quarter of them kept for nodes and a sixteenth for operators.
     /// With `handshakes_max` below the files that the process may have open (`ulimit -n`).

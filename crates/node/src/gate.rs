@@ -62,8 +62,8 @@ impl GateLayer {
             Role::Anybody => {}
         }
         let caller_party = match self.is_secure.then(|| accept::party(caller.roles())) {
-            // Without certificates nothing else shows whose work a call is; and a node's work for producers counts as
-            // theirs.
+            // Without certificates the call's path alone says whose work it is. What a node relays for producers counts
+            // as theirs.
             None if party == Party::Agreement => Party::Nodes,
             None => party,
             Some(Party::Nodes) if party == Party::Producers => party,

@@ -51,7 +51,7 @@ struct FilterLabel {
 }
 
 type Count<L> = Sorted<L, Counter>;
-type Level<L> = Sorted<L, Gauge>;
+type Gauges<L> = Sorted<L, Gauge>;
 type Ratio<L> = Sorted<L, Gauge<f64, AtomicU64>>;
 type Spread<L> = Sorted<L, Histogram>;
 
@@ -120,7 +120,7 @@ pub(crate) struct Metrics {
     relayed: Counter,
     links: peers::LinkMetrics,
     link_refused: Count<ReasonLabel>,
-    connections_open: Level<ListenerLabel>,
+    connections_open: Gauges<ListenerLabel>,
     connections_refused: Count<ListenerLabel>,
     connections_closed: Count<ListenerLabel>,
     climbs: ClimbMetrics,
@@ -290,7 +290,7 @@ impl Metrics {
     }
 }
 
-fn level(value: u64) -> i64 {
+fn gauge_value(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
 
@@ -350,7 +350,7 @@ fn node_now(registry: &mut Registry, shared: &Shared) {
     ];
     for (name, help, value) in gauges {
         let gauge = Gauge::<i64>::default();
-        gauge.set(level(value));
+        gauge.set(gauge_value(value));
         registry.register(name, help, gauge);
     }
 }

@@ -166,7 +166,7 @@ impl Node {
         self.shared.not_alive().is_none()
     }
 
-    /// Waits until the node cannot go on: an owner has panicked, and the state of its slices is lost, or the consensus
+    /// Waits until the node cannot go on: an owner has panicked, and the state of its slices is lost, or the agreement
     /// has stopped, as where its disk fails, and the node would act on an old map for ever. The node is to be shut down
     /// and started again.
     pub async fn failure(&self) -> NodeError {
@@ -174,7 +174,7 @@ impl Node {
             biased;
             lost = self.shared.owners.loss().happened() => NodeError::OwnerLost(lost),
             error = self.shared.keeper.failed() => NodeError::Journal(error),
-            () = self.shared.meta.consensus_stopped() => NodeError::ConsensusStopped,
+            () = self.shared.meta.agreement_stopped() => NodeError::AgreementStopped,
         }
     }
 

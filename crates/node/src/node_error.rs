@@ -34,10 +34,10 @@ pub enum NodeError {
         "the journal cannot be written ({0}): what replies since then rest on may be missing there; look after the disk, and start the node again"
     )]
     Journal(String),
-    /// The consensus has stopped.
+    /// The node's part of the agreement has stopped.
     #[error(
         "the node has no part in the cluster's agreement any more (see the log; does the disk of its data folder fail?): \
          mend that, and start it again"
     )]
-    ConsensusStopped,
+    AgreementStopped,
 }

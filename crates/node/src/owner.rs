@@ -6,13 +6,13 @@
 
 mod advice;
 mod backlog;
+mod brake;
 mod desk;
 mod gathered;
 mod groups;
 mod held;
 mod kept;
 mod loss;
-mod pace;
 mod reading;
 mod worker;
 
@@ -53,8 +53,8 @@ pub(crate) enum Work {
         /// When it came, in monotonic milliseconds.
         received_ms: MonotonicMs,
     },
-    /// A message of one node to another that one of them, this one, cannot write or read. Its numbers and names are
-    /// right, so it is refused as its receiver refuses a message that it cannot carry out.
+    /// A message between two nodes that this node, one of them, cannot write or read. It is refused in the receiver's
+    /// name, as its numbers and names are right.
     Refused {
         /// The node that sends it.
         sender: NodeId,

@@ -1,5 +1,6 @@
-//! How a node stops. Where it alone has the cells of slices, and another copy is about to have them too, or was there a
-//! moment ago, the node goes on until the other copy has them; then it takes no more events.
+//! How a node stops. It may be the only node that has the cells of a slice. If another copy is fetching these cells, or
+//! is on a node that is away for a moment, the stopping node serves on until that copy has them, and then takes no more
+//! events.
 //!
 //! Promises: the node does not wait for long for a copy that does not come; the log says what is lost with the process.
 //! Must not know: how copies are fetched.

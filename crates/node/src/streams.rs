@@ -1,7 +1,7 @@
 //! The Producer service: streams of batches, descriptions of filters, and the map.
 //!
 //! Promises: a stream costs the node no more than its credit, whatever its producer does or fails to do. Must not know:
-//! cells, consensus.
+//! cells, agreement.
 
 mod admit;
 mod relay;

@@ -1,8 +1,10 @@
 //! Claims: who is about to deliver an event that the filter does not know yet (`docs/decisions/43-claims.md`).
 //!
-//! A claim records nothing: only its confirm does, so a consumer that dies with a claim has lost no event. The head of an
-//! event keeps its claims in a [`ClaimTable`], and what each call becomes is two pure steps: [`before_test`], by what the
-//! table holds, and [`after_test`], by what the slices say.
+//! A claim records nothing: only its confirm does, so a consumer that dies with a claim has lost no event. The head of
+//! an event keeps its claims in a [`ClaimTable`]. What a call becomes is two pure steps. [`before_test`] decides by
+//! what the table holds, for all groups. What follows from the answer of the slices, [`after_test`] decides where one
+//! slice has all positions (`group/together/claims.rs`), and `group/divided/decide.rs` where they are divided, as it
+//! does for all calls.
 //!
 //! ```text
 //!             claim: tested at all nodes, not there                 confirm by the holder: set, untested

@@ -33,8 +33,8 @@ impl fmt::Display for FilterId {
 #[serde(transparent)]
 pub struct Incarnation(pub u64);
 
-/// The number of a filter that rises when heads of its events change: those who know an older one are refused
-/// (elsewhere: a fencing token).
+/// The number of a filter that rises when events may get another head, or a slice another copy: those who know an older
+/// one are refused (elsewhere: a fencing token).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Epoch(pub u64);
@@ -58,7 +58,7 @@ impl Epoch {
         self.0.saturating_sub(former.0)
     }
 
-    /// Heads change: it is the next one from now on.
+    /// Heads or copies change: it is the next one from now on.
     pub fn rise(&mut self) {
         *self = self.after(1);
     }

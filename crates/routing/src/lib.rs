@@ -1,11 +1,12 @@
-//! Slices of a filter: from a digest to the slices that hold its positions, and the engine that runs all of them in
-//! one place.
+//! Slices, the map, and the machines that decide events: from a digest to the slices that hold its positions, who has
+//! these slices, and what each of their nodes does; and the engine that runs all slices in one place.
 //!
 //! Promises: pure; the same events in the same order give the same answers on every machine. Must not know: async,
 //! network, files, the clock (times are passed in), a source of randomness.
 #![warn(missing_docs)]
 
-// Each room imports those above it only.
+// Rooms are listed by the alphabet here. Each imports only those before it in this order: ids, verdict, plan, map,
+// protocol, claims, clocks, engine, group (`crates/tidy/tests/all/rooms.rs`).
 mod claims;
 mod clocks;
 mod engine;

@@ -1,7 +1,7 @@
 //! How long the disk of a machine has been full, and by which maps its node has acted meanwhile.
 //!
-//! Promises: a disk counts as full until it has taken all that waited for room, as what lookups have found meanwhile is
-//! lost with the process until then. Must not know: who fills disks, and who ends processes.
+//! Promises: a disk counts as full until it has taken all that waited for room. Until then, a process that ends loses
+//! what its lookups have found. Must not know: who fills disks, and who ends processes.
 
 use std::sync::Arc;
 

@@ -18,14 +18,14 @@ use crate::varint;
 
 /// What all events of a batch share.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BatchHead {
+pub struct BatchHeader {
     /// Names the batch among those of its producer; a retry has the same.
     pub sequence: u64,
     /// The filter.
     pub filter: FilterId,
     /// Its epoch as the producer's map shows it.
     pub epoch: Epoch,
-    /// The incarnation of the owner as the producer's map shows it.
+    /// The incarnation of the head as the producer's map shows it.
     pub incarnation: Incarnation,
     /// What is done with the events.
     pub operation: Operation,
@@ -88,13 +88,13 @@ pub struct BatchShape {
 ///
 /// # Errors
 /// [`WireError`] where the runs break a limit, a group stands twice, or times run backwards.
-pub fn encode(head: &BatchHead, runs: &[Run<'_>]) -> Result<proto::Batch, WireError> {
+pub fn encode(header: &BatchHeader, runs: &[Run<'_>]) -> Result<proto::Batch, WireError> {
     let lengths: Vec<(u32, usize)> = runs.iter().map(|run| (run.group, run.range.len())).collect();
     let events = check_runs(&lengths, u32::MAX)?;
-    check_at_most("traceparent", head.traceparent.len() as u64, TRACEPARENT_BYTES_MAX as u64)?;
-    let has_ticks = runs.iter().any(|run| !are_trivial(run.ticks, head.base_unit));
+    check_at_most("traceparent", header.traceparent.len() as u64, TRACEPARENT_BYTES_MAX as u64)?;
+    let has_ticks = runs.iter().any(|run| !are_trivial(run.ticks, header.base_unit));
     let has_names = runs.iter().any(|run| !run.names.is_empty());
-    let has_fences = comes_with_fences(head.operation);
+    let has_fences = comes_with_fences(header.operation);
     let mut fences = Vec::new();
     let packed: usize = runs.iter().map(|run| packed_bytes(run.probes.shape(), run.range.len())).sum();
     let (mut probes, mut ticks, mut names) = (Vec::with_capacity(packed + 8), Vec::new(), Vec::new());
@@ -102,7 +102,7 @@ pub fn encode(head: &BatchHead, runs: &[Run<'_>]) -> Result<proto::Batch, WireEr
         check_at_most("probes", run.range.end as u64, run.probes.len() as u64)?;
         pack_probes(run.probes, run.range.clone(), &mut probes);
         if has_ticks {
-            pack_run_ticks(run, head.base_unit, &mut ticks)?;
+            pack_run_ticks(run, header.base_unit, &mut ticks)?;
         }
         if has_names {
             check_length("names", run.names.len(), run.range.len())?;
@@ -112,26 +112,26 @@ pub fn encode(head: &BatchHead, runs: &[Run<'_>]) -> Result<proto::Batch, WireEr
         fences.extend_from_slice(run.fences);
     }
     Ok(proto::Batch {
-        sequence: head.sequence,
-        filter_id: head.filter.0,
-        filter_epoch: head.epoch.0,
-        incarnation: head.incarnation.0,
-        operation: operation_message(head.operation).into(),
-        deadline_ms: head.deadline_in_ms,
+        sequence: header.sequence,
+        filter_id: header.filter.0,
+        filter_epoch: header.epoch.0,
+        incarnation: header.incarnation.0,
+        operation: operation_message(header.operation).into(),
+        deadline_ms: header.deadline_in_ms,
         runs: run_pairs(&lengths),
         events,
         probes: probes.into(),
         ticks: ticks.into(),
-        base_unit: head.base_unit,
-        clock_ms: head.clock_ms,
+        base_unit: header.base_unit,
+        clock_ms: header.clock_ms,
         names: names.into(),
-        traceparent: head.traceparent.clone(),
-        from_filter: head.from.map_or(0, |from| from.filter.0),
-        from_incomplete: head.from.is_some_and(|from| !from.complete),
-        again: head.again,
+        traceparent: header.traceparent.clone(),
+        from_filter: header.from.map_or(0, |from| from.filter.0),
+        from_incomplete: header.from.is_some_and(|from| !from.complete),
+        again: header.again,
         // The sender sets this.
         former_asked: false,
-        lease_ms: if let Operation::Claim { lease_ms } = head.operation { lease_ms } else { 0 },
+        lease_ms: if let Operation::Claim { lease_ms } = header.operation { lease_ms } else { 0 },
         fences: pack_fences(&fences).into(),
     })
 }
@@ -140,10 +140,10 @@ pub fn encode(head: &BatchHead, runs: &[Run<'_>]) -> Result<proto::Batch, WireEr
 ///
 /// # Errors
 /// [`WireError`] names the field.
-pub fn decode_head(batch: &proto::Batch) -> Result<BatchHead, WireError> {
+pub fn decode_header(batch: &proto::Batch) -> Result<BatchHeader, WireError> {
     check_at_most("events", batch.events.into(), BATCH_EVENTS_MAX.into())?;
     check_at_most("traceparent", batch.traceparent.len() as u64, TRACEPARENT_BYTES_MAX as u64)?;
-    Ok(BatchHead {
+    Ok(BatchHeader {
         sequence: batch.sequence,
         filter: FilterId(batch.filter_id),
         epoch: Epoch(batch.filter_epoch),

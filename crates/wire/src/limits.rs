@@ -30,7 +30,7 @@ pub const EVENT_TICK_BYTES_MAX: usize = 20;
 /// Bytes of the name of a submission: a source of 16 and a number of 8.
 pub const NAME_BYTES: usize = 24;
 
-/// Bytes of a batch: the greatest events there are, and room for its head and a trace context.
+/// Bytes of a batch: the greatest events there are, and room for its header and a trace context.
 pub const BATCH_BYTES_MAX: usize =
     BATCH_EVENTS_MAX as usize * (EVENT_PROBE_BYTES_MAX + EVENT_TICK_BYTES_MAX + NAME_BYTES + 4) + 4096;
 

@@ -274,7 +274,7 @@ fn encode_resolved(message: &PeerMessage, resolved: &Resolved) -> Result<proto::
         node_visits: resolved.node_visits,
         filter_epoch: message.epoch.0,
         expiries: pack_expiries("expiries", &resolved.expiries, hits)?.into(),
-        held: pack_held(&resolved.held),
+        held: pack_vetoes(&resolved.vetoes),
     })
 }
 
@@ -298,7 +298,7 @@ fn decode_resolved(resolved: &proto::Resolved) -> Result<Resolved, WireError> {
         node_visits: resolved.node_visits,
         degraded: resolved.degraded,
         expiries,
-        held: unpack_held(&resolved.held, events)?,
+        vetoes: unpack_vetoes(&resolved.held, events)?,
     })
 }
 
@@ -309,24 +309,24 @@ fn tests_of(claims: &proto::ClaimTests) -> Result<&proto::TestBatch, WireError> 
 }
 
 /// Pairs (events skipped since the last, milliseconds left); indices rise.
-fn pack_held(held: &[(u32, u32)]) -> Vec<u32> {
+fn pack_vetoes(vetoes: &[(u32, u32)]) -> Vec<u32> {
     let mut end = 0;
-    let pairs = held.iter().map(|(index, left_ms)| [index - std::mem::replace(&mut end, index + 1), *left_ms]);
+    let pairs = vetoes.iter().map(|(index, left_ms)| [index - std::mem::replace(&mut end, index + 1), *left_ms]);
     pairs.flatten().collect()
 }
 
-fn unpack_held(pairs: &[u32], events: usize) -> Result<Vec<(u32, u32)>, WireError> {
+fn unpack_vetoes(pairs: &[u32], events: usize) -> Result<Vec<(u32, u32)>, WireError> {
     check_at_most("held", pairs.len() as u64, 2 * events as u64)?;
     let (pairs, rest) = pairs.as_chunks::<2>();
     check_length("held", rest.len(), 0)?;
-    let (mut end, mut held) = (0u64, Vec::with_capacity(pairs.len()));
+    let (mut end, mut vetoes) = (0u64, Vec::with_capacity(pairs.len()));
     for [skipped, left_ms] in pairs {
         let index = end + u64::from(*skipped);
         end = index + 1;
         check_at_most("held", end, events as u64)?;
-        held.push((index as u32, *left_ms));
+        vetoes.push((index as u32, *left_ms));
     }
-    Ok(held)
+    Ok(vetoes)
 }
 
 fn encode_set(message: &PeerMessage, set: &SetBatch, range: u64) -> Result<proto::SetBatch, WireError> {

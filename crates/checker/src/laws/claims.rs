@@ -1,13 +1,13 @@
 //! Claims: at most one consumer counts on an event at any time; fences rise; what somebody holds is first-seen to nobody else;
 //! a lease is lost to a later claim only, and not before it is over; leases end.
 //!
-//! That one confirm wins, that nothing recorded is granted, and that a lost lease was recorded by somebody, say `one_winner`,
-//! `no_false_negative` and `no_own_duplicate`.
+//! Three other laws look at the rest: `one_winner` says that one confirm wins, `no_false_negative` that no recorded
+//! event is granted, and `no_own_duplicate` that somebody has recorded an event whose lease was lost to a record.
 
 use std::collections::BTreeMap;
 
 use super::Violation;
-use crate::claims::{ClaimCall, Grant};
+use crate::claims::{ClaimRecord, Grant};
 use crate::history::{Call, History};
 use firstseen_routing::{Decision, Reason};
 
@@ -18,13 +18,13 @@ const EXPLAINED: &str = "a lease is lost to somebody: no later claim explains it
 const END: &str = "leases end: an event is in progress though nobody can hold it any more";
 
 pub(super) fn check(history: &History, by_event: &BTreeMap<u64, Vec<&Call>>, violations: &mut Vec<Violation>) {
-    let mut claims: BTreeMap<u64, Vec<&ClaimCall>> = BTreeMap::new();
+    let mut claims: BTreeMap<u64, Vec<&ClaimRecord>> = BTreeMap::new();
     for claim in &history.claims {
         claims.entry(claim.event).or_default().push(claim);
     }
     for (event, claims) in &claims {
         let calls = by_event.get(event).map_or(&[][..], |calls| calls);
-        let granted: Vec<(&ClaimCall, Grant)> =
+        let granted: Vec<(&ClaimRecord, Grant)> =
             claims.iter().filter_map(|claim| Some((*claim, claim.grant?))).collect();
         let mut broken = |law, what: String| violations.push(Violation { law, calls: Vec::new(), what: Some(what) });
         for (index, (first, one)) in granted.iter().enumerate() {
@@ -34,7 +34,7 @@ pub(super) fn check(history: &History, by_event: &BTreeMap<u64, Vec<&Call>>, vio
                     broken(ONE_HOLDER, format!("{first:?} and {second:?}"));
                 }
                 // A claim that is tried for long may be granted after one that was asked for later.
-                let before = |(early, one): (&ClaimCall, &Grant), (late, other): (&ClaimCall, &Grant)| {
+                let before = |(early, one): (&ClaimRecord, &Grant), (late, other): (&ClaimRecord, &Grant)| {
                     early.told_us.is_some_and(|told_us| told_us <= late.asked_us) && one.fence >= other.fence
                 };
                 if before((first, one), (second, other)) || before((second, other), (first, one)) {
@@ -42,7 +42,7 @@ pub(super) fn check(history: &History, by_event: &BTreeMap<u64, Vec<&Call>>, vio
                 }
             }
             if let Some(lost_us) = one.lost_us {
-                let is_later = |claim: &&ClaimCall| {
+                let is_later = |claim: &&ClaimRecord| {
                     let is_other = !std::ptr::eq(*claim, *first);
                     is_other && claim.told_us.is_none_or(|told_us| told_us >= first.asked_us)
                 };
@@ -61,7 +61,7 @@ pub(super) fn check(history: &History, by_event: &BTreeMap<u64, Vec<&Call>>, vio
 
 /// Observations that were first-seen while a consumer counted on the event. A leaf that answers alone does not know what is held
 /// at the root of its tree.
-fn held(history: &History, granted: &[(&ClaimCall, Grant)], calls: &[&Call], violations: &mut Vec<Violation>) {
+fn held(history: &History, granted: &[(&ClaimRecord, Grant)], calls: &[&Call], violations: &mut Vec<Violation>) {
     let is_first = |call: &&&Call| call.won() && !call.is_confirm && !history.is_alone(call);
     for call in calls.iter().filter(is_first) {
         let Some(returned_us) = call.returned_us else { continue };
@@ -74,7 +74,7 @@ fn held(history: &History, granted: &[(&ClaimCall, Grant)], calls: &[&Call], vio
 
 /// Once all is well, an event is in progress for as long as somebody can hold it: a lease and a hundredth after the last claim
 /// was tried, and as long after heads have changed for the last time.
-fn end(healed_us: u64, claims: &[&ClaimCall], calls: &[&Call], violations: &mut Vec<Violation>) {
+fn end(healed_us: u64, claims: &[&ClaimRecord], calls: &[&Call], violations: &mut Vec<Violation>) {
     let longest_us = claims.iter().map(|claim| claim.lease_us).max().unwrap_or(0);
     let told: Vec<(u64, u64)> = claims
         .iter()
@@ -88,7 +88,7 @@ fn end(healed_us: u64, claims: &[&ClaimCall], calls: &[&Call], violations: &mut 
     for (asked_us, told_us) in
         told.into_iter().filter(|(asked_us, _)| *asked_us > healed_us + SETTLE_LEASES * LEASE_MAX_US)
     {
-        let may_hold = |claim: &&ClaimCall| {
+        let may_hold = |claim: &&ClaimRecord| {
             // A try that was given up may be granted as long as a message takes.
             let last_us = claim.told_us.unwrap_or(u64::MAX).max(claim.asked_us).saturating_add(longest_us + SENT_US);
             claim.asked_us < told_us && asked_us < last_us && !(claim.asked_us == asked_us && claim.is_in_progress)
@@ -113,10 +113,10 @@ mod tests {
 
     use super::*;
 
-    fn claim(asked_us: u64, told_us: u64, until_us: u64, number: u64) -> ClaimCall {
+    fn claim(asked_us: u64, told_us: u64, until_us: u64, number: u64) -> ClaimRecord {
         let fence = Fence::of_number(FilterId(1), Epoch(1), number);
         let grant = Some(Grant { fence, until_us, over_us: until_us, lost_us: None });
-        ClaimCall {
+        ClaimRecord {
             event: 7,
             asked_us,
             told_us: Some(told_us),
@@ -126,7 +126,7 @@ mod tests {
         }
     }
 
-    fn broken(claims: Vec<ClaimCall>, calls: Vec<Call>, healed_us: Option<u64>) -> Vec<&'static str> {
+    fn broken(claims: Vec<ClaimRecord>, calls: Vec<Call>, healed_us: Option<u64>) -> Vec<&'static str> {
         let history = History { claims, calls, healed_us, ..History::default() };
         let mut by_event: BTreeMap<u64, Vec<&Call>> = BTreeMap::new();
         history.calls.iter().for_each(|call| by_event.entry(call.event).or_default().push(call));

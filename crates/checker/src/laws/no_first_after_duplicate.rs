@@ -7,8 +7,8 @@
 //! then, which the verdict says (degraded). For that, the nodes that answer must have changed while the event was
 //! recorded, and again since the duplicate.
 //!
-//! There is another one: what a lookup has found while the disk of a node was full that has all cells of the event may be
-//! new once the node's process has ended. Which node has answered a lookup is in no history.
+//! There is another one: a lookup's find may be lost. That is so if the disk of the node that holds the cells was full,
+//! and its process has then ended. The history does not say which node answered, so any node that has all cells counts.
 
 use super::Violation;
 use crate::history::{Call, EndOnFullDisk, History};

@@ -3,7 +3,6 @@
 //!
 //! Promises: an event that is called certain was passed on within the window (up to a collision of 128-bit digests).
 //! Must not know: how the filter works.
-//! know: how the filter works.
 
 use std::num::NonZeroUsize;
 use std::str::FromStr;

@@ -1,10 +1,10 @@
 //! `firstseen filter alter`: a new filter follows under the name, and the former one is asked first until its events
 //! have expired.
 //!
-//! Promises: what the flags do not change of window, rate, kind, slicing, lateness and ticks stays as it was asked for,
-//! however often the filter is altered, and through whichever sliding kinds; fingerprints give way to timers where they
-//! cannot do what is asked for; the new definition is printed, and nothing is altered where only a plan is asked for. Must
-//! not know: how both filters are asked about an event.
+//! Promises: window, rate, kind, slicing, lateness and ticks stay as they were asked for, unless a flag changes them.
+//! That holds however often the filter is altered, and through all sliding kinds. A filter of fingerprints becomes one
+//! of timers if fingerprints cannot do what is asked for. The command prints the new definition, and alters nothing if
+//! it is asked for a plan only. Must not know: how both filters are asked about an event.
 
 use std::io::Write;
 

@@ -5,7 +5,7 @@
 //! has.
 
 use crate::arch::Lanes;
-use crate::buckets::{BASE_BITS, BUCKET_BYTES, BucketShape, Line};
+use crate::buckets::{BASE_BITS, BUCKET_BYTES, BucketShape, CacheLine};
 use crate::cuckoo::times::TimeWord;
 
 /// The times of a bucket, unpacked: of the entry at place i of the ring, counted from the oldest, the tick is 1 and as
@@ -19,7 +19,7 @@ pub(crate) struct Ring<W> {
 
 impl<W: TimeWord> Ring<W> {
     #[inline(always)]
-    pub(crate) fn read(line: &Line, shape: BucketShape) -> Self {
+    pub(crate) fn read(line: &CacheLine, shape: BucketShape) -> Self {
         let word = W::read(line);
         let rest = word.down(shape.unary_bits()).lowest() as u32;
         let (head, base) = (rest & ((1 << shape.head_bits()) - 1), rest >> shape.head_bits());
@@ -27,7 +27,7 @@ impl<W: TimeWord> Ring<W> {
     }
 
     #[inline(always)]
-    pub(crate) fn write(self, line: &mut Line, shape: BucketShape) {
+    pub(crate) fn write(self, line: &mut CacheLine, shape: BucketShape) {
         let rest = u64::from(self.head | self.base << shape.head_bits());
         self.times.or(W::of(rest).up(shape.unary_bits())).write(line);
     }
@@ -100,7 +100,7 @@ impl<W: TimeWord> Ring<W> {
 
     /// Adds an entry that expires at `tick`, 1 to T, and no other later; the bucket must not be full.
     #[inline(always)]
-    pub(crate) fn append(&mut self, line: &mut Line, print: u32, tick: u32, shape: BucketShape) {
+    pub(crate) fn append(&mut self, line: &mut CacheLine, print: u32, tick: u32, shape: BucketShape) {
         let count = self.count();
         self.times = self.times.or(W::of(1).up(tick - 1 + count));
         write_print(line, self.slot(count, shape), print, shape);
@@ -108,7 +108,7 @@ impl<W: TimeWord> Ring<W> {
     }
 
     /// Adds an entry that expires at `tick`, 1 to T, behind all that expire then or sooner; the bucket must not be full.
-    pub(crate) fn insert(&mut self, line: &mut Line, print: u32, tick: u32, shape: BucketShape, lanes: Lanes) {
+    pub(crate) fn insert(&mut self, line: &mut CacheLine, print: u32, tick: u32, shape: BucketShape, lanes: Lanes) {
         if tick >= shape.ticks() {
             return self.append(line, print, shape.ticks(), shape);
         }
@@ -124,7 +124,7 @@ impl<W: TimeWord> Ring<W> {
     }
 
     /// Takes out the entry at `place`.
-    pub(crate) fn remove(&mut self, line: &mut Line, place: u32, shape: BucketShape, lanes: Lanes) {
+    pub(crate) fn remove(&mut self, line: &mut CacheLine, place: u32, shape: BucketShape, lanes: Lanes) {
         let at = self.times.up_to_one(place + 1, lanes) - 1;
         for later in place + 1..self.count() {
             let moved = read_print(line, self.slot(later, shape), shape);
@@ -135,18 +135,23 @@ impl<W: TimeWord> Ring<W> {
     }
 
     /// The fingerprint of the entry at `place`.
-    pub(crate) fn print(self, line: &Line, place: u32, shape: BucketShape) -> u32 {
+    pub(crate) fn print(self, line: &CacheLine, place: u32, shape: BucketShape) -> u32 {
         read_print(line, self.slot(place, shape), shape)
     }
 
     /// Every entry, the oldest first: its fingerprint and its tick.
-    pub(crate) fn entries(self, line: &Line, shape: BucketShape, lanes: Lanes) -> impl Iterator<Item = (u32, u32)> {
+    pub(crate) fn entries(
+        self,
+        line: &CacheLine,
+        shape: BucketShape,
+        lanes: Lanes,
+    ) -> impl Iterator<Item = (u32, u32)> {
         (0..self.count()).map(move |place| (self.print(line, place, shape), self.tick(place, lanes)))
     }
 }
 
 /// Whether a filter of this shape, in which entries expire within `reach` ticks, may have written `line`.
-pub(crate) fn is_bucket<W: TimeWord>(line: &Line, shape: BucketShape, reach: u64) -> bool {
+pub(crate) fn is_bucket<W: TimeWord>(line: &CacheLine, shape: BucketShape, reach: u64) -> bool {
     let ring = Ring::<W>::read(line, shape);
     let zeros = ring.times.len() - ring.count();
     ring.head < shape.slots() && ring.count() <= shape.slots() && u64::from(zeros) < reach
@@ -159,7 +164,13 @@ fn wrapped(slot: u32, slots: u32) -> u32 {
 
 /// A bit for every entry of a bucket whose fingerprint is `print`.
 #[inline(always)]
-pub(crate) fn matches<W: TimeWord>(ring: Ring<W>, line: &Line, print: u32, shape: BucketShape, lanes: Lanes) -> u64 {
+pub(crate) fn matches<W: TimeWord>(
+    ring: Ring<W>,
+    line: &CacheLine,
+    print: u32,
+    shape: BucketShape,
+    lanes: Lanes,
+) -> u64 {
     match equal_slots(line, print, shape, lanes) {
         // Of most events there is none, and then nothing more is to be known.
         0 => 0,
@@ -169,7 +180,7 @@ pub(crate) fn matches<W: TimeWord>(ring: Ring<W>, line: &Line, print: u32, shape
 
 /// A bit for every slot whose fingerprint is `print`, whether it holds an entry or not.
 #[inline(always)]
-fn equal_slots(line: &Line, print: u32, shape: BucketShape, lanes: Lanes) -> u64 {
+fn equal_slots(line: &CacheLine, print: u32, shape: BucketShape, lanes: Lanes) -> u64 {
     let mut equal = shape.all_slots();
     for column in 0..shape.columns() {
         let byte = (print >> (8 * column)) as u8;
@@ -184,14 +195,14 @@ fn equal_slots(line: &Line, print: u32, shape: BucketShape, lanes: Lanes) -> u64
 
 /// 57 bits at least of a bucket, from bit `start` on.
 #[inline(always)]
-fn plane(line: &Line, start: usize) -> u64 {
+fn plane(line: &CacheLine, start: usize) -> u64 {
     let byte = (start / 8).min(BUCKET_BYTES - 8);
     let mut bytes = [0; 8];
     bytes.copy_from_slice(&line[byte..byte + 8]);
     u64::from_le_bytes(bytes) >> (start - 8 * byte)
 }
 
-fn read_print(line: &Line, slot: u32, shape: BucketShape) -> u32 {
+fn read_print(line: &CacheLine, slot: u32, shape: BucketShape) -> u32 {
     let bytes =
         (0..shape.columns()).map(|column| u32::from(line[shape.column_start(column) + slot as usize]) << (8 * column));
     let bits = (8 * shape.columns()..shape.print_bits()).map(|bit| {
@@ -202,7 +213,7 @@ fn read_print(line: &Line, slot: u32, shape: BucketShape) -> u32 {
 }
 
 #[inline(always)]
-fn write_print(line: &mut Line, slot: u32, print: u32, shape: BucketShape) {
+fn write_print(line: &mut CacheLine, slot: u32, print: u32, shape: BucketShape) {
     for column in 0..shape.columns() {
         line[(shape.column_start(column) + slot as usize) % BUCKET_BYTES] = (print >> (8 * column)) as u8;
     }

@@ -5,7 +5,7 @@
 //! know: where copies are.
 
 use crate::arch::{Instructions, Lanes, compiled_for};
-use crate::buckets::{BUCKET_BYTES, BucketShape, Line, Lines, REGION_BUCKETS, regions_of, regions_of_mut};
+use crate::buckets::{BUCKET_BYTES, BucketShape, CacheLine, REGION_BUCKETS, RegionLines, regions_of, regions_of_mut};
 use crate::cuckoo::Buckets;
 use crate::cuckoo::bucket::{Ring, matches};
 use crate::cuckoo::region::{Put, Region};
@@ -57,7 +57,7 @@ impl<W: TimeWord> Buckets<W> {
 
 impl Merging {
     /// Merges one region; returns whether there was room for everything.
-    fn merge<W: TimeWord>(self, mine: &mut Lines, other: &Lines) -> bool {
+    fn merge<W: TimeWord>(self, mine: &mut RegionLines, other: &RegionLines) -> bool {
         let counts = [self.view::<W>(mine).count(), self.other_view::<W>(other).count()];
         if counts[0] < counts[1]
             && let Some(merged) = self.into_other::<W>(mine, other)
@@ -71,7 +71,7 @@ impl Merging {
 
     /// The entries of `mine` put into a copy of `other`; `None` where that has no room for them: then `other` is put into
     /// `mine`, which keeps what it has.
-    fn into_other<W: TimeWord>(self, mine: &Lines, other: &Lines) -> Option<Box<Lines>> {
+    fn into_other<W: TimeWord>(self, mine: &RegionLines, other: &RegionLines) -> Option<Box<RegionLines>> {
         let mut merged = Box::new(*other);
         for line in merged.iter_mut().take(REGION_BUCKETS) {
             let ring = self.other_ring::<W>(line);
@@ -88,7 +88,7 @@ impl Merging {
     /// Takes out every entry of an event but one. A filter writes no second one, but bytes from outside may have it: then
     /// the one that expires first may be the one that is found. Those that are taken out need no room when they are put
     /// in again, as one is there.
-    fn take_twins<W: TimeWord>(self, lines: &mut Lines) -> Vec<Stashed> {
+    fn take_twins<W: TimeWord>(self, lines: &mut RegionLines) -> Vec<Stashed> {
         let mut twins = Vec::new();
         for bucket in 0..REGION_BUCKETS {
             let mut ring = Ring::<W>::read(&lines[bucket], self.shape);
@@ -106,7 +106,7 @@ impl Merging {
 
     /// Whether an event has an entry beside the one in `bucket`: there, or in the other one, which is looked at from the
     /// first of both only.
-    fn has_twin<W: TimeWord>(self, ring: Ring<W>, lines: &Lines, bucket: usize, print: u32) -> bool {
+    fn has_twin<W: TimeWord>(self, ring: Ring<W>, lines: &RegionLines, bucket: usize, print: u32) -> bool {
         let equal = |ring, bucket: usize| matches(ring, &lines[bucket], print, self.shape, self.lanes);
         let partner = BucketShape::partner(bucket, print);
         equal(ring, bucket).count_ones() > 1
@@ -114,7 +114,7 @@ impl Merging {
     }
 
     /// Puts in all entries that are alive; returns whether there was room for them.
-    fn put_all<W: TimeWord>(self, lines: &mut Lines, entries: impl Iterator<Item = Stashed>) -> bool {
+    fn put_all<W: TimeWord>(self, lines: &mut RegionLines, entries: impl Iterator<Item = Stashed>) -> bool {
         let (mut region, mut fits) = (self.region::<W>(lines), true);
         for entry in entries.filter(|entry| entry.expiry > self.base) {
             fits &= region.put(entry.bucket, entry.print, entry.expiry) != Put::Full;
@@ -122,17 +122,17 @@ impl Merging {
         fits
     }
 
-    fn lacks<W: TimeWord>(self, mine: &Lines, other: &Lines) -> bool {
+    fn lacks<W: TimeWord>(self, mine: &RegionLines, other: &RegionLines) -> bool {
         let view = self.view::<W>(mine);
         let mut alive = self.differing::<W>(mine, other).filter(|entry| entry.expiry > self.base);
         alive.any(|entry| view.find(entry.bucket, entry.print).is_none_or(|(_, expiry)| expiry < entry.expiry))
     }
 
     /// The entries of `other` in buckets that are not the same in `mine`, and in the stash.
-    fn differing<W: TimeWord>(self, mine: &Lines, other: &Lines) -> impl Iterator<Item = Stashed> {
+    fn differing<W: TimeWord>(self, mine: &RegionLines, other: &RegionLines) -> impl Iterator<Item = Stashed> {
         let (view, others) = (self.view::<W>(mine), self.other_view::<W>(other));
         let differs = move |bucket: &usize| {
-            let [a, b]: [&Line; 2] = [&mine[*bucket], &other[*bucket]];
+            let [a, b]: [&CacheLine; 2] = [&mine[*bucket], &other[*bucket]];
             let start = self.shape.column_start(0);
             view.ring(*bucket) != self.other_ring::<W>(b) || a[start..] != b[start..]
         };
@@ -145,21 +145,21 @@ impl Merging {
     }
 
     /// A bucket of the other region, as it stands at the base of this one.
-    fn other_ring<W: TimeWord>(self, line: &Line) -> Ring<W> {
+    fn other_ring<W: TimeWord>(self, line: &CacheLine) -> Ring<W> {
         let mut ring = Ring::read(line, self.shape);
         ring.expire_later(self.then, self.base, self.shape, self.lanes);
         ring
     }
 
-    fn region<W: TimeWord>(self, lines: &mut Lines) -> Region<'_, W> {
+    fn region<W: TimeWord>(self, lines: &mut RegionLines) -> Region<'_, W> {
         Region::new(lines, self.shape, self.base, self.lanes)
     }
 
-    fn view<W: TimeWord>(self, lines: &Lines) -> View<'_, W> {
+    fn view<W: TimeWord>(self, lines: &RegionLines) -> View<'_, W> {
         View::new(lines, self.shape, self.base, self.lanes)
     }
 
-    fn other_view<W: TimeWord>(self, lines: &Lines) -> View<'_, W> {
+    fn other_view<W: TimeWord>(self, lines: &RegionLines) -> View<'_, W> {
         View::new(lines, self.shape, self.then, self.lanes)
     }
 }

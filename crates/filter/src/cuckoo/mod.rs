@@ -24,8 +24,8 @@ use std::ops::Range;
 
 use crate::arch::{Instructions, Lanes, compiled_for};
 use crate::buckets::{
-    BUCKET_BYTES, BucketShape, Line, PRINT_BITS_MAX, PRINT_BITS_MIN, Pair, REGION_BUCKETS, REGION_BYTES, REGION_LINES,
-    lines_of, regions_of, regions_of_mut,
+    BUCKET_BYTES, BucketShape, CacheLine, PRINT_BITS_MAX, PRINT_BITS_MIN, Pair, REGION_BUCKETS, REGION_BYTES,
+    REGION_LINES, lines_of, regions_of, regions_of_mut,
 };
 use crate::generation::{Generation, LiveEvents};
 use crate::kind::{CellKind, Density, Pass, Recorded, sample};
@@ -127,7 +127,7 @@ impl<W: TimeWord> Buckets<W> {
 }
 
 #[inline(always)]
-fn settle_line<W: TimeWord>(line: &mut Line, base: u64, next: u64, shape: BucketShape, lanes: Lanes) {
+fn settle_line<W: TimeWord>(line: &mut CacheLine, base: u64, next: u64, shape: BucketShape, lanes: Lanes) {
     let mut ring = Ring::<W>::read(line, shape);
     // Memory that was never touched stays the system's.
     if ring.count() > 0 {
@@ -191,7 +191,7 @@ impl<W: TimeWord> CellKind for Buckets<W> {
     fn density(&self, generation: &Generation, now: u64, bytes_max: usize) -> Density {
         let (base, shape) = (self.base(now), self.shape);
         let lines = lines_of(sample(generation.memory.bytes(), bytes_max, REGION_BYTES));
-        let is_bucket = |(number, _): &(usize, &Line)| number % REGION_LINES != REGION_BUCKETS;
+        let is_bucket = |(number, _): &(usize, &CacheLine)| number % REGION_LINES != REGION_BUCKETS;
         let (mut entries, mut slots) = (0u64, 0u64);
         for (_, line) in lines.iter().enumerate().filter(is_bucket) {
             let mut ring = Ring::<W>::read(line, shape);

@@ -6,7 +6,7 @@
 use std::marker::PhantomData;
 
 use crate::arch::Lanes;
-use crate::buckets::{BucketShape, Lines, REGION_BUCKETS};
+use crate::buckets::{BucketShape, REGION_BUCKETS, RegionLines};
 use crate::cuckoo::bucket::{Ring, matches};
 use crate::cuckoo::stash::{STASH_ENTRIES, Stashed, set_stashed, stashed_at, stashed_count};
 use crate::cuckoo::times::TimeWord;
@@ -30,7 +30,7 @@ pub(super) enum Put {
 
 /// A region of which the entries above `base` are alive.
 pub(super) struct Region<'a, W> {
-    lines: &'a mut Lines,
+    lines: &'a mut RegionLines,
     shape: BucketShape,
     base: u64,
     lanes: Lanes,
@@ -38,7 +38,7 @@ pub(super) struct Region<'a, W> {
 }
 
 impl<'a, W: TimeWord> Region<'a, W> {
-    pub(super) fn new(lines: &'a mut Lines, shape: BucketShape, base: u64, lanes: Lanes) -> Self {
+    pub(super) fn new(lines: &'a mut RegionLines, shape: BucketShape, base: u64, lanes: Lanes) -> Self {
         Self { lines, shape, base, lanes, width: PhantomData }
     }
 

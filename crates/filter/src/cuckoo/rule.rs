@@ -4,7 +4,7 @@
 //! or start their window again, full buckets, stashes) goes through [`Region::put`]. Must not know: where lines lie.
 
 use crate::arch::{Instructions, Lanes};
-use crate::buckets::{BucketShape, Line, Lines, TICKS_MAX};
+use crate::buckets::{BucketShape, CacheLine, RegionLines, TICKS_MAX};
 use crate::cuckoo::Buckets;
 use crate::cuckoo::bucket::{Ring, matches};
 use crate::cuckoo::region::{Put, Region};
@@ -63,14 +63,21 @@ impl<'a, W: TimeWord> BucketRule<'a, W> {
 
     #[cold]
     #[inline(never)]
-    fn is_stashed(&self, lines: &Lines, bucket: usize, print: u32, stamp: Stamp) -> bool {
+    fn is_stashed(&self, lines: &RegionLines, bucket: usize, print: u32, stamp: Stamp) -> bool {
         let view = View::<W>::new(lines, self.buckets.shape, self.base, Lanes::PORTABLE);
         view.find(bucket, print).is_some_and(|(_, expiry)| expiry > stamp.judged)
     }
 
     #[cold]
     #[inline(never)]
-    fn put(&mut self, index: usize, lines: &mut Lines, (bucket, print): (usize, u32), is_new: bool, lanes: Lanes) {
+    fn put(
+        &mut self,
+        index: usize,
+        lines: &mut RegionLines,
+        (bucket, print): (usize, u32),
+        is_new: bool,
+        lanes: Lanes,
+    ) {
         let expiry = self.buckets.window.expiry(self.pass.stamps[index].unit);
         if expiry <= self.base {
             return;
@@ -113,7 +120,7 @@ impl<W: TimeWord> PairRule for BucketRule<'_, W> {
     fn touch<const PRINT_BITS: u32>(
         &mut self,
         index: usize,
-        lines: &mut Lines,
+        lines: &mut RegionLines,
         pair: [usize; 2],
         print: u32,
         lanes: Lanes,
@@ -123,7 +130,7 @@ impl<W: TimeWord> PairRule for BucketRule<'_, W> {
         let [mut first, mut second] = pair.map(|bucket| Ring::<W>::read(&lines[bucket], shape));
         first.expire(self.base, shape, lanes);
         second.expire(self.base, shape, lanes);
-        let slots = |ring: Ring<W>, line: &Line| matches(ring, line, print, shape, lanes);
+        let slots = |ring: Ring<W>, line: &CacheLine| matches(ring, line, print, shape, lanes);
         let (in_first, in_second) = (slots(first, &lines[pair[0]]), slots(second, &lines[pair[1]]));
         let is_stashed =
             || self.pass.used_cells + self.recorded.cells > 0 && self.is_stashed(lines, pair[0], print, stamp);

@@ -2,7 +2,7 @@
 //!
 //! Promises: exact, and bounded: four entries a region. Must not know: buckets.
 
-use crate::buckets::{BUCKET_BYTES, BucketShape, Line, REGION_BUCKETS};
+use crate::buckets::{BUCKET_BYTES, BucketShape, CacheLine, REGION_BUCKETS};
 
 const ENTRY_BYTES: usize = 16;
 /// Entries of a stash.
@@ -18,7 +18,7 @@ pub(crate) struct Stashed {
 }
 
 /// The entry at `place`: expiry, fingerprint, bucket, as little-endian numbers of 8, 4 and 2 bytes; no entry has expiry 0.
-pub(crate) fn stashed_at(line: &Line, place: usize) -> Option<Stashed> {
+pub(crate) fn stashed_at(line: &CacheLine, place: usize) -> Option<Stashed> {
     let bytes = line.as_chunks::<ENTRY_BYTES>().0[place];
     let [expiry @ .., _, _, _, _, _, _, _, _] = bytes;
     let [_, _, _, _, _, _, _, _, p0, p1, p2, p3, b0, b1, _, _] = bytes;
@@ -28,7 +28,7 @@ pub(crate) fn stashed_at(line: &Line, place: usize) -> Option<Stashed> {
 }
 
 /// Replaces what is at `place`.
-pub(crate) fn set_stashed(line: &mut Line, place: usize, entry: Option<Stashed>) {
+pub(crate) fn set_stashed(line: &mut CacheLine, place: usize, entry: Option<Stashed>) {
     let mut bytes = [0; ENTRY_BYTES];
     if let Some(Stashed { bucket, print, expiry }) = entry {
         bytes[..8].copy_from_slice(&expiry.to_le_bytes());
@@ -39,18 +39,18 @@ pub(crate) fn set_stashed(line: &mut Line, place: usize, entry: Option<Stashed>)
 }
 
 /// Every entry with its place.
-pub(crate) fn stashed(line: &Line) -> impl Iterator<Item = (usize, Stashed)> {
+pub(crate) fn stashed(line: &CacheLine) -> impl Iterator<Item = (usize, Stashed)> {
     (0..STASH_ENTRIES).filter_map(|place| Some((place, stashed_at(line, place)?)))
 }
 
 /// Entries, also those that have expired.
-pub(crate) fn stashed_count(line: &Line) -> u64 {
+pub(crate) fn stashed_count(line: &CacheLine) -> u64 {
     stashed(line).count() as u64
 }
 
 /// Whether a filter of this shape, in which no entry expires after `latest`, may have written `line`. One that expired
 /// later would take its place, and be found, for longer than any event.
-pub(crate) fn is_stash(line: &Line, shape: BucketShape, latest: u64) -> bool {
+pub(crate) fn is_stash(line: &CacheLine, shape: BucketShape, latest: u64) -> bool {
     let bytes = line.as_chunks::<ENTRY_BYTES>().0;
     bytes.iter().enumerate().all(|(place, bytes)| match stashed_at(line, place) {
         Some(Stashed { bucket, print, expiry }) => {

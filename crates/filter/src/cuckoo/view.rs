@@ -5,7 +5,7 @@
 use std::marker::PhantomData;
 
 use crate::arch::Lanes;
-use crate::buckets::{BucketShape, Lines, REGION_BUCKETS};
+use crate::buckets::{BucketShape, REGION_BUCKETS, RegionLines};
 use crate::cuckoo::bucket::{Ring, matches};
 use crate::cuckoo::stash::{Stashed, stashed};
 use crate::cuckoo::times::TimeWord;
@@ -22,7 +22,7 @@ pub(super) enum Place {
 /// A region of which the entries above `base` are alive.
 #[derive(Clone, Copy)]
 pub(super) struct View<'a, W> {
-    lines: &'a Lines,
+    lines: &'a RegionLines,
     shape: BucketShape,
     base: u64,
     lanes: Lanes,
@@ -30,7 +30,7 @@ pub(super) struct View<'a, W> {
 }
 
 impl<'a, W: TimeWord> View<'a, W> {
-    pub(super) fn new(lines: &'a Lines, shape: BucketShape, base: u64, lanes: Lanes) -> Self {
+    pub(super) fn new(lines: &'a RegionLines, shape: BucketShape, base: u64, lanes: Lanes) -> Self {
         Self { lines, shape, base, lanes, width: PhantomData }
     }
 

@@ -7,10 +7,10 @@
 //! there, however far that is. The look at other events costs next to nothing: it is due once in a step of the stream's
 //! own time.
 //!
-//! How that bounds the harm: at the moment of a look at least half of the events that come next are at most the tolerance (the
-//! step, or the lateness where that is more) before the time in question. While fewer than half of them are broken, an
-//! unbroken one is among those, so the clock is never more than the tolerance ahead of the events that are right, and with a
-//! lateness of at least the step they are judged at their own times all the same.
+//! How that bounds the harm: the tolerance is the step, or the lateness where that is more. At a look, at least half of
+//! the next events are at most one tolerance behind the new time. If fewer than half are broken, one of these is right.
+//! So the clock is at most one tolerance ahead of the events that are right, and with a lateness of at least the step
+//! they are judged at their own times all the same.
 //!
 //! Promises: pure; the anchor moves only to times that were borne out, whatever comes. Must not know: what a time
 //! counts, milliseconds or units of a window; where the present comes from.

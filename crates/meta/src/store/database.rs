@@ -232,7 +232,7 @@ impl Database {
         loop {
             tokio::time::sleep(patience / LOOKS).await;
             looks.look(self.inner.steps.under_way());
-            // Once the disk answers, the consensus goes on, and nothing was lost.
+            // Once the disk answers, openraft goes on, and nothing was lost.
             let hangs = looks.is_stuck();
             if self.hangs() != hangs {
                 self.log_hang(hangs, patience);

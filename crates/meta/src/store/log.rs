@@ -51,7 +51,7 @@ impl LogStore {
     }
 }
 
-/// An error of ours, as the consensus library takes it.
+/// An error of ours, as openraft takes it.
 pub(super) fn failed(subject: ErrorSubject<u64>, verb: ErrorVerb, error: StoreError) -> StorageError {
     StorageIOError::new(subject, verb, &error).into()
 }

@@ -1,4 +1,4 @@
-//! The state machine as the consensus library drives it, with its snapshots.
+//! The state machine as openraft drives it, with its snapshots.
 //!
 //! Promises: all who watch the map see its versions in order, and the secrets of a map before the map; a snapshot is on
 //! the disk before it counts. Must not know: what commands do.

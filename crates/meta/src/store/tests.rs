@@ -1,4 +1,4 @@
-//! The store under the tests of the consensus library, across reopening, and with torn values.
+//! The store under the tests of openraft, across reopening, and with torn values.
 
 use std::fmt::Debug;
 use std::ops::RangeBounds;

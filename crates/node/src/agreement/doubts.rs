@@ -11,21 +11,22 @@ use super::report::{AGAIN, Report, RoundStep, Wait};
 use crate::shared::Shared;
 use crate::view::View;
 
-/// A start of another node, seen by a start of this one.
-type Seen = (NodeId, Incarnation, Incarnation);
+/// Another node, its start, and the start of this node that sees it.
+type PeerStart = (NodeId, Incarnation, Incarnation);
 
 /// The nodes that this node has reported as doubted, and as reached.
 #[derive(Default)]
 pub(crate) struct Doubts {
-    reported: BTreeMap<Seen, bool>,
+    reported: BTreeMap<PeerStart, bool>,
 }
 
 impl Report for Doubts {
     async fn next(&mut self, _: &Shared, view: &View) -> RoundStep {
         let seen = seen(view);
         self.reported.retain(|peer, _| seen.contains_key(peer));
-        let is_news =
-            |(peer, is_doubted): &(&Seen, &bool)| self.reported.get(*peer).copied().unwrap_or(false) != **is_doubted;
+        let is_news = |(peer, is_doubted): &(&PeerStart, &bool)| {
+            self.reported.get(*peer).copied().unwrap_or(false) != **is_doubted
+        };
         let Some(((peer, is_doubted), by)) = seen.iter().find(is_news).zip(view.node()) else {
             return RoundStep::Rest(Wait::View);
         };
@@ -46,7 +47,7 @@ impl Report for Doubts {
 }
 
 /// The other nodes that are not down, and whether they cannot be reached.
-fn seen(view: &View) -> BTreeMap<Seen, bool> {
+fn seen(view: &View) -> BTreeMap<PeerStart, bool> {
     let Some(me) = view.me else { return BTreeMap::new() };
     let others = view.links.keys().filter_map(|peer| Some((peer, view.map.nodes.get(peer)?)));
     let up = others.filter(|(_, record)| !record.is_down);

@@ -6,7 +6,7 @@ use firstseen_routing::ClaimCounts;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::{Count, FilterLabel, Level, level};
+use super::{Count, FilterLabel, Gauges, gauge_value};
 use crate::owner::GroupLook;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
@@ -18,9 +18,9 @@ struct EndLabels {
 /// Claims of the events that this node heads.
 #[derive(Default)]
 pub(super) struct Claims {
-    open: Level<FilterLabel>,
-    bytes: Level<FilterLabel>,
-    unsure_ms: Level<FilterLabel>,
+    open: Gauges<FilterLabel>,
+    bytes: Gauges<FilterLabel>,
+    unsure_ms: Gauges<FilterLabel>,
     granted: Count<FilterLabel>,
     confirmed: Count<FilterLabel>,
     released: Count<FilterLabel>,
@@ -53,9 +53,9 @@ impl Claims {
             return;
         }
         let sum = |count: fn(ClaimCounts) -> u64| all().map(count).sum::<u64>();
-        self.open.of(label).set(level(sum(|claims| claims.open)));
-        self.bytes.of(label).set(level(sum(|claims| claims.bytes)));
-        self.unsure_ms.of(label).set(level(all().map(|claims| claims.unsure_ms).max().unwrap_or(0)));
+        self.open.of(label).set(gauge_value(sum(|claims| claims.open)));
+        self.bytes.of(label).set(gauge_value(sum(|claims| claims.bytes)));
+        self.unsure_ms.of(label).set(gauge_value(all().map(|claims| claims.unsure_ms).max().unwrap_or(0)));
         self.granted.of(label).inc_by(sum(|claims| claims.granted));
         self.confirmed.of(label).inc_by(sum(|claims| claims.confirmed));
         self.released.of(label).inc_by(sum(|claims| claims.released));

@@ -9,7 +9,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::claims::Claims;
-use super::{Count, FilterLabel, Level, Ratio, level};
+use super::{Count, FilterLabel, Gauges, Ratio, gauge_value};
 use crate::owner::GroupLook;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
@@ -28,15 +28,15 @@ struct HopLabels {
 /// What is known of the slices of a filter.
 #[derive(Default)]
 struct Slices {
-    all: Level<FilterLabel>,
-    ready: Level<FilterLabel>,
-    complete: Level<FilterLabel>,
+    all: Gauges<FilterLabel>,
+    ready: Gauges<FilterLabel>,
+    complete: Gauges<FilterLabel>,
     fill_min: Ratio<FilterLabel>,
     fill_mean: Ratio<FilterLabel>,
     fill_max: Ratio<FilterLabel>,
     expected_rate_max: Ratio<FilterLabel>,
-    bytes: Level<FilterLabel>,
-    live_events: Level<FilterLabel>,
+    bytes: Gauges<FilterLabel>,
+    live_events: Gauges<FilterLabel>,
     test_visits: Count<FilterLabel>,
     set_visits: Count<FilterLabel>,
     positions: Count<FilterLabel>,
@@ -56,7 +56,7 @@ struct Owed {
     local: Count<FilterLabel>,
     double_deliveries: Count<FilterLabel>,
     lost: Count<FilterLabel>,
-    waiting: Level<FilterLabel>,
+    waiting: Gauges<FilterLabel>,
 }
 
 #[derive(Default)]
@@ -64,8 +64,8 @@ pub(super) struct Filters {
     slices: Slices,
     batches: Count<FilterLabel>,
     events: Count<FilterLabel>,
-    guard_bytes: Level<FilterLabel>,
-    inflight: Level<FilterLabel>,
+    guard_bytes: Gauges<FilterLabel>,
+    inflight: Gauges<FilterLabel>,
     decisions: Count<DecisionLabels>,
     hops: Hops,
     owed: Owed,
@@ -100,10 +100,10 @@ impl Slices {
 
     fn show(&self, label: &FilterLabel, looks: &[GroupLook]) {
         let slices = || looks.iter().flat_map(|look| &look.state.slices);
-        self.all.of(label).set(level(slices().count() as u64));
-        self.ready.of(label).set(level(slices().filter(|slice| slice.ready).count() as u64));
-        self.complete.of(label).set(level(slices().filter(|slice| slice.complete).count() as u64));
-        self.bytes.of(label).set(level(slices().map(|slice| slice.bytes).sum()));
+        self.all.of(label).set(gauge_value(slices().count() as u64));
+        self.ready.of(label).set(gauge_value(slices().filter(|slice| slice.ready).count() as u64));
+        self.complete.of(label).set(gauge_value(slices().filter(|slice| slice.complete).count() as u64));
+        self.bytes.of(label).set(gauge_value(slices().map(|slice| slice.bytes).sum()));
         self.test_visits.of(label).inc_by(slices().map(|slice| slice.load.test_visits).sum());
         self.set_visits.of(label).inc_by(slices().map(|slice| slice.load.record_visits).sum());
         self.positions.of(label).inc_by(slices().map(|slice| slice.load.positions_tested).sum());
@@ -115,7 +115,7 @@ impl Slices {
         }
         self.expected_rate_max.of(label).set(slices().map(|slice| slice.expected_rate).fold(0.0, f64::max));
         if slices().any(|slice| slice.live_events.is_some()) {
-            self.live_events.of(label).set(level(slices().filter_map(|slice| slice.live_events).sum()));
+            self.live_events.of(label).set(gauge_value(slices().filter_map(|slice| slice.live_events).sum()));
         }
     }
 }
@@ -164,7 +164,7 @@ impl Owed {
             self.local.of(label).inc_by(counts.local_events);
             self.double_deliveries.of(label).inc_by(counts.double_deliveries);
             self.lost.of(label).inc_by(counts.lost_events);
-            self.waiting.of(label).inc_by(level(counts.waiting_events));
+            self.waiting.of(label).inc_by(gauge_value(counts.waiting_events));
         }
     }
 }
@@ -199,8 +199,8 @@ impl Filters {
             let state = &look.state;
             self.batches.of(&label).inc_by(state.batches);
             self.events.of(&label).inc_by(state.events);
-            self.guard_bytes.of(&label).inc_by(level(state.guard_bytes));
-            self.inflight.of(&label).inc_by(level(state.inflight_events));
+            self.guard_bytes.of(&label).inc_by(gauge_value(state.guard_bytes));
+            self.inflight.of(&label).inc_by(gauge_value(state.inflight_events));
             self.copies_mended.of(&label).inc_by(state.mended_runs);
             self.astray.of(&label).inc_by(state.astray_events);
             self.owed.show(&label, &state.owed);

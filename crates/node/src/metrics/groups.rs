@@ -8,7 +8,7 @@ use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::filters::Filters;
-use super::{Count, Level, Ratio, level};
+use super::{Count, Gauges, Ratio, gauge_value};
 use crate::owner::GroupLook;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
@@ -59,11 +59,11 @@ pub(super) fn register(registry: &mut Registry, map: &ClusterMap, looks: &[Group
 struct Slices {
     fill: Ratio<SliceLabels>,
     expected_rate: Ratio<SliceLabels>,
-    bytes: Level<SliceLabels>,
-    live_events: Level<SliceLabels>,
-    generations: Level<SliceLabels>,
-    ready: Level<SliceLabels>,
-    complete: Level<SliceLabels>,
+    bytes: Gauges<SliceLabels>,
+    live_events: Gauges<SliceLabels>,
+    generations: Gauges<SliceLabels>,
+    ready: Gauges<SliceLabels>,
+    complete: Gauges<SliceLabels>,
     test_visits: Count<SliceLabels>,
     set_visits: Count<SliceLabels>,
     positions: Count<SliceLabels>,
@@ -95,9 +95,9 @@ impl Slices {
             self.fill.of(&labels).set(fill);
         }
         self.expected_rate.of(&labels).set(slice.expected_rate);
-        self.bytes.of(&labels).set(level(slice.bytes));
+        self.bytes.of(&labels).set(gauge_value(slice.bytes));
         if let Some(live_events) = slice.live_events {
-            self.live_events.of(&labels).set(level(live_events));
+            self.live_events.of(&labels).set(gauge_value(live_events));
         }
         self.generations.of(&labels).set(i64::from(slice.generations));
         self.ready.of(&labels).set(i64::from(slice.ready));
@@ -112,9 +112,9 @@ impl Slices {
 struct GroupMetrics {
     decisions: Count<DecisionLabels>,
     batches: Count<GroupLabels>,
-    guard_bytes: Level<GroupLabels>,
+    guard_bytes: Gauges<GroupLabels>,
     guard_rate: Ratio<GroupLabels>,
-    inflight: Level<GroupLabels>,
+    inflight: Gauges<GroupLabels>,
     hop_events: Count<HopLabels>,
     hop_slices: Count<HopLabels>,
     hop_nodes: Count<HopLabels>,
@@ -143,9 +143,9 @@ impl GroupMetrics {
         self.show_hops(&filter, group, &state.hops);
         let labels = GroupLabels { filter, group };
         self.batches.of(&labels).inc_by(state.batches);
-        self.guard_bytes.of(&labels).set(level(state.guard_bytes));
+        self.guard_bytes.of(&labels).set(gauge_value(state.guard_bytes));
         self.guard_rate.of(&labels).set(state.guard_bytes_per_horizon_second);
-        self.inflight.of(&labels).set(level(state.inflight_events));
+        self.inflight.of(&labels).set(gauge_value(state.inflight_events));
     }
 
     fn show_decisions(&self, filter: &str, group: u32, counts: &DecisionCounts) {

@@ -10,7 +10,7 @@ use prost::Message;
 
 use firstseen_routing::Offset;
 
-use super::{Count, Level, Sorted, level};
+use super::{Count, Gauges, Sorted, gauge_value};
 use crate::shared::Shared;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
@@ -77,13 +77,13 @@ impl LinkMeter {
 /// Peers as they are now.
 pub(super) fn show(registry: &mut Registry, shared: &Shared) {
     let view = shared.view();
-    let peers: Level<PeerLabel> = Level::default();
+    let peers: Gauges<PeerLabel> = Gauges::default();
     registry.register("peer_unreachable", "1 where the other node has been out of reach for a while", peers.clone());
     for peer in view.links.keys() {
         let Some(record) = view.map.nodes.get(peer) else { continue };
         peers.of(&PeerLabel::of(&record.name)).set(i64::from(view.unreachable.contains(peer)));
     }
-    let (offsets, doubts): (Level<PeerLabel>, Level<PeerLabel>) = Default::default();
+    let (offsets, doubts): (Gauges<PeerLabel>, Gauges<PeerLabel>) = Default::default();
     let help = "Milliseconds that the clock of another node is ahead of this one's, where it was measured lately";
     registry.register("clock_offset_ms", help, offsets.clone());
     registry.register("clock_uncertain_ms", "Milliseconds that it may be more or less", doubts.clone());
@@ -92,7 +92,7 @@ pub(super) fn show(registry: &mut Registry, shared: &Shared) {
         let measured = view.map.nodes.get(peer).zip(shared.clocks.offset(*peer, now));
         let Some((record, Offset { ahead_ms, uncertain_ms })) = measured else { continue };
         offsets.of(&PeerLabel::of(&record.name)).set(ahead_ms);
-        doubts.of(&PeerLabel::of(&record.name)).set(level(uncertain_ms));
+        doubts.of(&PeerLabel::of(&record.name)).set(gauge_value(uncertain_ms));
     }
     let (batches, sent, received): (Count<PeerLabel>, Count<PeerLabel>, Count<PeerLabel>) = Default::default();
     let help = "Batches to another node for levels of trees there: climbs, checks, and what is brought up later";

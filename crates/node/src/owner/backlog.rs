@@ -1,9 +1,9 @@
 //! Messages of one owner that found no room on their link.
 //!
-//! Promises: a message that sets cells, or says that they are set, or that a head has ended, is kept and leaves in
-//! order as soon as there is room; there are no more of these than events in flight and than copies are sent again by a
-//! newer map. A test, or its result, is dropped: the head that waits for it gives up in time. Must not know: links,
-//! what events are.
+//! Promises: sets, acknowledgements, records for other copies and words of handing over are kept, and leave in order as
+//! soon as there is room. There are no more of these than events in flight and than copies are sent again by a newer
+//! map. Tests and results are dropped: the head that waits for them gives up in time. Must not know: links, what events
+//! are.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -17,9 +17,9 @@ use firstseen_wire::watch;
 use tokio::sync::{mpsc, oneshot};
 
 use super::backlog::Backlog;
+use super::brake::Brake;
 use super::desk::Desk;
 use super::groups::{Groups, NOT_HERE, lost_peers};
-use super::pace::Pace;
 use super::{OwnerInbox, Run, Work};
 use crate::clocks::Clocks;
 use crate::edges::Clock;
@@ -40,11 +40,11 @@ const WORK_AT_ONCE: usize = 256;
 /// last piece may have more.
 const EVENTS_AT_ONCE_MAX: u64 = 1 << 14;
 
-/// How often meanwhile an owner that finds no more work lets the threads run that may bring some.
+/// How often a busy owner that finds no more work yields before it sends: threads that may bring more work run then.
 const YIELDS_MAX: usize = 2;
 
-/// So many events must have come in for that: on a machine that other programs keep busy, it takes milliseconds, which is
-/// little beside what many events take, and much beside a single call.
+/// An owner yields only after so many events, because on a machine that other programs keep busy yielding may take
+/// milliseconds: that is little beside what many events take, and much beside a single call.
 const YIELD_EVENTS_MIN: u64 = 256;
 
 /// The parts that an owner is made of.
@@ -113,7 +113,7 @@ pub(crate) struct Worker {
     groups: Groups,
     desk: Desk,
     backlog: Backlog,
-    pace: Option<Pace>,
+    brake: Option<Brake>,
     queue_age_max_ms: u64,
     metrics: Arc<Metrics>,
     meters: BTreeMap<FilterId, BatchMeter>,
@@ -138,7 +138,7 @@ impl Worker {
             clocks: parts.clocks,
             desk: Desk::default(),
             backlog: Backlog::default(),
-            pace: parts.rate_max_events_per_s.map(Pace::new),
+            brake: parts.rate_max_events_per_s.map(Brake::new),
             queue_age_max_ms: parts.queue_age_max_ms,
             metrics: parts.metrics,
             meters: BTreeMap::new(),
@@ -339,7 +339,7 @@ impl Worker {
             self.desk.reply(number, RunReply::undecided(events, NOT_HERE));
         }
         self.carry_out();
-        self.pace.as_mut().map_or(0, |pace| pace.take(events, now))
+        self.brake.as_mut().map_or(0, |brake| brake.take(events, now))
     }
 
     /// The meter of a filter; none of one that is gone.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use firstseen_filter::Probes;
 use firstseen_routing::{FilterId, Heads, NodeId, Reason, Submission};
 use firstseen_wire::WireError;
-use firstseen_wire::batch::{self, BatchHead, BatchShape, OwnedRun};
+use firstseen_wire::batch::{self, BatchHeader, BatchShape, OwnedRun};
 use firstseen_wire::proto::producer::Batch;
 
 use crate::shared::Shared;
@@ -62,38 +62,38 @@ pub(super) fn admit(
         let detail = format!("`events` holds {}, at most {events_max} are allowed", message.events);
         return Err(refused(Reason::Invalid, detail));
     }
-    let head = batch::decode_head(message).map_err(invalid)?;
-    let filter = filter(view, &head)?;
-    check_level(view, sender, &head)?;
+    let header = batch::decode_header(message).map_err(invalid)?;
+    let filter = filter(view, &header)?;
+    check_level(view, sender, &header)?;
     check_former(filter, message.former_asked)?;
     let shape = BatchShape { probes: filter.prober.shape(), groups: filter.prober.groups() };
     let runs = batch::decode(message, shape, spare).map_err(invalid)?;
-    let owner = owner(view, filter, &runs)?;
-    if owner != me.identity.node {
+    let head = head(view, filter, &runs)?;
+    if head != me.identity.node {
         spare.extend(runs.into_iter().map(|run| run.probes));
-        return Ok(Admitted::At(owner));
+        return Ok(Admitted::At(head));
     }
-    check_incarnation(me, &head)?;
+    check_incarnation(me, &header)?;
     let now_ms = shared.clock.monotonic_ms();
     let deadline_max_ms = shared.config.limits.batch_deadline_max_ms;
-    let deadline_in_ms = if head.deadline_in_ms == 0 { deadline_max_ms } else { head.deadline_in_ms };
+    let deadline_in_ms = if header.deadline_in_ms == 0 { deadline_max_ms } else { header.deadline_in_ms };
     let deadline_ms = now_ms.after(u64::from(deadline_in_ms.min(deadline_max_ms)));
-    let traceparent: Option<Arc<str>> = (!head.traceparent.is_empty()).then(|| head.traceparent.as_str().into());
+    let traceparent: Option<Arc<str>> = (!header.traceparent.is_empty()).then(|| header.traceparent.as_str().into());
     let submission = |run: OwnedRun| AdmittedRun {
-        filter: head.filter,
+        filter: header.filter,
         group: run.group,
         submission: Submission {
             reply_to: 0,
-            operation: head.operation,
+            operation: header.operation,
             producer: sender.producer,
-            sequence: head.sequence,
+            sequence: header.sequence,
             names: run.names,
             fences: run.fences,
-            from: head.from,
+            from: header.from,
             probes: run.probes,
             times: run.times,
             deadline_ms,
-            again: head.again,
+            again: header.again,
             traceparent: traceparent.clone(),
         },
     };
@@ -110,13 +110,13 @@ fn invalid(error: WireError) -> Refused {
 }
 
 /// The filter, if the producer and this node see the same epoch of it.
-fn filter<'view>(view: &'view View, head: &BatchHead) -> Result<&'view FilterView, Refused> {
+fn filter<'view>(view: &'view View, header: &BatchHeader) -> Result<&'view FilterView, Refused> {
     let version = view.map.version;
-    let Some(filter) = view.filters.get(&head.filter) else {
-        let detail = format!("there is no filter {} in map {version}", head.filter);
+    let Some(filter) = view.filters.get(&header.filter) else {
+        let detail = format!("there is no filter {} in map {version}", header.filter);
         return Err(refused(Reason::UnknownFilter, detail));
     };
-    let (theirs, ours) = (head.epoch, filter.record.epoch);
+    let (theirs, ours) = (header.epoch, filter.record.epoch);
     match theirs.cmp(&ours) {
         std::cmp::Ordering::Equal => Ok(filter),
         std::cmp::Ordering::Less => Err(refused(
@@ -131,17 +131,17 @@ fn filter<'view>(view: &'view View, head: &BatchHead) -> Result<&'view FilterVie
 
 /// A batch from another level of the tree is believed further than one from a producer, so only a node may say that it
 /// is one.
-fn check_level(view: &View, sender: StreamSender, head: &BatchHead) -> Result<(), Refused> {
-    let Some(from) = head.from else { return Ok(()) };
+fn check_level(view: &View, sender: StreamSender, header: &BatchHeader) -> Result<(), Refused> {
+    let Some(from) = header.from else { return Ok(()) };
     if !sender.is_node {
         let detail = "only a node hands on events of another level of a tree: leave `from_filter` out";
         return Err(refused(Reason::Invalid, detail));
     }
     let root = |filter: FilterId| Some(view.map.filters.get(&filter)?.branch.as_ref()?.root);
-    if root(from.filter).is_some_and(|of| root(head.filter) == Some(of)) {
+    if root(from.filter).is_some_and(|of| root(header.filter) == Some(of)) {
         Ok(())
     } else {
-        let detail = format!("filter {} is not known here as a level of filter {}'s tree", from.filter, head.filter);
+        let detail = format!("filter {} is not known here as a level of filter {}'s tree", from.filter, header.filter);
         Err(refused(Reason::NotReady, detail))
     }
 }
@@ -160,31 +160,31 @@ fn check_former(filter: &FilterView, is_asked: bool) -> Result<(), Refused> {
     }
 }
 
-/// The one node that all events of a batch start at.
-fn owner(view: &View, filter: &FilterView, runs: &[OwnedRun]) -> Result<NodeId, Refused> {
+/// The one head of all events of a batch.
+fn head(view: &View, filter: &FilterView, runs: &[OwnedRun]) -> Result<NodeId, Refused> {
     let heads = Heads::new(&view.map, &filter.record);
-    let mut owner = None;
+    let mut head = None;
     for run in runs {
         // Where one slice has all positions of an event, the first event speaks for the run.
         let is_divided = filter.record.definition.slicing.divides_cells();
         let events = if is_divided { run.probes.len() } else { 1 };
         for index in 0..events {
             let found = heads.of(&filter.prober, run.group, &run.probes, index);
-            if found.is_none() || owner.is_some_and(|owner| Some(owner) != found) {
+            if found.is_none() || head.is_some_and(|head| Some(head) != found) {
                 let detail = "the events of the batch start at slices of several nodes: send a batch to each";
                 return Err(refused(Reason::Invalid, detail));
             }
-            owner = found;
+            head = found;
         }
     }
-    owner.ok_or_else(|| refused(Reason::Invalid, "`events` is missing"))
+    head.ok_or_else(|| refused(Reason::Invalid, "`events` is missing"))
 }
 
-fn check_incarnation(me: Me, head: &BatchHead) -> Result<(), Refused> {
-    if head.incarnation == me.incarnation {
+fn check_incarnation(me: Me, header: &BatchHeader) -> Result<(), Refused> {
+    if header.incarnation == me.incarnation {
         Ok(())
     } else {
-        let detail = format!("this is start {} of the node, not {}", me.incarnation.0, head.incarnation.0);
+        let detail = format!("this is start {} of the node, not {}", me.incarnation.0, header.incarnation.0);
         Err(refused(Reason::StaleMap, detail))
     }
 }

@@ -68,7 +68,7 @@ async fn hello(channel: Channel, map: &ClusterMap, from: u64) -> Result<(), Stat
     peer_client(channel).link(frames).await.map(drop)
 }
 
-/// The answers of a node to a vote request of the consensus, and to a proposal, in the name of member `from`. Both
+/// The answers of a node to a vote request of the agreement, and to a proposal, in the name of member `from`. Both
 /// messages are unreadable, so where the sender is accepted they are malformed.
 async fn meta(channel: Channel, map: &ClusterMap, from: u64, to: u64) -> [Code; 2] {
     let cluster_id = map.cluster.0.to_vec();

@@ -100,8 +100,8 @@ pub fn before_test(call: ClaimCall, holding: Holding) -> BeforeTest {
     }
 }
 
-/// What a call becomes that asked the slices: `is_found` says whether they know the event, `unsure_ms` for how long a
-/// lease may still run that this head does not know of.
+/// What a call becomes that asked the slices, in a group that is one slice: `is_found` says whether they know the
+/// event, `unsure_ms` for how long a claim's lease may still run that this head does not know of.
 pub fn after_test(call: ClaimCall, is_found: bool, unsure_ms: Option<u64>) -> AfterTest {
     match (call, is_found, unsure_ms) {
         (ClaimCall::Claim { .. } | ClaimCall::Observe | ClaimCall::Test, true, _) => AfterTest::AsWithoutClaims,

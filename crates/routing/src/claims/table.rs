@@ -10,8 +10,8 @@ use crate::protocol::{Fence, MonotonicMs};
 
 /// Entries that one grant looks through for one whose lease is over.
 const SWEPT_AT_ONCE: usize = 8;
-/// A pass sweeps once for each so many entries, and so looks at a quarter of all; and a few times more, as few entries are soon
-/// looked at.
+/// A pass sweeps once for each 32 entries, and 128 times more. So it looks at a quarter of all entries and at 1,024
+/// more, which costs little.
 const PASSED_PARTS: usize = 4 * SWEPT_AT_ONCE;
 const PASSED_MIN: usize = 128;
 /// A full vector of entries gets room for one more of so many.

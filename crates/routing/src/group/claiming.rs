@@ -28,7 +28,8 @@ const DROP_EVERY_MS: u64 = 100;
 
 /// The claims of a group whose filter has any.
 pub(crate) struct Claiming<Former> {
-    lease_max_ms: u64,
+    /// The greatest lease of a claim, which is no lease to record (`lease.rs`).
+    claim_lease_max_ms: u64,
     rules: Rules,
     table: ClaimTable,
     /// Grants that this process has given.
@@ -62,13 +63,13 @@ impl<Former> Claiming<Former> {
         if record.branch.as_ref().is_some_and(|branch| !branch.is_root()) {
             return None;
         }
-        let lease_max_ms = u64::from(record.policies.lease_max_ms?.get());
+        let claim_lease_max_ms = u64::from(record.policies.lease_max_ms?.get());
         Some(Self {
-            lease_max_ms,
+            claim_lease_max_ms,
             rules: limits.rules,
-            table: ClaimTable::new(limits.claims_bytes_max, lease_max_ms),
+            table: ClaimTable::new(limits.claims_bytes_max, claim_lease_max_ms),
             granted: 0,
-            unsure: Unsure::new(lease_max_ms),
+            unsure: Unsure::new(claim_lease_max_ms),
             headed_since: Epoch::default(),
             next_ask_ms: MonotonicMs::START,
             next_pass_ms: MonotonicMs::START,
@@ -81,7 +82,7 @@ impl<Former> Claiming<Former> {
     pub(crate) fn takes(&self, operation: Operation, fences: &[Fence], events: usize) -> bool {
         match operation {
             Operation::Claim { lease_ms } => {
-                (1..=self.lease_max_ms).contains(&u64::from(lease_ms)) && fences.is_empty()
+                (1..=self.claim_lease_max_ms).contains(&u64::from(lease_ms)) && fences.is_empty()
             }
             Operation::Confirm | Operation::Release => fences.len() == events,
             _ => fences.is_empty(),
@@ -131,8 +132,8 @@ impl<Former> Claiming<Former> {
         }
     }
 
-    /// How much of the room for events is taken by those that are held. Where so many more are claimed that there would be too little,
-    /// claims whose leases are over take none.
+    /// The number of events that the table holds, which take room. If `claimed` more would not fit beside them, claims
+    /// whose leases are over are dropped first, once in [`DROP_EVERY_MS`] at most.
     pub(crate) fn pending(&mut self, (room_events, claimed): (u64, usize), now_ms: MonotonicMs) -> u64 {
         if self.table.len() as u64 + claimed as u64 > room_events && self.next_drop_ms <= now_ms {
             self.table.drop_expired(now_ms);

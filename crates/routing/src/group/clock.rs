@@ -17,7 +17,7 @@ pub(super) use event_clock::Heading;
 /// Above every unit that a clock shows.
 const UNIT_MAX: u64 = 1 << 62;
 
-/// The clock of a group's head.
+/// This node's clock for a group.
 pub(crate) enum HeadClock {
     /// There is one unit that never ends.
     Endless,

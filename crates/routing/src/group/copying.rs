@@ -1,9 +1,9 @@
 //! Copies that lack something get it from those that have everything: cells of a slice, run after run, while both go on.
 //!
-//! From the epoch on by which a node has a copy, whoever records an event has it recorded there too. A copy that has
-//! everything refuses what is recorded by an older map, once it has this one; so what it holds then, and what comes here
-//! since, is all. What it held by an older map, which may come late, is not. Runs are merged, so it does not matter in which
-//! order they come, how often, or from whom.
+//! From the epoch at which a node gets a copy, every event is also set there. The source, a copy that has everything,
+//! refuses sets by older maps once it has that map. So what the source holds then, plus what is set here since, is
+//! everything. Cells that the source sent by an older map may come late, and do not count. Runs of cells are merged, so
+//! it does not matter in which order they come, how often, or from whom.
 //!
 //! Promises: nothing is taken as complete before its last cells are here; one question is under way at a time, and no more
 //! than so many bytes a second. Must not know: how the map learns of it, what cells mean.

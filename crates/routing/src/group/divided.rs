@@ -1,9 +1,9 @@
 //! Slices that share events, on the nodes of a cluster: what one node does for one group.
 //!
-//! An event goes to its *head* (elsewhere: the leader of its key), the node of its first position. The head has the
-//! event in flight, tests its own slices and sends the event on from node to node until one finds a zero. A new event
-//! is set in all of its slices, and stays in flight until all have acknowledged: the next event of the same positions
-//! finds it there, whichever of its positions comes first.
+//! An event goes to its *head* (elsewhere: the leader of its key), the node of its first position that is not down. The
+//! head has the event in flight, tests its own slices and sends the event on from node to node until one finds a zero.
+//! A new event is set in all of its slices, and stays in flight until all have acknowledged: the next event of the same
+//! positions finds it there, whichever of its positions comes first.
 //!
 //! Promises: of all submissions of one event, one gets the reply first-seen; a test sets nothing; no reply rests on a
 //! set that may still be overtaken. Must not know: threads, clocks (moments are passed in), how messages travel.
@@ -139,7 +139,7 @@ impl DividedGroup {
         self.open_generation(record);
         self.membership.begin_by(map, record, &mut self.outbox);
         let placement = self.membership.placement();
-        self.fill.spread_over(placement.live_slices(), placement.asked_here());
+        self.fill.spread_over(placement.served_slices(), placement.asked_here());
         if record.epoch != Epoch::FIRST || !placement.is_complete_here() {
             self.become_unsure(None);
         }
@@ -165,7 +165,7 @@ impl DividedGroup {
             PeerBody::Test(batch) => {
                 let Self { own, membership, outbox, .. } = self;
                 let (placement, unreachable) = (membership.placement(), membership.unreachable());
-                let degrades = placement.asks_incomplete_here() && !membership.holding().is_whole();
+                let degrades = placement.asks_incomplete_here() && !membership.wholeness().is_whole();
                 passage::test(
                     &batch,
                     own,

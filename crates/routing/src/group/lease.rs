@@ -1,4 +1,5 @@
-//! For how long a node may record without word from the cluster: a leader lease, as databases call it.
+//! For how long a node may record without word from the cluster: a leader lease, as databases call it. Claims of events
+//! have leases of their own (`claims.rs` of the crate).
 //!
 //! A node that is cut off does not hear that the others go on without it. Epochs (fencing tokens) stop it only where a
 //! node that knows of the newer epoch must acknowledge what it records; where no node has to, or only nodes that are

@@ -41,7 +41,8 @@ pub struct OwnerLimits {
     pub rescan_every_ms: Option<u64>,
     /// How far the clocks of two nodes may differ, in milliseconds.
     pub clock_skew_max_ms: u64,
-    /// For how long a node of the cluster may record without word from a majority, in milliseconds.
+    /// The node's lease: for how long a node of the cluster may record without word from a majority, in milliseconds.
+    /// The leases of claims are others (`FilterPolicies::lease_max_ms`).
     pub lease_ms: u64,
     /// Events that a level of a tree has decided by itself and that have not climbed yet; more are undecided.
     pub owed_events_max: usize,

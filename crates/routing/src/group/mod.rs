@@ -11,7 +11,6 @@ mod divided;
 mod from_copies;
 mod gap;
 mod guard;
-mod holding;
 mod lease;
 mod limits;
 mod parts;
@@ -24,6 +23,7 @@ mod state;
 mod thresholds;
 mod together;
 mod unsure;
+mod wholeness;
 
 use std::collections::BTreeSet;
 
@@ -174,8 +174,8 @@ impl GroupOwner {
         either!(&self.machine, group => group.is_complete())
     }
 
-    /// Whether the others may still hand over what slices here have missed, or have done so and the map does not say so
-    /// yet. Catching up begins with a map, and ends for good: with the next one, or when a node says that it cannot
+    /// Whether other nodes may still send what slices here missed, or have sent it and the map does not say so yet.
+    /// Catching up begins with a map, and ends for good: with the next one, or when a node says that it cannot
     /// hand over.
     pub fn is_catching_up(&self) -> bool {
         either!(&self.machine, group => group.is_catching_up())

@@ -1,9 +1,9 @@
 //! Copies that have everything are compared all the same: what one has and another lacks, for whatever reason, is put in
 //! there. Recordings that were given up half-way leave such differences.
 //!
-//! What is on its way is missing for a moment everywhere. So what is missing at first sight is looked at again a little later,
-//! and put in if it is still missing then; or later still, where a submission that comes again could be found because of what
-//! itself has left elsewhere.
+//! A set may be on its way, so a difference is looked at twice. If it is still there the second time, the cells are put
+//! in. If a retry might find those cells, which its own first try has left elsewhere, that waits until no retry can
+//! come.
 //!
 //! Promises: twice a window each slice is read from one other copy, from each of them in turn, as fast as it may be; memory is
 //! bounded; who does not answer is left out. Must not know: why copies differ, how parts travel.

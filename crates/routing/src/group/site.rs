@@ -6,8 +6,8 @@
 use crate::ids::{Epoch, FilterId, Incarnation, NodeId};
 use crate::protocol::{Command, Entry, PeerBody, PeerMessage, Record};
 
-/// Bits of a number that count up. The eight above, all that a ticket has room for, are of the incarnation: a late
-/// answer to a number of an earlier process is not mistaken for one to the same number now.
+/// A number has 40 bits that count, and 8 bits of the incarnation above them, as a ticket has no room for more. So a
+/// late answer to a number of an earlier process is not mistaken for one to the same number now.
 pub(crate) const NUMBER_BITS: u32 = 40;
 
 /// A group of a filter, and the start of the node that has it.

@@ -28,7 +28,7 @@ pub(super) enum Course {
     Decide(Decision),
 }
 
-/// How many positions on live, complete slices an event of `hashes` needs for a verdict: by default half of them.
+/// How many of its `hashes` positions must vote for a verdict on an event, by default half of them.
 pub(super) fn min_live(policies: &FilterPolicies, hashes: usize) -> usize {
     match policies.thresholds.min_live {
         0 => hashes.div_ceil(2),
@@ -43,21 +43,21 @@ pub(super) fn rate_of_positions(fill: f64, positions: usize, generations: usize)
     1.0 - (1.0 - of_one).powi(i32::try_from(generations).unwrap_or(i32::MAX))
 }
 
-/// The course of an event of `hashes` positions, `live` of which lie on live, complete slices.
-pub(super) fn course(policies: &FilterPolicies, live: usize, hashes: usize) -> Course {
-    let is_enough = live >= min_live(policies, hashes);
-    match verdict_if_too_few(policies, live, hashes) {
-        Some(decision) if live == 0 => Course::Decide(decision),
-        None if is_enough && live < policies.thresholds.set_min as usize => Course::New,
+/// The course of an event of `hashes` positions, of which `voting` vote: they lie on live, complete slices.
+pub(super) fn course(policies: &FilterPolicies, voting: usize, hashes: usize) -> Course {
+    let is_enough = voting >= min_live(policies, hashes);
+    match verdict_if_too_few(policies, voting, hashes) {
+        Some(decision) if voting == 0 => Course::Decide(decision),
+        None if is_enough && voting < policies.thresholds.set_min as usize => Course::New,
         Some(_) | None => Course::Ask,
     }
 }
 
 /// The verdict on an event of which no zero was found, where too few of its slices are live and complete for a verdict
 /// of theirs.
-pub(super) fn verdict_if_too_few(policies: &FilterPolicies, live: usize, hashes: usize) -> Option<Decision> {
+pub(super) fn verdict_if_too_few(policies: &FilterPolicies, voting: usize, hashes: usize) -> Option<Decision> {
     match policies.when_lost {
-        _ if live >= min_live(policies, hashes) => None,
+        _ if voting >= min_live(policies, hashes) => None,
         WhenLost::Undecided => Some(TOO_FEW_LEFT),
         WhenLost::Duplicate => Some(Decision::Duplicate),
         WhenLost::FirstSeen => None,

@@ -18,7 +18,6 @@ use super::clock::Heading;
 use super::from_copies::FromCopies;
 use super::gap::{Missing, Proposals};
 use super::guard::{Admission, ReplayGuard, Standing};
-use super::holding::Holding;
 use super::limits::OwnerLimits;
 use super::parts::TakesParts;
 use super::persisting::{checkpoint, restore_names};
@@ -28,6 +27,7 @@ use super::rules::{Rule, remembered};
 use super::site::Site;
 use super::state::{Counts, GroupState, SliceState, begin_ms, share_of_sample};
 use super::thresholds::TOO_FEW_LEFT;
+use super::wholeness::Wholeness;
 use crate::ids::Epoch;
 use crate::map::{ClusterMap, Ending, FilterRecord, WhenLost};
 use crate::plan::{Load, SlicedBuildError};
@@ -52,7 +52,7 @@ pub(crate) struct TogetherGroup {
     pub(super) guard: ReplayGuard,
     /// The same slice on other nodes.
     mirrors: Mirrors,
-    holding: Holding,
+    wholeness: Wholeness,
     /// What the slice may lack, where it is incomplete, once that is known.
     missing: Option<Missing>,
     proposals: Proposals,
@@ -60,8 +60,9 @@ pub(crate) struct TogetherGroup {
     pub(super) claiming: Option<Box<Claiming<()>>>,
     from_copies: FromCopies,
     joining: Joining,
-    /// Why no submission is taken up, where that is so.
-    closed: Option<Reason>,
+    /// Why the group refuses all submissions, where it does: the node is about to stop, or the slice is not here any
+    /// more.
+    refuses: Option<Reason>,
     load: Load,
     counts: Counts,
     workbench: Workbench,
@@ -95,14 +96,14 @@ impl TogetherGroup {
             refreshes: definition.cells.refresh() == Refresh::Refresh,
             slice: FilterSlice::build(&definition)?,
             guard: ReplayGuard::new(horizon_ms, limits.guard_bytes_max),
-            holding: Holding::new(is_complete, mirrors.has_gap_here()),
+            wholeness: Wholeness::new(is_complete, mirrors.has_gap_here()),
             mirrors,
             missing: None,
             proposals: Proposals::default(),
             claiming,
             from_copies: FromCopies::new(compared),
             joining: Joining::new(horizon_ms),
-            closed: None,
+            refuses: None,
             load: Load::default(),
             counts: Counts::default(),
             workbench: Workbench::default(),
@@ -188,10 +189,10 @@ impl TogetherGroup {
             && (submission.names.is_empty() || submission.names.len() == events)
             && self.present.clock().is_valid(&submission.times, events)
             && self.takes_claims(submission);
-        match self.closed {
+        match self.refuses {
             _ if !fits => Some(Reason::Invalid),
             None if self.present.now_ms() > submission.deadline_ms => Some(Reason::Overloaded),
-            closed => closed.or(self.present.doubt()).or_else(|| self.mirrors.refusal(limits.inflight_events_max)),
+            refuses => refuses.or(self.present.doubt()).or_else(|| self.mirrors.refusal(limits.inflight_events_max)),
         }
     }
 
@@ -210,7 +211,7 @@ impl TogetherGroup {
             return;
         }
         if submission.operation == Operation::Release {
-            return self.release(submission, decisions);
+            return self.let_go(submission, decisions);
         }
         let heading = Heading::of(submission);
         self.present.open_batch(heading, &submission.times);
@@ -337,12 +338,12 @@ impl TogetherGroup {
     }
 
     pub(crate) fn next_tick_ms(&self) -> Option<MonotonicMs> {
-        let (lacks, is_whole) = (!self.holding.is_complete(), self.holding.is_whole());
+        let (lacks, is_whole) = (!self.wholeness.is_complete(), self.wholeness.is_whole());
         let opening_ms = (lacks && self.missing.is_none()).then_some(MonotonicMs::START);
         let known_ms = if is_whole { MonotonicMs::START } else { self.known_ms() };
         let proposal_ms =
             (lacks && (is_whole || self.has_fetched_all())).then(|| self.proposals.next_ms().max(known_ms));
-        let fetches = lacks && !self.mirrors.is_down_here();
+        let fetches = lacks && !self.mirrors.is_gone_here();
         let fetch_ms = fetches.then(|| self.from_copies.next_fetch_ms(self.mirrors.sources())).flatten();
         let rescan_ms = self.rescans().then(|| self.from_copies.next_compare_ms()).flatten();
         let expiry_ms = self.mirrors.next_expiry_ms();
@@ -352,7 +353,7 @@ impl TogetherGroup {
     }
 
     pub(crate) fn drain(&mut self) {
-        self.closed = Some(Reason::NotReady);
+        self.refuses = Some(Reason::NotReady);
     }
 
     /// How far the group has come since it was closed. Here an event is recorded and decided in one step, so none is in
@@ -366,7 +367,7 @@ impl TogetherGroup {
     }
 
     pub(crate) fn is_complete(&self) -> bool {
-        self.holding.is_complete()
+        self.wholeness.is_complete()
     }
 
     pub(crate) fn slices(&self) -> Vec<Option<&FilterSlice>> {
@@ -377,7 +378,7 @@ impl TogetherGroup {
         self.slice.advance(self.present.clock().now_unit());
         let (fill, expected_rate) = self.slice.fill_and_rate(share_of_sample(sample_bytes, 1));
         let complete_from_unit = self.missing.and_then(|missing| missing.complete_from_unit(&self.definition));
-        let complete_from_unit = complete_from_unit.filter(|_| !self.holding.is_complete());
+        let complete_from_unit = complete_from_unit.filter(|_| !self.wholeness.is_complete());
         let slice = SliceState {
             slice: self.site.group,
             load: self.load,
@@ -386,8 +387,8 @@ impl TogetherGroup {
             live_events: self.slice.live_events(),
             fill,
             expected_rate,
-            ready: self.closed.is_none(),
-            complete: self.holding.is_complete(),
+            ready: self.refuses.is_none(),
+            complete: self.wholeness.is_complete(),
             complete_from_ms: complete_from_unit.and_then(|unit| begin_ms(&self.definition.unit, unit)),
         };
         let Load { test_visits: tests, record_visits: sets, .. } = self.load;
@@ -430,7 +431,7 @@ impl TogetherGroup {
 
     /// All entries have been restored.
     pub(crate) fn end_restore(&mut self, is_whole: bool) {
-        self.holding.restore(is_whole);
+        self.wholeness.restore(is_whole);
         if self.mirrors.has_others() {
             self.forget_names();
         }

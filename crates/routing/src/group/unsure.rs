@@ -1,8 +1,8 @@
 //! For how long heads that are gone, or that gave events away, may still have granted claims of these.
 //!
-//! A grant rests on the answers of all nodes that would record the event, each given before that node knew of a map by which
-//! another node heads it; and its lease runs from the asking. So what a former head has granted is over, at the latest, a
-//! lease after the last of these nodes is known to act by the new map; with a 64th of it, as clocks do not go at one rate.
+//! A grant needs the answers of all nodes that would record the event. The claim's lease runs from when these nodes
+//! were asked, and a node that acts by the new map answers no former head. So all old grants are over one lease after
+//! the last node acts by the new map: after 65/64 of it, as clocks do not go at one rate.
 //!
 //! Promises: while a change is not over, events that had another head before it are unsure; memory is bounded. Must not
 //! know: claims, how nodes are asked.
@@ -16,7 +16,7 @@ const CHANGES_MAX: usize = 16;
 
 /// Changes of heads that may not be over, each with what is known of heads before it.
 pub(crate) struct Unsure<Former> {
-    /// A lease, and what clocks may differ in that time.
+    /// The greatest lease of a claim, and what clocks may differ in that time.
     wait_ms: u64,
     changes: Vec<Change<Former>>,
 }
@@ -34,8 +34,8 @@ struct Change<Former> {
 }
 
 impl<Former> Unsure<Former> {
-    pub(crate) fn new(lease_max_ms: u64) -> Self {
-        Self { wait_ms: lease_max_ms + lease_max_ms.div_ceil(CLOCK_RATE_PARTS), changes: Vec::new() }
+    pub(crate) fn new(claim_lease_max_ms: u64) -> Self {
+        Self { wait_ms: claim_lease_max_ms + claim_lease_max_ms.div_ceil(CLOCK_RATE_PARTS), changes: Vec::new() }
     }
 
     /// By the map of this epoch some events have another head than they had by `former`, and these nodes have copies of

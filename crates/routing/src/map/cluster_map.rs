@@ -92,7 +92,7 @@ pub struct SliceMove {
 pub struct FilterRecord {
     /// What users call it.
     pub name: String,
-    /// Rises with every change of owners or generations.
+    /// Rises when events may get another head, or a slice another copy. A new generation does not raise it.
     pub epoch: Epoch,
     /// All that answers depend on, beside the secret.
     pub definition: SlicedDefinition,

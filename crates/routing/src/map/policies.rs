@@ -106,7 +106,8 @@ pub struct FilterPolicies {
     pub durability: Durability,
     /// Copies of each slice beside the first, on other nodes.
     pub copies: u32,
-    /// For how long an event may be held at most, in milliseconds; none where events cannot be claimed.
+    /// The greatest lease of a claim: for how long an event may be held at most, in milliseconds; none where events
+    /// cannot be claimed. A node's lease to record is another (`OwnerLimits::lease_ms`).
     pub lease_max_ms: Option<NonZeroU32>,
 }
 

@@ -308,7 +308,7 @@ pub struct Resolved {
     pub expiries: Vec<u64>,
     /// Events that are claimed and that the sender holds itself for another one, by index, with the milliseconds that are
     /// left of that.
-    pub held: Vec<(u32, u32)>,
+    pub vetoes: Vec<(u32, u32)>,
 }
 
 /// Cells to be set, also where they are set already.

@@ -35,7 +35,7 @@ pub enum Operation {
     /// Test at all nodes, and hold the events that are not there for this time at most; nothing is recorded. The reply has
     /// a [`Hold`] for each event.
     Claim {
-        /// Milliseconds from the asking on.
+        /// The claim's lease: milliseconds from the asking on.
         lease_ms: u32,
     },
     /// Record events as their holder. First-seen stands for confirmed, duplicate for an event that was recorded before, and

@@ -16,8 +16,9 @@ pub enum Answer {
     Undecided,
     /// The event is so old that its own window, and the lateness, are over: nothing was tested or recorded.
     Late,
-    /// The event is further ahead of the clock than allowed, or lacks the time that the window needs: nothing was
-    /// tested or recorded, and the clock stands.
+    /// The event's time is refused: it is in the future, further ahead of the clock than allowed, or the event lacks
+    /// the time that the window needs. Nothing was tested or recorded, and the clock stands. A cluster says
+    /// [`Reason::Future`](crate::Reason::Future).
     Refused,
 }
 

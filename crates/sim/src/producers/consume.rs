@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use firstseen_checker::claims::{ClaimCall, Grant};
+use firstseen_checker::claims::{ClaimRecord, Grant};
 use firstseen_checker::history::Call;
 use firstseen_client::{Claim, Claiming, Confirming, Delivery, Lost, SubmissionName};
 use firstseen_routing::rules::Rule;
@@ -49,7 +49,14 @@ impl Lane {
             let mut history = lock(&self.history);
             history.end(id, told_us, verdict, false);
             let is_in_progress = matches!(claiming, Claiming::InProgress(_));
-            history.claims.push(ClaimCall { event, asked_us, told_us: Some(told_us), lease_us, is_in_progress, grant });
+            history.claims.push(ClaimRecord {
+                event,
+                asked_us,
+                told_us: Some(told_us),
+                lease_us,
+                is_in_progress,
+                grant,
+            });
             history.claims.len() - 1
         };
         match claiming {

@@ -1,4 +1,4 @@
-//! What a producer links is as much as docs/client.md says, and none of it is consensus.
+//! What a producer links is as much as docs/client.md says, and none of it is openraft.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -63,7 +63,7 @@ const ALLOWED: [(&str, &[&str]); 14] = [
 const FORBIDDEN: [(&str, &str); 9] = [
     ("tokio", "async"),
     ("tonic", "network"),
-    ("openraft", "consensus"),
+    ("openraft", "agreement"),
     ("std::net", "network"),
     ("std::fs", "files"),
     ("std::thread", "threads"),
@@ -136,7 +136,7 @@ fn names(text: &str, name: &str) -> Vec<usize> {
 }
 
 #[test]
-fn consensus_and_its_bytes_are_named_in_one_place() {
+fn openraft_and_its_bytes_are_named_in_one_place() {
     for (name, place, why) in CONFINED {
         let mut found_there = 0;
         for source in sources().iter().filter(|source| !source.path.starts_with("crates/tidy/")) {

@@ -1,8 +1,9 @@
-//! The top folders of a crate import only those that stand before them in the order in which `lib.rs` names them.
+//! The top folders of a crate (its *rooms*) import only those that stand before them in the order that is listed here.
+//! `lib.rs` tells that order in a comment.
 
 use firstseen_tidy::{Source, sources};
 
-/// Where rooms stand in an order, and that order.
+/// The crates whose rooms have an order, and that order.
 const ORDERED: [(&str, &[&str]); 1] =
     [("crates/routing/src/", &["ids", "verdict", "plan", "map", "protocol", "claims", "clocks", "engine", "group"])];
 

@@ -66,7 +66,7 @@ pub struct Batch {
     pub filter_id: u64,
     #[prost(uint64, tag = "3")]
     pub filter_epoch: u64,
-    /// The incarnation of the owner that the producer's map shows.
+    /// The incarnation of the head that the producer's map shows.
     #[prost(uint64, tag = "4")]
     pub incarnation: u64,
     #[prost(enumeration = "Operation", tag = "5")]
@@ -268,7 +268,7 @@ pub struct Filter {
     pub id: u64,
     #[prost(string, tag = "2")]
     pub name: ::prost::alloc::string::String,
-    /// Rises with every change of its slices' owners.
+    /// Rises when events may get another head, or a slice another copy. A new generation does not raise it.
     #[prost(uint64, tag = "3")]
     pub epoch: u64,
     /// The definition as JSON: kind, geometry, window, slicing (docs/protocol.md).

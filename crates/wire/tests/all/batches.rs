@@ -3,7 +3,7 @@
 use crate::common::{self, Numbers};
 use firstseen_filter::{ProbeShape, Probes};
 use firstseen_routing::{Decision, Epoch, Fence, FilterId, Hold, Operation, Reason, Seen, SubmissionName, Tick};
-use firstseen_wire::batch::{self, BatchHead, BatchShape, OwnedRun, Run};
+use firstseen_wire::batch::{self, BatchHeader, BatchShape, OwnedRun, Run};
 use firstseen_wire::proto::producer::{self, observe_reply, observe_request};
 use firstseen_wire::reply::{self, Answers};
 use firstseen_wire::ticks::are_trivial;
@@ -75,17 +75,17 @@ fn batches_come_back() {
         for (events, named) in [(1, false), (3, true), (100, false), (1024, true), (8192, false)] {
             let base_unit = numbers.below(1 << 40);
             let gathered = Gathered::new(shape, events, base_unit, named, numbers);
-            let head = common::head(base_unit);
-            let message = batch::encode(&head, &gathered.runs()).expect("within limits");
+            let header = common::header(base_unit);
+            let message = batch::encode(&header, &gathered.runs()).expect("within limits");
             let message = producer::Batch::decode(&message.encode_to_vec()[..]).expect("protobuf");
-            assert_eq!(batch::decode_head(&message), Ok(head.clone()));
+            assert_eq!(batch::decode_header(&message), Ok(header.clone()));
             let mut spare = vec![Probes::new(ProbeShape::Spread { cells: 9, hashes: 2 })];
             let runs = batch::decode(&message, shape, &mut spare).expect("as it was encoded");
             assert!(spare.is_empty(), "memory is used again");
             assert_eq!(runs.len(), gathered.0.len());
             for (run, (group, probes, ticks, names)) in runs.iter().zip(&gathered.0) {
                 assert_eq!((run.group, &run.probes, &run.names), (*group, probes, names));
-                assert_eq!((run.times.base_unit, run.times.clock_ms), (base_unit, head.clock_ms));
+                assert_eq!((run.times.base_unit, run.times.clock_ms), (base_unit, header.clock_ms));
                 let is_left_out = run.times.ticks.is_empty() && are_trivial(ticks, base_unit);
                 assert!(is_left_out || run.times.ticks == *ticks);
             }
@@ -102,12 +102,12 @@ fn times_that_do_not_move_are_not_sent() {
         gathered.0.iter().map(|run| vec![Tick { clock_unit: 5, unit: 5 }; run.1.len()]).collect();
     let mut runs = gathered.runs();
     runs.iter_mut().zip(&still).for_each(|(run, still)| run.ticks = still);
-    let message = batch::encode(&common::head(5), &runs).unwrap();
+    let message = batch::encode(&common::header(5), &runs).unwrap();
     assert!(message.ticks.is_empty());
     let moved = vec![Tick { clock_unit: 6, unit: 6 }; runs[0].range.len()];
     runs[0].ticks = &moved;
     runs[1].ticks = &[];
-    let message = batch::encode(&common::head(5), &runs).unwrap();
+    let message = batch::encode(&common::header(5), &runs).unwrap();
     assert_eq!(message.ticks.len(), 100, "a byte an event");
     let decoded: Vec<OwnedRun> = batch::decode(&message, shape, &mut Vec::new()).unwrap();
     assert_eq!((&decoded[0].times.ticks, &decoded[1].times.ticks), (&moved, &still[1]));
@@ -116,18 +116,18 @@ fn times_that_do_not_move_are_not_sent() {
 #[test]
 fn limits_are_kept() {
     let numbers = &mut Numbers::new(3);
-    let (shape, head) = (shapes()[0], common::head(0));
+    let (shape, header) = (shapes()[0], common::header(0));
     let events = limits::BATCH_EVENTS_MAX as usize + 1;
     let too_many = Gathered::new(shape, events, 0, false, numbers);
-    let refused = batch::encode(&head, &too_many.runs());
+    let refused = batch::encode(&header, &too_many.runs());
     assert!(matches!(refused, Err(WireError::TooGreat { field: "events", max: 8192, .. })), "{refused:?}");
-    assert_eq!(batch::encode(&head, &[]), Err(WireError::Missing { field: "events" }));
+    assert_eq!(batch::encode(&header, &[]), Err(WireError::Missing { field: "events" }));
 
     let gathered = Gathered::new(shape, 10, 0, false, numbers);
     let run = gathered.runs()[0].clone();
-    let twice = batch::encode(&head, &[run.clone(), run.clone()]);
+    let twice = batch::encode(&header, &[run.clone(), run.clone()]);
     assert!(matches!(twice, Err(WireError::Invalid { field: "runs", .. })));
-    let other_group = batch::encode(&head, &[Run { group: 1, ..run }]).unwrap();
+    let other_group = batch::encode(&header, &[Run { group: 1, ..run }]).unwrap();
     let unknown = batch::decode(&other_group, shape, &mut Vec::new());
     assert_eq!(unknown, Err(WireError::Invalid { field: "runs", value: 1 }));
 
@@ -136,7 +136,7 @@ fn limits_are_kept() {
     let claims = producer::Batch { events: 8192, operation: 1, ..Default::default() };
     assert!(matches!(batch::decode(&claims, shape, &mut Vec::new()), Err(WireError::Length { field: "probes", .. })));
     let no_operation = producer::Batch { events: 1, ..Default::default() };
-    assert!(matches!(batch::decode_head(&no_operation), Err(WireError::Invalid { field: "operation", .. })));
+    assert!(matches!(batch::decode_header(&no_operation), Err(WireError::Invalid { field: "operation", .. })));
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn damaged_batches_are_batches_or_errors() {
     let numbers = &mut Numbers::new(4);
     for shape in shapes() {
         let gathered = Gathered::new(shape, 40, 1000, true, numbers);
-        let bytes = batch::encode(&common::head(1000), &gathered.runs()).unwrap().encode_to_vec();
+        let bytes = batch::encode(&common::header(1000), &gathered.runs()).unwrap().encode_to_vec();
         for mutated in common::mutations(&bytes, numbers) {
             let Ok(message) = producer::Batch::decode(&mutated[..]) else { continue };
             let Ok(runs) = batch::decode(&message, shape, &mut Vec::new()) else { continue };
@@ -167,7 +167,7 @@ fn requests_cost_what_the_plan_says() {
         for moves in [false, true] {
             let gathered = Gathered::new(shape, 1024, 1 << 38, false, numbers);
             let gathered = if moves { gathered } else { gathered.without_times() };
-            let mut message = batch::encode(&common::head(1 << 38), &gathered.runs()).unwrap();
+            let mut message = batch::encode(&common::header(1 << 38), &gathered.runs()).unwrap();
             message.sequence = 1 << 40;
             let request = producer::ObserveRequest { message: Some(observe_request::Message::Batch(message)) };
             let late = gathered.0.iter().flat_map(|run| &run.2).filter(|tick| tick.unit < tick.clock_unit).count();
@@ -246,11 +246,11 @@ fn fences_come_back_with_the_events_of_their_runs() {
                 gathered.0.iter().map(|run| (0..run.1.len()).map(|_| fence(numbers)).collect()).collect();
             let mut runs = gathered.runs();
             runs.iter_mut().zip(&all).for_each(|(run, fences)| run.fences = fences);
-            let message = batch::encode(&BatchHead { operation, ..common::head(5) }, &runs).expect("within limits");
+            let message = batch::encode(&BatchHeader { operation, ..common::header(5) }, &runs).expect("within limits");
             let decoded = batch::decode(&message, shape, &mut Vec::new()).expect("as it was encoded");
             assert!(decoded.iter().map(|run| &run.fences).eq(&all));
             runs[0].fences = &all[0][1..];
-            let lacking = batch::encode(&BatchHead { operation, ..common::head(5) }, &runs);
+            let lacking = batch::encode(&BatchHeader { operation, ..common::header(5) }, &runs);
             assert!(matches!(lacking, Err(WireError::Length { field: "fences", .. })), "{lacking:?}");
             for mutated in common::mutations(&message.encode_to_vec(), numbers) {
                 let Ok(message) = producer::Batch::decode(&mutated[..]) else { continue };
@@ -261,8 +261,8 @@ fn fences_come_back_with_the_events_of_their_runs() {
     }
     let claim = Operation::Claim { lease_ms: 10_000 };
     let gathered = Gathered::new(shapes()[0], 10, 5, true, numbers);
-    let message = batch::encode(&BatchHead { operation: claim, ..common::head(5) }, &gathered.runs()).unwrap();
-    assert_eq!(batch::decode_head(&message).map(|head| head.operation), Ok(claim));
+    let message = batch::encode(&BatchHeader { operation: claim, ..common::header(5) }, &gathered.runs()).unwrap();
+    assert_eq!(batch::decode_header(&message).map(|header| header.operation), Ok(claim));
     let stray = producer::Batch { fences: vec![0x90, 0x4E, 1, 1].into(), ..message };
     let refused = batch::decode(&stray, shapes()[0], &mut Vec::new());
     assert_eq!(refused, Err(WireError::Damaged { field: "fences" }), "a claim has none");

@@ -41,7 +41,7 @@ fn examples(numbers: &mut Numbers) -> Vec<(&'static str, Vec<u8>)> {
                 names: &[],
                 fences: &[],
             };
-            let message = batch::encode(&common::head(50), &[run]).unwrap();
+            let message = batch::encode(&common::header(50), &[run]).unwrap();
             examples.push(("batch_decode", [&[first][..], &message.encode_to_vec()].concat()));
         }
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use firstseen_filter::{BlockProbe, ProbeShape, Probes, Stamp};
 use firstseen_routing::{Decision, Epoch, FilterId, Incarnation, Operation, PositionLists, Reason, Tick};
-use firstseen_wire::batch::{self, BatchHead, Run};
+use firstseen_wire::batch::{self, BatchHeader, Run};
 use firstseen_wire::packing::{pack_lists, pack_probes};
 use firstseen_wire::reply::{self, Answers};
 use firstseen_wire::ticks::{pack_stamps, pack_tickets, pack_ticks};
@@ -48,7 +48,7 @@ fn ticks() -> Vec<u8> {
 
 fn whole_batch() -> Vec<u8> {
     let probes = spread();
-    let head = BatchHead {
+    let header = BatchHeader {
         sequence: 1,
         filter: FilterId(2),
         epoch: Epoch(3),
@@ -62,7 +62,7 @@ fn whole_batch() -> Vec<u8> {
         again: false,
     };
     let run = |group, range| Run { group, probes: &probes, range, ticks: &[], names: &[], fences: &[] };
-    batch::encode(&head, &[run(0, 0..1), run(7, 1..2)]).expect("within limits").encode_to_vec()
+    batch::encode(&header, &[run(0, 0..1), run(7, 1..2)]).expect("within limits").encode_to_vec()
 }
 
 fn whole_reply() -> Vec<u8> {

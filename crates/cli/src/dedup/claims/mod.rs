@@ -16,7 +16,7 @@ use crate::report::filter::ClaimsReport;
 
 /// Batches of which others may hold events before the input waits.
 const ASIDE_BATCHES_MAX: usize = 32;
-/// A claim of which less than this part is left is not written by any more: writing takes time.
+/// If less than 1/8 of a lease is left, the record is claimed again before it is written: writing takes time.
 const LEAST_PARTS: u32 = 8;
 /// The longest and the shortest pause before nodes are asked again about an event that another one holds: its holder may end long
 /// before its lease is over.

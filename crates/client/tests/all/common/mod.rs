@@ -14,7 +14,7 @@ use firstseen_routing::{
     ClockSource, ClusterId, ClusterMap, Decision, Epoch, FilterId, FilterPolicies, FilterRecord, Incarnation, NodeId,
     NodeRecord, Operation, Prober, SliceOwner, SlicedDefinition,
 };
-use firstseen_wire::batch::{BatchShape, OwnedRun, decode, decode_head};
+use firstseen_wire::batch::{BatchShape, OwnedRun, decode, decode_header};
 use firstseen_wire::hello::{Credit, accept_hello, welcome};
 use firstseen_wire::map::filter_message;
 use firstseen_wire::net::producer_server;
@@ -359,17 +359,17 @@ impl FakeCluster {
         batch: &proto::Batch,
     ) -> Result<(proto::BatchReply, u64), bool> {
         let map = self.map();
-        let head = decode_head(batch).expect("a head");
-        let filter = &map.filters[&head.filter];
+        let header = decode_header(batch).expect("a header");
+        let filter = &map.filters[&header.filter];
         let prober = Prober::new(&filter.definition).expect("a prober");
         let shape = BatchShape { probes: prober.shape(), groups: prober.groups() };
         let runs = decode(batch, shape, &mut Vec::new()).expect("runs");
         let arrival = Arrival {
             node,
             stream,
-            sequence: head.sequence,
-            filter: head.filter,
-            operation: head.operation,
+            sequence: header.sequence,
+            filter: header.filter,
+            operation: header.operation,
             runs,
             bytes: batch.encode_to_vec(),
         };
@@ -380,12 +380,12 @@ impl FakeCluster {
             return Err(false);
         }
         if let Fate::Refuse(reason) = fate {
-            return Ok((refusal(head.sequence, batch.events, reason, "the test refuses", map.version), 0));
+            return Ok((refusal(header.sequence, batch.events, reason, "the test refuses", map.version), 0));
         }
         let decisions = arrival.runs.iter().flat_map(|run| state.decide(producer, &arrival, run)).collect();
         let (clock_ms, map_version) = (state.clock_ms, map.version);
         let answers = Answers { decisions, clock_ms, map_version, ..Answers::default() };
-        let reply = reply::encode(head.sequence, &answers);
+        let reply = reply::encode(header.sequence, &answers);
         match fate {
             Fate::LoseReply => Err(true),
             Fate::AnswerAfter(wait_ms) => Ok((reply, wait_ms)),

@@ -15,7 +15,7 @@ use std::time::Duration;
 use firstseen_filter::{FilterSecret, FilterSpec, Kind, ProbeShape, Probes};
 use firstseen_node::{Clock, Edges, Limits, Node, NodeConfig, Timing};
 use firstseen_routing::{ClusterMap, Decision, FilterId, FilterRecord, NodeId, Operation, Prober, SlicedDefinition};
-use firstseen_wire::batch::{self, BatchHead, Run};
+use firstseen_wire::batch::{self, BatchHeader, Run};
 use firstseen_wire::net::{self, Connector, TcpConnector};
 use firstseen_wire::proto::{admin, producer};
 use firstseen_wire::{hello, reply};
@@ -410,14 +410,14 @@ impl Hashing {
         for (number, (node, groups)) in (0..).zip(heads) {
             let runs: Vec<Run<'_>> = groups.iter().map(|(group, (probes, _))| run(*group, probes)).collect();
             let indexes = groups.values().flat_map(|(_, indexes)| indexes.iter().copied()).collect();
-            let batch = batch::encode(&self.head(sequence + number, node), &runs).expect("a batch");
+            let batch = batch::encode(&self.header(sequence + number, node), &runs).expect("a batch");
             batches.push((node, indexes, batch));
         }
         batches
     }
 
-    fn head(&self, sequence: u64, node: NodeId) -> BatchHead {
-        BatchHead {
+    fn header(&self, sequence: u64, node: NodeId) -> BatchHeader {
+        BatchHeader {
             sequence,
             filter: self.id,
             epoch: self.record.epoch,

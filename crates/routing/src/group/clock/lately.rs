@@ -1,10 +1,9 @@
 //! Which units were sent lately, and by which producers: these bear out a jump of the clock that the time of day does
 //! not.
 //!
-//! Where old events are replayed by one producer alone, a step ahead of days is as good as any: no other producer's
-//! window ends by it, and this producer's own clock has looked at the events that come next. Where other producers send
-//! too, more than half of the events sent last, those of the present batch among them, must be of that time, also where
-//! that time is the present.
+//! If one producer alone sends old events, its jump is accepted: no other producer's window ends by it, and the
+//! producer's own clock has looked at the events that come next. If others send too, more than half of the latest
+//! events, those of the present batch included, must be near the new time, also if that time is the present.
 //!
 //! A producer that has ended, or has been silent for [`SILENT_MS`], no longer counts: a log that was replayed does not
 //! hold back the producers that come after it.

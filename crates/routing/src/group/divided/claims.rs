@@ -29,8 +29,8 @@ impl DividedGroup {
 
     /// What is called for, as claims know it.
     fn call(&self, ticket: Ticket) -> Option<ClaimCall> {
-        let head = &self.in_flight.batch(ticket)?.head;
-        Some(match head.operation {
+        let header = &self.in_flight.batch(ticket)?.header;
+        Some(match header.operation {
             Operation::Claim { .. } => ClaimCall::Claim { tag: self.tag(ticket)? },
             Operation::Confirm => ClaimCall::Confirm(self.fence(ticket)?),
             Operation::Release => ClaimCall::Release(self.fence(ticket)?),
@@ -40,21 +40,25 @@ impl DividedGroup {
     }
 
     fn tag(&self, ticket: Ticket) -> Option<u64> {
-        let (head, index) = (&self.in_flight.batch(ticket)?.head, ticket.index());
-        let name = head.names.get(index).map(|named| named.name);
-        Some(tag_of(name, (head.producer, head.sequence, index)))
+        let (header, index) = (&self.in_flight.batch(ticket)?.header, ticket.index());
+        let name = header.names.get(index).map(|named| named.name);
+        Some(tag_of(name, (header.producer, header.sequence, index)))
     }
 
     fn fence(&self, ticket: Ticket) -> Option<Fence> {
-        self.in_flight.batch(ticket)?.head.fences.get(ticket.index()).copied()
+        self.in_flight.batch(ticket)?.header.fences.get(ticket.index()).copied()
     }
 
     fn event(&self, ticket: Ticket) -> u128 {
         event_of_positions(self.in_flight.positions(ticket))
     }
 
+    pub(super) fn is_claim(&self, ticket: Ticket) -> bool {
+        self.in_flight.batch(ticket).is_some_and(|batch| batch.header.is_claim())
+    }
+
     pub(super) fn is_confirm(&self, ticket: Ticket) -> bool {
-        self.in_flight.batch(ticket).is_some_and(|batch| batch.head.operation == Operation::Confirm)
+        self.in_flight.batch(ticket).is_some_and(|batch| batch.header.operation == Operation::Confirm)
     }
 
     /// Whether the reply waits until the event is recorded at all nodes, whatever other replies do.
@@ -63,14 +67,14 @@ impl DividedGroup {
     }
 
     /// Lets an event go.
-    pub(super) fn release(&mut self, ticket: Ticket) {
+    pub(super) fn let_go(&mut self, ticket: Ticket) {
         let (event, fence, now_ms) = (self.event(ticket), self.fence(ticket), self.present.now_ms());
         let released =
             self.claiming.as_mut().zip(fence).map(|(claiming, fence)| claiming.release(event, fence, now_ms));
         self.decide_and_end(ticket, released.unwrap_or(Decision::Undecided(Reason::Invalid)));
     }
 
-    /// Asks the claims here about an event that may be asked about; none where it needs no test.
+    /// Looks an event up in the table of claims. Returns the course to follow; none if the claims have decided.
     pub(super) fn beside_claims(&mut self, ticket: Ticket, course: Course) -> Option<Course> {
         let Some(claiming) = &self.claiming else { return Some(course) };
         let call = self.call(ticket)?;
@@ -84,8 +88,8 @@ impl DividedGroup {
         match claiming.before_test(call, self.event(ticket), self.present.now_ms()) {
             BeforeTest::Ask | BeforeTest::AskAll => return Some(course),
             BeforeTest::Record => self.record_confirmed(ticket),
-            BeforeTest::Claimed(fence) => self.hold(ticket, Hold::Own(fence)),
-            BeforeTest::InProgress { left_ms } => self.hold(ticket, other(left_ms)),
+            BeforeTest::Claimed(fence) => self.decide_held(ticket, Hold::Own(fence)),
+            BeforeTest::InProgress { left_ms } => self.decide_held(ticket, other(left_ms)),
             BeforeTest::UndecidedClaimed => self.decide_and_release(ticket, HELD),
             BeforeTest::LeaseLost(why) => self.decide_and_release(ticket, lost(why)),
             // A release comes to no test.
@@ -103,14 +107,14 @@ impl DividedGroup {
         let Some((stamp, batch)) = flights.flight(ticket).map(|flight| flight.stamp).zip(flights.batch(ticket)) else {
             return;
         };
-        let left_ms = u32::try_from(batch.head.deadline_ms.since(now_ms)).unwrap_or(u32::MAX);
+        let left_ms = u32::try_from(batch.header.deadline_ms.since(now_ms)).unwrap_or(u32::MAX);
         self.counts.tests += 1;
         let mut found = Sighting::ALL;
         own.test(placement, voters.positions(), stamp, &mut found);
         let (positions, mut waiting) = (flights.positions(ticket), 0);
         for (index, node) in placement.nodes().iter().enumerate() {
             let there = || positions.iter().copied().filter(|position| placement.is_held(index, *position));
-            if index != placement.me() && !placement.is_down(index) && there().next().is_some() {
+            if index != placement.me() && !placement.is_gone(index) && there().next().is_some() {
                 outbox.test_claim(*node, (membership.site().me, ticket.sent(), event), there(), stamp, left_ms);
                 waiting += 1;
             }
@@ -136,7 +140,7 @@ impl DividedGroup {
         for ((((left, ticket), stamp), event), run) in events.filter(|(_, run)| run.deadline_in_ms > 0) {
             let held_ms = claiming.as_ref().and_then(|claiming| claiming.held_ms(*event, present.now_ms()));
             let finding = match (held_ms, own.rejudge(*stamp)) {
-                (Some(left_ms), _) => Finding::Held(left_ms),
+                (Some(left_ms), _) => Finding::Veto(left_ms),
                 _ if !placement.admits(left) => Finding::Undecided(Reason::Invalid),
                 (None, None) => Finding::Undecided(Reason::Late),
                 (None, Some(stamp)) => {
@@ -158,7 +162,7 @@ impl DividedGroup {
         }
         let (positions, placement, me) =
             (self.in_flight.positions(ticket), self.membership.placement(), self.membership.site().me);
-        let is_claim = self.in_flight.batch(ticket)?.head.is_claim();
+        let is_claim = self.in_flight.batch(ticket)?.header.is_claim();
         let may_hold = |former: &Placement| {
             let other = former.head(positions).filter(|head| *head != me);
             other.is_some_and(|head| !is_claim || !placement.has_former_head(former, head, positions))
@@ -174,14 +178,14 @@ impl DividedGroup {
         let (event, tag) = (self.event(ticket), self.tag(ticket));
         let granted = self.grant_if_room(ticket, event, tag.unwrap_or_default());
         match granted {
-            Ok(fence) => self.hold(ticket, Hold::Own(fence)),
+            Ok(fence) => self.decide_held(ticket, Hold::Own(fence)),
             Err(reason) => self.decide_and_release(ticket, Decision::Undecided(reason)),
         }
     }
 
     fn grant_if_room(&mut self, ticket: Ticket, event: u128, tag: u64) -> Result<Fence, Reason> {
         let batch = self.in_flight.batch(ticket).ok_or(Reason::NotReady)?;
-        let Operation::Claim { lease_ms } = batch.head.operation else { return Err(Reason::Invalid) };
+        let Operation::Claim { lease_ms } = batch.header.operation else { return Err(Reason::Invalid) };
         let since_ms = batch.asked_ms.get(ticket.index()).copied().unwrap_or_default();
         let unit = batch.flights.get(ticket.index()).map_or(0, |flight| flight.stamp.unit);
         let pending = self.pending();
@@ -201,8 +205,8 @@ impl DividedGroup {
         claiming.as_mut().map_or(0, |claiming| claiming.pending((room_events, 1), now_ms)) * heads
     }
 
-    /// The reply to a claim says who holds the event.
-    pub(super) fn hold(&mut self, ticket: Ticket, hold: Hold) {
+    /// Decides a claim as held: its reply says who holds the event.
+    pub(super) fn decide_held(&mut self, ticket: Ticket, hold: Hold) {
         if let Some((batch, index)) = self.in_flight.event_mut(ticket) {
             batch.holds.resize(batch.flights.len(), Hold::None);
             batch.holds[index] = hold;
@@ -254,7 +258,7 @@ impl DividedGroup {
             return;
         }
         let (event, is_confirm) = (self.event(ticket), self.is_confirm(ticket));
-        let records = self.in_flight.batch(ticket).is_some_and(|batch| batch.head.records());
+        let records = self.in_flight.batch(ticket).is_some_and(|batch| batch.header.records());
         // What is repeated was recorded before: another one may hold the event by now.
         if self.in_flight.flight(ticket).is_none_or(|flight| flight.is_repeat) {
             return;
@@ -281,8 +285,8 @@ impl DividedGroup {
         }
     }
 
-    /// The map has changed: some events may have another head than by `former`.
-    pub(super) fn follow_heads(&mut self, former: &Placement) {
+    /// The map has changed: some events may have another head than by `former`, which may have granted claims of them.
+    pub(super) fn follow_claims(&mut self, former: &Placement) {
         if self.claiming.is_none() {
             return;
         }
@@ -323,7 +327,8 @@ impl DividedGroup {
     }
 }
 
-/// The reply where too few slices are left: to a call of claims, that it is not known.
+/// The reply where too few slices are left: `decision`, but a claim, a confirm or a release is undecided
+/// (`SlicesDown`).
 pub(super) fn few_of(operation: Operation, decision: Decision) -> Decision {
     if operation.is_of_claims() { TOO_FEW_LEFT } else { decision }
 }

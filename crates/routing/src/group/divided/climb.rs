@@ -27,7 +27,7 @@ impl DividedGroup {
 
     /// Asks the levels below about an event that is found here.
     pub(super) fn check_below(&mut self, ticket: Ticket) {
-        let from = self.in_flight.batch(ticket).and_then(|batch| batch.head.from);
+        let from = self.in_flight.batch(ticket).and_then(|batch| batch.header.from);
         let asked = self.tree.check_below(ticket, from);
         if let Some(flight) = self.in_flight.flight_mut(ticket) {
             flight.enter(Phase::Checking);
@@ -39,7 +39,7 @@ impl DividedGroup {
     pub(super) fn begin_climbs(&mut self) {
         let Self { tree, in_flight, own, outbox, membership, present, .. } = self;
         let flights = in_flight.flights();
-        let is_complete = membership.holding().is_complete();
+        let is_complete = membership.wholeness().is_complete();
         tree.begin_climbs(
             &Asking { flights, clock: present.clock(), own, is_complete, now_ms: present.now_ms() },
             outbox,
@@ -76,7 +76,7 @@ impl DividedGroup {
         let is_young = self.is_young() || self.was_headed_elsewhere(ticket);
         let decides_alone = self.tree.decides_alone();
         let Some((batch, event)) = self.in_flight.event_mut(ticket) else { return };
-        let (may_be_again, is_brought_up) = (batch.head.may_be_again(), batch.head.is_brought_up());
+        let (may_be_again, is_brought_up) = (batch.header.may_be_again(), batch.header.is_brought_up());
         let flight = &mut batch.flights[event];
         if flight.phase() != Phase::Climbing {
             return;
@@ -116,7 +116,7 @@ impl DividedGroup {
         }
         let flights = self.in_flight.flights_mut();
         let positions: Box<[u64]> = flights.identity(ticket).into();
-        let Some((batch, event)) = flights.event_mut(ticket).filter(|(batch, _)| batch.head.records()) else {
+        let Some((batch, event)) = flights.event_mut(ticket).filter(|(batch, _)| batch.header.records()) else {
             return false;
         };
         batch.degraded = true;
@@ -156,7 +156,7 @@ impl DividedGroup {
         let rule = *self.own.rule();
         let dense = self.tree.is_dense();
         let Some((batch, event)) = self.in_flight.event_mut(ticket) else { return };
-        let (records, is_brought_up) = (batch.head.records(), batch.head.is_brought_up());
+        let (records, is_brought_up) = (batch.header.records(), batch.header.is_brought_up());
         let flight = &mut batch.flights[event];
         let is_found = is_brought_up && flight.generations > 0;
         let decision = if is_found { Decision::Duplicate } else { decision };

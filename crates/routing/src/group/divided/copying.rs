@@ -1,7 +1,7 @@
 //! Cells that a group whose slices share events sends to other copies and to backups, and cells of theirs that it puts
 //! in.
 //!
-//! Promises: see [`crate::copying`]. Must not know: how far a copy has come.
+//! Promises: see [`crate::group::copying`]. Must not know: how far a copy has come.
 
 use firstseen_filter::{PartError, Refresh};
 
@@ -40,7 +40,7 @@ impl DividedGroup {
     pub(crate) fn read_cells(&mut self, ask: &AskCells) -> Option<BackupCells> {
         // This way the slices of a backup are of about one time.
         self.own.advance(self.present.clock().now_unit());
-        let is_complete = self.membership.holding().is_whole()
+        let is_complete = self.membership.wholeness().is_whole()
             || self.membership.placement().is_slice_complete_here(ask.slice as usize);
         Some(BackupCells { parts: self.parts(ask)?, is_complete })
     }

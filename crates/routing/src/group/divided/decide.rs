@@ -22,9 +22,9 @@ pub(super) struct Asked {
     pub(super) needs_unreachable: bool,
     /// There is a level above, to which goes what is not known here.
     pub(super) has_parent: bool,
-    /// The event's positions, and those of them on live, complete slices.
+    /// The event's positions, and those of them that vote: on slices that are complete, and not gone.
     pub(super) hashes: usize,
-    pub(super) live: usize,
+    pub(super) voting: usize,
 }
 
 /// The node at which an event begins.
@@ -32,11 +32,11 @@ pub(super) struct Asked {
 pub(super) enum Head {
     Here,
     Elsewhere,
-    /// All nodes of the event are down.
+    /// All nodes of the event are gone.
     Nowhere,
 }
 
-/// What is known of an event once all slices that were to be asked at this level have answered.
+/// What is known of an event once its test at this level is over.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Tested {
     /// All positions that were asked were set.
@@ -97,7 +97,7 @@ pub(super) fn before_test(policies: &FilterPolicies, asked: &Asked) -> Course {
         Head::Here if asked.needs_unreachable => Course::Decide(TOO_FEW_LEFT),
         // An event that this level does not know climbs: any slice that can be asked may say that it does not know it.
         Head::Here if asked.has_parent => Course::Ask,
-        Head::Here => course(policies, asked.live, asked.hashes),
+        Head::Here => course(policies, asked.voting, asked.hashes),
     }
 }
 
@@ -303,7 +303,7 @@ mod tests {
 
     #[rustfmt::skip]
     const BEFORE_TEST: [Row<Asked, Course>; 7] = [
-        Row { what: "all of its nodes are down", holds: |it| it.head == Head::Nowhere,
+        Row { what: "all of its nodes are gone", holds: |it| it.head == Head::Nowhere,
               step: |_| Course::Decide(TOO_FEW_LEFT) },
         Row { what: "another node heads it", holds: |it| it.head == Head::Elsewhere,
               step: |_| Course::Decide(Decision::Undecided(Reason::StaleMap)) },
@@ -316,7 +316,7 @@ mod tests {
         Row { what: "what is not known climbs", holds: |it| it.is_in_reach() && it.has_parent,
               step: |_| Course::Ask },
         Row { what: "thresholds say", holds: |it| it.is_in_reach() && !it.has_parent,
-              step: |it| course(&FilterPolicies::default(), it.live, it.hashes) },
+              step: |it| course(&FilterPolicies::default(), it.voting, it.hashes) },
     ];
 
     impl Asked {
@@ -331,12 +331,12 @@ mod tests {
     #[test]
     fn every_event_is_asked_about_or_decided_at_once() {
         let heads = [Head::Here, Head::Elsewhere, Head::Nowhere];
-        let counts = (0..=7).map(|live| (7, live));
+        let counts = (0..=7).map(|voting| (7, voting));
         let all = heads.into_iter().flat_map(|head| counts.clone().map(move |count| (head, count))).flat_map(|of| {
             (0..16_u32).map(move |bits| {
-                let (is, (head, (hashes, live))) = (|bit: u32| bits >> bit & 1 == 1, of);
+                let (is, (head, (hashes, voting))) = (|bit: u32| bits >> bit & 1 == 1, of);
                 let (awaits_former_head, lacks_slice, needs_unreachable, has_parent) = (is(0), is(1), is(2), is(3));
-                Asked { head, awaits_former_head, lacks_slice, needs_unreachable, has_parent, hashes, live }
+                Asked { head, awaits_former_head, lacks_slice, needs_unreachable, has_parent, hashes, voting }
             })
         });
         check(&BEFORE_TEST, all, |asked| before_test(&FilterPolicies::default(), asked));

@@ -18,8 +18,8 @@ use crate::map::Durability;
 use crate::protocol::{BatchName, ClockReading, Command, Entry, Mirrored, Moment, NamedEvent, PositionLists, SetBatch};
 use crate::verdict::{Decision, Reason};
 
-/// Events of one record, and of one entry with cells, but for those of a batch that has more: inputs that came together
-/// may be many, and a record must fit into a segment of the journal.
+/// The most events in one record, and in one entry with cells, so that a record fits into a segment of the journal. A
+/// larger batch has a record of its own.
 const RECORD_EVENTS_MAX: usize = 1 << 10;
 
 /// Entries to persist from the inputs since the last time.
@@ -208,9 +208,9 @@ impl DividedGroup {
         let mut entries = checkpoint(entries, &self.guard, self.present.clock(), &self.slices());
         let first_tickets = self.in_flight.flights().batches();
         let open = first_tickets.into_iter().filter_map(|ticket| self.in_flight.batch(ticket));
-        entries.extend(open.filter(|batch| batch.head.records() && !batch.is_learnt).map(|batch| Entry::Taken {
-            name: BatchName { producer: batch.head.producer, sequence: batch.head.sequence },
-            names: batch.head.names.clone(),
+        entries.extend(open.filter(|batch| batch.header.records() && !batch.is_learnt).map(|batch| Entry::Taken {
+            name: BatchName { producer: batch.header.producer, sequence: batch.header.sequence },
+            names: batch.header.names.clone(),
             events: batch.flights.len() as u32,
         }));
         entries
@@ -233,7 +233,7 @@ impl DividedGroup {
     }
 
     pub(crate) fn is_complete(&self) -> bool {
-        self.membership.holding().is_complete()
+        self.membership.wholeness().is_complete()
     }
 
     /// By their number in the group.

@@ -16,12 +16,12 @@ impl DividedGroup {
         while let Some(ticket) = self.in_flight.next_parting() {
             let Some(batch) = self.in_flight.batch_mut(ticket) else { continue };
             // A batch from another level has no early duplicates: that level waits for its whole reply anyway.
-            let is_due = batch.head.from.is_none() && batch.pending > 0 && !batch.replied && !batch.has_sent_early;
+            let is_due = batch.header.from.is_none() && batch.pending > 0 && !batch.replied && !batch.has_sent_early;
             let events = if is_due { found_in(batch) } else { Vec::new() };
             if !events.is_empty() {
                 batch.has_sent_early = true;
                 self.outbox.push(Command::EarlyDuplicates(EarlyDuplicates {
-                    reply_to: batch.head.reply_to,
+                    reply_to: batch.header.reply_to,
                     events,
                     clock_ms,
                 }));

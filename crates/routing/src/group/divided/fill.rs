@@ -9,8 +9,9 @@
 //! comes again after such a loss takes the room of two until its window is over.
 //!
 //! The embedded engine opens a generation when the newest is full, at that event. A cluster has to agree on it first,
-//! so it is proposed a little earlier, and each node judges by its own estimate: generations open at other events, and
-//! the event at which a full filter begins to refuse is as uncertain as the root of the events counted.
+//! so it is proposed a little earlier, and each node judges by its own estimate. The estimate is off by about the
+//! square root of the number of events: so generations open at other events, and a full filter begins to refuse at
+//! another.
 
 use firstseen_filter::rates::plain;
 use firstseen_filter::{
@@ -37,8 +38,8 @@ pub(crate) struct Fill {
     /// All slices of the group together.
     whole: Geometry,
     slices: u64,
-    /// Slices over which heads are spread, that is those that are not down.
-    live_slices: u64,
+    /// Slices over which heads are spread: those that are not gone.
+    served_slices: u64,
     asked_slices: u64,
     /// The committed number of the newest generation.
     newest: GenerationNumber,
@@ -72,7 +73,7 @@ impl Fill {
             rule: group.counted_rule(),
             whole,
             slices,
-            live_slices: slices,
+            served_slices: slices,
             asked_slices: 0,
             newest: GenerationNumber::FIRST,
             asked: None,
@@ -83,8 +84,8 @@ impl Fill {
     }
 
     /// Heads are spread over so many slices from now on, of which this node has `asked_slices`.
-    pub(crate) fn spread_over(&mut self, live_slices: usize, asked_slices: usize) {
-        self.live_slices = (live_slices as u64).max(1);
+    pub(crate) fn spread_over(&mut self, served_slices: usize, asked_slices: usize) {
+        self.served_slices = (served_slices as u64).max(1);
         self.asked_slices = asked_slices as u64;
     }
 
@@ -123,7 +124,7 @@ impl Fill {
 
     /// A new event was recorded whose head is this node.
     pub(crate) fn record(&mut self) {
-        self.carry += self.live_slices;
+        self.carry += self.served_slices;
         if let Some(events) = self.carry.checked_div(self.asked_slices) {
             self.live.record(self.now, events);
             self.carry -= events * self.asked_slices;

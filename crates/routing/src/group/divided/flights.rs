@@ -66,9 +66,7 @@ impl Flight {
         };
         is_found && (refresh == Refresh::Fixed || stamp.unit <= self.stamp.unit)
     }
-}
 
-impl Flight {
     pub(crate) fn phase(&self) -> Phase {
         self.phase
     }
@@ -124,7 +122,7 @@ impl Flight {
 
 /// What a batch is, beside its events.
 #[derive(Clone, Debug)]
-pub(crate) struct BatchHead {
+pub(crate) struct BatchHeader {
     pub(crate) reply_to: u64,
     pub(crate) operation: Operation,
     /// The level that the batch came from, in trees.
@@ -139,7 +137,7 @@ pub(crate) struct BatchHead {
     pub(crate) traceparent: Option<Arc<str>>,
 }
 
-impl BatchHead {
+impl BatchHeader {
     /// Events are recorded, not only looked up.
     pub(crate) fn records(&self) -> bool {
         self.operation.records()
@@ -168,7 +166,7 @@ impl BatchHead {
 
 /// A submission whose events are in flight.
 pub(crate) struct Batch {
-    pub(crate) head: BatchHead,
+    pub(crate) header: BatchHeader,
     pub(crate) probes: Probes,
     /// Positions of the tree's root, where they are others.
     above: Option<Probes>,
@@ -284,7 +282,13 @@ impl Flights {
     }
 
     /// Takes a batch, none of whose events is in flight yet, and gives the ticket of its first event; the others follow.
-    pub(crate) fn push(&mut self, head: BatchHead, probes: Probes, above: Option<Probes>, degraded: bool) -> Ticket {
+    pub(crate) fn push(
+        &mut self,
+        header: BatchHeader,
+        probes: Probes,
+        above: Option<Probes>,
+        degraded: bool,
+    ) -> Ticket {
         if self.batches * 2 >= self.slots.len() {
             self.grow();
         }
@@ -298,7 +302,7 @@ impl Flights {
         flights.resize(events, Flight::IDLE);
         let decisions = vec![Decision::Undecided(Reason::Unknown); events];
         let batch = Batch {
-            head,
+            header,
             probes,
             above,
             flights,
@@ -485,7 +489,7 @@ impl Flights {
     /// The first deadline of a batch that has no reply.
     pub(crate) fn next_deadline_ms(&self) -> Option<MonotonicMs> {
         let waiting = self.slots.iter().flatten().filter(|(_, batch)| !batch.replied);
-        waiting.map(|(_, batch)| batch.head.deadline_ms).min()
+        waiting.map(|(_, batch)| batch.header.deadline_ms).min()
     }
 
     /// Events that are not over.

@@ -30,18 +30,18 @@ impl DividedGroup {
             membership.follow((map, record), replies_when_all_acknowledged, first_free, now.monotonic_ms, own, outbox);
         let (Followed { former, returned }, placement) = (followed, self.membership.placement());
         if !placement.is_like(&former) {
-            self.fill.spread_over(placement.live_slices(), placement.asked_here());
+            self.fill.spread_over(placement.served_slices(), placement.asked_here());
         }
         let is_new_epoch = placement.epoch() != former.epoch();
-        self.follow_heads(&former);
+        self.follow_claims(&former);
         self.mark_overtaken(&former);
         if is_new_epoch {
             self.abandon_tests();
             self.keep_unacknowledged();
             self.follow_sets(&former);
             let placement = self.membership.placement();
-            let is_down = |set: &SetFlight| placement.down_peers().any(|peer| peer == set.to());
-            self.end_sets(self.in_flight.sets().numbers(is_down), SetEnd::Down);
+            let is_gone = |set: &SetFlight| placement.gone_peers().any(|peer| peer == set.to());
+            self.end_sets(self.in_flight.sets().numbers(is_gone), SetEnd::NodeGone);
             // A set that was for a node without slices now is for the nodes that have them now.
             let placement = self.membership.placement();
             let is_stale = |set: &SetFlight| set.awaits_map() || placement.index_of(set.to()).is_none();

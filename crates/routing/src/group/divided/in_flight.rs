@@ -121,10 +121,10 @@ impl InFlight {
 
     /// From now on the guard knows the replies under the names of a batch.
     pub(super) fn forget_names(&mut self, ticket: Ticket) {
-        let Some(batch) = self.flights.batch(ticket).filter(|batch| batch.head.records() && !batch.is_learnt) else {
+        let Some(batch) = self.flights.batch(ticket).filter(|batch| batch.header.records() && !batch.is_learnt) else {
             return;
         };
-        for event in &batch.head.names {
+        for event in &batch.header.names {
             self.named.remove(&event.name);
         }
     }
@@ -213,7 +213,7 @@ impl InFlight {
             }
             self.enter(joiner, Phase::Testing);
             self.ready.push_back(joiner);
-            if self.flights.batch(joiner).is_some_and(|batch| batch.head.leads()) {
+            if self.flights.batch(joiner).is_some_and(|batch| batch.header.leads()) {
                 self.flights.lead(joiner);
                 if let Some(flight) = self.flights.flight_mut(joiner) {
                     flight.joiners = joiners;

@@ -24,7 +24,7 @@ impl DividedGroup {
         let mut leaders = BTreeSet::new();
         for first in self.in_flight.flights().batches() {
             let batch = self.in_flight.batch(first);
-            if batch.is_some_and(|batch| !batch.replied && batch.head.deadline_ms <= now.monotonic_ms) {
+            if batch.is_some_and(|batch| !batch.replied && batch.header.deadline_ms <= now.monotonic_ms) {
                 self.expire(first, &mut leaders);
             }
         }
@@ -83,7 +83,7 @@ impl DividedGroup {
             // An event may have got stuck on its way to that node, wherever it is now.
             let asked = |group: &Self, ticket: Ticket| {
                 let placement = group.membership.placement();
-                let is_claim = group.in_flight.batch(ticket).is_some_and(|batch| batch.head.is_claim());
+                let is_claim = group.is_claim(ticket);
                 let is_asked = |position: &u64| {
                     placement.node_at(*position) == index || is_claim && placement.is_held(index, *position)
                 };

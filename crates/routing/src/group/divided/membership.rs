@@ -22,11 +22,11 @@ use super::own::OwnSlices;
 use super::placement::Placement;
 use crate::group::from_copies::FromCopies;
 use crate::group::gap::Proposals;
-use crate::group::holding::Holding;
 use crate::group::limits::OwnerLimits;
 use crate::group::present::Present;
 use crate::group::rescan::Rescan;
 use crate::group::site::Site;
+use crate::group::wholeness::Wholeness;
 use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::map::{ClusterMap, Durability, FilterPolicies, FilterRecord};
 use crate::protocol::{CellParts, MonotonicMs, PeerBody};
@@ -48,7 +48,7 @@ pub(super) struct Membership {
     former_heads: FormerHeads,
     handing: Handing,
     missed: Missed,
-    holding: Holding,
+    wholeness: Wholeness,
     /// What the slices here may lack; none where they are complete, or where this was not looked at yet.
     gaps: Option<Gaps>,
     proposals: Proposals,
@@ -81,7 +81,7 @@ impl Membership {
             former_heads: FormerHeads::default(),
             handing: Handing::default(),
             missed: Missed::begin(&placement),
-            holding: Holding::new(placement.is_complete_here(), placement.has_gap_here()),
+            wholeness: Wholeness::new(placement.is_complete_here(), placement.has_gap_here()),
             gaps: None,
             proposals: Proposals::default(),
             from_copies: FromCopies::new(compared),
@@ -93,7 +93,7 @@ impl Membership {
 
     /// Begins by the first map.
     pub(super) fn begin_by(&mut self, map: &ClusterMap, record: &FilterRecord, outbox: &mut Outbox) {
-        if !self.holding.is_complete() && (self.placement.has_gap_here() || !record.copies.is_empty()) {
+        if !self.wholeness.is_complete() && (self.placement.has_gap_here() || !record.copies.is_empty()) {
             self.former_heads.forget();
         }
         let placement = self.placement.clone();
@@ -112,7 +112,7 @@ impl Membership {
     /// All that an earlier process has persisted is read back; `knows_heads` says whether that process had headed all
     /// events that may come again.
     pub(super) fn end_restore(&mut self, is_whole: bool, knows_heads: bool) {
-        self.holding.restore(is_whole);
+        self.wholeness.restore(is_whole);
         let has_others = self.placement.nodes().len() > 1;
         if has_others && !knows_heads {
             self.former_heads.forget();
@@ -136,8 +136,8 @@ impl Membership {
         &self.handing
     }
 
-    pub(super) fn holding(&self) -> &Holding {
-        &self.holding
+    pub(super) fn wholeness(&self) -> &Wholeness {
+        &self.wholeness
     }
 
     pub(super) fn unreachable(&self) -> &Unreachable {
@@ -161,7 +161,7 @@ impl Membership {
     /// Whether submissions may come again whose first attempt an earlier process of this node has taken up.
     pub(super) fn is_young(&self, durability: Durability, now_ms: MonotonicMs) -> bool {
         let is_over = now_ms.since(self.first_ms.unwrap_or(now_ms)) >= self.horizon_ms;
-        self.holding.has_lost(durability) && !is_over
+        self.wholeness.has_lost(durability) && !is_over
     }
 
     /// Whether another node may have taken up an event before, whose guard this one does not have.
@@ -187,12 +187,12 @@ impl Membership {
     ) -> Followed {
         let Site { group, me, .. } = self.site;
         let placement = Placement::new(map, record, group, me, *self.placement.plan());
-        if placement.is_down_here() && !self.placement.is_down_here() {
-            self.holding.interrupt();
+        if placement.is_gone_here() && !self.placement.is_gone_here() {
+            self.wholeness.interrupt();
         }
-        self.holding.follow(placement.is_complete_here(), placement.has_gap_here());
+        self.wholeness.follow(placement.is_complete_here(), placement.has_gap_here());
         if !placement.has_any_here() {
-            self.holding.leave();
+            self.wholeness.leave();
         }
         let former = std::mem::replace(&mut self.placement, placement);
         // This also tries slices again that could not be built before.
@@ -224,8 +224,8 @@ impl Membership {
     /// The node is about to count as started anew: from now on events may be recorded without it.
     pub(super) fn interrupt(&mut self) {
         // The map by which this node was down may have come together with the next one.
-        if !self.placement.is_down_here() {
-            self.holding.interrupt();
+        if !self.placement.is_gone_here() {
+            self.wholeness.interrupt();
         }
     }
 
@@ -233,7 +233,7 @@ impl Membership {
     pub(super) fn begin_anew(&mut self, incarnation: Incarnation, now_ms: MonotonicMs) {
         self.site.incarnation = incarnation;
         // Where no other node has slices of the group, nobody has recorded anything meanwhile.
-        self.holding.begin_anew(self.placement.nodes().len() != 1);
+        self.wholeness.begin_anew(self.placement.nodes().len() != 1);
         self.missed = Missed::begin(&self.placement);
         self.former_heads.forget();
         self.handing.begin_anew();
@@ -244,7 +244,7 @@ impl Membership {
 
     /// Asks for the next cells of what slices here lack, if it is time.
     pub(super) fn fetch(&mut self, present: &Present, own: &OwnSlices, outbox: &mut Outbox) {
-        if !self.placement.lacks_here() || self.placement.is_down_here() {
+        if !self.placement.lacks_here() || self.placement.is_gone_here() {
             return;
         }
         let Self { from_copies, placement, .. } = self;
@@ -255,25 +255,25 @@ impl Membership {
 
     /// When [`Self::fetch`] has something to do, if nothing comes.
     fn next_fetch_ms(&self) -> Option<MonotonicMs> {
-        let fetches = self.placement.lacks_here() && !self.placement.is_down_here();
+        let fetches = self.placement.lacks_here() && !self.placement.is_gone_here();
         fetches.then(|| self.from_copies.next_fetch_ms(self.placement.sources())).flatten()
     }
 
     /// Compares complete slices here with their other copies, if it is time, and puts in cells that are missing here.
     pub(super) fn rescan(&mut self, present: &Present, own: &mut OwnSlices, kept: &mut ToPersist, outbox: &mut Outbox) {
         let Self { from_copies, placement, .. } = self;
-        if !self.has_copies || placement.is_down_here() {
+        if !self.has_copies || placement.is_gone_here() {
             return;
         }
         let keep = |part| kept.copied(part);
-        if let Some((source, ask)) = from_copies.compare(placement.equals(), present, own, keep) {
+        if let Some((source, ask)) = from_copies.compare(placement.complete_twins(), present, own, keep) {
             outbox.send(source, PeerBody::AskCells(ask));
         }
     }
 
     /// When [`Self::rescan`] has something to do, if nothing comes.
     pub(super) fn next_rescan_ms(&self) -> Option<MonotonicMs> {
-        (self.has_copies && !self.placement.is_down_here()).then(|| self.from_copies.next_compare_ms()).flatten()
+        (self.has_copies && !self.placement.is_gone_here()).then(|| self.from_copies.next_compare_ms()).flatten()
     }
 
     /// The cells that were asked for, as another copy had them by the map of `epoch`.

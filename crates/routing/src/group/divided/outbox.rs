@@ -48,8 +48,8 @@ pub(crate) enum Finding {
     Found(Sighting, bool),
     /// The event could not be tested.
     Undecided(Reason),
-    /// The event is claimed, and held here for another one, for so many milliseconds.
-    Held(u64),
+    /// A veto against a claim: the event is held here for another one, for so many milliseconds.
+    Veto(u64),
 }
 
 /// Messages under construction, by node.
@@ -265,9 +265,9 @@ impl Outbox {
                 resolved.undecided.push((resolved.tickets.len() as u32, reason));
                 resolved.hits.push(false);
             }
-            Finding::Held(left_ms) => {
+            Finding::Veto(left_ms) => {
                 let left_ms = u32::try_from(left_ms).unwrap_or(u32::MAX);
-                resolved.held.push((resolved.tickets.len() as u32, left_ms));
+                resolved.vetoes.push((resolved.tickets.len() as u32, left_ms));
                 resolved.hits.push(false);
             }
         }

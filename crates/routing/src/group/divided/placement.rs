@@ -19,7 +19,7 @@ pub(crate) struct Placement {
     epoch: Epoch,
     /// Every node once.
     nodes: Vec<NodeId>,
-    /// By node: its start, and whether the others go on without its slices.
+    /// By node: its start, and whether it is gone from the group: the others go on without its slices.
     starts: Vec<(Incarnation, bool)>,
     /// By slice of the group: index into `nodes` of the node that is asked.
     node_of_slice: Vec<usize>,
@@ -32,7 +32,7 @@ pub(crate) struct Placement {
     all_complete: bool,
     /// All slices have one copy each.
     is_single: bool,
-    any_down: bool,
+    any_gone: bool,
     /// Events may have been recorded without a slice here.
     has_gap_here: bool,
     /// A slice here lacks something.
@@ -52,16 +52,16 @@ enum SliceStanding {
     Complete,
     /// The slice has lost something: it is set, but does not vote.
     Incomplete,
-    /// The slice's node is down: the slice is neither set nor asked.
-    Down,
+    /// The slice is gone: it is neither set nor asked.
+    Gone,
 }
 
 /// Which positions of an event are tested: the first of these.
 pub(crate) struct Voters {
     positions: [u64; HASHES_MAX as usize],
     len: usize,
-    /// Positions on live, complete slices.
-    pub(crate) live: usize,
+    /// How many of the event's positions vote: those on slices that are complete, and not gone.
+    pub(crate) voting: usize,
 }
 
 impl Voters {
@@ -97,7 +97,7 @@ impl Placement {
         };
         let standing = |(slice, node): (u32, &NodeId)| match map.is_complete(record, first.saturating_add(slice)) {
             true => SliceStanding::Complete,
-            false if start(node).1 => SliceStanding::Down,
+            false if start(node).1 => SliceStanding::Gone,
             false => SliceStanding::Incomplete,
         };
         let standings: Vec<SliceStanding> = (0..).zip(&owners).map(standing).collect();
@@ -120,7 +120,7 @@ impl Placement {
             is_single: holders.iter().all(|holders| holders.nodes().len() <= 1),
             holders,
             all_complete: standings.iter().all(|standing| *standing == SliceStanding::Complete),
-            any_down: nodes.iter().any(|node| start(node).1),
+            any_gone: nodes.iter().any(|node| start(node).1),
             has_gap_here: own.any(|copy| copy.has_gap),
             standings,
             nodes,
@@ -134,11 +134,11 @@ impl Placement {
 
     /// Whether the same nodes have and serve the same slices in `other`, so that every event has the same head.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let down = |placement: &Self| -> Vec<bool> { placement.starts.iter().map(|(_, down)| *down).collect() };
+        let gone = |placement: &Self| -> Vec<bool> { placement.starts.iter().map(|(_, gone)| *gone).collect() };
         let have_same = || self.holders.iter().zip(&other.holders).all(|(one, other)| one.nodes() == other.nodes());
         self.nodes == other.nodes
             && self.node_of_slice == other.node_of_slice
-            && down(self) == down(other)
+            && gone(self) == gone(other)
             && have_same()
     }
 
@@ -155,7 +155,7 @@ impl Placement {
         own.peek().is_some() && own.all(|holders| holders.is_complete_at(node))
     }
 
-    /// Whether every slice has a live copy that has had everything.
+    /// Whether every slice has a copy that is not gone, and has had everything.
     pub(crate) fn is_all_complete(&self) -> bool {
         self.all_complete
     }
@@ -197,7 +197,7 @@ impl Placement {
         &self.targets
     }
 
-    /// Whether a slice is on its way here from a node that is not down.
+    /// Whether a slice is on its way here from a node that is not gone.
     pub(crate) fn has_live_origin(&self, slice: u32) -> bool {
         let mut origins = self.origins.iter().filter(|(of, _)| *of == slice);
         origins.any(|(_, from)| self.live_peers().any(|(peer, _)| peer == *from))
@@ -237,17 +237,17 @@ impl Placement {
     /// Whether the process that headed an event by `former` has copies of some of its slices by this placement, too.
     pub(crate) fn has_former_head(&self, former: &Self, head: NodeId, positions: &[u64]) -> bool {
         let Some((is, was)) = self.index_of(head).zip(former.index_of(head)) else { return false };
-        let (start, is_down) = self.starts[is];
-        !is_down && start == former.starts[was].0 && positions.iter().any(|position| self.is_held(is, *position))
+        let (start, is_gone) = self.starts[is];
+        !is_gone && start == former.starts[was].0 && positions.iter().any(|position| self.is_held(is, *position))
     }
 
     /// Whether this node may be the head of events that another one headed by `former`.
     pub(crate) fn heads_more_than(&self, former: &Self) -> bool {
-        let down = |placement: &Self| -> Vec<NodeId> { placement.down_peers().collect() };
+        let gone = |placement: &Self| -> Vec<NodeId> { placement.gone_peers().collect() };
         let is_gained = |slice: u32| {
             self.node_of_slice[slice as usize] == self.me && former.asked(slice) != self.nodes.get(self.me).copied()
         };
-        down(self) != down(former) || (0..self.slices() as u32).any(is_gained)
+        gone(self) != gone(former) || (0..self.slices() as u32).any(is_gained)
     }
 
     /// Whether this node has begun to have slices of the group by the map of this placement: it has recorded nothing before.
@@ -267,8 +267,8 @@ impl Placement {
         self.lacking_here().filter_map(source)
     }
 
-    /// Own slices that have everything, each with every other node that has all of it.
-    pub(crate) fn equals(&self) -> impl Iterator<Item = (u32, NodeId)> {
+    /// Own slices that have everything, each with every other node that has a complete copy of it.
+    pub(crate) fn complete_twins(&self) -> impl Iterator<Item = (u32, NodeId)> {
         let own = (0..).zip(&self.holders).filter(|(_, holders)| holders.is_complete_at(self.me));
         own.flat_map(move |(slice, holders)| {
             let others = holders.complete_nodes().filter(|node| *node != self.me);
@@ -286,9 +286,9 @@ impl Placement {
         self.holders.get(slice).is_some_and(|holders| holders.is_complete_at(self.me))
     }
 
-    /// Whether the others go on without this node.
-    pub(crate) fn is_down_here(&self) -> bool {
-        self.starts.get(self.me).is_some_and(|(_, down)| *down)
+    /// Whether this node is gone from the group: the others go on without its slices.
+    pub(crate) fn is_gone_here(&self) -> bool {
+        self.starts.get(self.me).is_some_and(|(_, gone)| *gone)
     }
 
     /// Whether events may have been recorded without one of the slices that this node has.
@@ -296,18 +296,18 @@ impl Placement {
         self.has_gap_here
     }
 
-    /// The other nodes of the group that are not down, with their starts.
+    /// The other nodes of the group that are not gone, with their starts.
     pub(crate) fn live_peers(&self) -> impl Iterator<Item = (NodeId, Incarnation)> {
         let nodes = self.nodes.iter().zip(&self.starts).enumerate();
         nodes
-            .filter(|(index, (_, (_, down)))| *index != self.me && !down)
+            .filter(|(index, (_, (_, gone)))| *index != self.me && !gone)
             .map(|(_, (node, (start, _)))| (*node, *start))
     }
 
-    /// The other nodes of the group that are down.
-    pub(crate) fn down_peers(&self) -> impl Iterator<Item = NodeId> {
+    /// The other nodes of the group that are gone.
+    pub(crate) fn gone_peers(&self) -> impl Iterator<Item = NodeId> {
         let nodes = self.nodes.iter().zip(&self.starts).enumerate();
-        nodes.filter(|(index, (_, (_, down)))| *index != self.me && *down).map(|(_, (node, _))| *node)
+        nodes.filter(|(index, (_, (_, gone)))| *index != self.me && *gone).map(|(_, (node, _))| *node)
     }
 
     /// Whether all slices of a node have had everything that was ever recorded in them.
@@ -315,33 +315,34 @@ impl Placement {
         self.index_of(node).is_some_and(|node| self.is_complete_of(node))
     }
 
-    /// The node at which an event begins: that of its first position that is not down.
+    /// The node at which an event begins: that of its first position whose node is not gone.
     #[inline]
     pub(crate) fn head(&self, positions: &[u64]) -> Option<NodeId> {
-        let mut live = positions.iter().map(|position| self.node_at(*position)).filter(|node| !self.is_down(*node));
-        live.next().map(|node| self.nodes[node])
+        let mut nodes = positions.iter().map(|position| self.node_at(*position)).filter(|node| !self.is_gone(*node));
+        nodes.next().map(|node| self.nodes[node])
     }
 
-    /// Whether the others go on without this node.
+    /// Whether a node is gone from the group: it is down, or cannot hold one of its slices, and the others go on
+    /// without all of them.
     #[inline]
-    pub(crate) fn is_down(&self, node: usize) -> bool {
-        self.any_down && self.starts[node].1
+    pub(crate) fn is_gone(&self, node: usize) -> bool {
+        self.any_gone && self.starts[node].1
     }
 
-    /// The positions of an event that are asked: those on live, complete slices, as only a zero there proves that the
-    /// event was not recorded. Where fewer than `min_live` are left, those on incomplete slices too.
-    pub(crate) fn voters(&self, positions: &[u64], min_live: usize) -> Voters {
+    /// The positions of an event that are asked: those that vote, as only a zero on a complete slice proves that the
+    /// event was not recorded. Where fewer than `asks_all_below` vote, those on incomplete slices are asked too.
+    pub(crate) fn voters(&self, positions: &[u64], asks_all_below: usize) -> Voters {
         let standing = |position: &u64| self.standings[self.locate(*position).0];
-        let live = if self.all_complete {
+        let voting = if self.all_complete {
             positions.len()
         } else {
             positions.iter().filter(|position| standing(position) == SliceStanding::Complete).count()
         };
-        let mut voters = Voters { positions: [0; HASHES_MAX as usize], len: 0, live };
+        let mut voters = Voters { positions: [0; HASHES_MAX as usize], len: 0, voting };
         let is_asked = |position: &&u64| match standing(position) {
             SliceStanding::Complete => true,
-            SliceStanding::Incomplete => live < min_live,
-            SliceStanding::Down => false,
+            SliceStanding::Incomplete => voting < asks_all_below,
+            SliceStanding::Gone => false,
         };
         for position in positions.iter().filter(|position| self.all_complete || is_asked(position)) {
             voters.positions[voters.len] = *position;
@@ -359,9 +360,9 @@ impl Placement {
         self.all_complete || !positions.iter().any(is_lost)
     }
 
-    /// Slices of the group whose nodes are not down.
-    pub(crate) fn live_slices(&self) -> usize {
-        self.standings.iter().filter(|standing| **standing != SliceStanding::Down).count()
+    /// Slices of the group that some node serves: those that are not gone.
+    pub(crate) fn served_slices(&self) -> usize {
+        self.standings.iter().filter(|standing| **standing != SliceStanding::Gone).count()
     }
 
     pub(crate) fn plan(&self) -> &GroupPlan {

@@ -21,27 +21,27 @@ impl DividedGroup {
         let mut generations = resolved.generations.iter();
         let mut expiries = resolved.expiries.iter();
         let mut undecided = resolved.undecided.iter().peekable();
-        let mut vetoes = resolved.held.iter().peekable();
+        let mut vetoes = resolved.vetoes.iter().peekable();
         for (index, number) in resolved.tickets.iter().enumerate() {
             let ticket = Ticket::received(*number);
             let hit = resolved.hits.get(index).copied().unwrap_or(false);
-            let held = if hit { generations.next().copied().unwrap_or(u16::MAX) } else { 0 };
+            let found_in = if hit { generations.next().copied().unwrap_or(u16::MAX) } else { 0 };
             let expiry = if hit { expiries.next().copied().unwrap_or(u64::MAX) } else { u64::MAX };
             let reason = undecided.next_if(|(at, _)| *at as usize == index).map(|(_, reason)| *reason);
-            let held_ms = vetoes.next_if(|(at, _)| *at as usize == index).map(|(_, left_ms)| *left_ms);
+            let veto_ms = vetoes.next_if(|(at, _)| *at as usize == index).map(|(_, left_ms)| *left_ms);
             let Some((batch, event)) = self.in_flight.event_unless_over(ticket) else { continue };
             batch.degraded |= resolved.degraded;
-            let awaits_all = batch.head.is_claim() && self.present.keeps(Rule::AwaitsAllAnswers);
+            let awaits_all = batch.header.is_claim() && self.present.keeps(Rule::AwaitsAllAnswers);
             let flight = &mut batch.flights[event];
             if flight.phase() != Phase::Testing {
                 continue;
             }
             if let Some(reason) = reason {
                 self.decide_and_release(ticket, Decision::Undecided(reason));
-            } else if let Some(left_ms) = held_ms {
-                self.hold(ticket, Hold::Other { left_ms });
+            } else if let Some(left_ms) = veto_ms {
+                self.decide_held(ticket, Hold::Other { left_ms });
             } else {
-                flight.generations &= held;
+                flight.generations &= found_in;
                 flight.expiry = flight.expiry.min(expiry);
                 flight.waiting = flight.waiting.saturating_sub(1);
                 if flight.waiting == 0 || flight.generations == 0 && !awaits_all {
@@ -52,7 +52,7 @@ impl DividedGroup {
         }
     }
 
-    /// All nodes that were asked at this level have answered.
+    /// The test at this level is over: all nodes that were asked have answered, or one has found a zero.
     pub(super) fn tested(&mut self, ticket: Ticket) {
         let Some(facts) = self.facts(ticket) else { return };
         if !facts.is_found {
@@ -70,19 +70,19 @@ impl DividedGroup {
 
     /// What is known of an event that was tested.
     fn facts(&self, ticket: Ticket) -> Option<Tested> {
-        let (head, flight) = (&self.in_flight.batch(ticket)?.head, self.in_flight.flight(ticket)?);
+        let (header, flight) = (&self.in_flight.batch(ticket)?.header, self.in_flight.flight(ticket)?);
         let is_found = flight.generations != 0;
         Some(Tested {
             is_found,
-            operation: head.operation,
-            may_be_its_own: is_found && head.may_be_again() && self.may_be_its_own(ticket),
+            operation: header.operation,
+            may_be_its_own: is_found && header.may_be_again() && self.may_be_its_own(ticket),
             too_few_left: if is_found {
-                self.too_few_left(ticket).map(|few| few_of(head.operation, few))
+                self.too_few_left(ticket).map(|few| few_of(header.operation, few))
             } else {
                 None
             },
-            recorded_by: if head.operation == Operation::Lookup { self.recorded_by(ticket) } else { None },
-            is_checked_below: is_found && self.tree.is_checked_below(head.from),
+            recorded_by: if header.operation == Operation::Lookup { self.recorded_by(ticket) } else { None },
+            is_checked_below: is_found && self.tree.is_checked_below(header.from),
             has_parent: self.tree.has_parent(),
             refreshes: self.refresh != Refresh::Fixed,
             closed: self.present.absent(),
@@ -119,7 +119,7 @@ impl DividedGroup {
             Next::Record => self.record_if_room(ticket),
             Next::RecordAgain => self.record_again(ticket),
             Next::Grant => self.grant(ticket),
-            Next::InProgress { left_ms } => self.hold(ticket, other(left_ms)),
+            Next::InProgress { left_ms } => self.decide_held(ticket, other(left_ms)),
         }
     }
 
@@ -238,12 +238,12 @@ impl DividedGroup {
     pub(super) fn covers(&self, leader: &Flight, ticket: Ticket) -> bool {
         let flights = self.in_flight.flights();
         let Some((flight, batch)) = flights.flight(ticket).zip(flights.batch(ticket)) else { return false };
-        if batch.head.is_brought_up() {
+        if batch.header.is_brought_up() {
             // Its verdict is given, so the event is recorded, unless the leader is recorded for as long.
             leader.outcome == Decision::FirstSeen && flight.stamp.unit <= leader.stamp.unit
         } else {
             // What is only looked up leaves nothing to be set, so whether cells would be refreshed does not matter.
-            let refresh = if batch.head.records() { self.refresh } else { Refresh::Fixed };
+            let refresh = if batch.header.records() { self.refresh } else { Refresh::Fixed };
             leader.covers(flight.stamp, self.own.rule(), refresh)
         }
     }
@@ -267,7 +267,7 @@ impl DividedGroup {
         let Some(leader) = self.in_flight.flight_mut(leader).copied() else { return };
         let Some((batch, event)) = self.in_flight.event_mut(ticket) else { return };
         batch.flights[event].expiry = leader.expiry;
-        let may_be_again = batch.head.may_be_again();
+        let may_be_again = batch.header.may_be_again();
         // The leader may have been found because of this event.
         let outcome = match leader.outcome {
             Decision::Duplicate if may_be_again && self.may_be_its_own(ticket) => Decision::Undecided(Reason::TooOld),
@@ -331,7 +331,7 @@ impl DividedGroup {
 
     /// Replies to the batch of an event, unless it has its reply; the guard learns what is known of it.
     pub(super) fn reply(&mut self, ticket: Ticket) {
-        let cannot_deny = !self.membership.holding().is_whole() || self.tree.has_forgotten(&self.own);
+        let cannot_deny = !self.membership.wholeness().is_whole() || self.tree.has_forgotten(&self.own);
         let full_rate = self.rate_if_partial(ticket);
         self.in_flight.forget_names(ticket);
         let no_probes = self
@@ -341,18 +341,18 @@ impl DividedGroup {
             .then(|| Probes::new(self.tree.shape(self.membership.placement().plan())));
         let flights = self.in_flight.flights_mut();
         let Some(batch) = flights.batch_mut(ticket) else { return };
-        let mut reply_to = batch.head.reply_to;
-        if batch.head.records() && !batch.is_learnt {
-            let name = BatchName { producer: batch.head.producer, sequence: batch.head.sequence };
-            self.guard.learn(name, batch.head.names.iter().map(|event| event.name), &batch.decisions);
+        let mut reply_to = batch.header.reply_to;
+        if batch.header.records() && !batch.is_learnt {
+            let name = BatchName { producer: batch.header.producer, sequence: batch.header.sequence };
+            self.guard.learn(name, batch.header.names.iter().map(|event| event.name), &batch.decisions);
             // Once the batch has its reply, a batch in flight under its name is a retry.
             if !batch.replied {
                 reply_to = self.guard.arrive(name).unwrap_or(reply_to);
             }
             batch.is_learnt = batch.pending == 0;
-            self.kept.replied(name, &batch.head.names, &batch.decisions, self.present.clock().reading());
+            self.kept.replied(name, &batch.header.names, &batch.decisions, self.present.clock().reading());
             if let Some(probes) = no_probes {
-                let replies = (name, &batch.head.names[..], &batch.decisions[..]);
+                let replies = (name, &batch.header.names[..], &batch.decisions[..]);
                 self.membership.handing().send_replies(
                     &mut self.outbox,
                     replies,
@@ -361,14 +361,14 @@ impl DividedGroup {
                 );
             }
         }
-        let degraded = batch.degraded || batch.head.operation == Operation::Verify && cannot_deny;
+        let degraded = batch.degraded || batch.header.operation == Operation::Verify && cannot_deny;
         let expected_rate = batch.expected_rate(|| full_rate).unwrap_or(0.0) as f32;
-        if degraded && batch.head.records() {
+        if degraded && batch.header.records() {
             self.degraded_ms = Some(self.present.now_ms());
         }
         if !std::mem::replace(&mut batch.replied, true) {
             let (decisions, seen, holds) = (batch.decisions.clone(), batch.seen.clone(), batch.holds.clone());
-            if !batch.head.operation.is_of_verdicts() {
+            if !batch.header.operation.is_of_verdicts() {
                 // Granted and released events are counted as such.
             } else if batch.has_repeats {
                 let new = batch.flights.iter().zip(&decisions).filter(|(flight, _)| !flight.is_repeat);
@@ -388,6 +388,6 @@ impl DividedGroup {
 /// The number of the oldest generation of a mask that is not empty, of those up to `newest`.
 fn oldest_of(generations: u16, newest: GenerationNumber) -> GenerationNumber {
     let bits = u64::from(u16::BITS);
-    let held = |number: &u64| generations >> (number % bits) & 1 == 1;
-    (newest.before(bits - 1).0..=newest.0).find(held).map_or(newest, GenerationNumber)
+    let is_of_mask = |number: &u64| generations >> (number % bits) & 1 == 1;
+    (newest.before(bits - 1).0..=newest.0).find(is_of_mask).map_or(newest, GenerationNumber)
 }

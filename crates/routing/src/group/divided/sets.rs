@@ -24,8 +24,8 @@ use crate::ids::{Epoch, NodeId};
 use crate::protocol::SetAcks;
 use crate::verdict::{Decision, Reason};
 
-/// A slice leaves a node by one epoch and comes back by another, and the node that gave it goes down by a third: within
-/// fewer epochs, every node that has come is seen.
+/// That a slice leaves a node, that it comes back, and that the node that gave it goes down, takes three epochs. If at
+/// most two pass, every node that has come is seen.
 const EPOCHS_SEEN_MAX: u64 = 2;
 
 /// A set on its way to a node.
@@ -50,8 +50,8 @@ pub(super) enum SetEnd {
     Refused,
     /// The process that was to set them is gone; the node's next one may set them.
     ProcessGone,
-    /// The node is down: the set is kept for it.
-    Down,
+    /// The node is gone from the group, by the map: the set is kept for it.
+    NodeGone,
     /// The map by which the set was sent is over.
     Stale,
     /// The map by which the set was sent is not known there yet.
@@ -161,7 +161,7 @@ impl DividedGroup {
             if index == placement.me() || there().next().is_none() {
                 continue;
             }
-            if placement.is_down(index) {
+            if placement.is_gone(index) {
                 missed.push(*node, number, there(), stamp, present.limits().missed_events_max);
             } else {
                 let set_number = outbox.set(*node, number, there(), stamp);
@@ -189,7 +189,7 @@ impl DividedGroup {
         }
     }
 
-    /// Keeps the sets on their way to nodes that have just gone down.
+    /// Keeps the sets on their way to nodes that are gone by the new map.
     pub(super) fn keep_unacknowledged(&mut self) {
         let Self { in_flight, membership, present, .. } = self;
         let (flights, sets) = in_flight.flights_and_sets();
@@ -262,11 +262,11 @@ impl DividedGroup {
         let newest = self.fill.newest();
         // A node that is back asks the nodes with slices of the group for what it has missed; is this one of them?
         let can_be_asked_later = self.membership.placement().has_any_here();
-        let is_kept = end == SetEnd::Down && can_be_asked_later && !set.is_outrun;
+        let is_kept = end == SetEnd::NodeGone && can_be_asked_later && !set.is_outrun;
         let may_go_again = match end {
             SetEnd::Done => false,
             SetEnd::Refused => newest > set.generation,
-            SetEnd::ProcessGone | SetEnd::Stale | SetEnd::MapNotThere | SetEnd::Down => !is_kept,
+            SetEnd::ProcessGone | SetEnd::Stale | SetEnd::MapNotThere | SetEnd::NodeGone => !is_kept,
         };
         for ticket in set.tickets {
             let event = self.in_flight.event_unless_over(ticket).map(|(batch, event)| &batch.flights[event]);
@@ -287,12 +287,12 @@ impl DividedGroup {
         }
     }
 
-    /// Whether a node that is down misses an event.
+    /// Whether a node that is gone misses an event.
     fn is_missed(&self, ticket: Ticket) -> bool {
         let positions = self.in_flight.positions(ticket);
         let placement = self.membership.placement();
-        let mut down = placement.down_peers().filter_map(|node| placement.index_of(node));
-        down.any(|node| positions.iter().any(|position| placement.is_held(node, *position)))
+        let mut gone = placement.gone_peers().filter_map(|node| placement.index_of(node));
+        gone.any(|node| positions.iter().any(|position| placement.is_held(node, *position)))
     }
 
     /// Whether an event begins here, by the map that counts.

@@ -7,7 +7,7 @@ use firstseen_filter::{Placed, Sighting};
 
 use super::DividedGroup;
 use super::decide::{Asked, Head, before_test};
-use super::flights::{BATCH_EVENTS_MAX, BatchHead, Phase, Ticket};
+use super::flights::{BATCH_EVENTS_MAX, BatchHeader, Phase, Ticket};
 use super::outbox::Question;
 use super::own::Density;
 use super::placement::Voters;
@@ -109,8 +109,18 @@ impl DividedGroup {
             // This is persisted whatever the verdict will be: a retry may find the cells.
             self.kept.taken(BatchName { producer, sequence }, &names, events);
         }
-        let head =
-            BatchHead { reply_to, operation, from, producer, sequence, names, fences, deadline_ms, again, traceparent };
+        let header = BatchHeader {
+            reply_to,
+            operation,
+            from,
+            producer,
+            sequence,
+            names,
+            fences,
+            deadline_ms,
+            again,
+            traceparent,
+        };
         let (probes, above) = self.tree.split(probes, self.membership.placement().plan());
         let is_degraded = is_known && self.may_have_been_degraded();
         if !self.in_flight.flights().has_begun() {
@@ -118,7 +128,7 @@ impl DividedGroup {
             self.outbox.number_sets_from(first_number);
             self.in_flight.flights_mut().number_from(first_number);
         }
-        let first = self.in_flight.flights_mut().push(head, probes, above, is_degraded);
+        let first = self.in_flight.flights_mut().push(header, probes, above, is_degraded);
         self.present.open_batch(heading, &times);
         let standings = std::mem::take(&mut self.standings);
         first.events(AHEAD.min(events)).for_each(|ticket| self.prefetch(ticket));
@@ -165,13 +175,13 @@ impl DividedGroup {
     fn place(&mut self, ticket: Ticket, (heading, times): (Heading, &Times), index: usize, operation: Operation) {
         let records = operation.records();
         if let (true, Some((batch, _))) = (records, self.in_flight.event_mut(ticket))
-            && let Some(event) = batch.head.names.get(index)
+            && let Some(event) = batch.header.names.get(index)
         {
             let name = event.name;
             self.in_flight.name(name, ticket);
         }
         if operation == Operation::Release {
-            return self.release(ticket);
+            return self.let_go(ticket);
         }
         match self.present.clock_mut().place(heading, times, index) {
             Placed::At(stamp) => {
@@ -221,7 +231,7 @@ impl DividedGroup {
             return self.end_as_duplicate(leader, ticket);
         }
         let Some(leading) = self.in_flight.flight_mut(leader).copied() else { return };
-        let leads = self.in_flight.batch(ticket).is_some_and(|batch| batch.head.leads());
+        let leads = self.in_flight.batch(ticket).is_some_and(|batch| batch.header.leads());
         let places = self.present.limits().joiners_max;
         // Lookups leave room for submissions.
         let places = if leads { places } else { places.div_ceil(2) };
@@ -234,7 +244,7 @@ impl DividedGroup {
 
     /// Gives an event the verdict of the one of the same name, now or later.
     fn echo(&mut self, ticket: Ticket, index: usize) {
-        let event = self.in_flight.batch(ticket).and_then(|batch| batch.head.names.get(index));
+        let event = self.in_flight.batch(ticket).and_then(|batch| batch.header.names.get(index));
         let original = event.and_then(|event| self.in_flight.named(&event.name));
         match original.and_then(|ticket| Some((ticket, self.in_flight.flight(ticket)?))) {
             Some((original, flight)) if !flight.is_decided => self.in_flight.echo(original, ticket),
@@ -282,11 +292,11 @@ impl DividedGroup {
                 needs_unreachable: unreachable.has_any(placement, positions.iter().copied()),
                 has_parent,
                 hashes: positions.len(),
-                live: voters.live,
+                voting: voters.voting,
             },
         );
         let is_partial =
-            if has_parent { voters.positions().len() < positions.len() } else { voters.live < positions.len() };
+            if has_parent { voters.positions().len() < positions.len() } else { voters.voting < positions.len() };
         let Some(stamp) = own.rejudge(flight.stamp) else {
             let decision = self.late(ticket);
             return self.decide_and_release(ticket, decision);
@@ -313,10 +323,10 @@ impl DividedGroup {
                     };
                     self.degrade(ticket, rate);
                 }
-                if self.claiming.is_some() && self.in_flight.batch(ticket).is_some_and(|batch| batch.head.is_claim()) {
+                if self.claiming.is_some() && self.is_claim(ticket) {
                     self.ask_all(ticket, &voters);
                 } else {
-                    self.ask(ticket, &voters, voters.live < asks_all_below);
+                    self.ask(ticket, &voters, voters.voting < asks_all_below);
                 }
             }
         }
@@ -336,7 +346,7 @@ impl DividedGroup {
             return None;
         }
         let positions = self.in_flight.positions(ticket);
-        verdict_if_too_few(&self.policies, placement.voters(positions, 0).live, positions.len())
+        verdict_if_too_few(&self.policies, placement.voters(positions, 0).voting, positions.len())
     }
 
     /// Not all positions of an event can be asked: if it is new, it is called a duplicate by this chance.
@@ -351,10 +361,10 @@ impl DividedGroup {
         let Self { in_flight, own, membership, outbox, .. } = self;
         let flights = in_flight.flights_mut();
         let placement = membership.placement();
-        let Some((stamp, head)) = flights.flight(ticket).map(|flight| flight.stamp).zip(flights.batch(ticket)) else {
+        let Some((stamp, batch)) = flights.flight(ticket).map(|flight| flight.stamp).zip(flights.batch(ticket)) else {
             return;
         };
-        let (head, positions) = (&head.head, voters.positions());
+        let positions = voters.positions();
         self.counts.tests += 1;
         let mut found = Sighting::ALL;
         own.test(placement, positions, stamp, &mut found);
@@ -362,7 +372,7 @@ impl DividedGroup {
         let next = elsewhere().next().filter(|_| found.is_hit());
         let mut waiting = 0;
         if let Some(next) = next {
-            let left_ms = head.deadline_ms.since(self.present.now_ms());
+            let left_ms = batch.header.deadline_ms.since(self.present.now_ms());
             let parallel = self.policies.lookup == Lookup::Parallel;
             let question = Question {
                 head: membership.site().me,
@@ -374,7 +384,7 @@ impl DividedGroup {
                 asks_all,
                 deadline_in_ms: u32::try_from(left_ms).unwrap_or(u32::MAX),
                 degraded: false,
-                traceparent: head.traceparent.as_ref(),
+                traceparent: batch.header.traceparent.as_ref(),
             };
             for (index, node) in placement.nodes().iter().enumerate() {
                 let is_asked = if parallel { index != placement.me() } else { index == placement.node_at(next) };

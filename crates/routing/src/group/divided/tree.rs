@@ -168,11 +168,11 @@ impl Tree {
                 if target.1.records() { (judged, unit) } else { (judged.min(clock.now_unit()), judged) };
             clock_unit = shown_unit.max(clock_unit);
             ticks.push(Tick { clock_unit, unit });
-            deadline_ms = batch.head.deadline_ms.max(deadline_ms);
-            again |= batch.head.again;
+            deadline_ms = batch.header.deadline_ms.max(deadline_ms);
+            again |= batch.header.again;
             // Every node of this level that was asked must be complete too.
             complete &= !batch.degraded;
-            traceparent = traceparent.or_else(|| batch.head.traceparent.clone());
+            traceparent = traceparent.or_else(|| batch.header.traceparent.clone());
             taken.push(ticket);
         }
         if taken.is_empty() {

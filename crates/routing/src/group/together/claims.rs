@@ -29,7 +29,7 @@ impl TogetherGroup {
     }
 
     /// Lets events go.
-    pub(super) fn release(&mut self, submission: &Submission, decisions: &mut [Decision]) {
+    pub(super) fn let_go(&mut self, submission: &Submission, decisions: &mut [Decision]) {
         let now_ms = self.present.now_ms();
         let Some(claiming) = &mut self.claiming else { return };
         for (event, (fence, decision)) in submission.fences.iter().zip(decisions).enumerate() {

@@ -13,10 +13,10 @@ use super::TogetherGroup;
 use crate::group::copying::parts_of;
 use crate::group::gap::Missing;
 use crate::group::guard::ReplayGuard;
-use crate::group::holding::Completeness;
 use crate::group::parts::TakesParts;
 use crate::group::rules::Rule;
 use crate::group::site::Site;
+use crate::group::wholeness::Completeness;
 use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::map::{ClusterMap, FilterRecord};
 use crate::protocol::{
@@ -29,7 +29,7 @@ impl TogetherGroup {
     /// Whether the slice may answer and record. Beside other copies it may not before the map calls it complete: while
     /// the map knows no complete copy, a record makes no gap in copies that are down.
     pub(super) fn is_known_whole(&self) -> bool {
-        match self.holding.now() {
+        match self.wholeness.now() {
             Completeness::Complete => true,
             Completeness::Whole => !self.mirrors.has_others(),
             Completeness::Interrupted | Completeness::Lacking => false,
@@ -38,7 +38,7 @@ impl TogetherGroup {
 
     /// Whether the slice is complete, and the map does not say so yet.
     pub(crate) fn is_catching_up(&self) -> bool {
-        self.holding.now() == Completeness::Whole && !self.mirrors.is_down_here()
+        self.wholeness.now() == Completeness::Whole && !self.mirrors.is_gone_here()
     }
 
     /// An input begins. What the slice may lack can be worked out once the time of day is known.
@@ -56,11 +56,11 @@ impl TogetherGroup {
     /// Proposes that the slice is complete, once it is, and fetches what it lacks.
     pub(super) fn mind_gap(&mut self, commands: &mut Vec<Command>) {
         let now_ms = self.present.now_ms();
-        let is_due = !self.holding.is_complete() && self.is_complete_again(now_ms);
+        let is_due = !self.wholeness.is_complete() && self.is_complete_again(now_ms);
         let (slices, epoch) = (if is_due { vec![0] } else { Vec::new() }, self.mirrors.epoch());
         commands.extend(self.proposals.propose(&self.site, slices, epoch, now_ms));
         self.joining.end_input(now_ms);
-        if !self.holding.is_complete() && !self.mirrors.is_down_here() {
+        if !self.wholeness.is_complete() && !self.mirrors.is_gone_here() {
             let Self { from_copies, mirrors, present, slice, .. } = self;
             if let Some((source, ask)) = from_copies.fetch(mirrors.sources(), epoch, present, slice) {
                 self.joining.asked(now_ms);
@@ -74,12 +74,12 @@ impl TogetherGroup {
         let Self { definition, present, .. } = self;
         let is_over = |missing: &Missing| missing.is_over(definition, present, present.clock().now_unit());
         let has_fetched = self.has_fetched_all() && self.known_ms() <= now_ms;
-        self.holding.is_whole() || has_fetched || self.missing.as_ref().is_some_and(is_over)
+        self.wholeness.is_whole() || has_fetched || self.missing.as_ref().is_some_and(is_over)
     }
 
     /// Whether everything is here that other copies have recorded without this one.
     pub(super) fn has_fetched_all(&self) -> bool {
-        self.mirrors.has_others() && !self.mirrors.is_down_here() && self.from_copies.has_fetched(0)
+        self.mirrors.has_others() && !self.mirrors.is_gone_here() && self.from_copies.has_fetched(0)
     }
 
     /// When fetched cells count: once all names that may come again are known, where a node sends the replies to them.
@@ -92,10 +92,10 @@ impl TogetherGroup {
         self.present.begin(now);
         self.site.incarnation = incarnation;
         // The map by which the node was down may have arrived together with the next one.
-        if !self.mirrors.is_down_here() {
-            self.holding.keep(self.holding.is_whole());
+        if !self.mirrors.is_gone_here() {
+            self.wholeness.keep(self.wholeness.is_whole());
         }
-        self.holding.distrust();
+        self.wholeness.distrust();
         self.from_copies.forget_fetched();
         self.mirrors.begin_anew(self.site.first_number(), commands);
         let Self { claiming, mirrors, .. } = self;
@@ -173,7 +173,7 @@ impl TogetherGroup {
                     Ordering::Greater => {}
                 }
             }
-            PeerBody::AskCells(ask) if message.epoch <= self.mirrors.epoch() && self.holding.is_complete() => {
+            PeerBody::AskCells(ask) if message.epoch <= self.mirrors.epoch() && self.wholeness.is_complete() => {
                 // Otherwise the other node could not distinguish cells of a time long past from newer ones.
                 self.slice.advance(ask.unit.min(self.present.clock().unit_at(self.present.latest_ms())));
                 let parts = self.parts(&ask);
@@ -200,7 +200,7 @@ impl TogetherGroup {
 
     /// Whether this copy is compared with others.
     pub(super) fn rescans(&self) -> bool {
-        self.holding.is_complete() && self.mirrors.has_others()
+        self.wholeness.is_complete() && self.mirrors.has_others()
     }
 
     /// Reads another copy, if that is due, and puts in the cells that are missing here.
@@ -218,7 +218,7 @@ impl TogetherGroup {
     fn hear_cells(&mut self, parts: CellParts, epoch: Epoch, commands: &mut Vec<Command>) {
         // An event that is late at the other copy must be late here.
         self.present.clock_mut().restore(parts.clock);
-        let is_complete = self.holding.is_complete();
+        let is_complete = self.wholeness.is_complete();
         if !is_complete && parts.asked.is_none() {
             self.joining.is_told(self.present.now_ms());
         }
@@ -236,7 +236,7 @@ impl TogetherGroup {
             return None;
         }
         self.slice.advance(self.present.clock().now_unit());
-        Some(BackupCells { parts: self.parts(ask), is_complete: self.holding.is_whole() })
+        Some(BackupCells { parts: self.parts(ask), is_complete: self.wholeness.is_whole() })
     }
 
     /// Puts in cells of a backup.
@@ -270,14 +270,14 @@ impl TogetherGroup {
         commands: &mut Vec<Command>,
     ) {
         self.present.begin(now);
-        let (was_whole, was_down) = (self.holding.is_whole(), self.mirrors.is_down_here());
+        let (was_whole, was_gone) = (self.wholeness.is_whole(), self.mirrors.is_gone_here());
         let complete = record.and_then(|record| is_complete(map, record, &self.site));
         if self.present.follow(record.and_then(|record| record.line.absent())) {
             self.claiming.iter_mut().for_each(|claiming| claiming.close());
         }
-        self.holding.follow(complete == Some(true), self.mirrors.has_gap_here());
+        self.wholeness.follow(complete == Some(true), self.mirrors.has_gap_here());
         let Some(record) = record.filter(|_| complete.is_some()) else {
-            self.closed = Some(Reason::StaleMap);
+            self.refuses = Some(Reason::StaleMap);
             return self.mirrors.give_up(commands);
         };
         let former_since = self.mirrors.arriving_since();
@@ -292,17 +292,17 @@ impl TogetherGroup {
             self.become_unsure();
         }
         self.mind_unsure(commands);
-        self.holding.follow(complete == Some(true), self.mirrors.has_gap_here());
-        if self.mirrors.is_down_here() && !was_down {
-            self.holding.keep(was_whole);
+        self.wholeness.follow(complete == Some(true), self.mirrors.has_gap_here());
+        if self.mirrors.is_gone_here() && !was_gone {
+            self.wholeness.keep(was_whole);
         }
         // The slice may have left and come again in between.
         let has_come = self.mirrors.arriving_since().is_some_and(|since| former_since != Some(since));
         if has_come {
-            self.holding.keep(false);
+            self.wholeness.keep(false);
             self.missing = None;
         }
-        if self.holding.is_complete() || self.mirrors.is_down_here() || has_come {
+        if self.wholeness.is_complete() || self.mirrors.is_gone_here() || has_come {
             self.from_copies.forget_fetched();
         }
         self.mind_gap(commands);

@@ -27,7 +27,7 @@ const AGAIN_MS: u64 = 1_000;
 struct Copy {
     node: NodeId,
     start: Incarnation,
-    is_down: bool,
+    is_gone: bool,
     is_complete: bool,
 }
 
@@ -49,12 +49,12 @@ pub(super) struct Mirrors {
     /// Whether this copy answers.
     is_asked: bool,
     heard: Heard,
-    is_down_here: bool,
+    is_gone_here: bool,
     /// Events may have been recorded without this copy since it was last complete.
     has_gap_here: bool,
     /// The epoch since which the slice is moving here, where it is.
     arriving_since: Option<Epoch>,
-    /// Whether the node that it comes from is live: then that node sends its replies to names, too.
+    /// Whether the node that it comes from is not gone: then that node sends its replies to names, too.
     has_live_origin: bool,
     unreachable: Vec<NodeId>,
     held: VecDeque<HeldBack>,
@@ -75,7 +75,7 @@ impl Mirrors {
             asked: None,
             is_asked: true,
             heard: Heard::default(),
-            is_down_here: false,
+            is_gone_here: false,
             has_gap_here: false,
             arriving_since: None,
             has_live_origin: false,
@@ -101,8 +101,8 @@ impl Mirrors {
     ) -> bool {
         let start = |node: NodeId| map.nodes.get(&node).map_or(Incarnation::default(), |node| node.incarnation);
         let copy = |copy: &SliceOwner| {
-            let (is_down, is_complete) = (map.is_gone(copy), map.is_complete_copy(copy));
-            Copy { node: copy.node, start: start(copy.node), is_down, is_complete }
+            let (is_gone, is_complete) = (map.is_gone(copy), map.is_complete_copy(copy));
+            Copy { node: copy.node, start: start(copy.node), is_gone, is_complete }
         };
         let group = self.sender.group;
         let copies = record.copies_of(group).take(COPIES_MAX);
@@ -114,13 +114,13 @@ impl Mirrors {
         let asked_before = std::mem::replace(&mut self.asked, asked);
         self.is_asked = asked.is_some_and(|(node, _)| node == me);
         let own = record.copies_of(group).find(|copy| copy.node == me);
-        self.is_down_here = own.is_none_or(|own| map.is_gone(own));
+        self.is_gone_here = own.is_none_or(|own| map.is_gone(own));
         self.has_gap_here = own.is_some_and(|own| own.has_gap);
         self.arriving_since = record.arriving_since(group, me);
         let origin = record.moves().find(|way| way.slice == group && way.to == me).map(|way| way.from);
         let has_live_origin = self.live().any(|copy| Some(copy.node) == origin);
         self.has_live_origin = has_live_origin;
-        if !self.is_asked || self.is_down_here {
+        if !self.is_asked || self.is_gone_here {
             let had_held = !self.held.is_empty();
             self.give_up(commands);
             // If a map was missed, another copy may have answered in between.
@@ -188,13 +188,13 @@ impl Mirrors {
         self.arriving_since
     }
 
-    /// Whether the node that the slice comes from is not down.
+    /// Whether the node that the slice comes from is not gone.
     pub(super) fn has_live_origin(&self) -> bool {
         self.has_live_origin
     }
 
-    pub(super) fn is_down_here(&self) -> bool {
-        self.is_down_here
+    pub(super) fn is_gone_here(&self) -> bool {
+        self.is_gone_here
     }
 
     /// Complete copies, from which cells may be fetched.
@@ -207,10 +207,10 @@ impl Mirrors {
     }
 
     fn live(&self) -> impl Iterator<Item = &Copy> {
-        self.others.iter().filter(|copy| !copy.is_down)
+        self.others.iter().filter(|copy| !copy.is_gone)
     }
 
-    /// Nodes that have the slice, too, and are not down.
+    /// Nodes that have the slice, too, and are not gone.
     pub(super) fn live_nodes(&self) -> impl Iterator<Item = NodeId> {
         self.live().map(|copy| copy.node)
     }
@@ -220,9 +220,9 @@ impl Mirrors {
         self.held.is_empty()
     }
 
-    /// Whether this copy answers, and is not down.
+    /// Whether this copy answers, and is not gone.
     pub(super) fn is_asked(&self) -> bool {
-        self.is_asked && !self.is_down_here
+        self.is_asked && !self.is_gone_here
     }
 
     /// A batch was recorded and decided here: the other copies get the record, ahead of all later replies.

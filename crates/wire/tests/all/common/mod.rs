@@ -6,7 +6,7 @@ use firstseen_routing::{
     Incarnation, MirrorNumber, Mirrored, NamedEvent, NodeId, Operation, Past, PeerBody, PeerMessage, PositionLists,
     Reason, Resolved, Seen, SetAcks, SetBatch, SubmissionName, TestBatch, TestRun, Tick,
 };
-use firstseen_wire::batch::BatchHead;
+use firstseen_wire::batch::BatchHeader;
 
 /// The shape of events that copies of a slice are sent.
 pub(crate) const MIRRORED: ProbeShape = ProbeShape::Blocked { blocks: 1 << 20, offset_bits: 9, hashes: 6 };
@@ -66,8 +66,8 @@ pub(crate) fn ticks(base_unit: u64, events: usize, late_max: u64, numbers: &mut 
         .collect()
 }
 
-pub(crate) fn head(base_unit: u64) -> BatchHead {
-    BatchHead {
+pub(crate) fn header(base_unit: u64) -> BatchHeader {
+    BatchHeader {
         sequence: 123_456,
         filter: FilterId(7),
         epoch: Epoch(12),
@@ -148,7 +148,7 @@ pub(crate) fn peer_messages(events: usize, range: u64, numbers: &mut Numbers) ->
         node_visits: 4,
         degraded: true,
         expiries: (0..hit_count as u64).map(|hit| 1_000_000 + hit).collect(),
-        held: (0..events as u32 / 3).map(|index| (index * 3 + 1, index * 500)).collect(),
+        vetoes: (0..events as u32 / 3).map(|index| (index * 3 + 1, index * 500)).collect(),
     };
     let set = SetBatch {
         set_number: 77,

@@ -5,6 +5,7 @@
 /// What an event is doing.
 ///
 /// ```text
+/// Over         (the event is over, or was never taken up)
 /// Over ------> Testing | Joined | Echo
 /// Testing ---> Climbing | Checking | Setting | Joined | Over
 /// Checking --> Climbing | Setting | Over

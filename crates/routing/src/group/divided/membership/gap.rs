@@ -2,11 +2,17 @@
 //! that were recorded meanwhile, or has lost its cells. When all of these events have expired, the slice is complete
 //! again, and no data was moved.
 //!
-//! What a slice lacks is of no unit after `newest` (`group/gap.rs`). Where its node was only away, that is the greatest
-//! unit that the other nodes of the group know of when they begin to set events here too. Where the slice has lost its
-//! cells, no other node knows of events that had all of their positions here; and where another node is down, or gone
-//! without having said so, none knows of events that this node has recorded. The slice is complete before missing
-//! events have expired where all of them have been handed over (`missed.rs`).
+//! What a slice lacks is of no unit after `newest` (`group/gap.rs`). Which unit that is depends on the case:
+//!
+//! - The node was only away. Then the other nodes of the group know of all missing events: `newest` is the greatest
+//!   unit that they know of when they begin to set events here too.
+//! - The slice has lost its cells. Then no other node knows of events that had all of their positions here, so `newest`
+//!   is the time of day.
+//! - Another node is gone, or goes before it has answered. Then nobody knows what it has recorded without this one, so
+//!   `newest` is the time of day, too.
+//!
+//! A slice is complete when all missing events have expired, or sooner if all of them have been handed over
+//! (`missed.rs`).
 //!
 //! Promises: no slice is called complete that may lack an event of the window, unless the event's time was further in
 //! the future than clocks may differ. Must not know: how the map learns of it, messages.
@@ -16,9 +22,9 @@ use crate::group::divided::outbox::Outbox;
 use crate::group::divided::own::OwnSlices;
 use crate::group::divided::placement::Placement;
 use crate::group::gap::Missing;
-use crate::group::holding::Completeness;
 use crate::group::present::Present;
 use crate::group::rules::Rule;
+use crate::group::wholeness::Completeness;
 use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::protocol::{MonotonicMs, Past, PeerBody};
 
@@ -53,7 +59,7 @@ impl Gap {
     /// Where the slices were complete before, `known_unit` is their greatest unit.
     fn of(placement: &Placement, unknown: Missing, known_unit: Option<u64>) -> Self {
         let awaited: Vec<_> = placement.live_peers().collect();
-        let others_know = !awaited.is_empty() && placement.down_peers().next().is_none();
+        let others_know = !awaited.is_empty() && placement.gone_peers().next().is_none();
         let known_unit = known_unit.filter(|_| others_know);
         Self {
             awaited,
@@ -121,14 +127,14 @@ impl Membership {
             return;
         }
         // No node hands anything over to a node that is down.
-        if self.placement.is_down_here() {
+        if self.placement.is_gone_here() {
             self.gaps = None;
             self.from_copies.forget_fetched();
             return;
         }
         let unknown = self.unknown(present);
         let known_unit = own.now_unit().max(present.clock().now_unit());
-        let known_unit = (self.holding.now() != Completeness::Lacking).then_some(known_unit);
+        let known_unit = (self.wholeness.now() != Completeness::Lacking).then_some(known_unit);
         let Self { placement, gaps, .. } = self;
         let gaps = gaps.get_or_insert_default();
         if placement.lacking_here().any(|slice| !placement.is_arriving_here(slice)) {
@@ -198,14 +204,14 @@ impl Membership {
 
     /// Slices here that are complete, and of which the map does not say so.
     fn complete_again(&self, present: &Present, own: &OwnSlices) -> Vec<u32> {
-        if self.placement.is_down_here() {
+        if self.placement.is_gone_here() {
             return Vec::new();
         }
         let is_expired = |missing: &Missing| missing.is_over(own.definition(), present, own.now_unit());
         let is_over = |gap: &Gap| gap.has_got_all() || gap.known().is_some_and(is_expired);
         let gaps = || self.gaps.as_ref();
         let is_settled_over =
-            self.holding.is_whole() || gaps().and_then(|gaps| gaps.settled.as_ref()).is_some_and(is_over);
+            self.wholeness.is_whole() || gaps().and_then(|gaps| gaps.settled.as_ref()).is_some_and(is_over);
         let is_arriving_over = gaps().and_then(|gaps| gaps.arriving.as_ref()).is_some_and(is_over);
         let has_all = |slice: &u32| match self.placement.is_arriving_here(*slice) {
             _ if !present.keeps(Rule::MindsGaps) => true,
@@ -220,20 +226,20 @@ impl Membership {
     /// slices that are on their way here do not count.
     pub(in crate::group::divided) fn is_catching_up(&self) -> bool {
         let lacks = || self.placement.lacking_here().any(|slice| !self.placement.is_arriving_here(slice));
-        if !self.placement.lacks_here() || self.placement.is_down_here() || !lacks() {
+        if !self.placement.lacks_here() || self.placement.is_gone_here() || !lacks() {
             return false;
         }
         let may_be_handed_over = match self.gaps.as_ref().and_then(|gaps| gaps.settled.as_ref()) {
             Some(gap) => gap.is_handed_over,
             // The gap was not looked at yet.
-            None => self.holding.now() == Completeness::Interrupted,
+            None => self.wholeness.now() == Completeness::Interrupted,
         };
-        self.holding.is_whole() || may_be_handed_over
+        self.wholeness.is_whole() || may_be_handed_over
     }
 
     /// Whether it was not looked at yet what the slices here may lack.
     fn has_unknown_gap(&self) -> bool {
-        self.placement.lacks_here() && self.gaps.is_none() && !self.placement.is_down_here()
+        self.placement.lacks_here() && self.gaps.is_none() && !self.placement.is_gone_here()
     }
 
     /// When [`Self::mind_gap`] has something to do, if nothing comes.
@@ -274,7 +280,7 @@ impl Membership {
         let known_unit = match self.gaps.as_ref().and_then(|gaps| gaps.settled.as_ref()) {
             _ if !handed_over.are_all_here => self.newest_unknown_unit(present),
             Some(gap) if gap.awaited.is_empty() => gap.missing.newest_unit(),
-            None if self.holding.is_whole() => Some(0),
+            None if self.wholeness.is_whole() => Some(0),
             Some(_) | None => self.newest_unknown_unit(present),
         };
         // A node that gets no answer asks again.

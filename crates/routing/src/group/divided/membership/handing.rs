@@ -58,7 +58,7 @@ struct Told {
 /// A node that was handed everything.
 struct Handed {
     to: Told,
-    /// Until when it may wait nevertheless: by a map that follows, it may not know which of two nodes has given it its
+    /// Until then the other may still wait, because by a later map it may not know which of two nodes gave it the
     /// slices.
     until_ms: MonotonicMs,
 }

@@ -14,8 +14,9 @@ use crate::group::divided::outbox::Outbox;
 use crate::group::divided::placement::Placement;
 use crate::ids::{Epoch, NodeId};
 
-/// A node that came to the group after one map, headed events and left again is not seen by a node that knows that map
-/// and then only the one so many epochs later: the first comes by one map, takes over by another, and goes by two more.
+/// A node needs four epochs to join the group, head events and leave again: it comes by one map, takes over by another,
+/// and goes by two more. If a map is at most three epochs later than the last that was followed here, no such node was
+/// missed in between.
 const EPOCHS_MISSED_MAX: u64 = 3;
 
 /// What other nodes miss.
@@ -23,7 +24,8 @@ const EPOCHS_MISSED_MAX: u64 = 3;
 pub(crate) struct Missed {
     /// Whether this process was there from the beginning, and no node of the beginning has left.
     is_fresh: bool,
-    down: BTreeMap<NodeId, MissedByNode>,
+    /// By node that is gone from the group.
+    gone: BTreeMap<NodeId, MissedByNode>,
     /// What was handed over to nodes that have come back.
     handed_over: BTreeMap<NodeId, Returned>,
 }
@@ -63,7 +65,7 @@ impl Missed {
         stamp: Stamp,
         events_max: usize,
     ) {
-        let Some(missing) = self.down.get_mut(&node).filter(|missing| missing.is_all) else { return };
+        let Some(missing) = self.gone.get_mut(&node).filter(|missing| missing.is_all) else { return };
         if missing.sets.len() < events_max {
             missing.sets.push(MissedSet { generation, cells: cells.collect(), stamp })
         } else {
@@ -83,8 +85,8 @@ impl Missed {
         // No node has gone since the filter was made, either.
         let is_fresh = is_all || placement.epoch() == Epoch::FIRST;
         let missing = || MissedByNode { sets: Vec::new(), is_all, are_all_here: is_fresh };
-        let down = placement.down_peers().map(|node| (node, missing()));
-        Self { is_fresh, down: down.collect(), handed_over: BTreeMap::new() }
+        let gone = placement.gone_peers().map(|node| (node, missing()));
+        Self { is_fresh, gone: gone.collect(), handed_over: BTreeMap::new() }
     }
 
     /// Nodes go down and come back: the latter are sent what they have missed, and returned. Where all `are_known`,
@@ -96,18 +98,18 @@ impl Missed {
         are_known: bool,
         outbox: &mut Outbox,
     ) -> Vec<NodeId> {
-        for node in placement.down_peers().filter(|node| !former.down_peers().any(|other| other == *node)) {
+        for node in placement.gone_peers().filter(|node| !former.gone_peers().any(|other| other == *node)) {
             self.handed_over.remove(&node);
             // No node here has what it lacked before.
             let is_all = former.is_complete_at(node);
-            self.down.entry(node).or_insert(MissedByNode { sets: Vec::new(), is_all, are_all_here: are_known });
+            self.gone.entry(node).or_insert(MissedByNode { sets: Vec::new(), is_all, are_all_here: are_known });
         }
         let has_left = |node: &NodeId| placement.index_of(*node).is_none();
         let epochs = placement.epoch().since(former.epoch());
         let are_all_here = !former.nodes().iter().any(has_left) && epochs <= EPOCHS_MISSED_MAX;
         if !are_all_here {
             self.is_fresh = false;
-            self.down.values_mut().for_each(|missing| missing.are_all_here = false);
+            self.gone.values_mut().for_each(|missing| missing.are_all_here = false);
             // A node that has come back may not have got all that it was sent.
             let is_incomplete = |node: &NodeId| !placement.is_complete_at(*node);
             let unsure = Returned { is_all: false, are_all_here: false };
@@ -116,7 +118,7 @@ impl Missed {
         }
         let mut returned = Vec::new();
         for (node, start) in placement.live_peers() {
-            if let Some(MissedByNode { sets, is_all, are_all_here }) = self.down.remove(&node) {
+            if let Some(MissedByNode { sets, is_all, are_all_here }) = self.gone.remove(&node) {
                 // Slices may have left the node meanwhile; it would refuse a set with a slice that it does not have as
                 // a whole.
                 let index = placement.index_of(node).unwrap_or(usize::MAX);

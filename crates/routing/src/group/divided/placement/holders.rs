@@ -11,7 +11,7 @@ pub(super) struct Holders {
     /// Indices into the nodes.
     nodes: [u16; COPIES_MAX],
     len: u8,
-    /// By bit: which of them are live and complete.
+    /// By bit: which of them are complete, and not gone.
     complete: u8,
     /// By bit: which of them are on their way there.
     arriving: u8,

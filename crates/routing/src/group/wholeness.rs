@@ -11,8 +11,9 @@
 //!      +----------------- it has left, or counts as started anew beside others ----------------------------+
 //! ```
 //!
-//! Promises: nothing is whole without the map's word but what had everything when that was noted, and misses nothing by the
-//! map since. Must not know: how the map learns that slices are complete, what they lack.
+//! Promises: the group is whole only if the map says so, or if it was whole when its process ended, or when the others
+//! went on without it, and by the map has missed nothing since. Must not know: how the map learns that slices are
+//! complete, what they lack.
 
 use crate::map::Durability;
 
@@ -31,7 +32,7 @@ pub(crate) enum Completeness {
 
 /// What the map says, and what is known here beside that.
 #[derive(Debug)]
-pub(crate) struct Holding {
+pub(crate) struct Wholeness {
     is_complete: bool,
     /// By the map, events may have been recorded without what is here.
     has_gap: bool,
@@ -41,7 +42,7 @@ pub(crate) struct Holding {
     was_whole: bool,
 }
 
-impl Holding {
+impl Wholeness {
     pub(crate) fn new(is_complete: bool, has_gap: bool) -> Self {
         Self { is_complete, has_gap, is_kept: false, was_whole: false }
     }
@@ -114,28 +115,28 @@ mod tests {
 
     #[test]
     fn what_was_kept_is_whole_until_others_record_without_it() {
-        let mut holding = Holding::new(false, false);
-        assert_eq!(holding.now(), Completeness::Lacking);
-        holding.restore(true);
-        assert_eq!(holding.now(), Completeness::Whole);
-        assert!(!holding.has_lost(Durability::Durable));
-        holding.follow(false, true);
-        assert_eq!(holding.now(), Completeness::Interrupted);
-        holding.follow(true, false);
-        assert_eq!(holding.now(), Completeness::Complete);
-        assert!(holding.has_lost(Durability::Interval { interval_ms: 1 }), "what came last is not on the disk");
+        let mut wholeness = Wholeness::new(false, false);
+        assert_eq!(wholeness.now(), Completeness::Lacking);
+        wholeness.restore(true);
+        assert_eq!(wholeness.now(), Completeness::Whole);
+        assert!(!wholeness.has_lost(Durability::Durable));
+        wholeness.follow(false, true);
+        assert_eq!(wholeness.now(), Completeness::Interrupted);
+        wholeness.follow(true, false);
+        assert_eq!(wholeness.now(), Completeness::Complete);
+        assert!(wholeness.has_lost(Durability::Interval { interval_ms: 1 }), "what came last is not on the disk");
     }
 
     #[test]
     fn who_is_given_up_had_everything_and_keeps_it_where_nobody_else_records() {
         for has_others in [true, false] {
-            let mut holding = Holding::new(true, false);
-            holding.interrupt();
-            holding.begin_anew(has_others);
+            let mut wholeness = Wholeness::new(true, false);
+            wholeness.interrupt();
+            wholeness.begin_anew(has_others);
             let then = if has_others { Completeness::Interrupted } else { Completeness::Whole };
-            assert_eq!(holding.now(), then);
-            holding.leave();
-            assert_eq!(holding.now(), Completeness::Lacking);
+            assert_eq!(wholeness.now(), then);
+            wholeness.leave();
+            assert_eq!(wholeness.now(), Completeness::Lacking);
         }
     }
 }

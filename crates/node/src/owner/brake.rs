@@ -12,12 +12,12 @@ const SLACK_MS: f64 = 2.0;
 const BEHIND_MS: f64 = 100.0;
 
 /// Spreads events over time.
-pub(super) struct Pace {
+pub(super) struct Brake {
     ms_per_event: f64,
     free_at_ms: f64,
 }
 
-impl Pace {
+impl Brake {
     /// At most `events_per_s` events a second.
     pub(super) fn new(events_per_s: u64) -> Self {
         Self { ms_per_event: 1000.0 / events_per_s.max(1) as f64, free_at_ms: 0.0 }
@@ -40,10 +40,10 @@ mod tests {
 
     #[test]
     fn events_are_spread_over_time() {
-        let mut pace = Pace::new(1000);
+        let mut brake = Brake::new(1000);
         let mut now = Moment::default();
         for _ in 0..100 {
-            now.monotonic_ms = now.monotonic_ms.after(pace.take(10, now));
+            now.monotonic_ms = now.monotonic_ms.after(brake.take(10, now));
         }
         let took_ms = now.monotonic_ms.since(MonotonicMs::START);
         assert!((970..=1000).contains(&took_ms), "1000 events took {took_ms} ms");
@@ -52,9 +52,9 @@ mod tests {
     #[test]
     fn what_was_overslept_is_made_up_for() {
         let began_ms = MonotonicMs(1000);
-        let (mut pace, mut now) = (Pace::new(1000), Moment { monotonic_ms: began_ms, wall_ms: 0 });
+        let (mut brake, mut now) = (Brake::new(1000), Moment { monotonic_ms: began_ms, wall_ms: 0 });
         for _ in 0..100 {
-            let pause_ms = pace.take(10, now);
+            let pause_ms = brake.take(10, now);
             now.monotonic_ms = now.monotonic_ms.after(if pause_ms > 0 { pause_ms + 3 } else { 0 });
         }
         let took_ms = now.monotonic_ms.since(began_ms);
