@@ -23,6 +23,7 @@ mod documents;
 mod estimate;
 mod eval;
 mod formats;
+mod frozen;
 mod full_disk;
 mod generate;
 mod help;

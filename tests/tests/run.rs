@@ -19,9 +19,10 @@ pub(crate) fn dedup(flags: &str) -> Command {
     command
 }
 
-/// The binary, without a command.
+/// The binary, without a command; `FIRSTSEEN_BINARY` names another one.
 pub(crate) fn firstseen() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_firstseen-under-test"));
+    let built = || env!("CARGO_BIN_EXE_firstseen-under-test").into();
+    let mut command = Command::new(std::env::var_os("FIRSTSEEN_BINARY").unwrap_or_else(built));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }

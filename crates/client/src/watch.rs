@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_filter::duration;
-use firstseen_routing::ClusterMap;
 use firstseen_wire::limits::CONNECT_TIMEOUT;
+use firstseen_wire::map::{UnreadableFilter, readable};
 use firstseen_wire::net::{Mismatch, producer_client};
 use firstseen_wire::proto::producer as proto;
 use firstseen_wire::status::ErrorKind;
@@ -166,8 +166,9 @@ impl Watcher {
                 () = &mut lagging => return "other nodes have a newer map".to_owned().into(),
             };
             match message {
-                Ok(Some(message)) => match ClusterMap::try_from(message) {
-                    Ok(map) => {
+                Ok(Some(message)) => match readable(message) {
+                    Ok((map, unreadable)) => {
+                        warn_of(unreadable);
                         if let Err(complaint) = self.core.set_map(map) {
                             return complaint.into();
                         }
@@ -178,6 +179,13 @@ impl Watcher {
                 Err(status) => return self.failure(candidate, &status).await,
             }
         }
+    }
+}
+
+/// Filters that another version has made are left out: whoever opens one is told what is wrong with it.
+fn warn_of(unreadable: Vec<UnreadableFilter>) {
+    for UnreadableFilter { name, error } in unreadable {
+        tracing::warn!(filter = name, %error, "this client does not understand a filter: does its version match the cluster's?");
     }
 }
 

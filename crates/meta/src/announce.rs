@@ -3,8 +3,9 @@
 //!
 //! Promises: one start counts once, however often it is proposed. Must not know: what an incarnation is good for.
 
-use firstseen_routing::{ClusterMap, Incarnation};
+use firstseen_routing::{ClusterMap, Format, Incarnation};
 
+use crate::codec;
 use crate::command::{Change, Command, CommandId, Outcome};
 use crate::config::mixed_128;
 use crate::error::MetaError;
@@ -80,7 +81,8 @@ async fn announce(meta: &Meta, identity: Identity, tries: &mut u64) -> Option<In
 }
 
 async fn found(meta: &Meta, identity: Identity) -> Result<Outcome, MetaError> {
-    let change = Change::FoundCluster { cluster: identity.cluster, profile: meta.config().profile.clone() };
+    let (cluster, profile) = (identity.cluster, meta.config().profile.clone());
+    let change = Change::FoundAs { cluster, profile, format: Format(codec::NEWEST) };
     let founded = meta.propose(Command { id: identity.cluster.0, change }).await;
     if let Err(error) = &founded {
         tracing::error!(%error, "the cluster could not be founded");

@@ -1,15 +1,28 @@
 //! How commands, entries and snapshots become bytes: a format version, a CRC-32, then fields of fixed width.
 //!
-//! Promises: the bytes of a value never change within a version; bytes that were torn or altered are an error, never a
-//! value and never a panic; no length in the bytes decides an allocation above [`BYTES_MAX`]. No other module of the
-//! project may name the library that encodes. Must not know: where bytes go.
+//! Promises: the bytes of a value never change within a version; a value that an older version can express is written as
+//! that version wrote it; bytes that were torn or altered are an error, never a value and never a panic; no length in the
+//! bytes decides an allocation above [`BYTES_MAX`]. No other module of the project may name the library that encodes. Must
+//! not know: where bytes go, which values need which version.
 
+use std::ops::RangeInclusive;
+
+use firstseen_routing::Format;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 
-/// The layout of what follows; raised when a type changes its fields.
-pub const FORMAT_VERSION: u8 = 10;
+/// The versions that this program reads. Most values are written as the least can express them, so that nodes of two
+/// versions read each other.
+///
+/// 10: release 0.1. 11: a map has a format ([`crate::Change::Raise`]).
+pub const VERSIONS: RangeInclusive<u8> = FIRST..=NEWEST;
+
+/// The version of release 0.1.
+pub const FIRST: u8 = Format::FIRST.0;
+
+/// The newest version that this program writes.
+pub const NEWEST: u8 = 11;
 
 /// Most bytes of one value: a snapshot of everything.
 pub const BYTES_MAX: usize = 64 << 20;
@@ -27,7 +40,7 @@ pub enum CodecError {
         bytes: usize,
     },
     /// Written by another version.
-    #[error("format version {found}, but this program reads version {FORMAT_VERSION}: use the version that wrote it")]
+    #[error("format version {found}, but this program reads {FIRST} to {NEWEST}: use the version that wrote it")]
     Version {
         /// The version that was read.
         found: u8,
@@ -50,7 +63,7 @@ fn layout() -> impl bincode::config::Config {
     bincode::config::legacy().with_limit::<BYTES_MAX>()
 }
 
-/// The bytes of `value`.
+/// The bytes of `value`, which the first version can express.
 ///
 /// # Errors
 /// [`CodecError`] for a value that is too large.
@@ -62,14 +75,22 @@ fn layout() -> impl bincode::config::Config {
 /// assert!(codec::decode::<(u64, String)>(&bytes[..bytes.len() - 1]).is_err());
 /// ```
 pub fn encode<T: Serialize>(value: &T) -> Result<Vec<u8>, CodecError> {
+    encode_as(FIRST, value)
+}
+
+/// The bytes of `value`, which `version` can express, and no version below it.
+///
+/// # Errors
+/// [`CodecError`] for a value that is too large.
+pub(crate) fn encode_as<T: Serialize>(version: u8, value: &T) -> Result<Vec<u8>, CodecError> {
     let body =
         bincode::serde::encode_to_vec(value, layout()).map_err(|error| CodecError::Malformed(error.to_string()))?;
     if body.len() > BYTES_MAX {
         return Err(CodecError::TooLarge { bytes: body.len() });
     }
     let mut bytes = Vec::with_capacity(HEADER_BYTES + body.len());
-    bytes.push(FORMAT_VERSION);
-    bytes.extend_from_slice(&checksum(FORMAT_VERSION, &body).to_le_bytes());
+    bytes.push(version);
+    bytes.extend_from_slice(&checksum(version, &body).to_le_bytes());
     bytes.extend_from_slice(&body);
     Ok(bytes)
 }
@@ -83,7 +104,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, CodecError> {
         return Err(CodecError::Short { bytes: bytes.len() });
     };
     let (version, crc) = (header[0], &header[1..]);
-    if version != FORMAT_VERSION {
+    if !VERSIONS.contains(&version) {
         return Err(CodecError::Version { found: version });
     }
     if body.len() > BYTES_MAX {
@@ -186,14 +207,16 @@ mod tests {
         let mut bytes = encode(&1u64).unwrap();
         bytes[0] = 1;
         assert_eq!(decode::<u64>(&bytes), Err(CodecError::Version { found: 1 }));
+        bytes[0] = NEWEST + 1;
+        assert_eq!(decode::<u64>(&bytes), Err(CodecError::Version { found: NEWEST + 1 }));
         assert_eq!(decode::<u64>(&[]), Err(CodecError::Short { bytes: 0 }));
     }
 
     #[test]
     fn a_length_decides_no_allocation() {
         let body = [&u64::MAX.to_le_bytes()[..], b"x"].concat();
-        let mut bytes = vec![FORMAT_VERSION];
-        bytes.extend_from_slice(&checksum(FORMAT_VERSION, &body).to_le_bytes());
+        let mut bytes = vec![FIRST];
+        bytes.extend_from_slice(&checksum(FIRST, &body).to_le_bytes());
         bytes.extend_from_slice(&body);
         assert!(matches!(decode::<String>(&bytes), Err(CodecError::Malformed(_))));
         assert!(matches!(decode::<Vec<u64>>(&bytes), Err(CodecError::Malformed(_))));
@@ -212,8 +235,8 @@ mod tests {
 
         #[test]
         fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-            let mut framed = vec![FORMAT_VERSION];
-            framed.extend_from_slice(&checksum(FORMAT_VERSION, &bytes).to_le_bytes());
+            let mut framed = vec![FIRST];
+            framed.extend_from_slice(&checksum(FIRST, &bytes).to_le_bytes());
             framed.extend_from_slice(&bytes);
             let _ = decode::<Command>(&bytes);
             let _ = decode::<Command>(&framed);

@@ -8,7 +8,7 @@ use std::fmt;
 
 use firstseen_filter::GenerationNumber;
 use firstseen_routing::{
-    ClusterId, Epoch, FilterId, FilterPolicies, FilterRecord, Incarnation, NodeId, SecretMaterial, SliceMove,
+    ClusterId, Epoch, FilterId, FilterPolicies, FilterRecord, Format, Incarnation, NodeId, SecretMaterial, SliceMove,
     SlicedDefinition, TreeSpec,
 };
 use serde::{Deserialize, Serialize};
@@ -210,9 +210,32 @@ pub enum Change {
         /// Its start that says so.
         incarnation: Incarnation,
     },
+    /// A cluster begins with its first node, and writes this format. Answered with [`Outcome::NodeAdded`].
+    FoundAs {
+        /// The cluster.
+        cluster: ClusterId,
+        /// Its first node.
+        profile: NodeProfile,
+        /// The format.
+        format: Format,
+    },
+    /// The cluster writes this format from now on, which all nodes read; programs that do not read it have no part in it any
+    /// more. Answered with [`Outcome::Done`].
+    Raise {
+        /// The format.
+        format: Format,
+    },
 }
 
 impl Change {
+    /// The first format that can express the change. Formats of one change are in one order with those of all others.
+    pub(crate) fn format(&self) -> Format {
+        match self {
+            Self::FoundAs { .. } | Self::Raise { .. } => Format(11),
+            _ => Format::FIRST,
+        }
+    }
+
     /// Whether the change takes more room and can wait: no change that a cluster needs to go on, nor one that makes
     /// room.
     pub(crate) fn can_wait(&self) -> bool {
@@ -243,6 +266,8 @@ impl Change {
             Self::FilterPassed { .. } => "filter-passed",
             Self::FinishAlteration { .. } => "finish-alteration",
             Self::SlicesSpared { .. } => "slices-spared",
+            Self::FoundAs { .. } => "found-as",
+            Self::Raise { .. } => "raise",
         }
     }
 }

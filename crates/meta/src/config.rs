@@ -4,6 +4,8 @@
 
 use std::time::Duration;
 
+use firstseen_wire::proto::admin::Setting;
+
 use crate::command::NodeProfile;
 use crate::slots::slot;
 use crate::store::MetaStorage;
@@ -17,6 +19,8 @@ pub struct MetaConfig {
     pub profile: NodeProfile,
     /// How long it waits; the same on all nodes.
     pub timing: RaftTiming,
+    /// Settings of the node that are the same on all nodes, `timing` among them: one that joins with others is refused.
+    pub same_on_all: Vec<Setting>,
     /// Drawn at random at every start; all random choices follow from it.
     pub seed: u64,
 }
@@ -38,6 +42,9 @@ pub struct RaftTiming {
     pub membership_ms: u64,
     /// Entries of the log between two snapshots.
     pub snapshot_entries: u64,
+    /// How long all nodes must have read a newer format before the leader raises the cluster's, in milliseconds: the time in
+    /// which an operator can go back, or hold it.
+    pub raise_after_ms: u64,
 }
 
 impl Default for RaftTiming {
@@ -51,6 +58,7 @@ impl Default for RaftTiming {
             propose_ms: 10_000,
             membership_ms: 30_000,
             snapshot_entries: 1_000,
+            raise_after_ms: 600_000,
         }
     }
 }
@@ -65,6 +73,10 @@ impl RaftTiming {
 
     pub(crate) fn attempt(&self) -> Duration {
         Duration::from_millis(self.attempt_ms)
+    }
+
+    pub(crate) fn raise_after(&self) -> Duration {
+        Duration::from_millis(self.raise_after_ms)
     }
 
     /// Between two attempts that failed at once.

@@ -46,6 +46,12 @@ pub enum MetaError {
         /// The node, and what to do.
         reason: String,
     },
+    /// The format of the cluster cannot be raised yet: nothing has changed; do what the reason says.
+    #[error("{reason}")]
+    FormatStays {
+        /// The node that is in the way, and what to do.
+        reason: String,
+    },
     /// The disk fails: look at it.
     #[error(transparent)]
     Store(#[from] StoreError),

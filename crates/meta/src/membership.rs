@@ -9,7 +9,7 @@ use std::time::Duration;
 use firstseen_routing::NodeId;
 use firstseen_wire::net::admin_client;
 use firstseen_wire::proto::admin::admin_client::AdminClient;
-use firstseen_wire::proto::admin::{AdoptRequest, IdentifyReply, IdentifyRequest};
+use firstseen_wire::proto::admin::{AdoptRequest, IdentifyReply, IdentifyRequest, Setting};
 use openraft::ChangeMembers;
 use openraft::error::{ClientWriteError, RaftError};
 use tokio::sync::{mpsc, oneshot};
@@ -19,6 +19,7 @@ use tonic::transport::Channel;
 use crate::codec;
 use crate::command::{COMMAND_BYTES_MAX, Change, Command, CommandId, NodeProfile, Outcome};
 use crate::config::{RaftTiming, mixed_128};
+use crate::formats::{can_join, said};
 use crate::network::{CallError, Network};
 use crate::refusal::Refusal;
 use crate::slots;
@@ -59,6 +60,8 @@ pub(crate) struct Controller {
     pub(crate) raft: Raft,
     pub(crate) network: Network,
     pub(crate) timing: RaftTiming,
+    /// Settings that are the same on all nodes.
+    pub(crate) same_on_all: Vec<Setting>,
 }
 
 impl Controller {
@@ -113,6 +116,13 @@ impl Controller {
             Ok(found) => found,
             Err(error) => return refused(format!("it does not answer ({error}): is it running there?")),
         };
+        let format = self.network.published.newest().format;
+        if let Err(reason) = can_join(said(candidate.newest_format, false).newest, format, &address) {
+            return refused(reason);
+        }
+        if let Some(reason) = unlike(&self.same_on_all, &candidate.same_on_all) {
+            return refused(reason);
+        }
         let cluster = self.network.identity.cluster.0;
         if candidate.cluster_id.is_empty() {
             let profile = NodeProfile {
@@ -268,6 +278,15 @@ struct Membership {
     goal: Option<BTreeSet<u64>>,
     voters: BTreeSet<u64>,
     members: BTreeSet<u64>,
+}
+
+/// Which setting is another one at a candidate; versions that do not say theirs are believed.
+fn unlike(here: &[Setting], there: &[Setting]) -> Option<String> {
+    let value = |name: &str| there.iter().find(|setting| setting.name == name).map(|setting| setting.value);
+    let (own, other) =
+        here.iter().find_map(|own| Some((own, value(&own.name).filter(|other| *other != own.value)?)))?;
+    let Setting { name, value } = own;
+    Some(format!("its setting {name} is {other}, and {value} at the nodes of this cluster: give all nodes the same"))
 }
 
 /// Has the leader's log take a command, and waits for its outcome.

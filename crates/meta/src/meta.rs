@@ -22,14 +22,15 @@ use crate::codec;
 use crate::command::{Command, CommandId, Outcome};
 use crate::config::{MetaConfig, mixed_128};
 use crate::error::MetaError;
+use crate::formats::Formats;
 use crate::membership::{Answer, Job, NoAnswer, Task, write};
 use crate::network::{CallError, Channels, Network};
 use crate::room::{self, Short};
 use crate::sender::Heard;
 use crate::service::MetaService;
 use crate::store::{self, Database, IDENTITY, Identity, Published};
-use crate::types::{Applied, Member, Raft};
-use crate::{announce, confirm, start};
+use crate::types::{Applied, Member, Raft, Versioned};
+use crate::{announce, confirm, raising, start};
 
 const STARTS: &str = "starts";
 
@@ -51,6 +52,7 @@ struct Inner {
     incarnation: watch::Sender<Option<Incarnation>>,
     /// The start of this node that is to be over.
     over: watch::Sender<Option<Incarnation>>,
+    formats: Formats,
     stop: CancellationToken,
     tasks: TaskTracker,
 }
@@ -115,10 +117,12 @@ impl Meta {
             running: OnceLock::new(),
             incarnation: watch::Sender::new(None),
             over: watch::Sender::new(None),
+            formats: Formats::default(),
             stop: CancellationToken::new(),
             tasks: TaskTracker::new(),
         };
         let meta = Self { inner: Arc::new(inner) };
+        raising::read_hold(&meta).await?;
         meta.inner.tasks.spawn(store::tend(meta.inner.database.clone(), meta.inner.stop.clone()));
         if let Some(identity) = identity {
             meta.begin(identity).await?;
@@ -215,30 +219,6 @@ impl Meta {
         }
     }
 
-    /// Whether the disk has no room but that kept back for the agreement, or not even that: no other part of the node
-    /// may take any. Watchers know before that room can be used.
-    pub fn short_of_room(&self) -> watch::Receiver<bool> {
-        self.inner.database.watch_short()
-    }
-
-    pub(crate) fn is_short_of_room(&self) -> bool {
-        *self.short_of_room().borrow()
-    }
-
-    /// Whether the disk of the agreement hangs: this node gets no newer map, and has no say, until the disk answers.
-    pub fn disk_hangs(&self) -> watch::Receiver<bool> {
-        self.inner.database.watch_hangs()
-    }
-
-    pub(crate) fn has_hung_disk(&self) -> bool {
-        self.inner.database.hangs()
-    }
-
-    /// Looks whether that disk hangs, for ever: one change may take as long as `patience`.
-    pub async fn look_after_disk(&self, patience: Duration) {
-        self.inner.database.look_after(patience).await;
-    }
-
     /// Founds a cluster of this one node.
     ///
     /// # Errors
@@ -327,6 +307,14 @@ impl Meta {
         &self.inner.published
     }
 
+    pub(crate) fn database(&self) -> &Database {
+        &self.inner.database
+    }
+
+    pub(crate) fn formats(&self) -> &Formats {
+        &self.inner.formats
+    }
+
     pub(crate) fn config(&self) -> &MetaConfig {
         &self.inner.config
     }
@@ -372,13 +360,15 @@ impl Meta {
             backoff: inner.config.timing.pause(),
             channels: Channels::default(),
             short: Short::default(),
+            formats: inner.formats.clone(),
         };
         let raft = start::raft(&inner.config, &inner.database, &network).await?;
-        let jobs = start::controller(&raft, &network, &inner.config.timing, &inner.stop, &inner.tasks);
+        let jobs = start::controller(&raft, &network, &inner.config, &inner.stop, &inner.tasks);
         if inner.running.set(Running { identity, raft, network, jobs, heard: Heard::default() }).is_err() {
             return Err(MetaError::Busy);
         }
         inner.tasks.spawn(announce::until_known(self.clone()));
+        inner.tasks.spawn(raising::when_all_can(self.clone()));
         Ok(())
     }
 
@@ -453,7 +443,7 @@ impl Meta {
         let membership = Arc::clone(&running.raft.metrics().borrow().membership_config);
         let otherwise = membership.membership().get_node(&leader.0).cloned().unwrap_or_default();
         let member: Member = running.network.member(leader.0, &otherwise);
-        let command = codec::encode(asked)?.into();
+        let command = codec::encode_as(asked.version(), asked)?.into();
         let Identity { cluster, node, .. } = running.identity;
         let request = Proposal { cluster_id: cluster.0.to_vec().into(), command, from_node: node.0 };
         let mut client = running.network.client(&member)?;

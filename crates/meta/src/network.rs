@@ -18,15 +18,16 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, InstallSnapshotRequest, InstallSnapshotResponse, VoteRequest,
     VoteResponse,
 };
-use serde::Serialize;
 use serde::de::DeserializeOwned;
 use thiserror::Error;
+use tokio::time::Instant;
 use tonic::transport::Channel;
 
 use crate::codec::{self, CodecError};
+use crate::formats::{Formats, said};
 use crate::room::Short;
 use crate::store::{Identity, Published};
-use crate::types::{Member, TypeConfig};
+use crate::types::{Member, TypeConfig, Versioned};
 
 /// Why a message has no answer.
 #[derive(Debug, Error)]
@@ -51,6 +52,8 @@ pub(crate) struct Network {
     /// The nodes with nearly full disks, as their answers say.
     pub(crate) short: Short,
     pub(crate) channels: Channels,
+    /// The formats that nodes read, as their answers say.
+    pub(crate) formats: Formats,
 }
 
 /// Open channels to other members: openraft asks for a new client whenever it confirms its leader.
@@ -122,15 +125,17 @@ impl Link {
 
     async fn ask<Q, A>(&mut self, method: Method, question: &Q, limit: Duration) -> Result<A, CallError>
     where
-        Q: Serialize,
+        Q: Versioned,
         A: DeserializeOwned,
     {
         let message = RaftMessage {
             cluster_id: self.network.identity.cluster.0.to_vec().into(),
             from_node: self.network.identity.node.0,
             to_node: self.target,
-            payload: codec::encode(question)?.into(),
+            payload: codec::encode_as(question.version(), question)?.into(),
             is_short_of_room: false,
+            newest_format: 0,
+            holds_format: false,
         };
         let mut client = self.client()?;
         // The peer is not sent the limit, and notices it by the end of the call: tonic's answer to a call that is late
@@ -145,6 +150,8 @@ impl Link {
         let reply = tokio::time::timeout(limit, call).await.map_err(|_| CallError::Timeout(limit))??;
         let reply = reply.into_inner();
         self.network.short.note(NodeId(self.target), reply.is_short_of_room);
+        let reads = said(reply.newest_format, reply.holds_format);
+        self.network.formats.note(NodeId(self.target), reads, Instant::now());
         Ok(codec::decode(&reply.payload)?)
     }
 
@@ -155,7 +162,7 @@ impl Link {
         option: RPCOption,
     ) -> Result<A, RPCError<u64, Member, RaftError<u64, E>>>
     where
-        Q: Serialize,
+        Q: Versioned,
         A: DeserializeOwned,
         E: std::error::Error + DeserializeOwned,
     {

@@ -15,6 +15,7 @@ use tonic::{Request, Response, Status};
 use crate::codec;
 use crate::membership::NoAnswer;
 use crate::meta::{Meta, Running};
+use crate::raising::reads;
 use crate::sender::Sender;
 use crate::types::{TypeConfig, Vote};
 
@@ -105,8 +106,11 @@ impl Voiced for VoteRequest<u64> {
 
 fn answer<T: Serialize>(meta: &Meta, asked: &RaftMessage, answer: &T) -> Result<Response<RaftMessage>, Status> {
     let payload = codec::encode(answer).map_err(|error| ErrorKind::Internal.status(error))?;
+    let reads = reads(meta);
     Ok(Response::new(RaftMessage {
         is_short_of_room: meta.is_short_of_room(),
+        newest_format: reads.newest.0.into(),
+        holds_format: reads.holds,
         cluster_id: asked.cluster_id.clone(),
         from_node: asked.to_node,
         to_node: asked.from_node,

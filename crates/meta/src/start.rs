@@ -53,12 +53,13 @@ pub(crate) async fn raft(config: &MetaConfig, database: &Database, network: &Net
 pub(crate) fn controller(
     raft: &Raft,
     network: &Network,
-    timing: &RaftTiming,
+    config: &MetaConfig,
     stop: &CancellationToken,
     tasks: &TaskTracker,
 ) -> mpsc::Sender<Job> {
     let (jobs, waiting) = mpsc::channel(JOBS_MAX);
-    let controller = Controller { raft: raft.clone(), network: network.clone(), timing: *timing };
+    let (timing, same_on_all) = (config.timing, config.same_on_all.clone());
+    let controller = Controller { raft: raft.clone(), network: network.clone(), timing, same_on_all };
     tasks.spawn(controller.run(waiting, stop.clone()));
     jobs
 }

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use firstseen_routing::{ClusterId, ClusterMap, FilterId, Incarnation, NodeId, NodeRecord, SecretMaterial};
+use firstseen_routing::{ClusterId, ClusterMap, FilterId, Format, Incarnation, NodeId, NodeRecord, SecretMaterial};
 use firstseen_wire::limits::{NAME_TEXT_BYTES_MAX, NODES_MAX};
 use serde::{Deserialize, Serialize};
 
@@ -107,13 +107,14 @@ impl State {
     /// # Errors
     /// [`CodecError`] where it is too large.
     pub fn to_bytes(&self) -> Result<Vec<u8>, CodecError> {
-        codec::encode(&Parts {
+        let parts = Parts {
             map_json: serde_json::to_string(&*self.map).map_err(|error| CodecError::Malformed(error.to_string()))?,
             secrets: (*self.secrets).clone(),
             next_node: self.next_node,
             doubts: self.doubts.clone(),
             outcomes: self.outcomes.clone(),
-        })
+        };
+        codec::encode_as(self.map.format.0, &parts)
     }
 
     /// The state that `bytes` encode.
@@ -139,11 +140,18 @@ impl State {
     }
 
     fn change(&mut self, change: Change) -> Result<Outcome, Refusal> {
-        if self.map.nodes.is_empty() && !matches!(change, Change::FoundCluster { .. }) {
+        if self.map.nodes.is_empty() && !matches!(change, Change::FoundCluster { .. } | Change::FoundAs { .. }) {
             return Err(Refusal::NotFounded);
         }
         match change {
-            Change::FoundCluster { cluster, profile } => self.found(cluster, profile),
+            Change::FoundCluster { cluster, profile } => self.found(cluster, profile, Format::FIRST),
+            Change::FoundAs { cluster, profile, format } => self.found(cluster, profile, format),
+            Change::Raise { format } => {
+                if self.map.format < format {
+                    Arc::make_mut(&mut self.map).format = format;
+                }
+                Ok(Outcome::Done)
+            }
             Change::AddNode { profile } => self.add_node(profile),
             Change::NodeStarted { node, address, site, memory_bytes } => {
                 self.node_started(node, address, site, memory_bytes)
@@ -184,13 +192,13 @@ impl State {
         }
     }
 
-    fn found(&mut self, cluster: ClusterId, profile: NodeProfile) -> Result<Outcome, Refusal> {
+    fn found(&mut self, cluster: ClusterId, profile: NodeProfile, format: Format) -> Result<Outcome, Refusal> {
         if !self.map.nodes.is_empty() {
             return Err(Refusal::Founded);
         }
         let outcome = self.add_node(profile)?;
         let map = Arc::make_mut(&mut self.map);
-        map.cluster = cluster;
+        (map.cluster, map.format) = (cluster, format);
         map.nodes.values_mut().for_each(|record| record.voter = true);
         Ok(outcome)
     }

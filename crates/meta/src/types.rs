@@ -4,8 +4,12 @@
 
 use std::io::Cursor;
 
+use openraft::EntryPayload;
+use openraft::raft::{AppendEntriesRequest, InstallSnapshotRequest, VoteRequest};
 use serde::{Deserialize, Serialize};
 
+use crate::asked::Asked;
+use crate::codec;
 use crate::command::{Command, Outcome};
 use crate::refusal::Refusal;
 
@@ -36,6 +40,43 @@ openraft::declare_raft_types!(
         Node = Member,
         SnapshotData = Cursor<Vec<u8>>,
 );
+
+/// What is stored or sent, with the first version of the codec that can express it.
+pub(crate) trait Versioned: Serialize {
+    /// That version.
+    fn version(&self) -> u8 {
+        codec::FIRST
+    }
+}
+
+impl Versioned for Entry {
+    fn version(&self) -> u8 {
+        match &self.payload {
+            EntryPayload::Normal(command) => command.change.format().0,
+            EntryPayload::Blank | EntryPayload::Membership(_) => codec::FIRST,
+        }
+    }
+}
+
+impl Versioned for AppendEntriesRequest<TypeConfig> {
+    fn version(&self) -> u8 {
+        self.entries.iter().map(Versioned::version).max().unwrap_or(codec::FIRST)
+    }
+}
+
+impl Versioned for Asked {
+    fn version(&self) -> u8 {
+        match self {
+            Self::Command(command) => command.change.format().0,
+            Self::Join { .. } | Self::Leave { .. } | Self::Confirm { .. } => codec::FIRST,
+        }
+    }
+}
+
+/// A snapshot's state has a version of its own.
+impl Versioned for InstallSnapshotRequest<TypeConfig> {}
+
+impl Versioned for VoteRequest<u64> {}
 
 pub(crate) type Raft = openraft::Raft<TypeConfig>;
 pub(crate) type Entry = openraft::Entry<TypeConfig>;

@@ -4,6 +4,7 @@
 //! producers. Must not know: how nodes agree, cells.
 
 mod backup;
+mod errors;
 mod skew;
 mod slices;
 
@@ -13,7 +14,8 @@ use std::time::Duration;
 
 use firstseen_filter::duration;
 use firstseen_meta::{
-    AlteredFilter, Change, Command, CommandId, MetaError, NewFilter, Outcome, Refusal, plan_alteration, slice_bytes,
+    AlteredFilter, Change, Command, CommandId, MetaError, NEWEST_FORMAT, NewFilter, Outcome, hold_format, holds_format,
+    plan_alteration, raise_format, slice_bytes,
 };
 use firstseen_routing::{
     FilterId, FilterPolicies, FilterRecord, NodeId, NodeRecord, SecretMaterial, SliceMove, Thresholds, check,
@@ -25,10 +27,10 @@ use firstseen_wire::proto::admin::{
     AdoptReply, AdoptRequest, AlterFilterReply, AlterFilterRequest, CancelMovesReply, CancelMovesRequest,
     CreateFilterReply, CreateFilterRequest, DropFilterReply, DropFilterRequest, FinishAlterationReply,
     FinishAlterationRequest, FinishRestoreReply, FinishRestoreRequest, ForgiveFilterReply, ForgiveFilterRequest,
-    IdentifyReply, IdentifyRequest, InitReply, InitRequest, InspectFilterReply, InspectFilterRequest, JoinReply,
-    JoinRequest, LeaveReply, LeaveRequest, MoveSlicesReply, MoveSlicesRequest, PlanMovesReply, PlanMovesRequest,
-    PlannedMoves, ReadCellsReply, RestoreFilterReply, RestoreFilterRequest, StatusReply, StatusRequest,
-    WriteCellsReply,
+    HoldFormatReply, HoldFormatRequest, IdentifyReply, IdentifyRequest, InitReply, InitRequest, InspectFilterReply,
+    InspectFilterRequest, JoinReply, JoinRequest, LeaveReply, LeaveRequest, MoveSlicesReply, MoveSlicesRequest,
+    PlanMovesReply, PlanMovesRequest, PlannedMoves, RaiseFormatReply, RaiseFormatRequest, ReadCellsReply,
+    RestoreFilterReply, RestoreFilterRequest, StatusReply, StatusRequest, WriteCellsReply,
 };
 use firstseen_wire::proto::peer;
 use firstseen_wire::proto::producer::ClusterMap;
@@ -40,6 +42,7 @@ use crate::edges;
 use crate::roles::Caller;
 use crate::shared::Shared;
 use crate::view::{GroupFault, View};
+use errors::status;
 use skew::keeps_for_other_clocks;
 use slices::{claims, slices};
 
@@ -121,6 +124,9 @@ impl Admin for AdminService {
             cluster_id: identity.map(|identity| identity.cluster.0.to_vec()).unwrap_or_default().into(),
             node_id: identity.map_or(0, |identity| identity.node.0),
             version: env!("CARGO_PKG_VERSION").to_owned(),
+            newest_format: NEWEST_FORMAT.0.into(),
+            holds_format: holds_format(&self.shared.meta),
+            same_on_all: config.timing.settings(),
         }))
     }
 
@@ -176,6 +182,23 @@ impl Admin for AdminService {
             clocks: self.shared.clocks.of_nodes(self.shared.clock.now(), &view),
             clock_skew_max_ms: self.shared.config.timing.clock_skew_max_ms,
         }))
+    }
+
+    async fn hold_format(&self, request: Request<HoldFormatRequest>) -> Result<Response<HoldFormatReply>, Status> {
+        let by = self.caller(&request);
+        let HoldFormatRequest { hold } = self.admit(request)?;
+        hold_format(&self.shared.meta, hold).await.map_err(|error| status(&error))?;
+        tracing::info!(hold, by, "whether this node holds the format of the cluster");
+        Ok(Response::new(HoldFormatReply {}))
+    }
+
+    async fn raise_format(&self, request: Request<RaiseFormatRequest>) -> Result<Response<RaiseFormatReply>, Status> {
+        let by = self.caller(&request);
+        self.admit(request)?;
+        let format = raise_format(&self.shared.meta).await.map_err(|error| status(&error))?;
+        tracing::info!(%format, by, "the format of the cluster is raised: older versions have no part in it any more");
+        self.applied(|view| view.map.format >= format).await?;
+        Ok(Response::new(RaiseFormatReply { format: format.0.into() }))
     }
 
     async fn create_filter(
@@ -444,45 +467,4 @@ fn move_message(way: SliceMove) -> admin::SliceMove {
 fn exactly<const N: usize>(field: &str, bytes: &[u8]) -> Result<[u8; N], Status> {
     let wrong = |_| ErrorKind::Invalid.status(format!("`{field}` has {} bytes instead of {N}", bytes.len()));
     bytes.try_into().map_err(wrong)
-}
-
-/// The answer to a caller for an error of the cluster's agreement.
-fn status(error: &MetaError) -> Status {
-    let kind = match error {
-        MetaError::Refused(refusal) => refusal_kind(refusal),
-        MetaError::NoCluster | MetaError::HasCluster { .. } | MetaError::NoRoom { .. } => ErrorKind::NotNow,
-        MetaError::Busy => ErrorKind::Unavailable,
-        MetaError::Unknown { .. } => ErrorKind::OutcomeUnknown,
-        MetaError::Store(_) | MetaError::Stopped { .. } => ErrorKind::Internal,
-    };
-    kind.status(error)
-}
-
-fn refusal_kind(refusal: &Refusal) -> ErrorKind {
-    match refusal {
-        Refusal::Text { .. } | Refusal::Definition { .. } | Refusal::Tree { .. } | Refusal::TooLarge { .. } => {
-            ErrorKind::Invalid
-        }
-        Refusal::NodeUnknown { .. } | Refusal::FilterUnknown { .. } | Refusal::NotRestoring { .. } => {
-            ErrorKind::NotFound
-        }
-        Refusal::NameTaken { .. }
-        | Refusal::AddressTaken { .. }
-        | Refusal::FilterExists { .. }
-        | Refusal::FilterDiffers { .. } => ErrorKind::AlreadyExists,
-        Refusal::Founded
-        | Refusal::NotFounded
-        | Refusal::LastNode { .. }
-        | Refusal::NodeOwnsSlices { .. }
-        | Refusal::Level { .. }
-        | Refusal::Memory { .. }
-        | Refusal::Copies { .. }
-        | Refusal::Full { .. }
-        | Refusal::MapFull { .. }
-        | Refusal::Move { .. }
-        | Refusal::MayRecord { .. }
-        | Refusal::Alter { .. }
-        | Refusal::Generation { .. }
-        | Refusal::Candidate { .. } => ErrorKind::NotNow,
-    }
 }

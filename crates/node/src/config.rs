@@ -11,6 +11,7 @@ use thiserror::Error;
 
 use firstseen_meta::RaftTiming;
 use firstseen_wire::limits as wire_limits;
+use firstseen_wire::proto::admin::Setting;
 use firstseen_wire::tls::TlsFiles;
 
 /// Least memory for cells that is of any use.
@@ -36,6 +37,9 @@ pub struct NodeConfig {
     /// Where it serves health and metrics over HTTP/1: `ip:port`; nowhere where it is left out.
     #[serde(default)]
     pub http_listen: Option<SocketAddr>,
+    /// Whom it serves health and metrics.
+    #[serde(default, skip_serializing_if = "HttpSettings::is_default")]
+    pub http: HttpSettings,
     /// The folder that the node keeps its identity and the cluster's agreement in.
     pub data_dir: PathBuf,
     /// Bytes of cells that it may be given.
@@ -58,6 +62,23 @@ pub struct NodeConfig {
     /// For tests of overload: events a second that each owner thread takes at most, as if it were that slow.
     #[serde(default)]
     pub owner_rate_max_events_per_s: Option<u64>,
+}
+
+/// Whom a node serves health and metrics, which hold no secrets.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct HttpSettings {
+    /// Serves them beyond this machine, to whoever can connect.
+    pub open: bool,
+    /// Names by which it is asked, beside its addresses and the name in `advertise`: a page of a stranger cannot have a
+    /// browser ask by another one.
+    pub hosts: Vec<String>,
+}
+
+impl HttpSettings {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// Where the certificates are (PEM).
@@ -109,6 +130,19 @@ impl Timing {
     pub(crate) fn raft(&self) -> RaftTiming {
         let Self { heartbeat_ms, election_base_ms, election_width_ms, .. } = *self;
         RaftTiming { heartbeat_ms, election_base_ms, election_width_ms, ..RaftTiming::default() }
+    }
+
+    /// All of them, which must be the same on all nodes of a cluster.
+    pub(crate) fn settings(&self) -> Vec<Setting> {
+        let setting = |name: &str, value| Setting { name: format!("timing.{name}"), value };
+        vec![
+            setting("heartbeat_ms", self.heartbeat_ms),
+            setting("election_base_ms", self.election_base_ms),
+            setting("election_width_ms", self.election_width_ms),
+            setting("unreachable_after_ms", self.unreachable_after_ms),
+            setting("clock_skew_max_ms", self.clock_skew_max_ms),
+            setting("lease_ms", self.lease_ms),
+        ]
     }
 
     fn check(&self) -> Result<(), ConfigError> {
@@ -220,12 +254,19 @@ pub enum ConfigError {
     Advertise(String),
     /// Open to the network without certificates.
     #[error(
-        "{field} {address} is open to the network, but without `[tls]` anybody who connects may do anything; give \
+        "listen {address} is open to the network, but without `[tls]` anybody who connects may do anything; give \
          `[tls]` with ca, cert and key, listen on 127.0.0.1, or say `insecure = true` on a network you trust"
     )]
     Insecure {
-        /// The field.
-        field: &'static str,
+        /// What it says.
+        address: SocketAddr,
+    },
+    /// Health and metrics open to the network.
+    #[error(
+        "http_listen {address} is open to the network: whoever connects may read health and metrics, which hold no secrets; \
+         say `open = true` in `[http]`, or listen on 127.0.0.1"
+    )]
+    OpenHttp {
         /// What it says.
         address: SocketAddr,
     },
@@ -260,6 +301,7 @@ impl NodeConfig {
             listen,
             advertise: None,
             http_listen: None,
+            http: HttpSettings::default(),
             data_dir: data_dir.into(),
             memory_max_bytes: 1 << 30,
             tls: None,
@@ -292,8 +334,11 @@ impl NodeConfig {
         for (field, address) in listeners {
             let Some(address) = address.filter(|address| !address.ip().is_loopback()) else { continue };
             // Health and metrics hold no secrets, but neither do they ask for a certificate.
-            if !self.insecure && (self.tls.is_none() || field == "http_listen") {
-                return Err(ConfigError::Insecure { field, address });
+            if field == "http_listen" && !self.insecure && !self.http.open {
+                return Err(ConfigError::OpenHttp { address });
+            }
+            if field == "listen" && !self.insecure && self.tls.is_none() {
+                return Err(ConfigError::Insecure { address });
             }
         }
         if self.http_listen == Some(self.listen) && self.listen.port() != 0 {
@@ -404,6 +449,11 @@ mod tests {
         let open = SocketAddr::from(([10, 0, 0, 1], 7400));
         let tls = Some(TlsSettings { ca: "ca".into(), cert: "cert".into(), key: "key".into() });
         assert_eq!(NodeConfig { listen: open, tls: tls.clone(), ..config() }.check(), Ok(()));
-        assert!(NodeConfig { http_listen: Some(open), tls, ..config() }.check().is_err());
+        let metrics = NodeConfig { http_listen: Some(open), tls, ..config() };
+        assert!(refusal(metrics.clone()).contains("`open = true` in `[http]`"));
+        let http = HttpSettings { open: true, hosts: Vec::new() };
+        assert_eq!(NodeConfig { http: http.clone(), ..metrics }.check(), Ok(()));
+        let anyone = NodeConfig { listen: open, http, ..config() };
+        assert!(refusal(anyone).starts_with("listen 10.0.0.1:7400"), "open metrics open nothing else");
     }
 }

@@ -80,7 +80,8 @@ impl Node {
             address: address.clone(),
             memory_bytes: config.memory_max_bytes,
         };
-        let meta_config = MetaConfig { storage, profile, timing: config.timing.raft(), seed };
+        let meta_config =
+            MetaConfig { storage, profile, timing: config.timing.raft(), same_on_all: config.timing.settings(), seed };
         let meta = Meta::open(meta_config, connector.clone()).await?;
         let (metrics, disk) = (Arc::new(Metrics::new()), Yielding::over(edges.journal, meta.short_of_room()));
         let (proposals, proposed) = mpsc::channel(PROPOSALS_MAX);

@@ -28,9 +28,9 @@ pub use group::{
 pub use ids::{ClusterId, Epoch, FilterId, Incarnation, NodeId};
 pub use map::{
     AnswerWhen, Branch, COPIES_MAX, ClockSource, Closed, ClusterMap, ClusterRefusal, CutOff, Durability, Ending,
-    FilterPolicies, FilterRecord, Heads, Line, Lookup, NodeRecord, PlaceSpec, SecretMaterial, SliceCopy, SliceMove,
-    SliceOwner, TREE_LEVELS_MAX, TREE_PLACES_MAX, Thresholds, TreeMode, TreePlace, TreeRefusal, TreeSpec, WhenLost,
-    folded,
+    FilterPolicies, FilterRecord, Format, Heads, Line, Lookup, NodeRecord, PlaceSpec, SecretMaterial, SliceCopy,
+    SliceMove, SliceOwner, TREE_LEVELS_MAX, TREE_PLACES_MAX, Thresholds, TreeMode, TreePlace, TreeRefusal, TreeSpec,
+    WhenLost, folded,
 };
 pub use map::{check, stopping};
 pub use plan::{

@@ -24,7 +24,11 @@ pub struct Credit {
 
 /// The first message of a producer's stream.
 pub fn hello(producer: u128) -> proto::ObserveRequest {
-    let hello = proto::Hello { protocol_version: PROTOCOL_VERSION, producer: producer.to_le_bytes().to_vec().into() };
+    let hello = proto::Hello {
+        protocol_version: PROTOCOL_VERSION,
+        producer: producer.to_le_bytes().to_vec().into(),
+        protocol_version_max: PROTOCOL_VERSION,
+    };
     proto::ObserveRequest { message: Some(observe_request::Message::Hello(hello)) }
 }
 
@@ -36,7 +40,7 @@ pub fn accept_hello(request: &proto::ObserveRequest) -> Result<u128, WireError> 
     let Some(observe_request::Message::Hello(hello)) = &request.message else {
         return Err(WireError::Missing { field: "hello" });
     };
-    check_version(hello.protocol_version)?;
+    check_versions(hello.protocol_version, hello.protocol_version_max)?;
     check_length("producer", hello.producer.len(), 16)?;
     let mut producer = [0; 16];
     producer.copy_from_slice(&hello.producer);
@@ -63,7 +67,7 @@ pub fn accept_welcome(reply: &proto::ObserveReply) -> Result<Credit, WireError> 
     let Some(observe_reply::Message::Welcome(welcome)) = &reply.message else {
         return Err(WireError::Missing { field: "welcome" });
     };
-    check_version(welcome.protocol_version)?;
+    check_versions(welcome.protocol_version, 0)?;
     if welcome.batch_events_max == 0 || welcome.inflight_batches_max == 0 {
         return Err(WireError::Missing { field: "welcome.inflight_batches_max" });
     }
@@ -75,6 +79,28 @@ pub fn accept_welcome(reply: &proto::ObserveReply) -> Result<Credit, WireError> 
     })
 }
 
-fn check_version(theirs: u32) -> Result<(), WireError> {
-    if theirs == PROTOCOL_VERSION { Ok(()) } else { Err(WireError::Version { theirs, ours: PROTOCOL_VERSION }) }
+/// Whether a peer that speaks these versions speaks ours; `greatest` is 0 where it speaks one only.
+///
+/// # Errors
+/// [`WireError::Version`] where it does not.
+pub(crate) fn check_versions(least: u32, greatest: u32) -> Result<(), WireError> {
+    if (least..=greatest.max(least)).contains(&PROTOCOL_VERSION) {
+        return Ok(());
+    }
+    Err(WireError::Version { theirs: least, ours: PROTOCOL_VERSION })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_peer_that_speaks_our_version_among_others_is_taken() {
+        for (least, greatest, is_taken) in
+            [(1, 0, true), (1, 1, true), (1, 7, true), (0, 1, true), (2, 0, false), (2, 3, false)]
+        {
+            assert_eq!(check_versions(least, greatest).is_ok(), is_taken, "{least} to {greatest}");
+        }
+        assert!(check_versions(0, 0).is_err(), "who says nothing speaks nothing");
+    }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use firstseen_filter::HASHES_MAX;
 
 /// The version that both ends speak. Fields are added without raising it; it rises when an old peer would misread a
-/// message.
+/// message: then a range is spoken, whose ends travel in the first message already.
 pub const PROTOCOL_VERSION: u32 = 1;
 
 /// Events of a batch. A greater batch is no faster (1,024 already are at full speed) and keeps its owner from other

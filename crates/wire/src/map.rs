@@ -9,8 +9,8 @@ use std::num::NonZeroU32;
 use firstseen_filter::GenerationNumber;
 use firstseen_routing::{
     AnswerWhen, COPIES_MAX, ClockSource, ClusterId, ClusterMap, Durability, Epoch, FilterId, FilterPolicies,
-    FilterRecord, Incarnation, Line, Lookup, NodeId, NodeRecord, SliceCopy, SliceOwner, SlicedDefinition, Thresholds,
-    WhenLost,
+    FilterRecord, Format, Incarnation, Line, Lookup, NodeId, NodeRecord, SliceCopy, SliceOwner, SlicedDefinition,
+    Thresholds, WhenLost,
 };
 use prost::Message;
 
@@ -37,6 +37,7 @@ impl From<&ClusterMap> for proto::ClusterMap {
             nodes: map.nodes.iter().map(|(id, node)| node_message(*id, node)).collect(),
             filters: map.filters.iter().map(|(id, filter)| filter_message(*id, filter)).collect(),
             next_filter: map.next_filter.0,
+            format: map.format.0.into(),
         }
     }
 }
@@ -45,25 +46,55 @@ impl TryFrom<proto::ClusterMap> for ClusterMap {
     type Error = MapError;
 
     fn try_from(message: proto::ClusterMap) -> Result<Self, MapError> {
-        check_length("nodes", message.nodes.len(), NODES_MAX)?;
-        check_length("filters", message.filters.len(), FILTERS_MAX)?;
-        let mut nodes = BTreeMap::new();
-        for node in message.nodes {
-            let (id, record) = node_record(node)?;
-            if nodes.insert(id, record).is_some() {
-                return Err(MapError::Twice { field: "nodes", id: id.0 });
-            }
+        let (map, unreadable) = readable(message)?;
+        match unreadable.into_iter().next() {
+            None => Ok(map),
+            Some(UnreadableFilter { error, .. }) => Err(error),
         }
-        let mut filters = BTreeMap::new();
-        for filter in message.filters {
-            let (id, record) = filter_record(filter)?;
-            if filters.insert(id, record).is_some() {
-                return Err(MapError::Twice { field: "filters", id: id.0 });
-            }
-        }
-        let (cluster, next_filter) = (cluster_id(&message.cluster_id)?, FilterId(message.next_filter));
-        Ok(Self { cluster, version: message.version, nodes, filters, next_filter })
     }
+}
+
+/// A filter of a map that cannot be read: most likely a newer version has made it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreadableFilter {
+    /// What it is called.
+    pub name: String,
+    /// What is wrong with it.
+    pub error: MapError,
+}
+
+/// The map in a message without the filters that cannot be read, and these: who asks for another filter goes on.
+///
+/// # Errors
+/// [`MapError`] where it is no map at all.
+pub fn readable(message: proto::ClusterMap) -> Result<(ClusterMap, Vec<UnreadableFilter>), MapError> {
+    check_length("nodes", message.nodes.len(), NODES_MAX)?;
+    check_length("filters", message.filters.len(), FILTERS_MAX)?;
+    let mut nodes = BTreeMap::new();
+    for node in message.nodes {
+        let (id, record) = node_record(node)?;
+        if nodes.insert(id, record).is_some() {
+            return Err(MapError::Twice { field: "nodes", id: id.0 });
+        }
+    }
+    let (mut filters, mut unreadable) = (BTreeMap::new(), Vec::new());
+    for filter in message.filters {
+        let name = filter.name.clone();
+        match filter_record(filter) {
+            Ok((id, record)) => {
+                if filters.insert(id, record).is_some() {
+                    return Err(MapError::Twice { field: "filters", id: id.0 });
+                }
+            }
+            Err(error) => unreadable.push(UnreadableFilter { name, error }),
+        }
+    }
+    let (cluster, next_filter) = (cluster_id(&message.cluster_id)?, FilterId(message.next_filter));
+    let format = match message.format {
+        0 => Format::FIRST,
+        format => u8::try_from(format).map_or(Format(u8::MAX), Format),
+    };
+    Ok((ClusterMap { cluster, version: message.version, nodes, filters, next_filter, format }, unreadable))
 }
 
 /// A node's record as a message.

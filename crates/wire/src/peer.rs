@@ -13,6 +13,7 @@ use firstseen_routing::{
 
 use crate::cells::CellsOf;
 use crate::error::{WireError, check_at_most, check_length};
+use crate::hello::check_versions;
 use crate::limits::{FRAME_EVENTS_MAX, PROTOCOL_VERSION, SET_ACKS_MAX};
 use crate::lists::{check_events, decode_lists, pack_expiries, pack_generations, unpack_expiries, unpack_generations};
 use crate::packing::pack_lists;
@@ -46,6 +47,7 @@ pub fn hello(ends: &LinkEnds) -> proto::LinkFrame {
         to_node: ends.to.0,
         to_incarnation: ends.to_incarnation.0,
         cluster_id: ends.cluster.0.to_vec().into(),
+        protocol_version_max: PROTOCOL_VERSION,
     };
     proto::LinkFrame { number: 0, message: Some(Message::Hello(hello)) }
 }
@@ -56,9 +58,7 @@ pub fn hello(ends: &LinkEnds) -> proto::LinkFrame {
 /// [`WireError`] where it is another message or of another version.
 pub fn accept_hello(frame: &proto::LinkFrame) -> Result<LinkEnds, WireError> {
     let Some(Message::Hello(hello)) = &frame.message else { return Err(WireError::Missing { field: "hello" }) };
-    if hello.protocol_version != PROTOCOL_VERSION {
-        return Err(WireError::Version { theirs: hello.protocol_version, ours: PROTOCOL_VERSION });
-    }
+    check_versions(hello.protocol_version, hello.protocol_version_max)?;
     let cluster = <[u8; 16]>::try_from(&hello.cluster_id[..]);
     let length = |_| WireError::Length { field: "cluster_id", found: hello.cluster_id.len() as u64, expected: 16 };
     Ok(LinkEnds {

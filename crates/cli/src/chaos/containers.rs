@@ -112,7 +112,10 @@ impl Stage for Containers {
             Action::Free => vec!["exec", &container, "/firstseen", "chaos", "ballast", BALLAST],
             Action::Slow => return finish(Command::new("cluster/delay.sh").args(["100", PROJECT])),
             Action::RestartWhenReady => bail!("a node is waited for where steps are carried out"),
-            Action::Drain => bail!("a drain is asked of the cluster"),
+            Action::Drain | Action::Finalize => bail!("{action:?} is asked of the cluster"),
+            Action::Upgrade | Action::Downgrade => {
+                bail!("{action:?} is done to processes: run it without --containers")
+            }
         };
         finish(Command::new("docker").args(args))
     }

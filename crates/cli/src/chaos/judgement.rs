@@ -119,6 +119,7 @@ mod tests {
             filter: String::new(),
             seconds: 10,
             needs_containers: false,
+            needs_older: false,
             compose: None,
             broken_clocks: Vec::new(),
             promises: Promises { undecided_seconds_max: 1, complete_within_s: 1, may_forget: false },

@@ -2,6 +2,7 @@
 //!
 //! Promises: all of them end with this process, and their folder is removed. Must not know: when something goes wrong.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -15,7 +16,7 @@ use crate::cluster;
 use crate::cluster::connect::{self, Operator};
 use crate::node::health;
 use crate::text::size::ByteSize;
-use crate::up::{Asked, Folder, LocalNode, Processes};
+use crate::up::{Asked, Folder, LocalNode, Processes, this_program};
 
 /// Nodes of every scenario.
 pub(super) const NODES: usize = 3;
@@ -27,24 +28,37 @@ const END: Duration = Duration::from_secs(15);
 /// A cluster of processes.
 pub(super) struct Local {
     processes: Processes,
+    programs: Programs,
     folder: Folder,
     _data: TempDir,
 }
 
+/// The programs that nodes may run.
+struct Programs {
+    older: Option<PathBuf>,
+    this: PathBuf,
+}
+
 impl Local {
-    /// Starts the nodes and makes a cluster of them.
-    pub(super) fn start() -> anyhow::Result<Self> {
+    /// Starts the nodes, by an earlier version where one is given, and makes a cluster of them.
+    pub(super) fn start(older: Option<&Path>) -> anyhow::Result<Self> {
         let data = TempDir::new().context("no folder for the cluster's data")?;
         let asked = Asked { nodes: Some(NODES), sites: Vec::new(), port: None, tls: false, memory: MEMORY };
         let folder = Folder::open(&data.path().join("cluster"), asked)?;
-        let processes = Processes::start(&folder)?;
-        let local = Self { processes, folder, _data: data };
+        let programs = Programs { older: older.map(Path::to_owned), this: this_program()? };
+        let processes = Processes::start_as(&folder, older.unwrap_or(&programs.this))?;
+        let local = Self { processes, programs, folder, _data: data };
         let addresses = local.addresses();
         connect::runtime()?.block_on(async {
             let any = Operator::new(addresses.clone(), local.folder.tls("admin").connector()?);
             cluster::form(&any, &addresses, cluster::FORM).await
         })?;
         Ok(local)
+    }
+
+    fn restart(&mut self, index: usize) -> anyhow::Result<()> {
+        self.processes.end_one(index, END)?;
+        self.processes.start_one(&self.folder, index)
     }
 
     fn addresses(&self) -> Vec<String> {
@@ -54,7 +68,7 @@ impl Local {
 
 impl Stage for Local {
     fn command(&self, args: &[&str], besides: Option<usize>) -> Command {
-        let mut command = Command::new(std::env::current_exe().unwrap_or_else(|_| "firstseen".into()));
+        let mut command = Command::new(&self.programs.this);
         command.args(args);
         let addresses = (1..).zip(self.addresses()).filter(|(node, _)| Some(*node) != besides).map(|(_, at)| at);
         let addresses: Vec<String> = addresses.collect();
@@ -70,13 +84,19 @@ impl Stage for Local {
         match action {
             Action::Kill => self.processes.kill_one(index),
             Action::Start => self.processes.start_one(&self.folder, index),
-            Action::Restart => {
-                self.processes.end_one(index, END)?;
-                self.processes.start_one(&self.folder, index)
+            Action::Restart => self.restart(index),
+            Action::Upgrade => {
+                self.processes.set_program(index, &self.programs.this)?;
+                self.restart(index)
+            }
+            Action::Downgrade => {
+                let older = self.programs.older.as_deref().context("no earlier version to go back to")?;
+                self.processes.set_program(index, older)?;
+                self.restart(index)
             }
             Action::Pause => self.processes.signal_one(index, Signal::SIGSTOP),
             Action::Resume => self.processes.signal_one(index, Signal::SIGCONT),
-            Action::RestartWhenReady => bail!("a node is waited for where steps are carried out"),
+            Action::RestartWhenReady | Action::Finalize => bail!("{action:?} is done where steps are carried out"),
             Action::Drain | Action::Disconnect | Action::Connect | Action::Fill | Action::Free | Action::Slow => {
                 bail!("{action:?} is not done to a process: run it with --containers")
             }

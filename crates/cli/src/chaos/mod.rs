@@ -55,6 +55,9 @@ pub struct RunArgs {
     /// Nodes in the containers of docker-compose.yml, instead of processes of this machine
     #[arg(long)]
     pub containers: bool,
+    /// A binary of an earlier version, which the nodes of some scenarios begin with
+    #[arg(long, value_name = "FILE", conflicts_with = "containers")]
+    pub older: Option<PathBuf>,
     /// Print one JSON document instead of a line a second
     #[arg(long)]
     pub json: bool,

@@ -38,13 +38,17 @@ pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
         let text = format!("`{}` needs the network or the disk of containers: say --containers", args.name);
         return Err(UsageError(text).into());
     }
+    if scenario.needs_older && args.older.is_none() {
+        let text = format!("`{}` begins with an earlier version: name its binary with --older", args.name);
+        return Err(UsageError(text).into());
+    }
     if !args.json {
         println!("{}: {}", args.name, scenario.about);
     }
     let mut stage: Box<dyn Stage> = if args.containers {
         Box::new(Containers::start(scenario.compose.as_deref())?)
     } else {
-        Box::new(Local::start()?)
+        Box::new(Local::start(args.older.as_deref().filter(|_| scenario.needs_older))?)
     };
     let clock = if scenario.broken_clocks.is_empty() { "wall" } else { "event" };
     let create: Vec<&str> =
@@ -125,6 +129,7 @@ fn act(stage: &mut dyn Stage, action: Action, node: usize) -> anyhow::Result<()>
             containers::finish(&mut stage.command(&["cluster", "drain", &name], Some(node)))?;
             containers::finish(&mut stage.command(&["cluster", "leave", &name], Some(node)))
         }
+        Action::Finalize => containers::finish(&mut stage.command(&["cluster", "upgrade", "finalize"], None)),
         Action::RestartWhenReady => {
             stage.act(Action::Restart, node)?;
             let begun = Instant::now();

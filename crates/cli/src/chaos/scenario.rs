@@ -27,6 +27,9 @@ pub(super) struct Scenario {
     /// Whether it needs the network or the disk of a container.
     #[serde(default)]
     pub(super) needs_containers: bool,
+    /// Whether its nodes begin with an earlier version.
+    #[serde(default)]
+    pub(super) needs_older: bool,
     /// A further compose file.
     #[serde(default)]
     pub(super) compose: Option<String>,
@@ -114,6 +117,12 @@ pub(super) enum Action {
     Restart,
     /// The same as `Restart`, and then the run waits until the node says that it is ready.
     RestartWhenReady,
+    /// The same as `Restart`, by this version from then on.
+    Upgrade,
+    /// The same as `Restart`, by the earlier version from then on.
+    Downgrade,
+    /// The cluster writes the newest format from now on: the earlier version has no part in it any more.
+    Finalize,
     /// Its process stands still (SIGSTOP).
     Pause,
     /// Its process goes on (SIGCONT).
@@ -133,7 +142,7 @@ pub(super) enum Action {
 }
 
 /// The files of `cluster/scenarios`, built into the binary.
-const BUILT_IN: [(&str, &str); 10] = [
+const BUILT_IN: [(&str, &str); 11] = [
     ("broken-clock", include_str!("../../../../cluster/scenarios/broken-clock.toml")),
     ("disconnect", include_str!("../../../../cluster/scenarios/disconnect.toml")),
     ("disk-full", include_str!("../../../../cluster/scenarios/disk-full.toml")),
@@ -144,6 +153,7 @@ const BUILT_IN: [(&str, &str); 10] = [
     ("restart-when-ready", include_str!("../../../../cluster/scenarios/restart-when-ready.toml")),
     ("rolling-restart", include_str!("../../../../cluster/scenarios/rolling-restart.toml")),
     ("slow-link", include_str!("../../../../cluster/scenarios/slow-link.toml")),
+    ("upgrade", include_str!("../../../../cluster/scenarios/upgrade.toml")),
 ];
 
 impl Scenario {
@@ -202,7 +212,11 @@ pub(super) fn names(folder: Option<&Path>) -> anyhow::Result<Vec<String>> {
 pub(super) fn list(folder: Option<&Path>, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     for name in names(folder)? {
         let scenario = Scenario::read(folder, &name)?;
-        let needs = if scenario.needs_containers { " (--containers)" } else { "" };
+        let needs = match (scenario.needs_containers, scenario.needs_older) {
+            (true, _) => " (--containers)",
+            (_, true) => " (--older)",
+            _ => "",
+        };
         writeln!(out, "{}", folded(&format!("{name}{needs}: {}", scenario.about), 4))?;
     }
     Ok(ExitCode::SUCCESS)

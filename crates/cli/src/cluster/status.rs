@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use super::ClusterStatus;
 use super::claims::{ByNode, Claims, pending};
+use super::upgrade::Versions;
 use crate::cluster::places::{in_order, mode_name};
 use crate::text::size::ByteSize;
 use crate::text::table::Table;
@@ -19,6 +20,8 @@ use crate::text::table::Table;
 struct StatusDocument<'a> {
     cluster: String,
     map_version: u64,
+    /// In which it writes what it agrees on.
+    format: u8,
     /// Whether a majority of the voters agrees on a leader now.
     majority: bool,
     leader: Option<u64>,
@@ -44,6 +47,8 @@ struct NodeDocument<'a> {
     down: bool,
     /// Milliseconds that its clock is ahead of the middle one of all; none where it was not measured lately.
     clock_ahead_ms: Option<i64>,
+    /// Of the program that it runs; none where it did not say.
+    version: Option<&'a str>,
 }
 
 #[derive(Serialize)]
@@ -91,8 +96,13 @@ impl<'a> BranchDocument<'a> {
 }
 
 /// The status as one JSON document.
-pub(super) fn json(status: &ClusterStatus, claims: &BTreeMap<FilterId, ByNode>) -> anyhow::Result<String> {
+pub(super) fn json(
+    status: &ClusterStatus,
+    claims: &BTreeMap<FilterId, ByNode>,
+    versions: &Versions,
+) -> anyhow::Result<String> {
     let ClusterStatus { map, leader, term, last_applied, unreachable, clocks, .. } = status;
+    let version = |number| versions.iter().find(|(node, _)| *node == number)?.1.as_ref();
     let nodes = map.nodes.iter().map(|(number, node)| NodeDocument {
         number: number.0,
         name: &node.name,
@@ -106,10 +116,12 @@ pub(super) fn json(status: &ClusterStatus, claims: &BTreeMap<FilterId, ByNode>) 
         reachable: !unreachable.contains(number),
         down: node.is_down,
         clock_ahead_ms: clocks.get(number).copied(),
+        version: version(*number).map(|said| said.version.as_str()),
     });
     let document = StatusDocument {
         cluster: hex(&map.cluster.0),
         map_version: map.version,
+        format: map.format.0,
         majority: leader.is_some(),
         leader: leader.map(|NodeId(number)| number),
         term: *term,
@@ -145,7 +157,7 @@ pub(crate) fn filters_json(map: &ClusterMap) -> anyhow::Result<String> {
 }
 
 /// The status as tables.
-pub(super) fn text(status: &ClusterStatus, claims: &BTreeMap<FilterId, ByNode>) -> String {
+pub(super) fn text(status: &ClusterStatus, claims: &BTreeMap<FilterId, ByNode>, versions: &Versions) -> String {
     let ClusterStatus { map, leader, term, last_applied, unreachable, .. } = status;
     let mut text = String::new();
     let leads = match leader.and_then(|leader| map.nodes.get(&leader)) {
@@ -154,11 +166,17 @@ pub(super) fn text(status: &ClusterStatus, claims: &BTreeMap<FilterId, ByNode>) 
     };
     let cluster = hex(&map.cluster.0);
     let _ = writeln!(text, "cluster {cluster}, {leads}");
-    let _ = writeln!(text, "agreed on so far: map {}, applied {last_applied}, term {term}", map.version);
+    let _ = writeln!(
+        text,
+        "agreed on so far: map {}, applied {last_applied}, term {term}, format {}",
+        map.version, map.format
+    );
     if leader.is_none() {
         text.push_str(&leaderless(map));
     }
-    let mut nodes = Table::new(&["node", "number", "address", "site", "starts", "memory", "slices", "votes", "state"]);
+    let mut nodes =
+        Table::new(&["node", "number", "address", "site", "starts", "memory", "slices", "votes", "version", "state"]);
+    let version = |number| versions.iter().find(|(node, _)| *node == number)?.1.as_ref();
     for (number, node) in &map.nodes {
         nodes.row([
             node.name.clone(),
@@ -169,6 +187,7 @@ pub(super) fn text(status: &ClusterStatus, claims: &BTreeMap<FilterId, ByNode>) 
             ByteSize(node.memory_bytes).to_string(),
             slices_of(map, *number).to_string(),
             yes_or_no(node.voter),
+            version(*number).map_or_else(|| "?".to_owned(), |said| said.version.clone()),
             state(node.is_down, unreachable.contains(number)).to_owned(),
         ]);
     }
@@ -348,6 +367,6 @@ mod tests {
             lines[1].starts_with("clock of c: 600ms behind most others, and 1s at most")
                 && lines[1].ends_with("look after it")
         );
-        assert!(json(&status, &BTreeMap::new()).unwrap().contains("\"clock_ahead_ms\": 7200000"));
+        assert!(json(&status, &BTreeMap::new(), &Versions::new()).unwrap().contains("\"clock_ahead_ms\": 7200000"));
     }
 }

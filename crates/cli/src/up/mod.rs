@@ -21,7 +21,7 @@ use crate::exit::{FAILED, INTERRUPTED, UsageError};
 use crate::terminal::signals::Signals;
 use crate::text::size::ByteSize;
 pub(crate) use folder::{Asked, Folder, LocalNode};
-pub(crate) use processes::Processes;
+pub(crate) use processes::{Processes, this_program};
 
 /// More nodes than this make no sense on one machine.
 const NODES_MAX: i64 = 64;

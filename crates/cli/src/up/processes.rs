@@ -5,7 +5,7 @@
 
 use std::fs::{self, File};
 use std::os::unix::process::ExitStatusExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
 
@@ -25,9 +25,18 @@ pub(crate) struct Processes(Vec<Process>);
 
 struct Process {
     name: String,
+    program: PathBuf,
     log: PathBuf,
     child: Child,
     has_ended: bool,
+}
+
+/// The program that runs.
+///
+/// # Errors
+/// Where the system does not say.
+pub(crate) fn this_program() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("cannot find the program itself")
 }
 
 impl Processes {
@@ -36,11 +45,28 @@ impl Processes {
     /// # Errors
     /// Where a process cannot be started; the others are ended.
     pub(crate) fn start(folder: &Folder) -> anyhow::Result<Self> {
+        Self::start_as(folder, &this_program()?)
+    }
+
+    /// As [`Self::start`], by another program.
+    ///
+    /// # Errors
+    /// The same.
+    pub(crate) fn start_as(folder: &Folder, program: &Path) -> anyhow::Result<Self> {
         let mut processes = Self(Vec::new());
         for node in folder.nodes() {
-            processes.0.push(Process::start(folder, node)?);
+            processes.0.push(Process::start(folder, node, program)?);
         }
         Ok(processes)
+    }
+
+    /// From its next start on a process is of this program.
+    ///
+    /// # Errors
+    /// Where there is no such process.
+    pub(crate) fn set_program(&mut self, index: usize, program: &Path) -> anyhow::Result<()> {
+        self.0.get_mut(index).context("no such node")?.program = program.to_owned();
+        Ok(())
     }
 
     /// Starts a process again that has ended.
@@ -49,7 +75,8 @@ impl Processes {
     /// Where it cannot be started.
     pub(crate) fn start_one(&mut self, folder: &Folder, index: usize) -> anyhow::Result<()> {
         let node = folder.nodes().get(index).context("no such node")?;
-        *self.0.get_mut(index).context("no such node")? = Process::start(folder, node)?;
+        let process = self.0.get_mut(index).context("no such node")?;
+        *process = Process::start(folder, node, &process.program)?;
         Ok(())
     }
 
@@ -139,20 +166,19 @@ impl Drop for Processes {
 }
 
 impl Process {
-    fn start(folder: &Folder, node: &LocalNode) -> anyhow::Result<Self> {
+    fn start(folder: &Folder, node: &LocalNode, program: &Path) -> anyhow::Result<Self> {
         use std::os::unix::process::CommandExt;
-        let program = std::env::current_exe().context("cannot find the program itself")?;
         let log = folder.log(node);
         let written = File::options().append(true).create(true).open(&log);
         let written = written.with_context(|| format!("cannot write {}", log.display()))?;
-        let mut command = Command::new(&program);
+        let mut command = Command::new(program);
         command.arg("node").arg("--config").arg(folder.config(node)).arg("--create");
         command.arg("--end-with").arg(std::process::id().to_string());
         // The node is in a process group of its own: Ctrl-C in the terminal reaches only this process, which then ends
         // the nodes in order.
         command.process_group(0).stdin(Stdio::null()).stdout(Stdio::null()).stderr(written);
         let child = command.spawn().with_context(|| format!("cannot start {}", program.display()))?;
-        Ok(Self { name: node.name.clone(), log, child, has_ended: false })
+        Ok(Self { name: node.name.clone(), program: program.to_owned(), log, child, has_ended: false })
     }
 
     /// How the process has ended, if it has and this was not known.

@@ -332,7 +332,12 @@ impl Database {
     }
 
     pub(super) fn encoded<T: Serialize>(&self, name: &str, value: &T) -> Result<Vec<u8>, StoreError> {
-        codec::encode(value).map_err(|reason| StoreError::Encode {
+        self.encoded_as(codec::FIRST, name, value)
+    }
+
+    /// As [`Self::encoded`], of a value that no version below this one can express.
+    pub(super) fn encoded_as<T: Serialize>(&self, version: u8, name: &str, value: &T) -> Result<Vec<u8>, StoreError> {
+        codec::encode_as(version, value).map_err(|reason| StoreError::Encode {
             place: Arc::clone(&self.inner.place),
             value: name.to_owned(),
             reason,

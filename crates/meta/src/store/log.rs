@@ -11,7 +11,7 @@ use openraft::{ErrorSubject, ErrorVerb, OptionalSend, RaftLogId, RaftLogReader, 
 use redb::{ReadableDatabase, ReadableTable};
 
 use super::database::{Database, LOG, StoreError, VALUES};
-use crate::types::{Entry, LogId, StorageError, TypeConfig, Vote};
+use crate::types::{Entry, LogId, StorageError, TypeConfig, Versioned, Vote};
 
 pub(super) const VOTE: &str = "vote";
 pub(super) const COMMITTED: &str = "committed";
@@ -119,7 +119,10 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         let mut rows = Vec::new();
         for entry in entries {
             let index = entry.get_log_id().index;
-            rows.push((index, self.database.encoded("an entry of the log", &entry).map_err(write)?));
+            rows.push((
+                index,
+                self.database.encoded_as(entry.version(), "an entry of the log", &entry).map_err(write)?,
+            ));
         }
         let written = self.database.write(move |transaction| {
             let mut table = transaction.open_table(LOG)?;

@@ -16,8 +16,9 @@ use firstseen_wire::proto::peer;
 use firstseen_wire::status::ErrorKind;
 use tonic::Status;
 
+use super::errors::status;
 use super::skew::keeps_for_other_clocks;
-use super::{APPLY_MAX, AdminService, exactly, status};
+use super::{APPLY_MAX, AdminService, exactly};
 use crate::view::GroupFault;
 
 impl AdminService {

@@ -61,6 +61,7 @@ async fn hello(channel: Channel, map: &ClusterMap, from: u64) -> Result<(), Stat
         to_node: to,
         to_incarnation: map.nodes[&NodeId(to)].incarnation.0,
         cluster_id: map.cluster.0.to_vec().into(),
+        protocol_version_max: 0,
     };
     let first = LinkFrame { number: 0, message: Some(link_frame::Message::Hello(hello)) };
     // The stream stays open, as a link does.

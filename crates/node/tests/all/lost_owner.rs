@@ -125,7 +125,8 @@ impl RawLink {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_message_that_a_lost_owner_did_not_take_is_never_acknowledged() {
     let clock = DeadlyClock::to("a-owner-1");
-    let a = TestNode::start_by("a", clock.clone()).await;
+    let of_a = clock.clone();
+    let a = TestNode::start_changed("a", TestNode::without_pings, |edges| edges.clock = of_a).await;
     let b = TestNode::start_without_pings("b").await;
     a.init().await;
     assert_eq!(a.join(&b).await, 2);

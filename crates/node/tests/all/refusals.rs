@@ -142,6 +142,7 @@ async fn links_of_strangers_are_refused() {
         to_node: 1,
         to_incarnation: 1,
         cluster_id: map.cluster.0.to_vec().into(),
+        protocol_version_max: 0,
     };
     let cases = [
         (hello.clone(), Code::PermissionDenied, "node 9 is not a member"),

@@ -10,6 +10,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use super::format::Format;
 use super::line::Line;
 use super::policies::FilterPolicies;
 use super::tree::Branch;
@@ -169,6 +170,9 @@ pub struct ClusterMap {
     /// The number that the next filter gets. A filter of a lower number that is not here is gone; of filters from this
     /// number on, this map is too old to know.
     pub next_filter: FilterId,
+    /// The format in which the cluster writes what it agrees on.
+    #[serde(default, skip_serializing_if = "Format::is_first")]
+    pub format: Format,
 }
 
 impl ClusterMap {

@@ -5,6 +5,7 @@
 
 pub mod check;
 mod cluster_map;
+mod format;
 mod heads;
 mod line;
 mod policies;
@@ -15,6 +16,7 @@ pub use check::ClusterRefusal;
 pub use cluster_map::{
     COPIES_MAX, ClusterMap, FilterRecord, NodeRecord, SecretMaterial, SliceCopy, SliceMove, SliceOwner,
 };
+pub use format::Format;
 pub use heads::Heads;
 pub use line::{Closed, Ending, Line};
 pub use policies::{AnswerWhen, ClockSource, Durability, FilterPolicies, Lookup, Thresholds, WhenLost};

@@ -38,7 +38,7 @@ const KNOWN: [(&str, &[&str], &str); 4] = [
     ),
     (
         "crates/meta/src",
-        &["announce", "confirm", "meta", "sender", "service"],
+        &["announce", "confirm", "meta", "raising", "sender", "service"],
         "the member starts its tasks, which go on by asking the member",
     ),
     (

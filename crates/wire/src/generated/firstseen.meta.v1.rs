@@ -13,6 +13,12 @@ pub struct RaftMessage {
     /// In answers: the disk of the node that answers has no room but what is kept back for the agreement itself.
     #[prost(bool, tag = "5")]
     pub is_short_of_room: bool,
+    /// In answers: the newest format that the node reads; 0 where its version tells no formats apart, and reads 10.
+    #[prost(uint32, tag = "6")]
+    pub newest_format: u32,
+    /// In answers: the node was told that the cluster's format is not to be raised yet.
+    #[prost(bool, tag = "7")]
+    pub holds_format: bool,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Proposal {

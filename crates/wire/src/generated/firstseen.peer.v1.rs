@@ -226,6 +226,7 @@ pub struct Mirror {
 pub struct Ping {}
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LinkHello {
+    /// The least version that the sender speaks.
     #[prost(uint32, tag = "1")]
     pub protocol_version: u32,
     #[prost(uint64, tag = "2")]
@@ -239,6 +240,9 @@ pub struct LinkHello {
     pub to_incarnation: u64,
     #[prost(bytes = "bytes", tag = "6")]
     pub cluster_id: ::prost::bytes::Bytes,
+    /// The greatest version that the sender speaks; 0 where it speaks one only.
+    #[prost(uint32, tag = "7")]
+    pub protocol_version_max: u32,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct LinkAck {

@@ -36,15 +36,20 @@ pub mod observe_reply {
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Hello {
+    /// The least version that the producer speaks.
     #[prost(uint32, tag = "1")]
     pub protocol_version: u32,
     /// The incarnation of the producer: 16 random bytes, new with every start.
     #[prost(bytes = "bytes", tag = "2")]
     pub producer: ::prost::bytes::Bytes,
+    /// The greatest version that the producer speaks; 0 where it speaks one only.
+    #[prost(uint32, tag = "3")]
+    pub protocol_version_max: u32,
 }
 /// What the node allows on this stream.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Welcome {
+    /// The version of this stream, which both speak.
     #[prost(uint32, tag = "1")]
     pub protocol_version: u32,
     #[prost(uint64, tag = "2")]
@@ -237,6 +242,9 @@ pub struct ClusterMap {
     /// The number that the next filter gets: below it, one that is not in the map is gone.
     #[prost(uint64, tag = "5")]
     pub next_filter: u64,
+    /// The format in which the cluster writes what it agrees on; 0 where the node's version tells no formats apart: 10.
+    #[prost(uint32, tag = "6")]
+    pub format: u32,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Node {

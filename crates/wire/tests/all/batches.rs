@@ -336,7 +336,7 @@ fn refusals_are_for_every_event() {
 fn streams_begin_with_hello_and_welcome() {
     let producer_id = 0x0123_4567_89AB_CDEF_0011_2233_4455_6677;
     assert_eq!(hello::accept_hello(&hello::hello(producer_id)), Ok(producer_id));
-    let newer = producer::Hello { protocol_version: 2, producer: vec![0; 16].into() };
+    let newer = producer::Hello { protocol_version: 2, producer: vec![0; 16].into(), protocol_version_max: 0 };
     let newer = producer::ObserveRequest { message: Some(observe_request::Message::Hello(newer)) };
     assert_eq!(hello::accept_hello(&newer), Err(WireError::Version { theirs: 2, ours: 1 }));
     assert!(hello::accept_hello(&producer::ObserveRequest::default()).is_err());

@@ -4,10 +4,10 @@ use crate::common::{self, Numbers};
 use firstseen_filter::{FilterSpec, GenerationNumber, Kind};
 use firstseen_routing::{
     AnswerWhen, Branch, ClockSource, Closed, ClusterId, ClusterMap, CutOff, Durability, Epoch, FilterId,
-    FilterPolicies, FilterRecord, Incarnation, Line, Lookup, NodeId, NodeRecord, SliceCopy, SliceOwner,
+    FilterPolicies, FilterRecord, Format, Incarnation, Line, Lookup, NodeId, NodeRecord, SliceCopy, SliceOwner,
     SlicedDefinition, Thresholds, TreeMode, WhenLost,
 };
-use firstseen_wire::map::MapError;
+use firstseen_wire::map::{MapError, readable};
 use firstseen_wire::proto::{admin, producer};
 use prost::Message;
 
@@ -166,4 +166,24 @@ fn secrets_do_not_print_themselves() {
     for text in [format!("{reply:?}"), format!("{request:?}")] {
         assert!(!text.contains("171") && !text.contains("secret") && !text.to_lowercase().contains("xab"), "{text}");
     }
+}
+
+/// A client of this version meets a cluster of a newer one, in which some filters are of kinds that it does not know.
+#[test]
+fn a_filter_that_cannot_be_read_hides_no_other() {
+    let map = ClusterMap { format: Format(77), ..map() };
+    let mut message = producer::ClusterMap::from(&map);
+    let (other, name) = (message.filters[0].clone(), message.filters[0].name.clone());
+    message.filters.push(producer::Filter {
+        id: 4_000,
+        name: "newer".to_owned(),
+        definition_json: other.definition_json.replace("\"kind\":\"", "\"kind\":\"newer_"),
+        ..other
+    });
+    let (read, unreadable) = readable(message.clone()).unwrap();
+    assert_eq!(read, map, "all but that, and the format, whatever it is");
+    assert!(read.filter_named(&name).is_some());
+    let [newer] = &unreadable[..] else { panic!("{unreadable:?}") };
+    assert!(newer.name == "newer" && newer.error.to_string().contains("newer_"), "{newer:?}");
+    assert!(ClusterMap::try_from(message).is_err(), "a node must know all filters");
 }

@@ -78,7 +78,8 @@ impl Node {
         };
         let storage = MetaStorage::File(kept.path.clone());
         let seed = u64::from(kept.name.as_bytes()[0]);
-        let config = MetaConfig { storage, profile: profile.clone(), timing: kept.timing, seed };
+        let (timing, same_on_all) = (kept.timing, Vec::new());
+        let config = MetaConfig { storage, profile: profile.clone(), timing, same_on_all, seed };
         let meta = Meta::open(config, Arc::new(TcpConnector::default())).await.unwrap();
         let stop = CancellationToken::new();
         let router = server_builder()
@@ -150,6 +151,8 @@ not_here! {
     init: InitRequest => InitReply,
     join: JoinRequest => JoinReply,
     leave: LeaveRequest => LeaveReply,
+    hold_format: HoldFormatRequest => HoldFormatReply,
+    raise_format: RaiseFormatRequest => RaiseFormatReply,
     forgive_filter: ForgiveFilterRequest => ForgiveFilterReply,
     alter_filter: AlterFilterRequest => AlterFilterReply,
     finish_alteration: FinishAlterationRequest => FinishAlterationReply,
@@ -176,6 +179,9 @@ impl Operator {
             cluster_id: identity.map(|known| known.cluster.0.to_vec()).unwrap_or_default().into(),
             node_id: identity.map_or(0, |known| known.node.0),
             version: String::new(),
+            newest_format: firstseen_meta::NEWEST_FORMAT.0.into(),
+            holds_format: false,
+            same_on_all: Vec::new(),
         }
     }
 }

@@ -60,6 +60,7 @@ fn map() -> ClusterMap {
         nodes: [ME, PEER].map(|id| (id, node(id))).into(),
         filters: [(FILTER, record)].into(),
         next_filter: FilterId(2),
+        format: Default::default(),
     }
 }
 

@@ -49,7 +49,12 @@ impl TestNode {
 
     /// A node that sends only messages over its links: it never sends pings.
     pub async fn start_without_pings(name: &str) -> Self {
-        Self::start_with(name, |config| config.timing.unreachable_after_ms = 3_600_000).await
+        Self::start_with(name, Self::without_pings).await
+    }
+
+    /// Nodes of one cluster have the same timing.
+    pub fn without_pings(config: &mut NodeConfig) {
+        config.timing.unreachable_after_ms = 3_600_000;
     }
 
     /// A node that reads `clock`.
@@ -228,7 +233,7 @@ impl TestNode {
         use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let address = self.node.http_addr().expect("http");
         let mut stream = tokio::net::TcpStream::connect(address).await.expect("connects");
-        let request = format!("GET {path} HTTP/1.1\r\nHost: node\r\nConnection: close\r\n\r\n");
+        let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
         stream.write_all(request.as_bytes()).await.expect("sent");
         let mut text = String::new();
         stream.read_to_string(&mut text).await.expect("read");

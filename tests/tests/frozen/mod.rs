@@ -1,0 +1,187 @@
+//! What earlier releases have written is opened by this one, and gives the answers that they gave.
+//!
+//! `tests/frozen/RELEASE` has the folders of three nodes that were stopped, a backup of their cluster, and the state of a run of
+//! `dedup`, as that release wrote them, each file compressed; and what it answered about keys. The set of the version at hand:
+//!
+//! ```text
+//! FIRSTSEEN_FREEZE=0.2 cargo test -p firstseen-tests --test all frozen::make -- --ignored
+//! ```
+//!
+//! `FIRSTSEEN_BINARY` names the binary of another version, which then writes its own.
+
+mod folders;
+mod make;
+
+use std::path::Path;
+
+use firstseen_client::Verdict;
+use firstseen_client::blocking::{Client, Filter};
+use serde_json::Value;
+
+use self::folders::{FrozenNode, Set, sets, unpack};
+use crate::local_cluster::eventually;
+use crate::run::Folder;
+
+/// The filters of a set, with the flags that made them. Windows are so long that the set serves for years.
+const FILTERS: [(&str, &str); 6] = [
+    ("memory", "--slicing horizontal:3 --kind timing"),
+    ("durable", "--slicing vertical:3 --kind generations --durability durable"),
+    ("copies", "--slicing horizontal:3 --copies 1 --kind cuckoo --durability durable"),
+    ("claimed", "--slicing vertical:3 --kind timing --claims 10s --durability durable"),
+    ("tree", "--tree dense --tree-fold 1 --kind timing"),
+    ("altered", "--slicing horizontal:3 --kind timing --durability durable"),
+];
+const WINDOW: &str = "--window 10000d --clock wall --capacity 2k --fpr 0.001";
+/// Keys that are recorded in each, of `KEYS_ASKED` that are asked about.
+const KEYS: u64 = 300;
+const KEYS_ASKED: u64 = 500;
+const DEADLINE_MS: u64 = 5_000;
+/// The log that the run of `dedup` has read, and its flags.
+const RUN: &str = "--window 5000events --state seen.state log";
+
+fn client(node: &FrozenNode) -> Client {
+    let builder = firstseen_client::Client::builder().seeds([node.address.clone()]).deadline_ms(DEADLINE_MS);
+    Client::build(builder.site(node.site)).expect("a client")
+}
+
+/// `d` for a duplicate, `n` for a key that is not known, `?` where nobody can say.
+fn answers(filter: &Filter) -> String {
+    let letter = |key: u64| match filter.test(&key.to_le_bytes(), None).expect("a call") {
+        Verdict::Duplicate => 'd',
+        Verdict::FirstSeen => 'n',
+        Verdict::Undecided(_) => '?',
+    };
+    (0..KEYS_ASKED).map(letter).collect()
+}
+
+/// Waits until the nodes give these answers: their slices are there by then.
+fn give(nodes: &[FrozenNode], wanted: &Value) {
+    let client = client(&nodes[0]);
+    for (name, wanted) in wanted.as_object().expect("answers by filter") {
+        let filter = client.filter(name).expect("the filter");
+        eventually(&format!("of {name} the answers {wanted}"), || Some(&*answers(&filter)) == wanted.as_str());
+    }
+}
+
+fn upgrade(node: &FrozenNode, command: &str) -> crate::run::Ran {
+    node.folder.run(&format!("cluster upgrade {command} --addr {}", node.address))
+}
+
+/// The format of the cluster as a node sees it.
+fn format(node: &FrozenNode) -> Option<u64> {
+    let status: Value = serde_json::from_str(&upgrade(node, "status --json").out).ok()?;
+    status["format"].as_u64()
+}
+
+#[test]
+fn nodes_of_every_release_are_opened_and_give_their_answers() {
+    let sets = sets();
+    assert!(!sets.is_empty(), "no set is kept");
+    for Set { release, path, first_format } in sets {
+        println!("{release}");
+        let mut nodes = folders::nodes(&path);
+        let wanted = folders::answers(&path);
+        nodes.iter_mut().for_each(FrozenNode::start);
+        eventually("a leader", || {
+            nodes[0].folder.run(&format!("cluster status --addr {}", nodes[0].address)).code == Some(0)
+        });
+        give(&nodes, &wanted);
+        eventually("the format as it was", || format(&nodes[1]) == Some(first_format));
+        goes_on(&nodes[0]);
+        // There is no way back from here.
+        if format(&nodes[0]) < Some(11) {
+            upgrade(&nodes[1], "hold").ok();
+            let held: Value = serde_json::from_str(&upgrade(&nodes[2], "status --json").ok().out).expect("JSON");
+            assert_eq!(held["held_by"], serde_json::json!(["a", "b", "c"]));
+        }
+        eventually("a newer format", || upgrade(&nodes[2], "finalize").code == Some(0));
+        assert!(format(&nodes[2]) >= Some(11));
+        nodes.iter_mut().for_each(FrozenNode::restart);
+        eventually("a leader", || {
+            nodes[0].folder.run(&format!("cluster status --addr {}", nodes[0].address)).code == Some(0)
+        });
+        assert!(format(&nodes[0]) >= Some(11), "it is on the disk");
+        give(&nodes, &wanted);
+    }
+}
+
+/// What was recorded is kept together with what comes now.
+fn goes_on(node: &FrozenNode) {
+    let client = client(node);
+    let filter = client.filter("durable").expect("the filter");
+    let key = b"a key of this version";
+    let mut verdict = filter.observe(key).expect("a call");
+    eventually("it is recorded", || {
+        if matches!(verdict, Verdict::Undecided(_)) {
+            verdict = filter.observe(key).expect("a call");
+        }
+        !matches!(verdict, Verdict::Undecided(_))
+    });
+    assert_eq!(filter.observe(key).expect("a call"), Verdict::Duplicate);
+}
+
+#[test]
+fn backups_of_every_release_can_be_restored() {
+    for Set { release, path, .. } in sets() {
+        println!("{release}");
+        let backup = Folder::new();
+        unpack(&path.join("backup"), &backup.path("backup"));
+        let mut nodes = folders::empty_nodes(folders::OF_OTHERS);
+        nodes.iter_mut().for_each(FrozenNode::start);
+        let form = nodes.iter().map(|node| node.address.as_str()).collect::<Vec<_>>().join(" ");
+        eventually("a cluster", || nodes[0].folder.run(&format!("cluster form {form}")).code == Some(0));
+        let restore =
+            format!("cluster restore {} --addr {} --yes --json", backup.path("backup").display(), nodes[0].address);
+        let restored = nodes[0].folder.run(&restore).ok();
+        assert!(restored.out.contains("\"done\": true"), "{}", restored.out);
+        // Cells in memory are in the backup, which was written before the nodes were stopped.
+        let client = client(&nodes[0]);
+        for name in ["memory", "durable", "copies", "altered"] {
+            let filter = client.filter(name).expect("the filter");
+            let known = || answers(&filter)[..KEYS as usize].chars().filter(|letter| *letter == 'd').count() as u64;
+            eventually(&format!("{name} knows its keys"), || known() == KEYS);
+        }
+    }
+}
+
+#[test]
+fn states_of_every_release_go_on() {
+    for Set { release, path, .. } in sets() {
+        println!("{release}");
+        let folder = Folder::new();
+        unpack(&path.join("run"), &folder.path("run"));
+        folder.write("log", folder.read("run/log"));
+        std::fs::copy(folder.path("run/seen.state"), folder.path("seen.state")).expect("a copy");
+        let report = folder.dedup(&format!("--report json --out /dev/null {RUN}")).ok().report();
+        assert_eq!((&report["first_seen"], &report["duplicates"]), (&0.into(), &KEYS.into()), "{report}");
+    }
+}
+
+/// Two versions side by side, under load: the earlier one is named by `FIRSTSEEN_OLDER`.
+#[test]
+fn nodes_of_two_versions_keep_every_promise_together() {
+    let Some(older) = std::env::var_os("FIRSTSEEN_OLDER") else {
+        eprintln!("skipped: FIRSTSEEN_OLDER names no binary of an earlier version");
+        return;
+    };
+    let folder = Folder::new();
+    let ran = folder.run(&format!("chaos run upgrade --json --older {}", Path::new(&older).display()));
+    let judgement: Value =
+        serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {}{}", ran.out, ran.err));
+    assert_eq!((ran.code, &judgement["broken"]), (Some(0), &Value::Array(Vec::new())), "{judgement}");
+}
+
+#[test]
+fn a_cluster_of_this_version_has_its_newest_format_and_no_step_to_take() {
+    let cluster = crate::local_cluster::LocalCluster::start(&Folder::new(), "--nodes 1");
+    let folder = Folder::new();
+    let addresses = cluster.addresses();
+    let shown = folder.run(&format!("cluster upgrade status --addr {addresses}")).ok();
+    assert!(shown.out.contains("nothing is to be done") && shown.out.contains("11"), "{}", shown.out);
+    let held = folder.run(&format!("cluster upgrade hold --addr {addresses}")).ok();
+    assert!(held.out.contains("holds the format"), "{}", held.out);
+    folder.run(&format!("cluster upgrade finalize --addr {addresses}")).ok();
+    let status: Value =
+        serde_json::from_str(&folder.run(&format!("cluster status --json --addr {addresses}")).ok().out).expect("JSON");
+    assert_eq!((&status["format"], &status["nodes"][0]["version"]), (&11.into(), &env!("CARGO_PKG_VERSION").into()));
+}
