@@ -1,19 +1,22 @@
 //! Health and metrics over HTTP/1, for probes and scrapers.
 //!
 //! Promises: alive says that the process works; ready says that the process serves all that it should and has fetched
-//! what it can get from other nodes, or why not; metrics are at most a second old. Must not know: how metrics are
+//! what it can get from other nodes, or why not; metrics are at most a second old; nobody is answered who asks by another
+//! name than the node's. Must not know: how metrics are
 //! counted.
 
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
 
 use crate::accept::BoundedListener;
+use crate::hosts::Hosts;
 use crate::metrics::Scrapes;
 use crate::shared::Shared;
 
@@ -35,15 +38,34 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
         }
     });
     tokio::spawn(stopping.clone().run_until_cancelled_owned(answering));
+    let hosts = Hosts::of(&shared.config);
     let router = Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .with_state(shared)
-        .merge(Router::new().route("/metrics", get(metrics)).with_state(scrapes));
+        .merge(Router::new().route("/metrics", get(metrics)).with_state(scrapes))
+        .layer(from_fn_with_state(hosts, only_by_own_names));
     let serving = axum::serve(listener, router).with_graceful_shutdown(stopping.cancelled_owned());
     if let Err(error) = serving.await {
         tracing::error!(%error, "health and metrics are served no longer");
     }
+}
+
+/// Answers who asks by an address or a name of the node. No answer may be taken for a page, or be read by pages of others.
+async fn only_by_own_names(State(hosts): State<Hosts>, request: Request, next: Next) -> Response {
+    let host = request.headers().get(header::HOST).map(|host| host.to_str().unwrap_or_default().to_owned());
+    let authority = request.uri().authority().map(|authority| authority.as_str().to_owned());
+    let mut response = match host.or(authority).filter(|host| !hosts.has(host)) {
+        None => next.run(request).await,
+        Some(host) => {
+            let host: String = host.chars().filter(|letter| !letter.is_control()).take(80).collect();
+            let refused =
+                format!("`{host}` is no name of this node: ask by its address, or name it in `hosts` of `[http]`\n");
+            (StatusCode::MISDIRECTED_REQUEST, refused).into_response()
+        }
+    };
+    response.headers_mut().insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
 }
 
 async fn healthz(State(shared): State<Arc<Shared>>) -> Response {

@@ -15,6 +15,7 @@ mod dates;
 mod delegate;
 mod edges;
 mod gate;
+mod hosts;
 mod http;
 mod ids;
 mod keeper;
@@ -36,7 +37,7 @@ mod streams;
 mod uplink;
 mod view;
 
-pub use config::{ConfigError, Limits, NodeConfig, Timing, TlsSettings};
+pub use config::{ConfigError, HttpSettings, Limits, NodeConfig, Timing, TlsSettings};
 pub use edges::{
     Clock, Connection, Duplex, EdgeError, Edges, Incoming, OwnerSpawner, SystemClock, has_identity, has_lost_identity,
     tcp_incoming,

@@ -5,7 +5,9 @@ use std::num::NonZeroU32;
 
 use anyhow::Context;
 use firstseen_filter::{Digest, FilterSecret, Kind, Layout, Window};
-use firstseen_routing::{ClusterMap, Cut, FilterId, NodeId, PlaceSpec, SlicedDefinition, Slicing, TreeSpec};
+use firstseen_routing::{
+    ClusterMap, Cut, Durability, FilterId, FilterPolicies, NodeId, PlaceSpec, SlicedDefinition, Slicing, TreeSpec,
+};
 use firstseen_wire::map::{
     answer_message, clock_message, definition_json, durability_message, filter_record, lookup_message,
     when_lost_message,
@@ -56,9 +58,33 @@ pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Wr
         let why = if slicing == Slicing::NONE { "one node has all of it" } else { "a slice a node" };
         writeln!(out, "slicing {slicing}: {why}, as --slicing said nothing else")?;
     }
+    if !reply.existed
+        && let Some(loss) = loss_at_restart(&filter.policies)
+    {
+        notice!("firstseen: {loss}");
+    }
     match tree {
         Some(tree) => print_tree(&tree, number, operator, out).await,
         None => Ok(()),
+    }
+}
+
+/// What a restart of nodes loses, in words; none where it loses nothing.
+fn loss_at_restart(policies: &FilterPolicies) -> Option<&'static str> {
+    match (policies.durability, policies.copies) {
+        (Durability::Durable, _) => None,
+        (Durability::Interval { .. }, 0) => Some(
+            "a node that crashes has lost what came last, and events of its slices are undecided until their window has \
+             passed (--durability durable loses nothing; --copies 1 has it fetched from another node)",
+        ),
+        (Durability::Memory, 0) => Some(
+            "it is kept in memory: a node that restarts has lost what its slices remember, and their events are undecided \
+             until their window has passed (--durability durable loses nothing; --copies 1 has it fetched from another node)",
+        ),
+        (Durability::Memory | Durability::Interval { .. }, _) => Some(
+            "it is kept in memory: a node that restarts fetches its slices from the others, and only where all nodes with a \
+             slice restart at once is that lost (--durability durable loses nothing)",
+        ),
     }
 }
 

@@ -7,6 +7,7 @@ pub mod config_file;
 mod dates;
 pub(crate) mod health;
 mod log;
+mod machine;
 mod repair;
 mod run;
 

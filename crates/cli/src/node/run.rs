@@ -10,7 +10,7 @@ use firstseen_node::{Edges, Node, has_identity, has_lost_identity};
 
 use super::NodeArgs;
 use super::config_file::NodeFile;
-use super::{dates, log};
+use super::{dates, log, machine};
 use crate::exit::{INTERRUPTED, UsageError};
 use crate::terminal::signals::Signals;
 
@@ -24,7 +24,8 @@ pub(super) fn run(args: &NodeArgs, path: &Path) -> anyhow::Result<ExitCode> {
     if !(args.check_config && args.create && !file.node.data_dir.exists()) {
         check_folder(&file.node.data_dir, args.create, path)?;
     }
-    let warnings = dates::check(&file, path)?;
+    let mut warnings = dates::check(&file, path)?;
+    warnings.extend(machine::check(&file.node, path)?);
     if args.check_config {
         warnings.iter().for_each(|warning| notice!("firstseen: {warning}"));
         println!("{}: a node `{}` can be started with this", path.display(), file.node.name);

@@ -1,0 +1,86 @@
+//! The names by which a node lets itself be asked over HTTP.
+//!
+//! A page of a stranger can have a browser ask any address by a name of its own that it has pointed there (DNS rebinding), and
+//! read the answer. The browser then says that name: so a request is answered only if it says an address, or a name that the
+//! node knows as its own.
+//!
+//! Promises: a request that says no name is no browser's, and is answered. Must not know: what is asked for.
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+
+use crate::config::NodeConfig;
+
+/// The names of a node.
+#[derive(Clone, Debug)]
+pub(crate) struct Hosts(BTreeSet<String>);
+
+impl Hosts {
+    /// Those that its configuration says.
+    pub(crate) fn of(config: &NodeConfig) -> Self {
+        let advertised = config.advertise.as_deref().map(without_port);
+        let names = config.http.hosts.iter().map(String::as_str).chain(advertised).chain(["localhost"]);
+        Self(names.map(str::to_ascii_lowercase).collect())
+    }
+
+    /// Whether a request for this host is answered; the text is that of the header, with or without a port.
+    pub(crate) fn has(&self, host: &str) -> bool {
+        let name = without_port(host.trim());
+        let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+        address.parse::<IpAddr>().is_ok() || self.0.contains(&name.trim_end_matches('.').to_ascii_lowercase())
+    }
+}
+
+/// The host of `host:port`; an IPv6 address keeps its brackets.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port))
+            if port.bytes().all(|digit| digit.is_ascii_digit()) && (!name.contains(':') || name.ends_with(']')) =>
+        {
+            name
+        }
+        _ => host,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::HttpSettings;
+
+    #[test]
+    fn a_node_answers_by_its_addresses_and_its_own_names() {
+        let config = NodeConfig {
+            advertise: Some("n1.example:7400".to_owned()),
+            http: HttpSettings { open: true, hosts: vec!["Metrics.internal".to_owned()] },
+            ..NodeConfig::new("n1", "127.0.0.1:7400".parse().unwrap(), "data")
+        };
+        let hosts = Hosts::of(&config);
+        for host in [
+            "127.0.0.1",
+            "127.0.0.1:7401",
+            "10.1.2.3:80",
+            "[::1]:7401",
+            "[::1]",
+            "::1",
+            "localhost:7401",
+            "LOCALHOST",
+            "n1.example",
+            "n1.example.:1",
+            "metrics.internal:9",
+        ] {
+            assert!(hosts.has(host), "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:7401",
+            "n1.example.evil",
+            "127.0.0.1.evil.example",
+            "",
+            "[::1",
+            "localhost:x",
+        ] {
+            assert!(!hosts.has(host), "{host}");
+        }
+    }
+}
