@@ -228,7 +228,7 @@ pub enum Change {
 }
 
 impl Change {
-    /// The first format that can express the change. Formats of one change are in one order with those of all others.
+    /// The first format that can express the change: a new change names the format that came with it.
     pub(crate) fn format(&self) -> Format {
         match self {
             Self::FoundAs { .. } | Self::Raise { .. } => Format(11),
