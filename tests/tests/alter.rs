@@ -85,6 +85,7 @@ impl Producer<'_> {
             event,
             time_ms,
             is_lookup,
+            is_claim: false,
             is_confirm: false,
             name,
             began_us,

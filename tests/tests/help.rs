@@ -104,6 +104,9 @@ fn other_commands_explain_themselves() {
             "filter create",
             "--cluster --window --slicing --clock --lookup --answer --retry-horizon --if-absent --tree --copies",
         ),
+        ("access", "grant revoke list check enable disable observe security"),
+        ("access grant", "--filter --allow --cluster --tls-ca"),
+        ("access check", "WHO VERB FILTER"),
         ("certs", "--out --nodes --clients --admin --hosts --days"),
         ("plan", "--capacity --fpr --window --kind --lateness --ticks --nodes --failures --max-fpr --json"),
         ("generate", "--events --keys --rate --burst --sites --home-share --late-share --late-max --seed --format"),
@@ -183,9 +186,10 @@ fn the_commands_are_listed() {
     let mut command = firstseen();
     command.arg("--help");
     let help = text(command);
-    for name in
-        ["dedup", "estimate", "plan", "up", "node", "cluster", "filter", "certs", "bench", "eval", "generate", "chaos"]
-    {
+    for name in [
+        "dedup", "estimate", "plan", "up", "node", "cluster", "filter", "access", "certs", "bench", "eval", "generate",
+        "chaos",
+    ] {
         assert!(help.contains(&format!("\n  {name} ")), "{name} is not in:\n{help}");
     }
     let mut command = firstseen();

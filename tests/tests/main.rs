@@ -1,5 +1,6 @@
 //! The binary `firstseen` from outside: the commands that users type, and their output.
 
+mod access;
 mod accuracy;
 mod alter;
 mod asking;

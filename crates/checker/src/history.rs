@@ -24,6 +24,8 @@ pub struct Call {
     pub time_ms: u64,
     /// Whether the event was only looked up, or claimed.
     pub is_lookup: bool,
+    /// Whether the event was claimed. In a tree claims and confirms are asked at the root, from whichever site.
+    pub is_claim: bool,
     /// Whether the event was confirmed by the consumer that holds it.
     pub is_confirm: bool,
     /// The name that the caller gave to the submission.
@@ -66,7 +68,9 @@ impl fmt::Display for Call {
         if let Some(site) = site {
             write!(f, ", site {site}")?;
         }
-        if self.is_lookup {
+        if self.is_claim {
+            write!(f, ", claim")?;
+        } else if self.is_lookup {
             write!(f, ", lookup")?;
         }
         if self.is_confirm {

@@ -12,6 +12,7 @@ fn call(event: u64, time_ms: u64, began_us: u64, verdict: Decision) -> Call {
         event,
         time_ms,
         is_lookup: false,
+        is_claim: false,
         is_confirm: false,
         name: None,
         began_us,
@@ -126,15 +127,17 @@ fn a_loss_excuses_what_it_concerns() {
 #[test]
 fn a_leaf_that_does_not_answer_what_it_knows() {
     let at = |site, call| Call { site: Some(site), ..call };
-    let broken = |asked_at, until_us| {
+    let broken_by = |asked_at, until_us, is_claim| {
         let asked = Decision::Undecided(Reason::SlicesDown);
         let mut history = History { promises: of_a_second(), ..History::default() };
         history.outages.push(Outage { site: 1, from_us: 15, until_us, is_silent: false });
         history.begin(at(0, call(1, 0, 0, Decision::FirstSeen)));
-        history.begin(at(asked_at, call(1, 0, 20, asked)));
+        history.begin(at(asked_at, Call { is_claim, ..call(1, 0, 20, asked) }));
         check(&history).into_iter().map(|violation| violation.name()).collect::<Vec<_>>()
     };
+    let broken = |asked_at, until_us| broken_by(asked_at, until_us, false);
     assert_eq!(broken(0, 40), ["leaf answers"]);
+    assert_eq!(broken_by(0, 40, true), [""; 0], "the root is asked for claims");
     assert_eq!(broken(1, 40), [""; 0], "another leaf need not know");
     assert_eq!(broken(0, 25), [""; 0], "it returned after the outage");
 }

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use clap::Subcommand;
 
+use crate::access::{self, AccessArgs};
 use crate::bench::{self, BenchArgs};
 use crate::certs::{self, CertsArgs};
 use crate::chaos::{self, ChaosArgs};
@@ -28,6 +29,8 @@ pub enum FullCommand {
     Cluster(ClusterArgs),
     /// Make, list, describe and drop the filters of a cluster
     Filter(FilterCommandArgs),
+    /// Say who may do what in a cluster
+    Access(AccessArgs),
     /// Make certificates of a test authority
     Certs(CertsArgs),
     /// Measure what this machine does
@@ -50,6 +53,7 @@ pub fn run(command: FullCommand) -> anyhow::Result<ExitCode> {
         FullCommand::Node(args) => return node::run(&args),
         FullCommand::Cluster(args) => return cluster::run(&args, &mut stdout().lock()),
         FullCommand::Eval(args) => return eval::run(&args, &mut stdout().lock()),
+        FullCommand::Access(args) => return access::run(&args, &mut stdout().lock()),
         FullCommand::Chaos(args) => return chaos::run(&args),
         FullCommand::Filter(args) => filter::run(&args, &mut stdout().lock()),
         FullCommand::Bench(args) => bench::run(&args),

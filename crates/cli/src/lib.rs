@@ -19,6 +19,8 @@
 #[macro_use]
 pub mod terminal;
 
+#[cfg(feature = "full")]
+pub mod access;
 pub mod args;
 #[cfg(feature = "full")]
 pub mod bench;

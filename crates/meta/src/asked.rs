@@ -5,6 +5,7 @@
 use firstseen_routing::{Incarnation, NodeId};
 use serde::{Deserialize, Serialize};
 
+use crate::asked_by::AskedBy;
 use crate::command::{Command, CommandId};
 
 /// A question to the leader.
@@ -15,14 +16,16 @@ pub(crate) enum Asked {
     Join { id: CommandId, address: String },
     Leave { id: CommandId, node: NodeId },
     Confirm { node: NodeId, incarnation: Incarnation },
+    JoinBy { asked_by: AskedBy, id: CommandId, address: String },
+    LeaveBy { asked_by: AskedBy, id: CommandId, node: NodeId },
 }
 
 impl Asked {
     pub(crate) fn what(&self) -> String {
         match self {
             Self::Command(command) => command.to_string(),
-            Self::Join { address, .. } => format!("join of the node at {address}"),
-            Self::Leave { node, .. } => format!("leave of node {node}"),
+            Self::Join { address, .. } | Self::JoinBy { address, .. } => format!("join of the node at {address}"),
+            Self::Leave { node, .. } | Self::LeaveBy { node, .. } => format!("leave of node {node}"),
             Self::Confirm { node, .. } => format!("whether node {node} counts as up"),
         }
     }
@@ -30,8 +33,16 @@ impl Asked {
     pub(crate) fn can_wait(&self) -> bool {
         match self {
             Self::Command(command) => command.change.can_wait(),
-            Self::Join { .. } => true,
-            Self::Leave { .. } | Self::Confirm { .. } => false,
+            Self::Join { .. } | Self::JoinBy { .. } => true,
+            Self::Leave { .. } | Self::LeaveBy { .. } | Self::Confirm { .. } => false,
+        }
+    }
+
+    /// Whether members come or go, which takes longer than a command.
+    pub(crate) fn is_of_members(&self) -> bool {
+        match self {
+            Self::Join { .. } | Self::JoinBy { .. } | Self::Leave { .. } | Self::LeaveBy { .. } => true,
+            Self::Command(_) | Self::Confirm { .. } => false,
         }
     }
 }

@@ -13,6 +13,9 @@ use firstseen_routing::{
 };
 use serde::{Deserialize, Serialize};
 
+use crate::access_change::AccessChange;
+use crate::asked_by::AskedBy;
+
 /// Most bytes of an encoded command: many in one message to a follower must not exceed the message's limit.
 pub const COMMAND_BYTES_MAX: usize = 96 << 10;
 
@@ -225,13 +228,22 @@ pub enum Change {
         /// The format.
         format: Format,
     },
+    /// Another change, by somebody who has asked for it. Answered as that is.
+    By {
+        /// Who.
+        asked_by: AskedBy,
+        /// The change; none by somebody else.
+        change: Box<Change>,
+    },
+    /// Who may do what. Answered with [`Outcome::Done`].
+    Access(AccessChange),
 }
 
 impl Change {
     /// The first format that can express the change: a new change names the format that came with it.
     pub(crate) fn format(&self) -> Format {
         match self {
-            Self::FoundAs { .. } | Self::Raise { .. } => Format(11),
+            Self::FoundAs { .. } | Self::Raise { .. } | Self::By { .. } | Self::Access(_) => Format(11),
             _ => Format::FIRST,
         }
     }
@@ -239,7 +251,45 @@ impl Change {
     /// Whether the change takes more room and can wait: no change that a cluster needs to go on, nor one that makes
     /// room.
     pub(crate) fn can_wait(&self) -> bool {
-        matches!(self, Self::AddNode { .. } | Self::CreateFilter(_) | Self::AlterFilter(_) | Self::RestoreFilter(_))
+        match self {
+            Self::By { change, .. } => change.can_wait(),
+            Self::Access(change) => change.can_wait(),
+            Self::AddNode { .. } | Self::CreateFilter(_) | Self::AlterFilter(_) | Self::RestoreFilter(_) => true,
+            _ => false,
+        }
+    }
+
+    /// What the change is about, for people: the name or the number of a filter, a node, a principal; never a secret.
+    pub(crate) fn subject(&self) -> String {
+        match self {
+            Self::FoundCluster { profile, .. } | Self::FoundAs { profile, .. } | Self::AddNode { profile } => {
+                profile.name.clone()
+            }
+            Self::NodeStarted { node, .. }
+            | Self::SetVoter { node, .. }
+            | Self::RemoveNode { node }
+            | Self::PeerReached { peer: node, .. } => format!("node {node}"),
+            Self::CreateFilter(NewFilter { name, .. })
+            | Self::AlterFilter(AlteredFilter { name, .. })
+            | Self::DropFilter { name }
+            | Self::CancelMoves { name }
+            | Self::ForgiveFilter { name, .. }
+            | Self::FinishAlteration { name } => name.clone(),
+            Self::RestoreFilter(NewRestore { places, .. }) => {
+                places.first().map(|place| place.record.name.clone()).unwrap_or_default()
+            }
+            Self::OpenGeneration { filter, .. }
+            | Self::SlicesComplete { filter, .. }
+            | Self::SlicesMissing { filter, .. }
+            | Self::SlicesSpared { filter, .. }
+            | Self::MoveSlices { filter, .. }
+            | Self::FilterEnded { filter, .. }
+            | Self::FilterPassed { filter, .. }
+            | Self::FinishRestore { filter } => format!("filter {filter}"),
+            Self::Raise { format } => format!("format {format}"),
+            Self::By { change, .. } => change.subject(),
+            Self::Access(change) => change.subject(),
+        }
     }
 
     /// The name of the change in logs; secrets never show.
@@ -268,7 +318,17 @@ impl Change {
             Self::SlicesSpared { .. } => "slices-spared",
             Self::FoundAs { .. } => "found-as",
             Self::Raise { .. } => "raise",
+            Self::By { change, .. } => change.name(),
+            Self::Access(change) => change.name(),
         }
+    }
+}
+
+/// The change, with the word of who has asked for it.
+pub(crate) fn by(asked_by: Option<AskedBy>, change: Change) -> Change {
+    match asked_by {
+        Some(asked_by) => Change::By { asked_by, change: Box::new(change) },
+        None => change,
     }
 }
 

@@ -5,7 +5,9 @@
 use std::time::Duration;
 
 use firstseen_wire::proto::admin::Setting;
+use tokio::sync::mpsc;
 
+use crate::audited::Audited;
 use crate::command::NodeProfile;
 use crate::slots::slot;
 use crate::store::MetaStorage;
@@ -21,6 +23,8 @@ pub struct MetaConfig {
     pub timing: RaftTiming,
     /// Settings of the node that are the same on all nodes, `timing` among them: one that joins with others is refused.
     pub same_on_all: Vec<Setting>,
+    /// Who is told of changes that somebody asked for; nobody where it is left out.
+    pub audit: Option<mpsc::Sender<Audited>>,
     /// Drawn at random at every start; all random choices follow from it.
     pub seed: u64,
 }

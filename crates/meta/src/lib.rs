@@ -4,9 +4,13 @@
 //! the same commands in the same order. Must not know: slice data, producers.
 #![warn(missing_docs)]
 
+mod access;
+mod access_change;
 mod alterations;
 mod announce;
 mod asked;
+mod asked_by;
+mod audited;
 pub mod codec;
 mod command;
 mod config;
@@ -20,6 +24,7 @@ mod meta;
 mod moves;
 mod network;
 mod node_start;
+mod on_behalf;
 mod own_disk;
 mod placement;
 mod raising;
@@ -37,7 +42,10 @@ mod store;
 mod tree;
 mod types;
 
+pub use access_change::AccessChange;
 pub use alterations::{FORMER_SUFFIX, plan_alteration};
+pub use asked_by::AskedBy;
+pub use audited::{AUDITED_WAITING_MAX, Audited};
 pub use command::{
     AlteredFilter, COMMAND_BYTES_MAX, Change, Command, CommandId, NewFilter, NewRestore, NodeProfile, Outcome,
     RestoredPlace,
@@ -47,12 +55,13 @@ pub use error::MetaError;
 pub use formats::NEWEST_FORMAT;
 pub use membership::VOTERS_MAX;
 pub use meta::{Meta, MetaStatus};
+pub use on_behalf::{join, leave, propose_for};
 pub use placement::{generation_max, owners, slice_bytes, used_bytes};
 pub use raising::{hold_format, holds_format, raise_format};
 pub use rebalance::plan_moves;
 pub use recover::{LostFilter, Recovery, RecoveryError, plan_recovery, recover};
 pub use refusal::Refusal;
-pub use restore::{is_restoring, restoring_name};
+pub use restore::{is_restoring, restored_name, restoring_name};
 pub use service::MetaService;
 pub use state::{OUTCOMES_MAX, Secrets, State};
 pub use store::{Identity, MetaStorage, RESERVE_FILE, StoreError};

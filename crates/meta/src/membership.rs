@@ -16,8 +16,9 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Channel;
 
+use crate::asked_by::AskedBy;
 use crate::codec;
-use crate::command::{COMMAND_BYTES_MAX, Change, Command, CommandId, NodeProfile, Outcome};
+use crate::command::{COMMAND_BYTES_MAX, Change, Command, CommandId, NodeProfile, Outcome, by};
 use crate::config::{RaftTiming, mixed_128};
 use crate::formats::{can_join, said};
 use crate::network::{CallError, Network};
@@ -44,8 +45,8 @@ pub(crate) type Answer = Result<Applied, NoAnswer>;
 /// A change of the members.
 #[derive(Debug)]
 pub(crate) enum Task {
-    Join { id: CommandId, address: String },
-    Leave { id: CommandId, node: NodeId },
+    Join { asked_by: Option<AskedBy>, id: CommandId, address: String },
+    Leave { asked_by: Option<AskedBy>, id: CommandId, node: NodeId },
 }
 
 /// A change, and the caller that waits for it.
@@ -102,12 +103,12 @@ impl Controller {
 
     async fn serve(&self, task: Task) -> Answer {
         match task {
-            Task::Join { id, address } => self.join(id, address).await,
-            Task::Leave { id, node } => self.leave(id, node).await,
+            Task::Join { asked_by, id, address } => self.join(asked_by, id, address).await,
+            Task::Leave { asked_by, id, node } => self.leave(asked_by, id, node).await,
         }
     }
 
-    async fn join(&self, id: CommandId, address: String) -> Answer {
+    async fn join(&self, asked_by: Option<AskedBy>, id: CommandId, address: String) -> Answer {
         let refused = |reason: String| {
             let refusal = Refusal::Candidate { address: address.clone(), reason };
             Ok(Applied { index: 0, outcome: Some(Err(refusal)) })
@@ -132,7 +133,7 @@ impl Controller {
                 memory_bytes: candidate.memory_bytes,
             };
             let member = Member { name: profile.name.clone(), address: profile.address.clone() };
-            let added = self.write(Command { id, change: Change::AddNode { profile } }).await?;
+            let added = self.write(Command { id, change: by(asked_by, Change::AddNode { profile }) }).await?;
             let Some(Ok(Outcome::NodeAdded(node))) = added.outcome else { return Ok(added) };
             let adopt = AdoptRequest { cluster_id: cluster.to_vec().into(), node_id: node.0 };
             let adopted = self.ask(admin.adopt(adopt)).await;
@@ -193,8 +194,8 @@ impl Controller {
         Ok(answer)
     }
 
-    async fn leave(&self, id: CommandId, node: NodeId) -> Answer {
-        let answer = self.write(Command { id, change: Change::RemoveNode { node } }).await?;
+    async fn leave(&self, asked_by: Option<AskedBy>, id: CommandId, node: NodeId) -> Answer {
+        let answer = self.write(Command { id, change: by(asked_by, Change::RemoveNode { node }) }).await?;
         // A node that is gone from the map may still be among the members, where a leader has died between the steps.
         if matches!(answer.outcome, Some(Ok(_) | Err(Refusal::NodeUnknown { .. }))) {
             self.settle().await?;

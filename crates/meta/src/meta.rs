@@ -19,7 +19,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::asked::Asked;
 use crate::codec;
-use crate::command::{Command, CommandId, Outcome};
+use crate::command::{Command, Outcome};
 use crate::config::{MetaConfig, mixed_128};
 use crate::error::MetaError;
 use crate::formats::Formats;
@@ -250,25 +250,6 @@ impl Meta {
         }
     }
 
-    /// Lets the node at `address` join, whichever member is asked.
-    ///
-    /// # Errors
-    /// [`MetaError`]; after [`MetaError::Unknown`], ask again under the same id.
-    pub async fn join(&self, id: CommandId, address: String) -> Result<NodeId, MetaError> {
-        match self.request(Asked::Join { id, address }).await? {
-            Outcome::NodeAdded(node) => Ok(node),
-            other => Err(MetaError::Stopped { reason: format!("a join ended with {other:?}") }),
-        }
-    }
-
-    /// Takes a node out for good, whichever member is asked.
-    ///
-    /// # Errors
-    /// [`MetaError`]; after [`MetaError::Unknown`], ask again under the same id.
-    pub async fn leave(&self, id: CommandId, node: NodeId) -> Result<(), MetaError> {
-        self.request(Asked::Leave { id, node }).await.map(drop)
-    }
-
     /// Proposes `command` to the cluster, whichever member is asked. When this returns, the map of this node shows the
     /// change, unless the node is far behind.
     ///
@@ -373,15 +354,12 @@ impl Meta {
     }
 
     /// Asks the leader until there is an answer or the time is up.
-    async fn request(&self, asked: Asked) -> Result<Outcome, MetaError> {
+    pub(crate) async fn request(&self, asked: Asked) -> Result<Outcome, MetaError> {
         let (running, timing) = (self.running()?, &self.inner.config.timing);
         if asked.can_wait() && self.is_short_of_room() {
             return Err(MetaError::NoRoom { reason: room::reason(&self.inner.config.profile.name) });
         }
-        let waited_ms = match asked {
-            Asked::Command(_) | Asked::Confirm { .. } => timing.propose_ms,
-            Asked::Join { .. } | Asked::Leave { .. } => timing.membership_ms,
-        };
+        let waited_ms = if asked.is_of_members() { timing.membership_ms } else { timing.propose_ms };
         let mut last = "no leader is known".to_owned();
         let answer = async {
             loop {
@@ -424,7 +402,7 @@ impl Meta {
         let map = running.network.published.newest();
         let others = map.nodes.iter().filter(|(node, record)| record.voter && **node != running.identity.node);
         let mut said = String::new();
-        for (node, _) in others.filter(|_| matches!(asked, Asked::Command(_) | Asked::Confirm { .. })) {
+        for (node, _) in others.filter(|_| !asked.is_of_members()) {
             match self.forward(running, *node, asked).await {
                 Ok(Ok(applied)) => return Ok(applied),
                 Ok(Err(NoAnswer::NoRoom(reason))) => return Err(NoAnswer::NoRoom(reason)),
@@ -436,10 +414,8 @@ impl Meta {
     }
 
     async fn forward(&self, running: &Running, leader: NodeId, asked: &Asked) -> Result<Answer, CallError> {
-        let limit = match asked {
-            Asked::Command(_) | Asked::Confirm { .. } => self.inner.config.timing.attempt(),
-            Asked::Join { .. } | Asked::Leave { .. } => Duration::from_millis(self.inner.config.timing.membership_ms),
-        };
+        let timing = &self.inner.config.timing;
+        let limit = if asked.is_of_members() { Duration::from_millis(timing.membership_ms) } else { timing.attempt() };
         let membership = Arc::clone(&running.raft.metrics().borrow().membership_config);
         let otherwise = membership.membership().get_node(&leader.0).cloned().unwrap_or_default();
         let member: Member = running.network.member(leader.0, &otherwise);
@@ -476,8 +452,10 @@ impl Meta {
                 let confirmed = confirm::by_majority(running, node, incarnation);
                 return tokio::time::timeout(limit, confirmed).await.map_err(late)?;
             }
-            Asked::Join { id, address } => Task::Join { id, address },
-            Asked::Leave { id, node } => Task::Leave { id, node },
+            Asked::Join { id, address } => Task::Join { asked_by: None, id, address },
+            Asked::Leave { id, node } => Task::Leave { asked_by: None, id, node },
+            Asked::JoinBy { asked_by, id, address } => Task::Join { asked_by: Some(asked_by), id, address },
+            Asked::LeaveBy { asked_by, id, node } => Task::Leave { asked_by: Some(asked_by), id, node },
         };
         let (answer, answered) = oneshot::channel();
         let busy = |_| NoAnswer::Again("too many nodes are joining or leaving at once".to_owned());

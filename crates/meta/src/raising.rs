@@ -6,8 +6,9 @@
 use firstseen_routing::Format;
 use tokio::time::Instant;
 
+use crate::asked_by::AskedBy;
 use crate::codec;
-use crate::command::{Change, Command, Outcome};
+use crate::command::{Change, Command, Outcome, by};
 use crate::config::mixed_128;
 use crate::error::MetaError;
 use crate::formats::{NEWEST_FORMAT, Obstacle, Patience, Reads};
@@ -47,7 +48,7 @@ pub async fn hold_format(meta: &Meta, holds: bool) -> Result<(), MetaError> {
 ///
 /// # Errors
 /// [`MetaError::FormatStays`] says what is in the way; other errors as of [`Meta::propose`].
-pub async fn raise_format(meta: &Meta) -> Result<Format, MetaError> {
+pub async fn raise_format(meta: &Meta, asked_by: AskedBy) -> Result<Format, MetaError> {
     let running = meta.running()?;
     if running.leader() != Some(running.identity.node) {
         let reason = "this node does not lead the cluster: ask the leader, which `firstseen cluster status` names";
@@ -59,14 +60,16 @@ pub async fn raise_format(meta: &Meta) -> Result<Format, MetaError> {
     }
     match obstacle(meta, running) {
         Some(obstacle) => Err(MetaError::FormatStays { reason: reason(format, &obstacle) }),
-        None => raise(meta, running).await,
+        None => raise(meta, running, Some(asked_by)).await,
     }
 }
 
-async fn raise(meta: &Meta, running: &Running) -> Result<Format, MetaError> {
+async fn raise(meta: &Meta, running: &Running, asked_by: Option<AskedBy>) -> Result<Format, MetaError> {
     let (low, high) = halves(running.identity.cluster.0);
     let id = mixed_128(&[low, high, u64::from(codec::NEWEST)]);
-    match meta.propose(Command { id, change: Change::Raise { format: NEWEST_FORMAT } }).await? {
+    // Every node reads the newest format, so it may be written before the cluster writes it.
+    let change = by(asked_by, Change::Raise { format: NEWEST_FORMAT });
+    match meta.propose(Command { id, change }).await? {
         Outcome::Done => Ok(NEWEST_FORMAT),
         other => Err(MetaError::Stopped { reason: format!("raising the format ended with {other:?}") }),
     }
@@ -107,7 +110,7 @@ async fn raise_in_time(meta: &Meta) {
         }
         let in_the_way = obstacle(meta, running);
         if patience.is_over(in_the_way.as_ref(), Instant::now(), timing.raise_after()) {
-            match raise(meta, running).await {
+            match raise(meta, running, None).await {
                 Ok(format) => {
                     tracing::info!(%format, "every node reads the newest format: the cluster writes it from now on")
                 }

@@ -229,4 +229,26 @@ pub enum Refusal {
         /// Bytes that are left.
         free_bytes: u64,
     },
+    /// Nobody could change who may do what any more, but for the holders of certificates of the role.
+    #[error(
+        "rights are not asked for before somebody may change them: `firstseen access grant NAME --allow security` first"
+    )]
+    NoKeeper,
+    /// Nobody can ask for another.
+    #[error("a change names two that have asked for it")]
+    AskedTwice,
+    /// There is no such principal.
+    #[error("there is no principal `{name}`: see them with `firstseen access list`")]
+    PrincipalUnknown {
+        /// Its name.
+        name: String,
+    },
+    /// A principal does not have the right.
+    #[error("`{name}` does not have the right `{right}`: see what it has with `firstseen access list`")]
+    NotGranted {
+        /// The principal.
+        name: String,
+        /// The right.
+        right: String,
+    },
 }

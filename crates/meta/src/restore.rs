@@ -26,6 +26,11 @@ pub fn restoring_name(name: &str) -> String {
     format!("{RESTORING}{name}")
 }
 
+/// The name that a filter gets once it has its cells; of others, the name that they have.
+pub fn restored_name(name: &str) -> &str {
+    name.strip_prefix(RESTORING).unwrap_or(name)
+}
+
 /// Whether a filter of this name waits for its cells.
 pub fn is_restoring(name: &str) -> bool {
     name.starts_with(RESTORING)

@@ -32,8 +32,8 @@ const MESSAGE_ENTRIES_MAX: u64 = 32;
 /// Starts openraft from what is in the database.
 pub(crate) async fn raft(config: &MetaConfig, database: &Database, network: &Network) -> Result<Raft, MetaError> {
     let (identity, timing) = (network.identity, &config.timing);
-    let (log, machine) =
-        (LogStore::new(database.clone()), Machine::open(database.clone(), Arc::clone(&network.published)).await?);
+    let log = LogStore::new(database.clone());
+    let machine = Machine::open(database.clone(), Arc::clone(&network.published), config.audit.clone()).await?;
     let raft_config = Arc::new(raft_config(timing, identity.node.0, config.seed)?);
     let raft = Raft::new(identity.node.0, raft_config, network.clone(), log, machine).await.map_err(stopped)?;
     // This is done also where an earlier process ended between persisting the identity and this step: the request is

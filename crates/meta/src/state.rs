@@ -16,7 +16,7 @@ use crate::command::{Change, Command, CommandId, NodeProfile, Outcome};
 use crate::filters::CompleteReport;
 use crate::node_start::NodeStart;
 use crate::refusal::Refusal;
-use crate::{alterations, filters, liveness, moves, restore, slots};
+use crate::{access, alterations, filters, liveness, moves, restore, slots};
 
 /// Commands whose outcomes are remembered.
 pub const OUTCOMES_MAX: usize = 4096;
@@ -75,6 +75,11 @@ impl State {
     /// Whether `node` was in the cluster and has left, or its number was passed over. It is never a member again.
     pub fn has_left(&self, node: NodeId) -> bool {
         node.0 < self.next_node && !self.map.nodes.contains_key(&node)
+    }
+
+    /// Whether the command of this id was done lately.
+    pub(crate) fn remembers(&self, id: CommandId) -> bool {
+        self.outcomes.iter().any(|(done, _)| *done == id)
     }
 
     /// Does `command`, the entry `index` of the log.
@@ -189,6 +194,11 @@ impl State {
                 alterations::passed(self, filter, NodeStart { node, incarnation })
             }
             Change::FinishAlteration { name } => alterations::finish(self, &name),
+            Change::Access(change) => access::change(&mut self.map, change),
+            Change::By { change, .. } => match *change {
+                Change::By { .. } => Err(Refusal::AskedTwice),
+                change => self.change(change),
+            },
         }
     }
 

@@ -9,6 +9,7 @@ use openraft::raft::{AppendEntriesRequest, InstallSnapshotRequest, VoteRequest};
 use serde::{Deserialize, Serialize};
 
 use crate::asked::Asked;
+use crate::asked_by::FORMAT_OF_WHO_ASKS;
 use crate::codec;
 use crate::command::{Command, Outcome};
 use crate::refusal::Refusal;
@@ -69,6 +70,7 @@ impl Versioned for Asked {
         match self {
             Self::Command(command) => command.change.format().0,
             Self::Join { .. } | Self::Leave { .. } | Self::Confirm { .. } => codec::FIRST,
+            Self::JoinBy { .. } | Self::LeaveBy { .. } => FORMAT_OF_WHO_ASKS.0,
         }
     }
 }

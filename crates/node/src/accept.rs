@@ -21,10 +21,13 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
+use tonic::transport::server::Connected;
 
+use crate::audit::Audit;
 use crate::config::Limits;
 use crate::edges::{Connection, Incoming};
 use crate::metrics::ConnectionMeter;
+use crate::roles::Caller;
 use crate::shares::Party;
 pub(crate) use door::OpenCall;
 use door::{ConnectionPlace, Door};
@@ -47,15 +50,20 @@ pub(crate) fn admitted(
     incoming: Incoming,
     tls: Option<ServerTls>,
     limits: &Limits,
-    meter: ConnectionMeter,
+    (meter, audit): (ConnectionMeter, Arc<Audit>),
 ) -> (ReceiverStream<Admitted>, JoinHandle<()>) {
     let door = Door::new(limits.connections_max, limits.handshakes_max, meter);
     let (guests, admitted) = mpsc::channel(ADMITTED_MAX);
-    let accepting = tokio::spawn(accept(incoming, tls, door, guests));
+    let accepting = tokio::spawn(accept(incoming, tls.map(|tls| (tls, audit)), door, guests));
     (ReceiverStream::new(admitted), accepting)
 }
 
-async fn accept(mut incoming: Incoming, tls: Option<ServerTls>, door: Arc<Door>, guests: mpsc::Sender<Admitted>) {
+async fn accept(
+    mut incoming: Incoming,
+    tls: Option<(ServerTls, Arc<Audit>)>,
+    door: Arc<Door>,
+    guests: mpsc::Sender<Admitted>,
+) {
     loop {
         let accepted = tokio::select! {
             biased;
@@ -88,7 +96,12 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 }
 
 /// Lets a connection in by its certificate, unless the handshake takes too long, or the connection has to go first.
-async fn shake_hands(connection: Connection, tls: ServerTls, place: ConnectionPlace, guests: mpsc::Sender<Admitted>) {
+async fn shake_hands(
+    connection: Connection,
+    (tls, audit): (ServerTls, Arc<Audit>),
+    place: ConnectionPlace,
+    guests: mpsc::Sender<Admitted>,
+) {
     let closed = place.closed().clone();
     let shaking = timeout(CONNECT_TIMEOUT, tls.accept(connection));
     let stream = match closed.run_until_cancelled(shaking).await {
@@ -97,7 +110,9 @@ async fn shake_hands(connection: Connection, tls: ServerTls, place: ConnectionPl
         Some(Err(_)) | None => return tracing::debug!("a handshake has not ended in time"),
     };
     let connection = Connection::secured(stream);
-    if place.known(party(connection.roles())) {
+    let caller = Caller::showing(Some(connection.certificates()));
+    audit.came(&audit.who(&caller, connection.connect_info().remote_addr));
+    if place.known(party(caller.roles())) {
         let _ = guests.send(Ok(Guarded::new(connection, HTTP2, place))).await;
     }
 }

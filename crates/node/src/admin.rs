@@ -3,6 +3,7 @@
 //! Promises: a change that is answered as done can be seen on this node; a secret leaves this node only towards
 //! producers. Must not know: how nodes agree, cells.
 
+mod access;
 mod backup;
 mod errors;
 mod skew;
@@ -14,8 +15,8 @@ use std::time::Duration;
 
 use firstseen_filter::duration;
 use firstseen_meta::{
-    AlteredFilter, Change, Command, CommandId, MetaError, NEWEST_FORMAT, NewFilter, Outcome, hold_format, holds_format,
-    plan_alteration, raise_format, slice_bytes,
+    AlteredFilter, Change, CommandId, MetaError, NEWEST_FORMAT, NewFilter, Outcome, hold_format, holds_format,
+    plan_alteration, propose_for, raise_format, restored_name, slice_bytes,
 };
 use firstseen_routing::{
     FilterId, FilterPolicies, FilterRecord, NodeId, NodeRecord, SecretMaterial, SliceMove, Thresholds, check,
@@ -25,12 +26,13 @@ use firstseen_wire::proto::admin;
 use firstseen_wire::proto::admin::admin_server::Admin;
 use firstseen_wire::proto::admin::{
     AdoptReply, AdoptRequest, AlterFilterReply, AlterFilterRequest, CancelMovesReply, CancelMovesRequest,
-    CreateFilterReply, CreateFilterRequest, DropFilterReply, DropFilterRequest, FinishAlterationReply,
-    FinishAlterationRequest, FinishRestoreReply, FinishRestoreRequest, ForgiveFilterReply, ForgiveFilterRequest,
-    HoldFormatReply, HoldFormatRequest, IdentifyReply, IdentifyRequest, InitReply, InitRequest, InspectFilterReply,
-    InspectFilterRequest, JoinReply, JoinRequest, LeaveReply, LeaveRequest, MoveSlicesReply, MoveSlicesRequest,
-    PlanMovesReply, PlanMovesRequest, PlannedMoves, RaiseFormatReply, RaiseFormatRequest, ReadCellsReply,
-    RestoreFilterReply, RestoreFilterRequest, StatusReply, StatusRequest, WriteCellsReply,
+    ChangeAccessReply, ChangeAccessRequest, CreateFilterReply, CreateFilterRequest, DropFilterReply, DropFilterRequest,
+    FinishAlterationReply, FinishAlterationRequest, FinishRestoreReply, FinishRestoreRequest, ForgiveFilterReply,
+    ForgiveFilterRequest, HoldFormatReply, HoldFormatRequest, IdentifyReply, IdentifyRequest, InitReply, InitRequest,
+    InspectFilterReply, InspectFilterRequest, JoinReply, JoinRequest, LeaveReply, LeaveRequest, ListAccessReply,
+    ListAccessRequest, MoveSlicesReply, MoveSlicesRequest, PlanMovesReply, PlanMovesRequest, PlannedMoves,
+    RaiseFormatReply, RaiseFormatRequest, ReadCellsReply, RestoreFilterReply, RestoreFilterRequest, StatusReply,
+    StatusRequest, WriteCellsReply,
 };
 use firstseen_wire::proto::peer;
 use firstseen_wire::proto::producer::ClusterMap;
@@ -39,7 +41,7 @@ use firstseen_wire::tree as wire_tree;
 use tonic::{Request, Response, Status};
 
 use crate::edges;
-use crate::roles::Caller;
+use crate::guest::Guest;
 use crate::shared::Shared;
 use crate::view::{GroupFault, View};
 use errors::status;
@@ -63,22 +65,26 @@ impl AdminService {
         Self { shared }
     }
 
-    fn admit<T>(&self, request: Request<T>) -> Result<T, Status> {
-        Caller::of(&request, self.shared.is_secure).must_be_admin()?;
-        Ok(request.into_inner())
+    /// Only those who may do with the filter of this name what the call does.
+    fn must_for(&self, guest: &Guest, name: &str) -> Result<(), Status> {
+        let map = &self.shared.view().map;
+        let named = map.filter_named(name).map_or(name, |(_, record)| map.name_for_rights(record));
+        guest.must_for(map, restored_name(named))
     }
 
-    fn admit_node<T>(&self, request: Request<T>) -> Result<T, Status> {
-        Caller::of(&request, self.shared.is_secure).must_be_admin_or_node()?;
-        Ok(request.into_inner())
+    /// The same for a filter's number; one that is not here has no name.
+    fn must_for_number(&self, guest: &Guest, filter: FilterId) -> Result<(), Status> {
+        let map = &self.shared.view().map;
+        let named = map.filters.get(&filter).map_or("", |record| map.name_for_rights(record));
+        guest.must_for(map, restored_name(named))
     }
 
-    /// The caller, for the log.
-    fn caller<T>(&self, request: &Request<T>) -> String {
-        Caller::of(request, self.shared.is_secure).name(request.remote_addr())
+    /// Proposes a change for a guest. The id of a command is the caller's, so that it may ask again, or a new one.
+    async fn propose(&self, guest: &Guest, command_id: &[u8], change: Change) -> Result<Outcome, Status> {
+        let id = self.command_id(command_id)?;
+        propose_for(&self.shared.meta, guest.asked_by(), id, change).await.map_err(|error| status(&error))
     }
 
-    /// The id of a command: the caller's, so that it may ask again, or a new one.
     fn command_id(&self, given: &[u8]) -> Result<CommandId, Status> {
         match given {
             [] => Ok(self.shared.ids.next()),
@@ -113,7 +119,7 @@ impl AdminService {
 #[tonic::async_trait]
 impl Admin for AdminService {
     async fn identify(&self, request: Request<IdentifyRequest>) -> Result<Response<IdentifyReply>, Status> {
-        self.admit_node(request)?;
+        enter(request)?;
         let config = &self.shared.config;
         let identity = self.shared.meta.identity();
         Ok(Response::new(IdentifyReply {
@@ -131,35 +137,41 @@ impl Admin for AdminService {
     }
 
     async fn init(&self, request: Request<InitRequest>) -> Result<Response<InitReply>, Status> {
-        self.admit(request)?;
+        let (guest, InitRequest {}) = enter(request)?;
         let identity = self.shared.meta.init().await.map_err(|error| status(&error))?;
+        self.shared.audit.changed_here(&guest.asked_by(), "init", &self.shared.config.name);
         self.applied(|view| view.me.is_some()).await?;
         Ok(Response::new(InitReply { cluster_id: identity.cluster.0.to_vec().into(), node_id: identity.node.0 }))
     }
 
     async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinReply>, Status> {
-        let JoinRequest { command_id, address } = self.admit(request)?;
+        let (guest, JoinRequest { command_id, address }) = enter(request)?;
         let id = self.command_id(&command_id)?;
-        let node = self.shared.meta.join(id, address).await.map_err(|error| status(&error))?;
+        let node = firstseen_meta::join(&self.shared.meta, guest.asked_by(), id, address)
+            .await
+            .map_err(|error| status(&error))?;
         Ok(Response::new(JoinReply { node_id: node.0 }))
     }
 
     async fn adopt(&self, request: Request<AdoptRequest>) -> Result<Response<AdoptReply>, Status> {
-        let AdoptRequest { cluster_id, node_id } = self.admit_node(request)?;
+        let (guest, AdoptRequest { cluster_id, node_id }) = enter(request)?;
         let cluster = wire_map::cluster_id(&cluster_id).map_err(|error| ErrorKind::Invalid.status(error))?;
         self.shared.meta.adopt(cluster, NodeId(node_id)).await.map_err(|error| status(&error))?;
+        self.shared.audit.changed_here(&guest.asked_by(), "adopt", &self.shared.config.name);
         Ok(Response::new(AdoptReply {}))
     }
 
     async fn leave(&self, request: Request<LeaveRequest>) -> Result<Response<LeaveReply>, Status> {
-        let LeaveRequest { command_id, node_id } = self.admit(request)?;
+        let (guest, LeaveRequest { command_id, node_id }) = enter(request)?;
         let id = self.command_id(&command_id)?;
-        self.shared.meta.leave(id, NodeId(node_id)).await.map_err(|error| status(&error))?;
+        firstseen_meta::leave(&self.shared.meta, guest.asked_by(), id, NodeId(node_id))
+            .await
+            .map_err(|error| status(&error))?;
         Ok(Response::new(LeaveReply {}))
     }
 
     async fn status(&self, request: Request<StatusRequest>) -> Result<Response<StatusReply>, Status> {
-        let StatusRequest { committed } = self.admit(request)?;
+        let (guest, StatusRequest { committed }) = enter(request)?;
         let not_leading = || ErrorKind::NotNow.status("this node does not lead the cluster, or no majority answers it");
         let map = if committed {
             self.shared.meta.committed_map().await.ok_or_else(not_leading)?
@@ -173,7 +185,7 @@ impl Admin for AdminService {
             view.links.contains_key(node) && !view.reaches_start(**node, record.incarnation)
         };
         Ok(Response::new(StatusReply {
-            map: Some(ClusterMap::from(&*map)),
+            map: Some(ClusterMap::from(&*guest.visible(&map))),
             leader: agreement.leader.map_or(0, |leader| leader.0),
             term: agreement.term,
             last_applied: agreement.last_applied,
@@ -185,18 +197,18 @@ impl Admin for AdminService {
     }
 
     async fn hold_format(&self, request: Request<HoldFormatRequest>) -> Result<Response<HoldFormatReply>, Status> {
-        let by = self.caller(&request);
-        let HoldFormatRequest { hold } = self.admit(request)?;
+        let (guest, HoldFormatRequest { hold }) = enter(request)?;
         hold_format(&self.shared.meta, hold).await.map_err(|error| status(&error))?;
-        tracing::info!(hold, by, "whether this node holds the format of the cluster");
+        let change = if hold { "hold-format" } else { "let-format-go" };
+        self.shared.audit.changed_here(&guest.asked_by(), change, &self.shared.config.name);
         Ok(Response::new(HoldFormatReply {}))
     }
 
     async fn raise_format(&self, request: Request<RaiseFormatRequest>) -> Result<Response<RaiseFormatReply>, Status> {
-        let by = self.caller(&request);
-        self.admit(request)?;
-        let format = raise_format(&self.shared.meta).await.map_err(|error| status(&error))?;
-        tracing::info!(%format, by, "the format of the cluster is raised: older versions have no part in it any more");
+        let (guest, RaiseFormatRequest {}) = enter(request)?;
+        let by = guest.asked_by();
+        let format = raise_format(&self.shared.meta, by.clone()).await.map_err(|error| status(&error))?;
+        tracing::info!(%format, by = by.name, "the format of the cluster is raised: older versions have no part in it any more");
         self.applied(|view| view.map.format >= format).await?;
         Ok(Response::new(RaiseFormatReply { format: format.0.into() }))
     }
@@ -205,14 +217,13 @@ impl Admin for AdminService {
         &self,
         request: Request<CreateFilterRequest>,
     ) -> Result<Response<CreateFilterReply>, Status> {
-        let request = self.admit(request)?;
-        let id = self.command_id(&request.command_id)?;
-        let secret = secret_of(&request.secret)?;
+        let (guest, request) = enter(request)?;
+        self.must_for(&guest, &request.name)?;
+        let (id, secret) = (request.command_id.clone(), secret_of(&request.secret)?);
         let filter = new_filter(request, SecretMaterial(secret))?;
         let skew_max_ms = self.shared.config.timing.clock_skew_max_ms;
         keeps_for_other_clocks((&filter.name, &filter.definition, filter.policies.clock), skew_max_ms)?;
-        let change = Change::CreateFilter(filter);
-        let outcome = self.shared.meta.propose(Command { id, change }).await.map_err(|error| status(&error))?;
+        let outcome = self.propose(&guest, &id, Change::CreateFilter(filter)).await?;
         let Outcome::FilterCreated { filter, existed } = outcome else {
             return Err(ErrorKind::Internal.status(format!("creating a filter ended with {outcome:?}")));
         };
@@ -232,20 +243,18 @@ impl Admin for AdminService {
     }
 
     async fn drop_filter(&self, request: Request<DropFilterRequest>) -> Result<Response<DropFilterReply>, Status> {
-        let by = self.caller(&request);
-        let DropFilterRequest { command_id, name } = self.admit(request)?;
-        let id = self.command_id(&command_id)?;
-        let change = Change::DropFilter { name: name.clone() };
-        self.shared.meta.propose(Command { id, change }).await.map_err(|error| status(&error))?;
-        tracing::info!(filter = name, by, "a filter is dropped, with all that it remembers");
+        let (guest, DropFilterRequest { command_id, name }) = enter(request)?;
+        self.must_for(&guest, &name)?;
+        self.propose(&guest, &command_id, Change::DropFilter { name: name.clone() }).await?;
+        tracing::info!(filter = name, by = guest.asked_by().name, "a filter is dropped, with all that it remembers");
         self.applied(|view| view.map.filter_named(&name).is_none()).await?;
         Ok(Response::new(DropFilterReply {}))
     }
 
     async fn alter_filter(&self, request: Request<AlterFilterRequest>) -> Result<Response<AlterFilterReply>, Status> {
-        let by = self.caller(&request);
-        let request = self.admit(request)?;
-        let (id, is_plan) = (self.command_id(&request.command_id)?, request.plan);
+        let (guest, request) = enter(request)?;
+        self.must_for(&guest, &request.name)?;
+        let (id, is_plan) = (request.command_id.clone(), request.plan);
         let asked = altered_filter(request)?;
         let map = self.shared.meta.map().borrow().clone();
         if let Some(record) = map.filters.get(&asked.filter) {
@@ -257,13 +266,16 @@ impl Admin for AdminService {
             return Ok(Response::new(altered(&planned, map.next_filter, |_| false)));
         }
         let (name, forgets) = (asked.name.clone(), asked.forgets);
-        let change = Change::AlterFilter(asked);
-        let outcome = self.shared.meta.propose(Command { id, change }).await.map_err(|error| status(&error))?;
+        let outcome = self.propose(&guest, &id, Change::AlterFilter(asked)).await?;
         let Outcome::FilterCreated { filter, .. } = outcome else {
             return Err(ErrorKind::Internal.status(format!("altering a filter ended with {outcome:?}")));
         };
         if forgets {
-            tracing::info!(filter = name, by, "the clock of a filter begins anew, and what it remembered is forgotten");
+            tracing::info!(
+                filter = name,
+                by = guest.asked_by().name,
+                "the clock of a filter begins anew, and what it remembered is forgotten"
+            );
         }
         self.applied(|view| view.map.next_filter > filter).await?;
         let view = self.shared.view();
@@ -275,12 +287,14 @@ impl Admin for AdminService {
         &self,
         request: Request<FinishAlterationRequest>,
     ) -> Result<Response<FinishAlterationReply>, Status> {
-        let by = self.caller(&request);
-        let FinishAlterationRequest { command_id, name } = self.admit(request)?;
-        let id = self.command_id(&command_id)?;
-        let change = Change::FinishAlteration { name: name.clone() };
-        self.shared.meta.propose(Command { id, change }).await.map_err(|error| status(&error))?;
-        tracing::info!(filter = name, by, "an alteration is ended, with all that only the former filter remembers");
+        let (guest, FinishAlterationRequest { command_id, name }) = enter(request)?;
+        self.must_for(&guest, &name)?;
+        self.propose(&guest, &command_id, Change::FinishAlteration { name: name.clone() }).await?;
+        tracing::info!(
+            filter = name,
+            by = guest.asked_by().name,
+            "an alteration is ended, with all that only the former filter remembers"
+        );
         let has_former =
             |view: &View| view.map.filter_named(&name).is_some_and(|(id, _)| view.map.former_of(id).is_some());
         self.applied(|view| !has_former(view)).await?;
@@ -291,9 +305,8 @@ impl Admin for AdminService {
         &self,
         request: Request<ForgiveFilterRequest>,
     ) -> Result<Response<ForgiveFilterReply>, Status> {
-        let by = self.caller(&request);
-        let ForgiveFilterRequest { command_id, name } = self.admit(request)?;
-        let id = self.command_id(&command_id)?;
+        let (guest, ForgiveFilterRequest { command_id, name }) = enter(request)?;
+        self.must_for(&guest, &name)?;
         let (now_ms, timing) = (self.shared.clock.monotonic_ms(), &self.shared.config.timing);
         let ended = self.shared.downs.ended(now_ms, timing).map_err(|(node, left_ms)| {
             ErrorKind::Unavailable.status(format!(
@@ -301,14 +314,14 @@ impl Admin for AdminService {
                 duration(left_ms)
             ))
         })?;
-        let change = Change::ForgiveFilter { name: name.clone(), ended };
-        self.shared.meta.propose(Command { id, change }).await.map_err(|error| status(&error))?;
-        tracing::info!(filter = name, by, "a filter is forgiven what its slices have lost");
+        self.propose(&guest, &command_id, Change::ForgiveFilter { name: name.clone(), ended }).await?;
+        tracing::info!(filter = name, by = guest.asked_by().name, "a filter is forgiven what its slices have lost");
         Ok(Response::new(ForgiveFilterReply {}))
     }
 
     async fn plan_moves(&self, request: Request<PlanMovesRequest>) -> Result<Response<PlanMovesReply>, Status> {
-        let drained = self.admit(request)?.drained_nodes.into_iter().map(NodeId).collect();
+        let (_, PlanMovesRequest { drained_nodes }) = enter(request)?;
+        let drained = drained_nodes.into_iter().map(NodeId).collect();
         let map = self.shared.meta.map().borrow().clone();
         let plan =
             firstseen_meta::plan_moves(&map, &drained).map_err(|refusal| status(&MetaError::Refused(refusal)))?;
@@ -321,8 +334,7 @@ impl Admin for AdminService {
     }
 
     async fn move_slices(&self, request: Request<MoveSlicesRequest>) -> Result<Response<MoveSlicesReply>, Status> {
-        let MoveSlicesRequest { command_id, filter_id, moves } = self.admit(request)?;
-        let id = self.command_id(&command_id)?;
+        let (guest, MoveSlicesRequest { command_id, filter_id, moves }) = enter(request)?;
         if moves.len() > MOVES_MAX {
             let detail = format!("{} moves are refused: at most {MOVES_MAX} at once", moves.len());
             return Err(ErrorKind::Invalid.status(detail));
@@ -333,18 +345,13 @@ impl Admin for AdminService {
             to: NodeId(way.to_node),
         });
         let change = Change::MoveSlices { filter: FilterId(filter_id), moves: moves.collect() };
-        self.shared.meta.propose(Command { id, change }).await.map_err(|error| status(&error))?;
+        self.propose(&guest, &command_id, change).await?;
         Ok(Response::new(MoveSlicesReply {}))
     }
 
     async fn cancel_moves(&self, request: Request<CancelMovesRequest>) -> Result<Response<CancelMovesReply>, Status> {
-        let CancelMovesRequest { command_id, name } = self.admit(request)?;
-        let id = self.command_id(&command_id)?;
-        self.shared
-            .meta
-            .propose(Command { id, change: Change::CancelMoves { name } })
-            .await
-            .map_err(|error| status(&error))?;
+        let (guest, CancelMovesRequest { command_id, name }) = enter(request)?;
+        self.propose(&guest, &command_id, Change::CancelMoves { name }).await?;
         Ok(Response::new(CancelMovesReply {}))
     }
 
@@ -352,7 +359,8 @@ impl Admin for AdminService {
         &self,
         request: Request<InspectFilterRequest>,
     ) -> Result<Response<InspectFilterReply>, Status> {
-        let InspectFilterRequest { name } = self.admit(request)?;
+        let (guest, InspectFilterRequest { name }) = enter(request)?;
+        self.must_for(&guest, &name)?;
         let view = self.shared.view();
         let unknown = || ErrorKind::NotFound.status(format!("there is no filter `{name}` (map {})", view.map.version));
         let (id, record) = view.map.filter_named(&name).ok_or_else(unknown)?;
@@ -368,7 +376,8 @@ impl Admin for AdminService {
     }
 
     async fn read_cells(&self, request: Request<peer::AskCells>) -> Result<Response<ReadCellsReply>, Status> {
-        let asked = self.admit(request)?;
+        let (guest, asked) = enter(request)?;
+        self.must_for_number(&guest, FilterId(asked.filter_id))?;
         Ok(Response::new(self.cells_for_backup(&asked).await?))
     }
 
@@ -376,12 +385,13 @@ impl Admin for AdminService {
         &self,
         request: Request<RestoreFilterRequest>,
     ) -> Result<Response<RestoreFilterReply>, Status> {
-        let request = self.admit(request)?;
-        Ok(Response::new(self.begin_restore(request).await?))
+        let (guest, request) = enter(request)?;
+        Ok(Response::new(self.begin_restore(&guest, request).await?))
     }
 
     async fn write_cells(&self, request: Request<peer::Cells>) -> Result<Response<WriteCellsReply>, Status> {
-        let cells = self.admit(request)?;
+        let (guest, cells) = enter(request)?;
+        self.must_for_number(&guest, FilterId(cells.filter_id))?;
         Ok(Response::new(self.take_cells(&cells).await?))
     }
 
@@ -389,12 +399,31 @@ impl Admin for AdminService {
         &self,
         request: Request<FinishRestoreRequest>,
     ) -> Result<Response<FinishRestoreReply>, Status> {
-        let FinishRestoreRequest { command_id, filter_id } = self.admit(request)?;
-        let id = self.command_id(&command_id)?;
-        let change = Change::FinishRestore { filter: FilterId(filter_id) };
-        self.shared.meta.propose(Command { id, change }).await.map_err(|error| status(&error))?;
+        let (guest, FinishRestoreRequest { command_id, filter_id }) = enter(request)?;
+        let filter = FilterId(filter_id);
+        self.must_for_number(&guest, filter)?;
+        self.propose(&guest, &command_id, Change::FinishRestore { filter }).await?;
         Ok(Response::new(FinishRestoreReply {}))
     }
+
+    async fn list_access(&self, request: Request<ListAccessRequest>) -> Result<Response<ListAccessReply>, Status> {
+        enter(request)?;
+        Ok(Response::new(ListAccessReply::from(&*self.shared.view().map.access)))
+    }
+
+    async fn change_access(
+        &self,
+        request: Request<ChangeAccessRequest>,
+    ) -> Result<Response<ChangeAccessReply>, Status> {
+        let (guest, request) = enter(request)?;
+        self.change_rights(&guest, request).await?;
+        Ok(Response::new(ChangeAccessReply {}))
+    }
+}
+
+/// The guest that makes the call, and what it asks.
+fn enter<T>(request: Request<T>) -> Result<(Arc<Guest>, T), Status> {
+    Ok((Guest::of(&request)?, request.into_inner()))
 }
 
 fn new_filter(request: CreateFilterRequest, secret: SecretMaterial) -> Result<NewFilter, Status> {

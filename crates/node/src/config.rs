@@ -47,6 +47,9 @@ pub struct NodeConfig {
     /// Certificates; without them, every peer that can connect may do anything.
     #[serde(default)]
     pub tls: Option<TlsSettings>,
+    /// Where it is written down who did what.
+    #[serde(default)]
+    pub audit: Option<AuditSettings>,
     /// Allows listening beyond this machine without certificates.
     #[serde(default)]
     pub insecure: bool,
@@ -79,6 +82,14 @@ impl HttpSettings {
     fn is_default(&self) -> bool {
         *self == Self::default()
     }
+}
+
+/// Where it is written down who did what.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AuditSettings {
+    /// The file that lines are appended to.
+    pub file: PathBuf,
 }
 
 /// Where the certificates are (PEM).
@@ -305,6 +316,7 @@ impl NodeConfig {
             data_dir: data_dir.into(),
             memory_max_bytes: 1 << 30,
             tls: None,
+            audit: None,
             insecure: false,
             owners: None,
             limits: Limits::default(),

@@ -17,13 +17,15 @@ use firstseen_journal::{Disk, FolderDisk, SEGMENT_BYTES};
 use firstseen_meta::MetaStorage;
 use firstseen_routing::{Moment, MonotonicMs, OwnerLimits};
 use firstseen_wire::net::{self, Connector, TcpConnector};
-use firstseen_wire::tls::{self, PeerRoles, TlsError, TlsStream};
+use firstseen_wire::tls::{TlsError, TlsStream};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpListener;
 use tokio_stream::{Stream, StreamExt};
+use tonic::transport::CertificateDer;
 use tonic::transport::server::{Connected, TcpConnectInfo, TlsConnectInfo};
 
+use crate::audit_file::{AuditFile, AuditFileError};
 use crate::config::NodeConfig;
 use crate::data_folder::{DATABASE_FILE, JOURNAL_FOLDER, REPAIRING_FOLDER};
 use crate::delegate::delegate_write;
@@ -156,15 +158,14 @@ impl Connection {
         Self { io: Box::new(stream), info, tls: Some(tls) }
     }
 
-    /// Its certificates, after a handshake.
+    /// What calls know of its handshake, after one.
     pub(crate) fn tls(&self) -> Option<TlsConnectInfo<TcpConnectInfo>> {
         self.tls.clone()
     }
 
-    /// The roles in these certificates.
-    pub(crate) fn roles(&self) -> PeerRoles {
-        let certificates = self.tls.as_ref().and_then(TlsConnectInfo::peer_certs).unwrap_or_default();
-        tls::peer_roles(&certificates)
+    /// The certificates that it has shown, after a handshake.
+    pub(crate) fn certificates(&self) -> Arc<Vec<CertificateDer<'static>>> {
+        self.tls.as_ref().and_then(TlsConnectInfo::peer_certs).unwrap_or_default()
     }
 }
 
@@ -209,6 +210,8 @@ pub struct Edges {
     pub http: Option<TcpListener>,
     /// Opens connections to other nodes.
     pub connector: Arc<dyn Connector>,
+    /// Where it is written down who did what; in the log where there is none.
+    pub audit: Option<AuditFile>,
     /// The time.
     pub clock: Arc<dyn Clock>,
     /// Where owners run.
@@ -240,6 +243,9 @@ pub enum EdgeError {
         /// Why.
         source: io::Error,
     },
+    /// The audit file cannot be written.
+    #[error(transparent)]
+    Audit(#[from] AuditFileError),
     /// The certificate cannot be used.
     #[error("tls: {0}")]
     Tls(#[from] TlsError),
@@ -269,11 +275,13 @@ impl Edges {
             Some(address) => Some(listen("http_listen", address).await?),
             None => None,
         };
+        let audit = config.audit.as_ref().map(|audit| AuditFile::open(&audit.file)).transpose()?;
         Ok(Self {
             incoming: tcp_incoming(listener),
             address,
             http,
             connector: Arc::new(TcpConnector { tls }),
+            audit,
             clock: Arc::new(SystemClock::new()),
             owners: OwnerSpawner::Threads,
             owner_limits: OwnerLimits::default(),

@@ -15,6 +15,7 @@ use std::task::{Context, Poll};
 use bytes::Bytes;
 use firstseen_wire::limits::HTTP2_HEADER_BYTES_MAX;
 use firstseen_wire::status::ErrorKind;
+use firstseen_wire::watch;
 use http::{Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tonic::Status;
@@ -22,11 +23,15 @@ use tonic::body::Body;
 use tower::{Layer, Service};
 
 use crate::accept::{self, OpenCall, Visitor};
+use crate::audit::Audit;
 use crate::budget::{Budget, Charge};
+use crate::guest::Guest;
 use crate::roles::Caller;
+use crate::shared::Shared;
 use crate::shares::Party;
+use crate::view::View;
 use measured::Measured;
-use rules::{CallRule, Role};
+use rules::CallRule;
 
 /// The least charge of a call, however small: its headers, and the memory that the node keeps for it.
 const CALL_BYTES: u64 = HTTP2_HEADER_BYTES_MAX as u64;
@@ -36,32 +41,32 @@ const CALL_BYTES: u64 = HTTP2_HEADER_BYTES_MAX as u64;
 pub(crate) struct GateLayer {
     /// Whether callers show certificates.
     is_secure: bool,
+    views: watch::Receiver<Arc<View>>,
     budget: Arc<Budget>,
+    audit: Arc<Audit>,
 }
 
 impl GateLayer {
-    /// A gate for callers who show certificates, or not.
-    pub(crate) fn new(is_secure: bool, budget: Arc<Budget>) -> Self {
-        Self { is_secure, budget }
+    /// A gate for callers who show certificates, or not, and whose rights the newest view has.
+    pub(crate) fn new(shared: &Shared) -> Self {
+        let Shared { is_secure, views, budget, audit, .. } = shared;
+        Self { is_secure: *is_secure, views: views.clone(), budget: budget.clone(), audit: audit.clone() }
     }
 
     /// Admits a call: returns the request as its service gets it, and its charge.
     fn admit(&self, request: Request<Body>) -> Result<(Request<Body>, Arc<Call>), Status> {
         let (mut parts, body) = request.into_parts();
-        let CallRule { role, party, bulk } = rules::of(parts.uri.path());
+        let CallRule { needs, party, bulk } = rules::of(parts.uri.path());
         let unknown = || ErrorKind::Internal.status("the call is of no connection");
         let Visitor { tcp, tls, seat } = parts.extensions.remove::<Visitor>().ok_or_else(unknown)?;
-        parts.extensions.insert(tcp);
         let certificates = tls.as_ref().and_then(|tls| tls.peer_certs()).unwrap_or_default();
         let caller = Caller::showing(self.is_secure.then_some(certificates));
-        match role {
-            Role::Node => caller.must_be_node()?,
-            Role::Operator => caller.must_be_admin()?,
-            Role::OperatorOrNode => caller.must_be_admin_or_node()?,
-            Role::Producer => caller.must_be_client()?,
-            Role::Anybody => {}
-        }
-        let caller_party = match self.is_secure.then(|| accept::party(caller.roles())) {
+        let map = self.views.borrow().map.clone();
+        let guest = Guest::enter((caller, tcp.remote_addr), (parts.uri.path(), needs), &map, &self.audit)?;
+        parts.extensions.insert(tcp);
+        let roles = guest.caller().roles();
+        parts.extensions.insert(Arc::new(guest));
+        let caller_party = match self.is_secure.then(|| accept::party(roles)) {
             // Without certificates the call's path alone says whose work it is. What a node relays for producers counts
             // as theirs.
             None if party == Party::Agreement => Party::Nodes,

@@ -7,6 +7,8 @@
 mod accept;
 mod admin;
 mod agreement;
+mod audit;
+mod audit_file;
 mod budget;
 mod clocks;
 mod config;
@@ -15,6 +17,7 @@ mod dates;
 mod delegate;
 mod edges;
 mod gate;
+mod guest;
 mod hosts;
 mod http;
 mod ids;
@@ -37,7 +40,8 @@ mod streams;
 mod uplink;
 mod view;
 
-pub use config::{ConfigError, HttpSettings, Limits, NodeConfig, Timing, TlsSettings};
+pub use audit_file::{AuditFile, AuditFileError};
+pub use config::{AuditSettings, ConfigError, HttpSettings, Limits, NodeConfig, Timing, TlsSettings};
 pub use edges::{
     Clock, Connection, Duplex, EdgeError, Edges, Incoming, OwnerSpawner, SystemClock, has_identity, has_lost_identity,
     tcp_incoming,

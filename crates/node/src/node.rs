@@ -20,6 +20,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::agreement::{self, Closing, Doubts, Follower, MissingGroups};
+use crate::audit::Audit;
 use crate::budget::Budget;
 use crate::clocks::{self, Clocks};
 use crate::config::NodeConfig;
@@ -71,8 +72,8 @@ impl Node {
     async fn start_here(config: NodeConfig, edges: Edges) -> Result<Self, NodeError> {
         config.check()?;
         let tls = config.tls.as_ref().map(|tls| tls.files().server()).transpose()?;
-        let Edges { incoming, address, http, connector, clock, owners: spawner, owner_limits, storage, seed, .. } =
-            edges;
+        let Edges { incoming, address, http, connector, audit, clock, owners: spawner, .. } = edges;
+        let (owner_limits, storage, seed) = (edges.owner_limits, edges.storage, edges.seed);
         let address = config.advertise.clone().unwrap_or(address);
         let profile = NodeProfile {
             name: config.name.clone(),
@@ -80,8 +81,13 @@ impl Node {
             address: address.clone(),
             memory_bytes: config.memory_max_bytes,
         };
-        let meta_config =
-            MetaConfig { storage, profile, timing: config.timing.raft(), same_on_all: config.timing.settings(), seed };
+        let (audit, written) = Audit::new(clock.clone(), audit);
+        let (writer, agreed) = written.unzip();
+        if let Some(writer) = writer {
+            spawner.spawn(format!("{}-audit", config.name), writer.write())?;
+        }
+        let (timing, same_on_all) = (config.timing.raft(), config.timing.settings());
+        let meta_config = MetaConfig { storage, profile, timing, same_on_all, audit: agreed, seed };
         let meta = Meta::open(meta_config, connector.clone()).await?;
         let (metrics, disk) = (Arc::new(Metrics::new()), Yielding::over(edges.journal, meta.short_of_room()));
         let (proposals, proposed) = mpsc::channel(PROPOSALS_MAX);
@@ -109,6 +115,7 @@ impl Node {
             connector,
             clock,
             metrics,
+            audit,
             ids,
             rules: owner_limits.rules,
             budget: Budget::new(config.limits.inflight_bytes_max),

@@ -1,34 +1,47 @@
-//! The roles of a caller, as its certificate gives them.
+//! The roles of a caller, as its certificate gives them, and its name.
 //!
-//! Promises: with TLS, nothing is done for a caller without the role for it; without TLS everything is allowed (the
-//! configuration asks for a listener that only this machine reaches, or for `insecure`). Must not know: requests.
+//! Promises: without TLS a caller has every role (the configuration asks for a listener that only this machine reaches, or for
+//! `insecure`). Must not know: requests, what callers were granted.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 
+use firstseen_routing::ClusterMap;
 use firstseen_wire::status::ErrorKind;
 use firstseen_wire::tls::{self, PeerRoles};
+use tonic::Status;
 use tonic::transport::CertificateDer;
-use tonic::{Request, Status};
+
+/// The role that a call needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// A node.
+    Node,
+    /// An operator.
+    Operator,
+    /// An operator, or the node that lets this one join for them.
+    OperatorOrNode,
+    /// A producer, an operator, or a node for them.
+    Producer,
+    /// None.
+    Anybody,
+}
 
 /// The caller of a request.
 pub(crate) struct Caller {
     /// None where the listener asks for no certificates.
     certificates: Option<Arc<Vec<CertificateDer<'static>>>>,
     roles: PeerRoles,
+    /// The principal that its certificate names.
+    principal: Option<String>,
 }
 
 impl Caller {
-    /// The caller of `request`; `is_secure` says that the listener asks for certificates.
-    pub(crate) fn of<T>(request: &Request<T>, is_secure: bool) -> Self {
-        Self::showing(is_secure.then(|| request.peer_certs().unwrap_or_default()))
-    }
-
     /// A caller that shows these certificates; none where the listener asks for none.
     pub(crate) fn showing(certificates: Option<Arc<Vec<CertificateDer<'static>>>>) -> Self {
         let everything = PeerRoles { node: true, client: true, admin: true };
         let roles = certificates.as_ref().map_or(everything, |certificates| tls::peer_roles(certificates));
-        Self { certificates, roles }
+        let principal = certificates.as_ref().and_then(|certificates| tls::principal(certificates));
+        Self { certificates, roles, principal }
     }
 
     /// The roles in the caller's certificate.
@@ -36,16 +49,48 @@ impl Caller {
         self.roles
     }
 
-    /// The caller's name for the log: the names of its certificate, and where it calls from.
-    pub(crate) fn name(&self, address: Option<SocketAddr>) -> String {
-        let names = self.certificates.as_ref().map_or_else(Vec::new, |certificates| tls::dns_names(certificates));
-        let names = if names.is_empty() { "nobody whom a certificate names".to_owned() } else { names.join(" ") };
-        address.map_or_else(|| names.clone(), |address| format!("{names}, {address}"))
+    /// The one principal that its certificate names, where it names one.
+    pub(crate) fn principal(&self) -> Option<&str> {
+        self.principal.as_deref()
     }
 
-    /// Only nodes.
-    pub(crate) fn must_be_node(&self) -> Result<(), Status> {
-        allow(self.roles.node, "a node's certificate (`node.firstseen`)")
+    /// Whether nobody asks who it is.
+    pub(crate) fn is_unchecked(&self) -> bool {
+        self.certificates.is_none()
+    }
+
+    /// Whether its certificate is that of a node which the map has; true of any node's while this node belongs to no cluster.
+    pub(crate) fn is_member(&self, map: &ClusterMap) -> bool {
+        let of_node = |name: String| Some(name.strip_suffix(tls::NODE_NAME)?.strip_suffix('.')?.to_owned());
+        let mut names = self.dns_names().into_iter().filter_map(of_node);
+        self.roles.node && (map.nodes.is_empty() || names.any(|name| map.node_named(&name).is_some()))
+    }
+
+    /// What it is called in logs: its principal, or the names of its certificate.
+    pub(crate) fn name(&self) -> String {
+        match (&self.principal, &self.certificates) {
+            (Some(principal), _) => principal.clone(),
+            (None, None) => "anybody".to_owned(),
+            (None, Some(_)) => match self.dns_names() {
+                names if names.is_empty() => "nobody whom a certificate names".to_owned(),
+                names => names.join(" "),
+            },
+        }
+    }
+
+    /// Only callers with this role.
+    pub(crate) fn must(&self, role: Role) -> Result<(), Status> {
+        let PeerRoles { node, client, admin } = self.roles;
+        match role {
+            Role::Node => allow(node, "a node's certificate (`node.firstseen`)"),
+            Role::Operator => allow(admin, "an operator's certificate (`admin.firstseen`)"),
+            Role::OperatorOrNode => allow(admin || node, "an operator's certificate (`admin.firstseen`)"),
+            Role::Producer => {
+                let is_producer = client || self.principal.is_some();
+                allow(is_producer || admin || node, "a producer's certificate (`client.firstseen`)")
+            }
+            Role::Anybody => Ok(()),
+        }
     }
 
     /// Only the node of this name.
@@ -54,20 +99,8 @@ impl Caller {
         allow(is_named, &format!("the certificate of node `{name}` (`{name}.{}`)", tls::NODE_NAME))
     }
 
-    /// Only operators.
-    pub(crate) fn must_be_admin(&self) -> Result<(), Status> {
-        allow(self.roles.admin, "an operator's certificate (`admin.firstseen`)")
-    }
-
-    /// Operators, and the node that lets this one join for them.
-    pub(crate) fn must_be_admin_or_node(&self) -> Result<(), Status> {
-        allow(self.roles.admin || self.roles.node, "an operator's certificate (`admin.firstseen`)")
-    }
-
-    /// Producers, operators, and nodes for them.
-    pub(crate) fn must_be_client(&self) -> Result<(), Status> {
-        let roles = self.roles;
-        allow(roles.client || roles.admin || roles.node, "a producer's certificate (`client.firstseen`)")
+    fn dns_names(&self) -> Vec<String> {
+        self.certificates.as_ref().map_or_else(Vec::new, |certificates| tls::dns_names(certificates))
     }
 }
 

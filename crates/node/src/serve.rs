@@ -43,15 +43,19 @@ pub(crate) async fn serve(
     let (is_secure, clock) = (shared.is_secure, shared.clock.clone());
     let router = net::server_builder()
         .layer(MapResponseLayer::new(move |response| dates::date(&clock, response)))
-        .layer(GateLayer::new(is_secure, shared.budget.clone()))
+        .layer(GateLayer::new(&shared))
         .add_service(health)
         .add_service(reflection)
         .add_service(net::producer_server(ProducerService::new(shared.clone())))
         .add_service(net::peer_server(PeerService::new(shared.clone())))
         .add_service(net::admin_server(AdminService::new(shared.clone())))
         .add_service(shared.meta.service(is_secure));
-    let (incoming, accepting) =
-        accept::admitted(incoming, tls, &shared.config.limits, shared.metrics.connections("nodes"));
+    let (incoming, accepting) = accept::admitted(
+        incoming,
+        tls,
+        &shared.config.limits,
+        (shared.metrics.connections("nodes"), shared.audit.clone()),
+    );
     let reporting = tokio::spawn(stop.clone().run_until_cancelled_owned(report(reporter, shared)));
     let served = router.serve_with_incoming_shutdown(incoming, stop.cancelled_owned()).await;
     reporting.abort();

@@ -12,6 +12,7 @@ use firstseen_wire::net::Connector;
 use firstseen_wire::watch;
 use tokio_util::sync::CancellationToken;
 
+use crate::audit::Audit;
 use crate::budget::Budget;
 use crate::clocks::Clocks;
 use crate::config::NodeConfig;
@@ -53,6 +54,8 @@ pub(crate) struct Shared {
     pub(crate) clock: Arc<dyn Clock>,
     /// The node's metrics.
     pub(crate) metrics: Arc<Metrics>,
+    /// Where it is written down who did what.
+    pub(crate) audit: Arc<Audit>,
     /// Names for commands.
     pub(crate) ids: Ids,
     /// How far the node has come on the way to its end.

@@ -6,6 +6,7 @@
 mod admit;
 mod relay;
 mod relays;
+mod rights;
 mod seen;
 mod session;
 
@@ -25,7 +26,7 @@ use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::roles::Caller;
+use crate::guest::Guest;
 use crate::shared::Shared;
 use crate::shares::Party;
 use session::Session;
@@ -71,15 +72,14 @@ impl Producer for ProducerService {
         &self,
         request: Request<Streaming<ObserveRequest>>,
     ) -> Result<Response<Self::ObserveStream>, Status> {
-        let caller = Caller::of(&request, self.shared.is_secure);
-        caller.must_be_client()?;
+        let guest = Guest::of(&request)?;
         let open =
             OpenStream::open(&self.shared, |shared| &shared.open.streams, self.shared.config.limits.streams_max)?;
         let party = request.extensions().get().copied().unwrap_or(Party::Producers);
         let credits = self.shared.config.limits.inflight_batches_max as usize;
         // A reply for each batch of the credit, the welcome, and the status at the end.
         let (replies, outbound) = mpsc::channel(2 * credits + 2);
-        let session = Session::new(self.shared.clone(), party, caller.roles().node, replies);
+        let session = Session::new(self.shared.clone(), party, guest, replies);
         let requests = request.into_inner();
         tokio::spawn(async move {
             session.run(requests).await;
@@ -92,7 +92,7 @@ impl Producer for ProducerService {
         &self,
         request: Request<DescribeFilterRequest>,
     ) -> Result<Response<DescribeFilterReply>, Status> {
-        Caller::of(&request, self.shared.is_secure).must_be_client()?;
+        let guest = Guest::of(&request)?;
         let name = request.into_inner().name;
         let view = self.shared.view();
         if view.me.is_none() {
@@ -104,20 +104,24 @@ impl Producer for ProducerService {
         let unknown = || ErrorKind::NotFound.status(format!("there is no filter `{name}` (map {})", view.map.version));
         // A filter that is being restored is there for operators only.
         let named = view.map.filter_named(&name).filter(|(_, record)| !is_restoring(&record.name));
+        let for_rights = named.map_or(name.as_str(), |(_, record)| view.map.name_for_rights(record));
+        guest.must_for(&view.map, for_rights)?;
         let (id, record) = named.ok_or_else(unknown)?;
-        let secret = self.shared.meta.secret(id).ok_or_else(unknown)?;
-        let former = view.map.former_of(id);
-        let former_secret = match former {
-            Some((former, _)) => self.shared.meta.secret(former).ok_or_else(unknown)?.0.to_vec(),
-            None => Vec::new(),
+        let hashes = guest.may_hash_for(&view.map, for_rights);
+        let secret = |id| match self.shared.meta.secret(id) {
+            Some(secret) if hashes => Ok(secret.0.to_vec()),
+            Some(_) => Ok(Vec::new()),
+            None => Err(unknown()),
         };
+        let former = view.map.former_of(id);
+        let former_secret = former.map(|(former, _)| secret(former)).transpose()?.unwrap_or_default();
         let former_clock_ms = match former {
             Some((former, _)) => self.shared.owners.clock_ms(former).await,
             None => 0,
         };
         Ok(Response::new(DescribeFilterReply {
             filter: Some(wire_map::filter_message(id, record)),
-            secret: secret.0.to_vec().into(),
+            secret: secret(id)?.into(),
             clock_ms: self.shared.owners.clock_ms(id).await,
             map_version: view.map.version,
             slices_ready: view.slices_ready(id),
@@ -129,7 +133,7 @@ impl Producer for ProducerService {
     }
 
     async fn watch_map(&self, request: Request<WatchMapRequest>) -> Result<Response<Self::WatchMapStream>, Status> {
-        Caller::of(&request, self.shared.is_secure).must_be_client()?;
+        let guest = Guest::of(&request)?;
         let open =
             OpenStream::open(&self.shared, |shared| &shared.open.watches, self.shared.config.limits.watches_max)?;
         let mut known_version = request.into_inner().known_version;
@@ -142,9 +146,12 @@ impl Producer for ProducerService {
                     // An update is made when it can be taken: a slow client keeps one update waiting, not two.
                     let Ok(room) = sender.reserve().await else { return };
                     let map = views.borrow_and_update().map.clone();
+                    if let Err(status) = guest.must_still(&map) {
+                        return room.send(Err(status));
+                    }
                     if map.version > known_version {
                         known_version = map.version;
-                        room.send(Ok(ClusterMap::from(&*map)));
+                        room.send(Ok(ClusterMap::from(&*guest.visible(&map))));
                     }
                     if views.changed().await.is_err() {
                         return;

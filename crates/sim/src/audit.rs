@@ -59,6 +59,7 @@ async fn look_up(
             event,
             time_ms,
             is_lookup: true,
+            is_claim: false,
             is_confirm: false,
             name: None,
             began_us,

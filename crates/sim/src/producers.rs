@@ -165,6 +165,7 @@ impl Lane {
             event,
             time_ms,
             is_lookup: false,
+            is_claim: false,
             is_confirm: false,
             name: None,
             began_us: now_us(),

@@ -4,6 +4,7 @@
 //! than their own order of size. Must not know: filters' answers, the cluster's agreement, who calls.
 #![warn(missing_docs)]
 
+pub mod access;
 pub mod batch;
 mod bits;
 pub mod cells;

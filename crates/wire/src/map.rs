@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 
 use firstseen_filter::GenerationNumber;
 use firstseen_routing::{
@@ -94,7 +95,8 @@ pub fn readable(message: proto::ClusterMap) -> Result<(ClusterMap, Vec<Unreadabl
         0 => Format::FIRST,
         format => u8::try_from(format).map_or(Format(u8::MAX), Format),
     };
-    Ok((ClusterMap { cluster, version: message.version, nodes, filters, next_filter, format }, unreadable))
+    let access = Arc::default();
+    Ok((ClusterMap { cluster, version: message.version, nodes, filters, next_filter, format, access }, unreadable))
 }
 
 /// A node's record as a message.

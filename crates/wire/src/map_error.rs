@@ -43,6 +43,14 @@ pub enum MapError {
         /// The number.
         id: u64,
     },
+    /// Not names of filters, or names where none belong.
+    #[error(
+        "field `{field}` has to be the name of a filter, or what names begin with and a *; and empty for a verb of the cluster"
+    )]
+    Names {
+        /// The field.
+        field: &'static str,
+    },
     /// Not a slicing.
     #[error("{0}")]
     Slicing(String),

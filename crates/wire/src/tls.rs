@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `node.firstseen` and `<name>.node.firstseen` | be that node |
 //! | `client.firstseen` | produce |
+//! | `<name>.client.firstseen` | produce; do what the principal of this name was granted |
 //! | `admin.firstseen` | administer |
 
 use std::path::{Path, PathBuf};
@@ -173,6 +174,16 @@ pub fn is_node_named(certs: &[CertificateDer<'_>], node_name: &str) -> bool {
 pub fn dns_names(certs: &[CertificateDer<'_>]) -> Vec<String> {
     let own = certs.first().and_then(|own| EndEntityCert::try_from(own).ok());
     own.map_or_else(Vec::new, |own| own.valid_dns_names().map(str::to_owned).collect())
+}
+
+/// The one principal that the certificate of a peer names, in small letters; none where it names none or several.
+pub fn principal(certs: &[CertificateDer<'_>]) -> Option<String> {
+    let label = |name: String| {
+        let label = name.to_ascii_lowercase().strip_suffix(CLIENT_NAME)?.strip_suffix('.')?.to_owned();
+        (!label.contains(['.', '*'])).then_some(label)
+    };
+    let mut labels = dns_names(certs).into_iter().filter_map(label);
+    labels.next().filter(|_| labels.next().is_none())
 }
 
 fn is_valid_for(certs: &[CertificateDer<'_>], name: &str) -> bool {

@@ -90,6 +90,7 @@ pub(crate) fn reason_message(reason: Reason) -> proto::Reason {
         Reason::CutOff => proto::Reason::CutOff,
         Reason::ClockSkew => proto::Reason::ClockSkew,
         Reason::Claimed => proto::Reason::Claimed,
+        Reason::Forbidden => proto::Reason::Forbidden,
     }
 }
 
@@ -112,6 +113,7 @@ pub(crate) fn reason(field: &'static str, value: u32) -> Result<Reason, WireErro
         Ok(Ok(proto::Reason::CutOff)) => Reason::CutOff,
         Ok(Ok(proto::Reason::ClockSkew)) => Reason::ClockSkew,
         Ok(Ok(proto::Reason::Claimed)) => Reason::Claimed,
+        Ok(Ok(proto::Reason::Forbidden)) => Reason::Forbidden,
         Ok(Ok(proto::Reason::Unknown) | Err(_)) | Err(_) => Reason::Unknown,
     })
 }

@@ -143,6 +143,7 @@ mod tests {
             event: 7,
             time_ms: 0,
             is_lookup: false,
+            is_claim: false,
             is_confirm: false,
             name: None,
             began_us,

@@ -1,5 +1,5 @@
 //! An event that was called first-seen at a site is a duplicate there also while the site is cut off: the leaf needs no
-//! other node to know that.
+//! other node to know that. Claims and confirms are for the root, and not for leaves.
 
 use super::Violation;
 use crate::history::{Call, History};
@@ -8,7 +8,8 @@ use firstseen_routing::Decision;
 const LAW: &str = "leaf answers: what was delivered at a site was not a duplicate there during an outage";
 
 pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Violation>) {
-    let during = |call: &&&Call| call.site.is_some() && history.outages.iter().any(|outage| outage.has_all_of(call));
+    let is_of_leaf = |call: &Call| call.site.is_some() && !call.is_claim && !call.is_confirm;
+    let during = |call: &&&Call| is_of_leaf(call) && history.outages.iter().any(|outage| outage.has_all_of(call));
     for asked in calls.iter().filter(during) {
         let delivered_here = |call: &&&Call| {
             call.won()

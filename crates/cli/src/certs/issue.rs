@@ -30,9 +30,9 @@ impl Role {
         Self { common_name: format!("node {name}"), names: unique, serves: true }
     }
 
-    /// A client of the nodes; `role` says what it may do there.
-    pub(super) fn client(name: &str, role: &str) -> Self {
-        Self { common_name: format!("client {name}"), names: vec![role.to_owned()], serves: false }
+    /// A client of the nodes; `names` say what it may do there.
+    pub(super) fn client(name: &str, names: Vec<String>) -> Self {
+        Self { common_name: format!("client {name}"), names, serves: false }
     }
 
     /// Every name that the certificate bears.

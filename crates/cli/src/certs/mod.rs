@@ -29,7 +29,7 @@ pub struct CertsArgs {
     /// Names of nodes, as in their configurations: DIR/NAME.node.pem and .key
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub nodes: Vec<String>,
-    /// Names of producers: DIR/NAME.client.pem and .key
+    /// Names of producers, and of principals that firstseen access gives rights: DIR/NAME.client.pem and .key
     #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
     pub clients: Vec<String>,
     /// A certificate for who administers the cluster: DIR/admin.pem and .key
@@ -93,8 +93,11 @@ fn wanted(args: &CertsArgs) -> anyhow::Result<Vec<(String, Role)>> {
         let local = ["localhost", "127.0.0.1", "::1"].map(str::to_owned);
         (format!("{name}.node"), Role::node(name, own.into_iter().chain(local).chain(args.hosts.clone())))
     });
-    let clients = args.clients.iter().map(|name| (format!("{name}.client"), Role::client(name, CLIENT_NAME)));
-    let admin = args.admin.then(|| ("admin".to_owned(), Role::client("admin", ADMIN_NAME)));
+    let clients = args.clients.iter().map(|name| {
+        let principal = format!("{}.{CLIENT_NAME}", name.to_ascii_lowercase());
+        (format!("{name}.client"), Role::client(name, vec![CLIENT_NAME.to_owned(), principal]))
+    });
+    let admin = args.admin.then(|| ("admin".to_owned(), Role::client("admin", vec![ADMIN_NAME.to_owned()])));
     let wanted: Vec<_> = nodes.chain(clients).chain(admin).collect();
     if wanted.is_empty() {
         let reason = "say for whom: --nodes a,b,c, --clients crawler, --admin";

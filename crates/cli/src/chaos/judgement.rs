@@ -97,6 +97,7 @@ fn call(line: &CallLine) -> Call {
         event: line.event,
         time_ms: line.time_ms,
         is_lookup: line.is_lookup,
+        is_claim: false,
         is_confirm: false,
         name: None,
         began_us: line.began_us,

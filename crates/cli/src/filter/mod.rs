@@ -68,7 +68,7 @@ pub struct ClusterAddresses {
 }
 
 impl ClusterAddresses {
-    fn operator(&self) -> anyhow::Result<Operator> {
+    pub(crate) fn operator(&self) -> anyhow::Result<Operator> {
         Ok(Operator::new(self.cluster.clone(), self.tls.connector()?))
     }
 }

@@ -14,6 +14,10 @@ use serde::{Deserialize, Serialize};
 
 use super::database::{Database, StoreError};
 use super::log::failed;
+use super::untold::Untold;
+use crate::audited::{AuditSender, Audited};
+use crate::command::{Command, Outcome};
+use crate::refusal::Refusal;
 use crate::state::{Secrets, State};
 use crate::types::{Applied, Entry, LogId, Snapshot, SnapshotMeta, StorageError, StoredMembership, TypeConfig};
 
@@ -86,6 +90,8 @@ impl Published {
 pub(crate) struct Machine {
     database: Database,
     published: Arc<Published>,
+    /// Who is told of changes that somebody asked for.
+    audit: Option<AuditSender>,
     applied: Option<LogId>,
     membership: StoredMembership,
 }
@@ -107,8 +113,13 @@ pub(super) struct Stored {
 
 impl Machine {
     /// Opens the state of the newest snapshot.
-    pub(crate) async fn open(database: Database, published: Arc<Published>) -> Result<Self, StoreError> {
-        let mut machine = Self { database, published, applied: None, membership: StoredMembership::default() };
+    pub(crate) async fn open(
+        database: Database,
+        published: Arc<Published>,
+        audit: Option<AuditSender>,
+    ) -> Result<Self, StoreError> {
+        let membership = StoredMembership::default();
+        let mut machine = Self { database, published, audit, applied: None, membership };
         if let Some(stored) = machine.database.value::<Stored>(SNAPSHOT).await? {
             let state = machine.state_of(&stored.state)?;
             machine.adopt(&stored.meta, state);
@@ -128,6 +139,28 @@ impl Machine {
         (self.applied, self.membership) = (meta.last_log_id, meta.last_membership.clone());
         self.published.change(|current| *current = state);
         self.show_applied();
+    }
+
+    /// Applies a command, and tells what becomes of it where somebody has asked for it. One that comes again was told.
+    fn do_once(&self, index: u64, command: Command) -> Result<Outcome, Refusal> {
+        let untold = Untold::of(index, &command);
+        let (outcome, cluster, was_done) = self.published.change(|state| {
+            let was_done = state.remembers(command.id);
+            (state.apply(index, command), state.map().cluster, was_done)
+        });
+        if let Some(untold) = untold.filter(|_| !was_done) {
+            self.tell(untold.told(cluster, outcome.as_ref().err().map(ToString::to_string)));
+        }
+        outcome
+    }
+
+    /// The agreement does not wait for whoever writes it down.
+    fn tell(&self, audited: Audited) {
+        if let Some(audit) = &self.audit
+            && let Err(error) = audit.try_send(audited)
+        {
+            tracing::warn!(audited = ?error.into_inner(), "too much waits to be written to the audit file: this is not in it");
+        }
     }
 
     fn show_applied(&self) {
@@ -182,9 +215,7 @@ impl RaftStateMachine<TypeConfig> for Machine {
                     self.membership = StoredMembership::new(Some(log_id), membership);
                     None
                 }
-                EntryPayload::Normal(command) => {
-                    Some(self.published.change(|state| state.apply(log_id.index, command)))
-                }
+                EntryPayload::Normal(command) => Some(self.do_once(log_id.index, command)),
             };
             self.applied = Some(log_id);
             answers.push(Applied { index: log_id.index, outcome });
@@ -214,6 +245,11 @@ impl RaftStateMachine<TypeConfig> for Machine {
         let stored = Stored { meta: meta.clone(), state: snapshot.into_inner() };
         let state = self.state_of(&stored.state).map_err(reading)?;
         self.database.put(SNAPSHOT, &stored).await.map_err(writing)?;
+        let index = |log_id: Option<LogId>| log_id.map_or(0, |log_id| log_id.index);
+        let (from_index, to_index) = (index(self.applied), index(meta.last_log_id));
+        if from_index < to_index {
+            self.tell(Audited::Skipped { cluster: state.map().cluster, from_index, to_index });
+        }
         self.adopt(meta, state);
         Ok(())
     }

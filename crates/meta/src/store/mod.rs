@@ -11,6 +11,7 @@ mod reserve;
 mod storage;
 mod survivor;
 mod tending;
+mod untold;
 
 use firstseen_routing::{ClusterId, NodeId};
 use serde::{Deserialize, Serialize};

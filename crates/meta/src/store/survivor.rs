@@ -39,7 +39,7 @@ impl Survivor {
         let database = Database::open(storage).await?;
         let identity = database.value(IDENTITY).await?;
         let published: Arc<Published> = Arc::default();
-        let mut machine = Machine::open(database.clone(), Arc::clone(&published)).await?;
+        let mut machine = Machine::open(database.clone(), Arc::clone(&published), None).await?;
         let mut log = LogStore::new(database.clone());
         let failed = |error: StorageError| database.failed("take up its log", error);
         let (mut last, _) = machine.applied_state().await.map_err(failed)?;

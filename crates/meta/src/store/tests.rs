@@ -125,7 +125,7 @@ impl RaftLogStorage<TypeConfig> for RestartingLog {
 
 async fn open(storage: MetaStorage) -> (LogStore, Machine, Database) {
     let database = Database::open(storage).await.expect("opens");
-    let machine = Machine::open(database.clone(), Arc::default()).await.expect("reads");
+    let machine = Machine::open(database.clone(), Arc::default(), None).await.expect("reads");
     (LogStore::new(database.clone()), machine, database)
 }
 
@@ -257,7 +257,7 @@ async fn a_torn_vote_or_snapshot_is_no_vote_and_no_snapshot() {
     };
     database.write(tear).await.unwrap();
     assert!(log.read_vote().await.unwrap_err().to_string().contains("vote cannot be read"));
-    let error = Machine::open(database, Arc::default()).await.unwrap_err().to_string();
+    let error = Machine::open(database, Arc::default(), None).await.unwrap_err().to_string();
     assert!(error.contains("snapshot cannot be read") && error.contains("join again"), "{error}");
 }
 

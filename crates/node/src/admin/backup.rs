@@ -4,7 +4,7 @@
 //! are put only into filters that nobody can ask yet, and a part that is answered as kept is persisted as the filter's
 //! durability says. Must not know: files, what cells mean.
 
-use firstseen_meta::{Change, Command, NewRestore, Outcome, RestoredPlace, is_restoring};
+use firstseen_meta::{Change, NewRestore, Outcome, RestoredPlace, is_restoring};
 use firstseen_routing::{BackupCells, Epoch, FilterId, FilterRecord, SecretMaterial};
 use firstseen_wire::cells::{self, CellsOf};
 use firstseen_wire::limits::FILTERS_MAX;
@@ -16,9 +16,9 @@ use firstseen_wire::proto::peer;
 use firstseen_wire::status::ErrorKind;
 use tonic::Status;
 
-use super::errors::status;
 use super::skew::keeps_for_other_clocks;
 use super::{APPLY_MAX, AdminService, exactly};
+use crate::guest::Guest;
 use crate::view::GroupFault;
 
 impl AdminService {
@@ -42,8 +42,15 @@ impl AdminService {
     }
 
     /// Makes a filter of a backup, or all levels of a tree; the owners of their slices are there when this is answered.
-    pub(super) async fn begin_restore(&self, request: RestoreFilterRequest) -> Result<RestoreFilterReply, Status> {
-        let id = self.command_id(&request.command_id)?;
+    pub(super) async fn begin_restore(
+        &self,
+        guest: &Guest,
+        request: RestoreFilterRequest,
+    ) -> Result<RestoreFilterReply, Status> {
+        let named = |filter: &RestoredFilter| filter.filter.as_ref().map_or("", |filter| &filter.name).to_owned();
+        // The first is the root of a tree, whose name the others bear, too.
+        self.must_for(guest, &request.filters.first().map(named).unwrap_or_default())?;
+        let id = request.command_id.clone();
         let secret = SecretMaterial(exactly("secret", &request.secret)?);
         if request.filters.len() > FILTERS_MAX {
             return Err(ErrorKind::Invalid.status(format!("at most {FILTERS_MAX} filters can be restored at once")));
@@ -62,7 +69,7 @@ impl AdminService {
         }
         let levels = places.len() as u64;
         let change = Change::RestoreFilter(NewRestore { places, secret });
-        let outcome = self.shared.meta.propose(Command { id, change }).await.map_err(|error| status(&error))?;
+        let outcome = self.propose(guest, &id, change).await?;
         let Outcome::FilterCreated { filter: root, .. } = outcome else {
             return Err(ErrorKind::Internal.status(format!("restoring a filter ended with {outcome:?}")));
         };

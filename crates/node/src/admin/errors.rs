@@ -26,9 +26,12 @@ fn refusal_kind(refusal: &Refusal) -> ErrorKind {
         Refusal::Text { .. } | Refusal::Definition { .. } | Refusal::Tree { .. } | Refusal::TooLarge { .. } => {
             ErrorKind::Invalid
         }
-        Refusal::NodeUnknown { .. } | Refusal::FilterUnknown { .. } | Refusal::NotRestoring { .. } => {
-            ErrorKind::NotFound
-        }
+        Refusal::NodeUnknown { .. }
+        | Refusal::FilterUnknown { .. }
+        | Refusal::NotRestoring { .. }
+        | Refusal::PrincipalUnknown { .. }
+        | Refusal::NotGranted { .. } => ErrorKind::NotFound,
+        Refusal::AskedTwice => ErrorKind::Internal,
         Refusal::NameTaken { .. }
         | Refusal::AddressTaken { .. }
         | Refusal::FilterExists { .. }
@@ -46,6 +49,7 @@ fn refusal_kind(refusal: &Refusal) -> ErrorKind {
         | Refusal::MayRecord { .. }
         | Refusal::Alter { .. }
         | Refusal::Generation { .. }
-        | Refusal::Candidate { .. } => ErrorKind::NotNow,
+        | Refusal::Candidate { .. }
+        | Refusal::NoKeeper => ErrorKind::NotNow,
     }
 }

@@ -1,26 +1,21 @@
 //! What each call asks of its caller, and how much it may bring.
 //!
-//! Promises: every call of this project's services needs a role. A call that is added and not named here is small, and
-//! needs the role of an operator, or that of the other calls of its service. Must not know: connections, what calls do.
+//! Promises: every call of this project's services needs a role, and those of producers and operators a right where rights are
+//! asked for. A call that is added and not named here is small, and only for operators and nodes. Must not know: connections,
+//! what calls do.
 
 use std::time::Duration;
 
+use firstseen_routing::ClusterVerb::{self, Operate, Security};
+use firstseen_routing::FilterVerb::{self, Describe, Lookup, Manage};
 use firstseen_wire::limits::{
     DEFINING_MESSAGE_BYTES_MAX, MESSAGE_BYTES_MAX, MESSAGE_TIMEOUT, SMALL_MESSAGE_BYTES_MAX, SMALL_MESSAGE_TIMEOUT,
 };
 use firstseen_wire::proto::{admin, meta, peer, producer};
 
+use crate::guest::{Needs, Right};
+use crate::roles::Role;
 use crate::shares::Party;
-
-/// The role that a call needs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Role {
-    Node,
-    Operator,
-    OperatorOrNode,
-    Producer,
-    Anybody,
-}
 
 /// How much a call may bring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +32,7 @@ pub(super) struct Bulk {
 /// The rule of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CallRule {
-    pub(super) role: Role,
+    pub(super) needs: Needs,
     /// The party whose work the call usually is.
     pub(super) party: Party,
     pub(super) bulk: Bulk,
@@ -59,52 +54,151 @@ impl Bulk {
 }
 
 const SMALL: Bulk = Bulk::small(SMALL_MESSAGE_BYTES_MAX);
+const DEFINING: Bulk = Bulk::small(DEFINING_MESSAGE_BYTES_MAX);
+
+const fn by_role(role: Role) -> Needs {
+    Needs { role, right: None }
+}
+
+const fn on_cluster(verb: ClusterVerb) -> Needs {
+    Needs { role: Role::Operator, right: Some(Right::Cluster(verb)) }
+}
+
+const fn on_filter(role: Role, verb: FilterVerb) -> Needs {
+    Needs { role, right: Some(Right::Filter(verb)) }
+}
+
+const fn on_some(role: Role, verb: FilterVerb) -> Needs {
+    Needs { role, right: Some(Right::SomeFilter(verb)) }
+}
+
+/// What the calls of operators need, and how much they may bring.
+const ADMIN: [(&str, Needs, Bulk); 23] = [
+    ("Identify", on_some(Role::OperatorOrNode, Describe), SMALL),
+    ("Init", by_role(Role::Operator), SMALL),
+    ("Join", on_cluster(Operate), SMALL),
+    ("Adopt", Needs { role: Role::OperatorOrNode, right: Some(Right::Cluster(Operate)) }, SMALL),
+    ("Leave", on_cluster(Operate), SMALL),
+    ("Status", on_some(Role::Operator, Describe), SMALL),
+    ("HoldFormat", on_cluster(Operate), SMALL),
+    ("RaiseFormat", on_cluster(Operate), SMALL),
+    ("CreateFilter", on_filter(Role::Operator, Manage), DEFINING),
+    ("DropFilter", on_filter(Role::Operator, Manage), SMALL),
+    ("ForgiveFilter", on_filter(Role::Operator, Manage), SMALL),
+    ("AlterFilter", on_filter(Role::Operator, Manage), DEFINING),
+    ("FinishAlteration", on_filter(Role::Operator, Manage), SMALL),
+    ("PlanMoves", on_cluster(Operate), SMALL),
+    ("MoveSlices", on_cluster(Operate), DEFINING),
+    ("CancelMoves", on_cluster(Operate), SMALL),
+    ("InspectFilter", on_filter(Role::Operator, Describe), SMALL),
+    ("ReadCells", on_filter(Role::Operator, Manage), SMALL),
+    ("RestoreFilter", on_filter(Role::Operator, Manage), Bulk::great(false)),
+    ("WriteCells", on_filter(Role::Operator, Manage), Bulk::great(false)),
+    ("FinishRestore", on_filter(Role::Operator, Manage), SMALL),
+    ("ListAccess", on_cluster(Security), SMALL),
+    ("ChangeAccess", on_cluster(Security), DEFINING),
+];
+
+/// The same of producers. What a batch asks of a filter needs a right of its own (`streams/rights.rs`).
+const PRODUCER: [(&str, Needs, Bulk); 3] = [
+    ("Observe", on_some(Role::Producer, Lookup), Bulk::great(true)),
+    ("DescribeFilter", on_filter(Role::Producer, Describe), SMALL),
+    ("WatchMap", on_some(Role::Producer, Describe), SMALL),
+];
 
 /// The rule of the call of this path: `/SERVICE/METHOD`.
 pub(super) fn of(path: &str) -> CallRule {
     let (service, method) = path.strip_prefix('/').and_then(|path| path.split_once('/')).unwrap_or_default();
-    match service {
+    let in_table = |table: &[(&str, Needs, Bulk)], otherwise: Needs| {
+        let row = table.iter().find(|(name, ..)| *name == method);
+        row.map_or((otherwise, SMALL), |(_, needs, bulk)| (*needs, *bulk))
+    };
+    let (needs, party, bulk) = match service {
         admin::admin_server::SERVICE_NAME => {
-            let role = match method {
-                "Identify" | "Adopt" => Role::OperatorOrNode,
-                _ => Role::Operator,
-            };
-            let bulk = match method {
-                "CreateFilter" | "AlterFilter" | "MoveSlices" => Bulk::small(DEFINING_MESSAGE_BYTES_MAX),
-                "RestoreFilter" | "WriteCells" => Bulk::great(false),
-                _ => SMALL,
-            };
-            CallRule { role, party: Party::Operators, bulk }
+            let (needs, bulk) = in_table(&ADMIN, by_role(Role::Operator));
+            (needs, Party::Operators, bulk)
         }
         producer::producer_server::SERVICE_NAME => {
-            let bulk = if method == "Observe" { Bulk::great(true) } else { SMALL };
-            CallRule { role: Role::Producer, party: Party::Producers, bulk }
+            let (needs, bulk) = in_table(&PRODUCER, by_role(Role::Operator));
+            (needs, Party::Producers, bulk)
         }
-        peer::peer_server::SERVICE_NAME => {
-            CallRule { role: Role::Node, party: Party::Nodes, bulk: Bulk::great(method == "Link") }
-        }
-        meta::meta_server::SERVICE_NAME => {
-            CallRule { role: Role::Node, party: Party::Agreement, bulk: Bulk::great(false) }
-        }
+        peer::peer_server::SERVICE_NAME => (by_role(Role::Node), Party::Nodes, Bulk::great(method == "Link")),
+        meta::meta_server::SERVICE_NAME => (by_role(Role::Node), Party::Agreement, Bulk::great(false)),
         // Health, reflection, and calls that do not exist.
-        _ => CallRule { role: Role::Anybody, party: Party::Producers, bulk: Bulk { is_stream: true, ..SMALL } },
-    }
+        _ => (by_role(Role::Anybody), Party::Producers, Bulk { is_stream: true, ..SMALL }),
+    };
+    CallRule { needs, party, bulk }
 }
 
 #[cfg(test)]
 mod tests {
+    use firstseen_wire::proto::FILE_DESCRIPTOR_SET;
+    use prost::Message;
+
     use super::*;
 
+    /// Every call of our services with its parts: the path, the service, the method.
+    fn calls() -> Vec<(String, String)> {
+        let set = prost_types::FileDescriptorSet::decode(FILE_DESCRIPTOR_SET).expect("descriptors");
+        let services = set.file.iter().flat_map(|file| {
+            file.service.iter().map(move |service| (format!("{}.{}", file.package(), service.name()), service))
+        });
+        let calls = services.flat_map(|(name, service)| {
+            service.method.iter().map(move |method| (name.clone(), method.name().to_owned())).collect::<Vec<_>>()
+        });
+        calls.collect()
+    }
+
     #[test]
-    fn every_service_has_its_role() {
-        let role = |path: &str| of(path).role;
-        assert_eq!(role("/firstseen.admin.v1.Admin/Identify"), Role::OperatorOrNode);
-        assert_eq!(role("/firstseen.admin.v1.Admin/WhatComesNext"), Role::Operator);
-        assert_eq!(role("/firstseen.producer.v1.Producer/Observe"), Role::Producer);
-        assert_eq!(role("/firstseen.peer.v1.Peer/Link"), Role::Node);
-        assert_eq!(role("/firstseen.meta.v1.Meta/Vote"), Role::Node);
+    fn every_call_has_its_row() {
+        let calls = calls();
+        assert!(calls.len() > 30, "{calls:?}");
+        for (service, method) in &calls {
+            let rows = match service.as_str() {
+                admin::admin_server::SERVICE_NAME => ADMIN.iter().filter(|(name, ..)| name == method).count(),
+                producer::producer_server::SERVICE_NAME => PRODUCER.iter().filter(|(name, ..)| name == method).count(),
+                _ => {
+                    assert_eq!(of(&format!("/{service}/{method}")).needs, by_role(Role::Node), "{service}/{method}");
+                    1
+                }
+            };
+            assert_eq!(rows, 1, "{service}/{method}: say here what it needs");
+        }
+        let names = |service: &str| calls.iter().filter(|(of, _)| of == service).count();
+        assert_eq!(names(admin::admin_server::SERVICE_NAME), ADMIN.len(), "a row without a call");
+        assert_eq!(names(producer::producer_server::SERVICE_NAME), PRODUCER.len(), "a row without a call");
+    }
+
+    /// The page for operators has the same table.
+    #[test]
+    fn the_page_says_what_calls_need() {
+        let page = include_str!("../../../../docs/security.md");
+        for (service, table) in [("Admin", &ADMIN[..]), ("Producer", &PRODUCER[..])] {
+            for (method, needs, _) in table {
+                let right = match needs.right {
+                    None => "`admin.firstseen` only".to_owned(),
+                    Some(Right::Cluster(verb)) => format!("`{verb}`"),
+                    Some(Right::Filter(verb)) => format!("`{verb}` on the filter"),
+                    Some(Right::SomeFilter(verb)) => format!("`{verb}` on any filter"),
+                };
+                let role = match needs.role {
+                    Role::Operator => "operator",
+                    Role::OperatorOrNode => "operator, node",
+                    Role::Producer => "producer, operator, node",
+                    Role::Node | Role::Anybody => panic!("{method} is for everybody, or for nodes"),
+                };
+                let row = format!("| `{service}.{method}` | {right} | {role} |");
+                assert!(page.contains(&row), "docs/security.md lacks: {row}");
+            }
+        }
+    }
+
+    #[test]
+    fn calls_that_do_not_exist_are_for_operators_or_do_nothing() {
+        assert_eq!(of("/firstseen.admin.v1.Admin/WhatComesNext").needs, by_role(Role::Operator));
+        assert_eq!(of("/firstseen.producer.v1.Producer/WhatComesNext").needs, by_role(Role::Operator));
         for path in ["/grpc.health.v1.Health/Check", "", "/", "//", "firstseen.meta.v1.Meta/Vote"] {
-            assert_eq!(role(path), Role::Anybody, "{path}");
+            assert_eq!(of(path).needs, by_role(Role::Anybody), "{path}");
         }
     }
 

@@ -22,6 +22,7 @@ use tokio_stream::wrappers::WatchStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::guest::Guest;
 use crate::metrics::LinkRefusal;
 use crate::owner::Work;
 use crate::roles::Caller;
@@ -88,11 +89,10 @@ impl Peer for PeerService {
     type LinkStream = Pin<Box<dyn Stream<Item = Result<LinkAck, Status>> + Send>>;
 
     async fn link(&self, request: Request<Streaming<LinkFrame>>) -> Result<Response<Self::LinkStream>, Status> {
-        let caller = Caller::of(&request, self.shared.is_secure);
-        caller.must_be_node()?;
+        let guest = Guest::of(&request)?;
         let mut frames = request.into_inner();
         let hello = hello(&mut frames).await?;
-        let peer = check(&self.shared.view(), &hello, &caller)?;
+        let peer = check(&self.shared.view(), &hello, guest.caller())?;
         // The others go on without a node whose disk hangs, and it does not learn that from the agreement.
         let mut hangs = self.shared.meta.disk_hangs();
         if *hangs.borrow() {

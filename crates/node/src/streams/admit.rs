@@ -11,6 +11,7 @@ use firstseen_wire::WireError;
 use firstseen_wire::batch::{self, BatchHeader, BatchShape, OwnedRun};
 use firstseen_wire::proto::producer::Batch;
 
+use super::rights::StreamRights;
 use crate::shared::Shared;
 use crate::view::{FilterView, Me, View};
 
@@ -49,7 +50,7 @@ pub(super) struct StreamSender {
 pub(super) fn admit(
     shared: &Shared,
     view: &View,
-    sender: StreamSender,
+    (sender, rights): (StreamSender, &mut StreamRights),
     message: &Batch,
     spare: &mut Vec<Probes>,
 ) -> Result<Admitted, Refused> {
@@ -64,6 +65,8 @@ pub(super) fn admit(
     }
     let header = batch::decode_header(message).map_err(invalid)?;
     let filter = filter(view, &header)?;
+    let may = rights.must(view, (header.filter, &filter.record), header.operation);
+    may.map_err(|missing| refused(Reason::Forbidden, missing))?;
     check_level(view, sender, &header)?;
     check_former(filter, message.former_asked)?;
     let shape = BatchShape { probes: filter.prober.shape(), groups: filter.prober.groups() };

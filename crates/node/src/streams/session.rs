@@ -23,8 +23,10 @@ use tonic::{Status, Streaming};
 
 use super::admit::{self, Admitted, Refused, StreamSender};
 use super::relays::Relays;
+use super::rights::StreamRights;
 use super::seen;
 use crate::budget::Charge;
+use crate::guest::Guest;
 use crate::metrics::BatchMeter;
 use crate::owner::Run;
 use crate::pending::{EarlyInBatch, Ears, PendingBatch};
@@ -53,6 +55,7 @@ pub(super) struct Session {
     relayed: mpsc::Receiver<BatchReply>,
     relays: Relays,
     sender: StreamSender,
+    rights: StreamRights,
     unanswered: u32,
     spare: Vec<Probes>,
     /// The meters of filters for which batches have come on the stream.
@@ -60,12 +63,11 @@ pub(super) struct Session {
 }
 
 impl Session {
-    /// A stream whose replies go to `replies`, which has room for the credit and two more; `is_node` says whether its
-    /// sender may be a node.
+    /// A stream of `guest` whose replies go to `replies`, which has room for the credit and two more.
     pub(super) fn new(
         shared: Arc<Shared>,
         party: Party,
-        is_node: bool,
+        guest: Arc<Guest>,
         replies: mpsc::Sender<Result<ObserveReply, Status>>,
     ) -> Self {
         let credits = shared.config.limits.inflight_batches_max as usize;
@@ -81,7 +83,8 @@ impl Session {
             ears,
             relayed,
             relays,
-            sender: StreamSender { producer: 0, is_node },
+            sender: StreamSender { producer: 0, is_node: guest.caller().roles().node },
+            rights: StreamRights::of(guest),
             unanswered: 0,
             spare: Vec::new(),
             meters: Vec::new(),
@@ -192,7 +195,7 @@ impl Session {
             let detail = "the node has as much under way as inflight_bytes_max allows";
             return self.refuse(&view, of, admit::refused(Reason::Overloaded, detail));
         };
-        match admit::admit(&self.shared, &view, self.sender, &batch, &mut self.spare) {
+        match admit::admit(&self.shared, &view, (self.sender, &mut self.rights), &batch, &mut self.spare) {
             Ok(Admitted::Here(runs)) => {
                 self.submit((filter, of.0), wants_seen, runs, charge);
                 Ok(())

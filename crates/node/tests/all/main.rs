@@ -1,5 +1,6 @@
 //! Nodes in this process, on real sockets.
 
+mod access;
 mod bad_frames;
 mod bad_producers;
 mod beyond_room;

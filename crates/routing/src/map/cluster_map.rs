@@ -7,9 +7,11 @@ use firstseen_filter::GenerationNumber;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::access::Access;
 use super::format::Format;
 use super::line::Line;
 use super::policies::FilterPolicies;
@@ -173,6 +175,13 @@ pub struct ClusterMap {
     /// The format in which the cluster writes what it agrees on.
     #[serde(default, skip_serializing_if = "Format::is_first")]
     pub format: Format,
+    /// Who may do what. Clients are not told.
+    #[serde(default, skip_serializing_if = "says_nothing")]
+    pub access: Arc<Access>,
+}
+
+fn says_nothing(access: &Arc<Access>) -> bool {
+    access.is_empty()
 }
 
 impl ClusterMap {
@@ -187,6 +196,19 @@ impl ClusterMap {
             Some(branch) if !branch.is_root() => self.filters.get(&branch.root),
             _ => Some(filter),
         }
+    }
+
+    /// The name by which rights on `filter` are granted: that of the root for a level of a tree, and for a former filter that of
+    /// the one that has followed.
+    pub fn name_for_rights<'map>(&'map self, filter: &'map FilterRecord) -> &'map str {
+        let follower = |filter: &FilterRecord| self.filters.get(&filter.line.closed.as_ref()?.successor);
+        let mut named = self.root_of(filter).unwrap_or(filter);
+        // A line has no circle; a map that says otherwise ends this all the same.
+        for _ in 0..self.filters.len() {
+            let Some(next) = follower(named) else { break };
+            named = next;
+        }
+        &named.name
     }
 
     /// From digests to the positions that travel: at a level of a tree, events have the positions of its root.

@@ -3,6 +3,7 @@
 //! Promises: plain data and pure functions of it, the same on every node at the same version. Must not know: how it is agreed
 //! on, how it travels, what cells hold.
 
+mod access;
 pub mod check;
 mod cluster_map;
 mod format;
@@ -12,6 +13,10 @@ mod policies;
 pub mod stopping;
 mod tree;
 
+pub use access::{
+    Access, ClusterVerb, FilterNames, FilterVerb, GRANTS_MAX, Grant, NotFilterNames, PRINCIPALS_MAX, Principal,
+    check_principal_name,
+};
 pub use check::ClusterRefusal;
 pub use cluster_map::{
     COPIES_MAX, ClusterMap, FilterRecord, NodeRecord, SecretMaterial, SliceCopy, SliceMove, SliceOwner,

@@ -64,6 +64,8 @@ pub enum Reason {
     ClockSkew,
     /// Somebody holds the event and is about to deliver it, or may do so: it is not recorded yet, and may never be.
     Claimed,
+    /// The principal that the producer's certificate names has no right to do this with the filter.
+    Forbidden,
 }
 
 /// Where an event was found, or is recorded now, by the levels of a tree.
@@ -83,7 +85,7 @@ impl Seen {
 
 impl Reason {
     /// All, in the order in which they are counted.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Full,
         Self::Late,
         Self::Future,
@@ -100,6 +102,7 @@ impl Reason {
         Self::CutOff,
         Self::ClockSkew,
         Self::Claimed,
+        Self::Forbidden,
     ];
 
     /// Whether the event may have been recorded all the same.

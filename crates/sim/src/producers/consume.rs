@@ -28,7 +28,7 @@ impl Lane {
         dice: &mut Dice,
     ) -> Result<(), String> {
         let lease_ms = u64::from(lease_max_ms) / (1 + dice.below(4));
-        let id = lock(&self.history).begin(Call { is_lookup: true, ..self.new_call(event, time_ms) });
+        let id = lock(&self.history).begin(Call { is_lookup: true, is_claim: true, ..self.new_call(event, time_ms) });
         let (asked_us, lease_us) = (now_us(), lease_ms * 1_000);
         let key = event.to_le_bytes();
         let claiming = self.filter.claim_at(&key, time_ms, Duration::from_millis(lease_ms)).await;

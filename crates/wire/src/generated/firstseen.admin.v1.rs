@@ -449,6 +449,109 @@ pub struct FinishRestoreRequest {
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct FinishRestoreReply {}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Grant {
+    #[prost(enumeration = "Verb", tag = "1")]
+    pub verb: i32,
+    /// The name of a filter, or what names begin with and a \*; empty for a verb of the cluster.
+    #[prost(string, tag = "2")]
+    pub filters: ::prost::alloc::string::String,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Principal {
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "2")]
+    pub grants: ::prost::alloc::vec::Vec<Grant>,
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListAccessRequest {}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ListAccessReply {
+    /// Whether callers need rights.
+    #[prost(bool, tag = "1")]
+    pub enabled: bool,
+    #[prost(message, repeated, tag = "2")]
+    pub principals: ::prost::alloc::vec::Vec<Principal>,
+}
+/// What a principal gets or loses.
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct Rights {
+    #[prost(string, tag = "1")]
+    pub principal: ::prost::alloc::string::String,
+    #[prost(message, repeated, tag = "2")]
+    pub grants: ::prost::alloc::vec::Vec<Grant>,
+}
+#[derive(Clone, PartialEq, ::prost::Message)]
+pub struct ChangeAccessRequest {
+    /// Empty, or 16 bytes: the same when it is asked again.
+    #[prost(bytes = "bytes", tag = "1")]
+    pub command_id: ::prost::bytes::Bytes,
+    #[prost(oneof = "change_access_request::Change", tags = "2, 3, 4")]
+    pub change: ::core::option::Option<change_access_request::Change>,
+}
+/// Nested message and enum types in `ChangeAccessRequest`.
+pub mod change_access_request {
+    #[derive(Clone, PartialEq, ::prost::Oneof)]
+    pub enum Change {
+        #[prost(message, tag = "2")]
+        Grant(super::Rights),
+        /// Without rights: all that it has.
+        #[prost(message, tag = "3")]
+        Revoke(super::Rights),
+        /// Whether callers need rights from now on.
+        #[prost(bool, tag = "4")]
+        Enable(bool),
+    }
+}
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ChangeAccessReply {}
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, ::prost::Enumeration)]
+#[repr(i32)]
+pub enum Verb {
+    Unspecified = 0,
+    /// Of filters.
+    Observe = 1,
+    Lookup = 2,
+    Describe = 3,
+    Manage = 4,
+    /// Of the cluster.
+    View = 5,
+    Operate = 6,
+    Security = 7,
+}
+impl Verb {
+    /// String value of the enum field names used in the ProtoBuf definition.
+    ///
+    /// The values are not transformed in any way and thus are considered stable
+    /// (if the ProtoBuf definition does not change) and safe for programmatic use.
+    pub fn as_str_name(&self) -> &'static str {
+        match self {
+            Self::Unspecified => "VERB_UNSPECIFIED",
+            Self::Observe => "VERB_OBSERVE",
+            Self::Lookup => "VERB_LOOKUP",
+            Self::Describe => "VERB_DESCRIBE",
+            Self::Manage => "VERB_MANAGE",
+            Self::View => "VERB_VIEW",
+            Self::Operate => "VERB_OPERATE",
+            Self::Security => "VERB_SECURITY",
+        }
+    }
+    /// Creates an enum from field names used in the ProtoBuf definition.
+    pub fn from_str_name(value: &str) -> ::core::option::Option<Self> {
+        match value {
+            "VERB_UNSPECIFIED" => Some(Self::Unspecified),
+            "VERB_OBSERVE" => Some(Self::Observe),
+            "VERB_LOOKUP" => Some(Self::Lookup),
+            "VERB_DESCRIBE" => Some(Self::Describe),
+            "VERB_MANAGE" => Some(Self::Manage),
+            "VERB_VIEW" => Some(Self::View),
+            "VERB_OPERATE" => Some(Self::Operate),
+            "VERB_SECURITY" => Some(Self::Security),
+            _ => None,
+        }
+    }
+}
 /// Generated client implementations.
 pub mod admin_client {
     #![allow(
@@ -1039,6 +1142,56 @@ pub mod admin_client {
                 .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "FinishRestore"));
             self.inner.unary(req, path, codec).await
         }
+        /// Who may do what.
+        pub async fn list_access(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ListAccessRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ListAccessReply>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/firstseen.admin.v1.Admin/ListAccess",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "ListAccess"));
+            self.inner.unary(req, path, codec).await
+        }
+        /// Somebody may do more, or less, from now on.
+        pub async fn change_access(
+            &mut self,
+            request: impl tonic::IntoRequest<super::ChangeAccessRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ChangeAccessReply>,
+            tonic::Status,
+        > {
+            self.inner
+                .ready()
+                .await
+                .map_err(|e| {
+                    tonic::Status::unknown(
+                        format!("Service was not ready: {}", e.into()),
+                    )
+                })?;
+            let codec = tonic_prost::ProstCodec::default();
+            let path = http::uri::PathAndQuery::from_static(
+                "/firstseen.admin.v1.Admin/ChangeAccess",
+            );
+            let mut req = request.into_request();
+            req.extensions_mut()
+                .insert(GrpcMethod::new("firstseen.admin.v1.Admin", "ChangeAccess"));
+            self.inner.unary(req, path, codec).await
+        }
     }
 }
 /// Generated server implementations.
@@ -1182,6 +1335,19 @@ pub mod admin_server {
             request: tonic::Request<super::FinishRestoreRequest>,
         ) -> std::result::Result<
             tonic::Response<super::FinishRestoreReply>,
+            tonic::Status,
+        >;
+        /// Who may do what.
+        async fn list_access(
+            &self,
+            request: tonic::Request<super::ListAccessRequest>,
+        ) -> std::result::Result<tonic::Response<super::ListAccessReply>, tonic::Status>;
+        /// Somebody may do more, or less, from now on.
+        async fn change_access(
+            &self,
+            request: tonic::Request<super::ChangeAccessRequest>,
+        ) -> std::result::Result<
+            tonic::Response<super::ChangeAccessReply>,
             tonic::Status,
         >;
     }
@@ -2168,6 +2334,94 @@ pub mod admin_server {
                     let inner = self.inner.clone();
                     let fut = async move {
                         let method = FinishRestoreSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/firstseen.admin.v1.Admin/ListAccess" => {
+                    #[allow(non_camel_case_types)]
+                    struct ListAccessSvc<T: Admin>(pub Arc<T>);
+                    impl<T: Admin> tonic::server::UnaryService<super::ListAccessRequest>
+                    for ListAccessSvc<T> {
+                        type Response = super::ListAccessReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ListAccessRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::list_access(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ListAccessSvc(inner);
+                        let codec = tonic_prost::ProstCodec::default();
+                        let mut grpc = tonic::server::Grpc::new(codec)
+                            .apply_compression_config(
+                                accept_compression_encodings,
+                                send_compression_encodings,
+                            )
+                            .apply_max_message_size_config(
+                                max_decoding_message_size,
+                                max_encoding_message_size,
+                            );
+                        let res = grpc.unary(method, req).await;
+                        Ok(res)
+                    };
+                    Box::pin(fut)
+                }
+                "/firstseen.admin.v1.Admin/ChangeAccess" => {
+                    #[allow(non_camel_case_types)]
+                    struct ChangeAccessSvc<T: Admin>(pub Arc<T>);
+                    impl<
+                        T: Admin,
+                    > tonic::server::UnaryService<super::ChangeAccessRequest>
+                    for ChangeAccessSvc<T> {
+                        type Response = super::ChangeAccessReply;
+                        type Future = BoxFuture<
+                            tonic::Response<Self::Response>,
+                            tonic::Status,
+                        >;
+                        fn call(
+                            &mut self,
+                            request: tonic::Request<super::ChangeAccessRequest>,
+                        ) -> Self::Future {
+                            let inner = Arc::clone(&self.0);
+                            let fut = async move {
+                                <T as Admin>::change_access(&inner, request).await
+                            };
+                            Box::pin(fut)
+                        }
+                    }
+                    let accept_compression_encodings = self.accept_compression_encodings;
+                    let send_compression_encodings = self.send_compression_encodings;
+                    let max_decoding_message_size = self.max_decoding_message_size;
+                    let max_encoding_message_size = self.max_encoding_message_size;
+                    let inner = self.inner.clone();
+                    let fut = async move {
+                        let method = ChangeAccessSvc(inner);
                         let codec = tonic_prost::ProstCodec::default();
                         let mut grpc = tonic::server::Grpc::new(codec)
                             .apply_compression_config(

@@ -497,6 +497,8 @@ pub enum Reason {
     ClockSkew = 15,
     /// Somebody holds the event and is about to deliver it, or may do so; in the reply to a claim, `holds` says who.
     Claimed = 16,
+    /// The principal of the stream has no right to do this with the filter.
+    Forbidden = 17,
 }
 impl Reason {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -522,6 +524,7 @@ impl Reason {
             Self::CutOff => "REASON_CUT_OFF",
             Self::ClockSkew => "REASON_CLOCK_SKEW",
             Self::Claimed => "REASON_CLAIMED",
+            Self::Forbidden => "REASON_FORBIDDEN",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -544,6 +547,7 @@ impl Reason {
             "REASON_CUT_OFF" => Some(Self::CutOff),
             "REASON_CLOCK_SKEW" => Some(Self::ClockSkew),
             "REASON_CLAIMED" => Some(Self::Claimed),
+            "REASON_FORBIDDEN" => Some(Self::Forbidden),
             _ => None,
         }
     }

@@ -5,7 +5,7 @@ mod node;
 use std::sync::Arc;
 
 use firstseen_filter::{FilterSpec, Kind};
-use firstseen_meta::{Change, Command, CommandId, MetaError, NewFilter, Outcome, Refusal};
+use firstseen_meta::{AskedBy, Change, Command, CommandId, MetaError, NewFilter, Outcome, Refusal, leave};
 use firstseen_routing::{ClusterMap, FilterPolicies, Incarnation, NodeId, SecretMaterial, SlicedDefinition};
 
 use node::{Node, eventually};
@@ -35,7 +35,7 @@ async fn three() -> Vec<Node> {
 }
 
 async fn join(through: &Node, id: CommandId, candidate: &Node) -> Result<u64, String> {
-    let joined = through.meta.join(id, candidate.address.clone()).await;
+    let joined = firstseen_meta::join(&through.meta, AskedBy::default(), id, candidate.address.clone()).await;
     joined.map(|node| node.0).map_err(|error| error.to_string())
 }
 
@@ -167,7 +167,10 @@ async fn a_join_that_is_repeated_is_one_node() {
     assert!(refused.contains("another cluster"), "{refused}");
     let refused = nodes[0].meta.init().await.unwrap_err().to_string();
     assert!(refused.contains("of a cluster already"), "{refused}");
-    let nobody = nodes[0].meta.join([5; 16], "127.0.0.1:1".into()).await.unwrap_err().to_string();
+    let nobody = firstseen_meta::join(&nodes[0].meta, AskedBy::default(), [5; 16], "127.0.0.1:1".into())
+        .await
+        .unwrap_err()
+        .to_string();
     assert!(nobody.contains("does not answer"), "{nobody}");
 }
 
@@ -175,14 +178,14 @@ async fn a_join_that_is_repeated_is_one_node() {
 async fn nodes_leave_for_good() {
     let mut nodes = three().await;
     nodes[0].meta.propose(command(40, filter("clicks"))).await.unwrap();
-    let refused = nodes[0].meta.leave([41; 16], NodeId(3)).await.unwrap_err().to_string();
+    let refused = leave(&nodes[0].meta, AskedBy::default(), [41; 16], NodeId(3)).await.unwrap_err().to_string();
     assert!(refused.contains("owns slices of clicks"), "{refused}");
     nodes[0].meta.propose(command(42, Change::DropFilter { name: "clicks".into() })).await.unwrap();
     // The leader itself, asked through another.
     let leader = leader_of(&nodes).unwrap();
     let gone = nodes.remove(leader);
     let number = gone.meta.identity().unwrap().node;
-    nodes[0].meta.leave([43; 16], number).await.unwrap();
+    leave(&nodes[0].meta, AskedBy::default(), [43; 16], number).await.unwrap();
     for node in &nodes {
         settled(node, 2).await;
     }
@@ -200,13 +203,13 @@ async fn a_leader_leaves_at_its_own_word() {
         if count == 2 {
             let other = (leader_of(&nodes).unwrap() + 1) % 3;
             let other = nodes.remove(other);
-            nodes[0].meta.leave([51; 16], other.meta.identity().unwrap().node).await.unwrap();
+            leave(&nodes[0].meta, AskedBy::default(), [51; 16], other.meta.identity().unwrap().node).await.unwrap();
             other.stop().await;
             settled(&nodes[0], 2).await;
         }
         let gone = nodes.remove(leader_of(&nodes).unwrap());
         let number = gone.meta.identity().unwrap().node;
-        gone.meta.leave([52; 16], number).await.unwrap();
+        leave(&gone.meta, AskedBy::default(), [52; 16], number).await.unwrap();
         for node in &nodes {
             settled(node, count - 1).await;
         }

@@ -79,7 +79,7 @@ impl Node {
         let storage = MetaStorage::File(kept.path.clone());
         let seed = u64::from(kept.name.as_bytes()[0]);
         let (timing, same_on_all) = (kept.timing, Vec::new());
-        let config = MetaConfig { storage, profile: profile.clone(), timing, same_on_all, seed };
+        let config = MetaConfig { storage, profile: profile.clone(), timing, same_on_all, audit: None, seed };
         let meta = Meta::open(config, Arc::new(TcpConnector::default())).await.unwrap();
         let stop = CancellationToken::new();
         let router = server_builder()
@@ -165,6 +165,8 @@ not_here! {
     inspect_filter: InspectFilterRequest => InspectFilterReply,
     restore_filter: RestoreFilterRequest => RestoreFilterReply,
     finish_restore: FinishRestoreRequest => FinishRestoreReply,
+    list_access: ListAccessRequest => ListAccessReply,
+    change_access: ChangeAccessRequest => ChangeAccessReply,
 }
 
 impl Operator {

@@ -61,6 +61,7 @@ fn map() -> ClusterMap {
         filters: [(FILTER, record)].into(),
         next_filter: FilterId(2),
         format: Default::default(),
+        access: Default::default(),
     }
 }
 

@@ -1,0 +1,141 @@
+//! `firstseen access`: who may do what in a cluster.
+//!
+//! Promises: a change is made once, however often the request was sent. Must not know: how nodes check rights.
+
+mod rights;
+mod shown;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use firstseen_routing::{Access, Grant};
+use firstseen_wire::access::access;
+use firstseen_wire::proto::admin::change_access_request::Change;
+use firstseen_wire::proto::admin::{self, ChangeAccessRequest, ListAccessRequest};
+
+use crate::cluster::connect::{self, Operator, fresh_id};
+use crate::exit::FAILED;
+use crate::filter::ClusterAddresses;
+use rights::{CheckArgs, GrantArgs, RevokeArgs};
+
+/// The text after the flags.
+const EXAMPLES: &str = "\
+Rights are verbs on filters (observe, lookup, describe, manage) or on the cluster (view, operate,
+security). Until `enable` the roles of certificates count; with admin.firstseen everything is
+allowed, always. More: docs/security.md
+
+# the certificate of `crawler` shall be good for filters whose names begin with clicks
+firstseen access grant keeper --allow security,operate --cluster HOST:PORT --tls-ca ...
+firstseen access grant crawler --filter 'clicks*' --allow observe --cluster HOST:PORT --tls-ca ...
+firstseen access enable --cluster HOST:PORT --tls-ca ...";
+
+/// Flags of `firstseen access`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct AccessArgs {
+    /// The command that was asked for.
+    #[command(subcommand)]
+    pub command: AccessCommand,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum AccessCommand {
+    /// Give a principal rights, beside those it has
+    Grant(GrantArgs),
+    /// Take rights from a principal, or all that it has
+    Revoke(RevokeArgs),
+    /// Show all principals with their rights
+    List(ListArgs),
+    /// Say whether a principal may do something; exit code 0: it may, 1: it may not
+    Check(CheckArgs),
+    /// Ask callers for rights from now on
+    Enable(SwitchArgs),
+    /// Let the roles of certificates count again; rights are kept
+    Disable(SwitchArgs),
+}
+
+/// Flags of `firstseen access list`.
+#[derive(Debug, Args)]
+pub struct ListArgs {
+    /// The cluster.
+    #[command(flatten)]
+    pub at: ClusterAddresses,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `firstseen access enable` and `disable`.
+#[derive(Debug, Args)]
+pub struct SwitchArgs {
+    /// The cluster.
+    #[command(flatten)]
+    pub at: ClusterAddresses,
+}
+
+/// Runs `firstseen access`.
+///
+/// # Errors
+/// Those of the node; that no node answers.
+pub fn run(args: &AccessArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    connect::runtime()?.block_on(async {
+        match &args.command {
+            AccessCommand::Grant(GrantArgs { principal, rights, at }) => {
+                let rights = rights.grants()?;
+                let operator = at.operator()?;
+                change(&operator, Change::Grant(message(principal, &rights))).await?;
+                writeln!(out, "{principal} may {}", shown::list(&rights))?;
+                if !listed(&operator).await?.is_enabled {
+                    notice!("firstseen: rights are not asked for yet: firstseen access enable");
+                }
+            }
+            AccessCommand::Revoke(RevokeArgs { principal, rights, at }) => {
+                let rights = rights.some()?;
+                change(&at.operator()?, Change::Revoke(message(principal, &rights))).await?;
+                let what = if rights.is_empty() { "has no rights".to_owned() } else { format!("lost {}", shown::list(&rights)) };
+                writeln!(out, "{principal} {what}")?;
+            }
+            AccessCommand::List(ListArgs { at, json }) => {
+                let access = listed(&at.operator()?).await?;
+                out.write_all(if *json { shown::json(&access)? } else { shown::text(&access) }.as_bytes())?;
+            }
+            AccessCommand::Check(args) => {
+                let access = listed(&args.at.operator()?).await?;
+                let (may, why) = args.answer(&access)?;
+                writeln!(out, "{}: {why}", if may { "yes" } else { "no" })?;
+                return Ok(if may { ExitCode::SUCCESS } else { ExitCode::from(FAILED) });
+            }
+            AccessCommand::Enable(SwitchArgs { at }) => {
+                let operator = at.operator()?;
+                change(&operator, Change::Enable(true)).await?;
+                let principals = listed(&operator).await?.principals.len();
+                writeln!(
+                    out,
+                    "callers need rights now: {principals} principals have some. Certificates that name no principal are good \
+                     for nothing but admin.firstseen; firstseen access disable ends this"
+                )?;
+            }
+            AccessCommand::Disable(SwitchArgs { at }) => {
+                change(&at.operator()?, Change::Enable(false)).await?;
+                writeln!(out, "the roles of certificates count again; rights are kept")?;
+            }
+        }
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+async fn change(operator: &Operator, change: Change) -> anyhow::Result<()> {
+    let request = ChangeAccessRequest { command_id: fresh_id().into(), change: Some(change) };
+    operator.call(async |mut client| client.change_access(request.clone()).await).await.map(drop)
+}
+
+async fn listed(operator: &Operator) -> anyhow::Result<Access> {
+    let listed = operator.call(async |mut client| client.list_access(ListAccessRequest {}).await).await?;
+    Ok(access(listed)?)
+}
+
+fn message(principal: &str, rights: &[Grant]) -> admin::Rights {
+    admin::Rights { principal: principal.to_owned(), grants: rights.iter().map(admin::Grant::from).collect() }
+}

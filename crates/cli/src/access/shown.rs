@@ -1,0 +1,71 @@
+//! Who may do what, as it is shown.
+//!
+//! Promises: the JSON names below. Must not know: clusters.
+
+use std::fmt::Write as _;
+
+use firstseen_routing::{Access, Grant};
+use serde::Serialize;
+
+use crate::text::table::Table;
+
+#[derive(Serialize)]
+struct Document<'a> {
+    /// Whether callers need rights.
+    enabled: bool,
+    principals: Vec<PrincipalDocument<'a>>,
+}
+
+#[derive(Serialize)]
+struct PrincipalDocument<'a> {
+    name: &'a str,
+    rights: Vec<RightDocument<'a>>,
+}
+
+#[derive(Serialize)]
+struct RightDocument<'a> {
+    verb: String,
+    /// None for a verb on the cluster.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    filters: Option<&'a str>,
+}
+
+/// One JSON document.
+pub(super) fn json(access: &Access) -> anyhow::Result<String> {
+    let principals = access.principals.iter().map(|(name, principal)| PrincipalDocument {
+        name,
+        rights: principal.grants.iter().map(RightDocument::from).collect(),
+    });
+    let document = Document { enabled: access.is_enabled, principals: principals.collect() };
+    Ok(serde_json::to_string_pretty(&document)? + "\n")
+}
+
+impl<'a> From<&'a Grant> for RightDocument<'a> {
+    fn from(grant: &'a Grant) -> Self {
+        match grant {
+            Grant::Filters { names, verb } => Self { verb: verb.to_string(), filters: Some(names.as_str()) },
+            Grant::Cluster(verb) => Self { verb: verb.to_string(), filters: None },
+        }
+    }
+}
+
+/// A table for people.
+pub(super) fn text(access: &Access) -> String {
+    let mut table = Table::new(&["principal", "rights"]);
+    for (name, principal) in &access.principals {
+        table.row([name.clone(), list(&principal.grants)]);
+    }
+    let mut text = if access.principals.is_empty() { "nobody has rights\n".to_owned() } else { table.text() };
+    let asked = if access.is_enabled {
+        "callers need rights"
+    } else {
+        "rights are not asked for: the roles of certificates count"
+    };
+    let _ = writeln!(text, "{asked}; admin.firstseen may do everything");
+    text
+}
+
+/// Rights in a row.
+pub(super) fn list<'a>(rights: impl IntoIterator<Item = &'a Grant>) -> String {
+    rights.into_iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,97 @@
+//! Rights come and go, within their limits.
+
+use firstseen_routing::{ClusterVerb, FilterVerb};
+
+use super::*;
+use crate::asked_by::AskedBy;
+use crate::command::{Change, Command};
+use crate::state::State;
+use crate::state::tests::Cluster;
+
+fn on(names: &str, verb: FilterVerb) -> Grant {
+    Grant::Filters { names: names.parse().unwrap(), verb }
+}
+
+fn granted(principal: &str, grants: Vec<Grant>) -> Change {
+    Change::Access(AccessChange::Grant { principal: principal.to_owned(), grants })
+}
+
+fn revoked(principal: &str, grants: Vec<Grant>) -> Change {
+    Change::Access(AccessChange::Revoke { principal: principal.to_owned(), grants })
+}
+
+fn enabled(is_enabled: bool) -> Change {
+    Change::Access(AccessChange::Enable { is_enabled })
+}
+
+#[test]
+fn rights_come_and_go_and_the_map_has_another_version_each_time() {
+    let mut cluster = Cluster::new(1, 1 << 20);
+    let version = cluster.state.map().version;
+    let clicks = on("clicks", FilterVerb::Observe);
+    cluster.ask(granted("crawler", vec![clicks.clone(), on("seen*", FilterVerb::Lookup)])).unwrap();
+    let granted_at = cluster.state.map().version;
+    assert!(granted_at > version && cluster.state.map().access.principals["crawler"].may(FilterVerb::Lookup, "seen-1"));
+    cluster.ask(granted("crawler", vec![clicks.clone()])).unwrap();
+    assert_eq!(cluster.state.map().version, granted_at, "it has it already");
+    cluster.ask(revoked("crawler", vec![clicks.clone()])).unwrap();
+    assert!(cluster.state.map().version > granted_at);
+    assert!(!cluster.state.map().access.principals["crawler"].may(FilterVerb::Describe, "clicks"));
+    let refused = cluster.ask(revoked("crawler", vec![clicks])).unwrap_err();
+    assert!(refused.to_string().contains("observe clicks"), "{refused}");
+    cluster.ask(revoked("crawler", Vec::new())).unwrap();
+    assert!(cluster.state.map().access.principals.is_empty());
+    assert!(matches!(cluster.ask(revoked("crawler", Vec::new())), Err(Refusal::PrincipalUnknown { .. })));
+    assert!(cluster.ask(granted("Crawler", Vec::new())).unwrap_err().to_string().contains("small letters"));
+}
+
+#[test]
+fn rights_are_asked_for_once_somebody_may_change_them() {
+    let mut cluster = Cluster::new(1, 1 << 20);
+    assert_eq!(cluster.ask(enabled(true)), Err(Refusal::NoKeeper));
+    cluster.ask(granted("op", vec![Grant::Cluster(ClusterVerb::Operate)])).unwrap();
+    assert_eq!(cluster.ask(enabled(true)), Err(Refusal::NoKeeper));
+    cluster.ask(granted("keeper", vec![Grant::Cluster(ClusterVerb::Security)])).unwrap();
+    cluster.ask(enabled(true)).unwrap();
+    assert!(cluster.state.map().access.is_enabled);
+    let bytes = cluster.state.to_bytes();
+    cluster.ask(enabled(false)).unwrap();
+    assert!(!cluster.state.map().access.is_enabled);
+    assert!(State::from_bytes(&bytes.unwrap()).unwrap().map().access.is_enabled, "a snapshot has them");
+}
+
+#[test]
+fn principals_and_rights_have_limits() {
+    let mut cluster = Cluster::new(1, 1 << 20);
+    let many = |named: &dyn Fn(usize) -> String| {
+        (0..GRANTS_MAX).map(|number| on(&named(number), FilterVerb::Observe)).collect()
+    };
+    cluster.ask(granted("p", many(&|number| format!("f{number}")))).unwrap();
+    let before = cluster.state.clone();
+    let refused = cluster.ask(granted("p", vec![Grant::Cluster(ClusterVerb::View)])).unwrap_err();
+    assert!(refused.to_string().contains("rights of one principal"), "{refused}");
+    assert_eq!(cluster.state.map(), before.map(), "nothing has changed");
+    let mut first_refused = |grants: Vec<Grant>| {
+        (0..).find_map(|number| cluster.ask(granted(&format!("q{number}"), grants.clone())).err()).unwrap().to_string()
+    };
+    let refused = first_refused(many(&|number| format!("{number:0>255}")));
+    assert!(refused.contains("bytes of principals"), "{refused}");
+    let refused = first_refused(Vec::new());
+    assert!(refused.contains("principals"), "{refused}");
+}
+
+#[test]
+fn a_change_for_somebody_is_the_change() {
+    let mut cluster = Cluster::new(1, 1 << 20);
+    let by = |change: Change| {
+        let asked_by = AskedBy { name: "admin.firstseen".to_owned(), from: String::new(), at_ms: 7 };
+        Change::By { asked_by, change: Box::new(change) }
+    };
+    cluster.ask(by(granted("crawler", vec![on("clicks", FilterVerb::Observe)]))).unwrap();
+    assert!(cluster.state.map().access.principals.contains_key("crawler"));
+    let twice = by(by(revoked("crawler", Vec::new())));
+    assert_eq!(twice.subject(), "crawler: everything");
+    assert_eq!(cluster.ask(twice), Err(Refusal::AskedTwice));
+    let command = Command { id: [1; 16], change: by(enabled(true)) };
+    assert_eq!(command.to_string(), "enable-access");
+}

@@ -1,0 +1,48 @@
+//! Who may do what, as it is asked for.
+//!
+//! Promises: rights are not asked for before callers show who they are. Must not know: what rights are good for.
+
+use firstseen_meta::{AccessChange, Change};
+use firstseen_wire::access;
+use firstseen_wire::proto::admin::change_access_request::Change as Asked;
+use firstseen_wire::proto::admin::{ChangeAccessRequest, Rights};
+use firstseen_wire::status::ErrorKind;
+use tonic::Status;
+
+use super::AdminService;
+use crate::guest::Guest;
+
+impl AdminService {
+    /// Changes who may do what; this node acts on it when this is answered.
+    pub(super) async fn change_rights(&self, guest: &Guest, request: ChangeAccessRequest) -> Result<(), Status> {
+        let ChangeAccessRequest { command_id, change } = request;
+        let change = change.ok_or_else(|| ErrorKind::Invalid.status("`change` is missing"))?;
+        let is_enabled = matches!(change, Asked::Enable(true));
+        if is_enabled && !self.shared.is_secure {
+            let what = "rights cannot be asked for without certificates: anybody who connects to this node is taken for an \
+                        operator. Give all nodes `[tls]` first";
+            return Err(ErrorKind::NotNow.status(what));
+        }
+        self.propose(guest, &command_id, Change::Access(decode(change)?)).await?;
+        let agreed = self.shared.meta.map().borrow().version;
+        self.applied(|view| view.map.version >= agreed).await
+    }
+}
+
+fn decode(change: Asked) -> Result<AccessChange, Status> {
+    let rights = |Rights { principal, grants }: Rights| {
+        let grants = access::grants(grants).map_err(|error| ErrorKind::Invalid.status(error))?;
+        Ok::<_, Status>((principal, grants))
+    };
+    Ok(match change {
+        Asked::Grant(asked) => {
+            let (principal, grants) = rights(asked)?;
+            AccessChange::Grant { principal, grants }
+        }
+        Asked::Revoke(asked) => {
+            let (principal, grants) = rights(asked)?;
+            AccessChange::Revoke { principal, grants }
+        }
+        Asked::Enable(is_enabled) => AccessChange::Enable { is_enabled },
+    })
+}

@@ -1,0 +1,191 @@
+//! The file that lines are appended to.
+//!
+//! Promises: a line is whole or not there; entries of the agreement that are in the file are not written a second time, also after
+//! a restart; a file that was moved away (by `logrotate`) is followed by a new one. Must not know: what lines say.
+
+mod line;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufRead, BufReader, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+pub(crate) use line::Line;
+
+/// So many bytes at the end of the file are read for the newest entries in it: far more than changes since a snapshot take.
+const TAIL_BYTES: u64 = 1 << 20;
+
+/// Why the file cannot be used.
+#[derive(Debug, Error)]
+#[error("audit.file: cannot write {}: {source}", .path.display())]
+pub struct AuditFileError {
+    path: PathBuf,
+    source: io::Error,
+}
+
+/// The file that lines are appended to.
+pub struct AuditFile {
+    path: PathBuf,
+    file: File,
+    /// By cluster, the newest entry of its agreement that is in the file.
+    written: BTreeMap<String, u64>,
+}
+
+impl AuditFile {
+    /// Opens the file, or makes it; only its owner can read it.
+    ///
+    /// # Errors
+    /// [`AuditFileError`] says which file, and why.
+    pub fn open(path: &Path) -> Result<Self, AuditFileError> {
+        let failed = |source| AuditFileError { path: path.to_owned(), source };
+        let file = appending(path).map_err(failed)?;
+        let mut audit = Self { path: path.to_owned(), file, written: BTreeMap::new() };
+        audit.read_tail().map_err(failed)?;
+        Ok(audit)
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends a line, and before it that others were lost.
+    pub(crate) fn append(&mut self, line: &Line, lost: u64) -> io::Result<()> {
+        let place = line.place().map(|(cluster, index)| (cluster.to_owned(), index));
+        if let Some((cluster, index)) = &place
+            && self.written.get(cluster).is_some_and(|written| written >= index)
+        {
+            return Ok(());
+        }
+        self.follow()?;
+        let mut bytes = Vec::new();
+        if lost > 0 {
+            serde_json::to_writer(&mut bytes, &Line::lost(lost))?;
+            bytes.push(b'\n');
+        }
+        serde_json::to_writer(&mut bytes, line)?;
+        bytes.push(b'\n');
+        let end = self.file.metadata()?.len();
+        if let Err(error) = self.file.write_all(&bytes) {
+            // On a full disk, the first half of a line would spoil the next.
+            self.file.set_len(end)?;
+            return Err(error);
+        }
+        self.written.extend(place);
+        Ok(())
+    }
+
+    /// Goes over to a new file where this one is no longer at its place.
+    fn follow(&mut self) -> io::Result<()> {
+        if !is_at(&self.file, &self.path) {
+            self.file = appending(&self.path)?;
+        }
+        Ok(())
+    }
+
+    /// Reads which entries are there, and takes off a line that was not written to its end.
+    fn read_tail(&mut self) -> io::Result<()> {
+        let bytes = self.file.metadata()?.len();
+        let mut tail = BufReader::new(File::open(&self.path)?);
+        let mut place = bytes.saturating_sub(TAIL_BYTES);
+        tail.seek(SeekFrom::Start(place))?;
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let read = tail.read_until(b'\n', &mut line)?;
+            if read == 0 {
+                return Ok(());
+            }
+            if line.last() != Some(&b'\n') {
+                return self.file.set_len(place);
+            }
+            place += read as u64;
+            // The first line of the tail may lack its beginning, and lines of others may be anything.
+            let Ok(line) = serde_json::from_slice::<Line>(&line) else { continue };
+            if let Some((cluster, index)) = line.place() {
+                self.written.insert(cluster.to_owned(), index);
+            }
+        }
+    }
+}
+
+fn appending(path: &Path) -> io::Result<File> {
+    let mut options = OpenOptions::new();
+    options.append(true).create(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path)
+}
+
+/// Whether the open file is the one that is at `path`.
+#[cfg(unix)]
+fn is_at(file: &File, path: &Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let (here, there) = (file.metadata(), fs::metadata(path));
+    matches!((here, there), (Ok(here), Ok(there)) if (here.dev(), here.ino()) == (there.dev(), there.ino()))
+}
+
+#[cfg(not(unix))]
+fn is_at(_: &File, path: &Path) -> bool {
+    fs::metadata(path).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_meta::{AskedBy, Audited};
+    use firstseen_routing::ClusterId;
+
+    use super::*;
+
+    fn change(cluster: u8, index: u64) -> Line {
+        Line::agreed(&Audited::Change {
+            cluster: ClusterId([cluster; 16]),
+            index,
+            asked_by: AskedBy::default(),
+            change: "drop-filter",
+            subject: format!("filter {index}"),
+            refused: None,
+        })
+    }
+
+    fn lines(path: &Path) -> Vec<Line> {
+        let text = fs::read_to_string(path).expect("a file");
+        text.lines().map(|line| serde_json::from_str(line).expect("a line")).collect()
+    }
+
+    #[test]
+    fn entries_are_written_once_also_after_a_restart() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("audit.jsonl");
+        let mut file = AuditFile::open(&path).expect("a file");
+        [3, 4, 4, 3].iter().for_each(|index| file.append(&change(1, *index), 0).expect("a line"));
+        file.append(&Line::denied(&AskedBy::default(), "/s/m", "no"), 0).expect("a line");
+        drop(file);
+        // The process ended in the middle of a line.
+        let mut torn = OpenOptions::new().append(true).open(&path).expect("the file");
+        torn.write_all(b"{\"event\":\"cha").expect("half a line");
+        let mut file = AuditFile::open(&path).expect("a file");
+        [3, 4, 5].iter().for_each(|index| file.append(&change(1, *index), 0).expect("a line"));
+        file.append(&change(2, 1), 7).expect("another cluster counts anew");
+        let there: Vec<Option<u64>> = lines(&path).iter().map(|line| line.place().map(|(_, index)| index)).collect();
+        assert_eq!(there, [Some(3), Some(4), None, Some(5), None, Some(1)]);
+        assert_eq!(lines(&path)[4], Line::lost(7));
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_was_moved_away_is_followed_by_a_new_one() {
+        use std::os::unix::fs::MetadataExt;
+        let folder = tempfile::tempdir().expect("a folder");
+        let (path, moved) = (folder.path().join("audit.jsonl"), folder.path().join("audit.1"));
+        let mut file = AuditFile::open(&path).expect("a file");
+        file.append(&change(1, 1), 0).expect("a line");
+        fs::rename(&path, &moved).expect("a move");
+        file.append(&change(1, 2), 0).expect("a line");
+        assert_eq!((lines(&moved).len(), lines(&path).len()), (1, 1));
+        assert_eq!(fs::metadata(&path).expect("it").mode() & 0o777, 0o600);
+        assert!(AuditFile::open(folder.path()).is_err_and(|error| error.to_string().contains("audit.file")));
+    }
+}

@@ -1,0 +1,222 @@
+//! The caller of one call, and what it may do with it: by the role of its certificate, or by the rights of its principal once the
+//! cluster asks for these.
+//!
+//! Promises: the call's rule, which the gate gives, is the only place that says what a call needs; who is refused anything is
+//! written to the audit file. Whoever has the certificate of an operator may do everything: nobody can lock the holders out.
+//! Must not know: what calls do, which call needs what.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use firstseen_meta::AskedBy;
+use firstseen_routing::{ClusterMap, ClusterVerb, FilterRecord, FilterVerb, Principal};
+use firstseen_wire::status::ErrorKind;
+use tonic::{Request, Status};
+
+use crate::audit::Audit;
+use crate::roles::{Caller, Role};
+
+/// What a call needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Needs {
+    /// The role, where rights are not asked for, and of nodes.
+    pub(crate) role: Role,
+    /// The right; none where only the role counts.
+    pub(crate) right: Option<Right>,
+}
+
+/// The right that a call needs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Right {
+    /// On the cluster.
+    Cluster(ClusterVerb),
+    /// On the filter that the call names.
+    Filter(FilterVerb),
+    /// On any filter: the answer shows those alone on which the caller has it.
+    SomeFilter(FilterVerb),
+}
+
+/// The caller of one call.
+pub(crate) struct Guest {
+    caller: Caller,
+    from: Option<SocketAddr>,
+    /// The call: `/SERVICE/METHOD`.
+    call: String,
+    needs: Needs,
+    audit: Arc<Audit>,
+}
+
+/// By what a caller may do something.
+enum Standing<'map> {
+    /// It may do everything: an operator, or there are no certificates.
+    Everything,
+    /// Its role says: a node of the cluster, or rights are not asked for.
+    Role,
+    /// What it was granted.
+    Granted(&'map str, &'map Principal),
+}
+
+impl Guest {
+    /// The guest that the gate has let in.
+    ///
+    /// # Errors
+    /// No gate has: that is a bug.
+    pub(crate) fn of<T>(request: &Request<T>) -> Result<Arc<Self>, Status> {
+        let stray = || ErrorKind::Internal.status("the call has not passed the gate");
+        request.extensions().get::<Arc<Self>>().cloned().ok_or_else(stray)
+    }
+
+    /// Lets a caller in, if there may be something for which it may make the call.
+    ///
+    /// # Errors
+    /// It may not make this call whatever it asks for.
+    pub(crate) fn enter(
+        (caller, from): (Caller, Option<SocketAddr>),
+        (call, needs): (&str, Needs),
+        map: &ClusterMap,
+        audit: &Arc<Audit>,
+    ) -> Result<Self, Status> {
+        let guest = Self { caller, from, call: call.to_owned(), needs, audit: audit.clone() };
+        guest.must_still(map)?;
+        Ok(guest)
+    }
+
+    /// The caller.
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// Who asks for a change.
+    pub(crate) fn asked_by(&self) -> AskedBy {
+        self.audit.who(&self.caller, self.from)
+    }
+
+    /// Only those who may do with the filter of this name what the call does.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Forbidden`] says which right is missing.
+    pub(crate) fn must_for(&self, map: &ClusterMap, filter: &str) -> Result<(), Status> {
+        self.check(map, Some(filter)).map_err(|status| self.refused(status))
+    }
+
+    /// Only those who may make the call for something: one that lasts outlives rights.
+    ///
+    /// # Errors
+    /// As of [`Self::enter`].
+    pub(crate) fn must_still(&self, map: &ClusterMap) -> Result<(), Status> {
+        self.check(map, None).map_err(|status| self.refused(status))
+    }
+
+    /// Whether it may do this with a filter. It is not written down where it may not: an open stream asks often.
+    ///
+    /// # Errors
+    /// Which right is missing.
+    pub(crate) fn may(&self, map: &ClusterMap, verb: FilterVerb, filter: &FilterRecord) -> Result<(), String> {
+        let name = map.name_for_rights(filter);
+        match self.standing(map).map_err(|status| status.message().to_owned())? {
+            Standing::Granted(principal, rights) if !rights.may(verb, name) => {
+                Err(missing(principal, Right::Filter(verb), Some(name)))
+            }
+            Standing::Everything | Standing::Role | Standing::Granted(..) => Ok(()),
+        }
+    }
+
+    /// Whether it may read the secret of the filter of this name.
+    pub(crate) fn may_hash_for(&self, map: &ClusterMap, filter: &str) -> bool {
+        match self.standing(map) {
+            Ok(Standing::Everything | Standing::Role) => true,
+            Ok(Standing::Granted(_, rights)) => rights.may_hash_for(filter),
+            Err(_) => false,
+        }
+    }
+
+    /// The map as it may see it: with the filters on which it has a right, and all nodes.
+    pub(crate) fn visible(&self, map: &Arc<ClusterMap>) -> Arc<ClusterMap> {
+        let sees_all = match self.standing(map) {
+            Ok(Standing::Everything | Standing::Role) => true,
+            Ok(Standing::Granted(_, rights)) => rights.may_on_cluster(ClusterVerb::View),
+            Err(_) => false,
+        };
+        if sees_all {
+            return map.clone();
+        }
+        let is_seen = |filter: &FilterRecord| self.may(map, FilterVerb::Describe, filter).is_ok();
+        let seen = map.filters.iter().filter(|(_, filter)| is_seen(filter)).map(|(id, filter)| (*id, filter.clone()));
+        Arc::new(ClusterMap { filters: seen.collect(), ..ClusterMap::clone(map) })
+    }
+
+    fn check(&self, map: &ClusterMap, filter: Option<&str>) -> Result<(), Status> {
+        let Needs { role, right } = self.needs;
+        let Some(right) = right else { return self.caller.must(role) };
+        let (principal, rights) = match self.standing(map)? {
+            Standing::Everything => return Ok(()),
+            Standing::Role => return self.caller.must(role),
+            Standing::Granted(principal, rights) => (principal, rights),
+        };
+        let may = match (right, filter) {
+            (Right::Cluster(verb), _) => rights.may_on_cluster(verb),
+            (Right::Filter(verb), Some(filter)) => rights.may(verb, filter),
+            (Right::Filter(verb), None) | (Right::SomeFilter(verb), _) => rights.may_with_some(verb),
+        };
+        if may { Ok(()) } else { Err(ErrorKind::Forbidden.status(missing(principal, right, filter))) }
+    }
+
+    fn standing<'map>(&self, map: &'map ClusterMap) -> Result<Standing<'map>, Status> {
+        let roles = self.caller.roles();
+        if self.caller.is_unchecked() || roles.admin {
+            return Ok(Standing::Everything);
+        }
+        if roles.node {
+            // A node that joins asks and is asked who it is, before it is a member.
+            let is_greeting = self.needs.role == Role::OperatorOrNode;
+            let stranger = || {
+                let what = "the node that calls is no member of the cluster, as far as this node knows: let it join, or \
+                            stop it and remove its data if it has left";
+                ErrorKind::Unavailable.status(what)
+            };
+            return (is_greeting || self.caller.is_member(map)).then_some(Standing::Role).ok_or_else(stranger);
+        }
+        if !map.access.is_enabled {
+            return Ok(Standing::Role);
+        }
+        let Some(name) = self.caller.principal() else {
+            let what = "the cluster asks for rights, and the certificate names no principal: it has to bear one name like \
+                        NAME.client.firstseen (firstseen certs --clients NAME makes such)";
+            return Err(ErrorKind::Forbidden.status(what));
+        };
+        let unknown = || ErrorKind::Forbidden.status(format!("`{name}` has no rights in this cluster"));
+        let (name, rights) = map.access.principals.get_key_value(name).ok_or_else(unknown)?;
+        Ok(Standing::Granted(name, rights))
+    }
+
+    fn refused(&self, status: Status) -> Status {
+        self.audit.denied(&self.asked_by(), &self.call, status.message());
+        status
+    }
+}
+
+/// The right that is missing, and how it is granted.
+fn missing(principal: &str, right: Right, filter: Option<&str>) -> String {
+    let (what, flags) = match (right, filter) {
+        (Right::Cluster(verb), _) => {
+            (format!("has no right to {} this cluster", on_cluster(verb)), format!("--allow {verb}"))
+        }
+        (Right::Filter(verb), Some(filter)) => {
+            (format!("may not {verb} filter `{filter}`"), format!("--filter {filter} --allow {verb}"))
+        }
+        (Right::Filter(verb), None) | (Right::SomeFilter(verb), _) => {
+            (format!("may not {verb} any filter"), format!("--filter NAME --allow {verb}"))
+        }
+    };
+    format!(
+        "`{principal}` {what}: who has the right `security` grants it by firstseen access grant {principal} {flags}"
+    )
+}
+
+fn on_cluster(verb: ClusterVerb) -> &'static str {
+    match verb {
+        ClusterVerb::View => "view",
+        ClusterVerb::Operate => "operate",
+        ClusterVerb::Security => "say who may do what in",
+    }
+}

@@ -1,0 +1,105 @@
+//! Rights as messages.
+//!
+//! Promises: a right that comes in is one that can be granted, or an error that names the field. Must not know: who has it.
+
+use firstseen_routing::{Access, ClusterVerb, FilterNames, FilterVerb, GRANTS_MAX, Grant, PRINCIPALS_MAX, Principal};
+
+use crate::map_error::{MapError, check_length};
+use crate::proto::admin as proto;
+
+impl From<&Access> for proto::ListAccessReply {
+    fn from(access: &Access) -> Self {
+        let principals = access.principals.iter().map(|(name, principal)| proto::Principal {
+            name: name.clone(),
+            grants: principal.grants.iter().map(proto::Grant::from).collect(),
+        });
+        Self { enabled: access.is_enabled, principals: principals.collect() }
+    }
+}
+
+/// Who may do what, in a message.
+///
+/// # Errors
+/// [`MapError`] names the field.
+pub fn access(message: proto::ListAccessReply) -> Result<Access, MapError> {
+    check_length("principals", message.principals.len(), PRINCIPALS_MAX)?;
+    let principals = message.principals.into_iter().map(|proto::Principal { name, grants: granted }| {
+        Ok::<_, MapError>((name, Principal { grants: grants(granted)?.into_iter().collect() }))
+    });
+    Ok(Access { is_enabled: message.enabled, principals: principals.collect::<Result<_, _>>()? })
+}
+
+impl From<&Grant> for proto::Grant {
+    fn from(grant: &Grant) -> Self {
+        let (verb, filters) = match grant {
+            Grant::Filters { names, verb } => (of_filters(*verb), names.as_str().to_owned()),
+            Grant::Cluster(verb) => (of_cluster(*verb), String::new()),
+        };
+        Self { verb: verb.into(), filters }
+    }
+}
+
+/// The rights in a message.
+///
+/// # Errors
+/// [`MapError`] names the field.
+pub fn grants(messages: Vec<proto::Grant>) -> Result<Vec<Grant>, MapError> {
+    check_length("grants", messages.len(), GRANTS_MAX)?;
+    messages.into_iter().map(grant).collect()
+}
+
+fn grant(proto::Grant { verb, filters }: proto::Grant) -> Result<Grant, MapError> {
+    let value = verb;
+    let verb = proto::Verb::try_from(verb).unwrap_or_default();
+    let on_filters = FilterVerb::ALL.into_iter().find(|known| of_filters(*known) == verb);
+    let on_cluster = ClusterVerb::ALL.into_iter().find(|known| of_cluster(*known) == verb);
+    match (on_filters, on_cluster) {
+        (Some(verb), _) => {
+            let names = FilterNames::try_from(filters).map_err(|_| MapError::Names { field: "grant.filters" })?;
+            Ok(Grant::Filters { names, verb })
+        }
+        (None, Some(verb)) if filters.is_empty() => Ok(Grant::Cluster(verb)),
+        (None, Some(_)) => Err(MapError::Names { field: "grant.filters" }),
+        (None, None) => Err(MapError::Unknown { field: "grant.verb", value: value.into() }),
+    }
+}
+
+fn of_filters(verb: FilterVerb) -> proto::Verb {
+    match verb {
+        FilterVerb::Observe => proto::Verb::Observe,
+        FilterVerb::Lookup => proto::Verb::Lookup,
+        FilterVerb::Describe => proto::Verb::Describe,
+        FilterVerb::Manage => proto::Verb::Manage,
+    }
+}
+
+fn of_cluster(verb: ClusterVerb) -> proto::Verb {
+    match verb {
+        ClusterVerb::View => proto::Verb::View,
+        ClusterVerb::Operate => proto::Verb::Operate,
+        ClusterVerb::Security => proto::Verb::Security,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rights_survive_as_messages_and_no_others_come_in() {
+        let on_filters = FilterVerb::ALL.map(|verb| Grant::Filters { names: "clicks*".parse().unwrap(), verb });
+        let all: Vec<Grant> = on_filters.into_iter().chain(ClusterVerb::ALL.map(Grant::Cluster)).collect();
+        let known = all.len() as i32;
+        let principals = [("op".to_owned(), Principal { grants: all.iter().cloned().collect() })].into();
+        let before = Access { is_enabled: true, principals };
+        assert_eq!(access(proto::ListAccessReply::from(&before)), Ok(before));
+        assert!(grants(vec![proto::Grant { verb: 0, filters: "a".to_owned() }]).is_err());
+        assert!(grants(vec![proto::Grant { verb: known + 1, filters: String::new() }]).is_err());
+        for (verb, filters) in [(proto::Verb::Observe, ""), (proto::Verb::Observe, "a*b"), (proto::Verb::View, "a")] {
+            let message = proto::Grant { verb: verb.into(), filters: filters.to_owned() };
+            assert!(grants(vec![message]).unwrap_err().to_string().contains("grant.filters"), "{verb:?} {filters}");
+        }
+        let many = vec![proto::Grant::from(&Grant::Cluster(ClusterVerb::View)); GRANTS_MAX + 1];
+        assert!(grants(many).is_err());
+    }
+}

@@ -1,0 +1,169 @@
+//! Rights and the audit file, as an operator meets them: three nodes with certificates.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::local_cluster::eventually;
+use crate::own_node::OwnNode;
+use crate::run::{Folder, Ran};
+
+/// Nodes a, b and c with the certificates of one authority, whose folder is that of a.
+struct Secured {
+    nodes: [OwnNode; 3],
+}
+
+impl Secured {
+    fn start() -> Self {
+        let folder = Folder::new();
+        folder.run("certs --out certs --nodes a,b,c --clients keeper,crawler,tenant,nobody --admin").ok();
+        let certs = folder.path("certs");
+        let settings = |name: &str| {
+            let at = |file: &str| certs.join(file).display().to_string();
+            format!(
+                "[tls]\nca = \"{}\"\ncert = \"{}\"\nkey = \"{}\"\n[audit]\nfile = \"audit.jsonl\"\n",
+                at("ca.pem"),
+                at(&format!("{name}.node.pem")),
+                at(&format!("{name}.node.key"))
+            )
+        };
+        let first = settings("a");
+        let [b, c] = ["b", "c"].map(|name| OwnNode::start(name, &settings(name)));
+        let secured = Self { nodes: [OwnNode::start_in(folder, "a", &first), b, c] };
+        let all = secured.nodes.each_ref().map(|node| node.address.clone()).join(" ");
+        eventually("a cluster", || secured.run("admin", &format!("cluster form {all}")).code == Some(0));
+        secured
+    }
+
+    /// Runs a command by the certificate of `who`, in the folder of a.
+    fn run(&self, who: &str, arguments: &str) -> Ran {
+        self.nodes[0].folder.run(&format!("{arguments} {}", Self::tls(who)))
+    }
+
+    /// The same at the cluster.
+    fn at_cluster(&self, who: &str, arguments: &str) -> Ran {
+        let all = self.nodes.each_ref().map(|node| node.address.clone()).join(",");
+        self.run(who, &format!("{arguments} --cluster {all}"))
+    }
+
+    fn tls(who: &str) -> String {
+        let file = if who == "admin" { who.to_owned() } else { format!("{who}.client") };
+        format!("--tls-ca certs/ca.pem --tls-cert certs/{file}.pem --tls-key certs/{file}.key")
+    }
+
+    /// The lines of each node's audit file.
+    fn audit(&self) -> [Vec<Value>; 3] {
+        self.nodes.each_ref().map(|node| {
+            let text = node.folder.read("audit.jsonl");
+            text.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+        })
+    }
+
+    /// The changes that were agreed on, by what each node has of them.
+    fn changes(&self) -> [Vec<Value>; 3] {
+        self.audit().map(|lines| lines.into_iter().filter(|line| line["event"] == "change").collect())
+    }
+
+    /// Waits until all nodes have written down as many changes.
+    fn settle(&self) -> Vec<Value> {
+        eventually("the same lines everywhere", || {
+            let [a, b, c] = self.changes();
+            a == b && b == c
+        });
+        let [changes, ..] = self.changes();
+        changes
+    }
+}
+
+#[test]
+fn rights_are_granted_and_taken_while_producers_go_on() {
+    let secured = Secured::start();
+    let filter = |name: &str| format!("filter create {name} --capacity 10k --clock wall --window 1h");
+    secured.at_cluster("admin", &filter("clicks")).ok();
+    secured.at_cluster("crawler", &filter("mine")).fails(1, &["admin.firstseen"]);
+    let input = |lines: &str| secured.nodes[0].folder.write("input", lines);
+    input("a\nb\na\n");
+    let dedup = |who: &str| secured.at_cluster(who, "dedup --filter clicks input");
+    assert_eq!(dedup("nobody").ok().out, "a\nb\n", "roles count until rights are asked for");
+
+    // No slip locks everybody out.
+    secured.at_cluster("admin", "access enable").fails(1, &["--allow security"]);
+    secured.at_cluster("admin", "access grant keeper --allow security,operate").ok();
+    secured.at_cluster("admin", "access grant crawler --filter clicks* --allow observe").ok();
+    secured.at_cluster("admin", "access grant tenant --filter shop-* --allow manage,observe").ok();
+    secured.at_cluster("admin", "access enable").ok();
+    input("c\nb\nc\n");
+    assert_eq!(dedup("crawler").ok().out, "c\n");
+    dedup("nobody").fails(1, &["nobody", "no rights"]);
+    dedup("tenant").fails(1, &["may not describe filter `clicks`", "access grant tenant --filter clicks"]);
+    secured.at_cluster("tenant", &filter("clicks-too")).fails(1, &["may not manage filter `clicks-too`"]);
+    secured.at_cluster("tenant", &filter("shop-orders")).ok();
+    let listed = secured.at_cluster("tenant", "filter list").ok().out;
+    assert!(listed.contains("shop-orders") && !listed.contains("clicks"), "{listed}");
+    secured.at_cluster("tenant", "access list").fails(1, &["access grant tenant --allow security"]);
+
+    // The keeper says who may do what, and nobody else.
+    let check = |asked: &str| secured.at_cluster("keeper", &format!("access check {asked}"));
+    assert!(check("crawler observe clicks-eu").ok().out.starts_with("yes"));
+    assert_eq!(check("crawler manage clicks-eu").code, Some(1));
+    check("crawler view clicks").fails(2, &["on the cluster"]);
+    check("crawler observe").fails(2, &["on filters"]);
+    secured.at_cluster("keeper", "access grant crawler --allow observe").fails(2, &["--filter NAME"]);
+    secured.at_cluster("keeper", "access grant Crawler --allow view").fails(2, &["small letters"]);
+    secured.at_cluster("keeper", "access revoke crawler --filter other --allow observe").fails(1, &["observe other"]);
+    let list: Value = serde_json::from_str(&secured.at_cluster("keeper", "access list --json").ok().out).expect("JSON");
+    assert_eq!(list["enabled"], true);
+    assert_eq!(list["principals"][0]["rights"][0]["filters"], "clicks*");
+    secured.at_cluster("keeper", "access revoke crawler").ok();
+    input("d\n");
+    dedup("crawler").fails(1, &["crawler", "no rights"]);
+    assert_eq!(secured.at_cluster("admin", "dedup --filter clicks --lookup input").ok().out, "d\n", "nothing was set");
+    secured.at_cluster("keeper", "access disable").ok();
+    assert_eq!(dedup("crawler").ok().out, "d\n");
+}
+
+#[test]
+fn every_change_is_one_line_on_every_node_and_no_line_has_a_secret() {
+    let mut secured = Secured::start();
+    let commands = [
+        ("admin", "filter create clicks --capacity 10k --clock wall --window 1h --seed 77", "create-filter"),
+        ("admin", "filter alter clicks --capacity 20k --no-wait --yes", "alter-filter"),
+        ("admin", "filter alter clicks --finish --yes", "finish-alteration"),
+        ("admin", "filter forgive clicks --yes", "forgive-filter"),
+        ("admin", "access grant keeper --allow security", "grant"),
+        ("admin", "access enable", "enable-access"),
+        ("keeper", "access grant keeper --filter * --allow manage", "grant"),
+        ("keeper", "access revoke keeper --filter * --allow manage", "revoke"),
+        ("keeper", "access disable", "disable-access"),
+        ("admin", "filter drop clicks --yes", "drop-filter"),
+    ];
+    let before = secured.settle().len();
+    for (number, (who, command, change)) in (before..).zip(commands) {
+        secured.at_cluster(who, command).ok();
+        let changes = secured.settle();
+        assert_eq!(changes.len(), number + 1, "{command}: {changes:#?}");
+        let line = &changes[number];
+        let name = if who == "admin" { "admin.firstseen" } else { who };
+        assert!(line["change"] == change && line["who"] == name && line["refused"] == Value::Null, "{line}");
+        assert!(line["from"].as_str().is_some_and(|from| from.starts_with("127.0.0.1:")), "{line}");
+    }
+    // A change that is refused is written down, too.
+    secured.at_cluster("admin", "access revoke keeper --allow view").fails(1, &["does not have the right `view`"]);
+    let changes = secured.settle();
+    let [joined, last] = [&changes[0], &changes[changes.len() - 1]];
+    assert!(joined["change"] == "add-node" && joined["subject"] == "b", "{joined}");
+    assert!(last["refused"].as_str().is_some_and(|why| why.contains("does not have the right")), "{last}");
+    let [first, ..] = secured.audit();
+    let events: BTreeSet<&str> = first.iter().filter_map(|line| line["event"].as_str()).collect();
+    assert!(events.is_superset(&BTreeSet::from(["came", "change", "change-here"])), "{events:?}");
+    // What a filter with `--seed 77` hashes by can be computed; what another draws cannot, so the form is looked for.
+    let secrets = secured.nodes.each_ref().map(|node| node.folder.read("audit.jsonl")).concat();
+    assert!(!secrets.contains("secret") && !secrets.contains("[77,"), "a secret is in an audit file");
+    // A restart writes nothing twice, though the node applies its log again.
+    secured.nodes[1].crash();
+    secured.at_cluster("admin", "filter create again --capacity 10k --clock wall --window 1h").ok();
+    let after = secured.settle();
+    assert_eq!(after.len(), changes.len() + 1, "{after:#?}");
+    let indices: BTreeSet<u64> = after.iter().filter_map(|line| line["index"].as_u64()).collect();
+    assert_eq!(indices.len(), after.len(), "each entry once");
+}
