@@ -140,7 +140,8 @@ fn a_certificate_that_is_not_valid_stops_a_node_and_there_is_a_warning_before() 
         ((2000, 2020), ["certs/a.node.pem has expired, on 2020-01-01 00:00 UTC", "put a new one there"]),
         ((2900, 2999), ["certs/a.node.pem is valid from 2900-01-01 00:00 UTC only", "set the clock"]),
     ] {
-        let mut params = CertificateParams::new(vec!["node.firstseen".to_owned()]).expect("names");
+        let mut params =
+            CertificateParams::new(["node.firstseen", "a.node.firstseen"].map(str::to_owned)).expect("names");
         (params.not_before, params.not_after) = (date_time_ymd(from, 1, 1), date_time_ymd(until, 1, 1));
         let key = KeyPair::generate().expect("a key");
         folder.write("certs/a.node.pem", params.self_signed(&key).expect("a certificate").pem());

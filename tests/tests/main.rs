@@ -43,6 +43,7 @@ mod recipes;
 mod recover;
 mod report;
 mod rolling;
+mod rotation;
 mod run;
 mod slicing;
 mod state;

@@ -51,10 +51,15 @@ impl OwnNode {
         self.start_again();
     }
 
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) {
+        let process = Pid::from_raw(i32::try_from(self.child.id()).expect("a process id"));
+        kill(process, signal).expect("it runs");
+    }
+
     /// Stops the node by a signal.
     pub(crate) fn stop(&mut self) {
-        let process = Pid::from_raw(i32::try_from(self.child.id()).expect("a process id"));
-        kill(process, Signal::SIGTERM).expect("it runs");
+        self.signal(Signal::SIGTERM);
         assert_eq!(self.child.wait().expect("it ends").code(), Some(0));
     }
 

@@ -24,13 +24,12 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::server::Connected;
 
 use crate::audit::Audit;
-use crate::config::Limits;
 use crate::edges::{Connection, Incoming};
 use crate::metrics::ConnectionMeter;
 use crate::roles::Caller;
 use crate::shares::Party;
-pub(crate) use door::OpenCall;
-use door::{ConnectionPlace, Door};
+use door::ConnectionPlace;
+pub(crate) use door::{Door, OpenCall};
 pub(crate) use guarded::{Guarded, Visitor};
 use guarded::{HTTP1, HTTP2};
 
@@ -48,13 +47,11 @@ type Admitted = io::Result<Guarded<Connection>>;
 /// stream is dropped, and with it the listener.
 pub(crate) fn admitted(
     incoming: Incoming,
-    tls: Option<ServerTls>,
-    limits: &Limits,
-    (meter, audit): (ConnectionMeter, Arc<Audit>),
+    tls: Option<(ServerTls, Arc<Audit>)>,
+    door: Arc<Door>,
 ) -> (ReceiverStream<Admitted>, JoinHandle<()>) {
-    let door = Door::new(limits.connections_max, limits.handshakes_max, meter);
     let (guests, admitted) = mpsc::channel(ADMITTED_MAX);
-    let accepting = tokio::spawn(accept(incoming, tls.map(|tls| (tls, audit)), door, guests));
+    let accepting = tokio::spawn(accept(incoming, tls, door, guests));
     (ReceiverStream::new(admitted), accepting)
 }
 
@@ -110,8 +107,10 @@ async fn shake_hands(
         Some(Err(_)) | None => return tracing::debug!("a handshake has not ended in time"),
     };
     let connection = Connection::secured(stream);
-    let caller = Caller::showing(Some(connection.certificates()));
+    let certificates = connection.certificates();
+    let caller = Caller::showing(Some(certificates.clone()));
     audit.came(&audit.who(&caller, connection.connect_info().remote_addr));
+    place.show(certificates);
     if place.known(party(caller.roles())) {
         let _ = guests.send(Ok(Guarded::new(connection, HTTP2, place))).await;
     }

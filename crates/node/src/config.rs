@@ -12,7 +12,7 @@ use thiserror::Error;
 use firstseen_meta::RaftTiming;
 use firstseen_wire::limits as wire_limits;
 use firstseen_wire::proto::admin::Setting;
-use firstseen_wire::tls::TlsFiles;
+use firstseen_wire::tls::{ServerFiles, TlsFiles};
 
 /// Least memory for cells that is of any use.
 const MEMORY_MIN_BYTES: u64 = 1 << 20;
@@ -102,6 +102,9 @@ pub struct TlsSettings {
     pub cert: PathBuf,
     /// Its key.
     pub key: PathBuf,
+    /// Certificates of the authority that are accepted no more.
+    #[serde(default)]
+    pub crl: Option<PathBuf>,
 }
 
 /// How patient the members of a cluster are with each other. The defaults are for nodes in one region.
@@ -168,9 +171,14 @@ impl Timing {
 }
 
 impl TlsSettings {
-    /// The same for the transport.
-    pub(crate) fn files(&self) -> TlsFiles {
+    /// The same for connecting to others.
+    pub fn files(&self) -> TlsFiles {
         TlsFiles { ca: self.ca.clone(), cert: self.cert.clone(), key: self.key.clone() }
+    }
+
+    /// The same for being connected to, as the node of this name.
+    pub fn server_files(&self, node_name: &str) -> ServerFiles {
+        ServerFiles { tls: self.files(), crl: self.crl.clone(), node_name: Some(node_name.to_owned()) }
     }
 }
 
@@ -459,7 +467,7 @@ mod tests {
     #[test]
     fn certificates_open_the_listener_but_not_the_metrics() {
         let open = SocketAddr::from(([10, 0, 0, 1], 7400));
-        let tls = Some(TlsSettings { ca: "ca".into(), cert: "cert".into(), key: "key".into() });
+        let tls = Some(TlsSettings { ca: "ca".into(), cert: "cert".into(), key: "key".into(), crl: None });
         assert_eq!(NodeConfig { listen: open, tls: tls.clone(), ..config() }.check(), Ok(()));
         let metrics = NodeConfig { http_listen: Some(open), tls, ..config() };
         assert!(refusal(metrics.clone()).contains("`open = true` in `[http]`"));

@@ -10,6 +10,7 @@ mod agreement;
 mod audit;
 mod audit_file;
 mod budget;
+mod certificates;
 mod clocks;
 mod config;
 mod data_folder;

@@ -15,7 +15,7 @@ use firstseen_meta::{Meta, MetaConfig, NodeProfile};
 use firstseen_routing::rules::Rule;
 use firstseen_routing::{Climb, OwnerLimits};
 use firstseen_wire::watch;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -52,6 +52,7 @@ pub struct Node {
     http_address: Option<SocketAddr>,
     /// Ends the listener.
     stop: CancellationToken,
+    look_at_certificates: Arc<Notify>,
     server: Option<JoinHandle<()>>,
 }
 
@@ -71,7 +72,7 @@ impl Node {
 
     async fn start_here(config: NodeConfig, edges: Edges) -> Result<Self, NodeError> {
         config.check()?;
-        let tls = config.tls.as_ref().map(|tls| tls.files().server()).transpose()?;
+        let tls = config.tls.as_ref().map(|tls| tls.server_files(&config.name).server()).transpose()?;
         let Edges { incoming, address, http, connector, audit, clock, owners: spawner, .. } = edges;
         let (owner_limits, storage, seed) = (edges.owner_limits, edges.storage, edges.seed);
         let address = config.advertise.clone().unwrap_or(address);
@@ -129,14 +130,15 @@ impl Node {
         if let Some(listener) = http {
             tokio::spawn(http::serve(listener, shared.clone()));
         }
-        let stop = CancellationToken::new();
+        let (stop, look_at_certificates) = (CancellationToken::new(), Arc::<Notify>::default());
+        let tls = tls.map(|tls| (tls, look_at_certificates.clone()));
         let serving = serve::serve(shared.clone(), tls, incoming, stop.clone());
         let server = tokio::spawn(async move {
             if let Err(error) = serving.await {
                 tracing::error!(%error, "the node serves no longer");
             }
         });
-        Ok(Self { shared, http_address, stop, server: Some(server) })
+        Ok(Self { shared, http_address, stop, look_at_certificates, server: Some(server) })
     }
 
     /// Where others reach the node.
@@ -184,6 +186,11 @@ impl Node {
             error = self.shared.keeper.failed() => NodeError::Journal(error),
             () = self.shared.meta.agreement_stopped() => NodeError::AgreementStopped,
         }
+    }
+
+    /// Has the node look at its certificates now; it does so every ten seconds.
+    pub fn look_at_certificates(&self) {
+        self.look_at_certificates.notify_one();
     }
 
     /// The node's part in the cluster.

@@ -8,13 +8,15 @@ use std::sync::Arc;
 use firstseen_wire::net;
 use firstseen_wire::proto::FILE_DESCRIPTOR_SET;
 use firstseen_wire::tls::ServerTls;
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 use tower::util::MapResponseLayer;
 
-use crate::accept;
+use crate::accept::{self, Door};
 use crate::admin::AdminService;
+use crate::certificates::Certificates;
 use crate::dates;
 use crate::edges::Incoming;
 use crate::gate::GateLayer;
@@ -26,10 +28,10 @@ use crate::streams::ProducerService;
 /// How often a node that is not ready looks whether it is.
 const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 
-/// Serves until `stop`.
+/// Serves until `stop`; with certificates, they are looked at when told.
 pub(crate) async fn serve(
     shared: Arc<Shared>,
-    tls: Option<ServerTls>,
+    tls: Option<(ServerTls, Arc<Notify>)>,
     incoming: Incoming,
     stop: CancellationToken,
 ) -> Result<(), NodeError> {
@@ -50,12 +52,13 @@ pub(crate) async fn serve(
         .add_service(net::peer_server(PeerService::new(shared.clone())))
         .add_service(net::admin_server(AdminService::new(shared.clone())))
         .add_service(shared.meta.service(is_secure));
-    let (incoming, accepting) = accept::admitted(
-        incoming,
-        tls,
-        &shared.config.limits,
-        (shared.metrics.connections("nodes"), shared.audit.clone()),
-    );
+    let limits = &shared.config.limits;
+    let door = Door::new(limits.connections_max, limits.handshakes_max, shared.metrics.connections("nodes"));
+    if let Some((tls, told)) = &tls {
+        let certificates = Certificates::new(tls.clone(), door.clone(), shared.clock.clone());
+        tokio::spawn(certificates.keep(told.clone(), stop.clone()));
+    }
+    let (incoming, accepting) = accept::admitted(incoming, tls.map(|(tls, _)| (tls, shared.audit.clone())), door);
     let reporting = tokio::spawn(stop.clone().run_until_cancelled_owned(report(reporter, shared)));
     let served = router.serve_with_incoming_shutdown(incoming, stop.cancelled_owned()).await;
     reporting.abort();

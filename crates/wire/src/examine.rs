@@ -5,26 +5,21 @@
 //! address was tried before.
 
 use std::io;
-use std::sync::Arc;
 
-use rustls_pki_types::pem::PemObject;
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls_pki_types::ServerName;
 use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::{AlertDescription, CertificateError, ClientConfig, Error as TlsError, RootCertStore};
+use tokio_rustls::rustls::{AlertDescription, CertificateError, Error as TlsError};
 
 use crate::limits::CONNECT_TIMEOUT;
-use crate::tls::{ClientTls, peer_name};
+use crate::names::peer_name;
+use crate::tls::ClientTls;
 
 /// The beginning of an HTTP/2 connection, with settings that change nothing. A peer that speaks HTTP/2 answers with its
 /// own settings, one that speaks HTTP/1 with an error, and one that speaks TLS with an alert.
 const HTTP2_BEGINNING: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
-/// What is negotiated in TLS.
-const HTTP2_NAME: &[u8] = b"h2";
 /// Bytes of an answer by which it differs from others.
 const HEAD_BYTES: usize = 5;
 const HTTP1_HEAD: [u8; HEAD_BYTES] = *b"HTTP/";
@@ -102,7 +97,7 @@ pub(crate) async fn examine(address: &str, tls: Option<&ClientTls>, node_name: O
 }
 
 async fn examine_tls(address: &str, tls: &ClientTls, expected: &str) -> Option<Mismatch> {
-    let (connector, name) = (connector(tls)?, ServerName::try_from(expected.to_owned()).ok()?);
+    let (connector, name) = (tls.connector(), ServerName::try_from(expected.to_owned()).ok()?);
     let stream = TcpStream::connect(address).await.ok()?;
     let error = match connector.connect(name, stream).await {
         // A peer judges the certificate of this end when this end has done its part already.
@@ -161,21 +156,4 @@ async fn speech(address: &str) -> Option<Speech> {
         [_, _, _, HTTP2_SETTINGS, _] => Some(Speech::Http2),
         _ => None,
     }
-}
-
-/// Makes handshakes as channels do. None where the files cannot be used; reading them has shown that they can.
-fn connector(tls: &ClientTls) -> Option<TlsConnector> {
-    let pem = tls.pem();
-    let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(certificates(&pem.ca)?);
-    let key = PrivateKeyDer::from_pem_slice(&pem.key).ok()?;
-    let builder = ClientConfig::builder_with_provider(ring::default_provider().into());
-    let builder = builder.with_safe_default_protocol_versions().ok()?.with_root_certificates(roots);
-    let mut config = builder.with_client_auth_cert(certificates(&pem.cert)?, key).ok()?;
-    config.alpn_protocols.push(HTTP2_NAME.to_vec());
-    Some(TlsConnector::from(Arc::new(config)))
-}
-
-fn certificates(pem: &[u8]) -> Option<Vec<CertificateDer<'static>>> {
-    CertificateDer::pem_slice_iter(pem).collect::<Result<_, _>>().ok()
 }

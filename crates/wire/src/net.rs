@@ -7,6 +7,7 @@ use std::future::ready;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use rustls_pki_types::ServerName;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tonic::transport::server::TcpIncoming;
@@ -18,6 +19,7 @@ use crate::limits::{
     CONNECT_TIMEOUT, HTTP2_HEADER_BYTES_MAX, HTTP2_WINDOW_BYTES, KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT,
     MESSAGE_BYTES_MAX, STREAMS_MAX,
 };
+use crate::names::peer_name;
 use crate::proto::{admin, meta, peer, producer};
 use crate::tls::ClientTls;
 
@@ -79,13 +81,11 @@ pub struct TcpConnector {
 
 impl Connector for TcpConnector {
     fn channel(&self, address: &str, node_name: Option<&str>) -> Result<Channel, ConnectError> {
-        let Some(tls) = &self.tls else { return Ok(endpoint("http", address)?.connect_lazy()) };
-        let endpoint = endpoint("https", address)?.tls_config(tls.config(node_name));
-        let tls_error = |error: tonic::transport::Error| ConnectError::Tls {
-            address: address.to_owned(),
-            reason: error.to_string(),
-        };
-        Ok(endpoint.map_err(tls_error)?.connect_lazy())
+        let endpoint = endpoint("http", address)?;
+        let Some(tls) = &self.tls else { return Ok(endpoint.connect_lazy()) };
+        let peer = ServerName::try_from(peer_name(node_name))
+            .map_err(|error| ConnectError::Tls { address: address.to_owned(), reason: error.to_string() })?;
+        Ok(tls.channel(&endpoint, peer))
     }
 
     fn examine<'a>(&'a self, address: &'a str, node_name: Option<&'a str>) -> Examination<'a> {

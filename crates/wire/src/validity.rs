@@ -10,7 +10,8 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, UnixTime};
 use webpki::{EndEntityCert, KeyUsage};
 
-use crate::tls::{TlsError, TlsFiles};
+use crate::tls_error::TlsError;
+use crate::tls_files::TlsFiles;
 
 /// A certificate that is not valid, or will not be before long.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +67,7 @@ fn validity(certificate: &CertificateDer<'_>, now: Duration, soon: Duration) -> 
 
 /// Whether a handshake at `time` would refuse the certificate for its dates. A handshake checks these before all else,
 /// so no more need be known of it.
-fn refusal(certificate: &CertificateDer<'_>, time: Duration) -> Option<Validity> {
+pub(crate) fn refusal(certificate: &CertificateDer<'_>, time: Duration) -> Option<Validity> {
     let time = UnixTime::since_unix_epoch(time);
     let verified = EndEntityCert::try_from(certificate).map(|certificate| {
         certificate.verify_for_usage(&[], &[], &[], time, KeyUsage::client_auth(), None, None).err()

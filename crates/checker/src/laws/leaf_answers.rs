@@ -13,6 +13,7 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
     for asked in calls.iter().filter(during) {
         let delivered_here = |call: &&&Call| {
             call.won()
+                && !call.is_confirm
                 && call.site == asked.site
                 && (call.name.is_none() || call.name != asked.name)
                 && call.returned_us.is_some_and(|returned_us| returned_us < asked.began_us)

@@ -1,6 +1,6 @@
 //! PEM files in one folder.
 //!
-//! Promises: a file that exists is never touched; key files are made with mode 0600, before any byte is written to
+//! Promises: a file that exists is never touched, but for those that say what is revoked; key files are made with mode 0600, before any byte is written to
 //! them. Must not know: what the files hold.
 
 use std::fs::{self, OpenOptions};
@@ -10,6 +10,10 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 
 use crate::exit::UsageError;
+
+/// The numbers and names of certificates that are revoked.
+const REVOKED: &str = "revoked.txt";
+const REVOCATION_LIST: &str = "ca.crl";
 
 /// Where the files are.
 pub(super) struct Folder(PathBuf);
@@ -56,6 +60,50 @@ impl Folder {
     pub(super) fn write_pair(&self, name: &str, certificate: &str, key: &str) -> anyhow::Result<()> {
         write_new(&self.path(name, "key"), key, 0o600)?;
         write_new(&self.path(name, "pem"), certificate, 0o644)
+    }
+
+    /// The certificate of this name.
+    pub(super) fn certificate(&self, name: &str) -> anyhow::Result<Vec<u8>> {
+        let path = self.path(name, "pem");
+        fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
+    }
+
+    /// Notes that certificates are revoked, by their names, and returns the numbers of all that are.
+    pub(super) fn note_revoked(&self, revoked: &[(String, Vec<u8>)]) -> anyhow::Result<Vec<Vec<u8>>> {
+        let path = self.0.join(REVOKED);
+        let text = match fs::read_to_string(&path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
+            read => read.with_context(|| format!("cannot read {}", path.display()))?,
+        };
+        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        for (name, serial) in revoked {
+            let hex: String = serial.iter().map(|byte| format!("{byte:02x}")).collect();
+            if !lines.iter().any(|line| line.starts_with(&hex)) {
+                lines.push(format!("{hex} {name}"));
+            }
+        }
+        self.replace(REVOKED, &(lines.join("\n") + "\n"))?;
+        let number = |line: &String| {
+            let hex = line.split(' ').next().unwrap_or_default();
+            let byte = |at: usize| u8::from_str_radix(hex.get(at..at + 2)?, 16).ok();
+            let bytes: Option<Vec<u8>> = (0..hex.len()).step_by(2).map(byte).collect();
+            bytes.with_context(|| format!("{}: `{line}` does not begin with a number in hex", path.display()))
+        };
+        lines.iter().map(number).collect()
+    }
+
+    /// Writes the revocation list, in the place of the one before, and returns where it is.
+    pub(super) fn write_revoked(&self, pem: &str) -> anyhow::Result<PathBuf> {
+        self.replace(REVOCATION_LIST, pem)?;
+        Ok(self.0.join(REVOCATION_LIST))
+    }
+
+    /// Nobody reads half a file: the new one takes the place of the old.
+    fn replace(&self, name: &str, text: &str) -> anyhow::Result<()> {
+        let (path, new) = (self.0.join(name), self.0.join(format!("{name}.new")));
+        fs::write(&new, text)
+            .and_then(|()| fs::rename(&new, &path))
+            .with_context(|| format!("cannot write {}", path.display()))
     }
 
     fn path(&self, name: &str, ending: &str) -> PathBuf {

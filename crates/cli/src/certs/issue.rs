@@ -4,12 +4,17 @@
 //! files.
 
 use anyhow::Context;
+use firstseen_wire::tls::subject;
 use jiff::civil::Date;
 use jiff::{ToSpan, Zoned};
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, date_time_ymd,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, DistinguishedName, DnType,
+    ExtendedKeyUsagePurpose, IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber,
+    date_time_ymd,
 };
+
+/// What the name of every authority begins with.
+const NAME: &str = "firstseen test authority";
 
 /// The holder of a certificate.
 pub(super) struct Role {
@@ -42,30 +47,62 @@ impl Role {
 }
 
 /// The authority that signs.
-pub(super) struct Authority(Issuer<'static, KeyPair>);
+pub(super) struct Authority {
+    name: String,
+    issuer: Issuer<'static, KeyPair>,
+}
 
 impl Authority {
     /// A new authority.
     pub(super) fn new() -> anyhow::Result<Self> {
-        Ok(Self(Issuer::new(authority_params()?, KeyPair::generate()?)))
+        let key = KeyPair::generate()?;
+        Self::named(name_of(&key), key)
     }
 
-    /// The authority that has this key, as PEM.
-    pub(super) fn with_key(pem: &str) -> anyhow::Result<Self> {
-        let key = KeyPair::from_pem(pem).context("ca.key holds no private key that can sign")?;
-        Ok(Self(Issuer::new(authority_params()?, key)))
+    /// The authority that has this key and certificate, as PEM.
+    pub(super) fn with_key(key: &str, certificate: &[u8]) -> anyhow::Result<Self> {
+        let key = KeyPair::from_pem(key).context("ca.key holds no private key that can sign")?;
+        let subject = subject(certificate).context("ca.pem holds no certificate")?;
+        let own = name_of(&key);
+        let has_it = subject.windows(own.len()).any(|window| window == own.as_bytes());
+        // Version 0.1 gave all authorities one name.
+        Self::named(if has_it { own } else { NAME.to_owned() }, key)
+    }
+
+    fn named(name: String, key: KeyPair) -> anyhow::Result<Self> {
+        Ok(Self { issuer: Issuer::new(authority_params(&name)?, key), name })
     }
 
     /// Its own certificate, as PEM.
     pub(super) fn certificate(&self, days: u32) -> anyhow::Result<String> {
-        let mut params = authority_params()?;
+        let mut params = authority_params(&self.name)?;
         limit(&mut params, days)?;
-        Ok(params.self_signed(self.0.key())?.pem())
+        Ok(params.self_signed(self.issuer.key())?.pem())
     }
 
     /// The authority's key, as PEM.
     pub(super) fn key(&self) -> String {
-        self.0.key().serialize_pem()
+        self.issuer.key().serialize_pem()
+    }
+
+    /// A revocation list of the certificates with these numbers, as PEM. It does not expire before the authority does.
+    pub(super) fn revoke(&self, serials: &[Vec<u8>], days: u32) -> anyhow::Result<String> {
+        let [today, end] = dates(days)?;
+        let revoked = |serial: &Vec<u8>| RevokedCertParams {
+            serial_number: SerialNumber::from_slice(serial),
+            revocation_time: date_time_ymd(today.0, today.1, today.2),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let params = CertificateRevocationListParams {
+            this_update: date_time_ymd(today.0, today.1, today.2),
+            next_update: date_time_ymd(end.0, end.1, end.2),
+            crl_number: SerialNumber::from(serials.len() as u64),
+            issuing_distribution_point: None,
+            revoked_certs: serials.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        Ok(params.signed_by(&self.issuer)?.pem()?)
     }
 
     /// A certificate and its key, as PEM.
@@ -80,15 +117,21 @@ impl Authority {
         }
         limit(&mut params, days)?;
         let key = KeyPair::generate()?;
-        Ok((params.signed_by(&key, &self.0)?.pem(), key.serialize_pem()))
+        Ok((params.signed_by(&key, &self.issuer)?.pem(), key.serialize_pem()))
     }
 }
 
-/// The parameters are the same for every authority that this command makes, so the key is all that a user must keep to
-/// sign more.
-fn authority_params() -> anyhow::Result<CertificateParams> {
+/// The name of an authority follows from its key: two of one name cannot be told apart where one takes the place of the other,
+/// and a revocation list of one would be taken for the other's.
+fn name_of(key: &KeyPair) -> String {
+    let id: String = key.public_key_raw().iter().rev().take(4).map(|byte| format!("{byte:02x}")).collect();
+    format!("{NAME} {id}")
+}
+
+/// The parameters follow from the name, so the key and the certificate are all that a user must keep to sign more.
+fn authority_params(name: &str) -> anyhow::Result<CertificateParams> {
     let mut params = CertificateParams::new(Vec::new())?;
-    params.distinguished_name = named("firstseen test authority");
+    params.distinguished_name = named(name);
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
     Ok(params)
@@ -102,9 +145,15 @@ fn named(common_name: &str) -> DistinguishedName {
 
 /// The certificate is valid from yesterday, as clocks may differ, until `days` from now.
 fn limit(params: &mut CertificateParams, days: u32) -> anyhow::Result<()> {
-    let today = Zoned::now().with_time_zone(jiff::tz::TimeZone::UTC).date();
-    let at = |date: Date| date_time_ymd(date.year().into(), date.month().unsigned_abs(), date.day().unsigned_abs());
-    params.not_before = at(today.yesterday()?);
-    params.not_after = at(today.checked_add(i64::from(days).days())?);
+    let [from, until] = dates(days)?;
+    params.not_before = date_time_ymd(from.0, from.1, from.2);
+    params.not_after = date_time_ymd(until.0, until.1, until.2);
     Ok(())
+}
+
+/// Year, month and day of yesterday, and of `days` from now.
+fn dates(days: u32) -> anyhow::Result<[(i32, u8, u8); 2]> {
+    let today = Zoned::now().with_time_zone(jiff::tz::TimeZone::UTC).date();
+    let parts = |date: Date| (date.year().into(), date.month().unsigned_abs(), date.day().unsigned_abs());
+    Ok([parts(today.yesterday()?), parts(today.checked_add(i64::from(days).days())?)])
 }

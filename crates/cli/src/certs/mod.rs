@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use firstseen_wire::tls::{ADMIN_NAME, CLIENT_NAME, NODE_NAME};
+use firstseen_wire::tls::{ADMIN_NAME, CLIENT_NAME, NODE_NAME, serial};
 
 use crate::exit::UsageError;
 use files::Folder;
@@ -35,6 +35,10 @@ pub struct CertsArgs {
     /// A certificate for who administers the cluster: DIR/admin.pem and .key
     #[arg(long)]
     pub admin: bool,
+    /// Certificates that nodes shall accept no more, by the names of their files: `crawler.client` is
+    /// DIR/crawler.client.pem. Makes DIR/ca.crl anew, for `crl` in `[tls]`
+    #[arg(long, value_name = "FILE,...", value_delimiter = ',')]
+    pub revoke: Vec<String>,
     /// More host names and addresses that nodes answer to, for tools that check them. `localhost`, 127.0.0.1 and the
     /// node's name are always there
     #[arg(long, value_name = "HOST,...", value_delimiter = ',')]
@@ -55,6 +59,12 @@ pub struct CertsArgs {
 pub fn run(args: &CertsArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let mut wanted = wanted(args)?;
     let folder = Folder::open(&args.out)?;
+    if !args.revoke.is_empty() {
+        revoke(args, &folder, out)?;
+        if wanted.is_empty() {
+            return Ok(());
+        }
+    }
     if args.if_absent {
         wanted.retain(|(file, _)| folder.check_absent(file).is_ok())
     } else {
@@ -64,7 +74,7 @@ pub fn run(args: &CertsArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         return Ok(writeln!(out, "everything is there: {}", args.out.display())?);
     }
     let authority = match folder.authority_key()? {
-        Some(key) => Authority::with_key(&key)?,
+        Some(key) => Authority::with_key(&key, &folder.certificate("ca")?)?,
         None => {
             let authority = Authority::new()?;
             folder.write_pair("ca", &authority.certificate(u32::from(args.days) * 10)?, &authority.key())?;
@@ -76,6 +86,23 @@ pub fn run(args: &CertsArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         folder.write_pair(file, &certificate, &key)?;
     }
     print(args, &wanted, out)
+}
+
+/// Makes the revocation list of the authority anew.
+fn revoke(args: &CertsArgs, folder: &Folder, out: &mut dyn Write) -> anyhow::Result<()> {
+    let none = || UsageError(format!("{} has no authority: nothing of it can be revoked", args.out.display()));
+    let authority = Authority::with_key(&folder.authority_key()?.ok_or_else(none)?, &folder.certificate("ca")?)?;
+    let revoked = args.revoke.iter().map(|name| {
+        let number = serial(&folder.certificate(name)?);
+        let no_certificate = || UsageError(format!("{name}.pem holds no certificate"));
+        Ok((name.clone(), number.ok_or_else(no_certificate)?))
+    });
+    let all = folder.note_revoked(&revoked.collect::<anyhow::Result<Vec<_>>>()?)?;
+    let list = folder.write_revoked(&authority.revoke(&all, u32::from(args.days) * 10)?)?;
+    writeln!(out, "{}: {} certificates are revoked. In the configuration of every node:", list.display(), all.len())?;
+    writeln!(out, "  [tls]\n  crl = \"{}\"", list.display())?;
+    writeln!(out, "Nodes that have it look at it every ten seconds, and close connections that it names.")?;
+    Ok(out.flush()?)
 }
 
 /// The name of each file, without its ending, and the holder of its certificate.
@@ -99,7 +126,7 @@ fn wanted(args: &CertsArgs) -> anyhow::Result<Vec<(String, Role)>> {
     });
     let admin = args.admin.then(|| ("admin".to_owned(), Role::client("admin", vec![ADMIN_NAME.to_owned()])));
     let wanted: Vec<_> = nodes.chain(clients).chain(admin).collect();
-    if wanted.is_empty() {
+    if wanted.is_empty() && args.revoke.is_empty() {
         let reason = "say for whom: --nodes a,b,c, --clients crawler, --admin";
         return Err(UsageError(reason.to_owned()).into());
     }

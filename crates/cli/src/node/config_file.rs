@@ -7,8 +7,7 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use firstseen_node::{NodeConfig, TlsSettings};
-use firstseen_wire::tls::TlsFiles;
+use firstseen_node::NodeConfig;
 use serde::Deserialize;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Spanned, de};
@@ -74,15 +73,15 @@ impl NodeFile {
     fn resolve(&mut self, folder: &Path) {
         let resolve = |path: &mut PathBuf| *path = folder.join(&path);
         resolve(&mut self.node.data_dir);
+        self.node.audit.iter_mut().for_each(|audit| resolve(&mut audit.file));
         if let Some(tls) = &mut self.node.tls {
-            [&mut tls.ca, &mut tls.cert, &mut tls.key].into_iter().for_each(resolve);
+            [&mut tls.ca, &mut tls.cert, &mut tls.key].into_iter().chain(&mut tls.crl).for_each(resolve);
         }
     }
 
     fn check_tls(&self, path: &Path) -> Result<(), UsageError> {
-        let Some(TlsSettings { ca, cert, key }) = self.node.tls.clone() else { return Ok(()) };
-        let files = TlsFiles { ca, cert, key };
-        let tried = files.client().and_then(|_| files.server());
+        let Some(tls) = &self.node.tls else { return Ok(()) };
+        let tried = tls.files().client().and_then(|_| tls.server_files(&self.node.name).server());
         tried.map(|_| ()).map_err(|error| UsageError(format!("{}, [tls]: {error}", path.display())))
     }
 }

@@ -6,7 +6,6 @@
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
-use firstseen_wire::tls::TlsFiles;
 use firstseen_wire::validity::{Doubt, Validity};
 use jiff::Timestamp;
 
@@ -22,7 +21,7 @@ const SOON: Duration = Duration::from_secs(30 * 24 * 3600);
 /// [`UsageError`]: which file has expired or is not valid yet, since or from when, and what to do.
 pub(super) fn check(file: &NodeFile, path: &Path) -> anyhow::Result<Vec<String>> {
     let Some(tls) = &file.node.tls else { return Ok(Vec::new()) };
-    let files = TlsFiles { ca: tls.ca.clone(), cert: tls.cert.clone(), key: tls.key.clone() };
+    let files = tls.files();
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let wrong = |text: &str| UsageError(format!("{}, [tls]: {text}", path.display()));
     let doubts = files.doubts(now, SOON).map_err(|error| wrong(&error.to_string()))?;
@@ -45,7 +44,7 @@ fn text(Doubt { path, is_authority, validity }: &Doubt, now: Duration) -> String
             format!("has expired, on {}: put a new one there, signed by the cluster's authority", date(*since_s))
         }
         Validity::EndsSoon(at_s) => {
-            format!("expires on {}: put a new one there before, and start the node again", date(*at_s))
+            format!("expires on {}: put a new one there before: the node takes it over", date(*at_s))
         }
     };
     let accepted = match (is_authority, validity) {

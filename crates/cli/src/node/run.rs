@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use firstseen_node::{Edges, Node, has_identity, has_lost_identity};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::NodeArgs;
 use super::config_file::NodeFile;
@@ -44,6 +45,7 @@ async fn live(file: NodeFile) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new()?;
     let edges = Edges::of_machine(&file.node).await?;
     let name = file.node.name.clone();
+    let mut hangup = hangup(&file)?;
     let node = tokio::select! {
         node = Node::start(file.node, edges) => node.with_context(|| format!("node {name} cannot start"))?,
         // A start may wait, for room on a disk that is full.
@@ -54,7 +56,7 @@ async fn live(file: NodeFile) -> anyhow::Result<ExitCode> {
     };
     tracing::info!(name, address = node.addr(), http = ?node.http_addr(), "node is listening");
     let first = tokio::select! {
-        first = signals.next() => first,
+        first = next_but_hangup(&mut signals, &mut hangup, &node) => first,
         failure = node.failure() => {
             tracing::error!(%failure, "the node ends");
             // Events that other owners have admitted are answered first; a signal ends that.
@@ -71,6 +73,28 @@ async fn live(file: NodeFile) -> anyhow::Result<ExitCode> {
         second = signals.next() => {
             tracing::warn!(signal = second, "ended before everything in flight was answered");
             Ok(ExitCode::from(INTERRUPTED))
+        }
+    }
+}
+
+/// The signal that says that certificates have changed; none for a node without certificates, which it ends as any program.
+fn hangup(file: &NodeFile) -> anyhow::Result<Option<Signal>> {
+    let listen = || signal(SignalKind::hangup()).context("cannot listen for signals");
+    file.node.tls.as_ref().map(|_| listen()).transpose()
+}
+
+/// The next signal that asks the node to end; until then it looks at its certificates at each hangup.
+async fn next_but_hangup(signals: &mut Signals, hangup: &mut Option<Signal>, node: &Node) -> &'static str {
+    loop {
+        let told = async {
+            match hangup {
+                Some(hangup) => hangup.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            signal = signals.next() => return signal,
+            _ = told => node.look_at_certificates(),
         }
     }
 }

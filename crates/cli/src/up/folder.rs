@@ -168,6 +168,7 @@ impl Folder {
             nodes: self.nodes().iter().map(|node| node.name.clone()).collect(),
             clients: vec![PRODUCER.to_owned()],
             admin: true,
+            revoke: Vec::new(),
             hosts: Vec::new(),
             if_absent: true,
             days: CERTIFICATE_DAYS,

@@ -3,27 +3,57 @@
 //! Promises: a connection that has to go hears of it at once; one that is closed has given its place back. Must not
 //! know: what connections carry, who has to go.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use firstseen_routing::MonotonicMs;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
+use tonic::transport::CertificateDer;
 
 use super::hall::{Hall, Seated};
 use crate::metrics::ConnectionMeter;
 use crate::shares::Party;
 
+/// The certificates of a connection, its own first.
+type Certificates = Arc<Vec<CertificateDer<'static>>>;
+
+struct Shown {
+    certificates: Certificates,
+    close: CancellationToken,
+}
+
 /// Where connections get in.
 pub(crate) struct Door {
     hall: Mutex<Hall>,
+    /// The certificates that open connections have shown, with what closes each.
+    shown: Mutex<BTreeMap<u64, Shown>>,
     began: Instant,
     meter: ConnectionMeter,
 }
 
 impl Door {
     /// A door with so many places, and so many for connections whose role is not known yet.
-    pub(super) fn new(places: u32, unknown_max: u32, meter: ConnectionMeter) -> Arc<Self> {
-        Arc::new(Self { hall: Mutex::new(Hall::new(places, unknown_max)), began: Instant::now(), meter })
+    pub(crate) fn new(places: u32, unknown_max: u32, meter: ConnectionMeter) -> Arc<Self> {
+        let hall = Mutex::new(Hall::new(places, unknown_max));
+        Arc::new(Self { hall, shown: Mutex::default(), began: Instant::now(), meter })
+    }
+
+    /// Closes connections whose certificates `accepts` refuses; returns how many.
+    pub(crate) fn close_where(&self, accepts: impl Fn(&[CertificateDer<'_>]) -> Result<(), String>) -> usize {
+        let shown = self.shown();
+        let refused = shown.values().filter(|shown| match accepts(&shown.certificates) {
+            Ok(()) => false,
+            Err(reason) => {
+                tracing::info!(reason, "a connection is closed, as its certificate is accepted no more");
+                true
+            }
+        });
+        refused.map(|shown| shown.close.cancel()).count()
+    }
+
+    fn shown(&self) -> MutexGuard<'_, BTreeMap<u64, Shown>> {
+        self.shown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A peer has connected, whose role is not known.
@@ -67,6 +97,12 @@ impl ConnectionPlace {
         door.count(seated)
     }
 
+    /// The connection has shown these certificates.
+    pub(super) fn show(&self, certificates: Certificates) {
+        let Seat { door, number } = &self.seat;
+        door.shown().insert(*number, Shown { certificates, close: self.closed.clone() });
+    }
+
     /// Cancelled when the connection is to be closed.
     pub(super) fn closed(&self) -> &CancellationToken {
         &self.closed
@@ -81,6 +117,7 @@ impl ConnectionPlace {
 impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         let Seat { door, number } = &self.seat;
+        door.shown().remove(number);
         door.hall().leave(*number);
         door.meter.open.dec();
     }

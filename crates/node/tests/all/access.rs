@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use firstseen_filter::{FilterSpec, Kind};
-use firstseen_node::{AuditSettings, TlsSettings};
+use firstseen_node::AuditSettings;
 use firstseen_routing::{FilterVerb, SlicedDefinition};
 use firstseen_wire::net;
 use firstseen_wire::proto::FILE_DESCRIPTOR_SET;
@@ -154,7 +154,7 @@ async fn secured(folder: &std::path::Path) -> (TestNode, Channel, Authority) {
     let own = settings(&authority.node("a"));
     let audit = AuditSettings { file: folder.join("audit.jsonl") };
     let node = TestNode::start_with("a", |config| {
-        config.tls = Some(TlsSettings { ..own });
+        config.tls = Some(own);
         config.audit = Some(audit);
     })
     .await;

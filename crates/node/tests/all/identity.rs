@@ -2,6 +2,7 @@
 
 use crate::common::certs::{Authority, channel, settings};
 use crate::common::{TestNode, wait_for};
+use firstseen_node::{Edges, Node, NodeConfig};
 use firstseen_routing::{ClusterMap, NodeId};
 use firstseen_wire::limits::PROTOCOL_VERSION;
 use firstseen_wire::net::{admin_client, meta_client, peer_client};
@@ -122,11 +123,12 @@ async fn a_node_that_has_left_cannot_propose() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_node_joins_under_anothers_name() {
-    let Pair { a, authority, admin, _folder, .. } = pair().await;
-    let files = authority.node("d");
-    let imposter = TestNode::start_with("c", |config| config.tls = Some(settings(&files))).await;
-    let refused = join(&a, &admin, &imposter).await.expect_err("its certificate is d's");
-    assert_eq!(refused.code(), Code::FailedPrecondition, "{refused}");
-    assert_eq!(map_of(&a).nodes.len(), 2);
+async fn no_node_starts_under_anothers_name() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let files = Authority::new(folder.path()).node("d");
+    let any = "127.0.0.1:0".parse().expect("an address");
+    let config = NodeConfig { tls: Some(settings(&files)), ..NodeConfig::new("c", any, folder.path()) };
+    let edges = Edges::of_machine(&config).await.expect("the edges");
+    let refused = Node::start(config, edges).await.err().expect("its certificate is d's").to_string();
+    assert!(refused.contains("is not that of node `c`") && refused.contains("c.node.firstseen"), "{refused}");
 }

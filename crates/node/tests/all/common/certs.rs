@@ -47,7 +47,7 @@ impl Authority {
 
 /// The settings in a node's configuration for its certificate.
 pub fn settings(files: &TlsFiles) -> TlsSettings {
-    TlsSettings { ca: files.ca.clone(), cert: files.cert.clone(), key: files.key.clone() }
+    TlsSettings { ca: files.ca.clone(), cert: files.cert.clone(), key: files.key.clone(), crl: None }
 }
 
 /// A channel of the holder of `files` to `node`.

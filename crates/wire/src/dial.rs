@@ -1,0 +1,112 @@
+//! The connecting end of TLS.
+//!
+//! Promises: each connection is made by the files as they are then, so a certificate can be changed while channels are open;
+//! where the new files cannot be used, by the last that could. Must not know: which services run over a connection.
+
+use std::io;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use http::Uri;
+use hyper_util::rt::TokioIo;
+use rustls_pki_types::ServerName;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::ClientConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tonic::transport::{Channel, Endpoint};
+use tower::service_fn;
+
+use crate::limits::CONNECT_TIMEOUT;
+use crate::pem::{HTTP2_NAME, PemFile, Reason, Stamp, authorities, certificates, private_key};
+use crate::tls_error::TlsError;
+use crate::tls_files::TlsFiles;
+
+/// The settings of a connecting end. Clones share what they have read.
+#[derive(Clone)]
+pub struct ClientTls(Arc<Dial>);
+
+struct Dial {
+    files: TlsFiles,
+    newest: Mutex<Newest>,
+}
+
+struct Newest {
+    stamps: [Stamp; 3],
+    config: Arc<ClientConfig>,
+}
+
+impl TlsFiles {
+    /// Reads the files for connecting to others.
+    ///
+    /// # Errors
+    /// [`TlsError`] says which file cannot be used.
+    pub fn client(&self) -> Result<ClientTls, TlsError> {
+        ClientTls::open(self)
+    }
+}
+
+impl ClientTls {
+    fn open(files: &TlsFiles) -> Result<Self, TlsError> {
+        let newest = Newest { stamps: stamps(files), config: config(files)? };
+        Ok(Self(Arc::new(Dial { files: files.clone(), newest: Mutex::new(newest) })))
+    }
+
+    /// Makes handshakes by the files as they are now.
+    pub(crate) fn connector(&self) -> TlsConnector {
+        let mut newest = self.0.newest.lock().unwrap_or_else(PoisonError::into_inner);
+        let stamps = stamps(&self.0.files);
+        if stamps != newest.stamps
+            && let Ok(config) = config(&self.0.files)
+        {
+            *newest = Newest { stamps, config };
+        }
+        TlsConnector::from(newest.config.clone())
+    }
+
+    /// A channel whose peer must have this name in its certificate.
+    pub(crate) fn channel(&self, endpoint: &Endpoint, peer: ServerName<'static>) -> Channel {
+        let tls = self.clone();
+        endpoint.connect_with_connector_lazy(service_fn(move |uri: Uri| {
+            let (connector, peer) = (tls.connector(), peer.clone());
+            let connecting = async move { connect(connector, peer, &uri).await.map(TokioIo::new) };
+            Box::pin(connecting) as Pin<Box<dyn Future<Output = io::Result<TokioIo<TlsStream<TcpStream>>>> + Send>>
+        }))
+    }
+}
+
+async fn connect(connector: TlsConnector, peer: ServerName<'static>, uri: &Uri) -> io::Result<TlsStream<TcpStream>> {
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+    let port = uri.port_u16().unwrap_or_default();
+    let connecting = async {
+        let stream = match host.parse::<IpAddr>() {
+            Ok(address) => TcpStream::connect((address, port)).await?,
+            Err(_) => TcpStream::connect((host, port)).await?,
+        };
+        // Without it small messages wait up to 40 ms for an acknowledgement.
+        stream.set_nodelay(true)?;
+        connector.connect(peer, stream).await
+    };
+    timeout(CONNECT_TIMEOUT, connecting).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
+}
+
+fn stamps(TlsFiles { ca, cert, key }: &TlsFiles) -> [Stamp; 3] {
+    [PemFile::authority(ca).stamp(), PemFile::certificate(cert).stamp(), PemFile::key(key).stamp()]
+}
+
+fn config(files: &TlsFiles) -> Result<Arc<ClientConfig>, TlsError> {
+    let TlsFiles { ca, cert, key } = files;
+    let ca = PemFile::authority(ca).read()?;
+    let (cert, key) = (PemFile::certificate(cert).read()?, PemFile::key(key).read()?);
+    let made = || {
+        let builder = ClientConfig::builder_with_provider(ring::default_provider().into());
+        let builder = builder.with_safe_default_protocol_versions()?.with_root_certificates(authorities(&ca)?);
+        let mut config = builder.with_client_auth_cert(certificates(&cert)?, private_key(&key)?)?;
+        config.alpn_protocols.push(HTTP2_NAME.to_vec());
+        Ok(Arc::new(config))
+    };
+    made().map_err(|reason: Reason| TlsError::unusable(&files.cert, &files.key, &*reason))
+}
