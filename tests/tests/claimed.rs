@@ -148,6 +148,24 @@ fn the_status_shows_what_is_held() {
     assert_eq!(nodes.values().map(|claims| claims["open"].as_u64().unwrap()).sum::<u64>(), 3, "{json}");
 }
 
+/// Events that were claimed before an alteration are confirmed at the filter that granted them.
+#[test]
+fn a_description_shows_what_a_former_filter_holds() {
+    let (folder, cluster) = stage();
+    let flags = "--window 1h --clock wall --capacity 10k --claims 60s";
+    assert_eq!(cluster.create(&folder, "taken", flags).code, Some(0));
+    let addresses = cluster.addresses();
+    let client = Client::connect(addresses.split(',')).expect("a client");
+    let taken = client.filter("taken").expect("the filter");
+    let claims = taken.claim_batch(&["one", "two"], &[], Duration::from_secs(60)).expect("a call");
+    assert!(claims.iter().all(|claim| matches!(claim, Claiming::Claimed(_))), "{claims:?}");
+    folder.run(&format!("filter alter taken --capacity 20k --no-wait --cluster {addresses}")).ok();
+    let describe = |flags: &str| folder.run(&format!("filter describe taken {flags} --cluster {addresses}")).ok().out;
+    let json: Value = serde_json::from_str(&describe("--json")).expect("JSON");
+    assert_eq!(json["former"]["claims"]["open"], 2, "{json}");
+    assert!(describe("").contains("claims there: 2 pending ("), "{}", describe(""));
+}
+
 /// Other runs need not wait for the leases of what could not be written.
 #[test]
 fn what_cannot_be_written_is_let_go() {

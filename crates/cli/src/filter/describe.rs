@@ -7,11 +7,12 @@ use std::io::Write;
 use firstseen_filter::Unit;
 use firstseen_routing::{ClusterMap, FilterId, FilterRecord, NodeId};
 use firstseen_wire::proto::admin::{InspectFilterReply, SliceState};
+use futures_util::future::join_all;
 
 use super::description::{Description, Fares, Former, Owner, Slice, Tree};
 use super::{DescribeArgs, find, text};
 use crate::cluster;
-use crate::cluster::claims::{claims_of, inspect};
+use crate::cluster::claims::{Claims, claims_of, inspect};
 use crate::cluster::connect::Operator;
 use crate::cluster::places;
 
@@ -25,7 +26,8 @@ pub(super) async fn run(args: &DescribeArgs, operator: &Operator, out: &mut dyn 
             vacant.insert(inspect(operator, &map, owner.node, &args.name).await);
         }
     }
-    let description = description(&map, number, filter, &replies);
+    let former_claims = former_claims(operator, &map, number).await;
+    let description = description(&map, (number, filter), &replies, former_claims);
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&description)?)?
     } else {
@@ -34,11 +36,24 @@ pub(super) async fn run(args: &DescribeArgs, operator: &Operator, out: &mut dyn 
     Ok(())
 }
 
+/// What the nodes of the filter before still hold: events that were claimed there are confirmed there.
+async fn former_claims(operator: &Operator, map: &ClusterMap, number: FilterId) -> Option<Claims> {
+    let (_, former) = map.former_of(number).filter(|(_, former)| former.policies.lease_max_ms.is_some())?;
+    let asked = former.nodes().into_iter().map(async |node| inspect(operator, map, node, &former.name).await.ok());
+    let said = join_all(asked).await;
+    let claims = said.iter().flatten().filter_map(claims_of);
+    Some(claims.fold(Claims::default(), |sum, more| Claims {
+        open: sum.open + more.open,
+        bytes: sum.bytes + more.bytes,
+        unsure_ms: sum.unsure_ms.max(more.unsure_ms),
+    }))
+}
+
 fn description<'a>(
     map: &'a ClusterMap,
-    number: FilterId,
-    filter: &'a FilterRecord,
+    (number, filter): (FilterId, &'a FilterRecord),
     replies: &BTreeMap<NodeId, anyhow::Result<InspectFilterReply>>,
+    former_claims: Option<Claims>,
 ) -> Description<'a> {
     let node_name = |node: NodeId| map.nodes.get(&node).map_or("?", |node| node.name.as_str());
     let copies = (0..filter.owners.len() as u32)
@@ -80,14 +95,18 @@ fn description<'a>(
             place: &branch.place,
             places: places::places(map, branch.root),
         }),
-        former: map.former_of(number).map(|(number, record)| former(map, number, record)),
+        former: map.former_of(number).map(|(number, record)| former(map, (number, record), former_claims)),
         followed_by: filter.line.closed.as_ref().map(|closed| closed.successor),
         slices: slices.collect(),
         nodes: nodes.collect(),
     }
 }
 
-fn former<'a>(map: &'a ClusterMap, number: FilterId, record: &'a FilterRecord) -> Former<'a> {
+fn former<'a>(
+    map: &'a ClusterMap,
+    (number, record): (FilterId, &'a FilterRecord),
+    claims: Option<Claims>,
+) -> Former<'a> {
     let name = |node: NodeId| map.nodes.get(&node).map_or("?", |node| node.name.as_str());
     let closed = record.line.closed.clone().unwrap_or_default();
     Former {
@@ -101,6 +120,7 @@ fn former<'a>(map: &'a ClusterMap, number: FilterId, record: &'a FilterRecord) -
             }
             _ => None,
         },
+        claims,
         not_passed: record.nodes().difference(&closed.passed).map(|node| name(*node)).collect(),
     }
 }

@@ -52,6 +52,9 @@ pub(super) struct Former<'a> {
     pub(super) expires_ms: Option<u64>,
     /// Nodes that have not yet confirmed that all have expired.
     pub(super) not_passed: Vec<&'a str>,
+    /// What its nodes hold still, of those that answer; none where events cannot be claimed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) claims: Option<Claims>,
 }
 
 /// A slice, and how it fares.

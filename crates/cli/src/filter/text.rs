@@ -43,6 +43,9 @@ pub(super) fn describe(description: &Description<'_>) -> String {
     }
     if let Some(former) = &description.former {
         line("former", stays(former));
+        if let Some(claims) = former.claims {
+            line("", format!("claims there: {}", pending([("its head", claims)].into_iter())));
+        }
     }
     if let Some(follower) = description.followed_by {
         line("closed", format!("number {follower} has followed, and is asked for what is not here"));
@@ -77,7 +80,7 @@ pub(super) fn describe(description: &Description<'_>) -> String {
 
 /// The progress of an alteration.
 fn stays(former: &Former<'_>) -> String {
-    let Former { name, number, awaited, expires_ms, not_passed } = former;
+    let Former { name, number, awaited, expires_ms, not_passed, .. } = former;
     let what = format!("{name}, number {number}");
     match expires_ms {
         _ if !awaited.is_empty() => {

@@ -145,9 +145,13 @@ impl DividedGroup {
                 (None, None) => Finding::Undecided(Reason::Late),
                 (None, Some(stamp)) => {
                     let has_all = |position: &u64| placement.is_slice_complete_here(placement.locate(*position).0);
-                    let whole: Vec<u64> = left.iter().copied().filter(has_all).collect();
                     let mut found = Sighting::ALL;
-                    own.test(placement, &whole, stamp, &mut found);
+                    if left.iter().all(has_all) {
+                        own.test(placement, left, stamp, &mut found);
+                    } else {
+                        let whole: Vec<u64> = left.iter().copied().filter(has_all).collect();
+                        own.test(placement, &whole, stamp, &mut found);
+                    }
                     Finding::Found(found, false)
                 }
             };
@@ -257,17 +261,18 @@ impl DividedGroup {
         if self.claiming.is_none() {
             return;
         }
-        let (event, is_confirm) = (self.event(ticket), self.is_confirm(ticket));
+        let is_confirm = self.is_confirm(ticket);
         let records = self.in_flight.batch(ticket).is_some_and(|batch| batch.header.records());
         // What is repeated was recorded before: another one may hold the event by now.
         if self.in_flight.flight(ticket).is_none_or(|flight| flight.is_repeat) {
             return;
         }
+        let recorded = (records && outcome == Decision::FirstSeen).then(|| self.event(ticket));
         let Some(claiming) = &mut self.claiming else { return };
         if is_confirm {
             claiming.count_confirm(outcome);
         }
-        if records && outcome == Decision::FirstSeen {
+        if let Some(event) = recorded {
             claiming.forget(event);
         }
     }
