@@ -1,7 +1,11 @@
 //! Rights and the audit file, as an operator meets them: three nodes with certificates.
 
 use std::collections::BTreeSet;
+use std::thread;
+use std::time::Instant;
 
+use firstseen_client::blocking::Client;
+use firstseen_client::{TlsFiles, Verdict};
 use serde_json::Value;
 
 use crate::local_cluster::eventually;
@@ -166,4 +170,56 @@ fn every_change_is_one_line_on_every_node_and_no_line_has_a_secret() {
     assert_eq!(after.len(), changes.len() + 1, "{after:#?}");
     let indices: BTreeSet<u64> = after.iter().filter_map(|line| line["index"].as_u64()).collect();
     assert_eq!(indices.len(), after.len(), "each entry once");
+}
+
+/// A producer that sends ten times what it may takes nothing from another: neither verdicts nor time.
+#[test]
+fn a_quota_holds_one_producer_back_and_no_other() {
+    let secured = Secured::start();
+    let filter = |name: &str| format!("filter create {name} --capacity 1M --fpr 1e-8 --clock wall --window 1h");
+    secured.at_cluster("admin", &filter("clicks")).ok();
+    secured.at_cluster("admin", "access grant keeper --allow security").ok();
+    for who in ["crawler", "tenant"] {
+        secured.at_cluster("admin", &format!("access grant {who} --filter clicks --allow observe")).ok();
+    }
+    secured.at_cluster("admin", "access enable").ok();
+    secured.at_cluster("keeper", "access limit nobody --events-per-s 7").fails(1, &["no principal `nobody`"]);
+    let limited = secured.at_cluster("keeper", "access limit crawler --events-per-s 500 --batches 4").ok().out;
+    assert!(limited.contains("500 events a second, 4 batches at once"), "{limited}");
+    let listed: Value =
+        serde_json::from_str(&secured.at_cluster("keeper", "access list --json").ok().out).expect("JSON");
+    assert_eq!(listed["principals"][0]["quota"]["events_per_s"], 500);
+
+    let filter_of = |who: &str| {
+        let at = |file: &str| secured.nodes[0].folder.path(&format!("certs/{file}"));
+        let cert = format!("{who}.client");
+        let files = TlsFiles { ca: at("ca.pem"), cert: at(&format!("{cert}.pem")), key: at(&format!("{cert}.key")) };
+        let seeds = secured.nodes.each_ref().map(|node| node.address.clone());
+        let builder = firstseen_client::Client::builder().seeds(seeds).tls(files).deadline_ms(30_000);
+        let client = Client::build(builder).expect("a client");
+        let filter = client.filter("clicks").expect("the filter");
+        (client, filter)
+    };
+    let ((_one, crawler), (_two, tenant)) = (filter_of("crawler"), filter_of("tenant"));
+    let keys = |first: u64, count: u64| (first..first + count).map(u64::to_le_bytes).collect::<Vec<_>>();
+    // Half a minute of what three nodes take from it together, in a second or two of what it can send.
+    let begun = Instant::now();
+    let (taken, took) = thread::scope(|scope| {
+        let greedy = scope.spawn(|| {
+            let verdicts = crawler.observe_batch(&keys(1 << 40, 15_000), &[]).expect("verdicts");
+            verdicts.iter().filter(|verdict| **verdict == Verdict::FirstSeen).count()
+        });
+        for round in 0..20 {
+            let verdicts = tenant.observe_batch(&keys(round * 1_000, 1_000), &[]).expect("verdicts");
+            assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen), "round {round}: {verdicts:?}");
+        }
+        let took = begun.elapsed();
+        (greedy.join().expect("the greedy one"), took)
+    });
+    let elapsed_s = begun.elapsed().as_secs_f64();
+    assert!(took.as_secs_f64() < elapsed_s / 2.0, "the other took {took:?} of {elapsed_s} s");
+    // Each node gives it a second's worth at once, and one batch more.
+    let most = 3.0 * (500.0 * (elapsed_s + 1.0) + 8_192.0);
+    assert!(elapsed_s > 2.0 && (taken as f64) < most, "{taken} events in {elapsed_s} s");
+    assert_eq!(taken, 15_000, "those that wait as they are told are all recorded");
 }

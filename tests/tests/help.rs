@@ -113,6 +113,7 @@ fn other_commands_explain_themselves() {
         ("eval", "EXPERIMENT --seed --runs --out --log --log-format --quick --json 20] Smaller codes"),
         ("bench", "cluster Redis tree durability copies moves slicings rivals"),
         ("bench copies", "--kind --events --runs --batch --json"),
+        ("bench rights", "--events --runs --batch --json"),
         ("bench moves", "--kind --events --calls-per-s --quiet-s --json"),
         ("bench slicings", "--nodes --slicing --copies --durability --events --runs --batch --json"),
         ("bench tree", "--events --delay-ms --runs --json"),

@@ -266,7 +266,11 @@ impl Courier {
         self.failures = 0;
         let is_refused = message.refused != i32::from(proto::Reason::Unspecified);
         if is_refused && let Some(Decision::Undecided(reason)) = answers.decisions.first() {
-            let next = self.next_after(&mut piece, *reason, answers.map_version, |_| true);
+            let next = match message.retry_after_ms {
+                // The quota of this producer is spent: to wait is no retry.
+                1.. => piece.tries.told_to_wait(*reason, message.retry_after_ms, &mut self.jitter),
+                0 => self.next_after(&mut piece, *reason, answers.map_version, |_| true),
+            };
             tracing::debug!(?reason, ?next, detail = answers.detail, "a batch was refused");
             return self.send_again(piece, next);
         }

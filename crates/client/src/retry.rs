@@ -14,6 +14,9 @@ const LOSS_WAIT_MS: u64 = 5;
 /// The longest wait between tries.
 pub(crate) const WAIT_MS_MAX: u64 = 500;
 
+/// The longest wait of those that a node asks for.
+const TOLD_WAIT_MS_MAX: u64 = 1_000;
+
 /// Random enough to keep clients from trying in step (SplitMix64).
 #[derive(Clone, Debug)]
 pub(crate) struct Jitter(u64);
@@ -102,6 +105,13 @@ impl Tries {
             reason if reason.is_worth_retrying() => AfterRefusal::Wait(jitter.wait_ms(self.sent)),
             reason => AfterRefusal::Answer(self.reason_for_callers(reason)),
         }
+    }
+
+    /// A node says when it has room again; the longest wait is a second, as it may have room sooner.
+    pub(crate) fn told_to_wait(&mut self, reason: Reason, wait_ms: u32, jitter: &mut Jitter) -> AfterRefusal {
+        self.refused = Some(reason);
+        let wait_ms = u64::from(wait_ms).min(TOLD_WAIT_MS_MAX);
+        AfterRefusal::Wait(wait_ms + jitter.spread(wait_ms / 4))
     }
 
     /// A node says that slices are down, that it is cut off, or that its clock is wrong; the batch waits for the end of

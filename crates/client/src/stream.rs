@@ -22,6 +22,7 @@ use crate::dock::Target;
 use crate::watch::complaint;
 
 /// A message of a node about a batch.
+#[expect(clippy::large_enum_variant, reason = "nearly all messages are replies")]
 pub(crate) enum FromNode {
     /// The verdicts on all of its events.
     Reply(proto::BatchReply),

@@ -1,7 +1,7 @@
 //! Who may do what is changed.
 //!
-//! Promises: what [`crate::state`] promises; there are never more principals and rights than fit into a message; nobody locks
-//! everybody out by a slip. Must not know: who asks, what rights are good for.
+//! Promises: what [`crate::state`] promises; there are never more principals and rights than fit into a message; rights are not
+//! asked for before somebody may change them. Must not know: who asks, what rights are good for.
 
 use std::sync::Arc;
 
@@ -23,6 +23,10 @@ pub(crate) fn change(map: &mut Arc<ClusterMap>, change: AccessChange) -> Result<
     match change {
         AccessChange::Grant { principal, grants } => grant(&mut access, principal, grants)?,
         AccessChange::Revoke { principal, grants } => revoke(&mut access, &principal, &grants)?,
+        AccessChange::Limit { principal, quota } => {
+            let unknown = || Refusal::PrincipalUnknown { name: principal.clone() };
+            access.principals.get_mut(&principal).ok_or_else(unknown)?.quota = quota;
+        }
         AccessChange::Enable { is_enabled } => {
             if is_enabled && !access.has_keeper() {
                 return Err(Refusal::NoKeeper);

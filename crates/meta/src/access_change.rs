@@ -2,7 +2,9 @@
 //!
 //! Promises: plain data that says the same on every node. Must not know: what becomes of it.
 
-use firstseen_routing::Grant;
+use std::num::NonZeroU32;
+
+use firstseen_routing::{Grant, Quota};
 use serde::{Deserialize, Serialize};
 
 /// A change of who may do what.
@@ -22,6 +24,13 @@ pub enum AccessChange {
         /// The rights; none of them means all that it has.
         grants: Vec<Grant>,
     },
+    /// How much a principal may ask; nothing of it is bounded where the quota says nothing.
+    Limit {
+        /// Its name.
+        principal: String,
+        /// The quota, in the place of the one before.
+        quota: Quota,
+    },
     /// Whether callers need rights.
     Enable {
         /// Whether they do.
@@ -40,6 +49,7 @@ impl AccessChange {
         match self {
             Self::Grant { .. } => "grant",
             Self::Revoke { .. } => "revoke",
+            Self::Limit { .. } => "limit",
             Self::Enable { is_enabled: true } => "enable-access",
             Self::Enable { is_enabled: false } => "disable-access",
         }
@@ -51,6 +61,12 @@ impl AccessChange {
             Self::Grant { principal, grants } | Self::Revoke { principal, grants } => {
                 let rights: Vec<String> = grants.iter().map(ToString::to_string).collect();
                 format!("{principal}: {}", if rights.is_empty() { "everything".to_owned() } else { rights.join(", ") })
+            }
+            Self::Limit { principal, quota } => {
+                let Quota { events_per_s, inflight_batches } = quota;
+                let most = |most: &Option<NonZeroU32>| most.map_or_else(|| "any".to_owned(), |most| most.to_string());
+                let (events, batches) = (most(events_per_s), most(inflight_batches));
+                format!("{principal}: {events} events a second, {batches} batches in flight")
             }
             Self::Enable { .. } => String::new(),
         }

@@ -2,6 +2,8 @@
 //!
 //! Promises: plain data, as the node that was asked has it. Must not know: whether they may.
 
+use std::fmt;
+
 use firstseen_routing::Format;
 use serde::{Deserialize, Serialize};
 
@@ -17,4 +19,12 @@ pub struct AskedBy {
     pub from: String,
     /// Milliseconds since 1970, by the clock of the node that was asked.
     pub at_ms: u64,
+}
+
+impl fmt::Display for AskedBy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, from, .. } = self;
+        f.write_str(name)?;
+        if from.is_empty() { Ok(()) } else { write!(f, ", {from}") }
+    }
 }

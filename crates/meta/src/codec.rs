@@ -15,7 +15,8 @@ use thiserror::Error;
 /// The versions that this program reads. Most values are written as the least can express them, so that nodes of two
 /// versions read each other.
 ///
-/// 10: release 0.1. 11: a map has a format ([`crate::Change::Raise`]).
+/// 10: release 0.1. 11: a map has a format ([`crate::Change::Raise`]) and rights ([`crate::AccessChange`]), and changes say who
+/// has asked for them ([`crate::AskedBy`]).
 pub const VERSIONS: RangeInclusive<u8> = FIRST..=NEWEST;
 
 /// The version of release 0.1.

@@ -3,6 +3,7 @@
 //! Promises: plain data that says the same on every node; a command has an id, so that a command proposed twice is done
 //! once. Must not know: how commands are agreed on, where they are applied.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -11,7 +12,7 @@ use firstseen_routing::{
     ClusterId, Epoch, FilterId, FilterPolicies, FilterRecord, Format, Incarnation, NodeId, SecretMaterial, SliceMove,
     SlicedDefinition, TreeSpec,
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de};
 
 use crate::access_change::AccessChange;
 use crate::asked_by::AskedBy;
@@ -233,10 +234,49 @@ pub enum Change {
         /// Who.
         asked_by: AskedBy,
         /// The change; none by somebody else.
-        change: Box<Change>,
+        change: Asked,
     },
     /// Who may do what. Answered with [`Outcome::Done`].
     Access(AccessChange),
+}
+
+/// A change that somebody has asked for. There is none within another: bytes that nest them by the thousand are no value, and take
+/// no stack.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Asked(Box<Change>);
+
+thread_local! {
+    /// Whether a change that somebody has asked for is being read.
+    static IS_READING: Cell<bool> = const { Cell::new(false) };
+}
+
+impl Asked {
+    /// A change of its own.
+    pub fn new(change: Change) -> Self {
+        Self(Box::new(change))
+    }
+
+    /// The change.
+    pub fn get(&self) -> &Change {
+        &self.0
+    }
+
+    /// The change, for who makes it.
+    pub(crate) fn into_change(self) -> Change {
+        *self.0
+    }
+}
+
+impl<'de> Deserialize<'de> for Asked {
+    fn deserialize<D: Deserializer<'de>>(source: D) -> Result<Self, D::Error> {
+        if IS_READING.replace(true) {
+            return Err(de::Error::custom("a change names two that have asked for it"));
+        }
+        let read = Change::deserialize(source);
+        IS_READING.set(false);
+        read.map(Self::new)
+    }
 }
 
 impl Change {
@@ -252,7 +292,7 @@ impl Change {
     /// room.
     pub(crate) fn can_wait(&self) -> bool {
         match self {
-            Self::By { change, .. } => change.can_wait(),
+            Self::By { change, .. } => change.get().can_wait(),
             Self::Access(change) => change.can_wait(),
             Self::AddNode { .. } | Self::CreateFilter(_) | Self::AlterFilter(_) | Self::RestoreFilter(_) => true,
             _ => false,
@@ -287,7 +327,7 @@ impl Change {
             | Self::FilterPassed { filter, .. }
             | Self::FinishRestore { filter } => format!("filter {filter}"),
             Self::Raise { format } => format!("format {format}"),
-            Self::By { change, .. } => change.subject(),
+            Self::By { change, .. } => change.get().subject(),
             Self::Access(change) => change.subject(),
         }
     }
@@ -318,7 +358,7 @@ impl Change {
             Self::SlicesSpared { .. } => "slices-spared",
             Self::FoundAs { .. } => "found-as",
             Self::Raise { .. } => "raise",
-            Self::By { change, .. } => change.name(),
+            Self::By { change, .. } => change.get().name(),
             Self::Access(change) => change.name(),
         }
     }
@@ -327,7 +367,7 @@ impl Change {
 /// The change, with the word of who has asked for it.
 pub(crate) fn by(asked_by: Option<AskedBy>, change: Change) -> Change {
     match asked_by {
-        Some(asked_by) => Change::By { asked_by, change: Box::new(change) },
+        Some(asked_by) => Change::By { asked_by, change: Asked::new(change) },
         None => change,
     }
 }

@@ -61,7 +61,7 @@ pub use raising::{hold_format, holds_format, raise_format};
 pub use rebalance::plan_moves;
 pub use recover::{LostFilter, Recovery, RecoveryError, plan_recovery, recover};
 pub use refusal::Refusal;
-pub use restore::{is_restoring, restored_name, restoring_name};
+pub use restore::{is_restoring, restoring_name};
 pub use service::MetaService;
 pub use state::{OUTCOMES_MAX, Secrets, State};
 pub use store::{Identity, MetaStorage, RESERVE_FILE, StoreError};

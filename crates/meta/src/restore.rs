@@ -9,26 +9,19 @@ use std::sync::Arc;
 use firstseen_filter::GenerationNumber;
 use firstseen_routing::check::{check_copies, check_definition, check_durability, check_thresholds};
 use firstseen_routing::{
-    Branch, Epoch, FilterId, FilterRecord, Incarnation, Line, SliceOwner, TREE_LEVELS_MAX, TREE_PLACES_MAX,
+    Branch, Epoch, FilterId, FilterRecord, Incarnation, Line, RESTORING, SliceOwner, TREE_LEVELS_MAX, TREE_PLACES_MAX,
 };
 
+use crate::alterations::FORMER_SUFFIX;
 use crate::command::{NewRestore, Outcome, RestoredPlace};
 use crate::filters::{check_new, insert_new};
 use crate::placement::{generation_max, owners};
 use crate::refusal::Refusal;
 use crate::state::{State, check_text};
 
-/// The name of a filter that waits for its cells begins with this.
-const RESTORING: &str = "restoring:";
-
 /// The name of filter `name` until it has its cells.
 pub fn restoring_name(name: &str) -> String {
     format!("{RESTORING}{name}")
-}
-
-/// The name that a filter gets once it has its cells; of others, the name that they have.
-pub fn restored_name(name: &str) -> &str {
-    name.strip_prefix(RESTORING).unwrap_or(name)
 }
 
 /// Whether a filter of this name waits for its cells.
@@ -36,16 +29,29 @@ pub fn is_restoring(name: &str) -> bool {
     name.starts_with(RESTORING)
 }
 
+/// Rights on a tree are rights on its name, so that of a level has to begin with it; and no filter gets a name of those that are
+/// for filters on their way.
+fn check_name(root: &str, name: &str, index: usize) -> Result<(), Refusal> {
+    let is_level = index == 0 || name.strip_prefix(root).is_some_and(|rest| rest.starts_with('@'));
+    let is_reserved = is_restoring(name) || name.ends_with(FORMER_SUFFIX);
+    if is_level && !is_reserved {
+        return Ok(());
+    }
+    let reason = format!("no filter of a backup of `{root}` has this name");
+    Err(Refusal::Definition { name: name.to_owned(), reason })
+}
+
 /// All levels of a tree, or nothing.
 pub(crate) fn begin(state: &mut State, asked: NewRestore) -> Result<Outcome, Refusal> {
     let NewRestore { places, secret } = asked;
-    if places.is_empty() {
+    let Some(first) = places.first() else {
         return Err(Refusal::Definition { name: String::new(), reason: "no filter is given".to_owned() });
-    }
+    };
     let root = state.map.next_filter;
     let (mut map, mut secrets) = ((*state.map).clone(), (*state.secrets).clone());
     for (index, RestoredPlace { record, sites }) in places.iter().enumerate() {
         let asked = &record.name;
+        check_name(&first.record.name, asked, index)?;
         check_place(&places, index).map_err(|reason| Refusal::Tree { name: asked.clone(), reason })?;
         check_record(record).map_err(|reason| Refusal::Definition { name: asked.clone(), reason })?;
         let name = restoring_name(asked);

@@ -195,7 +195,7 @@ impl State {
             }
             Change::FinishAlteration { name } => alterations::finish(self, &name),
             Change::Access(change) => access::change(&mut self.map, change),
-            Change::By { change, .. } => match *change {
+            Change::By { change, .. } => match change.into_change() {
                 Change::By { .. } => Err(Refusal::AskedTwice),
                 change => self.change(change),
             },

@@ -109,8 +109,13 @@ async fn shake_hands(
     let connection = Connection::secured(stream);
     let certificates = connection.certificates();
     let caller = Caller::showing(Some(certificates.clone()));
-    audit.came(&audit.who(&caller, connection.connect_info().remote_addr));
-    place.show(certificates);
+    let who = audit.who(&caller, connection.connect_info().remote_addr);
+    place.show(certificates.clone());
+    // A certificate may have been revoked while the handshake went on: what is shown from now on is looked at with the others.
+    if let Err(reason) = tls.still_accepts(&certificates, Duration::from_millis(who.at_ms)) {
+        return tracing::debug!(reason, "a handshake went by a certificate that is accepted no more");
+    }
+    audit.came(&who);
     if place.known(party(caller.roles())) {
         let _ = guests.send(Ok(Guarded::new(connection, HTTP2, place))).await;
     }

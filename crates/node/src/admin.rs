@@ -16,7 +16,7 @@ use std::time::Duration;
 use firstseen_filter::duration;
 use firstseen_meta::{
     AlteredFilter, Change, CommandId, MetaError, NEWEST_FORMAT, NewFilter, Outcome, hold_format, holds_format,
-    plan_alteration, propose_for, raise_format, restored_name, slice_bytes,
+    plan_alteration, propose_for, raise_format, slice_bytes,
 };
 use firstseen_routing::{
     FilterId, FilterPolicies, FilterRecord, NodeId, NodeRecord, SecretMaterial, SliceMove, Thresholds, check,
@@ -69,14 +69,14 @@ impl AdminService {
     fn must_for(&self, guest: &Guest, name: &str) -> Result<(), Status> {
         let map = &self.shared.view().map;
         let named = map.filter_named(name).map_or(name, |(_, record)| map.name_for_rights(record));
-        guest.must_for(map, restored_name(named))
+        guest.must_for(map, named)
     }
 
     /// The same for a filter's number; one that is not here has no name.
     fn must_for_number(&self, guest: &Guest, filter: FilterId) -> Result<(), Status> {
         let map = &self.shared.view().map;
         let named = map.filters.get(&filter).map_or("", |record| map.name_for_rights(record));
-        guest.must_for(map, restored_name(named))
+        guest.must_for(map, named)
     }
 
     /// Proposes a change for a guest. The id of a command is the caller's, so that it may ask again, or a new one.
@@ -208,7 +208,7 @@ impl Admin for AdminService {
         let (guest, RaiseFormatRequest {}) = enter(request)?;
         let by = guest.asked_by();
         let format = raise_format(&self.shared.meta, by.clone()).await.map_err(|error| status(&error))?;
-        tracing::info!(%format, by = by.name, "the format of the cluster is raised: older versions have no part in it any more");
+        tracing::info!(%format, %by, "the format of the cluster is raised: older versions have no part in it any more");
         self.applied(|view| view.map.format >= format).await?;
         Ok(Response::new(RaiseFormatReply { format: format.0.into() }))
     }
@@ -246,7 +246,7 @@ impl Admin for AdminService {
         let (guest, DropFilterRequest { command_id, name }) = enter(request)?;
         self.must_for(&guest, &name)?;
         self.propose(&guest, &command_id, Change::DropFilter { name: name.clone() }).await?;
-        tracing::info!(filter = name, by = guest.asked_by().name, "a filter is dropped, with all that it remembers");
+        tracing::info!(filter = name, by = %guest.asked_by(), "a filter is dropped, with all that it remembers");
         self.applied(|view| view.map.filter_named(&name).is_none()).await?;
         Ok(Response::new(DropFilterReply {}))
     }
@@ -273,7 +273,7 @@ impl Admin for AdminService {
         if forgets {
             tracing::info!(
                 filter = name,
-                by = guest.asked_by().name,
+                by = %guest.asked_by(),
                 "the clock of a filter begins anew, and what it remembered is forgotten"
             );
         }
@@ -292,7 +292,7 @@ impl Admin for AdminService {
         self.propose(&guest, &command_id, Change::FinishAlteration { name: name.clone() }).await?;
         tracing::info!(
             filter = name,
-            by = guest.asked_by().name,
+            by = %guest.asked_by(),
             "an alteration is ended, with all that only the former filter remembers"
         );
         let has_former =
@@ -315,7 +315,7 @@ impl Admin for AdminService {
             ))
         })?;
         self.propose(&guest, &command_id, Change::ForgiveFilter { name: name.clone(), ended }).await?;
-        tracing::info!(filter = name, by = guest.asked_by().name, "a filter is forgiven what its slices have lost");
+        tracing::info!(filter = name, by = %guest.asked_by(), "a filter is forgiven what its slices have lost");
         Ok(Response::new(ForgiveFilterReply {}))
     }
 

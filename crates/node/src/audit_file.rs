@@ -17,6 +17,9 @@ pub(crate) use line::Line;
 /// So many bytes at the end of the file are read for the newest entries in it: far more than changes since a snapshot take.
 const TAIL_BYTES: u64 = 1 << 20;
 
+/// How lines begin.
+const BEGINNINGS: [&[u8]; 2] = [b"{\"at\":", b"{\"event\":"];
+
 /// Why the file cannot be used.
 #[derive(Debug, Error)]
 #[error("audit.file: cannot write {}: {source}", .path.display())]
@@ -73,8 +76,19 @@ impl AuditFile {
             self.file.set_len(end)?;
             return Err(error);
         }
-        self.written.extend(place);
+        if let Some(place) = place {
+            self.written.extend([place]);
+            self.file.sync_data()?;
+            self.note_written()?;
+        }
         Ok(())
+    }
+
+    /// Keeps which entries are written, for the time after the file has been moved away.
+    fn note_written(&self) -> io::Result<()> {
+        let (note, new) = (beside(&self.path, ".written"), beside(&self.path, ".written.new"));
+        fs::write(&new, serde_json::to_vec(&self.written)?)?;
+        fs::rename(new, note)
     }
 
     /// Goes over to a new file where this one is no longer at its place.
@@ -87,6 +101,9 @@ impl AuditFile {
 
     /// Reads which entries are there, and takes off a line that was not written to its end.
     fn read_tail(&mut self) -> io::Result<()> {
+        // A note that cannot be read is none: the file itself says the rest.
+        let noted = fs::read(beside(&self.path, ".written")).ok();
+        self.written = noted.and_then(|noted| serde_json::from_slice(&noted).ok()).unwrap_or_default();
         let bytes = self.file.metadata()?.len();
         let mut tail = BufReader::new(File::open(&self.path)?);
         let mut place = bytes.saturating_sub(TAIL_BYTES);
@@ -99,16 +116,27 @@ impl AuditFile {
                 return Ok(());
             }
             if line.last() != Some(&b'\n') {
-                return self.file.set_len(place);
+                // What does not begin as a line of this file is somebody else's.
+                let is_ours = BEGINNINGS.iter().any(|ours| line.starts_with(ours) || ours.starts_with(&line));
+                let wrong = "it does not end as an audit file does: is it another program's?";
+                return if is_ours { self.file.set_len(place) } else { Err(io::Error::other(wrong)) };
             }
             place += read as u64;
             // The first line of the tail may lack its beginning, and lines of others may be anything.
             let Ok(line) = serde_json::from_slice::<Line>(&line) else { continue };
             if let Some((cluster, index)) = line.place() {
-                self.written.insert(cluster.to_owned(), index);
+                let written = self.written.entry(cluster.to_owned()).or_default();
+                *written = index.max(*written);
             }
         }
     }
+}
+
+/// The file of this name with something behind it.
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    name.into()
 }
 
 fn appending(path: &Path) -> io::Result<File> {
@@ -185,6 +213,16 @@ mod tests {
         fs::rename(&path, &moved).expect("a move");
         file.append(&change(1, 2), 0).expect("a line");
         assert_eq!((lines(&moved).len(), lines(&path).len()), (1, 1));
+        // The entries in the file that is away are not written again, also by another process.
+        fs::rename(&path, folder.path().join("audit.2")).expect("a move");
+        let mut file = AuditFile::open(&path).expect("a file");
+        [1, 2, 3].iter().for_each(|index| file.append(&change(1, *index), 0).expect("a line"));
+        assert_eq!(lines(&path).len(), 1);
+        // A file of another program is left as it is.
+        let other = folder.path().join("notes");
+        fs::write(&other, "a line\nand half").expect("a file");
+        assert!(AuditFile::open(&other).is_err_and(|error| error.to_string().contains("another program")));
+        assert_eq!(fs::read_to_string(&other).expect("it"), "a line\nand half");
         assert_eq!(fs::metadata(&path).expect("it").mode() & 0o777, 0o600);
         assert!(AuditFile::open(folder.path()).is_err_and(|error| error.to_string().contains("audit.file")));
     }

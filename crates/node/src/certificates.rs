@@ -5,11 +5,13 @@
 //! handshake would accept no more are closed. There is a warning a month, a week and a day before the end of a certificate, and
 //! when it has ended. Must not know: who connects, what files hold.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_wire::tls::ServerTls;
 use firstseen_wire::validity::{Doubt, Validity};
+use jiff::Timestamp;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -30,16 +32,16 @@ pub(crate) struct Certificates {
     tls: ServerTls,
     door: Arc<Door>,
     clock: Arc<dyn Clock>,
-    /// The last complaint about the files, so that the log has each once.
-    complaint: Option<String>,
-    /// The stage of each warning that the log has.
-    warned: Vec<(String, u64)>,
+    /// The complaints of the last look, so that the log has each once.
+    complaints: Vec<String>,
+    /// The warnings of the last look, for the same reason.
+    warned: Vec<(PathBuf, Validity, u64)>,
 }
 
 impl Certificates {
     /// Looks after the files of `tls`, and the connections at `door`.
     pub(crate) fn new(tls: ServerTls, door: Arc<Door>, clock: Arc<dyn Clock>) -> Self {
-        Self { tls, door, clock, complaint: None, warned: Vec::new() }
+        Self { tls, door, clock, complaints: Vec::new(), warned: Vec::new() }
     }
 
     /// Looks until `stop`, and whenever `told` says so.
@@ -63,23 +65,15 @@ impl Certificates {
 
     /// Takes over what has changed; returns whether anything has.
     fn look(&mut self) -> bool {
-        match self.tls.look_again(self.now()) {
-            Ok(has_changed) => {
-                if has_changed {
-                    tracing::info!("the certificates have changed: new handshakes go by them");
-                }
-                self.complaint = None;
-                has_changed
-            }
-            Err(error) => {
-                let complaint = error.to_string();
-                if self.complaint.as_ref() != Some(&complaint) {
-                    tracing::warn!(error = complaint, "the new certificates cannot be used, the former ones stay");
-                    self.complaint = Some(complaint);
-                }
-                false
-            }
+        let (has_changed, complaints) = self.tls.look_again(self.now());
+        if has_changed {
+            tracing::info!("the certificates have changed: new handshakes go by them");
         }
+        for complaint in complaints.iter().filter(|complaint| !self.complaints.contains(complaint)) {
+            tracing::warn!(complaint, "new certificates cannot be used, the former ones stay");
+        }
+        self.complaints = complaints;
+        has_changed
     }
 
     fn close_refused(&self) {
@@ -94,19 +88,24 @@ impl Certificates {
         let (now, [month, ..]) = (self.now(), WARNINGS_S);
         // Files that cannot be read are complained of already.
         let doubts = self.tls.files().tls.doubts(now, Duration::from_secs(month)).unwrap_or_default();
-        for Doubt { path, validity, .. } in doubts {
-            let stage = stage(validity, now.as_secs());
-            let warning = (path.display().to_string(), stage);
-            if !self.warned.contains(&warning) {
-                tracing::warn!(
-                    certificate = warning.0,
-                    ?validity,
-                    "a certificate ends soon, has ended, or is not valid yet"
-                );
-                self.warned.retain(|(path, _)| *path != warning.0);
-                self.warned.push(warning);
-            }
+        let now_s = now.as_secs();
+        let warnings: Vec<_> =
+            doubts.into_iter().map(|Doubt { path, validity, .. }| (path, validity, stage(validity, now_s))).collect();
+        for warning in warnings.iter().filter(|warning| !self.warned.contains(warning)) {
+            let (path, validity, _) = warning;
+            let (what, at_s) = match validity {
+                Validity::NotYet(at_s) => ("is not valid before", at_s),
+                Validity::Over(at_s) => ("has expired, at", at_s),
+                Validity::EndsSoon(at_s) => ("expires at", at_s),
+            };
+            let at = i64::try_from(*at_s).ok().and_then(|at_s| Timestamp::from_second(at_s).ok());
+            let at = at.map_or_else(|| format!("second {at_s} since 1970"), |at| at.to_string());
+            tracing::warn!(
+                "certificate {} {what} {at}: put a new one there, and the node takes it over",
+                path.display()
+            );
         }
+        self.warned = warnings;
     }
 
     fn now(&self) -> Duration {

@@ -17,7 +17,7 @@ use firstseen_journal::{Disk, FolderDisk, SEGMENT_BYTES};
 use firstseen_meta::MetaStorage;
 use firstseen_routing::{Moment, MonotonicMs, OwnerLimits};
 use firstseen_wire::net::{self, Connector, TcpConnector};
-use firstseen_wire::tls::{TlsError, TlsStream};
+use firstseen_wire::tls::{ServerTls, TlsError, TlsStream};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpListener;
@@ -210,6 +210,8 @@ pub struct Edges {
     pub http: Option<TcpListener>,
     /// Opens connections to other nodes.
     pub connector: Arc<dyn Connector>,
+    /// Its certificate, and whom it trusts; callers show none where there is none.
+    pub tls: Option<ServerTls>,
     /// Where it is written down who did what; in the log where there is none.
     pub audit: Option<AuditFile>,
     /// The time.
@@ -268,7 +270,7 @@ impl Edges {
         if unfinished.exists() && !config.data_dir.join(JOURNAL_FOLDER).exists() {
             return Err(EdgeError::Repair(unfinished));
         }
-        let tls = config.tls.as_ref().map(|tls| tls.files().client()).transpose()?;
+        let tls = config.tls.as_ref().map(|tls| tls.server_files(&config.name).server()).transpose()?;
         let listener = listen("listen", config.listen).await?;
         let address = listener.local_addr().unwrap_or(config.listen).to_string();
         let http = match config.http_listen {
@@ -280,7 +282,8 @@ impl Edges {
             incoming: tcp_incoming(listener),
             address,
             http,
-            connector: Arc::new(TcpConnector { tls }),
+            connector: Arc::new(TcpConnector { tls: tls.as_ref().map(ServerTls::client) }),
+            tls,
             audit,
             clock: Arc::new(SystemClock::new()),
             owners: OwnerSpawner::Threads,

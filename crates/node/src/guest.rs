@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use firstseen_meta::AskedBy;
-use firstseen_routing::{ClusterMap, ClusterVerb, FilterRecord, FilterVerb, Principal};
+use firstseen_routing::{ClusterMap, ClusterVerb, FilterRecord, FilterVerb, Principal, Quota};
 use firstseen_wire::status::ErrorKind;
 use tonic::{Request, Status};
 
@@ -107,7 +107,12 @@ impl Guest {
         self.check(map, None).map_err(|status| self.refused(status))
     }
 
-    /// Whether it may do this with a filter. It is not written down where it may not: an open stream asks often.
+    /// Writes down that it was refused something; an open stream says so once, though it asks often.
+    pub(crate) fn note_refused(&self, reason: &str) {
+        self.audit.denied(&self.asked_by(), &self.call, reason);
+    }
+
+    /// Whether it may do this with a filter. It is not written down where it may not.
     ///
     /// # Errors
     /// Which right is missing.
@@ -118,6 +123,14 @@ impl Guest {
                 Err(missing(principal, Right::Filter(verb), Some(name)))
             }
             Standing::Everything | Standing::Role | Standing::Granted(..) => Ok(()),
+        }
+    }
+
+    /// The name and the quota of its principal; none where that does not count.
+    pub(crate) fn quota<'map>(&self, map: &'map ClusterMap) -> Option<(&'map str, Quota)> {
+        match self.standing(map) {
+            Ok(Standing::Granted(name, rights)) if !rights.quota.is_none() => Some((name, rights.quota)),
+            _ => None,
         }
     }
 
@@ -190,7 +203,7 @@ impl Guest {
     }
 
     fn refused(&self, status: Status) -> Status {
-        self.audit.denied(&self.asked_by(), &self.call, status.message());
+        self.note_refused(status.message());
         status
     }
 }

@@ -30,6 +30,7 @@ mod node;
 mod node_error;
 mod owner;
 mod pending;
+mod quotas;
 mod recover;
 mod repair;
 mod roles;

@@ -72,8 +72,7 @@ impl Node {
 
     async fn start_here(config: NodeConfig, edges: Edges) -> Result<Self, NodeError> {
         config.check()?;
-        let tls = config.tls.as_ref().map(|tls| tls.server_files(&config.name).server()).transpose()?;
-        let Edges { incoming, address, http, connector, audit, clock, owners: spawner, .. } = edges;
+        let Edges { incoming, address, http, connector, tls, audit, clock, owners: spawner, .. } = edges;
         let (owner_limits, storage, seed) = (edges.owner_limits, edges.storage, edges.seed);
         let address = config.advertise.clone().unwrap_or(address);
         let profile = NodeProfile {

@@ -3,7 +3,6 @@
 //! Promises: a sentence that says what to mend. Must not know: where the error was noticed.
 
 use firstseen_meta::MetaError;
-use firstseen_wire::tls::TlsError;
 use thiserror::Error;
 
 use crate::config::ConfigError;
@@ -14,9 +13,6 @@ pub enum NodeError {
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The certificate cannot be used.
-    #[error("tls: {0}")]
-    Tls(#[from] TlsError),
     /// The node's database cannot be opened.
     #[error(transparent)]
     Meta(#[from] MetaError),

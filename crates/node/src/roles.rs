@@ -11,6 +11,9 @@ use firstseen_wire::tls::{self, PeerRoles};
 use tonic::Status;
 use tonic::transport::CertificateDer;
 
+/// Letters of a caller's name in logs.
+const NAME_LETTERS_MAX: usize = 200;
+
 /// The role that a call needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
@@ -61,21 +64,25 @@ impl Caller {
 
     /// Whether its certificate is that of a node which the map has; true of any node's while this node belongs to no cluster.
     pub(crate) fn is_member(&self, map: &ClusterMap) -> bool {
-        let of_node = |name: String| Some(name.strip_suffix(tls::NODE_NAME)?.strip_suffix('.')?.to_owned());
-        let mut names = self.dns_names().into_iter().filter_map(of_node);
-        self.roles.node && (map.nodes.is_empty() || names.any(|name| map.node_named(&name).is_some()))
+        let is_named =
+            |name: &str| self.certificates.as_ref().is_none_or(|certificates| tls::is_node_named(certificates, name));
+        self.roles.node && (map.nodes.is_empty() || map.nodes.values().any(|node| is_named(&node.name)))
     }
 
     /// What it is called in logs: its principal, or the names of its certificate.
     pub(crate) fn name(&self) -> String {
-        match (&self.principal, &self.certificates) {
-            (Some(principal), _) => principal.clone(),
-            (None, None) => "anybody".to_owned(),
-            (None, Some(_)) => match self.dns_names() {
+        let PeerRoles { node, client, admin } = self.roles;
+        let name = match (&self.principal, &self.certificates) {
+            (Some(principal), _) if !admin && !node => principal.clone(),
+            (_, None) => "anybody".to_owned(),
+            (_, Some(_)) => match self.dns_names().join(" ") {
                 names if names.is_empty() => "nobody whom a certificate names".to_owned(),
-                names => names.join(" "),
+                names if node || client || admin => names,
+                // It must not look like the principal of that name.
+                names => format!("no role: {names}"),
             },
-        }
+        };
+        name.chars().filter(|letter| !letter.is_control()).take(NAME_LETTERS_MAX).collect()
     }
 
     /// Only callers with this role.

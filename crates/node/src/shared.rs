@@ -22,6 +22,7 @@ use crate::keeper::Keeper;
 use crate::lease::{self, Downs, HeldLease};
 use crate::metrics::Metrics;
 use crate::owner::Owners;
+use crate::quotas::Quotas;
 use crate::view::View;
 
 /// What the services of a node share.
@@ -92,6 +93,8 @@ pub(crate) struct OpenCounts {
     pub(crate) watches: AtomicU32,
     /// Batches of all streams that are not answered.
     pub(crate) batches: AtomicU64,
+    /// What principals have used of their quotas.
+    pub(crate) quotas: Quotas,
 }
 
 impl Shared {

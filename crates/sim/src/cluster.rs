@@ -244,6 +244,7 @@ pub(crate) async fn start_node(
         address: node_address(index),
         http: None,
         connector: Arc::new(connector),
+        tls: None,
         audit: None,
         clock: Arc::new(machine.clock.clone()),
         owners: OwnerSpawner::Tasks,

@@ -2,7 +2,11 @@
 //!
 //! Promises: a right that comes in is one that can be granted, or an error that names the field. Must not know: who has it.
 
-use firstseen_routing::{Access, ClusterVerb, FilterNames, FilterVerb, GRANTS_MAX, Grant, PRINCIPALS_MAX, Principal};
+use std::num::NonZeroU32;
+
+use firstseen_routing::{
+    Access, ClusterVerb, FilterNames, FilterVerb, GRANTS_MAX, Grant, PRINCIPALS_MAX, Principal, Quota,
+};
 
 use crate::map_error::{MapError, check_length};
 use crate::proto::admin as proto;
@@ -12,6 +16,7 @@ impl From<&Access> for proto::ListAccessReply {
         let principals = access.principals.iter().map(|(name, principal)| proto::Principal {
             name: name.clone(),
             grants: principal.grants.iter().map(proto::Grant::from).collect(),
+            quota: (!principal.quota.is_none()).then(|| principal.quota.into()),
         });
         Self { enabled: access.is_enabled, principals: principals.collect() }
     }
@@ -23,10 +28,24 @@ impl From<&Access> for proto::ListAccessReply {
 /// [`MapError`] names the field.
 pub fn access(message: proto::ListAccessReply) -> Result<Access, MapError> {
     check_length("principals", message.principals.len(), PRINCIPALS_MAX)?;
-    let principals = message.principals.into_iter().map(|proto::Principal { name, grants: granted }| {
-        Ok::<_, MapError>((name, Principal { grants: grants(granted)?.into_iter().collect() }))
+    let principals = message.principals.into_iter().map(|proto::Principal { name, grants: granted, quota }| {
+        let (grants, quota) = (grants(granted)?.into_iter().collect(), quota.map(Quota::from).unwrap_or_default());
+        Ok::<_, MapError>((name, Principal { grants, quota }))
     });
     Ok(Access { is_enabled: message.enabled, principals: principals.collect::<Result<_, _>>()? })
+}
+
+impl From<Quota> for proto::Quota {
+    fn from(quota: Quota) -> Self {
+        let most = |most: Option<NonZeroU32>| most.map_or(0, NonZeroU32::get);
+        Self { events_per_s: most(quota.events_per_s), inflight_batches: most(quota.inflight_batches) }
+    }
+}
+
+impl From<proto::Quota> for Quota {
+    fn from(proto::Quota { events_per_s, inflight_batches }: proto::Quota) -> Self {
+        Self { events_per_s: NonZeroU32::new(events_per_s), inflight_batches: NonZeroU32::new(inflight_batches) }
+    }
 }
 
 impl From<&Grant> for proto::Grant {
@@ -90,7 +109,8 @@ mod tests {
         let on_filters = FilterVerb::ALL.map(|verb| Grant::Filters { names: "clicks*".parse().unwrap(), verb });
         let all: Vec<Grant> = on_filters.into_iter().chain(ClusterVerb::ALL.map(Grant::Cluster)).collect();
         let known = all.len() as i32;
-        let principals = [("op".to_owned(), Principal { grants: all.iter().cloned().collect() })].into();
+        let quota = Quota { events_per_s: NonZeroU32::new(7), inflight_batches: None };
+        let principals = [("op".to_owned(), Principal { grants: all.iter().cloned().collect(), quota })].into();
         let before = Access { is_enabled: true, principals };
         assert_eq!(access(proto::ListAccessReply::from(&before)), Ok(before));
         assert!(grants(vec![proto::Grant { verb: 0, filters: "a".to_owned() }]).is_err());

@@ -27,13 +27,9 @@ use crate::tls_files::TlsFiles;
 
 /// The settings of a connecting end. Clones share what they have read.
 #[derive(Clone)]
-pub struct ClientTls(Arc<Dial>);
+pub struct ClientTls(Arc<dyn Fn() -> TlsConnector + Send + Sync>);
 
-struct Dial {
-    files: TlsFiles,
-    newest: Mutex<Newest>,
-}
-
+/// What was read last.
 struct Newest {
     stamps: [Stamp; 3],
     config: Arc<ClientConfig>,
@@ -51,20 +47,28 @@ impl TlsFiles {
 
 impl ClientTls {
     fn open(files: &TlsFiles) -> Result<Self, TlsError> {
-        let newest = Newest { stamps: stamps(files), config: config(files)? };
-        Ok(Self(Arc::new(Dial { files: files.clone(), newest: Mutex::new(newest) })))
+        let files = files.clone();
+        let newest = Mutex::new(Newest { stamps: stamps(&files), config: config(&files)? });
+        Ok(Self::by(move || {
+            let mut newest = newest.lock().unwrap_or_else(PoisonError::into_inner);
+            let stamps = stamps(&files);
+            if stamps != newest.stamps
+                && let Ok(config) = config(&files)
+            {
+                *newest = Newest { stamps, config };
+            }
+            TlsConnector::from(newest.config.clone())
+        }))
     }
 
-    /// Makes handshakes by the files as they are now.
+    /// Handshakes go by what `connector` gives at the time.
+    pub(crate) fn by(connector: impl Fn() -> TlsConnector + Send + Sync + 'static) -> Self {
+        Self(Arc::new(connector))
+    }
+
+    /// What handshakes go by now.
     pub(crate) fn connector(&self) -> TlsConnector {
-        let mut newest = self.0.newest.lock().unwrap_or_else(PoisonError::into_inner);
-        let stamps = stamps(&self.0.files);
-        if stamps != newest.stamps
-            && let Ok(config) = config(&self.0.files)
-        {
-            *newest = Newest { stamps, config };
-        }
-        TlsConnector::from(newest.config.clone())
+        (self.0)()
     }
 
     /// A channel whose peer must have this name in its certificate.

@@ -1,28 +1,31 @@
 //! The accepting end of TLS.
 //!
 //! Promises: no peer without a certificate of the cluster's authority gets past the handshake; files that have changed are
-//! taken over when somebody looks, and where they cannot be used the former ones stay. The code that accepts connections
-//! decides how many handshakes there may be, and for how long. Must not know: what the certificate lets a peer do.
+//! taken over when somebody looks, for both ends of a node, and where they cannot be used the former ones stay. The code that
+//! accepts connections decides how many handshakes there may be, and for how long. Must not know: what the certificate lets a
+//! peer do.
 
 use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use rustls_pki_types::{CertificateDer, UnixTime};
+use rustls_pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, UnixTime};
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
+use tokio_rustls::rustls::{ClientConfig, RootCertStore, ServerConfig};
 pub use tokio_rustls::server::TlsStream;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
 
+use crate::dial::ClientTls;
 use crate::names::is_node_named;
 use crate::pem::{HTTP2_NAME, PemFile, Reason, Stamp, authorities, certificates, private_key, revocation_lists};
 use crate::tls_error::TlsError;
 use crate::tls_files::TlsFiles;
-use crate::validity::{Validity, refusal};
+use crate::validity::refusal;
 
 /// The files of an accepting end.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,11 +47,29 @@ struct Accepting {
     newest: RwLock<Newest>,
 }
 
+/// What handshakes go by. Authorities and own certificate are taken over apart: a certificate that cannot be used keeps no
+/// revocation back.
 #[derive(Clone)]
 struct Newest {
-    stamps: [Option<Stamp>; 4],
+    trust: Arc<Trust>,
+    own: Arc<Own>,
     acceptor: TlsAcceptor,
+    connector: TlsConnector,
+}
+
+/// Whom it trusts.
+struct Trust {
+    stamps: [Option<Stamp>; 2],
+    roots: Arc<RootCertStore>,
+    lists: Vec<CertificateRevocationListDer<'static>>,
     verifier: Arc<dyn ClientCertVerifier>,
+}
+
+/// What it shows.
+struct Own {
+    stamps: [Stamp; 2],
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
 }
 
 impl TlsFiles {
@@ -62,66 +83,87 @@ impl TlsFiles {
 }
 
 impl ServerFiles {
-    /// Reads the files.
+    /// Reads the files. Dates are not looked at.
     ///
     /// # Errors
     /// [`TlsError`] says which file cannot be used.
     pub fn server(&self) -> Result<ServerTls, TlsError> {
-        let newest = RwLock::new(self.read()?);
+        let (trust, own) = (self.trust()?, self.own()?);
+        let newest = RwLock::new(self.newest(Arc::new(trust), Arc::new(own))?);
         Ok(ServerTls(Arc::new(Accepting { files: self.clone(), newest })))
     }
 
-    fn read(&self) -> Result<Newest, TlsError> {
-        let (stamps, TlsFiles { ca, cert, key }) = (self.stamps(), &self.tls);
-        let ca = PemFile::authority(ca).read()?;
-        let (cert, key) = (PemFile::certificate(cert).read()?, PemFile::key(key).read()?);
+    fn trust(&self) -> Result<Trust, TlsError> {
+        let stamps = self.trust_stamps();
+        let ca = PemFile::authority(&self.tls.ca).read()?;
         let crl = self.crl.as_ref().map(|crl| PemFile::revoked(crl).read()).transpose()?;
         let made = || {
-            let provider = Arc::new(ring::default_provider());
-            let verifier = WebPkiClientVerifier::builder_with_provider(authorities(&ca)?.into(), provider.clone());
+            let (roots, lists) = (Arc::new(authorities(&ca)?), revocation_lists(&crl.unwrap_or_default())?);
+            let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), ring::default_provider().into());
             // A list of one authority says nothing of what another one has signed.
-            let verifier = verifier
-                .with_crls(revocation_lists(&crl.unwrap_or_default())?)
-                .only_check_end_entity_revocation()
-                .allow_unknown_revocation_status()
-                .build()?;
-            let builder = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
-            let builder = builder.with_client_cert_verifier(verifier.clone());
-            let mut config = builder.with_single_cert(certificates(&cert)?, private_key(&key)?)?;
-            config.alpn_protocols.push(HTTP2_NAME.to_vec());
-            Ok(Newest { stamps, acceptor: TlsAcceptor::from(Arc::new(config)), verifier })
+            let verifier = verifier.with_crls(lists.clone()).only_check_end_entity_revocation();
+            let verifier = verifier.allow_unknown_revocation_status().build()?;
+            Ok(Trust { stamps, roots, lists, verifier })
         };
-        let newest = made().map_err(|reason: Reason| TlsError::unusable(&self.tls.cert, &self.tls.key, &*reason))?;
-        self.check_name(&certificates(&cert).unwrap_or_default())?;
-        Ok(newest)
+        made().map_err(|reason: Reason| self.unusable(&*reason))
     }
 
-    /// Others would not take the node for itself.
-    fn check_name(&self, certificates: &[CertificateDer<'_>]) -> Result<(), TlsError> {
+    fn own(&self) -> Result<Own, TlsError> {
+        let (stamps, TlsFiles { cert, key, .. }) = (self.own_stamps(), &self.tls);
+        let (cert, key) = (PemFile::certificate(cert).read()?, PemFile::key(key).read()?);
+        let made = || Ok(Own { stamps, chain: certificates(&cert)?, key: private_key(&key)? });
+        let own = made().map_err(|reason: Reason| self.unusable(&*reason))?;
         match &self.node_name {
-            Some(node) if !is_node_named(certificates, node) => {
+            // Others would not take the node for itself.
+            Some(node) if !is_node_named(&own.chain, node) => {
                 Err(TlsError::OtherName { cert: self.tls.cert.clone(), node: node.clone() })
             }
-            _ => Ok(()),
+            _ => Ok(own),
         }
     }
 
-    /// Whether the certificate is one that others accept at `now`, since 1970.
-    fn check_dates(&self, now: Duration) -> Result<(), TlsError> {
-        let bytes = PemFile::certificate(&self.tls.cert).read()?;
-        let own = certificates(&bytes).unwrap_or_default();
-        match own.first().and_then(|own| refusal(own, now)) {
-            Some(Validity::Over(_) | Validity::NotYet(_)) => Err(TlsError::NotValid { cert: self.tls.cert.clone() }),
-            Some(Validity::EndsSoon(_)) | None => Ok(()),
-        }
+    /// Both together.
+    fn newest(&self, trust: Arc<Trust>, own: Arc<Own>) -> Result<Newest, TlsError> {
+        let made = || {
+            let (provider, chain) = (Arc::new(ring::default_provider()), &own.chain);
+            let builder =
+                ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
+            let builder = builder.with_client_cert_verifier(trust.verifier.clone());
+            let mut server = builder.with_single_cert(chain.clone(), own.key.clone_key())?;
+            server.alpn_protocols.push(HTTP2_NAME.to_vec());
+            let verifier = WebPkiServerVerifier::builder_with_provider(trust.roots.clone(), provider.clone());
+            let verifier = verifier.with_crls(trust.lists.clone()).only_check_end_entity_revocation();
+            let verifier = verifier.allow_unknown_revocation_status().build()?;
+            let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
+            let builder = builder.with_webpki_verifier(verifier);
+            let mut client = builder.with_client_auth_cert(chain.clone(), own.key.clone_key())?;
+            client.alpn_protocols.push(HTTP2_NAME.to_vec());
+            let (acceptor, connector) = (TlsAcceptor::from(Arc::new(server)), TlsConnector::from(Arc::new(client)));
+            Ok(Newest { trust, own, acceptor, connector })
+        };
+        made().map_err(|reason: Reason| self.unusable(&*reason))
     }
 
-    fn stamps(&self) -> [Option<Stamp>; 4] {
-        let TlsFiles { ca, cert, key } = &self.tls;
+    fn unusable(&self, reason: &dyn std::error::Error) -> TlsError {
+        TlsError::unusable(&self.tls.cert, &self.tls.key, reason)
+    }
+
+    fn trust_stamps(&self) -> [Option<Stamp>; 2] {
         let crl = self.crl.as_ref().map(|crl| PemFile::revoked(crl).stamp());
-        let [ca, cert, key] =
-            [PemFile::authority(ca).stamp(), PemFile::certificate(cert).stamp(), PemFile::key(key).stamp()];
-        [Some(ca), Some(cert), Some(key), crl]
+        [Some(PemFile::authority(&self.tls.ca).stamp()), crl]
+    }
+
+    fn own_stamps(&self) -> [Stamp; 2] {
+        [PemFile::certificate(&self.tls.cert).stamp(), PemFile::key(&self.tls.key).stamp()]
+    }
+}
+
+impl Trust {
+    /// Whether others that trust the same accept a certificate at `now`.
+    fn accepts(&self, chain: &[CertificateDer<'_>], now: Duration) -> Result<(), String> {
+        let Some((own, between)) = chain.split_first() else { return Err("there is none".to_owned()) };
+        let verified = self.verifier.verify_client_cert(own, between, UnixTime::since_unix_epoch(now));
+        verified.map(drop).map_err(|error| error.to_string())
     }
 }
 
@@ -140,18 +182,76 @@ impl ServerTls {
         &self.0.files
     }
 
-    /// Takes over files that have changed; returns whether any has. `now` is the time since 1970.
+    /// Whether others that trust the same accept its own certificate at `now`, since 1970.
     ///
     /// # Errors
-    /// [`TlsError`] says which of the new files cannot be used: the former ones stay.
-    pub fn look_again(&self, now: Duration) -> Result<bool, TlsError> {
-        if self.0.files.stamps() == self.newest().stamps {
-            return Ok(false);
+    /// Why not.
+    pub fn accepts_itself(&self, now: Duration) -> Result<(), String> {
+        let Newest { trust, own, .. } = self.newest();
+        let files = &self.0.files.tls;
+        let wrong = |reason| {
+            let (cert, ca) = (files.cert.display(), files.ca.display());
+            format!("certificate {cert} is not accepted by the authorities in {ca} and their lists ({reason})")
+        };
+        trust.accepts(&own.chain, now).map_err(wrong)
+    }
+
+    /// The connecting end of the same node: it goes by the same files, as they were taken over last.
+    pub fn client(&self) -> ClientTls {
+        let tls = self.clone();
+        ClientTls::by(move || tls.newest().connector)
+    }
+
+    /// Takes over files that have changed; returns whether any has, and what is wrong with those that were not taken over.
+    /// `now` is the time since 1970.
+    pub fn look_again(&self, now: Duration) -> (bool, Vec<String>) {
+        let (files, before) = (&self.0.files, self.newest());
+        let mut complaints = Vec::new();
+        let mut after = before.clone();
+        if files.trust_stamps() != before.trust.stamps {
+            match files
+                .trust()
+                .map_err(|error| error.to_string())
+                .and_then(|trust| self.fitting(trust, &before.own, now))
+            {
+                Ok(newest) => after = newest,
+                Err(error) => complaints.push(format!("the new authorities or revocation lists: {error}")),
+            }
         }
-        let read = self.0.files.read()?;
-        self.0.files.check_dates(now)?;
-        *self.0.newest.write().unwrap_or_else(PoisonError::into_inner) = read;
-        Ok(true)
+        if files.own_stamps() != before.own.stamps {
+            let own = files.own().map_err(|error| error.to_string());
+            match own.and_then(|own| self.shown(&after.trust, own, now)) {
+                Ok(newest) => after = newest,
+                Err(error) => complaints.push(format!("the new certificate: {error}")),
+            }
+        }
+        let has_changed = !(Arc::ptr_eq(&before.trust, &after.trust) && Arc::ptr_eq(&before.own, &after.own));
+        if has_changed {
+            *self.0.newest.write().unwrap_or_else(PoisonError::into_inner) = after;
+        }
+        (has_changed, complaints)
+    }
+
+    /// New authorities have to accept what the node shows, or the files may be half written, or another cluster's.
+    fn fitting(&self, trust: Trust, own: &Arc<Own>, now: Duration) -> Result<Newest, String> {
+        // A certificate that has expired is no reason to keep revocations back.
+        let is_valid = own.chain.first().is_some_and(|own| refusal(own, now).is_none());
+        if is_valid && let Err(reason) = trust.accepts(&own.chain, now) {
+            let ca = self.0.files.tls.ca.display();
+            return Err(format!("by {ca} and its lists, the node's own certificate is not accepted ({reason})"));
+        }
+        self.0.files.newest(Arc::new(trust), own.clone()).map_err(|error| error.to_string())
+    }
+
+    /// A new certificate has to be one that others accept.
+    fn shown(&self, trust: &Arc<Trust>, own: Own, now: Duration) -> Result<Newest, String> {
+        if let Err(reason) = trust.accepts(&own.chain, now) {
+            return Err(format!(
+                "{} is not accepted by the node's own authorities ({reason})",
+                self.0.files.tls.cert.display()
+            ));
+        }
+        self.0.files.newest(trust.clone(), Arc::new(own)).map_err(|error| error.to_string())
     }
 
     /// Whether a handshake at `now`, since 1970, would accept a peer with these certificates, its own first.
@@ -159,10 +259,7 @@ impl ServerTls {
     /// # Errors
     /// Why not.
     pub fn still_accepts(&self, certificates: &[CertificateDer<'_>], now: Duration) -> Result<(), String> {
-        let Some((own, between)) = certificates.split_first() else { return Err("it has shown none".to_owned()) };
-        let now = UnixTime::since_unix_epoch(now);
-        let verified = self.newest().verifier.verify_client_cert(own, between, now);
-        verified.map(drop).map_err(|error| error.to_string())
+        self.newest().trust.accepts(certificates, now)
     }
 
     fn newest(&self) -> Newest {

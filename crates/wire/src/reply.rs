@@ -62,6 +62,7 @@ pub fn encode(sequence: u64, answers: &Answers) -> proto::BatchReply {
         level_hits: answers.level_hits.clone(),
         expected_rate: answers.expected_rate,
         holds: pack_holds(decisions, &answers.holds).into(),
+        retry_after_ms: 0,
     }
 }
 

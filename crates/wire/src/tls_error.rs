@@ -51,12 +51,6 @@ pub enum TlsError {
         /// The node.
         node: String,
     },
-    /// Others would refuse the certificate.
-    #[error("certificate {} has expired, or is not valid yet", .cert.display())]
-    NotValid {
-        /// The certificate.
-        cert: PathBuf,
-    },
 }
 
 impl TlsError {

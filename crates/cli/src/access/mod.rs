@@ -9,7 +9,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use firstseen_routing::{Access, Grant};
+use firstseen_routing::{Access, Grant, Quota};
 use firstseen_wire::access::access;
 use firstseen_wire::proto::admin::change_access_request::Change;
 use firstseen_wire::proto::admin::{self, ChangeAccessRequest, ListAccessRequest};
@@ -17,7 +17,7 @@ use firstseen_wire::proto::admin::{self, ChangeAccessRequest, ListAccessRequest}
 use crate::cluster::connect::{self, Operator, fresh_id};
 use crate::exit::FAILED;
 use crate::filter::ClusterAddresses;
-use rights::{CheckArgs, GrantArgs, RevokeArgs};
+use rights::{CheckArgs, GrantArgs, LimitArgs, RevokeArgs};
 
 /// The text after the flags.
 const EXAMPLES: &str = "\
@@ -46,6 +46,8 @@ pub enum AccessCommand {
     Grant(GrantArgs),
     /// Take rights from a principal, or all that it has
     Revoke(RevokeArgs),
+    /// Bound how much a principal may ask of each node; without flags, nothing of it is bounded
+    Limit(LimitArgs),
     /// Show all principals with their rights
     List(ListArgs),
     /// Say whether a principal may do something; exit code 0: it may, 1: it may not
@@ -96,6 +98,12 @@ pub fn run(args: &AccessArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
                 change(&at.operator()?, Change::Revoke(message(principal, &rights))).await?;
                 let what = if rights.is_empty() { "has no rights".to_owned() } else { format!("lost {}", shown::list(&rights)) };
                 writeln!(out, "{principal} {what}")?;
+            }
+            AccessCommand::Limit(LimitArgs { principal, events_per_s, batches, at }) => {
+                let quota = Quota { events_per_s: *events_per_s, inflight_batches: *batches };
+                let limit = admin::Limit { principal: principal.clone(), quota: Some(quota.into()) };
+                change(&at.operator()?, Change::Limit(limit)).await?;
+                writeln!(out, "{principal} may send {}", shown::quota(quota))?;
             }
             AccessCommand::List(ListArgs { at, json }) => {
                 let access = listed(&at.operator()?).await?;

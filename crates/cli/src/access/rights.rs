@@ -2,6 +2,8 @@
 //!
 //! Promises: a verb that cannot be on what it is on is an error that says so. Must not know: clusters.
 
+use std::num::NonZeroU32;
+
 use clap::{Args, ValueEnum};
 use firstseen_routing::{Access, ClusterVerb, FilterNames, FilterVerb, Grant};
 
@@ -50,7 +52,8 @@ impl From<VerbArg> for Verb {
 /// Rights.
 #[derive(Debug, Args)]
 pub struct RightsArgs {
-    /// Name of a filter, or what names begin with and a *: 'clicks*'. Only verbs on filters take it
+    /// Name of one filter, or what names begin with and a *: 'clicks*'. Only verbs on filters take it; grant
+    /// again for more
     #[arg(long, value_name = "NAME")]
     pub filter: Option<FilterNames>,
     /// What it may do: observe, lookup, describe, manage; or on the cluster view, operate, security
@@ -81,6 +84,23 @@ pub struct RevokeArgs {
     /// The rights; all that it has where none is named.
     #[command(flatten)]
     pub rights: RightsArgs,
+    /// The cluster.
+    #[command(flatten)]
+    pub at: ClusterAddresses,
+}
+
+/// Flags of `firstseen access limit`.
+#[derive(Debug, Args)]
+pub struct LimitArgs {
+    /// Who
+    #[arg(value_name = "WHO")]
+    pub principal: String,
+    /// Events a second that each node takes from it; more are told when to come again
+    #[arg(long, value_name = "N")]
+    pub events_per_s: Option<NonZeroU32>,
+    /// Batches that it may have unanswered at each node, over all of its streams
+    #[arg(long, value_name = "N")]
+    pub batches: Option<NonZeroU32>,
     /// The cluster.
     #[command(flatten)]
     pub at: ClusterAddresses,

@@ -4,9 +4,10 @@
 
 use std::fmt::Write as _;
 
-use firstseen_routing::{Access, Grant};
+use firstseen_routing::{Access, Grant, Quota};
 use serde::Serialize;
 
+use crate::text::numbers::grouped;
 use crate::text::table::Table;
 
 #[derive(Serialize)]
@@ -20,6 +21,9 @@ struct Document<'a> {
 struct PrincipalDocument<'a> {
     name: &'a str,
     rights: Vec<RightDocument<'a>>,
+    /// None where nothing is bounded.
+    #[serde(skip_serializing_if = "Quota::is_none")]
+    quota: Quota,
 }
 
 #[derive(Serialize)]
@@ -35,6 +39,7 @@ pub(super) fn json(access: &Access) -> anyhow::Result<String> {
     let principals = access.principals.iter().map(|(name, principal)| PrincipalDocument {
         name,
         rights: principal.grants.iter().map(RightDocument::from).collect(),
+        quota: principal.quota,
     });
     let document = Document { enabled: access.is_enabled, principals: principals.collect() };
     Ok(serde_json::to_string_pretty(&document)? + "\n")
@@ -51,9 +56,9 @@ impl<'a> From<&'a Grant> for RightDocument<'a> {
 
 /// A table for people.
 pub(super) fn text(access: &Access) -> String {
-    let mut table = Table::new(&["principal", "rights"]);
+    let mut table = Table::new(&["principal", "sends at each node", "rights"]);
     for (name, principal) in &access.principals {
-        table.row([name.clone(), list(&principal.grants)]);
+        table.row([name.clone(), quota(principal.quota), list(&principal.grants)]);
     }
     let mut text = if access.principals.is_empty() { "nobody has rights\n".to_owned() } else { table.text() };
     let asked = if access.is_enabled {
@@ -63,6 +68,14 @@ pub(super) fn text(access: &Access) -> String {
     };
     let _ = writeln!(text, "{asked}; admin.firstseen may do everything");
     text
+}
+
+/// How much a principal may send.
+pub(super) fn quota(Quota { events_per_s, inflight_batches }: Quota) -> String {
+    let events = events_per_s.map(|most| format!("{} events a second", grouped(most.get().into())));
+    let batches = inflight_batches.map(|most| format!("{most} batches at once"));
+    let bounds: Vec<String> = events.into_iter().chain(batches).collect();
+    if bounds.is_empty() { "as much as it likes".to_owned() } else { bounds.join(", ") }
 }
 
 /// Rights in a row.

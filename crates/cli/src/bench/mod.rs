@@ -15,6 +15,7 @@ mod moves;
 mod open_loop;
 pub(crate) mod redis;
 mod redis_pool;
+mod rights;
 mod rivals;
 mod slicings;
 mod spent;
@@ -44,6 +45,9 @@ pub enum BenchCommand {
     Copies(ModesBenchArgs),
     /// Events that are claimed and confirmed against three nodes, beside events that are observed
     Claims(ClaimsBenchArgs),
+    /// Events a second where nodes ask for rights and where they do not, and what a producer takes from another by sending ten
+    /// times its quota
+    Rights(RightsBenchArgs),
     /// Single calls while slices move from node to node, and before
     Moves(MovesBenchArgs),
     /// A client against one filter, by how it is sliced: events a second, and what nodes send each other
@@ -111,6 +115,23 @@ pub struct ClaimsBenchArgs {
     #[arg(long, value_name = "N", default_value_t = 500_000, value_parser = value_parser!(u64).range(10_000..))]
     pub events: u64,
     /// Measurements of each figure; the median is printed
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(1..=99))]
+    pub runs: u32,
+    /// Events of a batch
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = value_parser!(u32).range(1..=8192))]
+    pub batch: u32,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `firstseen bench rights`.
+#[derive(Debug, Args)]
+pub struct RightsBenchArgs {
+    /// Events of one measurement; the filter is sized for as many
+    #[arg(long, value_name = "N", default_value_t = 2_000_000, value_parser = value_parser!(u64).range(10_000..))]
+    pub events: u64,
+    /// Measurements of each rate; the median is printed
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(1..=99))]
     pub runs: u32,
     /// Events of a batch
@@ -221,6 +242,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         BenchCommand::Durability(args) => modes::run(args, &modes::DURABILITY),
         BenchCommand::Copies(args) => modes::run(args, &modes::COPIES),
         BenchCommand::Claims(args) => claims::run(args),
+        BenchCommand::Rights(args) => rights::run(args),
         BenchCommand::Moves(args) => moves::run(args),
         BenchCommand::Slicings(args) => slicings::run(args),
         BenchCommand::Tree(args) => tree::run(args),

@@ -75,7 +75,7 @@ impl Folder {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             read => read.with_context(|| format!("cannot read {}", path.display()))?,
         };
-        let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
+        let mut lines: Vec<String> = text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect();
         for (name, serial) in revoked {
             let hex: String = serial.iter().map(|byte| format!("{byte:02x}")).collect();
             if !lines.iter().any(|line| line.starts_with(&hex)) {

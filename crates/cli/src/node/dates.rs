@@ -28,7 +28,11 @@ pub(super) fn check(file: &NodeFile, path: &Path) -> anyhow::Result<Vec<String>>
     let is_fatal = |doubt: &&Doubt| !doubt.is_authority && !matches!(doubt.validity, Validity::EndsSoon(_));
     match doubts.iter().find(is_fatal) {
         Some(doubt) => Err(wrong(&text(doubt, now)).into()),
-        None => Ok(doubts.iter().map(|doubt| text(doubt, now)).collect()),
+        None => {
+            let server = tls.server_files(&file.node.name).server().map_err(|error| wrong(&error.to_string()))?;
+            server.accepts_itself(now).map_err(|reason| wrong(&reason))?;
+            Ok(doubts.iter().map(|doubt| text(doubt, now)).collect())
+        }
     }
 }
 

@@ -4,7 +4,8 @@ use firstseen_routing::{ClusterVerb, FilterVerb};
 
 use super::*;
 use crate::asked_by::AskedBy;
-use crate::command::{Change, Command};
+use crate::codec::{self, CodecError};
+use crate::command::{Asked, Change, Command};
 use crate::state::State;
 use crate::state::tests::Cluster;
 
@@ -85,7 +86,7 @@ fn a_change_for_somebody_is_the_change() {
     let mut cluster = Cluster::new(1, 1 << 20);
     let by = |change: Change| {
         let asked_by = AskedBy { name: "admin.firstseen".to_owned(), from: String::new(), at_ms: 7 };
-        Change::By { asked_by, change: Box::new(change) }
+        Change::By { asked_by, change: Asked::new(change) }
     };
     cluster.ask(by(granted("crawler", vec![on("clicks", FilterVerb::Observe)]))).unwrap();
     assert!(cluster.state.map().access.principals.contains_key("crawler"));
@@ -94,4 +95,14 @@ fn a_change_for_somebody_is_the_change() {
     assert_eq!(cluster.ask(twice), Err(Refusal::AskedTwice));
     let command = Command { id: [1; 16], change: by(enabled(true)) };
     assert_eq!(command.to_string(), "enable-access");
+    let bytes = codec::encode(&command).unwrap();
+    assert_eq!(codec::decode::<Command>(&bytes), Ok(command));
+    // However deep, and once more after it.
+    for depth in [2, 3] {
+        let change = (0..depth).fold(enabled(true), |change, _| by(change));
+        let bytes = codec::encode(&Command { id: [1; 16], change }).unwrap();
+        assert!(matches!(codec::decode::<Command>(&bytes), Err(CodecError::Malformed(_))));
+    }
+    let command = Command { id: [1; 16], change: by(enabled(false)) };
+    assert!(codec::decode::<Command>(&codec::encode(&command).unwrap()).is_ok());
 }

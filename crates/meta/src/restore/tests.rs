@@ -65,6 +65,23 @@ fn a_filter_comes_back_incomplete_and_under_another_name_until_it_has_its_cells(
     assert!((0..6).all(|slice| now.state.map.is_complete(record, slice)));
 }
 
+/// Rights on a tree are rights on its name: a level of another name would be somebody else's.
+#[test]
+fn levels_bear_the_name_of_their_tree_and_nobody_gets_a_reserved_one() {
+    assert_eq!([check_name("clicks", "clicks", 0), check_name("clicks", "clicks@athens", 1)], [Ok(()), Ok(())]);
+    for (name, index) in
+        [("views", 1), ("clicks", 1), ("clicks-eu", 1), ("clicks@a~former", 1), ("restoring:clicks", 0)]
+    {
+        assert!(check_name("clicks", name, index).is_err(), "{name}");
+    }
+    let mut former = Cluster::new(1, MEMORY_BYTES);
+    former.ask(filter("clicks", definition(Kind::Bloom, 1000, "none"), false)).unwrap();
+    let mut places = places(&former.state.map);
+    "clicks~former".clone_into(&mut places[0].record.name);
+    let refused = Cluster::new(1, MEMORY_BYTES).ask(restore(places)).unwrap_err().to_string();
+    assert!(refused.contains("no filter of a backup of"), "{refused}");
+}
+
 #[test]
 fn a_name_that_is_taken_stays_with_who_has_it() {
     let mut former = Cluster::new(1, MEMORY_BYTES);

@@ -19,7 +19,7 @@ pub(crate) struct Untold {
 impl Untold {
     pub(crate) fn of(index: u64, command: &Command) -> Option<Self> {
         let Change::By { asked_by, change } = &command.change else { return None };
-        Some(Self { index, asked_by: asked_by.clone(), change: change.name(), subject: change.subject() })
+        Some(Self { index, asked_by: asked_by.clone(), change: change.get().name(), subject: change.get().subject() })
     }
 
     /// Told, with what has become of it.

@@ -18,6 +18,7 @@ use crate::shares::Party;
 /// The certificates of a connection, its own first.
 type Certificates = Arc<Vec<CertificateDer<'static>>>;
 
+#[derive(Clone)]
 struct Shown {
     certificates: Certificates,
     close: CancellationToken,
@@ -41,8 +42,8 @@ impl Door {
 
     /// Closes connections whose certificates `accepts` refuses; returns how many.
     pub(crate) fn close_where(&self, accepts: impl Fn(&[CertificateDer<'_>]) -> Result<(), String>) -> usize {
-        let shown = self.shown();
-        let refused = shown.values().filter(|shown| match accepts(&shown.certificates) {
+        let shown: Vec<Shown> = self.shown().values().cloned().collect();
+        let refused = shown.iter().filter(|shown| match accepts(&shown.certificates) {
             Ok(()) => false,
             Err(reason) => {
                 tracing::info!(reason, "a connection is closed, as its certificate is accepted no more");

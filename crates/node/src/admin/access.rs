@@ -3,9 +3,10 @@
 //! Promises: rights are not asked for before callers show who they are. Must not know: what rights are good for.
 
 use firstseen_meta::{AccessChange, Change};
+use firstseen_routing::Quota;
 use firstseen_wire::access;
 use firstseen_wire::proto::admin::change_access_request::Change as Asked;
-use firstseen_wire::proto::admin::{ChangeAccessRequest, Rights};
+use firstseen_wire::proto::admin::{ChangeAccessRequest, Limit, Rights};
 use firstseen_wire::status::ErrorKind;
 use tonic::Status;
 
@@ -42,6 +43,10 @@ fn decode(change: Asked) -> Result<AccessChange, Status> {
         Asked::Revoke(asked) => {
             let (principal, grants) = rights(asked)?;
             AccessChange::Revoke { principal, grants }
+        }
+        Asked::Limit(Limit { principal, quota }) => {
+            let quota = quota.map(Quota::from).unwrap_or_default();
+            AccessChange::Limit { principal, quota }
         }
         Asked::Enable(is_enabled) => AccessChange::Enable { is_enabled },
     })

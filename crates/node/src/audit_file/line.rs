@@ -8,6 +8,9 @@ use firstseen_routing::ClusterId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+/// Letters of a call that was refused, and of the reason: both may repeat what strangers send.
+const DENIED_LETTERS_MAX: usize = 300;
+
 /// One line. What is not of its event is left out.
 #[derive(Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
@@ -68,7 +71,8 @@ impl Line {
 
     /// A caller that was refused.
     pub(crate) fn denied(who: &AskedBy, call: &str, reason: &str) -> Self {
-        Self { call: call.to_owned(), refused: Some(reason.to_owned()), ..Self::by(who, "denied") }
+        let short = |text: &str| text.chars().take(DENIED_LETTERS_MAX).collect();
+        Self { call: short(call), refused: Some(short(reason)), ..Self::by(who, "denied") }
     }
 
     /// A caller that has connected.

@@ -6,12 +6,14 @@
 use std::sync::Arc;
 
 use firstseen_filter::Probes;
+use firstseen_meta::is_restoring;
 use firstseen_routing::{FilterId, Heads, NodeId, Reason, Submission};
 use firstseen_wire::WireError;
 use firstseen_wire::batch::{self, BatchHeader, BatchShape, OwnedRun};
 use firstseen_wire::proto::producer::Batch;
 
 use super::rights::StreamRights;
+use crate::quotas::Spent;
 use crate::shared::Shared;
 use crate::view::{FilterView, Me, View};
 
@@ -20,6 +22,8 @@ use crate::view::{FilterView, Me, View};
 pub(super) struct Refused {
     pub(super) reason: Reason,
     pub(super) detail: String,
+    /// When there is room again; 0 where that is not known.
+    pub(super) retry_after_ms: u32,
 }
 
 /// The events of one group.
@@ -103,9 +107,22 @@ pub(super) fn admit(
     Ok(Admitted::Here(runs.into_iter().map(submission).collect()))
 }
 
+/// A quota is spent: nothing was set.
+pub(super) fn spent(spent: Spent) -> Refused {
+    match spent {
+        Spent::Batches => {
+            refused(Reason::Overloaded, "as many batches of the principal are unanswered as its quota allows")
+        }
+        Spent::Events { retry_after_ms } => {
+            let detail = "events of the principal come faster than its quota allows";
+            Refused { retry_after_ms, ..refused(Reason::Overloaded, detail) }
+        }
+    }
+}
+
 /// The reason for which nothing of a batch was set.
 pub(super) fn refused(reason: Reason, detail: impl Into<String>) -> Refused {
-    Refused { reason, detail: detail.into() }
+    Refused { reason, detail: detail.into(), retry_after_ms: 0 }
 }
 
 fn invalid(error: WireError) -> Refused {
@@ -115,7 +132,9 @@ fn invalid(error: WireError) -> Refused {
 /// The filter, if the producer and this node see the same epoch of it.
 fn filter<'view>(view: &'view View, header: &BatchHeader) -> Result<&'view FilterView, Refused> {
     let version = view.map.version;
-    let Some(filter) = view.filters.get(&header.filter) else {
+    // A filter that is being restored is there for operators only.
+    let known = view.filters.get(&header.filter).filter(|filter| !is_restoring(&filter.record.name));
+    let Some(filter) = known else {
         let detail = format!("there is no filter {} in map {version}", header.filter);
         return Err(refused(Reason::UnknownFilter, detail));
     };

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use firstseen_routing::{MonotonicMs, NodeId, NodeRecord, Reason};
+use firstseen_wire::batch;
 use firstseen_wire::limits::CONNECT_TIMEOUT;
 use firstseen_wire::proto::producer::{
     Batch, BatchReply, ObserveReply, ObserveRequest, observe_reply, observe_request,
@@ -16,7 +17,9 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
+use super::rights::verb;
 use crate::budget::Charge;
+use crate::guest::Guest;
 use crate::shared::Shared;
 
 /// A batch on its way.
@@ -31,6 +34,8 @@ pub(super) struct Forward {
 /// The relay to one process, for one producer.
 pub(super) struct Relay {
     pub(super) shared: Arc<Shared>,
+    /// Whose batches these are.
+    pub(super) guest: Arc<Guest>,
     pub(super) target: NodeId,
     pub(super) node: NodeRecord,
     pub(super) producer: u128,
@@ -98,8 +103,13 @@ impl Relay {
         let mut next = Some(first);
         loop {
             if let Some(forward) = next.take() {
-                self.send(&proxy.requests, forward, sent).await?;
-                unanswered += 1;
+                if let Err(missing) = self.may_still(&forward.batch) {
+                    let (sequence, events) = (forward.batch.sequence, forward.batch.events);
+                    self.reply(sequence, events, Reason::Forbidden, &missing).await;
+                } else {
+                    self.send(&proxy.requests, forward, sent).await?;
+                    unanswered += 1;
+                }
             }
             if !more && unanswered == 0 {
                 return Ok(());
@@ -139,6 +149,15 @@ impl Relay {
         let closed = |_| Status::unavailable("the connection is closed");
         let request = ObserveRequest { message: Some(observe_request::Message::Batch(batch)) };
         requests.send(request).await.map_err(closed)
+    }
+
+    /// A batch may have waited for the connection: meanwhile a right may have been taken away, and the owner sees this node's
+    /// certificate alone.
+    fn may_still(&self, message: &Batch) -> Result<(), String> {
+        let header = batch::decode_header(message).map_err(|error| error.to_string())?;
+        let view = self.shared.view();
+        let Some(filter) = view.map.filters.get(&header.filter) else { return Ok(()) };
+        self.guest.may(&view.map, verb(header.operation), filter)
     }
 
     /// Answers a batch that never left this node.

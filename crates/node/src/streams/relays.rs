@@ -12,20 +12,22 @@ use tokio::sync::mpsc;
 use super::admit::{Refused, refused};
 use super::relay::{Forward, Relay};
 use crate::budget::Charge;
+use crate::guest::Guest;
 use crate::shared::Shared;
 use crate::view::View;
 
 /// The relays of one stream.
 pub(super) struct Relays {
     shared: Arc<Shared>,
+    guest: Arc<Guest>,
     replies: mpsc::Sender<BatchReply>,
     relays: BTreeMap<NodeId, (Incarnation, mpsc::Sender<Forward>)>,
 }
 
 impl Relays {
     /// No relays yet; their replies go to `replies`, which has room for the credit of the stream.
-    pub(super) fn new(shared: Arc<Shared>, replies: mpsc::Sender<BatchReply>) -> Self {
-        Self { shared, replies, relays: BTreeMap::new() }
+    pub(super) fn new(shared: Arc<Shared>, guest: Arc<Guest>, replies: mpsc::Sender<BatchReply>) -> Self {
+        Self { shared, guest, replies, relays: BTreeMap::new() }
     }
 
     /// Forwards a batch to `node`.
@@ -49,6 +51,7 @@ impl Relays {
             let (forward, queue) = mpsc::channel(self.shared.config.limits.inflight_batches_max as usize);
             let relay = Relay {
                 shared: self.shared.clone(),
+                guest: self.guest.clone(),
                 target: node,
                 node: record.clone(),
                 producer,

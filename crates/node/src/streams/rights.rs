@@ -5,9 +5,10 @@
 
 use std::sync::Arc;
 
-use firstseen_routing::{FilterId, FilterRecord, FilterVerb, Operation};
+use firstseen_routing::{FilterId, FilterRecord, FilterVerb, MonotonicMs, Operation, Quota};
 
 use crate::guest::Guest;
+use crate::quotas::{Quotas, Spent, Usage};
 use crate::view::View;
 
 /// Filters and verbs that are remembered at most; a stream that names more is looked up more often.
@@ -19,15 +20,62 @@ pub(super) struct StreamRights {
     /// The version of the map by which these are allowed.
     version: u64,
     allowed: Vec<(FilterId, FilterVerb)>,
+    /// What was refused last, by which map.
+    refused: Option<(u64, (FilterId, FilterVerb))>,
+    /// What its principal may ask by that map, and has asked.
+    quota: Option<(Quota, Arc<Usage>)>,
+    /// Batches that count towards the quota and are not answered.
+    open_batches: u32,
 }
 
 impl StreamRights {
     /// The rights of `guest`.
     pub(super) fn of(guest: Arc<Guest>) -> Self {
-        Self { guest, version: 0, allowed: Vec::new() }
+        Self { guest, version: 0, allowed: Vec::new(), refused: None, quota: None, open_batches: 0 }
     }
 
-    /// Only for those who may do `operation` with the filter.
+    /// Takes a batch of so many events from the quota of its principal.
+    pub(super) fn take(&mut self, quotas: &Quotas, view: &View, events: u32, now_ms: MonotonicMs) -> Result<(), Spent> {
+        if self.version != view.map.version {
+            self.follow(quotas, view, now_ms);
+        }
+        if let Some((quota, usage)) = &self.quota {
+            usage.take(quota, events, now_ms)?;
+            self.open_batches += 1;
+        }
+        Ok(())
+    }
+
+    /// A batch is answered.
+    pub(super) fn answered(&mut self) {
+        if self.open_batches > 0
+            && let Some((_, usage)) = &self.quota
+        {
+            usage.give_back(1);
+            self.open_batches -= 1;
+        }
+    }
+
+    /// Goes by a newer map.
+    fn follow(&mut self, quotas: &Quotas, view: &View, now_ms: MonotonicMs) {
+        self.allowed.clear();
+        self.version = view.map.version;
+        let quota = self.guest.quota(&view.map).map(|(name, quota)| (quota, quotas.of(name, now_ms)));
+        let same = |(_, usage): &(Quota, Arc<Usage>)| quota.as_ref().is_some_and(|(_, new)| Arc::ptr_eq(usage, new));
+        if !self.quota.as_ref().is_some_and(same) {
+            self.give_all_back();
+        }
+        self.quota = quota;
+    }
+
+    fn give_all_back(&mut self) {
+        if let Some((_, usage)) = &self.quota {
+            usage.give_back(self.open_batches);
+        }
+        self.open_batches = 0;
+    }
+
+    /// Only for those who may do `operation` with the filter, by the map that [`Self::take`] has seen.
     pub(super) fn must(
         &mut self,
         view: &View,
@@ -35,20 +83,35 @@ impl StreamRights {
         operation: Operation,
     ) -> Result<(), String> {
         let wanted = (id, verb(operation));
-        if self.version != view.map.version || self.allowed.len() >= REMEMBERED_MAX {
+        if self.allowed.len() >= REMEMBERED_MAX {
             self.allowed.clear();
-            self.version = view.map.version;
         }
-        if !self.allowed.contains(&wanted) {
-            self.guest.may(&view.map, wanted.1, filter)?;
-            self.allowed.push(wanted);
+        if self.allowed.contains(&wanted) {
+            return Ok(());
+        }
+        match self.guest.may(&view.map, wanted.1, filter) {
+            Ok(()) => self.allowed.push(wanted),
+            Err(missing) => {
+                // The next batches of the stream are refused for the same reason.
+                if self.refused != Some((self.version, wanted)) {
+                    self.guest.note_refused(&missing);
+                    self.refused = Some((self.version, wanted));
+                }
+                return Err(missing);
+            }
         }
         Ok(())
     }
 }
 
+impl Drop for StreamRights {
+    fn drop(&mut self) {
+        self.give_all_back();
+    }
+}
+
 /// The verb that an operation needs.
-fn verb(operation: Operation) -> FilterVerb {
+pub(super) fn verb(operation: Operation) -> FilterVerb {
     match operation {
         Operation::Observe
         | Operation::Count

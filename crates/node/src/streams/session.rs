@@ -73,7 +73,7 @@ impl Session {
         let credits = shared.config.limits.inflight_batches_max as usize;
         let (ears, finished, early) = Ears::with_room(credits);
         let (relay, relayed) = mpsc::channel(credits);
-        let relays = Relays::new(shared.clone(), relay);
+        let relays = Relays::new(shared.clone(), guest.clone(), relay);
         Self {
             shared,
             party,
@@ -118,9 +118,15 @@ impl Session {
                 biased;
                 () = &mut stopped => Err(ErrorKind::Unavailable.status("the node is about to stop")),
                 () = &mut closed => return None,
-                Some(batch) = self.finished.recv() => self.finished(batch),
+                Some(batch) = self.finished.recv() => {
+                    self.rights.answered();
+                    self.finished(batch)
+                }
                 Some(early) = self.early.recv() => self.send_early(&early),
-                Some(reply) = self.relayed.recv() => self.send_reply(reply),
+                Some(reply) = self.relayed.recv() => {
+                    self.rights.answered();
+                    self.send_reply(reply)
+                }
                 request = requests.message(), if more => match request {
                     Ok(Some(request)) => self.request(request),
                     Ok(None) => {
@@ -195,7 +201,12 @@ impl Session {
             let detail = "the node has as much under way as inflight_bytes_max allows";
             return self.refuse(&view, of, admit::refused(Reason::Overloaded, detail));
         };
-        match admit::admit(&self.shared, &view, (self.sender, &mut self.rights), &batch, &mut self.spare) {
+        let now_ms = self.shared.clock.monotonic_ms();
+        let events = batch.events.min(self.shared.config.limits.batch_events_max);
+        if let Err(spent) = self.rights.take(&self.shared.open.quotas, &view, events, now_ms) {
+            return self.refuse(&view, of, admit::spent(spent));
+        }
+        let done = match admit::admit(&self.shared, &view, (self.sender, &mut self.rights), &batch, &mut self.spare) {
             Ok(Admitted::Here(runs)) => {
                 self.submit((filter, of.0), wants_seen, runs, charge);
                 Ok(())
@@ -205,10 +216,14 @@ impl Session {
                     self.shared.metrics.relayed();
                     Ok(())
                 }
-                Err(refused) => self.refuse(&view, of, refused),
+                Err(refused) => Err(refused),
             },
-            Err(refused) => self.refuse(&view, of, refused),
-        }
+            Err(refused) => Err(refused),
+        };
+        done.or_else(|refused| {
+            self.rights.answered();
+            self.refuse(&view, of, refused)
+        })
     }
 
     /// The meter of a filter; none for a filter that does not exist, so that producers cannot make up names.
@@ -302,10 +317,11 @@ impl Session {
 
     fn refuse(&mut self, view: &View, of: (u64, u32), refused: Refused) -> Result<(), Status> {
         let (sequence, events) = of;
-        let Refused { reason, detail } = refused;
+        let Refused { reason, detail, retry_after_ms } = refused;
         tracing::debug!(sequence, ?reason, detail, "a batch is refused");
         self.shared.metrics.refused(reason);
-        self.send_reply(reply::refusal(sequence, events, reason, &detail, view.map.version))
+        let refusal = reply::refusal(sequence, events, reason, &detail, view.map.version);
+        self.send_reply(BatchReply { retry_after_ms, ..refusal })
     }
 
     fn send_reply(&mut self, reply: BatchReply) -> Result<(), Status> {

@@ -19,6 +19,9 @@ use super::tree::Branch;
 use crate::ids::{ClusterId, Epoch, FilterId, Incarnation, NodeId};
 use crate::plan::{PlanError, Prober, SlicedBuildError, SlicedDefinition};
 
+/// What the names of filters begin with that are of a backup and wait for their cells.
+pub const RESTORING: &str = "restoring:";
+
 /// A node as the cluster knows it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeRecord {
@@ -199,7 +202,7 @@ impl ClusterMap {
     }
 
     /// The name by which rights on `filter` are granted: that of the root for a level of a tree, and for a former filter that of
-    /// the one that has followed.
+    /// the one that has followed; one of a backup has that of the filter which it becomes.
     pub fn name_for_rights<'map>(&'map self, filter: &'map FilterRecord) -> &'map str {
         let follower = |filter: &FilterRecord| self.filters.get(&filter.line.closed.as_ref()?.successor);
         let mut named = self.root_of(filter).unwrap_or(filter);
@@ -208,7 +211,7 @@ impl ClusterMap {
             let Some(next) = follower(named) else { break };
             named = next;
         }
-        &named.name
+        named.name.strip_prefix(RESTORING).unwrap_or(&named.name)
     }
 
     /// From digests to the positions that travel: at a level of a tree, events have the positions of its root.

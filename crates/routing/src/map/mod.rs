@@ -14,12 +14,12 @@ pub mod stopping;
 mod tree;
 
 pub use access::{
-    Access, ClusterVerb, FilterNames, FilterVerb, GRANTS_MAX, Grant, NotFilterNames, PRINCIPALS_MAX, Principal,
+    Access, ClusterVerb, FilterNames, FilterVerb, GRANTS_MAX, Grant, NotFilterNames, PRINCIPALS_MAX, Principal, Quota,
     check_principal_name,
 };
 pub use check::ClusterRefusal;
 pub use cluster_map::{
-    COPIES_MAX, ClusterMap, FilterRecord, NodeRecord, SecretMaterial, SliceCopy, SliceMove, SliceOwner,
+    COPIES_MAX, ClusterMap, FilterRecord, NodeRecord, RESTORING, SecretMaterial, SliceCopy, SliceMove, SliceOwner,
 };
 pub use format::Format;
 pub use heads::Heads;

@@ -463,6 +463,24 @@ pub struct Principal {
     pub name: ::prost::alloc::string::String,
     #[prost(message, repeated, tag = "2")]
     pub grants: ::prost::alloc::vec::Vec<Grant>,
+    #[prost(message, optional, tag = "3")]
+    pub quota: ::core::option::Option<Quota>,
+}
+/// How much a principal may ask of each node where its events enter; 0 bounds nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Quota {
+    #[prost(uint32, tag = "1")]
+    pub events_per_s: u32,
+    /// Batches that are unanswered, over all of its streams.
+    #[prost(uint32, tag = "2")]
+    pub inflight_batches: u32,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Limit {
+    #[prost(string, tag = "1")]
+    pub principal: ::prost::alloc::string::String,
+    #[prost(message, optional, tag = "2")]
+    pub quota: ::core::option::Option<Quota>,
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ListAccessRequest {}
@@ -487,7 +505,7 @@ pub struct ChangeAccessRequest {
     /// Empty, or 16 bytes: the same when it is asked again.
     #[prost(bytes = "bytes", tag = "1")]
     pub command_id: ::prost::bytes::Bytes,
-    #[prost(oneof = "change_access_request::Change", tags = "2, 3, 4")]
+    #[prost(oneof = "change_access_request::Change", tags = "2, 3, 4, 5")]
     pub change: ::core::option::Option<change_access_request::Change>,
 }
 /// Nested message and enum types in `ChangeAccessRequest`.
@@ -502,6 +520,8 @@ pub mod change_access_request {
         /// Whether callers need rights from now on.
         #[prost(bool, tag = "4")]
         Enable(bool),
+        #[prost(message, tag = "5")]
+        Limit(super::Limit),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -174,6 +174,9 @@ pub struct BatchReply {
     /// for others a varint an event of the milliseconds for which another one may hold it, and 1 more, or 0 where that is not known.
     #[prost(bytes = "bytes", tag = "15")]
     pub holds: ::prost::bytes::Bytes,
+    /// Of a batch that was refused as the quota of its principal is spent: in so many milliseconds there is room again.
+    #[prost(uint32, tag = "16")]
+    pub retry_after_ms: u32,
 }
 /// Duplicates that need not wait for events of their batch that have to climb in a tree. They are in the reply, too.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

@@ -1,6 +1,7 @@
 //! Who gets in, and as what: connections over loopback, with and without certificates.
 
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 use std::{fs, io};
 
 use firstseen_wire::net::{self, Connector, Mismatch, TcpConnector};
@@ -10,9 +11,14 @@ use firstseen_wire::proto::producer::{
 };
 use firstseen_wire::status::ErrorKind;
 use firstseen_wire::tls::{
-    ADMIN_NAME, CLIENT_NAME, NODE_NAME, PeerRoles, TlsError, TlsFiles, is_node_named, peer_roles,
+    ADMIN_NAME, CLIENT_NAME, NODE_NAME, PeerRoles, ServerFiles, TlsError, TlsFiles, is_node_named, peer_roles, serial,
 };
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, DnType, IsCa, KeyIdMethod,
+    KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber, date_time_ymd,
+};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::mpsc;
@@ -63,8 +69,15 @@ struct Authority<'a> {
 
 impl<'a> Authority<'a> {
     fn new(folder: &'a Path, name: &'static str) -> Self {
+        Self::called(folder, name, "rcgen")
+    }
+
+    /// An authority whose certificate says this name: others tell authorities apart by that.
+    fn called(folder: &'a Path, name: &'static str, common_name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::new()).expect("parameters");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+        params.distinguished_name.push(DnType::CommonName, common_name);
         let issuer = CertifiedIssuer::self_signed(params, KeyPair::generate().expect("a key")).expect("an authority");
         fs::write(folder.join(format!("{name}-ca.pem")), issuer.pem()).expect("a file");
         Self { folder, name, issuer }
@@ -82,6 +95,82 @@ impl<'a> Authority<'a> {
         fs::write(&files.key, key.serialize_pem()).expect("a file");
         files
     }
+}
+
+impl Authority<'_> {
+    /// A list that revokes the certificate of these files.
+    fn revoke(&self, files: &TlsFiles) -> PathBuf {
+        let serial = serial(&fs::read(&files.cert).expect("a file")).expect("a certificate");
+        let revoked = RevokedCertParams {
+            serial_number: SerialNumber::from_slice(&serial),
+            revocation_time: date_time_ymd(2026, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2026, 1, 1),
+            next_update: date_time_ymd(2999, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: vec![revoked],
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let path = self.folder.join(format!("{}.crl", self.name));
+        fs::write(&path, list.signed_by(&self.issuer).expect("a list").pem().expect("PEM")).expect("a file");
+        path
+    }
+}
+
+fn chain(files: &TlsFiles) -> Vec<CertificateDer<'static>> {
+    vec![CertificateDer::from_pem_slice(&fs::read(&files.cert).expect("a file")).expect("a certificate")]
+}
+
+/// What is wrong with one file keeps nothing else back, and the node goes on by what it had.
+#[tokio::test]
+async fn files_that_cannot_be_used_leave_the_former_ones_in_place() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (ours, theirs) =
+        (Authority::called(folder.path(), "ours", "ours"), Authority::called(folder.path(), "theirs", "theirs"));
+    let tls = ours.sign("a", &[NODE_NAME, "a.node.firstseen"]);
+    let [other, client] = [ours.sign("d", &[NODE_NAME, "d.node.firstseen"]), ours.sign("client", &[CLIENT_NAME])];
+    let crl = ours.revoke(&other);
+    let own = [&tls.cert, &tls.key].map(|path| (path.clone(), fs::read(path).expect("a file")));
+    let files = ServerFiles { tls: tls.clone(), crl: Some(crl), node_name: Some("a".to_owned()) };
+    let node = files.server().expect("files of a node");
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+    assert_eq!(node.accepts_itself(now), Ok(()));
+    assert_eq!(node.look_again(now), (false, Vec::new()));
+    assert!(node.still_accepts(&chain(&client), now).is_ok() && node.still_accepts(&chain(&other), now).is_err());
+    assert!(node.still_accepts(&[], now).is_err());
+
+    // Another node's pair, and a list that revokes the client.
+    fs::copy(&other.cert, &tls.cert).and_then(|_| fs::copy(&other.key, &tls.key)).expect("files");
+    ours.revoke(&client);
+    let (has_changed, complaints) = node.look_again(now);
+    assert!(has_changed && complaints.len() == 1 && complaints[0].contains("not that of node `a`"), "{complaints:?}");
+    assert!(node.still_accepts(&chain(&client), now).is_err(), "it is revoked all the same");
+    let address = serve(Some(&ours.sign("b", &[NODE_NAME]))).await;
+    let dials = TcpConnector { tls: Some(node.client()) };
+    assert_eq!(ask(&dials, &address, None).await.expect("let in"), NODE | NODE_A, "it shows its own certificate");
+
+    // Authorities that would not accept the node itself are not taken over.
+    own.iter().for_each(|(path, bytes)| fs::write(path, bytes).expect("a file"));
+    let former = fs::read(&tls.ca).expect("a file");
+    fs::copy(folder.path().join("theirs-ca.pem"), &tls.ca).expect("a file");
+    let (_, complaints) = node.look_again(now);
+    assert!(complaints[0].contains("the node's own certificate is not accepted"), "{complaints:?}");
+    assert!(node.still_accepts(&chain(&theirs.sign("client", &[CLIENT_NAME])), now).is_err());
+    fs::write(&tls.ca, [former, fs::read(folder.path().join("theirs-ca.pem")).expect("a file")].concat()).expect("it");
+    assert_eq!(node.look_again(now), (true, Vec::new()), "both are");
+    assert_eq!(node.still_accepts(&chain(&theirs.sign("client", &[CLIENT_NAME])), now), Ok(()));
+
+    // Whom a node dials may be revoked, too.
+    let revoked = ours.sign("c", &[NODE_NAME]);
+    let address = serve(Some(&revoked)).await;
+    assert!(ask(&dials, &address, None).await.is_ok());
+    ours.revoke(&revoked);
+    assert_eq!(node.look_again(now), (true, Vec::new()));
+    assert!(ask(&dials, &address, None).await.is_err(), "its certificate is revoked");
 }
 
 async fn serve(tls: Option<&TlsFiles>) -> String {

@@ -9,6 +9,7 @@
 mod grant;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 
 use serde::{Deserialize, Serialize};
 
@@ -37,6 +38,25 @@ pub struct Access {
 pub struct Principal {
     /// What it may do.
     pub grants: BTreeSet<Grant>,
+    /// How much of it.
+    #[serde(default, skip_serializing_if = "Quota::is_none")]
+    pub quota: Quota,
+}
+
+/// How much a principal may ask of each node where its events enter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quota {
+    /// Events a second; as many as come where it is left out.
+    pub events_per_s: Option<NonZeroU32>,
+    /// Batches that are unanswered, over all of its streams.
+    pub inflight_batches: Option<NonZeroU32>,
+}
+
+impl Quota {
+    /// Whether it bounds nothing.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Access {
@@ -108,7 +128,8 @@ mod tests {
     fn principal(grants: &[(&str, FilterVerb)], on_cluster: &[ClusterVerb]) -> Principal {
         let on_filters =
             grants.iter().map(|(names, verb)| Grant::Filters { names: names.parse().unwrap(), verb: *verb });
-        Principal { grants: on_filters.chain(on_cluster.iter().map(|verb| Grant::Cluster(*verb))).collect() }
+        let grants = on_filters.chain(on_cluster.iter().map(|verb| Grant::Cluster(*verb))).collect();
+        Principal { grants, ..Principal::default() }
     }
 
     /// Every verb that is granted with every one that is asked for.
