@@ -1,4 +1,4 @@
-//! What the sender of a stream may do with the filters that its batches name.
+//! What the sender of a stream may do with the filters that its batches name, and how much of it.
 //!
 //! Promises: rights are looked up once a map, a filter and a verb, and never by the rights of an older map: a principal whose
 //! right was taken away sets no cell by a batch that is admitted under the newer map. Must not know: what is in a batch.
