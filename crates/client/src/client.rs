@@ -10,13 +10,12 @@ use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
 use firstseen_routing::{ClusterMap, FilterId, Heads, NodeId};
-use firstseen_wire::net::Connector;
+use firstseen_wire::net::{Channel, Connector};
 use firstseen_wire::watch;
 use tokio::runtime::Handle;
 use tokio::sync::{Semaphore, SemaphorePermit, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout, timeout_at};
-use tonic::transport::Channel;
 
 use crate::call::lock;
 use crate::courier::Courier;

@@ -2,12 +2,14 @@
 //!
 //! Promises: every limit is at least 1 when a client runs. Must not know: what limits are used for.
 
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
 use firstseen_wire::limits::BATCH_EVENTS_MAX;
 use firstseen_wire::net::{Connector, TcpConnector};
-use firstseen_wire::tls::TlsFiles;
+use firstseen_wire::tls::{ClientTls, TlsFiles};
+use firstseen_wire::token::Token;
 
 use crate::client::Client;
 use crate::error::ConnectError;
@@ -54,6 +56,8 @@ impl Default for Limits {
 pub struct Builder {
     pub(crate) seeds: Vec<String>,
     pub(crate) tls: Option<TlsFiles>,
+    pub(crate) tls_ca: Option<PathBuf>,
+    pub(crate) token: Option<Token>,
     pub(crate) connector: Option<Arc<dyn Connector>>,
     pub(crate) incarnation: Option<u128>,
     pub(crate) current_trace: Option<CurrentTrace>,
@@ -68,6 +72,8 @@ impl Builder {
         Self {
             seeds: Vec::new(),
             tls: None,
+            tls_ca: None,
+            token: None,
             connector: None,
             incarnation: None,
             current_trace: None,
@@ -88,6 +94,22 @@ impl Builder {
     #[must_use]
     pub fn tls(mut self, files: TlsFiles) -> Self {
         self.tls = Some(files);
+        self
+    }
+
+    /// The certificate of the authority that has signed the nodes' certificates, for a client that has none of its own and
+    /// shows a token instead: [`Self::token`]. [`Self::tls`] comes before it.
+    #[must_use]
+    pub fn tls_ca(mut self, ca: impl Into<PathBuf>) -> Self {
+        self.tls_ca = Some(ca.into());
+        self
+    }
+
+    /// The token that each call shows, as `firstseen access token new` has printed it. Without TLS it is sent to this machine
+    /// only.
+    #[must_use]
+    pub fn token(mut self, token: Token) -> Self {
+        self.token = Some(token);
         self
     }
 
@@ -236,11 +258,15 @@ impl Builder {
     }
 
     pub(crate) fn take_connector(&mut self) -> Result<Arc<dyn Connector>, ConnectError> {
-        match (self.connector.take(), &self.tls) {
-            (Some(connector), _) => Ok(connector),
-            (None, Some(files)) => Ok(Arc::new(TcpConnector { tls: Some(files.client()?) })),
-            (None, None) => Ok(Arc::new(TcpConnector { tls: None })),
+        if let Some(connector) = self.connector.take() {
+            return Ok(connector);
         }
+        let tls = match (&self.tls, &self.tls_ca) {
+            (Some(files), _) => Some(files.client()?),
+            (None, Some(ca)) => Some(ClientTls::trusting(ca)?),
+            (None, None) => None,
+        };
+        Ok(Arc::new(TcpConnector { tls, token: self.token.clone() }))
     }
 
     pub(crate) fn take_incarnation(&self) -> Result<u128, ConnectError> {

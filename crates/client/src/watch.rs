@@ -10,13 +10,12 @@ use std::time::Duration;
 use firstseen_filter::duration;
 use firstseen_wire::limits::CONNECT_TIMEOUT;
 use firstseen_wire::map::{UnreadableFilter, readable};
-use firstseen_wire::net::{Mismatch, producer_client};
+use firstseen_wire::net::{Channel, Mismatch, producer_client};
 use firstseen_wire::proto::producer as proto;
 use firstseen_wire::status::ErrorKind;
 use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 use tonic::Streaming;
-use tonic::transport::Channel;
 
 use crate::client::Core;
 use crate::error::SeedMismatch;

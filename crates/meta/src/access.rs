@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use firstseen_routing::{Access, ClusterMap, GRANTS_MAX, Grant, PRINCIPALS_MAX, check_principal_name};
+use firstseen_routing::{
+    Access, ClusterMap, GRANTS_MAX, Grant, PRINCIPALS_MAX, TOKENS_MAX, TokenId, TokenRecord, check_principal_name,
+};
 
 use crate::access_change::AccessChange;
 use crate::command::Outcome;
@@ -33,6 +35,15 @@ pub(crate) fn change(map: &mut Arc<ClusterMap>, change: AccessChange) -> Result<
             }
             access.is_enabled = is_enabled;
         }
+        AccessChange::AddToken { principal, id, token, now_s } => {
+            add_token(&mut access, principal, (id, token), now_s)?;
+        }
+        AccessChange::RemoveToken { id } => {
+            let mut principals = access.principals.values_mut();
+            if !principals.any(|principal| principal.tokens.remove(&id).is_some()) {
+                return Err(Refusal::TokenUnknown { id });
+            }
+        }
     }
     if **before != access {
         Arc::make_mut(map).access = Arc::new(access);
@@ -57,6 +68,24 @@ fn grant(access: &mut Access, principal: String, grants: Vec<Grant>) -> Result<(
     if bytes_of(access) > ACCESS_BYTES_MAX {
         return full("bytes of principals and rights", ACCESS_BYTES_MAX);
     }
+    Ok(())
+}
+
+fn add_token(
+    access: &mut Access,
+    name: String,
+    (id, token): (TokenId, TokenRecord),
+    now_s: u64,
+) -> Result<(), Refusal> {
+    if access.token(id).is_some() {
+        return Err(Refusal::TokenTaken { id });
+    }
+    let Some(principal) = access.principals.get_mut(&name) else { return Err(Refusal::PrincipalUnknown { name }) };
+    principal.tokens.retain(|_, token| token.is_valid(now_s));
+    if principal.tokens.len() >= TOKENS_MAX {
+        return Err(Refusal::TokensFull { name });
+    }
+    principal.tokens.insert(id, token);
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 
 use std::num::NonZeroU32;
 
-use firstseen_routing::{Grant, Quota};
+use firstseen_routing::{Grant, Quota, TokenId, TokenRecord};
 use serde::{Deserialize, Serialize};
 
 /// A change of who may do what.
@@ -36,12 +36,28 @@ pub enum AccessChange {
         /// Whether they do.
         is_enabled: bool,
     },
+    /// A principal may show a token from now on.
+    AddToken {
+        /// Its name.
+        principal: String,
+        /// The token.
+        id: TokenId,
+        /// What is kept of it.
+        token: TokenRecord,
+        /// When that was asked, in seconds since 1970: tokens that have expired by then are forgotten.
+        now_s: u64,
+    },
+    /// A token is good for nothing from now on.
+    RemoveToken {
+        /// The token.
+        id: TokenId,
+    },
 }
 
 impl AccessChange {
     /// Whether the change takes more room and can wait.
     pub(crate) fn can_wait(&self) -> bool {
-        matches!(self, Self::Grant { .. })
+        matches!(self, Self::Grant { .. } | Self::AddToken { .. })
     }
 
     /// The name of the change in logs.
@@ -52,6 +68,8 @@ impl AccessChange {
             Self::Limit { .. } => "limit",
             Self::Enable { is_enabled: true } => "enable-access",
             Self::Enable { is_enabled: false } => "disable-access",
+            Self::AddToken { .. } => "add-token",
+            Self::RemoveToken { .. } => "remove-token",
         }
     }
 
@@ -69,6 +87,11 @@ impl AccessChange {
                 format!("{principal}: {events} events a second, {batches} batches in flight")
             }
             Self::Enable { .. } => String::new(),
+            Self::AddToken { principal, id, token, .. } => match token.expires_s {
+                Some(expires_s) => format!("{principal}: {id}, until {expires_s} s"),
+                None => format!("{principal}: {id}, for ever"),
+            },
+            Self::RemoveToken { id } => id.to_string(),
         }
     }
 }

@@ -7,14 +7,13 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use firstseen_routing::NodeId;
-use firstseen_wire::net::admin_client;
+use firstseen_wire::net::{Channel, admin_client};
 use firstseen_wire::proto::admin::admin_client::AdminClient;
 use firstseen_wire::proto::admin::{AdoptRequest, IdentifyReply, IdentifyRequest, Setting};
 use openraft::ChangeMembers;
 use openraft::error::{ClientWriteError, RaftError};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Channel;
 
 use crate::asked_by::AskedBy;
 use crate::codec;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use firstseen_routing::NodeId;
 use firstseen_wire::limits::NODES_MAX;
-use firstseen_wire::net::{ConnectError, Connector, meta_client};
+use firstseen_wire::net::{Channel, ConnectError, Connector, meta_client};
 use firstseen_wire::proto::meta::RaftMessage;
 use firstseen_wire::proto::meta::meta_client::MetaClient;
 use openraft::error::{InstallSnapshotError, RPCError, RaftError, RemoteError, Unreachable};
@@ -21,7 +21,6 @@ use openraft::raft::{
 use serde::de::DeserializeOwned;
 use thiserror::Error;
 use tokio::time::Instant;
-use tonic::transport::Channel;
 
 use crate::codec::{self, CodecError};
 use crate::formats::{Formats, said};

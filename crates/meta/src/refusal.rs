@@ -4,7 +4,7 @@
 //! does next. Must not know: how commands are carried out.
 
 use firstseen_filter::GenerationNumber;
-use firstseen_routing::{FilterId, NodeId};
+use firstseen_routing::{FilterId, NodeId, TOKENS_MAX, TokenId};
 use firstseen_wire::limits::MAP_FILTERS_BYTES_MAX;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -250,5 +250,26 @@ pub enum Refusal {
         name: String,
         /// The right.
         right: String,
+    },
+    /// There is no such token.
+    #[error("there is no token `{id}`: see them with `firstseen access token list`")]
+    TokenUnknown {
+        /// Its id.
+        id: TokenId,
+    },
+    /// A principal has as many tokens as it may have.
+    #[error(
+        "`{name}` has {TOKENS_MAX} tokens that are valid: take one back with `firstseen access token revoke ID` once nobody \
+         shows it"
+    )]
+    TokensFull {
+        /// The principal.
+        name: String,
+    },
+    /// There is a token of this id.
+    #[error("there is a token `{id}`: make one with another id")]
+    TokenTaken {
+        /// Its id.
+        id: TokenId,
     },
 }

@@ -29,7 +29,7 @@ use crate::metrics::ConnectionMeter;
 use crate::roles::Caller;
 use crate::shares::Party;
 use door::ConnectionPlace;
-pub(crate) use door::{Door, OpenCall};
+pub(crate) use door::{Door, OpenCall, Seat};
 pub(crate) use guarded::{Guarded, Visitor};
 use guarded::{HTTP1, HTTP2};
 
@@ -115,8 +115,12 @@ async fn shake_hands(
     if let Err(reason) = tls.still_accepts(&certificates, Duration::from_millis(who.at_ms)) {
         return tracing::debug!(reason, "a handshake went by a certificate that is accepted no more");
     }
-    audit.came(&who);
-    if place.known(party(caller.roles())) {
+    // Who shows no certificate is a stranger until its first call, as everybody is without TLS: only then it shows a token.
+    let is_stranger = certificates.is_empty();
+    if !is_stranger {
+        audit.came(&who);
+    }
+    if is_stranger || place.known(party(caller.roles())) {
         let _ = guests.send(Ok(Guarded::new(connection, HTTP2, place))).await;
     }
 }

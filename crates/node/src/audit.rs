@@ -72,6 +72,11 @@ impl Audit {
         AskedBy { name: caller.name(), from, at_ms: self.clock.wall_ms() }
     }
 
+    /// The second since 1970.
+    pub(crate) fn now_s(&self) -> u64 {
+        self.clock.wall_ms() / 1_000
+    }
+
     /// Somebody was refused a call.
     pub(crate) fn denied(&self, who: &AskedBy, call: &str, reason: &str) {
         tracing::debug!(who = who.name, from = who.from, call, reason, "a caller is refused");

@@ -105,6 +105,9 @@ pub struct TlsSettings {
     /// Certificates of the authority that are accepted no more.
     #[serde(default)]
     pub crl: Option<PathBuf>,
+    /// Whether callers may come without a certificate. They have to show a token with each call.
+    #[serde(default)]
+    pub tokens: bool,
 }
 
 /// How patient the members of a cluster are with each other. The defaults are for nodes in one region.
@@ -178,7 +181,12 @@ impl TlsSettings {
 
     /// The same for being connected to, as the node of this name.
     pub fn server_files(&self, node_name: &str) -> ServerFiles {
-        ServerFiles { tls: self.files(), crl: self.crl.clone(), node_name: Some(node_name.to_owned()) }
+        ServerFiles {
+            tls: self.files(),
+            crl: self.crl.clone(),
+            node_name: Some(node_name.to_owned()),
+            tokens: self.tokens,
+        }
     }
 }
 
@@ -467,7 +475,8 @@ mod tests {
     #[test]
     fn certificates_open_the_listener_but_not_the_metrics() {
         let open = SocketAddr::from(([10, 0, 0, 1], 7400));
-        let tls = Some(TlsSettings { ca: "ca".into(), cert: "cert".into(), key: "key".into(), crl: None });
+        let tls =
+            Some(TlsSettings { ca: "ca".into(), cert: "cert".into(), key: "key".into(), crl: None, tokens: false });
         assert_eq!(NodeConfig { listen: open, tls: tls.clone(), ..config() }.check(), Ok(()));
         let metrics = NodeConfig { http_listen: Some(open), tls, ..config() };
         assert!(refusal(metrics.clone()).contains("`open = true` in `[http]`"));

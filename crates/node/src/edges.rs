@@ -282,7 +282,7 @@ impl Edges {
             incoming: tcp_incoming(listener),
             address,
             http,
-            connector: Arc::new(TcpConnector { tls: tls.as_ref().map(ServerTls::client) }),
+            connector: Arc::new(TcpConnector { tls: tls.as_ref().map(ServerTls::client), token: None }),
             tls,
             audit,
             clock: Arc::new(SystemClock::new()),

@@ -13,22 +13,26 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use firstseen_routing::ClusterMap;
 use firstseen_wire::limits::HTTP2_HEADER_BYTES_MAX;
 use firstseen_wire::status::ErrorKind;
 use firstseen_wire::watch;
+use http::request::Parts;
 use http::{Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
 use tonic::Status;
 use tonic::body::Body;
+use tonic::transport::server::TcpConnectInfo;
 use tower::{Layer, Service};
 
-use crate::accept::{self, OpenCall, Visitor};
+use crate::accept::{self, OpenCall, Seat, Visitor};
 use crate::audit::Audit;
 use crate::budget::{Budget, Charge};
 use crate::guest::Guest;
 use crate::roles::Caller;
 use crate::shared::Shared;
 use crate::shares::Party;
+use crate::tokens;
 use crate::view::View;
 use measured::Measured;
 use rules::CallRule;
@@ -60,8 +64,9 @@ impl GateLayer {
         let unknown = || ErrorKind::Internal.status("the call is of no connection");
         let Visitor { tcp, tls, seat } = parts.extensions.remove::<Visitor>().ok_or_else(unknown)?;
         let certificates = tls.as_ref().and_then(|tls| tls.peer_certs()).unwrap_or_default();
-        let caller = Caller::showing(self.is_secure.then_some(certificates));
         let map = self.views.borrow().map.clone();
+        let caller = Caller::showing(self.is_secure.then_some(certificates));
+        let caller = self.named(caller, &parts, &map, (&tcp, &seat))?;
         let guest = Guest::enter((caller, tcp.remote_addr), (parts.uri.path(), needs), &map, &self.audit)?;
         parts.extensions.insert(tcp);
         let roles = guest.caller().roles();
@@ -86,6 +91,36 @@ impl GateLayer {
         parts.extensions.insert(party);
         let body = Body::new(Measured::new(body, bulk, call.clone()));
         Ok((Request::from_parts(parts, body), call))
+    }
+}
+
+impl GateLayer {
+    /// The caller, by its token where nothing else says who it is.
+    fn named(
+        &self,
+        caller: Caller,
+        parts: &Parts,
+        map: &ClusterMap,
+        (tcp, seat): (&TcpConnectInfo, &Seat),
+    ) -> Result<Caller, Status> {
+        if !caller.may_show_token() {
+            return Ok(caller);
+        }
+        let who = |caller: &Caller| self.audit.who(caller, tcp.remote_addr());
+        match tokens::shown(&parts.headers, &map.access, self.audit.now_s()) {
+            Ok(None) => Ok(caller),
+            Ok(Some((principal, token))) => {
+                let caller = caller.by_token((principal, token));
+                if seat.is_first_of(token.id()) {
+                    self.audit.came(&who(&caller));
+                }
+                Ok(caller)
+            }
+            Err(refused) => {
+                self.audit.denied(&who(&caller), parts.uri.path(), refused.message());
+                Err(refused)
+            }
+        }
     }
 }
 

@@ -158,7 +158,13 @@ impl Guest {
         Arc::new(ClusterMap { filters: seen.collect(), ..ClusterMap::clone(map) })
     }
 
+    /// Whether the token by which it is known has expired since its call began.
+    pub(crate) fn has_expired(&self) -> bool {
+        self.caller.token().is_some_and(|token| token.has_expired(self.audit.now_s()))
+    }
+
     fn check(&self, map: &ClusterMap, filter: Option<&str>) -> Result<(), Status> {
+        self.caller.must_be_somebody()?;
         let Needs { role, right } = self.needs;
         let Some(right) = right else { return self.caller.must(role) };
         let (principal, rights) = match self.standing(map)? {
@@ -188,6 +194,9 @@ impl Guest {
                 ErrorKind::Unavailable.status(what)
             };
             return (is_greeting || self.caller.is_member(map)).then_some(Standing::Role).ok_or_else(stranger);
+        }
+        if let (Some(token), Some(name)) = (self.caller.token(), self.caller.principal()) {
+            token.must_count(&map.access, name, self.audit.now_s())?;
         }
         if !map.access.is_enabled {
             return Ok(Standing::Role);

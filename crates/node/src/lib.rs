@@ -39,6 +39,7 @@ mod shared;
 mod shares;
 mod stopping;
 mod streams;
+mod tokens;
 mod uplink;
 mod view;
 

@@ -1,4 +1,4 @@
-//! The roles of a caller, as its certificate gives them, and its name.
+//! The roles of a caller, as its certificate gives them, and its name, which a token can give as well.
 //!
 //! Promises: without TLS a caller has every role (the configuration asks for a listener that only this machine reaches, or for
 //! `insecure`). Must not know: requests, what callers were granted.
@@ -10,6 +10,8 @@ use firstseen_wire::status::ErrorKind;
 use firstseen_wire::tls::{self, PeerRoles};
 use tonic::Status;
 use tonic::transport::CertificateDer;
+
+use crate::tokens::ShownToken;
 
 /// Letters of a caller's name in logs.
 const NAME_LETTERS_MAX: usize = 200;
@@ -36,6 +38,8 @@ pub(crate) struct Caller {
     roles: PeerRoles,
     /// The principal that its certificate names.
     principal: Option<String>,
+    /// The token that names the principal, where its certificate does not.
+    token: Option<ShownToken>,
 }
 
 impl Caller {
@@ -44,7 +48,29 @@ impl Caller {
         let everything = PeerRoles { node: true, client: true, admin: true };
         let roles = certificates.as_ref().map_or(everything, |certificates| tls::peer_roles(certificates));
         let principal = certificates.as_ref().and_then(|certificates| tls::principal(certificates));
-        Self { certificates, roles, principal }
+        Self { certificates, roles, principal, token: None }
+    }
+
+    /// Whether a token says who it is: its certificate does not, and it is asked.
+    pub(crate) fn may_show_token(&self) -> bool {
+        !self.is_unchecked() && !self.roles.node && !self.roles.admin && self.principal.is_none()
+    }
+
+    /// The same caller, which is `principal` by a token.
+    pub(crate) fn by_token(self, (principal, token): (String, ShownToken)) -> Self {
+        Self { principal: Some(principal), token: Some(token), ..self }
+    }
+
+    /// The token that says who it is.
+    pub(crate) fn token(&self) -> Option<ShownToken> {
+        self.token
+    }
+
+    /// Only callers that show something of which the cluster knows.
+    pub(crate) fn must_be_somebody(&self) -> Result<(), Status> {
+        let is_nobody =
+            self.certificates.as_ref().is_some_and(|certificates| certificates.is_empty()) && self.token.is_none();
+        allow(!is_nobody, "a certificate, or a token in the header `authorization`")
     }
 
     /// The roles in the caller's certificate.
@@ -94,7 +120,7 @@ impl Caller {
             Role::OperatorOrNode => allow(admin || node, "an operator's certificate (`admin.firstseen`)"),
             Role::Producer => {
                 let is_producer = client || self.principal.is_some();
-                allow(is_producer || admin || node, "a producer's certificate (`client.firstseen`)")
+                allow(is_producer || admin || node, "a producer's certificate (`client.firstseen`) or a token")
             }
             Role::Anybody => Ok(()),
         }

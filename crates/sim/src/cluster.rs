@@ -15,10 +15,9 @@ use firstseen_routing::{
     Slicing,
 };
 use firstseen_wire::map::{clock_message, durability_message, when_lost_message};
-use firstseen_wire::net::{Connector, admin_client};
+use firstseen_wire::net::{Channel, Connector, admin_client};
 use firstseen_wire::proto::{admin, producer};
 use firstseen_wire::tree::encode;
-use tonic::transport::Channel;
 use turmoil::net::TcpListener;
 
 use crate::alteration::CAPACITY_EVENTS;

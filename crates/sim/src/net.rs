@@ -13,12 +13,11 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use firstseen_node::{Connection, Incoming};
-use firstseen_wire::net::{ConnectError, Connector, plain_endpoint};
+use firstseen_wire::net::{Channel, ConnectError, Connector, plain_endpoint, without_token};
 use http::Uri;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
-use tonic::transport::Channel;
 use tower::service_fn;
 use turmoil::net::{TcpListener, TcpStream};
 
@@ -194,6 +193,7 @@ impl Connector for SimConnector {
                 io::Result::Ok(TokioIo::new(SimStream::new(stream, reset, &through)?))
             }
         });
-        Ok(plain_endpoint(address)?.connect_timeout(CONNECT_MAX).connect_with_connector_lazy(connect))
+        let endpoint = plain_endpoint(address)?.connect_timeout(CONNECT_MAX);
+        Ok(without_token(endpoint.connect_with_connector_lazy(connect)))
     }
 }

@@ -5,7 +5,8 @@
 use std::num::NonZeroU32;
 
 use firstseen_routing::{
-    Access, ClusterVerb, FilterNames, FilterVerb, GRANTS_MAX, Grant, PRINCIPALS_MAX, Principal, Quota,
+    Access, ClusterVerb, FilterNames, FilterVerb, GRANTS_MAX, Grant, PRINCIPALS_MAX, Principal, Quota, TOKENS_MAX,
+    TokenId, TokenRecord,
 };
 
 use crate::map_error::{MapError, check_length};
@@ -17,20 +18,39 @@ impl From<&Access> for proto::ListAccessReply {
             name: name.clone(),
             grants: principal.grants.iter().map(proto::Grant::from).collect(),
             quota: (!principal.quota.is_none()).then(|| principal.quota.into()),
+            tokens: principal.tokens.iter().map(listed_token).collect(),
         });
         Self { enabled: access.is_enabled, principals: principals.collect() }
     }
 }
 
-/// Who may do what, in a message.
+fn listed_token((id, token): (&TokenId, &TokenRecord)) -> proto::ListedToken {
+    proto::ListedToken { id: id.number(), expires_s: token.expires_s.unwrap_or(0) }
+}
+
+/// A token that is to be made: of whom, and what is kept of it.
+///
+/// # Errors
+/// [`MapError`] names the field.
+pub fn new_token(message: proto::NewToken) -> Result<(String, TokenId, TokenRecord), MapError> {
+    let proto::NewToken { principal, id, digest, expires_s } = message;
+    let digest = digest[..].try_into().map_err(|_| MapError::Digest { field: "new_token.digest" })?;
+    Ok((principal, TokenId::new(id), TokenRecord { digest, expires_s: (expires_s > 0).then_some(expires_s) }))
+}
+
+/// Who may do what, in a message. Digests of tokens are not told: those here are zeros.
 ///
 /// # Errors
 /// [`MapError`] names the field.
 pub fn access(message: proto::ListAccessReply) -> Result<Access, MapError> {
     check_length("principals", message.principals.len(), PRINCIPALS_MAX)?;
-    let principals = message.principals.into_iter().map(|proto::Principal { name, grants: granted, quota }| {
+    let principals = message.principals.into_iter().map(|proto::Principal { name, grants: granted, quota, tokens }| {
+        check_length("tokens", tokens.len(), TOKENS_MAX)?;
+        let tokens = tokens.into_iter().map(|proto::ListedToken { id, expires_s }| {
+            (TokenId::new(id), TokenRecord { digest: [0; 32], expires_s: (expires_s > 0).then_some(expires_s) })
+        });
         let (grants, quota) = (grants(granted)?.into_iter().collect(), quota.map(Quota::from).unwrap_or_default());
-        Ok::<_, MapError>((name, Principal { grants, quota }))
+        Ok::<_, MapError>((name, Principal { grants, quota, tokens: tokens.collect() }))
     });
     Ok(Access { is_enabled: message.enabled, principals: principals.collect::<Result<_, _>>()? })
 }
@@ -110,7 +130,9 @@ mod tests {
         let all: Vec<Grant> = on_filters.into_iter().chain(ClusterVerb::ALL.map(Grant::Cluster)).collect();
         let known = all.len() as i32;
         let quota = Quota { events_per_s: NonZeroU32::new(7), inflight_batches: None };
-        let principals = [("op".to_owned(), Principal { grants: all.iter().cloned().collect(), quota })].into();
+        let token = |expires_s| TokenRecord { digest: [0; 32], expires_s };
+        let tokens = [(TokenId::new(3), token(None)), (TokenId::new(u64::MAX), token(Some(9)))].into();
+        let principals = [("op".to_owned(), Principal { grants: all.iter().cloned().collect(), quota, tokens })].into();
         let before = Access { is_enabled: true, principals };
         assert_eq!(access(proto::ListAccessReply::from(&before)), Ok(before));
         assert!(grants(vec![proto::Grant { verb: 0, filters: "a".to_owned() }]).is_err());

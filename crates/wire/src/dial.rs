@@ -5,6 +5,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -29,9 +30,17 @@ use crate::tls_files::TlsFiles;
 #[derive(Clone)]
 pub struct ClientTls(Arc<dyn Fn() -> TlsConnector + Send + Sync>);
 
+/// The files of a connecting end.
+#[derive(Clone)]
+struct Files {
+    ca: PathBuf,
+    /// Its certificate and the key; none where it shows none.
+    own: Option<[PathBuf; 2]>,
+}
+
 /// What was read last.
 struct Newest {
-    stamps: [Stamp; 3],
+    stamps: Vec<Stamp>,
     config: Arc<ClientConfig>,
 }
 
@@ -41,19 +50,26 @@ impl TlsFiles {
     /// # Errors
     /// [`TlsError`] says which file cannot be used.
     pub fn client(&self) -> Result<ClientTls, TlsError> {
-        ClientTls::open(self)
+        ClientTls::open(Files { ca: self.ca.clone(), own: Some([self.cert.clone(), self.key.clone()]) })
     }
 }
 
 impl ClientTls {
-    fn open(files: &TlsFiles) -> Result<Self, TlsError> {
-        let files = files.clone();
-        let newest = Mutex::new(Newest { stamps: stamps(&files), config: config(&files)? });
+    /// An end that shows no certificate, and trusts those that the authority in `ca` has signed.
+    ///
+    /// # Errors
+    /// [`TlsError`] says what is wrong with the file.
+    pub fn trusting(ca: &Path) -> Result<Self, TlsError> {
+        Self::open(Files { ca: ca.to_owned(), own: None })
+    }
+
+    fn open(files: Files) -> Result<Self, TlsError> {
+        let newest = Mutex::new(Newest { stamps: files.stamps(), config: files.config()? });
         Ok(Self::by(move || {
             let mut newest = newest.lock().unwrap_or_else(PoisonError::into_inner);
-            let stamps = stamps(&files);
+            let stamps = files.stamps();
             if stamps != newest.stamps
-                && let Ok(config) = config(&files)
+                && let Ok(config) = files.config()
             {
                 *newest = Newest { stamps, config };
             }
@@ -97,20 +113,30 @@ async fn connect(connector: TlsConnector, peer: ServerName<'static>, uri: &Uri) 
     timeout(CONNECT_TIMEOUT, connecting).await.map_err(|_| io::Error::from(io::ErrorKind::TimedOut))?
 }
 
-fn stamps(TlsFiles { ca, cert, key }: &TlsFiles) -> [Stamp; 3] {
-    [PemFile::authority(ca).stamp(), PemFile::certificate(cert).stamp(), PemFile::key(key).stamp()]
+impl Files {
+    fn stamps(&self) -> Vec<Stamp> {
+        let own =
+            self.own.iter().flat_map(|[cert, key]| [PemFile::certificate(cert).stamp(), PemFile::key(key).stamp()]);
+        [PemFile::authority(&self.ca).stamp()].into_iter().chain(own).collect()
+    }
+
+    fn config(&self) -> Result<Arc<ClientConfig>, TlsError> {
+        let ca = PemFile::authority(&self.ca).read()?;
+        let trusting = || {
+            let builder = ClientConfig::builder_with_provider(ring::default_provider().into());
+            Ok(builder.with_safe_default_protocol_versions()?.with_root_certificates(authorities(&ca)?))
+        };
+        let Some([cert, key]) = &self.own else {
+            let builder = trusting().map_err(|reason: Reason| TlsError::untrusted(&self.ca, &*reason))?;
+            return Ok(ready(builder.with_no_client_auth()));
+        };
+        let (cert_pem, key_pem) = (PemFile::certificate(cert).read()?, PemFile::key(key).read()?);
+        let made = || Ok(trusting()?.with_client_auth_cert(certificates(&cert_pem)?, private_key(&key_pem)?)?);
+        made().map(ready).map_err(|reason: Reason| TlsError::unusable(cert, key, &*reason))
+    }
 }
 
-fn config(files: &TlsFiles) -> Result<Arc<ClientConfig>, TlsError> {
-    let TlsFiles { ca, cert, key } = files;
-    let ca = PemFile::authority(ca).read()?;
-    let (cert, key) = (PemFile::certificate(cert).read()?, PemFile::key(key).read()?);
-    let made = || {
-        let builder = ClientConfig::builder_with_provider(ring::default_provider().into());
-        let builder = builder.with_safe_default_protocol_versions()?.with_root_certificates(authorities(&ca)?);
-        let mut config = builder.with_client_auth_cert(certificates(&cert)?, private_key(&key)?)?;
-        config.alpn_protocols.push(HTTP2_NAME.to_vec());
-        Ok(Arc::new(config))
-    };
-    made().map_err(|reason: Reason| TlsError::unusable(&files.cert, &files.key, &*reason))
+fn ready(mut config: ClientConfig) -> Arc<ClientConfig> {
+    config.alpn_protocols.push(HTTP2_NAME.to_vec());
+    Arc::new(config)
 }

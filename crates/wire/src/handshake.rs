@@ -1,6 +1,6 @@
 //! The accepting end of TLS.
 //!
-//! Promises: no peer without a certificate of the cluster's authority gets past the handshake; files that have changed are
+//! Promises: no peer without a certificate of the cluster's authority gets past the handshake, unless tokens are taken; files that have changed are
 //! taken over when somebody looks, for both ends of a node, and where they cannot be used the former ones stay. The code that
 //! accepts connections decides how many handshakes there may be, and for how long. Must not know: what the certificate lets a
 //! peer do.
@@ -36,6 +36,8 @@ pub struct ServerFiles {
     pub crl: Option<PathBuf>,
     /// The node whose certificate it has to be; any where it is left out.
     pub node_name: Option<String>,
+    /// Whether peers that show no certificate get past the handshake: they have to show a token with each call.
+    pub tokens: bool,
 }
 
 /// The settings of an accepting end. Clones share what they have read.
@@ -78,7 +80,7 @@ impl TlsFiles {
     /// # Errors
     /// [`TlsError`] says which file cannot be used.
     pub fn server(&self) -> Result<ServerTls, TlsError> {
-        ServerFiles { tls: self.clone(), crl: None, node_name: None }.server()
+        ServerFiles { tls: self.clone(), crl: None, node_name: None, tokens: false }.server()
     }
 }
 
@@ -102,7 +104,8 @@ impl ServerFiles {
             let verifier = WebPkiClientVerifier::builder_with_provider(roots.clone(), ring::default_provider().into());
             // A list of one authority says nothing of what another one has signed.
             let verifier = verifier.with_crls(lists.clone()).only_check_end_entity_revocation();
-            let verifier = verifier.allow_unknown_revocation_status().build()?;
+            let verifier = verifier.allow_unknown_revocation_status();
+            let verifier = if self.tokens { verifier.allow_unauthenticated() } else { verifier }.build()?;
             Ok(Trust { stamps, roots, lists, verifier })
         };
         made().map_err(|reason: Reason| self.unusable(&*reason))
@@ -168,7 +171,8 @@ impl Trust {
 }
 
 impl ServerTls {
-    /// The handshake with a peer that has connected: only one with a certificate of the authority gets past it.
+    /// The handshake with a peer that has connected: only one with a certificate of the authority gets past it, or with none
+    /// where tokens are taken.
     ///
     /// # Errors
     /// The peer has no such certificate, or does not speak TLS.
@@ -254,12 +258,16 @@ impl ServerTls {
         self.0.files.newest(trust.clone(), Arc::new(own)).map_err(|error| error.to_string())
     }
 
-    /// Whether a handshake at `now`, since 1970, would accept a peer with these certificates, its own first.
+    /// Whether a handshake at `now`, since 1970, would accept a peer with these certificates, its own first, or without any.
     ///
     /// # Errors
     /// Why not.
     pub fn still_accepts(&self, certificates: &[CertificateDer<'_>], now: Duration) -> Result<(), String> {
-        self.newest().trust.accepts(certificates, now)
+        if certificates.is_empty() && self.0.files.tokens {
+            Ok(())
+        } else {
+            self.newest().trust.accepts(certificates, now)
+        }
     }
 
     fn newest(&self) -> Newest {

@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod batch;
+mod bearer;
 mod bits;
 pub mod cells;
 mod claims;
@@ -34,6 +35,7 @@ pub mod ticks;
 pub mod tls;
 mod tls_error;
 mod tls_files;
+pub mod token;
 pub mod tree;
 pub mod validity;
 mod varint;

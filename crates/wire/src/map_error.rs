@@ -51,6 +51,12 @@ pub enum MapError {
         /// The field.
         field: &'static str,
     },
+    /// Not a digest.
+    #[error("field `{field}` has to be a SHA-256, which has 32 bytes")]
+    Digest {
+        /// The field.
+        field: &'static str,
+    },
     /// Not a slicing.
     #[error("{0}")]
     Slicing(String),

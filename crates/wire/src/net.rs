@@ -4,15 +4,18 @@
 //! not know: which services run over a channel, when to give it up.
 
 use std::future::ready;
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use http::Uri;
 use rustls_pki_types::ServerName;
 use thiserror::Error;
 use tokio::net::TcpListener;
 use tonic::transport::server::TcpIncoming;
-use tonic::transport::{Channel, Endpoint, Server};
+use tonic::transport::{Endpoint, Server};
 
+pub use crate::bearer::{Bearer, Channel, without_token};
 pub use crate::examine::Mismatch;
 use crate::examine::examine;
 use crate::limits::{
@@ -22,6 +25,7 @@ use crate::limits::{
 use crate::names::peer_name;
 use crate::proto::{admin, meta, peer, producer};
 use crate::tls::ClientTls;
+use crate::token::Token;
 
 /// Why no connection can be tried.
 #[derive(Debug, Error)]
@@ -39,6 +43,15 @@ pub enum ConnectError {
         address: String,
         /// What the TLS library says.
         reason: String,
+    },
+    /// Everybody on the way could read the token.
+    #[error(
+        "the token is not sent to {address}, as the connection is plain: give the certificate of the cluster's authority, or \
+         connect to this machine (127.0.0.1)"
+    )]
+    PlainToken {
+        /// The peer.
+        address: String,
     },
 }
 
@@ -75,22 +88,36 @@ impl<C: Connector + ?Sized> Connector for Arc<C> {
 /// Opens channels over TCP, with TLS where it is given.
 #[derive(Clone, Default)]
 pub struct TcpConnector {
-    /// This end's certificate; without it, connections are plain and no peer is authenticated.
+    /// Whom this end trusts, and its certificate; without it, connections are plain and no peer is authenticated.
     pub tls: Option<ClientTls>,
+    /// What each call shows, for an end without a certificate of its own.
+    pub token: Option<Token>,
 }
 
 impl Connector for TcpConnector {
     fn channel(&self, address: &str, node_name: Option<&str>) -> Result<Channel, ConnectError> {
         let endpoint = endpoint("http", address)?;
-        let Some(tls) = &self.tls else { return Ok(endpoint.connect_lazy()) };
+        let bearer = self.token.as_ref().map(Bearer::of).unwrap_or_default();
+        let Some(tls) = &self.tls else {
+            if self.token.is_some() && !is_this_machine(endpoint.uri()) {
+                return Err(ConnectError::PlainToken { address: address.to_owned() });
+            }
+            return Ok(bearer.over(endpoint.connect_lazy()));
+        };
         let peer = ServerName::try_from(peer_name(node_name))
             .map_err(|error| ConnectError::Tls { address: address.to_owned(), reason: error.to_string() })?;
-        Ok(tls.channel(&endpoint, peer))
+        Ok(bearer.over(tls.channel(&endpoint, peer)))
     }
 
     fn examine<'a>(&'a self, address: &'a str, node_name: Option<&'a str>) -> Examination<'a> {
         Box::pin(examine(address, self.tls.as_ref(), node_name))
     }
+}
+
+/// Whether what is sent to this host stays on this machine.
+fn is_this_machine(uri: &Uri) -> bool {
+    let host = uri.host().unwrap_or_default().trim_matches(['[', ']']);
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
 /// The plain endpoint of `address` (`host:port`) with every setting, for connectors that bring their own sockets.

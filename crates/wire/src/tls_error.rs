@@ -40,6 +40,14 @@ pub enum TlsError {
         /// What the TLS library says.
         reason: String,
     },
+    /// The certificate of the authority is none.
+    #[error("certificate {} of an authority cannot be used: {reason}", .ca.display())]
+    Untrusted {
+        /// The certificate.
+        ca: PathBuf,
+        /// What the TLS library says.
+        reason: String,
+    },
     /// Others would not take the node for itself.
     #[error(
         "certificate {} is not that of node `{node}`: it has to bear the names node.firstseen and {node}.node.firstseen \
@@ -56,7 +64,15 @@ pub enum TlsError {
 impl TlsError {
     /// The certificate and its key cannot be used, as the TLS library says.
     pub(crate) fn unusable(cert: &Path, key: &Path, error: &dyn std::error::Error) -> Self {
-        let reason = error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"));
-        Self::Unusable { cert: cert.to_owned(), key: key.to_owned(), reason }
+        Self::Unusable { cert: cert.to_owned(), key: key.to_owned(), reason: with_source(error) }
     }
+
+    /// The certificate of the authority cannot be used, as the TLS library says.
+    pub(crate) fn untrusted(ca: &Path, error: &dyn std::error::Error) -> Self {
+        Self::Untrusted { ca: ca.to_owned(), reason: with_source(error) }
+    }
+}
+
+fn with_source(error: &dyn std::error::Error) -> String {
+    error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }

@@ -4,6 +4,7 @@
 
 mod rights;
 mod shown;
+mod token;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -18,6 +19,7 @@ use crate::cluster::connect::{self, Operator, fresh_id};
 use crate::exit::FAILED;
 use crate::filter::ClusterAddresses;
 use rights::{CheckArgs, GrantArgs, LimitArgs, RevokeArgs};
+use token::TokenArgs;
 
 /// The text after the flags.
 const EXAMPLES: &str = "\
@@ -52,6 +54,8 @@ pub enum AccessCommand {
     List(ListArgs),
     /// Say whether a principal may do something; exit code 0: it may, 1: it may not
     Check(CheckArgs),
+    /// Make, show and take back tokens, for callers without a certificate
+    Token(TokenArgs),
     /// Ask callers for rights from now on
     Enable(SwitchArgs),
     /// Let the roles of certificates count again; rights are kept
@@ -115,6 +119,7 @@ pub fn run(args: &AccessArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
                 writeln!(out, "{}: {why}", if may { "yes" } else { "no" })?;
                 return Ok(if may { ExitCode::SUCCESS } else { ExitCode::from(FAILED) });
             }
+            AccessCommand::Token(args) => token::run(args, out).await?,
             AccessCommand::Enable(SwitchArgs { at }) => {
                 let operator = at.operator()?;
                 change(&operator, Change::Enable(true)).await?;

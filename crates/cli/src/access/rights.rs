@@ -64,7 +64,7 @@ pub struct RightsArgs {
 /// Flags of `firstseen access grant`.
 #[derive(Debug, Args)]
 pub struct GrantArgs {
-    /// Who: the NAME of NAME.client.firstseen in a certificate
+    /// Who: the NAME of NAME.client.firstseen in a certificate, or whose tokens shall be
     #[arg(value_name = "WHO")]
     pub principal: String,
     /// The rights.

@@ -76,11 +76,8 @@ pub(super) fn run(args: &ProduceArgs) -> anyhow::Result<ExitCode> {
 }
 
 async fn connect(args: &ProduceArgs) -> anyhow::Result<(Client, Filter)> {
-    let mut builder = Client::builder().seeds(args.cluster.cluster.clone()).deadline_ms(DEADLINE_MS);
-    if let Some(files) = args.cluster.tls.files() {
-        builder = builder.tls(files);
-    }
-    let client = builder.connect().await?;
+    let builder = Client::builder().seeds(args.cluster.cluster.clone()).deadline_ms(DEADLINE_MS);
+    let client = builder.connector(Arc::new(args.cluster.tls.connector()?)).connect().await?;
     let filter = client.filter(&args.name).await?;
     Ok((client, filter))
 }

@@ -10,12 +10,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use firstseen_wire::net::{Connector, Mismatch, TcpConnector, admin_client};
+use firstseen_wire::net::{Channel, Connector, Mismatch, TcpConnector, admin_client};
 use firstseen_wire::proto::admin::admin_client::AdminClient;
 use firstseen_wire::status::ErrorKind;
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep, timeout};
-use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
 use crate::exit::UsageError;
@@ -157,11 +156,13 @@ fn refused(address: &str, kind: ErrorKind, status: &Status) -> anyhow::Error {
         ErrorKind::NotFound | ErrorKind::AlreadyExists | ErrorKind::NotNow | ErrorKind::Overloaded => {
             anyhow::anyhow!("{message}")
         }
-        ErrorKind::Unauthenticated | ErrorKind::Forbidden => {
-            anyhow::anyhow!(
-                "the node at {address} refuses: {message}; give --tls-ca, --tls-cert and --tls-key of a certificate for it"
-            )
+        // Who lacks a right, or shows a token that does not count, is told already how to come by another.
+        ErrorKind::Forbidden if message.contains("firstseen access") => {
+            anyhow::anyhow!("the node at {address} refuses: {message}")
         }
+        ErrorKind::Unauthenticated | ErrorKind::Forbidden => anyhow::anyhow!(
+            "the node at {address} refuses: {message}; give --tls-ca, --tls-cert and --tls-key of a certificate for it"
+        ),
         ErrorKind::Unsupported => anyhow::anyhow!(
             "the node at {address} cannot do this: {message}; is it older, or is this its port for health and metrics?"
         ),

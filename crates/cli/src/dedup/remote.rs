@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -125,10 +126,8 @@ impl Remote {
         let mut builder = Client::builder()
             .seeds(args.cluster.clone())
             .deadline_ms(DEADLINE_MS)
-            .overload_retries_max(OVERLOAD_RETRIES_MAX);
-        if let Some(files) = args.tls.files() {
-            builder = builder.tls(files);
-        }
+            .overload_retries_max(OVERLOAD_RETRIES_MAX)
+            .connector(Arc::new(args.tls.connector()?));
         if let Some(site) = &args.site {
             builder = builder.site(site);
         }

@@ -34,10 +34,11 @@ impl Setup {
     }
 
     fn here(args: &DedupArgs) -> anyhow::Result<Self> {
-        if args.cluster.tls.given().is_some() {
-            return Err(
-                UsageError("--tls-ca, --tls-cert and --tls-key are for --cluster: leave them out".to_owned()).into()
-            );
+        if args.cluster.tls.is_given() {
+            return Err(UsageError(
+                "--tls-ca, --tls-cert, --tls-key and --token-file are for --cluster: leave them out".to_owned(),
+            )
+            .into());
         }
         let saved = args.run.saved()?;
         let seed = state::seed(args.filter.seed, saved.as_ref());

@@ -26,7 +26,7 @@ pub enum VerifyArg {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub struct RunArgs {
-    /// Records that cannot be read go to FILE; by default they are only named
+    /// Records that cannot be read go to FILE; by default they are named
     #[arg(long, value_name = "FILE")]
     pub rejected: Option<PathBuf>,
     /// Exit with 2 if a record could not be read, or was left undecided by a full filter or a cluster in trouble

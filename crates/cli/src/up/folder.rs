@@ -152,7 +152,7 @@ impl Folder {
     pub(crate) fn tls(&self, name: &str) -> TlsArgs {
         let file = |name: &str| self.description.tls.then(|| self.certificates().join(name));
         let (cert, key) = (format!("{name}.pem"), format!("{name}.key"));
-        TlsArgs { tls_ca: file("ca.pem"), tls_cert: file(&cert), tls_key: file(&key) }
+        TlsArgs { tls_ca: file("ca.pem"), tls_cert: file(&cert), tls_key: file(&key), token_file: None }
     }
 
     fn certificates(&self) -> PathBuf {
@@ -217,7 +217,7 @@ impl Folder {
         if self.description.tls {
             text += &format!(
                 "\n[tls]\nca = \"../certs/ca.pem\"\ncert = \"../certs/{name}.node.pem\"\n\
-                 key = \"../certs/{name}.node.key\"\n"
+                 key = \"../certs/{name}.node.key\"\ntokens = true\n"
             );
         }
         fs::write(&config, text).with_context(|| format!("cannot write {}", config.display()))

@@ -1,6 +1,6 @@
 //! Rights come and go, within their limits.
 
-use firstseen_routing::{ClusterVerb, FilterVerb};
+use firstseen_routing::{ClusterVerb, FilterVerb, TokenId, TokenRecord};
 
 use super::*;
 use crate::asked_by::AskedBy;
@@ -105,4 +105,36 @@ fn a_change_for_somebody_is_the_change() {
     }
     let command = Command { id: [1; 16], change: by(enabled(false)) };
     assert!(codec::decode::<Command>(&codec::encode(&command).unwrap()).is_ok());
+}
+
+#[test]
+fn a_principal_has_two_valid_tokens_at_most_and_they_go_with_it() {
+    let mut cluster = Cluster::new(1, 1 << 20);
+    let add = |principal: &str, number, expires_s, now_s| {
+        let (principal, id) = (principal.to_owned(), TokenId::new(number));
+        Change::Access(AccessChange::AddToken {
+            principal,
+            id,
+            token: TokenRecord { digest: [7; 32], expires_s },
+            now_s,
+        })
+    };
+    let remove = |number| Change::Access(AccessChange::RemoveToken { id: TokenId::new(number) });
+    assert!(matches!(cluster.ask(add("crawler", 1, None, 0)), Err(Refusal::PrincipalUnknown { .. })));
+    for name in ["crawler", "other"] {
+        cluster.ask(granted(name, vec![on("clicks", FilterVerb::Observe)])).unwrap();
+    }
+    cluster.ask(add("crawler", 1, Some(100), 0)).unwrap();
+    cluster.ask(add("crawler", 2, None, 0)).unwrap();
+    assert_eq!(cluster.ask(add("other", 1, None, 0)), Err(Refusal::TokenTaken { id: TokenId::new(1) }));
+    assert!(matches!(cluster.ask(add("crawler", 3, None, 99)), Err(Refusal::TokensFull { .. })));
+    cluster.ask(add("crawler", 3, None, 100)).unwrap();
+    let access = cluster.state.map().access.clone();
+    assert!(access.token(TokenId::new(1)).is_none(), "it had expired");
+    assert_eq!(access.token(TokenId::new(3)).map(|(name, _)| name), Some("crawler"));
+    assert_eq!(State::from_bytes(&cluster.state.to_bytes().unwrap()).unwrap().map(), cluster.state.map());
+    cluster.ask(remove(2)).unwrap();
+    assert_eq!(cluster.ask(remove(2)), Err(Refusal::TokenUnknown { id: TokenId::new(2) }));
+    cluster.ask(revoked("crawler", Vec::new())).unwrap();
+    assert!(cluster.state.map().access.token(TokenId::new(3)).is_none(), "who has no rights has no tokens");
 }

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use firstseen_routing::MonotonicMs;
+use firstseen_routing::{MonotonicMs, TokenId};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::CertificateDer;
@@ -63,7 +63,7 @@ impl Door {
         let (number, is_full) = self.hall().come(closed.clone());
         self.meter.open.inc();
         self.meter.closed.inc_by(u64::from(is_full));
-        ConnectionPlace { seat: Seat { door: self.clone(), number }, closed }
+        ConnectionPlace { seat: Seat { door: self.clone(), number, token: Arc::default() }, closed }
     }
 
     fn hall(&self) -> MutexGuard<'_, Hall> {
@@ -93,14 +93,14 @@ pub(crate) struct ConnectionPlace {
 impl ConnectionPlace {
     /// The connection's party is known now; false where there is no room for it.
     pub(super) fn known(&self, party: Party) -> bool {
-        let Seat { door, number } = &self.seat;
+        let Seat { door, number, .. } = &self.seat;
         let seated = door.hall().seat(*number, party, door.now_ms());
         door.count(seated)
     }
 
     /// The connection has shown these certificates.
     pub(super) fn show(&self, certificates: Certificates) {
-        let Seat { door, number } = &self.seat;
+        let Seat { door, number, .. } = &self.seat;
         door.shown().insert(*number, Shown { certificates, close: self.closed.clone() });
     }
 
@@ -117,7 +117,7 @@ impl ConnectionPlace {
 
 impl Drop for ConnectionPlace {
     fn drop(&mut self) {
-        let Seat { door, number } = &self.seat;
+        let Seat { door, number, .. } = &self.seat;
         door.shown().remove(number);
         door.hall().leave(*number);
         door.meter.open.dec();
@@ -129,9 +129,16 @@ impl Drop for ConnectionPlace {
 pub(crate) struct Seat {
     door: Arc<Door>,
     number: u64,
+    /// The token that the connection's newest call has shown.
+    token: Arc<Mutex<Option<TokenId>>>,
 }
 
 impl Seat {
+    /// Whether a call is the first that shows this token, after others or none.
+    pub(crate) fn is_first_of(&self, token: TokenId) -> bool {
+        self.token.lock().unwrap_or_else(PoisonError::into_inner).replace(token) != Some(token)
+    }
+
     /// A call begins that is usual for one of `party`; returns the party of its connection. None where there is no room
     /// for that, and the connection is closed.
     pub(crate) fn begin_call(&self, party: Party) -> Option<(Party, OpenCall)> {
@@ -145,7 +152,7 @@ pub(crate) struct OpenCall(Seat);
 
 impl Drop for OpenCall {
     fn drop(&mut self) {
-        let Seat { door, number } = &self.0;
+        let Seat { door, number, .. } = &self.0;
         door.hall().end_call(*number, door.now_ms());
     }
 }

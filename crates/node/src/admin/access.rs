@@ -3,7 +3,7 @@
 //! Promises: rights are not asked for before callers show who they are. Must not know: what rights are good for.
 
 use firstseen_meta::{AccessChange, Change};
-use firstseen_routing::Quota;
+use firstseen_routing::{Quota, TokenId};
 use firstseen_wire::access;
 use firstseen_wire::proto::admin::change_access_request::Change as Asked;
 use firstseen_wire::proto::admin::{ChangeAccessRequest, Limit, Rights};
@@ -24,13 +24,13 @@ impl AdminService {
                         operator. Give all nodes `[tls]` first";
             return Err(ErrorKind::NotNow.status(what));
         }
-        self.propose(guest, &command_id, Change::Access(decode(change)?)).await?;
+        self.propose(guest, &command_id, Change::Access(decode(change, guest.asked_by().at_ms / 1_000)?)).await?;
         let agreed = self.shared.meta.map().borrow().version;
         self.applied(|view| view.map.version >= agreed).await
     }
 }
 
-fn decode(change: Asked) -> Result<AccessChange, Status> {
+fn decode(change: Asked, now_s: u64) -> Result<AccessChange, Status> {
     let rights = |Rights { principal, grants }: Rights| {
         let grants = access::grants(grants).map_err(|error| ErrorKind::Invalid.status(error))?;
         Ok::<_, Status>((principal, grants))
@@ -49,5 +49,10 @@ fn decode(change: Asked) -> Result<AccessChange, Status> {
             AccessChange::Limit { principal, quota }
         }
         Asked::Enable(is_enabled) => AccessChange::Enable { is_enabled },
+        Asked::AddToken(asked) => {
+            let (principal, id, token) = access::new_token(asked).map_err(|error| ErrorKind::Invalid.status(error))?;
+            AccessChange::AddToken { principal, id, token, now_s }
+        }
+        Asked::RemoveToken(id) => AccessChange::RemoveToken { id: TokenId::new(id) },
     })
 }

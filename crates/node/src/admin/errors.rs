@@ -30,12 +30,14 @@ fn refusal_kind(refusal: &Refusal) -> ErrorKind {
         | Refusal::FilterUnknown { .. }
         | Refusal::NotRestoring { .. }
         | Refusal::PrincipalUnknown { .. }
-        | Refusal::NotGranted { .. } => ErrorKind::NotFound,
+        | Refusal::NotGranted { .. }
+        | Refusal::TokenUnknown { .. } => ErrorKind::NotFound,
         Refusal::AskedTwice => ErrorKind::Internal,
         Refusal::NameTaken { .. }
         | Refusal::AddressTaken { .. }
         | Refusal::FilterExists { .. }
-        | Refusal::FilterDiffers { .. } => ErrorKind::AlreadyExists,
+        | Refusal::FilterDiffers { .. }
+        | Refusal::TokenTaken { .. } => ErrorKind::AlreadyExists,
         Refusal::Founded
         | Refusal::NotFounded
         | Refusal::LastNode { .. }
@@ -50,6 +52,7 @@ fn refusal_kind(refusal: &Refusal) -> ErrorKind {
         | Refusal::Alter { .. }
         | Refusal::Generation { .. }
         | Refusal::Candidate { .. }
-        | Refusal::NoKeeper => ErrorKind::NotNow,
+        | Refusal::NoKeeper
+        | Refusal::TokensFull { .. } => ErrorKind::NotNow,
     }
 }

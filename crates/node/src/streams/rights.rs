@@ -36,7 +36,7 @@ impl StreamRights {
 
     /// Takes a batch of so many events from the quota of its principal.
     pub(super) fn take(&mut self, quotas: &Quotas, view: &View, events: u32, now_ms: MonotonicMs) -> Result<(), Spent> {
-        if self.version != view.map.version {
+        if self.version != view.map.version || self.guest.has_expired() {
             self.follow(quotas, view, now_ms);
         }
         if let Some((quota, usage)) = &self.quota {

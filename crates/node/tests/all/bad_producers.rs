@@ -7,10 +7,9 @@ use firstseen_node::Limits;
 use firstseen_routing::Decision;
 use firstseen_wire::hello;
 use firstseen_wire::limits::{INFLIGHT_BATCHES_MAX, MESSAGE_BYTES_MAX};
-use firstseen_wire::net;
+use firstseen_wire::net::{self, Channel};
 use firstseen_wire::proto::producer::{Batch, ObserveRequest, observe_request};
 use tonic::Code;
-use tonic::transport::Channel;
 
 /// Bytes of replies that a node may send before the producer reads them: a few replies.
 const WINDOW_BYTES: u32 = 100;
@@ -30,7 +29,7 @@ async fn node(change: impl FnOnce(&mut Limits)) -> TestNode {
 /// A channel whose streams take no more than [`WINDOW_BYTES`] unless they are read.
 fn narrow(node: &TestNode) -> Channel {
     let endpoint = net::plain_endpoint(node.node.addr()).expect("an address");
-    endpoint.initial_stream_window_size(WINDOW_BYTES).connect_lazy()
+    net::without_token(endpoint.initial_stream_window_size(WINDOW_BYTES).connect_lazy())
 }
 
 /// Checks that all `events` are first-seen, and then duplicates.

@@ -3,12 +3,11 @@
 use std::io;
 
 use crate::common::{PATIENCE, TestNode};
-use firstseen_wire::net::{admin_client, producer_client};
+use firstseen_wire::net::{Channel, admin_client, producer_client};
 use firstseen_wire::proto::admin::StatusRequest;
 use firstseen_wire::proto::producer::WatchMapRequest;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
-use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 async fn connect(address: &str) -> TcpStream {

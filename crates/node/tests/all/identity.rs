@@ -5,13 +5,12 @@ use crate::common::{TestNode, wait_for};
 use firstseen_node::{Edges, NodeConfig};
 use firstseen_routing::{ClusterMap, NodeId};
 use firstseen_wire::limits::PROTOCOL_VERSION;
-use firstseen_wire::net::{admin_client, meta_client, peer_client};
+use firstseen_wire::net::{Channel, admin_client, meta_client, peer_client};
 use firstseen_wire::proto::admin;
 use firstseen_wire::proto::meta::{Proposal, RaftMessage};
 use firstseen_wire::proto::peer::{LinkFrame, LinkHello, link_frame};
 use firstseen_wire::tls::TlsFiles;
 use tokio_stream::StreamExt;
-use tonic::transport::Channel;
 use tonic::{Code, Status};
 
 /// Two members with certificates, and the operator's.

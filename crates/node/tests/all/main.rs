@@ -26,6 +26,7 @@ mod services;
 mod stop_and_metrics;
 mod strangers;
 mod three_nodes;
+mod tokens;
 mod tree;
 mod vertical_batches;
 mod wire_cost;

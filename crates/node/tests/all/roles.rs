@@ -4,13 +4,12 @@ use crate::common::certs::{Authority, channel, settings};
 use crate::common::{RawStream, TestNode, request_to_create};
 use firstseen_filter::{FilterSpec, Kind, Window};
 use firstseen_routing::SlicedDefinition;
-use firstseen_wire::net;
+use firstseen_wire::net::{self, Channel};
 use firstseen_wire::proto::meta::RaftMessage;
 use firstseen_wire::proto::producer::{Batch, Reason};
 use firstseen_wire::proto::{admin, peer, producer};
 use firstseen_wire::tls::TlsFiles;
 use tonic::Code;
-use tonic::transport::Channel;
 
 /// The codes of the four services for a caller: admin, producer, peer, meta.
 async fn codes(channel: Channel) -> [Code; 4] {

@@ -10,13 +10,12 @@ use std::time::Duration;
 
 use crate::common::certs::{Authority, channel, settings};
 use crate::common::{PATIENCE, TestNode, unfinished};
-use firstseen_wire::net::{admin_client, producer_client};
+use firstseen_wire::net::{Channel, admin_client, producer_client};
 use firstseen_wire::proto::admin::{InitRequest, JoinRequest, StatusReply, StatusRequest};
 use firstseen_wire::proto::producer::DescribeFilterRequest;
 use firstseen_wire::tls::TlsFiles;
 use tokio::net::TcpStream;
 use tonic::Code;
-use tonic::transport::Channel;
 
 /// Places at each node: enough for three of them.
 const PLACES: u32 = 48;

@@ -465,6 +465,31 @@ pub struct Principal {
     pub grants: ::prost::alloc::vec::Vec<Grant>,
     #[prost(message, optional, tag = "3")]
     pub quota: ::core::option::Option<Quota>,
+    #[prost(message, repeated, tag = "4")]
+    pub tokens: ::prost::alloc::vec::Vec<ListedToken>,
+}
+/// What may be told of a token.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct ListedToken {
+    #[prost(fixed64, tag = "1")]
+    pub id: u64,
+    /// Seconds since 1970; 0 where it never ends.
+    #[prost(uint64, tag = "2")]
+    pub expires_s: u64,
+}
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct NewToken {
+    #[prost(string, tag = "1")]
+    pub principal: ::prost::alloc::string::String,
+    /// Whoever asks has drawn it.
+    #[prost(fixed64, tag = "2")]
+    pub id: u64,
+    /// SHA-256 of its secret, 32 bytes: the secret itself never travels.
+    #[prost(bytes = "bytes", tag = "3")]
+    pub digest: ::prost::bytes::Bytes,
+    /// Seconds since 1970; 0 where it never ends.
+    #[prost(uint64, tag = "4")]
+    pub expires_s: u64,
 }
 /// How much a principal may ask of each node where its events enter; 0 bounds nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -505,7 +530,7 @@ pub struct ChangeAccessRequest {
     /// Empty, or 16 bytes: the same when it is asked again.
     #[prost(bytes = "bytes", tag = "1")]
     pub command_id: ::prost::bytes::Bytes,
-    #[prost(oneof = "change_access_request::Change", tags = "2, 3, 4, 5")]
+    #[prost(oneof = "change_access_request::Change", tags = "2, 3, 4, 5, 6, 7")]
     pub change: ::core::option::Option<change_access_request::Change>,
 }
 /// Nested message and enum types in `ChangeAccessRequest`.
@@ -522,6 +547,11 @@ pub mod change_access_request {
         Enable(bool),
         #[prost(message, tag = "5")]
         Limit(super::Limit),
+        #[prost(message, tag = "6")]
+        AddToken(super::NewToken),
+        /// The id of the token.
+        #[prost(fixed64, tag = "7")]
+        RemoveToken(u64),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -135,7 +135,7 @@ async fn files_that_cannot_be_used_leave_the_former_ones_in_place() {
     let [other, client] = [ours.sign("d", &[NODE_NAME, "d.node.firstseen"]), ours.sign("client", &[CLIENT_NAME])];
     let crl = ours.revoke(&other);
     let own = [&tls.cert, &tls.key].map(|path| (path.clone(), fs::read(path).expect("a file")));
-    let files = ServerFiles { tls: tls.clone(), crl: Some(crl), node_name: Some("a".to_owned()) };
+    let files = ServerFiles { tls: tls.clone(), crl: Some(crl), node_name: Some("a".to_owned()), tokens: false };
     let node = files.server().expect("files of a node");
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
     assert_eq!(node.accepts_itself(now), Ok(()));
@@ -150,7 +150,7 @@ async fn files_that_cannot_be_used_leave_the_former_ones_in_place() {
     assert!(has_changed && complaints.len() == 1 && complaints[0].contains("not that of node `a`"), "{complaints:?}");
     assert!(node.still_accepts(&chain(&client), now).is_err(), "it is revoked all the same");
     let address = serve(Some(&ours.sign("b", &[NODE_NAME]))).await;
-    let dials = TcpConnector { tls: Some(node.client()) };
+    let dials = TcpConnector { tls: Some(node.client()), token: None };
     assert_eq!(ask(&dials, &address, None).await.expect("let in"), NODE | NODE_A, "it shows its own certificate");
 
     // Authorities that would not accept the node itself are not taken over.
@@ -203,7 +203,7 @@ async fn ask(connector: &TcpConnector, address: &str, node_name: Option<&str>) -
 }
 
 fn connector(files: &TlsFiles) -> TcpConnector {
-    TcpConnector { tls: Some(files.client().expect("files of a client")) }
+    TcpConnector { tls: Some(files.client().expect("files of a client")), token: None }
 }
 
 #[tokio::test]
@@ -244,7 +244,7 @@ async fn others_do_not_get_in() {
     let ca = Certificate::from_pem(fs::read(&client.ca).expect("the file"));
     let nameless = ClientTlsConfig::new().ca_certificate(ca).domain_name(NODE_NAME);
     let endpoint = Endpoint::from_shared(format!("https://{address}")).expect("an address");
-    let channel = endpoint.tls_config(nameless).expect("a configuration").connect_lazy();
+    let channel = net::without_token(endpoint.tls_config(nameless).expect("a configuration").connect_lazy());
     assert!(net::producer_client(channel).describe_filter(DescribeFilterRequest::default()).await.is_err());
     assert!(ask(&TcpConnector::default(), &address, None).await.is_err(), "without TLS");
 

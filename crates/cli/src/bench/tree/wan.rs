@@ -11,13 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use firstseen_wire::net::{ConnectError, Connector, TcpConnector};
+use firstseen_wire::net::{Channel, ConnectError, Connector, TcpConnector};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
-use tonic::transport::Channel;
 
 /// The sites.
 pub(super) const NAMES: [&str; 3] = ["athens", "ioannina", "oslo"];

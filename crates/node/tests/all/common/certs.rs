@@ -4,10 +4,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use firstseen_node::TlsSettings;
-use firstseen_wire::net::{Connector, TcpConnector};
-use firstseen_wire::tls::TlsFiles;
+use firstseen_wire::net::{Channel, Connector, TcpConnector};
+use firstseen_wire::tls::{ClientTls, TlsFiles};
+use firstseen_wire::token::Token;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
-use tonic::transport::Channel;
 
 use super::TestNode;
 
@@ -47,11 +47,17 @@ impl Authority {
 
 /// The settings in a node's configuration for its certificate.
 pub fn settings(files: &TlsFiles) -> TlsSettings {
-    TlsSettings { ca: files.ca.clone(), cert: files.cert.clone(), key: files.key.clone(), crl: None }
+    TlsSettings { ca: files.ca.clone(), cert: files.cert.clone(), key: files.key.clone(), crl: None, tokens: false }
+}
+
+/// A channel to `node` for who trusts the authority and has no certificate.
+pub fn channel_without(node: &TestNode, authority: &Authority, token: Option<&Token>) -> Channel {
+    let tls = Some(ClientTls::trusting(&authority.folder.join("ca.pem")).expect("an authority"));
+    TcpConnector { tls, token: token.cloned() }.channel(node.node.addr(), None).expect("an address")
 }
 
 /// A channel of the holder of `files` to `node`.
 pub fn channel(node: &TestNode, files: &TlsFiles) -> Channel {
     let tls = Some(files.client().expect("a certificate"));
-    TcpConnector { tls }.channel(node.node.addr(), None).expect("an address")
+    TcpConnector { tls, token: None }.channel(node.node.addr(), None).expect("an address")
 }

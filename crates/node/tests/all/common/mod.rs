@@ -1,6 +1,7 @@
 //! Nodes in this process on free ports, and a producer that speaks the protocol by hand.
 #![allow(dead_code, unreachable_pub, reason = "each test uses a part of it")]
 
+pub mod calls;
 pub mod certs;
 pub mod cluster;
 pub mod disks;
@@ -16,13 +17,12 @@ use firstseen_filter::{FilterSecret, FilterSpec, Kind, ProbeShape, Probes};
 use firstseen_node::{Clock, Edges, Limits, Node, NodeConfig, Timing};
 use firstseen_routing::{ClusterMap, Decision, FilterId, FilterRecord, NodeId, Operation, Prober, SlicedDefinition};
 use firstseen_wire::batch::{self, BatchHeader, Run};
-use firstseen_wire::net::{self, Connector, TcpConnector};
+use firstseen_wire::net::{self, Channel, Connector, TcpConnector};
 use firstseen_wire::proto::{admin, producer};
 use firstseen_wire::{hello, reply};
 use producer::{Batch, BatchReply, ObserveReply, ObserveRequest, observe_reply, observe_request};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
 /// How long a test waits for anything.

@@ -7,11 +7,10 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use firstseen_wire::net::{ConnectError, Connector, TcpConnector};
+use firstseen_wire::net::{Channel, ConnectError, Connector, TcpConnector};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
-use tonic::transport::Channel;
 
 /// Pieces of a node's bytes that are lost before the connection is cut: the first may be a mere acknowledgement.
 const PIECES_LOST: usize = 2;

@@ -6,10 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use firstseen_wire::net::Channel;
 use http::{HeaderMap, Request};
 use http_body::{Body as HttpBody, Frame};
 use tonic::body::Body;
-use tonic::transport::Channel;
 use tonic::{Code, Status};
 use tower::ServiceExt;
 

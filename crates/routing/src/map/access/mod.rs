@@ -7,6 +7,7 @@
 //! not know: how a caller shows who it is, which call needs which verb.
 
 mod grant;
+mod token;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU32;
@@ -14,6 +15,7 @@ use std::num::NonZeroU32;
 use serde::{Deserialize, Serialize};
 
 pub use grant::{ClusterVerb, FilterNames, FilterVerb, Grant, NotFilterNames};
+pub use token::{NotTokenId, TOKENS_MAX, TokenId, TokenRecord};
 
 /// Most principals of a cluster.
 pub const PRINCIPALS_MAX: usize = 1024;
@@ -41,6 +43,9 @@ pub struct Principal {
     /// How much of it.
     #[serde(default, skip_serializing_if = "Quota::is_none")]
     pub quota: Quota,
+    /// What it may show in the place of a certificate.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub tokens: BTreeMap<TokenId, TokenRecord>,
 }
 
 /// How much a principal may ask of each node where its events enter.
@@ -63,6 +68,12 @@ impl Access {
     /// Whether there is nothing to write down.
     pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// The token of this id, with the name of its principal.
+    pub fn token(&self, id: TokenId) -> Option<(&str, &TokenRecord)> {
+        // Principals are few, and a stream asks once.
+        self.principals.iter().find_map(|(name, principal)| Some((name.as_str(), principal.tokens.get(&id)?)))
     }
 
     /// Whether a principal may change who may do what.

@@ -1,0 +1,223 @@
+//! `firstseen access token`: what callers without a certificate show.
+//!
+//! Promises: a token is drawn here and shown once; its secret is sent to nobody. Must not know: how nodes check it.
+
+use std::io::Write;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use clap::{Args, Subcommand};
+use firstseen_routing::{Access, TokenId, TokenRecord};
+use firstseen_wire::proto::admin;
+use firstseen_wire::proto::admin::change_access_request::Change;
+use firstseen_wire::token::{TOKEN_RANDOM_BYTES, Token};
+use jiff::Timestamp;
+use serde::Serialize;
+
+use super::{ListArgs, change, listed};
+use crate::filter::ClusterAddresses;
+use crate::flags::filter::parse_duration_ms;
+use crate::text::table::Table;
+
+/// The text after the flags.
+const EXAMPLES: &str = "\
+Nodes take tokens once their [tls] says tokens = true. A token is as good as a certificate of its
+principal; a principal has two at most, so that one can take the place of the other.
+
+firstseen access token new crawler --cluster HOST:PORT --tls-ca ... > crawler.token
+firstseen dedup access.log --cluster HOST:PORT --filter clicks \\
+  --tls-ca ca.pem --token-file crawler.token";
+
+/// Flags of `firstseen access token`.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct TokenArgs {
+    /// The command that was asked for.
+    #[command(subcommand)]
+    pub command: TokenCommand,
+}
+
+/// The commands.
+#[derive(Debug, Subcommand)]
+pub enum TokenCommand {
+    /// Make a token of a principal, and print it: nobody can show it again
+    New(NewArgs),
+    /// Show the tokens of all principals, without what makes them good
+    List(ListArgs),
+    /// Take a token back: calls that show it are refused from now on
+    Revoke(RevokeTokenArgs),
+}
+
+/// Flags of `firstseen access token new`.
+#[derive(Debug, Args)]
+pub struct NewArgs {
+    /// Whose: a principal that was granted something
+    #[arg(value_name = "WHO")]
+    pub principal: String,
+    /// For how long it is good, or never to end
+    #[arg(long, value_name = "DURATION|never", default_value = "90d", value_parser = parse_lifetime)]
+    pub expires: Lifetime,
+    /// The cluster.
+    #[command(flatten)]
+    pub at: ClusterAddresses,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `firstseen access token revoke`.
+#[derive(Debug, Args)]
+pub struct RevokeTokenArgs {
+    /// Which: the 16 digits after fst_
+    #[arg(value_name = "ID")]
+    pub id: TokenId,
+    /// The cluster.
+    #[command(flatten)]
+    pub at: ClusterAddresses,
+}
+
+/// For how long a token is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lifetime {
+    /// So long, from now on.
+    For(Duration),
+    /// Until it is taken back.
+    Endless,
+}
+
+#[derive(Serialize)]
+struct NewDocument<'a> {
+    principal: &'a str,
+    id: TokenId,
+    token: &'a str,
+    /// In seconds since 1970; none where it never ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_s: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct ListedDocument<'a> {
+    principal: &'a str,
+    id: TokenId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    expires_s: Option<u64>,
+    is_valid: bool,
+}
+
+/// Runs `firstseen access token`.
+///
+/// # Errors
+/// Those of the node; that no node answers.
+pub(super) async fn run(args: &TokenArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    match &args.command {
+        TokenCommand::New(args) => new(args, out).await,
+        TokenCommand::List(ListArgs { at, json }) => {
+            let access = listed(&at.operator()?).await?;
+            let text = if *json { json_of(&access, now_s())? } else { table_of(&access, now_s()) };
+            Ok(out.write_all(text.as_bytes())?)
+        }
+        TokenCommand::Revoke(RevokeTokenArgs { id, at }) => {
+            change(&at.operator()?, Change::RemoveToken(id.number())).await?;
+            Ok(writeln!(out, "token {id} is good for nothing any more")?)
+        }
+    }
+}
+
+async fn new(NewArgs { principal, expires, at, json }: &NewArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let mut random = [0; TOKEN_RANDOM_BYTES];
+    getrandom::fill(&mut random).context("the system gives no random numbers")?;
+    let token = Token::new(random);
+    let expires_s = expires.end_s(now_s());
+    let asked = admin::NewToken {
+        principal: principal.clone(),
+        id: token.id().number(),
+        digest: token.digest().to_vec().into(),
+        expires_s: expires_s.unwrap_or(0),
+    };
+    change(&at.operator()?, Change::AddToken(asked)).await?;
+    let text = token.reveal();
+    if *json {
+        let document = NewDocument { principal, id: token.id(), token: &text, expires_s };
+        return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&document)?)?);
+    }
+    writeln!(out, "{text}")?;
+    let until = expires_s.map_or_else(|| "until it is revoked".to_owned(), |end_s| format!("until {}", date(end_s)));
+    notice!(
+        "firstseen: this is the token of {principal}, good {until}; nobody can show it again. Who has it gives it by \
+         --token-file, or in FIRSTSEEN_TOKEN"
+    );
+    Ok(())
+}
+
+impl Lifetime {
+    fn end_s(self, now_s: u64) -> Option<u64> {
+        match self {
+            Self::For(time) => Some(now_s.saturating_add(time.as_secs())),
+            Self::Endless => None,
+        }
+    }
+}
+
+fn parse_lifetime(text: &str) -> Result<Lifetime, String> {
+    if text == "never" {
+        return Ok(Lifetime::Endless);
+    }
+    match parse_duration_ms(text).map(Duration::from_millis) {
+        Ok(time) if time.as_secs() > 0 => Ok(Lifetime::For(time)),
+        Ok(_) => Err("a token is good for a second at least".to_owned()),
+        Err(error) => Err(format!("{error}, or never")),
+    }
+}
+
+fn json_of(access: &Access, now_s: u64) -> anyhow::Result<String> {
+    let documents: Vec<ListedDocument<'_>> = tokens(access)
+        .map(|(principal, id, token)| {
+            let (expires_s, is_valid) = (token.expires_s, token.is_valid(now_s));
+            ListedDocument { principal, id, expires_s, is_valid }
+        })
+        .collect();
+    Ok(serde_json::to_string_pretty(&documents)? + "\n")
+}
+
+fn table_of(access: &Access, now_s: u64) -> String {
+    let mut table = Table::new(&["token", "principal", "good until"]);
+    for (principal, id, token) in tokens(access) {
+        let until = match token.expires_s {
+            None => "it is revoked".to_owned(),
+            Some(end_s) if token.is_valid(now_s) => date(end_s),
+            Some(end_s) => format!("{}: it has expired", date(end_s)),
+        };
+        table.row([id.to_string(), principal.to_owned(), until]);
+    }
+    if tokens(access).next().is_none() { "nobody has a token\n".to_owned() } else { table.text() }
+}
+
+fn tokens(access: &Access) -> impl Iterator<Item = (&str, TokenId, &TokenRecord)> {
+    access
+        .principals
+        .iter()
+        .flat_map(|(name, principal)| principal.tokens.iter().map(move |(id, token)| (name.as_str(), *id, token)))
+}
+
+fn date(second: u64) -> String {
+    let at = i64::try_from(second).ok().and_then(|second| Timestamp::from_second(second).ok());
+    at.map_or_else(|| format!("{second} s since 1970"), |at| at.to_string())
+}
+
+fn now_s() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lifetime_is_a_duration_or_has_no_end() {
+        assert_eq!(parse_lifetime("90d").unwrap().end_s(10), Some(10 + 90 * 86_400));
+        assert_eq!(parse_lifetime("never").unwrap().end_s(10), None);
+        for bad in ["0", "500ms", "soon", "-1s", ""] {
+            assert!(parse_lifetime(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Who connects to a cluster: by a certificate, or by a token.
+//!
+//! Promises: who it is is said, or a message says how to; a token comes from a file or from the environment, and no message shows
+//! it. Must not know: which command connects.
+
+use std::env;
+use std::fs::File;
+use std::io::{self, Read};
+
+use firstseen_wire::net::TcpConnector;
+use firstseen_wire::tls::{ClientTls, TlsError, TlsFiles};
+use firstseen_wire::token::Token;
+
+use super::tls::TlsArgs;
+use crate::exit::UsageError;
+
+/// Where a token is looked for when no file is named.
+const TOKEN_VARIABLE: &str = "FIRSTSEEN_TOKEN";
+/// Bytes of the file of a token that are read: one token, and blanks.
+const TOKEN_FILE_BYTES_MAX: u64 = 4096;
+
+impl TlsArgs {
+    /// The connector that opens connections with these certificates, or with the token.
+    ///
+    /// # Errors
+    /// [`UsageError`] where a file cannot be used, or nothing says who connects.
+    pub fn connector(&self) -> anyhow::Result<TcpConnector> {
+        let unusable = |error: TlsError| UsageError(error.to_string());
+        let token = self.token()?;
+        let tls = match (&self.tls_ca, &self.tls_cert, &self.tls_key) {
+            (None, ..) => None,
+            (Some(ca), Some(cert), Some(key)) => {
+                let files = TlsFiles { ca: ca.clone(), cert: cert.clone(), key: key.clone() };
+                Some(files.client().map_err(unusable)?)
+            }
+            (Some(ca), ..) if token.is_some() => Some(ClientTls::trusting(ca).map_err(unusable)?),
+            (Some(_), ..) => {
+                let what = "with --tls-ca, say who connects: --tls-cert and --tls-key, or a token (--token-file, FIRSTSEEN_TOKEN)";
+                return Err(UsageError(what.to_owned()).into());
+            }
+        };
+        Ok(TcpConnector { tls, token })
+    }
+
+    fn token(&self) -> anyhow::Result<Option<Token>> {
+        let (from, text) = match (&self.token_file, env::var(TOKEN_VARIABLE)) {
+            (Some(file), _) => {
+                let unreadable =
+                    |error: io::Error| UsageError(format!("cannot read the token in {}: {error}", file.display()));
+                let bytes = File::open(file).and_then(|file| {
+                    let mut bytes = String::new();
+                    file.take(TOKEN_FILE_BYTES_MAX).read_to_string(&mut bytes).map(|_| bytes)
+                });
+                (file.display().to_string(), bytes.map_err(unreadable)?)
+            }
+            (None, Ok(text)) if !text.is_empty() => (TOKEN_VARIABLE.to_owned(), text),
+            (None, _) => return Ok(None),
+        };
+        let token = text.trim().parse().map_err(|error| UsageError(format!("{from}: {error}")))?;
+        Ok(Some(token))
+    }
+}
