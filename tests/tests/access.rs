@@ -104,6 +104,10 @@ fn rights_are_granted_and_taken_while_producers_go_on() {
     secured.at_cluster("tenant", &filter("shop-orders")).ok();
     let listed = secured.at_cluster("tenant", "filter list").ok().out;
     assert!(listed.contains("shop-orders") && !listed.contains("clicks"), "{listed}");
+    secured.at_cluster("admin", "access limit-filters shop-* --filters 1 --memory 1GiB").ok();
+    secured.at_cluster("tenant", &filter("shop-more")).fails(1, &["`shop-*` may have 1 filters together"]);
+    let listed = secured.at_cluster("keeper", "access list").ok().out;
+    assert!(listed.contains("shop-*") && listed.contains("1 at most, of 1 GiB together"), "{listed}");
     secured.at_cluster("tenant", "access list").fails(1, &["access grant tenant --allow security"]);
 
     // The keeper says who may do what, and nobody else.
@@ -189,6 +193,7 @@ fn every_change_is_one_line_on_every_node_and_no_line_has_a_secret() {
         ("admin", "access grant keeper --allow security", "grant"),
         ("admin", "access enable", "enable-access"),
         ("admin", "access token new keeper", "add-token"),
+        ("admin", "access limit-filters shop-* --filters 3 --memory 1GiB", "limit-filters"),
         ("keeper", "access grant keeper --filter * --allow manage", "grant"),
         ("keeper", "access revoke keeper --filter * --allow manage", "revoke"),
         ("keeper", "access disable", "disable-access"),

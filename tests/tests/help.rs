@@ -106,6 +106,7 @@ fn other_commands_explain_themselves() {
             "--cluster --window --slicing --clock --lookup --answer --retry-horizon --if-absent --tree --copies",
         ),
         ("access", "grant revoke list check enable disable observe security"),
+        ("access limit-filters", "NAMES --filters --memory"),
         ("access token", "new list revoke --token-file"),
         ("access token new", "WHO --expires 90d --json"),
         ("access grant", "--filter --allow --cluster --tls-ca"),

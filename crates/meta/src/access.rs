@@ -6,7 +6,8 @@
 use std::sync::Arc;
 
 use firstseen_routing::{
-    Access, ClusterMap, GRANTS_MAX, Grant, PRINCIPALS_MAX, TOKENS_MAX, TokenId, TokenRecord, check_principal_name,
+    Access, ClusterMap, FILTERS_QUOTAS_MAX, GRANTS_MAX, Grant, PRINCIPALS_MAX, TOKENS_MAX, TokenId, TokenRecord,
+    check_principal_name,
 };
 
 use crate::access_change::AccessChange;
@@ -34,6 +35,17 @@ pub(crate) fn change(map: &mut Arc<ClusterMap>, change: AccessChange) -> Result<
                 return Err(Refusal::NoKeeper);
             }
             access.is_enabled = is_enabled;
+        }
+        AccessChange::LimitFilters { names, quota } => {
+            if quota.is_none() {
+                access.filters.remove(&names);
+            } else {
+                access.filters.insert(names, quota);
+            }
+            if access.filters.len() > FILTERS_QUOTAS_MAX {
+                let what = "limits of names of filters".to_owned();
+                return Err(Refusal::Full { what, most: FILTERS_QUOTAS_MAX as u64 });
+            }
         }
         AccessChange::AddToken { principal, id, token, now_s } => {
             add_token(&mut access, principal, (id, token), now_s)?;

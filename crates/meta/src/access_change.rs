@@ -4,7 +4,7 @@
 
 use std::num::NonZeroU32;
 
-use firstseen_routing::{Grant, Quota, TokenId, TokenRecord};
+use firstseen_routing::{FilterNames, FiltersQuota, Grant, Quota, TokenId, TokenRecord};
 use serde::{Deserialize, Serialize};
 
 /// A change of who may do what.
@@ -52,6 +52,13 @@ pub enum AccessChange {
         /// The token.
         id: TokenId,
     },
+    /// How much the filters of some names may take together; nothing of it is bounded where the quota says nothing.
+    LimitFilters {
+        /// Their names.
+        names: FilterNames,
+        /// The quota, in the place of the one before.
+        quota: FiltersQuota,
+    },
 }
 
 impl AccessChange {
@@ -70,6 +77,7 @@ impl AccessChange {
             Self::Enable { is_enabled: false } => "disable-access",
             Self::AddToken { .. } => "add-token",
             Self::RemoveToken { .. } => "remove-token",
+            Self::LimitFilters { .. } => "limit-filters",
         }
     }
 
@@ -92,6 +100,11 @@ impl AccessChange {
                 None => format!("{principal}: {id}, for ever"),
             },
             Self::RemoveToken { id } => id.to_string(),
+            Self::LimitFilters { names, quota: FiltersQuota { filters, cell_bytes } } => {
+                let filters = filters.map_or_else(|| "any".to_owned(), |most| most.to_string());
+                let cell_bytes = cell_bytes.map_or_else(|| "any".to_owned(), |most| most.to_string());
+                format!("{names}: {filters} filters, {cell_bytes} bytes of cells")
+            }
         }
     }
 }

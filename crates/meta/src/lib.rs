@@ -35,6 +35,7 @@ mod restore;
 mod room;
 mod sender;
 mod service;
+mod shares;
 mod slots;
 mod start;
 mod state;

@@ -251,6 +251,21 @@ pub enum Refusal {
         /// The right.
         right: String,
     },
+    /// The filters of some names would take more than they may together.
+    #[error(
+        "the filters named `{names}` may have {most} {what} together, and would have {used}: drop some or make them smaller, or \
+         let who has the right `security` raise the limit (firstseen access limit-filters '{names}')"
+    )]
+    FiltersQuota {
+        /// The names.
+        names: String,
+        /// Of what they would have too much.
+        what: String,
+        /// How much they would have.
+        used: u64,
+        /// How much they may have.
+        most: u64,
+    },
     /// There is no such token.
     #[error("there is no token `{id}`: see them with `firstseen access token list`")]
     TokenUnknown {

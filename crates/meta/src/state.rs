@@ -16,7 +16,7 @@ use crate::command::{Change, Command, CommandId, NodeProfile, Outcome};
 use crate::filters::CompleteReport;
 use crate::node_start::NodeStart;
 use crate::refusal::Refusal;
-use crate::{access, alterations, filters, liveness, moves, restore, slots};
+use crate::{access, alterations, filters, liveness, moves, restore, shares, slots};
 
 /// Commands whose outcomes are remembered.
 pub const OUTCOMES_MAX: usize = 4096;
@@ -90,8 +90,13 @@ impl State {
         if let Some((_, outcome)) = self.outcomes.iter().find(|(id, _)| *id == command.id) {
             return outcome.clone();
         }
-        let before = Arc::clone(&self.map);
-        let outcome = self.change(command.change);
+        let (before, secrets_before) = (Arc::clone(&self.map), Arc::clone(&self.secrets));
+        let may_take_more = shares::may_take_more(&command.change);
+        let mut outcome = self.change(command.change);
+        if may_take_more && let Err(refused) = shares::check(&before, &self.map) {
+            (self.map, self.secrets) = (Arc::clone(&before), secrets_before);
+            outcome = Err(refused);
+        }
         if !Arc::ptr_eq(&before, &self.map) {
             let map = Arc::make_mut(&mut self.map);
             map.version = index;

@@ -2,11 +2,11 @@
 //!
 //! Promises: a right that comes in is one that can be granted, or an error that names the field. Must not know: who has it.
 
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use firstseen_routing::{
-    Access, ClusterVerb, FilterNames, FilterVerb, GRANTS_MAX, Grant, PRINCIPALS_MAX, Principal, Quota, TOKENS_MAX,
-    TokenId, TokenRecord,
+    Access, ClusterVerb, FILTERS_QUOTAS_MAX, FilterNames, FilterVerb, FiltersQuota, GRANTS_MAX, Grant, PRINCIPALS_MAX,
+    Principal, Quota, TOKENS_MAX, TokenId, TokenRecord,
 };
 
 use crate::map_error::{MapError, check_length};
@@ -20,8 +20,25 @@ impl From<&Access> for proto::ListAccessReply {
             quota: (!principal.quota.is_none()).then(|| principal.quota.into()),
             tokens: principal.tokens.iter().map(listed_token).collect(),
         });
-        Self { enabled: access.is_enabled, principals: principals.collect() }
+        let filters = access.filters.iter().map(|(names, quota)| quota_message(names, *quota));
+        Self { enabled: access.is_enabled, principals: principals.collect(), filters: filters.collect() }
     }
+}
+
+/// What the filters of some names may take together, as a message.
+pub fn quota_message(names: &FilterNames, FiltersQuota { filters, cell_bytes }: FiltersQuota) -> proto::FiltersQuota {
+    let (filters, cell_bytes) = (filters.map_or(0, NonZeroU32::get), cell_bytes.map_or(0, NonZeroU64::get));
+    proto::FiltersQuota { names: names.to_string(), filters, cell_bytes }
+}
+
+/// What the filters of some names may take together.
+///
+/// # Errors
+/// [`MapError`] names the field.
+pub fn filters_quota(message: proto::FiltersQuota) -> Result<(FilterNames, FiltersQuota), MapError> {
+    let proto::FiltersQuota { names, filters, cell_bytes } = message;
+    let names = FilterNames::try_from(names).map_err(|_| MapError::Names { field: "filters_quota.names" })?;
+    Ok((names, FiltersQuota { filters: NonZeroU32::new(filters), cell_bytes: NonZeroU64::new(cell_bytes) }))
 }
 
 fn listed_token((id, token): (&TokenId, &TokenRecord)) -> proto::ListedToken {
@@ -52,7 +69,9 @@ pub fn access(message: proto::ListAccessReply) -> Result<Access, MapError> {
         let (grants, quota) = (grants(granted)?.into_iter().collect(), quota.map(Quota::from).unwrap_or_default());
         Ok::<_, MapError>((name, Principal { grants, quota, tokens: tokens.collect() }))
     });
-    Ok(Access { is_enabled: message.enabled, principals: principals.collect::<Result<_, _>>()? })
+    check_length("filters", message.filters.len(), FILTERS_QUOTAS_MAX)?;
+    let filters = message.filters.into_iter().map(filters_quota).collect::<Result<_, _>>()?;
+    Ok(Access { is_enabled: message.enabled, principals: principals.collect::<Result<_, _>>()?, filters })
 }
 
 impl From<Quota> for proto::Quota {
@@ -133,7 +152,9 @@ mod tests {
         let token = |expires_s| TokenRecord { digest: [0; 32], expires_s };
         let tokens = [(TokenId::new(3), token(None)), (TokenId::new(u64::MAX), token(Some(9)))].into();
         let principals = [("op".to_owned(), Principal { grants: all.iter().cloned().collect(), quota, tokens })].into();
-        let before = Access { is_enabled: true, principals };
+        let quota = FiltersQuota { filters: NonZeroU32::new(3), cell_bytes: None };
+        let filters = [("shop-*".parse().unwrap(), quota)].into();
+        let before = Access { is_enabled: true, principals, filters };
         assert_eq!(access(proto::ListAccessReply::from(&before)), Ok(before));
         assert!(grants(vec![proto::Grant { verb: 0, filters: "a".to_owned() }]).is_err());
         assert!(grants(vec![proto::Grant { verb: known + 1, filters: String::new() }]).is_err());

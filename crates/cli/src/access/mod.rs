@@ -7,18 +7,20 @@ mod shown;
 mod token;
 
 use std::io::Write;
+use std::num::NonZeroU64;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use firstseen_routing::{Access, Grant, Quota};
-use firstseen_wire::access::access;
+use firstseen_routing::{Access, FiltersQuota, Grant, Quota};
+use firstseen_wire::access::{access, quota_message};
 use firstseen_wire::proto::admin::change_access_request::Change;
 use firstseen_wire::proto::admin::{self, ChangeAccessRequest, ListAccessRequest};
 
 use crate::cluster::connect::{self, Operator, fresh_id};
 use crate::exit::FAILED;
 use crate::filter::ClusterAddresses;
-use rights::{CheckArgs, GrantArgs, LimitArgs, RevokeArgs};
+use crate::text::size::ByteSize;
+use rights::{CheckArgs, GrantArgs, LimitArgs, LimitFiltersArgs, RevokeArgs};
 use token::TokenArgs;
 
 /// The text after the flags.
@@ -50,7 +52,9 @@ pub enum AccessCommand {
     Revoke(RevokeArgs),
     /// Bound how much a principal may ask of each node; without flags, nothing of it is bounded
     Limit(LimitArgs),
-    /// Show all principals with their rights
+    /// Bound how many filters of some names there may be, and their memory; without flags, nothing is bounded
+    LimitFilters(LimitFiltersArgs),
+    /// Show all principals with their rights, and all limits
     List(ListArgs),
     /// Say whether a principal may do something; exit code 0: it may, 1: it may not
     Check(CheckArgs),
@@ -108,6 +112,12 @@ pub fn run(args: &AccessArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
                 let limit = admin::Limit { principal: principal.clone(), quota: Some(quota.into()) };
                 change(&at.operator()?, Change::Limit(limit)).await?;
                 writeln!(out, "{principal} may send {}", shown::quota(quota))?;
+            }
+            AccessCommand::LimitFilters(LimitFiltersArgs { names, filters, memory, at }) => {
+                let cell_bytes = memory.and_then(|ByteSize(bytes)| NonZeroU64::new(bytes));
+                let quota = FiltersQuota { filters: *filters, cell_bytes };
+                change(&at.operator()?, Change::LimitFilters(quota_message(names, quota))).await?;
+                writeln!(out, "filters named {names} may be {}", shown::filters_quota(quota))?;
             }
             AccessCommand::List(ListArgs { at, json }) => {
                 let access = listed(&at.operator()?).await?;

@@ -9,6 +9,7 @@ use firstseen_routing::{Access, ClusterVerb, FilterNames, FilterVerb, Grant};
 
 use crate::exit::UsageError;
 use crate::filter::ClusterAddresses;
+use crate::text::size::ByteSize;
 
 /// What can be done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -101,6 +102,23 @@ pub struct LimitArgs {
     /// Batches that it may have unanswered at each node, over all of its streams
     #[arg(long, value_name = "N")]
     pub batches: Option<NonZeroU32>,
+    /// The cluster.
+    #[command(flatten)]
+    pub at: ClusterAddresses,
+}
+
+/// Flags of `firstseen access limit-filters`.
+#[derive(Debug, Args)]
+pub struct LimitFiltersArgs {
+    /// Name of one filter, or what names begin with and a *: 'shop-*'
+    #[arg(value_name = "NAMES")]
+    pub names: FilterNames,
+    /// How many there may be; a tree counts as one
+    #[arg(long, value_name = "N")]
+    pub filters: Option<NonZeroU32>,
+    /// Memory of all their cells together, with every copy: 4GiB. While one is altered, the former has its cells, too
+    #[arg(long, value_name = "BYTES")]
+    pub memory: Option<ByteSize>,
     /// The cluster.
     #[command(flatten)]
     pub at: ClusterAddresses,

@@ -4,10 +4,11 @@
 
 use std::fmt::Write as _;
 
-use firstseen_routing::{Access, Grant, Quota};
+use firstseen_routing::{Access, FiltersQuota, Grant, Quota};
 use serde::Serialize;
 
 use crate::text::numbers::grouped;
+use crate::text::size::ByteSize;
 use crate::text::table::Table;
 
 #[derive(Serialize)]
@@ -15,6 +16,15 @@ struct Document<'a> {
     /// Whether callers need rights.
     enabled: bool,
     principals: Vec<PrincipalDocument<'a>>,
+    /// What filters may take together.
+    filters: Vec<FiltersDocument<'a>>,
+}
+
+#[derive(Serialize)]
+struct FiltersDocument<'a> {
+    names: &'a str,
+    #[serde(flatten)]
+    quota: FiltersQuota,
 }
 
 #[derive(Serialize)]
@@ -41,7 +51,9 @@ pub(super) fn json(access: &Access) -> anyhow::Result<String> {
         rights: principal.grants.iter().map(RightDocument::from).collect(),
         quota: principal.quota,
     });
-    let document = Document { enabled: access.is_enabled, principals: principals.collect() };
+    let filters = access.filters.iter().map(|(names, quota)| FiltersDocument { names: names.as_str(), quota: *quota });
+    let document =
+        Document { enabled: access.is_enabled, principals: principals.collect(), filters: filters.collect() };
     Ok(serde_json::to_string_pretty(&document)? + "\n")
 }
 
@@ -61,6 +73,15 @@ pub(super) fn text(access: &Access) -> String {
         table.row([name.clone(), quota(principal.quota), list(&principal.grants)]);
     }
     let mut text = if access.principals.is_empty() { "nobody has rights\n".to_owned() } else { table.text() };
+    if !access.filters.is_empty() {
+        let mut table = Table::new(&["filters", "may be"]);
+        for (names, quota) in &access.filters {
+            table.row([names.to_string(), filters_quota(*quota)]);
+        }
+        text += "\n";
+        text += &table.text();
+        text += "\n";
+    }
     let asked = if access.is_enabled {
         "callers need rights"
     } else {
@@ -68,6 +89,14 @@ pub(super) fn text(access: &Access) -> String {
     };
     let _ = writeln!(text, "{asked}; admin.firstseen may do everything");
     text
+}
+
+/// How much filters may take together.
+pub(super) fn filters_quota(FiltersQuota { filters, cell_bytes }: FiltersQuota) -> String {
+    let filters = filters.map(|most| format!("{} at most", grouped(most.get().into())));
+    let bytes = cell_bytes.map(|most| format!("of {} together", ByteSize(most.get())));
+    let bounds: Vec<String> = filters.into_iter().chain(bytes).collect();
+    if bounds.is_empty() { "as many and as large as there is room".to_owned() } else { bounds.join(", ") }
 }
 
 /// How much a principal may send.

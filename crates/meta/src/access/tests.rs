@@ -1,13 +1,17 @@
 //! Rights come and go, within their limits.
 
-use firstseen_routing::{ClusterVerb, FilterVerb, TokenId, TokenRecord};
+use std::num::{NonZeroU32, NonZeroU64};
+
+use firstseen_filter::Kind;
+use firstseen_routing::{ClusterVerb, FilterVerb, FiltersQuota, TokenId, TokenRecord};
 
 use super::*;
 use crate::asked_by::AskedBy;
 use crate::codec::{self, CodecError};
-use crate::command::{Asked, Change, Command};
+use crate::command::{AlteredFilter, Asked, Change, Command};
+use crate::placement::slice_bytes;
 use crate::state::State;
-use crate::state::tests::Cluster;
+use crate::state::tests::{Cluster, definition, filter};
 
 fn on(names: &str, verb: FilterVerb) -> Grant {
     Grant::Filters { names: names.parse().unwrap(), verb }
@@ -137,4 +141,56 @@ fn a_principal_has_two_valid_tokens_at_most_and_they_go_with_it() {
     assert_eq!(cluster.ask(remove(2)), Err(Refusal::TokenUnknown { id: TokenId::new(2) }));
     cluster.ask(revoked("crawler", Vec::new())).unwrap();
     assert!(cluster.state.map().access.token(TokenId::new(3)).is_none(), "who has no rights has no tokens");
+}
+
+#[test]
+fn filters_of_some_names_take_together_what_they_may() {
+    let mut cluster = Cluster::new(2, 1 << 30);
+    let small = definition(Kind::Timing, 1_000, "horizontal:2");
+    let bytes = 2 * slice_bytes(&small).unwrap();
+    let limit = |names: &str, filters, cell_bytes| {
+        let quota = FiltersQuota { filters: NonZeroU32::new(filters), cell_bytes: NonZeroU64::new(cell_bytes) };
+        Change::Access(AccessChange::LimitFilters { names: names.parse().unwrap(), quota })
+    };
+    let create = |name: &str| filter(name, small.clone(), false);
+    let by = |change: Change| {
+        let asked_by = AskedBy { name: "tenant".to_owned(), from: String::new(), at_ms: 7 };
+        Change::By { asked_by, change: Asked::new(change) }
+    };
+    cluster.ask(limit("shop-*", 2, 0)).unwrap();
+    for name in ["shop-1", "shop-2", "other"] {
+        cluster.ask(by(create(name))).unwrap();
+    }
+    let before = (cluster.state.map().clone(), cluster.state.secrets().clone());
+    for refused in [create("shop-3"), by(create("shop-3"))] {
+        let refused = cluster.ask(refused).unwrap_err().to_string();
+        assert!(refused.contains("`shop-*` may have 2 filters together, and would have 3"), "{refused}");
+    }
+    assert_eq!((cluster.state.map(), cluster.state.secrets()), (&before.0, &before.1), "nothing has changed");
+    cluster.ask(create("other-2")).unwrap();
+    // Bytes count over all of them; what is there already stays.
+    cluster.ask(limit("shop-*", 0, 2 * bytes)).unwrap();
+    let refused = cluster.ask(create("shop-3")).unwrap_err();
+    assert!(matches!(refused, Refusal::FiltersQuota { used, most, .. } if (used, most) == (3 * bytes, 2 * bytes)));
+    cluster.ask(limit("shop-*", 1, 1)).unwrap();
+    cluster.ask(Change::DropFilter { name: "shop-1".into() }).unwrap();
+    assert!(cluster.ask(create("shop-4")).is_err(), "less than there was, and still too much");
+    // An altered filter takes the cells of both.
+    let (id, _) = cluster.state.map().filter_named("shop-2").unwrap();
+    let definition = definition(Kind::Timing, 2_000, "horizontal:2");
+    let alter = Change::AlterFilter(AlteredFilter {
+        name: "shop-2".into(),
+        filter: id,
+        definition,
+        secret: None,
+        forgets: false,
+    });
+    assert!(matches!(cluster.ask(alter.clone()), Err(Refusal::FiltersQuota { .. })));
+    cluster.ask(limit("shop-*", 1, 0)).unwrap();
+    cluster.ask(alter).unwrap();
+    assert!(State::from_bytes(&cluster.state.to_bytes().unwrap()).unwrap().map().access.filters.len() == 1);
+    cluster.ask(limit("shop-*", 0, 0)).unwrap();
+    assert!(cluster.state.map().access.filters.is_empty());
+    let mut many = (0..).map(|number| cluster.ask(limit(&format!("f{number}"), 1, 0)));
+    assert!(many.find_map(Result::err).unwrap().to_string().contains("limits of names"));
 }

@@ -53,6 +53,10 @@ fn decode(change: Asked, now_s: u64) -> Result<AccessChange, Status> {
             let (principal, id, token) = access::new_token(asked).map_err(|error| ErrorKind::Invalid.status(error))?;
             AccessChange::AddToken { principal, id, token, now_s }
         }
+        Asked::LimitFilters(asked) => {
+            let (names, quota) = access::filters_quota(asked).map_err(|error| ErrorKind::Invalid.status(error))?;
+            AccessChange::LimitFilters { names, quota }
+        }
         Asked::RemoveToken(id) => AccessChange::RemoveToken { id: TokenId::new(id) },
     })
 }

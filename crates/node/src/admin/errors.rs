@@ -53,6 +53,7 @@ fn refusal_kind(refusal: &Refusal) -> ErrorKind {
         | Refusal::Generation { .. }
         | Refusal::Candidate { .. }
         | Refusal::NoKeeper
-        | Refusal::TokensFull { .. } => ErrorKind::NotNow,
+        | Refusal::TokensFull { .. }
+        | Refusal::FiltersQuota { .. } => ErrorKind::NotNow,
     }
 }

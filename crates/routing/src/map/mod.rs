@@ -14,8 +14,8 @@ pub mod stopping;
 mod tree;
 
 pub use access::{
-    Access, ClusterVerb, FilterNames, FilterVerb, GRANTS_MAX, Grant, NotFilterNames, NotTokenId, PRINCIPALS_MAX,
-    Principal, Quota, TOKENS_MAX, TokenId, TokenRecord, check_principal_name,
+    Access, ClusterVerb, FILTERS_QUOTAS_MAX, FilterNames, FilterVerb, FiltersQuota, GRANTS_MAX, Grant, NotFilterNames,
+    NotTokenId, PRINCIPALS_MAX, Principal, Quota, TOKENS_MAX, TokenId, TokenRecord, check_principal_name,
 };
 pub use check::ClusterRefusal;
 pub use cluster_map::{

@@ -516,6 +516,20 @@ pub struct ListAccessReply {
     pub enabled: bool,
     #[prost(message, repeated, tag = "2")]
     pub principals: ::prost::alloc::vec::Vec<Principal>,
+    #[prost(message, repeated, tag = "3")]
+    pub filters: ::prost::alloc::vec::Vec<FiltersQuota>,
+}
+/// How much the filters of some names may take together; 0 bounds nothing.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct FiltersQuota {
+    /// The name of a filter, or what names begin with and a \*.
+    #[prost(string, tag = "1")]
+    pub names: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    pub filters: u32,
+    /// Of the cells of all their slices and copies.
+    #[prost(uint64, tag = "3")]
+    pub cell_bytes: u64,
 }
 /// What a principal gets or loses.
 #[derive(Clone, PartialEq, ::prost::Message)]
@@ -530,7 +544,7 @@ pub struct ChangeAccessRequest {
     /// Empty, or 16 bytes: the same when it is asked again.
     #[prost(bytes = "bytes", tag = "1")]
     pub command_id: ::prost::bytes::Bytes,
-    #[prost(oneof = "change_access_request::Change", tags = "2, 3, 4, 5, 6, 7")]
+    #[prost(oneof = "change_access_request::Change", tags = "2, 3, 4, 5, 6, 7, 8")]
     pub change: ::core::option::Option<change_access_request::Change>,
 }
 /// Nested message and enum types in `ChangeAccessRequest`.
@@ -552,6 +566,8 @@ pub mod change_access_request {
         /// The id of the token.
         #[prost(fixed64, tag = "7")]
         RemoveToken(u64),
+        #[prost(message, tag = "8")]
+        LimitFilters(super::FiltersQuota),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]

@@ -10,7 +10,7 @@ mod grant;
 mod token;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroU64};
 
 use serde::{Deserialize, Serialize};
 
@@ -23,6 +23,9 @@ pub const PRINCIPALS_MAX: usize = 1024;
 /// Most rights of a principal.
 pub const GRANTS_MAX: usize = 64;
 
+/// Most names of filters that have a limit.
+pub const FILTERS_QUOTAS_MAX: usize = 256;
+
 /// Bytes of the name of a principal at most: it is one label of a DNS name.
 const PRINCIPAL_BYTES_MAX: usize = 63;
 
@@ -33,6 +36,9 @@ pub struct Access {
     pub is_enabled: bool,
     /// By name.
     pub principals: BTreeMap<String, Principal>,
+    /// What filters may take together, by their names.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub filters: BTreeMap<FilterNames, FiltersQuota>,
 }
 
 /// Somebody who may do something.
@@ -55,6 +61,22 @@ pub struct Quota {
     pub events_per_s: Option<NonZeroU32>,
     /// Batches that are unanswered, over all of its streams.
     pub inflight_batches: Option<NonZeroU32>,
+}
+
+/// How much the filters of some names may take together, whoever makes them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FiltersQuota {
+    /// How many there may be; as many as come where it is left out.
+    pub filters: Option<NonZeroU32>,
+    /// Bytes of the cells of all their slices and copies.
+    pub cell_bytes: Option<NonZeroU64>,
+}
+
+impl FiltersQuota {
+    /// Whether it bounds nothing.
+    pub fn is_none(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl Quota {
