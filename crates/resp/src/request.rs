@@ -1,0 +1,106 @@
+//! Commands with their arguments, as types. Promises: what is given can be carried out as it is; nothing is allocated;
+//! names and options are read in letters of either size. Must not know: filters, and what is done with a command.
+
+mod bloom;
+mod connection;
+mod filters;
+mod keys;
+mod server;
+mod sets;
+mod transactions;
+mod unserved;
+mod words;
+
+pub use bloom::{BloomInfoField, BloomOptions, BloomRequest, Expansion};
+pub use connection::{ClientRequest, ConnectionRequest, Credentials};
+pub use filters::{EventTime, FilterRequest, Submission};
+pub use keys::KeyRequest;
+pub use server::{ClusterQuery, CommandQuery, ServerRequest};
+pub use sets::SetRequest;
+pub use transactions::TransactionRequest;
+pub use words::ITEMS_MAX;
+
+use crate::table::{Verb, find_command};
+use crate::{Command, Refusal};
+
+/// One command with its arguments.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Request<'a> {
+    /// Of keys without a type.
+    Keys(KeyRequest<'a>),
+    /// Of sets.
+    Sets(SetRequest<'a>),
+    /// Of RedisBloom.
+    Bloom(BloomRequest<'a>),
+    /// Of firstseen's own.
+    Filters(FilterRequest<'a>),
+    /// Around commands that are carried out together.
+    Transaction(TransactionRequest),
+    /// Of the connection itself.
+    Connection(ConnectionRequest<'a>),
+    /// Of the server.
+    Server(ServerRequest<'a>),
+}
+
+impl<'a> Request<'a> {
+    /// The command with its arguments.
+    ///
+    /// # Errors
+    /// [`Refusal`] if there is no such command, if it is not served, or if its arguments are none of its kind.
+    pub fn read(command: &Command<'a>) -> Result<Self, Refusal<'a>> {
+        let Some(spec) = find_command(command.name()) else { return Err(unserved::refusal(command)) };
+        if !spec.takes(command.count()) {
+            return Err(Refusal::WrongArity { command: spec.name(), subcommand: None });
+        }
+        let arguments = command.arguments();
+        match spec.verb() {
+            Verb::Set => keys::set(arguments).map(Self::Keys),
+            Verb::SetNx => Ok(Self::Keys(keys::set_nx(arguments))),
+            Verb::Get => Ok(Self::Keys(KeyRequest::Get { key: arguments.at(0) })),
+            Verb::Exists => words::items(arguments).map(|keys| Self::Keys(KeyRequest::Exists { keys })),
+            Verb::Del | Verb::Unlink => words::items(arguments).map(|keys| Self::Keys(KeyRequest::Delete { keys })),
+            Verb::Type => Ok(Self::Keys(KeyRequest::Type { key: arguments.at(0) })),
+            Verb::DbSize => Ok(Self::Keys(KeyRequest::Count)),
+            Verb::FlushDb | Verb::FlushAll => keys::flush(arguments).map(Self::Keys),
+            Verb::SAdd => sets::add(arguments).map(Self::Sets),
+            Verb::SIsMember => Ok(Self::Sets(sets::contains(arguments))),
+            Verb::SMIsMember => sets::contains_each(arguments).map(Self::Sets),
+            Verb::SRem => sets::remove(arguments).map(Self::Sets),
+            Verb::BfReserve => bloom::reserve(arguments).map(Self::Bloom),
+            Verb::BfAdd => Ok(Self::Bloom(bloom::add(arguments))),
+            Verb::BfMAdd => bloom::add_each(arguments).map(Self::Bloom),
+            Verb::BfInsert => bloom::insert(arguments).map(Self::Bloom),
+            Verb::BfExists => Ok(Self::Bloom(bloom::contains(arguments))),
+            Verb::BfMExists => bloom::contains_each(arguments).map(Self::Bloom),
+            Verb::BfCard => Ok(Self::Bloom(BloomRequest::Count { filter: arguments.at(0) })),
+            Verb::BfInfo => bloom::info(arguments).map(Self::Bloom),
+            Verb::FsObserve => filters::observe(arguments).map(Self::Filters),
+            Verb::FsTest => filters::test(arguments).map(Self::Filters),
+            Verb::FsInfo => Ok(Self::Filters(FilterRequest::Info { filter: arguments.at(0) })),
+            Verb::FsList => Ok(Self::Filters(FilterRequest::List)),
+            Verb::FsClaim => filters::claim(arguments).map(Self::Filters),
+            Verb::FsConfirm => Ok(Self::Filters(FilterRequest::Confirm { key: arguments.at(0) })),
+            Verb::FsRelease => Ok(Self::Filters(FilterRequest::Release { key: arguments.at(0) })),
+            Verb::Multi => Ok(Self::Transaction(TransactionRequest::Begin)),
+            Verb::Exec => Ok(Self::Transaction(TransactionRequest::Execute)),
+            Verb::Discard => Ok(Self::Transaction(TransactionRequest::Discard)),
+            Verb::Unwatch => Ok(Self::Transaction(TransactionRequest::Unwatch)),
+            Verb::Hello => connection::hello(arguments).map(Self::Connection),
+            Verb::Auth => connection::auth(arguments).map(Self::Connection),
+            Verb::Ping => Ok(Self::Connection(ConnectionRequest::Ping { message: arguments.get(0) })),
+            Verb::Echo => Ok(Self::Connection(ConnectionRequest::Echo { message: arguments.at(0) })),
+            Verb::Select => connection::select(arguments).map(Self::Connection),
+            Verb::Quit => Ok(Self::Connection(ConnectionRequest::Quit)),
+            Verb::Reset => Ok(Self::Connection(ConnectionRequest::Reset)),
+            Verb::Client => connection::client(arguments).map(Self::Connection),
+            Verb::ReadOnly => Ok(Self::Connection(ConnectionRequest::ReadOnly)),
+            Verb::ReadWrite => Ok(Self::Connection(ConnectionRequest::ReadWrite)),
+            Verb::Info => Ok(Self::Server(ServerRequest::Info { sections: arguments })),
+            Verb::Command => server::command(arguments).map(Self::Server),
+            Verb::Config => server::config(arguments).map(Self::Server),
+            Verb::Time => Ok(Self::Server(ServerRequest::Time)),
+            Verb::Module => server::module(arguments).map(Self::Server),
+            Verb::Cluster => server::cluster(arguments).map(Self::Server),
+        }
+    }
+}

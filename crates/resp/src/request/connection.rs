@@ -1,0 +1,204 @@
+//! Commands of the connection itself: who the client is, and how it is spoken to. Promises: passwords are not among what
+//! is printed for debugging. Must not know: users, and what state a connection has.
+
+use super::words::{check_arity, is};
+use crate::number::integer;
+use crate::refusal::{NOT_AN_INTEGER, Refusal, SYNTAX};
+use crate::{Arguments, Protocol};
+use std::fmt::{self, Debug, Formatter};
+
+/// A command of the connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionRequest<'a> {
+    /// `HELLO`: the reply is a map about the server.
+    Hello {
+        /// The version from now on; `None`: as it is.
+        protocol: Option<Protocol>,
+        /// Who the client says it is.
+        credentials: Option<Credentials<'a>>,
+        /// What the connection is called.
+        name: Option<&'a [u8]>,
+    },
+    /// `AUTH`.
+    Auth(Credentials<'a>),
+    /// `PING`.
+    Ping {
+        /// What to reply; `None`: `PONG`.
+        message: Option<&'a [u8]>,
+    },
+    /// `ECHO`.
+    Echo {
+        /// What to reply.
+        message: &'a [u8],
+    },
+    /// `SELECT`.
+    Select {
+        /// The number of a database.
+        database: i64,
+    },
+    /// `QUIT`: the reply is `OK`, then the connection is closed.
+    Quit,
+    /// `RESET`: the connection is as it was at first; the reply is `RESET`.
+    Reset,
+    /// `READONLY`.
+    ReadOnly,
+    /// `READWRITE`.
+    ReadWrite,
+    /// `CLIENT`.
+    Client(ClientRequest<'a>),
+}
+
+/// A command `CLIENT`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClientRequest<'a> {
+    /// `CLIENT ID`: the reply is the connection's number.
+    Id,
+    /// `CLIENT GETNAME`.
+    GetName,
+    /// `CLIENT SETNAME`.
+    SetName {
+        /// Without spaces; no bytes take the name away.
+        name: &'a [u8],
+    },
+    /// `CLIENT SETINFO LIB-NAME`.
+    SetLibraryName {
+        /// Without spaces.
+        name: &'a [u8],
+    },
+    /// `CLIENT SETINFO LIB-VER`.
+    SetLibraryVersion {
+        /// Without spaces.
+        version: &'a [u8],
+    },
+    /// What asks for nothing that is not so anyway, such as `CLIENT NO-EVICT` and `CLIENT TRACKING OFF`: the reply is
+    /// `OK`.
+    Granted,
+}
+
+/// A user with a password.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Credentials<'a> {
+    user: Option<&'a [u8]>,
+    password: &'a [u8],
+}
+
+impl<'a> Credentials<'a> {
+    /// The user; `None` if the client gives but a password.
+    pub fn user(&self) -> Option<&'a [u8]> {
+        self.user
+    }
+
+    /// The password, or a token.
+    pub fn password(&self) -> &'a [u8] {
+        self.password
+    }
+}
+
+impl Debug for Credentials<'_> {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        match self.user {
+            Some(user) => write!(out, "Credentials(of {})", user.escape_ascii()),
+            None => out.write_str("Credentials"),
+        }
+    }
+}
+
+const BAD_VERSION: Refusal<'static> = Refusal::BadArgument("ERR Protocol version is not an integer or out of range");
+const UNSUPPORTED_VERSION: Refusal<'static> = Refusal::BadArgument("NOPROTO unsupported protocol version");
+const BAD_NAME: Refusal<'static> =
+    Refusal::BadArgument("ERR Client names cannot contain spaces, newlines or special characters.");
+const BAD_LIBRARY_NAME: Refusal<'static> =
+    Refusal::BadArgument("ERR lib-name cannot contain spaces, newlines or special characters.");
+const BAD_LIBRARY_VERSION: Refusal<'static> =
+    Refusal::BadArgument("ERR lib-ver cannot contain spaces, newlines or special characters.");
+
+pub(super) fn hello(arguments: Arguments<'_>) -> Result<ConnectionRequest<'_>, Refusal<'_>> {
+    let protocol = arguments.get(0).map(version).transpose()?;
+    let (mut credentials, mut name) = (None, None);
+    let mut place = 1;
+    while let Some(option) = arguments.get(place) {
+        let left = arguments.from(place + 1);
+        if is(option, "AUTH") && left.len() >= 2 {
+            credentials = Some(Credentials { user: Some(left.at(0)), password: left.at(1) });
+            place += 3;
+        } else if is(option, "SETNAME") && !left.is_empty() {
+            name = Some(printable(left.at(0), BAD_NAME)?);
+            place += 2;
+        } else {
+            return Err(Refusal::HelloOption(option));
+        }
+    }
+    Ok(ConnectionRequest::Hello { protocol, credentials, name })
+}
+
+fn version(text: &[u8]) -> Result<Protocol, Refusal<'static>> {
+    match integer(text).ok_or(BAD_VERSION)? {
+        2 => Ok(Protocol::Resp2),
+        3 => Ok(Protocol::Resp3),
+        _ => Err(UNSUPPORTED_VERSION),
+    }
+}
+
+pub(super) fn auth(arguments: Arguments<'_>) -> Result<ConnectionRequest<'_>, Refusal<'_>> {
+    let (first, second) = (arguments.at(0), arguments.at(1));
+    match arguments.len() {
+        1 => Ok(ConnectionRequest::Auth(Credentials { user: None, password: first })),
+        2 => Ok(ConnectionRequest::Auth(Credentials { user: Some(first), password: second })),
+        _ => Err(SYNTAX),
+    }
+}
+
+pub(super) fn select(arguments: Arguments<'_>) -> Result<ConnectionRequest<'_>, Refusal<'_>> {
+    integer(arguments.at(0)).map(|database| ConnectionRequest::Select { database }).ok_or(NOT_AN_INTEGER)
+}
+
+pub(super) fn client(arguments: Arguments<'_>) -> Result<ConnectionRequest<'_>, Refusal<'_>> {
+    let (subcommand, argument) = (arguments.at(0), arguments.at(1));
+    let arity = |name, expected| check_arity("client", name, arguments, expected);
+    let request = if is(subcommand, "ID") {
+        arity("id", 2..=2)?;
+        ClientRequest::Id
+    } else if is(subcommand, "GETNAME") {
+        arity("getname", 2..=2)?;
+        ClientRequest::GetName
+    } else if is(subcommand, "SETNAME") {
+        arity("setname", 3..=3)?;
+        ClientRequest::SetName { name: printable(argument, BAD_NAME)? }
+    } else if is(subcommand, "SETINFO") {
+        arity("setinfo", 4..=4)?;
+        set_info(argument, arguments.at(2))?
+    } else if is(subcommand, "NO-EVICT") {
+        arity("no-evict", 3..=3)?;
+        granted(argument, &["ON", "OFF"])?
+    } else if is(subcommand, "NO-TOUCH") {
+        arity("no-touch", 3..=3)?;
+        granted(argument, &["ON", "OFF"])?
+    } else if is(subcommand, "REPLY") && is(argument, "ON") {
+        arity("reply", 3..=3)?;
+        ClientRequest::Granted
+    } else if is(subcommand, "TRACKING") && is(argument, "OFF") {
+        ClientRequest::Granted
+    } else {
+        return Err(Refusal::UnknownSubcommand { command: "client", subcommand });
+    };
+    Ok(ConnectionRequest::Client(request))
+}
+
+fn set_info<'a>(attribute: &'a [u8], value: &'a [u8]) -> Result<ClientRequest<'a>, Refusal<'a>> {
+    if is(attribute, "LIB-NAME") {
+        Ok(ClientRequest::SetLibraryName { name: printable(value, BAD_LIBRARY_NAME)? })
+    } else if is(attribute, "LIB-VER") {
+        Ok(ClientRequest::SetLibraryVersion { version: printable(value, BAD_LIBRARY_VERSION)? })
+    } else {
+        Err(Refusal::ClientAttribute(attribute))
+    }
+}
+
+fn granted<'a>(argument: &[u8], words: &[&str]) -> Result<ClientRequest<'a>, Refusal<'static>> {
+    if words.iter().any(|word| is(argument, word)) { Ok(ClientRequest::Granted) } else { Err(SYNTAX) }
+}
+
+/// These bytes, if they are letters, digits and marks.
+fn printable<'a>(text: &'a [u8], refusal: Refusal<'static>) -> Result<&'a [u8], Refusal<'static>> {
+    if text.iter().all(u8::is_ascii_graphic) { Ok(text) } else { Err(refusal) }
+}

@@ -1,0 +1,42 @@
+//! What the grammars of all commands share: words, numbers, items. Must not know: any command.
+
+use crate::Arguments;
+use crate::number::integer;
+use crate::refusal::{NOT_AN_INTEGER, Refusal};
+use std::ops::RangeInclusive;
+
+/// The most items of one command, so that whoever carries it out has a bound.
+pub const ITEMS_MAX: usize = 8_192;
+
+/// These items.
+pub(super) fn items(items: Arguments<'_>) -> Result<Arguments<'_>, Refusal<'static>> {
+    if items.len() > ITEMS_MAX { Err(Refusal::TooManyItems { items_max: ITEMS_MAX }) } else { Ok(items) }
+}
+
+/// Whether a word is this one, in letters of either size.
+pub(super) fn is(word: &[u8], this: &str) -> bool {
+    word.eq_ignore_ascii_case(this.as_bytes())
+}
+
+/// An integer that is not negative.
+pub(super) fn count(text: &[u8]) -> Result<u64, Refusal<'static>> {
+    integer(text).and_then(|value| u64::try_from(value).ok()).ok_or(NOT_AN_INTEGER)
+}
+
+/// A span of time in milliseconds, given in units of `unit_ms`; `command` is what it is an argument of.
+pub(super) fn lifetime_ms(text: &[u8], unit_ms: i64, command: &'static str) -> Result<u64, Refusal<'static>> {
+    let units = integer(text).ok_or(NOT_AN_INTEGER)?;
+    let lifetime_ms = units.checked_mul(unit_ms).and_then(|value| u64::try_from(value).ok()).filter(|value| *value > 0);
+    lifetime_ms.ok_or(Refusal::InvalidExpireTime { command })
+}
+
+/// Checks how many arguments a command with a second word has, both words among them.
+pub(super) fn check_arity(
+    command: &'static str,
+    subcommand: &'static str,
+    arguments: Arguments<'_>,
+    expected: RangeInclusive<usize>,
+) -> Result<(), Refusal<'static>> {
+    let is_expected = expected.contains(&(arguments.len() + 1));
+    if is_expected { Ok(()) } else { Err(Refusal::WrongArity { command, subcommand: Some(subcommand) }) }
+}

@@ -1,0 +1,226 @@
+//! The commands that are served: their names, how many arguments they take, and what `COMMAND` tells about them. Must
+//! not know: what their arguments mean.
+
+use self::Flag::{Admin, Fast, NoAuth, Readonly, Write};
+
+/// What a command is about to do, as `COMMAND INFO` tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Flag {
+    /// It records something, or lets it go.
+    Write,
+    /// It only asks.
+    Readonly,
+    /// It takes no longer the more is stored.
+    Fast,
+    /// A client may send it before it has said who it is.
+    NoAuth,
+    /// It is for who runs the server.
+    Admin,
+}
+
+impl Flag {
+    /// Redis' word for it.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Readonly => "readonly",
+            Self::Fast => "fast",
+            Self::NoAuth => "no_auth",
+            Self::Admin => "admin",
+        }
+    }
+}
+
+/// A command, whatever its arguments: the kinds of requests say what each is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verb {
+    Auth,
+    BfAdd,
+    BfCard,
+    BfExists,
+    BfInfo,
+    BfInsert,
+    BfMAdd,
+    BfMExists,
+    BfReserve,
+    Client,
+    Cluster,
+    Command,
+    Config,
+    DbSize,
+    Del,
+    Discard,
+    Echo,
+    Exec,
+    Exists,
+    FlushAll,
+    FlushDb,
+    FsClaim,
+    FsConfirm,
+    FsInfo,
+    FsList,
+    FsObserve,
+    FsRelease,
+    FsTest,
+    Get,
+    Hello,
+    Info,
+    Module,
+    Multi,
+    Ping,
+    Quit,
+    ReadOnly,
+    ReadWrite,
+    Reset,
+    SAdd,
+    SIsMember,
+    SMIsMember,
+    SRem,
+    Select,
+    Set,
+    SetNx,
+    Time,
+    Type,
+    Unlink,
+    Unwatch,
+}
+
+/// One command of the table.
+#[derive(Debug)]
+pub struct CommandSpec {
+    name: &'static str,
+    packed_name: u128,
+    verb: Verb,
+    arguments_min: usize,
+    arguments_max: usize,
+    flags: &'static [Flag],
+    keys: (i64, i64, i64),
+}
+
+impl CommandSpec {
+    /// The name, in small letters.
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    /// What it is.
+    pub(crate) fn verb(&self) -> Verb {
+        self.verb
+    }
+
+    /// How many arguments it takes, with the name, as Redis tells it: the number, or minus the least number.
+    pub fn arity(&self) -> i64 {
+        let least = self.arguments_min as i64;
+        if self.arguments_min == self.arguments_max { least } else { -least }
+    }
+
+    /// Whether it takes as many arguments, with the name.
+    pub fn takes(&self, arguments: usize) -> bool {
+        (self.arguments_min..=self.arguments_max).contains(&arguments)
+    }
+
+    /// What `COMMAND INFO` tells of it.
+    pub fn flags(&self) -> &'static [Flag] {
+        self.flags
+    }
+
+    /// Whether it has this flag.
+    pub fn has(&self, flag: Flag) -> bool {
+        self.flags.contains(&flag)
+    }
+
+    /// Which arguments are keys, the name being argument 0: the first, the last, where -1 is the last of all, and the
+    /// step from one to the next; three zeros where none is.
+    pub fn keys(&self) -> (i64, i64, i64) {
+        self.keys
+    }
+}
+
+/// Names in small letters as numbers, in whose order they stand: comparing names is comparing numbers.
+const fn packed(name: &[u8]) -> Option<u128> {
+    if name.len() > 16 {
+        return None;
+    }
+    let mut letters = [0; 16];
+    letters.split_at_mut(name.len()).0.copy_from_slice(name);
+    letters.make_ascii_lowercase();
+    Some(u128::from_be_bytes(letters))
+}
+
+/// The command of that name, in letters of either size.
+pub fn find_command(name: &[u8]) -> Option<&'static CommandSpec> {
+    let wanted = packed(name)?;
+    let found = COMMANDS.binary_search_by_key(&wanted, |command| command.packed_name).ok()?;
+    // A name with zeros at its end has the same number.
+    COMMANDS.get(found).filter(|command| command.name.len() == name.len())
+}
+
+/// No upper limit to arguments but that of [`Limits`](crate::Limits).
+const ANY: usize = usize::MAX;
+const NO_KEYS: (i64, i64, i64) = (0, 0, 0);
+const ONE_KEY: (i64, i64, i64) = (1, 1, 1);
+const ALL_KEYS: (i64, i64, i64) = (1, -1, 1);
+
+const fn command(
+    name: &'static str,
+    verb: Verb,
+    (arguments_min, arguments_max): (usize, usize),
+    flags: &'static [Flag],
+    keys: (i64, i64, i64),
+) -> CommandSpec {
+    let packed_name = packed(name.as_bytes()).expect("a name of 16 letters at most");
+    CommandSpec { name, packed_name, verb, arguments_min, arguments_max, flags, keys }
+}
+
+/// All commands that are served, in the order of their names.
+pub static COMMANDS: [CommandSpec; 49] = [
+    command("auth", Verb::Auth, (2, ANY), &[Fast, NoAuth], NO_KEYS),
+    command("bf.add", Verb::BfAdd, (3, 3), &[Write, Fast], ONE_KEY),
+    command("bf.card", Verb::BfCard, (2, 2), &[Readonly, Fast], ONE_KEY),
+    command("bf.exists", Verb::BfExists, (3, 3), &[Readonly, Fast], ONE_KEY),
+    command("bf.info", Verb::BfInfo, (2, 3), &[Readonly, Fast], ONE_KEY),
+    command("bf.insert", Verb::BfInsert, (4, ANY), &[Write], ONE_KEY),
+    command("bf.madd", Verb::BfMAdd, (3, ANY), &[Write], ONE_KEY),
+    command("bf.mexists", Verb::BfMExists, (3, ANY), &[Readonly], ONE_KEY),
+    command("bf.reserve", Verb::BfReserve, (4, 7), &[Write, Fast], ONE_KEY),
+    command("client", Verb::Client, (2, ANY), &[], NO_KEYS),
+    command("cluster", Verb::Cluster, (2, ANY), &[], NO_KEYS),
+    command("command", Verb::Command, (1, ANY), &[], NO_KEYS),
+    command("config", Verb::Config, (2, ANY), &[Admin], NO_KEYS),
+    command("dbsize", Verb::DbSize, (1, 1), &[Readonly, Fast], NO_KEYS),
+    command("del", Verb::Del, (2, ANY), &[Write], ALL_KEYS),
+    command("discard", Verb::Discard, (1, 1), &[Fast], NO_KEYS),
+    command("echo", Verb::Echo, (2, 2), &[Fast], NO_KEYS),
+    command("exec", Verb::Exec, (1, 1), &[], NO_KEYS),
+    command("exists", Verb::Exists, (2, ANY), &[Readonly, Fast], ALL_KEYS),
+    command("flushall", Verb::FlushAll, (1, ANY), &[Write], NO_KEYS),
+    command("flushdb", Verb::FlushDb, (1, ANY), &[Write], NO_KEYS),
+    command("fs.claim", Verb::FsClaim, (4, 4), &[Write, Fast], ONE_KEY),
+    command("fs.confirm", Verb::FsConfirm, (2, 2), &[Write, Fast], ONE_KEY),
+    command("fs.info", Verb::FsInfo, (2, 2), &[Readonly, Fast], ONE_KEY),
+    command("fs.list", Verb::FsList, (1, 1), &[Readonly], NO_KEYS),
+    command("fs.observe", Verb::FsObserve, (4, ANY), &[Write], ONE_KEY),
+    command("fs.release", Verb::FsRelease, (2, 2), &[Write, Fast], ONE_KEY),
+    command("fs.test", Verb::FsTest, (4, ANY), &[Readonly], ONE_KEY),
+    command("get", Verb::Get, (2, 2), &[Readonly, Fast], ONE_KEY),
+    command("hello", Verb::Hello, (1, ANY), &[Fast, NoAuth], NO_KEYS),
+    command("info", Verb::Info, (1, ANY), &[], NO_KEYS),
+    command("module", Verb::Module, (2, ANY), &[Admin], NO_KEYS),
+    command("multi", Verb::Multi, (1, 1), &[Fast], NO_KEYS),
+    command("ping", Verb::Ping, (1, 2), &[Fast], NO_KEYS),
+    command("quit", Verb::Quit, (1, ANY), &[Fast, NoAuth], NO_KEYS),
+    command("readonly", Verb::ReadOnly, (1, 1), &[Fast], NO_KEYS),
+    command("readwrite", Verb::ReadWrite, (1, 1), &[Fast], NO_KEYS),
+    command("reset", Verb::Reset, (1, 1), &[Fast, NoAuth], NO_KEYS),
+    command("sadd", Verb::SAdd, (3, ANY), &[Write, Fast], ONE_KEY),
+    command("select", Verb::Select, (2, 2), &[Fast], NO_KEYS),
+    command("set", Verb::Set, (3, ANY), &[Write], ONE_KEY),
+    command("setnx", Verb::SetNx, (3, 3), &[Write, Fast], ONE_KEY),
+    command("sismember", Verb::SIsMember, (3, 3), &[Readonly, Fast], ONE_KEY),
+    command("smismember", Verb::SMIsMember, (3, ANY), &[Readonly, Fast], ONE_KEY),
+    command("srem", Verb::SRem, (3, ANY), &[Write, Fast], ONE_KEY),
+    command("time", Verb::Time, (1, 1), &[Fast], NO_KEYS),
+    command("type", Verb::Type, (2, 2), &[Readonly, Fast], ONE_KEY),
+    command("unlink", Verb::Unlink, (2, ANY), &[Write, Fast], ALL_KEYS),
+    command("unwatch", Verb::Unwatch, (1, 1), &[Fast], NO_KEYS),
+];

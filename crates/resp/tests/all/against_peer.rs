@@ -1,0 +1,85 @@
+//! Another decoder of the protocol reads requests as this crate's parser does.
+
+use crate::common::{Dice, array, config, parse};
+use proptest::prelude::*;
+use redis_protocol::resp2::decode::decode;
+use redis_protocol::resp2::types::OwnedFrame;
+
+/// The first command of these bytes as the other decoder reads it, and how many bytes it took.
+fn peer(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
+    let Ok(Some((OwnedFrame::Array(members), taken_bytes))) = decode(bytes) else { return None };
+    let argument = |member| match member {
+        OwnedFrame::BulkString(argument) => Some(argument),
+        _ => None,
+    };
+    Some((members.into_iter().map(argument).collect::<Option<_>>()?, taken_bytes))
+}
+
+/// The first command as this crate reads it; `None` also where requests to do nothing stand before it.
+fn ours(bytes: &[u8]) -> Option<(Vec<Vec<u8>>, usize)> {
+    let mut parser = firstseen_resp::Parser::new(firstseen_resp::Limits::default());
+    let mut rest = bytes;
+    let command = parser.next(&mut rest).ok()??;
+    if command.taken_bytes() + rest.len() < bytes.len() {
+        return None;
+    }
+    let arguments = std::iter::once(command.name()).chain(command.arguments()).map(<[u8]>::to_vec);
+    Some((arguments.collect(), command.taken_bytes()))
+}
+
+proptest! {
+    #![proptest_config(config(400))]
+
+    #[test]
+    fn streams_of_commands_are_read_alike(
+        commands in proptest::collection::vec(
+            proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..50), 1..20), 1..10),
+    ) {
+        let bytes: Vec<u8> = commands.iter().flat_map(|command| array(command)).collect();
+        let (mut rest, mut read) = (&bytes[..], Vec::new());
+        while let Some((command, taken_bytes)) = peer(rest) {
+            read.push(command);
+            rest = &rest[taken_bytes..];
+        }
+        prop_assert!(rest.is_empty());
+        prop_assert_eq!(parse(&bytes).commands, read);
+    }
+}
+
+/// Requests with a byte changed, left out or doubled. What this crate accepts, the other decoder reads alike; what only
+/// the other accepts is not written as requests are.
+#[test]
+fn damaged_requests_are_read_alike() {
+    let dice = &mut Dice(5);
+    let (mut alike, mut refused) = (0, 0);
+    for _ in 0..20_000 {
+        let arguments: Vec<Vec<u8>> = (0..=dice.below(4)).map(|_| vec![b'$'; dice.below(13)]).collect();
+        let mut bytes = array(&arguments);
+        let place = 1 + dice.below(bytes.len() - 1);
+        match dice.below(3) {
+            0 => bytes[place] = b"0123456789-$*\r\nx"[dice.below(16)],
+            1 => drop(bytes.remove(place)),
+            _ => bytes.insert(place, bytes[place]),
+        }
+        let (ours, peer) = (ours(&bytes), peer(&bytes));
+        if let Some(ours) = ours {
+            assert_eq!(Some(ours), peer, "{}", bytes.escape_ascii());
+            alike += 1;
+        } else {
+            let is_proper = |(arguments, taken_bytes): &(Vec<Vec<u8>>, usize)| {
+                !arguments.is_empty() && array(arguments) == bytes[..*taken_bytes]
+            };
+            assert!(!peer.as_ref().is_some_and(is_proper), "{}", bytes.escape_ascii());
+            refused += 1;
+        }
+    }
+    assert!(alike > 2_000 && refused > 2_000, "{alike} alike, {refused} refused");
+}
+
+/// Where the other decoder is more lenient: it takes numbers that Redis does not, and any two bytes behind an argument.
+#[test]
+fn what_only_the_peer_accepts_is_known() {
+    for bytes in [&b"*01\r\n$1\r\na\r\n"[..], b"*1\r\n$01\r\na\r\n", b"*+1\r\n$1\r\na\r\n", b"*1\r\n$1\r\nabc"] {
+        assert!(peer(bytes).is_some() && ours(bytes).is_none(), "{}", bytes.escape_ascii());
+    }
+}

@@ -1,0 +1,101 @@
+//! What the tests of requests share: encoding, parsing whole and in pieces, dice.
+
+use firstseen_resp::{Limits, Parser, ProtocolError, Request};
+use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
+
+/// The same cases in every run: a failure repeats with the same command.
+pub(crate) fn config(cases: u32) -> ProptestConfig {
+    ProptestConfig { cases, rng_seed: RngSeed::Fixed(23), failure_persistence: None, ..ProptestConfig::default() }
+}
+
+/// A request as clients send it.
+pub(crate) fn array<A: AsRef<[u8]>>(arguments: &[A]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", arguments.len()).into_bytes();
+    for argument in arguments {
+        let argument = argument.as_ref();
+        bytes.extend_from_slice(format!("${}\r\n", argument.len()).as_bytes());
+        bytes.extend_from_slice(argument);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// What became of the bytes of a connection.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Parsed {
+    pub(crate) commands: Vec<Vec<Vec<u8>>>,
+    pub(crate) error: Option<ProtocolError>,
+    /// Bytes that were not taken.
+    pub(crate) left_bytes: usize,
+}
+
+/// Parses bytes that come in pieces, each of which ends at a place of `ends` or with the bytes.
+pub(crate) fn parse_in_pieces(bytes: &[u8], ends: &[usize], limits: Limits) -> Parsed {
+    let (mut parser, mut parsed, mut taken_bytes) = (Parser::new(limits), Parsed::default(), 0);
+    for &end in ends.iter().chain([&bytes.len()]) {
+        let mut rest = &bytes[taken_bytes..end];
+        loop {
+            match parser.next(&mut rest) {
+                Ok(Some(command)) => {
+                    let mut arguments = vec![command.name().to_vec()];
+                    arguments.extend(command.arguments().iter().map(<[u8]>::to_vec));
+                    parsed.commands.push(arguments);
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    parsed.error = Some(error);
+                    return parsed;
+                }
+            }
+        }
+        taken_bytes = end - rest.len();
+    }
+    parsed.left_bytes = bytes.len() - taken_bytes;
+    parsed
+}
+
+pub(crate) fn parse(bytes: &[u8]) -> Parsed {
+    parse_in_pieces(bytes, &[], Limits::default())
+}
+
+pub(crate) fn parse_byte_by_byte(bytes: &[u8], limits: Limits) -> Parsed {
+    parse_in_pieces(bytes, &(1..=bytes.len()).collect::<Vec<_>>(), limits)
+}
+
+/// What a line says that is typed in.
+pub(crate) fn read<R>(line: &str, look: impl FnOnce(Result<Request<'_>, firstseen_resp::Refusal<'_>>) -> R) -> R {
+    read_bytes(format!("{line}\r\n").as_bytes(), look)
+}
+
+/// What the one command of these bytes says.
+pub(crate) fn read_bytes<R>(
+    bytes: &[u8],
+    look: impl FnOnce(Result<Request<'_>, firstseen_resp::Refusal<'_>>) -> R,
+) -> R {
+    let mut parser = Parser::new(Limits::default());
+    let command = parser.next(&mut &bytes[..]).expect("a request").expect("a whole one");
+    look(Request::read(&command))
+}
+
+/// The text of the refusal of a line.
+pub(crate) fn refused(line: &str) -> String {
+    read(line, |request| request.map(|request| panic!("{line} is {request:?}")).unwrap_err().to_string())
+}
+
+/// SplitMix64.
+pub(crate) struct Dice(pub(crate) u64);
+
+impl Dice {
+    pub(crate) fn roll(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    pub(crate) fn below(&mut self, range: usize) -> usize {
+        ((u128::from(self.roll()) * range as u128) >> 64) as usize
+    }
+}

@@ -1,0 +1,96 @@
+//! Replays the fuzz corpus of requests, and requests with bytes changed here and there.
+
+#[path = "../../../../fuzz/resp_checks.rs"]
+mod resp_checks;
+
+use crate::common::{Dice, array};
+use std::path::Path;
+
+const TARGETS: [&str; 2] = ["resp_parser", "resp_request"];
+
+#[test]
+fn the_corpus_of_every_target_holds() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    for target in TARGETS {
+        let inputs: Vec<_> =
+            std::fs::read_dir(corpus.join(target)).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert!(!inputs.is_empty(), "{target} has a corpus");
+        for input in inputs {
+            println!("{}", input.display());
+            resp_checks::run(target, &std::fs::read(input).unwrap());
+        }
+    }
+}
+
+/// Lines of which each command has one, with options.
+const LINES: [&str; 20] = [
+    "SET k v NX EX 600",
+    "set k v px 10 xx get",
+    "SETNX k v",
+    "EXISTS a b",
+    "SADD f a b c",
+    "BF.RESERVE f 0.01 100 EXPANSION 2 NONSCALING",
+    "BF.INSERT f CAPACITY 10 ERROR 0.1 EXPANSION 2 NOCREATE NONSCALING ITEMS a b",
+    "BF.INFO f ITEMS",
+    "FS.OBSERVE f ID s 12 TTL 500 ITEMS a b",
+    "FS.OBSERVE f AT 500 ITEMS a",
+    "FS.TEST f ITEMS a",
+    "FS.CLAIM k PX 30000",
+    "HELLO 3 AUTH u p SETNAME n",
+    "AUTH u p",
+    "CLIENT SETINFO LIB-NAME x",
+    "CLIENT TRACKING OFF",
+    "COMMAND INFO get",
+    "CONFIG GET save",
+    "MULTI",
+    "EVAL 'return 1' \"a\\x41\\n\" 0",
+];
+
+/// A stream of some lines, as arrays or typed in, behind the byte that chooses limits and pieces, with some changes.
+fn changed(dice: &mut Dice) -> Vec<u8> {
+    let mut bytes = vec![dice.below(256) as u8];
+    for _ in 0..=dice.below(3) {
+        let line = LINES[dice.below(LINES.len())];
+        if dice.below(3) == 0 {
+            bytes.extend_from_slice(line.as_bytes());
+            bytes.extend_from_slice(b"\r\n");
+        } else {
+            let mut words: Vec<&str> = line.split(' ').collect();
+            if dice.below(3) == 0 {
+                let (one, other) = (dice.below(words.len()), dice.below(words.len()));
+                words.swap(one, other);
+            }
+            bytes.extend_from_slice(&array(&words));
+        }
+    }
+    for _ in 0..dice.below(4) {
+        let place = 1 + dice.below(bytes.len() - 1);
+        match dice.below(3) {
+            0 => bytes[place] = dice.below(256) as u8,
+            1 => bytes[place] = b"*$-0123456789\r\n\"'\\ \0"[dice.below(20)],
+            _ => bytes.truncate(place.max(2)),
+        }
+    }
+    bytes
+}
+
+fn run_changed(runs: u64) {
+    for run in 0..runs {
+        let bytes = changed(&mut Dice(run));
+        for target in TARGETS {
+            let held = std::panic::catch_unwind(|| resp_checks::run(target, &bytes));
+            assert!(held.is_ok(), "{target} does not hold for run {run}: {}", bytes.escape_ascii());
+        }
+    }
+}
+
+#[test]
+fn requests_survive_changes() {
+    run_changed(5_000);
+}
+
+#[test]
+#[ignore = "takes a minute without optimization"]
+fn requests_survive_changes_at_full_size() {
+    run_changed(1_000_000);
+}

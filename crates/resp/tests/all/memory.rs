@@ -1,0 +1,63 @@
+//! Memory grows with what has come, and not with what is announced, and is used again.
+
+use crate::common::{array, config};
+use firstseen_resp::{Limits, Parser};
+use proptest::prelude::*;
+
+#[test]
+fn an_announcement_takes_no_memory() {
+    for limits in [Limits::default(), Limits::default().with_arguments(usize::MAX).with_argument_bytes(usize::MAX)] {
+        for announcement in
+            ["*2147483647\r\n", "*1000000000\r\n$3\r\nSET\r\n", "*2\r\n$1000000000\r\n", "*8208\r\n$65536\r\n"]
+        {
+            let mut parser = Parser::new(limits);
+            let _ = parser.next(&mut announcement.as_bytes());
+            assert!(parser.held_bytes() <= 64, "{announcement}: {}", parser.held_bytes());
+        }
+    }
+}
+
+#[test]
+fn the_same_memory_serves_every_command() {
+    let mut parser = Parser::new(Limits::default());
+    let bytes = [array(&["BF.MADD", "f", "a", "b", "c"]), b"PING hello\r\n".to_vec()].concat();
+    let pass = |parser: &mut Parser| {
+        let mut rest = &bytes[..];
+        while parser.next(&mut rest).expect("a request").is_some() {}
+        parser.held_bytes()
+    };
+    let held_bytes = pass(&mut parser);
+    assert!(held_bytes > 0);
+    for _ in 0..1000 {
+        assert_eq!(pass(&mut parser), held_bytes);
+    }
+    parser.shed();
+    assert_eq!(parser.held_bytes(), 0);
+    assert_eq!(pass(&mut parser), held_bytes, "and it goes on");
+}
+
+#[test]
+fn memory_is_not_given_back_amid_a_command() {
+    let bytes = array(&["SET", "k", "v"]);
+    let mut parser = Parser::new(Limits::default());
+    assert!(parser.next(&mut &bytes[..bytes.len() - 4]).expect("a request").is_none());
+    parser.shed();
+    let command = parser.next(&mut &bytes[..]).expect("a request").expect("a whole one").keep();
+    assert_eq!(command.command().arguments().iter().collect::<Vec<_>>(), [b"k", b"v"]);
+}
+
+proptest! {
+    #![proptest_config(config(300))]
+
+    #[test]
+    fn any_bytes_take_little_memory(
+        bytes in proptest::collection::vec(
+            prop_oneof![3 => proptest::sample::select(&b"*$0123456789\r\n\"' a"[..]), 1 => any::<u8>()], 0..300),
+    ) {
+        let mut parser = Parser::new(Limits::default());
+        let mut rest = &bytes[..];
+        while let Ok(Some(_)) = parser.next(&mut rest) {}
+        // A word of a line has two bytes at least, with the space behind it, and takes 8; both vectors may be half empty.
+        prop_assert!(parser.held_bytes() <= 64 + 10 * bytes.len(), "{} of {}", parser.held_bytes(), bytes.len());
+    }
+}

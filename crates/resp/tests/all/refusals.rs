@@ -1,0 +1,204 @@
+//! What is not served, or not as it was asked, is refused in Redis' and RedisBloom's words.
+
+use crate::common::{array, config, read, read_bytes, refused};
+use firstseen_resp::{Refusal, Replies, Unserved};
+use proptest::prelude::*;
+
+#[test]
+fn texts_of_redis() {
+    let syntax = "ERR syntax error";
+    let integer = "ERR value is not an integer or out of range";
+    for (line, text) in [
+        ("SET k v NX EX", syntax),
+        ("SET k v NX EX 1 PX 1", syntax),
+        ("SET k v NX 1", syntax),
+        ("SET k v NX EX x y", syntax),
+        ("SET k v NX EX 1.5", integer),
+        ("SET k v NX EX 9223372036854775808", integer),
+        ("SET k v NX EX 0", "ERR invalid expire time in 'set' command"),
+        ("SET k v NX PX -1", "ERR invalid expire time in 'set' command"),
+        ("SET k v EX 9223372036854776", "ERR invalid expire time in 'set' command"),
+        ("FLUSHALL now", syntax),
+        ("FLUSHDB SYNC ASYNC", syntax),
+        ("SELECT x", integer),
+        ("AUTH a b c", syntax),
+        ("HELLO x", "ERR Protocol version is not an integer or out of range"),
+        ("HELLO 1", "NOPROTO unsupported protocol version"),
+        ("HELLO 4 AUTH", "NOPROTO unsupported protocol version"),
+        ("HELLO 3 AUTH u", "ERR Syntax error in HELLO option 'AUTH'"),
+        ("HELLO 3 setname", "ERR Syntax error in HELLO option 'setname'"),
+        ("HELLO 3 SETNAME 'a b'", "ERR Client names cannot contain spaces, newlines or special characters."),
+        ("CLIENT SETNAME 'a b'", "ERR Client names cannot contain spaces, newlines or special characters."),
+        ("CLIENT SETINFO lib-name 'a b'", "ERR lib-name cannot contain spaces, newlines or special characters."),
+        ("CLIENT SETINFO lib-ver é", "ERR lib-ver cannot contain spaces, newlines or special characters."),
+        ("CLIENT SETINFO x y", "ERR Unrecognized option 'x'"),
+        ("CLIENT NO-EVICT maybe", syntax),
+        ("CLIENT KILL x", "ERR unknown subcommand 'KILL'. Try CLIENT HELP."),
+        ("CLIENT TRACKING ON", "ERR unknown subcommand 'TRACKING'. Try CLIENT HELP."),
+        ("CLIENT REPLY OFF", "ERR unknown subcommand 'REPLY'. Try CLIENT HELP."),
+        ("CLIENT SETNAME", "ERR wrong number of arguments for 'client|setname' command"),
+        ("CLIENT ID 1", "ERR wrong number of arguments for 'client|id' command"),
+        ("CONFIG SET a b", "ERR unknown subcommand 'SET'. Try CONFIG HELP."),
+        ("CONFIG GET", "ERR wrong number of arguments for 'config|get' command"),
+        ("COMMAND COUNT 1", "ERR wrong number of arguments for 'command|count' command"),
+        ("COMMAND GETKEYS get a", "ERR unknown subcommand 'GETKEYS'. Try COMMAND HELP."),
+        ("MODULE LOAD x", "ERR unknown subcommand 'LOAD'. Try MODULE HELP."),
+        ("CLUSTER MEET x", "ERR unknown subcommand 'MEET'. Try CLUSTER HELP."),
+        ("CLUSTER INFO x", "ERR wrong number of arguments for 'cluster|info' command"),
+        ("FS.OBSERVE f TTL 1 AT 1 ITEMS a", syntax),
+        ("FS.OBSERVE f ID s 1 ID s 1 ITEMS a", syntax),
+        ("FS.OBSERVE f a b c", syntax),
+        ("FS.OBSERVE f ID s", syntax),
+        ("FS.OBSERVE f ID s -1 ITEMS a", integer),
+        ("FS.OBSERVE f AT -1 ITEMS a", integer),
+        ("FS.OBSERVE f TTL 0 ITEMS a", "ERR invalid expire time in 'fs.observe' command"),
+        ("FS.OBSERVE f TTL 1 ITEMS", "ERR wrong number of arguments for 'fs.observe' command"),
+        ("FS.OBSERVE f ID s 1", "ERR wrong number of arguments for 'fs.observe' command"),
+        ("FS.TEST f a b", syntax),
+        ("FS.CLAIM k EX 1", syntax),
+        ("FS.CLAIM k PX x", integer),
+        ("FS.CLAIM k PX 0", "ERR invalid expire time in 'fs.claim' command"),
+    ] {
+        assert_eq!(refused(line), text, "{line}");
+    }
+}
+
+#[test]
+fn texts_of_redis_bloom() {
+    let rate = "ERR error rate must be in the range (0.000000, 1.000000)";
+    let capacity = "ERR capacity must be in the range [1, 1073741824]";
+    let expansion = "ERR expansion must be in the range [0, 32768]";
+    for (line, text) in [
+        ("BF.RESERVE f x 100", "ERR bad error rate"),
+        ("BF.RESERVE f nan 100", "ERR bad error rate"),
+        ("BF.RESERVE f 0 100", rate),
+        ("BF.RESERVE f 1 100", rate),
+        ("BF.RESERVE f inf 100", rate),
+        ("BF.RESERVE f -0.1 x", rate),
+        ("BF.RESERVE f 0.1 x", "ERR bad capacity"),
+        ("BF.RESERVE f 0.1 0", capacity),
+        ("BF.RESERVE f 0.1 -5", capacity),
+        ("BF.RESERVE f 0.1 1073741825", capacity),
+        ("BF.RESERVE f 0.1 1 EXPANSION", "ERR no expansion"),
+        ("BF.RESERVE f 0.1 1 EXPANSION x", "ERR bad expansion"),
+        ("BF.RESERVE f 0.1 1 EXPANSION -1", expansion),
+        ("BF.RESERVE f 0.1 1 EXPANSION 32769", expansion),
+        ("BF.RESERVE f 0.1 1 EXPANSION 2 NONSCALING", "Nonscaling filters cannot expand"),
+        ("BF.RESERVE f 0.1 1 NONSCALING EXPANSION 2", "Nonscaling filters cannot expand"),
+        ("BF.RESERVE f 0.1 1 WINDOW", "ERR syntax error"),
+        ("BF.INSERT f CAPACITY 0 ITEMS a", "Bad capacity"),
+        ("BF.INSERT f CAPACITY ITEMS a", "Bad capacity"),
+        ("BF.INSERT f ERROR 2 ITEMS a", "Bad error rate"),
+        ("BF.INSERT f EXPANSION x ITEMS a", "Bad expansion"),
+        ("BF.INSERT f WINDOW ITEMS a", "Unknown argument received"),
+        ("BF.INSERT f NOCREATE ITEMS", "ERR wrong number of arguments for 'bf.insert' command"),
+        ("BF.INSERT f CAPACITY 1", "ERR wrong number of arguments for 'bf.insert' command"),
+        ("BF.INSERT f NOCREATE CAPACITY", "ERR wrong number of arguments for 'bf.insert' command"),
+        ("BF.INFO f colour", "Invalid information value"),
+    ] {
+        assert_eq!(refused(line), text, "{line}");
+    }
+}
+
+#[test]
+fn options_that_store_values_are_named() {
+    for option in ["XX", "GET", "KEEPTTL", "EXAT", "PXAT"] {
+        let text = format!("ERR syntax error: firstseen stores no values: SET takes NX with EX or PX, not {option}");
+        assert_eq!(refused(&format!("SET k v NX {} 1", option.to_lowercase())), text);
+    }
+}
+
+#[test]
+fn what_stores_publishes_or_dumps_says_why_not() {
+    for (line, expected) in [
+        ("SETEX k 1 v", Unserved::StoresValues),
+        ("incr k", Unserved::StoresValues),
+        ("MGET a b", Unserved::StoresValues),
+        ("TTL k", Unserved::StoresValues),
+        ("XADD s * a b", Unserved::StoresValues),
+        ("APPEND k v", Unserved::StoresValues),
+        ("BF.SCANDUMP f 0", Unserved::MovesBytes),
+        ("BF.LOADCHUNK f 1 x", Unserved::MovesBytes),
+        ("BF.DEBUG f", Unserved::MovesBytes),
+        ("BF.LOAD f", Unserved::MovesBytes),
+        ("SUBSCRIBE c", Unserved::PublishesMessages),
+        ("PSUBSCRIBE c*", Unserved::PublishesMessages),
+        ("MONITOR", Unserved::ShowsCommands),
+        ("WATCH k", Unserved::WatchesKeys),
+    ] {
+        read(line, |request| match request {
+            Err(refusal @ Refusal::Unserved { command, why }) => {
+                assert_eq!(why, expected, "{line}");
+                let name = line.split(' ').next().expect("a name");
+                assert_eq!(command, name.to_lowercase());
+                assert!(refusal.to_string().contains(&format!(" {} ", name.to_uppercase())), "{refusal}");
+            }
+            other => panic!("{line}: {other:?}"),
+        });
+    }
+    let text = |command, why| Refusal::Unserved { command, why }.to_string();
+    assert_eq!(
+        text("setex", Unserved::StoresValues),
+        "ERR firstseen stores no values: SETEX is not served; SET key value NX tells whether a key is new"
+    );
+    assert!(text("set", Unserved::Overwrites).starts_with("ERR firstseen stores no values: SET without NX"));
+    assert!(text("bf.scandump", Unserved::MovesBytes).contains("`firstseen cluster backup`"));
+}
+
+#[test]
+fn unknown_commands_are_told_as_redis_tells_them() {
+    let head = "ERR unknown command 'EVAL', with args beginning with: ";
+    assert_eq!(refused("EVAL"), head);
+    assert_eq!(refused("EVAL a 'b c' ''"), format!("{head}'a' 'b c' '' "));
+    let long = "x".repeat(200);
+    assert_eq!(refused(&format!("EVAL {long} y")), format!("{head}'{}' ", "x".repeat(128)));
+    let most = "x".repeat(100);
+    assert_eq!(refused(&format!("EVAL {most} {long} y")), format!("{head}'{most}' '{}' ", "x".repeat(25)));
+    assert_eq!(
+        refused(&format!("{long} a")),
+        format!("ERR unknown command '{}', with args beginning with: 'a' ", "x".repeat(128))
+    );
+    for name in ["EVALSHA", "FCALL", "SCRIPT", "SENTINEL", "LATENCY", "MEMORY", "SET\\x00", "BF.ADDS", "B"] {
+        let text = refused(&format!("\"{name}\" LOAD"));
+        assert!(text.starts_with(&format!("ERR unknown command '{}', ", name.trim_end_matches("\\x00"))), "{text}");
+    }
+    read_bytes(&array(&[&b"\xff\xfea"[..], b"\xff\0b"]), |request| {
+        let text = request.expect_err("no command").to_string();
+        assert_eq!(text, "ERR unknown command '\u{fffd}\u{fffd}a', with args beginning with: '\u{fffd}' ");
+    });
+}
+
+#[test]
+fn a_request_over_http_closes_the_connection() {
+    for line in ["POST / HTTP/1.1", "Host: localhost"] {
+        read(line, |request| assert!(request.expect_err("no command").closes_connection(), "{line}"));
+    }
+    read("GETT / HTTP/1.1", |request| assert!(!request.expect_err("no command").closes_connection()));
+}
+
+proptest! {
+    #![proptest_config(config(300))]
+
+    #[test]
+    fn every_refusal_is_one_line_of_bounded_length(
+        name in prop_oneof![
+            proptest::sample::select(&["SET", "CLIENT", "HELLO", "BF.RESERVE", "EVAL", "CONFIG", "MGET", "FS.OBSERVE"][..])
+                .prop_map(|name| name.as_bytes().to_vec()),
+            proptest::collection::vec(any::<u8>(), 0..300),
+        ],
+        arguments in proptest::collection::vec(proptest::collection::vec(any::<u8>(), 0..300), 0..6),
+    ) {
+        let words: Vec<Vec<u8>> = std::iter::once(name).chain(arguments).collect();
+        let line = read_bytes(&array(&words), |request| {
+            let mut replies = Replies::default();
+            request.err().inspect(|refusal| replies.error(refusal)).map(|_| replies.take())
+        });
+        if let Some(line) = line {
+            let text = line.strip_prefix(b"-").and_then(|line| line.strip_suffix(b"\r\n"));
+            let text = text.expect("an error of one line");
+            prop_assert!(!text.contains(&b'\r') && !text.contains(&b'\n'));
+            // Two cut texts, of which each byte may have become a mark of three.
+            prop_assert!(text.len() < 100 + 3 * (128 + 128 + 3 * 6), "{}", text.len());
+        }
+    }
+}
