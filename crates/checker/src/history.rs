@@ -8,6 +8,7 @@ use std::fmt;
 use firstseen_routing::{Decision, SubmissionName};
 
 use crate::claims::ClaimRecord;
+use crate::rights::RightsRecord;
 
 /// One call of a producer, from its start to its return.
 #[derive(Clone, Debug, PartialEq)]
@@ -225,6 +226,17 @@ impl fmt::Display for CellsRead {
     }
 }
 
+/// The end of all failures.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Healed {
+    /// From when on there are no failures, and everything is complete, in simulated microseconds.
+    pub at_us: u64,
+    /// Whether no slice lacks anything by then; otherwise one may, for good.
+    pub is_whole: bool,
+    /// What was still not as it should be by then.
+    pub lacks: Option<String>,
+}
+
 /// What a filter promises, as laws need to know it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Promises {
@@ -283,12 +295,10 @@ pub struct History {
     pub ready_without: Vec<(u64, usize, u32)>,
     /// How many copies have begun to move.
     pub moves_begun: u64,
-    /// From when on there are no failures, and everything is complete, in simulated microseconds.
-    pub healed_us: Option<u64>,
-    /// Whether no slice lacks anything by then; otherwise one may, for good.
-    pub ends_whole: bool,
-    /// What was still not as it should be by then.
-    pub unhealed: Option<String>,
+    /// The end of all failures; none where some go on.
+    pub healed: Option<Healed>,
+    /// Who might do what, where rights are asked for.
+    pub rights: RightsRecord,
     /// When the last checks were over, in simulated microseconds; 0 where there were none.
     pub settled_us: u64,
     /// Verdicts that producers got with the mark that a slice is incomplete.
@@ -467,9 +477,10 @@ impl fmt::Display for History {
         for (time_us, node, slice) in &self.ready_without {
             writeln!(f, "node {node} ready at {time_us} us without slice {slice}")?;
         }
-        if let Some(healed_us) = self.healed_us {
-            writeln!(f, "healed at {healed_us} us, but for {:?}", self.unhealed)?;
+        if let Some(Healed { at_us, lacks, .. }) = &self.healed {
+            writeln!(f, "healed at {at_us} us, but for {lacks:?}")?;
         }
+        write!(f, "{}", self.rights)?;
         writeln!(f, "{} answers degraded", self.degraded_events)
     }
 }

@@ -6,3 +6,4 @@
 pub mod claims;
 pub mod history;
 pub mod laws;
+pub mod rights;

@@ -387,6 +387,7 @@ impl Core {
     pub(crate) fn dispatch(self: &Arc<Self>, mut piece: Piece) {
         let map = self.map();
         let Some(record) = map.filters.get(&piece.filter.id()) else {
+            piece.filter.line().misses(&map, piece.filter.id());
             let reason = piece.tries.reason_for_callers(firstseen_routing::Reason::UnknownFilter);
             return piece.answer_alike(reason);
         };

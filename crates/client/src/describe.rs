@@ -125,6 +125,11 @@ impl Core {
             filter.catch_up(clock_ms);
             return Ok(filter);
         }
+        // Events that are hashed by another secret than the filter's are new to it, and would be recorded as others.
+        if secret.is_empty() {
+            let reason = "it may be described, but its secret, by which events are hashed, needs the right `lookup`";
+            return Err(FilterError::Refused { name: name.to_owned(), reason: reason.to_owned() });
+        }
         let secret = FilterSecret::from_material(secret);
         let description = |reason: String| FilterError::Description { name: name.to_owned(), reason };
         let filter = FilterCore::new(self.clone(), id, record, secret, clock_ms);

@@ -329,14 +329,13 @@ impl Filter {
         let deadline = self.core.core().deadline();
         let mut filter = line::first(&self.core);
         loop {
-            let answer = self.ask_one(filter, operation, (event, time_ms, name), deadline).await?;
-            if !line::passes_on(answer) {
+            let asked = self.ask_one(filter, operation, (event, time_ms, name), deadline);
+            let (asked_by, answer) = (self.core.core().map_version(), asked.await?);
+            if !filter.passes_on(answer, asked_by) {
                 return Ok(answer);
             }
-            match filter.next(deadline).await {
-                Some(next) => filter = next,
-                None => return Ok(line::not_found(answer)),
-            }
+            let Some(next) = filter.next(deadline).await else { return Ok(line::not_found(answer)) };
+            filter = next;
         }
     }
 
@@ -385,7 +384,7 @@ impl Filter {
         events: Events<'_>,
         (secret, rehash): (&FilterSecret, Rehash<'_>),
     ) -> Result<(Vec<Answer>, Vec<Hold>), CallError> {
-        let trace = self.core.core().current_trace();
+        let (trace, mut asked_by) = (self.core.core().current_trace(), self.core.core().map_version());
         let mut filter = first;
         let hash = |filter: &Arc<FilterCore>| {
             if filter.secret() == secret { Cow::Borrowed(events.digests) } else { Cow::Owned(rehash(filter.secret())) }
@@ -397,7 +396,8 @@ impl Filter {
         let all = Events { digests: &hashed, ..events };
         let (mut answers, mut holds, deadline) = self.ask_many(filter, operation, all, None, trace).await?;
         while filter.is_followed() {
-            let left: Vec<usize> = (0..answers.len()).filter(|event| line::passes_on(answers[*event])).collect();
+            let left: Vec<usize> =
+                (0..answers.len()).filter(|event| filter.passes_on(answers[*event], asked_by)).collect();
             if left.is_empty() {
                 break;
             }
@@ -405,7 +405,7 @@ impl Filter {
                 left.iter().for_each(|event| answers[*event] = line::not_found(answers[*event]));
                 break;
             };
-            filter = next;
+            (filter, asked_by) = (next, self.core.core().map_version());
             let hashed = hash(filter);
             let Some(digests) = left.iter().map(|event| hashed.get(*event).copied()).collect::<Option<Vec<_>>>() else {
                 left.iter().for_each(|event| answers[*event] = Answer::undecided(Reason::Altered));

@@ -403,7 +403,7 @@ impl FilterCore {
         intake.map_version = map.version;
         let Some(record) = map.filters.get(&self.id) else {
             intake.lane_of_slice.clear();
-            self.line.end();
+            self.line.misses(&map, self.id);
             return;
         };
         let Intake { lanes, lane_of_slice, .. } = intake;

@@ -7,11 +7,11 @@
 //! Promises: a filter is asked only when the one before does not have the event, or is gone; a call that needs one
 //! filter reads one flag more than a call without a line. Must not know: how a filter is asked.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use firstseen_routing::{Decision, FilterId, FilterRecord, Reason};
+use firstseen_routing::{ClusterMap, Decision, FilterId, FilterRecord, Reason};
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -23,8 +23,10 @@ pub(crate) struct Line {
     /// The first filter of the line.
     origin: FilterId,
     next: OnceLock<Arc<FilterCore>>,
-    /// The map does not have the filter any more.
+    /// The map does not have the filter any more, and never will.
     is_over: AtomicBool,
+    /// The version of the last map that was seen not to have the filter; 0 where all had it. Such a map may only hide it.
+    missing_from: AtomicU64,
     /// One call looks for the next; the others wait for it.
     turn: Semaphore,
     /// The root of its tree, where this is another level, and events can be claimed.
@@ -35,7 +37,8 @@ impl Line {
     /// The place of filter `id`.
     pub(crate) fn of(id: FilterId, record: &FilterRecord) -> Self {
         let (origin, is_over) = (record.line.origin.unwrap_or(id), AtomicBool::new(false));
-        Self { origin, next: OnceLock::new(), is_over, turn: Semaphore::new(1), root: OnceLock::new() }
+        let (missing_from, turn) = (AtomicU64::new(0), Semaphore::new(1));
+        Self { origin, next: OnceLock::new(), is_over, missing_from, turn, root: OnceLock::new() }
     }
 
     /// The filter `next` has followed.
@@ -55,15 +58,14 @@ impl Line {
         let _ = self.root.set(root);
     }
 
-    /// The map does not have the filter any more.
-    pub(crate) fn end(&self) {
-        self.is_over.store(true, Ordering::Relaxed);
+    /// `map` does not have filter `id`, whose line this is. It is over where the map has a filter that has followed: a client that
+    /// has no right to the one sees none of them, and may be granted it again while the former still has its events.
+    pub(crate) fn misses(&self, map: &ClusterMap, id: FilterId) {
+        self.missing_from.fetch_max(map.version, Ordering::Relaxed);
+        if map.follower_of(id, self.origin).is_some() {
+            self.is_over.store(true, Ordering::Relaxed);
+        }
     }
-}
-
-/// Whether an event with this answer is one for the filter that has followed: nothing has been recorded.
-pub(crate) fn passes_on(answer: Answer) -> bool {
-    matches!(answer.decision, Decision::Undecided(Reason::Altered | Reason::UnknownFilter))
 }
 
 /// The answer to an event for which the filter that has followed could not be found in time.
@@ -97,6 +99,25 @@ pub(crate) fn all(opened: &Arc<FilterCore>) -> impl Iterator<Item = &Arc<FilterC
 }
 
 impl FilterCore {
+    /// Whether an event with this answer is one for the filter that has followed: nothing has been recorded here, and nothing
+    /// will be. The filter was asked when the map had version `asked_by`.
+    pub(crate) fn passes_on(&self, answer: Answer, asked_by: u64) -> bool {
+        let Line { origin, missing_from, .. } = self.line();
+        match answer.decision {
+            Decision::Undecided(Reason::Altered) => true,
+            Decision::Undecided(Reason::UnknownFilter) => {
+                let map = self.core().map();
+                if map.filters.contains_key(&self.id()) {
+                    // A node says so, unless a map has hidden the filter from this client meanwhile.
+                    missing_from.load(Ordering::Relaxed) < asked_by
+                } else {
+                    map.follower_of(self.id(), *origin).is_some()
+                }
+            }
+            _ => false,
+        }
+    }
+
     /// Whether another filter has followed.
     pub(crate) fn is_followed(&self) -> bool {
         let map = self.core().map();

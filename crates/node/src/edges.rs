@@ -17,7 +17,7 @@ use firstseen_journal::{Disk, FolderDisk, SEGMENT_BYTES};
 use firstseen_meta::MetaStorage;
 use firstseen_routing::{Moment, MonotonicMs, OwnerLimits};
 use firstseen_wire::net::{self, Connector, TcpConnector};
-use firstseen_wire::tls::{ServerTls, TlsError, TlsStream};
+use firstseen_wire::tls::{PeerRoles, ServerTls, TlsError, TlsStream};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpListener;
@@ -139,23 +139,52 @@ pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Duplex for T {}
 
+/// Who is at the other end of a connection, where the network itself knows and no certificate has to say so.
+#[doc(hidden)]
+#[derive(Clone, Debug)]
+pub struct Vouched {
+    /// The roles that its certificate would give it.
+    pub roles: PeerRoles,
+    /// The principal that it would name.
+    pub principal: Option<String>,
+}
+
 /// A connection that was accepted.
 pub struct Connection {
     io: Box<dyn Duplex>,
     info: TcpConnectInfo,
     tls: Option<TlsConnectInfo<TcpConnectInfo>>,
+    vouched: Option<Vouched>,
 }
 
 impl Connection {
     /// A connection from `remote`.
     pub fn new(io: impl Duplex, local: Option<SocketAddr>, remote: Option<SocketAddr>) -> Self {
-        Self { io: Box::new(io), info: TcpConnectInfo { local_addr: local, remote_addr: remote }, tls: None }
+        Self {
+            io: Box::new(io),
+            info: TcpConnectInfo { local_addr: local, remote_addr: remote },
+            tls: None,
+            vouched: None,
+        }
+    }
+
+    /// The same, from whom the network says. Only a simulated network can know: nothing that a peer sends gets here, and
+    /// listeners of a machine do not call this. It can only take rights away: without certificates whoever connects may do
+    /// everything, and where certificates are asked for a handshake forgets it.
+    #[doc(hidden)]
+    pub fn vouched_for(self, vouched: Option<Vouched>) -> Self {
+        Self { vouched, ..self }
     }
 
     /// The same after its handshake.
     pub(crate) fn secured(stream: TlsStream<Self>) -> Self {
         let (info, tls) = (stream.get_ref().0.info.clone(), stream.connect_info());
-        Self { io: Box::new(stream), info, tls: Some(tls) }
+        Self { io: Box::new(stream), info, tls: Some(tls), vouched: None }
+    }
+
+    /// For whom the network vouches; nobody after a handshake.
+    pub(crate) fn vouched(&self) -> Option<Vouched> {
+        self.vouched.clone()
     }
 
     /// What calls know of its handshake, after one.

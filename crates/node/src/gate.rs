@@ -62,10 +62,13 @@ impl GateLayer {
         let (mut parts, body) = request.into_parts();
         let CallRule { needs, party, bulk } = rules::of(parts.uri.path());
         let unknown = || ErrorKind::Internal.status("the call is of no connection");
-        let Visitor { tcp, tls, seat } = parts.extensions.remove::<Visitor>().ok_or_else(unknown)?;
+        let Visitor { tcp, tls, vouched, seat } = parts.extensions.remove::<Visitor>().ok_or_else(unknown)?;
         let certificates = tls.as_ref().and_then(|tls| tls.peer_certs()).unwrap_or_default();
         let map = self.views.borrow().map.clone();
-        let caller = Caller::showing(self.is_secure.then_some(certificates));
+        let caller = match vouched {
+            Some(vouched) if !self.is_secure => Caller::vouched_for(vouched),
+            _ => Caller::showing(self.is_secure.then_some(certificates)),
+        };
         let caller = self.named(caller, &parts, &map, (&tcp, &seat))?;
         let guest = Guest::enter((caller, tcp.remote_addr), (parts.uri.path(), needs), &map, &self.audit)?;
         parts.extensions.insert(tcp);

@@ -46,8 +46,8 @@ mod view;
 pub use audit_file::{AuditFile, AuditFileError};
 pub use config::{AuditSettings, ConfigError, HttpSettings, Limits, NodeConfig, Timing, TlsSettings};
 pub use edges::{
-    Clock, Connection, Duplex, EdgeError, Edges, Incoming, OwnerSpawner, SystemClock, has_identity, has_lost_identity,
-    tcp_incoming,
+    Clock, Connection, Duplex, EdgeError, Edges, Incoming, OwnerSpawner, SystemClock, Vouched, has_identity,
+    has_lost_identity, tcp_incoming,
 };
 pub use firstseen_meta::{LostFilter, Recovery, is_restoring, restoring_name};
 pub use node::Node;

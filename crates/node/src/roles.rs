@@ -11,6 +11,7 @@ use firstseen_wire::tls::{self, PeerRoles};
 use tonic::Status;
 use tonic::transport::CertificateDer;
 
+use crate::edges::Vouched;
 use crate::tokens::ShownToken;
 
 /// Letters of a caller's name in logs.
@@ -68,9 +69,14 @@ impl Caller {
 
     /// Only callers that show something of which the cluster knows.
     pub(crate) fn must_be_somebody(&self) -> Result<(), Status> {
-        let is_nobody =
-            self.certificates.as_ref().is_some_and(|certificates| certificates.is_empty()) && self.token.is_none();
+        let shows_none = self.certificates.as_ref().is_some_and(|certificates| certificates.is_empty());
+        let is_nobody = shows_none && self.roles == PeerRoles::default() && self.principal.is_none();
         allow(!is_nobody, "a certificate, or a token in the header `authorization`")
+    }
+
+    /// A caller for whom the network vouches, as if it had shown a certificate with these roles and this name.
+    pub(crate) fn vouched_for(Vouched { roles, principal }: Vouched) -> Self {
+        Self { certificates: Some(Arc::default()), roles, principal, token: None }
     }
 
     /// The roles in the caller's certificate.

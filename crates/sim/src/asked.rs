@@ -9,11 +9,12 @@ use firstseen_routing::rules::{Rule, Rules};
 
 use crate::claims::with_claims;
 use crate::kinds;
+use crate::rights::with_rights;
 use crate::scenario::Scenario;
 
 /// The text about the arguments.
 pub const USAGE: &str = "usage: firstseen-sim --seeds|--trees|--durable|--copies|--moves|--cut-offs|--hung-disks|\
-                         --wrong-clocks|--broken-times|--storms FIRST..END [--kind cuckoo] [--claims] [--trace] [--without RULE] \
+                         --wrong-clocks|--broken-times|--storms FIRST..END [--kind cuckoo] [--claims] [--rights] [--trace] [--without RULE] \
                          [--results FILE]\n       \
                          firstseen-sim --scale [--nodes N,...] [--events-per-node N] [--json] [--picture FILE]";
 
@@ -65,6 +66,8 @@ pub struct Asked {
     pub kind: Option<&'static str>,
     /// Whether events are claimed.
     pub claims: bool,
+    /// Whether producers need rights.
+    pub rights: bool,
     /// Whether every delivery is printed.
     pub shows_trace: bool,
     /// A rule that nodes break.
@@ -80,17 +83,26 @@ impl Asked {
         let seeds = args.next()?;
         let (first, end) = seeds.split_once("..")?;
         let seeds = first.parse().ok()?..end.parse().ok()?;
-        let mut asked =
-            Self { family, seeds, kind: None, claims: false, shows_trace: false, without: None, results: None };
+        let mut asked = Self {
+            family,
+            seeds,
+            kind: None,
+            claims: false,
+            rights: false,
+            shows_trace: false,
+            without: None,
+            results: None,
+        };
         while let Some(arg) = args.next() {
             match arg.as_str() {
                 "--kind" => asked.kind = Some(kinds::asked(&args.next()?)?),
                 "--claims" => asked.claims = true,
+                "--rights" => asked.rights = true,
                 "--trace" => asked.shows_trace = true,
                 "--without" => {
                     let name = args.next()?;
-                    asked.without =
-                        Some(Rule::ALL.into_iter().chain(Rule::OF_CLAIMS).find(|rule| format!("{rule:?}") == name)?);
+                    let mut rules = Rule::ALL.into_iter().chain(Rule::OF_CLAIMS).chain(Rule::OF_RIGHTS);
+                    asked.without = Some(rules.find(|rule| format!("{rule:?}") == name)?);
                 }
                 "--results" => asked.results = Some(args.next()?.into()),
                 _ => return None,
@@ -103,6 +115,7 @@ impl Asked {
     pub fn scenario(&self, seed: u64) -> Scenario {
         let scenario = self.family.without(self.without, seed);
         let scenario = if self.claims { with_claims(scenario) } else { scenario };
+        let scenario = if self.rights { with_rights(scenario) } else { scenario };
         match self.kind {
             Some(kind) => scenario.in_kind(kind),
             None => scenario,
@@ -112,9 +125,10 @@ impl Asked {
     /// What was asked for, but for the seeds: results have that name.
     pub fn name(&self) -> String {
         let claims = if self.claims { ":claims" } else { "" };
+        let rights = if self.rights { ":rights" } else { "" };
         match self.kind {
-            Some(kind) => format!("{}:{kind}{claims}", self.family.flag),
-            None => format!("{}{claims}", self.family.flag),
+            Some(kind) => format!("{}:{kind}{claims}{rights}", self.family.flag),
+            None => format!("{}{claims}{rights}", self.family.flag),
         }
     }
 
@@ -122,6 +136,7 @@ impl Asked {
     pub fn again(&self, seed: u64) -> String {
         let kind = self.kind.map_or_else(String::new, |kind| format!(" --kind {kind}"));
         let claims = if self.claims { " --claims" } else { "" };
-        format!("{} {seed}..{}{kind}{claims}", self.family.flag, seed + 1)
+        let rights = if self.rights { " --rights" } else { "" };
+        format!("{} {seed}..{}{kind}{claims}{rights}", self.family.flag, seed + 1)
     }
 }

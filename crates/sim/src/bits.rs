@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use firstseen_checker::history::{Call, CellsRead, History, Stamped};
+use firstseen_checker::laws::lacked_right;
 use firstseen_filter::{BucketShape, FilterSecret, FilterSlice, Layout, Probes, REGION_BUCKETS, Stamp, Unit};
-use firstseen_routing::{AskCells, ClusterMap, Decision, FilterId, FilterRecord, GroupPlan, NodeId};
+use firstseen_routing::{AskCells, ClusterMap, Decision, FilterId, FilterRecord, GroupPlan, NodeId, Reason};
 use firstseen_wire::cells::{CellsOf, decode, encode_ask};
 use firstseen_wire::net::{Connector, admin_client};
 
@@ -157,6 +158,11 @@ fn expected(
             && (history.promises.answers_when_set || !history.has_lost(call, &all_nodes))
     };
     let may_be_set = |call: &&Call| {
+        // What was refused, or had to be by the map where it entered, sets nothing.
+        let is_refused = call.verdict == Some(Decision::Undecided(Reason::Forbidden));
+        if is_refused || lacked_right(history, call).is_some() {
+            return false;
+        }
         let is_answered = call.won() || call.verdict == Some(Decision::Duplicate);
         let ended_us = call.returned_us.filter(|_| is_answered);
         let ended_ms = ended_us.map_or(now_ms, |ended_us| EPOCH_MS + ended_us / 1000);

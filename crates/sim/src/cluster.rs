@@ -20,11 +20,13 @@ use firstseen_wire::proto::{admin, producer};
 use firstseen_wire::tree::encode;
 use turmoil::net::TcpListener;
 
+use crate::acted_on::Acting;
 use crate::alteration::CAPACITY_EVENTS;
 use crate::clock::{CLOCK_SKEW_MS_MAX, NodeClock, now_us};
 use crate::full_disk::FullDisk;
 use crate::kind_name::kind_of;
 use crate::net::{SimConnector, incoming};
+use crate::principals;
 use crate::scenario::Scenario;
 use crate::tree::site_name;
 use crate::views::Views;
@@ -70,6 +72,7 @@ pub struct Machine {
     /// Its clock.
     pub clock: NodeClock,
     views: Views,
+    acting: Acting,
     damage: Arc<Damage>,
     ready: Arc<AtomicU64>,
     full: Arc<Mutex<FullDisk>>,
@@ -92,6 +95,7 @@ impl Default for Machine {
             agreement,
             clock: NodeClock::default(),
             views: Views::default(),
+            acting: Acting::default(),
             ready: Default::default(),
             damage: Arc::default(),
             full: Arc::default(),
@@ -100,9 +104,9 @@ impl Default for Machine {
 }
 
 impl Machine {
-    /// A machine whose node notes its views there.
-    pub fn seen_by(views: &Views) -> Self {
-        Self { views: views.clone(), ..Self::default() }
+    /// A machine whose node notes there its views, and what its maps let producers do.
+    pub(crate) fn seen_by(views: &Views, acting: &Acting) -> Self {
+        Self { views: views.clone(), acting: acting.clone(), ..Self::default() }
     }
 
     /// From now on, files of both folders may only grow by so many bytes in all; with `takes_reserve`, another program
@@ -170,12 +174,14 @@ impl Machine {
     /// Notes whether node `index` is ready, its view, and whether its disk has taken all, again and again.
     async fn watch(&self, index: usize, node: &Node) {
         let (mut version_noted, mut noted_us) = (0, now_us());
+        let mut acting = self.acting.of_process(index);
         loop {
             let version = node.map_version();
             let is_ready = node.not_ready().is_none() && node.map_version() == version;
             self.ready.store(if is_ready { version } else { 0 }, Ordering::Relaxed);
             let map = node.meta().map().borrow().clone();
             if version == map.version {
+                acting.look(&map, FILTER);
                 if version != version_noted {
                     self.views.note(index, noted_us, &map);
                     self.full_disk().acts_on(map);
@@ -228,6 +234,7 @@ pub(crate) async fn start_node(
     connector: SimConnector,
 ) -> turmoil::Result<Node> {
     let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
+    let whose = if scenario.rights { principals::whose } else { |_| None };
     let plain = NodeConfig::new(&node_name(index), ([0, 0, 0, 0], PORT).into(), "unused");
     let config = NodeConfig {
         advertise: Some(node_address(index)),
@@ -239,7 +246,7 @@ pub(crate) async fn start_node(
         ..plain
     };
     let edges = Edges {
-        incoming: incoming(listener, connector.clone()),
+        incoming: incoming(listener, connector.clone(), whose),
         address: node_address(index),
         http: None,
         connector: Arc::new(connector),

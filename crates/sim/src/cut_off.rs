@@ -13,9 +13,10 @@ use crate::cluster::{self, FILTER, node_name};
 use crate::dice::Dice;
 use crate::holdings::NodeEvents;
 use crate::net::SimConnector;
+use crate::principals::producer_name;
 use crate::scenario::Scenario;
 use crate::shared_history::{SharedHistory, lock};
-use crate::torment::{Order, Torment, loss, producer_name};
+use crate::torment::{Order, Torment, loss};
 
 /// The dice of cut-offs fall independently of the other dice of a seed.
 const OF_SECLUSIONS: u64 = 0x5EC1;

@@ -4,6 +4,8 @@
 //! same history. Must not know: nothing of production depends on this crate.
 #![warn(missing_docs)]
 
+mod access;
+mod acted_on;
 pub mod alteration;
 pub mod alterations;
 pub mod asked;
@@ -23,9 +25,11 @@ mod kinds;
 mod moves;
 pub mod net;
 mod operator;
+mod principals;
 pub mod producers;
 mod real_time;
 pub mod results;
+mod rights;
 pub mod run;
 pub mod scale;
 pub mod scenario;

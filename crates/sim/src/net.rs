@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use firstseen_node::{Connection, Incoming};
+use firstseen_node::{Connection, Incoming, Vouched};
 use firstseen_wire::net::{Channel, ConnectError, Connector, plain_endpoint, without_token};
 use http::Uri;
 use hyper_util::rt::TokioIo;
@@ -158,13 +158,17 @@ impl AsyncWrite for SimStream {
     }
 }
 
-/// The connections that arrive at `listener`.
-pub fn incoming(listener: TcpListener, through: SimConnector) -> Incoming {
-    let accept = |(listener, through): (TcpListener, SimConnector)| async move {
+/// The connections that arrive at `listener`; `whose` says for whom the network vouches at an address.
+pub fn incoming(
+    listener: TcpListener,
+    through: SimConnector,
+    whose: impl Fn(IpAddr) -> Option<Vouched> + Copy + Send + 'static,
+) -> Incoming {
+    let accept = move |(listener, through): (TcpListener, SimConnector)| async move {
         let accepted = listener.accept().await.and_then(|(stream, _)| {
             let stream = SimStream::new(stream, CancellationToken::new(), &through)?;
             let (local, remote) = (stream.local, stream.remote);
-            Ok(Connection::new(stream, Some(local), Some(remote)))
+            Ok(Connection::new(stream, Some(local), Some(remote)).vouched_for(whose(remote.ip())))
         });
         Some((accepted, (listener, through)))
     };

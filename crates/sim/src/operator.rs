@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use firstseen_wire::watch;
 
+use crate::access::{self, Keeper};
 use crate::alterations::{self, Altered};
 use crate::bits;
 use crate::cells;
@@ -45,16 +46,18 @@ impl Operator {
         let scenario = &self.torment.scenario;
         let map = cluster::set_up(scenario, &self.connector).await?;
         let events = events_by_node(scenario, &map)?;
+        let keeper = access::keep(scenario, &self.connector, &self.history).await?;
         self.ready.send(true);
         match scenario.nemesis {
-            Nemesis::Storm => self.weather(scenario).await?,
-            Nemesis::CutOff => self.seclude(&events).await?,
+            Nemesis::Storm => self.weather(scenario, keeper).await?,
+            Nemesis::CutOff => self.seclude(&events, keeper).await?,
             _ => {
                 let goes_on = || self.torment.left.load(Ordering::Relaxed) > 0;
                 let (tormented, moved) =
                     tokio::join!(self.torment.run(&events, &self.history), self.keep_moving(scenario, goes_on));
                 let () = tormented;
                 moved?;
+                access::end(keeper).await?;
             }
         }
         if scenario.copies > 0 || scenario.moves {
@@ -70,13 +73,14 @@ impl Operator {
     }
 
     /// A storm, and the time after it, in which everything must work.
-    async fn weather(&self, scenario: &Scenario) -> turmoil::Result {
+    async fn weather(&self, scenario: &Scenario, keeper: Option<Keeper>) -> turmoil::Result {
         let until_us = now_us() + scenario.storm_ms * 1000;
         let storm =
             Storm { torment: &self.torment, connector: &self.connector, fired: &self.fired, history: &self.history };
         let (raged, altered) = tokio::join!(storm.rage(until_us), self.rearrange(scenario, until_us));
         raged?;
         let altered = altered?;
+        access::end(keeper).await?;
         storm.heal().await?;
         tokio::time::sleep(CALM).await;
         self.end_stage().await;
@@ -102,9 +106,10 @@ impl Operator {
     }
 
     /// Cuts nodes off one after the other, and then lets the cluster heal.
-    async fn seclude(&self, events: &[NodeEvents]) -> turmoil::Result {
+    async fn seclude(&self, events: &[NodeEvents], keeper: Option<Keeper>) -> turmoil::Result {
         let (torment, connector, history) = (&self.torment, &self.connector, &self.history);
         Seclusion { torment, connector, history, events }.rage().await?;
+        access::end(keeper).await?;
         tokio::time::sleep(CALM).await;
         self.end_stage().await;
         Ok(())

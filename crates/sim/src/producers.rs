@@ -3,6 +3,7 @@
 //! Promises: every call is in the history before it is made. Must not know: which faults there are.
 
 mod consume;
+mod entries;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use crate::clock::{EPOCH_MS, now_us};
 use crate::cluster::{FILTER, node_address};
 use crate::dice::Dice;
 use crate::net::SimConnector;
+use crate::rights::events_of_draw;
 use crate::scenario::Scenario;
 use crate::shared_history::{SharedHistory, lock};
 use crate::torment::Stage;
@@ -47,15 +49,14 @@ pub(crate) async fn produce(
     stage: Stage,
 ) -> turmoil::Result {
     let (client, filter) = connect(number, 0, &scenario, &connector).await.map_err(|error| error.to_string())?;
-    let (mut lanes, mut clients) = (Vec::new(), vec![(client, filter.clone())]);
+    let (mut lanes, mut clients) = (Vec::new(), vec![(client, filter)]);
     for lane in 0..AT_ONCE {
-        let mut filter = filter.clone();
+        let (mut client, mut filter) = clients[0].clone();
         // A verdict can be matched with its mark (degraded) only where a producer has one call in flight.
         if lane > 0 && (scenario.leaves_answer_alone() || scenario.is_staged()) {
             let own = connect(number, u32::MAX - lane, &scenario, &connector).await;
-            let (client, of_lane) = own.map_err(|error| error.to_string())?;
-            clients.push((client, of_lane.clone()));
-            filter = of_lane;
+            (client, filter) = own.map_err(|error| error.to_string())?;
+            clients.push((client.clone(), filter.clone()));
         }
         let lane = Lane {
             number,
@@ -63,6 +64,7 @@ pub(crate) async fn produce(
             scenario: scenario.clone(),
             connector: connector.clone(),
             history: history.clone(),
+            client,
             filter,
             stage: stage.clone(),
         };
@@ -86,6 +88,7 @@ struct Lane {
     scenario: Scenario,
     connector: SimConnector,
     history: SharedHistory,
+    client: Client,
     filter: Filter,
     stage: Stage,
 }
@@ -103,6 +106,7 @@ impl Lane {
             tokio::time::sleep(Duration::from_millis(dice.below(self.scenario.pause_max_ms))).await;
             let (event, time_ms) = self.draw(&mut dice);
             let is_lookup = dice.below(LOOKUP_EVERY) == 0;
+            let event = self.or_one_that_was_refused(event, is_lookup, &mut dice);
             if let Some(lease_max_ms) = self.scenario.lease_max_ms
                 && !is_lookup
                 && dice.below(OBSERVE_EVERY) > 0
@@ -114,7 +118,7 @@ impl Lane {
             // be older than what the guard remembers of the others.
             let name = SubmissionName { source: u128::from(place) + 1, number: u64::from(call) };
             let name = (self.scenario.named && !is_lookup).then_some(name);
-            let verdict = self.call(&self.filter, (event, time_ms), is_lookup, name).await?;
+            let verdict = self.call((&self.client, &self.filter), (event, time_ms), is_lookup, name).await?;
             if let (Some(name), Decision::Undecided(_)) = (name, verdict) {
                 self.again((event, time_ms), name).await?;
             }
@@ -128,7 +132,8 @@ impl Lane {
         if self.scenario.is_staged() {
             workload::draw(dice, now_ms, self.scenario.window_ms)
         } else {
-            (dice.below(self.scenario.events), now_ms)
+            let (first, events) = events_of_draw(&self.scenario, dice);
+            (first + dice.below(events), now_ms)
         }
     }
 
@@ -138,8 +143,8 @@ impl Lane {
         for start in 0..AGAIN_MAX {
             let incarnation = 1 + start + (name.number as u32 * AT_ONCE + self.lane) * AGAIN_MAX;
             let filter = connect(self.number, incarnation, &self.scenario, &self.connector).await;
-            let (_client, filter) = match filter {
-                Err(_) if self.scenario.is_staged() => break,
+            let (client, filter) = match filter {
+                Err(_) if self.scenario.is_staged() || self.scenario.rights => break,
                 connected => connected.map_err(|error| error.to_string())?,
             };
             // The connection may have taken long.
@@ -147,7 +152,7 @@ impl Lane {
             if age_ms > u64::from(self.scenario.retry_horizon_ms) {
                 break;
             }
-            let verdict = self.call(&filter, event, false, Some(name)).await?;
+            let verdict = self.call((&client, &filter), event, false, Some(name)).await?;
             lock(&self.history).degraded_events += filter.degraded_events();
             if !matches!(verdict, Decision::Undecided(_)) {
                 break;
@@ -177,13 +182,13 @@ impl Lane {
 
     async fn call(
         &self,
-        filter: &Filter,
+        (client, filter): (&Client, &Filter),
         (event, time_ms): (u64, u64),
         is_lookup: bool,
         name: Option<SubmissionName>,
     ) -> Result<Decision, String> {
         let id = lock(&self.history).begin(Call { is_lookup, name, ..self.new_call(event, time_ms) });
-        let degraded_before = filter.degraded_events();
+        let (degraded_before, sent_before) = (filter.degraded_events(), self.sent(client));
         let key = event.to_le_bytes();
         let verdict = match name {
             _ if is_lookup => filter.test_at(&key, time_ms).await,
@@ -192,6 +197,7 @@ impl Lane {
         };
         let verdict = verdict.map_err(|error| error.to_string())?;
         let degraded = filter.degraded_events() > degraded_before;
+        self.note_entries(id, client, &sent_before);
         lock(&self.history).end(id, now_us(), verdict, degraded);
         Ok(verdict)
     }

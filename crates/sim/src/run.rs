@@ -12,6 +12,7 @@ use firstseen_routing::{ClockSource, SlicedDefinition, WhenLost};
 use firstseen_wire::watch;
 use xxhash_rust::xxh3::Xxh3;
 
+use crate::acted_on::Acting;
 use crate::alterations;
 use crate::audit::audit;
 use crate::clock::{CLOCK_SKEW_MS_MAX, EPOCH_MS};
@@ -21,11 +22,12 @@ use crate::faults::{Fault, Fired, Happened};
 use crate::holdings::whole_events;
 use crate::net::{Breaker, SimConnector, Streams};
 use crate::operator::Operator;
+use crate::principals::producer_name;
 use crate::producers::produce;
 use crate::real_time::standing_still;
 use crate::scenario::{Nemesis, Scenario};
 use crate::shared_history::{SharedHistory, lock};
-use crate::torment::{Order, Orders, Stage, Torment, hosts_at, producer_name};
+use crate::torment::{Order, Orders, Stage, Torment, hosts_at};
 use crate::trace::{Recorder, Trace};
 use crate::views::Views;
 use firstseen_checker::history::{EndOnFullDisk, History, Promises, Stamped};
@@ -110,7 +112,7 @@ fn carry_out(scenario: &Scenario) -> Result<Run, String> {
     let connector =
         || SimConnector { breaker: Breaker::default(), streams: streams.clone(), recorder: recorder.clone() };
     let views = Views::default();
-    let machines = machines(scenario, &views);
+    let machines = machines(scenario, &views, &Acting::noted_in(&history, scenario));
     let mut breakers = start_nodes(&mut sim, scenario, &machines, connector);
     let (ready_sender, ready) = watch::channel(false);
     let (quiet_sender, quiet) = watch::channel(false);
@@ -166,8 +168,8 @@ fn carry_out(scenario: &Scenario) -> Result<Run, String> {
 }
 
 /// The machines of the nodes.
-fn machines(scenario: &Scenario, views: &Views) -> Vec<Machine> {
-    let machines: Vec<Machine> = (0..scenario.nodes).map(|_| Machine::seen_by(views)).collect();
+fn machines(scenario: &Scenario, views: &Views, acting: &Acting) -> Vec<Machine> {
+    let machines: Vec<Machine> = (0..scenario.nodes).map(|_| Machine::seen_by(views, acting)).collect();
     machines.iter().for_each(|machine| machine.journal.set_sync_takes(Duration::from_millis(scenario.sync_ms)));
     machines
 }

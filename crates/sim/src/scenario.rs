@@ -159,6 +159,8 @@ pub struct Scenario {
     pub copies: u32,
     /// For how long an event may be held at most, in milliseconds; none where events cannot be claimed.
     pub lease_max_ms: Option<u32>,
+    /// Whether producers need rights, which are taken away and granted again.
+    pub rights: bool,
     /// Whether slices move from node to node all the while.
     pub moves: bool,
     /// The filter that follows while producers go on.
@@ -206,6 +208,7 @@ impl Scenario {
             durability: Durability::Memory,
             copies: 0,
             lease_max_ms: None,
+            rights: false,
             moves: false,
             alteration: None,
             retry_horizon_ms: 60_000,
@@ -470,6 +473,9 @@ impl fmt::Display for Scenario {
         }
         if let Some(lease_max_ms) = self.lease_max_ms {
             write!(f, " claims {lease_max_ms} ms")?;
+        }
+        if self.rights {
+            write!(f, " rights")?;
         }
         if self.moves {
             write!(f, " moving")?;

@@ -8,7 +8,7 @@ mod full_disks;
 
 use std::time::Duration;
 
-use firstseen_checker::history::{Loss, Outage};
+use firstseen_checker::history::{Healed, Loss, Outage};
 use firstseen_routing::Durability;
 
 use crate::clock::{CLOCK_SKEW_MS_MAX, now_us};
@@ -17,9 +17,10 @@ use crate::dice::Dice;
 use crate::faults::{Fault, Fired};
 use crate::moves;
 use crate::net::SimConnector;
+use crate::principals::producer_name;
 use crate::scenario::Scenario;
 use crate::shared_history::{SharedHistory, lock};
-use crate::torment::{Order, Torment, producer_name};
+use crate::torment::{Order, Torment};
 use crate::whole::{incomplete, index_of, lacking_all_the_while, missing};
 
 /// The faults of machines, which happen one after the other.
@@ -322,9 +323,8 @@ impl Storm<'_> {
             // matters.
             tokio::time::sleep(Duration::from_millis(u64::from(self.scenario().retry_horizon_ms))).await;
         }
-        let mut history = lock(self.history);
-        (history.healed_us, history.unhealed) = (Some(now_us()), lost);
-        history.ends_whole = self.scenario().is_short();
+        let healed = Healed { at_us: now_us(), is_whole: self.scenario().is_short(), lacks: lost };
+        lock(self.history).healed = Some(healed);
         Ok(())
     }
 }

@@ -15,6 +15,7 @@ use crate::cluster::{Machine, node_name};
 use crate::dice::Dice;
 use crate::holdings::NodeEvents;
 use crate::net::{Breaker, Streams};
+use crate::principals::producer_name;
 use crate::scenario::{Nemesis, Scenario};
 use crate::shared_history::{SharedHistory, lock};
 
@@ -63,11 +64,6 @@ impl Stage {
 
 /// The orders of the operator that are not carried out yet.
 pub(crate) type Orders = Arc<Mutex<Vec<Order>>>;
-
-/// The name of producer `number`.
-pub(crate) fn producer_name(number: u32) -> String {
-    format!("producer-{number}")
-}
 
 /// The node of a site and its producers.
 pub(crate) fn hosts_at(scenario: &Scenario, site: usize) -> Vec<String> {

@@ -53,8 +53,8 @@ pub(super) fn check(history: &History, by_event: &BTreeMap<u64, Vec<&Call>>, vio
             }
         }
         held(history, &granted, calls, violations);
-        if let Some(healed_us) = history.healed_us {
-            end(healed_us, claims, calls, violations);
+        if let Some(healed) = &history.healed {
+            end(healed.at_us, claims, calls, violations);
         }
     }
 }
@@ -112,6 +112,7 @@ mod tests {
     use firstseen_routing::{Epoch, Fence, FilterId};
 
     use super::*;
+    use crate::history::Healed;
 
     fn claim(asked_us: u64, told_us: u64, until_us: u64, number: u64) -> ClaimRecord {
         let fence = Fence::of_number(FilterId(1), Epoch(1), number);
@@ -127,7 +128,8 @@ mod tests {
     }
 
     fn broken(claims: Vec<ClaimRecord>, calls: Vec<Call>, healed_us: Option<u64>) -> Vec<&'static str> {
-        let history = History { claims, calls, healed_us, ..History::default() };
+        let healed = healed_us.map(|at_us| Healed { at_us, is_whole: true, lacks: None });
+        let history = History { claims, calls, healed, ..History::default() };
         let mut by_event: BTreeMap<u64, Vec<&Call>> = BTreeMap::new();
         history.calls.iter().for_each(|call| by_event.entry(call.event).or_default().push(call));
         let mut violations = Vec::new();

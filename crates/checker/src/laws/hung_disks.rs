@@ -27,7 +27,7 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     }
 }
 
-/// The calls that this law is about: those made while a disk hung, once the cluster has noticed.
+/// The calls that this law is about: those made while a disk hung, once the cluster has noticed, by who always has the right.
 pub fn judged(history: &History) -> impl Iterator<Item = &Call> {
     let is_during = |call: &Call| {
         let is_in = |hang: &(u64, u64)| {
@@ -35,7 +35,8 @@ pub fn judged(history: &History) -> impl Iterator<Item = &Call> {
         };
         history.hangs.iter().any(is_in)
     };
-    history.calls.iter().filter(move |call| is_during(call))
+    // Who may have lost its right is refused whatever disks do.
+    history.calls.iter().filter(move |call| is_during(call) && !history.rights.revoked.contains(&call.producer))
 }
 
 #[cfg(test)]

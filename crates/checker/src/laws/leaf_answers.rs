@@ -8,7 +8,9 @@ use firstseen_routing::Decision;
 const LAW: &str = "leaf answers: what was delivered at a site was not a duplicate there during an outage";
 
 pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Violation>) {
-    let is_of_leaf = |call: &Call| call.site.is_some() && !call.is_claim && !call.is_confirm;
+    // Who may have lost its right is told nothing.
+    let may = |call: &Call| !history.rights.revoked.contains(&call.producer);
+    let is_of_leaf = |call: &Call| call.site.is_some() && !call.is_claim && !call.is_confirm && may(call);
     let during = |call: &&&Call| is_of_leaf(call) && history.outages.iter().any(|outage| outage.has_all_of(call));
     for asked in calls.iter().filter(during) {
         let delivered_here = |call: &&&Call| {

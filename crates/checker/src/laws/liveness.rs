@@ -11,9 +11,9 @@ const SHOWN_MAX: usize = 3;
 const LAW: &str = "liveness: not all is well though nothing goes wrong any more";
 
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
-    let Some(healed_us) = history.healed_us else { return };
+    let Some(healed) = &history.healed else { return };
     // A producer that asks for missing slices again and again may reach its deadline before the last answer.
-    let may_lack = |reason: Reason| !history.ends_whole && matches!(reason, Reason::SlicesDown | Reason::Unknown);
+    let may_lack = |reason: Reason| !healed.is_whole && matches!(reason, Reason::SlicesDown | Reason::Unknown);
     let is_open = |verdict: Option<Decision>| match verdict {
         // How long somebody may hold an event is a law of claims.
         Some(Decision::Undecided(Reason::Claimed)) => false,
@@ -21,9 +21,10 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
         Some(_) => false,
         None => true,
     };
-    let open = history.calls.iter().filter(|call| history.first_attempt_us(call) > healed_us && is_open(call.verdict));
+    let open =
+        history.calls.iter().filter(|call| history.first_attempt_us(call) > healed.at_us && is_open(call.verdict));
     let calls: Vec<_> = open.take(SHOWN_MAX).cloned().collect();
-    if !calls.is_empty() || history.unhealed.is_some() {
-        violations.push(Violation { law: LAW, calls, what: history.unhealed.clone() });
+    if !calls.is_empty() || healed.lacks.is_some() {
+        violations.push(Violation { law: LAW, calls, what: healed.lacks.clone() });
     }
 }

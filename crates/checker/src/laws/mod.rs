@@ -16,6 +16,7 @@ mod no_first_after_duplicate;
 mod no_own_duplicate;
 mod one_winner;
 mod ready_when_whole;
+mod rights;
 mod same_name_same_verdict;
 mod wrong_clocks;
 
@@ -24,6 +25,7 @@ use std::fmt;
 
 use crate::history::{Call, History};
 pub use hung_disks::judged as judged_of_hung_disks;
+pub use rights::lacked_right;
 
 /// A broken law.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,6 +78,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     hung_disks::check(history, &mut violations);
     liveness::check(history, &mut violations);
     ready_when_whole::check(history, &mut violations);
+    rights::check(history, &mut violations);
     same_name_same_verdict::check(history, &mut violations);
     marked_degraded::check(history, &by_event, &mut violations);
     wrong_clocks::check(history, &mut violations);

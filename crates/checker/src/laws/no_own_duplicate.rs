@@ -1,8 +1,9 @@
 //! An event is a duplicate only where another submission of it may have been recorded: never because of itself. (A
 //! recorded event with a later time explains the duplicate, however much later: one that comes late finds what was
-//! recorded before.)
+//! recorded before.) Who has not the right to record events has recorded none.
 
 use super::Violation;
+use super::rights::lacked_right;
 use crate::history::{Call, History};
 use firstseen_routing::Decision;
 
@@ -16,6 +17,7 @@ pub(super) fn check(history: &History, calls: &[&Call], violations: &mut Vec<Vio
             other.id != duplicate.id
                 && (other.name.is_none() || other.name != duplicate.name)
                 && (other.may_have_recorded() || history.may_have_recorded_in_vain(other, duplicate))
+                && lacked_right(history, other).is_none()
                 && duplicate.returned_us.is_none_or(|returned_us| other.began_us < returned_us)
                 && history.may_be_known(other, duplicate)
         };

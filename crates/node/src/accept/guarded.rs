@@ -15,7 +15,7 @@ use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::transport::server::{Connected, TcpConnectInfo, TlsConnectInfo};
 
 use super::door::{ConnectionPlace, Seat};
-use crate::edges::Connection;
+use crate::edges::{Connection, Vouched};
 
 /// For how long a connection may be silent.
 #[derive(Clone, Copy)]
@@ -43,6 +43,8 @@ pub(crate) struct Visitor {
     pub(crate) tcp: TcpConnectInfo,
     /// Its certificates; none without TLS.
     pub(crate) tls: Option<TlsConnectInfo<TcpConnectInfo>>,
+    /// For whom the network vouches; nobody where certificates say who comes.
+    pub(crate) vouched: Option<Vouched>,
     /// The counter of its calls.
     pub(crate) seat: Seat,
 }
@@ -153,7 +155,8 @@ impl Connected for Guarded<Connection> {
     type ConnectInfo = Visitor;
 
     fn connect_info(&self) -> Visitor {
-        Visitor { tcp: self.io.connect_info(), tls: self.io.tls(), seat: self.place.seat() }
+        let (tcp, tls, vouched) = (self.io.connect_info(), self.io.tls(), self.io.vouched());
+        Visitor { tcp, tls, vouched, seat: self.place.seat() }
     }
 }
 

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{FilterId, FilterRecord, FilterVerb, MonotonicMs, Operation, Quota};
 
 use crate::guest::Guest;
@@ -17,6 +18,7 @@ const REMEMBERED_MAX: usize = 64;
 /// What the sender of a stream may do.
 pub(super) struct StreamRights {
     guest: Arc<Guest>,
+    rules: Rules,
     /// The version of the map by which these are allowed.
     version: u64,
     allowed: Vec<(FilterId, FilterVerb)>,
@@ -30,8 +32,8 @@ pub(super) struct StreamRights {
 
 impl StreamRights {
     /// The rights of `guest`.
-    pub(super) fn of(guest: Arc<Guest>) -> Self {
-        Self { guest, version: 0, allowed: Vec::new(), refused: None, quota: None, open_batches: 0 }
+    pub(super) fn of(guest: Arc<Guest>, rules: Rules) -> Self {
+        Self { guest, rules, version: 0, allowed: Vec::new(), refused: None, quota: None, open_batches: 0 }
     }
 
     /// Takes a batch of so many events from the quota of its principal.
@@ -58,7 +60,9 @@ impl StreamRights {
 
     /// Goes by a newer map.
     fn follow(&mut self, quotas: &Quotas, view: &View, now_ms: MonotonicMs) {
-        self.allowed.clear();
+        if self.rules.keep(Rule::RightsFollowTheMap) {
+            self.allowed.clear();
+        }
         self.version = view.map.version;
         let quota = self.guest.quota(&view.map).map(|(name, quota)| (quota, quotas.of(name, now_ms)));
         let same = |(_, usage): &(Quota, Arc<Usage>)| quota.as_ref().is_some_and(|(_, new)| Arc::ptr_eq(usage, new));

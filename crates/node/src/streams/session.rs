@@ -74,6 +74,7 @@ impl Session {
         let (ears, finished, early) = Ears::with_room(credits);
         let (relay, relayed) = mpsc::channel(credits);
         let relays = Relays::new(shared.clone(), guest.clone(), relay);
+        let rules = shared.rules;
         Self {
             shared,
             party,
@@ -84,7 +85,7 @@ impl Session {
             relayed,
             relays,
             sender: StreamSender { producer: 0, is_node: guest.caller().roles().node },
-            rights: StreamRights::of(guest),
+            rights: StreamRights::of(guest, rules),
             unanswered: 0,
             spare: Vec::new(),
             meters: Vec::new(),

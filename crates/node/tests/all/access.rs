@@ -1,7 +1,9 @@
 //! Who may do what, by every call there is, on nodes with certificates.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use firstseen_client::{Client, FilterError};
 use firstseen_filter::{FilterSpec, Kind};
 use firstseen_node::AuditSettings;
 use firstseen_routing::{FilterVerb, SlicedDefinition};
@@ -226,6 +228,14 @@ async fn a_principal_sees_its_filters_and_secrets_only_to_hash_by() {
     assert_eq!(secret("tenant", "clicks").await, Err(Code::PermissionDenied));
     assert_eq!(secret("tenant", "absent").await, Err(Code::PermissionDenied), "it does not learn which there are");
     assert_eq!(secret("tenant", "shop-absent").await, Err(Code::NotFound));
+    // Without the secret a client would hash events by another one, and record them as others.
+    let tls = Some(client(&authority, "crawler").client().expect("a certificate"));
+    let crawler =
+        Client::builder().seeds([node.node.addr()]).connector(Arc::new(net::TcpConnector { tls, token: None }));
+    let crawler = crawler.connect().await.expect("a client");
+    crawler.filter("clicks").await.expect("it may hash for it");
+    let refused = crawler.filter("views").await.map(drop).expect_err("it may not");
+    assert!(matches!(&refused, FilterError::Refused { reason, .. } if reason.contains("`lookup`")), "{refused}");
     // A tenant makes the filters of its own names.
     let tenant = channel(&node, &client(&authority, "tenant"));
     create(&tenant, "shop-clicks").await;

@@ -29,5 +29,6 @@ mod three_nodes;
 mod tokens;
 mod tree;
 mod vertical_batches;
+mod vouched;
 mod wire_cost;
 mod wrong_clock;

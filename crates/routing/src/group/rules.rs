@@ -81,10 +81,12 @@ pub enum Rule {
     FormersKeepClaims,
     /// A lease that is over keeps nobody else from the event.
     LeasesEnd,
+    /// What the sender of a stream may do is looked up anew once its entry node has another map.
+    RightsFollowTheMap,
 }
 
 impl Rule {
-    /// All but those of claims.
+    /// All but those of claims and of rights.
     pub const ALL: [Self; 24] = [
         Self::SingleFlight,
         Self::AwaitsSets,
@@ -127,6 +129,9 @@ impl Rule {
         Self::FormersKeepClaims,
         Self::LeasesEnd,
     ];
+
+    /// That on which the promise of rights rests.
+    pub const OF_RIGHTS: [Self; 1] = [Self::RightsFollowTheMap];
 }
 
 /// Which rules are kept.

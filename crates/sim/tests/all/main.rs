@@ -10,6 +10,7 @@ mod determinism;
 mod durable;
 mod hung_disks;
 mod moves;
+mod rights;
 mod sample;
 mod scale;
 mod seeds;

@@ -146,6 +146,8 @@ fn found_at(rule: Rule) -> Option<u64> {
         | Rule::AsksJoinersAnew
         | Rule::FormersKeepClaims
         | Rule::LeasesEnd => return None,
+        // Nobody needs a right in these storms: `rights.rs` shows it.
+        Rule::RightsFollowTheMap => return None,
         // Fingerprints are the cells that rest on it: `cuckoo.rs` shows it.
         Rule::DatesCells => return None,
     })

@@ -1,0 +1,117 @@
+//! A principal whose right was taken away gets no verdict once the nodes where its call entered have the map that says so;
+//! and nobody is refused what it may do.
+//!
+//! That such a call sets no cell, two other laws look at: `no_own_duplicate` takes it for none that can have recorded its
+//! event, and `cells_exact` for none whose cells may be set.
+
+use super::Violation;
+use crate::history::{Call, History};
+use crate::rights::{CallTime, May};
+use firstseen_routing::{Decision, Reason};
+
+const FOLLOW: &str = "rights follow the map: a call has a verdict though its entry node's map does not give the right";
+const GOOD: &str = "rights are good: a call was refused though its principal has the right";
+
+pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
+    for call in &history.calls {
+        let is_broken = match call.verdict {
+            Some(Decision::FirstSeen) => lacked_right(history, call).is_some().then_some(FOLLOW),
+            // Who may still look an event up may learn that it was seen.
+            Some(Decision::Duplicate) => (lacked_right(history, call) == Some(May::Nothing)).then_some(FOLLOW),
+            Some(Decision::Undecided(Reason::Forbidden)) => is_refused_in_vain(history, call).then_some(GOOD),
+            Some(Decision::Undecided(_)) | None => None,
+        };
+        violations.extend(is_broken.map(|law| Violation::of(law, vec![call.clone()])));
+    }
+}
+
+fn is_refused_in_vain(history: &History, call: &Call) -> bool {
+    let had_right = might_do(history, call).is_some_and(|(least, _)| least >= needs(call));
+    had_right || !history.rights.revoked.contains(&call.producer)
+}
+
+/// What a producer might do that had not the right to make this call, wherever it entered; none where it had, or nobody knows.
+/// Such a call has recorded nothing.
+pub fn lacked_right(history: &History, call: &Call) -> Option<May> {
+    might_do(history, call).map(|(_, most)| most).filter(|most| *most < needs(call))
+}
+
+/// The least and the most that the producer of a call might do wherever the call may have entered, where that is known.
+fn might_do(history: &History, call: &Call) -> Option<(May, May)> {
+    let Call { id, producer, began_us, returned_us: Some(returned_us), .. } = *call else { return None };
+    history.rights.of_call(CallTime { call: id, producer, began_us, returned_us })
+}
+
+fn needs(call: &Call) -> May {
+    if call.is_lookup && !call.is_claim { May::LookUp } else { May::Observe }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
+    use super::*;
+    use crate::rights::{ActedOn, RightsRecord};
+
+    const FORBIDDEN: Decision = Decision::Undecided(Reason::Forbidden);
+
+    fn call(is_lookup: bool, (began_us, returned_us): (u64, u64), verdict: Decision) -> Call {
+        Call {
+            id: 0,
+            producer: 1,
+            site: None,
+            event: 7,
+            time_ms: 0,
+            is_lookup,
+            is_claim: false,
+            is_confirm: false,
+            name: None,
+            began_us,
+            returned_us: Some(returned_us),
+            verdict: Some(verdict),
+            degraded: false,
+        }
+    }
+
+    /// The laws that a call breaks which may have entered at `entries`: nodes 0 and 1 act on maps that let producer 1 do so
+    /// much from 100 to 200, and let it observe after 210.
+    fn broken(call: Call, may: [May; 2], entries: &[usize]) -> Vec<&'static str> {
+        let acted = |node: usize, may, from_us, until_us| ActedOn { node, producer: 1, may, from_us, until_us };
+        let nodes = may.into_iter().enumerate();
+        let acted_on =
+            nodes.flat_map(|(node, may)| [acted(node, may, 100, 200), acted(node, May::Observe, 210, 300)]).collect();
+        let entries = BTreeMap::from([(0, entries.iter().copied().collect())]);
+        let rights = RightsRecord { revoked: BTreeSet::from([1]), acted_on, entries };
+        let mut violations = Vec::new();
+        check(&History { calls: vec![call], rights, ..History::default() }, &mut violations);
+        violations.into_iter().map(|violation| violation.law).collect()
+    }
+
+    #[test]
+    fn a_verdict_without_the_right_breaks_it() {
+        use May::{LookUp, Nothing, Observe};
+        let first = |time| call(false, time, Decision::FirstSeen);
+        assert_eq!(broken(first((100, 200)), [Nothing; 2], &[0]), [FOLLOW]);
+        assert_eq!(broken(first((100, 200)), [LookUp, Nothing], &[0, 1]), [FOLLOW]);
+        assert_eq!(broken(first((100, 200)), [Nothing, Observe], &[0, 1]), [""; 0], "it may have entered at the other");
+        assert_eq!(broken(first((99, 200)), [Nothing; 2], &[0]), [""; 0], "the node may have had an older map");
+        assert_eq!(broken(first((100, 201)), [Nothing; 2], &[0]), [""; 0], "the node may have had a newer map");
+        assert_eq!(broken(first((100, 200)), [Nothing; 2], &[2]), [""; 0], "nobody knows of that node");
+        assert_eq!(broken(first((100, 200)), [Nothing; 2], &[]), [""; 0], "nobody knows where");
+        let duplicate = |is_lookup| call(is_lookup, (100, 200), Decision::Duplicate);
+        assert_eq!(broken(duplicate(false), [Nothing; 2], &[0]), [FOLLOW]);
+        assert_eq!(broken(duplicate(true), [Nothing; 2], &[0]), [FOLLOW]);
+        assert_eq!(broken(duplicate(true), [LookUp; 2], &[0]), [""; 0]);
+    }
+
+    #[test]
+    fn a_refusal_of_who_has_the_right_breaks_it() {
+        let refused = |is_lookup, time| call(is_lookup, time, FORBIDDEN);
+        assert_eq!(broken(refused(false, (100, 200)), [May::LookUp; 2], &[0]), [""; 0]);
+        assert_eq!(broken(refused(true, (100, 200)), [May::LookUp; 2], &[0]), [GOOD]);
+        assert_eq!(broken(refused(false, (210, 300)), [May::Nothing; 2], &[0]), [GOOD], "it was granted again");
+        assert_eq!(broken(refused(false, (205, 300)), [May::Nothing; 2], &[0]), [""; 0]);
+        let other = Call { producer: 2, ..refused(false, (205, 300)) };
+        assert_eq!(broken(other, [May::Nothing; 2], &[0]), [GOOD], "nothing was ever taken away from it");
+    }
+}
