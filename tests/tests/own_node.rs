@@ -28,11 +28,11 @@ impl OwnNode {
             "name = \"{name}\"\nlisten = \"127.0.0.1:{port}\"\ndata_dir = \"data\"\nmemory_max_bytes = 268435456\n{settings}"
         );
         folder.write("node.toml", config);
-        let child = Self::process(&folder, "--create");
+        let child = Self::begin(&folder, "--create");
         Self { folder, address: format!("127.0.0.1:{port}"), child }
     }
 
-    fn process(folder: &Folder, flags: &str) -> Child {
+    fn begin(folder: &Folder, flags: &str) -> Child {
         let mut command = firstseen();
         command.args(["node", "--config", "node.toml"]).args(flags.split_whitespace());
         let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.path("log"));
@@ -55,6 +55,11 @@ impl OwnNode {
     pub(crate) fn signal(&self, signal: Signal) {
         let process = Pid::from_raw(i32::try_from(self.child.id()).expect("a process id"));
         kill(process, signal).expect("it runs");
+    }
+
+    /// The number of its process.
+    pub(crate) fn process(&self) -> u32 {
+        self.child.id()
     }
 
     /// Stops the node by a signal.
@@ -82,7 +87,7 @@ impl OwnNode {
 
     /// Starts the node again after its end.
     pub(crate) fn start_again(&mut self) {
-        self.child = Self::process(&self.folder, "");
+        self.child = Self::begin(&self.folder, "");
     }
 }
 

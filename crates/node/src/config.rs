@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use firstseen_door::{DoorSettings, NotDoorSettings};
 use firstseen_meta::RaftTiming;
 use firstseen_wire::limits as wire_limits;
 use firstseen_wire::proto::admin::Setting;
@@ -50,6 +51,9 @@ pub struct NodeConfig {
     /// Where it is written down who did what.
     #[serde(default)]
     pub audit: Option<AuditSettings>,
+    /// The door for Redis clients; none where it is left out.
+    #[serde(default)]
+    pub redis: Option<DoorSettings>,
     /// Allows listening beyond this machine without certificates.
     #[serde(default)]
     pub insecure: bool,
@@ -273,6 +277,9 @@ pub enum ConfigError {
         /// What it says.
         value: String,
     },
+    /// The settings of the door.
+    #[error(transparent)]
+    Redis(#[from] NotDoorSettings),
     /// Two listeners, one address.
     #[error("listen and http_listen are both {0}: give them different ports")]
     SameAddress(SocketAddr),
@@ -328,6 +335,7 @@ impl NodeConfig {
             listen,
             advertise: None,
             http_listen: None,
+            redis: None,
             http: HttpSettings::default(),
             data_dir: data_dir.into(),
             memory_max_bytes: 1 << 30,
@@ -371,6 +379,10 @@ impl NodeConfig {
         }
         if self.http_listen == Some(self.listen) && self.listen.port() != 0 {
             return Err(ConfigError::SameAddress(self.listen));
+        }
+        if let Some(redis) = &self.redis {
+            let others = [Some(self.listen), self.http_listen];
+            redis.check(&others.map(|address| address.unwrap_or(self.listen)), self.tls.is_some(), self.insecure)?;
         }
         match &self.advertise {
             Some(advertise) => check_address(advertise),

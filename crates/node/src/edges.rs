@@ -237,6 +237,8 @@ pub struct Edges {
     pub address: String,
     /// Where health and metrics are served.
     pub http: Option<TcpListener>,
+    /// Where Redis clients connect.
+    pub redis: Option<TcpListener>,
     /// Opens connections to other nodes.
     pub connector: Arc<dyn Connector>,
     /// Its certificate, and whom it trusts; callers show none where there is none.
@@ -306,11 +308,16 @@ impl Edges {
             Some(address) => Some(listen("http_listen", address).await?),
             None => None,
         };
+        let redis = match &config.redis {
+            Some(redis) => Some(listen("redis.listen", redis.listen).await?),
+            None => None,
+        };
         let audit = config.audit.as_ref().map(|audit| AuditFile::open(&audit.file)).transpose()?;
         Ok(Self {
             incoming: tcp_incoming(listener),
             address,
             http,
+            redis,
             connector: Arc::new(TcpConnector { tls: tls.as_ref().map(ServerTls::client), token: None }),
             tls,
             audit,

@@ -117,7 +117,14 @@ impl Guest {
     /// # Errors
     /// Which right is missing.
     pub(crate) fn may(&self, map: &ClusterMap, verb: FilterVerb, filter: &FilterRecord) -> Result<(), String> {
-        let name = map.name_for_rights(filter);
+        self.may_named(map, verb, map.name_for_rights(filter))
+    }
+
+    /// The same by the name of a filter, be there one or not.
+    ///
+    /// # Errors
+    /// Which right is missing.
+    pub(crate) fn may_named(&self, map: &ClusterMap, verb: FilterVerb, name: &str) -> Result<(), String> {
         match self.standing(map).map_err(|status| status.message().to_owned())? {
             Standing::Granted(principal, rights) if !rights.may(verb, name) => {
                 Err(missing(principal, Right::Filter(verb), Some(name)))

@@ -32,6 +32,7 @@ mod owner;
 mod pending;
 mod quotas;
 mod recover;
+mod redis;
 mod repair;
 mod roles;
 mod serve;

@@ -6,6 +6,7 @@
 
 mod claims;
 mod climbs;
+mod door;
 mod filters;
 mod groups;
 mod peers;
@@ -280,6 +281,7 @@ impl Metrics {
         let mut now = Registry::with_prefix("firstseen");
         node_now(&mut now, shared);
         peers::show(&mut now, shared);
+        door::show(&mut now, shared);
         groups::register(&mut now, &shared.view().map, looks, shared.config.limits.metrics_slices_max);
         let mut unsorted = String::new();
         encode_registry(&mut unsorted, &self.registry)?;

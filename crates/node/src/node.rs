@@ -35,7 +35,7 @@ use crate::owner::{self, OwnerLoss, Owners, Proposal, Worker, WorkerParts};
 use crate::shared::{Departure, OpenCounts, Shared};
 use crate::uplink::CLIMBS_WAITING_MAX;
 use crate::view::View;
-use crate::{http, serve, stopping, uplink};
+use crate::{http, redis, serve, stopping, uplink};
 
 /// Proposals that may wait.
 const PROPOSALS_MAX: usize = 64;
@@ -50,6 +50,7 @@ const CLOSE_MAX: Duration = Duration::from_secs(1);
 pub struct Node {
     shared: Arc<Shared>,
     http_address: Option<SocketAddr>,
+    redis_address: Option<SocketAddr>,
     /// Ends the listener.
     stop: CancellationToken,
     look_at_certificates: Arc<Notify>,
@@ -72,7 +73,7 @@ impl Node {
 
     async fn start_here(config: NodeConfig, edges: Edges) -> Result<Self, NodeError> {
         config.check()?;
-        let Edges { incoming, address, http, connector, tls, audit, clock, owners: spawner, .. } = edges;
+        let Edges { incoming, address, http, redis: door, connector, tls, audit, clock, owners: spawner, .. } = edges;
         let (owner_limits, storage, seed) = (edges.owner_limits, edges.storage, edges.seed);
         let address = config.advertise.clone().unwrap_or(address);
         let profile = NodeProfile {
@@ -129,6 +130,7 @@ impl Node {
         if let Some(listener) = http {
             tokio::spawn(http::serve(listener, shared.clone()));
         }
+        let redis_address = redis::open(door, tls.clone(), &shared);
         let (stop, look_at_certificates) = (CancellationToken::new(), Arc::<Notify>::default());
         let tls = tls.map(|tls| (tls, look_at_certificates.clone()));
         let serving = serve::serve(shared.clone(), tls, incoming, stop.clone());
@@ -137,7 +139,7 @@ impl Node {
                 tracing::error!(%error, "the node serves no longer");
             }
         });
-        Ok(Self { shared, http_address, stop, look_at_certificates, server: Some(server) })
+        Ok(Self { shared, http_address, redis_address, stop, look_at_certificates, server: Some(server) })
     }
 
     /// Where others reach the node.
@@ -148,6 +150,11 @@ impl Node {
     /// Where the node serves health and metrics.
     pub fn http_addr(&self) -> Option<SocketAddr> {
         self.http_address
+    }
+
+    /// Where the node serves Redis clients.
+    pub fn redis_addr(&self) -> Option<SocketAddr> {
+        self.redis_address
     }
 
     /// Why the node cannot serve all that it should; none where it can.

@@ -2,10 +2,11 @@
 //!
 //! Promises: no lock of these is held while a task waits. Must not know: services.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use firstseen_client::Levels;
+use firstseen_door::DoorCounts;
 use firstseen_meta::Meta;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_wire::net::Connector;
@@ -95,6 +96,8 @@ pub(crate) struct OpenCounts {
     pub(crate) batches: AtomicU64,
     /// What principals have used of their quotas.
     pub(crate) quotas: Quotas,
+    /// What has happened at the door for Redis clients, once it is open.
+    pub(crate) door: OnceLock<Arc<DoorCounts>>,
 }
 
 impl Shared {

@@ -25,10 +25,18 @@ pub(crate) fn shown(headers: &HeaderMap, access: &Access, now_s: u64) -> Result<
     let Some(value) = headers.get(AUTHORIZATION) else { return Ok(None) };
     let token = Token::from_header(value.as_bytes())
         .map_err(|error| ErrorKind::Forbidden.status(format!("the header `authorization` has no token: {error}")))?;
+    of(&token, access, now_s).map(Some)
+}
+
+/// The principal whose token this is, at `now_s`.
+///
+/// # Errors
+/// [`ErrorKind::Forbidden`] where the token does not count.
+pub(crate) fn of(token: &Token, access: &Access, now_s: u64) -> Result<(String, ShownToken), Status> {
     let known = access.token(token.id()).filter(|(_, kept)| kept.digest == token.digest());
     let (principal, kept) = known.ok_or_else(|| gone(token.id()))?;
     must_be_valid(token.id(), kept, now_s)?;
-    Ok(Some((principal.to_owned(), ShownToken { id: token.id(), expires_s: kept.expires_s })))
+    Ok((principal.to_owned(), ShownToken { id: token.id(), expires_s: kept.expires_s }))
 }
 
 impl ShownToken {

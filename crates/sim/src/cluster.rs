@@ -249,6 +249,7 @@ pub(crate) async fn start_node(
         incoming: incoming(listener, connector.clone(), whose),
         address: node_address(index),
         http: None,
+        redis: None,
         connector: Arc::new(connector),
         tls: None,
         audit: None,

@@ -18,3 +18,4 @@ pub use crate::names::{
 };
 pub use crate::tls_error::TlsError;
 pub use crate::tls_files::TlsFiles;
+pub use tonic::transport::CertificateDer;

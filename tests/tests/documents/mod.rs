@@ -28,7 +28,7 @@ const LEFT_OUT: [(&str, usize); 9] = [
     ("docs/client.md", 2),
     ("docs/hashing.md", 1),
     ("docs/operations.md", 4),
-    ("docs/performance.md", 2),
+    ("docs/performance.md", 3),
     ("docs/simulation.md", 1),
     ("docs/testing.md", 9),
 ];

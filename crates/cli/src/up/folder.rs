@@ -48,6 +48,9 @@ struct Description {
     version: u32,
     /// Whether nodes ask for certificates; these lie in the folder too.
     tls: bool,
+    /// Where the first node has its door for Redis clients; none where there is no door.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    redis: Option<u16>,
     nodes: Vec<LocalNode>,
 }
 
@@ -84,6 +87,8 @@ pub(crate) struct Asked {
     pub(crate) sites: Vec<String>,
     pub(crate) port: Option<u16>,
     pub(crate) tls: bool,
+    /// The port of a door for Redis clients.
+    pub(crate) redis: Option<u16>,
     pub(crate) memory: ByteSize,
 }
 
@@ -146,6 +151,11 @@ impl Folder {
         folder.make_certificates()?;
         folder.nodes().iter().try_for_each(|node| folder.make_node(node, asked.memory))?;
         Ok(folder)
+    }
+
+    /// The port of the door for Redis clients, where there is one.
+    pub(crate) fn redis(&self) -> Option<u16> {
+        self.description.redis
     }
 
     /// Flags for operators and for producers, where nodes ask for certificates.
@@ -214,6 +224,14 @@ impl Folder {
         if config.exists() {
             return Ok(());
         }
+        let is_first = self.description.nodes.first().is_some_and(|first| first.name == *name);
+        if let Some(port) = self.description.redis.filter(|_| is_first) {
+            // Filters are made by use, so that there is something to try; with a window, `firstseen filter create` makes them.
+            text += &format!(
+                "\n[redis]\nlisten = \"127.0.0.1:{port}\"\nsandbox = true\n\n[[redis.prefix]]\nmatch = \"clicks:\"\n\
+                 filter = \"clicks\"\n"
+            );
+        }
         if self.description.tls {
             text += &format!(
                 "\n[tls]\nca = \"../certs/ca.pem\"\ncert = \"../certs/{name}.node.pem\"\n\
@@ -239,7 +257,7 @@ impl Description {
             port: *port,
             http_port: *http_port,
         });
-        Ok(Self { version: 1, tls: asked.tls, nodes: nodes.collect() })
+        Ok(Self { version: 1, tls: asked.tls, redis: asked.redis, nodes: nodes.collect() })
     }
 
     fn check(&self, path: &Path, asked: &Asked) -> Result<(), UsageError> {
@@ -264,6 +282,12 @@ impl Description {
         if asked.tls && !self.tls {
             return Err(UsageError(format!(
                 "{shown} has a cluster without TLS: leave --tls out, or choose another folder with --data"
+            )));
+        }
+        if asked.redis.is_some() && asked.redis != self.redis {
+            let has = self.redis.map_or("no door".to_owned(), |port| format!("its door on port {port}"));
+            return Err(UsageError(format!(
+                "{shown} has a cluster with {has} for Redis clients: leave --redis out, or choose another folder with --data"
             )));
         }
         match (asked.port, self.nodes.first()) {
@@ -345,7 +369,7 @@ mod tests {
     use super::*;
 
     fn asked(nodes: Option<usize>, port: Option<u16>) -> Asked {
-        Asked { nodes, sites: Vec::new(), port, tls: false, memory: ByteSize(1 << 26) }
+        Asked { nodes, sites: Vec::new(), port, tls: false, redis: None, memory: ByteSize(1 << 26) }
     }
 
     fn at(sites: &[&str]) -> Asked {

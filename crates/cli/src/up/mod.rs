@@ -58,6 +58,10 @@ pub struct UpArgs {
     /// Nodes ask for certificates, which are made in DIR/certs
     #[arg(long)]
     pub tls: bool,
+    /// Open a door for Redis clients at the first node; without a PORT on 6379
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "6379",
+        value_parser = value_parser!(u16).range(1..))]
+    pub redis: Option<u16>,
     /// Memory that each node may use for cells
     #[arg(long, value_name = "BYTES", default_value = "1GiB")]
     pub memory: ByteSize,
@@ -68,7 +72,7 @@ pub struct UpArgs {
     #[arg(long)]
     pub detach: bool,
     /// End the cluster of the folder, wherever it was started
-    #[arg(long, conflicts_with_all = ["detach", "nodes", "sites", "port", "tls", "json"])]
+    #[arg(long, conflicts_with_all = ["detach", "nodes", "sites", "port", "tls", "redis", "json"])]
     pub end: bool,
 }
 
@@ -78,6 +82,9 @@ struct Ready<'a> {
     cluster: &'a str,
     data: String,
     nodes: Vec<ReadyNode<'a>>,
+    /// Where Redis clients connect.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redis: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -118,7 +125,7 @@ pub fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn asked(args: &UpArgs) -> Result<Asked, UsageError> {
-    let UpArgs { nodes, ref sites, nodes_per_site, port, tls, memory, .. } = *args;
+    let UpArgs { nodes, ref sites, nodes_per_site, port, tls, redis, memory, .. } = *args;
     if let Some((_, site)) = (1..).zip(sites).find(|(next, site)| sites[*next..].contains(site)) {
         return Err(UsageError(format!(
             "site `{site}` is named twice: say --nodes-per-site for several nodes at a site"
@@ -129,7 +136,7 @@ fn asked(args: &UpArgs) -> Result<Asked, UsageError> {
     if sites.len() as i64 > NODES_MAX {
         return Err(UsageError(format!("{} nodes: at most {NODES_MAX} make sense on one machine", sites.len())));
     }
-    Ok(Asked { nodes: nodes.map(|nodes| nodes as usize), sites, port, tls, memory })
+    Ok(Asked { nodes: nodes.map(|nodes| nodes as usize), sites, port, tls, redis, memory })
 }
 
 async fn live(
@@ -179,7 +186,8 @@ fn print_ready(args: &UpArgs, folder: &Folder, processes: &Processes, cluster: &
             http: node.http_address(),
             process,
         });
-        let ready = Ready { cluster, data: data.to_string(), nodes: nodes.collect() };
+        let redis = folder.redis().map(|port| format!("127.0.0.1:{port}"));
+        let ready = Ready { cluster, data: data.to_string(), nodes: nodes.collect(), redis };
         writeln!(out, "{}", serde_json::to_string(&ready).map_err(io::Error::other)?)?;
         return out.flush();
     }
@@ -195,6 +203,7 @@ struct Shown {
     nodes: Vec<LocalNode>,
     admin_flags: String,
     producer_flags: String,
+    redis: Option<u16>,
     has_sites: bool,
 }
 
@@ -205,6 +214,7 @@ impl Shown {
             nodes: folder.nodes().to_vec(),
             admin_flags: folder.tls("admin").to_string(),
             producer_flags: folder.tls("local.client").to_string(),
+            redis: folder.redis(),
             has_sites: folder.has_sites(),
         }
     }
@@ -216,7 +226,7 @@ impl Shown {
 
     /// The text: where the nodes are, how the cluster ends, and what to type next.
     fn text(&self, cluster: &str, ends: &str) -> String {
-        let Self { data, nodes, admin_flags, producer_flags, has_sites } = self;
+        let Self { data, nodes, admin_flags, producer_flags, redis, has_sites } = self;
         let mut text = format!("cluster {cluster}, data in {}\n", data.display());
         let letters = nodes.iter().map(|node| node.site.chars().count()).max().unwrap_or(0);
         for node in nodes {
@@ -232,6 +242,13 @@ impl Shown {
         let filter = format!("firstseen filter create clicks --cluster {addresses} --window 24h --capacity 1M");
         let dedup = format!("firstseen dedup --cluster {addresses} --filter clicks{site}");
         text += &format!("{ends}\n{filter}{tree}{admin_flags}\n");
-        text + &format!("{dedup} --format clf access.log{producer_flags} > once.log\n")
+        text += &format!("{dedup} --format clf access.log{producer_flags} > once.log\n");
+        if let Some(port) = redis {
+            text += &format!(
+                "redis-cli -p {port} BF.ADD seen an-event                   # a filter made by use; docs/redis.md\n\
+                 redis-cli -p {port} SET clicks:an-event 1 NX EX 86400     # an event of filter clicks\n"
+            );
+        }
+        text
     }
 }

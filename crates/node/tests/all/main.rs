@@ -18,6 +18,7 @@ mod lost_owner;
 mod mismatches;
 mod one_node;
 mod one_winner;
+mod redis_tls;
 mod refusals;
 mod retries;
 mod roles;

@@ -1,0 +1,124 @@
+//! The filters that connections use, opened once for all of them.
+//!
+//! Promises: a filter that was dropped and made again under its name is found again with the next call; names that clients send
+//! take bounded memory. Must not know: commands, replies.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use firstseen_client::{Client, Digest, Filter, FilterError, FilterSecret, SubmissionName, Verdict};
+use firstseen_filter::Window;
+use firstseen_routing::Reason;
+
+/// Filters that are kept open at most; beyond that, one is opened for each call.
+const OPEN_MAX: usize = 1024;
+
+/// The filters of a cluster, by name.
+pub(crate) struct Filters {
+    client: Client,
+    open: RwLock<HashMap<Arc<str>, Filter>>,
+}
+
+/// Events of one filter that are asked about together.
+pub(crate) struct Asked<'a> {
+    /// The events.
+    pub(crate) items: &'a [&'a [u8]],
+    /// The names of their submissions, one each, or none.
+    pub(crate) names: &'a [SubmissionName],
+    /// Whether they are recorded.
+    pub(crate) records: bool,
+    /// When they occurred, in milliseconds since 1970.
+    pub(crate) at_ms: u64,
+}
+
+impl Filters {
+    pub(crate) fn new(client: Client) -> Self {
+        Self { client, open: RwLock::default() }
+    }
+
+    /// The names of all filters.
+    pub(crate) fn all(&self) -> Vec<String> {
+        let map = self.client.map();
+        let is_own = |filter: &&firstseen_routing::FilterRecord| filter.line.closed.is_none();
+        let mut names: Vec<String> = map.filters.values().filter(is_own).map(|filter| filter.name.clone()).collect();
+        names.dedup();
+        names
+    }
+
+    /// The filter of this name.
+    ///
+    /// # Errors
+    /// As [`Client::filter`].
+    pub(crate) async fn get(&self, name: &Arc<str>) -> Result<Filter, FilterError> {
+        if let Some(filter) = self.open.read().unwrap_or_else(PoisonError::into_inner).get(name) {
+            return Ok(filter.clone());
+        }
+        // Names that are none cost a look at the map.
+        let map = self.client.map();
+        if map.version > 0 && map.filter_named(name).is_none() {
+            return Err(FilterError::NotFound { name: name.to_string(), there: Vec::new() });
+        }
+        self.open(name).await
+    }
+
+    /// Opens the filter of this name, of which the map may not tell yet.
+    ///
+    /// # Errors
+    /// As [`Client::filter`].
+    pub(crate) async fn open(&self, name: &Arc<str>) -> Result<Filter, FilterError> {
+        let filter = self.client.filter(name).await?;
+        let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
+        if open.len() < OPEN_MAX {
+            open.insert(name.clone(), filter.clone());
+        }
+        Ok(filter)
+    }
+
+    /// Forgets that the filter was opened.
+    pub(crate) fn forget(&self, name: &str) {
+        self.open.write().unwrap_or_else(PoisonError::into_inner).remove(name);
+    }
+
+    /// Asks about events of the filter of this name; one verdict each, in order.
+    ///
+    /// # Errors
+    /// As [`Client::filter`]; events that cannot be asked about are undecided.
+    pub(crate) async fn ask(&self, name: &Arc<str>, asked: &Asked<'_>) -> Result<Vec<Verdict>, FilterError> {
+        let verdicts = self.ask_once(name, asked).await?;
+        let is_gone = |verdict: &Verdict| *verdict == Verdict::Undecided(Reason::UnknownFilter);
+        if verdicts.iter().all(is_gone) {
+            self.forget(name);
+            return self.ask_once(name, asked).await;
+        }
+        Ok(verdicts)
+    }
+
+    async fn ask_once(&self, name: &Arc<str>, asked: &Asked<'_>) -> Result<Vec<Verdict>, FilterError> {
+        let filter = self.get(name).await?;
+        let hash =
+            |secret: &FilterSecret| -> Vec<Digest> { asked.items.iter().map(|item| secret.digest(item)).collect() };
+        let digests = hash(filter.secret());
+        let times_ms = if filter.needs_times() { vec![asked.at_ms; digests.len()] } else { Vec::new() };
+        let verdicts = match (asked.records, asked.names) {
+            (false, _) => filter.test_digests_or(&digests, &times_ms, &hash).await,
+            (true, []) => filter.observe_digests_or(&digests, &times_ms, &hash).await,
+            (true, names) => filter.observe_digests_as(names, &digests, &times_ms).await,
+        };
+        Ok(verdicts.unwrap_or_else(|error| {
+            tracing::debug!(filter = &**name, %error, "a call of the door has failed");
+            vec![Verdict::Undecided(Reason::Invalid); digests.len()]
+        }))
+    }
+
+    /// How long the filter of this name remembers, in milliseconds; none where that has no end, or is no time.
+    ///
+    /// # Errors
+    /// As [`Client::filter`].
+    pub(crate) async fn window_ms(&self, name: &Arc<str>) -> Result<Option<u64>, FilterError> {
+        let filter = self.get(name).await?;
+        Ok(match filter.definition().group.window {
+            Window::Duration(ms) => Some(ms),
+            _ => None,
+        })
+    }
+}

@@ -1,0 +1,176 @@
+//! How verdicts become the reply of a command.
+//!
+//! Promises: a reply has as many members as it announces, and no error among them; where some events are undecided, the rule says
+//! what is said of them, and with [`UndecidedRule::Error`] it is one error for the whole command that says how many. Must not know:
+//! commands, connections.
+
+use firstseen_client::Verdict;
+use firstseen_resp::Replies;
+use firstseen_routing::Reason;
+
+use crate::settings::UndecidedRule;
+
+/// What a reply says of an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Says {
+    /// Whether it was new.
+    New,
+    /// Whether it was seen.
+    Seen,
+}
+
+/// The reply of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// `OK` where the event was new, nothing where it was seen.
+    OkOrNothing,
+    /// 1 or 0.
+    Integer(Says),
+    /// How many events.
+    Count(Says),
+    /// 1 or 0 for each.
+    Integers(Says),
+    /// Yes or no.
+    Boolean(Says),
+    /// Yes or no for each.
+    Booleans(Says),
+    /// For each 1 where it was new, 0 where it was seen, and below 0 what is undecided: the reason's number.
+    Codes,
+}
+
+/// Writes the reply of a command whose events have these verdicts; returns how many were undecided.
+pub(crate) fn reply(replies: &mut Replies, form: Form, rule: UndecidedRule, verdicts: &[Verdict]) -> usize {
+    let reasons = || verdicts.iter().filter_map(|verdict| reason_of(*verdict));
+    let undecided = reasons().count();
+    if undecided > 0 && rule == UndecidedRule::Error && form != Form::Codes {
+        let reason = reasons().next().unwrap_or(Reason::Unknown);
+        match verdicts.len() {
+            events if events > 1 && events == undecided => {
+                replies.error(format_args!("UNDECIDED all {events} items ({}): deliver them", said_of(reason)));
+            }
+            1 => replies.error(format_args!("UNDECIDED {}", said_of(reason))),
+            events => replies.error(format_args!(
+                "UNDECIDED {undecided} of {events} items ({}); the others are recorded: deliver all",
+                said_of(reason)
+            )),
+        }
+        return undecided;
+    }
+    let is = |says: Says, verdict: Verdict| (is_new(verdict, rule)) == (says == Says::New);
+    let first = verdicts.first().copied().unwrap_or(Verdict::FirstSeen);
+    match form {
+        Form::OkOrNothing if is_new(first, rule) => replies.simple("OK"),
+        Form::OkOrNothing => replies.null(),
+        Form::Integer(says) => replies.integer(i64::from(is(says, first))),
+        Form::Boolean(says) => replies.boolean(is(says, first)),
+        Form::Count(says) => {
+            let count = verdicts.iter().filter(|verdict| is(says, **verdict)).count();
+            replies.integer(i64::try_from(count).unwrap_or(i64::MAX));
+        }
+        Form::Integers(says) => {
+            replies.array(verdicts.len());
+            verdicts.iter().for_each(|verdict| replies.integer(i64::from(is(says, *verdict))));
+        }
+        Form::Booleans(says) => {
+            replies.array(verdicts.len());
+            verdicts.iter().for_each(|verdict| replies.boolean(is(says, *verdict)));
+        }
+        Form::Codes => {
+            replies.array(verdicts.len());
+            verdicts.iter().for_each(|verdict| replies.integer(code(*verdict)));
+        }
+    }
+    undecided
+}
+
+fn is_new(verdict: Verdict, rule: UndecidedRule) -> bool {
+    match verdict {
+        Verdict::FirstSeen => true,
+        Verdict::Duplicate => false,
+        Verdict::Undecided(_) => rule == UndecidedRule::New,
+    }
+}
+
+fn reason_of(verdict: Verdict) -> Option<Reason> {
+    match verdict {
+        Verdict::Undecided(reason) => Some(reason),
+        Verdict::FirstSeen | Verdict::Duplicate => None,
+    }
+}
+
+fn code(verdict: Verdict) -> i64 {
+    match verdict {
+        Verdict::FirstSeen => 1,
+        Verdict::Duplicate => 0,
+        Verdict::Undecided(reason) => -(1 + reason as i64),
+    }
+}
+
+/// A reason, and what it means for who has asked.
+fn said_of(reason: Reason) -> String {
+    let meaning = match reason {
+        Reason::Full => "the filter is full: nothing was recorded",
+        Reason::Late => "the event is older than the window",
+        Reason::Future => "the event is ahead of the clock",
+        Reason::Overloaded | Reason::NotReady => "nothing was recorded: try again later",
+        Reason::SlicesDown => "slices are down: it may be new",
+        Reason::Claimed => "another consumer is about to deliver it",
+        Reason::CutOff | Reason::ClockSkew => "the node cannot tell: nothing was recorded",
+        Reason::Forbidden => "there is no right to do this",
+        _ => "it may have been recorded: deliver it",
+    };
+    format!("{reason:?}: {meaning}")
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_resp::Protocol;
+
+    use super::*;
+
+    const NEW: Verdict = Verdict::FirstSeen;
+    const SEEN: Verdict = Verdict::Duplicate;
+    const FULL: Verdict = Verdict::Undecided(Reason::Full);
+
+    fn text(form: Form, rule: UndecidedRule, verdicts: &[Verdict]) -> String {
+        let mut replies = Replies::new(Protocol::Resp3);
+        reply(&mut replies, form, rule, verdicts);
+        String::from_utf8(replies.as_bytes().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn each_form_says_what_redis_says() {
+        let rule = UndecidedRule::Error;
+        let rows: [(Form, &[Verdict], &str); 12] = [
+            (Form::OkOrNothing, &[NEW], "+OK\r\n"),
+            (Form::OkOrNothing, &[SEEN], "_\r\n"),
+            (Form::Integer(Says::New), &[NEW], ":1\r\n"),
+            (Form::Integer(Says::Seen), &[NEW], ":0\r\n"),
+            (Form::Boolean(Says::New), &[SEEN], "#f\r\n"),
+            (Form::Boolean(Says::Seen), &[SEEN], "#t\r\n"),
+            (Form::Count(Says::New), &[NEW, SEEN, NEW], ":2\r\n"),
+            (Form::Count(Says::Seen), &[NEW, SEEN, NEW], ":1\r\n"),
+            (Form::Integers(Says::Seen), &[NEW, SEEN], "*2\r\n:0\r\n:1\r\n"),
+            (Form::Booleans(Says::New), &[NEW, SEEN], "*2\r\n#t\r\n#f\r\n"),
+            (Form::Codes, &[NEW, SEEN], "*2\r\n:1\r\n:0\r\n"),
+            (Form::Codes, &[FULL, Verdict::Undecided(Reason::Late)], "*2\r\n:-1\r\n:-2\r\n"),
+        ];
+        for (form, verdicts, expected) in rows {
+            assert_eq!(text(form, rule, verdicts), expected, "{form:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_undecided_is_an_error_for_all_or_what_the_rule_says() {
+        let one = text(Form::OkOrNothing, UndecidedRule::Error, &[FULL]);
+        assert!(one.starts_with("-UNDECIDED Full: ") && one.lines().count() == 1, "{one}");
+        let some = text(Form::Booleans(Says::New), UndecidedRule::Error, &[NEW, FULL, SEEN]);
+        assert!(some.starts_with("-UNDECIDED 1 of 3 items (Full: ") && some.contains("deliver all"), "{some}");
+        let all = text(Form::Booleans(Says::New), UndecidedRule::Error, &[FULL, FULL]);
+        assert!(all.starts_with("-UNDECIDED all 2 items (Full: "), "{all}");
+        assert_eq!(text(Form::OkOrNothing, UndecidedRule::New, &[FULL]), "+OK\r\n");
+        assert_eq!(text(Form::OkOrNothing, UndecidedRule::Seen, &[FULL]), "_\r\n");
+        assert_eq!(text(Form::Count(Says::New), UndecidedRule::New, &[FULL, SEEN]), ":1\r\n");
+        assert_eq!(text(Form::Integers(Says::Seen), UndecidedRule::Seen, &[FULL, NEW]), "*2\r\n:1\r\n:0\r\n");
+    }
+}

@@ -1,0 +1,32 @@
+//! A door for Redis clients: their commands become calls of the client, and verdicts their replies.
+//!
+//! ```text
+//! bytes -- connection --> Command -- session --> Gathered -- filters --> verdicts -- forms --> replies, in order
+//! ```
+//!
+//! What comes in one read is parsed, and commands in a row that ask one filter the same thing travel as one call. Then the next
+//! commands are taken up: a connection has one call under way, so a test that follows an observe sees what that has recorded, and
+//! what waits for a connection is what was read of it.
+//!
+//! Promises: replies come in the order of the commands, one each, whatever happens; a number of events of which some are undecided is
+//! never answered as if all were decided; bytes that are held are bounded over all connections. Must not know: agreement, slices, how
+//! principals are granted what ([`Host`] says).
+#![warn(missing_docs)]
+
+mod connection;
+mod counts;
+mod events;
+mod filters;
+mod form;
+mod host;
+mod listen;
+mod names;
+mod sandbox;
+mod session;
+mod settings;
+
+pub use counts::{CommandCount, DoorCounts};
+pub use host::{Guest, Host, Making, Refused};
+pub use listen::Door;
+pub use sandbox::NewFilter;
+pub use settings::{DoorSettings, ForgetRule, MissingRule, NotDoorSettings, PrefixSettings, UndecidedRule};

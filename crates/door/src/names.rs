@@ -1,0 +1,52 @@
+//! Which filters a key may belong to.
+//!
+//! Promises: of the beginnings that fit, the longest counts. Must not know: which filters there are, what windows they have.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::settings::PrefixSettings;
+
+/// The mapping of keys, the longest beginnings first.
+pub(crate) struct Names {
+    prefixes: Vec<(Vec<u8>, Vec<Arc<str>>)>,
+}
+
+impl Names {
+    pub(crate) fn new(settings: &[PrefixSettings]) -> Self {
+        let mut by_beginning: BTreeMap<Vec<u8>, Vec<Arc<str>>> = BTreeMap::new();
+        for PrefixSettings { beginning, filter } in settings {
+            by_beginning.entry(beginning.clone().into_bytes()).or_default().push(filter.as_str().into());
+        }
+        let mut prefixes: Vec<_> = by_beginning.into_iter().collect();
+        prefixes.sort_by_key(|(beginning, _)| Reverse(beginning.len()));
+        Self { prefixes }
+    }
+
+    /// The filters of a key; none where the key is not mapped.
+    pub(crate) fn filters_of(&self, key: &[u8]) -> &[Arc<str>] {
+        let fitting = self.prefixes.iter().find(|(beginning, _)| key.starts_with(beginning));
+        fitting.map_or(&[], |(_, filters)| filters)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_longest_beginning_counts() {
+        let prefix =
+            |beginning: &str, filter: &str| PrefixSettings { beginning: beginning.into(), filter: filter.into() };
+        let names =
+            Names::new(&[prefix("a:", "short"), prefix("a:b:", "long"), prefix("c", "day"), prefix("c", "hour")]);
+        let filters = |key: &str| names.filters_of(key.as_bytes()).iter().map(|name| &**name).collect::<Vec<_>>();
+        assert_eq!(filters("a:b:1"), ["long"]);
+        assert_eq!(filters("a:c"), ["short"]);
+        assert_eq!(filters("c"), ["day", "hour"]);
+        assert_eq!((filters("b"), filters("")), (vec![], vec![]));
+        let all = Names::new(&[prefix("", "rest"), prefix("x", "x")]);
+        assert_eq!(all.filters_of(b"anything").len(), 1);
+    }
+}

@@ -1,0 +1,256 @@
+//! One connection's commands, carried out one after the other.
+//!
+//! Promises: who has not said who it is does nothing else first; a transaction holds bounded memory, and is carried out whole or
+//! not begun. Must not know: sockets, how bytes become commands.
+
+mod about;
+mod events;
+mod hello;
+mod info;
+mod make;
+mod server;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use firstseen_resp::{Command, Flag, KeptCommand, Protocol, Replies, Request, TransactionRequest, find_command};
+
+use about::Clerk;
+
+use crate::counts::DoorCounts;
+use crate::events::{Desk, Gathered};
+use crate::filters::Filters;
+use crate::host::{Guest, Host};
+use crate::names::Names;
+use crate::sandbox::Sandbox;
+use crate::settings::DoorSettings;
+
+/// Commands that wait for `EXEC` at most.
+const QUEUED_COMMANDS_MAX: usize = 8192;
+/// Bytes of commands that wait for `EXEC` at most.
+const QUEUED_BYTES_MAX: usize = 4 << 20;
+
+/// What all connections share.
+pub(crate) struct Shared {
+    pub(crate) settings: DoorSettings,
+    pub(crate) names: Names,
+    pub(crate) filters: Filters,
+    pub(crate) host: Arc<dyn Host>,
+    pub(crate) counts: Arc<DoorCounts>,
+    /// What was made by use, where that is allowed.
+    pub(crate) sandbox: Option<Sandbox>,
+    /// The name of the node, for `INFO`.
+    pub(crate) node: String,
+}
+
+/// What becomes of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    Go,
+    /// It is closed after the replies.
+    Close,
+}
+
+/// A connection's state, between its commands.
+pub(crate) struct Session {
+    shared: Arc<Shared>,
+    number: u64,
+    from: SocketAddr,
+    /// Who it is without saying so.
+    known: Option<Arc<dyn Guest>>,
+    guest: Option<Arc<dyn Guest>>,
+    name: Vec<u8>,
+    transaction: Option<Transaction>,
+    gathered: Gathered,
+    replies: Replies,
+}
+
+/// Commands between `MULTI` and `EXEC`.
+#[derive(Default)]
+struct Transaction {
+    commands: Vec<KeptCommand>,
+    bytes: usize,
+    /// A command was refused.
+    is_broken: bool,
+}
+
+impl Session {
+    pub(crate) fn new(shared: Arc<Shared>, number: u64, (from, known): (SocketAddr, Option<Arc<dyn Guest>>)) -> Self {
+        Self {
+            shared,
+            number,
+            from,
+            guest: known.clone(),
+            known,
+            name: Vec::new(),
+            transaction: None,
+            gathered: Gathered::default(),
+            replies: Replies::new(Protocol::Resp2),
+        }
+    }
+
+    /// Whether it is known who has connected.
+    pub(crate) fn is_known(&self) -> bool {
+        self.guest.is_some()
+    }
+
+    /// What is to be sent.
+    pub(crate) fn replies(&mut self) -> &mut Replies {
+        &mut self.replies
+    }
+
+    /// Gives back room that was taken for many events.
+    pub(crate) fn shed(&mut self) {
+        self.gathered.shed();
+    }
+
+    /// Takes a command up: its reply is written now, or by [`Self::finish`] at the latest.
+    pub(crate) async fn take(&mut self, command: Command<'_>) -> Next {
+        let spec = find_command(command.name());
+        if self.guest.is_none() && !spec.is_some_and(|spec| spec.has(Flag::NoAuth)) {
+            self.finish().await;
+            self.refuse("NOAUTH Authentication required.");
+            return Next::Go;
+        }
+        let request = match Request::read(&command) {
+            Ok(request) => request,
+            Err(refusal) => {
+                self.finish().await;
+                if let Some(transaction) = &mut self.transaction {
+                    transaction.is_broken = true;
+                }
+                self.refuse(refusal);
+                return if refusal.closes_connection() { Next::Close } else { Next::Go };
+            }
+        };
+        self.shared.counts.count(command.name());
+        if self.transaction.is_some() && !ends_or_leaves(&request) {
+            self.queue(command);
+            return Next::Go;
+        }
+        self.carry_out(request).await
+    }
+
+    /// Asks what was gathered, and writes the replies.
+    pub(crate) async fn finish(&mut self) {
+        if self.gathered.is_empty() {
+            return;
+        }
+        // Who gathers events is somebody.
+        let Some(guest) = self.guest.clone() else { return };
+        let desk = desk(&self.shared, &*guest);
+        self.gathered.ask(desk, &mut self.replies).await;
+    }
+
+    async fn carry_out(&mut self, request: Request<'_>) -> Next {
+        if let (Some(sandbox), Some(guest)) = (&self.shared.sandbox, &self.guest)
+            && let Err(refusal) = make::prepare(&self.shared, sandbox, &**guest, &request).await
+        {
+            self.finish().await;
+            self.refuse(refusal);
+            return Next::Go;
+        }
+        let wanted = match events::of(request) {
+            Ok(wanted) => return self.gather(wanted).await,
+            Err(request) => request,
+        };
+        self.finish().await;
+        let request = match wanted {
+            Request::Connection(request) => return self.connection(request),
+            Request::Transaction(request) => return self.transaction(request).await,
+            Request::Server(request) => {
+                server::reply(&mut self.replies, &self.shared, request);
+                return Next::Go;
+            }
+            request => request,
+        };
+        // Who gets so far is somebody.
+        let Some(guest) = &self.guest else { return Next::Go };
+        let mut clerk = Clerk { shared: &self.shared, guest: &**guest, replies: &mut self.replies };
+        match request {
+            Request::Keys(request) => clerk.keys(request).await,
+            Request::Sets(request) => clerk.sets(request),
+            Request::Bloom(request) => clerk.bloom(request).await,
+            Request::Filters(request) => clerk.own(request).await,
+            Request::Connection(_) | Request::Transaction(_) | Request::Server(_) => {}
+        }
+        Next::Go
+    }
+
+    fn queue(&mut self, command: Command<'_>) {
+        let Some(transaction) = &mut self.transaction else { return };
+        let kept = command.keep();
+        transaction.bytes += kept.held_bytes();
+        if transaction.commands.len() >= QUEUED_COMMANDS_MAX || transaction.bytes > QUEUED_BYTES_MAX {
+            *transaction = Transaction { is_broken: true, ..Transaction::default() };
+            self.refuse("ERR the transaction is too long: send it in several");
+            return;
+        }
+        transaction.commands.push(kept);
+        self.replies.simple("QUEUED");
+    }
+
+    async fn transaction(&mut self, request: TransactionRequest) -> Next {
+        match (request, self.transaction.take()) {
+            (TransactionRequest::Begin, None) => {
+                self.transaction = Some(Transaction::default());
+                self.replies.simple("OK");
+            }
+            (TransactionRequest::Begin, begun) => {
+                self.transaction = begun;
+                self.refuse("ERR MULTI calls can not be nested");
+            }
+            (TransactionRequest::Execute, None) => self.refuse("ERR EXEC without MULTI"),
+            (TransactionRequest::Discard, None) => self.refuse("ERR DISCARD without MULTI"),
+            (TransactionRequest::Execute, Some(Transaction { is_broken: true, .. })) => {
+                self.refuse("EXECABORT Transaction discarded because of previous errors.");
+            }
+            (TransactionRequest::Execute, Some(Transaction { commands, .. })) => {
+                self.replies.array(commands.len());
+                for kept in &commands {
+                    match Request::read(&kept.command()) {
+                        // A transaction has no transaction in it.
+                        Ok(request) => drop(Box::pin(self.carry_out(request)).await),
+                        Err(refusal) => self.refuse(refusal),
+                    }
+                }
+                self.finish().await;
+            }
+            (TransactionRequest::Discard, Some(_)) => self.replies.simple("OK"),
+            (TransactionRequest::Unwatch, begun) => {
+                self.transaction = begun;
+                self.replies.simple("OK");
+            }
+        }
+        Next::Go
+    }
+
+    fn refuse(&mut self, error: impl std::fmt::Display) {
+        self.shared.counts.refuse(&mut self.replies, error);
+    }
+}
+
+/// Whether a command between `MULTI` and `EXEC` is carried out at once.
+fn ends_or_leaves(request: &Request<'_>) -> bool {
+    use firstseen_resp::ConnectionRequest::{Auth, Hello, Quit, Reset};
+    matches!(request, Request::Transaction(_) | Request::Connection(Quit | Reset | Auth(_) | Hello { .. }))
+}
+
+fn desk<'a>(shared: &'a Shared, guest: &'a dyn Guest) -> Desk<'a> {
+    Desk {
+        filters: &shared.filters,
+        guest,
+        counts: &shared.counts,
+        sandbox: shared.sandbox.as_ref(),
+        undecided: shared.settings.undecided,
+        missing: shared.settings.missing,
+        now_ms: now_ms(),
+    }
+}
+
+/// Milliseconds since 1970.
+fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

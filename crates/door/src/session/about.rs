@@ -1,0 +1,289 @@
+//! Commands about keys and filters that ask about no event, or not about one filter.
+//!
+//! Promises: outside of the sandbox nothing is made or dropped. Must not know: how filters are made.
+
+use std::fmt::Display;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use firstseen_client::{Filter, FilterError, Verdict};
+use firstseen_resp::{
+    Arguments, BloomInfoField, BloomOptions, BloomRequest, FilterRequest, KeyRequest, Replies, SetRequest,
+};
+use firstseen_routing::FilterVerb;
+
+use super::{Shared, make, now_ms};
+use crate::events::refuse;
+use crate::filters::Asked;
+use crate::host::{Guest, Refused};
+use crate::sandbox::Made;
+use crate::settings::ForgetRule;
+
+/// What `BF.INFO` says of a filter, by the names that clients know.
+const BLOOM_FIELDS: [(BloomInfoField, &str); 5] = [
+    (BloomInfoField::Capacity, "Capacity"),
+    (BloomInfoField::Size, "Size"),
+    (BloomInfoField::Filters, "Number of filters"),
+    (BloomInfoField::Items, "Number of items inserted"),
+    (BloomInfoField::Expansion, "Expansion rate"),
+];
+
+/// Who answers such a command.
+pub(super) struct Clerk<'a> {
+    pub(super) shared: &'a Shared,
+    pub(super) guest: &'a dyn Guest,
+    pub(super) replies: &'a mut Replies,
+}
+
+impl Clerk<'_> {
+    pub(super) async fn keys(&mut self, request: KeyRequest<'_>) {
+        match request {
+            KeyRequest::Exists { keys } => self.known(keys).await,
+            KeyRequest::Delete { keys } => self.delete(keys).await,
+            // Clients ask for a key of their own to learn whether they are replicas.
+            KeyRequest::Get { key } if self.shared.names.filters_of(key).is_empty() => self.replies.null(),
+            KeyRequest::Get { .. } => self.refuse("ERR firstseen stores no values: ask EXISTS whether a key was seen"),
+            KeyRequest::Overwrite { .. } => self.refuse(
+                "ERR firstseen stores no values, so it cannot overwrite them: SET key value NX EX seconds records a key that is new",
+            ),
+            KeyRequest::Type { key } => {
+                let is_filter = self.shared.filters.all().iter().any(|name| name.as_bytes() == key);
+                self.replies.simple(if is_filter { "MBbloom--" } else { "none" });
+            }
+            KeyRequest::Count => {
+                let count = self.visible().len();
+                self.replies.integer(i64::try_from(count).unwrap_or(i64::MAX));
+            }
+            KeyRequest::Flush => self.flush().await,
+            // Events are gathered.
+            KeyRequest::SetIfNew { .. } | KeyRequest::SetNx { .. } => self.refuse("ERR syntax error"),
+        }
+    }
+
+    pub(super) fn sets(&mut self, request: SetRequest<'_>) {
+        match request {
+            SetRequest::Remove { filter, .. } => self.forget(filter),
+            _ => self.refuse("ERR syntax error"),
+        }
+    }
+
+    fn forget(&mut self, what: &[u8]) {
+        match self.shared.settings.forget {
+            ForgetRule::Ignore => self.replies.integer(0),
+            ForgetRule::Refuse => {
+                let what = String::from_utf8_lossy(what).into_owned();
+                self.refuse(format_args!(
+                    "ERR cannot forget '{what}': filters forget by time. Set forget = \"ignore\" in [redis] to have 0 replied"
+                ));
+            }
+        }
+    }
+
+    pub(super) async fn bloom(&mut self, request: BloomRequest<'_>) {
+        match request {
+            BloomRequest::Reserve { filter, options } => self.reserve(filter, options).await,
+            BloomRequest::Count { filter } => match self.described(filter).await {
+                Ok(filter) => match self.made(filter.name()) {
+                    Some(made) => self.replies.integer(i64::try_from(made.inserted).unwrap_or(i64::MAX)),
+                    None => {
+                        self.refuse(
+                            "ERR firstseen does not count the events of a window: see firstseen filter describe",
+                        );
+                    }
+                },
+                Err(FilterError::NotFound { .. }) => self.replies.integer(0),
+                Err(error) => self.refuse_filter(&error),
+            },
+            BloomRequest::Info { filter, field } => match self.described(filter).await {
+                Ok(filter) => {
+                    let (bytes, made) = (self.shared.host.cell_bytes(filter.name()), self.made(filter.name()));
+                    bloom_info(self.replies, &filter, (bytes, made), field);
+                }
+                Err(error) => self.refuse_filter(&error),
+            },
+            _ => self.refuse("ERR syntax error"),
+        }
+    }
+
+    pub(super) async fn own(&mut self, request: FilterRequest<'_>) {
+        match request {
+            FilterRequest::List => {
+                let names = self.visible();
+                self.replies.array(names.len());
+                names.iter().for_each(|name| self.replies.bulk(name.as_bytes()));
+            }
+            FilterRequest::Info { filter } => match self.described(filter).await {
+                Ok(filter) => info(self.replies, &filter),
+                Err(error) => self.refuse_filter(&error),
+            },
+            FilterRequest::Claim { .. } | FilterRequest::Confirm { .. } | FilterRequest::Release { .. } => {
+                self.refuse("ERR claims are made by the client for now, not by this door: docs/claims.md");
+            }
+            FilterRequest::Observe { .. } | FilterRequest::Test { .. } => self.refuse("ERR syntax error"),
+        }
+    }
+
+    /// How many of these keys are known, in any of their filters; or what cannot be said.
+    async fn known(&mut self, keys: Arguments<'_>) {
+        let mut count = 0;
+        for key in keys {
+            let mut is_known = false;
+            for filter in self.shared.names.filters_of(key) {
+                match self.test(filter, key).await {
+                    Ok(known) => is_known |= known,
+                    Err(error) => return self.refuse(error),
+                }
+            }
+            count += i64::from(is_known);
+        }
+        self.replies.integer(count);
+    }
+
+    async fn test(&self, filter: &Arc<str>, key: &[u8]) -> Result<bool, String> {
+        self.guest.may(FilterVerb::Lookup, filter, 1).map_err(|refused| match refused {
+            Refused::Forbidden(reason) => format!("NOPERM {reason}"),
+            Refused::Spent(_) => "UNDECIDED Overloaded: the quota is spent: try again later".to_owned(),
+        })?;
+        let asked = Asked { items: &[key], names: &[], records: false, at_ms: now_ms() };
+        match self.shared.filters.ask(filter, &asked).await {
+            Ok(verdicts) => match verdicts.first() {
+                Some(Verdict::Duplicate) => Ok(true),
+                Some(Verdict::Undecided(reason)) => Err(format!("UNDECIDED {reason:?}")),
+                _ => Ok(false),
+            },
+            Err(error) => Err(format!("ERR {error}")),
+        }
+    }
+
+    fn made(&self, filter: &str) -> Option<Made> {
+        self.shared.sandbox.as_ref()?.get(filter)
+    }
+
+    async fn reserve(&mut self, name: &[u8], options: BloomOptions) {
+        match self.described(name).await {
+            Ok(_) => return self.refuse("ERR item exists"),
+            Err(FilterError::NotFound { .. }) => {}
+            Err(error) => return self.refuse_filter(&error),
+        }
+        let Some(sandbox) = &self.shared.sandbox else {
+            return self.refuse(
+                "ERR filters are made by firstseen filter create, which asks for a window: BF.RESERVE does it in the sandbox alone",
+            );
+        };
+        let made = match make::name_of(name) {
+            Ok(name) => make::make(self.shared, sandbox, self.guest, &name, options).await,
+            Err(error) => Err(error),
+        };
+        match made {
+            Ok(()) => self.replies.simple("OK"),
+            Err(error) => self.refuse(error),
+        }
+    }
+
+    async fn delete(&mut self, keys: Arguments<'_>) {
+        let Some(sandbox) = &self.shared.sandbox else {
+            return self.forget(keys.iter().next().unwrap_or_default());
+        };
+        let mut count = 0;
+        for key in keys {
+            let Ok(name) = make::name_of(key) else { continue };
+            match make::drop_named(self.shared, sandbox, self.guest, &name).await {
+                Ok(is_dropped) => count += i64::from(is_dropped),
+                Err(error) => return self.refuse(error),
+            }
+        }
+        self.replies.integer(count);
+    }
+
+    async fn flush(&mut self) {
+        let Some(sandbox) = &self.shared.sandbox else {
+            return self.refuse("ERR filters are dropped by firstseen filter drop: nobody drops all of them by a slip");
+        };
+        for name in sandbox.names() {
+            if let Err(error) = make::drop_named(self.shared, sandbox, self.guest, &name).await {
+                return self.refuse(error);
+            }
+        }
+        self.replies.simple("OK");
+    }
+
+    fn refuse(&mut self, error: impl Display) {
+        self.shared.counts.refuse(self.replies, error);
+    }
+
+    fn refuse_filter(&mut self, error: &FilterError) {
+        self.shared.counts.refused.fetch_add(1, Ordering::Relaxed);
+        refuse(self.replies, error);
+    }
+
+    /// The filters that the guest may know of.
+    fn visible(&self) -> Vec<String> {
+        let mut names = self.shared.filters.all();
+        names.retain(|name| self.guest.may(FilterVerb::Describe, name, 0).is_ok());
+        names
+    }
+
+    async fn described(&self, name: &[u8]) -> Result<Filter, FilterError> {
+        let not_found =
+            || FilterError::NotFound { name: String::from_utf8_lossy(name).into_owned(), there: Vec::new() };
+        let name = Arc::<str>::from(std::str::from_utf8(name).map_err(|_| not_found())?);
+        match self.guest.may(FilterVerb::Describe, &name, 0) {
+            Ok(()) | Err(Refused::Spent(_)) => self.shared.filters.get(&name).await,
+            Err(Refused::Forbidden(reason)) => Err(FilterError::Refused { name: name.to_string(), reason }),
+        }
+    }
+}
+
+fn bloom_info(
+    replies: &mut Replies,
+    filter: &Filter,
+    (cell_bytes, made): (Option<u64>, Option<Made>),
+    field: Option<BloomInfoField>,
+) {
+    let group = &filter.definition().group;
+    let value = |field| match field {
+        BloomInfoField::Capacity => group.capacity_events,
+        BloomInfoField::Size => cell_bytes,
+        BloomInfoField::Filters => Some(1),
+        // Windows forget, so there is no such number outside of the sandbox.
+        BloomInfoField::Items => Some(made.map_or(0, |made| made.inserted)),
+        BloomInfoField::Expansion => made.and_then(|made| made.expansion).map(u64::from),
+    };
+    let write = |replies: &mut Replies, field| match value(field) {
+        Some(value) => replies.integer(i64::try_from(value).unwrap_or(i64::MAX)),
+        None => replies.null(),
+    };
+    let Some(field) = field else {
+        replies.map(BLOOM_FIELDS.len());
+        for (field, name) in BLOOM_FIELDS {
+            replies.bulk(name.as_bytes());
+            write(replies, field);
+        }
+        return;
+    };
+    // Version 3 has a map of one entry, version 2 an array of one value.
+    match replies.protocol() {
+        firstseen_resp::Protocol::Resp2 => replies.array(1),
+        firstseen_resp::Protocol::Resp3 => {
+            replies.map(1);
+            let name = BLOOM_FIELDS.iter().find(|(known, _)| *known == field).map_or("", |(_, name)| name);
+            replies.bulk(name.as_bytes());
+        }
+    }
+    write(replies, field);
+}
+
+fn info(replies: &mut Replies, filter: &Filter) {
+    let group = &filter.definition().group;
+    let texts = [
+        ("filter", filter.name().to_owned()),
+        ("window", group.window.to_string()),
+        ("kind", group.cells.kind().to_string()),
+        ("slicing", filter.definition().slicing.to_string()),
+    ];
+    replies.map(texts.len());
+    for (name, text) in texts {
+        replies.bulk(name.as_bytes());
+        replies.bulk(text.as_bytes());
+    }
+}

@@ -1,0 +1,167 @@
+//! Commands that ask about events, as what is asked and how it is replied.
+//!
+//! Promises: a key whose life is longer than any of its filters remembers is refused, never cut short. Must not know: how events
+//! travel.
+
+use std::sync::Arc;
+
+use firstseen_client::{FilterError, SubmissionName};
+use firstseen_resp::{Arguments, BloomRequest, EventTime, FilterRequest, KeyRequest, Request, SetRequest, Submission};
+
+use super::{Next, Session};
+use crate::events::Question;
+use crate::form::{Form, Says};
+
+/// The events of a command.
+#[derive(Clone, Copy)]
+pub(super) enum Items<'a> {
+    One(&'a [u8]),
+    Many(Arguments<'a>),
+}
+
+/// To which filter events belong.
+#[derive(Clone, Copy)]
+pub(super) enum Place<'a> {
+    /// To the one of this name.
+    Filter(&'a [u8]),
+    /// To the one to which the key is mapped that remembers for so many milliseconds, or as long as it likes.
+    Key { key: &'a [u8], lifetime_ms: Option<u64> },
+}
+
+/// What a command wants to know of events.
+#[derive(Clone, Copy)]
+pub(super) struct Wanted<'a> {
+    place: Place<'a>,
+    records: bool,
+    form: Form,
+    items: Items<'a>,
+    time: EventTime,
+    submission: Option<Submission<'a>>,
+}
+
+/// What a command wants to know of events of one filter; the command where it wants something else.
+pub(super) fn of(request: Request<'_>) -> Result<Wanted<'_>, Request<'_>> {
+    let wanted =
+        |place, records, form, items| Wanted { place, records, form, items, time: EventTime::Now, submission: None };
+    let named = |filter, records, form, items| wanted(Place::Filter(filter), records, form, items);
+    let keyed = |key, lifetime_ms, form| wanted(Place::Key { key, lifetime_ms }, true, form, Items::One(key));
+    Ok(match request {
+        Request::Keys(KeyRequest::SetIfNew { key, lifetime_ms, .. }) => keyed(key, lifetime_ms, Form::OkOrNothing),
+        Request::Keys(KeyRequest::SetNx { key, .. }) => keyed(key, None, Form::Integer(Says::New)),
+        Request::Sets(SetRequest::Add { filter, items }) => {
+            named(filter, true, Form::Count(Says::New), Items::Many(items))
+        }
+        Request::Sets(SetRequest::Contains { filter, item }) => {
+            named(filter, false, Form::Integer(Says::Seen), Items::One(item))
+        }
+        Request::Sets(SetRequest::ContainsEach { filter, items }) => {
+            named(filter, false, Form::Integers(Says::Seen), Items::Many(items))
+        }
+        Request::Bloom(BloomRequest::Add { filter, item }) => {
+            named(filter, true, Form::Boolean(Says::New), Items::One(item))
+        }
+        Request::Bloom(BloomRequest::AddEach { filter, items } | BloomRequest::Insert { filter, items, .. }) => {
+            named(filter, true, Form::Booleans(Says::New), Items::Many(items))
+        }
+        Request::Bloom(BloomRequest::Contains { filter, item }) => {
+            named(filter, false, Form::Boolean(Says::Seen), Items::One(item))
+        }
+        Request::Bloom(BloomRequest::ContainsEach { filter, items }) => {
+            named(filter, false, Form::Booleans(Says::Seen), Items::Many(items))
+        }
+        Request::Filters(FilterRequest::Observe { filter, submission, time, items }) => {
+            Wanted { submission, time, ..named(filter, true, Form::Codes, Items::Many(items)) }
+        }
+        Request::Filters(FilterRequest::Test { filter, items }) => {
+            named(filter, false, Form::Codes, Items::Many(items))
+        }
+        other => return Err(other),
+    })
+}
+
+impl Session {
+    /// Adds a command to those that travel together, or sends these first.
+    pub(super) async fn gather(&mut self, wanted: Wanted<'_>) -> Next {
+        let Wanted { place, records, form, items, time, submission } = wanted;
+        let filter = match place {
+            Place::Filter(name) => match std::str::from_utf8(name) {
+                Ok(name) => Ok(Arc::<str>::from(name)),
+                Err(_) => Err("ERR not found".to_owned()),
+            },
+            Place::Key { key, lifetime_ms } => self.filter_of(key, lifetime_ms).await,
+        };
+        let at_ms = match time {
+            EventTime::Now => None,
+            EventTime::At { unix_ms } => Some(unix_ms),
+            EventTime::NowFor { .. } => {
+                self.finish().await;
+                self.refuse("ERR events of a filter are all remembered for its window: leave TTL out");
+                return Next::Go;
+            }
+        };
+        let filter = match filter {
+            Ok(filter) => filter,
+            Err(error) => {
+                self.finish().await;
+                self.refuse(error);
+                return Next::Go;
+            }
+        };
+        let question = Question { filter, records, at_ms };
+        let events = match items {
+            Items::One(_) => 1,
+            Items::Many(items) => items.len(),
+        };
+        // Names are of all events of a call, or of none.
+        if submission.is_some() || !self.gathered.takes(&question, events) {
+            self.finish().await;
+        }
+        match items {
+            Items::One(item) => self.gathered.add(question, form, std::iter::once(item)),
+            Items::Many(items) => self.gathered.add(question, form, items.iter()),
+        }
+        if let Some(Submission { source, first_number }) = submission {
+            let source = source_number(source);
+            let names = (first_number..).take(events).map(|number| SubmissionName { source, number });
+            self.gathered.name(names);
+            self.finish().await;
+        }
+        Next::Go
+    }
+
+    /// The filter of a key: of those to which it is mapped, the one with the shortest window that is as long as it asks for.
+    async fn filter_of(&mut self, key: &[u8], lifetime_ms: Option<u64>) -> Result<Arc<str>, String> {
+        let shared = self.shared.clone();
+        let mapped = shared.names.filters_of(key);
+        let Some(first) = mapped.first() else { return Err("ERR no filter is mapped to this key".to_owned()) };
+        let mut windows = Vec::with_capacity(mapped.len());
+        for filter in mapped {
+            match shared.filters.window_ms(filter).await {
+                Ok(window_ms) => windows.push((window_ms, filter)),
+                Err(FilterError::NotFound { .. }) => {
+                    return Err(format!("ERR the key is mapped to filter `{filter}`, which there is not"));
+                }
+                Err(error) => return Err(format!("UNDECIDED NotReady: {error}")),
+            }
+        }
+        let Some(lifetime_ms) = lifetime_ms else {
+            // Without a time the key is to stay: the filter that remembers for the longest does what can be done.
+            let endless = windows.iter().find(|(window_ms, _)| window_ms.is_none());
+            let longest = windows.iter().max_by_key(|(window_ms, _)| *window_ms);
+            return Ok(endless.or(longest).map_or(first, |(_, filter)| filter).clone());
+        };
+        let fits = |window_ms: &Option<u64>| window_ms.is_none_or(|window_ms| window_ms >= lifetime_ms);
+        let shortest = windows.iter().filter(|(window_ms, _)| fits(window_ms));
+        let shortest = shortest.min_by_key(|(window_ms, _)| window_ms.unwrap_or(u64::MAX));
+        shortest.map(|(_, filter)| Arc::clone(filter)).ok_or_else(|| {
+            let longest_ms = windows.iter().filter_map(|(window_ms, _)| *window_ms).max().unwrap_or(0);
+            format!("ERR invalid expire time: filter '{first}' remembers {} s", longest_ms / 1000)
+        })
+    }
+}
+
+/// The number of a source that has a name: its digits, or what its bytes hash to.
+fn source_number(name: &[u8]) -> u128 {
+    let digits = std::str::from_utf8(name).ok().and_then(|name| name.parse::<u128>().ok());
+    digits.unwrap_or_else(|| xxhash_rust::xxh3::xxh3_128(name))
+}

@@ -1,0 +1,52 @@
+//! What clients are told of the server when they connect.
+//!
+//! Promises: what is told is so, or is what clients need to hear to go on. Must not know: connections.
+
+use firstseen_resp::{Arguments, Replies};
+
+/// The version of Redis whose commands and texts are ours.
+pub(super) const REDIS_VERSION: &str = "7.2.4";
+/// That of RedisBloom, as its modules tell it.
+const BLOOM_VERSION: i64 = 20_608;
+
+/// The text of `INFO`: the sections that are asked for, or all.
+pub(super) fn text(sections: Arguments<'_>, node: &str, open: u64) -> String {
+    let server = format!(
+        "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\narch_bits:64\r\nos:{}\r\n\
+         server_name:firstseen\r\nfirstseen_version:{}\r\nfirstseen_node:{node}\r\n",
+        std::env::consts::OS,
+        env!("CARGO_PKG_VERSION")
+    );
+    let all: [(&str, String); 7] = [
+        ("server", server),
+        ("clients", format!("# Clients\r\nconnected_clients:{open}\r\n")),
+        ("persistence", "# Persistence\r\nloading:0\r\n".to_owned()),
+        ("replication", "# Replication\r\nrole:master\r\nconnected_slaves:0\r\n".to_owned()),
+        ("modules", format!("# Modules\r\nmodule:name=bf,ver={BLOOM_VERSION},api=1,filters=0\r\n")),
+        ("cluster", "# Cluster\r\ncluster_enabled:0\r\n".to_owned()),
+        ("keyspace", "# Keyspace\r\n".to_owned()),
+    ];
+    let is_asked = |name: &str| {
+        let is = |section: &[u8], word: &str| section.eq_ignore_ascii_case(word.as_bytes());
+        let named = |section: &[u8]| {
+            is(section, name) || is(section, "all") || is(section, "default") || is(section, "everything")
+        };
+        sections.is_empty() || sections.iter().any(named)
+    };
+    let texts = all.into_iter().filter(|(name, _)| is_asked(name)).map(|(_, text)| text);
+    texts.collect::<Vec<_>>().join("\r\n")
+}
+
+/// The modules, as `HELLO` and `MODULE LIST` tell them.
+pub(super) fn modules(replies: &mut Replies) {
+    replies.array(1);
+    replies.map(4);
+    replies.bulk(b"name");
+    replies.bulk(b"bf");
+    replies.bulk(b"ver");
+    replies.integer(BLOOM_VERSION);
+    replies.bulk(b"path");
+    replies.bulk(b"");
+    replies.bulk(b"args");
+    replies.empty_array();
+}

@@ -1,0 +1,92 @@
+//! Commands that make or drop filters, in the sandbox.
+//!
+//! Promises: outside of the sandbox nothing here is done. Must not know: what a filter is made of.
+
+use std::sync::Arc;
+
+use firstseen_client::FilterError;
+use firstseen_resp::{BloomOptions, BloomRequest, Request, SetRequest};
+use firstseen_routing::FilterVerb;
+
+use super::Shared;
+use crate::host::{Guest, Refused};
+use crate::sandbox::Sandbox;
+
+/// Makes the filter that a command is about to use, where there is none.
+///
+/// # Errors
+/// The reply: the command must not be carried out.
+pub(super) async fn prepare(
+    shared: &Shared,
+    sandbox: &Sandbox,
+    guest: &dyn Guest,
+    request: &Request<'_>,
+) -> Result<(), String> {
+    let none = BloomOptions::default();
+    let (name, options) = match request {
+        Request::Bloom(BloomRequest::Add { filter, .. } | BloomRequest::AddEach { filter, .. })
+        | Request::Sets(SetRequest::Add { filter, .. }) => (filter, none),
+        Request::Bloom(BloomRequest::Insert { filter, options, must_exist: false, .. }) => (filter, *options),
+        _ => return Ok(()),
+    };
+    let name = name_of(name)?;
+    match shared.filters.get(&name).await {
+        Ok(_) => Ok(()),
+        Err(FilterError::NotFound { .. }) => make(shared, sandbox, guest, &name, options).await,
+        Err(error) => Err(format!("UNDECIDED NotReady: {error}")),
+    }
+}
+
+/// Makes a filter.
+///
+/// # Errors
+/// The reply.
+pub(super) async fn make(
+    shared: &Shared,
+    sandbox: &Sandbox,
+    guest: &dyn Guest,
+    name: &Arc<str>,
+    options: BloomOptions,
+) -> Result<(), String> {
+    may_manage(guest, name)?;
+    let full = || "ERR the sandbox is full: DEL filters that are not used".to_owned();
+    let (new, made) = sandbox.plan(name, options).ok_or_else(full)?;
+    guest.make(new).await.map_err(|error| format!("ERR {error}"))?;
+    shared.filters.open(name).await.map_err(|error| format!("ERR {error}"))?;
+    sandbox.add(name.clone(), made);
+    Ok(())
+}
+
+/// Drops a filter that was made here; false where there is none.
+///
+/// # Errors
+/// The reply.
+pub(super) async fn drop_named(
+    shared: &Shared,
+    sandbox: &Sandbox,
+    guest: &dyn Guest,
+    name: &str,
+) -> Result<bool, String> {
+    if sandbox.get(name).is_none() {
+        return Ok(false);
+    }
+    may_manage(guest, name)?;
+    guest.drop_filter(name).await.map_err(|error| format!("ERR {error}"))?;
+    shared.filters.forget(name);
+    Ok(sandbox.remove(name))
+}
+
+/// The name of a filter.
+///
+/// # Errors
+/// The reply where it can be none.
+pub(super) fn name_of(name: &[u8]) -> Result<Arc<str>, String> {
+    std::str::from_utf8(name).map(Arc::from).map_err(|_| "ERR not found".to_owned())
+}
+
+fn may_manage(guest: &dyn Guest, name: &str) -> Result<(), String> {
+    guest.may(FilterVerb::Manage, name, 0).map_err(|refused| match refused {
+        Refused::Forbidden(reason) => format!("NOPERM {reason}"),
+        Refused::Spent(_) => "UNDECIDED Overloaded: try again later".to_owned(),
+    })
+}

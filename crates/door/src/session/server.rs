@@ -1,0 +1,70 @@
+//! Commands of the server: what it is, and what it can do.
+//!
+//! Must not know: events.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use firstseen_resp::{COMMANDS, ClusterQuery, CommandQuery, CommandSpec, Replies, ServerRequest, find_command};
+
+use super::{Shared, info};
+
+/// Replies to a command of the server.
+pub(super) fn reply(replies: &mut Replies, shared: &Shared, request: ServerRequest<'_>) {
+    match request {
+        ServerRequest::Info { sections } => {
+            let text = info::text(sections, &shared.node, shared.counts.open());
+            replies.bulk(text.as_bytes());
+        }
+        ServerRequest::Command(query) => command(replies, query),
+        ServerRequest::ConfigGet { .. } => replies.map(0),
+        ServerRequest::Time => {
+            let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+            replies.array(2);
+            replies.bulk(since.as_secs().to_string().as_bytes());
+            replies.bulk(since.subsec_micros().to_string().as_bytes());
+        }
+        ServerRequest::ModuleList => info::modules(replies),
+        ServerRequest::Cluster(ClusterQuery::Info) => {
+            replies.bulk(b"cluster_enabled:0\r\ncluster_state:ok\r\ncluster_slots_assigned:0\r\n");
+        }
+        ServerRequest::Cluster(_) => shared.counts.refuse(replies, "ERR This instance has cluster support disabled"),
+    }
+}
+
+fn command(replies: &mut Replies, query: CommandQuery<'_>) {
+    match query {
+        CommandQuery::All => {
+            replies.array(COMMANDS.len());
+            COMMANDS.iter().for_each(|spec| about(replies, spec));
+        }
+        CommandQuery::Count => replies.integer(COMMANDS.len() as i64),
+        CommandQuery::List => {
+            replies.array(COMMANDS.len());
+            COMMANDS.iter().for_each(|spec| replies.bulk(spec.name().as_bytes()));
+        }
+        CommandQuery::Info { names } if names.is_empty() => command(replies, CommandQuery::All),
+        CommandQuery::Info { names } => {
+            replies.array(names.len());
+            for name in names {
+                match find_command(name) {
+                    Some(spec) => about(replies, spec),
+                    None => replies.null_array(),
+                }
+            }
+        }
+        // Who asks shows what it gets to people; there is a page for these.
+        CommandQuery::Docs { .. } => replies.map(0),
+    }
+}
+
+/// A command, as `COMMAND INFO` of Redis 6 tells it, with what newer ones have beside that left empty.
+fn about(replies: &mut Replies, spec: &CommandSpec) {
+    let (first, last, step) = spec.keys();
+    replies.array(10);
+    replies.bulk(spec.name().as_bytes());
+    replies.integer(spec.arity());
+    replies.array(spec.flags().len());
+    spec.flags().iter().for_each(|flag| replies.simple(flag.word()));
+    [first, last, step].into_iter().for_each(|place| replies.integer(place));
+    (0..4).for_each(|_| replies.empty_array());
+}

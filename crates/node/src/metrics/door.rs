@@ -1,0 +1,39 @@
+//! Metrics of the door for Redis clients.
+//!
+//! Promises: none where the node has no door. Must not know: what commands do.
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::Registry;
+
+use super::{Count, gauge_value};
+use crate::shared::Shared;
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+struct CommandLabel {
+    command: &'static str,
+}
+
+/// Shows what has happened at the door.
+pub(super) fn show(registry: &mut Registry, shared: &Shared) {
+    let Some(door) = shared.open.door.get() else { return };
+    let commands = Count::<CommandLabel>::default();
+    for count in door.commands() {
+        commands.of(&CommandLabel { command: count.command }).inc_by(count.count);
+    }
+    registry.register("redis_commands", "Commands of Redis clients that were understood", commands);
+    let counters = [
+        ("redis_refused", "Commands of Redis clients that were answered with an error", door.refused()),
+        ("redis_undecided", "Events of Redis clients that were undecided", door.undecided()),
+        ("redis_turned_away", "Connections of Redis clients for which there was no room", door.turned_away()),
+    ];
+    for (name, help, value) in counters {
+        let counter: Counter = Counter::default();
+        counter.inc_by(value);
+        registry.register(name, help, counter);
+    }
+    let open: Gauge = Gauge::default();
+    open.set(gauge_value(door.open()));
+    registry.register("redis_connections", "Connections of Redis clients that are open", open);
+}

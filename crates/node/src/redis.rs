@@ -1,0 +1,200 @@
+//! The door for Redis clients in this node: who may come in, and the client through which it asks.
+//!
+//! Promises: nobody may do more at the door than on a stream of its own. Must not know: what Redis clients say.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use firstseen_client::Client;
+use firstseen_door::{Door, DoorSettings, Guest as DoorGuest, Host, Making, NewFilter, Refused};
+use firstseen_filter::{FilterSpec, GrowthSpec, Kind, Limit, Window};
+use firstseen_meta::{self as meta, Change, propose_for, slice_bytes};
+use firstseen_routing::{FilterPolicies, FilterVerb, SecretMaterial, SlicedDefinition, Slicing};
+use firstseen_wire::tls::{CertificateDer, ServerTls};
+use firstseen_wire::token::Token;
+use tokio::net::TcpListener;
+use tokio::time::{sleep, timeout};
+
+use crate::edges::random;
+use crate::guest::{Guest, Needs, Right};
+use crate::quotas::Spent;
+use crate::roles::{Caller, Role};
+use crate::shared::Shared;
+use crate::tokens;
+
+/// For how long a verdict is waited for: Redis clients give up after two to five seconds, and send again.
+const DEADLINE_MS: u64 = 1_000;
+/// The pause before the node's own client tries again to connect: before the cluster is formed, it cannot.
+const CONNECT_PAUSE: Duration = Duration::from_millis(500);
+/// For so long a node may take to act on what was agreed on.
+const APPLY_MAX: Duration = Duration::from_secs(5);
+/// How a filter of the sandbox grows: by as much again, three times.
+const GROWTH: GrowthSpec = GrowthSpec { ratio: 1.0, generations_max: 4, limit: Limit::Cardinality };
+/// What calls at the door are called where it is written down who did what.
+const CALL: &str = "redis";
+
+/// Opens the door, where the settings have one; returns where.
+pub(crate) fn open(listener: Option<TcpListener>, tls: Option<ServerTls>, shared: &Arc<Shared>) -> Option<SocketAddr> {
+    let (listener, settings) = (listener?, shared.config.redis.clone()?);
+    let address = listener.local_addr().ok();
+    tokio::spawn(serve(listener, settings, tls, shared.clone()));
+    address
+}
+
+/// Serves Redis clients until the node stops.
+async fn serve(listener: TcpListener, settings: DoorSettings, tls: Option<ServerTls>, shared: Arc<Shared>) {
+    let stopping = shared.departure.stopping.clone();
+    let Some(client) = stopping.run_until_cancelled(connect(&shared)).await else { return };
+    let tls = tls.filter(|_| settings.tls);
+    let host = Arc::new(NodeHost { shared: shared.clone() });
+    let door = Arc::new(Door::new(settings, client, host, tls, &shared.config.name));
+    let _ = shared.open.door.set(door.counts());
+    door.serve(listener, stopping).await;
+}
+
+/// The node's own client, once the node can be asked.
+async fn connect(shared: &Shared) -> Client {
+    loop {
+        let builder = Client::builder()
+            .seeds([shared.address.clone()])
+            .connector(shared.connector.clone())
+            .incarnation(u128::from_le_bytes(shared.ids.next()))
+            .deadline_ms(DEADLINE_MS)
+            .site(shared.config.site.clone());
+        match builder.connect().await {
+            Ok(client) => return client,
+            Err(error) => tracing::debug!(%error, "the door for Redis clients waits for the cluster"),
+        }
+        sleep(CONNECT_PAUSE).await;
+    }
+}
+
+struct NodeHost {
+    shared: Arc<Shared>,
+}
+
+/// Somebody at the door.
+struct Visitor {
+    shared: Arc<Shared>,
+    guest: Guest,
+    name: String,
+}
+
+impl NodeHost {
+    fn let_in(&self, caller: Caller, from: SocketAddr) -> Option<Arc<dyn DoorGuest>> {
+        let needs = Needs { role: Role::Producer, right: Some(Right::SomeFilter(FilterVerb::Describe)) };
+        let shared = self.shared.clone();
+        let who = shared.audit.who(&caller, Some(from));
+        let guest = Guest::enter((caller, Some(from)), (CALL, needs), &shared.view().map, &shared.audit).ok()?;
+        if !guest.caller().is_unchecked() {
+            shared.audit.came(&who);
+        }
+        Some(Arc::new(Visitor { shared, guest, name: who.name }))
+    }
+}
+
+impl Host for NodeHost {
+    fn known(&self, certificates: Option<&[CertificateDer<'static>]>, from: SocketAddr) -> Option<Arc<dyn DoorGuest>> {
+        match certificates {
+            Some([]) => None,
+            Some(certificates) => self.let_in(Caller::showing(Some(Arc::new(certificates.to_vec()))), from),
+            // Over a plain connection nobody can show a certificate, so a cluster that asks for rights asks for a token.
+            None if self.shared.view().map.access.is_enabled => None,
+            None if self.shared.is_secure && !from.ip().is_loopback() => None,
+            None => self.let_in(Caller::showing(None), from),
+        }
+    }
+
+    fn enter(&self, user: Option<&[u8]>, token: &[u8], from: SocketAddr) -> Option<Arc<dyn DoorGuest>> {
+        let denied = |reason: &str| {
+            let nobody = self.shared.audit.who(&Caller::showing(Some(Arc::default())), Some(from));
+            self.shared.audit.denied(&nobody, CALL, reason);
+        };
+        let token = std::str::from_utf8(token).ok().and_then(|token| token.parse::<Token>().ok());
+        let Some(token) = token else {
+            denied("it showed no token");
+            return None;
+        };
+        let map = self.shared.view().map.clone();
+        match tokens::of(&token, &map.access, self.shared.audit.now_s()) {
+            Ok((principal, _)) if user.is_some_and(|user| user != principal.as_bytes()) => {
+                denied("it showed the token of another principal than it named");
+                None
+            }
+            Ok(shown) => self.let_in(Caller::showing(Some(Arc::default())).by_token(shown), from),
+            Err(status) => {
+                denied(status.message());
+                None
+            }
+        }
+    }
+
+    fn cell_bytes(&self, filter: &str) -> Option<u64> {
+        let map = self.shared.view().map.clone();
+        let (_, record) = map.filter_named(filter)?;
+        Some(slice_bytes(&record.definition).ok()?.saturating_mul(record.all_copies().count() as u64))
+    }
+}
+
+impl Visitor {
+    /// Has the cluster agree to a change, and waits until this node acts on it.
+    async fn change(&self, change: Change) -> Result<(), String> {
+        let shared = &self.shared;
+        let done = propose_for(&shared.meta, self.guest.asked_by(), shared.ids.next(), change).await;
+        done.map_err(|error| error.to_string())?;
+        let agreed = shared.meta.map().borrow().version;
+        let mut views = shared.views.clone();
+        let applied = views.wait_for(|view| view.map.version >= agreed);
+        let applied = timeout(APPLY_MAX, applied).await.is_ok_and(|view| view.is_ok());
+        if applied { Ok(()) } else { Err("it is done, but this node does not act on it yet".to_owned()) }
+    }
+}
+
+impl DoorGuest for Visitor {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn make<'a>(&'a self, new: NewFilter<'a>) -> Making<'a> {
+        Box::pin(async move {
+            let growth = new.grows.then_some(GROWTH);
+            let spec = FilterSpec {
+                capacity_events: Some(new.capacity_events),
+                rate: new.rate,
+                growth,
+                ..FilterSpec::new(Kind::Bloom, Window::Unbounded)
+            };
+            let definition = SlicedDefinition::new(&spec, Slicing::NONE).map_err(|error| error.to_string())?;
+            let secret = SecretMaterial(random().map_err(|error| error.to_string())?);
+            let (name, policies) = (new.name.to_owned(), FilterPolicies::default());
+            let asked = meta::NewFilter { name, definition, policies, secret, if_absent: false, tree: None };
+            self.change(Change::CreateFilter(asked)).await
+        })
+    }
+
+    fn drop_filter<'a>(&'a self, name: &'a str) -> Making<'a> {
+        Box::pin(self.change(Change::DropFilter { name: name.to_owned() }))
+    }
+
+    fn may(&self, verb: FilterVerb, filter: &str, events: u32) -> Result<(), Refused> {
+        let shared = &self.shared;
+        let view = shared.view();
+        self.guest.may_named(&view.map, verb, filter).map_err(|missing| {
+            self.guest.note_refused(&missing);
+            Refused::Forbidden(missing)
+        })?;
+        let Some((name, quota)) = self.guest.quota(&view.map).filter(|_| events > 0) else { return Ok(()) };
+        let now_ms = shared.clock.monotonic_ms();
+        let usage = shared.open.quotas.of(name, now_ms);
+        match usage.take(&quota, events, now_ms) {
+            // A connection has one call under way, and connections are bounded: batches are not counted here.
+            Ok(()) => {
+                usage.give_back(1);
+                Ok(())
+            }
+            Err(Spent::Batches) => Err(Refused::Spent(CONNECT_PAUSE)),
+            Err(Spent::Events { retry_after_ms }) => Err(Refused::Spent(Duration::from_millis(retry_after_ms.into()))),
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! The door for Redis clients, byte by byte: what clients say when they connect, and what no client says.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Duration;
+
+use crate::redis_door::Door;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A connection without a client.
+struct Wire(TcpStream);
+
+impl Wire {
+    fn to(door: &Door) -> Self {
+        drop(door.client());
+        let stream = TcpStream::connect(("127.0.0.1", door.port)).expect("a connection");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
+        Self(stream)
+    }
+
+    fn say(&mut self, words: &[&str]) {
+        let mut bytes = format!("*{}\r\n", words.len());
+        words.iter().for_each(|word| bytes += &format!("${}\r\n{word}\r\n", word.len()));
+        self.0.write_all(bytes.as_bytes()).expect("it listens");
+    }
+
+    fn hears(&mut self, expected: &str) {
+        let mut heard = vec![0; expected.len()];
+        self.0.read_exact(&mut heard).unwrap_or_else(|error| panic!("{error} instead of {expected:?}"));
+        assert_eq!(String::from_utf8_lossy(&heard), expected);
+    }
+
+    fn asks(&mut self, words: &[&str], expected: &str) {
+        self.say(words);
+        self.hears(expected);
+    }
+
+    /// All that comes until the door closes the connection.
+    fn rest(&mut self) -> String {
+        let mut heard = Vec::new();
+        match self.0.read_to_end(&mut heard) {
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::ConnectionReset => {}
+            Err(error) => panic!("the connection stays open: {error}"),
+        }
+        String::from_utf8_lossy(&heard).into_owned()
+    }
+}
+
+#[test]
+fn clients_of_other_languages_find_what_they_look_for_when_they_connect() {
+    let door = Door::with_cluster("");
+    // redis-py and node-redis begin so.
+    let mut wire = Wire::to(&door);
+    wire.say(&["HELLO", "3"]);
+    wire.hears(
+        "%7\r\n$6\r\nserver\r\n$5\r\nredis\r\n$7\r\nversion\r\n$5\r\n7.2.4\r\n$5\r\nproto\r\n:3\r\n$2\r\nid\r\n:",
+    );
+    let mut byte = [0];
+    while byte != *b"\n" {
+        wire.0.read_exact(&mut byte).expect("the number of the connection");
+    }
+    wire.hears("$4\r\nmode\r\n$10\r\nstandalone\r\n$4\r\nrole\r\n$6\r\nmaster\r\n$7\r\nmodules\r\n*1\r\n%4\r\n$4\r\nname\r\n$2\r\nbf\r\n");
+    wire.hears("$3\r\nver\r\n:20608\r\n$4\r\npath\r\n$0\r\n\r\n$4\r\nargs\r\n*0\r\n");
+    wire.asks(&["CLIENT", "SETINFO", "LIB-NAME", "redis-py"], "+OK\r\n");
+    wire.asks(&["CLIENT", "SETNAME", "crawler"], "+OK\r\n");
+    wire.asks(&["CLIENT", "GETNAME"], "$7\r\ncrawler\r\n");
+    wire.asks(&["BF.ADD", "clicks", "x"], "#t\r\n");
+    wire.asks(&["BF.MADD", "clicks", "x", "y"], "*2\r\n#f\r\n#t\r\n");
+    wire.asks(&["GET", "__Booksleeve_TieBreak"], "_\r\n");
+    wire.asks(&["RESET"], "+RESET\r\n");
+    wire.asks(&["BF.ADD", "clicks", "x"], ":0\r\n");
+    // go-redis and lettuce take these for a server without HELLO 4; jedis does without HELLO.
+    let mut wire = Wire::to(&door);
+    wire.asks(&["HELLO", "4"], "-NOPROTO unsupported protocol version\r\n");
+    wire.asks(&["SELECT", "0"], "+OK\r\n");
+    wire.asks(&["PING"], "+PONG\r\n");
+    wire.asks(&["ECHO", "\r\n"], "$2\r\n\r\n\r\n");
+    wire.asks(&["CONFIG", "GET", "appendonly"], "*0\r\n");
+    wire.asks(&["CLUSTER", "NODES"], "-ERR This instance has cluster support disabled\r\n");
+    wire.asks(&["SENTINEL", "MASTERS"], "-ERR unknown command 'SENTINEL', with args beginning with: 'MASTERS' \r\n");
+    wire.asks(&["SUBSCRIBE", "x"], "-ERR ");
+    let mut wire = Wire::to(&door);
+    wire.asks(&["SET", "k"], "-ERR wrong number of arguments for 'set' command\r\n");
+    // ioredis waits until this says so.
+    wire.say(&["INFO"]);
+    let mut bytes = vec![0; 512];
+    let read = wire.0.read(&mut bytes).expect("a reply");
+    let info = String::from_utf8_lossy(&bytes[..read]).into_owned();
+    for line in
+        ["redis_version:7.2.4", "arch_bits:64", "loading:0", "role:master", "cluster_enabled:0", "module:name=bf"]
+    {
+        assert!(info.contains(line), "{line} is not in {info}");
+    }
+    // What people type by hand.
+    let mut wire = Wire::to(&door);
+    wire.0.write_all(b"PING\r\nBF.ADD clicks \"two words\"\r\nQUIT\r\n").expect("it listens");
+    assert_eq!(wire.rest(), "+PONG\r\n:1\r\n+OK\r\n");
+}
+
+#[test]
+fn bytes_that_are_no_commands_are_told_so_and_the_connection_is_closed() {
+    let door = Door::with_cluster("connections_max = 8\n");
+    for (bytes, said) in [
+        (&b"*2147483648\r\n"[..], "-ERR Protocol error: invalid multibulk length\r\n"),
+        (b"*1\r\n$2147483647\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        (b"*1\r\n+PING\r\n", "-ERR Protocol error: expected '$', got '+'\r\n"),
+        (b"PING \"x\r\n", "-ERR Protocol error: unbalanced quotes in request\r\n"),
+        (b"*1\r\n$4\r\nPING\r\n*x\r\n", "+PONG\r\n-ERR Protocol error: invalid multibulk length\r\n"),
+    ] {
+        let mut wire = Wire::to(&door);
+        wire.0.write_all(bytes).expect("it listens");
+        assert_eq!(wire.rest(), said, "{}", bytes.escape_ascii());
+    }
+    // Others go on, and a connection too many is told why it is closed.
+    let mut held: Vec<Wire> = Vec::new();
+    let too_many = loop {
+        let mut wire = Wire(TcpStream::connect(("127.0.0.1", door.port)).expect("a connection"));
+        wire.0.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+        wire.say(&["PING"]);
+        let mut first = [0];
+        wire.0.read_exact(&mut first).expect("a reply");
+        if first == *b"-" {
+            break wire.rest();
+        }
+        held.push(wire);
+        assert!(held.len() <= 8, "there is no limit");
+    };
+    assert_eq!((too_many.as_str(), held.len()), ("ERR max number of clients reached\r\n", 8));
+}
+
+/// Half a command, a pipeline whose replies nobody reads, and a command beyond the room of all take memory that is bounded.
+#[test]
+fn greedy_clients_take_bounded_memory_and_others_go_on() {
+    let door = Door::with_cluster("buffered_bytes_max = 1048576\n");
+    let mut other = Wire::to(&door);
+    let mut greedy: Vec<Wire> = Vec::new();
+    let chunk = vec![b'x'; 60 << 10];
+    for _ in 0..64 {
+        let mut wire = Wire::to(&door);
+        let mut command = b"*8000\r\n$7\r\nBF.MADD\r\n$6\r\nclicks\r\n".to_vec();
+        for _ in 0..4 {
+            command.extend_from_slice(format!("${}\r\n", chunk.len()).as_bytes());
+            command.extend_from_slice(&chunk);
+            command.extend_from_slice(b"\r\n");
+        }
+        // Where there is no room it hears so, and then nothing more.
+        let _ = wire.0.write_all(&command);
+        greedy.push(wire);
+    }
+    let mut silent = Wire::to(&door);
+    silent.0.set_write_timeout(Some(Duration::from_secs(2))).expect("a timeout");
+    let ping =
+        b"*2\r\n$4\r\nECHO\r\n$1000\r\n".iter().copied().chain([b'e'; 1000]).chain(*b"\r\n").collect::<Vec<u8>>();
+    let mut sent = 0usize;
+    while sent < (64 << 20) && silent.0.write_all(&ping.repeat(64)).is_ok() {
+        sent += 64 * ping.len();
+    }
+    assert!(sent > 1 << 20, "it was heard for a while: {sent}");
+    assert!(sent < 64 << 20, "a client that reads nothing is heard no further");
+    other.asks(&["BF.ADD", "clicks", "still"], ":1\r\n");
+    let was_refused = |wire: &mut Wire| {
+        let mut first = [0; 64];
+        wire.0.set_read_timeout(Some(Duration::from_millis(10))).expect("a timeout");
+        matches!(wire.0.read(&mut first), Ok(read) if first[..read].starts_with(b"-ERR the node has no room"))
+    };
+    assert!(greedy.iter_mut().any(was_refused), "somebody found no room");
+    let status = std::fs::read_to_string(format!("/proc/{}/status", door.node.process())).expect("its memory");
+    let resident = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("a line of it");
+    let resident_kib: u64 = resident.split_whitespace().next().and_then(|text| text.parse().ok()).expect("a number");
+    assert!(resident_kib < 400 << 10, "{resident_kib} KiB");
+}

@@ -1,0 +1,121 @@
+//! The door for Redis clients while a node dies and comes back: no reply is lost or shifted, and a retry that names its submission
+//! is told its first verdict.
+
+use std::collections::BTreeMap;
+
+use redis::{Connection, Value, pipe};
+
+use crate::local_cluster::eventually;
+use crate::own_node::OwnNode;
+use crate::ports::free_ports;
+use crate::run::Folder;
+
+/// Items in a command, commands in a pipeline.
+const ITEMS: u64 = 20;
+const COMMANDS: u64 = 50;
+const ROUNDS: u64 = 12;
+const SOURCE: u64 = 9;
+
+/// Three nodes, the first with a door, and a durable filter whose slices are on all of them.
+fn cluster() -> ([OwnNode; 3], u16) {
+    let port = free_ports(1);
+    let door = format!("[redis]\nlisten = \"127.0.0.1:{port}\"\n");
+    let nodes = [OwnNode::start_in(Folder::new(), "a", &door), OwnNode::start("b", ""), OwnNode::start("c", "")];
+    let [a, b, c] = nodes.each_ref().map(|node| node.address.clone());
+    let folder = &nodes[0].folder;
+    eventually("a cluster", || folder.run(&format!("cluster form {a} {b} {c}")).code == Some(0));
+    let filter = "filter create clicks --capacity 100k --fpr 1e-8 --clock wall --window 1h --slicing horizontal:3";
+    folder.run(&format!("{filter} --durability durable --cluster {a}")).ok();
+    (nodes, port)
+}
+
+fn connect(port: u16) -> Connection {
+    let client = redis::Client::open(format!("redis://127.0.0.1:{port}/")).expect("an address");
+    let mut connection = None;
+    eventually("a door", || {
+        connection = client.get_connection().ok();
+        connection.is_some()
+    });
+    connection.expect("a connection")
+}
+
+/// Submits the items of these commands, each under the number of its first item.
+fn submit(client: &mut Connection, commands: &[u64]) -> Vec<Vec<i64>> {
+    if commands.is_empty() {
+        return Vec::new();
+    }
+    let mut asked = pipe();
+    for command in commands {
+        let asked = asked.cmd("FS.OBSERVE").arg("clicks").arg("ID").arg(SOURCE).arg(command * ITEMS).arg("ITEMS");
+        for item in 0..ITEMS {
+            asked.arg(format!("event-{}", command * ITEMS + item));
+        }
+        // What stands behind it shows whether replies are where they belong.
+        asked.cmd("ECHO").arg(*command);
+    }
+    let replies: Vec<Value> = asked.query(client).expect("a reply to each command");
+    assert_eq!(replies.len(), 2 * commands.len());
+    let replies = replies.chunks_exact(2).zip(commands);
+    let codes = replies.map(|(pair, command)| {
+        let echoed: u64 = redis::from_redis_value(pair[1].clone()).expect("what was sent");
+        assert_eq!(echoed, *command, "replies are in order");
+        redis::from_redis_value::<Vec<i64>>(pair[0].clone()).expect("a code for each item")
+    });
+    codes.collect()
+}
+
+#[test]
+fn a_node_that_dies_shifts_no_reply_and_no_retry_meets_its_own_events() {
+    let (mut nodes, port) = cluster();
+    let mut client = connect(port);
+    let mut first: BTreeMap<u64, i64> = BTreeMap::new();
+    let mut open: Vec<u64> = Vec::new();
+    let (mut undecided, mut commands) = (0u64, 0);
+    for round in 0..ROUNDS {
+        match round {
+            3 => nodes[1].kill(),
+            8 => nodes[1].start_again(),
+            _ => {}
+        }
+        let new = commands..commands + COMMANDS;
+        commands = new.end;
+        // A command with an item that is undecided is sent again as it was.
+        let asked: Vec<u64> = open.drain(..).chain(new).collect();
+        for (command, codes) in asked.iter().zip(submit(&mut client, &asked)) {
+            assert_eq!(codes.len() as u64, ITEMS);
+            for (item, code) in (command * ITEMS..).zip(&codes) {
+                if *code >= 0 {
+                    let before = *first.entry(item).or_insert(*code);
+                    assert_eq!(before, *code, "a retry is told its first verdict: item {item}");
+                }
+            }
+            if codes.iter().any(|code| *code < 0) {
+                undecided += 1;
+                open.push(*command);
+            }
+        }
+    }
+    assert!(undecided > 0, "nothing was ever undecided: the node was not missed");
+    eventually("a verdict on everything", || {
+        let asked = std::mem::take(&mut open);
+        for (command, codes) in asked.iter().zip(submit(&mut client, &asked)) {
+            for (item, code) in (command * ITEMS..).zip(&codes).filter(|(_, code)| **code >= 0) {
+                assert_eq!(*first.entry(item).or_insert(*code), *code, "item {item}");
+            }
+            if codes.iter().any(|code| *code < 0) {
+                open.push(*command);
+            }
+        }
+        open.is_empty()
+    });
+    let seen = first.values().filter(|code| **code != 1).count();
+    assert_eq!((first.len() as u64, seen), (commands * ITEMS, 0), "every event was new, and nobody was told otherwise");
+    let again = submit(&mut client, &(0..commands).collect::<Vec<_>>());
+    assert!(again.iter().flatten().all(|code| *code == 1), "the names are remembered");
+    let mut other = pipe();
+    (0..commands * ITEMS).step_by(97).for_each(|item| {
+        other.cmd("BF.EXISTS").arg("clicks").arg(format!("event-{item}"));
+    });
+    let known: Vec<bool> = other.query(&mut connect(port)).expect("replies");
+    assert!(known.iter().all(|known| *known), "what was recorded is there");
+}
