@@ -202,6 +202,27 @@ fn of_several_filters_the_shortest_that_remembers_long_enough_has_the_key() {
 }
 
 #[test]
+fn a_key_with_a_life_of_its_own_is_forgotten_when_that_is_over() {
+    let door = Door::open("[[redis.prefix]]\nmatch = \"k:\"\nfilter = \"brief\"\n");
+    door.form("");
+    let brief = "--window 2m --kind timing --clock event --lateness 0 --capacity 10k --fpr 1e-8";
+    door.run(&format!("filter create brief {brief}"));
+    door.run("filter create whole --window 2m --clock wall --capacity 10k");
+    let client = &mut door.client();
+    let set = |client: &mut Connection, words: &str| ask::<Value>(client, &format!("SET {words}")).unwrap();
+    assert_eq!(set(client, "k:long x NX EX 120"), Value::Okay);
+    assert_eq!(set(client, "k:short x NX PX 1"), Value::Okay);
+    assert_eq!(ask(client, "FS.OBSERVE brief TTL 1 ITEMS too"), Ok(vec![1]));
+    assert_eq!(set(client, "k:short x NX EX 60"), Value::Nil, "it lives for a unit of the filter at least");
+    eventually("its end", || set(client, "k:short x NX EX 60") == Value::Okay);
+    eventually("the other's end", || ask(client, "FS.TEST brief ITEMS too") == Ok(vec![1]));
+    assert_eq!(set(client, "k:long x NX EX 120"), Value::Nil);
+    assert_eq!(set(client, "k:short x NX EX 60"), Value::Nil, "it was recorded anew, for longer");
+    assert!(refusal(client, "FS.OBSERVE whole TTL 1000 ITEMS x").contains("--clock wall"));
+    assert!(refusal(client, "FS.OBSERVE brief TTL 500000 ITEMS x").contains("longer window"));
+}
+
+#[test]
 fn a_cluster_that_asks_for_rights_asks_redis_clients_for_a_token() {
     let folder = Folder::new();
     folder.run("certs --out certs --nodes a --admin").ok();

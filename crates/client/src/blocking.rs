@@ -14,7 +14,8 @@ use crate::audit::AuditReport;
 use crate::claims::{Claim, Claiming, Confirming, Delivery};
 use crate::degraded::Degraded;
 use crate::error::{CallError, ConnectError, FilterError};
-use crate::filter::{Frequency, Verdict};
+use crate::filter::Verdict;
+use crate::frequency::Frequency;
 use crate::options::Builder;
 use crate::outage::MissingSlices;
 

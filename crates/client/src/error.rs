@@ -194,6 +194,14 @@ pub enum CallError {
         /// The filter that was asked.
         filter: String,
     },
+    /// Events of the filter are all remembered for its window, or for so long at most.
+    #[error("an event of filter `{filter}` has no life of its own: {reason}")]
+    Life {
+        /// The filter.
+        filter: String,
+        /// Why.
+        reason: String,
+    },
     /// Lists that belong together differ in length.
     #[error("{events} events with {found} {what}: give one an event")]
     Lengths {

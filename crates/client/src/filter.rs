@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use firstseen_filter::{Digest, FilterSecret, Kind};
 use firstseen_routing::{
-    Branch, Decision, Fence, FilterId, Hold, Operation, Reason, SlicedDefinition, SubmissionName, TREE_LEVELS_MAX,
+    Branch, Fence, FilterId, Hold, Operation, Reason, SlicedDefinition, SubmissionName, TREE_LEVELS_MAX,
 };
 use tokio::time::Instant;
 
@@ -17,6 +17,7 @@ use crate::audit::AuditReport;
 use crate::call::{Answer, ManyCall, lock};
 use crate::degraded::Degraded;
 use crate::error::CallError;
+use crate::frequency::Frequency;
 use crate::intake::{Events, FilterCore};
 use crate::line;
 use crate::outage::{MissingSlices, down_nodes};
@@ -25,24 +26,6 @@ use crate::trace::TraceParent;
 
 /// The verdict on one event.
 pub use firstseen_routing::Decision as Verdict;
-
-/// The answer of a filter of frequencies to one event.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Frequency {
-    /// How often the event came, older sightings counting less.
-    Estimate(f32),
-    /// Nothing is known.
-    Undecided(Reason),
-}
-
-impl From<Answer> for Frequency {
-    fn from(answer: Answer) -> Self {
-        match answer.decision {
-            Decision::Undecided(reason) => Self::Undecided(reason),
-            Decision::FirstSeen | Decision::Duplicate => Self::Estimate(answer.estimate),
-        }
-    }
-}
 
 /// A filter of the cluster; cheap to clone. Calls may run at the same time, from any task: those that come while a
 /// batch is in flight travel together in the next one.
@@ -78,6 +61,11 @@ impl fmt::Debug for Filter {
 impl Filter {
     pub(crate) fn new(core: Arc<FilterCore>) -> Self {
         Self { core }
+    }
+
+    /// The filter that is asked now: the newest of those that have followed.
+    pub(crate) fn newest(&self) -> &Arc<FilterCore> {
+        line::newest(&self.core)
     }
 
     /// What users call it.
@@ -365,7 +353,7 @@ impl Filter {
     }
 
     /// Asks about many events, which `secret` has hashed.
-    async fn verdicts(
+    pub(crate) async fn verdicts(
         &self,
         operation: Operation,
         events: Events<'_>,

@@ -274,13 +274,14 @@ impl FilterCore {
         }
     }
 
-    /// An owner has shown its clock.
-    pub(crate) fn catch_up(&self, clock_ms: u64) {
-        if clock_ms > 0
-            && let Some(clock) = &mut lock(&self.intake).clock
-        {
+    /// Another clock shows `clock_ms`; returns the unit that this one shows then, where there is one.
+    pub(crate) fn catch_up(&self, clock_ms: u64) -> Option<u64> {
+        let mut intake = lock(&self.intake);
+        let clock = intake.clock.as_mut()?;
+        if clock_ms > 0 {
             clock.catch_up_ms(clock_ms);
         }
+        Some(clock.now_unit())
     }
 
     /// Queues one event, for which room has been reserved; or answers it at once.

@@ -25,6 +25,8 @@ pub(crate) struct Question {
     pub(crate) records: bool,
     /// When the events occurred, in milliseconds since 1970; now where it is left out.
     pub(crate) at_ms: Option<u64>,
+    /// For how long they are remembered, in milliseconds; for the window where it is left out.
+    pub(crate) life_ms: Option<u64>,
 }
 
 /// A command that waits for its reply.
@@ -135,7 +137,8 @@ impl Gathered {
             begin = *end;
         }
         let at_ms = question.at_ms.unwrap_or(desk.now_ms);
-        let asked = Asked { items: &items, names: &self.names, records: question.records, at_ms };
+        let asked =
+            Asked { items: &items, names: &self.names, records: question.records, at_ms, life_ms: question.life_ms };
         desk.filters.ask(&question.filter, &asked).await
     }
 

@@ -29,6 +29,8 @@ pub(crate) struct Asked<'a> {
     pub(crate) records: bool,
     /// When they occurred, in milliseconds since 1970.
     pub(crate) at_ms: u64,
+    /// For how long they are remembered, where not for the window: [`Filters::takes_life`] has said that they can.
+    pub(crate) life_ms: Option<u64>,
 }
 
 impl Filters {
@@ -99,15 +101,25 @@ impl Filters {
             |secret: &FilterSecret| -> Vec<Digest> { asked.items.iter().map(|item| secret.digest(item)).collect() };
         let digests = hash(filter.secret());
         let times_ms = if filter.needs_times() { vec![asked.at_ms; digests.len()] } else { Vec::new() };
-        let verdicts = match (asked.records, asked.names) {
-            (false, _) => filter.test_digests_or(&digests, &times_ms, &hash).await,
-            (true, []) => filter.observe_digests_or(&digests, &times_ms, &hash).await,
-            (true, names) => filter.observe_digests_as(names, &digests, &times_ms).await,
+        let verdicts = match (asked.records, asked.names, asked.life_ms) {
+            (true, _, Some(life_ms)) => filter.observe_digests_for(&digests, (asked.at_ms, life_ms), &hash).await,
+            (false, ..) => filter.test_digests_or(&digests, &times_ms, &hash).await,
+            (true, [], None) => filter.observe_digests_or(&digests, &times_ms, &hash).await,
+            (true, names, None) => filter.observe_digests_as(names, &digests, &times_ms).await,
         };
         Ok(verdicts.unwrap_or_else(|error| {
             tracing::debug!(filter = &**name, %error, "a call of the door has failed");
             vec![Verdict::Undecided(Reason::Invalid); digests.len()]
         }))
+    }
+
+    /// Whether events of the filter of this name can be remembered for `life_ms` instead of its window.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) async fn takes_life(&self, name: &Arc<str>, life_ms: u64) -> Result<(), String> {
+        let filter = self.get(name).await.map_err(|error| error.to_string())?;
+        filter.takes_life(life_ms).map_err(|error| error.to_string())
     }
 
     /// How long the filter of this name remembers, in milliseconds; none where that has no end, or is no time.

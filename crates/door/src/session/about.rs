@@ -144,7 +144,7 @@ impl Clerk<'_> {
             Refused::Forbidden(reason) => format!("NOPERM {reason}"),
             Refused::Spent(_) => "UNDECIDED Overloaded: the quota is spent: try again later".to_owned(),
         })?;
-        let asked = Asked { items: &[key], names: &[], records: false, at_ms: now_ms() };
+        let asked = Asked { items: &[key], names: &[], records: false, at_ms: now_ms(), life_ms: None };
         match self.shared.filters.ask(filter, &asked).await {
             Ok(verdicts) => match verdicts.first() {
                 Some(Verdict::Duplicate) => Ok(true),

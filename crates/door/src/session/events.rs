@@ -83,31 +83,38 @@ impl Session {
     /// Adds a command to those that travel together, or sends these first.
     pub(super) async fn gather(&mut self, wanted: Wanted<'_>) -> Next {
         let Wanted { place, records, form, items, time, submission } = wanted;
-        let filter = match place {
+        let found = match place {
             Place::Filter(name) => match std::str::from_utf8(name) {
-                Ok(name) => Ok(Arc::<str>::from(name)),
+                Ok(name) => Ok((Arc::<str>::from(name), None)),
                 Err(_) => Err("ERR not found".to_owned()),
             },
             Place::Key { key, lifetime_ms } => self.filter_of(key, lifetime_ms).await,
         };
-        let at_ms = match time {
-            EventTime::Now => None,
-            EventTime::At { unix_ms } => Some(unix_ms),
-            EventTime::NowFor { .. } => {
-                self.finish().await;
-                self.refuse("ERR events of a filter are all remembered for its window: leave TTL out");
-                return Next::Go;
+        let found = match (found, time) {
+            (Ok((filter, _)), EventTime::NowFor { lifetime_ms }) => {
+                let taken = self.shared.filters.takes_life(&filter, lifetime_ms).await;
+                taken.map(|()| (filter, Some(lifetime_ms))).map_err(|reason| format!("ERR {reason}"))
             }
+            (found, _) => found,
         };
-        let filter = match filter {
-            Ok(filter) => filter,
+        let (filter, life_ms) = match found {
+            Ok(found) => found,
             Err(error) => {
                 self.finish().await;
                 self.refuse(error);
                 return Next::Go;
             }
         };
-        let question = Question { filter, records, at_ms };
+        let at_ms = match time {
+            EventTime::Now | EventTime::NowFor { .. } => None,
+            EventTime::At { unix_ms } => Some(unix_ms),
+        };
+        if submission.is_some() && life_ms.is_some() {
+            self.finish().await;
+            self.refuse("ERR ID and TTL do not go together: a retry is told its first verdict for the retry horizon");
+            return Next::Go;
+        }
+        let question = Question { filter, records, at_ms, life_ms };
         let events = match items {
             Items::One(_) => 1,
             Items::Many(items) => items.len(),
@@ -129,8 +136,9 @@ impl Session {
         Next::Go
     }
 
-    /// The filter of a key: of those to which it is mapped, the one with the shortest window that is as long as it asks for.
-    async fn filter_of(&mut self, key: &[u8], lifetime_ms: Option<u64>) -> Result<Arc<str>, String> {
+    /// The filter of a key: of those to which it is mapped, the one with the shortest window that is as long as it asks for; and the
+    /// key's life, where that is shorter and the filter takes such.
+    async fn filter_of(&mut self, key: &[u8], lifetime_ms: Option<u64>) -> Result<(Arc<str>, Option<u64>), String> {
         let shared = self.shared.clone();
         let mapped = shared.names.filters_of(key);
         let Some(first) = mapped.first() else { return Err("ERR no filter is mapped to this key".to_owned()) };
@@ -148,15 +156,19 @@ impl Session {
             // Without a time the key is to stay: the filter that remembers for the longest does what can be done.
             let endless = windows.iter().find(|(window_ms, _)| window_ms.is_none());
             let longest = windows.iter().max_by_key(|(window_ms, _)| *window_ms);
-            return Ok(endless.or(longest).map_or(first, |(_, filter)| filter).clone());
+            return Ok((endless.or(longest).map_or(first, |(_, filter)| filter).clone(), None));
         };
         let fits = |window_ms: &Option<u64>| window_ms.is_none_or(|window_ms| window_ms >= lifetime_ms);
         let shortest = windows.iter().filter(|(window_ms, _)| fits(window_ms));
         let shortest = shortest.min_by_key(|(window_ms, _)| window_ms.unwrap_or(u64::MAX));
-        shortest.map(|(_, filter)| Arc::clone(filter)).ok_or_else(|| {
+        let Some((window_ms, filter)) = shortest else {
             let longest_ms = windows.iter().filter_map(|(window_ms, _)| *window_ms).max().unwrap_or(0);
-            format!("ERR invalid expire time: filter '{first}' remembers {} s", longest_ms / 1000)
-        })
+            return Err(format!("ERR invalid expire time: filter '{first}' remembers {} s", longest_ms / 1000));
+        };
+        // Where events have no lives of their own, or this one is nearly the window, it is remembered for the window.
+        let is_shorter = window_ms.is_none_or(|window_ms| lifetime_ms < window_ms);
+        let takes_life = is_shorter && shared.filters.takes_life(filter, lifetime_ms).await.is_ok();
+        Ok((Arc::clone(filter), takes_life.then_some(lifetime_ms)))
     }
 }
 

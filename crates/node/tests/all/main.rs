@@ -13,6 +13,7 @@ mod full_disk;
 mod hops;
 mod hung_disk;
 mod identity;
+mod lives;
 mod lost_node;
 mod lost_owner;
 mod mismatches;

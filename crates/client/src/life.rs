@@ -1,0 +1,69 @@
+//! Events that are remembered for less than their filter's window: each has a life of its own.
+//!
+//! Promises: what [`firstseen_filter::LifeError`] says is refused before anything is sent; an event lives at least as long as was
+//! asked, and two of its filter's units longer at most. Must not know: how events travel.
+
+use firstseen_filter::{Digest, FilterSecret, Unit};
+use firstseen_routing::Operation;
+
+use crate::error::CallError;
+use crate::filter::{Filter, Verdict};
+use crate::intake::{Events, FilterCore};
+
+impl Filter {
+    /// Whether an event of the filter can be remembered for `life_ms` instead of the window: its kind and rule allow that, events
+    /// bring their times, and none of them may come late.
+    ///
+    /// # Errors
+    /// [`CallError::Life`] says why not.
+    pub fn takes_life(&self, life_ms: u64) -> Result<(), CallError> {
+        // Any unit that is late enough will do.
+        self.newest().unit_of_life(life_ms, u64::MAX >> 1).map(drop)
+    }
+
+    /// Like [`Self::observe_digests_or`], for events that occur at `now_ms`, milliseconds since 1970, and are remembered for
+    /// `life_ms`: at least so long, and two units of the filter longer at most. An event that is known lives on as it did.
+    ///
+    /// # Errors
+    /// [`CallError`]; [`CallError::Life`] where the filter remembers all events for its window.
+    pub async fn observe_digests_for(
+        &self,
+        digests: &[Digest],
+        (now_ms, life_ms): (u64, u64),
+        rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
+    ) -> Result<Vec<Verdict>, CallError> {
+        let time_ms = self.newest().time_of_life(life_ms, now_ms)?;
+        let times_ms = vec![time_ms; digests.len()];
+        let events = Events { digests, times_ms: &times_ms, names: &[], fences: &[] };
+        self.verdicts(Operation::Observe, events, (self.secret(), rehash)).await
+    }
+}
+
+impl FilterCore {
+    /// The time that an event of `now_ms` has to bring so that it is remembered for `life_ms`: as if it had come so much earlier,
+    /// while the clock shows the present.
+    fn time_of_life(&self, life_ms: u64, now_ms: u64) -> Result<u64, CallError> {
+        let refused = |reason: String| CallError::Life { filter: self.record().name.clone(), reason };
+        let now_unit =
+            self.catch_up(now_ms).ok_or_else(|| refused("its nodes stamp events (--clock wall)".to_owned()))?;
+        let unit = self.unit_of_life(life_ms, now_unit)?;
+        match &self.record().definition.group.unit {
+            Unit::Milliseconds(unit_ms) => Ok(unit.saturating_mul(*unit_ms)),
+            _ => Err(refused("its window is not counted in milliseconds".to_owned())),
+        }
+    }
+
+    fn unit_of_life(&self, life_ms: u64, now_unit: u64) -> Result<u64, CallError> {
+        let record = self.record();
+        let refused = |reason: String| CallError::Life { filter: record.name.clone(), reason };
+        if !self.needs_times() {
+            return Err(refused("its nodes stamp events (--clock wall)".to_owned()));
+        }
+        // An event that may come late is judged by its own time, which is not the present here.
+        if record.definition.group.rule.lateness_units > 0 {
+            return Err(refused("its events may come late (--lateness 0 says that they do not)".to_owned()));
+        }
+        let stamp = record.definition.group.stamp_for(life_ms, now_unit);
+        stamp.map(|stamp| stamp.unit).map_err(|error| refused(error.to_string()))
+    }
+}

@@ -1,0 +1,143 @@
+//! Events with lives of their own, beside an exact model that counts in the filter's units.
+
+use std::collections::HashMap;
+
+use firstseen_client::{CallError, Client, Filter, FilterSecret, Verdict};
+use firstseen_filter::{FilterSpec, Kind, Unit};
+use firstseen_node::Limits;
+use firstseen_routing::{Reason, SlicedDefinition};
+use firstseen_wire::proto::{admin, producer};
+
+use crate::common::{TestNode, request_to_create};
+
+const WINDOW_MS: u64 = 3_600_000;
+const KEYS: u64 = 60;
+const STEPS: u64 = 3_000;
+const FUTURE: Verdict = Verdict::Undecided(Reason::Future);
+const TRIES: u32 = 1_000;
+/// Long ago, so that no time is ahead of the node's.
+const BEGIN_MS: u64 = 1_700_000_000_000;
+
+/// Numbers that a seed decides (SplitMix64, Steele 2014).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+/// What an event that is remembered for `life_ms` promises, in units.
+struct Model {
+    unit_ms: u64,
+    span_units: u64,
+    /// The unit in which each key is forgotten.
+    expiry: HashMap<u64, u64>,
+}
+
+impl Model {
+    fn observe(&mut self, key: u64, now_ms: u64, life_ms: Option<u64>) -> Verdict {
+        let now = now_ms / self.unit_ms;
+        if self.expiry.get(&key).is_some_and(|expiry| *expiry > now) {
+            return Verdict::Duplicate;
+        }
+        let units = life_ms.map_or(self.span_units, |life_ms| life_ms.div_ceil(self.unit_ms) + 1);
+        self.expiry.insert(key, now + units);
+        Verdict::FirstSeen
+    }
+}
+
+async fn made(node: &TestNode, name: &str, change: impl FnOnce(&mut FilterSpec)) -> (Client, Filter) {
+    let mut spec = FilterSpec {
+        capacity_events: Some(100_000),
+        rate: 1e-8,
+        lateness_ms: Some(0),
+        ..FilterSpec::new(Kind::Cuckoo, "1h".parse().expect("a window"))
+    };
+    change(&mut spec);
+    let definition = SlicedDefinition::new(&spec, "horizontal:2".parse().expect("a slicing")).expect("a definition");
+    let clock = producer::ClockSource::Event.into();
+    let request = admin::CreateFilterRequest { clock, ..request_to_create(name, &definition) };
+    node.admin().create_filter(request).await.expect("a filter");
+    opened(node, name).await
+}
+
+/// A producer of its own, and the filter for it.
+async fn opened(node: &TestNode, name: &str) -> (Client, Filter) {
+    let client = Client::connect([node.node.addr()]).await.expect("the node answers");
+    let filter = client.filter(name).await.expect("it is there");
+    (client, filter)
+}
+
+async fn observe(filter: &Filter, key: u64, now_ms: u64, life_ms: Option<u64>) -> Verdict {
+    let hash = |secret: &FilterSecret| vec![secret.digest(&key.to_le_bytes())];
+    let digests = hash(filter.secret());
+    let verdicts = match life_ms {
+        Some(life_ms) => filter.observe_digests_for(&digests, (now_ms, life_ms), &hash).await,
+        None => filter.observe_digests_or(&digests, &[now_ms], &hash).await,
+    };
+    verdicts.expect("a call")[0]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_event_is_remembered_for_its_own_life_and_for_the_window_without_one() {
+    let seed = 7;
+    println!("seed {seed}");
+    let node = TestNode::start("a", Limits::default()).await;
+    node.init().await;
+    for kind in [Kind::Cuckoo, Kind::Timing] {
+        let name = kind.to_string();
+        let (mut producer, mut filter) = made(&node, &name, |spec| spec.kind = kind).await;
+        let group = filter.definition().group.clone();
+        let Unit::Milliseconds(unit_ms) = group.unit else { panic!("a window of time") };
+        let mut model = Model { unit_ms, span_units: group.rule.span_units, expiry: HashMap::new() };
+        let longest_ms = (model.span_units - 1) * unit_ms;
+        let (mut dice, mut now_ms, mut lives) = (Dice(seed), BEGIN_MS, 0);
+        for step in 0..STEPS {
+            now_ms += dice.below(WINDOW_MS / 40);
+            if step % 500 == 499 {
+                // A producer that has started anew knows nothing of the clock, but what the cluster tells.
+                drop(producer);
+                (producer, filter) = opened(&node, &name).await;
+            }
+            let key = dice.below(KEYS);
+            let life_ms = (dice.below(4) > 0).then(|| 1 + dice.below(longest_ms));
+            lives += u64::from(life_ms.is_some());
+            let expected = model.observe(key, now_ms, life_ms);
+            // In a replay a producer moves the clock alone: the one before may not have gone yet.
+            let mut found = FUTURE;
+            for _ in 0..TRIES {
+                if found == FUTURE {
+                    found = observe(&filter, key, now_ms, life_ms).await;
+                }
+            }
+            assert_eq!(found, expected, "{kind}, seed {seed}, step {step}: key {key} at {now_ms}, for {life_ms:?}");
+        }
+        assert!(lives > STEPS / 2);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_promised_is_refused() {
+    let node = TestNode::start("a", Limits::default()).await;
+    node.init().await;
+    let reason = |filter: &Filter, life_ms| match filter.takes_life(life_ms) {
+        Err(CallError::Life { reason, .. }) => reason,
+        other => panic!("{other:?}"),
+    };
+    let (_cuckoo, cuckoo) = made(&node, "cuckoo", |_| {}).await;
+    cuckoo.takes_life(600_000).expect("a life below the window");
+    assert!(reason(&cuckoo, WINDOW_MS * 2).contains("longer window"));
+    assert!(reason(&cuckoo, 0).contains("at least 1 ms"));
+    let (_late, late) = made(&node, "late", |spec| spec.lateness_ms = Some(60_000)).await;
+    assert!(reason(&late, 600_000).contains("--lateness 0"));
+    let (_generations, generations) =
+        made(&node, "generations", |spec| (spec.kind, spec.rate) = (Kind::Generations, 0.01)).await;
+    assert!(reason(&generations, 600_000).contains("timing or cuckoo"));
+    let refused = generations.observe_digests_for(&[], (BEGIN_MS, 1_000), &|_| Vec::new()).await;
+    assert!(matches!(refused, Err(CallError::Life { .. })));
+}
