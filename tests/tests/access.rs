@@ -1,8 +1,10 @@
 //! Rights and the audit file, as an operator meets them: three nodes with certificates.
 
 use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use firstseen_client::blocking::Client;
 use firstseen_client::{TlsFiles, Verdict};
@@ -144,12 +146,14 @@ fn a_token_is_made_shown_once_used_and_taken_back() {
     secured.at_cluster("admin", "access grant crawler --filter clicks* --allow observe").ok();
     secured.at_cluster("admin", "access grant keeper --allow security").ok();
     secured.at_cluster("admin", "access enable").ok();
-    let made = new("crawler --expires 1d").ok();
-    folder.write("crawler.token", &made.out);
-    let token = made.out.trim();
-    assert!(
-        token.starts_with("fst_") && made.out.lines().count() == 1 && made.err.contains("nobody can show it again")
-    );
+    let made = new("crawler --expires 1d --out crawler.token").ok();
+    assert!(made.out.is_empty() && made.err.contains("nobody can show it again"), "{}", made.err);
+    let mode = fs::metadata(folder.path("crawler.token")).expect("a file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "nobody else can read it");
+    let token = &folder.read("crawler.token");
+    let token = token.trim();
+    assert!(token.starts_with("fst_"));
+    new("crawler --out crawler.token").fails(1, &["cannot make the file crawler.token"]);
     folder.write("input", "a\nb\na\n");
     assert_eq!(by_token("dedup --filter clicks input", "crawler.token").ok().out, "a\nb\n");
     by_token("filter drop clicks --yes", "crawler.token").fails(1, &["`crawler` may not manage any filter"]);
@@ -165,7 +169,10 @@ fn a_token_is_made_shown_once_used_and_taken_back() {
     let id = listed[0]["id"].as_str().expect("an id");
     assert!(token.contains(id) && by_token("access token list", "keeper.token").ok().out.contains(id));
     by_token(&format!("access token revoke {id}"), "keeper.token").ok();
-    by_token("dedup --filter clicks input", "crawler.token").fails(1, &["taken back", "access token new"]);
+    let begun = Instant::now();
+    by_token("dedup --filter clicks input", "crawler.token")
+        .fails(1, &["refuses: token", "taken back", "access token new"]);
+    assert!(begun.elapsed() < Duration::from_secs(10), "it does not wait for nodes that have answered");
     by_token(&format!("access token revoke {id}"), "keeper.token").fails(1, &["access token list"]);
 
     // Who shows nothing, or something else, is told what to bring.

@@ -108,7 +108,7 @@ fn other_commands_explain_themselves() {
         ("access", "grant revoke list check enable disable observe security"),
         ("access limit-filters", "NAMES --filters --memory"),
         ("access token", "new list revoke --token-file"),
-        ("access token new", "WHO --expires 90d --json"),
+        ("access token new", "WHO --expires 90d --out --json"),
         ("access grant", "--filter --allow --cluster --tls-ca"),
         ("access check", "WHO VERB FILTER"),
         ("certs", "--out --nodes --clients --admin --hosts --days"),

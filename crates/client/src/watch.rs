@@ -14,7 +14,7 @@ use firstseen_wire::net::{Channel, Mismatch, producer_client};
 use firstseen_wire::proto::producer as proto;
 use firstseen_wire::status::ErrorKind;
 use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tonic::Streaming;
 
 use crate::client::Core;
@@ -23,6 +23,8 @@ use crate::retry::Jitter;
 
 /// How long the map of the node that is followed may lag behind a version that other nodes name.
 const LAG_MAX: Duration = Duration::from_millis(500);
+/// For so long a node that refuses is asked again: it may not know yet what was just granted.
+const REFUSED_MIN: Duration = Duration::from_secs(1);
 
 /// A node to ask for the map.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +43,7 @@ pub(crate) struct Watcher {
     complaints: BTreeMap<String, String>,
     /// Signalled when it is of no use to wait for a first map.
     hopeless: Option<oneshot::Sender<Vec<SeedMismatch>>>,
+    begun: Instant,
 }
 
 /// Why there is no map from a candidate.
@@ -66,7 +69,8 @@ impl Watcher {
     /// Follows the map from `seeds` on; `hopeless` is signalled where no seed can ever be reached with these settings.
     pub(crate) fn new(core: Arc<Core>, seeds: Vec<String>, hopeless: oneshot::Sender<Vec<SeedMismatch>>) -> Self {
         let jitter = core.jitter();
-        Self { core, seeds, jitter, complaints: BTreeMap::new(), hopeless: Some(hopeless) }
+        let begun = Instant::now();
+        Self { core, seeds, jitter, complaints: BTreeMap::new(), hopeless: Some(hopeless), begun }
     }
 
     /// Goes from one candidate to the next, and stays with one for as long as it answers.
@@ -143,6 +147,11 @@ impl Watcher {
     async fn failure(&self, Candidate { address, node_name }: &Candidate, status: &tonic::Status) -> Failure {
         if ErrorKind::from(status) == ErrorKind::Unsupported {
             return Mismatch::OtherService.into();
+        }
+        // A right that was just granted may be unknown there for a moment.
+        let is_first = self.core.map_version() == 0;
+        if ErrorKind::from(status) == ErrorKind::Forbidden && is_first && self.begun.elapsed() >= REFUSED_MIN {
+            return Mismatch::Refuses { reason: status.message().to_owned() }.into();
         }
         // A status that a node has sent has no cause; tonic gives a cause where a connection fails.
         let is_connection = std::error::Error::source(status).is_some();

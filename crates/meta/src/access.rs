@@ -6,8 +6,8 @@
 use std::sync::Arc;
 
 use firstseen_routing::{
-    Access, ClusterMap, FILTERS_QUOTAS_MAX, GRANTS_MAX, Grant, PRINCIPALS_MAX, TOKENS_MAX, TokenId, TokenRecord,
-    check_principal_name,
+    Access, ClusterMap, FILTERS_QUOTAS_MAX, GRANTS_MAX, Grant, PRINCIPALS_MAX, Principal, TOKENS_MAX, TokenId,
+    TokenRecord, check_principal_name,
 };
 
 use crate::access_change::AccessChange;
@@ -107,8 +107,11 @@ fn revoke(access: &mut Access, principal: &str, grants: &[Grant]) -> Result<(), 
     if let Some(missing) = grants.iter().find(|grant| !held.contains(grant)) {
         return Err(Refusal::NotGranted { name: principal.to_owned(), right: missing.to_string() });
     }
-    held.retain(|grant| !grants.is_empty() && !grants.contains(grant));
-    if held.is_empty() {
+    held.retain(|grant| !grants.contains(grant));
+    let has_none = held.is_empty();
+    // Who gets other rights next keeps its quota and its tokens.
+    let keeps = |principal: &Principal| !principal.quota.is_none() || !principal.tokens.is_empty();
+    if grants.is_empty() || (has_none && !access.principals.get(principal).is_some_and(keeps)) {
         access.principals.remove(principal);
     }
     Ok(())

@@ -300,7 +300,7 @@ impl Change {
     }
 
     /// What the change is about, for people: the name or the number of a filter, a node, a principal; never a secret.
-    pub(crate) fn subject(&self) -> String {
+    pub fn subject(&self) -> String {
         match self {
             Self::FoundCluster { profile, .. } | Self::FoundAs { profile, .. } | Self::AddNode { profile } => {
                 profile.name.clone()

@@ -238,7 +238,9 @@ pub enum Refusal {
     #[error("a change names two that have asked for it")]
     AskedTwice,
     /// There is no such principal.
-    #[error("there is no principal `{name}`: see them with `firstseen access list`")]
+    #[error(
+        "there is no principal `{name}`: `firstseen access grant {name} ...` makes one, and `firstseen access list` shows them"
+    )]
     PrincipalUnknown {
         /// Its name.
         name: String,
@@ -253,7 +255,7 @@ pub enum Refusal {
     },
     /// The filters of some names would take more than they may together.
     #[error(
-        "the filters named `{names}` may have {most} {what} together, and would have {used}: drop some or make them smaller, or \
+        "the filters named `{names}` may have {most} {what} together, and would have {used}: drop some, or \
          let who has the right `security` raise the limit (firstseen access limit-filters '{names}')"
     )]
     FiltersQuota {

@@ -118,7 +118,7 @@ async fn shake_hands(
     // Who shows no certificate is a stranger until its first call, as everybody is without TLS: only then it shows a token.
     let is_stranger = certificates.is_empty();
     if !is_stranger {
-        audit.came(&who);
+        audit.came(&who, None);
     }
     if is_stranger || place.known(party(caller.roles())) {
         let _ = guests.send(Ok(Guarded::new(connection, HTTP2, place))).await;

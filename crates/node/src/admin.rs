@@ -76,13 +76,20 @@ impl AdminService {
     fn must_for_number(&self, guest: &Guest, filter: FilterId) -> Result<(), Status> {
         let map = &self.shared.view().map;
         let named = map.filters.get(&filter).map_or("", |record| map.name_for_rights(record));
-        guest.must_for(map, named)
+        // Numbers follow each other, and names are told to those who may describe them.
+        let hidden =
+            |_| ErrorKind::Forbidden.status(format!("there is no right to do this with filter number {filter}"));
+        guest.must_for(map, named).map_err(hidden)
     }
 
     /// Proposes a change for a guest. The id of a command is the caller's, so that it may ask again, or a new one.
     async fn propose(&self, guest: &Guest, command_id: &[u8], change: Change) -> Result<Outcome, Status> {
         let id = self.command_id(command_id)?;
-        propose_for(&self.shared.meta, guest.asked_by(), id, change).await.map_err(|error| status(&error))
+        let (name, subject) = (change.name(), change.subject());
+        let done =
+            propose_for(&self.shared.meta, guest.asked_by(), id, change).await.map_err(|error| status(&error))?;
+        tracing::info!(by = %guest.asked_by(), change = name, subject, "a change that was asked for here is agreed on");
+        Ok(done)
     }
 
     fn command_id(&self, given: &[u8]) -> Result<CommandId, Status> {
@@ -246,7 +253,6 @@ impl Admin for AdminService {
         let (guest, DropFilterRequest { command_id, name }) = enter(request)?;
         self.must_for(&guest, &name)?;
         self.propose(&guest, &command_id, Change::DropFilter { name: name.clone() }).await?;
-        tracing::info!(filter = name, by = %guest.asked_by(), "a filter is dropped, with all that it remembers");
         self.applied(|view| view.map.filter_named(&name).is_none()).await?;
         Ok(Response::new(DropFilterReply {}))
     }
@@ -290,11 +296,6 @@ impl Admin for AdminService {
         let (guest, FinishAlterationRequest { command_id, name }) = enter(request)?;
         self.must_for(&guest, &name)?;
         self.propose(&guest, &command_id, Change::FinishAlteration { name: name.clone() }).await?;
-        tracing::info!(
-            filter = name,
-            by = %guest.asked_by(),
-            "an alteration is ended, with all that only the former filter remembers"
-        );
         let has_former =
             |view: &View| view.map.filter_named(&name).is_some_and(|(id, _)| view.map.former_of(id).is_some());
         self.applied(|view| !has_former(view)).await?;
@@ -315,7 +316,6 @@ impl Admin for AdminService {
             ))
         })?;
         self.propose(&guest, &command_id, Change::ForgiveFilter { name: name.clone(), ended }).await?;
-        tracing::info!(filter = name, by = %guest.asked_by(), "a filter is forgiven what its slices have lost");
         Ok(Response::new(ForgiveFilterReply {}))
     }
 

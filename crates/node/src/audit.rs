@@ -8,14 +8,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use firstseen_meta::{AUDITED_WAITING_MAX, AskedBy, Audited};
+use firstseen_routing::TokenId;
 use tokio::sync::mpsc;
 
 use crate::audit_file::{AuditFile, Line};
 use crate::edges::Clock;
 use crate::roles::Caller;
 
-/// Lines of callers that come or are refused in one second at most: strangers cannot fill a disk.
+/// Lines of callers that come or are refused in one second at most.
 const VISITS_MAX: u64 = 100;
+/// The same of strangers, who show nothing: they can neither fill a disk nor take the lines of others.
+const STRANGERS_MAX: u64 = 5;
 
 /// Where lines come from.
 pub(crate) struct Audit {
@@ -25,6 +28,7 @@ pub(crate) struct Audit {
     /// Lines that found no room since the last that did.
     lost: Arc<AtomicU64>,
     visits: Visits,
+    strangers: Visits,
 }
 
 /// The second of the newest line about a caller that came or was refused, and how many there were in it.
@@ -36,11 +40,11 @@ struct Visits {
 
 impl Visits {
     /// Whether another line is written in this second.
-    fn has_room(&self, second: u64) -> bool {
+    fn has_room(&self, second: u64, most: u64) -> bool {
         if self.second.swap(second, Ordering::Relaxed) != second {
             self.count.store(0, Ordering::Relaxed);
         }
-        self.count.fetch_add(1, Ordering::Relaxed) < VISITS_MAX
+        self.count.fetch_add(1, Ordering::Relaxed) < most
     }
 }
 
@@ -58,12 +62,12 @@ impl Audit {
         clock: Arc<dyn Clock>,
         file: Option<AuditFile>,
     ) -> (Arc<Self>, Option<(AuditWriter, mpsc::Sender<Audited>)>) {
-        let (lost, visits) = (Arc::<AtomicU64>::default(), Visits::default());
-        let Some(file) = file else { return (Arc::new(Self { clock, lines: None, lost, visits }), None) };
+        let (lost, visits, strangers) = (Arc::<AtomicU64>::default(), Visits::default(), Visits::default());
+        let Some(file) = file else { return (Arc::new(Self { clock, lines: None, lost, visits, strangers }), None) };
         let (sender, lines) = mpsc::channel(AUDITED_WAITING_MAX);
         let (agreed_sender, agreed) = mpsc::channel(AUDITED_WAITING_MAX);
         let writer = AuditWriter { lines, agreed, lost: lost.clone(), file };
-        (Arc::new(Self { clock, lines: Some(sender), lost, visits }), Some((writer, agreed_sender)))
+        (Arc::new(Self { clock, lines: Some(sender), lost, visits, strangers }), Some((writer, agreed_sender)))
     }
 
     /// A caller, as lines name it, now.
@@ -80,12 +84,19 @@ impl Audit {
     /// Somebody was refused a call.
     pub(crate) fn denied(&self, who: &AskedBy, call: &str, reason: &str) {
         tracing::debug!(who = who.name, from = who.from, call, reason, "a caller is refused");
-        self.visited(who, || Line::denied(who, call, reason));
+        self.visited((&self.visits, VISITS_MAX), who, || Line::denied(who, call, reason));
     }
 
-    /// Somebody has connected and shown its certificate.
-    pub(crate) fn came(&self, who: &AskedBy) {
-        self.visited(who, || Line::came(who));
+    /// Somebody who has shown nothing that counts was refused a call.
+    pub(crate) fn denied_stranger(&self, from: Option<SocketAddr>, call: &str, reason: &str) {
+        let who = self.who(&Caller::showing(Some(Arc::default())), from);
+        tracing::debug!(from = who.from, call, reason, "a stranger is refused");
+        self.visited((&self.strangers, STRANGERS_MAX), &who, || Line::denied(&who, call, reason));
+    }
+
+    /// Somebody has connected and shown its certificate, or this token.
+    pub(crate) fn came(&self, who: &AskedBy, token: Option<TokenId>) {
+        self.visited((&self.visits, VISITS_MAX), who, || Line::came(who, token));
     }
 
     /// Somebody has changed something of this node alone.
@@ -94,11 +105,11 @@ impl Audit {
         self.write(|| Line::changed_here(who, change, subject));
     }
 
-    fn visited(&self, who: &AskedBy, line: impl FnOnce() -> Line) {
+    fn visited(&self, (visits, most): (&Visits, u64), who: &AskedBy, line: impl FnOnce() -> Line) {
         if self.lines.is_none() {
             return;
         }
-        if self.visits.has_room(who.at_ms / 1_000) {
+        if visits.has_room(who.at_ms / 1_000, most) {
             self.write(line);
         } else {
             self.lost.fetch_add(1, Ordering::Relaxed);
@@ -149,10 +160,15 @@ mod tests {
         let at = |at_ms| AskedBy { name: "nobody".to_owned(), from: String::new(), at_ms };
         (0..3 * VISITS_MAX).for_each(|_| audit.denied(&at(999), "/a/b", "why"));
         audit.denied(&at(1_000), "/a/b", "why");
+        // Strangers take no lines from those who are known; here they come first.
+        (0..3 * STRANGERS_MAX).for_each(|_| audit.denied_stranger(None, "/a/b", "who"));
         drop((audit, agreed));
         writer.write().await;
         let text = std::fs::read_to_string(&path).expect("lines");
-        assert_eq!(text.matches(r#""event":"denied""#).count() as u64, VISITS_MAX + 1);
-        assert!(text.contains(r#""lost":200"#), "{text}");
+        assert_eq!(text.matches(r#""refused":"why""#).count() as u64, VISITS_MAX + 1);
+        // They may fall into two seconds.
+        let strangers = text.matches(r#""refused":"who""#).count() as u64;
+        assert!((STRANGERS_MAX..=2 * STRANGERS_MAX).contains(&strangers), "{strangers}");
+        assert!(text.contains(r#""lost":2"#), "two hundred, and those of strangers");
     }
 }

@@ -49,6 +49,14 @@ impl AuditFile {
         Ok(audit)
     }
 
+    /// Whether there may be such a file at `path`, without making it.
+    ///
+    /// # Errors
+    /// [`AuditFileError`] says why not.
+    pub fn check(path: &Path) -> Result<(), AuditFileError> {
+        check_place(path).map_err(|source| AuditFileError { path: path.to_owned(), source })
+    }
+
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
@@ -140,11 +148,25 @@ fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 fn appending(path: &Path) -> io::Result<File> {
+    check_place(path)?;
     let mut options = OpenOptions::new();
     options.append(true).create(true);
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
     options.open(path)
+}
+
+/// Only a file on a disk, or a place for one: a pipe would hang, and a device has no end to go on from.
+fn check_place(path: &Path) -> io::Result<()> {
+    match fs::metadata(path) {
+        Ok(there) if there.is_file() => Ok(()),
+        Ok(_) => Err(io::Error::other("it is no regular file: name one, or a new one in a folder that there is")),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Err(error) => {
+            let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+            if path.file_name().is_some() && folder.is_dir() { Ok(()) } else { Err(error) }
+        }
+    }
 }
 
 /// Whether the open file is the one that is at `path`.
@@ -162,6 +184,25 @@ fn is_at(_: &File, path: &Path) -> bool {
 
 #[cfg(test)]
 mod tests {
+    #[cfg(unix)]
+    #[test]
+    fn only_a_file_on_a_disk_will_do() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let wrong = |path: &Path| {
+            let checked = AuditFile::check(path).expect_err("no file").to_string();
+            assert_eq!(AuditFile::open(path).err().expect("no file").to_string(), checked);
+            checked
+        };
+        assert!(wrong(folder.path()).contains("no regular file"));
+        assert!(wrong(Path::new("/dev/full")).contains("no regular file"));
+        assert!(wrong(&folder.path().join("missing/audit.jsonl")).contains("No such file"));
+        let new = folder.path().join("audit.jsonl");
+        AuditFile::check(&new).expect("a place for one");
+        assert!(!new.exists(), "it was only looked at");
+        AuditFile::open(&new).expect("a file");
+        AuditFile::check(&new).expect("it is there");
+    }
+
     use firstseen_meta::{AskedBy, Audited};
     use firstseen_routing::ClusterId;
 

@@ -115,12 +115,12 @@ impl GateLayer {
             Ok(Some((principal, token))) => {
                 let caller = caller.by_token((principal, token));
                 if seat.is_first_of(token.id()) {
-                    self.audit.came(&who(&caller));
+                    self.audit.came(&who(&caller), Some(token.id()));
                 }
                 Ok(caller)
             }
             Err(refused) => {
-                self.audit.denied(&who(&caller), parts.uri.path(), refused.message());
+                self.audit.denied_stranger(tcp.remote_addr(), parts.uri.path(), refused.message());
                 Err(refused)
             }
         }

@@ -109,6 +109,9 @@ impl Guest {
 
     /// Writes down that it was refused something; an open stream says so once, though it asks often.
     pub(crate) fn note_refused(&self, reason: &str) {
+        if self.caller.must_be_somebody().is_err() {
+            return self.audit.denied_stranger(self.from, &self.call, reason);
+        }
         self.audit.denied(&self.asked_by(), &self.call, reason);
     }
 
@@ -213,7 +216,11 @@ impl Guest {
                         NAME.client.firstseen (firstseen certs --clients NAME makes such)";
             return Err(ErrorKind::Forbidden.status(what));
         };
-        let unknown = || ErrorKind::Forbidden.status(format!("`{name}` has no rights in this cluster"));
+        let unknown = || {
+            let what =
+                "has no rights in this cluster: who has the right `security` grants some by firstseen access grant";
+            ErrorKind::Forbidden.status(format!("`{name}` {what} {name} ..."))
+        };
         let (name, rights) = map.access.principals.get_key_value(name).ok_or_else(unknown)?;
         Ok(Standing::Granted(name, rights))
     }

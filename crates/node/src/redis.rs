@@ -88,7 +88,7 @@ impl NodeHost {
         let who = shared.audit.who(&caller, Some(from));
         let guest = Guest::enter((caller, Some(from)), (CALL, needs), &shared.view().map, &shared.audit).ok()?;
         if !guest.caller().is_unchecked() {
-            shared.audit.came(&who);
+            shared.audit.came(&who, guest.caller().token().map(|token| token.id()));
         }
         Some(Arc::new(Visitor { shared, guest, name: who.name }))
     }
@@ -108,8 +108,7 @@ impl Host for NodeHost {
 
     fn enter(&self, user: Option<&[u8]>, token: &[u8], from: SocketAddr) -> Option<Arc<dyn DoorGuest>> {
         let denied = |reason: &str| {
-            let nobody = self.shared.audit.who(&Caller::showing(Some(Arc::default())), Some(from));
-            self.shared.audit.denied(&nobody, CALL, reason);
+            self.shared.audit.denied_stranger(Some(from), CALL, reason);
         };
         let token = std::str::from_utf8(token).ok().and_then(|token| token.parse::<Token>().ok());
         let Some(token) = token else {

@@ -32,7 +32,7 @@ const HTTP2_SETTINGS: u8 = 4;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum Mismatch {
     /// The peer speaks TLS, this end does not.
-    #[error("speaks TLS: give certificates")]
+    #[error("speaks TLS: give the certificate of its authority, and one of your own or a token")]
     SpeaksTls,
     /// This end speaks TLS, the peer does not.
     #[error("does not speak TLS: leave the certificates out, or give them to the node too")]
@@ -58,6 +58,15 @@ pub enum Mismatch {
         /// What the TLS library says.
         reason: String,
     },
+    /// This end shows none.
+    #[error("asks for a certificate, and takes no token in its place (its [tls] has no tokens = true): give one")]
+    NeedsCertificate,
+    /// The peer answers, and refuses whatever this end may ask for.
+    #[error("refuses: {reason}")]
+    Refuses {
+        /// What it says.
+        reason: String,
+    },
     /// The peer does not accept the certificate of this end.
     #[error("does not accept the certificate that it is shown ({reason}): give one that its authority has signed")]
     NotAccepted {
@@ -69,7 +78,7 @@ pub enum Mismatch {
 impl Mismatch {
     /// Whether certificates are to be given, changed or left out.
     pub fn concerns_certificates(&self) -> bool {
-        !matches!(self, Self::SpeaksHttp1 | Self::OtherService)
+        !matches!(self, Self::SpeaksHttp1 | Self::OtherService | Self::Refuses { .. })
     }
 }
 
@@ -113,6 +122,7 @@ async fn examine_tls(address: &str, tls: &ClientTls, expected: &str) -> Option<M
             }
             reason => Mismatch::Unacceptable { reason: reason.to_string() },
         }),
+        Some(TlsError::AlertReceived(AlertDescription::CertificateRequired)) => Some(Mismatch::NeedsCertificate),
         Some(TlsError::AlertReceived(alert)) if concerns_certificate(*alert) => {
             Some(Mismatch::NotAccepted { reason: format!("{alert:?}") })
         }

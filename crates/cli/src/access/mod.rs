@@ -97,21 +97,21 @@ pub fn run(args: &AccessArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
                 let operator = at.operator()?;
                 change(&operator, Change::Grant(message(principal, &rights))).await?;
                 writeln!(out, "{principal} may {}", shown::list(&rights))?;
-                if !listed(&operator).await?.is_enabled {
-                    notice!("firstseen: rights are not asked for yet: firstseen access enable");
-                }
+                not_yet(&operator).await?;
             }
             AccessCommand::Revoke(RevokeArgs { principal, rights, at }) => {
                 let rights = rights.some()?;
                 change(&at.operator()?, Change::Revoke(message(principal, &rights))).await?;
-                let what = if rights.is_empty() { "has no rights".to_owned() } else { format!("lost {}", shown::list(&rights)) };
+                let what = if rights.is_empty() { "has no rights, no quota and no tokens".to_owned() } else { format!("lost {}", shown::list(&rights)) };
                 writeln!(out, "{principal} {what}")?;
             }
             AccessCommand::Limit(LimitArgs { principal, events_per_s, batches, at }) => {
                 let quota = Quota { events_per_s: *events_per_s, inflight_batches: *batches };
                 let limit = admin::Limit { principal: principal.clone(), quota: Some(quota.into()) };
-                change(&at.operator()?, Change::Limit(limit)).await?;
+                let operator = at.operator()?;
+                change(&operator, Change::Limit(limit)).await?;
                 writeln!(out, "{principal} may send {}", shown::quota(quota))?;
+                not_yet(&operator).await?;
             }
             AccessCommand::LimitFilters(LimitFiltersArgs { names, filters, memory, at }) => {
                 let cell_bytes = memory.and_then(|ByteSize(bytes)| NonZeroU64::new(bytes));
@@ -152,6 +152,14 @@ pub fn run(args: &AccessArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
 async fn change(operator: &Operator, change: Change) -> anyhow::Result<()> {
     let request = ChangeAccessRequest { command_id: fresh_id().into(), change: Some(change) };
     operator.call(async |mut client| client.change_access(request.clone()).await).await.map(drop)
+}
+
+/// Says so where what was granted does not count yet.
+async fn not_yet(operator: &Operator) -> anyhow::Result<()> {
+    if !listed(operator).await?.is_enabled {
+        notice!("firstseen: rights and quotas are not asked for yet: firstseen access enable");
+    }
+    Ok(())
 }
 
 async fn listed(operator: &Operator) -> anyhow::Result<Access> {

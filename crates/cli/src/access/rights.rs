@@ -116,7 +116,7 @@ pub struct LimitFiltersArgs {
     /// How many there may be; a tree counts as one
     #[arg(long, value_name = "N")]
     pub filters: Option<NonZeroU32>,
-    /// Memory of all their cells together, with every copy: 4GiB. While one is altered, the former has its cells, too
+    /// Memory of all their cells together, with every copy: 4GiB. While one is altered, its former counts, too
     #[arg(long, value_name = "BYTES")]
     pub memory: Option<ByteSize>,
     /// The cluster.

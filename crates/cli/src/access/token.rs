@@ -2,7 +2,9 @@
 //!
 //! Promises: a token is drawn here and shown once; its secret is sent to nobody. Must not know: how nodes check it.
 
+use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
@@ -14,7 +16,7 @@ use firstseen_wire::token::{TOKEN_RANDOM_BYTES, Token};
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::{ListArgs, change, listed};
+use super::{ListArgs, change, listed, not_yet};
 use crate::filter::ClusterAddresses;
 use crate::flags::filter::parse_duration_ms;
 use crate::text::table::Table;
@@ -24,7 +26,7 @@ const EXAMPLES: &str = "\
 Nodes take tokens once their [tls] says tokens = true. A token is as good as a certificate of its
 principal; a principal has two at most, so that one can take the place of the other.
 
-firstseen access token new crawler --cluster HOST:PORT --tls-ca ... > crawler.token
+firstseen access token new crawler --out crawler.token --cluster HOST:PORT --tls-ca ...
 firstseen dedup access.log --cluster HOST:PORT --filter clicks \\
   --tls-ca ca.pem --token-file crawler.token";
 
@@ -57,6 +59,9 @@ pub struct NewArgs {
     /// For how long it is good, or never to end
     #[arg(long, value_name = "DURATION|never", default_value = "90d", value_parser = parse_lifetime)]
     pub expires: Lifetime,
+    /// Write the token to a new FILE that only its owner can read, instead of printing it
+    #[arg(long, value_name = "FILE", conflicts_with = "json")]
+    pub out: Option<PathBuf>,
     /// The cluster.
     #[command(flatten)]
     pub at: ClusterAddresses,
@@ -123,7 +128,9 @@ pub(super) async fn run(args: &TokenArgs, out: &mut dyn Write) -> anyhow::Result
     }
 }
 
-async fn new(NewArgs { principal, expires, at, json }: &NewArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+async fn new(NewArgs { principal, expires, out: file, at, json }: &NewArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    // Before the cluster knows of it: a token that nobody has is one of two.
+    let file = file.as_deref().map(private).transpose()?;
     let mut random = [0; TOKEN_RANDOM_BYTES];
     getrandom::fill(&mut random).context("the system gives no random numbers")?;
     let token = Token::new(random);
@@ -134,19 +141,32 @@ async fn new(NewArgs { principal, expires, at, json }: &NewArgs, out: &mut dyn W
         digest: token.digest().to_vec().into(),
         expires_s: expires_s.unwrap_or(0),
     };
-    change(&at.operator()?, Change::AddToken(asked)).await?;
+    let operator = at.operator()?;
+    change(&operator, Change::AddToken(asked)).await?;
     let text = token.reveal();
     if *json {
         let document = NewDocument { principal, id: token.id(), token: &text, expires_s };
         return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&document)?)?);
     }
-    writeln!(out, "{text}")?;
+    match file {
+        Some(mut file) => writeln!(file, "{text}")?,
+        None => writeln!(out, "{text}")?,
+    }
     let until = expires_s.map_or_else(|| "until it is revoked".to_owned(), |end_s| format!("until {}", date(end_s)));
     notice!(
         "firstseen: this is the token of {principal}, good {until}; nobody can show it again. Who has it gives it by \
          --token-file, or in FIRSTSEEN_TOKEN"
     );
-    Ok(())
+    not_yet(&operator).await
+}
+
+/// A new file that only its owner can read.
+fn private(path: &Path) -> anyhow::Result<File> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(path).with_context(|| format!("cannot make the file {}", path.display()))
 }
 
 impl Lifetime {

@@ -11,7 +11,9 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use firstseen_client::{CallError, Client, Confirming, ConnectError, Filter, FilterError, NodeTraffic, Verdict};
+use firstseen_client::{
+    CallError, Client, Confirming, ConnectError, Filter, FilterError, Mismatch, NodeTraffic, Verdict,
+};
 use firstseen_filter::{FilterSecret, Kind};
 use firstseen_routing::{Answer, Reason};
 use tokio::runtime::Runtime;
@@ -140,6 +142,13 @@ impl Remote {
                 connecting(builder.connect(), &args.cluster, DEADLINE_MS).await.map_err(|error| match error {
                     ConnectError::NoSeed | ConnectError::Address(_) | ConnectError::Tls(_) => {
                         anyhow::Error::new(UsageError(error.to_string()))
+                    }
+                    // What was granted is no flag.
+                    ConnectError::Settings(seeds)
+                        if seeds.iter().all(|seed| matches!(seed.mismatch, Mismatch::Refuses { .. })) =>
+                    {
+                        let seeds = seeds.iter().map(|seed| mismatched(&seed.address, &seed.mismatch));
+                        anyhow::anyhow!("{}", seeds.collect::<Vec<_>>().join("; "))
                     }
                     ConnectError::Settings(seeds) => {
                         let seeds = seeds.iter().map(|seed| mismatched(&seed.address, &seed.mismatch));

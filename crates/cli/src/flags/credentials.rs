@@ -53,9 +53,15 @@ impl TlsArgs {
                 });
                 (file.display().to_string(), bytes.map_err(unreadable)?)
             }
-            (None, Ok(text)) if !text.is_empty() => (TOKEN_VARIABLE.to_owned(), text),
+            // A variable that somebody has left there is no reason to refuse a certificate.
+            (None, Ok(text)) if !text.is_empty() && self.tls_cert.is_none() => (TOKEN_VARIABLE.to_owned(), text),
             (None, _) => return Ok(None),
         };
+        if text.trim().is_empty() {
+            return Err(
+                UsageError(format!("{from} is empty: it should hold a token (firstseen access token new)")).into()
+            );
+        }
         let token = text.trim().parse().map_err(|error| UsageError(format!("{from}: {error}")))?;
         Ok(Some(token))
     }

@@ -7,6 +7,7 @@ use std::fs;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use firstseen_node::AuditFile;
 use firstseen_node::NodeConfig;
 use serde::Deserialize;
 use toml::de::{DeTable, DeValue, ValueDeserializer};
@@ -43,6 +44,7 @@ impl NodeFile {
         let mut file = Self::parse(path, &text)?;
         file.resolve(path.parent().unwrap_or(Path::new("")));
         file.check_tls(path)?;
+        file.check_audit(path)?;
         Ok(file)
     }
 
@@ -77,6 +79,11 @@ impl NodeFile {
         if let Some(tls) = &mut self.node.tls {
             [&mut tls.ca, &mut tls.cert, &mut tls.key].into_iter().chain(&mut tls.crl).for_each(resolve);
         }
+    }
+
+    fn check_audit(&self, path: &Path) -> Result<(), UsageError> {
+        let Some(audit) = &self.node.audit else { return Ok(()) };
+        AuditFile::check(&audit.file).map_err(|error| UsageError(format!("{}: {error}", path.display())))
     }
 
     fn check_tls(&self, path: &Path) -> Result<(), UsageError> {

@@ -137,6 +137,10 @@ fn a_principal_has_two_valid_tokens_at_most_and_they_go_with_it() {
     assert!(access.token(TokenId::new(1)).is_none(), "it had expired");
     assert_eq!(access.token(TokenId::new(3)).map(|(name, _)| name), Some("crawler"));
     assert_eq!(State::from_bytes(&cluster.state.to_bytes().unwrap()).unwrap().map(), cluster.state.map());
+    // One right in the place of another, by way of none.
+    cluster.ask(revoked("crawler", vec![on("clicks", FilterVerb::Observe)])).unwrap();
+    assert!(cluster.state.map().access.token(TokenId::new(3)).is_some());
+    cluster.ask(granted("crawler", vec![on("clicks", FilterVerb::Lookup)])).unwrap();
     cluster.ask(remove(2)).unwrap();
     assert_eq!(cluster.ask(remove(2)), Err(Refusal::TokenUnknown { id: TokenId::new(2) }));
     cluster.ask(revoked("crawler", Vec::new())).unwrap();

@@ -4,7 +4,7 @@
 //! go.
 
 use firstseen_meta::{AskedBy, Audited};
-use firstseen_routing::ClusterId;
+use firstseen_routing::{ClusterId, TokenId};
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -33,6 +33,9 @@ pub(crate) struct Line {
     who: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     from: String,
+    /// The public part of the token by which it is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
     #[serde(skip_serializing_if = "String::is_empty")]
     change: String,
     #[serde(skip_serializing_if = "String::is_empty")]
@@ -76,8 +79,8 @@ impl Line {
     }
 
     /// A caller that has connected.
-    pub(crate) fn came(who: &AskedBy) -> Self {
-        Self::by(who, "came")
+    pub(crate) fn came(who: &AskedBy, token: Option<TokenId>) -> Self {
+        Self { token: token.map(|token| token.to_string()), ..Self::by(who, "came") }
     }
 
     /// A change of this node alone.

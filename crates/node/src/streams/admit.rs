@@ -71,6 +71,7 @@ pub(super) fn admit(
     let filter = filter(view, &header)?;
     let may = rights.must(view, (header.filter, &filter.record), header.operation);
     may.map_err(|missing| refused(Reason::Forbidden, missing))?;
+    check_epoch(view, filter, &header)?;
     check_level(view, sender, &header)?;
     check_former(filter, message.former_asked)?;
     let shape = BatchShape { probes: filter.prober.shape(), groups: filter.prober.groups() };
@@ -138,9 +139,15 @@ fn filter<'view>(view: &'view View, header: &BatchHeader) -> Result<&'view Filte
         let detail = format!("there is no filter {} in map {version}", header.filter);
         return Err(refused(Reason::UnknownFilter, detail));
     };
+    Ok(filter)
+}
+
+/// The batch was made by the epoch of the filter that is on here.
+fn check_epoch(view: &View, filter: &FilterView, header: &BatchHeader) -> Result<(), Refused> {
+    let version = view.map.version;
     let (theirs, ours) = (header.epoch, filter.record.epoch);
     match theirs.cmp(&ours) {
-        std::cmp::Ordering::Equal => Ok(filter),
+        std::cmp::Ordering::Equal => Ok(()),
         std::cmp::Ordering::Less => Err(refused(
             Reason::StaleMap,
             format!("epoch {theirs} of the filter is over, {ours} is on: fetch map {version}"),

@@ -1,7 +1,8 @@
 //! What the sender of a stream may do with the filters that its batches name, and how much of it.
 //!
 //! Promises: rights are looked up once a map, a filter and a verb, and never by the rights of an older map: a principal whose
-//! right was taken away sets no cell by a batch that is admitted under the newer map. Must not know: what is in a batch.
+//! right was taken away sets no cell by a batch that is admitted under the newer map; the name of a filter is told to those alone
+//! who may describe it, or might do something with it before. Must not know: what is in a batch.
 
 use std::sync::Arc;
 
@@ -22,6 +23,8 @@ pub(super) struct StreamRights {
     /// The version of the map by which these are allowed.
     version: u64,
     allowed: Vec<(FilterId, FilterVerb)>,
+    /// Filters of which it knows, as it was once allowed something with them.
+    known: Vec<FilterId>,
     /// What was refused last, by which map.
     refused: Option<(u64, (FilterId, FilterVerb))>,
     /// What its principal may ask by that map, and has asked.
@@ -33,7 +36,16 @@ pub(super) struct StreamRights {
 impl StreamRights {
     /// The rights of `guest`.
     pub(super) fn of(guest: Arc<Guest>, rules: Rules) -> Self {
-        Self { guest, rules, version: 0, allowed: Vec::new(), refused: None, quota: None, open_batches: 0 }
+        Self {
+            guest,
+            rules,
+            version: 0,
+            allowed: Vec::new(),
+            known: Vec::new(),
+            refused: None,
+            quota: None,
+            open_batches: 0,
+        }
     }
 
     /// Takes a batch of so many events from the quota of its principal.
@@ -79,6 +91,11 @@ impl StreamRights {
         self.open_batches = 0;
     }
 
+    /// The right that is missing, for who must not learn the filter's name.
+    fn hidden(&self, (id, verb): (FilterId, FilterVerb)) -> String {
+        format!("`{}` has no right to {verb} filter number {id}", self.guest.caller().name())
+    }
+
     /// Only for those who may do `operation` with the filter, by the map that [`Self::take`] has seen.
     pub(super) fn must(
         &mut self,
@@ -94,14 +111,21 @@ impl StreamRights {
             return Ok(());
         }
         match self.guest.may(&view.map, wanted.1, filter) {
-            Ok(()) => self.allowed.push(wanted),
+            Ok(()) => {
+                self.allowed.push(wanted);
+                if !self.known.contains(&id) && self.known.len() < REMEMBERED_MAX {
+                    self.known.push(id);
+                }
+            }
             Err(missing) => {
                 // The next batches of the stream are refused for the same reason.
                 if self.refused != Some((self.version, wanted)) {
                     self.guest.note_refused(&missing);
                     self.refused = Some((self.version, wanted));
                 }
-                return Err(missing);
+                let may_know =
+                    self.known.contains(&id) || self.guest.may(&view.map, FilterVerb::Describe, filter).is_ok();
+                return Err(if may_know { missing } else { self.hidden(wanted) });
             }
         }
         Ok(())

@@ -188,11 +188,16 @@ async fn each_operation_needs_its_right_and_a_revoked_one_is_over_with_the_next_
             assert_eq!(!is_refused, may.contains(operation), "{name} {operation:?}: {}", reply.detail);
         }
         let reply = stream.ask(batch(&other, 99, Operation::Lookup, credit.incarnation.0)).await;
-        assert!(reply.refused() == Reason::Forbidden && reply.detail.contains("others"), "{}", reply.detail);
+        assert!(reply.refused() == Reason::Forbidden && !reply.detail.contains("others"), "{}", reply.detail);
+        // Nor does it learn an epoch.
+        let stale = Batch { filter_epoch: 0, ..batch(&other, 98, Operation::Lookup, credit.incarnation.0) };
+        let reply = stream.ask(stale).await;
+        assert!(reply.refused() == Reason::Forbidden && !reply.detail.contains("epoch"), "{}", reply.detail);
         // What is open when a right is taken away ends with the map that says so.
         change(&operator, Change::Revoke(Rights { principal: name.to_owned(), grants: vec![] })).await.expect("gone");
         let reply = stream.ask(batch(&filter, 100, Operation::Lookup, credit.incarnation.0)).await;
         assert_eq!(reply.refused(), Reason::Forbidden, "{name}: {}", reply.detail);
+        assert!(reply.detail.contains(name), "{}", reply.detail);
     }
 }
 

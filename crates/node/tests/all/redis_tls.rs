@@ -59,6 +59,27 @@ async fn ask(client: &mut TlsStream<TcpStream>, line: &str) -> String {
     String::from_utf8_lossy(&heard).trim_end().to_owned()
 }
 
+/// Who shows the certificate of another authority, or does not speak TLS, is not heard.
+async fn strangers_are_turned_away(node: &TestNode, own: &TlsFiles) {
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let foreign = Authority::new(elsewhere.path());
+    let files = foreign.sign("crawler", &["client.firstseen", "crawler.client.firstseen"]);
+    let shaken = connect(node, own, Some(&files)).await;
+    let is_closed = match shaken {
+        Err(_) => true,
+        Ok(mut stream) => {
+            let _ = stream.write_all(b"PING\r\n").await;
+            stream.read_u8().await.is_err()
+        }
+    };
+    assert!(is_closed, "another authority's");
+    let mut plain = TcpStream::connect(node.node.redis_addr().expect("a door")).await.expect("a connection");
+    plain.write_all(b"*1\r\n$4\r\nPING\r\n").await.expect("it listens");
+    let mut heard = Vec::new();
+    let _ = timeout(PATIENCE, plain.read_to_end(&mut heard)).await.expect("it is closed");
+    assert!(!heard.windows(4).any(|bytes| bytes == b"PONG"), "without TLS");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_or_a_token_opens_the_door_and_nothing_else_does() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -117,22 +138,5 @@ async fn a_certificate_or_a_token_opens_the_door_and_nothing_else_does() {
     assert!(ask(&mut stranger, "BF.ADD clicks c").await.contains("taken back"));
     change(Change::Revoke(Rights { principal: "crawler".to_owned(), grants: Vec::new() })).await;
     assert!(ask(&mut crawler, "BF.ADD clicks c").await.starts_with("-NOPERM"));
-    // Of another authority, or without TLS.
-    let elsewhere = tempfile::tempdir().expect("a folder");
-    let foreign = Authority::new(elsewhere.path());
-    let files = foreign.sign("crawler", &["client.firstseen", "crawler.client.firstseen"]);
-    let shaken = connect(&node, &own, Some(&files)).await;
-    let is_closed = match shaken {
-        Err(_) => true,
-        Ok(mut stream) => {
-            let _ = stream.write_all(b"PING\r\n").await;
-            stream.read_u8().await.is_err()
-        }
-    };
-    assert!(is_closed, "another authority's");
-    let mut plain = TcpStream::connect(node.node.redis_addr().expect("a door")).await.expect("a connection");
-    plain.write_all(b"*1\r\n$4\r\nPING\r\n").await.expect("it listens");
-    let mut heard = Vec::new();
-    let _ = timeout(PATIENCE, plain.read_to_end(&mut heard)).await.expect("it is closed");
-    assert!(!heard.windows(4).any(|bytes| bytes == b"PONG"), "without TLS");
+    strangers_are_turned_away(&node, &own).await;
 }
