@@ -2,6 +2,9 @@
 //! is told its first verdict.
 
 use std::collections::BTreeMap;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
 
 use redis::{Connection, Value, pipe};
 
@@ -118,4 +121,55 @@ fn a_node_that_dies_shifts_no_reply_and_no_retry_meets_its_own_events() {
     });
     let known: Vec<bool> = other.query(&mut connect(port)).expect("replies");
     assert!(known.iter().all(|known| *known), "what was recorded is there");
+}
+
+/// What a node has recorded when it is told to stop, its clients have heard.
+#[test]
+fn a_node_that_stops_replies_to_what_it_has_taken_up() {
+    let port = free_ports(1);
+    let door = format!("[redis]\nlisten = \"127.0.0.1:{port}\"\n");
+    let mut node = OwnNode::start_in(Folder::new(), "a", &door);
+    let init = format!("cluster init --addr {}", node.address);
+    eventually("a cluster", || node.folder.run(&init).code == Some(0));
+    let filter = "filter create clicks --capacity 1M --fpr 1e-8 --clock wall --window 1h --durability durable";
+    node.folder.run(&format!("{filter} --cluster {}", node.address)).ok();
+    drop(connect(port));
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
+    let mut hearing = stream.try_clone().expect("its other half");
+    let hearer = thread::spawn(move || {
+        let mut heard = Vec::new();
+        let _ = hearing.read_to_end(&mut heard);
+        heard.iter().filter(|byte| **byte == b'\n').count() as u64
+    });
+    let sender = thread::spawn(move || {
+        let mut sent = 0u64;
+        loop {
+            let batch: String = (sent..sent + 100).map(|item| format!("BF.ADD clicks {item}\r\n")).collect();
+            if stream.write_all(batch.as_bytes()).is_err() {
+                return sent;
+            }
+            sent += 100;
+        }
+    });
+    eventually("a first thousand", || {
+        let known: bool = redis::cmd("BF.EXISTS").arg("clicks").arg(1_000).query(&mut connect(port)).unwrap_or(false);
+        known
+    });
+    node.stop();
+    let (heard, sent) = (hearer.join().expect("replies"), sender.join().expect("commands"));
+    assert!(heard >= 1_000 && sent >= heard, "{heard} of {sent}");
+    node.start_again();
+    let mut client = connect(port);
+    let mut asked = pipe();
+    // The first says when the filter is there.
+    [0].into_iter().chain(heard..heard + 1_000).for_each(|item| {
+        asked.cmd("BF.EXISTS").arg("clicks").arg(item);
+    });
+    let mut known: Vec<bool> = Vec::new();
+    eventually("the filter", || {
+        known = asked.query(&mut client).unwrap_or_default();
+        known.first() == Some(&true)
+    });
+    let unheard = known.iter().skip(1).filter(|known| **known).count();
+    assert_eq!(unheard, 0, "events were recorded of which no client has heard");
 }

@@ -239,13 +239,18 @@ fn a_cluster_that_asks_for_rights_asks_redis_clients_for_a_token() {
         door.run(&format!("{command} {admin}"));
     }
     let token = door.run(&format!("access token new crawler {admin}"));
-    assert_eq!(ask(&mut door.client(), "BF.ADD others x"), Ok(1), "roles count, and this machine is trusted");
+    let mut early = door.client();
+    assert_eq!(ask(&mut early, "BF.ADD others x"), Ok(1), "roles count, and this machine is trusted");
     door.run(&format!("access enable {admin}"));
     let mut stranger = None;
     eventually("a door that asks who it is", || {
         stranger = door.connect("").ok();
         stranger.as_mut().is_some_and(|client| refusal(client, "BF.ADD clicks x").contains("NOAUTH"))
     });
+    // Who came before has to say who it is now, too, and learns nothing until then.
+    assert!(refusal(&mut early, "BF.ADD others y").contains("NOAUTH"));
+    assert_eq!(ask(&mut early, "FS.LIST"), Ok(Vec::<String>::new()));
+    assert_eq!(ask(&mut early, "TYPE others"), Ok("none".to_owned()));
     let mut client = door.connect(&format!("crawler:{}@", token.trim())).expect("a token");
     assert_eq!(ask(&mut client, "BF.ADD clicks x"), Ok(1));
     let refused = refusal(&mut client, "BF.ADD others y");
@@ -259,4 +264,55 @@ fn a_cluster_that_asks_for_rights_asks_redis_clients_for_a_token() {
     let audit = door.node.folder.read("audit.jsonl");
     assert!(audit.contains(r#""event":"came","who":"crawler""#) && audit.contains(r#""event":"denied""#), "{audit}");
     assert!(!audit.contains(&token.trim()[30..]), "no line has a secret");
+    let is_listing = |line: &&str| line.contains("may not describe");
+    assert_eq!(audit.lines().filter(is_listing).count(), 0, "who asks for a list is refused nothing: {audit}");
+}
+
+/// A door is asked about filters as they are now, not as they were when it opened them.
+#[test]
+fn filters_that_are_made_again_or_altered_are_found_anew() {
+    let door = Door::open(&format!("missing = \"zero\"\n{MAPPED}[[redis.prefix]]\nmatch = \"ev:\"\nfilter = \"ev\"\n"));
+    door.form("");
+    let make = |name: &str, window: &str| {
+        door.run(&format!("filter create {name} --capacity 10k --fpr 1e-8 --window {window} --clock wall"))
+    };
+    make("clicks", "1h");
+    let client = &mut door.client();
+    assert_eq!(ask(client, "SET dedup:1 x NX EX 3600"), Ok(Value::Okay));
+    door.run("filter drop clicks --yes");
+    eventually("no filter", || ask(client, "SISMEMBER clicks dedup:1") == Ok(0));
+    assert_eq!(ask(client, "EXISTS dedup:1"), Ok(0));
+    make("clicks", "2h");
+    eventually("the other filter", || ask(client, "SET dedup:1 x NX EX 7200") == Ok(Value::Okay));
+    assert!(refusal(client, "SET dedup:2 x NX EX 7201").contains("remembers 7200 s"));
+    // Named submissions go on by a new secret, too.
+    assert_eq!(ask(client, "FS.OBSERVE clicks ID 5 1 ITEMS a"), Ok(vec![1]));
+    door.run("filter alter clicks --window 3h --capacity 10k --new-secret --no-wait --yes");
+    eventually("the longer window", || ask::<Value>(client, "SET dedup:3 x NX EX 10800").is_ok());
+    assert_eq!(ask(client, "FS.OBSERVE clicks ID 5 2 ITEMS b"), Ok(vec![1]));
+    assert_eq!(ask(client, "FS.OBSERVE clicks ID 5 3 ITEMS a"), Ok(vec![0]), "the former filter has it");
+    assert!(refusal(client, "BF.ADD clicks~former x").contains("not found"), "users have given no such name");
+    // A window of events is no time.
+    door.run("filter create ev --capacity 10k --window 100events");
+    eventually("the filter", || ask::<Value>(client, "SET ev:1 x NX").is_ok());
+    assert!(refusal(client, "SET ev:2 x NX EX 60").contains("no time that EX could name"));
+    assert!(refusal(client, "FS.OBSERVE clicks AT 5 ITEMS x").contains("leave AT out"));
+}
+
+#[test]
+fn clients_that_use_a_new_filter_at_once_make_it_once() {
+    let door = Door::open("sandbox = true\n");
+    door.form("");
+    drop(door.client());
+    let added = std::thread::scope(|scope| {
+        let client = |number: u64| {
+            let mut client = door.client();
+            scope.spawn(move || {
+                (0..5).map(|name| ask::<u64>(&mut client, &format!("BF.ADD race{name} {number}"))).collect::<Vec<_>>()
+            })
+        };
+        let clients: Vec<_> = (0..8).map(client).collect();
+        clients.into_iter().flat_map(|client| client.join().expect("a client")).collect::<Vec<_>>()
+    });
+    assert!(added.iter().all(|added| *added == Ok(1)), "{added:?}");
 }

@@ -175,12 +175,7 @@ impl Filter {
     /// # Errors
     /// [`CallError`].
     pub async fn observe_digests(&self, digests: &[Digest], times_ms: &[u64]) -> Result<Vec<Verdict>, CallError> {
-        self.verdicts(
-            Operation::Observe,
-            Events { digests, times_ms, names: &[], fences: &[] },
-            (self.secret(), HASHED),
-        )
-        .await
+        self.observe_digests_or(digests, times_ms, HASHED).await
     }
 
     /// Like [`Self::observe_digests`]; where the filter has been altered and has another secret, `rehash` hashes all events
@@ -212,8 +207,23 @@ impl Filter {
         digests: &[Digest],
         times_ms: &[u64],
     ) -> Result<Vec<Verdict>, CallError> {
-        self.verdicts(Operation::Observe, Events { digests, times_ms, names, fences: &[] }, (self.secret(), HASHED))
-            .await
+        self.observe_digests_as_or(names, digests, times_ms, HASHED).await
+    }
+
+    /// Like [`Self::observe_digests_as`]; where the filter has been altered and has another secret, `rehash` hashes all events of
+    /// the call by that one.
+    ///
+    /// # Errors
+    /// [`CallError`].
+    pub async fn observe_digests_as_or(
+        &self,
+        names: &[SubmissionName],
+        digests: &[Digest],
+        times_ms: &[u64],
+        rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
+    ) -> Result<Vec<Verdict>, CallError> {
+        let events = Events { digests, times_ms, names, fences: &[] };
+        self.verdicts(Operation::Observe, events, (self.secret(), rehash)).await
     }
 
     /// Asks about an event and records nothing: `FirstSeen` where [`Self::observe`] would say so.

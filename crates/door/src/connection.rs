@@ -10,22 +10,24 @@ use bytes::{Buf, BytesMut};
 use firstseen_resp::{Limits, Parser};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
 
+use crate::room::ROOM_BYTES;
 use crate::session::{Next, Session};
 
 /// Bytes that one read takes at most, and that each connection may hold without asking.
 const READ_BYTES: usize = 64 << 10;
 /// Bytes of replies that are sent before more commands are taken up.
 const REPLY_BYTES_MAX: usize = 1 << 20;
-/// How long a client may take nothing of its replies.
+/// How long a client may take to read its replies, of which there are a few MiB at most.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the rest of a command may take.
 const REST_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long somebody may say nothing who has not said who it is.
 const STRANGER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Bytes of room that are taken from the others at once.
-const ROOM_BYTES: usize = 64 << 10;
+/// How long the end of a connection may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Why a connection ends.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,46 +42,66 @@ pub(crate) enum Ended {
     NoRoom,
 }
 
-/// Serves a connection until it ends.
-pub(crate) async fn serve<T>(mut io: T, mut session: Session, room: Arc<Semaphore>) -> Ended
+/// Serves a connection until it ends, or `stop`: then what has come is replied to, and nothing more is read.
+pub(crate) async fn serve<T>(mut io: T, session: Session, room: Arc<Semaphore>, stop: &CancellationToken) -> Ended
+where
+    T: AsyncRead + AsyncWrite + Unpin,
+{
+    let ended = talk(&mut io, session, room, stop).await;
+    // So that the other end knows that nothing was cut off.
+    let _ = timeout(CLOSE_TIMEOUT, io.shutdown()).await;
+    ended
+}
+
+async fn talk<T>(io: &mut T, mut session: Session, room: Arc<Semaphore>, stop: &CancellationToken) -> Ended
 where
     T: AsyncRead + AsyncWrite + Unpin,
 {
     let mut input = Input { bytes: BytesMut::new(), taken: None, room };
     let mut parser = Parser::new(limits(&session));
+    let came = Instant::now();
+    // When the command began that has not come whole.
+    let mut begun: Option<Instant> = None;
     loop {
-        let taken = take_all(&mut io, &mut parser, &mut input, &mut session).await;
-        let sent = send(&mut io, &mut session).await;
+        let before = input.bytes.len();
+        let taken = take_all(io, &mut parser, &mut input, &mut session).await;
+        let sent = send(io, &mut session).await;
         match (taken, sent) {
             (Ok(Next::Go), Ok(())) => {}
             (Ok(Next::Close), Ok(())) => return Ended::Left,
             (Err(ended), _) | (_, Err(ended)) => return ended,
         }
         if input.bytes.is_empty() {
+            begun = None;
             input.shed();
-            parser.shed();
+            if parser.held_bytes() > READ_BYTES {
+                parser.shed();
+            }
             session.shed();
+        } else if begun.is_none() || input.bytes.len() < before {
+            begun = Some(Instant::now());
         }
         if !input.make_room() {
             let what = "ERR the node has no room for a command as large as this one now: send less at once";
             session.replies().error(what);
-            return send(&mut io, &mut session).await.err().unwrap_or(Ended::NoRoom);
+            return send(io, &mut session).await.err().unwrap_or(Ended::NoRoom);
         }
-        let patience = match (session.is_known(), input.bytes.is_empty()) {
-            (false, _) => Some(STRANGER_TIMEOUT),
-            (true, false) => Some(REST_TIMEOUT),
+        let until = match (session.is_known(), session.is_in_transaction(), begun) {
+            (false, ..) => Some(came + STRANGER_TIMEOUT),
+            (true, _, Some(begun)) => Some(begun + REST_TIMEOUT),
+            (true, true, None) => Some(Instant::now() + REST_TIMEOUT),
             // Clients keep connections open for later.
-            (true, true) => None,
+            (true, false, None) => None,
         };
-        let reading = io.read_buf(&mut input.bytes);
-        let read = match patience {
+        let reading = stop.run_until_cancelled(io.read_buf(&mut input.bytes));
+        let read = match until {
             None => reading.await,
-            Some(patience) => match timeout(patience, reading).await {
+            Some(until) => match timeout_at(until, reading).await {
                 Ok(read) => read,
                 Err(_) => return Ended::Late,
             },
         };
-        if !matches!(read, Ok(bytes) if bytes > 0) {
+        if !matches!(read, Some(Ok(bytes)) if bytes > 0) {
             return Ended::Left;
         }
     }
@@ -127,15 +149,11 @@ async fn send<T: AsyncWrite + Unpin>(io: &mut T, session: &mut Session) -> Resul
     if replies.is_empty() {
         return Ok(());
     }
-    let mut rest = &replies[..];
-    while !rest.is_empty() {
-        match timeout(WRITE_TIMEOUT, io.write(rest)).await {
-            Ok(Ok(0)) | Ok(Err(_)) => return Err(Ended::Left),
-            Ok(Ok(sent)) => rest = rest.get(sent..).unwrap_or_default(),
-            Err(_) => return Err(Ended::Late),
-        }
-    }
-    match timeout(WRITE_TIMEOUT, io.flush()).await {
+    let sending = async {
+        io.write_all(&replies).await?;
+        io.flush().await
+    };
+    match timeout(WRITE_TIMEOUT, sending).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(Ended::Left),
         Err(_) => Err(Ended::Late),
@@ -175,10 +193,4 @@ impl Input {
             self.bytes = BytesMut::new();
         }
     }
-}
-
-/// The room that all connections share, for so many bytes.
-pub(crate) fn room(bytes_max: u64) -> Arc<Semaphore> {
-    let permits = usize::try_from(bytes_max).unwrap_or(usize::MAX).div_ceil(ROOM_BYTES);
-    Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)))
 }

@@ -16,6 +16,9 @@ use crate::host::{Guest, Refused};
 use crate::sandbox::Sandbox;
 use crate::settings::{MissingRule, UndecidedRule};
 
+/// Bytes of room that a connection keeps for its next events.
+const KEPT_BYTES: usize = 64 << 10;
+
 /// What is asked about events.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Question {
@@ -58,6 +61,18 @@ pub(crate) struct Desk<'a> {
     pub(crate) missing: MissingRule,
     /// Milliseconds since 1970.
     pub(crate) now_ms: u64,
+}
+
+/// Why nothing was asked.
+enum Unasked {
+    Filter(FilterError),
+    Refused(Refused),
+}
+
+impl From<FilterError> for Unasked {
+    fn from(error: FilterError) -> Self {
+        Self::Filter(error)
+    }
 }
 
 impl Gathered {
@@ -104,7 +119,7 @@ impl Gathered {
                 }
             }
             Err(error) => {
-                let is_zero = matches!(error, FilterError::NotFound { .. })
+                let is_zero = matches!(error, Unasked::Filter(FilterError::NotFound { .. }))
                     && desk.missing == MissingRule::Zero
                     && !question.records;
                 for Waiting { form, events } in self.waiting.drain(..) {
@@ -112,7 +127,10 @@ impl Gathered {
                         reply(replies, form, desk.undecided, &vec![Verdict::FirstSeen; events]);
                     } else {
                         desk.counts.refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                        refuse(replies, &error);
+                        match &error {
+                            Unasked::Filter(error) => refuse(replies, error),
+                            Unasked::Refused(refused) => replies.error(refused),
+                        }
                     }
                 }
             }
@@ -120,15 +138,13 @@ impl Gathered {
         self.clear();
     }
 
-    async fn verdicts(&self, question: &Question, desk: Desk<'_>) -> Result<Vec<Verdict>, FilterError> {
+    async fn verdicts(&self, question: &Question, desk: Desk<'_>) -> Result<Vec<Verdict>, Unasked> {
         let count = self.ends.len();
         let verb = if question.records { FilterVerb::Observe } else { FilterVerb::Lookup };
         match desk.guest.may(verb, &question.filter, u32::try_from(count).unwrap_or(u32::MAX)) {
             Ok(()) => {}
             Err(Refused::Spent(_)) => return Ok(vec![Verdict::Undecided(Reason::Overloaded); count]),
-            Err(Refused::Forbidden(reason)) => {
-                return Err(FilterError::Refused { name: question.filter.to_string(), reason });
-            }
+            Err(refused) => return Err(Unasked::Refused(refused)),
         }
         let mut items = Vec::with_capacity(count);
         let mut begin = 0;
@@ -139,7 +155,7 @@ impl Gathered {
         let at_ms = question.at_ms.unwrap_or(desk.now_ms);
         let asked =
             Asked { items: &items, names: &self.names, records: question.records, at_ms, life_ms: question.life_ms };
-        desk.filters.ask(&question.filter, &asked).await
+        Ok(desk.filters.ask(&question.filter, &asked).await?)
     }
 
     fn clear(&mut self) {
@@ -152,7 +168,7 @@ impl Gathered {
 
     /// Gives back room that was taken for many events.
     pub(crate) fn shed(&mut self) {
-        if self.is_empty() {
+        if self.is_empty() && self.bytes.capacity() > KEPT_BYTES {
             *self = Self::default();
         }
     }

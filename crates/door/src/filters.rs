@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use firstseen_client::{Client, Digest, Filter, FilterError, FilterSecret, SubmissionName, Verdict};
 use firstseen_filter::Window;
-use firstseen_routing::Reason;
+use firstseen_routing::{Branch, FilterRecord, Reason};
 
 /// Filters that are kept open at most; beyond that, one is opened for each call.
 const OPEN_MAX: usize = 1024;
@@ -41,10 +41,7 @@ impl Filters {
     /// The names of all filters.
     pub(crate) fn all(&self) -> Vec<String> {
         let map = self.client.map();
-        let is_own = |filter: &&firstseen_routing::FilterRecord| filter.line.closed.is_none();
-        let mut names: Vec<String> = map.filters.values().filter(is_own).map(|filter| filter.name.clone()).collect();
-        names.dedup();
-        names
+        map.filters.values().filter(|filter| is_of_users(filter)).map(|filter| filter.name.clone()).collect()
     }
 
     /// The filter of this name.
@@ -52,12 +49,18 @@ impl Filters {
     /// # Errors
     /// As [`Client::filter`].
     pub(crate) async fn get(&self, name: &Arc<str>) -> Result<Filter, FilterError> {
-        if let Some(filter) = self.open.read().unwrap_or_else(PoisonError::into_inner).get(name) {
-            return Ok(filter.clone());
+        let open = self.open.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
+        let map = self.client.map();
+        if let Some(filter) = open {
+            // One that was dropped, made again or altered since has another number.
+            if map.filters.get(&filter.id()).is_some_and(|record| record.name == **name) {
+                return Ok(filter);
+            }
+            self.forget(name);
         }
         // Names that are none cost a look at the map.
-        let map = self.client.map();
-        if map.version > 0 && map.filter_named(name).is_none() {
+        let is_there = map.filter_named(name).is_some_and(|(_, record)| is_of_users(record));
+        if map.version > 0 && !is_there {
             return Err(FilterError::NotFound { name: name.to_string(), there: Vec::new() });
         }
         self.open(name).await
@@ -105,7 +108,7 @@ impl Filters {
             (true, _, Some(life_ms)) => filter.observe_digests_for(&digests, (asked.at_ms, life_ms), &hash).await,
             (false, ..) => filter.test_digests_or(&digests, &times_ms, &hash).await,
             (true, [], None) => filter.observe_digests_or(&digests, &times_ms, &hash).await,
-            (true, names, None) => filter.observe_digests_as(names, &digests, &times_ms).await,
+            (true, names, None) => filter.observe_digests_as_or(names, &digests, &times_ms, &hash).await,
         };
         Ok(verdicts.unwrap_or_else(|error| {
             tracing::debug!(filter = &**name, %error, "a call of the door has failed");
@@ -122,15 +125,39 @@ impl Filters {
         filter.takes_life(life_ms).map_err(|error| error.to_string())
     }
 
-    /// How long the filter of this name remembers, in milliseconds; none where that has no end, or is no time.
+    /// For how long the filter of this name remembers.
     ///
     /// # Errors
     /// As [`Client::filter`].
-    pub(crate) async fn window_ms(&self, name: &Arc<str>) -> Result<Option<u64>, FilterError> {
+    pub(crate) async fn remembers(&self, name: &Arc<str>) -> Result<Remembers, FilterError> {
         let filter = self.get(name).await?;
         Ok(match filter.definition().group.window {
-            Window::Duration(ms) => Some(ms),
-            _ => None,
+            Window::Duration(ms) => Remembers::ForMs(ms),
+            Window::Unbounded => Remembers::ForEver,
+            _ => Remembers::NoTime,
         })
     }
+
+    /// Whether events of the filter of this name bring their times.
+    ///
+    /// # Errors
+    /// As [`Client::filter`].
+    pub(crate) async fn needs_times(&self, name: &Arc<str>) -> Result<bool, FilterError> {
+        Ok(self.get(name).await?.needs_times())
+    }
+}
+
+/// For how long a filter remembers; what remembers for longer is greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Remembers {
+    /// That is no time: until so many events have come, or the next hour.
+    NoTime,
+    /// For so many milliseconds.
+    ForMs(u64),
+    ForEver,
+}
+
+/// Whether users have given the filter its name: levels of trees and what an alteration leaves have others.
+fn is_of_users(filter: &FilterRecord) -> bool {
+    filter.line.closed.is_none() && filter.branch.as_ref().is_none_or(Branch::is_root)
 }

@@ -46,11 +46,11 @@ pub(crate) fn reply(replies: &mut Replies, form: Form, rule: UndecidedRule, verd
         let reason = reasons().next().unwrap_or(Reason::Unknown);
         match verdicts.len() {
             events if events > 1 && events == undecided => {
-                replies.error(format_args!("UNDECIDED all {events} items ({}): deliver them", said_of(reason)));
+                replies.error(format_args!("UNDECIDED all {events} items ({})", said_of(reason)));
             }
             1 => replies.error(format_args!("UNDECIDED {}", said_of(reason))),
             events => replies.error(format_args!(
-                "UNDECIDED {undecided} of {events} items ({}); the others are recorded: deliver all",
+                "UNDECIDED {undecided} of {events} items ({}); the others are decided, and not told: treat all alike",
                 said_of(reason)
             )),
         }
@@ -102,7 +102,30 @@ fn code(verdict: Verdict) -> i64 {
     match verdict {
         Verdict::FirstSeen => 1,
         Verdict::Duplicate => 0,
-        Verdict::Undecided(reason) => -(1 + reason as i64),
+        Verdict::Undecided(reason) => -number(reason),
+    }
+}
+
+/// The number of a reason, which stays the same for ever: clients compare it.
+fn number(reason: Reason) -> i64 {
+    match reason {
+        Reason::Full => 1,
+        Reason::Late => 2,
+        Reason::Future => 3,
+        Reason::Overloaded => 4,
+        Reason::StaleMap => 5,
+        Reason::TooOld => 6,
+        Reason::Unknown => 7,
+        Reason::NotReady => 8,
+        Reason::Invalid => 9,
+        Reason::UnknownFilter => 10,
+        Reason::SlicesDown => 11,
+        Reason::Altered => 12,
+        Reason::NameReused => 13,
+        Reason::CutOff => 14,
+        Reason::ClockSkew => 15,
+        Reason::Claimed => 16,
+        Reason::Forbidden => 17,
     }
 }
 
@@ -165,7 +188,7 @@ mod tests {
         let one = text(Form::OkOrNothing, UndecidedRule::Error, &[FULL]);
         assert!(one.starts_with("-UNDECIDED Full: ") && one.lines().count() == 1, "{one}");
         let some = text(Form::Booleans(Says::New), UndecidedRule::Error, &[NEW, FULL, SEEN]);
-        assert!(some.starts_with("-UNDECIDED 1 of 3 items (Full: ") && some.contains("deliver all"), "{some}");
+        assert!(some.starts_with("-UNDECIDED 1 of 3 items (Full: ") && some.contains("treat all alike"), "{some}");
         let all = text(Form::Booleans(Says::New), UndecidedRule::Error, &[FULL, FULL]);
         assert!(all.starts_with("-UNDECIDED all 2 items (Full: "), "{all}");
         assert_eq!(text(Form::OkOrNothing, UndecidedRule::New, &[FULL]), "+OK\r\n");

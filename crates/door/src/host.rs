@@ -2,6 +2,7 @@
 //!
 //! Must not know: certificates, tokens, how rights are agreed on.
 
+use std::fmt;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -38,6 +39,9 @@ pub trait Guest: Send + Sync {
     /// [`Refused`]: nothing may be done.
     fn may(&self, verb: FilterVerb, filter: &str, events: u32) -> Result<(), Refused>;
 
+    /// Whether it may know of a filter. Who asks for a list is refused nothing, so this is written down nowhere.
+    fn sees(&self, filter: &str) -> bool;
+
     /// Makes a filter without a window; it can be asked when this is over.
     fn make<'a>(&'a self, new: NewFilter<'a>) -> Making<'a>;
 
@@ -48,8 +52,22 @@ pub trait Guest: Send + Sync {
 /// Why something may not be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
+    /// It has to say who it is: the cluster asks for that now.
+    Unknown,
     /// The right is missing; the text says which.
     Forbidden(String),
     /// The quota is spent; there is more after so long.
     Spent(Duration),
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown => f.write_str("NOAUTH Authentication required."),
+            Self::Forbidden(reason) => write!(f, "NOPERM {reason}"),
+            Self::Spent(_) => {
+                f.write_str("UNDECIDED Overloaded: the quota is spent, nothing was recorded: try again later")
+            }
+        }
+    }
 }

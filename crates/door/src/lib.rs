@@ -21,6 +21,7 @@ mod form;
 mod host;
 mod listen;
 mod names;
+mod room;
 mod sandbox;
 mod session;
 mod settings;

@@ -17,11 +17,12 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::connection::{room, serve};
+use crate::connection::serve;
 use crate::counts::DoorCounts;
 use crate::filters::Filters;
 use crate::host::Host;
 use crate::names::Names;
+use crate::room::room;
 use crate::sandbox::Sandbox;
 use crate::session::{Session, Shared};
 use crate::settings::DoorSettings;
@@ -100,22 +101,22 @@ impl Door {
         let stop = stop.clone();
         tokio::spawn(async move {
             self.shared.counts.open.fetch_add(1, Ordering::Relaxed);
-            let _ = stop.run_until_cancelled(self.welcome(stream, from)).await;
+            self.welcome(stream, from, &stop).await;
             self.shared.counts.open.fetch_sub(1, Ordering::Relaxed);
             drop(place);
         });
     }
 
-    async fn welcome(&self, stream: TcpStream, from: SocketAddr) {
+    async fn welcome(&self, stream: TcpStream, from: SocketAddr, stop: &CancellationToken) {
         let number = self.connections.fetch_add(1, Ordering::Relaxed);
-        let session = |known| Session::new(self.shared.clone(), number, (from, known));
+        let session = |known| Session::new(self.shared.clone(), self.room.clone(), number, (from, known));
         let ended = match &self.tls {
-            None => serve(stream, session(self.shared.host.known(None, from)), self.room.clone()).await,
+            None => serve(stream, session(self.shared.host.known(None, from)), self.room.clone(), stop).await,
             Some(tls) => match timeout(CONNECT_TIMEOUT, tls.accept(stream)).await {
                 Ok(Ok(stream)) => {
                     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default().to_vec();
                     let known = self.shared.host.known(Some(&certificates), from);
-                    serve(stream, session(known), self.room.clone()).await
+                    serve(stream, session(known), self.room.clone(), stop).await
                 }
                 Ok(Err(error)) => return tracing::debug!(%error, %from, "a handshake of a Redis client has failed"),
                 Err(_) => return tracing::debug!(%from, "a handshake of a Redis client has not ended in time"),

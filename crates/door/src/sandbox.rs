@@ -63,7 +63,7 @@ impl Sandbox {
     }
 
     pub(crate) fn add(&self, name: Arc<str>, made: Made) {
-        self.made().insert(name, made);
+        self.made().entry(name).or_insert(made);
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<Made> {

@@ -14,6 +14,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
 use firstseen_resp::{Command, Flag, KeptCommand, Protocol, Replies, Request, TransactionRequest, find_command};
 
 use about::Clerk;
@@ -23,6 +25,7 @@ use crate::events::{Desk, Gathered};
 use crate::filters::Filters;
 use crate::host::{Guest, Host};
 use crate::names::Names;
+use crate::room::ROOM_BYTES;
 use crate::sandbox::Sandbox;
 use crate::settings::DoorSettings;
 
@@ -30,6 +33,9 @@ use crate::settings::DoorSettings;
 const QUEUED_COMMANDS_MAX: usize = 8192;
 /// Bytes of commands that wait for `EXEC` at most.
 const QUEUED_BYTES_MAX: usize = 4 << 20;
+
+/// Bytes of the replies to one transaction, and that of one command beside.
+const REPLIES_BYTES_MAX: usize = 1 << 20;
 
 /// What all connections share.
 pub(crate) struct Shared {
@@ -64,6 +70,8 @@ pub(crate) struct Session {
     transaction: Option<Transaction>,
     gathered: Gathered,
     replies: Replies,
+    /// The room for bytes that all connections share.
+    room: Arc<Semaphore>,
 }
 
 /// Commands between `MULTI` and `EXEC`.
@@ -71,12 +79,19 @@ pub(crate) struct Session {
 struct Transaction {
     commands: Vec<KeptCommand>,
     bytes: usize,
+    /// What it takes of the room of all.
+    taken: Vec<OwnedSemaphorePermit>,
     /// A command was refused.
     is_broken: bool,
 }
 
 impl Session {
-    pub(crate) fn new(shared: Arc<Shared>, number: u64, (from, known): (SocketAddr, Option<Arc<dyn Guest>>)) -> Self {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        room: Arc<Semaphore>,
+        number: u64,
+        (from, known): (SocketAddr, Option<Arc<dyn Guest>>),
+    ) -> Self {
         Self {
             shared,
             number,
@@ -87,12 +102,18 @@ impl Session {
             transaction: None,
             gathered: Gathered::default(),
             replies: Replies::new(Protocol::Resp2),
+            room,
         }
     }
 
     /// Whether it is known who has connected.
     pub(crate) fn is_known(&self) -> bool {
         self.guest.is_some()
+    }
+
+    /// Whether commands wait for `EXEC`.
+    pub(crate) fn is_in_transaction(&self) -> bool {
+        self.transaction.is_some()
     }
 
     /// What is to be sent.
@@ -182,7 +203,16 @@ impl Session {
         let Some(transaction) = &mut self.transaction else { return };
         let kept = command.keep();
         transaction.bytes += kept.held_bytes();
-        if transaction.commands.len() >= QUEUED_COMMANDS_MAX || transaction.bytes > QUEUED_BYTES_MAX {
+        let has_room = loop {
+            if transaction.taken.len() * ROOM_BYTES >= transaction.bytes {
+                break true;
+            }
+            match self.room.clone().try_acquire_owned() {
+                Ok(permit) => transaction.taken.push(permit),
+                Err(_) => break false,
+            }
+        };
+        if !has_room || transaction.commands.len() >= QUEUED_COMMANDS_MAX || transaction.bytes > QUEUED_BYTES_MAX {
             *transaction = Transaction { is_broken: true, ..Transaction::default() };
             self.refuse("ERR the transaction is too long: send it in several");
             return;
@@ -206,9 +236,14 @@ impl Session {
             (TransactionRequest::Execute, Some(Transaction { is_broken: true, .. })) => {
                 self.refuse("EXECABORT Transaction discarded because of previous errors.");
             }
-            (TransactionRequest::Execute, Some(Transaction { commands, .. })) => {
+            (TransactionRequest::Execute, Some(Transaction { commands, taken: _taken, .. })) => {
+                let begin = self.replies.len();
                 self.replies.array(commands.len());
                 for kept in &commands {
+                    if self.replies.len() - begin > REPLIES_BYTES_MAX {
+                        self.refuse("ERR not carried out: the replies of the transaction are too long for one message");
+                        continue;
+                    }
                     match Request::read(&kept.command()) {
                         // A transaction has no transaction in it.
                         Ok(request) => drop(Box::pin(self.carry_out(request)).await),

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// Connections that are open at the same time, where nothing is said.
-const CONNECTIONS_MAX: u32 = 4096;
+const CONNECTIONS_MAX: u32 = 512;
 /// Bytes of half commands over all connections, where nothing is said.
 const BUFFERED_BYTES_MAX: u64 = 256 << 20;
 /// Most beginnings of keys that are mapped.

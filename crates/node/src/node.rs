@@ -273,6 +273,7 @@ async fn drain(shared: &Shared) {
     while shared.open.batches.load(Ordering::Relaxed) > 0 {
         tokio::time::sleep(DRAIN_LOOK).await;
     }
+    redis::wait_for_replies(shared).await;
     shared.owners.drain().await;
     let view = shared.view();
     while view.links.values().any(|link| link.waiting() > 0) {

@@ -4,17 +4,18 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use firstseen_client::Client;
 use firstseen_door::{Door, DoorSettings, Guest as DoorGuest, Host, Making, NewFilter, Refused};
 use firstseen_filter::{FilterSpec, GrowthSpec, Kind, Limit, Window};
 use firstseen_meta::{self as meta, Change, propose_for, slice_bytes};
-use firstseen_routing::{FilterPolicies, FilterVerb, SecretMaterial, SlicedDefinition, Slicing};
+use firstseen_routing::{ClusterMap, FilterPolicies, FilterVerb, SecretMaterial, SlicedDefinition, Slicing};
 use firstseen_wire::tls::{CertificateDer, ServerTls};
 use firstseen_wire::token::Token;
 use tokio::net::TcpListener;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::edges::random;
 use crate::guest::{Guest, Needs, Right};
@@ -31,6 +32,13 @@ const CONNECT_PAUSE: Duration = Duration::from_millis(500);
 const APPLY_MAX: Duration = Duration::from_secs(5);
 /// How a filter of the sandbox grows: by as much again, three times.
 const GROWTH: GrowthSpec = GrowthSpec { ratio: 1.0, generations_max: 4, limit: Limit::Cardinality };
+/// How long replies are waited for at the end, and how often it is looked whether they are sent.
+const REPLIES_MAX: Duration = Duration::from_millis(2 * DEADLINE_MS);
+const REPLIES_LOOK: Duration = Duration::from_millis(5);
+/// Seconds after which the certificate of an open connection is looked at again, where it asks for something.
+const LOOK_AGAIN_S: u64 = 3;
+/// After so long, somebody should know that the door is not open yet.
+const WARN_AFTER: Duration = Duration::from_secs(10);
 /// What calls at the door are called where it is written down who did what.
 const CALL: &str = "redis";
 
@@ -44,17 +52,31 @@ pub(crate) fn open(listener: Option<TcpListener>, tls: Option<ServerTls>, shared
 
 /// Serves Redis clients until the node stops.
 async fn serve(listener: TcpListener, settings: DoorSettings, tls: Option<ServerTls>, shared: Arc<Shared>) {
-    let stopping = shared.departure.stopping.clone();
-    let Some(client) = stopping.run_until_cancelled(connect(&shared)).await else { return };
+    // Nothing new is taken up then, and what is under way is replied to.
+    let drained = shared.departure.drained.clone();
+    let Some(client) = drained.run_until_cancelled(connect(&shared)).await else { return };
     let tls = tls.filter(|_| settings.tls);
-    let host = Arc::new(NodeHost { shared: shared.clone() });
+    let host = Arc::new(NodeHost { shared: shared.clone(), tls: tls.clone() });
     let door = Arc::new(Door::new(settings, client, host, tls, &shared.config.name));
     let _ = shared.open.door.set(door.counts());
-    door.serve(listener, stopping).await;
+    door.serve(listener, drained).await;
+}
+
+/// Waits until Redis clients have heard the replies to what they have sent, but not for those that do not listen.
+pub(crate) async fn wait_for_replies(shared: &Shared) {
+    let Some(door) = shared.open.door.get() else { return };
+    let heard = async {
+        while door.open() > 0 {
+            sleep(REPLIES_LOOK).await;
+        }
+    };
+    let _ = timeout(REPLIES_MAX, heard).await;
 }
 
 /// The node's own client, once the node can be asked.
 async fn connect(shared: &Shared) -> Client {
+    let begun = Instant::now();
+    let mut has_warned = false;
     loop {
         let builder = Client::builder()
             .seeds([shared.address.clone()])
@@ -64,6 +86,10 @@ async fn connect(shared: &Shared) -> Client {
             .site(shared.config.site.clone());
         match builder.connect().await {
             Ok(client) => return client,
+            Err(error) if !has_warned && begun.elapsed() > WARN_AFTER => {
+                has_warned = true;
+                tracing::warn!(%error, "the door for Redis clients answers nobody before this node belongs to a cluster");
+            }
             Err(error) => tracing::debug!(%error, "the door for Redis clients waits for the cluster"),
         }
         sleep(CONNECT_PAUSE).await;
@@ -72,6 +98,29 @@ async fn connect(shared: &Shared) -> Client {
 
 struct NodeHost {
     shared: Arc<Shared>,
+    /// By which certificates are looked at again.
+    tls: Option<ServerTls>,
+}
+
+/// The certificates of a connection, which may be accepted no more while it is open.
+struct Shown {
+    tls: ServerTls,
+    certificates: Vec<CertificateDer<'static>>,
+    looked_s: AtomicU64,
+    is_accepted: AtomicBool,
+}
+
+impl Shown {
+    /// Whether they are accepted still, as far as was found out lately.
+    fn is_accepted(&self, now_s: u64) -> bool {
+        let looked_s = self.looked_s.load(Ordering::Relaxed);
+        if now_s >= looked_s.saturating_add(LOOK_AGAIN_S) {
+            self.looked_s.store(now_s, Ordering::Relaxed);
+            let accepted = self.tls.still_accepts(&self.certificates, Duration::from_secs(now_s));
+            self.is_accepted.store(accepted.is_ok(), Ordering::Relaxed);
+        }
+        self.is_accepted.load(Ordering::Relaxed)
+    }
 }
 
 /// Somebody at the door.
@@ -79,10 +128,11 @@ struct Visitor {
     shared: Arc<Shared>,
     guest: Guest,
     name: String,
+    shown: Option<Shown>,
 }
 
 impl NodeHost {
-    fn let_in(&self, caller: Caller, from: SocketAddr) -> Option<Arc<dyn DoorGuest>> {
+    fn let_in(&self, caller: Caller, from: SocketAddr, shown: Option<Shown>) -> Option<Arc<dyn DoorGuest>> {
         let needs = Needs { role: Role::Producer, right: Some(Right::SomeFilter(FilterVerb::Describe)) };
         let shared = self.shared.clone();
         let who = shared.audit.who(&caller, Some(from));
@@ -90,7 +140,7 @@ impl NodeHost {
         if !guest.caller().is_unchecked() {
             shared.audit.came(&who, guest.caller().token().map(|token| token.id()));
         }
-        Some(Arc::new(Visitor { shared, guest, name: who.name }))
+        Some(Arc::new(Visitor { shared, guest, name: who.name, shown }))
     }
 }
 
@@ -98,11 +148,19 @@ impl Host for NodeHost {
     fn known(&self, certificates: Option<&[CertificateDer<'static>]>, from: SocketAddr) -> Option<Arc<dyn DoorGuest>> {
         match certificates {
             Some([]) => None,
-            Some(certificates) => self.let_in(Caller::showing(Some(Arc::new(certificates.to_vec()))), from),
+            Some(certificates) => {
+                let shown = self.tls.clone().map(|tls| Shown {
+                    tls,
+                    certificates: certificates.to_vec(),
+                    looked_s: AtomicU64::new(0),
+                    is_accepted: AtomicBool::new(true),
+                });
+                self.let_in(Caller::showing(Some(Arc::new(certificates.to_vec()))), from, shown)
+            }
             // Over a plain connection nobody can show a certificate, so a cluster that asks for rights asks for a token.
             None if self.shared.view().map.access.is_enabled => None,
             None if self.shared.is_secure && !from.ip().is_loopback() => None,
-            None => self.let_in(Caller::showing(None), from),
+            None => self.let_in(Caller::showing(None), from, None),
         }
     }
 
@@ -121,7 +179,7 @@ impl Host for NodeHost {
                 denied("it showed the token of another principal than it named");
                 None
             }
-            Ok(shown) => self.let_in(Caller::showing(Some(Arc::default())).by_token(shown), from),
+            Ok(shown) => self.let_in(Caller::showing(Some(Arc::default())).by_token(shown), from, None),
             Err(status) => {
                 denied(status.message());
                 None
@@ -137,6 +195,12 @@ impl Host for NodeHost {
 }
 
 impl Visitor {
+    /// Whether it came in while nobody was asked who it is, and everybody is now; or by a certificate that is accepted no more.
+    fn must_say_who(&self, map: &ClusterMap) -> bool {
+        let is_late = self.guest.caller().is_unchecked() && map.access.is_enabled;
+        is_late || self.shown.as_ref().is_some_and(|shown| !shown.is_accepted(self.shared.audit.now_s()))
+    }
+
     /// Has the cluster agree to a change, and waits until this node acts on it.
     async fn change(&self, change: Change) -> Result<(), String> {
         let shared = &self.shared;
@@ -153,6 +217,11 @@ impl Visitor {
 impl DoorGuest for Visitor {
     fn name(&self) -> &str {
         &self.name
+    }
+
+    fn sees(&self, filter: &str) -> bool {
+        let map = &self.shared.view().map;
+        !self.must_say_who(map) && self.guest.may_named(map, FilterVerb::Describe, filter).is_ok()
     }
 
     fn make<'a>(&'a self, new: NewFilter<'a>) -> Making<'a> {
@@ -179,6 +248,9 @@ impl DoorGuest for Visitor {
     fn may(&self, verb: FilterVerb, filter: &str, events: u32) -> Result<(), Refused> {
         let shared = &self.shared;
         let view = shared.view();
+        if self.must_say_who(&view.map) {
+            return Err(Refused::Unknown);
+        }
         self.guest.may_named(&view.map, verb, filter).map_err(|missing| {
             self.guest.note_refused(&missing);
             Refused::Forbidden(missing)

@@ -2,6 +2,7 @@
 //!
 //! Promises: outside of the sandbox nothing is made or dropped. Must not know: how filters are made.
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -15,9 +16,10 @@ use firstseen_routing::FilterVerb;
 use super::{Shared, make, now_ms};
 use crate::events::refuse;
 use crate::filters::Asked;
+use crate::form::{self, Form, Says};
 use crate::host::{Guest, Refused};
 use crate::sandbox::Made;
-use crate::settings::ForgetRule;
+use crate::settings::{ForgetRule, MissingRule};
 
 /// What `BF.INFO` says of a filter, by the names that clients know.
 const BLOOM_FIELDS: [(BloomInfoField, &str); 5] = [
@@ -47,7 +49,7 @@ impl Clerk<'_> {
                 "ERR firstseen stores no values, so it cannot overwrite them: SET key value NX EX seconds records a key that is new",
             ),
             KeyRequest::Type { key } => {
-                let is_filter = self.shared.filters.all().iter().any(|name| name.as_bytes() == key);
+                let is_filter = self.visible().iter().any(|name| name.as_bytes() == key);
                 self.replies.simple(if is_filter { "MBbloom--" } else { "none" });
             }
             KeyRequest::Count => {
@@ -123,36 +125,48 @@ impl Clerk<'_> {
         }
     }
 
-    /// How many of these keys are known, in any of their filters; or what cannot be said.
+    /// How many of these keys are known, in any of their filters: one call a filter.
     async fn known(&mut self, keys: Arguments<'_>) {
-        let mut count = 0;
-        for key in keys {
-            let mut is_known = false;
+        let mut by_filter: BTreeMap<&Arc<str>, Vec<(usize, &[u8])>> = BTreeMap::new();
+        for (place, key) in keys.iter().enumerate() {
             for filter in self.shared.names.filters_of(key) {
-                match self.test(filter, key).await {
-                    Ok(known) => is_known |= known,
-                    Err(error) => return self.refuse(error),
+                by_filter.entry(filter).or_default().push((place, key));
+            }
+        }
+        let mut verdicts = vec![Verdict::FirstSeen; keys.len()];
+        for (filter, asked) in by_filter {
+            let items: Vec<&[u8]> = asked.iter().map(|(_, key)| *key).collect();
+            if let Err(refused) =
+                self.guest.may(FilterVerb::Lookup, filter, u32::try_from(items.len()).unwrap_or(u32::MAX))
+            {
+                return self.refuse(refused);
+            }
+            let asked_for = Asked { items: &items, names: &[], records: false, at_ms: now_ms(), life_ms: None };
+            let found = match self.shared.filters.ask(filter, &asked_for).await {
+                Ok(found) => found,
+                Err(FilterError::NotFound { .. }) if self.shared.settings.missing == MissingRule::Zero => continue,
+                Err(error) => return self.refuse_filter(&error),
+            };
+            for ((place, _), verdict) in asked.iter().zip(found) {
+                // What one filter knows is known, whatever the others say.
+                if let Some(known) = verdicts.get_mut(*place).filter(|known| **known != Verdict::Duplicate)
+                    && verdict != Verdict::FirstSeen
+                {
+                    *known = verdict;
                 }
             }
-            count += i64::from(is_known);
         }
-        self.replies.integer(count);
+        let undecided = form::reply(self.replies, Form::Count(Says::Seen), self.shared.settings.undecided, &verdicts);
+        self.shared.counts.undecided.fetch_add(undecided as u64, Ordering::Relaxed);
     }
 
-    async fn test(&self, filter: &Arc<str>, key: &[u8]) -> Result<bool, String> {
-        self.guest.may(FilterVerb::Lookup, filter, 1).map_err(|refused| match refused {
-            Refused::Forbidden(reason) => format!("NOPERM {reason}"),
-            Refused::Spent(_) => "UNDECIDED Overloaded: the quota is spent: try again later".to_owned(),
-        })?;
-        let asked = Asked { items: &[key], names: &[], records: false, at_ms: now_ms(), life_ms: None };
-        match self.shared.filters.ask(filter, &asked).await {
-            Ok(verdicts) => match verdicts.first() {
-                Some(Verdict::Duplicate) => Ok(true),
-                Some(Verdict::Undecided(reason)) => Err(format!("UNDECIDED {reason:?}")),
-                _ => Ok(false),
-            },
-            Err(error) => Err(format!("ERR {error}")),
-        }
+    fn refuse(&mut self, error: impl Display) {
+        self.shared.counts.refuse(self.replies, error);
+    }
+
+    fn refuse_filter(&mut self, error: &FilterError) {
+        self.shared.counts.refused.fetch_add(1, Ordering::Relaxed);
+        refuse(self.replies, error);
     }
 
     fn made(&self, filter: &str) -> Option<Made> {
@@ -207,19 +221,10 @@ impl Clerk<'_> {
         self.replies.simple("OK");
     }
 
-    fn refuse(&mut self, error: impl Display) {
-        self.shared.counts.refuse(self.replies, error);
-    }
-
-    fn refuse_filter(&mut self, error: &FilterError) {
-        self.shared.counts.refused.fetch_add(1, Ordering::Relaxed);
-        refuse(self.replies, error);
-    }
-
     /// The filters that the guest may know of.
     fn visible(&self) -> Vec<String> {
         let mut names = self.shared.filters.all();
-        names.retain(|name| self.guest.may(FilterVerb::Describe, name, 0).is_ok());
+        names.retain(|name| self.guest.sees(name));
         names
     }
 
@@ -230,6 +235,10 @@ impl Clerk<'_> {
         match self.guest.may(FilterVerb::Describe, &name, 0) {
             Ok(()) | Err(Refused::Spent(_)) => self.shared.filters.get(&name).await,
             Err(Refused::Forbidden(reason)) => Err(FilterError::Refused { name: name.to_string(), reason }),
+            Err(Refused::Unknown) => {
+                let reason = "say who you are: AUTH NAME TOKEN".to_owned();
+                Err(FilterError::Refused { name: name.to_string(), reason })
+            }
         }
     }
 }

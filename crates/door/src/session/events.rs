@@ -10,6 +10,7 @@ use firstseen_resp::{Arguments, BloomRequest, EventTime, FilterRequest, KeyReque
 
 use super::{Next, Session};
 use crate::events::Question;
+use crate::filters::Remembers;
 use crate::form::{Form, Says};
 
 /// The events of a command.
@@ -107,7 +108,16 @@ impl Session {
         };
         let at_ms = match time {
             EventTime::Now | EventTime::NowFor { .. } => None,
-            EventTime::At { unix_ms } => Some(unix_ms),
+            EventTime::At { unix_ms } => {
+                if matches!(self.shared.filters.needs_times(&filter).await, Ok(false)) {
+                    self.finish().await;
+                    self.refuse(
+                        "ERR events of the filter bring no times (its nodes stamp them, --clock wall): leave AT out",
+                    );
+                    return Next::Go;
+                }
+                Some(unix_ms)
+            }
         };
         if submission.is_some() && life_ms.is_some() {
             self.finish().await;
@@ -141,32 +151,36 @@ impl Session {
     async fn filter_of(&mut self, key: &[u8], lifetime_ms: Option<u64>) -> Result<(Arc<str>, Option<u64>), String> {
         let shared = self.shared.clone();
         let mapped = shared.names.filters_of(key);
-        let Some(first) = mapped.first() else { return Err("ERR no filter is mapped to this key".to_owned()) };
-        let mut windows = Vec::with_capacity(mapped.len());
+        let Some(first) = mapped.first() else {
+            return Err("ERR no filter is mapped to this key: [[redis.prefix]] in the node's configuration maps keys"
+                .to_owned());
+        };
+        let mut all = Vec::with_capacity(mapped.len());
         for filter in mapped {
-            match shared.filters.window_ms(filter).await {
-                Ok(window_ms) => windows.push((window_ms, filter)),
+            match shared.filters.remembers(filter).await {
+                Ok(remembers) => all.push((remembers, filter)),
                 Err(FilterError::NotFound { .. }) => {
-                    return Err(format!("ERR the key is mapped to filter `{filter}`, which there is not"));
+                    return Err(format!(
+                        "ERR the key is mapped to filter `{filter}`, which there is not: firstseen filter create makes it"
+                    ));
                 }
                 Err(error) => return Err(format!("UNDECIDED NotReady: {error}")),
             }
         }
-        let Some(lifetime_ms) = lifetime_ms else {
-            // Without a time the key is to stay: the filter that remembers for the longest does what can be done.
-            let endless = windows.iter().find(|(window_ms, _)| window_ms.is_none());
-            let longest = windows.iter().max_by_key(|(window_ms, _)| *window_ms);
-            return Ok((endless.or(longest).map_or(first, |(_, filter)| filter).clone(), None));
-        };
-        let fits = |window_ms: &Option<u64>| window_ms.is_none_or(|window_ms| window_ms >= lifetime_ms);
-        let shortest = windows.iter().filter(|(window_ms, _)| fits(window_ms));
-        let shortest = shortest.min_by_key(|(window_ms, _)| window_ms.unwrap_or(u64::MAX));
-        let Some((window_ms, filter)) = shortest else {
-            let longest_ms = windows.iter().filter_map(|(window_ms, _)| *window_ms).max().unwrap_or(0);
-            return Err(format!("ERR invalid expire time: filter '{first}' remembers {} s", longest_ms / 1000));
+        let longest = all.iter().max_by_key(|(remembers, _)| *remembers).map_or(first, |(_, filter)| filter);
+        // Without a time the key is to stay: the filter that remembers for the longest does what can be done.
+        let Some(lifetime_ms) = lifetime_ms else { return Ok((Arc::clone(longest), None)) };
+        let fits = |remembers: &Remembers| *remembers >= Remembers::ForMs(lifetime_ms);
+        let shortest = all.iter().filter(|(remembers, _)| fits(remembers)).min_by_key(|(remembers, _)| *remembers);
+        let Some((remembers, filter)) = shortest else {
+            let most = match all.iter().map(|(remembers, _)| *remembers).max() {
+                Some(Remembers::ForMs(ms)) => format!("{} s", ms as f64 / 1000.0),
+                _ => "no time that EX could name".to_owned(),
+            };
+            return Err(format!("ERR invalid expire time: filter '{longest}' remembers {most}"));
         };
         // Where events have no lives of their own, or this one is nearly the window, it is remembered for the window.
-        let is_shorter = window_ms.is_none_or(|window_ms| lifetime_ms < window_ms);
+        let is_shorter = *remembers > Remembers::ForMs(lifetime_ms);
         let takes_life = is_shorter && shared.filters.takes_life(filter, lifetime_ms).await.is_ok();
         Ok((Arc::clone(filter), takes_life.then_some(lifetime_ms)))
     }

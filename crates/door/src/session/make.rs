@@ -9,7 +9,7 @@ use firstseen_resp::{BloomOptions, BloomRequest, Request, SetRequest};
 use firstseen_routing::FilterVerb;
 
 use super::Shared;
-use crate::host::{Guest, Refused};
+use crate::host::Guest;
 use crate::sandbox::Sandbox;
 
 /// Makes the filter that a command is about to use, where there is none.
@@ -51,8 +51,9 @@ pub(super) async fn make(
     may_manage(guest, name)?;
     let full = || "ERR the sandbox is full: DEL filters that are not used".to_owned();
     let (new, made) = sandbox.plan(name, options).ok_or_else(full)?;
-    guest.make(new).await.map_err(|error| format!("ERR {error}"))?;
-    shared.filters.open(name).await.map_err(|error| format!("ERR {error}"))?;
+    let is_made = guest.make(new).await;
+    // Where another client was faster, its filter is used.
+    shared.filters.open(name).await.map_err(|error| format!("ERR {}", is_made.err().unwrap_or(error.to_string())))?;
     sandbox.add(name.clone(), made);
     Ok(())
 }
@@ -85,8 +86,5 @@ pub(super) fn name_of(name: &[u8]) -> Result<Arc<str>, String> {
 }
 
 fn may_manage(guest: &dyn Guest, name: &str) -> Result<(), String> {
-    guest.may(FilterVerb::Manage, name, 0).map_err(|refused| match refused {
-        Refused::Forbidden(reason) => format!("NOPERM {reason}"),
-        Refused::Spent(_) => "UNDECIDED Overloaded: try again later".to_owned(),
-    })
+    guest.may(FilterVerb::Manage, name, 0).map_err(|refused| refused.to_string())
 }

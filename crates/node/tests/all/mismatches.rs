@@ -36,7 +36,10 @@ async fn settings_that_cannot_work_are_an_error_at_once() {
 
     let (tls, open) = (secure.node.addr().to_owned(), plain.node.addr().to_owned());
     let error = refusal(&[&tls], None, LONG_MS).await;
-    assert_eq!(error.to_string(), format!("{tls} speaks TLS: give certificates"));
+    assert_eq!(
+        error.to_string(),
+        format!("{tls} speaks TLS: give the certificate of its authority, and one of your own or a token")
+    );
     assert_eq!(mismatches(error), [(tls.clone(), Mismatch::SpeaksTls)]);
     let error = refusal(&[&open], Some(&files), LONG_MS).await;
     assert_eq!(mismatches(error), [(open.clone(), Mismatch::SpeaksPlain)]);

@@ -1,5 +1,6 @@
 //! The door for Redis clients with TLS: who shows a certificate, a token, or neither.
 
+use std::fs;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -80,6 +81,38 @@ async fn strangers_are_turned_away(node: &TestNode, own: &TlsFiles) {
     assert!(!heard.windows(4).any(|bytes| bytes == b"PONG"), "without TLS");
 }
 
+/// The authority is another one now: whoever shows the certificate of the former one has to say who it is.
+async fn a_certificate_that_is_accepted_no_more_is_none(
+    node: &TestNode,
+    own: &TlsFiles,
+    client: &mut TlsStream<TcpStream>,
+) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let next = Authority::new(folder.path()).node("a");
+    let both = [&own.ca, &next.ca].map(|ca| fs::read_to_string(ca).expect("an authority")).concat();
+    fs::write(&own.ca, both).expect("a file");
+    for (from, to) in [(&next.cert, &own.cert), (&next.key, &own.key)] {
+        fs::copy(from, to).expect("a file");
+    }
+    let taking_over = async {
+        while connect(node, &next, None).await.is_err() {
+            node.node.look_at_certificates();
+        }
+    };
+    timeout(PATIENCE, taking_over).await.expect("it shows the new certificate");
+    fs::copy(&next.ca, &own.ca).expect("a file");
+    assert!(ask(client, "BF.ADD clicks z").await.starts_with("-NOPERM"), "it is somebody so far");
+    let ending = async {
+        loop {
+            node.node.look_at_certificates();
+            if ask(client, "BF.ADD clicks z").await.starts_with("-NOAUTH") {
+                return;
+            }
+        }
+    };
+    timeout(PATIENCE, ending).await.expect("it is cut off");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_certificate_or_a_token_opens_the_door_and_nothing_else_does() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -139,4 +172,5 @@ async fn a_certificate_or_a_token_opens_the_door_and_nothing_else_does() {
     change(Change::Revoke(Rights { principal: "crawler".to_owned(), grants: Vec::new() })).await;
     assert!(ask(&mut crawler, "BF.ADD clicks c").await.starts_with("-NOPERM"));
     strangers_are_turned_away(&node, &own).await;
+    a_certificate_that_is_accepted_no_more_is_none(&node, &own, &mut other).await;
 }
