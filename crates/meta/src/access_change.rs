@@ -4,7 +4,7 @@
 
 use std::num::NonZeroU32;
 
-use firstseen_routing::{FilterNames, FiltersQuota, Grant, Quota, TokenId, TokenRecord};
+use firstseen_routing::{FilterNames, FiltersQuota, Format, Grant, Quota, TokenId, TokenRecord};
 use serde::{Deserialize, Serialize};
 
 /// A change of who may do what.
@@ -62,6 +62,19 @@ pub enum AccessChange {
 }
 
 impl AccessChange {
+    /// The first format that can express the change.
+    pub(crate) fn format(&self) -> Format {
+        match self {
+            Self::Grant { .. }
+            | Self::Revoke { .. }
+            | Self::Limit { .. }
+            | Self::Enable { .. }
+            | Self::AddToken { .. }
+            | Self::RemoveToken { .. }
+            | Self::LimitFilters { .. } => Format(11),
+        }
+    }
+
     /// Whether the change takes more room and can wait.
     pub(crate) fn can_wait(&self) -> bool {
         matches!(self, Self::Grant { .. } | Self::AddToken { .. })

@@ -283,8 +283,30 @@ impl Change {
     /// The first format that can express the change: a new change names the format that came with it.
     pub(crate) fn format(&self) -> Format {
         match self {
-            Self::FoundAs { .. } | Self::Raise { .. } | Self::By { .. } | Self::Access(_) => Format(11),
-            _ => Format::FIRST,
+            Self::FoundAs { .. } | Self::Raise { .. } | Self::By { .. } => Format(11),
+            Self::Access(change) => change.format(),
+            // All are named, so that none is forgotten.
+            Self::FoundCluster { .. }
+            | Self::AddNode { .. }
+            | Self::NodeStarted { .. }
+            | Self::SetVoter { .. }
+            | Self::RemoveNode { .. }
+            | Self::CreateFilter(_)
+            | Self::DropFilter { .. }
+            | Self::OpenGeneration { .. }
+            | Self::SlicesComplete { .. }
+            | Self::SlicesMissing { .. }
+            | Self::SlicesSpared { .. }
+            | Self::MoveSlices { .. }
+            | Self::CancelMoves { .. }
+            | Self::PeerReached { .. }
+            | Self::ForgiveFilter { .. }
+            | Self::RestoreFilter(_)
+            | Self::FinishRestore { .. }
+            | Self::AlterFilter(_)
+            | Self::FilterEnded { .. }
+            | Self::FilterPassed { .. }
+            | Self::FinishAlteration { .. } => Format::FIRST,
         }
     }
 

@@ -6,6 +6,7 @@
 //! counted.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
 use axum::extract::{Request, State};
@@ -42,7 +43,8 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
     let router = Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
-        .with_state(shared)
+        .with_state(shared.clone())
+        .merge(Router::new().route("/startupz", get(startupz)).with_state((shared, Arc::default())))
         .merge(Router::new().route("/metrics", get(metrics)).with_state(scrapes))
         .layer(from_fn_with_state(hosts, only_by_own_names));
     let serving = axum::serve(listener, router).with_graceful_shutdown(stopping.cancelled_owned());
@@ -79,6 +81,19 @@ async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
     match shared.not_ready() {
         None => "ready\n".into_response(),
         Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
+    }
+}
+
+/// Whether the node has been ready since it was started: what it could fetch then, it has fetched.
+async fn startupz(State((shared, was_ready)): State<(Arc<Shared>, Arc<AtomicBool>)>) -> Response {
+    match shared.not_ready() {
+        Some(reason) if !was_ready.load(Ordering::Relaxed) => {
+            (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response()
+        }
+        not_ready => {
+            was_ready.fetch_or(not_ready.is_none(), Ordering::Relaxed);
+            "started\n".into_response()
+        }
     }
 }
 

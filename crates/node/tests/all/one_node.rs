@@ -13,9 +13,11 @@ async fn first_seen_once_in_every_slicing() {
     let node = TestNode::start("a", Limits::default()).await;
     assert!(node.node.not_ready().is_some_and(|why| why.contains("no cluster")));
     assert_eq!(node.get("/readyz").await.0, 503);
+    assert_eq!(node.get("/startupz").await.0, 503);
     node.init().await;
     node.ready().await;
     assert_eq!(node.get("/readyz").await, (200, "ready\n".to_owned()));
+    assert_eq!(node.get("/startupz").await, (200, "started\n".to_owned()));
     let (mut stream, credit) = RawStream::greeted(&node, 1).await;
     assert_eq!(credit.batch_events_max, Limits::default().batch_events_max);
     let slicings = ["none", "horizontal:4", "vertical:4", "horizontal-vertical:2x2", "vertical-horizontal:2x2"];
