@@ -1,7 +1,7 @@
 //! The bytes of one connection: read, parsed, and replied to.
 //!
 //! Promises: while replies are on their way nothing more is read, so a client that reads nothing is heard no further and then closed;
-//! a command that has not come whole takes room that all connections share, and is waited for so long. Must not know: commands.
+//! a command that has not come whole takes room that all connections share, and has to come whole in time. Must not know: commands.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,7 +59,8 @@ where
 {
     let mut input = Input { bytes: BytesMut::new(), taken: None, room };
     let mut parser = Parser::new(limits(&session));
-    let came = Instant::now();
+    // Since when it is not known who it is.
+    let mut stranger_since = Instant::now();
     // When the command began that has not come whole.
     let mut begun: Option<Instant> = None;
     loop {
@@ -86,8 +87,12 @@ where
             session.replies().error(what);
             return send(io, &mut session).await.err().unwrap_or(Ended::NoRoom);
         }
+        if session.is_known() {
+            // It may be asked again later: after RESET, say.
+            stranger_since = Instant::now();
+        }
         let until = match (session.is_known(), session.is_in_transaction(), begun) {
-            (false, ..) => Some(came + STRANGER_TIMEOUT),
+            (false, ..) => Some(stranger_since + STRANGER_TIMEOUT),
             (true, _, Some(begun)) => Some(begun + REST_TIMEOUT),
             (true, true, None) => Some(Instant::now() + REST_TIMEOUT),
             // Clients keep connections open for later.
