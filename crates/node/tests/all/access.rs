@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use firstseen_client::{Client, FilterError};
-use firstseen_filter::{FilterSpec, Kind};
 use firstseen_node::AuditSettings;
-use firstseen_routing::{FilterVerb, SlicedDefinition};
+use firstseen_routing::FilterVerb;
 use firstseen_wire::net::{self, Channel};
 use firstseen_wire::proto::admin::change_access_request::Change;
 use firstseen_wire::proto::admin::{self, Rights, Verb};
@@ -16,15 +15,11 @@ use tonic::Code;
 
 use crate::common::calls::{calls, is_denied};
 use crate::common::certs::{Authority, channel, settings};
-use crate::common::{RawStream, TestNode, request_to_create, wait_for};
+use crate::common::operator::{change, create};
+use crate::common::{RawStream, TestNode, wait_for};
 
 fn right(verb: Verb, filters: &str) -> admin::Grant {
     admin::Grant { verb: verb.into(), filters: filters.to_owned() }
-}
-
-async fn change(operator: &Channel, change: Change) -> Result<(), tonic::Status> {
-    let request = admin::ChangeAccessRequest { change: Some(change), ..Default::default() };
-    net::admin_client(operator.clone()).change_access(request).await.map(drop)
 }
 
 async fn grant(operator: &Channel, principal: &str, grants: Vec<admin::Grant>) {
@@ -86,14 +81,6 @@ async fn secured(folder: &std::path::Path) -> (TestNode, Channel, Authority) {
 
 fn client(authority: &Authority, name: &str) -> TlsFiles {
     authority.sign(name, &["client.firstseen", &format!("{name}.client.firstseen")])
-}
-
-async fn create(operator: &Channel, name: &str) -> producer::Filter {
-    let spec =
-        FilterSpec { capacity_events: Some(1_000), ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window")) };
-    let definition = SlicedDefinition::new(&spec, "none".parse().expect("a slicing")).expect("a definition");
-    let created = net::admin_client(operator.clone()).create_filter(request_to_create(name, &definition)).await;
-    created.expect("a filter").into_inner().filter.expect("the filter")
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,9 +3,7 @@
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use firstseen_filter::{FilterSpec, Kind};
 use firstseen_node::AuditSettings;
-use firstseen_routing::SlicedDefinition;
 use firstseen_wire::net::{self, Channel};
 use firstseen_wire::proto::admin::change_access_request::Change;
 use firstseen_wire::proto::admin::{self, NewToken, Rights, Verb};
@@ -15,7 +13,8 @@ use tonic::Code;
 
 use crate::common::calls::{calls, is_denied};
 use crate::common::certs::{Authority, channel, channel_without, settings};
-use crate::common::{RawStream, TestNode, request_to_create, wait_for};
+use crate::common::operator::{change, create};
+use crate::common::{RawStream, TestNode, wait_for};
 
 /// Places at the node.
 const PLACES: u32 = 48;
@@ -37,11 +36,6 @@ async fn taking_tokens(folder: &Path) -> (TestNode, Channel, Authority) {
     (node, operator, authority)
 }
 
-async fn change(operator: &Channel, change: Change) -> Result<(), tonic::Status> {
-    let request = admin::ChangeAccessRequest { change: Some(change), ..Default::default() };
-    net::admin_client(operator.clone()).change_access(request).await.map(drop)
-}
-
 async fn grant(operator: &Channel, principal: &str, verb: Verb, filters: &str) {
     let grants = vec![admin::Grant { verb: verb.into(), filters: filters.to_owned() }];
     change(operator, Change::Grant(Rights { principal: principal.to_owned(), grants })).await.expect("rights");
@@ -55,14 +49,6 @@ async fn give(operator: &Channel, principal: &str, token: &Token, expires_s: u64
     let (principal, id) = (principal.to_owned(), token.id().number());
     let asked = NewToken { principal, id, digest: token.digest().to_vec().into(), expires_s };
     change(operator, Change::AddToken(asked)).await
-}
-
-async fn create(operator: &Channel, name: &str) -> producer::Filter {
-    let spec =
-        FilterSpec { capacity_events: Some(1_000), ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window")) };
-    let definition = SlicedDefinition::new(&spec, "none".parse().expect("a slicing")).expect("a definition");
-    let created = net::admin_client(operator.clone()).create_filter(request_to_create(name, &definition)).await;
-    created.expect("a filter").into_inner().filter.expect("the filter")
 }
 
 /// A lookup of one event.

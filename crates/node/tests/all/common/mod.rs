@@ -6,6 +6,7 @@ pub mod certs;
 pub mod cluster;
 pub mod disks;
 pub mod logs;
+pub mod operator;
 pub mod proxy;
 pub mod unfinished;
 
