@@ -1,7 +1,7 @@
 //! What must hold for any bytes that a Redis client sends. The fuzz targets `resp_parser` and `resp_request` look for
 //! bytes for which it does not; `cargo test -p firstseen-resp` replays the corpus through the same checks.
 
-use firstseen_resp::{Arguments, BloomRequest, FilterRequest, KeyRequest, SetRequest};
+use firstseen_resp::{Arguments, BloomRequest, ClaimRequest, ClaimedEvents, FilterRequest, KeyRequest, SetRequest};
 use firstseen_resp::{Command, ITEMS_MAX, Limits, Parser, ProtocolError, Refusal, Replies, Request};
 
 /// Runs the checks of a target.
@@ -104,6 +104,12 @@ fn items<'a>(request: &Request<'a>) -> Option<Arguments<'a>> {
             | BloomRequest::ContainsEach { items, .. },
         ) => Some(items),
         Request::Filters(FilterRequest::Observe { items, .. } | FilterRequest::Test { items, .. }) => Some(items),
+        Request::Claims(
+            ClaimRequest::Claim { events, .. } | ClaimRequest::Confirm { events, .. } | ClaimRequest::Release { events, .. },
+        ) => match events {
+            ClaimedEvents::Items { items, .. } => Some(items),
+            ClaimedEvents::Key(_) => None,
+        },
         _ => None,
     }
 }

@@ -43,6 +43,7 @@ mod recipes;
 mod recover;
 mod redis_bytes;
 mod redis_chaos;
+mod redis_claims;
 mod redis_door;
 mod redis_suite;
 mod report;

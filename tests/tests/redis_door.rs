@@ -35,7 +35,7 @@ impl Door {
         door
     }
 
-    fn form(&self, flags: &str) {
+    pub(crate) fn form(&self, flags: &str) {
         let form = format!("cluster init --addr {} {flags}", self.node.address);
         eventually("a cluster", || self.node.folder.run(&form).code == Some(0));
     }
@@ -63,7 +63,7 @@ impl Door {
 /// The mapping of `dedup:` to `clicks`.
 const MAPPED: &str = "[[redis.prefix]]\nmatch = \"dedup:\"\nfilter = \"clicks\"\n";
 
-fn ask<T: redis::FromRedisValue>(client: &mut Connection, command: &str) -> RedisResult<T> {
+pub(crate) fn ask<T: redis::FromRedisValue>(client: &mut Connection, command: &str) -> RedisResult<T> {
     let mut words = command.split(' ');
     let mut asked = redis::cmd(words.next().unwrap_or_default());
     for word in words {
@@ -72,7 +72,7 @@ fn ask<T: redis::FromRedisValue>(client: &mut Connection, command: &str) -> Redi
     asked.query(client)
 }
 
-fn refusal(client: &mut Connection, command: &str) -> String {
+pub(crate) fn refusal(client: &mut Connection, command: &str) -> String {
     ask::<Value>(client, command).expect_err(command).to_string()
 }
 

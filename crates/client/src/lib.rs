@@ -46,7 +46,7 @@ pub use degraded::Degraded;
 pub use error::{CallError, ConnectError, FilterError, SeedMismatch};
 pub use filter::{Filter, Verdict};
 pub use firstseen_filter::{Digest, FilterSecret};
-pub use firstseen_routing::{Fence, Hold, Lost, Reason, SubmissionName};
+pub use firstseen_routing::{Fence, Hold, Lost, NotAFence, Reason, SubmissionName};
 pub use firstseen_wire::net::{Connector, Mismatch, TcpConnector};
 pub use firstseen_wire::tls::TlsFiles;
 pub use frequency::Frequency;

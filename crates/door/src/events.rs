@@ -4,17 +4,23 @@
 //! not know: what commands are called, connections.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use firstseen_client::{FilterError, SubmissionName, Verdict};
+use firstseen_client::{SubmissionName, Verdict};
 use firstseen_resp::{ITEMS_MAX, Replies};
-use firstseen_routing::{FilterVerb, Reason};
+use firstseen_routing::{Fence, Hold, Reason};
+use tokio::time::Instant;
 
+use crate::confirming::{Claimed, Confirmer};
 use crate::counts::DoorCounts;
-use crate::filters::{Asked, Filters};
+use crate::filters::{Act, Answers, Asked, Filters};
 use crate::form::{Form, reply};
 use crate::host::{Guest, Refused};
+use crate::not_asked::NotAsked;
+use crate::own_claims::{OwnClaim, OwnClaims};
+use crate::rules::Rules;
 use crate::sandbox::Sandbox;
-use crate::settings::{MissingRule, UndecidedRule};
+use crate::settings::{ClaimRule, MissingRule};
 
 /// Bytes of room that a connection keeps for its next events.
 const KEPT_BYTES: usize = 64 << 10;
@@ -24,8 +30,8 @@ const KEPT_BYTES: usize = 64 << 10;
 pub(crate) struct Question {
     /// The filter.
     pub(crate) filter: Arc<str>,
-    /// Whether events are recorded.
-    pub(crate) records: bool,
+    /// What is done with its events.
+    pub(crate) act: Act,
     /// When the events occurred, in milliseconds since 1970; now where it is left out.
     pub(crate) at_ms: Option<u64>,
     /// For how long they are remembered, in milliseconds; for the window where it is left out.
@@ -47,6 +53,8 @@ pub(crate) struct Gathered {
     /// Where each event ends.
     ends: Vec<usize>,
     names: Vec<SubmissionName>,
+    /// The grants of events that are confirmed or released.
+    fences: Vec<Fence>,
     waiting: Vec<Waiting>,
 }
 
@@ -57,27 +65,22 @@ pub(crate) struct Desk<'a> {
     pub(crate) guest: &'a dyn Guest,
     pub(crate) counts: &'a DoorCounts,
     pub(crate) sandbox: Option<&'a Sandbox>,
-    pub(crate) undecided: UndecidedRule,
     pub(crate) missing: MissingRule,
+    /// Where claims wait that nobody will confirm.
+    pub(crate) confirmer: &'a Confirmer,
+    pub(crate) rules: &'a Rules,
     /// Milliseconds since 1970.
     pub(crate) now_ms: u64,
-}
-
-/// Why nothing was asked.
-enum Unasked {
-    Filter(FilterError),
-    Refused(Refused),
-}
-
-impl From<FilterError> for Unasked {
-    fn from(error: FilterError) -> Self {
-        Self::Filter(error)
-    }
 }
 
 impl Gathered {
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
+    }
+
+    /// Whether claims are among what was gathered: who holds what is known only when they were asked for.
+    pub(crate) fn has_claims(&self) -> bool {
+        self.question.as_ref().is_some_and(|question| matches!(question.act, Act::Claim(_)))
     }
 
     /// Whether so many events of a command that asks this can travel with those that are here.
@@ -101,61 +104,110 @@ impl Gathered {
         self.names.extend(names);
     }
 
-    /// Asks, and writes the replies.
-    pub(crate) async fn ask(&mut self, desk: Desk<'_>, replies: &mut Replies) {
+    /// The events of the command that was added last were granted by these fences.
+    pub(crate) fn show(&mut self, fences: &[Fence]) {
+        self.fences.extend(fences);
+    }
+
+    /// Asks, and writes the replies; `own` are the claims of the connection.
+    pub(crate) async fn ask(&mut self, desk: Desk<'_>, own: &mut OwnClaims, replies: &mut Replies) {
         let Some(question) = self.question.take() else { return };
-        let verdicts = self.verdicts(&question, desk).await;
-        match verdicts {
-            Ok(verdicts) => {
-                if let Some(sandbox) = desk.sandbox.filter(|_| question.records) {
-                    sandbox.count(&question.filter, &verdicts);
+        let asked_at = Instant::now();
+        match self.answers(&question, desk).await {
+            Ok(mut answers) => {
+                if let Some(sandbox) = desk.sandbox.filter(|_| question.act == Act::Observe) {
+                    sandbox.count(&question.filter, &answers.verdicts);
                 }
-                let mut rest = verdicts.as_slice();
-                for Waiting { form, events } in self.waiting.drain(..) {
-                    let (own, others) = rest.split_at_checked(events).unwrap_or((rest, &[]));
-                    rest = others;
-                    let undecided = reply(replies, form, desk.undecided, own);
-                    desk.counts.undecided.fetch_add(undecided as u64, std::sync::atomic::Ordering::Relaxed);
-                }
+                self.keep(&question, &mut answers, (desk, own, asked_at));
+                self.reply(&question, answers, desk, replies);
             }
-            Err(error) => {
-                let is_zero = matches!(error, Unasked::Filter(FilterError::NotFound { .. }))
-                    && desk.missing == MissingRule::Zero
-                    && !question.records;
-                for Waiting { form, events } in self.waiting.drain(..) {
-                    if is_zero {
-                        reply(replies, form, desk.undecided, &vec![Verdict::FirstSeen; events]);
-                    } else {
-                        desk.counts.refused.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                        match &error {
-                            Unasked::Filter(error) => refuse(replies, error),
-                            Unasked::Refused(refused) => replies.error(refused),
-                        }
-                    }
-                }
+            Err(refused) => {
+                desk.counts.refused.fetch_add(self.waiting.len() as u64, Ordering::Relaxed);
+                self.waiting.drain(..).for_each(|_| replies.error(&refused));
             }
         }
         self.clear();
     }
 
-    async fn verdicts(&self, question: &Question, desk: Desk<'_>) -> Result<Vec<Verdict>, Unasked> {
+    async fn answers(&self, question: &Question, desk: Desk<'_>) -> Result<Answers, NotAsked> {
         let count = self.ends.len();
-        let verb = if question.records { FilterVerb::Observe } else { FilterVerb::Lookup };
-        match desk.guest.may(verb, &question.filter, u32::try_from(count).unwrap_or(u32::MAX)) {
+        match desk.guest.may(question.act.verb(), &question.filter, u32::try_from(count).unwrap_or(u32::MAX)) {
             Ok(()) => {}
-            Err(Refused::Spent(_)) => return Ok(vec![Verdict::Undecided(Reason::Overloaded); count]),
-            Err(refused) => return Err(Unasked::Refused(refused)),
+            Err(Refused::Spent(_)) => return Ok(Answers::alike(Verdict::Undecided(Reason::Overloaded), count)),
+            Err(refused) => return Err(NotAsked::Refused(refused.to_string())),
         }
-        let mut items = Vec::with_capacity(count);
-        let mut begin = 0;
-        for end in &self.ends {
-            items.push(self.bytes.get(begin..*end).unwrap_or_default());
-            begin = *end;
+        let items: Vec<&[u8]> = (0..count).map(|event| self.item(event)).collect();
+        let asked = Asked {
+            items: &items,
+            names: &self.names,
+            fences: &self.fences,
+            act: question.act,
+            at_ms: question.at_ms.unwrap_or(desk.now_ms),
+            life_ms: question.life_ms,
+        };
+        // What is let go is not to be confirmed meanwhile.
+        self.fences.iter().for_each(|fence| desk.confirmer.cancel(*fence));
+        match desk.filters.ask(&question.filter, &asked).await.map_err(NotAsked::from) {
+            Err(NotAsked::NotFound) if desk.missing == MissingRule::Zero && question.act == Act::Test => {
+                Ok(Answers::alike(Verdict::FirstSeen, count))
+            }
+            Err(NotAsked::Undecided(reason)) => Ok(Answers::alike(Verdict::Undecided(reason), count)),
+            answered => answered,
         }
+    }
+
+    /// Keeps in mind which events the connection holds, and which no more.
+    fn keep(&self, question: &Question, answers: &mut Answers, (desk, own, asked_at): (Desk<'_>, &mut OwnClaims, Instant)) {
+        let filter = &question.filter;
+        for (event, fence) in self.fences.iter().enumerate() {
+            if !matches!(answers.verdicts.get(event), Some(Verdict::Undecided(reason)) if *reason != Reason::Claimed) {
+                own.remove(filter, self.item(event), *fence);
+            }
+        }
+        let Act::Claim(lease) = question.act else { return };
         let at_ms = question.at_ms.unwrap_or(desk.now_ms);
-        let asked =
-            Asked { items: &items, names: &self.names, records: question.records, at_ms, life_ms: question.life_ms };
-        Ok(desk.filters.ask(&question.filter, &asked).await?)
+        let mut event = 0;
+        for Waiting { form, events } in &self.waiting {
+            let confirms = !form.is_own() && desk.rules.claim(filter) == ClaimRule::OnExpiryConfirm;
+            for event in event..event + events {
+                let Some(Hold::Own(fence)) = answers.holds.get(event) else { continue };
+                let item = self.item(event);
+                let claimed = || Claimed { filter: filter.clone(), item: item.into(), at_ms, fence: *fence };
+                // While there is time left, so that nobody else is granted it before.
+                if confirms && !desk.confirmer.add(claimed(), asked_at + lease - lease / 8) {
+                    if let Some(verdict) = answers.verdicts.get_mut(event) {
+                        *verdict = Verdict::Undecided(Reason::Overloaded);
+                    }
+                    continue;
+                }
+                own.add(filter, item, OwnClaim { fence: *fence, at_ms, until: asked_at + lease });
+            }
+            event += events;
+        }
+    }
+
+    fn reply(&mut self, question: &Question, answers: Answers, desk: Desk<'_>, replies: &mut Replies) {
+        let rule = desk.rules.undecided(&question.filter);
+        let Answers { mut verdicts, holds } = answers;
+        let (mut rest, mut rest_of_holds) = (&mut verdicts[..], &holds[..]);
+        for Waiting { form, events } in self.waiting.drain(..) {
+            let (of_command, others) = std::mem::take(&mut rest).split_at_mut_checked(events).unwrap_or_default();
+            let (holds, other_holds) = rest_of_holds.split_at_checked(events).unwrap_or_default();
+            (rest, rest_of_holds) = (others, other_holds);
+            // To who knows no claims, a key that somebody holds is there.
+            if matches!(question.act, Act::Claim(_)) && !form.is_own() {
+                let is_held = |verdict: &&mut Verdict| **verdict == Verdict::Undecided(Reason::Claimed);
+                of_command.iter_mut().filter(is_held).for_each(|verdict| *verdict = Verdict::Duplicate);
+            }
+            let undecided = reply(replies, form, rule, of_command, holds);
+            desk.counts.undecided.fetch_add(undecided as u64, Ordering::Relaxed);
+        }
+    }
+
+    fn item(&self, event: usize) -> &[u8] {
+        let begin = event.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        let end = self.ends.get(event).copied().unwrap_or(begin);
+        self.bytes.get(begin..end).unwrap_or_default()
     }
 
     fn clear(&mut self) {
@@ -163,6 +215,7 @@ impl Gathered {
         self.bytes.clear();
         self.ends.clear();
         self.names.clear();
+        self.fences.clear();
         self.waiting.clear();
     }
 
@@ -171,18 +224,5 @@ impl Gathered {
         if self.is_empty() && self.bytes.capacity() > KEPT_BYTES {
             *self = Self::default();
         }
-    }
-}
-
-/// Says why a filter cannot be asked.
-pub(crate) fn refuse(replies: &mut Replies, error: &FilterError) {
-    match error {
-        // What clients of RedisBloom compare with.
-        FilterError::NotFound { .. } => replies.error("ERR not found"),
-        FilterError::Refused { reason, .. } => replies.error(format_args!("NOPERM {reason}")),
-        FilterError::Unreachable { .. } | FilterError::Closed => {
-            replies.error(format_args!("UNDECIDED NotReady: {error}"));
-        }
-        error => replies.error(format_args!("ERR {error}")),
     }
 }

@@ -5,10 +5,13 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
-use firstseen_client::{Client, Digest, Filter, FilterError, FilterSecret, SubmissionName, Verdict};
+use firstseen_client::{
+    CallError, Client, Confirming, Digest, Filter, FilterError, FilterSecret, SubmissionName, Verdict,
+};
 use firstseen_filter::Window;
-use firstseen_routing::{Branch, FilterRecord, Reason};
+use firstseen_routing::{Branch, Decision, Fence, FilterRecord, FilterVerb, Hold, Lost, Reason};
 
 /// Filters that are kept open at most; beyond that, one is opened for each call.
 const OPEN_MAX: usize = 1024;
@@ -19,18 +22,64 @@ pub(crate) struct Filters {
     open: RwLock<HashMap<Arc<str>, Filter>>,
 }
 
+/// What is done with events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    /// Asked about, and nothing is recorded.
+    Test,
+    Observe,
+    /// Claimed for so long.
+    Claim(Duration),
+    Confirm,
+    Release,
+}
+
+impl Act {
+    /// The right that it takes.
+    pub(crate) fn verb(self) -> FilterVerb {
+        if self == Self::Test { FilterVerb::Lookup } else { FilterVerb::Observe }
+    }
+}
+
 /// Events of one filter that are asked about together.
 pub(crate) struct Asked<'a> {
     /// The events.
     pub(crate) items: &'a [&'a [u8]],
     /// The names of their submissions, one each, or none.
     pub(crate) names: &'a [SubmissionName],
-    /// Whether they are recorded.
-    pub(crate) records: bool,
+    /// The grants of those that are confirmed or released, one each.
+    pub(crate) fences: &'a [Fence],
+    pub(crate) act: Act,
     /// When they occurred, in milliseconds since 1970.
     pub(crate) at_ms: u64,
     /// For how long they are remembered, where not for the window: [`Filters::takes_life`] has said that they can.
     pub(crate) life_ms: Option<u64>,
+}
+
+/// What is said of events that were asked about, in their order.
+#[derive(Default)]
+pub(crate) struct Answers {
+    /// Of a claim: first-seen if it was granted. Of a confirm or a release: first-seen if that was done.
+    pub(crate) verdicts: Vec<Verdict>,
+    /// Of claims, who holds each event.
+    pub(crate) holds: Vec<Hold>,
+}
+
+impl Answers {
+    /// The same of each of so many events.
+    pub(crate) fn alike(verdict: Verdict, events: usize) -> Self {
+        Self { verdicts: vec![verdict; events], holds: Vec::new() }
+    }
+}
+
+/// What a filter is like for those who ask it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Facts {
+    pub(crate) remembers: Remembers,
+    /// The greatest lease of a claim, where events can be claimed.
+    pub(crate) lease_max: Option<Duration>,
+    /// Whether events bring their times.
+    pub(crate) needs_times: bool,
 }
 
 impl Filters {
@@ -84,35 +133,26 @@ impl Filters {
         self.open.write().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    /// Asks about events of the filter of this name; one verdict each, in order.
+    /// Asks about events of the filter of this name; one answer each, in order.
     ///
     /// # Errors
     /// As [`Client::filter`]; events that cannot be asked about are undecided.
-    pub(crate) async fn ask(&self, name: &Arc<str>, asked: &Asked<'_>) -> Result<Vec<Verdict>, FilterError> {
-        let verdicts = self.ask_once(name, asked).await?;
+    pub(crate) async fn ask(&self, name: &Arc<str>, asked: &Asked<'_>) -> Result<Answers, FilterError> {
+        let answers = self.ask_once(name, asked).await?;
         let is_gone = |verdict: &Verdict| *verdict == Verdict::Undecided(Reason::UnknownFilter);
-        if verdicts.iter().all(is_gone) {
+        if answers.verdicts.iter().all(is_gone) {
             self.forget(name);
             return self.ask_once(name, asked).await;
         }
-        Ok(verdicts)
+        Ok(answers)
     }
 
-    async fn ask_once(&self, name: &Arc<str>, asked: &Asked<'_>) -> Result<Vec<Verdict>, FilterError> {
+    async fn ask_once(&self, name: &Arc<str>, asked: &Asked<'_>) -> Result<Answers, FilterError> {
         let filter = self.get(name).await?;
-        let hash =
-            |secret: &FilterSecret| -> Vec<Digest> { asked.items.iter().map(|item| secret.digest(item)).collect() };
-        let digests = hash(filter.secret());
-        let times_ms = if filter.needs_times() { vec![asked.at_ms; digests.len()] } else { Vec::new() };
-        let verdicts = match (asked.records, asked.names, asked.life_ms) {
-            (true, _, Some(life_ms)) => filter.observe_digests_for(&digests, (asked.at_ms, life_ms), &hash).await,
-            (false, ..) => filter.test_digests_or(&digests, &times_ms, &hash).await,
-            (true, [], None) => filter.observe_digests_or(&digests, &times_ms, &hash).await,
-            (true, names, None) => filter.observe_digests_as_or(names, &digests, &times_ms, &hash).await,
-        };
-        Ok(verdicts.unwrap_or_else(|error| {
+        let answers = ask(&filter, asked).await;
+        Ok(answers.unwrap_or_else(|error| {
             tracing::debug!(filter = &**name, %error, "a call of the door has failed");
-            vec![Verdict::Undecided(Reason::Invalid); digests.len()]
+            Answers::alike(Verdict::Undecided(Reason::Invalid), asked.items.len())
         }))
     }
 
@@ -125,25 +165,70 @@ impl Filters {
         filter.takes_life(life_ms).map_err(|error| error.to_string())
     }
 
-    /// For how long the filter of this name remembers.
+    /// What the filter of this name is like.
     ///
     /// # Errors
     /// As [`Client::filter`].
-    pub(crate) async fn remembers(&self, name: &Arc<str>) -> Result<Remembers, FilterError> {
+    pub(crate) async fn facts(&self, name: &Arc<str>) -> Result<Facts, FilterError> {
         let filter = self.get(name).await?;
-        Ok(match filter.definition().group.window {
+        let remembers = match filter.definition().group.window {
             Window::Duration(ms) => Remembers::ForMs(ms),
             Window::Unbounded => Remembers::ForEver,
             _ => Remembers::NoTime,
-        })
+        };
+        Ok(Facts { remembers, lease_max: filter.lease_max(), needs_times: filter.needs_times() })
     }
+}
 
-    /// Whether events of the filter of this name bring their times.
-    ///
-    /// # Errors
-    /// As [`Client::filter`].
-    pub(crate) async fn needs_times(&self, name: &Arc<str>) -> Result<bool, FilterError> {
-        Ok(self.get(name).await?.needs_times())
+async fn ask(filter: &Filter, asked: &Asked<'_>) -> Result<Answers, CallError> {
+    let hash = |secret: &FilterSecret| -> Vec<Digest> { asked.items.iter().map(|item| secret.digest(item)).collect() };
+    let digests = hash(filter.secret());
+    let times_ms = if filter.needs_times() { vec![asked.at_ms; digests.len()] } else { Vec::new() };
+    let fences = asked.fences;
+    let verdicts = match (asked.act, asked.names, asked.life_ms) {
+        (Act::Observe, _, Some(life_ms)) => {
+            filter.observe_digests_for(&digests, (asked.at_ms, life_ms), &hash).await?
+        }
+        (Act::Observe, [], None) => filter.observe_digests_or(&digests, &times_ms, &hash).await?,
+        (Act::Observe, names, None) => filter.observe_digests_as_or(names, &digests, &times_ms, &hash).await?,
+        (Act::Test, ..) => filter.test_digests_or(&digests, &times_ms, &hash).await?,
+        (Act::Claim(lease), ..) => {
+            let claimed = filter.claim_digests_or(&digests, &times_ms, lease, &hash).await?;
+            let (verdicts, holds) = claimed.into_iter().map(|(decision, hold)| (granted(decision, hold), hold)).unzip();
+            return Ok(Answers { verdicts, holds });
+        }
+        (Act::Confirm, ..) => {
+            let confirmed = filter.confirm_digests_or(&digests, &times_ms, fences, &hash).await?;
+            confirmed.into_iter().map(done).collect()
+        }
+        (Act::Release, ..) => {
+            let released = filter.release_digests_or(&digests, &times_ms, fences, &hash).await?;
+            let verdict = |was_held| if was_held { Verdict::FirstSeen } else { Verdict::Duplicate };
+            released.into_iter().map(verdict).collect()
+        }
+    };
+    Ok(Answers { verdicts, holds: Vec::new() })
+}
+
+/// Whether an event may be delivered by who has claimed it.
+fn granted(decision: Decision, hold: Hold) -> Verdict {
+    match (decision, hold) {
+        (_, Hold::Own(_)) => Verdict::FirstSeen,
+        (_, Hold::Other { .. }) => Verdict::Undecided(Reason::Claimed),
+        (Decision::Duplicate, _) => Verdict::Duplicate,
+        (Decision::Undecided(reason), _) => Verdict::Undecided(reason),
+        // A node that grants says so.
+        (Decision::FirstSeen, _) => Verdict::Undecided(Reason::Invalid),
+    }
+}
+
+/// Whether an event was confirmed: one that is recorded is delivered, by whoever it was.
+fn done(confirming: Confirming) -> Verdict {
+    match confirming {
+        Confirming::Confirmed => Verdict::FirstSeen,
+        Confirming::LeaseLost(Lost::Recorded) => Verdict::Duplicate,
+        Confirming::LeaseLost(Lost::Held) => Verdict::Undecided(Reason::Claimed),
+        Confirming::Undecided(reason) => Verdict::Undecided(reason),
     }
 }
 

@@ -6,7 +6,7 @@
 
 use firstseen_client::Verdict;
 use firstseen_resp::Replies;
-use firstseen_routing::Reason;
+use firstseen_routing::{Hold, Reason};
 
 use crate::settings::UndecidedRule;
 
@@ -34,15 +34,36 @@ pub(crate) enum Form {
     Boolean(Says),
     /// Yes or no for each.
     Booleans(Says),
-    /// For each 1 where it was new, 0 where it was seen, and below 0 what is undecided: the reason's number.
+    /// `1` where the event was seen, nothing where it was new.
+    OneOrNothing,
+    /// 1 where it was new, 0 where it was seen, and below 0 what is undecided: the reason's number.
+    Code,
+    /// The code of each.
     Codes,
+    /// The code, and with it the fence of a grant, or for how many milliseconds another one holds the event.
+    CodeAndFence,
+    /// The code of each with its fence.
+    CodesAndFences,
 }
 
-/// Writes the reply of a command whose events have these verdicts; returns how many were undecided.
-pub(crate) fn reply(replies: &mut Replies, form: Form, rule: UndecidedRule, verdicts: &[Verdict]) -> usize {
+impl Form {
+    /// Whether it is of a command of firstseen's own, which can say that an event is undecided.
+    pub(crate) fn is_own(self) -> bool {
+        matches!(self, Self::Code | Self::Codes | Self::CodeAndFence | Self::CodesAndFences)
+    }
+}
+
+/// Writes the reply of a command whose events have these verdicts, and are held by these; returns how many were undecided.
+pub(crate) fn reply(
+    replies: &mut Replies,
+    form: Form,
+    rule: UndecidedRule,
+    verdicts: &[Verdict],
+    holds: &[Hold],
+) -> usize {
     let reasons = || verdicts.iter().filter_map(|verdict| reason_of(*verdict));
     let undecided = reasons().count();
-    if undecided > 0 && rule == UndecidedRule::Error && form != Form::Codes {
+    if undecided > 0 && rule == UndecidedRule::Error && !form.is_own() {
         let reason = reasons().next().unwrap_or(Reason::Unknown);
         match verdicts.len() {
             events if events > 1 && events == undecided => {
@@ -75,12 +96,30 @@ pub(crate) fn reply(replies: &mut Replies, form: Form, rule: UndecidedRule, verd
             replies.array(verdicts.len());
             verdicts.iter().for_each(|verdict| replies.boolean(is(says, *verdict)));
         }
+        Form::OneOrNothing if is(Says::Seen, first) => replies.bulk(b"1"),
+        Form::OneOrNothing => replies.null(),
+        Form::Code => replies.integer(code(first)),
         Form::Codes => {
             replies.array(verdicts.len());
             verdicts.iter().for_each(|verdict| replies.integer(code(*verdict)));
         }
+        Form::CodeAndFence => code_and_fence(replies, first, holds.first()),
+        Form::CodesAndFences => {
+            replies.array(verdicts.len());
+            verdicts.iter().enumerate().for_each(|(at, verdict)| code_and_fence(replies, *verdict, holds.get(at)));
+        }
     }
     undecided
+}
+
+fn code_and_fence(replies: &mut Replies, verdict: Verdict, hold: Option<&Hold>) {
+    replies.array(2);
+    replies.integer(code(verdict));
+    match hold {
+        Some(Hold::Own(fence)) => replies.bulk(fence.to_string().as_bytes()),
+        Some(Hold::Other { left_ms }) => replies.integer((*left_ms).into()),
+        _ => replies.null(),
+    }
 }
 
 fn is_new(verdict: Verdict, rule: UndecidedRule) -> bool {
@@ -130,7 +169,7 @@ fn number(reason: Reason) -> i64 {
 }
 
 /// A reason, and what it means for who has asked.
-fn said_of(reason: Reason) -> String {
+pub(crate) fn said_of(reason: Reason) -> String {
     let meaning = match reason {
         Reason::Full => "the filter is full: nothing was recorded",
         Reason::Late => "the event is older than the window",
@@ -157,7 +196,7 @@ mod tests {
 
     fn text(form: Form, rule: UndecidedRule, verdicts: &[Verdict]) -> String {
         let mut replies = Replies::new(Protocol::Resp3);
-        reply(&mut replies, form, rule, verdicts);
+        reply(&mut replies, form, rule, verdicts, &[]);
         String::from_utf8(replies.as_bytes().to_vec()).unwrap()
     }
 

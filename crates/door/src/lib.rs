@@ -13,6 +13,7 @@
 //! principals are granted what ([`Host`] says).
 #![warn(missing_docs)]
 
+mod confirming;
 mod connection;
 mod counts;
 mod events;
@@ -21,7 +22,10 @@ mod form;
 mod host;
 mod listen;
 mod names;
+mod not_asked;
+mod own_claims;
 mod room;
+mod rules;
 mod sandbox;
 mod session;
 mod settings;
@@ -30,4 +34,7 @@ pub use counts::{CommandCount, DoorCounts};
 pub use host::{Guest, Host, Making, Refused};
 pub use listen::Door;
 pub use sandbox::NewFilter;
-pub use settings::{DoorSettings, ForgetRule, MissingRule, NotDoorSettings, PrefixSettings, UndecidedRule};
+pub use settings::{
+    ClaimRule, DoorSettings, FilterSettings, ForgetRule, GetRule, MissingRule, NotDoorSettings, PrefixSettings,
+    UndecidedRule,
+};

@@ -18,11 +18,13 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::connection::serve;
+use crate::confirming::Confirmer;
 use crate::counts::DoorCounts;
 use crate::filters::Filters;
 use crate::host::Host;
 use crate::names::Names;
 use crate::room::room;
+use crate::rules::Rules;
 use crate::sandbox::Sandbox;
 use crate::session::{Session, Shared};
 use crate::settings::DoorSettings;
@@ -56,6 +58,8 @@ impl Door {
         let sandbox = settings.sandbox.then(Sandbox::default);
         let shared = Shared {
             sandbox,
+            rules: Rules::new(&settings),
+            confirmer: Confirmer::default(),
             settings,
             names,
             filters,
@@ -73,6 +77,10 @@ impl Door {
 
     /// Serves whoever connects, until `stop`.
     pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
+        if self.shared.rules.has_confirms() {
+            let (shared, stop) = (self.shared.clone(), stop.clone());
+            tokio::spawn(async move { stop.run_until_cancelled(shared.confirmer.run(&shared.filters)).await });
+        }
         loop {
             let accepted = tokio::select! {
                 biased;

@@ -4,10 +4,12 @@
 //! row or not begun; commands whose replies would be too long for it are not carried out, and say so. Must not know: sockets, how bytes become commands.
 
 mod about;
+mod claims;
 mod events;
 mod hello;
 mod info;
 mod make;
+mod place;
 mod server;
 
 use std::net::SocketAddr;
@@ -20,12 +22,15 @@ use firstseen_resp::{Command, Flag, KeptCommand, Protocol, Replies, Request, Tra
 
 use about::Clerk;
 
+use crate::confirming::Confirmer;
 use crate::counts::DoorCounts;
 use crate::events::{Desk, Gathered};
 use crate::filters::Filters;
 use crate::host::{Guest, Host};
 use crate::names::Names;
+use crate::own_claims::OwnClaims;
 use crate::room::ROOM_BYTES;
+use crate::rules::Rules;
 use crate::sandbox::Sandbox;
 use crate::settings::DoorSettings;
 
@@ -41,7 +46,9 @@ const REPLIES_BYTES_MAX: usize = 1 << 20;
 pub(crate) struct Shared {
     pub(crate) settings: DoorSettings,
     pub(crate) names: Names,
+    pub(crate) rules: Rules,
     pub(crate) filters: Filters,
+    pub(crate) confirmer: Confirmer,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) counts: Arc<DoorCounts>,
     /// What was made by use, where that is allowed.
@@ -69,6 +76,7 @@ pub(crate) struct Session {
     name: Vec<u8>,
     transaction: Option<Transaction>,
     gathered: Gathered,
+    claims: OwnClaims,
     replies: Replies,
     /// The room for bytes that all connections share.
     room: Arc<Semaphore>,
@@ -101,6 +109,7 @@ impl Session {
             name: Vec::new(),
             transaction: None,
             gathered: Gathered::default(),
+            claims: OwnClaims::default(),
             replies: Replies::new(Protocol::Resp2),
             room,
         }
@@ -161,7 +170,7 @@ impl Session {
         // Who gathers events is somebody.
         let Some(guest) = self.guest.clone() else { return };
         let desk = desk(&self.shared, &*guest);
-        self.gathered.ask(desk, &mut self.replies).await;
+        self.gathered.ask(desk, &mut self.claims, &mut self.replies).await;
     }
 
     async fn carry_out(&mut self, request: Request<'_>) -> Next {
@@ -188,13 +197,14 @@ impl Session {
         };
         // Who gets so far is somebody.
         let Some(guest) = &self.guest else { return Next::Go };
-        let mut clerk = Clerk { shared: &self.shared, guest: &**guest, replies: &mut self.replies };
+        let mut clerk =
+            Clerk { shared: &self.shared, guest: &**guest, own: &mut self.claims, replies: &mut self.replies };
         match request {
             Request::Keys(request) => clerk.keys(request).await,
-            Request::Sets(request) => clerk.sets(request),
+            Request::Sets(request) => clerk.sets(request).await,
             Request::Bloom(request) => clerk.bloom(request).await,
             Request::Filters(request) => clerk.own(request).await,
-            Request::Connection(_) | Request::Transaction(_) | Request::Server(_) => {}
+            Request::Claims(_) | Request::Connection(_) | Request::Transaction(_) | Request::Server(_) => {}
         }
         Next::Go
     }
@@ -278,7 +288,8 @@ fn desk<'a>(shared: &'a Shared, guest: &'a dyn Guest) -> Desk<'a> {
         guest,
         counts: &shared.counts,
         sandbox: shared.sandbox.as_ref(),
-        undecided: shared.settings.undecided,
+        confirmer: &shared.confirmer,
+        rules: &shared.rules,
         missing: shared.settings.missing,
         now_ms: now_ms(),
     }

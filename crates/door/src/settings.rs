@@ -12,7 +12,7 @@ use thiserror::Error;
 const CONNECTIONS_MAX: u32 = 512;
 /// Bytes of half commands over all connections, where nothing is said.
 const BUFFERED_BYTES_MAX: u64 = 256 << 20;
-/// Most beginnings of keys that are mapped.
+/// Most beginnings of keys that are mapped, and filters with rules of their own.
 const PREFIXES_MAX: usize = 256;
 
 /// The settings of the door.
@@ -36,15 +36,57 @@ pub struct DoorSettings {
     /// The reply where no filter has the name that a command gives.
     #[serde(default)]
     pub missing: MissingRule,
-    /// The reply to `DEL` and `SREM`.
+    /// The reply to `DEL` and `SREM` where the filter has no claims.
     #[serde(default)]
     pub forget: ForgetRule,
+    /// The reply to `GET` of a key that is mapped.
+    #[serde(default)]
+    pub get: GetRule,
     /// Whether filters are made by whoever uses one that there is not, and dropped by `DEL` and `FLUSHALL`: for trying things.
     #[serde(default)]
     pub sandbox: bool,
     /// Which keys are events of which filter.
     #[serde(default)]
     pub prefix: Vec<PrefixSettings>,
+    /// What is unlike the rest for one filter.
+    #[serde(default)]
+    pub filter: Vec<FilterSettings>,
+}
+
+/// What is unlike the rest for one filter.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FilterSettings {
+    /// The filter.
+    pub name: String,
+    /// The reply for one of its events that is undecided; that of all where it is left out.
+    #[serde(default)]
+    pub undecided: Option<UndecidedRule>,
+    /// Who confirms what `SET NX` has claimed, where the filter has claims.
+    #[serde(default)]
+    pub claim: ClaimRule,
+}
+
+/// Who confirms an event that `SET NX` or `SETNX` has claimed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClaimRule {
+    /// The client, by `FS.CONFIRM`: without it the key is free again when its time is over.
+    #[default]
+    Explicit,
+    /// The door, when the lease is nearly over, unless `DEL` has let the event go.
+    OnExpiryConfirm,
+}
+
+/// What is said to who asks for the value of an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GetRule {
+    /// An error: there are no values.
+    #[default]
+    Refuse,
+    /// `1` where it was seen, or is held, and nothing where it is new.
+    One,
 }
 
 /// Keys that begin so are events of a filter.
@@ -126,9 +168,12 @@ pub enum NotDoorSettings {
         /// The filter.
         filter: String,
     },
-    /// More beginnings than there may be.
-    #[error("redis.prefix has {0} entries, at most {PREFIXES_MAX} are possible")]
+    /// More entries than there may be.
+    #[error("redis.prefix or redis.filter has {0} entries, at most {PREFIXES_MAX} are possible")]
     Many(usize),
+    /// A filter has two sets of rules.
+    #[error("redis.filter names `{0}` twice")]
+    TwiceRuled(String),
     /// A prefix names no filter.
     #[error("redis.prefix `{0}` needs a filter")]
     NoFilter(String),
@@ -145,8 +190,10 @@ impl DoorSettings {
             undecided: UndecidedRule::default(),
             missing: MissingRule::default(),
             forget: ForgetRule::default(),
+            get: GetRule::default(),
             sandbox: false,
             prefix: Vec::new(),
+            filter: Vec::new(),
         }
     }
 
@@ -173,8 +220,13 @@ impl DoorSettings {
                 return Err(NotDoorSettings::Zero(name));
             }
         }
-        if self.prefix.len() > PREFIXES_MAX {
-            return Err(NotDoorSettings::Many(self.prefix.len()));
+        let entries = self.prefix.len().max(self.filter.len());
+        if entries > PREFIXES_MAX {
+            return Err(NotDoorSettings::Many(entries));
+        }
+        let mut ruled = BTreeSet::new();
+        if let Some(again) = self.filter.iter().find(|filter| !ruled.insert(&filter.name)) {
+            return Err(NotDoorSettings::TwiceRuled(again.name.clone()));
         }
         let mut seen = BTreeSet::new();
         for PrefixSettings { beginning, filter } in &self.prefix {
@@ -222,5 +274,7 @@ mod tests {
         );
         assert!(fails(DoorSettings { prefix: vec![prefix("a", "")], ..settings() }).contains("needs a filter"));
         assert!(fails(DoorSettings { prefix: vec![prefix("a", "f"); 257], ..settings() }).contains("257"));
+        let ruled = FilterSettings { name: "f".into(), undecided: None, claim: ClaimRule::Explicit };
+        assert!(fails(DoorSettings { filter: vec![ruled.clone(), ruled], ..settings() }).contains("`f` twice"));
     }
 }

@@ -30,8 +30,8 @@ pub use protocol_error::ProtocolError;
 pub use refusal::{Refusal, Unserved};
 pub use replies::{Protocol, Replies};
 pub use request::{
-    BloomInfoField, BloomOptions, BloomRequest, ClientRequest, ClusterQuery, CommandQuery, ConnectionRequest,
-    Credentials, EventTime, Expansion, FilterRequest, ITEMS_MAX, KeyRequest, Request, ServerRequest, SetRequest,
+    BloomInfoField, BloomOptions, BloomRequest, ClaimRequest, ClaimedEvents, ClientRequest, ClusterQuery, CommandQuery,
+    ConnectionRequest, Credentials, EventTime, Expansion, FilterRequest, ITEMS_MAX, KeyRequest, Request, ServerRequest, SetRequest,
     Submission, TransactionRequest,
 };
 pub use table::{COMMANDS, CommandSpec, Flag, find_command};

@@ -2,6 +2,7 @@
 //! names and options are read in letters of either size. Must not know: filters, and what is done with a command.
 
 mod bloom;
+mod claims;
 mod connection;
 mod filters;
 mod keys;
@@ -12,6 +13,7 @@ mod unserved;
 mod words;
 
 pub use bloom::{BloomInfoField, BloomOptions, BloomRequest, Expansion};
+pub use claims::{ClaimRequest, ClaimedEvents};
 pub use connection::{ClientRequest, ConnectionRequest, Credentials};
 pub use filters::{EventTime, FilterRequest, Submission};
 pub use keys::KeyRequest;
@@ -34,6 +36,8 @@ pub enum Request<'a> {
     Bloom(BloomRequest<'a>),
     /// Of firstseen's own.
     Filters(FilterRequest<'a>),
+    /// Of claims, which Redis has no words for either.
+    Claims(ClaimRequest<'a>),
     /// Around commands that are carried out together.
     Transaction(TransactionRequest),
     /// Of the connection itself.
@@ -78,9 +82,9 @@ impl<'a> Request<'a> {
             Verb::FsTest => filters::test(arguments).map(Self::Filters),
             Verb::FsInfo => Ok(Self::Filters(FilterRequest::Info { filter: arguments.at(0) })),
             Verb::FsList => Ok(Self::Filters(FilterRequest::List)),
-            Verb::FsClaim => filters::claim(arguments).map(Self::Filters),
-            Verb::FsConfirm => Ok(Self::Filters(FilterRequest::Confirm { key: arguments.at(0) })),
-            Verb::FsRelease => Ok(Self::Filters(FilterRequest::Release { key: arguments.at(0) })),
+            Verb::FsClaim => claims::claim(arguments).map(Self::Claims),
+            Verb::FsConfirm => claims::confirm(arguments).map(Self::Claims),
+            Verb::FsRelease => claims::release(arguments).map(Self::Claims),
             Verb::Multi => Ok(Self::Transaction(TransactionRequest::Begin)),
             Verb::Exec => Ok(Self::Transaction(TransactionRequest::Execute)),
             Verb::Discard => Ok(Self::Transaction(TransactionRequest::Discard)),

@@ -11,15 +11,16 @@ use firstseen_client::{Filter, FilterError, Verdict};
 use firstseen_resp::{
     Arguments, BloomInfoField, BloomOptions, BloomRequest, FilterRequest, KeyRequest, Replies, SetRequest,
 };
-use firstseen_routing::FilterVerb;
+use firstseen_routing::{FilterVerb, Reason};
 
-use super::{Shared, make, now_ms};
-use crate::events::refuse;
-use crate::filters::Asked;
+use super::{Shared, claims, make, now_ms, place};
+use crate::filters::{Act, Asked};
 use crate::form::{self, Form, Says};
 use crate::host::{Guest, Refused};
+use crate::not_asked::NotAsked;
+use crate::own_claims::OwnClaims;
 use crate::sandbox::Made;
-use crate::settings::{ForgetRule, MissingRule};
+use crate::settings::{ForgetRule, GetRule, MissingRule};
 
 /// What `BF.INFO` says of a filter, by the names that clients know.
 const BLOOM_FIELDS: [(BloomInfoField, &str); 5] = [
@@ -34,16 +35,24 @@ const BLOOM_FIELDS: [(BloomInfoField, &str); 5] = [
 pub(super) struct Clerk<'a> {
     pub(super) shared: &'a Shared,
     pub(super) guest: &'a dyn Guest,
+    /// What the connection has claimed.
+    pub(super) own: &'a mut OwnClaims,
     pub(super) replies: &'a mut Replies,
 }
 
 impl Clerk<'_> {
     pub(super) async fn keys(&mut self, request: KeyRequest<'_>) {
         match request {
-            KeyRequest::Exists { keys } => self.known(keys).await,
+            KeyRequest::Exists { keys } => {
+                let keys: Vec<&[u8]> = keys.iter().collect();
+                self.known(&keys, Form::Count(Says::Seen)).await;
+            }
             KeyRequest::Delete { keys } => self.delete(keys).await,
             // Clients ask for a key of their own to learn whether they are replicas.
             KeyRequest::Get { key } if self.shared.names.filters_of(key).is_empty() => self.replies.null(),
+            KeyRequest::Get { key } if self.shared.settings.get == GetRule::One => {
+                self.known(&[key], Form::OneOrNothing).await;
+            }
             KeyRequest::Get { .. } => self.refuse("ERR firstseen stores no values: ask EXISTS whether a key was seen"),
             KeyRequest::Overwrite { .. } => self.refuse(
                 "ERR firstseen stores no values, so it cannot overwrite them: SET key value NX EX seconds records a key that is new",
@@ -62,10 +71,29 @@ impl Clerk<'_> {
         }
     }
 
-    pub(super) fn sets(&mut self, request: SetRequest<'_>) {
+    pub(super) async fn sets(&mut self, request: SetRequest<'_>) {
         match request {
-            SetRequest::Remove { filter, .. } => self.forget(filter),
+            SetRequest::Remove { filter, items } => self.remove(filter, items).await,
             _ => self.refuse("ERR syntax error"),
+        }
+    }
+
+    async fn remove(&mut self, filter: &[u8], items: Arguments<'_>) {
+        let Ok(name) = make::name_of(filter) else { return self.forget(filter) };
+        match self.shared.filters.facts(&name).await {
+            Ok(facts) if facts.lease_max.is_some() => {
+                let items: Vec<&[u8]> = items.iter().collect();
+                let released = claims::let_go((self.shared, self.guest), self.own, &name, &items).await;
+                self.reply_count(released);
+            }
+            _ => self.forget(filter),
+        }
+    }
+
+    fn reply_count(&mut self, count: Result<usize, NotAsked>) {
+        match count {
+            Ok(count) => self.replies.integer(i64::try_from(count).unwrap_or(i64::MAX)),
+            Err(error) => self.refuse(error),
         }
     }
 
@@ -75,7 +103,8 @@ impl Clerk<'_> {
             ForgetRule::Refuse => {
                 let what = String::from_utf8_lossy(what).into_owned();
                 self.refuse(format_args!(
-                    "ERR cannot forget '{what}': filters forget by time. Set forget = \"ignore\" in [redis] to have 0 replied"
+                    "ERR cannot forget '{what}': filters forget by time, and this one keeps no claims. forget = \"ignore\" in \
+                     [redis] has 0 replied"
                 ));
             }
         }
@@ -94,14 +123,14 @@ impl Clerk<'_> {
                     }
                 },
                 Err(FilterError::NotFound { .. }) => self.replies.integer(0),
-                Err(error) => self.refuse_filter(&error),
+                Err(error) => self.refuse_filter(error),
             },
             BloomRequest::Info { filter, field } => match self.described(filter).await {
                 Ok(filter) => {
                     let (bytes, made) = (self.shared.host.cell_bytes(filter.name()), self.made(filter.name()));
                     bloom_info(self.replies, &filter, (bytes, made), field);
                 }
-                Err(error) => self.refuse_filter(&error),
+                Err(error) => self.refuse_filter(error),
             },
             _ => self.refuse("ERR syntax error"),
         }
@@ -116,39 +145,35 @@ impl Clerk<'_> {
             }
             FilterRequest::Info { filter } => match self.described(filter).await {
                 Ok(filter) => info(self.replies, &filter),
-                Err(error) => self.refuse_filter(&error),
+                Err(error) => self.refuse_filter(error),
             },
-            FilterRequest::Claim { .. } | FilterRequest::Confirm { .. } | FilterRequest::Release { .. } => {
-                self.refuse("ERR claims are made by the client for now, not by this door: docs/claims.md");
-            }
             FilterRequest::Observe { .. } | FilterRequest::Test { .. } => self.refuse("ERR syntax error"),
         }
     }
 
-    /// How many of these keys are known, in any of their filters: one call a filter.
-    async fn known(&mut self, keys: Arguments<'_>) {
-        let mut by_filter: BTreeMap<&Arc<str>, Vec<(usize, &[u8])>> = BTreeMap::new();
+    /// Which of these keys are known, in any of their filters: one call a filter.
+    async fn known(&mut self, keys: &[&[u8]], form: Form) {
+        let mut by_filter: BTreeMap<&Arc<str>, Vec<usize>> = BTreeMap::new();
         for (place, key) in keys.iter().enumerate() {
             for filter in self.shared.names.filters_of(key) {
-                by_filter.entry(filter).or_default().push((place, key));
+                by_filter.entry(filter).or_default().push(place);
             }
         }
+        let rule = self.shared.rules.undecided(by_filter.keys().next().map_or("", |filter| filter));
         let mut verdicts = vec![Verdict::FirstSeen; keys.len()];
-        for (filter, asked) in by_filter {
-            let items: Vec<&[u8]> = asked.iter().map(|(_, key)| *key).collect();
-            if let Err(refused) =
-                self.guest.may(FilterVerb::Lookup, filter, u32::try_from(items.len()).unwrap_or(u32::MAX))
-            {
-                return self.refuse(refused);
-            }
-            let asked_for = Asked { items: &items, names: &[], records: false, at_ms: now_ms(), life_ms: None };
-            let found = match self.shared.filters.ask(filter, &asked_for).await {
+        for (filter, places) in by_filter {
+            let found = match self.tested(filter, places.iter().filter_map(|place| keys.get(*place).copied())).await {
                 Ok(found) => found,
-                Err(FilterError::NotFound { .. }) if self.shared.settings.missing == MissingRule::Zero => continue,
-                Err(error) => return self.refuse_filter(&error),
+                Err(NotAsked::NotFound) if self.shared.settings.missing == MissingRule::Zero => continue,
+                Err(NotAsked::Undecided(reason)) => vec![Verdict::Undecided(reason); places.len()],
+                Err(error) => return self.refuse(error),
             };
-            for ((place, _), verdict) in asked.iter().zip(found) {
-                // What one filter knows is known, whatever the others say.
+            for (place, verdict) in places.iter().zip(found) {
+                // What one filter knows is known, whatever the others say; and to Redis a key that is held is there.
+                let verdict = match verdict {
+                    Verdict::Undecided(Reason::Claimed) => Verdict::Duplicate,
+                    verdict => verdict,
+                };
                 if let Some(known) = verdicts.get_mut(*place).filter(|known| **known != Verdict::Duplicate)
                     && verdict != Verdict::FirstSeen
                 {
@@ -156,17 +181,30 @@ impl Clerk<'_> {
                 }
             }
         }
-        let undecided = form::reply(self.replies, Form::Count(Says::Seen), self.shared.settings.undecided, &verdicts);
+        let undecided = form::reply(self.replies, form, rule, &verdicts, &[]);
         self.shared.counts.undecided.fetch_add(undecided as u64, Ordering::Relaxed);
+    }
+
+    async fn tested(
+        &self,
+        filter: &Arc<str>,
+        items: impl Iterator<Item = &[u8]>,
+    ) -> Result<Vec<Verdict>, NotAsked> {
+        let items: Vec<&[u8]> = items.collect();
+        let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
+        let refused = |refused: Refused| NotAsked::Refused(refused.to_string());
+        self.guest.may(FilterVerb::Lookup, filter, count).map_err(refused)?;
+        let asked =
+            Asked { items: &items, names: &[], fences: &[], act: Act::Test, at_ms: now_ms(), life_ms: None };
+        Ok(self.shared.filters.ask(filter, &asked).await?.verdicts)
     }
 
     fn refuse(&mut self, error: impl Display) {
         self.shared.counts.refuse(self.replies, error);
     }
 
-    fn refuse_filter(&mut self, error: &FilterError) {
-        self.shared.counts.refused.fetch_add(1, Ordering::Relaxed);
-        refuse(self.replies, error);
+    fn refuse_filter(&mut self, error: FilterError) {
+        self.refuse(NotAsked::from(error));
     }
 
     fn made(&self, filter: &str) -> Option<Made> {
@@ -177,7 +215,7 @@ impl Clerk<'_> {
         match self.described(name).await {
             Ok(_) => return self.refuse("ERR item exists"),
             Err(FilterError::NotFound { .. }) => {}
-            Err(error) => return self.refuse_filter(&error),
+            Err(error) => return self.refuse_filter(error),
         }
         let Some(sandbox) = &self.shared.sandbox else {
             return self.refuse(
@@ -194,19 +232,35 @@ impl Clerk<'_> {
         }
     }
 
+    /// Drops filters of the sandbox, and lets events go that the connection holds.
     async fn delete(&mut self, keys: Arguments<'_>) {
-        let Some(sandbox) = &self.shared.sandbox else {
-            return self.forget(keys.iter().next().unwrap_or_default());
-        };
         let mut count = 0;
+        let mut by_filter: BTreeMap<Arc<str>, Vec<&[u8]>> = BTreeMap::new();
         for key in keys {
-            let Ok(name) = make::name_of(key) else { continue };
-            match make::drop_named(self.shared, sandbox, self.guest, &name).await {
-                Ok(is_dropped) => count += i64::from(is_dropped),
+            match self.dropped(key).await {
+                Ok(true) => count += 1,
+                Err(error) => return self.refuse(error),
+                Ok(false) => match place::with_claims(self.shared, key).await {
+                    Ok((filter, _)) => by_filter.entry(filter).or_default().push(key),
+                    // What was never made cannot be there.
+                    Err(_) if self.shared.sandbox.is_some() || self.shared.settings.forget == ForgetRule::Ignore => {}
+                    Err(_) => return self.forget(key),
+                },
+            }
+        }
+        for (filter, keys) in by_filter {
+            match claims::let_go((self.shared, self.guest), self.own, &filter, &keys).await {
+                Ok(released) => count += released,
                 Err(error) => return self.refuse(error),
             }
         }
-        self.replies.integer(count);
+        self.reply_count(Ok(count));
+    }
+
+    /// Whether the sandbox has dropped the filter of this name.
+    async fn dropped(&self, key: &[u8]) -> Result<bool, String> {
+        let (Some(sandbox), Ok(name)) = (&self.shared.sandbox, make::name_of(key)) else { return Ok(false) };
+        make::drop_named(self.shared, sandbox, self.guest, &name).await
     }
 
     async fn flush(&mut self) {

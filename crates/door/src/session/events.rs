@@ -1,17 +1,20 @@
 //! Commands that ask about events, as what is asked and how it is replied.
 //!
-//! Promises: a key whose life is longer than any of its filters remembers is refused, never cut short. Must not know: how events
-//! travel.
+//! Must not know: how events travel, which filter a key belongs to.
 
 use std::sync::Arc;
 
-use firstseen_client::{FilterError, SubmissionName};
-use firstseen_resp::{Arguments, BloomRequest, EventTime, FilterRequest, KeyRequest, Request, SetRequest, Submission};
+use firstseen_client::{SubmissionName, Verdict};
+use firstseen_resp::{
+    Arguments, BloomRequest, ClaimRequest, ClaimedEvents, EventTime, FilterRequest, KeyRequest, Request, SetRequest,
+    Submission,
+};
 
-use super::{Next, Session};
+use super::place::{self, Found, Place};
+use super::{Next, Session, claims};
 use crate::events::Question;
-use crate::filters::Remembers;
-use crate::form::{Form, Says};
+use crate::form::{self, Form, Says};
+use crate::not_asked::NotAsked;
 
 /// The events of a command.
 #[derive(Clone, Copy)]
@@ -20,169 +23,165 @@ pub(super) enum Items<'a> {
     Many(Arguments<'a>),
 }
 
-/// To which filter events belong.
-#[derive(Clone, Copy)]
-pub(super) enum Place<'a> {
-    /// To the one of this name.
-    Filter(&'a [u8]),
-    /// To the one to which the key is mapped that remembers for so many milliseconds, or as long as it likes.
-    Key { key: &'a [u8], lifetime_ms: Option<u64> },
+impl<'a> Items<'a> {
+    fn count(self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::Many(items) => items.len(),
+        }
+    }
+
+    fn iter(self) -> impl Iterator<Item = &'a [u8]> {
+        let (one, many) = match self {
+            Self::One(item) => (Some(item), None),
+            Self::Many(items) => (None, Some(items)),
+        };
+        one.into_iter().chain(many.into_iter().flatten())
+    }
 }
 
 /// What a command wants to know of events.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted<'a> {
     place: Place<'a>,
-    records: bool,
+    act: Wish<'a>,
     form: Form,
     items: Items<'a>,
     time: EventTime,
     submission: Option<Submission<'a>>,
 }
 
+/// What is to be done with events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wish<'a> {
+    Test,
+    Observe,
+    /// For so many milliseconds.
+    Claim(u64),
+    /// By this fence, or by the connection's own claims.
+    Confirm(Option<&'a [u8]>),
+    Release(Option<&'a [u8]>),
+}
+
 /// What a command wants to know of events of one filter; the command where it wants something else.
 pub(super) fn of(request: Request<'_>) -> Result<Wanted<'_>, Request<'_>> {
-    let wanted =
-        |place, records, form, items| Wanted { place, records, form, items, time: EventTime::Now, submission: None };
-    let named = |filter, records, form, items| wanted(Place::Filter(filter), records, form, items);
-    let keyed = |key, lifetime_ms, form| wanted(Place::Key { key, lifetime_ms }, true, form, Items::One(key));
+    let wanted = |place, act, form, items| Wanted { place, act, form, items, time: EventTime::Now, submission: None };
+    let named = |filter, act, form, items| wanted(Place::Filter(filter), act, form, items);
+    let keyed = |key, lifetime_ms, form| wanted(Place::Key { key, lifetime_ms }, Wish::Observe, form, Items::One(key));
     Ok(match request {
         Request::Keys(KeyRequest::SetIfNew { key, lifetime_ms, .. }) => keyed(key, lifetime_ms, Form::OkOrNothing),
         Request::Keys(KeyRequest::SetNx { key, .. }) => keyed(key, None, Form::Integer(Says::New)),
         Request::Sets(SetRequest::Add { filter, items }) => {
-            named(filter, true, Form::Count(Says::New), Items::Many(items))
+            named(filter, Wish::Observe, Form::Count(Says::New), Items::Many(items))
         }
         Request::Sets(SetRequest::Contains { filter, item }) => {
-            named(filter, false, Form::Integer(Says::Seen), Items::One(item))
+            named(filter, Wish::Test, Form::Integer(Says::Seen), Items::One(item))
         }
         Request::Sets(SetRequest::ContainsEach { filter, items }) => {
-            named(filter, false, Form::Integers(Says::Seen), Items::Many(items))
+            named(filter, Wish::Test, Form::Integers(Says::Seen), Items::Many(items))
         }
         Request::Bloom(BloomRequest::Add { filter, item }) => {
-            named(filter, true, Form::Boolean(Says::New), Items::One(item))
+            named(filter, Wish::Observe, Form::Boolean(Says::New), Items::One(item))
         }
         Request::Bloom(BloomRequest::AddEach { filter, items } | BloomRequest::Insert { filter, items, .. }) => {
-            named(filter, true, Form::Booleans(Says::New), Items::Many(items))
+            named(filter, Wish::Observe, Form::Booleans(Says::New), Items::Many(items))
         }
         Request::Bloom(BloomRequest::Contains { filter, item }) => {
-            named(filter, false, Form::Boolean(Says::Seen), Items::One(item))
+            named(filter, Wish::Test, Form::Boolean(Says::Seen), Items::One(item))
         }
         Request::Bloom(BloomRequest::ContainsEach { filter, items }) => {
-            named(filter, false, Form::Booleans(Says::Seen), Items::Many(items))
+            named(filter, Wish::Test, Form::Booleans(Says::Seen), Items::Many(items))
         }
         Request::Filters(FilterRequest::Observe { filter, submission, time, items }) => {
-            Wanted { submission, time, ..named(filter, true, Form::Codes, Items::Many(items)) }
+            Wanted { submission, time, ..named(filter, Wish::Observe, Form::Codes, Items::Many(items)) }
         }
         Request::Filters(FilterRequest::Test { filter, items }) => {
-            named(filter, false, Form::Codes, Items::Many(items))
+            named(filter, Wish::Test, Form::Codes, Items::Many(items))
         }
+        Request::Claims(request) => of_claims(request),
         other => return Err(other),
     })
+}
+
+fn of_claims(request: ClaimRequest<'_>) -> Wanted<'_> {
+    let (events, act, with_fence) = match request {
+        ClaimRequest::Claim { events, lease_ms, with_fence } => (events, Wish::Claim(lease_ms), with_fence),
+        ClaimRequest::Confirm { events, fence } => (events, Wish::Confirm(fence), false),
+        ClaimRequest::Release { events, fence } => (events, Wish::Release(fence), false),
+    };
+    let (place, items) = match events {
+        ClaimedEvents::Key(key) => (Place::Key { key, lifetime_ms: None }, Items::One(key)),
+        ClaimedEvents::Items { filter, items } => (Place::Filter(filter), Items::Many(items)),
+    };
+    let form = match (items, with_fence) {
+        (Items::One(_), false) => Form::Code,
+        (Items::One(_), true) => Form::CodeAndFence,
+        (Items::Many(_), false) => Form::Codes,
+        (Items::Many(_), true) => Form::CodesAndFences,
+    };
+    Wanted { place, act, form, items, time: EventTime::Now, submission: None }
 }
 
 impl Session {
     /// Adds a command to those that travel together, or sends these first.
     pub(super) async fn gather(&mut self, wanted: Wanted<'_>) -> Next {
-        let Wanted { place, records, form, items, time, submission } = wanted;
-        let found = match place {
-            Place::Filter(name) => match std::str::from_utf8(name) {
-                Ok(name) => Ok((Arc::<str>::from(name), None)),
-                Err(_) => Err("ERR not found".to_owned()),
-            },
-            Place::Key { key, lifetime_ms } => self.filter_of(key, lifetime_ms).await,
+        let Wanted { place, act, form, items, time, submission } = wanted;
+        // Who holds what is known only when the claims before have been asked for.
+        if self.gathered.has_claims() && matches!(act, Wish::Confirm(_) | Wish::Release(_)) {
+            self.finish().await;
+        }
+        let found = match place::find(&self.shared, place, act, time).await {
+            Ok(_) if submission.is_some() && matches!(time, EventTime::NowFor { .. }) => Err(NotAsked::wrong(
+                "ID and TTL do not go together: a retry is told its first verdict for the retry horizon",
+            )),
+            found => found,
         };
-        let found = match (found, time) {
-            (Ok((filter, _)), EventTime::NowFor { lifetime_ms }) => {
-                let taken = self.shared.filters.takes_life(&filter, lifetime_ms).await;
-                taken.map(|()| (filter, Some(lifetime_ms))).map_err(|reason| format!("ERR {reason}"))
-            }
-            (found, _) => found,
+        let held = match &found {
+            Ok(found) => claims::held(&mut self.claims, found, act, items.iter()),
+            Err(_) => Ok(claims::Shown::default()),
         };
-        let (filter, life_ms) = match found {
+        let (Found { filter, act, life_ms, .. }, shown) = match found.and_then(|found| Ok((found, held?))) {
             Ok(found) => found,
             Err(error) => {
                 self.finish().await;
-                self.refuse(error);
-                return Next::Go;
+                return self.not_asked(place, form, items.count(), &error);
             }
         };
         let at_ms = match time {
-            EventTime::Now | EventTime::NowFor { .. } => None,
-            EventTime::At { unix_ms } => {
-                if matches!(self.shared.filters.needs_times(&filter).await, Ok(false)) {
-                    self.finish().await;
-                    self.refuse(
-                        "ERR events of the filter bring no times (its nodes stamp them, --clock wall): leave AT out",
-                    );
-                    return Next::Go;
-                }
-                Some(unix_ms)
-            }
+            EventTime::At { unix_ms } => Some(unix_ms),
+            EventTime::Now | EventTime::NowFor { .. } => shown.at_ms,
         };
-        if submission.is_some() && life_ms.is_some() {
-            self.finish().await;
-            self.refuse("ERR ID and TTL do not go together: a retry is told its first verdict for the retry horizon");
-            return Next::Go;
-        }
-        let question = Question { filter, records, at_ms, life_ms };
-        let events = match items {
-            Items::One(_) => 1,
-            Items::Many(items) => items.len(),
-        };
+        let question = Question { filter, act, at_ms, life_ms };
         // Names are of all events of a call, or of none.
-        if submission.is_some() || !self.gathered.takes(&question, events) {
+        if submission.is_some() || !self.gathered.takes(&question, items.count()) {
             self.finish().await;
         }
-        match items {
-            Items::One(item) => self.gathered.add(question, form, std::iter::once(item)),
-            Items::Many(items) => self.gathered.add(question, form, items.iter()),
-        }
+        self.gathered.add(question, form, items.iter());
+        self.gathered.show(&shown.fences);
         if let Some(Submission { source, first_number }) = submission {
             let source = source_number(source);
-            let names = (first_number..).take(events).map(|number| SubmissionName { source, number });
+            let names = (first_number..).take(items.count()).map(|number| SubmissionName { source, number });
             self.gathered.name(names);
             self.finish().await;
         }
         Next::Go
     }
 
-    /// The filter of a key: of those to which it is mapped, the one with the shortest window that is as long as it asks for; and the
-    /// key's life, where that is shorter and the filter takes such.
-    async fn filter_of(&mut self, key: &[u8], lifetime_ms: Option<u64>) -> Result<(Arc<str>, Option<u64>), String> {
-        let shared = self.shared.clone();
-        let mapped = shared.names.filters_of(key);
-        let Some(first) = mapped.first() else {
-            return Err("ERR no filter is mapped to this key: [[redis.prefix]] in the node's configuration maps keys"
-                .to_owned());
+    /// Replies to a command whose events cannot be asked about.
+    fn not_asked(&mut self, place: Place<'_>, form: Form, events: usize, error: &NotAsked) -> Next {
+        let NotAsked::Undecided(reason) = error else {
+            self.refuse(error);
+            return Next::Go;
         };
-        let mut all = Vec::with_capacity(mapped.len());
-        for filter in mapped {
-            match shared.filters.remembers(filter).await {
-                Ok(remembers) => all.push((remembers, filter)),
-                Err(FilterError::NotFound { .. }) => {
-                    return Err(format!(
-                        "ERR the key is mapped to filter `{filter}`, which there is not: firstseen filter create makes it"
-                    ));
-                }
-                Err(error) => return Err(format!("UNDECIDED NotReady: {error}")),
-            }
-        }
-        let longest = all.iter().max_by_key(|(remembers, _)| *remembers).map_or(first, |(_, filter)| filter);
-        // Without a time the key is to stay: the filter that remembers for the longest does what can be done.
-        let Some(lifetime_ms) = lifetime_ms else { return Ok((Arc::clone(longest), None)) };
-        let fits = |remembers: &Remembers| *remembers >= Remembers::ForMs(lifetime_ms);
-        let shortest = all.iter().filter(|(remembers, _)| fits(remembers)).min_by_key(|(remembers, _)| *remembers);
-        let Some((remembers, filter)) = shortest else {
-            let most = match all.iter().map(|(remembers, _)| *remembers).max() {
-                Some(Remembers::ForMs(ms)) => format!("{} s", ms as f64 / 1000.0),
-                _ => "no time that EX could name".to_owned(),
-            };
-            return Err(format!("ERR invalid expire time: filter '{longest}' remembers {most}"));
+        let filter = match place {
+            Place::Filter(name) => std::str::from_utf8(name).ok().map(Arc::<str>::from),
+            Place::Key { key, .. } => self.shared.names.filters_of(key).first().cloned(),
         };
-        // Where events have no lives of their own, or this one is nearly the window, it is remembered for the window.
-        let is_shorter = *remembers > Remembers::ForMs(lifetime_ms);
-        let takes_life = is_shorter && shared.filters.takes_life(filter, lifetime_ms).await.is_ok();
-        Ok((Arc::clone(filter), takes_life.then_some(lifetime_ms)))
+        let rule = self.shared.rules.undecided(filter.as_deref().unwrap_or_default());
+        let undecided =
+            form::reply(&mut self.replies, form, rule, &vec![Verdict::Undecided(*reason); events], &[]);
+        self.shared.counts.undecided.fetch_add(undecided as u64, std::sync::atomic::Ordering::Relaxed);
+        Next::Go
     }
 }
 

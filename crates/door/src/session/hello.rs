@@ -8,6 +8,7 @@ use firstseen_resp::{ClientRequest, ConnectionRequest, Credentials, Protocol, Re
 
 use super::{Next, Session, info};
 use crate::host::Guest;
+use crate::own_claims::OwnClaims;
 
 /// Bytes of a connection's name at most.
 const NAME_BYTES_MAX: usize = 256;
@@ -37,6 +38,7 @@ impl Session {
             }
             ConnectionRequest::Reset => {
                 self.transaction = None;
+                self.claims = OwnClaims::default();
                 self.guest = self.known.clone();
                 self.name.clear();
                 self.replies.set_protocol(Protocol::Resp2);

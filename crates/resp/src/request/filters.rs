@@ -33,23 +33,6 @@ pub enum FilterRequest<'a> {
     },
     /// `FS.LIST`: the filters that the client may know.
     List,
-    /// `FS.CLAIM key PX ms`: whether this client may deliver the event.
-    Claim {
-        /// The event.
-        key: &'a [u8],
-        /// For how long the claim holds: over zero.
-        lease_ms: u64,
-    },
-    /// `FS.CONFIRM key`: a claimed event was delivered.
-    Confirm {
-        /// The event.
-        key: &'a [u8],
-    },
-    /// `FS.RELEASE key`: a claimed event was not delivered.
-    Release {
-        /// The event.
-        key: &'a [u8],
-    },
 }
 
 /// What makes a retry the same submission.
@@ -111,14 +94,7 @@ pub(super) fn test(arguments: Arguments<'_>) -> Result<FilterRequest<'_>, Refusa
     Ok(FilterRequest::Test { filter: arguments.at(0), items: some_items("fs.test", arguments.from(2))? })
 }
 
-pub(super) fn claim(arguments: Arguments<'_>) -> Result<FilterRequest<'_>, Refusal<'_>> {
-    if !is(arguments.at(1), "PX") {
-        return Err(SYNTAX);
-    }
-    Ok(FilterRequest::Claim { key: arguments.at(0), lease_ms: lifetime_ms(arguments.at(2), 1, "fs.claim")? })
-}
-
 /// These items, of which there must be one.
-fn some_items<'a>(command: &'static str, all: Arguments<'a>) -> Result<Arguments<'a>, Refusal<'static>> {
+pub(super) fn some_items<'a>(command: &'static str, all: Arguments<'a>) -> Result<Arguments<'a>, Refusal<'static>> {
     if all.is_empty() { Err(Refusal::WrongArity { command, subcommand: None }) } else { items(all) }
 }

@@ -23,7 +23,7 @@ fn the_corpus_of_every_target_holds() {
 }
 
 /// Lines of which each command has one, with options.
-const LINES: [&str; 20] = [
+const LINES: [&str; 22] = [
     "SET k v NX EX 600",
     "set k v px 10 xx get",
     "SETNX k v",
@@ -36,6 +36,8 @@ const LINES: [&str; 20] = [
     "FS.OBSERVE f AT 500 ITEMS a",
     "FS.TEST f ITEMS a",
     "FS.CLAIM k PX 30000",
+    "FS.CLAIM f PX 30000 WITHFENCE ITEMS a b",
+    "FS.CONFIRM f FENCE 0a ITEMS a",
     "HELLO 3 AUTH u p SETNAME n",
     "AUTH u p",
     "CLIENT SETINFO LIB-NAME x",

@@ -2,7 +2,7 @@
 
 use crate::common::{array, read, read_bytes};
 use firstseen_resp::{
-    Arguments, BloomInfoField, BloomOptions, BloomRequest, ClientRequest, ClusterQuery, CommandQuery,
+    Arguments, BloomInfoField, BloomOptions, BloomRequest, ClaimRequest, ClaimedEvents, ClientRequest, ClusterQuery, CommandQuery,
     ConnectionRequest, EventTime, Expansion, FilterRequest, ITEMS_MAX, KeyRequest, Limits, Parser, Protocol, Request,
     ServerRequest, SetRequest, Submission, TransactionRequest,
 };
@@ -116,9 +116,28 @@ fn own_commands() {
     is_of("FS.TEST f ITEMS a b", 3, |items| Request::Filters(FilterRequest::Test { filter: b"f", items }));
     is("FS.INFO f", Request::Filters(FilterRequest::Info { filter: b"f" }));
     is("FS.LIST", Request::Filters(FilterRequest::List));
-    is("FS.CLAIM k px 30000", Request::Filters(FilterRequest::Claim { key: b"k", lease_ms: 30_000 }));
-    is("FS.CONFIRM k", Request::Filters(FilterRequest::Confirm { key: b"k" }));
-    is("FS.RELEASE k", Request::Filters(FilterRequest::Release { key: b"k" }));
+}
+
+#[test]
+fn claims() {
+    fn claim(events: ClaimedEvents<'_>, with_fence: bool) -> Request<'_> {
+        Request::Claims(ClaimRequest::Claim { events, lease_ms: 30_000, with_fence })
+    }
+    let key = ClaimedEvents::Key(b"k");
+    is("FS.CLAIM k px 30000", claim(key, false));
+    is("FS.CLAIM k PX 30000 withfence", claim(key, true));
+    is_of("FS.CLAIM f PX 30000 ITEMS a b", 5, |items| claim(ClaimedEvents::Items { filter: b"f", items }, false));
+    is_of("FS.CLAIM f PX 30000 WITHFENCE items a", 6, |items| claim(ClaimedEvents::Items { filter: b"f", items }, true));
+    is("FS.CONFIRM k", Request::Claims(ClaimRequest::Confirm { events: key, fence: None }));
+    is("FS.CONFIRM k FENCE 0a", Request::Claims(ClaimRequest::Confirm { events: key, fence: Some(b"0a") }));
+    is("FS.RELEASE k", Request::Claims(ClaimRequest::Release { events: key, fence: None }));
+    is_of("FS.RELEASE f ITEMS a b", 3, |items| {
+        Request::Claims(ClaimRequest::Release { events: ClaimedEvents::Items { filter: b"f", items }, fence: None })
+    });
+    is_of("FS.CONFIRM f FENCE 0a ITEMS a", 5, |items| {
+        let events = ClaimedEvents::Items { filter: b"f", items };
+        Request::Claims(ClaimRequest::Confirm { events, fence: Some(b"0a") })
+    });
 }
 
 #[test]

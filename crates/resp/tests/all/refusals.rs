@@ -58,6 +58,12 @@ fn texts_of_redis() {
         ("FS.CLAIM k EX 1", syntax),
         ("FS.CLAIM k PX x", integer),
         ("FS.CLAIM k PX 0", "ERR invalid expire time in 'fs.claim' command"),
+        ("FS.CLAIM k PX 1 ITEM a", syntax),
+        ("FS.CLAIM k PX 1 ITEMS", "ERR wrong number of arguments for 'fs.claim' command"),
+        ("FS.CONFIRM k FENCE", syntax),
+        ("FS.CONFIRM f FENCE 0a ITEMS a b", syntax),
+        ("FS.CONFIRM f ITEMS", "ERR wrong number of arguments for 'fs.confirm' command"),
+        ("FS.RELEASE a b", syntax),
     ] {
         assert_eq!(refused(line), text, "{line}");
     }

@@ -3,6 +3,11 @@
 //! Promises: of two grants of one event the later one has the greater fence, whichever heads gave them. Must not know: what
 //! is claimed.
 
+use std::fmt;
+use std::str::FromStr;
+
+use thiserror::Error;
+
 use crate::ids::{Epoch, FilterId, Incarnation};
 
 /// Bits that count the grants of one process of a node.
@@ -21,6 +26,8 @@ const COUNTER_BITS: u32 = 40;
 /// assert!(first < after_a_restart && after_a_restart < of_a_new_head);
 /// assert!(first.to_bytes() < after_a_restart.to_bytes());
 /// assert_eq!(Fence::from_bytes(first.to_bytes()), first);
+/// assert_eq!(first.to_string().parse(), Ok(first));
+/// assert!("0a".parse::<Fence>().is_err());
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fence {
@@ -74,5 +81,29 @@ impl Fence {
     /// The filter whose head gave it.
     pub fn filter(self) -> FilterId {
         self.filter
+    }
+}
+
+/// No fence can be read from a text: it has 48 hexadecimal digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("a fence has 48 hexadecimal digits")]
+pub struct NotAFence;
+
+/// Its bytes as 48 hexadecimal digits, which compare as fences do.
+impl fmt::Display for Fence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}{:016x}{:016x}", self.filter.0, self.epoch.0, self.number)
+    }
+}
+
+impl FromStr for Fence {
+    type Err = NotAFence;
+
+    fn from_str(text: &str) -> Result<Self, NotAFence> {
+        if text.len() != 2 * Self::BYTES || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
+            return Err(NotAFence);
+        }
+        let part = |at: usize| u64::from_str_radix(&text[16 * at..16 * at + 16], 16).map_err(|_| NotAFence);
+        Ok(Self { filter: FilterId(part(0)?), epoch: Epoch(part(1)?), number: part(2)? })
     }
 }

@@ -15,7 +15,7 @@ mod tag;
 
 pub use cells::{CellPlace, PositionLists};
 pub use entry::{CheckpointCursor, ClockReading, Entry, Record};
-pub use fence::Fence;
+pub use fence::{Fence, NotAFence};
 pub use hold::Hold;
 pub use link::{LinkEnd, LinkEnds, LinkError, LinkFull, LinkReceiver, LinkSender};
 pub use moment::{Moment, MonotonicMs};

@@ -1,0 +1,187 @@
+//! Claims of clients that know no confirm: what is not let go before its lease is over is confirmed then.
+//!
+//! Promises: bounded memory; an event is confirmed before its lease is over, as long as its nodes answer; one that was let go is not.
+//! What waits here when the node ends is not recorded: whoever asks next is told that it is new. Must not know: connections.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use firstseen_client::Verdict;
+use firstseen_resp::ITEMS_MAX;
+use firstseen_routing::Fence;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep};
+
+use crate::filters::{Act, Asked, Filters};
+
+/// Bytes of events that wait at most, and what each takes beside its own.
+const WAITING_BYTES_MAX: usize = 64 << 20;
+const ENTRY_BYTES: usize = 200;
+/// Events that come due in such a time are confirmed together.
+const ROUND: Duration = Duration::from_millis(50);
+/// The pause before a confirm on which nothing is known is sent again, and how often it is.
+const AGAIN: Duration = Duration::from_secs(1);
+const TRIES_MAX: u32 = 10;
+
+/// An event that is to be confirmed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Claimed {
+    pub(crate) filter: Arc<str>,
+    pub(crate) item: Box<[u8]>,
+    /// When it occurred, in milliseconds since 1970.
+    pub(crate) at_ms: u64,
+    pub(crate) fence: Fence,
+}
+
+/// The events that are confirmed when their time has come.
+#[derive(Default)]
+pub(crate) struct Confirmer {
+    waiting: Mutex<Waiting>,
+    has_come: Notify,
+}
+
+#[derive(Default)]
+struct Waiting {
+    claims: HashMap<Fence, Due>,
+    order: BTreeSet<(Instant, Fence)>,
+    bytes: usize,
+}
+
+struct Due {
+    at: Instant,
+    tries: u32,
+    claimed: Claimed,
+}
+
+impl Waiting {
+    fn add(&mut self, due: Due) -> bool {
+        let bytes = due.claimed.item.len() + ENTRY_BYTES;
+        if self.bytes + bytes > WAITING_BYTES_MAX {
+            return false;
+        }
+        self.bytes += bytes;
+        self.order.insert((due.at, due.claimed.fence));
+        self.claims.insert(due.claimed.fence, due);
+        true
+    }
+
+    fn remove(&mut self, fence: Fence) -> Option<Due> {
+        let due = self.claims.remove(&fence)?;
+        self.order.remove(&(due.at, fence));
+        self.bytes -= due.claimed.item.len() + ENTRY_BYTES;
+        Some(due)
+    }
+
+    /// The first events that are due, all of one filter.
+    fn take_due(&mut self, now: Instant) -> Vec<Due> {
+        let mut taken: Vec<Due> = Vec::new();
+        while let Some((at, fence)) = self.order.first().copied()
+            && at <= now
+            && taken.len() < ITEMS_MAX
+        {
+            let is_other = |due: &Due| {
+                let first = taken.first().map(|first| (&first.claimed.filter, first.claimed.at_ms));
+                first.is_some_and(|first| first != (&due.claimed.filter, due.claimed.at_ms))
+            };
+            if self.claims.get(&fence).is_some_and(is_other) {
+                break;
+            }
+            taken.extend(self.remove(fence));
+        }
+        taken
+    }
+}
+
+impl Confirmer {
+    /// Whether there is room for an event that is to be confirmed at that time.
+    pub(crate) fn add(&self, claimed: Claimed, at: Instant) -> bool {
+        let is_added = self.waiting().add(Due { at, tries: 0, claimed });
+        self.has_come.notify_one();
+        is_added
+    }
+
+    /// The event of this grant is not to be confirmed here.
+    pub(crate) fn cancel(&self, fence: Fence) {
+        self.waiting().remove(fence);
+    }
+
+    /// Confirms what is due, for as long as it is polled.
+    pub(crate) async fn run(&self, filters: &Filters) {
+        loop {
+            let is_idle = self.waiting().order.is_empty();
+            if is_idle {
+                self.has_come.notified().await;
+            }
+            sleep(ROUND).await;
+            loop {
+                let due = self.waiting().take_due(Instant::now());
+                if due.is_empty() {
+                    break;
+                }
+                self.confirm(filters, due).await;
+            }
+        }
+    }
+
+    async fn confirm(&self, filters: &Filters, due: Vec<Due>) {
+        let Some(Claimed { filter, at_ms, .. }) = due.first().map(|due| due.claimed.clone()) else { return };
+        let items: Vec<&[u8]> = due.iter().map(|due| &*due.claimed.item).collect();
+        let fences: Vec<Fence> = due.iter().map(|due| due.claimed.fence).collect();
+        let asked = Asked { items: &items, names: &[], fences: &fences, act: Act::Confirm, at_ms, life_ms: None };
+        let verdicts = filters.ask(&filter, &asked).await.map(|answers| answers.verdicts).unwrap_or_default();
+        for (place, due) in due.into_iter().enumerate() {
+            match verdicts.get(place) {
+                Some(Verdict::FirstSeen | Verdict::Duplicate) => {}
+                Some(Verdict::Undecided(reason)) if !reason.may_have_recorded() && !reason.is_worth_retrying() => {
+                    tracing::debug!(filter = &*filter, ?reason, "an event that was claimed is not confirmed");
+                }
+                _ if due.tries >= TRIES_MAX => {
+                    tracing::warn!(filter = &*filter, "an event that was claimed could not be confirmed");
+                }
+                _ => {
+                    let again = Due { at: Instant::now() + AGAIN, tries: due.tries + 1, claimed: due.claimed };
+                    self.waiting().add(again);
+                }
+            }
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_routing::{Epoch, FilterId, Incarnation};
+
+    use super::*;
+
+    #[test]
+    fn what_is_due_leaves_in_order_filter_by_filter_and_what_was_let_go_does_not() {
+        let now = Instant::now();
+        let fence = |number| Fence::new(FilterId(1), Epoch(1), Incarnation(1), number).unwrap();
+        let add = |waiting: &mut Waiting, number: u64, filter: &str, after_s: u64, bytes: usize| {
+            let claimed =
+                Claimed { filter: filter.into(), item: vec![0; bytes].into(), at_ms: 0, fence: fence(number) };
+            waiting.add(Due { at: now + Duration::from_secs(after_s), tries: 0, claimed })
+        };
+        let mut waiting = Waiting::default();
+        for (number, filter, after_s) in [(1, "f", 3), (2, "f", 1), (3, "f", 2), (4, "g", 2), (5, "g", 9)] {
+            assert!(add(&mut waiting, number, filter, after_s, 5));
+        }
+        assert!(waiting.remove(fence(3)).is_some() && waiting.remove(fence(3)).is_none());
+        let take = |waiting: &mut Waiting, after_s| -> Vec<Fence> {
+            let due = waiting.take_due(now + Duration::from_secs(after_s));
+            due.iter().map(|due| due.claimed.fence).collect()
+        };
+        assert_eq!(take(&mut waiting, 0), []);
+        assert_eq!(take(&mut waiting, 3), [fence(2)]);
+        assert_eq!(take(&mut waiting, 3), [fence(4)]);
+        assert_eq!(take(&mut waiting, 3), [fence(1)]);
+        assert_eq!((take(&mut waiting, 3), waiting.claims.len()), (vec![], 1));
+        assert!(!add(&mut waiting, 6, "f", 1, WAITING_BYTES_MAX) && waiting.claims.len() == 1);
+        assert!(waiting.remove(fence(5)).is_some() && waiting.bytes == 0 && waiting.order.is_empty());
+    }
+}

@@ -1,0 +1,98 @@
+//! What a connection holds: the grants by which its events are confirmed or released.
+//!
+//! Promises: nothing is confirmed that this connection has not claimed, but by a fence. Must not know: how claims are granted.
+
+use std::sync::Arc;
+
+use firstseen_client::Verdict;
+use firstseen_routing::{Fence, FilterVerb};
+use tokio::time::Instant;
+
+use super::events::Wish;
+use super::place::Found;
+use super::{Shared, now_ms};
+use crate::filters::{Act, Asked};
+use crate::host::Guest;
+use crate::not_asked::NotAsked;
+use crate::own_claims::{CLAIMS_MAX, OwnClaim, OwnClaims};
+
+/// The grants of events that a command names.
+#[derive(Default)]
+pub(super) struct Shown {
+    pub(super) fences: Vec<Fence>,
+    /// When the events occurred, where that has to be said.
+    pub(super) at_ms: Option<u64>,
+}
+
+/// The grants of events that are to be confirmed or released, or room for those that are to be claimed.
+pub(super) fn held<'a>(
+    own: &mut OwnClaims,
+    found: &Found,
+    wish: Wish<'_>,
+    mut items: impl Iterator<Item = &'a [u8]>,
+) -> Result<Shown, NotAsked> {
+    let Found { filter, act, needs_times, .. } = found;
+    if matches!(act, Act::Claim(_)) {
+        let is_there_room = own.make_room(items.count(), Instant::now());
+        return if is_there_room { Ok(Shown::default()) } else { Err(too_many()) };
+    }
+    let (Wish::Confirm(fence) | Wish::Release(fence)) = wish else { return Ok(Shown::default()) };
+    let mut shown = Shown::default();
+    let mut add = |OwnClaim { fence, at_ms, .. }: OwnClaim| {
+        shown.fences.push(fence);
+        // All events of a call have one time; that of the latest is in the window for the longest.
+        shown.at_ms = shown.at_ms.max(Some(at_ms).filter(|_| *needs_times));
+    };
+    match fence {
+        Some(text) => {
+            let fence = std::str::from_utf8(text).ok().and_then(|text| text.parse::<Fence>().ok());
+            let fence = fence.ok_or_else(|| NotAsked::wrong("a fence has 48 hexadecimal digits"))?;
+            let known = items.next().and_then(|item| own.get(filter, item)).filter(|claim| claim.fence == fence);
+            add(known.unwrap_or(OwnClaim { fence, at_ms: now_ms(), until: Instant::now() }));
+        }
+        None => items.try_for_each(|item| own.get(filter, item).map(&mut add).ok_or_else(not_own))?,
+    }
+    Ok(shown)
+}
+
+fn too_many() -> NotAsked {
+    NotAsked::wrong(format_args!("this connection holds {CLAIMS_MAX} claims: confirm or release some"))
+}
+
+fn not_own() -> NotAsked {
+    NotAsked::wrong(
+        "this connection holds no claim of the event: claim it here, or name the fence (FS.CLAIM ... WITHFENCE tells it)",
+    )
+}
+
+/// Lets those of these events go that the connection holds; how many these were.
+pub(super) async fn let_go(
+    (shared, guest): (&Shared, &dyn Guest),
+    own: &mut OwnClaims,
+    filter: &Arc<str>,
+    items: &[&[u8]],
+) -> Result<usize, NotAsked> {
+    let held: Vec<(&[u8], OwnClaim)> =
+        items.iter().filter_map(|item| own.get(filter, item).map(|claim| (*item, claim))).collect();
+    let count = u32::try_from(held.len()).unwrap_or(u32::MAX);
+    guest.may(FilterVerb::Observe, filter, count).map_err(|refused| NotAsked::Refused(refused.to_string()))?;
+    if held.is_empty() {
+        return Ok(0);
+    }
+    let items: Vec<&[u8]> = held.iter().map(|(item, _)| *item).collect();
+    let fences: Vec<Fence> = held.iter().map(|(_, claim)| claim.fence).collect();
+    fences.iter().for_each(|fence| shared.confirmer.cancel(*fence));
+    let at_ms = held.iter().map(|(_, claim)| claim.at_ms).max().unwrap_or_default();
+    let asked = Asked { items: &items, names: &[], fences: &fences, act: Act::Release, at_ms, life_ms: None };
+    let answers = shared.filters.ask(filter, &asked).await?;
+    let mut count = 0;
+    for ((item, claim), verdict) in held.iter().zip(answers.verdicts) {
+        match verdict {
+            Verdict::Undecided(reason) => return Err(NotAsked::Undecided(reason)),
+            Verdict::FirstSeen => count += 1,
+            Verdict::Duplicate => {}
+        }
+        own.remove(filter, item, claim.fence);
+    }
+    Ok(count)
+}

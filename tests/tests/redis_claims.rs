@@ -1,0 +1,147 @@
+//! Claims at the door for Redis clients: `FS.CLAIM` and its kin, and `SET NX` where a filter keeps claims.
+
+use redis::{Connection, RedisResult, Value, pipe};
+
+use crate::local_cluster::eventually;
+use crate::redis_door::{Door, ask, refusal};
+
+const MAPPED: &str = "[[redis.prefix]]\nmatch = \"job:\"\nfilter = \"jobs\"\n\
+                      [[redis.prefix]]\nmatch = \"plain:\"\nfilter = \"plain\"\n";
+const CLAIMED: i64 = -16;
+
+/// A door with a filter `jobs` whose claims last so long at most, and one without claims.
+fn door(settings: &str, lease: &str) -> Door {
+    let door = Door::open(&format!("{settings}{MAPPED}"));
+    door.form("");
+    let small = "--capacity 10k --fpr 1e-8 --clock wall --window 1h";
+    door.run(&format!("filter create jobs {small} --claims {lease}"));
+    door.run(&format!("filter create plain {small}"));
+    let client = &mut door.client();
+    // Nothing is granted that a former head may have granted.
+    eventually("a first claim", || ask(client, "FS.CLAIM job:first PX 1000") == Ok(1));
+    door
+}
+
+fn set(client: &mut Connection, words: &str) -> RedisResult<Value> {
+    ask(client, &format!("SET {words}"))
+}
+
+#[test]
+fn a_claim_is_confirmed_released_or_held_until_its_lease_is_over() {
+    let door = door("", "60s");
+    let (one, other) = (&mut door.client(), &mut door.client());
+    assert_eq!(ask(one, "FS.CLAIM job:1 PX 60000"), Ok(1));
+    assert_eq!(ask(other, "FS.CLAIM job:1 PX 60000"), Ok(CLAIMED));
+    assert!(refusal(other, "FS.CONFIRM job:1").contains("holds no claim"));
+    assert!(refusal(other, "SADD jobs job:1").contains("Claimed: another consumer"));
+    assert_eq!(ask(one, "FS.CONFIRM job:1"), Ok(1));
+    assert!(refusal(one, "FS.CONFIRM job:1").contains("holds no claim"), "it has ended");
+    assert_eq!(ask(other, "FS.CLAIM job:1 PX 60000"), Ok(0), "it is recorded");
+    assert_eq!(ask(other, "SISMEMBER jobs job:1"), Ok(1));
+
+    assert_eq!(ask(one, "FS.CLAIM job:2 PX 60000"), Ok(1));
+    assert_eq!(ask(one, "FS.RELEASE job:2"), Ok(1));
+    assert_eq!(ask(other, "FS.CLAIM job:2 PX 500"), Ok(1));
+    eventually("the end of the lease", || ask(one, "FS.CLAIM job:2 PX 60000") == Ok(1));
+    // Who was too slow is told that somebody else delivers it.
+    assert_eq!(ask(other, "FS.CONFIRM job:2"), Ok(CLAIMED));
+    assert_eq!(ask(one, "FS.CONFIRM job:2"), Ok(1));
+
+    // Items of a filter, and several at once.
+    assert_eq!(ask(one, "FS.CLAIM jobs PX 60000 ITEMS a b job:1 a"), Ok(vec![1, 1, 0, CLAIMED]));
+    assert_eq!(ask(one, "FS.CONFIRM jobs ITEMS a"), Ok(vec![1]));
+    assert_eq!(ask(one, "SREM jobs b c"), Ok(1));
+    assert_eq!(ask(other, "FS.CLAIM jobs PX 60000 ITEMS a b"), Ok(vec![0, 1]));
+
+    for (command, text) in [
+        ("FS.CLAIM job:3 PX 60001", "'jobs' has claims of 60 s at most"),
+        ("FS.CLAIM plain:1 PX 1000", "keeps no claims"),
+        ("FS.CLAIM plain PX 1000 ITEMS a", "keeps no claims"),
+        ("FS.CLAIM none PX 1000 ITEMS a", "not found"),
+        ("FS.CLAIM else:1 PX 1000", "no filter is mapped"),
+        ("FS.CONFIRM job:3", "holds no claim"),
+        ("FS.CONFIRM job:3 FENCE zz", "48 hexadecimal digits"),
+        ("SREM plain a", "cannot forget"),
+        ("DEL plain:1", "cannot forget"),
+    ] {
+        let said = refusal(one, command);
+        assert!(said.contains(text), "{command}: {said}");
+    }
+}
+
+#[test]
+fn a_fence_ends_the_claim_of_another_connection() {
+    let door = door("", "60s");
+    let (one, other) = (&mut door.client(), &mut door.client());
+    let granted: (i64, String) = ask(one, "FS.CLAIM job:1 PX 60000 WITHFENCE").expect("a grant");
+    assert_eq!((granted.0, granted.1.len()), (1, 48));
+    let held: (i64, i64) = ask(other, "FS.CLAIM job:1 PX 60000 WITHFENCE").expect("who holds it");
+    assert!(held.0 == CLAIMED && (1..=61_000).contains(&held.1), "{held:?}");
+    let fence = granted.1;
+    assert_eq!(ask(other, &format!("FS.CONFIRM job:1 FENCE {fence}")), Ok(1));
+    let recorded: (i64, Value) = ask(one, "FS.CLAIM job:1 PX 60000 WITHFENCE").expect("that it is recorded");
+    assert_eq!(recorded, (0, Value::Nil));
+    let items: Vec<(i64, String)> = ask(one, "FS.CLAIM jobs PX 60000 WITHFENCE ITEMS a b").expect("two grants");
+    assert!(items[0].1 != items[1].1 && items.iter().all(|(code, _)| *code == 1));
+    assert_eq!(ask(other, &format!("FS.RELEASE jobs FENCE {} ITEMS a", items[0].1)), Ok(vec![1]));
+    assert_eq!(ask(other, "FS.CLAIM jobs PX 60000 ITEMS a"), Ok(vec![1]));
+    let stranger = "0".repeat(48);
+    assert_eq!(ask(other, &format!("FS.RELEASE job:9 FENCE {stranger}")), Ok(-9), "no filter gave it");
+}
+
+#[test]
+fn a_key_that_is_set_in_a_filter_with_claims_is_held_until_it_is_deleted() {
+    let door = door("get = \"one\"\n", "60s");
+    let (one, other) = (&mut door.client(), &mut door.client());
+    assert_eq!(set(one, "job:1 x NX EX 60"), Ok(Value::Okay));
+    assert_eq!(set(other, "job:1 x NX EX 60"), Ok(Value::Nil), "as Redis says of a key that is there");
+    assert_eq!((ask(other, "EXISTS job:1 job:2"), ask(other, "GET job:1")), (Ok(1), Ok(1)));
+    assert_eq!(ask(other, "GET job:2"), Ok(Value::Nil));
+    assert_eq!(ask(other, "DEL job:1"), Ok(0), "another one's");
+    assert_eq!(ask(one, "DEL job:1 job:2"), Ok(1));
+    assert_eq!(set(other, "job:1 x NX PX 300"), Ok(Value::Okay));
+    eventually("the end of its time", || set(one, "job:1 x NX EX 60") == Ok(Value::Okay));
+    assert_eq!(ask(one, "FS.CONFIRM job:1"), Ok(1));
+    assert_eq!(set(other, "job:1 x NX EX 60"), Ok(Value::Nil));
+    assert_eq!(ask(other, "SETNX job:3 x"), Ok(1));
+    assert_eq!(ask(one, "SETNX job:3 x"), Ok(0));
+    assert!(set(one, "job:4 x NX EX 61").expect_err("too long").to_string().contains("claims of 60 s at most"));
+    // In a pipeline commands see what those before have claimed.
+    let mut asked = pipe();
+    asked.cmd("SET").arg(&["job:5", "x", "NX"]).cmd("SET").arg(&["job:5", "x", "NX"]).cmd("FS.CONFIRM").arg("job:5");
+    asked.cmd("DEL").arg("job:5").cmd("SET").arg(&["job:6", "x", "NX"]).cmd("DEL").arg("job:6");
+    let replies: Vec<Value> = asked.query(one).expect("all replies");
+    let expected = [Value::Okay, Value::Nil, Value::Int(1), Value::Int(0), Value::Okay, Value::Int(1)];
+    assert_eq!(replies, expected);
+}
+
+#[test]
+fn what_set_has_claimed_is_confirmed_by_the_door_unless_it_is_deleted() {
+    let rule = "[[redis.filter]]\nname = \"jobs\"\nclaim = \"on-expiry-confirm\"\n";
+    let door = door(rule, "2s");
+    let (one, other) = (&mut door.client(), &mut door.client());
+    assert_eq!(set(one, "job:kept x NX EX 3600"), Ok(Value::Okay), "longer than any claim");
+    assert_eq!(set(one, "job:failed x NX EX 3600"), Ok(Value::Okay));
+    assert_eq!(ask(one, "FS.CLAIM job:own PX 1000"), Ok(1));
+    assert_eq!(ask(one, "DEL job:failed"), Ok(1));
+    assert!(set(one, "job:long x NX EX 3601").expect_err("the window").to_string().contains("remembers 3600 s"));
+    assert_eq!(set(other, "job:failed x NX EX 3600"), Ok(Value::Okay), "it was let go");
+    assert_eq!(ask(other, "DEL job:failed"), Ok(1));
+    eventually("its record", || ask(other, "SISMEMBER jobs job:kept") == Ok(1));
+    assert_eq!(ask(one, "DEL job:kept"), Ok(0), "too late");
+    assert_eq!(ask(other, "FS.TEST jobs ITEMS job:kept job:failed"), Ok(vec![0, 1]));
+    // Who claims by the command that has a confirm says so itself.
+    eventually("the end of the claim", || ask(other, "FS.TEST jobs ITEMS job:own") == Ok(vec![1]));
+}
+
+#[test]
+fn a_filter_has_a_rule_of_its_own_for_what_is_undecided() {
+    let rule = "undecided = \"error\"\n[[redis.filter]]\nname = \"jobs\"\nundecided = \"new\"\n";
+    let door = door(rule, "60s");
+    let (one, other) = (&mut door.client(), &mut door.client());
+    assert_eq!(ask(one, "FS.CLAIM job:1 PX 60000"), Ok(1));
+    assert_eq!(ask(other, "SADD jobs job:1"), Ok(1), "it may be new");
+    assert_eq!(ask(other, "FS.OBSERVE jobs ITEMS job:1"), Ok(vec![CLAIMED]), "which this command can say");
+    let late = "FS.OBSERVE plain AT 5 ITEMS x";
+    assert!(refusal(other, late).contains("leave AT out"));
+}
