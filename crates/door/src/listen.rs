@@ -11,6 +11,7 @@ use std::time::Duration;
 use firstseen_client::Client;
 use firstseen_wire::limits::CONNECT_TIMEOUT;
 use firstseen_wire::tls::ServerTls;
+use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
@@ -31,6 +32,9 @@ use crate::settings::DoorSettings;
 
 /// For how long no connection is accepted after the machine has refused one.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+/// After so long without a word it is asked whether the other machine is there, and then so often (nine times, as Linux has it).
+const SILENCE: Duration = Duration::from_secs(60);
+const PROBE_EVERY: Duration = Duration::from_secs(10);
 /// What Redis says where there is no room.
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 
@@ -100,6 +104,8 @@ impl Door {
     fn come(self: Arc<Self>, mut stream: TcpStream, from: SocketAddr, stop: &CancellationToken) {
         // Without it small replies wait up to 40 ms for an acknowledgement.
         let _ = stream.set_nodelay(true);
+        // A machine that is gone says nothing: its place would be taken for ever.
+        let _ = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(SILENCE).with_interval(PROBE_EVERY));
         let Ok(place) = self.places.clone().try_acquire_owned() else {
             self.shared.counts.turned_away.fetch_add(1, Ordering::Relaxed);
             let _ = stream.try_write(TOO_MANY);

@@ -50,6 +50,7 @@ pub use edges::{
     Clock, Connection, Duplex, EdgeError, Edges, Incoming, OwnerSpawner, SystemClock, Vouched, has_identity,
     has_lost_identity, tcp_incoming,
 };
+pub use firstseen_door::DoorSettings;
 pub use firstseen_meta::{LostFilter, Recovery, is_restoring, restoring_name};
 pub use node::Node;
 pub use node_error::NodeError;

@@ -8,6 +8,7 @@ mod dates;
 pub(crate) mod health;
 mod log;
 mod machine;
+mod open_files;
 mod repair;
 mod run;
 

@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::NodeArgs;
 use super::config_file::NodeFile;
-use super::{dates, log, machine};
+use super::{dates, log, machine, open_files};
 use crate::exit::{INTERRUPTED, UsageError};
 use crate::terminal::signals::Signals;
 
@@ -27,6 +27,7 @@ pub(super) fn run(args: &NodeArgs, path: &Path) -> anyhow::Result<ExitCode> {
     }
     let mut warnings = dates::check(&file, path)?;
     warnings.extend(machine::check(&file.node, path)?);
+    warnings.extend(open_files::allow(&file.node, path));
     if args.check_config {
         warnings.iter().for_each(|warning| notice!("firstseen: {warning}"));
         println!("{}: a node `{}` can be started with this", path.display(), file.node.name);

@@ -1,0 +1,54 @@
+//! The files that the system lets a node have open: each connection takes one.
+//!
+//! Promises: the limit is raised as far as it may be, and nothing else is changed. Must not know: what connections are for.
+
+use std::path::Path;
+
+use firstseen_node::NodeConfig;
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+/// Files beside connections: the journal, listeners, the agreement.
+const OTHERS: u64 = 128;
+
+/// Lets this process have as many files open as the configuration's connections may take; a warning where the system allows fewer.
+pub(super) fn allow(config: &NodeConfig, path: &Path) -> Option<String> {
+    let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
+    let wanted = wanted(config);
+    if wanted > soft && soft < hard {
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard);
+    }
+    (wanted > hard).then(|| warning(config, hard, path))
+}
+
+fn wanted(config: &NodeConfig) -> u64 {
+    let redis = config.redis.as_ref().map_or(0, |redis| redis.connections_max);
+    u64::from(config.limits.connections_max) + u64::from(redis) + OTHERS
+}
+
+fn warning(config: &NodeConfig, hard: u64, path: &Path) -> String {
+    format!(
+        "{}: connections_max (of [limits] and of [redis]) and what else a node opens are {} files, but the system allows this process \
+         {hard}: raise that (ulimit -Hn, or LimitNOFILE= of its unit), or lower connections_max",
+        path.display(),
+        wanted(config)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_connection_takes_a_file_and_more_than_there_may_be_are_warned_of() {
+        let mut config = NodeConfig::new("a", std::net::SocketAddr::from(([127, 0, 0, 1], 7400)), "data");
+        config.limits.connections_max = 800;
+        assert_eq!(wanted(&config), 928);
+        config.redis = Some(firstseen_node::DoorSettings::at(([127, 0, 0, 1], 6379).into()));
+        assert_eq!(wanted(&config), 928 + 512);
+        let path = Path::new("node.toml");
+        let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+        config.limits.connections_max = u32::MAX;
+        let said = allow(&config, path).filter(|_| hard < 1 << 32).unwrap_or_else(|| warning(&config, hard, path));
+        assert!(said.contains("node.toml") && said.contains("LimitNOFILE"), "{said}");
+    }
+}
