@@ -105,7 +105,9 @@ fn items<'a>(request: &Request<'a>) -> Option<Arguments<'a>> {
         ) => Some(items),
         Request::Filters(FilterRequest::Observe { items, .. } | FilterRequest::Test { items, .. }) => Some(items),
         Request::Claims(
-            ClaimRequest::Claim { events, .. } | ClaimRequest::Confirm { events, .. } | ClaimRequest::Release { events, .. },
+            ClaimRequest::Claim { events, .. }
+            | ClaimRequest::Confirm { events, .. }
+            | ClaimRequest::Release { events, .. },
         ) => match events {
             ClaimedEvents::Items { items, .. } => Some(items),
             ClaimedEvents::Key(_) => None,

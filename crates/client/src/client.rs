@@ -98,6 +98,11 @@ impl Client {
         self.core.map()
     }
 
+    /// The version of that map.
+    pub fn map_version(&self) -> u64 {
+        self.core.map_version()
+    }
+
     /// Counts of batches and bytes sent to each node so far.
     pub fn traffic(&self) -> Vec<NodeTraffic> {
         self.core.traffic()
@@ -353,6 +358,14 @@ impl Core {
                 let node = map.nodes.get(&id).ok_or_else(|| format!("node {id} has left the cluster"))?;
                 self.connector.channel(&node.address, Some(&node.name)).map_err(|error| error.to_string())
             }
+        }
+    }
+
+    /// The address of a target that is one node.
+    pub(crate) fn address(&self, target: Target) -> Option<String> {
+        match target {
+            Target::Door => None,
+            Target::Node(id) => self.map().nodes.get(&id).map(|node| node.address.clone()),
         }
     }
 

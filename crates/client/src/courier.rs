@@ -174,7 +174,12 @@ impl Courier {
                     }
                     Err(complaint) => return complaint,
                 },
-                () = self.dock.wake.notified() => {}
+                () = self.dock.wake.notified() => {
+                    // Callers in this process that are about to ask as well get into the same batch.
+                    if stream.is_here() {
+                        self.dock.settle().await;
+                    }
+                }
                 _ = maps.changed() => {}
             }
         }

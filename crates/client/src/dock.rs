@@ -8,12 +8,16 @@ use std::sync::{Arc, Mutex, Weak};
 
 use firstseen_routing::NodeId;
 use tokio::sync::Notify;
+use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use crate::call::lock;
 use crate::intake::FilterCore;
 use crate::piece::Piece;
 use crate::traffic::TrafficMeter;
+
+/// Turns that others get before what has been laid down is taken.
+const TURNS_MAX: usize = 4;
 
 /// The target of a courier.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +96,19 @@ impl Dock {
 
     pub(crate) fn is_idle(&self) -> bool {
         self.queued_events.load(Ordering::Relaxed) == 0 && lock(&self.inbox).is_empty()
+    }
+
+    /// Lets others run who have something to lay down, for as long as more comes of that, and a few turns at most.
+    pub(crate) async fn settle(&self) {
+        let mut before = 0;
+        for _ in 0..TURNS_MAX {
+            let queued = self.queued_events.load(Ordering::Relaxed);
+            if queued == before {
+                return;
+            }
+            before = queued;
+            yield_now().await;
+        }
     }
 
     /// All queues of filters that are still in use.

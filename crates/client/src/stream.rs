@@ -15,7 +15,7 @@ use firstseen_wire::proto::producer::{observe_reply, observe_request};
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Streaming;
+use tonic::{Status, Streaming};
 
 use crate::client::Core;
 use crate::dock::Target;
@@ -33,10 +33,27 @@ pub(crate) enum FromNode {
 /// A stream on which the node has welcomed this producer.
 pub(crate) struct NodeStream {
     requests: mpsc::Sender<proto::ObserveRequest>,
-    replies: Streaming<proto::ObserveReply>,
+    replies: Replies,
     /// Batches that may be unanswered.
     pub(crate) credits: usize,
     pub(crate) batch_events_max: usize,
+}
+
+/// What a node says on a stream.
+enum Replies {
+    Far(Streaming<proto::ObserveReply>),
+    /// The node is in this process.
+    Here(mpsc::Receiver<Result<proto::ObserveReply, Status>>),
+}
+
+impl Replies {
+    /// The next one. The future may be dropped while it waits.
+    async fn message(&mut self) -> Result<Option<proto::ObserveReply>, Status> {
+        match self {
+            Self::Far(replies) => replies.message().await,
+            Self::Here(replies) => replies.recv().await.transpose(),
+        }
+    }
 }
 
 impl NodeStream {
@@ -45,20 +62,14 @@ impl NodeStream {
         if wait_ms > 0 {
             sleep(Duration::from_millis(wait_ms)).await;
         }
-        let mut client = producer_client(core.channel(target)?);
-        // The sender counts credits, so the channel never has more in it than the greeting and a batch for each credit.
-        let (requests, outgoing) = mpsc::channel(INFLIGHT_BATCHES_MAX as usize + 1);
-        requests.try_send(hello::hello(core.incarnation())).map_err(|error| error.to_string())?;
         let opening = async {
-            let mut replies = client.observe(ReceiverStream::new(outgoing)).await?.into_inner();
-            let first = replies.message().await?;
-            Ok::<_, tonic::Status>((replies, first))
+            let (requests, mut replies) = Self::begin(&core, target).await?;
+            let first = replies.message().await.map_err(|status| complaint(&status))?;
+            Ok::<_, String>((requests, replies, first))
         };
-        let (replies, first) = match timeout(CONNECT_TIMEOUT, opening).await {
-            Ok(Ok(opened)) => opened,
-            Ok(Err(status)) => return Err(complaint(&status)),
-            Err(_) => return Err(format!("no welcome within {}", duration(CONNECT_TIMEOUT.as_millis() as u64))),
-        };
+        let (requests, replies, first) = timeout(CONNECT_TIMEOUT, opening)
+            .await
+            .map_err(|_| format!("no welcome within {}", duration(CONNECT_TIMEOUT.as_millis() as u64)))??;
         let welcome = first.ok_or_else(|| "the node ended the stream without a welcome".to_owned())?;
         let credit = hello::accept_welcome(&welcome).map_err(|error| error.to_string())?;
         Ok(Self {
@@ -67,6 +78,31 @@ impl NodeStream {
             credits: credit.inflight_batches_max as usize,
             batch_events_max: credit.batch_events_max as usize,
         })
+    }
+
+    async fn begin(core: &Core, target: Target) -> Result<(mpsc::Sender<proto::ObserveRequest>, Replies), String> {
+        // The sender counts credits, so the channel never has more in it than the greeting and a batch for each credit.
+        let room = || mpsc::channel(INFLIGHT_BATCHES_MAX as usize + 1);
+        let greet = |requests: &mpsc::Sender<_>| {
+            requests.try_send(hello::hello(core.incarnation())).map_err(|error| error.to_string())
+        };
+        if let Some(address) = core.address(target) {
+            let (requests, outgoing) = room();
+            greet(&requests)?;
+            if let Some(opened) = core.connector().observe_here(&address, outgoing) {
+                return Ok((requests, Replies::Here(opened.map_err(|status| complaint(&status))?)));
+            }
+        }
+        let mut client = producer_client(core.channel(target)?);
+        let (requests, outgoing) = room();
+        greet(&requests)?;
+        let opened = client.observe(ReceiverStream::new(outgoing)).await.map_err(|status| complaint(&status))?;
+        Ok((requests, Replies::Far(opened.into_inner())))
+    }
+
+    /// Whether the node is in this process.
+    pub(crate) fn is_here(&self) -> bool {
+        matches!(self.replies, Replies::Here(_))
     }
 
     /// Sends a batch; the error says why it cannot be sent.

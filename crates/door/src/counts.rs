@@ -5,12 +5,13 @@
 use std::fmt::Display;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use firstseen_resp::{COMMANDS, Replies};
+use firstseen_resp::{COMMANDS, COMMANDS_MAX, CommandSpec, Replies};
 
 /// What has happened since the door was opened.
 #[derive(Debug)]
 pub struct DoorCounts {
-    by_command: Vec<AtomicU64>,
+    /// By the numbers of commands.
+    by_command: [AtomicU64; COMMANDS_MAX],
     pub(crate) refused: AtomicU64,
     pub(crate) undecided: AtomicU64,
     pub(crate) open: AtomicU64,
@@ -28,7 +29,7 @@ pub struct CommandCount {
 
 impl DoorCounts {
     pub(crate) fn new() -> Self {
-        let by_command = COMMANDS.iter().map(|_| AtomicU64::new(0)).collect();
+        let by_command = std::array::from_fn(|_| AtomicU64::new(0));
         let zero = || AtomicU64::new(0);
         Self { by_command, refused: zero(), undecided: zero(), open: zero(), turned_away: zero() }
     }
@@ -40,17 +41,17 @@ impl DoorCounts {
     }
 
     /// A command was understood.
-    pub(crate) fn count(&self, name: &[u8]) {
-        let place = COMMANDS.iter().position(|spec| spec.name().as_bytes().eq_ignore_ascii_case(name));
-        if let Some(count) = place.and_then(|place| self.by_command.get(place)) {
+    pub(crate) fn count(&self, spec: &CommandSpec) {
+        if let Some(count) = self.by_command.get(spec.number()) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
     /// The commands that came at least once.
     pub fn commands(&self) -> impl Iterator<Item = CommandCount> + '_ {
-        let counts = COMMANDS.iter().zip(&self.by_command);
-        let counts = counts.map(|(spec, count)| (spec.name(), count.load(Ordering::Relaxed)));
+        let count_of =
+            |spec: &CommandSpec| self.by_command.get(spec.number()).map_or(0, |count| count.load(Ordering::Relaxed));
+        let counts = COMMANDS.iter().map(move |spec| (spec.name(), count_of(spec)));
         counts.filter(|(_, count)| *count > 0).map(|(command, count)| CommandCount { command, count })
     }
 

@@ -157,7 +157,12 @@ impl Gathered {
     }
 
     /// Keeps in mind which events the connection holds, and which no more.
-    fn keep(&self, question: &Question, answers: &mut Answers, (desk, own, asked_at): (Desk<'_>, &mut OwnClaims, Instant)) {
+    fn keep(
+        &self,
+        question: &Question,
+        answers: &mut Answers,
+        (desk, own, asked_at): (Desk<'_>, &mut OwnClaims, Instant),
+    ) {
         let filter = &question.filter;
         for (event, fence) in self.fences.iter().enumerate() {
             if !matches!(answers.verdicts.get(event), Some(Verdict::Undecided(reason)) if *reason != Reason::Claimed) {

@@ -87,6 +87,11 @@ impl Filters {
         Self { client, open: RwLock::default() }
     }
 
+    /// The version of the map by which filters are found.
+    pub(crate) fn map_version(&self) -> u64 {
+        self.client.map_version()
+    }
+
     /// The names of all filters.
     pub(crate) fn all(&self) -> Vec<String> {
         let map = self.client.map();
@@ -186,9 +191,7 @@ async fn ask(filter: &Filter, asked: &Asked<'_>) -> Result<Answers, CallError> {
     let times_ms = if filter.needs_times() { vec![asked.at_ms; digests.len()] } else { Vec::new() };
     let fences = asked.fences;
     let verdicts = match (asked.act, asked.names, asked.life_ms) {
-        (Act::Observe, _, Some(life_ms)) => {
-            filter.observe_digests_for(&digests, (asked.at_ms, life_ms), &hash).await?
-        }
+        (Act::Observe, _, Some(life_ms)) => filter.observe_digests_for(&digests, (asked.at_ms, life_ms), &hash).await?,
         (Act::Observe, [], None) => filter.observe_digests_or(&digests, &times_ms, &hash).await?,
         (Act::Observe, names, None) => filter.observe_digests_as_or(names, &digests, &times_ms, &hash).await?,
         (Act::Test, ..) => filter.test_digests_or(&digests, &times_ms, &hash).await?,

@@ -32,7 +32,7 @@ mod settings;
 
 pub use counts::{CommandCount, DoorCounts};
 pub use host::{Guest, Host, Making, Refused};
-pub use listen::Door;
+pub use listen::{Attendant, Counter, Door};
 pub use sandbox::NewFilter;
 pub use settings::{
     ClaimRule, DoorSettings, FilterSettings, ForgetRule, GetRule, MissingRule, NotDoorSettings, PrefixSettings,

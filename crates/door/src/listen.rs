@@ -1,7 +1,7 @@
-//! Connections that come to the door.
+//! Connections that come to the door, and who attends to them.
 //!
-//! Promises: connections beyond the limit are told so and closed; the door ends when it is told to, and with it all connections.
-//! Must not know: commands.
+//! Promises: connections beyond the limit are told so and closed; the door ends when it is told to, and with it all connections; a
+//! connection stays with one attendant. Must not know: commands, threads.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -14,12 +14,13 @@ use firstseen_wire::tls::ServerTls;
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
-use crate::connection::serve;
 use crate::confirming::Confirmer;
+use crate::connection::serve;
 use crate::counts::DoorCounts;
 use crate::filters::Filters;
 use crate::host::Host;
@@ -27,7 +28,7 @@ use crate::names::Names;
 use crate::room::room;
 use crate::rules::Rules;
 use crate::sandbox::Sandbox;
-use crate::session::{Session, Shared};
+use crate::session::{Common, Session, Shared};
 use crate::settings::DoorSettings;
 
 /// For how long no connection is accepted after the machine has refused one.
@@ -35,101 +36,123 @@ const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 /// After so long without a word it is asked whether the other machine is there, and then so often (nine times, as Linux has it).
 const SILENCE: Duration = Duration::from_secs(60);
 const PROBE_EVERY: Duration = Duration::from_secs(10);
+/// Connections that wait for an attendant.
+const WAITING_MAX: usize = 64;
 /// What Redis says where there is no room.
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 
-/// A door that is open.
+/// A door.
 pub struct Door {
-    shared: Arc<Shared>,
+    common: Arc<Common>,
     tls: Option<ServerTls>,
     places: Arc<Semaphore>,
     room: Arc<Semaphore>,
     connections: AtomicU64,
 }
 
+/// Who attends to some of the connections, with a client of its own; its tasks are those of the runtime in which it serves.
+pub struct Attendant {
+    door: Arc<Door>,
+    shared: Arc<Shared>,
+    coming: mpsc::Receiver<Coming>,
+    /// Whether it confirms claims as well: one of all does.
+    confirms: bool,
+}
+
+/// Where connections are handed to an attendant.
+pub struct Counter(mpsc::Sender<Coming>);
+
+/// A connection that an attendant is to take.
+struct Coming {
+    stream: std::net::TcpStream,
+    from: SocketAddr,
+    place: OwnedSemaphorePermit,
+}
+
 impl Door {
-    /// A door to the filters that `client` reaches, for whom `host` lets in. With `tls`, clients speak TLS.
-    pub fn new(
-        settings: DoorSettings,
-        client: Client,
-        host: Arc<dyn Host>,
-        tls: Option<ServerTls>,
-        node: &str,
-    ) -> Self {
+    /// A door for whom `host` lets in. With `tls`, clients speak TLS.
+    pub fn new(settings: DoorSettings, host: Arc<dyn Host>, tls: Option<ServerTls>, node: &str) -> Self {
         let places = Arc::new(Semaphore::new(settings.connections_max as usize));
         let room = room(settings.buffered_bytes_max);
-        let (names, filters) = (Names::new(&settings.prefix), Filters::new(client));
-        let sandbox = settings.sandbox.then(Sandbox::default);
-        let shared = Shared {
-            sandbox,
+        let common = Common {
+            names: Names::new(&settings.prefix),
             rules: Rules::new(&settings),
             confirmer: Confirmer::default(),
+            sandbox: settings.sandbox.then(Sandbox::default),
             settings,
-            names,
-            filters,
             host,
             counts: Arc::new(DoorCounts::new()),
             node: node.to_owned(),
         };
-        Self { shared: Arc::new(shared), tls, places, room, connections: AtomicU64::new(1) }
+        Self { common: Arc::new(common), tls, places, room, connections: AtomicU64::new(1) }
     }
 
     /// What has happened at the door.
     pub fn counts(&self) -> Arc<DoorCounts> {
-        self.shared.counts.clone()
+        self.common.counts.clone()
     }
 
-    /// Serves whoever connects, until `stop`.
-    pub async fn serve(self: Arc<Self>, listener: TcpListener, stop: CancellationToken) {
-        if self.shared.rules.has_confirms() {
-            let (shared, stop) = (self.shared.clone(), stop.clone());
-            tokio::spawn(async move { stop.run_until_cancelled(shared.confirmer.run(&shared.filters)).await });
-        }
-        loop {
-            let accepted = tokio::select! {
-                biased;
-                () = stop.cancelled() => return,
-                accepted = listener.accept() => accepted,
-            };
-            match accepted {
-                Ok((stream, from)) => self.clone().come(stream, from, &stop),
-                Err(error) => {
-                    tracing::warn!(%error, "no Redis clients are accepted for a moment");
-                    sleep(ACCEPT_PAUSE).await;
+    /// An attendant to the filters that `client` reaches; the first of all is to confirm claims.
+    pub fn attendant(self: &Arc<Self>, client: Client, is_first: bool) -> (Counter, Attendant) {
+        let (sender, coming) = mpsc::channel(WAITING_MAX);
+        let shared = Shared { filters: Filters::new(client), common: self.common.clone() };
+        let confirms = is_first && self.common.rules.has_confirms();
+        (Counter(sender), Attendant { door: self.clone(), shared: Arc::new(shared), coming, confirms })
+    }
+
+    /// Accepts whoever connects, until `stop`, and hands the connections to attendants in turn.
+    pub async fn serve(&self, listener: TcpListener, counters: &[Counter], stop: CancellationToken) {
+        for counter in counters.iter().cycle() {
+            // Whoever comes waits for the next connection here.
+            let coming = loop {
+                let accepted = tokio::select! {
+                    biased;
+                    () = stop.cancelled() => return,
+                    accepted = listener.accept() => accepted,
+                };
+                match accepted {
+                    Ok((stream, from)) => match self.come(stream, from) {
+                        Some(coming) => break coming,
+                        None => {}
+                    },
+                    Err(error) => {
+                        tracing::warn!(%error, "no Redis clients are accepted for a moment");
+                        sleep(ACCEPT_PAUSE).await;
+                    }
                 }
+            };
+            if counter.0.send(coming).await.is_err() {
+                tracing::warn!("a thread of the door for Redis clients has ended: a connection is closed");
             }
         }
     }
 
-    fn come(self: Arc<Self>, mut stream: TcpStream, from: SocketAddr, stop: &CancellationToken) {
+    /// A connection for which there is a place.
+    fn come(&self, mut stream: TcpStream, from: SocketAddr) -> Option<Coming> {
         // Without it small replies wait up to 40 ms for an acknowledgement.
         let _ = stream.set_nodelay(true);
         // A machine that is gone says nothing: its place would be taken for ever.
-        let _ = SockRef::from(&stream).set_tcp_keepalive(&TcpKeepalive::new().with_time(SILENCE).with_interval(PROBE_EVERY));
+        let keepalive = TcpKeepalive::new().with_time(SILENCE).with_interval(PROBE_EVERY);
+        let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
         let Ok(place) = self.places.clone().try_acquire_owned() else {
-            self.shared.counts.turned_away.fetch_add(1, Ordering::Relaxed);
+            self.common.counts.turned_away.fetch_add(1, Ordering::Relaxed);
             let _ = stream.try_write(TOO_MANY);
             tokio::spawn(async move { stream.shutdown().await });
-            return;
+            return None;
         };
-        let stop = stop.clone();
-        tokio::spawn(async move {
-            self.shared.counts.open.fetch_add(1, Ordering::Relaxed);
-            self.welcome(stream, from, &stop).await;
-            self.shared.counts.open.fetch_sub(1, Ordering::Relaxed);
-            drop(place);
-        });
+        Some(Coming { stream: stream.into_std().ok()?, from, place })
     }
 
-    async fn welcome(&self, stream: TcpStream, from: SocketAddr, stop: &CancellationToken) {
+    async fn welcome(&self, shared: &Arc<Shared>, stream: TcpStream, from: SocketAddr, stop: &CancellationToken) {
         let number = self.connections.fetch_add(1, Ordering::Relaxed);
-        let session = |known| Session::new(self.shared.clone(), self.room.clone(), number, (from, known));
+        let session = |known| Session::new(shared.clone(), self.room.clone(), number, (from, known));
+        let host = &self.common.host;
         let ended = match &self.tls {
-            None => serve(stream, session(self.shared.host.known(None, from)), self.room.clone(), stop).await,
+            None => serve(stream, session(host.known(None, from)), self.room.clone(), stop).await,
             Some(tls) => match timeout(CONNECT_TIMEOUT, tls.accept(stream)).await {
                 Ok(Ok(stream)) => {
                     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default().to_vec();
-                    let known = self.shared.host.known(Some(&certificates), from);
+                    let known = host.known(Some(&certificates), from);
                     serve(stream, session(known), self.room.clone(), stop).await
                 }
                 Ok(Err(error)) => return tracing::debug!(%error, %from, "a handshake of a Redis client has failed"),
@@ -137,5 +160,28 @@ impl Door {
             },
         };
         tracing::debug!(?ended, %from, "a Redis client has gone");
+    }
+}
+
+impl Attendant {
+    /// Serves the connections that it is handed, until `stop`, and until these have heard what they asked for.
+    pub async fn serve(mut self, stop: CancellationToken) {
+        if self.confirms {
+            let (shared, stop) = (self.shared.clone(), stop.clone());
+            tokio::spawn(async move { stop.run_until_cancelled(shared.common.confirmer.run(&shared.filters)).await });
+        }
+        let open = TaskTracker::new();
+        while let Some(Some(Coming { stream, from, place })) = stop.run_until_cancelled(self.coming.recv()).await {
+            let Ok(stream) = TcpStream::from_std(stream) else { continue };
+            let (door, shared, stop) = (self.door.clone(), self.shared.clone(), stop.clone());
+            open.spawn(async move {
+                door.common.counts.open.fetch_add(1, Ordering::Relaxed);
+                door.welcome(&shared, stream, from, &stop).await;
+                door.common.counts.open.fetch_sub(1, Ordering::Relaxed);
+                drop(place);
+            });
+        }
+        open.close();
+        open.wait().await;
     }
 }

@@ -24,9 +24,14 @@ impl Names {
         Self { prefixes }
     }
 
+    /// The number of the beginning that counts for a key; none where the key is not mapped.
+    pub(crate) fn prefix_of(&self, key: &[u8]) -> Option<usize> {
+        self.prefixes.iter().position(|(beginning, _)| key.starts_with(beginning))
+    }
+
     /// The filters of a key; none where the key is not mapped.
     pub(crate) fn filters_of(&self, key: &[u8]) -> &[Arc<str>] {
-        let fitting = self.prefixes.iter().find(|(beginning, _)| key.starts_with(beginning));
+        let fitting = self.prefix_of(key).and_then(|prefix| self.prefixes.get(prefix));
         fitting.map_or(&[], |(_, filters)| filters)
     }
 }

@@ -69,11 +69,8 @@ mod tests {
     fn claims_whose_leases_are_over_make_room() {
         let fence = |number| Fence::new(FilterId(1), Epoch(1), Incarnation(1), number).unwrap();
         let now = Instant::now();
-        let claim = |number, lease_s| OwnClaim {
-            fence: fence(number),
-            at_ms: 0,
-            until: now + Duration::from_secs(lease_s),
-        };
+        let claim =
+            |number, lease_s| OwnClaim { fence: fence(number), at_ms: 0, until: now + Duration::from_secs(lease_s) };
         let mut own = OwnClaims::default();
         for number in 0..CLAIMS_MAX as u64 {
             assert!(own.make_room(1, now));

@@ -21,6 +21,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use firstseen_resp::{Command, Flag, KeptCommand, Protocol, Replies, Request, TransactionRequest, find_command};
 
 use about::Clerk;
+use place::Placed;
 
 use crate::confirming::Confirmer;
 use crate::counts::DoorCounts;
@@ -42,12 +43,17 @@ const QUEUED_BYTES_MAX: usize = 4 << 20;
 /// Bytes of the replies to one transaction, and that of one command beside.
 const REPLIES_BYTES_MAX: usize = 1 << 20;
 
-/// What all connections share.
+/// What the connections of one attendant share.
 pub(crate) struct Shared {
+    pub(crate) filters: Filters,
+    pub(crate) common: Arc<Common>,
+}
+
+/// What all connections share.
+pub(crate) struct Common {
     pub(crate) settings: DoorSettings,
     pub(crate) names: Names,
     pub(crate) rules: Rules,
-    pub(crate) filters: Filters,
     pub(crate) confirmer: Confirmer,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) counts: Arc<DoorCounts>,
@@ -77,6 +83,7 @@ pub(crate) struct Session {
     transaction: Option<Transaction>,
     gathered: Gathered,
     claims: OwnClaims,
+    placed: Placed,
     replies: Replies,
     /// The room for bytes that all connections share.
     room: Arc<Semaphore>,
@@ -110,6 +117,7 @@ impl Session {
             transaction: None,
             gathered: Gathered::default(),
             claims: OwnClaims::default(),
+            placed: Placed::default(),
             replies: Replies::new(Protocol::Resp2),
             room,
         }
@@ -143,7 +151,7 @@ impl Session {
             self.refuse("NOAUTH Authentication required.");
             return Next::Go;
         }
-        let request = match Request::read(&command) {
+        let request = match Request::read_as(spec, &command) {
             Ok(request) => request,
             Err(refusal) => {
                 self.finish().await;
@@ -154,7 +162,9 @@ impl Session {
                 return if refusal.closes_connection() { Next::Close } else { Next::Go };
             }
         };
-        self.shared.counts.count(command.name());
+        if let Some(spec) = spec {
+            self.shared.common.counts.count(spec);
+        }
         if self.transaction.is_some() && !ends_or_leaves(&request) {
             self.queue(command);
             return Next::Go;
@@ -174,7 +184,7 @@ impl Session {
     }
 
     async fn carry_out(&mut self, request: Request<'_>) -> Next {
-        if let (Some(sandbox), Some(guest)) = (&self.shared.sandbox, &self.guest)
+        if let (Some(sandbox), Some(guest)) = (&self.shared.common.sandbox, &self.guest)
             && let Err(refusal) = make::prepare(&self.shared, sandbox, &**guest, &request).await
         {
             self.finish().await;
@@ -272,7 +282,7 @@ impl Session {
     }
 
     fn refuse(&mut self, error: impl std::fmt::Display) {
-        self.shared.counts.refuse(&mut self.replies, error);
+        self.shared.common.counts.refuse(&mut self.replies, error);
     }
 }
 
@@ -286,11 +296,11 @@ fn desk<'a>(shared: &'a Shared, guest: &'a dyn Guest) -> Desk<'a> {
     Desk {
         filters: &shared.filters,
         guest,
-        counts: &shared.counts,
-        sandbox: shared.sandbox.as_ref(),
-        confirmer: &shared.confirmer,
-        rules: &shared.rules,
-        missing: shared.settings.missing,
+        counts: &shared.common.counts,
+        sandbox: shared.common.sandbox.as_ref(),
+        confirmer: &shared.common.confirmer,
+        rules: &shared.common.rules,
+        missing: shared.common.settings.missing,
         now_ms: now_ms(),
     }
 }

@@ -12,6 +12,8 @@ use thiserror::Error;
 const CONNECTIONS_MAX: u32 = 512;
 /// Bytes of half commands over all connections, where nothing is said.
 const BUFFERED_BYTES_MAX: u64 = 256 << 20;
+/// Most threads.
+const THREADS_MAX: u64 = 256;
 /// Most beginnings of keys that are mapped, and filters with rules of their own.
 const PREFIXES_MAX: usize = 256;
 
@@ -24,6 +26,9 @@ pub struct DoorSettings {
     /// Whether they speak TLS, by the node's certificate.
     #[serde(default)]
     pub tls: bool,
+    /// Threads that attend to connections; half as many as the machine has processors where nothing is said.
+    #[serde(default)]
+    pub threads: Option<u16>,
     /// Connections that may be open at the same time.
     #[serde(default = "connections_max")]
     pub connections_max: u32,
@@ -157,6 +162,9 @@ pub enum NotDoorSettings {
         /// The address.
         listen: SocketAddr,
     },
+    /// More threads than there may be.
+    #[error("redis.threads is {0}, at most {THREADS_MAX} are possible")]
+    Threads(u64),
     /// A bound is zero.
     #[error("redis.{0} has to be above 0")]
     Zero(&'static str),
@@ -185,6 +193,7 @@ impl DoorSettings {
         Self {
             listen,
             tls: false,
+            threads: None,
             connections_max: CONNECTIONS_MAX,
             buffered_bytes_max: BUFFERED_BYTES_MAX,
             undecided: UndecidedRule::default(),
@@ -213,9 +222,15 @@ impl DoorSettings {
         if listen.port() != 0 && others.contains(&listen) {
             return Err(NotDoorSettings::Taken { listen });
         }
-        for (name, value) in
-            [("connections_max", u64::from(self.connections_max)), ("buffered_bytes_max", self.buffered_bytes_max)]
-        {
+        let threads = self.threads.map_or(1, u64::from);
+        if threads > THREADS_MAX {
+            return Err(NotDoorSettings::Threads(threads));
+        }
+        for (name, value) in [
+            ("threads", threads),
+            ("connections_max", u64::from(self.connections_max)),
+            ("buffered_bytes_max", self.buffered_bytes_max),
+        ] {
             if value == 0 {
                 return Err(NotDoorSettings::Zero(name));
             }
@@ -268,6 +283,8 @@ mod tests {
         DoorSettings { tls: true, ..open() }.check(&others, true, false).unwrap();
         assert!(fails(DoorSettings::at(others[0])).contains("different ports"));
         assert!(fails(DoorSettings { connections_max: 0, ..settings() }).contains("connections_max"));
+        assert!(fails(DoorSettings { threads: Some(0), ..settings() }).contains("threads"));
+        assert!(fails(DoorSettings { threads: Some(257), ..settings() }).contains("257"));
         assert!(fails(DoorSettings { buffered_bytes_max: 0, ..settings() }).contains("buffered_bytes_max"));
         assert!(
             fails(DoorSettings { prefix: vec![prefix("a", "f"), prefix("a", "f")], ..settings() }).contains("twice")

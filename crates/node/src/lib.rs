@@ -19,6 +19,7 @@ mod delegate;
 mod edges;
 mod gate;
 mod guest;
+mod home;
 mod hosts;
 mod http;
 mod ids;

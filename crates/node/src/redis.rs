@@ -2,20 +2,21 @@
 //!
 //! Promises: nobody may do more at the door than on a stream of its own. Must not know: what Redis clients say.
 
+mod threads;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use firstseen_client::Client;
-use firstseen_door::{Door, DoorSettings, Guest as DoorGuest, Host, Making, NewFilter, Refused};
+use firstseen_door::{Door, Guest as DoorGuest, Host, Making, NewFilter, Refused};
 use firstseen_filter::{FilterSpec, GrowthSpec, Kind, Limit, Window};
 use firstseen_meta::{self as meta, Change, propose_for, slice_bytes};
 use firstseen_routing::{ClusterMap, FilterPolicies, FilterVerb, SecretMaterial, SlicedDefinition, Slicing};
 use firstseen_wire::tls::{CertificateDer, ServerTls};
 use firstseen_wire::token::Token;
 use tokio::net::TcpListener;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
 use crate::edges::random;
 use crate::guest::{Guest, Needs, Right};
@@ -24,21 +25,17 @@ use crate::roles::{Caller, Role};
 use crate::shared::Shared;
 use crate::tokens;
 
-/// For how long a verdict is waited for: Redis clients give up after two to five seconds, and send again.
-const DEADLINE_MS: u64 = 1_000;
-/// The pause before the node's own client tries again to connect: before the cluster is formed, it cannot.
-const CONNECT_PAUSE: Duration = Duration::from_millis(500);
+/// When to ask again whose batches are all unanswered.
+const BATCHES_PAUSE: Duration = Duration::from_millis(500);
 /// For so long a node may take to act on what was agreed on.
 const APPLY_MAX: Duration = Duration::from_secs(5);
 /// How a filter of the sandbox grows: by as much again, three times.
 const GROWTH: GrowthSpec = GrowthSpec { ratio: 1.0, generations_max: 4, limit: Limit::Cardinality };
 /// How long replies are waited for at the end, and how often it is looked whether they are sent.
-const REPLIES_MAX: Duration = Duration::from_millis(2 * DEADLINE_MS);
+const REPLIES_MAX: Duration = Duration::from_secs(2);
 const REPLIES_LOOK: Duration = Duration::from_millis(5);
 /// Seconds after which the certificate of an open connection is looked at again, where it asks for something.
 const LOOK_AGAIN_S: u64 = 3;
-/// After so long, somebody should know that the door is not open yet.
-const WARN_AFTER: Duration = Duration::from_secs(10);
 /// What calls at the door are called where it is written down who did what.
 const CALL: &str = "redis";
 
@@ -46,20 +43,12 @@ const CALL: &str = "redis";
 pub(crate) fn open(listener: Option<TcpListener>, tls: Option<ServerTls>, shared: &Arc<Shared>) -> Option<SocketAddr> {
     let (listener, settings) = (listener?, shared.config.redis.clone()?);
     let address = listener.local_addr().ok();
-    tokio::spawn(serve(listener, settings, tls, shared.clone()));
-    address
-}
-
-/// Serves Redis clients until the node stops.
-async fn serve(listener: TcpListener, settings: DoorSettings, tls: Option<ServerTls>, shared: Arc<Shared>) {
-    // Nothing new is taken up then, and what is under way is replied to.
-    let drained = shared.departure.drained.clone();
-    let Some(client) = drained.run_until_cancelled(connect(&shared)).await else { return };
     let tls = tls.filter(|_| settings.tls);
     let host = Arc::new(NodeHost { shared: shared.clone(), tls: tls.clone() });
-    let door = Arc::new(Door::new(settings, client, host, tls, &shared.config.name));
-    let _ = shared.open.door.set(door.counts());
-    door.serve(listener, drained).await;
+    let threads = threads::count(settings.threads);
+    let door = Arc::new(Door::new(settings, host, tls, &shared.config.name));
+    tokio::spawn(threads::serve(door, threads, listener, shared.clone()));
+    address
 }
 
 /// Waits until Redis clients have heard the replies to what they have sent, but not for those that do not listen.
@@ -71,29 +60,6 @@ pub(crate) async fn wait_for_replies(shared: &Shared) {
         }
     };
     let _ = timeout(REPLIES_MAX, heard).await;
-}
-
-/// The node's own client, once the node can be asked.
-async fn connect(shared: &Shared) -> Client {
-    let begun = Instant::now();
-    let mut has_warned = false;
-    loop {
-        let builder = Client::builder()
-            .seeds([shared.address.clone()])
-            .connector(shared.connector.clone())
-            .incarnation(u128::from_le_bytes(shared.ids.next()))
-            .deadline_ms(DEADLINE_MS)
-            .site(shared.config.site.clone());
-        match builder.connect().await {
-            Ok(client) => return client,
-            Err(error) if !has_warned && begun.elapsed() > WARN_AFTER => {
-                has_warned = true;
-                tracing::warn!(%error, "the door for Redis clients answers nobody before this node belongs to a cluster");
-            }
-            Err(error) => tracing::debug!(%error, "the door for Redis clients waits for the cluster"),
-        }
-        sleep(CONNECT_PAUSE).await;
-    }
 }
 
 struct NodeHost {
@@ -264,7 +230,7 @@ impl DoorGuest for Visitor {
                 usage.give_back(1);
                 Ok(())
             }
-            Err(Spent::Batches) => Err(Refused::Spent(CONNECT_PAUSE)),
+            Err(Spent::Batches) => Err(Refused::Spent(BATCHES_PAUSE)),
             Err(Spent::Events { retry_after_ms }) => Err(Refused::Spent(Duration::from_millis(retry_after_ms.into()))),
         }
     }

@@ -15,18 +15,21 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use firstseen_meta::is_restoring;
+use firstseen_routing::FilterVerb;
 use firstseen_wire::map as wire_map;
+use firstseen_wire::net::ObserveHere;
 use firstseen_wire::proto::producer::producer_server::Producer;
 use firstseen_wire::proto::producer::{
     ClusterMap, DescribeFilterReply, DescribeFilterRequest, ObserveReply, ObserveRequest, WatchMapRequest,
 };
 use firstseen_wire::status::ErrorKind;
 use tokio::sync::mpsc;
-use tokio_stream::Stream;
 use tokio_stream::wrappers::ReceiverStream;
+use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::guest::Guest;
+use crate::guest::{Guest, Needs, Right};
+use crate::roles::{Caller, Role};
 use crate::shared::Shared;
 use crate::shares::Party;
 use session::Session;
@@ -63,6 +66,33 @@ impl Drop for OpenStream {
     }
 }
 
+/// Serves a stream of `guest`; returns its replies.
+fn open(
+    shared: &Arc<Shared>,
+    party: Party,
+    guest: Arc<Guest>,
+    requests: impl Stream<Item = Result<ObserveRequest, Status>> + Send + Unpin + 'static,
+) -> ObserveHere {
+    let open = OpenStream::open(shared, |shared| &shared.open.streams, shared.config.limits.streams_max)?;
+    let credits = shared.config.limits.inflight_batches_max as usize;
+    // A reply for each batch of the credit, the welcome, and the status at the end.
+    let (replies, outbound) = mpsc::channel(2 * credits + 2);
+    let session = Session::new(shared.clone(), party, guest, replies);
+    tokio::spawn(async move {
+        session.run(requests).await;
+        drop(open);
+    });
+    Ok(outbound)
+}
+
+/// Serves a stream of this node's own, which has passed no network and no gate: what comes on it was checked before.
+pub(crate) fn open_own(shared: &Arc<Shared>, requests: mpsc::Receiver<ObserveRequest>) -> ObserveHere {
+    let needs = Needs { role: Role::Producer, right: Some(Right::SomeFilter(FilterVerb::Observe)) };
+    let map = shared.view().map.clone();
+    let guest = Guest::enter((Caller::showing(None), None), ("own", needs), &map, &shared.audit)?;
+    open(shared, Party::Producers, Arc::new(guest), ReceiverStream::new(requests).map(Ok))
+}
+
 #[tonic::async_trait]
 impl Producer for ProducerService {
     type ObserveStream = ReceiverStream<Result<ObserveReply, Status>>;
@@ -73,19 +103,9 @@ impl Producer for ProducerService {
         request: Request<Streaming<ObserveRequest>>,
     ) -> Result<Response<Self::ObserveStream>, Status> {
         let guest = Guest::of(&request)?;
-        let open =
-            OpenStream::open(&self.shared, |shared| &shared.open.streams, self.shared.config.limits.streams_max)?;
         let party = request.extensions().get().copied().unwrap_or(Party::Producers);
-        let credits = self.shared.config.limits.inflight_batches_max as usize;
-        // A reply for each batch of the credit, the welcome, and the status at the end.
-        let (replies, outbound) = mpsc::channel(2 * credits + 2);
-        let session = Session::new(self.shared.clone(), party, guest, replies);
-        let requests = request.into_inner();
-        tokio::spawn(async move {
-            session.run(requests).await;
-            drop(open);
-        });
-        Ok(Response::new(ReceiverStream::new(outbound)))
+        let replies = open(&self.shared, party, guest, request.into_inner())?;
+        Ok(Response::new(ReceiverStream::new(replies)))
     }
 
     async fn describe_filter(

@@ -31,7 +31,7 @@ pub use refusal::{Refusal, Unserved};
 pub use replies::{Protocol, Replies};
 pub use request::{
     BloomInfoField, BloomOptions, BloomRequest, ClaimRequest, ClaimedEvents, ClientRequest, ClusterQuery, CommandQuery,
-    ConnectionRequest, Credentials, EventTime, Expansion, FilterRequest, ITEMS_MAX, KeyRequest, Request, ServerRequest, SetRequest,
-    Submission, TransactionRequest,
+    ConnectionRequest, Credentials, EventTime, Expansion, FilterRequest, ITEMS_MAX, KeyRequest, Request, ServerRequest,
+    SetRequest, Submission, TransactionRequest,
 };
-pub use table::{COMMANDS, CommandSpec, Flag, find_command};
+pub use table::{COMMANDS, COMMANDS_MAX, CommandSpec, Flag, find_command};

@@ -22,7 +22,7 @@ pub use sets::SetRequest;
 pub use transactions::TransactionRequest;
 pub use words::ITEMS_MAX;
 
-use crate::table::{Verb, find_command};
+use crate::table::{CommandSpec, Verb, find_command};
 use crate::{Command, Refusal};
 
 /// One command with its arguments.
@@ -52,7 +52,15 @@ impl<'a> Request<'a> {
     /// # Errors
     /// [`Refusal`] if there is no such command, if it is not served, or if its arguments are none of its kind.
     pub fn read(command: &Command<'a>) -> Result<Self, Refusal<'a>> {
-        let Some(spec) = find_command(command.name()) else { return Err(unserved::refusal(command)) };
+        Self::read_as(find_command(command.name()), command)
+    }
+
+    /// Like [`Self::read`], where it is known which command it is, or that it is none.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    pub fn read_as(spec: Option<&CommandSpec>, command: &Command<'a>) -> Result<Self, Refusal<'a>> {
+        let Some(spec) = spec else { return Err(unserved::refusal(command)) };
         if !spec.takes(command.count()) {
             return Err(Refusal::WrongArity { command: spec.name(), subcommand: None });
         }

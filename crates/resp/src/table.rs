@@ -103,6 +103,11 @@ impl CommandSpec {
         self.name
     }
 
+    /// Its number, below [`COMMANDS_MAX`].
+    pub fn number(&self) -> usize {
+        self.verb as usize
+    }
+
     /// What it is.
     pub(crate) fn verb(&self) -> Verb {
         self.verb
@@ -172,8 +177,11 @@ const fn command(
     CommandSpec { name, packed_name, verb, arguments_min, arguments_max, flags, keys }
 }
 
+/// How many commands there are.
+pub const COMMANDS_MAX: usize = 49;
+
 /// All commands that are served, in the order of their names.
-pub static COMMANDS: [CommandSpec; 49] = [
+pub static COMMANDS: [CommandSpec; COMMANDS_MAX] = [
     command("auth", Verb::Auth, (2, ANY), &[Fast, NoAuth], NO_KEYS),
     command("bf.add", Verb::BfAdd, (3, 3), &[Write, Fast], ONE_KEY),
     command("bf.card", Verb::BfCard, (2, 2), &[Readonly, Fast], ONE_KEY),

@@ -41,9 +41,9 @@ pub use plan::{
 };
 pub use protocol::{
     AskCells, BackupCells, BatchName, CellParts, CellPlace, CheckpointCursor, ClaimTests, Climb, Climbed, ClockReading,
-    Command, EarlyDuplicates, Entry, EventTag, Fence, FromLevel, GroupReply, HandedOver, Hold, LinkEnd, LinkEnds, NotAFence,
-    LinkError, LinkFull, LinkReceiver, LinkSender, MirrorNumber, Mirrored, Moment, MonotonicMs, NamedEvent, Operation,
-    Past, PeerBody, PeerMessage, PositionLists, Record, Resolved, SetAcks, SetBatch, Submission, SubmissionName,
-    TestBatch, TestRun, Tick, Times,
+    Command, EarlyDuplicates, Entry, EventTag, Fence, FromLevel, GroupReply, HandedOver, Hold, LinkEnd, LinkEnds,
+    LinkError, LinkFull, LinkReceiver, LinkSender, MirrorNumber, Mirrored, Moment, MonotonicMs, NamedEvent, NotAFence,
+    Operation, Past, PeerBody, PeerMessage, PositionLists, Record, Resolved, SetAcks, SetBatch, Submission,
+    SubmissionName, TestBatch, TestRun, Tick, Times,
 };
 pub use verdict::{Answer, Decision, Reason, Seen};

@@ -12,6 +12,8 @@ use http::Uri;
 use rustls_pki_types::ServerName;
 use thiserror::Error;
 use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+use tonic::Status;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Endpoint, Server};
 
@@ -23,6 +25,7 @@ use crate::limits::{
     MESSAGE_BYTES_MAX, STREAMS_MAX,
 };
 use crate::names::peer_name;
+use crate::proto::producer::{ObserveReply, ObserveRequest};
 use crate::proto::{admin, meta, peer, producer};
 use crate::tls::ClientTls;
 use crate::token::Token;
@@ -64,6 +67,13 @@ pub trait Connector: Send + Sync + 'static {
     /// [`ConnectError`] where nothing can be tried; that no peer answers shows when the channel is used.
     fn channel(&self, address: &str, node_name: Option<&str>) -> Result<Channel, ConnectError>;
 
+    /// Opens a stream of batches to the node at `address` past the network, where that node is in this process; the requests are
+    /// those of the Producer service's `Observe`.
+    fn observe_here(&self, address: &str, requests: mpsc::Receiver<ObserveRequest>) -> Option<ObserveHere> {
+        let _ = (address, requests);
+        None
+    }
+
     /// Why no connection to `address` can be made, where waiting does not change that and it can be found out. This is
     /// for the time after a connection has failed; it makes another one to find out.
     fn examine<'a>(&'a self, address: &'a str, node_name: Option<&'a str>) -> Examination<'a> {
@@ -72,12 +82,19 @@ pub trait Connector: Send + Sync + 'static {
     }
 }
 
+/// The replies of a stream that [`Connector::observe_here`] has opened; an error says why there is none.
+pub type ObserveHere = Result<mpsc::Receiver<Result<ObserveReply, Status>>, Status>;
+
 /// The result of [`Connector::examine`].
 pub type Examination<'a> = Pin<Box<dyn Future<Output = Option<Mismatch>> + Send + 'a>>;
 
 impl<C: Connector + ?Sized> Connector for Arc<C> {
     fn channel(&self, address: &str, node_name: Option<&str>) -> Result<Channel, ConnectError> {
         (**self).channel(address, node_name)
+    }
+
+    fn observe_here(&self, address: &str, requests: mpsc::Receiver<ObserveRequest>) -> Option<ObserveHere> {
+        (**self).observe_here(address, requests)
     }
 
     fn examine<'a>(&'a self, address: &'a str, node_name: Option<&'a str>) -> Examination<'a> {

@@ -49,8 +49,8 @@ impl Clerk<'_> {
             }
             KeyRequest::Delete { keys } => self.delete(keys).await,
             // Clients ask for a key of their own to learn whether they are replicas.
-            KeyRequest::Get { key } if self.shared.names.filters_of(key).is_empty() => self.replies.null(),
-            KeyRequest::Get { key } if self.shared.settings.get == GetRule::One => {
+            KeyRequest::Get { key } if self.shared.common.names.filters_of(key).is_empty() => self.replies.null(),
+            KeyRequest::Get { key } if self.shared.common.settings.get == GetRule::One => {
                 self.known(&[key], Form::OneOrNothing).await;
             }
             KeyRequest::Get { .. } => self.refuse("ERR firstseen stores no values: ask EXISTS whether a key was seen"),
@@ -98,7 +98,7 @@ impl Clerk<'_> {
     }
 
     fn forget(&mut self, what: &[u8]) {
-        match self.shared.settings.forget {
+        match self.shared.common.settings.forget {
             ForgetRule::Ignore => self.replies.integer(0),
             ForgetRule::Refuse => {
                 let what = String::from_utf8_lossy(what).into_owned();
@@ -127,7 +127,7 @@ impl Clerk<'_> {
             },
             BloomRequest::Info { filter, field } => match self.described(filter).await {
                 Ok(filter) => {
-                    let (bytes, made) = (self.shared.host.cell_bytes(filter.name()), self.made(filter.name()));
+                    let (bytes, made) = (self.shared.common.host.cell_bytes(filter.name()), self.made(filter.name()));
                     bloom_info(self.replies, &filter, (bytes, made), field);
                 }
                 Err(error) => self.refuse_filter(error),
@@ -155,16 +155,16 @@ impl Clerk<'_> {
     async fn known(&mut self, keys: &[&[u8]], form: Form) {
         let mut by_filter: BTreeMap<&Arc<str>, Vec<usize>> = BTreeMap::new();
         for (place, key) in keys.iter().enumerate() {
-            for filter in self.shared.names.filters_of(key) {
+            for filter in self.shared.common.names.filters_of(key) {
                 by_filter.entry(filter).or_default().push(place);
             }
         }
-        let rule = self.shared.rules.undecided(by_filter.keys().next().map_or("", |filter| filter));
+        let rule = self.shared.common.rules.undecided(by_filter.keys().next().map_or("", |filter| filter));
         let mut verdicts = vec![Verdict::FirstSeen; keys.len()];
         for (filter, places) in by_filter {
             let found = match self.tested(filter, places.iter().filter_map(|place| keys.get(*place).copied())).await {
                 Ok(found) => found,
-                Err(NotAsked::NotFound) if self.shared.settings.missing == MissingRule::Zero => continue,
+                Err(NotAsked::NotFound) if self.shared.common.settings.missing == MissingRule::Zero => continue,
                 Err(NotAsked::Undecided(reason)) => vec![Verdict::Undecided(reason); places.len()],
                 Err(error) => return self.refuse(error),
             };
@@ -182,25 +182,20 @@ impl Clerk<'_> {
             }
         }
         let undecided = form::reply(self.replies, form, rule, &verdicts, &[]);
-        self.shared.counts.undecided.fetch_add(undecided as u64, Ordering::Relaxed);
+        self.shared.common.counts.undecided.fetch_add(undecided as u64, Ordering::Relaxed);
     }
 
-    async fn tested(
-        &self,
-        filter: &Arc<str>,
-        items: impl Iterator<Item = &[u8]>,
-    ) -> Result<Vec<Verdict>, NotAsked> {
+    async fn tested(&self, filter: &Arc<str>, items: impl Iterator<Item = &[u8]>) -> Result<Vec<Verdict>, NotAsked> {
         let items: Vec<&[u8]> = items.collect();
         let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
         let refused = |refused: Refused| NotAsked::Refused(refused.to_string());
         self.guest.may(FilterVerb::Lookup, filter, count).map_err(refused)?;
-        let asked =
-            Asked { items: &items, names: &[], fences: &[], act: Act::Test, at_ms: now_ms(), life_ms: None };
+        let asked = Asked { items: &items, names: &[], fences: &[], act: Act::Test, at_ms: now_ms(), life_ms: None };
         Ok(self.shared.filters.ask(filter, &asked).await?.verdicts)
     }
 
     fn refuse(&mut self, error: impl Display) {
-        self.shared.counts.refuse(self.replies, error);
+        self.shared.common.counts.refuse(self.replies, error);
     }
 
     fn refuse_filter(&mut self, error: FilterError) {
@@ -208,7 +203,7 @@ impl Clerk<'_> {
     }
 
     fn made(&self, filter: &str) -> Option<Made> {
-        self.shared.sandbox.as_ref()?.get(filter)
+        self.shared.common.sandbox.as_ref()?.get(filter)
     }
 
     async fn reserve(&mut self, name: &[u8], options: BloomOptions) {
@@ -217,7 +212,7 @@ impl Clerk<'_> {
             Err(FilterError::NotFound { .. }) => {}
             Err(error) => return self.refuse_filter(error),
         }
-        let Some(sandbox) = &self.shared.sandbox else {
+        let Some(sandbox) = &self.shared.common.sandbox else {
             return self.refuse(
                 "ERR filters are made by firstseen filter create, which asks for a window: BF.RESERVE does it in the sandbox alone",
             );
@@ -243,7 +238,9 @@ impl Clerk<'_> {
                 Ok(false) => match place::with_claims(self.shared, key).await {
                     Ok((filter, _)) => by_filter.entry(filter).or_default().push(key),
                     // What was never made cannot be there.
-                    Err(_) if self.shared.sandbox.is_some() || self.shared.settings.forget == ForgetRule::Ignore => {}
+                    Err(_)
+                        if self.shared.common.sandbox.is_some()
+                            || self.shared.common.settings.forget == ForgetRule::Ignore => {}
                     Err(_) => return self.forget(key),
                 },
             }
@@ -259,12 +256,12 @@ impl Clerk<'_> {
 
     /// Whether the sandbox has dropped the filter of this name.
     async fn dropped(&self, key: &[u8]) -> Result<bool, String> {
-        let (Some(sandbox), Ok(name)) = (&self.shared.sandbox, make::name_of(key)) else { return Ok(false) };
+        let (Some(sandbox), Ok(name)) = (&self.shared.common.sandbox, make::name_of(key)) else { return Ok(false) };
         make::drop_named(self.shared, sandbox, self.guest, &name).await
     }
 
     async fn flush(&mut self) {
-        let Some(sandbox) = &self.shared.sandbox else {
+        let Some(sandbox) = &self.shared.common.sandbox else {
             return self.refuse("ERR filters are dropped by firstseen filter drop: nobody drops all of them by a slip");
         };
         for name in sandbox.names() {

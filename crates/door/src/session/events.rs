@@ -10,7 +10,7 @@ use firstseen_resp::{
     Submission,
 };
 
-use super::place::{self, Found, Place};
+use super::place::{Found, Place};
 use super::{Next, Session, claims};
 use crate::events::Question;
 use crate::form::{self, Form, Says};
@@ -130,7 +130,7 @@ impl Session {
         if self.gathered.has_claims() && matches!(act, Wish::Confirm(_) | Wish::Release(_)) {
             self.finish().await;
         }
-        let found = match place::find(&self.shared, place, act, time).await {
+        let found = match self.placed.find(&self.shared, place, act, time).await {
             Ok(_) if submission.is_some() && matches!(time, EventTime::NowFor { .. }) => Err(NotAsked::wrong(
                 "ID and TTL do not go together: a retry is told its first verdict for the retry horizon",
             )),
@@ -175,12 +175,11 @@ impl Session {
         };
         let filter = match place {
             Place::Filter(name) => std::str::from_utf8(name).ok().map(Arc::<str>::from),
-            Place::Key { key, .. } => self.shared.names.filters_of(key).first().cloned(),
+            Place::Key { key, .. } => self.shared.common.names.filters_of(key).first().cloned(),
         };
-        let rule = self.shared.rules.undecided(filter.as_deref().unwrap_or_default());
-        let undecided =
-            form::reply(&mut self.replies, form, rule, &vec![Verdict::Undecided(*reason); events], &[]);
-        self.shared.counts.undecided.fetch_add(undecided as u64, std::sync::atomic::Ordering::Relaxed);
+        let rule = self.shared.common.rules.undecided(filter.as_deref().unwrap_or_default());
+        let undecided = form::reply(&mut self.replies, form, rule, &vec![Verdict::Undecided(*reason); events], &[]);
+        self.shared.common.counts.undecided.fetch_add(undecided as u64, std::sync::atomic::Ordering::Relaxed);
         Next::Go
     }
 }

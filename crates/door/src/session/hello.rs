@@ -52,7 +52,7 @@ impl Session {
     fn enter(&self, credentials: Credentials<'_>) -> Option<Arc<dyn Guest>> {
         // What Redis calls the default user has no name.
         let user = credentials.user().filter(|user| *user != b"default");
-        self.shared.host.enter(user, credentials.password(), self.from)
+        self.shared.common.host.enter(user, credentials.password(), self.from)
     }
 
     fn hello(&mut self, protocol: Option<Protocol>, credentials: Option<Credentials<'_>>, name: Option<&[u8]>) {

@@ -24,6 +24,7 @@ pub(super) enum Place<'a> {
 }
 
 /// What is done with events, and where.
+#[derive(Clone)]
 pub(super) struct Found {
     pub(super) filter: Arc<str>,
     pub(super) act: Act,
@@ -33,13 +34,58 @@ pub(super) struct Found {
     pub(super) needs_times: bool,
 }
 
-/// Looks for the filter of a command.
-pub(super) async fn find(
-    shared: &Shared,
-    place: Place<'_>,
-    wish: Wish<'_>,
-    time: EventTime,
-) -> Result<Found, NotAsked> {
+/// What was found last: clients ask much the same again.
+#[derive(Default)]
+pub(super) struct Placed {
+    named: Option<Arc<str>>,
+    keyed: Option<Keyed>,
+}
+
+/// What was found for keys that begin alike and ask for the same time.
+struct Keyed {
+    prefix: usize,
+    lifetime_ms: Option<u64>,
+    /// Of the map that was looked at.
+    version: u64,
+    found: Found,
+}
+
+impl Placed {
+    /// Looks for the filter of a command.
+    pub(super) async fn find(
+        &mut self,
+        shared: &Shared,
+        place: Place<'_>,
+        wish: Wish<'_>,
+        time: EventTime,
+    ) -> Result<Found, NotAsked> {
+        match (place, wish, time) {
+            (Place::Filter(name), Wish::Test | Wish::Observe, EventTime::Now) => {
+                let filter = match self.named.as_ref().filter(|named| named.as_bytes() == name) {
+                    Some(named) => named.clone(),
+                    None => self.named.insert(name_of(name)?).clone(),
+                };
+                let act = if wish == Wish::Test { Act::Test } else { Act::Observe };
+                Ok(Found { filter, act, life_ms: None, needs_times: false })
+            }
+            (Place::Key { key, lifetime_ms }, Wish::Observe, _) => {
+                let prefix = shared.common.names.prefix_of(key).ok_or_else(unmapped)?;
+                let version = shared.filters.map_version();
+                let is_same =
+                    |was: &&Keyed| (was.prefix, was.lifetime_ms, was.version) == (prefix, lifetime_ms, version);
+                if let Some(keyed) = self.keyed.as_ref().filter(is_same) {
+                    return Ok(keyed.found.clone());
+                }
+                let found = keyed(shared, key, lifetime_ms).await?;
+                self.keyed = Some(Keyed { prefix, lifetime_ms, version, found: found.clone() });
+                Ok(found)
+            }
+            _ => find(shared, place, wish, time).await,
+        }
+    }
+}
+
+async fn find(shared: &Shared, place: Place<'_>, wish: Wish<'_>, time: EventTime) -> Result<Found, NotAsked> {
     match (place, wish) {
         (Place::Filter(name), Wish::Test | Wish::Observe) => named(shared, name, wish, time).await,
         (Place::Filter(name), _) => {
@@ -79,10 +125,14 @@ async fn named(shared: &Shared, name: &[u8], wish: Wish<'_>, time: EventTime) ->
 /// A claim, or what ends one, by a filter that is like this.
 fn claimed(filter: Arc<str>, facts: Facts, wish: Wish<'_>) -> Result<Found, NotAsked> {
     let lease_max = facts.lease_max.ok_or_else(|| {
-        NotAsked::wrong(format_args!("filter '{filter}' keeps no claims: firstseen filter create --claims 10s makes one"))
+        NotAsked::wrong(format_args!(
+            "filter '{filter}' keeps no claims: firstseen filter create --claims 10s makes one"
+        ))
     })?;
     let act = match wish {
-        Wish::Claim(lease_ms) if Duration::from_millis(lease_ms) > lease_max => return Err(too_long(&filter, lease_max)),
+        Wish::Claim(lease_ms) if Duration::from_millis(lease_ms) > lease_max => {
+            return Err(too_long(&filter, lease_max));
+        }
         Wish::Claim(lease_ms) => Act::Claim(Duration::from_millis(lease_ms)),
         Wish::Release(_) => Act::Release,
         Wish::Test | Wish::Observe | Wish::Confirm(_) => Act::Confirm,
@@ -129,7 +179,7 @@ fn set(shared: &Shared, (filter, facts): &(Arc<str>, Facts), lifetime_ms: Option
         None => Act::Observe,
         Some(lease_max) => match lifetime_ms.map(Duration::from_millis) {
             // What the door confirms is remembered for the window from then on.
-            Some(life) if life > lease_max && shared.rules.claim(filter) == ClaimRule::Explicit => {
+            Some(life) if life > lease_max && shared.common.rules.claim(filter) == ClaimRule::Explicit => {
                 return Err(too_long(filter, lease_max));
             }
             life => Act::Claim(life.unwrap_or(lease_max).min(lease_max)),
@@ -151,7 +201,7 @@ pub(super) async fn with_claims(shared: &Shared, key: &[u8]) -> Result<(Arc<str>
 
 /// All filters of a key, and what they are like.
 async fn mapped(shared: &Shared, key: &[u8]) -> Result<Vec<(Arc<str>, Facts)>, NotAsked> {
-    let filters = shared.names.filters_of(key);
+    let filters = shared.common.names.filters_of(key);
     if filters.is_empty() {
         return Err(unmapped());
     }

@@ -12,7 +12,7 @@ use super::{Shared, info};
 pub(super) fn reply(replies: &mut Replies, shared: &Shared, request: ServerRequest<'_>) {
     match request {
         ServerRequest::Info { sections } => {
-            let text = info::text(sections, &shared.node, shared.counts.open());
+            let text = info::text(sections, &shared.common.node, shared.common.counts.open());
             replies.bulk(text.as_bytes());
         }
         ServerRequest::Command(query) => command(replies, query),
@@ -27,7 +27,9 @@ pub(super) fn reply(replies: &mut Replies, shared: &Shared, request: ServerReque
         ServerRequest::Cluster(ClusterQuery::Info) => {
             replies.bulk(b"cluster_enabled:0\r\ncluster_state:ok\r\ncluster_slots_assigned:0\r\n");
         }
-        ServerRequest::Cluster(_) => shared.counts.refuse(replies, "ERR This instance has cluster support disabled"),
+        ServerRequest::Cluster(_) => {
+            shared.common.counts.refuse(replies, "ERR This instance has cluster support disabled")
+        }
     }
 }
 

@@ -19,7 +19,8 @@ use firstseen_wire::reply::{self, Answers};
 use firstseen_wire::status::ErrorKind;
 use prost::Message;
 use tokio::sync::mpsc;
-use tonic::{Status, Streaming};
+use tokio_stream::{Stream, StreamExt};
+use tonic::Status;
 
 use super::admit::{self, Admitted, Refused, StreamSender};
 use super::relays::Relays;
@@ -42,6 +43,11 @@ const EVENT_BYTES: u64 = 128;
 
 /// Why a stream ends; `None` where the producer has nothing more.
 type End = Option<Status>;
+
+/// What a producer sends on a stream.
+pub(super) trait Requests: Stream<Item = Result<ObserveRequest, Status>> + Send + Unpin {}
+
+impl<S: Stream<Item = Result<ObserveRequest, Status>> + Send + Unpin> Requests for S {}
 
 /// One Observe stream.
 pub(super) struct Session {
@@ -93,7 +99,7 @@ impl Session {
     }
 
     /// Serves the stream until it ends.
-    pub(super) async fn run(mut self, requests: Streaming<ObserveRequest>) {
+    pub(super) async fn run(mut self, requests: impl Requests) {
         // Room for the reason of the end, behind the replies.
         let Ok(last_word) = self.replies.clone().reserve_owned().await else { return };
         let end = self.serve(requests).await;
@@ -106,7 +112,7 @@ impl Session {
         }
     }
 
-    async fn serve(&mut self, mut requests: Streaming<ObserveRequest>) -> End {
+    async fn serve(&mut self, mut requests: impl Requests) -> End {
         if let Err(status) = self.greet(&mut requests).await {
             return Some(status);
         }
@@ -128,13 +134,13 @@ impl Session {
                     self.rights.answered();
                     self.send_reply(reply)
                 }
-                request = requests.message(), if more => match request {
-                    Ok(Some(request)) => self.request(request),
-                    Ok(None) => {
+                request = requests.next(), if more => match request {
+                    Some(Ok(request)) => self.request(request),
+                    None => {
                         more = false;
                         Ok(())
                     }
-                    Err(status) => Err(status),
+                    Some(Err(status)) => Err(status),
                 },
             };
             if let Err(status) = done {
@@ -147,11 +153,12 @@ impl Session {
     }
 
     /// The producer says hello, and is welcomed.
-    async fn greet(&mut self, requests: &mut Streaming<ObserveRequest>) -> Result<(), Status> {
+    async fn greet(&mut self, requests: &mut impl Requests) -> Result<(), Status> {
         let missing = || ErrorKind::Invalid.status("the first message of a stream must be its hello");
         let stopping = self.shared.departure.stopping.clone();
-        let hello = tokio::time::timeout(HELLO_TIMEOUT, requests.message());
-        let first = stopping.run_until_cancelled(hello).await.ok_or_else(missing)?.map_err(|_| missing())??;
+        let hello = tokio::time::timeout(HELLO_TIMEOUT, requests.next());
+        let first =
+            stopping.run_until_cancelled(hello).await.ok_or_else(missing)?.map_err(|_| missing())?.transpose()?;
         self.sender.producer = hello::accept_hello(&first.ok_or_else(missing)?).map_err(|error| match error {
             WireError::Version { .. } => ErrorKind::NotNow.status(error),
             other => ErrorKind::Invalid.status(other),

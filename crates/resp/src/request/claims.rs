@@ -85,11 +85,7 @@ fn held<'a>(
 }
 
 /// The events behind the options, which end at this place.
-fn events<'a>(
-    command: &'static str,
-    arguments: Arguments<'a>,
-    place: usize,
-) -> Result<ClaimedEvents<'a>, Refusal<'a>> {
+fn events<'a>(command: &'static str, arguments: Arguments<'a>, place: usize) -> Result<ClaimedEvents<'a>, Refusal<'a>> {
     match arguments.get(place) {
         None => Ok(ClaimedEvents::Key(arguments.at(0))),
         Some(word) if is(word, "ITEMS") => {

@@ -2,9 +2,9 @@
 
 use crate::common::{array, read, read_bytes};
 use firstseen_resp::{
-    Arguments, BloomInfoField, BloomOptions, BloomRequest, ClaimRequest, ClaimedEvents, ClientRequest, ClusterQuery, CommandQuery,
-    ConnectionRequest, EventTime, Expansion, FilterRequest, ITEMS_MAX, KeyRequest, Limits, Parser, Protocol, Request,
-    ServerRequest, SetRequest, Submission, TransactionRequest,
+    Arguments, BloomInfoField, BloomOptions, BloomRequest, ClaimRequest, ClaimedEvents, ClientRequest, ClusterQuery,
+    CommandQuery, ConnectionRequest, EventTime, Expansion, FilterRequest, ITEMS_MAX, KeyRequest, Limits, Parser,
+    Protocol, Request, ServerRequest, SetRequest, Submission, TransactionRequest,
 };
 
 /// Checks that a line is this request, and that the size of letters does not matter where it must not.
@@ -127,7 +127,9 @@ fn claims() {
     is("FS.CLAIM k px 30000", claim(key, false));
     is("FS.CLAIM k PX 30000 withfence", claim(key, true));
     is_of("FS.CLAIM f PX 30000 ITEMS a b", 5, |items| claim(ClaimedEvents::Items { filter: b"f", items }, false));
-    is_of("FS.CLAIM f PX 30000 WITHFENCE items a", 6, |items| claim(ClaimedEvents::Items { filter: b"f", items }, true));
+    is_of("FS.CLAIM f PX 30000 WITHFENCE items a", 6, |items| {
+        claim(ClaimedEvents::Items { filter: b"f", items }, true)
+    });
     is("FS.CONFIRM k", Request::Claims(ClaimRequest::Confirm { events: key, fence: None }));
     is("FS.CONFIRM k FENCE 0a", Request::Claims(ClaimRequest::Confirm { events: key, fence: Some(b"0a") }));
     is("FS.RELEASE k", Request::Claims(ClaimRequest::Release { events: key, fence: None }));

@@ -1,0 +1,95 @@
+//! The threads of the door for Redis clients: each has a runtime and a client of its own, so that a command is read, asked for and
+//! replied to without waking another thread, but for the owner of its slice.
+//!
+//! Promises: nobody is accepted before the node can be asked. Must not know: who may come in.
+
+use std::sync::Arc;
+use std::thread::{Builder, available_parallelism};
+use std::time::Duration;
+
+use firstseen_client::Client;
+use firstseen_door::{Attendant, Counter, Door};
+use tokio::net::TcpListener;
+use tokio::runtime;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::home::Home;
+use crate::shared::Shared;
+
+/// For how long a verdict is waited for: Redis clients give up after two to five seconds, and send again.
+const DEADLINE_MS: u64 = 1_000;
+/// The pause before the node's own client tries again to connect: before the cluster is formed, it cannot.
+const CONNECT_PAUSE: Duration = Duration::from_millis(500);
+/// After so long, somebody should know that the door is not open yet.
+const WARN_AFTER: Duration = Duration::from_secs(10);
+
+/// How many threads attend to connections: as many as the settings say, or half of the processors.
+pub(super) fn count(threads: Option<u16>) -> usize {
+    let processors = available_parallelism().map_or(1, |processors| processors.get());
+    threads.map_or((processors / 2).max(1), usize::from)
+}
+
+/// Serves Redis clients until the node stops.
+pub(super) async fn serve(door: Arc<Door>, threads: usize, listener: TcpListener, shared: Arc<Shared>) {
+    // Nothing new is taken up then, and what is under way is replied to.
+    let stop = shared.departure.drained.clone();
+    let mut counters = Vec::with_capacity(threads);
+    for number in 1..=threads {
+        match begin(&door, number, &shared, &stop).await {
+            Ok(counter) => counters.push(counter),
+            Err(error) if stop.is_cancelled() => {
+                return tracing::debug!(error, "the door for Redis clients stays closed");
+            }
+            Err(error) => tracing::error!(error, "a thread of the door for Redis clients cannot be started"),
+        }
+    }
+    let _ = shared.open.door.set(door.counts());
+    door.serve(listener, &counters, stop).await;
+}
+
+/// Starts a thread with an attendant; returns where connections are handed to it.
+async fn begin(
+    door: &Arc<Door>,
+    number: usize,
+    shared: &Arc<Shared>,
+    stop: &CancellationToken,
+) -> Result<Counter, String> {
+    let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
+    let (ready, is_ready) = oneshot::channel();
+    let (door, shared, stop) = (door.clone(), shared.clone(), stop.clone());
+    let attend = async move {
+        let Some(client) = stop.run_until_cancelled(connect(&shared)).await else { return };
+        let (counter, attendant): (Counter, Attendant) = door.attendant(client, number == 1);
+        if ready.send(counter).is_ok() {
+            attendant.serve(stop).await;
+        }
+    };
+    let thread = Builder::new().name(format!("redis-{number}"));
+    thread.spawn(move || runtime.block_on(attend)).map_err(|error| error.to_string())?;
+    is_ready.await.map_err(|_| "it has ended".to_owned())
+}
+
+/// A client of the node's own, once the node can be asked.
+async fn connect(shared: &Arc<Shared>) -> Client {
+    let begun = Instant::now();
+    let mut has_warned = false;
+    loop {
+        let builder = Client::builder()
+            .seeds([shared.address.clone()])
+            .connector(Arc::new(Home(shared.clone())))
+            .incarnation(u128::from_le_bytes(shared.ids.next()))
+            .deadline_ms(DEADLINE_MS)
+            .site(shared.config.site.clone());
+        match builder.connect().await {
+            Ok(client) => return client,
+            Err(error) if !has_warned && begun.elapsed() > WARN_AFTER => {
+                has_warned = true;
+                tracing::warn!(%error, "the door for Redis clients answers nobody before this node belongs to a cluster");
+            }
+            Err(error) => tracing::debug!(%error, "the door for Redis clients waits for the cluster"),
+        }
+        sleep(CONNECT_PAUSE).await;
+    }
+}
