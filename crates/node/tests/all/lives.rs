@@ -12,7 +12,7 @@ use crate::common::{TestNode, request_to_create};
 
 const WINDOW_MS: u64 = 3_600_000;
 const KEYS: u64 = 60;
-const STEPS: u64 = 3_000;
+const STEPS: u64 = 2_000;
 const FUTURE: Verdict = Verdict::Undecided(Reason::Future);
 const TRIES: u32 = 1_000;
 /// Long ago, so that no time is ahead of the node's.
@@ -60,8 +60,8 @@ async fn made(node: &TestNode, name: &str, change: impl FnOnce(&mut FilterSpec))
     };
     change(&mut spec);
     let definition = SlicedDefinition::new(&spec, "horizontal:2".parse().expect("a slicing")).expect("a definition");
-    let clock = producer::ClockSource::Event.into();
-    let request = admin::CreateFilterRequest { clock, ..request_to_create(name, &definition) };
+    let (clock, durability) = (producer::ClockSource::Event.into(), producer::Durability::Durable.into());
+    let request = admin::CreateFilterRequest { clock, durability, ..request_to_create(name, &definition) };
     node.admin().create_filter(request).await.expect("a filter");
     opened(node, name).await
 }
@@ -87,7 +87,7 @@ async fn observe(filter: &Filter, key: u64, now_ms: u64, life_ms: Option<u64>) -
 async fn each_event_is_remembered_for_its_own_life_and_for_the_window_without_one() {
     let seed = 7;
     println!("seed {seed}");
-    let node = TestNode::start("a", Limits::default()).await;
+    let mut node = TestNode::start("a", Limits::default()).await;
     node.init().await;
     for kind in [Kind::Cuckoo, Kind::Timing] {
         let name = kind.to_string();
@@ -102,6 +102,9 @@ async fn each_event_is_remembered_for_its_own_life_and_for_the_window_without_on
             if step % 500 == 499 {
                 // A producer that has started anew knows nothing of the clock, but what the cluster tells.
                 drop(producer);
+                if step % 1_500 == 1_499 {
+                    node = node.restart().await;
+                }
                 (producer, filter) = opened(&node, &name).await;
             }
             let key = dice.below(KEYS);
