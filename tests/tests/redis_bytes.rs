@@ -10,10 +10,10 @@ use crate::redis_door::Door;
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A connection without a client.
-struct Wire(TcpStream);
+pub(crate) struct Wire(TcpStream);
 
 impl Wire {
-    fn to(door: &Door) -> Self {
+    pub(crate) fn to(door: &Door) -> Self {
         drop(door.client());
         let stream = TcpStream::connect(("127.0.0.1", door.port)).expect("a connection");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
@@ -21,10 +21,56 @@ impl Wire {
         Self(stream)
     }
 
-    fn say(&mut self, words: &[&str]) {
-        let mut bytes = format!("*{}\r\n", words.len());
-        words.iter().for_each(|word| bytes += &format!("${}\r\n{word}\r\n", word.len()));
+    pub(crate) fn say(&mut self, words: &[&str]) {
+        self.say_all([words]);
+    }
+
+    /// Sends commands at once.
+    pub(crate) fn say_all<'a>(&mut self, commands: impl IntoIterator<Item = &'a [&'a str]>) {
+        let mut bytes = String::new();
+        for words in commands {
+            bytes += &format!("*{}\r\n", words.len());
+            words.iter().for_each(|word| bytes += &format!("${}\r\n{word}\r\n", word.len()));
+        }
         self.0.write_all(bytes.as_bytes()).expect("it listens");
+    }
+
+    /// One reply, with all that is in it.
+    pub(crate) fn reply(&mut self) -> String {
+        let mut heard = String::new();
+        let mut left = 1u64;
+        while left > 0 {
+            left -= 1;
+            let line = self.line();
+            let number = || line.get(1..).and_then(|text| text.trim_end().parse::<i64>().ok());
+            match (line.as_bytes().first(), number()) {
+                (Some(b'*' | b'~' | b'>'), Some(count)) => left += count.max(0).unsigned_abs(),
+                (Some(b'%'), Some(count)) => left += 2 * count.max(0).unsigned_abs(),
+                (Some(b'$'), Some(length @ 0..)) => {
+                    let mut bytes = vec![0; length as usize + 2];
+                    self.0.read_exact(&mut bytes).expect("the rest of the reply");
+                    heard += &line;
+                    heard += &String::from_utf8_lossy(&bytes);
+                    continue;
+                }
+                (Some(b'+' | b'-' | b':' | b'_' | b'#' | b'$'), _) => {}
+                _ => panic!("no reply begins so: {line:?}, after {heard:?}"),
+            }
+            heard += &line;
+        }
+        heard
+    }
+
+    /// All up to the end of a line.
+    fn line(&mut self) -> String {
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while !line.ends_with(b"\r\n") {
+            self.0
+                .read_exact(&mut byte)
+                .unwrap_or_else(|error| panic!("{error} after {:?}", line.escape_ascii().to_string()));
+            line.push(byte[0]);
+        }
+        String::from_utf8_lossy(&line).into_owned()
     }
 
     fn hears(&mut self, expected: &str) {
@@ -33,7 +79,7 @@ impl Wire {
         assert_eq!(String::from_utf8_lossy(&heard), expected);
     }
 
-    fn asks(&mut self, words: &[&str], expected: &str) {
+    pub(crate) fn asks(&mut self, words: &[&str], expected: &str) {
         self.say(words);
         self.hears(expected);
     }

@@ -1,0 +1,61 @@
+//! Programs in Python that tests run, with packages from the registry.
+//!
+//! Promises: where there is no Python, or no way to the registry, a notice says so and the test is skipped; a program that hangs is
+//! ended. Must not know: what programs do.
+
+use std::process::{Command, Output, Stdio};
+
+use crate::run::{Folder, Watchdog};
+
+/// The version of redis-py that tests use.
+pub(crate) const REDIS_PY: &str = "redis==5.0.8";
+
+/// Python with these arguments, and what was fetched into `folder`.
+pub(crate) fn python(folder: &Folder, arguments: &[&str]) -> Command {
+    let mut command = Command::new("python3");
+    command.args(arguments).current_dir(folder.path("")).env("PYTHONPATH", folder.path("packages"));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// Whether a run ended well, and all that it printed.
+pub(crate) fn said(output: Output) -> (bool, String) {
+    let text = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
+    (output.status.success(), text)
+}
+
+/// Carries out steps that need the registry; false, with a notice, where one of them fails.
+pub(crate) fn fetch_by(folder: &Folder, steps: &[&[&str]]) -> bool {
+    let is_done = |step: &&[&str]| match python(folder, step).output().map(said) {
+        Ok((true, _)) => true,
+        Ok((false, text)) => {
+            println!("{text}");
+            false
+        }
+        Err(error) => {
+            println!("python3: {error}");
+            false
+        }
+    };
+    let are_done = steps.iter().all(is_done);
+    if !are_done {
+        println!("skipped: what the test needs cannot be fetched from here");
+    }
+    are_done
+}
+
+/// Fetches packages into the folder; false, with a notice, where they cannot be had.
+pub(crate) fn fetch(folder: &Folder, packages: &[&str]) -> bool {
+    let install = ["-m", "pip", "install", "-q", "--disable-pip-version-check", "--target", "packages"];
+    fetch_by(folder, &[&[&install, packages].concat()])
+}
+
+/// Runs the program `text`, which has to end well; returns what it printed.
+pub(crate) fn run(folder: &Folder, text: &str, arguments: &[String]) -> String {
+    folder.write("program.py", text);
+    let child = python(folder, &["program.py"]).args(arguments).spawn().expect("python3");
+    let _watchdog = Watchdog::of(&child);
+    let (is_well, text) = said(child.wait_with_output().expect("an end"));
+    assert!(is_well, "{arguments:?}: {text}");
+    text
+}

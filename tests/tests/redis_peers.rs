@@ -1,0 +1,93 @@
+//! The door beside what its users have today: fakeredis as an oracle, and programs that deduplicate by Redis.
+
+use serde_json::Value;
+
+use crate::python::{REDIS_PY, fetch, run};
+use crate::redis_door::Door;
+use crate::run::{Folder, number};
+
+const FAKEREDIS: [&str; 3] = ["fakeredis==2.41.0", "pyprobables==0.7.0", REDIS_PY];
+const SCRAPY_REDIS: [&str; 3] = ["scrapy-redis==0.9.1", "scrapy==2.19.0", REDIS_PY];
+const DJANGO: [&str; 2] = ["django==5.2.19", REDIS_PY];
+
+const SEED: u64 = 20_261;
+const COMMANDS: u64 = 4_000;
+/// Commands whose replies are compared that cannot be left out.
+const COMPARED: [&str; 17] = [
+    "BF.ADD",
+    "BF.MADD",
+    "BF.EXISTS",
+    "BF.MEXISTS",
+    "BF.INSERT",
+    "BF.CARD",
+    "BF.RESERVE",
+    "BF.INFO",
+    "SADD",
+    "SISMEMBER",
+    "SMISMEMBER",
+    "SET",
+    "SETNX",
+    "EXISTS",
+    "DEL",
+    "TYPE",
+    "EXEC",
+];
+
+/// The same commands get the same replies, but for those of which docs/redis.md says otherwise.
+#[test]
+#[ignore = "it fetches fakeredis from a registry, and is skipped with a notice where there is none"]
+fn the_door_replies_as_fakeredis_does() {
+    let folder = Folder::new();
+    if !fetch(&folder, &FAKEREDIS) {
+        return;
+    }
+    let mapped = "[[redis.prefix]]\nmatch = \"dedup:\"\nfilter = \"clicks\"\n";
+    let settings = format!("sandbox = true\nmissing = \"zero\"\nforget = \"ignore\"\n{mapped}");
+    let door = Door::with_cluster(&settings);
+    for name in ["tags2", "tags3"] {
+        door.run(&format!("filter create {name} --capacity 100k --fpr 1e-8 --clock wall --window 1h"));
+    }
+    drop(door.client());
+    for protocol in [2, 3] {
+        println!("version {protocol}, seed {SEED}");
+        let arguments = [u64::from(door.port), protocol, SEED, COMMANDS].map(|number| number.to_string());
+        let said = run(&folder, include_str!("python/oracle.py"), &arguments);
+        let said: Value = serde_json::from_str(said.trim()).unwrap_or_else(|error| panic!("{error}: {said}"));
+        println!("{said:#}");
+        assert_eq!(said["differences"], Value::Array(Vec::new()), "version {protocol}, seed {SEED}");
+        assert_eq!(said["unmet"], Value::Array(Vec::new()), "rows of the table that nothing needs");
+        assert!(number(&said, "commands") >= 2_000, "{said}");
+        for name in COMPARED {
+            assert!(said["sent"][name].as_u64() > Some(10), "{name} was hardly sent: {said}");
+        }
+    }
+}
+
+/// The name of the filter is what the key of scrapy-redis is by default.
+#[test]
+#[ignore = "it fetches scrapy-redis from a registry, and is skipped with a notice where there is none"]
+fn a_crawler_of_scrapy_redis_asks_for_every_page_once() {
+    let folder = Folder::new();
+    if !fetch(&folder, &SCRAPY_REDIS) {
+        return;
+    }
+    let door = Door::with_cluster("forget = \"ignore\"\n");
+    door.run("filter create pages:dupefilter --capacity 10k --fpr 1e-8 --clock wall --window 24h");
+    drop(door.client());
+    let said = run(&folder, include_str!("python/crawler.py"), &[door.port.to_string()]);
+    assert!(said.contains("every page once"), "{said}");
+}
+
+#[test]
+#[ignore = "it fetches Django from a registry, and is skipped with a notice where there is none"]
+fn a_cache_of_django_adds_every_key_once() {
+    let folder = Folder::new();
+    if !fetch(&folder, &DJANGO) {
+        return;
+    }
+    // What Django puts before its keys.
+    let door = Door::with_cluster("[[redis.prefix]]\nmatch = \":1:\"\nfilter = \"clicks\"\n");
+    drop(door.client());
+    let said = run(&folder, include_str!("python/django_cache.py"), &[door.port.to_string()]);
+    assert!(said.contains("every webhook once"), "{said}");
+}
