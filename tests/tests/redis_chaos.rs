@@ -19,20 +19,23 @@ const COMMANDS: u64 = 50;
 const ROUNDS: u64 = 12;
 const SOURCE: u64 = 9;
 
-/// Three nodes, the first with a door, and a durable filter whose slices are on all of them.
-fn cluster() -> ([OwnNode; 3], u16) {
-    let port = free_ports(1);
-    let door = format!("[redis]\nlisten = \"127.0.0.1:{port}\"\n");
-    let nodes = [OwnNode::start_in(Folder::new(), "a", &door), OwnNode::start("b", ""), OwnNode::start("c", "")];
+/// Three nodes, the first two with doors with these settings beside their addresses, and a filter.
+pub(crate) fn formed(settings: &str, filter: &str) -> ([OwnNode; 3], [u16; 2]) {
+    let ports = [free_ports(1), free_ports(1)];
+    let [first, second] = ports.map(|port| format!("[redis]\nlisten = \"127.0.0.1:{port}\"\n{settings}"));
+    // Where they say that they are ready.
+    let health = || format!("http_listen = \"127.0.0.1:{}\"\n", free_ports(1));
+    let nodes = [("a", first), ("b", second), ("c", String::new())];
+    let nodes = nodes.map(|(name, door)| OwnNode::start(name, &format!("{}{door}", health())));
     let [a, b, c] = nodes.each_ref().map(|node| node.address.clone());
     let folder = &nodes[0].folder;
     eventually("a cluster", || folder.run(&format!("cluster form {a} {b} {c}")).code == Some(0));
-    let filter = "filter create clicks --capacity 100k --fpr 1e-8 --clock wall --window 1h --slicing horizontal:3";
-    folder.run(&format!("{filter} --durability durable --cluster {a}")).ok();
-    (nodes, port)
+    let create = "filter create clicks --if-absent --capacity 1M --fpr 1e-8 --clock wall --window 1h";
+    eventually("a filter", || folder.run(&format!("{create} {filter} --cluster {a}")).code == Some(0));
+    (nodes, ports)
 }
 
-fn connect(port: u16) -> Connection {
+pub(crate) fn connect(port: u16) -> Connection {
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}/")).expect("an address");
     let mut connection = None;
     eventually("a door", || {
@@ -69,7 +72,8 @@ fn submit(client: &mut Connection, commands: &[u64]) -> Vec<Vec<i64>> {
 
 #[test]
 fn a_node_that_dies_shifts_no_reply_and_no_retry_meets_its_own_events() {
-    let (mut nodes, port) = cluster();
+    // Slices are on all nodes, and each has one copy: what the node has that dies is undecided until it is back.
+    let (mut nodes, [port, _]) = formed("", "--slicing horizontal:3 --durability durable");
     let mut client = connect(port);
     let mut first: BTreeMap<u64, i64> = BTreeMap::new();
     let mut open: Vec<u64> = Vec::new();
