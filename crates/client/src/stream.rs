@@ -41,7 +41,7 @@ pub(crate) struct NodeStream {
 
 /// What a node says on a stream.
 enum Replies {
-    Far(Streaming<proto::ObserveReply>),
+    Far(Box<Streaming<proto::ObserveReply>>),
     /// The node is in this process.
     Here(mpsc::Receiver<Result<proto::ObserveReply, Status>>),
 }
@@ -97,7 +97,7 @@ impl NodeStream {
         let (requests, outgoing) = room();
         greet(&requests)?;
         let opened = client.observe(ReceiverStream::new(outgoing)).await.map_err(|status| complaint(&status))?;
-        Ok((requests, Replies::Far(opened.into_inner())))
+        Ok((requests, Replies::Far(Box::new(opened.into_inner()))))
     }
 
     /// Whether the node is in this process.

@@ -102,27 +102,20 @@ impl Door {
 
     /// Accepts whoever connects, until `stop`, and hands the connections to attendants in turn.
     pub async fn serve(&self, listener: TcpListener, counters: &[Counter], stop: CancellationToken) {
-        for counter in counters.iter().cycle() {
-            // Whoever comes waits for the next connection here.
-            let coming = loop {
-                let accepted = tokio::select! {
-                    biased;
-                    () = stop.cancelled() => return,
-                    accepted = listener.accept() => accepted,
-                };
-                match accepted {
-                    Ok((stream, from)) => match self.come(stream, from) {
-                        Some(coming) => break coming,
-                        None => {}
-                    },
-                    Err(error) => {
-                        tracing::warn!(%error, "no Redis clients are accepted for a moment");
-                        sleep(ACCEPT_PAUSE).await;
+        let mut next = counters.iter().cycle();
+        while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
+            match accepted.map(|(stream, from)| self.come(stream, from)) {
+                Ok(None) => {}
+                Ok(Some(coming)) => {
+                    let Some(counter) = next.next() else { return };
+                    if counter.0.send(coming).await.is_err() {
+                        tracing::warn!("a thread of the door for Redis clients has ended: a connection is closed");
                     }
                 }
-            };
-            if counter.0.send(coming).await.is_err() {
-                tracing::warn!("a thread of the door for Redis clients has ended: a connection is closed");
+                Err(error) => {
+                    tracing::warn!(%error, "no Redis clients are accepted for a moment");
+                    sleep(ACCEPT_PAUSE).await;
+                }
             }
         }
     }

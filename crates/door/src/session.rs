@@ -11,6 +11,7 @@ mod info;
 mod make;
 mod place;
 mod server;
+mod wanted;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -184,14 +185,14 @@ impl Session {
     }
 
     async fn carry_out(&mut self, request: Request<'_>) -> Next {
-        if let (Some(sandbox), Some(guest)) = (&self.shared.common.sandbox, &self.guest)
-            && let Err(refusal) = make::prepare(&self.shared, sandbox, &**guest, &request).await
+        if self.shared.common.sandbox.is_some()
+            && let Err(refusal) = self.prepare(&request).await
         {
             self.finish().await;
             self.refuse(refusal);
             return Next::Go;
         }
-        let wanted = match events::of(request) {
+        let wanted = match wanted::of(request) {
             Ok(wanted) => return self.gather(wanted).await,
             Err(request) => request,
         };
@@ -217,6 +218,14 @@ impl Session {
             Request::Claims(_) | Request::Connection(_) | Request::Transaction(_) | Request::Server(_) => {}
         }
         Next::Go
+    }
+
+    /// Makes the filter that a command is about to use, where there is none; what came before it is asked first.
+    async fn prepare(&mut self, request: &Request<'_>) -> Result<(), String> {
+        let Some((name, options)) = make::lacking(&self.shared, request).await? else { return Ok(()) };
+        self.finish().await;
+        let (Some(sandbox), Some(guest)) = (&self.shared.common.sandbox, &self.guest) else { return Ok(()) };
+        make::make(&self.shared, sandbox, &**guest, &name, options).await
     }
 
     fn queue(&mut self, command: Command<'_>) {

@@ -54,7 +54,6 @@ class Sequence:
         self.filters = [f"bf{PROTOCOL}{number}" for number in range(5)]
         self.by_use = [f"use{PROTOCOL}{number}" for number in range(3)]
         self.sets = [f"set{PROTOCOL}{number}" for number in range(2)]
-        self.missing = []
 
     def item(self, most):
         number = self.dice.randrange(most)
@@ -190,8 +189,7 @@ class Sequence:
         )
 
     def drop(self):
-        """Drops filters, and asks about what is not there. The next pipeline makes them again: in the sandbox one makes what
-        its commands use before it asks, and NOCREATE would find it."""
+        """Drops filters, asks about what is not there, and makes them again: what came before that finds them not."""
         names = self.dice.sample(self.filters + self.by_use + self.sets, 2)
         yield ["DEL", *names]
         for name in names:
@@ -201,7 +199,7 @@ class Sequence:
             yield from (["BF.EXISTS", name, "x"], ["BF.MEXISTS", name, "x", "y"], ["BF.CARD", name])
             yield from (["BF.INFO", name], ["TYPE", name], ["BF.INSERT", name, "NOCREATE", "ITEMS", "x"])
             if name in self.filters:
-                self.missing.append(name)
+                yield self.dice.choice([self.filled, self.reserve])(name)
 
     def reserve(self, name=None):
         name = name or self.dice.choice(self.filters)
@@ -218,9 +216,6 @@ class Sequence:
 
     def batch(self):
         """A pipeline: some of it is a transaction, some is refused."""
-        if self.missing:
-            missing, self.missing = self.missing, []
-            return [Asked(self.dice.choice([self.filled, self.reserve])(name)) for name in missing]
         roll = self.dice.random()
         if roll < 0.15:
             inside = [self.ordinary() for _ in range(self.dice.randint(0, 12))]

@@ -8,8 +8,8 @@ use firstseen_client::Verdict;
 use firstseen_routing::{Fence, FilterVerb};
 use tokio::time::Instant;
 
-use super::events::Wish;
 use super::place::Found;
+use super::wanted::Wish;
 use super::{Shared, now_ms};
 use crate::filters::{Act, Asked};
 use crate::host::Guest;

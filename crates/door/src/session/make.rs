@@ -12,27 +12,25 @@ use super::Shared;
 use crate::host::Guest;
 use crate::sandbox::Sandbox;
 
-/// Makes the filter that a command is about to use, where there is none.
+/// The filter that a command is about to use where there is none, and what it is to be like.
 ///
 /// # Errors
 /// The reply: the command must not be carried out.
-pub(super) async fn prepare(
+pub(super) async fn lacking(
     shared: &Shared,
-    sandbox: &Sandbox,
-    guest: &dyn Guest,
     request: &Request<'_>,
-) -> Result<(), String> {
+) -> Result<Option<(Arc<str>, BloomOptions)>, String> {
     let none = BloomOptions::default();
     let (name, options) = match request {
         Request::Bloom(BloomRequest::Add { filter, .. } | BloomRequest::AddEach { filter, .. })
         | Request::Sets(SetRequest::Add { filter, .. }) => (filter, none),
         Request::Bloom(BloomRequest::Insert { filter, options, must_exist: false, .. }) => (filter, *options),
-        _ => return Ok(()),
+        _ => return Ok(None),
     };
     let name = name_of(name)?;
     match shared.filters.get(&name).await {
-        Ok(_) => Ok(()),
-        Err(FilterError::NotFound { .. }) => make(shared, sandbox, guest, &name, options).await,
+        Ok(_) => Ok(None),
+        Err(FilterError::NotFound { .. }) => Ok(Some((name, options))),
         Err(error) => Err(format!("UNDECIDED NotReady: {error}")),
     }
 }

@@ -9,19 +9,10 @@ use std::time::Duration;
 use firstseen_resp::EventTime;
 
 use super::Shared;
-use super::events::Wish;
+use super::wanted::{Place, Wish};
 use crate::filters::{Act, Facts, Remembers};
 use crate::not_asked::NotAsked;
 use crate::settings::ClaimRule;
-
-/// To which filter events belong.
-#[derive(Clone, Copy)]
-pub(super) enum Place<'a> {
-    /// To the one of this name.
-    Filter(&'a [u8]),
-    /// To the one to which the key is mapped that remembers for so many milliseconds, or as long as it likes.
-    Key { key: &'a [u8], lifetime_ms: Option<u64> },
-}
 
 /// What is done with events, and where.
 #[derive(Clone)]
