@@ -187,7 +187,10 @@ impl Input {
                 (Err(_), _) => return false,
             }
         }
-        self.bytes.reserve(READ_BYTES);
+        // What is moved to a larger place is touched, and so takes memory, however little is in it.
+        if self.bytes.capacity() - self.bytes.len() < READ_BYTES / 2 {
+            self.bytes.reserve(READ_BYTES);
+        }
         true
     }
 
