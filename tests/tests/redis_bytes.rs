@@ -161,6 +161,11 @@ fn bytes_that_are_no_commands_are_told_so_and_the_connection_is_closed() {
         wire.0.write_all(bytes).expect("it listens");
         assert_eq!(wire.rest(), said, "{}", bytes.escape_ascii());
     }
+    // Who goes on sending hears why it is heard no further.
+    let mut wire = Wire::to(&door);
+    wire.0.write_all(b"*1\r\n$8388608\r\n").expect("it listens");
+    wire.0.write_all(&vec![b'x'; 1 << 20]).expect("it listens to the end");
+    assert_eq!(wire.rest(), "-ERR Protocol error: invalid bulk length\r\n");
     // Others go on, and a connection too many is told why it is closed.
     let enter = || {
         let mut wire = Wire(TcpStream::connect(("127.0.0.1", door.port)).expect("a connection"));

@@ -48,8 +48,15 @@ where
     T: AsyncRead + AsyncWrite + Unpin,
 {
     let ended = talk(&mut io, session, room, stop).await;
-    // So that the other end knows that nothing was cut off.
-    let _ = timeout(CLOSE_TIMEOUT, io.shutdown()).await;
+    let closing = async {
+        // So that the other end knows that nothing was cut off.
+        io.shutdown().await?;
+        // A connection with bytes that nobody has read is reset, and then what the client was told may be lost on the way.
+        let mut rest = vec![0; 4096];
+        while matches!(ended, Ended::Protocol | Ended::NoRoom) && io.read(&mut rest).await? > 0 {}
+        Ok::<_, std::io::Error>(())
+    };
+    let _ = timeout(CLOSE_TIMEOUT, closing).await;
     ended
 }
 

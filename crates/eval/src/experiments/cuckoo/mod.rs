@@ -280,4 +280,16 @@ mod tests {
             }
         }
     }
+
+    /// A rate so small shows in as many new events as it takes.
+    #[test]
+    #[ignore = "minutes, and gigabytes: a billion events that were never observed"]
+    fn a_billion_new_events_at_full_size_are_called_duplicates_as_seldom_as_promised() {
+        let churn = Churn::new(32, 64, Size { regions: 780, looks: 16, unseen_events: 62_500_000 }).unwrap();
+        let found = churn.run(19).unwrap();
+        let expected = churn.expected_rate() * found.duplicates.trials as f64;
+        println!("{} of {} new events, {expected:.1} expected", found.duplicates.successes, found.duplicates.trials);
+        assert!(found.duplicates.trials > 1_000_000_000 && found.missing.successes == 0);
+        assert!((found.duplicates.successes as f64 - expected).abs() <= 5.0 * expected.sqrt() + 3.0);
+    }
 }
