@@ -5,13 +5,11 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 binary=${FIRSTSEEN_BINARY:-}
 if [ -z "$binary" ]; then
-  target=$(rustc -vV | sed -n 's/^host: //p')
-  # With --target, build scripts and macros are not linked statically.
-  RUSTFLAGS='-C target-feature=+crt-static' cargo build --locked --profile dist -p firstseen-cli --target "$target" >&2
-  binary=${CARGO_TARGET_DIR:-target}/$target/dist/firstseen
+  binary=$(cluster/static.sh)
 fi
 rm -rf cluster/image
 mkdir -p cluster/image/data cluster/image/certs
+touch cluster/image/data/new-node
 cp "$binary" cluster/image/firstseen
 for library in $(ldd "$binary" 2>/dev/null | grep -o '/[^ ]*' || true); do
   mkdir -p "cluster/image$(dirname "$library")"

@@ -82,7 +82,7 @@ fn help_mentions_every_flag() {
 fn other_commands_explain_themselves() {
     for (command, words) in [
         ("up", "--nodes --sites --nodes-per-site --data --port --tls --memory --json --detach --end 130"),
-        ("node", "--config --check-config --create health"),
+        ("node", "--config --set KEY=VALUE --check-config --create new-node health"),
         ("node health", "--addr"),
         ("cluster", "init join form status safe-to-stop rebalance drain leave backup restore recover"),
         ("cluster safe-to-stop", "--addr --wait --accept-loss --json Exit"),

@@ -2,6 +2,10 @@
 
 use std::fs;
 
+use nix::sys::signal::Signal;
+
+use crate::local_cluster::eventually;
+use crate::own_node::OwnNode;
 use crate::run::Folder;
 
 const GOOD: &str = "name = \"a\"\nlisten = \"127.0.0.1:0\"\ndata_dir = \"data\"\nmemory_max_bytes = 67108864\n";
@@ -18,6 +22,30 @@ fn a_configuration_is_checked_without_running() {
     let check = || folder.run("node --config node.toml --check-config --create");
     assert!(check().ok().out.contains("a node `a` can be started with this"));
     assert_eq!(fs::read_dir(folder.path("data")).expect("a folder").count(), 0);
+    let other = folder.run("node --config node.toml --create --check-config --set name=b").ok();
+    assert!(other.out.contains("a node `b` can be started"), "{}", other.out);
+    folder
+        .run("node --config node.toml --create --check-config --set colour=1")
+        .fails(2, &["--set colour=1", "unknown"]);
+    folder.run("node --config node.toml --create --set name").fails(2, &["--set", "KEY=VALUE"]);
+}
+
+#[test]
+fn a_disk_says_once_that_it_is_a_new_nodes() {
+    let folder = Folder::new();
+    fs::create_dir(folder.path("data")).expect("a folder");
+    folder.write("data/new-node", "");
+    let mut node = OwnNode::start_in(folder, "a", "");
+    eventually("it listens", || node.log().contains("node is listening"));
+    assert!(node.folder.has("data/meta.redb") && !node.folder.has("data/new-node"));
+    // A service manager that says "reload" to a node without certificates does not end it.
+    node.signal(Signal::SIGHUP);
+    node.restart();
+    eventually("it listens again", || node.log().matches("node is listening").count() == 2);
+    node.stop();
+    fs::remove_dir_all(node.folder.path("data")).expect("a folder");
+    fs::create_dir(node.folder.path("data")).expect("a folder");
+    node.folder.run("node --config node.toml").fails(2, &["is no node's yet", "`new-node`", "mounted"]);
 }
 
 #[test]

@@ -21,14 +21,14 @@ impl OwnNode {
         Self::start_in(Folder::new(), name, settings)
     }
 
-    /// The same in a folder whose `data` is empty or missing.
+    /// The same in a folder whose `data` is empty or missing, or says by `new-node` that the node may begin there.
     pub(crate) fn start_in(folder: Folder, name: &str, settings: &str) -> Self {
         let port = free_ports(1);
         let config = format!(
             "name = \"{name}\"\nlisten = \"127.0.0.1:{port}\"\ndata_dir = \"data\"\nmemory_max_bytes = 268435456\n{settings}"
         );
         folder.write("node.toml", config);
-        let child = Self::begin(&folder, "--create");
+        let child = Self::begin(&folder, if folder.has("data/new-node") { "" } else { "--create" });
         Self { folder, address: format!("127.0.0.1:{port}"), child }
     }
 

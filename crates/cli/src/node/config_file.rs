@@ -14,6 +14,7 @@ use toml::de::{DeTable, DeValue, ValueDeserializer};
 use toml::{Spanned, de};
 
 use super::log::LogConfig;
+use super::set::Set;
 use crate::exit::UsageError;
 
 /// Bytes of a configuration: a thousand times the longest that makes sense.
@@ -29,11 +30,11 @@ pub struct NodeFile {
 }
 
 impl NodeFile {
-    /// Reads and checks the file at `path`, its certificates too.
+    /// Reads and checks the file at `path`, its certificates too; `sets` come before what it says.
     ///
     /// # Errors
     /// [`UsageError`] names the file, and where it can the line and the key.
-    pub fn read(path: &Path) -> anyhow::Result<Self> {
+    pub fn read(path: &Path, sets: &[Set]) -> anyhow::Result<Self> {
         let unreadable =
             |reason: &str| UsageError(format!("cannot read the configuration {}: {reason}", path.display()));
         let metadata = fs::metadata(path).map_err(|error| unreadable(&error.to_string()))?;
@@ -41,20 +42,23 @@ impl NodeFile {
             return Err(unreadable("it is no file of at most 1 MiB").into());
         }
         let text = fs::read_to_string(path).map_err(|error| unreadable(&error.to_string()))?;
-        let mut file = Self::parse(path, &text)?;
+        let mut file = Self::parse(path, &text, sets)?;
         file.resolve(path.parent().unwrap_or(Path::new("")));
         file.check_tls(path)?;
         file.check_audit(path)?;
         Ok(file)
     }
 
-    /// Reads the text of the file at `path`.
+    /// Reads the text of the file at `path`; `sets` come before what it says.
     ///
     /// # Errors
     /// [`UsageError`] names the file, and where it can the line and the key.
-    pub fn parse(path: &Path, text: &str) -> anyhow::Result<Self> {
-        let place = Place { path, text };
+    pub fn parse(path: &Path, text: &str, sets: &[Set]) -> anyhow::Result<Self> {
+        let place = Place { path, text, sets };
         let mut table = DeTable::parse(text).map_err(|error| place.toml(&error))?;
+        for (set, at) in sets.iter().zip(text.len() + 1..) {
+            set.put(table.get_mut(), at..at).map_err(UsageError)?;
+        }
         let keys = table.get_ref().clone();
         let log = table.get_mut().remove("log");
         let log = log.map(|log| LogConfig::deserialize(ValueDeserializer::from(log))).transpose();
@@ -93,15 +97,21 @@ impl NodeFile {
     }
 }
 
-/// The place in the file that a message is about.
+/// The place that a message is about, in the file or among the settings of the command line: the first of those is at the
+/// byte behind the end of the text, and each has a byte.
 struct Place<'a> {
     path: &'a Path,
     text: &'a str,
+    sets: &'a [Set],
 }
 
 impl Place<'_> {
     fn at(&self, span: Option<Range<usize>>, message: &str) -> UsageError {
         let path = self.path.display();
+        let set = span.as_ref().and_then(|span| self.sets.get(span.start.checked_sub(self.text.len() + 1)?));
+        if let Some(set) = set {
+            return UsageError(format!("{set}: {message}"));
+        }
         match span {
             Some(span) => UsageError(format!("{path}, line {}: {message}", self.line(span.start))),
             None => UsageError(format!("{path}: {message}")),
@@ -152,7 +162,12 @@ mod tests {
     const GOOD: &str = "name = \"a\"\nlisten = \"127.0.0.1:7400\"\ndata_dir = \"data\"\nmemory_max_bytes = 67108864\n";
 
     fn parsed(text: &str) -> Result<NodeFile, String> {
-        NodeFile::parse(Path::new("node.toml"), text).map_err(|error| error.to_string())
+        with(text, &[])
+    }
+
+    fn with(text: &str, sets: &[&str]) -> Result<NodeFile, String> {
+        let sets: Vec<Set> = sets.iter().map(|set| set.parse().unwrap()).collect();
+        NodeFile::parse(Path::new("node.toml"), text, &sets).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -187,5 +202,28 @@ mod tests {
         let open = GOOD.replace("127.0.0.1", "10.0.0.1");
         let error = parsed(&open).unwrap_err();
         assert!(error.starts_with("node.toml, line 2: listen 10.0.0.1:7400 is open"), "{error}");
+    }
+
+    #[test]
+    fn settings_of_the_command_line_come_before_the_file() {
+        let sets =
+            ["name=b", "log.level=debug", "limits.streams_max=16", "http.open=true", "site=\"1\"", "data_dir=a=b"];
+        let file = with(GOOD, &sets).unwrap();
+        let NodeConfig { name, site, limits, http, data_dir, .. } = &file.node;
+        assert_eq!((name.as_str(), site.as_str(), limits.streams_max, http.open), ("b", "1", 16, true));
+        assert_eq!((data_dir.to_str(), file.log.level.as_str()), (Some("a=b"), "debug"));
+        for (set, said) in [
+            ("colour=1", "--set colour=1: unknown field `colour`"),
+            ("name=1", "--set name=1: invalid type: integer `1`"),
+            ("limits.streams_max=many", "--set limits.streams_max=many: invalid type: string \"many\""),
+            ("limits.streams_max=0", "--set limits.streams_max=0: limits.streams_max = 0: give 1 to"),
+            ("listen=0.0.0.0:7400", "--set listen=0.0.0.0:7400: listen 0.0.0.0:7400 is open"),
+            ("name.first=a", "--set name.first=a: name has no keys below it"),
+            ("log.level=loud", "--set log.level=loud: log.level = \"loud\""),
+        ] {
+            let error = with(GOOD, &["site=x", set]).unwrap_err();
+            assert!(error.starts_with(said), "{error}");
+        }
+        assert!(["name", "=a", "tls.=a", ".ca=a"].iter().all(|set| set.parse::<Set>().is_err()));
     }
 }

@@ -21,7 +21,7 @@ pub(crate) const ANSWER_BYTES_MAX: u64 = 16 << 10;
 pub(super) fn run(args: &HealthArgs) -> anyhow::Result<ExitCode> {
     let address = match &args.config {
         None => args.addr.clone(),
-        Some(path) => match NodeFile::read(path)?.node.http_listen {
+        Some(path) => match NodeFile::read(path, &[])?.node.http_listen {
             Some(address) => address.to_string(),
             None => bail!(UsageError(format!("{} has no http_listen: nothing to ask", path.display()))),
         },

@@ -11,12 +11,14 @@ mod machine;
 mod open_files;
 mod repair;
 mod run;
+pub mod set;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
+use self::set::Set;
 use crate::exit::UsageError;
 
 /// Flags of `firstseen node`.
@@ -29,10 +31,13 @@ pub struct NodeArgs {
     /// Configuration of the node (TOML, docs/operations.md)
     #[arg(long, value_name = "FILE", required = true)]
     pub config: Option<PathBuf>,
+    /// Say a setting here instead of in the file: `name=a`, `tls.cert=a.pem`; may be given again
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub set: Vec<Set>,
     /// Check the configuration, its certificates and its folder, then end
     #[arg(long)]
     pub check_config: bool,
-    /// Begin as a new node where the data folder is missing or empty
+    /// Begin as a new node where the data folder is missing or empty; an empty file `new-node` in it says so too
     #[arg(long)]
     pub create: bool,
     /// End with the process of this number, which started this one

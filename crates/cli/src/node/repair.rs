@@ -10,7 +10,7 @@ use crate::terminal::consent::confirms;
 
 /// Repairs the journal of the node of the configuration, after asking.
 pub(super) fn run(args: &RepairArgs) -> anyhow::Result<ExitCode> {
-    let file = NodeFile::read(&args.config)?;
+    let file = NodeFile::read(&args.config, &[])?;
     let data_dir = &file.node.data_dir;
     if !args.yes
         && !confirms(&format!(

@@ -1,7 +1,7 @@
 //! A node's life: checks, listens, runs, drains.
 
 use std::fs;
-use std::io::ErrorKind;
+use std::io::{ErrorKind, IsTerminal, stdin};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -15,12 +15,16 @@ use super::{dates, log, machine, open_files};
 use crate::exit::{INTERRUPTED, UsageError};
 use crate::terminal::signals::Signals;
 
+/// The file in a data folder that says that a node may begin there. It is on the disk itself, so where that is not mounted nobody
+/// says it, and a service can be started in one way for ever.
+const NEW_NODE: &str = "new-node";
+
 /// Runs the node of the configuration at `path`, or checks it.
 pub(super) fn run(args: &NodeArgs, path: &Path) -> anyhow::Result<ExitCode> {
     if let Some(parent) = args.end_with {
         end_with(parent)?;
     }
-    let file = NodeFile::read(path)?;
+    let file = NodeFile::read(path, &args.set)?;
     // A check does not make a folder that a run would make.
     if !(args.check_config && args.create && !file.node.data_dir.exists()) {
         check_folder(&file.node.data_dir, args.create, path)?;
@@ -45,7 +49,7 @@ pub(super) fn run(args: &NodeArgs, path: &Path) -> anyhow::Result<ExitCode> {
 async fn live(file: NodeFile) -> anyhow::Result<ExitCode> {
     let mut signals = Signals::new()?;
     let edges = Edges::of_machine(&file.node).await?;
-    let name = file.node.name.clone();
+    let (name, new_node) = (file.node.name.clone(), file.node.data_dir.join(NEW_NODE));
     let mut hangup = hangup(&file)?;
     let node = tokio::select! {
         node = Node::start(file.node, edges) => node.with_context(|| format!("node {name} cannot start"))?,
@@ -55,6 +59,7 @@ async fn live(file: NodeFile) -> anyhow::Result<ExitCode> {
             return Ok(ExitCode::SUCCESS);
         }
     };
+    forget(&new_node)?;
     tracing::info!(name, address = node.addr(), http = ?node.http_addr(), "node is listening");
     let first = tokio::select! {
         first = next_but_hangup(&mut signals, &mut hangup, &node) => first,
@@ -78,10 +83,21 @@ async fn live(file: NodeFile) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// The signal that says that certificates have changed; none for a node without certificates, which it ends as any program.
+/// The folder is a node's now: should its identity be lost one day, nothing may say that it is new.
+fn forget(new_node: &Path) -> anyhow::Result<()> {
+    match fs::remove_file(new_node) {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            Err(error).with_context(|| format!("cannot remove {}", new_node.display()))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The signal that says that certificates have changed. A node without certificates has none to look at: a terminal that is
+/// closed ends it as any program, and a service manager that says "reload" does not.
 fn hangup(file: &NodeFile) -> anyhow::Result<Option<Signal>> {
-    let listen = || signal(SignalKind::hangup()).context("cannot listen for signals");
-    file.node.tls.as_ref().map(|_| listen()).transpose()
+    let is_heard = file.node.tls.is_some() || !stdin().is_terminal();
+    is_heard.then(|| signal(SignalKind::hangup()).context("cannot listen for signals")).transpose()
 }
 
 /// The next signal that asks the node to end; until then it looks at its certificates at each hangup.
@@ -111,12 +127,14 @@ fn check_folder(folder: &Path, create: bool, config: &Path) -> anyhow::Result<()
             config.display()
         ))
         .into()),
-        Ok(metadata) if metadata.is_dir() && !create && !has_identity(folder) => Err(UsageError(format!(
-            "{}: data_dir {shown} is no node's yet; for a new node say --create, otherwise look where its data went: a disk \
-             may not be mounted",
-            config.display()
-        ))
-        .into()),
+        Ok(metadata) if metadata.is_dir() && !create && !has_identity(folder) && !folder.join(NEW_NODE).exists() => {
+            Err(UsageError(format!(
+                "{}: data_dir {shown} is no node's yet; for a new node say --create, or put an empty file `{NEW_NODE}` \
+                 there; otherwise look where its data went: a disk may not be mounted",
+                config.display()
+            ))
+            .into())
+        }
         Ok(metadata) if metadata.is_dir() => Ok(()),
         Ok(_) => Err(UsageError(format!("{}: data_dir {shown} is no folder", config.display())).into()),
         Err(error) if error.kind() == ErrorKind::NotFound && create => {

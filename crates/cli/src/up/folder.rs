@@ -408,7 +408,7 @@ mod tests {
         drop(Folder::open(&path, at(&sites)).unwrap());
         let again = Folder::open(&path, asked(None, None)).unwrap();
         for (node, site) in again.nodes().iter().zip(sites) {
-            let file = crate::node::config_file::NodeFile::read(&again.config(node)).unwrap();
+            let file = crate::node::config_file::NodeFile::read(&again.config(node), &[]).unwrap();
             assert_eq!((node.site.as_str(), file.node.site.as_str()), (site, site));
         }
         drop(again);
@@ -433,7 +433,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let made = Folder::open(folder.path(), Asked { tls: true, ..asked(Some(1), None) }).unwrap();
         assert!(made.tls("admin").connector().unwrap().tls.is_some() && made.tls("local.client").connector().is_ok());
-        let file = crate::node::config_file::NodeFile::read(&made.config(&made.nodes()[0])).unwrap();
+        let file = crate::node::config_file::NodeFile::read(&made.config(&made.nodes()[0]), &[]).unwrap();
         assert_eq!((file.node.name.as_str(), file.node.memory_max_bytes), ("node-1", 1 << 26));
         assert!(file.node.data_dir.is_dir());
     }
