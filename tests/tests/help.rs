@@ -192,8 +192,21 @@ fn the_commands_are_listed() {
     command.arg("--help");
     let help = text(command);
     for name in [
-        "dedup", "estimate", "plan", "up", "node", "cluster", "filter", "access", "certs", "bench", "eval", "generate",
+        "dedup",
+        "estimate",
+        "plan",
+        "up",
+        "node",
+        "cluster",
+        "filter",
+        "access",
+        "certs",
+        "bench",
+        "eval",
+        "generate",
         "chaos",
+        "completions",
+        "man",
     ] {
         assert!(help.contains(&format!("\n  {name} ")), "{name} is not in:\n{help}");
     }

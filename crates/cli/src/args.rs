@@ -7,6 +7,7 @@ use crate::estimate::EstimateArgs;
 #[cfg(feature = "full")]
 use crate::full::FullCommand;
 use crate::left_out;
+use crate::manual::{CompletionsArgs, ManArgs};
 use crate::plan::PlanArgs;
 
 /// Has this event been seen in the last W? Eliminates duplicates from event streams in bounded memory.
@@ -48,11 +49,15 @@ pub enum Command {
     #[cfg(feature = "full")]
     #[command(flatten)]
     Full(FullCommand),
+    /// Print what completes commands and flags in a shell
+    Completions(CompletionsArgs),
+    /// Write the man pages
+    Man(ManArgs),
 }
 
 /// The commands with their help. `-h` and `--help` both print the fifty flags of `dedup` with each flag's text beside
 /// it and not below; `-h` prints only the flags that many users need, `--help` prints all.
-fn described(shows_rare: bool) -> clap::Command {
+pub(crate) fn described(shows_rare: bool) -> clap::Command {
     Cli::command().mut_subcommand("dedup", |dedup| {
         let help = Arg::new("help").short('h').long("help").action(ArgAction::HelpShort);
         let dedup = dedup.disable_help_flag(true).arg(help.help("Print help (`-h`: without what is rarely needed)"));

@@ -8,7 +8,7 @@
 //!
 //! Clusters: `node` runs a node, `up` several of them on one machine; `cluster` and `filter` administer through
 //! `cluster/connect`; `certs` makes certificates for all of them. A build without the feature `full`, which is quick to
-//! make, leaves these and the commands that measure out.
+//! make, leaves these and the commands that measure out. [`manual`] writes what packages bring beside the binary.
 //!
 //! Promises: stdout carries records and nothing else; messages, progress and reports go to stderr or to the file of a
 //! flag. Must not know: how a filter works, how a format is cut.
@@ -47,6 +47,7 @@ pub mod generate;
 pub mod input;
 mod kind;
 mod left_out;
+pub mod manual;
 #[cfg(feature = "full")]
 pub mod node;
 pub mod output;
@@ -75,5 +76,13 @@ pub fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         #[cfg(feature = "full")]
         Command::Full(command) => full::run(command),
+        Command::Completions(args) => {
+            manual::completions(&args, args::described(true), &mut std::io::stdout().lock())?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Command::Man(args) => {
+            manual::man(&args, args::described(true))?;
+            Ok(ExitCode::SUCCESS)
+        }
     }
 }
