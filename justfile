@@ -46,6 +46,27 @@ up nodes="3":
 chaos name="kill":
     cargo run --locked -- chaos run {{ name }}
 
+# A binary that needs no libraries; prints its path
+static:
+    @cluster/static.sh
+
+# An image with nothing but that binary, without a registry
+image tag="firstseen:0.2.0":
+    cluster/image.sh
+    docker build -f cluster/Dockerfile.offline -t {{ tag }} .
+
+# A Debian package, with a unit, man pages and completions (cargo install cargo-deb)
+deb:
+    contrib/deb/build.sh
+
+# The manifests for Kubernetes as one file: `just manifests | kubectl apply -f -`
+manifests:
+    @kubectl kustomize contrib/kubernetes
+
+# The crates that are published, each built from its package alone, in order
+package:
+    cargo package --locked -p firstseen-filter -p firstseen-routing -p firstseen-wire -p firstseen-client
+
 # Everything that must hold before a change lands
 ci:
     .ci/run

@@ -38,6 +38,7 @@ mod moves;
 mod node;
 mod outputs;
 mod own_node;
+mod packages;
 mod ports;
 mod python;
 mod recipes;

@@ -8,7 +8,7 @@ const MAP_LINES_MAX: usize = 150;
 
 /// Words in backticks that look like a path of this repository.
 fn named_paths(text: &str) -> Vec<String> {
-    let tops = ["crates/", "docs/", "tests/", "examples/", "fuzz/", "cluster/", ".ci/"];
+    let tops = ["crates/", "docs/", "tests/", "examples/", "fuzz/", "cluster/", "contrib/", ".ci/"];
     prose(text)
         .split('`')
         .skip(1)
