@@ -14,6 +14,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use crate::filters::{Act, Asked, Filters};
+use crate::own_claims::key;
 
 /// Bytes of events that wait at most, and what each takes beside its own.
 const WAITING_BYTES_MAX: usize = 64 << 20;
@@ -34,6 +35,12 @@ pub(crate) struct Claimed {
     pub(crate) fence: Fence,
 }
 
+impl Claimed {
+    fn grant(&self) -> Grant {
+        (key(&self.filter, &self.item), self.fence)
+    }
+}
+
 /// The events that are confirmed when their time has come.
 #[derive(Default)]
 pub(crate) struct Confirmer {
@@ -41,10 +48,13 @@ pub(crate) struct Confirmer {
     has_come: Notify,
 }
 
+/// An event and its fence, of which each is given to one grant of an event, and so to several events.
+type Grant = (u128, Fence);
+
 #[derive(Default)]
 struct Waiting {
-    claims: HashMap<Fence, Due>,
-    order: BTreeSet<(Instant, Fence)>,
+    claims: HashMap<Grant, Due>,
+    order: BTreeSet<(Instant, Grant)>,
     bytes: usize,
 }
 
@@ -60,15 +70,17 @@ impl Waiting {
         if self.bytes + bytes > WAITING_BYTES_MAX {
             return false;
         }
+        let grant = due.claimed.grant();
+        self.remove(grant);
         self.bytes += bytes;
-        self.order.insert((due.at, due.claimed.fence));
-        self.claims.insert(due.claimed.fence, due);
+        self.order.insert((due.at, grant));
+        self.claims.insert(grant, due);
         true
     }
 
-    fn remove(&mut self, fence: Fence) -> Option<Due> {
-        let due = self.claims.remove(&fence)?;
-        self.order.remove(&(due.at, fence));
+    fn remove(&mut self, grant: Grant) -> Option<Due> {
+        let due = self.claims.remove(&grant)?;
+        self.order.remove(&(due.at, grant));
         self.bytes -= due.claimed.item.len() + ENTRY_BYTES;
         Some(due)
     }
@@ -76,7 +88,7 @@ impl Waiting {
     /// The first events that are due, all of one filter.
     fn take_due(&mut self, now: Instant) -> Vec<Due> {
         let mut taken: Vec<Due> = Vec::new();
-        while let Some((at, fence)) = self.order.first().copied()
+        while let Some((at, grant)) = self.order.first().copied()
             && at <= now
             && taken.len() < ITEMS_MAX
         {
@@ -84,10 +96,12 @@ impl Waiting {
                 let first = taken.first().map(|first| (&first.claimed.filter, first.claimed.at_ms));
                 first.is_some_and(|first| first != (&due.claimed.filter, due.claimed.at_ms))
             };
-            if self.claims.get(&fence).is_some_and(is_other) {
+            if self.claims.get(&grant).is_some_and(is_other) {
                 break;
             }
-            taken.extend(self.remove(fence));
+            taken.extend(self.remove(grant));
+            // Whatever else: what was looked at is looked at once.
+            self.order.remove(&(at, grant));
         }
         taken
     }
@@ -102,8 +116,8 @@ impl Confirmer {
     }
 
     /// The event of this grant is not to be confirmed here.
-    pub(crate) fn cancel(&self, fence: Fence) {
-        self.waiting().remove(fence);
+    pub(crate) fn cancel(&self, filter: &str, item: &[u8], fence: Fence) {
+        self.waiting().remove((key(filter, item), fence));
     }
 
     /// Confirms what is due, for as long as it is polled.
@@ -163,15 +177,21 @@ mod tests {
         let now = Instant::now();
         let fence = |number| Fence::new(FilterId(1), Epoch(1), Incarnation(1), number).unwrap();
         let add = |waiting: &mut Waiting, number: u64, filter: &str, after_s: u64, bytes: usize| {
-            let claimed =
-                Claimed { filter: filter.into(), item: vec![0; bytes].into(), at_ms: 0, fence: fence(number) };
+            let claimed = Claimed {
+                filter: filter.into(),
+                item: vec![number as u8; bytes].into(),
+                at_ms: 0,
+                fence: fence(number),
+            };
             waiting.add(Due { at: now + Duration::from_secs(after_s), tries: 0, claimed })
         };
         let mut waiting = Waiting::default();
         for (number, filter, after_s) in [(1, "f", 3), (2, "f", 1), (3, "f", 2), (4, "g", 2), (5, "g", 9)] {
             assert!(add(&mut waiting, number, filter, after_s, 5));
         }
-        assert!(waiting.remove(fence(3)).is_some() && waiting.remove(fence(3)).is_none());
+        let grant = |number: u64, filter| (key(filter, &[number as u8; 5]), fence(number));
+        assert!(waiting.remove(grant(3, "g")).is_none(), "of another filter");
+        assert!(waiting.remove(grant(3, "f")).is_some() && waiting.remove(grant(3, "f")).is_none());
         let take = |waiting: &mut Waiting, after_s| -> Vec<Fence> {
             let due = waiting.take_due(now + Duration::from_secs(after_s));
             due.iter().map(|due| due.claimed.fence).collect()
@@ -182,6 +202,13 @@ mod tests {
         assert_eq!(take(&mut waiting, 3), [fence(1)]);
         assert_eq!((take(&mut waiting, 3), waiting.claims.len()), (vec![], 1));
         assert!(!add(&mut waiting, 6, "f", 1, WAITING_BYTES_MAX) && waiting.claims.len() == 1);
-        assert!(waiting.remove(fence(5)).is_some() && waiting.bytes == 0 && waiting.order.is_empty());
+        assert!(waiting.remove(grant(5, "g")).is_some() && waiting.bytes == 0 && waiting.order.is_empty());
+        // Heads of different slices give the same fences.
+        for item in [7, 8] {
+            let claimed = Claimed { filter: "f".into(), item: [item].into(), at_ms: 0, fence: fence(9) };
+            assert!(waiting.add(Due { at: now, tries: 0, claimed }));
+        }
+        assert_eq!(take(&mut waiting, 0), [fence(9), fence(9)]);
+        assert!(waiting.bytes == 0 && waiting.order.is_empty());
     }
 }

@@ -114,11 +114,11 @@ impl Gathered {
         let Some(question) = self.question.take() else { return };
         let asked_at = Instant::now();
         match self.answers(&question, desk).await {
-            Ok(mut answers) => {
+            Ok(answers) => {
                 if let Some(sandbox) = desk.sandbox.filter(|_| question.act == Act::Observe) {
                     sandbox.count(&question.filter, &answers.verdicts);
                 }
-                self.keep(&question, &mut answers, (desk, own, asked_at));
+                self.keep(&question, &answers, (desk, own, asked_at));
                 self.reply(&question, answers, desk, replies);
             }
             Err(refused) => {
@@ -146,7 +146,9 @@ impl Gathered {
             life_ms: question.life_ms,
         };
         // What is let go is not to be confirmed meanwhile.
-        self.fences.iter().for_each(|fence| desk.confirmer.cancel(*fence));
+        for (event, fence) in self.fences.iter().enumerate() {
+            desk.confirmer.cancel(&question.filter, self.item(event), *fence);
+        }
         match desk.filters.ask(&question.filter, &asked).await.map_err(NotAsked::from) {
             Err(NotAsked::NotFound) if desk.missing == MissingRule::Zero && question.act == Act::Test => {
                 Ok(Answers::alike(Verdict::FirstSeen, count))
@@ -157,12 +159,7 @@ impl Gathered {
     }
 
     /// Keeps in mind which events the connection holds, and which no more.
-    fn keep(
-        &self,
-        question: &Question,
-        answers: &mut Answers,
-        (desk, own, asked_at): (Desk<'_>, &mut OwnClaims, Instant),
-    ) {
+    fn keep(&self, question: &Question, answers: &Answers, (desk, own, asked_at): (Desk<'_>, &mut OwnClaims, Instant)) {
         let filter = &question.filter;
         for (event, fence) in self.fences.iter().enumerate() {
             if !matches!(answers.verdicts.get(event), Some(Verdict::Undecided(reason)) if *reason != Reason::Claimed) {
@@ -180,10 +177,11 @@ impl Gathered {
                 let claimed = || Claimed { filter: filter.clone(), item: item.into(), at_ms, fence: *fence };
                 // While there is time left, so that nobody else is granted it before.
                 if confirms && !desk.confirmer.add(claimed(), asked_at + lease - lease / 8) {
-                    if let Some(verdict) = answers.verdicts.get_mut(event) {
-                        *verdict = Verdict::Undecided(Reason::Overloaded);
-                    }
-                    continue;
+                    // It may be delivered again when the lease is over; to refuse it now would lose it.
+                    tracing::warn!(
+                        filter = &**filter,
+                        "too many claims wait to be confirmed: one is left to its lease"
+                    );
                 }
                 own.add(filter, item, OwnClaim { fence: *fence, at_ms, until: asked_at + lease });
             }

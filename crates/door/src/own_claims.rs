@@ -53,7 +53,7 @@ impl OwnClaims {
 }
 
 /// Clients that look for two events of one key find a mistake of their own, and of nobody else.
-fn key(filter: &str, item: &[u8]) -> u128 {
+pub(crate) fn key(filter: &str, item: &[u8]) -> u128 {
     xxh3_128_with_seed(item, xxh3_64(filter.as_bytes()))
 }
 

@@ -81,7 +81,7 @@ pub(super) async fn let_go(
     }
     let items: Vec<&[u8]> = held.iter().map(|(item, _)| *item).collect();
     let fences: Vec<Fence> = held.iter().map(|(_, claim)| claim.fence).collect();
-    fences.iter().for_each(|fence| shared.common.confirmer.cancel(*fence));
+    held.iter().for_each(|(item, claim)| shared.common.confirmer.cancel(filter, item, claim.fence));
     let at_ms = held.iter().map(|(_, claim)| claim.at_ms).max().unwrap_or_default();
     let asked = Asked { items: &items, names: &[], fences: &fences, act: Act::Release, at_ms, life_ms: None };
     let answers = shared.filters.ask(filter, &asked).await?;

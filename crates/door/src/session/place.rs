@@ -173,6 +173,7 @@ fn set(shared: &Shared, (filter, facts): &(Arc<str>, Facts), lifetime_ms: Option
             Some(life) if life > lease_max && shared.common.rules.claim(filter) == ClaimRule::Explicit => {
                 return Err(too_long(filter, lease_max));
             }
+            _ if shared.common.rules.claim(filter) == ClaimRule::OnExpiryConfirm => Act::Claim(lease_max),
             life => Act::Claim(life.unwrap_or(lease_max).min(lease_max)),
         },
     };
