@@ -115,13 +115,7 @@ fn produce(filter: &Filter, begun: Instant, is_over: &AtomicBool) -> Vec<Call> {
 /// The laws that `calls` break, where events are known for `window_ms` at least.
 fn broken(mut calls: Vec<Call>, window_ms: u64) -> Vec<String> {
     calls.sort_by_key(|call| call.began_us);
-    let promises = Promises {
-        window_ms,
-        window_at_most_ms: WINDOW_AT_MOST_MS,
-        answers_when_set: true,
-        never_forgets: true,
-        ..Promises::default()
-    };
+    let promises = Promises { window_ms, window_at_most_ms: WINDOW_AT_MOST_MS, ..Promises::within_one_window() };
     let mut history = History { promises, ..History::default() };
     calls.into_iter().for_each(|call| _ = history.begin(call));
     laws::check(&history).iter().map(ToString::to_string).collect()

@@ -91,14 +91,7 @@ pub(crate) fn asked(source: u64, event: u64, (is_lookup, name): (bool, Option<Su
 /// The laws that these calls break, all of which are within one window.
 pub(crate) fn broken(mut calls: Vec<Call>) -> Vec<String> {
     calls.sort_by_key(|call| call.began_us);
-    let promises = Promises {
-        window_ms: u64::MAX,
-        window_at_most_ms: u64::MAX,
-        answers_when_set: true,
-        never_forgets: true,
-        ..Promises::default()
-    };
-    let mut history = History { promises, ..History::default() };
+    let mut history = History { promises: Promises::within_one_window(), ..History::default() };
     calls.into_iter().for_each(|call| _ = history.begin(call));
     laws::check(&history).iter().map(ToString::to_string).collect()
 }

@@ -258,6 +258,19 @@ pub struct Promises {
     pub leaves_answer_alone: bool,
 }
 
+impl Promises {
+    /// Those of a filter that keeps all that it has recorded, for a run that is over long before its window.
+    pub fn within_one_window() -> Self {
+        Self {
+            window_ms: u64::MAX,
+            window_at_most_ms: u64::MAX,
+            answers_when_set: true,
+            never_forgets: true,
+            ..Self::default()
+        }
+    }
+}
+
 /// All calls of a run, and the facts about the filter and the failures that the laws need.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct History {

@@ -42,14 +42,7 @@ impl Judgement {
 
 /// Judges a run that is shorter than the windows of its filter.
 pub(super) fn judge(scenario: &Scenario, lines: &[CallLine], complete_after: Option<Duration>) -> Judgement {
-    let promises = Promises {
-        window_ms: u64::MAX,
-        window_at_most_ms: u64::MAX,
-        answers_when_set: true,
-        never_forgets: true,
-        ..Promises::default()
-    };
-    let mut history = History { promises, ..History::default() };
+    let mut history = History { promises: Promises::within_one_window(), ..History::default() };
     let all_calls = lines.len();
     let mut lines: Vec<&CallLine> = lines.iter().filter(|line| !line.has_broken_clock).collect();
     lines.sort_by_key(|line| line.began_us);
