@@ -1,7 +1,7 @@
 //! Everything that a node touches of its machine, so that a simulation can give it another.
 //!
-//! Promises: a node opens no socket, reads no clock and starts no thread but through its [`Edges`]. Must not know: what
-//! a node does with them.
+//! Promises: a node opens no socket, reads no clock and starts no thread but through its [`Edges`]; only the door for Redis clients,
+//! which a simulation does not open, has threads beside. Must not know: what a node does with them.
 
 use std::fs;
 use std::future::Future;
@@ -20,7 +20,7 @@ use firstseen_wire::net::{self, Connector, TcpConnector};
 use firstseen_wire::tls::{PeerRoles, ServerTls, TlsError, TlsStream};
 use thiserror::Error;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio_stream::{Stream, StreamExt};
 use tonic::transport::CertificateDer;
 use tonic::transport::server::{Connected, TcpConnectInfo, TlsConnectInfo};
@@ -29,6 +29,9 @@ use crate::audit_file::{AuditFile, AuditFileError};
 use crate::config::NodeConfig;
 use crate::data_folder::{DATABASE_FILE, JOURNAL_FOLDER, REPAIRING_FOLDER};
 use crate::delegate::delegate_write;
+
+/// Connections that may wait to be accepted: more may come at once than are accepted in a moment.
+const BACKLOG: u32 = 4096;
 
 /// Whether a data folder has the identity of its node.
 pub fn has_identity(data_dir: &Path) -> bool {
@@ -302,14 +305,14 @@ impl Edges {
             return Err(EdgeError::Repair(unfinished));
         }
         let tls = config.tls.as_ref().map(|tls| tls.server_files(&config.name).server()).transpose()?;
-        let listener = listen("listen", config.listen).await?;
+        let listener = listen("listen", config.listen)?;
         let address = listener.local_addr().unwrap_or(config.listen).to_string();
         let http = match config.http_listen {
-            Some(address) => Some(listen("http_listen", address).await?),
+            Some(address) => Some(listen("http_listen", address)?),
             None => None,
         };
         let redis = match &config.redis {
-            Some(redis) => Some(listen("redis.listen", redis.listen).await?),
+            Some(redis) => Some(listen("redis.listen", redis.listen)?),
             None => None,
         };
         let audit = config.audit.as_ref().map(|audit| AuditFile::open(&audit.file)).transpose()?;
@@ -339,6 +342,13 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], EdgeError> {
     Ok(bytes)
 }
 
-async fn listen(field: &'static str, address: SocketAddr) -> Result<TcpListener, EdgeError> {
-    TcpListener::bind(address).await.map_err(|source| EdgeError::Listen { field, address, source })
+fn listen(field: &'static str, address: SocketAddr) -> Result<TcpListener, EdgeError> {
+    let listen = || {
+        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+        // So that a node that starts again has its address back at once.
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        socket.listen(BACKLOG)
+    };
+    listen().map_err(|source| EdgeError::Listen { field, address, source })
 }

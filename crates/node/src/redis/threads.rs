@@ -37,13 +37,17 @@ pub(super) async fn serve(door: Arc<Door>, threads: usize, listener: TcpListener
     let stop = shared.departure.drained.clone();
     let mut counters = Vec::with_capacity(threads);
     for number in 1..=threads {
-        match begin(&door, number, &shared, &stop).await {
+        let is_first = counters.is_empty();
+        match begin(&door, (number, is_first), &shared, &stop).await {
             Ok(counter) => counters.push(counter),
             Err(error) if stop.is_cancelled() => {
                 return tracing::debug!(error, "the door for Redis clients stays closed");
             }
             Err(error) => tracing::error!(error, "a thread of the door for Redis clients cannot be started"),
         }
+    }
+    if counters.is_empty() {
+        tracing::error!("the door for Redis clients stays closed: none of its threads could be started");
     }
     let _ = shared.open.door.set(door.counts());
     door.serve(listener, &counters, stop).await;
@@ -52,7 +56,7 @@ pub(super) async fn serve(door: Arc<Door>, threads: usize, listener: TcpListener
 /// Starts a thread with an attendant; returns where connections are handed to it.
 async fn begin(
     door: &Arc<Door>,
-    number: usize,
+    (number, is_first): (usize, bool),
     shared: &Arc<Shared>,
     stop: &CancellationToken,
 ) -> Result<Counter, String> {
@@ -61,7 +65,7 @@ async fn begin(
     let (door, shared, stop) = (door.clone(), shared.clone(), stop.clone());
     let attend = async move {
         let Some(client) = stop.run_until_cancelled(connect(&shared)).await else { return };
-        let (counter, attendant): (Counter, Attendant) = door.attendant(client, number == 1);
+        let (counter, attendant): (Counter, Attendant) = door.attendant(client, is_first);
         if ready.send(counter).is_ok() {
             attendant.serve(stop).await;
         }
