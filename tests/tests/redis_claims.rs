@@ -3,6 +3,7 @@
 use redis::{Connection, RedisResult, Value, pipe};
 
 use crate::local_cluster::eventually;
+use crate::redis_chaos::{connect, formed};
 use crate::redis_door::{Door, ask, refusal};
 
 const MAPPED: &str = "[[redis.prefix]]\nmatch = \"job:\"\nfilter = \"jobs\"\n\
@@ -144,4 +145,44 @@ fn a_filter_has_a_rule_of_its_own_for_what_is_undecided() {
     assert_eq!(ask(other, "FS.OBSERVE jobs ITEMS job:1"), Ok(vec![CLAIMED]), "which this command can say");
     let late = "FS.OBSERVE plain AT 5 ITEMS x";
     assert!(refusal(other, late).contains("leave AT out"));
+}
+
+/// Heads on different nodes give events the same fences.
+#[test]
+fn the_door_of_a_cluster_confirms_each_event_by_its_own_grant() {
+    let rule = "[[redis.prefix]]\nmatch = \"job:\"\nfilter = \"clicks\"\n\
+                [[redis.filter]]\nname = \"clicks\"\nclaim = \"on-expiry-confirm\"\n";
+    let (_nodes, ports) = formed(rule, "--slicing horizontal:6 --claims 2s");
+    let [one, other] = &mut ports.map(connect);
+    eventually("a first claim", || ask(one, "FS.CLAIM job:first PX 1000") == Ok(1));
+    let mut asked = pipe();
+    (0..200).for_each(|key| _ = asked.cmd("SET").arg(&[&format!("job:{key}"), "x", "NX", "EX", "600"]));
+    let replies: Vec<Value> = asked.query(one).expect("all replies");
+    assert!(replies.iter().all(|reply| *reply == Value::Okay), "{replies:?}");
+    let deleted: i64 = ask(one, "DEL job:7 job:77 job:177").expect("a count");
+    assert_eq!(deleted, 3);
+    let test = (0..200).map(|key| format!(" job:{key}")).collect::<String>();
+    let recorded = |client: &mut Connection| -> Vec<i64> {
+        ask(client, &format!("FS.TEST clicks ITEMS{test}")).expect("a code for each")
+    };
+    eventually("their records", || recorded(other).iter().filter(|code| **code == 0).count() == 197);
+    let codes = recorded(other);
+    assert!([7, 77, 177].iter().all(|key| codes[*key] == 1), "what was deleted is new: {codes:?}");
+}
+
+#[test]
+fn claims_of_a_filter_that_is_made_again_are_forgotten_and_more_than_a_connection_knows_are_granted() {
+    let door = door("", "60s");
+    let one = &mut door.client();
+    let mut asked = pipe();
+    (0..10_000).for_each(|key| _ = asked.cmd("SET").arg(&[&format!("job:n{key}"), "x", "NX"]));
+    let replies: Vec<Value> = asked.query(one).expect("all replies");
+    assert!(replies.iter().all(|reply| *reply == Value::Okay), "none is refused");
+    assert_eq!(ask(one, "DEL job:n9999"), Ok(1), "the last ones are known");
+    door.run("filter drop jobs --yes");
+    let made = "filter create jobs --capacity 10k --fpr 1e-8 --clock wall --window 1h --claims 60s";
+    door.run(made);
+    eventually("the filter made again", || ask(one, "FS.TEST jobs ITEMS job:n9998") == Ok(vec![1]));
+    assert_eq!(ask(one, "DEL job:n9998"), Ok(0));
+    assert!(refusal(one, "FS.CONFIRM job:n9997").contains("holds no claim"));
 }

@@ -163,6 +163,14 @@ impl Filter {
         self.claim_one(event, Some(time_ms), lease).await
     }
 
+    /// Whether a fence may be one of the filter's, or of what it was before it was altered: one of another filter, say of one that
+    /// had the same name, is not.
+    pub fn has_granted(&self, fence: Fence) -> bool {
+        let newest = line::newest(self.claimed_at());
+        let own = newest.record().line.origin.unwrap_or(newest.id())..=newest.id();
+        own.contains(&fence.filter())
+    }
+
     async fn claim_one(&self, event: &[u8], time_ms: Option<u64>, lease: Duration) -> Result<Claiming, CallError> {
         let claimed = self.claim_batch(&[event], time_ms.as_slice(), lease).await?;
         Ok(claimed.into_iter().next().unwrap_or(Claiming::Undecided(Reason::Unknown)))
@@ -392,9 +400,7 @@ impl Filter {
             return Err(CallError::NoClaims { filter: self.name().to_owned() });
         }
         let Some(fence) = fences.iter().min() else { return Ok(Vec::new()) };
-        let newest = line::newest(self.claimed_at());
-        let own = newest.record().line.origin.unwrap_or(newest.id())..=newest.id();
-        if !fences.iter().all(|fence| own.contains(&fence.filter())) {
+        if !fences.iter().all(|fence| self.has_granted(*fence)) {
             return Err(CallError::ForeignFence { filter: self.name().to_owned() });
         }
         let events = Events { digests, times_ms, names: &[], fences };

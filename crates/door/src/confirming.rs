@@ -3,7 +3,7 @@
 //! Promises: bounded memory; an event is confirmed before its lease is over, as long as its nodes answer; one that was let go is not.
 //! What waits here when the node ends is not recorded: whoever asks next is told that it is new. Must not know: connections.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -85,23 +85,17 @@ impl Waiting {
         Some(due)
     }
 
-    /// The first events that are due, all of one filter.
-    fn take_due(&mut self, now: Instant) -> Vec<Due> {
-        let mut taken: Vec<Due> = Vec::new();
-        while let Some((at, grant)) = self.order.first().copied()
-            && at <= now
-            && taken.len() < ITEMS_MAX
-        {
-            let is_other = |due: &Due| {
-                let first = taken.first().map(|first| (&first.claimed.filter, first.claimed.at_ms));
-                first.is_some_and(|first| first != (&due.claimed.filter, due.claimed.at_ms))
-            };
-            if self.claims.get(&grant).is_some_and(is_other) {
+    /// The events that are due, the first ones of all, by filter.
+    fn take_due(&mut self, now: Instant) -> BTreeMap<Arc<str>, Vec<Due>> {
+        let mut taken: BTreeMap<Arc<str>, Vec<Due>> = BTreeMap::new();
+        for _ in 0..ITEMS_MAX {
+            if self.order.first().is_none_or(|(at, _)| *at > now) {
                 break;
             }
-            taken.extend(self.remove(grant));
-            // Whatever else: what was looked at is looked at once.
-            self.order.remove(&(at, grant));
+            let Some((_, grant)) = self.order.pop_first() else { break };
+            if let Some(due) = self.remove(grant) {
+                taken.entry(due.claimed.filter.clone()).or_default().push(due);
+            }
         }
         taken
     }
@@ -133,25 +127,28 @@ impl Confirmer {
                 if due.is_empty() {
                     break;
                 }
-                self.confirm(filters, due).await;
+                for (filter, due) in due {
+                    self.confirm(filters, &filter, due).await;
+                }
             }
         }
     }
 
-    async fn confirm(&self, filters: &Filters, due: Vec<Due>) {
-        let Some(Claimed { filter, at_ms, .. }) = due.first().map(|due| due.claimed.clone()) else { return };
+    async fn confirm(&self, filters: &Filters, filter: &Arc<str>, due: Vec<Due>) {
+        // Of a few moments, that of the latest is in the window for the longest.
+        let at_ms = due.iter().map(|due| due.claimed.at_ms).max().unwrap_or_default();
         let items: Vec<&[u8]> = due.iter().map(|due| &*due.claimed.item).collect();
         let fences: Vec<Fence> = due.iter().map(|due| due.claimed.fence).collect();
         let asked = Asked { items: &items, names: &[], fences: &fences, act: Act::Confirm, at_ms, life_ms: None };
-        let verdicts = filters.ask(&filter, &asked).await.map(|answers| answers.verdicts).unwrap_or_default();
+        let verdicts = filters.ask(filter, &asked).await.map(|answers| answers.verdicts).unwrap_or_default();
         for (place, due) in due.into_iter().enumerate() {
             match verdicts.get(place) {
                 Some(Verdict::FirstSeen | Verdict::Duplicate) => {}
                 Some(Verdict::Undecided(reason)) if !reason.may_have_recorded() && !reason.is_worth_retrying() => {
-                    tracing::debug!(filter = &*filter, ?reason, "an event that was claimed is not confirmed");
+                    tracing::warn!(filter = &**filter, ?reason, "an event that was claimed is not confirmed");
                 }
                 _ if due.tries >= TRIES_MAX => {
-                    tracing::warn!(filter = &*filter, "an event that was claimed could not be confirmed");
+                    tracing::warn!(filter = &**filter, "an event that was claimed could not be confirmed");
                 }
                 _ => {
                     let again = Due { at: Instant::now() + AGAIN, tries: due.tries + 1, claimed: due.claimed };
@@ -173,7 +170,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_due_leaves_in_order_filter_by_filter_and_what_was_let_go_does_not() {
+    fn what_is_due_leaves_by_filter_and_what_was_let_go_does_not() {
         let now = Instant::now();
         let fence = |number| Fence::new(FilterId(1), Epoch(1), Incarnation(1), number).unwrap();
         let add = |waiting: &mut Waiting, number: u64, filter: &str, after_s: u64, bytes: usize| {
@@ -194,12 +191,11 @@ mod tests {
         assert!(waiting.remove(grant(3, "f")).is_some() && waiting.remove(grant(3, "f")).is_none());
         let take = |waiting: &mut Waiting, after_s| -> Vec<Fence> {
             let due = waiting.take_due(now + Duration::from_secs(after_s));
-            due.iter().map(|due| due.claimed.fence).collect()
+            due.values().flatten().map(|due| due.claimed.fence).collect()
         };
         assert_eq!(take(&mut waiting, 0), []);
-        assert_eq!(take(&mut waiting, 3), [fence(2)]);
-        assert_eq!(take(&mut waiting, 3), [fence(4)]);
-        assert_eq!(take(&mut waiting, 3), [fence(1)]);
+        assert_eq!(take(&mut waiting, 1), [fence(2)]);
+        assert_eq!(take(&mut waiting, 3), [fence(1), fence(4)]);
         assert_eq!((take(&mut waiting, 3), waiting.claims.len()), (vec![], 1));
         assert!(!add(&mut waiting, 6, "f", 1, WAITING_BYTES_MAX) && waiting.claims.len() == 1);
         assert!(waiting.remove(grant(5, "g")).is_some() && waiting.bytes == 0 && waiting.order.is_empty());

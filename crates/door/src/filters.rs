@@ -170,6 +170,11 @@ impl Filters {
         filter.takes_life(life_ms).map_err(|error| error.to_string())
     }
 
+    /// Whether a fence may be one of the filter of this name.
+    pub(crate) async fn has_granted(&self, name: &Arc<str>, fence: Fence) -> bool {
+        self.get(name).await.is_ok_and(|filter| filter.has_granted(fence))
+    }
+
     /// What the filter of this name is like.
     ///
     /// # Errors

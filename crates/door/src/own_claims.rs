@@ -1,16 +1,16 @@
 //! The claims of one connection: which fence an event was granted by, so that the client need not say it.
 //!
-//! Promises: bounded memory; a claim whose lease is over makes room for another one, and may be confirmed until then. Must not know:
-//! who else holds what.
+//! Promises: bounded memory; of more claims than there is room for, those are forgotten whose leases are over first. A claim may be
+//! confirmed when its lease is over, as long as it is known. Must not know: who else holds what.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use firstseen_routing::Fence;
 use tokio::time::Instant;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
 
-/// Claims that a connection may hold, at 80 bytes or so.
-pub(crate) const CLAIMS_MAX: usize = firstseen_resp::ITEMS_MAX;
+/// Claims that a connection knows, at 150 bytes or so.
+const CLAIMS_MAX: usize = firstseen_resp::ITEMS_MAX;
 
 /// An event that the connection has claimed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,30 +24,35 @@ pub(crate) struct OwnClaim {
 
 /// The claims of a connection that were neither confirmed nor released.
 #[derive(Default)]
-pub(crate) struct OwnClaims(HashMap<u128, OwnClaim>);
+pub(crate) struct OwnClaims {
+    claims: HashMap<u128, OwnClaim>,
+    order: BTreeSet<(Instant, u128)>,
+}
 
 impl OwnClaims {
-    /// Whether there is room for so many more; claims whose leases are over leave for it.
-    pub(crate) fn make_room(&mut self, events: usize, now: Instant) -> bool {
-        if self.0.len() + events > CLAIMS_MAX {
-            self.0.retain(|_, claim| claim.until > now);
-        }
-        self.0.len() + events <= CLAIMS_MAX
-    }
-
     pub(crate) fn add(&mut self, filter: &str, item: &[u8], claim: OwnClaim) {
-        self.0.insert(key(filter, item), claim);
+        let key = key(filter, item);
+        if let Some(before) = self.claims.insert(key, claim) {
+            self.order.remove(&(before.until, key));
+        }
+        self.order.insert((claim.until, key));
+        if self.claims.len() > CLAIMS_MAX
+            && let Some((_, first)) = self.order.pop_first()
+        {
+            self.claims.remove(&first);
+        }
     }
 
     pub(crate) fn get(&self, filter: &str, item: &[u8]) -> Option<OwnClaim> {
-        self.0.get(&key(filter, item)).copied()
+        self.claims.get(&key(filter, item)).copied()
     }
 
     /// The claim of this fence has ended.
     pub(crate) fn remove(&mut self, filter: &str, item: &[u8], fence: Fence) {
         let key = key(filter, item);
-        if self.0.get(&key).is_some_and(|claim| claim.fence == fence) {
-            self.0.remove(&key);
+        if let Some(claim) = self.claims.get(&key).copied().filter(|claim| claim.fence == fence) {
+            self.claims.remove(&key);
+            self.order.remove(&(claim.until, key));
         }
     }
 }
@@ -66,25 +71,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn claims_whose_leases_are_over_make_room() {
+    fn the_claims_whose_leases_are_over_first_make_room() {
         let fence = |number| Fence::new(FilterId(1), Epoch(1), Incarnation(1), number).unwrap();
         let now = Instant::now();
-        let claim =
-            |number, lease_s| OwnClaim { fence: fence(number), at_ms: 0, until: now + Duration::from_secs(lease_s) };
+        let claim = |number: u64, lease_s| OwnClaim {
+            fence: fence(number),
+            at_ms: 0,
+            until: now + Duration::from_secs(lease_s),
+        };
         let mut own = OwnClaims::default();
+        let add = |own: &mut OwnClaims, number: u64, lease_s| {
+            own.add("f", &number.to_le_bytes(), claim(number, lease_s));
+        };
+        let has = |own: &OwnClaims, number: u64| own.get("f", &number.to_le_bytes()).is_some();
         for number in 0..CLAIMS_MAX as u64 {
-            assert!(own.make_room(1, now));
-            own.add("f", &number.to_le_bytes(), claim(number, 10 + number % 2 * 10));
+            add(&mut own, number, if number == 5 { 1 } else { 10 + number });
         }
-        assert!(!own.make_room(1, now) && own.get("f", &0_u64.to_le_bytes()).is_some());
-        assert!(own.get("g", &0_u64.to_le_bytes()).is_none());
-        let later = now + Duration::from_secs(15);
-        assert!(own.make_room(CLAIMS_MAX / 2, later) && !own.make_room(CLAIMS_MAX / 2 + 1, later));
-        assert!(own.get("f", &0_u64.to_le_bytes()).is_none());
+        assert!(has(&own, 0) && has(&own, 5) && own.get("g", &0_u64.to_le_bytes()).is_none());
+        add(&mut own, 1 << 20, 10);
+        assert!(!has(&own, 5) && has(&own, 1 << 20));
+        // Claimed anew, it is one claim.
+        add(&mut own, 0, 1 << 20);
+        add(&mut own, 1 << 21, 10);
+        assert!(has(&own, 0) && has(&own, 1 << 21) && own.claims.len() == own.order.len());
         // A later grant stays where an earlier one has ended.
-        own.remove("f", &1_u64.to_le_bytes(), fence(0));
-        assert!(own.get("f", &1_u64.to_le_bytes()).is_some());
-        own.remove("f", &1_u64.to_le_bytes(), fence(1));
-        assert!(own.get("f", &1_u64.to_le_bytes()).is_none());
+        own.remove("f", &0_u64.to_le_bytes(), fence(7));
+        assert!(has(&own, 0));
+        own.remove("f", &0_u64.to_le_bytes(), fence(0));
+        assert!(!has(&own, 0) && own.claims.len() == own.order.len());
     }
 }

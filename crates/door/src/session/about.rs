@@ -237,6 +237,7 @@ impl Clerk<'_> {
                 Err(error) => return self.refuse(error),
                 Ok(false) => match place::with_claims(self.shared, key).await {
                     Ok((filter, _)) => by_filter.entry(filter).or_default().push(key),
+                    Err(error @ NotAsked::Undecided(_)) => return self.refuse(error),
                     // What was never made cannot be there.
                     Err(_)
                         if self.shared.common.sandbox.is_some()

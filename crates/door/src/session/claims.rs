@@ -11,10 +11,10 @@ use tokio::time::Instant;
 use super::place::Found;
 use super::wanted::Wish;
 use super::{Shared, now_ms};
-use crate::filters::{Act, Asked};
+use crate::filters::{Act, Asked, Filters};
 use crate::host::Guest;
 use crate::not_asked::NotAsked;
-use crate::own_claims::{CLAIMS_MAX, OwnClaim, OwnClaims};
+use crate::own_claims::{OwnClaim, OwnClaims};
 
 /// The grants of events that a command names.
 #[derive(Default)]
@@ -24,18 +24,15 @@ pub(super) struct Shown {
     pub(super) at_ms: Option<u64>,
 }
 
-/// The grants of events that are to be confirmed or released, or room for those that are to be claimed.
-pub(super) fn held<'a>(
+/// The grants of events that are to be confirmed or released.
+pub(super) async fn held<'a>(
+    filters: &Filters,
     own: &mut OwnClaims,
     found: &Found,
     wish: Wish<'_>,
     mut items: impl Iterator<Item = &'a [u8]>,
 ) -> Result<Shown, NotAsked> {
-    let Found { filter, act, needs_times, .. } = found;
-    if matches!(act, Act::Claim(_)) {
-        let is_there_room = own.make_room(items.count(), Instant::now());
-        return if is_there_room { Ok(Shown::default()) } else { Err(too_many()) };
-    }
+    let Found { filter, needs_times, .. } = found;
     let (Wish::Confirm(fence) | Wish::Release(fence)) = wish else { return Ok(Shown::default()) };
     let mut shown = Shown::default();
     let mut add = |OwnClaim { fence, at_ms, .. }: OwnClaim| {
@@ -43,25 +40,33 @@ pub(super) fn held<'a>(
         // All events of a call have one time; that of the latest is in the window for the longest.
         shown.at_ms = shown.at_ms.max(Some(at_ms).filter(|_| *needs_times));
     };
-    match fence {
-        Some(text) => {
-            let fence = std::str::from_utf8(text).ok().and_then(|text| text.parse::<Fence>().ok());
-            let fence = fence.ok_or_else(|| NotAsked::wrong("a fence has 48 hexadecimal digits"))?;
-            let known = items.next().and_then(|item| own.get(filter, item)).filter(|claim| claim.fence == fence);
-            add(known.unwrap_or(OwnClaim { fence, at_ms: now_ms(), until: Instant::now() }));
-        }
-        None => items.try_for_each(|item| own.get(filter, item).map(&mut add).ok_or_else(not_own))?,
+    if let Some(text) = fence {
+        let fence = std::str::from_utf8(text).ok().and_then(|text| text.parse::<Fence>().ok());
+        let fence = fence.ok_or_else(|| NotAsked::wrong("a fence has 48 hexadecimal digits"))?;
+        let known = items.next().and_then(|item| own.get(filter, item)).filter(|claim| claim.fence == fence);
+        add(known.unwrap_or(OwnClaim { fence, at_ms: now_ms(), until: Instant::now() }));
+        return Ok(shown);
+    }
+    for item in items {
+        add(of_filter(filters, own, filter, item).await.ok_or_else(not_own)?);
     }
     Ok(shown)
 }
 
-fn too_many() -> NotAsked {
-    NotAsked::wrong(format_args!("this connection holds {CLAIMS_MAX} claims: confirm or release some"))
+/// The connection's claim of an event; one of a former filter of that name is forgotten.
+async fn of_filter(filters: &Filters, own: &mut OwnClaims, filter: &Arc<str>, item: &[u8]) -> Option<OwnClaim> {
+    let claim = own.get(filter, item)?;
+    if filters.has_granted(filter, claim.fence).await {
+        return Some(claim);
+    }
+    own.remove(filter, item, claim.fence);
+    None
 }
 
 fn not_own() -> NotAsked {
     NotAsked::wrong(
-        "this connection holds no claim of the event: claim it here, or name the fence (FS.CLAIM ... WITHFENCE tells it)",
+        "this connection holds no claim of an event that is named: claim it here, or name the fence (FS.CLAIM ... WITHFENCE tells \
+         it). Nothing was done",
     )
 }
 
@@ -72,8 +77,10 @@ pub(super) async fn let_go(
     filter: &Arc<str>,
     items: &[&[u8]],
 ) -> Result<usize, NotAsked> {
-    let held: Vec<(&[u8], OwnClaim)> =
-        items.iter().filter_map(|item| own.get(filter, item).map(|claim| (*item, claim))).collect();
+    let mut held: Vec<(&[u8], OwnClaim)> = Vec::new();
+    for item in items {
+        held.extend(of_filter(&shared.filters, own, filter, item).await.map(|claim| (*item, claim)));
+    }
     let count = u32::try_from(held.len()).unwrap_or(u32::MAX);
     guest.may(FilterVerb::Observe, filter, count).map_err(|refused| NotAsked::Refused(refused.to_string()))?;
     if held.is_empty() {

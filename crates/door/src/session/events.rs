@@ -30,7 +30,7 @@ impl Session {
             found => found,
         };
         let held = match &found {
-            Ok(found) => claims::held(&mut self.claims, found, act, items.iter()),
+            Ok(found) => claims::held(&self.shared.filters, &mut self.claims, found, act, items.iter()).await,
             Err(_) => Ok(claims::Shown::default()),
         };
         let (Found { filter, act, life_ms, .. }, shown) = match found.and_then(|found| Ok((found, held?))) {

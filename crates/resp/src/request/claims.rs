@@ -79,7 +79,9 @@ fn held<'a>(
     };
     let events = events(command, arguments, if fence.is_some() { 3 } else { 1 })?;
     match (fence, events) {
-        (Some(_), ClaimedEvents::Items { items, .. }) if items.len() > 1 => Err(SYNTAX),
+        (Some(_), ClaimedEvents::Items { items, .. }) if items.len() > 1 => {
+            Err(Refusal::BadArgument("ERR a fence is of one event: name one item with it"))
+        }
         _ => Ok((events, fence)),
     }
 }

@@ -61,7 +61,7 @@ fn texts_of_redis() {
         ("FS.CLAIM k PX 1 ITEM a", syntax),
         ("FS.CLAIM k PX 1 ITEMS", "ERR wrong number of arguments for 'fs.claim' command"),
         ("FS.CONFIRM k FENCE", syntax),
-        ("FS.CONFIRM f FENCE 0a ITEMS a b", syntax),
+        ("FS.CONFIRM f FENCE 0a ITEMS a b", "ERR a fence is of one event: name one item with it"),
         ("FS.CONFIRM f ITEMS", "ERR wrong number of arguments for 'fs.confirm' command"),
         ("FS.RELEASE a b", syntax),
     ] {
