@@ -16,12 +16,10 @@ use firstseen_routing::{
 
 const SEEDS: u64 = 400;
 /// A rule that is broken is found within as many seeds.
-const BROKEN_SEEDS: u64 = 2_000;
+const BROKEN_SEEDS: u64 = 500;
 const STEPS: u64 = 700;
 const NODES: u64 = 4;
 const LEASE_MAX_MS: u32 = 200;
-/// Calls of each key, on average.
-const CALLS_OF_KEY: u64 = 12;
 
 const HELD: Decision = Decision::Undecided(Reason::Claimed);
 
@@ -112,6 +110,10 @@ struct Run {
     calls: Vec<Call>,
     histories: BTreeMap<u64, History>,
     slices: u64,
+    /// Whether slices move all the while, and time passes slowly: leases outlive moves, and former heads hold claims.
+    is_restless: bool,
+    /// Calls of each key, on average.
+    calls_of_key: u64,
     /// Whether slices have copies that are fetched from: then nodes may lose all that they have.
     has_copies: bool,
     /// Replies that were looked at.
@@ -129,7 +131,10 @@ impl Run {
         let mut dice = Dice(seed);
         let (slicing, slices) = slicings[dice.below(slicings.len() as u64) as usize];
         let owners: Vec<NodeId> = (0..slices).map(|slice| NodeId(1 + slice % 3)).collect();
+        let is_restless = dice.below(2) == 0;
         let policies = FilterPolicies {
+            // A slice that moves waits for one, and moves are to end while claims are held.
+            retry_horizon_ms: if is_restless { 40 } else { FilterPolicies::default().retry_horizon_ms },
             answer: if dice.below(2) == 0 { AnswerWhen::Safe } else { AnswerWhen::Early },
             lookup: if dice.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
             thresholds: Thresholds { min_live: 1, set_min: 0 },
@@ -154,6 +159,8 @@ impl Run {
         let maps = [network.map().clone(), network.map().clone()];
         Self {
             network,
+            is_restless,
+            calls_of_key: if is_restless { 40 } else { 12 },
             rules: limits.rules,
             dice,
             maps,
@@ -204,11 +211,14 @@ impl Run {
     }
 
     fn any_call(&mut self) {
-        let newest = self.calls.len() as u64 / CALLS_OF_KEY;
+        let newest = self.calls.len() as u64 / self.calls_of_key;
         let key = if self.dice.below(3) > 0 { newest + self.dice.below(2) } else { self.dice.below(newest + 1) };
         let grants = self.histories.get(&key).map_or(&[][..], |history| &history.grants);
         let grant = grants.get(self.dice.below(grants.len().max(1) as u64) as usize).copied();
         match (self.dice.below(20), grant) {
+            (10..15, _) if self.is_restless && self.dice.below(4) > 0 => {
+                self.call(key, (Operation::Claim { lease_ms: LEASE_MAX_MS }, None), None);
+            }
             (0..10, _) => {
                 let lease_ms = 1 + self.dice.below(LEASE_MAX_MS.into()) as u32;
                 self.call(key, (Operation::Claim { lease_ms }, None), None);
@@ -240,24 +250,25 @@ impl Run {
         }
     }
 
+    fn begin_move(&mut self) {
+        let (slice, [from, to]) = (self.dice.below(self.slices), [NODES; 2].map(|nodes| self.dice.below(nodes)));
+        let way = SliceMove { slice: slice as u32, from: NodeId(1 + from), to: NodeId(1 + to) };
+        self.network.begin_move(way);
+    }
+
     fn step(&mut self) {
         let before = self.network.map().clone();
-        match self.dice.below(100) {
-            0..22 => self.any_call(),
-            22..25 => {
-                let (slice, [from, to]) =
-                    (self.dice.below(self.slices), [NODES; 2].map(|nodes| self.dice.below(nodes)));
-                let way = SliceMove { slice: slice as u32, from: NodeId(1 + from), to: NodeId(1 + to) };
-                self.network.begin_move(way);
-            }
-            25 => self.change(),
-            26..36 => {
+        match (self.dice.below(100), self.is_restless) {
+            (0..22, _) | (26..30, false) => self.any_call(),
+            (22..24, _) => self.begin_move(),
+            (24..26, false) => self.change(),
+            (30..36, _) | (26..30 | 56..66, true) => {
                 let node = NodeId(1 + self.dice.below(NODES));
                 self.network.deliver_map(node);
             }
-            36..39 => drop(self.network.agree_on_complete()),
-            39..47 => {
-                let ms = 1 + self.dice.below(60);
+            (36..39, _) | (66..75, true) => drop(self.network.agree_on_complete()),
+            (39..47, _) => {
+                let ms = 1 + self.dice.below(if self.is_restless { 20 } else { 60 });
                 self.network.wait(ms);
             }
             _ => drop(self.network.deliver()),
@@ -351,7 +362,7 @@ impl Run {
         self.heal();
         self.read();
         // A lease after all is well, no claim is in progress any more.
-        for key in 0..self.calls.len() as u64 / CALLS_OF_KEY {
+        for key in 0..self.calls.len() as u64 / self.calls_of_key {
             self.network.replies.clear();
             self.read = 0;
             let number = self.calls.len();
@@ -391,19 +402,20 @@ fn one_consumer_holds_an_event_of_one_slice() {
     keep_their_promises(SEEDS, &TOGETHER);
 }
 
-/// The first seeds at which rules that are broken are missed. A filter is altered in no run here.
+/// The first seeds at which rules that are broken are missed. A filter is altered in no run here: `claim_closing.rs` has the
+/// twelfth rule.
 const MISSED_AT: [(Rule, u64); 11] = [
     (Rule::GrantsRecordNothing, 0),
-    (Rule::AwaitsAllAnswers, 103),
-    (Rule::WaitsOutLeases, 37),
-    (Rule::CountsLeasesFromAsking, 0),
-    (Rule::FormerHeadsVeto, 1328),
-    (Rule::MindsFences, 272),
-    (Rule::MindsClaims, 3),
-    (Rule::ConfirmsAwaitAll, 317),
-    (Rule::RemembersClaims, 1),
+    (Rule::AwaitsAllAnswers, 144),
+    (Rule::WaitsOutLeases, 1),
+    (Rule::CountsLeasesFromAsking, 3),
+    (Rule::FormerHeadsVeto, 17),
+    (Rule::MindsFences, 11),
+    (Rule::MindsClaims, 2),
+    (Rule::ConfirmsAwaitAll, 67),
+    (Rule::RemembersClaims, 0),
     (Rule::AsksJoinersAnew, 0),
-    (Rule::LeasesEnd, 0),
+    (Rule::LeasesEnd, 1),
 ];
 
 #[test]

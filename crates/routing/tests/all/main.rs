@@ -3,6 +3,7 @@
 mod backup;
 mod broken_times;
 mod claim_closing;
+mod claim_losses;
 mod claim_moves;
 mod claims;
 mod climbs;

@@ -274,7 +274,8 @@ pub struct Tests {
 /// receiver acts.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct ClaimTests {
-    /// All positions of which the receiver has a copy.
+    /// The positions that vote at the receiver, which must be able to test all of them; with asks_all those of which it has copies
+    /// and none of which votes there: it tests those that it can.
     #[prost(message, optional, tag = "1")]
     pub tests: ::core::option::Option<Tests>,
     /// By which each event is known in tables of claims: 16 bytes (little-endian) an event.

@@ -9,7 +9,7 @@ use firstseen_filter::Sighting;
 
 use super::DividedGroup;
 use super::flights::{Queue, Ticket};
-use super::outbox::Finding;
+use super::outbox::{Asks, ClaimedEvent, Finding};
 use super::placement::{Placement, Voters};
 use crate::claims::{BeforeTest, ClaimCall};
 use crate::group::claiming::{Asking, HELD, event_of_positions, lost, other, tag_of};
@@ -98,7 +98,8 @@ impl DividedGroup {
         None
     }
 
-    /// Asks all nodes that would record an event, and have copies of slices that are on their way, too.
+    /// Asks all nodes that would record an event, and have copies of slices that are on their way, too: those that are asked
+    /// about voting positions whether they know the event, and every one whether it holds a claim of it.
     pub(super) fn ask_all(&mut self, ticket: Ticket, voters: &Voters) {
         let event = self.event(ticket);
         let Self { in_flight, own, membership, outbox, .. } = self;
@@ -113,11 +114,20 @@ impl DividedGroup {
         own.test(placement, voters.positions(), stamp, &mut found);
         let (positions, mut waiting) = (flights.positions(ticket), 0);
         for (index, node) in placement.nodes().iter().enumerate() {
-            let there = || positions.iter().copied().filter(|position| placement.is_held(index, *position));
-            if index != placement.me() && !placement.is_gone(index) && there().next().is_some() {
-                outbox.test_claim(*node, (membership.site().me, ticket.sent(), event), there(), stamp, left_ms);
-                waiting += 1;
+            if index == placement.me() || placement.is_gone(index) {
+                continue;
             }
+            let voting = || voters.positions().iter().copied().filter(|position| placement.node_at(*position) == index);
+            let held = || positions.iter().copied().filter(|position| placement.is_held(index, *position));
+            let event = ClaimedEvent { head: membership.site().me, ticket: ticket.sent(), event, stamp };
+            if voting().next().is_some() {
+                outbox.test_claim(*node, event, Asks::Voters, voting(), left_ms);
+            } else if held().next().is_some() {
+                outbox.test_claim(*node, event, Asks::Holders, held(), left_ms);
+            } else {
+                continue;
+            }
+            waiting += 1;
         }
         if let Some((batch, index)) = flights.event_mut(ticket) {
             batch.asked_ms.resize(batch.flights.len(), now_ms);
@@ -139,18 +149,20 @@ impl DividedGroup {
         let events = test.left.iter().zip(&test.tickets).zip(&test.stamps).zip(&tests.events).zip(test.run_of_each());
         for ((((left, ticket), stamp), event), run) in events.filter(|(_, run)| run.deadline_in_ms > 0) {
             let held_ms = claiming.as_ref().and_then(|claiming| claiming.held_ms(*event, present.now_ms()));
+            let is_complete = |position: &u64| placement.is_slice_complete_here(placement.locate(*position).0);
             let finding = match (held_ms, own.rejudge(*stamp)) {
                 (Some(left_ms), _) => Finding::Veto(left_ms),
                 _ if !placement.admits(left) => Finding::Undecided(Reason::Invalid),
+                // A head whose map is older than a loss would take what is not tested for found.
+                _ if !run.asks_all && !left.iter().all(is_complete) => Finding::Undecided(Reason::StaleMap),
                 (None, None) => Finding::Undecided(Reason::Late),
                 (None, Some(stamp)) => {
-                    let has_all = |position: &u64| placement.is_slice_complete_here(placement.locate(*position).0);
                     let mut found = Sighting::ALL;
-                    if left.iter().all(has_all) {
+                    if left.iter().all(is_complete) {
                         own.test(placement, left, stamp, &mut found);
                     } else {
-                        let whole: Vec<u64> = left.iter().copied().filter(has_all).collect();
-                        own.test(placement, &whole, stamp, &mut found);
+                        let complete: Vec<u64> = left.iter().copied().filter(is_complete).collect();
+                        own.test(placement, &complete, stamp, &mut found);
                     }
                     Finding::Found(found, false)
                 }

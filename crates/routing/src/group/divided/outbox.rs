@@ -40,6 +40,26 @@ pub(crate) struct Question<'a> {
     pub(crate) traceparent: Option<&'a Arc<str>>,
 }
 
+/// An event that somebody claims.
+#[derive(Clone, Copy)]
+pub(crate) struct ClaimedEvent {
+    pub(crate) head: NodeId,
+    /// The head's number for the event.
+    pub(crate) ticket: u64,
+    /// The hash of the event's positions.
+    pub(crate) event: u128,
+    pub(crate) stamp: Stamp,
+}
+
+/// What a node is asked of an event that somebody claims, beside whether it holds another one's claim of it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asks {
+    /// Positions that vote, all of which the node must be able to test.
+    Voters,
+    /// Positions of which it has copies, and none of which votes there: it tests those that it can.
+    Holders,
+}
+
 /// The result of an event's test.
 #[derive(Clone, Copy)]
 pub(crate) enum Finding {
@@ -220,19 +240,20 @@ impl Outbox {
     pub(crate) fn test_claim(
         &mut self,
         to: NodeId,
-        (head, ticket, event): (NodeId, u64, u128),
+        ClaimedEvent { head, ticket, event, stamp }: ClaimedEvent,
+        asks: Asks,
         there: impl IntoIterator<Item = u64>,
-        stamp: Stamp,
         deadline_in_ms: u32,
     ) {
+        let asks_all = asks == Asks::Holders;
         self.send_if(to, |letters| letters.claims.events.len() >= MESSAGE_EVENTS_MAX, Letters::close_claims);
         let ClaimTests { test, events } = &mut self.letters(to).claims;
-        match test.runs.last_mut() {
+        match test.runs.last_mut().filter(|run| run.asks_all == asks_all) {
             Some(run) => {
                 run.events += 1;
                 run.deadline_in_ms = run.deadline_in_ms.max(deadline_in_ms);
             }
-            None => test.runs.push(TestRun { head, events: 1, asks_all: false, degraded: false, deadline_in_ms }),
+            None => test.runs.push(TestRun { head, events: 1, asks_all, degraded: false, deadline_in_ms }),
         }
         test.parallel = true;
         test.tickets.push(ticket);

@@ -14,7 +14,7 @@ use super::placement::Voters;
 use crate::group::clock::Heading;
 use crate::group::guard::{Admission, Standing};
 use crate::group::rules::{Rule, remembered};
-use crate::group::thresholds::{Course, min_live, rate_of_positions, verdict_if_too_few};
+use crate::group::thresholds::{Course, TOO_FEW_LEFT, min_live, rate_of_positions, verdict_if_too_few};
 use crate::map::{Lookup, WhenLost};
 use crate::protocol::{BatchName, Command, GroupReply, Moment, Operation, Submission, Times};
 use crate::verdict::{Decision, Reason, Seen};
@@ -260,9 +260,21 @@ impl DividedGroup {
         }
     }
 
+    /// Where fewer of an event's positions vote, those on slices that may lack something are asked, too.
+    fn asks_all_below(&self, ticket: Ticket) -> usize {
+        match self.policies.when_lost {
+            // An event that a level does not know climbs, so all of its slices may say that they do not know it.
+            _ if self.tree.has_parent() => usize::MAX,
+            // A zero on a slice that may lack something grants nothing.
+            _ if self.is_claim(ticket) => 0,
+            WhenLost::FirstSeen => min_live(&self.policies, self.in_flight.positions(ticket).len()),
+            WhenLost::Undecided | WhenLost::Duplicate => 0,
+        }
+    }
+
     /// Tests an event at own slices, and sends it on if no zero is found.
     fn test(&mut self, ticket: Ticket) {
-        let has_parent = self.tree.has_parent();
+        let (has_parent, asks_all_below) = (self.tree.has_parent(), self.asks_all_below(ticket));
         let Self { in_flight, own, membership, policies, present, .. } = self;
         let flights = in_flight.flights_mut();
         let (placement, handing, unreachable) =
@@ -272,12 +284,6 @@ impl DividedGroup {
             return;
         };
         let positions = flights.positions(ticket);
-        // An event that a level does not know climbs, so all of its slices may say that they do not know it.
-        let asks_all_below = match policies.when_lost {
-            _ if has_parent => usize::MAX,
-            WhenLost::FirstSeen => min_live(policies, positions.len()),
-            WhenLost::Undecided | WhenLost::Duplicate => 0,
-        };
         let voters = placement.voters(positions, asks_all_below);
         let course = before_test(
             policies,
@@ -346,7 +352,12 @@ impl DividedGroup {
             return None;
         }
         let positions = self.in_flight.positions(ticket);
-        verdict_if_too_few(&self.policies, placement.voters(positions, 0).voting, positions.len())
+        let (voting, hashes) = (placement.voters(positions, 0).voting, positions.len());
+        match verdict_if_too_few(&self.policies, voting, hashes) {
+            // Few positions make no duplicate of what somebody is about to deliver.
+            None if self.is_claim(ticket) && voting < min_live(&self.policies, hashes) => Some(TOO_FEW_LEFT),
+            verdict => verdict,
+        }
     }
 
     /// Not all positions of an event can be asked: if it is new, it is called a duplicate by this chance.
