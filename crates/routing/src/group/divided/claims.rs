@@ -120,12 +120,15 @@ impl DividedGroup {
             let voting = || voters.positions().iter().copied().filter(|position| placement.node_at(*position) == index);
             let held = || positions.iter().copied().filter(|position| placement.is_held(index, *position));
             let event = ClaimedEvent { head: membership.site().me, ticket: ticket.sent(), event, stamp };
-            if voting().next().is_some() {
-                outbox.test_claim(*node, event, Asks::Voters, voting(), left_ms);
-            } else if held().next().is_some() {
-                outbox.test_claim(*node, event, Asks::Holders, held(), left_ms);
-            } else {
+            if held().next().is_none() {
                 continue;
+            } else if !found.is_hit() {
+                // The zero proves that the event is new, so the others say only whether they hold a claim of it.
+                outbox.test_claim(*node, event, Asks::Holders, held().take(1), left_ms);
+            } else if voting().next().is_some() {
+                outbox.test_claim(*node, event, Asks::Voters, voting(), left_ms);
+            } else {
+                outbox.test_claim(*node, event, Asks::Holders, held(), left_ms);
             }
             waiting += 1;
         }
@@ -146,6 +149,8 @@ impl DividedGroup {
         if tests.events.is_empty() {
             return outbox.send(from, PeerBody::Resolved(Resolved::default()));
         }
+        let newest = own.newest_generation();
+        test.left.iter().filter(|left| placement.admits(left)).for_each(|left| own.prefetch(placement, left, newest));
         let events = test.left.iter().zip(&test.tickets).zip(&test.stamps).zip(&tests.events).zip(test.run_of_each());
         for ((((left, ticket), stamp), event), run) in events.filter(|(_, run)| run.deadline_in_ms > 0) {
             let held_ms = claiming.as_ref().and_then(|claiming| claiming.held_ms(*event, present.now_ms()));
