@@ -4,7 +4,8 @@
 //! What waits here when the node ends is not recorded: whoever asks next is told that it is new. Must not know: connections.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use firstseen_client::Verdict;
@@ -13,6 +14,7 @@ use firstseen_routing::Fence;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
+use crate::counts::DoorCounts;
 use crate::filters::{Act, Asked, Filters};
 use crate::own_claims::key;
 
@@ -42,10 +44,10 @@ impl Claimed {
 }
 
 /// The events that are confirmed when their time has come.
-#[derive(Default)]
 pub(crate) struct Confirmer {
     waiting: Mutex<Waiting>,
     has_come: Notify,
+    counts: Arc<DoorCounts>,
 }
 
 /// An event and its fence, of which each is given to one grant of an event, and so to several events.
@@ -102,28 +104,33 @@ impl Waiting {
 }
 
 impl Confirmer {
+    pub(crate) fn new(counts: Arc<DoorCounts>) -> Self {
+        Self { waiting: Mutex::default(), has_come: Notify::new(), counts }
+    }
+
     /// Whether there is room for an event that is to be confirmed at that time.
     pub(crate) fn add(&self, claimed: Claimed, at: Instant) -> bool {
-        let is_added = self.waiting().add(Due { at, tries: 0, claimed });
+        let is_added = self.change(|waiting| waiting.add(Due { at, tries: 0, claimed }));
         self.has_come.notify_one();
+        self.counts.unconfirmed.fetch_add(u64::from(!is_added), Ordering::Relaxed);
         is_added
     }
 
     /// The event of this grant is not to be confirmed here.
     pub(crate) fn cancel(&self, filter: &str, item: &[u8], fence: Fence) {
-        self.waiting().remove((key(filter, item), fence));
+        self.change(|waiting| waiting.remove((key(filter, item), fence)));
     }
 
     /// Confirms what is due, for as long as it is polled.
     pub(crate) async fn run(&self, filters: &Filters) {
         loop {
-            let is_idle = self.waiting().order.is_empty();
+            let is_idle = self.change(|waiting| waiting.order.is_empty());
             if is_idle {
                 self.has_come.notified().await;
             }
             sleep(ROUND).await;
             loop {
-                let due = self.waiting().take_due(Instant::now());
+                let due = self.change(|waiting| waiting.take_due(Instant::now()));
                 if due.is_empty() {
                     break;
                 }
@@ -145,21 +152,27 @@ impl Confirmer {
             match verdicts.get(place) {
                 Some(Verdict::FirstSeen | Verdict::Duplicate) => {}
                 Some(Verdict::Undecided(reason)) if !reason.may_have_recorded() && !reason.is_worth_retrying() => {
+                    self.counts.unconfirmed.fetch_add(1, Ordering::Relaxed);
                     tracing::warn!(filter = &**filter, ?reason, "an event that was claimed is not confirmed");
                 }
                 _ if due.tries >= TRIES_MAX => {
+                    self.counts.unconfirmed.fetch_add(1, Ordering::Relaxed);
                     tracing::warn!(filter = &**filter, "an event that was claimed could not be confirmed");
                 }
                 _ => {
                     let again = Due { at: Instant::now() + AGAIN, tries: due.tries + 1, claimed: due.claimed };
-                    self.waiting().add(again);
+                    let is_added = self.change(|waiting| waiting.add(again));
+                    self.counts.unconfirmed.fetch_add(u64::from(!is_added), Ordering::Relaxed);
                 }
             }
         }
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    fn change<Answer>(&self, change: impl FnOnce(&mut Waiting) -> Answer) -> Answer {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        let answer = change(&mut waiting);
+        self.counts.confirms_waiting.store(waiting.claims.len() as u64, Ordering::Relaxed);
+        answer
     }
 }
 

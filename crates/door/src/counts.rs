@@ -16,6 +16,8 @@ pub struct DoorCounts {
     pub(crate) undecided: AtomicU64,
     pub(crate) open: AtomicU64,
     pub(crate) turned_away: AtomicU64,
+    pub(crate) confirms_waiting: AtomicU64,
+    pub(crate) unconfirmed: AtomicU64,
 }
 
 /// How often a command was carried out.
@@ -31,7 +33,15 @@ impl DoorCounts {
     pub(crate) fn new() -> Self {
         let by_command = std::array::from_fn(|_| AtomicU64::new(0));
         let zero = || AtomicU64::new(0);
-        Self { by_command, refused: zero(), undecided: zero(), open: zero(), turned_away: zero() }
+        Self {
+            by_command,
+            refused: zero(),
+            undecided: zero(),
+            open: zero(),
+            turned_away: zero(),
+            confirms_waiting: zero(),
+            unconfirmed: zero(),
+        }
     }
 
     /// A command is answered with an error.
@@ -73,5 +83,15 @@ impl DoorCounts {
     /// Connections for which there was no room.
     pub fn turned_away(&self) -> u64 {
         self.turned_away.load(Ordering::Relaxed)
+    }
+
+    /// Claims that are confirmed when their leases are nearly over.
+    pub fn confirms_waiting(&self) -> u64 {
+        self.confirms_waiting.load(Ordering::Relaxed)
+    }
+
+    /// Such claims for which there was no room, or whose confirm was refused or not answered: their events are not recorded.
+    pub fn unconfirmed(&self) -> u64 {
+        self.unconfirmed.load(Ordering::Relaxed)
     }
 }

@@ -74,14 +74,15 @@ impl Door {
     pub fn new(settings: DoorSettings, host: Arc<dyn Host>, tls: Option<ServerTls>, node: &str) -> Self {
         let places = Arc::new(Semaphore::new(settings.connections_max as usize));
         let room = room(settings.buffered_bytes_max);
+        let counts = Arc::new(DoorCounts::new());
         let common = Common {
             names: Names::new(&settings.prefix),
             rules: Rules::new(&settings),
-            confirmer: Confirmer::default(),
+            confirmer: Confirmer::new(counts.clone()),
             sandbox: settings.sandbox.then(Sandbox::default),
             settings,
             host,
-            counts: Arc::new(DoorCounts::new()),
+            counts,
             node: node.to_owned(),
         };
         Self { common: Arc::new(common), tls, places, room, connections: AtomicU64::new(1) }

@@ -27,13 +27,28 @@ pub(super) fn show(registry: &mut Registry, shared: &Shared) {
         ("redis_refused", "Commands of Redis clients that were answered with an error", door.refused()),
         ("redis_undecided", "Events of Redis clients that were undecided", door.undecided()),
         ("redis_turned_away", "Connections of Redis clients for which there was no room", door.turned_away()),
+        (
+            "redis_unconfirmed",
+            "Claims of Redis clients that the door was to confirm and could not, or for which it had no room",
+            door.unconfirmed(),
+        ),
     ];
     for (name, help, value) in counters {
         let counter: Counter = Counter::default();
         counter.inc_by(value);
         registry.register(name, help, counter);
     }
-    let open: Gauge = Gauge::default();
-    open.set(gauge_value(door.open()));
-    registry.register("redis_connections", "Connections of Redis clients that are open", open);
+    let gauges = [
+        ("redis_connections", "Connections of Redis clients that are open", door.open()),
+        (
+            "redis_confirms_waiting",
+            "Claims of Redis clients that the door confirms when their leases are nearly over",
+            door.confirms_waiting(),
+        ),
+    ];
+    for (name, help, value) in gauges {
+        let gauge: Gauge = Gauge::default();
+        gauge.set(gauge_value(value));
+        registry.register(name, help, gauge);
+    }
 }
