@@ -5,7 +5,7 @@ use std::io::{self, Read};
 
 use firstseen_filter::snapshot::UnverifiedSnapshot;
 use firstseen_filter::{
-    FilterDefinition, FilterSecret, FilterSlice, FilterSpec, GrowthSpec, Kind, Limit, Stamp, Verdict,
+    FilterDefinition, FilterSecret, FilterSlice, FilterSpec, GrowthSpec, Kind, Limit, Stamp, UnitNumber, Verdict,
 };
 
 /// Small filters of every kind; the first byte of the data picks one.
@@ -45,7 +45,7 @@ pub(crate) fn run(data: &[u8]) {
         return;
     }
     let digests = [1u64, 2, 3].map(|event| FilterSecret::from_seed(1).digest(&event.to_le_bytes()));
-    for unit in [0, 1 << 20, u64::MAX / 2] {
+    for unit in [0, 1 << 20, u64::MAX / 2].map(UnitNumber) {
         let mut verdicts = [Verdict::Undecided; 3];
         slice.observe_batch(&digests, &[Stamp::on_time(unit); 3], &mut verdicts);
     }
@@ -60,7 +60,7 @@ pub(crate) fn examples() -> Vec<Vec<u8>> {
     let of = |(pick, spec): (usize, FilterSpec)| {
         let mut slice = FilterSlice::build(&spec.resolve().expect("a small filter")).expect("a small filter");
         let digests: Vec<_> = (0..100u64).map(|event| secret.digest(&event.to_le_bytes())).collect();
-        let stamps: Vec<_> = (0..100).map(|event| Stamp::on_time(event / 10)).collect();
+        let stamps: Vec<_> = (0..100).map(|event| Stamp::on_time(UnitNumber(event / 10))).collect();
         slice.observe_batch(&digests, &stamps, &mut [Verdict::Undecided; 100]);
         let mut data = vec![pick as u8];
         slice.write_body(&mut data).expect("memory does not fail");

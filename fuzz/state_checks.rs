@@ -3,7 +3,7 @@
 //! firstseen-routing` replays the corpus through the same checks.
 
 use firstseen_filter::{
-    CounterStorage, DecayRule, DecayingFilter, DecayingShape, Digest, FilterSpec, Kind, Stamp, Window,
+    CounterStorage, DecayRule, DecayingFilter, DecayingShape, Digest, FilterSpec, Kind, Stamp, UnitNumber, Window,
 };
 use firstseen_routing::{Answer, SlicedDefinition, SlicedFilter, Slicing};
 
@@ -78,7 +78,7 @@ fn decaying(mut body: &[u8]) {
     if filter.read_body(&mut body).is_err() {
         return;
     }
-    for epoch in [0, 1 << 20, u64::MAX / 4] {
+    for epoch in [0, 1 << 20, u64::MAX / 4].map(UnitNumber) {
         let mut estimates = [0.0; 3];
         filter.observe_batch(&digests(), &[Stamp::on_time(epoch); 3], &mut estimates);
         assert!(estimates.iter().all(|estimate| estimate.is_finite()));

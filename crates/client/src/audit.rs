@@ -98,7 +98,7 @@ impl Auditor {
 
 #[cfg(test)]
 mod tests {
-    use firstseen_filter::{FilterSpec, Kind};
+    use firstseen_filter::{FilterSpec, Kind, UnitNumber};
     use firstseen_routing::SlicedDefinition;
 
     use super::*;
@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn errors_are_counted_and_lost_answers_are_not() {
-        let (mut auditor, tick) = (auditor("1h", 100), Tick { clock_unit: 1000, unit: 1000 });
+        let (mut auditor, tick) = (auditor("1h", 100), Tick { clock_unit: UnitNumber(1000), unit: UnitNumber(1000) });
         let verdicts = [
             (1, Decision::FirstSeen),
             (1, Decision::Duplicate),
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn an_audit_that_needs_too_many_keys_ends_and_says_so() {
-        let (mut auditor, tick) = (auditor("1h", 100), Tick { clock_unit: 1000, unit: 1000 });
+        let (mut auditor, tick) = (auditor("1h", 100), Tick { clock_unit: UnitNumber(1000), unit: UnitNumber(1000) });
         (0..1000).for_each(|number| auditor.observe(key(number), tick, 0, Decision::FirstSeen));
         let report = auditor.report();
         assert!(report.has_ended && report.keys <= 102, "{report:?}");

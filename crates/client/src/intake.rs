@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use firstseen_filter::{Digest, FilterSecret, Probes, WindowClock};
+use firstseen_filter::{Digest, FilterSecret, Probes, UnitNumber, WindowClock};
 use firstseen_routing::{
     ClockSource, Decision, Fence, FilterId, FilterRecord, Heads, NodeId, Operation, Prober, Reason, SlicedBuildError,
     SubmissionName, TREE_LEVELS_MAX, Tick,
@@ -58,7 +58,7 @@ struct Intake {
 
 impl Intake {
     /// The clock up to which events may be sent now.
-    fn unit_max(&self) -> u64 {
+    fn unit_max(&self) -> UnitNumber {
         self.pace.unit_max(self.lanes.iter().filter_map(|lane| lane.queue.first_unit()))
     }
 }
@@ -78,7 +78,7 @@ pub(crate) struct LaneTicket {
     filter: Arc<FilterCore>,
     lane: usize,
     /// The clock at its first event.
-    unit: u64,
+    unit: UnitNumber,
 }
 
 impl Drop for LaneTicket {
@@ -241,7 +241,7 @@ impl FilterCore {
     }
 
     /// The verdict on these events was first-seen, in these units.
-    pub(crate) fn remember(&self, events: impl Iterator<Item = (Digest, u64)>) {
+    pub(crate) fn remember(&self, events: impl Iterator<Item = (Digest, UnitNumber)>) {
         if let Some(local) = &self.local {
             let mut local = lock(local);
             events.for_each(|(digest, unit)| local.remember(digest, unit));
@@ -275,7 +275,7 @@ impl FilterCore {
     }
 
     /// Another clock shows `clock_ms`; returns the unit that this one shows then, where there is one.
-    pub(crate) fn catch_up(&self, clock_ms: u64) -> Option<u64> {
+    pub(crate) fn catch_up(&self, clock_ms: u64) -> Option<UnitNumber> {
         let mut intake = lock(&self.intake);
         let clock = intake.clock.as_mut()?;
         if clock_ms > 0 {
@@ -423,7 +423,7 @@ impl FilterCore {
         }));
     }
 
-    fn is_due(&self, lane: &Lane, unit_max: u64) -> bool {
+    fn is_due(&self, lane: &Lane, unit_max: UnitNumber) -> bool {
         let limits = self.core.limits();
         // Events that climb from a leaf take long, and events that the leaf knows would gather behind them.
         let climbs = self.record.branch.as_ref().is_some_and(|branch| !branch.is_root());

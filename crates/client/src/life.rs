@@ -3,7 +3,7 @@
 //! Promises: what [`firstseen_filter::LifeError`] says is refused before anything is sent; an event lives at least as long as was
 //! asked, and two of its filter's units longer at most. Must not know: how events travel.
 
-use firstseen_filter::{Digest, FilterSecret, Unit};
+use firstseen_filter::{Digest, FilterSecret, Unit, UnitNumber};
 use firstseen_routing::Operation;
 
 use crate::error::CallError;
@@ -18,7 +18,7 @@ impl Filter {
     /// [`CallError::Life`] says why not.
     pub fn takes_life(&self, life_ms: u64) -> Result<(), CallError> {
         // Any unit that is late enough will do.
-        self.newest().unit_of_life(life_ms, u64::MAX >> 1).map(drop)
+        self.newest().unit_of_life(life_ms, UnitNumber::LAST).map(drop)
     }
 
     /// Like [`Self::observe_digests_or`], for events that occur at `now_ms`, milliseconds since 1970, and are remembered for
@@ -48,12 +48,12 @@ impl FilterCore {
             self.catch_up(now_ms).ok_or_else(|| refused("its nodes stamp events (--clock wall)".to_owned()))?;
         let unit = self.unit_of_life(life_ms, now_unit)?;
         match &self.record().definition.group.unit {
-            Unit::Milliseconds(unit_ms) => Ok(unit.saturating_mul(*unit_ms)),
+            Unit::Milliseconds(unit_ms) => Ok(unit.0.saturating_mul(*unit_ms)),
             _ => Err(refused("its window is not counted in milliseconds".to_owned())),
         }
     }
 
-    fn unit_of_life(&self, life_ms: u64, now_unit: u64) -> Result<u64, CallError> {
+    fn unit_of_life(&self, life_ms: u64, now_unit: UnitNumber) -> Result<UnitNumber, CallError> {
         let record = self.record();
         let refused = |reason: String| CallError::Life { filter: record.name.clone(), reason };
         if !self.needs_times() {

@@ -7,7 +7,7 @@
 use std::collections::HashMap;
 use std::mem;
 
-use firstseen_filter::{Digest, Unit, WindowClock, WindowRule};
+use firstseen_filter::{Digest, Unit, UnitNumber, WindowClock, WindowRule};
 use firstseen_routing::{ClockSource, FilterRecord, Tick};
 
 /// Bytes of an event that is kept: digest, unit, and the table's share.
@@ -20,9 +20,9 @@ pub(crate) struct LocalFilter {
     /// The clock, for filters whose nodes stamp events.
     wall: Option<WindowClock>,
     /// By digest, the unit of the window in which the event occurred.
-    young: HashMap<Digest, u64>,
+    young: HashMap<Digest, UnitNumber>,
     /// The events that were in `young` before.
-    old: HashMap<Digest, u64>,
+    old: HashMap<Digest, UnitNumber>,
     half_events_max: usize,
     hits: u64,
 }
@@ -62,7 +62,7 @@ impl LocalFilter {
     }
 
     /// The verdict on the event was first-seen.
-    pub(crate) fn remember(&mut self, digest: Digest, unit: u64) {
+    pub(crate) fn remember(&mut self, digest: Digest, unit: UnitNumber) {
         if self.young.len() >= self.half_events_max {
             mem::swap(&mut self.young, &mut self.old);
             self.young.clear();
@@ -107,6 +107,7 @@ mod tests {
     }
 
     fn at(unit: u64) -> Tick {
+        let unit = UnitNumber(unit);
         Tick { clock_unit: unit, unit }
     }
 
@@ -115,7 +116,7 @@ mod tests {
         let mut filter = filter("10s", ClockSource::Event, 100).expect("a window of time");
         let span = filter.rule.span_units;
         assert!(!filter.knows(digest(1), at(50)));
-        filter.remember(digest(1), 50);
+        filter.remember(digest(1), UnitNumber(50));
         assert!(filter.knows(digest(1), at(50)) && filter.knows(digest(1), at(50 + span - 1)));
         assert!(!filter.knows(digest(1), at(50 + span)) && !filter.knows(digest(2), at(50)));
         assert_eq!(filter.hits(), 2);
@@ -134,7 +135,7 @@ mod tests {
     #[test]
     fn what_is_kept_is_bounded_and_the_newest_stay() {
         let mut filter = filter("10s", ClockSource::Event, 100).expect("a window of time");
-        (0..1_000).for_each(|key| filter.remember(digest(key), 50));
+        (0..1_000).for_each(|key| filter.remember(digest(key), UnitNumber(50)));
         assert!(filter.young.len() + filter.old.len() <= 100);
         assert!((950..1_000).all(|key| filter.knows(digest(key), at(50))));
         assert!(!filter.knows(digest(0), at(50)));

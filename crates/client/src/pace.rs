@@ -9,13 +9,14 @@
 //! Promises: an event is held back only while older ones of its filter are unanswered. Must not know: which node is
 //! asked, why an answer takes its time.
 
+use firstseen_filter::UnitNumber;
 use firstseen_routing::SlicedDefinition;
 
 /// Follows the events in flight of one filter; does nothing where its slices share no events, and it has no levels.
 pub(crate) struct Pace {
     skew_units_max: Option<u64>,
     /// The clock at the first event of each batch in flight.
-    inflight_units: Vec<u64>,
+    inflight_units: Vec<UnitNumber>,
 }
 
 impl Pace {
@@ -33,30 +34,30 @@ impl Pace {
     }
 
     /// A batch is sent that begins at this clock.
-    pub(crate) fn begin(&mut self, unit: u64) {
+    pub(crate) fn begin(&mut self, unit: UnitNumber) {
         if self.holds_back() {
             self.inflight_units.push(unit);
         }
     }
 
     /// A batch that began at this clock is answered.
-    pub(crate) fn end(&mut self, unit: u64) {
+    pub(crate) fn end(&mut self, unit: UnitNumber) {
         if let Some(place) = self.inflight_units.iter().position(|began| *began == unit) {
             self.inflight_units.swap_remove(place);
         }
     }
 
     /// The clock up to which events may be sent, where those that wait begin at `queued_units`.
-    pub(crate) fn unit_max(&self, queued_units: impl Iterator<Item = u64>) -> u64 {
-        let Some(skew_units_max) = self.skew_units_max else { return u64::MAX };
+    pub(crate) fn unit_max(&self, queued_units: impl Iterator<Item = UnitNumber>) -> UnitNumber {
+        let Some(skew_units_max) = self.skew_units_max else { return UnitNumber::NEVER };
         let oldest = self.inflight_units.iter().copied().chain(queued_units).min();
-        oldest.map_or(u64::MAX, |oldest| oldest.saturating_add(skew_units_max))
+        oldest.map_or(UnitNumber::NEVER, |oldest| oldest.after(skew_units_max))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::iter::empty;
+    use std::iter::{empty, once};
 
     use firstseen_filter::{FilterSpec, Kind};
     use firstseen_routing::Slicing;
@@ -73,27 +74,28 @@ mod tests {
     #[test]
     fn what_is_in_flight_spans_half_the_lateness() {
         let mut pace = pace("128s", Kind::Timing, "vertical:4");
-        assert_eq!(pace.unit_max(empty()), u64::MAX);
-        assert_eq!(pace.unit_max([110, 100].into_iter()), 108);
-        [100, 103, 100].into_iter().for_each(|unit| pace.begin(unit));
-        assert_eq!(pace.unit_max([120].into_iter()), 108);
-        pace.end(100);
-        assert_eq!(pace.unit_max([120].into_iter()), 108);
-        pace.end(100);
-        assert_eq!(pace.unit_max([120].into_iter()), 111);
+        assert_eq!(pace.unit_max(empty()), UnitNumber::NEVER);
+        let (first, latest) = (UnitNumber(100), UnitNumber(120));
+        assert_eq!(pace.unit_max([UnitNumber(110), first].into_iter()), UnitNumber(108));
+        [first, UnitNumber(103), first].into_iter().for_each(|unit| pace.begin(unit));
+        assert_eq!(pace.unit_max(once(latest)), UnitNumber(108));
+        pace.end(first);
+        assert_eq!(pace.unit_max(once(latest)), UnitNumber(108));
+        pace.end(first);
+        assert_eq!(pace.unit_max(once(latest)), UnitNumber(111));
     }
 
     #[test]
     fn landmarks_are_not_crossed_in_flight() {
         let mut pace = pace("landmark:1h", Kind::Bloom, "vertical:4");
-        pace.begin(7);
-        assert_eq!(pace.unit_max([8].into_iter()), 7);
+        pace.begin(UnitNumber(7));
+        assert_eq!(pace.unit_max(once(UnitNumber(8))), UnitNumber(7));
     }
 
     #[test]
     fn slices_that_share_no_events_need_no_pace() {
         let mut pace = pace("128s", Kind::Timing, "horizontal:4");
-        pace.begin(1);
-        assert_eq!((pace.holds_back(), pace.unit_max([900].into_iter())), (false, u64::MAX));
+        pace.begin(UnitNumber(1));
+        assert_eq!((pace.holds_back(), pace.unit_max(once(UnitNumber(900)))), (false, UnitNumber::NEVER));
     }
 }

@@ -8,7 +8,7 @@ mod again;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use firstseen_filter::{ProbeShape, Probes};
+use firstseen_filter::{ProbeShape, Probes, UnitNumber};
 use firstseen_routing::{
     Climb, ClusterMap, Decision, Epoch, Fence, FilterRecord, FromLevel, Heads, Incarnation, NodeId, Operation, Reason,
     Seen, SubmissionName, Tick, Times, WhenLost,
@@ -65,7 +65,7 @@ impl Piece {
         let Taken { asked: Asked { operation, deadline }, mut events, whens, mut names, mut fences, mut callers } =
             taken;
         let first = whens.first().map(|run| run.when).unwrap_or_default();
-        let all_at = |unit: u64| whens.iter().all(|run| run.when.tick == Tick { clock_unit: unit, unit });
+        let all_at = |unit: UnitNumber| whens.iter().all(|run| run.when.tick == Tick { clock_unit: unit, unit });
         // Where all events are of one unit, the message has it once, also if the clock stepped there for the first of
         // them.
         let (base_unit, mut ticks) = if all_at(first.tick.clock_unit) {

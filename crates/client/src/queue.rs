@@ -6,7 +6,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use firstseen_filter::Digest;
+use firstseen_filter::{Digest, UnitNumber};
 use firstseen_routing::{Fence, Operation, SubmissionName, Tick};
 use tokio::time::Instant;
 
@@ -29,7 +29,7 @@ pub(crate) struct Queued {
 pub(crate) struct When {
     pub(crate) tick: Tick,
     /// What the clock showed before it.
-    pub(crate) before_unit: u64,
+    pub(crate) before_unit: UnitNumber,
 }
 
 /// Events in a row with one place in time.
@@ -119,12 +119,12 @@ impl Queue {
     }
 
     /// The clock at the first event.
-    pub(crate) fn first_unit(&self) -> Option<u64> {
+    pub(crate) fn first_unit(&self) -> Option<UnitNumber> {
         self.whens.front().map(|run| run.when.tick.clock_unit)
     }
 
     /// The events of the next batch: at most `events_max`, whose clock is at most `unit_max`.
-    pub(crate) fn take(&mut self, events_max: usize, unit_max: u64) -> Option<Taken> {
+    pub(crate) fn take(&mut self, events_max: usize, unit_max: UnitNumber) -> Option<Taken> {
         let first = self.segments.front()?;
         let (asked, is_named) = (first.asked, first.is_named);
         let in_span = self.whens.iter().take_while(|run| run.when.tick.clock_unit <= unit_max);
@@ -254,6 +254,7 @@ mod tests {
     }
 
     fn when(before_unit: u64, clock_unit: u64) -> When {
+        let (before_unit, clock_unit) = (UnitNumber(before_unit), UnitNumber(clock_unit));
         When { tick: Tick { clock_unit, unit: clock_unit }, before_unit }
     }
 
@@ -280,7 +281,7 @@ mod tests {
         let (sender, _receiver) = oneshot::channel();
         queue.push(event(0), when(30, 30), None);
         queue.seal(|| Caller::One(sender), Asked { operation: Operation::Lookup, ..asked }, false);
-        let batches: Vec<Taken> = std::iter::from_fn(|| queue.take(4, 11)).collect();
+        let batches: Vec<Taken> = std::iter::from_fn(|| queue.take(4, UnitNumber(11))).collect();
         assert_eq!(batches.iter().map(indices).collect::<Vec<_>>(), [vec![0, 1, 2, 3], vec![4], vec![5], vec![0]]);
         assert_eq!(batches.iter().map(|batch| batch.names.len()).collect::<Vec<_>>(), [0, 0, 1, 0]);
         assert!(
@@ -297,9 +298,9 @@ mod tests {
         let call = ManyCall::new(5, None);
         (0..5).for_each(|index| push_of(&mut queue, &call, index, when(7, 7), asked));
         let runs = |taken: Taken| taken.whens.iter().map(|run| (run.when, run.events)).collect::<Vec<_>>();
-        assert_eq!(queue.take(3, 10).map(runs), Some(vec![(when(7, 7), 3)]));
-        assert_eq!(queue.take(3, 10).map(runs), Some(vec![(when(7, 7), 2)]));
-        assert!(queue.take(3, 10).is_none());
+        assert_eq!(queue.take(3, UnitNumber(10)).map(runs), Some(vec![(when(7, 7), 3)]));
+        assert_eq!(queue.take(3, UnitNumber(10)).map(runs), Some(vec![(when(7, 7), 2)]));
+        assert!(queue.take(3, UnitNumber(10)).is_none());
     }
 
     #[tokio::test]
@@ -310,8 +311,8 @@ mod tests {
             let asked = Asked { operation: Operation::Observe, deadline: now + Duration::from_millis(after_ms) };
             push_of(&mut queue, &call, index, when(0, 0), asked);
         }
-        assert_eq!(queue.take(4, 10).map(|batch| indices(&batch)), Some(vec![0, 1]));
-        assert_eq!(queue.take(4, 10).map(|batch| indices(&batch)), Some(vec![2]));
+        assert_eq!(queue.take(4, UnitNumber(10)).map(|batch| indices(&batch)), Some(vec![0, 1]));
+        assert_eq!(queue.take(4, UnitNumber(10)).map(|batch| indices(&batch)), Some(vec![2]));
     }
 
     #[tokio::test]

@@ -81,14 +81,14 @@ const RULES: [BrokenRule; 4] = [
         rule: "a merge keeps the greater expiry",
         file: "crates/filter/src/cuckoo/merge.rs",
         sound: "region.put(entry.bucket, entry.print, entry.expiry)",
-        broken: "region.put(entry.bucket, entry.print, (entry.expiry - 1).max(self.base + 1))",
+        broken: "region.put(entry.bucket, entry.print, entry.expiry.before(1).max(self.base.after(1)))",
         noticed_by: "cuckoo_copies::copies_that_go_on_between_merges_answer_as_the_models_do",
     },
     BrokenRule {
         rule: "a sweep frees what has expired, and no more",
         file: "crates/filter/src/cuckoo/mod.rs",
         sound: "ring.expire_later(base, next, shape, lanes);",
-        broken: "ring.expire_later(base, next + 1, shape, lanes);",
+        broken: "ring.expire_later(base, next.after(1), shape, lanes);",
         noticed_by: "cuckoo::an_event_is_alive_for_exactly_its_span_at_every_base",
     },
     BrokenRule {

@@ -8,7 +8,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use firstseen_filter::{
-    Digest, FilterSecret, FilterSlice, FilterSpec, GenerationNumber, Kind, Layout, Probes, Stamp, Verdict, positions_of,
+    Digest, FilterSecret, FilterSlice, FilterSpec, GenerationNumber, Kind, Layout, Probes, Stamp, UnitNumber, Verdict,
+    positions_of,
 };
 
 const EVENTS: usize = 1 << 19;
@@ -84,7 +85,7 @@ impl Subject {
             positions_of(*digest, self.slice.geometry(), &mut positions);
             all.extend_from_slice(&positions[..visit.min(positions.len())]);
         }
-        let late = Stamp { unit: self.stamp.unit.saturating_sub(1), ..self.stamp };
+        let late = Stamp { unit: self.stamp.unit.before(1), ..self.stamp };
         let stamps = [self.stamp, self.stamp, late];
         let visits: Vec<&[u64]> = all.chunks(visit).collect();
         let slice = &mut self.slice;
@@ -131,7 +132,7 @@ fn main() {
             slice: FilterSlice::build(&spec.resolve().unwrap()).unwrap(),
             secret: FilterSecret::from_seed(3),
             next: 0,
-            stamp: Stamp::on_time(unit),
+            stamp: Stamp::on_time(UnitNumber(unit)),
             verdicts: [Verdict::Undecided; BATCH_EVENTS],
         };
         subject.by_digest();

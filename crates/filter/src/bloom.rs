@@ -7,6 +7,7 @@ use crate::generation::Generation;
 use crate::kernel::CellRule;
 use crate::kind::{CellKind, Density, Pass, Recorded, Recording, sample};
 use crate::probe::Offsets;
+use crate::unit_number::UnitNumber;
 use crate::{Layout, Stamp, WindowRule};
 
 /// Bits, emptied when the unit changes.
@@ -89,7 +90,7 @@ impl CellKind for Bits {
         &self.window
     }
 
-    fn rule<'a>(&'a self, pass: Pass<'a>, _now: u64) -> BitRule<'a> {
+    fn rule<'a>(&'a self, pass: Pass<'a>, _now: UnitNumber) -> BitRule<'a> {
         BitRule { pass, recorded: Recorded::default() }
     }
 
@@ -97,14 +98,14 @@ impl CellKind for Bits {
         rule.recorded
     }
 
-    fn advance(&self, generation: &mut Generation, _now: u64, _next: u64) {
+    fn advance(&self, generation: &mut Generation, _now: UnitNumber, _next: UnitNumber) {
         generation.clear();
     }
 
-    fn sweep(&self, _generation: &mut Generation, _now: u64, _budget_bytes: usize) {}
+    fn sweep(&self, _generation: &mut Generation, _now: UnitNumber, _budget_bytes: usize) {}
 
     /// The rate is `(set bits / m)^k`; blocked: its mean over the blocks.
-    fn density(&self, generation: &Generation, _now: u64, bytes_max: usize) -> Density {
+    fn density(&self, generation: &Generation, _now: UnitNumber, bytes_max: usize) -> Density {
         let geometry = &generation.geometry;
         let exponent = geometry.hashes() as i32;
         let density = |bytes: &[u8], cells: u64| {
@@ -125,16 +126,16 @@ impl CellKind for Bits {
         }
     }
 
-    fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: u64) -> (u16, u64) {
+    fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: UnitNumber) -> (u16, UnitNumber) {
         let expiry = self.window.expiry(now);
         (u16::from(expiry > stamp.judged && all_set(generation.memory.bytes(), positions)), expiry)
     }
 
-    fn set(&self, generation: &mut Generation, positions: &[u64], _stamp: Stamp, _now: u64) -> Option<Recorded> {
+    fn set(&self, generation: &mut Generation, positions: &[u64], _stamp: Stamp, _now: UnitNumber) -> Option<Recorded> {
         Some(Recorded::one(set_counted(generation.memory.bytes_mut(), positions)))
     }
 
-    fn merge(&self, cells: &mut [u8], others: &[u8], _then: u64, _now: u64) -> Option<u64> {
+    fn merge(&self, cells: &mut [u8], others: &[u8], _then: UnitNumber, _now: UnitNumber) -> Option<u64> {
         let merged = cells.iter_mut().zip(others).map(|(cell, other)| {
             *cell |= other;
             u64::from(cell.count_ones())
@@ -142,7 +143,7 @@ impl CellKind for Bits {
         Some(merged.sum())
     }
 
-    fn lacks(&self, cells: &[u8], others: &[u8], _then: u64, _now: u64) -> bool {
+    fn lacks(&self, cells: &[u8], others: &[u8], _then: UnitNumber, _now: UnitNumber) -> bool {
         cells.iter().zip(others).any(|(cell, other)| other & !cell != 0)
     }
 

@@ -12,6 +12,7 @@ use std::ops::AddAssign;
 use serde::Serialize;
 
 use crate::definition::{CellDefinition, FilterDefinition};
+use crate::unit_number::UnitNumber;
 use crate::{Digest, Refresh, Stamp, Verdict, WindowRule};
 
 /// The answers of a filter, compared with the exact ones. An event is *delivered* if the filter's verdict was
@@ -88,10 +89,10 @@ impl AddAssign for Tally {
 /// When the sightings of a key leave the window.
 #[derive(Clone, Copy, Default)]
 struct Expiries {
-    /// When its delivery does (under `refresh`, the last sighting while known); 0 if it was never delivered.
-    delivered: u64,
+    /// When its delivery does (under `refresh`, the last sighting while known); the first unit if it was never delivered.
+    delivered: UnitNumber,
     /// When its last sighting does, delivered or not.
-    sighted: u64,
+    sighted: UnitNumber,
 }
 
 /// Digests are uniform already.
@@ -115,14 +116,14 @@ impl Hasher for DigestHasher {
 /// The exact model of one filter.
 ///
 /// ```
-/// use firstseen_filter::{Digest, ExactWindow, Refresh, Stamp, Verdict, WindowRule};
+/// use firstseen_filter::{Digest, ExactWindow, Refresh, Stamp, UnitNumber, Verdict, WindowRule};
 /// let rule = WindowRule { span_units: 10, lateness_units: 0 };
 /// let mut exact = ExactWindow::new(rule, Refresh::Fixed);
-/// let click = Digest { lo: 1, hi: 2 };
-/// assert!(!exact.observe(click, Stamp::on_time(100), Verdict::FirstSeen));
-/// assert!(exact.observe(click, Stamp::on_time(109), Verdict::Duplicate));
+/// let (click, at) = (Digest { lo: 1, hi: 2 }, |unit| Stamp::on_time(UnitNumber(unit)));
+/// assert!(!exact.observe(click, at(100), Verdict::FirstSeen));
+/// assert!(exact.observe(click, at(109), Verdict::Duplicate));
 /// // No longer known, but no first test either: its last sighting was one unit ago.
-/// assert!(!exact.observe(click, Stamp::on_time(110), Verdict::Duplicate));
+/// assert!(!exact.observe(click, at(110), Verdict::Duplicate));
 /// let tally = exact.tally();
 /// assert_eq!((tally.true_positives, tally.false_positives, tally.true_negatives), (1, 0, 1));
 /// assert_eq!((tally.fpr(), tally.fpr_events()), (0.0, 0.5));
@@ -132,7 +133,7 @@ pub struct ExactWindow {
     refresh: Refresh,
     keys: HashMap<Digest, Expiries, BuildHasherDefault<DigestHasher>>,
     /// The greatest unit seen: nothing is judged before it less the lateness.
-    now: u64,
+    now: UnitNumber,
     /// Keys at which those outside the window are forgotten.
     purged_from: usize,
     tally: Tally,
@@ -143,7 +144,14 @@ const PURGED_FROM_MIN: usize = 1024;
 impl ExactWindow {
     /// A model of a filter that has delivered nothing.
     pub fn new(rule: WindowRule, refresh: Refresh) -> Self {
-        Self { rule, refresh, keys: HashMap::default(), now: 0, purged_from: PURGED_FROM_MIN, tally: Tally::default() }
+        Self {
+            rule,
+            refresh,
+            keys: HashMap::default(),
+            now: UnitNumber::FIRST,
+            purged_from: PURGED_FROM_MIN,
+            tally: Tally::default(),
+        }
     }
 
     /// The model of a filter of this definition.
@@ -198,7 +206,7 @@ impl ExactWindow {
         if self.keys.len() < self.purged_from {
             return;
         }
-        let edge = self.now.saturating_sub(self.rule.lateness_units);
+        let edge = self.now.before(self.rule.lateness_units);
         self.keys.retain(|_, expiries| expiries.sighted > edge);
         self.purged_from = (2 * self.keys.len()).max(PURGED_FROM_MIN);
     }
@@ -234,7 +242,7 @@ mod tests {
     fn tallied(refresh: Refresh, verdicts: &[(u64, Verdict)]) -> ExactWindow {
         let mut exact = ExactWindow::new(RULE, refresh);
         for (unit, verdict) in verdicts {
-            exact.observe(key(1), Stamp::on_time(*unit), *verdict);
+            exact.observe(key(1), Stamp::on_time(UnitNumber(*unit)), *verdict);
         }
         exact
     }
@@ -277,17 +285,20 @@ mod tests {
         assert_eq!(tallied(Refresh::Fixed, &verdicts).tally().true_positives, 1);
         // A false positive is no delivery, and refreshes nothing.
         let verdicts = [(0, Duplicate), (5, Duplicate)];
-        assert!(!tallied(Refresh::Refresh, &verdicts).knows(key(1), Stamp::on_time(6)));
+        assert!(!tallied(Refresh::Refresh, &verdicts).knows(key(1), Stamp::on_time(UnitNumber(6))));
     }
 
     #[test]
     fn late_events_are_judged_where_their_stamp_says_and_shorten_nothing() {
         let mut exact = ExactWindow::new(RULE, Refresh::Fixed);
-        exact.observe(key(1), Stamp::on_time(20), FirstSeen);
-        exact.observe(key(2), Stamp { unit: 15, judged: 17 }, FirstSeen);
-        assert!(exact.knows(key(2), Stamp { unit: 0, judged: 24 }) && !exact.knows(key(2), Stamp::on_time(25)));
-        assert!(exact.observe(key(1), Stamp::on_time(18), FirstSeen));
-        assert!(exact.knows(key(1), Stamp::on_time(29)));
+        exact.observe(key(1), Stamp::on_time(UnitNumber(20)), FirstSeen);
+        exact.observe(key(2), Stamp { unit: UnitNumber(15), judged: UnitNumber(17) }, FirstSeen);
+        assert!(
+            exact.knows(key(2), Stamp { unit: UnitNumber::FIRST, judged: UnitNumber(24) })
+                && !exact.knows(key(2), Stamp::on_time(UnitNumber(25)))
+        );
+        assert!(exact.observe(key(1), Stamp::on_time(UnitNumber(18)), FirstSeen));
+        assert!(exact.knows(key(1), Stamp::on_time(UnitNumber(29))));
     }
 
     #[test]
@@ -295,9 +306,9 @@ mod tests {
         let mut exact = ExactWindow::new(RULE, Refresh::Fixed);
         for event in 0..200_000 {
             let unit = event / 100;
-            assert!(!exact.observe(key(event), Stamp::on_time(unit), FirstSeen));
+            assert!(!exact.observe(key(event), Stamp::on_time(UnitNumber(unit)), FirstSeen));
             let oldest = unit.saturating_sub(9) * 100;
-            assert!(exact.knows(key(oldest), Stamp::on_time(unit)));
+            assert!(exact.knows(key(oldest), Stamp::on_time(UnitNumber(unit))));
         }
         // Keys live for 10 units, and for 3 more in case that late events come.
         assert!(exact.keys() <= 2 * 1301, "{} keys", exact.keys());

@@ -21,6 +21,7 @@ use crate::kind::{Density, RATE_SAMPLE_BYTES};
 use crate::slice::{CellSlice, MergeError};
 use crate::stable::StableFilter;
 use crate::timing::{Timers8, Timers16};
+use crate::unit_number::UnitNumber;
 use crate::{Digest, FilterSecret, Geometry, Layout, Sighting, Stamp, Verdict};
 
 /// A filter slice.
@@ -77,7 +78,7 @@ impl FilterSlice {
     /// An empty slice of this `definition`.
     ///
     /// ```
-    /// use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Stamp, Verdict};
+    /// use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Stamp, UnitNumber, Verdict};
     /// let spec = FilterSpec {
     ///     capacity_events: Some(1000),
     ///     ..FilterSpec::new(Kind::Timing, "1h".parse().unwrap())
@@ -85,7 +86,7 @@ impl FilterSlice {
     /// let mut slice = FilterSlice::build(&spec.resolve().unwrap()).unwrap();
     /// let digests = [FilterSecret::from_seed(1).digest(b"click-1"); 2];
     /// let mut verdicts = [Verdict::Undecided; 2];
-    /// slice.observe_batch(&digests, &[Stamp::on_time(7); 2], &mut verdicts);
+    /// slice.observe_batch(&digests, &[Stamp::on_time(UnitNumber(7)); 2], &mut verdicts);
     /// assert_eq!(verdicts, [Verdict::FirstSeen, Verdict::Duplicate]);
     /// ```
     ///
@@ -265,7 +266,13 @@ impl FilterSlice {
     ///
     /// # Panics
     /// If a position is not below the generation's cells.
-    pub fn push_expiries(&self, number: GenerationNumber, positions: &[u64], stamp: Stamp, expiries: &mut Vec<u64>) {
+    pub fn push_expiries(
+        &self,
+        number: GenerationNumber,
+        positions: &[u64],
+        stamp: Stamp,
+        expiries: &mut Vec<UnitNumber>,
+    ) {
         on_kind!(&self.0, slice => slice.push_expiries(number, positions, stamp, expiries), _flags => ());
     }
 
@@ -313,7 +320,7 @@ impl FilterSlice {
 
     /// Moves the window to `unit` if that is later than anything seen. Batches do so by themselves; a slice that is
     /// asked by position needs it to shrink and to clear.
-    pub fn advance(&mut self, unit: u64) {
+    pub fn advance(&mut self, unit: UnitNumber) {
         on_kind!(&mut self.0, slice => slice.advance(unit), _flags => ());
     }
 

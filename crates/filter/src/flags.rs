@@ -6,6 +6,7 @@ use std::io::{self, Read, Write};
 
 use crate::events::Events;
 use crate::generation::LiveEvents;
+use crate::unit_number::UnitNumber;
 use crate::{Stamp, Verdict, WindowRule};
 
 /// A kind that answers by flags.
@@ -86,7 +87,7 @@ impl<K: FlagKind> Flags<K> {
         (if room > 0 { same_unit.min(usize::try_from(room).unwrap_or(usize::MAX)) } else { same_unit }, room)
     }
 
-    fn record(&mut self, unit: u64) {
+    fn record(&mut self, unit: UnitNumber) {
         if let Some(cap) = &mut self.cap {
             let recorded = self.duplicate.iter().filter(|duplicate| !**duplicate).count();
             cap.live.record(unit, recorded as u64);

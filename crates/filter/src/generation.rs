@@ -5,6 +5,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use crate::memory::CellMemory;
+use crate::unit_number::UnitNumber;
 use crate::{Geometry, Stamp, WindowRule};
 
 /// Cells of one geometry, the number of their live events, and how far the background sweep has come.
@@ -40,24 +41,24 @@ impl Generation {
 /// own events; where the cells of one event lie in several slices, the owner of their group counts for all.
 ///
 /// ```
-/// use firstseen_filter::{LiveEvents, WindowRule};
+/// use firstseen_filter::{LiveEvents, UnitNumber, WindowRule};
 /// let rule = WindowRule { span_units: 10, lateness_units: 0 };
 /// let mut live = LiveEvents::default();
-/// live.record(5, 2);
-/// live.record(7, 1);
-/// live.advance(&rule, 15);
-/// assert_eq!((live.total(), live.newest_unit()), (1, Some(7)));
+/// live.record(UnitNumber(5), 2);
+/// live.record(UnitNumber(7), 1);
+/// live.advance(&rule, UnitNumber(15));
+/// assert_eq!((live.total(), live.newest_unit()), (1, Some(UnitNumber(7))));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LiveEvents {
-    by_unit: VecDeque<(u64, u64)>,
+    by_unit: VecDeque<(UnitNumber, u64)>,
     total: u64,
-    newest_unit: Option<u64>,
+    newest_unit: Option<UnitNumber>,
 }
 
 impl LiveEvents {
     /// Counts `events` recorded in units up to `unit`.
-    pub fn record(&mut self, unit: u64, events: u64) {
+    pub fn record(&mut self, unit: UnitNumber, events: u64) {
         if events == 0 {
             return;
         }
@@ -71,7 +72,7 @@ impl LiveEvents {
     }
 
     /// Counts `events` recorded in `unit` no longer, as they are counted in another one now.
-    pub(crate) fn take_back(&mut self, unit: u64, events: u64) {
+    pub(crate) fn take_back(&mut self, unit: UnitNumber, events: u64) {
         let mut left = events;
         // An event that came late was counted in a later unit than its own.
         for (_, count) in self.by_unit.iter_mut().filter(|(counted, _)| *counted >= unit) {
@@ -83,13 +84,13 @@ impl LiveEvents {
     }
 
     /// Notes that events recorded before live on from `unit`.
-    pub fn refresh(&mut self, unit: u64) {
+    pub fn refresh(&mut self, unit: UnitNumber) {
         self.newest_unit = self.newest_unit.max(Some(unit));
     }
 
     /// Counts the events of `stamps`, each in the greatest unit up to then, `now` before the first of them; `found` are
     /// those that were not recorded.
-    pub(crate) fn record_each(&mut self, now: u64, stamps: &[Stamp], found: &[bool]) {
+    pub(crate) fn record_each(&mut self, now: UnitNumber, stamps: &[Stamp], found: &[bool]) {
         let (mut unit, mut events) = (now, 0);
         for (stamp, found) in stamps.iter().zip(found) {
             if stamp.unit > unit {
@@ -104,7 +105,7 @@ impl LiveEvents {
     /// The counts of a copy whose cells were merged into these. Which events both hold is unknown: the larger number of
     /// each unit is certain, and merging twice must not count twice.
     pub(crate) fn merge(&mut self, other: &Self) {
-        let mut merged: BTreeMap<u64, u64> = self.by_unit().collect();
+        let mut merged: BTreeMap<UnitNumber, u64> = self.by_unit().collect();
         for (unit, events) in other.by_unit() {
             merged.entry(unit).and_modify(|most| *most = events.max(*most)).or_insert(events);
         }
@@ -114,7 +115,7 @@ impl LiveEvents {
     }
 
     /// Forgets events that have expired when the greatest unit is `now`.
-    pub fn advance(&mut self, rule: &WindowRule, now: u64) {
+    pub fn advance(&mut self, rule: &WindowRule, now: UnitNumber) {
         while let Some(&(unit, events)) = self.by_unit.front() {
             if rule.expiry(unit) > now {
                 break;
@@ -126,8 +127,9 @@ impl LiveEvents {
 
     /// The same counts, with `factor` times as many events in each unit.
     pub fn times(&self, factor: f64) -> Self {
-        let times = |(unit, events): (u64, u64)| (unit, (events as f64 * factor).round() as u64);
-        let by_unit: VecDeque<(u64, u64)> = self.by_unit().map(times).filter(|(_, events)| *events > 0).collect();
+        let times = |(unit, events): (UnitNumber, u64)| (unit, (events as f64 * factor).round() as u64);
+        let by_unit: VecDeque<(UnitNumber, u64)> =
+            self.by_unit().map(times).filter(|(_, events)| *events > 0).collect();
         let total = by_unit.iter().map(|(_, events)| events).sum();
         Self { by_unit, total, newest_unit: self.newest_unit }
     }
@@ -138,17 +140,17 @@ impl LiveEvents {
     }
 
     /// The greatest unit in which an event was recorded or refreshed, expired or not.
-    pub fn newest_unit(&self) -> Option<u64> {
+    pub fn newest_unit(&self) -> Option<UnitNumber> {
         self.newest_unit
     }
 
     /// The same, with the greatest unit ever recorded.
-    pub(crate) fn with_newest_unit(self, newest_unit: Option<u64>) -> Self {
+    pub(crate) fn with_newest_unit(self, newest_unit: Option<UnitNumber>) -> Self {
         Self { newest_unit, ..self }
     }
 
     /// Pairs of (unit, events) in rising order of units.
-    pub(crate) fn by_unit(&self) -> impl ExactSizeIterator<Item = (u64, u64)> + '_ {
+    pub(crate) fn by_unit(&self) -> impl ExactSizeIterator<Item = (UnitNumber, u64)> + '_ {
         self.by_unit.iter().copied()
     }
 }

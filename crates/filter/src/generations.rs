@@ -15,6 +15,7 @@ use crate::generation::Generation;
 use crate::kernel::{CellRule, Element};
 use crate::kind::{CellKind, Density, Pass, Recorded, Recording, sample};
 use crate::probe::Offsets;
+use crate::unit_number::UnitNumber;
 use crate::{Layout, Stamp, WindowRule};
 
 /// A word of 8 or 16 generation bits.
@@ -74,38 +75,39 @@ impl<W: Word> Generations<W> {
         (window.span_units > 0 && reach < u64::from(W::BITS)).then_some(Self { window, width: PhantomData })
     }
 
-    fn bit(generation: u64) -> u32 {
-        1 << (generation % u64::from(W::BITS))
+    fn bit(unit: UnitNumber) -> u32 {
+        1 << (unit.0 % u64::from(W::BITS))
     }
 
     /// The bits of the generations `first..=last`, which go round the word.
     #[inline]
-    fn mask(first: u64, last: u64) -> u32 {
+    fn mask(first: UnitNumber, last: UnitNumber) -> u32 {
         // A stamp from another clock may lie further behind than a word has bits.
-        let first = first.max(last.saturating_sub(u64::from(W::BITS) - 1));
+        let first = first.max(last.before(u64::from(W::BITS) - 1));
         if first > last {
             return 0;
         }
-        let ones = (2 << (last - first)) - 1;
-        let turned = ones << (first % u64::from(W::BITS));
+        let ones = (2 << last.since(first)) - 1;
+        let turned = ones << (first.0 % u64::from(W::BITS));
         (turned | turned >> W::BITS) & ((1 << W::BITS) - 1)
     }
 
     /// The generations that an event judged at `judged` can find: recorded in `judged - span + 1` or later.
-    fn alive_for(&self, judged: u64, now: u64) -> u32 {
-        Self::mask((judged + 1).saturating_sub(self.window.span_units), now)
+    fn alive_for(&self, judged: UnitNumber, now: UnitNumber) -> u32 {
+        Self::mask(judged.after(1).before(self.window.span_units), now)
     }
 
     /// The generations that some event from unit `now` on can find.
-    fn kept_at(&self, now: u64, newest: u64) -> u32 {
-        Self::mask((now + 1).saturating_sub(self.window.span_units + self.window.lateness_units), newest)
+    fn kept_at(&self, now: UnitNumber, newest: UnitNumber) -> u32 {
+        Self::mask(now.after(1).before(self.window.span_units + self.window.lateness_units), newest)
     }
 
     /// When the oldest generation of a mask that is alive leaves the window.
-    fn expiry_of(&self, held: u32, now: u64) -> u64 {
-        let first = now.saturating_sub(u64::from(W::BITS) - 1);
-        let oldest = (first..=now).find(|generation| held & Self::bit(*generation) != 0);
-        oldest.map_or(u64::MAX, |generation| self.window.expiry(generation))
+    fn expiry_of(&self, held: u32, now: UnitNumber) -> UnitNumber {
+        let first = now.before(u64::from(W::BITS) - 1);
+        let mut units = (first.0..=now.0).map(UnitNumber);
+        let oldest = units.find(|unit| held & Self::bit(*unit) != 0);
+        oldest.map_or(UnitNumber::NEVER, |unit| self.window.expiry(unit))
     }
 
     fn keep(words: &mut [u8], kept: u32) {
@@ -120,7 +122,7 @@ impl<W: Word> Generations<W> {
 pub(crate) struct WordRule<'a, W> {
     pass: Pass<'a>,
     words: &'a Generations<W>,
-    now: u64,
+    now: UnitNumber,
     stamp: Stamp,
     alive: u32,
     bit: u32,
@@ -173,7 +175,7 @@ impl<W: Word> CellKind for Generations<W> {
         &self.window
     }
 
-    fn rule<'a>(&'a self, pass: Pass<'a>, now: u64) -> WordRule<'a, W> {
+    fn rule<'a>(&'a self, pass: Pass<'a>, now: UnitNumber) -> WordRule<'a, W> {
         let stamp = Stamp::on_time(now);
         let (alive, bit) = (self.alive_for(now, now), Self::bit(now));
         WordRule { pass, words: self, now, stamp, alive, bit, recorded: Recorded::default() }
@@ -184,9 +186,9 @@ impl<W: Word> CellKind for Generations<W> {
     }
 
     /// The dead bits must be gone everywhere before one of them becomes the current generation.
-    fn advance(&self, generation: &mut Generation, now: u64, next: u64) {
-        let start = if next == now + 1 { generation.swept_bytes } else { 0 };
-        let kept = if next == now + 1 { self.kept_at(now, now) } else { self.kept_at(next, now) };
+    fn advance(&self, generation: &mut Generation, now: UnitNumber, next: UnitNumber) {
+        let start = if next == now.after(1) { generation.swept_bytes } else { 0 };
+        let kept = if next == now.after(1) { self.kept_at(now, now) } else { self.kept_at(next, now) };
         match kept {
             // The first event, or one after a long silence, need not read and write every cell.
             0 => generation.memory.clear(),
@@ -195,7 +197,7 @@ impl<W: Word> CellKind for Generations<W> {
         generation.swept_bytes = 0;
     }
 
-    fn sweep(&self, generation: &mut Generation, now: u64, budget_bytes: usize) {
+    fn sweep(&self, generation: &mut Generation, now: UnitNumber, budget_bytes: usize) {
         let start = generation.swept_bytes;
         let bytes = generation.memory.bytes_mut();
         let end = start.saturating_add(budget_bytes.next_multiple_of(2)).min(bytes.len());
@@ -205,7 +207,7 @@ impl<W: Word> CellKind for Generations<W> {
 
     /// A cell is a bit of a live generation. The rate is `1 - product over live generations of (1 - fill^k)`; blocked:
     /// its mean over the blocks.
-    fn density(&self, generation: &Generation, now: u64, bytes_max: usize) -> Density {
+    fn density(&self, generation: &Generation, now: UnitNumber, bytes_max: usize) -> Density {
         let geometry = &generation.geometry;
         let alive = self.alive_for(now, now);
         let exponent = geometry.hashes() as i32;
@@ -235,7 +237,7 @@ impl<W: Word> CellKind for Generations<W> {
         }
     }
 
-    fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: u64) -> (u16, u64) {
+    fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: UnitNumber) -> (u16, UnitNumber) {
         let width = W::BITS as usize / 8;
         let bytes = generation.memory.bytes();
         let held = positions.iter().fold(self.alive_for(stamp.judged, now), |held, position| {
@@ -245,14 +247,14 @@ impl<W: Word> CellKind for Generations<W> {
         (held as u16, self.expiry_of(held, now))
     }
 
-    fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, _now: u64) -> Option<Recorded> {
+    fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, _now: UnitNumber) -> Option<Recorded> {
         let bit = Self::bit(stamp.unit);
         let words = W::of(generation.memory.bytes_mut());
         positions.for_each(|position| words[position] = W::from_bits(words[position].bits() | bit));
         Some(Recorded::one(0))
     }
 
-    fn merge(&self, cells: &mut [u8], others: &[u8], then: u64, now: u64) -> Option<u64> {
+    fn merge(&self, cells: &mut [u8], others: &[u8], then: UnitNumber, now: UnitNumber) -> Option<u64> {
         let (kept, kept_of_others) = (self.kept_at(now, now), self.kept_at(now, then));
         let width = W::BITS as usize / 8;
         for (word, other) in W::of(cells).iter_mut().zip(others.chunks_exact(width)) {
@@ -261,7 +263,7 @@ impl<W: Word> CellKind for Generations<W> {
         Some(0)
     }
 
-    fn lacks(&self, cells: &[u8], others: &[u8], then: u64, now: u64) -> bool {
+    fn lacks(&self, cells: &[u8], others: &[u8], then: UnitNumber, now: UnitNumber) -> bool {
         let kept = self.kept_at(now, then);
         let width = W::BITS as usize / 8;
         let mut pairs = cells.chunks_exact(width).zip(others.chunks_exact(width));
@@ -288,8 +290,10 @@ mod tests {
     fn masks_hold_their_generations<W: Word>() {
         for last in (0..70_u64).chain([1 << 40]) {
             for first in last.saturating_sub(70)..last + 3 {
-                let held = (first..=last).fold(0, |mask, generation| mask | Generations::<W>::bit(generation));
-                assert_eq!(Generations::<W>::mask(first, last), held, "{first}..={last} in {} bits", W::BITS);
+                let held =
+                    (first..=last).fold(0, |mask, generation| mask | Generations::<W>::bit(UnitNumber(generation)));
+                let mask = Generations::<W>::mask(UnitNumber(first), UnitNumber(last));
+                assert_eq!(mask, held, "{first}..={last} in {} bits", W::BITS);
             }
         }
     }

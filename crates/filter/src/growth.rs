@@ -9,6 +9,7 @@ use crate::generation::LiveEvents;
 use crate::generation_number::GenerationNumber;
 use crate::rates::growth::density_limit;
 use crate::rates::{blocked, plain};
+use crate::unit_number::UnitNumber;
 use crate::{Geometry, Layout};
 
 /// The measure by which a generation is full.
@@ -60,7 +61,7 @@ pub struct JumpLimit {
 
 impl JumpLimit {
     /// Events that the current jump, `now`, may still bring beside those alive.
-    fn room(&self, live: &LiveEvents, now: u64) -> u64 {
+    fn room(&self, live: &LiveEvents, now: UnitNumber) -> u64 {
         let (mut others, mut current) = (0.0, 0);
         for (unit, events) in live.by_unit() {
             if unit >= now {
@@ -112,7 +113,7 @@ impl Growth {
         number: GenerationNumber,
         geometry: &Geometry,
         live: &LiveEvents,
-        now: u64,
+        now: UnitNumber,
         used_cells: u64,
     ) -> u64 {
         if let Some(jumps) = &self.jumps {

@@ -4,6 +4,7 @@
 
 use crate::generation::{Generation, LiveEvents};
 use crate::kernel::Walk;
+use crate::unit_number::UnitNumber;
 use crate::{Stamp, WindowRule};
 
 /// One walk over a batch.
@@ -122,7 +123,7 @@ pub(crate) trait CellKind: PartialEq {
     }
 
     /// The rule for one walk when the greatest unit is `now`.
-    fn rule<'a>(&'a self, pass: Pass<'a>, now: u64) -> Self::Rule<'a>;
+    fn rule<'a>(&'a self, pass: Pass<'a>, now: UnitNumber) -> Self::Rule<'a>;
 
     /// The counts of the walk by this rule.
     fn recorded(rule: &Self::Rule<'_>) -> Recorded;
@@ -133,41 +134,49 @@ pub(crate) trait CellKind: PartialEq {
     }
 
     /// Notes in `live` what events that were found live longer now.
-    fn note_refreshed(rule: &Self::Rule<'_>, live: &mut LiveEvents, now: u64) {
+    fn note_refreshed(rule: &Self::Rule<'_>, live: &mut LiveEvents, now: UnitNumber) {
         if Self::recorded(rule).refreshed {
             live.refresh(now);
         }
     }
 
     /// Moves the cells from unit `now` to the later unit `next`: all cells that must be gone by then are gone.
-    fn advance(&self, generation: &mut Generation, now: u64, next: u64);
+    fn advance(&self, generation: &mut Generation, now: UnitNumber, next: UnitNumber);
 
     /// A bounded step of upkeep: at most `budget_bytes` of cells.
-    fn sweep(&self, generation: &mut Generation, now: u64, budget_bytes: usize);
+    fn sweep(&self, generation: &mut Generation, now: UnitNumber, budget_bytes: usize);
 
     /// How densely the cells are set as they are; reads the first `bytes_max` bytes of them.
-    fn density(&self, generation: &Generation, now: u64, bytes_max: usize) -> Density;
+    fn density(&self, generation: &Generation, now: UnitNumber, bytes_max: usize) -> Density;
 
     /// Which generations of a word (bit 0 alone where a cell is no word) hold all of `positions`, as an event stamped
     /// `stamp` sees them, and the least expiry found there.
-    fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: u64) -> (u16, u64);
+    fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: UnitNumber) -> (u16, UnitNumber);
 
     /// Sets the cells at `positions` for an event stamped `stamp`, found or not, and returns what is recorded then: an
     /// event, unless the kind knows that it was there, and how many cells were empty, where the kind keeps count; `None`
     /// where there is no room. This is for one event alone: it prepares nothing that pays off only in a batch.
-    fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, now: u64) -> Option<Recorded>;
+    fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, now: UnitNumber) -> Option<Recorded>;
 
     /// Appends the expiries of the cells at `positions`, 0 where a cell is not alive for `stamp`; nothing where cells
     /// have none of their own.
-    fn push_expiries(&self, _: &Generation, _positions: &[u64], _: Stamp, _now: u64, _expiries: &mut Vec<u64>) {}
+    fn push_expiries(
+        &self,
+        _: &Generation,
+        _positions: &[u64],
+        _: Stamp,
+        _now: UnitNumber,
+        _expiries: &mut Vec<UnitNumber>,
+    ) {
+    }
 
     /// Adds to `cells`, which stand at unit `now`, all live cells of `others`, a memory of the same geometry as it
     /// stood at unit `then`, not later and [`Self::age_max_units`] earlier at most. Returns how many cells are then
     /// used, where the kind keeps count; `None` where there was no room for all.
-    fn merge(&self, cells: &mut [u8], others: &[u8], then: u64, now: u64) -> Option<u64>;
+    fn merge(&self, cells: &mut [u8], others: &[u8], then: UnitNumber, now: UnitNumber) -> Option<u64>;
 
     /// Whether `others` have live cells that `cells` lack, or forget earlier; both as [`Self::merge`] takes them.
-    fn lacks(&self, cells: &[u8], others: &[u8], then: u64, now: u64) -> bool;
+    fn lacks(&self, cells: &[u8], others: &[u8], then: UnitNumber, now: UnitNumber) -> bool;
 
     /// The greatest age, in units, up to which cells of different units differ.
     fn age_max_units(&self) -> u64;
@@ -176,7 +185,7 @@ pub(crate) trait CellKind: PartialEq {
     fn used(&self, cells: &[u8]) -> u64;
 
     /// Whether `cells`, which came from outside, may be those of such a slice at unit `then`.
-    fn can_hold(&self, _cells: &[u8], _then: u64) -> bool {
+    fn can_hold(&self, _cells: &[u8], _then: UnitNumber) -> bool {
         true
     }
 }

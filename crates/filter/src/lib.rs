@@ -46,6 +46,7 @@ mod spec;
 mod stable;
 mod sweep;
 mod timing;
+mod unit_number;
 mod verdict;
 mod window;
 
@@ -76,6 +77,7 @@ pub use slice_copy::{CellRun, PartError, SliceOutline};
 pub use spec::{FIRST_CAPACITY_EVENTS, FilterSpec, FrequencySpec, GrowthSpec, SpecError};
 pub use stable::{StableError, StableFilter, StableShape};
 pub use timing::{Refresh, Timers8, Timers16};
+pub use unit_number::UnitNumber;
 pub use verdict::{Sighting, Verdict};
 pub use window::{
     AHEAD_EVENTS_MAX, Calendar, CalendarError, Jump, Period, Placed, Stamp, Unit, UnitClock, Window, WindowClock,

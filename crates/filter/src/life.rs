@@ -7,6 +7,7 @@ use thiserror::Error;
 
 use crate::definition::FilterDefinition;
 use crate::number::duration;
+use crate::unit_number::UnitNumber;
 use crate::{Kind, Stamp, Unit};
 
 /// Why an event cannot be remembered for so long.
@@ -36,7 +37,7 @@ pub enum LifeError {
     #[error("at unit {now}, less than a window after the first: a shorter life than the window cannot be counted yet")]
     TooEarly {
         /// The unit that the clock shows.
-        now: u64,
+        now: UnitNumber,
     },
 }
 
@@ -46,7 +47,7 @@ impl FilterDefinition {
     /// counts for the whole window nevertheless.
     ///
     /// ```
-    /// use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Stamp, Verdict};
+    /// use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Stamp, UnitNumber, Verdict};
     /// let spec = FilterSpec {
     ///     capacity_events: Some(1000),
     ///     ..FilterSpec::new(Kind::Cuckoo, "1h".parse().unwrap())
@@ -55,9 +56,9 @@ impl FilterDefinition {
     /// let mut slice = FilterSlice::build(&definition).unwrap();
     /// let click = [FilterSecret::from_seed(1).digest(b"click")];
     /// let mut verdict = [Verdict::Undecided];
-    /// let now = 1_000;
+    /// let now = UnitNumber(1_000);
     /// slice.observe_batch(&click, &[definition.stamp_for(600_000, now).unwrap()], &mut verdict);
-    /// let after_ten_minutes = now + definition.rule.span_units / 6 + 2;
+    /// let after_ten_minutes = now.after(definition.rule.span_units / 6 + 2);
     /// slice.observe_batch(&click, &[Stamp::on_time(after_ten_minutes)], &mut verdict);
     /// assert_eq!(verdict, [Verdict::FirstSeen]);
     /// assert!(definition.stamp_for(7_200_000, now).is_err());
@@ -65,7 +66,7 @@ impl FilterDefinition {
     ///
     /// # Errors
     /// [`LifeError`].
-    pub fn stamp_for(&self, life_ms: u64, now: u64) -> Result<Stamp, LifeError> {
+    pub fn stamp_for(&self, life_ms: u64, now: UnitNumber) -> Result<Stamp, LifeError> {
         let kind = self.cells.kind();
         if !kind.takes_lives() {
             return Err(LifeError::Kind(kind));
@@ -79,7 +80,7 @@ impl FilterDefinition {
         if life_units > self.rule.span_units {
             return Err(LifeError::TooLong { life_ms, window: window() });
         }
-        let unit = now.saturating_add(life_units).checked_sub(self.rule.span_units);
-        Ok(Stamp { unit: unit.ok_or(LifeError::TooEarly { now })?, judged: now })
+        let unit = now.after(life_units).0.checked_sub(self.rule.span_units);
+        Ok(Stamp { unit: unit.map(UnitNumber).ok_or(LifeError::TooEarly { now })?, judged: now })
     }
 }

@@ -12,6 +12,7 @@ use crate::generation_number::GenerationNumber;
 use crate::growth::{Growth, Limit};
 use crate::kernel::Walk;
 use crate::kind::{CellKind, Density, Pass, Recording};
+use crate::unit_number::UnitNumber;
 use crate::{Digest, FilterSecret, Geometry, Sighting, Stamp, Verdict};
 
 /// Bytes of cells that upkeep may visit for each event of a batch.
@@ -23,7 +24,7 @@ pub struct CellSlice<K> {
     pub(crate) base: Geometry,
     pub(crate) growth: Option<Growth>,
     /// The greatest unit any event has brought.
-    pub(crate) now: u64,
+    pub(crate) now: UnitNumber,
     /// Oldest first; the last one takes new events.
     pub(crate) stack: Vec<Generation>,
     /// The number of the oldest generation since the slice was made.
@@ -42,7 +43,7 @@ impl<K: CellKind> CellSlice<K> {
             kind,
             base: geometry,
             growth,
-            now: 0,
+            now: UnitNumber::FIRST,
             stack: vec![Generation::new(geometry)?],
             oldest: GenerationNumber::FIRST,
             instructions: Instructions::Widest,
@@ -114,17 +115,17 @@ impl<K: CellKind> CellSlice<K> {
     }
 
     /// The events at the start of `stamps` that can be walked without upkeep between them, and their greatest unit.
-    fn segment(&self, stamps: &[Stamp], record: bool) -> (usize, u64) {
+    fn segment(&self, stamps: &[Stamp], record: bool) -> (usize, UnitNumber) {
         let reach = self.kind.window().lateness_units + K::SLACK_UNITS;
         let in_one_unit = K::COUNTS_ALONE || self.growth.is_some_and(|growth| self.fills_within(stamps.len(), &growth));
-        let (mut newest, mut earliest) = (self.now, u64::MAX);
+        let (mut newest, mut earliest) = (self.now, UnitNumber::NEVER);
         for (index, stamp) in stamps.iter().enumerate() {
             // An event that is recorded for less than the window has an earlier unit than the present; one that is looked
             // up may be judged later.
             let present = if record { stamp.unit.max(stamp.judged) } else { stamp.unit };
             let (next_newest, next_earliest) = (newest.max(present), earliest.min(stamp.judged));
             let starts_unit = in_one_unit && next_newest > newest;
-            if index > 0 && (starts_unit || next_newest.saturating_sub(next_earliest) > reach) {
+            if index > 0 && (starts_unit || next_newest.since(next_earliest) > reach) {
                 return (index, newest);
             }
             (newest, earliest) = (next_newest, next_earliest);
@@ -197,7 +198,7 @@ impl<K: CellKind> CellSlice<K> {
     }
 
     /// Moves the window to unit `next`, if that is later: all cells that must be gone by then are gone.
-    pub fn advance(&mut self, next: u64) {
+    pub fn advance(&mut self, next: UnitNumber) {
         if next <= self.now {
             return;
         }
@@ -234,7 +235,7 @@ impl<K: CellKind> CellSlice<K> {
     /// # Panics
     /// If a position is not below the slice's cells.
     pub fn test_at(&self, positions: &[u64], stamp: Stamp) -> Sighting {
-        let mut sighting = Sighting { generations: 0, expiry: u64::MAX };
+        let mut sighting = Sighting { generations: 0, expiry: UnitNumber::NEVER };
         for (number, generation) in (self.oldest.0..).zip(&self.stack) {
             let (held, expiry) = self.kind.sight(generation, positions, stamp, self.now);
             if held != 0 {
@@ -266,7 +267,7 @@ impl<K: CellKind> CellSlice<K> {
     pub fn test_generation(&self, number: GenerationNumber, positions: &[u64], stamp: Stamp) -> Sighting {
         let generation = self.index_of(number).map(|index| &self.stack[index]);
         let sight = |generation| self.kind.sight(generation, positions, stamp, self.now);
-        let (generations, expiry) = generation.map_or((0, u64::MAX), sight);
+        let (generations, expiry) = generation.map_or((0, UnitNumber::NEVER), sight);
         Sighting { generations, expiry }
     }
 
@@ -275,7 +276,13 @@ impl<K: CellKind> CellSlice<K> {
     ///
     /// # Panics
     /// If a position is not below the generation's cells.
-    pub fn push_expiries(&self, number: GenerationNumber, positions: &[u64], stamp: Stamp, expiries: &mut Vec<u64>) {
+    pub fn push_expiries(
+        &self,
+        number: GenerationNumber,
+        positions: &[u64],
+        stamp: Stamp,
+        expiries: &mut Vec<UnitNumber>,
+    ) {
         if let Some(index) = self.index_of(number) {
             self.kind.push_expiries(&self.stack[index], positions, stamp, self.now, expiries);
         }
@@ -325,7 +332,7 @@ impl<K: CellKind> CellSlice<K> {
     }
 
     /// The greatest unit any event has brought.
-    pub fn now(&self) -> u64 {
+    pub fn now(&self) -> UnitNumber {
         self.now
     }
 
@@ -415,7 +422,7 @@ struct Segment<'a, E> {
     events: E,
     stamps: &'a [Stamp],
     /// The greatest unit before the first of them.
-    before: u64,
+    before: UnitNumber,
     record: bool,
     /// There is no room for another event.
     full: bool,

@@ -12,8 +12,9 @@ use crate::generation_number::GenerationNumber;
 use crate::growth::GENERATIONS_MAX;
 use crate::kind::CellKind;
 use crate::slice::CellSlice;
+use crate::unit_number::UnitNumber;
 
-/// A bound above every unit and number that a filter comes to, and far from where sums of two overflow.
+/// A bound above every number that a filter comes to, and far from where sums of two overflow.
 const COUNT_MAX: u64 = 1 << 62;
 
 #[allow(private_bounds)]
@@ -23,7 +24,7 @@ impl<K: CellKind> CellSlice<K> {
     /// # Errors
     /// What the sink says.
     pub fn write_body(&self, sink: &mut dyn Write) -> io::Result<()> {
-        write_u64(sink, self.now)?;
+        write_u64(sink, self.now.0)?;
         write_u64(sink, self.oldest.0)?;
         write_u64(sink, self.stack.len() as u64)?;
         for generation in &self.stack {
@@ -46,7 +47,7 @@ impl<K: CellKind> CellSlice<K> {
         let mut first = self.stack.drain(..).next();
         let read = self.read_state(source, &mut first);
         if read.is_err() {
-            (self.now, self.oldest) = (0, GenerationNumber::FIRST);
+            (self.now, self.oldest) = (UnitNumber::FIRST, GenerationNumber::FIRST);
             first = self.stack.drain(..).next().or(first);
             let mut empty = match first {
                 Some(generation) if generation.geometry == self.base => generation,
@@ -59,14 +60,14 @@ impl<K: CellKind> CellSlice<K> {
     }
 
     fn read_state(&mut self, source: &mut dyn Read, first: &mut Option<Generation>) -> io::Result<()> {
-        let now = read_u64(source)?;
+        let now = UnitNumber(read_u64(source)?);
         let oldest = read_u64(source)?;
         let generations = read_u64(source)?;
         let most = self.growth.map_or(1, |growth| u64::from(growth.generations_max.min(GENERATIONS_MAX)));
         if !(1..=most).contains(&generations) || oldest > COUNT_MAX {
             return Err(invalid("more generations than the filter may have"));
         }
-        if now > COUNT_MAX {
+        if now > UnitNumber::LAST {
             return Err(invalid("a time beyond all times"));
         }
         for number in oldest..oldest + generations {
@@ -84,7 +85,7 @@ impl<K: CellKind> CellSlice<K> {
     fn read_generation(
         &self,
         source: &mut dyn Read,
-        (number, now): (GenerationNumber, u64),
+        (number, now): (GenerationNumber, UnitNumber),
         first: &mut Option<Generation>,
     ) -> io::Result<Generation> {
         let (cells, hashes) = (read_u64(source)?, read_u64(source)?);
@@ -131,9 +132,9 @@ impl LiveEvents {
     /// # Errors
     /// What the sink says.
     pub fn write(&self, sink: &mut dyn Write) -> io::Result<()> {
-        write_u64(sink, self.newest_unit().map_or(0, |unit| unit.saturating_add(1)))?;
+        write_u64(sink, self.newest_unit().map_or(0, |unit| unit.after(1).0))?;
         write_u64(sink, self.by_unit().len() as u64)?;
-        self.by_unit().try_for_each(|(unit, events)| write_u64(sink, unit).and_then(|()| write_u64(sink, events)))
+        self.by_unit().try_for_each(|(unit, events)| write_u64(sink, unit.0).and_then(|()| write_u64(sink, events)))
     }
 
     /// Reads counts that [`Self::write`] wrote, of at most `units_max` units.
@@ -141,7 +142,7 @@ impl LiveEvents {
     /// # Errors
     /// `InvalidData` where the bytes cannot be such counts; what the source says.
     pub fn read(source: &mut dyn Read, units_max: u64) -> io::Result<Self> {
-        let newest_unit = read_u64(source)?.checked_sub(1);
+        let newest_unit = read_u64(source)?.checked_sub(1).map(UnitNumber);
         let units = read_u64(source)?;
         if units > units_max {
             return Err(invalid("more units of live events than the window has"));
@@ -149,7 +150,7 @@ impl LiveEvents {
         let mut live = Self::default();
         let mut previous = None;
         for _ in 0..units {
-            let (unit, events) = (read_u64(source)?, read_u64(source)?);
+            let (unit, events) = (UnitNumber(read_u64(source)?), read_u64(source)?);
             if previous.is_some_and(|previous| unit <= previous) || events == 0 || newest_unit < Some(unit) {
                 return Err(invalid("units of live events out of order"));
             }

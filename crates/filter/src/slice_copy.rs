@@ -14,19 +14,20 @@ use crate::generation_number::GenerationNumber;
 use crate::growth::GENERATIONS_MAX;
 use crate::kind::CellKind;
 use crate::slice::CellSlice;
+use crate::unit_number::UnitNumber;
 use crate::{ProbeShape, Probes, Stamp};
 
 /// Cells that are counted at once.
 const COUNT_BYTES: usize = 64 << 10;
 
-/// A bound above every unit and number that a slice comes to, and far from where sums of two overflow.
+/// A bound above every number that a slice comes to, and far from where sums of two overflow.
 const COUNT_MAX: u64 = 1 << 62;
 
 /// The state of a slice beside its cells.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SliceOutline {
     /// The greatest unit that it has seen.
-    pub unit: u64,
+    pub unit: UnitNumber,
     /// The number of its oldest generation.
     pub oldest: GenerationNumber,
     /// Events alive in each of its generations, the oldest first.
@@ -39,7 +40,7 @@ pub struct CellRun {
     /// The number of the generation.
     pub generation: GenerationNumber,
     /// The unit of the slice then: cells mean nothing without it.
-    pub unit: u64,
+    pub unit: UnitNumber,
     /// The first byte of the generation's memory.
     pub start_bytes: u64,
     /// The bytes.
@@ -74,7 +75,7 @@ impl<K: CellKind> CellSlice<K> {
     /// [`PartError`].
     pub fn put_outline(&mut self, outline: &SliceOutline) -> Result<(), PartError> {
         let SliceOutline { unit, oldest, live } = outline;
-        if !(1..=self.generations_max()).contains(&live.len()) || oldest.0 > COUNT_MAX || *unit > COUNT_MAX {
+        if !(1..=self.generations_max()).contains(&live.len()) || oldest.0 > COUNT_MAX || *unit > UnitNumber::LAST {
             return Err(PartError::Misfit("generations"));
         }
         if live.iter().any(|live| live.newest_unit() > Some(*unit)) {
@@ -174,7 +175,7 @@ impl<K: CellKind> CellSlice<K> {
 
     /// The slice is not older than `run` from now on.
     fn catch_up(&mut self, run: &CellRun) -> Result<(), PartError> {
-        if run.unit.saturating_add(self.kind.age_max_units()) < self.now || run.unit > COUNT_MAX {
+        if run.unit.after(self.kind.age_max_units()) < self.now || run.unit > UnitNumber::LAST {
             return Err(PartError::Misfit("cells of a time that is over"));
         }
         self.advance(run.unit);
@@ -204,13 +205,13 @@ impl<K: CellKind> CellSlice<K> {
     /// [`PartError`].
     pub fn put_event(&mut self, number: GenerationNumber, positions: &[u64], stamp: Stamp) -> Result<(), PartError> {
         let range = self.base.positions();
-        if stamp.unit > COUNT_MAX || positions.iter().any(|position| *position >= range) {
+        if stamp.unit > UnitNumber::LAST || positions.iter().any(|position| *position >= range) {
             return Err(PartError::Misfit("an event of another slice"));
         }
         self.advance(stamp.unit);
         self.open_up_to(number)?;
         let rule = self.kind.window();
-        let is_over = rule.expiry(stamp.unit).saturating_add(rule.lateness_units) <= self.now;
+        let is_over = rule.expiry(stamp.unit).after(rule.lateness_units) <= self.now;
         if self.index_of(number).is_some() && !is_over && !self.set_generation(number, positions, stamp) {
             return Err(PartError::Full);
         }

@@ -9,6 +9,7 @@ use crate::generation_number::GenerationNumber;
 use crate::growth::{GENERATIONS_MAX, Growth};
 use crate::kind::CellKind;
 use crate::slice::CellSlice;
+use crate::unit_number::UnitNumber;
 
 #[allow(private_bounds)]
 impl<K: CellKind> CellSlice<K> {
@@ -85,11 +86,10 @@ impl<K: CellKind> CellSlice<K> {
 
     /// How many of the oldest generations, but for the newest, hold nothing that an event walked from unit `now` on can
     /// find.
-    pub(crate) fn emptied_at(&self, now: u64) -> usize {
+    pub(crate) fn emptied_at(&self, now: UnitNumber) -> usize {
         let kept_units = self.kept_units();
-        let emptied = |generation: &Generation| {
-            generation.live.newest_unit().is_none_or(|unit| unit.saturating_add(kept_units) <= now)
-        };
+        let emptied =
+            |generation: &Generation| generation.live.newest_unit().is_none_or(|unit| unit.after(kept_units) <= now);
         let older = &self.stack[..self.stack.len().saturating_sub(1)];
         older.iter().take_while(|generation| emptied(generation)).count()
     }

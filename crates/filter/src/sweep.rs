@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use crate::generation::Generation;
+use crate::unit_number::UnitNumber;
 
 /// A sweep over all cells within `period_units`, in pieces of `grain_bytes`.
 pub(crate) struct Sweep {
@@ -16,20 +17,26 @@ pub(crate) struct Sweep {
 impl Sweep {
     /// The parts that are due when unit `now` ends and unit `next` begins: the rest of that of `now`, and those of the
     /// units between; everything where a whole period has passed.
-    pub(crate) fn parts_until(&self, generation: &mut Generation, now: u64, next: u64) -> Vec<Range<usize>> {
+    pub(crate) fn parts_until(
+        &self,
+        generation: &mut Generation,
+        now: UnitNumber,
+        next: UnitNumber,
+    ) -> Vec<Range<usize>> {
         let len = generation.memory.bytes().len();
-        let parts = if next - now >= self.period_units {
+        let parts = if next.since(now) >= self.period_units {
             std::iter::once(0..len).collect()
         } else {
-            let rest = self.cursor(generation, now)..self.part_start(len, now + 1);
-            std::iter::once(rest).chain((now + 1..next).map(|unit| self.part(len, unit))).collect()
+            let rest = self.cursor(generation, now)..self.part_start(len, now.after(1));
+            let between = (now.0 + 1..next.0).map(|unit| self.part(len, UnitNumber(unit)));
+            std::iter::once(rest).chain(between).collect()
         };
         generation.swept_bytes = self.part(len, next).start;
         parts
     }
 
     /// The next `budget_bytes` at most of the part of unit `now`.
-    pub(crate) fn step(&self, generation: &mut Generation, now: u64, budget_bytes: usize) -> Range<usize> {
+    pub(crate) fn step(&self, generation: &mut Generation, now: UnitNumber, budget_bytes: usize) -> Range<usize> {
         let cursor = self.cursor(generation, now);
         let budget_bytes = budget_bytes.next_multiple_of(self.grain_bytes);
         let part_end = self.part(generation.memory.bytes().len(), now).end;
@@ -40,18 +47,18 @@ impl Sweep {
 
     /// How far the part of unit `now` is swept. While nothing is recorded no time passes for a sweep, so that it may
     /// stand anywhere; no line may be swept twice as of one unit, nor a range that ends before it starts.
-    fn cursor(&self, generation: &Generation, now: u64) -> usize {
+    fn cursor(&self, generation: &Generation, now: UnitNumber) -> usize {
         let part = self.part(generation.memory.bytes().len(), now);
         generation.swept_bytes.clamp(part.start, part.end)
     }
 
-    fn part(&self, len: usize, unit: u64) -> Range<usize> {
-        self.part_start(len, unit) % len.max(1)..self.boundary(len, unit % self.period_units + 1)
+    fn part(&self, len: usize, unit: UnitNumber) -> Range<usize> {
+        self.part_start(len, unit) % len.max(1)..self.boundary(len, unit.0 % self.period_units + 1)
     }
 
     /// Where the part of `unit` starts; the end of the memory where a period starts anew.
-    fn part_start(&self, len: usize, unit: u64) -> usize {
-        match unit % self.period_units {
+    fn part_start(&self, len: usize, unit: UnitNumber) -> usize {
+        match unit.0 % self.period_units {
             0 => len,
             index => self.boundary(len, index),
         }

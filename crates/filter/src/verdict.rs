@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::unit_number::UnitNumber;
+
 /// The three verdicts: where the filter cannot know, the verdict is [`Verdict::Undecided`], never a guess.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -23,13 +25,13 @@ pub enum Verdict {
 pub struct Sighting {
     /// Bit `g`: every position looked at so far is alive in generation `g` of the filter.
     pub generations: u16,
-    /// The least expiry among the cells looked at, in units of the window, over the generations still possible.
-    pub expiry: u64,
+    /// The least expiry among the cells looked at, over the generations still possible.
+    pub expiry: UnitNumber,
 }
 
 impl Sighting {
     /// No cell was looked at: everything is possible.
-    pub const ALL: Self = Self { generations: u16::MAX, expiry: u64::MAX };
+    pub const ALL: Self = Self { generations: u16::MAX, expiry: UnitNumber::NEVER };
 
     /// The generations that both sightings leave possible.
     #[must_use]

@@ -14,6 +14,8 @@ mod unit_clock;
 
 use serde::{Deserialize, Serialize};
 
+use crate::unit_number::UnitNumber;
+
 pub use borne::AHEAD_EVENTS_MAX;
 pub use calendar::{Calendar, CalendarError, Period};
 pub use clock::{Placed, WindowClock};
@@ -24,15 +26,15 @@ pub use unit_clock::{Jump, UnitClock};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Stamp {
     /// The unit in which the event occurred: its cells expire at `unit + span`.
-    pub unit: u64,
+    pub unit: UnitNumber,
     /// The unit at which the event is judged: its own, or the edge of lateness where it comes later than that. Cells
     /// with a greater expiry are alive for it.
-    pub judged: u64,
+    pub judged: UnitNumber,
 }
 
 impl Stamp {
     /// The stamp of an event that is not late.
-    pub const fn on_time(unit: u64) -> Self {
+    pub const fn on_time(unit: UnitNumber) -> Self {
         Self { unit, judged: unit }
     }
 }
@@ -50,23 +52,25 @@ pub struct WindowRule {
 impl WindowRule {
     /// The unit from which on the cells of an event of `unit` are no longer alive.
     #[inline(always)]
-    pub fn expiry(&self, unit: u64) -> u64 {
-        unit.saturating_add(self.span_units)
+    pub fn expiry(&self, unit: UnitNumber) -> UnitNumber {
+        unit.after(self.span_units)
     }
 
     /// The place of an event of `unit` when the greatest unit seen is `now`; `None` if it comes so late that its cells
     /// would have expired already, beyond the lateness.
     ///
     /// ```
-    /// use firstseen_filter::{Stamp, WindowRule};
+    /// use firstseen_filter::{Stamp, UnitNumber, WindowRule};
     /// let rule = WindowRule { span_units: 10, lateness_units: 3 };
-    /// assert_eq!(rule.stamp(100, 100), Some(Stamp { unit: 100, judged: 100 }));
-    /// assert_eq!(rule.stamp(95, 100), Some(Stamp { unit: 95, judged: 97 }));
-    /// assert_eq!(rule.stamp(87, 100), None);
+    /// let now = UnitNumber(100);
+    /// assert_eq!(rule.stamp(now, now), Some(Stamp::on_time(now)));
+    /// let late = Stamp { unit: UnitNumber(95), judged: UnitNumber(97) };
+    /// assert_eq!(rule.stamp(late.unit, now), Some(late));
+    /// assert_eq!(rule.stamp(UnitNumber(87), now), None);
     /// ```
     #[inline]
-    pub fn stamp(&self, unit: u64, now: u64) -> Option<Stamp> {
-        let judged = unit.max(now.saturating_sub(self.lateness_units));
+    pub fn stamp(&self, unit: UnitNumber, now: UnitNumber) -> Option<Stamp> {
+        let judged = unit.max(now.before(self.lateness_units));
         (self.expiry(unit) > judged).then_some(Stamp { unit, judged })
     }
 
@@ -75,13 +79,14 @@ impl WindowRule {
     /// judged at its own unit all the same. `None` as in [`Self::stamp`].
     ///
     /// ```
-    /// use firstseen_filter::{Stamp, WindowRule};
+    /// use firstseen_filter::{Stamp, UnitNumber, WindowRule};
     /// let rule = WindowRule { span_units: 10, lateness_units: 3 };
-    /// assert_eq!(rule.stamp_lookup(105, 100, 100), Some(Stamp { unit: 100, judged: 105 }));
-    /// assert_eq!(rule.stamp_lookup(95, 100, 100), rule.stamp(95, 100));
+    /// let (now, ahead, late) = (UnitNumber(100), UnitNumber(105), UnitNumber(95));
+    /// assert_eq!(rule.stamp_lookup(ahead, now, now), Some(Stamp { unit: now, judged: ahead }));
+    /// assert_eq!(rule.stamp_lookup(late, now, now), rule.stamp(late, now));
     /// ```
     #[inline]
-    pub fn stamp_lookup(&self, unit: u64, now: u64, recorded: u64) -> Option<Stamp> {
+    pub fn stamp_lookup(&self, unit: UnitNumber, now: UnitNumber, recorded: UnitNumber) -> Option<Stamp> {
         let Stamp { unit, judged } = self.stamp(unit, now)?;
         Some(Stamp { unit: unit.min(recorded), judged })
     }

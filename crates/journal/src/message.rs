@@ -3,7 +3,9 @@
 //! Promises: a record is the same after encoding and decoding; bytes that no record encodes to are refused, and take no
 //! more memory than their own order of size. Must not know: files.
 
-use firstseen_filter::{BlockProbe, CellRun, GenerationNumber, LiveEvents, ProbeShape, Probes, SliceOutline};
+use firstseen_filter::{
+    BlockProbe, CellRun, GenerationNumber, LiveEvents, ProbeShape, Probes, SliceOutline, UnitNumber,
+};
 use firstseen_routing::{
     BatchName, ClockReading, Decision, Entry, Epoch, EventTag, FilterId, NamedEvent, PositionLists, Reason, Record,
     SubmissionName,
@@ -268,10 +270,11 @@ fn kind_of(entry: Entry) -> Kind {
         }),
         Entry::Headed { epoch } => Kind::Headed(HeadedMessage { epoch: epoch.0 }),
         Entry::Slice { slice, outline: SliceOutline { unit, oldest, live } } => {
-            Kind::Slice(SliceMessage { slice, unit, oldest: oldest.0, live: live.iter().map(live_bytes).collect() })
+            let (unit, oldest, live) = (unit.0, oldest.0, live.iter().map(live_bytes).collect());
+            Kind::Slice(SliceMessage { slice, unit, oldest, live })
         }
         Entry::Cells { slice, run: CellRun { generation, unit, start_bytes, cells } } => {
-            Kind::Cells(CellsMessage { slice, generation: generation.0, unit, start_bytes, cells })
+            Kind::Cells(CellsMessage { slice, generation: generation.0, unit: unit.0, start_bytes, cells })
         }
         Entry::CheckpointEnd => Kind::CheckpointEnd(EndMessage {}),
     }
@@ -321,10 +324,11 @@ fn entry_of(kind: Kind) -> Result<Entry, RecordError> {
         Kind::Headed(HeadedMessage { epoch }) => Entry::Headed { epoch: Epoch(epoch) },
         Kind::Slice(SliceMessage { slice, unit, oldest, live: counts }) => {
             let live = counts.iter().map(|bytes| live(bytes)).collect::<Result<_, _>>()?;
-            Entry::Slice { slice, outline: SliceOutline { unit, oldest: GenerationNumber(oldest), live } }
+            let (unit, oldest) = (UnitNumber(unit), GenerationNumber(oldest));
+            Entry::Slice { slice, outline: SliceOutline { unit, oldest, live } }
         }
         Kind::Cells(CellsMessage { slice, generation, unit, start_bytes, cells }) => {
-            let generation = GenerationNumber(generation);
+            let (generation, unit) = (GenerationNumber(generation), UnitNumber(unit));
             Entry::Cells { slice, run: CellRun { generation, unit, start_bytes, cells } }
         }
         Kind::CheckpointEnd(EndMessage {}) => Entry::CheckpointEnd,
@@ -380,12 +384,12 @@ fn probes(message: &EventsMessage, events: usize) -> Result<Probes, RecordError>
 
 fn clock_message(clock: ClockReading) -> ClockMessage {
     let ClockReading { unit, time_ms, events } = clock;
-    ClockMessage { unit, time_ms, events }
+    ClockMessage { unit: unit.0, time_ms, events }
 }
 
 fn clock(message: Option<ClockMessage>) -> ClockReading {
     let ClockMessage { unit, time_ms, events } = message.unwrap_or_default();
-    ClockReading { unit, time_ms, events }
+    ClockReading { unit: UnitNumber(unit), time_ms, events }
 }
 
 fn live_bytes(live: &LiveEvents) -> Vec<u8> {

@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use firstseen_filter::{Refresh, Unit};
+use firstseen_filter::{Refresh, Unit, UnitNumber};
 use firstseen_routing::check::{check_copies, check_definition, check_durability, check_thresholds};
 use firstseen_routing::{
     Closed, ClusterMap, Epoch, FilterId, FilterPolicies, FilterRecord, Line, NodeId, SlicedDefinition,
@@ -180,7 +180,7 @@ pub(crate) fn ended(
     state: &mut State,
     filter: FilterId,
     start: NodeStart,
-    newest_unit: u64,
+    newest_unit: UnitNumber,
 ) -> Result<Outcome, Refusal> {
     let NodeStart { node, .. } = start;
     let is_awaited = |closed: &Closed| closed.awaited.contains(&node);

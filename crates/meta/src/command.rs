@@ -7,7 +7,7 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use firstseen_filter::GenerationNumber;
+use firstseen_filter::{GenerationNumber, UnitNumber};
 use firstseen_routing::{
     ClusterId, Epoch, FilterId, FilterPolicies, FilterRecord, Format, Incarnation, NodeId, SecretMaterial, SliceMove,
     SlicedDefinition, TreeSpec,
@@ -169,7 +169,7 @@ pub enum Change {
         /// Its start that says so.
         incarnation: Incarnation,
         /// No event was recorded there in a later unit.
-        newest_unit: u64,
+        newest_unit: UnitNumber,
     },
     /// By the clock of a node all events of a closed filter have expired. Answered with [`Outcome::Done`].
     FilterPassed {

@@ -10,7 +10,9 @@ use std::time::Duration;
 
 use firstseen_checker::history::{Call, CellsRead, History, Stamped};
 use firstseen_checker::laws::lacked_right;
-use firstseen_filter::{BucketShape, FilterSecret, FilterSlice, Layout, Probes, REGION_BUCKETS, Stamp, Unit};
+use firstseen_filter::{
+    BucketShape, FilterSecret, FilterSlice, Layout, Probes, REGION_BUCKETS, Stamp, Unit, UnitNumber,
+};
 use firstseen_routing::{AskCells, ClusterMap, Decision, FilterId, FilterRecord, GroupPlan, NodeId, Reason};
 use firstseen_wire::cells::{CellsOf, decode, encode_ask};
 use firstseen_wire::net::{Connector, admin_client};
@@ -84,8 +86,8 @@ async fn look_at(
     let expected = expected((scenario, map, record), &secret, within, calls)?;
     let now_ms = EPOCH_MS + now_us() / 1000;
     let unit = match record.definition.group.unit {
-        Unit::Milliseconds(unit_ms) => now_ms / unit_ms,
-        _ => 0,
+        Unit::Milliseconds(unit_ms) => UnitNumber(now_ms / unit_ms),
+        _ => UnitNumber::FIRST,
     };
     let nothing = Expected::default();
     let mut found = CellsRead::default();
@@ -203,7 +205,7 @@ async fn read(
     let mut client = admin_client(connector.channel(address, None)?);
     let per_group = record.definition.slicing.slices_per_group();
     let of = CellsOf { filter, epoch: record.epoch, group: slice / per_group };
-    let mut request = encode_ask(of, &AskCells { slice: slice % per_group, unit: 0, from: None });
+    let mut request = encode_ask(of, &AskCells { slice: slice % per_group, unit: UnitNumber::FIRST, from: None });
     let mut read = FilterSlice::build(&record.definition.slice()?)?;
     loop {
         let reply = client.read_cells(request).await?.into_inner();
@@ -221,7 +223,11 @@ async fn read(
 }
 
 /// What is wrong with the cells of a slice, and how many are set.
-fn compare(cells: &mut FilterSlice, expected: &Expected, (unit, lateness_units): (u64, u64)) -> (Vec<String>, u64) {
+fn compare(
+    cells: &mut FilterSlice,
+    expected: &Expected,
+    (unit, lateness_units): (UnitNumber, u64),
+) -> (Vec<String>, u64) {
     let mut wrong = Vec::new();
     for (call, own) in expected.must.iter().filter(|(_, own)| !is_set(cells, own, unit)) {
         wrong.push(format!("call {call} got first-seen, and not all of its cells {own:?} are set"));
@@ -244,15 +250,19 @@ fn compare(cells: &mut FilterSlice, expected: &Expected, (unit, lateness_units):
     (wrong, set)
 }
 
-fn is_set(cells: &FilterSlice, cells_of: &[u64], unit: u64) -> bool {
+fn is_set(cells: &FilterSlice, cells_of: &[u64], unit: UnitNumber) -> bool {
     cells.test_at(cells_of, Stamp::on_time(unit)).is_some_and(|found| found.is_hit())
 }
 
 /// How many fingerprints of a slice are alive at `unit`, and how many of those that events `may` have. There are too many
 /// that it may have to look for each, so both are counted.
-fn count_entries(cells: &mut FilterSlice, may: &BTreeSet<u64>, (unit, lateness_units): (u64, u64)) -> (u64, u64) {
+fn count_entries(
+    cells: &mut FilterSlice,
+    may: &BTreeSet<u64>,
+    (unit, lateness_units): (UnitNumber, u64),
+) -> (u64, u64) {
     // Later no event is judged at an earlier unit than this, so what has expired by then is not counted as alive.
-    cells.advance(unit + lateness_units);
+    cells.advance(unit.after(lateness_units));
     let (fill, _) = cells.fill_and_rate(usize::MAX);
     let entries = fill.unwrap_or_default() * cells.geometry().cells() as f64 * cells.generations() as f64;
     let print_bits = cells.geometry().cell_bits();

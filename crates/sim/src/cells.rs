@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_client::Levels;
-use firstseen_filter::{FilterSecret, Probes, Unit};
+use firstseen_filter::{FilterSecret, Probes, Unit, UnitNumber};
 use firstseen_routing::{Climb, ClusterMap, Decision, FilterId, FromLevel, MonotonicMs, Operation, Times};
 use futures_util::future::join_all;
 use tokio::time::Instant;
@@ -134,8 +134,8 @@ async fn ask(map: &ClusterMap, levels: &Levels, filter: FilterId, sought: Vec<So
     let Some(record) = map.filters.get(&filter) else { return Vec::new() };
     let clock_ms = EPOCH_MS + now_us() / 1000;
     let base_unit = match record.definition.group.unit {
-        Unit::Milliseconds(unit_ms) => clock_ms / unit_ms,
-        _ => 0,
+        Unit::Milliseconds(unit_ms) => UnitNumber(clock_ms / unit_ms),
+        _ => UnitNumber::FIRST,
     };
     let place = record.branch.as_ref().map_or_else(String::new, |branch| branch.place.clone());
     let asked = sought.into_iter().map(|Sought { call, group, probes }| {

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use firstseen_filter::{ProbeShape, Probes};
+use firstseen_filter::{ProbeShape, Probes, UnitNumber};
 use firstseen_routing::{Epoch, Fence, FilterId, FromLevel, Incarnation, Operation, SubmissionName, Tick, Times};
 
 use crate::claims::{pack_fences, unpack_fences};
@@ -32,7 +32,7 @@ pub struct BatchHeader {
     /// Milliseconds for which the producer still waits for the answer.
     pub deadline_in_ms: u32,
     /// The producer's clock before the first event, in units of the window.
-    pub base_unit: u64,
+    pub base_unit: UnitNumber,
     /// The producer's clock after the last event, in milliseconds since 1970; 0 where it has none.
     pub clock_ms: u64,
     /// W3C trace context; empty where the producer does not trace.
@@ -122,7 +122,7 @@ pub fn encode(header: &BatchHeader, runs: &[Run<'_>]) -> Result<proto::Batch, Wi
         events,
         probes: probes.into(),
         ticks: ticks.into(),
-        base_unit: header.base_unit,
+        base_unit: header.base_unit.0,
         clock_ms: header.clock_ms,
         names: names.into(),
         traceparent: header.traceparent.clone(),
@@ -150,7 +150,7 @@ pub fn decode_header(batch: &proto::Batch) -> Result<BatchHeader, WireError> {
         incarnation: Incarnation(batch.incarnation),
         operation: operation(batch.operation, batch.lease_ms)?,
         deadline_in_ms: batch.deadline_ms,
-        base_unit: batch.base_unit,
+        base_unit: UnitNumber(batch.base_unit),
         clock_ms: batch.clock_ms,
         traceparent: batch.traceparent.clone(),
         from: (batch.from_filter > 0)
@@ -201,8 +201,9 @@ pub fn decode(batch: &proto::Batch, shape: BatchShape, spare: &mut Vec<Probes>) 
         let (own, others) = packed.split_at(packed_bytes(shape.probes, events));
         packed = others;
         unpack_probes(own, events, &mut probes)?;
-        let ticks = if has_ticks { unpack_ticks(&mut ticks, events, batch.base_unit)? } else { Vec::new() };
-        let times = Times { base_unit: batch.base_unit, ticks, clock_ms: batch.clock_ms };
+        let base_unit = UnitNumber(batch.base_unit);
+        let ticks = if has_ticks { unpack_ticks(&mut ticks, events, base_unit)? } else { Vec::new() };
+        let times = Times { base_unit, ticks, clock_ms: batch.clock_ms };
         let (own, others) = names.split_at(names.len().min(events * NAME_BYTES));
         names = others;
         let names = own.chunks_exact(NAME_BYTES).map(unpack_name).collect();
@@ -236,7 +237,7 @@ fn run_pairs(lengths: &[(u32, usize)]) -> Vec<u32> {
     }
 }
 
-fn pack_run_ticks(run: &Run<'_>, base_unit: u64, out: &mut Vec<u8>) -> Result<(), WireError> {
+fn pack_run_ticks(run: &Run<'_>, base_unit: UnitNumber, out: &mut Vec<u8>) -> Result<(), WireError> {
     if run.ticks.is_empty() {
         out.resize(out.len() + run.range.len(), 0);
         return Ok(());

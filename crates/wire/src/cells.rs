@@ -2,7 +2,7 @@
 //!
 //! Promises: decoded cells are within their limits; the slice says whether they fit it. Must not know: what cells mean.
 
-use firstseen_filter::{CellRun, GenerationNumber, LiveEvents, SliceOutline};
+use firstseen_filter::{CellRun, GenerationNumber, LiveEvents, SliceOutline, UnitNumber};
 use firstseen_routing::{AskCells, CellParts, CellPlace, ClockReading, Epoch, FilterId, PeerMessage};
 use prost::Message;
 
@@ -35,14 +35,14 @@ pub fn encode_ask(of: CellsOf, ask: &AskCells) -> proto::AskCells {
         filter_epoch: of.epoch.0,
         group: of.group,
         slice: ask.slice,
-        unit: ask.unit,
+        unit: ask.unit.0,
         from: ask.from.map(encode_place),
     }
 }
 
 /// The question in a message.
 pub fn decode_ask(ask: &proto::AskCells) -> AskCells {
-    AskCells { slice: ask.slice, unit: ask.unit, from: ask.from.as_ref().map(decode_place) }
+    AskCells { slice: ask.slice, unit: UnitNumber(ask.unit), from: ask.from.as_ref().map(decode_place) }
 }
 
 /// Cells as a message.
@@ -53,7 +53,7 @@ pub fn encode(of: CellsOf, parts: &CellParts) -> Result<proto::Cells, WireError>
     check(parts.runs.iter().map(|run| run.cells.len()))?;
     let run = |run: &CellRun| proto::CellRun {
         generation: run.generation.0,
-        unit: run.unit,
+        unit: run.unit.0,
         start_bytes: run.start_bytes,
         cells: run.cells.clone().into(),
     };
@@ -66,7 +66,7 @@ pub fn encode(of: CellsOf, parts: &CellParts) -> Result<proto::Cells, WireError>
         outline: parts.outline.as_ref().map(encode_outline),
         runs: parts.runs.iter().map(run).collect(),
         next: parts.next.map(encode_place),
-        clock_unit: parts.clock.unit,
+        clock_unit: parts.clock.unit.0,
         clock_ms: parts.clock.time_ms,
         clock_events: parts.clock.events,
     })
@@ -80,7 +80,7 @@ pub fn decode(parts: &proto::Cells) -> Result<CellParts, WireError> {
     check(parts.runs.iter().map(|run| run.cells.len()))?;
     let run = |run: &proto::CellRun| CellRun {
         generation: GenerationNumber(run.generation),
-        unit: run.unit,
+        unit: UnitNumber(run.unit),
         start_bytes: run.start_bytes,
         cells: run.cells.to_vec(),
     };
@@ -90,7 +90,7 @@ pub fn decode(parts: &proto::Cells) -> Result<CellParts, WireError> {
         outline: parts.outline.as_ref().map(decode_outline).transpose()?,
         runs: parts.runs.iter().map(run).collect(),
         next: parts.next.as_ref().map(decode_place),
-        clock: ClockReading { unit: parts.clock_unit, time_ms: parts.clock_ms, events: parts.clock_events },
+        clock: ClockReading { unit: UnitNumber(parts.clock_unit), time_ms: parts.clock_ms, events: parts.clock_events },
     })
 }
 
@@ -129,7 +129,11 @@ fn encode_outline(outline: &SliceOutline) -> proto::SliceOutline {
         let _ = live.write(&mut bytes);
         bytes.into()
     };
-    proto::SliceOutline { unit: outline.unit, oldest: outline.oldest.0, live: outline.live.iter().map(live).collect() }
+    proto::SliceOutline {
+        unit: outline.unit.0,
+        oldest: outline.oldest.0,
+        live: outline.live.iter().map(live).collect(),
+    }
 }
 
 fn decode_outline(outline: &proto::SliceOutline) -> Result<SliceOutline, WireError> {
@@ -140,5 +144,5 @@ fn decode_outline(outline: &proto::SliceOutline) -> Result<SliceOutline, WireErr
         LiveEvents::read(&mut &bytes[..], units_max).map_err(wrong)
     };
     let live = outline.live.iter().map(live).collect::<Result<_, _>>()?;
-    Ok(SliceOutline { unit: outline.unit, oldest: GenerationNumber(outline.oldest), live })
+    Ok(SliceOutline { unit: UnitNumber(outline.unit), oldest: GenerationNumber(outline.oldest), live })
 }

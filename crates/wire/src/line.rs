@@ -2,6 +2,7 @@
 //!
 //! Promises: no list is longer than a cluster has nodes. Must not know: whether the map is the newest.
 
+use firstseen_filter::UnitNumber;
 use firstseen_routing::{Closed, FilterId, NodeId};
 
 use crate::limits::NODES_MAX;
@@ -12,7 +13,7 @@ pub(crate) fn closed_message(closed: &Closed) -> proto::Closed {
     proto::Closed {
         successor: closed.successor.0,
         awaited_nodes: closed.awaited.iter().map(|node| node.0).collect(),
-        newest_unit: closed.newest_unit,
+        newest_unit: closed.newest_unit.0,
         passed_nodes: closed.passed.iter().map(|node| node.0).collect(),
     }
 }
@@ -23,7 +24,7 @@ pub(crate) fn closed(message: proto::Closed) -> Result<Closed, MapError> {
     Ok(Closed {
         successor: FilterId(message.successor),
         awaited: message.awaited_nodes.into_iter().map(NodeId).collect(),
-        newest_unit: message.newest_unit,
+        newest_unit: UnitNumber(message.newest_unit),
         passed: message.passed_nodes.into_iter().map(NodeId).collect(),
     })
 }

@@ -2,7 +2,7 @@
 //!
 //! Promises: lists that are unpacked are as long as they must be. Must not know: which message they are of.
 
-use firstseen_filter::HASHES_MAX;
+use firstseen_filter::{HASHES_MAX, UnitNumber};
 use firstseen_routing::PositionLists;
 
 use crate::error::{WireError, check_at_most, check_length};
@@ -31,21 +31,30 @@ pub(crate) fn decode_lists(
 }
 
 /// Varints, none or one for each of `entries`.
-pub(crate) fn pack_expiries(field: &'static str, expiries: &[u64], entries: usize) -> Result<Vec<u8>, WireError> {
+pub(crate) fn pack_expiries(
+    field: &'static str,
+    expiries: &[UnitNumber],
+    entries: usize,
+) -> Result<Vec<u8>, WireError> {
     if !expiries.is_empty() {
         check_length(field, expiries.len(), entries)?;
     }
     let mut bytes = Vec::with_capacity(expiries.len() * 5);
-    expiries.iter().for_each(|expiry| varint::put(*expiry, &mut bytes));
+    expiries.iter().for_each(|expiry| varint::put(expiry.0, &mut bytes));
     Ok(bytes)
 }
 
 /// None, or one for each of `entries`.
-pub(crate) fn unpack_expiries(field: &'static str, mut bytes: &[u8], entries: usize) -> Result<Vec<u64>, WireError> {
+pub(crate) fn unpack_expiries(
+    field: &'static str,
+    mut bytes: &[u8],
+    entries: usize,
+) -> Result<Vec<UnitNumber>, WireError> {
     if bytes.is_empty() {
         return Ok(Vec::new());
     }
-    let expiries = (0..entries).map(|_| varint::take(field, &mut bytes)).collect::<Result<_, _>>()?;
+    let expiry = |_| varint::take(field, &mut bytes).map(UnitNumber);
+    let expiries = (0..entries).map(expiry).collect::<Result<_, _>>()?;
     varint::check_end(field, bytes)?;
     Ok(expiries)
 }

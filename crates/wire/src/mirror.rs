@@ -3,7 +3,7 @@
 //! Promises: a decoded message has one decision for each event, and one stamp for each recorded event, each inside the
 //! shape of its filter. Must not know: what a copy does with it.
 
-use firstseen_filter::{GenerationNumber, ProbeShape, Probes};
+use firstseen_filter::{GenerationNumber, ProbeShape, Probes, UnitNumber};
 use firstseen_routing::{BatchName, ClockReading, Decision, EventTag, MirrorNumber, Mirrored, NamedEvent, PeerMessage};
 
 use crate::batch::{pack_name, unpack_name};
@@ -48,7 +48,7 @@ pub(crate) fn encode(
         names: packed_names.into(),
         first_seen: pack_bitmap(decisions.iter().map(|decision| *decision == Decision::FirstSeen)).into(),
         undecided: pack_reasons(undecided),
-        clock_unit: clock.unit,
+        clock_unit: clock.unit.0,
         clock_ms: clock.time_ms,
         clock_events: clock.events,
         generation: generation.0,
@@ -87,7 +87,11 @@ pub(crate) fn decode(mirror: &proto::Mirror, shape: ProbeShape) -> Result<Mirror
         name: BatchName { producer: u128::from_le_bytes(producer.map_err(length)?), sequence: mirror.sequence },
         names: names.zip(tags).map(|(name, tag)| NamedEvent { name, tag }).collect(),
         decisions,
-        clock: ClockReading { unit: mirror.clock_unit, time_ms: mirror.clock_ms, events: mirror.clock_events },
+        clock: ClockReading {
+            unit: UnitNumber(mirror.clock_unit),
+            time_ms: mirror.clock_ms,
+            events: mirror.clock_events,
+        },
         generation: GenerationNumber(mirror.generation),
         probes,
         stamps: unpack_stamps(&mirror.stamps, recorded)?,

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use firstseen_filter::{GenerationNumber, ProbeShape};
+use firstseen_filter::{GenerationNumber, ProbeShape, UnitNumber};
 use firstseen_routing::{
     ClaimTests, ClusterId, Epoch, FilterId, HandedOver, Incarnation, MirrorNumber, NodeId, Past, PeerBody, PeerMessage,
     Reason, Resolved, SetAcks, SetBatch,
@@ -132,7 +132,7 @@ pub fn encode(message: &PeerMessage, range: u64) -> Result<Message, WireError> {
             filter_id: message.filter.0,
             filter_epoch: message.epoch.0,
             group: message.group,
-            newest_unit: past.newest_unit,
+            newest_unit: past.newest_unit.0,
             has_handed_over: past.has_handed_over,
         }),
         PeerBody::AskCells(ask) => Message::AskCells(cells::encode_ask(CellsOf::of(message), ask)),
@@ -185,7 +185,7 @@ pub fn decode(message: &Message, range: u64, probes: ProbeShape) -> Result<PeerM
         }
         Message::AskPast(ask) => (ask.filter_id, ask.filter_epoch, ask.group, PeerBody::AskPast),
         Message::Past(past) => {
-            let (newest_unit, has_handed_over) = (past.newest_unit, past.has_handed_over);
+            let (newest_unit, has_handed_over) = (UnitNumber(past.newest_unit), past.has_handed_over);
             let body = PeerBody::Past(Past { newest_unit, has_handed_over });
             (past.filter_id, past.filter_epoch, past.group, body)
         }

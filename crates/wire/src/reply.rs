@@ -3,6 +3,7 @@
 //! Promises: a reply that is decoded has an answer for every event that was asked, and none for others. Must not know:
 //! how answers come about.
 
+use firstseen_filter::UnitNumber;
 use firstseen_routing::{Decision, Hold, Reason, Seen, TREE_LEVELS_MAX};
 
 use crate::claims::{pack_holds, unpack_holds};
@@ -144,12 +145,12 @@ const NO_UNIT: u8 = 0x80;
 
 /// A byte of level for each decided event, and the difference of its unit.
 fn pack_seen(decisions: &[Decision], seen: &[Seen]) -> Vec<u8> {
-    let (mut bytes, mut last) = (Vec::new(), 0u64);
+    let (mut bytes, mut last) = (Vec::new(), UnitNumber::FIRST);
     let decided = decisions.iter().zip(seen).filter(|(decision, _)| !matches!(decision, Decision::Undecided(_)));
     for (_, Seen { unit, level }) in decided {
         bytes.push(level & !NO_UNIT | if unit.is_none() { NO_UNIT } else { 0 });
         if let Some(unit) = unit {
-            varint::put(varint::zigzag(unit.wrapping_sub(last) as i64), &mut bytes);
+            varint::put(varint::zigzag(unit.0.wrapping_sub(last.0) as i64), &mut bytes);
             last = *unit;
         }
     }
@@ -160,7 +161,7 @@ fn unpack_seen(decisions: &[Decision], mut bytes: &[u8]) -> Result<Vec<Seen>, Wi
     if bytes.is_empty() {
         return Ok(Vec::new());
     }
-    let (mut seen, mut last) = (Vec::with_capacity(decisions.len()), 0u64);
+    let (mut seen, mut last) = (Vec::with_capacity(decisions.len()), UnitNumber::FIRST);
     for decision in decisions {
         if let Decision::Undecided(_) = decision {
             seen.push(Seen::default());
@@ -169,7 +170,7 @@ fn unpack_seen(decisions: &[Decision], mut bytes: &[u8]) -> Result<Vec<Seen>, Wi
         let (first, rest) = bytes.split_first().ok_or(WireError::Missing { field: "seen" })?;
         bytes = rest;
         let unit = if first & NO_UNIT == 0 {
-            last = last.wrapping_add(varint::unzigzag(varint::take("seen", &mut bytes)?) as u64);
+            last = UnitNumber(last.0.wrapping_add_signed(varint::unzigzag(varint::take("seen", &mut bytes)?)));
             Some(last)
         } else {
             None

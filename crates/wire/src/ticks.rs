@@ -3,14 +3,14 @@
 //! Promises: an event takes a byte where times move little, and none where they do not move. Must not know: windows,
 //! how long a unit is.
 
-use firstseen_filter::Stamp;
+use firstseen_filter::{Stamp, UnitNumber};
 use firstseen_routing::Tick;
 
 use crate::error::{WireError, check_at_most};
 use crate::varint;
 
 /// The greatest unit that can be sent: units have 62 bits, two flags stand beside them.
-pub const UNIT_MAX: u64 = (1 << 62) - 1;
+pub const UNIT_MAX: UnitNumber = UnitNumber((1 << 62) - 1);
 
 /// Appends ticks that start from a clock of `base_unit`: an event's clock less that of the event before, shifted by one
 /// bit, which is set where the event is of another unit than the clock; then follows by how much the event is older, in
@@ -18,15 +18,15 @@ pub const UNIT_MAX: u64 = (1 << 62) - 1;
 ///
 /// # Errors
 /// [`WireError`] where the clock steps back, or a unit is above [`UNIT_MAX`].
-pub fn pack_ticks(ticks: &[Tick], base_unit: u64, out: &mut Vec<u8>) -> Result<(), WireError> {
+pub fn pack_ticks(ticks: &[Tick], base_unit: UnitNumber, out: &mut Vec<u8>) -> Result<(), WireError> {
     let mut clock_unit = base_unit;
     for tick in ticks {
-        check_at_most("ticks", tick.clock_unit, UNIT_MAX)?;
-        check_at_most("ticks", tick.unit, UNIT_MAX)?;
-        let Some(step) = tick.clock_unit.checked_sub(clock_unit) else {
-            return Err(WireError::Invalid { field: "ticks", value: tick.unit });
+        check_unit("ticks", tick.clock_unit)?;
+        check_unit("ticks", tick.unit)?;
+        let Some(step) = tick.clock_unit.0.checked_sub(clock_unit.0) else {
+            return Err(WireError::Invalid { field: "ticks", value: tick.unit.0 });
         };
-        let late = tick.clock_unit.wrapping_sub(tick.unit);
+        let late = tick.clock_unit.0.wrapping_sub(tick.unit.0);
         varint::put(step << 1 | u64::from(late != 0), out);
         if late > 0 {
             varint::put(late, out);
@@ -40,25 +40,25 @@ pub fn pack_ticks(ticks: &[Tick], base_unit: u64, out: &mut Vec<u8>) -> Result<(
 ///
 /// # Errors
 /// [`WireError`] where the bytes end early, or a unit is out of range.
-pub fn unpack_ticks(bytes: &mut &[u8], events: usize, base_unit: u64) -> Result<Vec<Tick>, WireError> {
+pub fn unpack_ticks(bytes: &mut &[u8], events: usize, base_unit: UnitNumber) -> Result<Vec<Tick>, WireError> {
     const FIELD: &str = "ticks";
-    check_at_most("base_unit", base_unit, UNIT_MAX)?;
+    check_unit("base_unit", base_unit)?;
     let mut clock_unit = base_unit;
     let mut ticks = Vec::with_capacity(events.min(bytes.len()));
     for _ in 0..events {
         let step = varint::take(FIELD, bytes)?;
-        clock_unit += step >> 1;
-        check_at_most(FIELD, clock_unit, UNIT_MAX)?;
+        clock_unit = clock_unit.after(step >> 1);
+        check_unit(FIELD, clock_unit)?;
         let late = if step & 1 == 1 { varint::take(FIELD, bytes)? } else { 0 };
-        let unit = clock_unit.wrapping_sub(late);
-        check_at_most(FIELD, unit, UNIT_MAX)?;
+        let unit = UnitNumber(clock_unit.0.wrapping_sub(late));
+        check_unit(FIELD, unit)?;
         ticks.push(Tick { clock_unit, unit });
     }
     Ok(ticks)
 }
 
 /// Whether ticks say nothing that `base_unit` does not.
-pub fn are_trivial(ticks: &[Tick], base_unit: u64) -> bool {
+pub fn are_trivial(ticks: &[Tick], base_unit: UnitNumber) -> bool {
     ticks.iter().all(|tick| *tick == Tick { clock_unit: base_unit, unit: base_unit })
 }
 
@@ -73,15 +73,15 @@ pub fn pack_stamps(stamps: &[Stamp]) -> Result<Vec<u8>, WireError> {
     let mut out = Vec::with_capacity(stamps.len() + 8);
     let mut before = 0;
     for stamp in stamps {
-        check_at_most("stamps", stamp.judged, UNIT_MAX)?;
-        let Some(late) = stamp.judged.checked_sub(stamp.unit) else {
-            return Err(WireError::Invalid { field: "stamps", value: stamp.unit });
+        check_unit("stamps", stamp.judged)?;
+        let Some(late) = stamp.judged.0.checked_sub(stamp.unit.0) else {
+            return Err(WireError::Invalid { field: "stamps", value: stamp.unit.0 });
         };
-        varint::put(varint::zigzag(stamp.judged as i64 - before) << 1 | u64::from(late > 0), &mut out);
+        varint::put(varint::zigzag(stamp.judged.0 as i64 - before) << 1 | u64::from(late > 0), &mut out);
         if late > 0 {
             varint::put(late, &mut out);
         }
-        before = stamp.judged as i64;
+        before = stamp.judged.0 as i64;
     }
     Ok(out)
 }
@@ -110,10 +110,10 @@ fn take_stamp(bytes: &mut &[u8], judged: &mut i64) -> Result<Stamp, WireError> {
     // Both are below 2^62 in size, so the sum is not cut.
     *judged += varint::unzigzag(step >> 1);
     let judged = u64::try_from(*judged).map_err(|_| WireError::Damaged { field: FIELD })?;
-    check_at_most(FIELD, judged, UNIT_MAX)?;
+    check_unit(FIELD, UnitNumber(judged))?;
     let late = if step & 1 == 1 { varint::take(FIELD, bytes)? } else { 0 };
     match judged.checked_sub(late) {
-        Some(unit) => Ok(Stamp { unit, judged }),
+        Some(unit) => Ok(Stamp { unit: UnitNumber(unit), judged: UnitNumber(judged) }),
         None => Err(WireError::Damaged { field: FIELD }),
     }
 }
@@ -142,4 +142,8 @@ pub fn unpack_tickets(mut bytes: &[u8], events: usize) -> Result<Vec<u64>, WireE
     }
     varint::check_end("tickets", bytes)?;
     Ok(tickets)
+}
+
+fn check_unit(field: &'static str, unit: UnitNumber) -> Result<(), WireError> {
+    check_at_most(field, unit.0, UNIT_MAX.0)
 }

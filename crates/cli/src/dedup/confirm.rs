@@ -7,7 +7,7 @@
 use std::num::NonZeroUsize;
 use std::str::FromStr;
 
-use firstseen_filter::Digest;
+use firstseen_filter::{Digest, UnitNumber};
 use lru::LruCache;
 
 use crate::report::Confirmed;
@@ -34,7 +34,7 @@ const ENTRY_BYTES: u64 = 96;
 
 /// The cache. Full, it drops the key that was asked about longest ago.
 pub(super) struct Confirm {
-    expiries: LruCache<Digest, u64>,
+    expiries: LruCache<Digest, UnitNumber>,
     counts: Confirmed,
 }
 
@@ -50,12 +50,12 @@ impl Confirm {
     }
 
     /// An event was passed on; it counts until `expiry`.
-    pub(super) fn delivered(&mut self, digest: Digest, expiry: u64) {
+    pub(super) fn delivered(&mut self, digest: Digest, expiry: UnitNumber) {
         self.expiries.put(digest, expiry);
     }
 
     /// Whether an event that is judged at `judged`, and that the filter called a duplicate, is certain.
-    pub(super) fn is_certain(&mut self, digest: Digest, judged: u64) -> bool {
+    pub(super) fn is_certain(&mut self, digest: Digest, judged: UnitNumber) -> bool {
         let certain = self.expiries.get(&digest).is_some_and(|expiry| *expiry > judged);
         *(if certain { &mut self.counts.certain } else { &mut self.counts.uncertain }) += 1;
         certain

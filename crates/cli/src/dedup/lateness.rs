@@ -2,7 +2,7 @@
 //!
 //! Promises: a record is counted where the filter has judged it otherwise than at its own time. Must not know: where records go.
 
-use firstseen_filter::{FilterDefinition, Kind, Stamp, Unit, Window, duration};
+use firstseen_filter::{FilterDefinition, Kind, Stamp, Unit, UnitNumber, Window, duration};
 use firstseen_routing::Answer;
 
 use super::LateArg;
@@ -18,12 +18,12 @@ pub(super) struct PastLateness {
 
 impl PastLateness {
     /// Counts those among events that have just been answered by a clock that shows `now_unit`.
-    pub(super) fn count(&mut self, stamps: &[Stamp], answers: &[Answer], now_unit: u64) {
+    pub(super) fn count(&mut self, stamps: &[Stamp], answers: &[Answer], now_unit: UnitNumber) {
         for (stamp, answer) in stamps.iter().zip(answers) {
             // What is looked up ahead of the clock is judged later than it could be recorded, too.
             if stamp.unit < stamp.judged && stamp.judged <= now_unit && answer.is_placed() {
                 self.events += 1;
-                self.most_units = self.most_units.max(stamp.judged - stamp.unit);
+                self.most_units = self.most_units.max(stamp.judged.since(stamp.unit));
             }
         }
     }

@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use firstseen_filter::{Digest, Stamp};
+use firstseen_filter::{Digest, Stamp, UnitNumber};
 use serde::Serialize;
 
 /// Sums of powers in floating point have this relative error: so small a difference is no undercount.
@@ -37,7 +37,7 @@ pub(super) struct ExactFrequencies {
     lambda: f64,
     epsilon: f64,
     /// The frequency of each key, and its epoch.
-    frequencies: HashMap<Digest, (f64, u64)>,
+    frequencies: HashMap<Digest, (f64, UnitNumber)>,
     error_sum: f64,
     errors: EstimateErrors,
 }
@@ -64,7 +64,7 @@ impl ExactFrequencies {
     }
 
     /// Compares an estimate for `epoch` with the truth.
-    pub(super) fn compare(&mut self, digest: Digest, epoch: u64, estimate: f64) {
+    pub(super) fn compare(&mut self, digest: Digest, epoch: UnitNumber, estimate: f64) {
         let truth = self.truth(digest, epoch);
         let error = estimate - truth;
         self.error_sum += error;
@@ -77,12 +77,12 @@ impl ExactFrequencies {
         }
     }
 
-    fn truth(&self, digest: Digest, epoch: u64) -> f64 {
+    fn truth(&self, digest: Digest, epoch: UnitNumber) -> f64 {
         self.frequencies.get(&digest).map_or(0.0, |(frequency, at)| self.decayed(*frequency, *at, epoch))
     }
 
-    fn decayed(&self, frequency: f64, from_epoch: u64, until_epoch: u64) -> f64 {
-        frequency * self.lambda.powf(until_epoch.saturating_sub(from_epoch) as f64)
+    fn decayed(&self, frequency: f64, from_epoch: UnitNumber, until_epoch: UnitNumber) -> f64 {
+        frequency * self.lambda.powf(until_epoch.since(from_epoch) as f64)
     }
 
     /// The errors that were found.
@@ -103,22 +103,22 @@ mod tests {
     #[test]
     fn frequencies_are_the_sum_of_what_is_left_of_occurrences() {
         let mut exact = ExactFrequencies::new(0.5, 0.1);
-        exact.count(KEY, Stamp::on_time(10));
-        exact.count(KEY, Stamp::on_time(11));
+        exact.count(KEY, Stamp::on_time(UnitNumber(10)));
+        exact.count(KEY, Stamp::on_time(UnitNumber(11)));
         // One epoch late: worth a half by now.
-        exact.count(KEY, Stamp { unit: 10, judged: 11 });
-        assert_eq!(exact.truth(KEY, 11), 2.0);
-        assert_eq!(exact.truth(KEY, 13), 0.5);
+        exact.count(KEY, Stamp { unit: UnitNumber(10), judged: UnitNumber(11) });
+        assert_eq!(exact.truth(KEY, UnitNumber(11)), 2.0);
+        assert_eq!(exact.truth(KEY, UnitNumber(13)), 0.5);
     }
 
     #[test]
     fn overcounts_and_undercounts_are_counted_apart() {
         let mut exact = ExactFrequencies::new(0.5, 0.125);
         exact.asked(KEY, 0.5);
-        exact.count(KEY, Stamp::on_time(0));
+        exact.count(KEY, Stamp::on_time(UnitNumber::FIRST));
         exact.asked(KEY, 1.0);
         for estimate in [1.5, 1.0, 0.9, 0.8] {
-            exact.compare(KEY, 0, estimate);
+            exact.compare(KEY, UnitNumber::FIRST, estimate);
         }
         let errors = exact.errors();
         assert_eq!((errors.compared, errors.undercounts_beyond_epsilon), (4, 1));

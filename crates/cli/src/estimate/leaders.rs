@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use firstseen_filter::Digest;
+use firstseen_filter::{Digest, UnitNumber};
 
 use crate::report::heavy::shortened;
 
@@ -16,7 +16,7 @@ const KEPT_MIN: usize = 64;
 struct Candidate {
     estimate: f64,
     /// The epoch in which it was estimated last.
-    epoch: u64,
+    epoch: UnitNumber,
     name: String,
 }
 
@@ -30,7 +30,7 @@ pub(super) struct Leaders {
     /// A key that ranks lower is no candidate; this value only rises.
     worth: f64,
     /// The epoch now, and the least estimate in it that is worth a place.
-    now: (u64, f64),
+    now: (UnitNumber, f64),
 }
 
 impl Leaders {
@@ -38,12 +38,12 @@ impl Leaders {
     pub(super) fn new(top: usize, lambda: f64) -> Self {
         let kept = if top == 0 { 0 } else { top.max(KEPT_MIN) };
         let worth = f64::NEG_INFINITY;
-        Self { candidates: HashMap::new(), kept, decay: -lambda.ln(), worth, now: (0, 0.0) }
+        Self { candidates: HashMap::new(), kept, decay: -lambda.ln(), worth, now: (UnitNumber::FIRST, 0.0) }
     }
 
     /// An event of `epoch` (never less than the one before) has this estimate.
     #[inline]
-    pub(super) fn offer(&mut self, digest: Digest, estimate: f64, epoch: u64, name: impl FnOnce() -> String) {
+    pub(super) fn offer(&mut self, digest: Digest, estimate: f64, epoch: UnitNumber, name: impl FnOnce() -> String) {
         if epoch != self.now.0 {
             self.now = (epoch, self.least_worth(epoch));
         }
@@ -53,12 +53,12 @@ impl Leaders {
         }
     }
 
-    fn least_worth(&self, epoch: u64) -> f64 {
+    fn least_worth(&self, epoch: UnitNumber) -> f64 {
         // A hair below, for the rounding of the exponential.
-        (self.worth - self.decay * epoch as f64).exp() * (1.0 - 1e-6)
+        (self.worth - self.decay * epoch.0 as f64).exp() * (1.0 - 1e-6)
     }
 
-    fn follow(&mut self, digest: Digest, estimate: f64, epoch: u64, name: impl FnOnce() -> String) {
+    fn follow(&mut self, digest: Digest, estimate: f64, epoch: UnitNumber, name: impl FnOnce() -> String) {
         if let Some(candidate) = self.candidates.get_mut(&digest) {
             (candidate.estimate, candidate.epoch) = (estimate, epoch);
             return;
@@ -72,7 +72,7 @@ impl Leaders {
 
     fn prune(&mut self) {
         let decay = self.decay;
-        let rank = |candidate: &Candidate| candidate.estimate.ln() + decay * candidate.epoch as f64;
+        let rank = |candidate: &Candidate| candidate.estimate.ln() + decay * candidate.epoch.0 as f64;
         let mut ranked: Vec<(f64, Digest)> =
             self.candidates.iter().map(|(digest, candidate)| (rank(candidate), *digest)).collect();
         // Keys of one rank are ordered by their digests: which of them stay must not depend on the order of the map.
@@ -107,7 +107,7 @@ mod tests {
             let (value, last) = truth.entry(id).or_insert((0.0, epoch));
             *value = *value * lambda.powf((epoch - *last) as f64) + 1.0;
             *last = epoch;
-            leaders.offer(digest(id), *value, epoch, || format!("key-{id}"));
+            leaders.offer(digest(id), *value, UnitNumber(epoch), || format!("key-{id}"));
             most = most.max(leaders.candidates.len());
         }
         let value_of = |id: u64| truth[&id].0 * lambda.powf((now - truth[&id].1) as f64);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::io::Write;
 
-use firstseen_filter::Unit;
+use firstseen_filter::{Unit, UnitNumber};
 use firstseen_routing::{ClusterMap, FilterId, FilterRecord, NodeId};
 use firstseen_wire::proto::admin::{InspectFilterReply, SliceState};
 use futures_util::future::join_all;
@@ -115,8 +115,8 @@ fn former<'a>(
         awaited: closed.awaited.iter().map(|node| name(*node)).collect(),
         expires_ms: match record.definition.group.unit {
             // Where no event was recorded, none expires.
-            Unit::Milliseconds(unit_ms) if closed.newest_unit > 0 => {
-                record.passes_at_unit().and_then(|unit| unit.checked_mul(unit_ms))
+            Unit::Milliseconds(unit_ms) if closed.newest_unit > UnitNumber::FIRST => {
+                record.passes_at_unit().and_then(|unit| unit.0.checked_mul(unit_ms))
             }
             _ => None,
         },

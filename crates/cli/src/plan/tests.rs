@@ -3,7 +3,7 @@
 use clap::Parser;
 use firstseen_filter::rates::{failures, plain};
 use firstseen_filter::{
-    Digest, FilterSecret, FilterSlice, FilterSpec, GrowthSpec, Kind, Limit, Stamp, Verdict, Window,
+    Digest, FilterSecret, FilterSlice, FilterSpec, GrowthSpec, Kind, Limit, Stamp, UnitNumber, Verdict, Window,
 };
 use firstseen_routing::SlicedDefinition;
 use serde_json::Value;
@@ -97,7 +97,7 @@ fn overloaded(spec: &FilterSpec, factor: u64, events: u64) -> (usize, bool) {
     let (mut generations, mut answered) = (0, true);
     for (unit, digests) in digests(3 * factor * events).chunks(per_unit).enumerate() {
         let mut verdicts = vec![Verdict::Undecided; digests.len()];
-        slice.observe_batch(digests, &vec![Stamp::on_time(unit as u64); digests.len()], &mut verdicts);
+        slice.observe_batch(digests, &vec![Stamp::on_time(UnitNumber(unit as u64)); digests.len()], &mut verdicts);
         generations = generations.max(slice.generations());
         answered &= !verdicts.contains(&Verdict::Undecided);
     }
@@ -145,7 +145,7 @@ fn an_unbounded_filter_doubles_under_its_rate() {
     let definition = FilterSpec { growth, ..spec(Kind::Bloom, "unbounded", 20_000) }.resolve().unwrap();
     let mut slice = FilterSlice::build(&definition).unwrap();
     for digests in digests(200_000).chunks(1000) {
-        slice.observe_batch(digests, &[Stamp::on_time(0); 1000], &mut [Verdict::Undecided; 1000]);
+        slice.observe_batch(digests, &[Stamp::on_time(UnitNumber::FIRST); 1000], &mut [Verdict::Undecided; 1000]);
     }
     let planned = costs.loads[2].grown.as_ref().unwrap();
     assert_eq!(slice.generations() as u32, planned.generations);

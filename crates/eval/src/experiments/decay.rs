@@ -10,7 +10,8 @@ use std::collections::HashMap;
 
 use firstseen_filter::rates::plain;
 use firstseen_filter::{
-    CellDefinition, DecayRule, DecayingFilter, DecayingShape, Digest, FilterSecret, FrequencySpec, Stamp, Window,
+    CellDefinition, DecayRule, DecayingFilter, DecayingShape, Digest, FilterSecret, FrequencySpec, Stamp, UnitNumber,
+    Window,
 };
 
 use self::counted::Expected;
@@ -36,6 +37,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment {
 
 const LAMBDA: f64 = 0.9;
 const EPOCHS: u64 = 60;
+const LAST_EPOCH: UnitNumber = UnitNumber(EPOCHS - 1);
 const EXPONENTS: [f64; 5] = [0.0, 0.5, 0.8, 1.0, 1.2];
 /// Chance that a key never seen has an estimate above zero, if all keys have come.
 const RATE: f64 = 0.01;
@@ -103,10 +105,11 @@ impl Stream {
         let events: Vec<Event> = StreamSpec::new(size.events, keys).events(seed)?.collect();
         let digests = events.iter().map(|event| digest(&secret, event.key)).collect();
         let per_epoch = size.events.div_ceil(EPOCHS);
-        let stamps: Vec<Stamp> = (0..size.events).map(|number| Stamp::on_time(number / per_epoch)).collect();
+        let stamps: Vec<Stamp> =
+            (0..size.events).map(|number| Stamp::on_time(UnitNumber(number / per_epoch))).collect();
         let mut truths = HashMap::new();
         for (event, stamp) in events.iter().zip(&stamps) {
-            *truths.entry(event.key).or_insert(0.0) += LAMBDA.powi((EPOCHS - 1 - stamp.unit) as i32);
+            *truths.entry(event.key).or_insert(0.0) += LAMBDA.powi(LAST_EPOCH.since(stamp.unit) as i32);
         }
         let keys = events.into_iter().map(|event| event.key).collect();
         Ok(Self { secret, digests, stamps, keys, truths })
@@ -130,14 +133,14 @@ fn found(
     let digest = |key| digest(&stream.secret, key);
     let (mut too_low, mut excess) = (Counts::default(), 0.0);
     for (key, truth) in &stream.truths {
-        let estimate = filter.estimate(digest(*key), EPOCHS - 1);
+        let estimate = filter.estimate(digest(*key), LAST_EPOCH);
         // Sums of powers are exact up to some 1e-12 of an occurrence.
         count(&mut too_low, estimate < truth - counted::loss_max(rule) - 1e-9);
         excess += estimate - truth;
     }
     let mut ghosts = Counts::default();
     for event in unseen(size.probes, seed)? {
-        count(&mut ghosts, filter.estimate(digest(event.key), EPOCHS - 1) > 0.0);
+        count(&mut ghosts, filter.estimate(digest(event.key), LAST_EPOCH) > 0.0);
     }
     let keys = stream.truths.len() as f64;
     Ok(Found {
@@ -161,8 +164,8 @@ fn ghosts_expected(shape: &DecayingShape, is_basic: bool, keys: f64) -> f64 {
 fn left_over(rule: DecayRule, after_epochs: u64, seed: u64) -> Result<f64, EvalError> {
     let mut filter = DecayingFilter::new(shape(rule, false, 1_000)?)?;
     let digest = FilterSecret::from_seed(seed).digest(b"burst");
-    filter.observe_batch(&[digest; BURST], &[Stamp::on_time(0); BURST], &mut [0.0; BURST]);
-    Ok(filter.estimate(digest, after_epochs))
+    filter.observe_batch(&[digest; BURST], &[Stamp::on_time(UnitNumber::FIRST); BURST], &mut [0.0; BURST]);
+    Ok(filter.estimate(digest, UnitNumber::FIRST.after(after_epochs)))
 }
 
 fn with_lambda(rule: DecayRule, lambda: f64) -> DecayRule {

@@ -3,7 +3,7 @@
 //! Promises: production plans and cells, driven event by event. Must not know: nodes.
 
 use firstseen_filter::rates::plain;
-use firstseen_filter::{FilterSecret, FilterSlice, Geometry, Kind, Layout, Stamp, Window};
+use firstseen_filter::{FilterSecret, FilterSlice, Geometry, Kind, Layout, Stamp, UnitNumber, Window};
 use firstseen_routing::{Route, SlicePlan};
 
 use super::{k11, parameter};
@@ -78,7 +78,8 @@ fn counted(choices: u32, slice_cells: u64, events: u64, probes: u64, seed: u64) 
     let geometry = Geometry::new(slice_cells, HASHES, 1, Layout::Classic)?;
     let plan = SlicePlan::general(SLICES, choices, geometry)?;
     let mut slices = (0..SLICES).map(|_| FilterSlice::build(&definition)).collect::<Result<Vec<_>, _>>()?;
-    let (secret, stamp, mut route) = (FilterSecret::from_seed(seed), Stamp::on_time(0), Route::default());
+    let (secret, stamp, mut route) =
+        (FilterSecret::from_seed(seed), Stamp::on_time(UnitNumber::FIRST), Route::default());
     let holds = |slices: &[FilterSlice], route: &Route| {
         route.steps().all(|step| {
             slices[step.slice as usize].test_at(step.positions, stamp).is_some_and(|sighting| sighting.is_hit())

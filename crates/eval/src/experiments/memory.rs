@@ -9,7 +9,7 @@ use firstseen_filter::rates::generations::{self, JumpingLoad};
 use firstseen_filter::rates::{cuckoo, timing};
 use firstseen_filter::{
     BucketShape, CellDefinition, ExactWindow, FilterDefinition, FilterSecret, FilterSpec, Geometry, Kind, Layout,
-    Refresh, Stamp, Verdict, Window, WindowRule,
+    Refresh, Stamp, UnitNumber, Verdict, Window, WindowRule,
 };
 
 use super::cuckoo::filling;
@@ -155,7 +155,8 @@ fn exact_bits(events: u64, seed: u64) -> Result<f64, EvalError> {
     let mut exact = ExactWindow::new(WindowRule { span_units: events, lateness_units: 0 }, Refresh::Fixed);
     let secret = FilterSecret::from_seed(seed);
     for event in distinct(2 * events, seed)? {
-        exact.observe(secret.digest(&event.key.to_le_bytes()), Stamp::on_time(event.time_ms), Verdict::FirstSeen);
+        let stamp = Stamp::on_time(UnitNumber(event.time_ms));
+        exact.observe(secret.digest(&event.key.to_le_bytes()), stamp, Verdict::FirstSeen);
     }
     Ok(8.0 * exact.bytes() as f64 / events as f64)
 }

@@ -4,7 +4,7 @@
 //! Promises: production timers, read after two windows of distinct events. Must not know: the heuristic's verdict.
 
 use firstseen_filter::rates::{plain, timing};
-use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Stamp, Verdict, Window, positions_of};
+use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Stamp, UnitNumber, Verdict, Window, positions_of};
 use firstseen_routing::{Prober, SlicedDefinition};
 
 use super::timer_groups::{TimerGroups, over_loads};
@@ -149,7 +149,7 @@ struct Watched {
     prober: Prober,
     secret: FilterSecret,
     positions: Vec<u64>,
-    expiries: Vec<u64>,
+    expiries: Vec<UnitNumber>,
 }
 
 impl Watched {
@@ -166,7 +166,7 @@ impl Watched {
         let digest = self.secret.digest(&event.key.to_le_bytes());
         let mut verdict = [Verdict::Undecided];
         let slice = &mut self.slices[self.prober.group(digest) as usize];
-        slice.observe_batch(&[digest], &[Stamp::on_time(event.time_ms)], &mut verdict);
+        slice.observe_batch(&[digest], &[Stamp::on_time(UnitNumber(event.time_ms))], &mut verdict);
         verdict[0] == Verdict::FirstSeen
     }
 
@@ -174,13 +174,13 @@ impl Watched {
     fn equal_timers(&mut self, event: Event) -> Option<u32> {
         let digest = self.secret.digest(&event.key.to_le_bytes());
         let slice = &mut self.slices[self.prober.group(digest) as usize];
-        slice.advance(event.time_ms);
+        let stamp = Stamp::on_time(UnitNumber(event.time_ms));
+        slice.advance(stamp.unit);
         positions_of(digest, slice.geometry(), &mut self.positions);
         self.expiries.clear();
-        let stamp = Stamp::on_time(event.time_ms);
         slice.push_expiries(slice.newest_generation(), &self.positions, stamp, &mut self.expiries);
-        let equal_to = |one: &u64| self.expiries.iter().filter(|other| *other == one).count() as u32;
-        if self.expiries.contains(&0) { None } else { self.expiries.iter().map(equal_to).max() }
+        let equal_to = |one: &UnitNumber| self.expiries.iter().filter(|other| *other == one).count() as u32;
+        if self.expiries.contains(&UnitNumber::FIRST) { None } else { self.expiries.iter().map(equal_to).max() }
     }
 }
 

@@ -6,7 +6,7 @@
 mod top_down;
 
 use firstseen_filter::rates::plain;
-use firstseen_filter::{FilterSecret, FilterSlice, Kind, Stamp, Verdict, Window};
+use firstseen_filter::{FilterSecret, FilterSlice, Kind, Stamp, UnitNumber, Verdict, Window};
 use firstseen_routing::{CutOff, Decision, HopCounts, PlaceSpec, SlicedDefinition, TreeMode, TreeSpec};
 
 use top_down::SHAPES;
@@ -112,7 +112,7 @@ fn observed(size: Size, shape: Shape, mode: TreeMode, seed: u64) -> Result<Found
     for Event { key, site, .. } in size.stream(shape).events(seed)? {
         let digest = secret.digest(&key.to_le_bytes());
         let mut verdict = [Verdict::Undecided];
-        one.observe_batch(&[digest], &[Stamp::on_time(0)], &mut verdict);
+        one.observe_batch(&[digest], &[Stamp::on_time(UnitNumber::FIRST)], &mut verdict);
         // One event at a time, as in the paper: the next one is sent when this one has been set everywhere.
         let (verdict_here, level) = nodes.observe(leaves[site as usize], digest)?;
         if verdict_here == Decision::Duplicate {

@@ -12,6 +12,7 @@ use crate::body::{invalid, read_u64, write_u64};
 use crate::events::Events;
 use crate::flags::FlagKind;
 use crate::packed::PackedCells;
+use crate::unit_number::UnitNumber;
 use crate::{Digest, Geometry, Layout, Stamp, rates};
 
 /// Most arrivals of a window (2^36, 1 TiB of queue).
@@ -30,11 +31,11 @@ const HOLDS_POSITIONS: u64 = 1 << 63;
 /// that 8-bit counters would cost 24 % more memory at k = 7. [`Self::stuck_cells`] counts them.
 ///
 /// ```
-/// use firstseen_filter::{FilterSecret, SlidingCounting, Stamp};
+/// use firstseen_filter::{FilterSecret, SlidingCounting, Stamp, UnitNumber};
 /// let secret = FilterSecret::from_seed(1);
 /// let mut filter = SlidingCounting::new(1 << 12, 5, 3).unwrap();
 /// let events = [&b"a"[..], b"b", b"a", b"a"].map(|event| secret.digest(event));
-/// let arrivals = [0, 1, 2, 3].map(Stamp::on_time);
+/// let arrivals = [0, 1, 2, 3].map(|number| Stamp::on_time(UnitNumber(number)));
 /// let mut duplicate = [false; 4];
 /// filter.observe_batch(&events, &arrivals, &mut duplicate);
 /// assert_eq!(duplicate, [false, false, true, false]);
@@ -46,9 +47,9 @@ pub struct SlidingCounting {
     /// Arrival `n` is at place `n % N`.
     queue: Queue,
     /// The greatest arrival number judged at: arrivals up to `now - N` have left.
-    now: u64,
+    now: UnitNumber,
     /// The least arrival number not yet given.
-    next: u64,
+    next: UnitNumber,
 }
 
 impl SlidingCounting {
@@ -64,8 +65,8 @@ impl SlidingCounting {
             window_events,
             counters: PackedCells::zeroed(cells, COUNTER_BITS)?,
             queue: Queue::new(geometry, window_events)?,
-            now: 0,
-            next: 0,
+            now: UnitNumber::FIRST,
+            next: UnitNumber::FIRST,
         })
     }
 
@@ -113,7 +114,7 @@ impl SlidingCounting {
 
     /// Asks for the counters of the arrival whose place arrival `number` takes.
     #[inline(always)]
-    fn prefetch_leaving(&self, number: u64) {
+    fn prefetch_leaving(&self, number: UnitNumber) {
         if let Some(leaving) = self.queue.positions(self.place(number)) {
             self.prefetch(&leaving);
         }
@@ -123,7 +124,7 @@ impl SlidingCounting {
         positions.iter().all(|position| self.counters.get(position) != 0)
     }
 
-    fn record(&mut self, number: u64, digest: Option<Digest>, positions: &Positions) {
+    fn record(&mut self, number: UnitNumber, digest: Option<Digest>, positions: &Positions) {
         let place = self.place(number);
         self.evict(place);
         self.queue.put(place, digest, positions);
@@ -133,20 +134,20 @@ impl SlidingCounting {
         }
     }
 
-    fn place(&self, number: u64) -> usize {
-        (number % self.window_events) as usize
+    fn place(&self, number: UnitNumber) -> usize {
+        (number.0 % self.window_events) as usize
     }
 
     #[inline]
-    fn advance(&mut self, judged: u64) {
+    fn advance(&mut self, judged: UnitNumber) {
         if judged <= self.now {
             return;
         }
-        if judged - self.now >= self.window_events {
+        if judged.since(self.now) >= self.window_events {
             self.counters.clear();
             self.queue.clear();
         } else {
-            for number in self.now + 1..=judged {
+            for number in (self.now.0 + 1..=judged.0).map(UnitNumber) {
                 self.evict(self.place(number));
             }
         }
@@ -216,9 +217,9 @@ impl SlidingCounting {
     /// # Errors
     /// What `sink` answers.
     pub fn write_body(&self, sink: &mut dyn io::Write) -> io::Result<()> {
-        write_u64(sink, self.now)?;
+        write_u64(sink, self.now.0)?;
         let holds_positions = if self.queue.holds_positions() { HOLDS_POSITIONS } else { 0 };
-        write_u64(sink, self.next.min(HOLDS_POSITIONS - 1) | holds_positions)?;
+        write_u64(sink, self.next.0.min(HOLDS_POSITIONS - 1) | holds_positions)?;
         self.counters.write(sink)?;
         self.queue.write(sink)
     }
@@ -228,10 +229,10 @@ impl SlidingCounting {
     /// # Errors
     /// What `source` answers, and `InvalidData` for what no filter writes; the filter must then be dropped.
     pub fn read_body(&mut self, source: &mut dyn io::Read) -> io::Result<()> {
-        self.now = read_u64(source)?;
+        self.now = UnitNumber(read_u64(source)?);
         let next = read_u64(source)?;
-        self.next = next & !HOLDS_POSITIONS;
-        if self.next > self.now.saturating_add(1) {
+        self.next = UnitNumber(next & !HOLDS_POSITIONS);
+        if self.next > self.now.after(1) {
             return Err(invalid("an arrival is numbered after the last one judged"));
         }
         self.counters.read(source)?;
@@ -262,9 +263,9 @@ impl FlagKind for SlidingCounting {
             let Stamp { unit, judged } = stamps[index];
             let number = unit.max(filter.next);
             filter.advance(number.max(judged));
-            filter.next = number.saturating_add(1);
+            filter.next = number.after(1);
             duplicate[index] = filter.holds(&positions);
-            if !duplicate[index] && number.saturating_add(filter.window_events) > filter.now {
+            if !duplicate[index] && number.after(filter.window_events) > filter.now {
                 filter.record(number, events.digest(index), &positions);
             }
         });

@@ -7,6 +7,7 @@
 use crate::arch::Lanes;
 use crate::buckets::{BASE_BITS, BUCKET_BYTES, BucketShape, CacheLine};
 use crate::cuckoo::times::TimeWord;
+use crate::unit_number::UnitNumber;
 
 /// The times of a bucket, unpacked: of the entry at place i of the ring, counted from the oldest, the tick is 1 and as
 /// many more as zeros stand before its 1.
@@ -45,25 +46,25 @@ impl<W: TimeWord> Ring<W> {
 
     /// How many ticks ago the bucket was looked after, when the tick is `base`: fewer than 32.
     #[inline(always)]
-    fn age(self, base: u64) -> u32 {
-        (base as u32).wrapping_sub(self.base) & ((1 << BASE_BITS) - 1)
+    fn age(self, base: UnitNumber) -> u32 {
+        (base.0 as u32).wrapping_sub(self.base) & ((1 << BASE_BITS) - 1)
     }
 
     /// Lets the entries expire that are over at `base`; the bucket was looked after within the 31 ticks before.
     #[inline(always)]
-    pub(crate) fn expire(&mut self, base: u64, shape: BucketShape, lanes: Lanes) {
+    pub(crate) fn expire(&mut self, base: UnitNumber, shape: BucketShape, lanes: Lanes) {
         self.shift(self.age(base), base, shape, lanes);
     }
 
     /// The same at `next`, any number of ticks later than `base`.
-    pub(crate) fn expire_later(&mut self, base: u64, next: u64, shape: BucketShape, lanes: Lanes) {
-        let ticks = (next - base).saturating_add(u64::from(self.age(base)));
+    pub(crate) fn expire_later(&mut self, base: UnitNumber, next: UnitNumber, shape: BucketShape, lanes: Lanes) {
+        let ticks = next.since(base).saturating_add(u64::from(self.age(base)));
         self.shift(u32::try_from(ticks).unwrap_or(u32::MAX), next, shape, lanes);
     }
 
     #[inline(always)]
-    fn shift(&mut self, ticks: u32, base: u64, shape: BucketShape, lanes: Lanes) {
-        self.base = base as u32 & ((1 << BASE_BITS) - 1);
+    fn shift(&mut self, ticks: u32, base: UnitNumber, shape: BucketShape, lanes: Lanes) {
+        self.base = base.0 as u32 & ((1 << BASE_BITS) - 1);
         if ticks >= shape.ticks() {
             (self.times, self.head) = (W::ZERO, 0);
             return;

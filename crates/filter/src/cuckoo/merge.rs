@@ -12,17 +12,18 @@ use crate::cuckoo::region::{Put, Region};
 use crate::cuckoo::stash::Stashed;
 use crate::cuckoo::times::TimeWord;
 use crate::cuckoo::view::View;
+use crate::unit_number::UnitNumber;
 
 /// Where the merge of a region stands.
 #[derive(Clone, Copy)]
 struct Merging {
     shape: BucketShape,
     /// The base of the region that is merged into.
-    base: u64,
+    base: UnitNumber,
     /// The base of the other one, not later.
-    then: u64,
+    then: UnitNumber,
     /// No entry expires later. Bytes from outside are checked before; whatever they say, nothing outlives the window here.
-    latest: u64,
+    latest: UnitNumber,
     lanes: Lanes,
 }
 
@@ -30,7 +31,13 @@ struct Merging {
 impl<W: TimeWord> Buckets<W> {
     /// Puts every entry of `others`, whole regions as they stood at `then`, into `cells`, which stand at `now`. Returns
     /// how many entries the stashes hold then; `None` where a region has no room for all.
-    pub(super) fn merge_regions(&self, cells: &mut [u8], others: &[u8], then: u64, now: u64) -> Option<u64> {
+    pub(super) fn merge_regions(
+        &self,
+        cells: &mut [u8],
+        others: &[u8],
+        then: UnitNumber,
+        now: UnitNumber,
+    ) -> Option<u64> {
         compiled_for(Instructions::Widest, |lanes| {
             let (merging, mut stashed, mut is_whole) = (self.merging(then, now, lanes), 0, true);
             for (mine, other) in regions_of_mut(cells).iter_mut().zip(regions_of(others)) {
@@ -42,14 +49,14 @@ impl<W: TimeWord> Buckets<W> {
     }
 
     /// Whether `others` have an entry that `cells` lack, or forget earlier.
-    pub(super) fn lacks_entries(&self, cells: &[u8], others: &[u8], then: u64, now: u64) -> bool {
+    pub(super) fn lacks_entries(&self, cells: &[u8], others: &[u8], then: UnitNumber, now: UnitNumber) -> bool {
         compiled_for(Instructions::Widest, |lanes| {
             let merging = self.merging(then, now, lanes);
             regions_of(cells).iter().zip(regions_of(others)).any(|(mine, other)| merging.lacks::<W>(mine, other))
         })
     }
 
-    fn merging(&self, then: u64, now: u64, lanes: Lanes) -> Merging {
+    fn merging(&self, then: UnitNumber, now: UnitNumber, lanes: Lanes) -> Merging {
         let (base, latest) = (self.base(now), self.latest(now));
         Merging { shape: self.shape, base, then: self.base(then), latest, lanes }
     }
@@ -95,7 +102,7 @@ impl Merging {
             for place in (0..ring.count()).rev() {
                 let print = ring.print(&lines[bucket], place, self.shape);
                 if self.has_twin(ring, lines, bucket, print) {
-                    let expiry = self.base + u64::from(ring.tick(place, self.lanes));
+                    let expiry = self.base.after(u64::from(ring.tick(place, self.lanes)));
                     twins.push(Stashed { bucket, print, expiry });
                     ring.remove(&mut lines[bucket], place, self.shape, self.lanes);
                 }

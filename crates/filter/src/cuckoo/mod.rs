@@ -31,6 +31,7 @@ use crate::generation::{Generation, LiveEvents};
 use crate::kind::{CellKind, Density, Pass, Recorded, sample};
 use crate::rates;
 use crate::sweep::Sweep;
+use crate::unit_number::UnitNumber;
 use crate::{Refresh, Stamp, WindowRule};
 use bucket::Ring;
 use region::{Put, Region};
@@ -68,13 +69,13 @@ impl<W: TimeWord> Buckets<W> {
     }
 
     /// The latest unit at which no event that may still come is judged: entries expire above it.
-    fn base(&self, now: u64) -> u64 {
-        now.saturating_sub(self.window.lateness_units)
+    fn base(&self, now: UnitNumber) -> UnitNumber {
+        now.before(self.window.lateness_units)
     }
 
     /// The unit in which an event was recorded that expires at `expiry`.
-    fn recorded_unit(&self, expiry: u64) -> u64 {
-        expiry.saturating_sub(self.window.span_units)
+    fn recorded_unit(&self, expiry: UnitNumber) -> UnitNumber {
+        expiry.before(self.window.span_units)
     }
 
     /// Ticks from the base within which every entry expires.
@@ -83,8 +84,8 @@ impl<W: TimeWord> Buckets<W> {
     }
 
     /// When the last event expires that may have been recorded at unit `now`.
-    fn latest(&self, now: u64) -> u64 {
-        self.base(now).saturating_add(self.reach())
+    fn latest(&self, now: UnitNumber) -> UnitNumber {
+        self.base(now).after(self.reach())
     }
 
     fn sweep_plan() -> Sweep {
@@ -92,7 +93,7 @@ impl<W: TimeWord> Buckets<W> {
     }
 
     /// Looks after the lines in `bytes`, which stand at unit `now`, so that they stand at unit `next`.
-    fn settle(&self, generation: &mut Generation, bytes: Range<usize>, now: u64, next: u64) {
+    fn settle(&self, generation: &mut Generation, bytes: Range<usize>, now: UnitNumber, next: UnitNumber) {
         let (base, next_base, shape) = (self.base(now), self.base(next), self.shape);
         let first = bytes.start / BUCKET_BYTES;
         let lines = generation.memory.bytes_mut()[bytes.clone()].as_chunks_mut::<{ BUCKET_BYTES }>().0;
@@ -106,7 +107,7 @@ impl<W: TimeWord> Buckets<W> {
     }
 
     /// Brings back what stashes whose line is in `bytes` hold, where it finds room.
-    fn unstash(&self, generation: &mut Generation, bytes: Range<usize>, now: u64) {
+    fn unstash(&self, generation: &mut Generation, bytes: Range<usize>, now: UnitNumber) {
         if generation.used_cells == 0 {
             return;
         }
@@ -121,13 +122,19 @@ impl<W: TimeWord> Buckets<W> {
     }
 
     /// Region `number` of `memory` as it stands at `now`.
-    fn region<'a>(&self, memory: &'a mut [u8], number: usize, now: u64) -> Region<'a, W> {
+    fn region<'a>(&self, memory: &'a mut [u8], number: usize, now: UnitNumber) -> Region<'a, W> {
         Region::new(&mut regions_of_mut(memory)[number], self.shape, self.base(now), Lanes::widest())
     }
 }
 
 #[inline(always)]
-fn settle_line<W: TimeWord>(line: &mut CacheLine, base: u64, next: u64, shape: BucketShape, lanes: Lanes) {
+fn settle_line<W: TimeWord>(
+    line: &mut CacheLine,
+    base: UnitNumber,
+    next: UnitNumber,
+    shape: BucketShape,
+    lanes: Lanes,
+) {
     let mut ring = Ring::<W>::read(line, shape);
     // Memory that was never touched stays the system's.
     if ring.count() > 0 {
@@ -153,7 +160,7 @@ impl<W: TimeWord> CellKind for Buckets<W> {
         WindowRule { span_units: self.reach(), lateness_units: 0 }
     }
 
-    fn rule<'a>(&'a self, pass: Pass<'a>, now: u64) -> BucketRule<'a, W> {
+    fn rule<'a>(&'a self, pass: Pass<'a>, now: UnitNumber) -> BucketRule<'a, W> {
         BucketRule::new(self, pass, now)
     }
 
@@ -166,7 +173,7 @@ impl<W: TimeWord> CellKind for Buckets<W> {
     }
 
     /// Events that start their window again take their room for longer, so they are counted where they are now.
-    fn note_refreshed(rule: &BucketRule<'_, W>, live: &mut LiveEvents, now: u64) {
+    fn note_refreshed(rule: &BucketRule<'_, W>, live: &mut LiveEvents, now: UnitNumber) {
         let Recorded { refreshed: true, .. } = rule.recorded() else { return };
         live.refresh(now);
         for (unit, events) in rule.raised() {
@@ -175,20 +182,20 @@ impl<W: TimeWord> CellKind for Buckets<W> {
         }
     }
 
-    fn advance(&self, generation: &mut Generation, now: u64, next: u64) {
+    fn advance(&self, generation: &mut Generation, now: UnitNumber, next: UnitNumber) {
         let parts = Self::sweep_plan().parts_until(generation, now, next);
         parts.iter().for_each(|part| self.settle(generation, part.clone(), now, next));
         // A stash is emptied into any bucket of its region, so all of them must stand at `next`, or not far from it.
         parts.into_iter().for_each(|part| self.unstash(generation, part, next));
     }
 
-    fn sweep(&self, generation: &mut Generation, now: u64, budget_bytes: usize) {
+    fn sweep(&self, generation: &mut Generation, now: UnitNumber, budget_bytes: usize) {
         let part = Self::sweep_plan().step(generation, now, budget_bytes);
         self.settle(generation, part.clone(), now, now);
         self.unstash(generation, part, now);
     }
 
-    fn density(&self, generation: &Generation, now: u64, bytes_max: usize) -> Density {
+    fn density(&self, generation: &Generation, now: UnitNumber, bytes_max: usize) -> Density {
         let (base, shape) = (self.base(now), self.shape);
         let lines = lines_of(sample(generation.memory.bytes(), bytes_max, REGION_BYTES));
         let is_bucket = |(number, _): &(usize, &CacheLine)| number % REGION_LINES != REGION_BUCKETS;
@@ -203,18 +210,18 @@ impl<W: TimeWord> CellKind for Buckets<W> {
         Density { fill, rate: rates::cuckoo::rate(shape, fill) }
     }
 
-    fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: u64) -> (u16, u64) {
-        let Some(position) = positions.first() else { return (1, u64::MAX) };
+    fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: UnitNumber) -> (u16, UnitNumber) {
+        let Some(position) = positions.first() else { return (1, UnitNumber::NEVER) };
         let Pair { region, bucket, print } = Pair::of(*position, self.shape.print_bits());
         let lines = &regions_of(generation.memory.bytes())[region];
         let found = View::<W>::new(lines, self.shape, self.base(now), Lanes::PORTABLE).find(bucket, print);
         match found.filter(|(_, expiry)| *expiry > stamp.judged) {
             Some((_, expiry)) => (1, expiry),
-            None => (0, u64::MAX),
+            None => (0, UnitNumber::NEVER),
         }
     }
 
-    fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, now: u64) -> Option<Recorded> {
+    fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, now: UnitNumber) -> Option<Recorded> {
         let expiry = self.window.expiry(stamp.unit);
         let Some(position) = positions.first().filter(|_| expiry > self.base(now)) else {
             return Some(Recorded::default());
@@ -223,7 +230,9 @@ impl<W: TimeWord> CellKind for Buckets<W> {
         let mut region = self.region(generation.memory.bytes_mut(), region, now);
         // Most events are on time and new, and hardly ever is there a stash to look at, which is another line.
         let is_latest = stamp.unit == now && expiry > self.base(now);
-        if is_latest && generation.used_cells == 0 && region.append_new(bucket, print, (expiry - self.base(now)) as u32)
+        if is_latest
+            && generation.used_cells == 0
+            && region.append_new(bucket, print, expiry.since(self.base(now)) as u32)
         {
             return Some(Recorded::one(0));
         }
@@ -241,11 +250,11 @@ impl<W: TimeWord> CellKind for Buckets<W> {
         }
     }
 
-    fn merge(&self, cells: &mut [u8], others: &[u8], then: u64, now: u64) -> Option<u64> {
+    fn merge(&self, cells: &mut [u8], others: &[u8], then: UnitNumber, now: UnitNumber) -> Option<u64> {
         self.merge_regions(cells, others, then, now)
     }
 
-    fn lacks(&self, cells: &[u8], others: &[u8], then: u64, now: u64) -> bool {
+    fn lacks(&self, cells: &[u8], others: &[u8], then: UnitNumber, now: UnitNumber) -> bool {
         self.lacks_entries(cells, others, then, now)
     }
 
@@ -258,7 +267,7 @@ impl<W: TimeWord> CellKind for Buckets<W> {
         lines.iter().skip(REGION_BUCKETS).step_by(REGION_LINES).map(stash::stashed_count).sum()
     }
 
-    fn can_hold(&self, cells: &[u8], then: u64) -> bool {
+    fn can_hold(&self, cells: &[u8], then: UnitNumber) -> bool {
         let (lines, latest) = (lines_of(cells), self.latest(then));
         lines.iter().enumerate().all(|(number, line)| match number % REGION_LINES {
             REGION_BUCKETS => stash::is_stash(line, self.shape, latest),

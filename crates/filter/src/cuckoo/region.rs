@@ -11,6 +11,7 @@ use crate::cuckoo::bucket::{Ring, matches};
 use crate::cuckoo::stash::{STASH_ENTRIES, Stashed, set_stashed, stashed_at, stashed_count};
 use crate::cuckoo::times::TimeWord;
 use crate::cuckoo::view::{Place, View};
+use crate::unit_number::UnitNumber;
 
 /// How far relocation looks: an entry moves to its other bucket, where another one has moved to its own.
 const RELOCATIONS_MAX: u32 = 2;
@@ -21,7 +22,7 @@ pub(super) enum Put {
     /// It is there now.
     New,
     /// It was there, and expires later now; this was its expiry.
-    Raised(u64),
+    Raised(UnitNumber),
     /// It was there, and expires as late or later.
     Kept,
     /// The region has no room for another entry.
@@ -32,13 +33,13 @@ pub(super) enum Put {
 pub(super) struct Region<'a, W> {
     lines: &'a mut RegionLines,
     shape: BucketShape,
-    base: u64,
+    base: UnitNumber,
     lanes: Lanes,
     width: PhantomData<W>,
 }
 
 impl<'a, W: TimeWord> Region<'a, W> {
-    pub(super) fn new(lines: &'a mut RegionLines, shape: BucketShape, base: u64, lanes: Lanes) -> Self {
+    pub(super) fn new(lines: &'a mut RegionLines, shape: BucketShape, base: UnitNumber, lanes: Lanes) -> Self {
         Self { lines, shape, base, lanes, width: PhantomData }
     }
 
@@ -55,8 +56,8 @@ impl<'a, W: TimeWord> Region<'a, W> {
         stashed_count(&self.lines[REGION_BUCKETS])
     }
 
-    fn tick(&self, expiry: u64) -> u32 {
-        u32::try_from(expiry - self.base).unwrap_or(u32::MAX).min(self.shape.ticks())
+    fn tick(&self, expiry: UnitNumber) -> u32 {
+        u32::try_from(expiry.since(self.base)).unwrap_or(u32::MAX).min(self.shape.ticks())
     }
 
     /// Puts an entry in that expires at `tick`, none later, where its two buckets alone say that it is not there and that
@@ -75,13 +76,13 @@ impl<'a, W: TimeWord> Region<'a, W> {
     }
 
     /// Puts an entry in that is not there.
-    pub(super) fn put_new(&mut self, bucket: usize, print: u32, expiry: u64) -> Put {
+    pub(super) fn put_new(&mut self, bucket: usize, print: u32, expiry: UnitNumber) -> Put {
         let tick = self.tick(expiry);
         if self.add(bucket, print, tick) { Put::New } else { Put::Full }
     }
 
     /// Puts an entry in, or lets the one that is there live until `expiry`, above the base.
-    pub(super) fn put(&mut self, bucket: usize, print: u32, expiry: u64) -> Put {
+    pub(super) fn put(&mut self, bucket: usize, print: u32, expiry: UnitNumber) -> Put {
         let tick = self.tick(expiry);
         match self.view().find(bucket, print) {
             Some((_, held)) if held >= expiry => Put::Kept,
@@ -103,7 +104,7 @@ impl<'a, W: TimeWord> Region<'a, W> {
             }
             Place::Stash(place) => {
                 let line = &mut self.lines[REGION_BUCKETS];
-                let expiry = self.base + u64::from(tick);
+                let expiry = self.base.after(u64::from(tick));
                 set_stashed(line, place, stashed_at(line, place).map(|entry| Stashed { expiry, ..entry }));
             }
         }
@@ -123,7 +124,7 @@ impl<'a, W: TimeWord> Region<'a, W> {
                 ring.insert(&mut self.lines[bucket], print, tick, self.shape, self.lanes);
                 true
             }
-            None => self.stash(Stashed { bucket, print, expiry: self.base + u64::from(tick) }),
+            None => self.stash(Stashed { bucket, print, expiry: self.base.after(u64::from(tick)) }),
         }
     }
 

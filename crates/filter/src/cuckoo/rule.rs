@@ -13,14 +13,15 @@ use crate::cuckoo::view::View;
 use crate::events::Events;
 use crate::kernel::{PairRule, Walk, run_pairs};
 use crate::kind::{Pass, Recorded, Recording};
+use crate::unit_number::UnitNumber;
 use crate::{Geometry, Refresh, Stamp};
 
 /// The walk of one batch.
 pub(crate) struct BucketRule<'a, W> {
     pass: Pass<'a>,
     buckets: &'a Buckets<W>,
-    now: u64,
-    base: u64,
+    now: UnitNumber,
+    base: UnitNumber,
     /// The tick at which an event on time expires, counted from the base; no other does later.
     tick: u32,
     recorded: Recorded,
@@ -31,9 +32,9 @@ pub(crate) struct BucketRule<'a, W> {
 }
 
 impl<'a, W: TimeWord> BucketRule<'a, W> {
-    pub(super) fn new(buckets: &'a Buckets<W>, pass: Pass<'a>, now: u64) -> Self {
+    pub(super) fn new(buckets: &'a Buckets<W>, pass: Pass<'a>, now: UnitNumber) -> Self {
         let (base, recorded) = (buckets.base(now), Recorded::default());
-        let tick = (buckets.window.expiry(now) - base).min(u64::from(buckets.shape.ticks())) as u32;
+        let tick = buckets.window.expiry(now).since(base).min(u64::from(buckets.shape.ticks())) as u32;
         Self { pass, buckets, now, base, tick, recorded, refused: Vec::new(), raised: [0; TICKS_MAX + 1] }
     }
 
@@ -46,9 +47,9 @@ impl<'a, W: TimeWord> BucketRule<'a, W> {
     }
 
     /// The units in which events were recorded that have started their window again, and how many there are of each.
-    pub(super) fn raised(&self) -> impl Iterator<Item = (u64, u64)> {
+    pub(super) fn raised(&self) -> impl Iterator<Item = (UnitNumber, u64)> {
         let by_tick = self.raised.iter().zip(0..).filter(|(events, _)| **events > 0);
-        by_tick.map(|(events, tick)| (self.buckets.recorded_unit(self.base + tick), u64::from(*events)))
+        by_tick.map(|(events, tick)| (self.buckets.recorded_unit(self.base.after(tick)), u64::from(*events)))
     }
 
     /// Whether the event is alive for `stamp`, where its fingerprint stands in `slots` of a bucket.
@@ -58,7 +59,7 @@ impl<'a, W: TimeWord> BucketRule<'a, W> {
             return slots != 0;
         }
         let place = ring.place(slots.trailing_zeros(), self.buckets.shape);
-        self.base + u64::from(ring.tick(place, lanes)) > stamp.judged
+        self.base.after(u64::from(ring.tick(place, lanes))) > stamp.judged
     }
 
     #[cold]
@@ -88,7 +89,7 @@ impl<'a, W: TimeWord> BucketRule<'a, W> {
         match put(&mut region, bucket, print, expiry) {
             Put::New => self.recorded.events += 1,
             Put::Raised(held) => {
-                self.raised[(held - self.base).min(TICKS_MAX as u64) as usize] += 1;
+                self.raised[held.since(self.base).min(TICKS_MAX as u64) as usize] += 1;
                 self.recorded.refreshed = true;
             }
             Put::Kept => {}

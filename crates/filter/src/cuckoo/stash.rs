@@ -3,6 +3,7 @@
 //! Promises: exact, and bounded: four entries a region. Must not know: buckets.
 
 use crate::buckets::{BUCKET_BYTES, BucketShape, CacheLine, REGION_BUCKETS};
+use crate::unit_number::UnitNumber;
 
 const ENTRY_BYTES: usize = 16;
 /// Entries of a stash.
@@ -13,8 +14,8 @@ pub(crate) const STASH_ENTRIES: usize = BUCKET_BYTES / ENTRY_BYTES;
 pub(crate) struct Stashed {
     pub(crate) bucket: usize,
     pub(crate) print: u32,
-    /// The unit at which it expires, never 0.
-    pub(crate) expiry: u64,
+    /// The unit at which it expires, never the first.
+    pub(crate) expiry: UnitNumber,
 }
 
 /// The entry at `place`: expiry, fingerprint, bucket, as little-endian numbers of 8, 4 and 2 bytes; no entry has expiry 0.
@@ -22,16 +23,16 @@ pub(crate) fn stashed_at(line: &CacheLine, place: usize) -> Option<Stashed> {
     let bytes = line.as_chunks::<ENTRY_BYTES>().0[place];
     let [expiry @ .., _, _, _, _, _, _, _, _] = bytes;
     let [_, _, _, _, _, _, _, _, p0, p1, p2, p3, b0, b1, _, _] = bytes;
-    let expiry = u64::from_le_bytes(expiry);
+    let expiry = UnitNumber(u64::from_le_bytes(expiry));
     let bucket = usize::from(u16::from_le_bytes([b0, b1]));
-    (expiry > 0).then_some(Stashed { bucket, print: u32::from_le_bytes([p0, p1, p2, p3]), expiry })
+    (expiry > UnitNumber::FIRST).then_some(Stashed { bucket, print: u32::from_le_bytes([p0, p1, p2, p3]), expiry })
 }
 
 /// Replaces what is at `place`.
 pub(crate) fn set_stashed(line: &mut CacheLine, place: usize, entry: Option<Stashed>) {
     let mut bytes = [0; ENTRY_BYTES];
     if let Some(Stashed { bucket, print, expiry }) = entry {
-        bytes[..8].copy_from_slice(&expiry.to_le_bytes());
+        bytes[..8].copy_from_slice(&expiry.0.to_le_bytes());
         bytes[8..12].copy_from_slice(&print.to_le_bytes());
         bytes[12..14].copy_from_slice(&(bucket as u16).to_le_bytes());
     }
@@ -50,7 +51,7 @@ pub(crate) fn stashed_count(line: &CacheLine) -> u64 {
 
 /// Whether a filter of this shape, in which no entry expires after `latest`, may have written `line`. One that expired
 /// later would take its place, and be found, for longer than any event.
-pub(crate) fn is_stash(line: &CacheLine, shape: BucketShape, latest: u64) -> bool {
+pub(crate) fn is_stash(line: &CacheLine, shape: BucketShape, latest: UnitNumber) -> bool {
     let bytes = line.as_chunks::<ENTRY_BYTES>().0;
     bytes.iter().enumerate().all(|(place, bytes)| match stashed_at(line, place) {
         Some(Stashed { bucket, print, expiry }) => {

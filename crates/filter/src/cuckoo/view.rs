@@ -9,6 +9,7 @@ use crate::buckets::{BucketShape, REGION_BUCKETS, RegionLines};
 use crate::cuckoo::bucket::{Ring, matches};
 use crate::cuckoo::stash::{Stashed, stashed};
 use crate::cuckoo::times::TimeWord;
+use crate::unit_number::UnitNumber;
 
 /// Where an entry is.
 #[derive(Clone, Copy)]
@@ -24,13 +25,13 @@ pub(super) enum Place {
 pub(super) struct View<'a, W> {
     lines: &'a RegionLines,
     shape: BucketShape,
-    base: u64,
+    base: UnitNumber,
     lanes: Lanes,
     width: PhantomData<W>,
 }
 
 impl<'a, W: TimeWord> View<'a, W> {
-    pub(super) fn new(lines: &'a RegionLines, shape: BucketShape, base: u64, lanes: Lanes) -> Self {
+    pub(super) fn new(lines: &'a RegionLines, shape: BucketShape, base: UnitNumber, lanes: Lanes) -> Self {
         Self { lines, shape, base, lanes, width: PhantomData }
     }
 
@@ -42,13 +43,13 @@ impl<'a, W: TimeWord> View<'a, W> {
     }
 
     /// The place and the expiry of the entry of an event, if it is alive.
-    pub(super) fn find(self, bucket: usize, print: u32) -> Option<(Place, u64)> {
+    pub(super) fn find(self, bucket: usize, print: u32) -> Option<(Place, UnitNumber)> {
         let pair = [bucket, BucketShape::partner(bucket, print)];
         let in_bucket = |bucket: usize| {
             let ring = self.ring(bucket);
             let equal = matches(ring, &self.lines[bucket], print, self.shape, self.lanes);
             let place = (equal != 0).then(|| ring.place(equal.trailing_zeros(), self.shape))?;
-            let expiry = self.base + u64::from(ring.tick(place, self.lanes));
+            let expiry = self.base.after(u64::from(ring.tick(place, self.lanes)));
             Some((Place::Ring { bucket, place }, expiry))
         };
         pair.into_iter().find_map(in_bucket).or_else(|| {
@@ -66,7 +67,7 @@ impl<'a, W: TimeWord> View<'a, W> {
     /// Every entry of a bucket that is alive.
     pub(super) fn bucket_entries(self, bucket: usize) -> impl Iterator<Item = Stashed> {
         let entries = self.ring(bucket).entries(&self.lines[bucket], self.shape, self.lanes);
-        entries.map(move |(print, tick)| Stashed { bucket, print, expiry: self.base + u64::from(tick) })
+        entries.map(move |(print, tick)| Stashed { bucket, print, expiry: self.base.after(u64::from(tick)) })
     }
 
     /// Every entry of the stash that is alive.

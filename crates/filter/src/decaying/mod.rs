@@ -23,6 +23,7 @@ use crate::ahead::{Positions, walk};
 use crate::body::{read_u64, write_u64};
 use crate::events::Events;
 use crate::number::number;
+use crate::unit_number::UnitNumber;
 use crate::{Digest, Geometry, GeometryError, Layout, Stamp, rates};
 use counters::Counters;
 use rule::{Decay, LAMBDA_RANGE};
@@ -102,7 +103,7 @@ impl DecayingShape {
 /// already stay), which keeps the bound and shares less; the literal rule adds to all k, as the paper does.
 ///
 /// ```
-/// use firstseen_filter::{CounterStorage, DecayRule, DecayingFilter, DecayingShape, FilterSecret, Stamp};
+/// use firstseen_filter::{CounterStorage, DecayRule, DecayingFilter, DecayingShape, FilterSecret, Stamp, UnitNumber};
 /// let page = FilterSecret::from_seed(1).digest(b"/index.html");
 /// let mut filter = DecayingFilter::new(DecayingShape {
 ///     cells: 1 << 12,
@@ -112,10 +113,10 @@ impl DecayingShape {
 /// })
 /// .unwrap();
 /// let mut estimates = [0.0; 3];
-/// filter.observe_batch(&[page; 3], &[0, 0, 1].map(Stamp::on_time), &mut estimates);
+/// filter.observe_batch(&[page; 3], &[0, 0, 1].map(|epoch| Stamp::on_time(UnitNumber(epoch))), &mut estimates);
 /// assert_eq!(estimates, [1.0, 2.0, 2.0]);
-/// assert_eq!(filter.estimate(page, 2), 1.0);
-/// assert_eq!(filter.estimate(page, 1 + filter.silence_epochs().unwrap()), 0.0);
+/// assert_eq!(filter.estimate(page, UnitNumber(2)), 1.0);
+/// assert_eq!(filter.estimate(page, UnitNumber(1).after(filter.silence_epochs().unwrap())), 0.0);
 /// ```
 pub struct DecayingFilter {
     shape: DecayingShape,
@@ -125,7 +126,7 @@ pub struct DecayingFilter {
     /// BF_0, where the storage has it.
     seen: Option<SeenLately>,
     /// The greatest epoch seen.
-    epoch: u64,
+    epoch: UnitNumber,
     /// The worth of one part of a counter in `epoch`.
     worth: f64,
     degraded: u64,
@@ -148,7 +149,16 @@ impl DecayingFilter {
                 Some(SeenLately::new(SeenLately::shape_for(cells, hashes)?, forget_epochs)?)
             }
         };
-        Ok(Self { shape, geometry, decay, counters, seen, epoch: 0, worth: decay.worth(0), degraded: 0 })
+        Ok(Self {
+            shape,
+            geometry,
+            decay,
+            counters,
+            seen,
+            epoch: UnitNumber::FIRST,
+            worth: decay.worth(UnitNumber::FIRST),
+            degraded: 0,
+        })
     }
 
     /// Counts every event, then estimates it: `estimates[i]` includes the occurrence itself, so it is at least
@@ -174,7 +184,7 @@ impl DecayingFilter {
 
     /// The decayed frequency of an event at `epoch`, or now if that is later. Zero means never seen, or so long ago
     /// that less than epsilon is left.
-    pub fn estimate(&self, digest: Digest, epoch: u64) -> f64 {
+    pub fn estimate(&self, digest: Digest, epoch: UnitNumber) -> f64 {
         self.estimate_at(&self.find(&[digest][..], 0, self.epoch), epoch)
     }
 
@@ -197,7 +207,7 @@ impl DecayingFilter {
     }
 
     #[inline(always)]
-    fn find<E: Events>(&self, events: E, index: usize, epoch: u64) -> Probe {
+    fn find<E: Events>(&self, events: E, index: usize, epoch: UnitNumber) -> Probe {
         let counters = Positions::of(events, index, &self.geometry);
         counters.iter().for_each(|position| self.counters.prefetch(position));
         let Some(seen) = &self.seen else {
@@ -209,12 +219,12 @@ impl DecayingFilter {
     }
 
     #[inline(always)]
-    fn observe(&mut self, probe: &Probe, epoch: u64) -> f64 {
+    fn observe(&mut self, probe: &Probe, epoch: UnitNumber) -> f64 {
         self.advance(epoch);
         if let Some(seen) = &mut self.seen {
             seen.record(&probe.seen, self.epoch);
         }
-        let added = self.decay.parts(self.epoch.saturating_sub(epoch), self.worth);
+        let added = self.decay.parts(self.epoch.since(epoch), self.worth);
         f64::from(self.add(probe, added)) * self.worth
     }
 
@@ -241,7 +251,7 @@ impl DecayingFilter {
     }
 
     #[inline(always)]
-    fn estimate_at(&self, probe: &Probe, epoch: u64) -> f64 {
+    fn estimate_at(&self, probe: &Probe, epoch: UnitNumber) -> f64 {
         let epoch = epoch.max(self.epoch);
         if self.seen.as_ref().is_some_and(|seen| !seen.holds(&probe.seen, self.epoch, epoch)) {
             return 0.0;
@@ -259,7 +269,7 @@ impl DecayingFilter {
 
     /// Lets time go on to `epoch`, or stay where it is if that is later, without an event.
     #[inline]
-    pub fn advance(&mut self, epoch: u64) {
+    pub fn advance(&mut self, epoch: UnitNumber) {
         if epoch > self.epoch {
             self.pass(epoch);
         }
@@ -267,7 +277,7 @@ impl DecayingFilter {
 
     /// Lets all epochs up to `epoch` pass: counter by counter the same as one after the other.
     #[cold]
-    fn pass(&mut self, epoch: u64) {
+    fn pass(&mut self, epoch: UnitNumber) {
         for _ in 0..self.decay.steps_between(self.epoch, epoch) {
             if !self.counters.step(&self.decay) {
                 break;
@@ -323,7 +333,7 @@ impl DecayingFilter {
     }
 
     /// The greatest epoch seen.
-    pub fn epoch(&self) -> u64 {
+    pub fn epoch(&self) -> UnitNumber {
         self.epoch
     }
 
@@ -360,7 +370,7 @@ impl DecayingFilter {
     /// # Errors
     /// What `sink` answers.
     pub fn write_body(&self, sink: &mut dyn io::Write) -> io::Result<()> {
-        write_u64(sink, self.epoch)?;
+        write_u64(sink, self.epoch.0)?;
         write_u64(sink, self.degraded)?;
         if let Some(seen) = &self.seen {
             seen.write(sink)?;
@@ -374,7 +384,7 @@ impl DecayingFilter {
     /// # Errors
     /// What `source` answers, and `InvalidData` for what no filter writes; the filter must then be dropped.
     pub fn read_body(&mut self, source: &mut dyn io::Read) -> io::Result<()> {
-        self.epoch = read_u64(source)?;
+        self.epoch = UnitNumber(read_u64(source)?);
         self.degraded = read_u64(source)?;
         self.worth = self.decay.worth(self.epoch);
         if let Some(seen) = &mut self.seen {

@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::DecayingError;
 
+use crate::unit_number::UnitNumber;
+
 /// Least and greatest decay factor: with 1 nothing would ever leave.
 pub(super) const LAMBDA_RANGE: std::ops::RangeInclusive<f64> = 1e-6..=0.999_999;
 
@@ -117,8 +119,8 @@ impl Decay {
     }
 
     /// The worth of one part in `epoch`, in occurrences.
-    pub(super) fn worth(&self, epoch: u64) -> f64 {
-        power(self.lambda, epoch % self.run_epochs) / self.parts_per_count
+    pub(super) fn worth(&self, epoch: UnitNumber) -> f64 {
+        power(self.lambda, epoch.0 % self.run_epochs) / self.parts_per_count
     }
 
     /// Parts of one occurrence of `age_epochs` ago, where a part is worth `worth`; rounded up, at least 1.
@@ -127,8 +129,8 @@ impl Decay {
     }
 
     /// Decays of all counters between two epochs.
-    pub(super) fn steps_between(&self, from_epoch: u64, until_epoch: u64) -> u64 {
-        (until_epoch / self.run_epochs).saturating_sub(from_epoch / self.run_epochs)
+    pub(super) fn steps_between(&self, from_epoch: UnitNumber, until_epoch: UnitNumber) -> u64 {
+        (until_epoch.0 / self.run_epochs).saturating_sub(from_epoch.0 / self.run_epochs)
     }
 
     /// Epochs without input after which a counter of `parts` is zero; `None` if it never is.
@@ -189,7 +191,7 @@ mod tests {
     fn parts_are_worth_at_least_the_occurrence_they_stand_for() {
         for lambda in [0.3, 0.9, 0.99, 0.9999] {
             let decay = Decay::new(DecayRule::Lasting { lambda, fraction_bits: 5 });
-            for epoch in 0..2 * decay.run_epochs {
+            for epoch in (0..2 * decay.run_epochs).map(UnitNumber) {
                 let counted = f64::from(decay.parts(0, decay.worth(epoch))) * decay.worth(epoch);
                 assert!((1.0 - 1e-12..1.0 + 1.0 / 32.0).contains(&counted), "lambda {lambda}, epoch {epoch}");
             }

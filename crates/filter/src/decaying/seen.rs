@@ -7,6 +7,7 @@ use std::io;
 
 use crate::ahead::Positions;
 use crate::packed::PackedCells;
+use crate::unit_number::UnitNumber;
 use crate::{Digest, Geometry, GeometryError, Layout};
 
 /// Two arrays of bits that take turns: recent, and the one before.
@@ -43,28 +44,28 @@ impl SeenLately {
         Positions::of_digest(mixed, &self.geometry)
     }
 
-    pub(super) fn prefetch(&self, positions: &Positions, epoch: u64) {
+    pub(super) fn prefetch(&self, positions: &Positions, epoch: UnitNumber) {
         let (recent, _) = self.arrays_at(epoch);
         positions.iter().for_each(|position| recent.prefetch(position));
     }
 
-    fn turn(&self, epoch: u64) -> u64 {
-        self.forget_epochs.map_or(0, |epochs| epoch / epochs)
+    fn turn(&self, epoch: UnitNumber) -> u64 {
+        self.forget_epochs.map_or(0, |epochs| epoch.0 / epochs)
     }
 
-    fn arrays_at(&self, epoch: u64) -> (&PackedCells, &PackedCells) {
+    fn arrays_at(&self, epoch: UnitNumber) -> (&PackedCells, &PackedCells) {
         let [even, odd] = &self.arrays;
         if self.turn(epoch).is_multiple_of(2) { (even, odd) } else { (odd, even) }
     }
 
-    pub(super) fn record(&mut self, positions: &Positions, epoch: u64) {
+    pub(super) fn record(&mut self, positions: &Positions, epoch: UnitNumber) {
         let turn = self.turn(epoch);
         let recent = &mut self.arrays[(turn % 2) as usize];
         positions.iter().for_each(|position| recent.set(position, 1));
     }
 
     /// Whether the event may have been recorded lately, asked in `epoch`, which is `filter_epoch` or later.
-    pub(super) fn holds(&self, positions: &Positions, filter_epoch: u64, epoch: u64) -> bool {
+    pub(super) fn holds(&self, positions: &Positions, filter_epoch: UnitNumber, epoch: UnitNumber) -> bool {
         let (recent, before) = self.arrays_at(filter_epoch);
         let all = |array: &PackedCells| positions.iter().all(|position| array.get(position) == 1);
         match self.turn(epoch) - self.turn(filter_epoch) {
@@ -75,7 +76,7 @@ impl SeenLately {
     }
 
     /// Empties the arrays that are forgotten by `until_epoch`.
-    pub(super) fn advance(&mut self, from_epoch: u64, until_epoch: u64) {
+    pub(super) fn advance(&mut self, from_epoch: UnitNumber, until_epoch: UnitNumber) {
         let (from, until) = (self.turn(from_epoch), self.turn(until_epoch));
         if until > from {
             self.arrays[(until % 2) as usize].clear();

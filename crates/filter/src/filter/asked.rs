@@ -45,7 +45,7 @@ impl FilterSlice {
     /// As [`Self::observe_batch`], for the events of `probes` in `range`.
     ///
     /// ```
-    /// use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Probes, Stamp, Verdict};
+    /// use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Probes, Stamp, UnitNumber, Verdict};
     /// let spec = FilterSpec {
     ///     capacity_events: Some(1000),
     ///     ..FilterSpec::new(Kind::Timing, "1h".parse().unwrap())
@@ -56,7 +56,7 @@ impl FilterSlice {
     ///     probes.push_digest(FilterSecret::from_seed(1).digest(click), slice.geometry());
     /// }
     /// let mut verdicts = [Verdict::Undecided; 3];
-    /// slice.observe_probes(&probes, 0..3, &[Stamp::on_time(7); 3], &mut verdicts).unwrap();
+    /// slice.observe_probes(&probes, 0..3, &[Stamp::on_time(UnitNumber(7)); 3], &mut verdicts).unwrap();
     /// assert_eq!(verdicts, [Verdict::FirstSeen, Verdict::FirstSeen, Verdict::Duplicate]);
     /// ```
     ///

@@ -16,7 +16,7 @@ impl FilterSlice {
     /// The slice's state beside its cells; `None` where the kind has no parts (counting, stable, decaying).
     ///
     /// ```
-    /// use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Stamp, Verdict};
+    /// use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Stamp, UnitNumber, Verdict};
     /// let spec = FilterSpec {
     ///     capacity_events: Some(1000),
     ///     ..FilterSpec::new(Kind::Timing, "1h".parse().unwrap())
@@ -24,7 +24,7 @@ impl FilterSlice {
     /// let definition = spec.resolve().unwrap();
     /// let (mut slice, mut copy) =
     ///     (FilterSlice::build(&definition).unwrap(), FilterSlice::build(&definition).unwrap());
-    /// let (digest, stamp) = ([FilterSecret::from_seed(1).digest(b"click")], [Stamp::on_time(7)]);
+    /// let (digest, stamp) = ([FilterSecret::from_seed(1).digest(b"click")], [Stamp::on_time(UnitNumber(7))]);
     /// slice.observe_batch(&digest, &stamp, &mut [Verdict::Undecided]);
     ///
     /// copy.put_outline(&slice.outline().unwrap()).unwrap();

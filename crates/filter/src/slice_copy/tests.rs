@@ -3,7 +3,8 @@
 use proptest::prelude::*;
 
 use crate::{
-    CellRun, FilterSecret, FilterSlice, FilterSpec, GenerationNumber, Kind, Probes, SliceOutline, Stamp, Verdict,
+    CellRun, FilterSecret, FilterSlice, FilterSpec, GenerationNumber, Kind, Probes, SliceOutline, Stamp, UnitNumber,
+    Verdict,
 };
 
 /// A part that a copy gets, in order.
@@ -53,12 +54,13 @@ fn copies(spec: &FilterSpec, events: &[(u16, u8)], run_bytes: usize, ahead_units
     let definition = spec.resolve().unwrap();
     let (mut slice, secret) = (FilterSlice::build(&definition).unwrap(), FilterSecret::from_seed(1));
     let has_window = definition.rule.span_units > 1;
-    let (mut parts, mut unit, mut cursor) = (Vec::new(), 100, None);
+    let at = |unit| if has_window { unit } else { UnitNumber::FIRST };
+    let (mut parts, mut unit, mut cursor) = (Vec::new(), UnitNumber(100), None);
     for (index, (event, pause)) in events.iter().enumerate() {
-        unit += if has_window { u64::from(*pause) } else { 0 };
+        unit = unit.after(u64::from(*pause));
         let mut probes = Probes::new(slice.probe_shape());
         probes.push_digest(secret.digest(&event.to_le_bytes()), slice.geometry());
-        let (stamp, mut verdict) = (Stamp::on_time(if has_window { unit } else { 0 }), [Verdict::Undecided]);
+        let (stamp, mut verdict) = (Stamp::on_time(at(unit)), [Verdict::Undecided]);
         slice.observe_probes(&probes, 0..1, &[stamp], &mut verdict).unwrap();
         if verdict == [Verdict::FirstSeen] {
             parts.push(Part::Events(slice.newest_generation(), probes, vec![stamp]));
@@ -82,7 +84,7 @@ fn copies(spec: &FilterSpec, events: &[(u16, u8)], run_bytes: usize, ahead_units
         match part {
             Part::Outline(outline) => copy.put_outline(outline).unwrap(),
             Part::Cells(run) => {
-                copy.advance(if has_window { run.unit + ahead_units } else { 0 });
+                copy.advance(at(run.unit.after(ahead_units)));
                 if run_bytes.is_multiple_of(4) {
                     copy.put_cells(run).unwrap();
                 } else {
@@ -93,7 +95,7 @@ fn copies(spec: &FilterSpec, events: &[(u16, u8)], run_bytes: usize, ahead_units
             Part::Events(number, probes, stamps) => copy.put_probes(*number, probes, stamps).unwrap(),
         }
     }
-    let now = Stamp::on_time(if has_window { unit + ahead_units } else { 0 });
+    let now = Stamp::on_time(at(unit.after(ahead_units)));
     slice.advance(now.unit);
     copy.advance(now.unit);
     slice.recount();
@@ -130,11 +132,11 @@ proptest! {
 fn what_is_no_part_is_refused_and_changes_nothing() {
     let definition = definitions()[1].resolve().unwrap();
     let mut slice = FilterSlice::build(&definition).unwrap();
-    slice.advance(500);
+    slice.advance(UnitNumber(500));
     let before = slice.outline();
     let bytes = slice.bytes();
     let run = |unit, generation, start_bytes, bytes| {
-        let generation = GenerationNumber(generation);
+        let (unit, generation) = (UnitNumber(unit), GenerationNumber(generation));
         CellRun { generation, unit, start_bytes, cells: vec![1; bytes] }
     };
     for run in [run(1, 0, 0, 2), run(500, 0, 1, 2), run(500, 0, bytes, 2), run(500, 99, 0, 2), run(u64::MAX, 0, 0, 2)] {
@@ -142,13 +144,13 @@ fn what_is_no_part_is_refused_and_changes_nothing() {
     }
     let outline = |unit, oldest, generations| {
         let (oldest, live) = (GenerationNumber(oldest), vec![Default::default(); generations]);
-        SliceOutline { unit, oldest, live }
+        SliceOutline { unit: UnitNumber(unit), oldest, live }
     };
     for outline in [outline(500, 0, 0), outline(500, 0, 99), outline(u64::MAX, 0, 1)] {
         assert!(slice.put_outline(&outline).is_err(), "{outline:?}");
     }
-    assert!(slice.put_event(GenerationNumber::FIRST, &[u64::MAX], Stamp::on_time(500)).is_err());
-    assert!(slice.put_event(GenerationNumber(90), &[0], Stamp::on_time(500)).is_err());
+    assert!(slice.put_event(GenerationNumber::FIRST, &[u64::MAX], Stamp::on_time(UnitNumber(500))).is_err());
+    assert!(slice.put_event(GenerationNumber(90), &[0], Stamp::on_time(UnitNumber(500))).is_err());
     let grown = slice.outline().map(|outline| SliceOutline { live: outline.live[..1].to_vec(), ..outline });
     assert_eq!(grown, before);
 }
@@ -161,15 +163,16 @@ fn what_was_missing_expires_where_nothing_else_was_recorded() {
         let definition = spec.resolve().unwrap();
         let (mut slice, mut copy) =
             (FilterSlice::build(&definition).unwrap(), FilterSlice::build(&definition).unwrap());
-        let digest = [FilterSecret::from_seed(1).digest(b"click")];
-        slice.observe_batch(&digest, &[Stamp::on_time(100)], &mut [Verdict::Undecided]);
+        let (digest, recorded) = ([FilterSecret::from_seed(1).digest(b"click")], UnitNumber(100));
+        slice.observe_batch(&digest, &[Stamp::on_time(recorded)], &mut [Verdict::Undecided]);
         let run = slice.cell_run(slice.newest_generation(), 0, usize::MAX / 2).unwrap();
         assert!(copy.lacks_cells(&run).unwrap() && copy.put_missing_cells(&run).unwrap());
         assert!(!copy.lacks_cells(&run).unwrap());
         let mut probes = Probes::new(copy.probe_shape());
         probes.push_digest(digest[0], copy.geometry());
-        let expiry = definition.rule.expiry(100);
-        for unit in (100..expiry + 5 * definition.rule.span_units).step_by(3) {
+        let expiry = definition.rule.expiry(recorded);
+        let until = expiry.after(5 * definition.rule.span_units);
+        for unit in (recorded.0..until.0).step_by(3).map(UnitNumber) {
             let mut answers = [Verdict::Undecided];
             copy.advance(unit);
             copy.lookup_probes(&probes, 0..1, &[Stamp::on_time(unit)], &mut answers).unwrap();

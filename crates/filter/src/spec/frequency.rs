@@ -65,12 +65,12 @@ impl FrequencySpec {
     /// The definition that fulfils this.
     ///
     /// ```
-    /// use firstseen_filter::{FilterSecret, FilterSlice, FrequencySpec, Stamp};
+    /// use firstseen_filter::{FilterSecret, FilterSlice, FrequencySpec, Stamp, UnitNumber};
     /// let definition = FrequencySpec::new("1h".parse().unwrap(), 0.5).resolve().unwrap();
     /// let mut slice = FilterSlice::build(&definition).unwrap();
     /// let page = FilterSecret::from_seed(1).digest(b"/index.html");
     /// let mut estimates = [0.0; 3];
-    /// slice.count_batch(&[page; 3], &[0, 0, 1].map(Stamp::on_time), &mut estimates).unwrap();
+    /// slice.count_batch(&[page; 3], &[0, 0, 1].map(|unit| Stamp::on_time(UnitNumber(unit))), &mut estimates).unwrap();
     /// assert_eq!(estimates, [1.0, 2.0, 2.0]);
     /// ```
     ///

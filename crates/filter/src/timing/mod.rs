@@ -17,6 +17,7 @@ use crate::generation::Generation;
 use crate::kernel::CellRule;
 use crate::kind::{CellKind, Density, Pass, Recorded, Recording, sample};
 use crate::probe::Offsets;
+use crate::unit_number::UnitNumber;
 use crate::{HASHES_MAX, Layout, Stamp, WindowRule};
 use wheel::{Span, Timer, View, code_of};
 
@@ -78,17 +79,23 @@ impl<T: Timer> Timers<T> {
         Self { sweep_period_units, ..self }
     }
 
-    fn view(&self, judged: u64, now: u64) -> T::View {
+    fn view(&self, judged: UnitNumber, now: UnitNumber) -> T::View {
         T::View::new(Span::of::<T>(judged, self.window.expiry(now)))
     }
 
     /// The view of all timers alive at unit `now`, for an event as late as it may be judged.
-    fn whole_view(&self, now: u64) -> T::View {
-        self.view(now.saturating_sub(self.window.lateness_units), now)
+    fn whole_view(&self, now: UnitNumber) -> T::View {
+        self.view(now.before(self.window.lateness_units), now)
     }
 
     /// Units from the judged one to each expiry; by arithmetic, as a table does not pay for the timers of one event.
-    fn ranks(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: u64) -> impl Iterator<Item = u32> {
+    fn ranks(
+        &self,
+        generation: &Generation,
+        positions: &[u64],
+        stamp: Stamp,
+        now: UnitNumber,
+    ) -> impl Iterator<Item = u32> {
         let span = Span::of::<T>(stamp.judged, self.window.expiry(now));
         let width = T::BITS as usize / 8;
         let bytes = generation.memory.bytes();
@@ -103,7 +110,7 @@ impl<T: Timer> Timers<T> {
 pub(crate) struct TimerRule<'a, T: Timer> {
     pass: Pass<'a>,
     timers: &'a Timers<T>,
-    now: u64,
+    now: UnitNumber,
     stamp: Stamp,
     view: T::View,
     code: u32,
@@ -188,7 +195,7 @@ impl<T: Timer> CellKind for Timers<T> {
         &self.window
     }
 
-    fn rule<'a>(&'a self, pass: Pass<'a>, now: u64) -> TimerRule<'a, T> {
+    fn rule<'a>(&'a self, pass: Pass<'a>, now: UnitNumber) -> TimerRule<'a, T> {
         let stamp = Stamp::on_time(now);
         let (view, code) = (self.view(now, now), code_of::<T>(self.window.expiry(now)));
         TimerRule { pass, timers: self, now, stamp, view, code, rank: view.rank(code), recorded: Recorded::default() }
@@ -198,16 +205,16 @@ impl<T: Timer> CellKind for Timers<T> {
         rule.recorded
     }
 
-    fn advance(&self, generation: &mut Generation, now: u64, next: u64) {
+    fn advance(&self, generation: &mut Generation, now: UnitNumber, next: UnitNumber) {
         self.sweep_to(generation, now, next);
     }
 
-    fn sweep(&self, generation: &mut Generation, now: u64, budget_bytes: usize) {
+    fn sweep(&self, generation: &mut Generation, now: UnitNumber, budget_bytes: usize) {
         self.sweep_some(generation, now, budget_bytes);
     }
 
     /// The rate is `(alive timers / m)^k`; blocked: its mean over the blocks.
-    fn density(&self, generation: &Generation, now: u64, bytes_max: usize) -> Density {
+    fn density(&self, generation: &Generation, now: UnitNumber, bytes_max: usize) -> Density {
         let geometry = &generation.geometry;
         let view = self.view(now, now);
         let exponent = geometry.hashes() as i32;
@@ -231,15 +238,15 @@ impl<T: Timer> CellKind for Timers<T> {
         }
     }
 
-    fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: u64) -> (u16, u64) {
+    fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: UnitNumber) -> (u16, UnitNumber) {
         match self.ranks(generation, positions, stamp, now).min() {
-            Some(0) => (0, u64::MAX),
-            Some(rank) => (1, stamp.judged + u64::from(rank)),
-            None => (1, u64::MAX),
+            Some(0) => (0, UnitNumber::NEVER),
+            Some(rank) => (1, stamp.judged.after(u64::from(rank))),
+            None => (1, UnitNumber::NEVER),
         }
     }
 
-    fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, now: u64) -> Option<Recorded> {
+    fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, now: UnitNumber) -> Option<Recorded> {
         let span = Span::of::<T>(stamp.judged, self.window.expiry(now));
         let code = code_of::<T>(self.window.expiry(stamp.unit));
         let (rank, mut used) = (span.rank(code), 0);
@@ -258,14 +265,15 @@ impl<T: Timer> CellKind for Timers<T> {
         generation: &Generation,
         positions: &[u64],
         stamp: Stamp,
-        now: u64,
-        expiries: &mut Vec<u64>,
+        now: UnitNumber,
+        expiries: &mut Vec<UnitNumber>,
     ) {
         let ranks = self.ranks(generation, positions, stamp, now);
-        expiries.extend(ranks.map(|rank| if rank == 0 { 0 } else { stamp.judged + u64::from(rank) }));
+        let expiry = |rank| if rank == 0 { UnitNumber::FIRST } else { stamp.judged.after(u64::from(rank)) };
+        expiries.extend(ranks.map(expiry));
     }
 
-    fn merge(&self, cells: &mut [u8], others: &[u8], then: u64, now: u64) -> Option<u64> {
+    fn merge(&self, cells: &mut [u8], others: &[u8], then: UnitNumber, now: UnitNumber) -> Option<u64> {
         let (view, view_then) = (self.whole_view(now), self.whole_view(then));
         let width = T::BITS as usize / 8;
         let merged = T::of(cells).iter_mut().zip(others.chunks_exact(width)).map(|(cell, other)| {
@@ -278,7 +286,7 @@ impl<T: Timer> CellKind for Timers<T> {
         Some(merged.sum())
     }
 
-    fn lacks(&self, cells: &[u8], others: &[u8], then: u64, now: u64) -> bool {
+    fn lacks(&self, cells: &[u8], others: &[u8], then: UnitNumber, now: UnitNumber) -> bool {
         let (view, view_then) = (self.whole_view(now), self.whole_view(then));
         let width = T::BITS as usize / 8;
         let mut pairs = cells.chunks_exact(width).zip(others.chunks_exact(width));

@@ -10,6 +10,7 @@ use super::{CellKind, Timers};
 use crate::arch::{Instructions, compiled_for};
 use crate::generation::Generation;
 use crate::sweep::Sweep;
+use crate::unit_number::UnitNumber;
 
 #[allow(private_bounds)]
 impl<T: Timer> Timers<T> {
@@ -18,24 +19,24 @@ impl<T: Timer> Timers<T> {
     }
 
     /// Finishes the part of unit `now` and all parts up to unit `next`.
-    pub(super) fn sweep_to(&self, generation: &mut Generation, now: u64, next: u64) {
+    pub(super) fn sweep_to(&self, generation: &mut Generation, now: UnitNumber, next: UnitNumber) {
         let parts = self.sweep_plan().parts_until(generation, now, next);
         parts.into_iter().for_each(|part| self.clear(generation, part, now, next));
     }
 
     /// Sweeps at most `budget_bytes` of the rest of the part of unit `now`.
-    pub(super) fn sweep_some(&self, generation: &mut Generation, now: u64, budget_bytes: usize) {
+    pub(super) fn sweep_some(&self, generation: &mut Generation, now: UnitNumber, budget_bytes: usize) {
         let part = self.sweep_plan().step(generation, now, budget_bytes);
         self.clear(generation, part, now, now);
     }
 
     /// Empties the timers of `part` that no event judged from unit `next` on can find alive. The codes are those
     /// of unit `now`.
-    fn clear(&self, generation: &mut Generation, part: Range<usize>, now: u64, next: u64) {
+    fn clear(&self, generation: &mut Generation, part: Range<usize>, now: UnitNumber, next: UnitNumber) {
         if part.is_empty() {
             return;
         }
-        let kept_above = next.saturating_sub(self.window.lateness_units + Self::SLACK_UNITS);
+        let kept_above = next.before(self.window.lateness_units + Self::SLACK_UNITS);
         let span = Span::of::<T>(kept_above, self.window.expiry(now));
         let timers = T::of(&mut generation.memory.bytes_mut()[part]);
         let emptied = compiled_for(Instructions::Widest, |_| T::retain(timers, span));

@@ -8,6 +8,7 @@
 //! wheel. Must not know: events, cells' positions.
 
 use crate::kernel::Element;
+use crate::unit_number::UnitNumber;
 
 /// A timer of 8 or 16 bits.
 pub(crate) trait Timer: Element {
@@ -106,9 +107,9 @@ pub(crate) struct Span {
 
 impl Span {
     #[inline]
-    pub(crate) fn of<T: Timer>(judged: u64, greatest: u64) -> Self {
-        let base = ((judged + 1) % T::CODES) as u32;
-        Self { codes: T::CODES as u32, base, alive: greatest.saturating_sub(judged).min(T::CODES) as u32 }
+    pub(crate) fn of<T: Timer>(judged: UnitNumber, greatest: UnitNumber) -> Self {
+        let base = ((judged.0 + 1) % T::CODES) as u32;
+        Self { codes: T::CODES as u32, base, alive: greatest.since(judged).min(T::CODES) as u32 }
     }
 }
 
@@ -155,8 +156,8 @@ impl View for Table {
 
 /// The code of an absolute expiry.
 #[inline(always)]
-pub(crate) fn code_of<T: Timer>(expiry: u64) -> u32 {
-    (expiry % T::CODES) as u32 + 1
+pub(crate) fn code_of<T: Timer>(expiry: UnitNumber) -> u32 {
+    (expiry.0 % T::CODES) as u32 + 1
 }
 
 #[cfg(test)]
@@ -165,11 +166,12 @@ mod tests {
 
     fn reads_back<T: Timer>(span_units: u64, behind_units: u64) {
         for judged in (0..1200).chain(u64::from(u16::MAX) - 300..u64::from(u16::MAX) + 300) {
-            let view = T::View::new(Span::of::<T>(judged, judged + span_units));
-            for expiry in judged + 1..=judged + span_units {
-                assert_eq!(u64::from(view.rank(code_of::<T>(expiry))), expiry - judged);
+            let judged = UnitNumber(judged);
+            let view = T::View::new(Span::of::<T>(judged, judged.after(span_units)));
+            for rank in 1..=span_units {
+                assert_eq!(u64::from(view.rank(code_of::<T>(judged.after(rank)))), rank);
             }
-            for expired in judged.saturating_sub(behind_units)..=judged {
+            for expired in (judged.before(behind_units).0..=judged.0).map(UnitNumber) {
                 assert_eq!(view.rank(code_of::<T>(expired)), 0, "{expired} seen from {judged}");
             }
             assert_eq!(view.rank(0), 0, "empty");
@@ -184,8 +186,8 @@ mod tests {
     }
 
     fn retains<T: Timer>() {
-        for judged in [0u64, 7, 100, 250, 254, 255, 256, 300, 65_400, 65_534, 65_535, 65_600] {
-            let span = Span::of::<T>(judged, judged + 150);
+        for judged in [0, 7, 100, 250, 254, 255, 256, 300, 65_400, 65_534, 65_535, 65_600].map(UnitNumber) {
+            let span = Span::of::<T>(judged, judged.after(150));
             let view = T::View::new(span);
             let mut timers: Vec<T> = (0..=T::CODES as u32).map(T::from_code).collect();
             let emptied = T::retain(&mut timers, span);

@@ -11,6 +11,8 @@ use jiff::tz::{Offset, TimeZone};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::unit_number::UnitNumber;
+
 /// The time from one landmark of a calendar to the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Period {
@@ -78,7 +80,7 @@ impl Calendar {
 
     /// The unit that `time_ms` falls into, with times around it that certainly do too: from (inclusive), to
     /// (exclusive).
-    pub(super) fn unit_of(&self, time_ms: u64) -> (u64, u64, u64) {
+    pub(super) fn unit_of(&self, time_ms: u64) -> (UnitNumber, u64, u64) {
         let time_ms = i64::try_from(time_ms).unwrap_or(i64::MAX);
         let local_ms = time_ms.saturating_add(self.offset_ms(time_ms));
         let phased_ms = local_ms.saturating_add(self.period.phase_ms());
@@ -89,7 +91,7 @@ impl Calendar {
         let from_ms = (time_ms - time_ms.rem_euclid(STEP_MS)).max(time_ms - into_ms);
         let to_ms = (time_ms - time_ms.rem_euclid(STEP_MS) + STEP_MS).min(time_ms + (self.period.ms() - into_ms));
         let clamp = |ms: i64| u64::try_from(ms).unwrap_or(0);
-        (clamp(unit), clamp(from_ms), clamp(to_ms))
+        (UnitNumber(clamp(unit)), clamp(from_ms), clamp(to_ms))
     }
 
     /// Milliseconds of local time from one landmark to the next.
@@ -141,7 +143,7 @@ mod tests {
     }
 
     fn unit(calendar: &str, time: &str) -> u64 {
-        calendar.parse::<Calendar>().unwrap().unit_of(ms(time)).0
+        calendar.parse::<Calendar>().unwrap().unit_of(ms(time)).0.0
     }
 
     #[test]
@@ -167,7 +169,7 @@ mod tests {
     fn units_never_step_back_where_clocks_do() {
         let calendar: Calendar = "hour@Europe/Athens".parse().unwrap();
         let start = ms("2026-10-24T20:00:00Z");
-        let units: Vec<u64> = (0..600).map(|minute| calendar.unit_of(start + minute * 60_000).0).collect();
+        let units: Vec<u64> = (0..600).map(|minute| calendar.unit_of(start + minute * 60_000).0.0).collect();
         assert!(units.is_sorted());
         // Ten hours, one of which comes twice.
         assert_eq!(units[599] - units[0] + 1, 9);
@@ -192,11 +194,11 @@ mod tests {
         for zone in ["UTC", "America/New_York", "Pacific/Pago_Pago", "Etc/GMT+12", "Pacific/Kiritimati"] {
             let hours: Calendar = format!("hour@{zone}").parse().unwrap();
             for hour in 0..48 {
-                assert_eq!(hours.unit_of(hour * 3_600_000).0, hours.unit_of(0).0 + hour, "{zone}, hour {hour}");
+                assert_eq!(hours.unit_of(hour * 3_600_000).0, hours.unit_of(0).0.after(hour), "{zone}, hour {hour}");
             }
             for period in ["day", "week"] {
                 let calendar: Calendar = format!("{period}@{zone}").parse().unwrap();
-                let units: Vec<u64> = (0..24 * 21).map(|hour| calendar.unit_of(hour * 3_600_000).0).collect();
+                let units: Vec<u64> = (0..24 * 21).map(|hour| calendar.unit_of(hour * 3_600_000).0.0).collect();
                 let longest = units.chunk_by(|a, b| a == b).map(<[u64]>::len).max();
                 assert_eq!(longest, Some(calendar.period_ms() as usize / 3_600_000), "{period} in {zone}");
             }

@@ -8,9 +8,10 @@ use std::io::{self, Read, Write};
 use super::borne::Borne;
 use super::{Stamp, Unit, WindowRule};
 use crate::body::{invalid, read_u64, write_u64};
+use crate::unit_number::UnitNumber;
 
 /// Times and counts beyond this are invalid: sums must not overflow.
-pub(super) const COUNT_MAX: u64 = 1 << 62;
+const COUNT_MAX: u64 = 1 << 62;
 
 /// The place of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,17 +34,17 @@ pub struct WindowClock {
     present_ms: Option<u64>,
     /// The greatest time accepted; none before the first event.
     now_ms: Option<u64>,
-    now_unit: u64,
+    now_unit: UnitNumber,
     events: u64,
     /// The unit placed last and the times that fall into it.
-    recent: Option<(u64, u64, u64)>,
+    recent: Option<(UnitNumber, u64, u64)>,
 }
 
 impl WindowClock {
     /// A clock that has seen nothing, which an event takes up to `future_max_ms` ahead by its own word.
     pub fn new(unit: Unit, rule: WindowRule, future_max_ms: u64) -> Self {
         let borne = Borne::new(future_max_ms, unit.ms(rule.lateness_units));
-        Self { unit, rule, borne, present_ms: None, now_ms: None, now_unit: 0, events: 0, recent: None }
+        Self { unit, rule, borne, present_ms: None, now_ms: None, now_unit: UnitNumber::FIRST, events: 0, recent: None }
     }
 
     /// The time of day is `present_ms`, in milliseconds since 1970: a time near it needs fewer others to bear it out, and one
@@ -62,11 +63,12 @@ impl WindowClock {
     /// window does not need it.
     ///
     /// ```
-    /// use firstseen_filter::{Placed, Stamp, Unit, WindowClock, WindowRule};
+    /// use firstseen_filter::{Placed, Stamp, Unit, UnitNumber, WindowClock, WindowRule};
     /// let rule = WindowRule { span_units: 10, lateness_units: 0 };
     /// let mut clock = WindowClock::new(Unit::Milliseconds(1000), rule, 60_000);
-    /// assert_eq!(clock.place(Some(100_500)), Placed::At(Stamp::on_time(100)));
-    /// assert_eq!(clock.place(Some(98_000)), Placed::At(Stamp { unit: 98, judged: 100 }));
+    /// assert_eq!(clock.place(Some(100_500)), Placed::At(Stamp::on_time(UnitNumber(100))));
+    /// let behind = Stamp { unit: UnitNumber(98), judged: UnitNumber(100) };
+    /// assert_eq!(clock.place(Some(98_000)), Placed::At(behind));
     /// assert_eq!(clock.place(Some(90_000)), Placed::Late);
     /// ```
     #[inline]
@@ -81,12 +83,12 @@ impl WindowClock {
     /// of the clock: half of the next [`super::AHEAD_EVENTS_MAX`] must be of its time or later, or not much earlier.
     ///
     /// ```
-    /// use firstseen_filter::{Placed, Stamp, Unit, WindowClock, WindowRule};
+    /// use firstseen_filter::{Placed, Stamp, Unit, UnitNumber, WindowClock, WindowRule};
     /// let rule = WindowRule { span_units: 10, lateness_units: 0 };
     /// let mut clock = WindowClock::new(Unit::Milliseconds(1000), rule, 60_000);
     /// let times_ms = [100_500, 900_000, 101_000, 102_000, 300_000, 301_000];
     /// let placed: Vec<Placed> = (0..6).map(|event| clock.place_nth(&times_ms, event)).collect();
-    /// let at = |unit| Placed::At(Stamp::on_time(unit));
+    /// let at = |unit| Placed::At(Stamp::on_time(UnitNumber(unit)));
     /// assert_eq!(placed, [at(100), Placed::Refused, at(101), at(102), at(300), at(301)]);
     /// ```
     #[inline]
@@ -101,7 +103,7 @@ impl WindowClock {
     #[inline]
     fn place_counted(&mut self) -> Placed {
         if let Unit::Events(events_per_unit) = self.unit {
-            self.now_unit = self.events / events_per_unit;
+            self.now_unit = UnitNumber(self.events / events_per_unit);
             self.events += 1;
         }
         Placed::At(Stamp::on_time(self.now_unit))
@@ -111,19 +113,20 @@ impl WindowClock {
     /// An event ahead of the clock is judged at its own time: events that have expired by then are not found.
     ///
     /// ```
-    /// use firstseen_filter::{Placed, Stamp, Unit, WindowClock, WindowRule};
+    /// use firstseen_filter::{Placed, Stamp, Unit, UnitNumber, WindowClock, WindowRule};
     /// let rule = WindowRule { span_units: 10, lateness_units: 2 };
     /// let mut clock = WindowClock::new(Unit::Milliseconds(1000), rule, 60_000);
     /// clock.place(Some(100_000));
-    /// assert_eq!(clock.place_lookup(Some(105_000)), Placed::At(Stamp { unit: 100, judged: 105 }));
-    /// assert_eq!(clock.place_lookup(Some(95_000)), Placed::At(Stamp { unit: 95, judged: 98 }));
-    /// assert_eq!(clock.now_unit(), 100);
+    /// let mut place = |ms| clock.place_lookup(Some(ms));
+    /// let at = |unit, judged| Placed::At(Stamp { unit: UnitNumber(unit), judged: UnitNumber(judged) });
+    /// assert_eq!([place(105_000), place(95_000)], [at(100, 105), at(95, 98)]);
+    /// assert_eq!(clock.now_unit(), UnitNumber(100));
     /// ```
     #[inline]
     pub fn place_lookup(&mut self, time_ms: Option<u64>) -> Placed {
         match (&self.unit, time_ms) {
-            (Unit::Endless, _) => Placed::At(Stamp::on_time(0)),
-            (Unit::Events(events_per_unit), _) => Placed::At(Stamp::on_time(self.events / events_per_unit)),
+            (Unit::Endless, _) => Placed::At(Stamp::on_time(UnitNumber::FIRST)),
+            (Unit::Events(events_per_unit), _) => Placed::At(Stamp::on_time(UnitNumber(self.events / events_per_unit))),
             (_, Some(time_ms)) if time_ms <= COUNT_MAX => {
                 let unit = self.unit_of(time_ms);
                 self.rule.stamp_lookup(unit, self.now_unit, self.now_unit).map_or(Placed::Late, Placed::At)
@@ -134,7 +137,7 @@ impl WindowClock {
 
     /// The clock's unit, and the unit of an event that is only looked up, which may be above it; `None` where
     /// [`Self::place_lookup`] refuses.
-    pub fn look_up_tick(&mut self, time_ms: Option<u64>) -> Option<(u64, u64)> {
+    pub fn look_up_tick(&mut self, time_ms: Option<u64>) -> Option<(UnitNumber, UnitNumber)> {
         match self.unit {
             Unit::Milliseconds(_) | Unit::Calendar(_) => {
                 let unit = self.unit_of(time_ms.filter(|time_ms| *time_ms <= COUNT_MAX)?);
@@ -149,15 +152,16 @@ impl WindowClock {
     /// [`Self::place_nth`] does here. A late event gives them like any other; `None` where `place_nth` refuses.
     ///
     /// ```
-    /// use firstseen_filter::{Unit, WindowClock, WindowRule};
+    /// use firstseen_filter::{Unit, UnitNumber, WindowClock, WindowRule};
     /// let rule = WindowRule { span_units: 10, lateness_units: 0 };
     /// let mut clock = WindowClock::new(Unit::Milliseconds(1000), rule, 60_000);
     /// let times_ms = [100_500, 20_000, 900_000, 100_900];
     /// let ticks: Vec<_> = (0..4).map(|event| clock.tick_nth(&times_ms, event)).collect();
-    /// assert_eq!(ticks, [Some((100, 100)), Some((100, 20)), None, Some((100, 100))]);
+    /// let (now, former) = (UnitNumber(100), UnitNumber(20));
+    /// assert_eq!(ticks, [Some((now, now)), Some((now, former)), None, Some((now, now))]);
     /// ```
     #[inline]
-    pub fn tick_nth(&mut self, times_ms: &[u64], event: usize) -> Option<(u64, u64)> {
+    pub fn tick_nth(&mut self, times_ms: &[u64], event: usize) -> Option<(UnitNumber, UnitNumber)> {
         match self.unit {
             Unit::Milliseconds(_) | Unit::Calendar(_) => {
                 let unit = self.accept(*times_ms.get(event)?, &times_ms[event + 1..])?;
@@ -172,7 +176,7 @@ impl WindowClock {
 
     /// The same for an event alone, which [`Self::place`] would place.
     #[inline]
-    pub fn place_tick(&mut self, time_ms: Option<u64>) -> Option<(u64, u64)> {
+    pub fn place_tick(&mut self, time_ms: Option<u64>) -> Option<(UnitNumber, UnitNumber)> {
         self.tick_nth(time_ms.as_slice(), 0)
     }
 
@@ -198,7 +202,7 @@ impl WindowClock {
             && (self.events + 1..=COUNT_MAX).contains(&events)
         {
             self.events = events;
-            self.now_unit = (events - 1) / events_per_unit;
+            self.now_unit = UnitNumber((events - 1) / events_per_unit);
         }
     }
 
@@ -212,7 +216,7 @@ impl WindowClock {
 
     /// The unit of a time, which moves the clock; `None` if it is too far ahead and not borne out.
     #[inline]
-    fn accept(&mut self, time_ms: u64, ahead_ms: &[u64]) -> Option<u64> {
+    fn accept(&mut self, time_ms: u64, ahead_ms: &[u64]) -> Option<UnitNumber> {
         if self.now_ms.is_some_and(|now_ms| time_ms <= now_ms) {
             return Some(self.unit_of(time_ms));
         }
@@ -232,7 +236,7 @@ impl WindowClock {
     }
 
     #[inline]
-    fn unit_of(&mut self, time_ms: u64) -> u64 {
+    fn unit_of(&mut self, time_ms: u64) -> UnitNumber {
         if let Some((unit, start_ms, end_ms)) = self.recent
             && (start_ms..end_ms).contains(&time_ms)
         {
@@ -241,10 +245,10 @@ impl WindowClock {
         let found = match &self.unit {
             Unit::Milliseconds(unit_ms) => {
                 let unit = time_ms / unit_ms;
-                (unit, unit * unit_ms, (unit + 1).saturating_mul(*unit_ms))
+                (UnitNumber(unit), unit * unit_ms, (unit + 1).saturating_mul(*unit_ms))
             }
             Unit::Calendar(calendar) => calendar.unit_of(time_ms),
-            Unit::Endless | Unit::Events(_) => (0, 0, u64::MAX),
+            Unit::Endless | Unit::Events(_) => (UnitNumber::FIRST, 0, u64::MAX),
         };
         self.recent = Some(found);
         found.0
@@ -275,8 +279,8 @@ impl WindowClock {
             return Err(invalid("a clock that has counted too many events"));
         }
         let now_unit = match self.unit {
-            Unit::Events(events_per_unit) => events.saturating_sub(1) / events_per_unit,
-            _ => now_ms.map_or(0, |now_ms| self.unit_of(now_ms)),
+            Unit::Events(events_per_unit) => UnitNumber(events.saturating_sub(1) / events_per_unit),
+            _ => now_ms.map_or(UnitNumber::FIRST, |now_ms| self.unit_of(now_ms)),
         };
         (self.now_ms, self.events, self.now_unit) = (now_ms, events, now_unit);
         if let Some(now_ms) = now_ms {
@@ -286,7 +290,7 @@ impl WindowClock {
     }
 
     /// The greatest unit placed so far.
-    pub fn now_unit(&self) -> u64 {
+    pub fn now_unit(&self) -> UnitNumber {
         self.now_unit
     }
 

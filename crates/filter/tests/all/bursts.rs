@@ -1,7 +1,7 @@
 //! Promise 2 under uneven load: jumps that share words stay under the rate, however a window's events are spread over
 //! them; what would go beyond it is refused.
 
-use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Layout, Stamp, Verdict};
+use firstseen_filter::{FilterSecret, FilterSlice, FilterSpec, Kind, Layout, Stamp, UnitNumber, Verdict};
 
 const RATE: f64 = 0.01;
 const CAPACITY: u64 = 60_000;
@@ -22,7 +22,7 @@ fn stream(layout: Layout, cell_bits: u32, loads: &[u64]) -> (u64, f64) {
     for (unit, load) in (1000..).zip(loads) {
         let digests: Vec<_> = (event..event + load).map(|event| secret.digest(&event.to_le_bytes())).collect();
         let mut verdicts = vec![Verdict::Undecided; digests.len()];
-        slice.observe_batch(&digests, &vec![Stamp::on_time(unit); digests.len()], &mut verdicts);
+        slice.observe_batch(&digests, &vec![Stamp::on_time(UnitNumber(unit)); digests.len()], &mut verdicts);
         refused += verdicts.iter().filter(|verdict| **verdict == Verdict::Undecided).count() as u64;
         greatest = greatest.max(slice.expected_rate());
         event += load;

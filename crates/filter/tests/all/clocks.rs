@@ -1,7 +1,7 @@
 //! One clock for all events, or one that tells units and several that place them: the same places.
 
 use crate::common::{Dice, config};
-use firstseen_filter::{Jump, Placed, Stamp, Unit, UnitClock, WindowClock, WindowRule};
+use firstseen_filter::{Jump, Placed, Stamp, Unit, UnitClock, UnitNumber, WindowClock, WindowRule};
 use proptest::prelude::*;
 
 /// A time, or how the next differs from the one before.
@@ -75,7 +75,7 @@ proptest! {
         let mut producer = WindowClock::new(unit, rule, future_max_ms);
         let mut heads = vec![UnitClock::new(rule, step_units); owners as usize];
         let mut dice = Dice(seed);
-        let (mut base_unit, mut told_base) = (0, vec![false; owners as usize]);
+        let (mut base_unit, mut told_base) = (UnitNumber::FIRST, vec![false; owners as usize]);
         // What its own clock took is borne out for the others, too.
         let believed = |_: Jump| true;
         let times_ms = times(&steps, unit_ms, future_max_ms);
@@ -122,11 +122,11 @@ fn windows_without_time_tick_with_their_events() {
     let rule = WindowRule { span_units: 5, lateness_units: 0 };
     let mut counting = WindowClock::new(Unit::Events(2), rule, 0);
     let ticks: Vec<_> = (0..5).map(|_| counting.place_tick(None)).collect();
-    assert_eq!(ticks, [0, 0, 1, 1, 2].map(|unit| Some((unit, unit))));
+    assert_eq!(ticks, [0, 0, 1, 1, 2].map(|unit| Some((UnitNumber(unit), UnitNumber(unit)))));
     counting.catch_up_ms(1 << 40);
-    assert_eq!((counting.now_ms(), counting.place_tick(None)), (None, Some((2, 2))));
+    assert_eq!((counting.now_ms(), counting.place_tick(None)), (None, Some((UnitNumber(2), UnitNumber(2)))));
     let mut endless = WindowClock::new(Unit::Endless, rule, 0);
-    assert_eq!(endless.place_tick(Some(77)), Some((0, 0)));
+    assert_eq!(endless.place_tick(Some(77)), Some((UnitNumber::FIRST, UnitNumber::FIRST)));
     let mut timed = WindowClock::new(Unit::Milliseconds(10), rule, 0);
     assert_eq!((timed.place_tick(None), timed.place_tick(Some(u64::MAX))), (None, None));
 }
@@ -134,15 +134,29 @@ fn windows_without_time_tick_with_their_events() {
 const ALONE: fn(Jump) -> bool = |_| true;
 const NOBODY: fn(Jump) -> bool = |_| false;
 
+/// Places an event of `unit`, at which its producer's clock showed that unit, too.
+fn place(clock: &mut UnitClock, unit: u64, is_said: impl Fn(Jump) -> bool) -> Placed {
+    clock.place(UnitNumber(unit), UnitNumber(unit), is_said)
+}
+
+fn at(unit: u64) -> Placed {
+    Placed::At(Stamp::on_time(UnitNumber(unit)))
+}
+
+fn late(unit: u64, judged: u64) -> Placed {
+    Placed::At(Stamp { unit: UnitNumber(unit), judged: UnitNumber(judged) })
+}
+
 #[test]
 fn units_beyond_all_times_are_refused() {
     let mut clock = UnitClock::new(WindowRule { span_units: 5, lateness_units: 0 }, u64::MAX);
-    assert_eq!(clock.place(3, u64::MAX, ALONE), Placed::Refused);
+    assert_eq!(clock.place(UnitNumber(3), UnitNumber::NEVER, ALONE), Placed::Refused);
     // What a clock shows is a hint.
-    assert_eq!(clock.place(u64::MAX, 3, ALONE), Placed::At(Stamp::on_time(3)));
-    clock.catch_up(u64::MAX, ALONE);
-    clock.restore(u64::MAX);
-    assert_eq!((clock.now_unit(), clock.look_up(0, u64::MAX)), (3, Placed::Refused));
+    assert_eq!(clock.place(UnitNumber::NEVER, UnitNumber(3), ALONE), at(3));
+    clock.catch_up(UnitNumber::NEVER, ALONE);
+    clock.restore(UnitNumber::NEVER);
+    assert_eq!(clock.now_unit(), UnitNumber(3));
+    assert_eq!(clock.look_up(UnitNumber::FIRST, UnitNumber::NEVER), Placed::Refused);
 }
 
 #[test]
@@ -150,112 +164,112 @@ fn nobody_moves_the_clock_far_ahead_of_the_present() {
     let new = || UnitClock::new(WindowRule { span_units: 10, lateness_units: 0 }, 60);
     // The first event, and one behind it.
     let mut clock = new();
-    clock.show_present(1000..=1060, true);
-    assert_eq!(clock.place(1061, 1061, ALONE), Placed::Refused);
-    assert_eq!(clock.place(1060, 1060, NOBODY), Placed::At(Stamp::on_time(1060)));
+    clock.show_present(UnitNumber(1000)..=UnitNumber(1060), true);
+    assert_eq!(place(&mut clock, 1061, ALONE), Placed::Refused);
+    assert_eq!(place(&mut clock, 1060, NOBODY), at(1060));
     // However far the clock is, the bound stays.
     for unit in [1061, 1100, 1120] {
-        assert_eq!(clock.place(unit, unit, ALONE), Placed::Refused);
-        clock.catch_up(unit, ALONE);
+        assert_eq!(place(&mut clock, unit, ALONE), Placed::Refused);
+        clock.catch_up(UnitNumber(unit), ALONE);
     }
-    assert_eq!(clock.now_unit(), 1060);
-    clock.show_present(1030..=1090, true);
-    clock.show_present(1001..=1061, true);
-    assert_eq!(clock.place(1091, 1091, ALONE), Placed::Refused);
-    assert_eq!(clock.place(1090, 1090, NOBODY), Placed::At(Stamp::on_time(1090)));
+    assert_eq!(clock.now_unit(), UnitNumber(1060));
+    clock.show_present(UnitNumber(1030)..=UnitNumber(1090), true);
+    clock.show_present(UnitNumber(1001)..=UnitNumber(1061), true);
+    assert_eq!(place(&mut clock, 1091, ALONE), Placed::Refused);
+    assert_eq!(place(&mut clock, 1090, NOBODY), at(1090));
 }
 
 #[test]
 fn a_step_within_a_unit_is_no_unit() {
     let mut clock = UnitClock::new(WindowRule { span_units: 1, lateness_units: 0 }, 1);
-    clock.show_present(1000..=1000, true);
-    assert_eq!(clock.place(1000, 1000, ALONE), Placed::At(Stamp::on_time(1000)));
-    assert_eq!(clock.place(1001, 1001, ALONE), Placed::Refused);
-    clock.show_present(1000..=1001, true);
-    assert_eq!(clock.place(1001, 1001, NOBODY), Placed::At(Stamp::on_time(1001)));
+    clock.show_present(UnitNumber(1000)..=UnitNumber(1000), true);
+    assert_eq!(place(&mut clock, 1000, ALONE), at(1000));
+    assert_eq!(place(&mut clock, 1001, ALONE), Placed::Refused);
+    clock.show_present(UnitNumber(1000)..=UnitNumber(1001), true);
+    assert_eq!(place(&mut clock, 1001, NOBODY), at(1001));
 }
 
 #[test]
 fn old_events_move_the_clock_as_far_as_they_are_borne_out() {
     let mut clock = UnitClock::new(WindowRule { span_units: 10, lateness_units: 0 }, 60);
-    clock.show_present(10_000..=10_060, true);
-    assert_eq!(clock.place(7, 7, NOBODY), Placed::Refused);
+    clock.show_present(UnitNumber(10_000)..=UnitNumber(10_060), true);
+    assert_eq!(place(&mut clock, 7, NOBODY), Placed::Refused);
     // What was doubted is looked into again with the next run of events.
-    assert_eq!(clock.place(7, 7, ALONE), Placed::Refused);
-    clock.catch_up(0, NOBODY);
-    assert_eq!(clock.place(7, 7, ALONE), Placed::At(Stamp::on_time(7)));
-    assert_eq!(clock.place(67, 67, NOBODY), Placed::At(Stamp::on_time(67)));
+    assert_eq!(place(&mut clock, 7, ALONE), Placed::Refused);
+    clock.catch_up(UnitNumber::FIRST, NOBODY);
+    assert_eq!(place(&mut clock, 7, ALONE), at(7));
+    assert_eq!(place(&mut clock, 67, NOBODY), at(67));
     // Steps do not add up.
-    assert_eq!(clock.place(68, 68, NOBODY), Placed::Refused);
+    assert_eq!(place(&mut clock, 68, NOBODY), Placed::Refused);
     // What others bear out is the anchor, as far as they go: here not to the event itself.
-    clock.catch_up(0, NOBODY);
-    assert_eq!(clock.place(3000, 3000, |jump: Jump| jump.from <= 2950), Placed::At(Stamp::on_time(3000)));
-    assert_eq!(clock.place(3001, 3001, NOBODY), Placed::Refused);
-    clock.catch_up(0, NOBODY);
-    assert_eq!(clock.place(3050, 3050, |jump: Jump| jump.from <= 3050), Placed::At(Stamp::on_time(3050)));
-    assert_eq!(clock.place(3110, 3110, NOBODY), Placed::At(Stamp::on_time(3110)));
-    assert_eq!(clock.place(3111, 3111, NOBODY), Placed::Refused);
+    clock.catch_up(UnitNumber::FIRST, NOBODY);
+    assert_eq!(place(&mut clock, 3000, |jump: Jump| jump.from <= UnitNumber(2950)), at(3000));
+    assert_eq!(place(&mut clock, 3001, NOBODY), Placed::Refused);
+    clock.catch_up(UnitNumber::FIRST, NOBODY);
+    assert_eq!(place(&mut clock, 3050, |jump: Jump| jump.from <= UnitNumber(3050)), at(3050));
+    assert_eq!(place(&mut clock, 3110, NOBODY), at(3110));
+    assert_eq!(place(&mut clock, 3111, NOBODY), Placed::Refused);
     // A clock that is wrong takes nobody along, and the event is placed by its own unit.
-    assert_eq!(clock.place(9000, 3105, NOBODY), Placed::At(Stamp { unit: 3105, judged: 3110 }));
-    assert_eq!(clock.place(9000, 3106, NOBODY), Placed::At(Stamp { unit: 3106, judged: 3110 }));
-    clock.catch_up(9000, NOBODY);
-    assert_eq!(clock.now_unit(), 3110);
+    assert_eq!(clock.place(UnitNumber(9000), UnitNumber(3105), NOBODY), late(3105, 3110));
+    assert_eq!(clock.place(UnitNumber(9000), UnitNumber(3106), NOBODY), late(3106, 3110));
+    clock.catch_up(UnitNumber(9000), NOBODY);
+    assert_eq!(clock.now_unit(), UnitNumber(3110));
     assert!(!clock.is_live());
 }
 
 #[test]
 fn the_present_takes_old_events_along_unless_others_outweigh_it() {
     let mut clock = UnitClock::new(WindowRule { span_units: 10, lateness_units: 0 }, 60);
-    clock.show_present(10_000..=10_060, false);
-    clock.catch_up(0, NOBODY);
-    assert_eq!(clock.place(7, 7, ALONE), Placed::At(Stamp::on_time(7)));
-    assert_eq!(clock.place(9940, 9940, NOBODY), Placed::Refused);
-    clock.show_present(10_000..=10_060, true);
-    assert_eq!(clock.place(9940, 9940, NOBODY), Placed::At(Stamp::on_time(9940)));
+    clock.show_present(UnitNumber(10_000)..=UnitNumber(10_060), false);
+    clock.catch_up(UnitNumber::FIRST, NOBODY);
+    assert_eq!(place(&mut clock, 7, ALONE), at(7));
+    assert_eq!(place(&mut clock, 9940, NOBODY), Placed::Refused);
+    clock.show_present(UnitNumber(10_000)..=UnitNumber(10_060), true);
+    assert_eq!(place(&mut clock, 9940, NOBODY), at(9940));
     assert!(clock.is_live());
 }
 
 #[test]
 fn events_that_come_late_all_the_time_go_on_with_the_time_of_day() {
     let mut clock = UnitClock::new(WindowRule { span_units: 10, lateness_units: 2 }, 1);
-    clock.show_present(1000..=1001, true);
-    assert_eq!(clock.place(950, 950, ALONE), Placed::At(Stamp::on_time(950)));
+    clock.show_present(UnitNumber(1000)..=UnitNumber(1001), true);
+    assert_eq!(place(&mut clock, 950, ALONE), at(950));
     for passed in 0..500 {
-        clock.show_present(1000 + passed..=1001 + passed, true);
-        clock.catch_up(0, NOBODY);
-        assert_eq!(clock.place(952 + passed, 952 + passed, NOBODY), Placed::Refused, "{passed}");
-        assert_eq!(clock.place(950 + passed, 950 + passed, NOBODY), Placed::At(Stamp::on_time(950 + passed)));
+        clock.show_present(UnitNumber(1000 + passed)..=UnitNumber(1001 + passed), true);
+        clock.catch_up(UnitNumber::FIRST, NOBODY);
+        assert_eq!(place(&mut clock, 952 + passed, NOBODY), Placed::Refused, "{passed}");
+        assert_eq!(place(&mut clock, 950 + passed, NOBODY), at(950 + passed));
     }
     // A clock that takes over begins with what it is shown.
     let mut next = UnitClock::new(WindowRule { span_units: 10, lateness_units: 2 }, 1);
     next.restore(clock.now_unit());
-    next.show_present(9000..=9001, true);
-    assert_eq!(next.place(1460, 1460, NOBODY), Placed::Refused);
+    next.show_present(UnitNumber(9000)..=UnitNumber(9001), true);
+    assert_eq!(place(&mut next, 1460, NOBODY), Placed::Refused);
 }
 
 #[test]
 fn a_clock_that_goes_on_where_another_was_takes_no_step_more() {
     let rule = WindowRule { span_units: 10, lateness_units: 0 };
     let mut clock = UnitClock::new(rule, 60);
-    clock.place(100, 100, ALONE);
-    assert_eq!(clock.place(160, 160, NOBODY), Placed::At(Stamp::on_time(160)));
+    place(&mut clock, 100, ALONE);
+    assert_eq!(place(&mut clock, 160, NOBODY), at(160));
     let mut next = UnitClock::new(rule, 60);
     next.restore(clock.now_unit());
-    assert_eq!((next.now_unit(), next.place(161, 161, NOBODY)), (160, Placed::Refused));
+    assert_eq!((next.now_unit(), place(&mut next, 161, NOBODY)), (UnitNumber(160), Placed::Refused));
 }
 
 #[test]
 fn lookups_move_no_clock() {
     let mut clock = UnitClock::new(WindowRule { span_units: 10, lateness_units: 2 }, 60);
-    clock.show_present(1000..=1060, true);
-    clock.place(100, 100, ALONE);
+    clock.show_present(UnitNumber(1000)..=UnitNumber(1060), true);
+    place(&mut clock, 100, ALONE);
     let before = clock.clone();
-    assert_eq!(clock.look_up(100, 105), Placed::At(Stamp { unit: 100, judged: 105 }));
-    assert_eq!(clock.look_up(100, 5000), Placed::At(Stamp { unit: 100, judged: 5000 }));
-    assert_eq!(clock.look_up(100, 95), Placed::At(Stamp { unit: 95, judged: 98 }));
+    assert_eq!(clock.look_up(UnitNumber(100), UnitNumber(105)), late(100, 105));
+    assert_eq!(clock.look_up(UnitNumber(100), UnitNumber(5000)), late(100, 5000));
+    assert_eq!(clock.look_up(UnitNumber(100), UnitNumber(95)), late(95, 98));
     // The clock of who asks may be ahead of this one, by events that others own.
-    assert_eq!(clock.look_up(104, 95), Placed::At(Stamp { unit: 95, judged: 102 }));
-    assert_eq!(clock.look_up(150, 95), Placed::Late);
-    assert_eq!(clock.look_up(5000, 95), Placed::At(Stamp { unit: 95, judged: 98 }));
+    assert_eq!(clock.look_up(UnitNumber(104), UnitNumber(95)), late(95, 102));
+    assert_eq!(clock.look_up(UnitNumber(150), UnitNumber(95)), Placed::Late);
+    assert_eq!(clock.look_up(UnitNumber(5000), UnitNumber(95)), late(95, 98));
     assert_eq!(clock, before);
 }

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use firstseen_filter::{CountingError, Digest, FilterSecret, JumpingCounting, SlidingCounting, Stamp, WindowRule};
+use firstseen_filter::{
+    CountingError, Digest, FilterSecret, JumpingCounting, SlidingCounting, Stamp, UnitNumber, WindowRule,
+};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
@@ -20,13 +22,13 @@ fn jumping(cells: u64, hashes: u32, span_units: u64) -> JumpingCounting {
 
 fn jump(filter: &mut JumpingCounting, key: u64, unit: u64) -> bool {
     let mut duplicate = [false];
-    filter.observe_batch(&[digest(key)], &[Stamp::on_time(unit)], &mut duplicate);
+    filter.observe_batch(&[digest(key)], &[Stamp::on_time(UnitNumber(unit))], &mut duplicate);
     duplicate[0]
 }
 
 fn slide(filter: &mut SlidingCounting, key: u64, number: u64) -> bool {
     let mut duplicate = [false];
-    filter.observe_batch(&[digest(key)], &[Stamp::on_time(number)], &mut duplicate);
+    filter.observe_batch(&[digest(key)], &[Stamp::on_time(UnitNumber(number))], &mut duplicate);
     duplicate[0]
 }
 
@@ -53,17 +55,17 @@ proptest! {
     #[test]
     fn jumping_answers_as_the_exact_model_with_saves_between(stream in streams(), span in 1..20_u64) {
         let mut filter = jumping(1 << 16, 6, span);
-        let (mut expiries, mut unit) = (HashMap::new(), 5);
+        let (mut expiries, mut unit) = (HashMap::new(), UnitNumber(5));
         for batch in stream {
             let (mut digests, mut stamps, mut expected) = (vec![], vec![], vec![]);
             for (key, step) in batch {
-                unit += step;
+                unit = unit.after(step);
                 digests.push(digest(key));
                 stamps.push(Stamp::on_time(unit));
                 let alive = expiries.get(&key).is_some_and(|expiry| *expiry > unit);
                 expected.push(alive);
                 if !alive {
-                    expiries.insert(key, unit + span);
+                    expiries.insert(key, unit.after(span));
                 }
             }
             let mut duplicate = vec![false; digests.len()];
@@ -89,9 +91,9 @@ proptest! {
     ) {
         let rule = window(8);
         let mut filter = jumping(1 << 16, 6, 8);
-        let (mut expiries, mut now) = (HashMap::new(), 0);
+        let (mut expiries, mut now) = (HashMap::new(), UnitNumber::FIRST);
         for (index, (key, back)) in events.into_iter().enumerate() {
-            let unit = (100 + index as u64 / 10).saturating_sub(back);
+            let unit = UnitNumber(100 + index as u64 / 10).before(back);
             let Some(stamp) = rule.stamp(unit, now) else { continue };
             now = now.max(unit);
             let alive = expiries.get(&key).is_some_and(|expiry| *expiry > stamp.judged);
@@ -113,7 +115,7 @@ proptest! {
             for (key, gap) in batch {
                 number += gap;
                 digests.push(digest(key));
-                stamps.push(Stamp::on_time(number));
+                stamps.push(Stamp::on_time(UnitNumber(number)));
                 let alive = expiries.get(&key).is_some_and(|expiry| *expiry > number);
                 expected.push(alive);
                 if !alive {
@@ -162,7 +164,7 @@ proptest! {
     #[test]
     fn no_bytes_make_a_filter_panic(bytes in prop::collection::vec(any::<u8>(), 0..600)) {
         let keys: Vec<_> = (0..40).map(digest).collect();
-        let stamps: Vec<_> = (0..40).map(Stamp::on_time).collect();
+        let stamps: Vec<_> = (0..40).map(UnitNumber).map(Stamp::on_time).collect();
         let mut duplicate = [false; 40];
         let mut jumps = jumping(100, 3, 4);
         if jumps.read_body(&mut &bytes[..]).is_ok() {
@@ -190,7 +192,7 @@ fn jumping_forgets_exactly_when_the_sub_window_leaves() {
 
 #[test]
 fn an_event_that_comes_after_its_window_is_not_recorded() {
-    let late = [Stamp { unit: 2, judged: 5 }];
+    let late = [Stamp { unit: UnitNumber(2), judged: UnitNumber(5) }];
     let mut duplicate = [true];
     let mut jumps = jumping(1 << 14, 5, 3);
     jumps.observe_batch(&[digest(1)], &late, &mut duplicate);
@@ -199,7 +201,7 @@ fn an_event_that_comes_after_its_window_is_not_recorded() {
     sliding.observe_batch(&[digest(1)], &late, &mut duplicate);
     assert_eq!((duplicate, sliding.fill()), ([false], 0.0));
     // One earlier it still counts, for one more unit.
-    jumps.observe_batch(&[digest(1)], &[Stamp { unit: 3, judged: 5 }], &mut duplicate);
+    jumps.observe_batch(&[digest(1)], &[Stamp { unit: UnitNumber(3), judged: UnitNumber(5) }], &mut duplicate);
     assert_eq!((jump(&mut jumps, 1, 5), jump(&mut jumps, 1, 6)), (true, false));
 }
 
@@ -221,9 +223,9 @@ fn what_has_left_the_window_leaves_no_cell_behind() {
     (0..5_000).for_each(|number| {
         slide(&mut sliding, number % 97, number);
     });
-    sliding.lookup_batch(&[digest(0)], &[Stamp::on_time(5_062)], &mut [false]);
+    sliding.lookup_batch(&[digest(0)], &[Stamp::on_time(UnitNumber(5_062))], &mut [false]);
     assert!(sliding.fill() > 0.0);
-    sliding.lookup_batch(&[digest(0)], &[Stamp::on_time(5_063)], &mut [false]);
+    sliding.lookup_batch(&[digest(0)], &[Stamp::on_time(UnitNumber(5_063))], &mut [false]);
     assert_eq!(sliding.fill(), 0.0);
 
     let mut jumps = jumping(4_096, 5, 6);
@@ -231,7 +233,7 @@ fn what_has_left_the_window_leaves_no_cell_behind() {
         jump(&mut jumps, event % 997, event / 100);
     });
     // One unit after the other, so that every sub-window is subtracted, and none is cleared as a whole.
-    (50..=55).for_each(|unit| jumps.lookup_batch(&[digest(0)], &[Stamp::on_time(unit)], &mut [false]));
+    (50..=55).for_each(|unit| jumps.lookup_batch(&[digest(0)], &[Stamp::on_time(UnitNumber(unit))], &mut [false]));
     assert_eq!(jumps.fill(), 0.0);
 }
 
@@ -264,10 +266,10 @@ fn false_positives_are_as_many_as_the_formula_says() {
     let events = 20 * sub_window;
     let digests: Vec<_> = (0..events).map(digest).collect();
     let mut jumped = vec![false; digests.len()];
-    let units: Vec<_> = (0..events).map(|event| Stamp::on_time(event / sub_window)).collect();
+    let units: Vec<_> = (0..events).map(|event| Stamp::on_time(UnitNumber(event / sub_window))).collect();
     jumps.observe_batch(&digests, &units, &mut jumped);
     let mut slid = vec![false; digests.len()];
-    let numbers: Vec<_> = (0..events).map(Stamp::on_time).collect();
+    let numbers: Vec<_> = (0..events).map(UnitNumber).map(Stamp::on_time).collect();
     sliding.observe_batch(&digests, &numbers, &mut slid);
 
     let lookups: Vec<_> = (1 << 40..(1 << 40) + 200_000).map(digest).collect();
@@ -277,10 +279,10 @@ fn false_positives_are_as_many_as_the_formula_says() {
         let empty = (1.0 - 1.0 / cells as f64).powf(f64::from(hashes) * recorded as f64);
         (1.0 - empty).powf(f64::from(hashes))
     };
-    jumps.lookup_batch(&lookups, &vec![Stamp::on_time(19); lookups.len()], &mut found);
+    jumps.lookup_batch(&lookups, &vec![Stamp::on_time(UnitNumber(19)); lookups.len()], &mut found);
     assert_in_band(found.iter().filter(|known| **known).count() as u64, 200_000, rate(live(&jumped)));
     assert!((jumps.expected_rate() / rate(live(&jumped)) - 1.0).abs() < 0.05);
-    sliding.lookup_batch(&lookups, &vec![Stamp::on_time(events - 1); lookups.len()], &mut found);
+    sliding.lookup_batch(&lookups, &vec![Stamp::on_time(UnitNumber(events - 1)); lookups.len()], &mut found);
     assert_in_band(found.iter().filter(|known| **known).count() as u64, 200_000, rate(live(&slid)));
     assert!((sliding.expected_rate() / rate(live(&slid)) - 1.0).abs() < 0.05);
 }

@@ -5,7 +5,7 @@ use crate::cuckoo_model::{
     Feed, LONG, Model, SHAPES, SHORT, START, Steps, Wanted, assert_same_map, batch_size, live_of, map_of, position_of,
 };
 use firstseen_filter::rates::cuckoo;
-use firstseen_filter::{Digest, ExactWindow, FilterSlice, Instructions, Probes, Refresh, Stamp, Verdict};
+use firstseen_filter::{Digest, ExactWindow, FilterSlice, Instructions, Probes, Refresh, Stamp, UnitNumber, Verdict};
 
 /// A slice with its model, and the events that went in.
 struct Pair {
@@ -52,11 +52,11 @@ impl Pair {
     /// Looks keys up, also ahead of the present, which must change nothing.
     fn look_up(&mut self, keys: &[Digest], ahead: u64) {
         let unit = self.model.now;
-        let stamps = vec![Stamp { unit, judged: unit + ahead }; keys.len()];
+        let stamps = vec![Stamp { unit, judged: unit.after(ahead) }; keys.len()];
         self.verdicts.resize(keys.len(), Verdict::Undecided);
         self.slice.lookup_batch(keys, &stamps, &mut self.verdicts);
         for (key, got) in keys.iter().zip(&self.verdicts) {
-            let found = self.model.finds(self.model.identity(*key), unit + ahead);
+            let found = self.model.finds(self.model.identity(*key), unit.after(ahead));
             let expected = if found { Verdict::Duplicate } else { Verdict::FirstSeen };
             assert_eq!(*got, expected, "looked up at {unit} + {ahead}; {:?}", self.wanted);
         }
@@ -217,12 +217,12 @@ fn batches_positions_and_instructions_change_no_answer() {
 fn the_first_units_are_like_all_others() {
     for lateness in [0, 3, 7] {
         let wanted = Wanted::region((16, 64), lateness);
-        for unit in 0..12 {
+        for unit in (0..12).map(UnitNumber) {
             let (mut slice, mut verdicts) = (wanted.slice(), [Verdict::Undecided; 50]);
-            let keys = digests(unit, 50);
+            let keys = digests(unit.0, 50);
             slice.observe_batch(&keys, &[Stamp::on_time(unit); 50], &mut verdicts);
             for (age, expected) in [(0, true), (wanted.rule.span_units - 1, true), (wanted.rule.span_units, false)] {
-                slice.lookup_batch(&keys, &[Stamp { unit, judged: unit + age }; 50], &mut verdicts);
+                slice.lookup_batch(&keys, &[Stamp { unit, judged: unit.after(age) }; 50], &mut verdicts);
                 assert!(verdicts.iter().all(|got| (*got == Verdict::Duplicate) == expected), "{age} after {unit}");
             }
         }
@@ -236,18 +236,19 @@ fn an_event_is_alive_for_exactly_its_span_at_every_base() {
         for lateness in [0, 3] {
             let wanted = Wanted { regions: 2, ..Wanted::region(shape, lateness) };
             let span = wanted.rule.span_units;
-            for start in START..START + 41 {
+            for start in (0..41).map(|ahead| START.after(ahead)) {
                 let (mut slice, mut exact) = (wanted.slice(), ExactWindow::of(&wanted.definition()));
                 let mut verdicts = [Verdict::Undecided; 20];
-                let keys = digests(start * 20, 20);
+                let keys = digests(start.0 * 20, 20);
                 slice.observe_batch(&keys, &[Stamp::on_time(start); 20], &mut verdicts);
                 for (key, verdict) in keys.iter().zip(verdicts) {
                     exact.observe(*key, Stamp::on_time(start), verdict);
                 }
                 for age in [span - 1, span, span + 1] {
                     // As far as a late event may look back.
-                    for judged in [start + age, (start + age).saturating_sub(lateness)] {
-                        let stamps = [Stamp { unit: start + age, judged }; 20];
+                    let unit = start.after(age);
+                    for judged in [unit, unit.before(lateness)] {
+                        let stamps = [Stamp { unit, judged }; 20];
                         slice.lookup_batch(&keys, &stamps, &mut verdicts);
                         let known = known(&exact, &keys, stamps[0]);
                         assert_eq!(verdicts.to_vec(), known, "{wanted:?}: age {age} from {start}, judged {judged}");

@@ -3,7 +3,7 @@
 
 use crate::common::{Dice, body, digests, reloaded};
 use crate::cuckoo_model::{Feed, Model, SHAPES, START, Steps, Wanted, assert_same_map, crowd, position_of};
-use firstseen_filter::{CellRun, FilterSlice, GenerationNumber, Refresh, SliceOutline, Stamp, Verdict};
+use firstseen_filter::{CellRun, FilterSlice, GenerationNumber, Refresh, SliceOutline, Stamp, UnitNumber, Verdict};
 
 const STEPS: Steps = Steps { next: 80, jump: 0, late: 5, life: 3 };
 /// Bytes of a line, and of the buckets of a region before its stash.
@@ -22,7 +22,7 @@ fn used(wanted: &Wanted, seed: u64) -> (FilterSlice, Model, Feed, Vec<u64>) {
     let mut positions: Vec<_> = feed.keys.iter().map(|key| position_of(*key, slice.geometry())).collect();
     if wanted.print_bits > 15 {
         for position in crowd(wanted, 40, 2 * wanted.shape().slots() as usize + 4) {
-            let stamp = Stamp { unit: feed.now - feed.dice.below(wanted.rule.span_units), judged: feed.now };
+            let stamp = Stamp { unit: feed.now.before(feed.dice.below(wanted.rule.span_units)), judged: feed.now };
             if slice.set_at(&[position], stamp) {
                 model.set(position, stamp);
                 positions.push(position);
@@ -59,13 +59,13 @@ fn exercise(slice: &mut FilterSlice, wanted: &Wanted, dice: &mut Dice) {
     let keys = digests(dice.below(2000), 12);
     let mut verdicts = [Verdict::Undecided; 12];
     for ahead in [0, 1 + dice.below(40)] {
-        let stamps = [Stamp::on_time(unit + ahead); 12];
+        let stamps = [Stamp::on_time(unit.after(ahead)); 12];
         slice.lookup_batch(&keys, &stamps, &mut verdicts);
         slice.observe_batch(&keys, &stamps, &mut verdicts);
     }
-    slice.observe_batch(&keys[..1], &[Stamp::on_time(3)], &mut verdicts[..1]);
+    slice.observe_batch(&keys[..1], &[Stamp::on_time(UnitNumber(3))], &mut verdicts[..1]);
     let positions = [dice.below(wanted.geometry().positions())];
-    let now = unit + dice.below(40);
+    let now = unit.after(dice.below(40));
     slice.set_at(&positions, Stamp { unit: now, judged: now });
     slice.test_at(&positions, Stamp::on_time(now));
     let (fill, rate) = slice.fill_and_rate(usize::MAX);
@@ -76,8 +76,8 @@ fn exercise(slice: &mut FilterSlice, wanted: &Wanted, dice: &mut Dice) {
     let _ = slice.put_missing_cells(&run);
     slice.recount();
     let _ = copy.merge(slice);
-    slice.advance(now + 1 + dice.below(200));
-    slice.observe_batch(&keys, &[Stamp::on_time(now + 300); 12], &mut verdicts);
+    slice.advance(now.after(1 + dice.below(200)));
+    slice.observe_batch(&keys, &[Stamp::on_time(now.after(300)); 12], &mut verdicts);
 }
 
 /// Reads a body with `change`, and asks the slice everything, whether it was refused or not.
@@ -165,9 +165,9 @@ fn lines_with_any_times_are_refused_or_harmless() {
 }
 
 /// Puts an entry into the second place of the stash of one region, whose bytes are `cells`.
-fn stash_second(cells: &mut [u8], (bucket, print, expiry): (u16, u32, u64)) {
+fn stash_second(cells: &mut [u8], (bucket, print, expiry): (u16, u32, UnitNumber)) {
     let entry = &mut cells[STASH_START + 16..][..16];
-    entry[..8].copy_from_slice(&expiry.to_le_bytes());
+    entry[..8].copy_from_slice(&expiry.0.to_le_bytes());
     entry[8..12].copy_from_slice(&print.to_le_bytes());
     entry[12..14].copy_from_slice(&bucket.to_le_bytes());
 }
@@ -182,8 +182,8 @@ fn no_entry_of_a_stash_outlives_the_window() {
         let (whole, run) = (body(&slice), slice.cell_run(GenerationNumber::FIRST, 0, 1).unwrap());
         let cells_start = whole.len() - 1025 * LINE_BYTES;
         // That of an event of the present.
-        let latest = run.unit + wanted.rule.span_units;
-        for (expiry, fits) in [(latest, true), (latest + 1, false), (u64::MAX, false)] {
+        let latest = wanted.rule.expiry(run.unit);
+        for (expiry, fits) in [(latest, true), (latest.after(1), false), (UnitNumber::NEVER, false)] {
             let mut changed = whole.clone();
             stash_second(&mut changed[cells_start..], (77, 5, expiry));
             let read = wanted.slice().read_body(&mut &changed[..]);
@@ -201,9 +201,10 @@ fn no_entry_of_a_stash_outlives_the_window() {
 
 #[test]
 fn entries_of_a_stash_with_any_numbers_are_refused_or_harmless() {
-    const EXPIRIES: [u64; 9] = [1, START, START + 5, START + 31, START + 200, 1 << 40, 1 << 62, u64::MAX - 1, u64::MAX];
+    let around = [UnitNumber(1), START, START.after(5), START.after(31), START.after(200)];
+    let far = [UnitNumber(1 << 40), UnitNumber::LAST, UnitNumber::NEVER.before(1), UnitNumber::NEVER];
     for (seed, shape) in (1..).zip(SHAPES) {
-        for expiry in EXPIRIES {
+        for expiry in around.into_iter().chain(far) {
             let wanted =
                 Wanted { refresh: [Refresh::Fixed, Refresh::Refresh][seed as usize % 2], ..Wanted::region(shape, 2) };
             let (slice, _, _, _) = used(&wanted, seed);
@@ -215,18 +216,18 @@ fn entries_of_a_stash_with_any_numbers_are_refused_or_harmless() {
                 let mut cells = run.cells.clone();
                 stash_second(&mut cells, (bucket, print, expiry));
                 let run = CellRun { cells, ..run.clone() };
-                let fits = fits && expiry <= run.unit + wanted.rule.span_units;
+                let fits = fits && expiry <= wanted.rule.expiry(run.unit);
                 let mut copy = wanted.slice();
                 let outline = SliceOutline { unit: run.unit, ..slice.outline().unwrap() };
                 copy.put_outline(&outline).unwrap();
                 assert_eq!(copy.put_cells(&run).is_ok(), fits, "{expiry}, {print}, {bucket}; {wanted:?}");
                 // It is alive for no longer than any event of this window.
                 let reach = wanted.rule.span_units + wanted.rule.lateness_units;
-                copy.advance(run.unit + reach);
+                copy.advance(run.unit.after(reach));
                 assert_eq!(copy.fill_and_rate(usize::MAX).0, Some(0.0), "{expiry}");
                 let position =
                     [u64::from(bucket % 1024) << wanted.print_bits | u64::from(print) & ((1 << wanted.print_bits) - 1)];
-                assert!(!copy.test_at(&position, Stamp::on_time(run.unit + reach)).unwrap().is_hit(), "{expiry}");
+                assert!(!copy.test_at(&position, Stamp::on_time(run.unit.after(reach))).unwrap().is_hit(), "{expiry}");
                 exercise(&mut copy, &wanted, &mut dice);
             }
         }
@@ -247,7 +248,7 @@ fn runs_of_random_bytes_are_refused_or_harmless() {
                 let at = dice.below(cells.len() as u64) as usize;
                 cells[at] = dice.roll() as u8;
             }
-            let unit = [run.unit, run.unit + dice.below(50), 0, 1 << 61][round % 4];
+            let unit = [run.unit, run.unit.after(dice.below(50)), UnitNumber::FIRST, UnitNumber(1 << 61)][round % 4];
             let mut copy = wanted.slice();
             taken += u64::from(copy.put_cells(&CellRun { cells, unit, ..run.clone() }).is_ok());
             exercise(&mut copy, &wanted, &mut dice);

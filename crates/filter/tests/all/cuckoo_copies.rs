@@ -6,7 +6,7 @@ use crate::cuckoo_model::{
     Feed, LONG, Model, SHORT, START, Steps, Wanted, assert_same_map, batch_size, crowd, map_of, position_of,
 };
 use firstseen_filter::{
-    CellRun, FilterSlice, GenerationNumber, MergeError, PartError, Probes, Refresh, Stamp, Verdict,
+    CellRun, FilterSlice, GenerationNumber, MergeError, PartError, Probes, Refresh, Stamp, UnitNumber, Verdict,
 };
 
 /// Bytes of a region, the unit in which copies fetch.
@@ -65,7 +65,7 @@ impl Copy {
         merged
     }
 
-    pub(crate) fn advance(&mut self, unit: u64) {
+    pub(crate) fn advance(&mut self, unit: UnitNumber) {
         self.slice.advance(unit);
         self.model.advance(unit);
     }
@@ -102,7 +102,7 @@ fn merging_has_its_laws(operations: usize) {
             let [mut a, mut b, c] = [0, 1, 2].map(|copy| Copy::filled(wanted, KEYS, EVENTS, 30 * seed + copy));
             // Copies whose clocks are far apart, or close to each other.
             let now = b.model.now.max(c.model.now);
-            a.advance(now - (now % 5));
+            a.advance(now.before(now.0 % 5));
             // Each has entries of its own that are alive, one more of them than the other.
             for (copy, events) in [(&mut a, 250), (&mut b, 400)] {
                 let mut feed = Feed::new(&wanted, KEYS, 30 * seed + events as u64);
@@ -188,7 +188,7 @@ fn a_run_that_comes_late_adds_what_is_alive_and_nothing_else() {
                 if !is_empty {
                     copy = Copy::filled(wanted, KEYS, 300, 8);
                 }
-                let unit = source.model.now.max(copy.model.now) + age;
+                let unit = source.model.now.max(copy.model.now).after(age);
                 copy.advance(unit);
                 let lacks = runs.iter().any(|run| copy.slice.lacks_cells(run).unwrap());
                 let before = copy.model.map();
@@ -200,7 +200,7 @@ fn a_run_that_comes_late_adds_what_is_alive_and_nothing_else() {
                 copy.check(&keys, &format!("age {age}, empty: {is_empty}"));
                 // And it expires here as it does there, where nothing else is ever recorded.
                 for later in [1, ticks / 2, 20, 12, 32] {
-                    copy.advance(copy.model.now + later);
+                    copy.advance(copy.model.now.after(later));
                     copy.check(&keys, &format!("{later} after age {age}, empty: {is_empty}"));
                 }
             }
@@ -243,7 +243,7 @@ fn a_copy_made_meanwhile_holds_what_its_slice_holds() {
                     source.model.observe(*key, *stamp, false);
                     taken.push_digest(*key, source.slice.geometry());
                 }
-                copy.slice.advance(run.unit + ahead);
+                copy.slice.advance(run.unit.after(ahead));
                 put(&mut copy.slice, &run, region % 2 == 0);
                 if refresh == Refresh::Refresh {
                     copy.slice.put_probes(GenerationNumber::FIRST, &taken, &stamps).unwrap();
@@ -255,7 +255,7 @@ fn a_copy_made_meanwhile_holds_what_its_slice_holds() {
                 }
             }
             copy.slice.recount();
-            source.advance(source.model.now + ahead);
+            source.advance(source.model.now.after(ahead));
             copy.slice.advance(source.model.now);
             source.check(&keys, "the slice");
             assert_same_map(&copy.slice, &source.model, &keys, &format!("the copy, {ahead} ahead"));
@@ -335,7 +335,7 @@ fn a_merge_without_room_loses_nothing_that_was_there() {
     assert_eq!(events.iter().filter(is_hit).count(), room);
     // Where the other's have room, they come from its stash, too.
     let mut empty = Copy::new(wanted);
-    empty.advance(START + 3);
+    empty.advance(START.after(3));
     empty.slice.merge(&mut other.slice).unwrap();
     empty.model.merge(&other.model);
     empty.check(&events, "into an empty one");
@@ -346,10 +346,10 @@ fn a_merge_without_room_loses_nothing_that_was_there() {
     let mut late = Copy::new(wanted);
     late.slice.put_cells(&full.slice.cell_run(GenerationNumber::FIRST, 0, 1).unwrap()).unwrap();
     assert!(late.slice.put_missing_cells(&run).is_err());
-    for unit in START..START + 100 {
+    for unit in (0..100).map(|ahead| START.after(ahead)) {
         late.advance(unit);
         let hit = late.slice.test_at(&events[..1], Stamp::on_time(unit)).unwrap().is_hit();
-        assert_eq!(hit, unit < START + wanted.rule.span_units, "at {unit}");
+        assert_eq!(hit, unit < wanted.rule.expiry(START), "at {unit}");
     }
 }
 

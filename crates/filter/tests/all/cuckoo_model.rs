@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use crate::common::{self, Dice, digests};
 use firstseen_filter::{
     BucketShape, CellDefinition, Digest, FilterDefinition, FilterSlice, Geometry, Growth, Layout, Limit,
-    REGION_BUCKETS, Refresh, Stamp, Verdict, WindowRule, positions_of,
+    REGION_BUCKETS, Refresh, Stamp, UnitNumber, Verdict, WindowRule, positions_of,
 };
 
 /// Bits of fingerprints and bits of times: short and long ones, with and without whole bytes.
@@ -16,7 +16,7 @@ pub(crate) const SHAPES: [(u32, u8); 9] =
     [(10, 64), (13, 64), (14, 64), (16, 64), (17, 64), (24, 64), (32, 64), (16, 128), (32, 128)];
 
 /// Every test begins at this unit: enough units lie before it for events that come late or live for a short time.
-pub(crate) const START: u64 = 1000;
+pub(crate) const START: UnitNumber = UnitNumber(1000);
 
 /// A filter of buckets as a test wants it.
 #[derive(Clone, Copy, Debug)]
@@ -103,17 +103,17 @@ pub(crate) fn other_name_of(position: u64, print_bits: u32) -> u64 {
 pub(crate) struct Model {
     wanted: Wanted,
     geometry: Geometry,
-    pub(crate) now: u64,
+    pub(crate) now: UnitNumber,
     /// The greatest expiry of each identity.
-    pub(crate) expiries: HashMap<Identity, u64>,
+    pub(crate) expiries: HashMap<Identity, UnitNumber>,
     /// Events that take room, by the unit in which they were counted.
-    live: BTreeMap<u64, u64>,
+    live: BTreeMap<UnitNumber, u64>,
 }
 
 impl Model {
     pub(crate) fn new(wanted: Wanted) -> Self {
         let geometry = wanted.geometry();
-        Self { wanted, geometry, now: 0, expiries: HashMap::new(), live: BTreeMap::new() }
+        Self { wanted, geometry, now: UnitNumber::FIRST, expiries: HashMap::new(), live: BTreeMap::new() }
     }
 
     pub(crate) fn identity(&self, digest: Digest) -> Identity {
@@ -121,8 +121,8 @@ impl Model {
     }
 
     /// The latest unit at which no event that may still come is judged.
-    pub(crate) fn base(&self) -> u64 {
-        self.now.saturating_sub(self.wanted.rule.lateness_units)
+    pub(crate) fn base(&self) -> UnitNumber {
+        self.now.before(self.wanted.rule.lateness_units)
     }
 
     pub(crate) fn live_events(&self) -> u64 {
@@ -130,7 +130,7 @@ impl Model {
     }
 
     /// Events that take room, with the units in which they were counted.
-    pub(crate) fn live(&self) -> Vec<(u64, u64)> {
+    pub(crate) fn live(&self) -> Vec<(UnitNumber, u64)> {
         self.live.iter().map(|(unit, events)| (*unit, *events)).collect()
     }
 
@@ -138,18 +138,18 @@ impl Model {
         self.live_events() >= self.wanted.capacity_events
     }
 
-    pub(crate) fn advance(&mut self, unit: u64) {
+    pub(crate) fn advance(&mut self, unit: UnitNumber) {
         self.now = self.now.max(unit);
         let reach = self.wanted.rule.span_units + self.wanted.rule.lateness_units;
-        self.live = self.live.split_off(&(self.now + 1).saturating_sub(reach));
+        self.live = self.live.split_off(&self.now.after(1).before(reach));
     }
 
     /// The expiry of an identity while its entry takes room.
-    pub(crate) fn held(&self, identity: Identity) -> Option<u64> {
+    pub(crate) fn held(&self, identity: Identity) -> Option<UnitNumber> {
         self.expiries.get(&identity).copied().filter(|expiry| *expiry > self.base())
     }
 
-    pub(crate) fn finds(&self, identity: Identity, judged: u64) -> bool {
+    pub(crate) fn finds(&self, identity: Identity, judged: UnitNumber) -> bool {
         self.held(identity).is_some_and(|expiry| expiry > judged)
     }
 
@@ -179,10 +179,10 @@ impl Model {
         }
     }
 
-    fn put(&mut self, identity: Identity, held: Option<u64>, expiry: u64) {
+    fn put(&mut self, identity: Identity, held: Option<UnitNumber>, expiry: UnitNumber) {
         match held {
             Some(held) if held >= expiry => return,
-            Some(held) => self.take_back(held.saturating_sub(self.wanted.rule.span_units)),
+            Some(held) => self.take_back(held.before(self.wanted.rule.span_units)),
             None => {}
         }
         self.expiries.insert(identity, expiry);
@@ -190,7 +190,7 @@ impl Model {
     }
 
     /// An event of `unit` is counted elsewhere now. One that came late was counted in a later unit than its own.
-    fn take_back(&mut self, unit: u64) {
+    fn take_back(&mut self, unit: UnitNumber) {
         let counted = self.live.range_mut(unit..).next();
         if let Some((counted, events)) = counted.map(|(counted, events)| (*counted, events)) {
             *events -= 1;
@@ -219,14 +219,19 @@ impl Model {
     }
 
     /// The expiries of all entries that take room.
-    pub(crate) fn map(&self) -> HashMap<Identity, u64> {
+    pub(crate) fn map(&self) -> HashMap<Identity, UnitNumber> {
         self.expiries.iter().filter(|(_, expiry)| **expiry > self.base()).map(|(key, expiry)| (*key, *expiry)).collect()
     }
 }
 
 /// The expiries of those of `positions` that a slice holds, read one by one.
-pub(crate) fn map_of(slice: &FilterSlice, wanted: &Wanted, now: u64, positions: &[u64]) -> HashMap<Identity, u64> {
-    let stamp = Stamp { unit: now, judged: now.saturating_sub(wanted.rule.lateness_units) };
+pub(crate) fn map_of(
+    slice: &FilterSlice,
+    wanted: &Wanted,
+    now: UnitNumber,
+    positions: &[u64],
+) -> HashMap<Identity, UnitNumber> {
+    let stamp = Stamp { unit: now, judged: now.before(wanted.rule.lateness_units) };
     let held = |position: &u64| {
         let sighting = slice.test_at(&[*position], stamp).unwrap();
         let other_name = other_name_of(*position, wanted.print_bits);
@@ -261,11 +266,11 @@ pub(crate) fn crowd(wanted: &Wanted, bucket: usize, count: usize) -> Vec<u64> {
 }
 
 /// Events that take room in the oldest generation of a slice, with the units in which they were counted.
-pub(crate) fn live_of(slice: &FilterSlice) -> Vec<(u64, u64)> {
+pub(crate) fn live_of(slice: &FilterSlice) -> Vec<(UnitNumber, u64)> {
     let mut bytes = Vec::new();
     slice.outline().unwrap().live[0].write(&mut bytes).unwrap();
     let words: Vec<_> = bytes.as_chunks().0.iter().map(|word| u64::from_le_bytes(*word)).collect();
-    words[2..].as_chunks().0.iter().map(|[unit, events]| (*unit, *events)).collect()
+    words[2..].as_chunks().0.iter().map(|[unit, events]| (UnitNumber(*unit), *events)).collect()
 }
 
 /// How a stream of events moves; one of so many events does each of these (0: none).
@@ -284,7 +289,7 @@ pub(crate) struct Steps {
 /// Events of `keys` keys.
 pub(crate) struct Feed {
     pub(crate) dice: Dice,
-    pub(crate) now: u64,
+    pub(crate) now: UnitNumber,
     pub(crate) keys: Vec<Digest>,
     rule: WindowRule,
     ticks: u64,
@@ -302,18 +307,18 @@ impl Feed {
 
     pub(crate) fn next(&mut self, steps: Steps) -> (Digest, Stamp) {
         if self.comes(steps.next) {
-            self.now += 1;
+            self.now = self.now.after(1);
         }
         if self.comes(steps.jump) {
-            self.now += self.dice.below(10 * self.ticks + 1);
+            self.now = self.now.after(self.dice.below(10 * self.ticks + 1));
         }
         let key = self.dice.below(self.keys.len() as u64) as usize;
         let mut stamp = Stamp::on_time(self.now);
         if self.comes(steps.late) {
-            let unit = self.now - self.dice.below(self.rule.lateness_units + self.rule.span_units);
+            let unit = self.now.before(self.dice.below(self.rule.lateness_units + self.rule.span_units));
             stamp = self.rule.stamp(unit, self.now).unwrap_or(stamp);
         } else if self.comes(steps.life) {
-            stamp.unit -= self.dice.below(self.rule.span_units);
+            stamp.unit = stamp.unit.before(self.dice.below(self.rule.span_units));
         }
         (self.keys[key], stamp)
     }

@@ -6,7 +6,8 @@ use crate::cuckoo_model::{
     Model, SHAPES, START, Wanted, assert_same_map, crowd, identity_of, other_name_of, position_of,
 };
 use firstseen_filter::{
-    BucketShape, FilterSlice, GenerationNumber, Instructions, Probes, REGION_BUCKETS, Refresh, Stamp, Verdict,
+    BucketShape, FilterSlice, GenerationNumber, Instructions, Probes, REGION_BUCKETS, Refresh, Stamp, UnitNumber,
+    Verdict,
 };
 use std::collections::HashMap;
 
@@ -22,8 +23,8 @@ fn random_position(wanted: &Wanted, dice: &mut Dice) -> u64 {
 }
 
 /// A stamp of an event that comes at `now` and lives for any part of the window.
-fn any_life(wanted: &Wanted, dice: &mut Dice, now: u64) -> Stamp {
-    Stamp { unit: now - dice.below(wanted.rule.span_units), judged: now }
+fn any_life(wanted: &Wanted, dice: &mut Dice, now: UnitNumber) -> Stamp {
+    Stamp { unit: now.before(dice.below(wanted.rule.span_units)), judged: now }
 }
 
 /// Sets random positions until one finds no room; those that did.
@@ -66,13 +67,13 @@ fn a_region_takes_nearly_as_many_entries_as_it_has_slots_and_loses_none() {
         assert_same_map(&slice, &model, &taken, "with refusals");
         // Time passes in steps of any length, and so do sweeps.
         for _ in 0..12 {
-            model.advance(model.now + dice.below(1 + u64::from(wanted.shape().ticks()) / 2));
+            model.advance(model.now.after(dice.below(1 + u64::from(wanted.shape().ticks()) / 2)));
             let mut verdicts = vec![Verdict::Undecided; 200];
             let keys = crate::common::digests(0, 200);
             slice.lookup_batch(&keys, &vec![Stamp::on_time(model.now); 200], &mut verdicts);
             assert_same_map(&slice, &model, &taken, "some time later");
         }
-        slice.advance(START + 1000);
+        slice.advance(START.after(1000));
         assert_eq!(slice.fill_and_rate(usize::MAX).0, Some(0.0));
         assert_eq!(slice.used_cells(), 0, "the stash is empty again");
     }
@@ -152,7 +153,7 @@ fn a_known_event_starts_its_window_again_however_full_its_region_is() {
 }
 
 /// The verdicts on events that are observed in one unit.
-fn observe_at(slice: &mut FilterSlice, positions: &[u64], unit: u64) -> Vec<Verdict> {
+fn observe_at(slice: &mut FilterSlice, positions: &[u64], unit: UnitNumber) -> Vec<Verdict> {
     let mut probes = Probes::new(slice.probe_shape());
     positions.iter().for_each(|position| probes.push_positions(&[*position]).unwrap());
     let (stamps, mut verdicts) =
@@ -182,7 +183,7 @@ fn a_known_event_of_an_older_generation_starts_its_window_again_where_the_newest
             let verdicts = observe_at(&mut slice, positions, START);
             assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{wanted:?}");
         }
-        let (again, later) = (START + 1, START + wanted.rule.span_units);
+        let (again, later) = (START.after(1), wanted.rule.expiry(START));
         assert_eq!(observe_at(&mut slice, &newer[room..], again), [Verdict::Undecided], "{wanted:?}");
         assert_eq!(observe_at(&mut slice, old, again), [Verdict::Duplicate; OLD], "{wanted:?}");
         assert_eq!(slice.generations(), 2);
@@ -199,7 +200,7 @@ fn a_stash_is_emptied_into_buckets_of_any_age_and_changes_no_answer() {
         let room = 2 * wanted.shape().slots() as usize + STASH_ENTRIES;
         for step in 0..60 {
             let (mut slice, mut model, mut dice) = (wanted.slice(), Model::new(wanted), Dice(step + 1));
-            let start = START + dice.below(100);
+            let start = START.after(dice.below(100));
             // The buckets are far behind the stash in the order of the sweep, or close to it.
             let positions = crowd(&wanted, [3, 500, 1020][step as usize % 3], room);
             let stamps: Vec<_> = positions.iter().map(|_| any_life(&wanted, &mut dice, start)).collect();
@@ -207,7 +208,7 @@ fn a_stash_is_emptied_into_buckets_of_any_age_and_changes_no_answer() {
             assert_eq!(slice.used_cells(), STASH_ENTRIES as u64);
             let (first, second) = (dice.below(24), 1 + dice.below(step + 1));
             for steps in [first, second, 1, 3] {
-                model.advance(model.now + steps);
+                model.advance(model.now.after(steps));
                 if dice.below(2) == 0 {
                     slice.advance(model.now);
                 } else {
@@ -223,20 +224,19 @@ fn a_stash_is_emptied_into_buckets_of_any_age_and_changes_no_answer() {
 /// A slice that was asked before anything was recorded has swept what it has not.
 #[test]
 fn a_filter_that_was_looked_up_while_empty_goes_on() {
-    for asked in 0..50 {
-        for first in [asked, asked + 1, asked + 20, asked + 31] {
+    for asked in (0..50).map(UnitNumber) {
+        for first in [0, 1, 20, 31].map(|ahead| asked.after(ahead)) {
             let wanted = Wanted::region((16, 64), 0);
             let (mut slice, mut model) = (wanted.slice(), Model::new(wanted));
             let keys = crate::common::digests(0, 2000);
             slice.lookup_batch(&keys, &[Stamp::on_time(asked); 2000], &mut [Verdict::Undecided; 2000]);
             let positions: Vec<_> = keys.iter().take(100).map(|key| position_of(*key, slice.geometry())).collect();
-            for unit in first..first + 3 {
-                let part = &positions[(unit - first) as usize * 30..][..30];
-                observe(&mut slice, &mut model, part, &[Stamp::on_time(unit); 30], 0);
+            for (ahead, part) in (0..3).zip(positions.chunks(30)) {
+                observe(&mut slice, &mut model, part, &[Stamp::on_time(first.after(ahead)); 30], 0);
             }
             for ahead in [3, 9, 26, 27, 30] {
-                model.advance(first + ahead);
-                slice.advance(first + ahead);
+                model.advance(first.after(ahead));
+                slice.advance(first.after(ahead));
                 assert_same_map(&slice, &model, &positions, &format!("asked at {asked}, {ahead} after {first}"));
             }
         }
@@ -262,13 +262,13 @@ fn bits(line: &[u8], start: usize, count: usize) -> u128 {
 }
 
 /// The entries of a bucket at unit `now`, by the layout as it is written down, which is written a second time here.
-fn entries(line: &[u8], wanted: &Wanted, now: u64) -> Vec<(u32, u64)> {
+fn entries(line: &[u8], wanted: &Wanted, now: UnitNumber) -> Vec<(u32, UnitNumber)> {
     let (print_bits, time_bits) = (wanted.print_bits as usize, usize::from(wanted.time_bits));
     let slots = (512 - time_bits) / print_bits;
     let head_bits = slots.next_power_of_two().ilog2() as usize;
     let unary_bits = time_bits - 5 - head_bits;
     let (times, head) = (bits(line, 0, unary_bits), bits(line, unary_bits, head_bits) as usize);
-    let age = (now % 32 + 32 - bits(line, unary_bits + head_bits, 5) as u64) % 32;
+    let age = (now.0 % 32 + 32 - bits(line, unary_bits + head_bits, 5) as u64) % 32;
     let (mut place, mut tick, mut found) = (0, 1, Vec::new());
     for bit in 0..unary_bits {
         if times >> bit & 1 == 0 {
@@ -281,7 +281,7 @@ fn entries(line: &[u8], wanted: &Wanted, now: u64) -> Vec<(u32, u64)> {
         let plane = |bit: usize| bits(line, planes + (bit - print_bits / 8 * 8) * slots + slot, 1) << bit;
         let print = (0..print_bits / 8).map(column).chain((print_bits / 8 * 8..print_bits).map(plane)).sum::<u128>();
         if tick > age {
-            found.push((print as u32, now + tick - age));
+            found.push((print as u32, now.after(tick - age)));
         }
         place += 1;
     }
@@ -299,7 +299,7 @@ fn buckets_of_every_shape_lie_in_their_64_bytes_as_the_layout_says() {
         assert!(slots <= 64 && ticks >= 2 && slots + ticks - 1 + 5 + (slots - 1).ilog2() < u32::from(time_bits));
         let (mut slice, mut model, mut dice) = (wanted.slice(), Model::new(wanted), Dice(u64::from(print_bits)));
         overfill(&wanted, &mut dice, &mut slice, &mut model);
-        let now = START + dice.below(u64::from(ticks) / 2);
+        let now = START.after(dice.below(u64::from(ticks) / 2));
         slice.advance(now);
         model.advance(now);
         let run = slice.cell_run(GenerationNumber::FIRST, 0, usize::MAX / 2).unwrap();
@@ -335,7 +335,7 @@ fn full_regions_answer_alike_with_all_instructions() {
         let verdicts = slices.each_mut().map(|slice| {
             let mut verdicts = vec![Verdict::Undecided; positions.len()];
             slice.observe_probes(&probes, 0..positions.len(), &stamps, &mut verdicts).unwrap();
-            slice.advance(START + 5);
+            slice.advance(START.after(5));
             verdicts
         });
         assert!(verdicts[0] == verdicts[1], "{wanted:?}");

@@ -5,7 +5,7 @@ use crate::cuckoo_model::{START, Wanted};
 use firstseen_filter::rates::cuckoo;
 use firstseen_filter::{
     BucketShape, CellDefinition, Digest, ExactWindow, FilterDefinition, FilterSlice, FilterSpec, Geometry, Growth,
-    GrowthSpec, Kind, Layout, Limit, Refresh, Stamp, Unit, Verdict, Window,
+    GrowthSpec, Kind, Layout, Limit, Refresh, Stamp, Unit, UnitNumber, Verdict, Window,
 };
 
 const UNSEEN: u64 = 1 << 40;
@@ -130,7 +130,7 @@ fn no_part_of_the_promised_window_is_lost_and_little_is_added() {
         let definition = FilterSpec { ticks, ..spec("1000003ms", 100, 1e-6) }.resolve().unwrap();
         let Unit::Milliseconds(unit_ms) = definition.unit else { panic!("{definition:?}") };
         for delivered_ms in (0..3_000_009).step_by(142_857) {
-            let stamp = |ms: u64| [Stamp::on_time(ms / unit_ms)];
+            let stamp = |ms: u64| [Stamp::on_time(UnitNumber(ms / unit_ms))];
             for (age_ms, expected) in [(1_000_002, Verdict::Duplicate), (1_000_003 + 2 * unit_ms, Verdict::FirstSeen)] {
                 let (mut slice, mut verdict) = (FilterSlice::build(&definition).unwrap(), [Verdict::Undecided]);
                 slice.observe_batch(&digests(1, 1), &stamp(delivered_ms), &mut verdict);
@@ -158,13 +158,14 @@ fn an_event_takes_as_few_bits_as_promised() {
 }
 
 /// Brings a whole window of new events again and again, evenly; how many were refused.
-fn churn(slice: &mut FilterSlice, definition: &FilterDefinition, capacity: u64, windows: u64) -> (u64, u64) {
+fn churn(slice: &mut FilterSlice, definition: &FilterDefinition, capacity: u64, windows: u64) -> (u64, UnitNumber) {
     const BATCH: u64 = 4096;
     let Unit::Events(unit_events) = definition.unit else { panic!("{definition:?}") };
-    let (mut refused, mut unit) = (0, 0);
+    let (mut refused, mut unit) = (0, UnitNumber::FIRST);
     let mut verdicts = vec![Verdict::Undecided; BATCH as usize];
     for first in (0..windows * capacity).step_by(BATCH as usize) {
-        let stamps: Vec<_> = (first..first + BATCH).map(|event| Stamp::on_time(START + event / unit_events)).collect();
+        let unit_of = |event| START.after(event / unit_events);
+        let stamps: Vec<_> = (first..first + BATCH).map(|event| Stamp::on_time(unit_of(event))).collect();
         slice.observe_batch(&digests(first, BATCH), &stamps, &mut verdicts);
         refused += verdicts.iter().filter(|verdict| **verdict == Verdict::Undecided).count() as u64;
         unit = stamps[stamps.len() - 1].unit;
@@ -173,7 +174,7 @@ fn churn(slice: &mut FilterSlice, definition: &FilterDefinition, capacity: u64, 
 }
 
 /// The part of `lookups` keys never seen that are called duplicates.
-fn measured_rate(slice: &mut FilterSlice, unit: u64, lookups: u64) -> f64 {
+fn measured_rate(slice: &mut FilterSlice, unit: UnitNumber, lookups: u64) -> f64 {
     const BATCH: u64 = 1 << 14;
     let (mut hits, mut verdicts) = (0, vec![Verdict::Undecided; BATCH as usize]);
     let batches = lookups.div_ceil(BATCH);
@@ -199,8 +200,8 @@ fn full_filters_err_as_often_as_the_formula_says() {
         let (mut slice, span) = (wanted.slice(), wanted.rule.span_units);
         let (mut key, mut refused) = (0, 0);
         // Events of one unit after the other, so that as many are alive as the filter is built for.
-        for unit in START..START + 6 * span {
-            let events = live * (unit + 1) / span - live * unit / span;
+        for unit in (0..6 * span).map(|ahead| START.after(ahead)) {
+            let events = live * unit.after(1).0 / span - live * unit.0 / span;
             let mut verdicts = vec![Verdict::Undecided; events as usize];
             slice.observe_batch(&digests(key, events), &vec![Stamp::on_time(unit); events as usize], &mut verdicts);
             refused += verdicts.iter().filter(|verdict| **verdict == Verdict::Undecided).count();
@@ -212,7 +213,7 @@ fn full_filters_err_as_often_as_the_formula_says() {
         let formula = cuckoo::rate(wanted.shape(), fill);
         assert!(fill > (1.0 - 1.2 * formula) * cuckoo::load(wanted.shape()) && fill <= 1.0, "filled to {fill}");
         assert!((slice.expected_rate() / formula - 1.0).abs() < 1e-9);
-        let measured = measured_rate(&mut slice, START + 6 * span - 1, lookups);
+        let measured = measured_rate(&mut slice, START.after(6 * span - 1), lookups);
         assert!((measured / formula - 1.0).abs() < 0.03, "{measured}, not {formula}; {wanted:?}");
     }
 }
@@ -222,8 +223,8 @@ fn full_filters_err_as_often_as_the_formula_says() {
 fn a_sample_of_regions_tells_the_fill_of_all() {
     let wanted = Wanted { regions: 8, ..Wanted::region((16, 64), 0) };
     let (mut slice, events) = (wanted.slice(), 100_000);
-    for unit in 0..60 {
-        observe(&mut slice, &digests(unit * events / 60, events / 60), START + unit);
+    for ahead in 0..60 {
+        observe(&mut slice, &digests(ahead * events / 60, events / 60), START.after(ahead));
     }
     let (whole, rate) = slice.fill_and_rate(usize::MAX);
     assert_eq!(slice.fill_and_rate(slice.bytes() as usize), (whole, rate), "a sample that is the whole");
@@ -297,7 +298,7 @@ fn refreshed_events_count_once() {
         let keys = digests(0, 3000);
         let (mut unit, mut seen) = (START, 0);
         for round in 0..12 * 3000 / batch {
-            unit += u64::from(round % (600 / batch).max(1) == 0);
+            unit = unit.after(u64::from(round % (600 / batch).max(1) == 0));
             let part: Vec<_> = (0..batch).map(|_| keys[dice.below(3000) as usize]).collect();
             let verdicts = observe(&mut slice, &part, unit);
             assert!(!verdicts.contains(&Verdict::Undecided), "refused in round {round} of batches of {batch}");
@@ -308,7 +309,7 @@ fn refreshed_events_count_once() {
     }
 }
 
-fn observe(slice: &mut FilterSlice, keys: &[Digest], unit: u64) -> Vec<Verdict> {
+fn observe(slice: &mut FilterSlice, keys: &[Digest], unit: UnitNumber) -> Vec<Verdict> {
     let mut verdicts = vec![Verdict::Undecided; keys.len()];
     slice.observe_batch(keys, &vec![Stamp::on_time(unit); keys.len()], &mut verdicts);
     verdicts
@@ -321,8 +322,8 @@ fn a_burst_opens_generations_of_one_shape_and_closes_them_again() {
     let (mut slice, span) = (FilterSlice::build(&definition).unwrap(), definition.rule.span_units);
     assert!(definition.one_shape() && slice.takes_probes());
     let (mut exact, mut key, mut most) = (ExactWindow::of(&definition), 0, 0);
-    for unit in 0..6 * span {
-        let events = if (2 * span..3 * span).contains(&unit) { 80_000 / span } else { 15_000 / span };
+    for unit in (0..6 * span).map(UnitNumber) {
+        let events = if (2 * span..3 * span).contains(&unit.0) { 80_000 / span } else { 15_000 / span };
         let keys = digests(key, events);
         for (key, verdict) in keys.iter().zip(observe(&mut slice, &keys, unit)) {
             assert_ne!(verdict, Verdict::Undecided, "at {unit}");
@@ -338,7 +339,7 @@ fn a_burst_opens_generations_of_one_shape_and_closes_them_again() {
         key += events;
         most = most.max(slice.generations());
         assert_counted(&slice);
-        if unit == 3 * span - 1 {
+        if unit == UnitNumber(3 * span - 1) {
             let rate = measured_rate(&mut slice, unit, 200_000);
             assert!(rate < 0.005 && (rate / slice.expected_rate() - 1.0).abs() < 0.1, "{rate}");
         }
@@ -362,7 +363,7 @@ fn refreshed_events_outlive_the_generations_they_came_in() {
         let (mut unit, mut left) = (START, 40_000);
         while left > 0 {
             left -= batch;
-            unit += u64::from(dice.below(1 + 400 / batch as u64) == 0);
+            unit = unit.after(u64::from(dice.below(1 + 400 / batch as u64) == 0));
             let part: Vec<_> = (0..batch).map(|_| keys[dice.below(900) as usize]).collect();
             for (key, verdict) in part.iter().zip(observe(&mut slice, &part, unit)) {
                 let known = exact.observe(*key, Stamp::on_time(unit), verdict);
@@ -371,7 +372,7 @@ fn refreshed_events_outlive_the_generations_they_came_in() {
             assert_counted(&slice);
             assert!(slice.generations() <= 4 && slice.live_events().unwrap() <= 4 * 500 + 900);
         }
-        slice.advance(unit + 100);
+        slice.advance(unit.after(100));
         assert_eq!((slice.generations(), slice.live_events()), (1, Some(0)));
     }
 }
@@ -390,7 +391,7 @@ fn no_generation_takes_more_than_its_capacity_and_beyond_the_last_one_events_are
         let verdicts = observe(&mut slice, &digests(2999, 2), START);
         assert_eq!(verdicts, [Verdict::Duplicate, Verdict::Undecided]);
         // As soon as events expire there is room again.
-        let verdicts = observe(&mut slice, &digests(9000, 600), START + wanted.rule.span_units);
+        let verdicts = observe(&mut slice, &digests(9000, 600), wanted.rule.expiry(START));
         assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen));
     }
 }

@@ -3,7 +3,9 @@
 use crate::common::body;
 use crate::cuckoo_copies::{Copy, SHAPES, positions, put, wanted};
 use crate::cuckoo_model::{START, Wanted, other_name_of};
-use firstseen_filter::{BucketShape, CellRun, FilterSlice, GenerationNumber, REGION_BUCKETS, Refresh, Stamp};
+use firstseen_filter::{
+    BucketShape, CellRun, FilterSlice, GenerationNumber, REGION_BUCKETS, Refresh, Stamp, UnitNumber,
+};
 
 /// Bytes of the buckets of a region, behind which its stash lies.
 const BUCKETS_BYTES: usize = REGION_BUCKETS * 64;
@@ -63,7 +65,7 @@ fn rename(run: &mut CellRun, wanted: &Wanted, event: u64, other: u64) -> Option<
 /// Puts an event into the stash of region 0, by the bucket that names it.
 fn stash(run: &mut CellRun, wanted: &Wanted, place: usize, event: u64, stamp: Stamp) {
     let (start, print) = (BUCKETS_BYTES + 16 * place, event & ((1 << wanted.print_bits) - 1));
-    run.cells[start..start + 8].copy_from_slice(&wanted.rule.expiry(stamp.unit).to_le_bytes());
+    run.cells[start..start + 8].copy_from_slice(&wanted.rule.expiry(stamp.unit).0.to_le_bytes());
     run.cells[start + 8..start + 12].copy_from_slice(&(print as u32).to_le_bytes());
     run.cells[start + 12..start + 14].copy_from_slice(&((event >> wanted.print_bits) as u16).to_le_bytes());
 }
@@ -146,22 +148,22 @@ fn check_twin(receiver: &Copy, (source, run): (&Copy, &CellRun), event: u64, pos
         assert_eq!(entries(&copy.slice, &wanted), copy.model.map().len(), "{when}; {wanted:?}");
         assert!(!copy.slice.lacks_cells(run).unwrap(), "{when}; {wanted:?}");
         // It lives on as any other does.
-        let again = Stamp::on_time(copy.model.now + 1);
+        let again = Stamp::on_time(copy.model.now.after(1));
         copy.advance(again.unit);
         assert!(copy.slice.set_at(&[event], again));
         copy.model.set(event, again);
         for _ in 0..2 {
             copy.check(positions, &when);
-            copy.advance(copy.model.now + wanted.rule.span_units / 2);
+            copy.advance(copy.model.now.after(wanted.rule.span_units / 2));
         }
     }
 }
 
 /// A copy at `unit` with events of its own.
-fn receiver(wanted: Wanted, own: &[u64], unit: u64) -> Copy {
+fn receiver(wanted: Wanted, own: &[u64], unit: UnitNumber) -> Copy {
     let mut receiver = Copy::new(wanted);
     receiver.advance(unit);
-    let stamp = Stamp { unit: unit - 1, judged: unit };
+    let stamp = Stamp { unit: unit.before(1), judged: unit };
     for position in own {
         assert!(receiver.slice.set_at(&[*position], stamp));
         receiver.model.set(*position, stamp);
@@ -173,7 +175,7 @@ fn receiver(wanted: Wanted, own: &[u64], unit: u64) -> Copy {
 fn an_event_that_cells_from_outside_hold_twice_is_there_once() {
     for shape in SHAPES {
         let wanted = Wanted { regions: 1, ..wanted(shape, Refresh::Fixed) };
-        let (now, span) = (START + wanted.rule.lateness_units, wanted.rule.span_units);
+        let (now, span) = (START.after(wanted.rule.lateness_units), wanted.rule.span_units);
         let others = positions(&wanted, 1300);
         let [sooner, later] = [START, now].map(|unit| Stamp { unit, judged: now });
         let (mut in_one, mut in_both) = (0, 0);
@@ -184,7 +186,7 @@ fn an_event_that_cells_from_outside_hold_twice_is_there_once() {
             let positions = [&others[..], &events].concat();
             // Fewer events than the other has, the one that it has twice among them, and more; the sooner of both
             // sightings is alive, or has just expired.
-            let receivers = [(0, now), (0, now + span), (40, now), (1000, now + span), (1000, now)]
+            let receivers = [(0, now), (0, now.after(span)), (40, now), (1000, now.after(span)), (1000, now)]
                 .map(|(own, unit)| receiver(wanted, &positions[1300 - own..][..own + usize::from(own == 40)], unit));
             for twin in (1..events.len()).map(Twin::Bucket).chain([Twin::Stash, Twin::StashTwice]) {
                 let source = with_twin(wanted, [&others[..900], &events], sightings, twin);

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use firstseen_filter::{
-    CounterStorage, DecayRule, DecayingError, DecayingFilter, DecayingShape, Digest, FilterSecret, Stamp,
+    CounterStorage, DecayRule, DecayingError, DecayingFilter, DecayingShape, Digest, FilterSecret, Stamp, UnitNumber,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -20,7 +20,7 @@ fn filter(cells: u64, hashes: u32, rule: DecayRule, storage: CounterStorage) -> 
 
 fn observe(filter: &mut DecayingFilter, events: &[(u64, u64)]) -> Vec<f64> {
     let digests: Vec<_> = events.iter().map(|(key, _)| digest(*key)).collect();
-    let stamps: Vec<_> = events.iter().map(|(_, epoch)| Stamp::on_time(*epoch)).collect();
+    let stamps: Vec<_> = events.iter().map(|(_, epoch)| Stamp::on_time(UnitNumber(*epoch))).collect();
     let mut estimates = vec![0.0; events.len()];
     filter.observe_batch(&digests, &stamps, &mut estimates);
     estimates
@@ -80,7 +80,7 @@ proptest! {
         }
         for (key, then) in &occurrences {
             for epoch in [now, now + 1, now + 7, now + 300] {
-                let (estimate, truth) = (filter.estimate(digest(*key), epoch), truth(then, rule.lambda(), epoch));
+                let (estimate, truth) = (filter.estimate(digest(*key), UnitNumber(epoch)), truth(then, rule.lambda(), epoch));
                 prop_assert!(estimate >= truth - rule.epsilon() - 1e-9, "{estimate} for {truth}");
             }
         }
@@ -99,7 +99,7 @@ proptest! {
             occurrences.entry(key).or_default().push(now);
         }
         for (key, then) in &occurrences {
-            let (estimate, truth) = (filter.estimate(digest(*key), now), truth(then, lambda, now));
+            let (estimate, truth) = (filter.estimate(digest(*key), UnitNumber(now)), truth(then, lambda, now));
             prop_assert!(estimate >= truth - rule.epsilon() - 1e-9 && estimate <= truth * (1.0 + 1.0 / 64.0) + 1e-9);
         }
     }
@@ -112,10 +112,10 @@ proptest! {
         let mut now = 0;
         for (key, step, _) in stream {
             for epoch in now + 1..now + step {
-                let ahead = steps.estimate(digest(key), epoch);
-                steps.advance(epoch);
-                prop_assert_eq!(ahead, steps.estimate(digest(key), epoch));
-                prop_assert_eq!(ahead, leaps.estimate(digest(key), epoch));
+                let ahead = steps.estimate(digest(key), UnitNumber(epoch));
+                steps.advance(UnitNumber(epoch));
+                prop_assert_eq!(ahead, steps.estimate(digest(key), UnitNumber(epoch)));
+                prop_assert_eq!(ahead, leaps.estimate(digest(key), UnitNumber(epoch)));
             }
             now += step;
             prop_assert_eq!(observe(&mut leaps, &[(key, now)]), observe(&mut steps, &[(key, now)]));
@@ -137,7 +137,7 @@ proptest! {
             observe(&mut filter, &[(key, now)]);
         }
         let silent = now + filter.silence_epochs().unwrap();
-        prop_assert!((0..60).all(|key| filter.estimate(digest(key), silent) == 0.0));
+        prop_assert!((0..60).all(|key| filter.estimate(digest(key), UnitNumber(silent)) == 0.0));
         observe(&mut filter, &[(10_000, silent)]);
         prop_assert!(filter.fill() <= 3.0 / 60.0);
     }
@@ -170,10 +170,10 @@ fn the_literal_rule_leaves_the_paper_s_floor_for_ever() {
         for (lambda, floor) in [(0.9, 9.0), (0.99, 99.0)] {
             let mut filter = filter(1 << 12, 4, DecayRule::Literal { lambda }, storage);
             observe(&mut filter, &[(1, 0); 500]);
-            assert_eq!(filter.estimate(digest(1), 1), (500.0 * lambda).ceil());
-            assert_eq!(filter.estimate(digest(1), 1_000), floor);
+            assert_eq!(filter.estimate(digest(1), UnitNumber(1)), (500.0 * lambda).ceil());
+            assert_eq!(filter.estimate(digest(1), UnitNumber(1_000)), floor);
             observe(&mut filter, &[(2, u64::MAX)]);
-            assert_eq!(filter.estimate(digest(1), u64::MAX), floor);
+            assert_eq!(filter.estimate(digest(1), UnitNumber::NEVER), floor);
             assert_eq!(filter.silence_epochs(), None);
         }
     }
@@ -184,7 +184,7 @@ fn the_lasting_rule_forgets_what_the_literal_one_keeps() {
     for storage in [CounterStorage::Basic, EXTENDED] {
         let mut filter = filter(1 << 12, 4, DecayRule::Lasting { lambda: 0.9, fraction_bits: 6 }, storage);
         observe(&mut filter, &[(1, 0); 500]);
-        let epochs = (0..).find(|epoch| filter.estimate(digest(1), *epoch) == 0.0).unwrap();
+        let epochs = (0..).find(|epoch| filter.estimate(digest(1), UnitNumber(*epoch)) == 0.0).unwrap();
         // 500 * 0.9^epochs < 2^-6 from epoch 98 on.
         assert!((60..=110).contains(&epochs) && epochs <= filter.silence_epochs().unwrap(), "{epochs}");
     }
@@ -217,7 +217,7 @@ fn extensions_come_back_and_are_used_again() {
             observe(&mut filter, &[(round, epoch + 40)]);
             assert_eq!(filter.extensions_used(), 0);
         }
-        assert!(filter.estimate(digest(1), 5_000) <= 1.0);
+        assert!(filter.estimate(digest(1), UnitNumber(5_000)) <= 1.0);
     }
 }
 
@@ -229,7 +229,7 @@ fn an_empty_pool_and_a_full_counter_are_told() {
     let estimates = observe(&mut pool, &[(2, 0); 30]);
     // The second key gets two extensions of four: its other counters stay at 15, and every one lost is counted.
     assert_eq!((estimates[29], pool.degraded()), (15.0, 15));
-    assert_eq!(pool.estimate(digest(1), 0), 16.0);
+    assert_eq!(pool.estimate(digest(1), UnitNumber::FIRST), 16.0);
 
     let mut basic = filter(1 << 10, 4, DecayRule::Literal { lambda: 0.9 }, CounterStorage::Basic);
     observe(&mut basic, &vec![(1, 0); 65_535]);
@@ -274,8 +274,8 @@ fn on_skewed_data_extended_counters_take_about_a_third_of_the_memory() {
     // Both count alike: the same cells, the same rule.
     let keys: Vec<_> = stream.iter().map(|(key, _)| digest(*key)).collect();
     let (mut by_basic, mut by_extended) = (vec![0.0; keys.len()], vec![0.0; keys.len()]);
-    basic.estimate_batch(&keys, &vec![Stamp::on_time(5); keys.len()], &mut by_basic);
-    extended.estimate_batch(&keys, &vec![Stamp::on_time(5); keys.len()], &mut by_extended);
+    basic.estimate_batch(&keys, &vec![Stamp::on_time(UnitNumber(5)); keys.len()], &mut by_basic);
+    extended.estimate_batch(&keys, &vec![Stamp::on_time(UnitNumber(5)); keys.len()], &mut by_extended);
     assert_eq!(by_basic, by_extended);
 }
 

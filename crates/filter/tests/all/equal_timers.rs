@@ -2,7 +2,8 @@
 //! needs all k timers alive, and at least k' of them equal.
 
 use firstseen_filter::{
-    CellSlice, Digest, FilterSecret, Geometry, Layout, Refresh, Stamp, Timers8, Verdict, WindowRule, positions_of,
+    CellSlice, Digest, FilterSecret, Geometry, Layout, Refresh, Stamp, Timers8, UnitNumber, Verdict, WindowRule,
+    positions_of,
 };
 
 const CELLS: u64 = 400;
@@ -10,8 +11,8 @@ const HASHES: u32 = 4;
 const WINDOW: WindowRule = WindowRule { span_units: 20, lateness_units: 5 };
 
 /// What the model says of one event, which it records if it is new.
-fn model(expiries: &mut [u64], positions: &[u64], stamp: Stamp, equal_timers: usize) -> Verdict {
-    let timers: Vec<u64> = positions.iter().map(|position| expiries[*position as usize]).collect();
+fn model(expiries: &mut [UnitNumber], positions: &[u64], stamp: Stamp, equal_timers: usize) -> Verdict {
+    let timers: Vec<UnitNumber> = positions.iter().map(|position| expiries[*position as usize]).collect();
     let alive = timers.iter().all(|expiry| *expiry > stamp.judged);
     let largest = timers.iter().map(|one| timers.iter().filter(|other| *other == one).count()).max();
     if alive && largest >= Some(equal_timers) {
@@ -27,12 +28,13 @@ fn duplicates(equal_timers: u32) -> usize {
     let geometry = Geometry::new(CELLS, HASHES, 8, Layout::Classic).unwrap();
     let timers = Timers8::new(WINDOW, Refresh::Fixed, equal_timers).unwrap();
     let mut slice = CellSlice::new(timers, geometry, None).unwrap();
-    let (secret, mut expiries, mut positions) = (FilterSecret::from_seed(3), vec![0; CELLS as usize], Vec::new());
+    let (secret, mut expiries, mut positions) =
+        (FilterSecret::from_seed(3), vec![UnitNumber::FIRST; CELLS as usize], Vec::new());
     let (mut state, mut found) = (9u64, 0);
     for event in 0..20_000u64 {
         state = state.wrapping_mul(0x5851_F42D_4C95_7F2D).wrapping_add(0x1405_7B7E_F767_814F);
-        let now = 1000 + event / 6;
-        let stamp = WINDOW.stamp(now - (state >> 40) % 4, now).unwrap();
+        let now = UnitNumber(1000 + event / 6);
+        let stamp = WINDOW.stamp(now.before((state >> 40) % 4), now).unwrap();
         let digest: Digest = secret.digest(&((state >> 33) % 300).to_le_bytes());
         positions_of(digest, &geometry, &mut positions);
         // The slice's own clock must see the present before an event that comes late.

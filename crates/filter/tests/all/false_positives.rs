@@ -4,7 +4,7 @@ use crate::common::{LAYOUTS, bloom, digests, generations, rule, timing};
 use firstseen_filter::rates::blocked::{self, BlockRates};
 use firstseen_filter::rates::generations::{self as generation_rates, JumpingLoad, SteadyRate};
 use firstseen_filter::rates::{Size, band, plain, timing as timing_rates};
-use firstseen_filter::{FilterDefinition, FilterSlice, Geometry, Layout, Refresh, Stamp, Verdict};
+use firstseen_filter::{FilterDefinition, FilterSlice, Geometry, Layout, Refresh, Stamp, UnitNumber, Verdict};
 
 const UNSEEN: u64 = 1 << 40;
 const CONFIDENCE: f64 = 0.999;
@@ -36,7 +36,7 @@ impl Measured {
     /// Brings `events` new keys in `unit`; how many were called duplicates.
     fn bring(&mut self, events: u64, unit: u64) -> u64 {
         self.verdicts.resize(events as usize, Verdict::Undecided);
-        let stamps = vec![Stamp::on_time(unit); events as usize];
+        let stamps = vec![Stamp::on_time(UnitNumber(unit)); events as usize];
         self.slice.observe_batch(&digests(self.next_key, events), &stamps, &mut self.verdicts);
         self.next_key += events;
         duplicates(&self.verdicts)
@@ -45,7 +45,7 @@ impl Measured {
     /// Looks up `events` keys that nobody brought; how many were called duplicates.
     fn probe(&mut self, events: u64, unit: u64) -> u64 {
         self.verdicts.resize(events as usize, Verdict::Undecided);
-        let stamps = vec![Stamp::on_time(unit); events as usize];
+        let stamps = vec![Stamp::on_time(UnitNumber(unit)); events as usize];
         self.slice.lookup_batch(&digests(self.next_unseen, events), &stamps, &mut self.verdicts);
         self.next_unseen += events;
         duplicates(&self.verdicts)

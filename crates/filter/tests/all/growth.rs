@@ -4,7 +4,7 @@ use crate::common::{self, digests};
 use firstseen_filter::rates::band;
 use firstseen_filter::{
     CellDefinition, FilterDefinition, FilterSlice, FilterSpec, Geometry, Growth, GrowthSpec, Kind, Layout, Limit,
-    Refresh, Stamp, Verdict, Window,
+    Refresh, Stamp, UnitNumber, Verdict, Window,
 };
 
 const UNSEEN: u64 = 1 << 40;
@@ -32,13 +32,17 @@ fn grown(definition: &FilterDefinition) -> (Geometry, Growth) {
 /// Delivers `count` new keys in `unit`; how many were called first-seen.
 fn deliver(slice: &mut FilterSlice, first: u64, count: u64, unit: u64) -> u64 {
     let mut verdicts = vec![Verdict::Undecided; count as usize];
-    slice.observe_batch(&digests(first, count), &vec![Stamp::on_time(unit); count as usize], &mut verdicts);
+    slice.observe_batch(&digests(first, count), &vec![Stamp::on_time(UnitNumber(unit)); count as usize], &mut verdicts);
     verdicts.iter().filter(|verdict| **verdict == Verdict::FirstSeen).count() as u64
 }
 
 fn false_positives(slice: &mut FilterSlice, probes: u64, unit: u64) -> u64 {
     let mut verdicts = vec![Verdict::Undecided; probes as usize];
-    slice.lookup_batch(&digests(UNSEEN, probes), &vec![Stamp::on_time(unit); probes as usize], &mut verdicts);
+    slice.lookup_batch(
+        &digests(UNSEEN, probes),
+        &vec![Stamp::on_time(UnitNumber(unit)); probes as usize],
+        &mut verdicts,
+    );
     verdicts.iter().filter(|verdict| **verdict == Verdict::Duplicate).count() as u64
 }
 
@@ -92,7 +96,7 @@ fn no_generation_takes_more_than_its_capacity_and_beyond_the_last_one_inserts_ar
             let mut verdicts = [Verdict::FirstSeen; 2];
             let last_taken = 3 * capacity - 1;
             let asked = [digests(last_taken, 1)[0], digests(last_taken + 1, 1)[0]];
-            slice.observe_batch(&asked, &[Stamp::on_time(5); 2], &mut verdicts);
+            slice.observe_batch(&asked, &[Stamp::on_time(UnitNumber(5)); 2], &mut verdicts);
             assert_eq!(verdicts, [Verdict::Duplicate, Verdict::Undecided]);
         }
     }
@@ -120,7 +124,8 @@ fn the_promised_load_is_never_refused() {
         for batch in [1, 64, 4096] {
             let mut slice = FilterSlice::build(&definition).unwrap();
             let events = (4 * window_units * per_unit) as usize;
-            let stamps: Vec<_> = (0..events as u64).map(|event| Stamp::on_time(7 + event / per_unit)).collect();
+            let stamps: Vec<_> =
+                (0..events as u64).map(|event| Stamp::on_time(UnitNumber(7 + event / per_unit))).collect();
             let mut verdicts = vec![Verdict::Undecided; events];
             let keys = digests(0, events as u64);
             for start in (0..events).step_by(batch) {

@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
-use firstseen_filter::{FilterDefinition, FilterSlice, FilterSpec, Kind, LifeError, Refresh, Stamp, Unit, Verdict};
+use firstseen_filter::{
+    FilterDefinition, FilterSlice, FilterSpec, Kind, LifeError, Refresh, Stamp, Unit, UnitNumber, Verdict,
+};
 
 use crate::common::{Dice, digest};
 
@@ -24,10 +26,10 @@ fn unit_ms(definition: &FilterDefinition) -> u64 {
 fn lives_end_as_asked(kind: Kind) {
     let definition = definition(kind);
     let (unit_ms, mut slice, mut dice) = (unit_ms(&definition), FilterSlice::build(&definition).unwrap(), Dice(3));
-    let (mut now, mut expiries) = (1_000u64, HashMap::<u64, u64>::new());
+    let (mut now, mut expiries) = (UnitNumber(1_000), HashMap::<u64, UnitNumber>::new());
     let (mut found, mut forgotten) = (0, 0);
     for _ in 0..2_000 {
-        now += [0, 0, 0, 1, 1, 2, 7][dice.below(7) as usize];
+        now = now.after([0, 0, 0, 1, 1, 2, 7][dice.below(7) as usize]);
         let keys: Vec<u64> = (0..dice.below(8)).map(|_| dice.below(300)).collect();
         let lives: Vec<u64> = keys.iter().map(|_| 1 + dice.below(WINDOW_MS)).collect();
         let stamps: Vec<Stamp> = lives.iter().map(|life| definition.stamp_for(*life, now).unwrap()).collect();
@@ -42,7 +44,7 @@ fn lives_end_as_asked(kind: Kind) {
                 found += 1;
             } else {
                 forgotten += u64::from(before.is_some());
-                expiries.insert(*key, now + life.div_ceil(unit_ms) + 1);
+                expiries.insert(*key, now.after(life.div_ceil(unit_ms) + 1));
             }
         }
     }
@@ -62,17 +64,22 @@ fn a_life_ends_as_asked_among_timers() {
 #[test]
 fn the_whole_window_is_a_life() {
     for kind in [Kind::Cuckoo, Kind::Timing] {
-        assert_eq!(definition(kind).stamp_for(WINDOW_MS, 500), Ok(Stamp::on_time(500)), "{kind}");
+        assert_eq!(
+            definition(kind).stamp_for(WINDOW_MS, UnitNumber(500)),
+            Ok(Stamp::on_time(UnitNumber(500))),
+            "{kind}"
+        );
     }
 }
 
 #[test]
 fn what_cannot_be_promised_is_refused() {
     let cuckoo = definition(Kind::Cuckoo);
-    let refused = |definition: &FilterDefinition, life_ms, now| definition.stamp_for(life_ms, now).unwrap_err();
+    let refused =
+        |definition: &FilterDefinition, life_ms, now| definition.stamp_for(life_ms, UnitNumber(now)).unwrap_err();
     assert_eq!(refused(&cuckoo, 0, 500), LifeError::Empty);
     assert!(refused(&cuckoo, 2 * WINDOW_MS, 500).to_string().contains("a life of 2h, and the window is 1h"));
-    assert_eq!(refused(&cuckoo, 1, 3), LifeError::TooEarly { now: 3 });
+    assert_eq!(refused(&cuckoo, 1, 3), LifeError::TooEarly { now: UnitNumber(3) });
     assert_eq!(refused(&definition(Kind::Generations), 1, 500), LifeError::Kind(Kind::Generations));
     let counted = FilterSpec::new(Kind::Cuckoo, "1000events".parse().unwrap()).resolve().unwrap();
     assert!(matches!(refused(&counted, 1, 500), LifeError::Unit { .. }));
@@ -82,7 +89,7 @@ fn what_cannot_be_promised_is_refused() {
 fn nothing_lives_on_at_the_end_of_time() {
     let mut slice = FilterSlice::build(&definition(Kind::Cuckoo)).unwrap();
     let mut verdicts = [Verdict::Undecided; 2];
-    slice.observe_batch(&[digest(1); 2], &[Stamp::on_time(u64::MAX); 2], &mut verdicts);
+    slice.observe_batch(&[digest(1); 2], &[Stamp::on_time(UnitNumber::NEVER); 2], &mut verdicts);
     assert_eq!(verdicts, [Verdict::FirstSeen; 2]);
 }
 
@@ -101,7 +108,7 @@ fn a_life_is_drawn_out_by_a_sighting() {
         slice.observe_batch(&[digest(1)], &[stamp], &mut verdict);
         verdict[0]
     };
-    assert_eq!(observe(definition.stamp_for(2 * unit_ms(&definition), 100).unwrap()), Verdict::FirstSeen);
-    assert_eq!(observe(Stamp::on_time(102)), Verdict::Duplicate);
-    assert_eq!(observe(Stamp::on_time(110)), Verdict::Duplicate);
+    assert_eq!(observe(definition.stamp_for(2 * unit_ms(&definition), UnitNumber(100)).unwrap()), Verdict::FirstSeen);
+    assert_eq!(observe(Stamp::on_time(UnitNumber(102))), Verdict::Duplicate);
+    assert_eq!(observe(Stamp::on_time(UnitNumber(110))), Verdict::Duplicate);
 }

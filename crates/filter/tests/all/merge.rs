@@ -6,7 +6,7 @@ use crate::common::{
 use crate::common::{paces, timers, timing, words};
 use firstseen_filter::{
     CellDefinition, ExactWindow, FilterDefinition, FilterSlice, Layout, Limit, MergeError, Refresh, Stamp, Unit,
-    Verdict,
+    UnitNumber, Verdict,
 };
 use proptest::prelude::*;
 
@@ -38,7 +38,12 @@ fn roomy_buckets() -> impl Strategy<Value = FilterDefinition> {
 }
 
 /// A copy that has taken its own share of the events, up to about `now_ms`.
-fn copy(definition: &FilterDefinition, now_ms: u64, seed: u64, pace: common::Pace) -> (FilterSlice, ExactWindow, u64) {
+fn copy(
+    definition: &FilterDefinition,
+    now_ms: u64,
+    seed: u64,
+    pace: common::Pace,
+) -> (FilterSlice, ExactWindow, UnitNumber) {
     let mut stream = Stream::new(definition, now_ms, seed);
     let mut slice = FilterSlice::build(definition).unwrap();
     let mut exact = ExactWindow::of(definition);
@@ -105,10 +110,11 @@ proptest! {
         let (now, mut both) = (now_a.max(now_b), merged(&definition, &a, &b));
         // Also long after, when the wheel has come round, and for events that come late.
         let mut dice = Dice(seed);
-        for unit in [now, now + 1, now + dice.below(300), now + 300 + dice.below(70_000)] {
+        let aheads = [0, 1, dice.below(300), 300 + dice.below(70_000)];
+        for unit in aheads.map(|ahead| now.after(ahead)) {
             both.advance(unit);
             for behind in [0, dice.below(definition.rule.lateness_units + 1)] {
-                let stamp = Stamp { unit, judged: unit.saturating_sub(behind) };
+                let stamp = Stamp { unit, judged: unit.before(behind) };
                 for key in 0..120 {
                     let known = exact_a.knows(digest(key), stamp) || exact_b.knows(digest(key), stamp);
                     let mut verdict = [Verdict::Undecided];
@@ -151,13 +157,13 @@ fn a_slice_that_has_grown_is_refused_unchanged_until_it_has_shrunk() {
     let definition = timing(shape, rule(10, 0), Refresh::Fixed, Some(growth(Limit::Cardinality, 4, 1.0, 50)));
     let (mut grown, mut other) = (FilterSlice::build(&definition).unwrap(), FilterSlice::build(&definition).unwrap());
     let digests = common::digests(0, 120);
-    grown.observe_batch(&digests, &[Stamp::on_time(5); 120], &mut [Verdict::Undecided; 120]);
+    grown.observe_batch(&digests, &[Stamp::on_time(UnitNumber(5)); 120], &mut [Verdict::Undecided; 120]);
     assert_eq!(grown.generations(), 3);
-    other.observe_batch(&digests[..1], &[Stamp::on_time(14)], &mut [Verdict::Undecided]);
+    other.observe_batch(&digests[..1], &[Stamp::on_time(UnitNumber(14))], &mut [Verdict::Undecided]);
     let before = body(&grown);
     assert_eq!(grown.merge(&mut other), Err(MergeError::Grown));
     assert!(body(&grown) == before, "changed all the same");
-    other.observe_batch(&digests[1..2], &[Stamp::on_time(60)], &mut [Verdict::Undecided]);
+    other.observe_batch(&digests[1..2], &[Stamp::on_time(UnitNumber(60))], &mut [Verdict::Undecided]);
     assert_eq!(grown.merge(&mut other), Ok(()));
     assert_eq!(grown.generations(), 1);
 }

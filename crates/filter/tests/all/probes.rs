@@ -7,7 +7,7 @@ use crate::common::{
 use firstseen_filter::{
     AskError, CellDefinition, CounterStorage, DecayRule, DecayingShape, Digest, FilterDefinition, FilterSecret,
     FilterSlice, FilterSpec, GenerationNumber, Kind, Layout, Limit, ProbeShape, Probes, Refresh, StableShape, Stamp,
-    Verdict, positions_of,
+    UnitNumber, Verdict, positions_of,
 };
 use proptest::prelude::*;
 
@@ -57,7 +57,7 @@ fn same_answers(definition: &FilterDefinition, events: usize, pace: common::Pace
     let mut stream = Stream::new(definition, 5000, seed);
     let (digests, mut stamps) = stream.batch(events, pace);
     if let CellDefinition::SlidingCounting { .. } = definition.cells {
-        stamps = (0..digests.len() as u64).map(Stamp::on_time).collect();
+        stamps = (0..digests.len() as u64).map(UnitNumber).map(Stamp::on_time).collect();
     }
     let mut by_digest = FilterSlice::build(definition).unwrap();
     let mut by_probe = FilterSlice::build(definition).unwrap();
@@ -159,7 +159,7 @@ fn what_does_not_fit_is_refused_before_anything_is_touched() {
     let mut slice = FilterSlice::build(&definition).unwrap();
     let untouched = body(&slice);
     let probes = probes_of(&slice, &digests(0, 3));
-    let (stamps, mut verdicts) = ([Stamp::on_time(7); 3], [Verdict::Undecided; 3]);
+    let (stamps, mut verdicts) = ([Stamp::on_time(UnitNumber(7)); 3], [Verdict::Undecided; 3]);
     for layout in LAYOUTS {
         let other = timing(geometry(4096, 3, 8, layout), rule(20, 0), Refresh::Fixed, None);
         let foreign = probes_of(&FilterSlice::build(&other).unwrap(), &digests(0, 3));
@@ -190,7 +190,7 @@ fn generations_of_other_shapes_are_refused() {
         let mut slice = FilterSlice::build(&definition).unwrap();
         assert_eq!((definition.one_shape(), slice.takes_probes()), (takes, takes), "{generations_max} by {ratio}");
         let probes = probes_of(&slice, &digests(0, 1));
-        let got = slice.observe_probes(&probes, 0..1, &[Stamp::on_time(1)], &mut [Verdict::Undecided]);
+        let got = slice.observe_probes(&probes, 0..1, &[Stamp::on_time(UnitNumber(1))], &mut [Verdict::Undecided]);
         assert_eq!(got.is_ok(), takes);
     }
     let unknown = FilterSpec::new(Kind::Bloom, "unbounded".parse().unwrap()).resolve().unwrap();
@@ -207,7 +207,7 @@ fn a_sliding_window_by_count_goes_on_when_positions_come() {
     let mut dice = Dice(11);
     let events: Vec<Digest> = (0..2000).map(|_| digest(dice.below(150))).collect();
     let probes = probes_of(&mixed, &events);
-    let stamps: Vec<Stamp> = (0..2000).map(Stamp::on_time).collect();
+    let stamps: Vec<Stamp> = (0..2000).map(UnitNumber).map(Stamp::on_time).collect();
     let mut got = [[Verdict::Undecided; 50]; 2];
     for (batch, stamps) in stamps.chunks(50).enumerate() {
         let range = batch * 50..(batch + 1) * 50;
@@ -244,7 +244,7 @@ fn frequencies_by_position_are_those_by_digest() {
         let mut dice = Dice(5);
         let events: Vec<Digest> = (0..3000).map(|_| digest(dice.below(200))).collect();
         let probes = probes_of(&by_probe, &events);
-        let stamps: Vec<Stamp> = (0..3000).map(|event| Stamp::on_time(70 + event / 90)).collect();
+        let stamps: Vec<Stamp> = (0..3000).map(|event| Stamp::on_time(UnitNumber(70 + event / 90))).collect();
         let (mut counted, mut estimated) = ([[0.0; 100]; 2], [[0.0; 100]; 2]);
         for (batch, stamps) in stamps.chunks(100).enumerate() {
             let range = batch * 100..(batch + 1) * 100;
@@ -266,12 +266,17 @@ fn asked_for_a_verdict_a_decaying_slice_is_undecided() {
     let mut slice = FilterSlice::build(&definition).unwrap();
     let untouched = body(&slice);
     let mut verdicts = [Verdict::FirstSeen; 2];
-    slice.observe_batch(&digests(0, 2), &[Stamp::on_time(3); 2], &mut verdicts);
+    slice.observe_batch(&digests(0, 2), &[Stamp::on_time(UnitNumber(3)); 2], &mut verdicts);
     assert_eq!(verdicts, [Verdict::Undecided; 2]);
     let (probes, mut verdicts) = (probes_of(&slice, &digests(0, 2)), [Verdict::Duplicate; 2]);
-    slice.lookup_probes(&probes, 0..2, &[Stamp::on_time(3); 2], &mut verdicts).unwrap();
-    slice.observe_events(&FilterSecret::from_seed(1), &[b"a", b"b"], &[Stamp::on_time(3); 2], &mut verdicts);
+    slice.lookup_probes(&probes, 0..2, &[Stamp::on_time(UnitNumber(3)); 2], &mut verdicts).unwrap();
+    slice.observe_events(
+        &FilterSecret::from_seed(1),
+        &[b"a", b"b"],
+        &[Stamp::on_time(UnitNumber(3)); 2],
+        &mut verdicts,
+    );
     assert_eq!(verdicts, [Verdict::Undecided; 2]);
     assert!(body(&slice) == untouched);
-    assert_eq!((slice.live_events(), slice.test_at(&[1], Stamp::on_time(3))), (None, None));
+    assert_eq!((slice.live_events(), slice.test_at(&[1], Stamp::on_time(UnitNumber(3)))), (None, None));
 }

@@ -3,7 +3,7 @@
 use crate::common::{LAYOUTS, bloom, config, digests, generations, geometry, growth, rule, timing};
 use firstseen_filter::{
     FilterDefinition, FilterSlice, FilterSpec, FrequencySpec, Kind, Layout, Limit, RATE_SAMPLE_BYTES, Refresh, Stamp,
-    Verdict,
+    UnitNumber, Verdict,
 };
 use proptest::prelude::*;
 
@@ -38,7 +38,7 @@ fn filled(definition: &FilterDefinition, events: u64) -> FilterSlice {
         let (first, end) = (events * unit / units, events * (unit + 1) / units);
         let digests = digests(first, end - first);
         let mut verdicts = vec![Verdict::Undecided; digests.len()];
-        slice.observe_batch(&digests, &vec![Stamp::on_time(unit); digests.len()], &mut verdicts);
+        slice.observe_batch(&digests, &vec![Stamp::on_time(UnitNumber(unit)); digests.len()], &mut verdicts);
     }
     slice
 }
@@ -98,7 +98,7 @@ fn a_sample_tells_the_rate_of_kinds_with_memory_of_their_own() {
     ] {
         let mut slice = FilterSlice::build(&definition).unwrap();
         let digests = digests(0, 40_000);
-        let stamps = vec![Stamp::on_time(0); digests.len()];
+        let stamps = vec![Stamp::on_time(UnitNumber::FIRST); digests.len()];
         match definition.cells.kind() {
             Kind::Decaying => slice.count_batch(&digests, &stamps, &mut vec![0.0; digests.len()]).unwrap(),
             _ => slice.observe_batch(&digests, &stamps, &mut vec![Verdict::Undecided; digests.len()]),

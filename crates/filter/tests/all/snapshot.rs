@@ -6,7 +6,7 @@ use crate::common::{self, Dice, bloom, body, digests, generations, geometry, gro
 use firstseen_filter::snapshot::{self, SnapshotError, UnverifiedSnapshot};
 use firstseen_filter::{
     CellDefinition, CounterStorage, DecayRule, DecayingShape, FilterDefinition, FilterSlice, Kind, Layout, Limit,
-    Probes, Refresh, StableShape, Stamp, Verdict,
+    Probes, Refresh, StableShape, Stamp, UnitNumber, Verdict,
 };
 
 /// A definition of every kind, as small as can be.
@@ -48,7 +48,7 @@ fn decaying(storage: CounterStorage) -> FilterDefinition {
 /// A slice that has seen 60 events in units 40 to 44.
 fn used(definition: &FilterDefinition) -> FilterSlice {
     let mut slice = FilterSlice::build(definition).unwrap();
-    let stamps: Vec<_> = (0..60).map(|event| Stamp::on_time(40 + event / 12)).collect();
+    let stamps: Vec<_> = (0..60).map(|event| Stamp::on_time(UnitNumber(40 + event / 12))).collect();
     match definition.cells {
         CellDefinition::SlidingCounting { window_events: ASKED_BY_POSITION, .. } => {
             let mut probes = Probes::new(slice.probe_shape());
@@ -77,7 +77,7 @@ fn every_kind_goes_on_where_it_was_saved() {
     for definition in definitions() {
         let mut kept = used(&definition);
         let mut read = reloaded(&kept, &definition);
-        let (digests, stamps) = (digests(30, 200), vec![Stamp::on_time(47); 200]);
+        let (digests, stamps) = (digests(30, 200), vec![Stamp::on_time(UnitNumber(47)); 200]);
         let (mut told_kept, mut told_read) = ([Verdict::Undecided; 200], [Verdict::Undecided; 200]);
         kept.observe_batch(&digests, &stamps, &mut told_kept);
         read.observe_batch(&digests, &stamps, &mut told_read);
@@ -177,7 +177,11 @@ fn a_medium_that_fails_is_told_as_such() {
 fn assert_usable(slice: &mut FilterSlice, read: io::Result<()>, definition: &FilterDefinition) {
     let counts = matches!(definition.cells.kind(), Kind::Bloom | Kind::Timing | Kind::Generations);
     let mut verdicts = [Verdict::Undecided; 3];
-    let stamps = [Stamp::on_time(3), Stamp::on_time(44), Stamp { unit: 300, judged: 301 }];
+    let stamps = [
+        Stamp::on_time(UnitNumber(3)),
+        Stamp::on_time(UnitNumber(44)),
+        Stamp { unit: UnitNumber(300), judged: UnitNumber(301) },
+    ];
     if read.is_err() && !counts {
         return; // To be dropped, as documented.
     }

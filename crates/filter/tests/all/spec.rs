@@ -3,7 +3,7 @@
 use firstseen_filter::rates::plain;
 use firstseen_filter::{
     CellDefinition, FilterDefinition, FilterSlice, FilterSpec, Geometry, GrowthSpec, Kind, Layout, Limit, Refresh,
-    Unit, Window, WindowRule,
+    Unit, UnitNumber, Window, WindowRule,
 };
 
 use crate::common::{self, assert_refused};
@@ -272,7 +272,7 @@ fn slices_hold_their_share_of_the_capacity() {
     }
     for part in parts {
         let mut verdicts = vec![Verdict::Undecided; part.len()];
-        let stamps = vec![Stamp::on_time(0); part.len()];
+        let stamps = vec![Stamp::on_time(UnitNumber::FIRST); part.len()];
         FilterSlice::build(&definition).unwrap().observe_batch(&part, &stamps, &mut verdicts);
         assert!(!verdicts.contains(&Verdict::Undecided));
     }

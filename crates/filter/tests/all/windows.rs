@@ -9,7 +9,8 @@ use crate::common::{
 };
 use crate::common::{timing, words};
 use firstseen_filter::{
-    FilterDefinition, FilterSlice, FilterSpec, Kind, Layout, Placed, Refresh, Stamp, Unit, Verdict, Window, WindowClock,
+    FilterDefinition, FilterSlice, FilterSpec, Kind, Layout, Placed, Refresh, Stamp, Unit, UnitNumber, Verdict, Window,
+    WindowClock,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -151,7 +152,7 @@ fn assert_edges(definition: &FilterDefinition, units: std::ops::Range<u64>) {
     let span = definition.rule.span_units;
     let start = units.start;
     for unit in units {
-        let (now, mut verdict) = ([Stamp::on_time(unit)], [Verdict::Undecided]);
+        let (now, mut verdict) = ([Stamp::on_time(UnitNumber(unit))], [Verdict::Undecided]);
         slice.observe_batch(&[digest(unit)], &now, &mut verdict);
         assert_eq!(verdict, [Verdict::FirstSeen], "{definition:?}: delivered in unit {unit}");
         let edge = [(span - 1, Verdict::Duplicate), (span, Verdict::FirstSeen), (span + 1, Verdict::FirstSeen)];
@@ -191,14 +192,14 @@ fn a_day_that_begins_twice_is_one_landmark() {
         })
         .collect();
     assert!(units.is_sorted());
-    assert_eq!(units.last().unwrap() - units[0], 2);
+    assert_eq!(units.last().unwrap().since(units[0]), 2);
 }
 
 #[test]
 fn a_time_at_the_end_of_all_times_is_refused() {
     let mut clock = WindowClock::new(Unit::Milliseconds(1), rule(129, 16), u64::MAX);
     assert_eq!(clock.place(Some(u64::MAX)), Placed::Refused);
-    assert_eq!(clock.place(Some(7)), Placed::At(Stamp::on_time(7)));
+    assert_eq!(clock.place(Some(7)), Placed::At(Stamp::on_time(UnitNumber(7))));
 }
 
 /// From the promise itself: `Duplicate` at every age below W, `FirstSeen` again `kept_units` units later at most.

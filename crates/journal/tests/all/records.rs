@@ -1,6 +1,8 @@
 //! Records as bytes: the same again, and no others.
 
-use firstseen_filter::{BlockProbe, CellRun, GenerationNumber, LiveEvents, ProbeShape, Probes, SliceOutline, Stamp};
+use firstseen_filter::{
+    BlockProbe, CellRun, GenerationNumber, LiveEvents, ProbeShape, Probes, SliceOutline, Stamp, UnitNumber,
+};
 use firstseen_journal::{decode, encode};
 use firstseen_routing::{
     BatchName, ClockReading, Decision, Entry, Epoch, EventTag, FilterId, NamedEvent, PositionLists, Reason, Record,
@@ -9,11 +11,13 @@ use firstseen_routing::{
 use proptest::prelude::*;
 
 fn stamps(events: usize) -> impl Strategy<Value = Vec<Stamp>> {
-    let stamp = (any::<u32>(), 0..100u64)
-        .prop_map(|(unit, later)| Stamp { unit: u64::from(unit), judged: u64::from(unit) + later });
+    let stamp = (any::<u32>(), 0..100u64).prop_map(|(unit, later)| Stamp {
+        unit: UnitNumber(u64::from(unit)),
+        judged: UnitNumber(u64::from(unit) + later),
+    });
     prop_oneof![
         prop::collection::vec(stamp, events),
-        any::<u32>().prop_map(move |unit| vec![Stamp::on_time(u64::from(unit)); events]),
+        any::<u32>().prop_map(move |unit| vec![Stamp::on_time(UnitNumber(u64::from(unit))); events]),
     ]
 }
 
@@ -23,7 +27,7 @@ fn live() -> impl Strategy<Value = LiveEvents> {
         let mut unit = 0;
         for (pause, events) in counts {
             unit += pause;
-            live.record(unit, events);
+            live.record(UnitNumber(unit), events);
         }
         live
     })
@@ -73,7 +77,7 @@ fn set() -> impl Strategy<Value = Entry> {
 }
 
 fn clock() -> impl Strategy<Value = ClockReading> {
-    any::<[u64; 3]>().prop_map(|[unit, time_ms, events]| ClockReading { unit, time_ms, events })
+    any::<[u64; 3]>().prop_map(|[unit, time_ms, events]| ClockReading { unit: UnitNumber(unit), time_ms, events })
 }
 
 fn named(source: u128, number: u64) -> NamedEvent {
@@ -122,12 +126,12 @@ fn entry() -> impl Strategy<Value = Entry> {
         (marks(), marks()).prop_map(|(producers, sources)| Entry::Marks { producers, sources }),
         (any::<u32>(), outline).prop_map(|(slice, ([unit, oldest], live))| Entry::Slice {
             slice,
-            outline: SliceOutline { unit, oldest: GenerationNumber(oldest), live }
+            outline: SliceOutline { unit: UnitNumber(unit), oldest: GenerationNumber(oldest), live }
         }),
         (any::<u32>(), any::<[u64; 3]>(), prop::collection::vec(any::<u8>(), 0..300)).prop_map(
             |(slice, [generation, unit, start_bytes], cells)| Entry::Cells {
                 slice,
-                run: CellRun { generation: GenerationNumber(generation), unit, start_bytes, cells }
+                run: CellRun { generation: GenerationNumber(generation), unit: UnitNumber(unit), start_bytes, cells }
             }
         ),
         Just(Entry::CheckpointEnd),

@@ -1,6 +1,6 @@
 //! What may be altered, when the former filter ends, and when it goes.
 
-use firstseen_filter::{FilterSpec, Kind, Refresh};
+use firstseen_filter::{FilterSpec, Kind, Refresh, UnitNumber};
 use firstseen_routing::{Epoch, FilterId, FilterRecord, Incarnation, NodeId, SecretMaterial, SlicedDefinition};
 
 use crate::command::{AlteredFilter, Change, Command, Outcome};
@@ -38,7 +38,12 @@ fn record(cluster: &Cluster, filter: FilterId) -> &FilterRecord {
 }
 
 fn ended(node: u64, start: u64, newest_unit: u64) -> Change {
-    Change::FilterEnded { filter: FORMER, node: NodeId(node), incarnation: Incarnation(start), newest_unit }
+    Change::FilterEnded {
+        filter: FORMER,
+        node: NodeId(node),
+        incarnation: Incarnation(start),
+        newest_unit: UnitNumber(newest_unit),
+    }
 }
 
 fn passed(node: u64) -> Change {
@@ -72,7 +77,7 @@ fn another_filter_follows_under_the_name_and_the_former_goes_when_all_have_said_
     let former = record(&cluster, FORMER);
     let rule = former.definition.group.rule;
     assert_eq!(former.epoch, Epoch(3), "what was asked before counts no more");
-    assert_eq!(former.passes_at_unit(), Some(rule.expiry(7) + rule.lateness_units));
+    assert_eq!(former.passes_at_unit(), Some(rule.expiry(UnitNumber(7)).after(rule.lateness_units)));
     cluster.ask(passed(1)).unwrap();
     assert!(cluster.state.map().filters.contains_key(&FORMER), "node 2 has not said so");
     let group = record(&cluster, FORMER).owners.iter().position(|owner| owner.node == NodeId(2)).unwrap() as u32;

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use firstseen_filter::UnitNumber;
 use firstseen_meta::{Change, MetaError};
 use firstseen_routing::rules::Rule;
 use firstseen_routing::{Closed, Ending, FilterId, FilterRecord, MonotonicMs};
@@ -82,7 +83,7 @@ async fn said(shared: &Shared, view: &View, filter: FilterId) -> Option<Option<E
 async fn ended(shared: &Shared, view: &View, filter: FilterId) -> Option<Change> {
     let Me { identity, incarnation } = view.me?;
     let ending = said(shared, view, filter).await?;
-    let newest_unit = ending.map_or(0, |ending| ending.newest_unit);
+    let newest_unit = ending.map_or(UnitNumber::FIRST, |ending| ending.newest_unit);
     let has_ended = ending.is_none_or(|ending| ending.has_ended);
     has_ended.then_some(Change::FilterEnded { filter, node: identity.node, incarnation, newest_unit })
 }

@@ -317,6 +317,7 @@ impl GroupJournal {
 
 #[cfg(test)]
 mod tests {
+    use firstseen_filter::UnitNumber;
     use firstseen_journal::MemoryDisk;
     use firstseen_routing::{AskCells, Epoch, FilterId, PeerMessage};
     use firstseen_wire::watch;
@@ -333,7 +334,7 @@ mod tests {
         let keeper = Arc::new(Keeper::new(disk, 1 << 20, Arc::new(SystemClock::new()), 1));
         let mut kept = GroupJournals::new(keeper, &OwnerLimits::default());
         kept.resume(KEY, Durability::Durable, 0, false);
-        let ask = PeerBody::AskCells(AskCells { slice: 0, unit: 0, from: None });
+        let ask = PeerBody::AskCells(AskCells { slice: 0, unit: UnitNumber::FIRST, from: None });
         let message = PeerMessage { filter: KEY.0, epoch: Epoch::FIRST, group: KEY.1, body: ask };
         let mut commands = Vec::new();
         kept.pass(KEY, &mut vec![Command::Send { to: NodeId(2), message }], &mut commands);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use firstseen_client::{Client, Filter, Verdict};
-use firstseen_filter::{FilterSpec, GenerationNumber, Kind, ProbeShape, Probes, Stamp, Unit};
+use firstseen_filter::{FilterSpec, GenerationNumber, Kind, ProbeShape, Probes, Stamp, Unit, UnitNumber};
 use firstseen_journal::{FolderDisk, Journal, NodeMark, SEGMENT_BYTES, decode, encode, scan};
 use firstseen_routing::{
     ClockSource, Durability, Entry, FilterId, FilterPolicies, Reason, Record, SlicedDefinition, Slicing,
@@ -45,7 +45,7 @@ fn too_many(filter: FilterId, definition: &SlicedDefinition) -> Record {
         let spread = (u128::from(event.wrapping_mul(0x9E37_79B9_7F4A_7C15)) * u128::from(cells)) >> 64;
         probes.push_positions(&[spread as u64]).expect("a position");
     }
-    let stamps = vec![Stamp::on_time(now_ms / unit_ms); TOO_MANY as usize];
+    let stamps = vec![Stamp::on_time(UnitNumber(now_ms / unit_ms)); TOO_MANY as usize];
     Record { filter, group: 0, entries: vec![Entry::Events { generation: GenerationNumber::FIRST, probes, stamps }] }
 }
 

@@ -4,7 +4,7 @@
 //! zero: the position after which no generation is left that may hold the event. Must not know: when generations open,
 //! clocks.
 
-use firstseen_filter::{Digest, FilterSlice, GenerationNumber, Sighting, Stamp};
+use firstseen_filter::{Digest, FilterSlice, GenerationNumber, Sighting, Stamp, UnitNumber};
 
 use super::ledger::Ledger;
 use crate::plan::{Load, Route};
@@ -16,7 +16,7 @@ pub(crate) struct Itinerary {
     candidates: Vec<Candidate>,
     /// Generations of one shape share a route.
     routes: Vec<Route>,
-    expiries: Vec<u64>,
+    expiries: Vec<UnitNumber>,
 }
 
 /// A generation that may hold the event.
@@ -115,7 +115,7 @@ impl Itinerary {
 }
 
 /// The answer of a slice that cannot be asked.
-const NOTHING: Sighting = Sighting { generations: 0, expiry: u64::MAX };
+const NOTHING: Sighting = Sighting { generations: 0, expiry: UnitNumber::NEVER };
 
 /// How many of the event's timers show the same expiry, at best (Koloniari 2011, section 4).
 fn largest_group(
@@ -123,12 +123,12 @@ fn largest_group(
     route: &Route,
     number: GenerationNumber,
     stamp: Stamp,
-    expiries: &mut Vec<u64>,
+    expiries: &mut Vec<UnitNumber>,
 ) -> usize {
     expiries.clear();
     for step in route.steps() {
         slices[step.slice as usize].push_expiries(number, step.positions, stamp, expiries);
     }
     expiries.sort_unstable();
-    expiries.chunk_by(|first, second| first == second).map(<[u64]>::len).max().unwrap_or(0)
+    expiries.chunk_by(|first, second| first == second).map(<[UnitNumber]>::len).max().unwrap_or(0)
 }

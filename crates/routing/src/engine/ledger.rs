@@ -9,7 +9,7 @@
 use std::io::{self, Read, Write};
 
 use firstseen_filter::{
-    FilterSlice, GENERATIONS_MAX, GenerationNumber, Geometry, Growth, Limit, LiveEvents, WindowRule,
+    FilterSlice, GENERATIONS_MAX, GenerationNumber, Geometry, Growth, Limit, LiveEvents, UnitNumber, WindowRule,
 };
 
 use crate::plan::{SlicePlan, Slicing};
@@ -21,7 +21,7 @@ pub(crate) struct Ledger {
     growth: Option<Growth>,
     kept_units: u64,
     /// The greatest unit any event has brought.
-    now: u64,
+    now: UnitNumber,
     /// The number of the oldest generation since the filter was made.
     oldest: GenerationNumber,
     /// Oldest first; never empty.
@@ -52,7 +52,7 @@ impl Ledger {
             window,
             growth,
             kept_units,
-            now: 0,
+            now: UnitNumber::FIRST,
             oldest: GenerationNumber::FIRST,
             stack,
             used_cells: 0,
@@ -82,14 +82,14 @@ impl Ledger {
     }
 
     /// Moves the window to unit `next`, if that is later.
-    pub(crate) fn advance(&mut self, next: u64, slices: &mut [FilterSlice]) {
+    pub(crate) fn advance(&mut self, next: UnitNumber, slices: &mut [FilterSlice]) {
         if next <= self.now {
             return;
         }
         self.now = next;
         self.stack.iter_mut().for_each(|generation| generation.live.advance(&self.window, next));
         let emptied = |generation: &GroupGeneration| {
-            generation.live.newest_unit().is_none_or(|unit| unit.saturating_add(self.kept_units) <= next)
+            generation.live.newest_unit().is_none_or(|unit| unit.after(self.kept_units) <= next)
         };
         let older = &self.stack[..self.stack.len() - 1];
         let dropped = older.iter().take_while(|generation| emptied(generation)).count();
@@ -174,7 +174,7 @@ impl Ledger {
     }
 
     pub(crate) fn write_body(&self, sink: &mut dyn Write) -> io::Result<()> {
-        for value in [self.now, self.oldest.0, self.stack.len() as u64] {
+        for value in [self.now.0, self.oldest.0, self.stack.len() as u64] {
             sink.write_all(&value.to_le_bytes())?;
         }
         self.stack.iter().try_for_each(|generation| generation.live.write(sink))
@@ -201,7 +201,7 @@ impl Ledger {
                 .ok_or_else(|| invalid("slices of one group with different sizes"))?;
             self.stack.push(GroupGeneration { plan, live });
         }
-        (self.now, self.oldest) = (now, GenerationNumber(oldest));
+        (self.now, self.oldest) = (UnitNumber(now), GenerationNumber(oldest));
         self.used_cells = slices.iter().map(FilterSlice::used_cells).sum();
         Ok(())
     }

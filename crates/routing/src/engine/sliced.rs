@@ -4,7 +4,7 @@
 
 use std::io::{self, Read, Write};
 
-use firstseen_filter::{BuildError, Digest, FilterSlice, Placed, Stamp, Unit, WindowClock};
+use firstseen_filter::{BuildError, Digest, FilterSlice, Placed, Stamp, Unit, UnitNumber, WindowClock};
 
 use super::horizontal::Gather;
 use super::itinerary::Cells;
@@ -211,8 +211,8 @@ impl SlicedFilter {
     }
 
     /// The greatest unit so far.
-    pub fn now_unit(&self) -> u64 {
-        self.clocks.iter().map(WindowClock::now_unit).max().unwrap_or(0)
+    pub fn now_unit(&self) -> UnitNumber {
+        self.clocks.iter().map(WindowClock::now_unit).max().unwrap_or_default()
     }
 
     /// What each slice has done since the filter was built or read.

@@ -10,7 +10,7 @@
 
 use std::io::{self, Read, Write};
 
-use firstseen_filter::{CellDefinition, FilterSlice, GenerationNumber, Refresh, Stamp};
+use firstseen_filter::{CellDefinition, FilterSlice, GenerationNumber, Refresh, Stamp, UnitNumber};
 
 use super::itinerary::{Cells, Itinerary};
 use super::ledger::Ledger;
@@ -119,7 +119,7 @@ impl Vertical {
     }
 
     /// Brings all slices to the present.
-    pub(crate) fn catch_up(&mut self, unit: u64, slices: &mut [FilterSlice]) {
+    pub(crate) fn catch_up(&mut self, unit: UnitNumber, slices: &mut [FilterSlice]) {
         for (ledger, own) in self.ledgers.iter_mut().zip(slices.chunks_mut(self.slices_per_group)) {
             ledger.advance(unit, own);
         }

@@ -6,16 +6,13 @@
 mod event_clock;
 mod lately;
 
-use firstseen_filter::{FilterDefinition, Placed, Stamp, Unit, WindowClock};
+use firstseen_filter::{FilterDefinition, Placed, Stamp, Unit, UnitNumber, WindowClock};
 
 use super::limits::OwnerLimits;
 use crate::map::ClockSource;
 use crate::protocol::{ClockReading, Times};
 use event_clock::EventClock;
 pub(super) use event_clock::Heading;
-
-/// Above every unit that a clock shows.
-const UNIT_MAX: u64 = 1 << 62;
 
 /// This node's clock for a group.
 pub(crate) enum HeadClock {
@@ -66,7 +63,7 @@ impl HeadClock {
     /// The place that all events of the open batch share, where they do.
     pub(crate) fn common_place(&mut self, heading: Heading, times: &Times) -> Option<Placed> {
         match self {
-            Self::Endless => Some(Placed::At(Stamp::on_time(0))),
+            Self::Endless => Some(Placed::At(Stamp::on_time(UnitNumber::FIRST))),
             Self::Event(clock) if times.ticks.is_empty() => Some(clock.place(heading, times, 0)),
             Self::Event(_) | Self::Own { .. } => None,
         }
@@ -77,7 +74,7 @@ impl HeadClock {
     #[inline]
     pub(crate) fn place(&mut self, heading: Heading, times: &Times, index: usize) -> Placed {
         match self {
-            Self::Endless => Placed::At(Stamp::on_time(0)),
+            Self::Endless => Placed::At(Stamp::on_time(UnitNumber::FIRST)),
             Self::Event(clock) => clock.place(heading, times, index),
             // The owner's own time passes by itself, whatever is asked.
             Self::Own { clock, wall_ms } if heading.moves_clock || wall_ms.is_some() => clock.place(*wall_ms),
@@ -109,7 +106,7 @@ impl HeadClock {
     }
 
     /// The unit of this time of day; where units are no times, one that the clock has shown.
-    pub(crate) fn unit_at(&self, wall_ms: u64) -> u64 {
+    pub(crate) fn unit_at(&self, wall_ms: u64) -> UnitNumber {
         match self {
             Self::Event(clock) => clock.unit_at(wall_ms),
             Self::Own { clock, wall_ms: Some(_) } => {
@@ -122,7 +119,7 @@ impl HeadClock {
     }
 
     /// The unit of the present: time passes by itself only where it is the owner's own.
-    pub(crate) fn present_unit(&self, wall_ms: u64) -> u64 {
+    pub(crate) fn present_unit(&self, wall_ms: u64) -> UnitNumber {
         match self {
             Self::Own { wall_ms: Some(_), .. } => self.unit_at(wall_ms),
             Self::Endless | Self::Event(_) | Self::Own { .. } => self.now_unit(),
@@ -130,7 +127,7 @@ impl HeadClock {
     }
 
     /// `unit`, but not after this time of day where units are times.
-    pub(crate) fn not_after(&self, wall_ms: u64, unit: u64) -> u64 {
+    pub(crate) fn not_after(&self, wall_ms: u64, unit: UnitNumber) -> UnitNumber {
         match self {
             Self::Event(_) => unit.min(self.unit_at(wall_ms)),
             Self::Endless | Self::Own { .. } => unit,
@@ -148,7 +145,7 @@ impl HeadClock {
 
     /// From now on the clock shows at least what a clock of this group has shown before.
     pub(crate) fn restore(&mut self, reading: ClockReading) {
-        if reading.unit > UNIT_MAX {
+        if reading.unit > UnitNumber::LAST {
             return;
         }
         match self {
@@ -163,9 +160,9 @@ impl HeadClock {
     }
 
     /// The greatest unit placed so far.
-    pub(crate) fn now_unit(&self) -> u64 {
+    pub(crate) fn now_unit(&self) -> UnitNumber {
         match self {
-            Self::Endless => 0,
+            Self::Endless => UnitNumber::FIRST,
             Self::Event(clock) => clock.now_unit(),
             Self::Own { clock, .. } => clock.now_unit(),
         }

@@ -10,7 +10,7 @@
 
 use std::collections::BTreeSet;
 
-use firstseen_filter::{CellRun, FilterSlice, PartError};
+use firstseen_filter::{CellRun, FilterSlice, PartError, UnitNumber};
 
 use super::limits::OwnerLimits;
 use super::rules::Rule;
@@ -66,7 +66,7 @@ impl Copying {
     pub(crate) fn ask(
         &mut self,
         sources: impl Iterator<Item = (u32, NodeId)>,
-        (unit, epoch): (u64, Epoch),
+        (unit, epoch): (UnitNumber, Epoch),
         now_ms: MonotonicMs,
     ) -> Option<(NodeId, AskCells)> {
         if now_ms < self.next_ask_ms {
@@ -102,7 +102,7 @@ impl Copying {
         let Some(fetch) = self.current.filter(is_asked) else { return };
         let bytes = parts.runs.iter().map(|run| run.cells.len()).sum::<usize>() as u64;
         if !limits.rules.keep(Rule::DatesCells) {
-            parts.runs.iter_mut().for_each(|run| run.unit = run.unit.saturating_sub(1));
+            parts.runs.iter_mut().for_each(|run| run.unit = run.unit.before(1));
         }
         if parts.into_entries().try_for_each(&mut put).is_err() {
             return;
@@ -148,10 +148,10 @@ mod tests {
     fn cells_of_an_older_map_are_not_those_that_were_asked_for() {
         let (limits, parts) = (OwnerLimits::default(), CellParts::default);
         let mut copying = Copying::default();
-        assert!(copying.ask(sources(), (0, Epoch(3)), MonotonicMs(0)).is_some());
+        assert!(copying.ask(sources(), (UnitNumber::FIRST, Epoch(3)), MonotonicMs(0)).is_some());
         // The node was given up, and has begun anew: it asks again, by the map that says so.
         copying = Copying::default();
-        assert!(copying.ask(sources(), (0, Epoch(5)), MonotonicMs(10)).is_some());
+        assert!(copying.ask(sources(), (UnitNumber::FIRST, Epoch(5)), MonotonicMs(10)).is_some());
         copying.hear(parts(), (Epoch(4), MonotonicMs(20)), &limits, |_| Ok(()));
         assert!(!copying.has(0), "what the other had before lacks what was recorded since");
         copying.hear(parts(), (Epoch(5), MonotonicMs(30)), &limits, |_| Ok(()));

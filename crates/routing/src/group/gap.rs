@@ -13,7 +13,7 @@
 //! Promises: no slice is called complete that may lack an event of the window, unless the event's time was further in
 //! the future than clocks may differ. Must not know: which nodes are asked, which slices there are.
 
-use firstseen_filter::{FilterDefinition, Unit};
+use firstseen_filter::{FilterDefinition, Unit, UnitNumber};
 
 use super::lease::others_may_record_ms;
 use super::present::Present;
@@ -28,7 +28,7 @@ const AGAIN_MS: u64 = 1_000;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Missing {
     /// No event of a later unit is missing, as far as is known.
-    newest_unit: u64,
+    newest_unit: UnitNumber,
     /// Missing events may also be of any unit up to the time of day, which is not known yet.
     awaits_time: bool,
     /// Until this time other nodes may record without this one.
@@ -37,7 +37,7 @@ pub(crate) struct Missing {
 
 impl Missing {
     /// Events of units up to this one, and no further ones will be missing.
-    pub(crate) fn until(newest_unit: u64) -> Self {
+    pub(crate) fn until(newest_unit: UnitNumber) -> Self {
         Self { newest_unit, awaits_time: false, unshared_ms: MonotonicMs::START }
     }
 
@@ -48,7 +48,7 @@ impl Missing {
         let newest_ms = present.latest_ms().saturating_add(for_ms);
         let awaits_time = present.doubt().is_some();
         Self {
-            newest_unit: if awaits_time { 0 } else { present.clock().unit_at(newest_ms) },
+            newest_unit: if awaits_time { UnitNumber::FIRST } else { present.clock().unit_at(newest_ms) },
             awaits_time,
             unshared_ms: present.now_ms().after(for_ms),
         }
@@ -62,12 +62,12 @@ impl Missing {
     }
 
     /// Events up to this unit may be missing, too.
-    pub(crate) fn add_until(&mut self, newest_unit: u64) {
+    pub(crate) fn add_until(&mut self, newest_unit: UnitNumber) {
         self.newest_unit = self.newest_unit.max(newest_unit);
     }
 
     /// The time of day is known now: missing events up to it are of no unit after this one.
-    pub(crate) fn learn_the_time(&mut self, newest_unit: u64) {
+    pub(crate) fn learn_the_time(&mut self, newest_unit: UnitNumber) {
         if std::mem::take(&mut self.awaits_time) {
             self.add_until(newest_unit);
         }
@@ -78,19 +78,19 @@ impl Missing {
     }
 
     /// The unit after which no event is missing; none while the time of day is not known.
-    pub(crate) fn newest_unit(&self) -> Option<u64> {
+    pub(crate) fn newest_unit(&self) -> Option<UnitNumber> {
         (!self.awaits_time).then_some(self.newest_unit)
     }
 
     /// The unit from which on all missing events have expired; none where that is not known, or nothing expires.
-    pub(crate) fn complete_from_unit(&self, definition: &FilterDefinition) -> Option<u64> {
+    pub(crate) fn complete_from_unit(&self, definition: &FilterDefinition) -> Option<UnitNumber> {
         let newest_unit = self.newest_unit().filter(|_| definition.unit != Unit::Endless)?;
-        Some(definition.rule.expiry(newest_unit).saturating_add(definition.rule.lateness_units))
+        Some(definition.rule.expiry(newest_unit).after(definition.rule.lateness_units))
     }
 
     /// Whether all missing events have expired by `now_unit`, and no further ones can be missing. An event with a time
     /// after the present does not make that so any sooner.
-    pub(crate) fn is_over(&self, definition: &FilterDefinition, present: &Present, now_unit: u64) -> bool {
+    pub(crate) fn is_over(&self, definition: &FilterDefinition, present: &Present, now_unit: UnitNumber) -> bool {
         let now_unit = present.clock().not_after(present.latest_ms(), now_unit);
         let is_unshared = present.now_ms() >= self.unshared_ms;
         is_unshared && self.complete_from_unit(definition).is_some_and(|unit| now_unit >= unit)

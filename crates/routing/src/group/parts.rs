@@ -2,7 +2,7 @@
 //!
 //! Promises: a part that is put in is persisted. Must not know: where parts come from, which slices there are.
 
-use firstseen_filter::{CellRun, FilterSlice, PartError};
+use firstseen_filter::{CellRun, FilterSlice, PartError, UnitNumber};
 
 use super::present::Present;
 use super::rescan::IsPut;
@@ -16,12 +16,12 @@ pub(crate) trait TakesParts {
     fn part_owner(&mut self, slice: u32) -> Option<&mut FilterSlice>;
 
     /// The greatest unit that the slices have seen.
-    fn greatest_unit(&self, present: &Present) -> u64 {
+    fn greatest_unit(&self, present: &Present) -> UnitNumber {
         present.clock().now_unit()
     }
 
     /// Moves the slices on to this unit at least.
-    fn catch_up(&mut self, _unit: u64) {}
+    fn catch_up(&mut self, _unit: UnitNumber) {}
 
     /// Puts in a part of another copy of a slice.
     fn put_part(&mut self, part: &Entry) -> Result<(), PartError> {

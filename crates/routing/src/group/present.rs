@@ -5,7 +5,7 @@
 //!
 //! Promises: nothing is recorded without a lease, nor where another filter has followed. Must not know: events, cells.
 
-use firstseen_filter::FilterDefinition;
+use firstseen_filter::{FilterDefinition, UnitNumber};
 
 use super::clock::{HeadClock, Heading};
 use super::lease::Lease;
@@ -115,7 +115,7 @@ impl Present {
     }
 
     /// The unit that it is at a moment, as far as that is known.
-    pub(crate) fn unit_at(&self, now: Moment) -> u64 {
+    pub(crate) fn unit_at(&self, now: Moment) -> UnitNumber {
         match self.doubt {
             None => self.clock.present_unit(now.wall_ms),
             Some(_) => self.clock.now_unit(),

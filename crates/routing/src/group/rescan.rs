@@ -10,7 +10,7 @@
 
 use std::collections::VecDeque;
 
-use firstseen_filter::{CellRun, PartError, Unit, WindowRule};
+use firstseen_filter::{CellRun, PartError, Unit, UnitNumber, WindowRule};
 
 use crate::ids::NodeId;
 use crate::protocol::{AskCells, CellParts, CellPlace, MonotonicMs};
@@ -102,7 +102,7 @@ impl Rescan {
     pub(crate) fn ask(
         &mut self,
         sources: impl Iterator<Item = (u32, NodeId)>,
-        unit: u64,
+        unit: UnitNumber,
         now_ms: MonotonicMs,
     ) -> Option<(NodeId, AskCells)> {
         let next_ask_ms = *self.next_ask_ms.get_or_insert(now_ms.after(self.first_ms));
@@ -216,7 +216,7 @@ mod tests {
         is_there: impl Fn(NodeId) -> bool,
     ) -> (Vec<(u32, NodeId)>, MonotonicMs) {
         let mut asked = Vec::new();
-        while let Some((source, ask)) = rescan.ask(COPIES.into_iter(), 0, now_ms) {
+        while let Some((source, ask)) = rescan.ask(COPIES.into_iter(), UnitNumber::FIRST, now_ms) {
             asked.push((ask.slice, source));
             if is_there(source) {
                 let parts = CellParts { slice: ask.slice, ..CellParts::default() };
@@ -230,7 +230,11 @@ mod tests {
     #[test]
     fn every_slice_is_read_from_every_other_copy_in_turn() {
         let mut rescan = of_ten_seconds();
-        assert_eq!(rescan.ask(COPIES.into_iter(), 0, at(100)), None, "half a window after it has begun");
+        assert_eq!(
+            rescan.ask(COPIES.into_iter(), UnitNumber::FIRST, at(100)),
+            None,
+            "half a window after it has begun"
+        );
         assert_eq!(rescan.next_ms(), Some(at(5_100)));
         let (asked, now_ms) = round(&mut rescan, at(5_100), |_| true);
         assert_eq!(asked, [(0, NodeId(2)), (4, NodeId(2)), (5, NodeId(1))]);
@@ -242,7 +246,7 @@ mod tests {
     #[test]
     fn who_does_not_answer_is_left_out() {
         let mut rescan = of_ten_seconds();
-        assert_eq!(rescan.ask(COPIES.into_iter(), 0, at(0)), None);
+        assert_eq!(rescan.ask(COPIES.into_iter(), UnitNumber::FIRST, at(0)), None);
         let (asked, _) = round(&mut rescan, at(5_000), |node| node != NodeId(2));
         let twice = [(0, NodeId(2)), (4, NodeId(2))];
         assert_eq!(asked[..3], [twice[0]; 3]);
@@ -252,8 +256,8 @@ mod tests {
     #[test]
     fn what_is_on_its_way_is_not_put_in() {
         let mut rescan = of_ten_seconds();
-        rescan.ask(COPIES.into_iter(), 0, at(0));
-        let (_, ask) = rescan.ask(COPIES.into_iter(), 0, at(5_000)).unwrap();
+        rescan.ask(COPIES.into_iter(), UnitNumber::FIRST, at(0));
+        let (_, ask) = rescan.ask(COPIES.into_iter(), UnitNumber::FIRST, at(5_000)).unwrap();
         let run = |start_bytes| CellRun { start_bytes, ..CellRun::default() };
         let parts = CellParts { slice: ask.slice, runs: vec![run(2), run(4), run(6)], ..CellParts::default() };
         rescan.hear(parts, at(5_000), u64::MAX, |_, run| Ok(run.start_bytes > 2));
@@ -271,8 +275,8 @@ mod tests {
     fn nothing_is_put_in_while_it_may_be_submitted_again() {
         let rule = WindowRule { span_units: 10, lateness_units: 0 };
         let mut rescan = Rescan::new((rule, &Unit::Milliseconds(1_000)), 0, 8_000, None);
-        rescan.ask(COPIES.into_iter(), 0, at(0));
-        let (_, ask) = rescan.ask(COPIES.into_iter(), 0, at(5_000)).unwrap();
+        rescan.ask(COPIES.into_iter(), UnitNumber::FIRST, at(0));
+        let (_, ask) = rescan.ask(COPIES.into_iter(), UnitNumber::FIRST, at(5_000)).unwrap();
         let parts = CellParts { slice: ask.slice, runs: vec![CellRun::default()], ..CellParts::default() };
         rescan.hear(parts, at(5_000), u64::MAX, |_, _| Ok(true));
         rescan.mend(at(12_999), |_, _, is_put| Ok(is_put == IsPut::Not));
@@ -285,8 +289,8 @@ mod tests {
     fn nobody_is_asked_where_there_is_nobody() {
         let rule = WindowRule { span_units: 1, lateness_units: 0 };
         let mut rescan = Rescan::new((rule, &Unit::Endless), 0, 0, None);
-        assert_eq!(rescan.ask(std::iter::empty(), 0, at(0)), None);
-        assert_eq!(rescan.ask(std::iter::empty(), 0, at(EVERY_MS_MAX)), None);
+        assert_eq!(rescan.ask(std::iter::empty(), UnitNumber::FIRST, at(0)), None);
+        assert_eq!(rescan.ask(std::iter::empty(), UnitNumber::FIRST, at(EVERY_MS_MAX)), None);
         assert_eq!(rescan.next_ms(), Some(at(2 * EVERY_MS_MAX)));
     }
 }

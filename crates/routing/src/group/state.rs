@@ -2,7 +2,7 @@
 //!
 //! Promises: counts rise and never fall while the owner lives. Must not know: who asks.
 
-use firstseen_filter::Unit;
+use firstseen_filter::{Unit, UnitNumber};
 
 use super::clock::HeadClock;
 use super::guard::ReplayGuard;
@@ -13,9 +13,9 @@ use crate::verdict::{Decision, Reason};
 const SLICE_SAMPLE_MIN_BYTES: usize = 4 << 10;
 
 /// When a unit begins, in milliseconds since 1970; none where that cannot be computed from its number.
-pub(crate) fn begin_ms(unit: &Unit, number: u64) -> Option<u64> {
+pub(crate) fn begin_ms(unit: &Unit, number: UnitNumber) -> Option<u64> {
     match unit {
-        Unit::Milliseconds(unit_ms) => number.checked_mul(*unit_ms),
+        Unit::Milliseconds(unit_ms) => number.0.checked_mul(*unit_ms),
         Unit::Endless | Unit::Events(_) | Unit::Calendar(_) => None,
     }
 }

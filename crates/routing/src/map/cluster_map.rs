@@ -3,7 +3,7 @@
 //! Promises: plain data, the same on every node at the same version. Must not know: how it is agreed on, how it
 //! travels, what cells hold.
 
-use firstseen_filter::GenerationNumber;
+use firstseen_filter::{GenerationNumber, UnitNumber};
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -285,10 +285,10 @@ impl FilterRecord {
 
     /// The unit of the filter's clock by which all recorded events have expired, once it is closed and no event is in
     /// flight.
-    pub fn passes_at_unit(&self) -> Option<u64> {
+    pub fn passes_at_unit(&self) -> Option<UnitNumber> {
         let closed = self.line.closed.as_ref().filter(|closed| closed.has_ended())?;
         let rule = &self.definition.group.rule;
-        Some(rule.expiry(closed.newest_unit).saturating_add(rule.lateness_units))
+        Some(rule.expiry(closed.newest_unit).after(rule.lateness_units))
     }
 
     /// The nodes that have copies of the filter's slices.

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use firstseen_filter::UnitNumber;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::{FilterId, NodeId};
@@ -29,7 +30,7 @@ pub struct Closed {
     /// that an event is not here.
     pub awaited: BTreeSet<NodeId>,
     /// The greatest unit in which an event was recorded, as far as nodes have reported.
-    pub newest_unit: u64,
+    pub newest_unit: UnitNumber,
     /// Nodes by whose clocks all recorded events have expired, a retry horizon ago.
     pub passed: BTreeSet<NodeId>,
 }
@@ -56,9 +57,9 @@ pub struct Ending {
     /// No event is in flight any more that began before the group was closed.
     pub has_ended: bool,
     /// No event was recorded here in a later unit than this.
-    pub newest_unit: u64,
+    pub newest_unit: UnitNumber,
     /// The unit that the group's clock shows; none where no events are judged here.
-    pub present_unit: Option<u64>,
+    pub present_unit: Option<UnitNumber>,
 }
 
 impl Ending {

@@ -7,7 +7,7 @@
 //!
 //! Promises: plain data; an entry that is put in twice changes nothing. Must not know: bytes, disks.
 
-use firstseen_filter::{CellRun, FilterSlice, GenerationNumber, LiveEvents, Probes, SliceOutline, Stamp};
+use firstseen_filter::{CellRun, FilterSlice, GenerationNumber, LiveEvents, Probes, SliceOutline, Stamp, UnitNumber};
 
 use super::cells::{CellPlace, PositionLists};
 use super::names::{BatchName, NamedEvent};
@@ -115,7 +115,7 @@ pub struct Record {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClockReading {
     /// The greatest unit.
-    pub unit: u64,
+    pub unit: UnitNumber,
     /// The greatest time, in milliseconds since 1970; 0 where there is none.
     pub time_ms: u64,
     /// Events counted, where they make the window.

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use firstseen_filter::{CellRun, GenerationNumber, Probes, SliceOutline, Stamp};
+use firstseen_filter::{CellRun, GenerationNumber, Probes, SliceOutline, Stamp, UnitNumber};
 
 use super::cells::{CellPlace, PositionLists};
 use super::entry::{ClockReading, Entry};
@@ -163,7 +163,7 @@ pub struct AskCells {
     /// The number of the slice in the group.
     pub slice: u32,
     /// The greatest unit that has been seen there.
-    pub unit: u64,
+    pub unit: UnitNumber,
     /// Where the cells begin; none for the first.
     pub from: Option<CellPlace>,
 }
@@ -207,7 +207,7 @@ pub struct BackupCells {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Past {
     /// No event that the node may have recorded, or knows to be recorded, is of a later unit.
-    pub newest_unit: u64,
+    pub newest_unit: UnitNumber,
     /// Before this message, the node has sent all events that it has recorded while the other was away.
     pub has_handed_over: bool,
 }
@@ -230,7 +230,7 @@ pub struct TestBatch {
     /// W3C trace context of the first of these events whose producer traces.
     pub traceparent: Option<Arc<str>>,
     /// The least expiry that each event was found with so far; empty outside of trees.
-    pub expiries: Vec<u64>,
+    pub expiries: Vec<UnitNumber>,
 }
 
 impl TestBatch {
@@ -305,7 +305,7 @@ pub struct Resolved {
     /// A slice that was asked is incomplete.
     pub degraded: bool,
     /// The least expiry of each hit; empty outside of trees.
-    pub expiries: Vec<u64>,
+    pub expiries: Vec<UnitNumber>,
     /// Events that are claimed and that the sender holds itself for another one, by index, with the milliseconds that are
     /// left of that.
     pub vetoes: Vec<(u32, u32)>,
@@ -355,8 +355,8 @@ mod tests {
             for number in [2 * head, 2 * head + 1] {
                 test.tickets.push(number);
                 test.left.push(0..=number % 3);
-                test.stamps.push(Stamp::on_time(number));
-                test.expiries.push(number);
+                test.stamps.push(Stamp::on_time(UnitNumber(number)));
+                test.expiries.push(UnitNumber(number));
             }
         }
         message(PeerBody::Test(test))

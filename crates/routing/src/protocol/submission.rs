@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use firstseen_filter::{GenerationNumber, Probes};
+use firstseen_filter::{GenerationNumber, Probes, UnitNumber};
 
 use super::entry::Record;
 use super::fence::Fence;
@@ -81,16 +81,16 @@ impl Operation {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tick {
     /// What the producer's clock shows at the event: the greatest unit up to it.
-    pub clock_unit: u64,
+    pub clock_unit: UnitNumber,
     /// The unit in which the event occurred; above `clock_unit` only where it is looked up, which moves no clock.
-    pub unit: u64,
+    pub unit: UnitNumber,
 }
 
 /// The times of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// What the producer's clock shows before the first event.
-    pub base_unit: u64,
+    pub base_unit: UnitNumber,
     /// One an event, or none where all occurred in `base_unit`.
     pub ticks: Vec<Tick>,
     /// What the producer's clock shows after the last event, in milliseconds since 1970; 0 where it has none.

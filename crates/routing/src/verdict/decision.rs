@@ -2,6 +2,7 @@
 //!
 //! Promises: three verdicts, never two. Must not know: how replies travel.
 
+use firstseen_filter::UnitNumber;
 use serde::{Deserialize, Serialize};
 
 use super::answer::Answer;
@@ -73,7 +74,7 @@ pub enum Reason {
 pub struct Seen {
     /// The unit of the window that counts as its occurrence: when it was recorded, or the earliest that its cells show.
     /// None where that is not remembered.
-    pub unit: Option<u64>,
+    pub unit: Option<UnitNumber>,
     /// Of a duplicate, the level at which it was found, counted from the root.
     pub level: u8,
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::common::{definition, digest, filter_record, fingerprints, growing, node_record, slice_owner, spec};
-use firstseen_filter::{FilterSpec, GenerationNumber, Kind, Limit, Probes};
+use firstseen_filter::{FilterSpec, GenerationNumber, Kind, Limit, Probes, UnitNumber};
 use firstseen_mesh::plain_submission;
 use firstseen_routing::{
     AskCells, BackupCells, CellParts, ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord,
@@ -48,7 +48,7 @@ impl Bench {
     }
 
     /// The decisions on a batch of these keys at unit `unit`.
-    fn ask(&mut self, keys: std::ops::Range<u64>, unit: u64) -> Vec<Decision> {
+    fn ask(&mut self, keys: std::ops::Range<u64>, unit: UnitNumber) -> Vec<Decision> {
         let mut probes = Probes::new(self.prober.shape());
         let ticks = keys.clone().map(|_| Tick { clock_unit: unit, unit }).collect();
         keys.for_each(|key| self.prober.push(digest(key), &mut probes));
@@ -56,7 +56,7 @@ impl Bench {
         self.now.monotonic_ms = self.now.monotonic_ms.after(10);
         let submission = Submission {
             producer: 7,
-            times: Times { base_unit: unit, ticks, clock_ms: unit * 1000 },
+            times: Times { base_unit: unit, ticks, clock_ms: unit.0 * 1000 },
             ..plain_submission(self.sequence, Operation::Observe, probes)
         };
         let mut commands = Vec::new();
@@ -89,7 +89,7 @@ impl Bench {
 /// Sends all cells while the group goes on, and puts them into another group.
 fn comes_back(definition: &SlicedDefinition, is_endless: bool) {
     let mut former = Bench::new(definition, vec![GenerationNumber::FIRST], true);
-    let unit = |batch: u64| if is_endless { 0 } else { 100 + batch / 4 };
+    let unit = |batch: u64| if is_endless { UnitNumber::FIRST } else { UnitNumber(100 + batch / 4) };
     for batch in 0..BATCHES_BEFORE {
         former.ask(batch * EVENTS..(batch + 1) * EVENTS, unit(batch));
     }
@@ -97,7 +97,8 @@ fn comes_back(definition: &SlicedDefinition, is_endless: bool) {
     for slice in 0..definition.slicing.slices_per_group() {
         let mut from = None;
         loop {
-            let cells = former.owner.read_cells(&AskCells { slice, unit: 0, from }).expect("it is here");
+            let cells =
+                former.owner.read_cells(&AskCells { slice, unit: UnitNumber::FIRST, from }).expect("it is here");
             let BackupCells { parts, is_complete } = cells;
             assert!(is_complete);
             from = parts.next;
@@ -109,7 +110,7 @@ fn comes_back(definition: &SlicedDefinition, is_endless: bool) {
             }
         }
     }
-    assert!(former.owner.read_cells(&AskCells { slice: 99, unit: 0, from: None }).is_none());
+    assert!(former.owner.read_cells(&AskCells { slice: 99, unit: UnitNumber::FIRST, from: None }).is_none());
     let mut again = Bench::new(definition, former.map.filters[&FILTER].generations.clone(), false);
     for parts in sent.iter().chain(&sent) {
         let mut commands = Vec::new();
@@ -170,12 +171,12 @@ fn a_full_filter_comes_back_full() {
     let definition = definition(&growing(Kind::Timing, "100s", 1_000, Limit::Cardinality, 1), "vertical:4");
     let mut former = Bench::new(&definition, vec![GenerationNumber::FIRST], true);
     for batch in 0..18 {
-        former.ask(batch * EVENTS..(batch + 1) * EVENTS, 100);
+        former.ask(batch * EVENTS..(batch + 1) * EVENTS, UnitNumber(100));
     }
     let mut again = Bench::new(&definition, vec![GenerationNumber::FIRST], false);
     for slice in 0..4 {
         let BackupCells { parts, .. } =
-            former.owner.read_cells(&AskCells { slice, unit: 0, from: None }).expect("it is here");
+            former.owner.read_cells(&AskCells { slice, unit: UnitNumber::FIRST, from: None }).expect("it is here");
         assert!(parts.next.is_none(), "few cells");
         again.owner.write_cells(parts, again.now).expect("they fit");
         again.owner.take_commands(&mut Vec::new());
@@ -183,7 +184,7 @@ fn a_full_filter_comes_back_full() {
     again.forgive();
     let mut new = 0;
     for batch in 100..140 {
-        let decisions = again.ask(batch * EVENTS..(batch + 1) * EVENTS, 100);
+        let decisions = again.ask(batch * EVENTS..(batch + 1) * EVENTS, UnitNumber(100));
         new += decisions.iter().filter(|decisions| **decisions == Decision::FirstSeen).count();
     }
     assert!((30..300).contains(&new), "there is room for about 100: {new}");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::common::{Dice, definition, digest, filter_record, fingerprints, node_record, slice_owner, spec};
-use firstseen_filter::{FilterSpec, Kind, Probes, Unit, Window, WindowClock, WindowRule};
+use firstseen_filter::{FilterSpec, Kind, Probes, Unit, UnitNumber, Window, WindowClock, WindowRule};
 use firstseen_mesh::plain_submission;
 use firstseen_routing::{
     ClockSource, ClusterMap, Command, Decision, FilterId, FilterPolicies, GroupOwner, Moment, MonotonicMs, NodeId,
@@ -67,7 +67,7 @@ impl World {
         Self { owner, definition, sequence: 0 }
     }
 
-    fn unit(&self, time_ms: u64) -> u64 {
+    fn unit(&self, time_ms: u64) -> UnitNumber {
         unit_of(&self.definition.group.unit, time_ms)
     }
 
@@ -80,7 +80,7 @@ impl World {
     fn observe(&mut self, producer: u128, wall_ms: u64, events: &[(u64, u64)]) -> Vec<Decision> {
         let prober = Prober::new(&self.definition).unwrap();
         let mut probes = Probes::new(prober.shape());
-        let (mut ticks, mut clock_unit, mut clock_ms) = (Vec::new(), 0, 0);
+        let (mut ticks, mut clock_unit, mut clock_ms) = (Vec::new(), UnitNumber::FIRST, 0);
         for (key, time_ms) in events {
             let unit = self.unit(*time_ms);
             prober.push(digest(*key), &mut probes);
@@ -109,7 +109,7 @@ impl World {
     }
 }
 
-fn unit_of(unit: &Unit, time_ms: u64) -> u64 {
+fn unit_of(unit: &Unit, time_ms: u64) -> UnitNumber {
     let mut clock = WindowClock::new(unit.clone(), WindowRule { span_units: 1, lateness_units: 0 }, u64::MAX);
     clock.catch_up_ms(time_ms);
     clock.now_unit()

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::common::{definition, digest, spec as filter};
 use crate::network::tree::{ROOT, spec};
-use firstseen_filter::{Kind, Probes};
+use firstseen_filter::{Kind, Probes, UnitNumber};
 use firstseen_mesh::{plain_submission, tree_map};
 use firstseen_routing::Climbed;
 use firstseen_routing::{
@@ -92,7 +92,7 @@ impl Leaf {
         keys.clone().for_each(|key| self.prober.push(digest(key), &mut probes));
         let submission = Submission {
             producer: 7,
-            times: Times { base_unit: 1_000_000, ..Times::default() },
+            times: Times { base_unit: UnitNumber(1_000_000), ..Times::default() },
             ..plain_submission(keys.start, Operation::Observe, probes)
         };
         let (now, mut commands) = (self.now(), Vec::new());

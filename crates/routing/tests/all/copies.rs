@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::{Dice, definition, digest, fingerprints, observation, spec};
 use crate::network::{Network, seat};
-use firstseen_filter::{CellRun, FilterSpec, Kind, Layout, Unit};
+use firstseen_filter::{CellRun, FilterSpec, Kind, Layout, Unit, UnitNumber};
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
     AnswerWhen, AskCells, CellParts, ClusterMap, Decision, FilterPolicies, GroupOwner, Lookup, NodeId, OwnerLimits,
@@ -345,7 +345,7 @@ fn copies_that_have_everything_are_compared() {
         run.network.command(seat(0, NodeId(1)), written);
         let cells_at = |run: &mut Run, node| {
             let mut cells = None;
-            let ask = AskCells { slice: 0, unit: 0, from: None };
+            let ask = AskCells { slice: 0, unit: UnitNumber::FIRST, from: None };
             run.network.command(seat(0, node), |owner| cells = owner.read_cells(&ask));
             cells.map(|cells| cells.parts.runs).unwrap()
         };

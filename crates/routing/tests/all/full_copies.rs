@@ -3,7 +3,7 @@
 
 use crate::common::{Dice, definition, digest, fingerprints, observation};
 use crate::network::{FILTER, Network, seat};
-use firstseen_filter::{FilterSlice, GenerationNumber, PartError, ProbeShape, Probes, Stamp};
+use firstseen_filter::{FilterSlice, GenerationNumber, PartError, ProbeShape, Probes, Stamp, UnitNumber};
 use firstseen_mesh::{Link, Way};
 use firstseen_routing::{
     AnswerWhen, AskCells, BackupCells, Branch, CellParts, Command, CutOff, Decision, Entry, FilterPolicies, GroupOwner,
@@ -34,7 +34,7 @@ fn too_many(definition: &SlicedDefinition, seed: u64) -> Probes {
 
 /// The cells of slices that have no room for any event at `unit`. Those of one merged into an empty slice may leave some
 /// places, as entries lie elsewhere there; those of all together leave none.
-fn full_cells(definition: &SlicedDefinition, unit: u64) -> Vec<CellParts> {
+fn full_cells(definition: &SlicedDefinition, unit: UnitNumber) -> Vec<CellParts> {
     let stamps = vec![Stamp::on_time(unit); TOO_MANY as usize];
     let full = |seed| {
         let mut slice = FilterSlice::build(&definition.group).unwrap();
@@ -72,9 +72,9 @@ impl World {
         Self { network, definition }
     }
 
-    fn unit(&self, time_ms: u64) -> u64 {
+    fn unit(&self, time_ms: u64) -> UnitNumber {
         let firstseen_filter::Unit::Milliseconds(unit_ms) = self.definition.group.unit else { panic!() };
-        time_ms / unit_ms
+        UnitNumber(time_ms / unit_ms)
     }
 
     /// Submits an event that occurs at `time_ms`.
@@ -89,7 +89,7 @@ impl World {
     }
 
     /// Fills the slice of a node, so that it has no room at `unit`: not even for all of these cells.
-    fn fill(&mut self, node: NodeId, unit: u64) {
+    fn fill(&mut self, node: NodeId, unit: UnitNumber) {
         let (now, full) = (self.network.now(), full_cells(&self.definition, unit));
         self.network.command(seat(0, node), |owner| {
             let written = full.iter().map(|parts| owner.write_cells(parts.clone(), now));
@@ -197,7 +197,7 @@ fn a_copy_without_room_for_all_that_it_fetches_is_not_complete() {
 fn what_a_backup_or_a_journal_holds_beyond_the_room_is_reported() {
     let definition = one_region();
     let mut network = Network::new(&definition, policies(), &[FIRST], OwnerLimits::default(), Dice(3));
-    let (now, unit) = (network.now(), 1_000);
+    let (now, unit) = (network.now(), UnitNumber(1_000));
     let full = full_cells(&definition, unit);
     let mut other = FilterSlice::build(&definition.group).unwrap();
     other.put_event(GenerationNumber::FIRST, &[7], Stamp::on_time(unit)).unwrap();
@@ -224,7 +224,8 @@ fn what_a_backup_or_a_journal_holds_beyond_the_room_is_reported() {
     owner.tick(moment);
     owner.take_commands(&mut commands);
     assert!(!commands.iter().any(|command| matches!(command, Command::SlicesComplete { .. })));
-    let BackupCells { parts, is_complete } = owner.read_cells(&AskCells { slice: 0, unit: 0, from: None }).unwrap();
+    let BackupCells { parts, is_complete } =
+        owner.read_cells(&AskCells { slice: 0, unit: UnitNumber::FIRST, from: None }).unwrap();
     assert!(!is_complete && parts.runs.len() == 1);
 }
 
@@ -254,7 +255,7 @@ fn of_a_record_of_a_level_beyond_the_room_the_events_that_find_room_are_in() {
     (0..TOO_MANY).for_each(|_| positions.push([dice.below(cells / 2)]));
     positions.push(network.probes(&[digest(last)]).positions(0).iter().copied());
     let firstseen_filter::Unit::Milliseconds(unit_ms) = definition.group.unit else { panic!() };
-    let unit = time_ms / unit_ms;
+    let unit = UnitNumber(time_ms / unit_ms);
     let stamps = vec![Stamp::on_time(unit); positions.len()];
     let record = Entry::Set { generation: GenerationNumber::FIRST, cells: positions, stamps, counted: 0 };
     assert!(matches!(owner.restore(record, network.now()), Err(PartError::Full)));

@@ -4,7 +4,7 @@ use crate::common::{
     self, Dice, Uncut, clock, count, definition, filter, fingerprints, growing, observe, spec, stream,
 };
 use firstseen_filter::{
-    ExactWindow, FilterSlice, FilterSpec, GrowthSpec, Kind, Limit, Placed, Refresh, Stamp, Verdict, reduce,
+    ExactWindow, FilterSlice, FilterSpec, GrowthSpec, Kind, Limit, Placed, Refresh, Stamp, UnitNumber, Verdict, reduce,
 };
 use firstseen_routing::{Answer, SlicedFilter};
 
@@ -204,5 +204,5 @@ fn a_stamp_is_ignored_where_there_is_no_window() {
     let mut answers = [Answer::Undecided; 2];
     filter.observe_batch(&[common::digest(1); 2], &[5, u64::MAX], &mut answers);
     assert_eq!(answers, [Answer::FirstSeen, Answer::Duplicate]);
-    assert_eq!(Stamp::default(), Stamp::on_time(0));
+    assert_eq!(Stamp::default(), Stamp::on_time(UnitNumber::FIRST));
 }

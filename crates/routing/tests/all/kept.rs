@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::common::{Dice, definition, digest, filter_record, fingerprints, growing, node_record, slice_owner, spec};
-use firstseen_filter::{FilterSpec, GenerationNumber, Kind, Limit, Probes, Refresh};
+use firstseen_filter::{FilterSpec, GenerationNumber, Kind, Limit, Probes, Refresh, UnitNumber};
 use firstseen_mesh::plain_submission;
 use firstseen_routing::{
     CheckpointCursor, ClusterMap, Command, Decision, Durability, Entry, Epoch, EventTag, FilterId, FilterPolicies,
@@ -34,7 +34,7 @@ struct Bench {
     owner: GroupOwner,
     prober: Prober,
     now: Moment,
-    unit: u64,
+    unit: UnitNumber,
     is_named: bool,
     kept: Vec<Record>,
     answered: Vec<(Submission, Vec<Decision>)>,
@@ -46,7 +46,7 @@ impl Bench {
         let owner = GroupOwner::build(FILTER, &map, 0, ME, OwnerLimits::default()).unwrap();
         let (prober, now) = (Prober::new(definition).unwrap(), Moment { monotonic_ms: MonotonicMs(1000), wall_ms: 0 });
         let (kept, answered) = (owner.checkpoint(true), Vec::new());
-        Self { map, owner, prober, now, unit: 100, is_named, kept, answered }
+        Self { map, owner, prober, now, unit: UnitNumber(100), is_named, kept, answered }
     }
 
     /// A batch at the present, of which one event in ten is late.
@@ -54,15 +54,15 @@ impl Bench {
         let sequence = self.answered.len() as u64;
         let mut probes = Probes::new(self.prober.shape());
         (0..EVENTS).for_each(|_| self.prober.push(digest(dice.below(KEYS)), &mut probes));
-        self.unit += dice.below(3);
+        self.unit = self.unit.after(dice.below(3));
         let clock_unit = self.unit;
         let late = |dice: &mut Dice| if dice.below(10) == 0 { dice.below(8) } else { 0 };
-        let ticks = (0..EVENTS).map(|_| Tick { clock_unit, unit: clock_unit - late(dice) }).collect();
+        let ticks = (0..EVENTS).map(|_| Tick { clock_unit, unit: clock_unit.before(late(dice)) }).collect();
         let name = |event: usize| SubmissionName { source: 9, number: sequence * EVENTS as u64 + event as u64 };
         Submission {
             producer: 7,
             names: if self.is_named { (0..EVENTS).map(name).collect() } else { Vec::new() },
-            times: Times { base_unit: clock_unit, ticks, clock_ms: clock_unit * 1000 },
+            times: Times { base_unit: clock_unit, ticks, clock_ms: clock_unit.0 * 1000 },
             ..plain_submission(sequence, Operation::Observe, probes)
         }
     }

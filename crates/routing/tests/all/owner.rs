@@ -6,7 +6,7 @@ use crate::common::{
     self, Dice, Stream, clock, count, definition, filter_record, fingerprints, growing, node_record, slice_owner, spec,
     stream,
 };
-use firstseen_filter::{Digest, FilterSpec, Kind, Limit, Probes, WindowClock};
+use firstseen_filter::{Digest, FilterSpec, Kind, Limit, Probes, UnitNumber, WindowClock};
 use firstseen_mesh::plain_submission;
 use firstseen_routing::{
     Answer, ClusterMap, Command, Decision, FilterId, FilterPolicies, GroupOwner, GroupReply, Incarnation, Moment,
@@ -200,7 +200,7 @@ fn alone() -> (Cluster, SlicedDefinition) {
 
 /// A batch of events at one time.
 fn batch(cluster: &Cluster, sequence: u64, keys: impl Iterator<Item = u64>) -> Submission {
-    let times = Times { base_unit: 10, ticks: Vec::new(), clock_ms: 1 };
+    let times = Times { base_unit: UnitNumber(10), ticks: Vec::new(), clock_ms: 1 };
     let mut batch = submission(Operation::Observe, 5, sequence, &cluster.prober, times);
     keys.for_each(|key| cluster.prober.push(common::digest(key), &mut batch.probes));
     batch
@@ -269,7 +269,10 @@ fn a_submission_that_does_not_fit_is_refused_and_leaves_nothing() {
         (Submission { names: vec![name], ..good.clone() }, Reason::Invalid),
         (counting, Reason::Invalid),
         (Submission { deadline_ms: MonotonicMs(999), ..good.clone() }, Reason::Overloaded),
-        (Submission { times: Times { base_unit: u64::MAX, ..Times::default() }, ..good.clone() }, Reason::Future),
+        (
+            Submission { times: Times { base_unit: UnitNumber::NEVER, ..Times::default() }, ..good.clone() },
+            Reason::Future,
+        ),
     ] {
         let reply = cluster.submit(0, submission.clone());
         assert_eq!(reply.decisions, vec![Decision::Undecided(reason); submission.probes.len()]);

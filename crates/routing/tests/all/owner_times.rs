@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use crate::common::{definition, digest, filter_record, node_record, slice_owner, spec};
-use firstseen_filter::{CellDefinition, CounterStorage, DecayRule, DecayingShape, Kind, Probes, Unit, WindowRule};
+use firstseen_filter::{
+    CellDefinition, CounterStorage, DecayRule, DecayingShape, Kind, Probes, Unit, UnitNumber, WindowRule,
+};
 use firstseen_mesh::plain_submission;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
@@ -37,7 +39,7 @@ fn submit(
     keys.iter().for_each(|key| prober.push(digest(*key), &mut probes));
     let submission = Submission {
         reply_to: 1,
-        times: Times { base_unit, ..Times::default() },
+        times: Times { base_unit: UnitNumber(base_unit), ..Times::default() },
         deadline_ms: MonotonicMs(5),
         ..plain_submission(sequence, operation, probes)
     };
@@ -139,12 +141,12 @@ impl Times1h {
         for (key, unit) in events {
             prober.push(digest(*key), &mut probes);
             clock_unit = if operation.records() { *unit.max(&clock_unit) } else { clock_unit };
-            ticks.push(Tick { clock_unit, unit: *unit });
+            ticks.push(Tick { clock_unit: UnitNumber(clock_unit), unit: UnitNumber(*unit) });
         }
         self.sequence += 1;
         let submission = Submission {
             producer,
-            times: Times { base_unit: 0, ticks, clock_ms: 0 },
+            times: Times { base_unit: UnitNumber::FIRST, ticks, clock_ms: 0 },
             from,
             ..plain_submission(self.sequence, operation, probes)
         };

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use crate::common::{Dice, Producer, definition, digest, spec as filter, stream};
 use crate::network::Network;
 use crate::network::tree::{ROOT, spec};
-use firstseen_filter::Kind;
+use firstseen_filter::{Kind, UnitNumber};
 use firstseen_routing::OwedCounts;
 use firstseen_routing::{
     Answer, AnswerWhen, CutOff, Decision, FilterId, FilterPolicies, Lookup, Reason, Seen, SlicedDefinition,
@@ -125,7 +125,7 @@ fn nothing_is_first_seen_twice_within_the_window() {
         let stream = stream(&mut dice, 3_000, 1, 20, 300);
         let rule = definition.group.rule;
         // By key, the unit of the occurrence that counts, as that one was first-seen.
-        let (mut delivered, mut duplicates, mut late) = (HashMap::<u64, u64>::new(), 0, 0);
+        let (mut delivered, mut duplicates, mut late) = (HashMap::<u64, UnitNumber>::new(), 0, 0);
         for (event, time_ms) in stream.times_ms.iter().enumerate() {
             let key = dice.below(300);
             let leaf = leaves[dice.below(leaves.len() as u64) as usize];
@@ -147,8 +147,8 @@ fn nothing_is_first_seen_twice_within_the_window() {
                 (Decision::Duplicate, Some(stamp)) => {
                     duplicates += 1;
                     // Never longer than the window of the event that was first-seen.
-                    let unit = delivered.get(&key).copied().unwrap_or(0);
-                    let seen = reply.seen[0].unit.unwrap_or(0);
+                    let unit = delivered.get(&key).copied().unwrap_or_default();
+                    let seen = reply.seen[0].unit.unwrap_or_default();
                     assert!(rule.expiry(seen) > stamp.judged, "seed {seed}, event {event}: seen {seen} at {stamp:?}");
                     // A folded level is so small that it may be wrong.
                     assert!(

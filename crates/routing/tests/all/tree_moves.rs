@@ -2,7 +2,7 @@
 
 use crate::common::{definition, digest, spec as filter};
 use crate::network::tree::{ROOT, spec};
-use firstseen_filter::{Kind, Probes};
+use firstseen_filter::{Kind, Probes, UnitNumber};
 use firstseen_mesh::{plain_submission, tree_map};
 use firstseen_routing::{
     Climb, Climbed, ClusterMap, Command, CutOff, Decision, FilterId, FilterPolicies, FilterRecord, FromLevel,
@@ -43,7 +43,7 @@ impl Level {
         self.submissions += 1;
         let submission = Submission {
             producer: 7,
-            times: Times { base_unit: 1_000_000, ..Times::default() },
+            times: Times { base_unit: UnitNumber(1_000_000), ..Times::default() },
             deadline_ms: MonotonicMs(1_000),
             from,
             ..plain_submission(self.submissions, Operation::Observe, probes.clone())

@@ -1,7 +1,7 @@
 //! Batches and replies: there and back, damaged, and at what cost.
 
 use crate::common::{self, Numbers};
-use firstseen_filter::{ProbeShape, Probes};
+use firstseen_filter::{ProbeShape, Probes, UnitNumber};
 use firstseen_routing::{Decision, Epoch, Fence, FilterId, Hold, Operation, Reason, Seen, SubmissionName, Tick};
 use firstseen_wire::batch::{self, BatchHeader, BatchShape, OwnedRun, Run};
 use firstseen_wire::proto::producer::{self, observe_reply, observe_request};
@@ -85,8 +85,8 @@ fn batches_come_back() {
             assert_eq!(runs.len(), gathered.0.len());
             for (run, (group, probes, ticks, names)) in runs.iter().zip(&gathered.0) {
                 assert_eq!((run.group, &run.probes, &run.names), (*group, probes, names));
-                assert_eq!((run.times.base_unit, run.times.clock_ms), (base_unit, header.clock_ms));
-                let is_left_out = run.times.ticks.is_empty() && are_trivial(ticks, base_unit);
+                assert_eq!((run.times.base_unit, run.times.clock_ms), (header.base_unit, header.clock_ms));
+                let is_left_out = run.times.ticks.is_empty() && are_trivial(ticks, header.base_unit);
                 assert!(is_left_out || run.times.ticks == *ticks);
             }
         }
@@ -98,13 +98,16 @@ fn times_that_do_not_move_are_not_sent() {
     let numbers = &mut Numbers::new(2);
     let shape = shapes()[1];
     let gathered = Gathered::new(shape, 100, 5, false, numbers);
-    let still: Vec<Vec<Tick>> =
-        gathered.0.iter().map(|run| vec![Tick { clock_unit: 5, unit: 5 }; run.1.len()]).collect();
+    let still: Vec<Vec<Tick>> = gathered
+        .0
+        .iter()
+        .map(|run| vec![Tick { clock_unit: UnitNumber(5), unit: UnitNumber(5) }; run.1.len()])
+        .collect();
     let mut runs = gathered.runs();
     runs.iter_mut().zip(&still).for_each(|(run, still)| run.ticks = still);
     let message = batch::encode(&common::header(5), &runs).unwrap();
     assert!(message.ticks.is_empty());
-    let moved = vec![Tick { clock_unit: 6, unit: 6 }; runs[0].range.len()];
+    let moved = vec![Tick { clock_unit: UnitNumber(6), unit: UnitNumber(6) }; runs[0].range.len()];
     runs[0].ticks = &moved;
     runs[1].ticks = &[];
     let message = batch::encode(&common::header(5), &runs).unwrap();

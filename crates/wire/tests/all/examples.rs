@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use firstseen_filter::{BlockProbe, ProbeShape, Probes, Stamp};
+use firstseen_filter::{BlockProbe, ProbeShape, Probes, Stamp, UnitNumber};
 use firstseen_routing::{Decision, Epoch, FilterId, Incarnation, Operation, PositionLists, Reason, Tick};
 use firstseen_wire::batch::{self, BatchHeader, Run};
 use firstseen_wire::packing::{pack_lists, pack_probes};
@@ -37,12 +37,13 @@ fn packed(probes: &Probes) -> Vec<u8> {
 }
 
 fn tick(clock_unit: u64, unit: u64) -> Tick {
-    Tick { clock_unit, unit }
+    Tick { clock_unit: UnitNumber(clock_unit), unit: UnitNumber(unit) }
 }
 
 fn ticks() -> Vec<u8> {
     let mut bytes = Vec::new();
-    pack_ticks(&[tick(100, 100), tick(101, 101), tick(101, 99), tick(201, 201)], 100, &mut bytes).expect("in order");
+    pack_ticks(&[tick(100, 100), tick(101, 101), tick(101, 99), tick(201, 201)], UnitNumber(100), &mut bytes)
+        .expect("in order");
     bytes
 }
 
@@ -55,7 +56,7 @@ fn whole_batch() -> Vec<u8> {
         incarnation: Incarnation(4),
         operation: Operation::Observe,
         deadline_in_ms: 1000,
-        base_unit: 100,
+        base_unit: UnitNumber(100),
         clock_ms: 0,
         traceparent: String::new(),
         from: None,
@@ -80,9 +81,10 @@ fn the_page_shows_what_the_code_writes() {
     lists.push([1, 2]);
     lists.push([999]);
     let (counts, positions) = pack_lists(&lists, 1000).expect("below 1000");
-    let late = Stamp { unit: 98, judged: 100 };
-    let stamps = pack_stamps(&[Stamp::on_time(100), late, Stamp::on_time(99)]).expect("in range");
-    let equal = pack_stamps(&[Stamp::on_time(100); 3]).expect("in range");
+    let late = Stamp { unit: UnitNumber(98), judged: UnitNumber(100) };
+    let stamps =
+        pack_stamps(&[Stamp::on_time(UnitNumber(100)), late, Stamp::on_time(UnitNumber(99))]).expect("in range");
+    let equal = pack_stamps(&[Stamp::on_time(UnitNumber(100)); 3]).expect("in range");
     let rows = [
         ("spread, 3 of 1000: (1, 2, 3), (999, 0, 512)", packed(&spread())),
         ("blocked, 2 of 512 in 100: 5 (1, 2), 99 (511, 0)", packed(&blocked())),

@@ -1,7 +1,7 @@
 //! The cluster map as a message: there and back, damaged, and without secrets.
 
 use crate::common::{self, Numbers};
-use firstseen_filter::{FilterSpec, GenerationNumber, Kind};
+use firstseen_filter::{FilterSpec, GenerationNumber, Kind, UnitNumber};
 use firstseen_routing::{
     AnswerWhen, Branch, ClockSource, Closed, ClusterId, ClusterMap, CutOff, Durability, Epoch, FilterId,
     FilterPolicies, FilterRecord, Format, Incarnation, Line, Lookup, NodeId, NodeRecord, SliceCopy, SliceOwner,
@@ -87,7 +87,7 @@ fn line(id: u64) -> Line {
         closed: id.is_multiple_of(2).then(|| Closed {
             successor: FilterId(id + 1),
             awaited: [NodeId(1), NodeId(u64::MAX)].into(),
-            newest_unit: u64::MAX,
+            newest_unit: UnitNumber::NEVER,
             passed: [NodeId(2)].into(),
         }),
     }

@@ -1,7 +1,7 @@
 //! Positions, ticks, stamps and tickets: there and back, and at what cost.
 
 use crate::common::{self, Numbers};
-use firstseen_filter::{ProbeShape, Probes, Stamp};
+use firstseen_filter::{ProbeShape, Probes, Stamp, UnitNumber};
 use firstseen_routing::{PositionLists, Tick};
 use firstseen_wire::WireError;
 use firstseen_wire::packing::{event_bits, pack_lists, pack_probes, packed_bytes, unpack_lists, unpack_probes};
@@ -78,19 +78,19 @@ proptest! {
             clock_unit += step;
             // One in eight is looked up, ahead of the clock.
             let unit = if late % 8 == 0 { clock_unit + late } else { clock_unit.saturating_sub(*late) };
-            Tick { clock_unit, unit }
+            tick(clock_unit, unit)
         }).collect();
         let mut bytes = Vec::new();
-        pack_ticks(&ticks, base_unit, &mut bytes).unwrap();
+        pack_ticks(&ticks, UnitNumber(base_unit), &mut bytes).unwrap();
         let mut rest = &bytes[..];
-        prop_assert_eq!(unpack_ticks(&mut rest, ticks.len(), base_unit), Ok(ticks));
+        prop_assert_eq!(unpack_ticks(&mut rest, ticks.len(), UnitNumber(base_unit)), Ok(ticks));
         prop_assert!(rest.is_empty());
     }
 
     #[test]
-    fn stamps_and_tickets_come_back(pairs in prop::collection::vec((0..=UNIT_MAX, any::<u64>()), 0..60)) {
+    fn stamps_and_tickets_come_back(pairs in prop::collection::vec((0..=UNIT_MAX.0, any::<u64>()), 0..60)) {
         let stamps: Vec<Stamp> =
-            pairs.iter().map(|(judged, other)| Stamp { unit: judged - other % (judged + 1), judged: *judged }).collect();
+            pairs.iter().map(|(judged, other)| stamp(judged - other % (judged + 1), *judged)).collect();
         prop_assert_eq!(unpack_stamps(&pack_stamps(&stamps).unwrap(), stamps.len()), Ok(stamps));
         let tickets: Vec<u64> = pairs.iter().map(|(_, ticket)| *ticket).collect();
         prop_assert_eq!(unpack_tickets(&pack_tickets(&tickets), tickets.len()), Ok(tickets));
@@ -98,7 +98,7 @@ proptest! {
 
     #[test]
     fn any_bytes_are_times_or_an_error(bytes in prop::collection::vec(any::<u8>(), 0..80), events in 0usize..90) {
-        if let Ok(ticks) = unpack_ticks(&mut &bytes[..], events, 10) {
+        if let Ok(ticks) = unpack_ticks(&mut &bytes[..], events, UnitNumber(10)) {
             prop_assert!(ticks.iter().all(|tick| tick.unit <= UNIT_MAX && tick.clock_unit <= UNIT_MAX));
         }
         if let Ok(stamps) = unpack_stamps(&bytes, events) {
@@ -130,21 +130,29 @@ fn the_greatest_positions_come_back_and_the_next_is_refused() {
     }
 }
 
+fn tick(clock_unit: u64, unit: u64) -> Tick {
+    Tick { clock_unit: UnitNumber(clock_unit), unit: UnitNumber(unit) }
+}
+
+fn stamp(unit: u64, judged: u64) -> Stamp {
+    Stamp { unit: UnitNumber(unit), judged: UnitNumber(judged) }
+}
+
 #[test]
 fn times_that_run_backwards_are_refused() {
-    let pack = |clock_unit, unit| pack_ticks(&[Tick { clock_unit, unit }], 10, &mut Vec::new());
+    let pack = |clock_unit, unit| pack_ticks(&[tick(clock_unit, unit)], UnitNumber(10), &mut Vec::new());
     assert_eq!(pack(10, 10), Ok(()));
     assert!(matches!(pack(9, 9), Err(WireError::Invalid { field: "ticks", .. })));
     assert_eq!(pack(10, 11), Ok(()), "it moves no clock");
-    assert!(matches!(pack(10, UNIT_MAX + 1), Err(WireError::TooGreat { field: "ticks", .. })));
-    assert!(matches!(pack(UNIT_MAX + 1, 1), Err(WireError::TooGreat { field: "ticks", .. })));
-    assert!(pack_stamps(&[Stamp { unit: 2, judged: 1 }]).is_err());
+    assert!(matches!(pack(10, UNIT_MAX.0 + 1), Err(WireError::TooGreat { field: "ticks", .. })));
+    assert!(matches!(pack(UNIT_MAX.0 + 1, 1), Err(WireError::TooGreat { field: "ticks", .. })));
+    assert!(pack_stamps(&[stamp(2, 1)]).is_err());
 }
 
 #[test]
 fn equal_stamps_stand_once() {
-    assert_eq!(pack_stamps(&[Stamp::on_time(0); 1000]), Ok(vec![0]));
-    assert_eq!(unpack_stamps(&[0], 1000), Ok(vec![Stamp::on_time(0); 1000]));
+    assert_eq!(pack_stamps(&[Stamp::on_time(UnitNumber::FIRST); 1000]), Ok(vec![0]));
+    assert_eq!(unpack_stamps(&[0], 1000), Ok(vec![Stamp::on_time(UnitNumber::FIRST); 1000]));
     assert!(unpack_stamps(&[0, 0], 1000).is_err());
     assert_eq!(unpack_stamps(&[], 0), Ok(Vec::new()));
     assert!(unpack_stamps(&[], 1).is_err());

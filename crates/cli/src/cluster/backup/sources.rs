@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, bail};
-use firstseen_filter::GenerationNumber;
+use firstseen_filter::{GenerationNumber, UnitNumber};
 use firstseen_routing::{AskCells, ClusterMap, FilterId, FilterRecord, NodeId, SliceOwner};
 use firstseen_wire::cells::{CellsOf, encode_ask};
 use firstseen_wire::proto::peer;
@@ -139,7 +139,7 @@ impl Sources {
         let operator = self.operator(node)?;
         let per_group = record.definition.slicing.slices_per_group().max(1);
         let of = CellsOf { filter, epoch: record.epoch, group: slice / per_group };
-        let ask = AskCells { slice: slice % per_group, unit: 0, from: None };
+        let ask = AskCells { slice: slice % per_group, unit: UnitNumber::FIRST, from: None };
         let mut request = encode_ask(of, &ask);
         let header = Header { filter: filter.0, name: record.name.clone(), slice };
         let (sender, mut pieces) = cells::queue();

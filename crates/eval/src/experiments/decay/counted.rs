@@ -5,11 +5,11 @@
 
 use std::collections::HashMap;
 
-use firstseen_filter::DecayRule;
+use firstseen_filter::{DecayRule, UnitNumber};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::EPOCHS;
+use super::{EPOCHS, LAST_EPOCH};
 use crate::drawn::Drawn;
 
 /// Draws of all places.
@@ -24,11 +24,11 @@ struct Counters {
 impl Counters {
     /// The worth of one part in an epoch: counters with fractional bits (f) do not change within a run of epochs, in
     /// whose d-th epoch a part is worth `lambda^d / 2^f`.
-    fn worth(&self, epoch: u64) -> f64 {
+    fn worth(&self, epoch: UnitNumber) -> f64 {
         match self.rule {
             DecayRule::Literal { .. } => 1.0,
             DecayRule::Lasting { lambda, fraction_bits } => {
-                lambda.powi((epoch % run_epochs(lambda)) as i32) / 2f64.powi(fraction_bits as i32)
+                lambda.powi((epoch.0 % run_epochs(lambda)) as i32) / 2f64.powi(fraction_bits as i32)
             }
         }
     }
@@ -38,7 +38,7 @@ impl Counters {
     }
 
     /// The paper adds to all k counters; with fractional bits counters are raised to the new estimate only.
-    fn count(&mut self, places: &[usize], epoch: u64) {
+    fn count(&mut self, places: &[usize], epoch: UnitNumber) {
         match self.rule {
             DecayRule::Literal { .. } => places.iter().for_each(|place| self.parts[*place] += 1.0),
             DecayRule::Lasting { .. } => {
@@ -49,12 +49,12 @@ impl Counters {
     }
 
     /// An epoch begins: counters are rounded up after each epoch, or down after a run of them.
-    fn pass(&mut self, epoch: u64) {
+    fn pass(&mut self, epoch: UnitNumber) {
         match self.rule {
             DecayRule::Literal { lambda } => {
                 self.parts.iter_mut().for_each(|parts| *parts = whole(lambda * *parts).ceil());
             }
-            DecayRule::Lasting { lambda, .. } if epoch.is_multiple_of(run_epochs(lambda)) => {
+            DecayRule::Lasting { lambda, .. } if epoch.0.is_multiple_of(run_epochs(lambda)) => {
                 let factor = lambda.powi(run_epochs(lambda) as i32);
                 self.parts.iter_mut().for_each(|parts| *parts = whole(factor * *parts).floor());
             }
@@ -107,17 +107,17 @@ pub(super) fn expected(
         let mut cells = Counters { rule, parts: vec![0.0; counters as usize] };
         let mut places: HashMap<u64, Vec<usize>> = HashMap::new();
         let mut drawn = || (0..hashes).map(|_| random.random_range(0..counters) as usize).collect::<Vec<usize>>();
-        let (per_epoch, mut now) = ((keys.len() as u64).div_ceil(EPOCHS), 0);
+        let (per_epoch, mut now) = ((keys.len() as u64).div_ceil(EPOCHS), UnitNumber::FIRST);
         for (number, key) in (0..).zip(keys) {
-            let epoch = number / per_epoch;
+            let epoch = UnitNumber(number / per_epoch);
             while now < epoch {
-                now += 1;
+                now = now.after(1);
                 cells.pass(now);
             }
             cells.count(places.entry(*key).or_insert_with(&mut drawn), now);
         }
-        while now + 1 < EPOCHS {
-            now += 1;
+        while now < LAST_EPOCH {
+            now = now.after(1);
             cells.pass(now);
         }
         let over = |(key, truth): (&u64, &f64)| {

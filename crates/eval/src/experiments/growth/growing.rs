@@ -5,6 +5,7 @@
 
 use std::collections::VecDeque;
 
+use firstseen_filter::UnitNumber;
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -36,31 +37,31 @@ pub(super) struct Law {
 }
 
 struct Generation {
-    /// The tick in which each timer expires; 0 is empty.
-    expiries: Vec<u64>,
+    /// The tick in which each timer expires; an empty one in the first, which is over.
+    expiries: Vec<UnitNumber>,
     /// Timers that are not empty.
     used: u64,
     /// Events that live, by the tick in which they came.
-    live: VecDeque<(u64, u64)>,
+    live: VecDeque<(UnitNumber, u64)>,
     /// Their sum.
     live_events: u64,
     /// The last tick in which an event was recorded.
-    newest: u64,
+    newest: UnitNumber,
 }
 
 /// A filter of such generations.
 pub(super) struct Growing {
     law: Law,
     generations: VecDeque<Generation>,
-    now: u64,
+    now: UnitNumber,
     random: ChaCha8Rng,
     places: Vec<usize>,
 }
 
 impl Generation {
     fn new(law: &Law) -> Self {
-        let expiries = vec![0; law.timers as usize];
-        Self { expiries, used: 0, live: VecDeque::new(), live_events: 0, newest: 0 }
+        let expiries = vec![UnitNumber::FIRST; law.timers as usize];
+        Self { expiries, used: 0, live: VecDeque::new(), live_events: 0, newest: UnitNumber::FIRST }
     }
 
     fn is_full(&self, law: &Law) -> bool {
@@ -70,9 +71,9 @@ impl Generation {
         }
     }
 
-    fn record(&mut self, places: &[usize], now: u64, expiry: u64) {
+    fn record(&mut self, places: &[usize], now: UnitNumber, expiry: UnitNumber) {
         for place in places {
-            self.used += u64::from(self.expiries[*place] == 0);
+            self.used += u64::from(self.expiries[*place] == UnitNumber::FIRST);
             self.expiries[*place] = expiry;
         }
         match self.live.back_mut() {
@@ -84,16 +85,16 @@ impl Generation {
     }
 
     /// Removes what has expired by tick `next`; of timers only those that the sweep looks at.
-    fn go_on(&mut self, law: &Law, next: u64) {
-        while let Some((_, events)) = self.live.front().filter(|(tick, _)| tick + law.alive_ticks <= next) {
+    fn go_on(&mut self, law: &Law, next: UnitNumber) {
+        while let Some((_, events)) = self.live.front().filter(|(tick, _)| tick.after(law.alive_ticks) <= next) {
             self.live_events -= events;
             self.live.pop_front();
         }
-        let part = (next - 1) % law.sweep_ticks;
+        let part = next.before(1).0 % law.sweep_ticks;
         let border = |part: u64| (u64::from(law.timers) * part / law.sweep_ticks) as usize;
         for expiry in &mut self.expiries[border(part)..border(part + 1)] {
-            if *expiry > 0 && *expiry + law.upkeep_ticks <= next {
-                *expiry = 0;
+            if *expiry > UnitNumber::FIRST && expiry.after(law.upkeep_ticks) <= next {
+                *expiry = UnitNumber::FIRST;
                 self.used -= 1;
             }
         }
@@ -105,16 +106,16 @@ impl Growing {
     pub(super) fn new(law: Law, seed: u64) -> Self {
         let random = ChaCha8Rng::seed_from_u64(seed);
         let generations = VecDeque::from([Generation::new(&law)]);
-        Self { law, generations, now: 0, random, places: Vec::new() }
+        Self { law, generations, now: UnitNumber::FIRST, random, places: Vec::new() }
     }
 
     /// The next tick, in which so many new events come. Returns how many of them are called duplicates.
     pub(super) fn tick(&mut self, events: u64) -> u64 {
-        self.now += 1;
+        self.now = self.now.after(1);
         let (law, now) = (self.law, self.now);
         self.generations.iter_mut().for_each(|generation| generation.go_on(&law, now));
         let kept = law.alive_ticks + law.upkeep_ticks;
-        while self.generations.len() > 1 && self.generations[0].newest + kept <= now {
+        while self.generations.len() > 1 && self.generations[0].newest.after(kept) <= now {
             self.generations.pop_front();
         }
         (0..events).filter(|_| self.is_told_duplicate()).count() as u64
@@ -135,7 +136,7 @@ impl Growing {
         let has_all = |generation: &Generation| self.places.iter().all(|place| generation.expiries[*place] > self.now);
         let is_known = self.generations.iter().any(has_all);
         if let Some(newest) = self.generations.back_mut().filter(|_| !is_known) {
-            newest.record(&self.places, self.now, self.now + self.law.alive_ticks);
+            newest.record(&self.places, self.now, self.now.after(self.law.alive_ticks));
         }
         is_known
     }

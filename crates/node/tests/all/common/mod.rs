@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_filter::{FilterSecret, FilterSpec, Kind, ProbeShape, Probes};
+use firstseen_filter::{FilterSecret, FilterSpec, Kind, ProbeShape, Probes, UnitNumber};
 use firstseen_node::{Clock, Edges, Limits, Node, NodeConfig, Timing};
 use firstseen_routing::{ClusterMap, Decision, FilterId, FilterRecord, NodeId, Operation, Prober, SlicedDefinition};
 use firstseen_wire::batch::{self, BatchHeader, Run};
@@ -430,7 +430,7 @@ impl Hashing {
             incarnation: self.map.nodes[&node].incarnation,
             operation: Operation::Observe,
             deadline_in_ms: 30_000,
-            base_unit: 0,
+            base_unit: UnitNumber::FIRST,
             clock_ms: 0,
             traceparent: String::new(),
             from: None,

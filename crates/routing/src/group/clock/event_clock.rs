@@ -4,7 +4,7 @@
 //! the millisecond, however long a unit is; within that, only a time that is borne out moves it far (`lately.rs`); a
 //! lookup, which records nothing, does not move it. Must not know: cells, other groups.
 
-use firstseen_filter::{FilterDefinition, Jump, Placed, UnitClock, WindowClock};
+use firstseen_filter::{FilterDefinition, Jump, Placed, UnitClock, UnitNumber, WindowClock};
 
 use super::lately::{BatchSender, Lately};
 use crate::group::limits::OwnerLimits;
@@ -137,12 +137,12 @@ impl EventClock {
     }
 
     /// The greatest unit placed so far.
-    pub(super) fn now_unit(&self) -> u64 {
+    pub(super) fn now_unit(&self) -> UnitNumber {
         self.clock.now_unit()
     }
 
     /// The unit of this time of day; a unit that was the present before is never after it.
-    pub(super) fn unit_at(&self, wall_ms: u64) -> u64 {
+    pub(super) fn unit_at(&self, wall_ms: u64) -> UnitNumber {
         let mut present = self.present.clone();
         present.catch_up_ms(wall_ms);
         present.now_unit()

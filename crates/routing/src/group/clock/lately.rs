@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 
-use firstseen_filter::{AHEAD_EVENTS_MAX, Jump};
+use firstseen_filter::{AHEAD_EVENTS_MAX, Jump, UnitNumber};
 
 use crate::protocol::{Tick, Times};
 
@@ -30,7 +30,7 @@ pub(crate) enum BatchSender {
 #[derive(Clone, Copy, Debug)]
 struct UnitRun {
     producer: u128,
-    unit: u64,
+    unit: UnitNumber,
     events: usize,
     noted_ms: u64,
     /// When the producer has sent last, of whatever unit.
@@ -43,7 +43,7 @@ pub(crate) struct Lately {
     runs: VecDeque<UnitRun>,
     events: usize,
     /// The greatest unit that was borne out.
-    anchor: Option<u64>,
+    anchor: Option<UnitNumber>,
     now_ms: u64,
 }
 
@@ -61,7 +61,7 @@ const OUTWEIGHING_EVENTS: usize = 64;
 
 impl Lately {
     /// Before a batch, at `now_ms` by the caller's clock; `anchor` is the greatest unit that was borne out.
-    pub(crate) fn open(&mut self, anchor: Option<u64>, now_ms: u64) {
+    pub(crate) fn open(&mut self, anchor: Option<UnitNumber>, now_ms: u64) {
         (self.anchor, self.now_ms) = (anchor, now_ms);
         // A clock that was set back says nothing of how long ago that was.
         self.keep(|run| run.noted_ms >= now_ms.saturating_sub(LATELY_MS) && now_ms.abs_diff(run.heard_ms) <= SILENT_MS);
@@ -109,9 +109,9 @@ impl Lately {
 
     /// How many events are looked at: half as many again as are near where the clock is, so that a stream that goes on as it did
     /// bears itself out, however few come while it goes a step.
-    fn looked_at(&self, Jump { now, tolerance, .. }: Jump) -> usize {
+    fn looked_at(&self, Jump { now, tolerance_units, .. }: Jump) -> usize {
         let Some(now) = now else { return AHEAD_EVENTS_MAX };
-        let is_near = |run: &&UnitRun| run.unit <= now && run.unit.saturating_add(tolerance) > now;
+        let is_near = |run: &&UnitRun| run.unit <= now && run.unit.after(tolerance_units) > now;
         let near: usize = self.runs.iter().filter(is_near).map(|run| run.events).sum();
         (near + near / 2).clamp(LOOKED_AT_MIN, AHEAD_EVENTS_MAX)
     }
@@ -146,7 +146,7 @@ impl Lately {
         self.events = self.runs.iter().map(|run| run.events).sum();
     }
 
-    fn push(&mut self, producer: u128, unit: u64, events: usize) {
+    fn push(&mut self, producer: u128, unit: UnitNumber, events: usize) {
         if self.anchor.is_some_and(|anchor| unit < anchor) {
             return;
         }
@@ -169,12 +169,12 @@ mod tests {
     const B: BatchSender = BatchSender::Producer(2);
 
     fn jump(from: u64) -> Jump {
-        Jump { from, anchor: None, now: None, tolerance: 0 }
+        Jump { from: UnitNumber(from), anchor: None, now: None, tolerance_units: 0 }
     }
 
     fn times(units: &[u64]) -> Times {
-        let ticks = units.iter().map(|unit| Tick { clock_unit: *unit, unit: *unit }).collect();
-        Times { base_unit: 0, ticks, clock_ms: 0 }
+        let ticks = units.iter().map(|unit| Tick { clock_unit: UnitNumber(*unit), unit: UnitNumber(*unit) }).collect();
+        Times { base_unit: UnitNumber::FIRST, ticks, clock_ms: 0 }
     }
 
     fn noted(batches: &[(BatchSender, u64, usize)]) -> Lately {
@@ -203,7 +203,7 @@ mod tests {
             !lately.bears_out(A, &many(128, 0), 128, jump(900)) && lately.bears_out(A, &many(129, 0), 129, jump(900))
         );
         assert!(!lately.bears_out(A, &many(100, 400), 500, jump(900)));
-        let still = Times { base_unit: 900, ..Times::default() };
+        let still = Times { base_unit: UnitNumber(900), ..Times::default() };
         assert!(lately.bears_out(A, &still, 129, jump(900)) && !lately.bears_out(A, &still, 128, jump(900)));
         // Events that were refused before count: a stream that has gone on takes its clock along.
         let lately = noted(&[(A, 5, 256), (B, 900, 60), (A, 900, 60)]);
@@ -222,11 +222,11 @@ mod tests {
         assert!(noted(&[(A, 5, 64), (B, 5, 10)]).outweighs_present(B));
         // B sends on, and its events are behind all that was borne out.
         for now_ms in (0..=LATELY_MS).step_by(1_000) {
-            lately.open(Some(6), now_ms);
+            lately.open(Some(UnitNumber(6)), now_ms);
             lately.note(B, &times(&[5]), 1);
         }
         assert!(lately.outweighs_present(A));
-        lately.open(Some(6), LATELY_MS + 1);
+        lately.open(Some(UnitNumber(6)), LATELY_MS + 1);
         assert!(!lately.outweighs_present(A) && lately.runs.is_empty());
     }
 
@@ -258,16 +258,18 @@ mod tests {
         for unit in 0..300 {
             lately.note(if unit % 2 == 0 { A } else { B }, &times(&[unit]), 1);
         }
-        let jump = |from| Jump { from, anchor: Some(289), now: Some(299), tolerance: 10 };
+        let (anchor, now) = (Some(UnitNumber(289)), Some(UnitNumber(299)));
+        let jump = |from| Jump { from: UnitNumber(from), anchor, now, tolerance_units: 10 };
         let next = |unit| lately.bears_out(A, &times(&[unit]), 1, jump(unit - 10));
         assert!(next(301) && next(302) && !next(303) && !next(400));
         // The anchor stands for events that are not known.
         let mut few = Lately::default();
-        few.open(Some(5), 0);
+        few.open(Some(UnitNumber(5)), 0);
         few.note(B, &times(&[4, 4, 4]), 3);
         assert!(few.runs.is_empty(), "what is behind it tells nothing");
         few.note(B, &times(&[6]), 1);
-        let jump = |from| Jump { from, anchor: Some(5), now: Some(6), tolerance: 1 };
+        let (anchor, now) = (Some(UnitNumber(5)), Some(UnitNumber(6)));
+        let jump = |from| Jump { from: UnitNumber(from), anchor, now, tolerance_units: 1 };
         let many = |events: usize| few.bears_out(A, &times(&vec![9; events]), events, jump(9));
         assert!(few.bears_out(A, &times(&[9]), 1, jump(5)) && !many(1) && !many(8) && many(9));
     }

@@ -5,7 +5,7 @@
 //! a time; who waits for an event that was granted is asked anew, and never called a duplicate of it. Must not know: how
 //! messages travel.
 
-use firstseen_filter::Sighting;
+use firstseen_filter::{Sighting, UnitNumber};
 
 use super::DividedGroup;
 use super::flights::{Queue, Ticket};
@@ -208,7 +208,8 @@ impl DividedGroup {
         let batch = self.in_flight.batch(ticket).ok_or(Reason::NotReady)?;
         let Operation::Claim { lease_ms } = batch.header.operation else { return Err(Reason::Invalid) };
         let since_ms = batch.asked_ms.get(ticket.index()).copied().unwrap_or_default();
-        let unit = batch.flights.get(ticket.index()).map_or(0, |flight| flight.stamp.unit);
+        let flight = batch.flights.get(ticket.index());
+        let unit = flight.map_or(UnitNumber::FIRST, |flight| flight.stamp.unit);
         let pending = self.pending();
         self.room_beside(unit, pending)?;
         let (site, epoch) = (self.membership.site(), self.membership.placement().epoch());

@@ -8,7 +8,7 @@
 //! counts as a false positive only where all other levels below are complete and do not know the event. Must not know:
 //! how questions travel, who owns other levels.
 
-use firstseen_filter::Sighting;
+use firstseen_filter::{Sighting, UnitNumber};
 
 use super::DividedGroup;
 use super::flights::{Phase, Ticket};
@@ -166,7 +166,7 @@ impl DividedGroup {
         // An event that a level below has decided counts from its own time on, whatever else is known.
         let seen_unit = if is_brought_up { Some(flight.stamp.unit) } else { seen.unit };
         flight.stamp.unit = seen_unit.unwrap_or(flight.stamp.unit);
-        flight.expiry = if seen_unit.is_some() { rule.expiry(flight.stamp.unit) } else { u64::MAX };
+        flight.expiry = if seen_unit.is_some() { rule.expiry(flight.stamp.unit) } else { UnitNumber::NEVER };
         let unit = flight.stamp.unit;
         let must_remember = decision == Decision::FirstSeen || is_brought_up;
         let remembers = records && (must_remember || dense && seen.unit.is_some());

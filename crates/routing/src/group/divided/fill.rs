@@ -16,7 +16,7 @@
 use firstseen_filter::rates::plain;
 use firstseen_filter::{
     CellDefinition, FilterDefinition, GENERATIONS_MAX, GenerationNumber, Geometry, Growth, Limit, LiveEvents,
-    WindowRule,
+    UnitNumber, WindowRule,
 };
 
 use crate::map::check::growth_of;
@@ -48,7 +48,7 @@ pub(crate) struct Fill {
     live: LiveEvents,
     /// Slices of events recorded here, beyond whole shares of all slices.
     carry: u64,
-    now: u64,
+    now: UnitNumber,
 }
 
 /// Whether another event may be recorded.
@@ -79,7 +79,7 @@ impl Fill {
             asked: None,
             live: LiveEvents::default(),
             carry: 0,
-            now: 0,
+            now: UnitNumber::FIRST,
         }
     }
 
@@ -115,7 +115,7 @@ impl Fill {
         Some(number)
     }
 
-    pub(crate) fn advance(&mut self, unit: u64) {
+    pub(crate) fn advance(&mut self, unit: UnitNumber) {
         if unit > self.now {
             self.now = unit;
             self.live.advance(&self.rule, unit);
@@ -138,7 +138,7 @@ impl Fill {
 
     /// Takes up the count of an earlier process of this node.
     pub(crate) fn restore(&mut self, counted: LiveEvents) {
-        self.now = self.now.max(counted.newest_unit().unwrap_or(0));
+        self.now = self.now.max(counted.newest_unit().unwrap_or_default());
         self.live = counted;
     }
 

@@ -13,7 +13,7 @@ mod ticket;
 use std::cell::Cell;
 use std::sync::Arc;
 
-use firstseen_filter::{Probes, Refresh, Stamp, WindowRule};
+use firstseen_filter::{Probes, Refresh, Stamp, UnitNumber, WindowRule};
 use hashbrown::HashTable;
 
 use crate::protocol::{Fence, FromLevel, Hold, MonotonicMs, NamedEvent, Operation};
@@ -33,7 +33,7 @@ pub(crate) struct Flight {
     /// Generations still possible.
     pub(crate) generations: u16,
     /// The least expiry that the event was found with, or that its cells get; in trees only.
-    pub(crate) expiry: u64,
+    pub(crate) expiry: UnitNumber,
     /// The level of the tree at which the event was found.
     pub(crate) level: u8,
     /// A level below knows the event too, or cannot say.
@@ -84,7 +84,7 @@ impl Flight {
 
     /// Where the event was found, in a window of so many units.
     pub(crate) fn seen(&self, span_units: u64) -> Seen {
-        let unit = (self.expiry != u64::MAX).then(|| self.expiry.saturating_sub(span_units));
+        let unit = (self.expiry != UnitNumber::NEVER).then(|| self.expiry.before(span_units));
         Seen { unit, level: self.level }
     }
 }
@@ -104,9 +104,9 @@ impl Queue {
 impl Flight {
     pub(crate) const IDLE: Self = Self {
         phase: Phase::Over,
-        stamp: Stamp { unit: 0, judged: 0 },
+        stamp: Stamp::on_time(UnitNumber::FIRST),
         generations: u16::MAX,
-        expiry: u64::MAX,
+        expiry: UnitNumber::NEVER,
         level: 0,
         is_confirmed: false,
         waiting: 0,

@@ -375,6 +375,7 @@ impl Outbox {
 
 #[cfg(test)]
 mod tests {
+    use firstseen_filter::UnitNumber;
     use proptest::prelude::*;
 
     use super::*;
@@ -392,7 +393,7 @@ mod tests {
         Question {
             head: ME,
             ticket,
-            stamp: Stamp::on_time(1),
+            stamp: Stamp::on_time(UnitNumber(1)),
             found: Sighting::ALL,
             in_tree: false,
             parallel: ticket.is_multiple_of(7),
@@ -430,7 +431,8 @@ mod tests {
     #[test]
     fn each_message_of_sets_has_a_number_of_its_own() {
         let mut outbox = outbox();
-        let mut set = |to, generation| outbox.set(NodeId(to), GenerationNumber(generation), [5], Stamp::on_time(1));
+        let mut set =
+            |to, generation| outbox.set(NodeId(to), GenerationNumber(generation), [5], Stamp::on_time(UnitNumber(1)));
         let numbers = [set(1, 0), set(1, 0), set(2, 0), set(1, 1), set(2, 0)];
         assert_eq!(numbers, [0, 0, 1, 2, 1]);
     }
@@ -445,7 +447,7 @@ mod tests {
                 match kind {
                     0 => outbox.test(to, question(number), [number]),
                     1 => outbox.resolve(to, number, Finding::Undecided(Reason::Late), 0, number.is_multiple_of(5)),
-                    2 => drop(outbox.set(to, GenerationNumber(number / 50), [number], Stamp::on_time(number))),
+                    2 => drop(outbox.set(to, GenerationNumber(number / 50), [number], Stamp::on_time(UnitNumber(number)))),
                     3 => outbox.acknowledge(to, number, true),
                     _ => outbox.send(to, PeerBody::HandedOver(HandedOver { epoch: Epoch(number), told_for_ms: 0 })),
                 }
@@ -471,7 +473,7 @@ mod tests {
                     match &message.body {
                         PeerBody::Test(test) => last[0].extend(&test.tickets),
                         PeerBody::Resolved(resolved) => last[1].extend(&resolved.tickets),
-                        PeerBody::Set(set) => last[2].extend(set.stamps.iter().map(|stamp| stamp.unit)),
+                        PeerBody::Set(set) => last[2].extend(set.stamps.iter().map(|stamp| stamp.unit.0)),
                         PeerBody::SetAcks(acks) => last[3].extend(&acks.set_numbers),
                         _ => found.push([const { Vec::new() }; 4]),
                     }

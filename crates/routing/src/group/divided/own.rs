@@ -5,7 +5,7 @@
 
 use firstseen_filter::{
     FilterDefinition, FilterSlice, GENERATIONS_MAX, GenerationNumber, HASHES_MAX, PartError, Sighting, Stamp,
-    WindowRule,
+    UnitNumber, WindowRule,
 };
 
 use super::placement::Placement;
@@ -20,7 +20,7 @@ const DENSITY_SAMPLE_BYTES: usize = 64 << 10;
 const DENSITY_HOLDS_MS: u64 = 10;
 
 /// The answer of a slice that does not know the positions.
-const NOTHING: Sighting = Sighting { generations: 0, expiry: u64::MAX };
+const NOTHING: Sighting = Sighting { generations: 0, expiry: UnitNumber::NEVER };
 
 /// Own slices with what they have done.
 pub(crate) struct OwnSlices {
@@ -29,7 +29,7 @@ pub(crate) struct OwnSlices {
     slices: Vec<Option<FilterSlice>>,
     loads: Vec<Load>,
     /// The greatest unit that a stamp brought here.
-    now: u64,
+    now: UnitNumber,
     /// How dense cells are, until when that is believed.
     density: Option<(MonotonicMs, Density)>,
     /// Events that came by to be tested, and to be set.
@@ -59,7 +59,15 @@ impl OwnSlices {
             slices.push(if placement.holds_slice(slice) { Some(FilterSlice::build(&definition)?) } else { None });
         }
         let loads = vec![Load::default(); slices.len()];
-        Ok(Self { definition, slices, loads, now: 0, density: None, test_node_visits: 0, set_node_visits: 0 })
+        Ok(Self {
+            definition,
+            slices,
+            loads,
+            now: UnitNumber::FIRST,
+            density: None,
+            test_node_visits: 0,
+            set_node_visits: 0,
+        })
     }
 
     /// Takes empty slices that came to this node, and drops those that went; returns which have come. A slice that
@@ -90,7 +98,7 @@ impl OwnSlices {
     }
 
     /// The greatest unit that a stamp brought here.
-    pub(crate) fn now_unit(&self) -> u64 {
+    pub(crate) fn now_unit(&self) -> UnitNumber {
         self.now
     }
 
@@ -112,7 +120,7 @@ impl OwnSlices {
     /// window.
     pub(crate) fn rejudge(&mut self, stamp: Stamp) -> Option<Stamp> {
         self.now = self.now.max(stamp.unit);
-        let edge = self.now.saturating_sub(self.definition.rule.lateness_units);
+        let edge = self.now.before(self.definition.rule.lateness_units);
         let judged = stamp.judged.max(edge);
         let is_alive = self.definition.rule.expiry(stamp.unit) > judged || judged == stamp.judged;
         is_alive.then_some(Stamp { unit: stamp.unit, judged })
@@ -165,7 +173,7 @@ impl OwnSlices {
         &mut self,
         placement: &Placement,
         positions: &[u64],
-        unit: u64,
+        unit: UnitNumber,
         number: GenerationNumber,
     ) -> bool {
         self.now = self.now.max(unit);
@@ -227,7 +235,7 @@ impl OwnSlices {
     pub(crate) fn recount(&mut self) {
         for slice in self.slices.iter_mut().flatten() {
             slice.recount();
-            self.now = self.now.max(slice.outline().map_or(0, |outline| outline.unit));
+            self.now = self.now.max(slice.outline().map_or(UnitNumber::FIRST, |outline| outline.unit));
         }
     }
 
@@ -268,7 +276,7 @@ impl OwnSlices {
     }
 
     /// Brings all slices to unit `unit`, if that is later: expired cells go.
-    pub(crate) fn advance(&mut self, unit: u64) {
+    pub(crate) fn advance(&mut self, unit: UnitNumber) {
         self.now = self.now.max(unit);
         let now = self.now;
         self.slices.iter_mut().flatten().for_each(|slice| slice.advance(now));
@@ -298,11 +306,11 @@ impl TakesParts for OwnSlices {
         self.slices.get_mut(slice as usize)?.as_mut()
     }
 
-    fn greatest_unit(&self, _present: &Present) -> u64 {
+    fn greatest_unit(&self, _present: &Present) -> UnitNumber {
         self.now_unit()
     }
 
-    fn catch_up(&mut self, unit: u64) {
+    fn catch_up(&mut self, unit: UnitNumber) {
         self.advance(unit);
     }
 }
@@ -333,7 +341,7 @@ impl InSlice {
 }
 
 /// Whether the slice has generation `number`, or could open it; no slice ever has more than a mask has bits.
-fn open_up_to(slice: &mut FilterSlice, number: GenerationNumber, now: u64) -> bool {
+fn open_up_to(slice: &mut FilterSlice, number: GenerationNumber, now: UnitNumber) -> bool {
     slice.advance(now);
     while slice.newest_generation() < number {
         if slice.generations() >= GENERATIONS_MAX as usize || slice.open_generation().is_err() {

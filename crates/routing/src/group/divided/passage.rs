@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use firstseen_filter::Sighting;
+use firstseen_filter::{Sighting, UnitNumber};
 
 use super::membership::Unreachable;
 use super::outbox::{Finding, Outbox, Question};
@@ -71,7 +71,7 @@ pub(super) fn test(
             refuse(outbox, Reason::Late);
             continue;
         };
-        let expiry = batch.expiries.get(index).copied().unwrap_or(u64::MAX);
+        let expiry = batch.expiries.get(index).copied().unwrap_or(UnitNumber::NEVER);
         let mut found = Sighting { generations, expiry };
         let visits = own.test(placement, left, stamp, &mut found);
         match elsewhere().next() {

@@ -13,7 +13,7 @@ use crate::group::rules::Rule;
 use crate::group::site::Site;
 use crate::protocol::{BatchName, Command, GroupReply, Hold, Operation, Resolved};
 use crate::verdict::{Decision, Reason};
-use firstseen_filter::{GenerationNumber, Probes, Refresh};
+use firstseen_filter::{GenerationNumber, Probes, Refresh, UnitNumber};
 
 impl DividedGroup {
     /// Another node has sent the results of tests.
@@ -26,7 +26,8 @@ impl DividedGroup {
             let ticket = Ticket::received(*number);
             let hit = resolved.hits.get(index).copied().unwrap_or(false);
             let found_in = if hit { generations.next().copied().unwrap_or(u16::MAX) } else { 0 };
-            let expiry = if hit { expiries.next().copied().unwrap_or(u64::MAX) } else { u64::MAX };
+            let expiry = if hit { expiries.next().copied() } else { None };
+            let expiry = expiry.unwrap_or(UnitNumber::NEVER);
             let reason = undecided.next_if(|(at, _)| *at as usize == index).map(|(_, reason)| *reason);
             let veto_ms = vetoes.next_if(|(at, _)| *at as usize == index).map(|(_, left_ms)| *left_ms);
             let Some((batch, event)) = self.in_flight.event_unless_over(ticket) else { continue };
@@ -175,12 +176,12 @@ impl DividedGroup {
     }
 
     /// Whether the newest generation has room; proposes the next one in time.
-    pub(super) fn room(&mut self, unit: u64) -> Result<(), Reason> {
+    pub(super) fn room(&mut self, unit: UnitNumber) -> Result<(), Reason> {
         self.room_beside(unit, 0)
     }
 
     /// The same where so many events are about to be recorded.
-    pub(super) fn room_beside(&mut self, unit: u64, pending: u64) -> Result<(), Reason> {
+    pub(super) fn room_beside(&mut self, unit: UnitNumber, pending: u64) -> Result<(), Reason> {
         let Self { own, fill, .. } = self;
         let room = fill.room(own.len() as u64, pending, || {
             own.advance(unit);
@@ -198,7 +199,7 @@ impl DividedGroup {
     }
 
     /// Proposes another generation where one may open; returns whether one may.
-    fn ask_for_generation(&mut self, unit: u64) -> bool {
+    fn ask_for_generation(&mut self, unit: UnitNumber) -> bool {
         self.own.advance(unit);
         let (newest, opened) = (self.fill.newest(), self.own.newest_generation());
         let alive = self.own.generations() as u64 + newest.since(opened).unwrap_or(0);

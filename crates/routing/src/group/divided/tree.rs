@@ -9,7 +9,7 @@ mod climbs;
 mod level;
 mod owed;
 
-use firstseen_filter::{ProbeShape, Probes, Stamp, WindowRule};
+use firstseen_filter::{ProbeShape, Probes, Stamp, UnitNumber, WindowRule};
 
 use super::flights::{Flights, Phase, Ticket};
 use super::outbox::Outbox;
@@ -35,7 +35,7 @@ pub(super) struct Tree {
     climbs: Climbs,
     owed: OwedToParent,
     /// When the last first-seen event expires that found no room here; 0 where all have found room.
-    forgotten_expiry: u64,
+    forgotten_expiry: UnitNumber,
 }
 
 /// What a question to another level is made of.
@@ -51,7 +51,7 @@ pub(super) struct Asking<'a> {
 impl Tree {
     pub(super) fn new(filter: FilterId, group: u32, level: Option<Level>) -> Self {
         let (climbs, owed) = (Climbs::default(), OwedToParent::default());
-        Self { filter, group, level, climbs, owed, forgotten_expiry: 0 }
+        Self { filter, group, level, climbs, owed, forgotten_expiry: UnitNumber::FIRST }
     }
 
     /// Whether the filter is in a tree.
@@ -88,13 +88,13 @@ impl Tree {
     }
 
     /// A first-seen event of `unit` is not recorded here.
-    pub(super) fn forget(&mut self, rule: &WindowRule, unit: u64) {
+    pub(super) fn forget(&mut self, rule: &WindowRule, unit: UnitNumber) {
         self.forgotten_expiry = self.forgotten_expiry.max(rule.expiry(unit));
     }
 
     /// Whether such an event may still count; then it proves nothing that this level does not know an event.
     pub(super) fn has_forgotten(&self, own: &OwnSlices) -> bool {
-        self.forgotten_expiry.saturating_add(own.rule().lateness_units) > own.now_unit()
+        self.forgotten_expiry.after(own.rule().lateness_units) > own.now_unit()
     }
 
     /// Forgets all questions; no event waits for an answer any more, and what was being brought up is brought up again.
@@ -151,7 +151,8 @@ impl Tree {
         let level = self.level.as_ref()?;
         let mut probes = Probes::new(level.root_shape());
         let (mut ticks, mut taken) = (Vec::with_capacity(tickets.len()), Vec::with_capacity(tickets.len()));
-        let (mut clock_unit, mut deadline_ms, mut traceparent, mut again) = (0, MonotonicMs::START, None, false);
+        let (mut clock_unit, mut deadline_ms) = (UnitNumber::FIRST, MonotonicMs::START);
+        let (mut traceparent, mut again) = (None, false);
         let mut complete = asking.is_complete && !self.has_forgotten(asking.own);
         for ticket in tickets {
             // One that was to be checked may have been given up since.
@@ -181,7 +182,7 @@ impl Tree {
         // Some time is left for the reply from here.
         let left_ms = deadline_ms.since(asking.now_ms);
         let deadline_ms = if level.cut_off == CutOff::Local { deadline_ms.before(left_ms / 4) } else { deadline_ms };
-        let base_unit = ticks.first().map_or(0, |tick| tick.clock_unit);
+        let base_unit = ticks.first().map_or(UnitNumber::FIRST, |tick| tick.clock_unit);
         Some(Climb {
             number: self.climbs.begin(target, taken),
             from: FromLevel { filter: self.filter, complete },
@@ -227,7 +228,7 @@ impl Tree {
         let level = self.level.as_ref()?;
         let (to, number) = (level.parent?, self.climbs.number());
         let (probes, ticks) = self.owed.begin(number, level.root_shape());
-        let base_unit = ticks.first().map_or(0, |tick| tick.clock_unit);
+        let base_unit = ticks.first().map_or(UnitNumber::FIRST, |tick| tick.clock_unit);
         Some(Climb {
             number,
             from: FromLevel { filter: self.filter, complete: false },

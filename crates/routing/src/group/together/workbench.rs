@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use firstseen_filter::{Placed, Stamp, Verdict};
+use firstseen_filter::{Placed, Stamp, UnitNumber, Verdict};
 
 use crate::group::clock::{HeadClock, Heading};
 use crate::group::guard::{Admission, Standing};
@@ -87,7 +87,7 @@ impl Workbench {
     /// The stamps of lookups later than all recorded events, whose time is `now_unit`: they are judged by their own
     /// time where the slice can do that, otherwise by `now_unit`. A frequency is what occurrences are still worth at
     /// the lookup's time.
-    pub(super) fn judge_ahead(&mut self, operation: Operation, now_unit: u64, judges_ahead: bool) {
+    pub(super) fn judge_ahead(&mut self, operation: Operation, now_unit: UnitNumber, judges_ahead: bool) {
         for stamp in self.stamps.iter_mut().filter(|stamp| stamp.judged > now_unit) {
             match operation {
                 Operation::Estimate => *stamp = Stamp::on_time(stamp.judged),

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeSet;
 
-use firstseen_filter::{Digest, FilterSlice, Probes, Sighting, Stamp, WindowRule};
+use firstseen_filter::{Digest, FilterSlice, Probes, Sighting, Stamp, UnitNumber, WindowRule};
 use firstseen_routing::{Decision, Fold, Prober, SlicedDefinition, TreeMode, TreePlace, TreeSpec};
 
 /// A level in one piece, with its counts of work.
@@ -68,7 +68,7 @@ impl EmbeddedTree {
                 let number = level.place.level;
                 if self.mode == TreeMode::Dense {
                     // The unit by which it counts as long here as there.
-                    let unit = sighting.expiry.saturating_sub(self.rule.span_units);
+                    let unit = sighting.expiry.before(self.rule.span_units);
                     passed.iter().for_each(|below: &usize| self.levels[*below].set(positions, Stamp { unit, ..stamp }));
                 }
                 return Climbing { decision: Decision::Duplicate, level: number };
@@ -92,7 +92,7 @@ impl EmbeddedLevel {
     }
 
     fn test(&mut self, positions: &[u64], stamp: Stamp) -> Sighting {
-        let nothing = Sighting { generations: 0, expiry: u64::MAX };
+        let nothing = Sighting { generations: 0, expiry: UnitNumber::NEVER };
         self.cells.advance(stamp.unit);
         self.cells.test_at(&self.folded(positions), stamp).unwrap_or(nothing)
     }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use firstseen_filter::{Stamp, WindowRule};
+use firstseen_filter::{Stamp, UnitNumber, WindowRule};
 use firstseen_routing::Decision;
 
 /// One try of a submission, in steps of the case.
@@ -14,7 +14,7 @@ pub(crate) struct Attempt {
     pub(crate) decision: Option<Decision>,
     pub(crate) degraded: bool,
     /// The greatest clock that any producer had shown when the reply came.
-    pub(crate) clock_unit: u64,
+    pub(crate) clock_unit: UnitNumber,
 }
 
 /// A submission, or a lookup.
@@ -62,7 +62,7 @@ pub(crate) struct Record {
     /// is not.
     pub(crate) has_all_marks: bool,
     /// The greatest clock that any producer has shown.
-    pub(crate) clock_unit: u64,
+    pub(crate) clock_unit: UnitNumber,
 }
 
 impl Record {

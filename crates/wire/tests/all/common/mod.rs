@@ -1,6 +1,8 @@
 //! Events, messages and their mutations for the tests of this crate.
 
-use firstseen_filter::{BlockProbe, CellRun, GenerationNumber, LiveEvents, ProbeShape, Probes, SliceOutline, Stamp};
+use firstseen_filter::{
+    BlockProbe, CellRun, GenerationNumber, LiveEvents, ProbeShape, Probes, SliceOutline, Stamp, UnitNumber,
+};
 use firstseen_routing::{
     AskCells, BatchName, CellParts, CellPlace, ClaimTests, ClockReading, Decision, Epoch, EventTag, FilterId,
     Incarnation, MirrorNumber, Mirrored, NamedEvent, NodeId, Operation, Past, PeerBody, PeerMessage, PositionLists,
@@ -57,11 +59,11 @@ pub(crate) fn probes(shape: ProbeShape, events: usize, numbers: &mut Numbers) ->
 
 /// Ticks of a clock that moves by 0 or 1 and events that are up to `late_max` late.
 pub(crate) fn ticks(base_unit: u64, events: usize, late_max: u64, numbers: &mut Numbers) -> Vec<Tick> {
-    let mut clock_unit = base_unit;
+    let mut clock_unit = UnitNumber(base_unit);
     (0..events)
         .map(|_| {
-            clock_unit += numbers.below(2);
-            Tick { clock_unit, unit: clock_unit - numbers.below(late_max + 1).min(clock_unit) }
+            clock_unit = clock_unit.after(numbers.below(2));
+            Tick { clock_unit, unit: clock_unit.before(numbers.below(late_max + 1)) }
         })
         .collect()
 }
@@ -74,7 +76,7 @@ pub(crate) fn header(base_unit: u64) -> BatchHeader {
         incarnation: Incarnation(34),
         operation: Operation::Observe,
         deadline_in_ms: 5_000,
-        base_unit,
+        base_unit: UnitNumber(base_unit),
         clock_ms: 1_700_000_000_000,
         traceparent: String::new(),
         from: None,
@@ -102,8 +104,8 @@ fn lists(events: usize, range: u64, numbers: &mut Numbers) -> PositionLists {
 
 fn stamps(events: usize, numbers: &mut Numbers) -> Vec<Stamp> {
     let equal = numbers.below(3) == 0;
-    let stamp = |number| Stamp { unit: 1000 + number % 7, judged: 1010 + number % 13 };
-    (0..events).map(|index| if equal { Stamp::on_time(5) } else { stamp(index as u64 * 31) }).collect()
+    let stamp = |number| Stamp { unit: UnitNumber(1000 + number % 7), judged: UnitNumber(1010 + number % 13) };
+    (0..events).map(|index| if equal { Stamp::on_time(UnitNumber(5)) } else { stamp(index as u64 * 31) }).collect()
 }
 
 /// Runs of one event, two, four and so on.
@@ -134,7 +136,7 @@ pub(crate) fn peer_messages(events: usize, range: u64, numbers: &mut Numbers) ->
         parallel: events.is_multiple_of(3),
         traceparent: events.is_multiple_of(2).then(|| "00-aaaa-bbbb-01".into()),
         expiries: if events.is_multiple_of(3) {
-            (0..events as u64).map(|event| event << 30).collect()
+            (0..events as u64).map(|event| UnitNumber(event << 30)).collect()
         } else {
             Vec::new()
         },
@@ -147,7 +149,7 @@ pub(crate) fn peer_messages(events: usize, range: u64, numbers: &mut Numbers) ->
         slice_visits: 9,
         node_visits: 4,
         degraded: true,
-        expiries: (0..hit_count as u64).map(|hit| 1_000_000 + hit).collect(),
+        expiries: (0..hit_count as u64).map(|hit| UnitNumber(1_000_000 + hit)).collect(),
         vetoes: (0..events as u32 / 3).map(|index| (index * 3 + 1, index * 500)).collect(),
     };
     let set = SetBatch {
@@ -157,26 +159,23 @@ pub(crate) fn peer_messages(events: usize, range: u64, numbers: &mut Numbers) ->
         stamps: stamps(events, numbers),
     };
     let acks = SetAcks { set_numbers: vec![1, 2, 900], refused_numbers: vec![5, 6] };
-    let past = PeerBody::Past(Past { newest_unit: 1 << 40, has_handed_over: true });
+    let past = PeerBody::Past(Past { newest_unit: UnitNumber(1 << 40), has_handed_over: true });
     let events_of: Vec<u128> = (0..events).map(|_| u128::from(numbers.next()) << 64 | 7).collect();
     let claims = PeerBody::ClaimTests(Box::new(ClaimTests { test: test.clone(), events: events_of }));
     let (test, resolved) = (PeerBody::Test(test), PeerBody::Resolved(resolved));
     let place = CellPlace { generation: GenerationNumber(1 << 33), start_bytes: 640 };
-    let ask = PeerBody::AskCells(AskCells { slice: 5, unit: 1 << 40, from: Some(place) });
+    let ask = PeerBody::AskCells(AskCells { slice: 5, unit: UnitNumber(1 << 40), from: Some(place) });
     let mut live = LiveEvents::default();
-    live.record(1 << 40, 17);
-    let run = |start_bytes| CellRun { generation: GenerationNumber(3), unit: 1 << 40, start_bytes, cells: vec![7; 9] };
+    live.record(UnitNumber(1 << 40), 17);
+    let (generation, unit) = (GenerationNumber(3), UnitNumber(1 << 40));
+    let run = |start_bytes| CellRun { generation, unit, start_bytes, cells: vec![7; 9] };
     let cells = PeerBody::Cells(CellParts {
         slice: 5,
         asked: None,
-        outline: Some(SliceOutline {
-            unit: 1 << 40,
-            oldest: GenerationNumber(3),
-            live: vec![live, LiveEvents::default()],
-        }),
+        outline: Some(SliceOutline { unit, oldest: generation, live: vec![live, LiveEvents::default()] }),
         runs: vec![run(0), run(640)],
         next: Some(place),
-        clock: ClockReading { unit: 1 << 40, time_ms: 1 << 41, events: 3 },
+        clock: ClockReading { unit, time_ms: 1 << 41, events: 3 },
     });
     let mirror = PeerBody::Mirror(
         MirrorNumber { number: 9, acknowledged_below: 7 },
@@ -208,7 +207,7 @@ fn mirrored(events: usize, numbers: &mut Numbers) -> Mirrored {
         name: BatchName { producer: u128::MAX / 3, sequence: 1 << 50 },
         names: (0..events as u64).map(named).collect(),
         decisions: (0..events).map(decision).collect(),
-        clock: ClockReading { unit: 1 << 40, time_ms: 1 << 41, events: 5 },
+        clock: ClockReading { unit: UnitNumber(1 << 40), time_ms: 1 << 41, events: 5 },
         generation: GenerationNumber(3),
         probes,
         stamps: stamps(recorded, numbers),
@@ -235,6 +234,6 @@ pub(crate) fn seen(events: usize, numbers: &mut Numbers) -> Vec<Seen> {
     if events.is_multiple_of(2) {
         return Vec::new();
     }
-    let unit = |numbers: &mut Numbers| (numbers.below(4) > 0).then(|| 1_000_000 + numbers.below(1000));
+    let unit = |numbers: &mut Numbers| (numbers.below(4) > 0).then(|| UnitNumber(1_000_000 + numbers.below(1000)));
     (0..events).map(|_| Seen { unit: unit(numbers), level: numbers.below(6) as u8 }).collect()
 }

@@ -17,6 +17,8 @@
 //! Promises: no slice is called complete that may lack an event of the window, unless the event's time was further in
 //! the future than clocks may differ. Must not know: how the map learns of it, messages.
 
+use firstseen_filter::UnitNumber;
+
 use super::Membership;
 use crate::group::divided::outbox::Outbox;
 use crate::group::divided::own::OwnSlices;
@@ -57,7 +59,7 @@ struct Gap {
 
 impl Gap {
     /// Where the slices were complete before, `known_unit` is their greatest unit.
-    fn of(placement: &Placement, unknown: Missing, known_unit: Option<u64>) -> Self {
+    fn of(placement: &Placement, unknown: Missing, known_unit: Option<UnitNumber>) -> Self {
         let awaited: Vec<_> = placement.live_peers().collect();
         let others_know = !awaited.is_empty() && placement.gone_peers().next().is_none();
         let known_unit = known_unit.filter(|_| others_know);
@@ -257,9 +259,9 @@ impl Membership {
     }
 
     /// The unit from which on the slices here are complete again; none where that is not known yet.
-    pub(in crate::group::divided) fn complete_from_unit(&self, own: &OwnSlices) -> Option<u64> {
+    pub(in crate::group::divided) fn complete_from_unit(&self, own: &OwnSlices) -> Option<UnitNumber> {
         let complete_from_unit = |gap: &Gap| gap.known()?.complete_from_unit(own.definition());
-        let units: Option<Vec<u64>> = self.gaps.as_ref()?.all().map(complete_from_unit).collect();
+        let units: Option<Vec<UnitNumber>> = self.gaps.as_ref()?.all().map(complete_from_unit).collect();
         units?.into_iter().max()
     }
 
@@ -280,7 +282,7 @@ impl Membership {
         let known_unit = match self.gaps.as_ref().and_then(|gaps| gaps.settled.as_ref()) {
             _ if !handed_over.are_all_here => self.newest_unknown_unit(present),
             Some(gap) if gap.awaited.is_empty() => gap.missing.newest_unit(),
-            None if self.wholeness.is_whole() => Some(0),
+            None if self.wholeness.is_whole() => Some(UnitNumber::FIRST),
             Some(_) | None => self.newest_unknown_unit(present),
         };
         // A node that gets no answer asks again.
@@ -302,7 +304,7 @@ impl Membership {
     }
 
     /// The greatest unit of events of which no node is left that knows; none where the time of day is not known.
-    pub(in crate::group::divided) fn newest_unknown_unit(&self, present: &Present) -> Option<u64> {
+    pub(in crate::group::divided) fn newest_unknown_unit(&self, present: &Present) -> Option<UnitNumber> {
         self.unknown(present).newest_unit()
     }
 
