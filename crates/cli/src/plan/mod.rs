@@ -9,6 +9,8 @@ mod create;
 mod load;
 mod memory;
 mod nodes;
+#[cfg(feature = "full")]
+mod plot;
 mod rates;
 mod recommended;
 mod retention;
@@ -21,6 +23,7 @@ mod tests;
 use std::fmt::Display;
 use std::io::Write;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 
 use clap::Args;
 use firstseen_filter::{FilterSpec, Kind, Window};
@@ -39,7 +42,7 @@ use nodes::Spread;
 use recommended::Recommended;
 
 /// What to plan for.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct PlanArgs {
     /// Different events that one window brings (`10M`); a window counted in events says it by itself
     #[arg(long, alias = "events-per-window", value_name = "EVENTS", allow_negative_numbers = true)]
@@ -71,6 +74,9 @@ pub struct PlanArgs {
     /// Highest acceptable rate while they fail; by default ten times `--fpr`
     #[arg(long, alias = "failures-fpr", value_name = "RATE", requires = "failures", allow_negative_numbers = true)]
     pub max_fpr: Option<f64>,
+    /// Draw memory against the rate of false positives, for each kind or the one of `--kind`, into this file
+    #[arg(long, value_name = "FILE.svg")]
+    pub plot: Option<PathBuf>,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -123,6 +129,16 @@ pub fn run(args: &PlanArgs, out: &mut dyn Write) -> anyhow::Result<()> {
         None if args.nodes.is_some() || args.failures.is_some() => one_kind(args, chosen(args, slicing(args.nodes)?)?)?,
         None => all_kinds(args)?,
     };
+    if let Some(path) = &args.plot {
+        #[cfg(feature = "full")]
+        plot::draw(args, &plan.window, args.kind.map(Kind::from), path)?;
+        #[cfg(not(feature = "full"))]
+        return Err(refused(format!(
+            "this build of firstseen draws no pictures, so {} was not written: {}",
+            path.display(),
+            crate::left_out::FULL_BUILD
+        )));
+    }
     if args.json {
         serde_json::to_writer_pretty(&mut *out, &plan)?;
         writeln!(out)?;

@@ -390,3 +390,25 @@ fn a_plan_begins_with_what_to_buy() {
     let lines = text.lines().filter(|line| !line.contains("firstseen")).map(|line| line.chars().count()).max();
     assert!(lines <= Some(80), "{text}");
 }
+
+#[cfg(feature = "full")]
+#[test]
+fn a_picture_shows_every_kind_that_is_possible_and_takes_no_other_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    plan(&format!("--capacity 10M --window 24h --plot {}", path("all.svg"))).unwrap();
+    let picture = std::fs::read_to_string(path("all.svg")).unwrap();
+    for name in ["cuckoo, window", "timing, window", "generations, window", "bloom, window", "Redis SET", "10,000,000"]
+    {
+        assert!(picture.contains(name), "{name}: {picture}");
+    }
+    plan(&format!("--capacity 10M --window 24h --kind timing --plot {}", path("one.svg"))).unwrap();
+    let picture = std::fs::read_to_string(path("one.svg")).unwrap();
+    assert!(picture.contains("timing, window") && !picture.contains("cuckoo, window"), "{picture}");
+    std::fs::write(path("access.log"), "a record").unwrap();
+    let refused = plan(&format!("--capacity 10M --plot {}", path("access.log"))).unwrap_err();
+    assert!(refused.contains("access.log.svg"), "{refused}");
+    assert_eq!(std::fs::read_to_string(path("access.log")).unwrap(), "a record");
+    let refused = plan(&format!("--capacity 10M --plot {}", path("no/folder.svg"))).unwrap_err();
+    assert!(refused.contains("cannot write"), "{refused}");
+}

@@ -118,7 +118,10 @@ pub(super) fn measured(
 ) -> Drawn {
     let area = chart.plotting_area().strip_coord_spec();
     let at = |y| inside(chart, (x, y), shift);
-    bar(&area, at(low), at(high), style)?;
+    // Of one that is exact there is no interval.
+    if low < high {
+        bar(&area, at(low), at(high), style)?;
+    }
     mean.map_or(Ok(()), |mean| shape(&area, at(mean), style, Mark::Measured))
 }
 

@@ -1,0 +1,88 @@
+//! `--plot`: memory against the rate of false positives, for each kind, as a picture.
+//!
+//! Promises: the curves are those of the definitions that `plan` prints, at other rates; a kind that is impossible at a rate has no
+//! point there. Must not know: how curves are drawn.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::Context;
+use firstseen_eval::document::{Axis, Document, Line, Panel, Point, Series, Source};
+use firstseen_eval::picture;
+use firstseen_eval::stats::Verdict;
+use firstseen_filter::{Kind, Window};
+
+use super::{Costs, PlanArgs, compared, kinds_for, memory, refused};
+use crate::text::numbers::grouped;
+
+/// The rates run from one in ten down to one in a hundred million, with so many points for each power of ten.
+const LEAST_EXPONENT: i32 = -8;
+const POINTS_OF_DECADE: i32 = 4;
+const MIB: f64 = (1 << 20) as f64;
+
+/// Draws what the kinds that answer for `window` take, or that one alone, into a file.
+///
+/// # Errors
+/// A file that is no `.svg`, or cannot be written; a load for which no kind is possible.
+pub(super) fn draw(args: &PlanArgs, window: &Window, kind: Option<Kind>, path: &Path) -> anyhow::Result<()> {
+    if !path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("svg")) {
+        return Err(refused(format!("--plot draws SVG: name the file {}.svg", path.display())));
+    }
+    let kinds = kinds_for(window).into_iter().filter(|(of, _)| kind.is_none_or(|kind| kind == *of));
+    let mut events = 0;
+    let mut series = Vec::new();
+    for (kind, window) in kinds {
+        let mut points = Vec::new();
+        for rate in rates() {
+            let asked = compared(&PlanArgs { fpr: rate, ..args.clone() }, kind, window.clone())?;
+            if let Ok(costs) = Costs::of(&asked) {
+                events = costs.events_per_window;
+                points.push(point(rate, costs.memory_bytes as f64 / MIB));
+            }
+        }
+        if !points.is_empty() {
+            series.push(Series { name: format!("{kind}, window {window}"), formula: None, points });
+        }
+    }
+    if series.is_empty() {
+        return Err(refused(format!(
+            "no kind has a window `{window}` for so many events, so there is nothing to draw"
+        )));
+    }
+    let lines = memory::references(events).into_iter().map(|reference| {
+        let mib = reference.memory_bytes as f64 / MIB;
+        Line { name: reference.name.to_owned(), points: rates().map(|rate| (rate, mib)).collect() }
+    });
+    let svg = picture::svg(&document(events, series, lines.collect()))
+        .map_err(|error| anyhow::anyhow!("the picture: {error}"))?;
+    fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn rates() -> impl Iterator<Item = f64> {
+    (LEAST_EXPONENT * POINTS_OF_DECADE..=-POINTS_OF_DECADE)
+        .map(|step| 10f64.powf(f64::from(step) / f64::from(POINTS_OF_DECADE)))
+}
+
+fn point(x: f64, y: f64) -> Point {
+    Point { x, mean: y, low: y, high: y, samples: 1, expected: None, printed: None, verdict: Verdict::NotJudged }
+}
+
+fn document(events: u64, series: Vec<Series>, lines: Vec<Line>) -> Document {
+    let title = format!("Memory for {} different events in a window", grouped(events));
+    Document {
+        name: "plan".to_owned(),
+        title: title.clone(),
+        paragraph: String::new(),
+        source: Source { paper: String::new(), section: String::new(), figure: String::new() },
+        parameters: Vec::new(),
+        seeds: Vec::new(),
+        panels: vec![Panel {
+            title,
+            x: Axis::log("false positives: new events called duplicates"),
+            y: Axis::log("memory, MiB"),
+            series,
+            lines,
+        }],
+        notes: Vec::new(),
+    }
+}
