@@ -38,7 +38,7 @@ pub struct NodeConfig {
     /// Where it serves health and metrics over HTTP/1: `ip:port`; nowhere where it is left out.
     #[serde(default)]
     pub http_listen: Option<SocketAddr>,
-    /// Whom it serves health and metrics.
+    /// What it serves there, and whom.
     #[serde(default, skip_serializing_if = "HttpSettings::is_default")]
     pub http: HttpSettings,
     /// The folder that the node keeps its identity and the cluster's agreement in.
@@ -71,7 +71,7 @@ pub struct NodeConfig {
     pub owner_rate_max_events_per_s: Option<u64>,
 }
 
-/// Whom a node serves health and metrics, which hold no secrets.
+/// What a node serves over HTTP beside health and metrics, and whom.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct HttpSettings {
@@ -80,6 +80,8 @@ pub struct HttpSettings {
     /// Names by which it is asked, beside its addresses and the name in `advertise`: a page of a stranger cannot have a
     /// browser ask by another one.
     pub hosts: Vec<String>,
+    /// Serves the console there too, which names nodes, filters and what is wrong with them.
+    pub console: bool,
 }
 
 impl HttpSettings {
@@ -304,6 +306,21 @@ pub enum ConfigError {
         /// What it says.
         address: SocketAddr,
     },
+    /// The console open to the network.
+    #[error(
+        "console in [http]: http_listen {address} is open to the network, and asks for no certificate: whoever connects would see \
+         which nodes and filters there are, and what is wrong with them; listen on 127.0.0.1, or say `insecure = true` on a network \
+         you trust"
+    )]
+    OpenConsole {
+        /// What it says.
+        address: SocketAddr,
+    },
+    /// A console that is nowhere.
+    #[error(
+        "console in [http]: the node serves no HTTP; give `http_listen = \"127.0.0.1:7401\"`, or leave `console` out"
+    )]
+    ConsoleNowhere,
     /// A number out of its range.
     #[error("{field} = {value}: give {min} to {max}")]
     Range {
@@ -377,6 +394,7 @@ impl NodeConfig {
                 return Err(ConfigError::Insecure { address });
             }
         }
+        self.check_console()?;
         if self.http_listen == Some(self.listen) && self.listen.port() != 0 {
             return Err(ConfigError::SameAddress(self.listen));
         }
@@ -388,6 +406,16 @@ impl NodeConfig {
             Some(advertise) => check_address(advertise),
             None if is_anywhere(self.listen.ip()) => Err(ConfigError::Advertise(self.listen.to_string())),
             None => Ok(()),
+        }
+    }
+
+    /// Health and metrics may be open to the network alone; the console may not, as it says more.
+    fn check_console(&self) -> Result<(), ConfigError> {
+        match self.http_listen {
+            _ if !self.http.console => Ok(()),
+            None => Err(ConfigError::ConsoleNowhere),
+            Some(address) if !address.ip().is_loopback() && !self.insecure => Err(ConfigError::OpenConsole { address }),
+            Some(_) => Ok(()),
         }
     }
 
@@ -454,47 +482,4 @@ fn is_anywhere(ip: IpAddr) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn config() -> NodeConfig {
-        NodeConfig::new("a", SocketAddr::from(([127, 0, 0, 1], 7400)), "data")
-    }
-
-    fn refusal(config: NodeConfig) -> String {
-        config.check().expect_err("it must be refused").to_string()
-    }
-
-    #[test]
-    fn refusals_name_the_field_and_the_remedy() {
-        let open = SocketAddr::from(([10, 0, 0, 1], 7400));
-        assert!(refusal(NodeConfig { name: "a.b".to_owned(), ..config() }).starts_with("name `a.b`"));
-        assert!(refusal(NodeConfig { listen: open, ..config() }).contains("`insecure = true`"));
-        assert!(refusal(NodeConfig { http_listen: Some(open), ..config() }).starts_with("http_listen 10.0.0.1:7400"));
-        assert!(refusal(NodeConfig { memory_max_bytes: 1, ..config() }).starts_with("memory_max_bytes = 1"));
-        let limits = Limits { batch_events_max: 0, ..Limits::default() };
-        assert!(refusal(NodeConfig { limits, ..config() }).starts_with("limits.batch_events_max = 0: give 1 to"));
-        let anywhere = SocketAddr::from(([0, 0, 0, 0], 7400));
-        let advertised = NodeConfig { listen: anywhere, insecure: true, ..config() };
-        assert!(refusal(advertised.clone()).contains("`advertise = \"host:port\"`"));
-        assert_eq!(NodeConfig { advertise: Some("a.example:7400".to_owned()), ..advertised.clone() }.check(), Ok(()));
-        for wrong in ["a.example", ":7400", "a:0", "0.0.0.0:7400", "[::]:7400", "a:70000"] {
-            let config = NodeConfig { advertise: Some(wrong.to_owned()), ..advertised.clone() };
-            assert!(refusal(config).starts_with("advertise: nobody"), "{wrong}");
-        }
-    }
-
-    #[test]
-    fn certificates_open_the_listener_but_not_the_metrics() {
-        let open = SocketAddr::from(([10, 0, 0, 1], 7400));
-        let tls =
-            Some(TlsSettings { ca: "ca".into(), cert: "cert".into(), key: "key".into(), crl: None, tokens: false });
-        assert_eq!(NodeConfig { listen: open, tls: tls.clone(), ..config() }.check(), Ok(()));
-        let metrics = NodeConfig { http_listen: Some(open), tls, ..config() };
-        assert!(refusal(metrics.clone()).contains("`open = true` in `[http]`"));
-        let http = HttpSettings { open: true, hosts: Vec::new() };
-        assert_eq!(NodeConfig { http: http.clone(), ..metrics }.check(), Ok(()));
-        let anyone = NodeConfig { listen: open, http, ..config() };
-        assert!(refusal(anyone).starts_with("listen 10.0.0.1:7400"), "open metrics open nothing else");
-    }
-}
+mod tests;

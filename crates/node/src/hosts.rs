@@ -52,7 +52,7 @@ mod tests {
     fn a_node_answers_by_its_addresses_and_its_own_names() {
         let config = NodeConfig {
             advertise: Some("n1.example:7400".to_owned()),
-            http: HttpSettings { open: true, hosts: vec!["Metrics.internal".to_owned()] },
+            http: HttpSettings { open: true, hosts: vec!["Metrics.internal".to_owned()], ..HttpSettings::default() },
             ..NodeConfig::new("n1", "127.0.0.1:7400".parse().unwrap(), "data")
         };
         let hosts = Hosts::of(&config);

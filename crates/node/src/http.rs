@@ -1,4 +1,4 @@
-//! Health and metrics over HTTP/1, for probes and scrapers.
+//! Health and metrics over HTTP/1, for probes and scrapers, and the console, for people.
 //!
 //! Promises: alive says that the process works; ready says that the process serves all that it should and has fetched
 //! what it can get from other nodes, or why not; metrics are at most a second old; nobody is answered who asks by another
@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
@@ -17,6 +18,7 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 
 use crate::accept::BoundedListener;
+use crate::console;
 use crate::hosts::Hosts;
 use crate::metrics::Scrapes;
 use crate::shared::Shared;
@@ -35,17 +37,19 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
         let shared = shared.clone();
         move || {
             let shared = shared.clone();
-            async move { shared.metrics_text().await }
+            async move { shared.metrics_text().await.map(Bytes::from).map_err(|error| error.to_string()) }
         }
     });
     tokio::spawn(stopping.clone().run_until_cancelled_owned(answering));
     let hosts = Hosts::of(&shared.config);
+    let console = if shared.config.http.console { console::router(shared.clone(), &stopping) } else { Router::new() };
     let router = Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .with_state(shared.clone())
         .merge(Router::new().route("/startupz", get(startupz)).with_state((shared, Arc::default())))
         .merge(Router::new().route("/metrics", get(metrics)).with_state(scrapes))
+        .merge(console)
         .layer(from_fn_with_state(hosts, only_by_own_names));
     let serving = axum::serve(listener, router).with_graceful_shutdown(stopping.cancelled_owned());
     if let Err(error) = serving.await {
@@ -97,8 +101,8 @@ async fn startupz(State((shared, was_ready)): State<(Arc<Shared>, Arc<AtomicBool
     }
 }
 
-async fn metrics(State(scrapes): State<Scrapes>) -> Response {
-    match scrapes.text().await {
+async fn metrics(State(scrapes): State<Scrapes<Bytes>>) -> Response {
+    match scrapes.newest().await {
         Ok(text) => ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response(),
         Err(error) => {
             (StatusCode::INTERNAL_SERVER_ERROR, format!("metrics cannot be shown: {error}\n")).into_response()

@@ -13,6 +13,7 @@ mod budget;
 mod certificates;
 mod clocks;
 mod config;
+mod console;
 mod data_folder;
 mod dates;
 mod delegate;
@@ -47,6 +48,10 @@ mod view;
 
 pub use audit_file::{AuditFile, AuditFileError};
 pub use config::{AuditSettings, ConfigError, HttpSettings, Limits, NodeConfig, Timing, TlsSettings};
+pub use console::{
+    Alarm, ClaimsLine, ClusterLine, FilterLine, History, NodeLine, OVERVIEW_VERSION, Overview, PlaceLine, Severity,
+    SliceCounts, TreeLine, Undecided, Verdicts, WorkLine,
+};
 pub use edges::{
     Clock, Connection, Duplex, EdgeError, Edges, Incoming, OwnerSpawner, SystemClock, Vouched, has_identity,
     has_lost_identity, tcp_incoming,

@@ -9,6 +9,7 @@ mod climbs;
 mod door;
 mod filters;
 mod groups;
+mod latency;
 mod peers;
 mod scrapes;
 mod sorted;
@@ -32,6 +33,7 @@ use crate::owner::GroupLook;
 use crate::shared::Shared;
 pub(crate) use climbs::ClimbMeter;
 use climbs::ClimbMetrics;
+use latency::LatencyCounts;
 pub(crate) use peers::LinkMeter;
 pub(crate) use scrapes::Scrapes;
 use sorted::Sorted;
@@ -84,6 +86,7 @@ pub(crate) enum LinkRefusal {
 pub(crate) struct BatchMeter {
     events: Histogram,
     latency_seconds: Histogram,
+    latencies: LatencyCounts,
     queue_age_seconds: Histogram,
     received_bytes: Counter,
     received_events: Counter,
@@ -105,6 +108,7 @@ impl BatchMeter {
     /// A batch was answered after this long.
     pub(crate) fn answered(&self, elapsed_us: u64) {
         self.latency_seconds.observe(elapsed_us as f64 / 1e6);
+        self.latencies.count(elapsed_us);
     }
 }
 
@@ -114,6 +118,7 @@ pub(crate) struct Metrics {
     batch_events: Spread<FilterLabel>,
     queue_age_seconds: Spread<FilterLabel>,
     latency_seconds: Spread<FilterLabel>,
+    latencies: Sorted<FilterLabel, LatencyCounts>,
     received_bytes: Count<FilterLabel>,
     received_events: Count<FilterLabel>,
     sent_bytes: Counter,
@@ -149,6 +154,7 @@ impl Metrics {
             batch_events: Sorted::new(events),
             queue_age_seconds: Sorted::new(seconds),
             latency_seconds: Sorted::new(seconds),
+            latencies: Sorted::default(),
             received_bytes: Sorted::default(),
             received_events: Sorted::default(),
             sent_bytes: Counter::default(),
@@ -211,6 +217,7 @@ impl Metrics {
         BatchMeter {
             events: self.batch_events.of(&label),
             latency_seconds: self.latency_seconds.of(&label),
+            latencies: self.latencies.of(&label),
             queue_age_seconds: self.queue_age_seconds.of(&label),
             received_bytes: self.received_bytes.of(&label),
             received_events: self.received_events.of(&label),
@@ -222,11 +229,17 @@ impl Metrics {
         // The series of batches for filters that are not known here has no name.
         let is_kept_name = |filter: &str| filter.is_empty() || names.contains(filter);
         let is_kept = |label: &FilterLabel| is_kept_name(&label.filter);
-        let Self { batch_events, queue_age_seconds, latency_seconds, received_bytes, received_events, climbs, .. } =
-            self;
+        let Self { batch_events, queue_age_seconds, latency_seconds, latencies, .. } = self;
+        let Self { received_bytes, received_events, climbs, .. } = self;
+        latencies.retain(is_kept);
         [batch_events, queue_age_seconds, latency_seconds].into_iter().for_each(|spread| spread.retain(is_kept));
         [received_bytes, received_events].into_iter().for_each(|count| count.retain(is_kept));
         climbs.keep_filters(is_kept_name);
+    }
+
+    /// How many batches of a filter took how long (`SampleReply`).
+    pub(crate) fn latencies(&self, filter: &str) -> Vec<u64> {
+        self.latencies.of(&FilterLabel { filter: filter.to_owned() }).all()
     }
 
     /// The climbs of a filter, by its name.
@@ -297,7 +310,7 @@ fn gauge_value(value: u64) -> i64 {
 }
 
 /// The name of a reason for other programs.
-fn reason_name(reason: impl fmt::Debug) -> String {
+pub(crate) fn reason_name(reason: impl fmt::Debug) -> String {
     format!("{reason:?}").chars().fold(String::new(), |mut name, letter| {
         if letter.is_uppercase() && !name.is_empty() {
             name.push('_');

@@ -17,16 +17,21 @@ use tower::util::MapResponseLayer;
 use crate::accept::{self, Door};
 use crate::admin::AdminService;
 use crate::certificates::Certificates;
+use crate::console;
 use crate::dates;
 use crate::edges::Incoming;
 use crate::gate::GateLayer;
 use crate::links::PeerService;
+use crate::metrics::Scrapes;
 use crate::node_error::NodeError;
 use crate::shared::Shared;
 use crate::streams::ProducerService;
 
 /// How often a node that is not ready looks whether it is.
 const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
+
+/// Nodes that wait at once for this one to say how it fares; the others wait to be let in.
+const SAMPLES_WAITING_MAX: usize = 64;
 
 /// Serves until `stop`; with certificates, they are looked at when told.
 pub(crate) async fn serve(
@@ -43,13 +48,21 @@ pub(crate) async fn serve(
         .build_v1()
         .map_err(|error| NodeError::Serve(error.to_string()))?;
     let (is_secure, clock) = (shared.is_secure, shared.clock.clone());
+    let (samples, telling) = Scrapes::new(SAMPLES_WAITING_MAX, clock.clone(), {
+        let shared = shared.clone();
+        move || {
+            let shared = shared.clone();
+            async move { Ok(console::sample(&shared).await) }
+        }
+    });
+    tokio::spawn(stop.clone().run_until_cancelled_owned(telling));
     let router = net::server_builder()
         .layer(MapResponseLayer::new(move |response| dates::date(&clock, response)))
         .layer(GateLayer::new(&shared))
         .add_service(health)
         .add_service(reflection)
         .add_service(net::producer_server(ProducerService::new(shared.clone())))
-        .add_service(net::peer_server(PeerService::new(shared.clone())))
+        .add_service(net::peer_server(PeerService::new(shared.clone(), samples)))
         .add_service(net::admin_server(AdminService::new(shared.clone())))
         .add_service(shared.meta.service(is_secure));
     let limits = &shared.config.limits;

@@ -15,7 +15,7 @@ use firstseen_wire::WireError;
 use firstseen_wire::limits::{HELLO_TIMEOUT, INFLIGHT_FRAMES_MAX};
 use firstseen_wire::peer::{self, LinkEnds};
 use firstseen_wire::proto::peer::peer_server::Peer;
-use firstseen_wire::proto::peer::{LinkAck, LinkFrame, link_frame};
+use firstseen_wire::proto::peer::{LinkAck, LinkFrame, SampleReply, SampleRequest, link_frame};
 use firstseen_wire::status::ErrorKind;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::wrappers::WatchStream;
@@ -23,7 +23,7 @@ use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::guest::Guest;
-use crate::metrics::LinkRefusal;
+use crate::metrics::{LinkRefusal, Scrapes};
 use crate::owner::Work;
 use crate::roles::Caller;
 use crate::shared::Shared;
@@ -36,6 +36,7 @@ const MAP_MAX: Duration = Duration::from_millis(300);
 pub(crate) struct PeerService {
     shared: Arc<Shared>,
     receivers: Mutex<BTreeMap<NodeId, mpsc::Sender<Input>>>,
+    samples: Scrapes<SampleReply>,
 }
 
 /// An input of the receiver of one peer.
@@ -66,9 +67,9 @@ struct Begun {
 }
 
 impl PeerService {
-    /// The service of this node.
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared, receivers: Mutex::default() }
+    /// The service of this node; `samples` says how it fares.
+    pub(crate) fn new(shared: Arc<Shared>, samples: Scrapes<SampleReply>) -> Self {
+        Self { shared, receivers: Mutex::default(), samples }
     }
 
     /// The receiver of a peer's messages.
@@ -87,6 +88,12 @@ impl PeerService {
 #[tonic::async_trait]
 impl Peer for PeerService {
     type LinkStream = Pin<Box<dyn Stream<Item = Result<LinkAck, Status>> + Send>>;
+
+    async fn sample(&self, request: Request<SampleRequest>) -> Result<Response<SampleReply>, Status> {
+        Guest::of(&request)?;
+        let sample = self.samples.newest().await.map_err(|error| ErrorKind::Unavailable.status(error))?;
+        Ok(Response::new(sample))
+    }
 
     async fn link(&self, request: Request<Streaming<LinkFrame>>) -> Result<Response<Self::LinkStream>, Status> {
         let guest = Guest::of(&request)?;

@@ -87,6 +87,11 @@ impl ClimbMetrics {
 }
 
 impl ClimbMeter {
+    /// Events that were to climb, and those of them that the level above called duplicates.
+    pub(crate) fn events_and_duplicates(&self) -> (u64, u64) {
+        (self.events.get(), self.duplicate.get())
+    }
+
     /// A climb is sent.
     pub(crate) fn sent(&self, events: usize) {
         self.climbs.inc();

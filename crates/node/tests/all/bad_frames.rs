@@ -9,7 +9,9 @@ use firstseen_routing::{Epoch, FilterId, GroupPlan, NodeId, PeerBody, PeerMessag
 use firstseen_wire::net::{self, peer_server};
 use firstseen_wire::peer::{self, LinkEnds};
 use firstseen_wire::proto::peer::peer_server::Peer;
-use firstseen_wire::proto::peer::{LinkAck, LinkFrame, SetBatch as SetMessage, TestBatch as TestMessage, link_frame};
+use firstseen_wire::proto::peer::{
+    LinkAck, LinkFrame, SampleReply, SampleRequest, SetBatch as SetMessage, TestBatch as TestMessage, link_frame,
+};
 use firstseen_wire::ticks::pack_tickets;
 use http::uri::PathAndQuery;
 use prost::Message;
@@ -60,6 +62,10 @@ struct Played {
 #[tonic::async_trait]
 impl Peer for Played {
     type LinkStream = ReceiverStream<Result<LinkAck, Status>>;
+
+    async fn sample(&self, _: Request<SampleRequest>) -> Result<Response<SampleReply>, Status> {
+        Err(Status::unimplemented("nobody looks"))
+    }
 
     async fn link(&self, request: Request<Streaming<LinkFrame>>) -> Result<Response<Self::LinkStream>, Status> {
         let (acks, outbound) = mpsc::channel(8);

@@ -1,0 +1,141 @@
+//! The console of a node: an overview of its cluster as JSON, and as a stream of events.
+//!
+//! Promises: nothing can be changed by it. Must not know: how the listener is guarded.
+
+mod alarms;
+mod filters;
+mod gather;
+mod history;
+mod overview;
+mod peers;
+mod rates;
+mod sample;
+mod sampler;
+mod trees;
+mod viewers;
+mod work;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use firstseen_wire::watch;
+use tokio::sync::mpsc;
+use tokio::time::timeout;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+
+pub use overview::{
+    Alarm, ClaimsLine, ClusterLine, FilterLine, History, NodeLine, OVERVIEW_VERSION, Overview, PlaceLine, Severity,
+    SliceCounts, TreeLine, Undecided, Verdicts, WorkLine,
+};
+pub(crate) use sample::sample;
+use sampler::{Frame, Newest};
+use viewers::{VIEWERS_MAX, Viewers};
+
+use crate::shared::Shared;
+
+/// What the page may load: its own files, and nothing in other words than theirs.
+const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// An overview that is older than this is not shown again.
+const FRESH_MS: u64 = 1_500;
+
+/// How long somebody waits for the first overview.
+const FIRST_MAX: Duration = Duration::from_secs(5);
+
+/// Overviews that wait for a viewer; it misses those that come meanwhile.
+const UNREAD_MAX: usize = 1;
+
+/// What the handlers share.
+#[derive(Clone)]
+struct Console {
+    shared: Arc<Shared>,
+    viewers: Arc<Viewers>,
+    newest: watch::Receiver<Newest>,
+}
+
+/// The routes of the console; its sampler ends with `stopping`.
+pub(crate) fn router(shared: Arc<Shared>, stopping: &CancellationToken) -> Router {
+    let viewers = Arc::new(Viewers::new(shared.clock.clone()));
+    let (sender, newest) = watch::channel(None);
+    let sampling = sampler::run(shared.clone(), viewers.clone(), sender);
+    tokio::spawn(stopping.clone().run_until_cancelled_owned(sampling));
+    let console = Console { shared, viewers, newest };
+    Router::new()
+        .route("/api/v1/overview", get(overview))
+        .route("/events", get(events))
+        .with_state(console)
+        .layer(from_fn(guarded))
+}
+
+/// Has browsers load and show nothing but what the page is.
+async fn guarded(request: Request, next: Next) -> Response {
+    let mut response = next.run(request).await;
+    let headers = response.headers_mut();
+    for (name, value) in [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (header::CACHE_CONTROL, "no-store"),
+    ] {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers.insert("cross-origin-resource-policy", HeaderValue::from_static("same-origin"));
+    response
+}
+
+async fn overview(State(mut console): State<Console>) -> Response {
+    console.viewers.glance();
+    let clock = console.shared.clock.clone();
+    let is_fresh =
+        |newest: &Newest| newest.as_ref().is_some_and(|frame| clock.monotonic_ms() < frame.at_ms.after(FRESH_MS));
+    let seen = timeout(FIRST_MAX, console.newest.wait_for(is_fresh)).await;
+    let frame = console.newest.borrow().clone();
+    match frame.filter(|_| seen.is_ok_and(|seen| seen.is_ok())) {
+        Some(frame) => ([(header::CONTENT_TYPE, "application/json")], frame.whole.clone()).into_response(),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "the overview cannot be gathered now: try again\n").into_response(),
+    }
+}
+
+/// Sends every overview to a viewer who stays, until the node stops.
+async fn events(State(console): State<Console>) -> Response {
+    let Console { shared, viewers, mut newest } = console;
+    let Some(viewer) = viewers.stay() else {
+        let full = format!("{VIEWERS_MAX} viewers look at this node already: close one, or look at another node\n");
+        return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "10")], full).into_response();
+    };
+    let (unread, events) = mpsc::channel::<Bytes>(UNREAD_MAX);
+    let sending = async move {
+        let (_viewer, mut step) = (viewer, None);
+        loop {
+            let frame = newest.borrow_and_update().clone();
+            if let Some(frame) = frame
+                && unread.send(event(&frame, &mut step)).await.is_err()
+            {
+                return;
+            }
+            tokio::select! {
+                biased;
+                () = unread.closed() => return,
+                changed = newest.changed() => if changed.is_err() { return },
+            }
+        }
+    };
+    tokio::spawn(shared.departure.stopping.clone().run_until_cancelled_owned(sending));
+    let body = Body::from_stream(ReceiverStream::new(events).map(Ok::<_, std::convert::Infallible>));
+    ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
+}
+
+/// One overview as an event, with the history where this viewer does not have it yet.
+fn event(frame: &Frame, step: &mut Option<u64>) -> Bytes {
+    let json = if step.replace(frame.step) == Some(frame.step) { &frame.brief } else { &frame.whole };
+    [&b"event: overview\ndata: "[..], json, b"\n\n"].concat().into()
+}

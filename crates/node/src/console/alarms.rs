@@ -1,0 +1,263 @@
+//! What somebody should look after, each with the command that helps.
+//!
+//! Promises: alarms depend on the overview alone, and nothing that is unknown raises one but that a node does not answer; a command
+//! can be pasted, whatever names it holds. Must not know: how the overview came about, how alarms are shown.
+
+mod words;
+
+use super::overview::{Alarm, FilterLine, NodeLine, Overview, Severity, Undecided, WorkLine};
+use words::{bytes, count, duration, percent, word};
+
+/// Alarms that are shown.
+pub(super) const ALARMS_MAX: usize = 100;
+
+/// From this share of its room on, a filter is nearly full.
+const NEARLY_FULL: f64 = 0.8;
+
+/// From this share of its memory on, a node has little left.
+const MEMORY_SHORT: f64 = 0.95;
+
+/// Where nothing of a move has changed for so long, it is stuck.
+const STUCK_S: u64 = 60;
+
+const DAY_MS: u64 = 24 * 3600 * 1000;
+/// How long before the end of a certificate there is a warning, and how long before it is urgent.
+const CERTIFICATE_SOON_MS: [u64; 2] = [30 * DAY_MS, 7 * DAY_MS];
+
+/// Reasons that say nothing bad of the cluster: consumers wait for each other, and callers ask again by a newer map.
+const HARMLESS: [&str; 4] = ["claimed", "altered", "stale_map", "unknown_filter"];
+
+/// The alarms of an overview, the worst first.
+pub(super) fn alarms(overview: &Overview) -> Vec<Alarm> {
+    let at = At { overview };
+    let mut alarms: Vec<Alarm> = at.leaderless().into_iter().collect();
+    alarms.extend(overview.nodes.iter().flat_map(|node| at.of_node(node)));
+    alarms.extend(overview.filters.iter().flat_map(|filter| at.of_filter(filter)));
+    alarms.extend(overview.work.iter().filter_map(|work| at.stuck(work)));
+    alarms.extend(at.upgrade());
+    // Those of one severity stay in this order.
+    alarms.sort_by_key(|alarm| alarm.severity);
+    alarms
+}
+
+/// Where commands go.
+struct At<'a> {
+    overview: &'a Overview,
+}
+
+fn alarm(severity: Severity, kind: &str, subject: &str, text: String, command: String) -> Alarm {
+    let (kind, subject) = (kind.to_owned(), subject.to_owned());
+    Alarm { severity, kind, subject, text, command, on: None }
+}
+
+impl At<'_> {
+    /// A command for the cluster; `verb` ends with the flag that takes an address.
+    fn command(&self, verb: &str, rest: &str) -> String {
+        let cluster = &self.overview.cluster;
+        let tls = if cluster.tls { " $TLS" } else { "" };
+        format!("firstseen {verb} {}{rest}{tls}", word(&cluster.address))
+    }
+
+    fn status(&self) -> String {
+        self.command("cluster status --addr", "")
+    }
+
+    fn describe(&self, filter: &str) -> String {
+        self.command(&format!("filter describe {} --cluster", word(filter)), "")
+    }
+
+    fn leaderless(&self) -> Option<Alarm> {
+        let cluster = &self.overview.cluster;
+        let text = "no majority of the voters agrees on a leader: nothing can be changed, and nodes record nothing new once their \
+                    lease is over; start the others";
+        let is_none = cluster.leader.is_none() && !cluster.id.is_empty();
+        is_none.then(|| alarm(Severity::Critical, "no_leader", &cluster.node, text.to_owned(), self.status()))
+    }
+
+    fn of_node(&self, node: &NodeLine) -> Vec<Alarm> {
+        let here = |severity, kind, text, command: &str| Alarm {
+            on: Some(node.name.clone()),
+            ..alarm(severity, kind, &node.name, text, command.to_owned())
+        };
+        let name = &node.name;
+        let mut alarms = Vec::new();
+        match node.state.as_str() {
+            "down" => {
+                let text = format!("node {name} is down, and the others go on without it: start it again");
+                alarms.push(here(Severity::Critical, "node_down", text, "systemctl start firstseen"));
+            }
+            "not_reached" | "silent" => {
+                let text = format!("node {name} does not answer: what it would say is unknown");
+                alarms.push(alarm(Severity::Warning, "node_silent", name, text, self.status()));
+            }
+            _ => {}
+        }
+        if let Some(reason) = &node.not_ready {
+            let text = format!("node {name} is not ready: {reason}");
+            alarms.push(here(Severity::Warning, "node_not_ready", text, "journalctl -u firstseen -n 50"));
+        }
+        alarms.extend(self.clock(node));
+        alarms.extend(self.certificate(node));
+        alarms.extend(self.memory(node));
+        if let Some(unsure_ms) = node.claims_unsure_ms.filter(|unsure_ms| *unsure_ms > 0) {
+            let text = format!(
+                "node {name} grants what it took over in {} only, as its former head may have granted it",
+                duration(unsure_ms / 1000)
+            );
+            alarms.push(alarm(Severity::Warning, "claims_unsure", name, text, self.status()));
+        }
+        alarms
+    }
+
+    fn clock(&self, node: &NodeLine) -> Option<Alarm> {
+        let max_ms = self.overview.cluster.clock_skew_max_ms;
+        let ahead_ms = node.clock_ahead_ms.filter(|ahead_ms| ahead_ms.unsigned_abs() > max_ms / 2)?;
+        let side = if ahead_ms < 0 { "behind" } else { "ahead of" };
+        let (severity, then) = if ahead_ms.unsigned_abs() > max_ms {
+            (Severity::Critical, "events in windows of time are undecided there until it is set right")
+        } else {
+            (Severity::Warning, "look after it")
+        };
+        let (name, apart_ms) = (&node.name, ahead_ms.unsigned_abs());
+        let text = format!(
+            "the clock of node {name} is {apart_ms} ms {side} most others, and {max_ms} ms are allowed: {then}"
+        );
+        Some(Alarm { on: Some(name.clone()), ..alarm(severity, "clock", name, text, "timedatectl status".to_owned()) })
+    }
+
+    fn certificate(&self, node: &NodeLine) -> Option<Alarm> {
+        let left_ms = node.certificate_ends_ms?.saturating_sub(self.overview.at_ms);
+        let [soon_ms, urgent_ms] = CERTIFICATE_SOON_MS;
+        let severity = if left_ms < urgent_ms { Severity::Critical } else { Severity::Warning };
+        let name = &node.name;
+        let text = match left_ms {
+            0 => format!("a certificate of node {name} has expired: put a new one in its place"),
+            left_ms => format!(
+                "a certificate of node {name} expires in {}: put a new one in its place, and the node takes it over",
+                duration(left_ms / 1000)
+            ),
+        };
+        let command = "firstseen node --config node.toml --check-config".to_owned();
+        let on = Some(name.clone());
+        (left_ms < soon_ms).then(|| Alarm { on, ..alarm(severity, "certificate", name, text, command) })
+    }
+
+    fn memory(&self, node: &NodeLine) -> Option<Alarm> {
+        let (used, limit) = (node.memory_used_bytes?, node.memory_limit_bytes);
+        let is_short = limit > 0 && used as f64 >= limit as f64 * MEMORY_SHORT;
+        let text =
+            format!("the cells of node {} take {} of the {} that it may use", node.name, bytes(used), bytes(limit));
+        let command = self.command("cluster rebalance --plan --addr", "");
+        is_short.then(|| alarm(Severity::Warning, "memory", &node.name, text, command))
+    }
+
+    fn of_filter(&self, filter: &FilterLine) -> Vec<Alarm> {
+        let (name, slices) = (&filter.name, &filter.slices);
+        let mut alarms = Vec::new();
+        if slices.down > 0 {
+            let text = format!(
+                "{} of {} slices of filter {name} are down: start the nodes that have them",
+                slices.down, slices.all
+            );
+            alarms.push(alarm(Severity::Critical, "slices_down", name, text, self.describe(name)));
+        }
+        if slices.set_only > 0 {
+            let text = format!(
+                "{} of {} slices of filter {name} are set-only: they record events, and do not vote until what they may lack has \
+                 expired",
+                slices.set_only, slices.all
+            );
+            alarms.push(alarm(Severity::Warning, "slices_set_only", name, text, self.describe(name)));
+        }
+        alarms.extend(self.full(filter));
+        let undecided = filter.verdicts.undecided.iter();
+        alarms.extend(undecided.filter_map(|undecided| self.undecided(name, undecided)));
+        alarms
+    }
+
+    fn full(&self, filter: &FilterLine) -> Option<Alarm> {
+        let full = filter.full.filter(|full| *full >= NEARLY_FULL)?;
+        let name = &filter.name;
+        let severity = if full >= 1.0 { Severity::Critical } else { Severity::Warning };
+        let room = filter.capacity_events.unwrap_or(0);
+        let text = format!(
+            "the fullest slice of filter {name} has taken {} of its events (room for {} in all): what finds no room is undecided",
+            percent(full),
+            count(room)
+        );
+        // A tree stays as it is made.
+        let is_in_tree = self.overview.trees.iter().flat_map(|tree| &tree.places).any(|place| place.filter == *name);
+        let command = if is_in_tree || room == 0 {
+            self.describe(name)
+        } else {
+            let wider = room.saturating_mul(2);
+            self.command(&format!("filter alter {} --capacity {wider} --plan --cluster", word(name)), "")
+        };
+        Some(alarm(severity, "filter_full", name, text, command))
+    }
+
+    fn undecided(&self, name: &str, undecided: &Undecided) -> Option<Alarm> {
+        let rate = undecided.per_s.filter(|rate| *rate > 0.0)?;
+        let reason = undecided.reason.as_str();
+        if HARMLESS.contains(&reason) {
+            return None;
+        }
+        let severity = match reason {
+            "late" | "future" | "name_reused" | "too_old" => Severity::Warning,
+            _ => Severity::Critical,
+        };
+        let meaning = words::reason(reason);
+        let text = format!(
+            "{} events a second of filter {name} are undecided ({reason}): {meaning}",
+            count(rate.ceil() as u64)
+        );
+        let command = match reason {
+            "slices_down" | "cut_off" | "clock_skew" | "not_ready" => self.status(),
+            "forbidden" => self.command("access show --addr", ""),
+            _ => self.describe(name),
+        };
+        Some(alarm(severity, "undecided", name, text, command))
+    }
+
+    fn stuck(&self, work: &WorkLine) -> Option<Alarm> {
+        if work.kind != "move" || work.unchanged_s < STUCK_S {
+            return None;
+        }
+        let (filter, left) = (&work.filter, work.left.unwrap_or(0));
+        let text = format!(
+            "{left} slices of filter {filter} are on their way, and none has arrived for {}: their nodes may be down; this gives the \
+             moves up",
+            duration(work.unchanged_s)
+        );
+        Some(alarm(
+            Severity::Warning,
+            "moves_stuck",
+            filter,
+            text,
+            self.command("cluster rebalance --cancel --addr", ""),
+        ))
+    }
+
+    fn upgrade(&self) -> Option<Alarm> {
+        let Overview { nodes, cluster, .. } = self.overview;
+        let mut versions: Vec<&str> = nodes.iter().filter_map(|node| node.version.as_deref()).collect();
+        versions.sort_unstable();
+        versions.dedup();
+        let readable = nodes.iter().map(|node| node.newest_format).collect::<Option<Vec<u32>>>();
+        let can_rise = readable.and_then(|formats| formats.into_iter().min()) > Some(u32::from(cluster.format));
+        let text = match versions.len() {
+            0 | 1 if can_rise => format!(
+                "all nodes read a newer format than the {} that the cluster writes: it is raised ten minutes after the last upgrade, \
+                 unless a node holds it",
+                cluster.format
+            ),
+            0 | 1 => return None,
+            _ => format!("an upgrade is not finished: nodes run versions {}", versions.join(" and ")),
+        };
+        let command = self.command("cluster upgrade status --addr", "");
+        Some(alarm(Severity::Warning, "upgrade", &cluster.node, text, command))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,92 @@
+//! Words of alarms: figures for people, names for shells, reasons in plain English.
+//!
+//! Promises: a name stays one word in a shell, whatever it holds. Must not know: when there is an alarm.
+
+/// A name as one word of a shell's line.
+pub(super) fn word(name: &str) -> String {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-@:/[],".contains(letter);
+    if !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain) && !name.contains('[') {
+        return name.to_owned();
+    }
+    // A flag's value that begins with a hyphen, or a line break, is quoted too.
+    format!("'{}'", name.replace('\'', r"'\''"))
+}
+
+/// `3d`, `5h`, `12min` or `40s`: the greatest unit that has a whole part.
+pub(super) fn duration(seconds: u64) -> String {
+    let units = [(86_400, "d"), (3_600, "h"), (60, "min")];
+    let unit = units.into_iter().find(|(length, _)| seconds >= *length);
+    unit.map_or_else(|| format!("{seconds}s"), |(length, unit)| format!("{}{unit}", seconds / length))
+}
+
+/// `1.5 GiB`.
+pub(super) fn bytes(bytes: u64) -> String {
+    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+    let (mut value, mut unit) = (bytes as f64, 0);
+    while value >= 1024.0 && unit + 1 < units.len() {
+        (value, unit) = (value / 1024.0, unit + 1);
+    }
+    let digits = usize::from(unit > 0 && value < 100.0);
+    format!("{value:.digits$} {}", units[unit])
+}
+
+/// `1,234,567`.
+pub(super) fn count(count: u64) -> String {
+    let digits = count.to_string();
+    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
+    for (place, digit) in digits.chars().enumerate() {
+        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `82 %`, never more than there is.
+pub(super) fn percent(share: f64) -> String {
+    format!("{} %", (share * 100.0).floor())
+}
+
+/// What a reason means, and what helps.
+pub(super) fn reason(reason: &str) -> &'static str {
+    match reason {
+        "full" => "the filter has no room; give it more",
+        "late" => "they are older than the window and the lateness; look after their source",
+        "future" => "they are further ahead of the clock than allowed, or have no time; look after their source",
+        "overloaded" => "a node has more work than it can do; add nodes or cores, or send less",
+        "too_old" => "they were sent again after the retry horizon",
+        "unknown" => "an answer was lost on the way, or a slice could not be asked in time",
+        "not_ready" => "a node does not hold the slice yet, or is about to stop",
+        "invalid" => "a client breaks the protocol; see its log",
+        "slices_down" => "too few of their slices are live and complete; start the nodes that are down",
+        "name_reused" => "a name stands for another event; let the source of names change with the topic",
+        "cut_off" => "a node has not heard from a majority lately, and records nothing",
+        "clock_skew" => "the clock of a node is wrong, and stamps nothing; set it right",
+        "forbidden" => "the producer has no right to do this; grant it one",
+        _ => "see the page on operations",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_stay_one_word() {
+        let plain = ["clicks", "clicks@athens", "a.example:7400", "restoring:x"];
+        assert_eq!(plain.map(word), plain.map(str::to_owned));
+        assert_eq!(word("a b"), "'a b'");
+        assert_eq!(word("x; rm -rf ~"), "'x; rm -rf ~'");
+        assert_eq!(word("it's $(date)"), r"'it'\''s $(date)'");
+        assert_eq!(["", "-f", "[::1]:7400"].map(word), ["''", "'-f'", "'[::1]:7400'"]);
+    }
+
+    #[test]
+    fn figures_are_short() {
+        assert_eq!([0, 59, 60, 7_199, 90_000].map(duration), ["0s", "59s", "1min", "1h", "1d"]);
+        assert_eq!([0, 1_000, 1_536, 200 << 20].map(bytes), ["0 B", "1000 B", "1.5 KiB", "200 MiB"]);
+        assert_eq!([7, 1_000, 1_234_567].map(count), ["7", "1,000", "1,234,567"]);
+        assert_eq!([0.829, 1.0].map(percent), ["82 %", "100 %"]);
+    }
+}

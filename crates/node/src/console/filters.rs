@@ -1,0 +1,144 @@
+//! A filter as the overview shows it.
+//!
+//! Promises: as `gather`. Must not know: other filters.
+
+use std::collections::BTreeMap;
+
+use firstseen_filter::Growth;
+use firstseen_routing::{Branch, ClusterMap, FilterId, FilterRecord, SlicedDefinition};
+
+use super::history::rounded;
+use super::overview::{ClaimsLine, FilterLine, SliceCounts, Undecided, Verdicts};
+use super::rates::{Counted, Said, quantile_ms, undecided};
+use super::sample::reason_of;
+
+/// The line of a filter.
+pub(super) fn line(map: &ClusterMap, said: &Said, id: FilterId, record: &FilterRecord) -> FilterLine {
+    let definition = &record.definition;
+    let nodes = record.nodes();
+    let counted: Vec<Counted<'_>> = nodes.iter().filter_map(|node| said.filter(*node, id.0)).collect();
+    let silent = nodes.iter().filter(|node| said.of(**node).is_none());
+    let name = |node| map.nodes.get(node).map_or("?", |node| node.name.as_str()).to_owned();
+    let (live_events, full) = fullness(definition, &counted);
+    let latencies = latencies(&counted);
+    let ms = |share| quantile_ms(&latencies, share).map(rounded);
+    FilterLine {
+        name: record.name.clone(),
+        number: id.0,
+        kind: definition.group.cells.kind().to_string(),
+        window: definition.group.window.to_string(),
+        slicing: definition.slicing.to_string(),
+        capacity_events: group_capacity_events(definition)
+            .map(|events| events.saturating_mul(definition.slicing.groups().into())),
+        live_events,
+        full,
+        made_for_rate: definition.group.rate,
+        expected_rate: counted.iter().map(|it| it.now.expected_rate_max).reduce(f64::max),
+        // Checks are made by clients, and nodes do not hear of them.
+        measured_rate: None,
+        verdicts: verdicts(&counted),
+        p50_ms: ms(0.5),
+        p99_ms: ms(0.99),
+        slices: slices(map, record),
+        silent_nodes: silent.map(name).collect(),
+        claims: claims(record, &counted),
+        history: None,
+    }
+}
+
+/// Events that a group has room for; none where only its memory was given.
+fn group_capacity_events(definition: &SlicedDefinition) -> Option<u64> {
+    let Growth { capacity_events, generations_max, .. } = definition.group.cells.growth()?;
+    Some(capacity_events.saturating_mul(u64::from((*generations_max).max(1))))
+}
+
+/// Events that have not expired, and how full the fullest slice is.
+fn fullness(definition: &SlicedDefinition, counted: &[Counted<'_>]) -> (Option<u64>, Option<f64>) {
+    let slices: u64 = counted.iter().map(|it| u64::from(it.now.counting_slices)).sum();
+    let events: u64 = counted.iter().map(|it| it.now.live_events).sum();
+    let most = counted.iter().map(|it| it.now.live_events_max).max().unwrap_or(0);
+    if slices == 0 {
+        return (None, None);
+    }
+    // Where slices divide the positions of an event, each slice counts the events that have a position there.
+    let per_group = definition.slicing.slices_per_group().max(1);
+    let hashes = definition.group.cells.geometry().map_or(1, |geometry| geometry.hashes());
+    let share = match per_group {
+        1 => 1.0,
+        per_group => 1.0 - (1.0 - 1.0 / f64::from(per_group)).powf(f64::from(hashes)),
+    };
+    let live_events = match per_group {
+        1 => events,
+        _ => (events as f64 / slices as f64 / share * f64::from(definition.slicing.groups())).round() as u64,
+    };
+    let capacity = group_capacity_events(definition).filter(|capacity| *capacity > 0);
+    let full = capacity.map(|capacity| most as f64 / share / capacity as f64);
+    (Some(live_events), full.map(|full| (full * 1e4).round() / 1e4))
+}
+
+fn latencies(counted: &[Counted<'_>]) -> Vec<u64> {
+    let mut sums: Vec<u64> = Vec::new();
+    for batches in counted.iter().filter(|it| it.has_window()).map(Counted::latencies) {
+        sums.resize(sums.len().max(batches.len()), 0);
+        sums.iter_mut().zip(batches).for_each(|(sum, batches)| *sum += batches);
+    }
+    sums
+}
+
+fn verdicts(counted: &[Counted<'_>]) -> Verdicts {
+    let rate = |count: &dyn Fn(&firstseen_wire::proto::peer::FilterSample) -> u64| {
+        let rates = counted.iter().filter_map(|it| it.per_s(count));
+        rates.reduce(|sum, rate| sum + rate).map(rounded)
+    };
+    let of_reason = |number: u64| {
+        move |sample: &firstseen_wire::proto::peer::FilterSample| {
+            undecided(sample).filter(|(reason, _)| *reason == number).map(|(_, events)| events).sum::<u64>()
+        }
+    };
+    let mut reasons: BTreeMap<u64, u64> = BTreeMap::new();
+    for (reason, events) in counted.iter().flat_map(|it| undecided(it.now)) {
+        *reasons.entry(reason).or_default() += events;
+    }
+    let by_reason = reasons.into_iter().map(|(number, events)| Undecided {
+        reason: reason_of(number).unwrap_or_else(|| format!("reason_{number}")),
+        per_s: rate(&of_reason(number)),
+        events,
+    });
+    Verdicts {
+        first_seen_per_s: rate(&|sample| sample.first_seen),
+        duplicate_per_s: rate(&|sample| sample.duplicate),
+        undecided_per_s: rate(&|sample| undecided(sample).map(|(_, events)| events).sum()),
+        undecided: by_reason.collect(),
+    }
+}
+
+/// Slices by state, by the map.
+fn slices(map: &ClusterMap, record: &FilterRecord) -> SliceCounts {
+    let mut counts = SliceCounts { all: record.owners.len() as u64, ..SliceCounts::default() };
+    counts.moving = record.moves().count() as u64;
+    for slice in 0..record.owners.len() as u32 {
+        let settled = || record.copies_of(slice).filter(move |copy| record.arriving_since(slice, copy.node).is_none());
+        match () {
+            () if map.is_complete(record, slice) => {
+                counts.complete += 1;
+                counts.copy_lacks += u64::from(settled().any(|copy| !map.is_complete_copy(copy)));
+            }
+            () if settled().all(|copy| map.is_gone(copy)) => counts.down += 1,
+            () => counts.set_only += 1,
+        }
+    }
+    counts
+}
+
+/// In a tree, events are held at the root.
+fn claims(record: &FilterRecord, counted: &[Counted<'_>]) -> Option<ClaimsLine> {
+    record.policies.lease_max_ms.filter(|_| record.branch.as_ref().is_none_or(Branch::is_root))?;
+    let held = || counted.iter().filter_map(|it| it.now.claims);
+    let is_known = held().next().is_some();
+    let known = |count: u64| is_known.then_some(count);
+    Some(ClaimsLine {
+        open: known(held().map(|held| held.open).sum()),
+        bytes: known(held().map(|held| held.bytes).sum()),
+        unsure_ms: known(held().map(|held| held.unsure_ms).max().unwrap_or(0)),
+    })
+}

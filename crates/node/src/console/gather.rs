@@ -1,0 +1,146 @@
+//! From the map, and from what the nodes say, to the overview.
+//!
+//! Promises: the same knowledge gives the same overview; a sum over nodes is none where no node of it answers, and names those that
+//! do not. Must not know: how nodes are asked, when.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use firstseen_meta::slice_bytes;
+use firstseen_routing::{Branch, ClusterMap, FilterId, FilterRecord, NodeId, NodeRecord};
+
+use super::filters;
+use super::history::rounded;
+use super::overview::{ClusterLine, NodeLine, OVERVIEW_VERSION, Overview, SliceCounts, Undecided, Verdicts};
+use super::rates::Said;
+use super::trees::trees;
+use super::work::Work;
+
+/// What one node knows of its cluster at one time.
+pub(super) struct Known<'a> {
+    pub(super) map: &'a ClusterMap,
+    pub(super) cluster: ClusterLine,
+    /// In milliseconds since 1970.
+    pub(super) now_ms: u64,
+    /// The node itself.
+    pub(super) me: Option<NodeId>,
+    pub(super) leader: Option<NodeId>,
+    /// Nodes that it has not reached for a while.
+    pub(super) unreachable: &'a BTreeSet<NodeId>,
+    /// How far clocks are ahead of the middle one.
+    pub(super) clocks: BTreeMap<NodeId, i64>,
+    pub(super) said: &'a Said,
+}
+
+/// All nodes, filters and trees, without alarms and history.
+pub(super) fn gather(known: &Known<'_>, work: &mut Work, now_s: u64) -> Overview {
+    let Known { map, said, .. } = known;
+    let ordered = in_order(map);
+    let filters: Vec<_> = ordered.iter().map(|(id, record)| filters::line(map, said, *id, record)).collect();
+    let mut slices = SliceCounts::default();
+    filters.iter().for_each(|filter| slices.add(&filter.slices));
+    Overview {
+        version: OVERVIEW_VERSION,
+        at_ms: known.now_ms,
+        cluster: known.cluster.clone(),
+        verdicts: sum(filters.iter().map(|filter| &filter.verdicts)),
+        nodes: nodes(known),
+        slices,
+        work: work.lines(map, now_s),
+        trees: trees(map, said, &ordered),
+        filters,
+        ..Overview::default()
+    }
+}
+
+/// All filters by number, the places of a tree below its root.
+fn in_order(map: &ClusterMap) -> Vec<(FilterId, &FilterRecord)> {
+    let mut children: BTreeMap<FilterId, Vec<FilterId>> = BTreeMap::new();
+    let parent = |record: &FilterRecord| record.branch.as_ref().and_then(|branch| branch.parent);
+    for (id, record) in &map.filters {
+        if let Some(parent) = parent(record) {
+            children.entry(parent).or_default().push(*id);
+        }
+    }
+    let is_top = |record: &FilterRecord| record.branch.as_ref().is_none_or(Branch::is_root);
+    let tops = map.filters.iter().rev().filter(|(_, record)| is_top(record));
+    let mut next: Vec<FilterId> = tops.map(|(id, _)| *id).collect();
+    let mut ordered = Vec::with_capacity(map.filters.len());
+    while let Some(id) = next.pop() {
+        let Some(record) = map.filters.get(&id) else { continue };
+        ordered.push((id, record));
+        next.extend(children.remove(&id).into_iter().flatten().rev());
+    }
+    ordered
+}
+
+/// The sum of verdicts of which something is known.
+fn sum<'a>(all: impl Iterator<Item = &'a Verdicts> + Clone) -> Verdicts {
+    let add = |rate: fn(&Verdicts) -> Option<f64>| {
+        let rates = all.clone().filter_map(rate);
+        rates.fold(None, |sum: Option<f64>, rate| Some(sum.unwrap_or(0.0) + rate)).map(rounded)
+    };
+    let mut reasons: BTreeMap<&str, (Option<f64>, u64)> = BTreeMap::new();
+    for Undecided { reason, per_s, events } in all.clone().flat_map(|verdicts| &verdicts.undecided) {
+        let (rate, sum) = reasons.entry(reason).or_default();
+        *sum += events;
+        if let Some(per_s) = per_s {
+            *rate = Some(rate.unwrap_or(0.0) + per_s);
+        }
+    }
+    let undecided = reasons.into_iter();
+    Verdicts {
+        first_seen_per_s: add(|verdicts| verdicts.first_seen_per_s),
+        duplicate_per_s: add(|verdicts| verdicts.duplicate_per_s),
+        undecided_per_s: add(|verdicts| verdicts.undecided_per_s),
+        undecided: undecided
+            .map(|(reason, (per_s, events))| Undecided { reason: reason.to_owned(), per_s: per_s.map(rounded), events })
+            .collect(),
+    }
+}
+
+fn nodes(known: &Known<'_>) -> Vec<NodeLine> {
+    let mut held: BTreeMap<NodeId, (u64, u64)> = BTreeMap::new();
+    for record in known.map.filters.values() {
+        let bytes = slice_bytes(&record.definition).unwrap_or(0);
+        for (_, copy) in record.all_copies() {
+            let (slices, reserved) = held.entry(copy.node).or_default();
+            *slices += 1;
+            *reserved = reserved.saturating_add(bytes);
+        }
+    }
+    let line =
+        |(id, record): (&NodeId, &NodeRecord)| node(known, *id, record, held.get(id).copied().unwrap_or_default());
+    known.map.nodes.iter().map(line).collect()
+}
+
+fn node(known: &Known<'_>, id: NodeId, record: &NodeRecord, (slices, reserved): (u64, u64)) -> NodeLine {
+    let said = known.said.of(id);
+    let state = match () {
+        () if record.is_down => "down",
+        () if known.unreachable.contains(&id) && known.me != Some(id) => "not_reached",
+        () if said.is_none() => "silent",
+        () => "up",
+    };
+    let unsure = |claims: firstseen_wire::proto::peer::HeldClaims| claims.unsure_ms;
+    NodeLine {
+        name: record.name.clone(),
+        number: id.0,
+        site: record.site.clone(),
+        address: record.address.clone(),
+        state: state.to_owned(),
+        leader: known.leader == Some(id),
+        version: said.map(|said| said.version.clone()),
+        newest_format: said.map(|said| said.newest_format),
+        ready: said.map(|said| said.not_ready.is_empty()),
+        not_ready: said.map(|said| said.not_ready.clone()).filter(|reason| !reason.is_empty()),
+        memory_used_bytes: said.map(|said| said.cells_bytes),
+        memory_reserved_bytes: reserved,
+        memory_limit_bytes: record.memory_bytes,
+        clock_ahead_ms: known.clocks.get(&id).copied(),
+        certificate_ends_ms: said.map(|said| said.certificate_ends_ms).filter(|ends| *ends > 0),
+        slices,
+        events_per_s: known.said.events_per_s(id).map(rounded),
+        claims_unsure_ms: said
+            .map(|said| said.filters.iter().filter_map(|it| it.claims.map(unsure)).max().unwrap_or(0)),
+    }
+}

@@ -1,0 +1,67 @@
+//! What the nodes of a cluster say how they fare.
+//!
+//! Promises: all are asked at once, and none is waited for longer than [`ANSWER_MAX`]; who does not answer is left out. Must not
+//! know: what is done with the answers.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use firstseen_routing::{Incarnation, NodeId, NodeRecord};
+use firstseen_wire::net::{self, Channel};
+use firstseen_wire::proto::peer::{SampleReply, SampleRequest};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::sample::sample;
+use crate::shared::Shared;
+
+/// How long a node may take to say how it fares.
+const ANSWER_MAX: Duration = Duration::from_millis(700);
+
+/// Nodes that are asked; those with higher numbers are not.
+pub(super) const NODES_MAX: usize = 256;
+
+/// The connections to the other nodes.
+#[derive(Default)]
+pub(super) struct Peers(BTreeMap<NodeId, (String, Channel)>);
+
+impl Peers {
+    /// Asks all nodes that can be reached.
+    pub(super) async fn ask(&mut self, shared: &Arc<Shared>) -> BTreeMap<NodeId, (Incarnation, Arc<SampleReply>)> {
+        let view = shared.view();
+        self.0.retain(|node, (address, _)| view.map.nodes.get(node).is_some_and(|record| record.address == *address));
+        let mut asked = JoinSet::new();
+        for (node, record) in view.map.nodes.iter().take(NODES_MAX) {
+            let (node, incarnation) = (*node, record.incarnation);
+            if view.node() == Some(node) {
+                let shared = shared.clone();
+                asked.spawn(async move { (node, incarnation, timeout(ANSWER_MAX, sample(&shared)).await.ok()) });
+            } else if let Some(channel) = self.channel(shared, node, record).filter(|_| view.reaches(node)) {
+                asked.spawn(async move { (node, incarnation, timeout(ANSWER_MAX, ask(channel)).await.ok().flatten()) });
+            }
+        }
+        let mut said = BTreeMap::new();
+        while let Some(answer) = asked.join_next().await {
+            if let Ok((node, incarnation, Some(sample))) = answer {
+                said.insert(node, (incarnation, Arc::new(sample)));
+            }
+        }
+        said
+    }
+
+    fn channel(&mut self, shared: &Shared, node: NodeId, record: &NodeRecord) -> Option<Channel> {
+        if let Some((_, channel)) = self.0.get(&node) {
+            return Some(channel.clone());
+        }
+        let channel = shared.connector.channel(&record.address, Some(&record.name)).ok()?;
+        self.0.insert(node, (record.address.clone(), channel.clone()));
+        Some(channel)
+    }
+}
+
+/// The answer of a node; none of one whose version does not know the question.
+async fn ask(channel: Channel) -> Option<SampleReply> {
+    let answer = net::peer_client(channel).sample(SampleRequest {}).await.ok()?.into_inner();
+    (!answer.version.is_empty()).then_some(answer)
+}

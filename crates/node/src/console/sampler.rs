@@ -1,0 +1,154 @@
+//! The sampler of a node: it gathers the overview once a second while somebody looks.
+//!
+//! Promises: there is one, however many look; it begins with the first who looks, and ends some seconds after the last, with all
+//! that it has gathered; the overview is written once for all of them. Must not know: who looks, over which connection.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Bytes;
+use firstseen_routing::MonotonicMs;
+use firstseen_wire::watch;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::alarms::{ALARMS_MAX, alarms};
+use super::gather::{Known, gather};
+use super::history::Histories;
+use super::overview::{Alarm, ClusterLine, Overview, Severity};
+use super::peers::{NODES_MAX, Peers};
+use super::rates::Said;
+use super::viewers::Viewers;
+use super::work::Work;
+use crate::shared::Shared;
+
+/// The time between two samples.
+const SAMPLE_EVERY: Duration = Duration::from_secs(1);
+
+/// Filters that an overview shows; those that follow are counted, and have their alarms.
+const FILTERS_MAX: usize = 256;
+
+/// One overview as JSON.
+pub(super) struct Frame {
+    /// When it was gathered.
+    pub(super) at_ms: MonotonicMs,
+    /// Rises when the history changes.
+    pub(super) step: u64,
+    /// With the last ten minutes.
+    pub(super) whole: Bytes,
+    /// Without them.
+    pub(super) brief: Bytes,
+}
+
+/// The newest overview; none while nobody looks.
+pub(super) type Newest = Option<Arc<Frame>>;
+
+/// Gathers whenever somebody looks.
+pub(super) async fn run(shared: Arc<Shared>, viewers: Arc<Viewers>, newest: watch::Sender<Newest>) {
+    loop {
+        viewers.come().await;
+        let mut sampler = Sampler::default();
+        let mut second = interval(SAMPLE_EVERY);
+        second.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        while viewers.look() {
+            second.tick().await;
+            newest.send(sampler.frame(&shared).await.map(Arc::new));
+        }
+        newest.send(None);
+    }
+}
+
+/// What is remembered from second to second.
+#[derive(Default)]
+struct Sampler {
+    peers: Peers,
+    said: Said,
+    work: Work,
+    histories: Histories,
+    step: u64,
+}
+
+impl Sampler {
+    async fn frame(&mut self, shared: &Arc<Shared>) -> Option<Frame> {
+        let answers = self.peers.ask(shared).await;
+        let at_ms = shared.clock.monotonic_ms();
+        self.said.take(at_ms.0, answers);
+        let mut overview = self.overview(shared, at_ms);
+        let series = overview.filters.iter().map(|filter| (Some(filter.number), &filter.verdicts));
+        if self.histories.take(std::iter::once((None, &overview.verdicts)).chain(series)) {
+            self.step += 1;
+        }
+        let brief = json(&overview)?;
+        overview.history = Some(self.histories.of(None));
+        for filter in &mut overview.filters {
+            filter.history = Some(self.histories.of(Some(filter.number)));
+        }
+        Some(Frame { at_ms, step: self.step, whole: json(&overview)?, brief })
+    }
+
+    fn overview(&mut self, shared: &Shared, at_ms: MonotonicMs) -> Overview {
+        let (view, status) = (shared.view(), shared.meta.status());
+        let now = shared.clock.now();
+        let clocks = shared.clocks.of_nodes(now, &view);
+        let name = |node| view.map.nodes.get(&node).map(|node| node.name.clone());
+        let known = Known {
+            map: &view.map,
+            cluster: ClusterLine {
+                id: shared.meta.identity().map(|identity| hex(&identity.cluster.0)).unwrap_or_default(),
+                node: shared.config.name.clone(),
+                address: shared.address.clone(),
+                tls: shared.is_secure,
+                leader: status.leader.and_then(name),
+                map_version: view.map.version,
+                format: view.map.format.0,
+                clock_skew_max_ms: shared.config.timing.clock_skew_max_ms,
+            },
+            now_ms: now.wall_ms,
+            me: view.node(),
+            leader: status.leader,
+            unreachable: &view.unreachable,
+            clocks: clocks
+                .into_iter()
+                .map(|clock| (firstseen_routing::NodeId(clock.node_id), clock.ahead_ms))
+                .collect(),
+            said: &self.said,
+        };
+        let mut overview = gather(&known, &mut self.work, at_ms.0 / 1000);
+        overview.nodes_left_out = cut(&mut overview.nodes, NODES_MAX);
+        overview.alarms = alarms(&overview);
+        let more = cut(&mut overview.alarms, ALARMS_MAX);
+        if more > 0 {
+            overview.alarms.push(left_out(more));
+        }
+        overview.filters_left_out = cut(&mut overview.filters, FILTERS_MAX);
+        overview
+    }
+}
+
+/// Keeps the first of a list; returns how many are left out.
+fn cut<T>(all: &mut Vec<T>, most: usize) -> usize {
+    let more = all.len().saturating_sub(most);
+    all.truncate(most);
+    more
+}
+
+fn left_out(more: usize) -> Alarm {
+    Alarm {
+        severity: Severity::Warning,
+        kind: "more".to_owned(),
+        subject: "more alarms".to_owned(),
+        text: format!("{more} more alarms are left out: look after these first"),
+        ..Alarm::default()
+    }
+}
+
+fn json(overview: &Overview) -> Option<Bytes> {
+    let written = serde_json::to_vec(overview);
+    if let Err(error) = &written {
+        tracing::error!(%error, "the overview cannot be written");
+    }
+    written.ok().map(Bytes::from)
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}

@@ -1,0 +1,52 @@
+//! Trees as the overview shows them: what each level finds.
+//!
+//! Promises: a place stands below its parent. Must not know: how events climb.
+
+use firstseen_routing::{Branch, ClusterMap, FilterId, FilterRecord, TreeMode};
+use firstseen_wire::proto::peer::FilterSample;
+
+use super::history::rounded;
+use super::overview::{PlaceLine, TreeLine};
+use super::rates::{Counted, Said, events};
+
+/// The trees among the filters, which are in the order of the overview.
+pub(super) fn trees(map: &ClusterMap, said: &Said, ordered: &[(FilterId, &FilterRecord)]) -> Vec<TreeLine> {
+    let mut trees: Vec<TreeLine> = Vec::new();
+    for (id, record) in ordered {
+        let Some(branch) = &record.branch else { continue };
+        if branch.is_root() {
+            let mode = match branch.mode {
+                TreeMode::Sparse => "sparse",
+                TreeMode::Dense => "dense",
+            };
+            trees.push(TreeLine { root: record.name.clone(), mode: mode.to_owned(), places: Vec::new() });
+        }
+        if let Some(tree) = trees.last_mut() {
+            tree.places.push(place(map, said, (*id, record), branch));
+        }
+    }
+    trees
+}
+
+fn place(map: &ClusterMap, said: &Said, (id, record): (FilterId, &FilterRecord), branch: &Branch) -> PlaceLine {
+    let counted: Vec<Counted<'_>> =
+        record.nodes().iter().filter_map(|node| said.filter(*node, id.0)).filter(Counted::has_window).collect();
+    let rate = |count: fn(&FilterSample) -> u64| {
+        counted.iter().filter_map(|it| it.per_s(count)).reduce(|sum, rate| sum + rate).map(rounded)
+    };
+    let parent = branch.parent.and_then(|parent| map.filters.get(&parent)?.branch.as_ref());
+    PlaceLine {
+        place: branch.place.clone(),
+        filter: record.name.clone(),
+        parent: parent.map(|parent| parent.place.clone()),
+        level: branch.level,
+        asked_per_s: rate(events),
+        found_per_s: rate(found),
+        climbed_per_s: rate(|sample| sample.climbs.map_or(0, |climbs| climbs.events)),
+    }
+}
+
+/// Duplicates that this level has found by itself.
+fn found(sample: &FilterSample) -> u64 {
+    sample.duplicate.saturating_sub(sample.climbs.map_or(0, |climbs| climbs.duplicate))
+}

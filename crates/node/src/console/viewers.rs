@@ -1,0 +1,108 @@
+//! Who looks at the overview.
+//!
+//! Promises: at most [`VIEWERS_MAX`] look at once, and one more is told so; whoever has just looked still counts for
+//! [`LINGER_MS`], so that a page that is loaded again finds its history. Must not know: what they see.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+use crate::edges::Clock;
+
+/// Viewers that are sent each overview.
+pub(super) const VIEWERS_MAX: usize = 32;
+
+/// For how long the overview is gathered after the last has looked.
+const LINGER_MS: u64 = 10_000;
+
+/// Who looks.
+pub(super) struct Viewers {
+    clock: Arc<dyn Clock>,
+    room: Arc<Semaphore>,
+    come: Notify,
+    /// Until when somebody counts as looking, in monotonic milliseconds.
+    until_ms: AtomicU64,
+}
+
+/// A viewer who stays. Dropped when it goes.
+pub(super) struct Viewer {
+    viewers: Arc<Viewers>,
+    _room: OwnedSemaphorePermit,
+}
+
+impl Viewers {
+    /// Nobody yet.
+    pub(super) fn new(clock: Arc<dyn Clock>) -> Self {
+        let room = Arc::new(Semaphore::new(VIEWERS_MAX));
+        Self { clock, room, come: Notify::new(), until_ms: AtomicU64::new(0) }
+    }
+
+    /// Somebody has a look.
+    pub(super) fn glance(&self) {
+        self.until_ms.fetch_max(self.clock.monotonic_ms().after(LINGER_MS).0, Ordering::Relaxed);
+        self.come.notify_one();
+    }
+
+    /// Somebody comes to stay; none where there is no room.
+    pub(super) fn stay(self: &Arc<Self>) -> Option<Viewer> {
+        let room = self.room.clone().try_acquire_owned().ok()?;
+        self.glance();
+        Some(Viewer { viewers: self.clone(), _room: room })
+    }
+
+    /// Waits until somebody comes.
+    pub(super) async fn come(&self) {
+        self.come.notified().await;
+    }
+
+    /// Whether somebody looks, or has looked lately.
+    pub(super) fn look(&self) -> bool {
+        let stay = self.room.available_permits() < VIEWERS_MAX;
+        stay || self.clock.monotonic_ms().0 < self.until_ms.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Viewer {
+    fn drop(&mut self) {
+        self.viewers.glance();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_routing::MonotonicMs;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Hand(AtomicU64);
+
+    impl Clock for Hand {
+        fn monotonic_ms(&self) -> MonotonicMs {
+            MonotonicMs(self.0.load(Ordering::Relaxed))
+        }
+
+        fn wall_ms(&self) -> u64 {
+            0
+        }
+    }
+
+    #[test]
+    fn there_is_room_for_some_and_the_last_lingers() {
+        let clock = Arc::new(Hand::default());
+        let viewers = Arc::new(Viewers::new(clock.clone()));
+        assert!(!viewers.look());
+        let mut all: Vec<Viewer> = (0..VIEWERS_MAX).map(|_| viewers.stay().expect("there is room")).collect();
+        assert!(viewers.stay().is_none());
+        drop(all.pop());
+        assert!(viewers.stay().is_some());
+        clock.0.store(1_000_000, Ordering::Relaxed);
+        assert!(viewers.look(), "as long as one stays");
+        drop(all);
+        clock.0.store(1_009_999, Ordering::Relaxed);
+        assert!(viewers.look());
+        clock.0.store(1_010_000, Ordering::Relaxed);
+        assert!(!viewers.look());
+    }
+}

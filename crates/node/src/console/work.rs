@@ -1,0 +1,68 @@
+//! What is under way in a cluster: moves, restores, alterations.
+//!
+//! Promises: what goes on by itself is shown until it is done, and for how long nothing of it has changed while somebody looked.
+//! Must not know: how cells move.
+
+use std::collections::BTreeMap;
+
+use firstseen_meta::{is_restoring, slice_bytes};
+use firstseen_routing::{ClusterMap, FilterRecord};
+
+use super::overview::WorkLine;
+
+/// What was under way when somebody looked last.
+#[derive(Default)]
+pub(super) struct Work(BTreeMap<(String, String), Seen>);
+
+struct Seen {
+    left: Option<u64>,
+    since_s: u64,
+}
+
+impl Work {
+    /// What is under way at second `now_s` of any clock that does not jump.
+    pub(super) fn lines(&mut self, map: &ClusterMap, now_s: u64) -> Vec<WorkLine> {
+        let mut lines: Vec<WorkLine> = map.filters.values().flat_map(|record| of_filter(map, record)).collect();
+        let mut before = std::mem::take(&mut self.0);
+        for line in &mut lines {
+            let name = (line.kind.clone(), line.filter.clone());
+            let seen = before.remove(&name).filter(|seen| seen.left == line.left);
+            let seen = seen.unwrap_or(Seen { left: line.left, since_s: now_s });
+            line.unchanged_s = now_s.saturating_sub(seen.since_s);
+            self.0.insert(name, seen);
+        }
+        lines
+    }
+}
+
+fn of_filter(map: &ClusterMap, record: &FilterRecord) -> Vec<WorkLine> {
+    let line = |kind: &str, text: String| WorkLine {
+        kind: kind.to_owned(),
+        filter: record.name.clone(),
+        text,
+        ..WorkLine::default()
+    };
+    let mut lines = Vec::new();
+    let moving = record.moves().count() as u64;
+    if moving > 0 {
+        let bytes = slice_bytes(&record.definition).ok().map(|bytes| bytes.saturating_mul(moving));
+        let text = format!("{moving} slices are on their way to other nodes");
+        lines.push(WorkLine { left: Some(moving), unit: "slices".to_owned(), bytes_left: bytes, ..line("move", text) });
+    }
+    if is_restoring(&record.name) {
+        lines.push(line("restore", "cells of a backup are on their way here".to_owned()));
+    }
+    if let Some(closed) = &record.line.closed {
+        let follower = map.filters.get(&closed.successor).map_or("another filter", |follower| follower.name.as_str());
+        let (awaited, nodes) = (closed.awaited.len() as u64, record.nodes());
+        let (left, text) = match awaited {
+            0 => (
+                nodes.difference(&closed.passed).count() as u64,
+                format!("followed by {follower}; it is asked until its events have expired on all nodes"),
+            ),
+            awaited => (awaited, format!("followed by {follower}; {awaited} nodes end events that began before")),
+        };
+        lines.push(WorkLine { left: Some(left), unit: "nodes".to_owned(), ..line("alteration", text) });
+    }
+    lines
+}
