@@ -1,6 +1,7 @@
-//! The console of a node: an overview of its cluster as JSON, and as a stream of events.
+//! The console of a node: an overview of its cluster as JSON, as a stream of events, and as a page for a browser.
 //!
-//! Promises: nothing can be changed by it. Must not know: how the listener is guarded.
+//! Promises: nothing can be changed by it; the page loads nothing from elsewhere, and shows names as text. Must not know: how the
+//! listener is guarded.
 
 mod alarms;
 mod filters;
@@ -23,7 +24,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn};
-use axum::response::{IntoResponse, Response};
+use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use firstseen_wire::watch;
 use tokio::sync::mpsc;
@@ -44,6 +45,17 @@ use crate::shared::Shared;
 
 /// What the page may load: its own files, and nothing in other words than theirs.
 const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+
+/// The page.
+const FILES: [(&str, &str, &str); 7] = [
+    ("/ui", "text/html; charset=utf-8", include_str!("console/page/index.html")),
+    ("/ui/console.css", "text/css; charset=utf-8", include_str!("console/page/console.css")),
+    ("/ui/console.js", "text/javascript; charset=utf-8", include_str!("console/page/console.js")),
+    ("/ui/panes.js", "text/javascript; charset=utf-8", include_str!("console/page/panes.js")),
+    ("/ui/draw.js", "text/javascript; charset=utf-8", include_str!("console/page/draw.js")),
+    ("/ui/words.js", "text/javascript; charset=utf-8", include_str!("console/page/words.js")),
+    ("/ui/icon.svg", "image/svg+xml", include_str!("console/page/icon.svg")),
+];
 
 /// An overview that is older than this is not shown again.
 const FRESH_MS: u64 = 1_500;
@@ -68,8 +80,12 @@ pub(crate) fn router(shared: Arc<Shared>, stopping: &CancellationToken) -> Route
     let (sender, newest) = watch::channel(None);
     let sampling = sampler::run(shared.clone(), viewers.clone(), sender);
     tokio::spawn(stopping.clone().run_until_cancelled_owned(sampling));
+    let mut router = Router::new().route("/", get(async || Redirect::temporary("/ui")));
+    for (path, kind, text) in FILES {
+        router = router.route(path, get(async move || ([(header::CONTENT_TYPE, kind)], text)));
+    }
     let console = Console { shared, viewers, newest };
-    Router::new()
+    router
         .route("/api/v1/overview", get(overview))
         .route("/events", get(events))
         .with_state(console)

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::certs::{self, CertsArgs};
 use crate::exit::UsageError;
 use crate::flags::tls::TlsArgs;
+use crate::node::config_file::NodeFile;
 use crate::text::size::ByteSize;
 
 /// The file that marks a folder of this command.
@@ -201,6 +202,13 @@ impl Folder {
         self.nodes().windows(2).any(|nodes| nodes[0].site != nodes[1].site)
     }
 
+    /// Where a browser finds the console, where the configuration of the first node still has one.
+    pub(crate) fn console(&self) -> Option<String> {
+        let first = self.nodes().first()?;
+        let file = NodeFile::read(&self.config(first), &[]).ok()?;
+        file.node.http.console.then(|| format!("http://{}/ui", first.http_address()))
+    }
+
     /// The configuration of a node.
     pub(crate) fn config(&self, node: &LocalNode) -> PathBuf {
         self.path.join(&node.name).join("node.toml")
@@ -219,7 +227,7 @@ impl Folder {
         let (listen, http, ByteSize(memory)) = (node.address(), node.http_address(), memory);
         let mut text = format!(
             "name = \"{name}\"\nsite = \"{site}\"\nlisten = \"{listen}\"\nhttp_listen = \"{http}\"\n\
-             data_dir = \"data\"\nmemory_max_bytes = {memory}\n"
+             data_dir = \"data\"\nmemory_max_bytes = {memory}\n\n[http]\nconsole = true\n"
         );
         if config.exists() {
             return Ok(());
@@ -408,7 +416,7 @@ mod tests {
         drop(Folder::open(&path, at(&sites)).unwrap());
         let again = Folder::open(&path, asked(None, None)).unwrap();
         for (node, site) in again.nodes().iter().zip(sites) {
-            let file = crate::node::config_file::NodeFile::read(&again.config(node), &[]).unwrap();
+            let file = NodeFile::read(&again.config(node), &[]).unwrap();
             assert_eq!((node.site.as_str(), file.node.site.as_str()), (site, site));
         }
         drop(again);
@@ -433,9 +441,15 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let made = Folder::open(folder.path(), Asked { tls: true, ..asked(Some(1), None) }).unwrap();
         assert!(made.tls("admin").connector().unwrap().tls.is_some() && made.tls("local.client").connector().is_ok());
-        let file = crate::node::config_file::NodeFile::read(&made.config(&made.nodes()[0]), &[]).unwrap();
+        let file = NodeFile::read(&made.config(&made.nodes()[0]), &[]).unwrap();
         assert_eq!((file.node.name.as_str(), file.node.memory_max_bytes), ("node-1", 1 << 26));
         assert!(file.node.data_dir.is_dir());
+        let console = format!("http://{}/ui", made.nodes()[0].http_address());
+        assert_eq!(made.console(), Some(console));
+        let config = made.config(&made.nodes()[0]);
+        let without = fs::read_to_string(&config).unwrap().replace("console = true", "console = false");
+        fs::write(config, without).unwrap();
+        assert_eq!(made.console(), None, "what somebody has edited counts");
     }
 
     #[test]

@@ -85,6 +85,9 @@ struct Ready<'a> {
     /// Where Redis clients connect.
     #[serde(skip_serializing_if = "Option::is_none")]
     redis: Option<String>,
+    /// The address of the console, for a browser.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    console: Option<String>,
 }
 
 #[derive(Serialize)]
@@ -187,7 +190,7 @@ fn print_ready(args: &UpArgs, folder: &Folder, processes: &Processes, cluster: &
             process,
         });
         let redis = folder.redis().map(|port| format!("127.0.0.1:{port}"));
-        let ready = Ready { cluster, data: data.to_string(), nodes: nodes.collect(), redis };
+        let ready = Ready { cluster, data: data.to_string(), nodes: nodes.collect(), redis, console: folder.console() };
         writeln!(out, "{}", serde_json::to_string(&ready).map_err(io::Error::other)?)?;
         return out.flush();
     }
@@ -205,6 +208,7 @@ struct Shown {
     producer_flags: String,
     redis: Option<u16>,
     has_sites: bool,
+    console: Option<String>,
 }
 
 impl Shown {
@@ -216,6 +220,7 @@ impl Shown {
             producer_flags: folder.tls("local.client").to_string(),
             redis: folder.redis(),
             has_sites: folder.has_sites(),
+            console: folder.console(),
         }
     }
 
@@ -226,13 +231,16 @@ impl Shown {
 
     /// The text: where the nodes are, how the cluster ends, and what to type next.
     fn text(&self, cluster: &str, ends: &str) -> String {
-        let Self { data, nodes, admin_flags, producer_flags, redis, has_sites } = self;
+        let Self { data, nodes, admin_flags, producer_flags, redis, has_sites, console } = self;
         let mut text = format!("cluster {cluster}, data in {}\n", data.display());
         let letters = nodes.iter().map(|node| node.site.chars().count()).max().unwrap_or(0);
         for node in nodes {
             let LocalNode { name, site, .. } = node;
             let (address, http) = (node.address(), node.http_address());
             text += &format!("  {name:<8} {site:<letters$} {address:<16} http://{http}/metrics\n");
+        }
+        if let Some(console) = console {
+            text += &format!("The console is for a browser on this machine: {console}\n");
         }
         let addresses = nodes.iter().map(LocalNode::address).collect::<Vec<_>>().join(",");
         let (tree, site) = match nodes.first() {
