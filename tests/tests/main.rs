@@ -14,6 +14,7 @@ mod chaos;
 mod checkpoints;
 mod claimed;
 mod cluster;
+mod console;
 mod consumers;
 mod continued;
 mod copies;

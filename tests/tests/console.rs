@@ -1,0 +1,182 @@
+//! The console from outside: the overview, its stream, and the page in a real browser.
+
+mod browser;
+mod contrast;
+mod http;
+mod recorded;
+mod stub;
+
+use std::net::TcpStream;
+
+use nix::sys::signal::{Signal, kill};
+use serde_json::Value;
+
+use crate::local_cluster::{LocalCluster, eventually};
+use crate::run::{Folder, example};
+use browser::Browser;
+use http::{Events, get};
+use stub::Stub;
+
+/// The HTTP address of a node.
+fn at(cluster: &LocalCluster, node: usize) -> String {
+    cluster.ready["nodes"][node]["http"].as_str().expect("an address").to_owned()
+}
+
+/// The overview of a node.
+fn overview(address: &str) -> Value {
+    let answer = get(address, "/api/v1/overview");
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("application/json")), "{}", answer.body);
+    serde_json::from_str(&answer.body).expect("JSON")
+}
+
+fn node<'a>(overview: &'a Value, name: &str) -> &'a Value {
+    let nodes = overview["nodes"].as_array().expect("nodes");
+    nodes.iter().find(|node| node["name"] == name).unwrap_or_else(|| panic!("{name} in {overview}"))
+}
+
+/// Has a browser show the page of a node with an overview of that node.
+fn see(address: &str, overview: &Value, words: &[&str]) {
+    let stub = Stub::start(address, overview);
+    Browser::find().see(&stub.address, "/ui", words);
+}
+
+fn has_alarm(overview: &Value, kind: &str, subject: &str) -> bool {
+    let alarms = overview["alarms"].as_array().expect("alarms");
+    alarms.iter().any(|alarm| alarm["kind"] == kind && alarm["subject"] == subject)
+}
+
+#[test]
+fn an_overview_shows_a_cluster_and_a_node_that_is_gone() {
+    let folder = Folder::new();
+    let cluster = LocalCluster::start(&folder, "--nodes 3");
+    let first = at(&cluster, 0);
+    assert_eq!(cluster.ready["console"], format!("http://{first}/ui"));
+    let flags = "--window 24h --capacity 20k --slicing horizontal:3 --copies 0";
+    cluster.create(&folder, "clicks", flags).ok();
+    eventually("a healthy cluster", || overview(&first)["alarms"].as_array().is_some_and(Vec::is_empty));
+    let mut events = Events::of(&first).expect("there is room");
+    let input = format!("--format clf {}", example("apache_logs.gz"));
+    folder.dedup(&format!("--cluster {} --filter clicks --out once.log {input}", cluster.addresses())).ok();
+    let counted = loop {
+        let overview = events.next();
+        let filter = &overview["filters"][0];
+        let rate = filter["verdicts"]["first_seen_per_s"].as_f64();
+        // The other nodes' part may be a second older.
+        let is_counted = filter["live_events"].as_f64() > Some(1_000.0);
+        if is_counted && rate > Some(0.0) && filter["p99_ms"].as_f64() > Some(0.0) {
+            break overview;
+        }
+    };
+    let filter = &counted["filters"][0];
+    assert_eq!((&counted["version"], &filter["name"], &filter["window"]), (&1.into(), &"clicks".into(), &"1d".into()));
+    assert_eq!(filter["slices"]["complete"], 3, "{filter}");
+    let (live, full) = (filter["live_events"].as_f64().expect("a count"), filter["full"].as_f64().expect("a share"));
+    assert!(full > live / 30_000.0 && full < 1.0, "{filter}");
+    assert!(filter["p50_ms"].as_f64() <= filter["p99_ms"].as_f64() && filter["measured_rate"].is_null(), "{filter}");
+    assert_eq!(node(&counted, "node-2")["state"], "up");
+    see(&first, &counted, &["clicks", "node-3", "Nothing needs a look.", ">live<"]);
+
+    kill(cluster.processes()[1], Signal::SIGKILL).expect("a process");
+    eventually("an alarm", || has_alarm(&overview(&first), "node_down", "node-2"));
+    let without = overview(&first);
+    let (gone, filter) = (node(&without, "node-2"), &without["filters"][0]);
+    for name in ["version", "ready", "memory_used_bytes", "events_per_s"] {
+        assert!(gone[name].is_null(), "{name} is unknown, and not zero: {gone}");
+    }
+    assert_eq!((&gone["state"], &filter["slices"]["down"]), (&"down".into(), &1.into()), "{without}");
+    assert_eq!(filter["silent_nodes"], serde_json::json!(["node-2"]));
+    assert!(has_alarm(&without, "slices_down", "clicks"), "{without}");
+    see(&first, &without, &["node node-2 is down", "systemctl start firstseen", "on node-2", "1 slice down"]);
+}
+
+#[test]
+fn a_tree_has_levels() {
+    let folder = Folder::new();
+    let cluster = LocalCluster::start(&folder, "--sites athens,oslo");
+    let first = at(&cluster, 0);
+    cluster.create(&folder, "visits", "--window 24h --capacity 20k --tree dense").ok();
+    let mut events = Events::of(&first).expect("there is room");
+    let input = format!("--site athens --format clf {}", example("apache_logs.gz"));
+    folder.dedup(&format!("--cluster {} --filter visits --out once.log {input}", cluster.addresses())).ok();
+    let (busy, places) = loop {
+        let overview = events.next();
+        let places = overview["trees"][0]["places"].clone();
+        let is_busy = |place: &Value| place["asked_per_s"].as_f64() > Some(0.0);
+        if places.as_array().is_some_and(|places| places.iter().filter(|place| is_busy(place)).count() == 2) {
+            break (overview, places);
+        }
+    };
+    assert_eq!((&places[0]["parent"], &places[1]["parent"]), (&Value::Null, &places[0]["place"]), "{places}");
+    let rate = |place: usize, name: &str| places[place][name].as_f64().expect("a rate");
+    let athens = (0..3).find(|place| places[*place]["place"] == "athens").expect("a leaf");
+    assert!(
+        rate(athens, "climbed_per_s") <= rate(athens, "asked_per_s") && rate(athens, "found_per_s") > 0.0,
+        "{places}"
+    );
+    see(&first, &busy, &["class=\"tree\"", "athens</text>", "oslo</text>", "level 1", "finds "]);
+}
+
+#[test]
+fn the_page_is_guarded_and_viewers_are_limited() {
+    let folder = Folder::new();
+    let cluster = LocalCluster::start(&folder, "--nodes 1");
+    let first = at(&cluster, 0);
+    let mut page_bytes = 0;
+    for path in
+        ["/ui", "/ui/console.css", "/ui/console.js", "/ui/panes.js", "/ui/draw.js", "/ui/words.js", "/ui/icon.svg"]
+    {
+        let answer = get(&first, path);
+        assert_eq!(answer.status, 200, "{path}");
+        let policy = answer.header("content-security-policy").expect("a policy");
+        assert!(policy.starts_with("default-src 'self'; ") && !policy.contains("unsafe"), "{policy}");
+        assert!(!policy.split(';').any(|rule| rule.trim().starts_with("script-src")), "{policy}");
+        let headers = ["x-content-type-options", "referrer-policy", "x-frame-options"].map(|name| answer.header(name));
+        assert_eq!(headers, [Some("nosniff"), Some("no-referrer"), Some("DENY")], "{path}");
+        for forbidden in
+            ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "style=", "http://", "https://"]
+        {
+            let body = answer.body.replace("http://www.w3.org/2000/svg", "");
+            assert!(!body.contains(forbidden), "{path} has {forbidden}");
+        }
+        page_bytes += answer.body.len();
+    }
+    assert!(page_bytes < 60_000, "{page_bytes}");
+    let root = get(&first, "/");
+    assert_eq!((root.status, root.header("location")), (307, Some("/ui")));
+    let stranger =
+        http::ask(&first, "GET /api/v1/overview HTTP/1.1\r\nHost: stranger.example\r\nConnection: close\r\n\r\n");
+    assert_eq!(stranger.status, 421, "a page of a stranger");
+    let all: Vec<Events> = (0..32).map(|_| Events::of(&first).expect("there is room")).collect();
+    let refused = Events::of(&first).expect_err("there is no room");
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("10")));
+    assert!(refused.body.contains("32 viewers look at this node already"), "{}", refused.body);
+    drop(all);
+    eventually("room", || Events::of(&first).is_ok());
+    // A viewer holds up no node that ends.
+    let viewer = Events::of(&first).expect("there is room");
+    assert_eq!(cluster.end().0, Some(0));
+    drop(viewer);
+    assert!(TcpStream::connect(&first).is_err());
+}
+
+#[test]
+fn a_console_is_off_and_stays_at_home() {
+    let folder = Folder::new();
+    let config = |listen: &str, more: &str| {
+        let node = "name = \"a\"\nlisten = \"127.0.0.1:7400\"\ndata_dir = \"data\"\nmemory_max_bytes = 67108864\n";
+        folder
+            .write("a.toml", format!("{more}{node}http_listen = \"{listen}\"\n[http]\nopen = true\nconsole = true\n"));
+        folder.run("node --config a.toml --create --check-config")
+    };
+    config("0.0.0.0:7401", "").fails(2, &["console in [http]", "`insecure = true`"]);
+    config("0.0.0.0:7401", "insecure = true\n").ok();
+    config("127.0.0.1:7401", "").ok();
+    let cluster = LocalCluster::start(&folder, "--nodes 1");
+    let first = at(&cluster, 0);
+    assert_eq!(cluster.end().0, Some(0));
+    let file = "firstseen-data/node-1/node.toml";
+    folder.write(file, folder.read(file).replace("console = true", "console = false"));
+    let cluster = LocalCluster::start(&folder, "");
+    assert!(cluster.ready.get("console").is_none(), "{}", cluster.ready);
+    assert_eq!(["/ui", "/events", "/api/v1/overview"].map(|path| get(&first, path).status), [404; 3]);
+}

@@ -1,0 +1,59 @@
+//! A real browser without a window: Chromium. Where a machine has none, tests say so and look at nothing.
+
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// How long the page may take to show what it should; a machine that does much else is slow.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A browser, where the machine has one.
+pub(super) struct Browser {
+    program: Option<PathBuf>,
+}
+
+impl Browser {
+    /// Looks for it in `PATH`.
+    pub(super) fn find() -> Self {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let places = std::env::split_paths(&path);
+        let program =
+            places.flat_map(|place| ["chromium", "chromium-browser", "google-chrome"].map(|name| place.join(name)));
+        let program = program.into_iter().find(|program| program.is_file());
+        if program.is_none() {
+            eprintln!("skipped: no chromium in PATH; the page is looked at by no browser");
+        }
+        Self { program }
+    }
+
+    /// The document of a page once it has all of these words.
+    pub(super) fn see(&self, address: &str, path: &str, words: &[&str]) -> Option<String> {
+        let begun = Instant::now();
+        loop {
+            let document = self.document(address, path)?;
+            let missing: Vec<&&str> = words.iter().filter(|word| !document.contains(**word)).collect();
+            if missing.is_empty() {
+                return Some(document);
+            }
+            assert!(begun.elapsed() < PATIENCE, "{missing:?} are not in {document}");
+        }
+    }
+
+    fn document(&self, address: &str, path: &str) -> Option<String> {
+        let program = self.program.as_ref()?;
+        let profile = tempfile::tempdir().expect("a folder");
+        let mut command = Command::new(program);
+        command.args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"]);
+        command.arg(format!("--user-data-dir={}", profile.path().display()));
+        // For people: the pictures of what the tests see.
+        if let Some(folder) = std::env::var_os("FIRSTSEEN_SCREENSHOTS") {
+            let name = format!("{}.png", path.trim_matches('/').replace(['/', '?', '='], "-"));
+            command.arg(format!("--screenshot={}", PathBuf::from(folder).join(name).display()));
+            command.args(["--window-size=1280,2400", "--hide-scrollbars"]);
+        }
+        // A stream of events never ends, so the page is never idle: it is looked at once it is loaded.
+        command.args(["--timeout=20000", "--dump-dom"]).arg(format!("http://{address}{path}"));
+        let ran = command.stderr(Stdio::null()).output().expect("the browser");
+        Some(String::from_utf8_lossy(&ran.stdout).into_owned())
+    }
+}
