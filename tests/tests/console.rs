@@ -5,6 +5,7 @@ mod contrast;
 mod http;
 mod recorded;
 mod stub;
+mod top;
 
 use std::net::TcpStream;
 

@@ -82,6 +82,7 @@ fn help_mentions_every_flag() {
 fn other_commands_explain_themselves() {
     for (command, words) in [
         ("up", "--nodes --sites --nodes-per-site --data --port --tls --memory --json --detach --end 130"),
+        ("top", "--http --once --json 127.0.0.1:7401 Keys"),
         ("node", "--config --set KEY=VALUE --check-config --create new-node health"),
         ("node health", "--addr"),
         ("cluster", "init join form status safe-to-stop rebalance drain leave backup restore recover"),
@@ -196,6 +197,7 @@ fn the_commands_are_listed() {
         "estimate",
         "plan",
         "up",
+        "top",
         "node",
         "cluster",
         "filter",

@@ -16,6 +16,7 @@ use crate::eval::{self, EvalArgs};
 use crate::filter::{self, FilterCommandArgs};
 use crate::generate::{self, GenerateArgs};
 use crate::node::{self, NodeArgs};
+use crate::top::{self, TopArgs};
 use crate::up::{self, UpArgs};
 
 /// Commands for clusters, and for the papers' figures.
@@ -23,6 +24,8 @@ use crate::up::{self, UpArgs};
 pub enum FullCommand {
     /// Start a cluster of nodes on this machine, to try things on
     Up(UpArgs),
+    /// Watch how a cluster fares, and what to look after
+    Top(TopArgs),
     /// Run a node of a cluster
     Node(NodeArgs),
     /// Make a cluster of nodes; show it, add to it, take from it
@@ -55,6 +58,7 @@ pub fn run(command: FullCommand) -> anyhow::Result<ExitCode> {
         FullCommand::Eval(args) => return eval::run(&args, &mut stdout().lock()),
         FullCommand::Access(args) => return access::run(&args, &mut stdout().lock()),
         FullCommand::Chaos(args) => return chaos::run(&args),
+        FullCommand::Top(args) => top::run(&args, &mut stdout().lock()),
         FullCommand::Filter(args) => filter::run(&args, &mut stdout().lock()),
         FullCommand::Bench(args) => bench::run(&args),
         FullCommand::Generate(args) => generate::run(&args, &mut stdout().lock()),

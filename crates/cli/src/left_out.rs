@@ -16,7 +16,8 @@ pub(crate) const HELP: &str =
 pub(crate) const HELP: &str = "";
 
 /// The commands of a full build only.
-const NAMES: [&str; 10] = ["up", "node", "cluster", "filter", "access", "certs", "bench", "eval", "generate", "chaos"];
+const NAMES: [&str; 11] =
+    ["up", "top", "node", "cluster", "filter", "access", "certs", "bench", "eval", "generate", "chaos"];
 
 /// The message in place of `error`, where that is about a command which this build leaves out.
 pub(crate) fn remedy(error: &clap::Error) -> Option<String> {

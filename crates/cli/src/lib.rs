@@ -7,7 +7,7 @@
 //! names one.
 //!
 //! Clusters: `node` runs a node, `up` several of them on one machine; `cluster` and `filter` administer through
-//! `cluster/connect`; `certs` makes certificates for all of them. A build without the feature `full`, which is quick to
+//! `cluster/connect`; `top` shows how one fares; `certs` makes certificates for all of them. A build without the feature `full`, which is quick to
 //! make, leaves these and the commands that measure out. [`manual`] writes what packages bring beside the binary.
 //!
 //! Promises: stdout carries records and nothing else; messages, progress and reports go to stderr or to the file of a
@@ -55,6 +55,8 @@ pub mod plan;
 pub mod report;
 pub mod state;
 pub mod text;
+#[cfg(feature = "full")]
+pub mod top;
 #[cfg(feature = "full")]
 pub mod up;
 

@@ -328,6 +328,13 @@ pub(super) fn running(path: &Path) -> anyhow::Result<Option<i32>> {
     }
 }
 
+/// Where the first node of the cluster in the folder at `path` serves HTTP; none where there is no such cluster.
+pub(crate) fn first_http(path: &Path) -> Option<String> {
+    let description = fs::read_to_string(path.join(DESCRIPTION)).ok()?;
+    let description: Description = serde_json::from_str(&description).ok()?;
+    description.nodes.first().map(LocalNode::http_address)
+}
+
 /// A folder that is missing, empty, or was made by this command.
 fn check_ours(path: &Path) -> anyhow::Result<()> {
     let shown = path.display();
@@ -446,6 +453,8 @@ mod tests {
         assert!(file.node.data_dir.is_dir());
         let console = format!("http://{}/ui", made.nodes()[0].http_address());
         assert_eq!(made.console(), Some(console));
+        assert_eq!(first_http(folder.path()), Some(made.nodes()[0].http_address()));
+        assert_eq!(first_http(Path::new("nowhere")), None);
         let config = made.config(&made.nodes()[0]);
         let without = fs::read_to_string(&config).unwrap().replace("console = true", "console = false");
         fs::write(config, without).unwrap();

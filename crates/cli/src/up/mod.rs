@@ -20,13 +20,13 @@ use crate::cluster::connect::{self, Operator};
 use crate::exit::{FAILED, INTERRUPTED, UsageError};
 use crate::terminal::signals::Signals;
 use crate::text::size::ByteSize;
-pub(crate) use folder::{Asked, Folder, LocalNode};
+pub(crate) use folder::{Asked, Folder, LocalNode, first_http};
 pub(crate) use processes::{Processes, this_program};
 
 /// More nodes than this make no sense on one machine.
 const NODES_MAX: i64 = 64;
 /// The folder of the cluster where no flag gives one.
-const DATA: &str = "firstseen-data";
+pub(crate) const DATA: &str = "firstseen-data";
 /// How often this looks whether a node has ended.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -240,7 +240,8 @@ impl Shown {
             text += &format!("  {name:<8} {site:<letters$} {address:<16} http://{http}/metrics\n");
         }
         if let Some(console) = console {
-            text += &format!("The console is for a browser on this machine: {console}\n");
+            text +=
+                &format!("The console, for a browser on this machine: {console} (firstseen top shows the same here)\n");
         }
         let addresses = nodes.iter().map(LocalNode::address).collect::<Vec<_>>().join(",");
         let (tree, site) = match nodes.first() {

@@ -1,0 +1,93 @@
+//! Figures for a terminal: what is not known is a dash.
+//!
+//! Promises: a text is never wider than its column, and holds no control characters. Must not know: where it stands.
+
+/// What is not known.
+pub(super) const UNKNOWN: &str = "-";
+
+/// Steps of a line of a series, from nothing to all.
+const STEPS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
+/// `12.3k`.
+pub(super) fn brief(value: Option<f64>) -> String {
+    let Some(value) = value else { return UNKNOWN.to_owned() };
+    let units = [(1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")];
+    match units.into_iter().find(|(size, _)| value >= *size) {
+        Some((size, unit)) if value / size < 100.0 => format!("{:.1}{unit}", value / size),
+        Some((size, unit)) => format!("{:.0}{unit}", value / size),
+        None if value > 0.0 && value < 10.0 => format!("{value:.1}"),
+        None => format!("{value:.0}"),
+    }
+}
+
+/// `82%`.
+pub(super) fn percent(share: Option<f64>) -> String {
+    share.map_or_else(|| UNKNOWN.to_owned(), |share| format!("{:.0}%", (share * 100.0).floor()))
+}
+
+/// `3.7ms`.
+pub(super) fn ms(value: Option<f64>) -> String {
+    match value {
+        None => UNKNOWN.to_owned(),
+        Some(value) if value >= 1000.0 => format!("{:.1}s", value / 1000.0),
+        Some(value) if value >= 10.0 => format!("{value:.0}ms"),
+        Some(value) => format!("{value:.1}ms"),
+    }
+}
+
+/// `1.5G`, for memory.
+pub(super) fn bytes(value: Option<u64>) -> String {
+    let Some(value) = value else { return UNKNOWN.to_owned() };
+    let (mut scaled, mut units) = (value as f64, ["B", "K", "M", "G", "T", "P"].into_iter());
+    let mut unit = units.next();
+    while scaled >= 1024.0 {
+        (scaled, unit) = (scaled / 1024.0, units.next());
+    }
+    let digits = usize::from(unit != Some("B") && scaled < 10.0);
+    format!("{scaled:.digits$}{}", unit.unwrap_or("E"))
+}
+
+/// `+12ms`.
+pub(super) fn signed_ms(value: Option<i64>) -> String {
+    value.map_or_else(|| UNKNOWN.to_owned(), |value| format!("{value:+}ms"))
+}
+
+/// A text that cannot move the cursor.
+pub(super) fn clean(text: &str) -> String {
+    let escaped = |letter: char| letter.is_control().then(|| letter.escape_default().to_string());
+    text.chars().map(|letter| escaped(letter).unwrap_or_else(|| letter.to_string())).collect()
+}
+
+/// The last steps of a series, one letter each; a blank where nothing is known.
+pub(super) fn line(steps: &[Option<f64>], letters: usize) -> String {
+    let shown = &steps[steps.len().saturating_sub(letters)..];
+    let most = shown.iter().flatten().copied().fold(0.0, f64::max);
+    let letter = |step: &Option<f64>| match step {
+        None => ' ',
+        Some(step) if most > 0.0 => STEPS[((step / most * 7.0).round() as usize).min(7)],
+        Some(_) => STEPS[0],
+    };
+    shown.iter().map(letter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_short_and_unknown_ones_are_dashes() {
+        let rates = [Some(0.0), Some(3.25), Some(999.0), Some(12_345.0), Some(250e6), None];
+        assert_eq!(rates.map(brief), ["0", "3.2", "999", "12.3k", "250M", "-"]);
+        assert_eq!([Some(0.829), None].map(percent), ["82%", "-"]);
+        assert_eq!([Some(0.42), Some(37.2), Some(1_500.0), None].map(ms), ["0.4ms", "37ms", "1.5s", "-"]);
+        assert_eq!([Some(12), Some(1 << 20), Some(200 << 20), None].map(bytes), ["12B", "1.0M", "200M", "-"]);
+        assert_eq!([Some(3), Some(-20), None].map(signed_ms), ["+3ms", "-20ms", "-"]);
+    }
+
+    #[test]
+    fn a_line_shows_the_newest_steps() {
+        assert_eq!(line(&[Some(9.0), Some(0.0), None, Some(4.0), Some(8.0)], 4), "▁ ▅█");
+        assert_eq!(line(&[Some(0.0), Some(0.0)], 4), "▁▁");
+        assert_eq!(clean("a\u{1b}[2J\nb ü"), "a\\u{1b}[2J\\nb ü");
+    }
+}

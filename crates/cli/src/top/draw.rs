@@ -1,0 +1,143 @@
+//! The overview on a terminal.
+//!
+//! Promises: from 80 columns and 24 lines on there is room for all panes; a smaller terminal is told so. Must not know: where keys
+//! and overviews come from.
+
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Cell, Paragraph, Row, Table, TableState};
+
+use super::tables::{FILTERS, Mark, NODES, alarm, command, filter, heading, node, work};
+use super::view::{Pane, View};
+
+/// The least terminal.
+const COLUMNS_MIN: u16 = 80;
+const LINES_MIN: u16 = 24;
+
+/// Lines of the alarms' pane, with its frame.
+const ALARMS_LINES: u16 = 5;
+
+/// Draws what is looked at.
+pub(super) fn draw(frame: &mut Frame<'_>, view: &View) {
+    let area = frame.area();
+    if area.width < COLUMNS_MIN || area.height < LINES_MIN {
+        let text = format!(
+            "This terminal has {} columns and {} lines: make it {COLUMNS_MIN} by {LINES_MIN} at least, or press q and say --once",
+            area.width, area.height
+        );
+        frame.render_widget(Paragraph::new(text).wrap(ratatui::widgets::Wrap { trim: true }), area);
+        return;
+    }
+    let is = |pane: Pane| view.pane() == pane;
+    // The pane that has the keys gets the room.
+    let grown = |pane: Pane, least: u16| if is(pane) { Constraint::Fill(3) } else { Constraint::Min(least) };
+    let work_lines = (view.lines(Pane::Work) as u16).saturating_add(2).clamp(3, 5);
+    let [head, alarms, nodes, filters, under_way, keys] = Layout::vertical([
+        Constraint::Length(2),
+        if is(Pane::Alarms) { Constraint::Fill(2) } else { Constraint::Length(ALARMS_LINES) },
+        grown(Pane::Nodes, 5),
+        grown(Pane::Filters, 5),
+        if is(Pane::Work) { Constraint::Fill(2) } else { Constraint::Length(work_lines) },
+        Constraint::Length(1),
+    ])
+    .areas(area);
+    draw_head(frame, head, view);
+    draw_alarms(frame, alarms, view);
+    let rows = view.overview().nodes.iter().map(node).map(|(columns, mark)| row(columns, mark));
+    let widths = [15, 10, 11, 9, 12, 6, 9, 8].map(Constraint::Min);
+    let title = format!("nodes ({})", view.lines(Pane::Nodes));
+    draw_table(frame, nodes, (view, Pane::Nodes, title), (&NODES, rows.collect(), &widths));
+    let rows = view.filters().into_iter().map(filter).map(|(columns, mark)| row(columns, mark));
+    let title = format!("filters ({}) by {}", view.lines(Pane::Filters), view.sort().name());
+    let widths = [16, 5, 8, 7, 7, 7, 8, 12].map(Constraint::Min);
+    draw_table(frame, filters, (view, Pane::Filters, title), (&FILTERS, rows.collect(), &widths));
+    let rows = work(view.overview()).into_iter().map(|line| Row::new([line])).collect();
+    let title = "under way, and trees".to_owned();
+    draw_table(frame, under_way, (view, Pane::Work, title), (&[], rows, &[Constraint::Fill(1)]));
+    let words = " q quit   tab pane   arrows move   s sort   p pause ";
+    frame.render_widget(Paragraph::new(words).style(Style::new().add_modifier(Modifier::REVERSED)), keys);
+}
+
+fn style(mark: Mark) -> Style {
+    match mark {
+        Mark::Calm => Style::new(),
+        Mark::Warning => Style::new().fg(Color::Yellow),
+        Mark::Critical => Style::new().fg(Color::Red).add_modifier(Modifier::BOLD),
+    }
+}
+
+fn row<const COLUMNS: usize>(columns: [String; COLUMNS], mark: Mark) -> Row<'static> {
+    Row::new(columns.map(Cell::from)).style(style(mark))
+}
+
+/// Whether what is shown is what is.
+fn state(view: &View) -> (String, Mark) {
+    match view.problem() {
+        Some((problem, seconds)) => (format!("lost for {seconds} s: {problem}"), Mark::Critical),
+        None if view.is_paused() => ("paused".to_owned(), Mark::Warning),
+        None => ("live".to_owned(), Mark::Calm),
+    }
+}
+
+fn draw_head(frame: &mut Frame<'_>, area: Rect, view: &View) {
+    let (title, sums) = heading(view.overview());
+    let (state, mark) = state(view);
+    let lines = vec![
+        Line::from(vec![
+            Span::styled(format!("[{state}] "), style(mark).add_modifier(Modifier::BOLD)),
+            Span::styled(title, Style::new().add_modifier(Modifier::BOLD)),
+        ]),
+        Line::from(sums),
+    ];
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+/// Alarms, and below them the command that helps with the one that is chosen.
+fn draw_alarms(frame: &mut Frame<'_>, area: Rect, view: &View) {
+    let alarms = &view.overview().alarms;
+    if alarms.is_empty() {
+        let block = block(view, Pane::Alarms, "alarms".to_owned());
+        frame.render_widget(Paragraph::new("nothing needs a look").block(block), area);
+        return;
+    }
+    let [list, below] = Layout::vertical([Constraint::Min(3), Constraint::Length(1)]).areas(area);
+    let rows = alarms.iter().map(alarm).map(|(text, mark)| row([text], mark)).collect();
+    let title = format!("alarms ({})", alarms.len());
+    draw_table(frame, list, (view, Pane::Alarms, title), (&[], rows, &[Constraint::Fill(1)]));
+    let command = alarms.get(view.chosen(Pane::Alarms)).and_then(command).unwrap_or_default();
+    let style = Style::new().add_modifier(Modifier::BOLD);
+    frame.render_widget(Paragraph::new(format!("  > {command}")).style(style), below);
+}
+
+fn block(view: &View, pane: Pane, title: String) -> Block<'static> {
+    let has_keys = view.pane() == pane;
+    let style = if has_keys {
+        Style::new().fg(Color::Cyan).add_modifier(Modifier::BOLD)
+    } else {
+        Style::new().fg(Color::DarkGray)
+    };
+    let title = if has_keys { format!(" {title} < ") } else { format!(" {title} ") };
+    Block::bordered().border_style(style).title(title)
+}
+
+fn draw_table(
+    frame: &mut Frame<'_>,
+    area: Rect,
+    (view, pane, title): (&View, Pane, String),
+    (heading, rows, widths): (&[&'static str], Vec<Row<'static>>, &[Constraint]),
+) {
+    let mut table = Table::new(rows, widths).block(block(view, pane, title));
+    if !heading.is_empty() {
+        table = table.header(Row::new(heading.to_vec()).style(Style::new().add_modifier(Modifier::DIM)));
+    }
+    if view.pane() == pane {
+        table = table.row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
+    }
+    let mut state = TableState::new().with_selected(Some(view.chosen(pane)));
+    frame.render_stateful_widget(table, area, &mut state);
+}
+
+#[cfg(test)]
+pub(super) mod tests;

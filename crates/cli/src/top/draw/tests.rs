@@ -1,0 +1,115 @@
+//! What a terminal shows, on one that is none.
+
+use firstseen_node::{
+    Alarm, ClusterLine, FilterLine, History, NodeLine, Overview, PlaceLine, Severity, SliceCounts, TreeLine, Verdicts,
+};
+use ratatui::Terminal;
+use ratatui::backend::TestBackend;
+use ratatui::crossterm::event::{KeyCode, KeyEvent};
+
+use super::*;
+
+/// A cluster with all that the panes can show.
+pub(in crate::top) fn busy() -> Overview {
+    let node = |name: &str, state: &str| NodeLine {
+        name: name.to_owned(),
+        state: state.to_owned(),
+        site: "athens".to_owned(),
+        version: (state == "up").then(|| "0.2.0".to_owned()),
+        memory_used_bytes: (state == "up").then_some(1 << 20),
+        memory_limit_bytes: 1 << 30,
+        leader: name == "node-1",
+        ..NodeLine::default()
+    };
+    let filter = |number: u64| FilterLine {
+        name: format!("filter-{number:03}"),
+        number,
+        full: Some(0.87),
+        verdicts: Verdicts {
+            first_seen_per_s: Some(10.0),
+            duplicate_per_s: Some(20.0),
+            undecided_per_s: Some(0.0),
+            undecided: Vec::new(),
+        },
+        slices: SliceCounts { all: 6, complete: 5, down: 1, ..SliceCounts::default() },
+        history: Some(History {
+            step_s: 5,
+            events_per_s: vec![Some(1.0), None, Some(8.0)],
+            undecided_per_s: Vec::new(),
+        }),
+        ..FilterLine::default()
+    };
+    let alarm = Alarm {
+        severity: Severity::Critical,
+        text: "node node-2 is down, and the others go on without it: start it again".to_owned(),
+        command: "systemctl start firstseen".to_owned(),
+        on: Some("node-2".to_owned()),
+        ..Alarm::default()
+    };
+    let place =
+        PlaceLine { filter: "visits@athens".to_owned(), level: 1, asked_per_s: Some(40.0), ..PlaceLine::default() };
+    Overview {
+        cluster: ClusterLine { node: "node-1".to_owned(), leader: Some("node-1".to_owned()), ..ClusterLine::default() },
+        alarms: vec![alarm],
+        nodes: vec![node("node-1", "up"), node("node-2", "down"), node("node-3", "up")],
+        filters: (1..=200).map(filter).collect(),
+        trees: vec![TreeLine { places: vec![place], ..TreeLine::default() }],
+        ..Overview::default()
+    }
+}
+
+fn shown(view: &View, columns: u16, lines: u16) -> String {
+    let mut terminal = Terminal::new(TestBackend::new(columns, lines)).expect("a backend");
+    terminal.draw(|frame| draw(frame, view)).expect("drawn");
+    terminal.backend().to_string()
+}
+
+#[track_caller]
+fn has(shown: &str, words: &[&str]) {
+    for words in words {
+        assert!(shown.contains(words), "`{words}` is not in:\n{shown}");
+    }
+}
+
+#[test]
+fn the_least_terminal_shows_all_panes() {
+    let view = View::of(busy());
+    let shown = shown(&view, 80, 24);
+    has(&shown, &["[live] firstseen, as node-1 sees it", "2 of 3 nodes up", "node node-2 is down"]);
+    has(&shown, &["> on node-2: systemctl start firstseen", "nodes (3)", "filters (200) by number <", "visits@athens"]);
+    has(&shown, &["filter-001", "87%", "5/6 1 do", "▂ █", "q quit", "p pause"]);
+}
+
+#[test]
+fn a_smaller_one_says_so() {
+    let view = View::of(busy());
+    for (columns, lines) in [(79, 24), (80, 23), (40, 10)] {
+        has(&shown(&view, columns, lines), &[&format!("{columns} columns")]);
+    }
+    assert!(!shown(&view, 5, 1).is_empty());
+}
+
+#[test]
+fn the_pane_with_the_keys_scrolls_and_has_the_room() {
+    let mut view = View::of(busy());
+    let count = |shown: &str| shown.lines().filter(|line| line.contains("filter-")).count();
+    let before = shown(&view, 100, 40);
+    assert!(count(&before) >= 15 && !before.contains("filter-200"), "{before}");
+    let _ = view.key(KeyEvent::from(KeyCode::End));
+    has(&shown(&view, 100, 40), &["filter-200"]);
+    let _ = view.key(KeyEvent::from(KeyCode::Tab));
+    let after = shown(&view, 100, 40);
+    assert!(count(&after) < count(&before), "another pane has the keys:\n{after}");
+    has(&after, &["under way, and trees <"]);
+}
+
+#[test]
+fn pauses_and_breaks_are_seen() {
+    let mut view = View::of(busy());
+    let _ = view.key(KeyEvent::from(KeyCode::Char('p')));
+    has(&shown(&view, 80, 24), &["[paused]"]);
+    view.take(Err("no answer from 127.0.0.1:1".to_owned()));
+    has(&shown(&view, 80, 24), &["[lost for 0 s: no answer from"]);
+    let calm = Overview { alarms: Vec::new(), ..busy() };
+    has(&shown(&View::of(calm), 80, 24), &["nothing needs a look"]);
+}

@@ -1,0 +1,101 @@
+//! `firstseen top`: the overview of a cluster in a terminal.
+//!
+//! Promises: the terminal is left as it was found; without one, `--once` prints plain text. Must not know: how a node gathers the
+//! overview.
+
+mod bars;
+mod draw;
+mod plain;
+mod source;
+mod tables;
+mod view;
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use clap::Args;
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+
+use crate::exit::UsageError;
+use source::Source;
+use view::View;
+
+/// The time between two overviews.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// The text below the flags.
+const KEYS: &str = "Keys: q ends it, tab and shift-tab choose a pane, the arrows, page up and page down move in it, s sorts the \
+                    filters, p pauses.\n\
+                    The node must have a console (console = true in [http]; `firstseen up` sets it). From another machine: ssh \
+                    -L 7401:127.0.0.1:7401 HOST";
+
+/// Flags of `firstseen top`.
+#[derive(Debug, Args)]
+#[command(after_help = KEYS)]
+pub struct TopArgs {
+    /// Where a node serves HTTP; by default the first node of `firstseen up` in this folder, or 127.0.0.1:7401
+    #[arg(long, value_name = "HOST:PORT")]
+    pub http: Option<String>,
+    /// Print the overview once, as plain text
+    #[arg(long)]
+    pub once: bool,
+    /// Print the overview once, as the JSON document of docs/console.md
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Runs `firstseen top`.
+///
+/// # Errors
+/// That the node does not answer, or has no console; that there is no terminal.
+pub fn run(args: &TopArgs, out: &mut dyn Write) -> anyhow::Result<()> {
+    let local = || crate::up::first_http(Path::new(crate::up::DATA));
+    let address = args.http.clone().or_else(local).unwrap_or_else(|| "127.0.0.1:7401".to_owned());
+    let mut source = Source::at(address);
+    if args.json {
+        let document: serde_json::Value = serde_json::from_str(&source.settled()?).context("the answer is no JSON")?;
+        return Ok(writeln!(out, "{}", serde_json::to_string_pretty(&document)?)?);
+    }
+    if args.once {
+        let overview = source::read(&source.settled()?)?;
+        return Ok(out.write_all(plain::text(&overview).as_bytes())?);
+    }
+    if !std::io::stdout().is_terminal() {
+        return Err(UsageError("this is no terminal: say --once or --json".to_owned()).into());
+    }
+    // What is wrong at the start is said on the terminal as it was.
+    let first = source::read(&source.text()?)?;
+    let mut view = View::of(first);
+    // Panics, too, give the terminal back.
+    let mut terminal = ratatui::try_init().context("the terminal cannot be used")?;
+    let looked = look(&mut terminal, &mut view, &source);
+    ratatui::restore();
+    looked
+}
+
+/// Shows overviews until somebody has had enough.
+fn look(terminal: &mut DefaultTerminal, view: &mut View, source: &Source) -> anyhow::Result<()> {
+    let overviews = source.every(EVERY);
+    loop {
+        while let Ok(overview) = overviews.try_recv() {
+            view.take(overview);
+        }
+        terminal.draw(|frame| draw::draw(frame, view))?;
+        let until = Instant::now() + EVERY / 4;
+        while event::poll(until.saturating_duration_since(Instant::now()))? {
+            match event::read()? {
+                Event::Key(key) if key.kind != KeyEventKind::Release => {
+                    if view.key(key).is_break() {
+                        return Ok(());
+                    }
+                    break;
+                }
+                Event::Resize(..) => break,
+                _ => {}
+            }
+        }
+    }
+}
