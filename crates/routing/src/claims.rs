@@ -1,10 +1,9 @@
 //! Claims: who is about to deliver an event that the filter does not know yet (`docs/decisions/43-claims.md`).
 //!
 //! A claim records nothing: only its confirm does, so a consumer that dies with a claim has lost no event. The head of
-//! an event keeps its claims in a [`ClaimTable`]. What a call becomes is two pure steps. [`before_test`] decides by
-//! what the table holds, for all groups. What follows from the answer of the slices, [`after_test`] decides where one
-//! slice has all positions (`group/together/claims.rs`), and `group/divided/decide.rs` where they are divided, as it
-//! does for all calls.
+//! an event keeps its claims in a [`ClaimTable`]. What a call becomes before any cell is read, [`before_test`] decides by
+//! what the table holds. What follows from the answer of the slices is decided by the two kinds of groups:
+//! `group/together/claims.rs` where one slice has all positions, `group/divided/decide.rs` where they are divided.
 //!
 //! ```text
 //!             claim: tested at all nodes, not there                 confirm by the holder: set, untested
@@ -23,5 +22,5 @@
 mod steps;
 mod table;
 
-pub use steps::{AfterTest, BeforeTest, ClaimCall, Lost, after_test, before_test};
+pub use steps::{BeforeTest, ClaimCall, Lost, before_test};
 pub use table::{ClaimTable, ClaimedBy, Holding};

@@ -17,7 +17,7 @@ mod plan;
 mod protocol;
 mod verdict;
 
-pub use claims::{AfterTest, BeforeTest, ClaimCall, ClaimTable, ClaimedBy, Holding, Lost, after_test, before_test};
+pub use claims::{BeforeTest, ClaimCall, ClaimTable, ClaimedBy, Holding, Lost, before_test};
 pub use clocks::{BELIEVED_AFTER_MS, ClockStanding, ClockWatch, Exchange, Offset, Reading, TimeOfDay};
 pub use engine::{BATCH_EVENTS, SlicedFilter};
 pub use group::rules;

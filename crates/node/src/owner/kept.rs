@@ -31,7 +31,7 @@ const SEGMENTS_MIN: u64 = 2;
 /// The journal of one group.
 struct GroupJournal {
     durability: Durability,
-    /// The number of records when its last one was taken.
+    /// How many records the journal had when the group last wrote one.
     last: u64,
     /// The checkpoint that is under way.
     cursor: Option<CheckpointCursor>,

@@ -30,7 +30,7 @@ use crate::pending::RunReply;
 use crate::uplink;
 use crate::view::View;
 
-/// How often time passes for the groups at most.
+/// Groups are told that time has passed at most once in so many milliseconds.
 const TICK_MS: u64 = 10;
 
 /// Pieces of work that are done before what they set off is sent, where so many have come in.

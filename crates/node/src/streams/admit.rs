@@ -130,7 +130,7 @@ fn invalid(error: WireError) -> Refused {
     refused(Reason::Invalid, error.to_string())
 }
 
-/// The filter, if the producer and this node see the same epoch of it.
+/// The filter, if this node knows it by its map.
 fn filter<'view>(view: &'view View, header: &BatchHeader) -> Result<&'view FilterView, Refused> {
     let version = view.map.version;
     // A filter that is being restored is there for operators only.

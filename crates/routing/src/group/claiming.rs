@@ -35,7 +35,8 @@ pub(crate) struct Claiming<Former> {
     /// Grants that this process has given.
     granted: u64,
     unsure: Unsure<Former>,
-    /// The epoch since which this node heads all events that it heads.
+    /// The epoch at which the heads of events last changed here. The event of an older grant may have been recorded by another
+    /// head meanwhile, so its confirm is tested.
     headed_since: Epoch,
     /// When nodes are asked by which map they act.
     next_ask_ms: MonotonicMs,

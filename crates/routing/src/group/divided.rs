@@ -5,8 +5,8 @@
 //! A new event is set in all of its slices, and stays in flight until all have acknowledged: the next event of the same
 //! positions finds it there, whichever of its positions comes first.
 //!
-//! Promises: of all submissions of one event, one gets the reply first-seen; a test sets nothing; no reply rests on a
-//! set that may still be overtaken. Must not know: threads, clocks (moments are passed in), how messages travel.
+//! Promises: of all submissions of one event, one gets the reply first-seen; a test sets nothing; no safe reply
+//! leaves before its sets are acknowledged under the present map. Must not know: threads, clocks (moments are passed in), how messages travel.
 //!
 //! This is wiring: it dispatches an input, and brings what the input sets off to its end (`finish` in `resolve.rs`).
 //! Messages, replies and what is to be persisted gather until they are taken, so that inputs that came in together
@@ -150,7 +150,8 @@ impl DividedGroup {
         self.present.begin(now);
         let epoch = self.membership.placement().epoch();
         // A head by another map must get no answer by this one: two heads could find the same zero. By a newer map
-        // there may be more slices here that are to be set.
+        // there may be more slices here that are to be set. Answers need no fence: a change of epoch ends every test that
+        // is under way, and no ticket is given twice.
         self.hear_by_which_map(from, message.epoch);
         let is_stale = matches!(message.body, PeerBody::Test(_) | PeerBody::ClaimTests(_) | PeerBody::Set(_))
             && message.epoch != epoch;

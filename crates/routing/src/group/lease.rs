@@ -10,8 +10,8 @@
 //! 1. At `t0` by its own clock, the node asks whoever leads whether it counts as up. The leader has a majority confirm
 //!    after `t0` that it leads, and answers by all that is agreed on then. The answer counts once the node acts on that
 //!    map, or on a newer one, and it is a lease until `t0 + lease`.
-//! 2. A map by which others answer for its slices is therefore agreed on after `t0` of every lease that the node has without
-//!    acting on that map.
+//! 2. So if a node has a lease and does not act on a map by which others answer for its slices, that map was agreed on after
+//!    the `t0` of that lease.
 //! 3. A node that is to answer by that map gets it after it was agreed on. It takes what its slice lacks to have been
 //!    recorded until `lease`, a 64th of that (as clocks do not go at one rate) and the skew of clocks (see 4) after it
 //!    got that map, and calls the slice complete only when all of that has expired. By then the lease is over, and what

@@ -1,4 +1,5 @@
-//! The present of a group: what time it is, whether that is to be relied on, and what may be done in it; once for all groups.
+//! The present of a group: what time it is, whether that is to be relied on, and what may be done in it; shared by both
+//! kinds of groups.
 //!
 //! Where another filter has followed, nothing is recorded any more, and no reply says first-seen: an event that is not
 //! found here is *absent*, and its reply is a reason to ask again, or to ask the other filter.
@@ -31,7 +32,7 @@ pub(crate) struct Present {
 }
 
 impl Present {
-    /// A group that gets no lease and no doubt may record for ever, unless another filter has followed.
+    /// Until `set_lease` and `set_doubt` are called, the group may record for ever, unless another filter has followed.
     pub(crate) fn new(definition: &FilterDefinition, record: &FilterRecord, limits: &OwnerLimits) -> Self {
         Self {
             now: Moment::default(),

@@ -29,7 +29,7 @@ pub enum Rule {
     RestoresNames,
     /// Cells that were set for other nodes are persisted as well as those of own events.
     KeepsPeerSets,
-    /// Tests and sets by an older map than the receiver's are refused.
+    /// Tests and sets by a map of another epoch than the receiver's are refused.
     FencesEpochs,
     /// Slices that may lack events count as complete only when these have expired.
     MindsGaps,

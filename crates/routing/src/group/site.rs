@@ -6,7 +6,7 @@
 use crate::ids::{Epoch, FilterId, Incarnation, NodeId};
 use crate::protocol::{Command, Entry, PeerBody, PeerMessage, Record};
 
-/// A number has 40 bits that count, and 8 bits of the incarnation above them, as a ticket has no room for more. So a
+/// The lower 40 bits of a number count; the 8 bits above them are of the incarnation, as a ticket has no room for more. So a
 /// late answer to a number of an earlier process is not mistaken for one to the same number now.
 pub(crate) const NUMBER_BITS: u32 = 40;
 

@@ -1,4 +1,4 @@
-//! For how long heads that are gone, or that gave events away, may still have granted claims of these.
+//! For how long claims that earlier heads of an event have granted may still run.
 //!
 //! A grant needs the answers of all nodes that would record the event. The claim's lease runs from when these nodes
 //! were asked, and a node that acts by the new map answers no former head. So all old grants are over one lease after

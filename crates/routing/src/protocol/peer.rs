@@ -87,8 +87,9 @@ pub enum PeerBody {
     AskCells(AskCells),
     /// The answer to `AskCells`.
     Cells(CellParts),
-    /// From the copy of a slice that answers, to the others; acknowledged by this number. Where slices share events:
-    /// replies, from a head to a node that is to head its events; not acknowledged.
+    /// Where one slice has all positions of an event: what the copy that answers has recorded, to the other copies, which
+    /// acknowledge the number. Where positions are divided: replies, from a head to the node that is to head its events, which
+    /// acknowledges nothing.
     Mirror(MirrorNumber, Arc<Mirrored>),
     /// To a node that has taken over a slice.
     HandedOver(HandedOver),
@@ -97,7 +98,7 @@ pub enum PeerBody {
 /// The sender has ended all events that the receiver has taken over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandedOver {
-    /// The epoch by which, or before which, the receiver has taken over.
+    /// The receiver has taken over at this epoch or earlier.
     pub epoch: Epoch,
     /// For so long the receiver has been sent every reply that the sender gave under a name.
     pub told_for_ms: u64,

@@ -3,8 +3,8 @@
 use std::collections::{HashMap, HashSet};
 
 use firstseen_routing::{
-    AfterTest, BeforeTest, ClaimCall, ClaimTable, ClaimedBy, Epoch, Fence, FilterId, Holding, Incarnation, Lost,
-    MonotonicMs, after_test, before_test,
+    BeforeTest, ClaimCall, ClaimTable, ClaimedBy, Epoch, Fence, FilterId, Holding, Incarnation, Lost, MonotonicMs,
+    before_test,
 };
 
 use crate::common::Dice;
@@ -25,8 +25,8 @@ fn each_call_has_a_step_for_each_holding() {
     let (held, expired) = (Holding::Held { by: by(4, 1), left_ms: 30 }, Holding::Expired { by: by(4, 1) });
     let lost = BeforeTest::LeaseLost(Lost::Held);
     for (call, free, held_step, expired_step) in [
-        (ClaimCall::Claim { tag: 1 }, BeforeTest::AskAll, BeforeTest::Claimed(fence(4)), BeforeTest::AskAll),
-        (ClaimCall::Claim { tag: 2 }, BeforeTest::AskAll, BeforeTest::InProgress { left_ms: 30 }, BeforeTest::AskAll),
+        (ClaimCall::Claim { tag: 1 }, BeforeTest::Ask, BeforeTest::Claimed(fence(4)), BeforeTest::Ask),
+        (ClaimCall::Claim { tag: 2 }, BeforeTest::Ask, BeforeTest::InProgress { left_ms: 30 }, BeforeTest::Ask),
         (ClaimCall::Observe, BeforeTest::Ask, BeforeTest::UndecidedClaimed, BeforeTest::Ask),
         (ClaimCall::Test, BeforeTest::Ask, BeforeTest::UndecidedClaimed, BeforeTest::Ask),
         (ClaimCall::Confirm(fence(3)), BeforeTest::Ask, lost, BeforeTest::Ask),
@@ -38,23 +38,6 @@ fn each_call_has_a_step_for_each_holding() {
     ] {
         let steps = [Holding::Free, held, expired].map(|holding| before_test(call, holding));
         assert_eq!(steps, [free, held_step, expired_step], "{call:?}");
-    }
-}
-
-#[test]
-fn each_call_has_a_step_for_each_answer() {
-    let (today, lost) = (AfterTest::AsWithoutClaims, AfterTest::LeaseLost(Lost::Recorded));
-    let (wait, undecided) = (AfterTest::InProgress { left_ms: 8 }, AfterTest::UndecidedClaimed);
-    for (call, found, missed, unsure) in [
-        (ClaimCall::Claim { tag: 1 }, today, AfterTest::Grant, wait),
-        (ClaimCall::Observe, today, today, undecided),
-        (ClaimCall::Test, today, today, undecided),
-        (ClaimCall::Confirm(fence(1)), lost, AfterTest::Record, AfterTest::Record),
-    ] {
-        assert_eq!(after_test(call, true, None), found, "{call:?}");
-        assert_eq!(after_test(call, true, Some(8)), found, "{call:?}");
-        assert_eq!(after_test(call, false, None), missed, "{call:?}");
-        assert_eq!(after_test(call, false, Some(8)), unsure, "{call:?}");
     }
 }
 
@@ -101,7 +84,7 @@ enum Reply {
 impl Head {
     fn call(&mut self, event: u128, call: ClaimCall, lease_ms: u64, now_ms: u64) -> Reply {
         match before_test(call, self.table.holding(event, MonotonicMs(now_ms))) {
-            BeforeTest::Ask | BeforeTest::AskAll => self.ask(event, call, lease_ms, now_ms),
+            BeforeTest::Ask => self.ask(event, call, lease_ms, now_ms),
             BeforeTest::Record => self.record(event, Reply::Confirmed),
             BeforeTest::Claimed(fence) => Reply::Claimed(fence),
             BeforeTest::InProgress { left_ms } => Reply::InProgress(left_ms),
@@ -117,19 +100,19 @@ impl Head {
 
     fn ask(&mut self, event: u128, call: ClaimCall, lease_ms: u64, now_ms: u64) -> Reply {
         let is_found = self.recorded.contains(&event);
-        match (after_test(call, is_found, None), call) {
-            (AfterTest::AsWithoutClaims, _) if is_found => Reply::Duplicate,
-            (AfterTest::AsWithoutClaims, ClaimCall::Observe) => self.record(event, Reply::FirstSeen),
-            (AfterTest::AsWithoutClaims, _) => Reply::FirstSeen,
-            (AfterTest::Grant, ClaimCall::Claim { tag }) => {
+        match call {
+            ClaimCall::Claim { .. } | ClaimCall::Observe | ClaimCall::Test if is_found => Reply::Duplicate,
+            ClaimCall::Confirm(_) if is_found => Reply::LeaseLost(Lost::Recorded),
+            ClaimCall::Observe => self.record(event, Reply::FirstSeen),
+            ClaimCall::Test => Reply::FirstSeen,
+            ClaimCall::Confirm(_) => self.record(event, Reply::Confirmed),
+            ClaimCall::Release(_) => panic!("{call:?} asks no slice"),
+            ClaimCall::Claim { tag } => {
                 let by = by(self.counter, tag);
                 self.counter += 1;
                 let has_room = self.table.hold(event, by, MonotonicMs(now_ms + lease_ms), MonotonicMs(now_ms));
                 if has_room { Reply::Claimed(by.fence) } else { Reply::NoRoom }
             }
-            (AfterTest::Record, _) => self.record(event, Reply::Confirmed),
-            (AfterTest::LeaseLost(lost), _) => Reply::LeaseLost(lost),
-            (step, call) => panic!("{call:?} became {step:?}"),
         }
     }
 

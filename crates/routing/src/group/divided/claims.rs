@@ -86,7 +86,7 @@ impl DividedGroup {
             course => course,
         };
         match claiming.before_test(call, self.event(ticket), self.present.now_ms()) {
-            BeforeTest::Ask | BeforeTest::AskAll => return Some(course),
+            BeforeTest::Ask => return Some(course),
             BeforeTest::Record => self.record_confirmed(ticket),
             BeforeTest::Claimed(fence) => self.decide_held(ticket, Hold::Own(fence)),
             BeforeTest::InProgress { left_ms } => self.decide_held(ticket, other(left_ms)),

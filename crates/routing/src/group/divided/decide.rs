@@ -44,7 +44,7 @@ pub(super) struct Tested {
     pub(super) operation: Operation,
     /// The event may be found because an earlier attempt of the same submission has set it.
     pub(super) may_be_its_own: bool,
-    /// The reply where all positions asked were set, and too few slices were asked for a verdict.
+    /// The reply, where no slice denied the event and too few of them voted.
     pub(super) too_few_left: Option<Decision>,
     /// Where the event is only looked up: a leader of the same positions in flight, whose cells are being set and to which
     /// nobody has replied yet.

@@ -40,7 +40,7 @@ pub(crate) struct OwnSlices {
 /// How densely the cells here are set.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Density {
-    /// The share of each generation's cells that are set, as if all generations were alike.
+    /// The share of a generation's cells that are set, averaged over generations.
     pub(crate) fill: f64,
     /// Generations.
     pub(crate) generations: usize,
@@ -185,7 +185,7 @@ impl OwnSlices {
     }
 
     /// Sets all positions that lie here in generation `number`, which [`Self::open`] has found, whatever is there;
-    /// returns how many slices that were, or none where one has no room. Only slices that have all positions of an event
+    /// returns how many cells that were, or none where one has no room. Only slices that have all positions of an event
     /// can lack room, so then nothing is set.
     pub(crate) fn set(
         &mut self,

@@ -92,8 +92,8 @@ impl DividedGroup {
         })
     }
 
-    /// The event of the same positions whose cells are being set and may come to nothing. A lookup need not wait for one
-    /// that was found itself, and is as old for both.
+    /// The event of the same positions that a lookup must wait for: its cells are being set, and may come to nothing. There is
+    /// none where that event was found itself, and covers the lookup.
     fn recorded_by(&self, ticket: Ticket) -> Option<Ticket> {
         let flights = self.in_flight.flights();
         let leader = flights.leader_of(ticket)?;

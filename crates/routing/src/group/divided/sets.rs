@@ -24,8 +24,8 @@ use crate::ids::{Epoch, NodeId};
 use crate::protocol::SetAcks;
 use crate::verdict::{Decision, Reason};
 
-/// That a slice leaves a node, that it comes back, and that the node that gave it goes down, takes three epochs. If at
-/// most two pass, every node that has come is seen.
+/// The epoch rises when a slice leaves a node, again when it comes back, and again when the node that gave it goes down. If at
+/// most two epochs were missed, no node has come unseen.
 const EPOCHS_SEEN_MAX: u64 = 2;
 
 /// A set on its way to a node.
@@ -216,9 +216,9 @@ impl DividedGroup {
         outrun.for_each(|set| set.is_outrun = true);
     }
 
-    /// Marks the events that climb, or whose sets are under way, and that another node heads by the new map, or may have
-    /// headed by one between that and the former. Events that climb are marked, too, where a slice that was incomplete
-    /// may have been the one without them.
+    /// Marks events that climb, or whose sets are under way, if another node heads them by the new map, or may have headed
+    /// them by a map that was missed here. Events that climb are marked, too, if the slice that did not know them was
+    /// incomplete.
     pub(super) fn mark_overtaken(&mut self, former: &Placement) {
         let (was, is) = (former.epoch(), self.membership.placement().epoch());
         let are_unseen = is != was && !is.follows(was);

@@ -138,7 +138,7 @@ impl DividedGroup {
             }
             match standings.get(index).filter(|_| is_known) {
                 None | Some(Standing::New) => self.place(ticket, (heading, &times), index, operation),
-                // This verdict was no reply before.
+                // The name was used for another event: a verdict that is new, and counts.
                 Some(Standing::Answered(refused @ NAME_REUSED)) => self.decide_and_end(ticket, *refused),
                 Some(Standing::Answered(decision)) => self.repeat(ticket, *decision),
                 Some(Standing::InFlight) => self.echo(ticket, index),
@@ -260,7 +260,7 @@ impl DividedGroup {
         }
     }
 
-    /// Where fewer of an event's positions vote, those on slices that may lack something are asked, too.
+    /// The number of voting positions below which those on slices that may lack something are asked, too.
     fn asks_all_below(&self, ticket: Ticket) -> usize {
         match self.policies.when_lost {
             // An event that a level does not know climbs, so all of its slices may say that they do not know it.

@@ -10,7 +10,7 @@ use firstseen_filter::Probes;
 use hashbrown::HashSet;
 
 use super::TogetherGroup;
-use crate::claims::{AfterTest, BeforeTest, ClaimCall, after_test};
+use crate::claims::{BeforeTest, ClaimCall};
 use crate::group::claiming::{Asking, HELD, event_of, lost, other, tag_of};
 use crate::protocol::{Command, Hold, Mirrored, Operation, Submission};
 use crate::verdict::{Decision, Reason};
@@ -164,9 +164,11 @@ impl TogetherGroup {
                 BeforeTest::Claimed(fence) => Hold::Own(fence),
                 BeforeTest::InProgress { left_ms } => other(left_ms),
                 _ if matches!(decisions[index], Decision::Undecided(_)) => continue,
-                _ => match after_test(call, is_found, unsure_ms) {
-                    AfterTest::InProgress { left_ms } => other(left_ms),
-                    AfterTest::Grant => {
+                _ if is_found => continue,
+                _ => match unsure_ms {
+                    // A head that this node does not know of may have granted the event.
+                    Some(left_ms) => other(left_ms),
+                    None => {
                         let asking = Asking { event, tag, since_ms: now_ms, lease_ms };
                         let room = room_events.checked_sub(1).ok_or(Reason::Full);
                         match room.and_then(|left| Ok((left, claiming.grant(site, epoch, asking, now_ms)?))) {
@@ -180,7 +182,6 @@ impl TogetherGroup {
                             }
                         }
                     }
-                    _ => continue,
                 },
             };
             (decisions[index], workbench.holds[index]) = (HELD, hold);

@@ -1,8 +1,8 @@
 //! The records that a copy has taken from the one that answers, and that may not be on all copies yet.
 //!
 //! The copy that answers may go down before all others have its last records. The next one that answers gives a retry
-//! the reply of the first attempt, so it first sends these records to all copies. A copy that does not answer next
-//! cannot know which of them the next one has, so it forgets the names and replies in them.
+//! the reply of the first attempt, so it first sends these records to all copies. A copy that does not become
+//! the one that answers cannot know which of them that one has, so it forgets the names and replies in them.
 //!
 //! Promises: the number of records that are kept is bounded. Must not know: maps, what is recorded.
 

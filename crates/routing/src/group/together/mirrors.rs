@@ -90,8 +90,8 @@ impl Mirrors {
 
     /// Follows the map. Where this copy answers, records that are not acknowledged, also those of the copy that
     /// answered before, are sent again by the new map; where another copy answers, the replies that wait become
-    /// unknown. Returns whether the replies to names that this copy remembers, its own or those of another copy, may
-    /// never have been sent.
+    /// unknown. Returns true if replies to names that this copy remembers may never have reached producers: then it has to
+    /// forget them.
     pub(super) fn follow(
         &mut self,
         map: &ClusterMap,
