@@ -5,6 +5,15 @@
 use std::io;
 use std::time::Duration;
 
+/// The room of a disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DiskRoom {
+    /// Bytes that this process may still take.
+    pub free_bytes: u64,
+    /// Bytes of the disk, taken or not.
+    pub total_bytes: u64,
+}
+
 /// A folder of files that are written once, from the start to the end.
 pub trait Disk: Send + Sync + 'static {
     /// The names of all files.
@@ -41,6 +50,11 @@ pub trait Disk: Send + Sync + 'static {
     /// How long a sync takes, where time is simulated: the caller waits for so long before it.
     fn sync_takes(&self) -> Duration {
         Duration::ZERO
+    }
+
+    /// The room of the disk, where it can be told.
+    fn room(&self) -> Option<DiskRoom> {
+        None
     }
 
     /// Whether files may be written at all: not while the room that is left belongs to another part of the node. Writes

@@ -6,7 +6,9 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
-use crate::disk::{Disk, DiskFile};
+use nix::sys::statvfs::statvfs;
+
+use crate::disk::{Disk, DiskFile, DiskRoom};
 
 /// Files in one folder, which is made with the first of them.
 pub struct FolderDisk {
@@ -62,6 +64,16 @@ impl Disk for FolderDisk {
 
     fn sync(&self, name: &str) -> io::Result<()> {
         File::open(self.folder.join(name))?.sync_all()
+    }
+
+    fn room(&self) -> Option<DiskRoom> {
+        // The folder is made with its first file, on the disk of the folder above.
+        let there = if self.folder.is_dir() { Some(&*self.folder) } else { self.folder.parent() };
+        let figures = statvfs(there.filter(|path| path.is_dir())?).ok()?;
+        #[allow(clippy::useless_conversion, reason = "other systems count blocks in 32 bits")]
+        let (free, all, each) =
+            (u64::from(figures.blocks_available()), u64::from(figures.blocks()), u64::from(figures.fragment_size()));
+        Some(DiskRoom { free_bytes: free.saturating_mul(each), total_bytes: all.saturating_mul(each) })
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {

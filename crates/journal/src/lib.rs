@@ -21,7 +21,7 @@ mod scan;
 mod segment;
 mod stamps;
 
-pub use disk::{Disk, DiskFile};
+pub use disk::{Disk, DiskFile, DiskRoom};
 pub use folder::FolderDisk;
 pub use hang::{LOOKS, Looks, Steps, UnderWay};
 pub use journal::Journal;

@@ -1,7 +1,7 @@
 //! What is written down of who did what: changes that are agreed on, changes of this node alone, and what was refused.
 //!
 //! Promises: who writes a line never waits for the disk, and no line has a secret in it; lines that find no room are counted in
-//! the next one. Must not know: files (the writer is given one), who may do what.
+//! the next one. Refusals are counted, also where there is no file. Must not know: files (the writer is given one), who may do what.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::audit_file::{AuditFile, Line};
 use crate::edges::Clock;
+use crate::refusals::{Refusals, STRANGERS};
 use crate::roles::Caller;
 
 /// Lines of callers that come or are refused in one second at most.
@@ -29,6 +30,7 @@ pub(crate) struct Audit {
     lost: Arc<AtomicU64>,
     visits: Visits,
     strangers: Visits,
+    refusals: Refusals,
 }
 
 /// The second of the newest line about a caller that came or was refused, and how many there were in it.
@@ -62,12 +64,16 @@ impl Audit {
         clock: Arc<dyn Clock>,
         file: Option<AuditFile>,
     ) -> (Arc<Self>, Option<(AuditWriter, mpsc::Sender<Audited>)>) {
-        let (lost, visits, strangers) = (Arc::<AtomicU64>::default(), Visits::default(), Visits::default());
-        let Some(file) = file else { return (Arc::new(Self { clock, lines: None, lost, visits, strangers }), None) };
+        let lost = Arc::<AtomicU64>::default();
+        let audit = |lines| {
+            let (visits, strangers) = Default::default();
+            Arc::new(Self { clock, lines, lost: lost.clone(), visits, strangers, refusals: Refusals::default() })
+        };
+        let Some(file) = file else { return (audit(None), None) };
         let (sender, lines) = mpsc::channel(AUDITED_WAITING_MAX);
         let (agreed_sender, agreed) = mpsc::channel(AUDITED_WAITING_MAX);
-        let writer = AuditWriter { lines, agreed, lost: lost.clone(), file };
-        (Arc::new(Self { clock, lines: Some(sender), lost, visits, strangers }), Some((writer, agreed_sender)))
+        let audit = audit(Some(sender));
+        (audit, Some((AuditWriter { lines, agreed, lost, file }, agreed_sender)))
     }
 
     /// A caller, as lines name it, now.
@@ -84,6 +90,7 @@ impl Audit {
     /// Somebody was refused a call.
     pub(crate) fn denied(&self, who: &AskedBy, call: &str, reason: &str) {
         tracing::debug!(who = who.name, from = who.from, call, reason, "a caller is refused");
+        self.refusals.call(&who.name);
         self.visited((&self.visits, VISITS_MAX), who, || Line::denied(who, call, reason));
     }
 
@@ -91,7 +98,13 @@ impl Audit {
     pub(crate) fn denied_stranger(&self, from: Option<SocketAddr>, call: &str, reason: &str) {
         let who = self.who(&Caller::showing(Some(Arc::default())), from);
         tracing::debug!(from = who.from, call, reason, "a stranger is refused");
+        self.refusals.call(STRANGERS);
         self.visited((&self.strangers, STRANGERS_MAX), &who, || Line::denied(&who, call, reason));
+    }
+
+    /// What callers were refused.
+    pub(crate) fn refusals(&self) -> &Refusals {
+        &self.refusals
     }
 
     /// Somebody has connected and shown its certificate, or this token.

@@ -12,6 +12,7 @@ use std::time::Duration;
 use firstseen_wire::tls::ServerTls;
 use firstseen_wire::validity::{Doubt, Validity};
 use jiff::Timestamp;
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::Notify;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -36,18 +37,23 @@ pub(crate) struct Certificates {
     complaints: Vec<String>,
     /// The warnings of the last look, for the same reason.
     warned: Vec<(PathBuf, Validity, u64)>,
+    ends: Ends,
 }
+
+/// Where it is shown when certificates end: the node's own, and the authority's; seconds since 1970.
+pub(crate) type Ends = [Gauge; 2];
 
 impl Certificates {
     /// Looks after the files of `tls`, and the connections at `door`.
-    pub(crate) fn new(tls: ServerTls, door: Arc<Door>, clock: Arc<dyn Clock>) -> Self {
-        Self { tls, door, clock, complaints: Vec::new(), warned: Vec::new() }
+    pub(crate) fn new(tls: ServerTls, door: Arc<Door>, clock: Arc<dyn Clock>, ends: Ends) -> Self {
+        Self { tls, door, clock, complaints: Vec::new(), warned: Vec::new(), ends }
     }
 
     /// Looks until `stop`, and whenever `told` says so.
     pub(crate) async fn keep(mut self, told: Arc<Notify>, stop: CancellationToken) {
         let mut looks = 0;
         loop {
+            self.show_ends();
             tokio::select! {
                 biased;
                 () = stop.cancelled() => return,
@@ -74,6 +80,15 @@ impl Certificates {
         }
         self.complaints = complaints;
         has_changed
+    }
+
+    /// Files that cannot be read are complained of already, and what they said before stays.
+    fn show_ends(&self) {
+        for (gauge, is_authority) in self.ends.iter().zip([false, true]) {
+            if let Ok(Some(end_s)) = self.tls.files().tls.end_s(is_authority) {
+                gauge.set(i64::try_from(end_s).unwrap_or(i64::MAX));
+            }
+        }
     }
 
     fn close_refused(&self) {

@@ -144,6 +144,11 @@ impl Guest {
         }
     }
 
+    /// Counts a batch for which its quota had no room.
+    pub(crate) fn note_over_quota(&self) {
+        self.audit.refusals().batch(&self.caller.name());
+    }
+
     /// Whether it may read the secret of the filter of this name.
     pub(crate) fn may_hash_for(&self, map: &ClusterMap, filter: &str) -> bool {
         match self.standing(map) {

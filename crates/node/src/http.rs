@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use axum::Router;
 use axum::body::Bytes;
 use axum::extract::{Request, State};
-use axum::http::{HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
@@ -20,14 +20,11 @@ use tokio::net::TcpListener;
 use crate::accept::BoundedListener;
 use crate::console;
 use crate::hosts::Hosts;
-use crate::metrics::Scrapes;
+use crate::metrics::{Scrapes, TextFormat, older};
 use crate::shared::Shared;
 
 /// Connections that may be open: those of some scrapers and probes.
 const CONNECTIONS_MAX: u32 = 64;
-
-/// The name of the format in Prometheus.
-const METRICS_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Serves until the node stops.
 pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
@@ -101,9 +98,15 @@ async fn startupz(State((shared, was_ready)): State<(Arc<Shared>, Arc<AtomicBool
     }
 }
 
-async fn metrics(State(scrapes): State<Scrapes<Bytes>>) -> Response {
+async fn metrics(State(scrapes): State<Scrapes<Bytes>>, headers: HeaderMap) -> Response {
+    let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
+    let format = TextFormat::asked_for(&accepted.collect::<Vec<_>>().join(","));
+    let described = [(header::CONTENT_TYPE, format.content_type()), (header::VARY, "accept")];
     match scrapes.newest().await {
-        Ok(text) => ([(header::CONTENT_TYPE, METRICS_TYPE)], text).into_response(),
+        Ok(text) if format == TextFormat::Prometheus => {
+            (described, older(&String::from_utf8_lossy(&text))).into_response()
+        }
+        Ok(text) => (described, text).into_response(),
         Err(error) => {
             (StatusCode::INTERNAL_SERVER_ERROR, format!("metrics cannot be shown: {error}\n")).into_response()
         }

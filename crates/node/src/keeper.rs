@@ -13,10 +13,11 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use firstseen_journal::{Disk, NodeMark, ScanError, Segments, Steps, scan};
+use firstseen_journal::{Disk, DiskRoom, NodeMark, ScanError, Segments, Steps, scan};
 use firstseen_meta::Identity;
 use firstseen_routing::{FilterId, MonotonicMs};
 use firstseen_wire::watch;
+use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -84,6 +85,8 @@ pub(crate) struct Keeper {
     woken: Notify,
     /// Records that are on the medium.
     synced: watch::Sender<u64>,
+    /// How long writes and syncs of waiting records took.
+    sync_seconds: Histogram,
     /// One owner reads at a time.
     reading: Mutex<()>,
     /// Owners that have not read the journal yet: nothing is written before they have.
@@ -116,6 +119,8 @@ impl Keeper {
             waiting: Mutex::default(),
             woken: Notify::new(),
             synced: watch::channel(0).0,
+            // From 0.1 ms to 52 s.
+            sync_seconds: Histogram::new(exponential_buckets(0.000_1, 2.0, 20)),
             reading: Mutex::default(),
             readers_left: AtomicUsize::new(readers),
             damage: OnceLock::new(),
@@ -211,6 +216,16 @@ impl Keeper {
     /// Records that are on the medium.
     pub(crate) fn synced(&self) -> u64 {
         *self.synced.borrow()
+    }
+
+    /// How long writes and syncs of waiting records took.
+    pub(crate) fn sync_seconds(&self) -> Histogram {
+        self.sync_seconds.clone()
+    }
+
+    /// The room of the disk, where that can be told.
+    pub(crate) fn disk_room(&self) -> Option<DiskRoom> {
+        self.disk.room()
     }
 
     /// Changes whenever more records are on the medium.

@@ -35,6 +35,7 @@ mod pending;
 mod quotas;
 mod recover;
 mod redis;
+mod refusals;
 mod repair;
 mod roles;
 mod serve;

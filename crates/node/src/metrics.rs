@@ -6,11 +6,17 @@
 
 mod claims;
 mod climbs;
+mod cluster;
 mod door;
+mod exposition;
 mod filters;
+mod fullness;
 mod groups;
 mod latency;
+mod machine;
 mod peers;
+mod process;
+mod refused;
 mod scrapes;
 mod sorted;
 
@@ -33,6 +39,7 @@ use crate::owner::GroupLook;
 use crate::shared::Shared;
 pub(crate) use climbs::ClimbMeter;
 use climbs::ClimbMetrics;
+pub(crate) use exposition::{TextFormat, older};
 use latency::LatencyCounts;
 pub(crate) use peers::LinkMeter;
 pub(crate) use scrapes::Scrapes;
@@ -51,6 +58,11 @@ struct ListenerLabel {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct FilterLabel {
     filter: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+struct CertificateLabel {
+    certificate: &'static str,
 }
 
 type Count<L> = Sorted<L, Counter>;
@@ -90,6 +102,7 @@ pub(crate) struct BatchMeter {
     queue_age_seconds: Histogram,
     received_bytes: Counter,
     received_events: Counter,
+    degraded_events: Counter,
 }
 
 impl BatchMeter {
@@ -103,6 +116,11 @@ impl BatchMeter {
     /// A run of a batch has waited this long for its owner.
     pub(crate) fn queue_age(&self, age_ms: u64) {
         self.queue_age_seconds.observe(age_ms as f64 / 1e3);
+    }
+
+    /// The answer to so many events was marked as degraded.
+    pub(crate) fn degraded(&self, events: usize) {
+        self.degraded_events.inc_by(events as u64);
     }
 
     /// A batch was answered after this long.
@@ -121,6 +139,7 @@ pub(crate) struct Metrics {
     latencies: Sorted<FilterLabel, LatencyCounts>,
     received_bytes: Count<FilterLabel>,
     received_events: Count<FilterLabel>,
+    degraded_events: Count<FilterLabel>,
     sent_bytes: Counter,
     refused: Count<ReasonLabel>,
     relayed: Counter,
@@ -131,6 +150,7 @@ pub(crate) struct Metrics {
     connections_closed: Count<ListenerLabel>,
     climbs: ClimbMetrics,
     unkept: Counter,
+    certificate_ends: Gauges<CertificateLabel>,
 }
 
 /// Buckets from 0.1 ms to 52 s.
@@ -157,6 +177,7 @@ impl Metrics {
             latencies: Sorted::default(),
             received_bytes: Sorted::default(),
             received_events: Sorted::default(),
+            degraded_events: Sorted::default(),
             sent_bytes: Counter::default(),
             refused: Sorted::default(),
             relayed: Counter::default(),
@@ -167,9 +188,17 @@ impl Metrics {
             connections_closed: Sorted::default(),
             climbs,
             unkept: Counter::default(),
+            certificate_ends: Sorted::default(),
         };
         metrics.register_batches();
         metrics.register_ways();
+        // A counter that begins with its first event shows no increase.
+        for reason in Reason::ALL {
+            metrics.refused.of(&ReasonLabel { reason: reason_name(reason) });
+        }
+        for refusal in [LinkRefusal::UnknownKind, LinkRefusal::Unreadable, LinkRefusal::Unsendable] {
+            metrics.link_refused.of(&ReasonLabel { reason: reason_name(refusal) });
+        }
         metrics
     }
 
@@ -184,6 +213,8 @@ impl Metrics {
         registry.register_with_unit("producer_received", help, Unit::Bytes, self.received_bytes.clone());
         let help = "Events of batches from producers; with no filter, of batches for one that is not known here";
         registry.register("producer_received_events", help, self.received_events.clone());
+        let help = "Events whose answers were marked as degraded: slices that could have known them were not asked";
+        registry.register("degraded_events", help, self.degraded_events.clone());
         let help = "Bytes of replies to producers";
         registry.register_with_unit("producer_sent", help, Unit::Bytes, self.sent_bytes.clone());
         let help = "Batches that were refused as a whole, by reason";
@@ -198,6 +229,8 @@ impl Metrics {
         registry.register("link_messages_refused", help, self.link_refused.clone());
         let help = "Records of groups that have no journal; any is a mistake of the program";
         registry.register("journal_records_unkept", help, self.unkept.clone());
+        let help = "When the first certificate of the node's own file ends, and of the authority's, since 1970";
+        registry.register_with_unit("certificate_expiry_timestamp", help, Unit::Seconds, self.certificate_ends.clone());
         let help = "Connections that are open";
         registry.register("connections_open", help, self.connections_open.clone());
         let help = "Connections that were closed at once, because too many are open";
@@ -221,6 +254,7 @@ impl Metrics {
             queue_age_seconds: self.queue_age_seconds.of(&label),
             received_bytes: self.received_bytes.of(&label),
             received_events: self.received_events.of(&label),
+            degraded_events: self.degraded_events.of(&label),
         }
     }
 
@@ -229,11 +263,11 @@ impl Metrics {
         // The series of batches for filters that are not known here has no name.
         let is_kept_name = |filter: &str| filter.is_empty() || names.contains(filter);
         let is_kept = |label: &FilterLabel| is_kept_name(&label.filter);
-        let Self { batch_events, queue_age_seconds, latency_seconds, latencies, .. } = self;
-        let Self { received_bytes, received_events, climbs, .. } = self;
+        let Self { batch_events, queue_age_seconds, latency_seconds, latencies, climbs, .. } = self;
+        let counts = [&self.received_bytes, &self.received_events, &self.degraded_events];
         latencies.retain(is_kept);
         [batch_events, queue_age_seconds, latency_seconds].into_iter().for_each(|spread| spread.retain(is_kept));
-        [received_bytes, received_events].into_iter().for_each(|count| count.retain(is_kept));
+        counts.into_iter().for_each(|count| count.retain(is_kept));
         climbs.keep_filters(is_kept_name);
     }
 
@@ -245,6 +279,11 @@ impl Metrics {
     /// The climbs of a filter, by its name.
     pub(crate) fn climbs(&self, filter: &str) -> ClimbMeter {
         self.climbs.of(filter)
+    }
+
+    /// When the node's own certificate ends, and the authority's.
+    pub(crate) fn certificate_ends(&self) -> [Gauge; 2] {
+        ["own", "authority"].map(|certificate| self.certificate_ends.of(&CertificateLabel { certificate }))
     }
 
     /// The connections of a listener.
@@ -291,14 +330,26 @@ impl Metrics {
 
     /// Everything as text, gathered now; `looks` in the order of filters.
     pub(crate) fn text(&self, shared: &Shared, looks: &[GroupLook]) -> Result<String, fmt::Error> {
+        let map = shared.view().map.clone();
+        // A stream that goes by an older map may have begun series of a filter that has been dropped meanwhile.
+        self.keep_filters(&map.filters.values().map(|record| record.name.as_str()).collect());
+        let nodes: BTreeSet<&str> = map.nodes.values().map(|record| record.name.as_str()).collect();
+        self.links.keep(|peer| nodes.contains(peer));
         let mut now = Registry::with_prefix("firstseen");
         node_now(&mut now, shared);
         peers::show(&mut now, shared);
         door::show(&mut now, shared);
-        groups::register(&mut now, &shared.view().map, looks, shared.config.limits.metrics_slices_max);
+        cluster::show(&mut now, &map);
+        machine::show(&mut now, shared, looks);
+        refused::show(&mut now, shared);
+        process::show_build(&mut now);
+        groups::register(&mut now, &map, looks, shared.config.limits.metrics_slices_max);
+        let mut process = Registry::default();
+        process::show(&mut process);
         let mut unsorted = String::new();
         encode_registry(&mut unsorted, &self.registry)?;
         encode_registry(&mut unsorted, &now)?;
+        encode_registry(&mut unsorted, &process)?;
         let mut text = sorted::by_name(&unsorted);
         encode_eof(&mut text)?;
         Ok(text)

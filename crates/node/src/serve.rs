@@ -68,7 +68,8 @@ pub(crate) async fn serve(
     let limits = &shared.config.limits;
     let door = Door::new(limits.connections_max, limits.handshakes_max, shared.metrics.connections("nodes"));
     if let Some((tls, told)) = &tls {
-        let certificates = Certificates::new(tls.clone(), door.clone(), shared.clock.clone());
+        let certificates =
+            Certificates::new(tls.clone(), door.clone(), shared.clock.clone(), shared.metrics.certificate_ends());
         tokio::spawn(certificates.keep(told.clone(), stop.clone()));
     }
     let (incoming, accepting) = accept::admitted(incoming, tls.map(|(tls, _)| (tls, shared.audit.clone())), door);

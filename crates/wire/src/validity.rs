@@ -3,7 +3,7 @@
 //! Promises: dates are those by which a handshake refuses; the time is passed in. Must not know: clocks, what is done about
 //! a certificate that is not valid.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rustls_pki_types::pem::PemObject;
@@ -42,16 +42,38 @@ impl TlsFiles {
     /// # Errors
     /// [`TlsError`] says which file cannot be used.
     pub fn doubts(&self, now: Duration, soon: Duration) -> Result<Vec<Doubt>, TlsError> {
-        let files = [("certificate", &self.cert, false), ("certificate authority", &self.ca, true)];
         let mut doubts = Vec::new();
-        for (what, path, is_authority) in files {
-            let bytes = std::fs::read(path).map_err(|source| TlsError::Read { what, path: path.clone(), source })?;
-            let certificates = CertificateDer::pem_slice_iter(&bytes).filter_map(Result::ok);
-            let found = certificates.filter_map(|certificate| validity(&certificate, now, soon));
+        for (path, is_authority) in [(&self.cert, false), (&self.ca, true)] {
+            let certificates = certificates(path, is_authority)?;
+            let found = certificates.iter().filter_map(|certificate| validity(certificate, now, soon));
             doubts.extend(found.map(|validity| Doubt { path: path.clone(), is_authority, validity }));
         }
         Ok(doubts)
     }
+
+    /// When the first certificate of the node's own file ends, or of the authority's; seconds since 1970. None where the file
+    /// has no certificate.
+    ///
+    /// # Errors
+    /// [`TlsError`] says which file cannot be used.
+    pub fn end_s(&self, is_authority: bool) -> Result<Option<u64>, TlsError> {
+        let path = if is_authority { &self.ca } else { &self.cert };
+        let end_s = |certificate: &CertificateDer<'_>| match refusal(certificate, FAR) {
+            Some(Validity::Over(end_s)) => Some(end_s),
+            _ => None,
+        };
+        Ok(certificates(path, is_authority)?.iter().filter_map(end_s).min())
+    }
+}
+
+/// A time at which no certificate is valid any more, since 1970: dates in certificates have years of four digits.
+const FAR: Duration = Duration::from_secs(1 << 40);
+
+/// The certificates of a file.
+fn certificates(path: &Path, is_authority: bool) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let what = if is_authority { "certificate authority" } else { "certificate" };
+    let bytes = std::fs::read(path).map_err(|source| TlsError::Read { what, path: path.to_owned(), source })?;
+    Ok(CertificateDer::pem_slice_iter(&bytes).filter_map(Result::ok).collect())
 }
 
 /// The doubt about a certificate; none where it is valid.
@@ -121,6 +143,9 @@ mod tests {
         assert_eq!(at(END_S - 30 * DAY_S + 1), Some(Validity::EndsSoon(END_S)));
         assert_eq!(at(END_S), Some(Validity::EndsSoon(END_S)));
         assert_eq!(at(END_S + 1), Some(Validity::Over(END_S)));
+        assert!(
+            [false, true].iter().all(|is_authority| files.end_s(*is_authority).is_ok_and(|end_s| end_s == Some(END_S)))
+        );
         std::fs::remove_file(&files.ca).expect("a file");
         assert!(files.doubts(Duration::ZERO, Duration::ZERO).is_err_and(|error| error.to_string().contains("ca.pem")));
     }

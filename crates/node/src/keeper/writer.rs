@@ -113,8 +113,13 @@ impl Writer {
             tokio::time::sleep(sync_takes).await;
         }
         loop {
+            let begun_us = self.keeper.clock.monotonic_us();
             match self.on_disk(|journal| journal.sync().and_then(|()| journal.mark())) {
-                Ok(()) => break,
+                Ok(()) => {
+                    let took_us = self.keeper.clock.monotonic_us().saturating_sub(begun_us);
+                    self.keeper.sync_seconds.observe(took_us as f64 / 1e6);
+                    break;
+                }
                 Err(error) if is_full(&error) && !stopping.is_cancelled() => {
                     self.log_full(true);
                     self.make_room()?;

@@ -7,7 +7,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_journal::{Disk, DiskFile};
+use firstseen_journal::{Disk, DiskFile, DiskRoom};
 use firstseen_wire::watch;
 
 /// A disk that yields.
@@ -52,6 +52,10 @@ impl Disk for Yielding {
 
     fn sync_takes(&self) -> Duration {
         self.disk.sync_takes()
+    }
+
+    fn room(&self) -> Option<DiskRoom> {
+        self.disk.room()
     }
 
     fn may_grow(&self) -> bool {

@@ -6,7 +6,7 @@ use firstseen_routing::ClaimCounts;
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::{Count, FilterLabel, Gauges, gauge_value};
+use super::{Count, FilterLabel, Gauges, Ratio, gauge_value};
 use crate::owner::GroupLook;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
@@ -20,7 +20,7 @@ struct EndLabels {
 pub(super) struct Claims {
     open: Gauges<FilterLabel>,
     bytes: Gauges<FilterLabel>,
-    unsure_ms: Gauges<FilterLabel>,
+    unsure_s: Ratio<FilterLabel>,
     granted: Count<FilterLabel>,
     confirmed: Count<FilterLabel>,
     released: Count<FilterLabel>,
@@ -35,7 +35,7 @@ impl Claims {
         registry.register("claims_open", help, claims.open.clone());
         registry.register_with_unit("claims", "Memory of claims", Unit::Bytes, claims.bytes.clone());
         let help = "For how long a former head may still hold events";
-        registry.register("claims_unsure_milliseconds", help, claims.unsure_ms.clone());
+        registry.register_with_unit("claims_unsure", help, Unit::Seconds, claims.unsure_s.clone());
         registry.register("claims_granted", "Claims that were granted", claims.granted.clone());
         registry.register("claims_confirmed", "Confirms that recorded their events", claims.confirmed.clone());
         registry.register("claims_released", "Events that their holders let go", claims.released.clone());
@@ -55,7 +55,8 @@ impl Claims {
         let sum = |count: fn(ClaimCounts) -> u64| all().map(count).sum::<u64>();
         self.open.of(label).set(gauge_value(sum(|claims| claims.open)));
         self.bytes.of(label).set(gauge_value(sum(|claims| claims.bytes)));
-        self.unsure_ms.of(label).set(gauge_value(all().map(|claims| claims.unsure_ms).max().unwrap_or(0)));
+        let unsure_ms = all().map(|claims| claims.unsure_ms).max().unwrap_or(0);
+        self.unsure_s.of(label).set(unsure_ms as f64 / 1e3);
         self.granted.of(label).inc_by(sum(|claims| claims.granted));
         self.confirmed.of(label).inc_by(sum(|claims| claims.confirmed));
         self.released.of(label).inc_by(sum(|claims| claims.released));

@@ -4,11 +4,12 @@
 //! greatest of what does not add up. Must not know: series of single slices.
 
 use firstseen_routing::OwedCounts;
-use firstseen_routing::{DecisionCounts, Reason};
+use firstseen_routing::{DecisionCounts, FilterRecord, Reason, SlicedDefinition};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::claims::Claims;
+use super::fullness::used_share;
 use super::{Count, FilterLabel, Gauges, Ratio, gauge_value};
 use crate::owner::GroupLook;
 
@@ -34,6 +35,7 @@ struct Slices {
     fill_min: Ratio<FilterLabel>,
     fill_mean: Ratio<FilterLabel>,
     fill_max: Ratio<FilterLabel>,
+    used_max: Ratio<FilterLabel>,
     expected_rate_max: Ratio<FilterLabel>,
     bytes: Gauges<FilterLabel>,
     live_events: Gauges<FilterLabel>,
@@ -87,6 +89,9 @@ impl Slices {
         registry.register("filter_fill_mean_ratio", help, slices.fill_mean.clone());
         let help = "The greatest share of cells that are set in a slice, where it says how full the slice is";
         registry.register("filter_fill_max_ratio", help, slices.fill_max.clone());
+        let help =
+            "The greatest share of its room that a slice has used; 1 is what it was sized for, lateness included";
+        registry.register("filter_used_max_ratio", help, slices.used_max.clone());
         let help = "The greatest chance in a slice that an event never seen is called a duplicate";
         registry.register("filter_expected_false_positive_max_ratio", help, slices.expected_rate_max.clone());
         registry.register_with_unit("filter_cells", "Memory of cells", Unit::Bytes, slices.bytes.clone());
@@ -98,7 +103,7 @@ impl Slices {
         slices
     }
 
-    fn show(&self, label: &FilterLabel, looks: &[GroupLook]) {
+    fn show(&self, label: &FilterLabel, definition: &SlicedDefinition, looks: &[GroupLook]) {
         let slices = || looks.iter().flat_map(|look| &look.state.slices);
         self.all.of(label).set(gauge_value(slices().count() as u64));
         self.ready.of(label).set(gauge_value(slices().filter(|slice| slice.ready).count() as u64));
@@ -112,6 +117,9 @@ impl Slices {
             self.fill_min.of(label).set(fills.iter().copied().fold(f64::INFINITY, f64::min));
             self.fill_mean.of(label).set(fills.iter().sum::<f64>() / fills.len() as f64);
             self.fill_max.of(label).set(fills.iter().copied().fold(0.0, f64::max));
+        }
+        if let Some(used) = slices().filter_map(|slice| used_share(definition, slice)).max_by(f64::total_cmp) {
+            self.used_max.of(label).set(used);
         }
         self.expected_rate_max.of(label).set(slices().map(|slice| slice.expected_rate).fold(0.0, f64::max));
         if slices().any(|slice| slice.live_events.is_some()) {
@@ -158,14 +166,11 @@ impl Owed {
         owed
     }
 
-    /// Shows nothing where every event could climb.
     fn show(&self, label: &FilterLabel, counts: &OwedCounts) {
-        if *counts != OwedCounts::default() {
-            self.local.of(label).inc_by(counts.local_events);
-            self.double_deliveries.of(label).inc_by(counts.double_deliveries);
-            self.lost.of(label).inc_by(counts.lost_events);
-            self.waiting.of(label).inc_by(gauge_value(counts.waiting_events));
-        }
+        self.local.of(label).inc_by(counts.local_events);
+        self.double_deliveries.of(label).inc_by(counts.double_deliveries);
+        self.lost.of(label).inc_by(counts.lost_events);
+        self.waiting.of(label).inc_by(gauge_value(counts.waiting_events));
     }
 }
 
@@ -190,10 +195,11 @@ impl Filters {
         Self { hops, owed, claims: Claims::new(registry), ..filters }
     }
 
-    /// Shows the groups of one filter.
-    pub(super) fn show(&self, filter: &str, looks: &[GroupLook]) {
+    /// Shows the groups of one filter; of levels of trees, also what they have decided by themselves.
+    pub(super) fn show(&self, record: &FilterRecord, looks: &[GroupLook]) {
+        let filter = record.name.as_str();
         let label = FilterLabel { filter: filter.to_owned() };
-        self.slices.show(&label, looks);
+        self.slices.show(&label, &record.definition, looks);
         self.claims.show(&label, looks);
         for look in looks {
             let state = &look.state;
@@ -203,7 +209,9 @@ impl Filters {
             self.inflight.of(&label).inc_by(gauge_value(state.inflight_events));
             self.copies_mended.of(&label).inc_by(state.mended_runs);
             self.astray.of(&label).inc_by(state.astray_events);
-            self.owed.show(&label, &state.owed);
+            if record.branch.is_some() {
+                self.owed.show(&label, &state.owed);
+            }
             self.show_decisions(filter, &state.decisions);
             let (tests, sets) = (self.hops.of(filter, "test"), self.hops.of(filter, "set"));
             tests(state.hops.tests, state.hops.test_slices, state.hops.test_nodes);

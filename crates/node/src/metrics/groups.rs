@@ -44,7 +44,7 @@ pub(super) fn register(registry: &mut Registry, map: &ClusterMap, looks: &[Group
     let (filters, groups, slices) = (Filters::new(registry), GroupMetrics::new(registry), Slices::new(registry));
     for looks in looks.chunk_by(|one, next| one.filter == next.filter) {
         let Some(filter) = looks.first().and_then(|look| map.filters.get(&look.filter)) else { continue };
-        filters.show(&filter.name, looks);
+        filters.show(filter, looks);
         if looks.iter().map(|look| look.state.slices.len()).sum::<usize>() > slices_max as usize {
             continue;
         }

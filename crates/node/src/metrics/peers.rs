@@ -10,7 +10,7 @@ use prost::Message;
 
 use firstseen_routing::Offset;
 
-use super::{Count, Gauges, Sorted, gauge_value};
+use super::{Count, Gauges, Ratio, Sorted};
 use crate::shared::Shared;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
@@ -51,6 +51,12 @@ impl LinkMetrics {
         links
     }
 
+    /// Removes the series of nodes that have left.
+    pub(super) fn keep(&self, is_kept: impl Fn(&str) -> bool) {
+        let counts = [&self.received_bytes, &self.sent_bytes, &self.sent_messages];
+        counts.into_iter().for_each(|count| count.retain(|label| is_kept(&label.peer)));
+    }
+
     pub(super) fn of(&self, peer: &str) -> LinkMeter {
         let label = PeerLabel::of(peer);
         LinkMeter {
@@ -83,16 +89,17 @@ pub(super) fn show(registry: &mut Registry, shared: &Shared) {
         let Some(record) = view.map.nodes.get(peer) else { continue };
         peers.of(&PeerLabel::of(&record.name)).set(i64::from(view.unreachable.contains(peer)));
     }
-    let (offsets, doubts): (Gauges<PeerLabel>, Gauges<PeerLabel>) = Default::default();
-    let help = "Milliseconds that the clock of another node is ahead of this one's, where it was measured lately";
-    registry.register("clock_offset_ms", help, offsets.clone());
-    registry.register("clock_uncertain_ms", "Milliseconds that it may be more or less", doubts.clone());
+    let (offsets, doubts): (Ratio<PeerLabel>, Ratio<PeerLabel>) = Default::default();
+    let help = "How far the clock of another node is ahead of this one's, where it was measured lately";
+    registry.register_with_unit("clock_offset", help, Unit::Seconds, offsets.clone());
+    let help = "How much more or less it may be";
+    registry.register_with_unit("clock_uncertainty", help, Unit::Seconds, doubts.clone());
     let now = shared.clock.now();
     for peer in view.links.keys() {
         let measured = view.map.nodes.get(peer).zip(shared.clocks.offset(*peer, now));
         let Some((record, Offset { ahead_ms, uncertain_ms })) = measured else { continue };
-        offsets.of(&PeerLabel::of(&record.name)).set(ahead_ms);
-        doubts.of(&PeerLabel::of(&record.name)).set(gauge_value(uncertain_ms));
+        offsets.of(&PeerLabel::of(&record.name)).set(ahead_ms as f64 / 1e3);
+        doubts.of(&PeerLabel::of(&record.name)).set(uncertain_ms as f64 / 1e3);
     }
     let (batches, sent, received): (Count<PeerLabel>, Count<PeerLabel>, Count<PeerLabel>) = Default::default();
     let help = "Batches to another node for levels of trees there: climbs, checks, and what is brought up later";

@@ -54,7 +54,7 @@ impl StreamRights {
             self.follow(quotas, view, now_ms);
         }
         if let Some((quota, usage)) = &self.quota {
-            usage.take(quota, events, now_ms)?;
+            usage.take(quota, events, now_ms).inspect_err(|_| self.guest.note_over_quota())?;
             self.open_batches += 1;
         }
         Ok(())

@@ -283,7 +283,13 @@ impl Session {
         if let Some((_, meter)) = self.meters.iter().find(|(filter, _)| *filter == batch.filter) {
             meter.answered(elapsed_us);
         }
-        let message = reply::encode(batch.sequence, &self.answers(&batch));
+        let answers = self.answers(&batch);
+        if answers.degraded
+            && let Some((_, meter)) = self.meters.iter().find(|(filter, _)| *filter == batch.filter)
+        {
+            meter.degraded(answers.decisions.len());
+        }
+        let message = reply::encode(batch.sequence, &answers);
         // Another run's owner may still be about to let go of the batch; then its buffers are not used again.
         if let Ok(batch) = Arc::try_unwrap(batch) {
             let room = SPARE_PROBES_MAX.saturating_sub(self.spare.len());

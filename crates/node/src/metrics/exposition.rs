@@ -1,0 +1,97 @@
+//! The two texts in which metrics are told, and which of them a scraper asks for.
+//!
+//! Promises: who does not ask for OpenMetrics gets the older text, which every scraper reads; both have the same samples in the
+//! same order. Must not know: what is counted, HTTP but for the header `Accept`.
+
+/// A format of metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TextFormat {
+    /// Prometheus' own, version 0.0.4.
+    Prometheus,
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+}
+
+impl TextFormat {
+    /// The format that the values of a header `Accept` prefer.
+    pub(crate) fn asked_for(accept: &str) -> Self {
+        let (mut older, mut newer) = (0.0, 0.0);
+        for range in accept.split(',') {
+            let mut parts = range.split(';').map(str::trim);
+            let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
+            let weight = parts.find_map(|part| part.strip_prefix("q=").or_else(|| part.strip_prefix("Q=")));
+            let weight: f32 = weight.map_or(1.0, |weight| weight.trim().parse().unwrap_or(0.0));
+            match kind.as_str() {
+                "application/openmetrics-text" => newer = weight.max(newer),
+                "text/plain" | "text/*" | "*/*" => older = weight.max(older),
+                _ => {}
+            }
+        }
+        if newer > 0.0 && newer >= older { Self::OpenMetrics } else { Self::Prometheus }
+    }
+
+    /// The format's name in the header `Content-Type`.
+    pub(crate) fn content_type(self) -> &'static str {
+        match self {
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+        }
+    }
+}
+
+/// The text of OpenMetrics in Prometheus' own format: counters have the name of their samples, units are in names only, and
+/// nothing marks the end.
+pub(crate) fn older(openmetrics: &str) -> String {
+    let mut text = String::with_capacity(openmetrics.len());
+    let mut help = None;
+    for line in openmetrics.lines() {
+        if let Some(said) = line.strip_prefix("# HELP ") {
+            help = Some(said);
+        } else if let Some(typed) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = typed.split_once(' ').unwrap_or((typed, "unknown"));
+            let ending = if kind == "counter" { "_total" } else { "" };
+            if let Some((_, words)) = help.take().and_then(|help| help.split_once(' ')) {
+                text.extend(["# HELP ", name, ending, " ", words, "\n"]);
+            }
+            let kind = if kind == "unknown" { "untyped" } else { kind };
+            text.extend(["# TYPE ", name, ending, " ", kind, "\n"]);
+        } else if !line.starts_with('#') {
+            text.extend([line, "\n"]);
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_asks_for_openmetrics_gets_it_and_all_others_what_everybody_reads() {
+        use TextFormat::{OpenMetrics, Prometheus};
+        for (accept, format) in [
+            ("", Prometheus),
+            ("*/*", Prometheus),
+            ("text/html, */*;q=0.1", Prometheus),
+            ("text/plain; version=0.0.4", Prometheus),
+            ("application/openmetrics-text; version=1.0.0", OpenMetrics),
+            ("Application/OpenMetrics-Text;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1", OpenMetrics),
+            ("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1", OpenMetrics),
+            ("application/openmetrics-text;q=0.3, text/plain;q=0.7", Prometheus),
+            ("application/openmetrics-text;q=0, */*", Prometheus),
+            ("application/openmetrics-text;q=much", Prometheus),
+            ("application/json", Prometheus),
+        ] {
+            assert_eq!(TextFormat::asked_for(accept), format, "{accept}");
+        }
+    }
+
+    #[test]
+    fn the_older_text_has_the_same_samples() {
+        let newer = "# HELP a Bytes.\n# TYPE a counter\n# UNIT a bytes\na_total{x=\"# TYPE \"} 1\n# HELP b Now.\n# TYPE b gauge\nb 2\n\
+                     # HELP c What.\n# TYPE c unknown\nc 3\n# EOF\n";
+        let expected = "# HELP a_total Bytes.\n# TYPE a_total counter\na_total{x=\"# TYPE \"} 1\n# HELP b Now.\n# TYPE b gauge\nb 2\n\
+                        # HELP c What.\n# TYPE c untyped\nc 3\n";
+        assert_eq!(older(newer), expected);
+    }
+}

@@ -1,0 +1,54 @@
+//! How much of its room a slice has used.
+//!
+//! Promises: 1 is what the slice was sized for, generations that may still open counted in; none where a filter has no such
+//! room. Must not know: who reads it, how cells are counted.
+
+use firstseen_routing::{SliceState, SlicedDefinition};
+
+/// The share of its room that a slice has used: by its events where it counts them, and by its cells that are set otherwise.
+pub(super) fn used_share(definition: &SlicedDefinition, slice: &SliceState) -> Option<f64> {
+    let group = &definition.group;
+    // Generations that grow in size are an end that nobody has planned for.
+    let growth = group.cells.growth().filter(|growth| growth.ratio <= 1.0)?;
+    let generations_max = f64::from(growth.generations_max);
+    if let Some(live_events) = slice.live_events.filter(|_| definition.slicing.slices_per_group() == 1) {
+        return Some(live_events as f64 / (growth.capacity_events as f64 * generations_max));
+    }
+    // Each event sets `hashes` cells anywhere, so that a cell stays empty with the chance `(1 - 1/cells)^(hashes * events)`.
+    let hashes: f64 = f64::from(group.cells.geometry()?.hashes());
+    let full_fill: f64 = growth.generation_rate.powf(1.0 / hashes);
+    let used = (1.0 - slice.fill?).ln() / (1.0 - full_fill).ln();
+    Some(used * f64::from(slice.generations) / generations_max)
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_filter::{FilterSpec, Kind};
+
+    use super::*;
+
+    fn definition(slicing: &str) -> SlicedDefinition {
+        let window = "1h".parse().expect("a window");
+        let spec = FilterSpec { capacity_events: Some(10_000), ..FilterSpec::new(Kind::Timing, window) };
+        SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition")
+    }
+
+    #[test]
+    fn the_room_is_used_when_as_many_events_or_cells_are_set_as_it_was_sized_for() {
+        let definition_of_one = definition("none");
+        let growth = *definition_of_one.group.cells.growth().expect("a limit");
+        let counting =
+            |live_events| SliceState { live_events: Some(live_events), generations: 1, ..SliceState::default() };
+        assert_eq!(used_share(&definition_of_one, &counting(growth.capacity_events)), Some(1.0));
+        assert_eq!(used_share(&definition_of_one, &counting(0)), Some(0.0));
+        let cut = definition("vertical:2");
+        let hashes = f64::from(cut.group.cells.geometry().expect("cells").hashes());
+        let full_fill = cut.group.cells.growth().expect("a limit").generation_rate.powf(1.0 / hashes);
+        let filled = |fill| SliceState { fill: Some(fill), generations: 1, ..SliceState::default() };
+        let share = |fill| used_share(&cut, &filled(fill)).expect("a share");
+        assert!((share(full_fill) - 1.0).abs() < 1e-9 && share(0.0) == 0.0, "{}", share(full_fill));
+        let half = share(1.0 - (1.0 - full_fill).sqrt());
+        assert!((half - 0.5).abs() < 1e-9, "{half}");
+        assert_eq!(used_share(&cut, &SliceState::default()), None);
+    }
+}

@@ -1,0 +1,51 @@
+//! Metrics of what the node takes of its machine: memory and disk, against what it may take.
+//!
+//! Promises: figures of a disk are absent where nobody can tell them, and where the disk hangs: no scrape waits for it. Must not
+//! know: where the folder of data is.
+
+use std::sync::atomic::AtomicU64;
+
+use firstseen_journal::DiskRoom;
+use firstseen_meta::used_bytes;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::gauge_value;
+use crate::owner::GroupLook;
+use crate::shared::Shared;
+
+/// Shows memory, disk, and what the cluster's agreement costs.
+pub(super) fn show(registry: &mut Registry, shared: &Shared, looks: &[GroupLook]) {
+    let view = shared.view();
+    let of_slices = |look: &GroupLook| look.state.slices.iter().map(|slice| slice.bytes).sum::<u64>();
+    let of_claims = |look: &GroupLook| look.state.claims.map_or(0, |claims| claims.bytes);
+    let used = looks.iter().map(|look| of_slices(look) + look.state.guard_bytes + of_claims(look)).sum();
+    let reserved = view.node().and_then(|node| used_bytes(&view.map).get(&node).copied()).unwrap_or(0);
+    let mut bytes = vec![
+        (
+            "memory_limit",
+            "Memory that slices may take here by the node's configuration",
+            shared.config.memory_max_bytes,
+        ),
+        ("memory_reserved", "Memory that the slices which the map has here take at most", reserved),
+        ("memory_used", "Memory of cells, of what is remembered for retries, and of claims", used),
+    ];
+    let room =
+        if shared.keeper.hangs() || *shared.meta.disk_hangs().borrow() { None } else { shared.keeper.disk_room() };
+    if let Some(DiskRoom { free_bytes, total_bytes }) = room {
+        bytes.push(("data_disk_free", "Room that is left on the disk of the data folder", free_bytes));
+        bytes.push(("data_disk_size", "Room of the disk of the data folder, used or not", total_bytes));
+    }
+    for (name, help, value) in bytes {
+        let gauge: Gauge = Gauge::default();
+        gauge.set(gauge_value(value));
+        registry.register_with_unit(name, help, Unit::Bytes, gauge);
+    }
+    let help = "How long each write and sync of waiting records took the disk of the journal";
+    registry.register_with_unit("journal_sync", help, Unit::Seconds, shared.keeper.sync_seconds());
+    let elections = Counter::<u64, AtomicU64>::default();
+    elections.inc_by(shared.meta.status().term);
+    let help = "Elections in the cluster's agreement since it was founded: each change of its leader begins with one";
+    registry.register("raft_elections", help, elections);
+}

@@ -1,0 +1,140 @@
+//! What the machine says of this process, and what is known of its build.
+//!
+//! Promises: the names are those that Prometheus' own clients use; where the system has no `/proc`, or does not tell a figure, its
+//! series is absent, and never 0. Must not know: what the node does.
+
+use std::fs;
+use std::sync::atomic::AtomicU64;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::registry::{Registry, Unit};
+
+use super::{Gauges, gauge_value};
+
+/// Times in `/proc` are told to programs in hundredths of a second, whatever the kernel counts in.
+const TICKS_PER_S: f64 = 100.0;
+/// The places of figures in `/proc/self/stat`, counted behind the name of the program.
+const USER_TICKS: usize = 11;
+const SYSTEM_TICKS: usize = 12;
+const START_TICKS: usize = 19;
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
+struct BuildLabels {
+    version: &'static str,
+    arch: &'static str,
+    os: &'static str,
+    profile: &'static str,
+}
+
+/// The build, for a registry with the project's prefix.
+pub(super) fn show_build(registry: &mut Registry) {
+    let build = Gauges::<BuildLabels>::default();
+    let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
+    let (arch, os) = (std::env::consts::ARCH, std::env::consts::OS);
+    build.of(&BuildLabels { version: env!("CARGO_PKG_VERSION"), arch, os, profile }).set(1);
+    registry.register("build_info", "The build of this process; always 1", build);
+}
+
+/// The process, for a registry without a prefix.
+pub(super) fn show(registry: &mut Registry) {
+    if let Some(usage) = stat().as_deref().and_then(usage) {
+        let cpu = Counter::<f64, AtomicU64>::default();
+        cpu.inc_by(usage.cpu_s);
+        let help = "Time that processors have worked for this process, in user and system mode";
+        registry.register_with_unit("process_cpu", help, Unit::Seconds, cpu);
+        if let Some(boot_s) = read("/proc/stat").as_deref().and_then(boot_s) {
+            let start = Gauge::<f64, AtomicU64>::default();
+            start.set(boot_s + usage.started_s);
+            let help = "When the process was started, since 1970";
+            registry.register_with_unit("process_start_time", help, Unit::Seconds, start);
+        }
+    }
+    let status = read("/proc/self/status").unwrap_or_default();
+    for (name, help, key) in [
+        ("process_resident_memory", "Memory of the process that is in the machine's memory", "VmRSS:"),
+        ("process_virtual_memory", "Addresses that the process has reserved", "VmSize:"),
+    ] {
+        if let Some(bytes) = status_bytes(&status, key) {
+            let gauge: Gauge = Gauge::default();
+            gauge.set(gauge_value(bytes));
+            registry.register_with_unit(name, help, Unit::Bytes, gauge);
+        }
+    }
+    let open = fs::read_dir("/proc/self/fd").ok().map(|files| files.count() as u64);
+    let most = read("/proc/self/limits").as_deref().and_then(files_max);
+    for (name, help, files) in [
+        ("process_open_fds", "Files and connections that the process has open", open),
+        ("process_max_fds", "Files and connections that it may have open", most),
+    ] {
+        if let Some(files) = files {
+            let gauge: Gauge = Gauge::default();
+            gauge.set(gauge_value(files));
+            registry.register(name, help, gauge);
+        }
+    }
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok()
+}
+
+fn stat() -> Option<String> {
+    read("/proc/self/stat")
+}
+
+/// Seconds of processors, and seconds from the machine's start to the process's.
+struct Usage {
+    cpu_s: f64,
+    started_s: f64,
+}
+
+/// The usage by `/proc/self/stat`, where the name of the program may hold anything.
+fn usage(stat: &str) -> Option<Usage> {
+    let (_, behind_name) = stat.rsplit_once(") ")?;
+    let figures: Vec<&str> = behind_name.split(' ').collect();
+    let ticks = |place: usize| figures.get(place)?.trim().parse::<u64>().ok();
+    let cpu_ticks = ticks(USER_TICKS)? + ticks(SYSTEM_TICKS)?;
+    Some(Usage { cpu_s: cpu_ticks as f64 / TICKS_PER_S, started_s: ticks(START_TICKS)? as f64 / TICKS_PER_S })
+}
+
+/// When the machine was started, by `/proc/stat`.
+fn boot_s(stat: &str) -> Option<f64> {
+    stat.lines().find_map(|line| line.strip_prefix("btime "))?.trim().parse().ok()
+}
+
+/// A figure of `/proc/self/status`.
+fn status_bytes(status: &str, key: &str) -> Option<u64> {
+    let figure = status.lines().find_map(|line| line.strip_prefix(key))?;
+    Some(figure.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
+}
+
+/// Files that may be open, by `/proc/self/limits`; none where there is no limit.
+fn files_max(limits: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_stand_where_the_kernel_says() {
+        let stat = "7 (a) b) S 1 7 7 0 -1 4194560 9 0 0 0 150 50 0 0 20 0 4 0 12345 99 8 1 2\n";
+        let usage = usage(stat).expect("figures");
+        assert_eq!((usage.cpu_s, usage.started_s), (2.0, 123.45));
+        assert_eq!(boot_s("cpu 1 2\nbtime 1700000000\nprocesses 3\n"), Some(1_700_000_000.0));
+        assert_eq!(status_bytes("VmSize:\t  9 kB\nVmRSS:\t     12 kB\n", "VmRSS:"), Some(12 << 10));
+        let limits =
+            "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024                 4096   files\n";
+        assert_eq!(files_max(limits), Some(1024));
+        assert_eq!(files_max("Max open files            unlimited            unlimited            files\n"), None);
+        assert!(usage_is_absent("") && usage_is_absent("1 (a) S 2"));
+    }
+
+    fn usage_is_absent(stat: &str) -> bool {
+        super::usage(stat).is_none()
+    }
+}
