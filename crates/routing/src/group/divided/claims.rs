@@ -101,6 +101,10 @@ impl DividedGroup {
     /// Asks all nodes that would record an event, and have copies of slices that are on their way, too: those that are asked
     /// about voting positions whether they know the event, and every one whether it holds a claim of it.
     pub(super) fn ask_all(&mut self, ticket: Ticket, voters: &Voters) {
+        // No zero can be found then, and the map may call slices complete before all have answered.
+        if voters.voting == 0 {
+            return self.decide_and_release(ticket, TOO_FEW_LEFT);
+        }
         let event = self.event(ticket);
         let Self { in_flight, own, membership, outbox, .. } = self;
         let (placement, now_ms) = (membership.placement(), self.present.now_ms());
