@@ -34,6 +34,7 @@ mod late;
 mod live;
 mod local_cluster;
 mod memory;
+mod metrics;
 mod mistaken_settings;
 mod moves;
 mod node;

@@ -36,7 +36,7 @@ const LEFT_OUT: [(&str, usize); 11] = [
 ];
 
 /// The pages that have a test of their own, so that they run beside each other.
-const LARGE: [&str; 2] = ["README.md", "docs/operations.md"];
+const LARGE: [&str; 3] = ["README.md", "docs/operations.md", "docs/runbook.md"];
 
 #[test]
 fn the_readme_does_what_it_says() {
@@ -46,6 +46,11 @@ fn the_readme_does_what_it_says() {
 #[test]
 fn the_page_for_operators_does_what_it_says() {
     run_page("docs/operations.md", false);
+}
+
+#[test]
+fn the_runbook_does_what_it_says() {
+    run_page("docs/runbook.md", false);
 }
 
 #[test]

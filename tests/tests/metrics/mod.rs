@@ -1,0 +1,144 @@
+//! `/metrics` of real nodes: both formats, read strictly; every metric that the dashboard, the alerts and the pages name; and
+//! alerts that fire when what they are for happens.
+
+mod exposition;
+mod fires;
+mod names;
+mod recording;
+mod scrape;
+
+use std::collections::BTreeSet;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use self::exposition::{Format, Samples, read};
+use self::recording::has_promtool;
+use self::scrape::{get, scrape};
+use crate::local_cluster::{LocalCluster, eventually};
+use crate::run::Folder;
+
+/// Where the nodes of a cluster serve their metrics.
+fn scraped(cluster: &LocalCluster) -> Vec<String> {
+    let nodes = cluster.ready["nodes"].as_array().expect("nodes");
+    nodes.iter().map(|node| node["http"].as_str().expect("an address").to_owned()).collect()
+}
+
+/// Two sites with certificates and a tree, where somebody was refused.
+fn with_sites(folder: &Folder) -> LocalCluster {
+    let cluster = LocalCluster::start(folder, "--sites athens,oslo --tls --data sites");
+    let tls = |who: &str| {
+        let file = |end: &str| format!("sites/certs/{who}.{end}");
+        format!("--tls-ca sites/certs/ca.pem --tls-cert {} --tls-key {}", file("pem"), file("key"))
+    };
+    cluster.create(folder, "tree", &format!("--capacity 10k --tree dense {}", tls("admin"))).ok();
+    cluster.create(folder, "refused", &format!("--capacity 10k --window 1h {}", tls("local.client"))).fails(1, &[]);
+    let asked = format!("--cluster {} --filter tree --site athens {} input", cluster.addresses(), tls("local.client"));
+    folder.dedup(&asked).ok();
+    cluster
+}
+
+/// Two nodes with a door, a durable filter and one with claims.
+fn with_door(folder: &Folder) -> LocalCluster {
+    let port = crate::ports::free_ports(1);
+    let cluster = LocalCluster::start(folder, &format!("--nodes 2 --redis {port} --data door"));
+    let of = "--capacity 10k --window 1h --clock wall";
+    cluster.create(folder, "clicks", &format!("{of} --slicing vertical:2 --durability durable")).ok();
+    cluster.create(folder, "jobs", &format!("{of} --claims 60s")).ok();
+    folder.dedup(&format!("--cluster {} --filter clicks input", cluster.addresses())).ok();
+    let client = redis::Client::open(format!("redis://127.0.0.1:{port}/")).expect("an address");
+    eventually("an answer at the door", || {
+        let answer = client.get_connection().and_then(|mut client| redis::cmd("PING").query::<String>(&mut client));
+        answer.is_ok_and(|answer| answer == "PONG")
+    });
+    cluster
+}
+
+/// Names of samples, and of histograms.
+fn names(samples: &Samples) -> BTreeSet<String> {
+    let names = || samples.keys().map(|(name, _)| name);
+    let histograms = names().filter_map(|name| name.strip_suffix("_bucket"));
+    names().cloned().chain(histograms.map(str::to_owned)).collect()
+}
+
+#[test]
+fn every_metric_that_is_named_exists() {
+    let folder = Folder::with("a\nb\na\n");
+    let (sites, door) = (with_sites(&folder), with_door(&folder));
+    let addresses: Vec<String> = [&sites, &door].into_iter().flat_map(scraped).collect();
+    let named: Vec<(&str, BTreeSet<String>)> =
+        names::FILES.into_iter().map(|file| (file, names::metrics(&names::text(file)))).collect();
+    assert!(named.iter().all(|(_, metrics)| metrics.len() > 15), "{named:?}");
+    // Clocks are measured after a while, and histograms have their first figure by then.
+    let mut missing = Vec::new();
+    eventually("all metrics", || {
+        let all: BTreeSet<String> =
+            addresses.iter().flat_map(|address| names(&scrape(address).expect("a node"))).collect();
+        let lacks = |file: &str, metric: &String| (!all.contains(metric)).then(|| format!("{file}: {metric}"));
+        let now = named.iter().flat_map(|(file, metrics)| metrics.iter().filter_map(|metric| lacks(file, metric)));
+        let now: Vec<String> = now.collect();
+        if now != missing {
+            eprintln!("still missing: {now:?}");
+        }
+        missing = now;
+        missing.is_empty()
+    });
+}
+
+#[test]
+fn both_formats_have_the_same_samples() {
+    let folder = Folder::with("a\nb\na\n");
+    let cluster = with_door(&folder);
+    let address = &scraped(&cluster)[0];
+    let newer = "application/openmetrics-text;version=1.0.0;q=0.8,text/plain;version=0.0.4;q=0.3,*/*;q=0.1";
+    for accept in ["", "*/*", "text/plain;version=0.0.4"] {
+        let (head, _) = get(address, accept).expect("an answer");
+        assert!(head.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{accept}: {head}");
+    }
+    // Both texts are of one gathering, if they come within a second.
+    eventually("one gathering", || {
+        let (head, new) = get(address, newer).expect("an answer");
+        assert!(head.contains("content-type: application/openmetrics-text; version=1.0.0; charset=utf-8"), "{head}");
+        let new = read(&new, Format::OpenMetrics).unwrap_or_else(|error| panic!("{error}\n{new}"));
+        let old = scrape(address).expect("an answer");
+        assert!(new.keys().eq(old.keys()));
+        new == old
+    });
+    if has_promtool() {
+        let (_, text) = get(address, "").expect("an answer");
+        let mut checking = Command::new("promtool");
+        checking.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut checking = checking.spawn().expect("promtool");
+        checking.stdin.take().expect("a pipe").write_all(text.as_bytes()).expect("it reads");
+        let checked = checking.wait_with_output().expect("an end");
+        assert!(checked.status.success(), "{checked:?}");
+    }
+}
+
+/// Nothing of a filter is shown once it is dropped, at no node: neither its own figures nor those of its batches.
+#[test]
+fn the_series_of_a_filter_go_with_it() {
+    let folder = Folder::with("a\nb\na\n");
+    let cluster = with_door(&folder);
+    let of = |filter: &str| {
+        let all = scraped(&cluster).into_iter().map(|address| scrape(&address).expect("a node"));
+        all.map(|samples| samples.keys().filter(|(_, of)| of.get("filter").is_some_and(|of| of == filter)).count())
+            .collect()
+    };
+    let before: Vec<usize> = of("clicks");
+    assert!(before.iter().all(|samples| *samples > 30), "{before:?}");
+    folder.run(&format!("filter drop clicks --yes --cluster {}", cluster.addresses())).ok();
+    eventually("no series", || of("clicks").into_iter().all(|samples: usize| samples == 0));
+    assert!(of("jobs").into_iter().all(|samples: usize| samples > 10), "others stay");
+}
+
+#[test]
+fn promtool_finds_no_fault_in_the_alerts() {
+    if !has_promtool() {
+        return;
+    }
+    for arguments in [["check", "rules", "alerts.yaml"], ["test", "rules", "alerts_test.yaml"]] {
+        let ran =
+            Command::new("promtool").args(arguments).current_dir(names::path("contrib")).output().expect("promtool");
+        assert!(ran.status.success(), "{ran:?}");
+    }
+}

@@ -1,0 +1,110 @@
+//! Samples of a run, in the form in which promtool takes them, and what alerts make of them.
+//!
+//! Promises: a gauge keeps the value that was scraped until the next scrape, a counter goes there in equal steps, and a series
+//! that a scrape did not have is absent from then on. A minute of the recording is a scrape apart from the last, and not a minute
+//! of the run: alerts wait for longer than a test can. The clock of promtool begins at 0, so dates are told from the scrape on. Must not know: how nodes are started.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::exposition::{Labels, Samples};
+use super::scrape::scrape;
+use crate::run::Folder;
+
+/// Scrapes of some nodes, by the minutes that they stand for.
+pub(crate) struct Recording {
+    nodes: Vec<String>,
+    scrapes: Vec<(u64, Samples)>,
+}
+
+impl Recording {
+    /// Nothing of the nodes with these addresses yet.
+    pub(crate) fn of(nodes: &[String]) -> Self {
+        Self { nodes: nodes.to_vec(), scrapes: Vec::new() }
+    }
+
+    /// Scrapes all nodes: that stands for `minute`.
+    pub(crate) fn scrape(&mut self, minute: u64) {
+        let mut all = Samples::new();
+        for (number, address) in self.nodes.iter().enumerate() {
+            let here = scrape(address);
+            let labels = |labels: Labels| {
+                let own = [("instance", format!("node-{number}")), ("job", "firstseen".to_owned())];
+                labels.into_iter().chain(own.map(|(name, value)| (name.to_owned(), value))).collect::<Labels>()
+            };
+            let is_up = if here.is_some() { 1.0 } else { 0.0 };
+            all.insert(("up".to_owned(), labels(Labels::new())), is_up);
+            let begun_s = SystemTime::now().duration_since(UNIX_EPOCH).expect("a date").as_secs_f64();
+            all.extend(here.unwrap_or_default().into_iter().map(|((name, of), value)| {
+                let value = if name.ends_with("_timestamp_seconds") { value - begun_s } else { value };
+                ((name, labels(of)), value)
+            }));
+        }
+        self.scrapes.push((minute, all));
+    }
+
+    /// The series, each with its values minute by minute.
+    fn series(&self) -> String {
+        let names: BTreeSet<_> = self.scrapes.iter().flat_map(|(_, samples)| samples.keys()).collect();
+        let mut text = String::new();
+        for key @ (name, labels) in names {
+            let is_counter = ["_total", "_bucket", "_count", "_sum"].iter().any(|ending| name.ends_with(ending));
+            let mut values = Vec::new();
+            for (at, (minute, samples)) in self.scrapes.iter().enumerate() {
+                let (value, next) = (samples.get(key), self.scrapes.get(at + 1));
+                let minutes = next.map_or(1, |(next, _)| next - minute);
+                for passed in 0..minutes {
+                    let step = passed as f64 / minutes as f64;
+                    let later = next.and_then(|(_, samples)| samples.get(key)).filter(|_| is_counter);
+                    values.push(match (value, later) {
+                        (None, _) => "_".to_owned(),
+                        (Some(value), Some(later)) if later >= value => (value + (later - value) * step).to_string(),
+                        (Some(value), _) => value.to_string(),
+                    });
+                }
+            }
+            let labels: Vec<String> = labels.iter().map(|(name, value)| format!("{name}={value:?}")).collect();
+            let series = format!("{name}{{{}}}", labels.join(","));
+            let _ = writeln!(text, "  - series: '{series}'\n    values: '{}'", values.join(" "));
+        }
+        text
+    }
+
+    /// The alerts of the file `rules` that fire at each of these minutes, by promtool.
+    ///
+    /// # Panics
+    /// Others fire.
+    pub(crate) fn must_fire(&self, rules: &str, expected: &[(u64, &[&str])]) {
+        let folder = Folder::new();
+        let mut test =
+            format!("rule_files: [{rules:?}]\nevaluation_interval: 1m\ntests:\n- interval: 1m\n  input_series:\n");
+        test += &self.series();
+        test += "  promql_expr_test:\n";
+        for (minute, alerts) in expected {
+            let expression = "group by (alertname) (ALERTS{alertstate=\"firing\"})";
+            let alerts: BTreeSet<_> = alerts.iter().collect();
+            let samples = if alerts.is_empty() { " []" } else { "" };
+            let _ = writeln!(test, "  - expr: '{expression}'\n    eval_time: {minute}m\n    exp_samples:{samples}");
+            for alert in alerts {
+                let _ = writeln!(test, "    - labels: '{{alertname=\"{alert}\"}}'\n      value: 1");
+            }
+        }
+        folder.write("recorded.yaml", &test);
+        let ran =
+            Command::new("promtool").args(["test", "rules", "recorded.yaml"]).current_dir(folder.path("")).output();
+        let ran = ran.expect("promtool");
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned() + &String::from_utf8_lossy(&ran.stdout);
+        assert!(ran.status.success(), "{said}");
+    }
+}
+
+/// Whether promtool is installed; a notice where it is not.
+pub(crate) fn has_promtool() -> bool {
+    let is_there = Command::new("promtool").arg("--version").output().is_ok_and(|ran| ran.status.success());
+    if !is_there {
+        eprintln!("promtool is not installed: alerts are not evaluated (Debian: apt install prometheus)");
+    }
+    is_there
+}
