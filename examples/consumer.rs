@@ -165,6 +165,8 @@ impl Sink {
         // A consumer that was killed within a write may have left a part of a line.
         let whole = text.rfind('\n').map_or(0, |end| end + 1);
         file.set_len(whole as u64)?;
+        // What is confirmed now must not be lost with the machine's power.
+        file.sync_data()?;
         let lines = text[..whole].lines().rev().take(BATCH_EVENTS);
         let tail = lines.map(parsed).collect::<Option<_>>().ok_or("the output has lines of another kind")?;
         Ok(Self { file, tail })

@@ -27,9 +27,11 @@ const WINDOW_S: u64 = 3600;
 const CONFIRMED: &str = "UPDATE delivered SET confirmed = 1 WHERE event = ?1";
 
 /// Charges an event that this consumer holds. Where another one has charged it meanwhile, as this one was stopped for longer than
-/// its lease, there is a row, and nothing happens.
+/// its lease, there is a row, and nothing happens; a row of a window that is over is that of a former event.
 fn charge(database: &mut Connection, event: &[u8], cents: i64, fence: Fence) -> rusqlite::Result<bool> {
     let transaction = database.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
+    transaction
+        .execute("DELETE FROM delivered WHERE event = ?1 AND at_s <= unixepoch() - ?2", params![event, WINDOW_S])?;
     let is_new = transaction.execute(
         "INSERT INTO delivered (event, fence) VALUES (?1, ?2) ON CONFLICT (event) DO NOTHING",
         params![event, fence.to_bytes()],
@@ -162,5 +164,19 @@ fn a_row_whose_window_is_over_stands_for_nothing() -> Result<()> {
         panic!("it was recorded for the former")
     };
     assert!(charge(&mut database, b"click", 5, claim.deliver().expect("held").fence())?);
+    Ok(())
+}
+
+#[test]
+fn an_event_that_comes_again_after_its_window_is_charged_again() -> Result<()> {
+    let mut database = Connection::open_in_memory()?;
+    database.execute_batch(TABLES)?;
+    let (event, cents) = (b"a click", 7);
+    let fence = Fence::from_bytes([1; Fence::BYTES]);
+    assert!(charge(&mut database, event, cents, fence)?);
+    assert!(!charge(&mut database, event, cents, fence)?, "within a window there is one charge");
+    database.execute("UPDATE delivered SET at_s = at_s - ?1", params![WINDOW_S])?;
+    assert!(charge(&mut database, event, cents, fence)?, "the consumer has not been started anew since");
+    assert_eq!(database.query_row("SELECT balance FROM account", [], |row| row.get::<_, i64>(0))?, 2 * cents);
     Ok(())
 }
