@@ -186,3 +186,21 @@ fn claims_of_a_filter_that_is_made_again_are_forgotten_and_more_than_a_connectio
     assert_eq!(ask(one, "DEL job:n9998"), Ok(0));
     assert!(refusal(one, "FS.CONFIRM job:n9997").contains("holds no claim"));
 }
+
+#[test]
+fn a_fence_of_another_filter_spoils_no_confirm_beside_it() {
+    const INVALID: i64 = -9;
+    let door = door("", "60s");
+    let client = &mut door.client();
+    assert_eq!(ask(client, "FS.CLAIM job:1 PX 60000"), Ok(1));
+    let foreign = format!("{:048x}", 1);
+    let told: (i64, i64) = pipe()
+        .cmd("FS.CONFIRM")
+        .arg("job:1")
+        .cmd("FS.CONFIRM")
+        .arg(&["job:2", "FENCE", &foreign])
+        .query(client)
+        .expect("two replies");
+    assert_eq!(told, (1, INVALID));
+    assert_eq!(ask(client, "SISMEMBER jobs job:1"), Ok(1));
+}

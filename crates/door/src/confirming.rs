@@ -141,7 +141,20 @@ impl Confirmer {
         }
     }
 
-    async fn confirm(&self, filters: &Filters, filter: &Arc<str>, due: Vec<Due>) {
+    async fn confirm(&self, filters: &Filters, filter: &Arc<str>, mut due: Vec<Due>) {
+        // A filter that was made anew under this name would refuse the former's claims, and the others with them.
+        if let Ok(present) = filters.get(filter).await {
+            let count = due.len();
+            due.retain(|due| present.has_granted(due.claimed.fence));
+            let former = count - due.len();
+            if former > 0 {
+                self.counts.unconfirmed.fetch_add(former as u64, Ordering::Relaxed);
+                tracing::warn!(filter = &**filter, former, "claims of a former filter of this name are not confirmed");
+            }
+        }
+        if due.is_empty() {
+            return;
+        }
         // Of a few moments, that of the latest is in the window for the longest.
         let at_ms = due.iter().map(|due| due.claimed.at_ms).max().unwrap_or_default();
         let items: Vec<&[u8]> = due.iter().map(|due| &*due.claimed.item).collect();

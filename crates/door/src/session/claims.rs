@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use firstseen_client::Verdict;
-use firstseen_routing::{Fence, FilterVerb};
+use firstseen_routing::{Fence, FilterVerb, Reason};
 use tokio::time::Instant;
 
 use super::place::Found;
@@ -43,6 +43,10 @@ pub(super) async fn held<'a>(
     if let Some(text) = fence {
         let fence = std::str::from_utf8(text).ok().and_then(|text| text.parse::<Fence>().ok());
         let fence = fence.ok_or_else(|| NotAsked::wrong("a fence has 48 hexadecimal digits"))?;
+        // Asked together with others, it would have them refused as well.
+        if !filters.has_granted(filter, fence).await {
+            return Err(NotAsked::Undecided(Reason::Invalid));
+        }
         let known = items.next().and_then(|item| own.get(filter, item)).filter(|claim| claim.fence == fence);
         add(known.unwrap_or(OwnClaim { fence, at_ms: now_ms(), until: Instant::now() }));
         return Ok(shown);
