@@ -77,8 +77,21 @@ impl Session {
     }
 }
 
-/// The number of a source that has a name: its digits, or what its bytes hash to.
+/// The number of a source that has a name: the number that it is, as one writes it, or what its bytes hash to. So `7`, `07` and
+/// `+7` are three sources.
 fn source_number(name: &[u8]) -> u128 {
-    let digits = std::str::from_utf8(name).ok().and_then(|name| name.parse::<u128>().ok());
-    digits.unwrap_or_else(|| xxhash_rust::xxh3::xxh3_128(name))
+    let number = std::str::from_utf8(name).ok().and_then(|name| name.parse::<u128>().ok());
+    number.filter(|number| number.to_string().as_bytes() == name).unwrap_or_else(|| xxhash_rust::xxh3::xxh3_128(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::source_number;
+
+    #[test]
+    fn sources_that_are_written_otherwise_are_others() {
+        let numbers = ["7", "07", "+7", "7 ", "worker"].map(|name| source_number(name.as_bytes()));
+        assert_eq!((numbers[0], source_number(u128::MAX.to_string().as_bytes())), (7, u128::MAX));
+        assert!((0..5).all(|one| (one + 1..5).all(|other| numbers[one] != numbers[other])), "{numbers:?}");
+    }
 }
