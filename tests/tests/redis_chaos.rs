@@ -127,6 +127,38 @@ fn a_node_that_dies_shifts_no_reply_and_no_retry_meets_its_own_events() {
     assert!(known.iter().all(|known| *known), "what was recorded is there");
 }
 
+/// A command about keys of several filters follows the rule of each.
+#[test]
+fn what_is_undecided_follows_the_rule_of_its_own_filter() {
+    let settings = "[[redis.prefix]]\nmatch = \"a:\"\nfilter = \"ads\"\n\
+                    [[redis.prefix]]\nmatch = \"c:\"\nfilter = \"clicks\"\n\
+                    [[redis.filter]]\nname = \"ads\"\nundecided = \"new\"\n";
+    let slicing = "--slicing horizontal:3 --durability durable";
+    let (mut nodes, [port, _]) = formed(settings, slicing);
+    let create = format!("filter create ads --capacity 1M --fpr 1e-8 --clock wall --window 1h {slicing}");
+    let made = nodes[0].folder.run(&format!("{create} --cluster {}", nodes[0].address));
+    assert_eq!(made.code, Some(0), "{}", made.err);
+    let mut client = connect(port);
+    let mut exists = |keys: &[String]| redis::cmd("EXISTS").arg(keys).query::<u64>(&mut client);
+    eventually("both filters", || exists(&["a:1".to_owned(), "c:1".to_owned()]) == Ok(0));
+    nodes[2].kill();
+    let missed = |exists: &mut dyn FnMut(&[String]) -> redis::RedisResult<u64>| {
+        (0..100).map(|key| format!("c:{key}")).find(|key| exists(std::slice::from_ref(key)).is_err())
+    };
+    let mut undecided = None;
+    eventually("a key whose node is missed", || {
+        undecided = missed(&mut exists);
+        undecided.is_some()
+    });
+    let key = undecided.expect("a key");
+    for keys in [["a:1".to_owned(), key.clone()], [key, "a:1".to_owned()]] {
+        let said = exists(&keys).expect_err("an undecided key of a filter that wants errors").to_string();
+        assert!(said.contains("UNDECIDED"), "{keys:?}: {said}");
+    }
+    let ads: Vec<String> = (0..100).map(|key| format!("a:{key}")).collect();
+    assert_eq!(exists(&ads), Ok(0), "a third of these are undecided, and none is an error");
+}
+
 /// What a node has recorded when it is told to stop, its clients have heard.
 #[test]
 fn a_node_that_stops_replies_to_what_it_has_taken_up() {

@@ -20,7 +20,7 @@ use crate::host::{Guest, Refused};
 use crate::not_asked::NotAsked;
 use crate::own_claims::OwnClaims;
 use crate::sandbox::Made;
-use crate::settings::{ForgetRule, GetRule, MissingRule};
+use crate::settings::{ForgetRule, GetRule, MissingRule, UndecidedRule};
 
 /// What `BF.INFO` says of a filter, by the names that clients know.
 const BLOOM_FIELDS: [(BloomInfoField, &str); 5] = [
@@ -159,9 +159,9 @@ impl Clerk<'_> {
                 by_filter.entry(filter).or_default().push(place);
             }
         }
-        let rule = self.shared.common.rules.undecided(by_filter.keys().next().map_or("", |filter| filter));
-        let mut verdicts = vec![Verdict::FirstSeen; keys.len()];
+        let (mut verdicts, mut ruled) = (vec![Verdict::FirstSeen; keys.len()], 0);
         for (filter, places) in by_filter {
+            let rule = self.shared.common.rules.undecided(filter);
             let found = match self.tested(filter, places.iter().filter_map(|place| keys.get(*place).copied())).await {
                 Ok(found) => found,
                 Err(NotAsked::NotFound) if self.shared.common.settings.missing == MissingRule::Zero => continue,
@@ -170,9 +170,13 @@ impl Clerk<'_> {
             };
             for (place, verdict) in places.iter().zip(found) {
                 // What one filter knows is known, whatever the others say; and to Redis a key that is held is there.
-                let verdict = match verdict {
-                    Verdict::Undecided(Reason::Claimed) => Verdict::Duplicate,
-                    verdict => verdict,
+                let verdict = match (verdict, rule) {
+                    (Verdict::Undecided(Reason::Claimed), _) => Verdict::Duplicate,
+                    (Verdict::Undecided(_), UndecidedRule::New | UndecidedRule::Seen) => {
+                        ruled += 1;
+                        if rule == UndecidedRule::New { Verdict::FirstSeen } else { Verdict::Duplicate }
+                    }
+                    (verdict, _) => verdict,
                 };
                 if let Some(known) = verdicts.get_mut(*place).filter(|known| **known != Verdict::Duplicate)
                     && verdict != Verdict::FirstSeen
@@ -181,7 +185,8 @@ impl Clerk<'_> {
                 }
             }
         }
-        let undecided = form::reply(self.replies, form, rule, &verdicts, &[]);
+        // Each filter's rule has said its word: what is undecided still is an error.
+        let undecided = ruled + form::reply(self.replies, form, UndecidedRule::Error, &verdicts, &[]);
         self.shared.common.counts.undecided.fetch_add(undecided as u64, Ordering::Relaxed);
     }
 
