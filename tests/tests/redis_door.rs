@@ -316,3 +316,20 @@ fn clients_that_use_a_new_filter_at_once_make_it_once() {
     });
     assert!(added.iter().all(|added| *added == Ok(1)), "{added:?}");
 }
+
+/// A name that the sandbox once made is somebody else's, once that filter was dropped and another one made.
+#[test]
+fn the_sandbox_drops_no_filter_that_others_have_made() {
+    let door = Door::open("sandbox = true\n");
+    door.form("");
+    let client = &mut door.client();
+    assert_eq!(ask(client, "BF.ADD foo x"), Ok(1));
+    assert_eq!(ask(client, "BF.ADD bar x"), Ok(1));
+    door.run("filter drop foo --yes");
+    door.run("filter create foo --capacity 10k --fpr 1e-8 --window 1h --clock wall");
+    eventually("the other filter", || ask(client, "SADD foo a b") == Ok(2));
+    assert_eq!(ask(client, "DEL foo"), Ok(0));
+    assert_eq!(ask(client, "FLUSHALL"), Ok(Value::Okay));
+    assert_eq!(ask(client, "SISMEMBER foo a"), Ok(1), "it is the operator's");
+    assert_eq!(ask(client, "FS.LIST"), Ok(vec!["foo".to_owned()]));
+}

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use firstseen_client::Verdict;
 use firstseen_resp::{BloomOptions, Expansion};
+use firstseen_routing::FilterId;
 
 /// What RedisBloom takes where nothing is said.
 const CAPACITY_ITEMS: u32 = 100;
@@ -35,6 +36,8 @@ pub(crate) struct Sandbox(Mutex<BTreeMap<Arc<str>, Made>>);
 /// A filter that was made here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Made {
+    /// Which filter of its name it is.
+    pub(crate) filter: FilterId,
     /// None where it does not grow.
     pub(crate) expansion: Option<u16>,
     /// Events that were new.
@@ -59,11 +62,11 @@ impl Sandbox {
             rate: error_rate.unwrap_or(ERROR_RATE),
             grows: expansion.is_some(),
         };
-        Some((new, Made { expansion, inserted: 0 }))
+        Some((new, Made { filter: FilterId(0), expansion, inserted: 0 }))
     }
 
     pub(crate) fn add(&self, name: Arc<str>, made: Made) {
-        self.made().entry(name).or_insert(made);
+        self.made().insert(name, made);
     }
 
     pub(crate) fn get(&self, name: &str) -> Option<Made> {
@@ -99,7 +102,7 @@ mod tests {
         let sandbox = Sandbox::default();
         let (new, made) = sandbox.plan("a", BloomOptions::default()).unwrap();
         assert_eq!((new.capacity_events, new.rate, new.grows), (100, 0.01, true));
-        assert_eq!(made, Made { expansion: Some(2), inserted: 0 });
+        assert_eq!((made.expansion, made.inserted), (Some(2), 0));
         let options = BloomOptions { error_rate: Some(0.5), capacity_items: Some(7), expansion: Expansion::Never };
         let (new, made) = sandbox.plan("a", options).unwrap();
         assert_eq!((new.capacity_events, new.rate, new.grows, made.expansion), (7, 0.5, false, None));

@@ -114,7 +114,7 @@ impl Clerk<'_> {
         match request {
             BloomRequest::Reserve { filter, options } => self.reserve(filter, options).await,
             BloomRequest::Count { filter } => match self.described(filter).await {
-                Ok(filter) => match self.made(filter.name()) {
+                Ok(filter) => match self.made(&filter) {
                     Some(made) => self.replies.integer(i64::try_from(made.inserted).unwrap_or(i64::MAX)),
                     None => {
                         self.refuse(
@@ -127,7 +127,7 @@ impl Clerk<'_> {
             },
             BloomRequest::Info { filter, field } => match self.described(filter).await {
                 Ok(filter) => {
-                    let (bytes, made) = (self.shared.common.host.cell_bytes(filter.name()), self.made(filter.name()));
+                    let (bytes, made) = (self.shared.common.host.cell_bytes(filter.name()), self.made(&filter));
                     bloom_info(self.replies, &filter, (bytes, made), field);
                 }
                 Err(error) => self.refuse_filter(error),
@@ -207,8 +207,8 @@ impl Clerk<'_> {
         self.refuse(NotAsked::from(error));
     }
 
-    fn made(&self, filter: &str) -> Option<Made> {
-        self.shared.common.sandbox.as_ref()?.get(filter)
+    fn made(&self, filter: &Filter) -> Option<Made> {
+        self.shared.common.sandbox.as_ref()?.get(filter.name()).filter(|made| made.filter == filter.id())
     }
 
     async fn reserve(&mut self, name: &[u8], options: BloomOptions) {

@@ -10,7 +10,7 @@ use firstseen_routing::FilterVerb;
 
 use super::Shared;
 use crate::host::Guest;
-use crate::sandbox::Sandbox;
+use crate::sandbox::{Made, Sandbox};
 
 /// The filter that a command is about to use where there is none, and what it is to be like.
 ///
@@ -50,9 +50,12 @@ pub(super) async fn make(
     let full = || "ERR the sandbox is full: DEL filters that are not used".to_owned();
     let (new, made) = sandbox.plan(name, options).ok_or_else(full)?;
     let is_made = guest.make(new).await;
-    // Where another client was faster, its filter is used.
-    shared.filters.open(name).await.map_err(|error| format!("ERR {}", is_made.err().unwrap_or(error.to_string())))?;
-    sandbox.add(name.clone(), made);
+    match (shared.filters.open(name).await, is_made) {
+        (Ok(filter), Ok(())) => sandbox.add(name.clone(), Made { filter: filter.id(), ..made }),
+        // Whoever was faster has made it: it is used, and is not the sandbox's to drop.
+        (Ok(_), Err(_)) => {}
+        (Err(error), is_made) => return Err(format!("ERR {}", is_made.err().unwrap_or(error.to_string()))),
+    }
     Ok(())
 }
 
@@ -66,7 +69,15 @@ pub(super) async fn drop_named(
     guest: &dyn Guest,
     name: &str,
 ) -> Result<bool, String> {
-    if sandbox.get(name).is_none() {
+    let is_here = match (sandbox.get(name), shared.filters.get(&Arc::from(name)).await) {
+        (Some(made), Ok(filter)) => made.filter == filter.id(),
+        (Some(_), Err(FilterError::NotFound { .. })) => false,
+        (Some(_), Err(error)) => return Err(format!("UNDECIDED NotReady: {error}")),
+        (None, _) => return Ok(false),
+    };
+    // One that was dropped by others, and perhaps made again, is theirs.
+    if !is_here {
+        sandbox.remove(name);
         return Ok(false);
     }
     may_manage(guest, name)?;
