@@ -356,6 +356,20 @@ impl Metrics {
     }
 }
 
+/// Shows one figure that may rise and fall.
+fn show_gauge(registry: &mut Registry, name: &str, help: &str, value: u64) {
+    let gauge: Gauge = Gauge::default();
+    gauge.set(gauge_value(value));
+    registry.register(name, help, gauge);
+}
+
+/// The same in bytes.
+fn show_bytes(registry: &mut Registry, name: &str, help: &str, bytes: u64) {
+    let gauge: Gauge = Gauge::default();
+    gauge.set(gauge_value(bytes));
+    registry.register_with_unit(name, help, Unit::Bytes, gauge);
+}
+
 fn gauge_value(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }

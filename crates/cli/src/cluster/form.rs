@@ -8,7 +8,7 @@ use anyhow::{Context, bail};
 use firstseen_wire::proto::admin::{IdentifyReply, IdentifyRequest};
 use tokio::time::{Instant, sleep};
 
-use super::{ClusterStatus, hex, init, join, status};
+use super::{ClusterStatus, init, join, status};
 use crate::cluster::connect::Operator;
 
 /// How often the nodes are asked whether they agree.
@@ -52,7 +52,7 @@ async fn agreed(any: &Operator, addresses: &[String], deadline: Instant) -> anyh
                 status.leader.is_some() && started >= addresses.len()
             };
             match known {
-                Ok(known) if is_known(&known) => break clusters.push(hex(&known.map.cluster.0)),
+                Ok(known) if is_known(&known) => break clusters.push(known.map.cluster.to_string()),
                 Err(error) if Instant::now() > deadline => return Err(error),
                 Ok(_) if Instant::now() > deadline => {
                     bail!("the node at {address} does not agree with the others in time: its log says more")

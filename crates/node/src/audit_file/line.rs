@@ -4,7 +4,7 @@
 //! go.
 
 use firstseen_meta::{AskedBy, Audited};
-use firstseen_routing::{ClusterId, TokenId};
+use firstseen_routing::TokenId;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
@@ -55,7 +55,7 @@ impl Line {
     pub(crate) fn agreed(audited: &Audited) -> Self {
         match audited {
             Audited::Change { cluster, index, asked_by, change, subject, refused } => Self {
-                cluster: hex(*cluster),
+                cluster: cluster.to_string(),
                 index: Some(*index),
                 change: (*change).to_owned(),
                 subject: subject.clone(),
@@ -64,7 +64,7 @@ impl Line {
             },
             Audited::Skipped { cluster, from_index, to_index } => Self {
                 event: "skipped".to_owned(),
-                cluster: hex(*cluster),
+                cluster: cluster.to_string(),
                 after_index: Some(*from_index),
                 index: Some(*to_index),
                 ..Self::default()
@@ -109,12 +109,10 @@ fn date(at_ms: u64) -> String {
     time.map_or_else(String::new, |time| format!("{time:.3}"))
 }
 
-fn hex(cluster: ClusterId) -> String {
-    cluster.0.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 #[cfg(test)]
 mod tests {
+    use firstseen_routing::ClusterId;
+
     use super::*;
 
     #[test]

@@ -93,7 +93,7 @@ impl Sampler {
         let known = Known {
             map: &view.map,
             cluster: ClusterLine {
-                id: shared.meta.identity().map(|identity| hex(&identity.cluster.0)).unwrap_or_default(),
+                id: shared.meta.identity().map(|identity| identity.cluster.to_string()).unwrap_or_default(),
                 node: shared.config.name.clone(),
                 address: shared.address.clone(),
                 tls: shared.is_secure,
@@ -147,8 +147,4 @@ fn json(overview: &Overview) -> Option<Bytes> {
         tracing::error!(%error, "the overview cannot be written");
     }
     written.ok().map(Bytes::from)
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -6,10 +6,9 @@
 use firstseen_filter::Window;
 use firstseen_routing::{ClusterMap, FilterRecord, SliceOwner};
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::{FilterLabel, Gauges, Ratio, gauge_value};
+use super::{FilterLabel, Gauges, Ratio, gauge_value, show_gauge};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct NodeLabel {
@@ -51,9 +50,7 @@ pub(super) fn show(registry: &mut Registry, map: &ClusterMap) {
         ),
     ];
     for (name, help, value) in totals {
-        let gauge: Gauge = Gauge::default();
-        gauge.set(gauge_value(value as u64));
-        registry.register(name, help, gauge);
+        show_gauge(registry, name, help, value as u64);
     }
     let (definitions, copies) = (Definitions::new(registry), Gauges::<StateLabels>::default());
     let help =

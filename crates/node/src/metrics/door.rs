@@ -4,10 +4,9 @@
 
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-use super::{Count, gauge_value};
+use super::{Count, show_gauge};
 use crate::shared::Shared;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
@@ -47,8 +46,6 @@ pub(super) fn show(registry: &mut Registry, shared: &Shared) {
         ),
     ];
     for (name, help, value) in gauges {
-        let gauge: Gauge = Gauge::default();
-        gauge.set(gauge_value(value));
-        registry.register(name, help, gauge);
+        show_gauge(registry, name, help, value);
     }
 }

@@ -8,10 +8,9 @@ use std::sync::atomic::AtomicU64;
 use firstseen_journal::DiskRoom;
 use firstseen_meta::used_bytes;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::gauge_value;
+use super::show_bytes;
 use crate::owner::GroupLook;
 use crate::shared::Shared;
 
@@ -38,9 +37,7 @@ pub(super) fn show(registry: &mut Registry, shared: &Shared, looks: &[GroupLook]
         bytes.push(("data_disk_size", "Room of the disk of the data folder, used or not", total_bytes));
     }
     for (name, help, value) in bytes {
-        let gauge: Gauge = Gauge::default();
-        gauge.set(gauge_value(value));
-        registry.register_with_unit(name, help, Unit::Bytes, gauge);
+        show_bytes(registry, name, help, value);
     }
     let help = "How long each write and sync of waiting records took the disk of the journal";
     registry.register_with_unit("journal_sync", help, Unit::Seconds, shared.keeper.sync_seconds());

@@ -11,7 +11,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::{Gauges, gauge_value};
+use super::{Gauges, show_bytes, show_gauge};
 
 /// Times in `/proc` are told to programs in hundredths of a second, whatever the kernel counts in.
 const TICKS_PER_S: f64 = 100.0;
@@ -57,9 +57,7 @@ pub(super) fn show(registry: &mut Registry) {
         ("process_virtual_memory", "Addresses that the process has reserved", "VmSize:"),
     ] {
         if let Some(bytes) = status_bytes(&status, key) {
-            let gauge: Gauge = Gauge::default();
-            gauge.set(gauge_value(bytes));
-            registry.register_with_unit(name, help, Unit::Bytes, gauge);
+            show_bytes(registry, name, help, bytes);
         }
     }
     let open = fs::read_dir("/proc/self/fd").ok().map(|files| files.count() as u64);
@@ -69,9 +67,7 @@ pub(super) fn show(registry: &mut Registry) {
         ("process_max_fds", "Files and connections that it may have open", most),
     ] {
         if let Some(files) = files {
-            let gauge: Gauge = Gauge::default();
-            gauge.set(gauge_value(files));
-            registry.register(name, help, gauge);
+            show_gauge(registry, name, help, files);
         }
     }
 }

@@ -22,7 +22,7 @@ use firstseen_routing::check::check_copies;
 use firstseen_routing::{ClusterMap, FilterId, FilterRecord};
 use serde::Serialize;
 
-use super::{NodeArgs, hex, status};
+use super::{NodeArgs, status};
 use crate::cluster::connect::Operator;
 use crate::exit::INTERRUPTED;
 use crate::terminal::progress::Progress;
@@ -178,7 +178,7 @@ async fn take(
     }
     let metadata = Metadata { map: with_generations(map, generations), secrets, left_out, altered };
     files.push(folder.write_metadata(&metadata)?);
-    let cluster = hex(&metadata.map.cluster.0);
+    let cluster = metadata.map.cluster.to_string();
     let bytes = folder.finish(&cluster, (begun_ms, now_ms()), files)?;
     Ok(Document { folder: args.out.display().to_string(), cluster, bytes, filters, left_out: metadata.left_out })
 }

@@ -75,7 +75,7 @@ pub(super) async fn run(args: &RestoreArgs, out: &mut dyn Write) -> anyhow::Resu
         }
         return Ok(ExitCode::SUCCESS);
     }
-    if !args.yes && !confirms(&plan.question(&super::hex(&map.cluster.0)))? {
+    if !args.yes && !confirms(&plan.question(&map.cluster.to_string()))? {
         notice!("nothing was changed");
         return Ok(ExitCode::FAILURE);
     }
