@@ -62,6 +62,7 @@ mod run;
 mod slicing;
 mod state;
 mod terminal;
+mod traces;
 mod tree;
 mod up;
 mod waiting;

@@ -15,6 +15,7 @@ use toml::{Spanned, de};
 
 use super::log::LogConfig;
 use super::set::Set;
+use super::traces::TracesConfig;
 use crate::exit::UsageError;
 
 /// Bytes of a configuration: a thousand times the longest that makes sense.
@@ -27,6 +28,8 @@ pub struct NodeFile {
     pub node: NodeConfig,
     /// The settings of its log.
     pub log: LogConfig,
+    /// Where its traces go.
+    pub(super) traces: TracesConfig,
 }
 
 impl NodeFile {
@@ -60,9 +63,8 @@ impl NodeFile {
             set.put(table.get_mut(), at..at).map_err(UsageError)?;
         }
         let keys = table.get_ref().clone();
-        let log = table.get_mut().remove("log");
-        let log = log.map(|log| LogConfig::deserialize(ValueDeserializer::from(log))).transpose();
-        let log = log.map_err(|error| place.toml(&error))?.unwrap_or_default();
+        let log: LogConfig = section(&mut table, "log").map_err(|error| place.toml(&error))?;
+        let traces: TracesConfig = section(&mut table, "traces").map_err(|error| place.toml(&error))?;
         let node = NodeConfig::deserialize(de::Deserializer::from(table)).map_err(|error| place.toml(&error))?;
         if let Err(error) = node.check() {
             let message = error.to_string();
@@ -72,7 +74,10 @@ impl NodeFile {
             let message = format!("log.level = \"{}\": {error}; give error, warn, info, debug or trace", log.level);
             return Err(place.at(line_of(&keys, &message), &message).into());
         }
-        Ok(Self { node, log })
+        if let Err(message) = traces.check() {
+            return Err(place.at(line_of(&keys, &message), &message).into());
+        }
+        Ok(Self { node, log, traces })
     }
 
     /// Paths of the file are relative to its folder.
@@ -95,6 +100,15 @@ impl NodeFile {
         let tried = tls.files().client().and_then(|_| tls.server_files(&self.node.name).server());
         tried.map(|_| ()).map_err(|error| UsageError(format!("{}, [tls]: {error}", path.display())))
     }
+}
+
+/// Takes a section that is not the node's out of the table.
+fn section<'text, T: Default + Deserialize<'text>>(
+    table: &mut Spanned<DeTable<'text>>,
+    name: &str,
+) -> Result<T, de::Error> {
+    let section = table.get_mut().remove(name);
+    section.map(|section| T::deserialize(ValueDeserializer::from(section))).transpose().map(Option::unwrap_or_default)
 }
 
 /// The place that a message is about, in the file or among the settings of the command line: the first of those is at the

@@ -1,9 +1,12 @@
 //! The log of a running node: to stderr, for people or as JSON.
 
+use std::io::{IsTerminal, stderr};
+
 use serde::{Deserialize, Serialize};
-use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::fmt;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{EnvFilter, Layer, Registry, fmt};
 
 /// How the log is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -48,19 +51,24 @@ pub(super) fn filter(level: &str) -> anyhow::Result<EnvFilter> {
     Ok(EnvFilter::builder().parse(format!("{QUIET},{level}"))?)
 }
 
-/// Starts the log; `RUST_LOG` comes before the configuration.
+/// A receiver of lines and spans.
+pub(super) type Sink = Box<dyn Layer<Registry> + Send + Sync>;
+
+/// Starts the log, and sends spans to `others`; `RUST_LOG` comes before the configuration.
 ///
 /// # Errors
 /// A word that is no level or directive.
-pub(super) fn start(config: &LogConfig) -> anyhow::Result<()> {
+pub(super) fn start(config: &LogConfig, others: Option<Sink>) -> anyhow::Result<()> {
     let filter = match std::env::var(EnvFilter::DEFAULT_ENV) {
         Ok(directives) if !directives.is_empty() => EnvFilter::builder().parse(directives)?,
         _ => filter(&config.level)?,
     };
-    let log = fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match config.format {
-        LogFormat::Human => log.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr())).init(),
-        LogFormat::Json => log.json().flatten_event(true).init(),
-    }
+    let lines = fmt::layer().with_writer(stderr);
+    let lines: Sink = match config.format {
+        LogFormat::Human => lines.with_ansi(stderr().is_terminal()).with_filter(filter).boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).with_filter(filter).boxed(),
+    };
+    let sinks: Vec<Sink> = others.into_iter().chain([lines]).collect();
+    tracing_subscriber::registry().with(sinks).init();
     Ok(())
 }

@@ -12,6 +12,7 @@ mod open_files;
 mod repair;
 mod run;
 pub mod set;
+mod traces;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -11,6 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::NodeArgs;
 use super::config_file::NodeFile;
+use super::traces::Traces;
 use super::{dates, log, machine, open_files};
 use crate::exit::{INTERRUPTED, UsageError};
 use crate::terminal::signals::Signals;
@@ -37,10 +38,19 @@ pub(super) fn run(args: &NodeArgs, path: &Path) -> anyhow::Result<ExitCode> {
         println!("{}: a node `{}` can be started with this", path.display(), file.node.name);
         return Ok(ExitCode::SUCCESS);
     }
-    log::start(&file.log).map_err(|error| UsageError(format!("RUST_LOG: {error}")))?;
-    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().context("cannot start")?;
-    let code = runtime.block_on(live(file));
+    let traces = {
+        let _entered = runtime.enter();
+        Traces::start(&file.traces, &file.node.name)?
+    };
+    let spans = traces.as_ref().map(Traces::sink);
+    log::start(&file.log, spans).map_err(|error| UsageError(format!("RUST_LOG: {error}")))?;
+    warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
+    let code = {
+        // The last spans are sent while the runtime is there.
+        let _traces = traces;
+        runtime.block_on(live(file))
+    };
     // Tasks that a second signal has left running must not hold the process.
     runtime.shutdown_background();
     code
