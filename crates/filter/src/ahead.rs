@@ -6,8 +6,10 @@ use crate::events::Events;
 use crate::probe::{Offsets, SpreadOffsets};
 use crate::{Digest, Geometry, HASHES_MAX};
 
-/// Events between the prefetch of a cell and its use.
+/// Events between the prefetch of a cell and its use, where nothing else is done for an event.
 pub(crate) const AHEAD: usize = 16;
+/// Events between the prefetch of cells and their use, where an event is asked of, recorded or sent on between them.
+pub const PREFETCH_EVENTS: usize = 8;
 
 /// The positions of one event, unpacked.
 #[derive(Clone, Copy, Default)]

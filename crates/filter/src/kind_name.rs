@@ -23,6 +23,22 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Whether a filter of this kind can open more cells than it began with.
+    pub(crate) fn takes_growth(self) -> bool {
+        match self {
+            Self::Bloom | Self::Timing | Self::Cuckoo => true,
+            Self::Generations | Self::Counting | Self::Stable | Self::Decaying => false,
+        }
+    }
+
+    /// Whether a number of sub-windows can be asked for.
+    pub(crate) fn takes_jumps(self) -> bool {
+        match self {
+            Self::Timing | Self::Generations | Self::Counting => true,
+            Self::Bloom | Self::Cuckoo | Self::Stable | Self::Decaying => false,
+        }
+    }
+
     /// Whether slices of this kind can be taken apart and put together again: copied, kept in a journal, moved.
     pub fn has_parts(self) -> bool {
         match self {
@@ -36,6 +52,14 @@ impl Kind {
         match self {
             Self::Timing | Self::Cuckoo => true,
             Self::Bloom | Self::Generations | Self::Counting | Self::Stable | Self::Decaying => false,
+        }
+    }
+
+    /// Whether every event is kept for its window: events of such a kind can be claimed.
+    pub fn keeps_for_window(self) -> bool {
+        match self {
+            Self::Bloom | Self::Timing | Self::Generations | Self::Cuckoo => true,
+            Self::Counting | Self::Stable | Self::Decaying => false,
         }
     }
 

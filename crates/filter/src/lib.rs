@@ -50,6 +50,7 @@ mod unit_number;
 mod verdict;
 mod window;
 
+pub use ahead::PREFETCH_EVENTS;
 pub use arch::Instructions;
 pub use bloom::Bits;
 pub use buckets::{BucketShape, PRINT_BITS_MAX, PRINT_BITS_MIN, REGION_BUCKETS};

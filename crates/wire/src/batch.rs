@@ -94,7 +94,7 @@ pub fn encode(header: &BatchHeader, runs: &[Run<'_>]) -> Result<proto::Batch, Wi
     check_at_most("traceparent", header.traceparent.len() as u64, TRACEPARENT_BYTES_MAX as u64)?;
     let has_ticks = runs.iter().any(|run| !are_trivial(run.ticks, header.base_unit));
     let has_names = runs.iter().any(|run| !run.names.is_empty());
-    let has_fences = comes_with_fences(header.operation);
+    let has_fences = header.operation.ends_claims();
     let mut fences = Vec::new();
     let packed: usize = runs.iter().map(|run| packed_bytes(run.probes.shape(), run.range.len())).sum();
     let (mut probes, mut ticks, mut names) = (Vec::with_capacity(packed + 8), Vec::new(), Vec::new());
@@ -129,8 +129,10 @@ pub fn encode(header: &BatchHeader, runs: &[Run<'_>]) -> Result<proto::Batch, Wi
         from_filter: header.from.map_or(0, |from| from.filter.0),
         from_incomplete: header.from.is_some_and(|from| !from.complete),
         again: header.again,
-        // The sender sets this.
+        // The sender sets these.
         former_asked: false,
+        audited_tests: 0,
+        audited_false_positives: 0,
         lease_ms: if let Operation::Claim { lease_ms } = header.operation { lease_ms } else { 0 },
         fences: pack_fences(&fences).into(),
     })
@@ -190,7 +192,7 @@ pub fn decode(batch: &proto::Batch, shape: BatchShape, spare: &mut Vec<Probes>) 
     let (mut packed, mut ticks, mut names) = (&batch.probes[..], &batch.ticks[..], &batch.names[..]);
     let has_ticks = !ticks.is_empty();
     let mut fences = &batch.fences[..];
-    let has_fences = operation(batch.operation, 0).is_ok_and(comes_with_fences);
+    let has_fences = operation(batch.operation, 0).is_ok_and(Operation::ends_claims);
     let all = if has_fences { unpack_fences(&mut fences, batch.events as usize)? } else { Vec::new() };
     varint::check_end("fences", fences)?;
     let mut fences = all.into_iter();
@@ -256,11 +258,6 @@ pub(crate) fn unpack_name(bytes: &[u8]) -> SubmissionName {
     source.copy_from_slice(&bytes[..16]);
     number.copy_from_slice(&bytes[16..NAME_BYTES]);
     SubmissionName { source: u128::from_le_bytes(source), number: u64::from_le_bytes(number) }
-}
-
-/// Whether each event comes with the fence of a grant.
-fn comes_with_fences(operation: Operation) -> bool {
-    matches!(operation, Operation::Confirm | Operation::Release)
 }
 
 fn operation_message(operation: Operation) -> proto::Operation {

@@ -16,13 +16,17 @@ use crate::verdicts::{bit, check_bitmap, pack_bitmap, pack_reasons, unpack_reaso
 
 /// Bytes of an event's tag.
 const TAG_BYTES: usize = 2;
+/// The number of a message that nobody acknowledges.
+const UNNUMBERED: u64 = u64::MAX;
 
 pub(crate) fn encode(
     message: &PeerMessage,
-    number: MirrorNumber,
+    number: Option<MirrorNumber>,
     mirrored: &Mirrored,
 ) -> Result<proto::Mirror, WireError> {
     let Mirrored { name, names, decisions, clock, generation, probes, stamps } = mirrored;
+    let unnumbered = MirrorNumber { number: UNNUMBERED, acknowledged_below: 0 };
+    let MirrorNumber { number, acknowledged_below } = number.unwrap_or(unnumbered);
     check_at_most("events", decisions.len() as u64, FRAME_EVENTS_MAX.into())?;
     check_length("stamps", stamps.len(), probes.len())?;
     if !names.is_empty() {
@@ -40,8 +44,8 @@ pub(crate) fn encode(
         filter_id: message.filter.0,
         filter_epoch: message.epoch.0,
         group: message.group,
-        number: number.number,
-        acknowledged_below: number.acknowledged_below,
+        number,
+        acknowledged_below,
         producer: name.producer.to_le_bytes().to_vec().into(),
         sequence: name.sequence,
         events: decisions.len() as u32,
@@ -57,6 +61,12 @@ pub(crate) fn encode(
         stamps: pack_stamps(stamps)?.into(),
         tags: tags.into(),
     })
+}
+
+/// The number to acknowledge; none where the sender awaits no acknowledgement.
+pub(crate) fn number(mirror: &proto::Mirror) -> Option<MirrorNumber> {
+    let proto::Mirror { number, acknowledged_below, .. } = *mirror;
+    (number != UNNUMBERED).then_some(MirrorNumber { number, acknowledged_below })
 }
 
 pub(crate) fn decode(mirror: &proto::Mirror, shape: ProbeShape) -> Result<Mirrored, WireError> {

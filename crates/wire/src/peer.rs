@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use firstseen_filter::{GenerationNumber, ProbeShape, UnitNumber};
 use firstseen_routing::{
-    ClaimTests, ClusterId, Epoch, FilterId, HandedOver, Incarnation, MirrorNumber, NodeId, Past, PeerBody, PeerMessage,
-    Reason, Resolved, SetAcks, SetBatch,
+    ClaimTests, ClusterId, Epoch, FilterId, HandedOver, Incarnation, NodeId, Past, PeerBody, PeerMessage, Reason,
+    Resolved, SetAcks, SetBatch,
 };
 
 use crate::cells::CellsOf;
@@ -196,8 +196,7 @@ pub fn decode(message: &Message, range: u64, probes: ProbeShape) -> Result<PeerM
             (parts.filter_id, parts.filter_epoch, parts.group, PeerBody::Cells(cells::decode(parts)?))
         }
         Message::Mirror(mirror) => {
-            let number = MirrorNumber { number: mirror.number, acknowledged_below: mirror.acknowledged_below };
-            let body = PeerBody::Mirror(number, Arc::new(mirror::decode(mirror, probes)?));
+            let body = PeerBody::Mirror(mirror::number(mirror), Arc::new(mirror::decode(mirror, probes)?));
             (mirror.filter_id, mirror.filter_epoch, mirror.group, body)
         }
         Message::HandedOver(handed) => {

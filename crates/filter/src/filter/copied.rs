@@ -4,10 +4,8 @@
 //! travel.
 
 use super::{Cells, FilterSlice};
+use crate::ahead::PREFETCH_EVENTS;
 use crate::{CellRun, GenerationNumber, PartError, Probes, SliceOutline, Stamp};
-
-/// Events between the prefetch of cells and their use.
-const AHEAD: usize = 8;
 
 /// The error of kinds whose cells depend on the order of events.
 const NO_PARTS: PartError = PartError::Misfit("a kind that has no parts");
@@ -103,8 +101,8 @@ impl FilterSlice {
         }
         let (mut positions, mut ahead, mut is_full) = (Vec::new(), Vec::new(), false);
         for (index, stamp) in stamps.iter().enumerate() {
-            if index + AHEAD < stamps.len() {
-                probes.unpack(index + AHEAD, &mut ahead);
+            if index + PREFETCH_EVENTS < stamps.len() {
+                probes.unpack(index + PREFETCH_EVENTS, &mut ahead);
                 self.prefetch(generation, &ahead);
             }
             probes.unpack(index, &mut positions);

@@ -60,18 +60,14 @@ pub(super) fn check(spec: &FilterSpec) -> Result<(), SpecError> {
         _ if spec.equal_timers > 0 => return no("equal timers", "use kind timing"),
         _ => {}
     }
-    match spec.kind {
-        Kind::Bloom | Kind::Timing | Kind::Cuckoo => {}
-        _ if spec.growth.is_some() => return no("growth", "use kind bloom or timing, or give a larger capacity"),
-        _ => {}
+    if spec.growth.is_some() && !spec.kind.takes_growth() {
+        return no("growth", "use kind bloom or timing, or give a larger capacity");
     }
     if spec.memory_bytes.is_some() && spec.growth.is_some_and(|growth| growth.generations_max > 1) {
         return no("growth within a given memory", "give a capacity, from which it grows, or no growth");
     }
-    match spec.kind {
-        Kind::Generations | Kind::Counting | Kind::Timing => {}
-        _ if spec.jumps.is_some() => return no("sub-windows", "use kind generations or counting"),
-        _ => {}
+    if spec.jumps.is_some() && !spec.kind.takes_jumps() {
+        return no("sub-windows", "use kind generations or counting");
     }
     if spec.kind != Kind::Cuckoo && spec.ticks.is_some() {
         return no("choice of ticks", "use kind cuckoo");

@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use firstseen_routing::{NodeId, PeerBody, PeerMessage};
+use firstseen_routing::{NodeId, PeerMessage};
 
 /// Messages by the node they are for; no entry is empty.
 #[derive(Default)]
@@ -25,7 +25,7 @@ impl Backlog {
     ) {
         let refused = if self.waiting.contains_key(&to) { Some(message) } else { link(to, message) };
         match refused {
-            Some(kept) if is_kept(&kept.body) => self.waiting.entry(to).or_default().push_back(kept),
+            Some(kept) if kept.body.is_sent_once() => self.waiting.entry(to).or_default().push_back(kept),
             Some(_) => tracing::debug!(%to, "too much waits for a node: a test is given up"),
             None => {}
         }
@@ -55,16 +55,11 @@ impl Backlog {
     }
 }
 
-/// Whether a message must be kept, as no node would send it again.
-fn is_kept(body: &PeerBody) -> bool {
-    matches!(body, PeerBody::Set(_) | PeerBody::SetAcks(_) | PeerBody::Mirror(..) | PeerBody::HandedOver(_))
-}
-
 #[cfg(test)]
 mod tests {
     use std::cell::RefCell;
 
-    use firstseen_routing::{Epoch, FilterId, HandedOver, Resolved, SetAcks, SetBatch, TestBatch};
+    use firstseen_routing::{Epoch, FilterId, HandedOver, PeerBody, Resolved, SetAcks, SetBatch, TestBatch};
 
     use super::*;
 

@@ -346,8 +346,7 @@ impl Groups {
     /// Takes a message of another node. A message for a group that is not here is refused.
     pub(super) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
         let (filter, group) = (message.filter, message.group);
-        let is_question = matches!(message.body, PeerBody::Test(_) | PeerBody::ClaimTests(_) | PeerBody::AskCells(_));
-        if is_question && self.kept.is_full((filter, group)) {
+        if message.body.is_question() && self.kept.is_full((filter, group)) {
             return commands.extend(refuse(from, message, Reason::Overloaded));
         }
         if !self.groups.contains_key(&(filter, group)) || self.kept.is_given_up((filter, group)) {

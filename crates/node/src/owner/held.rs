@@ -134,9 +134,11 @@ fn bytes_of(command: &Command) -> u64 {
                 PeerBody::Set(set) => events(set.stamps.len()),
                 PeerBody::Mirror(_, mirrored) => events(mirrored.decisions.len()),
                 PeerBody::Cells(parts) => parts.runs.iter().map(|run| run.cells.len() as u64).sum(),
-                _ => 0,
+                PeerBody::SetAcks(_) | PeerBody::AskPast | PeerBody::Past(_) => 0,
+                PeerBody::AskCells(_) | PeerBody::HandedOver(_) => 0,
             },
-            _ => 0,
+            Command::Persist(_) | Command::EarlyDuplicates(_) | Command::Climb(_) => 0,
+            Command::OpenGeneration { .. } | Command::SlicesComplete { .. } => 0,
         }
 }
 

@@ -194,11 +194,7 @@ fn head(view: &View, filter: &FilterView, runs: &[OwnedRun]) -> Result<NodeId, R
     let heads = Heads::new(&view.map, &filter.record);
     let mut head = None;
     for run in runs {
-        // Where one slice has all positions of an event, the first event speaks for the run.
-        let is_divided = filter.record.definition.slicing.divides_cells();
-        let events = if is_divided { run.probes.len() } else { 1 };
-        for index in 0..events {
-            let found = heads.of(&filter.prober, run.group, &run.probes, index);
+        for found in heads.of_run(&filter.prober, run.group, &run.probes, 0..run.probes.len()) {
             if found.is_none() || head.is_some_and(|head| Some(head) != found) {
                 let detail = "the events of the batch start at slices of several nodes: send a batch to each";
                 return Err(refused(Reason::Invalid, detail));

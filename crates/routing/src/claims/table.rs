@@ -184,6 +184,11 @@ impl ClaimTable {
         self.entries.is_empty()
     }
 
+    /// Whether time can change nothing of it: it is empty, and has given its memory back.
+    pub fn is_at_rest(&self) -> bool {
+        self.entries.is_empty() && self.entries.capacity() == 0 && self.places.capacity() == 0
+    }
+
     /// Bytes that it takes.
     pub fn bytes(&self) -> u64 {
         (self.entries.capacity() * size_of::<Entry>() + self.places.allocation_size()) as u64

@@ -10,16 +10,13 @@
 
 use std::io::{self, Read, Write};
 
-use firstseen_filter::{CellDefinition, FilterSlice, GenerationNumber, Refresh, Stamp, UnitNumber};
+use firstseen_filter::{CellDefinition, FilterSlice, GenerationNumber, PREFETCH_EVENTS, Refresh, Stamp, UnitNumber};
 
 use super::itinerary::{Cells, Itinerary};
 use super::ledger::Ledger;
 use super::placed_batch::PlacedBatch;
 use crate::plan::{DefinitionError, SlicedDefinition};
 use crate::verdict::Answer;
-
-/// Events between the prefetch of cells and their use.
-const AHEAD: usize = 8;
 
 /// The groups of a filter whose slices share events.
 pub(crate) struct Vertical {
@@ -28,7 +25,7 @@ pub(crate) struct Vertical {
     refresh: Refresh,
     equal_timers: usize,
     /// The itineraries of the event at hand and of those that follow.
-    itineraries: [Itinerary; AHEAD],
+    itineraries: [Itinerary; PREFETCH_EVENTS],
 }
 
 impl Vertical {
@@ -61,21 +58,21 @@ impl Vertical {
     /// says so.
     pub(crate) fn ask(&mut self, cells: &mut Cells<'_>, batch: &PlacedBatch<'_>, answers: &mut [Answer]) {
         let group_of = |event: usize| batch.groups.get(event).map_or(0, |group| *group as usize);
-        for next in 0..batch.digests.len() + AHEAD {
-            if let Some(event) = next.checked_sub(AHEAD)
+        for next in 0..batch.digests.len() + PREFETCH_EVENTS {
+            if let Some(event) = next.checked_sub(PREFETCH_EVENTS)
                 && answers[event].is_placed()
             {
                 let group = group_of(event);
                 let has_room = self.make_room(cells, group, batch.stamps[event], batch.record);
                 // A generation may have opened or gone since the event was routed.
-                let itinerary = &mut self.itineraries[event % AHEAD];
+                let itinerary = &mut self.itineraries[event % PREFETCH_EVENTS];
                 if !itinerary.is_current(&self.ledgers[group]) {
                     itinerary.plan(&self.ledgers[group], batch.digests[event]);
                 }
                 answers[event] = self.decide(cells, event, group, batch, has_room);
             }
             if next < batch.digests.len() && answers[next].is_placed() {
-                let itinerary = &mut self.itineraries[next % AHEAD];
+                let itinerary = &mut self.itineraries[next % PREFETCH_EVENTS];
                 itinerary.plan(&self.ledgers[group_of(next)], batch.digests[next]);
                 itinerary.prefetch(cells.slices);
             }
@@ -98,7 +95,7 @@ impl Vertical {
         has_room: bool,
     ) -> Answer {
         let (stamp, newest) = (batch.stamps[event], self.ledgers[group].newest());
-        let itinerary = &mut self.itineraries[event % AHEAD];
+        let itinerary = &mut self.itineraries[event % PREFETCH_EVENTS];
         match itinerary.test(cells, stamp, self.equal_timers) {
             Some(number) => {
                 if batch.record && self.refresh == Refresh::Refresh {

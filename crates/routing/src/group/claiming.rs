@@ -85,7 +85,7 @@ impl<Former> Claiming<Former> {
             Operation::Claim { lease_ms } => {
                 (1..=self.claim_lease_max_ms).contains(&u64::from(lease_ms)) && fences.is_empty()
             }
-            Operation::Confirm | Operation::Release => fences.len() == events,
+            ending if ending.ends_claims() => fences.len() == events,
             _ => fences.is_empty(),
         }
     }
@@ -118,14 +118,14 @@ impl<Former> Claiming<Former> {
     /// When there is something to do, if nothing comes.
     pub(crate) fn next_ms(&self) -> Option<MonotonicMs> {
         let ask_ms = (!self.unsure.unheard().is_empty()).then_some(self.next_ask_ms);
-        let pass_ms = (!self.table.is_empty()).then_some(self.next_pass_ms);
+        let pass_ms = (!self.table.is_at_rest()).then_some(self.next_pass_ms);
         ask_ms.into_iter().chain(pass_ms).chain(self.unsure.next_ms()).min()
     }
 
     /// Time has passed: changes of heads may be over, and claims that nobody comes back for are forgotten.
     pub(crate) fn pass(&mut self, now_ms: MonotonicMs) {
         self.unsure.pass(now_ms);
-        if self.next_pass_ms <= now_ms && !self.table.is_empty() {
+        if self.next_pass_ms <= now_ms && !self.table.is_at_rest() {
             if self.rules.keep(Rule::LeasesEnd) {
                 self.table.pass(now_ms);
             }

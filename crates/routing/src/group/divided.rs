@@ -153,9 +153,7 @@ impl DividedGroup {
         // there may be more slices here that are to be set. Answers need no fence: a change of epoch ends every test that
         // is under way, and no ticket is given twice.
         self.hear_by_which_map(from, message.epoch);
-        let is_stale = matches!(message.body, PeerBody::Test(_) | PeerBody::ClaimTests(_) | PeerBody::Set(_))
-            && message.epoch != epoch;
-        if is_stale && self.present.keeps(Rule::FencesEpochs) {
+        if message.body.is_fenced() && message.epoch != epoch && self.present.keeps(Rule::FencesEpochs) {
             self.has_refused(from);
             // Nothing was done, so the answer may overtake others.
             let refused = refuse(from, PeerMessage { epoch, ..message }, Reason::StaleMap);

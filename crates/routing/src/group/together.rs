@@ -90,7 +90,9 @@ impl TogetherGroup {
             when_lost: match definition.cells.kind() {
                 // These kinds forget in any case, or give no verdicts.
                 Kind::Stable | Kind::Decaying => WhenLost::FirstSeen,
-                _ => record.policies.when_lost,
+                Kind::Bloom | Kind::Timing | Kind::Generations | Kind::Cuckoo | Kind::Counting => {
+                    record.policies.when_lost
+                }
             },
             keeps_journal: record.policies.durability.keeps_journal(),
             refreshes: definition.cells.refresh() == Refresh::Refresh,
@@ -182,7 +184,7 @@ impl TogetherGroup {
     /// Why none of the events is looked at.
     fn refusal(&self, submission: &Submission) -> Option<Reason> {
         let (events, limits) = (submission.probes.len(), self.present.limits());
-        let counts = matches!(submission.operation, Operation::Count | Operation::Estimate);
+        let counts = submission.operation.is_of_frequencies();
         let fits = submission.probes.shape() == self.slice.probe_shape()
             && counts == self.estimates_frequencies()
             && events <= limits.batch_events_max

@@ -4,7 +4,7 @@
 
 use std::num::NonZeroU32;
 
-use firstseen_filter::{BuildError, CELLS_MAX, CellDefinition, Growth, Kind, Refresh, Unit};
+use firstseen_filter::{BuildError, CELLS_MAX, CellDefinition, Growth, Kind, Refresh, Unit, duration};
 use thiserror::Error;
 
 use super::policies::{Durability, FilterPolicies, Thresholds};
@@ -91,7 +91,10 @@ pub enum ClusterRefusal {
     #[error("slices of a tree have no copies: use `--copies 0`")]
     TreeCopies,
     /// An event cannot be held for so long, or so short.
-    #[error("claims of {lease_max_ms} ms are refused: from 1 s to the retry horizon ({horizon_ms} ms)")]
+    #[error(
+        "claims of {} are refused: give 1s to the retry horizon, which is {} (`--retry-horizon`)",
+        duration(u64::from(*lease_max_ms)), duration(u64::from(*horizon_ms))
+    )]
     Lease {
         /// What was asked for.
         lease_max_ms: u32,
@@ -100,8 +103,8 @@ pub enum ClusterRefusal {
     },
     /// The kind, or its window, cannot say for sure what is recorded.
     #[error(
-        "events of this filter cannot be claimed: use kind bloom, timing, generations or cuckoo with a window of time or none, \
-         and no --refresh, instead of kind {kind}"
+        "events of this filter (kind {kind}) cannot be claimed: it wants kind bloom, timing, generations or cuckoo, a window of \
+         time or none, and no `--rule refresh`"
     )]
     NoClaims {
         /// The kind that was asked for.
@@ -179,7 +182,7 @@ pub fn check_claims(
     let Some(lease_max_ms) = policies.lease_max_ms.map(NonZeroU32::get) else { return Ok(()) };
     let (cells, horizon_ms) = (&definition.group.cells, policies.retry_horizon_ms);
     let counts = matches!(definition.group.unit, Unit::Events(_));
-    let keeps = matches!(cells.kind(), Kind::Bloom | Kind::Timing | Kind::Generations | Kind::Cuckoo);
+    let keeps = cells.kind().keeps_for_window();
     match () {
         () if top_down.is_some_and(|top_down| top_down > 0) => Err(ClusterRefusal::TreeClaims),
         () if !keeps || counts || cells.refresh() == Refresh::Refresh => {

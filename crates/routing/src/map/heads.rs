@@ -3,12 +3,20 @@
 //! Promises: the same for producers and nodes that have the same map. Must not know: cells, messages.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use firstseen_filter::Probes;
 
 use super::cluster_map::{ClusterMap, FilterRecord, SliceOwner};
 use crate::ids::NodeId;
 use crate::plan::Prober;
+
+/// The rule by which one node decides an event: of its places, in the order of its hash functions, the first that is not
+/// gone.
+#[inline]
+pub(crate) fn head_place<P>(mut places: impl Iterator<Item = P>, is_gone: impl Fn(&P) -> bool) -> Option<P> {
+    places.find(|place| !is_gone(place))
+}
 
 /// The heads of a filter's events: the node that is asked about the first of an event's slices that any node serves.
 /// Where no node serves any, the node of the first slice: it says so.
@@ -34,11 +42,23 @@ impl<'map> Heads<'map> {
     /// The head of event `index` of these probes; none where the slice has no owner.
     #[inline]
     pub fn of(&self, prober: &Prober, group: u32, probes: &Probes, index: usize) -> Option<NodeId> {
-        let mut slices = prober.slices(group, probes, index);
-        let first = slices.next()?;
-        let served =
-            if self.is_gone(first) { slices.find(|slice| !self.is_gone(*slice)).unwrap_or(first) } else { first };
+        let slices = || prober.slices(group, probes, index);
+        let served = head_place(slices(), |slice| self.is_gone(*slice)).or_else(|| slices().next())?;
         Some(self.owners.get(served as usize)?.node)
+    }
+
+    /// The heads of these events, which follow each other and have one group. Where one slice has all positions of an
+    /// event, the first event speaks for all.
+    #[inline]
+    pub fn of_run(
+        &self,
+        prober: &Prober,
+        group: u32,
+        probes: &Probes,
+        events: Range<usize>,
+    ) -> impl Iterator<Item = Option<NodeId>> {
+        let events = if prober.divides() { events } else { events.start..events.start + 1 };
+        events.map(move |index| self.of(prober, group, probes, index))
     }
 
     /// Whether no node serves any of the slices of an event.

@@ -23,6 +23,7 @@ pub use cluster_map::{
 };
 pub use format::Format;
 pub use heads::Heads;
+pub(crate) use heads::head_place;
 pub use line::{Closed, Ending, Line};
 pub use policies::{AnswerWhen, ClockSource, Durability, FilterPolicies, Lookup, Thresholds, WhenLost};
 pub use tree::{

@@ -105,6 +105,12 @@ impl Prober {
         self.shape
     }
 
+    /// Whether the positions of one event can lie in several slices.
+    #[inline]
+    pub(crate) fn divides(&self) -> bool {
+        self.divided.is_some()
+    }
+
     /// Groups of slices that share events.
     pub fn groups(&self) -> u32 {
         self.groups as u32

@@ -44,12 +44,7 @@ impl PeerMessage {
 
     /// The message has waited for so long.
     pub fn pass_time(&mut self, waited_ms: u64) {
-        let test = match &mut self.body {
-            PeerBody::Test(test) => Some(test),
-            PeerBody::ClaimTests(tests) => Some(&mut tests.test),
-            _ => None,
-        };
-        if let Some(test) = test {
+        if let Some(test) = self.body.tests_mut() {
             let waited_ms = u32::try_from(waited_ms).unwrap_or(u32::MAX);
             test.runs.iter_mut().for_each(|run| run.deadline_in_ms = run.deadline_in_ms.saturating_sub(waited_ms));
         }
@@ -88,11 +83,52 @@ pub enum PeerBody {
     /// The answer to `AskCells`.
     Cells(CellParts),
     /// Where one slice has all positions of an event: what the copy that answers has recorded, to the other copies, which
-    /// acknowledge the number. Where positions are divided: replies, from a head to the node that is to head its events, which
-    /// acknowledges nothing.
-    Mirror(MirrorNumber, Arc<Mirrored>),
+    /// acknowledge the number. Where positions are divided: replies, from a head to the node that is to head its events;
+    /// without a number, as nobody acknowledges them.
+    Mirror(Option<MirrorNumber>, Arc<Mirrored>),
     /// To a node that has taken over a slice.
     HandedOver(HandedOver),
+}
+
+impl PeerBody {
+    /// Whether the receiver must act by the same epoch as the sender. Answers need no fence.
+    pub(crate) fn is_fenced(&self) -> bool {
+        match self {
+            Self::Test(_) | Self::ClaimTests(_) | Self::Set(_) => true,
+            Self::Resolved(_) | Self::SetAcks(_) | Self::AskPast | Self::Past(_) | Self::AskCells(_) => false,
+            Self::Cells(_) | Self::Mirror(..) | Self::HandedOver(_) => false,
+        }
+    }
+
+    /// Whether the sender can be told that the receiver has no time for an answer.
+    pub fn is_question(&self) -> bool {
+        match self {
+            Self::Test(_) | Self::ClaimTests(_) | Self::AskCells(_) => true,
+            // The answer says what must not be missed.
+            Self::AskPast => false,
+            Self::Resolved(_) | Self::Set(_) | Self::SetAcks(_) | Self::Past(_) => false,
+            Self::Cells(_) | Self::Mirror(..) | Self::HandedOver(_) => false,
+        }
+    }
+
+    /// Whether no node would send the message again, so that it must not be lost.
+    pub fn is_sent_once(&self) -> bool {
+        match self {
+            Self::Set(_) | Self::SetAcks(_) | Self::Mirror(..) | Self::HandedOver(_) => true,
+            Self::Test(_) | Self::ClaimTests(_) | Self::Resolved(_) | Self::AskPast | Self::Past(_) => false,
+            Self::AskCells(_) | Self::Cells(_) => false,
+        }
+    }
+
+    /// The tests of the message, for whose results heads wait.
+    fn tests_mut(&mut self) -> Option<&mut TestBatch> {
+        match self {
+            Self::Test(test) => Some(test),
+            Self::ClaimTests(tests) => Some(&mut tests.test),
+            Self::Resolved(_) | Self::Set(_) | Self::SetAcks(_) | Self::AskPast | Self::Past(_) => None,
+            Self::AskCells(_) | Self::Cells(_) | Self::Mirror(..) | Self::HandedOver(_) => None,
+        }
+    }
 }
 
 /// The sender has ended all events that the receiver has taken over.
@@ -111,11 +147,6 @@ pub struct MirrorNumber {
     pub number: u64,
     /// Messages of smaller numbers are on all copies.
     pub acknowledged_below: u64,
-}
-
-impl MirrorNumber {
-    /// For messages that are not acknowledged.
-    pub const NONE: Self = Self { number: u64::MAX, acknowledged_below: 0 };
 }
 
 /// The records and replies of a slice that has all positions of its events.

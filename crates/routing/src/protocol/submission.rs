@@ -48,12 +48,18 @@ pub enum Operation {
 impl Operation {
     /// Events are recorded, not only looked up.
     pub fn records(self) -> bool {
-        matches!(self, Self::Observe | Self::Count | Self::BringUp | Self::Confirm)
+        match self {
+            Self::Observe | Self::Count | Self::BringUp | Self::Confirm => true,
+            Self::Lookup | Self::Estimate | Self::Verify | Self::Claim { .. } | Self::Release => false,
+        }
     }
 
     /// Events are only asked about: the replies bind nobody.
     pub fn is_lookup(self) -> bool {
-        matches!(self, Self::Lookup | Self::Estimate | Self::Verify)
+        match self {
+            Self::Lookup | Self::Estimate | Self::Verify => true,
+            Self::Observe | Self::Count | Self::BringUp | Self::Claim { .. } | Self::Confirm | Self::Release => false,
+        }
     }
 
     /// Others of the same positions wait for such an event, where slices share events.
@@ -63,17 +69,48 @@ impl Operation {
 
     /// Events show how late it is: those that are recorded, or are about to be.
     pub fn moves_clock(self) -> bool {
-        self.records() || matches!(self, Self::Claim { .. })
+        self.records() || self.is_claim()
     }
 
     /// The replies say which events were recorded before.
     pub fn is_of_verdicts(self) -> bool {
-        !matches!(self, Self::Claim { .. } | Self::Release)
+        match self {
+            Self::Observe | Self::Lookup | Self::Count | Self::Estimate => true,
+            Self::Verify | Self::BringUp | Self::Confirm => true,
+            Self::Claim { .. } | Self::Release => false,
+        }
+    }
+
+    /// Frequencies are asked for, which one kind of filter alone has.
+    pub fn is_of_frequencies(self) -> bool {
+        match self {
+            Self::Count | Self::Estimate => true,
+            Self::Observe | Self::Lookup | Self::Verify | Self::BringUp => false,
+            Self::Claim { .. } | Self::Confirm | Self::Release => false,
+        }
     }
 
     /// Events are claimed, or their claims end.
     pub fn is_of_claims(self) -> bool {
-        matches!(self, Self::Claim { .. } | Self::Confirm | Self::Release)
+        self.is_claim() || self.ends_claims()
+    }
+
+    /// Events are to be held.
+    pub fn is_claim(self) -> bool {
+        match self {
+            Self::Claim { .. } => true,
+            Self::Observe | Self::Lookup | Self::Count | Self::Estimate => false,
+            Self::Verify | Self::BringUp | Self::Confirm | Self::Release => false,
+        }
+    }
+
+    /// Each event comes with the fence of a grant, whose claim ends.
+    pub fn ends_claims(self) -> bool {
+        match self {
+            Self::Confirm | Self::Release => true,
+            Self::Observe | Self::Lookup | Self::Count | Self::Estimate => false,
+            Self::Verify | Self::BringUp | Self::Claim { .. } => false,
+        }
     }
 }
 

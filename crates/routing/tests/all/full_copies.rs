@@ -157,7 +157,7 @@ fn a_record_that_is_refused_is_sent_again_whatever_the_reason_is() {
     let time_ms = world.network.now().wall_ms;
     world.submit(1, time_ms);
     let sent = world.network.take((FIRST, SECOND)).expect("a record");
-    let PeerBody::Mirror(number, _) = sent.body else { panic!("{sent:?}") };
+    let PeerBody::Mirror(Some(number), _) = sent.body else { panic!("{sent:?}") };
     let acks = SetAcks { refused_numbers: vec![number.number], ..SetAcks::default() };
     world.network.put((SECOND, FIRST), PeerMessage { body: PeerBody::SetAcks(acks), ..sent });
     world.network.settle();

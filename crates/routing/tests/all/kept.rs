@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use crate::common::{Dice, definition, digest, filter_record, fingerprints, growing, node_record, slice_owner, spec};
 use firstseen_filter::{FilterSpec, GenerationNumber, Kind, Limit, Probes, Refresh, UnitNumber};
 use firstseen_mesh::plain_submission;
+use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
     CheckpointCursor, ClusterMap, Command, Decision, Durability, Entry, Epoch, EventTag, FilterId, FilterPolicies,
     FilterRecord, GroupOwner, Incarnation, Moment, MonotonicMs, NodeId, NodeRecord, Operation, OwnerLimits, Prober,
@@ -42,8 +43,12 @@ struct Bench {
 
 impl Bench {
     fn new(definition: &SlicedDefinition, is_named: bool) -> Self {
+        Self::with(definition, is_named, OwnerLimits::default())
+    }
+
+    fn with(definition: &SlicedDefinition, is_named: bool, limits: OwnerLimits) -> Self {
         let map = map(definition);
-        let owner = GroupOwner::build(FILTER, &map, 0, ME, OwnerLimits::default()).unwrap();
+        let owner = GroupOwner::build(FILTER, &map, 0, ME, limits).unwrap();
         let (prober, now) = (Prober::new(definition).unwrap(), Moment { monotonic_ms: MonotonicMs(1000), wall_ms: 0 });
         let (kept, answered) = (owner.checkpoint(true), Vec::new());
         Self { map, owner, prober, now, unit: UnitNumber(100), is_named, kept, answered }
@@ -186,6 +191,18 @@ fn an_owner_goes_on_where_another_stopped() {
             (0..6).for_each(|seed| goes_on(&definition, seed * 100 + index as u64, false));
         }
     }
+}
+
+/// `Bench::submit` finds it where a reply goes ahead of the records that it rests on. Storms show the same by a power cut
+/// between the two, but one in dozens, and another one after every change of their schedules.
+#[test]
+#[should_panic(expected = "replied to before it is kept")]
+fn a_reply_ahead_of_its_records_is_found() {
+    let definition = definition(&spec(Kind::Timing, "100s", 1 << 14, 5), "vertical:4");
+    let rules = Rules::without(Rule::PersistsFirst);
+    let mut bench = Bench::with(&definition, false, OwnerLimits { rules, ..OwnerLimits::default() });
+    let batch = bench.batch(&mut Dice(1));
+    bench.submit(batch);
 }
 
 #[test]

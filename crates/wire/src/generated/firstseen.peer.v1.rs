@@ -59,6 +59,11 @@ pub struct FilterSample {
     /// Only where events can be claimed.
     #[prost(message, optional, tag = "12")]
     pub claims: ::core::option::Option<HeldClaims>,
+    /// First tests that producers have watched, and those of them that were called duplicates.
+    #[prost(uint64, tag = "13")]
+    pub audited_tests: u64,
+    #[prost(uint64, tag = "14")]
+    pub audited_false_positives: u64,
 }
 /// Events that a level of a tree did not know, by the answer of the level above.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -256,7 +261,7 @@ pub struct Mirror {
     pub filter_epoch: u64,
     #[prost(uint32, tag = "3")]
     pub group: u32,
-    /// Acknowledged by this number.
+    /// Acknowledged by this number; 2^64 - 1 where nobody acknowledges it.
     #[prost(uint64, tag = "4")]
     pub number: u64,
     /// Names the batch: 16 bytes, and its number among those of the producer.

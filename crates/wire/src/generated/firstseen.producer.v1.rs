@@ -125,6 +125,12 @@ pub struct Batch {
     /// number of events, filter and epoch, then for each event the difference of its number as a zigzag varint.
     #[prost(bytes = "bytes", tag = "20")]
     pub fences: ::prost::bytes::Bytes,
+    /// What the producer's own audit has found since it said so last: first tests of keys that it watches, and how many of these were
+    /// called duplicates. Nodes show it, and decide nothing by it.
+    #[prost(uint32, tag = "21")]
+    pub audited_tests: u32,
+    #[prost(uint32, tag = "22")]
+    pub audited_false_positives: u32,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct BatchReply {

@@ -8,7 +8,7 @@
 use firstseen_filter::{Sighting, UnitNumber};
 
 use super::DividedGroup;
-use super::flights::{Queue, Ticket};
+use super::flights::{Flight, Ticket};
 use super::outbox::{Asks, ClaimedEvent, Finding};
 use super::placement::{Placement, Voters};
 use crate::claims::{BeforeTest, ClaimCall};
@@ -29,7 +29,7 @@ impl DividedGroup {
 
     /// What is called for, as claims know it.
     fn call(&self, ticket: Ticket) -> Option<ClaimCall> {
-        let header = &self.in_flight.batch(ticket)?.header;
+        let header = self.in_flight.batch(ticket)?.header();
         Some(match header.operation {
             Operation::Claim { .. } => ClaimCall::Claim { tag: self.tag(ticket)? },
             Operation::Confirm => ClaimCall::Confirm(self.fence(ticket)?),
@@ -40,13 +40,13 @@ impl DividedGroup {
     }
 
     fn tag(&self, ticket: Ticket) -> Option<u64> {
-        let (header, index) = (&self.in_flight.batch(ticket)?.header, ticket.index());
+        let (header, index) = (self.in_flight.batch(ticket)?.header(), ticket.index());
         let name = header.names.get(index).map(|named| named.name);
         Some(tag_of(name, (header.producer, header.sequence, index)))
     }
 
     fn fence(&self, ticket: Ticket) -> Option<Fence> {
-        self.in_flight.batch(ticket)?.header.fences.get(ticket.index()).copied()
+        self.in_flight.batch(ticket)?.header().fences.get(ticket.index()).copied()
     }
 
     fn event(&self, ticket: Ticket) -> u128 {
@@ -54,11 +54,11 @@ impl DividedGroup {
     }
 
     pub(super) fn is_claim(&self, ticket: Ticket) -> bool {
-        self.in_flight.batch(ticket).is_some_and(|batch| batch.header.is_claim())
+        self.in_flight.batch(ticket).is_some_and(|batch| batch.header().is_claim())
     }
 
     pub(super) fn is_confirm(&self, ticket: Ticket) -> bool {
-        self.in_flight.batch(ticket).is_some_and(|batch| batch.header.operation == Operation::Confirm)
+        self.in_flight.batch(ticket).is_some_and(|batch| batch.header().operation == Operation::Confirm)
     }
 
     /// Whether the reply waits until the event is recorded at all nodes, whatever other replies do.
@@ -109,16 +109,16 @@ impl DividedGroup {
         let Self { in_flight, own, membership, outbox, .. } = self;
         let (placement, now_ms) = (membership.placement(), self.present.now_ms());
         let flights = in_flight.flights_mut();
-        let Some((stamp, batch)) = flights.flight(ticket).map(|flight| flight.stamp).zip(flights.batch(ticket)) else {
+        let Some((stamp, batch)) = flights.flight(ticket).map(Flight::stamp).zip(flights.batch(ticket)) else {
             return;
         };
-        let left_ms = u32::try_from(batch.header.deadline_ms.since(now_ms)).unwrap_or(u32::MAX);
+        let left_ms = u32::try_from(batch.header().deadline_ms.since(now_ms)).unwrap_or(u32::MAX);
         self.counts.tests += 1;
         let mut found = Sighting::ALL;
         own.test(placement, voters.positions(), stamp, &mut found);
         let (positions, mut waiting) = (flights.positions(ticket), 0);
         for (index, node) in placement.nodes().iter().enumerate() {
-            if index == placement.me() || placement.is_gone(index) {
+            if placement.is_me(index) || placement.is_gone(index) {
                 continue;
             }
             let voting = || voters.positions().iter().copied().filter(|position| placement.node_at(*position) == index);
@@ -137,9 +137,8 @@ impl DividedGroup {
             waiting += 1;
         }
         if let Some((batch, index)) = flights.event_mut(ticket) {
-            batch.asked_ms.resize(batch.flights.len(), now_ms);
-            batch.asked_ms[index] = now_ms;
-            (batch.flights[index].waiting, batch.flights[index].generations) = (waiting, found.generations);
+            batch.asked(index, now_ms);
+            batch.flight_mut(index).await_answers(waiting, Sighting { expiry: UnitNumber::NEVER, ..found });
         }
         if waiting == 0 || !found.is_hit() && !self.present.keeps(Rule::AwaitsAllAnswers) {
             self.tested(ticket);
@@ -187,7 +186,7 @@ impl DividedGroup {
         }
         let (positions, placement, me) =
             (self.in_flight.positions(ticket), self.membership.placement(), self.membership.site().me);
-        let is_claim = self.in_flight.batch(ticket)?.header.is_claim();
+        let is_claim = self.in_flight.batch(ticket)?.header().is_claim();
         let may_hold = |former: &Placement| {
             let other = former.head(positions).filter(|head| *head != me);
             other.is_some_and(|head| !is_claim || !placement.has_former_head(former, head, positions))
@@ -210,10 +209,9 @@ impl DividedGroup {
 
     fn grant_if_room(&mut self, ticket: Ticket, event: u128, tag: u64) -> Result<Fence, Reason> {
         let batch = self.in_flight.batch(ticket).ok_or(Reason::NotReady)?;
-        let Operation::Claim { lease_ms } = batch.header.operation else { return Err(Reason::Invalid) };
-        let since_ms = batch.asked_ms.get(ticket.index()).copied().unwrap_or_default();
-        let flight = batch.flights.get(ticket.index());
-        let unit = flight.map_or(UnitNumber::FIRST, |flight| flight.stamp.unit);
+        let Operation::Claim { lease_ms } = batch.header().operation else { return Err(Reason::Invalid) };
+        let since_ms = batch.asked_ms(ticket.index()).ok_or(Reason::NotReady)?;
+        let unit = batch.flights().get(ticket.index()).ok_or(Reason::NotReady)?.stamp().unit;
         let pending = self.pending();
         self.room_beside(unit, pending)?;
         let (site, epoch) = (self.membership.site(), self.membership.placement().epoch());
@@ -234,8 +232,7 @@ impl DividedGroup {
     /// Decides a claim as held: its reply says who holds the event.
     pub(super) fn decide_held(&mut self, ticket: Ticket, hold: Hold) {
         if let Some((batch, index)) = self.in_flight.event_mut(ticket) {
-            batch.holds.resize(batch.flights.len(), Hold::None);
-            batch.holds[index] = hold;
+            batch.hold(index, hold);
         }
         if matches!(hold, Hold::Own(_)) && !self.present.keeps(Rule::AsksJoinersAnew) {
             self.end_joiners(ticket);
@@ -246,7 +243,7 @@ impl DividedGroup {
     /// Where that rule is broken, who waits for an event that was granted is called a duplicate of it.
     fn end_joiners(&mut self, ticket: Ticket) {
         let Some(leader) = self.in_flight.flight_mut(ticket) else { return };
-        let mut joiners = std::mem::replace(&mut leader.joiners, Queue::EMPTY);
+        let mut joiners = leader.take_joiners();
         while let Some(joiner) = self.in_flight.flights().dequeue(&mut joiners) {
             self.decide_and_end(joiner, Decision::Duplicate);
         }
@@ -259,7 +256,7 @@ impl DividedGroup {
             return self.decide_and_release(ticket, Decision::Undecided(reason));
         }
         // There was room when it was granted; the next generation is proposed in time all the same.
-        if let Some(unit) = self.in_flight.flight(ticket).map(|flight| flight.stamp.unit) {
+        if let Some(unit) = self.in_flight.flight(ticket).map(|flight| flight.stamp().unit) {
             let _ = self.room(unit);
         }
         self.record(ticket, self.fill.newest(), Decision::FirstSeen);
@@ -284,9 +281,9 @@ impl DividedGroup {
             return;
         }
         let is_confirm = self.is_confirm(ticket);
-        let records = self.in_flight.batch(ticket).is_some_and(|batch| batch.header.records());
+        let records = self.in_flight.batch(ticket).is_some_and(|batch| batch.header().records());
         // What is repeated was recorded before: another one may hold the event by now.
-        if self.in_flight.flight(ticket).is_none_or(|flight| flight.is_repeat) {
+        if self.in_flight.flight(ticket).is_none_or(Flight::is_repeat) {
             return;
         }
         let recorded = (records && outcome == Decision::FirstSeen).then(|| self.event(ticket));

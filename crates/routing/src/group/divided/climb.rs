@@ -8,7 +8,7 @@
 //! counts as a false positive only where all other levels below are complete and do not know the event. Must not know:
 //! how questions travel, who owns other levels.
 
-use firstseen_filter::{Sighting, UnitNumber};
+use firstseen_filter::Sighting;
 
 use super::DividedGroup;
 use super::flights::{Phase, Ticket};
@@ -27,11 +27,10 @@ impl DividedGroup {
 
     /// Asks the levels below about an event that is found here.
     pub(super) fn check_below(&mut self, ticket: Ticket) {
-        let from = self.in_flight.batch(ticket).and_then(|batch| batch.header.from);
+        let from = self.in_flight.batch(ticket).and_then(|batch| batch.header().from);
         let asked = self.tree.check_below(ticket, from);
         if let Some(flight) = self.in_flight.flight_mut(ticket) {
-            flight.enter(Phase::Checking);
-            (flight.waiting, flight.is_confirmed) = (asked, false);
+            flight.check(asked);
         }
     }
 
@@ -76,16 +75,18 @@ impl DividedGroup {
         let is_young = self.is_young() || self.was_headed_elsewhere(ticket);
         let decides_alone = self.tree.decides_alone();
         let Some((batch, event)) = self.in_flight.event_mut(ticket) else { return };
-        let (may_be_again, is_brought_up) = (batch.header.may_be_again(), batch.header.is_brought_up());
-        let flight = &mut batch.flights[event];
-        if flight.phase() != Phase::Climbing {
+        let (may_be_again, is_brought_up) = (batch.header().may_be_again(), batch.header().is_brought_up());
+        if batch.flights()[event].phase() != Phase::Climbing {
             return;
         }
-        batch.degraded |= degraded;
-        let (is_overtaken, unit) = (flight.is_overtaken, seen.unit.unwrap_or(flight.stamp.unit));
+        if degraded {
+            batch.degrade();
+        }
+        let flight = batch.flight_mut(event);
+        let (is_overtaken, unit) = (flight.is_overtaken(), seen.unit.unwrap_or(flight.stamp().unit));
         if !matches!(decision, Decision::Undecided(_)) {
             // Where no node of this level decides alone, the level above has the last word.
-            flight.is_overtaken = false;
+            flight.judged_above();
         }
         match decision {
             Decision::Undecided(reason) if self.decide_alone(ticket, reason) => {}
@@ -116,11 +117,11 @@ impl DividedGroup {
         }
         let flights = self.in_flight.flights_mut();
         let positions: Box<[u64]> = flights.identity(ticket).into();
-        let Some((batch, event)) = flights.event_mut(ticket).filter(|(batch, _)| batch.header.records()) else {
+        let Some((batch, event)) = flights.event_mut(ticket).filter(|(batch, _)| batch.header().records()) else {
             return false;
         };
-        batch.degraded = true;
-        let stamp = batch.flights[event].stamp;
+        batch.degrade();
+        let stamp = batch.flights()[event].stamp();
         self.tree.owe(positions, stamp, reason == Reason::Unknown);
         self.take_over(ticket, Decision::FirstSeen, Seen { unit: Some(stamp.unit), level: 0 });
         true
@@ -134,16 +135,16 @@ impl DividedGroup {
             return false;
         }
         let Self { in_flight, own, membership, .. } = self;
-        let Some(flight) = in_flight.flight(ticket).filter(|flight| !flight.is_overtaken) else { return false };
+        let Some(flight) = in_flight.flight(ticket).filter(|flight| !flight.is_overtaken()) else { return false };
         let placement = membership.placement();
         let mut found = Sighting::ALL;
         let voters = placement.voters(in_flight.positions(ticket), 0);
-        own.test(placement, voters.positions(), flight.stamp, &mut found);
+        own.test(placement, voters.positions(), flight.stamp(), &mut found);
         placement.is_all_complete() || !found.is_hit()
     }
 
     fn has_room_for(&mut self, ticket: Ticket) -> bool {
-        let Some(unit) = self.in_flight.flight(ticket).map(|flight| flight.stamp.unit) else { return false };
+        let Some(unit) = self.in_flight.flight(ticket).map(|flight| flight.stamp().unit) else { return false };
         if self.room(unit).is_err() {
             return false;
         }
@@ -156,18 +157,10 @@ impl DividedGroup {
         let rule = *self.own.rule();
         let dense = self.tree.is_dense();
         let Some((batch, event)) = self.in_flight.event_mut(ticket) else { return };
-        let (records, is_brought_up) = (batch.header.records(), batch.header.is_brought_up());
-        let flight = &mut batch.flights[event];
-        let is_found = is_brought_up && flight.generations > 0;
-        let decision = if is_found { Decision::Duplicate } else { decision };
-        if decision == Decision::Duplicate {
-            flight.level = seen.level;
-        }
-        // An event that a level below has decided counts from its own time on, whatever else is known.
-        let seen_unit = if is_brought_up { Some(flight.stamp.unit) } else { seen.unit };
-        flight.stamp.unit = seen_unit.unwrap_or(flight.stamp.unit);
-        flight.expiry = if seen_unit.is_some() { rule.expiry(flight.stamp.unit) } else { UnitNumber::NEVER };
-        let unit = flight.stamp.unit;
+        let (records, is_brought_up) = (batch.header().records(), batch.header().is_brought_up());
+        let flight = batch.flight_mut(event);
+        let decision = flight.take_over(decision, seen, is_brought_up, &rule);
+        let unit = flight.stamp().unit;
         let must_remember = decision == Decision::FirstSeen || is_brought_up;
         let remembers = records && (must_remember || dense && seen.unit.is_some());
         if remembers && self.room(unit).is_ok() {
@@ -183,14 +176,12 @@ impl DividedGroup {
     /// One of the levels below has answered whether it knows an event that was found here.
     fn answered_from_below(&mut self, ticket: Ticket, decision: Decision, degraded: bool) {
         // It may have been given up since.
-        let event = self.in_flight.event_unless_over(ticket).map(|(batch, event)| &mut batch.flights[event]);
+        let event = self.in_flight.event_unless_over(ticket).map(|(batch, event)| batch.flight_mut(event));
         let Some(flight) = event.filter(|flight| flight.phase() == Phase::Checking) else { return };
-        flight.is_confirmed |= degraded || decision != Decision::FirstSeen;
-        flight.waiting = flight.waiting.saturating_sub(1);
-        match (flight.waiting, flight.is_confirmed) {
-            (0, true) => self.decide_and_release(ticket, Decision::Duplicate),
-            (0, false) => self.treat_as_miss(ticket),
-            _ => {}
+        match flight.checked(degraded || decision != Decision::FirstSeen) {
+            Some(true) => self.decide_and_release(ticket, Decision::Duplicate),
+            Some(false) => self.treat_as_miss(ticket),
+            None => {}
         }
     }
 }

@@ -134,7 +134,7 @@ fn after_find(tested: &Tested) -> Next {
 /// What follows where this level does not know an event.
 pub(super) fn after_miss(tested: &Tested) -> Next {
     let Tested { operation, closed, cut_off, unsure_ms, .. } = *tested;
-    let is_claim = matches!(operation, Operation::Claim { .. });
+    let is_claim = operation.is_claim();
     if tested.has_parent && operation != Operation::Verify {
         return Next::Climb(operation);
     }

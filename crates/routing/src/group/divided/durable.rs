@@ -208,10 +208,10 @@ impl DividedGroup {
         let mut entries = checkpoint(entries, &self.guard, self.present.clock(), &self.slices());
         let first_tickets = self.in_flight.flights().batches();
         let open = first_tickets.into_iter().filter_map(|ticket| self.in_flight.batch(ticket));
-        entries.extend(open.filter(|batch| batch.header.records() && !batch.is_learnt).map(|batch| Entry::Taken {
-            name: BatchName { producer: batch.header.producer, sequence: batch.header.sequence },
-            names: batch.header.names.clone(),
-            events: batch.flights.len() as u32,
+        entries.extend(open.filter(|batch| batch.is_unlearnt()).map(|batch| Entry::Taken {
+            name: batch.header().name(),
+            names: batch.header().names.clone(),
+            events: batch.flights().len() as u32,
         }));
         entries
     }

@@ -15,13 +15,11 @@ impl DividedGroup {
         let clock_ms = self.present.clock().clock_ms();
         while let Some(ticket) = self.in_flight.next_parting() {
             let Some(batch) = self.in_flight.batch_mut(ticket) else { continue };
-            // A batch from another level has no early duplicates: that level waits for its whole reply anyway.
-            let is_due = batch.header.from.is_none() && batch.pending > 0 && !batch.replied && !batch.has_sent_early;
-            let events = if is_due { found_in(batch) } else { Vec::new() };
+            let events = if batch.awaits_early() { found_in(batch) } else { Vec::new() };
             if !events.is_empty() {
-                batch.has_sent_early = true;
+                batch.send_early();
                 self.outbox.push(Command::EarlyDuplicates(EarlyDuplicates {
-                    reply_to: batch.header.reply_to,
+                    reply_to: batch.header().reply_to,
                     events,
                     clock_ms,
                 }));
@@ -32,12 +30,12 @@ impl DividedGroup {
 
 /// The duplicates of a batch whose other events wait for another level; none while more may be found here.
 fn found_in(batch: &Batch) -> Vec<u32> {
-    if batch.flights.iter().any(|flight| !flight.is_decided && flight.phase() == Phase::Testing) {
+    if batch.flights().iter().any(|flight| !flight.is_decided() && flight.phase() == Phase::Testing) {
         return Vec::new();
     }
-    let decided = batch.flights.iter().zip(&batch.decisions).zip(0..);
+    let decided = batch.flights().iter().zip(batch.decisions()).zip(0..);
     decided
-        .filter(|((flight, decision), _)| flight.is_decided && **decision == Decision::Duplicate)
+        .filter(|((flight, decision), _)| flight.is_decided() && **decision == Decision::Duplicate)
         .map(|(_, event)| event)
         .collect()
 }

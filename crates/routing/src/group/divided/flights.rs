@@ -7,226 +7,25 @@
 //! for an event that is over finds no flight ([`Flights::unless_over`]). All other tickets are of events that are there:
 //! where one is not (the ticket has gone *astray*), the program is wrong. Tests end there, and a node counts that.
 
+mod batch;
+mod flight;
 mod phase;
 mod ticket;
 
 use std::cell::Cell;
-use std::sync::Arc;
 
-use firstseen_filter::{Probes, Refresh, Stamp, UnitNumber, WindowRule};
+use firstseen_filter::Probes;
 use hashbrown::HashTable;
 
-use crate::protocol::{Fence, FromLevel, Hold, MonotonicMs, NamedEvent, Operation};
-use crate::verdict::{Decision, Reason, Seen};
+use crate::protocol::MonotonicMs;
+pub(crate) use batch::{Batch, BatchHeader};
+pub(crate) use flight::{Flight, Queue};
 pub(crate) use phase::Phase;
 pub(crate) use ticket::{BATCH_EVENTS_MAX, Ticket};
 
 const SLOTS_MIN: usize = 64;
 /// Batches whose memory is kept.
 const SPARES_MAX: usize = 16;
-
-/// One event.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Flight {
-    phase: Phase,
-    pub(crate) stamp: Stamp,
-    /// Generations still possible.
-    pub(crate) generations: u16,
-    /// The least expiry that the event was found with, or that its cells get; in trees only.
-    pub(crate) expiry: UnitNumber,
-    /// The level of the tree at which the event was found.
-    pub(crate) level: u8,
-    /// A level below knows the event too, or cannot say.
-    pub(crate) is_confirmed: bool,
-    /// Answers or acknowledgements that are missing.
-    pub(crate) waiting: u16,
-    /// The verdict, which counts once `is_decided` is true.
-    pub(crate) outcome: Decision,
-    pub(crate) is_decided: bool,
-    /// Another node may have headed the event since this one found it new, or has before.
-    pub(crate) is_overtaken: bool,
-    /// An earlier submission of the same name has got this verdict.
-    pub(crate) is_repeat: bool,
-    /// Events that wait for this one, oldest first.
-    pub(crate) joiners: Queue,
-    /// Retries of this event.
-    pub(crate) echoes: Queue,
-    /// The next in the queue that this event waits in.
-    next: Option<Ticket>,
-}
-
-impl Flight {
-    /// Whether an event of the same positions with this stamp is certainly a duplicate, now that this one is decided,
-    /// and leaves nothing more to be set.
-    pub(crate) fn covers(&self, stamp: Stamp, rule: &WindowRule, refresh: Refresh) -> bool {
-        let is_found = match self.outcome {
-            Decision::FirstSeen => stamp.judged < rule.expiry(self.stamp.unit),
-            Decision::Duplicate => stamp.judged <= self.stamp.judged,
-            Decision::Undecided(_) => false,
-        };
-        is_found && (refresh == Refresh::Fixed || stamp.unit <= self.stamp.unit)
-    }
-
-    pub(crate) fn phase(&self) -> Phase {
-        self.phase
-    }
-
-    /// Begins another phase.
-    pub(crate) fn enter(&mut self, next: Phase) {
-        debug_assert!(self.phase.leads_to(next), "{:?} does not lead to {next:?}", self.phase);
-        self.phase = next;
-    }
-
-    /// Whether cells are being set for an event that may be recorded nowhere in the end.
-    pub(crate) fn may_come_to_nothing(&self) -> bool {
-        self.phase == Phase::Setting && (!self.is_decided || matches!(self.outcome, Decision::Undecided(_)))
-    }
-
-    /// Where the event was found, in a window of so many units.
-    pub(crate) fn seen(&self, span_units: u64) -> Seen {
-        let unit = (self.expiry != UnitNumber::NEVER).then(|| self.expiry.before(span_units));
-        Seen { unit, level: self.level }
-    }
-}
-
-/// A list of events that is threaded through them.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Queue {
-    first: Option<Ticket>,
-    last: Option<Ticket>,
-    pub(crate) len: u32,
-}
-
-impl Queue {
-    pub(crate) const EMPTY: Self = Self { first: None, last: None, len: 0 };
-}
-
-impl Flight {
-    pub(crate) const IDLE: Self = Self {
-        phase: Phase::Over,
-        stamp: Stamp::on_time(UnitNumber::FIRST),
-        generations: u16::MAX,
-        expiry: UnitNumber::NEVER,
-        level: 0,
-        is_confirmed: false,
-        waiting: 0,
-        outcome: Decision::Undecided(Reason::Unknown),
-        is_decided: false,
-        is_overtaken: false,
-        is_repeat: false,
-        joiners: Queue::EMPTY,
-        echoes: Queue::EMPTY,
-        next: None,
-    };
-}
-
-/// What a batch is, beside its events.
-#[derive(Clone, Debug)]
-pub(crate) struct BatchHeader {
-    pub(crate) reply_to: u64,
-    pub(crate) operation: Operation,
-    /// The level that the batch came from, in trees.
-    pub(crate) from: Option<FromLevel>,
-    pub(crate) producer: u128,
-    pub(crate) sequence: u64,
-    pub(crate) names: Vec<NamedEvent>,
-    pub(crate) fences: Vec<Fence>,
-    pub(crate) deadline_ms: MonotonicMs,
-    /// The batch was sent before, and may have been recorded.
-    pub(crate) again: bool,
-    pub(crate) traceparent: Option<Arc<str>>,
-}
-
-impl BatchHeader {
-    /// Events are recorded, not only looked up.
-    pub(crate) fn records(&self) -> bool {
-        self.operation.records()
-    }
-
-    /// Others of the same positions wait for such an event.
-    pub(crate) fn leads(&self) -> bool {
-        self.operation.leads()
-    }
-
-    /// The events are to be held.
-    pub(crate) fn is_claim(&self) -> bool {
-        matches!(self.operation, Operation::Claim { .. })
-    }
-
-    /// The events are brought up: a level below has replied to them already, without this one.
-    pub(crate) fn is_brought_up(&self) -> bool {
-        self.operation == Operation::BringUp
-    }
-
-    /// The events may have been recorded under the batch's name before.
-    pub(crate) fn may_be_again(&self) -> bool {
-        self.operation == Operation::Observe && (self.again || !self.names.is_empty())
-    }
-}
-
-/// A submission whose events are in flight.
-pub(crate) struct Batch {
-    pub(crate) header: BatchHeader,
-    pub(crate) probes: Probes,
-    /// Positions of the tree's root, where they are others.
-    above: Option<Probes>,
-    pub(crate) flights: Vec<Flight>,
-    /// The verdicts, which leave with the reply.
-    pub(crate) decisions: Vec<Decision>,
-    /// Where events were found, in trees; these leave with the reply too.
-    pub(crate) seen: Vec<Seen>,
-    /// Who holds the events, where they are claimed; these leave with the reply too.
-    pub(crate) holds: Vec<Hold>,
-    /// When nodes were asked about the events, where these are claimed.
-    pub(crate) asked_ms: Vec<MonotonicMs>,
-    /// Events without a verdict so far.
-    pub(crate) pending: usize,
-    /// Events that are not over.
-    pub(crate) open: usize,
-    pub(crate) replied: bool,
-    /// Some of its events had a reply before.
-    pub(crate) has_repeats: bool,
-    /// Early duplicates were sent, ahead of the reply.
-    pub(crate) has_sent_early: bool,
-    /// The guard has learnt all decisions.
-    pub(crate) is_learnt: bool,
-    pub(crate) degraded: bool,
-    /// Events of which not all positions were asked, and the sum of the chances that a new one is called a duplicate.
-    partial_events: u32,
-    partial_rates: f64,
-}
-
-impl Batch {
-    /// Not all positions of an event are asked; a new event is called a duplicate by this chance.
-    pub(crate) fn degrade(&mut self, rate: f64) {
-        self.degraded = true;
-        self.partial_events += 1;
-        self.partial_rates += rate;
-    }
-
-    /// The mean chance that a new event of the batch is called a duplicate, where the chance is `rate` for events of
-    /// which all positions were asked; none where that is all events.
-    pub(crate) fn expected_rate(&self, rate: impl FnOnce() -> f64) -> Option<f64> {
-        let events = self.flights.len() as f64;
-        let partial_events = f64::from(self.partial_events);
-        (self.partial_events > 0).then(|| (self.partial_rates + (events - partial_events).max(0.0) * rate()) / events)
-    }
-
-    /// Whether an event of the batch is in flight.
-    pub(crate) fn is_open(&self) -> bool {
-        self.flights.iter().any(|flight| !matches!(flight.phase, Phase::Over | Phase::Abandoned))
-    }
-
-    /// Takes down the verdict on an event.
-    pub(crate) fn note_decision(&mut self, index: usize, outcome: Decision, seen: Option<Seen>) {
-        self.decisions[index] = outcome;
-        self.pending = self.pending.saturating_sub(1);
-        if let Some(seen) = seen {
-            self.seen.resize(self.decisions.len(), Seen::default());
-            self.seen[index] = seen;
-        }
-    }
-}
 
 /// All batches with events in flight, and the events by their positions.
 #[derive(Default)]
@@ -287,7 +86,7 @@ impl Flights {
         header: BatchHeader,
         probes: Probes,
         above: Option<Probes>,
-        degraded: bool,
+        is_degraded: bool,
     ) -> Ticket {
         if self.batches * 2 >= self.slots.len() {
             self.grow();
@@ -297,29 +96,8 @@ impl Flights {
         }
         let (first, events) = (self.first_free, probes.len());
         self.first_free = first.next_batch();
-        let mut flights = self.spares.pop().map(|(_, flights)| flights).unwrap_or_default();
-        flights.clear();
-        flights.resize(events, Flight::IDLE);
-        let decisions = vec![Decision::Undecided(Reason::Unknown); events];
-        let batch = Batch {
-            header,
-            probes,
-            above,
-            flights,
-            decisions,
-            seen: Vec::new(),
-            holds: Vec::new(),
-            asked_ms: Vec::new(),
-            pending: events,
-            open: events,
-            replied: false,
-            has_repeats: false,
-            has_sent_early: false,
-            is_learnt: false,
-            degraded,
-            partial_events: 0,
-            partial_rates: 0.0,
-        };
+        let flights = self.spares.pop().map(|(_, flights)| flights).unwrap_or_default();
+        let batch = Batch::new(header, (probes, above), flights, is_degraded);
         self.open_events += events;
         self.batches += 1;
         let slot = self.slot(first);
@@ -349,7 +127,7 @@ impl Flights {
     pub(crate) fn event_unless_over(&mut self, ticket: Ticket) -> Option<(&mut Batch, usize)> {
         let (slot, index) = (self.slot(ticket), ticket.index());
         let (first, batch) = self.slots.get_mut(slot)?.as_mut()?;
-        (first.is_of_batch_of(ticket) && index < batch.flights.len()).then_some((batch, index))
+        (first.is_of_batch_of(ticket) && index < batch.flights().len()).then_some((batch, index))
     }
 
     pub(crate) fn batch(&self, ticket: Ticket) -> Option<&Batch> {
@@ -365,25 +143,24 @@ impl Flights {
     /// The batch of an event, and the event's index there.
     pub(crate) fn event_mut(&mut self, ticket: Ticket) -> Option<(&mut Batch, usize)> {
         let index = ticket.index();
-        self.batch_mut(ticket).filter(|batch| index < batch.flights.len()).map(|batch| (batch, index))
+        self.batch_mut(ticket).filter(|batch| index < batch.flights().len()).map(|batch| (batch, index))
     }
 
     pub(crate) fn flight(&self, ticket: Ticket) -> Option<&Flight> {
-        self.batch(ticket)?.flights.get(ticket.index())
+        self.batch(ticket)?.flights().get(ticket.index())
     }
 
     pub(crate) fn flight_mut(&mut self, ticket: Ticket) -> Option<&mut Flight> {
-        self.batch_mut(ticket)?.flights.get_mut(ticket.index())
+        self.batch_mut(ticket)?.find_mut(ticket.index())
     }
 
     pub(crate) fn positions(&self, ticket: Ticket) -> &[u64] {
-        self.batch(ticket).map_or(&[], |batch| batch.probes.positions(ticket.index()))
+        self.batch(ticket).map_or(&[], |batch| batch.positions(ticket.index()))
     }
 
     /// The positions by which an event is told from others: in a tree those of the root, which other events seldom share.
     pub(crate) fn identity(&self, ticket: Ticket) -> &[u64] {
-        let Some(batch) = self.batch(ticket) else { return &[] };
-        batch.above.as_ref().unwrap_or(&batch.probes).positions(ticket.index())
+        self.batch(ticket).map_or(&[], |batch| batch.identity(ticket.index()))
     }
 
     /// The event in flight that has the same positions.
@@ -407,16 +184,21 @@ impl Flights {
         }
     }
 
-    /// Puts an event at the end of a queue that `queue` picks of `owner`.
-    pub(crate) fn enqueue(&mut self, owner: Ticket, ticket: Ticket, queue: impl Fn(&mut Flight) -> &mut Queue) {
-        let Some(last) = self.flight_mut(owner).map(|owner| {
-            let queue = queue(owner);
-            queue.len += 1;
-            queue.first = queue.first.or(Some(ticket));
-            queue.last.replace(ticket)
-        }) else {
-            return;
-        };
+    /// Lets an event wait for another of the same positions.
+    pub(crate) fn join(&mut self, leader: Ticket, ticket: Ticket) {
+        let last = self.flight_mut(leader).map(|leader| leader.join(ticket));
+        self.thread(last, ticket);
+    }
+
+    /// Lets a retry wait for the event that it repeats.
+    pub(crate) fn echo(&mut self, original: Ticket, ticket: Ticket) {
+        let last = self.flight_mut(original).map(|original| original.echo(ticket));
+        self.thread(last, ticket);
+    }
+
+    /// An event has joined a queue, behind the one that was its last.
+    fn thread(&mut self, last: Option<Option<Ticket>>, ticket: Ticket) {
+        let Some(last) = last else { return };
         if let Some(last) = last
             && let Some(last) = self.flight_mut(last)
         {
@@ -429,33 +211,27 @@ impl Flights {
 
     /// Takes the first event of a queue that was taken out of its owner.
     pub(crate) fn dequeue(&self, queue: &mut Queue) -> Option<Ticket> {
-        let first = queue.first?;
-        queue.first = self.flight(first)?.next;
-        queue.len = queue.len.saturating_sub(1);
-        if queue.first.is_none() {
-            queue.last = None;
-        }
+        let first = queue.first()?;
+        queue.shift(self.flight(first)?.next);
         Some(first)
     }
 
     /// An event is over; its batch goes when all are and it has its reply. Returns whether all have their verdicts.
     pub(crate) fn end(&mut self, ticket: Ticket) -> bool {
         let Some((batch, index)) = self.event_mut(ticket) else { return false };
-        batch.flights[index].phase = Phase::Over;
-        batch.open = batch.open.saturating_sub(1);
-        let are_decided = batch.pending == 0;
+        let are_decided = batch.end(index);
         self.open_events = self.open_events.saturating_sub(1);
         are_decided
     }
 
     /// Drops the batch of this event if nothing of it is in flight and it has its reply.
     pub(crate) fn retire(&mut self, ticket: Ticket) {
-        if self.batch(ticket).is_some_and(|batch| batch.open == 0 && batch.replied) {
+        if self.batch(ticket).is_some_and(Batch::is_over) {
             let slot = self.slot(ticket);
             if let Some((_, batch)) = self.slots[slot].take() {
                 self.batches -= 1;
                 if self.spares.len() < SPARES_MAX {
-                    self.spares.push((batch.above.unwrap_or(batch.probes), batch.flights));
+                    self.spares.push(batch.into_memory());
                 }
             }
         }
@@ -480,16 +256,16 @@ impl Flights {
 
     /// Events in phases that `is_one` picks, oldest first.
     pub(crate) fn in_phases(&self, is_one: impl Fn(Phase) -> bool) -> Vec<Ticket> {
-        let flights = |first: Ticket| self.batch(first).map_or(&[][..], |batch| &batch.flights);
+        let flights = |first: Ticket| self.batch(first).map_or(&[][..], Batch::flights);
         let events = |first: Ticket| first.events(flights(first).len()).zip(flights(first));
-        let picked = |first| events(first).filter(|(_, flight)| is_one(flight.phase)).map(|(ticket, _)| ticket);
+        let picked = |first| events(first).filter(|(_, flight)| is_one(flight.phase())).map(|(ticket, _)| ticket);
         self.batches().into_iter().flat_map(picked).collect()
     }
 
     /// The first deadline of a batch that has no reply.
     pub(crate) fn next_deadline_ms(&self) -> Option<MonotonicMs> {
-        let waiting = self.slots.iter().flatten().filter(|(_, batch)| !batch.replied);
-        waiting.map(|(_, batch)| batch.header.deadline_ms).min()
+        let waiting = self.slots.iter().flatten().filter(|(_, batch)| !batch.is_replied());
+        waiting.map(|(_, batch)| batch.header().deadline_ms).min()
     }
 
     /// Events that are not over.

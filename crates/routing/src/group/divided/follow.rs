@@ -15,7 +15,7 @@ use super::sets::{SetEnd, SetFlight};
 use crate::ids::Incarnation;
 use crate::map::{ClusterMap, FilterRecord};
 use crate::protocol::Moment;
-use crate::verdict::{Decision, Reason};
+use crate::verdict::Reason;
 
 impl DividedGroup {
     /// The map says something new of the filter.
@@ -100,14 +100,12 @@ impl DividedGroup {
     /// Decides all undecided events of a batch by what is known of them: `unrecorded` of those of which nothing was recorded.
     fn give_up(&mut self, first: Ticket, unrecorded: Reason) {
         let Some(batch) = self.in_flight.batch_mut(first) else { return };
-        for event in 0..batch.flights.len() {
-            let reason = match batch.flights[event].phase() {
-                _ if batch.flights[event].is_decided => continue,
+        for event in 0..batch.flights().len() {
+            let reason = match batch.flights()[event].phase() {
                 Phase::Testing | Phase::Joined => unrecorded,
                 _ => Reason::Unknown,
             };
-            batch.flights[event].is_decided = true;
-            batch.note_decision(event, Decision::Undecided(reason), None);
+            batch.give_up(event, reason);
         }
     }
 }

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 
-use super::flights::{Batch, Flight, Flights, Phase, Queue, Ticket};
+use super::flights::{Batch, Flight, Flights, Phase, Ticket};
 use super::sets::Sets;
 use crate::protocol::SubmissionName;
 use crate::verdict::{Decision, Seen};
@@ -121,10 +121,8 @@ impl InFlight {
 
     /// From now on the guard knows the replies under the names of a batch.
     pub(super) fn forget_names(&mut self, ticket: Ticket) {
-        let Some(batch) = self.flights.batch(ticket).filter(|batch| batch.header.records() && !batch.is_learnt) else {
-            return;
-        };
-        for event in &batch.header.names {
+        let Some(batch) = self.flights.batch(ticket).filter(|batch| batch.is_unlearnt()) else { return };
+        for event in &batch.header().names {
             self.named.remove(&event.name);
         }
     }
@@ -163,18 +161,13 @@ impl InFlight {
     /// `span_units`. False where the event was decided before, or is not there.
     pub(super) fn decide_with_echoes(&mut self, ticket: Ticket, outcome: Decision, span_units: Option<u64>) -> bool {
         let Some((batch, index)) = self.flights.event_mut(ticket) else { return false };
-        let flight = &mut batch.flights[index];
-        if flight.is_decided {
-            return false;
-        }
-        (flight.is_decided, flight.outcome) = (true, outcome);
-        let mut echoes = std::mem::replace(&mut flight.echoes, Queue::EMPTY);
-        let seen = span_units.map(|span_units| flight.seen(span_units));
-        batch.note_decision(index, outcome, seen);
-        match batch.pending {
-            0 => self.closing.push(ticket),
-            _ if seen.is_some() => self.part(ticket),
-            _ => {}
+        let seen = |flight: &Flight| span_units.map(|span_units| flight.seen(span_units));
+        let Some(seen) = batch.decide(index, outcome, seen) else { return false };
+        let mut echoes = batch.flight_mut(index).take_echoes();
+        if !batch.is_pending() {
+            self.closing.push(ticket);
+        } else if seen.is_some() {
+            self.part(ticket);
         }
         while let Some(echo) = self.flights.dequeue(&mut echoes) {
             self.end_waiting(echo, outcome, seen);
@@ -192,11 +185,7 @@ impl InFlight {
     /// Ends an event that waited for another, and gives it the verdict unless its caller does not wait any more.
     fn end_waiting(&mut self, ticket: Ticket, outcome: Decision, seen: Option<Seen>) {
         let Some((batch, index)) = self.event_mut(ticket) else { return };
-        let flight = &mut batch.flights[index];
-        if !flight.is_decided {
-            (flight.is_decided, flight.outcome) = (true, outcome);
-            batch.note_decision(index, outcome, seen);
-        }
+        batch.decide(index, outcome, |_| seen);
         self.end(ticket);
     }
 
@@ -205,7 +194,7 @@ impl InFlight {
     pub(super) fn release(&mut self, ticket: Ticket) {
         self.flights.unlead(ticket);
         let Some(leader) = self.flights.flight_mut(ticket) else { return };
-        let mut joiners = std::mem::replace(&mut leader.joiners, Queue::EMPTY);
+        let mut joiners = leader.take_joiners();
         while let Some(joiner) = self.flights.dequeue(&mut joiners) {
             if self.flights.flight(joiner).is_some_and(|flight| flight.phase() == Phase::Abandoned) {
                 self.end(joiner);
@@ -213,10 +202,10 @@ impl InFlight {
             }
             self.enter(joiner, Phase::Testing);
             self.ready.push_back(joiner);
-            if self.flights.batch(joiner).is_some_and(|batch| batch.header.leads()) {
+            if self.flights.batch(joiner).is_some_and(|batch| batch.header().leads()) {
                 self.flights.lead(joiner);
                 if let Some(flight) = self.flights.flight_mut(joiner) {
-                    flight.joiners = joiners;
+                    flight.give_joiners(joiners);
                 }
                 break;
             }
@@ -226,25 +215,25 @@ impl InFlight {
 
     /// An event will get the verdict of another one of the same name.
     pub(super) fn echo(&mut self, original: Ticket, ticket: Ticket) {
-        self.flights.enqueue(original, ticket, |original| &mut original.echoes);
+        self.flights.echo(original, ticket);
         self.enter(ticket, Phase::Echo);
     }
 
     /// An event waits for another of the same positions.
     pub(super) fn join(&mut self, leader: Ticket, ticket: Ticket) {
-        self.flights.enqueue(leader, ticket, |leader| &mut leader.joiners);
+        self.flights.join(leader, ticket);
         self.enter(ticket, Phase::Joined);
     }
 
     /// Ends the events that wait for `leader` and whose callers wait no more.
     pub(super) fn end_abandoned(&mut self, leader: Ticket) {
         let Some(leading) = self.flights.flight_mut(leader) else { return };
-        let mut joiners = std::mem::replace(&mut leading.joiners, Queue::EMPTY);
+        let mut joiners = leading.take_joiners();
         while let Some(joiner) = self.flights.dequeue(&mut joiners) {
             if self.flights.flight(joiner).is_some_and(|flight| flight.phase() == Phase::Abandoned) {
                 self.end(joiner);
             } else {
-                self.flights.enqueue(leader, joiner, |leader| &mut leader.joiners);
+                self.flights.join(leader, joiner);
             }
         }
     }

@@ -24,7 +24,7 @@ impl DividedGroup {
         let mut leaders = BTreeSet::new();
         for first in self.in_flight.flights().batches() {
             let batch = self.in_flight.batch(first);
-            if batch.is_some_and(|batch| !batch.replied && batch.header.deadline_ms <= now.monotonic_ms) {
+            if batch.is_some_and(|batch| !batch.is_replied() && batch.header().deadline_ms <= now.monotonic_ms) {
                 self.expire(first, &mut leaders);
             }
         }
@@ -50,9 +50,11 @@ impl DividedGroup {
     /// for.
     fn expire(&mut self, first: Ticket, leaders: &mut BTreeSet<Ticket>) {
         let Some(batch) = self.in_flight.batch(first) else { return };
-        let events = batch.flights.len();
+        let events = batch.flights().len();
         for ticket in first.events(events) {
-            let Some(flight) = self.in_flight.flight_mut(ticket).filter(|flight| !flight.is_decided) else { continue };
+            let Some(flight) = self.in_flight.flight_mut(ticket).filter(|flight| !flight.is_decided()) else {
+                continue;
+            };
             match flight.phase() {
                 Phase::Testing | Phase::Checking => self.decide_and_release(ticket, GIVEN_UP),
                 Phase::Joined => {

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use firstseen_filter::{Sighting, UnitNumber};
+use firstseen_filter::{PREFETCH_EVENTS, Sighting, UnitNumber};
 
 use super::membership::Unreachable;
 use super::outbox::{Finding, Outbox, Question};
@@ -15,9 +15,6 @@ use super::placement::Placement;
 use crate::ids::NodeId;
 use crate::protocol::{Command, HandedOver, PeerBody, PeerMessage, Resolved, SetAcks, SetBatch, TestBatch};
 use crate::verdict::Reason;
-
-/// Events between the prefetch of cells and their use.
-const AHEAD: usize = 8;
 
 /// What a node says of the events that pass it.
 #[derive(Clone, Copy)]
@@ -115,7 +112,7 @@ pub(crate) fn set(
         return 0;
     }
     let mut ahead = batch.cells.iter();
-    ahead.by_ref().take(AHEAD).for_each(|cells| own.prefetch(placement, cells, batch.generation));
+    ahead.by_ref().take(PREFETCH_EVENTS).for_each(|cells| own.prefetch(placement, cells, batch.generation));
     let (mut cells_set, mut has_room) = (0, true);
     for (cells, stamp) in events() {
         if let Some(next) = ahead.next() {
@@ -149,8 +146,9 @@ pub fn refuse(from: NodeId, message: PeerMessage, reason: Reason) -> Vec<Command
         | PeerBody::Past(_)
         | PeerBody::AskCells(_)
         | PeerBody::Cells(_)
-        | PeerBody::HandedOver(_) => return Vec::new(),
-        PeerBody::Mirror(number, _) => {
+        | PeerBody::HandedOver(_)
+        | PeerBody::Mirror(None, _) => return Vec::new(),
+        PeerBody::Mirror(Some(number), _) => {
             let refused_numbers = vec![number.number];
             (from, PeerBody::SetAcks(SetAcks { refused_numbers, ..SetAcks::default() }))
         }

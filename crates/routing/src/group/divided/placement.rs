@@ -8,7 +8,7 @@ mod holders;
 use firstseen_filter::HASHES_MAX;
 
 use crate::ids::{Epoch, Incarnation, NodeId};
-use crate::map::{COPIES_MAX, ClusterMap, FilterRecord, SliceOwner};
+use crate::map::{COPIES_MAX, ClusterMap, FilterRecord, SliceOwner, head_place};
 use crate::plan::GroupPlan;
 use holders::Holders;
 
@@ -19,8 +19,8 @@ pub(crate) struct Placement {
     epoch: Epoch,
     /// Every node once.
     nodes: Vec<NodeId>,
-    /// By node: its start, and whether it is gone from the group: the others go on without its slices.
-    starts: Vec<(Incarnation, bool)>,
+    /// By node.
+    starts: Vec<NodeStart>,
     /// By slice of the group: index into `nodes` of the node that is asked.
     node_of_slice: Vec<usize>,
     /// By slice of the group: the nodes that set.
@@ -43,6 +43,17 @@ pub(crate) struct Placement {
     origins: Vec<(u32, NodeId)>,
     /// Nodes that slices of this one are on their way to.
     targets: Vec<NodeId>,
+}
+
+/// A node of the group, as the map says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct NodeStart {
+    /// Which of its processes it is.
+    incarnation: Incarnation,
+    /// The others go on without its slices.
+    is_gone: bool,
+    /// Events may have been recorded without one of its slices since that was complete.
+    has_gap: bool,
 }
 
 /// Whether a slice votes, as the map says.
@@ -93,11 +104,13 @@ impl Placement {
         let holders: Vec<Holders> = (0..slices).map(holders).collect();
         let start = |node: &NodeId| {
             let incarnation = map.nodes.get(node).map(|node| node.incarnation);
-            (incarnation.unwrap_or_default(), incarnation.is_none() || map.is_gone_from(record, group, *node))
+            let is_gone = incarnation.is_none() || map.is_gone_from(record, group, *node);
+            let has_gap = (0..slices).flat_map(copies).any(|copy| copy.node == *node && copy.has_gap);
+            NodeStart { incarnation: incarnation.unwrap_or_default(), is_gone, has_gap }
         };
         let standing = |(slice, node): (u32, &NodeId)| match map.is_complete(record, first.saturating_add(slice)) {
             true => SliceStanding::Complete,
-            false if start(node).1 => SliceStanding::Gone,
+            false if start(node).is_gone => SliceStanding::Gone,
             false => SliceStanding::Incomplete,
         };
         let standings: Vec<SliceStanding> = (0..).zip(&owners).map(standing).collect();
@@ -120,7 +133,7 @@ impl Placement {
             is_single: holders.iter().all(|holders| holders.nodes().len() <= 1),
             holders,
             all_complete: standings.iter().all(|standing| *standing == SliceStanding::Complete),
-            any_gone: nodes.iter().any(|node| start(node).1),
+            any_gone: nodes.iter().any(|node| start(node).is_gone),
             has_gap_here: own.any(|copy| copy.has_gap),
             standings,
             nodes,
@@ -134,7 +147,7 @@ impl Placement {
 
     /// Whether the same nodes have and serve the same slices in `other`, so that every event has the same head.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let gone = |placement: &Self| -> Vec<bool> { placement.starts.iter().map(|(_, gone)| *gone).collect() };
+        let gone = |placement: &Self| -> Vec<bool> { placement.starts.iter().map(|start| start.is_gone).collect() };
         let have_same = || self.holders.iter().zip(&other.holders).all(|(one, other)| one.nodes() == other.nodes());
         self.nodes == other.nodes
             && self.node_of_slice == other.node_of_slice
@@ -228,7 +241,7 @@ impl Placement {
     /// Whether the same nodes are asked about the same slices in `other`: every event has the same head.
     pub(crate) fn heads_as(&self, other: &Self) -> bool {
         let asked = |placement: &Self| -> Vec<(NodeId, bool)> {
-            let node = |index: &usize| (placement.nodes[*index], placement.starts[*index].1);
+            let node = |index: &usize| (placement.nodes[*index], placement.starts[*index].is_gone);
             placement.node_of_slice.iter().map(node).collect()
         };
         asked(self) == asked(other)
@@ -237,8 +250,10 @@ impl Placement {
     /// Whether the process that headed an event by `former` has copies of some of its slices by this placement, too.
     pub(crate) fn has_former_head(&self, former: &Self, head: NodeId, positions: &[u64]) -> bool {
         let Some((is, was)) = self.index_of(head).zip(former.index_of(head)) else { return false };
-        let (start, is_gone) = self.starts[is];
-        !is_gone && start == former.starts[was].0 && positions.iter().any(|position| self.is_held(is, *position))
+        let NodeStart { incarnation, is_gone, .. } = self.starts[is];
+        !is_gone
+            && incarnation == former.starts[was].incarnation
+            && positions.iter().any(|position| self.is_held(is, *position))
     }
 
     /// Whether this node may be the head of events that another one headed by `former`.
@@ -278,7 +293,8 @@ impl Placement {
 
     /// Whether this start of this node has all that was ever recorded in a slice of the group.
     pub(crate) fn is_source(&self, slice: usize, start: Incarnation) -> bool {
-        self.is_slice_complete_here(slice) && self.starts.get(self.me) == Some(&(start, false))
+        self.is_slice_complete_here(slice)
+            && self.starts.get(self.me).is_some_and(|here| here.incarnation == start && !here.is_gone)
     }
 
     /// Whether all that was ever recorded in a slice of the group is here.
@@ -288,7 +304,7 @@ impl Placement {
 
     /// Whether this node is gone from the group: the others go on without its slices.
     pub(crate) fn is_gone_here(&self) -> bool {
-        self.starts.get(self.me).is_some_and(|(_, gone)| *gone)
+        self.starts.get(self.me).is_some_and(|start| start.is_gone)
     }
 
     /// Whether events may have been recorded without one of the slices that this node has.
@@ -296,18 +312,23 @@ impl Placement {
         self.has_gap_here
     }
 
+    /// Whether events may have been recorded without one of the slices of a node, by the map.
+    pub(crate) fn has_gap_at(&self, node: NodeId) -> bool {
+        self.index_of(node).is_none_or(|node| self.starts[node].has_gap)
+    }
+
     /// The other nodes of the group that are not gone, with their starts.
     pub(crate) fn live_peers(&self) -> impl Iterator<Item = (NodeId, Incarnation)> {
         let nodes = self.nodes.iter().zip(&self.starts).enumerate();
         nodes
-            .filter(|(index, (_, (_, gone)))| *index != self.me && !gone)
-            .map(|(_, (node, (start, _)))| (*node, *start))
+            .filter(|(index, (_, start))| *index != self.me && !start.is_gone)
+            .map(|(_, (node, start))| (*node, start.incarnation))
     }
 
     /// The other nodes of the group that are gone.
     pub(crate) fn gone_peers(&self) -> impl Iterator<Item = NodeId> {
         let nodes = self.nodes.iter().zip(&self.starts).enumerate();
-        nodes.filter(|(index, (_, (_, gone)))| *index != self.me && *gone).map(|(_, (node, _))| *node)
+        nodes.filter(|(index, (_, start))| *index != self.me && start.is_gone).map(|(_, (node, _))| *node)
     }
 
     /// Whether all slices of a node have had everything that was ever recorded in them.
@@ -315,18 +336,18 @@ impl Placement {
         self.index_of(node).is_some_and(|node| self.is_complete_of(node))
     }
 
-    /// The node at which an event begins: that of its first position whose node is not gone.
+    /// The node at which an event begins.
     #[inline]
     pub(crate) fn head(&self, positions: &[u64]) -> Option<NodeId> {
-        let mut nodes = positions.iter().map(|position| self.node_at(*position)).filter(|node| !self.is_gone(*node));
-        nodes.next().map(|node| self.nodes[node])
+        let nodes = positions.iter().map(|position| self.node_at(*position));
+        head_place(nodes, |node| self.is_gone(*node)).map(|node| self.nodes[node])
     }
 
     /// Whether a node is gone from the group: it is down, or cannot hold one of its slices, and the others go on
     /// without all of them.
     #[inline]
     pub(crate) fn is_gone(&self, node: usize) -> bool {
-        self.any_gone && self.starts[node].1
+        self.any_gone && self.starts[node].is_gone
     }
 
     /// The positions of an event that are asked: those that vote, as only a zero on a complete slice proves that the
@@ -394,8 +415,10 @@ impl Placement {
         self.nodes.binary_search(&node).ok()
     }
 
-    pub(crate) fn me(&self) -> usize {
-        self.me
+    /// Whether node `node` is this one.
+    #[inline]
+    pub(crate) fn is_me(&self, node: usize) -> bool {
+        node == self.me
     }
 
     /// Whether node `node` has a copy of the slice of this position.
@@ -413,7 +436,9 @@ impl Placement {
     /// Whether other nodes get a slice by `next` that `node` has by this placement: they have come to it, or start anew.
     pub(crate) fn is_joined_at(&self, node: NodeId, next: &Self) -> bool {
         let had = |before: &Holders, at: usize| {
-            let same = self.index_of(next.nodes[at]).filter(|index| self.starts[*index].0 == next.starts[at].0);
+            let same = self
+                .index_of(next.nodes[at])
+                .filter(|index| self.starts[*index].incarnation == next.starts[at].incarnation);
             next.nodes[at] == node || same.is_some_and(|at| before.has(at))
         };
         let has_it = |before: &Holders| self.index_of(node).is_some_and(|at| before.has(at));

@@ -7,13 +7,13 @@ use super::DividedGroup;
 use super::claims::few_of;
 use super::decide::{Next, Tested, after_miss, after_test};
 use super::fill::Room;
-use super::flights::{Flight, Phase, Queue, Ticket};
+use super::flights::{Batch, Flight, Phase, Ticket};
 use crate::group::claiming::other;
 use crate::group::rules::Rule;
 use crate::group::site::Site;
-use crate::protocol::{BatchName, Command, GroupReply, Hold, Operation, Resolved};
+use crate::protocol::{Command, GroupReply, Hold, Operation, Resolved};
 use crate::verdict::{Decision, Reason};
-use firstseen_filter::{GenerationNumber, Probes, Refresh, UnitNumber};
+use firstseen_filter::{GenerationNumber, Probes, Refresh, Sighting, UnitNumber};
 
 impl DividedGroup {
     /// Another node has sent the results of tests.
@@ -27,13 +27,15 @@ impl DividedGroup {
             let hit = resolved.hits.get(index).copied().unwrap_or(false);
             let found_in = if hit { generations.next().copied().unwrap_or(u16::MAX) } else { 0 };
             let expiry = if hit { expiries.next().copied() } else { None };
-            let expiry = expiry.unwrap_or(UnitNumber::NEVER);
+            let found = Sighting { generations: found_in, expiry: expiry.unwrap_or(UnitNumber::NEVER) };
             let reason = undecided.next_if(|(at, _)| *at as usize == index).map(|(_, reason)| *reason);
             let veto_ms = vetoes.next_if(|(at, _)| *at as usize == index).map(|(_, left_ms)| *left_ms);
             let Some((batch, event)) = self.in_flight.event_unless_over(ticket) else { continue };
-            batch.degraded |= resolved.degraded;
-            let awaits_all = batch.header.is_claim() && self.present.keeps(Rule::AwaitsAllAnswers);
-            let flight = &mut batch.flights[event];
+            if resolved.degraded {
+                batch.degrade();
+            }
+            let awaits_all = batch.header().is_claim() && self.present.keeps(Rule::AwaitsAllAnswers);
+            let flight = batch.flight_mut(event);
             if flight.phase() != Phase::Testing {
                 continue;
             }
@@ -41,13 +43,8 @@ impl DividedGroup {
                 self.decide_and_release(ticket, Decision::Undecided(reason));
             } else if let Some(left_ms) = veto_ms {
                 self.decide_held(ticket, Hold::Other { left_ms });
-            } else {
-                flight.generations &= found_in;
-                flight.expiry = flight.expiry.min(expiry);
-                flight.waiting = flight.waiting.saturating_sub(1);
-                if flight.waiting == 0 || flight.generations == 0 && !awaits_all {
-                    self.tested(ticket);
-                }
+            } else if flight.answered(found) || !flight.is_found() && !awaits_all {
+                self.tested(ticket);
             }
             self.run_ready();
         }
@@ -71,8 +68,8 @@ impl DividedGroup {
 
     /// What is known of an event that was tested.
     fn facts(&self, ticket: Ticket) -> Option<Tested> {
-        let (header, flight) = (&self.in_flight.batch(ticket)?.header, self.in_flight.flight(ticket)?);
-        let is_found = flight.generations != 0;
+        let (header, flight) = (self.in_flight.batch(ticket)?.header(), self.in_flight.flight(ticket)?);
+        let is_found = flight.is_found();
         Some(Tested {
             is_found,
             operation: header.operation,
@@ -99,7 +96,7 @@ impl DividedGroup {
         let leader = flights.leader_of(ticket)?;
         let (flight, leading) = (flights.flight(ticket)?, flights.flight(leader)?);
         let was_found =
-            leading.outcome == Decision::Duplicate && leading.covers(flight.stamp, self.own.rule(), Refresh::Fixed);
+            leading.outcome() == Decision::Duplicate && leading.covers(flight.stamp(), self.own.rule(), Refresh::Fixed);
         (leading.may_come_to_nothing() && !was_found).then_some(leader)
     }
 
@@ -107,7 +104,7 @@ impl DividedGroup {
     fn note_expiry(&mut self, ticket: Ticket) {
         let rule = *self.own.rule();
         if let Some(flight) = self.in_flight.flight_mut(ticket) {
-            flight.expiry = rule.expiry(flight.stamp.unit);
+            flight.miss(&rule);
         }
     }
 
@@ -126,7 +123,7 @@ impl DividedGroup {
 
     /// Records a new event in the newest generation.
     fn record_if_room(&mut self, ticket: Ticket) {
-        let Some(unit) = self.in_flight.flight_mut(ticket).map(|flight| flight.stamp.unit) else { return };
+        let Some(unit) = self.in_flight.flight_mut(ticket).map(|flight| flight.stamp().unit) else { return };
         match self.room(unit) {
             Ok(()) => self.record(ticket, self.fill.newest(), Decision::FirstSeen),
             Err(reason) => self.decide_and_release(ticket, Decision::Undecided(reason)),
@@ -136,7 +133,7 @@ impl DividedGroup {
     /// Records an event anew that was found here; where there is no room, in the oldest generation that has it.
     fn record_again(&mut self, ticket: Ticket) {
         let Some(flight) = self.in_flight.flight_mut(ticket) else { return };
-        let (generations, unit) = (flight.generations, flight.stamp.unit);
+        let (generations, unit) = (flight.generations(), flight.stamp().unit);
         let number = match self.room(unit) {
             Ok(()) => self.fill.newest(),
             Err(_) => oldest_of(generations, self.fill.newest()),
@@ -159,7 +156,7 @@ impl DividedGroup {
         let flights = self.in_flight.flights();
         let is_here = |position: &&u64| self.membership.placement().is_held_here(**position);
         let here = flights.positions(ticket).iter().filter(is_here).count();
-        let stamp = flights.flight(ticket).map(|flight| flight.stamp);
+        let stamp = flights.flight(ticket).map(Flight::stamp);
         let is_set =
             stamp.is_some_and(|stamp| self.own.has_set(self.membership.placement(), flights.positions(ticket), stamp));
         !is_set || self.fill.is_likely_set(here)
@@ -217,7 +214,7 @@ impl DividedGroup {
     /// events that wait for it runs.
     pub(super) fn decide_and_release(&mut self, ticket: Ticket, outcome: Decision) {
         if let Some(flight) = self.in_flight.flight_mut(ticket) {
-            flight.outcome = outcome;
+            flight.conclude(outcome);
         }
         self.decide(ticket, outcome);
         self.in_flight.release(ticket);
@@ -239,26 +236,26 @@ impl DividedGroup {
     pub(super) fn covers(&self, leader: &Flight, ticket: Ticket) -> bool {
         let flights = self.in_flight.flights();
         let Some((flight, batch)) = flights.flight(ticket).zip(flights.batch(ticket)) else { return false };
-        if batch.header.is_brought_up() {
+        if batch.header().is_brought_up() {
             // Its verdict is given, so the event is recorded, unless the leader is recorded for as long.
-            leader.outcome == Decision::FirstSeen && flight.stamp.unit <= leader.stamp.unit
+            leader.outcome() == Decision::FirstSeen && flight.stamp().unit <= leader.stamp().unit
         } else {
             // What is only looked up leaves nothing to be set, so whether cells would be refreshed does not matter.
-            let refresh = if batch.header.records() { self.refresh } else { Refresh::Fixed };
-            leader.covers(flight.stamp, self.own.rule(), refresh)
+            let refresh = if batch.header().records() { self.refresh } else { Refresh::Fixed };
+            leader.covers(flight.stamp(), self.own.rule(), refresh)
         }
     }
 
     /// Decides the events that wait for another: they are duplicates, but for those of which that is not certain.
     fn decide_joiners(&mut self, ticket: Ticket) {
         let Some(leader) = self.in_flight.flight_mut(ticket) else { return };
-        let mut joiners = std::mem::replace(&mut leader.joiners, Queue::EMPTY);
+        let mut joiners = leader.take_joiners();
         let leader = *leader;
         while let Some(joiner) = self.in_flight.flights().dequeue(&mut joiners) {
             if self.covers(&leader, joiner) {
                 self.end_as_duplicate(ticket, joiner);
             } else {
-                self.in_flight.flights_mut().enqueue(ticket, joiner, |leader| &mut leader.joiners);
+                self.in_flight.flights_mut().join(ticket, joiner);
             }
         }
     }
@@ -267,10 +264,10 @@ impl DividedGroup {
     pub(super) fn end_as_duplicate(&mut self, leader: Ticket, ticket: Ticket) {
         let Some(leader) = self.in_flight.flight_mut(leader).copied() else { return };
         let Some((batch, event)) = self.in_flight.event_mut(ticket) else { return };
-        batch.flights[event].expiry = leader.expiry;
-        let may_be_again = batch.header.may_be_again();
+        batch.flight_mut(event).found_with(&leader);
+        let may_be_again = batch.header().may_be_again();
         // The leader may have been found because of this event.
-        let outcome = match leader.outcome {
+        let outcome = match leader.outcome() {
             Decision::Duplicate if may_be_again && self.may_be_its_own(ticket) => Decision::Undecided(Reason::TooOld),
             _ => Decision::Duplicate,
         };
@@ -302,7 +299,7 @@ impl DividedGroup {
         while let Some(ticket) = self.in_flight.next_closing() {
             // It may be there several times.
             let Some(batch) = self.in_flight.unless_over(ticket) else { continue };
-            if batch.pending == 0 {
+            if !batch.is_pending() {
                 self.reply(ticket);
             }
             self.in_flight.retire(ticket);
@@ -323,7 +320,7 @@ impl DividedGroup {
     /// batch has other events.
     fn rate_if_partial(&mut self, ticket: Ticket) -> f64 {
         let batch = self.in_flight.batch(ticket);
-        if batch.is_some_and(|batch| batch.degraded) {
+        if batch.is_some_and(Batch::is_degraded) {
             self.expected_rate(self.membership.placement().plan().shape().hashes() as usize)
         } else {
             0.0
@@ -342,18 +339,18 @@ impl DividedGroup {
             .then(|| Probes::new(self.tree.shape(self.membership.placement().plan())));
         let flights = self.in_flight.flights_mut();
         let Some(batch) = flights.batch_mut(ticket) else { return };
-        let mut reply_to = batch.header.reply_to;
-        if batch.header.records() && !batch.is_learnt {
-            let name = BatchName { producer: batch.header.producer, sequence: batch.header.sequence };
-            self.guard.learn(name, batch.header.names.iter().map(|event| event.name), &batch.decisions);
+        let mut reply_to = batch.header().reply_to;
+        if batch.is_unlearnt() {
+            let name = batch.header().name();
+            self.guard.learn(name, batch.header().names.iter().map(|event| event.name), batch.decisions());
             // Once the batch has its reply, a batch in flight under its name is a retry.
-            if !batch.replied {
+            if !batch.is_replied() {
                 reply_to = self.guard.arrive(name).unwrap_or(reply_to);
             }
-            batch.is_learnt = batch.pending == 0;
-            self.kept.replied(name, &batch.header.names, &batch.decisions, self.present.clock().reading());
+            batch.learnt();
+            self.kept.replied(name, &batch.header().names, batch.decisions(), self.present.clock().reading());
             if let Some(probes) = no_probes {
-                let replies = (name, &batch.header.names[..], &batch.decisions[..]);
+                let replies = (name, &batch.header().names[..], batch.decisions());
                 self.membership.handing().send_replies(
                     &mut self.outbox,
                     replies,
@@ -362,20 +359,16 @@ impl DividedGroup {
                 );
             }
         }
-        let degraded = batch.degraded || batch.header.operation == Operation::Verify && cannot_deny;
+        let degraded = batch.is_degraded() || batch.header().operation == Operation::Verify && cannot_deny;
         let expected_rate = batch.expected_rate(|| full_rate).unwrap_or(0.0) as f32;
-        if degraded && batch.header.records() {
+        if degraded && batch.header().records() {
             self.degraded_ms = Some(self.present.now_ms());
         }
-        if !std::mem::replace(&mut batch.replied, true) {
-            let (decisions, seen, holds) = (batch.decisions.clone(), batch.seen.clone(), batch.holds.clone());
-            if !batch.header.operation.is_of_verdicts() {
-                // Granted and released events are counted as such.
-            } else if batch.has_repeats {
-                let new = batch.flights.iter().zip(&decisions).filter(|(flight, _)| !flight.is_repeat);
-                self.counts.decisions.count(&new.map(|(_, decision)| *decision).collect::<Vec<_>>());
-            } else {
-                self.counts.decisions.count(&decisions)
+        if batch.reply() {
+            let (decisions, seen, holds) = (batch.decisions().to_vec(), batch.seen().to_vec(), batch.holds().to_vec());
+            // Granted and released events are counted as such.
+            if batch.header().operation.is_of_verdicts() {
+                self.counts.decisions.count(batch.decisions_but_repeats().as_ref().unwrap_or(&decisions));
             }
             let (clock_ms, spent) = (self.present.clock().clock_ms(), flights.spare_probes());
             let estimates = Vec::new();

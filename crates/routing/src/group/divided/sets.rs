@@ -105,7 +105,8 @@ impl DividedGroup {
         let set = self.set(ticket, number);
         let Ok(waiting) = set else {
             // An event that the level above knows needs no cells here.
-            if let Some(unit) = self.in_flight.flight_mut(ticket).map(|flight| flight.stamp.unit).filter(|_| has_parent)
+            if let Some(unit) =
+                self.in_flight.flight_mut(ticket).map(|flight| flight.stamp().unit).filter(|_| has_parent)
             {
                 self.tree.forget(self.own.rule(), unit);
             }
@@ -118,8 +119,7 @@ impl DividedGroup {
             self.kept.count();
         }
         if let Some(flight) = self.in_flight.flight_mut(ticket) {
-            flight.enter(Phase::Setting);
-            (flight.outcome, flight.waiting) = (outcome, waiting);
+            flight.set(waiting, outcome);
         }
         if waiting == 0 || !self.present.keeps(Rule::AwaitsSets) {
             self.decide_and_release(ticket, outcome);
@@ -136,7 +136,7 @@ impl DividedGroup {
         let Self { in_flight, own, membership, outbox, kept, present, .. } = self;
         let (flights, sets) = in_flight.flights_and_sets();
         let (placement, missed) = membership.placement_and_missed();
-        let stamp = flights.flight(ticket).ok_or(Reason::NotReady)?.stamp;
+        let stamp = flights.flight(ticket).ok_or(Reason::NotReady)?.stamp();
         let positions = flights.positions(ticket);
         if !own.open(placement, positions, stamp.unit, number) {
             return Err(Reason::NotReady);
@@ -158,7 +158,7 @@ impl DividedGroup {
                 let there = positions.iter().zip(&slices).filter(|(_, slice)| placement.has_slice(index, **slice));
                 there.map(|(position, _)| *position)
             };
-            if index == placement.me() || there().next().is_none() {
+            if placement.is_me(index) || there().next().is_none() {
                 continue;
             }
             if placement.is_gone(index) {
@@ -200,7 +200,7 @@ impl DividedGroup {
                 let Some(to) = placement.index_of(set.to) else { continue };
                 let is_there = |position: &u64| placement.is_held(to, *position);
                 let cells = flights.positions(*ticket).iter().copied().filter(is_there);
-                missed.push(set.to, set.generation, cells, flight.stamp, present.limits().missed_events_max);
+                missed.push(set.to, set.generation, cells, flight.stamp(), present.limits().missed_events_max);
             }
         }
     }
@@ -231,7 +231,7 @@ impl DividedGroup {
                 && (are_unseen || !was_certain || !self.heads(ticket))
                 && let Some(flight) = self.in_flight.flight_mut(ticket)
             {
-                flight.is_overtaken = true;
+                flight.overtake();
             }
         }
     }
@@ -269,9 +269,9 @@ impl DividedGroup {
             SetEnd::ProcessGone | SetEnd::Stale | SetEnd::MapNotThere | SetEnd::NodeGone => !is_kept,
         };
         for ticket in set.tickets {
-            let event = self.in_flight.event_unless_over(ticket).map(|(batch, event)| &batch.flights[event]);
+            let event = self.in_flight.event_unless_over(ticket).map(|(batch, event)| &*batch.flight_mut(event));
             let Some(flight) = event.filter(|flight| flight.phase() == Phase::Setting) else { continue };
-            let (is_recorded, is_overtaken) = (!flight.may_come_to_nothing(), flight.is_overtaken);
+            let (is_recorded, is_overtaken) = (!flight.may_come_to_nothing(), flight.is_overtaken());
             let goes_again = may_go_again && (is_recorded || self.heads(ticket));
             let again = if goes_again { self.set(ticket, newest).ok() } else { None };
             let is_again = again.is_some() && (can_be_asked_later || !self.is_missed(ticket));
@@ -279,9 +279,8 @@ impl DividedGroup {
                 self.decide(ticket, Decision::Undecided(Reason::Unknown));
             }
             let Some(flight) = self.in_flight.flight_mut(ticket) else { continue };
-            flight.waiting = flight.waiting.saturating_sub(1).saturating_add(again.unwrap_or(0));
-            if flight.waiting == 0 {
-                let outcome = flight.outcome;
+            if flight.end_set(again.unwrap_or(0)) {
+                let outcome = flight.outcome();
                 self.decide_and_release(ticket, outcome);
             }
         }

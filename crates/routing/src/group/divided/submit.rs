@@ -3,11 +3,11 @@
 //! Promises: a submission is refused before anything is set, or not at all; a retry is not run again. Must not know:
 //! what nodes answer.
 
-use firstseen_filter::{Placed, Sighting};
+use firstseen_filter::{PREFETCH_EVENTS, Placed, Sighting};
 
 use super::DividedGroup;
 use super::decide::{Asked, Head, before_test};
-use super::flights::{BATCH_EVENTS_MAX, BatchHeader, Phase, Ticket};
+use super::flights::{BATCH_EVENTS_MAX, BatchHeader, Flight, Phase, Ticket};
 use super::outbox::Question;
 use super::own::Density;
 use super::placement::Voters;
@@ -17,10 +17,7 @@ use crate::group::rules::{Rule, remembered};
 use crate::group::thresholds::{Course, TOO_FEW_LEFT, min_live, rate_of_positions, verdict_if_too_few};
 use crate::map::{Lookup, WhenLost};
 use crate::protocol::{BatchName, Command, GroupReply, Moment, Operation, Submission, Times};
-use crate::verdict::{Decision, Reason, Seen};
-
-/// Events between the prefetch of cells and their use.
-const AHEAD: usize = 8;
+use crate::verdict::{Decision, Reason};
 
 /// The verdict on an event whose name stands for another event.
 const NAME_REUSED: Decision = Decision::Undecided(Reason::NameReused);
@@ -131,10 +128,10 @@ impl DividedGroup {
         let first = self.in_flight.flights_mut().push(header, probes, above, is_degraded);
         self.present.open_batch(heading, &times);
         let standings = std::mem::take(&mut self.standings);
-        first.events(AHEAD.min(events)).for_each(|ticket| self.prefetch(ticket));
+        first.events(PREFETCH_EVENTS.min(events)).for_each(|ticket| self.prefetch(ticket));
         for (index, ticket) in first.events(events).enumerate() {
-            if index + AHEAD < events {
-                self.prefetch(first.event(index + AHEAD));
+            if index + PREFETCH_EVENTS < events {
+                self.prefetch(first.event(index + PREFETCH_EVENTS));
             }
             match standings.get(index).filter(|_| is_known) {
                 None | Some(Standing::New) => self.place(ticket, (heading, &times), index, operation),
@@ -155,8 +152,7 @@ impl DividedGroup {
     /// Gives an event the verdict of its earlier submission.
     fn repeat(&mut self, ticket: Ticket, decision: Decision) {
         if let Some((batch, event)) = self.in_flight.event_mut(ticket) {
-            batch.has_repeats = true;
-            (batch.flights[event].is_repeat, batch.flights[event].level) = (true, Seen::LEVEL_FORGOTTEN);
+            batch.repeat(event);
         }
         self.decide_and_end(ticket, decision);
     }
@@ -175,7 +171,7 @@ impl DividedGroup {
     fn place(&mut self, ticket: Ticket, (heading, times): (Heading, &Times), index: usize, operation: Operation) {
         let records = operation.records();
         if let (true, Some((batch, _))) = (records, self.in_flight.event_mut(ticket))
-            && let Some(event) = batch.header.names.get(index)
+            && let Some(event) = batch.header().names.get(index)
         {
             let name = event.name;
             self.in_flight.name(name, ticket);
@@ -188,7 +184,7 @@ impl DividedGroup {
                 self.fill.advance(stamp.unit);
                 let level = self.tree.level_number();
                 if let Some(flight) = self.in_flight.flight_mut(ticket) {
-                    (flight.stamp, flight.level) = (stamp, level);
+                    flight.place(stamp, level);
                 }
                 self.start(ticket, operation);
             }
@@ -222,7 +218,7 @@ impl DividedGroup {
 
     /// Whether an event is a duplicate of a leader that is decided, and whose cells may not all be set yet.
     fn is_decided_by(&self, leader: Ticket, ticket: Ticket) -> bool {
-        self.in_flight.flight(leader).is_some_and(|leading| leading.is_decided && self.covers(leading, ticket))
+        self.in_flight.flight(leader).is_some_and(|leading| leading.is_decided() && self.covers(leading, ticket))
     }
 
     /// Lets an event wait for another of the same positions, unless that is decided already.
@@ -231,11 +227,11 @@ impl DividedGroup {
             return self.end_as_duplicate(leader, ticket);
         }
         let Some(leading) = self.in_flight.flight_mut(leader).copied() else { return };
-        let leads = self.in_flight.batch(ticket).is_some_and(|batch| batch.header.leads());
+        let leads = self.in_flight.batch(ticket).is_some_and(|batch| batch.header().leads());
         let places = self.present.limits().joiners_max;
         // Lookups leave room for submissions.
         let places = if leads { places } else { places.div_ceil(2) };
-        if leading.joiners.len as usize >= places {
+        if leading.joiners() >= places {
             self.decide_and_end(ticket, Decision::Undecided(Reason::Overloaded));
         } else {
             self.in_flight.join(leader, ticket);
@@ -244,11 +240,11 @@ impl DividedGroup {
 
     /// Gives an event the verdict of the one of the same name, now or later.
     fn echo(&mut self, ticket: Ticket, index: usize) {
-        let event = self.in_flight.batch(ticket).and_then(|batch| batch.header.names.get(index));
+        let event = self.in_flight.batch(ticket).and_then(|batch| batch.header().names.get(index));
         let original = event.and_then(|event| self.in_flight.named(&event.name));
         match original.and_then(|ticket| Some((ticket, self.in_flight.flight(ticket)?))) {
-            Some((original, flight)) if !flight.is_decided => self.in_flight.echo(original, ticket),
-            Some((_, flight)) => self.decide_and_end(ticket, flight.outcome),
+            Some((original, flight)) if !flight.is_decided() => self.in_flight.echo(original, ticket),
+            Some((_, flight)) => self.decide_and_end(ticket, flight.outcome()),
             None => self.decide_and_end(ticket, Decision::Undecided(Reason::Overloaded)),
         }
     }
@@ -303,22 +299,22 @@ impl DividedGroup {
         );
         let is_partial =
             if has_parent { voters.positions().len() < positions.len() } else { voters.voting < positions.len() };
-        let Some(stamp) = own.rejudge(flight.stamp) else {
+        let Some(stamp) = own.rejudge(flight.stamp()) else {
             let decision = self.late(ticket);
             return self.decide_and_release(ticket, decision);
         };
         if let Some(flight) = flights.flight_mut(ticket) {
-            flight.stamp = stamp;
+            flight.rejudge(stamp);
         }
         let Some(course) = self.beside_claims(ticket, course) else { return };
         match course {
             Course::Decide(decision @ Decision::Undecided(_)) => self.decide_and_release(ticket, decision),
             Course::Decide(decision) => {
-                self.degrade(ticket, 1.0);
+                self.ask_partly(ticket, 1.0);
                 self.decide_and_release(ticket, decision);
             }
             Course::New => {
-                self.degrade(ticket, 0.0);
+                self.ask_partly(ticket, 0.0);
                 self.treat_as_miss(ticket);
             }
             Course::Ask => {
@@ -327,7 +323,7 @@ impl DividedGroup {
                         Some(Decision::Undecided(_)) => 0.0,
                         _ => self.expected_rate(voters.positions().len()),
                     };
-                    self.degrade(ticket, rate);
+                    self.ask_partly(ticket, rate);
                 }
                 if self.claiming.is_some() && self.is_claim(ticket) {
                     self.ask_all(ticket, &voters);
@@ -361,9 +357,9 @@ impl DividedGroup {
     }
 
     /// Not all positions of an event can be asked: if it is new, it is called a duplicate by this chance.
-    fn degrade(&mut self, ticket: Ticket, rate: f64) {
+    fn ask_partly(&mut self, ticket: Ticket, rate: f64) {
         if let Some(batch) = self.in_flight.batch_mut(ticket) {
-            batch.degrade(rate);
+            batch.ask_partly(rate);
         }
     }
 
@@ -372,7 +368,7 @@ impl DividedGroup {
         let Self { in_flight, own, membership, outbox, .. } = self;
         let flights = in_flight.flights_mut();
         let placement = membership.placement();
-        let Some((stamp, batch)) = flights.flight(ticket).map(|flight| flight.stamp).zip(flights.batch(ticket)) else {
+        let Some((stamp, batch)) = flights.flight(ticket).map(Flight::stamp).zip(flights.batch(ticket)) else {
             return;
         };
         let positions = voters.positions();
@@ -383,7 +379,7 @@ impl DividedGroup {
         let next = elsewhere().next().filter(|_| found.is_hit());
         let mut waiting = 0;
         if let Some(next) = next {
-            let left_ms = batch.header.deadline_ms.since(self.present.now_ms());
+            let left_ms = batch.header().deadline_ms.since(self.present.now_ms());
             let parallel = self.policies.lookup == Lookup::Parallel;
             let question = Question {
                 head: membership.site().me,
@@ -395,10 +391,10 @@ impl DividedGroup {
                 asks_all,
                 deadline_in_ms: u32::try_from(left_ms).unwrap_or(u32::MAX),
                 degraded: false,
-                traceparent: batch.header.traceparent.as_ref(),
+                traceparent: batch.header().traceparent.as_ref(),
             };
             for (index, node) in placement.nodes().iter().enumerate() {
-                let is_asked = if parallel { index != placement.me() } else { index == placement.node_at(next) };
+                let is_asked = if parallel { !placement.is_me(index) } else { index == placement.node_at(next) };
                 let here = || elsewhere().filter(|position| !parallel || placement.node_at(*position) == index);
                 if is_asked && here().next().is_some() {
                     outbox.test(*node, question, here());
@@ -407,8 +403,7 @@ impl DividedGroup {
             }
         }
         if let Some(flight) = flights.flight_mut(ticket) {
-            flight.waiting = waiting;
-            (flight.generations, flight.expiry) = (found.generations, found.expiry);
+            flight.await_answers(waiting, found);
         }
         if next.is_none() {
             self.tested(ticket);

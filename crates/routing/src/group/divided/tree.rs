@@ -164,16 +164,16 @@ impl Tree {
             }
             // Other levels judge an event as it was judged here; their clocks never step back either, and a lookup,
             // perhaps later than all that was recorded, moves none.
-            let Stamp { unit, judged } = flight.stamp;
+            let Stamp { unit, judged } = flight.stamp();
             let (shown_unit, unit) =
                 if target.1.records() { (judged, unit) } else { (judged.min(clock.now_unit()), judged) };
             clock_unit = shown_unit.max(clock_unit);
             ticks.push(Tick { clock_unit, unit });
-            deadline_ms = batch.header.deadline_ms.max(deadline_ms);
-            again |= batch.header.again;
+            deadline_ms = batch.header().deadline_ms.max(deadline_ms);
+            again |= batch.header().again;
             // Every node of this level that was asked must be complete too.
-            complete &= !batch.degraded;
-            traceparent = traceparent.or_else(|| batch.header.traceparent.clone());
+            complete &= !batch.is_degraded();
+            traceparent = traceparent.or_else(|| batch.header().traceparent.clone());
             taken.push(ticket);
         }
         if taken.is_empty() {

@@ -6,7 +6,7 @@
 
 use std::ops::Range;
 
-use firstseen_filter::Probes;
+use firstseen_filter::{PREFETCH_EVENTS, Probes};
 use hashbrown::HashSet;
 
 use super::TogetherGroup;
@@ -14,9 +14,6 @@ use crate::claims::{BeforeTest, ClaimCall};
 use crate::group::claiming::{Asking, HELD, event_of, lost, other, tag_of};
 use crate::protocol::{Command, Hold, Mirrored, Operation, Submission};
 use crate::verdict::{Decision, Reason};
-
-/// Events between the prefetch of cells and their use.
-const AHEAD: usize = 8;
 
 impl TogetherGroup {
     /// Whether what a submission says of claims can be: nothing, where the filter has none.
@@ -99,7 +96,7 @@ impl TogetherGroup {
         let (probes, generation) = (&submission.probes, self.slice.newest_generation());
         let mut positions = Vec::new();
         for (at, index) in confirmed.iter().enumerate() {
-            if let Some(ahead) = confirmed.get(at + AHEAD) {
+            if let Some(ahead) = confirmed.get(at + PREFETCH_EVENTS) {
                 probes.unpack(*ahead, &mut positions);
                 self.slice.prefetch(generation, &positions);
             }

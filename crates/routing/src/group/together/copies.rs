@@ -151,7 +151,7 @@ impl TogetherGroup {
             claiming.unsure_mut().hear(from, message.epoch);
         }
         match message.body {
-            PeerBody::Mirror(number, mirrored) => {
+            PeerBody::Mirror(Some(number), mirrored) => {
                 let is_taken = self.mirrors.takes(message.epoch) || !self.present.keeps(Rule::FencesEpochs);
                 let is_done = is_taken && self.take(&mirrored, commands).is_ok();
                 if is_done {
@@ -180,8 +180,11 @@ impl TogetherGroup {
                 commands.push(self.mirrors.send(from, PeerBody::Cells(parts)));
             }
             PeerBody::Cells(parts) => self.hear_cells(parts, message.epoch, commands),
+            // Cells that this copy cannot vouch for.
+            PeerBody::AskCells(_) => {}
             // Messages of groups whose slices share events.
-            _ => {}
+            PeerBody::Test(_) | PeerBody::ClaimTests(_) | PeerBody::Resolved(_) | PeerBody::Set(_) => {}
+            PeerBody::AskPast | PeerBody::Past(_) | PeerBody::HandedOver(_) | PeerBody::Mirror(None, _) => {}
         }
         self.mind_gap(commands);
     }

@@ -245,7 +245,7 @@ impl Mirrors {
     }
 
     fn message(&self, to: NodeId, number: MirrorNumber, mirrored: &Arc<Mirrored>) -> Command {
-        self.send(to, PeerBody::Mirror(number, mirrored.clone()))
+        self.send(to, PeerBody::Mirror(Some(number), mirrored.clone()))
     }
 
     /// A record of another copy was taken here.

@@ -48,7 +48,7 @@ impl Workbench {
         self.verdicts.resize(events, Verdict::FirstSeen);
         self.estimates.clear();
         self.holds.clear();
-        if matches!(submission.operation, Operation::Count | Operation::Estimate) {
+        if submission.operation.is_of_frequencies() {
             self.estimates.resize(events, 0.0);
         }
         if admission == Admission::New

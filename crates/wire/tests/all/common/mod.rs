@@ -178,7 +178,7 @@ pub(crate) fn peer_messages(events: usize, range: u64, numbers: &mut Numbers) ->
         clock: ClockReading { unit, time_ms: 1 << 41, events: 3 },
     });
     let mirror = PeerBody::Mirror(
-        MirrorNumber { number: 9, acknowledged_below: 7 },
+        Some(MirrorNumber { number: 9, acknowledged_below: 7 }),
         std::sync::Arc::new(mirrored(events, numbers)),
     );
     [test, resolved, PeerBody::Set(set), PeerBody::SetAcks(acks), PeerBody::AskPast, past, ask, cells, mirror, claims]

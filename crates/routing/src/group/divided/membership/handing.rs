@@ -19,7 +19,7 @@ use crate::group::guard::ReplayGuard;
 use crate::group::limits::NAMES_AWAITED_MS_MAX;
 use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::map::ClusterMap;
-use crate::protocol::{BatchName, ClockReading, HandedOver, MirrorNumber, Mirrored, MonotonicMs, NamedEvent, PeerBody};
+use crate::protocol::{BatchName, ClockReading, HandedOver, Mirrored, MonotonicMs, NamedEvent, PeerBody};
 use crate::verdict::Decision;
 
 /// A former head is not waited for any longer than this: it has had time to end all events, or to be called down.
@@ -185,7 +185,7 @@ impl Handing {
         let replies = Arc::new(replies);
         let targets = self.targets.iter().map(|target| &target.node);
         for node in targets.chain(self.due.iter().map(|due| &due.node)) {
-            outbox.send(*node, PeerBody::Mirror(MirrorNumber::NONE, replies.clone()));
+            outbox.send(*node, PeerBody::Mirror(None, replies.clone()));
         }
     }
 }
