@@ -100,8 +100,9 @@ impl Missed {
     ) -> Vec<NodeId> {
         for node in placement.gone_peers().filter(|node| !former.gone_peers().any(|other| other == *node)) {
             self.handed_over.remove(&node);
-            // No node here has what it lacked before.
-            let is_all = former.is_complete_at(node);
+            // No node here has what it lacked before. One that has read back all that it had lacks nothing, though the map does not
+            // call it complete yet: what its process has lost, it knows itself.
+            let is_all = !former.has_gap_at(node);
             self.gone.entry(node).or_insert(MissedByNode { sets: Vec::new(), is_all, are_all_here: are_known });
         }
         let has_left = |node: &NodeId| placement.index_of(*node).is_none();
@@ -134,7 +135,7 @@ impl Missed {
                 returned.push(node);
             } else if former.live_peers().any(|(other, before)| other == node && before != start) {
                 // Sets on their way to its last process are sent again, and nothing was recorded without it.
-                let is_all = are_all_here && former.is_complete_at(node);
+                let is_all = are_all_here && !former.has_gap_at(node);
                 self.handed_over.insert(node, Returned { is_all, are_all_here });
             }
         }
