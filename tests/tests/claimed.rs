@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::process::{Child, Stdio};
+use std::thread;
 use std::time::Duration;
 
 use firstseen_client::Claiming;
@@ -11,10 +12,16 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
+use crate::asking::opened;
 use crate::local_cluster::{LocalCluster, eventually};
-use crate::run::{Folder, Ran, dedup};
+use crate::own_node::OwnNode;
+use crate::run::{Folder, Ran, dedup, firstseen};
 
 const RECORDS: usize = 30_000;
+const MANY_RECORDS: usize = 450_000;
+/// How long the node is stopped, which is what the test is about: longer than a run waits for answers once it is to end, and less than it
+/// waits for confirms of what it has written.
+const HESITATES_FOR: Duration = Duration::from_millis(1_800);
 /// So many records later the key of a record comes again.
 const AGAIN_AFTER: usize = 700;
 
@@ -23,7 +30,7 @@ fn stage() -> (Folder, LocalCluster) {
     let record = |index: usize| if index % 3 == 2 { index.saturating_sub(AGAIN_AFTER) } else { index };
     let folder = Folder::with((0..RECORDS).map(|index| format!("record-{}\n", record(index))).collect::<String>());
     let cluster = LocalCluster::start(&folder, "--nodes 3");
-    let flags = "--window unbounded --capacity 100k --fpr 1e-6 --claims 10s";
+    let flags = "--window unbounded --capacity 1m --fpr 1e-6 --claims 10s";
     assert_eq!(cluster.create(&folder, "clicks", flags).code, Some(0));
     (folder, cluster)
 }
@@ -113,6 +120,35 @@ fn a_run_that_is_stopped_leaves_the_rest_to_the_next() {
     are_whole(&folder, &["output-0"]);
 }
 
+/// While a node says nothing, claims and confirms are on their way. A run that is stopped meanwhile writes nothing more, and confirms
+/// what it has written, or lets it go, once the node answers.
+#[test]
+fn a_run_that_is_stopped_while_a_node_hesitates_writes_nothing_that_it_does_not_confirm() {
+    let (folder, cluster) = stage();
+    let records: Vec<String> = (0..MANY_RECORDS).map(|index| format!("record-{index}\n")).collect();
+    std::fs::write(folder.path("input"), records.concat()).expect("the folder");
+    let hesitates = cluster.processes()[2];
+    for (number, part) in records.chunks(MANY_RECORDS / 3).enumerate() {
+        std::fs::write(folder.path("part"), part.concat()).expect("the folder");
+        let mut command = dedup(&flags(&cluster, number).replace(" input", " part"));
+        command.current_dir(folder.path("")).stdout(Stdio::null()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("the binary");
+        eventually("a record", || !times(&folder, &[&format!("output-{number}")]).is_empty());
+        kill(hesitates, Signal::SIGSTOP).expect("it runs");
+        kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).expect("it runs");
+        thread::sleep(HESITATES_FOR);
+        kill(hesitates, Signal::SIGCONT).expect("it is there");
+        child.wait().expect("its end");
+        let report = report(&folder, number);
+        let counted = ["lost", "unconfirmed"].map(|what| report["claims"][what].as_u64());
+        assert_eq!(counted, [Some(0), Some(0)], "{report}");
+        assert_eq!(report["interrupted"], true, "it had ended before: {report}");
+    }
+    let next = run(&folder, &cluster, 3);
+    assert_eq!(next.code, Some(0), "{}", next.err);
+    are_whole(&folder, &["output-0", "output-1", "output-2", "output-3"]);
+}
+
 /// What is written when a run is killed may not be recorded yet: then it is written again, and nothing is lost.
 #[test]
 fn runs_that_are_killed_lose_nothing() {
@@ -136,7 +172,7 @@ fn the_status_shows_what_is_held() {
     let (folder, cluster) = stage();
     let addresses = cluster.addresses();
     let client = Client::connect(addresses.split(',')).expect("a client");
-    let clicks = client.filter("clicks").expect("the filter");
+    let clicks = opened(&client, "clicks");
     let claims = clicks.claim_batch(&["one", "two", "three"], &[], Duration::from_secs(2)).expect("a call");
     assert!(claims.iter().all(|claim| matches!(claim, Claiming::Claimed(_))), "{claims:?}");
     let addr = addresses.split(',').next().unwrap_or_default();
@@ -156,7 +192,7 @@ fn a_description_shows_what_a_former_filter_holds() {
     assert_eq!(cluster.create(&folder, "taken", flags).code, Some(0));
     let addresses = cluster.addresses();
     let client = Client::connect(addresses.split(',')).expect("a client");
-    let taken = client.filter("taken").expect("the filter");
+    let taken = opened(&client, "taken");
     let claims = taken.claim_batch(&["one", "two"], &[], Duration::from_secs(60)).expect("a call");
     assert!(claims.iter().all(|claim| matches!(claim, Claiming::Claimed(_))), "{claims:?}");
     folder.run(&format!("filter alter taken --capacity 20k --no-wait --cluster {addresses}")).ok();
@@ -167,6 +203,32 @@ fn a_description_shows_what_a_former_filter_holds() {
 }
 
 /// Other runs need not wait for the leases of what could not be written.
+/// A batch has more records than the table of claims has room for: it is claimed part by part, as what is confirmed makes room.
+#[test]
+fn a_table_that_is_smaller_than_a_batch_holds_up_no_run() {
+    let folder = Folder::with((0..20_000).map(|index| format!("record-{index}\n")).collect::<String>());
+    let node = OwnNode::start("a", "[limits]\nclaims_bytes_max = 65536\n");
+    eventually("a cluster", || node.folder.run(&format!("cluster form {}", node.address)).code == Some(0));
+    let flags = "--window unbounded --capacity 100k --fpr 1e-6 --claims 10s";
+    let create = format!("filter create clicks --cluster {} {flags}", node.address);
+    eventually("a filter", || node.folder.run(&create).code == Some(0));
+    let dedup = format!("dedup --cluster {} --filter clicks --claims 10s --out output input", node.address);
+    let mut runs: Vec<Child> = (0..2)
+        .map(|run| {
+            let mut command = firstseen();
+            command.args(dedup.replace("output", &format!("output-{run}")).split_whitespace());
+            command.current_dir(folder.path("")).stderr(Stdio::null()).spawn().expect("the binary")
+        })
+        .collect();
+    runs.iter_mut().for_each(|run| assert!(run.wait().expect("its end").success()));
+    are_whole(&folder, &["output-0", "output-1"]);
+    // The table is given back when nothing is claimed any more.
+    eventually("memory that is given back", || {
+        let status = node.folder.run(&format!("cluster status --addr {}", node.address));
+        status.out.contains("claims of clicks: 0 pending (0 B)")
+    });
+}
+
 #[test]
 fn what_cannot_be_written_is_let_go() {
     let (folder, cluster) = stage();

@@ -27,6 +27,15 @@ pub(crate) struct Auditor {
     sample_rate: f64,
     keys_max: usize,
     has_ended: bool,
+    /// What nodes have been sent of the counts.
+    sent: Audited,
+}
+
+/// First tests of keys that are watched, and how many of these were called duplicates.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Audited {
+    pub(crate) tests: u64,
+    pub(crate) false_positives: u64,
 }
 
 impl Auditor {
@@ -42,6 +51,7 @@ impl Auditor {
             sample_rate,
             keys_max,
             has_ended: false,
+            sent: Audited::default(),
         }
     }
 
@@ -77,6 +87,15 @@ impl Auditor {
         {
             exact.observe(digest, stamp, verdict);
         }
+    }
+
+    /// What has been found since this was called last.
+    pub(crate) fn take_news(&mut self) -> Audited {
+        let tally = self.exact.as_ref().map_or(Tally::default(), ExactWindow::tally);
+        let false_positives = tally.false_positives;
+        let now = Audited { tests: false_positives + tally.true_negatives, false_positives };
+        let sent = std::mem::replace(&mut self.sent, now);
+        Audited { tests: now.tests - sent.tests, false_positives: now.false_positives - sent.false_positives }
     }
 
     pub(crate) fn report(&self) -> AuditReport {
@@ -134,6 +153,9 @@ mod tests {
         assert_eq!(report.false_positives, ErrorRate { errors: 1, cases: 3 });
         assert_eq!(report.false_negatives, ErrorRate { errors: 1, cases: 2 });
         assert_eq!((report.unknown_keys, report.has_ended), (1, false));
+        assert_eq!(auditor.take_news(), Audited { tests: 3, false_positives: 1 });
+        auditor.observe(key(5), tick, 0, Decision::FirstSeen);
+        assert_eq!(auditor.take_news(), Audited { tests: 1, false_positives: 0 });
     }
 
     #[test]

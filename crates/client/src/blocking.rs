@@ -50,6 +50,11 @@ impl Client {
         Ok(Self { client, runtime: Arc::new(runtime) })
     }
 
+    /// [`crate::Client::flush`].
+    pub fn flush(&self, within: Duration) -> bool {
+        self.runtime.block_on(self.client.flush(within))
+    }
+
     /// The filter of this name.
     ///
     /// # Errors

@@ -12,10 +12,11 @@ use tokio::time::Instant;
 
 use crate::call::ManyCall;
 use crate::error::CallError;
-use crate::filter::{Filter, HASHED, Rehash};
+use crate::filter::Filter;
 use crate::intake::{Events, FilterCore};
 use crate::line;
 use crate::queue::Asked;
+use crate::rehash::{HASHED, Rehash};
 
 /// The answer to a claim.
 #[derive(Debug)]
@@ -42,7 +43,8 @@ pub enum Confirming {
     Undecided(Reason),
 }
 
-/// An event that is the caller's to deliver, for as long as its lease lasts. Dropped, it is released.
+/// An event that is the caller's to deliver, for as long as its lease lasts. Dropped, it is released: the word is queued, and a
+/// program that ends waits for it by [`crate::Client::flush`].
 #[derive(Debug)]
 pub struct Claim {
     /// Taken when the claim ends otherwise than by being dropped.
@@ -147,7 +149,9 @@ impl Filter {
         record.policies.lease_max_ms.map(|lease_max_ms| Duration::from_millis(lease_max_ms.get().into()))
     }
 
-    /// Claims an event for this time at most.
+    /// Claims an event for this time at most. Where nodes are away it is sent again for half of the lease at most, and
+    /// where they have no room for it not at all: it is undecided then. A call that is dropped before it is answered leaves what it is granted to
+    /// its lease.
     ///
     /// # Errors
     /// [`CallError`].
@@ -371,9 +375,10 @@ impl Filter {
 
     async fn by_claims(&self, operation: Operation, held: &[Held]) -> Result<Vec<Decision>, CallError> {
         let events: Vec<&[u8]> = held.iter().map(|held| &held.event[..]).collect();
-        let times_ms: Vec<u64> = held.iter().filter_map(|held| held.time_ms).collect();
+        // A filter that needs times has granted none of these without one.
+        let times_ms: Option<Vec<u64>> = held.iter().map(|held| held.time_ms).collect();
         let fences: Vec<Fence> = held.iter().map(|held| held.fence).collect();
-        self.by_fences(operation, &events, &times_ms, &fences).await
+        self.by_fences(operation, &events, &times_ms.unwrap_or_default(), &fences).await
     }
 
     async fn by_fences(

@@ -29,6 +29,7 @@ use crate::present::Present;
 use crate::retry::Jitter;
 use crate::trace::{CurrentTrace, TraceParent};
 use crate::traffic::NodeTraffic;
+use crate::wait::Wait;
 use crate::watch::Watcher;
 
 /// A connection to a cluster. Clones share it; when the last is dropped everything is closed, and calls of filters that
@@ -113,12 +114,18 @@ impl Client {
         self.core.incarnation
     }
 
+    /// Waits until nothing is queued or on its way any more, as a program does before it ends: answers that nobody awaits, and
+    /// the releases of claims that were dropped. Whether that was so in time; meanwhile new calls wait.
+    pub async fn flush(&self, within: Duration) -> bool {
+        timeout(within, self.core.quiet()).await.is_ok()
+    }
+
     /// The filter of this name.
     ///
     /// # Errors
     /// [`FilterError`]: no such filter, no node answers, or the description cannot be used.
     pub async fn filter(&self, name: &str) -> Result<Filter, FilterError> {
-        self.core.open(name, self.core.deadline()).await.map(Filter::new)
+        self.core.open(name, self.core.deadline()).await.map(|core| Filter::new(core, Wait::default()))
     }
 }
 
@@ -258,6 +265,11 @@ impl Core {
             Ok(Err(_)) => Err(CallError::Closed),
             Err(_) => Ok(false),
         }
+    }
+
+    /// Waits until no event is queued or in flight.
+    async fn quiet(&self) {
+        drop(self.room.acquire_many(self.limits.queued_events_max).await);
     }
 
     /// So many events have been answered: gives their room back.
@@ -406,7 +418,7 @@ impl Core {
         };
         piece.routed_by = map.version;
         let heads = Heads::new(&map, record);
-        match piece.head(record, &heads) {
+        match piece.head(&heads) {
             Some(head) => self.dock(head).deliver(piece),
             None => piece.split(&heads).into_iter().for_each(|(head, part)| self.dock(head).deliver(part)),
         }

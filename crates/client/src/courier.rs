@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_routing::{Decision, Heads, NodeId, Reason};
+use firstseen_routing::{Decision, Heads, NodeId, Operation, Reason};
 use firstseen_wire::proto::producer as proto;
 use firstseen_wire::reply;
 use prost::Message;
@@ -219,7 +219,6 @@ impl Courier {
 
     fn send(&self, mut piece: Piece, stream: &mut NodeStream, unanswered: &mut Unanswered) -> Result<(), String> {
         let now = Instant::now();
-        let horizon = Duration::from_millis(piece.filter.record().policies.retry_horizon_ms.into());
         if piece.retry_until.is_some_and(|until| until < now) {
             let reason = piece.tries.out_of_time(false, Reason::Unknown);
             piece.answer_alike(reason);
@@ -229,7 +228,7 @@ impl Courier {
         let head = match (self.dock.target, map.filters.get(&piece.filter.id())) {
             (Target::Node(node), _) if piece.routed_by == map.version => Some(node),
             (_, None) => None,
-            (_, Some(record)) => piece.head(record, &Heads::new(&map, record)),
+            (_, Some(record)) => piece.head(&Heads::new(&map, record)),
         };
         let is_here = |head: NodeId| self.dock.target == Target::Door || self.dock.target == Target::Node(head);
         let Some(head) = head.filter(|head| is_here(*head)) else {
@@ -239,6 +238,7 @@ impl Courier {
         piece.routed_by = map.version;
         match piece.message(&map, head, now) {
             Ok(message) => {
+                let horizon = Duration::from_millis(retry_ms(&piece));
                 piece.retry_until.get_or_insert(now + horizon);
                 piece.tries.sent += 1;
                 piece.is_sent = true;
@@ -287,7 +287,7 @@ impl Courier {
             estimate: answers.estimates.get(event).copied().unwrap_or(0.0),
         };
         // A batch is sent again as a whole, as it has one name: the node remembers the events that it has decided.
-        if let Some(reason) = worth_retrying(&answers.decisions)
+        if let Some(reason) = worth_retrying(&answers.decisions, piece.operation)
             && let next = self.next_after(&mut piece, reason, answers.map_version, |event| {
                 answers.decisions[event] == Decision::Undecided(Reason::SlicesDown)
             })
@@ -430,13 +430,26 @@ fn is_outage(reason: Reason) -> bool {
     matches!(reason, Reason::SlicesDown | Reason::CutOff | Reason::ClockSkew)
 }
 
-/// Why a batch may be sent again; an outage only where no event has another reason.
-fn worth_retrying(decisions: &[Decision]) -> Option<Reason> {
+/// For how long a batch is sent again: as long as nodes remember it, and of a claim's lease half, as the other half is for what was
+/// granted meanwhile.
+fn retry_ms(piece: &Piece) -> u64 {
+    let horizon_ms = u64::from(piece.filter.record().policies.retry_horizon_ms);
+    match piece.operation {
+        Operation::Claim { lease_ms } => horizon_ms.min(u64::from(lease_ms) / 2),
+        _ => horizon_ms,
+    }
+}
+
+/// Why a batch may be sent again; an outage only where no event has another reason. Claims that find no room are not: others of
+/// the call are granted, and make room when they are confirmed, which they are not before the call has ended.
+fn worth_retrying(decisions: &[Decision], operation: Operation) -> Option<Reason> {
+    let is_claim = matches!(operation, Operation::Claim { .. });
     let reasons = || {
-        decisions.iter().filter_map(|decision| match decision {
+        let reasons = decisions.iter().filter_map(|decision| match decision {
             Decision::Undecided(reason) => Some(*reason),
             _ => None,
-        })
+        });
+        reasons.filter(move |reason| !(is_claim && *reason == Reason::Overloaded))
     };
     let find = |is_so: fn(&Reason) -> bool| reasons().find(is_so);
     find(|reason| reason.is_worth_retrying()).or_else(|| find(|reason| is_outage(*reason)))

@@ -22,7 +22,9 @@ use crate::intake::{Events, FilterCore};
 use crate::line;
 use crate::outage::{MissingSlices, down_nodes};
 use crate::queue::Asked;
+use crate::rehash::{HASHED, Rehash};
 use crate::trace::TraceParent;
+use crate::wait::Wait;
 
 /// The verdict on one event.
 pub use firstseen_routing::Decision as Verdict;
@@ -44,13 +46,8 @@ pub use firstseen_routing::Decision as Verdict;
 pub struct Filter {
     /// The filter as it was when it was opened; filters that have followed are behind it.
     core: Arc<FilterCore>,
+    wait: Wait,
 }
-
-/// All events of a call, hashed by another secret; none where only the caller could do so.
-pub(crate) type Rehash<'a> = &'a (dyn Fn(&FilterSecret) -> Vec<Digest> + Sync);
-
-/// The caller has hashed events.
-pub(crate) const HASHED: Rehash<'static> = &|_| Vec::new();
 
 impl fmt::Debug for Filter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -59,8 +56,13 @@ impl fmt::Debug for Filter {
 }
 
 impl Filter {
-    pub(crate) fn new(core: Arc<FilterCore>) -> Self {
-        Self { core }
+    pub(crate) fn new(core: Arc<FilterCore>, wait: Wait) -> Self {
+        Self { core, wait }
+    }
+
+    /// The filter as it was when it was opened.
+    pub(crate) fn opened(&self) -> &Arc<FilterCore> {
+        &self.core
     }
 
     /// The filter that is asked now: the newest of those that have followed.
@@ -93,8 +95,7 @@ impl Filter {
         self.core.secret()
     }
 
-    /// Slices that cannot answer now: why events are undecided as [`Reason::SlicesDown`], and whether waiting will
-    /// help.
+    /// Slices that cannot answer now: why events are undecided as [`Reason::SlicesDown`], and whether waiting will help.
     pub fn missing_slices(&self) -> MissingSlices {
         line::newest(&self.core).missing_slices()
     }
@@ -324,7 +325,7 @@ impl Filter {
         time_ms: Option<u64>,
         name: Option<SubmissionName>,
     ) -> Result<Answer, CallError> {
-        let deadline = self.core.core().deadline();
+        let deadline = self.wait.earlier(self.core.core().deadline());
         let mut filter = line::first(&self.core);
         loop {
             let asked = self.ask_one(filter, operation, (event, time_ms, name), deadline);
@@ -392,7 +393,8 @@ impl Filter {
             return Ok((vec![Answer::undecided(Reason::Altered); events.digests.len()], Vec::new()));
         }
         let all = Events { digests: &hashed, ..events };
-        let (mut answers, mut holds, deadline) = self.ask_many(filter, operation, all, None, trace).await?;
+        let (mut answers, mut holds, deadline) =
+            self.ask_many(filter, operation, all, self.wait.until(self.core.core().deadline()), trace).await?;
         while filter.is_followed() {
             let left: Vec<usize> =
                 (0..answers.len()).filter(|event| filter.passes_on(answers[*event], asked_by)).collect();

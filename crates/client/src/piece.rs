@@ -10,15 +10,15 @@ use std::sync::Arc;
 
 use firstseen_filter::{ProbeShape, Probes, UnitNumber};
 use firstseen_routing::{
-    Climb, ClusterMap, Decision, Epoch, Fence, FilterRecord, FromLevel, Heads, Incarnation, NodeId, Operation, Reason,
-    Seen, SubmissionName, Tick, Times, WhenLost,
+    Climb, ClusterMap, Decision, Epoch, Fence, FromLevel, Heads, Incarnation, NodeId, Operation, Reason, Seen,
+    SubmissionName, Tick, Times, WhenLost,
 };
 use firstseen_wire::WireError;
 use firstseen_wire::batch::{self, BatchHeader, Run};
 use firstseen_wire::proto::producer::Batch;
 use tokio::time::Instant;
 
-use crate::call::{Answer, Callers, ManyCall};
+use crate::call::{Answer, Callers, ManyCall, lock};
 use crate::intake::{FilterCore, LaneTicket};
 use crate::noted::Noted;
 use crate::outage::{MissingSlices, passes_within};
@@ -219,7 +219,11 @@ impl Piece {
                 range,
             }
         });
-        batch::encode(&header, &runs.collect::<Vec<_>>())
+        let batch = batch::encode(&header, &runs.collect::<Vec<_>>())?;
+        let audited = self.filter.auditor().map(|auditor| lock(auditor).take_news()).unwrap_or_default();
+        let [audited_tests, audited_false_positives] =
+            [audited.tests, audited.false_positives].map(|count| u32::try_from(count).unwrap_or(u32::MAX));
+        Ok(Batch { audited_tests, audited_false_positives, ..batch })
     }
 
     /// The head of every event, in order, with the number of the run.
@@ -231,15 +235,15 @@ impl Piece {
     }
 
     /// The node that heads all events of the batch; `None` if there are several.
-    pub(crate) fn head(&self, record: &FilterRecord, heads: &Heads<'_>) -> Option<NodeId> {
-        if !record.definition.slicing.divides_cells() {
-            // The first event of a run speaks for it.
-            let head = |group: u32| heads.owners().get(group as usize).map(|owner| owner.node);
-            let mut heads = self.runs.iter().map(|(group, _)| head(*group));
-            let first = heads.next()??;
-            return heads.all(|head| head == Some(first)).then_some(first);
-        }
-        let mut heads = self.heads_of_events(heads).map(|(_, head)| head);
+    pub(crate) fn head(&self, heads: &Heads<'_>) -> Option<NodeId> {
+        let mut end = 0;
+        let runs = self.runs.iter().map(|(group, events)| {
+            let begin = end;
+            end += *events as usize;
+            (*group, begin..end)
+        });
+        let head = |(group, events)| heads.of_run(self.filter.prober(), group, &self.probes, events);
+        let mut heads = runs.flat_map(head);
         let first = heads.next()??;
         heads.all(|head| head == Some(first)).then_some(first)
     }

@@ -11,20 +11,18 @@ use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
-use firstseen_client::{
-    CallError, Client, Confirming, ConnectError, Filter, FilterError, Mismatch, NodeTraffic, Verdict,
-};
+use firstseen_client::{CallError, Client, ConnectError, Filter, FilterError, Mismatch, NodeTraffic, Verdict};
 use firstseen_filter::{FilterSecret, Kind};
 use firstseen_routing::{Answer, Reason};
 use tokio::runtime::Runtime;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 
 use super::ClusterArgs;
 use super::claims::Claims;
-use super::claims::calls::{Claimed, claimed, confirmed, lease_of, left_to_others, release};
+use super::claims::calls::{Claimed, LET_GO_WITHIN, claimed_or_left, confirmed_or_not, lease_of, release};
 use super::here::times_ms;
 use super::troubles::Why;
-use super::waits::{Waits, connecting, words};
+use super::waits::{Waits, answered, connecting, words};
 use crate::cluster::connect::mismatched;
 use crate::exit::UsageError;
 use crate::input::Batch;
@@ -88,8 +86,13 @@ impl Remote {
     /// Why event `index` of the batch that is being handled is undecided, if it is.
     pub(super) fn why(&self, index: usize) -> Option<Why> {
         let Some(Verdict::Undecided(reason)) = self.verdicts.get(index) else { return None };
+        Some(self.cause(*reason))
+    }
+
+    /// The reason, and what is wrong with the filter's slices.
+    fn cause(&self, reason: Reason) -> Why {
         let missing = self.filter.missing_slices();
-        Some(Why { reason: *reason, has_down: missing.down > 0, has_lost: missing.lost > 0 })
+        Why { reason, has_down: missing.down > 0, has_lost: missing.lost > 0 }
     }
 
     /// The filter's name and window, where its events need times.
@@ -218,21 +221,15 @@ impl Remote {
         let (events, given_up) = (batch.parsed.len(), self.waits.given_up());
         let lease = self.claims.as_ref().map(Claims::lease);
         let mut answer: Pin<Box<dyn Future<Output = Answered>>> = Box::pin(async move {
-            let asked = async {
-                match lease {
-                    Some(lease) => claimed(&filter, lease, &batch, &(0..events).collect::<Vec<_>>(), &ahead_ms).await,
-                    None => Ok((verdicts(&filter, lookup, (&batch, &ahead_ms)).await?, None)),
-                }
-            };
-            let answers = tokio::select! {
-                biased;
-                answers = asked => answers,
-                () = given_up => Ok(if lease.is_some() {
-                    left_to_others(&batch, 0..events)
-                } else {
-                    // The events are on their way, and may be recorded.
-                    (vec![Verdict::Undecided(Reason::Unknown); events], None)
-                }),
+            let answers = if let Some(lease) = lease {
+                let events: Vec<usize> = (0..events).collect();
+                claimed_or_left(&filter, lease, (&batch, &events), &ahead_ms, given_up).await
+            } else {
+                let asked = verdicts(&filter, lookup, (&batch, &ahead_ms));
+                // What is on its way is recorded all the same.
+                let unknown = || Ok(vec![Verdict::Undecided(Reason::Unknown); events]);
+                let verdicts = answered(asked, given_up, Duration::ZERO).await.unwrap_or_else(unknown);
+                verdicts.map(|verdicts| (verdicts, None))
             };
             (batch, answers)
         });
@@ -260,11 +257,21 @@ impl Remote {
         Ok(Some(batch))
     }
 
-    /// The next batch to handle has these answers, and has been asked about so often before.
+    /// The next batch to handle has these answers, and has been asked about so often before. A run that no longer waits writes
+    /// nothing more that it would have to confirm: it lets go what it was granted.
     fn begin(&mut self, batch: &Batch, (verdicts, answers): Claimed, asked: u32) {
         self.verdicts = verdicts;
-        if let (Some(claims), Some(answers)) = (&mut self.claims, answers) {
-            claims.begin(batch.parsed.len(), &answers, asked, Instant::now());
+        let (Some(claims), Some(mut answers)) = (&mut self.claims, answers) else { return };
+        if let Some(since) = self.waits.given_up_at() {
+            let granted = answers.give_back();
+            let released = async { timeout_at(since + LET_GO_WITHIN, release(&self.filter, batch, &granted)).await };
+            // What is not let go in time ends with its lease.
+            let _ = self.runtime.block_on(released);
+        }
+        let over = claims.begin(batch.parsed.len(), &answers, asked, Instant::now());
+        if !over.is_empty() {
+            let released = async { timeout(RELEASED_WITHIN, release(&self.filter, batch, &over)).await };
+            let _ = self.runtime.block_on(released);
         }
     }
 
@@ -292,16 +299,9 @@ impl Remote {
             if claims.granted().is_empty() {
                 break;
             }
-            let (events, given_up) = (claims.granted().len(), waits.given_up());
-            let answer = Box::pin(async {
-                tokio::select! {
-                    biased;
-                    answers = confirmed(filter, &batch, claims.granted()) => answers,
-                    () = given_up => Ok(vec![Confirming::Undecided(Reason::Unknown); events]),
-                }
-            });
+            let answer = Box::pin(confirmed_or_not(filter, &batch, claims.granted(), waits.given_up()));
             let answers = runtime.block_on(waits.until(answer, words))?;
-            claims.confirmed(&answers, tried == CONFIRMS_MAX || Stop::is_wished());
+            claims.confirmed(&answers, tried == CONFIRMS_MAX);
         }
         Ok(claims.put_aside(batch, Instant::now()))
     }
@@ -321,10 +321,14 @@ impl Remote {
             return None;
         }
         self.noted = Some(now);
-        let name = reason_name(reason);
-        Some(format!(
-            "firstseen: records are undecided ({name}), and wait: they are not claimed, and asked about again"
-        ))
+        let (name, meaning) = (
+            reason_name(reason),
+            match reason {
+                Reason::Overloaded => ": nodes are busy, or their tables of claims are full (`claims_bytes_max`)",
+                _ => self.cause(reason).meaning(),
+            },
+        );
+        Some(format!("firstseen: records are undecided ({name}){meaning}; they are not claimed, and asked about again"))
     }
 
     /// How long the next batch that others hold events of is to wait; none where no batch does.
@@ -357,14 +361,8 @@ impl Remote {
         let Self { runtime, waits, filter, claims, .. } = self;
         let Some(claims) = claims.as_mut().filter(|_| !Stop::is_wished()) else { return Ok(None) };
         let Some((batch, events, asked)) = claims.take_due(Instant::now()) else { return Ok(None) };
-        let (words, given_up) = (|| words(DEADLINE_MS, &filter.down_nodes()), waits.given_up());
-        let answer = Box::pin(async {
-            tokio::select! {
-                biased;
-                answers = claimed(filter, claims.lease(), &batch, &events, &[]) => answers,
-                () = given_up => Ok(left_to_others(&batch, events.iter().copied())),
-            }
-        });
+        let words = || words(DEADLINE_MS, &filter.down_nodes());
+        let answer = Box::pin(claimed_or_left(filter, claims.lease(), (&batch, &events), &[], waits.given_up()));
         let answers = runtime.block_on(waits.until(answer, words))?;
         self.begin(&batch, answers, asked);
         Ok(Some((batch, events)))

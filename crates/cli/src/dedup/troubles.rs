@@ -53,7 +53,7 @@ impl Why {
     }
 
     /// The meaning of the reason, where its name alone does not say it.
-    fn meaning(self) -> &'static str {
+    pub(super) fn meaning(self) -> &'static str {
         match (self.reason, self.has_down, self.has_lost) {
             (Reason::SlicesDown, false, false) => ": nodes that have its slices are out of reach",
             (Reason::SlicesDown, true, false) => ": nodes that have slices are down",

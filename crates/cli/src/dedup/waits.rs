@@ -1,13 +1,14 @@
 //! The wait for the verdicts of a cluster: a user reads a line when it grows long, and ends it by an interrupt.
 //!
 //! Promises: a long wait has a line as it begins, once an outage; after an interrupt, answers to requests in flight are
-//! waited for shortly, and others not at all. Must not know: what the requests are, why no answer comes.
+//! waited for shortly, and others not at all; what has begun by then may be finished within bounds of its own, which count
+//! from there. Must not know: what the requests are, why no answer comes.
 
 use std::pin::pin;
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::time::{Instant, interval, timeout};
+use tokio::time::{Instant, interval, timeout, timeout_at};
 
 use crate::terminal::progress;
 use crate::terminal::stop::Stop;
@@ -34,7 +35,8 @@ enum Look {
 /// The waits of a run, one after the other.
 pub(super) struct Waits {
     known: Known,
-    give_up: watch::Sender<bool>,
+    /// When the run stopped waiting.
+    give_up: watch::Sender<Option<Instant>>,
 }
 
 /// The state of the waits.
@@ -63,14 +65,22 @@ impl Known {
 
 impl Waits {
     pub(super) fn new() -> Self {
-        Self { known: Known::default(), give_up: watch::Sender::new(false) }
+        Self { known: Known::default(), give_up: watch::Sender::new(None) }
     }
 
-    /// A future that ends when the run no longer waits.
-    pub(super) fn given_up(&self) -> impl Future<Output = ()> + use<> {
+    /// A future that ends when the run no longer waits, with the time from when on it does not.
+    pub(super) fn given_up(&self) -> impl Future<Output = Instant> + use<> {
         let mut given_up = self.give_up.subscribe();
-        // Where the sender is gone, no wait is left.
-        async move { drop(given_up.wait_for(|given_up| *given_up).await) }
+        async move {
+            // Where the sender is gone, no wait is left.
+            let since = given_up.wait_for(Option::is_some).await.ok().and_then(|since| *since);
+            since.unwrap_or_else(Instant::now)
+        }
+    }
+
+    /// Since when the run no longer waits, if it does not.
+    pub(super) fn given_up_at(&self) -> Option<Instant> {
+        *self.give_up.borrow()
     }
 
     /// Waits for `answer`, which ends soon after [`Self::given_up`] has; a wait that lasts prints `words`.
@@ -89,10 +99,27 @@ impl Waits {
             match self.known.look(begun, Instant::now(), Stop::is_wished()) {
                 Look::GoesOn => {}
                 Look::Warns => progress::tell_over(&format!("firstseen: {}", words())),
-                Look::GivesUp => drop(self.give_up.send_replace(true)),
+                Look::GivesUp if self.given_up_at().is_none() => drop(self.give_up.send_replace(Some(Instant::now()))),
+                Look::GivesUp => {}
             }
         }
     }
+}
+
+/// The answer to a request that is on its way. A run that has given up waits for `more` after that, for it and all others alike;
+/// `None` where no answer has come by then.
+pub(super) async fn answered<T>(
+    request: impl Future<Output = T>,
+    given_up: impl Future<Output = Instant>,
+    more: Duration,
+) -> Option<T> {
+    let mut request = pin!(request);
+    let since = tokio::select! {
+        biased;
+        answer = &mut request => return Some(answer),
+        since = given_up => since,
+    };
+    timeout_at(since + more, request).await.ok()
 }
 
 /// Waits until `connected` has a connection to a cluster with nodes at `addresses`, for `wait_ms` at most; a wait that

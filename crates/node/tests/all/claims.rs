@@ -91,6 +91,11 @@ async fn what_is_let_go_or_over_is_granted_again_with_a_greater_fence() {
         }
     };
     let claim = tokio::time::timeout(PATIENCE, again).await.expect("a claim that was dropped is let go");
+    let (client, last) = cluster.producer(0, "clicks").await;
+    drop(claimed(last.claim(b"c", LEASE_MAX).await.expect("an answer")));
+    assert!(client.flush(PATIENCE).await, "a program that ends waits for the word");
+    drop((client, last));
+    claimed(filter.claim(b"c", LEASE_MAX).await.expect("an answer"));
 
     let short = claimed(filter.claim(b"b", Duration::from_millis(1)).await.expect("an answer"));
     let late = short.deliver().expect("it was held");
@@ -106,8 +111,10 @@ async fn what_is_let_go_or_over_is_granted_again_with_a_greater_fence() {
     let other = tokio::time::timeout(PATIENCE, waiting).await.expect("leases end");
     assert!(other.fence() > Some(late.fence()));
     assert_eq!(late.confirm().await, Ok(Confirming::LeaseLost(Lost::Held)));
-    let deliveries = [claim, other].into_iter().filter_map(Claim::deliver).collect();
-    assert_eq!(filter.confirm_batch(deliveries).await, Ok(vec![Confirming::Confirmed; 2]));
+    // Where no time is needed, some may have one.
+    let timed = claimed(filter.claim_at(b"d", 1, LEASE_MAX).await.expect("an answer"));
+    let deliveries = [claim, timed, other].into_iter().filter_map(Claim::deliver).collect();
+    assert_eq!(filter.confirm_batch(deliveries).await, Ok(vec![Confirming::Confirmed; 3]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,16 +1,18 @@
 //! Calls of claims for events of a batch: claim, confirm, release.
 //!
-//! Promises: what is granted to a run that ends is let go, as far as nodes can be reached. Must not know: which events are to be
-//! written.
+//! Promises: what is granted to a run that ends is let go, as far as nodes can be reached in time; what it has written is confirmed,
+//! within a bound of its own. Must not know: which events are to be written.
 
 use std::time::{Duration, Instant};
 
 use firstseen_client::{CallError, Confirming, Filter, Verdict};
 use firstseen_filter::{Digest, FilterSecret, duration};
 use firstseen_routing::{Decision, Fence, Hold, Reason};
+use tokio::time::Instant as TokioInstant;
 
 use super::{Answer, Answers};
 use crate::dedup::here::times_ms;
+use crate::dedup::waits::answered;
 use crate::exit::UsageError;
 use crate::input::Batch;
 
@@ -20,8 +22,27 @@ pub(in crate::dedup) type Claimed = (Vec<Verdict>, Option<Answers>);
 /// The least lease that makes sense over a network.
 const LEASE_MIN: Duration = Duration::from_millis(100);
 
+/// How long after an interrupt has ended all waits a claim that is on its way may still be answered, and let go: dropped, it
+/// would keep its events from others until its lease is over.
+pub(in crate::dedup) const LET_GO_WITHIN: Duration = Duration::from_secs(2);
+/// How long after an interrupt has ended all waits what is written may still be confirmed: unconfirmed it is written again.
+const CONFIRMED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Claims events as [`claimed`] does. A run that has given up waits for [`LET_GO_WITHIN`], and lets go what it is granted by then.
+pub(in crate::dedup) async fn claimed_or_left(
+    filter: &Filter,
+    lease: Duration,
+    (batch, events): (&Batch, &[usize]),
+    ahead_ms: &[u64],
+    given_up: impl Future<Output = TokioInstant>,
+) -> Result<Claimed, CallError> {
+    let asked = claimed(filter, lease, batch, events, ahead_ms);
+    let answers = answered(asked, given_up, LET_GO_WITHIN).await;
+    answers.unwrap_or_else(|| Ok(left_to_others(batch, events)))
+}
+
 /// Claims some events of a batch; `ahead_ms` has the times of the events behind it, where these are all of them.
-pub(in crate::dedup) async fn claimed(
+async fn claimed(
     filter: &Filter,
     lease: Duration,
     batch: &Batch,
@@ -45,12 +66,19 @@ pub(in crate::dedup) async fn claimed(
     Ok((verdicts, Some(Answers { asked, answers: all })))
 }
 
-/// Confirms events of a batch by the fences of their claims.
-pub(in crate::dedup) async fn confirmed(
+/// Confirms events as [`confirmed`] does. A run that has given up waits for [`CONFIRMED_WITHIN`].
+pub(in crate::dedup) async fn confirmed_or_not(
     filter: &Filter,
     batch: &Batch,
     granted: &[(usize, Fence)],
+    given_up: impl Future<Output = TokioInstant>,
 ) -> Result<Vec<Confirming>, CallError> {
+    let answers = answered(confirmed(filter, batch, granted), given_up, CONFIRMED_WITHIN).await;
+    answers.unwrap_or_else(|| Ok(vec![Confirming::Undecided(Reason::Unknown); granted.len()]))
+}
+
+/// Confirms events of a batch by the fences of their claims.
+async fn confirmed(filter: &Filter, batch: &Batch, granted: &[(usize, Fence)]) -> Result<Vec<Confirming>, CallError> {
     let (events, fences): (Vec<usize>, Vec<Fence>) = granted.iter().copied().unzip();
     let (digests, times) = some_of(filter, batch, &events);
     let rehash = |secret: &FilterSecret| some(&batch.parsed.digests_under(secret, &batch.block), &events);
@@ -82,8 +110,8 @@ fn some<T: Copy>(all: &[T], events: &[usize]) -> Vec<T> {
 
 /// What is said of events that are claimed, and that the run waits for no longer: nothing is recorded, and they are left to
 /// others.
-pub(in crate::dedup) fn left_to_others(batch: &Batch, events: impl Iterator<Item = usize>) -> Claimed {
-    let answers = events.map(|event| (event, Answer::Held(Duration::ZERO))).collect();
+fn left_to_others(batch: &Batch, events: &[usize]) -> Claimed {
+    let answers = events.iter().map(|event| (*event, Answer::Held(Duration::ZERO))).collect();
     let verdicts = vec![Verdict::Undecided(Reason::Unknown); batch.parsed.len()];
     (verdicts, Some(Answers { asked: Instant::now(), answers }))
 }

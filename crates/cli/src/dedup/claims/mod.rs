@@ -23,8 +23,9 @@ const LEAST_PARTS: u32 = 8;
 const ASK_EVERY_MAX: Duration = Duration::from_secs(1);
 const ASK_EVERY_MIN: Duration = Duration::from_millis(20);
 
-/// Whoever says nothing is asked again after so long.
-const TROUBLED: Duration = Duration::from_secs(1);
+/// Whoever says nothing is asked again after so long, and after twice as long each time that it says nothing again, up to the longest.
+const TROUBLED: Duration = Duration::from_millis(250);
+const TROUBLED_DOUBLINGS_MAX: u32 = 4;
 
 /// Answers to claims of some events of a batch, which were asked for at a time.
 pub(super) struct Answers {
@@ -40,6 +41,17 @@ impl Answers {
             _ => None,
         };
         self.answers.iter().filter_map(granted).collect()
+    }
+
+    /// Takes out what was granted, to be let go: these events are others' from here on.
+    pub(super) fn give_back(&mut self) -> Vec<(usize, Fence)> {
+        let granted = self.granted();
+        for (_, answer) in &mut self.answers {
+            if matches!(answer, Answer::Granted(_)) {
+                *answer = Answer::Held(Duration::ZERO);
+            }
+        }
+        granted
     }
 }
 
@@ -65,8 +77,8 @@ pub(super) struct Claims {
     held: Vec<usize>,
     /// By event of that batch: whether it is one of these.
     is_held: Vec<bool>,
-    /// How long they are held at most.
-    left: Duration,
+    /// How long to wait before they are asked about again.
+    pause: Duration,
     /// Why nothing is said of some.
     trouble: Option<Reason>,
     /// How often the batch has been asked about.
@@ -90,7 +102,7 @@ impl Claims {
             granted: Vec::new(),
             held: Vec::new(),
             is_held: Vec::new(),
-            left: Duration::ZERO,
+            pause: Duration::ZERO,
             trouble: None,
             asked: 0,
             aside: VecDeque::new(),
@@ -106,40 +118,48 @@ impl Claims {
         self.report
     }
 
-    /// A batch of so many events, some of which were asked about, is handled from now on.
-    pub(super) fn begin(&mut self, events: usize, answers: &Answers, asked: u32, now: Instant) {
+    /// A batch of so many events, some of which were asked about, is handled from now on. Returns what was granted and has too little
+    /// of its lease left: it is to be let go, and claimed again.
+    pub(super) fn begin(&mut self, events: usize, answers: &Answers, asked: u32, now: Instant) -> Vec<(usize, Fence)> {
         let ends = answers.asked + self.lease - self.lease / CLOCK_RATE_PARTS as u32;
-        let own_left = ends.saturating_duration_since(now);
-        let is_over = own_left < self.lease / LEAST_PARTS;
-        self.asked = asked;
-        (self.left, self.is_held) = (Duration::ZERO, vec![false; events]);
+        let is_over = ends.saturating_duration_since(now) < self.lease / LEAST_PARTS;
+        let (mut over, mut of_others, mut left) = (Vec::new(), 0, Duration::ZERO);
+        (self.asked, self.is_held, self.trouble) = (asked, vec![false; events], None);
         self.granted.clear();
         self.held.clear();
-        self.trouble = None;
-        let mut of_others = 0;
         for (event, answer) in &answers.answers {
-            let left = match answer {
+            match answer {
                 Answer::Granted(fence) if !is_over => {
                     self.granted.push((*event, *fence));
                     continue;
                 }
-                Answer::Granted(_) => own_left,
-                Answer::Held(left) => {
+                Answer::Granted(fence) => over.push((*event, *fence)),
+                Answer::Held(of_other) => {
                     of_others += 1;
-                    *left
+                    left = left.max(*of_other);
                 }
-                Answer::Troubled(reason) => {
-                    self.trouble = Some(*reason);
-                    TROUBLED
-                }
+                Answer::Troubled(reason) => self.trouble = Some(*reason),
                 Answer::Decided => continue,
-            };
-            self.left = self.left.max(left);
+            }
             self.held.push(*event);
             self.is_held[*event] = true;
         }
         // What is held when it is asked about first may be an earlier record of this run.
         self.report.waited += if asked == 1 { of_others } else { 0 };
+        self.pause = self.pause(left, asked);
+        over
+    }
+
+    /// How long what is not decided waits, where others hold events for `left` at most.
+    fn pause(&self, left: Duration, asked: u32) -> Duration {
+        match self.trouble {
+            // What is written of the batch makes room for more of it.
+            Some(Reason::Overloaded) if !self.granted.is_empty() => Duration::ZERO,
+            Some(_) => TROUBLED * 2_u32.pow(asked.min(TROUBLED_DOUBLINGS_MAX)),
+            // What an earlier record of this run holds is confirmed by then.
+            None if asked == 0 => Duration::ZERO,
+            None => (left / 4).clamp(ASK_EVERY_MIN, ASK_EVERY_MAX),
+        }
     }
 
     /// Why nothing is said of some events of the batch that is being handled.
@@ -187,14 +207,8 @@ impl Claims {
         if self.held.is_empty() {
             return Some(batch);
         }
-        // What an earlier record of this run held is confirmed by now.
-        let pause = if self.asked == 0 && self.trouble.is_none() {
-            Duration::ZERO
-        } else {
-            (self.left / 4).clamp(ASK_EVERY_MIN, ASK_EVERY_MAX)
-        };
         let events = std::mem::take(&mut self.held);
-        self.aside.push_back(Aside { batch, events, due: now + pause, asked: self.asked + 1 });
+        self.aside.push_back(Aside { batch, events, due: now + self.pause, asked: self.asked + 1 });
         None
     }
 
@@ -246,7 +260,8 @@ mod tests {
 
     fn claims(answers: Vec<(usize, Answer)>, passed: Duration) -> (Claims, Instant) {
         let (mut claims, asked) = (Claims::new(LEASE), Instant::now());
-        claims.begin(4, &Answers { asked, answers }, 0, asked + passed);
+        let over = claims.begin(4, &Answers { asked, answers }, 0, asked + passed);
+        assert!(over.is_empty() || claims.granted().is_empty());
         (claims, asked + passed)
     }
 
@@ -278,9 +293,25 @@ mod tests {
         assert_eq!((claimed, confirmed, lost, waited, unconfirmed, left), (2, 1, 1, 1, 0, 1));
     }
 
+    /// A run that ends writes nothing by claims that it lets go.
     #[test]
-    fn a_claim_with_too_little_left_is_not_written_by() {
-        let (claims, _) = claims(vec![(0, own(1))], LEASE - LEASE / 8);
+    fn what_is_given_back_is_left_to_others() {
+        let (now, answers) = (Instant::now(), vec![(0, own(1)), (2, Answer::Decided)]);
+        let mut answers = Answers { asked: now, answers };
+        assert_eq!(answers.give_back().len(), 1);
+        let mut claims = Claims::new(LEASE);
+        claims.begin(4, &answers, 0, now);
+        assert_eq!([0, 2].map(|event| claims.is_held(event)), [true, false]);
+        assert!(claims.granted().is_empty() && claims.put_aside(Box::default(), now).is_none());
+        claims.leave();
+        assert_eq!(claims.report().left, 1);
+    }
+
+    #[test]
+    fn a_claim_with_too_little_left_is_let_go_and_not_written_by() {
+        let (mut claims, asked) = (Claims::new(LEASE), Instant::now());
+        let answers = Answers { asked, answers: vec![(0, own(1))] };
+        assert_eq!(claims.begin(4, &answers, 0, asked + LEASE - LEASE / 8).len(), 1);
         assert!(claims.is_held(0) && claims.granted().is_empty());
         let (claims, _) = self::claims(vec![(0, own(1))], LEASE / 2);
         assert!(!claims.is_held(0) && claims.granted().len() == 1);
@@ -301,8 +332,23 @@ mod tests {
         let (mut claims, now) = claims(vec![(2, Answer::Troubled(Reason::SlicesDown))], Duration::ZERO);
         assert!(claims.is_held(2) && claims.trouble() == Some(Reason::SlicesDown));
         assert!(claims.put_aside(Box::default(), now).is_none());
-        assert_eq!(claims.next_due(now), Some(TROUBLED / 4));
+        assert_eq!(claims.next_due(now), Some(TROUBLED));
         assert_eq!((claims.waiting(), claims.report().waited), (1, 0), "it waits for no other run");
+        let mut pause = |asked| {
+            let answers = vec![(2, Answer::Troubled(Reason::SlicesDown))];
+            claims.begin(4, &Answers { asked: now, answers }, asked, now);
+            claims.pause
+        };
+        assert_eq!([1, 2, 4, 9].map(&mut pause), [2, 4, 16, 16].map(|times| TROUBLED * times), "more and more slowly");
+    }
+
+    /// Where the table of claims is smaller than a batch, the batch is claimed part by part.
+    #[test]
+    fn what_found_no_room_is_asked_about_as_soon_as_others_have_made_room() {
+        let (mut claims, now) = claims(vec![(0, own(1)), (1, Answer::Troubled(Reason::Overloaded))], Duration::ZERO);
+        assert_eq!(claims.confirmed(&[Confirming::Confirmed], true), 0);
+        assert!(claims.put_aside(Box::default(), now).is_none());
+        assert_eq!(claims.next_due(now), Some(Duration::ZERO));
     }
 
     #[test]

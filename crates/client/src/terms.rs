@@ -1,7 +1,10 @@
-//! Events that are remembered for less than their filter's window: each has a life of its own.
+//! Calls on other terms: events that are remembered for less than their filter's window, as each has a life of its own, and answers
+//! that are waited for no longer than the caller likes.
 //!
 //! Promises: what [`firstseen_filter::LifeError`] says is refused before anything is sent; an event lives at least as long as was
 //! asked, and two of its filter's units longer at most. Must not know: how events travel.
+
+use std::time::Duration;
 
 use firstseen_filter::{Digest, FilterSecret, Unit, UnitNumber};
 use firstseen_routing::Operation;
@@ -9,8 +12,16 @@ use firstseen_routing::Operation;
 use crate::error::CallError;
 use crate::filter::{Filter, Verdict};
 use crate::intake::{Events, FilterCore};
+use crate::wait::Wait;
 
 impl Filter {
+    /// The same filter, whose calls wait so long at most, where that is less than the client's deadline: events are `Undecided` whose
+    /// answers have not come by then.
+    #[must_use]
+    pub fn within(&self, wait_max: Duration) -> Self {
+        Self::new(self.opened().clone(), Wait::at_most(wait_max))
+    }
+
     /// Whether an event of the filter can be remembered for `life_ms` instead of the window: its kind and rule allow that, events
     /// bring their times, and none of them may come late.
     ///
