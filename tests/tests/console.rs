@@ -9,9 +9,12 @@ mod top;
 
 use std::net::TcpStream;
 
+use firstseen_client::Client as AsyncClient;
+use firstseen_client::blocking::Client;
 use nix::sys::signal::{Signal, kill};
 use serde_json::Value;
 
+use crate::asking::opened;
 use crate::local_cluster::{LocalCluster, eventually};
 use crate::run::{Folder, example};
 use browser::Browser;
@@ -44,6 +47,33 @@ fn see(address: &str, overview: &Value, words: &[&str]) {
 fn has_alarm(overview: &Value, kind: &str, subject: &str) -> bool {
     let alarms = overview["alarms"].as_array().expect("alarms");
     alarms.iter().any(|alarm| alarm["kind"] == kind && alarm["subject"] == subject)
+}
+
+/// A producer that watches keys says what it finds to the nodes, and the console shows it beside what the filter was made for.
+#[test]
+fn an_overview_shows_the_rate_that_producers_have_measured() {
+    let folder = Folder::new();
+    let cluster = LocalCluster::start(&folder, "--nodes 2");
+    let first = at(&cluster, 0);
+    // A filter that errs often.
+    cluster.create(&folder, "clicks", "--window 24h --clock wall --capacity 20k --fpr 0.2 --kind timing").ok();
+    let addresses = cluster.addresses();
+    let client = Client::build(AsyncClient::builder().seeds(addresses.split(',')).audit(1.0)).expect("a client");
+    let filter = opened(&client, "clicks");
+    for part in 0..40_u32 {
+        let keys: Vec<[u8; 4]> = (part * 500..(part + 1) * 500).map(u32::to_le_bytes).collect();
+        filter.observe_batch(&keys, &[]).expect("verdicts");
+    }
+    let report = filter.audit().expect("it is audited");
+    let (found, exact) = (report.false_positives.rate(), |rate: f64| rate > 0.02 && rate < 0.3);
+    assert!(exact(found), "{found}");
+    // The last batches are not said yet.
+    let near = |overview: &Value| {
+        overview["filters"][0]["measured_rate"].as_f64().is_some_and(|rate| exact(rate) && rate <= found * 1.2)
+    };
+    eventually("a measured rate", || near(&overview(&first)));
+    let shown = overview(&first);
+    see(&first, &shown, &["clicks", "measured"]);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 //! the same order on every scrape, and the number of slices with series of their own is bounded. Must not know: who
 //! reads them.
 
+mod audits;
 mod claims;
 mod climbs;
 mod cluster;
@@ -37,6 +38,7 @@ use prost::Message;
 use crate::clocks::ClockAlarms;
 use crate::owner::GroupLook;
 use crate::shared::Shared;
+use audits::{AuditMeter, AuditMetrics};
 pub(crate) use climbs::ClimbMeter;
 use climbs::ClimbMetrics;
 pub(crate) use exposition::{TextFormat, older};
@@ -103,12 +105,14 @@ pub(crate) struct BatchMeter {
     received_bytes: Counter,
     received_events: Counter,
     degraded_events: Counter,
+    audits: AuditMeter,
 }
 
 impl BatchMeter {
     /// A batch came in.
     pub(crate) fn received(&self, batch: &Batch) {
         self.events.observe(f64::from(batch.events));
+        self.audits.came(batch);
         self.received_events.inc_by(u64::from(batch.events));
         self.received_bytes.inc_by(batch.encoded_len() as u64);
     }
@@ -140,6 +144,7 @@ pub(crate) struct Metrics {
     received_bytes: Count<FilterLabel>,
     received_events: Count<FilterLabel>,
     degraded_events: Count<FilterLabel>,
+    audits: AuditMetrics,
     sent_bytes: Counter,
     refused: Count<ReasonLabel>,
     relayed: Counter,
@@ -167,7 +172,7 @@ impl Metrics {
     /// Nothing is counted yet.
     pub(crate) fn new() -> Self {
         let mut registry = Registry::with_prefix("firstseen");
-        let climbs = ClimbMetrics::new(&mut registry);
+        let (climbs, audits) = (ClimbMetrics::new(&mut registry), AuditMetrics::new(&mut registry));
         let links = peers::LinkMetrics::new(&mut registry);
         let mut metrics = Self {
             registry,
@@ -178,6 +183,7 @@ impl Metrics {
             received_bytes: Sorted::default(),
             received_events: Sorted::default(),
             degraded_events: Sorted::default(),
+            audits,
             sent_bytes: Counter::default(),
             refused: Sorted::default(),
             relayed: Counter::default(),
@@ -255,6 +261,7 @@ impl Metrics {
             received_bytes: self.received_bytes.of(&label),
             received_events: self.received_events.of(&label),
             degraded_events: self.degraded_events.of(&label),
+            audits: self.audits.of(filter),
         }
     }
 
@@ -268,12 +275,18 @@ impl Metrics {
         latencies.retain(is_kept);
         [batch_events, queue_age_seconds, latency_seconds].into_iter().for_each(|spread| spread.retain(is_kept));
         counts.into_iter().for_each(|count| count.retain(is_kept));
+        self.audits.keep_filters(is_kept_name);
         climbs.keep_filters(is_kept_name);
     }
 
     /// How many batches of a filter took how long (`SampleReply`).
     pub(crate) fn latencies(&self, filter: &str) -> Vec<u64> {
         self.latencies.of(&FilterLabel { filter: filter.to_owned() }).all()
+    }
+
+    /// What producers have found of a filter's rate, by its name.
+    pub(crate) fn audited(&self, filter: &str) -> AuditMeter {
+        self.audits.of(filter)
     }
 
     /// The climbs of a filter, by its name.

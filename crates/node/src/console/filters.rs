@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use firstseen_filter::Growth;
 use firstseen_routing::{Branch, ClusterMap, FilterId, FilterRecord, SlicedDefinition};
+use firstseen_wire::proto::peer::FilterSample;
 
 use super::history::rounded;
 use super::overview::{ClaimsLine, FilterLine, SliceCounts, Undecided, Verdicts};
@@ -34,8 +35,7 @@ pub(super) fn line(map: &ClusterMap, said: &Said, id: FilterId, record: &FilterR
         full,
         made_for_rate: definition.group.rate,
         expected_rate: counted.iter().map(|it| it.now.expected_rate_max).reduce(f64::max),
-        // Checks are made by clients, and nodes do not hear of them.
-        measured_rate: None,
+        measured_rate: measured_rate(&counted),
         verdicts: verdicts(&counted),
         p50_ms: ms(0.5),
         p99_ms: ms(0.99),
@@ -74,6 +74,13 @@ fn fullness(definition: &SlicedDefinition, counted: &[Counted<'_>]) -> (Option<u
     let capacity = group_capacity_events(definition).filter(|capacity| *capacity > 0);
     let full = capacity.map(|capacity| most as f64 / share / capacity as f64);
     (Some(live_events), full.map(|full| (full * 1e4).round() / 1e4))
+}
+
+/// Of the first tests that producers watch, the share that were called duplicates; none where no producer audits the filter.
+fn measured_rate(counted: &[Counted<'_>]) -> Option<f64> {
+    let sum = |count: &dyn Fn(&FilterSample) -> u64| counted.iter().map(|it| count(it.now)).sum::<u64>();
+    let (tests, errors) = (sum(&|now| now.audited_tests), sum(&|now| now.audited_false_positives));
+    (tests > 0).then(|| errors as f64 / tests as f64)
 }
 
 fn latencies(counted: &[Counted<'_>]) -> Vec<u64> {

@@ -58,6 +58,7 @@ fn filter_sample(
         if events > 0 { vec![number(reason), events] } else { Vec::new() }
     });
     let claims = looks.iter().filter_map(|look| look.state.claims);
+    let (audited_tests, audited_false_positives) = metrics.audited(&record.name).counts();
     FilterSample {
         filter_id: id.0,
         counting_slices: counting.len() as u32,
@@ -78,6 +79,8 @@ fn filter_sample(
             let unsure_ms = unsure_ms.max(more.unsure_ms);
             Some(HeldClaims { open: open + more.open, bytes: bytes + more.bytes, unsure_ms })
         }),
+        audited_tests,
+        audited_false_positives,
     }
 }
 
