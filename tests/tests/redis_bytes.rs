@@ -15,7 +15,12 @@ pub(crate) struct Wire(TcpStream);
 impl Wire {
     pub(crate) fn to(door: &Door) -> Self {
         drop(door.client());
-        let stream = TcpStream::connect(("127.0.0.1", door.port)).expect("a connection");
+        Self::at(door.port)
+    }
+
+    /// A connection to a door that is open.
+    pub(crate) fn at(port: u16) -> Self {
+        let stream = TcpStream::connect(("127.0.0.1", port)).expect("a connection");
         stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
         stream.set_write_timeout(Some(PATIENCE)).expect("a timeout");
         Self(stream)
@@ -33,6 +38,14 @@ impl Wire {
             words.iter().for_each(|word| bytes += &format!("${}\r\n{word}\r\n", word.len()));
         }
         self.0.write_all(bytes.as_bytes()).expect("it listens");
+    }
+
+    /// Whether nothing has come that was not read.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.0.set_nonblocking(true).expect("a socket");
+        let peeked = self.0.peek(&mut [0]);
+        self.0.set_nonblocking(false).expect("a socket");
+        peeked.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
     }
 
     /// One reply, with all that is in it.
@@ -62,7 +75,7 @@ impl Wire {
     }
 
     /// All up to the end of a line.
-    fn line(&mut self) -> String {
+    pub(crate) fn line(&mut self) -> String {
         let (mut line, mut byte) = (Vec::new(), [0]);
         while !line.ends_with(b"\r\n") {
             self.0
@@ -127,7 +140,8 @@ fn clients_of_other_languages_find_what_they_look_for_when_they_connect() {
     wire.asks(&["ECHO", "\r\n"], "$2\r\n\r\n\r\n");
     wire.asks(&["CONFIG", "GET", "appendonly"], "*0\r\n");
     wire.asks(&["CLUSTER", "NODES"], "-ERR This instance has cluster support disabled\r\n");
-    wire.asks(&["SENTINEL", "MASTERS"], "-ERR unknown command 'SENTINEL', with args beginning with: 'MASTERS' \r\n");
+    let sentinel = "SENTINEL is not served; every node can be a door, and filter create --copies N keeps copies";
+    wire.asks(&["SENTINEL", "MASTERS"], &format!("-ERR firstseen is a cluster of its own: {sentinel}\r\n"));
     wire.asks(&["SUBSCRIBE", "x"], "-ERR ");
     let mut wire = Wire::to(&door);
     wire.asks(&["SET", "k"], "-ERR wrong number of arguments for 'set' command\r\n");

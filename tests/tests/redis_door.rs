@@ -145,6 +145,13 @@ fn pipelines_and_transactions_are_answered_in_order() {
         }
         assert_eq!(replies.next(), None);
     }
+    // Who says who it is between MULTI and EXEC is heard with the others.
+    let mut asked = pipe();
+    asked.cmd("MULTI").cmd("AUTH").arg("secret").cmd("HELLO").arg("2").cmd("PING").cmd("DISCARD").cmd("PING");
+    let replies: Vec<Value> = asked.query(&mut client).expect("nothing is carried out");
+    let queued = || Value::SimpleString("QUEUED".to_owned());
+    let pong = Value::SimpleString("PONG".to_owned());
+    assert_eq!(replies, [Value::Okay, queued(), queued(), queued(), Value::Okay, pong]);
     // A command that is refused undoes the others of its transaction, and the connection goes on.
     let mut asked = pipe();
     asked.atomic().cmd("SET").arg("dedup:undone").arg(1).arg("NX").cmd("GETSET").arg("dedup:1").arg(1);
@@ -164,21 +171,44 @@ fn what_cannot_be_done_is_refused_in_words_that_help() {
         ("SET gone:1 x NX EX 60", "mapped to filter `gone`, which there is not"),
         ("GET dedup:1", "stores no values"),
         ("INCR dedup:1", "stores no values"),
-        ("DEL dedup:1", "cannot forget"),
+        ("DEL dedup:1", "cannot forget: filter 'clicks' keeps no claims"),
+        ("DEL gone:1", "mapped to filter `gone`, which there is not"),
+        ("DEL other:1", "no filter is mapped to this key"),
+        ("SREM clicks a", "cannot forget: filter 'clicks' keeps no claims"),
+        ("SREM none a", "not found"),
         ("FLUSHALL", "firstseen filter drop"),
         ("BF.ADD none x", "not found"),
         ("BF.RESERVE none 0.01 100", "firstseen filter create"),
         ("BF.RESERVE clicks 0.01 100", "item exists"),
         ("BF.SCANDUMP clicks 0", "cluster backup"),
-        ("EVAL return 0", "unknown command"),
+        ("EVAL return 0", "SET key value NX and FS.CLAIM"),
+        ("SCARD clicks", "firstseen top"),
+        ("CLIENT KILL x", "CLIENT HELP"),
         ("SELECT 1", "out of range"),
         ("AUTH nobody wrong", "WRONGPASS"),
+        ("AUTH secret", "without any password configured"),
     ] {
         let said = refusal(client, command);
         assert!(said.contains(text), "{command}: {said}");
     }
     assert_eq!(ask(client, "GET unmapped"), Ok(Value::Nil), "as clients ask that look for replicas");
     assert_eq!(ask(client, "BF.CARD none"), Ok(0));
+    let long = format!("CLIENT SETNAME {}", "n".repeat(257));
+    assert!(refusal(client, &long).contains("at most 256 bytes"));
+    let help: Vec<String> = ask(client, "CLIENT HELP").expect("what is served");
+    assert!(help.contains(&"SETNAME".to_owned()), "{help:?}");
+}
+
+#[test]
+fn the_capacity_of_a_filter_is_that_of_all_its_groups() {
+    let door = Door::open("");
+    door.form("");
+    for (slicing, most) in [("horizontal:4", 12_000), ("vertical:4", 10_000), ("horizontal-vertical:2x2", 12_000)] {
+        let name = slicing.replace([':', '-'], "_");
+        door.run(&format!("filter create {name} --capacity 10k --window 1h --clock wall --slicing {slicing}"));
+        let capacity: Vec<u64> = ask(&mut door.client(), &format!("BF.INFO {name} CAPACITY")).expect("a number");
+        assert!((10_000..=most).contains(&capacity[0]), "{slicing}: {capacity:?}");
+    }
 }
 
 #[test]
@@ -219,6 +249,8 @@ fn a_key_with_a_life_of_its_own_is_forgotten_when_that_is_over() {
     assert_eq!(set(client, "k:short x NX EX 60"), Value::Nil, "it was recorded anew, for longer");
     assert!(refusal(client, "FS.OBSERVE whole TTL 1000 ITEMS x").contains("--clock wall"));
     assert!(refusal(client, "FS.OBSERVE brief TTL 500000 ITEMS x").contains("longer window"));
+    assert!(refusal(client, "FS.OBSERVE brief TTL 120001 ITEMS x").contains("'brief' remembers 120 s"));
+    assert_eq!(ask(client, "FS.OBSERVE brief TTL 120000 ITEMS x"), Ok(vec![1]));
 }
 
 #[test]
@@ -227,18 +259,27 @@ fn a_cluster_that_asks_for_rights_asks_redis_clients_for_a_token() {
     folder.run("certs --out certs --nodes a --admin").ok();
     let tls = "[tls]\nca = \"certs/ca.pem\"\ncert = \"certs/a.node.pem\"\nkey = \"certs/a.node.key\"\ntokens = true";
     let audit = "[audit]\nfile = \"audit.jsonl\"";
-    let door = Door::open_in(folder, MAPPED, &format!("{tls}\n{audit}"));
+    let prefix = |name| format!("[[redis.prefix]]\nmatch = \"{name}:\"\nfilter = \"{name}\"\n");
+    let ruled = |name| format!("[[redis.filter]]\nname = \"{name}\"\nundecided = \"seen\"\n");
+    let both = ["clicks", "clicks2"].map(|name| format!("[[redis.prefix]]\nmatch = \"both:\"\nfilter = \"{name}\"\n"));
+    let mixed = ["clicks", "others"].map(|name| format!("[[redis.prefix]]\nmatch = \"mixed:\"\nfilter = \"{name}\"\n"));
+    let (mapped, rules) =
+        ([prefix("others"), prefix("nothing"), mixed.concat()].concat(), ["clicks", "clicks2"].map(ruled).concat());
+    let mapped = [MAPPED, &mapped, &both.concat(), &rules].concat();
+    let door = Door::open_in(folder, &mapped, &format!("{tls}\n{audit}"));
     let admin = "--tls-ca certs/ca.pem --tls-cert certs/admin.pem --tls-key certs/admin.key";
     door.form(admin);
     for command in [
         "filter create clicks --capacity 10k --clock wall --window 1h",
+        "filter create clicks2 --capacity 10k --clock wall --window 1h",
         "filter create others --capacity 10k --clock wall --window 1h",
         "access grant keeper --allow security",
-        "access grant crawler --filter clicks* --allow observe",
+        "access grant crawler --filter clicks* --allow observe,lookup",
+        "access grant wide --filter * --allow observe,lookup",
     ] {
         door.run(&format!("{command} {admin}"));
     }
-    let token = door.run(&format!("access token new crawler {admin}"));
+    let [token, wide] = ["crawler", "wide"].map(|who| door.run(&format!("access token new {who} {admin}")));
     let mut early = door.client();
     assert_eq!(ask(&mut early, "BF.ADD others x"), Ok(1), "roles count, and this machine is trusted");
     door.run(&format!("access enable {admin}"));
@@ -249,13 +290,28 @@ fn a_cluster_that_asks_for_rights_asks_redis_clients_for_a_token() {
     });
     // Who came before has to say who it is now, too, and learns nothing until then.
     assert!(refusal(&mut early, "BF.ADD others y").contains("NOAUTH"));
-    assert_eq!(ask(&mut early, "FS.LIST"), Ok(Vec::<String>::new()));
-    assert_eq!(ask(&mut early, "TYPE others"), Ok("none".to_owned()));
+    for command in ["FS.LIST", "TYPE others", "FLUSHALL", "DBSIZE", "PING", "EXISTS a b", "DEL others"] {
+        assert!(refusal(&mut early, command).contains("NOAUTH"), "{command}");
+    }
     let mut client = door.connect(&format!("crawler:{}@", token.trim())).expect("a token");
     assert_eq!(ask(&mut client, "BF.ADD clicks x"), Ok(1));
     let refused = refusal(&mut client, "BF.ADD others y");
     assert!(refused.contains("may not observe filter `others`"), "{refused}");
-    assert_eq!(ask(&mut client, "FS.LIST"), Ok(vec!["clicks".to_owned()]));
+    assert_eq!(ask(&mut client, "FS.LIST"), Ok(vec!["clicks".to_owned(), "clicks2".to_owned()]));
+    let audit = door.node.folder.read("audit.jsonl");
+    let is_listing = |line: &&str| line.contains("may not describe");
+    assert_eq!(audit.lines().filter(is_listing).count(), 0, "who asks for a list is refused nothing: {audit}");
+    tells_nothing_of_filters_of_others(&mut client);
+    let turns = door.connect(&format!("wide:{}@", wide.trim())).expect("a token");
+    rights_are_those_of_who_came_last(turns, token.trim());
+    // A quota that is spent leaves events undecided, and the rule of their filter says what that is.
+    door.run(&format!("access limit crawler --events-per-s 1 {admin}"));
+    let spend = format!("SMISMEMBER clicks{}", " e".repeat(1_000));
+    eventually("a quota that is spent", || {
+        let said = ask::<Vec<i64>>(&mut client, &spend).expect("verdicts");
+        said.iter().all(|seen| *seen == 1)
+    });
+    assert_eq!((ask(&mut client, "EXISTS dedup:9"), ask(&mut client, "EXISTS both:9 both:8")), (Ok(1), Ok(2)));
     let wrong = door.connect(&format!("keeper:{}@", token.trim())).err().expect("another's token");
     assert!(wrong.to_string().contains("WRONGPASS") || wrong.kind() == redis::ErrorKind::AuthenticationFailed);
     // What is open ends with the right.
@@ -264,8 +320,47 @@ fn a_cluster_that_asks_for_rights_asks_redis_clients_for_a_token() {
     let audit = door.node.folder.read("audit.jsonl");
     assert!(audit.contains(r#""event":"came","who":"crawler""#) && audit.contains(r#""event":"denied""#), "{audit}");
     assert!(!audit.contains(&token.trim()[30..]), "no line has a secret");
-    let is_listing = |line: &&str| line.contains("may not describe");
-    assert_eq!(audit.lines().filter(is_listing).count(), 0, "who asks for a list is refused nothing: {audit}");
+}
+
+/// What was found for keys of the one before is not the other's to use.
+fn rights_are_those_of_who_came_last(mut client: Connection, crawler: &str) {
+    assert_eq!(ask(&mut client, "SET mixed:1 x NX EX 60"), Ok(Value::Okay));
+    assert_eq!(ask(&mut client, &format!("AUTH crawler {crawler}")), Ok(Value::Okay));
+    assert!(refusal(&mut client, "SET mixed:2 x NX EX 60").contains("may not observe filter `others`"));
+}
+
+/// A filter that is there, and one that is not: who has a right on neither is told the same.
+fn tells_nothing_of_filters_of_others(client: &mut Connection) {
+    for command in [
+        "SADD @ a",
+        "SISMEMBER @ a",
+        "SREM @ a",
+        "BF.INSERT @ NOCREATE ITEMS a",
+        "BF.INFO @",
+        "BF.CARD @",
+        "BF.RESERVE @ 0.01 100",
+        "FS.INFO @",
+        "FS.TEST @ ITEMS a",
+        "FS.OBSERVE @ TTL 1000 ITEMS a",
+        "FS.OBSERVE @ AT 5 ITEMS a",
+        "FS.OBSERVE @ ID 1 1 ITEMS a",
+        "FS.CLAIM @ PX 1000 ITEMS a",
+        "FS.CONFIRM @ ITEMS a",
+        "FS.RELEASE @ ITEMS a",
+        "SET @:1 x NX",
+        "SET @:1 x NX EX 60",
+        "SET @:1 x NX EX 7200",
+        "SETNX @:1 x",
+        "EXISTS @:1",
+        "EXISTS @:1 dedup:1",
+        "DEL @:1",
+        "FS.CLAIM @:1 PX 1000",
+        "FS.CONFIRM @:1",
+    ] {
+        let said = |client: &mut Connection, name| refusal(client, &command.replace('@', name)).replace(name, "@");
+        let (of_one, of_none) = (said(client, "others"), said(client, "nothing"));
+        assert!(of_one == of_none && of_one.contains("may not"), "{command}: {of_one}; {of_none}");
+    }
 }
 
 /// A door is asked about filters as they are now, not as they were when it opened them.
@@ -320,7 +415,7 @@ fn clients_that_use_a_new_filter_at_once_make_it_once() {
 /// A name that the sandbox once made is somebody else's, once that filter was dropped and another one made.
 #[test]
 fn the_sandbox_drops_no_filter_that_others_have_made() {
-    let door = Door::open("sandbox = true\n");
+    let door = Door::open("sandbox = true\n[[redis.prefix]]\nmatch = \"k:\"\nfilter = \"foo\"\n");
     door.form("");
     let client = &mut door.client();
     assert_eq!(ask(client, "BF.ADD foo x"), Ok(1));
@@ -328,8 +423,13 @@ fn the_sandbox_drops_no_filter_that_others_have_made() {
     door.run("filter drop foo --yes");
     door.run("filter create foo --capacity 10k --fpr 1e-8 --window 1h --clock wall");
     eventually("the other filter", || ask(client, "SADD foo a b") == Ok(2));
-    assert_eq!(ask(client, "DEL foo"), Ok(0));
+    assert_eq!(ask(client, "DEL foo never-made"), Ok(0));
+    assert!(
+        refusal(client, "DEL k:1").contains("cannot forget: filter 'foo' keeps no claims"),
+        "a key, and no filter's name"
+    );
     assert_eq!(ask(client, "FLUSHALL"), Ok(Value::Okay));
     assert_eq!(ask(client, "SISMEMBER foo a"), Ok(1), "it is the operator's");
-    assert_eq!(ask(client, "FS.LIST"), Ok(vec!["foo".to_owned()]));
+    // The list is by the door's map, which a busy node gets a moment after the drop is agreed on.
+    eventually("the drop", || ask(client, "FS.LIST") == Ok(vec!["foo".to_owned()]));
 }

@@ -100,7 +100,7 @@ const STACK_EXCHANGE: &[Line] = &[
     (&["CONFIG", "GET", "timeout"], "*0\r\n"),
     (&["CONFIG", "GET", "replica-read-only"], "*0\r\n"),
     (&["CONFIG", "GET", "databases"], "*0\r\n"),
-    (&["SENTINEL", "MASTERS"], "-ERR unknown command 'SENTINEL', with args beginning with: 'MASTERS' \r\n"),
+    (&["SENTINEL", "MASTERS"], "-ERR firstseen is a cluster of its own..."),
     (&["INFO", "replication"], "$48\r\n# Replication\r\nrole:master\r\n..."),
     (&["INFO", "server"], "$..."),
     (&["CLUSTER", "NODES"], "-ERR This instance has cluster support disabled\r\n"),

@@ -10,9 +10,11 @@ use std::time::Duration;
 
 use firstseen_client::Verdict;
 use firstseen_resp::ITEMS_MAX;
-use firstseen_routing::Fence;
+use firstseen_routing::{Fence, Reason};
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, timeout};
 
 use crate::counts::DoorCounts;
 use crate::filters::{Act, Asked, Filters};
@@ -23,6 +25,8 @@ const WAITING_BYTES_MAX: usize = 64 << 20;
 const ENTRY_BYTES: usize = 200;
 /// Events that come due in such a time are confirmed together.
 const ROUND: Duration = Duration::from_millis(50);
+/// Calls that are under way at most, but for those that one round begins.
+const CALLS_MAX: usize = 256;
 /// The pause before a confirm on which nothing is known is sent again, and how often it is.
 const AGAIN: Duration = Duration::from_secs(1);
 const TRIES_MAX: u32 = 10;
@@ -57,6 +61,7 @@ type Grant = (u128, Fence);
 struct Waiting {
     claims: HashMap<Grant, Due>,
     order: BTreeSet<(Instant, Grant)>,
+    /// Of all, those whose confirms are under way among them.
     bytes: usize,
 }
 
@@ -66,9 +71,15 @@ struct Due {
     claimed: Claimed,
 }
 
+impl Due {
+    fn bytes(&self) -> usize {
+        self.claimed.item.len() + ENTRY_BYTES
+    }
+}
+
 impl Waiting {
     fn add(&mut self, due: Due) -> bool {
-        let bytes = due.claimed.item.len() + ENTRY_BYTES;
+        let bytes = due.bytes();
         if self.bytes + bytes > WAITING_BYTES_MAX {
             return false;
         }
@@ -83,11 +94,11 @@ impl Waiting {
     fn remove(&mut self, grant: Grant) -> Option<Due> {
         let due = self.claims.remove(&grant)?;
         self.order.remove(&(due.at, grant));
-        self.bytes -= due.claimed.item.len() + ENTRY_BYTES;
+        self.bytes -= due.bytes();
         Some(due)
     }
 
-    /// The events that are due, the first ones of all, by filter.
+    /// The events that are due, the first ones of all, by filter. Their bytes count until [`Self::end`].
     fn take_due(&mut self, now: Instant) -> BTreeMap<Arc<str>, Vec<Due>> {
         let mut taken: BTreeMap<Arc<str>, Vec<Due>> = BTreeMap::new();
         for _ in 0..ITEMS_MAX {
@@ -96,10 +107,16 @@ impl Waiting {
             }
             let Some((_, grant)) = self.order.pop_first() else { break };
             if let Some(due) = self.remove(grant) {
+                self.bytes += due.bytes();
                 taken.entry(due.claimed.filter.clone()).or_default().push(due);
             }
         }
         taken
+    }
+
+    /// Confirms of so many bytes are no longer under way.
+    fn end(&mut self, bytes: usize) {
+        self.bytes -= bytes;
     }
 }
 
@@ -123,25 +140,45 @@ impl Confirmer {
 
     /// Confirms what is due, for as long as it is polled.
     pub(crate) async fn run(&self, filters: &Filters) {
+        let mut under_way = FuturesUnordered::new();
         loop {
-            let is_idle = self.change(|waiting| waiting.order.is_empty());
-            if is_idle {
+            if under_way.is_empty() && self.change(|waiting| waiting.order.is_empty()) {
                 self.has_come.notified().await;
             }
-            sleep(ROUND).await;
-            loop {
+            let answers = async {
+                while under_way.next().await.is_some() {}
+                std::future::pending::<()>().await;
+            };
+            let _ = timeout(ROUND, answers).await;
+            // A call whose nodes are away takes a second: what comes due meanwhile goes ahead of its answer, or leases would end.
+            while under_way.len() < CALLS_MAX {
                 let due = self.change(|waiting| waiting.take_due(Instant::now()));
                 if due.is_empty() {
                     break;
                 }
-                for (filter, due) in due {
-                    self.confirm(filters, &filter, due).await;
-                }
+                under_way.extend(due.into_iter().map(|(filter, due)| self.confirm(filters, filter, due)));
             }
         }
     }
 
-    async fn confirm(&self, filters: &Filters, filter: &Arc<str>, mut due: Vec<Due>) {
+    async fn confirm(&self, filters: &Filters, filter: Arc<str>, due: Vec<Due>) {
+        let bytes = due.iter().map(Due::bytes).sum();
+        let undecided = self.undecided(filters, &filter, due).await;
+        self.change(|waiting| waiting.end(bytes));
+        for due in undecided {
+            if due.tries >= TRIES_MAX {
+                self.counts.unconfirmed.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(filter = &*filter, "an event that was claimed could not be confirmed");
+                continue;
+            }
+            let again = Due { at: Instant::now() + AGAIN, tries: due.tries + 1, claimed: due.claimed };
+            let is_added = self.change(|waiting| waiting.add(again));
+            self.counts.unconfirmed.fetch_add(u64::from(!is_added), Ordering::Relaxed);
+        }
+    }
+
+    /// Sends confirms; those of which nobody knows whether they were carried out.
+    async fn undecided(&self, filters: &Filters, filter: &Arc<str>, mut due: Vec<Due>) -> Vec<Due> {
         // A filter that was made anew under this name would refuse the former's claims, and the others with them.
         if let Ok(present) = filters.get(filter).await {
             let count = due.len();
@@ -153,32 +190,25 @@ impl Confirmer {
             }
         }
         if due.is_empty() {
-            return;
+            return due;
         }
         // Of a few moments, that of the latest is in the window for the longest.
         let at_ms = due.iter().map(|due| due.claimed.at_ms).max().unwrap_or_default();
         let items: Vec<&[u8]> = due.iter().map(|due| &*due.claimed.item).collect();
         let fences: Vec<Fence> = due.iter().map(|due| due.claimed.fence).collect();
         let asked = Asked { items: &items, names: &[], fences: &fences, act: Act::Confirm, at_ms, life_ms: None };
-        let verdicts = filters.ask(filter, &asked).await.map(|answers| answers.verdicts).unwrap_or_default();
-        for (place, due) in due.into_iter().enumerate() {
-            match verdicts.get(place) {
-                Some(Verdict::FirstSeen | Verdict::Duplicate) => {}
-                Some(Verdict::Undecided(reason)) if !reason.may_have_recorded() && !reason.is_worth_retrying() => {
-                    self.counts.unconfirmed.fetch_add(1, Ordering::Relaxed);
-                    tracing::warn!(filter = &**filter, ?reason, "an event that was claimed is not confirmed");
-                }
-                _ if due.tries >= TRIES_MAX => {
-                    self.counts.unconfirmed.fetch_add(1, Ordering::Relaxed);
-                    tracing::warn!(filter = &**filter, "an event that was claimed could not be confirmed");
-                }
-                _ => {
-                    let again = Due { at: Instant::now() + AGAIN, tries: due.tries + 1, claimed: due.claimed };
-                    let is_added = self.change(|waiting| waiting.add(again));
-                    self.counts.unconfirmed.fetch_add(u64::from(!is_added), Ordering::Relaxed);
-                }
+        let verdicts = filters.ask(filter, &asked, None).await.map(|answers| answers.verdicts).unwrap_or_default();
+        let mut verdicts = verdicts.into_iter();
+        due.retain(|_| match verdicts.next() {
+            Some(Verdict::FirstSeen | Verdict::Duplicate) => false,
+            Some(Verdict::Undecided(reason)) if is_final(reason) => {
+                self.counts.unconfirmed.fetch_add(1, Ordering::Relaxed);
+                tracing::warn!(filter = &**filter, ?reason, "an event that was claimed is not confirmed");
+                false
             }
-        }
+            _ => true,
+        });
+        due
     }
 
     fn change<Answer>(&self, change: impl FnOnce(&mut Waiting) -> Answer) -> Answer {
@@ -187,6 +217,12 @@ impl Confirmer {
         self.counts.confirms_waiting.store(waiting.claims.len() as u64, Ordering::Relaxed);
         answer
     }
+}
+
+/// Whether to confirm again would be told the same. Nodes that are away may be back before the tries are over.
+fn is_final(reason: Reason) -> bool {
+    let may_pass = matches!(reason, Reason::SlicesDown | Reason::CutOff | Reason::ClockSkew);
+    !may_pass && !reason.may_have_recorded() && !reason.is_worth_retrying()
 }
 
 #[cfg(test)]
@@ -217,6 +253,9 @@ mod tests {
         assert!(waiting.remove(grant(3, "f")).is_some() && waiting.remove(grant(3, "f")).is_none());
         let take = |waiting: &mut Waiting, after_s| -> Vec<Fence> {
             let due = waiting.take_due(now + Duration::from_secs(after_s));
+            let bytes = due.values().flatten().map(Due::bytes).sum();
+            assert!(waiting.bytes >= bytes, "what is under way takes room");
+            waiting.end(bytes);
             due.values().flatten().map(|due| due.claimed.fence).collect()
         };
         assert_eq!(take(&mut waiting, 0), []);

@@ -1,27 +1,32 @@
 //! The bytes of one connection: read, parsed, and replied to.
 //!
 //! Promises: while replies are on their way nothing more is read, so a client that reads nothing is heard no further and then closed;
-//! a command that has not come whole takes room that all connections share, and has to come whole in time. Must not know: commands.
+//! other connections have their turn however much one sends; a command that has not come whole takes room that all connections share, and has to come whole in time. Must not know: commands.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use firstseen_resp::{Limits, Parser};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use crate::outbox::Unsent;
 use crate::room::ROOM_BYTES;
 use crate::session::{Next, Session};
+use crate::turns::TURN_COMMANDS;
 
-/// Bytes that one read takes at most, and that each connection may hold without asking.
+/// Bytes that one read takes at most.
 const READ_BYTES: usize = 64 << 10;
+/// Bytes that each connection may hold without asking.
+const FREE_BYTES: usize = 2 * READ_BYTES;
+/// Bytes of commands behind which other connections have their turn.
+const TURN_BYTES: usize = READ_BYTES / 4;
 /// Bytes of replies that are sent before more commands are taken up.
 const REPLY_BYTES_MAX: usize = 1 << 20;
-/// How long a client may take to read its replies, of which there are a few MiB at most.
-const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long the rest of a command may take.
 const REST_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long somebody may say nothing who has not said who it is.
@@ -42,42 +47,56 @@ pub(crate) enum Ended {
     NoRoom,
 }
 
+impl From<Unsent> for Ended {
+    fn from(unsent: Unsent) -> Self {
+        match unsent {
+            Unsent::Gone => Self::Left,
+            Unsent::Late => Self::Late,
+        }
+    }
+}
+
 /// Serves a connection until it ends, or `stop`: then what has come is replied to, and nothing more is read.
-pub(crate) async fn serve<T>(mut io: T, session: Session, room: Arc<Semaphore>, stop: &CancellationToken) -> Ended
-where
-    T: AsyncRead + AsyncWrite + Unpin,
-{
-    let ended = talk(&mut io, session, room, stop).await;
+pub(crate) async fn serve(
+    mut reader: impl AsyncRead + Unpin,
+    mut session: Session,
+    room: Arc<Semaphore>,
+    stop: &CancellationToken,
+) -> Ended {
+    let ended = talk(&mut reader, &mut session, room, stop).await;
     let closing = async {
         // So that the other end knows that nothing was cut off.
-        io.shutdown().await?;
+        session.outbox().close().await?;
         // A connection with bytes that nobody has read is reset, and then what the client was told may be lost on the way.
         let mut rest = vec![0; 4096];
-        while matches!(ended, Ended::Protocol | Ended::NoRoom) && io.read(&mut rest).await? > 0 {}
+        while matches!(ended, Ended::Protocol | Ended::NoRoom) && reader.read(&mut rest).await? > 0 {}
         Ok::<_, std::io::Error>(())
     };
     let _ = timeout(CLOSE_TIMEOUT, closing).await;
     ended
 }
 
-async fn talk<T>(io: &mut T, mut session: Session, room: Arc<Semaphore>, stop: &CancellationToken) -> Ended
-where
-    T: AsyncRead + AsyncWrite + Unpin,
-{
+async fn talk(
+    reader: &mut (impl AsyncRead + Unpin),
+    session: &mut Session,
+    room: Arc<Semaphore>,
+    stop: &CancellationToken,
+) -> Ended {
     let mut input = Input { bytes: BytesMut::new(), taken: None, room };
-    let mut parser = Parser::new(limits(&session));
+    let mut parser = Parser::new(limits(session));
     // Since when it is not known who it is.
     let mut stranger_since = Instant::now();
     // When the command began that has not come whole.
     let mut begun: Option<Instant> = None;
     loop {
         let before = input.bytes.len();
-        let taken = take_all(io, &mut parser, &mut input, &mut session).await;
-        let sent = send(io, &mut session).await;
+        let taken = take_all(&mut parser, &mut input, session).await;
+        let sent = session.outbox().send().await;
         match (taken, sent) {
             (Ok(Next::Go), Ok(())) => {}
             (Ok(Next::Close), Ok(())) => return Ended::Left,
-            (Err(ended), _) | (_, Err(ended)) => return ended,
+            (Err(ended), _) => return ended,
+            (_, Err(unsent)) => return unsent.into(),
         }
         if input.bytes.is_empty() {
             begun = None;
@@ -91,8 +110,8 @@ where
         }
         if !input.make_room() {
             let what = "ERR the node has no room for a command as large as this one now: send less at once";
-            session.replies().error(what);
-            return send(io, &mut session).await.err().unwrap_or(Ended::NoRoom);
+            session.outbox().replies().error(what);
+            return session.outbox().send().await.map_or_else(Ended::from, |()| Ended::NoRoom);
         }
         if session.is_known() {
             // It may be asked again later: after RESET, say.
@@ -105,16 +124,36 @@ where
             // Clients keep connections open for later.
             (true, false, None) => None,
         };
-        let reading = stop.run_until_cancelled(io.read_buf(&mut input.bytes));
+        let reading = stop.run_until_cancelled(reader.read_buf(&mut input.bytes));
         let read = match until {
             None => reading.await,
             Some(until) => match timeout_at(until, reading).await {
                 Ok(read) => read,
-                Err(_) => return Ended::Late,
+                Err(_) => {
+                    // Whoever finds the connection closed reads why.
+                    let what = too_late(session.is_known(), begun.is_some());
+                    session.outbox().replies().error(what);
+                    let _ = session.outbox().send().await;
+                    return Ended::Late;
+                }
             },
         };
         if !matches!(read, Some(Ok(bytes)) if bytes > 0) {
             return Ended::Left;
+        }
+    }
+}
+
+/// Why a connection that has said nothing for too long is closed.
+fn too_late(is_known: bool, has_begun: bool) -> &'static str {
+    match (is_known, has_begun) {
+        (false, _) => {
+            "NOAUTH the connection is closed: a client has to say within 10 seconds who it is (AUTH NAME TOKEN)"
+        }
+        (true, true) => "ERR the connection is closed: a command has not come whole within 60 seconds",
+        (true, false) => {
+            "ERR the connection is closed: no command has come for 60 seconds behind MULTI, and what waits for EXEC takes room. \
+             Nothing of it was carried out"
         }
     }
 }
@@ -124,20 +163,19 @@ fn limits(session: &Session) -> Limits {
 }
 
 /// Takes up all commands that have come whole.
-async fn take_all<T>(io: &mut T, parser: &mut Parser, input: &mut Input, session: &mut Session) -> Result<Next, Ended>
-where
-    T: AsyncWrite + Unpin,
-{
+async fn take_all(parser: &mut Parser, input: &mut Input, session: &mut Session) -> Result<Next, Ended> {
+    session.begin();
     let mut rest = &input.bytes[..];
     let mut next = Next::Go;
     let mut was_known = session.is_known();
+    let mut commands = 0;
     while next == Next::Go {
         match parser.next(&mut rest) {
             Ok(None) => break,
             Ok(Some(command)) => next = session.take(command).await,
             Err(error) => {
                 session.finish().await;
-                session.replies().error(error);
+                session.outbox().replies().error(error);
                 return Err(Ended::Protocol);
             }
         }
@@ -145,31 +183,22 @@ where
             was_known = !was_known;
             parser.set_limits(limits(session));
         }
-        if session.replies().len() > REPLY_BYTES_MAX {
-            send(io, session).await?;
+        if session.outbox().replies().len() > REPLY_BYTES_MAX {
+            session.outbox().send().await?;
+        }
+        commands += 1;
+        if commands % TURN_COMMANDS == 0 {
+            // Commands that wait for nothing would keep the others waiting for as long as more come.
+            yield_now().await;
         }
     }
     session.finish().await;
     let taken_bytes = input.bytes.len() - rest.len();
     input.bytes.advance(taken_bytes);
+    if taken_bytes >= TURN_BYTES {
+        yield_now().await;
+    }
     Ok(next)
-}
-
-/// Sends all replies.
-async fn send<T: AsyncWrite + Unpin>(io: &mut T, session: &mut Session) -> Result<(), Ended> {
-    let replies = session.replies().take();
-    if replies.is_empty() {
-        return Ok(());
-    }
-    let sending = async {
-        io.write_all(&replies).await?;
-        io.flush().await
-    };
-    match timeout(WRITE_TIMEOUT, sending).await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(_)) => Err(Ended::Left),
-        Err(_) => Err(Ended::Late),
-    }
 }
 
 /// What has come and is not taken up.
@@ -183,20 +212,26 @@ struct Input {
 impl Input {
     /// Makes room for another read; false where others have taken it.
     fn make_room(&mut self) -> bool {
+        let (len, capacity) = (self.bytes.len(), self.bytes.capacity());
+        let has_room = capacity - len >= READ_BYTES / 2;
+        // Twice as much each time, or a long command would be moved for every read.
+        let wanted = if has_room { capacity } else { (2 * len).max(len + READ_BYTES) };
         // What every connection may hold is not counted, or a short command would be refused for the long ones of others.
-        let wanted = self.bytes.len().saturating_sub(READ_BYTES).div_ceil(ROOM_BYTES);
+        let permits = wanted.saturating_sub(FREE_BYTES).div_ceil(ROOM_BYTES);
         let have = self.taken.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);
-        if wanted > have {
-            let more = u32::try_from(wanted - have).unwrap_or(u32::MAX);
+        if permits > have {
+            let more = u32::try_from(permits - have).unwrap_or(u32::MAX);
             match (self.room.clone().try_acquire_many_owned(more), &mut self.taken) {
                 (Ok(more), Some(taken)) => taken.merge(more),
                 (Ok(more), taken @ None) => *taken = Some(more),
                 (Err(_), _) => return false,
             }
         }
-        // What is moved to a larger place is touched, and so takes memory, however little is in it.
-        if self.bytes.capacity() - self.bytes.len() < READ_BYTES / 2 {
-            self.bytes.reserve(READ_BYTES);
+        if !has_room {
+            // As large as was asked for: to reserve may take more.
+            let mut larger = BytesMut::with_capacity(wanted);
+            larger.extend_from_slice(&self.bytes);
+            self.bytes = larger;
         }
         true
     }
@@ -206,6 +241,51 @@ impl Input {
         self.taken = None;
         if self.bytes.capacity() > READ_BYTES {
             self.bytes = BytesMut::new();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::room::room;
+
+    #[test]
+    fn what_is_taken_of_the_room_is_what_is_held() {
+        let room = room(8 << 20);
+        let all = room.available_permits();
+        let mut input = Input { bytes: BytesMut::new(), taken: None, room: room.clone() };
+        let mut moved = 0;
+        while input.bytes.len() < 4 << 20 {
+            let before = input.bytes.capacity();
+            assert!(input.make_room());
+            let (held, capacity) = ((all - room.available_permits()) * ROOM_BYTES, input.bytes.capacity());
+            assert!(held + FREE_BYTES >= capacity && held < capacity.max(1), "{held} of {capacity}");
+            moved += usize::from(capacity != before) * input.bytes.len();
+            let read = (capacity - input.bytes.len()).min(READ_BYTES);
+            assert!(read >= READ_BYTES / 2);
+            input.bytes.extend_from_slice(&vec![0; read]);
+        }
+        assert!(moved < 12 << 20, "{moved} bytes were moved");
+        // Others have taken the rest.
+        let rest = room.clone().try_acquire_many_owned(room.available_permits() as u32).expect("the rest");
+        input.bytes.extend_from_slice(&vec![0; input.bytes.capacity() - input.bytes.len()]);
+        assert!(!input.make_room());
+        drop(rest);
+        input.bytes.clear();
+        input.shed();
+        assert_eq!(room.available_permits(), all);
+        let mut short = Input { bytes: BytesMut::new(), taken: None, room: crate::room::room(0) };
+        short.bytes.extend_from_slice(&vec![0; READ_BYTES]);
+        assert!(short.make_room() && short.taken.is_none(), "a short command needs none of it");
+    }
+
+    #[test]
+    fn who_is_late_reads_why() {
+        for (is_known, has_begun, why) in
+            [(false, true, "who it is"), (true, true, "come whole"), (true, false, "MULTI")]
+        {
+            assert!(too_late(is_known, has_begun).contains(why));
         }
     }
 }

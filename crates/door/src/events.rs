@@ -1,46 +1,35 @@
-//! Events of commands in a row that ask one filter the same thing: they travel as one call.
+//! Events of commands in a row: those that ask one filter the same thing travel as one call, and the calls travel together.
 //!
-//! Promises: events are copied once, into room that is used again; every command that was gathered is replied to, in order. Must
-//! not know: what commands are called, connections.
+//! Promises: every command that was gathered is replied to, in order; an event that several commands ask different things about is
+//! asked about in their order. Must not know: what commands are called, connections.
 
-use std::sync::Arc;
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use firstseen_client::{SubmissionName, Verdict};
 use firstseen_resp::{ITEMS_MAX, Replies};
 use firstseen_routing::{Fence, Hold, Reason};
+use futures_util::future::join_all;
 use tokio::time::Instant;
 
-use crate::confirming::{Claimed, Confirmer};
-use crate::counts::DoorCounts;
-use crate::filters::{Act, Answers, Asked, Filters};
+use crate::batch::{Batch, Question};
+use crate::confirming::Claimed;
+use crate::desk::Desk;
+use crate::filters::{Act, Answers};
 use crate::form::{Form, reply};
-use crate::host::{Guest, Refused};
 use crate::not_asked::NotAsked;
-use crate::own_claims::{OwnClaim, OwnClaims};
-use crate::rules::Rules;
-use crate::sandbox::Sandbox;
-use crate::settings::{ClaimRule, MissingRule};
+use crate::own_claims::{OwnClaim, OwnClaims, key};
+use crate::settings::ClaimRule;
 
 /// Bytes of room that a connection keeps for its next events.
 const KEPT_BYTES: usize = 64 << 10;
-
-/// What is asked about events.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Question {
-    /// The filter.
-    pub(crate) filter: Arc<str>,
-    /// What is done with its events.
-    pub(crate) act: Act,
-    /// When the events occurred, in milliseconds since 1970; now where it is left out.
-    pub(crate) at_ms: Option<u64>,
-    /// For how long they are remembered, in milliseconds; for the window where it is left out.
-    pub(crate) life_ms: Option<u64>,
-}
+/// Calls that travel together at most.
+const BATCHES_MAX: usize = 64;
 
 /// A command that waits for its reply.
 #[derive(Clone, Copy)]
 struct Waiting {
+    batch: usize,
     form: Form,
     events: usize,
 }
@@ -48,29 +37,20 @@ struct Waiting {
 /// Events that were gathered, and the commands that brought them.
 #[derive(Default)]
 pub(crate) struct Gathered {
-    question: Option<Question>,
-    bytes: Vec<u8>,
-    /// Where each event ends.
-    ends: Vec<usize>,
-    names: Vec<SubmissionName>,
-    /// The grants of events that are confirmed or released.
-    fences: Vec<Fence>,
+    /// Those that wait are the first ones; the others keep room.
+    batches: Vec<Batch>,
+    used: usize,
+    events: usize,
+    /// Which batch each event is in; only where one filter is asked different things, as it takes time.
+    places: Option<HashMap<u128, usize>>,
     waiting: Vec<Waiting>,
 }
 
-/// How verdicts are asked for, and what is said where there are none.
-#[derive(Clone, Copy)]
-pub(crate) struct Desk<'a> {
-    pub(crate) filters: &'a Filters,
-    pub(crate) guest: &'a dyn Guest,
-    pub(crate) counts: &'a DoorCounts,
-    pub(crate) sandbox: Option<&'a Sandbox>,
-    pub(crate) missing: MissingRule,
-    /// Where claims wait that nobody will confirm.
-    pub(crate) confirmer: &'a Confirmer,
-    pub(crate) rules: &'a Rules,
-    /// Milliseconds since 1970.
-    pub(crate) now_ms: u64,
+/// What came of a batch.
+pub(crate) struct Answered {
+    outcome: Result<Answers, NotAsked>,
+    /// Of how many of its events commands have been replied to.
+    replied: usize,
 }
 
 impl Gathered {
@@ -78,154 +58,272 @@ impl Gathered {
         self.waiting.is_empty()
     }
 
+    /// How many events were gathered.
+    pub(crate) fn events(&self) -> usize {
+        self.events
+    }
+
     /// Whether claims are among what was gathered: who holds what is known only when they were asked for.
     pub(crate) fn has_claims(&self) -> bool {
-        self.question.as_ref().is_some_and(|question| matches!(question.act, Act::Claim(_)))
+        self.batches().iter().any(|batch| matches!(batch.question().act, Act::Claim(_)))
     }
 
-    /// Whether so many events of a command that asks this can travel with those that are here.
-    pub(crate) fn takes(&self, question: &Question, events: usize) -> bool {
-        self.question.as_ref().is_none_or(|asked| asked == question) && self.ends.len() + events <= ITEMS_MAX
-    }
-
-    /// Adds a command with its events; [`Self::takes`] has said that it can.
-    pub(crate) fn add<'a>(&mut self, question: Question, form: Form, events: impl Iterator<Item = &'a [u8]>) {
-        let before = self.ends.len();
-        for event in events {
-            self.bytes.extend_from_slice(event);
-            self.ends.push(self.bytes.len());
+    /// Adds a command with its events, where they can travel with those that are here; where not, nothing is done.
+    pub(crate) fn add<'a, I>(&mut self, question: &Question, form: Form, events: I) -> bool
+    where
+        I: Iterator<Item = &'a [u8]> + Clone,
+    {
+        let (batch, count) = (self.batch_of(question), events.clone().count());
+        let has_room = self.events + count <= ITEMS_MAX && batch < BATCHES_MAX;
+        // One that is alone has all the room that there is.
+        let travels = self.is_empty() || (has_room && self.keeps_order(question, batch, events.clone()));
+        if !travels {
+            return false;
         }
-        self.waiting.push(Waiting { form, events: self.ends.len() - before });
-        self.question.get_or_insert(question);
+        if batch == self.used {
+            match self.batches.get_mut(batch) {
+                Some(kept) => kept.begin(question.clone()),
+                None => self.batches.push(Batch::new(question.clone())),
+            }
+            self.used += 1;
+        }
+        let Some(into) = self.batches.get_mut(batch) else { return false };
+        for event in events {
+            into.push(event);
+            if let Some(places) = &mut self.places {
+                places.insert(key(&question.filter, event), batch);
+            }
+        }
+        self.events += count;
+        self.waiting.push(Waiting { batch, form, events: count });
+        true
     }
 
     /// The events of the command that was added last have these names.
     pub(crate) fn name(&mut self, names: impl Iterator<Item = SubmissionName>) {
-        self.names.extend(names);
+        if let Some(batch) = self.last() {
+            batch.name(names);
+        }
     }
 
     /// The events of the command that was added last were granted by these fences.
     pub(crate) fn show(&mut self, fences: &[Fence]) {
-        self.fences.extend(fences);
+        if let Some(batch) = self.last() {
+            batch.show(fences);
+        }
     }
 
-    /// Asks, and writes the replies; `own` are the claims of the connection.
-    pub(crate) async fn ask(&mut self, desk: Desk<'_>, own: &mut OwnClaims, replies: &mut Replies) {
-        let Some(question) = self.question.take() else { return };
-        let asked_at = Instant::now();
-        match self.answers(&question, desk).await {
-            Ok(answers) => {
-                if let Some(sandbox) = desk.sandbox.filter(|_| question.act == Act::Observe) {
-                    sandbox.count(&question.filter, &answers.verdicts);
-                }
-                self.keep(&question, &answers, (desk, own, asked_at));
-                self.reply(&question, answers, desk, replies);
+    /// Asks; what comes of each call, for [`Self::conclude`].
+    pub(crate) async fn ask(&self, desk: Desk<'_>) -> Vec<Answered> {
+        let outcomes = match self.batches() {
+            [batch] => vec![batch.ask(desk).await],
+            batches => join_all(batches.iter().map(|batch| batch.ask(desk))).await,
+        };
+        outcomes.into_iter().map(|outcome| Answered { outcome, replied: 0 }).collect()
+    }
+
+    /// Writes the replies; `own` are the claims of the connection.
+    pub(crate) fn conclude(
+        &mut self,
+        mut answered: Vec<Answered>,
+        desk: Desk<'_>,
+        own: &mut OwnClaims,
+        replies: &mut Replies,
+    ) {
+        let now = Instant::now();
+        for (batch, Answered { outcome, .. }) in self.batches().iter().zip(&answered) {
+            let Question { filter, act, .. } = batch.question();
+            if let (Ok(answers), Some(sandbox), Act::Observe) = (outcome, desk.sandbox, act) {
+                sandbox.count(filter, &answers.verdicts);
             }
-            Err(refused) => {
-                desk.counts.refused.fetch_add(self.waiting.len() as u64, Ordering::Relaxed);
-                self.waiting.drain(..).for_each(|_| replies.error(&refused));
+        }
+        for waiting in &self.waiting {
+            let (batch, answered) = (self.batches.get(waiting.batch), answered.get_mut(waiting.batch));
+            if let (Some(batch), Some(answered)) = (batch, answered) {
+                conclude(*waiting, (batch, answered), (desk, &mut *own, now), replies);
             }
         }
         self.clear();
     }
 
-    async fn answers(&self, question: &Question, desk: Desk<'_>) -> Result<Answers, NotAsked> {
-        let count = self.ends.len();
-        match desk.guest.may(question.act.verb(), &question.filter, u32::try_from(count).unwrap_or(u32::MAX)) {
-            Ok(()) => {}
-            Err(Refused::Spent(_)) => return Ok(Answers::alike(Verdict::Undecided(Reason::Overloaded), count)),
-            Err(refused) => return Err(NotAsked::Refused(refused.to_string())),
-        }
-        let items: Vec<&[u8]> = (0..count).map(|event| self.item(event)).collect();
-        let asked = Asked {
-            items: &items,
-            names: &self.names,
-            fences: &self.fences,
-            act: question.act,
-            at_ms: question.at_ms.unwrap_or(desk.now_ms),
-            life_ms: question.life_ms,
-        };
-        // What is let go is not to be confirmed meanwhile.
-        for (event, fence) in self.fences.iter().enumerate() {
-            desk.confirmer.cancel(&question.filter, self.item(event), *fence);
-        }
-        match desk.filters.ask(&question.filter, &asked).await.map_err(NotAsked::from) {
-            Err(NotAsked::NotFound) if desk.missing == MissingRule::Zero && question.act == Act::Test => {
-                Ok(Answers::alike(Verdict::FirstSeen, count))
-            }
-            Err(NotAsked::Undecided(reason)) => Ok(Answers::alike(Verdict::Undecided(reason), count)),
-            answered => answered,
+    /// Gives back room that was taken for many events.
+    pub(crate) fn shed(&mut self) {
+        if self.is_empty() && self.batches.iter().map(Batch::held_bytes).sum::<usize>() > KEPT_BYTES {
+            *self = Self::default();
         }
     }
 
-    /// Keeps in mind which events the connection holds, and which no more.
-    fn keep(&self, question: &Question, answers: &Answers, (desk, own, asked_at): (Desk<'_>, &mut OwnClaims, Instant)) {
-        let filter = &question.filter;
-        for (event, fence) in self.fences.iter().enumerate() {
-            if !matches!(answers.verdicts.get(event), Some(Verdict::Undecided(reason)) if *reason != Reason::Claimed) {
-                own.remove(filter, self.item(event), *fence);
-            }
-        }
-        let Act::Claim(lease) = question.act else { return };
-        let at_ms = question.at_ms.unwrap_or(desk.now_ms);
-        let mut event = 0;
-        for Waiting { form, events } in &self.waiting {
-            let confirms = !form.is_own() && desk.rules.claim(filter) == ClaimRule::OnExpiryConfirm;
-            for event in event..event + events {
-                let Some(Hold::Own(fence)) = answers.holds.get(event) else { continue };
-                let item = self.item(event);
-                let claimed = || Claimed { filter: filter.clone(), item: item.into(), at_ms, fence: *fence };
-                // While there is time left, so that nobody else is granted it before.
-                if confirms && !desk.confirmer.add(claimed(), asked_at + lease - lease / 8) {
-                    // It may be delivered again when the lease is over; to refuse it now would lose it.
-                    tracing::warn!(
-                        filter = &**filter,
-                        "too many claims wait to be confirmed: one is left to its lease"
-                    );
-                }
-                own.add(filter, item, OwnClaim { fence: *fence, at_ms, until: asked_at + lease });
-            }
-            event += events;
-        }
+    fn batches(&self) -> &[Batch] {
+        self.batches.get(..self.used).unwrap_or_default()
     }
 
-    fn reply(&mut self, question: &Question, answers: Answers, desk: Desk<'_>, replies: &mut Replies) {
-        let rule = desk.rules.undecided(&question.filter);
-        let Answers { mut verdicts, holds } = answers;
-        let (mut rest, mut rest_of_holds) = (&mut verdicts[..], &holds[..]);
-        for Waiting { form, events } in self.waiting.drain(..) {
-            let (of_command, others) = std::mem::take(&mut rest).split_at_mut_checked(events).unwrap_or_default();
-            let (holds, other_holds) = rest_of_holds.split_at_checked(events).unwrap_or_default();
-            (rest, rest_of_holds) = (others, other_holds);
-            // To who knows no claims, a key that somebody holds is there.
-            if matches!(question.act, Act::Claim(_)) && !form.is_own() {
-                let is_held = |verdict: &&mut Verdict| **verdict == Verdict::Undecided(Reason::Claimed);
-                of_command.iter_mut().filter(is_held).for_each(|verdict| *verdict = Verdict::Duplicate);
-            }
-            let undecided = reply(replies, form, rule, of_command, holds);
-            desk.counts.undecided.fetch_add(undecided as u64, Ordering::Relaxed);
-        }
+    fn last(&mut self) -> Option<&mut Batch> {
+        self.batches.get_mut(self.waiting.last()?.batch)
     }
 
-    fn item(&self, event: usize) -> &[u8] {
-        let begin = event.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
-        let end = self.ends.get(event).copied().unwrap_or(begin);
-        self.bytes.get(begin..end).unwrap_or_default()
+    /// The number of the batch of this question; that of a new one where there is none.
+    fn batch_of(&self, question: &Question) -> usize {
+        self.batches().iter().position(|batch| batch.question() == question).unwrap_or(self.used)
+    }
+
+    /// Whether these events of a batch have the time of the others of their filter, and none is asked about in another batch: calls
+    /// that travel together may overtake each other.
+    fn keeps_order<'a>(
+        &mut self,
+        question: &Question,
+        batch: usize,
+        mut events: impl Iterator<Item = &'a [u8]>,
+    ) -> bool {
+        let others = self.batches().iter().enumerate().filter(|(number, _)| *number != batch);
+        let mut of_filter = others.map(|(_, other)| other.question()).filter(|other| other.filter == question.filter);
+        // An event that comes ahead of an earlier one makes that late.
+        match of_filter.next() {
+            None => return true,
+            Some(other) if other.at_ms != question.at_ms => return false,
+            Some(_) => {}
+        }
+        let used = self.batches.get(..self.used).unwrap_or_default();
+        let places = self.places.get_or_insert_with(|| {
+            let of_batch = |(number, batch): (usize, &'_ Batch)| {
+                let keys: Vec<u128> = batch.items().map(|item| key(&batch.question().filter, item)).collect();
+                keys.into_iter().map(move |key| (key, number))
+            };
+            used.iter().enumerate().flat_map(of_batch).collect()
+        });
+        events.all(|event| places.get(&key(&question.filter, event)).is_none_or(|place| *place == batch))
     }
 
     fn clear(&mut self) {
-        self.question = None;
-        self.bytes.clear();
-        self.ends.clear();
-        self.names.clear();
-        self.fences.clear();
         self.waiting.clear();
+        self.places = None;
+        (self.used, self.events) = (0, 0);
+    }
+}
+
+/// Replies to a command, and keeps in mind what it has claimed.
+fn conclude(
+    Waiting { form, events, .. }: Waiting,
+    (batch, answered): (&Batch, &mut Answered),
+    (desk, own, now): (Desk<'_>, &mut OwnClaims, Instant),
+    replies: &mut Replies,
+) {
+    let first = answered.replied;
+    answered.replied += events;
+    let answers = match &mut answered.outcome {
+        Ok(answers) => answers,
+        Err(refused) => return desk.counts.refuse(replies, refused),
+    };
+    let question = batch.question();
+    if let Act::Claim(lease) = question.act
+        && desk.asked_at + lease <= now
+    {
+        answers.end_grants(first..first + events);
+    }
+    for event in first..first + events {
+        keep(event, form, (batch, answers), (desk, &mut *own));
+    }
+    let of_command = answers.verdicts.get_mut(first..first + events).unwrap_or_default();
+    let holds = answers.holds.get(first..first + events).unwrap_or_default();
+    // To who knows no claims, a key that somebody holds is there.
+    let is_there_if_held = match question.act {
+        Act::Claim(_) => !form.is_own(),
+        _ => form.is_of_keys(),
+    };
+    if is_there_if_held {
+        let is_held = |verdict: &&mut Verdict| **verdict == Verdict::Undecided(Reason::Claimed);
+        of_command.iter_mut().filter(is_held).for_each(|verdict| *verdict = Verdict::Duplicate);
+    }
+    let undecided = reply(replies, form, desk.rules.undecided(&question.filter), of_command, holds);
+    desk.counts.undecided.fetch_add(undecided as u64, Ordering::Relaxed);
+}
+
+/// Keeps in mind that the connection holds an event, or holds it no more.
+fn keep(event: usize, form: Form, (batch, answers): (&Batch, &Answers), (desk, own): (Desk<'_>, &mut OwnClaims)) {
+    let Question { filter, act, at_ms, .. } = batch.question();
+    let item = batch.item(event);
+    if let Some(fence) = batch.fence(event) {
+        match answers.verdicts.get(event) {
+            Some(Verdict::Undecided(reason)) if *reason != Reason::Claimed => {}
+            // Who sends the command again, as another event of it was undecided, hears the same of this one.
+            Some(_) if *act == Act::Confirm => own.ended(filter, item, fence, desk.asked_at),
+            _ => own.remove(filter, item, fence),
+        }
+    }
+    let (Act::Claim(lease), Some(Hold::Own(fence))) = (*act, answers.holds.get(event)) else { return };
+    let at_ms = at_ms.unwrap_or(desk.now_ms);
+    let claimed = || Claimed { filter: filter.clone(), item: item.into(), at_ms, fence: *fence };
+    let confirms = !form.is_own() && desk.rules.claim(filter) == ClaimRule::OnExpiryConfirm;
+    // While there is time left, so that nobody else is granted it before.
+    if confirms && !desk.confirmer.add(claimed(), desk.asked_at + lease - lease / 8) {
+        // It may be delivered again when the lease is over; to refuse it now would lose it.
+        tracing::warn!(filter = &**filter, "too many claims wait to be confirmed: one is left to its lease");
+    }
+    own.add(filter, item, OwnClaim { fence: *fence, at_ms, until: desk.asked_at + lease });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn question(filter: &str, act: Act, life_ms: Option<u64>) -> Question {
+        Question { filter: filter.into(), act, at_ms: None, life_ms }
     }
 
-    /// Gives back room that was taken for many events.
-    pub(crate) fn shed(&mut self) {
-        if self.is_empty() && self.bytes.capacity() > KEPT_BYTES {
-            *self = Self::default();
+    /// Whether commands with one event each were added, and in how many calls all travel.
+    fn add(gathered: &mut Gathered, commands: impl IntoIterator<Item = (Question, String)>) -> (Vec<bool>, usize) {
+        let one = |(question, event): (Question, String)| {
+            gathered.add(&question, Form::HowManyThere, [event.as_bytes()].into_iter())
+        };
+        let added = commands.into_iter().map(one).collect();
+        (added, gathered.used)
+    }
+
+    #[test]
+    fn what_is_asked_of_filters_in_turns_is_a_call_for_each() {
+        let mut gathered = Gathered::default();
+        let turns = (0..900).map(|number| {
+            let (filter, act) = [("f", Act::Test), ("g", Act::Observe), ("f", Act::Observe)][number % 3];
+            (question(filter, act, None), number.to_string())
+        });
+        let (added, calls) = add(&mut gathered, turns);
+        assert!(added.iter().all(|added| *added) && calls == 3);
+        // Lives differ from key to key.
+        let lives = (0..61).map(|life| (question("g", Act::Observe, Some(life)), format!("life {life}")));
+        let (added, calls) = add(&mut gathered, lives);
+        assert!(added.iter().all(|added| *added) && calls == BATCHES_MAX);
+        assert_eq!(add(&mut gathered, [(question("h", Act::Test, None), "x".into())]).0, [false], "too many calls");
+        assert_eq!(add(&mut gathered, [(question("g", Act::Observe, None), "x".into())]).0, [true]);
+    }
+
+    #[test]
+    fn an_event_that_is_asked_two_things_keeps_its_order() {
+        let mut gathered = Gathered::default();
+        let ask = |act, filter, event: &str| (question(filter, act, None), event.to_owned());
+        let (test, observe) = (Act::Test, Act::Observe);
+        let all = [
+            (ask(observe, "f", "a"), true),
+            (ask(observe, "f", "a"), true),
+            (ask(test, "g", "a"), true),
+            (ask(test, "f", "b"), true),
+            (ask(test, "f", "a"), false),
+            (ask(observe, "f", "b"), false),
+            (ask(observe, "f", "c"), true),
+            (ask(test, "f", "c"), false),
+            (ask(observe, "g", "a"), false),
+        ];
+        for (number, ((question, event), expected)) in all.into_iter().enumerate() {
+            assert_eq!(add(&mut gathered, [(question, event)]).0, [expected], "{number}");
         }
+        // Events that bring their times come in the order of their commands.
+        let at = |at_ms| Question { at_ms, ..question("h", observe, None) };
+        assert_eq!(add(&mut gathered, [(at(Some(1)), "x".into()), (at(Some(1)), "y".into())]).0, [true, true]);
+        assert_eq!(add(&mut gathered, [(at(Some(2)), "z".into()), (at(None), "z".into())]).0, [false, false]);
+        // Nothing of what was there holds once it is asked.
+        gathered.clear();
+        assert_eq!(add(&mut gathered, [ask(test, "f", "a"), ask(test, "f", "b")]), (vec![true, true], 1));
+        let many = (0..ITEMS_MAX).map(|_| b"e".as_slice());
+        assert!(!gathered.add(&question("f", test, None), Form::Codes, many.clone()), "too many for one round");
+        gathered.clear();
+        assert!(gathered.add(&question("f", test, None), Form::Codes, many));
     }
 }

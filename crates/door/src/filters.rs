@@ -4,13 +4,15 @@
 //! take bounded memory. Must not know: commands, replies.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use crate::host::Host;
 use firstseen_client::{
     CallError, Client, Confirming, Digest, Filter, FilterError, FilterSecret, SubmissionName, Verdict,
 };
-use firstseen_filter::Window;
+use firstseen_filter::{Unit, Window};
 use firstseen_routing::{Branch, Decision, Fence, FilterRecord, FilterVerb, Hold, Lost, Reason};
 
 /// Filters that are kept open at most; beyond that, one is opened for each call.
@@ -19,6 +21,7 @@ const OPEN_MAX: usize = 1024;
 /// The filters of a cluster, by name.
 pub(crate) struct Filters {
     client: Client,
+    host: Arc<dyn Host>,
     open: RwLock<HashMap<Arc<str>, Filter>>,
 }
 
@@ -52,7 +55,7 @@ pub(crate) struct Asked<'a> {
     pub(crate) act: Act,
     /// When they occurred, in milliseconds since 1970.
     pub(crate) at_ms: u64,
-    /// For how long they are remembered, where not for the window: [`Filters::takes_life`] has said that they can.
+    /// For how long they are remembered, where not for the window: as [`Filters::life`] has it.
     pub(crate) life_ms: Option<u64>,
 }
 
@@ -66,6 +69,15 @@ pub(crate) struct Answers {
 }
 
 impl Answers {
+    /// The leases of these events are over: who has claimed them must not deliver them, and may claim them again.
+    pub(crate) fn end_grants(&mut self, events: Range<usize>) {
+        let holds = self.holds.get_mut(events.clone()).unwrap_or_default();
+        let verdicts = self.verdicts.get_mut(events).unwrap_or_default();
+        for (hold, verdict) in holds.iter_mut().zip(verdicts).filter(|(hold, _)| matches!(hold, Hold::Own(_))) {
+            (*hold, *verdict) = (Hold::None, Verdict::Undecided(Reason::Overloaded));
+        }
+    }
+
     /// The same of each of so many events.
     pub(crate) fn alike(verdict: Verdict, events: usize) -> Self {
         Self { verdicts: vec![verdict; events], holds: Vec::new() }
@@ -83,8 +95,8 @@ pub(crate) struct Facts {
 }
 
 impl Filters {
-    pub(crate) fn new(client: Client) -> Self {
-        Self { client, open: RwLock::default() }
+    pub(crate) fn new(client: Client, host: Arc<dyn Host>) -> Self {
+        Self { client, host, open: RwLock::default() }
     }
 
     /// The version of the map by which filters are found.
@@ -112,8 +124,11 @@ impl Filters {
             }
             self.forget(name);
         }
-        // Names that are none cost a look at the map.
-        let is_there = map.filter_named(name).is_some_and(|(_, record)| is_of_users(record));
+        // Names that are none cost a look at two maps: that of the node knows first what another connection has made.
+        let is_there = match map.filter_named(name) {
+            Some((_, record)) => is_of_users(record),
+            None => self.host.cell_bytes(name).is_some(),
+        };
         if map.version > 0 && !is_there {
             return Err(FilterError::NotFound { name: name.to_string(), there: Vec::new() });
         }
@@ -138,36 +153,56 @@ impl Filters {
         self.open.write().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
-    /// Asks about events of the filter of this name; one answer each, in order.
+    /// Asks about events of the filter of this name; one answer each, in order. `wait_max` is for how long they are waited for, where
+    /// that is less than a second.
     ///
     /// # Errors
     /// As [`Client::filter`]; events that cannot be asked about are undecided.
-    pub(crate) async fn ask(&self, name: &Arc<str>, asked: &Asked<'_>) -> Result<Answers, FilterError> {
-        let answers = self.ask_once(name, asked).await?;
+    pub(crate) async fn ask(
+        &self,
+        name: &Arc<str>,
+        asked: &Asked<'_>,
+        wait_max: Option<Duration>,
+    ) -> Result<Answers, FilterError> {
+        let answers = self.ask_once(name, asked, wait_max).await?;
         let is_gone = |verdict: &Verdict| *verdict == Verdict::Undecided(Reason::UnknownFilter);
         if answers.verdicts.iter().all(is_gone) {
             self.forget(name);
-            return self.ask_once(name, asked).await;
+            return self.ask_once(name, asked, wait_max).await;
         }
         Ok(answers)
     }
 
-    async fn ask_once(&self, name: &Arc<str>, asked: &Asked<'_>) -> Result<Answers, FilterError> {
+    async fn ask_once(
+        &self,
+        name: &Arc<str>,
+        asked: &Asked<'_>,
+        wait_max: Option<Duration>,
+    ) -> Result<Answers, FilterError> {
         let filter = self.get(name).await?;
-        let answers = ask(&filter, asked).await;
+        let answers = match wait_max {
+            None => ask(&filter, asked).await,
+            Some(wait_max) => ask(&filter.within(wait_max), asked).await,
+        };
         Ok(answers.unwrap_or_else(|error| {
             tracing::debug!(filter = &**name, %error, "a call of the door has failed");
             Answers::alike(Verdict::Undecided(Reason::Invalid), asked.items.len())
         }))
     }
 
-    /// Whether events of the filter of this name can be remembered for `life_ms` instead of its window.
+    /// `life_ms` as the filter of this name counts it, in whole ticks, where its events can be remembered for that instead of its
+    /// window: lives that end together are one question.
     ///
     /// # Errors
-    /// Why not.
-    pub(crate) async fn takes_life(&self, name: &Arc<str>, life_ms: u64) -> Result<(), String> {
-        let filter = self.get(name).await.map_err(|error| error.to_string())?;
-        filter.takes_life(life_ms).map_err(|error| error.to_string())
+    /// As [`Client::filter`]; the inner one says why not.
+    pub(crate) async fn life(&self, name: &Arc<str>, life_ms: u64) -> Result<Result<u64, String>, FilterError> {
+        let filter = self.get(name).await?;
+        let ticks_ms = |tick_ms: u64| life_ms.div_ceil(tick_ms.max(1)).saturating_mul(tick_ms.max(1));
+        let life_ms = match filter.definition().group.unit {
+            Unit::Milliseconds(tick_ms) => ticks_ms(tick_ms),
+            _ => life_ms,
+        };
+        Ok(filter.takes_life(life_ms).map(|()| life_ms).map_err(|error| error.to_string()))
     }
 
     /// Whether a fence may be one of the filter of this name.

@@ -26,8 +26,10 @@ pub(crate) enum Form {
     OkOrNothing,
     /// 1 or 0.
     Integer(Says),
-    /// How many events.
-    Count(Says),
+    /// How many events are new.
+    HowManyNew,
+    /// How many events are there, as keys of Redis are: those that somebody holds are.
+    HowManyThere,
     /// 1 or 0 for each.
     Integers(Says),
     /// Yes or no.
@@ -51,6 +53,22 @@ impl Form {
     pub(crate) fn is_own(self) -> bool {
         matches!(self, Self::Code | Self::Codes | Self::CodeAndFence | Self::CodesAndFences)
     }
+
+    /// Whether it says of keys whether they are there, as one that somebody holds is.
+    pub(crate) fn is_of_keys(self) -> bool {
+        matches!(self, Self::HowManyThere | Self::OneOrNothing)
+    }
+
+    /// Whether it is of a question, which records nothing.
+    fn is_of_question(self) -> bool {
+        let says = match self {
+            Self::Integer(says) | Self::Integers(says) | Self::Boolean(says) | Self::Booleans(says) => says,
+            Self::HowManyThere | Self::OneOrNothing => Says::Seen,
+            Self::OkOrNothing | Self::HowManyNew => Says::New,
+            Self::Code | Self::Codes | Self::CodeAndFence | Self::CodesAndFences => Says::New,
+        };
+        says == Says::Seen
+    }
 }
 
 /// Writes the reply of a command whose events have these verdicts, and are held by these; returns how many were undecided.
@@ -65,15 +83,17 @@ pub(crate) fn reply(
     let undecided = reasons().count();
     if undecided > 0 && rule == UndecidedRule::Error && !form.is_own() {
         let reason = reasons().next().unwrap_or(Reason::Unknown);
+        let (said, others) = if form.is_of_question() {
+            (said_of_question(reason), "nothing is told of the others: ask again")
+        } else {
+            (said_of(reason), "the others are recorded, and it is not told which were new: deliver all")
+        };
         match verdicts.len() {
             events if events > 1 && events == undecided => {
-                replies.error(format_args!("UNDECIDED all {events} items ({})", said_of(reason)));
+                replies.error(format_args!("UNDECIDED all {events} items ({said})"));
             }
-            1 => replies.error(format_args!("UNDECIDED {}", said_of(reason))),
-            events => replies.error(format_args!(
-                "UNDECIDED {undecided} of {events} items ({}); the others are decided, and not told: treat all alike",
-                said_of(reason)
-            )),
+            1 => replies.error(format_args!("UNDECIDED {said}")),
+            events => replies.error(format_args!("UNDECIDED {undecided} of {events} items ({said}); {others}")),
         }
         return undecided;
     }
@@ -84,7 +104,8 @@ pub(crate) fn reply(
         Form::OkOrNothing => replies.null(),
         Form::Integer(says) => replies.integer(i64::from(is(says, first))),
         Form::Boolean(says) => replies.boolean(is(says, first)),
-        Form::Count(says) => {
+        Form::HowManyNew | Form::HowManyThere => {
+            let says = if form == Form::HowManyNew { Says::New } else { Says::Seen };
             let count = verdicts.iter().filter(|verdict| is(says, **verdict)).count();
             replies.integer(i64::try_from(count).unwrap_or(i64::MAX));
         }
@@ -184,6 +205,15 @@ pub(crate) fn said_of(reason: Reason) -> String {
     format!("{reason:?}: {meaning}")
 }
 
+/// A reason, and what it means for who has asked and recorded nothing.
+fn said_of_question(reason: Reason) -> String {
+    match reason {
+        Reason::Overloaded | Reason::NotReady => format!("{reason:?}: try again later"),
+        Reason::Unknown => format!("{reason:?}: no answer has come in time: ask again"),
+        reason => said_of(reason),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use firstseen_resp::Protocol;
@@ -210,8 +240,8 @@ mod tests {
             (Form::Integer(Says::Seen), &[NEW], ":0\r\n"),
             (Form::Boolean(Says::New), &[SEEN], "#f\r\n"),
             (Form::Boolean(Says::Seen), &[SEEN], "#t\r\n"),
-            (Form::Count(Says::New), &[NEW, SEEN, NEW], ":2\r\n"),
-            (Form::Count(Says::Seen), &[NEW, SEEN, NEW], ":1\r\n"),
+            (Form::HowManyNew, &[NEW, SEEN, NEW], ":2\r\n"),
+            (Form::HowManyThere, &[NEW, SEEN, NEW], ":1\r\n"),
             (Form::Integers(Says::Seen), &[NEW, SEEN], "*2\r\n:0\r\n:1\r\n"),
             (Form::Booleans(Says::New), &[NEW, SEEN], "*2\r\n#t\r\n#f\r\n"),
             (Form::Codes, &[NEW, SEEN], "*2\r\n:1\r\n:0\r\n"),
@@ -227,12 +257,14 @@ mod tests {
         let one = text(Form::OkOrNothing, UndecidedRule::Error, &[FULL]);
         assert!(one.starts_with("-UNDECIDED Full: ") && one.lines().count() == 1, "{one}");
         let some = text(Form::Booleans(Says::New), UndecidedRule::Error, &[NEW, FULL, SEEN]);
-        assert!(some.starts_with("-UNDECIDED 1 of 3 items (Full: ") && some.contains("treat all alike"), "{some}");
+        assert!(some.starts_with("-UNDECIDED 1 of 3 items (Full: ") && some.contains("deliver all"), "{some}");
+        let asked = text(Form::Booleans(Says::Seen), UndecidedRule::Error, &[NEW, Verdict::Undecided(Reason::Unknown)]);
+        assert!(asked.contains("no answer has come") && asked.ends_with("ask again\r\n"), "{asked}");
         let all = text(Form::Booleans(Says::New), UndecidedRule::Error, &[FULL, FULL]);
         assert!(all.starts_with("-UNDECIDED all 2 items (Full: "), "{all}");
         assert_eq!(text(Form::OkOrNothing, UndecidedRule::New, &[FULL]), "+OK\r\n");
         assert_eq!(text(Form::OkOrNothing, UndecidedRule::Seen, &[FULL]), "_\r\n");
-        assert_eq!(text(Form::Count(Says::New), UndecidedRule::New, &[FULL, SEEN]), ":1\r\n");
+        assert_eq!(text(Form::HowManyNew, UndecidedRule::New, &[FULL, SEEN]), ":1\r\n");
         assert_eq!(text(Form::Integers(Says::Seen), UndecidedRule::Seen, &[FULL, NEW]), "*2\r\n:1\r\n:0\r\n");
     }
 }

@@ -30,8 +30,8 @@ pub trait Host: Send + Sync + 'static {
 
 /// Somebody who came in.
 pub trait Guest: Send + Sync {
-    /// Its name, for `CLIENT` and for logs.
-    fn name(&self) -> &str;
+    /// Whether it has to say who it is, though it came in: the cluster asks for that now.
+    fn must_say_who(&self) -> bool;
 
     /// Whether it may do this with a filter now, with so many events.
     ///

@@ -4,18 +4,21 @@
 //! bytes -- connection --> Command -- session --> Gathered -- filters --> verdicts -- forms --> replies, in order
 //! ```
 //!
-//! What comes in one read is parsed, and commands in a row that ask one filter the same thing travel as one call. Then the next
-//! commands are taken up: a connection has one call under way, so a test that follows an observe sees what that has recorded, and
-//! what waits for a connection is what was read of it.
+//! What comes in one read is parsed, and commands in a row that ask one filter the same thing travel as one call, beside the calls
+//! of other questions and filters, as long as no event is in two of them. Then the next commands are taken up: a connection has one
+//! such set of calls under way, so a test that follows an observe of its event sees what that has recorded, and what waits for a
+//! connection is what was read of it.
 //!
 //! Promises: replies come in the order of the commands, one each, whatever happens; a number of events of which some are undecided is
 //! never answered as if all were decided; bytes that are held are bounded over all connections. Must not know: agreement, slices, how
 //! principals are granted what ([`Host`] says).
 #![warn(missing_docs)]
 
+mod batch;
 mod confirming;
 mod connection;
 mod counts;
+mod desk;
 mod events;
 mod filters;
 mod form;
@@ -23,12 +26,15 @@ mod host;
 mod listen;
 mod names;
 mod not_asked;
+mod outbox;
 mod own_claims;
+mod patience;
 mod room;
 mod rules;
 mod sandbox;
 mod session;
 mod settings;
+mod turns;
 
 pub use counts::{CommandCount, DoorCounts};
 pub use host::{Guest, Host, Making, Refused};

@@ -12,7 +12,7 @@ use firstseen_client::Client;
 use firstseen_wire::limits::CONNECT_TIMEOUT;
 use firstseen_wire::tls::ServerTls;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, split};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::time::{sleep, timeout};
@@ -20,11 +20,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::confirming::Confirmer;
-use crate::connection::serve;
+use crate::connection::{Ended, serve};
 use crate::counts::DoorCounts;
 use crate::filters::Filters;
-use crate::host::Host;
+use crate::host::{Guest, Host};
 use crate::names::Names;
+use crate::outbox::Outbox;
 use crate::room::room;
 use crate::rules::Rules;
 use crate::sandbox::Sandbox;
@@ -96,7 +97,7 @@ impl Door {
     /// An attendant to the filters that `client` reaches; the first of all is to confirm claims.
     pub fn attendant(self: &Arc<Self>, client: Client, is_first: bool) -> (Counter, Attendant) {
         let (sender, coming) = mpsc::channel(WAITING_MAX);
-        let shared = Shared { filters: Filters::new(client), common: self.common.clone() };
+        let shared = Shared { filters: Filters::new(client, self.common.host.clone()), common: self.common.clone() };
         let confirms = is_first && self.common.rules.has_confirms();
         (Counter(sender), Attendant { door: self.clone(), shared: Arc::new(shared), coming, confirms })
     }
@@ -130,7 +131,9 @@ impl Door {
         let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
         let Ok(place) = self.places.clone().try_acquire_owned() else {
             self.common.counts.turned_away.fetch_add(1, Ordering::Relaxed);
-            let _ = stream.try_write(TOO_MANY);
+            if self.tls.is_none() {
+                let _ = stream.try_write(TOO_MANY);
+            }
             tokio::spawn(async move { stream.shutdown().await });
             return None;
         };
@@ -138,22 +141,36 @@ impl Door {
     }
 
     async fn welcome(&self, shared: &Arc<Shared>, stream: TcpStream, from: SocketAddr, stop: &CancellationToken) {
-        let number = self.connections.fetch_add(1, Ordering::Relaxed);
-        let session = |known| Session::new(shared.clone(), self.room.clone(), number, (from, known));
         let host = &self.common.host;
         let ended = match &self.tls {
-            None => serve(stream, session(host.known(None, from)), self.room.clone(), stop).await,
+            None => self.attend(shared, stream, (from, host.known(None, from)), stop).await,
             Some(tls) => match timeout(CONNECT_TIMEOUT, tls.accept(stream)).await {
                 Ok(Ok(stream)) => {
                     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default().to_vec();
                     let known = host.known(Some(&certificates), from);
-                    serve(stream, session(known), self.room.clone(), stop).await
+                    self.attend(shared, stream, (from, known), stop).await
                 }
                 Ok(Err(error)) => return tracing::debug!(%error, %from, "a handshake of a Redis client has failed"),
                 Err(_) => return tracing::debug!(%from, "a handshake of a Redis client has not ended in time"),
             },
         };
         tracing::debug!(?ended, %from, "a Redis client has gone");
+    }
+
+    async fn attend<T>(
+        &self,
+        shared: &Arc<Shared>,
+        stream: T,
+        from: (SocketAddr, Option<Arc<dyn Guest>>),
+        stop: &CancellationToken,
+    ) -> Ended
+    where
+        T: AsyncRead + AsyncWrite + Send + Sync + 'static,
+    {
+        let number = self.connections.fetch_add(1, Ordering::Relaxed);
+        let (reader, writer) = split(stream);
+        let session = Session::new(shared.clone(), self.room.clone(), number, from, Outbox::new(writer));
+        serve(reader, session, self.room.clone(), stop).await
     }
 }
 

@@ -34,6 +34,12 @@ impl Names {
         let fitting = self.prefix_of(key).and_then(|prefix| self.prefixes.get(prefix));
         fitting.map_or(&[], |(_, filters)| filters)
     }
+
+    /// The filter to which all these keys are mapped, each to no other; none where there is no such.
+    pub(crate) fn only_filter<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) -> Option<&Arc<str>> {
+        let [only] = self.filters_of(keys.next()?) else { return None };
+        keys.all(|key| matches!(self.filters_of(key), [filter] if filter == only)).then_some(only)
+    }
 }
 
 #[cfg(test)]
@@ -51,6 +57,9 @@ mod tests {
         assert_eq!(filters("a:c"), ["short"]);
         assert_eq!(filters("c"), ["day", "hour"]);
         assert_eq!((filters("b"), filters("")), (vec![], vec![]));
+        let only = |keys: &[&str]| names.only_filter(keys.iter().map(|key| key.as_bytes())).map(|name| &**name);
+        assert_eq!((only(&["a:1", "a:2"]), only(&["a:1", "a:b:1"]), only(&["c"])), (Some("short"), None, None));
+        assert_eq!((only(&["a:1", "b"]), only(&["b"]), only(&[])), (None, None, None));
         let all = Names::new(&[prefix("", "rest"), prefix("x", "x")]);
         assert_eq!(all.filters_of(b"anything").len(), 1);
     }

@@ -1,4 +1,5 @@
-//! The room for bytes that all connections share: of commands that have not come whole, or wait for `EXEC`.
+//! The room for bytes that all connections share: of commands that have not come whole or wait
+//! for `EXEC`, and of claims that connections know.
 //!
 //! Must not know: connections.
 

@@ -18,23 +18,30 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::yield_now;
+use tokio::time::Instant;
 
-use firstseen_resp::{Command, Flag, KeptCommand, Protocol, Replies, Request, TransactionRequest, find_command};
+use firstseen_resp::{Command, Flag, KeptCommand, Request, TransactionRequest, find_command};
 
 use about::Clerk;
 use place::Placed;
+use wanted::Other;
 
 use crate::confirming::Confirmer;
 use crate::counts::DoorCounts;
-use crate::events::{Desk, Gathered};
+use crate::desk::Desk;
+use crate::events::Gathered;
 use crate::filters::Filters;
-use crate::host::{Guest, Host};
+use crate::host::{Guest, Host, Refused};
 use crate::names::Names;
+use crate::outbox::Outbox;
 use crate::own_claims::OwnClaims;
+use crate::patience::Patience;
 use crate::room::ROOM_BYTES;
 use crate::rules::Rules;
 use crate::sandbox::Sandbox;
 use crate::settings::DoorSettings;
+use crate::turns::TURN_COMMANDS;
 
 /// Commands that wait for `EXEC` at most.
 const QUEUED_COMMANDS_MAX: usize = 8192;
@@ -42,7 +49,7 @@ const QUEUED_COMMANDS_MAX: usize = 8192;
 const QUEUED_BYTES_MAX: usize = 4 << 20;
 
 /// Bytes of the replies to one transaction, and that of one command beside.
-const REPLIES_BYTES_MAX: usize = 1 << 20;
+const REPLIES_BYTES_MAX: u64 = 1 << 20;
 
 /// What the connections of one attendant share.
 pub(crate) struct Shared {
@@ -85,7 +92,8 @@ pub(crate) struct Session {
     gathered: Gathered,
     claims: OwnClaims,
     placed: Placed,
-    replies: Replies,
+    patience: Patience,
+    outbox: Outbox,
     /// The room for bytes that all connections share.
     room: Arc<Semaphore>,
 }
@@ -101,12 +109,27 @@ struct Transaction {
     is_broken: bool,
 }
 
+impl Transaction {
+    /// Whether there is room for what waits. Of the room of all, only what is beyond the first part is taken: a short one would be
+    /// refused for the long ones of others.
+    fn has_room(&mut self, room: &Arc<Semaphore>) -> bool {
+        while (1 + self.taken.len()) * ROOM_BYTES < self.bytes {
+            match room.clone().try_acquire_owned() {
+                Ok(permit) => self.taken.push(permit),
+                Err(_) => return false,
+            }
+        }
+        true
+    }
+}
+
 impl Session {
     pub(crate) fn new(
         shared: Arc<Shared>,
         room: Arc<Semaphore>,
         number: u64,
         (from, known): (SocketAddr, Option<Arc<dyn Guest>>),
+        outbox: Outbox,
     ) -> Self {
         Self {
             shared,
@@ -117,9 +140,10 @@ impl Session {
             name: Vec::new(),
             transaction: None,
             gathered: Gathered::default(),
-            claims: OwnClaims::default(),
+            claims: OwnClaims::new(room.clone()),
             placed: Placed::default(),
-            replies: Replies::new(Protocol::Resp2),
+            patience: Patience::default(),
+            outbox,
             room,
         }
     }
@@ -135,13 +159,19 @@ impl Session {
     }
 
     /// What is to be sent.
-    pub(crate) fn replies(&mut self) -> &mut Replies {
-        &mut self.replies
+    pub(crate) fn outbox(&mut self) -> &mut Outbox {
+        &mut self.outbox
+    }
+
+    /// Commands of another read come: its calls wait as long as they did at first.
+    pub(crate) fn begin(&mut self) {
+        self.patience.begin();
     }
 
     /// Gives back room that was taken for many events.
     pub(crate) fn shed(&mut self) {
         self.gathered.shed();
+        self.claims.shed(Instant::now());
     }
 
     /// Takes a command up: its reply is written now, or by [`Self::finish`] at the latest.
@@ -180,8 +210,9 @@ impl Session {
         }
         // Who gathers events is somebody.
         let Some(guest) = self.guest.clone() else { return };
-        let desk = desk(&self.shared, &*guest);
-        self.gathered.ask(desk, &mut self.claims, &mut self.replies).await;
+        let desk = desk((&self.shared, &self.patience), &*guest);
+        let answered = self.outbox.wait_for(self.gathered.ask(desk)).await;
+        self.gathered.conclude(answered, desk, &mut self.claims, self.outbox.replies());
     }
 
     async fn carry_out(&mut self, request: Request<'_>) -> Next {
@@ -192,37 +223,39 @@ impl Session {
             self.refuse(refusal);
             return Next::Go;
         }
-        let wanted = match wanted::of(request) {
+        let other = match wanted::of(request, &self.shared.common.names, self.shared.common.settings.get) {
             Ok(wanted) => return self.gather(wanted).await,
-            Err(request) => request,
+            Err(other) => other,
         };
         self.finish().await;
-        let request = match wanted {
-            Request::Connection(request) => return self.connection(request),
-            Request::Transaction(request) => return self.transaction(request).await,
-            Request::Server(request) => {
-                server::reply(&mut self.replies, &self.shared, request);
-                return Next::Go;
-            }
-            request => request,
+        let needs_nobody = match &other {
+            Other::Connection(request) => request.needs_nobody(),
+            // Each command in it is looked at.
+            Other::Transaction(_) => true,
+            Other::Errand(_) | Other::Server(_) => false,
         };
-        // Who gets so far is somebody.
-        let Some(guest) = &self.guest else { return Next::Go };
-        let mut clerk =
-            Clerk { shared: &self.shared, guest: &**guest, own: &mut self.claims, replies: &mut self.replies };
-        match request {
-            Request::Keys(request) => clerk.keys(request).await,
-            Request::Sets(request) => clerk.sets(request).await,
-            Request::Bloom(request) => clerk.bloom(request).await,
-            Request::Filters(request) => clerk.own(request).await,
-            Request::Claims(_) | Request::Connection(_) | Request::Transaction(_) | Request::Server(_) => {}
+        // Who gets so far without saying who it is may send what needs nobody.
+        let is_somebody = self.guest.as_ref().is_none_or(|guest| !guest.must_say_who());
+        if !needs_nobody && !is_somebody {
+            self.refuse(Refused::Unknown);
+            return Next::Go;
+        }
+        match other {
+            Other::Connection(request) => return self.connection(request),
+            Other::Transaction(request) => return self.transaction(request).await,
+            Other::Server(request) => server::reply(self.outbox.replies(), &self.shared, request),
+            Other::Errand(errand) => {
+                let Self { shared, guest: Some(guest), claims, outbox, patience, .. } = self else { return Next::Go };
+                Clerk { shared, guest: &**guest, patience, own: claims, outbox }.carry_out(errand).await;
+            }
         }
         Next::Go
     }
 
     /// Makes the filter that a command is about to use, where there is none; what came before it is asked first.
     async fn prepare(&mut self, request: &Request<'_>) -> Result<(), String> {
-        let Some((name, options)) = make::lacking(&self.shared, request).await? else { return Ok(()) };
+        let Some(guest) = &self.guest else { return Ok(()) };
+        let Some((name, options)) = make::lacking((&self.shared, &**guest), request).await? else { return Ok(()) };
         self.finish().await;
         let (Some(sandbox), Some(guest)) = (&self.shared.common.sandbox, &self.guest) else { return Ok(()) };
         make::make(&self.shared, sandbox, &**guest, &name, options).await
@@ -231,30 +264,26 @@ impl Session {
     fn queue(&mut self, command: Command<'_>) {
         let Some(transaction) = &mut self.transaction else { return };
         let kept = command.keep();
-        transaction.bytes += kept.held_bytes();
-        let has_room = loop {
-            if transaction.taken.len() * ROOM_BYTES >= transaction.bytes {
-                break true;
-            }
-            match self.room.clone().try_acquire_owned() {
-                Ok(permit) => transaction.taken.push(permit),
-                Err(_) => break false,
-            }
-        };
-        if !has_room || transaction.commands.len() >= QUEUED_COMMANDS_MAX || transaction.bytes > QUEUED_BYTES_MAX {
+        transaction.bytes += kept.held_bytes() + size_of::<KeptCommand>();
+        let is_too_long = transaction.commands.len() >= QUEUED_COMMANDS_MAX || transaction.bytes > QUEUED_BYTES_MAX;
+        if is_too_long || !transaction.has_room(&self.room) {
             *transaction = Transaction { is_broken: true, ..Transaction::default() };
-            self.refuse("ERR the transaction is too long: send it in several");
+            self.refuse(if is_too_long {
+                "ERR the transaction is too long: send it in several"
+            } else {
+                "ERR the node has no room for a transaction as large as this one now: send less at once"
+            });
             return;
         }
         transaction.commands.push(kept);
-        self.replies.simple("QUEUED");
+        self.outbox.replies().simple("QUEUED");
     }
 
     async fn transaction(&mut self, request: TransactionRequest) -> Next {
         match (request, self.transaction.take()) {
             (TransactionRequest::Begin, None) => {
                 self.transaction = Some(Transaction::default());
-                self.replies.simple("OK");
+                self.outbox.replies().simple("OK");
             }
             (TransactionRequest::Begin, begun) => {
                 self.transaction = begun;
@@ -266,44 +295,57 @@ impl Session {
                 self.refuse("EXECABORT Transaction discarded because of previous errors.");
             }
             (TransactionRequest::Execute, Some(Transaction { commands, taken: _taken, .. })) => {
-                let begin = self.replies.len();
-                self.replies.array(commands.len());
-                for kept in &commands {
-                    if self.replies.len() - begin > REPLIES_BYTES_MAX {
-                        self.refuse("ERR not carried out: the replies of the transaction are too long for one message");
-                        continue;
-                    }
-                    match Request::read(&kept.command()) {
-                        // A transaction has no transaction in it.
-                        Ok(request) => drop(Box::pin(self.carry_out(request)).await),
-                        Err(refusal) => self.refuse(refusal),
-                    }
-                }
-                self.finish().await;
+                self.execute(&commands).await;
             }
-            (TransactionRequest::Discard, Some(_)) => self.replies.simple("OK"),
+            (TransactionRequest::Discard, Some(_)) => self.outbox.replies().simple("OK"),
             (TransactionRequest::Unwatch, begun) => {
                 self.transaction = begun;
-                self.replies.simple("OK");
+                self.outbox.replies().simple("OK");
             }
         }
         Next::Go
     }
 
+    async fn execute(&mut self, commands: &[KeptCommand]) {
+        let begin = self.outbox.bytes();
+        self.outbox.replies().array(commands.len());
+        for (number, kept) in commands.iter().enumerate() {
+            if number % TURN_COMMANDS == TURN_COMMANDS - 1 {
+                yield_now().await;
+            }
+            let is_too_long = self.outbox.bytes() - begin > REPLIES_BYTES_MAX;
+            match Request::read(&kept.command()) {
+                // A transaction has no transaction in it.
+                Ok(request) if !is_too_long => drop(Box::pin(self.carry_out(request)).await),
+                refused => {
+                    // Commands before it may not have been asked yet, and are replied to first.
+                    self.finish().await;
+                    match refused {
+                        Ok(_) => self
+                            .refuse("ERR not carried out: the replies of the transaction are too long for one message"),
+                        Err(refusal) => self.refuse(refusal),
+                    }
+                }
+            }
+        }
+        self.finish().await;
+    }
+
     fn refuse(&mut self, error: impl std::fmt::Display) {
-        self.shared.common.counts.refuse(&mut self.replies, error);
+        self.shared.common.counts.refuse(self.outbox.replies(), error);
     }
 }
 
 /// Whether a command between `MULTI` and `EXEC` is carried out at once.
 fn ends_or_leaves(request: &Request<'_>) -> bool {
-    use firstseen_resp::ConnectionRequest::{Auth, Hello, Quit, Reset};
-    matches!(request, Request::Transaction(_) | Request::Connection(Quit | Reset | Auth(_) | Hello { .. }))
+    use firstseen_resp::ConnectionRequest::{Quit, Reset};
+    matches!(request, Request::Transaction(_) | Request::Connection(Quit | Reset))
 }
 
-fn desk<'a>(shared: &'a Shared, guest: &'a dyn Guest) -> Desk<'a> {
+fn desk<'a>((shared, patience): (&'a Shared, &'a Patience), guest: &'a dyn Guest) -> Desk<'a> {
     Desk {
         filters: &shared.filters,
+        patience,
         guest,
         counts: &shared.common.counts,
         sandbox: shared.common.sandbox.as_ref(),
@@ -311,6 +353,7 @@ fn desk<'a>(shared: &'a Shared, guest: &'a dyn Guest) -> Desk<'a> {
         rules: &shared.common.rules,
         missing: shared.common.settings.missing,
         now_ms: now_ms(),
+        asked_at: Instant::now(),
     }
 }
 

@@ -32,7 +32,7 @@ pub struct DoorSettings {
     /// Connections that may be open at the same time.
     #[serde(default = "connections_max")]
     pub connections_max: u32,
-    /// Bytes that may be held of commands that have not come whole, over all connections.
+    /// Bytes that may be held over all connections: of commands that have not come whole or wait for `EXEC`, and of claims.
     #[serde(default = "buffered_bytes_max")]
     pub buffered_bytes_max: u64,
     /// The reply for an event that is undecided.

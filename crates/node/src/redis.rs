@@ -93,7 +93,6 @@ impl Shown {
 struct Visitor {
     shared: Arc<Shared>,
     guest: Guest,
-    name: String,
     shown: Option<Shown>,
 }
 
@@ -106,7 +105,7 @@ impl NodeHost {
         if !guest.caller().is_unchecked() {
             shared.audit.came(&who, guest.caller().token().map(|token| token.id()));
         }
-        Some(Arc::new(Visitor { shared, guest, name: who.name, shown }))
+        Some(Arc::new(Visitor { shared, guest, shown }))
     }
 }
 
@@ -162,7 +161,7 @@ impl Host for NodeHost {
 
 impl Visitor {
     /// Whether it came in while nobody was asked who it is, and everybody is now; or by a certificate that is accepted no more.
-    fn must_say_who(&self, map: &ClusterMap) -> bool {
+    fn is_stale(&self, map: &ClusterMap) -> bool {
         let is_late = self.guest.caller().is_unchecked() && map.access.is_enabled;
         is_late || self.shown.as_ref().is_some_and(|shown| !shown.is_accepted(self.shared.audit.now_s()))
     }
@@ -181,13 +180,13 @@ impl Visitor {
 }
 
 impl DoorGuest for Visitor {
-    fn name(&self) -> &str {
-        &self.name
+    fn must_say_who(&self) -> bool {
+        self.is_stale(&self.shared.view().map)
     }
 
     fn sees(&self, filter: &str) -> bool {
         let map = &self.shared.view().map;
-        !self.must_say_who(map) && self.guest.may_named(map, FilterVerb::Describe, filter).is_ok()
+        !self.is_stale(map) && self.guest.may_named(map, FilterVerb::Describe, filter).is_ok()
     }
 
     fn make<'a>(&'a self, new: NewFilter<'a>) -> Making<'a> {
@@ -214,7 +213,7 @@ impl DoorGuest for Visitor {
     fn may(&self, verb: FilterVerb, filter: &str, events: u32) -> Result<(), Refused> {
         let shared = &self.shared;
         let view = shared.view();
-        if self.must_say_who(&view.map) {
+        if self.is_stale(&view.map) {
             return Err(Refused::Unknown);
         }
         self.guest.may_named(&view.map, verb, filter).map_err(|missing| {

@@ -52,6 +52,15 @@ pub enum Refusal<'a> {
         /// The reason.
         why: Unserved,
     },
+    /// A second word that Redis has, and that is not served for a reason.
+    UnservedSubcommand {
+        /// The command, in small letters.
+        command: &'static str,
+        /// The word, in small letters.
+        subcommand: &'static str,
+        /// The reason.
+        why: Unserved,
+    },
     /// A line of a request over HTTP, which a page in a browser may send to servers of others.
     HttpRequest,
 }
@@ -61,9 +70,24 @@ pub enum Refusal<'a> {
 pub enum Unserved {
     /// They store values, or read them.
     StoresValues,
-    /// `SET` without `NX` would overwrite; whoever carries out commands says it of
-    /// [`KeyRequest::Overwrite`](crate::KeyRequest::Overwrite).
+    /// They overwrite values.
     Overwrites,
+    /// They set several keys or none.
+    SetsTogether,
+    /// They give a key another name or place.
+    MovesKeys,
+    /// They change for how long a key is there.
+    ChangesTimes,
+    /// They tell for how long a key is there.
+    TellsTimes,
+    /// They need the keys themselves.
+    ListsKeys,
+    /// They count the events of a filter.
+    CountsEvents,
+    /// They ask whether keys are there, and keep them there.
+    TouchesKeys,
+    /// They run programs in the server.
+    RunsScripts,
     /// They need messages between clients.
     PublishesMessages,
     /// They show what other clients send.
@@ -72,6 +96,30 @@ pub enum Unserved {
     WatchesKeys,
     /// They move the bytes of filters.
     MovesBytes,
+    /// They show how single keys are kept.
+    ShowsMemory,
+    /// They are about users of Redis.
+    NamesUsers,
+    /// They read logs of the server.
+    KeepsLogs,
+    /// They have the server save what it stores.
+    SavesItself,
+    /// They are between servers of Redis.
+    IsCluster,
+    /// They end the server.
+    StopsNode,
+    /// They are RedisBloom's for cuckoo filters.
+    HasCuckoo,
+    /// They count how often keys come.
+    CountsKeys,
+    /// Of a command that is served, they are about other connections, or change how this one is spoken to.
+    ConnectsAlone,
+    /// They change the server's settings.
+    KeepsSettings,
+    /// They change the modules of the server.
+    HasNoModules,
+    /// They tell more of commands than the table does.
+    TellsTable,
 }
 
 /// `ERR syntax error`.
@@ -107,7 +155,15 @@ impl Display for Refusal<'_> {
             Self::HelloOption(option) => write!(out, "ERR Syntax error in HELLO option '{}'", Text(cut(option, 128))),
             Self::ClientAttribute(attribute) => write!(out, "ERR Unrecognized option '{}'", Text(cut(attribute, 128))),
             Self::TooManyItems { items_max } => write!(out, "ERR a command takes at most {items_max} items"),
-            Self::Unserved { command, why } => unserved(command, *why, out),
+            Self::Unserved { command, why } => {
+                let (what, instead) = why.texts();
+                write!(out, "ERR firstseen {what}: {} is not served; {instead}", Capitals(command))
+            }
+            Self::UnservedSubcommand { command, subcommand, why } => {
+                let (what, instead) = why.texts();
+                let (command, subcommand) = (Capitals(command), Capitals(subcommand));
+                write!(out, "ERR firstseen {what}: {command} {subcommand} is not served; {instead}")
+            }
             Self::HttpRequest => out.write_str("ERR this is no server of HTTP"),
         }
     }
@@ -130,28 +186,58 @@ fn unknown(command: &Command<'_>, out: &mut Formatter<'_>) -> fmt::Result {
     Ok(())
 }
 
-fn unserved(command: &str, why: Unserved, out: &mut Formatter<'_>) -> fmt::Result {
-    let command = Capitals(command);
-    match why {
-        Unserved::StoresValues => write!(
-            out,
-            "ERR firstseen stores no values: {command} is not served; SET key value NX tells whether a key is new"
-        ),
-        Unserved::Overwrites => {
-            write!(out, "ERR firstseen stores no values: {command} without NX overwrites; send SET key value NX")
+impl Unserved {
+    /// What firstseen does not, and what to use instead.
+    fn texts(self) -> (&'static str, &'static str) {
+        match self {
+            Self::StoresValues => ("stores no values", "SET key value NX tells whether a key is new"),
+            Self::Overwrites => {
+                ("stores no values to overwrite", "SET key value NX EX seconds records a key that is new")
+            }
+            Self::SetsTogether => {
+                ("sets no keys all or none", "a pipeline of SET key value NX tells of each whether it is new")
+            }
+            Self::MovesKeys => {
+                ("moves no keys", "`firstseen filter alter` changes a filter, and cluster backup saves all")
+            }
+            Self::ChangesTimes => {
+                ("changes no key's time", "SET key value NX EX seconds gives it, and else its filter's window holds")
+            }
+            Self::TellsTimes => ("keeps no key's time to tell", "FS.INFO filter tells for how long a filter remembers"),
+            Self::ListsKeys => ("keeps no keys to list", "EXISTS asks about one, and FS.LIST lists filters"),
+            Self::CountsEvents => {
+                ("counts no events for clients", "`firstseen top` shows about how many a filter holds")
+            }
+            Self::TouchesKeys => ("keeps no key for longer when it is used", "EXISTS tells how many were seen"),
+            Self::RunsScripts => {
+                ("runs no scripts", "SET key value NX and FS.CLAIM check and record in one step without any")
+            }
+            Self::PublishesMessages => ("publishes no messages", "a broker of messages does"),
+            Self::ShowsCommands => ("shows no other client's commands", "the node's /metrics counts them"),
+            Self::WatchesKeys => ("watches no keys", "MULTI and EXEC work without it"),
+            Self::MovesBytes => ("gives no bytes of filters to clients", "`firstseen cluster backup` saves filters"),
+            Self::ShowsMemory => ("keeps no single keys", "BF.INFO filter and `firstseen filter describe` tell sizes"),
+            Self::NamesUsers => ("has no users of Redis", "`firstseen access grant` gives rights to principals"),
+            Self::KeepsLogs => ("keeps no such log", "the node's /metrics and `firstseen top` show how it fares"),
+            Self::SavesItself => (
+                "saves nothing on request",
+                "--durability of a filter says what is kept, and `firstseen cluster backup` saves all",
+            ),
+            Self::IsCluster => {
+                ("is a cluster of its own", "every node can be a door, and filter create --copies N keeps copies")
+            }
+            Self::StopsNode => ("is ended by no client", "a signal ends a node: SIGTERM, as docs/operations.md says"),
+            Self::HasCuckoo => {
+                ("has no commands for one kind of filter", "BF.ADD and BF.EXISTS ask a filter of --kind cuckoo, too")
+            }
+            Self::CountsKeys => ("counts no keys for clients", "`firstseen estimate` counts those of a log"),
+            Self::ConnectsAlone => ("has each connection speak for itself", "CLIENT HELP lists what is served"),
+            Self::KeepsSettings => {
+                ("is set up by its nodes' configuration", "change [redis] there, and start the node again")
+            }
+            Self::HasNoModules => ("loads no modules", "BF.* are served without"),
+            Self::TellsTable => ("tells of commands what COMMAND INFO does", "COMMAND HELP lists what is served"),
         }
-        Unserved::PublishesMessages => write!(out, "ERR firstseen publishes no messages: {command} is not served"),
-        Unserved::ShowsCommands => {
-            write!(out, "ERR firstseen shows no other client's commands: {command} is not served")
-        }
-        Unserved::WatchesKeys => {
-            write!(out, "ERR firstseen watches no keys: {command} is not served; MULTI and EXEC work without it")
-        }
-        Unserved::MovesBytes => write!(
-            out,
-            "ERR firstseen gives no bytes of filters to clients: {command} is not served; `firstseen cluster backup` \
-             saves filters"
-        ),
     }
 }
 

@@ -58,12 +58,6 @@ impl Replies {
         self.bytes.split().freeze()
     }
 
-    /// Forgets all behind the first `len_bytes` bytes, as far back as [`len`](Self::len) was before a reply that turned
-    /// out to be wrong.
-    pub fn truncate(&mut self, len_bytes: usize) {
-        self.bytes.truncate(len_bytes);
-    }
-
     /// A word of success, such as `OK`. Ends of lines become spaces.
     pub fn simple(&mut self, text: &str) {
         self.line(b'+', text);
@@ -119,20 +113,6 @@ impl Replies {
         }
     }
 
-    /// A number with a fraction; version 2 has its digits as bytes.
-    pub fn double(&mut self, value: f64) {
-        match self.protocol {
-            Protocol::Resp2 => {
-                let mut length = Length { bytes: 0 };
-                // A counter takes all that is written.
-                let _ = write!(length, "{}", Double(value));
-                self.header(b'$', length.bytes);
-                let _ = write!(self.bytes, "{}\r\n", Double(value));
-            }
-            Protocol::Resp3 => self.line(b',', Double(value)),
-        }
-    }
-
     fn versions(&mut self, two: &str, three: &str) {
         let text = match self.protocol {
             Protocol::Resp2 => two,
@@ -169,26 +149,5 @@ impl Write for OneLine<'_> {
             self.bytes.extend_from_slice(part.as_bytes());
         }
         Ok(())
-    }
-}
-
-/// Counts what is written.
-struct Length {
-    bytes: usize,
-}
-
-impl Write for Length {
-    fn write_str(&mut self, text: &str) -> fmt::Result {
-        self.bytes += text.len();
-        Ok(())
-    }
-}
-
-/// A number as the protocol has it.
-struct Double(f64);
-
-impl Display for Double {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_nan() { out.write_str("nan") } else { write!(out, "{}", self.0) }
     }
 }

@@ -65,6 +65,9 @@ impl<'a> Request<'a> {
             return Err(Refusal::WrongArity { command: spec.name(), subcommand: None });
         }
         let arguments = command.arguments();
+        if let Some(help) = server::help(spec.verb(), arguments) {
+            return Ok(Self::Server(help));
+        }
         match spec.verb() {
             Verb::Set => keys::set(arguments).map(Self::Keys),
             Verb::SetNx => Ok(Self::Keys(keys::set_nx(arguments))),

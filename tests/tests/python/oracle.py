@@ -22,7 +22,7 @@ UNLIKE = {
     "SET with XX": ("ERR syntax error: firstseen stores no values", "no values"),
     "INCR of a key": ("ERR firstseen stores no values", "no values"),
     "APPEND to a key": ("ERR firstseen stores no values", "no values"),
-    "SCARD of a filter": ("ERR firstseen stores no values", "no values"),
+    "SCARD of a filter": ("ERR firstseen counts no events", "events are not counted one by one"),
     "EX beyond the window": ("ERR invalid expire time: filter 'clicks' remembers 3600 s", "a time is never cut short"),
     "SET of a key without filter": ("ERR no filter is mapped to this key", "keys are mapped to filters"),
     "DEL of a key": (0, "nothing is forgotten on request; the sandbox drops filters, and keys are none"),

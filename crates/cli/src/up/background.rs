@@ -16,6 +16,7 @@ use nix::unistd::Pid;
 use super::folder::{Folder, running};
 use super::{Shown, UpArgs, asked};
 use crate::exit::FAILED;
+use crate::text::look::Look;
 
 /// How long nodes may take to end: longer than it takes until they are killed.
 const END: Duration = Duration::from_secs(20);
@@ -50,7 +51,8 @@ pub(super) fn detach(args: &UpArgs, out: &mut dyn Write) -> anyhow::Result<ExitC
             "It runs in the background (process {process}); `firstseen up --end{}` ends it. Make a filter, and send it a log:",
             shown.data_flag()
         );
-        out.write_all(shown.text(cluster, &ends).as_bytes())?;
+        let look = Look::of(&std::io::stdout());
+        out.write_all(shown.text(cluster, &ends, look).as_bytes())?;
     }
     out.flush()?;
     Ok(ExitCode::SUCCESS)

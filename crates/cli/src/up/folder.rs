@@ -14,6 +14,7 @@ use anyhow::{Context, bail, ensure};
 use firstseen_node::NodeConfig;
 use serde::{Deserialize, Serialize};
 
+use super::door::{CLICKS, LocalDoor};
 use crate::certs::{self, CertsArgs};
 use crate::exit::UsageError;
 use crate::flags::tls::TlsArgs;
@@ -154,9 +155,9 @@ impl Folder {
         Ok(folder)
     }
 
-    /// The port of the door for Redis clients, where there is one.
-    pub(crate) fn redis(&self) -> Option<u16> {
-        self.description.redis
+    /// The door for Redis clients, where the configuration of the first node still has one.
+    pub(crate) fn door(&self) -> Option<LocalDoor> {
+        LocalDoor::of(&self.config(self.nodes().first()?))
     }
 
     /// Flags for operators and for producers, where nodes ask for certificates.
@@ -236,8 +237,8 @@ impl Folder {
         if let Some(port) = self.description.redis.filter(|_| is_first) {
             // Filters are made by use, so that there is something to try; with a window, `firstseen filter create` makes them.
             text += &format!(
-                "\n[redis]\nlisten = \"127.0.0.1:{port}\"\nsandbox = true\n\n[[redis.prefix]]\nmatch = \"clicks:\"\n\
-                 filter = \"clicks\"\n"
+                "\n[redis]\nlisten = \"127.0.0.1:{port}\"\nsandbox = true\n\n[[redis.prefix]]\nmatch = \"{CLICKS}:\"\n\
+                 filter = \"{CLICKS}\"\n"
             );
         }
         if self.description.tls {

@@ -4,6 +4,7 @@
 //! a folder is started again as it was left. Must not know: what nodes do.
 
 mod background;
+mod door;
 mod folder;
 mod processes;
 
@@ -19,7 +20,9 @@ use crate::cluster;
 use crate::cluster::connect::{self, Operator};
 use crate::exit::{FAILED, INTERRUPTED, UsageError};
 use crate::terminal::signals::Signals;
+use crate::text::look::Look;
 use crate::text::size::ByteSize;
+use door::{CLICKS, LocalDoor};
 pub(crate) use folder::{Asked, Folder, LocalNode, first_http};
 pub(crate) use processes::{Processes, this_program};
 
@@ -189,14 +192,15 @@ fn print_ready(args: &UpArgs, folder: &Folder, processes: &Processes, cluster: &
             http: node.http_address(),
             process,
         });
-        let redis = folder.redis().map(|port| format!("127.0.0.1:{port}"));
+        let redis = folder.door().map(|door| door.listen.to_string());
         let ready = Ready { cluster, data: data.to_string(), nodes: nodes.collect(), redis, console: folder.console() };
         writeln!(out, "{}", serde_json::to_string(&ready).map_err(io::Error::other)?)?;
         return out.flush();
     }
     let ends = "This terminal is the cluster's now: Ctrl-C ends it, and `firstseen up` starts it again. In another one, make a \
                 filter, and send it a log:";
-    out.write_all(Shown::of(folder).text(cluster, ends).as_bytes())?;
+    let look = Look::of(&out);
+    out.write_all(Shown::of(folder).text(cluster, ends, look).as_bytes())?;
     out.flush()
 }
 
@@ -206,7 +210,7 @@ struct Shown {
     nodes: Vec<LocalNode>,
     admin_flags: String,
     producer_flags: String,
-    redis: Option<u16>,
+    door: Option<LocalDoor>,
     has_sites: bool,
     console: Option<String>,
 }
@@ -218,7 +222,7 @@ impl Shown {
             nodes: folder.nodes().to_vec(),
             admin_flags: folder.tls("admin").to_string(),
             producer_flags: folder.tls("local.client").to_string(),
-            redis: folder.redis(),
+            door: folder.door(),
             has_sites: folder.has_sites(),
             console: folder.console(),
         }
@@ -230,9 +234,14 @@ impl Shown {
     }
 
     /// The text: where the nodes are, how the cluster ends, and what to type next.
-    fn text(&self, cluster: &str, ends: &str) -> String {
-        let Self { data, nodes, admin_flags, producer_flags, redis, has_sites, console } = self;
-        let mut text = format!("cluster {cluster}, data in {}\n", data.display());
+    fn text(&self, cluster: &str, ends: &str, look: Look) -> String {
+        let Self { data, nodes, admin_flags, producer_flags, door, has_sites, console } = self;
+        let mut text = format!(
+            "{}, data in {}
+",
+            look.strong(&format!("cluster {cluster}")),
+            data.display()
+        );
         let letters = nodes.iter().map(|node| node.site.chars().count()).max().unwrap_or(0);
         for node in nodes {
             let LocalNode { name, site, .. } = node;
@@ -240,24 +249,29 @@ impl Shown {
             text += &format!("  {name:<8} {site:<letters$} {address:<16} http://{http}/metrics\n");
         }
         if let Some(console) = console {
-            text +=
-                &format!("The console, for a browser on this machine: {console} (firstseen top shows the same here)\n");
+            text += &format!(
+                "The console, for a browser on this machine: {} (firstseen top shows the same here)\n",
+                look.strong(console)
+            );
         }
         let addresses = nodes.iter().map(LocalNode::address).collect::<Vec<_>>().join(",");
         let (tree, site) = match nodes.first() {
             Some(node) if *has_sites => (" --tree dense", format!(" --site {}", node.site)),
             _ => ("", String::new()),
         };
-        let filter = format!("firstseen filter create clicks --cluster {addresses} --window 24h --capacity 1M");
-        let dedup = format!("firstseen dedup --cluster {addresses} --filter clicks{site}");
-        text += &format!("{ends}\n{filter}{tree}{admin_flags}\n");
-        text += &format!("{dedup} --format clf access.log{producer_flags} > once.log\n");
-        if let Some(port) = redis {
-            text += &format!(
-                "redis-cli -p {port} BF.ADD seen an-event                   # a filter made by use; docs/redis.md\n\
-                 redis-cli -p {port} SET clicks:an-event 1 NX EX 86400     # an event of filter clicks\n"
-            );
-        }
+        let filter = format!("firstseen filter create {CLICKS} --cluster {addresses} --window 24h --capacity 1M");
+        let dedup = format!("firstseen dedup --cluster {addresses} --filter {CLICKS}{site}");
+        let create = format!("{filter}{tree}{admin_flags}");
+        let send = format!("{dedup} --format clf access.log{producer_flags} > once.log");
+        text += &format!(
+            "{ends}
+{}
+{}
+",
+            look.strong(&create),
+            look.strong(&send)
+        );
+        text += &door.as_ref().map(|door| door.text(data, look)).unwrap_or_default();
         text
     }
 }

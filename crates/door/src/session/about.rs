@@ -8,17 +8,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use firstseen_client::{Filter, FilterError, Verdict};
-use firstseen_resp::{
-    Arguments, BloomInfoField, BloomOptions, BloomRequest, FilterRequest, KeyRequest, Replies, SetRequest,
-};
+use firstseen_resp::{Arguments, BloomInfoField, BloomOptions, Replies};
 use firstseen_routing::{FilterVerb, Reason};
+use futures_util::future::join_all;
 
+use super::wanted::Errand;
 use super::{Shared, claims, make, now_ms, place};
 use crate::filters::{Act, Asked};
-use crate::form::{self, Form, Says};
+use crate::form::{self, Form};
 use crate::host::{Guest, Refused};
 use crate::not_asked::NotAsked;
+use crate::outbox::Outbox;
 use crate::own_claims::OwnClaims;
+use crate::patience::Patience;
 use crate::sandbox::Made;
 use crate::settings::{ForgetRule, GetRule, MissingRule, UndecidedRule};
 
@@ -35,119 +37,107 @@ const BLOOM_FIELDS: [(BloomInfoField, &str); 5] = [
 pub(super) struct Clerk<'a> {
     pub(super) shared: &'a Shared,
     pub(super) guest: &'a dyn Guest,
+    pub(super) patience: &'a Patience,
     /// What the connection has claimed.
     pub(super) own: &'a mut OwnClaims,
-    pub(super) replies: &'a mut Replies,
+    pub(super) outbox: &'a mut Outbox,
 }
 
 impl Clerk<'_> {
-    pub(super) async fn keys(&mut self, request: KeyRequest<'_>) {
-        match request {
-            KeyRequest::Exists { keys } => {
+    pub(super) async fn carry_out(&mut self, errand: Errand<'_>) {
+        match errand {
+            Errand::Exists(keys) => {
                 let keys: Vec<&[u8]> = keys.iter().collect();
-                self.known(&keys, Form::Count(Says::Seen)).await;
+                self.known(&keys, Form::HowManyThere).await;
             }
-            KeyRequest::Delete { keys } => self.delete(keys).await,
             // Clients ask for a key of their own to learn whether they are replicas.
-            KeyRequest::Get { key } if self.shared.common.names.filters_of(key).is_empty() => self.replies.null(),
-            KeyRequest::Get { key } if self.shared.common.settings.get == GetRule::One => {
+            Errand::Get(key) if self.shared.common.names.filters_of(key).is_empty() => self.outbox.replies().null(),
+            Errand::Get(key) if self.shared.common.settings.get == GetRule::One => {
                 self.known(&[key], Form::OneOrNothing).await;
             }
-            KeyRequest::Get { .. } => self.refuse("ERR firstseen stores no values: ask EXISTS whether a key was seen"),
-            KeyRequest::Overwrite { .. } => self.refuse(
+            Errand::Get(_) => self.refuse("ERR firstseen stores no values: ask EXISTS whether a key was seen"),
+            Errand::Overwrite => self.refuse(
                 "ERR firstseen stores no values, so it cannot overwrite them: SET key value NX EX seconds records a key that is new",
             ),
-            KeyRequest::Type { key } => {
+            Errand::Delete(keys) => self.delete(keys).await,
+            Errand::Remove { filter, items } => self.remove(filter, items).await,
+            Errand::Type(key) => {
                 let is_filter = self.visible().iter().any(|name| name.as_bytes() == key);
-                self.replies.simple(if is_filter { "MBbloom--" } else { "none" });
+                self.outbox.replies().simple(if is_filter { "MBbloom--" } else { "none" });
             }
-            KeyRequest::Count => {
+            Errand::Filters => {
                 let count = self.visible().len();
-                self.replies.integer(i64::try_from(count).unwrap_or(i64::MAX));
+                self.outbox.replies().integer(i64::try_from(count).unwrap_or(i64::MAX));
             }
-            KeyRequest::Flush => self.flush().await,
-            // Events are gathered.
-            KeyRequest::SetIfNew { .. } | KeyRequest::SetNx { .. } => self.refuse("ERR syntax error"),
-        }
-    }
-
-    pub(super) async fn sets(&mut self, request: SetRequest<'_>) {
-        match request {
-            SetRequest::Remove { filter, items } => self.remove(filter, items).await,
-            _ => self.refuse("ERR syntax error"),
+            Errand::Flush => self.flush().await,
+            Errand::Reserve { filter, options } => self.reserve(filter, options).await,
+            Errand::Count(filter) => self.count(filter).await,
+            Errand::BloomInfo { filter, field } => match self.described(filter).await {
+                Ok(filter) => {
+                    let (bytes, made) = (self.shared.common.host.cell_bytes(filter.name()), self.made(&filter));
+                    bloom_info(self.outbox.replies(), &filter, (bytes, made), field);
+                }
+                Err(error) => self.refuse_filter(error),
+            },
+            Errand::Info(filter) => match self.described(filter).await {
+                Ok(filter) => info(self.outbox.replies(), &filter),
+                Err(error) => self.refuse_filter(error),
+            },
+            Errand::List => {
+                let names = self.visible();
+                self.outbox.replies().array(names.len());
+                names.iter().for_each(|name| self.outbox.replies().bulk(name.as_bytes()));
+            }
         }
     }
 
     async fn remove(&mut self, filter: &[u8], items: Arguments<'_>) {
-        let Ok(name) = make::name_of(filter) else { return self.forget(filter) };
-        match self.shared.filters.facts(&name).await {
+        let Ok(name) = make::name_of(filter) else { return self.refuse(NotAsked::NotFound) };
+        if let Err(refused) = self.guest.may(FilterVerb::Observe, &name, 0) {
+            return self.refuse(refused);
+        }
+        match self.shared.filters.facts(&name).await.map_err(NotAsked::from) {
             Ok(facts) if facts.lease_max.is_some() => {
                 let items: Vec<&[u8]> = items.iter().collect();
-                let released = claims::let_go((self.shared, self.guest), self.own, &name, &items).await;
+                let Self { shared, guest, patience, own, outbox } = self;
+                let releasing = claims::let_go((shared, *guest, patience), own, &name, &items);
+                let released = outbox.wait_for(releasing).await;
                 self.reply_count(released);
             }
-            _ => self.forget(filter),
+            Ok(_) if self.ignores() => self.outbox.replies().integer(0),
+            Ok(_) => self.refuse(place::cannot_forget(&name)),
+            Err(NotAsked::NotFound) if self.ignores() || self.shared.common.settings.missing == MissingRule::Zero => {
+                self.outbox.replies().integer(0);
+            }
+            Err(error) => self.refuse(error),
         }
     }
 
     fn reply_count(&mut self, count: Result<usize, NotAsked>) {
         match count {
-            Ok(count) => self.replies.integer(i64::try_from(count).unwrap_or(i64::MAX)),
+            Ok(count) => self.outbox.replies().integer(i64::try_from(count).unwrap_or(i64::MAX)),
             Err(error) => self.refuse(error),
         }
     }
 
-    fn forget(&mut self, what: &[u8]) {
-        match self.shared.common.settings.forget {
-            ForgetRule::Ignore => self.replies.integer(0),
-            ForgetRule::Refuse => {
-                let what = String::from_utf8_lossy(what).into_owned();
-                self.refuse(format_args!(
-                    "ERR cannot forget '{what}': filters forget by time, and this one keeps no claims. forget = \"ignore\" in \
-                     [redis] has 0 replied"
-                ));
-            }
-        }
+    /// Whether who wants something forgotten that cannot be is told that nothing was there.
+    fn ignores(&self) -> bool {
+        self.shared.common.settings.forget == ForgetRule::Ignore
     }
 
-    pub(super) async fn bloom(&mut self, request: BloomRequest<'_>) {
-        match request {
-            BloomRequest::Reserve { filter, options } => self.reserve(filter, options).await,
-            BloomRequest::Count { filter } => match self.described(filter).await {
-                Ok(filter) => match self.made(&filter) {
-                    Some(made) => self.replies.integer(i64::try_from(made.inserted).unwrap_or(i64::MAX)),
-                    None => {
-                        self.refuse(
-                            "ERR firstseen does not count the events of a window: see firstseen filter describe",
-                        );
-                    }
-                },
-                Err(FilterError::NotFound { .. }) => self.replies.integer(0),
-                Err(error) => self.refuse_filter(error),
-            },
-            BloomRequest::Info { filter, field } => match self.described(filter).await {
-                Ok(filter) => {
-                    let (bytes, made) = (self.shared.common.host.cell_bytes(filter.name()), self.made(&filter));
-                    bloom_info(self.replies, &filter, (bytes, made), field);
+    /// How many events a filter of the sandbox has seen.
+    async fn count(&mut self, filter: &[u8]) {
+        match self.described(filter).await {
+            Ok(filter) => match self.made(&filter) {
+                Some(made) => self.outbox.replies().integer(i64::try_from(made.inserted).unwrap_or(i64::MAX)),
+                None => {
+                    self.refuse(
+                        "ERR firstseen does not count the events of a window: `firstseen top` shows about how many",
+                    );
                 }
-                Err(error) => self.refuse_filter(error),
             },
-            _ => self.refuse("ERR syntax error"),
-        }
-    }
-
-    pub(super) async fn own(&mut self, request: FilterRequest<'_>) {
-        match request {
-            FilterRequest::List => {
-                let names = self.visible();
-                self.replies.array(names.len());
-                names.iter().for_each(|name| self.replies.bulk(name.as_bytes()));
-            }
-            FilterRequest::Info { filter } => match self.described(filter).await {
-                Ok(filter) => info(self.replies, &filter),
-                Err(error) => self.refuse_filter(error),
-            },
-            FilterRequest::Observe { .. } | FilterRequest::Test { .. } => self.refuse("ERR syntax error"),
+            Err(FilterError::NotFound { .. }) => self.outbox.replies().integer(0),
+            Err(error) => self.refuse_filter(error),
         }
     }
 
@@ -160,11 +150,19 @@ impl Clerk<'_> {
             }
         }
         let (mut verdicts, mut ruled) = (vec![Verdict::FirstSeen; keys.len()], 0);
-        for (filter, places) in by_filter {
+        let desk = (self.shared, self.guest, self.patience);
+        let mut asking = Vec::with_capacity(by_filter.len());
+        for (filter, places) in &by_filter {
+            let items = places.iter().filter_map(|place| keys.get(*place).copied()).collect();
+            asking.push(tested(desk, filter, items));
+        }
+        let all_found = self.outbox.wait_for(join_all(asking)).await;
+        for ((filter, places), found) in by_filter.into_iter().zip(all_found) {
             let rule = self.shared.common.rules.undecided(filter);
-            let found = match self.tested(filter, places.iter().filter_map(|place| keys.get(*place).copied())).await {
+            let found = match found {
                 Ok(found) => found,
                 Err(NotAsked::NotFound) if self.shared.common.settings.missing == MissingRule::Zero => continue,
+                Err(NotAsked::NotFound) => return self.refuse(place::missing(filter)),
                 Err(NotAsked::Undecided(reason)) => vec![Verdict::Undecided(reason); places.len()],
                 Err(error) => return self.refuse(error),
             };
@@ -186,21 +184,12 @@ impl Clerk<'_> {
             }
         }
         // Each filter's rule has said its word: what is undecided still is an error.
-        let undecided = ruled + form::reply(self.replies, form, UndecidedRule::Error, &verdicts, &[]);
+        let undecided = ruled + form::reply(self.outbox.replies(), form, UndecidedRule::Error, &verdicts, &[]);
         self.shared.common.counts.undecided.fetch_add(undecided as u64, Ordering::Relaxed);
     }
 
-    async fn tested(&self, filter: &Arc<str>, items: impl Iterator<Item = &[u8]>) -> Result<Vec<Verdict>, NotAsked> {
-        let items: Vec<&[u8]> = items.collect();
-        let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
-        let refused = |refused: Refused| NotAsked::Refused(refused.to_string());
-        self.guest.may(FilterVerb::Lookup, filter, count).map_err(refused)?;
-        let asked = Asked { items: &items, names: &[], fences: &[], act: Act::Test, at_ms: now_ms(), life_ms: None };
-        Ok(self.shared.filters.ask(filter, &asked).await?.verdicts)
-    }
-
     fn refuse(&mut self, error: impl Display) {
-        self.shared.common.counts.refuse(self.replies, error);
+        self.shared.common.counts.refuse(self.outbox.replies(), error);
     }
 
     fn refuse_filter(&mut self, error: FilterError) {
@@ -227,7 +216,7 @@ impl Clerk<'_> {
             Err(error) => Err(error),
         };
         match made {
-            Ok(()) => self.replies.simple("OK"),
+            Ok(()) => self.outbox.replies().simple("OK"),
             Err(error) => self.refuse(error),
         }
     }
@@ -240,24 +229,26 @@ impl Clerk<'_> {
             match self.dropped(key).await {
                 Ok(true) => count += 1,
                 Err(error) => return self.refuse(error),
-                Ok(false) => match place::with_claims(self.shared, key).await {
-                    Ok((filter, _)) => by_filter.entry(filter).or_default().push(key),
-                    Err(error @ NotAsked::Undecided(_)) => return self.refuse(error),
-                    // What was never made cannot be there.
-                    Err(_)
-                        if self.shared.common.sandbox.is_some()
-                            || self.shared.common.settings.forget == ForgetRule::Ignore => {}
-                    Err(_) => return self.forget(key),
+                // In the sandbox such a name may be that of a filter, which nobody has made.
+                Ok(false)
+                    if self.shared.common.names.filters_of(key).is_empty()
+                        && (self.ignores() || self.shared.common.sandbox.is_some()) => {}
+                Ok(false) => match place::with_claims((self.shared, self.guest), key).await {
+                    Ok(Ok((filter, _))) => by_filter.entry(filter).or_default().push(key),
+                    Ok(Err(_)) if self.ignores() => {}
+                    Ok(Err(filter)) => return self.refuse(place::cannot_forget(&filter)),
+                    Err(error) => return self.refuse(error),
                 },
             }
         }
+        let mut released = Ok(count);
         for (filter, keys) in by_filter {
-            match claims::let_go((self.shared, self.guest), self.own, &filter, &keys).await {
-                Ok(released) => count += released,
-                Err(error) => return self.refuse(error),
-            }
+            let Self { shared, guest, patience, own, outbox } = self;
+            let releasing = claims::let_go((shared, *guest, patience), own, &filter, &keys);
+            // What one filter cannot let go keeps nothing of the others.
+            released = outbox.wait_for(releasing).await.and_then(|more| Ok(released? + more));
         }
-        self.reply_count(Ok(count));
+        self.reply_count(released);
     }
 
     /// Whether the sandbox has dropped the filter of this name.
@@ -275,7 +266,7 @@ impl Clerk<'_> {
                 return self.refuse(error);
             }
         }
-        self.replies.simple("OK");
+        self.outbox.replies().simple("OK");
     }
 
     /// The filters that the guest may know of.
@@ -300,15 +291,31 @@ impl Clerk<'_> {
     }
 }
 
+/// What a filter knows of these.
+async fn tested(
+    (shared, guest, patience): (&Shared, &dyn Guest, &Patience),
+    filter: &Arc<str>,
+    items: Vec<&[u8]>,
+) -> Result<Vec<Verdict>, NotAsked> {
+    let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
+    guest.may(FilterVerb::Lookup, filter, count).map_err(|refused| match refused {
+        Refused::Spent(_) => NotAsked::Undecided(Reason::Overloaded),
+        refused => NotAsked::Refused(refused.to_string()),
+    })?;
+    let asked = Asked { items: &items, names: &[], fences: &[], act: Act::Test, at_ms: now_ms(), life_ms: None };
+    Ok(patience.ask(&shared.filters, filter, &asked).await?.verdicts)
+}
+
 fn bloom_info(
     replies: &mut Replies,
     filter: &Filter,
     (cell_bytes, made): (Option<u64>, Option<Made>),
     field: Option<BloomInfoField>,
 ) {
-    let group = &filter.definition().group;
+    let (group, groups) = (&filter.definition().group, filter.definition().slicing.groups());
     let value = |field| match field {
-        BloomInfoField::Capacity => group.capacity_events,
+        // Each group has its share of the events.
+        BloomInfoField::Capacity => group.capacity_events.map(|events| events.saturating_mul(groups.into())),
         BloomInfoField::Size => cell_bytes,
         BloomInfoField::Filters => Some(1),
         // Windows forget, so there is no such number outside of the sandbox.

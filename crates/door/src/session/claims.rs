@@ -15,6 +15,7 @@ use crate::filters::{Act, Asked, Filters};
 use crate::host::Guest;
 use crate::not_asked::NotAsked;
 use crate::own_claims::{OwnClaim, OwnClaims};
+use crate::patience::Patience;
 
 /// The grants of events that a command names.
 #[derive(Default)]
@@ -76,7 +77,7 @@ fn not_own() -> NotAsked {
 
 /// Lets those of these events go that the connection holds; how many these were.
 pub(super) async fn let_go(
-    (shared, guest): (&Shared, &dyn Guest),
+    (shared, guest, patience): (&Shared, &dyn Guest, &Patience),
     own: &mut OwnClaims,
     filter: &Arc<str>,
     items: &[&[u8]],
@@ -95,7 +96,7 @@ pub(super) async fn let_go(
     held.iter().for_each(|(item, claim)| shared.common.confirmer.cancel(filter, item, claim.fence));
     let at_ms = held.iter().map(|(_, claim)| claim.at_ms).max().unwrap_or_default();
     let asked = Asked { items: &items, names: &[], fences: &fences, act: Act::Release, at_ms, life_ms: None };
-    let answers = shared.filters.ask(filter, &asked).await?;
+    let answers = patience.ask(&shared.filters, filter, &asked).await?;
     let mut count = 0;
     for ((item, claim), verdict) in held.iter().zip(answers.verdicts) {
         match verdict {

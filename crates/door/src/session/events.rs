@@ -7,11 +7,14 @@ use std::sync::atomic::Ordering;
 
 use firstseen_client::{SubmissionName, Verdict};
 use firstseen_resp::{EventTime, Submission};
+use firstseen_routing::Reason;
+use tokio::time::Instant;
 
 use super::place::Found;
 use super::wanted::{Place, Wanted, Wish};
 use super::{Next, Session, claims};
-use crate::events::Question;
+use crate::batch::Question;
+use crate::filters::Act;
 use crate::form::{self, Form};
 use crate::not_asked::NotAsked;
 
@@ -23,7 +26,9 @@ impl Session {
         if self.gathered.has_claims() && matches!(act, Wish::Confirm(_) | Wish::Release(_)) {
             self.finish().await;
         }
-        let found = match self.placed.find(&self.shared, place, act, time).await {
+        // Who gets so far is somebody.
+        let Some(guest) = self.guest.as_deref() else { return Next::Go };
+        let found = match self.placed.find((&self.shared, guest), place, act, time).await {
             Ok(_) if submission.is_some() && matches!(time, EventTime::NowFor { .. }) => Err(NotAsked::wrong(
                 "ID and TTL do not go together: a retry is told its first verdict for the retry horizon",
             )),
@@ -44,12 +49,19 @@ impl Session {
             EventTime::At { unix_ms } => Some(unix_ms),
             EventTime::Now | EventTime::NowFor { .. } => shown.at_ms,
         };
+        // What it could not keep in mind, the connection could neither confirm nor release.
+        if matches!(act, Act::Claim(_))
+            && !self.claims.make_room(items.count() + self.gathered.events(), Instant::now())
+        {
+            self.finish().await;
+            return self.not_asked(place, form, items.count(), &NotAsked::Undecided(Reason::Overloaded));
+        }
         let question = Question { filter, act, at_ms, life_ms };
         // Names are of all events of a call, or of none.
-        if submission.is_some() || !self.gathered.takes(&question, items.count()) {
+        if submission.is_some() || !self.gathered.add(&question, form, items.iter()) {
             self.finish().await;
+            self.gathered.add(&question, form, items.iter());
         }
-        self.gathered.add(question, form, items.iter());
         self.gathered.show(&shown.fences);
         if let Some(Submission { source, first_number }) = submission {
             let source = source_number(source);
@@ -68,10 +80,10 @@ impl Session {
         };
         let filter = match place {
             Place::Filter(name) => std::str::from_utf8(name).ok().map(Arc::<str>::from),
-            Place::Key { key, .. } => self.shared.common.names.filters_of(key).first().cloned(),
+            Place::Key { key, .. } | Place::OnlyOf { key } => self.shared.common.names.filters_of(key).first().cloned(),
         };
         let rule = self.shared.common.rules.undecided(filter.as_deref().unwrap_or_default());
-        let undecided = form::reply(&mut self.replies, form, rule, &vec![Verdict::Undecided(*reason); events], &[]);
+        let undecided = form::reply(self.outbox.replies(), form, rule, &vec![Verdict::Undecided(*reason); events], &[]);
         self.shared.common.counts.undecided.fetch_add(undecided as u64, Ordering::Relaxed);
         Next::Go
     }

@@ -5,7 +5,9 @@
 use std::sync::Arc;
 
 use firstseen_resp::{ClientRequest, ConnectionRequest, Credentials, Protocol, Replies};
+use firstseen_wire::token::Token;
 
+use super::place::Placed;
 use super::{Next, Session, info};
 use crate::host::Guest;
 use crate::own_claims::OwnClaims;
@@ -19,34 +21,40 @@ impl Session {
             ConnectionRequest::Hello { protocol, credentials, name } => self.hello(protocol, credentials, name),
             ConnectionRequest::Auth(credentials) => match self.enter(credentials) {
                 Some(guest) => {
-                    self.guest = Some(guest);
-                    self.replies.simple("OK");
+                    self.is_now(Some(guest));
+                    self.outbox.replies().simple("OK");
                 }
-                None => self.refuse(WRONG_PASSWORD),
+                None => self.refuse(self.why_not(credentials)),
             },
-            ConnectionRequest::Ping { message: None } => self.replies.simple("PONG"),
+            ConnectionRequest::Ping { message: None } => self.outbox.replies().simple("PONG"),
             ConnectionRequest::Ping { message: Some(message) } | ConnectionRequest::Echo { message } => {
-                self.replies.bulk(message);
+                self.outbox.replies().bulk(message);
             }
             ConnectionRequest::Select { database: 0 } | ConnectionRequest::ReadOnly | ConnectionRequest::ReadWrite => {
-                self.replies.simple("OK");
+                self.outbox.replies().simple("OK");
             }
             ConnectionRequest::Select { .. } => self.refuse("ERR DB index is out of range"),
             ConnectionRequest::Quit => {
-                self.replies.simple("OK");
+                self.outbox.replies().simple("OK");
                 return Next::Close;
             }
             ConnectionRequest::Reset => {
                 self.transaction = None;
-                self.claims = OwnClaims::default();
-                self.guest = self.known.clone();
+                self.claims = OwnClaims::new(self.room.clone());
+                self.is_now(self.known.clone());
                 self.name.clear();
-                self.replies.set_protocol(Protocol::Resp2);
-                self.replies.simple("RESET");
+                self.outbox.replies().set_protocol(Protocol::Resp2);
+                self.outbox.replies().simple("RESET");
             }
             ConnectionRequest::Client(request) => self.client(request),
         }
         Next::Go
+    }
+
+    /// Somebody else sends what comes: what was found for the one before says nothing of rights.
+    fn is_now(&mut self, guest: Option<Arc<dyn Guest>>) {
+        self.guest = guest;
+        self.placed = Placed::default();
     }
 
     fn enter(&self, credentials: Credentials<'_>) -> Option<Arc<dyn Guest>> {
@@ -55,10 +63,17 @@ impl Session {
         self.shared.common.host.enter(user, credentials.password(), self.from)
     }
 
+    /// Why credentials do not count.
+    fn why_not(&self, credentials: Credentials<'_>) -> &'static str {
+        let password = std::str::from_utf8(credentials.password()).unwrap_or_default();
+        let is_token = password.parse::<Token>().is_ok();
+        if self.known.is_some() && credentials.user().is_none() && !is_token { NOBODY_ASKS } else { WRONG_PASSWORD }
+    }
+
     fn hello(&mut self, protocol: Option<Protocol>, credentials: Option<Credentials<'_>>, name: Option<&[u8]>) {
         if let Some(credentials) = credentials {
             match self.enter(credentials) {
-                Some(guest) => self.guest = Some(guest),
+                Some(guest) => self.is_now(Some(guest)),
                 None => return self.refuse(WRONG_PASSWORD),
             }
         }
@@ -68,37 +83,43 @@ impl Session {
                  option can be used to authenticate the client and select the RESP protocol version at the same time",
             );
         }
-        if let Some(name) = name {
-            self.rename(name);
+        if let Some(what) = name.and_then(|name| self.rename(name).err()) {
+            return self.refuse(what);
         }
         if let Some(protocol) = protocol {
-            self.replies.set_protocol(protocol);
+            self.outbox.replies().set_protocol(protocol);
         }
-        let Self { replies, number, .. } = self;
-        welcome(replies, *number);
+        welcome(self.outbox.replies(), self.number);
     }
 
     fn client(&mut self, request: ClientRequest<'_>) {
         match request {
-            ClientRequest::Id => self.replies.integer(i64::try_from(self.number).unwrap_or(i64::MAX)),
-            ClientRequest::GetName if self.name.is_empty() => self.replies.null(),
-            ClientRequest::GetName => self.replies.bulk(&self.name),
-            ClientRequest::SetName { name } => {
-                self.rename(name);
-                self.replies.simple("OK");
-            }
+            ClientRequest::Id => self.outbox.replies().integer(i64::try_from(self.number).unwrap_or(i64::MAX)),
+            ClientRequest::GetName if self.name.is_empty() => self.outbox.replies().null(),
+            ClientRequest::GetName => self.outbox.replies().bulk(&self.name),
+            ClientRequest::SetName { name } => match self.rename(name) {
+                Ok(()) => self.outbox.replies().simple("OK"),
+                Err(what) => self.refuse(what),
+            },
             ClientRequest::SetLibraryName { .. } | ClientRequest::SetLibraryVersion { .. } | ClientRequest::Granted => {
-                self.replies.simple("OK");
+                self.outbox.replies().simple("OK");
             }
         }
     }
 
-    fn rename(&mut self, name: &[u8]) {
-        self.name = name.get(..NAME_BYTES_MAX).unwrap_or(name).to_vec();
+    fn rename(&mut self, name: &[u8]) -> Result<(), &'static str> {
+        if name.len() > NAME_BYTES_MAX {
+            return Err("ERR a client's name has at most 256 bytes: the connection keeps the one that it has");
+        }
+        self.name = name.to_vec();
+        Ok(())
     }
 }
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+/// To who shows a password of Redis where nobody has to say who it is.
+const NOBODY_ASKS: &str = "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
+                           configuration is correct?";
 
 /// The reply to `HELLO`.
 fn welcome(replies: &mut Replies, number: u64) {

@@ -9,6 +9,7 @@ use firstseen_resp::{BloomOptions, BloomRequest, Request, SetRequest};
 use firstseen_routing::FilterVerb;
 
 use super::Shared;
+use super::place::Seeker;
 use crate::host::Guest;
 use crate::sandbox::{Made, Sandbox};
 
@@ -17,7 +18,7 @@ use crate::sandbox::{Made, Sandbox};
 /// # Errors
 /// The reply: the command must not be carried out.
 pub(super) async fn lacking(
-    shared: &Shared,
+    (shared, guest): Seeker<'_>,
     request: &Request<'_>,
 ) -> Result<Option<(Arc<str>, BloomOptions)>, String> {
     let none = BloomOptions::default();
@@ -28,6 +29,8 @@ pub(super) async fn lacking(
         _ => return Ok(None),
     };
     let name = name_of(name)?;
+    // Before it is told from what happens whether there is such a filter.
+    guest.may(FilterVerb::Observe, &name, 0).map_err(|refused| refused.to_string())?;
     match shared.filters.get(&name).await {
         Ok(_) => Ok(None),
         Err(FilterError::NotFound { .. }) => Ok(Some((name, options))),
@@ -69,6 +72,9 @@ pub(super) async fn drop_named(
     guest: &dyn Guest,
     name: &str,
 ) -> Result<bool, String> {
+    if !guest.sees(name) {
+        return Ok(false);
+    }
     let is_here = match (sandbox.get(name), shared.filters.get(&Arc::from(name)).await) {
         (Some(made), Ok(filter)) => made.filter == filter.id(),
         (Some(_), Err(FilterError::NotFound { .. })) => false,

@@ -17,6 +17,11 @@ pub(super) fn reply(replies: &mut Replies, shared: &Shared, request: ServerReque
         }
         ServerRequest::Command(query) => command(replies, query),
         ServerRequest::ConfigGet { .. } => replies.map(0),
+        ServerRequest::Help { command, subcommands } => {
+            replies.array(1 + subcommands.len());
+            replies.simple(&format!("{command} <subcommand> [<arg> ...]. Served are:"));
+            subcommands.iter().for_each(|subcommand| replies.simple(subcommand));
+        }
         ServerRequest::Time => {
             let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             replies.array(2);

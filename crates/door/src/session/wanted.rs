@@ -1,13 +1,15 @@
 //! What commands want to know of events, and how they are replied to.
 //!
-//! Must not know: connections, which filter a key belongs to.
+//! Must not know: connections, what filters are like.
 
 use firstseen_resp::{
-    Arguments, BloomRequest, ClaimRequest, ClaimedEvents, EventTime, FilterRequest, KeyRequest, Request, SetRequest,
-    Submission,
+    Arguments, BloomInfoField, BloomOptions, BloomRequest, ClaimRequest, ClaimedEvents, ConnectionRequest, EventTime,
+    FilterRequest, KeyRequest, Request, ServerRequest, SetRequest, Submission, TransactionRequest,
 };
 
 use crate::form::{Form, Says};
+use crate::names::Names;
+use crate::settings::GetRule;
 
 /// To which filter events belong.
 #[derive(Clone, Copy)]
@@ -16,6 +18,8 @@ pub(super) enum Place<'a> {
     Filter(&'a [u8]),
     /// To the one to which the key is mapped that remembers for so many milliseconds, or as long as it likes.
     Key { key: &'a [u8], lifetime_ms: Option<u64> },
+    /// To the only one to which the key is mapped.
+    OnlyOf { key: &'a [u8] },
 }
 
 /// The events of a command.
@@ -33,7 +37,7 @@ impl<'a> Items<'a> {
         }
     }
 
-    pub(super) fn iter(self) -> impl Iterator<Item = &'a [u8]> {
+    pub(super) fn iter(self) -> impl Iterator<Item = &'a [u8]> + Clone {
         let (one, many) = match self {
             Self::One(item) => (Some(item), None),
             Self::Many(items) => (None, Some(items)),
@@ -65,43 +69,129 @@ pub(super) enum Wish<'a> {
     Release(Option<&'a [u8]>),
 }
 
-/// What a command wants to know of events of one filter; the command where it wants something else.
-pub(super) fn of(request: Request<'_>) -> Result<Wanted<'_>, Request<'_>> {
-    let wanted = |place, act, form, items| Wanted { place, act, form, items, time: EventTime::Now, submission: None };
-    let named = |filter, act, form, items| wanted(Place::Filter(filter), act, form, items);
+/// What a command wants that is no question about events of one filter.
+pub(super) enum Other<'a> {
+    Errand(Errand<'a>),
+    Connection(ConnectionRequest<'a>),
+    Transaction(TransactionRequest),
+    Server(ServerRequest<'a>),
+}
+
+/// What somebody wants of keys and filters beside.
+pub(super) enum Errand<'a> {
+    /// How many of these keys are there.
+    Exists(Arguments<'a>),
+    Get(&'a [u8]),
+    Overwrite,
+    Delete(Arguments<'a>),
+    Remove {
+        filter: &'a [u8],
+        items: Arguments<'a>,
+    },
+    Type(&'a [u8]),
+    /// How many filters there are.
+    Filters,
+    Flush,
+    Reserve {
+        filter: &'a [u8],
+        options: BloomOptions,
+    },
+    /// How many events a filter has seen.
+    Count(&'a [u8]),
+    BloomInfo {
+        filter: &'a [u8],
+        field: Option<BloomInfoField>,
+    },
+    Info(&'a [u8]),
+    List,
+}
+
+/// What a command wants to know of events of one filter, or what else it wants.
+pub(super) fn of<'a>(request: Request<'a>, names: &Names, get: GetRule) -> Result<Wanted<'a>, Other<'a>> {
+    match request {
+        Request::Keys(request) => of_keys(request, names, get).map_err(Other::Errand),
+        Request::Sets(request) => of_sets(request).map_err(Other::Errand),
+        Request::Bloom(request) => of_bloom(request).map_err(Other::Errand),
+        Request::Filters(request) => of_filters(request).map_err(Other::Errand),
+        Request::Claims(request) => Ok(of_claims(request)),
+        Request::Connection(request) => Err(Other::Connection(request)),
+        Request::Transaction(request) => Err(Other::Transaction(request)),
+        Request::Server(request) => Err(Other::Server(request)),
+    }
+}
+
+fn wanted<'a>(place: Place<'a>, act: Wish<'a>, form: Form, items: Items<'a>) -> Wanted<'a> {
+    Wanted { place, act, form, items, time: EventTime::Now, submission: None }
+}
+
+fn of_keys<'a>(request: KeyRequest<'a>, names: &Names, get: GetRule) -> Result<Wanted<'a>, Errand<'a>> {
     let keyed = |key, lifetime_ms, form| wanted(Place::Key { key, lifetime_ms }, Wish::Observe, form, Items::One(key));
     Ok(match request {
-        Request::Keys(KeyRequest::SetIfNew { key, lifetime_ms, .. }) => keyed(key, lifetime_ms, Form::OkOrNothing),
-        Request::Keys(KeyRequest::SetNx { key, .. }) => keyed(key, None, Form::Integer(Says::New)),
-        Request::Sets(SetRequest::Add { filter, items }) => {
-            named(filter, Wish::Observe, Form::Count(Says::New), Items::Many(items))
+        KeyRequest::SetIfNew { key, lifetime_ms } => keyed(key, lifetime_ms, Form::OkOrNothing),
+        KeyRequest::SetNx { key } => keyed(key, None, Form::Integer(Says::New)),
+        KeyRequest::Exists { keys } if names.only_filter(keys.iter()).is_some() => {
+            let key = keys.get(0).unwrap_or_default();
+            wanted(Place::OnlyOf { key }, Wish::Test, Form::HowManyThere, Items::Many(keys))
         }
-        Request::Sets(SetRequest::Contains { filter, item }) => {
-            named(filter, Wish::Test, Form::Integer(Says::Seen), Items::One(item))
+        KeyRequest::Get { key } if get == GetRule::One && names.filters_of(key).len() == 1 => {
+            wanted(Place::OnlyOf { key }, Wish::Test, Form::OneOrNothing, Items::One(key))
         }
-        Request::Sets(SetRequest::ContainsEach { filter, items }) => {
-            named(filter, Wish::Test, Form::Integers(Says::Seen), Items::Many(items))
+        KeyRequest::Exists { keys } => return Err(Errand::Exists(keys)),
+        KeyRequest::Get { key } => return Err(Errand::Get(key)),
+        KeyRequest::Overwrite => return Err(Errand::Overwrite),
+        KeyRequest::Delete { keys } => return Err(Errand::Delete(keys)),
+        KeyRequest::Type { key } => return Err(Errand::Type(key)),
+        KeyRequest::Count => return Err(Errand::Filters),
+        KeyRequest::Flush => return Err(Errand::Flush),
+    })
+}
+
+fn of_sets(request: SetRequest<'_>) -> Result<Wanted<'_>, Errand<'_>> {
+    Ok(match request {
+        SetRequest::Add { filter, items } => {
+            wanted(Place::Filter(filter), Wish::Observe, Form::HowManyNew, Items::Many(items))
         }
-        Request::Bloom(BloomRequest::Add { filter, item }) => {
-            named(filter, Wish::Observe, Form::Boolean(Says::New), Items::One(item))
+        SetRequest::Contains { filter, item } => {
+            wanted(Place::Filter(filter), Wish::Test, Form::Integer(Says::Seen), Items::One(item))
         }
-        Request::Bloom(BloomRequest::AddEach { filter, items } | BloomRequest::Insert { filter, items, .. }) => {
-            named(filter, Wish::Observe, Form::Booleans(Says::New), Items::Many(items))
+        SetRequest::ContainsEach { filter, items } => {
+            wanted(Place::Filter(filter), Wish::Test, Form::Integers(Says::Seen), Items::Many(items))
         }
-        Request::Bloom(BloomRequest::Contains { filter, item }) => {
-            named(filter, Wish::Test, Form::Boolean(Says::Seen), Items::One(item))
+        SetRequest::Remove { filter, items } => return Err(Errand::Remove { filter, items }),
+    })
+}
+
+fn of_bloom(request: BloomRequest<'_>) -> Result<Wanted<'_>, Errand<'_>> {
+    Ok(match request {
+        BloomRequest::Add { filter, item } => {
+            wanted(Place::Filter(filter), Wish::Observe, Form::Boolean(Says::New), Items::One(item))
         }
-        Request::Bloom(BloomRequest::ContainsEach { filter, items }) => {
-            named(filter, Wish::Test, Form::Booleans(Says::Seen), Items::Many(items))
+        BloomRequest::AddEach { filter, items } | BloomRequest::Insert { filter, items, .. } => {
+            wanted(Place::Filter(filter), Wish::Observe, Form::Booleans(Says::New), Items::Many(items))
         }
-        Request::Filters(FilterRequest::Observe { filter, submission, time, items }) => {
-            Wanted { submission, time, ..named(filter, Wish::Observe, Form::Codes, Items::Many(items)) }
+        BloomRequest::Contains { filter, item } => {
+            wanted(Place::Filter(filter), Wish::Test, Form::Boolean(Says::Seen), Items::One(item))
         }
-        Request::Filters(FilterRequest::Test { filter, items }) => {
-            named(filter, Wish::Test, Form::Codes, Items::Many(items))
+        BloomRequest::ContainsEach { filter, items } => {
+            wanted(Place::Filter(filter), Wish::Test, Form::Booleans(Says::Seen), Items::Many(items))
         }
-        Request::Claims(request) => of_claims(request),
-        other => return Err(other),
+        BloomRequest::Reserve { filter, options } => return Err(Errand::Reserve { filter, options }),
+        BloomRequest::Count { filter } => return Err(Errand::Count(filter)),
+        BloomRequest::Info { filter, field } => return Err(Errand::BloomInfo { filter, field }),
+    })
+}
+
+fn of_filters(request: FilterRequest<'_>) -> Result<Wanted<'_>, Errand<'_>> {
+    Ok(match request {
+        FilterRequest::Observe { filter, submission, time, items } => {
+            let observe = wanted(Place::Filter(filter), Wish::Observe, Form::Codes, Items::Many(items));
+            Wanted { submission, time, ..observe }
+        }
+        FilterRequest::Test { filter, items } => {
+            wanted(Place::Filter(filter), Wish::Test, Form::Codes, Items::Many(items))
+        }
+        FilterRequest::Info { filter } => return Err(Errand::Info(filter)),
+        FilterRequest::List => return Err(Errand::List),
     })
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use firstseen_client::{CallError, Client, Filter, FilterSecret, Verdict};
+use firstseen_client::{CallError, Client, Filter, FilterError, FilterSecret, Verdict};
 use firstseen_filter::{FilterSpec, Kind, Unit};
 use firstseen_node::Limits;
 use firstseen_routing::{Reason, SlicedDefinition};
@@ -15,6 +15,7 @@ const KEYS: u64 = 60;
 const STEPS: u64 = 2_000;
 const FUTURE: Verdict = Verdict::Undecided(Reason::Future);
 const TRIES: u32 = 1_000;
+const OPEN_TRIES: u32 = 10;
 /// Long ago, so that no time is ahead of the node's.
 const BEGIN_MS: u64 = 1_700_000_000_000;
 
@@ -69,8 +70,15 @@ async fn made(node: &TestNode, name: &str, change: impl FnOnce(&mut FilterSpec))
 /// A producer of its own, and the filter for it.
 async fn opened(node: &TestNode, name: &str) -> (Client, Filter) {
     let client = Client::connect([node.node.addr()]).await.expect("the node answers");
-    let filter = client.filter(name).await.expect("it is there");
-    (client, filter)
+    // A node that has just started is not ready at once on a busy machine; each try waits for it.
+    for _ in 0..OPEN_TRIES {
+        match client.filter(name).await {
+            Ok(filter) => return (client, filter),
+            Err(FilterError::Unreachable { .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    panic!("filter {name} is not there after {OPEN_TRIES} tries");
 }
 
 async fn observe(filter: &Filter, key: u64, now_ms: u64, life_ms: Option<u64>) -> Verdict {

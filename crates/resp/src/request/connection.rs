@@ -1,6 +1,7 @@
 //! Commands of the connection itself: who the client is, and how it is spoken to. Promises: passwords are not among what
 //! is printed for debugging. Must not know: users, and what state a connection has.
 
+use super::unserved::subcommand_refusal;
 use super::words::{check_arity, is};
 use crate::number::integer;
 use crate::refusal::{NOT_AN_INTEGER, Refusal, SYNTAX};
@@ -46,6 +47,13 @@ pub enum ConnectionRequest<'a> {
     ReadWrite,
     /// `CLIENT`.
     Client(ClientRequest<'a>),
+}
+
+impl ConnectionRequest<'_> {
+    /// Whether a client may send it that has not said who it is.
+    pub fn needs_nobody(&self) -> bool {
+        matches!(self, Self::Hello { .. } | Self::Auth(_) | Self::Quit | Self::Reset)
+    }
 }
 
 /// A command `CLIENT`.
@@ -179,7 +187,7 @@ pub(super) fn client(arguments: Arguments<'_>) -> Result<ConnectionRequest<'_>, 
     } else if is(subcommand, "TRACKING") && is(argument, "OFF") {
         ClientRequest::Granted
     } else {
-        return Err(Refusal::UnknownSubcommand { command: "client", subcommand });
+        return Err(subcommand_refusal("client", subcommand));
     };
     Ok(ConnectionRequest::Client(request))
 }

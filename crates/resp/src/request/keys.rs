@@ -11,26 +11,15 @@ pub enum KeyRequest<'a> {
     SetIfNew {
         /// The event.
         key: &'a [u8],
-        /// What Redis would store.
-        value: &'a [u8],
         /// For how long, of `EX` or `PX`: over zero.
         lifetime_ms: Option<u64>,
     },
     /// `SET key value` without `NX`, which would overwrite.
-    Overwrite {
-        /// The event.
-        key: &'a [u8],
-        /// What Redis would store.
-        value: &'a [u8],
-        /// For how long, of `EX` or `PX`: over zero.
-        lifetime_ms: Option<u64>,
-    },
+    Overwrite,
     /// `SETNX`: records the key if it is new. The reply is 1, or 0.
     SetNx {
         /// The event.
         key: &'a [u8],
-        /// What Redis would store.
-        value: &'a [u8],
     },
     /// `GET`.
     Get {
@@ -63,7 +52,6 @@ const UNSERVED: [&str; 5] = ["XX", "GET", "KEEPTTL", "EXAT", "PXAT"];
 
 /// Options come in any order, `NX` more than once, and of `EX` the last counts, as in Redis.
 pub(super) fn set(arguments: Arguments<'_>) -> Result<KeyRequest<'_>, Refusal<'_>> {
-    let (key, value) = (arguments.at(0), arguments.at(1));
     let (mut is_if_new, mut lifetime) = (false, None);
     let mut options = arguments.from(2).iter();
     while let Some(option) = options.next() {
@@ -82,11 +70,8 @@ pub(super) fn set(arguments: Arguments<'_>) -> Result<KeyRequest<'_>, Refusal<'_
     }
     // Only now, as Redis tells a wrong option first.
     let lifetime_ms = lifetime.map(|(time, unit_ms)| lifetime_ms(time, unit_ms, "set")).transpose()?;
-    if is_if_new {
-        Ok(KeyRequest::SetIfNew { key, value, lifetime_ms })
-    } else {
-        Ok(KeyRequest::Overwrite { key, value, lifetime_ms })
-    }
+    let set = KeyRequest::SetIfNew { key: arguments.at(0), lifetime_ms };
+    Ok(if is_if_new { set } else { KeyRequest::Overwrite })
 }
 
 /// The unit of the time behind this option, if it is one of a time.
@@ -101,7 +86,7 @@ fn unit_ms(option: &[u8]) -> Option<i64> {
 }
 
 pub(super) fn set_nx(arguments: Arguments<'_>) -> KeyRequest<'_> {
-    KeyRequest::SetNx { key: arguments.at(0), value: arguments.at(1) }
+    KeyRequest::SetNx { key: arguments.at(0) }
 }
 
 /// `SYNC` and `ASYNC` are one, as nobody waits for memory to be given back.

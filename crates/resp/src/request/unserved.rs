@@ -5,30 +5,75 @@ use super::words::is;
 use crate::Command;
 use crate::refusal::{Refusal, Unserved};
 
-/// Of strings, hashes, lists, sorted sets, streams and the like, and of keys that hold these.
-const STORE_VALUES: &str = "\
-    append bitcount bitfield bitop bitpos blpop brpop copy decr decrby dump expire expireat expiretime geoadd \
-    getbit getdel getex getrange getset hdel hexists hget hgetall hincrby hkeys hlen hmget hmset hscan hset \
-    hsetnx hvals incr incrby incrbyfloat keys lindex linsert llen lmove lpop lpos lpush lpushx lrange lrem \
-    lset ltrim mget move mset msetnx persist pexpire pexpireat pfadd pfcount psetex pttl randomkey rename \
-    renamenx restore rpop rpush scan scard sdiff setbit setex setrange sinter smembers smove sort spop \
-    srandmember sscan strlen substr sunion touch ttl xadd xread zadd";
+/// Commands with the reason of each.
+const NAMES: [(Unserved, &str); 20] = [
+    (
+        Unserved::StoresValues,
+        "append bitcount bitfield bitfield_ro bitop bitpos blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax bzpopmin decr \
+         decrby geoadd geodist geohash geopos georadius georadiusbymember geosearch geosearchstore getbit getdel getex getrange getset \
+         hdel hexists hget hgetall hgetdel hgetex hincrby hincrbyfloat hkeys hlen hmget hmset hrandfield hscan hset hsetex hsetnx \
+         hstrlen hvals incr incrby incrbyfloat lcs lindex linsert llen lmove lmpop lpop lpos lpush lpushx lrange lrem lset ltrim \
+         mget pfadd pfcount pfmerge rpop rpoplpush rpush rpushx sdiff sdiffstore setbit setrange sinter sintercard sinterstore \
+         smove sort sort_ro strlen substr sunion sunionstore xack xadd xautoclaim xclaim xdel xgroup xinfo xlen xpending xrange \
+         xread xreadgroup xrevrange xsetid xtrim zadd zcard zcount zdiff zdiffstore zincrby zinter zinterstore zlexcount zmpop \
+         zmscore zpopmax zpopmin zrandmember zrange zrangebylex zrangebyscore zrangestore zrank zrem zremrangebylex \
+         zremrangebyrank zremrangebyscore zrevrange zrevrangebylex zrevrangebyscore zrevrank zscan zscore zunion zunionstore",
+    ),
+    (Unserved::Overwrites, "mset psetex setex"),
+    (Unserved::SetsTogether, "msetnx"),
+    (Unserved::MovesKeys, "copy dump migrate move rename renamenx restore swapdb"),
+    (
+        Unserved::ChangesTimes,
+        "expire expireat persist pexpire pexpireat hexpire hpexpire hexpireat hpexpireat hpersist",
+    ),
+    (Unserved::TellsTimes, "expiretime httl hpttl pexpiretime pttl ttl"),
+    (Unserved::ListsKeys, "keys randomkey scan smembers spop srandmember sscan"),
+    (Unserved::CountsEvents, "scard"),
+    (Unserved::TouchesKeys, "touch"),
+    (Unserved::RunsScripts, "eval eval_ro evalsha evalsha_ro fcall fcall_ro function script"),
+    (
+        Unserved::PublishesMessages,
+        "psubscribe publish pubsub punsubscribe spublish ssubscribe subscribe sunsubscribe unsubscribe",
+    ),
+    (Unserved::ShowsCommands, "monitor"),
+    (Unserved::WatchesKeys, "watch"),
+    (Unserved::MovesBytes, "bf.debug bf.load bf.loadchunk bf.scandump"),
+    (Unserved::ShowsMemory, "debug memory object"),
+    (Unserved::NamesUsers, "acl"),
+    (Unserved::KeepsLogs, "latency slowlog"),
+    (Unserved::SavesItself, "bgrewriteaof bgsave lastsave save"),
+    (Unserved::IsCluster, "asking failover psync replconf replicaof role sentinel slaveof sync wait waitaof"),
+    (Unserved::StopsNode, "shutdown"),
+];
 
-/// Those with a reason of their own.
-const OTHERS: [(&str, Unserved); 13] = [
-    ("bf.debug", Unserved::MovesBytes),
-    ("bf.load", Unserved::MovesBytes),
-    ("bf.loadchunk", Unserved::MovesBytes),
-    ("bf.scandump", Unserved::MovesBytes),
-    ("monitor", Unserved::ShowsCommands),
-    ("psubscribe", Unserved::PublishesMessages),
-    ("publish", Unserved::PublishesMessages),
-    ("pubsub", Unserved::PublishesMessages),
-    ("punsubscribe", Unserved::PublishesMessages),
-    ("ssubscribe", Unserved::PublishesMessages),
-    ("subscribe", Unserved::PublishesMessages),
-    ("unsubscribe", Unserved::PublishesMessages),
-    ("watch", Unserved::WatchesKeys),
+/// Commands of modules, by how their names begin.
+const MODULES: [(&str, &str, Unserved); 8] = [
+    ("cf.", "cf.*", Unserved::HasCuckoo),
+    ("cms.", "cms.*", Unserved::CountsKeys),
+    ("topk.", "topk.*", Unserved::CountsKeys),
+    ("tdigest.", "tdigest.*", Unserved::CountsKeys),
+    ("json.", "json.*", Unserved::StoresValues),
+    ("ft.", "ft.*", Unserved::StoresValues),
+    ("ts.", "ts.*", Unserved::StoresValues),
+    ("graph.", "graph.*", Unserved::StoresValues),
+];
+
+/// Second words with the reason of each.
+const SUBCOMMANDS: [(&str, Unserved, &str); 5] = [
+    (
+        "client",
+        Unserved::ConnectsAlone,
+        "caching getredir info kill list pause reply tracking trackinginfo unblock unpause",
+    ),
+    ("config", Unserved::KeepsSettings, "resetstat rewrite set"),
+    ("module", Unserved::HasNoModules, "load loadex unload"),
+    ("command", Unserved::TellsTable, "getkeys getkeysandflags"),
+    (
+        "cluster",
+        Unserved::IsCluster,
+        "addslots addslotsrange bumpepoch count-failure-reports countkeysinslot delslots delslotsrange failover flushslots forget \
+         getkeysinslot keyslot links meet myshardid replicas replicate reset saveconfig set-config-epoch setslot slaves slot-stats",
+    ),
 ];
 
 /// How lines of a request over HTTP begin. Redis, too, closes a connection that sends one.
@@ -40,7 +85,23 @@ pub(super) fn refusal<'a>(command: &Command<'a>) -> Refusal<'a> {
     if HTTP.iter().any(|line| is(name, line)) {
         return Refusal::HttpRequest;
     }
-    let stores = STORE_VALUES.split(' ').find(|known| is(name, known)).map(|known| (known, Unserved::StoresValues));
-    let known = stores.or_else(|| OTHERS.iter().find(|(known, _)| is(name, known)).copied());
-    known.map_or(Refusal::UnknownCommand(*command), |(command, why)| Refusal::Unserved { command, why })
+    let named = |(why, names): &(Unserved, &'static str)| {
+        names.split(' ').find(|known| is(name, known)).map(|command| Refusal::Unserved { command, why: *why })
+    };
+    let begins = |beginning: &str| name.get(..beginning.len()).is_some_and(|begin| is(begin, beginning));
+    let of_module = || {
+        let module = MODULES.iter().find(|(beginning, ..)| begins(beginning));
+        module.map(|(_, command, why)| Refusal::Unserved { command, why: *why })
+    };
+    NAMES.iter().find_map(named).or_else(of_module).unwrap_or(Refusal::UnknownCommand(*command))
+}
+
+/// Why a second word of a command is not served.
+pub(super) fn subcommand_refusal<'a>(command: &'static str, subcommand: &'a [u8]) -> Refusal<'a> {
+    let of_command = SUBCOMMANDS.iter().filter(|(of, ..)| *of == command);
+    let named = |(_, why, names): &(&'static str, Unserved, &'static str)| {
+        let known = names.split(' ').find(|known| is(subcommand, known))?;
+        Some(Refusal::UnservedSubcommand { command, subcommand: known, why: *why })
+    };
+    of_command.into_iter().find_map(named).unwrap_or(Refusal::UnknownSubcommand { command, subcommand })
 }

@@ -23,7 +23,7 @@ fn is_of(line: &str, first_item: usize, expected: impl for<'a> FnOnce(Arguments<
 #[test]
 fn keys() {
     fn set(lifetime_ms: Option<u64>) -> Request<'static> {
-        Request::Keys(KeyRequest::SetIfNew { key: b"k", value: b"v", lifetime_ms })
+        Request::Keys(KeyRequest::SetIfNew { key: b"k", lifetime_ms })
     }
     is("SET k v NX", set(None));
     is("set k v nx nx", set(None));
@@ -32,9 +32,9 @@ fn keys() {
     is("SET k v PX 1 NX", set(Some(1)));
     is("SET k v NX PX 1 PX 2", set(Some(2)));
     is("SET k v NX EX 9223372036854775", set(Some(9_223_372_036_854_775_000)));
-    is("SET k v", Request::Keys(KeyRequest::Overwrite { key: b"k", value: b"v", lifetime_ms: None }));
-    is("SET nx v EX 1", Request::Keys(KeyRequest::Overwrite { key: b"nx", value: b"v", lifetime_ms: Some(1000) }));
-    is("SETNX k v", Request::Keys(KeyRequest::SetNx { key: b"k", value: b"v" }));
+    is("SET k v", Request::Keys(KeyRequest::Overwrite));
+    is("SET nx v EX 1", Request::Keys(KeyRequest::Overwrite));
+    is("SETNX k v", Request::Keys(KeyRequest::SetNx { key: b"k" }));
     is("GET k", Request::Keys(KeyRequest::Get { key: b"k" }));
     is_of("EXISTS a b a", 1, |keys| Request::Keys(KeyRequest::Exists { keys }));
     is_of("DEL a", 1, |keys| Request::Keys(KeyRequest::Delete { keys }));

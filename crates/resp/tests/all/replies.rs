@@ -14,7 +14,6 @@ enum Reply {
     Null,
     NullArray,
     Boolean(bool),
-    Double(f64),
     Array(Vec<Reply>),
     Map(Vec<Reply>),
 }
@@ -29,7 +28,6 @@ impl Reply {
             Self::Null => replies.null(),
             Self::NullArray => replies.null_array(),
             Self::Boolean(value) => replies.boolean(*value),
-            Self::Double(value) => replies.double(*value),
             Self::Array(members) => {
                 replies.array(members.len());
                 members.iter().for_each(|member| member.write(replies));
@@ -53,7 +51,6 @@ impl Reply {
             Self::Bulk(bytes) => Frame::BulkString(bytes.clone()),
             Self::Null | Self::NullArray => Frame::Null,
             Self::Boolean(value) => Frame::Integer(i64::from(*value)),
-            Self::Double(value) => Frame::BulkString(value.to_string().into_bytes()),
             Self::Array(members) => Frame::Array(members.iter().map(Self::in_version_2).collect()),
             Self::Map(values) => {
                 let entries = (0..).zip(values).map(|(key, value)| [Frame::Integer(key), value.in_version_2()]);
@@ -72,7 +69,6 @@ impl Reply {
             Self::Bulk(bytes) => Frame::BlobString { data: bytes.clone(), attributes },
             Self::Null | Self::NullArray => Frame::Null,
             Self::Boolean(value) => Frame::Boolean { data: *value, attributes },
-            Self::Double(value) => Frame::Double { data: *value, attributes },
             Self::Array(members) => Frame::Array { data: members.iter().map(Self::in_version_3).collect(), attributes },
             Self::Map(values) => {
                 let key = |data| Frame::Number { data, attributes: None };
@@ -96,9 +92,6 @@ fn replies() -> impl Strategy<Value = Reply> {
         Just(Reply::Null),
         Just(Reply::NullArray),
         any::<bool>().prop_map(Reply::Boolean),
-        prop_oneof![any::<f64>(), Just(0.0), Just(-1.5), Just(f64::INFINITY), Just(f64::NEG_INFINITY)]
-            .prop_filter("no number equals itself", |value| !value.is_nan())
-            .prop_map(Reply::Double),
     ];
     leaf.prop_recursive(3, 30, 6, |inner| {
         prop_oneof![
@@ -134,7 +127,7 @@ proptest! {
 #[test]
 fn bytes_are_those_of_the_protocol() {
     type Write = fn(&mut Replies);
-    let samples: [(Write, &str, &str); 17] = [
+    let samples: [(Write, &str, &str); 13] = [
         (|it| it.simple("OK"), "+OK\r\n", "+OK\r\n"),
         (|it| it.error("ERR a\r\nb\n"), "-ERR a  b \r\n", "-ERR a  b \r\n"),
         (|it| it.error(format_args!("ERR {}\r{}", 1, 2)), "-ERR 1 2\r\n", "-ERR 1 2\r\n"),
@@ -148,10 +141,6 @@ fn bytes_are_those_of_the_protocol() {
         (|it| it.boolean(false), ":0\r\n", "#f\r\n"),
         (|it| it.array(12), "*12\r\n", "*12\r\n"),
         (|it| it.map(7), "*14\r\n", "%7\r\n"),
-        (|it| it.double(0.01), "$4\r\n0.01\r\n", ",0.01\r\n"),
-        (|it| it.double(100.0), "$3\r\n100\r\n", ",100\r\n"),
-        (|it| it.double(f64::NEG_INFINITY), "$4\r\n-inf\r\n", ",-inf\r\n"),
-        (|it| it.double(f64::NAN), "$3\r\nnan\r\n", ",nan\r\n"),
     ];
     for (write, two, three) in samples {
         let mut replies = Replies::new(Protocol::Resp2);
@@ -163,16 +152,4 @@ fn bytes_are_those_of_the_protocol() {
         assert_eq!(replies.take(), [two, three].concat());
         assert!(replies.is_empty());
     }
-}
-
-#[test]
-fn a_reply_can_be_taken_back() {
-    let mut replies = Replies::new(Protocol::Resp2);
-    replies.simple("OK");
-    let mark = replies.len();
-    replies.array(3);
-    replies.integer(1);
-    replies.truncate(mark);
-    replies.error("ERR no");
-    assert_eq!(replies.as_bytes(), b"+OK\r\n-ERR no\r\n");
 }

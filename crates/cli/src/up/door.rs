@@ -1,0 +1,105 @@
+//! The door for Redis clients of a local cluster: what to type at it, as its configuration has it by now.
+//!
+//! Must not know: what the door does.
+
+use std::net::SocketAddr;
+use std::path::Path;
+
+use crate::node::config_file::NodeFile;
+use crate::text::look::Look;
+
+/// The filter that the text makes which says that the cluster is ready.
+pub(crate) const CLICKS: &str = "clicks";
+
+/// The door for Redis clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LocalDoor {
+    pub(crate) listen: SocketAddr,
+    pub(crate) speaks_tls: bool,
+    /// Whether filters are made by use.
+    pub(crate) makes_filters: bool,
+    /// How keys begin that are events of [`CLICKS`].
+    pub(crate) beginning: Option<String>,
+}
+
+impl LocalDoor {
+    /// The door of a node with this configuration.
+    pub(crate) fn of(config: &Path) -> Option<Self> {
+        let door = NodeFile::read(config, &[]).ok()?.node.redis?;
+        let of_clicks = door.prefix.into_iter().find(|prefix| prefix.filter == CLICKS);
+        Some(Self {
+            listen: door.listen,
+            speaks_tls: door.tls,
+            makes_filters: door.sandbox,
+            beginning: of_clicks.map(|prefix| prefix.beginning),
+        })
+    }
+
+    /// What to type at it; `data` is the folder of the cluster.
+    pub(crate) fn text(&self, data: &Path, look: Look) -> String {
+        let (ip, port) = (self.listen.ip(), self.listen.port());
+        let host = if ip.is_loopback() || ip.is_unspecified() { String::new() } else { format!("-h {ip} ") };
+        let file = |name: &str| data.join("certs").join(name).display().to_string();
+        let (ca, cert, key) = (file("ca.pem"), file("local.client.pem"), file("local.client.key"));
+        let tls =
+            if self.speaks_tls { format!("--tls --cacert {ca} --cert {cert} --key {key} ") } else { String::new() };
+        let with = format!("redis-cli {host}-p {port} {tls}");
+        let (filter, why) = if self.makes_filters {
+            ("seen", "a filter made by use; docs/redis.md".to_owned())
+        } else {
+            (CLICKS, format!("an event of filter {CLICKS}; docs/redis.md"))
+        };
+        let line = |command: String, why: &str| format!("{} # {why}\n", look.strong(&format!("{command:<59}")));
+        let mut text = line(format!("{with}BF.ADD {filter} an-event"), &why);
+        if let Some(beginning) = &self.beginning {
+            let set = format!("{with}SET {beginning}an-event 1 NX EX 86400");
+            text += &line(set, &format!("an event of filter {CLICKS}"));
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::folder::{Asked, Folder};
+    use super::*;
+    use crate::text::size::ByteSize;
+
+    #[test]
+    fn the_door_is_as_its_configuration_has_it_by_now() {
+        let folder = tempfile::tempdir().unwrap();
+        let memory = ByteSize(1 << 26);
+        let asked = Asked { nodes: Some(1), sites: Vec::new(), port: None, tls: false, redis: Some(6390), memory };
+        let made = Folder::open(folder.path(), asked).unwrap();
+        let door = LocalDoor {
+            listen: ([127, 0, 0, 1], 6390).into(),
+            speaks_tls: false,
+            makes_filters: true,
+            beginning: Some("clicks:".to_owned()),
+        };
+        assert_eq!(made.door(), Some(door.clone()));
+        let text = door.text(folder.path(), Look::PLAIN);
+        assert!(text.contains("BF.ADD seen ") && text.contains("-p 6390 SET clicks:an-event 1 NX EX 86400"), "{text}");
+        let config = made.config(&made.nodes()[0]);
+        let text = fs::read_to_string(&config).unwrap();
+        let changed = text.replace("6390", "6391").replace("sandbox = true", "").replace("\"clicks:\"", "\"c:\"");
+        fs::write(&config, changed).unwrap();
+        let listen = ([127, 0, 0, 1], 6391).into();
+        let edited = LocalDoor { listen, makes_filters: false, beginning: Some("c:".to_owned()), ..door };
+        assert_eq!(made.door().as_ref(), Some(&edited));
+        let said = edited.text(folder.path(), Look::PLAIN);
+        assert!(
+            said.contains("-p 6391 SET c:an-event") && said.contains("BF.ADD clicks ") && !said.contains("seen"),
+            "{said}"
+        );
+        let said = LocalDoor { speaks_tls: true, ..edited }.text(Path::new("d"), Look::PLAIN);
+        assert!(
+            said.contains(" --cert d/certs/local.client.pem") && said.contains("an-event 1 NX EX 86400 # "),
+            "{said}"
+        );
+        fs::write(&config, text.split("[redis]").next().unwrap()).unwrap();
+        assert_eq!(made.door(), None);
+    }
+}

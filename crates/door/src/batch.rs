@@ -1,0 +1,121 @@
+//! Events that ask one filter the same thing: they travel as one call.
+//!
+//! Promises: events are copied once, into room that is used again. Must not know: commands, replies.
+
+use std::sync::Arc;
+
+use firstseen_client::{SubmissionName, Verdict};
+use firstseen_routing::{Fence, Reason};
+
+use crate::desk::Desk;
+use crate::filters::{Act, Answers, Asked};
+use crate::host::Refused;
+use crate::not_asked::NotAsked;
+use crate::settings::MissingRule;
+
+/// What is asked about events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Question {
+    /// The filter.
+    pub(crate) filter: Arc<str>,
+    /// What is done with its events.
+    pub(crate) act: Act,
+    /// When the events occurred, in milliseconds since 1970; now where it is left out.
+    pub(crate) at_ms: Option<u64>,
+    /// For how long they are remembered, in milliseconds; for the window where it is left out.
+    pub(crate) life_ms: Option<u64>,
+}
+
+/// Events of one question.
+pub(crate) struct Batch {
+    question: Question,
+    bytes: Vec<u8>,
+    /// Where each event ends.
+    ends: Vec<usize>,
+    names: Vec<SubmissionName>,
+    /// The grants of events that are confirmed or released.
+    fences: Vec<Fence>,
+}
+
+impl Batch {
+    pub(crate) fn new(question: Question) -> Self {
+        Self { question, bytes: Vec::new(), ends: Vec::new(), names: Vec::new(), fences: Vec::new() }
+    }
+
+    /// Asks something else from now on, about no events yet.
+    pub(crate) fn begin(&mut self, question: Question) {
+        self.question = question;
+        self.bytes.clear();
+        self.ends.clear();
+        self.names.clear();
+        self.fences.clear();
+    }
+
+    pub(crate) fn question(&self) -> &Question {
+        &self.question
+    }
+
+    /// Bytes of room that it keeps.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
+    }
+
+    pub(crate) fn push(&mut self, event: &[u8]) {
+        self.bytes.extend_from_slice(event);
+        self.ends.push(self.bytes.len());
+    }
+
+    pub(crate) fn name(&mut self, names: impl Iterator<Item = SubmissionName>) {
+        self.names.extend(names);
+    }
+
+    pub(crate) fn show(&mut self, fences: &[Fence]) {
+        self.fences.extend(fences);
+    }
+
+    /// The grant of an event that is confirmed or released.
+    pub(crate) fn fence(&self, event: usize) -> Option<Fence> {
+        self.fences.get(event).copied()
+    }
+
+    pub(crate) fn item(&self, event: usize) -> &[u8] {
+        let begin = event.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        let end = self.ends.get(event).copied().unwrap_or(begin);
+        self.bytes.get(begin..end).unwrap_or_default()
+    }
+
+    pub(crate) fn items(&self) -> impl Iterator<Item = &[u8]> {
+        (0..self.ends.len()).map(|event| self.item(event))
+    }
+
+    /// Asks about all of them.
+    pub(crate) async fn ask(&self, desk: Desk<'_>) -> Result<Answers, NotAsked> {
+        let Question { filter, act, at_ms, life_ms } = &self.question;
+        let count = self.ends.len();
+        match desk.guest.may(act.verb(), filter, u32::try_from(count).unwrap_or(u32::MAX)) {
+            Ok(()) => {}
+            Err(Refused::Spent(_)) => return Ok(Answers::alike(Verdict::Undecided(Reason::Overloaded), count)),
+            Err(refused) => return Err(NotAsked::Refused(refused.to_string())),
+        }
+        let items: Vec<&[u8]> = self.items().collect();
+        let asked = Asked {
+            items: &items,
+            names: &self.names,
+            fences: &self.fences,
+            act: *act,
+            at_ms: at_ms.unwrap_or(desk.now_ms),
+            life_ms: *life_ms,
+        };
+        // What is let go is not to be confirmed meanwhile.
+        for (event, fence) in self.fences.iter().enumerate() {
+            desk.confirmer.cancel(filter, self.item(event), *fence);
+        }
+        match desk.patience.ask(desk.filters, filter, &asked).await.map_err(NotAsked::from) {
+            Err(NotAsked::NotFound) if desk.missing == MissingRule::Zero && *act == Act::Test => {
+                Ok(Answers::alike(Verdict::FirstSeen, count))
+            }
+            Err(NotAsked::Undecided(reason)) => Ok(Answers::alike(Verdict::Undecided(reason), count)),
+            answered => answered,
+        }
+    }
+}

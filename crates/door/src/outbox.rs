@@ -1,0 +1,146 @@
+//! The replies to one connection, on their way out.
+//!
+//! Promises: a reply that is here leaves before a wait that takes its time; a client that reads nothing is given up in the end. Must not
+//! know: commands, what is waited for.
+
+use std::pin::pin;
+use std::time::Duration;
+
+use firstseen_resp::{Protocol, Replies};
+use futures_util::future::join;
+use tokio::io::{AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, timeout, timeout_at};
+
+/// How long a client may take to read its replies, of which there are a few MiB at most.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
+/// For how long replies wait for others to leave with, over all waits.
+const HELD_BACK_MAX: Duration = Duration::from_millis(20);
+
+/// Why nothing more can be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsent {
+    /// The client has gone.
+    Gone,
+    /// The client has not read its replies in time.
+    Late,
+}
+
+/// Replies, and where they go.
+pub(crate) struct Outbox {
+    replies: Replies,
+    sent_bytes: u64,
+    /// Since when the first of the replies that are here is held back by waits.
+    held_since: Option<Instant>,
+    writer: Box<dyn AsyncWrite + Send + Sync + Unpin>,
+    failed: Option<Unsent>,
+}
+
+impl Outbox {
+    pub(crate) fn new(writer: impl AsyncWrite + Send + Sync + Unpin + 'static) -> Self {
+        Self {
+            replies: Replies::new(Protocol::Resp2),
+            sent_bytes: 0,
+            held_since: None,
+            writer: Box::new(writer),
+            failed: None,
+        }
+    }
+
+    /// Where replies are written.
+    pub(crate) fn replies(&mut self) -> &mut Replies {
+        &mut self.replies
+    }
+
+    /// Bytes of all replies so far.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.sent_bytes + self.replies.len() as u64
+    }
+
+    /// Sends all replies.
+    pub(crate) async fn send(&mut self) -> Result<(), Unsent> {
+        if let Some(failed) = self.failed {
+            return Err(failed);
+        }
+        self.held_since = None;
+        let replies = self.replies.take();
+        if replies.is_empty() {
+            return Ok(());
+        }
+        self.sent_bytes += replies.len() as u64;
+        let sending = async {
+            self.writer.write_all(&replies).await?;
+            self.writer.flush().await
+        };
+        self.failed = match timeout(WRITE_TIMEOUT, sending).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err(_)) => Some(Unsent::Gone),
+            Err(_) => Some(Unsent::Late),
+        };
+        self.failed.map_or(Ok(()), Err)
+    }
+
+    /// Waits; where that takes its time, the replies that are here leave meanwhile.
+    pub(crate) async fn wait_for<A>(&mut self, waiting: impl Future<Output = A>) -> A {
+        if self.replies.is_empty() {
+            return waiting.await;
+        }
+        let mut waiting = pin!(waiting);
+        let until = *self.held_since.get_or_insert_with(Instant::now) + HELD_BACK_MAX;
+        if let Ok(come) = timeout_at(until, &mut waiting).await {
+            return come;
+        }
+        // What cannot be sent is found again by the next one who sends. What is waited for goes on while the client reads.
+        let (come, _) = join(waiting, self.send()).await;
+        come
+    }
+
+    /// Tells the client that nothing more comes.
+    pub(crate) async fn close(&mut self) -> std::io::Result<()> {
+        self.writer.shutdown().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+    use tokio::sync::oneshot;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_decided_leaves_before_a_long_wait() {
+        let (mut client, server) = tokio::io::duplex(1 << 10);
+        let mut outbox = Outbox::new(server);
+        outbox.replies().simple("OK");
+        // It is read while the other is waited for, or nobody would end the wait.
+        let (heard, waiting) = oneshot::channel();
+        let reading = async {
+            let mut read = [0; 5];
+            client.read_exact(&mut read).await.unwrap();
+            heard.send(read).unwrap();
+        };
+        let (come, ()) = tokio::join!(outbox.wait_for(waiting), reading);
+        assert_eq!(&come.unwrap(), b"+OK\r\n");
+        outbox.replies().integer(1);
+        outbox.wait_for(std::future::ready(())).await;
+        assert_eq!((outbox.replies().len(), outbox.bytes()), (4, 9), "one that leaves with others");
+        // Many short waits are a long one.
+        for _ in 0..3 {
+            outbox.wait_for(sleep(HELD_BACK_MAX / 2)).await;
+        }
+        assert_eq!((outbox.replies().len(), outbox.bytes()), (0, 9));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_reads_nothing_is_given_up_once() {
+        let (_client, server) = tokio::io::duplex(4);
+        let mut outbox = Outbox::new(server);
+        outbox.replies().simple("PONG");
+        let begun = tokio::time::Instant::now();
+        assert_eq!(outbox.send().await, Err(Unsent::Late));
+        outbox.replies().simple("PONG");
+        assert_eq!(outbox.send().await, Err(Unsent::Late));
+        assert_eq!(begun.elapsed(), WRITE_TIMEOUT);
+    }
+}
