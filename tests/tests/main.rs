@@ -33,6 +33,7 @@ mod keys;
 mod late;
 mod live;
 mod local_cluster;
+mod log_events;
 mod memory;
 mod metrics;
 mod mistaken_settings;

@@ -18,6 +18,7 @@ mod confirm;
 mod error;
 mod filters;
 mod formats;
+mod leading;
 mod liveness;
 mod membership;
 mod meta;

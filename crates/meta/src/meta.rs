@@ -30,7 +30,7 @@ use crate::sender::Heard;
 use crate::service::MetaService;
 use crate::store::{self, Database, IDENTITY, Identity, Published};
 use crate::types::{Applied, Member, Raft, Versioned};
-use crate::{announce, confirm, raising, start};
+use crate::{announce, confirm, leading, raising, start};
 
 const STARTS: &str = "starts";
 
@@ -345,11 +345,13 @@ impl Meta {
         };
         let raft = start::raft(&inner.config, &inner.database, &network).await?;
         let jobs = start::controller(&raft, &network, &inner.config, &inner.stop, &inner.tasks);
+        let leaders = leading::log_changes(raft.clone(), Arc::clone(&inner.published), inner.stop.clone());
         if inner.running.set(Running { identity, raft, network, jobs, heard: Heard::default() }).is_err() {
             return Err(MetaError::Busy);
         }
         inner.tasks.spawn(announce::until_known(self.clone()));
         inner.tasks.spawn(raising::when_all_can(self.clone()));
+        inner.tasks.spawn(leaders);
         Ok(())
     }
 

@@ -11,6 +11,7 @@ use firstseen_meta::Meta;
 use firstseen_routing::{ClusterMap, Incarnation};
 use firstseen_wire::watch;
 
+use super::news;
 use crate::keeper::DiskState;
 use crate::links::Links;
 use crate::shared::Shared;
@@ -56,6 +57,7 @@ impl Follower {
             shared.downs.follow(&view.map, shared.clock.monotonic_ms());
             let faults = shared.owners.show(&view).await;
             let version = view.map.version;
+            news::log(&shared.view().map, &view.map);
             if shared.view().map.version != version {
                 tracing::info!(version, filters = view.filters.len(), faults = faults.len(), "a new map counts");
             }

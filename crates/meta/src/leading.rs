@@ -1,0 +1,40 @@
+//! Who leads the cluster's agreement, as lines of the log.
+//!
+//! Promises: each change that this node learns of has one line. Must not know: why the leader changed.
+
+use std::sync::Arc;
+
+use firstseen_routing::NodeId;
+use tokio_util::sync::CancellationToken;
+
+use crate::store::Published;
+use crate::types::Raft;
+
+/// Runs until the node stops.
+pub(crate) async fn log_changes(raft: Raft, published: Arc<Published>, stop: CancellationToken) {
+    stop.run_until_cancelled(follow(&raft, &published)).await;
+}
+
+async fn follow(raft: &Raft, published: &Published) {
+    let (mut metrics, mut known) = (raft.metrics(), None);
+    loop {
+        let (leader, term) = {
+            let metrics = metrics.borrow_and_update();
+            (metrics.current_leader.map(NodeId), metrics.current_term)
+        };
+        if leader != known {
+            let map = published.newest();
+            let node = leader.and_then(|leader| map.nodes.get(&leader)).map(|record| record.name.as_str());
+            match leader {
+                Some(number) => {
+                    tracing::info!(event = "leader", node, number = number.0, term, "a node leads the cluster");
+                }
+                None => tracing::warn!(event = "no_leader", term, "this node knows of no leader"),
+            }
+            known = leader;
+        }
+        if metrics.changed().await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Each change of a map, and its lines.
+
+use firstseen_filter::{FilterSpec, Kind};
+use firstseen_routing::{
+    ClusterId, Epoch, FilterPolicies, Incarnation, NodeRecord, SliceCopy, SliceOwner, SlicedDefinition,
+};
+
+use super::*;
+
+const FILTER: FilterId = FilterId(1);
+
+fn node(id: NodeId) -> NodeRecord {
+    NodeRecord {
+        name: format!("node-{id}"),
+        site: "here".to_owned(),
+        address: "127.0.0.1:1".to_owned(),
+        incarnation: Incarnation(1),
+        memory_bytes: 1 << 30,
+        voter: true,
+        is_down: false,
+    }
+}
+
+/// A filter of two slices on two of three nodes.
+fn map() -> ClusterMap {
+    let spec =
+        FilterSpec { capacity_events: Some(1000), ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window")) };
+    let definition = SlicedDefinition::new(&spec, "horizontal:2".parse().expect("a slicing")).expect("a definition");
+    let owner = |node| SliceOwner { node, complete_since: Incarnation(1), ..SliceOwner::default() };
+    let record = FilterRecord {
+        name: "clicks".to_owned(),
+        epoch: Epoch::FIRST,
+        owners: [NodeId(1), NodeId(2)].map(owner).to_vec(),
+        definition,
+        policies: FilterPolicies::default(),
+        copies: Vec::new(),
+        generations: Vec::new(),
+        branch: None,
+        line: Default::default(),
+    };
+    ClusterMap {
+        cluster: ClusterId([1; 16]),
+        version: 1,
+        nodes: [1, 2, 3].map(|id| (NodeId(id), node(NodeId(id)))).into(),
+        filters: [(FILTER, record)].into(),
+        next_filter: FilterId(2),
+        format: Default::default(),
+        access: Default::default(),
+    }
+}
+
+fn check(changes: &[fn(&mut ClusterMap)], expected: &[&[News<'static>]]) {
+    let mut before = map();
+    for (change, expected) in changes.iter().zip(expected) {
+        let mut after = before.clone();
+        change(&mut after);
+        assert_eq!(news(&before, &after), **expected);
+        before = after;
+    }
+    assert_eq!(changes.len(), expected.len());
+}
+
+fn of(map: &mut ClusterMap) -> &mut FilterRecord {
+    map.filters.get_mut(&FILTER).expect("the filter")
+}
+
+fn node_of(map: &mut ClusterMap, id: u64) -> &mut NodeRecord {
+    map.nodes.get_mut(&NodeId(id)).expect("the node")
+}
+
+#[test]
+fn nodes_go_down_come_up_and_start_anew() {
+    let down = News::SlicesIncomplete { filter: "clicks", complete: 1, of: 2 };
+    check(
+        &[
+            |map| node_of(map, 2).is_down = true,
+            |map| {
+                (node_of(map, 2).is_down, node_of(map, 2).incarnation) = (false, Incarnation(2));
+                of(map).owners[1].complete_since = Incarnation(2);
+            },
+            |map| node_of(map, 1).incarnation = Incarnation(2),
+            |map| drop(map.nodes.remove(&NodeId(3))),
+            |map| drop(map.nodes.insert(NodeId(4), node(NodeId(4)))),
+        ],
+        &[
+            &[News::NodeDown { node: "node-2" }, down.clone()],
+            &[News::NodeUp { node: "node-2", starts: 2 }, News::SlicesComplete { filter: "clicks", of: 2 }],
+            &[News::NodeUp { node: "node-1", starts: 2 }, down],
+            &[News::NodeLeft { node: "node-3" }],
+            &[News::NodeJoined { node: "node-4" }],
+        ],
+    );
+}
+
+#[test]
+fn slices_move_and_arrive_or_stay() {
+    fn begin(map: &mut ClusterMap) {
+        let owner = SliceOwner { node: NodeId(3), ..SliceOwner::default() };
+        let copy = SliceCopy { slice: 1, owner, replaces: Some(NodeId(2)), since_epoch: Epoch(2) };
+        of(map).copies.push(copy);
+    }
+    let (filter, from, to, slices) = ("clicks", "node-2", "node-3", 1);
+    check(
+        &[
+            begin,
+            |map| of(map).copies.clear(),
+            begin,
+            |map| {
+                of(map).copies.clear();
+                of(map).owners[1] =
+                    SliceOwner { node: NodeId(3), complete_since: Incarnation(1), ..SliceOwner::default() };
+            },
+        ],
+        &[
+            &[News::MoveBegun { filter, from, to, slices }],
+            &[News::MoveGivenUp { filter, from, to, slices }],
+            &[News::MoveBegun { filter, from, to, slices }],
+            &[News::MoveEnded { filter, from, to, slices }],
+        ],
+    );
+}
+
+#[test]
+fn filters_are_created_altered_and_dropped() {
+    check(
+        &[
+            |map| {
+                let record = FilterRecord { name: "views".to_owned(), ..of(map).clone() };
+                map.filters.insert(FilterId(2), record);
+            },
+            |map| {
+                let mut follower = of(map).clone();
+                (follower.line.origin, follower.line.former) = (Some(FILTER), Some(FILTER));
+                map.filters.insert(FilterId(3), follower);
+                of(map).line.closed = Some(Default::default());
+            },
+            // Nothing of the former one counts any more.
+            |map| drop(map.filters.remove(&FILTER)),
+            |map| drop(map.filters.remove(&FilterId(2))),
+        ],
+        &[
+            &[News::FilterCreated { filter: "views" }],
+            &[News::FilterAltered { filter: "clicks" }],
+            &[],
+            &[News::FilterDropped { filter: "views" }],
+        ],
+    );
+}
