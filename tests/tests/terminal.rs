@@ -11,6 +11,11 @@ use crate::run::{Folder, dedup, example};
 
 /// The output on a terminal while a run reads `log`, with records going to `out`.
 fn shown(flags: &str) -> String {
+    shown_where(flags, "NO_COLOR", "")
+}
+
+/// The same with a variable of the environment.
+fn shown_where(flags: &str, name: &str, value: &str) -> String {
     let folder = Folder::new();
     let terminal = openpty(None, None).expect("a pseudo terminal");
     let mut command = dedup(flags);
@@ -18,6 +23,7 @@ fn shown(flags: &str) -> String {
     let mut child = command
         .current_dir(folder.path(""))
         .env("TERM", "xterm")
+        .env(name, value)
         .stdout(Stdio::null())
         .stderr(stderr)
         .spawn()
@@ -41,6 +47,28 @@ fn a_terminal_shows_progress_and_is_left_clean() {
     assert!(shown.contains("MiB/") || shown.contains("KiB/") || shown.contains("eta"), "{shown:?}");
     let report = shown.find("first seen").expect("the report");
     assert!(!shown[report..].contains("eta"), "no bar after the report: {shown:?}");
+}
+
+/// A report for a person has bars for the shares of duplicates and for the first keys; in colours, unless these are not wanted.
+#[test]
+fn a_terminal_shows_bars_and_a_pipe_none() {
+    let flags = format!("--format clf --source host --out out --report text {}", example("apache_logs.gz"));
+    let duplicates =
+        |text: &str| text.lines().find(|line| line.starts_with("duplicates")).map(str::trim_end).map(str::to_owned);
+    let coloured = shown_where(&flags, "NO_COLOR", "");
+    assert!(coloured.contains("\x1b[1mmost repeated keys\x1b[0m"), "{coloured}");
+    assert_eq!(
+        duplicates(&coloured),
+        Some("duplicates     2,086 (20.9 %)           \x1b[33m████████▎\x1b[0m".to_owned())
+    );
+    let plain = shown_where(&flags, "NO_COLOR", "1");
+    let report = &plain[plain.find("events  ").expect("the report")..];
+    assert_eq!(duplicates(report), Some("duplicates     2,086 (20.9 %)           ████████▎".to_owned()));
+    assert!(!report.contains('\x1b'), "{report}");
+    for text in [shown_where(&flags, "TERM", "dumb"), Folder::new().dedup(&flags).ok().err] {
+        let report = &text[text.find("events  ").expect("the report")..];
+        assert!(!report.contains('█') && !report.contains('\x1b'), "{report}");
+    }
 }
 
 #[test]

@@ -65,7 +65,7 @@ pub fn run(args: &EstimateArgs) -> anyhow::Result<ExitCode> {
     if ended.is_reported() {
         let found = found(args, &engine, &header, started.elapsed().as_secs_f64(), ended.is_interrupted());
         warn(args, &found, &progress);
-        written = report::write(&found, EstimateReport::text, run.report, run.report_file.as_deref());
+        written = report::write(&found, |found, _| found.text(), run.report, run.report_file.as_deref());
     }
     ended.exit_code(saved.and(written), run.strict && engine.rejects.count() > 0)
 }

@@ -21,9 +21,17 @@ use serde::Serialize;
 
 use crate::input::Times;
 use crate::text::lines::{NAME_WIDTH, wrapped};
+use crate::text::look::{Colour, Look};
 use crate::text::numbers::{grouped, rate};
 use filter::FilterReport;
 use heavy::Counted;
+
+/// Letters of the bars for the shares of what was first seen and of duplicates.
+const SHARE_LETTERS: usize = 40;
+/// Letters of the counts before these bars: where a count is longer, its bar begins further on.
+const COUNT_LETTERS: usize = 24;
+/// Letters of the bars for counts of keys and sources.
+const COUNTED_LETTERS: usize = 12;
 
 /// How a report is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -132,14 +140,14 @@ pub struct Report {
 /// Where it cannot be written.
 pub(crate) fn write<R: Serialize>(
     report: &R,
-    text: impl FnOnce(&R) -> String,
+    text: impl FnOnce(&R, Look) -> String,
     format: ReportFormat,
     path: Option<&Path>,
 ) -> anyhow::Result<()> {
     let text = match format {
         ReportFormat::None => return Ok(()),
         ReportFormat::Json => serde_json::to_string(report)? + "\n",
-        ReportFormat::Text => text(report),
+        ReportFormat::Text => text(report, path.map_or_else(|| Look::of(&io::stderr()), |_| Look::PLAIN)),
     };
     match path {
         Some(path) => File::create(path)
@@ -158,14 +166,20 @@ impl Report {
         write(self, Self::text, format, path)
     }
 
-    fn text(&self) -> String {
+    fn text(&self, look: Look) -> String {
         let mut text = String::new();
         let Counts { events, first_seen, duplicates, undecided, late, rejected } = self.counts;
-        let [share_first_seen, share_duplicates, _] = shares([first_seen, duplicates, undecided]);
+        let shares = shares([first_seen, duplicates, undecided]);
         let mut line = |name: &str, value: String| _ = writeln!(text, "{name:<NAME_WIDTH$} {}", wrapped(&value));
         line("events", grouped(events));
-        line("first seen", format!("{} ({share_first_seen})", grouped(first_seen)));
-        line("duplicates", format!("{} ({share_duplicates})", grouped(duplicates)));
+        for (name, count, share, colour) in [
+            ("first seen", first_seen, &shares[0], Colour::Green),
+            ("duplicates", duplicates, &shares[1], Colour::Yellow),
+        ] {
+            let value = format!("{} ({share})", grouped(count));
+            let bar = look.bar(count, events, SHARE_LETTERS, colour);
+            line(name, if bar.is_empty() { value } else { format!("{value:<COUNT_LETTERS$} {bar}") });
+        }
         for (name, count, meaning) in [
             ("undecided", undecided, self.filter.undecided().as_str()),
             ("late", late, self.late_meaning.as_str()),
@@ -192,9 +206,14 @@ impl Report {
         if let Some(verified) = &self.verify {
             line("verified", verified.text());
         }
-        counted(&mut text, "most repeated keys", &self.top_keys);
-        counted(&mut text, "sources with most duplicates", self.top_sources_duplicates.as_deref().unwrap_or(&[]));
-        counted(&mut text, "sources with most first-seen", self.top_sources_first_seen.as_deref().unwrap_or(&[]));
+        let [by_duplicates, by_first_seen] = [&self.top_sources_duplicates, &self.top_sources_first_seen];
+        for (title, rows, colour) in [
+            ("most repeated keys", self.top_keys.as_slice(), Colour::Blue),
+            ("sources with most duplicates", by_duplicates.as_deref().unwrap_or(&[]), Colour::Yellow),
+            ("sources with most first-seen", by_first_seen.as_deref().unwrap_or(&[]), Colour::Green),
+        ] {
+            counted(&mut text, title, rows, (look, colour));
+        }
         if self.interrupted && self.filter.left_to_others() {
             text.push_str(
                 "interrupted: the files cover the records up to here, but for those that were left to others\n",
@@ -240,14 +259,16 @@ impl Verified {
     }
 }
 
-fn counted(text: &mut String, title: &str, rows: &[Counted]) {
-    if rows.is_empty() {
-        return;
-    }
-    let _ = writeln!(text, "{title}");
+fn counted(text: &mut String, title: &str, rows: &[Counted], (look, colour): (Look, Colour)) {
+    let Some(greatest) = rows.iter().map(|row| row.count).max() else { return };
+    let _ = writeln!(text, "{}", look.strong(title));
     for Counted { key, count, error } in rows {
         let error = if *error > 0 { format!(" (at most {} too many)", grouped(*error)) } else { String::new() };
-        let _ = writeln!(text, "  {:>12}  {}{error}", grouped(*count), printable(key));
+        let mut bar = look.bar(*count, greatest, COUNTED_LETTERS, colour);
+        if !bar.is_empty() {
+            bar += "  ";
+        }
+        let _ = writeln!(text, "  {:>12}  {bar}{}{error}", grouped(*count), printable(key));
     }
 }
 

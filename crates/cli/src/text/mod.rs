@@ -1,8 +1,9 @@
-//! Numbers, sizes, long lines and tables as people read and write them.
+//! Numbers, sizes, bars, long lines and tables as people read and write them.
 //!
 //! Promises: the same value gives the same text. Must not know: what a value means.
 
 pub(crate) mod lines;
+pub(crate) mod look;
 pub(crate) mod numbers;
 pub mod size;
 #[cfg(feature = "full")]
