@@ -45,6 +45,9 @@ fn operators_see_filters_and_mistakes() {
     let cluster = LocalCluster::start(&folder, "--nodes 3");
     let at = cluster.addresses();
     let made = cluster.create(&folder, "clicks", FILTER).ok();
+    let status = folder.run(&format!("cluster status --cluster {at}")).ok();
+    assert!(status.out.contains("node-3"), "any of the addresses does: {}", status.out);
+    folder.run(&format!("cluster init --addr {at}")).fails(2, &["give its address alone"]);
     assert!(made.out.contains("horizontal:3: a slice a node"), "{}", made.out);
     cluster.create(&folder, "clicks", FILTER).fails(1, &["clicks"]);
     let again = cluster.create(&folder, "clicks", &format!("{FILTER} --if-absent"));

@@ -86,9 +86,9 @@ pub enum ClusterCommand {
 /// The node that is asked.
 #[derive(Debug, Args)]
 pub struct NodeArgs {
-    /// Address of a node
-    #[arg(long, value_name = "HOST:PORT", visible_alias = "cluster")]
-    pub addr: String,
+    /// Addresses of nodes; one that answers is enough
+    #[arg(long, value_name = "HOST:PORT,...", value_delimiter = ',', required = true, visible_alias = "cluster")]
+    pub addr: Vec<String>,
     /// Certificates.
     #[command(flatten)]
     pub tls: TlsArgs,
@@ -141,7 +141,7 @@ pub struct LeaveArgs {
 
 impl NodeArgs {
     fn operator(&self) -> anyhow::Result<Operator> {
-        Ok(Operator::new(vec![self.addr.clone()], self.tls.connector()?))
+        Ok(Operator::new(self.addr.clone(), self.tls.connector()?))
     }
 }
 
@@ -154,8 +154,12 @@ pub fn run(args: &ClusterArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> 
         let mut code = ExitCode::SUCCESS;
         match &args.command {
             ClusterCommand::Init(node) => {
+                let [address] = node.addr.as_slice() else {
+                    let text = "a cluster begins with one node: give its address alone, or `cluster form` all of them";
+                    return Err(UsageError(text.to_owned()).into());
+                };
                 let made = init(&node.operator()?).await?;
-                writeln!(out, "cluster {} of one node: {}, number {}", made.0, node.addr, made.1)?;
+                writeln!(out, "cluster {} of one node: {address}, number {}", made.0, made.1)?;
             }
             ClusterCommand::Join(JoinArgs { member, node }) => {
                 let member = member.operator()?;
