@@ -1,6 +1,6 @@
 //! A node on a disk of its own that is full to the last byte.
 //!
-//! The sequence that ended the node before: a disk of 32 MiB with `data_dir` in it; a durable filter; another program
+//! The sequence that ended the node before: a disk of 64 MiB with `data_dir` in it; a durable filter; another program
 //! fills the disk; fifteen changes of the map. The agreement found no room for one of them and stopped, and the node
 //! ended with exit code 1; started again, it ended again. Now the node changes the map, refuses what can wait, starts
 //! on the full disk, and goes on by itself when the disk has room.
@@ -17,24 +17,24 @@ use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 use crate::run::Folder;
 
-const DISK: &str = "size=32m,mode=700";
+const DISK: &str = "size=64m,mode=700";
 const CHANGES: usize = 30;
 const FILLERS: [&str; 2] = ["filler", "another"];
 const RESERVE_BYTES: u64 = 4 << 20;
 
 /// A file system that is unmounted at the end of the test.
-struct Mounted(PathBuf);
+pub(crate) struct Mounted(PathBuf);
 
 impl Mounted {
     /// None where this user may not mount one.
-    fn at(path: PathBuf) -> Option<Self> {
+    pub(crate) fn at(path: PathBuf) -> Option<Self> {
         fs::create_dir(&path).expect("a folder");
         let mount = Command::new("mount").args(["-t", "tmpfs", "-o", DISK, "tmpfs"]).arg(&path).output();
         mount.is_ok_and(|done| done.status.success()).then_some(Self(path))
     }
 
     /// Fills it to the last byte with a file of this name.
-    fn fill(&self, name: &str) {
+    pub(crate) fn fill(&self, name: &str) {
         let mut filler = File::create(self.0.join(name)).expect("a file");
         let mut piece = vec![7; 1 << 20];
         while !piece.is_empty() {

@@ -12,6 +12,8 @@ use crate::run::{Folder, firstseen};
 pub(crate) struct OwnNode {
     pub(crate) folder: Folder,
     pub(crate) address: String,
+    /// What its process finds in its environment beside the test's.
+    environment: Vec<(&'static str, String)>,
     child: Child,
 }
 
@@ -21,23 +23,39 @@ impl OwnNode {
         Self::start_in(Folder::new(), name, settings)
     }
 
+    /// The same with these variables in its environment.
+    pub(crate) fn start_with(environment: Vec<(&'static str, String)>, name: &str, settings: &str) -> Self {
+        Self::start_of(Folder::new(), environment, name, settings)
+    }
+
     /// The same in a folder whose `data` is empty or missing, or says by `new-node` that the node may begin there.
     pub(crate) fn start_in(folder: Folder, name: &str, settings: &str) -> Self {
+        Self::start_of(folder, Vec::new(), name, settings)
+    }
+
+    fn start_of(folder: Folder, environment: Vec<(&'static str, String)>, name: &str, settings: &str) -> Self {
         let port = free_ports(1);
         let config = format!(
             "name = \"{name}\"\nlisten = \"127.0.0.1:{port}\"\ndata_dir = \"data\"\nmemory_max_bytes = 268435456\n{settings}"
         );
         folder.write("node.toml", config);
-        let child = Self::begin(&folder, if folder.has("data/new-node") { "" } else { "--create" });
-        Self { folder, address: format!("127.0.0.1:{port}"), child }
+        let flags = if folder.has("data/new-node") { "" } else { "--create" };
+        let child = Self::begin(&folder, &environment, flags);
+        Self { folder, address: format!("127.0.0.1:{port}"), environment, child }
     }
 
-    fn begin(folder: &Folder, flags: &str) -> Child {
+    fn begin(folder: &Folder, environment: &[(&'static str, String)], flags: &str) -> Child {
         let mut command = firstseen();
         command.args(["node", "--config", "node.toml"]).args(flags.split_whitespace());
         let log = std::fs::OpenOptions::new().create(true).append(true).open(folder.path("log"));
         let log = Stdio::from(log.expect("a file for its log"));
-        command.current_dir(folder.path("")).stdout(Stdio::null()).stderr(log).spawn().expect("the binary")
+        command
+            .envs(environment.iter().cloned())
+            .current_dir(folder.path(""))
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("the binary")
     }
 
     /// The node's log.
@@ -87,7 +105,7 @@ impl OwnNode {
 
     /// Starts the node again after its end.
     pub(crate) fn start_again(&mut self) {
-        self.child = Self::begin(&self.folder, "");
+        self.child = Self::begin(&self.folder, &self.environment, "");
     }
 }
 

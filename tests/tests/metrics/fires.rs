@@ -1,15 +1,22 @@
 //! Alerts that fire in runs that cause them, and in no other: scrapes of real nodes, evaluated by promtool.
 
+use std::net::TcpStream;
+use std::time::Duration;
+
+use firstseen_client::Claiming;
+use firstseen_client::blocking::Client;
+
 use super::names;
 use super::recording::{Recording, has_promtool};
 use super::scrape::scrape;
+use crate::asking::opened;
 use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 use crate::ports::free_ports;
 use crate::run::Folder;
 
 /// Three nodes, and where they serve their metrics.
-fn nodes() -> ([OwnNode; 3], Vec<String>) {
+pub(super) fn nodes() -> ([OwnNode; 3], Vec<String>) {
     let first = free_ports(3);
     let ports = [first, first + 1, first + 2];
     let settings = |port: u16| format!("http_listen = \"127.0.0.1:{port}\"\n");
@@ -21,18 +28,18 @@ fn nodes() -> ([OwnNode; 3], Vec<String>) {
 }
 
 /// The file of the alerts.
-fn rules() -> String {
+pub(super) fn rules() -> String {
     names::path("contrib/alerts.yaml").canonicalize().expect("a file").display().to_string()
 }
 
 /// The greatest value of a metric at a node.
-fn greatest(address: &str, metric: &str) -> f64 {
+pub(super) fn greatest(address: &str, metric: &str) -> f64 {
     let samples = scrape(address).unwrap_or_default();
     samples.iter().filter(|((name, _), _)| name == metric).map(|(_, value)| *value).fold(0.0, f64::max)
 }
 
 /// Events of which `firstseen dedup` asks.
-fn ask(nodes: &[OwnNode; 3], filter: &str, keys: std::ops::Range<u32>) {
+pub(super) fn ask(nodes: &[OwnNode; 3], filter: &str, keys: std::ops::Range<u32>) {
     let folder = &nodes[0].folder;
     folder.write("input", keys.map(|key| format!("{filter} {key}\n")).collect::<String>());
     let at = nodes[0].address.as_str();
@@ -116,4 +123,66 @@ fn an_alert_fires_before_a_certificate_ends() {
         recording.scrape(20);
         recording.must_fire(&rules(), &[(19, alerts)]);
     }
+}
+
+#[test]
+fn alerts_fire_when_most_voters_are_gone_and_nobody_leads() {
+    if !has_promtool() {
+        return;
+    }
+    let (mut nodes, scraped) = nodes();
+    let mut recording = Recording::of(&scraped);
+    let here = |metric: &str| greatest(&scraped[0], metric);
+    eventually("all are ready", || scraped.iter().all(|node| greatest(node, "firstseen_ready") == 1.0));
+    recording.scrape(0);
+    recording.scrape(20);
+    nodes[1].kill();
+    nodes[2].kill();
+    eventually("nobody leads", || {
+        here("firstseen_raft_leader_id") == 0.0
+            && here("firstseen_ready") == 0.0
+            && here("firstseen_peer_unreachable") == 1.0
+    });
+    recording.scrape(21);
+    recording.scrape(40);
+    let gone = ["FirstseenNoLeader", "FirstseenNodeNotReady", "FirstseenNodeNotScraped", "FirstseenPeerUnreachable"];
+    recording.must_fire(&rules(), &[(19, &[]), (39, &gone)]);
+}
+
+#[test]
+fn alerts_fire_when_memory_is_given_leases_run_out_and_the_door_has_no_room() {
+    if !has_promtool() {
+        return;
+    }
+    let (http, redis) = (free_ports(1), free_ports(1));
+    let settings =
+        format!("http_listen = \"127.0.0.1:{http}\"\n[redis]\nlisten = \"127.0.0.1:{redis}\"\nconnections_max = 2\n");
+    let (node, scraped) = (OwnNode::start("a", &settings), format!("127.0.0.1:{http}"));
+    let run = |flags: &str| node.folder.run(&format!("{flags} --cluster {}", node.address));
+    eventually("a cluster", || node.folder.run(&format!("cluster form {}", node.address)).code == Some(0));
+    let claims = "filter create jobs --window 1h --clock wall --capacity 1k --claims 10s --if-absent";
+    eventually("a filter", || run(claims).code == Some(0));
+    eventually("it is ready", || greatest(&scraped, "firstseen_ready") == 1.0);
+    let mut recording = Recording::of(std::slice::from_ref(&scraped));
+    recording.scrape(0);
+    recording.scrape(20);
+    run("filter create large --window 1h --clock wall --kind timing --memory 250MiB").ok();
+    let client = Client::connect([node.address.as_str()]).expect("a client");
+    let jobs = opened(&client, "jobs");
+    for job in 0..20_u32 {
+        let claim = || jobs.claim(&job.to_le_bytes(), None, Duration::from_millis(100)).expect("an answer");
+        let Claiming::Claimed(first) = claim() else { panic!("nobody holds it") };
+        // Its consumer hangs: the lease runs out, and another one gets it.
+        let delivery = first.deliver();
+        eventually("the lease is over", || matches!(claim(), Claiming::Claimed(_)));
+        drop(delivery);
+    }
+    let callers: Vec<_> = (0..8).filter_map(|_| TcpStream::connect(("127.0.0.1", redis)).ok()).collect();
+    eventually("some are turned away", || greatest(&scraped, "firstseen_redis_turned_away_total") > 0.0);
+    recording.scrape(40);
+    recording.scrape(60);
+    drop(callers);
+    let fire = ["FirstseenMemoryNearlyGiven"];
+    let growing = ["FirstseenClaimsExpire", "FirstseenDoorTurnsAway"];
+    recording.must_fire(&rules(), &[(19, &[]), (39, &growing), (59, &fire)]);
 }

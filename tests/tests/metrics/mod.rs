@@ -3,6 +3,11 @@
 
 mod exposition;
 mod fires;
+mod fires_access;
+mod fires_clock;
+mod fires_cluster;
+mod fires_disk;
+mod fires_here;
 mod names;
 mod recording;
 mod scrape;

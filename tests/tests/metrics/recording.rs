@@ -72,18 +72,31 @@ impl Recording {
         text
     }
 
-    /// The alerts of the file `rules` that fire at each of these minutes, by promtool.
+    /// The alerts of the file `rules` that fire at each of these minutes, by promtool; that of the disk, which is the machine's, aside.
     ///
     /// # Panics
     /// Others fire.
     pub(crate) fn must_fire(&self, rules: &str, expected: &[(u64, &[&str])]) {
+        // The disk is the machine's: how full it is no run decides.
+        self.check(rules, "alertname!=\"FirstseenDiskNearlyFull\"", expected);
+    }
+
+    /// One alert of the file `rules`, whatever others do: the minutes at which it is silent, and at which it fires.
+    ///
+    /// # Panics
+    /// It does otherwise.
+    pub(crate) fn must_fire_one(&self, rules: &str, alert: &str, silent: u64, firing: u64) {
+        self.check(rules, &format!("alertname={alert:?}"), &[(silent, &[]), (firing, &[alert])]);
+    }
+
+    fn check(&self, rules: &str, meant: &str, expected: &[(u64, &[&str])]) {
         let folder = Folder::new();
         let mut test =
             format!("rule_files: [{rules:?}]\nevaluation_interval: 1m\ntests:\n- interval: 1m\n  input_series:\n");
         test += &self.series();
         test += "  promql_expr_test:\n";
         for (minute, alerts) in expected {
-            let expression = "group by (alertname) (ALERTS{alertstate=\"firing\"})";
+            let expression = format!("group by (alertname) (ALERTS{{alertstate=\"firing\",{meant}}})");
             let alerts: BTreeSet<_> = alerts.iter().collect();
             let samples = if alerts.is_empty() { " []" } else { "" };
             let _ = writeln!(test, "  - expr: '{expression}'\n    eval_time: {minute}m\n    exp_samples:{samples}");

@@ -1,0 +1,102 @@
+//! Alerts that fire in runs that cause them: leaders that change, and slices on their way.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::Signal;
+
+use super::exposition::Labels;
+use super::fires::{greatest, nodes, rules};
+use super::recording::{Recording, has_promtool};
+use super::scrape::scrape;
+use crate::local_cluster::eventually;
+use crate::own_node::OwnNode;
+
+/// For how long a node that has just been started is watched.
+const LOOK: Duration = Duration::from_secs(8);
+
+/// Waits until all nodes are up, ready, and reach each other.
+fn are_well(scraped: &[String]) {
+    eventually("all are well", || {
+        scraped.iter().all(|node| {
+            let is_none = |metric: &str| greatest(node, metric) == 0.0;
+            greatest(node, "firstseen_ready") == 1.0
+                && is_none("firstseen_nodes_down")
+                && is_none("firstseen_peer_unreachable")
+        })
+    });
+}
+
+/// Copies of slices that fetch what they lack.
+fn fetching_copies(address: &str) -> f64 {
+    let samples = scrape(address).unwrap_or_default();
+    let is_meant = |name: &str, labels: &Labels| {
+        name == "firstseen_filter_copies" && labels.get("state").is_some_and(|state| state == "fetching")
+    };
+    samples.iter().filter(|((name, labels), _)| is_meant(name, labels)).map(|(_, value)| value).sum()
+}
+
+#[test]
+fn an_alert_fires_when_the_leader_changes_again_and_again() {
+    if !has_promtool() {
+        return;
+    }
+    let (nodes, scraped) = nodes();
+    are_well(&scraped);
+    let mut recording = Recording::of(&scraped);
+    recording.scrape(0);
+    recording.scrape(20);
+    let elections = || greatest(&scraped[0], "firstseen_raft_elections_total");
+    let before = elections();
+    // The number of the leader's node, as this node knows it.
+    let leader = |at: usize| greatest(&scraped[at], "firstseen_raft_leader_id") as usize;
+    while elections() < before + 6.0 {
+        eventually("all know who leads", || leader(0) > 0 && leader(0) == leader(1) && leader(0) == leader(2));
+        let led = leader(0);
+        nodes[led - 1].signal(Signal::SIGSTOP);
+        eventually("another one leads", || ![0, led].contains(&leader(led % 3)));
+        nodes[led - 1].signal(Signal::SIGCONT);
+    }
+    are_well(&scraped);
+    recording.scrape(21);
+    recording.scrape(22);
+    recording.must_fire(&rules(), &[(19, &[]), (21, &["FirstseenElectionsRepeat"])]);
+}
+
+#[test]
+fn alerts_fire_when_slices_are_long_on_their_way_and_copies_do_not_get_what_they_lack() {
+    if !has_promtool() {
+        return;
+    }
+    let (mut nodes, scraped) = nodes();
+    let run =
+        |nodes: &[OwnNode; 3], flags: &str| nodes[0].folder.run(&format!("{flags} --cluster {}", nodes[0].address));
+    // So large that fetching it takes a moment.
+    let create = "filter create copied --slicing horizontal:3 --window 1h --clock wall --memory 192MiB --copies 1";
+    eventually("a filter", || run(&nodes, &format!("{create} --if-absent")).code == Some(0));
+    are_well(&scraped);
+    let mut recording = Recording::of(&scraped);
+    recording.scrape(0);
+    recording.scrape(20);
+    eventually("it fetches", || {
+        // A quick machine may have fetched all before somebody looks.
+        nodes[1].crash();
+        let begun = Instant::now();
+        while begun.elapsed() < LOOK && fetching_copies(&scraped[0]) == 0.0 {
+            std::thread::yield_now();
+        }
+        fetching_copies(&scraped[0]) > 0.0
+    });
+    recording.scrape(21);
+    recording.scrape(59);
+    are_well(&scraped);
+    // It has stopped when its slices are to leave it, and cannot say that they have.
+    nodes[2].signal(Signal::SIGSTOP);
+    run(&nodes, "cluster drain c --no-wait").ok();
+    nodes[2].kill();
+    eventually("it is down", || greatest(&scraped[0], "firstseen_nodes_down") == 1.0);
+    assert!(greatest(&scraped[0], "firstseen_moves_under_way") > 0.0);
+    recording.scrape(60);
+    recording.scrape(200);
+    recording.must_fire_one(&rules(), "FirstseenSlicesFetch", 19, 58);
+    recording.must_fire_one(&rules(), "FirstseenMovesTakeLong", 59, 199);
+}
