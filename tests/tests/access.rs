@@ -10,6 +10,7 @@ use firstseen_client::blocking::Client;
 use firstseen_client::{TlsFiles, Verdict};
 use serde_json::Value;
 
+use crate::asking::opened;
 use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 use crate::run::{Folder, Ran};
@@ -262,7 +263,7 @@ fn a_quota_holds_one_producer_back_and_no_other() {
         let seeds = secured.nodes.each_ref().map(|node| node.address.clone());
         let builder = firstseen_client::Client::builder().seeds(seeds).tls(files).deadline_ms(30_000);
         let client = Client::build(builder).expect("a client");
-        let filter = client.filter("clicks").expect("the filter");
+        let filter = opened(&client, "clicks");
         (client, filter)
     };
     let ((_one, crawler), (_two, tenant)) = (filter_of("crawler"), filter_of("tenant"));

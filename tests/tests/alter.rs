@@ -12,6 +12,7 @@ use firstseen_client::blocking::{Client, Filter};
 use firstseen_client::{SubmissionName, Verdict};
 use serde_json::Value;
 
+use crate::asking::opened;
 use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 
@@ -189,7 +190,7 @@ fn a_filter_is_altered_while_producers_go_on() {
     let client =
         || Client::build(firstseen_client::Client::builder().seeds([nodes[1].address.clone()])).expect("a client");
     let producing = client();
-    let filters = names.map(|name| producing.filter(name).expect("the filter"));
+    let filters = names.map(|name| opened(&producing, name));
     for filter in &filters {
         let answers = || filter.observe_at(b"warm", now_ms()).is_ok_and(|verdict| verdict == Verdict::Duplicate);
         eventually("every slice answers", answers);
@@ -230,7 +231,7 @@ fn a_filter_is_altered_while_producers_go_on() {
             let former = &describe(&nodes[0], name)["former"];
             assert_eq!(former["name"], format!("{name}~former"), "both are there: {former}");
             // A producer that comes now finds what was recorded before.
-            let verdict = client().filter(name).expect("the filter").test(b"warm", Some(now_ms())).expect("a call");
+            let verdict = opened(&client(), name).test(b"warm", Some(now_ms())).expect("a call");
             assert!(matches!(verdict, Verdict::Duplicate | Verdict::FirstSeen), "{verdict:?}");
         }
         let refused = nodes[0].folder.run(&format!("filter alter down --capacity 1M --cluster {}", nodes[0].address));

@@ -1,11 +1,13 @@
 //! Keys that a filter is asked about as producers do, and the documents that commands print for operators.
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use firstseen_client::Verdict;
 use firstseen_client::blocking::{Client, Filter};
 use serde_json::Value;
 
+use crate::local_cluster::{eventually, eventually_is};
 use crate::own_node::OwnNode;
 use crate::run::Ran;
 
@@ -16,6 +18,16 @@ pub(crate) const BATCH_EVENTS: u64 = 500;
 pub(crate) fn client(node: &OwnNode, deadline_ms: u64) -> Client {
     let builder = firstseen_client::Client::builder().seeds([node.address.clone()]).deadline_ms(deadline_ms);
     Client::build(builder).expect("a client")
+}
+
+/// The filter of this name, as soon as a node describes it: on a busy machine that may take longer than a call waits.
+pub(crate) fn opened(client: &Client, name: &str) -> Filter {
+    let mut filter = None;
+    eventually("a description", || {
+        filter = client.filter(name).ok();
+        filter.is_some()
+    });
+    filter.expect("it was described")
 }
 
 /// The verdicts on these keys.
@@ -31,6 +43,30 @@ pub(crate) fn ask(filter: &Filter, keys: Range<u64>) -> Vec<Verdict> {
 /// How many verdicts are the wanted one.
 pub(crate) fn count(verdicts: &[Verdict], wanted: Verdict) -> u64 {
     verdicts.iter().filter(|verdict| **verdict == wanted).count() as u64
+}
+
+/// Submits keys until all are decided; returns how many new ones were called duplicates at their first try.
+pub(crate) fn record(filter: &Filter, keys: Range<u64>) -> u64 {
+    let first = ask(filter, keys.clone());
+    let is_decided = |verdict: &Verdict| !matches!(verdict, Verdict::Undecided(_));
+    if !first.iter().all(is_decided) {
+        // A busy machine decides some later than a call waits.
+        eventually("every key is decided", || ask(filter, keys.clone()).iter().all(is_decided));
+    }
+    count(&first, Verdict::Duplicate)
+}
+
+/// Waits until all of these keys are duplicates; none is new meanwhile.
+pub(crate) fn knows(filter: &Filter, keys: Range<u64>) {
+    let all = BTreeMap::from([("Duplicate".to_owned(), keys.end - keys.start)]);
+    eventually_is("verdicts", all, || {
+        let mut verdicts = BTreeMap::new();
+        for verdict in ask(filter, keys.clone()) {
+            assert_ne!(verdict, Verdict::FirstSeen, "nothing is forgotten");
+            *verdicts.entry(format!("{verdict:?}")).or_default() += 1;
+        }
+        verdicts
+    });
 }
 
 /// The JSON document that a command has printed.

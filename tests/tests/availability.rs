@@ -7,6 +7,7 @@ use firstseen_client::Verdict;
 use firstseen_client::blocking::{Client, Filter};
 use serde_json::Value;
 
+use crate::asking::opened;
 use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 
@@ -59,7 +60,7 @@ impl Producer {
     fn new(address: &str) -> Self {
         let builder = firstseen_client::Client::builder().seeds([address.to_owned()]).deadline_ms(DEADLINE_MS);
         let client = Client::build(builder).expect("a client");
-        let filter = client.filter("clicks").expect("the filter");
+        let filter = opened(&client, "clicks");
         Self { _client: client, filter, next_key: 0 }
     }
 

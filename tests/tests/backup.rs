@@ -12,7 +12,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::asking::{BATCH_EVENTS, ask, client, count, document};
+use crate::asking::{BATCH_EVENTS, ask, client, count, document, knows, opened, record};
 use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 use crate::run::{Folder, firstseen};
@@ -31,7 +31,8 @@ const FILTERS: [(&str, &str); 5] = [
 ];
 
 fn cluster<const NODES: usize>(names: [&str; NODES]) -> [OwnNode; NODES] {
-    let nodes = names.map(|name| OwnNode::start(name, ""));
+    // Nodes that start at once on a busy machine call none of the others down: what two of them miss at a time is lost to both.
+    let nodes = names.map(|name| OwnNode::start(name, "[timing]\nunreachable_after_ms = 8000\n"));
     let form = nodes.iter().map(|node| node.address.as_str()).collect::<Vec<_>>().join(" ");
     eventually("a cluster", || nodes[0].folder.run(&format!("cluster form {form}")).code == Some(0));
     nodes
@@ -73,12 +74,12 @@ fn lost_cluster(folder: &Folder) -> PathBuf {
     let nodes = cluster(["a", "b", "c"]);
     FILTERS.iter().for_each(|(name, flags)| create(&nodes[0], name, &with_capacity(name, flags)));
     let client = client(&nodes[1], DEADLINE_MS);
-    let asked = ["flat", "cut", "kept", "last"].map(|name| client.filter(name).expect("the filter"));
+    let asked = ["flat", "cut", "kept", "last"].map(|name| opened(&client, name));
     for filter in &asked {
         eventually("every slice answers", || {
             ask(filter, 2 * KEYS..2 * KEYS + 100).iter().all(|verdict| !matches!(verdict, Verdict::Undecided(_)))
         });
-        assert!(count(&ask(filter, 0..KEYS), Verdict::FirstSeen) > KEYS - 20);
+        assert!(record(filter, 0..KEYS) < 20);
     }
     let (is_over, backup) = (AtomicBool::new(false), folder.path("backup"));
     std::thread::scope(|scope| {
@@ -130,19 +131,15 @@ fn a_cluster_comes_back_on_fewer_nodes() {
     nodes[0].folder.run(&format!("{restore} --yes")).fails(2, &["flat, cut, kept, last, counted"]);
     let client = client(&nodes[0], DEADLINE_MS);
     for name in ["flat", "cut", "kept", "last"] {
-        let filter = client.filter(name).expect("the filter");
+        let filter = opened(&client, name);
         // Events of the backup count without a further command.
-        assert_eq!(count(&ask(&filter, 0..KEYS), Verdict::Duplicate), KEYS, "{name}: nothing is forgotten");
-        assert!(count(&ask(&filter, 4 * KEYS..5 * KEYS), Verdict::FirstSeen) > KEYS - 20, "{name}: nor made up");
+        knows(&filter, 0..KEYS);
+        assert!(record(&filter, 4 * KEYS..5 * KEYS) < 20, "{name}: nor made up");
     }
     // A durable filter is durable from its return on.
     nodes.iter_mut().for_each(OwnNode::crash);
-    let filter = client.filter("kept").expect("the filter");
-    eventually("nothing is forgotten", || {
-        let verdicts = ask(&filter, 0..KEYS);
-        assert_eq!(count(&verdicts, Verdict::FirstSeen), 0);
-        count(&verdicts, Verdict::Duplicate) == KEYS
-    });
+    let filter = opened(&client, "kept");
+    knows(&filter, 0..KEYS);
 }
 
 /// The files hold secrets, so only their owner may read them.
@@ -174,7 +171,7 @@ fn a_damaged_backup_is_refused_by_the_name_of_the_file() {
         create(&node, "clicks", "--slicing vertical:2 --window 1h --capacity 1k --clock wall");
         create(&node, "ever", "--slicing none --window unbounded --capacity 1k");
         let client = client(&node, DEADLINE_MS);
-        let filter = client.filter("clicks").expect("the filter");
+        let filter = opened(&client, "clicks");
         eventually("it answers", || count(&ask(&filter, 0..100), Verdict::Duplicate) == 100);
         let taken = node.folder.run(&format!("cluster backup --out {shown} --addr {}", node.address));
         assert!(taken.code == Some(0) && taken.out.contains("secrets"), "{}{}", taken.out, taken.err);
@@ -216,7 +213,7 @@ fn a_damaged_backup_is_refused_by_the_name_of_the_file() {
     let ever = "filter ever: what is not in the backup is undecided until you give it up, as nothing expires";
     assert!(printed.contains(ever), "{printed}");
     let client = client(&node, DEADLINE_MS);
-    let filter = client.filter("clicks").expect("the filter");
+    let filter = opened(&client, "clicks");
     let verdicts = ask(&filter, 0..100);
     assert!(
         verdicts.iter().all(|verdict| matches!(verdict, Verdict::Undecided(_))),
@@ -234,7 +231,7 @@ fn a_filter_that_is_being_altered_comes_back_without_what_the_former_one_has() {
         create(&node, name, "--slicing vertical:2 --window 1h --capacity 1k --clock wall");
     }
     let asked = client(&node, DEADLINE_MS);
-    let clicks = asked.filter("clicks").expect("the filter");
+    let clicks = opened(&asked, "clicks");
     eventually("it answers", || count(&ask(&clicks, 0..100), Verdict::Duplicate) == 100);
     node.folder.run(&format!("filter alter clicks --capacity 2k --yes --cluster {}", node.address)).ok();
     eventually("both answer", || count(&ask(&clicks, 100..200), Verdict::Duplicate) == 100);
@@ -262,12 +259,12 @@ fn a_filter_that_is_being_altered_comes_back_without_what_the_former_one_has() {
         assert_eq!(is_claimed, flags == "--yes", "{}", got.out);
     }
     let asked = client(&other, DEADLINE_MS);
-    let clicks = asked.filter("clicks").expect("the filter");
+    let clicks = opened(&asked, "clicks");
     let got = ask(&clicks, 0..100);
     assert!(got.iter().all(|got| matches!(got, Verdict::Undecided(_))), "the former one may have any: {got:?}");
     other.folder.run(&format!("filter forgive clicks --yes --cluster {}", other.address)).ok();
     eventually("it decides", || count(&ask(&clicks, 200..300), Verdict::Duplicate) == 100);
-    assert_eq!(count(&ask(&clicks, 100..200), Verdict::Duplicate), 100, "asked once: what it has was in the backup");
+    knows(&clicks, 100..200);
 }
 
 #[test]
@@ -345,7 +342,7 @@ fn a_restore_names_the_damaged_journal_that_keeps_it_from_going_on() {
     create(&nodes[0], "clicks", "--slicing vertical:2 --window 1h --clock wall --capacity 10k --durability durable");
     {
         let client = client(&nodes[0], DEADLINE_MS);
-        let filter = client.filter("clicks").expect("the filter");
+        let filter = opened(&client, "clicks");
         eventually("every slice answers", || count(&ask(&filter, 0..1_000), Verdict::Duplicate) == 1_000);
     }
     let address = nodes[0].address.clone();

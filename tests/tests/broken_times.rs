@@ -11,6 +11,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use firstseen_client::blocking::{Client, Filter};
 use firstseen_client::{Reason, Verdict};
 
+use crate::asking::opened;
 use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 use crate::run::{Folder, number};
@@ -210,7 +211,7 @@ fn create(node: &OwnNode, name: &str, flags: &str) {
 
 fn filter(node: &OwnNode, name: &str) -> (Client, Filter) {
     let client = Client::build(firstseen_client::Client::builder().seeds([node.address.clone()])).expect("a client");
-    let filter = client.filter(name).expect("the filter");
+    let filter = opened(&client, name);
     (client, filter)
 }
 

@@ -7,6 +7,7 @@ use firstseen_client::Verdict;
 use firstseen_client::blocking::{Client, Filter};
 use serde_json::Value;
 
+use crate::asking::opened;
 use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 
@@ -68,7 +69,7 @@ fn events_on_two_nodes_survive_the_loss_of_either() {
         Client::build(builder).expect("a client")
     };
     let client = client(&nodes[2]);
-    let filters = ["whole", "cut"].map(|name| client.filter(name).expect("the filter"));
+    let filters = ["whole", "cut"].map(|name| opened(&client, name));
     for filter in &filters {
         eventually("every slice answers", || count(&ask(filter, KEYS..KEYS + 100), is_undecided) == 0);
         assert!(count(&ask(filter, 0..KEYS), |verdict| *verdict == Verdict::FirstSeen) > KEYS - 20);

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use firstseen_client::Verdict;
 use firstseen_client::blocking::{Client, Filter};
 
+use crate::asking::opened;
 use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 
@@ -102,7 +103,7 @@ fn start(durability: &str) -> (OwnNode, Producer) {
     eventually("a filter", || made(&create));
     let builder = firstseen_client::Client::builder().seeds([node.address.clone()]).deadline_ms(DEADLINE_MS);
     let client = Client::build(builder).expect("a client");
-    let filter = client.filter("clicks").expect("a filter");
+    let filter = opened(&client, "clicks");
     let (answered, forgotten, undecided) = (Vec::new(), Vec::new(), BTreeMap::new());
     let producer = Producer { _client: client, filter, next_key: 0, answered, forgotten, undecided };
     (node, producer)

@@ -1,5 +1,6 @@
 //! A cluster of real processes: `firstseen up` in a folder of its own.
 
+use std::fmt::Debug;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Stdio};
 use std::time::{Duration, Instant};
@@ -84,11 +85,18 @@ impl Drop for LocalCluster {
 }
 
 /// Waits until `condition` holds.
-pub(crate) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
+pub(crate) fn eventually(what: &str, condition: impl FnMut() -> bool) {
+    eventually_is(what, true, condition);
+}
+
+/// Waits until `found` returns `wanted`.
+pub(crate) fn eventually_is<T: PartialEq + Debug>(what: &str, wanted: T, mut found: impl FnMut() -> T) {
     let deadline = Instant::now() + PATIENCE;
-    while !condition() {
-        assert!(Instant::now() < deadline, "{what} did not come true");
+    let mut now = found();
+    while now != wanted {
+        assert!(Instant::now() < deadline, "{what}: {now:?} at last, and not {wanted:?}");
         std::thread::sleep(Duration::from_millis(20));
+        now = found();
     }
 }
 

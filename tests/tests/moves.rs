@@ -7,6 +7,7 @@ use firstseen_client::Verdict;
 use firstseen_client::blocking::{Client, Filter};
 use serde_json::Value;
 
+use crate::asking::opened;
 use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 
@@ -80,7 +81,7 @@ fn slices_follow_nodes_that_come_and_go() {
     create(&nodes[0], "cut --slicing vertical:6");
     let builder = firstseen_client::Client::builder().seeds([nodes[1].address.clone()]);
     let client = Client::build(builder).expect("a client");
-    let filters = ["whole", "alone", "cut"].map(|name| client.filter(name).expect("the filter"));
+    let filters = ["whole", "alone", "cut"].map(|name| opened(&client, name));
     for filter in &filters {
         eventually("every slice answers", || count(&ask(filter, KEYS..KEYS + 100), Verdict::Duplicate) == 100);
         for first in (0..KEYS).step_by(1000) {

@@ -14,6 +14,7 @@ use firstseen_client::Verdict;
 use firstseen_client::blocking::{Client, Filter};
 use serde_json::Value;
 
+use crate::asking::opened;
 use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 use crate::ports::free_ports;
@@ -66,7 +67,7 @@ fn filter(nodes: &[Served]) -> (Client, Filter) {
     let seeds = nodes.iter().map(|served| served.node.address.clone());
     let client = Client::build(firstseen_client::Client::builder().seeds(seeds).deadline_ms(DEADLINE_MS));
     let client = client.expect("a client");
-    let filter = client.filter("clicks").expect("the filter");
+    let filter = opened(&client, "clicks");
     (client, filter)
 }
 

@@ -9,6 +9,7 @@ use firstseen_client::blocking::{Client, Filter};
 use firstseen_client::{TlsFiles, Verdict};
 use nix::sys::signal::Signal;
 
+use crate::asking::opened;
 use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 use crate::run::{Folder, Ran};
@@ -74,7 +75,7 @@ impl Secured {
     fn filter(&self, who: &str) -> (Client, Filter) {
         let builder = firstseen_client::Client::builder().seeds(self.addresses()).tls(self.files(who));
         let client = Client::build(builder).expect("a node answers");
-        let filter = client.filter("clicks").expect("the filter");
+        let filter = opened(&client, "clicks");
         (client, filter)
     }
 

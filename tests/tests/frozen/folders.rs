@@ -26,6 +26,9 @@ pub(super) const OF_OTHERS: u8 = 78;
 /// Room that a node keeps back for the agreement.
 const RESERVE: &str = "meta.reserve";
 
+/// Nodes that start at once on a busy machine call none of the others down: what two of them miss at a time is lost to both.
+const PATIENT: &str = "[timing]\nunreachable_after_ms = 8000\n";
+
 /// What a release has written.
 pub(super) struct Set {
     pub(super) release: String,
@@ -74,7 +77,7 @@ pub(super) fn empty_nodes(net: u8) -> Vec<FrozenNode> {
         let (folder, address) = (Folder::new(), format!("127.0.{net}.{number}:{PORT}"));
         folder.write(
             "node.toml",
-            format!("name = \"{name}\"\nsite = \"{site}\"\nlisten = \"{address}\"\ndata_dir = \"data\"\nmemory_max_bytes = 67108864\n"),
+            format!("name = \"{name}\"\nsite = \"{site}\"\nlisten = \"{address}\"\ndata_dir = \"data\"\nmemory_max_bytes = 67108864\n{PATIENT}"),
         );
         FrozenNode { folder, site, address, child: None }
     };

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::folders::{self, FrozenNode, NODES, frozen, pack};
 use super::{FILTERS, KEYS, RUN, WINDOW, answers, client};
+use crate::asking::opened;
 use crate::local_cluster::eventually;
 use crate::run::Folder;
 
@@ -51,7 +52,7 @@ fn the_set_of_this_version_is_written() {
 fn record(nodes: &[FrozenNode]) {
     let client = client(&nodes[0]);
     for (name, _) in FILTERS {
-        let filter = client.filter(name).expect("the filter");
+        let filter = opened(&client, name);
         for key in 0..KEYS {
             let observe = || filter.observe(&key.to_le_bytes()).expect("a call");
             eventually("every key is recorded", || !matches!(observe(), Verdict::Undecided(_)));
@@ -64,7 +65,7 @@ fn answered(nodes: &[FrozenNode]) -> Value {
     let client = client(&nodes[0]);
     let mut all = Map::new();
     for (name, _) in FILTERS {
-        let filter = client.filter(name).expect("the filter");
+        let filter = opened(&client, name);
         let mut given = answers(&filter);
         let mut steady = 0;
         eventually(&format!("{name} answers"), || {

@@ -19,7 +19,8 @@ use firstseen_client::blocking::{Client, Filter};
 use serde_json::Value;
 
 use self::folders::{FrozenNode, Set, sets, unpack};
-use crate::local_cluster::eventually;
+use crate::asking::opened;
+use crate::local_cluster::{eventually, eventually_is};
 use crate::run::Folder;
 
 /// The filters of a set, with the flags that made them. Windows are so long that the set serves for years.
@@ -58,8 +59,8 @@ fn answers(filter: &Filter) -> String {
 fn give(nodes: &[FrozenNode], wanted: &Value) {
     let client = client(&nodes[0]);
     for (name, wanted) in wanted.as_object().expect("answers by filter") {
-        let filter = client.filter(name).expect("the filter");
-        eventually(&format!("of {name} the answers {wanted}"), || Some(&*answers(&filter)) == wanted.as_str());
+        let filter = opened(&client, name);
+        eventually_is(name, wanted.as_str().expect("answers").to_owned(), || answers(&filter));
     }
 }
 
@@ -108,7 +109,7 @@ fn nodes_of_every_release_are_opened_and_give_their_answers() {
 /// What was recorded is kept together with what comes now.
 fn goes_on(node: &FrozenNode) {
     let client = client(node);
-    let filter = client.filter("durable").expect("the filter");
+    let filter = opened(&client, "durable");
     let key = b"a key of this version";
     let mut verdict = filter.observe(key).expect("a call");
     eventually("it is recorded", || {
@@ -137,7 +138,7 @@ fn backups_of_every_release_can_be_restored() {
         // Cells in memory are in the backup, which was written before the nodes were stopped.
         let client = client(&nodes[0]);
         for name in ["memory", "durable", "copies", "altered"] {
-            let filter = client.filter(name).expect("the filter");
+            let filter = opened(&client, name);
             let known = || answers(&filter)[..KEYS as usize].chars().filter(|letter| *letter == 'd').count() as u64;
             eventually(&format!("{name} knows its keys"), || known() == KEYS);
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use firstseen_client::blocking::{Client, Filter};
 
+use crate::asking::opened;
 use crate::local_cluster::eventually;
 use crate::own_node::OwnNode;
 
@@ -27,7 +28,7 @@ fn stage() -> OwnNode {
 
 fn filter(node: &OwnNode) -> (Client, Filter) {
     let client = Client::connect([node.address.clone()]).expect("a client");
-    let filter = client.filter("clicks").expect("a filter");
+    let filter = opened(&client, "clicks");
     (client, filter)
 }
 
