@@ -326,11 +326,6 @@ impl Core {
         }
     }
 
-    /// A channel to a node that answers, if there is one.
-    pub(crate) fn door_channel(&self) -> Option<Channel> {
-        self.door.borrow().clone()
-    }
-
     /// Whether the client is closed: no more calls are answered.
     pub(crate) fn is_closed(&self) -> bool {
         self.room.is_closed()

@@ -1,64 +1,95 @@
 //! How the cluster describes a filter that is asked for by name.
 //!
 //! Promises: a filter that is in use already stays the same; for a filter that is being altered, the description is of
-//! the former one, with its follower behind it. Must not know: how events are submitted.
+//! the former one, with its follower behind it; a node that hesitates is not waited for alone. Must not know: how events are
+//! submitted.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use firstseen_filter::{CellDefinition, FilterSecret, Refresh};
-use firstseen_routing::{Branch, FilterId, FilterRecord};
+use firstseen_routing::{Branch, FilterId, FilterRecord, NodeId};
 use firstseen_wire::map::filter_record;
-use firstseen_wire::net::producer_client;
+use firstseen_wire::net::{Channel, producer_client};
 use firstseen_wire::proto::producer as proto;
 use firstseen_wire::status::ErrorKind;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::call::lock;
 use crate::client::Core;
+use crate::dock::Target;
 use crate::error::FilterError;
 use crate::intake::FilterCore;
 use crate::watch::complaint;
 
 /// A node that may not have the map with a new filter yet is given so long to get it.
 const FILTER_APPEARS_WITHIN: Duration = Duration::from_millis(300);
+/// Where no node has answered for so long, another one is asked beside those that are still awaited: one whose disk is slow, or that
+/// has stopped, must not take the whole deadline.
+const SILENT_FOR: Duration = Duration::from_millis(500);
+/// Nodes that are awaited at a time.
+const AWAITED_MAX: usize = 8;
 
 impl Core {
     /// The filter of this name: while it is being altered, the one that is asked first.
     pub(crate) async fn open(self: &Arc<Self>, name: &str, deadline: Instant) -> Result<Arc<FilterCore>, FilterError> {
-        let started = Instant::now();
-        let unreachable =
-            |reason| FilterError::Unreachable { name: name.to_owned(), waited_ms: self.limits().deadline_ms, reason };
         let mut jitter = self.jitter();
-        let mut reason = "no node answers".to_owned();
-        for tries in 1.. {
-            match self.describe(name, deadline).await {
-                Ok(reply) => return self.adopt(name, reply, deadline).await,
-                Err(status) => match ErrorKind::from(&status) {
-                    ErrorKind::NotFound if started.elapsed() > FILTER_APPEARS_WITHIN => {
-                        let there = self.map().filters.values().map(|filter| filter.name.clone()).collect();
-                        return Err(FilterError::NotFound { name: name.to_owned(), there });
+        let (mut awaited, mut target) = (JoinSet::new(), Target::Door);
+        let (mut tries, mut silences, mut unknown_since) = (0, 0, None);
+        loop {
+            let channel = self.channel(target);
+            if let Some(channel) = channel.as_ref().ok().filter(|_| awaited.len() < AWAITED_MAX) {
+                awaited.spawn(describe(channel.clone(), name.to_owned()));
+            }
+            let answer = timeout_at(deadline.min(Instant::now() + SILENT_FOR), awaited.join_next()).await;
+            let is_silent = answer.is_err();
+            let reason = match answer {
+                Ok(Some(Ok(Ok(reply)))) => return self.adopt(name, reply, deadline).await,
+                Ok(Some(Ok(Err(status)))) => match ErrorKind::from(&status) {
+                    ErrorKind::NotFound => {
+                        let since: Instant = *unknown_since.get_or_insert_with(Instant::now);
+                        if since.elapsed() > FILTER_APPEARS_WITHIN {
+                            return Err(self.not_found(name));
+                        }
+                        complaint(&status)
                     }
-                    kind if kind == ErrorKind::NotFound || kind.is_worth_retrying() => reason = complaint(&status),
+                    kind if kind.is_worth_retrying() => complaint(&status),
                     _ => return Err(FilterError::Refused { name: name.to_owned(), reason: complaint(&status) }),
                 },
-            }
+                Ok(Some(Err(error))) => error.to_string(),
+                Ok(None) => channel.err().unwrap_or_default(),
+                Err(_) => "no answer in time".to_owned(),
+            };
             if Instant::now() >= deadline {
-                break;
+                return Err(self.unreachable(name, reason));
             }
-            sleep(Duration::from_millis(jitter.wait_ms(tries + 2))).await;
+            if is_silent {
+                silences += 1;
+            } else {
+                tries += 1;
+                sleep(Duration::from_millis(jitter.wait_ms(tries + 2))).await;
+            }
+            target = if awaited.is_empty() { Target::Door } else { self.other_node(silences) };
         }
-        Err(unreachable(reason))
     }
 
-    async fn describe(&self, name: &str, deadline: Instant) -> Result<proto::DescribeFilterReply, tonic::Status> {
-        let channel = self.door_channel().ok_or_else(|| tonic::Status::unavailable("no node answers"))?;
-        let mut client = producer_client(channel);
-        let request = client.describe_filter(proto::DescribeFilterRequest { name: name.to_owned() });
-        match timeout_at(deadline, request).await {
-            Ok(reply) => reply.map(tonic::Response::into_inner),
-            Err(_) => Err(tonic::Status::unavailable("no answer in time")),
-        }
+    /// Another node each time, of those that are not known to be down; clients do not all begin with the same.
+    fn other_node(&self, turn: usize) -> Target {
+        let map = self.map();
+        let up: Vec<NodeId> = map.nodes.iter().filter(|(_, node)| !node.is_down).map(|(id, _)| *id).collect();
+        let begin = self.incarnation() as usize;
+        let found = begin.wrapping_add(turn).checked_rem(up.len()).and_then(|index| up.get(index));
+        found.map_or(Target::Door, |id| Target::Node(*id))
+    }
+
+    fn not_found(&self, name: &str) -> FilterError {
+        let there = self.map().filters.values().map(|filter| filter.name.clone()).collect();
+        FilterError::NotFound { name: name.to_owned(), there }
+    }
+
+    fn unreachable(&self, name: &str, reason: String) -> FilterError {
+        FilterError::Unreachable { name: name.to_owned(), waited_ms: self.limits().deadline_ms, reason }
     }
 
     /// The filter that a node has described; the same as before if it is in use already.
@@ -71,16 +102,13 @@ impl Core {
         let description = |reason: String| FilterError::Description { name: name.to_owned(), reason };
         let message = reply.filter.ok_or_else(|| description("it is empty".to_owned()))?;
         let (id, record) = filter_record(message).map_err(|error| description(error.to_string()))?;
-        // Batches are sent by the map: it must be as new as that of the node that has described the filter.
+        // Batches are sent by the map: it must be as new as that of the node that has described the filter. The node whose map is
+        // followed may be another, and hesitate.
+        self.heard_of_version(reply.map_version);
         let mut maps = self.maps();
         let has_filter = maps.wait_for(|map| map.filters.contains_key(&id));
         if !matches!(timeout_at(deadline, has_filter).await, Ok(Ok(_))) {
-            let reason = "the map of the cluster does not show it yet".to_owned();
-            return Err(FilterError::Unreachable {
-                name: name.to_owned(),
-                waited_ms: self.limits().deadline_ms,
-                reason,
-            });
+            return Err(self.unreachable(name, "the map of the cluster does not show it yet".to_owned()));
         }
         let (id, record) = self.level(name, id, record)?;
         let node_ms = Some(reply.wall_ms).filter(|wall_ms| *wall_ms > 0);
@@ -177,4 +205,10 @@ impl Core {
             }
         }
     }
+}
+
+/// What the node of this channel says of the filter.
+async fn describe(channel: Channel, name: String) -> Result<proto::DescribeFilterReply, tonic::Status> {
+    let request = proto::DescribeFilterRequest { name };
+    producer_client(channel).describe_filter(request).await.map(tonic::Response::into_inner)
 }

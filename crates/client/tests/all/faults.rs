@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::common::{self, Arrival, FakeCluster, Fate, PATIENCE, by_sequence, definition, eventually};
-use firstseen_client::{Digest, Filter, FilterSecret, MissingSlices, Reason, Verdict};
+use firstseen_client::{Digest, Filter, FilterError, FilterSecret, MissingSlices, Reason, Verdict};
 use firstseen_routing::{ClockSource, ClusterMap, Epoch, Incarnation, NodeId, Prober, SliceCopy, SliceOwner};
 use tokio::time::{Instant, timeout};
 
@@ -35,6 +35,20 @@ async fn a_batch_whose_reply_is_lost_is_sent_again_as_the_same_submission() {
             "batch {sequence} sent twice on a stream"
         );
     }
+}
+
+#[tokio::test]
+async fn a_node_that_does_not_describe_a_filter_is_not_waited_for_alone() {
+    let cluster = FakeCluster::start(3).await;
+    cluster.add_filter("clicks", definition("1h", "horizontal:4"), ClockSource::Wall);
+    // The client's map comes from this node.
+    cluster.hesitate(NodeId(1));
+    let client = cluster.client().await;
+    let filter = timeout(PATIENCE / 4, client.filter("clicks")).await.expect("before the deadline").expect("a filter");
+    let verdicts = filter.observe_digests(&digests(0, 100), &[]).await.expect("verdicts");
+    assert!(verdicts.iter().all(|verdict| *verdict == Verdict::FirstSeen), "{verdicts:?}");
+    let missing = timeout(PATIENCE / 4, client.filter("clacks")).await.expect("before the deadline");
+    assert!(matches!(missing, Err(FilterError::NotFound { .. })), "{missing:?}");
 }
 
 #[tokio::test]

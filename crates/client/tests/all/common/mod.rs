@@ -76,6 +76,8 @@ struct State {
     unanswered_max: usize,
     credits: u32,
     clock_ms: u64,
+    /// It describes no filter.
+    hesitates: Option<NodeId>,
 }
 
 /// The nodes and what they know.
@@ -122,6 +124,7 @@ impl FakeCluster {
             unanswered_max: 0,
             credits: 64,
             clock_ms: 0,
+            hesitates: None,
         };
         let map = ClusterMap { cluster: ClusterId([1; 16]), version: 1, ..ClusterMap::default() };
         let mut cluster = Self {
@@ -207,6 +210,11 @@ impl FakeCluster {
         lock(&self.state).clock_ms = clock_ms;
     }
 
+    /// This node describes no filter from now on, and says nothing.
+    pub(crate) fn hesitate(&self, node: NodeId) {
+        lock(&self.state).hesitates = Some(node);
+    }
+
     pub(crate) fn arrivals(&self) -> Vec<Arrival> {
         lock(&self.state).arrivals.clone()
     }
@@ -264,6 +272,10 @@ impl Producer for FakeNode {
         &self,
         request: Request<proto::DescribeFilterRequest>,
     ) -> Result<Response<proto::DescribeFilterReply>, Status> {
+        let hesitates = lock(&self.cluster.state).hesitates == Some(self.node);
+        if hesitates {
+            std::future::pending::<()>().await;
+        }
         let map = self.cluster.map();
         let name = request.into_inner().name;
         let (id, record) = map.filter_named(&name).ok_or_else(|| Status::not_found("no such filter"))?;
