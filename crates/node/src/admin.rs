@@ -41,6 +41,7 @@ use firstseen_wire::tree as wire_tree;
 use tonic::{Request, Response, Status};
 
 use crate::edges;
+use crate::group_key::GroupKey;
 use crate::guest::Guest;
 use crate::shared::Shared;
 use crate::view::{GroupFault, View};
@@ -101,9 +102,9 @@ impl AdminService {
 
     /// The answer for a filter that the cluster has, and this node cannot hold.
     fn not_built(&self, view: &View, filter: FilterId, fault: &GroupFault) -> String {
-        let GroupFault { group, reason, .. } = fault;
+        let GroupFault { key: GroupKey { group, .. }, reason, .. } = fault;
         let name = view.map.filters.get(&filter).map_or("?", |record| &record.name);
-        let more = view.faults.iter().filter(|fault| fault.filter == filter).count().saturating_sub(1);
+        let more = view.faults.iter().filter(|fault| fault.key.filter == filter).count().saturating_sub(1);
         let node = &self.shared.config.name;
         format!(
             "filter `{name}` is created, but node {node} cannot hold group {group} of it: {reason} ({more} more of its \

@@ -15,13 +15,14 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use firstseen_journal::{Disk, DiskRoom, NodeMark, ScanError, Segments, Steps, scan};
 use firstseen_meta::Identity;
-use firstseen_routing::{FilterId, MonotonicMs};
+use firstseen_routing::MonotonicMs;
 use firstseen_wire::watch;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 use crate::edges::Clock;
+use crate::group_key::GroupKey;
 pub(crate) use hang::{DiskState, look_after, patience};
 pub(crate) use writer::write;
 pub(crate) use yielding::Yielding;
@@ -31,9 +32,6 @@ const WAITING_BYTES_MAX: u64 = 64 << 20;
 
 /// Records that wait are written when they take so many bytes, due or not.
 const WRITE_BYTES: u64 = 1 << 20;
-
-/// A group.
-pub(crate) type GroupKey = (FilterId, u32);
 
 /// The place of a record in the checkpoint of its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -19,6 +19,7 @@ mod dates;
 mod delegate;
 mod edges;
 mod gate;
+mod group_key;
 mod guest;
 mod home;
 mod hosts;

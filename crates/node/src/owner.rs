@@ -26,7 +26,7 @@ use firstseen_routing::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
-use crate::keeper::GroupKey;
+use crate::group_key::GroupKey;
 use crate::pending::{RunPlace, RunReply};
 use crate::view::{GroupFault, View};
 
@@ -112,10 +112,8 @@ pub(crate) enum Work {
     },
     /// The answer of the level above to a climb.
     Climbed {
-        /// The filter that asked.
-        filter: FilterId,
-        /// The group.
-        group: u32,
+        /// The group that asked.
+        key: GroupKey,
         /// The answer.
         climbed: Climbed,
     },
@@ -144,10 +142,8 @@ impl Work {
 
 /// Events of one group on their way to its owner.
 pub(crate) struct Run {
-    /// The filter.
-    pub(crate) filter: FilterId,
     /// The group.
-    pub(crate) group: u32,
+    pub(crate) key: GroupKey,
     /// The events.
     pub(crate) submission: Submission,
     /// When they came in, in monotonic milliseconds.
@@ -299,12 +295,12 @@ impl Owners {
     }
 
     /// The owner of a group. Groups of a filter follow each other, so they are spread evenly.
-    pub(crate) fn of(&self, filter: FilterId, group: u32) -> &OwnerQueue {
-        &self.queues[Self::index_of(self.queues.len(), filter, group)]
+    pub(crate) fn of(&self, key: GroupKey) -> &OwnerQueue {
+        &self.queues[Self::index_of(self.queues.len(), key)]
     }
 
     /// The index of the owner of a group.
-    pub(crate) fn index_of(owners: usize, filter: FilterId, group: u32) -> usize {
+    pub(crate) fn index_of(owners: usize, GroupKey { filter, group }: GroupKey) -> usize {
         (filter.0.wrapping_add(u64::from(group)) % owners.max(1) as u64) as usize
     }
 
@@ -329,7 +325,7 @@ impl Owners {
     /// Cells of a slice of a group, from its owner; none where the slice is not here.
     pub(crate) async fn read_cells(&self, key: GroupKey, ask: AskCells) -> Option<BackupCells> {
         let (reply, answer) = oneshot::channel();
-        self.of(key.0, key.1).hand(Work::ReadCells { key, ask, reply }).await;
+        self.of(key).hand(Work::ReadCells { key, ask, reply }).await;
         answer.await.ok().flatten()
     }
 
@@ -340,7 +336,7 @@ impl Owners {
     /// Why they are not taken.
     pub(crate) async fn write_cells(&self, key: GroupKey, parts: CellParts) -> Result<u64, String> {
         let (reply, answer) = oneshot::channel();
-        self.of(key.0, key.1).hand(Work::WriteCells { key, parts, reply }).await;
+        self.of(key).hand(Work::WriteCells { key, parts, reply }).await;
         answer.await.unwrap_or_else(|_| Err("the owner of the slice is lost".to_owned()))
     }
 

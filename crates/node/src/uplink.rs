@@ -12,6 +12,7 @@ use firstseen_routing::Climbed;
 use firstseen_routing::{Climb, Decision, FilterId, Operation, Reason, SliceOwner};
 use tokio::sync::mpsc;
 
+use crate::group_key::GroupKey;
 use crate::metrics::ClimbMeter;
 use crate::owner::Work;
 use crate::shared::Shared;
@@ -45,8 +46,8 @@ fn meter(meters: &mut BTreeMap<FilterId, ClimbMeter>, shared: &Shared, filter: F
 
 /// Sends a climb on its way, behind those before it; the future hands its answer to the group.
 fn begin(shared: Arc<Shared>, climb: Climb, meter: Option<ClimbMeter>) -> impl Future<Output = ()> {
-    let (filter, group) = (climb.from.filter, climb.group);
-    let target = AskedLevel { filter: climb.to, group };
+    let key = GroupKey { filter: climb.from.filter, group: climb.group };
+    let target = AskedLevel(GroupKey { filter: climb.to, ..key });
     let lost = undecided(&climb, Reason::Unknown);
     let begun_us = shared.clock.monotonic_us();
     let climbing = if target.is_out_of_reach(&shared.view()) {
@@ -72,23 +73,20 @@ fn begin(shared: Arc<Shared>, climb: Climb, meter: Option<ClimbMeter>) -> impl F
             Err(climbed) => climbed,
         };
         meter.iter().for_each(|meter| meter.decided(&climbed));
-        shared.owners.of(filter, group).hand(Work::Climbed { filter, group, climbed }).await;
+        shared.owners.of(key).hand(Work::Climbed { key, climbed }).await;
     }
 }
 
-/// The level that is asked.
+/// The group of the level that is asked.
 #[derive(Clone, Copy)]
-struct AskedLevel {
-    filter: FilterId,
-    group: u32,
-}
+struct AskedLevel(GroupKey);
 
 impl AskedLevel {
     /// Whether the level cannot answer: a node that serves slices of it is out of reach, or no node serves any.
     fn is_out_of_reach(self, view: &View) -> bool {
-        let Some(record) = view.map.filters.get(&self.filter) else { return false };
+        let Some(record) = view.map.filters.get(&self.0.filter) else { return false };
         let per_group = record.definition.slicing.slices_per_group();
-        let slices = || (self.group * per_group..).take(per_group as usize);
+        let slices = || (self.0.group * per_group..).take(per_group as usize);
         let stalls = |owner: &SliceOwner| view.unreachable.contains(&owner.node) && !view.map.is_gone(owner);
         let is_gone = |owner: &SliceOwner| stalls(owner) || view.map.is_gone(owner);
         slices().flat_map(|slice| record.copies_of(slice)).any(stalls)

@@ -12,16 +12,15 @@ use firstseen_routing::{
     ClusterMap, FilterId, FilterRecord, GroupPlan, Incarnation, NodeId, Prober, SliceOwner, SlicedBuildError,
 };
 
+use crate::group_key::GroupKey;
 use crate::keeper::DiskState;
 use crate::links::LinkHandle;
 
 /// A group that this node should own and cannot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GroupFault {
-    /// The filter.
-    pub(crate) filter: FilterId,
     /// The group.
-    pub(crate) group: u32,
+    pub(crate) key: GroupKey,
     /// Why.
     pub(crate) reason: String,
     /// The disk is the reason: the group is still in memory, and comes back by itself.
@@ -138,7 +137,7 @@ impl View {
     }
 
     /// The groups of which this node owns at least one slice.
-    pub(crate) fn own_groups(&self) -> impl Iterator<Item = (FilterId, u32)> {
+    pub(crate) fn own_groups(&self) -> impl Iterator<Item = GroupKey> {
         let node = self.node();
         self.filters.iter().flat_map(move |(id, filter)| {
             let slicing = filter.record.definition.slicing;
@@ -146,14 +145,14 @@ impl View {
                 move |group: u32| (group * slicing.slices_per_group()..).take(slicing.slices_per_group() as usize);
             let has = move |slice| filter.record.copies_of(slice).any(|copy| Some(copy.node) == node);
             let own = (0..slicing.groups()).filter(move |group| of_group(*group).any(has));
-            own.map(|group| (*id, group))
+            own.map(|group| GroupKey { filter: *id, group })
         })
     }
 
     /// Of these groups, those that the others go on without though this node is up.
-    pub(crate) fn are_missing_here(&self, groups: impl Iterator<Item = (FilterId, u32)>) -> Vec<(FilterId, u32)> {
+    pub(crate) fn are_missing_here(&self, groups: impl Iterator<Item = GroupKey>) -> Vec<GroupKey> {
         let Some(node) = self.node().filter(|node| !self.map.is_down(*node)) else { return Vec::new() };
-        let is_missing = |(filter, group): &(FilterId, u32)| {
+        let is_missing = |GroupKey { filter, group }: &GroupKey| {
             self.map.filters.get(filter).is_some_and(|record| self.map.is_gone_from(record, *group, node))
         };
         groups.filter(is_missing).collect()
@@ -161,11 +160,11 @@ impl View {
 
     /// Whether the others go on without slices of this node, because of its disk and nothing else.
     pub(crate) fn is_spared(&self) -> bool {
-        let keeps_journal = |(filter, _): &(FilterId, u32)| {
-            self.map.filters.get(filter).is_some_and(|record| record.policies.durability.keeps_journal())
+        let keeps_journal = |key: &GroupKey| {
+            self.map.filters.get(&key.filter).is_some_and(|record| record.policies.durability.keeps_journal())
         };
-        let is_held = |(filter, group): &(FilterId, u32)| {
-            let mut faults = self.faults.iter().filter(|fault| (fault.filter, fault.group) == (*filter, *group));
+        let is_held = |key: &GroupKey| {
+            let mut faults = self.faults.iter().filter(|fault| fault.key == *key);
             faults.all(|fault| fault.is_of_disk)
         };
         self.are_missing_here(self.own_groups().filter(keeps_journal)).iter().any(is_held)
@@ -175,7 +174,7 @@ impl View {
     /// is down, and could not say that nothing was recorded meanwhile.
     pub(crate) fn is_needed_as_it_is(&self) -> bool {
         let Some(node) = self.node() else { return false };
-        self.own_groups().any(|(filter, group)| {
+        self.own_groups().any(|GroupKey { filter, group }| {
             let Some(record) = self.map.filters.get(&filter) else { return false };
             let per_group = record.definition.slicing.slices_per_group().max(1);
             let copies = || record.all_copies().filter(|(slice, _)| slice / per_group == group).map(|(_, copy)| copy);
@@ -219,20 +218,19 @@ impl View {
         let (Some(filter), Some(node)) = (self.filters.get(&id), self.node()) else { return 0 };
         let per_group = filter.record.definition.slicing.slices_per_group().max(1);
         let own = filter.record.all_copies().filter(|(_, owner)| owner.node == node);
-        let is_faulty =
-            |slice: u32| self.faults.iter().any(|fault| fault.filter == id && fault.group == slice / per_group);
+        let is_faulty = |slice: u32| self.fault_at(GroupKey { filter: id, group: slice / per_group }).is_some();
         own.filter(|(slice, _)| !is_faulty(*slice)).count() as u32
     }
 
     /// Why this node does not have a group that it should own.
-    pub(crate) fn fault_at(&self, id: FilterId, group: u32) -> Option<&str> {
-        let fault = self.faults.iter().find(|fault| (fault.filter, fault.group) == (id, group))?;
+    pub(crate) fn fault_at(&self, key: GroupKey) -> Option<&str> {
+        let fault = self.faults.iter().find(|fault| fault.key == key)?;
         Some(&fault.reason)
     }
 
     /// The first group of a filter that this node should own and cannot.
     pub(crate) fn fault_of(&self, id: FilterId) -> Option<&GroupFault> {
-        self.faults.iter().find(|fault| fault.filter == id)
+        self.faults.iter().find(|fault| fault.key.filter == id)
     }
 
     /// Why this node cannot serve all that it should; none where it can.
@@ -245,7 +243,10 @@ impl View {
         }
         if let Some(fault) = self.faults.first() {
             let more = self.faults.len() - 1;
-            return Some(format!("filter {} group {}: {} ({more} more)", fault.filter, fault.group, fault.reason));
+            return Some(format!(
+                "filter {} group {}: {} ({more} more)",
+                fault.key.filter, fault.key.group, fault.reason
+            ));
         }
         None
     }

@@ -18,20 +18,22 @@ use tonic::Status;
 
 use super::skew::keeps_for_other_clocks;
 use super::{APPLY_MAX, AdminService, exactly};
+use crate::group_key::GroupKey;
 use crate::guest::Guest;
 use crate::view::GroupFault;
 
 impl AdminService {
     /// Cells of a slice that is here.
     pub(super) async fn cells_for_backup(&self, asked: &peer::AskCells) -> Result<ReadCellsReply, Status> {
-        let (filter, group) = (FilterId(asked.filter_id), asked.group);
+        let key = GroupKey { filter: FilterId(asked.filter_id), group: asked.group };
+        let GroupKey { filter, group } = key;
         let record = self.record_at(filter, Epoch(asked.filter_epoch))?;
         let ask = cells::decode_ask(asked);
-        let cells = self.shared.owners.read_cells((filter, group), ask).await;
+        let cells = self.shared.owners.read_cells(key, ask).await;
         let missing = || {
             let (node, slice) = (&self.shared.config.name, asked.slice);
             let view = self.shared.view();
-            let why = view.fault_at(filter, group).map_or_else(String::new, |reason| format!(": {reason}"));
+            let why = view.fault_at(key).map_or_else(String::new, |reason| format!(": {reason}"));
             let what = format!("node {node} does not have the cells of slice {slice} of group {group}{why}");
             ErrorKind::NotNow.status(what)
         };
@@ -77,7 +79,8 @@ impl AdminService {
         self.applied(|view| own().all(|filter| view.map.filters.contains_key(&filter))).await?;
         let view = self.shared.view();
         if let Some((filter, fault)) = own().find_map(|filter| Some((filter, view.fault_of(filter)?))) {
-            let (node, GroupFault { group, reason, .. }) = (&self.shared.config.name, fault);
+            let GroupFault { key, reason, .. } = fault;
+            let (node, group) = (&self.shared.config.name, key.group);
             let name = view.map.filters.get(&filter).map_or("?", |record| &record.name);
             let what =
                 format!("node {node} cannot hold group {group} of `{name}`: {reason}. Mend that, and restore again");
@@ -89,8 +92,9 @@ impl AdminService {
 
     /// Puts cells into a slice of a filter that is being restored.
     pub(super) async fn take_cells(&self, message: &peer::Cells) -> Result<WriteCellsReply, Status> {
-        let (filter, group) = (FilterId(message.filter_id), message.group);
-        let record = self.record_at(filter, Epoch(message.filter_epoch))?;
+        let key = GroupKey { filter: FilterId(message.filter_id), group: message.group };
+        let group = key.group;
+        let record = self.record_at(key.filter, Epoch(message.filter_epoch))?;
         if !is_restoring(&record.name) {
             let name = &record.name;
             return Err(
@@ -104,12 +108,12 @@ impl AdminService {
         let refused = |reason: String| {
             let view = self.shared.view();
             // Where the group is not here, the fault says more.
-            let reason = view.fault_at(filter, group).unwrap_or(&reason);
+            let reason = view.fault_at(key).unwrap_or(&reason);
             let (node, slice) = (&self.shared.config.name, message.slice);
             let what = format!("cells of slice {slice} of group {group} of `{}` on node {node}: {reason}", record.name);
             ErrorKind::NotNow.status(what)
         };
-        let records = self.shared.owners.write_cells((filter, group), parts).await.map_err(refused)?;
+        let records = self.shared.owners.write_cells(key, parts).await.map_err(refused)?;
         let mut synced = self.shared.keeper.watch_synced();
         let kept = tokio::time::timeout(APPLY_MAX, synced.wait_for(|synced| *synced >= records)).await;
         let late = || ErrorKind::Unavailable.status("the disk of the journal is full or slow: cells are not kept yet");

@@ -75,7 +75,7 @@ async fn said(shared: &Shared, view: &View, filter: FilterId) -> Option<Option<E
         view.node().is_some_and(|node| view.map.filters.get(&filter).is_some_and(|record| record.is_on(node)));
     let ending = shared.owners.ending(filter).await;
     // Replies that waited for a disk that is given up were given: the group in memory can say.
-    let is_lost = view.faults.iter().any(|fault| fault.filter == filter && !fault.is_of_disk);
+    let is_lost = view.faults.iter().any(|fault| fault.key.filter == filter && !fault.is_of_disk);
     let is_known = !is_lost && (ending.is_some() || !is_here);
     is_known.then_some(ending)
 }

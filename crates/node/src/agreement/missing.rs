@@ -8,7 +8,8 @@ use firstseen_meta::{Change, Identity, MetaError};
 use firstseen_routing::NodeId;
 
 use super::report::{AGAIN, Report, RoundStep, Wait};
-use crate::keeper::{DiskState, GroupKey};
+use crate::group_key::GroupKey;
+use crate::keeper::DiskState;
 use crate::shared::Shared;
 use crate::view::{Me, View};
 
@@ -21,9 +22,11 @@ impl Report for MissingGroups {
             return RoundStep::Rest(Wait::View);
         };
         let missing = unreported(view, node);
-        let missing = missing.map(|(filter, group)| Change::SlicesMissing { filter, group, node, incarnation });
+        let missing =
+            missing.map(|GroupKey { filter, group }| Change::SlicesMissing { filter, group, node, incarnation });
         let spared = || spared(view, node);
-        let spared = || spared().map(|(filter, group)| Change::SlicesSpared { filter, group, node, incarnation });
+        let spared =
+            || spared().map(|GroupKey { filter, group }| Change::SlicesSpared { filter, group, node, incarnation });
         missing.or_else(spared).map_or(RoundStep::Rest(Wait::View), |change| RoundStep::Propose(Box::new(change)))
     }
 
@@ -34,16 +37,16 @@ impl Report for MissingGroups {
 
 /// A group that cannot be held here, though the map does not say so.
 fn unreported(view: &View, node: NodeId) -> Option<GroupKey> {
-    let is_unreported = |(filter, group): &GroupKey| {
+    let is_unreported = |GroupKey { filter, group }: &GroupKey| {
         let record = view.map.filters.get(filter);
         record.is_some_and(|record| record.is_on(node) && !view.map.is_gone_from(record, *group, node))
     };
-    view.faults.iter().map(|fault| (fault.filter, fault.group)).find(is_unreported)
+    view.faults.iter().map(|fault| fault.key).find(is_unreported)
 }
 
 /// A group with its journal on a disk that stays full, though others have complete copies of it.
 fn spared(view: &View, node: NodeId) -> Option<GroupKey> {
-    let can_spare = |(filter, group): &GroupKey| {
+    let can_spare = |GroupKey { filter, group }: &GroupKey| {
         let record = view.map.filters.get(filter).filter(|record| record.policies.durability.keeps_journal());
         record.is_some_and(|record| {
             !view.map.is_gone_from(record, *group, node) && view.map.can_spare(record, *group, node)

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{CheckpointMark, GroupKey};
+use super::CheckpointMark;
+use crate::group_key::GroupKey;
 
 #[derive(Clone, Copy, Default)]
 struct Group {
@@ -64,7 +65,8 @@ mod tests {
 
     #[test]
     fn a_segment_is_needed_until_all_groups_have_passed_it() {
-        let (first, second) = ((FilterId(1), 0), (FilterId(1), 1));
+        let key = |group| GroupKey { filter: FilterId(1), group };
+        let (first, second) = (key(0), key(1));
         let mut bases = Bases::default();
         assert_eq!(bases.first_needed(), u64::MAX);
         bases.need(first, 0);

@@ -22,6 +22,7 @@ use tokio_stream::wrappers::WatchStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::group_key::GroupKey;
 use crate::guest::Guest;
 use crate::metrics::{LinkRefusal, Scrapes};
 use crate::owner::Work;
@@ -308,19 +309,19 @@ impl Receiver {
 /// Hands a message to its owner, or its refusal; false where the owner is lost.
 async fn hand_over(shared: &Shared, ends: firstseen_routing::LinkEnds, content: Content) -> bool {
     let (sender, receiver) = (ends.from.node, ends.to.node);
-    let (filter, group, work) = match content {
+    let (key, work) = match content {
         Content::Message(message) => {
             let received_ms = shared.clock.monotonic_ms();
-            (message.filter, message.group, Work::Peer { from: sender, message, received_ms })
+            (GroupKey::of(&message), Work::Peer { from: sender, message, received_ms })
         }
         Content::Refused(refusal, refusable) => {
             shared.metrics.link_refused(refusal);
             // A message without a group cannot be refused to anyone. The sender, which waits for an answer, gives up in
             // time.
             let Some(message) = refusable else { return true };
-            (message.filter, message.group, Work::Refused { sender, receiver, message })
+            (GroupKey::of(&message), Work::Refused { sender, receiver, message })
         }
         Content::Nothing => return true,
     };
-    shared.owners.of(filter, group).hand(work).await
+    shared.owners.of(key).hand(work).await
 }

@@ -25,6 +25,7 @@ use tonic::{Status, Streaming};
 use super::Queued;
 use super::probe::Probe;
 use super::unnumbered::Unnumbered;
+use crate::group_key::GroupKey;
 use crate::metrics::{LinkMeter, LinkRefusal};
 use crate::owner::Work;
 use crate::shared::Shared;
@@ -244,7 +245,7 @@ impl Outgoing {
     async fn give_back(&self, message: PeerMessage, error: &WireError) {
         tracing::error!(peer = %self.peer, filter = %message.filter, %error, "a message cannot be sent");
         self.shared.metrics.link_refused(LinkRefusal::Unsendable);
-        let owner = self.shared.owners.of(message.filter, message.group);
+        let owner = self.shared.owners.of(GroupKey::of(&message));
         let (sender, receiver) = (self.me.identity.node, self.peer);
         // This fails where the owner is lost, and with it all events that wait.
         owner.hand(Work::Refused { sender, receiver, message }).await;

@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use firstseen_routing::{Command, GroupOwner};
 
 use super::kept::GroupJournals;
-use crate::keeper::GroupKey;
+use crate::group_key::GroupKey;
 
 /// Groups whose commands gather.
 #[derive(Default)]

@@ -19,7 +19,8 @@ use super::advice::{self, REPAIR};
 use super::gathered::Gathered;
 use super::kept::GroupJournals;
 use super::{GroupLook, Owners, reading};
-use crate::keeper::{DiskState, GroupKey, Keeper};
+use crate::group_key::GroupKey;
+use crate::keeper::{DiskState, Keeper};
 use crate::links::LinkHandle;
 use crate::view::{GroupFault, View};
 
@@ -166,33 +167,33 @@ impl Groups {
         {
             self.run_all(commands, |group| group.begin_anew(me.incarnation, now));
         }
-        let is_mine = |filter, group| Owners::index_of(self.owners, filter, group) == self.index;
-        let own: Vec<_> = view.own_groups().filter(|(filter, group)| is_mine(*filter, *group)).collect();
+        let is_mine = |key: &GroupKey| Owners::index_of(self.owners, *key) == self.index;
+        let own: Vec<_> = view.own_groups().filter(is_mine).collect();
         self.run_all(commands, |group| group.map_changed(&view.map, now));
         let is_own = |key: &GroupKey| own.binary_search(key).is_ok();
-        let goes_on = |key: &GroupKey| !is_own(key) && view.map.filters.contains_key(&key.0);
+        let goes_on = |key: &GroupKey| !is_own(key) && view.map.filters.contains_key(&key.filter);
         self.leaving = self.groups.keys().copied().filter(goes_on).collect();
         self.let_go(is_own);
         self.restored.retain(is_own);
-        for ((filter, group), owner) in self.groups.iter().filter(|(_, owner)| owner.unbuilt_slices() > 0) {
+        for (GroupKey { filter, group }, owner) in self.groups.iter().filter(|(_, owner)| owner.unbuilt_slices() > 0) {
             let slices = owner.unbuilt_slices();
             tracing::error!(%filter, group, slices, "no memory for slices on their way here: give up their move, or free some");
         }
         let (mut faults, mut built) = (Vec::new(), Vec::new());
-        for (filter, group) in own {
-            match self.build(&view, filter, group) {
-                Ok(true) => built.push((filter, group)),
+        for key in own {
+            match self.build(&view, key) {
+                Ok(true) => built.push(key),
                 Ok(false) => {}
-                Err(reason) => faults.push(GroupFault { filter, group, reason, is_of_disk: false }),
+                Err(reason) => faults.push(GroupFault { key, reason, is_of_disk: false }),
             }
         }
         self.restore(&view, &built, &faults, now);
         faults.extend(self.damaged(&view, &built));
-        for GroupFault { filter, group, reason, .. } in &faults {
+        for GroupFault { key: GroupKey { filter, group }, reason, .. } in &faults {
             tracing::error!(%filter, group, reason, "the node cannot hold its slices of a filter");
         }
         let reason = advice::given_up(view.disk);
-        let of_disk = |(filter, group)| GroupFault { filter, group, reason: reason.to_owned(), is_of_disk: true };
+        let of_disk = |key| GroupFault { key, reason: reason.to_owned(), is_of_disk: true };
         faults.extend(self.kept.given_up().map(of_disk));
         // The node's memory for guards, shared by all of its groups, those of other owners too.
         let groups = (view.own_groups().count() as u64).max(1);
@@ -256,16 +257,16 @@ impl Groups {
     }
 
     /// Builds a group that is not there; returns whether it was built, or why it cannot be.
-    fn build(&mut self, view: &View, filter: FilterId, group: u32) -> Result<bool, String> {
-        let Some(me) = view.node().filter(|_| !self.groups.contains_key(&(filter, group))) else { return Ok(false) };
-        if let Some(reason) = self.unbuilt.get(&(filter, group)) {
+    fn build(&mut self, view: &View, key: GroupKey) -> Result<bool, String> {
+        let Some(me) = view.node().filter(|_| !self.groups.contains_key(&key)) else { return Ok(false) };
+        if let Some(reason) = self.unbuilt.get(&key) {
             return Err(reason.clone());
         }
         let mut owner =
-            GroupOwner::build(filter, &view.map, group, me, self.limits).map_err(|error| error.to_string())?;
+            GroupOwner::build(key.filter, &view.map, key.group, me, self.limits).map_err(|error| error.to_string())?;
         owner.set_lease(self.lease);
         owner.set_doubt(self.doubt);
-        self.groups.insert((filter, group), owner);
+        self.groups.insert(key, owner);
         Ok(true)
     }
 
@@ -273,7 +274,7 @@ impl Groups {
     fn restore(&mut self, view: &View, built: &[GroupKey], faults: &[GroupFault], now: Moment) {
         let Some(me) = view.me else { return };
         let durability = |key: GroupKey| {
-            view.map.filters.get(&key.0).map_or(Durability::Memory, |filter| filter.policies.durability)
+            view.map.filters.get(&key.filter).map_or(Durability::Memory, |filter| filter.policies.durability)
         };
         let keeps_journal = |key: GroupKey| durability(key).keeps_journal();
         let begins = !std::mem::replace(&mut self.has_read, true);
@@ -286,10 +287,9 @@ impl Groups {
                 }
                 Err(error) => self.damage = Some(error.to_string()),
             }
-            for GroupFault { filter, group, reason, .. } in faults.iter().filter(|f| keeps_journal((f.filter, f.group)))
-            {
-                self.unbuilt.insert((*filter, *group), reason.clone());
-                self.kept.keep_all_of((*filter, *group));
+            for GroupFault { key, reason, .. } in faults.iter().filter(|fault| keeps_journal(fault.key)) {
+                self.unbuilt.insert(*key, reason.clone());
+                self.kept.keep_all_of(*key);
             }
         }
         for key in built.iter().copied().filter(|key| keeps_journal(*key) && self.damage.is_none()) {
@@ -312,12 +312,12 @@ impl Groups {
     /// Groups that cannot be served, as their records cannot be read: they are not here.
     fn damaged(&mut self, view: &View, built: &[GroupKey]) -> Vec<GroupFault> {
         let Some(damage) = &self.damage else { return Vec::new() };
-        let keeps_journal = |(filter, _): &GroupKey| {
-            view.map.filters.get(filter).is_some_and(|record| record.policies.durability.keeps_journal())
+        let keeps_journal = |key: &GroupKey| {
+            view.map.filters.get(&key.filter).is_some_and(|record| record.policies.durability.keeps_journal())
         };
         let damaged: Vec<GroupKey> = built.iter().copied().filter(keeps_journal).collect();
         damaged.iter().for_each(|key| drop(self.groups.remove(key)));
-        let fault = |(filter, group)| GroupFault { filter, group, reason: damage.clone(), is_of_disk: false };
+        let fault = |key| GroupFault { key, reason: damage.clone(), is_of_disk: false };
         damaged.into_iter().map(fault).collect()
     }
 
@@ -345,21 +345,21 @@ impl Groups {
 
     /// Takes a message of another node. A message for a group that is not here is refused.
     pub(super) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
-        let (filter, group) = (message.filter, message.group);
-        if message.body.is_question() && self.kept.is_full((filter, group)) {
+        let key = GroupKey::of(&message);
+        if message.body.is_question() && self.kept.is_full(key) {
             return commands.extend(refuse(from, message, Reason::Overloaded));
         }
-        if !self.groups.contains_key(&(filter, group)) || self.kept.is_given_up((filter, group)) {
-            tracing::debug!(%from, %filter, group, "a message for a group that is not here");
+        if !self.groups.contains_key(&key) || self.kept.is_given_up(key) {
+            tracing::debug!(%from, filter = %key.filter, group = key.group, "a message for a group that is not here");
             // The group may be here by a map that has not come to this node yet.
-            let known = self.view.map.filters.get(&filter).map(|record| record.epoch);
+            let known = self.view.map.filters.get(&key.filter).map(|record| record.epoch);
             if known.is_none() && matches!(message.body, PeerBody::AskPast) {
                 return;
             }
             let epoch = known.unwrap_or(message.epoch);
             return commands.extend(refuse(from, PeerMessage { epoch, ..message }, NOT_HERE));
         }
-        self.gather((filter, group), commands, |group| group.receive(from, message, now));
+        self.gather(key, commands, |group| group.receive(from, message, now));
     }
 
     /// Cells of a slice for a backup; none where it is not here.
@@ -408,7 +408,7 @@ impl Groups {
 
     /// Whether one of the links that the group needs is half full: the rest is for messages that follow from events in
     /// flight already, not for more events.
-    pub(super) fn is_held_up(&self, (filter, group): GroupKey) -> bool {
+    pub(super) fn is_held_up(&self, GroupKey { filter, group }: GroupKey) -> bool {
         let Some(record) = self.view.map.filters.get(&filter) else { return false };
         let slicing = record.definition.slicing;
         let first = group * slicing.slices_per_group();
@@ -451,12 +451,12 @@ impl Groups {
     /// The states of the groups of `filter`, or of all.
     pub(super) fn look(&mut self, filter: Option<FilterId>) -> Vec<GroupLook> {
         let is_asked = |of: &FilterId| filter.is_none_or(|filter| filter == *of);
-        let asked = self.groups.keys().filter(|(of, _)| is_asked(of)).count();
+        let asked = self.groups.keys().filter(|key| is_asked(&key.filter)).count();
         let sample_bytes = FILL_SAMPLE_BYTES.min(LOOK_SAMPLE_BYTES / asked.max(1));
-        let groups = self.groups.iter_mut().filter(|((of, _), _)| is_asked(of));
-        let look = |((filter, group), owner): (&(FilterId, u32), &mut GroupOwner)| GroupLook {
-            filter: *filter,
-            group: *group,
+        let groups = self.groups.iter_mut().filter(|(key, _)| is_asked(&key.filter));
+        let look = |(key, owner): (&GroupKey, &mut GroupOwner)| GroupLook {
+            filter: key.filter,
+            group: key.group,
             state: owner.state(sample_bytes),
         };
         groups.map(look).collect()
@@ -473,7 +473,7 @@ impl Groups {
     }
 
     fn of(&self, filter: FilterId) -> impl Iterator<Item = &GroupOwner> {
-        self.groups.range((filter, 0)..=(filter, u32::MAX)).map(|(_, owner)| owner)
+        self.groups.range(GroupKey::all_of(filter)).map(|(_, owner)| owner)
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use firstseen_routing::{Command, NodeId, PeerBody, PeerMessage};
 
-use crate::keeper::GroupKey;
+use crate::group_key::GroupKey;
 
 /// Commands that wait may take about this many bytes in an owner before it takes no more lookups, from producers or
 /// nodes: submissions that record are bounded elsewhere.
@@ -148,7 +148,7 @@ mod tests {
 
     use super::*;
 
-    const KEY: GroupKey = (FilterId(1), 0);
+    const KEY: GroupKey = GroupKey { filter: FilterId(1), group: 0 };
 
     fn reply(reply_to: u64, events: usize) -> Command {
         let decisions = vec![Decision::Duplicate; events];
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn what_is_given_up_is_unknown() {
         let (mut held, mut commands) = (AwaitingDisk::default(), Vec::new());
-        let other = (FilterId(2), 0);
+        let other = GroupKey { filter: FilterId(2), group: 0 };
         held.push(KEY, 9, reply(1, 2));
         held.push(other, 9, reply(2, 1));
         held.push(

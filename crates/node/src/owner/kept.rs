@@ -14,7 +14,8 @@ use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{CheckpointCursor, Command, Durability, GroupOwner, NodeId, OwnerLimits, PeerBody};
 
 use super::held::{AwaitingDisk, given_up};
-use crate::keeper::{CheckpointMark, GroupKey, Keeper};
+use crate::group_key::GroupKey;
+use crate::keeper::{CheckpointMark, Keeper};
 
 /// How long records of a checkpoint may wait: no reply waits for them.
 const CHECKPOINT_WITHIN_MS: u64 = 1000;
@@ -326,7 +327,7 @@ mod tests {
     use crate::edges::SystemClock;
     use crate::keeper::Yielding;
 
-    const KEY: GroupKey = (FilterId(1), 0);
+    const KEY: GroupKey = GroupKey { filter: FilterId(1), group: 0 };
 
     /// Whether a question for cells leaves a group whose node is short of room, or is not.
     fn asks_where(is_short: bool) -> bool {
@@ -335,7 +336,7 @@ mod tests {
         let mut kept = GroupJournals::new(keeper, &OwnerLimits::default());
         kept.resume(KEY, Durability::Durable, 0, false);
         let ask = PeerBody::AskCells(AskCells { slice: 0, unit: UnitNumber::FIRST, from: None });
-        let message = PeerMessage { filter: KEY.0, epoch: Epoch::FIRST, group: KEY.1, body: ask };
+        let message = PeerMessage { filter: KEY.filter, epoch: Epoch::FIRST, group: KEY.group, body: ask };
         let mut commands = Vec::new();
         kept.pass(KEY, &mut vec![Command::Send { to: NodeId(2), message }], &mut commands);
         !commands.is_empty()

@@ -10,7 +10,8 @@ use firstseen_journal::{ScanError, decode};
 use firstseen_meta::Identity;
 use firstseen_routing::{Entry, GroupOwner, Moment};
 
-use crate::keeper::{GroupKey, Keeper};
+use crate::group_key::GroupKey;
+use crate::keeper::Keeper;
 
 /// How far the reading of one group has come.
 #[derive(Clone, Copy, Default)]
@@ -68,7 +69,7 @@ pub(super) fn read(
     let mut progress: BTreeMap<GroupKey, Progress> = BTreeMap::new();
     keeper.read(identity, |segment, bytes| {
         let record = decode(bytes).map_err(|error| error.to_string())?;
-        let key = (record.filter, record.group);
+        let key = GroupKey { filter: record.filter, group: record.group };
         let Some(group) = groups.get_mut(&key).filter(|_| keeps_journal(key)) else { return Ok(()) };
         let progress = progress.entry(key).or_default();
         for entry in record.entries {
@@ -84,11 +85,11 @@ pub(super) fn read(
             match group.restore(entry, now) {
                 // What the records say is right, and there is no room for it: another copy may have it.
                 Err(error @ PartError::Full) => {
-                    tracing::warn!(filter = %key.0, group = key.1, %error, "left out: incomplete");
+                    tracing::warn!(filter = %key.filter, group = key.group, %error, "left out: incomplete");
                     progress.lacks_events();
                 }
-                Err(error) if promises => return Err(format!("filter {} group {}: {error}", key.0, key.1)),
-                Err(error) => tracing::warn!(filter = %key.0, group = key.1, %error, "left out"),
+                Err(error) if promises => return Err(format!("filter {} group {}: {error}", key.filter, key.group)),
+                Err(error) => tracing::warn!(filter = %key.filter, group = key.group, %error, "left out"),
                 Ok(()) => {}
             }
         }

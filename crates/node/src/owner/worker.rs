@@ -23,6 +23,7 @@ use super::groups::{Groups, NOT_HERE, lost_peers};
 use super::{OwnerInbox, Run, Work};
 use crate::clocks::Clocks;
 use crate::edges::Clock;
+use crate::group_key::GroupKey;
 use crate::keeper::Keeper;
 use crate::lease::HeldLease;
 use crate::metrics::{BatchMeter, Metrics};
@@ -262,8 +263,8 @@ impl Worker {
             Work::Ending { filter, reply } => {
                 let _ = reply.send(self.groups.ending(filter, now));
             }
-            Work::Climbed { filter, group, climbed } => {
-                self.groups.climbed((filter, group), &climbed, now, &mut self.commands);
+            Work::Climbed { key, climbed } => {
+                self.groups.climbed(key, &climbed, now, &mut self.commands);
             }
             Work::Ended { producer } => self.groups.end_producer(producer),
             Work::Drain { done } => {
@@ -308,26 +309,26 @@ impl Worker {
     fn submit(&mut self, run: Run, now: Moment) -> u64 {
         self.inbox.took(&run);
         let age_ms = now.monotonic_ms.since(run.admitted_ms);
-        if let Some(meter) = self.meter(run.filter) {
+        if let Some(meter) = self.meter(run.key.filter) {
             meter.queue_age(age_ms);
         }
         if age_ms > self.queue_age_max_ms || now.monotonic_ms > run.submission.deadline_ms {
             run.refuse(Reason::Overloaded);
             return 0;
         }
-        let (key, records) = ((run.filter, run.group), !run.submission.operation.is_lookup());
+        let (key, records) = (run.key, !run.submission.operation.is_lookup());
         // A producer that learns of a disk that hangs asks another node.
         let is_here = !self.groups.is_given_up(key);
         if is_here && (self.groups.is_disk_held_up(key, records) || self.groups.is_held_up(key)) {
             run.refuse(Reason::Overloaded);
             return 0;
         }
-        let Run { filter, group, mut submission, place, .. } = run;
+        let Run { mut submission, place, .. } = run;
         let events = place.events();
         let _entered = tracing::debug_span!(
             "owner_batch",
-            filter = filter.0,
-            group,
+            filter = key.filter.0,
+            group = key.group,
             sequence = submission.sequence,
             events,
             traceparent = submission.traceparent.as_deref()
@@ -335,7 +336,7 @@ impl Worker {
         .entered();
         let number = self.desk.take(place, submission.deadline_ms);
         submission.reply_to = number;
-        if !self.groups.submit((filter, group), submission, now, &mut self.commands) {
+        if !self.groups.submit(key, submission, now, &mut self.commands) {
             self.desk.reply(number, RunReply::undecided(events, NOT_HERE));
         }
         self.carry_out();
@@ -416,7 +417,8 @@ impl Worker {
     fn climb(&mut self, climb: Climb) {
         let Err(refused) = self.climbs.try_send(climb) else { return };
         let climb = refused.into_inner();
-        let (key, climbed) = ((climb.from.filter, climb.group), uplink::undecided(&climb, Reason::Overloaded));
+        let climbed = uplink::undecided(&climb, Reason::Overloaded);
+        let key = GroupKey { filter: climb.from.filter, group: climb.group };
         let now = self.now();
         self.groups.climbed(key, &climbed, now, &mut self.commands);
     }

@@ -27,6 +27,7 @@ use super::relays::Relays;
 use super::rights::StreamRights;
 use super::seen;
 use crate::budget::Charge;
+use crate::group_key::GroupKey;
 use crate::guest::Guest;
 use crate::metrics::BatchMeter;
 use crate::owner::Run;
@@ -259,8 +260,8 @@ impl Session {
         let events: Vec<usize> = runs.iter().map(|run| run.submission.probes.len()).collect();
         let places = PendingBatch::places(name, admitted_us, wants_seen, &events, self.ears.clone(), Some(charge));
         for (run, place) in runs.into_iter().zip(places) {
-            let owner = self.shared.owners.of(run.filter, run.group);
-            owner.offer(Run { filter: run.filter, group: run.group, submission: run.submission, admitted_ms, place });
+            let key = GroupKey { filter: run.filter, group: run.group };
+            self.shared.owners.of(key).offer(Run { key, submission: run.submission, admitted_ms, place });
         }
     }
 

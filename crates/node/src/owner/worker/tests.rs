@@ -16,6 +16,7 @@ use tokio::time::timeout;
 use super::*;
 use crate::clocks::Clocks;
 use crate::edges::SystemClock;
+use crate::group_key::GroupKey;
 use crate::lease::HeldLease;
 use crate::links::{LinkHandle, Queued};
 use crate::owner::{OwnerQueue, queue};
@@ -139,7 +140,12 @@ impl Running {
             again: false,
             traceparent: None,
         };
-        self.queue.offer(Run { filter: FILTER, group: 0, submission, admitted_ms: MonotonicMs::START, place });
+        self.queue.offer(Run {
+            key: GroupKey { filter: FILTER, group: 0 },
+            submission,
+            admitted_ms: MonotonicMs::START,
+            place,
+        });
         finished
     }
 
