@@ -143,14 +143,15 @@ fn bytes_of(command: &Command) -> u64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use firstseen_routing::{Decision, Epoch, FilterId, GroupReply, Reason};
 
     use super::*;
 
     const KEY: GroupKey = GroupKey { filter: FilterId(1), group: 0 };
 
-    fn reply(reply_to: u64, events: usize) -> Command {
+    /// A reply to a run of events.
+    pub(in crate::owner) fn reply(reply_to: u64, events: usize) -> Command {
         let decisions = vec![Decision::Duplicate; events];
         let (estimates, seen) = (Vec::new(), Vec::new());
         let (clock_ms, degraded, expected_rate, spent) = (7, false, 0.0, None);

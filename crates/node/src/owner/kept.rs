@@ -2,7 +2,7 @@
 //! must not leave before these are on the medium.
 //!
 //! Promises: a durable filter replies and sends nothing while a record from before is not synced, and all leaves in
-//! order; while the disk is full, lookups get replies from memory, and no cells are asked for that would wait for it;
+//! order; another filter does so only while its beginning is not; while the disk is full, lookups get replies from memory, and no cells are asked for that would wait for it;
 //! a group that is given up, as the disk hangs or other copies answer, replies only that its verdicts are unknown. Must
 //! not know: what records hold, how they are written.
 
@@ -34,6 +34,9 @@ struct GroupJournal {
     durability: Durability,
     /// How many records the journal had when the group last wrote one.
     last: u64,
+    /// How many it had when a group without records had begun. Until these are on the medium nothing leaves, whatever the durability: a
+    /// restart that finds nothing of the group takes all that it had for lost, and its slices are incomplete for a window.
+    beginning: u64,
     /// The checkpoint that is under way.
     cursor: Option<CheckpointCursor>,
     /// Whether the last checkpoint calls the group complete.
@@ -77,7 +80,7 @@ impl GroupJournals {
     /// Takes care of a group whose journal was read, with a whole checkpoint that began in segment `base`.
     pub(super) fn resume(&mut self, key: GroupKey, durability: Durability, base: u64, is_complete: bool) {
         self.keeper.need(key, base);
-        let journal = GroupJournal { durability, last: 0, cursor: None, is_complete, begun_bytes: 0 };
+        let journal = GroupJournal { durability, last: 0, beginning: 0, cursor: None, is_complete, begun_bytes: 0 };
         self.groups.insert(key, journal);
     }
 
@@ -86,11 +89,12 @@ impl GroupJournals {
     pub(super) fn begin(&mut self, key: GroupKey, durability: Durability, owner: &GroupOwner, is_empty: bool) {
         self.keeper.need(key, 0);
         let is_complete = owner.is_complete() && is_empty;
-        let mut journal = GroupJournal { durability, last: 0, cursor: None, is_complete, begun_bytes: 0 };
+        let mut journal = GroupJournal { durability, last: 0, beginning: 0, cursor: None, is_complete, begun_bytes: 0 };
         // Only once it is on the medium is it known that the group has lost nothing.
         journal.last = journal.begin_checkpoint(key, owner, is_complete, &self.keeper);
         if is_empty {
             journal.last = journal.end_checkpoint(key, owner, &self.keeper);
+            journal.beginning = journal.last;
         }
         self.groups.insert(key, journal);
     }
@@ -161,6 +165,7 @@ impl GroupJournals {
                 command
                     if (group.durability == Durability::Durable
                         || is_full
+                        || group.beginning > synced
                         || matches!(command, Command::SlicesComplete { .. }))
                         && self.rules.keep(Rule::AwaitsDisk)
                         && (group.last > synced || !self.held.is_empty()) =>
@@ -326,6 +331,8 @@ mod tests {
     use super::*;
     use crate::edges::SystemClock;
     use crate::keeper::Yielding;
+    use crate::owner::held::tests::reply;
+    use crate::owner::worker::tests::map;
 
     const KEY: GroupKey = GroupKey { filter: FilterId(1), group: 0 };
 
@@ -340,6 +347,27 @@ mod tests {
         let mut commands = Vec::new();
         kept.pass(KEY, &mut vec![Command::Send { to: NodeId(2), message }], &mut commands);
         !commands.is_empty()
+    }
+
+    /// Whether a reply leaves a group of a filter that persists events within a minute, whose disk has written nothing yet.
+    fn replies_where(has_begun: bool) -> bool {
+        let keeper = Arc::new(Keeper::new(Arc::new(MemoryDisk::default()), 1 << 20, Arc::new(SystemClock::new()), 1));
+        let mut kept = GroupJournals::new(keeper, &OwnerLimits::default());
+        let durability = Durability::Interval { interval_ms: 60_000 };
+        if has_begun {
+            kept.resume(KEY, durability, 0, true);
+        } else {
+            let owner = GroupOwner::build(KEY.filter, &map(), KEY.group, NodeId(1), OwnerLimits::default());
+            kept.begin(KEY, durability, &owner.expect("a group"), true);
+        }
+        let mut commands = Vec::new();
+        kept.pass(KEY, &mut vec![reply(1, 1)], &mut commands);
+        !commands.is_empty()
+    }
+
+    #[test]
+    fn a_group_replies_when_its_beginning_is_on_the_medium() {
+        assert!(replies_where(true) && !replies_where(false));
     }
 
     #[test]

@@ -457,4 +457,4 @@ async fn sleep(pause: Option<Duration>) {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

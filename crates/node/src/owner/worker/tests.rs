@@ -29,7 +29,7 @@ const ME: NodeId = NodeId(1);
 const PEER: NodeId = NodeId(2);
 
 /// A filter of two slices, one on each of two nodes.
-fn map() -> ClusterMap {
+pub(in crate::owner) fn map() -> ClusterMap {
     let spec =
         FilterSpec { capacity_events: Some(1000), ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window")) };
     let definition = SlicedDefinition::new(&spec, "vertical:2".parse().expect("a slicing")).expect("a definition");
