@@ -127,12 +127,13 @@ fn kill_over_and_over(
         eventually("a write, or the end", || stage.written(number).len() > before || is_over());
         std::thread::sleep(Duration::from_millis(dice.below(120)));
         if is_over() || !left() {
-            if consumer.wait().expect("its end").success() {
+            let ended = consumer.wait().expect("its end");
+            if ended.success() {
                 return (open, killed);
             }
             // Where no node answers in time, a consumer ends with an error, and is to be started again.
             failed += 1;
-            assert!(failed <= FAILURES_MAX, "{}", stage.logs());
+            assert!(ended.code() == Some(1) && failed <= FAILURES_MAX, "{ended}: {}", stage.logs());
         } else {
             consumer.kill().expect("it was not waited for");
             consumer.wait().expect("its end");

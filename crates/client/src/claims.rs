@@ -149,9 +149,9 @@ impl Filter {
         record.policies.lease_max_ms.map(|lease_max_ms| Duration::from_millis(lease_max_ms.get().into()))
     }
 
-    /// Claims an event for this time at most. Where nodes are away it is sent again for half of the lease at most, and
-    /// where they have no room for it not at all: it is undecided then. A call that is dropped before it is answered leaves what it is granted to
-    /// its lease.
+    /// Claims an event for this time at most. Where nodes are away the claim is sent again for half of the lease at most; where
+    /// they have no room for it, it is not sent again. The event is undecided then. A call that is dropped before it is answered
+    /// leaves what it is granted to its lease.
     ///
     /// # Errors
     /// [`CallError`].

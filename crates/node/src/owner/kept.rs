@@ -2,8 +2,8 @@
 //! must not leave before these are on the medium.
 //!
 //! Promises: a durable filter replies and sends nothing while a record from before is not synced, and all leaves in
-//! order; another filter does so only while its beginning is not; while the disk is full, lookups get replies from memory, and no cells are asked for that would wait for it;
-//! a group that is given up, as the disk hangs or other copies answer, replies only that its verdicts are unknown. Must
+//! order; another filter does so only while its beginning is not; while the disk is full, lookups get replies from
+//! memory, and no cells are asked for that would wait for it; a group that is given up, as the disk hangs or other copies answer, replies only that its verdicts are unknown. Must
 //! not know: what records hold, how they are written.
 
 use std::collections::{BTreeMap, BTreeSet};
