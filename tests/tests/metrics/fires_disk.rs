@@ -1,4 +1,4 @@
-//! Alerts that fire when the data disk of a node is full, or hangs. A disk that hangs is a file system in a file that is
+//! Alerts that fire when the data disk of a node is full, hangs, or is slow. A disk that hangs is a file system in a file that is
 //! frozen, which only root can do: without root, nothing is caused.
 
 use std::fs::File;
@@ -81,7 +81,7 @@ fn alerts_fire_when_the_data_disk_is_nearly_full_and_when_it_is_full() {
 }
 
 #[test]
-fn an_alert_fires_when_the_data_disk_hangs() {
+fn alerts_fire_when_the_data_disk_hangs_and_takes_long() {
     let (folder, image) = (Folder::new(), Folder::new());
     let Some(disk) = Disk::at(&image, folder.path("data")).filter(|_| has_promtool()) else { return };
     folder.write("data/new-node", "");
@@ -106,6 +106,8 @@ fn an_alert_fires_when_the_data_disk_hangs() {
         eventually("its disk works", || hangs() == 0.0 && greatest(&scraped, "firstseen_ready") == 1.0);
         recorded.join().expect("it ends");
     });
-    recording.scrape(22);
+    recording.scrape(60);
     recording.must_fire(&rules(), &[(19, &[]), (21, &["FirstseenDiskHangs"])]);
+    // The sync that it kept waiting has come to its end.
+    recording.must_fire_one(&rules(), "FirstseenDiskIsSlow", 19, 59);
 }

@@ -7,6 +7,7 @@ mod fires_access;
 mod fires_clock;
 mod fires_cluster;
 mod fires_disk;
+mod fires_filters;
 mod fires_here;
 mod names;
 mod recording;

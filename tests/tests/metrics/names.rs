@@ -78,6 +78,12 @@ fn every_alert_has_a_section_and_every_section_an_alert() {
     let tested = text("contrib/alerts_test.yaml");
     let untested = names.iter().find(|name| !tested.contains(&format!("{name}\"}}")));
     assert_eq!(untested, None, "contrib/alerts_test.yaml lets every alert fire");
+    let runs = fs::read_dir(path("tests/tests/metrics")).expect("the folder of these tests");
+    let runs = runs.map(|run| run.expect("a file").path());
+    let runs = runs.filter(|run| run.file_name().is_some_and(|name| name.to_string_lossy().starts_with("fires")));
+    let runs: String = runs.map(|run| fs::read_to_string(run).expect("a text")).collect();
+    let uncaused = names.iter().find(|name| !runs.contains(&format!("\"{name}\"")));
+    assert_eq!(uncaused, None, "a run causes every alert");
 }
 
 #[test]

@@ -98,6 +98,8 @@ impl Writer {
         }
         let mut bytes_written = 0;
         self.journal()?;
+        // A disk that is slow may keep a write waiting, and not the sync after it.
+        let mut begun_us = self.keeper.clock.monotonic_us();
         for note in notes {
             let Some(record) = self.note(note) else { continue };
             bytes_written += record.len() as u64;
@@ -113,7 +115,6 @@ impl Writer {
             tokio::time::sleep(sync_takes).await;
         }
         loop {
-            let begun_us = self.keeper.clock.monotonic_us();
             match self.on_disk(|journal| journal.sync().and_then(|()| journal.mark())) {
                 Ok(()) => {
                     let took_us = self.keeper.clock.monotonic_us().saturating_sub(begun_us);
@@ -128,6 +129,7 @@ impl Writer {
                         () = stopping.cancelled() => {}
                         () = tokio::time::sleep(FULL_PAUSE) => {}
                     }
+                    begun_us = self.keeper.clock.monotonic_us();
                 }
                 Err(error) => return Err(error),
             }

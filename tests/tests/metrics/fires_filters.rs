@@ -1,0 +1,120 @@
+//! Alerts that fire in runs that cause them: a filter that errs more often than it was to, events that a level above cannot
+//! take any more, and messages between nodes that no node of ours sends.
+
+use firstseen_routing::{ClusterId, Incarnation, NodeId};
+use firstseen_wire::net::{peer_client, plain_endpoint, without_token};
+use firstseen_wire::peer::{LinkEnds, hello};
+use firstseen_wire::proto::peer::LinkFrame;
+use nix::sys::signal::{Signal, kill};
+use serde_json::Value;
+
+use super::fires::{greatest, rules};
+use super::recording::{Recording, has_promtool};
+use super::scraped;
+use crate::local_cluster::{LocalCluster, eventually};
+use crate::run::{Folder, number};
+
+/// Events that nobody has asked about before, and the report about them.
+fn ask(folder: &Folder, cluster: &LocalCluster, flags: &str, keys: std::ops::Range<u32>) -> Value {
+    folder.write("input", keys.map(|key| format!("{key}\n")).collect::<String>());
+    let of = format!("--cluster {} --report json --out /dev/null {flags} input", cluster.addresses());
+    folder.dedup(&of).ok().report()
+}
+
+#[test]
+fn an_alert_fires_when_cells_fade_more_slowly_than_the_rate_needs() {
+    if !has_promtool() {
+        return;
+    }
+    let folder = Folder::new();
+    let cluster = LocalCluster::start(&folder, "");
+    let of = "--kind stable --window unbounded --memory 16KiB";
+    cluster.create(&folder, "slow", &format!("{of} --fpr 0.01 --stable-decrements 1")).ok();
+    cluster.create(&folder, "right", &format!("{of} --fpr 0.01")).ok();
+    let nodes = scraped(&cluster);
+    let mut recording = Recording::of(&nodes);
+    recording.scrape(0);
+    recording.scrape(20);
+    for filter in ["slow", "right"] {
+        ask(&folder, &cluster, &format!("--filter {filter}"), 0..100_000);
+    }
+    eventually("it errs", || greatest(&nodes[0], "firstseen_filter_expected_false_positive_max_ratio") > 0.1);
+    recording.scrape(40);
+    recording.scrape(60);
+    recording.must_fire(&rules(), &[(19, &[]), (59, &["FirstseenFilterErrsTooOften"])]);
+}
+
+#[test]
+fn an_alert_fires_when_the_level_above_has_no_room_for_what_a_level_decided_alone() {
+    if !has_promtool() {
+        return;
+    }
+    let folder = Folder::new();
+    let cluster = LocalCluster::start(&folder, "--sites athens,oslo");
+    let leaf = |site: &str| format!("[[place]]\nname = \"{site}\"\nparent = \"root\"\nsites = [\"{site}\"]\n");
+    let root = "[[place]]\nname = \"root\"\nsites = [\"oslo\"]\n";
+    let tree = format!("mode = \"dense\"\ncut_off = \"local\"\n{root}{}{}", leaf("athens"), leaf("oslo"));
+    folder.write("tree.toml", tree);
+    cluster.create(&folder, "clicks", "--window unbounded --kind bloom --capacity 100 --tree-file tree.toml").ok();
+    let nodes = scraped(&cluster);
+    let mut recording = Recording::of(&nodes);
+    // Without a site events go to the root.
+    ask(&folder, &cluster, "--filter clicks", 0..70);
+    recording.scrape(0);
+    recording.scrape(20);
+    let oslo = cluster.processes()[1];
+    kill(oslo, Signal::SIGSTOP).expect("a process");
+    eventually("it is cut off", || greatest(&nodes[0], "firstseen_peer_unreachable") == 1.0);
+    let alone = ask(&folder, &cluster, "--filter clicks --site athens", 1_000..1_060);
+    assert_eq!(number(&alone, "first_seen"), 60, "{alone}");
+    kill(oslo, Signal::SIGCONT).expect("a process");
+    eventually("some are lost", || greatest(&nodes[0], "firstseen_filter_journal_lost_events_total") > 0.0);
+    recording.scrape(21);
+    recording.must_fire_one(&rules(), "FirstseenEventsLostAbove", 19, 21);
+}
+
+/// The ends of a link from node 2 to node 1, as whoever sees the cluster knows them.
+fn ends(folder: &Folder, cluster: &LocalCluster) -> LinkEnds {
+    let status = folder.run(&format!("cluster status --json --cluster {}", cluster.addresses())).ok().out;
+    let status: Value = serde_json::from_str(&status).expect("JSON");
+    let incarnation = |at: usize| Incarnation(number(&status["nodes"][at], "incarnation"));
+    let id = status["cluster"].as_str().and_then(|id| u128::from_str_radix(id, 16).ok()).expect("a number");
+    LinkEnds {
+        cluster: ClusterId(id.to_be_bytes()),
+        from: NodeId(2),
+        from_incarnation: incarnation(1),
+        to: NodeId(1),
+        to_incarnation: incarnation(0),
+    }
+}
+
+#[test]
+fn an_alert_fires_when_another_program_speaks_for_a_node_and_cannot_be_understood() {
+    if !has_promtool() {
+        return;
+    }
+    let folder = Folder::new();
+    let cluster = LocalCluster::start(&folder, "--nodes 2");
+    let nodes = scraped(&cluster);
+    let mut recording = Recording::of(&nodes[..1]);
+    recording.scrape(0);
+    recording.scrape(20);
+    let ends = ends(&folder, &cluster);
+    kill(cluster.processes()[1], Signal::SIGKILL).expect("a process");
+    let address = cluster.addresses().split(',').next().expect("an address").to_owned();
+    let endpoint = plain_endpoint(&address).expect("an address");
+    let refused = || greatest(&nodes[0], "firstseen_link_messages_refused_total") > 0.0;
+    let runtime = tokio::runtime::Runtime::new().expect("a runtime");
+    eventually("it is refused", || {
+        let frames = [hello(&ends), LinkFrame { number: 1, message: None }];
+        // The stream stays open while it is looked whether the frame has come.
+        let frames = tokio_stream::StreamExt::chain(tokio_stream::iter(frames), tokio_stream::pending());
+        let linked = runtime.block_on(async {
+            let channel = endpoint.connect().await.ok()?;
+            peer_client(without_token(channel)).link(frames).await.ok()
+        });
+        linked.is_some() && refused()
+    });
+    recording.scrape(21);
+    recording.must_fire_one(&rules(), "FirstseenProgramErred", 19, 21);
+}
