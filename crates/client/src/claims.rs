@@ -47,7 +47,7 @@ pub enum Confirming {
 /// program that ends waits for it by [`crate::Client::flush`].
 #[derive(Debug)]
 pub struct Claim {
-    /// Taken when the claim ends otherwise than by being dropped.
+    /// None once it was delivered or released: to drop it then lets nothing go.
     held: Option<Held>,
 }
 
@@ -146,7 +146,7 @@ impl Filter {
     /// The greatest lease of a claim; none where events cannot be claimed.
     pub fn lease_max(&self) -> Option<Duration> {
         let record = line::newest(self.claimed_at()).record();
-        record.policies.lease_max_ms.map(|lease_max_ms| Duration::from_millis(lease_max_ms.get().into()))
+        record.policies.claim_lease_max_ms.map(|lease_max_ms| Duration::from_millis(lease_max_ms.get().into()))
     }
 
     /// Claims an event for this time at most. Where nodes are away the claim is sent again for half of the lease at most; where

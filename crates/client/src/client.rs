@@ -80,7 +80,7 @@ impl Client {
             tokio::select! {
                 biased;
                 map = has_map => Ok(map.is_ok()),
-                // The only thing ever sent here; while a seed may still answer, the map is awaited.
+                // Sent only where no seed can ever answer; until then the map is awaited.
                 Ok(mismatches) = hopeless => Err(ConnectError::Settings(mismatches)),
             }
         };

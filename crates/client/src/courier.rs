@@ -155,7 +155,7 @@ impl Courier {
                 return complaint;
             }
             let has_work = !unanswered.is_empty() || !self.waiting.is_empty() || !self.dock.is_idle();
-            // The tick is seldom due; last, it would not be looked at while replies pour in.
+            // The tick comes first: it is seldom due, and behind replies that pour in it would not be looked at.
             tokio::select! {
                 biased;
                 () = &mut tick, if has_work => {
@@ -440,8 +440,8 @@ fn retry_ms(piece: &Piece) -> u64 {
     }
 }
 
-/// Why a batch may be sent again; an outage only where no event has another reason. Claims that find no room are not: others of
-/// the call are granted, and make room when they are confirmed, which they are not before the call has ended.
+/// Why a batch may be sent again; an outage only where no event has another reason. Claims that find no room are not sent again:
+/// other claims of the call make room when they are confirmed, and that is after the call has ended.
 fn worth_retrying(decisions: &[Decision], operation: Operation) -> Option<Reason> {
     let is_claim = matches!(operation, Operation::Claim { .. });
     let reasons = || {

@@ -169,7 +169,7 @@ impl Core {
 
     /// The root of the tree of which a filter is another level, where events of the tree can be claimed.
     fn root_of_claims(&self, record: &FilterRecord) -> Option<(FilterId, FilterRecord)> {
-        record.policies.lease_max_ms?;
+        record.policies.claim_lease_max_ms?;
         let root = record.branch.as_ref().filter(|branch| !branch.is_root())?.root;
         self.map().filters.get(&root).map(|record| (root, record.clone()))
     }

@@ -16,7 +16,7 @@ use crate::intake::FilterCore;
 use crate::piece::Piece;
 use crate::traffic::TrafficMeter;
 
-/// Turns that others get before what has been laid down is taken.
+/// How often other tasks get their turn before the courier takes what was laid down.
 const TURNS_MAX: usize = 4;
 
 /// The target of a courier.

@@ -30,7 +30,7 @@ pub(crate) struct Limits {
     pub(crate) audit_keys_max: usize,
     pub(crate) local_bytes_max: usize,
     pub(crate) overload_retries_max: u32,
-    /// Callers wait for slices that are down, once an outage.
+    /// Callers wait for slices that are down, but only once in each outage.
     pub(crate) waits_for_slices: bool,
 }
 

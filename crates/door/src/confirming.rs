@@ -54,7 +54,7 @@ pub(crate) struct Confirmer {
     counts: Arc<DoorCounts>,
 }
 
-/// An event and its fence, of which each is given to one grant of an event, and so to several events.
+/// An event, and the fence of its grant. Heads count their grants apart, so events of several heads may have the same fence.
 type Grant = (u128, Fence);
 
 #[derive(Default)]
@@ -192,7 +192,7 @@ impl Confirmer {
         if due.is_empty() {
             return due;
         }
-        // Of a few moments, that of the latest is in the window for the longest.
+        // All events of a call have one time: that of the latest is in the window for the longest.
         let at_ms = due.iter().map(|due| due.claimed.at_ms).max().unwrap_or_default();
         let items: Vec<&[u8]> = due.iter().map(|due| &*due.claimed.item).collect();
         let fences: Vec<Fence> = due.iter().map(|due| due.claimed.fence).collect();

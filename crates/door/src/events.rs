@@ -63,7 +63,7 @@ impl Gathered {
         self.events
     }
 
-    /// Whether claims are among what was gathered: who holds what is known only when they were asked for.
+    /// Whether claims are among what was gathered: only their answers tell which events this connection holds.
     pub(crate) fn has_claims(&self) -> bool {
         self.batches().iter().any(|batch| matches!(batch.question().act, Act::Claim(_)))
     }
@@ -224,7 +224,7 @@ fn conclude(
     }
     let of_command = answers.verdicts.get_mut(first..first + events).unwrap_or_default();
     let holds = answers.holds.get(first..first + events).unwrap_or_default();
-    // To who knows no claims, a key that somebody holds is there.
+    // To commands of Redis, which know no claims, a key that somebody holds is there.
     let is_there_if_held = match question.act {
         Act::Claim(_) => !form.is_own(),
         _ => form.is_of_keys(),
@@ -244,7 +244,7 @@ fn keep(event: usize, form: Form, (batch, answers): (&Batch, &Answers), (desk, o
     if let Some(fence) = batch.fence(event) {
         match answers.verdicts.get(event) {
             Some(Verdict::Undecided(reason)) if *reason != Reason::Claimed => {}
-            // Who sends the command again, as another event of it was undecided, hears the same of this one.
+            // A client that sends the command again, as another event of it was undecided, must hear the same of this one.
             Some(_) if *act == Act::Confirm => own.ended(filter, item, fence, desk.asked_at),
             _ => own.remove(filter, item, fence),
         }

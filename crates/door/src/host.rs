@@ -18,7 +18,7 @@ pub type Making<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + '
 
 /// The node.
 pub trait Host: Send + Sync + 'static {
-    /// Who has connected, where nothing more has to be shown: by its certificate, or as nobody asks who it is.
+    /// Who has connected, where no token is needed: its certificate says who it is, or nobody has to say so.
     fn known(&self, certificates: Option<&[CertificateDer<'static>]>, from: SocketAddr) -> Option<Arc<dyn Guest>>;
 
     /// Who shows a token; a user's name, where one is given, is that of its principal. None where the token does not count.

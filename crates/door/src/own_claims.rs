@@ -16,7 +16,7 @@ use crate::room::ROOM_BYTES;
 /// Claims that a connection knows at most, and bytes of each.
 const CLAIMS_MAX: usize = firstseen_resp::ITEMS_MAX;
 const CLAIM_BYTES: usize = 200;
-/// Claims for which a part of the room that all connections share is enough; so many need none.
+/// Claims that fit into one part of the room that all connections share; a connection has the first so many without a part.
 const CLAIMS_OF_PART: usize = ROOM_BYTES / CLAIM_BYTES;
 
 /// An event that the connection has claimed.
@@ -29,7 +29,7 @@ pub(crate) struct OwnClaim {
     pub(crate) until: Instant,
 }
 
-/// The claims of a connection that were neither confirmed nor released.
+/// The claims of a connection: those that are open, and while there is room those that were confirmed.
 pub(crate) struct OwnClaims {
     claims: HashMap<u128, OwnClaim>,
     order: BTreeSet<(Instant, u128)>,

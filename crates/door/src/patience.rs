@@ -1,6 +1,6 @@
 //! How long the calls of one read are waited for.
 //!
-//! Promises: a filter whose nodes are away keeps the commands that came together waiting for a second, and not each of them for one.
+//! Promises: a filter whose nodes are away delays the commands of one read by a second once, and by a tenth for each further call.
 //! Must not know: what is asked.
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -234,7 +234,7 @@ impl Session {
             Other::Transaction(_) => true,
             Other::Errand(_) | Other::Server(_) => false,
         };
-        // Who gets so far without saying who it is may send what needs nobody.
+        // A guest that has to say by now who it is may send only what anybody may send.
         let is_somebody = self.guest.as_ref().is_none_or(|guest| !guest.must_say_who());
         if !needs_nobody && !is_somebody {
             self.refuse(Refused::Unknown);

@@ -4,7 +4,7 @@
 //! has not yet shown its role (in TLS by its certificate; without, by its first call) is one of a few, of which the
 //! oldest is closed when another comes. Must not know: what connections carry.
 
-mod door;
+mod entrance;
 mod guarded;
 mod hall;
 
@@ -28,8 +28,8 @@ use crate::edges::{Connection, Incoming};
 use crate::metrics::ConnectionMeter;
 use crate::roles::Caller;
 use crate::shares::Party;
-use door::ConnectionPlace;
-pub(crate) use door::{Door, OpenCall, Seat};
+use entrance::ConnectionPlace;
+pub(crate) use entrance::{Entrance, OpenCall, Seat};
 pub(crate) use guarded::{Guarded, Visitor};
 use guarded::{HTTP1, HTTP2};
 
@@ -48,17 +48,17 @@ type Admitted = io::Result<Guarded<Connection>>;
 pub(crate) fn admitted(
     incoming: Incoming,
     tls: Option<(ServerTls, Arc<Audit>)>,
-    door: Arc<Door>,
+    entrance: Arc<Entrance>,
 ) -> (ReceiverStream<Admitted>, JoinHandle<()>) {
     let (guests, admitted) = mpsc::channel(ADMITTED_MAX);
-    let accepting = tokio::spawn(accept(incoming, tls, door, guests));
+    let accepting = tokio::spawn(accept(incoming, tls, entrance, guests));
     (ReceiverStream::new(admitted), accepting)
 }
 
 async fn accept(
     mut incoming: Incoming,
     tls: Option<(ServerTls, Arc<Audit>)>,
-    door: Arc<Door>,
+    entrance: Arc<Entrance>,
     guests: mpsc::Sender<Admitted>,
 ) {
     loop {
@@ -70,12 +70,12 @@ async fn accept(
         match (accepted, &tls) {
             (None, _) => return,
             (Some(Ok(connection)), None) => {
-                if guests.send(Ok(Guarded::new(connection, HTTP2, door.come()))).await.is_err() {
+                if guests.send(Ok(Guarded::new(connection, HTTP2, entrance.come()))).await.is_err() {
                     return;
                 }
             }
             (Some(Ok(connection)), Some(tls)) => {
-                tokio::spawn(shake_hands(connection, tls.clone(), door.come(), guests.clone()));
+                tokio::spawn(shake_hands(connection, tls.clone(), entrance.come(), guests.clone()));
             }
             (Some(Err(error)), _) if is_of_one_connection(&error) => {}
             (Some(Err(error)), _) => {
@@ -137,12 +137,12 @@ pub(crate) fn party(roles: PeerRoles) -> Party {
 /// A listener for health and metrics, with room for so many connections: the oldest goes when there are more.
 pub(crate) struct BoundedListener {
     listener: TcpListener,
-    door: Arc<Door>,
+    entrance: Arc<Entrance>,
 }
 
 impl BoundedListener {
     pub(crate) fn new(listener: TcpListener, connections_max: u32, meter: ConnectionMeter) -> Self {
-        Self { listener, door: Door::new(0, connections_max, meter) }
+        Self { listener, entrance: Entrance::new(0, connections_max, meter) }
     }
 }
 
@@ -152,7 +152,7 @@ impl Listener for BoundedListener {
 
     async fn accept(&mut self) -> (Self::Io, Self::Addr) {
         let (connection, address) = Listener::accept(&mut self.listener).await;
-        (Guarded::new(connection, HTTP1, self.door.come()), address)
+        (Guarded::new(connection, HTTP1, self.entrance.come()), address)
     }
 
     fn local_addr(&self) -> io::Result<Self::Addr> {

@@ -77,7 +77,7 @@ impl AdminService {
     fn must_for_number(&self, guest: &Guest, filter: FilterId) -> Result<(), Status> {
         let map = &self.shared.view().map;
         let named = map.filters.get(&filter).map_or("", |record| map.name_for_rights(record));
-        // Numbers follow each other, and names are told to those who may describe them.
+        // Numbers follow each other and can be guessed, so a refusal by number does not tell the filter's name.
         let hidden =
             |_| ErrorKind::Forbidden.status(format!("there is no right to do this with filter number {filter}"));
         guest.must_for(map, named).map_err(hidden)
@@ -443,7 +443,7 @@ fn new_filter(request: CreateFilterRequest, secret: SecretMaterial) -> Result<Ne
         thresholds,
         when_lost: wire_map::when_lost(when_lost).map_err(invalid)?,
         copies,
-        lease_max_ms: NonZeroU32::new(lease_max_ms),
+        claim_lease_max_ms: NonZeroU32::new(lease_max_ms),
         durability: wire_map::durability(durability, durability_interval_ms).map_err(invalid)?,
         ..wire_map::policies(clock, lookup, answer, retry_horizon_ms).map_err(invalid)?
     };

@@ -17,7 +17,7 @@ use tokio::sync::Notify;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use crate::accept::Door;
+use crate::accept::Entrance;
 use crate::edges::Clock;
 
 /// How often the files are looked at.
@@ -31,7 +31,7 @@ const WARNINGS_S: [u64; 3] = [30 * DAY_S, 7 * DAY_S, DAY_S];
 /// What looks at the files.
 pub(crate) struct Certificates {
     tls: ServerTls,
-    door: Arc<Door>,
+    entrance: Arc<Entrance>,
     clock: Arc<dyn Clock>,
     /// The complaints of the last look, so that the log has each once.
     complaints: Vec<String>,
@@ -44,9 +44,9 @@ pub(crate) struct Certificates {
 pub(crate) type Ends = [Gauge; 2];
 
 impl Certificates {
-    /// Looks after the files of `tls`, and the connections at `door`.
-    pub(crate) fn new(tls: ServerTls, door: Arc<Door>, clock: Arc<dyn Clock>, ends: Ends) -> Self {
-        Self { tls, door, clock, complaints: Vec::new(), warned: Vec::new(), ends }
+    /// Looks after the files of `tls`, and the connections at `entrance`.
+    pub(crate) fn new(tls: ServerTls, entrance: Arc<Entrance>, clock: Arc<dyn Clock>, ends: Ends) -> Self {
+        Self { tls, entrance, clock, complaints: Vec::new(), warned: Vec::new(), ends }
     }
 
     /// Looks until `stop`, and whenever `told` says so.
@@ -93,7 +93,7 @@ impl Certificates {
 
     fn close_refused(&self) {
         let now = self.now();
-        let closed = self.door.close_where(|certificates| self.tls.still_accepts(certificates, now));
+        let closed = self.entrance.close_where(|certificates| self.tls.still_accepts(certificates, now));
         if closed > 0 {
             tracing::warn!(closed, "connections are closed whose certificates are accepted no more");
         }

@@ -91,7 +91,7 @@ impl Guest {
         self.audit.who(&self.caller, self.from)
     }
 
-    /// Only those who may do with the filter of this name what the call does.
+    /// Refuses the caller unless it may do what the call does with the filter of this name.
     ///
     /// # Errors
     /// [`ErrorKind::Forbidden`] says which right is missing.
@@ -99,7 +99,7 @@ impl Guest {
         self.check(map, Some(filter)).map_err(|status| self.refused(status))
     }
 
-    /// Only those who may make the call for something: one that lasts outlives rights.
+    /// Refuses the caller unless it may still make the call for something: a call that lasts may outlive its rights.
     ///
     /// # Errors
     /// As of [`Self::enter`].
@@ -115,7 +115,7 @@ impl Guest {
         self.audit.denied(&self.asked_by(), &self.call, reason);
     }
 
-    /// Whether it may do this with a filter. It is not written down where it may not.
+    /// Whether it may do this with a filter. A refusal is not written to the audit file.
     ///
     /// # Errors
     /// Which right is missing.

@@ -22,15 +22,15 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 /// The lease of this node, as its owners see it.
 #[derive(Debug)]
-pub(crate) struct HeldLease(Mutex<Lease>);
+pub(crate) struct SharedLease(Mutex<Lease>);
 
-impl Default for HeldLease {
+impl Default for SharedLease {
     fn default() -> Self {
         Self(Mutex::new(Lease::NONE))
     }
 }
 
-impl HeldLease {
+impl SharedLease {
     /// One that never ends.
     #[cfg(test)]
     pub(crate) fn endless() -> Self {

@@ -27,7 +27,7 @@ use crate::config::NodeConfig;
 use crate::edges::Edges;
 use crate::ids::Ids;
 use crate::keeper::{self, Keeper, Yielding};
-use crate::lease::{self, Downs, HeldLease};
+use crate::lease::{self, Downs, SharedLease};
 use crate::links::Links;
 use crate::metrics::Metrics;
 use crate::node_error::NodeError;
@@ -318,7 +318,7 @@ struct Outputs {
     proposals: mpsc::Sender<Proposal>,
     climbs: mpsc::Sender<Climb>,
     keeper: Arc<Keeper>,
-    lease: Arc<HeldLease>,
+    lease: Arc<SharedLease>,
     clocks: Arc<Clocks>,
 }
 
@@ -346,7 +346,7 @@ fn spawn_owners(
                 claims_bytes_max: limits.claims_bytes_max,
                 owed_events_max: limits.journal_events_max as usize,
                 clock_skew_max_ms: config.timing.clock_skew_max_ms,
-                lease_ms: config.timing.lease_ms,
+                node_lease_ms: config.timing.lease_ms,
                 ..owner_limits
             },
             queue_age_max_ms: limits.queue_age_max_ms,

@@ -5,12 +5,12 @@
 //! anything is set, and a message of another node waits, and with it the link. Must not know: streams, how messages travel.
 
 mod advice;
+mod awaiting_disk;
 mod backlog;
 mod brake;
 mod desk;
 mod gathered;
 mod groups;
-mod held;
 mod kept;
 mod loss;
 mod reading;

@@ -25,7 +25,7 @@ use crate::roles::{Caller, Role};
 use crate::shared::Shared;
 use crate::tokens;
 
-/// When to ask again whose batches are all unanswered.
+/// After so long a principal may ask again that has as many batches unanswered as its quota allows.
 const BATCHES_PAUSE: Duration = Duration::from_millis(500);
 /// For so long a node may take to act on what was agreed on.
 const APPLY_MAX: Duration = Duration::from_secs(5);
@@ -64,7 +64,7 @@ pub(crate) async fn wait_for_replies(shared: &Shared) {
 
 struct NodeHost {
     shared: Arc<Shared>,
-    /// By which certificates are looked at again.
+    /// Says whether the certificates of open connections are still accepted.
     tls: Option<ServerTls>,
 }
 

@@ -1,6 +1,6 @@
 //! All services of a node on one listener.
 //!
-//! Promises: nothing reaches a service but through the listener's door and the gate, which know the limits and roles. Must
+//! Promises: nothing reaches a service but through the listener's entrance and the gate, which know the limits and roles. Must
 //! not know: what services do.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 use tower::util::MapResponseLayer;
 
-use crate::accept::{self, Door};
+use crate::accept::{self, Entrance};
 use crate::admin::AdminService;
 use crate::certificates::Certificates;
 use crate::console;
@@ -66,13 +66,13 @@ pub(crate) async fn serve(
         .add_service(net::admin_server(AdminService::new(shared.clone())))
         .add_service(shared.meta.service(is_secure));
     let limits = &shared.config.limits;
-    let door = Door::new(limits.connections_max, limits.handshakes_max, shared.metrics.connections("nodes"));
+    let entrance = Entrance::new(limits.connections_max, limits.handshakes_max, shared.metrics.connections("nodes"));
     if let Some((tls, told)) = &tls {
         let certificates =
-            Certificates::new(tls.clone(), door.clone(), shared.clock.clone(), shared.metrics.certificate_ends());
+            Certificates::new(tls.clone(), entrance.clone(), shared.clock.clone(), shared.metrics.certificate_ends());
         tokio::spawn(certificates.keep(told.clone(), stop.clone()));
     }
-    let (incoming, accepting) = accept::admitted(incoming, tls.map(|(tls, _)| (tls, shared.audit.clone())), door);
+    let (incoming, accepting) = accept::admitted(incoming, tls.map(|(tls, _)| (tls, shared.audit.clone())), entrance);
     let reporting = tokio::spawn(stop.clone().run_until_cancelled_owned(report(reporter, shared)));
     let served = router.serve_with_incoming_shutdown(incoming, stop.cancelled_owned()).await;
     reporting.abort();

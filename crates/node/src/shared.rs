@@ -20,7 +20,7 @@ use crate::config::NodeConfig;
 use crate::edges::Clock;
 use crate::ids::Ids;
 use crate::keeper::Keeper;
-use crate::lease::{self, Downs, HeldLease};
+use crate::lease::{self, Downs, SharedLease};
 use crate::metrics::Metrics;
 use crate::owner::Owners;
 use crate::quotas::Quotas;
@@ -47,7 +47,7 @@ pub(crate) struct Shared {
     /// Opens connections to other nodes.
     pub(crate) connector: Arc<dyn Connector>,
     /// Until when this node may record.
-    pub(crate) lease: Arc<HeldLease>,
+    pub(crate) lease: Arc<SharedLease>,
     /// The node's knowledge of clocks.
     pub(crate) clocks: Arc<Clocks>,
     /// The time since when others are down.

@@ -164,7 +164,7 @@ pub fn filter_message(id: FilterId, filter: &FilterRecord) -> proto::Filter {
         closed: filter.line.closed.as_ref().map(line::closed_message),
         durability: durability_message(policies.durability).0.into(),
         durability_interval_ms: durability_message(policies.durability).1,
-        lease_max_ms: policies.lease_max_ms.map_or(0, NonZeroU32::get),
+        lease_max_ms: policies.claim_lease_max_ms.map_or(0, NonZeroU32::get),
     }
 }
 
@@ -250,7 +250,7 @@ pub fn filter_record(message: proto::Filter) -> Result<(FilterId, FilterRecord),
             when_lost: when_lost(message.when_lost)?,
             durability: durability(message.durability, message.durability_interval_ms)?,
             copies: message.copies_wanted,
-            lease_max_ms: NonZeroU32::new(message.lease_max_ms),
+            claim_lease_max_ms: NonZeroU32::new(message.lease_max_ms),
             ..policies(message.clock, message.lookup, message.answer, message.retry_horizon_ms)?
         },
         copies: copies(&message.copies, &owners)?,

@@ -43,7 +43,7 @@ pub(crate) async fn of_all(
     unreachable: &[NodeId],
 ) -> BTreeMap<FilterId, ByNode> {
     let has_claims = |filter: &FilterRecord| {
-        filter.policies.lease_max_ms.is_some() && filter.branch.as_ref().is_none_or(Branch::is_root)
+        filter.policies.claim_lease_max_ms.is_some() && filter.branch.as_ref().is_none_or(Branch::is_root)
     };
     let filters = map.filters.iter().filter(|(_, filter)| has_claims(filter));
     let pairs =

@@ -38,7 +38,7 @@ pub(super) async fn run(args: &DescribeArgs, operator: &Operator, out: &mut dyn 
 
 /// What the nodes of the filter before still hold: events that were claimed there are confirmed there.
 async fn former_claims(operator: &Operator, map: &ClusterMap, number: FilterId) -> Option<Claims> {
-    let (_, former) = map.former_of(number).filter(|(_, former)| former.policies.lease_max_ms.is_some())?;
+    let (_, former) = map.former_of(number).filter(|(_, former)| former.policies.claim_lease_max_ms.is_some())?;
     let asked = former.nodes().into_iter().map(async |node| inspect(operator, map, node, &former.name).await.ok());
     let said = join_all(asked).await;
     let claims = said.iter().flatten().filter_map(claims_of);

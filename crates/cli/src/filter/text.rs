@@ -32,7 +32,7 @@ pub(super) fn describe(description: &Description<'_>) -> String {
     }
     // In a tree the root's nodes hold events.
     let has_claims = description.tree.is_none() || nodes.iter().any(|node| node.claims.is_some());
-    if let Some(lease_max_ms) = all_policies.lease_max_ms.filter(|_| has_claims) {
+    if let Some(lease_max_ms) = all_policies.claim_lease_max_ms.filter(|_| has_claims) {
         line("claims", claims(lease_max_ms.get(), nodes));
     }
     line("slices down", thresholds(all_policies, definition.slicing.divides_cells()));

@@ -120,7 +120,7 @@ impl Clerk<'_> {
         }
     }
 
-    /// Whether who wants something forgotten that cannot be is told that nothing was there.
+    /// Whether a client that wants something forgotten that cannot be forgotten is told 0, as if nothing had been there.
     fn ignores(&self) -> bool {
         self.shared.common.settings.forget == ForgetRule::Ignore
     }

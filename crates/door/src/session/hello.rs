@@ -51,7 +51,7 @@ impl Session {
         Next::Go
     }
 
-    /// Somebody else sends what comes: what was found for the one before says nothing of rights.
+    /// From now on somebody else sends the commands: filters that were found by the rights of the former guest are forgotten.
     fn is_now(&mut self, guest: Option<Arc<dyn Guest>>) {
         self.guest = guest;
         self.placed = Placed::default();

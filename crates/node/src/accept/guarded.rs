@@ -14,7 +14,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use tokio_util::sync::WaitForCancellationFutureOwned;
 use tonic::transport::server::{Connected, TcpConnectInfo, TlsConnectInfo};
 
-use super::door::{ConnectionPlace, Seat};
+use super::entrance::{ConnectionPlace, Seat};
 use crate::edges::{Connection, Vouched};
 
 /// For how long a connection may be silent.
@@ -165,14 +165,14 @@ mod tests {
     use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
     use tokio::time::sleep;
 
-    use super::super::door::Door;
+    use super::super::entrance::Entrance;
     use super::*;
     use crate::metrics::ConnectionMeter;
 
     /// A connection, and the other end of it.
     fn connected() -> (DuplexStream, Guarded<DuplexStream>) {
         let (peer, io) = duplex(64);
-        (peer, Guarded::new(io, HTTP2, Door::new(1, 1, ConnectionMeter::default()).come()))
+        (peer, Guarded::new(io, HTTP2, Entrance::new(1, 1, ConnectionMeter::default()).come()))
     }
 
     /// The result of a read of `connection`, and after how long it came.
@@ -227,10 +227,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn whoever_has_to_go_goes_at_once_also_where_it_reads_nothing() {
-        let door = Door::new(1, 1, ConnectionMeter::default());
+        let entrance = Entrance::new(1, 1, ConnectionMeter::default());
         let ((mut peer, io), (_other_peer, other_io)) = (duplex(64), duplex(64));
         let (mut oldest, mut second) =
-            (Guarded::new(io, HTTP2, door.come()), Guarded::new(other_io, HTTP2, door.come()));
+            (Guarded::new(io, HTTP2, entrance.come()), Guarded::new(other_io, HTTP2, entrance.come()));
         assert!(ended(io::ErrorKind::ConnectionAborted, read(&mut oldest).await.0));
         let stuck = oldest.write_all(&[0; 65]).await.expect_err("the peer has read nothing");
         assert_eq!(stuck.kind(), io::ErrorKind::ConnectionAborted);

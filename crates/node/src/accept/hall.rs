@@ -22,12 +22,12 @@ pub(super) struct Hall {
     places: PartyShares,
     /// Connections whose role is not known yet, in the order in which they came, each with the token that closes it.
     unknown: BTreeMap<u64, CancellationToken>,
-    guests: BTreeMap<u64, Guest>,
+    occupants: BTreeMap<u64, Occupant>,
     next: u64,
 }
 
 /// A connection that has a place.
-struct Guest {
+struct Occupant {
     close: CancellationToken,
     party: Party,
     calls: u64,
@@ -55,7 +55,7 @@ impl Hall {
             unknown_max: unknown_max as usize,
             places: PartyShares::of_places(u64::from(places)),
             unknown: BTreeMap::new(),
-            guests: BTreeMap::new(),
+            occupants: BTreeMap::new(),
             next: 0,
         }
     }
@@ -81,8 +81,8 @@ impl Hall {
         match seated {
             Seated::Nowhere => close.cancel(),
             Seated::Here | Seated::InsteadOfAnother => {
-                let guest = Guest { close, party, calls: 0, has_asked: false, idle_since_ms: now_ms };
-                self.guests.insert(number, guest);
+                let occupant = Occupant { close, party, calls: 0, has_asked: false, idle_since_ms: now_ms };
+                self.occupants.insert(number, occupant);
             }
         }
         seated
@@ -90,12 +90,14 @@ impl Hall {
 
     /// A connection makes its first call, and so shows whose place it should have.
     fn move_to(&mut self, number: u64, party: Party, now_ms: MonotonicMs) -> Seated {
-        let Some(guest) = self.guests.remove(&number) else { return Seated::Nowhere };
-        self.places.give(guest.party, 1);
+        let Some(occupant) = self.occupants.remove(&number) else { return Seated::Nowhere };
+        self.places.give(occupant.party, 1);
         let seated = self.take(party, now_ms);
         match seated {
-            Seated::Nowhere => guest.close.cancel(),
-            Seated::Here | Seated::InsteadOfAnother => drop(self.guests.insert(number, Guest { party, ..guest })),
+            Seated::Nowhere => occupant.close.cancel(),
+            Seated::Here | Seated::InsteadOfAnother => {
+                drop(self.occupants.insert(number, Occupant { party, ..occupant }))
+            }
         }
         seated
     }
@@ -105,15 +107,15 @@ impl Hall {
         if self.places.take(party, 1) {
             return Seated::Here;
         }
-        let may_go = |guest: &Guest| {
-            let is_idle = guest.calls == 0 && now_ms.since(guest.idle_since_ms) >= IDLE_MIN_MS;
-            is_idle && (guest.party == party || self.places.is_over(guest.party))
+        let may_go = |occupant: &Occupant| {
+            let is_idle = occupant.calls == 0 && now_ms.since(occupant.idle_since_ms) >= IDLE_MIN_MS;
+            is_idle && (occupant.party == party || self.places.is_over(occupant.party))
         };
-        let idle = self.guests.iter().filter(|(_, guest)| may_go(guest));
-        let Some(number) = idle.min_by_key(|(_, guest)| guest.idle_since_ms).map(|(number, _)| *number) else {
+        let idle = self.occupants.iter().filter(|(_, occupant)| may_go(occupant));
+        let Some(number) = idle.min_by_key(|(_, occupant)| occupant.idle_since_ms).map(|(number, _)| *number) else {
             return Seated::Nowhere;
         };
-        if let Some(idle) = self.guests.remove(&number) {
+        if let Some(idle) = self.occupants.remove(&number) {
             self.places.give(idle.party, 1);
             idle.close.cancel();
         }
@@ -123,29 +125,29 @@ impl Hall {
     /// A connection makes a call, and should have a place of `party` for it where it is the first. Returns whose place
     /// it has, and how it got it; [`Seated::Nowhere`] where it has to go.
     pub(super) fn begin_call(&mut self, number: u64, party: Party, now_ms: MonotonicMs) -> (Party, Seated) {
-        let seated = match self.guests.get(&number) {
+        let seated = match self.occupants.get(&number) {
             None => self.seat(number, party, now_ms),
-            Some(guest) if !guest.has_asked && guest.party != party => self.move_to(number, party, now_ms),
+            Some(occupant) if !occupant.has_asked && occupant.party != party => self.move_to(number, party, now_ms),
             Some(_) => Seated::Here,
         };
-        let Some(guest) = self.guests.get_mut(&number) else { return (party, Seated::Nowhere) };
-        guest.calls += 1;
-        guest.has_asked = true;
-        (guest.party, seated)
+        let Some(occupant) = self.occupants.get_mut(&number) else { return (party, Seated::Nowhere) };
+        occupant.calls += 1;
+        occupant.has_asked = true;
+        (occupant.party, seated)
     }
 
     /// A call of a connection is over.
     pub(super) fn end_call(&mut self, number: u64, now_ms: MonotonicMs) {
-        let Some(guest) = self.guests.get_mut(&number) else { return };
-        guest.calls = guest.calls.saturating_sub(1);
-        guest.idle_since_ms = now_ms;
+        let Some(occupant) = self.occupants.get_mut(&number) else { return };
+        occupant.calls = occupant.calls.saturating_sub(1);
+        occupant.idle_since_ms = now_ms;
     }
 
     /// A connection is closed.
     pub(super) fn leave(&mut self, number: u64) {
         self.unknown.remove(&number);
-        if let Some(guest) = self.guests.remove(&number) {
-            self.places.give(guest.party, 1);
+        if let Some(occupant) = self.occupants.remove(&number) {
+            self.places.give(occupant.party, 1);
         }
     }
 }

@@ -139,7 +139,7 @@ fn slices(map: &ClusterMap, record: &FilterRecord) -> SliceCounts {
 
 /// In a tree, events are held at the root.
 fn claims(record: &FilterRecord, counted: &[Counted<'_>]) -> Option<ClaimsLine> {
-    record.policies.lease_max_ms.filter(|_| record.branch.as_ref().is_none_or(Branch::is_root))?;
+    record.policies.claim_lease_max_ms.filter(|_| record.branch.as_ref().is_none_or(Branch::is_root))?;
     let held = || counted.iter().filter_map(|it| it.now.claims);
     let is_known = held().next().is_some();
     let known = |count: u64| is_known.then_some(count);

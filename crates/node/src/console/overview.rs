@@ -154,7 +154,7 @@ pub struct NodeLine {
     pub leader: bool,
     /// Of the program that it runs.
     pub version: Option<String>,
-    /// The newest format that it reads, and whether it keeps the cluster from raising the format.
+    /// The newest format that it reads.
     pub newest_format: Option<u32>,
     /// Whether it serves all that it should.
     pub ready: Option<bool>,
@@ -198,7 +198,7 @@ pub struct FilterLine {
     pub live_events: Option<u64>,
     /// How full its fullest slice is, from 0 to 1.
     pub full: Option<f64>,
-    /// The chance that an event never seen is called a duplicate that it was made for.
+    /// The chance, for which it was made, that an event never seen is called a duplicate.
     pub made_for_rate: f64,
     /// The same as its cells are now.
     pub expected_rate: Option<f64>,

@@ -13,7 +13,7 @@ use firstseen_journal::encode;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{CheckpointCursor, Command, Durability, GroupOwner, NodeId, OwnerLimits, PeerBody};
 
-use super::held::{AwaitingDisk, given_up};
+use super::awaiting_disk::{AwaitingDisk, given_up};
 use crate::group_key::GroupKey;
 use crate::keeper::{CheckpointMark, Keeper};
 
@@ -331,7 +331,7 @@ mod tests {
     use super::*;
     use crate::edges::SystemClock;
     use crate::keeper::Yielding;
-    use crate::owner::held::tests::reply;
+    use crate::owner::awaiting_disk::tests::reply;
     use crate::owner::worker::tests::map;
 
     const KEY: GroupKey = GroupKey { filter: FilterId(1), group: 0 };

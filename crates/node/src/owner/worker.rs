@@ -25,7 +25,7 @@ use crate::clocks::Clocks;
 use crate::edges::Clock;
 use crate::group_key::GroupKey;
 use crate::keeper::Keeper;
-use crate::lease::HeldLease;
+use crate::lease::SharedLease;
 use crate::metrics::{BatchMeter, Metrics};
 use crate::pending::RunReply;
 use crate::uplink;
@@ -73,7 +73,7 @@ pub(crate) struct WorkerParts {
     /// The keeper of the journal.
     pub(crate) keeper: Arc<Keeper>,
     /// Until when the node may record.
-    pub(crate) lease: Arc<HeldLease>,
+    pub(crate) lease: Arc<SharedLease>,
     /// The node's knowledge of its clocks.
     pub(crate) clocks: Arc<Clocks>,
 }
@@ -109,7 +109,7 @@ pub(crate) enum Proposal {
 pub(crate) struct Worker {
     inbox: OwnerInbox,
     clock: Arc<dyn Clock>,
-    lease: Arc<HeldLease>,
+    lease: Arc<SharedLease>,
     clocks: Arc<Clocks>,
     groups: Groups,
     desk: Desk,

@@ -19,7 +19,7 @@ fn policies() -> FilterPolicies {
     FilterPolicies {
         clock: ClockSource::Wall,
         answer: AnswerWhen::Early,
-        lease_max_ms: NonZeroU32::new(LEASE_MAX.as_millis() as u32),
+        claim_lease_max_ms: NonZeroU32::new(LEASE_MAX.as_millis() as u32),
         ..FilterPolicies::default()
     }
 }
@@ -175,7 +175,7 @@ async fn a_head_that_starts_anew_grants_nothing_until_its_leases_are_over() {
     let node = TestNode::start_with("a", |_| {}).await;
     node.init().await;
     let lease_max = Duration::from_secs(1);
-    let short = FilterPolicies { lease_max_ms: NonZeroU32::new(lease_max.as_millis() as u32), ..policies() };
+    let short = FilterPolicies { claim_lease_max_ms: NonZeroU32::new(lease_max.as_millis() as u32), ..policies() };
     let durable = FilterPolicies { durability: firstseen_routing::Durability::Durable, ..short };
     create_at(&node, "clicks", &definition("none"), durable).await;
     node.knows("clicks").await;
@@ -212,7 +212,7 @@ async fn a_head_that_starts_anew_grants_nothing_until_its_leases_are_over() {
 async fn leases_and_filters_that_cannot_be_are_refused_by_name() {
     let node = TestNode::start_with("a", |_| {}).await;
     node.init().await;
-    create_at(&node, "plain", &definition("none"), FilterPolicies { lease_max_ms: None, ..policies() }).await;
+    create_at(&node, "plain", &definition("none"), FilterPolicies { claim_lease_max_ms: None, ..policies() }).await;
     create_at(&node, "clicks", &definition("none"), policies()).await;
     let client = firstseen_client::Client::builder().seeds([node.node.addr()]).connect().await.expect("a client");
     let (plain, clicks) =
@@ -258,8 +258,8 @@ async fn claims_whose_leases_are_over_take_no_room() {
             ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window"))
         };
         let definition = SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition");
-        let lease_max_ms = NonZeroU32::new(SHORT.as_millis() as u32);
-        cluster.create(name, &definition, FilterPolicies { lease_max_ms, ..policies() }).await;
+        let claim_lease_max_ms = NonZeroU32::new(SHORT.as_millis() as u32);
+        cluster.create(name, &definition, FilterPolicies { claim_lease_max_ms, ..policies() }).await;
         let (_client, filter) = cluster.producer(0, name).await;
         let (granted, asked) = claim_until_full(&filter, 0).await;
         assert!((500..6_000).contains(&granted), "{name}: {granted} of {asked} were granted");

@@ -14,7 +14,7 @@ const SWEPT_AT_ONCE: usize = 8;
 /// more, which costs little.
 const PASSED_PARTS: usize = 4 * SWEPT_AT_ONCE;
 const PASSED_MIN: usize = 128;
-/// A full vector of entries gets room for one more of so many.
+/// A full vector of entries grows by one part in this many.
 const GROWTH: usize = 8;
 
 /// The claim of one event.
@@ -174,7 +174,7 @@ impl ClaimTable {
         self.entries.iter().filter(|entry| entry.until > now).count()
     }
 
-    /// Entries, also those whose lease is over and that nothing has taken the place of.
+    /// Entries, those included whose lease is over and that were not dropped yet.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
@@ -199,7 +199,7 @@ impl ClaimTable {
         self.places.find(hash(event), is_it).map(|place| *place as usize)
     }
 
-    /// Drops entries whose lease is over, of the few that are looked at: for long, where there is room.
+    /// Looks at a few entries, and drops those whose lease is over; while there is room, only those for which it was so for `kept_ms`.
     fn sweep(&mut self, now: MonotonicMs) {
         for _ in 0..SWEPT_AT_ONCE {
             if self.entries.is_empty() {

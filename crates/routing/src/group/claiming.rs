@@ -27,7 +27,7 @@ const PASS_EVERY_MS: u64 = 1_000;
 const DROP_EVERY_MS: u64 = 100;
 
 /// The claims of a group whose filter has any.
-pub(crate) struct Claiming<Former> {
+pub(crate) struct GroupClaims<Former> {
     /// The greatest lease of a claim, which is no lease to record (`lease.rs`).
     claim_lease_max_ms: u64,
     rules: Rules,
@@ -48,7 +48,7 @@ pub(crate) struct Claiming<Former> {
 
 /// A test of an event that is to be granted.
 #[derive(Clone, Copy)]
-pub(crate) struct Asking {
+pub(crate) struct GrantRequest {
     /// By which tables of claims know the event.
     pub(crate) event: u128,
     /// Names the claim.
@@ -58,13 +58,13 @@ pub(crate) struct Asking {
     pub(crate) lease_ms: u32,
 }
 
-impl<Former> Claiming<Former> {
+impl<Former> GroupClaims<Former> {
     /// None where the filter has no claims. In a tree the root has them.
     pub(crate) fn new(record: &FilterRecord, limits: &OwnerLimits) -> Option<Self> {
         if record.branch.as_ref().is_some_and(|branch| !branch.is_root()) {
             return None;
         }
-        let claim_lease_max_ms = u64::from(record.policies.lease_max_ms?.get());
+        let claim_lease_max_ms = u64::from(record.policies.claim_lease_max_ms?.get());
         Some(Self {
             claim_lease_max_ms,
             rules: limits.rules,
@@ -96,7 +96,7 @@ impl<Former> Claiming<Former> {
 
     /// For how long a former head may hold an event; `counts` says of a change of heads whether it is of that event.
     pub(crate) fn unsure_ms(&self, counts: impl Fn(Option<&Former>) -> bool, now_ms: MonotonicMs) -> Option<u64> {
-        self.unsure.left_ms(counts, now_ms).filter(|_| self.rules.keep(Rule::WaitsOutLeases))
+        self.unsure.left_ms(counts, now_ms).filter(|_| self.rules.keep(Rule::WaitsOutClaims))
     }
 
     pub(crate) fn unsure_mut(&mut self) -> &mut Unsure<Former> {
@@ -126,7 +126,7 @@ impl<Former> Claiming<Former> {
     pub(crate) fn pass(&mut self, now_ms: MonotonicMs) {
         self.unsure.pass(now_ms);
         if self.next_pass_ms <= now_ms && !self.table.is_at_rest() {
-            if self.rules.keep(Rule::LeasesEnd) {
+            if self.rules.keep(Rule::ClaimsEnd) {
                 self.table.pass(now_ms);
             }
             self.next_pass_ms = now_ms.after(PASS_EVERY_MS);
@@ -186,7 +186,7 @@ impl<Former> Claiming<Former> {
     fn by_rules(&self, call: ClaimCall, holding: Holding) -> (ClaimCall, Holding) {
         let keeps = |rule| self.rules.keep(rule);
         let holding = match holding {
-            Holding::Expired { by } if !keeps(Rule::LeasesEnd) => Holding::Held { by, left_ms: 1 },
+            Holding::Expired { by } if !keeps(Rule::ClaimsEnd) => Holding::Held { by, left_ms: 1 },
             holding => holding,
         };
         let (Holding::Held { by, .. } | Holding::Expired { by }) = holding else { return (call, holding) };
@@ -211,10 +211,10 @@ impl<Former> Claiming<Former> {
         &mut self,
         site: &Site,
         epoch: Epoch,
-        asking: Asking,
+        request: GrantRequest,
         now_ms: MonotonicMs,
     ) -> Result<Fence, Reason> {
-        let Asking { event, tag, since_ms, lease_ms } = asking;
+        let GrantRequest { event, tag, since_ms, lease_ms } = request;
         let fence = Fence::new(site.filter, epoch, site.incarnation, self.granted).ok_or(Reason::Overloaded)?;
         let until_ms = since_ms.after(u64::from(lease_ms));
         if matches!(self.table.holding(event, now_ms), Holding::Expired { .. }) {
@@ -228,8 +228,7 @@ impl<Former> Claiming<Former> {
         Ok(fence)
     }
 
-    /// A confirm of an event whose window is over: its holder has delivered it, and nothing is recorded. Nobody else may say so
-    /// after it.
+    /// Confirms an event whose window is over: nothing is recorded, and the claim is forgotten, so that no other confirm succeeds.
     pub(crate) fn confirm_late(&mut self, fence: Fence, event: u128, now_ms: MonotonicMs) -> Decision {
         match self.before_test(ClaimCall::Confirm(fence), event, now_ms) {
             BeforeTest::Record => {
@@ -246,7 +245,7 @@ impl<Former> Claiming<Former> {
         self.table.forget(event);
     }
 
-    /// A holder lets an event go, whoever it is now.
+    /// Lets an event go, if it is held under this fence.
     pub(crate) fn release(&mut self, event: u128, fence: Fence, now_ms: MonotonicMs) -> Decision {
         match self.before_test(ClaimCall::Release(fence), event, now_ms) {
             BeforeTest::Release => {
@@ -297,7 +296,7 @@ impl<Former> Claiming<Former> {
     }
 }
 
-/// What a step says that needs no test.
+/// The decision on a call whose caller has lost the event.
 pub(crate) fn lost(lost: Lost) -> Decision {
     match lost {
         Lost::Held => HELD,
@@ -305,12 +304,12 @@ pub(crate) fn lost(lost: Lost) -> Decision {
     }
 }
 
-/// The milliseconds of a reply.
+/// What the reply says of an event that another one holds for so long.
 pub(crate) fn other(left_ms: u64) -> Hold {
     Hold::Other { left_ms: u32::try_from(left_ms).unwrap_or(u32::MAX) }
 }
 
-/// By which tables of claims know an event: from all of its positions, or its block.
+/// The number by which tables of claims know an event: made of all of its positions, or of its block and words.
 pub(crate) fn event_of(probes: &Probes, index: usize) -> u128 {
     match probes.block(index) {
         Some(probe) => event_of_words([probe.block].into_iter().chain(probe.words)),

@@ -48,7 +48,7 @@ mod tree;
 
 use firstseen_filter::{CellDefinition, Geometry, Refresh};
 
-use super::claiming::Claiming;
+use super::claiming::GroupClaims;
 use super::guard::{ReplayGuard, Standing};
 use super::limits::OwnerLimits;
 use super::present::Present;
@@ -90,7 +90,7 @@ pub(crate) struct DividedGroup {
     counts: Counts,
     kept: durable::ToPersist,
     /// The claims of events, where the filter has any.
-    pub(super) claiming: Option<Box<Claiming<Placement>>>,
+    pub(super) claiming: Option<Box<GroupClaims<Placement>>>,
 }
 
 impl DividedGroup {
@@ -128,7 +128,7 @@ impl DividedGroup {
             in_flight: InFlight::default(),
             counts: Counts::default(),
             kept: durable::ToPersist::new(record.policies.durability),
-            claiming: Claiming::new(record, limits).map(Box::new),
+            claiming: GroupClaims::new(record, limits).map(Box::new),
         };
         divided.begin_by(map, record);
         Ok(divided)

@@ -82,7 +82,7 @@ pub fn leases_over_after_ms(lease_ms: u64, clock_skew_max_ms: u64) -> u64 {
 /// For how long other nodes, whose leases are not known here, may record from now on.
 pub(crate) fn others_may_record_ms(limits: &OwnerLimits) -> u64 {
     if limits.rules.keep(Rule::AwaitsLeases) {
-        leases_over_after_ms(limits.lease_ms, limits.clock_skew_max_ms)
+        leases_over_after_ms(limits.node_lease_ms, limits.clock_skew_max_ms)
     } else {
         0
     }

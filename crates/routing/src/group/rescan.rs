@@ -15,7 +15,7 @@ use firstseen_filter::{CellRun, PartError, Unit, UnitNumber, WindowRule};
 use crate::ids::NodeId;
 use crate::protocol::{AskCells, CellParts, CellPlace, MonotonicMs};
 
-/// So often where the window is short, and where it is long, or no matter of time.
+/// The least and the greatest time between two rounds; the greatest also where the window is not one of time.
 const EVERY_MS_MIN: u64 = 1_000;
 const EVERY_MS_MAX: u64 = 12 * 3_600_000;
 /// Groups begin at so many different times.
@@ -62,7 +62,7 @@ struct CellQuestion {
 #[derive(Debug)]
 struct Suspect {
     again_ms: MonotonicMs,
-    /// Nobody submits again what was submitted before it was read, from then on.
+    /// When the run may be put in: by then no submission from before it was read comes again.
     put_ms: MonotonicMs,
     slice: u32,
     run: CellRun,

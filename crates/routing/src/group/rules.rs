@@ -62,7 +62,7 @@ pub enum Rule {
     /// An event is granted when all nodes that would record it have answered, also where one of them does not know it.
     AwaitsAllAnswers,
     /// A head grants nothing that a former head may have granted, until the lease of that is over.
-    WaitsOutLeases,
+    WaitsOutClaims,
     /// A consumer counts its lease from when it has asked first, not from when it got the reply.
     CountsLeasesFromAsking,
     /// A node that has granted an event as its head says so when another head asks.
@@ -80,7 +80,7 @@ pub enum Rule {
     /// A filter that was altered keeps the claims that were granted there.
     FormersKeepClaims,
     /// A lease that is over keeps nobody else from the event.
-    LeasesEnd,
+    ClaimsEnd,
     /// What the sender of a stream may do is looked up anew once its entry node has another map.
     RightsFollowTheMap,
 }
@@ -118,7 +118,7 @@ impl Rule {
     pub const OF_CLAIMS: [Self; 12] = [
         Self::GrantsRecordNothing,
         Self::AwaitsAllAnswers,
-        Self::WaitsOutLeases,
+        Self::WaitsOutClaims,
         Self::CountsLeasesFromAsking,
         Self::FormerHeadsVeto,
         Self::MindsFences,
@@ -127,7 +127,7 @@ impl Rule {
         Self::RemembersClaims,
         Self::AsksJoinersAnew,
         Self::FormersKeepClaims,
-        Self::LeasesEnd,
+        Self::ClaimsEnd,
     ];
 
     /// That on which the promise of rights rests.

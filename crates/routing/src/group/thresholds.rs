@@ -53,8 +53,8 @@ pub(super) fn course(policies: &FilterPolicies, voting: usize, hashes: usize) ->
     }
 }
 
-/// The verdict on an event of which no zero was found, where too few of its slices are live and complete for a verdict
-/// of theirs.
+/// The policy's verdict on an event of which no zero was found, where too few of its slices are live and complete; none where
+/// the slices decide.
 pub(super) fn verdict_if_too_few(policies: &FilterPolicies, voting: usize, hashes: usize) -> Option<Decision> {
     match policies.when_lost {
         _ if voting >= min_live(policies, hashes) => None,

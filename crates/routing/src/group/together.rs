@@ -13,7 +13,7 @@ mod workbench;
 
 use firstseen_filter::{FilterDefinition, FilterSlice, Kind, LiveEvents, PartError, Refresh, Stamp, Unit, Verdict};
 
-use super::claiming::Claiming;
+use super::claiming::GroupClaims;
 use super::clock::Heading;
 use super::from_copies::FromCopies;
 use super::gap::{Missing, Proposals};
@@ -57,7 +57,7 @@ pub(crate) struct TogetherGroup {
     missing: Option<Missing>,
     proposals: Proposals,
     /// The claims of events, where the filter has any.
-    pub(super) claiming: Option<Box<Claiming<()>>>,
+    pub(super) claiming: Option<Box<GroupClaims<()>>>,
     from_copies: FromCopies,
     joining: Joining,
     /// Why the group refuses all submissions, where it does: the node is about to stop, or the slice is not here any
@@ -79,7 +79,7 @@ impl TogetherGroup {
         let mut mirrors = Mirrors::new(&site);
         mirrors.follow(map, record, site.me, &mut Vec::new());
         let is_complete = is_complete(map, record, &site) == Some(true);
-        let mut claiming = Claiming::new(record, limits).map(Box::new);
+        let mut claiming = GroupClaims::new(record, limits).map(Box::new);
         if let Some(claiming) = claiming.as_mut().filter(|_| !is_complete || record.epoch != Epoch::FIRST) {
             claiming.become_unsure(None, record.epoch, mirrors.live_nodes());
         }

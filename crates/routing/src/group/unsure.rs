@@ -42,7 +42,7 @@ impl<Former> Unsure<Former> {
     /// slices.
     pub(crate) fn push(&mut self, former: Option<Former>, epoch: Epoch, others: impl Iterator<Item = NodeId>) {
         if former.is_none() {
-            // It says all that was known before, and lasts longer.
+            // Nothing is known of the former heads: this change covers all those before it, and ends last.
             self.changes.clear();
         } else if self.changes.len() >= CHANGES_MAX {
             self.changes[0].former = None;
@@ -75,8 +75,8 @@ impl<Former> Unsure<Former> {
         self.changes.retain(|change| change.until_ms.is_none_or(|until_ms| until_ms > now_ms));
     }
 
-    /// For how long another node may still hold an event, as far as is known; `counts` says of a change whether it is of that
-    /// event. None where no other node can.
+    /// For how long another node may still hold an event, as far as is known; none where no other node can. `counts` gets the former
+    /// heads of a change (none: anybody), and says whether the change concerns that event.
     pub(crate) fn left_ms(&self, counts: impl Fn(Option<&Former>) -> bool, now_ms: MonotonicMs) -> Option<u64> {
         let changes = self.changes.iter().filter(|change| counts(change.former.as_ref()));
         changes.map(|change| change.until_ms.map_or(self.wait_ms, |until_ms| until_ms.since(now_ms).max(1))).max()

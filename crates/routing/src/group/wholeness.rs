@@ -102,7 +102,7 @@ impl Wholeness {
         (self.is_kept, self.was_whole) = (false, false);
     }
 
-    /// The node counts as started anew. What it had when the others went on is all where there were none.
+    /// The node counts as started anew. If it had everything when it was given up, and there are no others, it still has everything.
     pub(crate) fn begin_anew(&mut self, has_others: bool) {
         self.distrust();
         self.keep(self.was_whole && !has_others);

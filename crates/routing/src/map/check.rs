@@ -179,7 +179,7 @@ pub fn check_claims(
     policies: &FilterPolicies,
     top_down: Option<u8>,
 ) -> Result<(), ClusterRefusal> {
-    let Some(lease_max_ms) = policies.lease_max_ms.map(NonZeroU32::get) else { return Ok(()) };
+    let Some(lease_max_ms) = policies.claim_lease_max_ms.map(NonZeroU32::get) else { return Ok(()) };
     let (cells, horizon_ms) = (&definition.group.cells, policies.retry_horizon_ms);
     let counts = matches!(definition.group.unit, Unit::Events(_));
     let keeps = cells.kind().keeps_for_window();

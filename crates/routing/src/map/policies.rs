@@ -107,8 +107,8 @@ pub struct FilterPolicies {
     /// Copies of each slice beside the first, on other nodes.
     pub copies: u32,
     /// The greatest lease of a claim: for how long an event may be held at most, in milliseconds; none where events
-    /// cannot be claimed. A node's lease to record is another (`OwnerLimits::lease_ms`).
-    pub lease_max_ms: Option<NonZeroU32>,
+    /// cannot be claimed. A node's lease to record is another (`OwnerLimits::node_lease_ms`).
+    pub claim_lease_max_ms: Option<NonZeroU32>,
 }
 
 impl Default for FilterPolicies {
@@ -122,7 +122,7 @@ impl Default for FilterPolicies {
             when_lost: WhenLost::default(),
             durability: Durability::default(),
             copies: 0,
-            lease_max_ms: None,
+            claim_lease_max_ms: None,
         }
     }
 }

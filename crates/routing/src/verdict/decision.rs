@@ -26,6 +26,10 @@ pub(crate) fn make_unknown(decisions: &mut [Decision]) {
 }
 
 /// Why an event is undecided. Only a submission with a reason of [`Reason::may_have_recorded`] may have set cells.
+///
+/// A new reason comes last, here and in [`Reason::ALL`]. Beside the matches that the compiler finds, these list reasons: the
+/// protocol's `Reason`, the console's alarms (`node/console/alarms`), what clients send again (`client/courier`, `client/retry`),
+/// the door's words (`door/form`), and the tables in `docs/client.md` and `docs/redis.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {

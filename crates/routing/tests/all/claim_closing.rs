@@ -21,7 +21,7 @@ const ALTERED: Decision = Decision::Undecided(Reason::Altered);
 
 fn network(slicing: &str, slices: u64, limits: OwnerLimits) -> Network {
     let owners: Vec<NodeId> = (0..slices).map(|slice| NodeId(1 + slice % 3)).collect();
-    let policies = FilterPolicies { lease_max_ms: NonZeroU32::new(LEASE_MS), ..FilterPolicies::default() };
+    let policies = FilterPolicies { claim_lease_max_ms: NonZeroU32::new(LEASE_MS), ..FilterPolicies::default() };
     let layout = if slicing == "horizontal:3" { Layout::Blocked { lines: 1 } } else { Layout::Classic };
     let spec = FilterSpec { layout: Some(layout), ..spec(Kind::Timing, "1h", 1 << 20, 5) };
     let mut network = Network::new(&definition(&spec, slicing), policies, &owners, limits, Dice(7));

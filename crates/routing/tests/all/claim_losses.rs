@@ -19,7 +19,7 @@ const OTHER: NodeId = NodeId(2);
 /// Two nodes with a slice each, of which one vote is enough.
 fn network(when_lost: WhenLost) -> Network {
     let policies = FilterPolicies {
-        lease_max_ms: NonZeroU32::new(LEASE_MS),
+        claim_lease_max_ms: NonZeroU32::new(LEASE_MS),
         thresholds: Thresholds { min_live: 1, set_min: 0 },
         when_lost,
         ..FilterPolicies::default()

@@ -138,7 +138,7 @@ impl Run {
             answer: if dice.below(2) == 0 { AnswerWhen::Safe } else { AnswerWhen::Early },
             lookup: if dice.below(2) == 0 { Lookup::Pipelined } else { Lookup::Parallel },
             thresholds: Thresholds { min_live: 1, set_min: 0 },
-            lease_max_ms: NonZeroU32::new(LEASE_MAX_MS),
+            claim_lease_max_ms: NonZeroU32::new(LEASE_MAX_MS),
             ..FilterPolicies::default()
         };
         let layout = if slicing == "horizontal:3" { Layout::Blocked { lines: 1 } } else { Layout::Classic };
@@ -407,7 +407,7 @@ fn one_consumer_holds_an_event_of_one_slice() {
 const MISSED_AT: [(Rule, u64); 11] = [
     (Rule::GrantsRecordNothing, 0),
     (Rule::AwaitsAllAnswers, 144),
-    (Rule::WaitsOutLeases, 1),
+    (Rule::WaitsOutClaims, 1),
     (Rule::CountsLeasesFromAsking, 3),
     (Rule::FormerHeadsVeto, 17),
     (Rule::MindsFences, 11),
@@ -415,7 +415,7 @@ const MISSED_AT: [(Rule, u64); 11] = [
     (Rule::ConfirmsAwaitAll, 67),
     (Rule::RemembersClaims, 0),
     (Rule::AsksJoinersAnew, 0),
-    (Rule::LeasesEnd, 1),
+    (Rule::ClaimsEnd, 1),
 ];
 
 #[test]

@@ -103,7 +103,7 @@ fn every_rule_that_is_broken_is_found() {
 fn found_at(rule: Rule) -> Option<(&'static str, u64)> {
     Some(match rule {
         Rule::GrantsRecordNothing | Rule::MindsClaims => ("--moves", 0),
-        Rule::WaitsOutLeases => ("--moves", 14),
+        Rule::WaitsOutClaims => ("--moves", 14),
         Rule::CountsLeasesFromAsking => ("--moves", 15),
         Rule::AwaitsAllAnswers => ("--moves", 21),
         Rule::FormerHeadsVeto => ("--moves", 41),
@@ -111,7 +111,7 @@ fn found_at(rule: Rule) -> Option<(&'static str, u64)> {
         // `crates/routing/tests/all/claim_closing.rs` shows it: few claims are open when a storm alters a filter.
         Rule::FormersKeepClaims => return None,
         // `crates/routing/tests/all/claim_moves.rs` shows them.
-        Rule::MindsFences | Rule::ConfirmsAwaitAll | Rule::RemembersClaims | Rule::LeasesEnd => return None,
+        Rule::MindsFences | Rule::ConfirmsAwaitAll | Rule::RemembersClaims | Rule::ClaimsEnd => return None,
         rule => panic!("{rule:?} is no rule of claims"),
     })
 }

@@ -133,7 +133,7 @@ fn found_at(rule: Rule) -> Option<u64> {
         // No event of these storms is claimed: `claims.rs` and `crates/routing/tests/all/claim_moves.rs` show them.
         Rule::GrantsRecordNothing
         | Rule::AwaitsAllAnswers
-        | Rule::WaitsOutLeases
+        | Rule::WaitsOutClaims
         | Rule::CountsLeasesFromAsking
         | Rule::FormerHeadsVeto
         | Rule::MindsFences
@@ -142,7 +142,7 @@ fn found_at(rule: Rule) -> Option<u64> {
         | Rule::RemembersClaims
         | Rule::AsksJoinersAnew
         | Rule::FormersKeepClaims
-        | Rule::LeasesEnd => return None,
+        | Rule::ClaimsEnd => return None,
         // Nobody needs a right in these storms: `rights.rs` shows it.
         Rule::RightsFollowTheMap => return None,
         // Fingerprints are the cells that rest on it: `cuckoo.rs` shows it.

@@ -50,7 +50,7 @@ fn map() -> ClusterMap {
                     _ => Durability::Durable,
                 },
                 copies: 2,
-                lease_max_ms: std::num::NonZeroU32::new(id as u32 % 3 * 5_000),
+                claim_lease_max_ms: std::num::NonZeroU32::new(id as u32 % 3 * 5_000),
             },
             owners: (0..slices)
                 .map(|slice| SliceOwner {

@@ -17,7 +17,7 @@ use super::*;
 use crate::clocks::Clocks;
 use crate::edges::SystemClock;
 use crate::group_key::GroupKey;
-use crate::lease::HeldLease;
+use crate::lease::SharedLease;
 use crate::links::{LinkHandle, Queued};
 use crate::owner::{OwnerQueue, queue};
 use crate::pending::{Ears, PendingBatch};
@@ -83,7 +83,7 @@ fn worker(inbox: OwnerInbox) -> Worker {
         inbox,
         clock,
         keeper: Arc::new(keeper),
-        lease: Arc::new(HeldLease::endless()),
+        lease: Arc::new(SharedLease::endless()),
         clocks: Arc::new(Clocks::unchecked()),
         limits: OwnerLimits::default(),
         queue_age_max_ms: 3_600_000,

@@ -136,7 +136,7 @@ fn request(name: &str, definition: &SlicedDefinition, policies: FilterPolicies) 
         set_min: policies.thresholds.set_min,
         when_lost: when_lost_message(policies.when_lost).into(),
         copies: policies.copies,
-        lease_max_ms: policies.lease_max_ms.map_or(0, std::num::NonZeroU32::get),
+        lease_max_ms: policies.claim_lease_max_ms.map_or(0, std::num::NonZeroU32::get),
         ..CreateFilterRequest::default()
     }
 }

@@ -12,7 +12,7 @@ use super::flights::{Flight, Ticket};
 use super::outbox::{Asks, ClaimedEvent, Finding};
 use super::placement::{Placement, Voters};
 use crate::claims::{BeforeTest, ClaimCall};
-use crate::group::claiming::{Asking, HELD, event_of_positions, lost, other, tag_of};
+use crate::group::claiming::{GrantRequest, HELD, event_of_positions, lost, other, tag_of};
 use crate::group::rules::Rule;
 use crate::group::state::ClaimCounts;
 use crate::group::thresholds::{Course, TOO_FEW_LEFT};
@@ -21,7 +21,7 @@ use crate::protocol::{ClaimTests, Fence, Hold, Operation, PeerBody, Resolved, Su
 use crate::verdict::{Decision, Reason};
 
 impl DividedGroup {
-    /// Whether what a submission says of claims can be: nothing, where the filter has none.
+    /// Whether what a submission says of claims fits the filter: where that has no claims, it may bring no fences.
     pub(super) fn takes_claims(&self, submission: &Submission) -> bool {
         let Submission { operation, fences, probes, .. } = submission;
         self.claiming.as_ref().map_or(fences.is_empty(), |claiming| claiming.takes(*operation, fences, probes.len()))
@@ -92,7 +92,7 @@ impl DividedGroup {
             BeforeTest::InProgress { left_ms } => self.decide_held(ticket, other(left_ms)),
             BeforeTest::UndecidedClaimed => self.decide_and_release(ticket, HELD),
             BeforeTest::LeaseLost(why) => self.decide_and_release(ticket, lost(why)),
-            // A release comes to no test.
+            // `place` has answered releases, before any test.
             BeforeTest::Release => {}
         }
         None
@@ -101,7 +101,7 @@ impl DividedGroup {
     /// Asks all nodes that would record an event, and have copies of slices that are on their way, too: those that are asked
     /// about voting positions whether they know the event, and every one whether it holds a claim of it.
     pub(super) fn ask_all(&mut self, ticket: Ticket, voters: &Voters) {
-        // No zero can be found then, and the map may call slices complete before all have answered.
+        // Nobody could find a zero then; and should the map call slices complete meanwhile, the event would count as found.
         if voters.voting == 0 {
             return self.decide_and_release(ticket, TOO_FEW_LEFT);
         }
@@ -122,17 +122,17 @@ impl DividedGroup {
                 continue;
             }
             let voting = || voters.positions().iter().copied().filter(|position| placement.node_at(*position) == index);
-            let held = || positions.iter().copied().filter(|position| placement.is_held(index, *position));
+            let there = || positions.iter().copied().filter(|position| placement.has_copy(index, *position));
             let event = ClaimedEvent { head: membership.site().me, ticket: ticket.sent(), event, stamp };
-            if held().next().is_none() {
+            if there().next().is_none() {
                 continue;
             } else if !found.is_hit() {
                 // The zero proves that the event is new, so the others say only whether they hold a claim of it.
-                outbox.test_claim(*node, event, Asks::Holders, held().take(1), left_ms);
+                outbox.test_claim(*node, event, Asks::Copies, there().take(1), left_ms);
             } else if voting().next().is_some() {
                 outbox.test_claim(*node, event, Asks::Voters, voting(), left_ms);
             } else {
-                outbox.test_claim(*node, event, Asks::Holders, held(), left_ms);
+                outbox.test_claim(*node, event, Asks::Copies, there(), left_ms);
             }
             waiting += 1;
         }
@@ -215,9 +215,9 @@ impl DividedGroup {
         let pending = self.pending();
         self.room_beside(unit, pending)?;
         let (site, epoch) = (self.membership.site(), self.membership.placement().epoch());
-        let (asking, now_ms) = (Asking { event, tag, since_ms, lease_ms }, self.present.now_ms());
+        let (request, now_ms) = (GrantRequest { event, tag, since_ms, lease_ms }, self.present.now_ms());
         let claiming = self.claiming.as_mut().ok_or(Reason::Invalid)?;
-        claiming.grant(&site, epoch, asking, now_ms)
+        claiming.grant(&site, epoch, request, now_ms)
     }
 
     /// Events that this group's nodes hold, as far as this one can tell: each heads as many.
@@ -240,7 +240,7 @@ impl DividedGroup {
         self.decide_and_release(ticket, HELD);
     }
 
-    /// Where that rule is broken, who waits for an event that was granted is called a duplicate of it.
+    /// Where the rule `AsksJoinersAnew` is broken, whoever waits for an event that was granted is called a duplicate of it.
     fn end_joiners(&mut self, ticket: Ticket) {
         let Some(leader) = self.in_flight.flight_mut(ticket) else { return };
         let mut joiners = leader.take_joiners();

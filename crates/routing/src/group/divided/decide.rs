@@ -88,7 +88,7 @@ pub(super) enum Next {
 }
 
 /// Whether slices are asked about an event, and which.
-pub(super) fn before_test(policies: &FilterPolicies, asked: &Asked) -> Course {
+pub(super) fn course_of(policies: &FilterPolicies, asked: &Asked) -> Course {
     let undecided = |reason| Course::Decide(Decision::Undecided(reason));
     match asked.head {
         Head::Nowhere => Course::Decide(TOO_FEW_LEFT),
@@ -118,7 +118,7 @@ fn after_find(tested: &Tested) -> Next {
     if let Some(decision) = too_few_left {
         return Next::Decide(decision);
     }
-    // What was found may be what that one has set, which may come to nothing.
+    // What was found may be cells that the leader has set, and the leader may be recorded nowhere in the end.
     if let Some(leader) = tested.recorded_by {
         return Next::Await(leader);
     }
@@ -140,7 +140,7 @@ pub(super) fn after_miss(tested: &Tested) -> Next {
     }
     match unsure_ms {
         Some(left_ms) if is_claim => return Next::InProgress { left_ms },
-        // Whoever confirms has delivered: nobody else is to deliver after it.
+        // Whoever confirms has delivered the event: recording it keeps others from delivering it, too.
         Some(_) if operation != Operation::Confirm => return Next::undecided(Reason::Claimed),
         Some(_) | None => {}
     }
@@ -339,6 +339,6 @@ mod tests {
                 Asked { head, awaits_former_head, lacks_slice, needs_unreachable, has_parent, hashes, voting }
             })
         });
-        check(&BEFORE_TEST, all, |asked| before_test(&FilterPolicies::default(), asked));
+        check(&BEFORE_TEST, all, |asked| course_of(&FilterPolicies::default(), asked));
     }
 }

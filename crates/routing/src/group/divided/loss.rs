@@ -87,7 +87,7 @@ impl DividedGroup {
                 let placement = group.membership.placement();
                 let is_claim = group.is_claim(ticket);
                 let is_asked = |position: &u64| {
-                    placement.node_at(*position) == index || is_claim && placement.is_held(index, *position)
+                    placement.node_at(*position) == index || is_claim && placement.has_copy(index, *position)
                 };
                 group.in_flight.positions(ticket).iter().any(is_asked)
             };

@@ -57,7 +57,7 @@ pub(crate) enum Asks {
     /// Positions that vote, all of which the node must be able to test.
     Voters,
     /// Positions of which it has copies, and none of which votes there: it tests those that it can.
-    Holders,
+    Copies,
 }
 
 /// The result of an event's test.
@@ -245,7 +245,7 @@ impl Outbox {
         there: impl IntoIterator<Item = u64>,
         deadline_in_ms: u32,
     ) {
-        let asks_all = asks == Asks::Holders;
+        let asks_all = asks == Asks::Copies;
         self.send_if(to, |letters| letters.claims.events.len() >= MESSAGE_EVENTS_MAX, Letters::close_claims);
         let ClaimTests { test, events } = &mut self.letters(to).claims;
         match test.runs.last_mut().filter(|run| run.asks_all == asks_all) {
@@ -349,7 +349,7 @@ impl Outbox {
         self.due.retain(|command| !matches!(command, Command::Send { .. }));
     }
 
-    /// Whether there are commands that left with no input.
+    /// Whether commands are due that no input has taken along yet.
     pub(crate) fn has_commands(&self) -> bool {
         !self.due.is_empty()
     }

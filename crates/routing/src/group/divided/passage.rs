@@ -102,7 +102,7 @@ pub(crate) fn set(
 ) -> u64 {
     let here = |cells: &[u64]| {
         placement.admits(cells)
-            && cells.iter().all(|position| placement.is_held_here(*position))
+            && cells.iter().all(|position| placement.has_copy_here(*position))
             && own.has_all(placement, cells)
     };
     let events = || batch.cells.iter().zip(&batch.stamps);

@@ -253,7 +253,7 @@ impl Placement {
         let NodeStart { incarnation, is_gone, .. } = self.starts[is];
         !is_gone
             && incarnation == former.starts[was].incarnation
-            && positions.iter().any(|position| self.is_held(is, *position))
+            && positions.iter().any(|position| self.has_copy(is, *position))
     }
 
     /// Whether this node may be the head of events that another one headed by `former`.
@@ -423,7 +423,7 @@ impl Placement {
 
     /// Whether node `node` has a copy of the slice of this position.
     #[inline]
-    pub(crate) fn is_held(&self, node: usize, position: u64) -> bool {
+    pub(crate) fn has_copy(&self, node: usize, position: u64) -> bool {
         self.has_slice(node, self.locate(position).0)
     }
 
@@ -448,8 +448,8 @@ impl Placement {
 
     /// Whether this node has a copy of the slice of this position.
     #[inline]
-    pub(crate) fn is_held_here(&self, position: u64) -> bool {
-        self.is_held(self.me, position)
+    pub(crate) fn has_copy_here(&self, position: u64) -> bool {
+        self.has_copy(self.me, position)
     }
 
     /// Whether a position is tested here when an event comes by: this node is the one that is asked, or has a copy that is

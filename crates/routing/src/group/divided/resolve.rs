@@ -154,7 +154,7 @@ impl DividedGroup {
             return self.is_young();
         }
         let flights = self.in_flight.flights();
-        let is_here = |position: &&u64| self.membership.placement().is_held_here(**position);
+        let is_here = |position: &&u64| self.membership.placement().has_copy_here(**position);
         let here = flights.positions(ticket).iter().filter(is_here).count();
         let stamp = flights.flight(ticket).map(Flight::stamp);
         let is_set =
@@ -246,7 +246,7 @@ impl DividedGroup {
         }
     }
 
-    /// Decides the events that wait for another: they are duplicates, but for those of which that is not certain.
+    /// Decides the events that wait for another: those that it covers are duplicates, the others go on waiting for it.
     fn decide_joiners(&mut self, ticket: Ticket) {
         let Some(leader) = self.in_flight.flight_mut(ticket) else { return };
         let mut joiners = leader.take_joiners();

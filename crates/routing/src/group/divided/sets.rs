@@ -148,8 +148,8 @@ impl DividedGroup {
                 positions.iter().copied().filter(|position| !own.has_set(placement, &[*position], stamp)).collect();
             own.set(placement, &unset, stamp, number).ok_or(Reason::Full)?;
         }
-        kept.set(number, positions.iter().copied().filter(|position| placement.is_held_here(*position)), stamp);
-        // Every node is asked whether it has them.
+        kept.set(number, positions.iter().copied().filter(|position| placement.has_copy_here(*position)), stamp);
+        // Each position is located once, and not again for every node.
         let mut slices = [0; HASHES_MAX as usize];
         slices.iter_mut().zip(positions).for_each(|(slice, position)| *slice = placement.locate(*position).0);
         let mut waiting = 0;
@@ -198,15 +198,15 @@ impl DividedGroup {
             for ticket in &set.tickets {
                 let Some(flight) = flights.unless_over(*ticket).and_then(|_| flights.flight(*ticket)) else { continue };
                 let Some(to) = placement.index_of(set.to) else { continue };
-                let is_there = |position: &u64| placement.is_held(to, *position);
+                let is_there = |position: &u64| placement.has_copy(to, *position);
                 let cells = flights.positions(*ticket).iter().copied().filter(is_there);
                 missed.push(set.to, set.generation, cells, flight.stamp(), present.limits().missed_events_max);
             }
         }
     }
 
-    /// By a new map, other nodes may copy slices of nodes that have sets to carry out, as they have come to them or come
-    /// back: a node that goes down has not passed on the sets that it had not carried out.
+    /// Marks sets as outrun where, by the new map, other nodes may copy the slices of the set's node: nodes that have come to these
+    /// slices, or have started anew. A node that goes down has not passed on the sets that it had not carried out.
     pub(super) fn follow_sets(&mut self, former: &Placement) {
         let Self { in_flight, membership, .. } = self;
         let placement = membership.placement();
@@ -291,7 +291,7 @@ impl DividedGroup {
         let positions = self.in_flight.positions(ticket);
         let placement = self.membership.placement();
         let mut gone = placement.gone_peers().filter_map(|node| placement.index_of(node));
-        gone.any(|node| positions.iter().any(|position| placement.is_held(node, *position)))
+        gone.any(|node| positions.iter().any(|position| placement.has_copy(node, *position)))
     }
 
     /// Whether an event begins here, by the map that counts.

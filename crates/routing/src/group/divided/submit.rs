@@ -6,7 +6,7 @@
 use firstseen_filter::{PREFETCH_EVENTS, Placed, Sighting};
 
 use super::DividedGroup;
-use super::decide::{Asked, Head, before_test};
+use super::decide::{Asked, Head, course_of};
 use super::flights::{BATCH_EVENTS_MAX, BatchHeader, Flight, Phase, Ticket};
 use super::outbox::Question;
 use super::own::Density;
@@ -208,7 +208,7 @@ impl DividedGroup {
                 // The event's cells may be about to be set here, as they are above already.
                 Some(leader) if operation == Operation::Verify => return self.end_as_duplicate(leader, ticket),
                 Some(leader) if self.is_decided_by(leader, ticket) => return self.end_as_duplicate(leader, ticket),
-                // A lookup waits for no other event before it has found what is being set, and no other waits for it.
+                // A lookup is tested at once, and waits for a leader only if it finds what that leader may be setting (`recorded_by`).
                 Some(_) | None => {}
             }
         }
@@ -259,7 +259,7 @@ impl DividedGroup {
     /// The number of voting positions below which those on slices that may lack something are asked, too.
     fn asks_all_below(&self, ticket: Ticket) -> usize {
         match self.policies.when_lost {
-            // An event that a level does not know climbs, so all of its slices may say that they do not know it.
+            // What this level does not know climbs, so a zero counts on any slice, also on one that may lack something.
             _ if self.tree.has_parent() => usize::MAX,
             // A zero on a slice that may lack something grants nothing.
             _ if self.is_claim(ticket) => 0,
@@ -281,7 +281,7 @@ impl DividedGroup {
         };
         let positions = flights.positions(ticket);
         let voters = placement.voters(positions, asks_all_below);
-        let course = before_test(
+        let course = course_of(
             policies,
             &Asked {
                 head: match placement.head(positions) {
@@ -340,8 +340,8 @@ impl DividedGroup {
         rate_of_positions(fill, positions, generations)
     }
 
-    /// The verdict on an event of which no zero was found, where too few of its slices are left for a verdict of
-    /// theirs.
+    /// The policy's verdict on an event of which no zero was found, where too few of its slices are left; none where the slices
+    /// decide.
     pub(super) fn too_few_left(&self, ticket: Ticket) -> Option<Decision> {
         let placement = self.membership.placement();
         if placement.is_all_complete() || self.tree.has_parent() {

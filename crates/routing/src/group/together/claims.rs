@@ -11,7 +11,7 @@ use hashbrown::HashSet;
 
 use super::TogetherGroup;
 use crate::claims::{BeforeTest, ClaimCall};
-use crate::group::claiming::{Asking, HELD, event_of, lost, other, tag_of};
+use crate::group::claiming::{GrantRequest, HELD, event_of, lost, other, tag_of};
 use crate::protocol::{Command, Hold, Mirrored, Operation, Submission};
 use crate::verdict::{Decision, Reason};
 
@@ -166,9 +166,9 @@ impl TogetherGroup {
                     // A head that this node does not know of may have granted the event.
                     Some(left_ms) => other(left_ms),
                     None => {
-                        let asking = Asking { event, tag, since_ms: now_ms, lease_ms };
+                        let request = GrantRequest { event, tag, since_ms: now_ms, lease_ms };
                         let room = room_events.checked_sub(1).ok_or(Reason::Full);
-                        match room.and_then(|left| Ok((left, claiming.grant(site, epoch, asking, now_ms)?))) {
+                        match room.and_then(|left| Ok((left, claiming.grant(site, epoch, request, now_ms)?))) {
                             Ok((left, fence)) => {
                                 room_events = left;
                                 Hold::Own(fence)
@@ -217,7 +217,7 @@ impl TogetherGroup {
         let Some(claiming) = claiming else { return };
         claiming.pass(now_ms);
         if !mirrors.is_asked() {
-            // Whoever is asked again is unsure of all.
+            // A copy that is not asked grants nothing; when it is asked again, it is unsure of all events.
             return claiming.unsure_mut().clear();
         }
         claiming.unsure_mut().follow(|node| mirrors.live_nodes().any(|live| live == node));

@@ -21,7 +21,7 @@ pub struct TokenId(u64);
 pub struct TokenRecord {
     /// SHA-256 of its secret, which is 256 random bits: nobody can guess it, so nothing slower is needed.
     pub digest: [u8; 32],
-    /// The second since 1970 from which on it is good for nothing; it never is where this is left out.
+    /// The second since 1970 from which on it does not count; where this is left out, it counts for ever.
     pub expires_s: Option<u64>,
 }
 

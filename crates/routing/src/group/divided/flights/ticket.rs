@@ -8,7 +8,7 @@ use std::num::NonZeroU64;
 /// Bits of a ticket for the event's index; those above are for the number of its batch.
 const INDEX_BITS: u32 = 16;
 
-/// The first number of a batch: what a ticket is above the number that nodes send each other for it.
+/// By so much a ticket is above the number that messages have for it, so that no ticket is 0.
 const FIRST: u64 = 1 << INDEX_BITS;
 
 /// Events that a batch can have.

@@ -123,7 +123,7 @@ impl Missed {
                 // Slices may have left the node meanwhile; it would refuse a set with a slice that it does not have as
                 // a whole.
                 let index = placement.index_of(node).unwrap_or(usize::MAX);
-                let is_there = |position: &u64| placement.is_held(index, *position);
+                let is_there = |position: &u64| placement.has_copy(index, *position);
                 for MissedSet { generation, cells, stamp } in sets {
                     let cells: Vec<u64> = cells.into_iter().filter(is_there).collect();
                     if !cells.is_empty() {

@@ -25,7 +25,7 @@ struct Shown {
 }
 
 /// Where connections get in.
-pub(crate) struct Door {
+pub(crate) struct Entrance {
     hall: Mutex<Hall>,
     /// The certificates that open connections have shown, with what closes each.
     shown: Mutex<BTreeMap<u64, Shown>>,
@@ -33,8 +33,8 @@ pub(crate) struct Door {
     meter: ConnectionMeter,
 }
 
-impl Door {
-    /// A door with so many places, and so many for connections whose role is not known yet.
+impl Entrance {
+    /// An entrance with so many places, and so many for connections whose role is not known yet.
     pub(crate) fn new(places: u32, unknown_max: u32, meter: ConnectionMeter) -> Arc<Self> {
         let hall = Mutex::new(Hall::new(places, unknown_max));
         Arc::new(Self { hall, shown: Mutex::default(), began: Instant::now(), meter })
@@ -63,7 +63,7 @@ impl Door {
         let (number, is_full) = self.hall().come(closed.clone());
         self.meter.open.inc();
         self.meter.closed.inc_by(u64::from(is_full));
-        ConnectionPlace { seat: Seat { door: self.clone(), number, token: Arc::default() }, closed }
+        ConnectionPlace { seat: Seat { entrance: self.clone(), number, token: Arc::default() }, closed }
     }
 
     fn hall(&self) -> MutexGuard<'_, Hall> {
@@ -93,15 +93,15 @@ pub(crate) struct ConnectionPlace {
 impl ConnectionPlace {
     /// The connection's party is known now; false where there is no room for it.
     pub(super) fn known(&self, party: Party) -> bool {
-        let Seat { door, number, .. } = &self.seat;
-        let seated = door.hall().seat(*number, party, door.now_ms());
-        door.count(seated)
+        let Seat { entrance, number, .. } = &self.seat;
+        let seated = entrance.hall().seat(*number, party, entrance.now_ms());
+        entrance.count(seated)
     }
 
     /// The connection has shown these certificates.
     pub(super) fn show(&self, certificates: Certificates) {
-        let Seat { door, number, .. } = &self.seat;
-        door.shown().insert(*number, Shown { certificates, close: self.closed.clone() });
+        let Seat { entrance, number, .. } = &self.seat;
+        entrance.shown().insert(*number, Shown { certificates, close: self.closed.clone() });
     }
 
     /// Cancelled when the connection is to be closed.
@@ -117,17 +117,17 @@ impl ConnectionPlace {
 
 impl Drop for ConnectionPlace {
     fn drop(&mut self) {
-        let Seat { door, number, .. } = &self.seat;
-        door.shown().remove(number);
-        door.hall().leave(*number);
-        door.meter.open.dec();
+        let Seat { entrance, number, .. } = &self.seat;
+        entrance.shown().remove(number);
+        entrance.hall().leave(*number);
+        entrance.meter.open.dec();
     }
 }
 
 /// The counter of the calls of a connection.
 #[derive(Clone)]
 pub(crate) struct Seat {
-    door: Arc<Door>,
+    entrance: Arc<Entrance>,
     number: u64,
     /// The token that the connection's newest call has shown.
     token: Arc<Mutex<Option<TokenId>>>,
@@ -142,8 +142,8 @@ impl Seat {
     /// A call begins that is usual for one of `party`; returns the party of its connection. None where there is no room
     /// for that, and the connection is closed.
     pub(crate) fn begin_call(&self, party: Party) -> Option<(Party, OpenCall)> {
-        let (party, seated) = self.door.hall().begin_call(self.number, party, self.door.now_ms());
-        self.door.count(seated).then(|| (party, OpenCall(self.clone())))
+        let (party, seated) = self.entrance.hall().begin_call(self.number, party, self.entrance.now_ms());
+        self.entrance.count(seated).then(|| (party, OpenCall(self.clone())))
     }
 }
 
@@ -152,7 +152,7 @@ pub(crate) struct OpenCall(Seat);
 
 impl Drop for OpenCall {
     fn drop(&mut self) {
-        let Seat { door, number, .. } = &self.0;
-        door.hall().end_call(*number, door.now_ms());
+        let Seat { entrance, number, .. } = &self.0;
+        entrance.hall().end_call(*number, entrance.now_ms());
     }
 }
