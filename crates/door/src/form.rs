@@ -200,7 +200,12 @@ pub(crate) fn said_of(reason: Reason) -> String {
         Reason::Claimed => "another consumer is about to deliver it",
         Reason::CutOff | Reason::ClockSkew => "the node cannot tell: nothing was recorded",
         Reason::Forbidden => "there is no right to do this",
-        _ => "it may have been recorded: deliver it",
+        Reason::StaleMap => "the node knows an older map: nothing was recorded, try again later",
+        Reason::Altered => "the filter is altered: nothing was recorded, try again",
+        Reason::UnknownFilter => "there is no such filter any more: nothing was recorded",
+        Reason::NameReused => "its ID stands for another event: nothing was recorded, give it another ID",
+        Reason::Invalid => "the node refuses it: nothing was recorded",
+        Reason::Unknown | Reason::TooOld => "it may have been recorded: deliver it",
     };
     format!("{reason:?}: {meaning}")
 }
