@@ -13,7 +13,8 @@ use std::time::Duration;
 use firstseen_client::Levels;
 use firstseen_meta::{Meta, MetaConfig, NodeProfile};
 use firstseen_routing::rules::Rule;
-use firstseen_routing::{Climb, OwnerLimits};
+use firstseen_routing::{Climb, OwnerLimits, Proposal};
+use firstseen_wire::tls::ServerTls;
 use firstseen_wire::watch;
 use tokio::sync::{Notify, mpsc};
 use tokio::task::JoinHandle;
@@ -24,14 +25,14 @@ use crate::audit::Audit;
 use crate::budget::Budget;
 use crate::clocks::{self, Clocks};
 use crate::config::NodeConfig;
-use crate::edges::Edges;
+use crate::edges::{Edges, Incoming};
 use crate::ids::Ids;
 use crate::keeper::{self, Keeper, Yielding};
 use crate::lease::{self, Downs, SharedLease};
 use crate::links::Links;
 use crate::metrics::Metrics;
 use crate::node_error::NodeError;
-use crate::owner::{self, OwnerLoss, Owners, Proposal, Worker, WorkerParts};
+use crate::owner::{self, OwnerLoss, Owners, Surroundings, Worker, WorkerParts};
 use crate::shared::{Departure, OpenCounts, Shared};
 use crate::uplink::CLIMBS_WAITING_MAX;
 use crate::view::View;
@@ -84,9 +85,7 @@ impl Node {
         };
         let (audit, written) = Audit::new(clock.clone(), audit);
         let (writer, agreed) = written.unzip();
-        if let Some(writer) = writer {
-            spawner.spawn(format!("{}-audit", config.name), writer.write())?;
-        }
+        writer.map_or(Ok(()), |writer| spawner.spawn(format!("{}-audit", config.name), writer.write()))?;
         let (timing, same_on_all) = (config.timing.raft(), config.timing.settings());
         let meta_config = MetaConfig { storage, profile, timing, same_on_all, audit: agreed, seed };
         let meta = Meta::open(meta_config, connector.clone()).await?;
@@ -97,8 +96,17 @@ impl Node {
         let kept = CancellationToken::new();
         spawner.spawn(format!("{}-journal", config.name), keeper::write(keeper.clone(), kept.clone()))?;
         let clocks = Arc::new(Clocks::new(config.timing.clock_skew_max_ms, owner_limits.rules));
-        let outputs = Outputs { proposals, climbs, keeper: keeper.clone(), lease: Arc::default(), clocks };
-        let owners = spawn_owners(&config, (spawner, owner_limits), &clock, &metrics, &outputs)?;
+        let lease = Arc::<SharedLease>::default();
+        let surroundings = Surroundings {
+            clock: clock.clone(),
+            metrics: metrics.clone(),
+            proposals,
+            climbs,
+            keeper: keeper.clone(),
+            lease: lease.clone(),
+            clocks: clocks.clone(),
+        };
+        let owners = spawn_owners(&config, (spawner, owner_limits), &surroundings)?;
         let (publish, views) = watch::channel(Arc::new(View::default()));
         let ids = Ids::new(seed);
         let shared = Arc::new(Shared {
@@ -109,8 +117,8 @@ impl Node {
             keeper,
             departure: Departure { kept, ..Departure::default() },
             views,
-            lease: outputs.lease,
-            clocks: outputs.clocks,
+            lease,
+            clocks,
             downs: Downs::default(),
             levels: Levels::new(connector.clone(), u128::from_le_bytes(ids.next())),
             connector,
@@ -127,18 +135,11 @@ impl Node {
         act_on_map(&shared, follower, proposed, climbing);
         report_to_cluster(&shared);
         let http_address = http.as_ref().and_then(|listener| listener.local_addr().ok());
-        if let Some(listener) = http {
-            tokio::spawn(http::serve(listener, shared.clone()));
-        }
+        http.map(|listener| tokio::spawn(http::serve(listener, shared.clone())));
         let redis_address = redis::open(door, tls.clone(), &shared);
         let (stop, look_at_certificates) = (CancellationToken::new(), Arc::<Notify>::default());
         let tls = tls.map(|tls| (tls, look_at_certificates.clone()));
-        let serving = serve::serve(shared.clone(), tls, incoming, stop.clone());
-        let server = tokio::spawn(async move {
-            if let Err(error) = serving.await {
-                tracing::error!(%error, "the node serves no longer");
-            }
-        });
+        let server = tokio::spawn(serve_nodes(shared.clone(), tls, incoming, stop.clone()));
         Ok(Self { shared, http_address, redis_address, stop, look_at_certificates, server: Some(server) })
     }
 
@@ -268,6 +269,18 @@ async fn warn_of_journals(shared: &Shared) {
     }
 }
 
+/// Serves nodes, producers and operators until the node stops.
+async fn serve_nodes(
+    shared: Arc<Shared>,
+    tls: Option<(ServerTls, Arc<Notify>)>,
+    incoming: Incoming,
+    stop: CancellationToken,
+) {
+    if let Err(error) = serve::serve(shared, tls, incoming, stop).await {
+        tracing::error!(%error, "the node serves no longer");
+    }
+}
+
 /// Waits until all batches that were admitted have their replies.
 async fn drain(shared: &Shared) {
     while shared.open.batches.load(Ordering::Relaxed) > 0 {
@@ -313,21 +326,10 @@ fn report_to_cluster(shared: &Arc<Shared>) {
     }
 }
 
-/// The receiving ends of owners' proposals and climbs.
-struct Outputs {
-    proposals: mpsc::Sender<Proposal>,
-    climbs: mpsc::Sender<Climb>,
-    keeper: Arc<Keeper>,
-    lease: Arc<SharedLease>,
-    clocks: Arc<Clocks>,
-}
-
 fn spawn_owners(
     config: &NodeConfig,
     (spawner, owner_limits): (crate::OwnerSpawner, OwnerLimits),
-    clock: &Arc<dyn crate::Clock>,
-    metrics: &Arc<Metrics>,
-    outputs: &Outputs,
+    surroundings: &Surroundings,
 ) -> Result<Owners, NodeError> {
     let (owners, limits) = (config.owner_threads(), &config.limits);
     let mut queues = Vec::with_capacity(owners);
@@ -338,7 +340,6 @@ fn spawn_owners(
             index,
             owners,
             inbox,
-            clock: clock.clone(),
             limits: OwnerLimits {
                 batch_events_max: limits.batch_events_max as usize,
                 inflight_events_max: limits.inflight_events_max as usize,
@@ -351,12 +352,7 @@ fn spawn_owners(
             },
             queue_age_max_ms: limits.queue_age_max_ms,
             rate_max_events_per_s: config.owner_rate_max_events_per_s,
-            metrics: metrics.clone(),
-            proposals: outputs.proposals.clone(),
-            climbs: outputs.climbs.clone(),
-            keeper: outputs.keeper.clone(),
-            lease: outputs.lease.clone(),
-            clocks: outputs.clocks.clone(),
+            surroundings: surroundings.clone(),
         });
         let name = format!("{}-owner-{index}", config.name);
         spawner.spawn(name.clone(), loss.clone().watch(name, worker.run()))?;

@@ -21,17 +21,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use firstseen_routing::Climbed;
 use firstseen_routing::{
-    AskCells, BackupCells, CellParts, Ending, FilterId, GroupState, MonotonicMs, NodeId, PeerMessage, Reason,
-    Submission,
+    AskCells, BackupCells, CellParts, Command, Ending, FilterId, GroupReply, GroupState, Moment, MonotonicMs, NodeId,
+    PeerMessage, Reason, Submission,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
 use crate::group_key::GroupKey;
-use crate::pending::{RunPlace, RunReply};
+use crate::pending::RunPlace;
 use crate::view::{GroupFault, View};
 
+use groups::Groups;
 pub(crate) use loss::OwnerLoss;
-pub(crate) use worker::{Proposal, Worker, WorkerParts};
+pub(crate) use worker::{Surroundings, Worker, WorkerParts};
 
 /// Pieces of work that wait for one owner, whatever their size.
 const QUEUE_WORK_MAX: usize = 4096;
@@ -70,46 +71,8 @@ pub(crate) enum Work {
         /// Signalled when it does, with the faults.
         done: oneshot::Sender<Vec<GroupFault>>,
     },
-    /// A look at the groups of one filter, or of all, and at a sample of their cells.
-    State {
-        /// The filter; all where there is none.
-        filter: Option<FilterId>,
-        /// Gets the looks.
-        reply: oneshot::Sender<Vec<GroupLook>>,
-    },
-    /// The clock of one filter, without a look at its cells.
-    Clock {
-        /// The filter.
-        filter: FilterId,
-        /// Gets the greatest clock of its groups, in milliseconds since 1970; 0 where none shows one.
-        reply: oneshot::Sender<u64>,
-    },
-    /// Cells of a slice are to go to a backup.
-    ReadCells {
-        /// The group.
-        key: GroupKey,
-        /// The place of the cells.
-        ask: AskCells,
-        /// Gets the cells, and whether the slice has all that was ever recorded in it; none where the slice is not
-        /// here.
-        reply: oneshot::Sender<Option<BackupCells>>,
-    },
-    /// Cells of a slice come from a backup.
-    WriteCells {
-        /// The group.
-        key: GroupKey,
-        /// The cells.
-        parts: CellParts,
-        /// Gets how many records must be on the medium before the cells are persisted, or why they are not taken.
-        reply: oneshot::Sender<Result<u64, String>>,
-    },
-    /// How far the groups of a closed filter have come.
-    Ending {
-        /// The filter.
-        filter: FilterId,
-        /// Gets the state; none where there are no groups.
-        reply: oneshot::Sender<Option<Ending>>,
-    },
+    /// A question to the groups.
+    Ask(Question),
     /// The answer of the level above to a climb.
     Climbed {
         /// The group that asked.
@@ -129,7 +92,18 @@ pub(crate) enum Work {
     },
 }
 
+/// Sends its own answer.
+pub(crate) type Question = Box<dyn FnOnce(&mut Groups, Moment, &mut Vec<Command>) + Send>;
+
 impl Work {
+    /// A question whose answer comes by `reply`, if somebody still waits for it.
+    fn asking<T: Send + 'static>(
+        reply: oneshot::Sender<T>,
+        ask: impl FnOnce(&mut Groups, Moment, &mut Vec<Command>) -> T + Send + 'static,
+    ) -> Self {
+        Self::Ask(Box::new(move |groups, now, commands| drop(reply.send(ask(groups, now, commands)))))
+    }
+
     /// How many events, or acknowledgements of sets, the work is about; 1 where it is about neither.
     pub(crate) fn events(&self) -> u64 {
         match self {
@@ -155,9 +129,8 @@ pub(crate) struct Run {
 impl Run {
     /// Answers all events with `reason`; nothing was set.
     pub(crate) fn refuse(self, reason: Reason) {
-        let mut reply = RunReply::undecided(self.place.events(), reason);
-        reply.spent = Some(self.submission.probes);
-        self.place.reply(reply);
+        let reply = GroupReply::undecided(self.place.events(), reason);
+        self.place.reply(GroupReply { spent: Some(self.submission.probes), ..reply });
     }
 }
 
@@ -309,40 +282,44 @@ impl Owners {
         self.ask(|done| Work::View { view: view.clone(), done }).await.into_iter().flatten().collect()
     }
 
-    /// The state of the groups of one filter, or of all.
+    /// The state of the groups of one filter, or of all, with a look at a sample of their cells.
     pub(crate) async fn look(&self, filter: Option<FilterId>) -> Vec<GroupLook> {
-        let looks = self.ask(|reply| Work::State { filter, reply }).await;
+        let looks = self.ask(|reply| Work::asking(reply, move |groups, _, _| groups.look(filter))).await;
         let mut looks: Vec<GroupLook> = looks.into_iter().flatten().collect();
         looks.sort_by_key(|look| (look.filter, look.group));
         looks
     }
 
-    /// The greatest clock of the groups of a filter here, in milliseconds since 1970; 0 where none shows one.
+    /// The greatest clock of the groups of a filter here, in milliseconds since 1970; 0 where none shows one. Looks at no cells.
     pub(crate) async fn clock_ms(&self, filter: FilterId) -> u64 {
-        self.ask(|reply| Work::Clock { filter, reply }).await.into_iter().max().unwrap_or(0)
+        let clocks = self.ask(|reply| Work::asking(reply, move |groups, _, _| groups.clock_ms(filter))).await;
+        clocks.into_iter().max().unwrap_or(0)
     }
 
-    /// Cells of a slice of a group, from its owner; none where the slice is not here.
+    /// Cells of a slice of a group for a backup, from its owner, and whether the slice has all that was ever recorded in it; none
+    /// where the slice is not here.
     pub(crate) async fn read_cells(&self, key: GroupKey, ask: AskCells) -> Option<BackupCells> {
         let (reply, answer) = oneshot::channel();
-        self.of(key).hand(Work::ReadCells { key, ask, reply }).await;
+        self.of(key).hand(Work::asking(reply, move |groups, _, _| groups.read_cells(key, &ask))).await;
         answer.await.ok().flatten()
     }
 
-    /// Has the owner of a group put cells of a slice in; returns how many records must be on the medium before they are
-    /// persisted.
+    /// Has the owner of a group put in cells of a slice from a backup; returns how many records must be on the medium before they
+    /// are persisted.
     ///
     /// # Errors
     /// Why they are not taken.
     pub(crate) async fn write_cells(&self, key: GroupKey, parts: CellParts) -> Result<u64, String> {
         let (reply, answer) = oneshot::channel();
-        self.of(key).hand(Work::WriteCells { key, parts, reply }).await;
+        let write = Work::asking(reply, move |groups, now, commands| groups.write_cells(key, parts, now, commands));
+        self.of(key).hand(write).await;
         answer.await.unwrap_or_else(|_| Err("the owner of the slice is lost".to_owned()))
     }
 
     /// How far the groups of a closed filter here have come; none where there are no groups.
     pub(crate) async fn ending(&self, filter: FilterId) -> Option<Ending> {
-        self.ask(|reply| Work::Ending { filter, reply }).await.into_iter().flatten().reduce(Ending::and)
+        let endings = self.ask(|reply| Work::asking(reply, move |groups, now, _| groups.ending(filter, now))).await;
+        endings.into_iter().flatten().reduce(Ending::and)
     }
 
     /// A producer has ended a stream. An owner whose queue has no room for this learns it from the producer's silence.

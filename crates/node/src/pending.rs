@@ -11,38 +11,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use firstseen_filter::Probes;
-use firstseen_routing::{Decision, EarlyDuplicates, FilterId, Hold, Reason, Seen};
+use firstseen_routing::{EarlyDuplicates, FilterId, GroupReply, Reason};
 use tokio::sync::mpsc;
 
 use crate::budget::Charge;
-
-/// The reply of an owner to one run.
-#[derive(Debug, Default)]
-pub(crate) struct RunReply {
-    /// One an event.
-    pub(crate) decisions: Vec<Decision>,
-    /// One an event where frequencies were asked for.
-    pub(crate) estimates: Vec<f32>,
-    /// The owner's clock in milliseconds since 1970; 0 where it shows none.
-    pub(crate) clock_ms: u64,
-    /// Slices that the answers rest on are incomplete.
-    pub(crate) degraded: bool,
-    /// As in [`firstseen_routing::GroupReply`].
-    pub(crate) expected_rate: f32,
-    /// One an event where the filter is in a tree.
-    pub(crate) seen: Vec<Seen>,
-    /// One an event where these are claimed.
-    pub(crate) holds: Vec<Hold>,
-    /// The events, for their memory.
-    pub(crate) spent: Option<Probes>,
-}
-
-impl RunReply {
-    /// The same reason for all events.
-    pub(crate) fn undecided(events: usize, reason: Reason) -> Self {
-        Self { decisions: vec![Decision::Undecided(reason); events], ..Self::default() }
-    }
-}
 
 /// Duplicates of a batch that are certain while other events of it are not decided.
 #[derive(Debug, PartialEq, Eq)]
@@ -53,7 +25,7 @@ pub(crate) struct EarlyInBatch {
     pub(crate) batch_events: u32,
     /// The duplicates, by their places in it.
     pub(crate) events: Vec<u32>,
-    /// As in [`RunReply`].
+    /// As in [`GroupReply`].
     pub(crate) clock_ms: u64,
 }
 
@@ -86,7 +58,7 @@ pub(crate) struct PendingBatch {
     pub(crate) wants_seen: bool,
     /// Events of all runs.
     events: u32,
-    replies: Box<[OnceLock<RunReply>]>,
+    replies: Box<[OnceLock<GroupReply>]>,
     open: AtomicU32,
     ears: Ears,
     /// The bytes that it takes.
@@ -127,7 +99,7 @@ impl PendingBatch {
     }
 
     /// The replies, run by run.
-    pub(crate) fn replies(&self) -> impl Iterator<Item = &RunReply> {
+    pub(crate) fn replies(&self) -> impl Iterator<Item = &GroupReply> {
         self.replies.iter().filter_map(OnceLock::get)
     }
 
@@ -153,15 +125,15 @@ impl RunPlace {
     }
 
     /// Gives all events of the run their replies.
-    pub(crate) fn reply(mut self, mut reply: RunReply) {
+    pub(crate) fn reply(mut self, mut reply: GroupReply) {
         if reply.decisions.len() != self.events {
             debug_assert!(false, "{} replies to {} events", reply.decisions.len(), self.events);
-            reply = RunReply::undecided(self.events, Reason::Unknown);
+            reply = GroupReply::undecided(self.events, Reason::Unknown);
         }
         self.put(reply);
     }
 
-    fn put(&mut self, reply: RunReply) {
+    fn put(&mut self, reply: GroupReply) {
         let Some(batch) = self.batch.take() else { return };
         if let Some(slot) = batch.replies.get(self.run) {
             let _ = slot.set(reply);
@@ -176,13 +148,15 @@ impl RunPlace {
 
 impl Drop for RunPlace {
     fn drop(&mut self) {
-        let reply = RunReply::undecided(self.events, Reason::Unknown);
+        let reply = GroupReply::undecided(self.events, Reason::Unknown);
         self.put(reply);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use firstseen_routing::Decision;
+
     use super::*;
 
     #[test]
@@ -193,7 +167,7 @@ mod tests {
         second.hand_early(&EarlyDuplicates { reply_to: 0, events: vec![1], clock_ms: 5 });
         let early = EarlyInBatch { sequence: 7, batch_events: 3, events: vec![2], clock_ms: 5 };
         assert_eq!(found.try_recv(), Ok(early));
-        second.reply(RunReply::undecided(2, Reason::Full));
+        second.reply(GroupReply::undecided(2, Reason::Full));
         assert!(finished.try_recv().is_err(), "the first run is still open");
         drop(places);
         let batch = finished.try_recv().expect("all runs are answered");

@@ -6,9 +6,9 @@
 use std::sync::Arc;
 
 use firstseen_meta::{Change, Command};
+use firstseen_routing::Proposal;
 use tokio::sync::mpsc;
 
-use crate::owner::Proposal;
 use crate::shared::Shared;
 use crate::view::Me;
 
@@ -21,8 +21,8 @@ pub(crate) async fn propose(shared: Arc<Shared>, mut proposals: mpsc::Receiver<P
             return;
         }
         let change = match proposal {
-            Proposal::Generation { filter, group, number } => Change::OpenGeneration { filter, group, number },
-            Proposal::Complete { filter, group, slices, epoch, incarnation } => {
+            Proposal::OpenGeneration { filter, group, number } => Change::OpenGeneration { filter, group, number },
+            Proposal::SlicesComplete { filter, group, slices, epoch, incarnation } => {
                 let Some(Me { identity, .. }) = shared.view().me else { continue };
                 Change::SlicesComplete { filter, group, slices, epoch, node: identity.node, incarnation }
             }

@@ -138,7 +138,7 @@ fn bytes_of(command: &Command) -> u64 {
                 PeerBody::AskCells(_) | PeerBody::HandedOver(_) => 0,
             },
             Command::Persist(_) | Command::EarlyDuplicates(_) | Command::Climb(_) => 0,
-            Command::OpenGeneration { .. } | Command::SlicesComplete { .. } => 0,
+            Command::Propose(_) => 0,
         }
 }
 
@@ -153,19 +153,7 @@ pub(super) mod tests {
     /// A reply to a run of events.
     pub(in crate::owner) fn reply(reply_to: u64, events: usize) -> Command {
         let decisions = vec![Decision::Duplicate; events];
-        let (estimates, seen) = (Vec::new(), Vec::new());
-        let (clock_ms, degraded, expected_rate, spent) = (7, false, 0.0, None);
-        Command::Reply(GroupReply {
-            reply_to,
-            decisions,
-            estimates,
-            clock_ms,
-            degraded,
-            expected_rate,
-            seen,
-            holds: Vec::new(),
-            spent,
-        })
+        Command::Reply(GroupReply { reply_to, decisions, clock_ms: 7, ..GroupReply::default() })
     }
 
     fn places(commands: &[Command]) -> Vec<u64> {

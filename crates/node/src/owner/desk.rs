@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use firstseen_routing::{EarlyDuplicates, MonotonicMs};
+use firstseen_routing::{EarlyDuplicates, GroupReply, MonotonicMs};
 
-use crate::pending::{RunPlace, RunReply};
+use crate::pending::RunPlace;
 
 /// How long after its deadline a reply is still waited for: the machines reply to late ones themselves.
 const GRACE_MS: u64 = 1000;
@@ -33,7 +33,7 @@ impl Desk {
     }
 
     /// Gives the place of this number its reply.
-    pub(super) fn reply(&mut self, number: u64, reply: RunReply) {
+    pub(super) fn reply(&mut self, number: u64, reply: GroupReply) {
         // Not there: the place's time was over, and it has its reply.
         let Some((place, end_ms)) = self.places.remove(&number) else { return };
         self.ends.remove(&(end_ms, number));
@@ -86,7 +86,7 @@ mod tests {
             desk.take(place, MonotonicMs(deadline_ms))
         };
         let (first, _second) = (take(1, 10), take(2, 20));
-        desk.reply(first, RunReply { decisions: vec![Decision::FirstSeen], ..RunReply::default() });
+        desk.reply(first, GroupReply { decisions: vec![Decision::FirstSeen], ..GroupReply::default() });
         assert_eq!(finished.try_recv().expect("answered").sequence, 1);
         desk.expire(MonotonicMs(20 + GRACE_MS - 1));
         assert!(!desk.is_empty());
@@ -95,6 +95,6 @@ mod tests {
         let decisions = &late.replies().next().expect("one run").decisions;
         assert_eq!((late.sequence, decisions), (2, &vec![Decision::Undecided(Reason::Unknown)]));
         assert!(desk.is_empty() && desk.next_end_ms().is_none());
-        desk.reply(first, RunReply::default());
+        desk.reply(first, GroupReply::default());
     }
 }

@@ -42,7 +42,7 @@ const INFLIGHT_EVENTS_MAX: usize = 1 << 20;
 const MISSED_EVENTS_MAX: usize = 1 << 20;
 
 /// The groups of one owner.
-pub(super) struct Groups {
+pub(crate) struct Groups {
     /// The index of this owner.
     index: usize,
     owners: usize,
@@ -51,7 +51,7 @@ pub(super) struct Groups {
     doubt: Option<Reason>,
     groups: BTreeMap<GroupKey, GroupOwner>,
     view: Arc<View>,
-    kept: GroupJournals,
+    pub(super) kept: GroupJournals,
     /// Whether the journal of an earlier process was read.
     has_read: bool,
     /// Why the journal cannot be relied on.
@@ -385,21 +385,6 @@ impl Groups {
         self.gather(key, commands, |group| group.climbed(climbed, now));
     }
 
-    /// Releases commands that have waited for the disk, and need not any more.
-    pub(super) fn release(&mut self, commands: &mut Vec<Command>) {
-        self.kept.release(commands);
-    }
-
-    /// Whether a command waits for the disk.
-    pub(super) fn awaits_disk(&self) -> bool {
-        !self.kept.is_empty()
-    }
-
-    /// Whether the group is given up, as the disk hangs.
-    pub(super) fn is_given_up(&self, key: GroupKey) -> bool {
-        self.kept.is_given_up(key)
-    }
-
     /// Whether the group takes no events that are to be persisted, as the disk is full or slow; or no events at all, as
     /// too much waits for the disk.
     pub(super) fn is_disk_held_up(&self, key: GroupKey, records: bool) -> bool {
@@ -426,11 +411,6 @@ impl Groups {
         }
         let Self { kept, groups, restored, .. } = self;
         kept.checkpoint(groups, |key| restored.contains(&key) || groups.get(&key).is_some_and(GroupOwner::is_complete));
-    }
-
-    /// Whether a checkpoint is under way, which goes on at every tick.
-    pub(super) fn has_checkpoint(&self) -> bool {
-        self.kept.has_checkpoint()
     }
 
     /// The monotonic time at which a group has something to do.

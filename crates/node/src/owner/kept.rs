@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use firstseen_journal::encode;
 use firstseen_routing::rules::{Rule, Rules};
-use firstseen_routing::{CheckpointCursor, Command, Durability, GroupOwner, NodeId, OwnerLimits, PeerBody};
+use firstseen_routing::{CheckpointCursor, Command, Durability, GroupOwner, NodeId, OwnerLimits, PeerBody, Proposal};
 
 use super::awaiting_disk::{AwaitingDisk, given_up};
 use crate::group_key::GroupKey;
@@ -166,7 +166,7 @@ impl GroupJournals {
                     if (group.durability == Durability::Durable
                         || is_full
                         || group.beginning > synced
-                        || matches!(command, Command::SlicesComplete { .. }))
+                        || matches!(command, Command::Propose(Proposal::SlicesComplete { .. })))
                         && self.rules.keep(Rule::AwaitsDisk)
                         && (group.last > synced || !self.held.is_empty()) =>
                 {

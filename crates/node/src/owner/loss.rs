@@ -87,11 +87,11 @@ mod tests {
         let running = tokio::spawn(loss.clone().watch("a-owner-3".to_owned(), owner));
         assert_eq!(loss.reason(), None);
         let (reply, _answer) = tokio::sync::oneshot::channel();
-        assert!(sender.hand(Work::State { filter: None, reply }).await);
+        assert!(sender.hand(Work::asking(reply, |_, _, _| ())).await);
         assert!(loss.happened().await.contains("`a-owner-3`"));
         assert!(running.await.expect_err("it has panicked").is_panic());
         let (reply, _answer) = tokio::sync::oneshot::channel();
-        assert!(!sender.hand(Work::State { filter: None, reply }).await);
+        assert!(!sender.hand(Work::asking(reply, |_, _, _| ())).await);
         assert!(loss.reason().is_some_and(|reason| reason.contains("`a-owner-3`")));
     }
 

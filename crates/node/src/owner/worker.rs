@@ -8,10 +8,9 @@ use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_filter::GenerationNumber;
 use firstseen_routing::{
-    Climb, Command, Epoch, FilterId, GroupReply, Incarnation, Lease, Moment, MonotonicMs, NodeId, OwnerLimits,
-    PeerBody, PeerMessage, Reading, Reason, Record, refuse,
+    Climb, Command, FilterId, GroupReply, Lease, Moment, MonotonicMs, NodeId, OwnerLimits, PeerBody, PeerMessage,
+    Proposal, Reading, Reason, Record, refuse,
 };
 use firstseen_wire::watch;
 use tokio::sync::{mpsc, oneshot};
@@ -27,7 +26,6 @@ use crate::group_key::GroupKey;
 use crate::keeper::Keeper;
 use crate::lease::SharedLease;
 use crate::metrics::{BatchMeter, Metrics};
-use crate::pending::RunReply;
 use crate::uplink;
 use crate::view::View;
 
@@ -56,14 +54,21 @@ pub(crate) struct WorkerParts {
     pub(crate) owners: usize,
     /// Its queue.
     pub(crate) inbox: OwnerInbox,
-    /// The time.
-    pub(crate) clock: Arc<dyn Clock>,
     /// Limits of each group.
     pub(crate) limits: OwnerLimits,
     /// How long a run may have waited in the queue.
     pub(crate) queue_age_max_ms: u64,
     /// Events a second it takes at most, for tests.
     pub(crate) rate_max_events_per_s: Option<u64>,
+    /// What it works with.
+    pub(crate) surroundings: Surroundings,
+}
+
+/// What all owners of a node work with.
+#[derive(Clone)]
+pub(crate) struct Surroundings {
+    /// The time.
+    pub(crate) clock: Arc<dyn Clock>,
     /// The node's metrics.
     pub(crate) metrics: Arc<Metrics>,
     /// The queue of proposals to the agreement.
@@ -78,48 +83,16 @@ pub(crate) struct WorkerParts {
     pub(crate) clocks: Arc<Clocks>,
 }
 
-/// A change of the map that a group wants.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Proposal {
-    /// The group needs a generation.
-    Generation {
-        /// The filter.
-        filter: FilterId,
-        /// The group.
-        group: u32,
-        /// One more than the newest.
-        number: GenerationNumber,
-    },
-    /// Slices of the group here are complete.
-    Complete {
-        /// The filter.
-        filter: FilterId,
-        /// The group.
-        group: u32,
-        /// Their numbers in the group.
-        slices: Vec<u32>,
-        /// The epoch of the filter that the group knows.
-        epoch: Epoch,
-        /// The start of this node that proposes: the proposal is not true of the next start.
-        incarnation: Incarnation,
-    },
-}
-
 /// One owner.
 pub(crate) struct Worker {
     inbox: OwnerInbox,
-    clock: Arc<dyn Clock>,
-    lease: Arc<SharedLease>,
-    clocks: Arc<Clocks>,
+    surroundings: Surroundings,
     groups: Groups,
     desk: Desk,
     backlog: Backlog,
     brake: Option<Brake>,
     queue_age_max_ms: u64,
-    metrics: Arc<Metrics>,
     meters: BTreeMap<FilterId, BatchMeter>,
-    proposals: mpsc::Sender<Proposal>,
-    climbs: mpsc::Sender<Climb>,
     commands: Vec<Command>,
     next_tick_ms: MonotonicMs,
     synced: watch::Receiver<u64>,
@@ -131,20 +104,15 @@ impl Worker {
     /// An owner without groups.
     pub(crate) fn new(parts: WorkerParts) -> Self {
         Self {
-            synced: parts.keeper.watch_synced(),
-            groups: Groups::new((parts.index, parts.owners), parts.limits, parts.keeper),
+            synced: parts.surroundings.keeper.watch_synced(),
+            groups: Groups::new((parts.index, parts.owners), parts.limits, parts.surroundings.keeper.clone()),
             inbox: parts.inbox,
-            clock: parts.clock,
-            lease: parts.lease,
-            clocks: parts.clocks,
+            surroundings: parts.surroundings,
             desk: Desk::default(),
             backlog: Backlog::default(),
             brake: parts.rate_max_events_per_s.map(Brake::new),
             queue_age_max_ms: parts.queue_age_max_ms,
-            metrics: parts.metrics,
             meters: BTreeMap::new(),
-            proposals: parts.proposals,
-            climbs: parts.climbs,
             commands: Vec::new(),
             next_tick_ms: MonotonicMs::START,
             draining: Vec::new(),
@@ -157,7 +125,7 @@ impl Worker {
             let pause = self.next_tick_in();
             let mut next = tokio::select! {
                 biased;
-                _ = self.synced.changed(), if self.groups.awaits_disk() => {
+                _ = self.synced.changed(), if !self.groups.kept.is_empty() => {
                     self.release();
                     continue;
                 }
@@ -213,17 +181,17 @@ impl Worker {
     /// Carries out commands that have waited for the disk.
     fn release(&mut self) {
         self.synced.mark_seen();
-        self.groups.release(&mut self.commands);
+        self.groups.kept.release(&mut self.commands);
         self.carry_out();
         self.finish_drain();
     }
 
     /// How long the owner may sleep if no work comes; none where it may sleep for ever.
     fn next_tick_in(&self) -> Option<Duration> {
-        let is_busy = !self.backlog.is_empty() || self.groups.has_checkpoint() || self.groups.awaits_disk();
+        let is_busy = !self.backlog.is_empty() || self.groups.kept.has_checkpoint() || !self.groups.kept.is_empty();
         let again_ms = is_busy.then_some(MonotonicMs::START);
         let next_ms = [again_ms, self.groups.next_tick_ms(), self.desk.next_end_ms()].into_iter().flatten().min()?;
-        let in_ms = next_ms.since(self.clock.monotonic_ms());
+        let in_ms = next_ms.since(self.surroundings.clock.monotonic_ms());
         Some(Duration::from_millis(in_ms.max(TICK_MS)))
     }
 
@@ -248,21 +216,7 @@ impl Worker {
                 self.inbox.show_catching_up(self.groups.catching_up());
                 let _ = done.send(faults);
             }
-            Work::State { filter, reply } => {
-                let _ = reply.send(self.groups.look(filter));
-            }
-            Work::Clock { filter, reply } => {
-                let _ = reply.send(self.groups.clock_ms(filter));
-            }
-            Work::ReadCells { key, ask, reply } => {
-                let _ = reply.send(self.groups.read_cells(key, &ask));
-            }
-            Work::WriteCells { key, parts, reply } => {
-                let _ = reply.send(self.groups.write_cells(key, parts, now, &mut self.commands));
-            }
-            Work::Ending { filter, reply } => {
-                let _ = reply.send(self.groups.ending(filter, now));
-            }
+            Work::Ask(ask) => ask(&mut self.groups, now, &mut self.commands),
             Work::Climbed { key, climbed } => {
                 self.groups.climbed(key, &climbed, now, &mut self.commands);
             }
@@ -318,7 +272,7 @@ impl Worker {
         }
         let (key, records) = (run.key, !run.submission.operation.is_lookup());
         // A producer that learns of a disk that hangs asks another node.
-        let is_here = !self.groups.is_given_up(key);
+        let is_here = !self.groups.kept.is_given_up(key);
         if is_here && (self.groups.is_disk_held_up(key, records) || self.groups.is_held_up(key)) {
             run.refuse(Reason::Overloaded);
             return 0;
@@ -337,7 +291,7 @@ impl Worker {
         let number = self.desk.take(place, submission.deadline_ms);
         submission.reply_to = number;
         if !self.groups.submit(key, submission, now, &mut self.commands) {
-            self.desk.reply(number, RunReply::undecided(events, NOT_HERE));
+            self.desk.reply(number, GroupReply::undecided(events, NOT_HERE));
         }
         self.carry_out();
         self.brake.as_mut().map_or(0, |brake| brake.take(events, now))
@@ -349,7 +303,7 @@ impl Worker {
             Entry::Occupied(known) => Some(known.into_mut()),
             Entry::Vacant(new) => {
                 let name = &self.groups.view().map.filters.get(&filter)?.name;
-                Some(new.insert(self.metrics.meter(name)))
+                Some(new.insert(self.surroundings.metrics.meter(name)))
             }
         }
     }
@@ -362,7 +316,7 @@ impl Worker {
         self.next_tick_ms = now.monotonic_ms.after(TICK_MS);
         self.backlog.send_again(link(self.groups.view(), now.monotonic_ms));
         self.groups.tick(now, &mut self.commands);
-        self.groups.release(&mut self.commands);
+        self.groups.kept.release(&mut self.commands);
         self.carry_out();
         self.desk.expire(now.monotonic_ms);
         self.finish_drain();
@@ -385,18 +339,14 @@ impl Worker {
 
     fn carry_out_one(&mut self, command: Command) {
         match command {
-            Command::Reply(reply) => self.reply(reply),
+            Command::Reply(reply) => self.desk.reply(reply.reply_to, reply),
             Command::EarlyDuplicates(early) => self.desk.hand_early(&early),
             Command::Send { to, message } => {
-                self.backlog.send(to, message, link(self.groups.view(), self.clock.monotonic_ms()));
+                self.backlog.send(to, message, link(self.groups.view(), self.surroundings.clock.monotonic_ms()));
             }
-            Command::OpenGeneration { filter, group, number } => {
+            Command::Propose(proposal) => {
                 // Where there is no room, the group proposes again.
-                let _ = self.proposals.try_send(Proposal::Generation { filter, group, number });
-            }
-            Command::SlicesComplete { filter, group, slices, epoch, incarnation } => {
-                let proposal = Proposal::Complete { filter, group, slices, epoch, incarnation };
-                let _ = self.proposals.try_send(proposal);
+                let _ = self.surroundings.proposals.try_send(proposal);
             }
             // `GroupJournals` has taken the record, where the group has a journal; others have nothing to persist.
             Command::Persist(record) => self.find_no_journal(&record),
@@ -408,14 +358,14 @@ impl Worker {
     fn find_no_journal(&self, record: &Record) {
         let Record { filter, group, .. } = record;
         debug_assert!(false, "group {group} of filter {filter} has something to be persisted, and no journal");
-        if self.metrics.unkept() == 0 {
+        if self.surroundings.metrics.unkept() == 0 {
             tracing::error!(%filter, group, "what is to be persisted has no journal; a mistake of the program");
         }
     }
 
     /// Where there is no room for the climb, the group gets an answer at once.
     fn climb(&mut self, climb: Climb) {
-        let Err(refused) = self.climbs.try_send(climb) else { return };
+        let Err(refused) = self.surroundings.climbs.try_send(climb) else { return };
         let climb = refused.into_inner();
         let climbed = uplink::undecided(&climb, Reason::Overloaded);
         let key = GroupKey { filter: climb.from.filter, group: climb.group };
@@ -425,18 +375,12 @@ impl Worker {
 
     /// The time for the groups: the shown time of day counts for the lease, and the believed one for all else.
     fn now(&mut self) -> Moment {
-        let (shown, lease) = (self.clock.now(), self.lease.newest());
+        let Surroundings { clock, lease, clocks, .. } = &self.surroundings;
+        let (shown, lease) = (clock.now(), lease.newest());
         self.groups.set_lease(if lease.holds(shown) { lease } else { Lease::NONE });
-        let Reading { moment, doubt } = self.clocks.time_of_day().read(shown);
+        let Reading { moment, doubt } = clocks.time_of_day().read(shown);
         self.groups.set_doubt(doubt);
         moment
-    }
-
-    fn reply(&mut self, reply: GroupReply) {
-        let GroupReply { reply_to, decisions, estimates, clock_ms, degraded, expected_rate, seen, holds, spent } =
-            reply;
-        let reply = RunReply { decisions, estimates, clock_ms, degraded, expected_rate, seen, holds, spent };
-        self.desk.reply(reply_to, reply);
     }
 }
 

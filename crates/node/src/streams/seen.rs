@@ -3,13 +3,11 @@
 //! Promises: a producer learns how many duplicates each level has found, another level learns the verdict on each
 //! event. Must not know: trees.
 
-use firstseen_routing::{Decision, Seen, TREE_LEVELS_MAX};
+use firstseen_routing::{Decision, GroupReply, Seen, TREE_LEVELS_MAX};
 use firstseen_wire::reply::Answers;
 
-use crate::pending::RunReply;
-
 /// Adds where events were found, from a `reply` whose decisions are in `answers` already.
-pub(super) fn note(answers: &mut Answers, reply: &RunReply, wants_seen: bool) {
+pub(super) fn note(answers: &mut Answers, reply: &GroupReply, wants_seen: bool) {
     if reply.seen.is_empty() {
         return;
     }

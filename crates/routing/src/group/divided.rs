@@ -190,7 +190,7 @@ impl DividedGroup {
             PeerBody::SetAcks(acks) => self.acknowledged(from, &acks, message.epoch),
             PeerBody::AskPast => {
                 self.membership.send_past(from, message.epoch, &self.present, &self.own, &mut self.outbox);
-                let first_free = self.in_flight.flights().first_free();
+                let first_free = self.in_flight.flights.first_free();
                 self.membership.hand_over_again(from, first_free, now.monotonic_ms);
             }
             PeerBody::Past(past) => self.membership.hear_past(from, past, message.epoch),
@@ -222,7 +222,7 @@ impl DividedGroup {
     }
 
     pub(crate) fn inflight_events(&self) -> u64 {
-        self.in_flight.flights().open_events() as u64
+        self.in_flight.flights.open_events() as u64
     }
 
     /// See [`super::GroupOwner::is_catching_up`].
@@ -276,7 +276,7 @@ impl DividedGroup {
             claims: self.claim_counts(),
             mended_runs: self.membership.mended_runs(),
             inflight_events,
-            astray_events: self.in_flight.flights().astray(),
+            astray_events: self.in_flight.flights.astray(),
             ..self.counts.state(slices, (test_nodes, set_nodes), &self.guard, self.present.clock())
         }
     }

@@ -10,29 +10,19 @@ use super::parts::TakesParts;
 use super::present::Present;
 use super::rescan::Rescan;
 use crate::ids::{Epoch, NodeId};
-use crate::protocol::{AskCells, CellParts, Entry, MonotonicMs};
+use crate::protocol::{AskCells, CellParts, Entry};
 
 /// What is fetched and compared.
 #[derive(Debug)]
 pub(crate) struct FromCopies {
-    fetched: Copying,
-    compared: Rescan,
+    pub(crate) fetched: Copying,
+    pub(crate) compared: Rescan,
 }
 
 impl FromCopies {
     /// Nothing is fetched yet, and copies are compared by `compared`.
     pub(crate) fn new(compared: Rescan) -> Self {
         Self { fetched: Copying::default(), compared }
-    }
-
-    /// Whether a slice has been fetched.
-    pub(crate) fn has_fetched(&self, slice: u32) -> bool {
-        self.fetched.has(slice)
-    }
-
-    /// What was fetched of slices that need no more, or need all of it again, is forgotten.
-    pub(crate) fn retain_fetched(&mut self, is_needed: impl Fn(u32) -> bool) {
-        self.fetched.retain(is_needed);
     }
 
     /// Fetching begins anew, as events were recorded without this node, or ends.
@@ -81,20 +71,5 @@ impl FromCopies {
             return self.compared.hear(parts, now_ms, bytes_per_s_max, |slice, run| slices.lacks(slice, run));
         }
         self.fetched.hear(parts, (epoch, now_ms), limits, |part| slices.take_part(part, &mut keep));
-    }
-
-    /// When [`Self::fetch`] has something to do, if nothing comes.
-    pub(crate) fn next_fetch_ms(&self, sources: impl Iterator<Item = (u32, NodeId)>) -> Option<MonotonicMs> {
-        self.fetched.next_ms(sources)
-    }
-
-    /// When [`Self::compare`] has something to do, if nothing comes.
-    pub(crate) fn next_compare_ms(&self) -> Option<MonotonicMs> {
-        self.compared.next_ms()
-    }
-
-    /// How often something was missing for longer.
-    pub(crate) fn mended_runs(&self) -> u64 {
-        self.compared.mended_runs()
     }
 }

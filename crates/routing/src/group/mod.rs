@@ -52,8 +52,6 @@ pub struct GroupOwner {
     filter: FilterId,
     group: u32,
     machine: Machine,
-    /// What inputs have set off, where one slice has all positions; the other machine gathers by itself.
-    commands: Vec<Command>,
 }
 
 /// The machine of the group.
@@ -101,17 +99,7 @@ impl GroupOwner {
         } else {
             Machine::Together(Box::new(TogetherGroup::new(site, (map, record), &limits)?))
         };
-        Ok(Self { filter, group, machine, commands: Vec::new() })
-    }
-
-    /// The filter.
-    pub fn filter(&self) -> FilterId {
-        self.filter
-    }
-
-    /// The group.
-    pub fn group(&self) -> u32 {
-        self.group
+        Ok(Self { filter, group, machine })
     }
 
     /// Takes up an entry that an earlier process of this node has persisted, in the order of the journal, before
@@ -158,11 +146,7 @@ impl GroupOwner {
     /// # Errors
     /// [`PartError`] where they are none of a slice here.
     pub fn write_cells(&mut self, parts: CellParts, now: Moment) -> Result<(), PartError> {
-        let commands = &mut self.commands;
-        match &mut self.machine {
-            Machine::Together(group) => group.write_cells(parts, now, commands),
-            Machine::Divided(group) => group.write_cells(parts, now),
-        }
+        either!(&mut self.machine, group => group.write_cells(parts, now))
     }
 
     fn record(&self, entries: Vec<Entry>) -> Record {
@@ -197,10 +181,7 @@ impl GroupOwner {
 
     /// Gives the commands that the inputs since the last time have set off, to be carried out in this order.
     pub fn take_commands(&mut self, commands: &mut Vec<Command>) {
-        match &mut self.machine {
-            Machine::Together(_) => commands.append(&mut self.commands),
-            Machine::Divided(group) => group.take_commands(commands),
-        }
+        either!(&mut self.machine, group => group.take_commands(commands))
     }
 
     /// Whether inputs that came in together share messages, if commands are taken when all of them were worked on.
@@ -210,10 +191,7 @@ impl GroupOwner {
 
     /// Takes up a submission; its reply comes now or later.
     pub fn submit(&mut self, submission: Submission, now: Moment) {
-        match &mut self.machine {
-            Machine::Together(group) => group.submit(submission, now, &mut self.commands),
-            Machine::Divided(group) => group.submit(submission, now),
-        }
+        either!(&mut self.machine, group => group.submit(submission, now))
     }
 
     /// A producer has ended: until it sends again, its events neither bear out the times of others nor hold them back.
@@ -223,10 +201,7 @@ impl GroupOwner {
 
     /// Takes a message of another node, in the order of its link.
     pub fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment) {
-        match &mut self.machine {
-            Machine::Together(group) => group.receive(from, message, now, &mut self.commands),
-            Machine::Divided(group) => group.receive(from, message, now),
-        }
+        either!(&mut self.machine, group => group.receive(from, message, now))
     }
 
     /// The level above has answered a climb.
@@ -259,18 +234,12 @@ impl GroupOwner {
     pub fn set_shares(&mut self, shares: Shares, now: Moment) {
         let (guard, limits) = either!(&mut self.machine, group => (&mut group.guard, group.present.limits_mut()));
         guard.set_bytes_max(shares.guard_bytes_max, now.monotonic_ms);
-        limits.claims_bytes_max = shares.claims_bytes_max;
         limits.missed_events_max = shares.missed_events_max;
         limits.copied_bytes_per_s_max = shares.copied_bytes_per_s_max;
         limits.compared_bytes_per_s_max = shares.compared_bytes_per_s_max;
-        match &mut self.machine {
-            Machine::Together(group) => {
-                group.claiming.iter_mut().for_each(|claiming| claiming.set_bytes_max(shares.claims_bytes_max))
-            }
-            Machine::Divided(group) => {
-                group.claiming.iter_mut().for_each(|claiming| claiming.set_bytes_max(shares.claims_bytes_max))
-            }
-        }
+        either!(&mut self.machine, group => {
+            group.claiming.iter_mut().for_each(|claiming| claiming.set_bytes_max(shares.claims_bytes_max))
+        });
         // Where one slice has all positions, its copies rely on having the same limit.
         if let Machine::Divided(group) = &mut self.machine {
             group.present.limits_mut().inflight_events_max = shares.inflight_events_max;
@@ -280,19 +249,13 @@ impl GroupOwner {
     /// The node counts as started anew though its process goes on, as the others had given it up: events in flight here
     /// are given up too, and cells may be missing. The map that says so comes next.
     pub fn begin_anew(&mut self, incarnation: Incarnation, now: Moment) {
-        match &mut self.machine {
-            Machine::Together(group) => group.begin_anew(incarnation, now, &mut self.commands),
-            Machine::Divided(group) => group.begin_anew(incarnation, now),
-        }
+        either!(&mut self.machine, group => group.begin_anew(incarnation, now))
     }
 
     /// The disk hangs that this group's replies wait for: every caller that waits gets the reply unknown, and may ask
     /// another copy under the same name. The map that gives the group to others comes next.
     pub fn give_up_flights(&mut self, now: Moment) {
-        match &mut self.machine {
-            Machine::Together(group) => group.give_up_flights(now, &mut self.commands),
-            Machine::Divided(group) => group.give_up_flights(now),
-        }
+        either!(&mut self.machine, group => group.give_up_flights(now))
     }
 
     /// Until when the node may record. A group that gets no lease may for ever.
@@ -310,7 +273,7 @@ impl GroupOwner {
     /// The map has changed.
     pub fn map_changed(&mut self, map: &ClusterMap, now: Moment) {
         match (&mut self.machine, map.filters.get(&self.filter)) {
-            (Machine::Together(group), record) => group.map_changed(map, record, now, &mut self.commands),
+            (Machine::Together(group), record) => group.map_changed(map, record, now),
             (Machine::Divided(group), Some(record)) => group.map_changed(map, record, now),
             // The filter is dropped, and the node ends this owner.
             (Machine::Divided(group), None) => group.end_dropped(now),
@@ -319,10 +282,7 @@ impl GroupOwner {
 
     /// Does the work that is due by time: deadlines, and names that need not be remembered any more.
     pub fn tick(&mut self, now: Moment) {
-        match &mut self.machine {
-            Machine::Together(group) => group.tick(now, &mut self.commands),
-            Machine::Divided(group) => group.tick(now),
-        }
+        either!(&mut self.machine, group => group.tick(now))
     }
 
     /// The monotonic time at which [`Self::tick`] has something to do, if nothing else happens before.

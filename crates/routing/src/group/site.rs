@@ -4,7 +4,7 @@
 //! know: slices, what messages say.
 
 use crate::ids::{Epoch, FilterId, Incarnation, NodeId};
-use crate::protocol::{Command, Entry, PeerBody, PeerMessage, Record};
+use crate::protocol::{Command, Entry, PeerBody, PeerMessage, Proposal, Record};
 
 /// The lower 40 bits of a number count; the 8 bits above them are of the incarnation, as a ticket has no room for more. So a
 /// late answer to a number of an earlier process is not mistaken for one to the same number now.
@@ -33,7 +33,7 @@ impl Site {
     /// Proposes that slices of the group are complete here.
     pub(crate) fn complete(&self, slices: Vec<u32>, epoch: Epoch) -> Command {
         let Self { filter, group, incarnation, .. } = *self;
-        Command::SlicesComplete { filter, group, slices, epoch, incarnation }
+        Command::Propose(Proposal::SlicesComplete { filter, group, slices, epoch, incarnation })
     }
 }
 

@@ -66,6 +66,8 @@ pub(crate) struct TogetherGroup {
     load: Load,
     counts: Counts,
     workbench: Workbench,
+    /// What is to be carried out, in this order, and has not been taken yet.
+    commands: Vec<Command>,
 }
 
 impl TogetherGroup {
@@ -109,12 +111,18 @@ impl TogetherGroup {
             load: Load::default(),
             counts: Counts::default(),
             workbench: Workbench::default(),
+            commands: Vec::new(),
             definition,
         })
     }
 
+    /// Gives the commands that are to be carried out, in this order.
+    pub(crate) fn take_commands(&mut self, commands: &mut Vec<Command>) {
+        commands.append(&mut self.commands);
+    }
+
     /// Answers a submission.
-    pub(crate) fn submit(&mut self, submission: Submission, now: Moment, commands: &mut Vec<Command>) {
+    pub(crate) fn submit(&mut self, submission: Submission, now: Moment) {
         let events = submission.probes.len();
         let mut decisions = vec![Decision::FirstSeen; events];
         let (mut estimates, mut holds, mut expected_rate) = (Vec::new(), Vec::new(), 0.0);
@@ -128,10 +136,10 @@ impl TogetherGroup {
                 self.run(&submission, &mut decisions, &mut estimates);
                 holds = std::mem::take(&mut self.workbench.holds);
                 if submission.operation.records() && !self.workbench.runs.is_empty() {
-                    self.tell_copies(&submission, &decisions, commands);
+                    self.tell_copies(&submission, &decisions);
                 }
                 if holds.iter().any(|hold| matches!(hold, Hold::Own(_))) {
-                    self.tell_copies_of_grants(commands);
+                    self.tell_copies_of_grants();
                 }
             }
         }
@@ -147,16 +155,16 @@ impl TogetherGroup {
             clock_ms: self.present.clock().clock_ms(),
             degraded: !self.is_known_whole(),
             expected_rate,
-            seen: Vec::new(),
             holds,
             spent: Some(submission.probes),
+            ..GroupReply::default()
         };
         if self.present.keeps(Rule::AwaitsSets) && self.present.keeps(Rule::AwaitsAcknowledgements) {
-            self.mirrors.reply(reply, submission.deadline_ms, commands)
+            self.mirrors.reply(reply, submission.deadline_ms, &mut self.commands)
         } else {
-            commands.push(Command::Reply(reply))
+            self.commands.push(Command::Reply(reply))
         }
-        self.mind_gap(commands);
+        self.mind_gap();
     }
 
     /// The decision on all events where the policy for losses does not let the slice be asked: their times move the
@@ -330,13 +338,13 @@ impl TogetherGroup {
         }
     }
 
-    pub(crate) fn tick(&mut self, now: Moment, commands: &mut Vec<Command>) {
+    pub(crate) fn tick(&mut self, now: Moment) {
         self.begin(now);
-        self.mind_unsure(commands);
+        self.mind_unsure();
         self.guard.expire(now.monotonic_ms);
-        self.mirrors.expire(now.monotonic_ms, commands);
-        self.mind_gap(commands);
-        self.rescan(commands);
+        self.mirrors.expire(now.monotonic_ms, &mut self.commands);
+        self.mind_gap();
+        self.rescan();
     }
 
     pub(crate) fn next_tick_ms(&self) -> Option<MonotonicMs> {
@@ -346,8 +354,8 @@ impl TogetherGroup {
         let proposal_ms =
             (lacks && (is_whole || self.has_fetched_all())).then(|| self.proposals.next_ms().max(known_ms));
         let fetches = lacks && !self.mirrors.is_gone_here();
-        let fetch_ms = fetches.then(|| self.from_copies.next_fetch_ms(self.mirrors.sources())).flatten();
-        let rescan_ms = self.rescans().then(|| self.from_copies.next_compare_ms()).flatten();
+        let fetch_ms = fetches.then(|| self.from_copies.fetched.next_ms(self.mirrors.sources())).flatten();
+        let rescan_ms = self.rescans().then(|| self.from_copies.compared.next_ms()).flatten();
         let expiry_ms = self.mirrors.next_expiry_ms();
         let unsure_ms = self.claiming.as_ref().and_then(|claiming| claiming.next_ms());
         let others = [self.guard.next_expiry_ms(), opening_ms, proposal_ms, fetch_ms, rescan_ms, expiry_ms, unsure_ms];
@@ -395,7 +403,7 @@ impl TogetherGroup {
         };
         let Load { test_visits: tests, record_visits: sets, .. } = self.load;
         let counts = Counts { tests, sets, ..self.counts };
-        let mended_runs = self.from_copies.mended_runs();
+        let mended_runs = self.from_copies.compared.mended_runs();
         let claims = self.claiming.as_ref().map(|claiming| claiming.counts(self.present.now_ms()));
         GroupState {
             mended_runs,

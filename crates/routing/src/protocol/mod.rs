@@ -25,6 +25,6 @@ pub use peer::{
     Resolved, SetAcks, SetBatch, TestBatch, TestRun,
 };
 pub use submission::{
-    Climb, Climbed, Command, EarlyDuplicates, FromLevel, GroupReply, Operation, Submission, Tick, Times,
+    Climb, Climbed, Command, EarlyDuplicates, FromLevel, GroupReply, Operation, Proposal, Submission, Tick, Times,
 };
 pub use tag::EventTag;

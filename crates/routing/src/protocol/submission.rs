@@ -90,6 +90,11 @@ impl Operation {
         }
     }
 
+    /// A level below has replied to the events already, without this one.
+    pub fn is_brought_up(self) -> bool {
+        self == Self::BringUp
+    }
+
     /// Events are claimed, or their claims end.
     pub fn is_of_claims(self) -> bool {
         self.is_claim() || self.ends_claims()
@@ -207,7 +212,14 @@ pub enum Command {
     },
     /// Ask the level above.
     Climb(Climb),
-    /// Propose to the agreement that a generation opens, unless it is open already.
+    /// Propose a change of the map to the agreement.
+    Propose(Proposal),
+}
+
+/// A change of the map that a group wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Proposal {
+    /// A generation opens, unless it is open already.
     OpenGeneration {
         /// The filter.
         filter: FilterId,
@@ -216,7 +228,7 @@ pub enum Command {
         /// The generation: one above the newest that the asker knows.
         number: GenerationNumber,
     },
-    /// Propose to the agreement that slices of this node are complete.
+    /// Slices of this node are complete.
     SlicesComplete {
         /// The filter.
         filter: FilterId,
@@ -226,7 +238,7 @@ pub enum Command {
         slices: Vec<u32>,
         /// The filter's epoch as the node knows it: slices that were given to the node since then are not meant.
         epoch: Epoch,
-        /// The start of the node that proposes.
+        /// The start of the node that proposes: the proposal is not true of the next start.
         incarnation: Incarnation,
     },
 }
@@ -281,7 +293,7 @@ pub struct EarlyDuplicates {
 }
 
 /// The answer to a [`Submission`].
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct GroupReply {
     /// The place that the submission named.
     pub reply_to: u64,
@@ -305,6 +317,11 @@ pub struct GroupReply {
 }
 
 impl GroupReply {
+    /// The same reason for all events.
+    pub fn undecided(events: usize, reason: Reason) -> Self {
+        Self { decisions: vec![Decision::Undecided(reason); events], ..Self::default() }
+    }
+
     /// What the reply rests on may be nowhere: its verdicts are unknown, and it grants nothing.
     pub fn give_up(&mut self) {
         make_unknown(&mut self.decisions);

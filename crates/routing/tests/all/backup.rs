@@ -8,8 +8,8 @@ use firstseen_filter::{FilterSpec, GenerationNumber, Kind, Limit, Probes, UnitNu
 use firstseen_mesh::plain_submission;
 use firstseen_routing::{
     AskCells, BackupCells, CellParts, ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord,
-    GroupOwner, Incarnation, Moment, MonotonicMs, NodeId, Operation, OwnerLimits, Prober, SliceOwner, SlicedDefinition,
-    Submission, Tick, Times,
+    GroupOwner, Incarnation, Moment, MonotonicMs, NodeId, Operation, OwnerLimits, Prober, Proposal, SliceOwner,
+    SlicedDefinition, Submission, Tick, Times,
 };
 
 const FILTER: FilterId = FilterId(3);
@@ -66,7 +66,7 @@ impl Bench {
         for command in commands {
             match command {
                 Command::Reply(reply) => decisions = Some(reply.decisions),
-                Command::OpenGeneration { number, .. } => {
+                Command::Propose(Proposal::OpenGeneration { number, .. }) => {
                     self.map.filters.get_mut(&FILTER).unwrap().generations = vec![number];
                     self.owner.map_changed(&self.map, self.now);
                     self.owner.take_commands(&mut Vec::new());
@@ -119,7 +119,7 @@ fn comes_back(definition: &SlicedDefinition, is_endless: bool) {
         again.owner.tick(again.now);
         again.owner.take_commands(&mut commands);
         assert!(
-            !commands.iter().any(|command| matches!(command, Command::SlicesComplete { .. })),
+            !commands.iter().any(|command| matches!(command, Command::Propose(Proposal::SlicesComplete { .. }))),
             "something may be missing"
         );
     }

@@ -8,8 +8,8 @@ use firstseen_filter::{FilterSpec, Kind, Probes};
 use firstseen_mesh::plain_submission;
 use firstseen_routing::{
     ClockSource, ClockStanding, ClockWatch, ClusterMap, Command, Decision, Exchange, FilterId, FilterPolicies,
-    GroupOwner, Incarnation, Moment, MonotonicMs, NodeId, Operation, OwnerLimits, Prober, Reading, Reason, Submission,
-    TimeOfDay,
+    GroupOwner, Incarnation, Moment, MonotonicMs, NodeId, Operation, OwnerLimits, Prober, Proposal, Reading, Reason,
+    Submission, TimeOfDay,
 };
 
 const FILTER: FilterId = FilterId(3);
@@ -180,7 +180,7 @@ impl Node {
         let mut commands = Vec::new();
         self.owner.tick(now);
         self.owner.take_commands(&mut commands);
-        commands.iter().any(|command| matches!(command, Command::SlicesComplete { .. }))
+        commands.iter().any(|command| matches!(command, Command::Propose(Proposal::SlicesComplete { .. })))
     }
 }
 

@@ -7,7 +7,7 @@ use firstseen_filter::{FilterSlice, GenerationNumber, PartError, ProbeShape, Pro
 use firstseen_mesh::{Link, Way};
 use firstseen_routing::{
     AnswerWhen, AskCells, BackupCells, Branch, CellParts, Command, CutOff, Decision, Entry, FilterPolicies, GroupOwner,
-    Moment, MonotonicMs, NodeId, Operation, OwnerLimits, PeerBody, PeerMessage, PositionLists, SetAcks,
+    Moment, MonotonicMs, NodeId, Operation, OwnerLimits, PeerBody, PeerMessage, PositionLists, Proposal, SetAcks,
     SlicedDefinition, Submission, Times, TreeMode,
 };
 
@@ -223,7 +223,7 @@ fn what_a_backup_or_a_journal_holds_beyond_the_room_is_reported() {
     let mut commands = Vec::new();
     owner.tick(moment);
     owner.take_commands(&mut commands);
-    assert!(!commands.iter().any(|command| matches!(command, Command::SlicesComplete { .. })));
+    assert!(!commands.iter().any(|command| matches!(command, Command::Propose(Proposal::SlicesComplete { .. }))));
     let BackupCells { parts, is_complete } =
         owner.read_cells(&AskCells { slice: 0, unit: UnitNumber::FIRST, from: None }).unwrap();
     assert!(!is_complete && parts.runs.len() == 1);

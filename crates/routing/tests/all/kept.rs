@@ -9,7 +9,7 @@ use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
     CheckpointCursor, ClusterMap, Command, Decision, Durability, Entry, Epoch, EventTag, FilterId, FilterPolicies,
     FilterRecord, GroupOwner, Incarnation, Moment, MonotonicMs, NodeId, NodeRecord, Operation, OwnerLimits, Prober,
-    Reason, Record, SliceCopy, SlicedDefinition, Submission, SubmissionName, Tick, Times, WhenLost,
+    Proposal, Reason, Record, SliceCopy, SlicedDefinition, Submission, SubmissionName, Tick, Times, WhenLost,
 };
 
 const FILTER: FilterId = FilterId(3);
@@ -85,13 +85,13 @@ impl Bench {
                     self.kept.push(record);
                 }
                 Command::Reply(reply) => decisions = Some(reply.decisions),
-                Command::OpenGeneration { number, .. } => {
+                Command::Propose(Proposal::OpenGeneration { number, .. }) => {
                     let record = self.map.filters.get_mut(&FILTER).unwrap();
                     record.generations[0] = number;
                     self.owner.map_changed(&self.map, self.now);
                     self.owner.take_commands(&mut Vec::new());
                 }
-                Command::SlicesComplete { .. } => {}
+                Command::Propose(Proposal::SlicesComplete { .. }) => {}
                 other => panic!("one node: {other:?}"),
             }
         }

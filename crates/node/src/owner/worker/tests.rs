@@ -81,16 +81,18 @@ fn worker(inbox: OwnerInbox) -> Worker {
         index: 0,
         owners: 1,
         inbox,
-        clock,
-        keeper: Arc::new(keeper),
-        lease: Arc::new(SharedLease::endless()),
-        clocks: Arc::new(Clocks::unchecked()),
         limits: OwnerLimits::default(),
         queue_age_max_ms: 3_600_000,
         rate_max_events_per_s: None,
-        metrics: Arc::new(Metrics::new()),
-        proposals,
-        climbs,
+        surroundings: Surroundings {
+            clock,
+            metrics: Arc::new(Metrics::new()),
+            proposals,
+            climbs,
+            keeper: Arc::new(keeper),
+            lease: Arc::new(SharedLease::endless()),
+            clocks: Arc::new(Clocks::unchecked()),
+        },
     })
 }
 

@@ -29,7 +29,7 @@ impl DividedGroup {
 
     /// What is called for, as claims know it.
     fn call(&self, ticket: Ticket) -> Option<ClaimCall> {
-        let header = self.in_flight.batch(ticket)?.header();
+        let header = self.in_flight.flights.batch(ticket)?.header();
         Some(match header.operation {
             Operation::Claim { .. } => ClaimCall::Claim { tag: self.tag(ticket)? },
             Operation::Confirm => ClaimCall::Confirm(self.fence(ticket)?),
@@ -40,25 +40,25 @@ impl DividedGroup {
     }
 
     fn tag(&self, ticket: Ticket) -> Option<u64> {
-        let (header, index) = (self.in_flight.batch(ticket)?.header(), ticket.index());
+        let (header, index) = (self.in_flight.flights.batch(ticket)?.header(), ticket.index());
         let name = header.names.get(index).map(|named| named.name);
         Some(tag_of(name, (header.producer, header.sequence, index)))
     }
 
     fn fence(&self, ticket: Ticket) -> Option<Fence> {
-        self.in_flight.batch(ticket)?.header().fences.get(ticket.index()).copied()
+        self.in_flight.flights.batch(ticket)?.header().fences.get(ticket.index()).copied()
     }
 
     fn event(&self, ticket: Ticket) -> u128 {
-        event_of_positions(self.in_flight.positions(ticket))
+        event_of_positions(self.in_flight.flights.positions(ticket))
     }
 
     pub(super) fn is_claim(&self, ticket: Ticket) -> bool {
-        self.in_flight.batch(ticket).is_some_and(|batch| batch.header().is_claim())
+        self.in_flight.flights.batch(ticket).is_some_and(|batch| batch.header().operation.is_claim())
     }
 
     pub(super) fn is_confirm(&self, ticket: Ticket) -> bool {
-        self.in_flight.batch(ticket).is_some_and(|batch| batch.header().operation == Operation::Confirm)
+        self.in_flight.flights.batch(ticket).is_some_and(|batch| batch.header().operation == Operation::Confirm)
     }
 
     /// Whether the reply waits until the event is recorded at all nodes, whatever other replies do.
@@ -108,7 +108,7 @@ impl DividedGroup {
         let event = self.event(ticket);
         let Self { in_flight, own, membership, outbox, .. } = self;
         let (placement, now_ms) = (membership.placement(), self.present.now_ms());
-        let flights = in_flight.flights_mut();
+        let flights = &mut in_flight.flights;
         let Some((stamp, batch)) = flights.flight(ticket).map(Flight::stamp).zip(flights.batch(ticket)) else {
             return;
         };
@@ -185,8 +185,8 @@ impl DividedGroup {
             return None;
         }
         let (positions, placement, me) =
-            (self.in_flight.positions(ticket), self.membership.placement(), self.membership.site().me);
-        let is_claim = self.in_flight.batch(ticket)?.header().is_claim();
+            (self.in_flight.flights.positions(ticket), self.membership.placement(), self.membership.site().me);
+        let is_claim = self.in_flight.flights.batch(ticket)?.header().operation.is_claim();
         let may_hold = |former: &Placement| {
             let other = former.head(positions).filter(|head| *head != me);
             other.is_some_and(|head| !is_claim || !placement.has_former_head(former, head, positions))
@@ -208,7 +208,7 @@ impl DividedGroup {
     }
 
     fn grant_if_room(&mut self, ticket: Ticket, event: u128, tag: u64) -> Result<Fence, Reason> {
-        let batch = self.in_flight.batch(ticket).ok_or(Reason::NotReady)?;
+        let batch = self.in_flight.flights.batch(ticket).ok_or(Reason::NotReady)?;
         let Operation::Claim { lease_ms } = batch.header().operation else { return Err(Reason::Invalid) };
         let since_ms = batch.asked_ms(ticket.index()).ok_or(Reason::NotReady)?;
         let unit = batch.flights().get(ticket.index()).ok_or(Reason::NotReady)?.stamp().unit;
@@ -231,7 +231,7 @@ impl DividedGroup {
 
     /// Decides a claim as held: its reply says who holds the event.
     pub(super) fn decide_held(&mut self, ticket: Ticket, hold: Hold) {
-        if let Some((batch, index)) = self.in_flight.event_mut(ticket) {
+        if let Some((batch, index)) = self.in_flight.flights.event_mut(ticket) {
             batch.hold(index, hold);
         }
         if matches!(hold, Hold::Own(_)) && !self.present.keeps(Rule::AsksJoinersAnew) {
@@ -242,9 +242,9 @@ impl DividedGroup {
 
     /// Where the rule `AsksJoinersAnew` is broken, whoever waits for an event that was granted is called a duplicate of it.
     fn end_joiners(&mut self, ticket: Ticket) {
-        let Some(leader) = self.in_flight.flight_mut(ticket) else { return };
+        let Some(leader) = self.in_flight.flights.flight_mut(ticket) else { return };
         let mut joiners = leader.take_joiners();
-        while let Some(joiner) = self.in_flight.flights().dequeue(&mut joiners) {
+        while let Some(joiner) = self.in_flight.flights.dequeue(&mut joiners) {
             self.decide_and_end(joiner, Decision::Duplicate);
         }
     }
@@ -256,7 +256,7 @@ impl DividedGroup {
             return self.decide_and_release(ticket, Decision::Undecided(reason));
         }
         // There was room when it was granted; the next generation is proposed in time all the same.
-        if let Some(unit) = self.in_flight.flight(ticket).map(|flight| flight.stamp().unit) {
+        if let Some(unit) = self.in_flight.flights.flight(ticket).map(|flight| flight.stamp().unit) {
             let _ = self.room(unit);
         }
         self.record(ticket, self.fill.newest(), Decision::FirstSeen);
@@ -281,9 +281,9 @@ impl DividedGroup {
             return;
         }
         let is_confirm = self.is_confirm(ticket);
-        let records = self.in_flight.batch(ticket).is_some_and(|batch| batch.header().records());
+        let records = self.in_flight.flights.batch(ticket).is_some_and(|batch| batch.header().operation.records());
         // What is repeated was recorded before: another one may hold the event by now.
-        if self.in_flight.flight(ticket).is_none_or(Flight::is_repeat) {
+        if self.in_flight.flights.flight(ticket).is_none_or(Flight::is_repeat) {
             return;
         }
         let recorded = (records && outcome == Decision::FirstSeen).then(|| self.event(ticket));
@@ -349,10 +349,4 @@ impl DividedGroup {
             outbox.send(node, PeerBody::ClaimTests(Box::default()));
         }
     }
-}
-
-/// The reply where too few slices are left: `decision`, but a claim, a confirm or a release is undecided
-/// (`SlicesDown`).
-pub(super) fn few_of(operation: Operation, decision: Decision) -> Decision {
-    if operation.is_of_claims() { TOO_FEW_LEFT } else { decision }
 }

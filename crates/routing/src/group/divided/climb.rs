@@ -27,9 +27,9 @@ impl DividedGroup {
 
     /// Asks the levels below about an event that is found here.
     pub(super) fn check_below(&mut self, ticket: Ticket) {
-        let from = self.in_flight.batch(ticket).and_then(|batch| batch.header().from);
+        let from = self.in_flight.flights.batch(ticket).and_then(|batch| batch.header().from);
         let asked = self.tree.check_below(ticket, from);
-        if let Some(flight) = self.in_flight.flight_mut(ticket) {
+        if let Some(flight) = self.in_flight.flights.flight_mut(ticket) {
             flight.check(asked);
         }
     }
@@ -37,7 +37,7 @@ impl DividedGroup {
     /// Asks other levels while few questions to them are under way.
     pub(super) fn begin_climbs(&mut self) {
         let Self { tree, in_flight, own, outbox, membership, present, .. } = self;
-        let flights = in_flight.flights();
+        let flights = &in_flight.flights;
         let is_complete = membership.wholeness().is_complete();
         tree.begin_climbs(
             &Asking { flights, clock: present.clock(), own, is_complete, now_ms: present.now_ms() },
@@ -74,8 +74,8 @@ impl DividedGroup {
     fn answered_from_above(&mut self, ticket: Ticket, decision: Decision, seen: Seen, degraded: bool) {
         let is_young = self.is_young() || self.was_headed_elsewhere(ticket);
         let decides_alone = self.tree.decides_alone();
-        let Some((batch, event)) = self.in_flight.event_mut(ticket) else { return };
-        let (may_be_again, is_brought_up) = (batch.header().may_be_again(), batch.header().is_brought_up());
+        let Some((batch, event)) = self.in_flight.flights.event_mut(ticket) else { return };
+        let (may_be_again, is_brought_up) = (batch.header().may_be_again(), batch.header().operation.is_brought_up());
         if batch.flights()[event].phase() != Phase::Climbing {
             return;
         }
@@ -115,9 +115,10 @@ impl DividedGroup {
         if !self.is_new_for_certain(ticket) || !self.has_room_for(ticket) {
             return false;
         }
-        let flights = self.in_flight.flights_mut();
+        let flights = &mut self.in_flight.flights;
         let positions: Box<[u64]> = flights.identity(ticket).into();
-        let Some((batch, event)) = flights.event_mut(ticket).filter(|(batch, _)| batch.header().records()) else {
+        let Some((batch, event)) = flights.event_mut(ticket).filter(|(batch, _)| batch.header().operation.records())
+        else {
             return false;
         };
         batch.degrade();
@@ -135,29 +136,31 @@ impl DividedGroup {
             return false;
         }
         let Self { in_flight, own, membership, .. } = self;
-        let Some(flight) = in_flight.flight(ticket).filter(|flight| !flight.is_overtaken()) else { return false };
+        let Some(flight) = in_flight.flights.flight(ticket).filter(|flight| !flight.is_overtaken()) else {
+            return false;
+        };
         let placement = membership.placement();
         let mut found = Sighting::ALL;
-        let voters = placement.voters(in_flight.positions(ticket), 0);
+        let voters = placement.voters(in_flight.flights.positions(ticket), 0);
         own.test(placement, voters.positions(), flight.stamp(), &mut found);
         placement.is_all_complete() || !found.is_hit()
     }
 
     fn has_room_for(&mut self, ticket: Ticket) -> bool {
-        let Some(unit) = self.in_flight.flight(ticket).map(|flight| flight.stamp().unit) else { return false };
+        let Some(unit) = self.in_flight.flights.flight(ticket).map(|flight| flight.stamp().unit) else { return false };
         if self.room(unit).is_err() {
             return false;
         }
         let Self { in_flight, own, membership, fill, .. } = self;
-        own.open(membership.placement(), in_flight.positions(ticket), unit, fill.newest())
+        own.open(membership.placement(), in_flight.flights.positions(ticket), unit, fill.newest())
     }
 
     /// Another level has decided an event; it is recorded here where the tree wants it to be.
     pub(super) fn take_over(&mut self, ticket: Ticket, decision: Decision, seen: Seen) {
         let rule = *self.own.rule();
         let dense = self.tree.is_dense();
-        let Some((batch, event)) = self.in_flight.event_mut(ticket) else { return };
-        let (records, is_brought_up) = (batch.header().records(), batch.header().is_brought_up());
+        let Some((batch, event)) = self.in_flight.flights.event_mut(ticket) else { return };
+        let (records, is_brought_up) = (batch.header().operation.records(), batch.header().operation.is_brought_up());
         let flight = batch.flight_mut(event);
         let decision = flight.take_over(decision, seen, is_brought_up, &rule);
         let unit = flight.stamp().unit;
@@ -176,7 +179,7 @@ impl DividedGroup {
     /// One of the levels below has answered whether it knows an event that was found here.
     fn answered_from_below(&mut self, ticket: Ticket, decision: Decision, degraded: bool) {
         // It may have been given up since.
-        let event = self.in_flight.event_unless_over(ticket).map(|(batch, event)| batch.flight_mut(event));
+        let event = self.in_flight.flights.event_unless_over(ticket).map(|(batch, event)| batch.flight_mut(event));
         let Some(flight) = event.filter(|flight| flight.phase() == Phase::Checking) else { return };
         match flight.checked(degraded || decision != Decision::FirstSeen) {
             Some(true) => self.decide_and_release(ticket, Decision::Duplicate),

@@ -206,8 +206,8 @@ impl DividedGroup {
         let mut entries = vec![Entry::Checkpoint { is_complete, clock, newest: self.fill.newest(), counted }];
         entries.extend(self.kept.headed_epoch.map(|epoch| Entry::Headed { epoch }));
         let mut entries = checkpoint(entries, &self.guard, self.present.clock(), &self.slices());
-        let first_tickets = self.in_flight.flights().batches();
-        let open = first_tickets.into_iter().filter_map(|ticket| self.in_flight.batch(ticket));
+        let first_tickets = self.in_flight.flights.batches();
+        let open = first_tickets.into_iter().filter_map(|ticket| self.in_flight.flights.batch(ticket));
         entries.extend(open.filter(|batch| batch.is_unlearnt()).map(|batch| Entry::Taken {
             name: batch.header().name(),
             names: batch.header().names.clone(),

@@ -14,7 +14,7 @@ impl DividedGroup {
     pub(super) fn send_early_duplicates(&mut self) {
         let clock_ms = self.present.clock().clock_ms();
         while let Some(ticket) = self.in_flight.next_parting() {
-            let Some(batch) = self.in_flight.batch_mut(ticket) else { continue };
+            let Some(batch) = self.in_flight.flights.batch_mut(ticket) else { continue };
             let events = if batch.awaits_early() { found_in(batch) } else { Vec::new() };
             if !events.is_empty() {
                 batch.send_early();

@@ -151,7 +151,7 @@ impl Flights {
     }
 
     pub(crate) fn flight_mut(&mut self, ticket: Ticket) -> Option<&mut Flight> {
-        self.batch_mut(ticket)?.find_mut(ticket.index())
+        self.event_mut(ticket).map(|(batch, index)| batch.flight_mut(index))
     }
 
     pub(crate) fn positions(&self, ticket: Ticket) -> &[u64] {

@@ -24,7 +24,7 @@ impl DividedGroup {
         self.outbox.set_epoch(record.epoch);
         self.follow_line(record);
         let (replies_when_all_acknowledged, first_free) =
-            (self.replies_when_all_acknowledged(), self.in_flight.flights().first_free());
+            (self.replies_when_all_acknowledged(), self.in_flight.flights.first_free());
         let Self { membership, own, outbox, .. } = self;
         let followed =
             membership.follow((map, record), replies_when_all_acknowledged, first_free, now.monotonic_ms, own, outbox);
@@ -41,11 +41,11 @@ impl DividedGroup {
             self.follow_sets(&former);
             let placement = self.membership.placement();
             let is_gone = |set: &SetFlight| placement.gone_peers().any(|peer| peer == set.to());
-            self.end_sets(self.in_flight.sets().numbers(is_gone), SetEnd::NodeGone);
+            self.end_sets(self.in_flight.sets.numbers(is_gone), SetEnd::NodeGone);
             // A set that was for a node without slices now is for the nodes that have them now.
             let placement = self.membership.placement();
             let is_stale = |set: &SetFlight| set.awaits_map() || placement.index_of(set.to()).is_none();
-            self.end_sets(self.in_flight.sets().numbers(is_stale), SetEnd::Stale);
+            self.end_sets(self.in_flight.sets.numbers(is_stale), SetEnd::Stale);
             self.count_stuck_events();
         }
         self.open_generation(record);
@@ -91,7 +91,7 @@ impl DividedGroup {
     }
 
     fn reply_to_all(&mut self, unrecorded: Reason) {
-        for first in self.in_flight.flights().batches() {
+        for first in self.in_flight.flights.batches() {
             self.give_up(first, unrecorded);
             self.reply(first);
         }
@@ -99,7 +99,7 @@ impl DividedGroup {
 
     /// Decides all undecided events of a batch by what is known of them: `unrecorded` of those of which nothing was recorded.
     fn give_up(&mut self, first: Ticket, unrecorded: Reason) {
-        let Some(batch) = self.in_flight.batch_mut(first) else { return };
+        let Some(batch) = self.in_flight.flights.batch_mut(first) else { return };
         for event in 0..batch.flights().len() {
             let reason = match batch.flights()[event].phase() {
                 Phase::Testing | Phase::Joined => unrecorded,

@@ -20,8 +20,8 @@ use crate::verdict::{Decision, Seen};
 /// Events in flight here.
 #[derive(Default)]
 pub(super) struct InFlight {
-    flights: Flights,
-    sets: Sets,
+    pub(super) flights: Flights,
+    pub(super) sets: Sets,
     /// Named submissions of batches of which the guard has not learnt all.
     named: HashMap<SubmissionName, Ticket>,
     /// Events to be run that have waited for another, oldest first.
@@ -42,61 +42,6 @@ impl InFlight {
         *self = Self { flights, closed_from: self.closed_from, ..Self::default() };
     }
 
-    pub(super) fn flights(&self) -> &Flights {
-        &self.flights
-    }
-
-    pub(super) fn flights_mut(&mut self) -> &mut Flights {
-        &mut self.flights
-    }
-
-    pub(super) fn sets(&self) -> &Sets {
-        &self.sets
-    }
-
-    pub(super) fn sets_mut(&mut self) -> &mut Sets {
-        &mut self.sets
-    }
-
-    /// Events, and the sets that they wait for.
-    pub(super) fn flights_and_sets(&mut self) -> (&Flights, &mut Sets) {
-        (&self.flights, &mut self.sets)
-    }
-
-    /// The batch of a ticket that may come back late: none where it is over by now.
-    pub(super) fn unless_over(&self, ticket: Ticket) -> Option<&Batch> {
-        self.flights.unless_over(ticket)
-    }
-
-    /// The same, and the event's index there.
-    pub(super) fn event_unless_over(&mut self, ticket: Ticket) -> Option<(&mut Batch, usize)> {
-        self.flights.event_unless_over(ticket)
-    }
-
-    pub(super) fn batch(&self, ticket: Ticket) -> Option<&Batch> {
-        self.flights.batch(ticket)
-    }
-
-    pub(super) fn batch_mut(&mut self, ticket: Ticket) -> Option<&mut Batch> {
-        self.flights.batch_mut(ticket)
-    }
-
-    pub(super) fn event_mut(&mut self, ticket: Ticket) -> Option<(&mut Batch, usize)> {
-        self.flights.event_mut(ticket)
-    }
-
-    pub(super) fn flight(&self, ticket: Ticket) -> Option<&Flight> {
-        self.flights.flight(ticket)
-    }
-
-    pub(super) fn flight_mut(&mut self, ticket: Ticket) -> Option<&mut Flight> {
-        self.flights.flight_mut(ticket)
-    }
-
-    pub(super) fn positions(&self, ticket: Ticket) -> &[u64] {
-        self.flights.positions(ticket)
-    }
-
     /// Another filter has followed: nothing is recorded for events that come from now on.
     pub(super) fn close_line(&mut self) {
         self.closed_from = Some(self.flights.first_free());
@@ -106,7 +51,7 @@ impl InFlight {
     pub(super) fn has_ended_before_close(&self) -> bool {
         let mut before =
             self.flights.batches().into_iter().take_while(|first| self.closed_from.is_some_and(|from| *first < from));
-        !before.any(|first| self.batch(first).is_some_and(Batch::is_open))
+        !before.any(|first| self.flights.batch(first).is_some_and(Batch::is_open))
     }
 
     /// An event is run under a name.
@@ -184,7 +129,7 @@ impl InFlight {
 
     /// Ends an event that waited for another, and gives it the verdict unless its caller does not wait any more.
     fn end_waiting(&mut self, ticket: Ticket, outcome: Decision, seen: Option<Seen>) {
-        let Some((batch, index)) = self.event_mut(ticket) else { return };
+        let Some((batch, index)) = self.flights.event_mut(ticket) else { return };
         batch.decide(index, outcome, |_| seen);
         self.end(ticket);
     }
@@ -202,7 +147,7 @@ impl InFlight {
             }
             self.enter(joiner, Phase::Testing);
             self.ready.push_back(joiner);
-            if self.flights.batch(joiner).is_some_and(|batch| batch.header().leads()) {
+            if self.flights.batch(joiner).is_some_and(|batch| batch.header().operation.leads()) {
                 self.flights.lead(joiner);
                 if let Some(flight) = self.flights.flight_mut(joiner) {
                     flight.give_joiners(joiners);
@@ -240,7 +185,7 @@ impl InFlight {
 
     /// An event begins another phase.
     pub(super) fn enter(&mut self, ticket: Ticket, phase: Phase) {
-        if let Some(flight) = self.flight_mut(ticket) {
+        if let Some(flight) = self.flights.flight_mut(ticket) {
             flight.enter(phase);
         }
     }

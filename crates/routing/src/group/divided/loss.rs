@@ -22,8 +22,8 @@ impl DividedGroup {
         self.present.begin(now);
         self.guard.expire(now.monotonic_ms);
         let mut leaders = BTreeSet::new();
-        for first in self.in_flight.flights().batches() {
-            let batch = self.in_flight.batch(first);
+        for first in self.in_flight.flights.batches() {
+            let batch = self.in_flight.flights.batch(first);
             if batch.is_some_and(|batch| !batch.is_replied() && batch.header().deadline_ms <= now.monotonic_ms) {
                 self.expire(first, &mut leaders);
             }
@@ -36,7 +36,7 @@ impl DividedGroup {
 
     /// When [`Self::tick`] has something to do.
     pub(crate) fn next_tick_ms(&self) -> Option<MonotonicMs> {
-        let deadline_ms = self.in_flight.flights().next_deadline_ms();
+        let deadline_ms = self.in_flight.flights.next_deadline_ms();
         let commands_ms = self.outbox.has_commands().then_some(MonotonicMs::START);
         let membership = &self.membership;
         let gap_ms = membership.next_gap_ms(&self.present, &self.own);
@@ -49,10 +49,10 @@ impl DividedGroup {
     /// Replies to a batch whose deadline has come; adds the events in flight whose queues now have some that nobody waits
     /// for.
     fn expire(&mut self, first: Ticket, leaders: &mut BTreeSet<Ticket>) {
-        let Some(batch) = self.in_flight.batch(first) else { return };
+        let Some(batch) = self.in_flight.flights.batch(first) else { return };
         let events = batch.flights().len();
         for ticket in first.events(events) {
-            let Some(flight) = self.in_flight.flight_mut(ticket).filter(|flight| !flight.is_decided()) else {
+            let Some(flight) = self.in_flight.flights.flight_mut(ticket).filter(|flight| !flight.is_decided()) else {
                 continue;
             };
             match flight.phase() {
@@ -60,7 +60,7 @@ impl DividedGroup {
                 Phase::Joined => {
                     flight.enter(Phase::Abandoned);
                     self.decide(ticket, GIVEN_UP);
-                    leaders.extend(self.in_flight.flights().leader_of(ticket));
+                    leaders.extend(self.in_flight.flights.leader_of(ticket));
                 }
                 // The submission of the same name may still get a verdict.
                 Phase::Echo => {
@@ -89,7 +89,7 @@ impl DividedGroup {
                 let is_asked = |position: &u64| {
                     placement.node_at(*position) == index || is_claim && placement.has_copy(index, *position)
                 };
-                group.in_flight.positions(ticket).iter().any(is_asked)
+                group.in_flight.flights.positions(ticket).iter().any(is_asked)
             };
             self.give_up_tests(asked, Decision::Undecided(Reason::NotReady));
         }
@@ -104,7 +104,7 @@ impl DividedGroup {
         self.present.begin(now);
         self.count_stuck_events();
         let asks_them = |group: &Self, ticket: Ticket| {
-            let (positions, membership) = (group.in_flight.positions(ticket), &group.membership);
+            let (positions, membership) = (group.in_flight.flights.positions(ticket), &group.membership);
             membership.unreachable().has_any(membership.placement(), positions.iter().copied())
         };
         self.give_up_tests(asks_them, TOO_FEW_LEFT);
@@ -113,17 +113,17 @@ impl DividedGroup {
 
     pub(super) fn count_stuck_events(&mut self) {
         let Self { membership, in_flight, .. } = self;
-        membership.count_stuck_events(in_flight.sets().all().map(|set| (set.to(), set.tickets())));
+        membership.count_stuck_events(in_flight.sets.all().map(|set| (set.to(), set.tickets())));
     }
 
     /// The slices have moved: tests by the former map mean nothing, whether they go on here or in the levels below.
     pub(super) fn abandon_tests(&mut self) {
-        let tested = self.in_flight.flights().in_phases(|phase| matches!(phase, Phase::Testing | Phase::Checking));
+        let tested = self.in_flight.flights.in_phases(|phase| matches!(phase, Phase::Testing | Phase::Checking));
         tested.into_iter().for_each(|ticket| self.decide_and_release(ticket, Decision::Undecided(Reason::StaleMap)));
     }
 
     fn give_up_tests(&mut self, is_lost: impl Fn(&Self, Ticket) -> bool, outcome: Decision) {
-        let testing = self.in_flight.flights().in_phases(|phase| phase == Phase::Testing).into_iter();
+        let testing = self.in_flight.flights.in_phases(|phase| phase == Phase::Testing).into_iter();
         let lost: Vec<Ticket> = testing.filter(|ticket| is_lost(self, *ticket)).collect();
         lost.into_iter().for_each(|ticket| self.decide_and_release(ticket, outcome));
     }

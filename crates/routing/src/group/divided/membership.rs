@@ -155,7 +155,7 @@ impl Membership {
     }
 
     pub(super) fn mended_runs(&self) -> u64 {
-        self.from_copies.mended_runs()
+        self.from_copies.compared.mended_runs()
     }
 
     /// Whether submissions may come again whose first attempt an earlier process of this node has taken up.
@@ -215,8 +215,8 @@ impl Membership {
                 arrivals.filter(|(of, _)| *of == slice).any(|arrival| !former.arriving_here().contains(arrival));
             is_new || come.contains(&slice)
         };
-        self.from_copies
-            .retain_fetched(|slice| self.placement.lacking_here().any(|lacking| lacking == slice) && !is_new(slice));
+        let lacks = |slice: u32| self.placement.lacking_here().any(|lacking| lacking == slice);
+        self.from_copies.fetched.retain(|slice| lacks(slice) && !is_new(slice));
         let returned = self.missed.follow(&former, &self.placement, are_known, outbox);
         Followed { former, returned }
     }
@@ -256,7 +256,7 @@ impl Membership {
     /// When [`Self::fetch`] has something to do, if nothing comes.
     fn next_fetch_ms(&self) -> Option<MonotonicMs> {
         let fetches = self.placement.lacks_here() && !self.placement.is_gone_here();
-        fetches.then(|| self.from_copies.next_fetch_ms(self.placement.sources())).flatten()
+        fetches.then(|| self.from_copies.fetched.next_ms(self.placement.sources())).flatten()
     }
 
     /// Compares complete slices here with their other copies, if it is time, and puts in cells that are missing here.
@@ -273,7 +273,7 @@ impl Membership {
 
     /// When [`Self::rescan`] has something to do, if nothing comes.
     pub(super) fn next_rescan_ms(&self) -> Option<MonotonicMs> {
-        (self.has_copies && !self.placement.is_gone_here()).then(|| self.from_copies.next_compare_ms()).flatten()
+        (self.has_copies && !self.placement.is_gone_here()).then(|| self.from_copies.compared.next_ms()).flatten()
     }
 
     /// The cells that were asked for, as another copy had them by the map of `epoch`.

@@ -4,14 +4,14 @@
 //! first. Must not know: limits, how events were found.
 
 use super::DividedGroup;
-use super::claims::few_of;
 use super::decide::{Next, Tested, after_miss, after_test};
 use super::fill::Room;
 use super::flights::{Batch, Flight, Phase, Ticket};
 use crate::group::claiming::other;
 use crate::group::rules::Rule;
 use crate::group::site::Site;
-use crate::protocol::{Command, GroupReply, Hold, Operation, Resolved};
+use crate::group::thresholds::TOO_FEW_LEFT;
+use crate::protocol::{Command, GroupReply, Hold, Operation, Proposal, Resolved};
 use crate::verdict::{Decision, Reason};
 use firstseen_filter::{GenerationNumber, Probes, Refresh, Sighting, UnitNumber};
 
@@ -30,11 +30,11 @@ impl DividedGroup {
             let found = Sighting { generations: found_in, expiry: expiry.unwrap_or(UnitNumber::NEVER) };
             let reason = undecided.next_if(|(at, _)| *at as usize == index).map(|(_, reason)| *reason);
             let veto_ms = vetoes.next_if(|(at, _)| *at as usize == index).map(|(_, left_ms)| *left_ms);
-            let Some((batch, event)) = self.in_flight.event_unless_over(ticket) else { continue };
+            let Some((batch, event)) = self.in_flight.flights.event_unless_over(ticket) else { continue };
             if resolved.degraded {
                 batch.degrade();
             }
-            let awaits_all = batch.header().is_claim() && self.present.keeps(Rule::AwaitsAllAnswers);
+            let awaits_all = batch.header().operation.is_claim() && self.present.keeps(Rule::AwaitsAllAnswers);
             let flight = batch.flight_mut(event);
             if flight.phase() != Phase::Testing {
                 continue;
@@ -68,16 +68,15 @@ impl DividedGroup {
 
     /// What is known of an event that was tested.
     fn facts(&self, ticket: Ticket) -> Option<Tested> {
-        let (header, flight) = (self.in_flight.batch(ticket)?.header(), self.in_flight.flight(ticket)?);
+        let (header, flight) = (self.in_flight.flights.batch(ticket)?.header(), self.in_flight.flights.flight(ticket)?);
         let is_found = flight.is_found();
         Some(Tested {
             is_found,
             operation: header.operation,
             may_be_its_own: is_found && header.may_be_again() && self.may_be_its_own(ticket),
-            too_few_left: if is_found {
-                self.too_few_left(ticket).map(|few| few_of(header.operation, few))
-            } else {
-                None
+            too_few_left: match is_found.then(|| self.too_few_left(ticket)).flatten() {
+                Some(_) if header.operation.is_of_claims() => Some(TOO_FEW_LEFT),
+                few => few,
             },
             recorded_by: if header.operation == Operation::Lookup { self.recorded_by(ticket) } else { None },
             is_checked_below: is_found && self.tree.is_checked_below(header.from),
@@ -92,7 +91,7 @@ impl DividedGroup {
     /// The event of the same positions that a lookup must wait for: its cells are being set, and may come to nothing. There is
     /// none where that event was found itself, and covers the lookup.
     fn recorded_by(&self, ticket: Ticket) -> Option<Ticket> {
-        let flights = self.in_flight.flights();
+        let flights = &self.in_flight.flights;
         let leader = flights.leader_of(ticket)?;
         let (flight, leading) = (flights.flight(ticket)?, flights.flight(leader)?);
         let was_found =
@@ -103,7 +102,7 @@ impl DividedGroup {
     /// Cells that are set for an event that is new live as long as its window.
     fn note_expiry(&mut self, ticket: Ticket) {
         let rule = *self.own.rule();
-        if let Some(flight) = self.in_flight.flight_mut(ticket) {
+        if let Some(flight) = self.in_flight.flights.flight_mut(ticket) {
             flight.miss(&rule);
         }
     }
@@ -123,7 +122,7 @@ impl DividedGroup {
 
     /// Records a new event in the newest generation.
     fn record_if_room(&mut self, ticket: Ticket) {
-        let Some(unit) = self.in_flight.flight_mut(ticket).map(|flight| flight.stamp().unit) else { return };
+        let Some(unit) = self.in_flight.flights.flight_mut(ticket).map(|flight| flight.stamp().unit) else { return };
         match self.room(unit) {
             Ok(()) => self.record(ticket, self.fill.newest(), Decision::FirstSeen),
             Err(reason) => self.decide_and_release(ticket, Decision::Undecided(reason)),
@@ -132,7 +131,7 @@ impl DividedGroup {
 
     /// Records an event anew that was found here; where there is no room, in the oldest generation that has it.
     fn record_again(&mut self, ticket: Ticket) {
-        let Some(flight) = self.in_flight.flight_mut(ticket) else { return };
+        let Some(flight) = self.in_flight.flights.flight_mut(ticket) else { return };
         let (generations, unit) = (flight.generations(), flight.stamp().unit);
         let number = match self.room(unit) {
             Ok(()) => self.fill.newest(),
@@ -153,7 +152,7 @@ impl DividedGroup {
         if !self.is_young() || self.tree.has_parent() {
             return self.is_young();
         }
-        let flights = self.in_flight.flights();
+        let flights = &self.in_flight.flights;
         let is_here = |position: &&u64| self.membership.placement().has_copy_here(**position);
         let here = flights.positions(ticket).iter().filter(is_here).count();
         let stamp = flights.flight(ticket).map(Flight::stamp);
@@ -164,7 +163,7 @@ impl DividedGroup {
 
     /// Whether another node may have taken up an event before, whose guard this one does not have.
     pub(super) fn was_headed_elsewhere(&self, ticket: Ticket) -> bool {
-        self.membership.was_headed_elsewhere(self.in_flight.positions(ticket), self.present.now_ms())
+        self.membership.was_headed_elsewhere(self.in_flight.flights.positions(ticket), self.present.now_ms())
     }
 
     /// Whether submissions may come again whose first attempt an earlier process of this node has taken up.
@@ -205,7 +204,7 @@ impl DividedGroup {
         }
         let Site { filter, group, .. } = self.membership.site();
         if let Some(number) = self.fill.ask_for_next(self.present.now_ms()) {
-            self.outbox.push(Command::OpenGeneration { filter, group, number });
+            self.outbox.push(Command::Propose(Proposal::OpenGeneration { filter, group, number }));
         }
         true
     }
@@ -213,7 +212,7 @@ impl DividedGroup {
     /// An event is decided, if it was not before, and over: nothing is to be set for it, or all is set. The next of the
     /// events that wait for it runs.
     pub(super) fn decide_and_release(&mut self, ticket: Ticket, outcome: Decision) {
-        if let Some(flight) = self.in_flight.flight_mut(ticket) {
+        if let Some(flight) = self.in_flight.flights.flight_mut(ticket) {
             flight.conclude(outcome);
         }
         self.decide(ticket, outcome);
@@ -234,36 +233,36 @@ impl DividedGroup {
 
     /// Whether `ticket` needs no test of its own once `leader`, of the same positions, is decided.
     pub(super) fn covers(&self, leader: &Flight, ticket: Ticket) -> bool {
-        let flights = self.in_flight.flights();
+        let flights = &self.in_flight.flights;
         let Some((flight, batch)) = flights.flight(ticket).zip(flights.batch(ticket)) else { return false };
-        if batch.header().is_brought_up() {
+        if batch.header().operation.is_brought_up() {
             // Its verdict is given, so the event is recorded, unless the leader is recorded for as long.
             leader.outcome() == Decision::FirstSeen && flight.stamp().unit <= leader.stamp().unit
         } else {
             // What is only looked up leaves nothing to be set, so whether cells would be refreshed does not matter.
-            let refresh = if batch.header().records() { self.refresh } else { Refresh::Fixed };
+            let refresh = if batch.header().operation.records() { self.refresh } else { Refresh::Fixed };
             leader.covers(flight.stamp(), self.own.rule(), refresh)
         }
     }
 
     /// Decides the events that wait for another: those that it covers are duplicates, the others go on waiting for it.
     fn decide_joiners(&mut self, ticket: Ticket) {
-        let Some(leader) = self.in_flight.flight_mut(ticket) else { return };
+        let Some(leader) = self.in_flight.flights.flight_mut(ticket) else { return };
         let mut joiners = leader.take_joiners();
         let leader = *leader;
-        while let Some(joiner) = self.in_flight.flights().dequeue(&mut joiners) {
+        while let Some(joiner) = self.in_flight.flights.dequeue(&mut joiners) {
             if self.covers(&leader, joiner) {
                 self.end_as_duplicate(ticket, joiner);
             } else {
-                self.in_flight.flights_mut().join(ticket, joiner);
+                self.in_flight.flights.join(ticket, joiner);
             }
         }
     }
 
     /// An event is over as a duplicate of another in flight.
     pub(super) fn end_as_duplicate(&mut self, leader: Ticket, ticket: Ticket) {
-        let Some(leader) = self.in_flight.flight_mut(leader).copied() else { return };
-        let Some((batch, event)) = self.in_flight.event_mut(ticket) else { return };
+        let Some(leader) = self.in_flight.flights.flight_mut(leader).copied() else { return };
+        let Some((batch, event)) = self.in_flight.flights.event_mut(ticket) else { return };
         batch.flight_mut(event).found_with(&leader);
         let may_be_again = batch.header().may_be_again();
         // The leader may have been found because of this event.
@@ -298,14 +297,14 @@ impl DividedGroup {
         self.begin_climbs();
         while let Some(ticket) = self.in_flight.next_closing() {
             // It may be there several times.
-            let Some(batch) = self.in_flight.unless_over(ticket) else { continue };
+            let Some(batch) = self.in_flight.flights.unless_over(ticket) else { continue };
             if !batch.is_pending() {
                 self.reply(ticket);
             }
             self.in_flight.retire(ticket);
         }
         let Self { membership, in_flight, guard, outbox, present, .. } = self;
-        membership.hand_over(in_flight.flights(), guard, present.now_ms(), outbox);
+        membership.hand_over(&in_flight.flights, guard, present.now_ms(), outbox);
     }
 
     /// Minds what slices here lack, and whether copies agree.
@@ -319,7 +318,7 @@ impl DividedGroup {
     /// The chance that a new event of which all positions are asked is called a duplicate; computed only where the
     /// batch has other events.
     fn rate_if_partial(&mut self, ticket: Ticket) -> f64 {
-        let batch = self.in_flight.batch(ticket);
+        let batch = self.in_flight.flights.batch(ticket);
         if batch.is_some_and(Batch::is_degraded) {
             self.expected_rate(self.membership.placement().plan().shape().hashes() as usize)
         } else {
@@ -337,7 +336,7 @@ impl DividedGroup {
             .handing()
             .sends_replies()
             .then(|| Probes::new(self.tree.shape(self.membership.placement().plan())));
-        let flights = self.in_flight.flights_mut();
+        let flights = &mut self.in_flight.flights;
         let Some(batch) = flights.batch_mut(ticket) else { return };
         let mut reply_to = batch.header().reply_to;
         if batch.is_unlearnt() {
@@ -361,7 +360,7 @@ impl DividedGroup {
         }
         let degraded = batch.is_degraded() || batch.header().operation == Operation::Verify && cannot_deny;
         let expected_rate = batch.expected_rate(|| full_rate).unwrap_or(0.0) as f32;
-        if degraded && batch.header().records() {
+        if degraded && batch.header().operation.records() {
             self.degraded_ms = Some(self.present.now_ms());
         }
         if batch.reply() {
@@ -371,9 +370,17 @@ impl DividedGroup {
                 self.counts.decisions.count(batch.decisions_but_repeats().as_ref().unwrap_or(&decisions));
             }
             let (clock_ms, spent) = (self.present.clock().clock_ms(), flights.spare_probes());
-            let estimates = Vec::new();
-            let reply =
-                GroupReply { reply_to, decisions, estimates, clock_ms, degraded, expected_rate, seen, holds, spent };
+            let reply = GroupReply {
+                reply_to,
+                decisions,
+                clock_ms,
+                degraded,
+                expected_rate,
+                seen,
+                holds,
+                spent,
+                ..GroupReply::default()
+            };
             self.outbox.push(Command::Reply(reply));
         }
     }

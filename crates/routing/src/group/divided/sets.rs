@@ -106,7 +106,7 @@ impl DividedGroup {
         let Ok(waiting) = set else {
             // An event that the level above knows needs no cells here.
             if let Some(unit) =
-                self.in_flight.flight_mut(ticket).map(|flight| flight.stamp().unit).filter(|_| has_parent)
+                self.in_flight.flights.flight_mut(ticket).map(|flight| flight.stamp().unit).filter(|_| has_parent)
             {
                 self.tree.forget(self.own.rule(), unit);
             }
@@ -118,7 +118,7 @@ impl DividedGroup {
             self.fill.record();
             self.kept.count();
         }
-        if let Some(flight) = self.in_flight.flight_mut(ticket) {
+        if let Some(flight) = self.in_flight.flights.flight_mut(ticket) {
             flight.set(waiting, outcome);
         }
         if waiting == 0 || !self.present.keeps(Rule::AwaitsSets) {
@@ -134,7 +134,7 @@ impl DividedGroup {
     /// Nothing is set where the generation is not here, or has no room.
     pub(super) fn set(&mut self, ticket: Ticket, number: GenerationNumber) -> Result<u16, Reason> {
         let Self { in_flight, own, membership, outbox, kept, present, .. } = self;
-        let (flights, sets) = in_flight.flights_and_sets();
+        let (flights, sets) = (&in_flight.flights, &mut in_flight.sets);
         let (placement, missed) = membership.placement_and_missed();
         let stamp = flights.flight(ticket).ok_or(Reason::NotReady)?.stamp();
         let positions = flights.positions(ticket);
@@ -179,7 +179,7 @@ impl DividedGroup {
         let done = acks.set_numbers.iter().map(|number| (*number, SetEnd::Done));
         let refused = acks.refused_numbers.iter().map(|number| (*number, SetEnd::Refused));
         for (number, end) in done.chain(refused) {
-            let Some(set) = self.in_flight.sets().unless_over(number, from) else { continue };
+            let Some(set) = self.in_flight.sets.unless_over(number, from) else { continue };
             let end = match epoch.cmp(&set.epoch) {
                 Ordering::Greater if end == SetEnd::Refused => SetEnd::Stale,
                 Ordering::Less if end == SetEnd::Refused => SetEnd::MapNotThere,
@@ -192,7 +192,7 @@ impl DividedGroup {
     /// Keeps the sets on their way to nodes that are gone by the new map.
     pub(super) fn keep_unacknowledged(&mut self) {
         let Self { in_flight, membership, present, .. } = self;
-        let (flights, sets) = in_flight.flights_and_sets();
+        let (flights, sets) = (&in_flight.flights, &mut in_flight.sets);
         let (placement, missed) = membership.placement_and_missed();
         for set in sets.numbers(|_| true).iter().filter_map(|number| sets.0.get(number)) {
             for ticket in &set.tickets {
@@ -211,8 +211,7 @@ impl DividedGroup {
         let Self { in_flight, membership, .. } = self;
         let placement = membership.placement();
         let are_unseen = placement.epoch().since(former.epoch()) > EPOCHS_SEEN_MAX;
-        let outrun =
-            in_flight.sets_mut().0.values_mut().filter(|set| are_unseen || former.is_joined_at(set.to, placement));
+        let outrun = in_flight.sets.0.values_mut().filter(|set| are_unseen || former.is_joined_at(set.to, placement));
         outrun.for_each(|set| set.is_outrun = true);
     }
 
@@ -222,14 +221,14 @@ impl DividedGroup {
     pub(super) fn mark_overtaken(&mut self, former: &Placement) {
         let (was, is) = (former.epoch(), self.membership.placement().epoch());
         let are_unseen = is != was && !is.follows(was);
-        let being_set = self.in_flight.sets().all().flat_map(|set| set.tickets.iter().map(|ticket| (*ticket, true)));
-        let climbing = self.in_flight.flights().in_phases(|phase| phase == Phase::Climbing).into_iter();
+        let being_set = self.in_flight.sets.all().flat_map(|set| set.tickets.iter().map(|ticket| (*ticket, true)));
+        let climbing = self.in_flight.flights.in_phases(|phase| phase == Phase::Climbing).into_iter();
         let climbing = climbing.map(|ticket| (ticket, former.is_all_complete()));
         for (ticket, was_certain) in being_set.chain(climbing).collect::<Vec<(Ticket, bool)>>() {
-            let is_there = self.in_flight.unless_over(ticket).is_some();
+            let is_there = self.in_flight.flights.unless_over(ticket).is_some();
             if is_there
                 && (are_unseen || !was_certain || !self.heads(ticket))
-                && let Some(flight) = self.in_flight.flight_mut(ticket)
+                && let Some(flight) = self.in_flight.flights.flight_mut(ticket)
             {
                 flight.overtake();
             }
@@ -239,7 +238,7 @@ impl DividedGroup {
     /// The process of a node is gone, and with it the sets that it was to carry out: the next process is to carry them
     /// out.
     pub(super) fn end_sets_of(&mut self, node: NodeId) {
-        self.end_sets(self.in_flight.sets().numbers(|set| set.to == node), SetEnd::ProcessGone);
+        self.end_sets(self.in_flight.sets.numbers(|set| set.to == node), SetEnd::ProcessGone);
     }
 
     /// Some sets are over.
@@ -252,11 +251,11 @@ impl DividedGroup {
     /// nothing. An event that another node may have headed meanwhile is unknown; its cells are set all the same, as
     /// those that are here would make it a duplicate here and first-seen at the next head.
     fn end_set(&mut self, number: u64, end: SetEnd) {
-        let ended = self.in_flight.sets_mut().0.remove(&number);
+        let ended = self.in_flight.sets.0.remove(&number);
         debug_assert!(ended.is_some(), "set {number:#x} is over already");
         let Some(set) = ended else { return };
         if end == SetEnd::Stale && self.membership.placement().epoch() <= set.epoch {
-            self.in_flight.sets_mut().0.insert(number, SetFlight { awaits_map: true, ..set });
+            self.in_flight.sets.0.insert(number, SetFlight { awaits_map: true, ..set });
             return;
         }
         let newest = self.fill.newest();
@@ -269,7 +268,8 @@ impl DividedGroup {
             SetEnd::ProcessGone | SetEnd::Stale | SetEnd::MapNotThere | SetEnd::NodeGone => !is_kept,
         };
         for ticket in set.tickets {
-            let event = self.in_flight.event_unless_over(ticket).map(|(batch, event)| &*batch.flight_mut(event));
+            let event =
+                self.in_flight.flights.event_unless_over(ticket).map(|(batch, event)| &*batch.flight_mut(event));
             let Some(flight) = event.filter(|flight| flight.phase() == Phase::Setting) else { continue };
             let (is_recorded, is_overtaken) = (!flight.may_come_to_nothing(), flight.is_overtaken());
             let goes_again = may_go_again && (is_recorded || self.heads(ticket));
@@ -278,7 +278,7 @@ impl DividedGroup {
             if end != SetEnd::Done && (is_overtaken || !is_kept && !is_again) {
                 self.decide(ticket, Decision::Undecided(Reason::Unknown));
             }
-            let Some(flight) = self.in_flight.flight_mut(ticket) else { continue };
+            let Some(flight) = self.in_flight.flights.flight_mut(ticket) else { continue };
             if flight.end_set(again.unwrap_or(0)) {
                 let outcome = flight.outcome();
                 self.decide_and_release(ticket, outcome);
@@ -288,7 +288,7 @@ impl DividedGroup {
 
     /// Whether a node that is gone misses an event.
     fn is_missed(&self, ticket: Ticket) -> bool {
-        let positions = self.in_flight.positions(ticket);
+        let positions = self.in_flight.flights.positions(ticket);
         let placement = self.membership.placement();
         let mut gone = placement.gone_peers().filter_map(|node| placement.index_of(node));
         gone.any(|node| positions.iter().any(|position| placement.has_copy(node, *position)))
@@ -296,7 +296,7 @@ impl DividedGroup {
 
     /// Whether an event begins here, by the map that counts.
     fn heads(&self, ticket: Ticket) -> bool {
-        let positions = self.in_flight.positions(ticket);
+        let positions = self.in_flight.flights.positions(ticket);
         self.membership.placement().head(positions) == Some(self.membership.site().me)
     }
 }

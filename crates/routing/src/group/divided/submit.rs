@@ -59,7 +59,7 @@ impl DividedGroup {
             && named
             && self.takes_claims(submission)
             && self.present.clock().is_valid(&submission.times, events);
-        let inflight = self.in_flight.flights().open_events();
+        let inflight = self.in_flight.flights.open_events();
         let inflight = inflight.saturating_sub(self.membership.unreachable().stuck_events());
         match () {
             () if !whole => Some(Reason::Invalid),
@@ -75,21 +75,15 @@ impl DividedGroup {
     }
 
     fn refuse(&mut self, submission: Submission, reason: Reason) {
-        let decisions = vec![Decision::Undecided(reason); submission.probes.len()];
-        if submission.operation.is_of_verdicts() {
-            self.counts.decisions.count(&decisions);
-        }
-        self.outbox.push(Command::Reply(GroupReply {
+        let reply = GroupReply {
             reply_to: submission.reply_to,
-            decisions,
-            estimates: Vec::new(),
             clock_ms: self.present.clock().clock_ms(),
-            degraded: false,
-            expected_rate: 0.0,
-            seen: Vec::new(),
-            holds: Vec::new(),
-            spent: Some(submission.probes),
-        }));
+            ..GroupReply::undecided(submission.probes.len(), reason)
+        };
+        if submission.operation.is_of_verdicts() {
+            self.counts.decisions.count(&reply.decisions);
+        }
+        self.outbox.push(Command::Reply(GroupReply { spent: Some(submission.probes), ..reply }));
     }
 
     fn take_up(&mut self, submission: Submission, is_known: bool) {
@@ -120,12 +114,12 @@ impl DividedGroup {
         };
         let (probes, above) = self.tree.split(probes, self.membership.placement().plan());
         let is_degraded = is_known && self.may_have_been_degraded();
-        if !self.in_flight.flights().has_begun() {
+        if !self.in_flight.flights.has_begun() {
             let first_number = self.membership.site().first_number();
             self.outbox.number_sets_from(first_number);
-            self.in_flight.flights_mut().number_from(first_number);
+            self.in_flight.flights.number_from(first_number);
         }
-        let first = self.in_flight.flights_mut().push(header, probes, above, is_degraded);
+        let first = self.in_flight.flights.push(header, probes, above, is_degraded);
         self.present.open_batch(heading, &times);
         let standings = std::mem::take(&mut self.standings);
         first.events(PREFETCH_EVENTS.min(events)).for_each(|ticket| self.prefetch(ticket));
@@ -151,7 +145,7 @@ impl DividedGroup {
 
     /// Gives an event the verdict of its earlier submission.
     fn repeat(&mut self, ticket: Ticket, decision: Decision) {
-        if let Some((batch, event)) = self.in_flight.event_mut(ticket) {
+        if let Some((batch, event)) = self.in_flight.flights.event_mut(ticket) {
             batch.repeat(event);
         }
         self.decide_and_end(ticket, decision);
@@ -164,13 +158,13 @@ impl DividedGroup {
     }
 
     fn prefetch(&self, ticket: Ticket) {
-        self.own.prefetch(self.membership.placement(), self.in_flight.positions(ticket), self.fill.newest());
+        self.own.prefetch(self.membership.placement(), self.in_flight.flights.positions(ticket), self.fill.newest());
     }
 
     /// Finds an event's place in the window and runs it.
     fn place(&mut self, ticket: Ticket, (heading, times): (Heading, &Times), index: usize, operation: Operation) {
         let records = operation.records();
-        if let (true, Some((batch, _))) = (records, self.in_flight.event_mut(ticket))
+        if let (true, Some((batch, _))) = (records, self.in_flight.flights.event_mut(ticket))
             && let Some(event) = batch.header().names.get(index)
         {
             let name = event.name;
@@ -183,7 +177,7 @@ impl DividedGroup {
             Placed::At(stamp) => {
                 self.fill.advance(stamp.unit);
                 let level = self.tree.level_number();
-                if let Some(flight) = self.in_flight.flight_mut(ticket) {
+                if let Some(flight) = self.in_flight.flights.flight_mut(ticket) {
                     flight.place(stamp, level);
                 }
                 self.start(ticket, operation);
@@ -200,7 +194,7 @@ impl DividedGroup {
     /// Lets an event wait for another of the same positions, or tests it.
     fn start(&mut self, ticket: Ticket, operation: Operation) {
         let leads = operation.leads();
-        let flights = self.in_flight.flights_mut();
+        let flights = &mut self.in_flight.flights;
         if self.present.keeps(Rule::SingleFlight) {
             match flights.leader_of(ticket) {
                 None if leads => flights.lead(ticket),
@@ -218,7 +212,10 @@ impl DividedGroup {
 
     /// Whether an event is a duplicate of a leader that is decided, and whose cells may not all be set yet.
     fn is_decided_by(&self, leader: Ticket, ticket: Ticket) -> bool {
-        self.in_flight.flight(leader).is_some_and(|leading| leading.is_decided() && self.covers(leading, ticket))
+        self.in_flight
+            .flights
+            .flight(leader)
+            .is_some_and(|leading| leading.is_decided() && self.covers(leading, ticket))
     }
 
     /// Lets an event wait for another of the same positions, unless that is decided already.
@@ -226,8 +223,8 @@ impl DividedGroup {
         if self.is_decided_by(leader, ticket) {
             return self.end_as_duplicate(leader, ticket);
         }
-        let Some(leading) = self.in_flight.flight_mut(leader).copied() else { return };
-        let leads = self.in_flight.batch(ticket).is_some_and(|batch| batch.header().leads());
+        let Some(leading) = self.in_flight.flights.flight_mut(leader).copied() else { return };
+        let leads = self.in_flight.flights.batch(ticket).is_some_and(|batch| batch.header().operation.leads());
         let places = self.present.limits().joiners_max;
         // Lookups leave room for submissions.
         let places = if leads { places } else { places.div_ceil(2) };
@@ -240,9 +237,9 @@ impl DividedGroup {
 
     /// Gives an event the verdict of the one of the same name, now or later.
     fn echo(&mut self, ticket: Ticket, index: usize) {
-        let event = self.in_flight.batch(ticket).and_then(|batch| batch.header().names.get(index));
+        let event = self.in_flight.flights.batch(ticket).and_then(|batch| batch.header().names.get(index));
         let original = event.and_then(|event| self.in_flight.named(&event.name));
-        match original.and_then(|ticket| Some((ticket, self.in_flight.flight(ticket)?))) {
+        match original.and_then(|ticket| Some((ticket, self.in_flight.flights.flight(ticket)?))) {
             Some((original, flight)) if !flight.is_decided() => self.in_flight.echo(original, ticket),
             Some((_, flight)) => self.decide_and_end(ticket, flight.outcome()),
             None => self.decide_and_end(ticket, Decision::Undecided(Reason::Overloaded)),
@@ -263,7 +260,7 @@ impl DividedGroup {
             _ if self.tree.has_parent() => usize::MAX,
             // A zero on a slice that may lack something grants nothing.
             _ if self.is_claim(ticket) => 0,
-            WhenLost::FirstSeen => min_live(&self.policies, self.in_flight.positions(ticket).len()),
+            WhenLost::FirstSeen => min_live(&self.policies, self.in_flight.flights.positions(ticket).len()),
             WhenLost::Undecided | WhenLost::Duplicate => 0,
         }
     }
@@ -272,7 +269,7 @@ impl DividedGroup {
     fn test(&mut self, ticket: Ticket) {
         let (has_parent, asks_all_below) = (self.tree.has_parent(), self.asks_all_below(ticket));
         let Self { in_flight, own, membership, policies, present, .. } = self;
-        let flights = in_flight.flights_mut();
+        let flights = &mut in_flight.flights;
         let (placement, handing, unreachable) =
             (membership.placement(), membership.handing(), membership.unreachable());
         // An event that became ready may have been given up since.
@@ -347,7 +344,7 @@ impl DividedGroup {
         if placement.is_all_complete() || self.tree.has_parent() {
             return None;
         }
-        let positions = self.in_flight.positions(ticket);
+        let positions = self.in_flight.flights.positions(ticket);
         let (voting, hashes) = (placement.voters(positions, 0).voting, positions.len());
         match verdict_if_too_few(&self.policies, voting, hashes) {
             // Few positions make no duplicate of what somebody is about to deliver.
@@ -358,7 +355,7 @@ impl DividedGroup {
 
     /// Not all positions of an event can be asked: if it is new, it is called a duplicate by this chance.
     fn ask_partly(&mut self, ticket: Ticket, rate: f64) {
-        if let Some(batch) = self.in_flight.batch_mut(ticket) {
+        if let Some(batch) = self.in_flight.flights.batch_mut(ticket) {
             batch.ask_partly(rate);
         }
     }
@@ -366,7 +363,7 @@ impl DividedGroup {
     /// Asks the own slices about an event's voting positions, and other nodes if no zero is found here.
     fn ask(&mut self, ticket: Ticket, voters: &Voters, asks_all: bool) {
         let Self { in_flight, own, membership, outbox, .. } = self;
-        let flights = in_flight.flights_mut();
+        let flights = &mut in_flight.flights;
         let placement = membership.placement();
         let Some((stamp, batch)) = flights.flight(ticket).map(Flight::stamp).zip(flights.batch(ticket)) else {
             return;

@@ -12,7 +12,7 @@ use hashbrown::HashSet;
 use super::TogetherGroup;
 use crate::claims::{BeforeTest, ClaimCall};
 use crate::group::claiming::{GrantRequest, HELD, event_of, lost, other, tag_of};
-use crate::protocol::{Command, Hold, Mirrored, Operation, Submission};
+use crate::protocol::{Hold, Mirrored, Operation, Submission};
 use crate::verdict::{Decision, Reason};
 
 impl TogetherGroup {
@@ -187,7 +187,7 @@ impl TogetherGroup {
     }
 
     /// The other copies are asked to acknowledge all that was sent to them so far: a copy that acts by a newer map does not.
-    pub(super) fn tell_copies_of_grants(&mut self, commands: &mut Vec<Command>) {
+    pub(super) fn tell_copies_of_grants(&mut self) {
         self.mirrors.push(
             Mirrored {
                 name: Default::default(),
@@ -198,7 +198,7 @@ impl TogetherGroup {
                 probes: Probes::new(self.slice.probe_shape()),
                 stamps: Vec::new(),
             },
-            commands,
+            &mut self.commands,
         );
     }
 
@@ -211,7 +211,7 @@ impl TogetherGroup {
     }
 
     /// Asks copies by which map they act, where that matters.
-    pub(super) fn mind_unsure(&mut self, commands: &mut Vec<Command>) {
+    pub(super) fn mind_unsure(&mut self) {
         let now_ms = self.present.now_ms();
         let Self { claiming, mirrors, .. } = self;
         let Some(claiming) = claiming else { return };
@@ -223,7 +223,7 @@ impl TogetherGroup {
         claiming.unsure_mut().follow(|node| mirrors.live_nodes().any(|live| live == node));
         // What waits for acknowledgements already is sent again by every map.
         if !claiming.ask(now_ms).is_empty() && mirrors.awaits_nothing() {
-            self.tell_copies_of_grants(commands);
+            self.tell_copies_of_grants();
         }
     }
 }

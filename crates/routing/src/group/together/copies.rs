@@ -54,17 +54,17 @@ impl TogetherGroup {
     }
 
     /// Proposes that the slice is complete, once it is, and fetches what it lacks.
-    pub(super) fn mind_gap(&mut self, commands: &mut Vec<Command>) {
+    pub(super) fn mind_gap(&mut self) {
         let now_ms = self.present.now_ms();
         let is_due = !self.wholeness.is_complete() && self.is_complete_again(now_ms);
         let (slices, epoch) = (if is_due { vec![0] } else { Vec::new() }, self.mirrors.epoch());
-        commands.extend(self.proposals.propose(&self.site, slices, epoch, now_ms));
+        self.commands.extend(self.proposals.propose(&self.site, slices, epoch, now_ms));
         self.joining.end_input(now_ms);
         if !self.wholeness.is_complete() && !self.mirrors.is_gone_here() {
             let Self { from_copies, mirrors, present, slice, .. } = self;
             if let Some((source, ask)) = from_copies.fetch(mirrors.sources(), epoch, present, slice) {
                 self.joining.asked(now_ms);
-                commands.push(self.mirrors.send(source, PeerBody::AskCells(ask)));
+                self.commands.push(self.mirrors.send(source, PeerBody::AskCells(ask)));
             }
         }
     }
@@ -79,7 +79,7 @@ impl TogetherGroup {
 
     /// Whether everything is here that other copies have recorded without this one.
     pub(super) fn has_fetched_all(&self) -> bool {
-        self.mirrors.has_others() && !self.mirrors.is_gone_here() && self.from_copies.has_fetched(0)
+        self.mirrors.has_others() && !self.mirrors.is_gone_here() && self.from_copies.fetched.has(0)
     }
 
     /// When fetched cells count: once all names that may come again are known, where a node sends the replies to them.
@@ -88,7 +88,7 @@ impl TogetherGroup {
     }
 
     /// The node counts as started anew. The map says whether others have recorded anything meanwhile.
-    pub(crate) fn begin_anew(&mut self, incarnation: Incarnation, now: Moment, commands: &mut Vec<Command>) {
+    pub(crate) fn begin_anew(&mut self, incarnation: Incarnation, now: Moment) {
         self.present.begin(now);
         self.site.incarnation = incarnation;
         // The map by which the node was down may have arrived together with the next one.
@@ -97,7 +97,7 @@ impl TogetherGroup {
         }
         self.wholeness.distrust();
         self.from_copies.forget_fetched();
-        self.mirrors.begin_anew(self.site.first_number(), commands);
+        self.mirrors.begin_anew(self.site.first_number(), &mut self.commands);
         let Self { claiming, mirrors, .. } = self;
         if let Some(claiming) = claiming {
             claiming.begin_anew(mirrors.epoch(), mirrors.live_nodes());
@@ -109,15 +109,15 @@ impl TogetherGroup {
     }
 
     /// Persists the record of a batch with its replies, and sends it to the other copies.
-    pub(super) fn tell_copies(&mut self, submission: &Submission, decisions: &[Decision], commands: &mut Vec<Command>) {
+    pub(super) fn tell_copies(&mut self, submission: &Submission, decisions: &[Decision]) {
         if !self.keeps_journal && !self.mirrors.has_others() {
             return;
         }
         let mirrored = self.mirrored(submission, decisions);
         if self.keeps_journal {
-            commands.push(self.site.persist(mirrored.clone().into_entries()));
+            self.commands.push(self.site.persist(mirrored.clone().into_entries()));
         }
-        self.mirrors.push(mirrored, commands);
+        self.mirrors.push(mirrored, &mut self.commands);
     }
 
     /// The record of a batch that was run, with its replies.
@@ -145,7 +145,7 @@ impl TogetherGroup {
     }
 
     /// Handles a message of another node about the slice.
-    pub(crate) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment, commands: &mut Vec<Command>) {
+    pub(crate) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment) {
         self.present.begin(now);
         if let Some(claiming) = &mut self.claiming {
             claiming.unsure_mut().hear(from, message.epoch);
@@ -153,22 +153,24 @@ impl TogetherGroup {
         match message.body {
             PeerBody::Mirror(Some(number), mirrored) => {
                 let is_taken = self.mirrors.takes(message.epoch) || !self.present.keeps(Rule::FencesEpochs);
-                let is_done = is_taken && self.take(&mirrored, commands).is_ok();
+                let is_done = is_taken && self.take(&mirrored).is_ok();
                 if is_done {
                     // The most that other copies may have sent before they get acknowledgements, and as much again for
                     // records that are sent twice.
                     let limits = self.present.limits();
                     let events_max = 2 * (limits.inflight_events_max + limits.batch_events_max);
-                    self.mirrors.heard((from, message.epoch), number, &mirrored, events_max);
+                    self.mirrors.heard.push((from, message.epoch), number, &mirrored, events_max);
                 }
                 let numbers = |are_these: bool| if are_these { vec![number.number] } else { Vec::new() };
                 let acks = SetAcks { set_numbers: numbers(is_done), refused_numbers: numbers(!is_done) };
-                commands.push(self.mirrors.send(from, PeerBody::SetAcks(acks)));
+                self.commands.push(self.mirrors.send(from, PeerBody::SetAcks(acks)));
             }
             PeerBody::SetAcks(acks) => {
-                self.mirrors.acknowledged(from, &acks.set_numbers, commands);
+                self.mirrors.acknowledged(from, &acks.set_numbers, &mut self.commands);
                 match message.epoch.cmp(&self.mirrors.epoch()) {
-                    Ordering::Less => self.mirrors.send_again_to_new_copy(from, &acks.refused_numbers, commands),
+                    Ordering::Less => {
+                        self.mirrors.send_again_to_new_copy(from, &acks.refused_numbers, &mut self.commands)
+                    }
                     Ordering::Equal => self.mirrors.refused(from, &acks.refused_numbers, self.present.now_ms()),
                     Ordering::Greater => {}
                 }
@@ -177,27 +179,27 @@ impl TogetherGroup {
                 // Otherwise the other node could not distinguish cells of a time long past from newer ones.
                 self.slice.advance(ask.unit.min(self.present.clock().unit_at(self.present.latest_ms())));
                 let parts = self.parts(&ask);
-                commands.push(self.mirrors.send(from, PeerBody::Cells(parts)));
+                self.commands.push(self.mirrors.send(from, PeerBody::Cells(parts)));
             }
-            PeerBody::Cells(parts) => self.hear_cells(parts, message.epoch, commands),
+            PeerBody::Cells(parts) => self.hear_cells(parts, message.epoch),
             // Cells that this copy cannot vouch for.
             PeerBody::AskCells(_) => {}
             // Messages of groups whose slices share events.
             PeerBody::Test(_) | PeerBody::ClaimTests(_) | PeerBody::Resolved(_) | PeerBody::Set(_) => {}
             PeerBody::AskPast | PeerBody::Past(_) | PeerBody::HandedOver(_) | PeerBody::Mirror(None, _) => {}
         }
-        self.mind_gap(commands);
+        self.mind_gap();
     }
 
     /// Takes a record of another copy.
-    fn take(&mut self, mirrored: &Arc<Mirrored>, commands: &mut Vec<Command>) -> Result<(), PartError> {
+    fn take(&mut self, mirrored: &Arc<Mirrored>) -> Result<(), PartError> {
         let mirrored = Mirrored::clone(mirrored);
         let says_something = !mirrored.decisions.is_empty();
         let keeps = self.keeps_journal && says_something;
         let record = keeps.then(|| self.site.persist(mirrored.clone().into_entries()));
         self.load.record_visits += mirrored.stamps.len() as u64;
         mirrored.into_entries().into_iter().try_for_each(|entry| self.put(entry))?;
-        commands.extend(record);
+        self.commands.extend(record);
         Ok(())
     }
 
@@ -207,25 +209,25 @@ impl TogetherGroup {
     }
 
     /// Reads another copy, if that is due, and puts in the cells that are missing here.
-    pub(super) fn rescan(&mut self, commands: &mut Vec<Command>) {
+    pub(super) fn rescan(&mut self) {
         if !self.rescans() {
             return;
         }
         let Self { from_copies, mirrors, slice, present, .. } = self;
-        let keep = keeper(self.site, self.keeps_journal, commands);
+        let keep = keeper(self.site, self.keeps_journal, &mut self.commands);
         if let Some((source, ask)) = from_copies.compare(mirrors.sources(), present, slice, keep) {
-            commands.push(self.mirrors.send(source, PeerBody::AskCells(ask)));
+            self.commands.push(self.mirrors.send(source, PeerBody::AskCells(ask)));
         }
     }
 
-    fn hear_cells(&mut self, parts: CellParts, epoch: Epoch, commands: &mut Vec<Command>) {
+    fn hear_cells(&mut self, parts: CellParts, epoch: Epoch) {
         // An event that is late at the other copy must be late here.
         self.present.clock_mut().restore(parts.clock);
         let is_complete = self.wholeness.is_complete();
         if !is_complete && parts.asked.is_none() {
             self.joining.is_told(self.present.now_ms());
         }
-        let keep = keeper(self.site, self.keeps_journal, commands);
+        let keep = keeper(self.site, self.keeps_journal, &mut self.commands);
         self.from_copies.hear(parts, (epoch, is_complete), &self.present, &mut self.slice, keep);
     }
 
@@ -243,17 +245,12 @@ impl TogetherGroup {
     }
 
     /// Puts in cells of a backup.
-    pub(crate) fn write_cells(
-        &mut self,
-        parts: CellParts,
-        now: Moment,
-        commands: &mut Vec<Command>,
-    ) -> Result<(), PartError> {
+    pub(crate) fn write_cells(&mut self, parts: CellParts, now: Moment) -> Result<(), PartError> {
         self.present.clock_mut().restore(parts.clock);
         // Where the window counts events, those of the backup are not among the ones counted from now on.
         self.missing = None;
         self.begin(now);
-        let mut keep = keeper(self.site, self.keeps_journal, commands);
+        let mut keep = keeper(self.site, self.keeps_journal, &mut self.commands);
         parts.into_entries().try_for_each(|part| self.slice.take_part(part, &mut keep))
     }
 
@@ -265,13 +262,7 @@ impl TogetherGroup {
     }
 
     /// The map has changed; `record` is its record of the filter.
-    pub(crate) fn map_changed(
-        &mut self,
-        map: &ClusterMap,
-        record: Option<&FilterRecord>,
-        now: Moment,
-        commands: &mut Vec<Command>,
-    ) {
+    pub(crate) fn map_changed(&mut self, map: &ClusterMap, record: Option<&FilterRecord>, now: Moment) {
         self.present.begin(now);
         let (was_whole, was_gone) = (self.wholeness.is_whole(), self.mirrors.is_gone_here());
         let complete = record.and_then(|record| is_complete(map, record, &self.site));
@@ -281,12 +272,12 @@ impl TogetherGroup {
         self.wholeness.follow(complete == Some(true), self.mirrors.has_gap_here());
         let Some(record) = record.filter(|_| complete.is_some()) else {
             self.refuses = Some(Reason::StaleMap);
-            return self.mirrors.give_up(commands);
+            return self.mirrors.give_up(&mut self.commands);
         };
         let former_since = self.mirrors.arriving_since();
         let (former_epoch, was_asked) = (self.mirrors.epoch(), self.mirrors.is_asked());
         let had_others = self.mirrors.has_others();
-        if self.mirrors.follow(map, record, self.site.me, commands) {
+        if self.mirrors.follow(map, record, self.site.me, &mut self.commands) {
             self.forget_names();
         }
         // Where a map was missed, another copy may have answered in between.
@@ -294,7 +285,7 @@ impl TogetherGroup {
         if self.mirrors.is_asked() && (!was_asked || is_unseen) {
             self.become_unsure();
         }
-        self.mind_unsure(commands);
+        self.mind_unsure();
         self.wholeness.follow(complete == Some(true), self.mirrors.has_gap_here());
         if self.mirrors.is_gone_here() && !was_gone {
             self.wholeness.keep(was_whole);
@@ -308,7 +299,7 @@ impl TogetherGroup {
         if self.wholeness.is_complete() || self.mirrors.is_gone_here() || has_come {
             self.from_copies.forget_fetched();
         }
-        self.mind_gap(commands);
+        self.mind_gap();
     }
 
     /// These nodes have been out of reach for so long that events do not wait for them.
@@ -318,9 +309,9 @@ impl TogetherGroup {
 
     /// No record or reply that waits for other copies can end here: the submissions get unknown verdicts, and their
     /// clients ask another copy.
-    pub(crate) fn give_up_flights(&mut self, now: Moment, commands: &mut Vec<Command>) {
+    pub(crate) fn give_up_flights(&mut self, now: Moment) {
         self.present.begin(now);
-        self.mirrors.give_up(commands);
+        self.mirrors.give_up(&mut self.commands);
     }
 
     /// Events whose replies wait for other copies.

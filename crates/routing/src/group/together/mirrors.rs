@@ -48,7 +48,8 @@ pub(super) struct Mirrors {
     asked: Option<(NodeId, Incarnation)>,
     /// Whether this copy answers.
     is_asked: bool,
-    heard: Heard,
+    /// Records of other copies that were taken here.
+    pub(super) heard: Heard,
     is_gone_here: bool,
     /// Events may have been recorded without this copy since it was last complete.
     has_gap_here: bool,
@@ -143,12 +144,8 @@ impl Mirrors {
         if !counts {
             self.give_up(commands);
         }
-        for mirrored in std::mem::take(&mut self.given_up) {
-            self.held_events += mirrored.weight();
-            self.held.push_back(HeldBack::Mirrored { number: 0, mirrored, missing: Vec::new() });
-        }
-        for mirrored in heard {
-            let mirrored = if counts { mirrored } else { Arc::new(untold(&mirrored)) };
+        let heard = heard.into_iter().map(|mirrored| if counts { mirrored } else { Arc::new(untold(&mirrored)) });
+        for mirrored in std::mem::take(&mut self.given_up).into_iter().chain(heard) {
             self.held_events += mirrored.weight();
             self.held.push_back(HeldBack::Mirrored { number: 0, mirrored, missing: Vec::new() });
         }
@@ -248,17 +245,6 @@ impl Mirrors {
         self.send(to, PeerBody::Mirror(Some(number), mirrored.clone()))
     }
 
-    /// A record of another copy was taken here.
-    pub(super) fn heard(
-        &mut self,
-        (from, epoch): (NodeId, Epoch),
-        number: MirrorNumber,
-        mirrored: &Arc<Mirrored>,
-        events_max: usize,
-    ) {
-        self.heard.push((from, epoch), number, mirrored, events_max);
-    }
-
     /// A message about the group.
     pub(super) fn send(&self, to: NodeId, body: PeerBody) -> Command {
         self.sender.send(to, body)
@@ -326,19 +312,16 @@ impl Mirrors {
     }
 
     fn release(&mut self, commands: &mut Vec<Command>) {
-        while let Some(held) = self.held.front() {
-            if matches!(held, HeldBack::Mirrored { missing, .. } if !missing.is_empty()) {
-                return;
-            }
-            match self.held.pop_front() {
-                Some(HeldBack::Reply(reply, _)) => {
+        let waits = |held: &HeldBack| matches!(held, HeldBack::Mirrored { missing, .. } if !missing.is_empty());
+        while let Some(held) = self.held.pop_front_if(|held| !waits(held)) {
+            match held {
+                HeldBack::Reply(reply, _) => {
                     self.held_events = self.held_events.saturating_sub(reply.decisions.len());
                     commands.push(Command::Reply(reply));
                 }
-                Some(HeldBack::Mirrored { mirrored, .. }) => {
+                HeldBack::Mirrored { mirrored, .. } => {
                     self.held_events = self.held_events.saturating_sub(mirrored.weight());
                 }
-                None => return,
             }
         }
     }

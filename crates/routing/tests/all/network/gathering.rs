@@ -1,7 +1,7 @@
 //! What nodes do with the commands of their groups: at once, or when the dice say so.
 
 use firstseen_mesh::Seat;
-use firstseen_routing::{Command, Decision, EarlyDuplicates, GroupOwner, GroupReply};
+use firstseen_routing::{Command, Decision, EarlyDuplicates, GroupOwner, GroupReply, Proposal};
 
 use super::Network;
 
@@ -34,8 +34,8 @@ impl Network {
         for command in self.mesh.take_commands(seat) {
             match command {
                 Command::Send { to, message } => self.send(seat.node, to, message),
-                Command::OpenGeneration { group, number, .. } => self.asked.push((group, number)),
-                Command::SlicesComplete { group, slices, incarnation, .. } => {
+                Command::Propose(Proposal::OpenGeneration { group, number, .. }) => self.asked.push((group, number)),
+                Command::Propose(Proposal::SlicesComplete { group, slices, incarnation, .. }) => {
                     self.complete.push((group, seat.node, incarnation, slices));
                 }
                 Command::EarlyDuplicates(EarlyDuplicates { reply_to, events, .. }) => {

@@ -29,26 +29,6 @@ pub(crate) struct BatchHeader {
 }
 
 impl BatchHeader {
-    /// Events are recorded, not only looked up.
-    pub(crate) fn records(&self) -> bool {
-        self.operation.records()
-    }
-
-    /// Others of the same positions wait for such an event.
-    pub(crate) fn leads(&self) -> bool {
-        self.operation.leads()
-    }
-
-    /// The events are to be held.
-    pub(crate) fn is_claim(&self) -> bool {
-        self.operation.is_claim()
-    }
-
-    /// The events are brought up: a level below has replied to them already, without this one.
-    pub(crate) fn is_brought_up(&self) -> bool {
-        self.operation == Operation::BringUp
-    }
-
     /// What tells the batch from others of its producers.
     pub(crate) fn name(&self) -> BatchName {
         BatchName { producer: self.producer, sequence: self.sequence }
@@ -142,11 +122,6 @@ impl Batch {
         &mut self.flights[index]
     }
 
-    #[inline]
-    pub(super) fn find_mut(&mut self, index: usize) -> Option<&mut Flight> {
-        self.flights.get_mut(index)
-    }
-
     /// The positions of an event at this level.
     #[inline]
     pub(super) fn positions(&self, index: usize) -> &[u64] {
@@ -204,7 +179,7 @@ impl Batch {
 
     /// Whether the guard has still to learn decisions.
     pub(crate) fn is_unlearnt(&self) -> bool {
-        self.header.records() && !self.is_learnt
+        self.header.operation.records() && !self.is_learnt
     }
 
     /// The guard has learnt all decisions that there are.

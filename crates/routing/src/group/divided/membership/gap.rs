@@ -217,7 +217,7 @@ impl Membership {
         let is_arriving_over = gaps().and_then(|gaps| gaps.arriving.as_ref()).is_some_and(is_over);
         let has_all = |slice: &u32| match self.placement.is_arriving_here(*slice) {
             _ if !present.keeps(Rule::MindsGaps) => true,
-            _ if self.from_copies.has_fetched(*slice) && self.knows_names_of(*slice, present.now_ms()) => true,
+            _ if self.from_copies.fetched.has(*slice) && self.knows_names_of(*slice, present.now_ms()) => true,
             true => is_arriving_over,
             false => is_settled_over,
         };
