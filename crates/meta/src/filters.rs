@@ -184,13 +184,13 @@ pub(crate) fn slices_complete(
     let NodeStart { node, incarnation } = start;
     let unknown = || Refusal::FilterUnknown { name: filter.to_string() };
     let record = state.map.filters.get(&filter).ok_or_else(unknown)?;
-    let per_group = record.definition.slicing.slices_per_group();
+    let slicing = record.definition.slicing;
     // A report on a slice that has left again, or was given up, is not one on the slice that has come since.
     let has_come_since = |slice: u32| record.arriving_since(slice, node).is_some_and(|since| since > epoch);
     let meant: BTreeSet<u32> =
-        slices.iter().map(|slice| group.saturating_mul(per_group).saturating_add(*slice)).collect();
+        slices.iter().map(|slice| slicing.slices_of(group).start.saturating_add(*slice)).collect();
     let meant: BTreeSet<u32> = meant.into_iter().filter(|slice| !has_come_since(*slice)).collect();
-    let is_meant = |slice: u32| slice / per_group == group && meant.contains(&slice);
+    let is_meant = |slice: u32| slicing.group_of(slice) == group && meant.contains(&slice);
     let is_own = |(slice, owner): &(u32, &SliceOwner)| owner.node == node && is_meant(*slice);
     let is_missing = |owner: &SliceOwner| owner.missing_in == Some(incarnation);
     let is_news =
@@ -215,16 +215,16 @@ pub(crate) fn slices_missing(
     let NodeStart { node, incarnation } = start;
     let unknown = || Refusal::FilterUnknown { name: filter.to_string() };
     let record = state.map.filters.get(&filter).ok_or_else(unknown)?;
-    let per_group = record.definition.slicing.slices_per_group();
+    let slicing = record.definition.slicing;
     let is_news = |(slice, owner): &(u32, &SliceOwner)| {
-        slice / per_group == group && owner.node == node && owner.missing_in != Some(incarnation)
+        slicing.group_of(*slice) == group && owner.node == node && owner.missing_in != Some(incarnation)
     };
     if !is_current(state, start) || !record.all_copies().any(|copy| is_news(&copy)) {
         return Ok(Outcome::Done);
     }
     // Where no other node may record, nothing is missed; where a complete copy records, gaps are opened after every
     // change.
-    let is_elsewhere = |(slice, owner): (u32, &SliceOwner)| slice / per_group == group && owner.node != node;
+    let is_elsewhere = |(slice, owner): (u32, &SliceOwner)| slicing.group_of(slice) == group && owner.node != node;
     let may_miss = !liveness::waits_for_complete(record) && record.all_copies().any(is_elsewhere);
     let record = Arc::make_mut(&mut state.map).filters.get_mut(&filter).ok_or_else(unknown)?;
     // Events that it headed have another head.

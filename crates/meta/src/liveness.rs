@@ -118,11 +118,11 @@ pub(crate) fn raise_epochs_since(before: &ClusterMap, map: &mut ClusterMap) {
 /// From now on events are recorded without the slices of `node`, where others have slices of the same group.
 fn open_gaps(map: &mut ClusterMap, node: NodeId) {
     for record in map.filters.values_mut().filter(|record| !waits_for_complete(record)) {
-        let per_group = record.definition.slicing.slices_per_group().max(1);
+        let slicing = record.definition.slicing;
         let others = record.all_copies().filter(|(_, owner)| owner.node != node);
-        let shared: BTreeSet<u32> = others.map(|(slice, _)| slice / per_group).collect();
+        let shared: BTreeSet<u32> = others.map(|(slice, _)| slicing.group_of(slice)).collect();
         let own = record.all_copies_mut().filter(|(_, owner)| owner.node == node);
-        own.filter(|(slice, _)| shared.contains(&(slice / per_group))).for_each(|(_, owner)| owner.has_gap = true);
+        own.filter(|(slice, _)| shared.contains(&slicing.group_of(*slice))).for_each(|(_, owner)| owner.has_gap = true);
     }
 }
 

@@ -347,7 +347,7 @@ fn spawn_owners(
                 claims_bytes_max: limits.claims_bytes_max,
                 owed_events_max: limits.journal_events_max as usize,
                 clock_skew_max_ms: config.timing.clock_skew_max_ms,
-                node_lease_ms: config.timing.lease_ms,
+                node_lease_ms: Some(config.timing.lease_ms),
                 ..owner_limits
             },
             queue_age_max_ms: limits.queue_age_max_ms,

@@ -85,8 +85,7 @@ impl AskedLevel {
     /// Whether the level cannot answer: a node that serves slices of it is out of reach, or no node serves any.
     fn is_out_of_reach(self, view: &View) -> bool {
         let Some(record) = view.map.filters.get(&self.0.filter) else { return false };
-        let per_group = record.definition.slicing.slices_per_group();
-        let slices = || (self.0.group * per_group..).take(per_group as usize);
+        let slices = || record.definition.slicing.slices_of(self.0.group);
         let stalls = |owner: &SliceOwner| view.unreachable.contains(&owner.node) && !view.map.is_gone(owner);
         let is_gone = |owner: &SliceOwner| stalls(owner) || view.map.is_gone(owner);
         slices().flat_map(|slice| record.copies_of(slice)).any(stalls)

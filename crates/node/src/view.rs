@@ -141,10 +141,8 @@ impl View {
         let node = self.node();
         self.filters.iter().flat_map(move |(id, filter)| {
             let slicing = filter.record.definition.slicing;
-            let of_group =
-                move |group: u32| (group * slicing.slices_per_group()..).take(slicing.slices_per_group() as usize);
             let has = move |slice| filter.record.copies_of(slice).any(|copy| Some(copy.node) == node);
-            let own = (0..slicing.groups()).filter(move |group| of_group(*group).any(has));
+            let own = (0..slicing.groups()).filter(move |group| slicing.slices_of(*group).any(has));
             own.map(|group| GroupKey { filter: *id, group })
         })
     }
@@ -176,8 +174,7 @@ impl View {
         let Some(node) = self.node() else { return false };
         self.own_groups().any(|GroupKey { filter, group }| {
             let Some(record) = self.map.filters.get(&filter) else { return false };
-            let per_group = record.definition.slicing.slices_per_group().max(1);
-            let copies = || record.all_copies().filter(|(slice, _)| slice / per_group == group).map(|(_, copy)| copy);
+            let copies = || record.definition.slicing.slices_of(group).flat_map(|slice| record.copies_of(slice));
             copies().any(|copy| copy.node == node && self.map.is_complete_copy(copy))
                 && copies().any(|copy| self.map.is_down(copy.node))
                 && !self.map.can_spare(record, group, node)
@@ -192,8 +189,7 @@ impl View {
             let lacks = |owner: &SliceOwner| owner.node == node && !self.map.is_complete_copy(owner);
             let lacking =
                 record.all_copies().filter(|(slice, owner)| lacks(owner) && self.map.is_complete(record, *slice));
-            let per_group = record.definition.slicing.slices_per_group().max(1);
-            groups.extend(lacking.map(|(slice, _)| (*id, slice / per_group)));
+            groups.extend(lacking.map(|(slice, _)| (*id, record.definition.slicing.group_of(slice))));
         }
         groups.len() as u64
     }
@@ -216,9 +212,9 @@ impl View {
     /// Slices of a filter that this node owns, and that are ready.
     pub(crate) fn slices_ready(&self, id: FilterId) -> u32 {
         let (Some(filter), Some(node)) = (self.filters.get(&id), self.node()) else { return 0 };
-        let per_group = filter.record.definition.slicing.slices_per_group().max(1);
+        let slicing = filter.record.definition.slicing;
         let own = filter.record.all_copies().filter(|(_, owner)| owner.node == node);
-        let is_faulty = |slice: u32| self.fault_at(GroupKey { filter: id, group: slice / per_group }).is_some();
+        let is_faulty = |slice: u32| self.fault_at(GroupKey { filter: id, group: slicing.group_of(slice) }).is_some();
         own.filter(|(slice, _)| !is_faulty(*slice)).count() as u32
     }
 

@@ -101,11 +101,9 @@ impl ClockWatch {
             // Where a machine has slept, its monotonic clock has stood, and measurements by it mean nothing.
             self.peers.clear();
         }
-        match self.believed_ms.is_some_and(|believed_ms| self.differ(believed_ms, shown_ms)) {
-            false => self.differs_since_ms = None,
-            true if has_stepped => self.differs_since_ms = Some(now.monotonic_ms),
-            true => drop(self.differs_since_ms.get_or_insert(now.monotonic_ms)),
-        }
+        let differs = self.believed_ms.is_some_and(|believed_ms| self.differ(believed_ms, shown_ms));
+        let since_ms = self.differs_since_ms.filter(|_| !has_stepped).unwrap_or(now.monotonic_ms);
+        self.differs_since_ms = differs.then_some(since_ms);
         self.standing = self.judge(now, others);
         if self.standing.is_sure() {
             (self.believed_ms, self.differs_since_ms) = (Some(shown_ms), None);

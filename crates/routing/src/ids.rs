@@ -17,6 +17,14 @@ impl fmt::Display for NodeId {
     }
 }
 
+/// Each of these nodes once, by number.
+pub(crate) fn distinct(nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
+    let mut nodes: Vec<NodeId> = nodes.collect();
+    nodes.sort_unstable();
+    nodes.dedup();
+    nodes
+}
+
 /// A filter; a number is never given twice, so a filter that was dropped and made again is another.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]

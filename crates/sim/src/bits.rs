@@ -177,7 +177,7 @@ fn expected(
         let mut probes = Probes::new(prober.shape());
         prober.push(digest, &mut probes);
         probes.unpack(0, &mut positions);
-        let first = prober.group(digest) * record.definition.slicing.slices_per_group();
+        let first = record.definition.slicing.slices_of(prober.group(digest)).start;
         let mut own: BTreeMap<u32, Vec<u64>> = BTreeMap::new();
         for position in &positions {
             let (slice, cell) = plan.as_ref().map_or((0, *position), |plan| plan.place(*position));

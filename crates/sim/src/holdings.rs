@@ -46,7 +46,7 @@ fn events_of(scenario: &Scenario, map: &ClusterMap, record: &FilterRecord) -> tu
         let digest = secret.digest(&event.to_le_bytes());
         let mut probes = Probes::new(prober.shape());
         prober.push(digest, &mut probes);
-        let first = prober.group(digest) * record.definition.slicing.slices_per_group();
+        let first = record.definition.slicing.slices_of(prober.group(digest)).start;
         let mut cells = vec![0; scenario.nodes];
         for position in probes.positions(0) {
             // A group that is one slice has all cells of its events.

@@ -395,9 +395,8 @@ impl Groups {
     /// flight already, not for more events.
     pub(super) fn is_held_up(&self, GroupKey { filter, group }: GroupKey) -> bool {
         let Some(record) = self.view.map.filters.get(&filter) else { return false };
-        let slicing = record.definition.slicing;
-        let first = group * slicing.slices_per_group();
-        let copies = (first..first + slicing.slices_per_group()).flat_map(|slice| record.copies_of(slice));
+        let slices = record.definition.slicing.slices_of(group);
+        let copies = slices.flat_map(|slice| record.copies_of(slice));
         let link = |owner: &SliceOwner| self.view.links.get(&owner.node);
         (record.has_flights() || !record.copies.is_empty()) && copies.filter_map(link).any(LinkHandle::is_half_full)
     }

@@ -69,21 +69,14 @@ impl Lease {
 ///
 /// ```
 /// use firstseen_routing::leases_over_after_ms;
-/// assert_eq!(leases_over_after_ms(0, 1_000), 0, "there are none");
 /// assert_eq!(leases_over_after_ms(6_400, 1_000), 7_500);
 /// ```
 pub fn leases_over_after_ms(lease_ms: u64, clock_skew_max_ms: u64) -> u64 {
-    match lease_ms {
-        0 => 0,
-        _ => lease_ms.saturating_add(lease_ms.div_ceil(CLOCK_RATE_PARTS)).saturating_add(clock_skew_max_ms),
-    }
+    lease_ms.saturating_add(lease_ms.div_ceil(CLOCK_RATE_PARTS)).saturating_add(clock_skew_max_ms)
 }
 
 /// For how long other nodes, whose leases are not known here, may record from now on.
 pub(crate) fn others_may_record_ms(limits: &OwnerLimits) -> u64 {
-    if limits.rules.keep(Rule::AwaitsLeases) {
-        leases_over_after_ms(limits.node_lease_ms, limits.clock_skew_max_ms)
-    } else {
-        0
-    }
+    let lease_ms = limits.node_lease_ms.filter(|_| limits.rules.keep(Rule::AwaitsLeases));
+    lease_ms.map_or(0, |lease_ms| leases_over_after_ms(lease_ms, limits.clock_skew_max_ms))
 }

@@ -42,8 +42,8 @@ pub struct OwnerLimits {
     /// How far the clocks of two nodes may differ, in milliseconds.
     pub clock_skew_max_ms: u64,
     /// The node's lease: for how long a node of the cluster may record without word from a majority, in milliseconds.
-    /// The leases of claims are others (`FilterPolicies::claim_lease_max_ms`).
-    pub node_lease_ms: u64,
+    /// None where nodes need no lease. The leases of claims are others (`FilterPolicies::claim_lease_max_ms`).
+    pub node_lease_ms: Option<u64>,
     /// Events that a level of a tree has decided by itself and that have not climbed yet; more are undecided.
     pub owed_events_max: usize,
 }
@@ -85,7 +85,7 @@ impl Default for OwnerLimits {
             compared_bytes_per_s_max: 16 << 20,
             rescan_every_ms: None,
             clock_skew_max_ms: 1_000,
-            node_lease_ms: 0,
+            node_lease_ms: None,
             owed_events_max: 1 << 16,
         }
     }

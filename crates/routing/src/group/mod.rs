@@ -341,8 +341,6 @@ impl GroupOwner {
 /// The slices of the group that node `me` has, by number.
 pub(crate) fn own_slices(record: &FilterRecord, group: u32, me: NodeId) -> impl Iterator<Item = u32> {
     let slicing = record.definition.slicing;
-    let per_group = slicing.slices_per_group();
-    let first = group.saturating_mul(per_group);
-    let slices = if group < slicing.groups() { first..first + per_group } else { 0..0 };
+    let slices = if group < slicing.groups() { slicing.slices_of(group) } else { 0..0 };
     slices.filter(move |slice| record.copies_of(*slice).any(|copy| copy.node == me))
 }

@@ -8,7 +8,7 @@
 //! know: claims, how nodes are asked.
 
 use super::lease::CLOCK_RATE_PARTS;
-use crate::ids::{Epoch, NodeId};
+use crate::ids::{Epoch, NodeId, distinct};
 use crate::protocol::MonotonicMs;
 
 /// So many changes of heads are kept one by one; older ones count for all events.
@@ -94,10 +94,7 @@ impl<Former> Unsure<Former> {
 
     /// Nodes that are not known to act by the newest map.
     pub(crate) fn unheard(&self) -> Vec<NodeId> {
-        let mut nodes: Vec<NodeId> = self.changes.iter().flat_map(|change| change.unheard.iter().copied()).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
-        nodes
+        distinct(self.changes.iter().flat_map(|change| change.unheard.iter().copied()))
     }
 
     /// When the next change is over.

@@ -250,15 +250,16 @@ impl ClusterMap {
 
     /// Whether the others go on without `node`'s slices of a group of `filter`.
     pub fn is_gone_from(&self, filter: &FilterRecord, group: u32, node: NodeId) -> bool {
-        let per_group = filter.definition.slicing.slices_per_group().max(1);
-        let is_own = |(slice, copy): &(u32, &SliceOwner)| slice / per_group == group && copy.node == node;
+        let slicing = filter.definition.slicing;
+        let is_own = |(slice, copy): &(u32, &SliceOwner)| slicing.group_of(*slice) == group && copy.node == node;
         self.is_down(node) || filter.all_copies().filter(is_own).any(|(_, copy)| self.is_gone(copy))
     }
 
     /// Whether others have complete copies of all of `node`'s slices of a group of `filter`.
     pub fn can_spare(&self, filter: &FilterRecord, group: u32, node: NodeId) -> bool {
-        let per_group = filter.definition.slicing.slices_per_group().max(1);
-        let mut own = filter.all_copies().filter(|(slice, copy)| slice / per_group == group && copy.node == node);
+        let slicing = filter.definition.slicing;
+        let mut own =
+            filter.all_copies().filter(|(slice, copy)| slicing.group_of(*slice) == group && copy.node == node);
         let is_elsewhere = |slice| filter.copies_of(slice).any(|copy| copy.node != node && self.is_complete_copy(copy));
         own.all(|(slice, _)| is_elsewhere(slice))
     }

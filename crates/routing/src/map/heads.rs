@@ -32,9 +32,10 @@ impl<'map> Heads<'map> {
     pub fn new(map: &ClusterMap, filter: &'map FilterRecord) -> Self {
         let asked = || (0..filter.owners.len() as u32).filter_map(|slice| map.asked(filter, slice)).collect();
         let owners = if filter.copies.is_empty() { Cow::Borrowed(&filter.owners[..]) } else { Cow::Owned(asked()) };
-        let per_group = filter.definition.slicing.slices_per_group().max(1);
         let any_gone = filter.all_copies().any(|(_, copy)| map.is_gone(copy));
-        let is_gone = |(slice, owner): (u32, &SliceOwner)| map.is_gone_from(filter, slice / per_group, owner.node);
+        let is_gone = |(slice, owner): (u32, &SliceOwner)| {
+            map.is_gone_from(filter, filter.definition.slicing.group_of(slice), owner.node)
+        };
         let gone = if any_gone { (0..).zip(owners.iter()).map(is_gone).collect() } else { Vec::new() };
         Self { owners, gone }
     }

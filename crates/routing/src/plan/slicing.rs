@@ -4,6 +4,7 @@
 
 use std::fmt;
 use std::num::NonZeroU32;
+use std::ops::Range;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
@@ -92,6 +93,17 @@ impl Slicing {
             Cut::Vertical(slices) | Cut::HorizontalVertical(_, slices) => slices.get(),
             Cut::VerticalHorizontal(ranges, parts) => ranges.get() * parts.get(),
         }
+    }
+
+    /// The slices of one group.
+    pub fn slices_of(self, group: u32) -> Range<u32> {
+        let first = group.saturating_mul(self.slices_per_group());
+        first..first.saturating_add(self.slices_per_group())
+    }
+
+    /// The group of a slice.
+    pub fn group_of(self, slice: u32) -> u32 {
+        slice / self.slices_per_group()
     }
 
     /// Whether the positions of one event lie in several slices: vertical and both diced cuts.

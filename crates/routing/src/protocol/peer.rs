@@ -271,6 +271,18 @@ impl TestBatch {
         self.runs.iter().flat_map(|run| std::iter::repeat_n(run, run.events as usize))
     }
 
+    /// Adds `event`, a run of one event, to the last run where that is like it.
+    pub(crate) fn add_to_runs(&mut self, event: TestRun) {
+        let what = |run: &TestRun| (run.head, run.asks_all, run.degraded);
+        match self.runs.last_mut().filter(|run| what(run) == what(&event)) {
+            Some(run) => {
+                run.events += event.events;
+                run.deadline_in_ms = run.deadline_in_ms.max(event.deadline_in_ms);
+            }
+            None => self.runs.push(event),
+        }
+    }
+
     fn leave_out_given_up(&mut self) {
         let is_awaited = |run: &TestRun| run.deadline_in_ms > 0;
         if self.runs.iter().all(is_awaited) {

@@ -216,14 +216,7 @@ impl Outbox {
         let test = &mut self.letters(to).test;
         test.parallel = question.parallel;
         let Question { head, asks_all, degraded, deadline_in_ms, .. } = question;
-        let is_like = |run: &&mut TestRun| (run.head, run.asks_all, run.degraded) == (head, asks_all, degraded);
-        match test.runs.last_mut().filter(is_like) {
-            Some(run) => {
-                run.events += 1;
-                run.deadline_in_ms = run.deadline_in_ms.max(deadline_in_ms);
-            }
-            None => test.runs.push(TestRun { head, events: 1, asks_all, degraded, deadline_in_ms }),
-        }
+        test.add_to_runs(TestRun { head, events: 1, asks_all, degraded, deadline_in_ms });
         if test.traceparent.is_none() {
             test.traceparent = question.traceparent.cloned();
         }
@@ -248,13 +241,7 @@ impl Outbox {
         let asks_all = asks == Asks::Copies;
         self.send_if(to, |letters| letters.claims.events.len() >= MESSAGE_EVENTS_MAX, Letters::close_claims);
         let ClaimTests { test, events } = &mut self.letters(to).claims;
-        match test.runs.last_mut().filter(|run| run.asks_all == asks_all) {
-            Some(run) => {
-                run.events += 1;
-                run.deadline_in_ms = run.deadline_in_ms.max(deadline_in_ms);
-            }
-            None => test.runs.push(TestRun { head, events: 1, asks_all, degraded: false, deadline_in_ms }),
-        }
+        test.add_to_runs(TestRun { head, events: 1, asks_all, degraded: false, deadline_in_ms });
         test.parallel = true;
         test.tickets.push(ticket);
         test.left.push(there);

@@ -130,17 +130,15 @@ pub(crate) fn set(
 pub fn refuse(from: NodeId, message: PeerMessage, reason: Reason) -> Vec<Command> {
     let PeerMessage { filter, epoch, group, body } = message;
     let answer = |to, body| Command::Send { to, message: PeerMessage { filter, epoch, group, body } };
-    let (to, body) = match body {
-        PeerBody::Test(test) => return refused(&test, reason).map(|(head, body)| answer(head, body)).collect(),
-        PeerBody::ClaimTests(tests) => {
-            return refused(&tests.test, reason).map(|(head, body)| answer(head, body)).collect();
-        }
-        PeerBody::Set(set) => {
-            let refused_numbers = vec![set.set_number];
-            (from, PeerBody::SetAcks(SetAcks { refused_numbers, ..SetAcks::default() }))
-        }
+    let refused_number = |number| PeerBody::SetAcks(SetAcks { refused_numbers: vec![number], ..SetAcks::default() });
+    let heads = |test| refused(test, reason).map(|(head, body)| answer(head, body)).collect();
+    let body = match body {
+        PeerBody::Test(test) => return heads(&test),
+        PeerBody::ClaimTests(tests) => return heads(&tests.test),
+        PeerBody::Set(set) => refused_number(set.set_number),
+        PeerBody::Mirror(Some(number), _) => refused_number(number.number),
         // A node heads no event of a group of which it has nothing, by its map or those before.
-        PeerBody::AskPast => (from, PeerBody::HandedOver(HandedOver { epoch, told_for_ms: 0 })),
+        PeerBody::AskPast => PeerBody::HandedOver(HandedOver { epoch, told_for_ms: 0 }),
         PeerBody::Resolved(_)
         | PeerBody::SetAcks(_)
         | PeerBody::Past(_)
@@ -148,12 +146,8 @@ pub fn refuse(from: NodeId, message: PeerMessage, reason: Reason) -> Vec<Command
         | PeerBody::Cells(_)
         | PeerBody::HandedOver(_)
         | PeerBody::Mirror(None, _) => return Vec::new(),
-        PeerBody::Mirror(Some(number), _) => {
-            let refused_numbers = vec![number.number];
-            (from, PeerBody::SetAcks(SetAcks { refused_numbers, ..SetAcks::default() }))
-        }
     };
-    vec![answer(to, body)]
+    vec![answer(from, body)]
 }
 
 /// The answers to each head.

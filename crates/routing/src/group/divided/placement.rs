@@ -7,7 +7,7 @@ mod holders;
 
 use firstseen_filter::HASHES_MAX;
 
-use crate::ids::{Epoch, Incarnation, NodeId};
+use crate::ids::{Epoch, Incarnation, NodeId, distinct};
 use crate::map::{COPIES_MAX, ClusterMap, FilterRecord, SliceOwner, head_place};
 use crate::plan::GroupPlan;
 use holders::Holders;
@@ -90,9 +90,7 @@ impl Placement {
             |slice| map.asked(record, first.saturating_add(slice)).map_or(NodeId::default(), |owner| owner.node);
         let owners: Vec<NodeId> = (0..slices).map(asked).collect();
         let copies = |slice: u32| record.copies_of(first.saturating_add(slice)).take(COPIES_MAX);
-        let mut nodes: Vec<NodeId> = (0..slices).flat_map(copies).map(|copy| copy.node).chain(owners.clone()).collect();
-        nodes.sort_unstable();
-        nodes.dedup();
+        let nodes = distinct((0..slices).flat_map(copies).map(|copy| copy.node).chain(owners.clone()));
         let index_of = |node: &NodeId| nodes.binary_search(node).unwrap_or(nodes.len());
         let node_of_slice = owners.iter().map(index_of).collect();
         let me_here = index_of(&me);
@@ -108,10 +106,10 @@ impl Placement {
             let has_gap = (0..slices).flat_map(copies).any(|copy| copy.node == *node && copy.has_gap);
             NodeStart { incarnation: incarnation.unwrap_or_default(), is_gone, has_gap }
         };
-        let standing = |(slice, node): (u32, &NodeId)| match map.is_complete(record, first.saturating_add(slice)) {
-            true => SliceStanding::Complete,
-            false if start(node).is_gone => SliceStanding::Gone,
-            false => SliceStanding::Incomplete,
+        let standing = |(slice, node): (u32, &NodeId)| match () {
+            () if map.is_complete(record, first.saturating_add(slice)) => SliceStanding::Complete,
+            () if start(node).is_gone => SliceStanding::Gone,
+            () => SliceStanding::Incomplete,
         };
         let standings: Vec<SliceStanding> = (0..).zip(&owners).map(standing).collect();
         let arriving = |slice: u32| Some((slice, record.arriving_since(first.saturating_add(slice), me)?));
@@ -476,11 +474,4 @@ impl Placement {
         (1..=self.plan.shape().hashes() as usize).contains(&positions.len())
             && positions.iter().all(|position| *position < cells)
     }
-}
-
-pub(crate) fn distinct(nodes: impl Iterator<Item = NodeId>) -> Vec<NodeId> {
-    let mut nodes: Vec<NodeId> = nodes.collect();
-    nodes.sort_unstable();
-    nodes.dedup();
-    nodes
 }

@@ -164,10 +164,8 @@ impl DividedGroup {
     /// Finds an event's place in the window and runs it.
     fn place(&mut self, ticket: Ticket, (heading, times): (Heading, &Times), index: usize, operation: Operation) {
         let records = operation.records();
-        if let (true, Some((batch, _))) = (records, self.in_flight.flights.event_mut(ticket))
-            && let Some(event) = batch.header().names.get(index)
-        {
-            let name = event.name;
+        let names = self.in_flight.flights.batch(ticket).filter(|_| records).map(|batch| &batch.header().names);
+        if let Some(name) = names.and_then(|names| names.get(index)).map(|event| event.name) {
             self.in_flight.name(name, ticket);
         }
         if operation == Operation::Release {

@@ -16,6 +16,13 @@ struct RememberedBatch {
     verdicts: Verdicts,
 }
 
+impl RememberedBatch {
+    /// What is known of each event.
+    fn standings(&self) -> impl Iterator<Item = Standing> {
+        (0..self.events).map(|event| self.verdicts.word(event as usize / 64).standing(event % 64))
+    }
+}
+
 impl Keyed for RememberedBatch {
     type Key = BatchName;
 
@@ -47,10 +54,7 @@ impl Batches {
 
     /// Writes what is known of each event.
     pub(super) fn standings(&mut self, name: BatchName, standings: &mut Vec<Standing>) {
-        if let Some(batch) = self.batches.find_mut(name) {
-            let of = |event: u32| batch.verdicts.word(event as usize / 64).standing(event % 64);
-            standings.extend((0..batch.events).map(of));
-        }
+        standings.extend(self.batches.find_mut(name).into_iter().flat_map(|batch| batch.standings()));
     }
 
     /// Remembers a batch that is not remembered yet.
@@ -71,11 +75,7 @@ impl Batches {
 
     /// All batches that are remembered, oldest first, with what is known of each event.
     pub(super) fn iter(&self) -> impl Iterator<Item = (BatchName, impl Iterator<Item = Standing>)> {
-        let standings = |batch: &'_ RememberedBatch| {
-            let of = |event: u32| batch.verdicts.word(event as usize / 64).standing(event % 64);
-            (0..batch.events).map(of).collect::<Vec<_>>().into_iter()
-        };
-        self.batches.iter().map(move |batch| (batch.name, standings(batch)))
+        self.batches.iter().map(|batch| (batch.name, batch.standings()))
     }
 
     /// When the oldest batch was taken up.

@@ -27,7 +27,7 @@ use crate::group::gap::Missing;
 use crate::group::present::Present;
 use crate::group::rules::Rule;
 use crate::group::wholeness::Completeness;
-use crate::ids::{Epoch, Incarnation, NodeId};
+use crate::ids::{Epoch, Incarnation, NodeId, distinct};
 use crate::protocol::{MonotonicMs, Past, PeerBody};
 
 /// Nodes that have not answered are asked again after so long.
@@ -185,9 +185,7 @@ impl Membership {
             gap.next_ask_ms = now_ms.after(AGAIN_MS);
             asked.extend(gap.awaited.iter().map(|(peer, _)| *peer));
         }
-        asked.sort_unstable();
-        asked.dedup();
-        asked.into_iter().for_each(|peer| outbox.send(peer, PeerBody::AskPast));
+        distinct(asked.into_iter()).into_iter().for_each(|peer| outbox.send(peer, PeerBody::AskPast));
     }
 
     /// Events of which no node is left that knows are of no later unit than the time of day, once that is known.
@@ -215,11 +213,11 @@ impl Membership {
         let is_settled_over =
             self.wholeness.is_whole() || gaps().and_then(|gaps| gaps.settled.as_ref()).is_some_and(is_over);
         let is_arriving_over = gaps().and_then(|gaps| gaps.arriving.as_ref()).is_some_and(is_over);
-        let has_all = |slice: &u32| match self.placement.is_arriving_here(*slice) {
-            _ if !present.keeps(Rule::MindsGaps) => true,
-            _ if self.from_copies.fetched.has(*slice) && self.knows_names_of(*slice, present.now_ms()) => true,
-            true => is_arriving_over,
-            false => is_settled_over,
+        let has_all = |slice: &u32| match () {
+            () if !present.keeps(Rule::MindsGaps) => true,
+            () if self.from_copies.fetched.has(*slice) && self.knows_names_of(*slice, present.now_ms()) => true,
+            () if self.placement.is_arriving_here(*slice) => is_arriving_over,
+            () => is_settled_over,
         };
         self.placement.lacking_here().filter(|slice| own.has(*slice)).filter(has_all).collect()
     }
