@@ -94,6 +94,9 @@ impl Troubles {
         why: impl Fn(usize) -> Option<Why>,
     ) -> Option<(usize, Turn)> {
         let undecided = answers.iter().filter(|answer| **answer == Answer::Undecided).count() as u64;
+        if undecided == 0 && self.current.is_none() {
+            return None;
+        }
         let first = |wanted: Answer| answers.iter().position(|answer| *answer == wanted);
         let before = self.total;
         self.total += undecided;

@@ -201,7 +201,8 @@ impl Output {
     /// Where they cannot be written.
     pub fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         let Some(sink) = self.sink.as_mut().filter(|_| !bytes.is_empty()) else { return Ok(()) };
-        let written = sink.write(self.end.as_bytes()).and_then(|()| sink.write(bytes));
+        let ended = if self.end.is_empty() { Ok(()) } else { sink.write(self.end.as_bytes()) };
+        let written = ended.and_then(|()| sink.write(bytes));
         self.end = if bytes.last() == Some(&b'\n') { "" } else { "\n" };
         written.with_context(|| self.name())
     }

@@ -140,10 +140,12 @@ impl SlicedFilter {
     /// Stamps every event; answers those that have no place, and returns whether all have one.
     fn place(&mut self, times_ms: &[u64], answers: &mut [Answer], record: bool) -> bool {
         let Self { clocks, stamps, groups, judges_ahead, .. } = self;
-        let events = 0..answers.len();
+        let one_clock = clocks.len() == 1;
+        let clock_of = |event: usize| if one_clock { 0 } else { groups[event] as usize };
         stamps.clear();
         let mut all_placed = true;
-        let mut stamp = |clock: &mut WindowClock, event: usize| {
+        stamps.extend(answers.iter_mut().enumerate().map(|(event, answer)| {
+            let clock = &mut clocks[clock_of(event)];
             let placed = if record {
                 clock.place_nth(times_ms, event)
             } else {
@@ -155,13 +157,9 @@ impl SlicedFilter {
                 Placed::Refused => (Stamp::default(), Answer::Refused),
             };
             all_placed &= unplaced.is_placed();
-            answers[event] = unplaced;
+            *answer = unplaced;
             stamp
-        };
-        match &mut clocks[..] {
-            [clock] => stamps.extend(events.map(|event| stamp(clock, event))),
-            clocks => stamps.extend(events.map(|event| stamp(&mut clocks[groups[event] as usize], event))),
-        }
+        }));
         all_placed
     }
 

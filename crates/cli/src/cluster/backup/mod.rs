@@ -163,7 +163,7 @@ async fn take(
             let (name, bytes) = (record.name.as_str(), cells_bytes(record));
             let at = |place_bytes: u64| progress.at(done_bytes + place_bytes.min(bytes), || format!("{name} {slice}"));
             if let Some(copied) = sources.copy(*filter, slice, folder, at).await? {
-                let group = (slice / record.definition.slicing.slices_per_group().max(1)) as usize;
+                let group = record.definition.slicing.group_of(slice) as usize;
                 newest[group] = copied.newest_generation.max(newest[group]);
                 // However much it has, the former filter had more.
                 let complete = copied.complete && !document.altered;

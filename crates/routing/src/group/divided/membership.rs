@@ -211,8 +211,9 @@ impl Membership {
         // A slice may have left and come again in between.
         let is_new = |slice: u32| {
             let arrivals = self.placement.arriving_here().iter();
-            let is_new =
-                arrivals.filter(|(of, _)| *of == slice).any(|arrival| !former.arriving_here().contains(arrival));
+            let is_new = arrivals
+                .filter(|arrival| arrival.slice == slice)
+                .any(|arrival| !former.arriving_here().contains(arrival));
             is_new || come.contains(&slice)
         };
         let lacks = |slice: u32| self.placement.lacking_here().any(|lacking| lacking == slice);

@@ -37,12 +37,20 @@ pub(crate) struct Placement {
     has_gap_here: bool,
     /// A slice here lacks something.
     lacks_here: bool,
-    /// Slices that are on their way here, and since which epoch.
-    arriving_here: Vec<(u32, Epoch)>,
+    /// Slices that are on their way here.
+    arriving_here: Vec<Arrival>,
     /// Slices that are on their way here, and from whom.
     origins: Vec<(u32, NodeId)>,
     /// Nodes that slices of this one are on their way to.
     targets: Vec<NodeId>,
+}
+
+/// A slice that is on its way here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Arrival {
+    pub(crate) slice: u32,
+    /// The epoch since which it is on its way.
+    pub(crate) since: Epoch,
 }
 
 /// A node of the group, as the map says.
@@ -112,7 +120,8 @@ impl Placement {
             () => SliceStanding::Incomplete,
         };
         let standings: Vec<SliceStanding> = (0..).zip(&owners).map(standing).collect();
-        let arriving = |slice: u32| Some((slice, record.arriving_since(first.saturating_add(slice), me)?));
+        let since = |slice: u32| record.arriving_since(first.saturating_add(slice), me);
+        let arriving = |slice: u32| since(slice).map(|since| Arrival { slice, since });
         let is_settled = |slice: &u32| arriving(*slice).is_none();
         let mut own = (0..slices).filter(is_settled).flat_map(copies).filter(|copy| copy.node == me);
         let per_group = record.definition.slicing.slices_per_group().max(1);
@@ -198,8 +207,8 @@ impl Placement {
         (0..).zip(&self.holders).filter(move |(_, holders)| is_lacking(holders)).map(|(slice, _)| slice)
     }
 
-    /// Slices that are on their way here, each with the epoch since which it is so.
-    pub(crate) fn arriving_here(&self) -> &[(u32, Epoch)] {
+    /// Slices that are on their way here.
+    pub(crate) fn arriving_here(&self) -> &[Arrival] {
         &self.arriving_here
     }
 
@@ -266,12 +275,12 @@ impl Placement {
     /// Whether this node has begun to have slices of the group by the map of this placement: it has recorded nothing before.
     pub(crate) fn is_fresh_here(&self) -> bool {
         let own = self.holders.iter().filter(|holders| holders.has(self.me)).count();
-        own == self.arriving_here.len() && self.arriving_here.iter().all(|(_, since)| *since == self.epoch)
+        own == self.arriving_here.len() && self.arriving_here.iter().all(|arrival| arrival.since == self.epoch)
     }
 
     /// Whether a slice is on its way here.
     pub(crate) fn is_arriving_here(&self, slice: u32) -> bool {
-        self.arriving_here.iter().any(|(arriving, _)| *arriving == slice)
+        self.arriving_here.iter().any(|arrival| arrival.slice == slice)
     }
 
     /// Own slices that lack something, each with a node that has all of it.

@@ -106,7 +106,7 @@ impl Tree {
     /// Adds an event to the next question to the level above; false where there is no such level.
     pub(super) fn climb(&mut self, ticket: Ticket, operation: Operation) -> bool {
         let Some(parent) = self.level.as_ref().and_then(|level| level.parent) else { return false };
-        self.climbs.push((parent, operation), ticket);
+        self.climbs.push(ClimbTarget { to: parent, operation }, ticket);
         true
     }
 
@@ -127,7 +127,9 @@ impl Tree {
     /// Adds an event to the next questions to the levels below; returns how many these are.
     pub(super) fn check_below(&mut self, ticket: Ticket, from: Option<FromLevel>) -> u16 {
         let others: Vec<FilterId> = self.checkers(from).collect();
-        others.iter().for_each(|child| self.climbs.push((*child, Operation::Verify), ticket));
+        others
+            .iter()
+            .for_each(|child| self.climbs.push(ClimbTarget { to: *child, operation: Operation::Verify }, ticket));
         others.len() as u16
     }
 
@@ -166,7 +168,7 @@ impl Tree {
             // perhaps later than all that was recorded, moves none.
             let Stamp { unit, judged } = flight.stamp();
             let (shown_unit, unit) =
-                if target.1.records() { (judged, unit) } else { (judged.min(clock.now_unit()), judged) };
+                if target.operation.records() { (judged, unit) } else { (judged.min(clock.now_unit()), judged) };
             clock_unit = shown_unit.max(clock_unit);
             ticks.push(Tick { clock_unit, unit });
             deadline_ms = batch.header().deadline_ms.max(deadline_ms);
@@ -187,8 +189,8 @@ impl Tree {
             number: self.climbs.begin(target, taken),
             from: FromLevel { filter: self.filter, complete },
             group: self.group,
-            to: target.0,
-            operation: target.1,
+            to: target.to,
+            operation: target.operation,
             probes,
             times: Times { base_unit, ticks, clock_ms: clock.clock_ms() },
             deadline_ms,
@@ -199,7 +201,7 @@ impl Tree {
 
     /// Another level has answered a question: returns what it was asked, and about which events.
     pub(super) fn end(&mut self, number: u64) -> Option<(Operation, Vec<Ticket>)> {
-        self.climbs.end(number).map(|((_, operation), tickets)| (operation, tickets))
+        self.climbs.end(number).map(|(target, tickets)| (target.operation, tickets))
     }
 
     /// Whether a node of this level may call an event first-seen by itself.

@@ -22,7 +22,7 @@ use firstseen_filter::UnitNumber;
 use super::Membership;
 use crate::group::divided::outbox::Outbox;
 use crate::group::divided::own::OwnSlices;
-use crate::group::divided::placement::Placement;
+use crate::group::divided::placement::{Arrival, Placement};
 use crate::group::gap::Missing;
 use crate::group::present::Present;
 use crate::group::rules::Rule;
@@ -40,8 +40,8 @@ pub(super) struct Gaps {
     settled: Option<Gap>,
     /// The gap of slices that are on their way here: all that was recorded before they were given to this node.
     arriving: Option<Gap>,
-    /// The slices on their way here, each with the epoch since which it is.
-    arrivals: Vec<(u32, Epoch)>,
+    /// The slices on their way here.
+    arrivals: Vec<Arrival>,
 }
 
 /// What some slices may lack.

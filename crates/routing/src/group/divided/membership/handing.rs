@@ -14,7 +14,7 @@ use firstseen_filter::{GenerationNumber, Probes};
 use super::Membership;
 use crate::group::divided::flights::{Batch, Flights, Ticket};
 use crate::group::divided::outbox::Outbox;
-use crate::group::divided::placement::Placement;
+use crate::group::divided::placement::{Arrival, Placement};
 use crate::group::guard::ReplayGuard;
 use crate::group::limits::NAMES_AWAITED_MS_MAX;
 use crate::ids::{Epoch, Incarnation, NodeId, distinct};
@@ -43,8 +43,16 @@ pub(crate) struct Handing {
     ended_ahead: BTreeMap<NodeId, (Epoch, MonotonicMs)>,
     /// The starts of nodes by the map that was followed last.
     starts: BTreeMap<NodeId, Incarnation>,
-    /// Slices that are on their way here, with the time when this node was given them.
-    arrivals: Vec<((u32, Epoch), MonotonicMs)>,
+    /// Slices that are on their way here.
+    arrivals: Vec<Given>,
+}
+
+/// A slice that is on its way here.
+#[derive(Clone, Copy)]
+struct Given {
+    arrival: Arrival,
+    /// When this node was given it.
+    given_ms: MonotonicMs,
 }
 
 /// A node that is sent every reply.
@@ -128,10 +136,10 @@ impl Handing {
         self.awaited.retain(|awaited| start(awaited.node) == Some(awaited.start));
         self.due.retain(|due| start(due.node).is_some());
         let arriving = placement.arriving_here();
-        self.arrivals.retain(|(arrival, _)| arriving.contains(arrival));
-        let is_new = |arrival: &&(u32, Epoch)| !self.arrivals.iter().any(|(known, _)| known == *arrival);
-        let new: Vec<(u32, Epoch)> = arriving.iter().filter(is_new).copied().collect();
-        self.arrivals.extend(new.into_iter().map(|arrival| (arrival, now_ms)));
+        self.arrivals.retain(|given| arriving.contains(&given.arrival));
+        let is_new = |arrival: &&Arrival| !self.arrivals.iter().any(|known| known.arrival == **arrival);
+        let new: Vec<Arrival> = arriving.iter().filter(is_new).copied().collect();
+        self.arrivals.extend(new.into_iter().map(|arrival| Given { arrival, given_ms: now_ms }));
     }
 
     /// The node counts as started anew: the others have gone on without it, and the nodes that it awaited owe it
@@ -209,8 +217,8 @@ impl Membership {
     /// sends them.
     fn known_ms(&self, slice: u32, now_ms: MonotonicMs) -> MonotonicMs {
         let wait_ms = self.horizon_ms.min(NAMES_AWAITED_MS_MAX);
-        let since = self.handing.arrivals.iter().filter(|((arriving, _), _)| *arriving == slice);
-        let since_ms = since.map(|(_, since_ms)| *since_ms).filter(|_| self.placement.has_live_origin(slice)).max();
+        let given = self.handing.arrivals.iter().filter(|given| given.arrival.slice == slice);
+        let since_ms = given.map(|given| given.given_ms).filter(|_| self.placement.has_live_origin(slice)).max();
         let begun_ms = self.first_ms.unwrap_or(now_ms);
         since_ms.map_or(MonotonicMs::START, |since_ms| since_ms.max(begun_ms).after(wait_ms))
     }
@@ -222,7 +230,7 @@ impl Membership {
 
     /// When that will be so of the next slice.
     pub(super) fn next_known_ms(&self, now_ms: MonotonicMs) -> Option<MonotonicMs> {
-        let arrivals = self.handing.arrivals.iter().map(|((slice, _), _)| self.known_ms(*slice, now_ms));
+        let arrivals = self.handing.arrivals.iter().map(|given| self.known_ms(given.arrival.slice, now_ms));
         arrivals.filter(|known_ms| *known_ms > now_ms).min()
     }
 

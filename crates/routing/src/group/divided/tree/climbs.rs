@@ -14,8 +14,13 @@ const CLIMBS_MAX: usize = 32;
 /// Events of one question.
 const CLIMB_EVENTS_MAX: usize = 1 << 12;
 
-/// The level to ask, and for which operation.
-pub(super) type ClimbTarget = (FilterId, Operation);
+/// What a question asks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct ClimbTarget {
+    /// The level.
+    pub(super) to: FilterId,
+    pub(super) operation: Operation,
+}
 
 /// Events on their way to other levels.
 #[derive(Default)]
