@@ -13,9 +13,9 @@ use tokio::time::Instant;
 use crate::call::ManyCall;
 use crate::error::CallError;
 use crate::filter::Filter;
-use crate::intake::{Events, FilterCore};
+use crate::intake::FilterCore;
 use crate::line;
-use crate::queue::Asked;
+use crate::queue::{Asked, Events};
 use crate::rehash::{HASHED, Rehash};
 
 /// The answer to a claim.
@@ -136,7 +136,7 @@ impl Held {
             return;
         }
         let digest = [filter.secret().digest(&self.event)];
-        let events = Events { digests: &digest, times_ms: self.time_ms.as_slice(), names: &[], fences: &[self.fence] };
+        let events = Events { fences: &[self.fence], ..Events::plain(&digest, self.time_ms.as_slice()) };
         let asked = Asked { operation: Operation::Release, deadline: filter.core().deadline() };
         filter.queue_many(&ManyCall::new(1, None), 0, events, asked);
     }
@@ -257,7 +257,7 @@ impl Filter {
         let name =
             |_: &Digest| SubmissionName { source: first.core().producer(), number: first.core().next_sequence() };
         let names: Vec<SubmissionName> = digests.iter().map(name).collect();
-        let events = Events { digests, times_ms, names: &names, fences: &[] };
+        let events = Events { names: &names, ..Events::plain(digests, times_ms) };
         let (answers, holds) = self.answers(first, Operation::Claim { lease_ms }, events, hashed).await?;
         let hold = |index: usize| holds.get(index).copied().unwrap_or_default();
         Ok(answers.iter().enumerate().map(|(index, answer)| (answer.decision, hold(index))).collect())
@@ -408,7 +408,7 @@ impl Filter {
         if !fences.iter().all(|fence| self.has_granted(*fence)) {
             return Err(CallError::ForeignFence { filter: self.name().to_owned() });
         }
-        let events = Events { digests, times_ms, names: &[], fences };
+        let events = Events { fences, ..Events::plain(digests, times_ms) };
         let (answers, _) = self.answers(home(self.claimed_at(), *fence), operation, events, hashed).await?;
         Ok(answers.into_iter().map(|answer| answer.decision).collect())
     }

@@ -18,10 +18,10 @@ use crate::call::{Answer, ManyCall, lock};
 use crate::degraded::Degraded;
 use crate::error::CallError;
 use crate::frequency::Frequency;
-use crate::intake::{Events, FilterCore};
+use crate::intake::FilterCore;
 use crate::line;
 use crate::outage::{MissingSlices, down_nodes};
-use crate::queue::Asked;
+use crate::queue::{Asked, Events};
 use crate::rehash::{HASHED, Rehash};
 use crate::trace::TraceParent;
 use crate::wait::Wait;
@@ -166,7 +166,7 @@ impl Filter {
             events.iter().map(|event| secret.digest(event.as_ref())).collect()
         };
         let digests = rehash(secret);
-        let events = Events { digests: &digests, times_ms, names: &[], fences: &[] };
+        let events = Events::plain(&digests, times_ms);
         self.verdicts(Operation::Observe, events, (secret, &rehash)).await
     }
 
@@ -190,12 +190,7 @@ impl Filter {
         times_ms: &[u64],
         rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
     ) -> Result<Vec<Verdict>, CallError> {
-        self.verdicts(
-            Operation::Observe,
-            Events { digests, times_ms, names: &[], fences: &[] },
-            (self.secret(), rehash),
-        )
-        .await
+        self.verdicts(Operation::Observe, Events::plain(digests, times_ms), (self.secret(), rehash)).await
     }
 
     /// Like [`Self::observe_digests`], for submissions that have names, one an event.
@@ -223,7 +218,7 @@ impl Filter {
         times_ms: &[u64],
         rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
     ) -> Result<Vec<Verdict>, CallError> {
-        let events = Events { digests, times_ms, names, fences: &[] };
+        let events = Events { names, ..Events::plain(digests, times_ms) };
         self.verdicts(Operation::Observe, events, (self.secret(), rehash)).await
     }
 
@@ -248,8 +243,7 @@ impl Filter {
     /// # Errors
     /// [`CallError`].
     pub async fn test_digests(&self, digests: &[Digest], times_ms: &[u64]) -> Result<Vec<Verdict>, CallError> {
-        self.verdicts(Operation::Lookup, Events { digests, times_ms, names: &[], fences: &[] }, (self.secret(), HASHED))
-            .await
+        self.verdicts(Operation::Lookup, Events::plain(digests, times_ms), (self.secret(), HASHED)).await
     }
 
     /// Like [`Self::observe_digests_or`], but records nothing.
@@ -262,8 +256,7 @@ impl Filter {
         times_ms: &[u64],
         rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
     ) -> Result<Vec<Verdict>, CallError> {
-        self.verdicts(Operation::Lookup, Events { digests, times_ms, names: &[], fences: &[] }, (self.secret(), rehash))
-            .await
+        self.verdicts(Operation::Lookup, Events::plain(digests, times_ms), (self.secret(), rehash)).await
     }
 
     /// Counts an event in a filter of frequencies, and returns its frequency.
@@ -349,7 +342,7 @@ impl Filter {
         let digest = filter.secret().digest(event);
         if let Some(trace) = filter.core().current_trace() {
             let (digests, times_ms, names) = (std::slice::from_ref(&digest), time_ms.as_slice(), name.as_slice());
-            let events = Events { digests, times_ms, names, fences: &[] };
+            let events = Events { names, ..Events::plain(digests, times_ms) };
             // In a box, so that calls which are not traced do not carry its room.
             let (answers, ..) = Box::pin(self.ask_many(filter, operation, events, Some(deadline), Some(trace))).await?;
             return answers.first().copied().ok_or(CallError::Closed);

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 
 use firstseen_filter::{Digest, FilterSecret, Probes, UnitNumber, WindowClock};
 use firstseen_routing::{
-    ClockSource, Decision, Fence, FilterId, FilterRecord, Heads, NodeId, Operation, Prober, Reason, SlicedBuildError,
+    ClockSource, Decision, FilterId, FilterRecord, Heads, NodeId, Operation, Prober, Reason, SlicedBuildError,
     SubmissionName, TREE_LEVELS_MAX, Tick,
 };
 use tokio::sync::oneshot;
@@ -24,7 +24,7 @@ use crate::local::LocalFilter;
 use crate::outage::{MissingSlices, Outage};
 use crate::pace::Pace;
 use crate::piece::Piece;
-use crate::queue::{Asked, Queue, Queued, When};
+use crate::queue::{Asked, Events, Queue, Queued, When};
 
 /// A filter as this client uses it.
 pub(crate) struct FilterCore {
@@ -95,17 +95,6 @@ impl Drop for LaneTicket {
             self.filter.list_if_due(&mut intake, self.lane)
         }
     }
-}
-
-/// The events of one part of a call. Names and fences, where there are any, are one an event; `times_ms` also holds the
-/// times of later events of the call.
-#[derive(Clone, Copy)]
-pub(crate) struct Events<'a> {
-    pub(crate) digests: &'a [Digest],
-    pub(crate) times_ms: &'a [u64],
-    pub(crate) names: &'a [SubmissionName],
-    /// One an event where these are confirmed or released.
-    pub(crate) fences: &'a [Fence],
 }
 
 impl FilterCore {

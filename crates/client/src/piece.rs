@@ -62,8 +62,7 @@ pub(crate) struct Piece {
 impl Piece {
     /// The batch of `taken` events, grouped in runs.
     pub(crate) fn new(filter: Arc<FilterCore>, taken: Taken, clock_ms: u64, ticket: LaneTicket) -> Self {
-        let Taken { asked: Asked { operation, deadline }, mut events, whens, mut names, mut fences, mut callers } =
-            taken;
+        let Taken { asked, mut events, whens, mut names, mut fences, mut callers } = taken;
         let first = whens.first().map(|run| run.when).unwrap_or_default();
         let all_at = |unit: UnitNumber| whens.iter().all(|run| run.when.tick == Tick { clock_unit: unit, unit });
         // Where all events are of one unit, the message has it once, also if the clock stepped there for the first of
@@ -98,33 +97,14 @@ impl Piece {
             }
         }
         let times = Times { base_unit, ticks, clock_ms };
-        let remembers = filter.remembers() && operation == Operation::Observe;
+        let remembers = filter.remembers() && asked.operation == Operation::Observe;
         let digests = if remembers { events.iter().map(|event| event.digest).collect() } else { Vec::new() };
         let local_tick = if remembers { filter.local_tick(still) } else { still };
         let sequence = filter.core().next_sequence();
-        let ticket = Some(Arc::new(ticket));
-        let mut piece = Self {
-            sequence,
-            operation,
-            runs,
-            probes,
-            times,
-            names,
-            fences,
-            trace: callers.trace(),
-            callers,
-            noted: Noted { digests, local_tick, audited },
-            deadline,
-            tries: Tries::default(),
-            retry_until: None,
-            routed_by: 0,
-            is_sent: false,
-            from: None,
-            again: false,
-            ticket,
-            filter,
-            content: Ok(Batch::default()),
-        };
+        let mut piece = Self::begin(filter, sequence, asked, runs, probes, times, callers);
+        (piece.names, piece.fences) = (names, fences);
+        piece.noted = Noted { digests, local_tick, audited };
+        piece.ticket = Some(Arc::new(ticket));
         piece.content = piece.packed();
         piece
     }
@@ -135,11 +115,28 @@ impl Piece {
         let events = probes.len() as u32;
         let mut callers = Callers::with_events(events as usize);
         callers.push_many(call, 0..events);
-        let sequence = filter.core().next_sequence();
-        let mut piece = Self {
+        let (sequence, asked) = (filter.core().next_sequence(), Asked { operation, deadline });
+        let mut piece = Self::begin(filter, sequence, asked, vec![(group, events)], probes, times, callers);
+        (piece.from, piece.again) = (Some(from), again);
+        piece.content = piece.packed();
+        piece
+    }
+
+    /// A batch that has never been sent, of events without names; its content is packed once all else is in place.
+    fn begin(
+        filter: Arc<FilterCore>,
+        sequence: u64,
+        Asked { operation, deadline }: Asked,
+        runs: Vec<(u32, u32)>,
+        probes: Probes,
+        times: Times,
+        callers: Callers,
+    ) -> Self {
+        Self {
+            filter,
             sequence,
             operation,
-            runs: vec![(group, events)],
+            runs,
             probes,
             times,
             names: Vec::new(),
@@ -152,14 +149,11 @@ impl Piece {
             retry_until: None,
             routed_by: 0,
             is_sent: false,
-            from: Some(from),
-            again,
-            ticket: None,
-            filter,
             content: Ok(Batch::default()),
-        };
-        piece.content = piece.packed();
-        piece
+            from: None,
+            again: false,
+            ticket: None,
+        }
     }
 
     /// Notes where events were found.
@@ -314,7 +308,7 @@ impl Piece {
     fn part(&mut self, events: &[usize]) -> Self {
         let mut probes = Probes::new(self.probes.shape());
         let mut runs: Vec<(u32, u32)> = Vec::new();
-        let mut groups = self.runs.iter().flat_map(|(group, events)| std::iter::repeat_n(*group, *events as usize));
+        let mut groups = self.groups();
         let mut next = 0;
         for event in events {
             let pushed = match self.probes.shape() {
@@ -333,28 +327,16 @@ impl Piece {
         }
         drop(groups);
         let some = |ticks: &[Tick]| events.iter().filter_map(|event| ticks.get(*event).copied()).collect();
-        let mut part = Self {
-            filter: self.filter.clone(),
-            sequence: self.sequence,
-            operation: self.operation,
-            runs,
-            probes,
-            times: Times { ticks: some(&self.times.ticks), ..self.times },
-            names: events.iter().filter_map(|event| self.names.get(*event).copied()).collect(),
-            fences: events.iter().filter_map(|event| self.fences.get(*event).copied()).collect(),
-            trace: self.trace,
-            noted: self.noted.part(events),
-            callers: self.callers.take_some(events.iter().copied()),
-            deadline: self.deadline,
-            tries: self.tries.clone(),
-            retry_until: self.retry_until,
-            routed_by: self.routed_by,
-            is_sent: false,
-            from: self.from,
-            again: self.again,
-            ticket: self.ticket.clone(),
-            content: Ok(Batch::default()),
-        };
+        let times = Times { ticks: some(&self.times.ticks), ..self.times };
+        let asked = Asked { operation: self.operation, deadline: self.deadline };
+        let callers = self.callers.take_some(events.iter().copied());
+        let mut part = Self::begin(self.filter.clone(), self.sequence, asked, runs, probes, times, callers);
+        part.names = events.iter().filter_map(|event| self.names.get(*event).copied()).collect();
+        part.fences = events.iter().filter_map(|event| self.fences.get(*event).copied()).collect();
+        part.noted = self.noted.part(events);
+        (part.trace, part.from, part.again) = (self.trace, self.from, self.again);
+        (part.tries, part.retry_until, part.routed_by) = (self.tries.clone(), self.retry_until, self.routed_by);
+        part.ticket = self.ticket.clone();
         part.content = part.packed();
         part
     }

@@ -46,6 +46,24 @@ pub(crate) struct Asked {
     pub(crate) deadline: Instant,
 }
 
+/// The events of one part of a call. Names and fences, where there are any, are one an event; `times_ms` also holds the
+/// times of later events of the call.
+#[derive(Clone, Copy)]
+pub(crate) struct Events<'a> {
+    pub(crate) digests: &'a [Digest],
+    pub(crate) times_ms: &'a [u64],
+    pub(crate) names: &'a [SubmissionName],
+    /// One an event where these are confirmed or released.
+    pub(crate) fences: &'a [Fence],
+}
+
+impl<'a> Events<'a> {
+    /// Events without names and fences.
+    pub(crate) fn plain(digests: &'a [Digest], times_ms: &'a [u64]) -> Self {
+        Self { digests, times_ms, names: &[], fences: &[] }
+    }
+}
+
 /// Events of one caller.
 struct Segment {
     caller: Caller,

@@ -11,7 +11,8 @@ use firstseen_routing::Operation;
 
 use crate::error::CallError;
 use crate::filter::{Filter, Verdict};
-use crate::intake::{Events, FilterCore};
+use crate::intake::FilterCore;
+use crate::queue::Events;
 use crate::wait::Wait;
 
 impl Filter {
@@ -45,7 +46,7 @@ impl Filter {
     ) -> Result<Vec<Verdict>, CallError> {
         let time_ms = self.newest().time_of_life(life_ms, now_ms)?;
         let times_ms = vec![time_ms; digests.len()];
-        let events = Events { digests, times_ms: &times_ms, names: &[], fences: &[] };
+        let events = Events::plain(digests, &times_ms);
         self.verdicts(Operation::Observe, events, (self.secret(), rehash)).await
     }
 }
