@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::call::Answer;
 use crate::client::Core;
-use crate::dock::{Dock, Target};
+use crate::dock::{Dock, FilterLane, Target};
 use crate::intake::LaneTicket;
 use crate::piece::Piece;
 use crate::retry::{AfterRefusal, Jitter};
@@ -138,7 +138,7 @@ impl Courier {
             self.core.door_dock().deliver(piece);
         }
         let limits = self.core.limits();
-        while let Some((filter, lane)) = self.dock.next_ready() {
+        while let Some(FilterLane { filter, lane }) = self.dock.next_ready() {
             if let Some(piece) = filter.take(lane, limits.batch_events_max as usize, limits.inflight_batches_max) {
                 self.core.door_dock().deliver(piece);
             }
@@ -208,7 +208,7 @@ impl Courier {
         // Half of the node's credit is for the other filters, should the node be slow with this one.
         let batches_max = (stream.credits as u32 / 2).max(1);
         while unanswered.len() < stream.credits
-            && let Some((filter, lane)) = self.dock.next_ready()
+            && let Some(FilterLane { filter, lane }) = self.dock.next_ready()
         {
             if let Some(piece) = filter.take(lane, stream.batch_events_max, batches_max) {
                 self.send(piece, stream, unanswered)?;
@@ -378,7 +378,7 @@ impl Courier {
             let reason = piece.tries.out_of_time(false, otherwise);
             piece.answer_alike(reason);
         }
-        for (filter, lane) in self.dock.lanes() {
+        for FilterLane { filter, lane } in self.dock.lanes() {
             filter.expire(lane, now, otherwise);
         }
     }

@@ -28,15 +28,21 @@ pub(crate) enum Target {
     Door,
 }
 
+/// A queue for the dock's node: a lane of a filter.
+pub(crate) struct FilterLane<Handle = Arc<FilterCore>> {
+    pub(crate) filter: Handle,
+    pub(crate) lane: usize,
+}
+
 /// The work of one courier.
 pub(crate) struct Dock {
     pub(crate) target: Target,
-    /// Queues from which a batch is due, by filter and lane.
-    ready: Mutex<VecDeque<(Arc<FilterCore>, usize)>>,
+    /// Queues from which a batch is due.
+    ready: Mutex<VecDeque<FilterLane>>,
     /// Batches that other couriers have made.
     inbox: Mutex<VecDeque<Piece>>,
     /// All queues for this node.
-    lanes: Mutex<Vec<(Weak<FilterCore>, usize)>>,
+    lanes: Mutex<Vec<FilterLane<Weak<FilterCore>>>>,
     /// Events in them.
     queued_events: AtomicUsize,
     pub(crate) wake: Notify,
@@ -57,15 +63,15 @@ impl Dock {
     }
 
     pub(crate) fn add_lane(&self, filter: Weak<FilterCore>, lane: usize) {
-        lock(&self.lanes).push((filter, lane));
+        lock(&self.lanes).push(FilterLane { filter, lane });
     }
 
     pub(crate) fn list(&self, filter: Arc<FilterCore>, lane: usize) {
-        lock(&self.ready).push_back((filter, lane));
+        lock(&self.ready).push_back(FilterLane { filter, lane });
         self.wake.notify_one();
     }
 
-    pub(crate) fn next_ready(&self) -> Option<(Arc<FilterCore>, usize)> {
+    pub(crate) fn next_ready(&self) -> Option<FilterLane> {
         lock(&self.ready).pop_front()
     }
 
@@ -112,10 +118,11 @@ impl Dock {
     }
 
     /// All queues of filters that are still in use.
-    pub(crate) fn lanes(&self) -> Vec<(Arc<FilterCore>, usize)> {
+    pub(crate) fn lanes(&self) -> Vec<FilterLane> {
         let mut lanes = lock(&self.lanes);
-        lanes.retain(|(filter, _)| filter.strong_count() > 0);
-        lanes.iter().filter_map(|(filter, lane)| filter.upgrade().map(|filter| (filter, *lane))).collect()
+        lanes.retain(|of| of.filter.strong_count() > 0);
+        let in_use = |of: &FilterLane<_>| Some(FilterLane { filter: Weak::upgrade(&of.filter)?, lane: of.lane });
+        lanes.iter().filter_map(in_use).collect()
     }
 
     /// Gives up all work that waits here.

@@ -51,8 +51,7 @@ struct Intake {
     scratch: Probes,
     map_version: u64,
     is_closed: bool,
-    /// The lane of every slice, and whether no node serves the slice.
-    lane_of_slice: Vec<(u32, bool)>,
+    lane_of_slice: Vec<SliceLane>,
     lanes: Vec<Lane>,
 }
 
@@ -61,6 +60,14 @@ impl Intake {
     fn unit_max(&self) -> UnitNumber {
         self.pace.unit_max(self.lanes.iter().filter_map(|lane| lane.queue.first_unit()))
     }
+}
+
+/// Where events that need a slice go.
+#[derive(Clone, Copy, Debug)]
+struct SliceLane {
+    lane: u32,
+    /// No node serves the slice.
+    is_gone: bool,
 }
 
 /// Events on their way to one node.
@@ -360,9 +367,9 @@ impl FilterCore {
         let nowhere = if intake.is_closed { Reason::NotReady } else { Reason::UnknownFilter };
         let mut slices = self.prober.slices(group, &intake.scratch, 0);
         let mut next = || slices.next().map(|slice| intake.lane_of_slice.get(slice as usize).copied());
-        let (first, is_gone) = next().flatten().ok_or(nowhere)?;
-        let live = if is_gone { std::iter::from_fn(next).flatten().find(|(_, is_gone)| !is_gone) } else { None };
-        Ok((group, live.map_or(first, |(lane, _)| lane) as usize))
+        let first = next().flatten().ok_or(nowhere)?;
+        let live = if first.is_gone { std::iter::from_fn(next).flatten().find(|slice| !slice.is_gone) } else { None };
+        Ok((group, live.unwrap_or(first).lane as usize))
     }
 
     /// The place in time of event `event` of those whose times are in `times_ms`, which moves the clock, unless the event is only
@@ -408,7 +415,7 @@ impl FilterCore {
                 lanes.push(Lane { node: owner.node, dock, queue, inflight_batches: 0, is_listed: false });
                 lanes.len() - 1
             });
-            (lane as u32, heads.is_gone(slice))
+            SliceLane { lane: lane as u32, is_gone: heads.is_gone(slice) }
         }));
     }
 

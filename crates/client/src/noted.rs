@@ -5,6 +5,14 @@
 use firstseen_filter::Digest;
 use firstseen_routing::Tick;
 
+/// An event whose answer is checked.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct AuditedEvent {
+    /// Its number in the batch.
+    pub(crate) event: u32,
+    pub(crate) digest: Digest,
+}
+
 /// The notes of all events of a batch.
 #[derive(Default)]
 pub(crate) struct Noted {
@@ -12,16 +20,16 @@ pub(crate) struct Noted {
     pub(crate) digests: Vec<Digest>,
     /// The place of events that nodes stamp.
     pub(crate) local_tick: Tick,
-    /// Events whose answers are checked.
-    pub(crate) audited: Vec<(u32, Digest)>,
+    pub(crate) audited: Vec<AuditedEvent>,
 }
 
 impl Noted {
     /// The notes of these events, which stand in the order of the batch.
     pub(crate) fn part(&self, events: &[usize]) -> Self {
         let digests = events.iter().filter_map(|event| self.digests.get(*event).copied()).collect();
-        let audited = self.audited.iter().filter_map(|(event, digest)| {
-            events.binary_search(&(*event as usize)).ok().map(|event| (event as u32, *digest))
+        let audited = self.audited.iter().filter_map(|AuditedEvent { event, digest }| {
+            let event = events.binary_search(&(*event as usize)).ok()?;
+            Some(AuditedEvent { event: event as u32, digest: *digest })
         });
         Self { digests, local_tick: self.local_tick, audited: audited.collect() }
     }

@@ -20,19 +20,34 @@ use tokio::time::Instant;
 
 use crate::call::{Answer, Callers, ManyCall, lock};
 use crate::intake::{FilterCore, LaneTicket};
-use crate::noted::Noted;
+use crate::noted::{AuditedEvent, Noted};
 use crate::outage::{MissingSlices, passes_within};
 use crate::queue::{Asked, Taken};
 use crate::retry::Tries;
 use crate::trace::TraceParent;
+
+/// Events in a row that are of one group.
+#[derive(Clone, Copy, Debug)]
+struct GroupRun {
+    group: u32,
+    events: u32,
+}
+
+/// Events of a batch that go to one head.
+struct Share {
+    head: NodeId,
+    /// Each of their runs goes to this head as a whole; otherwise each is divided among several heads.
+    is_whole: bool,
+    events: Vec<usize>,
+}
 
 /// Events that are sent under one sequence.
 pub(crate) struct Piece {
     pub(crate) filter: Arc<FilterCore>,
     pub(crate) sequence: u64,
     pub(crate) operation: Operation,
-    /// Each group and the number of its events; events stand group by group.
-    runs: Vec<(u32, u32)>,
+    /// Events stand group by group.
+    runs: Vec<GroupRun>,
     probes: Probes,
     times: Times,
     names: Vec<SubmissionName>,
@@ -84,16 +99,13 @@ impl Piece {
             ticks = in_order(ticks, &order);
         }
         let mut probes = Probes::new(filter.prober().shape());
-        let mut runs: Vec<(u32, u32)> = Vec::new();
+        let mut runs: Vec<GroupRun> = Vec::new();
         let mut audited = Vec::new();
         for (index, event) in (0..).zip(&events) {
             filter.prober().push(event.digest, &mut probes);
-            match runs.last_mut() {
-                Some((group, events)) if *group == event.group => *events += 1,
-                _ => runs.push((event.group, 1)),
-            }
+            add_to_runs(&mut runs, event.group);
             if filter.audits(event.digest) {
-                audited.push((index, event.digest));
+                audited.push(AuditedEvent { event: index, digest: event.digest });
             }
         }
         let times = Times { base_unit, ticks, clock_ms };
@@ -116,7 +128,7 @@ impl Piece {
         let mut callers = Callers::with_events(events as usize);
         callers.push_many(call, 0..events);
         let (sequence, asked) = (filter.core().next_sequence(), Asked { operation, deadline });
-        let mut piece = Self::begin(filter, sequence, asked, vec![(group, events)], probes, times, callers);
+        let mut piece = Self::begin(filter, sequence, asked, vec![GroupRun { group, events }], probes, times, callers);
         (piece.from, piece.again) = (Some(from), again);
         piece.content = piece.packed();
         piece
@@ -127,7 +139,7 @@ impl Piece {
         filter: Arc<FilterCore>,
         sequence: u64,
         Asked { operation, deadline }: Asked,
-        runs: Vec<(u32, u32)>,
+        runs: Vec<GroupRun>,
         probes: Probes,
         times: Times,
         callers: Callers,
@@ -201,11 +213,11 @@ impl Piece {
             again: false,
         };
         let mut end = 0;
-        let runs = self.runs.iter().map(|(group, events)| {
-            let range = end..end + *events as usize;
+        let runs = self.runs.iter().map(|run| {
+            let range = end..end + run.events as usize;
             end = range.end;
             Run {
-                group: *group,
+                group: run.group,
                 probes: &self.probes,
                 ticks: self.times.ticks.get(range.clone()).unwrap_or(&[]),
                 names: self.names.get(range.clone()).unwrap_or(&[]),
@@ -223,7 +235,7 @@ impl Piece {
     /// The head of every event, in order, with the number of the run.
     fn heads_of_events<'a>(&'a self, heads: &'a Heads<'_>) -> impl Iterator<Item = (usize, Option<NodeId>)> + 'a {
         let runs = self.runs.iter().enumerate();
-        let groups = runs.flat_map(|(run, (group, events))| (0..*events).map(move |_| (run, *group)));
+        let groups = runs.flat_map(|(number, run)| (0..run.events).map(move |_| (number, run.group)));
         let head = |group, event| heads.of(self.filter.prober(), group, &self.probes, event);
         groups.enumerate().map(move |(event, (run, group))| (run, head(group, event)))
     }
@@ -231,10 +243,10 @@ impl Piece {
     /// The node that heads all events of the batch; `None` if there are several.
     pub(crate) fn head(&self, heads: &Heads<'_>) -> Option<NodeId> {
         let mut end = 0;
-        let runs = self.runs.iter().map(|(group, events)| {
+        let runs = self.runs.iter().map(|run| {
             let begin = end;
-            end += *events as usize;
-            (*group, begin..end)
+            end += run.events as usize;
+            (run.group, begin..end)
         });
         let head = |(group, events)| heads.of_run(self.filter.prober(), group, &self.probes, events);
         let mut heads = runs.flat_map(head);
@@ -247,7 +259,7 @@ impl Piece {
     /// then it would be unknown which of the two submissions of an event came first.
     pub(crate) fn split(mut self, heads: &Heads<'_>) -> Vec<(NodeId, Self)> {
         let heads: Vec<(usize, Option<NodeId>)> = self.heads_of_events(heads).collect();
-        let mut parts: Vec<(NodeId, bool, Vec<usize>)> = Vec::new();
+        let mut shares: Vec<Share> = Vec::new();
         let mut from = 0;
         while from < heads.len() {
             let run = heads[from].0;
@@ -255,16 +267,16 @@ impl Piece {
             let is_whole = heads[from..from + events].iter().all(|(_, head)| *head == heads[from].1);
             for (event, (_, head)) in heads.iter().enumerate().skip(from).take(events) {
                 let Some(head) = *head else { continue };
-                match parts.iter_mut().find(|(node, whole, _)| (*node, *whole) == (head, is_whole)) {
-                    Some((_, _, events)) => events.push(event),
-                    None => parts.push((head, is_whole, vec![event])),
+                match shares.iter_mut().find(|share| (share.head, share.is_whole) == (head, is_whole)) {
+                    Some(share) => share.events.push(event),
+                    None => shares.push(Share { head, is_whole, events: vec![event] }),
                 }
             }
             from += events;
         }
         let may_have_recorded = self.tries.reason_for_callers(Reason::StaleMap) == Reason::Unknown;
-        let mut pieces = Vec::with_capacity(parts.len());
-        for (head, is_whole, events) in parts {
+        let mut pieces = Vec::with_capacity(shares.len());
+        for Share { head, is_whole, events } in shares {
             let mut part = self.part(&events);
             match (is_whole, may_have_recorded) {
                 (true, _) => pieces.push((head, part)),
@@ -307,7 +319,7 @@ impl Piece {
     /// Some of the events, with their callers.
     fn part(&mut self, events: &[usize]) -> Self {
         let mut probes = Probes::new(self.probes.shape());
-        let mut runs: Vec<(u32, u32)> = Vec::new();
+        let mut runs: Vec<GroupRun> = Vec::new();
         let mut groups = self.groups();
         let mut next = 0;
         for event in events {
@@ -320,10 +332,7 @@ impl Piece {
             debug_assert!(pushed.is_ok(), "a probe of the same shape");
             let group = groups.nth(event - next).unwrap_or(0);
             next = event + 1;
-            match runs.last_mut() {
-                Some((last, events)) if *last == group => *events += 1,
-                _ => runs.push((group, 1)),
-            }
+            add_to_runs(&mut runs, group);
         }
         drop(groups);
         let some = |ticks: &[Tick]| events.iter().filter_map(|event| ticks.get(*event).copied()).collect();
@@ -380,7 +389,7 @@ impl Piece {
 
     /// The group of each event.
     fn groups(&self) -> impl Iterator<Item = u32> {
-        self.runs.iter().flat_map(|(group, events)| std::iter::repeat_n(*group, *events as usize))
+        self.runs.iter().flat_map(|run| std::iter::repeat_n(run.group, run.events as usize))
     }
 
     /// Answers every event; `clock_ms` is the reading of the owner's clock, 0 where there is none.
@@ -448,13 +457,19 @@ impl Piece {
         }
         let still = Tick { clock_unit: self.times.base_unit, unit: self.times.base_unit };
         let (callers, ticks) = (&self.callers, &self.times.ticks);
-        let audited = self.noted.audited.iter().filter(|(event, _)| callers.awaits(*event as usize)).filter_map(
-            |(event, digest)| {
-                let event = *event as usize;
-                Some((*digest, ticks.get(event).copied().unwrap_or(still), decision_of(event)?))
-            },
-        );
+        let audited = self.noted.audited.iter().filter_map(|AuditedEvent { event, digest }| {
+            let event = Some(*event as usize).filter(|event| callers.awaits(*event))?;
+            Some((*digest, ticks.get(event).copied().unwrap_or(still), decision_of(event)?))
+        });
         self.filter.audit(clock_ms, audited);
+    }
+}
+
+/// Adds an event of a group behind the others.
+fn add_to_runs(runs: &mut Vec<GroupRun>, group: u32) {
+    match runs.last_mut() {
+        Some(run) if run.group == group => run.events += 1,
+        _ => runs.push(GroupRun { group, events: 1 }),
     }
 }
 
