@@ -73,7 +73,7 @@ impl Client {
         let client = Self { _closer: Arc::new(Closer(core.clone())), core };
         let (give_up, hopeless) = oneshot::channel();
         client.core.spawn(Watcher::new(client.core.clone(), seeds, give_up).run());
-        client.core.spawn(Courier::new(client.core.clone(), client.core.door_dock.clone()).run());
+        client.core.spawn(Courier::new(client.core.clone(), client.core.relay_dock.clone()).run());
         let mut maps = client.core.maps.subscribe();
         let has_map = maps.wait_for(|map| map.version > 0);
         let first = async {
@@ -143,9 +143,9 @@ pub(crate) struct Core {
     map_version: AtomicU64,
     /// The newest version that any node has named.
     version_heard_of: watch::Sender<u64>,
-    /// A channel to a node that answers.
-    door: watch::Sender<Option<Channel>>,
-    door_dock: Arc<Dock>,
+    /// A channel to a node that answers, which relays batches for the others.
+    relay: watch::Sender<Option<Channel>>,
+    relay_dock: Arc<Dock>,
     docks: Mutex<BTreeMap<NodeId, Arc<Dock>>>,
     filters: Mutex<BTreeMap<FilterId, Weak<FilterCore>>>,
     /// Room for events that are queued or in flight.
@@ -171,8 +171,8 @@ impl Core {
             site,
             maps: watch::Sender::new(Arc::new(ClusterMap::default())),
             map_version: AtomicU64::new(0),
-            door: watch::Sender::new(None),
-            door_dock: Arc::new(Dock::new(Target::Door)),
+            relay: watch::Sender::new(None),
+            relay_dock: Arc::new(Dock::new(Target::Relay)),
             docks: Mutex::default(),
             filters: Mutex::default(),
             version_heard_of: watch::Sender::new(0),
@@ -195,8 +195,8 @@ impl Core {
         let filters: Vec<_> = lock(&self.filters).values().filter_map(Weak::upgrade).collect();
         filters.iter().for_each(|filter| filter.close());
         let docks: Vec<_> = std::mem::take(&mut *lock(&self.docks)).into_values().collect();
-        docks.iter().chain([&self.door_dock]).for_each(|dock| dock.clear());
-        self.door.send(None);
+        docks.iter().chain([&self.relay_dock]).for_each(|dock| dock.clear());
+        self.relay.send(None);
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -341,8 +341,8 @@ impl Core {
         &self.filters
     }
 
-    pub(crate) fn set_door(&self, channel: Channel) {
-        self.door.send(Some(channel));
+    pub(crate) fn set_relay(&self, channel: Channel) {
+        self.relay.send(Some(channel));
     }
 
     pub(crate) fn complain(&self, complaints: &BTreeMap<String, String>) {
@@ -359,7 +359,7 @@ impl Core {
     /// A channel to the target of a courier.
     pub(crate) fn channel(&self, target: Target) -> Result<Channel, String> {
         match target {
-            Target::Door => self.door.borrow().clone().ok_or_else(|| "no node answers".to_owned()),
+            Target::Relay => self.relay.borrow().clone().ok_or_else(|| "no node answers".to_owned()),
             Target::Node(id) => {
                 let map = self.map();
                 let node = map.nodes.get(&id).ok_or_else(|| format!("node {id} has left the cluster"))?;
@@ -371,7 +371,7 @@ impl Core {
     /// The address of a target that is one node.
     pub(crate) fn address(&self, target: Target) -> Option<String> {
         match target {
-            Target::Door => None,
+            Target::Relay => None,
             Target::Node(id) => self.map().nodes.get(&id).map(|node| node.address.clone()),
         }
     }
@@ -395,12 +395,12 @@ impl Core {
         let name = |node: &NodeId| map.nodes.get(node).map_or_else(|| node.to_string(), |record| record.name.clone());
         let docks = lock(&self.docks);
         let by_node = docks.iter().map(|(node, dock)| dock.traffic.of(&name(node)));
-        let all = by_node.chain([self.door_dock.traffic.of("")]);
+        let all = by_node.chain([self.relay_dock.traffic.of("")]);
         all.filter(|traffic| traffic.batches > 0).collect()
     }
 
-    pub(crate) fn door_dock(&self) -> &Dock {
-        &self.door_dock
+    pub(crate) fn relay_dock(&self) -> &Dock {
+        &self.relay_dock
     }
 
     /// Brings a batch to the heads of its events.

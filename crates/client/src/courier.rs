@@ -128,19 +128,19 @@ impl Courier {
         let patience = Duration::from_millis(self.core.limits().relay_after_ms);
         // Where no node could be reached for as long as a call may take, the next call need not wait as long again.
         let last_deadline = now + self.core.patience();
-        let is_hopeless = self.dock.target == Target::Door && now >= down_since + self.core.patience();
+        let is_hopeless = self.dock.target == Target::Relay && now >= down_since + self.core.patience();
         self.expire(if is_hopeless { last_deadline } else { now }, Reason::NotReady);
         self.dispatch_due(now);
-        if self.dock.target == Target::Door || now.saturating_duration_since(down_since) < patience {
+        if self.dock.target == Target::Relay || now.saturating_duration_since(down_since) < patience {
             return;
         }
         while let Some(piece) = self.dock.next_piece() {
-            self.core.door_dock().deliver(piece);
+            self.core.relay_dock().deliver(piece);
         }
         let limits = self.core.limits();
         while let Some(FilterLane { filter, lane }) = self.dock.next_ready() {
             if let Some(piece) = filter.take(lane, limits.batch_events_max as usize, limits.inflight_batches_max) {
-                self.core.door_dock().deliver(piece);
+                self.core.relay_dock().deliver(piece);
             }
         }
     }
@@ -230,7 +230,7 @@ impl Courier {
             (_, None) => None,
             (_, Some(record)) => piece.head(&Heads::new(&map, record)),
         };
-        let is_here = |head: NodeId| self.dock.target == Target::Door || self.dock.target == Target::Node(head);
+        let is_here = |head: NodeId| self.dock.target == Target::Relay || self.dock.target == Target::Node(head);
         let Some(head) = head.filter(|head| is_here(*head)) else {
             self.core.dispatch(piece);
             return Ok(());

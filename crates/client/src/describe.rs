@@ -35,7 +35,7 @@ impl Core {
     /// The filter of this name: while it is being altered, the one that is asked first.
     pub(crate) async fn open(self: &Arc<Self>, name: &str, deadline: Instant) -> Result<Arc<FilterCore>, FilterError> {
         let mut jitter = self.jitter();
-        let (mut awaited, mut target) = (JoinSet::new(), Target::Door);
+        let (mut awaited, mut target) = (JoinSet::new(), Target::Relay);
         let (mut tries, mut silences, mut unknown_since) = (0, 0, None);
         loop {
             let channel = self.channel(target);
@@ -70,7 +70,7 @@ impl Core {
                 tries += 1;
                 sleep(Duration::from_millis(jitter.wait_ms(tries + 2))).await;
             }
-            target = if awaited.is_empty() { Target::Door } else { self.other_node(silences) };
+            target = if awaited.is_empty() { Target::Relay } else { self.other_node(silences) };
         }
     }
 
@@ -80,7 +80,7 @@ impl Core {
         let up: Vec<NodeId> = map.nodes.iter().filter(|(_, node)| !node.is_down).map(|(id, _)| *id).collect();
         let begin = self.incarnation() as usize;
         let found = begin.wrapping_add(turn).checked_rem(up.len()).and_then(|index| up.get(index));
-        found.map_or(Target::Door, |id| Target::Node(*id))
+        found.map_or(Target::Relay, |id| Target::Node(*id))
     }
 
     fn not_found(&self, name: &str) -> FilterError {

@@ -24,8 +24,8 @@ const TURNS_MAX: usize = 4;
 pub(crate) enum Target {
     /// A node, at its own address.
     Node(NodeId),
-    /// Any node that can be reached: it relays.
-    Door,
+    /// Any node that can be reached: it relays batches to the nodes that own their slices.
+    Relay,
 }
 
 /// A queue for the dock's node: a lane of a filter.

@@ -83,7 +83,7 @@ impl Watcher {
                 let before = self.core.map_version();
                 let failure = match self.open(&candidate).await {
                     Ok((channel, maps)) => {
-                        self.core.set_door(channel);
+                        self.core.set_relay(channel);
                         self.follow(&candidate, maps).await
                     }
                     Err(failure) => failure,

@@ -111,7 +111,7 @@ async fn credits_are_never_exceeded() {
 }
 
 #[tokio::test]
-async fn one_door_is_enough() {
+async fn one_reachable_node_is_enough() {
     let cluster = FakeCluster::start(2).await;
     cluster.add_filter("clicks", definition("1h", "horizontal:4"), ClockSource::Wall);
     // Node 2 is somewhere behind a wall.
