@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::stats::{Estimate, SHOWN, Verdict};
+use crate::stats::{Estimate, Judged, SHOWN};
 
 /// The place in a paper of the figure that is reproduced.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,7 +74,7 @@ pub struct Point {
     /// The value in the paper.
     pub printed: Option<f64>,
     /// Whether the measured agrees with the expected.
-    pub verdict: Verdict,
+    pub verdict: Judged,
 }
 
 /// Points that are measured in one way, with one formula.
@@ -145,12 +145,12 @@ impl Document {
             self.panels.iter().flat_map(|panel| panel.series.iter().map(|series| (panel.title.as_str(), series)));
         let points = series
             .flat_map(|(panel, series)| series.points.iter().map(move |point| (panel, series.name.as_str(), point)));
-        points.filter(|(_, _, point)| point.verdict == Verdict::Out)
+        points.filter(|(_, _, point)| point.verdict == Judged::Out)
     }
 
-    /// How many points have this verdict.
-    pub fn count(&self, verdict: Verdict) -> usize {
-        self.points().filter(|point| point.verdict == verdict).count()
+    /// How many points are judged so.
+    pub fn count(&self, judged: Judged) -> usize {
+        self.points().filter(|point| point.verdict == judged).count()
     }
 }
 
@@ -209,7 +209,7 @@ pub fn judged(sheets: Vec<Sheet>) -> Vec<Panel> {
             printed: reading.printed,
             verdict: match reading.expected {
                 Some(expected) => reading.estimate.judge(expected, judged),
-                None => Verdict::NotJudged,
+                None => Judged::NotJudged,
             },
         }
     };

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use crate::document::{Document, Parameter};
 use crate::number::number;
-use crate::stats::Verdict;
+use crate::stats::Judged;
 
 /// Figures of the papers that no experiment shows, with the reason.
 pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
@@ -89,8 +89,8 @@ expects, or a model whose places are drawn where no formula is known. A point is
 ";
 
 fn summary(page: &mut String, heading: &Heading, documents: &[Document]) {
-    let total = |verdict| documents.iter().map(|document| document.count(verdict)).sum::<usize>();
-    let (within, out) = (total(Verdict::In), total(Verdict::Out));
+    let total = |judged| documents.iter().map(|document| document.count(judged)).sum::<usize>();
+    let (within, out) = (total(Judged::In), total(Judged::Out));
     let words = match out {
         0 if within == 0 => "No point is judged.".to_owned(),
         0 => format!("All {within} judged points are in."),
@@ -104,7 +104,7 @@ fn summary(page: &mut String, heading: &Heading, documents: &[Document]) {
     page.push_str("<tr><th>experiment</th><th>shows</th><th>in</th><th>out</th><th>not judged</th></tr>\n");
     for document in documents {
         let (name, title) = (escaped(&document.name), escaped(&document.title));
-        let [within, out, unjudged] = [Verdict::In, Verdict::Out, Verdict::NotJudged].map(|kind| document.count(kind));
+        let [within, out, unjudged] = [Judged::In, Judged::Out, Judged::NotJudged].map(|kind| document.count(kind));
         let out = match out {
             0 => "<td>0</td>".to_owned(),
             out => format!("<td class=\"out\"><a href=\"#{name}-out\">{out}</a></td>"),
@@ -209,7 +209,7 @@ pub(crate) fn formulas(document: &Document) -> Vec<(String, &str)> {
 }
 
 fn outliers(page: &mut String, document: &Document) {
-    if document.count(Verdict::Out) == 0 {
+    if document.count(Judged::Out) == 0 {
         return;
     }
     let heading =
@@ -261,7 +261,7 @@ mod tests {
     use super::*;
     use crate::document::{Axis, Panel, Point, Series, Source};
 
-    fn document(verdict: Verdict) -> Document {
+    fn document(verdict: Judged) -> Document {
         let point =
             Point { x: 4.0, mean: 0.5, low: 0.4, high: 0.6, samples: 3, expected: Some(0.1), printed: None, verdict };
         let evil = "<script>alert('x' & \"y\")</script>".to_owned();
@@ -286,7 +286,7 @@ mod tests {
     #[test]
     fn no_text_of_a_document_is_taken_for_html() {
         let heading = Heading { made: "<b>now</b>".to_owned(), not_ended: 2 };
-        let page = html(&heading, &[document(Verdict::Out)]);
+        let page = html(&heading, &[document(Judged::Out)]);
         assert!(page.contains("2 of 3 experiments did not end."), "{page}");
         assert!(!page.contains("<script") && !page.contains("<b>now") && !page.contains("evil\"name"), "{page}");
         assert_eq!(page.matches("&lt;script&gt;alert(&#39;x&#39; &amp; &quot;y&quot;)").count(), 13, "{page}");
@@ -301,7 +301,7 @@ mod tests {
 
     #[test]
     fn a_formula_stands_once_and_a_point_that_is_out_under_its_panel() {
-        let mut document = document(Verdict::Out);
+        let mut document = document(Judged::Out);
         let named = |name: &str, formula: &str, of: &Series| Series {
             name: name.to_owned(),
             formula: Some(formula.to_owned()),
@@ -322,10 +322,10 @@ mod tests {
 
     #[test]
     fn the_summary_counts_and_what_is_out_is_shown() {
-        let page = html(&Heading::default(), &[document(Verdict::Out), document(Verdict::In)]);
+        let page = html(&Heading::default(), &[document(Judged::Out), document(Judged::In)]);
         assert!(page.contains("1 of 2 judged points are <span class=\"out\">out</span>"));
         assert!(page.contains("<td>0.5000</td><td>0.4000 to 0.6000</td><td>0.1000</td>"));
-        let page = html(&Heading::default(), &[document(Verdict::In), document(Verdict::In)]);
+        let page = html(&Heading::default(), &[document(Judged::In), document(Judged::In)]);
         assert!(page.contains("All 2 judged points are in."));
         assert!(page.contains("What the papers name and this page leaves out") && page.contains("decay functions"));
     }

@@ -13,7 +13,7 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 
 use crate::document::{Document, Panel};
-use crate::stats::Verdict;
+use crate::stats::Judged;
 use marks::Style;
 use scale::{Places, Scale};
 
@@ -166,7 +166,7 @@ fn points(chart: &Chart<'_, '_>, panel: &Panel, x: &Scale, y: &Scale) -> Drawn {
             let [low, mean, high] = [point.low, point.mean, point.high].map(|value| y.place(value));
             // A logarithmic axis has no place for a mean of zero, so only its bar is drawn.
             marks::measured(chart, at, (low, y.has(point.mean).then_some(mean), high), shift, style)?;
-            if point.verdict == Verdict::Out {
+            if point.verdict == Judged::Out {
                 marks::out(chart, (at, mean), shift)?;
             }
             if let Some(printed) = point.printed {
@@ -231,7 +231,7 @@ mod tests {
             samples: 10,
             expected,
             printed: expected,
-            verdict: Verdict::In,
+            verdict: Judged::In,
         };
         let series = |name: &str, expected| Series {
             name: name.to_owned(),
@@ -285,7 +285,7 @@ mod tests {
     fn what_is_out_is_ringed_and_said_so() {
         let mut document = document(false);
         let before = svg(&document).unwrap();
-        document.panels[0].series[1].points[2].verdict = Verdict::Out;
+        document.panels[0].series[1].points[2].verdict = Judged::Out;
         let after = svg(&document).unwrap();
         let rings = |text: &str| text.matches("r=\"12\"").count();
         assert_eq!((rings(&before), rings(&after)), (0, 2), "the point's and the legend's");

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use crate::document::{Document, Line, Point};
 use crate::number::number;
 use crate::page::{self, Heading, LEFT_OUT};
-use crate::stats::Verdict;
+use crate::stats::Judged;
 
 /// The table of all documents.
 ///
@@ -23,7 +23,7 @@ pub fn markdown(heading: &Heading, documents: &[Document]) -> String {
     push(&mut text, format_args!("\n{}\n", line(&heading.made)));
     text.push_str("\n| experiment | shows | in | out | not judged |\n|---|---|---|---|---|\n");
     for document in documents {
-        let [within, out, open] = [Verdict::In, Verdict::Out, Verdict::NotJudged].map(|kind| document.count(kind));
+        let [within, out, open] = [Judged::In, Judged::Out, Judged::NotJudged].map(|kind| document.count(kind));
         let (name, title) = (cell(&document.name), cell(&document.title));
         push(&mut text, format_args!("| `{name}` | {title} | {within} | {out} | {open} |\n"));
     }
@@ -60,9 +60,9 @@ fn section(text: &mut String, document: &Document) {
 fn row(text: &mut String, series: &str, point: &Point) {
     let optional = |value: Option<f64>| value.map(number).unwrap_or_default();
     let verdict = match point.verdict {
-        Verdict::In => "in",
-        Verdict::Out => "**out**",
-        Verdict::NotJudged => "",
+        Judged::In => "in",
+        Judged::Out => "**out**",
+        Judged::NotJudged => "",
     };
     let (mean, low, high) = (number(point.mean), number(point.low), number(point.high));
     let (x, expected, printed) = (number(point.x), optional(point.expected), optional(point.printed));

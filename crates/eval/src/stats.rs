@@ -36,10 +36,10 @@ pub struct Counts {
     pub trials: u64,
 }
 
-/// The verdict on one point.
+/// How one point is judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Verdict {
+pub enum Judged {
     /// As expected, within chance.
     In,
     /// Not as expected.
@@ -180,16 +180,16 @@ impl Estimate {
     /// The error is that of the distance, where every run expects something of its own.
     ///
     /// ```
-    /// use firstseen_eval::stats::{Counts, Estimate, Verdict};
+    /// use firstseen_eval::stats::{Counts, Estimate, Judged};
     /// let runs: Vec<_> = (0..20).map(|run| Counts { successes: 990 + run, trials: 100_000 }).collect();
     /// let estimate = Estimate::of_counts(&runs);
-    /// assert_eq!(estimate.judge(0.01, 10), Verdict::In);
-    /// assert_eq!(estimate.judge(0.012, 10), Verdict::Out);
+    /// assert_eq!(estimate.judge(0.01, 10), Judged::In);
+    /// assert_eq!(estimate.judge(0.012, 10), Judged::Out);
     /// ```
-    pub fn judge(&self, expected: f64, points: usize) -> Verdict {
+    pub fn judge(&self, expected: f64, points: usize) -> Judged {
         let off = (self.mean - expected).abs();
         if !off.is_finite() {
-            return Verdict::Out;
+            return Judged::Out;
         }
         let confidence = 1.0 - FALSE_ALARM / points.max(1) as f64;
         let in_exact_band = self.successes.is_some_and(|successes| {
@@ -199,7 +199,7 @@ impl Estimate {
             off <= self.reach(confidence, self.distance_error) || in_exact_band || off <= ROUNDING * expected.abs();
         let is_known = OFF_MAX * expected.abs() > self.reach(OFF_CONFIDENCE, self.error_at(expected));
         let is_far = is_known && off > OFF_MAX * expected.abs();
-        if in_band && !is_far { Verdict::In } else { Verdict::Out }
+        if in_band && !is_far { Judged::In } else { Judged::Out }
     }
 
     /// The error of the distance, at least that of independent trials at the expected rate.
@@ -264,8 +264,8 @@ mod tests {
         near(low, 0.490, 1e-3);
         near(high, 0.943, 1e-3);
         assert!(wilson(0.0, 1e12, SHOWN).1 < 4e-12);
-        assert_eq!(Estimate::of_counts(&runs).judge(1e-4, 5), Verdict::In);
-        assert_eq!(Estimate::of_counts(&runs).judge(1e-2, 5), Verdict::Out);
+        assert_eq!(Estimate::of_counts(&runs).judge(1e-4, 5), Judged::In);
+        assert_eq!(Estimate::of_counts(&runs).judge(1e-2, 5), Judged::Out);
     }
 
     #[test]
@@ -287,9 +287,9 @@ mod tests {
         };
         // Ten runs whose mean has an error of 1.4 %: for a million points the band is wider than 40 %, and 10 % off are
         // certain.
-        assert_eq!(runs(150).judge(0.0112, 1_000_000), Verdict::Out);
-        assert_eq!(runs(150).judge(0.0108, 1_000_000), Verdict::In);
-        assert_eq!(runs(400).judge(0.0112, 1_000_000), Verdict::In, "10 % are not known");
+        assert_eq!(runs(150).judge(0.0112, 1_000_000), Judged::Out);
+        assert_eq!(runs(150).judge(0.0108, 1_000_000), Judged::In);
+        assert_eq!(runs(400).judge(0.0112, 1_000_000), Judged::In, "10 % are not known");
     }
 
     #[test]
@@ -301,18 +301,18 @@ mod tests {
         near(estimate.mean, 0.255, 1e-6);
         near(estimate.standard_error, 1.02 * 0.1291 / 2.0, 1e-4);
         near(estimate.distance_error, 0.02 * 0.1291 / 2.0, 1e-5);
-        assert_eq!(Estimate::of_counts(&runs).judge(0.25, 1), Verdict::In);
+        assert_eq!(Estimate::of_counts(&runs).judge(0.25, 1), Judged::In);
         // Each value is 2 % above its own expected one.
         let (estimate, expected) =
             Estimate::of_counts_beside(&[runs, runs, runs].concat(), &[rates, rates, rates].concat());
-        assert_eq!(estimate.judge(expected, 1), Verdict::Out);
+        assert_eq!(estimate.judge(expected, 1), Judged::Out);
     }
 
     #[test]
     fn what_never_varies_is_in_only_if_it_is_the_same() {
         let estimate = Estimate::of_values(&[0.3, 0.3, 0.3], 5);
-        assert_eq!(estimate.judge(0.1 + 0.2, 5), Verdict::In);
-        assert_eq!(estimate.judge(0.31, 5), Verdict::Out);
-        assert_eq!(estimate.judge(f64::NAN, 5), Verdict::Out);
+        assert_eq!(estimate.judge(0.1 + 0.2, 5), Judged::In);
+        assert_eq!(estimate.judge(0.31, 5), Judged::Out);
+        assert_eq!(estimate.judge(f64::NAN, 5), Judged::Out);
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use firstseen_eval::document::Document;
 use firstseen_eval::experiment::{Experiment, Scale};
 use firstseen_eval::experiments::EXPERIMENTS;
-use firstseen_eval::stats::Verdict;
+use firstseen_eval::stats::Judged;
 use serde::Serialize;
 
 use super::{ALL, EvalArgs, machine};
@@ -75,7 +75,7 @@ impl Report {
 
     /// Whether every judged point is where its formula puts it.
     pub(super) fn holds(&self) -> bool {
-        self.experiments.iter().all(|document| document.count(Verdict::Out) == 0)
+        self.experiments.iter().all(|document| document.count(Judged::Out) == 0)
     }
 }
 
@@ -103,7 +103,7 @@ fn command(args: &EvalArgs, experiments: &[&'static Experiment], seed: u64) -> S
 
 /// One line about an experiment that has ended.
 pub(super) fn line(document: &Document, took: Duration) -> String {
-    let [within, out, open] = [Verdict::In, Verdict::Out, Verdict::NotJudged].map(|verdict| document.count(verdict));
+    let [within, out, open] = [Judged::In, Judged::Out, Judged::NotJudged].map(|judged| document.count(judged));
     format!("{}: {within} in, {out} out, {open} not judged, {:.1} s", document.name, took.as_secs_f64())
 }
 
@@ -136,7 +136,7 @@ pub(super) fn print(report: &Report, page: Option<Option<&Path>>, out: &mut dyn 
     let mut table = Table::new(&["experiment", "in", "out", "not judged", "shows"]);
     for document in &report.experiments {
         let [within, wrong, open] =
-            [Verdict::In, Verdict::Out, Verdict::NotJudged].map(|verdict| document.count(verdict).to_string());
+            [Judged::In, Judged::Out, Judged::NotJudged].map(|judged| document.count(judged).to_string());
         table.row([document.name.clone(), within, wrong, open, document.title.clone()]);
     }
     write!(out, "{}", table.text())?;

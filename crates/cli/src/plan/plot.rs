@@ -9,7 +9,7 @@ use std::path::Path;
 use anyhow::Context;
 use firstseen_eval::document::{Axis, Document, Line, Panel, Point, Series, Source};
 use firstseen_eval::picture;
-use firstseen_eval::stats::Verdict;
+use firstseen_eval::stats::Judged;
 use firstseen_filter::{Kind, Window};
 
 use super::{Costs, PlanArgs, compared, kinds_for, memory, refused};
@@ -64,7 +64,7 @@ fn rates() -> impl Iterator<Item = f64> {
 }
 
 fn point(x: f64, y: f64) -> Point {
-    Point { x, mean: y, low: y, high: y, samples: 1, expected: None, printed: None, verdict: Verdict::NotJudged }
+    Point { x, mean: y, low: y, high: y, samples: 1, expected: None, printed: None, verdict: Judged::NotJudged }
 }
 
 fn document(events: u64, series: Vec<Series>, lines: Vec<Line>) -> Document {

@@ -263,7 +263,7 @@ const NOTES: [&str; 4] = [
 mod tests {
     use super::*;
     use crate::experiment::Scale;
-    use crate::stats::Verdict;
+    use crate::stats::Judged;
 
     #[test]
     fn ranks_end_with_the_last_one() {
@@ -279,7 +279,7 @@ mod tests {
         let log = Log { name: "harmonic".to_owned(), keys, clients: (0..7381).collect() };
         let run = Run { logs: &[log], ..Run::alone(22, 4, Scale::Tiny) };
         let document = EXPERIMENT.run(&run).unwrap();
-        assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
+        assert_eq!(document.count(Judged::Out), 0, "{document:#?}");
         let shown = &document.panels[2];
         assert!(shown.title.contains("harmonic") && shown.lines[0].name.ends_with("s = 1.00"), "{:?}", shown.lines);
         let shares: Vec<f64> = shown.series[0].points.iter().map(|point| point.mean * 7381.0).collect();

@@ -400,13 +400,13 @@ fn left_sheet(runs: &Runs) -> Sheet {
 mod tests {
     use super::*;
     use crate::experiment::Scale;
-    use crate::stats::Verdict;
+    use crate::stats::Judged;
 
     #[test]
     fn extensions_save_memory_and_fractions_forget() {
         let run = Run::alone(16, 4, Scale::Tiny);
         let document = EXPERIMENT.run(&run).unwrap();
-        assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
+        assert_eq!(document.count(Judged::Out), 0, "{document:#?}");
         let literal = &document.panels[0].series[0].points;
         assert!(literal[3].mean < 0.5, "{literal:?}");
         let left = &document.panels[4].series;

@@ -134,13 +134,13 @@ fn counted(size: Size, probes: u64, slicing: &str, equal_timers: u32, seed: u64)
 mod tests {
     use super::*;
     use crate::experiment::Scale;
-    use crate::stats::Verdict;
+    use crate::stats::Judged;
 
     #[test]
     fn equality_trades_one_error_for_the_other() {
         let run = Run::alone(12, 4, Scale::Tiny);
         let document = EXPERIMENT.run(&run).unwrap();
-        assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
+        assert_eq!(document.count(Judged::Out), 0, "{document:#?}");
         let [positives, negatives] = [0, 1].map(|panel| &document.panels[panel].series[0].points);
         assert!(positives[2].mean < 0.1 * positives[1].mean && negatives[8].mean > 0.5, "{positives:?} {negatives:?}");
         assert_eq!(negatives[1].mean, 0.0);

@@ -302,12 +302,12 @@ fn live_lines(size: Size) -> Vec<Line> {
 #[cfg(test)]
 mod tests {
     use crate::experiments::tests::found;
-    use crate::stats::Verdict;
+    use crate::stats::Judged;
 
     #[test]
     fn a_burst_opens_generations_and_they_go_again() {
         let document = found("growth");
-        assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
+        assert_eq!(document.count(Judged::Out), 0, "{document:#?}");
         // By cardinality, with the longest window, at five times the load: one generation, many, one again.
         let course = &document.panels[5].series[1].points;
         let at = |share: usize| course[share * (course.len() - 1) / 100].mean;

@@ -264,12 +264,12 @@ mod tests {
     use super::*;
     use crate::experiment::Scale;
     use crate::experiments::tests::found;
-    use crate::stats::Verdict;
+    use crate::stats::Judged;
 
     #[test]
     fn rates_are_as_promised_and_no_kind_beats_the_bound() {
         let document = found("memory");
-        assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
+        assert_eq!(document.count(Judged::Out), 0, "{document:#?}");
         let points = |panel: usize| document.panels[panel].series.iter().flat_map(|series| &series.points);
         assert!(points(0).all(|point| point.mean > -point.x.log2()));
         let shown =

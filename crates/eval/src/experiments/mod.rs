@@ -93,7 +93,7 @@ mod tests {
     use super::*;
     use crate::Document;
     use crate::experiment::{Run, Scale};
-    use crate::stats::Verdict;
+    use crate::stats::Judged;
 
     fn tiny(experiment: &Experiment, seed: u64) -> Document {
         experiment.run(&Run::alone(seed, 4, Scale::Tiny)).unwrap()
@@ -129,8 +129,8 @@ mod tests {
     fn are_in_band(experiments: &[Experiment]) {
         for experiment in experiments {
             let document = found(experiment.name);
-            assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
-            assert!(document.count(Verdict::In) > 0, "{} judges nothing", experiment.name);
+            assert_eq!(document.count(Judged::Out), 0, "{document:#?}");
+            assert!(document.count(Judged::In) > 0, "{} judges nothing", experiment.name);
             let json = serde_json::to_string(document).unwrap();
             assert_eq!(serde_json::from_str::<Document>(&json).unwrap(), *document, "every number is finite");
             let picture = crate::picture::svg(document).unwrap();
@@ -167,7 +167,7 @@ mod tests {
         let panels = crate::document::judged(findings.sheets);
         let points = panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
         for point in points.filter(|point| point.x <= 8.0) {
-            assert_eq!(point.verdict, Verdict::Out, "{point:?}");
+            assert_eq!(point.verdict, Judged::Out, "{point:?}");
         }
     }
 }

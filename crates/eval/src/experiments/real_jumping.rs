@@ -201,7 +201,7 @@ const NOTES: [&str; 2] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::Verdict;
+    use crate::stats::Judged;
     use crate::stream::Log;
 
     #[test]
@@ -224,7 +224,7 @@ mod tests {
         let log = Log { name: "uneven".to_owned(), keys: (0..7 * sub_window).map(key).collect(), ..Log::default() };
         let run = Run { logs: &[log], ..Run::alone(21, 4, Scale::Tiny) };
         let document = EXPERIMENT.run(&run).unwrap();
-        assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
+        assert_eq!(document.count(Judged::Out), 0, "{document:#?}");
         let [empty, counters, words] = [0, 1, 2].map(|way| document.panels[0].series[way].points[0].mean);
         assert!(counters > 1.5 * empty && words < empty / 2.0, "{empty} {counters} {words}");
     }

@@ -121,7 +121,7 @@ const NOTE: &str = "The paper's log is not public. Its numbers stand beside beca
 mod tests {
     use super::*;
     use crate::experiment::Scale;
-    use crate::stats::Verdict;
+    use crate::stats::Judged;
     use crate::stream::Log;
 
     #[test]
@@ -131,7 +131,7 @@ mod tests {
         let log = Log { name: "thirds".to_owned(), keys, ..Log::default() };
         let run = Run { logs: &[log], ..Run::alone(18, 4, Scale::Tiny) };
         let document = EXPERIMENT.run(&run).unwrap();
-        assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
+        assert_eq!(document.count(Judged::Out), 0, "{document:#?}");
         assert!(document.panels[0].title.contains("thirds"));
     }
 

@@ -364,7 +364,7 @@ fn drawn(_: Way) -> Option<&'static str> {
 mod tests {
     use super::*;
     use crate::document::judged;
-    use crate::stats::Verdict;
+    use crate::stats::Judged;
 
     #[test]
     fn a_log_of_distinct_keys_alone_loads_slices_as_its_lookups_stop() {
@@ -373,7 +373,7 @@ mod tests {
         let panels = judged(sheets(&Run::alone(15, 20, Scale::Tiny), &cases).unwrap());
         let points = panels.iter().flat_map(|panel| &panel.series).flat_map(|series| &series.points);
         let of = |verdict| points.clone().filter(move |point| point.verdict == verdict).collect::<Vec<_>>();
-        assert!(of(Verdict::Out).is_empty() && !of(Verdict::In).is_empty(), "{:#?}", of(Verdict::Out));
+        assert!(of(Judged::Out).is_empty() && !of(Judged::In).is_empty(), "{:#?}", of(Judged::Out));
     }
 
     #[test]
@@ -383,7 +383,7 @@ mod tests {
         let logs = [Log { name: "a round".to_owned(), keys, clients }];
         let run = Run { logs: &logs, ..Run::alone(15, 4, Scale::Tiny) };
         let document = EXPERIMENT.run(&run).unwrap();
-        assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
+        assert_eq!(document.count(Judged::Out), 0, "{document:#?}");
         let last = |panel: usize, series: usize| document.panels[panel].series[series].points[SLICES.len() - 1].mean;
         assert!(last(0, 0) < last(0, 1) && last(9, 0) > last(9, 1) && last(10, 0) < last(10, 1));
         assert!(document.panels[6].title.contains("keys of a round") && document.panels.len() == 15);

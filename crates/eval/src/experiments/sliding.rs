@@ -210,7 +210,7 @@ fn counted(size: Size, slicing: &str, seed: u64) -> Result<Vec<Counts>, EvalErro
 mod tests {
     use super::*;
     use crate::experiment::Scale;
-    use crate::stats::Verdict as Judged;
+    use crate::stats::Judged;
 
     #[test]
     fn more_equal_timers_are_surer_duplicates() {

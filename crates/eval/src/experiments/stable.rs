@@ -259,12 +259,12 @@ fn score_sheet(cells: u64, scores: &[Vec<f64>], expected: &[Vec<f64>]) -> Sheet 
 mod tests {
     use super::*;
     use crate::experiment::Scale;
-    use crate::stats::Verdict;
+    use crate::stats::Judged;
 
     #[test]
     fn the_stable_filter_is_ahead_on_urls_and_both_errors_are_as_their_gaps_have_it() {
         let document = EXPERIMENT.run(&Run::alone(18, 4, Scale::Tiny)).unwrap();
-        assert_eq!(document.count(Verdict::Out), 0, "{:?}", document.out().collect::<Vec<_>>());
+        assert_eq!(document.count(Judged::Out), 0, "{:?}", document.out().collect::<Vec<_>>());
         let panel = |title: &str| document.panels.iter().find(|panel| panel.title.starts_with(title)).unwrap();
         let means = |title: &str, series: usize| -> Vec<f64> {
             panel(title).series[series].points.iter().map(|point| point.mean).collect()

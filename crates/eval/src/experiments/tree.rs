@@ -340,7 +340,7 @@ const NOTES: [&str; 4] = [
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::stats::Verdict as Judged;
+    use crate::stats::Judged;
 
     #[test]
     fn dense_leaves_find_most_and_sparse_roots_do() {

@@ -6,7 +6,7 @@ use plotters::prelude::*;
 
 use super::{Area, Drawn, FONT, marks};
 use crate::document::Panel;
-use crate::stats::Verdict;
+use crate::stats::Judged;
 use marks::{Mark, Style};
 
 const LEFT: i32 = 8;
@@ -49,7 +49,7 @@ fn entries(panel: &Panel) -> Vec<(Sign, String)> {
     let printed = panel.series.iter().position(|series| series.points.iter().any(|point| point.printed.is_some()));
     add(printed.is_some(), Sign::Printed(printed.unwrap_or_default()), "crossed: printed in the paper");
     add(points().any(|point| point.low < point.high), Sign::Interval, "95 % interval of the mean over seeds");
-    add(points().any(|point| point.verdict == Verdict::Out), Sign::Out, "ringed: out");
+    add(points().any(|point| point.verdict == Judged::Out), Sign::Out, "ringed: out");
     add(panel.y.is_log && points().any(|point| point.mean == 0.0), Sign::None, "A bar without a sign: none found.");
     let beside = "Series stand a little beside each other, where they share a place.";
     add(panel.series.len() > 1, Sign::None, beside);

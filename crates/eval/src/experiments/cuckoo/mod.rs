@@ -225,12 +225,12 @@ const NOTES: [&str; 6] = [
 mod tests {
     use super::*;
     use crate::experiments::tests::found;
-    use crate::stats::Verdict;
+    use crate::stats::Judged;
 
     #[test]
     fn rates_loads_and_edges_are_as_promised() {
         let document = found("cuckoo");
-        assert_eq!(document.count(Verdict::Out), 0, "{document:#?}");
+        assert_eq!(document.count(Judged::Out), 0, "{document:#?}");
         let points = |panel: usize| document.panels[panel].series.iter().flat_map(|series| &series.points);
         assert!(points(0).all(|point| point.mean > -point.x.log2()), "nothing beats the limit");
         assert!(points(2).all(|point| point.mean > 0.85 && point.mean < 0.94), "windows fill their regions");

@@ -171,11 +171,12 @@ impl Scaled {
     }
 }
 
-type Judged = (Estimate, Option<f64>);
+/// What was measured, and what is expected.
+type Compared = (Estimate, Option<f64>);
 
-fn readings(name: String, places: &[Place], has_printed: bool, judged: impl Fn(usize) -> Judged) -> Readings {
+fn readings(name: String, places: &[Place], has_printed: bool, compared: impl Fn(usize) -> Compared) -> Readings {
     let reading = |(at, place): (usize, &Place)| {
-        let (estimate, expected) = judged(at);
+        let (estimate, expected) = compared(at);
         Reading { x: place.x, estimate, expected, printed: place.printed.filter(|_| has_printed) }
     };
     let points = places.iter().enumerate().map(reading).collect();
