@@ -429,7 +429,7 @@ fn confirming(decision: Decision) -> Confirming {
     match decision {
         Decision::FirstSeen => Confirming::Confirmed,
         Decision::Duplicate => Confirming::LeaseLost(Lost::Recorded),
-        Decision::Undecided(Reason::Claimed) => Confirming::LeaseLost(Lost::Held),
+        Decision::Undecided(Reason::Claimed) => Confirming::LeaseLost(Lost::NotHeld),
         Decision::Undecided(reason) => Confirming::Undecided(reason),
     }
 }

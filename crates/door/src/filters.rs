@@ -270,7 +270,7 @@ fn done(confirming: Confirming) -> Verdict {
     match confirming {
         Confirming::Confirmed => Verdict::FirstSeen,
         Confirming::LeaseLost(Lost::Recorded) => Verdict::Duplicate,
-        Confirming::LeaseLost(Lost::Held) => Verdict::Undecided(Reason::Claimed),
+        Confirming::LeaseLost(Lost::NotHeld) => Verdict::Undecided(Reason::Claimed),
         Confirming::Undecided(reason) => Verdict::Undecided(reason),
     }
 }

@@ -110,7 +110,7 @@ async fn what_is_let_go_or_over_is_granted_again_with_a_greater_fence() {
     };
     let other = tokio::time::timeout(PATIENCE, waiting).await.expect("leases end");
     assert!(other.fence() > Some(late.fence()));
-    assert_eq!(late.confirm().await, Ok(Confirming::LeaseLost(Lost::Held)));
+    assert_eq!(late.confirm().await, Ok(Confirming::LeaseLost(Lost::NotHeld)));
     // Where no time is needed, some may have one.
     let timed = claimed(filter.claim_at(b"d", 1, LEASE_MAX).await.expect("an answer"));
     let deliveries = [claim, timed, other].into_iter().filter_map(Claim::deliver).collect();

@@ -27,8 +27,8 @@ pub enum ClaimCall {
 /// Why a holder holds no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// Another one holds the event, or nobody does any more.
-    Held,
+    /// The caller does not hold the event: another one does, or nobody.
+    NotHeld,
     /// The event is recorded. It may have been by an earlier try of the same confirm: after a delivery this means "done".
     Recorded,
 }
@@ -69,11 +69,13 @@ pub fn before_test(call: ClaimCall, holding: Holding) -> BeforeTest {
         (ClaimCall::Confirm(fence), Holding::Held { by, .. } | Holding::Expired { by }) if fence == by.fence => {
             BeforeTest::Record
         }
-        (ClaimCall::Confirm(fence), Holding::Held { by, .. }) if fence < by.fence => BeforeTest::LeaseLost(Lost::Held),
+        (ClaimCall::Confirm(fence), Holding::Held { by, .. }) if fence < by.fence => {
+            BeforeTest::LeaseLost(Lost::NotHeld)
+        }
         // A later head has granted it, or nobody holds it.
         (ClaimCall::Confirm(_), _) => BeforeTest::Ask,
 
         (ClaimCall::Release(fence), Holding::Held { by, .. }) if fence == by.fence => BeforeTest::Release,
-        (ClaimCall::Release(_), _) => BeforeTest::LeaseLost(Lost::Held),
+        (ClaimCall::Release(_), _) => BeforeTest::LeaseLost(Lost::NotHeld),
     }
 }

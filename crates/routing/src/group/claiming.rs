@@ -299,7 +299,7 @@ impl<Former> GroupClaims<Former> {
 /// The decision on a call whose caller has lost the event.
 pub(crate) fn lost(lost: Lost) -> Decision {
     match lost {
-        Lost::Held => HELD,
+        Lost::NotHeld => HELD,
         Lost::Recorded => Decision::Duplicate,
     }
 }

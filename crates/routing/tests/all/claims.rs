@@ -23,7 +23,7 @@ fn by(counter: u64, tag: u64) -> ClaimedBy {
 #[test]
 fn each_call_has_a_step_for_each_holding() {
     let (held, expired) = (Holding::Held { by: by(4, 1), left_ms: 30 }, Holding::Expired { by: by(4, 1) });
-    let lost = BeforeTest::LeaseLost(Lost::Held);
+    let lost = BeforeTest::LeaseLost(Lost::NotHeld);
     for (call, free, held_step, expired_step) in [
         (ClaimCall::Claim { tag: 1 }, BeforeTest::Ask, BeforeTest::Claimed(fence(4)), BeforeTest::Ask),
         (ClaimCall::Claim { tag: 2 }, BeforeTest::Ask, BeforeTest::InProgress { left_ms: 30 }, BeforeTest::Ask),
@@ -185,14 +185,14 @@ fn check(history: &mut History, call: ClaimCall, reply: Reply, (lease_ms, now_ms
         (Reply::Duplicate, _) | (Reply::LeaseLost(Lost::Recorded), ClaimCall::Confirm(_)) => {
             assert!(history.is_won, "only what is recorded makes a duplicate");
         }
-        (Reply::LeaseLost(Lost::Held), ClaimCall::Confirm(fence)) => {
+        (Reply::LeaseLost(Lost::NotHeld), ClaimCall::Confirm(fence)) => {
             assert!(holder.is_some_and(|(held, _)| held > fence), "lost to nobody");
         }
         (Reply::Released, ClaimCall::Release(fence)) => {
             assert_eq!(holder.map(|(held, _)| held), Some(fence));
             history.grants.iter_mut().for_each(|(.., until_ms)| *until_ms = (*until_ms).min(now_ms));
         }
-        (Reply::LeaseLost(Lost::Held), ClaimCall::Release(fence)) => {
+        (Reply::LeaseLost(Lost::NotHeld), ClaimCall::Release(fence)) => {
             assert_ne!(holder.map(|(held, _)| held), Some(fence));
         }
         (Reply::NoRoom, ClaimCall::Claim { .. }) => {}

@@ -108,12 +108,12 @@ impl Lane {
             let verdict = match confirming {
                 Confirming::Confirmed => Decision::FirstSeen,
                 Confirming::LeaseLost(Lost::Recorded) => Decision::Duplicate,
-                Confirming::LeaseLost(Lost::Held) => Decision::Undecided(Reason::Claimed),
+                Confirming::LeaseLost(Lost::NotHeld) => Decision::Undecided(Reason::Claimed),
                 Confirming::Undecided(reason) => Decision::Undecided(reason),
             };
             let mut history = lock(&self.history);
             history.end(id, now_us(), verdict, false);
-            if confirming == Confirming::LeaseLost(Lost::Held)
+            if confirming == Confirming::LeaseLost(Lost::NotHeld)
                 && let Some(grant) = &mut history.claims[number].grant
             {
                 grant.lost_us = Some(now_us());

@@ -193,7 +193,7 @@ impl Claims {
         for ((event, fence), answer) in self.granted.drain(..).zip(answers) {
             match answer {
                 Confirming::Confirmed => self.report.confirmed += 1,
-                Confirming::LeaseLost(Lost::Recorded | Lost::Held) => self.report.lost += 1,
+                Confirming::LeaseLost(Lost::Recorded | Lost::NotHeld) => self.report.lost += 1,
                 Confirming::Undecided(_) if is_last => self.report.unconfirmed += 1,
                 Confirming::Undecided(_) => again.push((event, fence)),
             }
@@ -274,7 +274,7 @@ mod tests {
         assert_eq!(claims.granted().iter().map(|(event, _)| *event).collect::<Vec<_>>(), [0, 3]);
         claims.written();
         assert_eq!(claims.confirmed(&[Confirming::Confirmed, Confirming::Undecided(Reason::NotReady)], false), 1);
-        assert_eq!(claims.confirmed(&[Confirming::LeaseLost(Lost::Held)], true), 0);
+        assert_eq!(claims.confirmed(&[Confirming::LeaseLost(Lost::NotHeld)], true), 0);
         assert!(claims.put_aside(Box::default(), now).is_none());
         assert_eq!(claims.next_due(now), Some(Duration::ZERO), "the first time it may be this run's own");
         let (batch, events, asked) = claims.take_due(now).expect("due");
