@@ -194,12 +194,12 @@ impl Courier {
             && let Some(piece) = self.dock.next_piece()
         {
             // Parts of one batch may meet again here; an answer names no more than the batch.
-            match unanswered.contains_key(&piece.sequence) {
-                true => held.push(piece),
-                false if piece.events() > stream.batch_events_max => {
-                    piece.cut(stream.batch_events_max).into_iter().for_each(|part| self.dock.deliver(part));
-                }
-                false => self.send(piece, stream, unanswered)?,
+            if unanswered.contains_key(&piece.sequence) {
+                held.push(piece);
+            } else if piece.events() > stream.batch_events_max {
+                piece.cut(stream.batch_events_max).into_iter().for_each(|part| self.dock.deliver(part));
+            } else {
+                self.send(piece, stream, unanswered)?;
             }
         }
         held.into_iter().for_each(|piece| {
@@ -327,14 +327,14 @@ impl Courier {
             }
             piece.give_up_vain(is_down);
         }
-        match is_outage(reason) {
-            true if piece.awaited() == 0 => AfterRefusal::Answer(reason),
-            true if piece.filter.waits_for_slices(Instant::now()) => piece.tries.awaits_nodes(reason, &mut self.jitter),
-            _ => {
-                let retries_max = self.core.limits().overload_retries_max;
-                piece.tries.refused(reason, piece.routed_by, map_version, retries_max, &mut self.jitter)
-            }
+        if is_outage(reason) && piece.awaited() == 0 {
+            return AfterRefusal::Answer(reason);
         }
+        if is_outage(reason) && piece.filter.waits_for_slices(Instant::now()) {
+            return piece.tries.awaits_nodes(reason, &mut self.jitter);
+        }
+        let retries_max = self.core.limits().overload_retries_max;
+        piece.tries.refused(reason, piece.routed_by, map_version, retries_max, &mut self.jitter)
     }
 
     fn send_again(&mut self, piece: Piece, next: AfterRefusal) {

@@ -48,13 +48,15 @@ pub struct MissingSlices {
 impl MissingSlices {
     /// Counts those among `slices` of `record`.
     pub(crate) fn among(map: &ClusterMap, record: &FilterRecord, slices: impl Iterator<Item = u32>) -> Self {
-        slices.fold(Self::default(), |Self { down, lost }, slice| {
-            match (map.is_complete(record, slice), record.copies_of(slice).any(|copy| map.is_gone(copy))) {
-                (true, _) => Self { down, lost },
-                (false, true) => Self { down: down + 1, lost },
-                (false, false) => Self { down, lost: lost + 1 },
+        let mut missing = Self::default();
+        for slice in slices.filter(|slice| !map.is_complete(record, *slice)) {
+            if record.copies_of(slice).any(|copy| map.is_gone(copy)) {
+                missing.down += 1;
+            } else {
+                missing.lost += 1;
             }
-        })
+        }
+        missing
     }
 
     /// Whether an event that needs these slices waits in vain: no node that may come back has the cells that they lack.

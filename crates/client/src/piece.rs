@@ -278,14 +278,14 @@ impl Piece {
         let mut pieces = Vec::with_capacity(shares.len());
         for Share { head, is_whole, events } in shares {
             let mut part = self.part(&events);
-            match (is_whole, may_have_recorded) {
-                (true, _) => pieces.push((head, part)),
-                (false, true) => part.answer_alike(Reason::Unknown),
-                (false, false) => {
-                    part.sequence = self.filter.core().next_sequence();
-                    pieces.push((head, part));
-                }
+            if !is_whole && may_have_recorded {
+                part.answer_alike(Reason::Unknown);
+                continue;
             }
+            if !is_whole {
+                part.sequence = self.filter.core().next_sequence();
+            }
+            pieces.push((head, part));
         }
         let headless = heads.iter().enumerate().filter(|(_, (_, head))| head.is_none());
         let headless: Vec<usize> = headless.map(|(event, _)| event).collect();
