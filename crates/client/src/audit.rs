@@ -61,16 +61,15 @@ impl Auditor {
         (digest.hi as f64) < sample_rate * 2f64.powi(64)
     }
 
-    /// Takes one event with its answer.
-    pub(crate) fn observe(&mut self, digest: Digest, tick: Tick, clock_ms: u64, decision: Decision) {
+    /// Takes one event with its answer, where a clock of the owner came with that.
+    pub(crate) fn observe(&mut self, digest: Digest, tick: Tick, clock_ms: Option<u64>, decision: Decision) {
         let Some(exact) = self.exact.as_mut().filter(|_| !self.has_ended) else { return };
         let stamp = match &mut self.owner_clock {
             None => self.rule.stamp(tick.unit, tick.clock_unit),
             // No clock in the answer: refused, or undecided here.
-            Some(_) if clock_ms == 0 => None,
-            Some(clock) => match clock.place(Some(clock_ms)) {
-                Placed::At(stamp) => Some(stamp),
-                Placed::Late | Placed::Refused => None,
+            Some(clock) => match clock_ms.map(|clock_ms| clock.place(Some(clock_ms))) {
+                Some(Placed::At(stamp)) => Some(stamp),
+                Some(Placed::Late | Placed::Refused) | None => None,
             },
         };
         if decision == Decision::Undecided(Reason::Unknown) {
@@ -148,20 +147,20 @@ mod tests {
             (4, Decision::Undecided(Reason::Overloaded)),
             (4, Decision::FirstSeen),
         ];
-        verdicts.iter().for_each(|(number, decision)| auditor.observe(key(*number), tick, 0, *decision));
+        verdicts.iter().for_each(|(number, decision)| auditor.observe(key(*number), tick, None, *decision));
         let report = auditor.report();
         assert_eq!(report.false_positives, ErrorRate { errors: 1, cases: 3 });
         assert_eq!(report.false_negatives, ErrorRate { errors: 1, cases: 2 });
         assert_eq!((report.unknown_keys, report.has_ended), (1, false));
         assert_eq!(auditor.take_news(), Audited { tests: 3, false_positives: 1 });
-        auditor.observe(key(5), tick, 0, Decision::FirstSeen);
+        auditor.observe(key(5), tick, None, Decision::FirstSeen);
         assert_eq!(auditor.take_news(), Audited { tests: 1, false_positives: 0 });
     }
 
     #[test]
     fn an_audit_that_needs_too_many_keys_ends_and_says_so() {
         let (mut auditor, tick) = (auditor("1h", 100), Tick { clock_unit: UnitNumber(1000), unit: UnitNumber(1000) });
-        (0..1000).for_each(|number| auditor.observe(key(number), tick, 0, Decision::FirstSeen));
+        (0..1000).for_each(|number| auditor.observe(key(number), tick, None, Decision::FirstSeen));
         let report = auditor.report();
         assert!(report.has_ended && report.keys <= 102, "{report:?}");
         assert_eq!(report.false_positives.errors, 0);

@@ -11,6 +11,7 @@ use std::time::Duration;
 use firstseen_routing::{Decision, Heads, NodeId, Operation, Reason};
 use firstseen_wire::proto::producer as proto;
 use firstseen_wire::reply;
+use firstseen_wire::ticks::read_ms;
 use prost::Message;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -412,7 +413,7 @@ fn take_found(message: &proto::Found, unanswered: &mut Unanswered) {
     let Some(Slot::Awaited(piece)) = unanswered.get_mut(&message.sequence) else { return };
     match reply::decode_found(message, piece.events()) {
         Ok(found) => {
-            piece.answer_definite(message.clock_ms, |event| {
+            piece.answer_definite(read_ms(message.clock_ms), |event| {
                 if found[event] {
                     Answer { decision: Decision::Duplicate, estimate: 0.0 }
                 } else {

@@ -13,6 +13,7 @@ use firstseen_wire::map::filter_record;
 use firstseen_wire::net::{Channel, producer_client};
 use firstseen_wire::proto::producer as proto;
 use firstseen_wire::status::ErrorKind;
+use firstseen_wire::ticks::read_ms;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout_at};
 
@@ -111,12 +112,12 @@ impl Core {
             return Err(self.unreachable(name, "the map of the cluster does not show it yet".to_owned()));
         }
         let (id, record) = self.level(name, id, record)?;
-        let node_ms = Some(reply.wall_ms).filter(|wall_ms| *wall_ms > 0);
+        let (node_ms, former_ms) = (read_ms(reply.wall_ms), read_ms(reply.former_clock_ms));
         node_ms.into_iter().for_each(|wall_ms| self.present().hear(wall_ms, Instant::now()));
         // The clock of the former filter is handed to the new one, as its owners are about to be sent it. A clock that
         // has gone wrong, ahead of the present, is not handed on.
-        let clock_ms =
-            reply.clock_ms.max(reply.former_clock_ms.min(node_ms.unwrap_or_else(|| self.present().wall_ms())));
+        let present_ms = || node_ms.unwrap_or_else(|| self.present().wall_ms());
+        let clock_ms = read_ms(reply.clock_ms).max(former_ms.map(|former_ms| former_ms.min(present_ms())));
         let root = self.root_of_claims(&record);
         let filter = self.in_use(name, (id, record), &reply.secret, clock_ms)?;
         if let Some(root) = root {
@@ -128,7 +129,7 @@ impl Core {
             // The filter has gone meanwhile.
             return Ok(filter);
         }
-        let former = self.in_use(name, (id, record), &reply.former_secret, reply.former_clock_ms)?;
+        let former = self.in_use(name, (id, record), &reply.former_secret, former_ms)?;
         former.line().follow_with(filter);
         Ok(former)
     }
@@ -138,7 +139,7 @@ impl Core {
         name: &str,
         (id, record): (FilterId, FilterRecord),
         secret: &[u8],
-        clock_ms: u64,
+        clock_ms: Option<u64>,
     ) -> Result<Arc<FilterCore>, FilterError> {
         if self.is_closed() {
             return Err(FilterError::Closed);

@@ -110,15 +110,13 @@ impl FilterCore {
         id: FilterId,
         record: FilterRecord,
         secret: FilterSecret,
-        clock_ms: u64,
+        clock_ms: Option<u64>,
     ) -> Result<Self, SlicedBuildError> {
         let prober = core.map().prober(&record)?;
         let group = &record.definition.group;
         let has_clock = group.unit.needs_time() && record.policies.clock == ClockSource::Event;
         let mut clock = has_clock.then(|| WindowClock::new(group.unit.clone(), group.rule, group.future_max_ms));
-        if let Some(clock) = &mut clock
-            && clock_ms > 0
-        {
+        if let (Some(clock), Some(clock_ms)) = (&mut clock, clock_ms) {
             clock.catch_up_ms(clock_ms);
         }
         let limits = core.limits();
@@ -263,20 +261,18 @@ impl FilterCore {
         self.auditor.is_some() && Auditor::samples(digest, self.core.limits().audit_rate)
     }
 
-    pub(crate) fn audit(&self, clock_ms: u64, answers: impl Iterator<Item = (Digest, Tick, Decision)>) {
+    pub(crate) fn audit(&self, clock_ms: Option<u64>, answers: impl Iterator<Item = (Digest, Tick, Decision)>) {
         if let Some(auditor) = &self.auditor {
             let mut auditor = lock(auditor);
             answers.for_each(|(digest, tick, decision)| auditor.observe(digest, tick, clock_ms, decision));
         }
     }
 
-    /// Another clock shows `clock_ms`; returns the unit that this one shows then, where there is one.
-    pub(crate) fn catch_up(&self, clock_ms: u64) -> Option<UnitNumber> {
+    /// Another clock shows `clock_ms`, if anything; returns the unit that this one shows then, where there is one.
+    pub(crate) fn catch_up(&self, clock_ms: Option<u64>) -> Option<UnitNumber> {
         let mut intake = lock(&self.intake);
         let clock = intake.clock.as_mut()?;
-        if clock_ms > 0 {
-            clock.catch_up_ms(clock_ms);
-        }
+        clock_ms.into_iter().for_each(|clock_ms| clock.catch_up_ms(clock_ms));
         Some(clock.now_unit())
     }
 
@@ -450,7 +446,7 @@ impl FilterCore {
     /// Only the lane's courier asks, so that batches are sent in the order of their events.
     pub(crate) fn take(self: &Arc<Self>, number: usize, events_max: usize, batches_max: u32) -> Option<Piece> {
         let mut intake = lock(&self.intake);
-        let clock_ms = intake.clock.as_ref().and_then(WindowClock::now_ms).unwrap_or(0);
+        let clock_ms = intake.clock.as_ref().and_then(WindowClock::now_ms);
         let unit_max = intake.unit_max();
         let lane = intake.lanes.get_mut(number)?;
         lane.is_listed = false;

@@ -91,7 +91,7 @@ impl Levels {
         let record = self.core.map().filters.get(&id)?.clone();
         // Positions are given, so nothing is hashed.
         let secret = FilterSecret::from_material(&[0; 32]);
-        let filter = Arc::new(FilterCore::new(self.core.clone(), id, record, secret, 0).ok()?);
+        let filter = Arc::new(FilterCore::new(self.core.clone(), id, record, secret, None).ok()?);
         filters.insert(id, filter.clone());
         Some(filter)
     }

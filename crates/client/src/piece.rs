@@ -76,7 +76,7 @@ pub(crate) struct Piece {
 
 impl Piece {
     /// The batch of `taken` events, grouped in runs.
-    pub(crate) fn new(filter: Arc<FilterCore>, taken: Taken, clock_ms: u64, ticket: LaneTicket) -> Self {
+    pub(crate) fn new(filter: Arc<FilterCore>, taken: Taken, clock_ms: Option<u64>, ticket: LaneTicket) -> Self {
         let Taken { asked, mut events, whens, mut names, mut fences, mut callers } = taken;
         let first = whens.first().map(|run| run.when).unwrap_or_default();
         let all_at = |unit: UnitNumber| whens.iter().all(|run| run.when.tick == Tick { clock_unit: unit, unit });
@@ -367,7 +367,7 @@ impl Piece {
         let vain = self.vain_events(is_down);
         let answer = Answer::undecided(self.tries.reason_for_callers(Reason::SlicesDown));
         let answer_of = |event| vain.contains(&event).then_some(answer);
-        self.audit(0, |event| answer_of(event).map(|answer| answer.decision));
+        self.audit(None, |event| answer_of(event).map(|answer| answer.decision));
         let answered = self.callers.answer_some(answer_of);
         self.filter.core().release(answered);
     }
@@ -392,17 +392,17 @@ impl Piece {
         self.runs.iter().flat_map(|run| std::iter::repeat_n(run.group, run.events as usize))
     }
 
-    /// Answers every event; `clock_ms` is the reading of the owner's clock, 0 where there is none.
-    pub(crate) fn answer(mut self, clock_ms: u64, answer_of: impl Fn(usize) -> Answer) {
+    /// Answers every event; `clock_ms` is the reading of the owner's clock, if there is one.
+    pub(crate) fn answer(mut self, clock_ms: Option<u64>, answer_of: impl Fn(usize) -> Answer) {
         self.finish(clock_ms, answer_of);
     }
 
     /// Answers every event alike.
     pub(crate) fn answer_alike(self, reason: Reason) {
-        self.answer(0, |_| Answer::undecided(reason));
+        self.answer(None, |_| Answer::undecided(reason));
     }
 
-    fn finish(&mut self, clock_ms: u64, answer_of: impl Fn(usize) -> Answer) {
+    fn finish(&mut self, clock_ms: Option<u64>, answer_of: impl Fn(usize) -> Answer) {
         let lost = self.lost_events(&answer_of);
         if let Some((decision, events)) = &lost {
             self.filter.note_degraded(events.len(), if *decision == Decision::Duplicate { 1.0 } else { 0.0 });
@@ -451,7 +451,7 @@ impl Piece {
     }
 
     /// Checks the answers to audited events, each once.
-    fn audit(&mut self, clock_ms: u64, decision_of: impl Fn(usize) -> Option<Decision>) {
+    fn audit(&mut self, clock_ms: Option<u64>, decision_of: impl Fn(usize) -> Option<Decision>) {
         if self.operation != Operation::Observe || self.noted.audited.is_empty() {
             return;
         }
@@ -482,7 +482,7 @@ impl Drop for Piece {
     fn drop(&mut self) {
         if self.callers.waiting() > 0 {
             let reason = self.tries.out_of_time(self.is_sent, Reason::NotReady);
-            self.finish(0, |_| Answer::undecided(reason));
+            self.finish(None, |_| Answer::undecided(reason));
         }
     }
 }

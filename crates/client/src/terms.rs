@@ -57,7 +57,7 @@ impl FilterCore {
     fn time_of_life(&self, life_ms: u64, now_ms: u64) -> Result<u64, CallError> {
         let refused = |reason: String| CallError::Life { filter: self.record().name.clone(), reason };
         let now_unit =
-            self.catch_up(now_ms).ok_or_else(|| refused("its nodes stamp events (--clock wall)".to_owned()))?;
+            self.catch_up(Some(now_ms)).ok_or_else(|| refused("its nodes stamp events (--clock wall)".to_owned()))?;
         let unit = self.unit_of_life(life_ms, now_unit)?;
         match &self.record().definition.group.unit {
             Unit::Milliseconds(unit_ms) => Ok(unit.0.saturating_mul(*unit_ms)),

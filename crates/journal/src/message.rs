@@ -384,12 +384,12 @@ fn probes(message: &EventsMessage, events: usize) -> Result<Probes, RecordError>
 
 fn clock_message(clock: ClockReading) -> ClockMessage {
     let ClockReading { unit, time_ms, events } = clock;
-    ClockMessage { unit: unit.0, time_ms, events }
+    ClockMessage { unit: unit.0, time_ms: time_ms.unwrap_or(0), events }
 }
 
 fn clock(message: Option<ClockMessage>) -> ClockReading {
     let ClockMessage { unit, time_ms, events } = message.unwrap_or_default();
-    ClockReading { unit: UnitNumber(unit), time_ms, events }
+    ClockReading { unit: UnitNumber(unit), time_ms: (time_ms > 0).then_some(time_ms), events }
 }
 
 fn live_bytes(live: &LiveEvents) -> Vec<u8> {

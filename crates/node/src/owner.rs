@@ -290,10 +290,10 @@ impl Owners {
         looks
     }
 
-    /// The greatest clock of the groups of a filter here, in milliseconds since 1970; 0 where none shows one. Looks at no cells.
-    pub(crate) async fn clock_ms(&self, filter: FilterId) -> u64 {
+    /// The greatest clock of the groups of a filter here, in milliseconds since 1970; none where none shows one. Looks at no cells.
+    pub(crate) async fn clock_ms(&self, filter: FilterId) -> Option<u64> {
         let clocks = self.ask(|reply| Work::asking(reply, move |groups, _, _| groups.clock_ms(filter))).await;
-        clocks.into_iter().max().unwrap_or(0)
+        clocks.into_iter().flatten().max()
     }
 
     /// Cells of a slice of a group for a backup, from its owner, and whether the slice has all that was ever recorded in it; none

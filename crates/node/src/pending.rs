@@ -26,7 +26,7 @@ pub(crate) struct EarlyInBatch {
     /// The duplicates, by their places in it.
     pub(crate) events: Vec<u32>,
     /// As in [`GroupReply`].
-    pub(crate) clock_ms: u64,
+    pub(crate) clock_ms: Option<u64>,
 }
 
 /// The queues by which a stream hears of its batches.
@@ -164,8 +164,8 @@ mod tests {
         let (ears, mut finished, mut found) = Ears::with_room(1);
         let mut places = PendingBatch::places((FilterId(1), 7), 0, false, &[1, 2], ears, None);
         let second = places.pop().expect("two places");
-        second.hand_early(&EarlyDuplicates { reply_to: 0, events: vec![1], clock_ms: 5 });
-        let early = EarlyInBatch { sequence: 7, batch_events: 3, events: vec![2], clock_ms: 5 };
+        second.hand_early(&EarlyDuplicates { reply_to: 0, events: vec![1], clock_ms: Some(5) });
+        let early = EarlyInBatch { sequence: 7, batch_events: 3, events: vec![2], clock_ms: Some(5) };
         assert_eq!(found.try_recv(), Ok(early));
         second.reply(GroupReply::undecided(2, Reason::Full));
         assert!(finished.try_recv().is_err(), "the first run is still open");
@@ -181,7 +181,7 @@ mod tests {
         let (ears, finished, found) = Ears::with_room(1);
         let places = PendingBatch::places((FilterId(1), 1), 0, false, &[1], ears, None);
         drop((finished, found));
-        places[0].hand_early(&EarlyDuplicates { reply_to: 0, events: vec![0], clock_ms: 0 });
+        places[0].hand_early(&EarlyDuplicates { reply_to: 0, events: vec![0], clock_ms: None });
         drop(places);
     }
 }

@@ -23,6 +23,7 @@ use firstseen_wire::proto::producer::{
     ClusterMap, DescribeFilterReply, DescribeFilterRequest, ObserveReply, ObserveRequest, WatchMapRequest,
 };
 use firstseen_wire::status::ErrorKind;
+use firstseen_wire::ticks::written_ms;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
@@ -137,18 +138,18 @@ impl Producer for ProducerService {
         let former_secret = former.map(|(former, _)| secret(former)).transpose()?.unwrap_or_default();
         let former_clock_ms = match former {
             Some((former, _)) => self.shared.owners.clock_ms(former).await,
-            None => 0,
+            None => None,
         };
         Ok(Response::new(DescribeFilterReply {
             filter: Some(wire_map::filter_message(id, record)),
             secret: secret(id)?.into(),
-            clock_ms: self.shared.owners.clock_ms(id).await,
+            clock_ms: written_ms(self.shared.owners.clock_ms(id).await),
             map_version: view.map.version,
             slices_ready: view.slices_ready(id),
             former: former.map(|(id, record)| wire_map::filter_message(id, record)),
             former_secret: former_secret.into(),
-            former_clock_ms,
-            wall_ms: self.shared.clocks.sure_wall_ms(self.shared.clock.now()).unwrap_or(0),
+            former_clock_ms: written_ms(former_clock_ms),
+            wall_ms: written_ms(self.shared.clocks.sure_wall_ms(self.shared.clock.now())),
         }))
     }
 

@@ -146,7 +146,7 @@ async fn ask(map: &ClusterMap, levels: &Levels, filter: FilterId, sought: Vec<So
             to: filter,
             operation: Operation::Verify,
             probes,
-            times: Times { base_unit, clock_ms, ..Times::default() },
+            times: Times { base_unit, clock_ms: Some(clock_ms), ..Times::default() },
             deadline_ms: MonotonicMs::END,
             again: false,
             traceparent: None,

@@ -13,7 +13,7 @@ use crate::error::{WireError, check_at_most, check_length};
 use crate::limits::{BATCH_EVENTS_MAX, BATCH_RUNS_MAX, NAME_BYTES, TRACEPARENT_BYTES_MAX};
 use crate::packing::{pack_probes, packed_bytes, unpack_probes};
 use crate::proto::producer as proto;
-use crate::ticks::{are_trivial, pack_ticks, unpack_ticks};
+use crate::ticks::{are_trivial, pack_ticks, read_ms, unpack_ticks, written_ms};
 use crate::varint;
 
 /// What all events of a batch share.
@@ -33,8 +33,8 @@ pub struct BatchHeader {
     pub deadline_in_ms: u32,
     /// The producer's clock before the first event, in units of the window.
     pub base_unit: UnitNumber,
-    /// The producer's clock after the last event, in milliseconds since 1970; 0 where it has none.
-    pub clock_ms: u64,
+    /// The producer's clock after the last event, in milliseconds since 1970; none where it has none.
+    pub clock_ms: Option<u64>,
     /// W3C trace context; empty where the producer does not trace.
     pub traceparent: String,
     /// The level of a tree that the events come from; none for producers. The reply then says where events were found.
@@ -123,7 +123,7 @@ pub fn encode(header: &BatchHeader, runs: &[Run<'_>]) -> Result<proto::Batch, Wi
         probes: probes.into(),
         ticks: ticks.into(),
         base_unit: header.base_unit.0,
-        clock_ms: header.clock_ms,
+        clock_ms: written_ms(header.clock_ms),
         names: names.into(),
         traceparent: header.traceparent.clone(),
         from_filter: header.from.map_or(0, |from| from.filter.0),
@@ -153,7 +153,7 @@ pub fn decode_header(batch: &proto::Batch) -> Result<BatchHeader, WireError> {
         operation: operation(batch.operation, batch.lease_ms)?,
         deadline_in_ms: batch.deadline_ms,
         base_unit: UnitNumber(batch.base_unit),
-        clock_ms: batch.clock_ms,
+        clock_ms: read_ms(batch.clock_ms),
         traceparent: batch.traceparent.clone(),
         from: (batch.from_filter > 0)
             .then_some(FromLevel { filter: FilterId(batch.from_filter), complete: !batch.from_incomplete }),
@@ -205,7 +205,7 @@ pub fn decode(batch: &proto::Batch, shape: BatchShape, spare: &mut Vec<Probes>) 
         unpack_probes(own, events, &mut probes)?;
         let base_unit = UnitNumber(batch.base_unit);
         let ticks = if has_ticks { unpack_ticks(&mut ticks, events, base_unit)? } else { Vec::new() };
-        let times = Times { base_unit, ticks, clock_ms: batch.clock_ms };
+        let times = Times { base_unit, ticks, clock_ms: read_ms(batch.clock_ms) };
         let (own, others) = names.split_at(names.len().min(events * NAME_BYTES));
         names = others;
         let names = own.chunks_exact(NAME_BYTES).map(unpack_name).collect();

@@ -9,6 +9,7 @@ use prost::Message;
 use crate::error::{WireError, check_at_most};
 use crate::limits::{CELL_RUNS_MAX, CELLS_BYTES_MAX, GENERATIONS_TOLD_MAX};
 use crate::proto::peer as proto;
+use crate::ticks::{read_ms, written_ms};
 
 /// The group that cells belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,7 +68,7 @@ pub fn encode(of: CellsOf, parts: &CellParts) -> Result<proto::Cells, WireError>
         runs: parts.runs.iter().map(run).collect(),
         next: parts.next.map(encode_place),
         clock_unit: parts.clock.unit.0,
-        clock_ms: parts.clock.time_ms,
+        clock_ms: written_ms(parts.clock.time_ms),
         clock_events: parts.clock.events,
     })
 }
@@ -90,7 +91,11 @@ pub fn decode(parts: &proto::Cells) -> Result<CellParts, WireError> {
         outline: parts.outline.as_ref().map(decode_outline).transpose()?,
         runs: parts.runs.iter().map(run).collect(),
         next: parts.next.as_ref().map(decode_place),
-        clock: ClockReading { unit: UnitNumber(parts.clock_unit), time_ms: parts.clock_ms, events: parts.clock_events },
+        clock: ClockReading {
+            unit: UnitNumber(parts.clock_unit),
+            time_ms: read_ms(parts.clock_ms),
+            events: parts.clock_events,
+        },
     })
 }
 

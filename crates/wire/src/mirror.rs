@@ -11,7 +11,7 @@ use crate::error::{WireError, check_at_most, check_length};
 use crate::limits::{FRAME_EVENTS_MAX, NAME_BYTES};
 use crate::packing::{pack_probes, packed_bytes, unpack_probes};
 use crate::proto::peer as proto;
-use crate::ticks::{pack_stamps, unpack_stamps};
+use crate::ticks::{pack_stamps, read_ms, unpack_stamps, written_ms};
 use crate::verdicts::{bit, check_bitmap, pack_bitmap, pack_reasons, unpack_reasons};
 
 /// Bytes of an event's tag.
@@ -53,7 +53,7 @@ pub(crate) fn encode(
         first_seen: pack_bitmap(decisions.iter().map(|decision| *decision == Decision::FirstSeen)).into(),
         undecided: pack_reasons(undecided),
         clock_unit: clock.unit.0,
-        clock_ms: clock.time_ms,
+        clock_ms: written_ms(clock.time_ms),
         clock_events: clock.events,
         generation: generation.0,
         recorded: stamps.len() as u32,
@@ -99,7 +99,7 @@ pub(crate) fn decode(mirror: &proto::Mirror, shape: ProbeShape) -> Result<Mirror
         decisions,
         clock: ClockReading {
             unit: UnitNumber(mirror.clock_unit),
-            time_ms: mirror.clock_ms,
+            time_ms: read_ms(mirror.clock_ms),
             events: mirror.clock_events,
         },
         generation: GenerationNumber(mirror.generation),

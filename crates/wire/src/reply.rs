@@ -11,6 +11,7 @@ use crate::error::{WireError, check_at_most, check_length};
 use crate::limits::DETAIL_BYTES_MAX;
 use crate::proto::producer as proto;
 use crate::proto::producer::{ObserveReply, observe_reply};
+use crate::ticks::{read_ms, written_ms};
 use crate::varint;
 use crate::verdicts::{bit, check_bitmap, pack_bitmap, pack_reasons, reason, reason_message, unpack_reasons};
 
@@ -21,8 +22,8 @@ pub struct Answers {
     pub decisions: Vec<Decision>,
     /// One an event where frequencies were asked for; otherwise none.
     pub estimates: Vec<f32>,
-    /// The owner's clock in milliseconds since 1970; 0 where it shows none.
-    pub clock_ms: u64,
+    /// The owner's clock in milliseconds since 1970; none where it shows none.
+    pub clock_ms: Option<u64>,
     /// The version of the map that the node acts on.
     pub map_version: u64,
     /// Verdicts rest on fewer positions than usual, or on slices that have lost something.
@@ -54,7 +55,7 @@ pub fn encode(sequence: u64, answers: &Answers) -> proto::BatchReply {
         undecided: pack_reasons(undecided),
         refused: proto::Reason::Unspecified.into(),
         detail: truncated(&answers.detail),
-        clock_ms: answers.clock_ms,
+        clock_ms: written_ms(answers.clock_ms),
         map_version: answers.map_version,
         degraded: answers.degraded,
         estimates: answers.estimates.clone(),
@@ -80,10 +81,11 @@ pub fn refusal(sequence: u64, events: u32, reason: Reason, detail: &str, map_ver
 }
 
 /// The message with the early duplicates of a batch, named by its sequence and of so many events. `found` rises.
-pub fn found(sequence: u64, events: u32, found: &[u32], clock_ms: u64) -> ObserveReply {
+pub fn found(sequence: u64, events: u32, found: &[u32], clock_ms: Option<u64>) -> ObserveReply {
     let mut found = found.iter().copied().peekable();
     let is_found = (0..events as usize).map(|event| found.next_if_eq(&(event as u32)).is_some());
-    let message = proto::Found { sequence, events, duplicates: pack_bitmap(is_found).into(), clock_ms };
+    let message =
+        proto::Found { sequence, events, duplicates: pack_bitmap(is_found).into(), clock_ms: written_ms(clock_ms) };
     ObserveReply { message: Some(observe_reply::Message::Found(message)) }
 }
 
@@ -106,7 +108,7 @@ pub fn decode(reply: &proto::BatchReply, events: usize) -> Result<Answers, WireE
     let answers = Answers {
         decisions: Vec::new(),
         estimates: Vec::new(),
-        clock_ms: reply.clock_ms,
+        clock_ms: read_ms(reply.clock_ms),
         map_version: reply.map_version,
         degraded: reply.degraded,
         expected_rate: rate(reply.expected_rate),

@@ -12,6 +12,16 @@ use crate::varint;
 /// The greatest unit that can be sent: units have 62 bits, two flags stand beside them.
 pub const UNIT_MAX: UnitNumber = UnitNumber((1 << 62) - 1);
 
+/// What stands in a message for what a clock shows: 0 where it shows nothing.
+pub fn written_ms(clock_ms: Option<u64>) -> u64 {
+    clock_ms.unwrap_or(0)
+}
+
+/// What a clock shows, by what stands for it in a message.
+pub fn read_ms(written_ms: u64) -> Option<u64> {
+    (written_ms > 0).then_some(written_ms)
+}
+
 /// Appends ticks that start from a clock of `base_unit`: an event's clock less that of the event before, shifted by one
 /// bit, which is set where the event is of another unit than the clock; then follows by how much the event is older, in
 /// 64 bits that go round, as an event that is only looked up may be ahead of a clock which it does not move.

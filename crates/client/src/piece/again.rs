@@ -9,7 +9,7 @@ use crate::call::{Answer, Callers};
 
 impl Piece {
     /// Answers the events with a definite answer, and keeps the others; `clock_ms` as in [`Self::answer`].
-    pub(crate) fn answer_definite(&mut self, clock_ms: u64, answer_of: impl Fn(usize) -> Answer) -> usize {
+    pub(crate) fn answer_definite(&mut self, clock_ms: Option<u64>, answer_of: impl Fn(usize) -> Answer) -> usize {
         // All others are sent again as a whole and may be recorded then, so no caller may have been told that the event is held.
         let may_be_held = matches!(self.operation, Operation::Claim { .. } | Operation::Release);
         let is_definite = |decision| match decision {

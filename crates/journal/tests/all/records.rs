@@ -77,7 +77,11 @@ fn set() -> impl Strategy<Value = Entry> {
 }
 
 fn clock() -> impl Strategy<Value = ClockReading> {
-    any::<[u64; 3]>().prop_map(|[unit, time_ms, events]| ClockReading { unit: UnitNumber(unit), time_ms, events })
+    any::<[u64; 3]>().prop_map(|[unit, time_ms, events]| ClockReading {
+        unit: UnitNumber(unit),
+        time_ms: Some(time_ms).filter(|ms| *ms > 0),
+        events,
+    })
 }
 
 fn named(source: u128, number: u64) -> NamedEvent {

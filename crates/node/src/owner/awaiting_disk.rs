@@ -153,7 +153,7 @@ pub(super) mod tests {
     /// A reply to a run of events.
     pub(in crate::owner) fn reply(reply_to: u64, events: usize) -> Command {
         let decisions = vec![Decision::Duplicate; events];
-        Command::Reply(GroupReply { reply_to, decisions, clock_ms: 7, ..GroupReply::default() })
+        Command::Reply(GroupReply { reply_to, decisions, clock_ms: Some(7), ..GroupReply::default() })
     }
 
     fn places(commands: &[Command]) -> Vec<u64> {

@@ -441,9 +441,9 @@ impl Groups {
         groups.map(look).collect()
     }
 
-    /// The greatest clock of the groups of `filter`; 0 where none shows one.
-    pub(super) fn clock_ms(&self, filter: FilterId) -> u64 {
-        self.of(filter).map(GroupOwner::clock_ms).max().unwrap_or(0)
+    /// The greatest clock of the groups of `filter`; none where none shows one.
+    pub(super) fn clock_ms(&self, filter: FilterId) -> Option<u64> {
+        self.of(filter).filter_map(GroupOwner::clock_ms).max()
     }
 
     /// How far the groups of the closed `filter` have come; none where there are no groups.

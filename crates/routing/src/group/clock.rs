@@ -96,12 +96,12 @@ impl HeadClock {
         }
     }
 
-    /// The greatest time accepted, in milliseconds since 1970; 0 where there is none.
-    pub(crate) fn clock_ms(&self) -> u64 {
+    /// The greatest time accepted, in milliseconds since 1970, if any.
+    pub(crate) fn clock_ms(&self) -> Option<u64> {
         match self {
-            Self::Endless => 0,
+            Self::Endless => None,
             Self::Event(clock) => clock.clock_ms(),
-            Self::Own { wall_ms, .. } => wall_ms.unwrap_or(0),
+            Self::Own { wall_ms, .. } => wall_ms.filter(|wall_ms| *wall_ms > 0),
         }
     }
 
@@ -152,8 +152,10 @@ impl HeadClock {
             Self::Endless => {}
             Self::Event(clock) => clock.restore(reading),
             Self::Own { clock, wall_ms } => {
-                *wall_ms = wall_ms.map(|wall_ms| wall_ms.max(reading.time_ms));
-                clock.catch_up_ms(reading.time_ms);
+                if let Some(time_ms) = reading.time_ms {
+                    *wall_ms = wall_ms.map(|wall_ms| wall_ms.max(time_ms));
+                    clock.catch_up_ms(time_ms);
+                }
                 clock.catch_up_events(reading.events);
             }
         }

@@ -332,8 +332,8 @@ impl GroupOwner {
         either!(&self.machine, group => group.ending(now))
     }
 
-    /// The greatest time accepted so far, in milliseconds since 1970, 0 where there is none; reads no cells.
-    pub fn clock_ms(&self) -> u64 {
+    /// The greatest time accepted so far, in milliseconds since 1970, if any; reads no cells.
+    pub fn clock_ms(&self) -> Option<u64> {
         either!(&self.machine, group => group.present.clock().clock_ms())
     }
 }

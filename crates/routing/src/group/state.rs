@@ -52,8 +52,8 @@ pub struct GroupState {
     pub owed: OwedCounts,
     /// Claims of events, where these can be claimed.
     pub claims: Option<ClaimCounts>,
-    /// The greatest time accepted so far, in milliseconds since 1970; 0 where there is none.
-    pub clock_ms: u64,
+    /// The greatest time accepted so far, in milliseconds since 1970, if any.
+    pub clock_ms: Option<u64>,
 }
 
 /// A slice of the group.

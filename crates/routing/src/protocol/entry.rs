@@ -116,8 +116,8 @@ pub struct Record {
 pub struct ClockReading {
     /// The greatest unit.
     pub unit: UnitNumber,
-    /// The greatest time, in milliseconds since 1970; 0 where there is none.
-    pub time_ms: u64,
+    /// The greatest time, in milliseconds since 1970, if any.
+    pub time_ms: Option<u64>,
     /// Events counted, where they make the window.
     pub events: u64,
 }

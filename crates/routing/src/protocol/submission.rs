@@ -135,8 +135,8 @@ pub struct Times {
     pub base_unit: UnitNumber,
     /// One an event, or none where all occurred in `base_unit`.
     pub ticks: Vec<Tick>,
-    /// What the producer's clock shows after the last event, in milliseconds since 1970; 0 where it has none.
-    pub clock_ms: u64,
+    /// What the producer's clock shows after the last event, in milliseconds since 1970; none where it has none.
+    pub clock_ms: Option<u64>,
 }
 
 /// A level of a tree that asks another.
@@ -289,7 +289,7 @@ pub struct EarlyDuplicates {
     /// The duplicates, by their index among the events, in order.
     pub events: Vec<u32>,
     /// As in the reply.
-    pub clock_ms: u64,
+    pub clock_ms: Option<u64>,
 }
 
 /// The answer to a [`Submission`].
@@ -301,8 +301,8 @@ pub struct GroupReply {
     pub decisions: Vec<Decision>,
     /// One an event where frequencies were asked for; otherwise none.
     pub estimates: Vec<f32>,
-    /// The owner's clock in milliseconds since 1970; 0 where it shows none.
-    pub clock_ms: u64,
+    /// The owner's clock in milliseconds since 1970; none where it shows none.
+    pub clock_ms: Option<u64>,
     /// Verdicts rest on fewer positions than usual, or on slices that have lost something.
     pub degraded: bool,
     /// The mean chance that a new event of the batch is called a duplicate, where verdicts rest on fewer positions; 0

@@ -80,11 +80,11 @@ impl World {
     fn observe(&mut self, producer: u128, wall_ms: u64, events: &[(u64, u64)]) -> Vec<Decision> {
         let prober = Prober::new(&self.definition).unwrap();
         let mut probes = Probes::new(prober.shape());
-        let (mut ticks, mut clock_unit, mut clock_ms) = (Vec::new(), UnitNumber::FIRST, 0);
+        let (mut ticks, mut clock_unit, mut clock_ms) = (Vec::new(), UnitNumber::FIRST, None);
         for (key, time_ms) in events {
             let unit = self.unit(*time_ms);
             prober.push(digest(*key), &mut probes);
-            (clock_unit, clock_ms) = (unit.max(clock_unit), clock_ms.max(*time_ms));
+            (clock_unit, clock_ms) = (unit.max(clock_unit), clock_ms.max(Some(*time_ms)));
             ticks.push(Tick { clock_unit, unit });
         }
         self.sequence += 1;

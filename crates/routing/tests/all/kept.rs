@@ -67,7 +67,7 @@ impl Bench {
         Submission {
             producer: 7,
             names: if self.is_named { (0..EVENTS).map(name).collect() } else { Vec::new() },
-            times: Times { base_unit: clock_unit, ticks, clock_ms: clock_unit.0 * 1000 },
+            times: Times { base_unit: clock_unit, ticks, clock_ms: Some(clock_unit.0 * 1000) },
             ..plain_submission(sequence, Operation::Observe, probes)
         }
     }

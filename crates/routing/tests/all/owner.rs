@@ -96,7 +96,7 @@ impl Cluster {
             self.prober.push(*digest, &mut submission.probes);
             submission.times.ticks.push(Tick { clock_unit, unit });
         }
-        let clock_ms = self.clock.now_ms().unwrap_or(0);
+        let clock_ms = self.clock.now_ms();
         let finish = |(group, (own, mut submission)): (u32, (Vec<usize>, Submission))| {
             submission.times.clock_ms = clock_ms;
             if submission.times.ticks.iter().all(|tick| (tick.clock_unit, tick.unit) == (base_unit, base_unit)) {
@@ -138,7 +138,7 @@ fn check_like_engine(definition: &SlicedDefinition, stream: &Stream, dice: &mut 
         for (group, own, submission) in cluster.prepare(&events[start..end], operation, &mut decisions) {
             let reply = cluster.submit(group, submission.clone());
             assert_eq!((reply.reply_to, reply.degraded), (submission.reply_to, false));
-            assert!(reply.clock_ms <= engine.now_ms().unwrap_or(0));
+            assert!(reply.clock_ms <= engine.now_ms());
             own.iter().zip(&reply.decisions).for_each(|(event, decision)| decisions[*event] = *decision);
             if operation == Operation::Observe && is_definite(&reply) {
                 answered.push((group, submission, reply.decisions));
@@ -200,7 +200,7 @@ fn alone() -> (Cluster, SlicedDefinition) {
 
 /// A batch of events at one time.
 fn batch(cluster: &Cluster, sequence: u64, keys: impl Iterator<Item = u64>) -> Submission {
-    let times = Times { base_unit: UnitNumber(10), ticks: Vec::new(), clock_ms: 1 };
+    let times = Times { base_unit: UnitNumber(10), ticks: Vec::new(), clock_ms: Some(1) };
     let mut batch = submission(Operation::Observe, 5, sequence, &cluster.prober, times);
     keys.for_each(|key| cluster.prober.push(common::digest(key), &mut batch.probes));
     batch

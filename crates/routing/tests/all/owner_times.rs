@@ -60,11 +60,11 @@ fn an_owner_by_the_wall_clock_never_steps_back() {
         let reply = submit(&mut owner, &definition, Operation::Observe, sequence, 0, wall_ms, &[1]);
         (reply.decisions[0], reply.clock_ms)
     };
-    assert_eq!(observe(1_000_000), (Decision::FirstSeen, 1_000_000));
-    assert_eq!(observe(1_000_500), (Decision::Duplicate, 1_000_500));
-    assert_eq!(observe(900_000), (Decision::Duplicate, 1_000_500));
+    assert_eq!(observe(1_000_000), (Decision::FirstSeen, Some(1_000_000)));
+    assert_eq!(observe(1_000_500), (Decision::Duplicate, Some(1_000_500)));
+    assert_eq!(observe(900_000), (Decision::Duplicate, Some(1_000_500)));
     // A year of silence is no reason to refuse.
-    assert_eq!(observe(1_000_000 + 31_536_000_000), (Decision::FirstSeen, 31_537_000_000));
+    assert_eq!(observe(1_000_000 + 31_536_000_000), (Decision::FirstSeen, Some(31_537_000_000)));
 }
 
 #[test]
@@ -146,7 +146,7 @@ impl Times1h {
         self.sequence += 1;
         let submission = Submission {
             producer,
-            times: Times { base_unit: UnitNumber::FIRST, ticks, clock_ms: 0 },
+            times: Times { base_unit: UnitNumber::FIRST, ticks, clock_ms: None },
             from,
             ..plain_submission(self.sequence, operation, probes)
         };

@@ -192,7 +192,8 @@ fn replies_cost_a_fifth_of_a_byte() {
     for (events, allowed) in [(1024, 0.2), (341, 0.5)] {
         let verdict = |number| if number == 0 { Decision::FirstSeen } else { Decision::Duplicate };
         let decisions = (0..events).map(|_| verdict(numbers.below(2))).collect();
-        let answers = Answers { decisions, clock_ms: 1_700_000_000_000, map_version: 1 << 20, ..Answers::default() };
+        let answers =
+            Answers { decisions, clock_ms: Some(1_700_000_000_000), map_version: 1 << 20, ..Answers::default() };
         let reply = observe_reply::Message::Reply(reply::encode(1 << 40, &answers));
         let bytes = frame_bytes(&producer::ObserveReply { message: Some(reply) });
         println!("{events} events: {bytes} bytes, {:.3} an event", bytes as f64 / events as f64);
@@ -207,7 +208,7 @@ fn replies_come_back() {
         let answers = Answers {
             decisions: common::decisions(events, numbers),
             estimates: (0..events).map(|event| event as f32 / 3.0).collect(),
-            clock_ms: 17,
+            clock_ms: Some(17),
             map_version: 5,
             degraded: events % 2 == 1,
             expected_rate: 0.25,

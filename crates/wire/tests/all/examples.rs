@@ -57,7 +57,7 @@ fn whole_batch() -> Vec<u8> {
         operation: Operation::Observe,
         deadline_in_ms: 1000,
         base_unit: UnitNumber(100),
-        clock_ms: 0,
+        clock_ms: None,
         traceparent: String::new(),
         from: None,
         again: false,

@@ -395,7 +395,7 @@ impl FakeCluster {
             return Ok((refusal(header.sequence, batch.events, reason, "the test refuses", map.version), 0));
         }
         let decisions = arrival.runs.iter().flat_map(|run| state.decide(producer, &arrival, run)).collect();
-        let (clock_ms, map_version) = (state.clock_ms, map.version);
+        let (clock_ms, map_version) = (firstseen_wire::ticks::read_ms(state.clock_ms), map.version);
         let answers = Answers { decisions, clock_ms, map_version, ..Answers::default() };
         let reply = reply::encode(header.sequence, &answers);
         match fate {

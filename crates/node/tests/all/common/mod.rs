@@ -431,7 +431,7 @@ impl Hashing {
             operation: Operation::Observe,
             deadline_in_ms: 30_000,
             base_unit: UnitNumber::FIRST,
-            clock_ms: 0,
+            clock_ms: None,
             traceparent: String::new(),
             from: None,
             again: false,

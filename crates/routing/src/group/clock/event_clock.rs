@@ -116,7 +116,8 @@ impl EventClock {
             self.lately.note(heading.sender, times, heading.events)
         }
         // A unit may be long, so that a time within an accepted one may be far ahead all the same.
-        let clock_ms = times.clock_ms.min(self.latest.now_ms().unwrap_or(u64::MAX));
+        let Some(clock_ms) = times.clock_ms else { return };
+        let clock_ms = clock_ms.min(self.latest.now_ms().unwrap_or(u64::MAX));
         if self.shown.now_ms().is_none_or(|shown_ms| shown_ms < clock_ms) {
             let mut next = self.shown.clone();
             next.catch_up_ms(clock_ms);
@@ -131,9 +132,9 @@ impl EventClock {
         self.lately.end(producer);
     }
 
-    /// The greatest time accepted, in milliseconds since 1970; 0 where there is none.
-    pub(super) fn clock_ms(&self) -> u64 {
-        self.shown.now_ms().unwrap_or(0)
+    /// The greatest time accepted, in milliseconds since 1970, if any.
+    pub(super) fn clock_ms(&self) -> Option<u64> {
+        self.shown.now_ms()
     }
 
     /// The greatest unit placed so far.
@@ -151,7 +152,7 @@ impl EventClock {
     /// From now on the clock shows at least what a clock of this group has shown before.
     pub(super) fn restore(&mut self, reading: ClockReading) {
         self.clock.restore(reading.unit);
-        self.shown.catch_up_ms(reading.time_ms);
+        reading.time_ms.into_iter().for_each(|time_ms| self.shown.catch_up_ms(time_ms));
     }
 }
 

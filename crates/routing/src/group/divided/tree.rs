@@ -225,7 +225,7 @@ impl Tree {
     }
 
     /// Has the events climb that this level has decided by itself, oldest first, if it is time.
-    pub(super) fn replay(&mut self, clock_ms: u64, now_ms: MonotonicMs) -> Option<Climb> {
+    pub(super) fn replay(&mut self, clock_ms: Option<u64>, now_ms: MonotonicMs) -> Option<Climb> {
         self.owed.next_ms().filter(|next_ms| *next_ms <= now_ms)?;
         let level = self.level.as_ref()?;
         let (to, number) = (level.parent?, self.climbs.number());

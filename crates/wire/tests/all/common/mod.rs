@@ -77,7 +77,7 @@ pub(crate) fn header(base_unit: u64) -> BatchHeader {
         operation: Operation::Observe,
         deadline_in_ms: 5_000,
         base_unit: UnitNumber(base_unit),
-        clock_ms: 1_700_000_000_000,
+        clock_ms: Some(1_700_000_000_000),
         traceparent: String::new(),
         from: None,
         again: false,
@@ -175,7 +175,7 @@ pub(crate) fn peer_messages(events: usize, range: u64, numbers: &mut Numbers) ->
         outline: Some(SliceOutline { unit, oldest: generation, live: vec![live, LiveEvents::default()] }),
         runs: vec![run(0), run(640)],
         next: Some(place),
-        clock: ClockReading { unit, time_ms: 1 << 41, events: 3 },
+        clock: ClockReading { unit, time_ms: Some(1 << 41), events: 3 },
     });
     let mirror = PeerBody::Mirror(
         Some(MirrorNumber { number: 9, acknowledged_below: 7 }),
@@ -207,7 +207,7 @@ fn mirrored(events: usize, numbers: &mut Numbers) -> Mirrored {
         name: BatchName { producer: u128::MAX / 3, sequence: 1 << 50 },
         names: (0..events as u64).map(named).collect(),
         decisions: (0..events).map(decision).collect(),
-        clock: ClockReading { unit: UnitNumber(1 << 40), time_ms: 1 << 41, events: 5 },
+        clock: ClockReading { unit: UnitNumber(1 << 40), time_ms: Some(1 << 41), events: 5 },
         generation: GenerationNumber(3),
         probes,
         stamps: stamps(recorded, numbers),
