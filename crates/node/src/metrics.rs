@@ -12,6 +12,7 @@ mod door;
 mod exposition;
 mod filters;
 mod fullness;
+mod gathering;
 mod groups;
 mod latency;
 mod machine;
@@ -42,6 +43,7 @@ use audits::{AuditMeter, AuditMetrics};
 pub(crate) use climbs::ClimbMeter;
 use climbs::ClimbMetrics;
 pub(crate) use exposition::{TextFormat, older};
+use gathering::Gathering;
 use latency::LatencyCounts;
 pub(crate) use peers::LinkMeter;
 pub(crate) use scrapes::Scrapes;
@@ -67,9 +69,10 @@ struct CertificateLabel {
     certificate: &'static str,
 }
 
+/// A gauge that is no whole number.
+type Fraction = Gauge<f64, AtomicU64>;
 type Count<L> = Sorted<L, Counter>;
 type Gauges<L> = Sorted<L, Gauge>;
-type Ratio<L> = Sorted<L, Gauge<f64, AtomicU64>>;
 type Spread<L> = Sorted<L, Histogram>;
 
 /// The connections of one listener.
@@ -348,20 +351,20 @@ impl Metrics {
         self.keep_filters(&map.filters.values().map(|record| record.name.as_str()).collect());
         let nodes: BTreeSet<&str> = map.nodes.values().map(|record| record.name.as_str()).collect();
         self.links.keep(|peer| nodes.contains(peer));
-        let mut now = Registry::with_prefix("firstseen");
-        node_now(&mut now, shared);
+        let mut now = Gathering::with_prefix("firstseen");
+        node_now(&mut now.registry, shared);
         peers::show(&mut now, shared);
         door::show(&mut now, shared);
         cluster::show(&mut now, &map);
-        machine::show(&mut now, shared, looks);
+        machine::show(&mut now.registry, shared, looks);
         refused::show(&mut now, shared);
         process::show_build(&mut now);
-        groups::register(&mut now, &map, looks, shared.config.limits.metrics_slices_max);
+        groups::show(&mut now, &map, looks, shared.config.limits.metrics_slices_max);
         let mut process = Registry::default();
         process::show(&mut process);
         let mut unsorted = String::new();
         encode_registry(&mut unsorted, &self.registry)?;
-        encode_registry(&mut unsorted, &now)?;
+        encode_registry(&mut unsorted, &now.registry)?;
         encode_registry(&mut unsorted, &process)?;
         let mut text = sorted::by_name(&unsorted);
         encode_eof(&mut text)?;
@@ -405,12 +408,13 @@ fn node_now(registry: &mut Registry, shared: &Shared) {
     let view = shared.view();
     let waiting: u64 = view.links.values().map(|link| link.waiting()).sum();
     let is_leader = status.leader.is_some() && status.leader == view.node();
+    let leader_id = status.leader.map_or(0, |leader| leader.0);
     let ClockAlarms { is_wrong, is_apart } = shared.clocks.alarms(shared.clock.now());
     let (is_wrong, is_apart) = (u64::from(is_wrong), u64::from(is_apart));
     let gauges = [
         ("ready", "1 where the node serves all that it should", u64::from(shared.not_ready().is_none())),
         ("raft_leader", "1 where the node leads the cluster's agreement", u64::from(is_leader)),
-        ("raft_leader_id", "The number of the leader as far as the node knows; 0 for none", leader(&status)),
+        ("raft_leader_id", "The number of the leader as far as the node knows; 0 for none", leader_id),
         ("raft_term", "The newest term of the cluster's agreement", status.term),
         ("raft_applied_index", "The newest entry that the map shows", status.last_applied),
         ("map_version", "The version of the map that the node acts on", view.map.version),
@@ -442,14 +446,8 @@ fn node_now(registry: &mut Registry, shared: &Shared) {
         ),
     ];
     for (name, help, value) in gauges {
-        let gauge = Gauge::<i64>::default();
-        gauge.set(gauge_value(value));
-        registry.register(name, help, gauge);
+        show_gauge(registry, name, help, value);
     }
-}
-
-fn leader(status: &firstseen_meta::MetaStatus) -> u64 {
-    status.leader.map_or(0, |leader| leader.0)
 }
 
 #[cfg(test)]

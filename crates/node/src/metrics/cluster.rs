@@ -5,32 +5,19 @@
 
 use firstseen_filter::Window;
 use firstseen_routing::{ClusterMap, FilterRecord, SliceOwner};
-use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::registry::{Registry, Unit};
 
-use super::{FilterLabel, Gauges, Ratio, gauge_value, show_gauge};
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
-struct NodeLabel {
-    node: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
-struct StateLabels {
-    filter: String,
-    state: &'static str,
-}
+use super::gathering::{Gathering, Series};
+use super::{gauge_value, show_gauge};
 
 /// The states of a copy of a slice. `incomplete` is one that no complete copy can help.
 const STATES: [&str; 5] = ["arriving", "complete", "fetching", "gone", "incomplete"];
 
 /// Shows nodes, filters, and what is under way between them.
-pub(super) fn show(registry: &mut Registry, map: &ClusterMap) {
-    let nodes = Gauges::<NodeLabel>::default();
+pub(super) fn show(now: &mut Gathering, map: &ClusterMap) {
     for record in map.nodes.values() {
-        nodes.of(&NodeLabel { node: record.name.clone() }).set(i64::from(record.is_down));
+        let help = "1 where the map says that the node is down";
+        now.of("node", record.name.as_str()).gauge("node_down", help).set(i64::from(record.is_down));
     }
-    registry.register("node_down", "1 where the map says that the node is down", nodes);
     let filters = || map.filters.values();
     let closed = || filters().filter_map(|record| record.line.closed.as_ref());
     let totals = [
@@ -50,18 +37,17 @@ pub(super) fn show(registry: &mut Registry, map: &ClusterMap) {
         ),
     ];
     for (name, help, value) in totals {
-        show_gauge(registry, name, help, value as u64);
+        show_gauge(&mut now.registry, name, help, value as u64);
     }
-    let (definitions, copies) = (Definitions::new(registry), Gauges::<StateLabels>::default());
     let help =
         "Copies of slices by what the map says of them; `incomplete`: no copy has all, and what it lacks is lost";
-    registry.register("filter_copies", help, copies.clone());
     for record in filters() {
-        definitions.show(record);
+        let mut filter = now.of("filter", record.name.as_str());
+        show_definition(&mut filter, record);
         for state in STATES {
             let has_state = |(slice, owner): &(u32, &SliceOwner)| state_of(map, record, *slice, owner) == state;
             let count = record.all_copies().filter(has_state).count() as u64;
-            copies.of(&StateLabels { filter: record.name.clone(), state }).set(gauge_value(count));
+            filter.and("state", state).gauge("filter_copies", help).set(gauge_value(count));
         }
     }
 }
@@ -76,39 +62,19 @@ fn state_of(map: &ClusterMap, record: &FilterRecord, slice: u32, owner: &SliceOw
     }
 }
 
-/// What filters were created with.
-#[derive(Default)]
-struct Definitions {
-    capacity: Gauges<FilterLabel>,
-    window_s: Ratio<FilterLabel>,
-    copies: Gauges<FilterLabel>,
-    rate: Ratio<FilterLabel>,
-}
-
-impl Definitions {
-    fn new(registry: &mut Registry) -> Self {
-        let definitions = Self::default();
+/// Shows what a filter was created with.
+fn show_definition(filter: &mut Series<'_>, record: &FilterRecord) {
+    let (slicing, group) = (record.definition.slicing, &record.definition.group);
+    if let Some(events) = group.capacity_events {
         let help = "Events of a window that the filter was sized for, where a capacity was given";
-        registry.register("filter_capacity_events", help, definitions.capacity.clone());
-        let help = "The window of the filter, where it is a time";
-        registry.register_with_unit("filter_window", help, Unit::Seconds, definitions.window_s.clone());
-        let help = "Copies of each slice that the filter is to have beside the first";
-        registry.register("filter_copies_wanted", help, definitions.copies.clone());
-        let help = "The chance that an event never seen is called a duplicate, for which the filter was sized";
-        registry.register("filter_false_positive_target_ratio", help, definitions.rate.clone());
-        definitions
+        let capacity_events = events.saturating_mul(u64::from(slicing.groups()));
+        filter.gauge("filter_capacity_events", help).set(gauge_value(capacity_events));
     }
-
-    fn show(&self, record: &FilterRecord) {
-        let label = FilterLabel { filter: record.name.clone() };
-        let (slicing, group) = (record.definition.slicing, &record.definition.group);
-        if let Some(events) = group.capacity_events {
-            self.capacity.of(&label).set(gauge_value(events.saturating_mul(u64::from(slicing.groups()))));
-        }
-        if let Window::Duration(window_ms) | Window::LandmarkDuration(window_ms) = group.window {
-            self.window_s.of(&label).set(window_ms as f64 / 1e3);
-        }
-        self.copies.of(&label).set(i64::from(record.policies.copies));
-        self.rate.of(&label).set(group.rate);
+    if let Window::Duration(window_ms) | Window::LandmarkDuration(window_ms) = group.window {
+        filter.seconds("filter_window", "The window of the filter, where it is a time").set(window_ms as f64 / 1e3);
     }
+    let help = "Copies of each slice that the filter is to have beside the first";
+    filter.gauge("filter_copies_wanted", help).set(i64::from(record.policies.copies));
+    let help = "The chance that an event never seen is called a duplicate, for which the filter was sized";
+    filter.ratio("filter_false_positive_target_ratio", help).set(group.rate);
 }

@@ -2,26 +2,19 @@
 //!
 //! Promises: none where the node has no door. Must not know: what commands do.
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
-use prometheus_client::registry::Registry;
 
-use super::{Count, show_gauge};
+use super::gathering::Gathering;
+use super::show_gauge;
 use crate::shared::Shared;
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
-struct CommandLabel {
-    command: &'static str,
-}
-
 /// Shows what has happened at the door.
-pub(super) fn show(registry: &mut Registry, shared: &Shared) {
+pub(super) fn show(now: &mut Gathering, shared: &Shared) {
     let Some(door) = shared.open.door.get() else { return };
-    let commands = Count::<CommandLabel>::default();
     for count in door.commands() {
-        commands.of(&CommandLabel { command: count.command }).inc_by(count.count);
+        let help = "Commands of Redis clients that were understood";
+        now.of("command", count.command).count("redis_commands", help).inc_by(count.count);
     }
-    registry.register("redis_commands", "Commands of Redis clients that were understood", commands);
     let counters = [
         ("redis_refused", "Commands of Redis clients that were answered with an error", door.refused()),
         ("redis_undecided", "Events of Redis clients that were undecided", door.undecided()),
@@ -35,7 +28,7 @@ pub(super) fn show(registry: &mut Registry, shared: &Shared) {
     for (name, help, value) in counters {
         let counter: Counter = Counter::default();
         counter.inc_by(value);
-        registry.register(name, help, counter);
+        now.registry.register(name, help, counter);
     }
     let gauges = [
         ("redis_connections", "Connections of Redis clients that are open", door.open()),
@@ -46,6 +39,6 @@ pub(super) fn show(registry: &mut Registry, shared: &Shared) {
         ),
     ];
     for (name, help, value) in gauges {
-        show_gauge(registry, name, help, value);
+        show_gauge(&mut now.registry, name, help, value);
     }
 }

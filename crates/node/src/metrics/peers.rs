@@ -10,7 +10,8 @@ use prost::Message;
 
 use firstseen_routing::Offset;
 
-use super::{Count, Gauges, Ratio, Sorted};
+use super::gathering::Gathering;
+use super::{Count, Sorted};
 use crate::shared::Shared;
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
@@ -81,35 +82,23 @@ impl LinkMeter {
 }
 
 /// Peers as they are now.
-pub(super) fn show(registry: &mut Registry, shared: &Shared) {
-    let view = shared.view();
-    let peers: Gauges<PeerLabel> = Gauges::default();
-    registry.register("peer_unreachable", "1 where the other node has been out of reach for a while", peers.clone());
+pub(super) fn show(now: &mut Gathering, shared: &Shared) {
+    let (view, at) = (shared.view(), shared.clock.now());
     for peer in view.links.keys() {
         let Some(record) = view.map.nodes.get(peer) else { continue };
-        peers.of(&PeerLabel::of(&record.name)).set(i64::from(view.unreachable.contains(peer)));
+        let mut of = now.of("peer", record.name.as_str());
+        let help = "1 where the other node has been out of reach for a while";
+        of.gauge("peer_unreachable", help).set(i64::from(view.unreachable.contains(peer)));
+        let Some(Offset { ahead_ms, uncertain_ms }) = shared.clocks.offset(*peer, at) else { continue };
+        let help = "How far the clock of another node is ahead of this one's, where it was measured lately";
+        of.seconds("clock_offset", help).set(ahead_ms as f64 / 1e3);
+        of.seconds("clock_uncertainty", "How much more or less it may be").set(uncertain_ms as f64 / 1e3);
     }
-    let (offsets, doubts): (Ratio<PeerLabel>, Ratio<PeerLabel>) = Default::default();
-    let help = "How far the clock of another node is ahead of this one's, where it was measured lately";
-    registry.register_with_unit("clock_offset", help, Unit::Seconds, offsets.clone());
-    let help = "How much more or less it may be";
-    registry.register_with_unit("clock_uncertainty", help, Unit::Seconds, doubts.clone());
-    let now = shared.clock.now();
-    for peer in view.links.keys() {
-        let measured = view.map.nodes.get(peer).zip(shared.clocks.offset(*peer, now));
-        let Some((record, Offset { ahead_ms, uncertain_ms })) = measured else { continue };
-        offsets.of(&PeerLabel::of(&record.name)).set(ahead_ms as f64 / 1e3);
-        doubts.of(&PeerLabel::of(&record.name)).set(uncertain_ms as f64 / 1e3);
-    }
-    let (batches, sent, received): (Count<PeerLabel>, Count<PeerLabel>, Count<PeerLabel>) = Default::default();
-    let help = "Batches to another node for levels of trees there: climbs, checks, and what is brought up later";
-    registry.register("climb_batches", help, batches.clone());
-    registry.register_with_unit("climb_sent", "Bytes of these batches", Unit::Bytes, sent.clone());
-    registry.register_with_unit("climb_received", "Bytes of the answers", Unit::Bytes, received.clone());
-    for NodeTraffic { name, batches: sent_batches, sent_bytes, received_bytes } in shared.levels.traffic() {
-        let label = PeerLabel::of(&name);
-        batches.of(&label).inc_by(sent_batches);
-        sent.of(&label).inc_by(sent_bytes);
-        received.of(&label).inc_by(received_bytes);
+    for NodeTraffic { name, batches, sent_bytes, received_bytes } in shared.levels.traffic() {
+        let mut of = now.of("peer", name.as_str());
+        let help = "Batches to another node for levels of trees there: climbs, checks, and what is brought up later";
+        of.count("climb_batches", help).inc_by(batches);
+        of.count_bytes("climb_sent", "Bytes of these batches").inc_by(sent_bytes);
+        of.count_bytes("climb_received", "Bytes of the answers").inc_by(received_bytes);
     }
 }

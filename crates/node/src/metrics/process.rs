@@ -6,12 +6,12 @@
 use std::fs;
 use std::sync::atomic::AtomicU64;
 
-use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::{Gauges, show_bytes, show_gauge};
+use super::gathering::Gathering;
+use super::{show_bytes, show_gauge};
 
 /// Times in `/proc` are told to programs in hundredths of a second, whatever the kernel counts in.
 const TICKS_PER_S: f64 = 100.0;
@@ -20,21 +20,13 @@ const USER_TICKS: usize = 11;
 const SYSTEM_TICKS: usize = 12;
 const START_TICKS: usize = 19;
 
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
-struct BuildLabels {
-    version: &'static str,
-    arch: &'static str,
-    os: &'static str,
-    profile: &'static str,
-}
-
-/// The build, for a registry with the project's prefix.
-pub(super) fn show_build(registry: &mut Registry) {
-    let build = Gauges::<BuildLabels>::default();
+/// The build of this process.
+pub(super) fn show_build(now: &mut Gathering) {
     let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
     let (arch, os) = (std::env::consts::ARCH, std::env::consts::OS);
-    build.of(&BuildLabels { version: env!("CARGO_PKG_VERSION"), arch, os, profile }).set(1);
-    registry.register("build_info", "The build of this process; always 1", build);
+    let mut version = now.of("version", env!("CARGO_PKG_VERSION"));
+    let help = "The build of this process; always 1";
+    version.and("arch", arch).and("os", os).and("profile", profile).gauge("build_info", help).set(1);
 }
 
 /// The process, for a registry without a prefix.
