@@ -47,24 +47,18 @@ enum News<'map> {
         filter: &'map str,
         of: usize,
     },
-    MoveBegun {
-        filter: &'map str,
-        from: &'map str,
-        to: &'map str,
-        slices: usize,
-    },
-    MoveEnded {
-        filter: &'map str,
-        from: &'map str,
-        to: &'map str,
-        slices: usize,
-    },
-    MoveGivenUp {
-        filter: &'map str,
-        from: &'map str,
-        to: &'map str,
-        slices: usize,
-    },
+    MoveBegun(MovedSlices<'map>),
+    MoveEnded(MovedSlices<'map>),
+    MoveGivenUp(MovedSlices<'map>),
+}
+
+/// Slices that go from one node to another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct MovedSlices<'map> {
+    filter: &'map str,
+    from: &'map str,
+    to: &'map str,
+    slices: usize,
 }
 
 /// Writes what `after` changes; nothing where `before` is no map yet.
@@ -101,13 +95,13 @@ impl News<'_> {
             Self::SlicesComplete { filter, of } => {
                 tracing::info!(event = "slices_complete", filter, of, "all slices are asked");
             }
-            Self::MoveBegun { filter, from, to, slices } => {
+            Self::MoveBegun(MovedSlices { filter, from, to, slices }) => {
                 tracing::info!(event = "move_begun", filter, from, to, slices, "slices move");
             }
-            Self::MoveEnded { filter, from, to, slices } => {
+            Self::MoveEnded(MovedSlices { filter, from, to, slices }) => {
                 tracing::info!(event = "move_ended", filter, from, to, slices, "slices have moved");
             }
-            Self::MoveGivenUp { filter, from, to, slices } => {
+            Self::MoveGivenUp(MovedSlices { filter, from, to, slices }) => {
                 tracing::warn!(event = "move_given_up", filter, from, to, slices, "slices stay where they are");
             }
         }
@@ -173,7 +167,7 @@ fn of_filter<'map>(
     for ((from, to), slices) in &under_way {
         let slices = slices.difference(begun.get(&(*from, *to)).unwrap_or(&BTreeSet::new())).count();
         if slices > 0 {
-            news.push(News::MoveBegun { filter, from: name(from), to: name(to), slices });
+            news.push(News::MoveBegun(MovedSlices { filter, from: name(from), to: name(to), slices }));
         }
     }
     for ((from, to), slices) in &begun {
@@ -181,12 +175,12 @@ fn of_filter<'map>(
         let over = slices.iter().copied().filter(|slice| !still.is_some_and(|still| still.contains(slice)));
         let (ended, given_up): (Vec<u32>, Vec<u32>) =
             over.partition(|slice| record.copies_of(*slice).any(|copy| copy.node == *to));
-        let (from, to) = (name(from), name(to));
+        let moved = |slices: Vec<u32>| MovedSlices { filter, from: name(from), to: name(to), slices: slices.len() };
         if !ended.is_empty() {
-            news.push(News::MoveEnded { filter, from, to, slices: ended.len() });
+            news.push(News::MoveEnded(moved(ended)));
         }
         if !given_up.is_empty() {
-            news.push(News::MoveGivenUp { filter, from, to, slices: given_up.len() });
+            news.push(News::MoveGivenUp(moved(given_up)));
         }
     }
 }

@@ -99,7 +99,7 @@ fn slices_move_and_arrive_or_stay() {
         let copy = SliceCopy { slice: 1, owner, replaces: Some(NodeId(2)), since_epoch: Epoch(2) };
         of(map).copies.push(copy);
     }
-    let (filter, from, to, slices) = ("clicks", "node-2", "node-3", 1);
+    let moved = MovedSlices { filter: "clicks", from: "node-2", to: "node-3", slices: 1 };
     check(
         &[
             begin,
@@ -112,10 +112,10 @@ fn slices_move_and_arrive_or_stay() {
             },
         ],
         &[
-            &[News::MoveBegun { filter, from, to, slices }],
-            &[News::MoveGivenUp { filter, from, to, slices }],
-            &[News::MoveBegun { filter, from, to, slices }],
-            &[News::MoveEnded { filter, from, to, slices }],
+            &[News::MoveBegun(moved)],
+            &[News::MoveGivenUp(moved)],
+            &[News::MoveBegun(moved)],
+            &[News::MoveEnded(moved)],
         ],
     );
 }
