@@ -148,17 +148,10 @@ mod tests {
     use firstseen_routing::NodeRecord;
 
     use super::*;
+    use crate::sample_map::node;
 
     fn map(is_down: bool, incarnation: u64) -> ClusterMap {
-        let record = NodeRecord {
-            name: "a".to_owned(),
-            site: "here".to_owned(),
-            address: "a:1".to_owned(),
-            incarnation: Incarnation(incarnation),
-            memory_bytes: 0,
-            voter: true,
-            is_down,
-        };
+        let record = NodeRecord { incarnation: Incarnation(incarnation), is_down, ..node(NodeId(1)) };
         ClusterMap { nodes: BTreeMap::from([(NodeId(1), record)]), ..ClusterMap::default() }
     }
 

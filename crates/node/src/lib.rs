@@ -39,6 +39,8 @@ mod redis;
 mod refusals;
 mod repair;
 mod roles;
+#[cfg(test)]
+mod sample_map;
 mod serve;
 mod shared;
 mod shares;

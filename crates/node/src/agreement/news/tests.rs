@@ -1,56 +1,13 @@
 //! Each change of a map, and its lines.
 
-use firstseen_filter::{FilterSpec, Kind};
-use firstseen_routing::{
-    ClusterId, Epoch, FilterPolicies, Incarnation, NodeRecord, SliceCopy, SliceOwner, SlicedDefinition,
-};
+use firstseen_routing::{Epoch, FilterPolicies, Incarnation, NodeRecord, SliceCopy, SliceOwner};
 
 use super::*;
-
-const FILTER: FilterId = FilterId(1);
-
-fn node(id: NodeId) -> NodeRecord {
-    NodeRecord {
-        name: format!("node-{id}"),
-        site: "here".to_owned(),
-        address: "127.0.0.1:1".to_owned(),
-        incarnation: Incarnation(1),
-        memory_bytes: 1 << 30,
-        voter: true,
-        is_down: false,
-    }
-}
-
-/// A filter of two slices on two of three nodes.
-fn map() -> ClusterMap {
-    let spec =
-        FilterSpec { capacity_events: Some(1000), ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window")) };
-    let definition = SlicedDefinition::new(&spec, "horizontal:2".parse().expect("a slicing")).expect("a definition");
-    let owner = |node| SliceOwner { node, complete_since: Incarnation(1), ..SliceOwner::default() };
-    let record = FilterRecord {
-        name: "clicks".to_owned(),
-        epoch: Epoch::FIRST,
-        owners: [NodeId(1), NodeId(2)].map(owner).to_vec(),
-        definition,
-        policies: FilterPolicies::default(),
-        copies: Vec::new(),
-        generations: Vec::new(),
-        branch: None,
-        line: Default::default(),
-    };
-    ClusterMap {
-        cluster: ClusterId([1; 16]),
-        version: 1,
-        nodes: [1, 2, 3].map(|id| (NodeId(id), node(NodeId(id)))).into(),
-        filters: [(FILTER, record)].into(),
-        next_filter: FilterId(2),
-        format: Default::default(),
-        access: Default::default(),
-    }
-}
+use crate::sample_map::{self, FILTER, node};
 
 fn check(changes: &[fn(&mut ClusterMap)], expected: &[&[News<'static>]]) {
-    let mut before = map();
+    // A filter of two slices on two of three nodes.
+    let mut before = sample_map::map("horizontal:2", 3, FilterPolicies::default());
     for (change, expected) in changes.iter().zip(expected) {
         let mut after = before.clone();
         change(&mut after);
@@ -111,12 +68,7 @@ fn slices_move_and_arrive_or_stay() {
                     SliceOwner { node: NodeId(3), complete_since: Incarnation(1), ..SliceOwner::default() };
             },
         ],
-        &[
-            &[News::MoveBegun(moved)],
-            &[News::MoveGivenUp(moved)],
-            &[News::MoveBegun(moved)],
-            &[News::MoveEnded(moved)],
-        ],
+        &[&[News::MoveBegun(moved)], &[News::MoveGivenUp(moved)], &[News::MoveBegun(moved)], &[News::MoveEnded(moved)]],
     );
 }
 

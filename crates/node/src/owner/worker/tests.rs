@@ -3,13 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use firstseen_filter::{FilterSecret, FilterSpec, Kind, Probes, Stamp};
+use firstseen_filter::{FilterSecret, Probes, Stamp};
 use firstseen_journal::MemoryDisk;
 use firstseen_meta::Identity;
 use firstseen_routing::{
-    AnswerWhen, ClockSource, ClusterId, ClusterMap, Decision, Epoch, FilterId, FilterPolicies, FilterRecord,
-    Incarnation, MonotonicMs, NodeRecord, Operation, Prober, SetAcks, SetBatch, SliceOwner, SlicedDefinition,
-    Submission, TestRun, Times,
+    AnswerWhen, ClockSource, ClusterMap, Decision, Epoch, FilterPolicies, Incarnation, MonotonicMs, Operation, Prober,
+    SetAcks, SetBatch, Submission, TestRun, Times,
 };
 use tokio::time::timeout;
 
@@ -21,49 +20,17 @@ use crate::lease::SharedLease;
 use crate::links::{LinkHandle, Queued};
 use crate::owner::{OwnerQueue, queue};
 use crate::pending::{Ears, PendingBatch};
+use crate::sample_map::{self, FILTER};
 use crate::view::Me;
 
 const PATIENCE: Duration = Duration::from_secs(60);
-const FILTER: FilterId = FilterId(1);
 const ME: NodeId = NodeId(1);
 const PEER: NodeId = NodeId(2);
 
 /// A filter of two slices, one on each of two nodes.
 pub(in crate::owner) fn map() -> ClusterMap {
-    let spec =
-        FilterSpec { capacity_events: Some(1000), ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window")) };
-    let definition = SlicedDefinition::new(&spec, "vertical:2".parse().expect("a slicing")).expect("a definition");
-    let node = |id: NodeId| NodeRecord {
-        name: format!("node-{id}"),
-        site: "here".to_owned(),
-        address: "127.0.0.1:1".to_owned(),
-        incarnation: Incarnation(1),
-        memory_bytes: 1 << 30,
-        voter: true,
-        is_down: false,
-    };
-    let record = FilterRecord {
-        name: "clicks".to_owned(),
-        epoch: Epoch::FIRST,
-        owners: [ME, PEER]
-            .map(|node| SliceOwner { node, complete_since: Incarnation(1), ..SliceOwner::default() })
-            .to_vec(),
-        definition,
-        policies: FilterPolicies { clock: ClockSource::Wall, answer: AnswerWhen::Safe, ..FilterPolicies::default() },
-        copies: Vec::new(),
-        generations: Vec::new(),
-        branch: None,
-        line: Default::default(),
-    };
-    ClusterMap {
-        cluster: ClusterId([1; 16]),
-        version: 1,
-        nodes: [ME, PEER].map(|id| (id, node(id))).into(),
-        filters: [(FILTER, record)].into(),
-        next_filter: FilterId(2),
-        format: Default::default(),
-        access: Default::default(),
-    }
+    let policies = FilterPolicies { clock: ClockSource::Wall, answer: AnswerWhen::Safe, ..FilterPolicies::default() };
+    sample_map::map("vertical:2", 2, policies)
 }
 
 /// An owner that runs, and what it sends to the other node.
