@@ -64,6 +64,12 @@ struct FilterLabel {
     filter: String,
 }
 
+impl FilterLabel {
+    fn of(filter: &str) -> Self {
+        Self { filter: filter.to_owned() }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct CertificateLabel {
     certificate: &'static str,
@@ -255,7 +261,7 @@ impl Metrics {
 
     /// The batches of a filter, by its name.
     pub(crate) fn meter(&self, filter: &str) -> BatchMeter {
-        let label = FilterLabel { filter: filter.to_owned() };
+        let label = FilterLabel::of(filter);
         BatchMeter {
             events: self.batch_events.of(&label),
             latency_seconds: self.latency_seconds.of(&label),
@@ -284,7 +290,7 @@ impl Metrics {
 
     /// How many batches of a filter took how long (`SampleReply`).
     pub(crate) fn latencies(&self, filter: &str) -> Vec<u64> {
-        self.latencies.of(&FilterLabel { filter: filter.to_owned() }).all()
+        self.latencies.of(&FilterLabel::of(filter)).all()
     }
 
     /// What producers have found of a filter's rate, by its name.
@@ -314,7 +320,7 @@ impl Metrics {
 
     /// A batch came in for a filter that is not known here.
     pub(crate) fn stray_batch(&self, batch: &Batch) {
-        let label = FilterLabel { filter: String::new() };
+        let label = FilterLabel::of("");
         self.received_events.of(&label).inc_by(u64::from(batch.events));
         self.received_bytes.of(&label).inc_by(batch.encoded_len() as u64);
     }

@@ -37,7 +37,7 @@ impl AuditMetrics {
     }
 
     pub(super) fn of(&self, filter: &str) -> AuditMeter {
-        let label = FilterLabel { filter: filter.to_owned() };
+        let label = FilterLabel::of(filter);
         AuditMeter { tests: self.tests.of(&label), false_positives: self.false_positives.of(&label) }
     }
 }

@@ -73,7 +73,7 @@ impl ClimbMetrics {
     }
 
     pub(super) fn of(&self, filter: &str) -> ClimbMeter {
-        let label = FilterLabel { filter: filter.to_owned() };
+        let label = FilterLabel::of(filter);
         let decision = |decision| self.decisions.of(&DecisionLabels::of(filter, decision));
         ClimbMeter {
             climbs: self.climbs.of(&label),

@@ -80,8 +80,7 @@ impl GroupJournals {
     /// Takes care of a group whose journal was read, with a whole checkpoint that began in segment `base`.
     pub(super) fn resume(&mut self, key: GroupKey, durability: Durability, base: u64, is_complete: bool) {
         self.keeper.need(key, base);
-        let journal = GroupJournal { durability, last: 0, beginning: 0, cursor: None, is_complete, begun_bytes: 0 };
-        self.groups.insert(key, journal);
+        self.groups.insert(key, GroupJournal::new(durability, is_complete));
     }
 
     /// Takes care of a group without a whole checkpoint: one begins now. The checkpoint has no cells where nothing was
@@ -89,7 +88,7 @@ impl GroupJournals {
     pub(super) fn begin(&mut self, key: GroupKey, durability: Durability, owner: &GroupOwner, is_empty: bool) {
         self.keeper.need(key, 0);
         let is_complete = owner.is_complete() && is_empty;
-        let mut journal = GroupJournal { durability, last: 0, beginning: 0, cursor: None, is_complete, begun_bytes: 0 };
+        let mut journal = GroupJournal::new(durability, is_complete);
         // Only once it is on the medium is it known that the group has lost nothing.
         journal.last = journal.begin_checkpoint(key, owner, is_complete, &self.keeper);
         if is_empty {
@@ -291,6 +290,10 @@ fn asks_cells(command: &Command) -> bool {
 }
 
 impl GroupJournal {
+    fn new(durability: Durability, is_complete: bool) -> Self {
+        Self { durability, last: 0, beginning: 0, cursor: None, is_complete, begun_bytes: 0 }
+    }
+
     /// Begins a checkpoint; returns the number of records then.
     fn begin_checkpoint(&mut self, key: GroupKey, owner: &GroupOwner, is_complete: bool, keeper: &Keeper) -> u64 {
         (self.is_complete, self.begun_bytes) = (is_complete, keeper.journal_bytes());

@@ -220,13 +220,10 @@ impl Session {
                 self.submit((filter, of.0), wants_seen, runs, charge);
                 Ok(())
             }
-            Ok(Admitted::At(node)) => match self.relays.send(&view, node, self.sender.producer, batch, charge) {
-                Ok(()) => {
-                    self.shared.metrics.relayed();
-                    Ok(())
-                }
-                Err(refused) => Err(refused),
-            },
+            Ok(Admitted::At(node)) => {
+                let sent = self.relays.send(&view, node, self.sender.producer, batch, charge);
+                sent.inspect(|()| self.shared.metrics.relayed())
+            }
             Err(refused) => Err(refused),
         };
         done.or_else(|refused| {
@@ -281,14 +278,12 @@ impl Session {
             self.send_early(&early)?;
         }
         let elapsed_us = self.shared.clock.monotonic_us().saturating_sub(batch.admitted_us);
+        let answers = self.answers(&batch);
         if let Some((_, meter)) = self.meters.iter().find(|(filter, _)| *filter == batch.filter) {
             meter.answered(elapsed_us);
-        }
-        let answers = self.answers(&batch);
-        if answers.degraded
-            && let Some((_, meter)) = self.meters.iter().find(|(filter, _)| *filter == batch.filter)
-        {
-            meter.degraded(answers.decisions.len());
+            if answers.degraded {
+                meter.degraded(answers.decisions.len());
+            }
         }
         let message = reply::encode(batch.sequence, &answers);
         // Another run's owner may still be about to let go of the batch; then its buffers are not used again.
