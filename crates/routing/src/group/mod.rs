@@ -234,6 +234,8 @@ impl GroupOwner {
     pub fn set_shares(&mut self, shares: Shares, now: Moment) {
         let (guard, limits) = either!(&mut self.machine, group => (&mut group.guard, group.present.limits_mut()));
         guard.set_bytes_max(shares.guard_bytes_max, now.monotonic_ms);
+        // For a guard that is begun anew.
+        limits.guard_bytes_max = shares.guard_bytes_max;
         limits.missed_events_max = shares.missed_events_max;
         limits.copied_bytes_per_s_max = shares.copied_bytes_per_s_max;
         limits.compared_bytes_per_s_max = shares.compared_bytes_per_s_max;
