@@ -1,6 +1,9 @@
 //! A group that is one slice: test and record are one step, and every submission is decided at once; where the slice
 //! has copies, its reply waits until they have the record (`mirrors.rs`).
 //!
+//! The order of what a submission sets off is the order of commands: the record comes first, so that a reply rests on what is
+//! persisted; then messages to the copies, of which the reply may wait; then the reply; then what the slice lacks is minded.
+//!
 //! Promises: verdicts event by event as of a slice in the embedded engine; a refused submission changes nothing;
 //! nothing is allocated for an event. Must not know: other slices, how messages travel.
 
