@@ -121,6 +121,25 @@ fn an_overview_shows_a_cluster_and_a_node_that_is_gone() {
 }
 
 #[test]
+fn slices_on_their_way_are_shown_with_what_is_left() {
+    let folder = Folder::new();
+    let cluster = LocalCluster::start(&folder, "--nodes 3");
+    let first = at(&cluster, 0);
+    cluster.create(&folder, "clicks", "--window 24h --capacity 20k --slicing horizontal:3 --copies 0").ok();
+    eventually("a healthy cluster", || overview(&first)["alarms"].as_array().is_some_and(Vec::is_empty));
+    // It stops before it can hand over what has to leave it.
+    kill(cluster.processes()[2], Signal::SIGSTOP).expect("a process");
+    let leaving = format!("cluster drain node-3 --no-wait --cluster {}", cluster.addresses());
+    eventually("a node that is drained", || folder.run(&leaving).code == Some(0));
+    let moving = || overview(&first)["work"].as_array().and_then(|work| work.first().cloned());
+    eventually("a slice on its way", || moving().is_some_and(|line| line["kind"] == "move"));
+    let line = moving().expect("it goes on");
+    assert_eq!((&line["filter"], &line["left"], &line["unit"]), (&"clicks".into(), &1.into(), &"slices".into()));
+    assert!(line["bytes_left"].as_f64() > Some(1_000.0), "{line}");
+    see(&first, &overview(&first), &["clicks", "on their way to other nodes", "up to "]);
+}
+
+#[test]
 fn a_tree_has_levels() {
     let folder = Folder::new();
     let cluster = LocalCluster::start(&folder, "--sites athens,oslo");
