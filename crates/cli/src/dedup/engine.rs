@@ -73,8 +73,15 @@ pub(super) enum Source {
 }
 
 impl Source {
+    /// Whether events are claimed, so that another one may hold them.
+    fn has_claims(&self) -> bool {
+        match self {
+            Self::Here(_) => false,
+            Self::Cluster(remote) => remote.has_claims(),
+        }
+    }
+
     /// Whether another one holds event `index` of the batch that is being handled.
-    #[inline]
     fn is_held(&self, index: usize) -> bool {
         match self {
             Self::Here(_) => false,
@@ -137,25 +144,25 @@ impl Engine {
             let chunk = start..parsed.len().min(start + CHUNK_EVENTS);
             self.answer(batch, chunk.clone(), ahead_ms);
             self.watch(batch, start, progress);
+            let has_claims = self.source.has_claims();
             for index in chunk {
                 // What another one holds waits until that is decided.
-                if self.source.is_held(index) {
+                if has_claims && self.source.is_held(index) {
                     continue;
                 }
                 let event = Event { block, parsed, index };
-                if self.answers[index - start] == Answer::Refused {
-                    // Records that the parser rejects and those that the filter refuses go to one output, in the order
-                    // of the input.
-                    let place = parsed.spans()[index].range().start;
-                    while let Some(earlier) = rejections.next_if(|rejection| rejection.span.range().start < place) {
-                        self.reject(earlier, batch, outputs, progress)?;
+                let destination = match self.answers[index - start] {
+                    Answer::Refused => {
+                        // Records that the parser rejects and those that the filter refuses go to one output, in the
+                        // order of the input.
+                        let place = parsed.spans()[index].range().start;
+                        while let Some(earlier) = rejections.next_if(|rejection| rejection.span.range().start < place) {
+                            self.reject(earlier, batch, outputs, progress)?;
+                        }
+                        let is_last = batch.is_before_older && index + 1 == parsed.len();
+                        if is_last { self.unclear(event, *file, progress) } else { self.refuse(event, *file, progress) }
                     }
-                }
-                let is_last = batch.is_before_older && index + 1 == parsed.len();
-                let destination = if is_last && self.answers[index - start] == Answer::Refused {
-                    self.unclear(event, *file, progress)
-                } else {
-                    self.count(event, index - start, *file, progress)
+                    answer => self.count(event, index - start, answer),
                 };
                 outputs.of(destination).record(bytes, parsed.spans()[index].range())?;
             }
@@ -179,7 +186,11 @@ impl Engine {
         for index in events.iter().copied().filter(|index| !self.source.is_held(*index)).collect::<Vec<_>>() {
             self.answer(batch, index..index + 1, &[]);
             self.watch(batch, index, progress);
-            let destination = self.count(Event { block, parsed, index }, 0, *file, progress);
+            let event = Event { block, parsed, index };
+            let destination = match self.answers[0] {
+                Answer::Refused => self.refuse(event, *file, progress),
+                answer => self.count(event, 0, answer),
+            };
             outputs.of(destination).record(bytes, parsed.spans()[index].range())?;
         }
         outputs.each().into_iter().try_for_each(|output| output.end_block(bytes))
@@ -208,6 +219,13 @@ impl Engine {
         self.decided(event, Answer::Undecided)
     }
 
+    fn refuse(&mut self, event: Event<'_>, file: usize, progress: &Progress) -> Destination {
+        let line = event.parsed.spans()[event.index].line;
+        let reason = "its time is more than --future-max ahead of the others, which do not bear it out";
+        self.rejects.add(file, line, reason, progress);
+        Destination::Rejected
+    }
+
     fn answer(&mut self, batch: &Batch, chunk: Range<usize>, ahead_ms: &[u64]) {
         match &mut self.source {
             Source::Here(here) => here.answer(batch, chunk, ahead_ms, &mut self.answers),
@@ -227,10 +245,10 @@ impl Engine {
         progress.note(&turn.words(&self.rejects.place(batch.file, line), why(event)));
     }
 
-    /// Counts one answered event, the `place`th of its chunk, and returns its output.
-    #[inline]
-    fn count(&mut self, event: Event<'_>, place: usize, file: usize, progress: &Progress) -> Destination {
-        let answer = self.answers[place];
+    /// Counts one event that was not refused, the `place`th of its chunk, and returns its output.
+    // It has two callers, and is called for each event by one of them.
+    #[inline(always)]
+    fn count(&mut self, event: Event<'_>, place: usize, answer: Answer) -> Destination {
         match answer {
             Answer::Late => {
                 self.tally.counts.late += 1;
@@ -242,12 +260,6 @@ impl Engine {
                         LateArg::Undecided => Answer::Undecided,
                     },
                 )
-            }
-            Answer::Refused => {
-                let line = event.parsed.spans()[event.index].line;
-                let reason = "its time is more than --future-max ahead of the others, which do not bear it out";
-                self.rejects.add(file, line, reason, progress);
-                Destination::Rejected
             }
             answer => match &self.source {
                 Source::Here(here) if here.is_checked() => self.checked(event, place, answer),
