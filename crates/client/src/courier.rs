@@ -328,10 +328,10 @@ impl Courier {
             }
             piece.give_up_vain(is_down);
         }
-        if is_outage(reason) && piece.awaited() == 0 {
+        if reason.is_outage() && piece.awaited() == 0 {
             return AfterRefusal::Answer(reason);
         }
-        if is_outage(reason) && piece.filter.waits_for_slices(Instant::now()) {
+        if reason.is_outage() && piece.filter.waits_for_slices(Instant::now()) {
             return piece.tries.awaits_nodes(reason, &mut self.jitter);
         }
         let retries_max = self.core.limits().overload_retries_max;
@@ -426,11 +426,6 @@ fn take_found(message: &proto::Found, unanswered: &mut Unanswered) {
     }
 }
 
-/// Whether the reason is that nodes cannot be reached.
-fn is_outage(reason: Reason) -> bool {
-    matches!(reason, Reason::SlicesDown | Reason::CutOff | Reason::ClockSkew)
-}
-
 /// For how long a batch is sent again: as long as nodes remember it, and of a claim's lease half, as the other half is for what was
 /// granted meanwhile.
 fn retry_ms(piece: &Piece) -> u64 {
@@ -453,7 +448,7 @@ fn worth_retrying(decisions: &[Decision], operation: Operation) -> Option<Reason
         reasons.filter(move |reason| !(is_claim && *reason == Reason::Overloaded))
     };
     let find = |is_so: fn(&Reason) -> bool| reasons().find(is_so);
-    find(|reason| reason.is_worth_retrying()).or_else(|| find(|reason| is_outage(*reason)))
+    find(|reason| reason.is_worth_retrying()).or_else(|| find(|reason| reason.is_outage()))
 }
 
 /// Counts events that are answered now by a reply that rests on fewer slices.

@@ -25,7 +25,8 @@ pub(crate) struct Line {
     next: OnceLock<Arc<FilterCore>>,
     /// The map does not have the filter any more, and never will.
     is_over: AtomicBool,
-    /// The version of the last map that was seen not to have the filter; 0 where all had it. Such a map may only hide it.
+    /// The version of the last map without the filter; 0 where all had it. The filter may be there all the same: a client without
+    /// a right on it is not shown it.
     missing_from: AtomicU64,
     /// One call looks for the next; the others wait for it.
     turn: Semaphore,

@@ -11,7 +11,7 @@ pub(crate) const OVERLOAD_RETRIES_MAX: u32 = 2;
 const OVERLOAD_WAIT_MS: u64 = 20;
 /// The first wait after a loss, doubling.
 const LOSS_WAIT_MS: u64 = 5;
-/// The longest wait between tries.
+/// The longest wait after a loss. After overload, and where a node says for how long, waits may be longer.
 pub(crate) const WAIT_MS_MAX: u64 = 500;
 
 /// The longest wait of those that a node asks for.
@@ -107,7 +107,7 @@ impl Tries {
         }
     }
 
-    /// A node says when it has room again; the longest wait is a second, as it may have room sooner.
+    /// A node says when it has room again. At most a second of that counts, as it may have room sooner, and a quarter is added.
     pub(crate) fn told_to_wait(&mut self, reason: Reason, wait_ms: u32, jitter: &mut Jitter) -> AfterRefusal {
         self.refused = Some(reason);
         let wait_ms = u64::from(wait_ms).min(TOLD_WAIT_MS_MAX);
@@ -123,7 +123,7 @@ impl Tries {
 
     /// Whether nodes that own slices could not be reached at the last try.
     pub(crate) fn lacks_nodes(&self) -> bool {
-        matches!(self.refused, Some(Reason::SlicesDown | Reason::CutOff | Reason::ClockSkew | Reason::NotReady))
+        self.refused.is_some_and(|reason| reason.is_outage() || reason == Reason::NotReady)
     }
 
     /// The reason for the callers of an event to which a node replied `reason`: an earlier try may have recorded it.

@@ -25,7 +25,7 @@ const WAITING_BYTES_MAX: usize = 64 << 20;
 const ENTRY_BYTES: usize = 200;
 /// Events that come due in such a time are confirmed together.
 const ROUND: Duration = Duration::from_millis(50);
-/// Calls that are under way at most, but for those that one round begins.
+/// While so many calls are under way no more are begun; those that come due together may go beyond it.
 const CALLS_MAX: usize = 256;
 /// The pause before a confirm on which nothing is known is sent again, and how often it is.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -221,8 +221,7 @@ impl Confirmer {
 
 /// Whether to confirm again would be told the same. Nodes that are away may be back before the tries are over.
 fn is_final(reason: Reason) -> bool {
-    let may_pass = matches!(reason, Reason::SlicesDown | Reason::CutOff | Reason::ClockSkew);
-    !may_pass && !reason.may_have_recorded() && !reason.is_worth_retrying()
+    !reason.is_outage() && !reason.may_have_recorded() && !reason.is_worth_retrying()
 }
 
 #[cfg(test)]

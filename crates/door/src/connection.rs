@@ -1,7 +1,8 @@
 //! The bytes of one connection: read, parsed, and replied to.
 //!
 //! Promises: while replies are on their way nothing more is read, so a client that reads nothing is heard no further and then closed;
-//! other connections have their turn however much one sends; a command that has not come whole takes room that all connections share, and has to come whole in time. Must not know: commands.
+//! other connections have their turn however much one sends; a command that has not come whole takes room that all connections
+//! share, and has to come whole in time. Must not know: commands.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Events of commands in a row: those that ask one filter the same thing travel as one call, and the calls travel together.
+//! Events of the commands of one read: those that ask one filter the same thing travel as one call, and the calls travel together.
 //!
 //! Promises: every command that was gathered is replied to, in order; an event that several commands ask different things about is
 //! asked about in their order. Must not know: what commands are called, connections.

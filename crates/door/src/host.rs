@@ -1,6 +1,6 @@
 //! What the door asks of the node that it is in: who may come in, and do what.
 //!
-//! Must not know: certificates, tokens, how rights are agreed on.
+//! Must not know: what certificates and tokens say, how rights are agreed on.
 
 use std::fmt;
 use std::net::SocketAddr;

@@ -4,7 +4,7 @@
 //! bytes -- connection --> Command -- session --> Gathered -- filters --> verdicts -- forms --> replies, in order
 //! ```
 //!
-//! What comes in one read is parsed, and commands in a row that ask one filter the same thing travel as one call, beside the calls
+//! What comes in one read is parsed, and those of its commands that ask one filter the same thing travel as one call, beside the calls
 //! of other questions and filters, as long as no event is in two of them. Then the next commands are taken up: a connection has one
 //! such set of calls under way, so a test that follows an observe of its event sees what that has recorded, and what waits for a
 //! connection is what was read of it.

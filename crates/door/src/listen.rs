@@ -34,7 +34,8 @@ use crate::settings::DoorSettings;
 
 /// For how long no connection is accepted after the machine has refused one.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
-/// After so long without a word it is asked whether the other machine is there, and then so often (nine times, as Linux has it).
+/// After so long a silence the system probes the other machine, and again at the second interval; it gives up after nine probes
+/// without an answer, as Linux has it.
 const SILENCE: Duration = Duration::from_secs(60);
 const PROBE_EVERY: Duration = Duration::from_secs(10);
 /// Connections that wait for an attendant.

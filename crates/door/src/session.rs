@@ -1,7 +1,8 @@
 //! One connection's commands, carried out one after the other.
 //!
 //! Promises: who has not said who it is does nothing else first; a transaction holds bounded memory, and is carried out in a
-//! row or not begun; commands whose replies would be too long for it are not carried out, and say so. Must not know: sockets, how bytes become commands.
+//! row or not begun; commands whose replies would be too long for it are not carried out, and say so. Must not know: sockets,
+//! how bytes become commands.
 
 mod about;
 mod claims;

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 /// Connections that are open at the same time, where nothing is said.
 const CONNECTIONS_MAX: u32 = 512;
-/// Bytes of half commands over all connections, where nothing is said.
+/// Bytes of half commands, of queues between `MULTI` and `EXEC`, and of claims over all connections, where nothing is said.
 const BUFFERED_BYTES_MAX: u64 = 256 << 20;
 /// Most threads.
 const THREADS_MAX: u64 = 256;

@@ -41,7 +41,7 @@ pub struct NodeConfig {
     /// What it serves there, and whom.
     #[serde(default, skip_serializing_if = "HttpSettings::is_default")]
     pub http: HttpSettings,
-    /// The folder that the node keeps its identity and the cluster's agreement in.
+    /// The folder that the node keeps its identity, the cluster's agreement and the journal of its slices in.
     pub data_dir: PathBuf,
     /// Bytes of cells that it may be given.
     pub memory_max_bytes: u64,
@@ -225,7 +225,8 @@ pub struct Limits {
     pub connections_max: u32,
     /// Connections in their handshake beside those; without TLS, those that have made no call.
     pub handshakes_max: u32,
-    /// Bytes of calls, messages and batches that are under way, a quarter of them kept for nodes and a sixteenth for operators.
+    /// Bytes of calls, messages and batches that are under way, a quarter of them kept for nodes, a
+    /// sixteenth for their agreement, and as much for operators.
     pub inflight_bytes_max: u64,
     /// Producer streams.
     pub streams_max: u32,

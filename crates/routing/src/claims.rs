@@ -12,7 +12,7 @@
 //!        |  release by the holder                        |   \ its lease is over                           |
 //!        +-----------------------------------------------+    v                                            |
 //!        |                                                  EXPIRED ---- confirm by the last holder -------+
-//!        +---- the entry is dropped for want of room ---------+ \------ anyone's claim, observe, confirm: as FREE
+//!        +---- dropped: its room is needed, or it is old -----+ \------ anyone's claim, observe, confirm: as FREE
 //! ```
 //!
 //! Promises: of one event at most one lease is not over; every grant has a fence above all that the table gave for the

@@ -3,7 +3,7 @@
 //! Promises: a node whose time of day differs from that of more than half of the nodes (itself counted) by more than
 //! clocks may differ finds that out from the times that its peers send. Until it knows, and from a step of its own
 //! clock on until it knows again, it stamps no event. A node that hears from too few others to know keeps its last
-//! finding for as long as its lease lasts (`lease.rs`). Pure: moments are passed in. Must not know: how peers are
+//! finding for as long as its lease lasts (`group/lease.rs`). Pure: moments are passed in. Must not know: how peers are
 //! asked, what is stamped.
 
 mod offsets;

@@ -5,7 +5,7 @@
 //! network, files, the clock (times are passed in), a source of randomness.
 #![warn(missing_docs)]
 
-// Rooms are listed by the alphabet here. Each imports only those before it in this order: ids, verdict, plan, map,
+// Modules stand here by the alphabet. Each imports only those before it in this order: ids, verdict, plan, map,
 // protocol, claims, clocks, engine, group (`crates/tidy/tests/all/rooms.rs`).
 mod claims;
 mod clocks;

@@ -21,7 +21,7 @@ impl Session {
             ConnectionRequest::Hello { protocol, credentials, name } => self.hello(protocol, credentials, name),
             ConnectionRequest::Auth(credentials) => match self.enter(credentials) {
                 Some(guest) => {
-                    self.is_now(Some(guest));
+                    self.become_guest(Some(guest));
                     self.outbox.replies().simple("OK");
                 }
                 None => self.refuse(self.why_not(credentials)),
@@ -41,7 +41,7 @@ impl Session {
             ConnectionRequest::Reset => {
                 self.transaction = None;
                 self.claims = OwnClaims::new(self.room.clone());
-                self.is_now(self.known.clone());
+                self.become_guest(self.known.clone());
                 self.name.clear();
                 self.outbox.replies().set_protocol(Protocol::Resp2);
                 self.outbox.replies().simple("RESET");
@@ -52,7 +52,7 @@ impl Session {
     }
 
     /// From now on somebody else sends the commands: filters that were found by the rights of the former guest are forgotten.
-    fn is_now(&mut self, guest: Option<Arc<dyn Guest>>) {
+    fn become_guest(&mut self, guest: Option<Arc<dyn Guest>>) {
         self.guest = guest;
         self.placed = Placed::default();
     }
@@ -73,7 +73,7 @@ impl Session {
     fn hello(&mut self, protocol: Option<Protocol>, credentials: Option<Credentials<'_>>, name: Option<&[u8]>) {
         if let Some(credentials) = credentials {
             match self.enter(credentials) {
-                Some(guest) => self.is_now(Some(guest)),
+                Some(guest) => self.become_guest(Some(guest)),
                 None => return self.refuse(WRONG_PASSWORD),
             }
         }

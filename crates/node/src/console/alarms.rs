@@ -1,7 +1,7 @@
 //! What somebody should look after, each with the command that helps.
 //!
-//! Promises: alarms depend on the overview alone, and nothing that is unknown raises one but that a node does not answer; a command
-//! can be pasted, whatever names it holds. Must not know: how the overview came about, how alarms are shown.
+//! Promises: alarms depend on the overview alone; a figure that is not known raises none, a node that does not answer does; a
+//! command can be pasted, whatever names it holds. Must not know: how the overview came about, how alarms are shown.
 
 mod words;
 

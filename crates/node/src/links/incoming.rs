@@ -30,7 +30,7 @@ use crate::roles::Caller;
 use crate::shared::Shared;
 use crate::view::View;
 
-/// How long a message of a new filter waits for the map that has it.
+/// How long a message waits for a map that this node does not have yet: one with its filter, or of its filter's epoch.
 const MAP_MAX: Duration = Duration::from_millis(300);
 
 /// The Peer service.

@@ -38,7 +38,7 @@ pub(super) struct AwaitingDisk {
 
 impl AwaitingDisk {
     /// The reply at this place is to a lookup.
-    pub(super) fn is_lookup(&mut self, reply_to: u64) {
+    pub(super) fn note_lookup(&mut self, reply_to: u64) {
         self.lookups.insert(reply_to);
     }
 
@@ -182,7 +182,7 @@ pub(super) mod tests {
     #[test]
     fn lookups_leave_a_full_disk_behind_and_the_rest_stays_in_order() {
         let (mut held, mut commands) = (AwaitingDisk::default(), Vec::new());
-        held.is_lookup(2);
+        held.note_lookup(2);
         (1..=4).for_each(|place| held.push(KEY, place, reply(place, 1)));
         held.release_lookups(&mut commands);
         assert_eq!(places(&commands), [2]);

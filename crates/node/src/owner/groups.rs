@@ -195,7 +195,7 @@ impl Groups {
         let reason = advice::given_up(view.disk);
         let of_disk = |key| GroupFault { key, reason: reason.to_owned(), is_of_disk: true };
         faults.extend(self.kept.given_up().map(of_disk));
-        // The node's memory for guards, shared by all of its groups, those of other owners too.
+        // What all groups of the node share, those of other owners too: memory, events in flight, bytes a second.
         let groups = (view.own_groups().count() as u64).max(1);
         let inflight_events = self.limits.inflight_events_max;
         let inflight_events = inflight_events.min(inflight_events.max(INFLIGHT_EVENTS_MAX) / groups as usize);
@@ -333,7 +333,7 @@ impl Groups {
             return false;
         }
         if submission.operation.is_lookup() && self.kept.has(key) {
-            self.kept.is_lookup(submission.reply_to);
+            self.kept.note_lookup(submission.reply_to);
         }
         self.gather(key, commands, |group| group.submit(submission, now))
     }

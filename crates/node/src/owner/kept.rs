@@ -3,8 +3,8 @@
 //!
 //! Promises: a durable filter replies and sends nothing while a record from before is not synced, and all leaves in
 //! order; another filter does so only while its beginning is not; while the disk is full, lookups get replies from
-//! memory, and no cells are asked for that would wait for it; a group that is given up, as the disk hangs or other copies answer, replies only that its verdicts are unknown. Must
-//! not know: what records hold, how they are written.
+//! memory, and no cells are asked for that would wait for it; a group that is given up, as the disk hangs or other copies
+//! answer, replies only that its verdicts are unknown. Must not know: what records hold, how they are written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -131,8 +131,8 @@ impl GroupJournals {
     }
 
     /// The reply at this place is to a lookup.
-    pub(super) fn is_lookup(&mut self, reply_to: u64) {
-        self.held.is_lookup(reply_to);
+    pub(super) fn note_lookup(&mut self, reply_to: u64) {
+        self.held.note_lookup(reply_to);
     }
 
     /// Takes the commands of a group: records go to the journal, and `commands` gets those that may leave.

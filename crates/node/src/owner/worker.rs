@@ -1,7 +1,7 @@
 //! The loop of one owner: takes work in order, runs the machines of its groups, and carries out their commands.
 //!
-//! Promises: the loop waits for nothing but its own queue, so owners of different nodes cannot wait for each other.
-//! Must not know: streams, what messages look like on the wire.
+//! Promises: the loop waits for its queue, for records to be synced and for time to pass, and for no other owner: so owners of
+//! different nodes cannot wait for each other. Must not know: streams, what messages look like on the wire.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;

@@ -40,6 +40,7 @@ pub enum BeforeTest {
     /// it; of other calls as if there were no claims.
     Ask,
     /// The event is recorded without a test: a false positive since the claim must not leave cells that expire early.
+    /// (`GroupClaims::before_test` has it tested where heads have changed since the grant.)
     Record,
     /// The claim is granted already, under this fence.
     Claimed(Fence),

@@ -20,13 +20,19 @@ const GROWTH: usize = 8;
 /// The claim of one event.
 #[derive(Clone, Copy, Debug)]
 struct Entry {
-    /// A hash of the event's positions.
-    event: u128,
+    /// A hash of the event's positions, in halves: a `u128` is aligned to 16 bytes, and an entry would take 8 more.
+    event: [u64; 2],
     fence: Fence,
     /// When the lease is over.
     until: MonotonicMs,
     /// Names the claim, so that a retry is known.
     tag: u64,
+}
+
+impl Entry {
+    fn hash(&self) -> u64 {
+        hash(self.event)
+    }
 }
 
 /// The grant of an event.
@@ -116,7 +122,7 @@ impl ClaimTable {
     /// nothing changes.
     pub fn hold(&mut self, event: u128, by: ClaimedBy, until: MonotonicMs, now: MonotonicMs) -> bool {
         let ClaimedBy { fence, tag } = by;
-        let entry = Entry { event, fence, until, tag };
+        let entry = Entry { event: halves(event), fence, until, tag };
         if let Some(place) = self.place(event) {
             self.entries[place] = entry;
             return true;
@@ -125,8 +131,8 @@ impl ClaimTable {
         if self.entries.len() >= self.entries_max {
             return false;
         }
-        let hash_of = |place: &u32| hash(self.entries[*place as usize].event);
-        self.places.insert_unique(hash(event), self.entries.len() as u32, hash_of);
+        let hash_of = |place: &u32| self.entries[*place as usize].hash();
+        self.places.insert_unique(hash(halves(event)), self.entries.len() as u32, hash_of);
         if self.entries.len() == self.entries.capacity() {
             self.entries.reserve_exact((self.entries.len() / GROWTH).max(1));
         }
@@ -165,7 +171,7 @@ impl ClaimTable {
         if self.entries.len() < self.entries.capacity() / 4 {
             self.entries.shrink_to(2 * self.entries.len());
             let Self { places, entries, .. } = self;
-            places.shrink_to(2 * entries.len(), |place| hash(entries[*place as usize].event));
+            places.shrink_to(2 * entries.len(), |place| entries[*place as usize].hash());
         }
     }
 
@@ -195,11 +201,12 @@ impl ClaimTable {
     }
 
     fn place(&self, event: u128) -> Option<usize> {
-        let is_it = |place: &u32| self.entries[*place as usize].event == event;
-        self.places.find(hash(event), is_it).map(|place| *place as usize)
+        let is_it = |place: &u32| self.entries[*place as usize].event == halves(event);
+        self.places.find(hash(halves(event)), is_it).map(|place| *place as usize)
     }
 
-    /// Looks at a few entries, and drops those whose lease is over; while there is room, only those for which it was so for `kept_ms`.
+    /// Looks at a few entries, and drops those whose lease is over: at once where the table is full, otherwise `kept_ms` after the
+    /// lease's end.
     fn sweep(&mut self, now: MonotonicMs) {
         for _ in 0..SWEPT_AT_ONCE {
             if self.entries.is_empty() {
@@ -219,20 +226,24 @@ impl ClaimTable {
     fn remove(&mut self, place: usize) {
         let gone = self.entries.swap_remove(place);
         let (last, place) = (self.entries.len() as u32, place as u32);
-        if let Ok(found) = self.places.find_entry(hash(gone.event), |other| *other == place) {
+        if let Ok(found) = self.places.find_entry(gone.hash(), |other| *other == place) {
             found.remove();
         }
         if let Some(moved) = self.entries.get(place as usize)
-            && let Some(moved) = self.places.find_mut(hash(moved.event), |other| *other == last)
+            && let Some(moved) = self.places.find_mut(moved.hash(), |other| *other == last)
         {
             *moved = place;
         }
     }
 }
 
+fn halves(event: u128) -> [u64; 2] {
+    [event as u64, (event >> 64) as u64]
+}
+
 /// Positions of events are hashes already, but not all bits of their numbers need be used: a product depends on all of
 /// them.
-fn hash(event: u128) -> u64 {
-    let product = u128::from(event as u64 ^ (event >> 64) as u64) * 0x9E37_79B9_7F4A_7C15;
+fn hash([low, high]: [u64; 2]) -> u64 {
+    let product = u128::from(low ^ high) * 0x9E37_79B9_7F4A_7C15;
     product as u64 ^ (product >> 64) as u64
 }

@@ -1,12 +1,13 @@
 //! Slices that share events, on the nodes of a cluster: what one node does for one group.
 //!
-//! An event goes to its *head* (elsewhere: the leader of its key), the node of its first position that is not down. The
+//! An event goes to its *head* (elsewhere: the leader of its key), the node of its first position that is not gone. The
 //! head has the event in flight, tests its own slices and sends the event on from node to node until one finds a zero.
 //! A new event is set in all of its slices, and stays in flight until all have acknowledged: the next event of the same
 //! positions finds it there, whichever of its positions comes first.
 //!
 //! Promises: of all submissions of one event, one gets the reply first-seen; a test sets nothing; no safe reply
-//! leaves before its sets are acknowledged under the present map. Must not know: threads, clocks (moments are passed in), how messages travel.
+//! leaves before its sets are acknowledged under the present map. Must not know: threads, clocks (moments are passed in), how
+//! messages travel.
 //!
 //! This is wiring: it dispatches an input, and brings what the input sets off to its end (`finish` in `resolve.rs`).
 //! Messages, replies and what is to be persisted gather until they are taken, so that inputs that came in together

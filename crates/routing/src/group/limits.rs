@@ -13,7 +13,8 @@ use crate::map::ClockSource;
 pub struct OwnerLimits {
     /// Events of one submission.
     pub batch_events_max: usize,
-    /// Events in flight at once, where slices share events; more are refused.
+    /// Events in flight at once where slices share events, and events whose replies wait for copies where one slice has all
+    /// positions; more are refused.
     pub inflight_events_max: usize,
     /// Submissions of one event that wait for the first at once, where slices share events; more are refused. Lookups wait
     /// only while less than half of these places are taken.

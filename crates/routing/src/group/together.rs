@@ -3,6 +3,7 @@
 //!
 //! The order of what a submission sets off is the order of commands: the record comes first, so that a reply rests on what is
 //! persisted; then messages to the copies, of which the reply may wait; then the reply; then what the slice lacks is minded.
+//! Other inputs have no such order in one place: see `receive` and `map_changed` in `copies.rs`, and `tick` here.
 //!
 //! Promises: verdicts event by event as of a slice in the embedded engine; a refused submission changes nothing;
 //! nothing is allocated for an event. Must not know: other slices, how messages travel.

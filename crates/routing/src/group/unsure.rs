@@ -61,7 +61,7 @@ impl<Former> Unsure<Former> {
         }
     }
 
-    /// Nodes that have no copies of slices any more, or are down, are not heard.
+    /// Nodes that have no copies of slices any more, or are down, need not be heard.
     pub(crate) fn follow(&mut self, is_live: impl Fn(NodeId) -> bool) {
         self.changes.iter_mut().for_each(|change| change.unheard.retain(|node| is_live(*node)));
     }

@@ -82,12 +82,12 @@ impl Wholeness {
         self.keep(is_all);
     }
 
-    /// What it has now is all of what counts until somebody records without it, or is not.
+    /// What is here counts as all (`is_all`), or not as all, until others record without it.
     pub(crate) fn keep(&mut self, is_all: bool) {
         self.is_kept = is_all;
     }
 
-    /// What the map has said so far is about a start of the node that is over.
+    /// Forgets that the map called it complete: that was about an earlier start of the node.
     pub(crate) fn distrust(&mut self) {
         self.is_complete = false;
     }

@@ -231,7 +231,7 @@ impl ClusterMap {
         self.nodes.iter().find(|(_, node)| node.name == name).map(|(id, node)| (*id, node))
     }
 
-    /// Whether slice `slice` of `filter` has a complete copy that is not down.
+    /// Whether slice `slice` of `filter` has a complete copy that is not gone.
     pub fn is_complete(&self, filter: &FilterRecord, slice: u32) -> bool {
         filter.copies_of(slice).any(|copy| self.is_complete_copy(copy))
     }
@@ -265,7 +265,7 @@ impl ClusterMap {
     }
 
     /// The copy of slice `slice` of `filter` that is asked: the first that is complete; where none is, the first that
-    /// is not down; where all are, the first.
+    /// is not gone; where all are, the first.
     pub fn asked(&self, filter: &FilterRecord, slice: u32) -> Option<SliceOwner> {
         let copies = || filter.copies_of(slice);
         let complete = copies().find(|copy| self.is_complete_copy(copy));

@@ -153,7 +153,7 @@ impl Prober {
         }
     }
 
-    /// The slice whose owner is asked first about event `index`, as long as it is not down: the one that has all of the
+    /// The slice whose owner is asked first about event `index`, as long as it is not gone: the one that has all of the
     /// event's positions, or that of the first.
     #[inline]
     pub fn head_slice(&self, group: u32, probes: &Probes, index: usize) -> u32 {

@@ -28,8 +28,10 @@ pub(crate) fn make_unknown(decisions: &mut [Decision]) {
 /// Why an event is undecided. Only a submission with a reason of [`Reason::may_have_recorded`] may have set cells.
 ///
 /// A new reason comes last, here and in [`Reason::ALL`]. Beside the matches that the compiler finds, these list reasons: the
-/// protocol's `Reason`, the console's alarms (`node/console/alarms`), what clients send again (`client/courier`, `client/retry`),
-/// the door's words (`door/form`), and the tables in `docs/client.md` and `docs/redis.md`.
+/// protocol's `Reason`, the console's alarms (`node/console/alarms`), what clients send again (`client/courier`, `client/retry`,
+/// `cli/dedup/claims/calls`), what a level decides alone and what it owes (`group/divided/climb`, `group/divided/tree/owed`), the
+/// laws of the checker (`checker/laws/liveness`), the door (`door/form`, `door/confirming`), and the tables in `docs/client.md` and
+/// `docs/redis.md`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reason {
@@ -45,9 +47,10 @@ pub enum Reason {
     StaleMap,
     /// The submission is older than what is remembered of its producer.
     TooOld,
-    /// The answer was lost on the way, or a slice could not be asked in time.
+    /// The answer was lost on the way, or had not come by the deadline when cells may have been set.
     Unknown,
-    /// The node does not hold the slice yet, or is about to stop.
+    /// Nothing was set: a node that is needed does not hold the slice yet, has started anew, is about to stop, or has not answered
+    /// the test by the deadline; or the former head of the event has not ended.
     NotReady,
     /// The batch breaks the protocol.
     Invalid,
@@ -69,7 +72,7 @@ pub enum Reason {
     ClockSkew,
     /// Somebody holds the event and is about to deliver it, or may do so: it is not recorded yet, and may never be.
     Claimed,
-    /// The principal that the producer's certificate names has no right to do this with the filter.
+    /// The principal of the stream has no right to do this with the filter.
     Forbidden,
 }
 
@@ -113,6 +116,11 @@ impl Reason {
     /// Whether the event may have been recorded all the same.
     pub fn may_have_recorded(self) -> bool {
         self == Self::Unknown
+    }
+
+    /// Whether events get a verdict when what is out of reach, or wrong, is back: nodes or clocks.
+    pub fn is_outage(self) -> bool {
+        matches!(self, Self::SlicesDown | Self::CutOff | Self::ClockSkew)
     }
 
     /// Whether the same submission may get a definite answer if it is sent again.

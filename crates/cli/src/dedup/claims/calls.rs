@@ -148,6 +148,5 @@ fn meaning(decision: Decision, hold: Hold) -> (Verdict, Answer) {
 
 /// Whether the event may be decided once the trouble is over.
 fn may_pass(reason: Reason) -> bool {
-    let is_of_nodes = matches!(reason, Reason::SlicesDown | Reason::CutOff | Reason::ClockSkew | Reason::Altered);
-    is_of_nodes || reason.is_worth_retrying()
+    reason.is_outage() || reason == Reason::Altered || reason.is_worth_retrying()
 }

@@ -220,7 +220,7 @@ impl DividedGroup {
         claiming.grant(&site, epoch, request, now_ms)
     }
 
-    /// Events that this group's nodes hold, as far as this one can tell: each heads as many.
+    /// An estimate of the events that all nodes of the group hold: as many at each as here.
     fn pending(&mut self) -> u64 {
         let heads = 1 + self.membership.placement().live_peers().count() as u64;
         let room_events = self.fill.room_events(self.own.len() as u64, || self.own.used_cells(self.fill.newest()));

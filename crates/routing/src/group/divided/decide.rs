@@ -59,7 +59,7 @@ pub(super) struct Tested {
     pub(super) closed: Option<Reason>,
     /// This node may not record, as others may answer in its place.
     pub(super) cut_off: Option<Reason>,
-    /// For how long a former head may hold the event, where the filter has claims.
+    /// For how long a former head may still hold the event; none where none can, or the filter has no claims.
     pub(super) unsure_ms: Option<u64>,
 }
 

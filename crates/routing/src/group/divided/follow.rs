@@ -1,6 +1,6 @@
 //! What a new map means for a group: nodes come and go, and heads of events with them.
 //!
-//! A node that is down is neither asked nor set, and the events whose head it was have another head: the node of their
+//! A node that is gone is neither asked nor set, and the events whose head it was have another head: the node of their
 //! next position. So that no two heads find an event new, tests and sets that a head sends by an older map are refused
 //! (see `DividedGroup::receive`). An event that another node may have headed since it was found new is unknown, unless
 //! all nodes acknowledge its sets (see `DividedGroup::end_set`).

@@ -279,14 +279,16 @@ impl DividedGroup {
         self.in_flight.end(ticket);
     }
 
-    /// Brings what an input has set off to its end. The order of the steps is the order of commands, and has its reasons:
+    /// Brings what an input has set off to its end. The steps have this order for the reasons below. `take_commands` gives
+    /// what is to be persisted first, then other commands in this order, and messages that still gather last:
     ///
     /// 1. events that became ready run first, as all later steps look at what is in flight;
     /// 2. gaps before fetching, as a gap that is over needs no cells, and fetching before comparing, which is of slices that
     ///    lack nothing;
-    /// 3. early duplicates and questions to other levels before batches are replied to and dropped, as both look into
+    /// 3. whom claims are unsure of is asked whenever, as nothing else of this input rests on it;
+    /// 4. early duplicates and questions to other levels before batches are replied to and dropped, as both look into
     ///    batches;
-    /// 4. batches before handing over: a node that has taken over is sent the replies under names before the word that
+    /// 5. batches before handing over: a node that has taken over is sent the replies under names before the word that
     ///    there are no more.
     pub(super) fn finish(&mut self) {
         self.membership.begin(self.present.now_ms());

@@ -24,8 +24,8 @@ use crate::ids::{Epoch, NodeId};
 use crate::protocol::SetAcks;
 use crate::verdict::{Decision, Reason};
 
-/// The epoch rises when a slice leaves a node, again when it comes back, and again when the node that gave it goes down. If at
-/// most two epochs were missed, no node has come unseen.
+/// The epoch rises when a slice leaves a node, again when it comes back, and again when the node that gave it goes down. If the
+/// map is at most two epochs later than the last one that was followed here, no node has come unseen.
 const EPOCHS_SEEN_MAX: u64 = 2;
 
 /// A set on its way to a node.

@@ -225,7 +225,7 @@ impl TogetherGroup {
         self.present.clock_mut().restore(parts.clock);
         let is_complete = self.wholeness.is_complete();
         if !is_complete && parts.asked.is_none() {
-            self.joining.is_told(self.present.now_ms());
+            self.joining.note_told(self.present.now_ms());
         }
         let keep = keeper(self.site, self.keeps_journal, &mut self.commands);
         self.from_copies.hear(parts, (epoch, is_complete), &self.present, &mut self.slice, keep);

@@ -1,8 +1,8 @@
 //! The records that a copy has taken from the one that answers, and that may not be on all copies yet.
 //!
 //! The copy that answers may go down before all others have its last records. The next one that answers gives a retry
-//! the reply of the first attempt, so it first sends these records to all copies. A copy that does not become
-//! the one that answers cannot know which of them that one has, so it forgets the names and replies in them.
+//! the reply of the first attempt, so it first sends these records to all copies. Any other copy cannot
+//! know which of these records the new one has, so it forgets their names and replies.
 //!
 //! Promises: the number of records that are kept is bounded. Must not know: maps, what is recorded.
 

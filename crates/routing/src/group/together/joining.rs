@@ -43,7 +43,7 @@ impl Joining {
     }
 
     /// The node that the slice comes from sends its replies to names from now on, and has said so.
-    pub(super) fn is_told(&mut self, now_ms: MonotonicMs) {
+    pub(super) fn note_told(&mut self, now_ms: MonotonicMs) {
         self.since_ms = Some(now_ms);
     }
 
