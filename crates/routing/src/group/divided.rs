@@ -9,7 +9,7 @@
 //! leaves before its sets are acknowledged under the present map. Must not know: threads, clocks (moments are passed in), how
 //! messages travel.
 //!
-//! This is wiring: it dispatches an input, and brings what the input sets off to its end (`finish` in `resolve.rs`).
+//! This is wiring: it dispatches an input, and brings what the input sets off to its end (`finish.rs`).
 //! Messages, replies and what is to be persisted gather until they are taken, so that inputs that came in together
 //! share messages.
 //! Each part owns its state, and borrows the rest: `membership.rs` the node's place in the group, `in_flight.rs` events
@@ -32,6 +32,7 @@ mod decide;
 mod durable;
 mod early_duplicates;
 mod fill;
+mod finish;
 mod flights;
 mod follow;
 mod in_flight;

@@ -6,14 +6,14 @@
 use super::DividedGroup;
 use super::decide::{Next, Tested, after_miss, after_test};
 use super::fill::Room;
-use super::flights::{Batch, Flight, Phase, Ticket};
+use super::flights::{Flight, Phase, Ticket};
 use crate::group::claiming::other;
 use crate::group::rules::Rule;
 use crate::group::site::Site;
 use crate::group::thresholds::TOO_FEW_LEFT;
-use crate::protocol::{Command, GroupReply, Hold, Operation, Proposal, Resolved};
+use crate::protocol::{Command, Hold, Operation, Proposal, Resolved};
 use crate::verdict::{Decision, Reason};
-use firstseen_filter::{GenerationNumber, Probes, Refresh, Sighting, UnitNumber};
+use firstseen_filter::{GenerationNumber, Refresh, Sighting, UnitNumber};
 
 impl DividedGroup {
     /// Another node has sent the results of tests.
@@ -277,114 +277,6 @@ impl DividedGroup {
     pub(super) fn decide_and_end(&mut self, ticket: Ticket, outcome: Decision) {
         self.decide(ticket, outcome);
         self.in_flight.end(ticket);
-    }
-
-    /// Brings what an input has set off to its end. The steps have this order for the reasons below. `take_commands` gives
-    /// what is to be persisted first, then other commands in this order, and messages that still gather last:
-    ///
-    /// 1. events that became ready run first, as all later steps look at what is in flight;
-    /// 2. gaps before fetching, as a gap that is over needs no cells, and fetching before comparing, which is of slices that
-    ///    lack nothing;
-    /// 3. whom claims are unsure of is asked whenever, as nothing else of this input rests on it;
-    /// 4. early duplicates and questions to other levels before batches are replied to and dropped, as both look into
-    ///    batches;
-    /// 5. batches before handing over: a node that has taken over is sent the replies under names before the word that
-    ///    there are no more.
-    pub(super) fn finish(&mut self) {
-        self.membership.begin(self.present.now_ms());
-        self.run_ready();
-        self.mind_slices();
-        self.mind_unsure();
-        self.send_early_duplicates();
-        self.begin_climbs();
-        while let Some(ticket) = self.in_flight.next_closing() {
-            // It may be there several times.
-            let Some(batch) = self.in_flight.flights.unless_over(ticket) else { continue };
-            if !batch.is_pending() {
-                self.reply(ticket);
-            }
-            self.in_flight.retire(ticket);
-        }
-        let Self { membership, in_flight, guard, outbox, present, .. } = self;
-        membership.hand_over(&in_flight.flights, guard, present.now_ms(), outbox);
-    }
-
-    /// Minds what slices here lack, and whether copies agree.
-    fn mind_slices(&mut self) {
-        let Self { membership, own, kept, outbox, present, .. } = self;
-        membership.mind_gap(present, own, outbox);
-        membership.fetch(present, own, outbox);
-        membership.rescan(present, own, kept, outbox);
-    }
-
-    /// The chance that a new event of which all positions are asked is called a duplicate; computed only where the
-    /// batch has other events.
-    fn rate_if_partial(&mut self, ticket: Ticket) -> f64 {
-        let batch = self.in_flight.flights.batch(ticket);
-        if batch.is_some_and(Batch::is_degraded) {
-            self.expected_rate(self.membership.placement().plan().shape().hashes() as usize)
-        } else {
-            0.0
-        }
-    }
-
-    /// Replies to the batch of an event, unless it has its reply; the guard learns what is known of it.
-    pub(super) fn reply(&mut self, ticket: Ticket) {
-        let cannot_deny = !self.membership.wholeness().is_whole() || self.tree.has_forgotten(&self.own);
-        let full_rate = self.rate_if_partial(ticket);
-        self.in_flight.forget_names(ticket);
-        let no_probes = self
-            .membership
-            .handing()
-            .sends_replies()
-            .then(|| Probes::new(self.tree.shape(self.membership.placement().plan())));
-        let flights = &mut self.in_flight.flights;
-        let Some(batch) = flights.batch_mut(ticket) else { return };
-        let mut reply_to = batch.header().reply_to;
-        if batch.is_unlearnt() {
-            let name = batch.header().name();
-            self.guard.learn(name, batch.header().names.iter().map(|event| event.name), batch.decisions());
-            // Once the batch has its reply, a batch in flight under its name is a retry.
-            if !batch.is_replied() {
-                reply_to = self.guard.arrive(name).unwrap_or(reply_to);
-            }
-            batch.learnt();
-            self.kept.replied(name, &batch.header().names, batch.decisions(), self.present.clock().reading());
-            if let Some(probes) = no_probes {
-                let replies = (name, &batch.header().names[..], batch.decisions());
-                self.membership.handing().send_replies(
-                    &mut self.outbox,
-                    replies,
-                    self.present.clock().reading(),
-                    probes,
-                );
-            }
-        }
-        let degraded = batch.is_degraded() || batch.header().operation == Operation::Verify && cannot_deny;
-        let expected_rate = batch.expected_rate(|| full_rate).unwrap_or(0.0) as f32;
-        if degraded && batch.header().operation.records() {
-            self.degraded_ms = Some(self.present.now_ms());
-        }
-        if batch.reply() {
-            let (decisions, seen, holds) = (batch.decisions().to_vec(), batch.seen().to_vec(), batch.holds().to_vec());
-            // Granted and released events are counted as such.
-            if batch.header().operation.is_of_verdicts() {
-                self.counts.decisions.count(batch.decisions_but_repeats().as_ref().unwrap_or(&decisions));
-            }
-            let (clock_ms, spent) = (self.present.clock().clock_ms(), flights.spare_probes());
-            let reply = GroupReply {
-                reply_to,
-                decisions,
-                clock_ms,
-                degraded,
-                expected_rate,
-                seen,
-                holds,
-                spent,
-                ..GroupReply::default()
-            };
-            self.outbox.push(Command::Reply(reply));
-        }
     }
 }
 
