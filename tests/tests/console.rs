@@ -49,6 +49,29 @@ fn has_alarm(overview: &Value, kind: &str, subject: &str) -> bool {
     alarms.iter().any(|alarm| alarm["kind"] == kind && alarm["subject"] == subject)
 }
 
+/// Alarms are pasted: their commands and flags are those of this binary.
+#[test]
+fn commands_of_alarms_exist() {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/node/src/console/alarms.rs");
+    let source = std::fs::read_to_string(source).expect("a text");
+    let commands: Vec<&str> = source.split("self.command(").skip(1).filter_map(|call| call.split('"').nth(1)).collect();
+    assert!(commands.len() > 5, "{commands:?}");
+    for command in commands {
+        let mut clap = <firstseen_cli::args::Cli as clap::CommandFactory>::command();
+        let (flags, words): (Vec<&str>, Vec<&str>) = command.split(' ').partition(|word| word.starts_with("--"));
+        for word in words.into_iter().filter(|word| *word != "{}" && *word != "{wider}") {
+            clap = clap.find_subcommand(word).unwrap_or_else(|| panic!("{word} of {command}")).clone();
+        }
+        for flag in flags {
+            let is_it = |arg: &clap::Arg| {
+                let names = arg.get_long().into_iter().chain(arg.get_all_aliases().into_iter().flatten());
+                names.into_iter().any(|name| format!("--{name}") == flag)
+            };
+            assert!(clap.get_arguments().any(is_it), "{flag} of {command}");
+        }
+    }
+}
+
 /// A producer that watches keys says what it finds to the nodes, and the console shows it beside what the filter was made for.
 #[test]
 fn an_overview_shows_the_rate_that_producers_have_measured() {
@@ -136,7 +159,7 @@ fn slices_on_their_way_are_shown_with_what_is_left() {
     let line = moving().expect("it goes on");
     assert_eq!((&line["filter"], &line["left"], &line["unit"]), (&"clicks".into(), &1.into(), &"slices".into()));
     assert!(line["bytes_left"].as_f64() > Some(1_000.0), "{line}");
-    see(&first, &overview(&first), &["clicks", "on their way to other nodes", "up to "]);
+    see(&first, &overview(&first), &["clicks", "1 slice is on its way to other nodes", "up to "]);
 }
 
 #[test]

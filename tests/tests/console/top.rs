@@ -79,4 +79,12 @@ fn a_real_terminal_shows_it_and_is_given_back() {
     tmux.shows(&["it has ended with 0"]);
     let after = tmux.run(&["capture-pane", "-p", "-t", "0"]);
     assert!(!after.contains("columns and"), "the screen is as it was: {after}");
+    tmux.run(&["resize-window", "-t", "0", "-x", "80", "-y", "24"]);
+    tmux.run(&["send-keys", "-t", "0", &format!("{binary} top; echo a signal has ended it"), "Enter"]);
+    tmux.shows(&["[live] firstseen"]);
+    let shell = tmux.run(&["display-message", "-p", "-t", "0", "#{pane_pid}"]);
+    let ended = Command::new("pkill").args(["-TERM", "-P", shell.trim()]).status().expect("pkill");
+    assert!(ended.success(), "top runs below {shell}");
+    tmux.shows(&["a signal has ended it"]);
+    assert_eq!(tmux.run(&["display-message", "-p", "-t", "0", "#{alternate_on}"]).trim(), "0");
 }

@@ -163,6 +163,11 @@ fn request(
         ))
         .into());
     }
+    if name.starts_with('-') {
+        return Err(
+            UsageError(format!("filter `{name}`: a name that begins with `-` would be taken for a flag")).into()
+        );
+    }
     let retry_horizon_ms = u32::try_from(policies.retry_horizon);
     Ok(CreateFilterRequest {
         command_id: fresh_id().into(),

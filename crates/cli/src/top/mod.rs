@@ -20,6 +20,7 @@ use ratatui::DefaultTerminal;
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 
 use crate::exit::UsageError;
+use crate::terminal::stop::Stop;
 use source::Source;
 use view::View;
 
@@ -69,17 +70,18 @@ pub fn run(args: &TopArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     // What is wrong at the start is said on the terminal as it was.
     let first = source::read(&source.text()?)?;
     let mut view = View::of(first);
+    let stop = Stop::on_signal(|| {})?;
     // Panics, too, give the terminal back.
     let mut terminal = ratatui::try_init().context("the terminal cannot be used")?;
-    let looked = look(&mut terminal, &mut view, &source);
+    let looked = look(&mut terminal, &mut view, &source, &stop);
     ratatui::restore();
     looked
 }
 
 /// Shows overviews until somebody has had enough.
-fn look(terminal: &mut DefaultTerminal, view: &mut View, source: &Source) -> anyhow::Result<()> {
+fn look(terminal: &mut DefaultTerminal, view: &mut View, source: &Source, stop: &Stop) -> anyhow::Result<()> {
     let overviews = source.every(EVERY);
-    loop {
+    while !stop.is_set() {
         while let Ok(overview) = overviews.try_recv() {
             view.take(overview);
         }
@@ -98,4 +100,5 @@ fn look(terminal: &mut DefaultTerminal, view: &mut View, source: &Source) -> any
             }
         }
     }
+    Ok(())
 }

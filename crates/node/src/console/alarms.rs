@@ -5,7 +5,7 @@
 
 mod words;
 
-use super::overview::{Alarm, FilterLine, NodeLine, Overview, Severity, Undecided, WorkLine};
+use super::overview::{Alarm, FilterLine, NodeLine, Overview, Severity, Undecided, WorkLine, is_harmless};
 use words::{bytes, count, duration, percent, word};
 
 /// Alarms that are shown.
@@ -17,15 +17,13 @@ const NEARLY_FULL: f64 = 0.8;
 /// From this share of its memory on, a node has little left.
 const MEMORY_SHORT: f64 = 0.95;
 
-/// Where nothing of a move has changed for so long, it is stuck.
-const STUCK_S: u64 = 60;
+/// Where nothing of a move has changed for so long, it may be stuck: a healthy one waits for a retry horizon, a minute by default,
+/// and for the cells of a slice to arrive.
+const STUCK_S: u64 = 600;
 
 const DAY_MS: u64 = 24 * 3600 * 1000;
 /// How long before the end of a certificate there is a warning, and how long before it is urgent.
 const CERTIFICATE_SOON_MS: [u64; 2] = [30 * DAY_MS, 7 * DAY_MS];
-
-/// Reasons that say nothing bad of the cluster: consumers wait for each other, and callers ask again by a newer map.
-const HARMLESS: [&str; 4] = ["claimed", "altered", "stale_map", "unknown_filter"];
 
 /// The alarms of an overview, the worst first.
 pub(super) fn alarms(overview: &Overview) -> Vec<Alarm> {
@@ -167,11 +165,12 @@ impl At<'_> {
                  expired",
                 slices.set_only, slices.all
             );
-            alarms.push(alarm(Severity::Warning, "slices_set_only", name, text, self.describe(name)));
+            let severity = if slices.complete > 0 { Severity::Warning } else { Severity::Critical };
+            alarms.push(alarm(severity, "slices_set_only", name, text, self.describe(name)));
         }
         alarms.extend(self.full(filter));
         let undecided = filter.verdicts.undecided.iter();
-        alarms.extend(undecided.filter_map(|undecided| self.undecided(name, undecided)));
+        alarms.extend(undecided.filter_map(|undecided| self.undecided(filter, undecided)));
         alarms
     }
 
@@ -196,24 +195,32 @@ impl At<'_> {
         Some(alarm(severity, "filter_full", name, text, command))
     }
 
-    fn undecided(&self, name: &str, undecided: &Undecided) -> Option<Alarm> {
+    fn undecided(&self, filter: &FilterLine, undecided: &Undecided) -> Option<Alarm> {
+        let name = &filter.name;
         let rate = undecided.per_s.filter(|rate| *rate > 0.0)?;
         let reason = undecided.reason.as_str();
-        if HARMLESS.contains(&reason) {
+        if is_harmless(reason) {
             return None;
         }
         let severity = match reason {
             "late" | "future" | "name_reused" | "too_old" => Severity::Warning,
             _ => Severity::Critical,
         };
-        let meaning = words::reason(reason);
+        let are_all_there = reason == "slices_down" && filter.slices.down == 0 && filter.slices.set_only > 0;
+        let meaning = if are_all_there {
+            "no node of its slices is down, but these do not vote until what they may lack has expired; this has them vote at once, \
+             and events that they have lost are first-seen again"
+        } else {
+            words::reason(reason)
+        };
         let text = format!(
             "{} events a second of filter {name} are undecided ({reason}): {meaning}",
             count(rate.ceil() as u64)
         );
         let command = match reason {
+            _ if are_all_there => self.command(&format!("filter forgive {} --cluster", word(name)), ""),
             "slices_down" | "cut_off" | "clock_skew" | "not_ready" => self.status(),
-            "forbidden" => self.command("access show --addr", ""),
+            "forbidden" => self.command("access list --cluster", ""),
             _ => self.describe(name),
         };
         Some(alarm(severity, "undecided", name, text, command))
@@ -225,17 +232,11 @@ impl At<'_> {
         }
         let (filter, left) = (&work.filter, work.left.unwrap_or(0));
         let text = format!(
-            "{left} slices of filter {filter} are on their way, and none has arrived for {}: their nodes may be down; this gives the \
-             moves up",
+            "{left} slices of filter {filter} are on their way, and none has arrived for {}: their nodes may be down (`firstseen \
+             cluster rebalance --cancel` gives the moves up)",
             duration(work.unchanged_s)
         );
-        Some(alarm(
-            Severity::Warning,
-            "moves_stuck",
-            filter,
-            text,
-            self.command("cluster rebalance --cancel --addr", ""),
-        ))
+        Some(alarm(Severity::Warning, "moves_stuck", filter, text, self.status()))
     }
 
     fn upgrade(&self) -> Option<Alarm> {

@@ -9,7 +9,7 @@ use firstseen_routing::{Branch, ClusterMap, FilterId, FilterRecord, SlicedDefini
 use firstseen_wire::proto::peer::FilterSample;
 
 use super::history::rounded;
-use super::overview::{ClaimsLine, FilterLine, SliceCounts, Undecided, Verdicts};
+use super::overview::{ClaimsLine, FilterLine, SliceCounts, Undecided, Verdicts, is_harmless};
 use super::rates::{Counted, Said, quantile_ms, undecided};
 use super::sample::reason_of;
 
@@ -32,7 +32,8 @@ pub(super) fn line(map: &ClusterMap, said: &Said, id: FilterId, record: &FilterR
         capacity_events: group_capacity_events(definition)
             .map(|events| events.saturating_mul(definition.slicing.groups().into())),
         live_events,
-        full,
+        // Nothing more is recorded where another filter has followed.
+        full: full.filter(|_| record.line.closed.is_none()),
         made_for_rate: definition.group.rate,
         expected_rate: counted.iter().map(|it| it.now.expected_rate_max).reduce(f64::max),
         measured_rate: measured_rate(&counted),
@@ -114,9 +115,25 @@ fn verdicts(counted: &[Counted<'_>]) -> Verdicts {
     Verdicts {
         first_seen_per_s: rate(&|sample| sample.first_seen),
         duplicate_per_s: rate(&|sample| sample.duplicate),
-        undecided_per_s: rate(&|sample| undecided(sample).map(|(_, events)| events).sum()),
+        undecided_per_s: rate(&|sample| {
+            let is_meant = |number: u64| reason_of(number).is_none_or(|reason| !is_harmless(&reason));
+            undecided(sample).filter(|(reason, _)| is_meant(*reason)).map(|(_, events)| events).sum()
+        }),
         undecided: by_reason.collect(),
     }
+}
+
+/// The events of a level that climbed, by the verdict of the level above, which counts them too: first-seen, or none, and
+/// duplicates.
+pub(super) fn climbed_per_s(said: &Said, id: FilterId, record: &FilterRecord) -> [f64; 2] {
+    let nodes = record.nodes();
+    let counted: Vec<Counted<'_>> = nodes.iter().filter_map(|node| said.filter(*node, id.0)).collect();
+    let climbs = |sample: &FilterSample| sample.climbs.unwrap_or_default();
+    let rate = |count: &dyn Fn(&FilterSample) -> u64| counted.iter().filter_map(|it| it.per_s(count)).sum::<f64>();
+    [
+        rate(&|sample| climbs(sample).events.saturating_sub(climbs(sample).duplicate)),
+        rate(&|sample| climbs(sample).duplicate),
+    ]
 }
 
 /// Slices by state, by the map.

@@ -42,7 +42,7 @@ pub(super) fn gather(known: &Known<'_>, work: &mut Work, now_s: u64) -> Overview
         version: OVERVIEW_VERSION,
         at_ms: known.now_ms,
         cluster: known.cluster.clone(),
-        verdicts: sum(filters.iter().map(|filter| &filter.verdicts)),
+        verdicts: without_climbs(sum(filters.iter().map(|filter| &filter.verdicts)), &ordered, said),
         nodes: nodes(known),
         slices,
         work: work.lines(map, now_s),
@@ -71,6 +71,19 @@ fn in_order(map: &ClusterMap) -> Vec<(FilterId, &FilterRecord)> {
         next.extend(children.remove(&id).into_iter().flatten().rev());
     }
     ordered
+}
+
+/// Events that have climbed from a level of a tree are counted there and above: once is left.
+fn without_climbs(sum: Verdicts, filters: &[(FilterId, &FilterRecord)], said: &Said) -> Verdicts {
+    let climbed = filters.iter().map(|(id, record)| filters::climbed_per_s(said, *id, record));
+    let [new, again] =
+        climbed.fold([0.0; 2], |[new, again], [more_new, more_again]| [new + more_new, again + more_again]);
+    let less = |rate: Option<f64>, climbed: f64| rate.map(|rate| rounded((rate - climbed).max(0.0)));
+    Verdicts {
+        first_seen_per_s: less(sum.first_seen_per_s, new),
+        duplicate_per_s: less(sum.duplicate_per_s, again),
+        ..sum
+    }
 }
 
 /// The sum of verdicts of which something is known.

@@ -99,10 +99,16 @@ pub struct Verdicts {
     pub first_seen_per_s: Option<f64>,
     /// Events that were seen.
     pub duplicate_per_s: Option<f64>,
-    /// Events without a verdict.
+    /// Events without a verdict, those of reasons aside that say nothing bad of the cluster: consumers wait for each other, and
+    /// callers ask again by a newer map.
     pub undecided_per_s: Option<f64>,
-    /// The same by reason; reasons that do not occur are left out.
+    /// All of these by reason; reasons that do not occur are left out.
     pub undecided: Vec<Undecided>,
+}
+
+/// Whether a reason says nothing bad of the cluster.
+pub(super) fn is_harmless(reason: &str) -> bool {
+    ["claimed", "altered", "stale_map", "unknown_filter"].contains(&reason)
 }
 
 impl Verdicts {

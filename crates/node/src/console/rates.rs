@@ -62,7 +62,8 @@ impl Said {
         window.seconds()?;
         let filters = window.newest()?.filters.iter();
         let rates = filters.filter_map(|filter| window.filter(filter.filter_id)?.per_s(events));
-        Some(rates.sum())
+        // The sum of nothing is -0.
+        Some(rates.fold(0.0, |sum, rate| sum + rate))
     }
 }
 

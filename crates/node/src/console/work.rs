@@ -46,7 +46,8 @@ fn of_filter(map: &ClusterMap, record: &FilterRecord) -> Vec<WorkLine> {
     let moving = record.moves().count() as u64;
     if moving > 0 {
         let bytes = slice_bytes(&record.definition).ok().map(|bytes| bytes.saturating_mul(moving));
-        let text = format!("{moving} slices are on their way to other nodes");
+        let are = if moving == 1 { "slice is on its" } else { "slices are on their" };
+        let text = format!("{moving} {are} way to other nodes");
         lines.push(WorkLine { left: Some(moving), unit: "slices".to_owned(), bytes_left: bytes, ..line("move", text) });
     }
     if is_restoring(&record.name) {

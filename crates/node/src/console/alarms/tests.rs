@@ -130,6 +130,16 @@ fn filters() {
         ),
         (|it| it.filters[0].slices.down = 2, &[(Critical, "slices_down", "2 of 6 slices", DESCRIBE)]),
         (|it| it.filters[0].slices.set_only = 1, &[(Warning, "slices_set_only", "1 of 6 slices", DESCRIBE)]),
+        (
+            |it| {
+                (it.filters[0].slices.complete, it.filters[0].slices.set_only) = (0, 6);
+                undecided(it, "slices_down", Some(1.0));
+            },
+            &[
+                (Critical, "slices_set_only", "6 of 6 slices", DESCRIBE),
+                (Critical, "undecided", "do not vote", "firstseen filter forgive clicks --cluster a:7400"),
+            ],
+        ),
         (|it| undecided(it, "overloaded", Some(0.0)), &[]),
         (|it| undecided(it, "overloaded", None), &[]),
         (|it| undecided(it, "claimed", Some(9.0)), &[]),
@@ -155,17 +165,9 @@ fn moving(overview: &mut Overview, kind: &str, unchanged_s: u64) {
 fn work_and_versions() {
     let upgrade = "firstseen cluster upgrade status --addr a:7400";
     let cases: [Case; 7] = [
-        (|it| moving(it, "move", 59), &[]),
+        (|it| moving(it, "move", 599), &[]),
         (|it| moving(it, "alteration", 600), &[]),
-        (
-            |it| moving(it, "move", 60),
-            &[(
-                Warning,
-                "moves_stuck",
-                "3 slices of filter clicks",
-                "firstseen cluster rebalance --cancel --addr a:7400",
-            )],
-        ),
+        (|it| moving(it, "move", 600), &[(Warning, "moves_stuck", "3 slices of filter clicks", STATUS)]),
         (|it| it.nodes[1].version = None, &[]),
         (
             |it| it.nodes[1].version = Some("0.3.0".to_owned()),

@@ -27,14 +27,21 @@ function take(overview) {
   state();
 }
 
-/** Replaces the children of an element, unless somebody has the focus or a selection there. */
+/** Replaces the children of an element where they differ, unless somebody has a selection there; focus and scrolling stay. */
 function put(id, children) {
   const parent = at(id);
   const selection = document.getSelection();
   const isSelected = selection !== null && !selection.isCollapsed && parent.contains(selection.anchorNode);
   const focused = parent.contains(document.activeElement) ? document.activeElement.dataset.command : null;
   if (isSelected) return;
-  parent.replaceChildren(...children);
+  const next = document.createElement(parent.tagName);
+  next.append(...children);
+  const isSame = (node, index) => parent.childNodes[index]?.isEqualNode(node);
+  if (next.childNodes.length === parent.childNodes.length && [...next.childNodes].every(isSame)) return;
+  const scrolling = () => [...parent.querySelectorAll("code, .scroll")];
+  const scrolled = scrolling().map((part) => part.scrollLeft);
+  parent.replaceChildren(...next.childNodes);
+  scrolling().forEach((part, index) => { part.scrollLeft = scrolled[index] ?? 0; });
   if (focused) [...parent.querySelectorAll("button")].find((button) => button.dataset.command === focused)?.focus();
 }
 
