@@ -116,7 +116,7 @@ fn an_alert_fires_when_there_is_no_place_for_connections() {
     let mut clients = Vec::new();
     eventually("some find no place", || {
         clients.extend(connect());
-        greatest(&scraped, "firstseen_connections_refused_total") > 20.0
+        greatest(&scraped, "firstseen_connections_refused_total") > 60.0
     });
     recording.scrape(30);
     recording.must_fire_one(&rules(), "FirstseenConnectionsRefused", 19, 29);
