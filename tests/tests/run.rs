@@ -19,9 +19,15 @@ pub(crate) fn dedup(flags: &str) -> Command {
     command
 }
 
+/// The binary that cargo builds for these tests. This file belongs to two packages, each with a binary of its own.
+const BUILT: Option<&str> = match option_env!("CARGO_BIN_EXE_firstseen-under-test") {
+    Some(path) => Some(path),
+    None => option_env!("CARGO_BIN_EXE_firstseen"),
+};
+
 /// The binary, without a command; `FIRSTSEEN_BINARY` names another one.
 pub(crate) fn firstseen() -> Command {
-    let built = || env!("CARGO_BIN_EXE_firstseen-under-test").into();
+    let built = || BUILT.expect("cargo builds the binary before the tests").into();
     let mut command = Command::new(std::env::var_os("FIRSTSEEN_BINARY").unwrap_or_else(built));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command

@@ -1,0 +1,14 @@
+//! Black-box tests of the commands that need no cluster: they start the binary and look at its output, its files and its exit
+//! code. `cargo test -p firstseen-cli --no-default-features` builds and runs them without the crates of a cluster.
+
+#[path = "../../../../tests/tests/run.rs"]
+#[allow(dead_code, reason = "the tests of clusters use more of it")]
+mod run;
+
+use run::Folder;
+
+#[test]
+fn a_repeated_line_is_passed_on_once() {
+    let ran = Folder::with("a\nb\na\n").dedup("--window unbounded input").ok();
+    assert_eq!(ran.out, "a\nb\n");
+}
