@@ -182,7 +182,7 @@ fn packages_have_the_version_of_the_binary() {
         ("contrib/deb/changelog", format!("firstseen ({version}-1)")),
         ("contrib/kubernetes/kustomization.yaml", format!("newTag: {version}\n")),
         ("justfile", format!("\"firstseen:{version}\"")),
-        ("CHANGELOG.md", format!("## {version}")),
+        ("CHANGELOG.md", format!("## [{version}]")),
     ] {
         assert!(text(file).contains(&said), "{file} does not say {said}");
     }
