@@ -80,6 +80,7 @@ fn shown(browser: &str, folder: &Folder) -> String {
 }
 
 #[test]
+#[ignore = "minutes"]
 fn a_seed_gives_the_same_numbers_again() {
     let folder = Folder::new();
     let ask = |seed| document(&folder, &format!("general-slicing --quick --seed {seed}"))["experiments"].clone();
@@ -205,6 +206,7 @@ fn with_an_earlier_run() -> Folder {
 }
 
 #[test]
+#[ignore = "minutes"]
 fn a_run_that_is_killed_leaves_no_table_of_an_earlier_one() {
     let folder = with_an_earlier_run();
     let (mut child, _told) = begun(&folder);
@@ -236,6 +238,7 @@ fn an_interrupted_run_prints_and_writes_the_experiments_that_have_ended() {
 }
 
 #[test]
+#[ignore = "minutes"]
 fn results_are_printed_though_a_file_cannot_be_written() {
     let folder = Folder::new();
     let (child, mut messages) = begun_with(&folder, "timers", &["timers", "memory"]);

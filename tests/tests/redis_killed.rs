@@ -361,6 +361,7 @@ pub(crate) fn judge(kept: Kept, calls: Vec<Call>) {
 }
 
 #[test]
+#[ignore = "minutes"]
 fn a_durable_filter_repeats_its_verdicts_when_nodes_were_killed() {
     nodes_are_killed(Kept::OnDisk);
 }

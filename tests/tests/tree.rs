@@ -108,6 +108,7 @@ fn a_tree_is_shown_as_a_tree() {
 }
 
 #[test]
+#[ignore = "minutes"]
 fn a_tree_can_be_measured_beside_a_flat_filter() {
     let folder = Folder::new();
     let printed = folder.run("bench tree --events 10000 --delay-ms 2 --runs 1 --json").ok().out;

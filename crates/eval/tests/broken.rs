@@ -140,13 +140,20 @@ fn text_with(file: &str, sound: &str) -> String {
     text
 }
 
+/// Environment of the builds of a copy. They follow each other with one line changed, so that incremental ones are worth it. (What a
+/// test binary was started with must not make the compiler another one: see .ci/timed.)
+fn build_environment() -> [(&'static str, PathBuf); 2] {
+    [("CARGO_TARGET_DIR", folder("target")), ("CARGO_INCREMENTAL", PathBuf::from("1"))]
+}
+
 /// Whether a test of `crates/filter` passes in the copy, and what it prints.
 fn passes(test: &str) -> (bool, String) {
     let output = Command::new(env!("CARGO"))
         .args(["test", "--quiet", "--offline", "--locked", "-p", "firstseen-filter", "--test", "all", "--"])
         .args(["--exact", test])
         .current_dir(folder("sources"))
-        .env("CARGO_TARGET_DIR", folder("target"))
+        .envs(build_environment())
+        .env_remove("RUSTC_BOOTSTRAP")
         .output()
         .unwrap();
     let printed = [output.stdout, output.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned()).concat();
@@ -160,7 +167,8 @@ fn points_out(fault: &Fault) -> Vec<String> {
         .args(["run", "--quiet", "--offline", "--locked", "--profile", "test", "-p", "firstseen-eval"])
         .args(["--example", "judge", "--", fault.experiment, &SEED.to_string(), &fault.runs.to_string(), "tiny"])
         .current_dir(folder("sources"))
-        .env("CARGO_TARGET_DIR", folder("target"))
+        .envs(build_environment())
+        .env_remove("RUSTC_BOOTSTRAP")
         .output()
         .unwrap();
     let (printed, trouble) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

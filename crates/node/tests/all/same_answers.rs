@@ -6,7 +6,7 @@
 //! been a false positive. So early replies are compared in filters without false positives, with many batches in
 //! flight.
 //!
-//! The ordinary run takes the first events of each log; `whole_logs` takes all:
+//! The quick run takes the first hundreds of each log, the long one the first thousands, and `whole_logs` takes all:
 //! `cargo test -p firstseen-node --release --test all whole_logs -- --ignored`.
 
 use std::collections::HashSet;
@@ -21,8 +21,9 @@ use firstseen_filter::{
 use firstseen_routing::{Answer, AnswerWhen, FilterPolicies, Lookup, SlicedDefinition, SlicedFilter, Slicing};
 use tokio::task::JoinSet;
 
-/// Events of a log in the ordinary run.
-const EVENTS: usize = 2_000;
+/// Events of each log in the quick run, and in the long one.
+const QUICK_EVENTS: usize = 300;
+const LONG_EVENTS: usize = 2_000;
 const BATCH_EVENTS: u32 = 128;
 
 /// A window of so many events is one of all events.
@@ -196,7 +197,13 @@ async fn all_cases(events: usize) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn first_events_of_the_logs() {
-    all_cases(EVENTS / 2).await;
+    all_cases(QUICK_EVENTS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "minutes"]
+async fn more_events_of_the_logs() {
+    all_cases(LONG_EVENTS).await;
 }
 
 /// Frequencies: the estimate of every event, as it is counted.
@@ -210,7 +217,7 @@ async fn estimates_of_a_decaying_filter() {
     let definition = SlicedDefinition { slicing: Slicing::NONE, group };
     cluster.create("hot", &definition, FilterPolicies::default()).await;
     let (_client, filter) = cluster.producer(1, "hot").await;
-    let log = cut(logs::nasa(&secret()), EVENTS);
+    let log = cut(logs::nasa(&secret()), LONG_EVENTS);
     let (mut above, mut again) = (0, 0);
     for (key, time_ms) in log.digests.iter().zip(&log.times_ms) {
         let event = key.lo.to_le_bytes();
@@ -234,7 +241,7 @@ async fn whole_logs() {
 /// Shows that the test above can fail: every case has false positives, but for those whose smallest filter has none.
 #[test]
 fn every_filter_is_loaded() {
-    let logs = logs::all(&secret()).map(|(_, log)| cut(log, EVENTS));
+    let logs = logs::all(&secret()).map(|(_, log)| cut(log, LONG_EVENTS));
     for (kind, spec, slicings) in cases().into_iter().filter(|(_, spec, _)| spec.kind != Kind::Cuckoo) {
         for slicing in slicings {
             let definition = SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition");

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::common::{carried_out, first_found};
+use crate::common::{OtherSeeds, carried_out, first_found};
 use firstseen_routing::OwnerLimits;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_sim::producers::undecided;
@@ -56,7 +56,7 @@ fn a_rule_that_is_broken_is_found() {
             OwnerLimits { rules: Rules::without(Rule::MindsGaps), ..kept },
         ),
     ] {
-        let found = first_found(known, BROKEN_SEEDS, |seed| {
+        let found = first_found(known, BROKEN_SEEDS, OtherSeeds::Refused, |seed| {
             let copied_at_once_bytes = Scenario::copied(seed).owner_limits.copied_at_once_bytes;
             let owner_limits = OwnerLimits { copied_at_once_bytes, ..owner_limits };
             let scenario = Scenario { owner_limits, ..Scenario::copied(seed) };

@@ -10,7 +10,7 @@ use firstseen_sim::faults::{Fault, Happened};
 use firstseen_sim::run::run;
 use firstseen_sim::scenario::Scenario;
 
-use crate::common::first_found;
+use crate::common::{OtherSeeds, first_found};
 
 const SEEDS: Range<u64> = 0..30;
 /// A rule that is broken is found within as many seeds.
@@ -43,9 +43,9 @@ fn a_rule_that_is_broken_is_found() {
             14,
             OwnerLimits { rules: Rules::without(Rule::RestoresNames), ..kept },
         ),
-        ("cells of others' events are kept", 2, OwnerLimits { rules: Rules::without(Rule::KeepsPeerSets), ..kept }),
+        ("cells of others' events are kept", 5, OwnerLimits { rules: Rules::without(Rule::KeepsPeerSets), ..kept }),
     ] {
-        let found = first_found(known, BROKEN_SEEDS, |seed| {
+        let found = first_found(known, BROKEN_SEEDS, OtherSeeds::Refused, |seed| {
             let checkpoint_after_bytes = Scenario::durable(seed).owner_limits.checkpoint_after_bytes;
             let owner_limits = OwnerLimits { checkpoint_after_bytes, ..owner_limits };
             let scenario = Scenario { owner_limits, ..Scenario::durable(seed) };
@@ -77,7 +77,7 @@ fn ends_on_full_disks(happened: &[Happened]) -> Vec<Happened> {
 /// Lookups have found in its memory what its disk did not take.
 #[test]
 fn a_node_that_ends_on_a_full_disk_is_noted_whatever_ends_it() {
-    let (seed, (run, ends)) = first_found(17, SEEDS, |seed| {
+    let (seed, (run, ends)) = first_found(17, SEEDS, OtherSeeds::Refused, |seed| {
         let run = run(&Scenario::storm(seed)).unwrap_or_else(|error| panic!("{seed}: {error}"));
         let ends = ends_on_full_disks(&run.happened);
         let has_events = run.history.lost_while_full.iter().any(|noted| !noted.events.is_empty());

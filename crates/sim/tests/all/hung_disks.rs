@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use crate::common::{carried_out, first_found};
+use crate::common::{OtherSeeds, carried_out, first_found};
 use firstseen_checker::laws::judged_of_hung_disks;
 use firstseen_routing::rules::Rule;
 use firstseen_sim::asked::Family;
@@ -33,7 +33,7 @@ fn every_law_is_kept_and_other_copies_answer() {
 #[test]
 fn a_node_that_waits_for_its_disk_is_found() {
     let hung = Family::named("--hung-disks").expect("hung disks");
-    let found = first_found(2, BROKEN_SEEDS, |seed| {
+    let found = first_found(2, BROKEN_SEEDS, OtherSeeds::Refused, |seed| {
         let fault = carried_out(&hung.without(Some(Rule::GivesUpHungDisks), seed)).1?;
         Some(fault.lines().next().unwrap_or_default().to_owned())
     });

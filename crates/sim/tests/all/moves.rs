@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use crate::common::{carried_out, first_found};
+use crate::common::{OtherSeeds, carried_out, first_found};
 use firstseen_routing::OwnerLimits;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_sim::scenario::{Nemesis, Scenario};
@@ -31,7 +31,7 @@ fn every_law_is_kept() {
 
 #[test]
 fn a_slice_that_is_not_all_there_is_found() {
-    let found = first_found(3, BROKEN_SEEDS, |seed| {
+    let found = first_found(72, BROKEN_SEEDS, OtherSeeds::Refused, |seed| {
         let scenario = Scenario::moving(seed);
         let owner_limits = OwnerLimits { rules: Rules::without(Rule::FetchesAll), ..scenario.owner_limits };
         carried_out(&Scenario { owner_limits, ..scenario }).1

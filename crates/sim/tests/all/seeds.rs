@@ -10,7 +10,7 @@ use firstseen_sim::producers::undecided;
 use firstseen_sim::run::run;
 use firstseen_sim::scenario::{Nemesis, Scenario};
 
-use crate::common::first_found;
+use crate::common::{OtherSeeds, first_found};
 
 const SEEDS: Range<u64> = 100..180;
 
@@ -68,7 +68,7 @@ fn a_broken_rule_breaks_the_law_of_one_winner() {
             OwnerLimits { rules: Rules::without(Rule::AwaitsSets), ..kept },
         ),
     ] {
-        let found = first_found(known, SEEDS, |seed| {
+        let found = first_found(known, SEEDS, OtherSeeds::Refused, |seed| {
             let (_, _, violations) = carried_out(seed, broken);
             violations.into_iter().find(|violation| violation.name() == "one winner")
         });

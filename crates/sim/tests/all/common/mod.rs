@@ -41,8 +41,30 @@ fn once(scenario: &Scenario) -> Once {
     once
 }
 
-/// The seed at which `find` finds something: `known`, the first such seed when this was last looked for, or one of
-/// `seeds`.
-pub(crate) fn first_found<T>(known: u64, seeds: Range<u64>, find: impl Fn(u64) -> Option<T>) -> Option<(u64, T)> {
-    std::iter::once(known).chain(seeds).find_map(|seed| Some((seed, find(seed)?)))
+/// Whether a test may find something at another seed than the one it knows.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OtherSeeds {
+    /// It may: for tests that take minutes anyway.
+    Allowed,
+    /// It fails, and names the seed to write down: otherwise a quick test could search for minutes in every run.
+    Refused,
+}
+
+/// Returns the first seed at which `find` finds something, and what it found: `known`, the seed that showed it when this
+/// was last looked for, or else one of `seeds`. `None` if no seed shows it.
+///
+/// # Panics
+/// If another seed than `known` shows it and `others` refuses that.
+pub(crate) fn first_found<T>(
+    known: u64,
+    seeds: Range<u64>,
+    others: OtherSeeds,
+    find: impl Fn(u64) -> Option<T>,
+) -> Option<(u64, T)> {
+    if let Some(found) = find(known) {
+        return Some((known, found));
+    }
+    let (seed, found) = seeds.into_iter().find_map(|seed| Some((seed, find(seed)?)))?;
+    assert!(others == OtherSeeds::Allowed, "seed {known} no longer shows it, seed {seed} does: write that in the test");
+    Some((seed, found))
 }
