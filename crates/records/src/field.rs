@@ -1,5 +1,6 @@
 //! Where a field's value stands in a block, and how it is written there. Must not know: which format it came from.
 
+use crate::json_number::append_canonical;
 use memchr::memchr;
 use serde::de::{Deserializer, Error, Visitor};
 use std::borrow::Cow;
@@ -18,6 +19,8 @@ pub(crate) enum Encoding {
     CsvQuoted,
     /// The inside of a JSON string, with escapes.
     JsonText,
+    /// A number of JSON that may be in another form than the canonical one.
+    JsonNumber,
 }
 
 /// A value's place in a block.
@@ -52,11 +55,19 @@ impl FieldSpan {
             (Encoding::Absent, _) => Cow::Borrowed(&[]),
             (Encoding::Raw, _) => Cow::Borrowed(written),
             (Encoding::CsvQuoted, [b'"', inside @ .., b'"']) if memchr(b'"', inside).is_none() => Cow::Borrowed(inside),
-            (Encoding::CsvQuoted | Encoding::JsonText, _) => {
+            (Encoding::CsvQuoted | Encoding::JsonText | Encoding::JsonNumber, _) => {
                 let mut value = Vec::with_capacity(written.len());
                 self.decode_into(bytes, &mut value);
                 Cow::Owned(value)
             }
+        }
+    }
+
+    /// The value with the digits of a number as they are written.
+    pub(crate) fn decode_as_written(self, bytes: &[u8]) -> Cow<'_, [u8]> {
+        match self.encoding {
+            Encoding::JsonNumber => Cow::Borrowed(&bytes[self.range()]),
+            _ => self.decode(bytes),
         }
     }
 
@@ -68,6 +79,7 @@ impl FieldSpan {
             Encoding::Raw => values.extend_from_slice(written),
             Encoding::CsvQuoted => unquote(written, values),
             Encoding::JsonText => unescape(written, values),
+            Encoding::JsonNumber => append_canonical(written, values),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Finds the wanted members of a JSON object without building it. Must not know: what they are used for.
 
 use crate::field::{Encoding, FieldSpan};
+use crate::json_number::is_canonical;
 use crate::wanted::Wanted;
 use crate::{ConfigError, RejectReason};
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
@@ -151,7 +152,8 @@ impl<'w> Visitor<'_> for NameSeed<'w> {
     }
 }
 
-/// The value of a string is its contents, null is no value, and anything else is its text.
+/// The value of a string is its contents, null is no value, a number is its canonical form, and anything else is its
+/// text.
 fn span_of(value: &str, base: usize) -> FieldSpan {
     match value.as_bytes() {
         [b'n', ..] => FieldSpan::default(),
@@ -159,6 +161,10 @@ fn span_of(value: &str, base: usize) -> FieldSpan {
             let encoding = if memchr::memchr(b'\\', inside).is_some() { Encoding::JsonText } else { Encoding::Raw };
             FieldSpan { encoding, ..FieldSpan::raw(base + 1, base + 1 + inside.len()) }
         }
-        text => FieldSpan::raw(base, base + text.len()),
+        text => {
+            let is_number = matches!(text, [b'-' | b'0'..=b'9', ..]);
+            let encoding = if is_number && !is_canonical(text) { Encoding::JsonNumber } else { Encoding::Raw };
+            FieldSpan { encoding, ..FieldSpan::raw(base, base + text.len()) }
+        }
     }
 }

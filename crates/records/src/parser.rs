@@ -23,8 +23,8 @@ pub struct ParserConfig {
     pub format: RecordFormat,
     /// The fields of the key, by name or 1-based index (in JSON: name or dotted path); empty: the format's
     /// [`default_key`](RecordFormat::default_key). A key of one field is hashed as its value, a key of several by
-    /// [`FilterSecret::digest_parts`]. A value has lost its quotes and escapes by then; a JSON number, `true`, an
-    /// array or an object is its text.
+    /// [`FilterSecret::digest_parts`]. A value has lost its quotes and escapes by then; `true`, an array or an object
+    /// of JSON is its text, and a number of JSON its [canonical form](crate::canonical_number).
     pub key: Vec<String>,
     /// The field of the time; without one, [`ParsedBlock::times_ms`] is empty.
     pub time: Option<String>,
@@ -202,7 +202,7 @@ impl Events<'_> {
         if !field.is_present() {
             return Err(RejectReason::MissingField { field: slots.name(slot) });
         }
-        let parsed = self.times.parse(&field.decode(self.bytes));
+        let parsed = self.times.parse(&field.decode_as_written(self.bytes));
         parsed.map_err(|error| RejectReason::BadTime { field: slots.name(slot), error })
     }
 

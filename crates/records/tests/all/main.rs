@@ -6,5 +6,6 @@ mod corpus;
 mod csv_fields;
 mod decompress;
 mod formats;
+mod json_numbers;
 mod normalize;
 mod times;
