@@ -5,16 +5,46 @@ use std::sync::Arc;
 
 /// Why a text is no time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TimeError {
     /// No known form.
-    #[error("is no time in any known form")]
+    #[error("is no time in any known form: describe the form with --time-format, such as '%d.%m.%Y %H:%M:%S'")]
     Unrecognised,
     /// A known form, with a month 13 or a minute 60.
-    #[error("names a date or a time of day that does not exist")]
+    #[error(
+        "names a date or a time of day that does not exist: if it is meant in another form, describe that with \
+         --time-format"
+    )]
     NoSuchTime,
     /// Before 1970 or after 9999.
-    #[error("is before 1970 or after 9999")]
+    #[error(
+        "is before 1970 or after 9999: if it is a number in another unit, name that with --time-format epoch, epoch-ms, \
+         epoch-us or epoch-ns"
+    )]
     OutOfRange,
+    /// A date that can be read in more than one way.
+    #[error(
+        "can be read as several dates: say which with --time-format, such as '%d/%m/%Y %H:%M:%S' or '%m/%d/%Y %H:%M:%S'"
+    )]
+    Ambiguous,
+    /// A date without a year, as in the traditional form of syslog.
+    #[error(
+        "has no year, which is not guessed: have the log written with years (ISO 8601), or time records as they come \
+         with --clock wall"
+    )]
+    NoYear,
+    /// A time of day without a date.
+    #[error("is a time of day without a date: if the date is in another field, name both with --time DATE,TIME")]
+    NoDate,
+    /// An abbreviation of a zone that is not known, or has several meanings.
+    #[error(
+        "ends in the abbreviation of a zone that is not known or has several meanings: name the zone with --tz, such as \
+         --tz America/Chicago, or describe the form with --time-format"
+    )]
+    UnknownZone,
+    /// Another form than the one that was asked for.
+    #[error("is not written in the form that --time-format describes")]
+    NotInFormat,
 }
 
 /// Why a parser cannot be built, or cannot go on with this file.
@@ -69,6 +99,17 @@ pub enum ConfigError {
         /// The nearest name, if one is near.
         suggestion: Option<String>,
     },
+    /// A form of times that cannot be used.
+    #[error(
+        "times in the form `{format}` cannot be read: {reason}; use epoch, epoch-ms, epoch-us, epoch-ns or a pattern \
+         such as '%d.%m.%Y %H:%M:%S'"
+    )]
+    BadTimeFormat {
+        /// The form that was asked for.
+        format: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A further file's header names other fields than the first one's.
     #[error(
         "the header differs from the first file's: `{other}` instead of `{first}`; \
@@ -110,10 +151,12 @@ pub enum RejectReason {
         field: Arc<str>,
     },
     /// The time field is no time.
-    #[error("the time field `{field}` {error}")]
+    #[error("the time field `{field}` has `{text}`, which {error}")]
     BadTime {
         /// The field as the user named it.
         field: Arc<str>,
+        /// Its value, shortened and safe to print.
+        text: Box<str>,
         /// What is wrong with it.
         error: TimeError,
     },

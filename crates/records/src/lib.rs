@@ -65,5 +65,5 @@ pub use parser::{ParserConfig, RecordParser};
 pub use printable::printable;
 pub use quotes::ends_inside_quotes;
 pub use reader::BlockReader;
-pub use time::TimeParser;
+pub use time::{TimeFormat, TimeParser};
 pub use walk::RecordSpan;

@@ -6,14 +6,16 @@ use crate::key::KeyHasher;
 use crate::lacking::Lacking;
 use crate::layout::Layout;
 use crate::names::listed;
+use crate::printable::printable_value;
 use crate::separated::read_header;
 use crate::walk::{RawRecord, RecordSink, Scratch, Walk};
 use crate::wanted::Slots;
 use crate::{
     Block, BlockDefect, ConfigError, Header, KeyNormalization, ParsedBlock, RecordFormat, RecordSpan, RejectReason,
-    Rejection, TimeParser,
+    Rejection, TimeError, TimeFormat, TimeParser,
 };
 use firstseen_filter::FilterSecret;
+use std::iter;
 use std::sync::Arc;
 
 /// What to read from the records of a run.
@@ -26,13 +28,18 @@ pub struct ParserConfig {
     /// [`FilterSecret::digest_parts`]. A value has lost its quotes and escapes by then; `true`, an array or an object
     /// of JSON is its text, and a number of JSON its [canonical form](crate::canonical_number).
     pub key: Vec<String>,
-    /// The field of the time; without one, [`ParsedBlock::times_ms`] is empty.
+    /// The field of the time, or of its date; without one, [`ParsedBlock::times_ms`] is empty.
     pub time: Option<String>,
+    /// The fields that the time goes on in, such as that of the time of day: the time is read from the values of all,
+    /// joined by blanks.
+    pub time_rest: Vec<String>,
+    /// The only form in which times are written; `None` for all forms that [`TimeParser`] knows.
+    pub time_format: Option<TimeFormat>,
     /// The field whose values the report counts; a record may lack it.
     pub source: Option<String>,
     /// Whether comma-separated and tab-separated files begin with a record, not with a header.
     pub no_header: bool,
-    /// The IANA zone of times that do not name their own.
+    /// The IANA zone of times that do not name their own. Those of [`RecordFormat::Cdxj`] are always in UTC.
     pub zone: String,
     /// The normal form in which the values of the key are hashed.
     pub normalization: KeyNormalization,
@@ -45,6 +52,8 @@ impl ParserConfig {
             format,
             key: Vec::new(),
             time: None,
+            time_rest: Vec::new(),
+            time_format: None,
             source: None,
             no_header: false,
             zone: "UTC".into(),
@@ -68,6 +77,8 @@ pub struct RecordParser {
     header: Vec<String>,
     lacking: Lacking,
     scratch: Scratch,
+    /// The text of a time that stands in several fields; kept for its memory.
+    time_text: Vec<u8>,
 }
 
 impl RecordParser {
@@ -76,11 +87,14 @@ impl RecordParser {
     /// # Errors
     /// [`ConfigError`] if a field or the time zone does not exist, as far as that is known without a header.
     pub fn new(config: ParserConfig, secret: FilterSecret) -> Result<Self, ConfigError> {
-        let ParserConfig { format, mut key, time, source, no_header, zone, normalization } = config;
+        let ParserConfig { format, mut key, time, time_rest, time_format, source, no_header, zone, normalization } =
+            config;
         if key.is_empty() {
             key = format.default_key().iter().map(|&name| name.to_owned()).collect();
         }
-        let slots = Slots::new(&key, time.as_deref(), source.as_deref());
+        let times = time_parser(format, &zone, time_format)?;
+        let time: Vec<String> = time.map_or_else(Vec::new, |first| iter::once(first).chain(time_rest).collect());
+        let slots = Slots::new(&key, &time, source.as_deref());
         let has_header = format.has_header() && !no_header;
         let layout = if has_header { None } else { Some(Arc::new(Layout::new(format, slots.clone(), None)?)) };
         Ok(Self {
@@ -88,12 +102,13 @@ impl RecordParser {
             has_header,
             slots,
             normalization,
-            times: TimeParser::new(&zone)?,
+            times,
             hasher: KeyHasher::new(secret, normalization),
             layout,
             header: Vec::new(),
             lacking: Lacking::default(),
             scratch: Scratch::default(),
+            time_text: Vec::new(),
         })
     }
 
@@ -124,7 +139,8 @@ impl RecordParser {
         let Some(layout) = &self.layout else { return Ok(()) };
         parsed.layout = Some(Arc::clone(layout));
         parsed.normalization = self.normalization;
-        let mut sink = Events { bytes, hasher: &mut self.hasher, times: &self.times, parsed };
+        let mut sink =
+            Events { bytes, hasher: &mut self.hasher, times: &mut self.times, time_text: &mut self.time_text, parsed };
         layout.walk(&walk, &mut self.scratch, &mut sink);
         self.lacking.note(self.format, bytes, parsed);
         Ok(())
@@ -154,6 +170,16 @@ impl RecordParser {
     }
 }
 
+/// The parser of the times of this format. Index lines have theirs in UTC, whatever the zone of the run is.
+fn time_parser(format: RecordFormat, zone: &str, time_format: Option<TimeFormat>) -> Result<TimeParser, ConfigError> {
+    let own = TimeParser::new(zone)?;
+    let parser = if format == RecordFormat::Cdxj { TimeParser::new("UTC")? } else { own };
+    Ok(match time_format {
+        Some(time_format) => parser.with_format(time_format),
+        None => parser,
+    })
+}
+
 fn reason_of(defect: BlockDefect, kept_bytes: usize) -> RejectReason {
     match defect {
         BlockDefect::TooLong { record_bytes, record_bytes_max, lines } => {
@@ -167,7 +193,8 @@ fn reason_of(defect: BlockDefect, kept_bytes: usize) -> RejectReason {
 struct Events<'a> {
     bytes: &'a [u8],
     hasher: &'a mut KeyHasher,
-    times: &'a TimeParser,
+    times: &'a mut TimeParser,
+    time_text: &'a mut Vec<u8>,
     parsed: &'a mut ParsedBlock,
 }
 
@@ -178,8 +205,8 @@ impl RecordSink for Events<'_> {
         if let Some(slot) = key.iter().position(|field| !field.is_present()) {
             return self.reject(record, RejectReason::MissingField { field: slots.name(slot) });
         }
-        if let Some(slot) = slots.time {
-            match self.time_ms(slots, slot, fields[slot]) {
+        if !slots.time.is_empty() {
+            match self.time_ms(slots, fields) {
                 Ok(time_ms) => self.parsed.times_ms.push(time_ms),
                 Err(reason) => return self.reject(record, reason),
             }
@@ -198,12 +225,26 @@ impl RecordSink for Events<'_> {
 }
 
 impl Events<'_> {
-    fn time_ms(&self, slots: &Slots, slot: usize, field: FieldSpan) -> Result<i64, RejectReason> {
-        if !field.is_present() {
-            return Err(RejectReason::MissingField { field: slots.name(slot) });
+    fn time_ms(&mut self, slots: &Slots, fields: &[FieldSpan]) -> Result<i64, RejectReason> {
+        match &fields[slots.time.clone()] {
+            [field] if field.is_present() => {
+                let text = field.decode_as_written(self.bytes);
+                self.times.parse_next(&text).map_err(|error| bad_time(slots, &text, error))
+            }
+            several => {
+                self.time_text.clear();
+                for (slot, field) in slots.time.clone().zip(several) {
+                    let text = field.decode_as_written(self.bytes);
+                    // A date without its time of day would be read as midnight. An absent field has no text.
+                    if text.trim_ascii().is_empty() {
+                        return Err(RejectReason::MissingField { field: slots.name(slot) });
+                    }
+                    self.time_text.extend_from_slice(&text);
+                    self.time_text.push(b' ');
+                }
+                self.times.parse_next(self.time_text).map_err(|error| bad_time(slots, self.time_text, error))
+            }
         }
-        let parsed = self.times.parse(&field.decode_as_written(self.bytes));
-        parsed.map_err(|error| RejectReason::BadTime { field: slots.name(slot), error })
     }
 
     fn take_source(&mut self, field: FieldSpan) {
@@ -212,4 +253,10 @@ impl Events<'_> {
         let end = self.parsed.source_bytes.len() as u32;
         self.parsed.sources.push(field.is_present().then_some(start..end));
     }
+}
+
+#[cold]
+fn bad_time(slots: &Slots, text: &[u8], error: TimeError) -> RejectReason {
+    let names: Vec<_> = slots.time.clone().map(|slot| slots.name(slot)).collect();
+    RejectReason::BadTime { field: names.join(",").into(), text: printable_value(text).into(), error }
 }

@@ -5,6 +5,9 @@
 /// Letters of a text that are shown.
 const LETTERS_MAX: usize = 90;
 
+/// Letters of a value that are shown within a message.
+const VALUE_LETTERS_MAX: usize = 40;
+
 /// A text that is safe to print: control characters are written as escapes, and a long text is cut.
 ///
 /// ```
@@ -14,13 +17,39 @@ const LETTERS_MAX: usize = 90;
 /// assert_eq!(printable(&"é".repeat(90)), "é".repeat(90));
 /// ```
 pub fn printable(text: &str) -> String {
+    cut_after(text, LETTERS_MAX)
+}
+
+/// A value of a record that is safe to print within a message: as [`printable`], but shorter; bytes that are no UTF-8
+/// are replaced.
+pub(crate) fn printable_value(value: &[u8]) -> String {
+    // A letter takes at most four bytes, and one more letter shows that the text is cut.
+    let shown = &value[..value.len().min(4 * (VALUE_LETTERS_MAX + 1))];
+    cut_after(&String::from_utf8_lossy(shown), VALUE_LETTERS_MAX)
+}
+
+fn cut_after(text: &str, letters_max: usize) -> String {
     let mut shown = String::new();
     for (place, letter) in text.chars().enumerate() {
-        if place == LETTERS_MAX {
+        if place == letters_max {
             shown.push_str("...");
             break;
         }
         if letter.is_control() { shown.extend(letter.escape_default()) } else { shown.push(letter) }
     }
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_are_short_and_safe_in_any_bytes() {
+        assert_eq!(printable_value(b"soon\x1b[2J\n"), "soon\\u{1b}[2J\\n");
+        assert_eq!(printable_value(&[b'x'; 40]), "x".repeat(40));
+        assert_eq!(printable_value(&[b'x'; 1 << 20]), "x".repeat(40) + "...");
+        assert_eq!(printable_value("\u{1f600}".repeat(50).as_bytes()), "\u{1f600}".repeat(40) + "...");
+        assert_eq!(printable_value(b"a\xffb"), "a\u{fffd}b");
+    }
 }

@@ -113,8 +113,10 @@ fn times_and_sources_stand_beside_the_events() {
     assert_eq!(
         outcome.complaints(),
         [
-            "3: \"never,b,x\\n\": the time field `t` is no time in any known form",
-            "5: \"-1,d,y\\n\": the time field `t` is before 1970 or after 9999"
+            "3: \"never,b,x\\n\": the time field `t` has `never`, which is no time in any known form: describe the form with \
+             --time-format, such as '%d.%m.%Y %H:%M:%S'",
+            "5: \"-1,d,y\\n\": the time field `t` has `-1`, which is before 1970 or after 9999: if it is a number in another \
+             unit, name that with --time-format epoch, epoch-ms, epoch-us or epoch-ns"
         ]
     );
 }

@@ -1,6 +1,6 @@
 //! Numbers of JSON as keys.
 
-use firstseen_records::{RecordFormat, canonical_number};
+use firstseen_records::{ParserConfig, RecordFormat, canonical_number};
 
 use crate::common::{config, read_text, secret};
 
@@ -33,6 +33,21 @@ fn numbers_in_keys_of_several_fields_and_in_index_lines() {
     let text = "org)/ 20240101120000 {\"length\":1e3}\norg)/ 20240101120000 {\"length\":1000}\n";
     let outcome = read_text(text, config(RecordFormat::Cdxj, &["length"]));
     assert_eq!(outcome.events[0].digest, outcome.events[1].digest);
+}
+
+#[test]
+fn a_source_is_counted_under_one_form_and_a_time_is_read_as_written() {
+    let text = "{\"k\":1,\"s\":7.0,\"t\":1.7e9}\n{\"k\":2,\"s\":7,\"t\":1700000000.50}\n{\"k\":3,\"s\":70e-1,\"t\":20240101.0}\n";
+    let fields = ParserConfig {
+        time: Some("t".to_owned()),
+        source: Some("s".to_owned()),
+        ..config(RecordFormat::Jsonl, &["k"])
+    };
+    let outcome = read_text(text, fields);
+    let sources: Vec<_> = outcome.events.iter().map(|event| event.source.as_deref()).collect();
+    assert_eq!(sources, [Some("7"); 3]);
+    let times_ms: Vec<_> = outcome.events.iter().filter_map(|event| event.time_ms).collect();
+    assert_eq!(times_ms, [1_700_000_000_000, 1_700_000_000_500, 1_704_067_200_000]);
 }
 
 #[test]

@@ -8,4 +8,8 @@ mod decompress;
 mod formats;
 mod json_numbers;
 mod normalize;
+mod time_columns;
+mod time_formats;
+mod time_forms;
 mod times;
+mod twice;

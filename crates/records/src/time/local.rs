@@ -1,0 +1,76 @@
+//! A date and a time of day as they are written, and the zone that is written behind them. Must not know: forms of text,
+//! the time before.
+
+use crate::TimeError;
+
+pub(super) const SECOND_MS: i64 = 1_000;
+const DAY_MS: i64 = 86_400 * SECOND_MS;
+
+/// The fields of a time as a calendar and a clock show them. They are checked by [`Self::as_utc_ms`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LocalTime {
+    pub(super) year: i32,
+    pub(super) month: i32,
+    pub(super) day: i32,
+    pub(super) hour: i32,
+    pub(super) minute: i32,
+    /// Up to 60: a leap second is the first second of the next minute.
+    pub(super) second: i32,
+    pub(super) fraction_ms: i64,
+}
+
+/// A zone as it is written behind a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum WrittenZone<'a> {
+    /// None is written: the time is in the zone of the parser.
+    Missing,
+    /// So many milliseconds east of Greenwich.
+    Offset(i64),
+    /// Letters such as `CEST`.
+    Abbreviation(&'a [u8]),
+}
+
+impl WrittenZone<'_> {
+    pub(super) const UTC: Self = Self::Offset(0);
+}
+
+/// A time as it is written.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Written<'a> {
+    pub(super) local: LocalTime,
+    pub(super) zone: WrittenZone<'a>,
+}
+
+impl LocalTime {
+    /// The milliseconds since 1970 of this time if its fields were in UTC.
+    ///
+    /// # Errors
+    /// [`TimeError::NoSuchTime`] where there is no such date or time of day.
+    pub(super) fn as_utc_ms(&self) -> Result<i64, TimeError> {
+        let is_leap = self.year % 4 == 0 && (self.year % 100 != 0 || self.year % 400 == 0);
+        let month_days = match self.month {
+            2 => 28 + i32::from(is_leap),
+            4 | 6 | 9 | 11 => 30,
+            1..=12 => 31,
+            _ => return Err(TimeError::NoSuchTime),
+        };
+        if !(1..=month_days).contains(&self.day) || self.hour > 23 || self.minute > 59 || self.second > 60 {
+            return Err(TimeError::NoSuchTime);
+        }
+        let seconds = (self.hour * 60 + self.minute) * 60 + self.second;
+        Ok(self.days() * DAY_MS + i64::from(seconds) * SECOND_MS + self.fraction_ms)
+    }
+
+    /// Days since 1970-01-01 in the Gregorian calendar. The year begins in March here, so that the leap day is its
+    /// last: month `m` of it begins on day `(153 m + 2) / 5`, and 306 days after a March follows the January.
+    fn days(&self) -> i64 {
+        let year = i64::from(self.year) - i64::from(self.month < 3);
+        let month = (i64::from(self.month) + 9) % 12;
+        const MARCH_OF_YEAR_0: i64 = 719_468;
+        365 * year + year.div_euclid(4) - year.div_euclid(100)
+            + year.div_euclid(400)
+            + (153 * month + 2) / 5
+            + i64::from(self.day - 1)
+            - MARCH_OF_YEAR_0
+    }
+}

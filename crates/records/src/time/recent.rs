@@ -1,0 +1,84 @@
+//! Which occurrence of a local time is meant where clocks go back and an hour comes twice. Must not know: zones, forms.
+
+/// A time that is further from both occurrences says nothing about them.
+const NEAR_MS: i64 = 3_600_000;
+
+/// So many times are looked at: a broken one among them is passed over, as it is rarely near.
+const TIMES: usize = 4;
+
+/// The times that were read last.
+#[derive(Clone, Debug)]
+pub(super) struct Recent {
+    times_ms: [i64; TIMES],
+    next: usize,
+}
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self { times_ms: [i64::MIN; TIMES], next: 0 }
+    }
+}
+
+impl Recent {
+    pub(super) fn push(&mut self, time_ms: i64) {
+        self.times_ms[self.next] = time_ms;
+        self.next = (self.next + 1) % TIMES;
+    }
+
+    /// Chooses the occurrence that is closer to the last time that is at most an hour from one of them, the second one
+    /// where both are equally close; the first one where there is no such time.
+    pub(super) fn choose(&self, first_ms: i64, second_ms: i64) -> i64 {
+        for back in 1..=TIMES {
+            let last_ms = self.times_ms[(self.next + TIMES - back) % TIMES];
+            let (to_first, to_second) = (last_ms.abs_diff(first_ms), last_ms.abs_diff(second_ms));
+            if to_first.min(to_second) <= NEAR_MS.unsigned_abs() {
+                return if to_second <= to_first { second_ms } else { first_ms };
+            }
+        }
+        first_ms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MINUTE_MS: i64 = 60_000;
+
+    /// The occurrence that is chosen of a time that comes at 0 and at 60 minutes, after `minutes`.
+    fn chosen(minutes: &[i64]) -> i64 {
+        let mut recent = Recent::default();
+        minutes.iter().for_each(|minute| recent.push(minute * MINUTE_MS));
+        recent.choose(0, 60 * MINUTE_MS) / MINUTE_MS
+    }
+
+    #[test]
+    fn the_closer_occurrence_is_chosen() {
+        for (minutes, occurrence) in [
+            (&[][..], 0),
+            (&[-60], 0),
+            (&[-1], 0),
+            (&[29], 0),
+            (&[30], 60),
+            (&[31], 60),
+            (&[59], 60),
+            (&[61], 60),
+            (&[120], 60),
+            (&[121], 0),
+            (&[-1, 59], 60),
+            (&[59, -1], 0),
+        ] {
+            assert_eq!(chosen(minutes), occurrence, "{minutes:?}");
+        }
+    }
+
+    #[test]
+    fn times_that_are_far_away_are_passed_over() {
+        for far in [-10_000, 10_000, i64::MAX / MINUTE_MS] {
+            assert_eq!(chosen(&[59, far]), 60);
+            assert_eq!(chosen(&[59, far, far, far]), 60);
+            assert_eq!(chosen(&[-1, far]), 0);
+            assert_eq!(chosen(&[59, far, far, far, far]), 0, "nothing near is known any more");
+        }
+    }
+}
