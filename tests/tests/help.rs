@@ -2,10 +2,11 @@
 
 use crate::run::{Ran, dedup, firstseen};
 
-const FLAGS: [&str; 52] = [
+const FLAGS: [&str; 53] = [
     "--format",
     "--key",
     "--time",
+    "--time-format",
     "--clock",
     "--source",
     "--no-header",

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use anyhow::bail;
 use clap::{Args, ValueEnum};
 use firstseen_filter::FilterSecret;
-use firstseen_records::{KeyNormalization, ParserConfig, RecordFormat, RecordParser};
+use firstseen_records::{KeyNormalization, ParserConfig, RecordFormat, RecordParser, TimeFormat};
 
 use crate::exit::UsageError;
+use crate::flags::names::split_names;
 use crate::input::{Reading, Times, is_stdin, stdin_file_bytes};
 
 /// Which time of a record counts.
@@ -43,10 +44,15 @@ pub struct InputArgs {
     /// member `id` of the object `user`
     #[arg(long, value_name = "FIELD,...", value_delimiter = ',')]
     pub key: Vec<String>,
-    /// Field that holds the time: seconds or milliseconds since 1970, RFC 3339, log time, or
-    /// `YYYY-MM-DD hh:mm:ss`. Log and index lines have theirs
-    #[arg(long, value_name = "FIELD")]
+    /// Field that holds the time, or several (`date,time`) whose values are joined by blanks; a comma in a name is
+    /// written `\,`. Known are numbers since 1970 and dates as numbers, RFC 3339, `YYYY-MM-DD hh:mm:ss`, and the forms
+    /// of logs, mail and HTTP. Log and index lines have theirs
+    #[arg(long, value_name = "FIELD,...")]
     pub time: Option<String>,
+    /// The only form of times: `epoch`, `epoch-ms`, `epoch-us` or `epoch-ns` for numbers since 1970, or a pattern of
+    /// strftime such as `%d.%m.%Y %H:%M:%S`. By default the form of each time is recognised
+    #[arg(long, value_name = "FORMAT", value_parser = parse_time_format)]
+    pub time_format: Option<TimeFormat>,
     /// Which time of a record counts. By default its own; for a stream on standard input (a pipe, no file) whose records have none
     /// (no --time, and no format with times), that at which it arrives
     #[arg(long, value_enum)]
@@ -69,6 +75,10 @@ pub(crate) fn parse_format(name: &str) -> Result<RecordFormat, String> {
     name.parse().map_err(|error: firstseen_records::ConfigError| error.to_string())
 }
 
+fn parse_time_format(format: &str) -> Result<TimeFormat, String> {
+    format.parse().map_err(|error: firstseen_records::ConfigError| error.to_string())
+}
+
 fn parse_normalization(name: &str) -> Result<KeyNormalization, String> {
     match name {
         "url" => Ok(KeyNormalization::Url),
@@ -80,9 +90,12 @@ impl InputArgs {
     /// The parser that the flags describe. It reads times where `reads_time`, which is where the window uses them.
     pub fn parser_config(&self, reads_time: bool) -> ParserConfig {
         let own_time = self.format.default_time().filter(|_| reads_time).map(str::to_owned);
+        let mut time_fields = self.time.as_deref().map_or_else(Vec::new, split_names).into_iter();
         ParserConfig {
             key: self.key.clone(),
-            time: self.time.clone().or(own_time),
+            time: time_fields.next().or(own_time),
+            time_rest: time_fields.collect(),
+            time_format: self.time_format.clone(),
             source: self.source.clone(),
             no_header: self.no_header,
             zone: self.tz.clone(),
@@ -98,6 +111,11 @@ impl InputArgs {
     pub fn times(&self, needs_time: Option<NeedsTime<'_>>) -> anyhow::Result<Times> {
         let names_field = self.time.is_some();
         let has_field = names_field || self.format.default_time().is_some();
+        if self.time_format.is_some() && (self.clock == Some(ClockArg::Wall) || !has_field) {
+            let reason =
+                "--time-format describes the times of records, and none are read: name their field with --time";
+            bail!(UsageError(reason.to_owned()));
+        }
         let is_stream = self.files.iter().all(|path| is_stdin(path)) && stdin_file_bytes().is_none();
         match (self.clock, needs_time) {
             (Some(ClockArg::Wall), _) if names_field => {

@@ -6,5 +6,6 @@
 mod credentials;
 pub mod filter;
 pub mod input;
+mod names;
 pub mod run;
 pub mod tls;

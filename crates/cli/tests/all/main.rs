@@ -4,6 +4,7 @@
 #[path = "../../../../tests/tests/run.rs"]
 #[allow(dead_code, reason = "the tests of clusters use more of it")]
 mod run;
+mod times;
 
 use run::Folder;
 

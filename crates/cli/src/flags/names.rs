@@ -1,0 +1,44 @@
+//! Names of fields in the value of a flag.
+//!
+//! Promises: every name can be written. Must not know: which flag it is, which fields there are.
+
+/// Splits a list of names at its commas. A comma that belongs to a name is written `\,`; any other backslash is a part
+/// of its name.
+pub(crate) fn split_names(list: &str) -> Vec<String> {
+    let mut names = vec![String::new()];
+    let mut letters = list.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match (letter, names.last_mut()) {
+            (',', _) => names.push(String::new()),
+            ('\\', Some(name)) if letters.next_if_eq(&',').is_some() => name.push(','),
+            (_, Some(name)) => name.push(letter),
+            (_, None) => {}
+        }
+    }
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_comma_may_belong_to_a_name() {
+        for (list, names) in [
+            ("a", &["a"][..]),
+            ("a,b", &["a", "b"]),
+            (r"a\,b,c", &["a,b", "c"]),
+            (r"\,", &[","]),
+            (r"a\,", &["a,"]),
+            (r"a\,\,b", &["a,,b"]),
+            (r"user\.id,a\b", &[r"user\.id", r"a\b"]),
+            (r"a\", &[r"a\"]),
+            ("", &[""]),
+            ("a,", &["a", ""]),
+            (",a", &["", "a"]),
+            ("Straße,время", &["Straße", "время"]),
+        ] {
+            assert_eq!(split_names(list), names, "{list}");
+        }
+    }
+}
