@@ -80,7 +80,7 @@ fn records(format: RecordFormat, data: &[u8]) {
 fn config(format: RecordFormat, options: u8) -> ParserConfig {
     let (key, time, source): (&[&str], _, _) = match format {
         RecordFormat::Lines => (&["line"], "1", "line"),
-        RecordFormat::Csv | RecordFormat::Tsv => (&["2", "1"], "3", "4"),
+        RecordFormat::Csv | RecordFormat::Tsv | RecordFormat::W3c => (&["2", "1"], "3", "4"),
         RecordFormat::Jsonl => (&["a", "b.c"], "t", "s"),
         RecordFormat::Clf => (&["path", "agent"], "time", "ip"),
         RecordFormat::Cdxj => (&["url"], "timestamp", "mime"),

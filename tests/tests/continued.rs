@@ -94,7 +94,8 @@ fn a_state_may_be_asked_while_a_run_keeps_it() {
     let folder = Folder::with("a\nb\n");
     folder.write("earlier", "a\n");
     folder.dedup("--state state earlier").ok();
-    let mut keeping = folder.start("--state state --out once");
+    // Without the format the first bytes would be waited for before the output is made.
+    let mut keeping = folder.start("--format lines --state state --out once");
     let _watchdog = Watchdog::of(&keeping);
     eventually("a run under way", || folder.has("once"));
     assert_eq!(folder.dedup("--lookup --state state input").ok().out, "b\n");

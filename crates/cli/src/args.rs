@@ -21,7 +21,7 @@ pub struct Cli {
 
 /// Each command is one line, which help never breaks, so that it can be pasted.
 const DEDUP_EXAMPLES: &str = "\
-firstseen dedup access.log > once.log                                            # each line once
+firstseen dedup access.log > once.log                                            # each record once
 tail -F app.log | firstseen dedup --window 24h                                   # once a day
 # over restarts and crashes: the file is read from its beginning, and what was seen is dropped
 tail -n +1 -F access.log | firstseen dedup --format clf --window 24h --late duplicate --state s.fs

@@ -16,12 +16,19 @@ pub struct BlockOptions {
     pub record_bytes_max: usize,
     /// Whether a newline between quotes belongs to the record.
     pub quoted_newlines: bool,
+    /// The byte between two fields, by which such quotes are known.
+    pub separator: u8,
 }
 
 impl BlockOptions {
     /// Blocks of 1 MiB, records up to 16 MiB.
     pub fn for_format(format: RecordFormat) -> Self {
-        Self { block_bytes_target: 1 << 20, record_bytes_max: 16 << 20, quoted_newlines: format.has_quoted_newlines() }
+        Self {
+            block_bytes_target: 1 << 20,
+            record_bytes_max: 16 << 20,
+            quoted_newlines: format.has_quoted_newlines(),
+            separator: format.default_separator().unwrap_or(b','),
+        }
     }
 }
 

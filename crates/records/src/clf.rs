@@ -1,76 +1,250 @@
 //! Finds the fields of web server log lines and of Common Crawl index lines. Must not know: what the fields are used
 //! for.
 
-use crate::field::FieldSpan;
+use crate::field::{Encoding, FieldSpan};
 use crate::json::JsonFields;
-use crate::names::place_of;
+use crate::names::{place_of, place_of_index};
 use crate::wanted::Wanted;
 use crate::{ConfigError, RejectReason};
+use core::net::IpAddr;
 use memchr::{memchr, memmem};
+use std::ops::Range;
 
-/// The nine fields of the combined log format, then the parts of the request.
-const LOG_NAMES: [&str; 12] =
-    ["host", "ident", "user", "time", "request", "status", "bytes", "referer", "agent", "method", "path", "protocol"];
+/// The nine fields of the combined log format, the parts of the request, and what stands in front of the host.
+const LOG_NAMES: [&str; 13] = [
+    "host", "ident", "user", "time", "request", "status", "bytes", "referer", "agent", "method", "path", "protocol",
+    "vhost",
+];
 const LOG_ALIASES: [(&str, &str); 5] =
     [("ip", "host"), ("url", "path"), ("size", "bytes"), ("referrer", "referer"), ("user_agent", "agent")];
+/// The parts of the request, where `-` is a text like any other.
+const REQUEST_PARTS: Range<usize> = 9..12;
+/// The first field that is read only where it is wanted by its number.
+const FIRST_FURTHER: usize = 7;
+
+/// How a log field was named.
+#[derive(Clone, Copy, Debug)]
+enum LogField {
+    /// A place in [`LOG_NAMES`].
+    Named(usize),
+    /// A place in the line, from 0.
+    Numbered(usize),
+}
+
+impl LogField {
+    fn of(name: &str) -> Result<Self, ConfigError> {
+        if let Ok(place) = place_of_index(name) {
+            return Ok(Self::Numbered(place));
+        }
+        let alias = LOG_ALIASES.iter().find(|(alias, _)| *alias == name);
+        place_of(alias.map_or(name, |(_, name)| name), &LOG_NAMES).map(Self::Named)
+    }
+}
 
 /// Lines of the common log format, `host ident user [time] "request" status bytes`, and of the combined one, which adds
-/// `"referer" "agent"`. Further fields are ignored.
+/// `"referer" "agent"`. A virtual host may stand in front, and further fields may follow.
 #[derive(Debug)]
 pub(crate) struct ClfFields {
     /// The field of each slot.
-    places: Vec<Option<usize>>,
+    fields: Vec<Option<LogField>>,
+    /// Whether the referer or the agent is wanted by its name.
+    reads_agent: bool,
 }
 
 impl ClfFields {
     pub(crate) fn new(wanted: &[Wanted]) -> Result<Self, ConfigError> {
-        let places = wanted.iter().map(|wanted| match wanted {
-            Wanted::Whole => Ok(None),
-            Wanted::Named(name) => {
-                let alias = LOG_ALIASES.iter().find(|(alias, _)| **alias == **name);
-                place_of(alias.map_or(name, |(_, name)| name), &LOG_NAMES).map(Some)
-            }
+        let fields = wanted.iter().map(|wanted| match wanted {
+            Wanted::Whole | Wanted::Column(_) => Ok(None),
+            Wanted::Named(name) => LogField::of(name).map(Some),
         });
-        Ok(Self { places: places.collect::<Result<_, _>>()? })
+        let fields: Vec<Option<LogField>> = fields.collect::<Result<_, _>>()?;
+        let reads_agent = fields.iter().any(|field| matches!(field, Some(LogField::Named(7 | 8))));
+        Ok(Self { fields, reads_agent })
     }
 
     pub(crate) fn locate(&self, line: &[u8], base: usize, slots: &mut [FieldSpan]) -> Result<(), RejectReason> {
-        let fields = split_log_line(line).ok_or(RejectReason::NotALogLine)?;
-        for (slot, place) in slots.iter_mut().zip(&self.places) {
-            if let Some((start, end)) = place.and_then(|place| fields[place]) {
+        let found = split_log_line(line, self.reads_agent).ok_or(RejectReason::NotALogLine)?;
+        for (slot, field) in slots.iter_mut().zip(&self.fields) {
+            let (place, is_part) = match field {
+                None => continue,
+                Some(LogField::Named(name)) => (found.fields[*name], REQUEST_PARTS.contains(name)),
+                Some(LogField::Numbered(place)) => (found.numbered(line, *place), false),
+            };
+            if let Some((start, end)) = place {
                 *slot = FieldSpan::raw(base + start, base + end);
+                if !is_part && is_dash(line, (start, end)) {
+                    slot.encoding = Encoding::NoValue;
+                }
             }
         }
         Ok(())
     }
 }
 
+/// Whether `line` has the shape of a log line, its time included.
+pub(crate) fn is_log_line(line: &[u8]) -> bool {
+    let time = split_log_line(line, false).and_then(|found| found.fields[3]);
+    time.is_some_and(|(start, end)| {
+        let time = &line[start..end];
+        time.contains(&b'/') && time.contains(&b':') && time[0].is_ascii_digit()
+    })
+}
+
 /// Start and end in the line.
 type Place = (usize, usize);
 
-fn split_log_line(line: &[u8]) -> Option<[Option<Place>; LOG_NAMES.len()]> {
+struct LogLine {
+    fields: [Option<Place>; LOG_NAMES.len()],
+    /// Where the fields behind the bytes begin.
+    further: usize,
+}
+
+impl LogLine {
+    /// The field at `place` in the line, counted from 0.
+    fn numbered(&self, line: &[u8], place: usize) -> Option<Place> {
+        let vhost = self.fields[12];
+        let place = match (vhost, place) {
+            (Some(_), 0) => return vhost,
+            (Some(_), place) => place - 1,
+            (None, place) => place,
+        };
+        if place < FIRST_FURTHER {
+            return self.fields[place];
+        }
+        let mut reader = LineReader { line, at: self.further };
+        for _ in FIRST_FURTHER..place {
+            reader.field()?;
+        }
+        reader.field()
+    }
+}
+
+/// `reads_agent`: whether the referer and the agent are looked for.
+fn split_log_line(line: &[u8], reads_agent: bool) -> Option<LogLine> {
     let mut reader = LineReader { line, at: 0 };
     let host = reader.until(b" ")?;
     let ident = reader.until(b" ")?;
-    // A user name may contain blanks. One that begins with `-`, the sign for no name, means that the line has a further
-    // field in front (Apache's `vhost_combined`), so that its fields would be mistaken for one another.
+    // A user name may contain blanks.
     let user = reader.until(b" [")?;
-    if line[user.0..user.1].starts_with(b"- ") {
-        return None;
-    }
     let time = reader.until(b"] \"")?;
     let request = reader.quoted()?;
     let status = reader.until(b" ")?;
     let bytes = reader.word();
-    if [host, ident, user, time, status, bytes].iter().any(|(start, end)| start == end) {
+    if [host, ident, user, time, bytes].iter().any(|(start, end)| start == end) || !is_status(&line[status.0..status.1])
+    {
         return None;
     }
-    let mut extra = || reader.skip(b"\"").and_then(|()| reader.quoted());
-    let (referer, agent) = (extra(), extra());
+    let head = Head::of(line, host, ident, user)?;
+    let further = reader.at;
+    let referer = if reads_agent { reader.quoted_field() } else { None };
+    let agent = if referer.is_some() { reader.quoted_field() } else { None };
     let [method, path, protocol] = split_request(line, request);
+    let Head { vhost, host, ident, user } = head;
     let common = [host, ident, user, time, request, status, bytes].map(Some);
     let [host, ident, user, time, request, status, bytes] = common;
-    Some([host, ident, user, time, request, status, bytes, referer, agent, method, path, protocol])
+    let fields = [host, ident, user, time, request, status, bytes, referer, agent, method, path, protocol, vhost];
+    Some(LogLine { fields, further })
+}
+
+/// Three digits, or `-`.
+fn is_status(text: &[u8]) -> bool {
+    match text {
+        [a, b, c] => a.is_ascii_digit() && b.is_ascii_digit() && c.is_ascii_digit(),
+        text => text == b"-",
+    }
+}
+
+/// What stands before the time of a line.
+struct Head {
+    vhost: Option<Place>,
+    host: Place,
+    ident: Place,
+    user: Place,
+}
+
+impl Head {
+    /// Sorts the words before the time; `None` where they are others than `host ident user` or `vhost host ident user`,
+    /// as behind the prefix of a syslog.
+    #[inline]
+    fn of(line: &[u8], host: Place, ident: Place, user: Place) -> Option<Self> {
+        if is_dash(line, ident) && is_dash(line, user) && begins_like_host(line, host) {
+            return Some(Self { vhost: None, host, ident, user });
+        }
+        Self::of_unusual(line, host, ident, user)
+    }
+
+    #[cold]
+    fn of_unusual(line: &[u8], host: Place, ident: Place, user: Place) -> Option<Self> {
+        let text = |(start, end): Place| &line[start..end];
+        let blank = memchr(b' ', text(user)).map(|blank| user.0 + blank);
+        if let Some(blank) = blank
+            && is_virtual_host(text(host), text(ident))
+        {
+            let head = Self { vhost: Some(host), host: ident, ident: (user.0, blank), user: (blank + 1, user.1) };
+            return head.is_sound(line).then_some(head);
+        }
+        let head = Self { vhost: None, host, ident, user };
+        head.is_sound(line).then_some(head)
+    }
+
+    /// Whether no word stands where another belongs. A user name of several words is told from further fields by what
+    /// these look like.
+    fn is_sound(&self, line: &[u8]) -> bool {
+        let [host, ident, user] = [self.host, self.ident, self.user].map(|(start, end)| &line[start..end]);
+        let has_words = user.contains(&b' ');
+        let is_user_word = |word: &[u8]| !word.is_empty() && word != b"-" && !word.ends_with(b":");
+        is_host(host)
+            && !is_address(ident)
+            && !ident.ends_with(b":")
+            && !is_address(user)
+            && (!has_words || (ident == b"-" && user.split(|&byte| byte == b' ').all(is_user_word)))
+            && !(has_words && user.split(|&byte| byte == b' ').any(is_address))
+    }
+}
+
+/// Whether there is no value.
+#[inline(always)]
+fn is_dash(line: &[u8], (start, end): Place) -> bool {
+    end - start == 1 && line[start] == b'-'
+}
+
+/// Whether a word of at least one byte may name a client, where the usual words follow it.
+#[inline(always)]
+fn begins_like_host(line: &[u8], (start, end): Place) -> bool {
+    line[start].is_ascii_alphanumeric() && line[end - 1] != b':'
+}
+
+/// Whether a word may name a client: a prefix that a log collector sets in front does not.
+fn is_host(word: &[u8]) -> bool {
+    let is_odd = |byte: &u8| matches!(byte, b'<' | b'[' | b'{' | b'(' | b'"' | b'|' | b'=');
+    let is_plain = !word.is_empty() && word.last() != Some(&b':') && !word.iter().any(is_odd);
+    is_plain || is_address(word) || is_bracketed_address(word)
+}
+
+/// `[::1]` or `[::1]:443`.
+fn is_bracketed_address(word: &[u8]) -> bool {
+    let inside = word.strip_prefix(b"[").and_then(|rest| Some(&rest[..memchr(b']', rest)?]));
+    inside.is_some_and(is_address)
+}
+
+/// Whether `word` names the virtual host that served the client `next`: it has a port (`name:443`), or it is a name and
+/// the next word an address.
+fn is_virtual_host(word: &[u8], next: &[u8]) -> bool {
+    if !is_host(word) || next == b"-" || is_address(word) {
+        return false;
+    }
+    let port = memchr::memrchr(b':', word);
+    let has_port = port.is_some_and(|port| {
+        let (name, digits) = (&word[..port], &word[port + 1..]);
+        let is_name = is_bracketed_address(name) || (!name.contains(&b':') && name.iter().any(u8::is_ascii_alphabetic));
+        let is_number = !digits.is_empty() && digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit);
+        (is_name || is_address(name)) && is_number
+    });
+    has_port || (is_address(next) && !word.contains(&b':') && word.iter().any(u8::is_ascii_alphabetic))
+}
+
+fn is_address(word: &[u8]) -> bool {
+    std::str::from_utf8(word).is_ok_and(|word| word.parse::<IpAddr>().is_ok())
 }
 
 /// `GET /a b HTTP/1.0`: the path is what stands between the first blank and the last; HTTP/0.9 has no protocol.
@@ -122,9 +296,35 @@ impl LineReader<'_> {
         }
     }
 
+    /// The next field, where it is in quotes.
+    fn quoted_field(&mut self) -> Option<Place> {
+        self.skip(b"\"")?;
+        self.quoted()
+    }
+
+    /// The next field, in quotes or up to the next blank; `None` at the end, or where its quotes do not close.
+    fn field(&mut self) -> Option<Place> {
+        if self.at >= self.line.len() {
+            return None;
+        }
+        if self.skip(b"\"").is_some() { self.quoted() } else { Some(self.word()) }
+    }
+
     fn skip(&mut self, mark: &[u8]) -> Option<()> {
         self.line[self.at..].starts_with(mark).then(|| self.at += mark.len())
     }
+}
+
+/// Whether `line` has the shape of an index line.
+pub(crate) fn is_index_line(line: &[u8]) -> bool {
+    let mut reader = LineReader { line, at: 0 };
+    let (Some(urlkey), Some((start, end))) = (reader.until(b" "), reader.until(b" ")) else { return false };
+    let is_time = (4..=17).contains(&(end - start)) && line[start..end].iter().all(u8::is_ascii_digit);
+    let object = &line[reader.at..];
+    urlkey.1 > 0
+        && is_time
+        && object.starts_with(b"{")
+        && serde_json::from_slice::<serde::de::IgnoredAny>(object).is_ok()
 }
 
 const INDEX_NAMES: [&str; 2] = ["urlkey", "timestamp"];
@@ -140,7 +340,7 @@ pub(crate) struct IndexFields {
 impl IndexFields {
     pub(crate) fn new(wanted: &[Wanted]) -> Result<Self, ConfigError> {
         let place = |wanted: &Wanted| match wanted {
-            Wanted::Whole => None,
+            Wanted::Whole | Wanted::Column(_) => None,
             Wanted::Named(name) => place_of(name, &INDEX_NAMES).ok(),
         };
         let places: Vec<_> = wanted.iter().map(place).collect();

@@ -18,11 +18,12 @@ enum QuoteState {
 /// Scans the bytes of a buffer once, in as many steps as they arrive.
 ///
 /// With quotes, the rule is that of RFC 4180 as readers in the field apply it: a quote opens only at the beginning of
-/// a field; inside, two quotes are one; after the closing quote anything up to the separator still belongs to the
+/// a field, or behind blanks there; inside, two quotes are one; after the closing quote anything up to the separator still belongs to the
 /// field.
 #[derive(Debug, Default)]
 pub(crate) struct Cut {
-    quotes: bool,
+    /// The byte between two fields where quotes count.
+    quotes: Option<u8>,
     may_have_mark: bool,
     state: QuoteState,
     /// The place behind the quote that led to [`QuoteState::AfterQuote`].
@@ -39,8 +40,9 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// `may_have_mark`: whether the buffer begins the file, where a byte order mark may stand.
-    pub(crate) fn new(quotes: bool, may_have_mark: bool) -> Self {
+    /// `quotes`: the byte between two fields where quotes count; `may_have_mark`: whether the buffer begins the file,
+    /// where a byte order mark may stand.
+    pub(crate) fn new(quotes: Option<u8>, may_have_mark: bool) -> Self {
         Self { quotes, may_have_mark, ..Self::default() }
     }
 
@@ -55,7 +57,7 @@ impl Cut {
         if fresh.is_empty() {
             return;
         }
-        let is_plain = !self.quotes || (self.state != QuoteState::Inside && memchr(b'"', fresh).is_none());
+        let is_plain = self.quotes.is_none() || (self.state != QuoteState::Inside && memchr(b'"', fresh).is_none());
         if is_plain {
             self.state = QuoteState::Outside;
             if let Some(newline) = memrchr(b'\n', fresh) {
@@ -107,11 +109,22 @@ impl Cut {
 
     /// Whether a quote behind `before` begins a field.
     fn opens_field(&self, before: &[u8]) -> bool {
+        let separator = self.quotes.unwrap_or(b',');
+        let before = without_blanks(before, separator);
         match before.last() {
-            None | Some(b',' | b'\n') => true,
-            Some(_) => self.may_have_mark && before == BYTE_ORDER_MARK,
+            None | Some(b'\n') => true,
+            Some(byte) => *byte == separator || (self.may_have_mark && before == BYTE_ORDER_MARK),
         }
     }
+}
+
+/// `before` without the blanks at its end, which may stand between the beginning of a field and its quote.
+pub(crate) fn without_blanks(before: &[u8], separator: u8) -> &[u8] {
+    if separator == b' ' {
+        return before;
+    }
+    let blanks = before.iter().rev().take_while(|&&byte| byte == b' ').count();
+    &before[..before.len() - blanks]
 }
 
 pub(crate) fn count_newlines(bytes: &[u8]) -> u64 {
@@ -120,9 +133,10 @@ pub(crate) fn count_newlines(bytes: &[u8]) -> u64 {
 
 /// Whether every quote that closes in `record` is followed by the end of its field. Readers accept other text there;
 /// but where a quote that opened by mistake meets the next one that opens, there is such text.
-pub(crate) fn has_sound_quotes(record: &[u8]) -> bool {
+pub(crate) fn has_sound_quotes(record: &[u8], separator: u8) -> bool {
     let mut rest = record.strip_prefix(BYTE_ORDER_MARK).unwrap_or(record);
     loop {
+        rest = behind_blanks(rest, separator);
         if let Some(mut inside) = rest.strip_prefix(b"\"") {
             loop {
                 let Some(quote) = memchr(b'"', inside) else { return false };
@@ -132,16 +146,25 @@ pub(crate) fn has_sound_quotes(record: &[u8]) -> bool {
                     None => break,
                 }
             }
-            if !matches!(inside.first(), None | Some(b',' | b'\r' | b'\n')) {
+            inside = behind_blanks(inside, separator);
+            if !matches!(inside.first(), None | Some(b'\r' | b'\n')) && inside.first() != Some(&separator) {
                 return false;
             }
             rest = inside;
         }
-        match memchr(b',', rest) {
+        match memchr(separator, rest) {
             Some(comma) => rest = &rest[comma + 1..],
             None => return true,
         }
     }
+}
+
+fn behind_blanks(text: &[u8], separator: u8) -> &[u8] {
+    if separator == b' ' {
+        return text;
+    }
+    let blanks = text.iter().take_while(|&&byte| byte == b' ').count();
+    &text[blanks..]
 }
 
 #[cfg(test)]
@@ -149,7 +172,7 @@ mod tests {
     use super::*;
 
     fn cut_all(text: &str, step: usize) -> Cut {
-        let mut cut = Cut::new(true, true);
+        let mut cut = Cut::new(Some(b','), true);
         for end in (0..text.len()).step_by(step).chain([text.len()]) {
             cut.advance(&text.as_bytes()[..end]);
         }
@@ -168,6 +191,9 @@ mod tests {
             assert_eq!(cut("a,\"b\"\"\nc\"\n\"", step), (10, 1, true));
             assert_eq!(cut("a\"\nb\"c\n\"\"\n", step), (10, 3, false), "quotes within a field are plain bytes");
             assert_eq!(cut("\"a\"b\"\nc\n", step), (8, 2, false), "after the closing quote too");
+            assert_eq!(cut("a,  \"b\nc\"\nd", step), (10, 1, false), "blanks before a quote");
+            assert_eq!(cut("  \"b\nc\"\n \"d", step), (8, 1, true), "at the beginning of a record too");
+            assert_eq!(cut("\"a\" \"b\nc\"\n", step), (10, 2, false), "but not behind a quoted text");
             assert_eq!(cut("\u{feff}\"a\nb\"\nc", step), (9, 1, false), "a byte order mark is no part of the field");
         }
     }
@@ -186,10 +212,10 @@ mod tests {
     #[test]
     fn quotes_that_close_before_the_end_of_a_field_are_not_sound() {
         for record in ["a,b\n", "\"a\nb\",c\n", "a,\"b\"\"c\"\r\n", "\u{feff}\"a\",\"\"\n", "a\"b,c\n", "\"a\""] {
-            assert!(has_sound_quotes(record.as_bytes()), "{record:?}");
+            assert!(has_sound_quotes(record.as_bytes(), b','), "{record:?}");
         }
         for record in ["1,\"x\n2,y\n3,\"a\n", "\"a\"b,c\n", "a,\"b\n"] {
-            assert!(!has_sound_quotes(record.as_bytes()), "{record:?}");
+            assert!(!has_sound_quotes(record.as_bytes(), b','), "{record:?}");
         }
     }
 }

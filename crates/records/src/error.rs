@@ -52,7 +52,7 @@ pub enum TimeError {
 #[non_exhaustive]
 pub enum ConfigError {
     /// No such format.
-    #[error("there is no format `{format}`: choose lines, csv, tsv, jsonl, clf or cdxj")]
+    #[error("there is no format `{format}`: choose lines, csv, tsv, w3c, jsonl, clf or cdxj")]
     UnknownFormat {
         /// The name that was given.
         format: String,
@@ -66,6 +66,86 @@ pub enum ConfigError {
         available: String,
         /// The nearest name, if one is near.
         suggestion: Option<String>,
+    },
+    /// Two columns have the name that was asked for.
+    #[error("two columns are called `{field}`: name one of them by its number, {first} or {second}")]
+    AmbiguousField {
+        /// The name.
+        field: String,
+        /// The number of the first such column, from 1.
+        first: usize,
+        /// The number of the second such column.
+        second: usize,
+    },
+    /// A field that a header of one column lacks, which seems to be parted by another separator.
+    #[error(
+        "there is no field `{field}`: the header has one column, `{header}`; if `{separator}` separates its fields, say \
+         --separator '{separator}'"
+    )]
+    OneColumn {
+        /// The field that was asked for.
+        field: String,
+        /// The header.
+        header: String,
+        /// The separator that the header seems to have, as the flag takes it.
+        separator: &'static str,
+    },
+    /// A byte that cannot separate fields.
+    #[error("{shown} cannot separate fields: a separator is one byte, and no quote, line break or comment sign")]
+    BadSeparator {
+        /// The byte as it is written in a message.
+        shown: String,
+    },
+    /// A separator for a format that has its own.
+    #[error("records in format {format} have no separator to choose: it is for csv, tsv and w3c")]
+    NoSeparator {
+        /// The name of the format.
+        format: &'static str,
+    },
+    /// Fields to ignore where the key is not the whole record.
+    #[error("fields are ignored where the whole record is the key: name the fields of the key, or those to ignore")]
+    IgnoredWithKey,
+    /// Fields to ignore in a format without fields for that.
+    #[error("fields of records in format {format} cannot be ignored: this is for csv, tsv, w3c and jsonl")]
+    CannotIgnore {
+        /// The name of the format.
+        format: &'static str,
+    },
+    /// All fields are to be ignored.
+    #[error("all {columns} fields are ignored, so that records have no key")]
+    NothingLeft {
+        /// Fields of a record.
+        columns: usize,
+    },
+    /// Rows with more fields than can be told apart.
+    #[error("a row has {fields} fields: fields are ignored among {fields_max} at most")]
+    TooManyFields {
+        /// Fields of a row.
+        fields: usize,
+        /// The limit.
+        fields_max: usize,
+    },
+    /// A record has no key, and was to end the run.
+    #[error("line {line}: its key field `{field}` has no value, and --empty-key fail ends the run there")]
+    EmptyKey {
+        /// The line on which the record begins.
+        line: u64,
+        /// The field as the user named it.
+        field: Arc<str>,
+    },
+    /// The lines of a file that says its fields by `#Fields:` begin before that.
+    #[error(
+        "line {line}: a record comes before the line `#Fields: ...`, which names the fields (--no-header: use numbers)"
+    )]
+    NoFieldsLine {
+        /// The line of the record.
+        line: u64,
+    },
+    /// A field that has no value in any record of the whole input.
+    #[error("the field `{field}` has no value in any record (--empty-key value takes an empty value for a key)")]
+    NoRecordHasValue {
+        /// The field that was asked for.
+        field: String,
     },
     /// A field that was in no record of the whole input.
     #[error("no record has the field `{field}`{}{}", did_you_mean(.suggestion), fields(.available))]
@@ -144,7 +224,40 @@ pub enum RejectReason {
     /// The line is blank.
     #[error("the line is blank")]
     Blank,
-    /// The key or the time is missing, or is null.
+    /// The line is a comment (`#...`) in a file that has such.
+    #[error("the line is a comment")]
+    Comment,
+    /// A field of the key has no value: it is empty, JSON's `null`, or `-` in a log.
+    #[error("its key field `{field}` has no value (--empty-key value takes an empty value for a key)")]
+    NoKey {
+        /// The field as the user named it.
+        field: Arc<str>,
+    },
+    /// The row has not as many fields as the header, or as the first row where there is no header.
+    #[error(
+        "it has {}, and the {} has {expected}{}",
+        counted_fields(*.fields),
+        if *.has_header { "header" } else { "first row" },
+        ragged_cure(*.is_tab_quoted)
+    )]
+    Ragged {
+        /// Its fields.
+        fields: usize,
+        /// Those of the header or of the first row.
+        expected: usize,
+        /// Whether there is a header.
+        has_header: bool,
+        /// Whether it has quotes, which mean nothing in tab-separated records.
+        is_tab_quoted: bool,
+    },
+    /// A quote joins lines to one record, but closes within a field, as where an escaped quote was taken for one that
+    /// closes.
+    #[error("a quote joins {lines} lines to it, and does not close at the end of a field")]
+    JoinedLines {
+        /// Its lines.
+        lines: u64,
+    },
+    /// The key or the time is missing.
     #[error("it has no field `{field}`")]
     MissingField {
         /// The field as the user named it.
@@ -204,6 +317,18 @@ pub enum RejectReason {
     /// The input broke off; the error of the input follows.
     #[error("the input broke off in it")]
     CutOff,
+}
+
+fn counted_fields(fields: usize) -> String {
+    if fields == 1 { "1 field".to_owned() } else { format!("{fields} fields") }
+}
+
+fn ragged_cure(is_tab_quoted: bool) -> &'static str {
+    if is_tab_quoted {
+        " (if quotes enclose fields, say --format csv --separator tab)"
+    } else {
+        " (--ragged pad takes such rows)"
+    }
 }
 
 /// Says where the lines are that a mistaken quote may have joined: they may be sound.

@@ -1,10 +1,10 @@
 //! Where a field's value stands in a block, and how it is written there. Must not know: which format it came from.
 
+use crate::canonical::{Memory, push_canonical};
 use crate::json_number::append_canonical;
+use crate::unescape::unescape;
 use memchr::memchr;
-use serde::de::{Deserializer, Error, Visitor};
 use std::borrow::Cow;
-use std::fmt;
 use std::ops::Range;
 
 /// How a value is written.
@@ -21,6 +21,10 @@ pub(crate) enum Encoding {
     JsonText,
     /// A number of JSON that may be in another form than the canonical one.
     JsonNumber,
+    /// A JSON object, whose value is its canonical form.
+    JsonObject,
+    /// A value that stands for none: JSON's `null`, `-` in a log. As its bytes are, where it is taken for a value.
+    NoValue,
 }
 
 /// A value's place in a block.
@@ -38,9 +42,27 @@ impl FieldSpan {
         Self { start: start as u32, end: end as u32, encoding: Encoding::Raw }
     }
 
+    /// A place without bytes that stands for a value that is missing there.
+    pub(crate) fn no_value(at: usize) -> Self {
+        Self { encoding: Encoding::NoValue, ..Self::raw(at, at) }
+    }
+
+    /// Whether there is a value, which may be empty.
     #[inline(always)]
     pub(crate) fn is_present(self) -> bool {
-        self.encoding != Encoding::Absent
+        !matches!(self.encoding, Encoding::Absent | Encoding::NoValue)
+    }
+
+    /// Whether there is no value, or an empty one.
+    #[inline(always)]
+    pub(crate) fn is_empty(self) -> bool {
+        match self.encoding {
+            Encoding::Raw => self.start == self.end,
+            // Only the two quotes.
+            Encoding::CsvQuoted => self.end - self.start == 2,
+            Encoding::JsonText | Encoding::JsonNumber | Encoding::JsonObject => false,
+            Encoding::Absent | Encoding::NoValue => true,
+        }
     }
 
     #[inline(always)]
@@ -53,9 +75,9 @@ impl FieldSpan {
         let written = &bytes[self.range()];
         match (self.encoding, written) {
             (Encoding::Absent, _) => Cow::Borrowed(&[]),
-            (Encoding::Raw, _) => Cow::Borrowed(written),
+            (Encoding::Raw | Encoding::NoValue, _) => Cow::Borrowed(written),
             (Encoding::CsvQuoted, [b'"', inside @ .., b'"']) if memchr(b'"', inside).is_none() => Cow::Borrowed(inside),
-            (Encoding::CsvQuoted | Encoding::JsonText | Encoding::JsonNumber, _) => {
+            (Encoding::CsvQuoted | Encoding::JsonText | Encoding::JsonNumber | Encoding::JsonObject, _) => {
                 let mut value = Vec::with_capacity(written.len());
                 self.decode_into(bytes, &mut value);
                 Cow::Owned(value)
@@ -76,10 +98,11 @@ impl FieldSpan {
         let written = &bytes[self.range()];
         match self.encoding {
             Encoding::Absent => {}
-            Encoding::Raw => values.extend_from_slice(written),
+            Encoding::Raw | Encoding::NoValue => values.extend_from_slice(written),
             Encoding::CsvQuoted => unquote(written, values),
             Encoding::JsonText => unescape(written, values),
             Encoding::JsonNumber => append_canonical(written, values),
+            Encoding::JsonObject => push_canonical(written, &[], &mut Memory::default(), values),
         }
     }
 }
@@ -96,33 +119,6 @@ fn unquote(quoted: &[u8], values: &mut Vec<u8>) {
         }
     }
     values.extend_from_slice(rest);
-}
-
-/// Half of a surrogate pair stands for no character; it becomes the three bytes that UTF-8 would give it if it could
-/// (WTF-8): the same for every spelling, and equal to no text.
-fn unescape(escaped: &[u8], values: &mut Vec<u8>) {
-    let quoted = [b"\"", escaped, b"\""].concat();
-    let mut read = serde_json::Deserializer::from_slice(&quoted);
-    if read.deserialize_bytes(Contents(values)).is_err() {
-        // The caller has parsed the string, so it is one.
-        values.extend_from_slice(escaped);
-    }
-}
-
-/// Receives the contents of a string, and appends them.
-struct Contents<'a>(&'a mut Vec<u8>);
-
-impl Visitor<'_> for Contents<'_> {
-    type Value = ();
-
-    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("a string")
-    }
-
-    fn visit_bytes<E: Error>(self, contents: &[u8]) -> Result<(), E> {
-        self.0.extend_from_slice(contents);
-        Ok(())
-    }
 }
 
 #[cfg(test)]

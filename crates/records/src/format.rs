@@ -11,11 +11,17 @@ pub enum RecordFormat {
     Csv,
     /// Tab-separated values; a quote is a byte like any other.
     Tsv,
-    /// A JSON object a line; fields are names or dotted paths (`user.id`; a dot in a name is written `\.`).
+    /// Extended log format of the W3C, as IIS writes it: values separated by blanks; the comment line `#Fields: ...`
+    /// names the fields, also where it comes again later with others, and `-` is no value.
+    W3c,
+    /// A JSON object a line; fields are names or dotted paths (`user.id`; a dot in a name is written `\.`). Of
+    /// members with one name the last one counts, as for most parsers. Objects are equal as whole records where their
+    /// values are: the order of members does not count.
     Jsonl,
     /// The common log format, and the combined one, of web servers: `host` (or `ip`), `ident`, `user`, `time`,
-    /// `request`, `status`, `bytes` (`size`), `referer` (`referrer`), `agent` (`user_agent`) are the fields 1 to 9,
-    /// `method`, `path` (`url`) and `protocol` the parts of the request.
+    /// `request`, `status`, `bytes` (`size`), `referer` (`referrer`), `agent` (`user_agent`), then what a server adds;
+    /// `method`, `path` (`url`) and `protocol` are the parts of the request, `vhost` is the virtual host in front of the
+    /// host, where the line has one. A number is the place of a field in the line. `-` is no value.
     Clf,
     /// Common Crawl index lines: `urlkey timestamp {json}`; other names are looked up in the JSON object.
     Cdxj,
@@ -23,7 +29,7 @@ pub enum RecordFormat {
 
 impl RecordFormat {
     /// All formats, in the order in which help texts list them.
-    pub const ALL: [Self; 6] = [Self::Lines, Self::Csv, Self::Tsv, Self::Jsonl, Self::Clf, Self::Cdxj];
+    pub const ALL: [Self; 7] = [Self::Lines, Self::Csv, Self::Tsv, Self::W3c, Self::Jsonl, Self::Clf, Self::Cdxj];
 
     /// The name on the command line.
     pub fn name(self) -> &'static str {
@@ -31,6 +37,7 @@ impl RecordFormat {
             Self::Lines => "lines",
             Self::Csv => "csv",
             Self::Tsv => "tsv",
+            Self::W3c => "w3c",
             Self::Jsonl => "jsonl",
             Self::Clf => "clf",
             Self::Cdxj => "cdxj",
@@ -51,7 +58,7 @@ impl RecordFormat {
         match self {
             Self::Clf => &["host", "request"],
             Self::Cdxj => &["urlkey"],
-            Self::Lines | Self::Csv | Self::Tsv | Self::Jsonl => &[],
+            Self::Lines | Self::Csv | Self::Tsv | Self::W3c | Self::Jsonl => &[],
         }
     }
 
@@ -60,13 +67,23 @@ impl RecordFormat {
         match self {
             Self::Clf => Some("time"),
             Self::Cdxj => Some("timestamp"),
-            Self::Lines | Self::Csv | Self::Tsv | Self::Jsonl => None,
+            Self::Lines | Self::Csv | Self::Tsv | Self::W3c | Self::Jsonl => None,
         }
     }
 
     /// Whether the first record of a file names the fields, unless the user says otherwise.
     pub fn has_header(self) -> bool {
-        matches!(self, Self::Csv | Self::Tsv)
+        self.default_separator().is_some()
+    }
+
+    /// The byte between the fields of a record, unless the user says otherwise; `None` where the format has none.
+    pub fn default_separator(self) -> Option<u8> {
+        match self {
+            Self::Csv => Some(b','),
+            Self::Tsv => Some(b'\t'),
+            Self::W3c => Some(b' '),
+            Self::Lines | Self::Jsonl | Self::Clf | Self::Cdxj => None,
+        }
     }
 
     /// Whether a newline may stand inside a record, between quotes.

@@ -20,7 +20,7 @@ type WantedMember = (usize, Vec<String>);
 impl JsonFields {
     pub(crate) fn new(wanted: &[Wanted]) -> Result<Self, ConfigError> {
         let named = wanted.iter().enumerate().filter_map(|(slot, wanted)| match wanted {
-            Wanted::Whole => None,
+            Wanted::Whole | Wanted::Column(_) => None,
             Wanted::Named(name) => Some(path_of(name).map(|path| (slot, path))),
         });
         Ok(Self { wanted: named.collect::<Result<_, _>>()? })
@@ -51,7 +51,7 @@ impl JsonFields {
 }
 
 /// `a.b` is the member `b` of the object `a`; `a\.b` is the member `a.b`.
-fn path_of(name: &str) -> Result<Vec<String>, ConfigError> {
+pub(crate) fn path_of(name: &str) -> Result<Vec<String>, ConfigError> {
     let mut path = vec![String::new()];
     let mut characters = name.chars().peekable();
     while let Some(character) = characters.next() {
@@ -156,7 +156,7 @@ impl<'w> Visitor<'_> for NameSeed<'w> {
 /// text.
 fn span_of(value: &str, base: usize) -> FieldSpan {
     match value.as_bytes() {
-        [b'n', ..] => FieldSpan::default(),
+        [b'n', ..] => FieldSpan::no_value(base),
         [b'"', inside @ .., b'"'] => {
             let encoding = if memchr::memchr(b'\\', inside).is_some() { Encoding::JsonText } else { Encoding::Raw };
             FieldSpan { encoding, ..FieldSpan::raw(base + 1, base + 1 + inside.len()) }

@@ -17,6 +17,8 @@ pub(crate) enum Lacking {
     Unknown,
     /// All records that could be read lack this field; the first of them has the fields of `names`.
     All { field: Arc<str>, names: Vec<String> },
+    /// All records that could be read have no value in this field.
+    Empty { field: Arc<str> },
     /// A record has the field, or records lack different fields: there is nothing to report.
     Nothing,
 }
@@ -31,13 +33,19 @@ impl Lacking {
             return;
         }
         for rejection in &parsed.rejections {
-            let RejectReason::MissingField { field } = &rejection.reason else { continue };
+            let (field, is_empty) = match &rejection.reason {
+                RejectReason::MissingField { field } => (field, false),
+                RejectReason::NoKey { field } => (field, true),
+                _ => continue,
+            };
             match self {
+                Self::Unknown if is_empty => *self = Self::Empty { field: Arc::clone(field) },
                 Self::Unknown => {
                     let names = names(format, &bytes[rejection.span.range()]);
                     *self = Self::All { field: Arc::clone(field), names };
                 }
-                Self::All { field: first, .. } if first == field => {}
+                Self::All { field: first, .. } if first == field && !is_empty => {}
+                Self::Empty { field: first } if first == field && is_empty => {}
                 _ => *self = Self::Nothing,
             }
         }
@@ -45,6 +53,9 @@ impl Lacking {
 
     /// The error at the end of the input.
     pub(crate) fn error(&self) -> Option<ConfigError> {
+        if let Self::Empty { field } = self {
+            return Some(ConfigError::NoRecordHasValue { field: field.to_string() });
+        }
         let Self::All { field, names } = self else { return None };
         let last_step = |name: &&String| name.rsplit('.').next() == Some(field);
         let suggestion = names.iter().find(last_step).cloned();

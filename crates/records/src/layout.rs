@@ -2,9 +2,9 @@
 //! digests, how records are used.
 
 use crate::clf::{ClfFields, IndexFields};
-use crate::field::FieldSpan;
+use crate::field::{Encoding, FieldSpan};
 use crate::json::JsonFields;
-use crate::separated::Separated;
+use crate::separated::{Separated, Table};
 use crate::walk::{RawRecord, RecordSink, RecordSpan, Scratch, Walk};
 use crate::wanted::{Slots, Wanted};
 use crate::{ConfigError, RecordFormat, RejectReason};
@@ -17,6 +17,16 @@ enum Fields {
     Index(IndexFields),
 }
 
+/// What is known of the rows of a table.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Shape<'a> {
+    pub(crate) table: Table,
+    /// The names of the fields where the input has a header.
+    pub(crate) names: Option<&'a [String]>,
+    /// The number of fields of a row, once it is known.
+    pub(crate) width: Option<usize>,
+}
+
 /// The wanted fields, resolved for the format and the header of this run.
 #[derive(Debug)]
 pub(crate) struct Layout {
@@ -25,33 +35,44 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// `header`: the names of the fields where the input has a header.
-    pub(crate) fn new(format: RecordFormat, slots: Slots, header: Option<&[String]>) -> Result<Self, ConfigError> {
+    /// `shape`: what is known of the rows where the format has such.
+    pub(crate) fn new(format: RecordFormat, slots: Slots, shape: Option<Shape>) -> Result<Self, ConfigError> {
         let wanted = &slots.wanted;
-        let fields = match format {
-            RecordFormat::Lines => Fields::Separated(Separated::lines(wanted)?),
-            RecordFormat::Csv => Fields::Separated(Separated::csv(wanted, header)?),
-            RecordFormat::Tsv => Fields::Separated(Separated::tsv(wanted, header)?),
-            RecordFormat::Jsonl => Fields::Json(JsonFields::new(wanted)?),
-            RecordFormat::Clf => Fields::Clf(ClfFields::new(wanted)?),
-            RecordFormat::Cdxj => Fields::Index(IndexFields::new(wanted)?),
+        let fields = match (format, shape) {
+            (RecordFormat::Jsonl, _) => Fields::Json(JsonFields::new(wanted)?),
+            (RecordFormat::Clf, _) => Fields::Clf(ClfFields::new(wanted)?),
+            (RecordFormat::Cdxj, _) => Fields::Index(IndexFields::new(wanted)?),
+            (RecordFormat::Csv | RecordFormat::Tsv | RecordFormat::W3c, Some(shape)) => {
+                Fields::Separated(Separated::rows(shape.table, shape.width, &slots, shape.names)?)
+            }
+            (RecordFormat::Lines | RecordFormat::Csv | RecordFormat::Tsv | RecordFormat::W3c, _) => {
+                Fields::Separated(Separated::lines(wanted)?)
+            }
         };
         Ok(Self { slots, fields })
     }
 
-    pub(crate) fn walk(&self, walk: &Walk, scratch: &mut Scratch, sink: &mut impl RecordSink) {
+    /// The layout of rows behind a line in the middle of a file that names the fields anew.
+    pub(crate) fn renamed(table: Table, slots: Slots, names: &[String]) -> Result<Self, ConfigError> {
+        let fields = Fields::Separated(Separated::rows_renamed(table, &slots, names)?);
+        Ok(Self { slots, fields })
+    }
+
+    /// Walks over the records, up to the first line that names the fields anew: returns its place, or `None` at the end.
+    pub(crate) fn walk(&self, walk: &Walk, scratch: &mut Scratch, sink: &mut impl RecordSink) -> Option<RecordSpan> {
         scratch.slots.clear();
         scratch.slots.resize(self.slots.wanted.len(), FieldSpan::default());
         match &self.fields {
-            Fields::Separated(separated) => separated.walk(&self.slots, walk, scratch, sink),
+            Fields::Separated(separated) => return separated.walk(&self.slots, walk, scratch, sink),
             Fields::Json(json) => {
-                self.walk_lines(walk, scratch, sink, |line, base, slots| json.locate(line, base, slots))
+                self.walk_lines(walk, scratch, sink, |line, base, slots| json.locate(line, base, slots));
             }
             Fields::Clf(clf) => self.walk_lines(walk, scratch, sink, |line, base, slots| clf.locate(line, base, slots)),
             Fields::Index(index) => {
                 self.walk_lines(walk, scratch, sink, |line, base, slots| index.locate(line, base, slots));
             }
         }
+        None
     }
 
     /// Walks over records that are lines: `locate` finds the wanted fields of a line, given its place in the block.
@@ -81,7 +102,8 @@ impl Layout {
             match located {
                 Ok(()) => {
                     if let Some(Wanted::Whole) = self.slots.wanted.first() {
-                        scratch.slots[0] = record.content;
+                        // Of lines only JSON can be a key as a whole: the others have their default keys.
+                        scratch.slots[0] = FieldSpan { encoding: Encoding::JsonObject, ..record.content };
                     }
                     sink.record(&self.slots, record, &scratch.slots);
                 }

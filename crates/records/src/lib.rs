@@ -27,14 +27,18 @@
 //! ```
 
 mod block;
+mod canonical;
 mod clf;
 mod counted_input;
 mod cut;
 mod decompress;
+mod detect;
 mod error;
 mod field;
 mod format;
 mod gzip;
+mod heading;
+mod hint;
 mod json;
 mod json_number;
 mod key;
@@ -48,22 +52,28 @@ mod parser;
 mod printable;
 mod quotes;
 mod reader;
+mod rows;
+mod rules;
 mod separated;
 mod time;
+mod unescape;
 mod walk;
 mod wanted;
 mod zstd;
 
 pub use block::{Block, BlockDefect, BlockOptions, TRUNCATED_BYTES};
 pub use decompress::{Compression, Decompressed};
+pub use detect::{Detected, detect};
 pub use error::{ConfigError, RejectReason, TimeError};
 pub use format::RecordFormat;
 pub use json_number::canonical_number;
+pub use hint::hint;
 pub use normalize::{KeyNormalization, normalize_url};
 pub use parsed::{Header, ParsedBlock, Rejection};
 pub use parser::{ParserConfig, RecordParser};
 pub use printable::printable;
 pub use quotes::ends_inside_quotes;
 pub use reader::BlockReader;
+pub use rules::{EmptyKey, Ragged};
 pub use time::{TimeFormat, TimeParser};
 pub use walk::RecordSpan;

@@ -19,6 +19,15 @@ pub(crate) fn place_of(field: &str, names: &[impl AsRef<str>]) -> Result<usize, 
     })
 }
 
+/// The same among the names of a header, which may name two columns alike.
+pub(crate) fn place_in_header(field: &str, names: &[String]) -> Result<usize, ConfigError> {
+    let mut places = names.iter().enumerate().filter(|(_, name)| *name == field).map(|(place, _)| place);
+    if let (Some(first), Some(second)) = (places.next(), places.next()) {
+        return Err(ConfigError::AmbiguousField { field: field.into(), first: first + 1, second: second + 1 });
+    }
+    place_of(field, names)
+}
+
 /// The place of a 1-based index where fields have no names.
 pub(crate) fn place_of_index(field: &str) -> Result<usize, ConfigError> {
     match field.parse::<usize>() {
@@ -54,6 +63,16 @@ mod tests {
         assert_eq!(place_of("3", &names), Ok(0));
         assert_eq!(place_of("2", &names), Ok(1));
         assert_eq!(place_of("time", &names), Ok(2));
+    }
+
+    #[test]
+    fn a_name_of_two_columns_is_refused_and_their_numbers_are_not() {
+        let names = ["id", "name", "id", "id"].map(str::to_owned);
+        let error = place_in_header("id", &names).unwrap_err().to_string();
+        assert_eq!(error, "two columns are called `id`: name one of them by its number, 1 or 3");
+        assert_eq!(place_in_header("name", &names), Ok(1));
+        assert_eq!(place_in_header("3", &names), Ok(2));
+        assert!(place_in_header("5", &names).is_err());
     }
 
     #[test]

@@ -17,8 +17,8 @@ pub enum KeyNormalization {
 /// The normal form of a URL, or the bytes as they are if they are no absolute URL.
 ///
 /// By the WHATWG URL standard: scheme and host in lower case, default port and dot segments removed, blanks around it
-/// dropped, unsafe bytes percent-encoded, an empty path is `/`. Beyond it, as crawlers do: the fragment is dropped, the
-/// parameters of the query are sorted by their bytes (equal ones keep their order), an empty query is dropped, and in
+/// dropped, unsafe bytes percent-encoded, an empty path is `/`. Beyond it, as crawlers do: the fragment is dropped unless
+/// it is a route of the page itself (`#/...`, `#!...`), the parameters of the query are sorted by their bytes (equal ones keep their order), an empty query is dropped, and in
 /// path and query a percent-encoded unreserved character is written plainly, others with capital hex digits (RFC 3986,
 /// 6.2.2).
 ///
@@ -32,7 +32,8 @@ pub fn normalize_url(text: &[u8]) -> Cow<'_, [u8]> {
     let Some(mut url) = std::str::from_utf8(text).ok().and_then(|text| Url::parse(text).ok()) else {
         return Cow::Borrowed(text);
     };
-    url.set_fragment(None);
+    let route = if url.cannot_be_a_base() { None } else { route(&url) };
+    url.set_fragment(route.as_deref());
     if url.cannot_be_a_base() {
         return Cow::Owned(String::from(url).into_bytes());
     }
@@ -47,6 +48,13 @@ pub fn normalize_url(text: &[u8]) -> Cow<'_, [u8]> {
         url.set_query((!query.is_empty()).then_some(&query));
     }
     Cow::Owned(String::from(url).into_bytes())
+}
+
+/// The fragment where it names a page of an application that runs in the browser: the server does not see it, but what
+/// is shown differs.
+fn route(url: &Url) -> Option<String> {
+    let fragment = url.fragment().filter(|fragment| fragment.starts_with(['/', '!']))?;
+    Some(unreserved_plain(fragment).into_owned())
 }
 
 /// `%7e` becomes `~`, `%2f` becomes `%2F`; a percent sign that begins no code stays.

@@ -1,11 +1,11 @@
 //! The result of parsing a block. Must not know: how it was parsed.
 
 use crate::field::FieldSpan;
-use crate::key::KeyHasher;
+use crate::key::{KeyHasher, KeyRules};
 use crate::layout::Layout;
 use crate::walk::{RawRecord, RecordSink, RecordSpan, Scratch, Walk};
 use crate::wanted::Slots;
-use crate::{Block, KeyNormalization, RejectReason, key};
+use crate::{Block, ConfigError, RejectReason};
 use firstseen_filter::{Digest, FilterSecret};
 use std::ops::Range;
 use std::sync::Arc;
@@ -39,8 +39,17 @@ pub struct ParsedBlock {
     pub(crate) source_bytes: Vec<u8>,
     pub(crate) rejections: Vec<Rejection>,
     pub(crate) header: Option<Header>,
-    pub(crate) layout: Option<Arc<Layout>>,
-    pub(crate) normalization: KeyNormalization,
+    /// In the order of the input.
+    pub(crate) layouts: Vec<LayoutFrom>,
+    pub(crate) key_rules: KeyRules,
+    pub(crate) refusal: Option<ConfigError>,
+}
+
+/// How the records from a place in the block on are read.
+#[derive(Clone, Debug)]
+pub(crate) struct LayoutFrom {
+    pub(crate) start: u32,
+    pub(crate) layout: Arc<Layout>,
 }
 
 impl ParsedBlock {
@@ -80,6 +89,12 @@ impl ParsedBlock {
         &self.rejections
     }
 
+    /// The error with which the input ends behind these records: one without a key, where that is to be refused
+    /// ([`EmptyKey::Fail`](crate::EmptyKey::Fail)). The records of the block from there on are not among these.
+    pub fn refusal(&self) -> Option<&ConfigError> {
+        self.refusal.as_ref()
+    }
+
     /// The header, if the block has one.
     pub fn header(&self) -> Option<Header> {
         self.header
@@ -103,7 +118,7 @@ impl ParsedBlock {
     pub fn key_parts(&self, index: usize, block: &Block) -> Vec<String> {
         let (Some(span), mut parts) = (self.spans.get(index), Vec::new()) else { return Vec::new() };
         self.read_again(*span, block, &mut Scratch::default(), |record, key| {
-            let values = key.iter().map(|field| key::value(*field, record, self.normalization));
+            let values = key.iter().map(|field| self.key_rules.value(*field, record));
             parts = values.map(|value| String::from_utf8_lossy(&value).into_owned()).collect();
         });
         parts
@@ -125,7 +140,7 @@ impl ParsedBlock {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn digests_under(&self, secret: &FilterSecret, block: &Block) -> Vec<Digest> {
-        let mut hasher = KeyHasher::new(secret.clone(), self.normalization);
+        let mut hasher = KeyHasher::new(secret.clone(), self.key_rules.clone());
         let (mut digests, mut scratch) = (Vec::with_capacity(self.len()), Scratch::default());
         for span in &self.spans {
             self.read_again(*span, block, &mut scratch, |record, key| digests.push(hasher.digest(record, key)));
@@ -141,10 +156,11 @@ impl ParsedBlock {
         scratch: &mut Scratch,
         mut take: impl FnMut(&[u8], &[FieldSpan]),
     ) {
-        let (Some(layout), Some(record)) = (&self.layout, block.bytes().get(span.range())) else { return };
+        let read_with = self.layouts.iter().rfind(|from| from.start <= span.start);
+        let (Some(from), Some(record)) = (read_with, block.bytes().get(span.range())) else { return };
         let may_have_mark = block.is_first() && span.start == 0;
         let walk = Walk::new(record, 0, 1, may_have_mark, block.quoted_newlines());
-        layout.walk(&walk, scratch, &mut KeyFields(|key: &[FieldSpan]| take(record, key)));
+        from.layout.walk(&walk, scratch, &mut KeyFields(|key: &[FieldSpan]| take(record, key)));
     }
 
     pub(crate) fn clear(&mut self) {
@@ -155,6 +171,18 @@ impl ParsedBlock {
         self.source_bytes.clear();
         self.rejections.clear();
         self.header = None;
+        self.layouts.clear();
+        self.refusal = None;
+    }
+
+    /// Removes the records from `start` on.
+    pub(crate) fn end_before(&mut self, start: u32) {
+        let events = self.spans.partition_point(|span| span.start < start);
+        self.spans.truncate(events);
+        self.digests.truncate(events);
+        self.times_ms.truncate(events);
+        self.sources.truncate(events);
+        self.rejections.retain(|rejection| rejection.span.start < start);
     }
 }
 

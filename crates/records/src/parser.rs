@@ -1,18 +1,21 @@
 //! The parser of a run: from blocks to events with digests. Must not know: filters, windows, files.
 
-use crate::cut::count_newlines;
-use crate::field::FieldSpan;
-use crate::key::KeyHasher;
+use crate::canonical::IgnoredPath;
+use crate::field::{Encoding, FieldSpan};
+use crate::heading::walk_behind;
+use crate::json::path_of;
+use crate::key::{KeyHasher, KeyRules};
 use crate::lacking::Lacking;
 use crate::layout::Layout;
-use crate::names::listed;
+use crate::parsed::LayoutFrom;
 use crate::printable::printable_value;
-use crate::separated::read_header;
+use crate::rows::Rows;
+use crate::separated::Table;
 use crate::walk::{RawRecord, RecordSink, Scratch, Walk};
 use crate::wanted::Slots;
 use crate::{
-    Block, BlockDefect, ConfigError, Header, KeyNormalization, ParsedBlock, RecordFormat, RecordSpan, RejectReason,
-    Rejection, TimeError, TimeFormat, TimeParser,
+    Block, BlockDefect, ConfigError, EmptyKey, KeyNormalization, ParsedBlock, Ragged, RecordFormat, RecordSpan,
+    RejectReason, Rejection, TimeError, TimeFormat, TimeParser,
 };
 use firstseen_filter::FilterSecret;
 use std::iter;
@@ -43,6 +46,14 @@ pub struct ParserConfig {
     pub zone: String,
     /// The normal form in which the values of the key are hashed.
     pub normalization: KeyNormalization,
+    /// The byte between two fields; `None`: the format's [`default_separator`](RecordFormat::default_separator).
+    pub separator: Option<u8>,
+    /// Fields that are no part of the key where the whole record is the key.
+    pub ignore: Vec<String>,
+    /// What becomes of rows with another number of fields than the header.
+    pub ragged: Ragged,
+    /// What becomes of records whose key has no value.
+    pub empty_key: EmptyKey,
 }
 
 impl ParserConfig {
@@ -58,7 +69,49 @@ impl ParserConfig {
             no_header: false,
             zone: "UTC".into(),
             normalization: KeyNormalization::None,
+            separator: None,
+            ignore: Vec::new(),
+            ragged: Ragged::default(),
+            empty_key: EmptyKey::default(),
         }
+    }
+
+    /// The rows of the format, where it has such.
+    fn table(&self) -> Result<Option<Table>, ConfigError> {
+        let Some(default) = self.format.default_separator() else {
+            return self.separator.map_or(Ok(None), |_| Err(ConfigError::NoSeparator { format: self.format.name() }));
+        };
+        let separator = self.separator.unwrap_or(default);
+        if matches!(separator, b'\n' | b'\r' | b'"' | b'#') || !separator.is_ascii() {
+            let shown = format!("`{}`", separator.escape_ascii());
+            return Err(ConfigError::BadSeparator { shown });
+        }
+        let is_extended = self.format == RecordFormat::W3c;
+        Ok(Some(Table {
+            separator,
+            has_quotes: self.format != RecordFormat::Tsv,
+            ragged: self.ragged,
+            has_comments: is_extended,
+            has_dashes: is_extended,
+            has_header: !self.no_header,
+        }))
+    }
+
+    /// The paths of the members to ignore, in JSON.
+    fn ignored_paths(&self) -> Result<Vec<IgnoredPath>, ConfigError> {
+        if self.ignore.is_empty() {
+            return Ok(Vec::new());
+        }
+        if self.format != RecordFormat::Jsonl && self.format.default_separator().is_none() {
+            return Err(ConfigError::CannotIgnore { format: self.format.name() });
+        }
+        if !self.key.is_empty() {
+            return Err(ConfigError::IgnoredWithKey);
+        }
+        if self.format != RecordFormat::Jsonl {
+            return Ok(Vec::new());
+        }
+        self.ignore.iter().map(|name| path_of(name).map(|path| IgnoredPath::new(&path))).collect()
     }
 }
 
@@ -67,14 +120,13 @@ impl ParserConfig {
 #[derive(Clone, Debug)]
 pub struct RecordParser {
     format: RecordFormat,
-    has_header: bool,
+    rows: Option<Rows>,
     slots: Slots,
-    normalization: KeyNormalization,
+    key_rules: KeyRules,
     times: TimeParser,
     hasher: KeyHasher,
-    /// Known from the start, or from the first header on.
+    /// Of rows, known once their fields are.
     layout: Option<Arc<Layout>>,
-    header: Vec<String>,
     lacking: Lacking,
     scratch: Scratch,
     /// The text of a time that stands in several fields; kept for its memory.
@@ -87,25 +139,40 @@ impl RecordParser {
     /// # Errors
     /// [`ConfigError`] if a field or the time zone does not exist, as far as that is known without a header.
     pub fn new(config: ParserConfig, secret: FilterSecret) -> Result<Self, ConfigError> {
-        let ParserConfig { format, mut key, time, time_rest, time_format, source, no_header, zone, normalization } =
-            config;
+        let (table, ignored) = (config.table()?, config.ignored_paths()?);
+        let ParserConfig {
+            format,
+            mut key,
+            time,
+            time_rest,
+            time_format,
+            source,
+            zone,
+            normalization,
+            ignore,
+            empty_key,
+            ..
+        } = config;
         if key.is_empty() {
             key = format.default_key().iter().map(|&name| name.to_owned()).collect();
         }
         let times = time_parser(format, &zone, time_format)?;
         let time: Vec<String> = time.map_or_else(Vec::new, |first| iter::once(first).chain(time_rest).collect());
-        let slots = Slots::new(&key, &time, source.as_deref());
-        let has_header = format.has_header() && !no_header;
-        let layout = if has_header { None } else { Some(Arc::new(Layout::new(format, slots.clone(), None)?)) };
+        let slots = Slots { empty_key, ..Slots::new(&key, &time, source.as_deref()) };
+        let rows = table.map(|table| Rows::new(format, table, ignore));
+        let layout = match &rows {
+            Some(rows) => rows.layout_without_header(&slots)?,
+            None => Some(Layout::new(format, slots.clone(), None)?),
+        };
+        let key_rules = KeyRules { normalization, ignored: ignored.into() };
         Ok(Self {
             format,
-            has_header,
+            rows,
             slots,
-            normalization,
             times,
-            hasher: KeyHasher::new(secret, normalization),
-            layout,
-            header: Vec::new(),
+            hasher: KeyHasher::new(secret, key_rules.clone()),
+            key_rules,
+            layout: layout.map(Arc::new),
             lacking: Lacking::default(),
             scratch: Scratch::default(),
             time_text: Vec::new(),
@@ -122,51 +189,69 @@ impl RecordParser {
         parsed.clear();
         let bytes = block.bytes();
         let mut walk = Walk::new(bytes, 0, block.first_line(), block.is_first(), block.quoted_newlines());
-        let expects_header = self.has_header && (block.is_first() || self.layout.is_none());
+        if let (Some(rows), true) = (&mut self.rows, block.is_first()) {
+            rows.begin_file(&walk);
+        }
         if let Some(reason) = block.defect().map(|defect| reason_of(defect, bytes.len())) {
-            if expects_header {
+            if self.rows.as_ref().is_some_and(Rows::awaits_header) {
                 return Err(ConfigError::BadHeader { reason });
             }
             let span = RecordSpan { start: 0, end: bytes.len() as u32, line: block.first_line() };
             parsed.rejections.push(Rejection { span, reason });
             return Ok(());
         }
-        if expects_header {
-            let span = self.take_header(&walk, parsed)?;
-            let lines = count_newlines(&bytes[span.range()]);
-            walk = Walk::new(bytes, span.end as usize, span.line + lines, false, walk.quoted_newlines);
+        if let Some(rows) = &mut self.rows {
+            walk = rows.read_beginning(walk, &self.slots, &mut self.layout, parsed)?;
         }
-        let Some(layout) = &self.layout else { return Ok(()) };
-        parsed.layout = Some(Arc::clone(layout));
-        parsed.normalization = self.normalization;
-        let mut sink =
-            Events { bytes, hasher: &mut self.hasher, times: &mut self.times, time_text: &mut self.time_text, parsed };
-        layout.walk(&walk, &mut self.scratch, &mut sink);
+        parsed.key_rules = self.key_rules.clone();
+        while let Some(span) = self.walk(&walk, parsed) {
+            walk = walk_behind(&walk, span);
+            let Some(rows) = &mut self.rows else { break };
+            let renamed = rows.rename(&bytes[span.range()], &self.slots)?;
+            self.layout = renamed.map(Arc::new).or(self.layout.take());
+            parsed.rejections.push(Rejection { span, reason: RejectReason::Comment });
+        }
         self.lacking.note(self.format, bytes, parsed);
+        if self.slots.empty_key == EmptyKey::Fail {
+            refuse_empty_key(parsed);
+        }
         Ok(())
+    }
+
+    /// Walks to the end of the block, or to a line that names the fields anew: returns its place.
+    fn walk(&mut self, walk: &Walk, parsed: &mut ParsedBlock) -> Option<RecordSpan> {
+        let layout = self.layout.as_ref()?;
+        parsed.layouts.push(LayoutFrom { start: walk.start as u32, layout: Arc::clone(layout) });
+        let mut sink = Events {
+            bytes: walk.bytes,
+            hasher: &mut self.hasher,
+            times: &mut self.times,
+            time_text: &mut self.time_text,
+            parsed,
+        };
+        layout.walk(walk, &mut self.scratch, &mut sink)
     }
 
     /// Checks, at the end of the input, that its records have the fields that were asked for.
     ///
     /// # Errors
-    /// [`ConfigError::NoRecordHas`] where all records that could be read lack one field of the key, or the time.
+    /// [`ConfigError::NoRecordHas`] where all records that could be read lack one field of the key, or the time;
+    /// [`ConfigError::NoRecordHasValue`] where it is empty in all of them.
     pub fn finish(&self) -> Result<(), ConfigError> {
         self.lacking.error().map_or(Ok(()), Err)
     }
+}
 
-    fn take_header(&mut self, walk: &Walk, parsed: &mut ParsedBlock) -> Result<RecordSpan, ConfigError> {
-        let separator = if self.format == RecordFormat::Csv { b',' } else { b'\t' };
-        let (names, span) = read_header(walk, separator).map_err(|reason| ConfigError::BadHeader { reason })?;
-        let is_repeated = self.layout.is_some();
-        if is_repeated && names != self.header {
-            return Err(ConfigError::HeaderDiffers { first: listed(&self.header), other: listed(&names) });
-        }
-        if !is_repeated {
-            self.layout = Some(Arc::new(Layout::new(self.format, self.slots.clone(), Some(&names))?));
-            self.header = names;
-        }
-        parsed.header = Some(Header { span, is_repeated });
-        Ok(span)
+/// Ends the records before the first one that has no key.
+#[cold]
+fn refuse_empty_key(parsed: &mut ParsedBlock) {
+    let without_key = parsed.rejections.iter().find_map(|rejection| match &rejection.reason {
+        RejectReason::NoKey { field } => Some((rejection.span, Arc::clone(field))),
+        _ => None,
+    });
+    if let Some((span, field)) = without_key {
+        parsed.end_before(span.start);
+        parsed.refusal = Some(ConfigError::EmptyKey { line: span.line, field });
     }
 }
 
@@ -202,8 +287,10 @@ impl RecordSink for Events<'_> {
     #[inline(always)]
     fn record(&mut self, slots: &Slots, record: RawRecord, fields: &[FieldSpan]) {
         let key = &fields[..slots.key_count];
-        if let Some(slot) = key.iter().position(|field| !field.is_present()) {
-            return self.reject(record, RejectReason::MissingField { field: slots.name(slot) });
+        if key.iter().any(|field| field.is_empty())
+            && let Some(reason) = no_key(slots, key)
+        {
+            return self.reject(record, reason);
         }
         if !slots.time.is_empty() {
             match self.time_ms(slots, fields) {
@@ -222,6 +309,21 @@ impl RecordSink for Events<'_> {
     fn reject(&mut self, record: RawRecord, reason: RejectReason) {
         self.parsed.rejections.push(Rejection { span: record.span, reason });
     }
+}
+
+/// Why fields of which one is empty are no key; `None` where they are.
+#[cold]
+fn no_key(slots: &Slots, key: &[FieldSpan]) -> Option<RejectReason> {
+    for (slot, field) in key.iter().enumerate().filter(|(_, field)| field.is_empty()) {
+        let is_missing = field.encoding == Encoding::Absent;
+        if is_missing && slots.empty_key != EmptyKey::Fail {
+            return Some(RejectReason::MissingField { field: slots.name(slot) });
+        }
+        if is_missing || (slots.empty_key != EmptyKey::Value && !slots.is_whole) {
+            return Some(RejectReason::NoKey { field: slots.name(slot) });
+        }
+    }
+    None
 }
 
 impl Events<'_> {

@@ -2,27 +2,28 @@
 
 use std::io::{ErrorKind, Read, Result};
 
-use crate::cut::BYTE_ORDER_MARK;
+use crate::cut::{BYTE_ORDER_MARK, without_blanks};
 use crate::marks::Marks;
 
 const READ_BYTES: usize = 256 << 10;
 
 /// Whether CSV ends between quotes, as it may where its writer was killed: a record that is appended there would be
 /// read as the rest of its last field. The rule is that of [`BlockReader`](crate::BlockReader), but a mistaken quote
-/// counts like any other. Reads all of `input`, in constant memory.
+/// counts like any other. `separator` is the byte between two fields. Reads all of `input`, in constant memory.
 ///
 /// # Errors
 /// Those of `input`.
 ///
 /// ```
 /// use firstseen_records::ends_inside_quotes;
-/// assert!(ends_inside_quotes(&b"1,\"a\nb\"\n2,\"c\n"[..])?);
-/// assert!(!ends_inside_quotes(&b"1,\"a\nb\"\n2,c"[..])?);
+/// assert!(ends_inside_quotes(&b"1,\"a\nb\"\n2,\"c\n"[..], b',')?);
+/// assert!(!ends_inside_quotes(&b"1,\"a\nb\"\n2,c"[..], b',')?);
 /// # Ok::<(), std::io::Error>(())
 /// ```
-pub fn ends_inside_quotes(mut input: impl Read) -> Result<bool> {
+pub fn ends_inside_quotes(mut input: impl Read, separator: u8) -> Result<bool> {
     let mut buffer = vec![0; READ_BYTES];
-    let (mut quotes, mut is_first) = (Quotes { is_inside: false, opens_next: true, reopens_next: false }, true);
+    let (mut quotes, mut is_first) =
+        (Quotes { separator, is_inside: false, opens_next: true, reopens_next: false }, true);
     loop {
         let bytes = match input.read(&mut buffer) {
             Ok(0) => return Ok(quotes.is_inside),
@@ -40,6 +41,7 @@ pub fn ends_inside_quotes(mut input: impl Read) -> Result<bool> {
 
 /// The state at a place of the CSV.
 struct Quotes {
+    separator: u8,
     is_inside: bool,
     /// Whether a quote as the next byte begins a field, or doubles the one before it.
     opens_next: bool,
@@ -59,17 +61,25 @@ impl Quotes {
             self.opens_next = false;
             start = quote + 1;
         }
-        if let Some(last) = bytes[start..].last() {
-            (self.opens_next, self.reopens_next) = (matches!(last, b',' | b'\n'), false);
+        if start == bytes.len() {
+            return;
+        }
+        self.reopens_next = false;
+        if let Some(last) = without_blanks(&bytes[start..], self.separator).last() {
+            self.opens_next = self.begins_field(*last);
         }
     }
 
     /// Whether the quote at `quote` opens, where the state before `start` is known only by the flags.
     fn opens_at(&self, bytes: &[u8], quote: usize, start: usize) -> bool {
-        match bytes[start..quote].last() {
-            Some(before) => matches!(before, b',' | b'\n'),
-            None => self.opens_next || self.reopens_next,
+        match without_blanks(&bytes[start..quote], self.separator).last() {
+            Some(before) => self.begins_field(*before),
+            None => self.opens_next || (self.reopens_next && start == quote),
         }
+    }
+
+    fn begins_field(&self, before: u8) -> bool {
+        before == self.separator || before == b'\n'
     }
 }
 
@@ -92,23 +102,23 @@ mod tests {
 
     #[test]
     fn the_rule_of_quotes_is_the_one_by_which_records_are_cut() {
-        const ALPHABET: [&[u8]; 5] = [b"\"", b",", b"\n", b"a", BYTE_ORDER_MARK];
+        const ALPHABET: [&[u8]; 6] = [b"\"", b",", b"\n", b"a", b" ", BYTE_ORDER_MARK];
         let mut found = [0, 0];
-        for case in 0..5_usize.pow(6) {
+        for case in 0..6_usize.pow(6) {
             let mut rest = case;
             let text: Vec<u8> = (0..6)
                 .flat_map(|_| {
-                    let letter = ALPHABET[rest % 5];
-                    rest /= 5;
+                    let letter = ALPHABET[rest % 6];
+                    rest /= 6;
                     letter
                 })
                 .copied()
                 .collect();
-            let mut cut = Cut::new(true, true);
+            let mut cut = Cut::new(Some(b','), true);
             cut.advance(&text);
             found[usize::from(cut.is_inside_quotes())] += 1;
             for piece_bytes in [3, 4, 100] {
-                let is_inside = ends_inside_quotes(Pieces(&text, piece_bytes)).expect("memory");
+                let is_inside = ends_inside_quotes(Pieces(&text, piece_bytes), b',').expect("memory");
                 assert_eq!(is_inside, cut.is_inside_quotes(), "{:?} by {piece_bytes}", String::from_utf8_lossy(&text));
             }
         }

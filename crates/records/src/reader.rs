@@ -71,7 +71,7 @@ impl<R: Read> BlockReader<R> {
         }
         block.append(&self.pending[self.pending_start..]);
         self.keep(&[]);
-        let mut cut = Cut::new(self.options.quoted_newlines, block.is_first);
+        let mut cut = Cut::new(self.options.quoted_newlines.then_some(self.options.separator), block.is_first);
         cut.advance(block.bytes());
         let bytes_max = if self.options.quoted_newlines {
             self.options.record_bytes_max.saturating_mul(QUOTE_WAIT_RECORDS).min(QUOTE_WAIT_BYTES_MAX)
@@ -191,7 +191,7 @@ impl<R: Read> BlockReader<R> {
     /// Rejects a record that is too long, and ends at `end`.
     fn reject_ended(&mut self, block: &mut Block, end: usize) {
         let record = &block.bytes()[..end];
-        if !has_sound_quotes(record) {
+        if !has_sound_quotes(record, self.options.separator) {
             return self.reject_unclosed(block);
         }
         let newlines = count_newlines(record);

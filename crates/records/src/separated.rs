@@ -1,75 +1,120 @@
-//! Lines, comma-separated and tab-separated records: where their fields begin and end. Must not know: what the fields
-//! are used for.
+//! Lines and records whose fields a byte separates: where their fields begin and end. Must not know: what the fields are
+//! used for.
 
 use crate::cut::count_newlines;
 use crate::field::{Encoding, FieldSpan};
 use crate::marks::Marks;
-use crate::names::{FIELDS_MAX, place_of, place_of_index};
+use crate::names::{FIELDS_MAX, place_in_header, place_of, place_of_index};
 use crate::walk::{RawRecord, RecordSink, RecordSpan, Scratch, Walk};
 use crate::wanted::{Slots, Wanted};
-use crate::{ConfigError, RejectReason};
+use crate::{ConfigError, EmptyKey, Ragged, RejectReason};
 use memchr::memchr;
 
-/// The byte that separates fields.
+/// How the rows of a file are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Separator {
-    None,
-    Comma,
-    Tab,
+pub(crate) struct Table {
+    /// The byte between two fields.
+    pub(crate) separator: u8,
+    /// Whether quotes enclose fields.
+    pub(crate) has_quotes: bool,
+    /// What becomes of a row with another number of fields.
+    pub(crate) ragged: Ragged,
+    /// Whether lines that begin with `#` are no rows.
+    pub(crate) has_comments: bool,
+    /// Whether `-` is no value.
+    pub(crate) has_dashes: bool,
+    /// Whether names come from a header.
+    pub(crate) has_header: bool,
 }
 
-/// The columns that are wanted, one a slot; `None` is the whole record.
+/// What a slot holds.
+#[derive(Clone, Copy, Debug)]
+enum Column {
+    /// The whole record.
+    Whole,
+    /// The field at this place.
+    At(usize),
+    /// A field that the rows do not have.
+    Nowhere,
+}
+
+/// The columns that are wanted, one a slot.
 #[derive(Debug)]
 pub(crate) struct Separated {
-    separator: Separator,
-    columns: Vec<Option<usize>>,
+    /// `None`: a record is a line without fields.
+    table: Option<Table>,
+    columns: Vec<Column>,
     columns_read: usize,
+    /// The number of fields that every row has, where rows are checked for that.
+    width: Option<usize>,
 }
 
 impl Separated {
     pub(crate) fn lines(wanted: &[Wanted]) -> Result<Self, ConfigError> {
-        Self::new(Separator::None, wanted, |name| place_of(name, &["line"]))
+        Self::new(None, None, wanted, |name| place_of(name, &["line"]).map(Column::At))
     }
 
-    pub(crate) fn csv(wanted: &[Wanted], header: Option<&[String]>) -> Result<Self, ConfigError> {
-        Self::with_header(Separator::Comma, wanted, header)
+    /// Rows with fields of these names, or of these numbers where there are no names. `width` is the number of fields
+    /// of a row, as far as it is known.
+    pub(crate) fn rows(
+        table: Table,
+        width: Option<usize>,
+        wanted: &Slots,
+        names: Option<&[String]>,
+    ) -> Result<Self, ConfigError> {
+        let width = width.filter(|_| wanted.wants_fields());
+        Self::new(Some(table), width, &wanted.wanted, |name| match names {
+            Some(names) => place_in_header(name, names).map(Column::At),
+            None => place_of_index(name).map(Column::At),
+        })
     }
 
-    pub(crate) fn tsv(wanted: &[Wanted], header: Option<&[String]>) -> Result<Self, ConfigError> {
-        Self::with_header(Separator::Tab, wanted, header)
-    }
-
-    fn with_header(separator: Separator, wanted: &[Wanted], header: Option<&[String]>) -> Result<Self, ConfigError> {
-        Self::new(separator, wanted, |name| match header {
-            Some(names) => place_of(name, names),
-            None => place_of_index(name),
+    /// The same for names that come in the middle of a file: a field that is wanted and not among them is in no row.
+    pub(crate) fn rows_renamed(table: Table, wanted: &Slots, names: &[String]) -> Result<Self, ConfigError> {
+        let width = Some(names.len()).filter(|_| wanted.wants_fields());
+        Self::new(Some(table), width, &wanted.wanted, |name| match place_in_header(name, names) {
+            Err(ConfigError::UnknownField { .. }) => Ok(Column::Nowhere),
+            found => found.map(Column::At),
         })
     }
 
     fn new(
-        separator: Separator,
+        table: Option<Table>,
+        width: Option<usize>,
         wanted: &[Wanted],
-        place: impl Fn(&str) -> Result<usize, ConfigError>,
+        place: impl Fn(&str) -> Result<Column, ConfigError>,
     ) -> Result<Self, ConfigError> {
         let columns = wanted.iter().map(|wanted| match wanted {
-            Wanted::Whole => Ok(None),
-            Wanted::Named(name) => place(name).map(Some),
+            Wanted::Whole => Ok(Column::Whole),
+            Wanted::Named(name) => place(name),
+            Wanted::Column(column) => Ok(Column::At(*column)),
         });
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
-        let columns_read = columns.iter().flatten().max().map_or(0, |last| last + 1);
-        Ok(Self { separator, columns, columns_read })
+        let read = |column: &Column| if let Column::At(place) = column { place + 1 } else { 0 };
+        let columns_read = columns.iter().map(read).max().unwrap_or(0);
+        Ok(Self { table, columns, columns_read, width })
     }
 
-    pub(crate) fn walk(&self, wanted: &Slots, walk: &Walk, scratch: &mut Scratch, sink: &mut impl RecordSink) {
+    /// Walks over the records, up to the first comment line that names the fields anew: returns its place, or `None` at
+    /// the end.
+    pub(crate) fn walk(
+        &self,
+        wanted: &Slots,
+        walk: &Walk,
+        scratch: &mut Scratch,
+        sink: &mut impl RecordSink,
+    ) -> Option<RecordSpan> {
         scratch.fields.clear();
         scratch.fields.resize(self.columns_read, FieldSpan::default());
-        match self.separator {
-            Separator::None => self.walk_marked(wanted, Records::new(walk, *b"\n"), scratch, sink),
-            Separator::Tab => self.walk_marked(wanted, Records::new(walk, *b"\n\t"), scratch, sink),
-            Separator::Comma if memchr(b'"', &walk.bytes[walk.start..]).is_none() => {
-                self.walk_marked(wanted, Records::new(walk, *b"\n,"), scratch, sink);
+        match self.table {
+            None => self.walk_marked(wanted, Records::new(walk, *b"\n"), scratch, sink),
+            Some(Table { separator, has_quotes, .. }) => {
+                if has_quotes && memchr(b'"', &walk.bytes[walk.start..]).is_some() {
+                    self.walk_marked(wanted, Records::new(walk, [b'\n', separator, b'"']), scratch, sink)
+                } else {
+                    self.walk_marked(wanted, Records::new(walk, [b'\n', separator]), scratch, sink)
+                }
             }
-            Separator::Comma => self.walk_marked(wanted, Records::new(walk, *b"\n,\""), scratch, sink),
         }
     }
 
@@ -79,56 +124,221 @@ impl Separated {
         mut records: Records<N>,
         scratch: &mut Scratch,
         sink: &mut impl RecordSink,
-    ) {
+    ) -> Option<RecordSpan> {
+        let has_comments = N > 1 && self.table.is_some_and(|table| table.has_comments);
+        let bytes = records.bytes;
         while let Some(found) = records.next_record(&mut scratch.fields) {
-            self.hand_over(wanted, found, scratch, sink);
+            if has_comments && bytes[found.record.content.range()].first() == Some(&b'#') {
+                if let Some(span) = self.comment(bytes, found.record, sink) {
+                    return Some(span);
+                }
+            } else {
+                self.hand_over::<N>(wanted, bytes, found, scratch, sink);
+            }
         }
+        None
     }
 
-    #[inline(always)]
-    fn hand_over(&self, wanted: &Slots, found: Found, scratch: &mut Scratch, sink: &mut impl RecordSink) {
-        let record = found.record;
-        if found.is_unclosed {
-            return sink.reject(record, RejectReason::UnclosedQuote);
+    /// A comment is no record, but for one that names the fields: of that the place is returned.
+    #[cold]
+    fn comment(&self, bytes: &[u8], record: RawRecord, sink: &mut impl RecordSink) -> Option<RecordSpan> {
+        let names_fields = self.table.is_some_and(|table| table.has_header)
+            && names_of_fields_line(&bytes[record.content.range()]).is_some();
+        if names_fields {
+            return Some(record.span);
         }
-        if record.content.range().is_empty() && self.separator != Separator::None {
-            return sink.reject(record, RejectReason::Blank);
+        sink.reject(record, RejectReason::Comment);
+        None
+    }
+
+    /// `N`: the bytes that structure the records; with one of them, records are lines without fields.
+    #[inline(always)]
+    fn hand_over<const N: usize>(
+        &self,
+        wanted: &Slots,
+        bytes: &[u8],
+        found: Found,
+        scratch: &mut Scratch,
+        sink: &mut impl RecordSink,
+    ) {
+        let record = found.record;
+        let is_blank = record.content.is_empty();
+        if found.has_defect() || (is_blank && !self.takes_blank(wanted)) {
+            return sink.reject(record, found.reason(bytes));
+        }
+        let has_other_width = N > 1 && self.width.is_some_and(|width| width != found.fields);
+        if has_other_width && let Some(reason) = self.ragged(bytes, &found, wanted) {
+            return sink.reject(record, reason);
         }
         for (slot, column) in scratch.slots.iter_mut().zip(&self.columns) {
             *slot = match *column {
-                None => record.content,
-                Some(column) if column < found.fields => scratch.fields[column],
-                Some(_) => FieldSpan::default(),
+                Column::Whole => record.content,
+                Column::At(column) if column < found.fields => scratch.fields[column],
+                Column::At(column) => self.beyond(column, record),
+                Column::Nowhere => FieldSpan::default(),
             };
+        }
+        if N > 1 && self.table.is_some_and(|table| table.has_dashes) {
+            mark_dashes(bytes, &mut scratch.slots);
         }
         sink.record(wanted, record, &scratch.slots);
     }
+
+    /// Whether an empty line is a record.
+    #[cold]
+    fn takes_blank(&self, wanted: &Slots) -> bool {
+        self.table.is_none() && wanted.empty_key == EmptyKey::Value
+    }
+
+    /// A field that this row does not have, though others may.
+    #[cold]
+    fn beyond(&self, column: usize, record: RawRecord) -> FieldSpan {
+        let pads = self.table.is_some_and(|table| table.ragged == Ragged::Pad);
+        if pads && self.width.is_some_and(|width| column < width) {
+            FieldSpan::no_value(record.content.range().end)
+        } else {
+            FieldSpan::default()
+        }
+    }
+
+    /// Why a row of another number of fields than the others cannot be read; `None` where it can.
+    #[cold]
+    fn ragged(&self, bytes: &[u8], found: &Found, wanted: &Slots) -> Option<RejectReason> {
+        let (table, expected) = (self.table?, self.width?);
+        // Where all fields but some are the key, the further fields of a row must not be lost.
+        if table.ragged == Ragged::Pad && !(wanted.is_whole && found.fields > expected) {
+            return None;
+        }
+        let is_tab_quoted = table.separator == b'\t' && !table.has_quotes;
+        let is_tab_quoted = is_tab_quoted && memchr(b'"', &bytes[found.record.content.range()]).is_some();
+        let has_header = table.has_header;
+        Some(RejectReason::Ragged { fields: found.fields, expected, has_header, is_tab_quoted })
+    }
 }
 
-/// The names in a header, and its place. `separator` is a comma (then there are quotes) or a tab.
-pub(crate) fn read_header(walk: &Walk, separator: u8) -> Result<(Vec<String>, RecordSpan), RejectReason> {
-    let read = |fields: &mut [FieldSpan]| match separator {
-        b',' => Records::new(walk, *b"\n,\"").next_record(fields),
-        _ => Records::new(walk, [b'\n', separator]).next_record(fields),
+#[cold]
+fn mark_dashes(bytes: &[u8], slots: &mut [FieldSpan]) {
+    for slot in slots.iter_mut().filter(|slot| slot.encoding == Encoding::Raw) {
+        if bytes[slot.range()] == *b"-" {
+            slot.encoding = Encoding::NoValue;
+        }
+    }
+}
+
+/// The names in a comment line `#Fields: date time ...` (W3C, CloudFront) or `#fields<tab>ts<tab>uid ...` (Zeek).
+pub(crate) fn names_of_fields_line(line: &[u8]) -> Option<Vec<String>> {
+    const WORD: &[u8] = b"#fields";
+    let (word, names) = line.split_at_checked(WORD.len())?;
+    if !word.eq_ignore_ascii_case(WORD) || !matches!(names.first(), Some(b':' | b'\t' | b' ')) {
+        return None;
+    }
+    let names = names[1..].split(|byte| byte.is_ascii_whitespace()).filter(|name| !name.is_empty()).take(FIELDS_MAX);
+    let names: Vec<String> = names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+    (!names.is_empty()).then_some(names)
+}
+
+/// The first row of a walk: its fields, and its place.
+pub(crate) struct FirstRow {
+    pub(crate) names: Vec<String>,
+    pub(crate) fields: usize,
+    pub(crate) span: RecordSpan,
+}
+
+/// Reads the first record of `walk` as a row of names.
+pub(crate) fn read_first_row(walk: &Walk, table: Table) -> Result<FirstRow, RejectReason> {
+    let read = |fields: &mut [FieldSpan]| {
+        if table.has_quotes {
+            Records::new(walk, [b'\n', table.separator, b'"']).next_record(fields)
+        } else {
+            Records::new(walk, [b'\n', table.separator]).next_record(fields)
+        }
     };
     let found = read(&mut []).ok_or(RejectReason::Blank)?;
-    if found.is_unclosed {
-        return Err(RejectReason::UnclosedQuote);
-    }
-    if found.record.content.range().is_empty() {
-        return Err(RejectReason::Blank);
+    if found.has_defect() || found.record.content.is_empty() {
+        return Err(found.reason(walk.bytes));
     }
     let mut fields = vec![FieldSpan::default(); found.fields.min(FIELDS_MAX)];
     read(&mut fields);
     let names = fields.iter().map(|field| String::from_utf8_lossy(&field.decode(walk.bytes)).into_owned());
-    Ok((names.collect(), found.record.span))
+    Ok(FirstRow { names: names.collect(), fields: found.fields, span: found.record.span })
 }
 
-/// A record with its number of fields and whether it ends inside quotes.
+/// The number of fields of the first row that can be read, comments aside; `None` if there is none.
+pub(crate) fn width_of_first_row(walk: &Walk, table: Table) -> Option<usize> {
+    if table.has_quotes {
+        first_width(Records::new(walk, [b'\n', table.separator, b'"']), table)
+    } else {
+        first_width(Records::new(walk, [b'\n', table.separator]), table)
+    }
+}
+
+fn first_width<const N: usize>(mut records: Records<N>, table: Table) -> Option<usize> {
+    loop {
+        let found = records.next_record(&mut [])?;
+        let first = records.bytes[found.record.content.range()].first().copied();
+        let is_comment = table.has_comments && first == Some(b'#');
+        if !found.has_defect() && first.is_some() && !is_comment {
+            return Some(found.fields);
+        }
+    }
+}
+
+/// The number of fields of each whole record of `bytes`, with its content, for a look at a file whose format is not
+/// known.
+pub(crate) fn rows_of(bytes: &[u8], separator: u8, has_quotes: bool) -> Vec<(usize, &[u8])> {
+    let walk = Walk::new(bytes, 0, 1, true, has_quotes);
+    let mut rows = Vec::new();
+    if has_quotes {
+        let mut records = Records::new(&walk, [b'\n', separator, b'"']);
+        while let Some(found) = records.next_record(&mut []) {
+            if !found.has_defect() {
+                rows.push((found.fields, &bytes[found.record.content.range()]));
+            }
+        }
+    } else {
+        let mut records = Records::new(&walk, [b'\n', separator]);
+        while let Some(found) = records.next_record(&mut []) {
+            rows.push((found.fields, &bytes[found.record.content.range()]));
+        }
+    }
+    rows
+}
+
+/// What is wrong with the quotes of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Defect {
+    None,
+    /// It ends inside quotes.
+    Unclosed,
+    /// It has several lines, and the quotes that join them do not close at the end of a field.
+    Joined,
+}
+
+/// A record with its number of fields.
 struct Found {
     record: RawRecord,
     fields: usize,
-    is_unclosed: bool,
+    defect: Defect,
+}
+
+impl Found {
+    #[inline(always)]
+    fn has_defect(&self) -> bool {
+        self.defect != Defect::None
+    }
+
+    /// Why a record that is blank, or whose quotes are wrong, is rejected.
+    #[cold]
+    fn reason(&self, bytes: &[u8]) -> RejectReason {
+        match self.defect {
+            Defect::None => RejectReason::Blank,
+            Defect::Unclosed => RejectReason::UnclosedQuote,
+            Defect::Joined => {
+                let lines = 1 + count_newlines(&bytes[self.record.content.range()]);
+                RejectReason::JoinedLines { lines }
+            }
+        }
+    }
 }
 
 /// Reads record after record. The first needle is the newline, the second the separator and the third the quote, where
@@ -140,6 +350,9 @@ struct Records<'a, const N: usize> {
     content_start: usize,
     line: u64,
     quoted_newlines: bool,
+    separator: u8,
+    /// Whether blanks may stand between the beginning of a field and its quote.
+    skips_blanks: bool,
 }
 
 impl<'a, const N: usize> Records<'a, N> {
@@ -151,6 +364,8 @@ impl<'a, const N: usize> Records<'a, N> {
             content_start: walk.content_start,
             line: walk.line,
             quoted_newlines: walk.quoted_newlines,
+            separator: needles.get(1).copied().unwrap_or(b'\n'),
+            skips_blanks: needles.get(1).is_some_and(|&separator| separator != b' '),
         }
     }
 
@@ -161,18 +376,23 @@ impl<'a, const N: usize> Records<'a, N> {
             return None;
         }
         let mut field = FieldSpan::raw(self.content_start, self.content_start);
-        let (mut count, mut newlines, mut is_unclosed) = (0, 0, false);
+        let (mut count, mut newlines, mut defect) = (0, 0, Defect::None);
         let (content_end, end) = loop {
             let place = self.marks.next().unwrap_or(self.bytes.len());
             match self.bytes.get(place) {
                 None => break (place, place),
                 Some(b'\n') => break (place, place + 1),
                 Some(b'"') if N == 3 => {
-                    if place == field.start as usize {
-                        field.encoding = Encoding::CsvQuoted;
+                    if self.opens_field(field.start as usize, place) {
+                        field = FieldSpan { encoding: Encoding::CsvQuoted, ..FieldSpan::raw(place, place) };
                         let (after, is_closed) = self.pass_quoted(place + 1);
-                        newlines += count_newlines(&self.bytes[place..after]);
-                        is_unclosed |= !is_closed;
+                        let joined = count_newlines(&self.bytes[place..after]);
+                        newlines += joined;
+                        if !is_closed {
+                            defect = Defect::Unclosed;
+                        } else if joined > 0 && defect == Defect::None && !self.ends_field(after) {
+                            defect = Defect::Joined;
+                        }
                         self.marks.seek(after);
                     }
                 }
@@ -196,7 +416,23 @@ impl<'a, const N: usize> Records<'a, N> {
         let record = RawRecord { span, content: FieldSpan::raw(self.content_start, content_end) };
         self.line += 1 + newlines;
         (self.start, self.content_start) = (end, end);
-        Some(Found { record, fields: count + 1, is_unclosed })
+        Some(Found { record, fields: count + 1, defect })
+    }
+
+    /// Whether the quote at `place` encloses the field that begins at `start`: nothing but blanks stands before it.
+    #[inline]
+    fn opens_field(&self, start: usize, place: usize) -> bool {
+        place == start || (self.skips_blanks && self.bytes[start..place].iter().all(|&byte| byte == b' '))
+    }
+
+    /// Whether a field ends at `place`, blanks aside.
+    fn ends_field(&self, place: usize) -> bool {
+        let rest = &self.bytes[place..];
+        let blanks = if self.skips_blanks { rest.iter().take_while(|&&byte| byte == b' ').count() } else { 0 };
+        match &rest[blanks..] {
+            [] | [b'\n', ..] | [b'\r'] | [b'\r', b'\n', ..] => true,
+            [byte, ..] => *byte == self.separator,
+        }
     }
 
     /// The place behind the closing quote of the field whose inside begins at `start`, or the place where the record

@@ -33,6 +33,13 @@ pub(crate) struct RawRecord {
     pub(crate) content: FieldSpan,
 }
 
+impl RawRecord {
+    /// A record whose content is between these places in the block.
+    pub(crate) fn new(span: RecordSpan, content_start: usize, content_end: usize) -> Self {
+        Self { span, content: FieldSpan::raw(content_start, content_end) }
+    }
+}
+
 /// Receives the records of a walk, in the order of the input.
 pub(crate) trait RecordSink {
     /// A record whose wanted fields are in `slots`; a field that it lacks is absent there.

@@ -1,5 +1,6 @@
 //! Which fields of a record the user wants. Must not know: formats, where fields are.
 
+use crate::EmptyKey;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -8,6 +9,8 @@ use std::sync::Arc;
 pub(crate) enum Wanted {
     Whole,
     Named(Arc<str>),
+    /// A column by its place, which nobody has named.
+    Column(usize),
 }
 
 /// The wanted fields, one slot each: first the key fields, then those of the time, then the source.
@@ -18,6 +21,9 @@ pub(crate) struct Slots {
     /// The slots of the time; empty where no time is wanted.
     pub(crate) time: Range<usize>,
     pub(crate) source: Option<usize>,
+    /// Whether the key is the whole record, or all of it but some fields: then empty fields are a part of it.
+    pub(crate) is_whole: bool,
+    pub(crate) empty_key: EmptyKey,
 }
 
 impl Slots {
@@ -31,13 +37,40 @@ impl Slots {
         wanted.extend(time.iter().map(String::as_str).chain(source).map(named));
         let time_slots = key_count..key_count + time.len();
         let source_slot = source.map(|_| wanted.len() - 1);
-        Self { wanted, key_count, time: time_slots, source: source_slot }
+        Self {
+            wanted,
+            key_count,
+            time: time_slots,
+            source: source_slot,
+            is_whole: key.is_empty(),
+            empty_key: EmptyKey::default(),
+        }
+    }
+
+    /// The same, with these columns as the key.
+    pub(crate) fn with_key_columns(&self, columns: &[usize]) -> Self {
+        let key = columns.iter().map(|column| Wanted::Column(*column));
+        let rest = self.wanted[self.key_count..].iter().cloned();
+        let moved = |slot: usize| slot - self.key_count + columns.len();
+        Self {
+            wanted: key.chain(rest).collect(),
+            key_count: columns.len(),
+            time: moved(self.time.start)..moved(self.time.end),
+            source: self.source.map(moved),
+            ..self.clone()
+        }
+    }
+
+    /// Whether a field is wanted, and not only the whole record.
+    pub(crate) fn wants_fields(&self) -> bool {
+        self.wanted.iter().any(|wanted| !matches!(wanted, Wanted::Whole))
     }
 
     /// The name of a slot for messages.
     pub(crate) fn name(&self, slot: usize) -> Arc<str> {
         match self.wanted.get(slot) {
             Some(Wanted::Named(name)) => Arc::clone(name),
+            Some(Wanted::Column(column)) => (column + 1).to_string().into(),
             _ => "record".into(),
         }
     }

@@ -108,7 +108,10 @@ impl Format {
         match self {
             Self::Lines => None,
             Self::Csv | Self::CsvWithHeader | Self::CsvQuoted | Self::CsvTwoFields | Self::Tsv if !timed => None,
-            Self::CsvQuoted => Some(format!("\"broken\n{number}\"\n")),
+            // Without a header the first row says how many fields a row has.
+            Self::Csv => Some(format!("broken{number},soon,{number}\n")),
+            Self::Tsv => Some(format!("broken{number}\tsoon\t{number}\n")),
+            Self::CsvQuoted => Some(format!("\"broken\n{number}\",soon,{number}\n")),
             Self::CsvTwoFields => Some(format!("a1,soon,{number},b1\n")),
             Self::Jsonl | Self::JsonlNested => Some(format!("{{\"k\": broken {number}\n")),
             _ => Some(format!("broken{number}\n")),

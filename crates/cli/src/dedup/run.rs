@@ -47,6 +47,7 @@ pub fn run(args: &DedupArgs) -> anyhow::Result<ExitCode> {
         [&lock, &output.out, &output.duplicates, &output.uncertain, &run.rejected, &run.state, &run.report_file];
     distinct::check(&args.input.files, &written, output.out.is_none())?;
     let saving = Saving::new(run.saved_to(), run.state_every())?;
+    args.input.look();
     let Setup { source, parser, times, secret } = Setup::new(args)?;
     let outputs = open(args)?;
     let engine = Engine {
@@ -230,11 +231,11 @@ impl Pass for DedupPass {
 }
 
 fn open(DedupArgs { input, output, run, cluster, .. }: &DedupArgs) -> anyhow::Result<Outputs> {
-    let has_quotes = input.format.has_quoted_newlines();
+    let quotes = input.quotes();
     let earlier = if cluster.cluster.is_empty() {
-        run.earlier(&[&output.out, &output.duplicates, &output.uncertain, &run.rejected], has_quotes)
+        run.earlier(&[&output.out, &output.duplicates, &output.uncertain, &run.rejected], quotes)
     } else {
-        Earlier::Kept { has_quotes }
+        Earlier::Kept { quotes }
     };
     let optional = |path: &Option<PathBuf>| Output::optional(path.as_deref(), earlier);
     Ok(Outputs {

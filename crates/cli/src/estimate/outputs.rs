@@ -44,7 +44,7 @@ impl Outputs {
     /// Opens all files.
     pub(super) fn open(EstimateArgs { input, output, run, .. }: &EstimateArgs) -> anyhow::Result<Self> {
         let files = output.per_event.as_deref().filter(|path| !is_stdin(path));
-        let earlier = run.earlier(&[&output.out, &output.per_event, &run.rejected], input.format.has_quoted_newlines());
+        let earlier = run.earlier(&[&output.out, &output.per_event, &run.rejected], input.quotes());
         let apart = earlier.without_quotes();
         Ok(Self {
             min_estimate: output.min_estimate,

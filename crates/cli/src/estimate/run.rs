@@ -39,6 +39,7 @@ pub fn run(args: &EstimateArgs) -> anyhow::Result<ExitCode> {
     let written = [&lock, &output.out, &per_event, &run.rejected, &run.state, &run.report_file];
     distinct::check(&args.input.files, &written, uses_stdout)?;
     let saving = Saving::new(run.saved_to(), run.state_every())?;
+    args.input.look();
     let Setup { clocked, parser, times, header } = Setup::new(args)?;
     let rule = header.definition.shape.rule;
     let engine = Engine {

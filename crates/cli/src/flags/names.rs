@@ -18,6 +18,11 @@ pub(crate) fn split_names(list: &str) -> Vec<String> {
     names
 }
 
+/// The list of which [`split_names`] makes `names`.
+pub(crate) fn joined_names(names: &[String]) -> String {
+    names.iter().map(|name| name.replace(',', "\\,")).collect::<Vec<_>>().join(",")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -39,6 +44,7 @@ mod tests {
             ("Straße,время", &["Straße", "время"]),
         ] {
             assert_eq!(split_names(list), names, "{list}");
+            assert_eq!(joined_names(&split_names(list)), list);
         }
     }
 }

@@ -71,9 +71,9 @@ impl RunArgs {
     }
 
     /// Whether older records in the files of `outputs` stay. They do where a filter is saved, as it knows them. Where
-    /// there is no saved filter yet, a message says so, as the user may want to begin anew. `has_quotes` as in
+    /// there is no saved filter yet, a message says so, as the user may want to begin anew. `quotes` as in
     /// [`Earlier::Kept`].
-    pub(crate) fn earlier(&self, outputs: &[&Option<PathBuf>], has_quotes: bool) -> Earlier {
+    pub(crate) fn earlier(&self, outputs: &[&Option<PathBuf>], quotes: Option<u8>) -> Earlier {
         let Some(state) = &self.state else { return Earlier::Replaced };
         for path in outputs.iter().copied().flatten().filter(|_| !state.exists()) {
             if let Ok(found) = fs::metadata(path)
@@ -88,7 +88,7 @@ impl RunArgs {
                 );
             }
         }
-        Earlier::Kept { has_quotes }
+        Earlier::Kept { quotes }
     }
 
     /// The saved filter to continue from; `None` if this run is to make it, or keeps none.

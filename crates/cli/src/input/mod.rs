@@ -5,10 +5,11 @@
 
 pub(crate) mod arrivals;
 mod border;
+pub(crate) mod first;
 pub mod walk;
 
 use std::fs::{self, File};
-use std::io::{self, Read};
+use std::io;
 use std::panic::{self, AssertUnwindSafe};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
@@ -17,12 +18,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
 use firstseen_filter::AHEAD_EVENTS_MAX;
-use firstseen_records::{Block, BlockOptions, BlockReader, Decompressed, ParsedBlock, RecordFormat, RecordParser};
+use firstseen_records::{Block, BlockOptions, BlockReader, ParsedBlock, RecordParser};
 use same_file::Handle;
 use serde::Serialize;
 
 use crate::exit::UsageError;
 use arrivals::Arrivals;
+use first::Opened;
 
 /// A stream that pauses is waited for so long, where the next records may bear out a record's time.
 const STREAM_DOUBT: Duration = Duration::from_millis(100);
@@ -95,8 +97,10 @@ pub enum Times {
 pub struct Reading {
     /// The files, one after the other.
     pub files: Vec<PathBuf>,
-    /// How their records are written.
-    pub format: RecordFormat,
+    /// The first of them, where it was opened already.
+    pub(crate) first: Option<Opened>,
+    /// How they are cut into records.
+    pub block_options: BlockOptions,
     /// The parser of records.
     pub parser: RecordParser,
     /// Whether the time of a record is the one at which it comes.
@@ -210,10 +214,13 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn read_all(mut self, Reading { files, format, mut parser, .. }: Reading) -> anyhow::Result<()> {
+    fn read_all(mut self, what: Reading) -> anyhow::Result<()> {
+        let Reading { files, mut first, block_options, mut parser, .. } = what;
         for (file, path) in files.iter().enumerate() {
             let name = name(path);
-            if !self.read_file(file, path, format, &mut parser).with_context(|| name)? {
+            let opened = first.take().map_or_else(|| Opened::new(path), Ok);
+            let read = |opened| self.read_file(file, opened, block_options, &mut parser);
+            if !opened.map_err(anyhow::Error::from).and_then(read).with_context(|| name)? {
                 return Ok(());
             }
         }
@@ -224,14 +231,12 @@ impl Reader<'_> {
     fn read_file(
         &mut self,
         file: usize,
-        path: &Path,
-        format: RecordFormat,
+        opened: Opened,
+        block_options: BlockOptions,
         parser: &mut RecordParser,
     ) -> anyhow::Result<bool> {
-        let input: Box<dyn Read> =
-            if is_stdin(path) { Box::new(io::stdin().lock()) } else { Box::new(File::open(path)?) };
         let before_bytes = self.input_bytes;
-        let mut reader = BlockReader::new(Decompressed::new(input)?, BlockOptions::for_format(format));
+        let mut reader = BlockReader::new(opened, block_options);
         loop {
             let mut batch = self.reusable.try_recv().unwrap_or_default();
             if !reader.read_block(&mut batch.block)? {
@@ -243,8 +248,12 @@ impl Reader<'_> {
             (batch.file, batch.input_bytes, batch.is_before_older) = (file, self.input_bytes, false);
             let steady = self.started.elapsed();
             batch.arrived_ms = self.arrivals.as_mut().map(|arrivals| arrivals.at(present_ms(), steady));
+            let refusal = batch.parsed.refusal().map(|error| UsageError(error.to_string()));
             if self.reading.send(Message::Batch(batch)).is_err() {
                 return Ok(false);
+            }
+            if let Some(refusal) = refusal {
+                return Err(refusal.into());
             }
         }
     }

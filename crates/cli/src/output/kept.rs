@@ -9,18 +9,18 @@ use firstseen_records::{ends_inside_quotes, printable};
 const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// The bytes that complete the last record of `file`, where a run was killed within it. A record that broke off between
-/// quotes would take the next one into itself, even where it ends with a line break: `has_quotes` says whether to read
-/// the whole file for that.
+/// quotes would take the next one into itself, even where it ends with a line break: the whole file is read for that
+/// where `quotes` names the byte between two fields.
 ///
 /// # Errors
 /// Where it cannot be read.
-pub(crate) fn end_of(file: &mut File, has_quotes: bool) -> io::Result<&'static str> {
+pub(crate) fn end_of(file: &mut File, quotes: Option<u8>) -> io::Result<&'static str> {
     if file.seek(SeekFrom::End(0))? == 0 {
         return Ok("");
     }
-    if has_quotes {
+    if let Some(separator) = quotes {
         file.rewind()?;
-        if ends_inside_quotes(&mut *file)? {
+        if ends_inside_quotes(&mut *file, separator)? {
             return Ok("\"\n");
         }
     }

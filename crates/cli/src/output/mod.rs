@@ -39,8 +39,8 @@ pub enum Earlier {
     /// They stay, and new records are added: a filter that outlives its runs knows the older records, and would not
     /// pass them on again.
     Kept {
-        /// Whether line breaks may stand between quotes in the records.
-        has_quotes: bool,
+        /// The byte between two fields, where line breaks may stand between quotes in the records.
+        quotes: Option<u8>,
     },
 }
 
@@ -49,7 +49,7 @@ impl Earlier {
     pub fn without_quotes(self) -> Self {
         match self {
             Self::Replaced => Self::Replaced,
-            Self::Kept { .. } => Self::Kept { has_quotes: false },
+            Self::Kept { .. } => Self::Kept { quotes: None },
         }
     }
 }
@@ -116,11 +116,11 @@ impl Output {
         }
         match self.earlier {
             Earlier::Replaced => file.set_len(0).with_context(|| self.name())?,
-            Earlier::Kept { has_quotes } => {
+            Earlier::Kept { quotes } => {
                 let path = self.path.as_deref().unwrap_or(Path::new(STDOUT));
                 // A file that cannot be read is continued as it is.
                 self.kept = File::open(path).ok().filter(is_file);
-                self.end = self.kept.as_mut().map_or(Ok(""), |file| last_end(file, has_quotes, path))?;
+                self.end = self.kept.as_mut().map_or(Ok(""), |file| last_end(file, quotes, path))?;
             }
         }
         Ok(())
@@ -233,16 +233,16 @@ impl Output {
 
 /// The bytes that complete the last record of `file`, whose path is `path`; prints a line where it takes a while to
 /// find them.
-fn last_end(file: &mut File, has_quotes: bool, path: &Path) -> anyhow::Result<&'static str> {
+fn last_end(file: &mut File, quotes: Option<u8>, path: &Path) -> anyhow::Result<&'static str> {
     let bytes = file.metadata().map_or(0, |found| found.len());
-    if has_quotes && bytes > SHORT_BYTES {
+    if quotes.is_some() && bytes > SHORT_BYTES {
         notice!(
             "firstseen: {} has {} bytes of earlier runs, which are read once for a quote that was left open",
             path.display(),
             grouped(bytes)
         );
     }
-    end_of(file, has_quotes).with_context(|| format!("cannot read {}, to add to it", path.display()))
+    end_of(file, quotes).with_context(|| format!("cannot read {}, to add to it", path.display()))
 }
 
 fn is_file(file: &File) -> bool {

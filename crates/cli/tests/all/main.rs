@@ -6,6 +6,8 @@
 mod run;
 mod times;
 
+mod shapes;
+
 use run::Folder;
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::common::{Outcome, Pieces, config, read_into, read_text, secret};
 use firstseen_records::{
-    Block, BlockDefect, BlockOptions, BlockReader, ParserConfig, RecordFormat, RecordParser, RejectReason,
+    Block, BlockDefect, BlockOptions, BlockReader, ParserConfig, Ragged, RecordFormat, RecordParser, RejectReason,
     TRUNCATED_BYTES,
 };
 use std::cell::Cell;
@@ -109,7 +109,7 @@ fn a_quote_that_flips_all_that_follow_costs_their_lines_and_no_more() {
     for filler in 0..6 {
         let first = format!("{}x,\"\n", "y".repeat(filler));
         let text = format!("{first}{}last,line\n", "a\",\"\n".repeat(2_000));
-        let keys = ParserConfig { no_header: true, ..config(RecordFormat::Csv, &["2"]) };
+        let keys = ParserConfig { no_header: true, ragged: Ragged::Pad, ..config(RecordFormat::Csv, &["2"]) };
         let mut parser = RecordParser::new(keys, secret()).unwrap();
         let mut outcome = Outcome::default();
         read_into(&mut outcome, text.as_bytes(), &mut parser, options).unwrap();
@@ -127,7 +127,7 @@ fn a_quoted_record_over_the_limit_is_rejected_as_one() {
         for lines in [36, 40, 70, 110] {
             let long = format!("1,\"x,\"\"y\"\"\n{}\",z\n", "2,yyyy\n".repeat(lines));
             let text = format!("0,a\n{long}3,\"b\nc\"\n4,d\n");
-            let keys = ParserConfig { no_header: true, ..config(RecordFormat::Csv, &["1", "2"]) };
+            let keys = ParserConfig { no_header: true, ragged: Ragged::Pad, ..config(RecordFormat::Csv, &["1", "2"]) };
             let mut parser = RecordParser::new(keys, secret()).unwrap();
             let mut outcome = Outcome::default();
             read_into(&mut outcome, text.as_bytes(), &mut parser, options).unwrap();
@@ -147,7 +147,7 @@ fn csv(text: &str, block_bytes_target: usize) -> Outcome {
 fn read_csv(input: impl Read, block_bytes_target: usize) -> (Outcome, Option<std::io::Error>) {
     let options =
         BlockOptions { block_bytes_target, record_bytes_max: 256, ..BlockOptions::for_format(RecordFormat::Csv) };
-    let keys = ParserConfig { no_header: true, ..config(RecordFormat::Csv, &["1"]) };
+    let keys = ParserConfig { no_header: true, ragged: Ragged::Pad, ..config(RecordFormat::Csv, &["1"]) };
     let mut parser = RecordParser::new(keys, secret()).unwrap();
     let mut outcome = Outcome::default();
     let failure = read_into(&mut outcome, input, &mut parser, options).unwrap();
@@ -215,7 +215,7 @@ fn quotes_are_trusted_again_behind_the_limit() {
     let options =
         BlockOptions { block_bytes_target: 64, record_bytes_max: 256, ..BlockOptions::for_format(RecordFormat::Csv) };
     let text = format!("1,\"x\n{}900,\"a\nb\"\n", "2,yyyyyy\n".repeat(100));
-    let keys = ParserConfig { no_header: true, ..config(RecordFormat::Csv, &["2"]) };
+    let keys = ParserConfig { no_header: true, ragged: Ragged::Pad, ..config(RecordFormat::Csv, &["2"]) };
     let mut parser = RecordParser::new(keys, secret()).unwrap();
     let mut outcome = Outcome::default();
     read_into(&mut outcome, text.as_bytes(), &mut parser, options).unwrap();

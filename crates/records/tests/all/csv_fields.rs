@@ -2,11 +2,12 @@
 
 use crate::common::{Outcome, Pieces, config, read_into, secret};
 use csv::{ReaderBuilder, Terminator};
-use firstseen_records::{BlockOptions, ParserConfig, RecordFormat, RecordParser, RejectReason};
+use firstseen_records::{BlockOptions, EmptyKey, ParserConfig, Ragged, RecordFormat, RecordParser, RejectReason};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-/// All records with at least two fields, as the other crate reads them.
+/// All records, as the other crate reads them, with at least two fields: where the first one has so many, others are
+/// padded, else they are left out.
 fn fields_by_csv(text: &str) -> Vec<Vec<Vec<u8>>> {
     let mut reader = ReaderBuilder::new()
         .has_headers(false)
@@ -14,17 +15,33 @@ fn fields_by_csv(text: &str) -> Vec<Vec<Vec<u8>>> {
         .terminator(Terminator::Any(b'\n'))
         .from_reader(text.as_bytes());
     let records = reader.byte_records().map(|record| record.unwrap().iter().map(<[u8]>::to_vec).collect());
-    records.filter(|fields: &Vec<Vec<u8>>| fields.len() >= 2).collect()
+    let mut records: Vec<Vec<Vec<u8>>> = records.collect();
+    if records.first().is_some_and(|first| first.len() >= 2) {
+        records.iter_mut().filter(|fields| fields.len() < 2).for_each(|fields| fields.push(Vec::new()));
+    }
+    records.retain(|fields| fields.len() >= 2);
+    records
 }
 
 fn read(text: &str, piece_bytes: usize, block_bytes_target: usize) -> Outcome {
-    let keys = ParserConfig { no_header: true, ..config(RecordFormat::Csv, &["2", "1"]) };
+    let keys = ParserConfig {
+        no_header: true,
+        ragged: Ragged::Pad,
+        empty_key: EmptyKey::Value,
+        ..config(RecordFormat::Csv, &["2", "1"])
+    };
     let mut parser = RecordParser::new(keys, secret()).unwrap();
     let input = Pieces { pieces: text.as_bytes().chunks(piece_bytes).collect(), failure: None };
     let options = BlockOptions { block_bytes_target, ..BlockOptions::for_format(RecordFormat::Csv) };
     let mut outcome = Outcome::default();
     assert!(read_into(&mut outcome, input, &mut parser, options).unwrap().is_none());
     outcome
+}
+
+fn has_wrong_quotes(outcome: &Outcome) -> bool {
+    let is_wrong =
+        |reason: &RejectReason| matches!(reason, RejectReason::UnclosedQuote | RejectReason::JoinedLines { .. });
+    outcome.rejections.iter().any(|(_, _, reason)| is_wrong(reason))
 }
 
 fn compare(text: &str, piece_bytes: usize, block_bytes_target: usize) {
@@ -57,9 +74,7 @@ proptest! {
             writer.write_record(record).unwrap();
         }
         let text = String::from_utf8(writer.into_inner().unwrap()).unwrap();
-        prop_assert!(read(&text, piece_bytes, block_bytes_target).rejections.iter().all(
-            |(_, _, reason)| *reason != RejectReason::UnclosedQuote
-        ));
+        prop_assert!(!has_wrong_quotes(&read(&text, piece_bytes, block_bytes_target)));
         compare(&text, piece_bytes, block_bytes_target);
         compare(text.trim_end_matches('\n'), piece_bytes, block_bytes_target);
     }
@@ -70,10 +85,10 @@ proptest! {
         piece_bytes in 1..90usize,
         block_bytes_target in 1..200usize,
     ) {
-        // A file that ends inside quotes is read differently on purpose: only the line with the quote is rejected.
-        let is_closed = read(&text, piece_bytes, block_bytes_target)
-            .rejections.iter().all(|(_, _, reason)| *reason != RejectReason::UnclosedQuote);
-        if is_closed {
+        // Two kinds of files are read differently on purpose. Of one that ends inside quotes only the line with the
+        // quote is rejected. A record of several lines whose quotes close within a field is rejected, too: there an
+        // escaped quote was taken for one that closes or opens, and lines of others would vanish in it.
+        if !has_wrong_quotes(&read(&text, piece_bytes, block_bytes_target)) {
             compare(&text, piece_bytes, block_bytes_target);
         }
     }

@@ -1,16 +1,27 @@
 //! The keys, times, sources, headers and rejections of each format.
 
 use crate::common::{self, Outcome, config, read_files, read_text, secret};
-use firstseen_records::{BlockOptions, ConfigError, KeyNormalization, ParserConfig, RecordFormat, RecordParser};
+use firstseen_records::{
+    BlockOptions, ConfigError, EmptyKey, KeyNormalization, ParserConfig, Ragged, RecordFormat, RecordParser,
+    RejectReason,
+};
 
 fn with_time(config: ParserConfig, time: &str) -> ParserConfig {
     ParserConfig { time: Some(time.into()), ..config }
 }
 
+fn with_empty(config: ParserConfig) -> ParserConfig {
+    ParserConfig { empty_key: EmptyKey::Value, ..config }
+}
+
 #[test]
 fn a_line_is_its_own_key_without_its_end() {
-    let outcome = read_text("a\r\na\n\nb\r\r\na", ParserConfig::new(RecordFormat::Lines));
+    let lines = ParserConfig::new(RecordFormat::Lines);
+    let outcome = read_text("a\r\na\n\nb\r\r\na", ParserConfig { empty_key: EmptyKey::Value, ..lines.clone() });
     assert_eq!(outcome.keys(), ["a", "a", "", "b\r", "a"]);
+    let without_blank = read_text("a\r\n\r\n\nb\n", lines);
+    assert_eq!(without_blank.keys(), ["a", "b"]);
+    assert_eq!(without_blank.complaints(), ["2: \"\\r\\n\": the line is blank", "3: \"\\n\": the line is blank"]);
     assert_eq!(outcome.events[0].bytes, "a\r\n", "bytes pass unchanged");
     assert_eq!(outcome.events[0].digest, secret().digest(b"a"));
     assert_eq!(outcome.events[0].digest, outcome.events[4].digest);
@@ -26,7 +37,8 @@ fn an_empty_file_has_no_records() {
 
 #[test]
 fn quotes_do_not_change_a_key() {
-    let outcome = read_text("k,v\na,1\n\"a\",2\r\n\"a\"\"b\",3\n,4\n\"\",5\n", config(RecordFormat::Csv, &["k"]));
+    let outcome =
+        read_text("k,v\na,1\n\"a\",2\r\n\"a\"\"b\",3\n,4\n\"\",5\n", with_empty(config(RecordFormat::Csv, &["k"])));
     assert_eq!(outcome.keys(), ["a", "a", "a\"b", "", ""]);
     assert_eq!(outcome.events[0].digest, outcome.events[1].digest);
     assert_eq!(outcome.events[2].digest, secret().digest(b"a\"b"));
@@ -86,7 +98,10 @@ fn a_field_that_no_record_has_is_an_error_at_the_end_that_names_the_others() {
     );
     assert!(json(lines, "id").contains("(did you mean `user.id`?)"), "{}", json(lines, "id"));
     assert_eq!((json(lines, "user"), json(lines, "user.id"), json("", "id")), Default::default());
-    assert_eq!(json("no json\n{\"id\":null}\n", "id"), "no record has the field `id`");
+    let empty = "the field `id` has no value in any record (--empty-key value takes an empty value for a key)";
+    assert_eq!(json("no json\n{\"id\":null}\n{\"id\":\"\"}\n", "id"), empty);
+    assert_eq!(error("id,m\n,b\n,c\n", RecordFormat::Csv, &["id"]), empty);
+    assert_eq!(json("{\"id\":null}\n{\"x\":1}\n", "id"), "", "records lack it in different ways");
     // Each record lacks a field, but no two lack the same one.
     assert_eq!(error("{\"a\":1}\n{\"b\":1}\n", RecordFormat::Jsonl, &["a", "b"]), "");
     let common = "h - - [10/Oct/2000:13:55:36 -0700] \"\" 408 -\n";
@@ -99,14 +114,22 @@ fn without_a_header_fields_are_numbers() {
     let outcome = read_text("1,ann\n2\n\n3,ann", with_time(keys.clone(), "1"));
     assert_eq!(outcome.keys(), ["ann", "ann"]);
     assert_eq!(outcome.events[1].time_ms, Some(3_000));
-    assert_eq!(outcome.complaints(), ["2: \"2\\n\": it has no field `2`", "3: \"\\n\": the line is blank"]);
+    assert_eq!(
+        outcome.complaints(),
+        [
+            "2: \"2\\n\": it has 1 field, and the first row has 2 (--ragged pad takes such rows)",
+            "3: \"\\n\": the line is blank"
+        ]
+    );
     let named = ParserConfig { key: vec!["user".into()], ..keys };
     assert!(matches!(RecordParser::new(named, secret()), Err(ConfigError::NotAnIndex { .. })));
 }
 
 #[test]
 fn times_and_sources_stand_beside_the_events() {
-    let fields = ParserConfig { source: Some("s".into()), ..with_time(config(RecordFormat::Csv, &["k"]), "t") };
+    let pad = Ragged::Pad;
+    let fields =
+        ParserConfig { source: Some("s".into()), ragged: pad, ..with_time(config(RecordFormat::Csv, &["k"]), "t") };
     let outcome = read_text("t,k,s\n1,a,x\nnever,b,x\n2.5,c\n-1,d,y\n3,e,\"y\"\n", fields);
     let events: Vec<_> = outcome.events.iter().map(|event| (event.time_ms, event.source.as_deref())).collect();
     assert_eq!(events, [(Some(1_000), Some("x")), (Some(2_500), None), (Some(3_000), Some("y"))]);
@@ -155,7 +178,7 @@ fn lines_that_are_no_json_objects_are_rejected() {
     assert_eq!(
         messages,
         [
-            "2: it has no field `a`",
+            "2: its key field `a` has no value (--empty-key value takes an empty value for a key)",
             "3: it has no field `a`",
             "4: it is JSON but no object",
             "5: it is not valid JSON at byte 6",
@@ -190,8 +213,9 @@ fn log_lines_have_named_fields() {
     );
     assert_eq!(outcome.events[0].time_ms, Some(1_431_857_103_000));
     let both = read_text(&format!("{combined}{common}no log line\n"), ParserConfig::new(RecordFormat::Clf));
-    assert_eq!(both.keys(), ["83.149.9.216|GET /a b HTTP/1.1", "h|"], "the default key is host and request");
-    assert_eq!(both.complaints(), ["3: \"no log line\\n\": it is no line of the common log format"]);
+    assert_eq!(both.keys(), ["83.149.9.216|GET /a b HTTP/1.1"], "the default key is host and request");
+    assert_eq!(both.rejections[0].2, RejectReason::NoKey { field: "request".into() });
+    assert_eq!(both.complaints()[1..], ["3: \"no log line\\n\": it is no line of the common log format"]);
     let agents = read_text(common, config(RecordFormat::Clf, &["agent"]));
     assert_eq!(agents.rejections[0].2.to_string(), "it has no field `agent`");
     let error = RecordParser::new(config(RecordFormat::Clf, &["methode"]), secret()).err().unwrap().to_string();
@@ -230,7 +254,7 @@ fn normalized_keys_are_shown_as_they_are_hashed() {
 #[test]
 fn an_unknown_format_or_zone_is_refused() {
     let error = "xml".parse::<RecordFormat>().unwrap_err().to_string();
-    assert_eq!(error, "there is no format `xml`: choose lines, csv, tsv, jsonl, clf or cdxj");
+    assert_eq!(error, "there is no format `xml`: choose lines, csv, tsv, w3c, jsonl, clf or cdxj");
     let berlin = ParserConfig { zone: "Europe/Berlim".into(), ..ParserConfig::new(RecordFormat::Lines) };
     let error = RecordParser::new(berlin, secret()).err().unwrap().to_string();
     assert!(error.contains("did you mean `Europe/Berlin`?"), "{error}");

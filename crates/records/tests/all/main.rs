@@ -8,6 +8,8 @@ mod decompress;
 mod formats;
 mod json_numbers;
 mod normalize;
+mod pieces;
+mod shapes;
 mod time_columns;
 mod time_formats;
 mod time_forms;

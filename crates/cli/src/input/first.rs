@@ -1,0 +1,93 @@
+//! The first input, opened ahead of the others, so that its first bytes can say how its records are written.
+//!
+//! Promises: no byte is lost, and no more than one read of a stream is waited for. Must not know: formats.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use firstseen_records::Decompressed;
+
+use super::{is_stdin, stdin_file_bytes};
+
+/// So many bytes are looked at.
+const LOOK_BYTES: usize = 64 << 10;
+
+/// An input of which the first bytes may have been read.
+pub(crate) struct Opened {
+    input: Decompressed<Box<dyn Read + Send>>,
+    /// Bytes that were read, and those of them that were read again.
+    first: Vec<u8>,
+    given: usize,
+    /// How the look at the first bytes ended, where it failed: the reader of records is to find out.
+    failure: Option<io::Error>,
+    is_at_end: bool,
+}
+
+impl Opened {
+    /// Opens a file; `-` is standard input.
+    ///
+    /// # Errors
+    /// Where it cannot be opened, or its first bytes cannot be read.
+    pub(crate) fn new(path: &Path) -> io::Result<Self> {
+        let input: Box<dyn Read + Send> =
+            if is_stdin(path) { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
+        let input = Decompressed::new(input)?;
+        Ok(Self { input, first: Vec::new(), given: 0, failure: None, is_at_end: false })
+    }
+
+    /// Reads the first bytes: of a file as many as are looked at, of a stream what comes first.
+    pub(crate) fn look(&mut self, path: &Path) {
+        let is_file = if is_stdin(path) { stdin_file_bytes().is_some() } else { path.is_file() };
+        self.first.resize(LOOK_BYTES, 0);
+        let mut filled = 0;
+        while filled < LOOK_BYTES {
+            match self.input.read(&mut self.first[filled..]) {
+                Ok(0) => {
+                    self.is_at_end = true;
+                    break;
+                }
+                Ok(bytes) => filled += bytes.min(LOOK_BYTES - filled),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => {
+                    self.failure = Some(error);
+                    break;
+                }
+            }
+            if !is_file {
+                break;
+            }
+        }
+        self.first.truncate(filled);
+    }
+
+    /// The first bytes. The last line is complete where nothing comes behind it.
+    pub(crate) fn first_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.first.clone();
+        if self.is_at_end && bytes.last().is_some_and(|last| *last != b'\n') {
+            bytes.push(b'\n');
+        }
+        bytes
+    }
+
+    /// Bytes of the input that were used so far, as it is stored.
+    pub(crate) fn input_bytes_used(&self) -> u64 {
+        self.input.input_bytes_used()
+    }
+}
+
+impl Read for Opened {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let first = &self.first[self.given..];
+        if !first.is_empty() {
+            let bytes = first.len().min(buffer.len());
+            buffer[..bytes].copy_from_slice(&first[..bytes]);
+            self.given += bytes;
+            return Ok(bytes);
+        }
+        if let Some(error) = self.failure.take() {
+            return Err(error);
+        }
+        if self.is_at_end { Ok(0) } else { self.input.read(buffer) }
+    }
+}

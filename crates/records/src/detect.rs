@@ -1,0 +1,225 @@
+//! Tells how records are written by the first bytes of an input, where that is unmistakable.
+//!
+//! Promises: pure; another format than lines is named only where every line fits it. Must not know: files, fields that a
+//! user wants.
+
+use crate::RecordFormat;
+use crate::clf::{is_index_line, is_log_line};
+use crate::cut::BYTE_ORDER_MARK;
+use crate::separated::{names_of_fields_line, rows_of};
+use serde::de::IgnoredAny;
+use std::collections::HashSet;
+
+/// A table has at least so many rows, its header included.
+const ROWS_MIN: usize = 3;
+/// A name in a header has at most so many bytes.
+const NAME_BYTES_MAX: usize = 64;
+/// The bytes that may separate fields, with the format that has such rows.
+const SEPARATORS: [(u8, RecordFormat); 4] =
+    [(b'\t', RecordFormat::Tsv), (b',', RecordFormat::Csv), (b';', RecordFormat::Csv), (b'|', RecordFormat::Csv)];
+
+/// How the records of an input are written, as [`detect`] finds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Detected {
+    format: RecordFormat,
+    separator: Option<u8>,
+    doubt: Option<&'static str>,
+}
+
+impl Detected {
+    fn of(format: RecordFormat) -> Self {
+        Self { format, separator: None, doubt: None }
+    }
+
+    fn lines(doubt: &'static str) -> Self {
+        Self { format: RecordFormat::Lines, separator: None, doubt: Some(doubt) }
+    }
+
+    /// The format; lines where no other one is unmistakable.
+    pub fn format(self) -> RecordFormat {
+        self.format
+    }
+
+    /// The byte between two fields, where it is not that of the format.
+    pub fn separator(self) -> Option<u8> {
+        self.separator
+    }
+
+    /// Why no other format than lines is unmistakable.
+    pub fn doubt(self) -> Option<&'static str> {
+        self.doubt
+    }
+}
+
+/// How records are written, by the first bytes of their input. A line that does not end in them is left out of account.
+///
+/// The format is `jsonl`, `clf` or `cdxj` where every line is such a record; `w3c` or `tsv` where comment lines with
+/// `#Fields` come first; `csv` or `tsv` where there are at least three rows with the same number of fields, two or more,
+/// and the first one has different names, none of which is a number. Everything else is `lines`.
+///
+/// ```
+/// use firstseen_records::{RecordFormat, detect};
+/// assert_eq!(detect(b"{\"id\":1}\n{\"id\":2}\n").format(), RecordFormat::Jsonl);
+/// assert_eq!(detect(b"id;name\n1;ann\n2;bob\n").separator(), Some(b';'));
+/// assert_eq!(detect(b"a line\nanother, with a comma\n").format(), RecordFormat::Lines);
+/// ```
+pub fn detect(first_block: &[u8]) -> Detected {
+    let block = first_block.strip_prefix(BYTE_ORDER_MARK).unwrap_or(first_block);
+    let Some(end) = memchr::memrchr(b'\n', block) else { return Detected::lines("no line is complete yet") };
+    let whole = &block[..=end];
+    let lines: Vec<&[u8]> = lines_of(whole).filter(|line| !line.is_empty()).collect();
+    if lines.is_empty() {
+        return Detected::lines("all lines are empty");
+    }
+    if let Some(detected) = by_fields_line(&lines) {
+        return detected;
+    }
+    if lines.iter().all(|line| is_json_object(line)) {
+        return Detected::of(RecordFormat::Jsonl);
+    }
+    if lines.iter().all(|line| is_log_line(line)) {
+        return Detected::of(RecordFormat::Clf);
+    }
+    if lines.iter().all(|line| is_index_line(line)) {
+        return Detected::of(RecordFormat::Cdxj);
+    }
+    let mut tables = SEPARATORS.iter().filter(|(separator, format)| is_table(whole, *separator, *format));
+    match (tables.next(), tables.next()) {
+        (Some(_), Some(_)) => Detected::lines("more than one byte may separate fields"),
+        (Some((separator, format)), None) => {
+            let separator = Some(*separator).filter(|separator| format.default_separator() != Some(*separator));
+            Detected { format: *format, separator, doubt: None }
+        }
+        (None, _) => Detected::lines("not all lines are records of one other format"),
+    }
+}
+
+/// The lines of a text without their ends.
+pub(crate) fn lines_of(text: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let text = text.strip_suffix(b"\n").unwrap_or(text);
+    text.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+}
+
+pub(crate) fn is_json_object(line: &[u8]) -> bool {
+    let is_object = line.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
+    is_object && serde_json::from_slice::<IgnoredAny>(line).is_ok()
+}
+
+/// A file whose first lines are comments, one of which names the fields.
+fn by_fields_line(lines: &[&[u8]]) -> Option<Detected> {
+    let comments = lines.iter().take_while(|line| line.starts_with(b"#")).count();
+    let at = lines[..comments].iter().position(|line| names_of_fields_line(line).is_some())?;
+    let names = names_of_fields_line(lines[at])?.len();
+    let rows = lines[comments..].iter().filter(|line| !line.starts_with(b"#"));
+    let fits = |separator: u8| rows.clone().all(|row| row.split(|&byte| byte == separator).count() == names);
+    // Without a row yet, tabs in the line of names are those of its rows; a W3C log has blanks there.
+    let is_empty = rows.clone().next().is_none();
+    let has_tabs = if is_empty { lines[at].contains(&b'\t') } else { names > 1 && fits(b'\t') };
+    if has_tabs {
+        return Some(Detected::of(RecordFormat::Tsv));
+    }
+    let is_extended = lines[at].get(7) == Some(&b':') && (is_empty || has_blanks(rows.clone().copied(), names));
+    is_extended.then_some(Detected::of(RecordFormat::W3c))
+}
+
+/// Whether rows have as many fields as there are names; blanks in quotes separate nothing.
+fn has_blanks<'a>(mut rows: impl Iterator<Item = &'a [u8]>, names: usize) -> bool {
+    rows.all(|row| rows_of(row, b' ', true).first().is_some_and(|(fields, _)| *fields == names))
+}
+
+fn is_table(block: &[u8], separator: u8, format: RecordFormat) -> bool {
+    let has_quotes = format != RecordFormat::Tsv;
+    let rows = rows_of(block, separator, has_quotes);
+    let mut rows = rows.iter().filter(|(_, content)| !content.is_empty());
+    let Some((columns, header)) = rows.next() else { return false };
+    let mut count = 1;
+    for (fields, content) in rows {
+        if fields != columns || content == header {
+            return false;
+        }
+        count += 1;
+    }
+    *columns >= 2 && count >= ROWS_MIN && has_names(header, separator)
+}
+
+/// Whether the fields of a header are names: different ones, and no sentence among them.
+fn has_names(header: &[u8], separator: u8) -> bool {
+    let mut seen = HashSet::new();
+    header.split(|&byte| byte == separator).all(|name| {
+        let name = name.strip_prefix(b"\"").and_then(|inside| inside.strip_suffix(b"\"")).unwrap_or(name);
+        is_name(name) && seen.insert(name)
+    })
+}
+
+fn is_name(name: &[u8]) -> bool {
+    let Ok(name) = std::str::from_utf8(name) else { return false };
+    let is_letter = |letter: char| letter.is_alphanumeric() || "_-.:@#/$()[]% ".contains(letter);
+    name.len() <= NAME_BYTES_MAX
+        && name.starts_with(|first: char| first.is_alphabetic() || "_@#$".contains(first))
+        && !name.ends_with(' ')
+        && name.split(' ').count() <= 3
+        && name.chars().all(is_letter)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "192.0.2.7 - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 12 \"-\" \"x\"\n";
+    const INDEX: &str = "org,example)/ 20240101120000 {\"url\": \"http://example.org/\"}\n";
+
+    fn found(text: &str) -> (&'static str, Option<u8>) {
+        let detected = detect(text.as_bytes());
+        assert_eq!(detected.doubt().is_some(), detected.format() == RecordFormat::Lines, "{text:?}");
+        (detected.format().name(), detected.separator())
+    }
+
+    #[test]
+    fn unmistakable_formats_are_found() {
+        for (text, format) in [
+            ("{\"id\":1}\n".to_owned(), "jsonl"),
+            ("\u{feff}{\"id\":1}\r\n\r\n{}\r\n{\"cut off".to_owned(), "jsonl"),
+            (LOG.to_owned(), "clf"),
+            (LOG.replace("192.0.2.7", "www.example.org:443 2001:db8::7") + LOG, "clf"),
+            (INDEX.repeat(2), "cdxj"),
+            ("id,name\n1,ann\n2,bob\n".to_owned(), "csv"),
+            ("id,\"name\"\r\n1,\"ann, lee\"\r\n2,\"bob\nlee\"\r\n".to_owned(), "csv"),
+            ("ts\tuser id\n1\ta\n2\tb\n".to_owned(), "tsv"),
+            ("#Version: 1.0\n#Fields: date time cs-uri\n2024-01-01 10:00:00 /\n".to_owned(), "w3c"),
+            ("#Software: x\n#Fields: date time\n".to_owned(), "w3c"),
+            ("#Version: 1.0\n#Fields: date time x\n2024-01-01\t10:00:00\t-\n".to_owned(), "tsv"),
+            ("#separator \\x09\n#fields\tts\tuid\n#types\ttime\tstring\n1.5\tC1\n".to_owned(), "tsv"),
+        ] {
+            assert_eq!(found(&text), (format, None), "{text:?}");
+        }
+        assert_eq!(found("id;price\n1;1,5\n2;2,5\n"), ("csv", Some(b';')));
+        assert_eq!(found("a|b|c\n1|2|3\n4|5|6\n"), ("csv", Some(b'|')));
+    }
+
+    #[test]
+    fn everything_else_is_lines() {
+        for text in [
+            "",
+            "\n\n",
+            "{\"id\":1}",
+            "{\"id\":1}\nno json\n",
+            "[1]\n[2]\n",
+            "{\n\"id\": 1\n}\n",
+            "id,name\n1,ann\n",
+            "id,name\n1,ann\n2,bob,x\n",
+            "1,2\n3,4\n5,6\n",
+            "id,id\n1,2\n3,4\n",
+            "id,\n1,2\n3,4\n",
+            "hello, world\nhello, world\nbye, world\n",
+            "Dear all of you my friends, hello\nso, it\nis, so\n",
+            "a,b;c\n1,2;3\n4,5;6\n",
+            "2024-01-01,b\n2024-01-02,c\n2024-01-03,d\n",
+            "Oct 10 13:55:30 web01 nginx: 192.0.2.7 - - [10/Oct/2000:13:55:36 -0700] \"GET / HTTP/1.1\" 200 12\n",
+            "just\nsome\nwords\n",
+        ] {
+            assert_eq!(found(text), ("lines", None), "{text:?}");
+        }
+        let mixed = LOG.to_owned() + "a line of another kind\n";
+        assert_eq!(found(&mixed).0, "lines");
+    }
+}

@@ -1,0 +1,93 @@
+//! Where a file of rows says the names of its fields: in its first row, behind comments, or in a comment of its own.
+//! Must not know: which fields are wanted.
+
+use crate::cut::count_newlines;
+use crate::separated::{FirstRow, Table, names_of_fields_line, read_first_row};
+use crate::walk::{RawRecord, RecordSpan, Walk};
+use crate::{ConfigError, RecordFormat};
+
+/// The words of Zeek's comments before the names, whose values are separated as fields are.
+const ZEEK_WORDS: [&[u8]; 6] = [b"separator", b"set_separator", b"empty_field", b"unset_field", b"path", b"open"];
+
+/// The header of a file.
+pub(crate) struct Heading {
+    pub(crate) names: Vec<String>,
+    /// The number of fields of a row.
+    pub(crate) width: usize,
+    pub(crate) span: RecordSpan,
+    /// Whether it is a comment that names the fields (`#Fields: ...`).
+    pub(crate) is_comment: bool,
+}
+
+/// The first lines of a file.
+pub(crate) struct Beginning {
+    /// Those before the header.
+    pub(crate) comments: Vec<RecordSpan>,
+    /// `None` where it has not come yet.
+    pub(crate) heading: Option<Heading>,
+}
+
+/// Whether a file whose first lines are those of `walk` has comments, where its format does not say so.
+pub(crate) fn has_comments(walk: &Walk) -> bool {
+    walk.bytes.get(walk.content_start) == Some(&b'#')
+}
+
+/// Reads the header at the beginning of `walk`, and the comments before it. Each line is judged by itself, so that it
+/// does not matter how much of the file is there.
+pub(crate) fn read_beginning(walk: &Walk, format: RecordFormat, table: Table) -> Result<Beginning, ConfigError> {
+    let (mut rest, mut comments) = (*walk, Vec::new());
+    while table.has_comments && has_comments(&rest) {
+        let comment = first_line(&rest);
+        if let Some(heading) = commented_heading(&rest, comment, format, table) {
+            return Ok(Beginning { comments, heading: Some(heading) });
+        }
+        comments.push(comment.span);
+        rest = walk_behind(&rest, comment.span);
+    }
+    if rest.start >= rest.bytes.len() && !comments.is_empty() {
+        return Ok(Beginning { comments, heading: None });
+    }
+    if format == RecordFormat::W3c {
+        return Err(ConfigError::NoFieldsLine { line: rest.line });
+    }
+    let row = read_first_row(&rest, table).map_err(|reason| ConfigError::BadHeader { reason })?;
+    Ok(Beginning { comments, heading: Some(heading(row)) })
+}
+
+fn heading(row: FirstRow) -> Heading {
+    Heading { names: row.names, width: row.fields, span: row.span, is_comment: false }
+}
+
+/// The header that a comment is: `#Fields: date time`, or `#id,name`. A directive (`#Date: ...`), a sentence
+/// (`# Exported ...`) and a line of one field are none.
+fn commented_heading(walk: &Walk, comment: RawRecord, format: RecordFormat, table: Table) -> Option<Heading> {
+    let text = &walk.bytes[comment.content.range()];
+    if let Some(names) = names_of_fields_line(text) {
+        let width = names.len();
+        return Some(Heading { names, width, span: comment.span, is_comment: true });
+    }
+    let word = text[1..].iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte)).count();
+    let is_directive = text.get(1 + word) == Some(&b':') || ZEEK_WORDS.contains(&&text[1..=word]);
+    if format == RecordFormat::W3c || word == 0 || is_directive {
+        return None;
+    }
+    let row = read_first_row(walk, table).ok()?;
+    (row.fields >= 2 && row.span == comment.span).then(|| heading(row))
+}
+
+/// The first line of `walk`, quotes aside.
+fn first_line(walk: &Walk) -> RawRecord {
+    let rest = &walk.bytes[walk.start..];
+    let end = memchr::memchr(b'\n', rest).map_or(walk.bytes.len(), |newline| walk.start + newline + 1);
+    let span = RecordSpan { start: walk.start as u32, end: end as u32, line: walk.line };
+    let line = &walk.bytes[walk.content_start..end];
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    RawRecord::new(span, walk.content_start, walk.content_start + line.len())
+}
+
+/// The walk over what follows `span`.
+pub(crate) fn walk_behind<'a>(walk: &Walk<'a>, span: RecordSpan) -> Walk<'a> {
+    let lines = count_newlines(&walk.bytes[span.range()]);
+    Walk::new(walk.bytes, span.end as usize, span.line + lines, false, walk.quoted_newlines)
+}

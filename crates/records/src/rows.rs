@@ -1,0 +1,198 @@
+//! What is known of the rows of a run: the names of their fields, their number, and how they change from file to file.
+//! Must not know: digests, times.
+
+use crate::heading::{Beginning, Heading, has_comments, read_beginning, walk_behind};
+use crate::layout::{Layout, Shape};
+use crate::names::{FIELDS_MAX, listed, place_in_header, place_of_index};
+use crate::separated::{Table, names_of_fields_line, width_of_first_row};
+use crate::walk::Walk;
+use crate::wanted::Slots;
+use crate::{ConfigError, Header, ParsedBlock, RecordFormat, RejectReason, Rejection, printable};
+use std::sync::Arc;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Rows {
+    format: RecordFormat,
+    /// How the rows of this file are written.
+    table: Table,
+    /// The fields that are no part of the key.
+    ignored: Vec<String>,
+    /// The names of the fields, empty where there is no header, or none yet.
+    names: Vec<String>,
+    /// The number of fields of a row, once it is known.
+    width: Option<usize>,
+    /// Whether the header of this file has not come yet.
+    awaits_header: bool,
+    /// The table for which the layout of the run was made.
+    bound: Option<Table>,
+}
+
+impl Rows {
+    pub(crate) fn new(format: RecordFormat, table: Table, ignored: Vec<String>) -> Self {
+        Self { format, table, ignored, names: Vec::new(), width: None, awaits_header: table.has_header, bound: None }
+    }
+
+    /// Whether the next record of this file is to be its header.
+    pub(crate) fn awaits_header(&self) -> bool {
+        self.awaits_header
+    }
+
+    /// The layout of rows whose fields have no names, before the first of them is known; `None` where a header is to
+    /// come.
+    pub(crate) fn layout_without_header(&self, slots: &Slots) -> Result<Option<Layout>, ConfigError> {
+        if self.table.has_header {
+            return Ok(None);
+        }
+        let shape = Shape { table: self.table, names: None, width: None };
+        self.ignored.iter().try_for_each(|field| place_of_index(field).map(drop))?;
+        Layout::new(self.format, slots.clone(), Some(shape)).map(Some)
+    }
+
+    /// A new file begins with `walk`.
+    pub(crate) fn begin_file(&mut self, walk: &Walk) {
+        self.awaits_header = self.table.has_header;
+        if self.format != RecordFormat::W3c {
+            self.table.has_comments = has_comments(walk);
+            self.table.has_dashes = false;
+        }
+    }
+
+    /// Reads what comes before the records of a block: a header and comments before it, or nothing. Returns the walk
+    /// over the rest, and brings `layout` up to date.
+    pub(crate) fn read_beginning<'a>(
+        &mut self,
+        walk: Walk<'a>,
+        slots: &Slots,
+        layout: &mut Option<Arc<Layout>>,
+        parsed: &mut ParsedBlock,
+    ) -> Result<Walk<'a>, ConfigError> {
+        if !self.table.has_header {
+            self.read_width(&walk, slots, layout)?;
+            return Ok(walk);
+        }
+        if !self.awaits_header {
+            return Ok(walk);
+        }
+        let Beginning { comments, heading } = read_beginning(&walk, self.format, self.table)?;
+        let mut rest = walk;
+        for span in comments {
+            rest = walk_behind(&rest, span);
+            parsed.rejections.push(Rejection { span, reason: RejectReason::Comment });
+        }
+        if let Some(heading) = heading {
+            rest = walk_behind(&rest, heading.span);
+            let is_repeated = self.take_heading(&heading, slots, layout)?;
+            parsed.header = Some(Header { span: heading.span, is_repeated });
+        }
+        Ok(rest)
+    }
+
+    /// Without a header the first row says how many fields a row has.
+    fn read_width(&mut self, walk: &Walk, slots: &Slots, layout: &mut Option<Arc<Layout>>) -> Result<(), ConfigError> {
+        let is_bound = self.bound == Some(self.table);
+        if is_bound && self.width.is_some() {
+            return Ok(());
+        }
+        self.width = self.width.or_else(|| width_of_first_row(walk, self.table));
+        if self.width.is_some() {
+            *layout = Some(Arc::new(self.layout(slots, None)?));
+        } else if !is_bound {
+            *layout = self.layout_without_header(slots)?.map(Arc::new);
+        }
+        self.bound = Some(self.table);
+        Ok(())
+    }
+
+    /// Takes the names of a header; returns whether they are those of an earlier file.
+    fn take_heading(
+        &mut self,
+        heading: &Heading,
+        slots: &Slots,
+        layout: &mut Option<Arc<Layout>>,
+    ) -> Result<bool, ConfigError> {
+        let is_further = layout.is_some();
+        let is_repeated = is_further && heading.names == self.names;
+        self.awaits_header = false;
+        if heading.is_comment {
+            self.table.has_dashes = true;
+        }
+        if is_repeated && self.bound == Some(self.table) {
+            return Ok(true);
+        }
+        if is_further && !is_repeated && (!heading.is_comment || !self.ignored.is_empty()) {
+            return Err(self.differs(&heading.names));
+        }
+        let bound = if is_further && !is_repeated {
+            Layout::renamed(self.table, slots.clone(), &heading.names)?
+        } else {
+            self.width = Some(heading.width);
+            self.layout(slots, Some(&heading.names))?
+        };
+        self.names.clone_from(&heading.names);
+        self.width = Some(heading.width);
+        self.bound = Some(self.table);
+        *layout = Some(Arc::new(bound));
+        Ok(is_repeated)
+    }
+
+    /// Takes the names of a comment line in the middle of a file; `None` where they are the same as before.
+    pub(crate) fn rename(&mut self, line: &[u8], slots: &Slots) -> Result<Option<Layout>, ConfigError> {
+        let Some(names) = names_of_fields_line(line) else { return Ok(None) };
+        if names == self.names {
+            return Ok(None);
+        }
+        if !self.ignored.is_empty() {
+            return Err(self.differs(&names));
+        }
+        let layout = Layout::renamed(self.table, slots.clone(), &names)?;
+        self.width = Some(names.len());
+        self.names = names;
+        Ok(Some(layout))
+    }
+
+    fn differs(&self, names: &[String]) -> ConfigError {
+        ConfigError::HeaderDiffers { first: listed(&self.names), other: listed(names) }
+    }
+
+    /// The layout of rows of which the number of fields is known.
+    fn layout(&self, slots: &Slots, names: Option<&[String]>) -> Result<Layout, ConfigError> {
+        let slots = self.key_columns(slots, names)?;
+        let shape = Shape { table: self.table, names, width: self.width };
+        Layout::new(self.format, slots, Some(shape)).map_err(|error| self.with_separator(error, names))
+    }
+
+    /// The wanted fields, where the key is all columns but those to ignore.
+    fn key_columns(&self, slots: &Slots, names: Option<&[String]>) -> Result<Slots, ConfigError> {
+        if self.ignored.is_empty() {
+            return Ok(slots.clone());
+        }
+        let columns = self.width.unwrap_or(0);
+        if columns > FIELDS_MAX {
+            return Err(ConfigError::TooManyFields { fields: columns, fields_max: FIELDS_MAX });
+        }
+        let place = |field: &String| match names {
+            Some(names) => place_in_header(field, names),
+            None => place_of_index(field),
+        };
+        let ignored = self.ignored.iter().map(place).collect::<Result<Vec<usize>, _>>()?;
+        let key: Vec<usize> = (0..columns).filter(|column| !ignored.contains(column)).collect();
+        if key.is_empty() {
+            return Err(ConfigError::NothingLeft { columns });
+        }
+        Ok(slots.with_key_columns(&key))
+    }
+
+    /// The same error, or where the header has one column that looks like several, one that says so.
+    fn with_separator(&self, error: ConfigError, names: Option<&[String]>) -> ConfigError {
+        let (ConfigError::UnknownField { field, .. }, Some([header])) = (&error, names) else { return error };
+        let separators = [(b';', ";"), (b'\t', "tab"), (b'|', "|"), (b',', ",")];
+        let seems =
+            separators.iter().find(|(byte, _)| *byte != self.table.separator && header.as_bytes().contains(byte));
+        match seems {
+            Some((_, separator)) => {
+                ConfigError::OneColumn { field: field.clone(), header: printable(header), separator }
+            }
+            None => error,
+        }
+    }
+}
