@@ -4,7 +4,7 @@
 use crate::clf::{ClfFields, IndexFields};
 use crate::field::{Encoding, FieldSpan};
 use crate::json::JsonFields;
-use crate::separated::{Separated, Table};
+use crate::separated::{Separated, Table, Width};
 use crate::walk::{RawRecord, RecordSink, RecordSpan, Scratch, Walk};
 use crate::wanted::{Slots, Wanted};
 use crate::{ConfigError, RecordFormat, RejectReason};
@@ -24,7 +24,7 @@ pub(crate) struct Shape<'a> {
     /// The names of the fields where the input has a header.
     pub(crate) names: Option<&'a [String]>,
     /// The number of fields of a row, once it is known.
-    pub(crate) width: Option<usize>,
+    pub(crate) width: Option<Width>,
 }
 
 /// The wanted fields, resolved for the format and the header of this run.

@@ -4,7 +4,7 @@
 use crate::heading::{Beginning, Heading, has_comments, read_beginning, walk_behind};
 use crate::layout::{Layout, Shape};
 use crate::names::{FIELDS_MAX, listed, place_in_header, place_of_index};
-use crate::separated::{Table, names_of_fields_line, width_of_first_row};
+use crate::separated::{Table, Width, names_of_fields_line, width_of_first_row};
 use crate::walk::Walk;
 use crate::wanted::Slots;
 use crate::{ConfigError, Header, ParsedBlock, RecordFormat, RejectReason, Rejection, printable};
@@ -20,16 +20,27 @@ pub(crate) struct Rows {
     /// The names of the fields, empty where there is no header, or none yet.
     names: Vec<String>,
     /// The number of fields of a row, once it is known.
-    width: Option<usize>,
+    width: Option<Width>,
     /// Whether the header of this file has not come yet.
     awaits_header: bool,
+    /// Whether no row has come yet behind the first header.
+    awaits_row: bool,
     /// The table for which the layout of the run was made.
     bound: Option<Table>,
 }
 
 impl Rows {
     pub(crate) fn new(format: RecordFormat, table: Table, ignored: Vec<String>) -> Self {
-        Self { format, table, ignored, names: Vec::new(), width: None, awaits_header: table.has_header, bound: None }
+        Self {
+            format,
+            table,
+            ignored,
+            names: Vec::new(),
+            width: None,
+            awaits_header: table.has_header,
+            awaits_row: table.has_header,
+            bound: None,
+        }
     }
 
     /// Whether the next record of this file is to be its header.
@@ -70,9 +81,26 @@ impl Rows {
             self.read_width(&walk, slots, layout)?;
             return Ok(walk);
         }
-        if !self.awaits_header {
-            return Ok(walk);
+        let mut rest = walk;
+        if self.awaits_header {
+            rest = self.read_header(walk, slots, layout, parsed)?;
         }
+        // Comments may name the fields anew before the first row: then nothing is known of it here.
+        self.awaits_row &= !self.table.has_comments;
+        if self.awaits_row && !self.awaits_header {
+            self.read_surplus(&rest, slots, layout)?;
+        }
+        Ok(rest)
+    }
+
+    /// Reads the header of a file and the comments before it. Returns the walk over the rest.
+    fn read_header<'a>(
+        &mut self,
+        walk: Walk<'a>,
+        slots: &Slots,
+        layout: &mut Option<Arc<Layout>>,
+        parsed: &mut ParsedBlock,
+    ) -> Result<Walk<'a>, ConfigError> {
         let Beginning { comments, heading } = read_beginning(&walk, self.format, self.table)?;
         let mut rest = walk;
         for span in comments {
@@ -87,13 +115,32 @@ impl Rows {
         Ok(rest)
     }
 
+    /// The first row says whether rows have empty fields behind those of the header.
+    fn read_surplus(
+        &mut self,
+        walk: &Walk,
+        slots: &Slots,
+        layout: &mut Option<Arc<Layout>>,
+    ) -> Result<(), ConfigError> {
+        let Some(width) = width_of_first_row(walk, self.table, Some(self.names.len())) else { return Ok(()) };
+        self.awaits_row = false;
+        if width.surplus > 0 {
+            self.width = Some(width);
+            let names = std::mem::take(&mut self.names);
+            let renewed = self.layout(slots, Some(&names));
+            self.names = names;
+            *layout = Some(Arc::new(renewed?));
+        }
+        Ok(())
+    }
+
     /// Without a header the first row says how many fields a row has.
     fn read_width(&mut self, walk: &Walk, slots: &Slots, layout: &mut Option<Arc<Layout>>) -> Result<(), ConfigError> {
         let is_bound = self.bound == Some(self.table);
         if is_bound && self.width.is_some() {
             return Ok(());
         }
-        self.width = self.width.or_else(|| width_of_first_row(walk, self.table));
+        self.width = self.width.or_else(|| width_of_first_row(walk, self.table, None));
         if self.width.is_some() {
             *layout = Some(Arc::new(self.layout(slots, None)?));
         } else if !is_bound {
@@ -125,11 +172,13 @@ impl Rows {
         let bound = if is_further && !is_repeated {
             Layout::renamed(self.table, slots.clone(), &heading.names)?
         } else {
-            self.width = Some(heading.width);
+            self.width = self.width.filter(|_| is_repeated).or(Some(Width::of(heading.width)));
             self.layout(slots, Some(&heading.names))?
         };
-        self.names.clone_from(&heading.names);
-        self.width = Some(heading.width);
+        if !is_repeated {
+            self.names.clone_from(&heading.names);
+            self.width = Some(Width::of(heading.width));
+        }
         self.bound = Some(self.table);
         *layout = Some(Arc::new(bound));
         Ok(is_repeated)
@@ -145,7 +194,7 @@ impl Rows {
             return Err(self.differs(&names));
         }
         let layout = Layout::renamed(self.table, slots.clone(), &names)?;
-        self.width = Some(names.len());
+        self.width = Some(Width::of(names.len()));
         self.names = names;
         Ok(Some(layout))
     }
@@ -166,7 +215,7 @@ impl Rows {
         if self.ignored.is_empty() {
             return Ok(slots.clone());
         }
-        let columns = self.width.unwrap_or(0);
+        let columns = self.width.map_or(0, Width::named);
         if columns > FIELDS_MAX {
             return Err(ConfigError::TooManyFields { fields: columns, fields_max: FIELDS_MAX });
         }

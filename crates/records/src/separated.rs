@@ -27,6 +27,26 @@ pub(crate) struct Table {
     pub(crate) has_header: bool,
 }
 
+/// The number of fields of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Width {
+    /// All of them.
+    pub(crate) fields: usize,
+    /// Those at the end that the header does not name, and that are empty in every row.
+    pub(crate) surplus: usize,
+}
+
+impl Width {
+    pub(crate) fn of(fields: usize) -> Self {
+        Self { fields, surplus: 0 }
+    }
+
+    /// The fields that have a name.
+    pub(crate) fn named(self) -> usize {
+        self.fields - self.surplus
+    }
+}
+
 /// What a slot holds.
 #[derive(Clone, Copy, Debug)]
 enum Column {
@@ -46,7 +66,7 @@ pub(crate) struct Separated {
     columns: Vec<Column>,
     columns_read: usize,
     /// The number of fields that every row has, where rows are checked for that.
-    width: Option<usize>,
+    width: Option<Width>,
 }
 
 impl Separated {
@@ -58,7 +78,7 @@ impl Separated {
     /// of a row, as far as it is known.
     pub(crate) fn rows(
         table: Table,
-        width: Option<usize>,
+        width: Option<Width>,
         wanted: &Slots,
         names: Option<&[String]>,
     ) -> Result<Self, ConfigError> {
@@ -71,7 +91,7 @@ impl Separated {
 
     /// The same for names that come in the middle of a file: a field that is wanted and not among them is in no row.
     pub(crate) fn rows_renamed(table: Table, wanted: &Slots, names: &[String]) -> Result<Self, ConfigError> {
-        let width = Some(names.len()).filter(|_| wanted.wants_fields());
+        let width = Some(Width::of(names.len())).filter(|_| wanted.wants_fields());
         Self::new(Some(table), width, &wanted.wanted, |name| match place_in_header(name, names) {
             Err(ConfigError::UnknownField { .. }) => Ok(Column::Nowhere),
             found => found.map(Column::At),
@@ -80,7 +100,7 @@ impl Separated {
 
     fn new(
         table: Option<Table>,
-        width: Option<usize>,
+        width: Option<Width>,
         wanted: &[Wanted],
         place: impl Fn(&str) -> Result<Column, ConfigError>,
     ) -> Result<Self, ConfigError> {
@@ -166,7 +186,8 @@ impl Separated {
         if found.has_defect() || (is_blank && !self.takes_blank(wanted)) {
             return sink.reject(record, found.reason(bytes));
         }
-        let has_other_width = N > 1 && self.width.is_some_and(|width| width != found.fields);
+        let separator = self.table.map_or(b'\n', |table| table.separator);
+        let has_other_width = N > 1 && self.width.is_some_and(|width| !found.fits(width, bytes, separator));
         if has_other_width && let Some(reason) = self.ragged(bytes, &found, wanted) {
             return sink.reject(record, reason);
         }
@@ -194,7 +215,7 @@ impl Separated {
     #[cold]
     fn beyond(&self, column: usize, record: RawRecord) -> FieldSpan {
         let pads = self.table.is_some_and(|table| table.ragged == Ragged::Pad);
-        if pads && self.width.is_some_and(|width| column < width) {
+        if pads && self.width.is_some_and(|width| column < width.named()) {
             FieldSpan::no_value(record.content.range().end)
         } else {
             FieldSpan::default()
@@ -204,7 +225,7 @@ impl Separated {
     /// Why a row of another number of fields than the others cannot be read; `None` where it can.
     #[cold]
     fn ragged(&self, bytes: &[u8], found: &Found, wanted: &Slots) -> Option<RejectReason> {
-        let (table, expected) = (self.table?, self.width?);
+        let (table, expected) = (self.table?, self.width?.named());
         // Where all fields but some are the key, the further fields of a row must not be lost.
         if table.ragged == Ragged::Pad && !(wanted.is_whole && found.fields > expected) {
             return None;
@@ -263,23 +284,28 @@ pub(crate) fn read_first_row(walk: &Walk, table: Table) -> Result<FirstRow, Reje
     Ok(FirstRow { names: names.collect(), fields: found.fields, span: found.record.span })
 }
 
-/// The number of fields of the first row that can be read, comments aside; `None` if there is none.
-pub(crate) fn width_of_first_row(walk: &Walk, table: Table) -> Option<usize> {
+/// The number of fields of the first row that can be read, comments aside; `None` if there is none. With `names`, the
+/// fields of a header, the row may have empty fields behind them.
+pub(crate) fn width_of_first_row(walk: &Walk, table: Table, names: Option<usize>) -> Option<Width> {
     if table.has_quotes {
-        first_width(Records::new(walk, [b'\n', table.separator, b'"']), table)
+        first_width(Records::new(walk, [b'\n', table.separator, b'"']), table, names)
     } else {
-        first_width(Records::new(walk, [b'\n', table.separator]), table)
+        first_width(Records::new(walk, [b'\n', table.separator]), table, names)
     }
 }
 
-fn first_width<const N: usize>(mut records: Records<N>, table: Table) -> Option<usize> {
+fn first_width<const N: usize>(mut records: Records<N>, table: Table, names: Option<usize>) -> Option<Width> {
     loop {
         let found = records.next_record(&mut [])?;
         let first = records.bytes[found.record.content.range()].first().copied();
         let is_comment = table.has_comments && first == Some(b'#');
-        if !found.has_defect() && first.is_some() && !is_comment {
-            return Some(found.fields);
+        if found.has_defect() || first.is_none() || is_comment {
+            continue;
         }
+        let surplus = names.map_or(0, |names| found.fields.saturating_sub(names));
+        let width = Width { fields: found.fields, surplus };
+        let fits = found.fits(width, records.bytes, table.separator);
+        return Some(if fits { width } else { Width::of(names.unwrap_or(found.fields)) });
     }
 }
 
@@ -325,6 +351,20 @@ impl Found {
     #[inline(always)]
     fn has_defect(&self) -> bool {
         self.defect != Defect::None
+    }
+
+    /// Whether it is a row of this width.
+    #[inline(always)]
+    fn fits(&self, width: Width, bytes: &[u8], separator: u8) -> bool {
+        self.fields == width.fields && (width.surplus == 0 || self.ends_empty(width.surplus, bytes, separator))
+    }
+
+    /// Whether the last fields, so many of them, are empty. A comma is no such end: the rest of a number may stand behind
+    /// it, so that the fields before the end are not those that the header names.
+    fn ends_empty(&self, surplus: usize, bytes: &[u8], separator: u8) -> bool {
+        let content = &bytes[self.record.content.range()];
+        let end = content.len().checked_sub(surplus).map(|start| &content[start..]);
+        separator != b',' && end.is_some_and(|end| end.iter().all(|byte| *byte == separator))
     }
 
     /// Why a record that is blank, or whose quotes are wrong, is rejected.

@@ -134,6 +134,25 @@ fn a_row_has_as_many_fields_as_its_header() {
     assert_eq!(read_text("a,b\n1\n1,2,3\n", csv(&[])).keys(), ["1", "1,2,3"]);
 }
 
+/// A well-known log ends its rows with two tabs, and its header does not.
+#[test]
+fn rows_may_end_with_empty_fields_that_the_header_lacks() {
+    let text = "id\tuser\n1\ta\t\t\n2\t\t\t\n3\tb\t\n4\tc\tx\t\n5\td\n6\te\t\tx\n7\tf\t\t\r\n";
+    let outcome = read_text(text, config(RecordFormat::Tsv, &["user"]));
+    assert_eq!(outcome.keys(), ["a", "f"]);
+    assert!(matches!(outcome.rejections[0].2, RejectReason::NoKey { .. }));
+    let others = &outcome.rejections[1..];
+    assert!(others.iter().all(|(_, _, reason)| matches!(reason, RejectReason::Ragged { expected: 2, .. })));
+    assert_eq!(others.len(), 4);
+    let ignoring = ParserConfig { ignore: vec!["id".into()], ..config(RecordFormat::Tsv, &[]) };
+    assert_eq!(read_text("id\tuser\n1\ta\t\n2\ta\t\n", ignoring).keys(), ["a", "a"]);
+    // The first row decides, and a comma may stand in a number.
+    assert_eq!(read_text("id\tuser\n1\ta\n2\tb\t\n", config(RecordFormat::Tsv, &["user"])).keys(), ["a"]);
+    assert!(read_text("id,price,user\n1,1,50,\n2,2,50,\n", csv(&["user"])).keys().is_empty());
+    let semicolons = ParserConfig { separator: Some(b';'), ..csv(&["user"]) };
+    assert_eq!(read_text("id;user\n1;a;\n2;\"b\";\n3;c;\"\"\n", semicolons).keys(), ["a", "b"]);
+}
+
 #[test]
 fn quotes_in_tabbed_rows_are_named_as_the_reason() {
     let text = "id\tname\n1\t\"a\tb\"\n2\t\"x\"\n3\t\"multi\nline\"\n";
