@@ -70,8 +70,8 @@ fn records(format: RecordFormat, data: &[u8]) {
     let mut next = (0, 1);
     for piece in &pieces {
         assert_eq!((piece.at, piece.line), next, "the pieces follow each other");
-        let bytes = &input[piece.at..][..piece.input_bytes];
-        assert_eq!(piece.bytes, bytes[..piece.bytes.len()]);
+        let bytes = &input[piece.at..][..piece.bytes.len()];
+        assert_eq!(piece.bytes, bytes);
         next = (piece.at + bytes.len(), piece.line + bytes.iter().filter(|&&byte| byte == b'\n').count() as u64);
     }
     assert_eq!(next.0, input.len(), "nothing is lost");
@@ -100,9 +100,7 @@ fn config(format: RecordFormat, options: u8) -> ParserConfig {
 struct Piece {
     at: usize,
     line: u64,
-    /// Those that the parser gives out; of a record that is too long, its beginning.
     bytes: Vec<u8>,
-    input_bytes: usize,
     verdict: Verdict,
 }
 
@@ -123,6 +121,12 @@ fn pieces(input: impl Read, config: &ParserConfig, options: BlockOptions) -> Res
     let mut block_at = 0;
     while reader.read_block(&mut block).expect("memory does not fail") {
         parser.parse(&block, &mut parsed).map_err(|error| error.to_string())?;
+        if parsed.is_rest() {
+            let long: &mut Piece = pieces.last_mut().expect("the record that is too long");
+            long.bytes.extend_from_slice(block.bytes());
+            block_at += block.bytes().len();
+            continue;
+        }
         let mut found: Vec<(RecordSpan, Verdict)> = Vec::new();
         found.extend(parsed.header().map(|header| (header.span, Verdict::Header)));
         for (index, span) in parsed.spans().iter().enumerate() {
@@ -137,12 +141,9 @@ fn pieces(input: impl Read, config: &ParserConfig, options: BlockOptions) -> Res
         found.sort_by_key(|(span, _)| span.start);
         for (span, verdict) in found {
             let bytes = block.bytes()[span.range()].to_vec();
-            let input_bytes = match &verdict {
-                Verdict::Rejected(RejectReason::TooLong { record_bytes, .. }) => *record_bytes as usize,
-                _ => bytes.len(),
-            };
-            pieces.push(Piece { at: block_at, line: span.line, bytes, input_bytes, verdict });
-            block_at += input_bytes;
+            let at = block_at;
+            block_at += bytes.len();
+            pieces.push(Piece { at, line: span.line, bytes, verdict });
         }
     }
     Ok(pieces)

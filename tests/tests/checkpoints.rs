@@ -93,7 +93,7 @@ fn a_run_that_continues_empties_no_file() {
     feed(&mut child, &folder.read("input"));
     eventually("a state that knows them", || {
         let asked = folder.dedup("--format csv --key k,v --lookup --state state input");
-        asked.code == Some(0) && asked.out == "k,v\n"
+        asked.code == Some(0) && asked.out == "k,v\nbroken\n"
     });
     kill(child);
     let passed = "k,v\na,1\nb,2\na,3\n,4\n";
@@ -157,7 +157,7 @@ fn a_state_that_cannot_be_saved_at_the_end_hides_no_report() {
         let ran = shell.output().expect("a shell");
         let err = String::from_utf8_lossy(&ran.stderr);
         assert_eq!(ran.status.code(), Some(1), "{command}: {err}");
-        for words in ["6 records were rejected", "\"rejected\":6", "cannot save the state state"] {
+        for words in ["6 records were not judged", "\"rejected\":6", "cannot save the state state"] {
             assert!(err.contains(words), "{command}: `{words}` is not in {err}");
         }
     }

@@ -42,8 +42,7 @@ fn a_file_with_another_header_is_not_continued() {
     folder
         .dedup(&format!("{CSV} --duplicates new.csv other").replace("out.csv", "fresh.csv").replace("new", "again"))
         .fails(2, &["again.csv", "`k,t`", "`t,k`"]);
-    let written = ["new.csv", "fresh.csv"].map(|name| folder.read(name));
-    assert_eq!(written, ["", ""], "all are looked at before one is written");
+    assert!(!folder.has("new.csv") && !folder.has("fresh.csv"), "all are looked at before one is written");
     assert_eq!(folder.read("out.csv"), kept);
     assert!(state == std::fs::read(folder.path("state")).expect("a state"));
     // Neither a line end nor a byte order mark is a part of the line.

@@ -40,6 +40,7 @@ const FLAGS: [&str; 53] = [
     "--out",
     "--duplicates",
     "--rejected",
+    "--unjudged",
     "--strict",
     "--lookup",
     "--late",

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 /// The run failed; files that were written until then end with a whole record.
 pub const FAILED: u8 = 1;
-/// The command line or a configuration is wrong, or `--strict` met a rejected record.
+/// The command line or a configuration is wrong or does not fit the input, or a record could not be judged where all must be.
 pub const USAGE: u8 = 2;
 /// Ctrl-C or SIGTERM ended the run, after its report.
 pub const INTERRUPTED: u8 = 130;
 
-/// A mistake in the command line or a configuration, which is found before any input is read.
+/// A mistake in the command line or a configuration, or an input that does not fit it.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct UsageError(pub String);

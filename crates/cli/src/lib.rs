@@ -2,7 +2,8 @@
 //!
 //! The path of a record through `firstseen dedup`: [`input`] reads, cuts and parses on a thread of its own, and passes
 //! on a batch at a time; [`dedup`] asks the filter and writes each record to the [`output`] that its answer names;
-//! [`state`] saves the filter; [`report`] counts. [`estimate`] takes the same path to a filter that counts. The
+//! [`unjudged`] says what becomes of records that have no answer; [`state`]
+//! saves the filter; [`report`] counts. [`estimate`] takes the same path to a filter that counts. The
 //! commands share [`flags`], [`text`], [`terminal`] and [`exit`]; `kind` chooses the kind of a filter where no flag
 //! names one.
 //!
@@ -57,6 +58,7 @@ pub mod state;
 pub mod text;
 #[cfg(feature = "full")]
 pub mod top;
+pub mod unjudged;
 #[cfg(feature = "full")]
 pub mod up;
 

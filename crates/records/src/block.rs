@@ -2,9 +2,6 @@
 
 use crate::RecordFormat;
 
-/// Of a line without an end within the bounds of a block, so many bytes are kept for the rejected output.
-pub const TRUNCATED_BYTES: usize = 64 << 10;
-
 /// The bounds of a [`BlockReader`](crate::BlockReader).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockOptions {
@@ -35,16 +32,20 @@ impl BlockOptions {
 /// Why a block is one rejected range instead of records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockDefect {
-    /// A record that is too long: all of it, where its end was found, or its beginning (at most [`TRUNCATED_BYTES`]),
-    /// where the rest was skipped.
+    /// A record that is too long: all of it, where its end was found, or its beginning; the next blocks are
+    /// [`RestOfLong`](Self::RestOfLong) then.
     TooLong {
-        /// Bytes of the whole record.
+        /// Bytes of the record in this block.
         record_bytes: u64,
         /// The limit.
         record_bytes_max: usize,
-        /// Lines of the whole record.
+        /// Lines of the record in this block.
         lines: u64,
+        /// Whether this block has all of it.
+        is_whole: bool,
     },
+    /// A further piece of the record that is too long: no record of its own.
+    RestOfLong,
     /// The first line of a quote that does not close: the record would not end before four times the limit or the end
     /// of the input, or only where another quote seems to open. The lines after it follow in blocks in which a newline
     /// always ends the record, as far as the reader had searched.

@@ -294,21 +294,18 @@ pub enum RejectReason {
     /// The line is not `urlkey timestamp {json}`.
     #[error("it is no index line: `urlkey timestamp {{json}}`")]
     NotAnIndexLine,
-    /// The record is longer than the limit. Where the rejection has fewer bytes, they are its beginning; the rest was
-    /// skipped.
-    #[error(
-        "it is longer than {record_bytes_max} bytes (it has {record_bytes}){}{}",
-        quoted_lines(.lines), cut_off(.record_bytes, .kept_bytes)
-    )]
+    /// The record is longer than the limit. Where it is not whole, the blocks that follow have the rest of it
+    /// ([`ParsedBlock::is_rest`](crate::ParsedBlock::is_rest)).
+    #[error("it is longer than {record_bytes_max} bytes{}{}", size(.record_bytes, .is_whole), quoted_lines(.lines))]
     TooLong {
-        /// Its bytes, the skipped ones included.
+        /// Its bytes, as far as they are in this block.
         record_bytes: u64,
         /// The limit.
         record_bytes_max: usize,
         /// Its lines: more than one where quotes join them.
         lines: u64,
-        /// Bytes of the rejection.
-        kept_bytes: usize,
+        /// Whether this block has all of it.
+        is_whole: bool,
     },
     /// A quote does not close: the record would not end before four times the limit or the end of the input, or only
     /// where another quote seems to open. Only its line is rejected; the lines after it are read one by one.
@@ -331,6 +328,94 @@ fn ragged_cure(is_tab_quoted: bool) -> &'static str {
     }
 }
 
+/// Defines [`RejectKind`], the list of its members, and the name of each, in one table.
+macro_rules! reject_kinds {
+    ($($(#[$doc:meta])+ $kind:ident = $name:literal,)+) => {
+        /// What is wrong with a record that is no event, without the details: it stays the same from release to release,
+        /// so that reports count by it.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        pub enum RejectKind {
+            $($(#[$doc])+ $kind,)+
+        }
+
+        impl RejectKind {
+            /// All kinds, in the order in which they are listed.
+            pub const ALL: &[Self] = &[$(Self::$kind),+];
+
+            /// The name in reports, in lower case with underscores.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)+
+                }
+            }
+        }
+    };
+}
+
+reject_kinds! {
+    /// The line is blank, or a comment: it is no record at all.
+    Blank = "blank",
+    /// A field of the key has no value.
+    NoKey = "no_key",
+    /// The row has another number of fields than the header, or than the first row.
+    Ragged = "ragged",
+    /// A quote joins lines to one record, and does not close at the end of a field.
+    JoinedLines = "joined_lines",
+    /// The key or the time is missing.
+    MissingField = "missing_field",
+    /// The time field is no time.
+    BadTime = "bad_time",
+    /// The record is not UTF-8.
+    InvalidUtf8 = "invalid_utf8",
+    /// The record is not JSON.
+    InvalidJson = "invalid_json",
+    /// The record is JSON, but not an object.
+    NotAnObject = "not_an_object",
+    /// The record is no log line.
+    NotALogLine = "not_a_log_line",
+    /// The record is no index line.
+    NotAnIndexLine = "not_an_index_line",
+    /// The record is longer than the limit.
+    TooLong = "too_long",
+    /// A quote opens and does not close.
+    UnclosedQuote = "unclosed_quote",
+    /// The input ended within the record because it could not be read further.
+    BrokenOff = "broken_off",
+}
+
+impl RejectReason {
+    /// What is wrong, without the details.
+    ///
+    /// ```
+    /// use firstseen_records::{RejectKind, RejectReason};
+    /// let reason = RejectReason::MissingField { field: "id".into() };
+    /// assert_eq!((reason.kind(), reason.name()), (RejectKind::MissingField, "missing_field"));
+    /// ```
+    pub fn kind(&self) -> RejectKind {
+        match self {
+            Self::Blank | Self::Comment => RejectKind::Blank,
+            Self::NoKey { .. } => RejectKind::NoKey,
+            Self::Ragged { .. } => RejectKind::Ragged,
+            Self::JoinedLines { .. } => RejectKind::JoinedLines,
+            Self::MissingField { .. } => RejectKind::MissingField,
+            Self::BadTime { .. } => RejectKind::BadTime,
+            Self::InvalidUtf8 { .. } => RejectKind::InvalidUtf8,
+            Self::InvalidJson { .. } => RejectKind::InvalidJson,
+            Self::NotAnObject => RejectKind::NotAnObject,
+            Self::NotALogLine => RejectKind::NotALogLine,
+            Self::NotAnIndexLine => RejectKind::NotAnIndexLine,
+            Self::TooLong { .. } => RejectKind::TooLong,
+            Self::UnclosedQuote => RejectKind::UnclosedQuote,
+            Self::CutOff => RejectKind::BrokenOff,
+        }
+    }
+
+    /// The name of its [`kind`](Self::kind), by which reports count it.
+    pub fn name(&self) -> &'static str {
+        self.kind().name()
+    }
+}
+
 /// Says where the lines are that a mistaken quote may have joined: they may be sound.
 fn quoted_lines(lines: &u64) -> String {
     match lines.saturating_sub(1) {
@@ -339,7 +424,7 @@ fn quoted_lines(lines: &u64) -> String {
     }
 }
 
-fn cut_off(record_bytes: &u64, kept_bytes: &usize) -> String {
-    let is_cut = (*kept_bytes as u64) < *record_bytes;
-    if is_cut { format!("; only its first {kept_bytes} bytes were kept") } else { String::new() }
+/// The size of a record whose end is known.
+fn size(record_bytes: &u64, is_whole: &bool) -> String {
+    if *is_whole { format!(" (it has {record_bytes})") } else { String::new() }
 }

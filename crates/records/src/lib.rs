@@ -61,13 +61,13 @@ mod walk;
 mod wanted;
 mod zstd;
 
-pub use block::{Block, BlockDefect, BlockOptions, TRUNCATED_BYTES};
+pub use block::{Block, BlockDefect, BlockOptions};
 pub use decompress::{Compression, Decompressed};
 pub use detect::{Detected, detect};
-pub use error::{ConfigError, RejectReason, TimeError};
+pub use error::{ConfigError, RejectKind, RejectReason, TimeError};
 pub use format::RecordFormat;
-pub use json_number::canonical_number;
 pub use hint::hint;
+pub use json_number::canonical_number;
 pub use normalize::{KeyNormalization, normalize_url};
 pub use parsed::{Header, ParsedBlock, Rejection};
 pub use parser::{ParserConfig, RecordParser};

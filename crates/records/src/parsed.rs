@@ -39,6 +39,7 @@ pub struct ParsedBlock {
     pub(crate) source_bytes: Vec<u8>,
     pub(crate) rejections: Vec<Rejection>,
     pub(crate) header: Option<Header>,
+    pub(crate) is_rest: bool,
     /// In the order of the input.
     pub(crate) layouts: Vec<LayoutFrom>,
     pub(crate) key_rules: KeyRules,
@@ -87,6 +88,12 @@ impl ParsedBlock {
     /// The records that are no events, in the order of the input.
     pub fn rejections(&self) -> &[Rejection] {
         &self.rejections
+    }
+
+    /// Whether the block has no record of its own, but the next piece of the one that was rejected last: a line that is
+    /// too long comes in pieces, so that it costs no memory and no byte of it is lost.
+    pub fn is_rest(&self) -> bool {
+        self.is_rest
     }
 
     /// The error with which the input ends behind these records: one without a key, where that is to be refused
@@ -171,6 +178,7 @@ impl ParsedBlock {
         self.source_bytes.clear();
         self.rejections.clear();
         self.header = None;
+        self.is_rest = false;
         self.layouts.clear();
         self.refusal = None;
     }

@@ -189,10 +189,14 @@ impl RecordParser {
         parsed.clear();
         let bytes = block.bytes();
         let mut walk = Walk::new(bytes, 0, block.first_line(), block.is_first(), block.quoted_newlines());
+        if block.defect() == Some(BlockDefect::RestOfLong) {
+            parsed.is_rest = true;
+            return Ok(());
+        }
         if let (Some(rows), true) = (&mut self.rows, block.is_first()) {
             rows.begin_file(&walk);
         }
-        if let Some(reason) = block.defect().map(|defect| reason_of(defect, bytes.len())) {
+        if let Some(reason) = block.defect().and_then(reason_of) {
             if self.rows.as_ref().is_some_and(Rows::awaits_header) {
                 return Err(ConfigError::BadHeader { reason });
             }
@@ -265,13 +269,15 @@ fn time_parser(format: RecordFormat, zone: &str, time_format: Option<TimeFormat>
     })
 }
 
-fn reason_of(defect: BlockDefect, kept_bytes: usize) -> RejectReason {
+/// Why the range of a block is rejected; `None` for the rest of a range that was rejected before.
+fn reason_of(defect: BlockDefect) -> Option<RejectReason> {
     match defect {
-        BlockDefect::TooLong { record_bytes, record_bytes_max, lines } => {
-            RejectReason::TooLong { record_bytes, record_bytes_max, lines, kept_bytes }
+        BlockDefect::TooLong { record_bytes, record_bytes_max, lines, is_whole } => {
+            Some(RejectReason::TooLong { record_bytes, record_bytes_max, lines, is_whole })
         }
-        BlockDefect::UnclosedQuote => RejectReason::UnclosedQuote,
-        BlockDefect::InputFailed => RejectReason::CutOff,
+        BlockDefect::RestOfLong => None,
+        BlockDefect::UnclosedQuote => Some(RejectReason::UnclosedQuote),
+        BlockDefect::InputFailed => Some(RejectReason::CutOff),
     }
 }
 

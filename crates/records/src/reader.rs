@@ -1,7 +1,7 @@
 //! Cuts a stream of bytes into blocks of whole records, in bounded memory and without waiting for more than one read.
 //! Must not know: fields, keys, formats beyond "may a newline stand between quotes".
 
-use crate::block::{Block, BlockDefect, BlockOptions, TRUNCATED_BYTES};
+use crate::block::{Block, BlockDefect, BlockOptions};
 use crate::cut::{Cut, count_newlines, has_sound_quotes};
 use std::io::{ErrorKind, Read};
 
@@ -26,6 +26,8 @@ pub struct BlockReader<R> {
     pending_start: usize,
     /// So many pending bytes follow a quote that does not close: in them a newline always ends the record.
     distrusted: usize,
+    /// Whether the next bytes are the rest of a line that is too long.
+    is_in_long_line: bool,
     read_bytes: usize,
     next_line: u64,
     next_record: u64,
@@ -45,6 +47,7 @@ impl<R: Read> BlockReader<R> {
             pending: Vec::new(),
             pending_start: 0,
             distrusted: 0,
+            is_in_long_line: false,
             read_bytes: block_bytes_target.min(READ_BYTES_MIN),
             next_line: 1,
             next_record: 1,
@@ -66,6 +69,9 @@ impl<R: Read> BlockReader<R> {
     /// The error of the input's `read`, after all bytes that came before it; the reader is at its end then.
     pub fn read_block(&mut self, block: &mut Block) -> std::io::Result<bool> {
         self.open(block);
+        if self.is_in_long_line {
+            return self.read_long_line(block);
+        }
         if self.distrusted > 0 && self.take_distrusted(block) {
             return Ok(true);
         }
@@ -199,7 +205,7 @@ impl<R: Read> BlockReader<R> {
         self.keep(&block.buffer[end..block.filled]);
         block.filled = end;
         let record_bytes_max = self.options.record_bytes_max;
-        block.defect = Some(BlockDefect::TooLong { record_bytes: end as u64, record_bytes_max, lines });
+        block.defect = Some(BlockDefect::TooLong { record_bytes: end as u64, record_bytes_max, lines, is_whole: true });
         self.close(block, newlines, 1);
     }
 
@@ -208,30 +214,24 @@ impl<R: Read> BlockReader<R> {
         if memchr::memchr(b'\n', block.bytes()).is_some() {
             return self.reject_unclosed(block);
         }
-        let mut record_bytes = block.filled as u64;
-        let prefix_bytes = block.filled.min(TRUNCATED_BYTES);
-        let is_whole = loop {
-            block.filled = prefix_bytes;
-            match self.read_once(block, prefix_bytes + self.options.block_bytes_target) {
-                Ok(0) => break false,
-                Ok(_) => {}
-                Err(error) => {
-                    self.failure = Some(error);
-                    break false;
-                }
-            }
-            let passed = &block.buffer[prefix_bytes..block.filled];
-            if let Some(newline) = memchr::memchr(b'\n', passed) {
-                record_bytes += newline as u64 + 1;
-                self.keep(&passed[newline + 1..]);
-                break true;
-            }
-            record_bytes += passed.len() as u64;
-        };
-        block.filled = prefix_bytes;
-        let record_bytes_max = self.options.record_bytes_max;
-        block.defect = Some(BlockDefect::TooLong { record_bytes, record_bytes_max, lines: 1 });
-        self.close(block, u64::from(is_whole), 1);
+        let (record_bytes, record_bytes_max) = (block.filled as u64, self.options.record_bytes_max);
+        block.defect = Some(BlockDefect::TooLong { record_bytes, record_bytes_max, lines: 1, is_whole: false });
+        self.is_in_long_line = true;
+        self.close(block, 0, 1);
+    }
+
+    /// Fills the block with the next piece of a line that is too long; `false` where the input ends with it.
+    fn read_long_line(&mut self, block: &mut Block) -> std::io::Result<bool> {
+        let read = self.read_once(block, self.options.block_bytes_target)?;
+        let newline = memchr::memchr(b'\n', block.bytes());
+        if let Some(newline) = newline {
+            self.keep(&block.buffer[newline + 1..block.filled]);
+            block.filled = newline + 1;
+        }
+        self.is_in_long_line = newline.is_none() && read > 0;
+        block.defect = Some(BlockDefect::RestOfLong);
+        self.close(block, u64::from(newline.is_some()), 0);
+        Ok(read > 0)
     }
 
     /// Rejects the first line only: probably its quote is the mistake, and not everything after it.

@@ -1,12 +1,13 @@
 //! A batch through the filter: its answers, their counts, and the output of each record.
 //!
-//! Promises: answers come in the order of the records; every record goes to one output. Must not know: files, threads.
+//! Promises: answers come in the order of the records; every record goes to one output, in the order of the input, but for
+//! those that the user wants dropped. Must not know: files, threads.
 
 use std::ops::Range;
 use std::time::Instant;
 
 use firstseen_filter::Digest;
-use firstseen_records::Rejection;
+use firstseen_records::{RecordSpan, Rejection};
 use firstseen_routing::Answer;
 
 use super::LateArg;
@@ -16,8 +17,11 @@ use super::tally::{Event, Tally};
 use super::troubles::Troubles;
 use crate::input::Batch;
 use crate::output::Output;
-use crate::output::rejects::Rejects;
+use crate::report::Counts;
 use crate::terminal::progress::Progress;
+use crate::unjudged::counts::{Place, Unjudged};
+use crate::unjudged::gate::Turn;
+use crate::unjudged::{Fate, UnjudgedReason};
 
 /// Events that are answered before they are counted and written: their answers stay in the first cache.
 const CHUNK_EVENTS: usize = 4096;
@@ -41,7 +45,15 @@ impl Outputs {
             Destination::FirstSeen => &mut self.first_seen,
             Destination::Uncertain if self.uncertain.is_kept() => &mut self.uncertain,
             Destination::Duplicates | Destination::Uncertain => &mut self.duplicates,
-            Destination::Rejected => &mut self.rejected,
+        }
+    }
+
+    /// The output of a record that cannot be judged, if it goes anywhere.
+    fn of_unjudged(&mut self, fate: Fate) -> Option<&mut Output> {
+        match fate {
+            Fate::Passed => Some(&mut self.first_seen),
+            Fate::Rejected => Some(&mut self.rejected),
+            Fate::Dropped => None,
         }
     }
 
@@ -49,10 +61,28 @@ impl Outputs {
         self.each().into_iter().try_for_each(Output::begin)
     }
 
+    /// Does what the gate says.
+    pub(super) fn turn(&mut self, turn: Turn) -> anyhow::Result<()> {
+        match turn {
+            Turn::Stay => Ok(()),
+            Turn::Release => self.each().into_iter().try_for_each(Output::release),
+            Turn::Open => self.each().into_iter().try_for_each(Output::open),
+        }
+    }
+
+    /// The run ends before anything was written.
+    pub(super) fn discard(&mut self) {
+        self.each().into_iter().for_each(Output::discard);
+    }
+
     /// Checks, before any record of `batch` is answered, that output files of earlier runs begin with its header.
     pub(super) fn check_header(&mut self, batch: &Batch) -> anyhow::Result<()> {
         let Some(header) = batch.new_header() else { return Ok(()) };
         self.each().into_iter().try_for_each(|output| output.check_header(header))
+    }
+
+    fn end_block(&mut self, block: &[u8]) -> anyhow::Result<()> {
+        self.each().into_iter().try_for_each(|output| output.end_block(block))
     }
 
     pub(super) fn flush(&mut self) -> anyhow::Result<()> {
@@ -94,33 +124,38 @@ impl Source {
 pub(super) struct Engine {
     pub(super) source: Source,
     pub(super) tally: Tally,
-    pub(super) rejects: Rejects,
-    pub(super) late: LateArg,
+    pub(super) unjudged: Unjudged,
+    /// What the user has asked for of late records, if anything.
+    pub(super) late: Option<LateArg>,
     pub(super) troubles: Troubles,
     pub(super) answers: Vec<Answer>,
-    /// Records at the end of a file whose times nothing confirms or contradicts.
-    pub(super) unclear: u64,
 }
 
-/// The output of one record.
+/// The output of a record that is judged.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Destination {
+pub(super) enum Destination {
     FirstSeen,
     Duplicates,
     Uncertain,
-    Rejected,
 }
 
 impl Engine {
-    /// Whether there was no record yet, not even a rejected one.
-    pub(super) fn has_seen_nothing(&self) -> bool {
-        self.tally.counts.events + self.rejects.count() == 0
-    }
-
-    /// Whether each record was read and decided; late ones count as decided.
+    /// Whether each record was read and decided; late ones count as decided where the user has said what becomes of them.
     pub(super) fn is_clean(&self) -> bool {
         let is_recorded = if let Source::Cluster(remote) = &self.source { remote.is_clean() } else { true };
-        is_recorded && self.rejects.count() + self.troubles.total() + self.unclear == 0
+        is_recorded && self.unjudged.total() == 0
+    }
+
+    /// Whether a record was judged.
+    pub(super) fn has_judged(&self) -> bool {
+        let Counts { events, undecided, .. } = self.tally.counts;
+        events > undecided + self.tally.late_unjudged
+    }
+
+    /// Whether nothing can be said yet about flags and input: nodes are in trouble, or others hold records.
+    pub(super) fn is_in_trouble(&self) -> bool {
+        let has_waiting = if let Source::Cluster(remote) = &self.source { remote.waiting().0 > 0 } else { false };
+        has_waiting || self.unjudged.total() > self.unjudged.total_without_trouble()
     }
 
     /// Answers every record of `batch` and writes it to its output; `ahead_ms` has the times of the records that come
@@ -132,45 +167,95 @@ impl Engine {
         outputs: &mut Outputs,
         progress: &Progress,
     ) -> anyhow::Result<()> {
-        let Batch { block, parsed, file, .. } = batch;
-        let bytes = block.bytes();
+        let handled = self.handle_records(batch, ahead_ms, outputs, progress);
+        // Where the run ends within the batch, the records before its end are written.
+        outputs.end_block(batch.block.bytes()).and(handled)
+    }
+
+    fn handle_records(
+        &mut self,
+        batch: &Batch,
+        ahead_ms: &[u64],
+        outputs: &mut Outputs,
+        progress: &Progress,
+    ) -> anyhow::Result<()> {
+        let Batch { block, parsed, .. } = batch;
+        let (bytes, spans) = (block.bytes(), parsed.spans());
+        if parsed.is_rest() {
+            return self.continue_rejected(bytes, outputs);
+        }
         if let Some(header) = parsed.header().filter(|header| !header.is_repeated) {
             for output in outputs.each() {
                 output.header(bytes, header.span.range())?;
             }
         }
-        let mut rejections = parsed.rejections().iter().peekable();
+        let mut rejections = parsed.rejections();
         for start in (0..parsed.len()).step_by(CHUNK_EVENTS) {
             let chunk = start..parsed.len().min(start + CHUNK_EVENTS);
             self.answer(batch, chunk.clone(), ahead_ms);
             self.watch(batch, start, progress);
-            let has_claims = self.source.has_claims();
-            for index in chunk {
-                // What another one holds waits until that is decided.
-                if has_claims && self.source.is_held(index) {
-                    continue;
-                }
-                let event = Event { block, parsed, index };
-                let destination = match self.answers[index - start] {
-                    Answer::Refused => {
-                        // Records that the parser rejects and those that the filter refuses go to one output, in the
-                        // order of the input.
-                        let place = parsed.spans()[index].range().start;
-                        while let Some(earlier) = rejections.next_if(|rejection| rejection.span.range().start < place) {
-                            self.reject(earlier, batch, outputs, progress)?;
-                        }
-                        let is_last = batch.is_before_older && index + 1 == parsed.len();
-                        if is_last { self.unclear(event, *file, progress) } else { self.refuse(event, *file, progress) }
-                    }
-                    answer => self.count(event, index - start, answer),
+            // From rejection to rejection, so that records stay in the order of the input.
+            let mut index = start;
+            while index < chunk.end {
+                rejections = self.reject_before(rejections, spans[index].start, batch, outputs, progress)?;
+                let is_before = |span: &RecordSpan| rejections.first().is_none_or(|next| span.start < next.span.start);
+                let until = match rejections {
+                    [] => chunk.end,
+                    _ => index + spans[index..chunk.end].partition_point(is_before),
                 };
-                outputs.of(destination).record(bytes, parsed.spans()[index].range())?;
+                self.write(batch, index..until, start, outputs, progress)?;
+                index = until;
             }
         }
-        for rejection in rejections {
-            self.reject(rejection, batch, outputs, progress)?;
+        self.reject_before(rejections, u32::MAX, batch, outputs, progress).map(drop)
+    }
+
+    /// Counts and writes events that are answered; the answers begin with that to event `start`.
+    fn write(
+        &mut self,
+        batch: &Batch,
+        events: Range<usize>,
+        start: usize,
+        outputs: &mut Outputs,
+        progress: &Progress,
+    ) -> anyhow::Result<()> {
+        let Batch { block, parsed, .. } = batch;
+        let (bytes, spans) = (block.bytes(), parsed.spans());
+        let has_claims = self.source.has_claims();
+        for index in events {
+            // What another one holds waits until that is decided.
+            if has_claims && self.source.is_held(index) {
+                continue;
+            }
+            let (event, place) = (Event { block, parsed, index }, index - start);
+            match self.answers[place] {
+                answer @ (Answer::FirstSeen | Answer::Duplicate) => {
+                    let destination = self.count(event, place, answer);
+                    outputs.of(destination).record(bytes, spans[index].range())?;
+                }
+                answer => self.write_unjudged(event, place, answer, batch, outputs, progress)?,
+            }
         }
-        outputs.each().into_iter().try_for_each(|output| output.end_block(bytes))
+        Ok(())
+    }
+
+    /// Counts and writes the `place`th event of its chunk, which is late or has no verdict.
+    #[cold]
+    fn write_unjudged(
+        &mut self,
+        event: Event<'_>,
+        place: usize,
+        answer: Answer,
+        batch: &Batch,
+        outputs: &mut Outputs,
+        progress: &Progress,
+    ) -> anyhow::Result<()> {
+        let output = match self.chosen(answer) {
+            Some(chosen) => Some(outputs.of(self.late_as_chosen(event, chosen, batch, progress))),
+            None => outputs.of_unjudged(self.unjudged(event, place, answer, batch, progress)?),
+        };
+        let Some(output) = output else { return Ok(()) };
+        output.record(batch.block.bytes(), event.parsed.spans()[event.index].range())
     }
 
     /// Answers events of `batch` that others held, and writes them to their outputs, unless they are held again.
@@ -181,49 +266,47 @@ impl Engine {
         outputs: &mut Outputs,
         progress: &Progress,
     ) -> anyhow::Result<()> {
-        let Batch { block, parsed, file, .. } = batch;
-        let bytes = block.bytes();
+        let mut handled = Ok(());
         for index in events.iter().copied().filter(|index| !self.source.is_held(*index)).collect::<Vec<_>>() {
             self.answer(batch, index..index + 1, &[]);
             self.watch(batch, index, progress);
-            let event = Event { block, parsed, index };
-            let destination = match self.answers[0] {
-                Answer::Refused => self.refuse(event, *file, progress),
-                answer => self.count(event, 0, answer),
-            };
-            outputs.of(destination).record(bytes, parsed.spans()[index].range())?;
+            handled = self.write(batch, index..index + 1, index, outputs, progress);
+            if handled.is_err() {
+                break;
+            }
         }
-        outputs.each().into_iter().try_for_each(|output| output.end_block(bytes))
+        outputs.end_block(batch.block.bytes()).and(handled)
     }
 
-    fn reject(
+    /// Counts and writes the rejections that begin before `place` in the block, and returns the others.
+    fn reject_before<'a>(
         &mut self,
-        rejection: &Rejection,
+        rejections: &'a [Rejection],
+        place: u32,
         batch: &Batch,
         outputs: &mut Outputs,
         progress: &Progress,
-    ) -> anyhow::Result<()> {
-        self.rejects.add(batch.file, rejection.span.line, &rejection.reason, progress);
-        outputs.rejected.record(batch.block.bytes(), rejection.span.range())
+    ) -> anyhow::Result<&'a [Rejection]> {
+        let mut rest = rejections;
+        while let [rejection, others @ ..] = rest
+            && rejection.span.start < place
+        {
+            let at = Place { file: batch.file, line: rejection.span.line };
+            let fate = self.unjudged.unread(&rejection.reason, at, progress)?;
+            if let Some(output) = outputs.of_unjudged(fate) {
+                output.record(batch.block.bytes(), rejection.span.range())?;
+            }
+            rest = others;
+        }
+        Ok(rest)
     }
 
-    /// The last record of a file may be refused for its time; where the next file begins earlier, it cannot contradict
-    /// that time, and the record is passed on.
-    fn unclear(&mut self, event: Event<'_>, file: usize, progress: &Progress) -> Destination {
-        progress.note(&format!(
-            "firstseen: {}: undecided, and passed on: its time is more than --future-max ahead of its file, and the \
-             next file is older: name the oldest file first",
-            self.rejects.place(file, event.parsed.spans()[event.index].line)
-        ));
-        self.unclear += 1;
-        self.decided(event, Answer::Undecided)
-    }
-
-    fn refuse(&mut self, event: Event<'_>, file: usize, progress: &Progress) -> Destination {
-        let line = event.parsed.spans()[event.index].line;
-        let reason = "its time is more than --future-max ahead of the others, which do not bear it out";
-        self.rejects.add(file, line, reason, progress);
-        Destination::Rejected
+    /// Writes the next piece of a record that was rejected.
+    fn continue_rejected(&mut self, bytes: &[u8], outputs: &mut Outputs) -> anyhow::Result<()> {
+        let fate = self.unjudged.last_fate();
+        let Some(output) = fate.and_then(|fate| outputs.of_unjudged(fate)) else { return Ok(()) };
+        output.continue_record();
+        output.record(bytes, 0..bytes.len())
     }
 
     fn answer(&mut self, batch: &Batch, chunk: Range<usize>, ahead_ms: &[u64]) {
@@ -235,55 +318,42 @@ impl Engine {
 
     /// Prints a line where the answers of a chunk, which begins at event `start`, begin or end to be undecided.
     fn watch(&mut self, batch: &Batch, start: usize, progress: &Progress) {
+        if self.unjudged.ends_the_run() {
+            return;
+        }
         let source = &self.source;
         let why = |event| match source {
             Source::Here(_) => None,
             Source::Cluster(remote) => remote.why(start + event),
         };
         let Some((event, turn)) = self.troubles.look(&self.answers, Instant::now(), why) else { return };
-        let line = batch.parsed.spans()[start + event].line;
-        progress.note(&turn.words(&self.rejects.place(batch.file, line), why(event)));
+        let why = why(event);
+        if !turn.is_end() {
+            self.unjudged.was_named(why.map_or(UnjudgedReason::Full, |why| why.reason.into()));
+        }
+        let place = Place { file: batch.file, line: batch.parsed.spans()[start + event].line };
+        let words = turn.words(&self.unjudged.place(place), why, self.unjudged.passed());
+        self.unjudged.say(words, progress);
     }
 
-    /// Counts one event that was not refused, the `place`th of its chunk, and returns its output.
-    // It has two callers, and is called for each event by one of them.
+    /// Counts an event that is judged, the `place`th of its chunk, and returns its output.
     #[inline(always)]
     fn count(&mut self, event: Event<'_>, place: usize, answer: Answer) -> Destination {
-        match answer {
-            Answer::Late => {
-                self.tally.counts.late += 1;
-                self.decided(
-                    event,
-                    match self.late {
-                        LateArg::FirstSeen => Answer::FirstSeen,
-                        LateArg::Duplicate => Answer::Duplicate,
-                        LateArg::Undecided => Answer::Undecided,
-                    },
-                )
-            }
-            answer => match &self.source {
-                Source::Here(here) if here.is_checked() => self.checked(event, place, answer),
-                _ => self.decided(event, answer),
-            },
+        match &self.source {
+            Source::Here(here) if here.is_checked() => self.checked(event, place, answer),
+            _ => self.decided(event, answer),
         }
     }
 
     #[inline]
-    fn decided(&mut self, event: Event<'_>, answer: Answer) -> Destination {
+    pub(super) fn decided(&mut self, event: Event<'_>, answer: Answer) -> Destination {
         self.tally.counts.events += 1;
-        match answer {
-            Answer::FirstSeen => {
-                self.tally.first_seen(event);
-                Destination::FirstSeen
-            }
-            Answer::Duplicate => {
-                self.tally.duplicate(event);
-                Destination::Duplicates
-            }
-            _ => {
-                self.tally.counts.undecided += 1;
-                Destination::FirstSeen
-            }
+        if answer == Answer::Duplicate {
+            self.tally.duplicate(event);
+            Destination::Duplicates
+        } else {
+            self.tally.first_seen(event);
+            Destination::FirstSeen
         }
     }
 

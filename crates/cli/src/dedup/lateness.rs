@@ -6,6 +6,7 @@ use firstseen_filter::{FilterDefinition, Kind, Stamp, Unit, UnitNumber, Window, 
 use firstseen_routing::Answer;
 
 use super::LateArg;
+use crate::unjudged::UnjudgedArg;
 
 /// Records that came later than the lateness allows, and not so late that `--late` answers them.
 #[derive(Clone, Copy, Debug, Default)]
@@ -50,15 +51,22 @@ impl PastLateness {
 }
 
 /// What is said beside the number of records that `--late` has answered, of a filter in a cluster without its definition.
-pub(super) fn late_meaning(late: LateArg, definition: Option<&FilterDefinition>) -> String {
+pub(super) fn late_meaning(
+    late: Option<LateArg>,
+    unjudged: UnjudgedArg,
+    definition: Option<&FilterDefinition>,
+) -> String {
     let before = match definition.map(|definition| &definition.window) {
         Some(Window::LandmarkDuration(_) | Window::LandmarkCalendar(_)) => "of before the last landmark",
         _ => "older than the window and --lateness together",
     };
     let verdict = match late {
-        LateArg::FirstSeen => "passed on and not remembered, so that repeats of them pass, too (--late first-seen)",
-        LateArg::Duplicate => "dropped, also where they had never been seen (--late duplicate)",
-        LateArg::Undecided => "passed on, not remembered, and counted as undecided (--late undecided)",
+        None | Some(LateArg::Undecided) if unjudged == UnjudgedArg::Drop => "dropped (--unjudged drop)",
+        None | Some(LateArg::FirstSeen) => {
+            "passed on and not remembered, so that repeats of them pass, too (--late first-seen)"
+        }
+        Some(LateArg::Duplicate) => "dropped, also where they had never been seen (--late duplicate)",
+        Some(LateArg::Undecided) => "passed on, not remembered, and counted as undecided (--late undecided)",
     };
     let helps = match definition {
         Some(definition) => helps(definition),

@@ -1,7 +1,7 @@
 //! `firstseen dedup`: each record once.
 //!
-//! Promises: every record of the input goes to exactly one output, in order; a record that was passed on was recorded
-//! in the filter, also in the state that is saved. With claims a record is recorded after it was passed on, one that another run
+//! Promises: every record of the input goes to exactly one output, in order, but for those that cannot be judged where
+//! `--unjudged drop` is given; a record that was judged first-seen was recorded in the filter, also in the state that is saved. With claims a record is recorded after it was passed on, one that another run
 //! held comes behind later ones, and one that is not decided when the run is ended goes nowhere. Must not know: how a filter
 //! works, or where it is.
 
@@ -20,6 +20,7 @@ mod run;
 mod setup;
 mod tally;
 mod troubles;
+mod undecided;
 #[cfg(feature = "full")]
 mod waits;
 
@@ -106,9 +107,10 @@ pub struct OutputArgs {
     #[arg(long, value_name = "FILE")]
     pub duplicates: Option<PathBuf>,
     /// What to do with a record older than the window and the lateness: pass it on, drop it as a duplicate, or pass it on and
-    /// count it as undecided
-    #[arg(long, value_enum, default_value = "first-seen")]
-    pub late: LateArg,
+    /// count it as undecided. Without it such a record is passed on, and counts as one that cannot be judged (--unjudged,
+    /// --strict)
+    #[arg(long, value_enum)]
+    pub late: Option<LateArg>,
     /// Check called duplicates in an exact cache of this size (`exact:64MiB`)
     #[arg(long, value_name = "exact:SIZE")]
     pub confirm: Option<ConfirmArg>,

@@ -44,10 +44,6 @@ impl Remote {
         match *self {}
     }
 
-    pub(super) fn is_idle(&self) -> bool {
-        match *self {}
-    }
-
     pub(super) fn step_ms(&self) -> Option<u64> {
         match *self {}
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context as TaskContext, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use anyhow::Context;
+use anyhow::{Context, bail};
 use firstseen_client::{CallError, Client, ConnectError, Filter, FilterError, Mismatch, NodeTraffic, Verdict};
 use firstseen_filter::{FilterSecret, Kind};
 use firstseen_routing::{Answer, Reason};
@@ -29,6 +29,7 @@ use crate::input::Batch;
 use crate::report::describe::describe;
 use crate::report::filter::{ClusterReport, NodeReport, TreeReport, reason_name};
 use crate::terminal::stop::Stop;
+use crate::unjudged::UnjudgedReason;
 
 /// Events that may be unanswered before the next batch of the input waits: enough for a busy cluster, and less than
 /// what the client takes without waiting, so that events never overtake each other.
@@ -204,11 +205,6 @@ impl Remote {
         self.inflight.is_empty()
     }
 
-    /// Whether nothing is unanswered, and nothing waits for others.
-    pub(super) fn is_idle(&self) -> bool {
-        self.is_answered() && self.waiting().0 == 0
-    }
-
     /// How far ahead of the others an event's time may be to be accepted without their confirmation; none where times
     /// do not matter.
     pub(super) fn step_ms(&self) -> Option<u64> {
@@ -253,15 +249,25 @@ impl Remote {
         let Self { runtime, waits, filter, .. } = self;
         let words = || words(DEADLINE_MS, &filter.down_nodes());
         let (batch, answers) = runtime.block_on(waits.until(oldest.answer, words));
-        self.begin(&batch, answers?, 0);
+        self.begin(&batch, answers?, 0)?;
         Ok(Some(batch))
     }
 
     /// The next batch to handle has these answers, and has been asked about so often before. A run that no longer waits writes
     /// nothing more that it would have to confirm: it lets go what it was granted.
-    fn begin(&mut self, batch: &Batch, (verdicts, answers): Claimed, asked: u32) {
+    ///
+    /// # Errors
+    /// Where the filter was dropped: nothing could be judged from here on.
+    fn begin(&mut self, batch: &Batch, (verdicts, answers): Claimed, asked: u32) -> anyhow::Result<()> {
+        if verdicts.contains(&Verdict::Undecided(Reason::UnknownFilter)) {
+            let cure = UnjudgedReason::from(Reason::UnknownFilter).cure();
+            bail!(
+                "the cluster has no filter `{}` any more, so that nothing more can be judged: {cure}",
+                self.filter.name()
+            );
+        }
         self.verdicts = verdicts;
-        let (Some(claims), Some(mut answers)) = (&mut self.claims, answers) else { return };
+        let (Some(claims), Some(mut answers)) = (&mut self.claims, answers) else { return Ok(()) };
         if let Some(since) = self.waits.given_up_at() {
             let granted = answers.give_back();
             let released = async { timeout_at(since + LET_GO_WITHIN, release(&self.filter, batch, &granted)).await };
@@ -273,6 +279,7 @@ impl Remote {
             let released = async { timeout(RELEASED_WITHIN, release(&self.filter, batch, &over)).await };
             let _ = self.runtime.block_on(released);
         }
+        Ok(())
     }
 
     /// Whether another one holds this event of the batch that is being handled, so that it waits.
@@ -364,7 +371,7 @@ impl Remote {
         let words = || words(DEADLINE_MS, &filter.down_nodes());
         let answer = Box::pin(claimed_or_left(filter, claims.lease(), (&batch, &events), &[], waits.given_up()));
         let answers = runtime.block_on(waits.until(answer, words))?;
-        self.begin(&batch, answers, asked);
+        self.begin(&batch, answers, asked)?;
         Ok(Some((batch, events)))
     }
 

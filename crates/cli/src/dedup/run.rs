@@ -20,7 +20,6 @@ use crate::input::Times;
 use crate::input::walk::{Pass, walk};
 use crate::input::{self, Batch, Input};
 use crate::output::distinct;
-use crate::output::rejects::Rejects;
 use crate::output::{Earlier, Output};
 use crate::report::Report;
 use crate::report::describe::describe;
@@ -30,6 +29,9 @@ use crate::state::saving::{Saving, WriteBody};
 use crate::terminal::progress::Progress;
 use crate::terminal::stop::Stop;
 use crate::text::numbers::grouped;
+use crate::unjudged::UnjudgedArg;
+use crate::unjudged::counts::Unjudged;
+use crate::unjudged::gate::{Gate, Turn};
 
 /// While others hold records, the wish to stop is looked at so often.
 const LOOK: Duration = Duration::from_millis(100);
@@ -46,44 +48,57 @@ pub fn run(args: &DedupArgs) -> anyhow::Result<ExitCode> {
     let written =
         [&lock, &output.out, &output.duplicates, &output.uncertain, &run.rejected, &run.state, &run.report_file];
     distinct::check(&args.input.files, &written, output.out.is_none())?;
-    let saving = Saving::new(run.saved_to(), run.state_every())?;
+    let mut saving = Saving::new(run.saved_to(), run.state_every())?;
     args.input.look();
     let Setup { source, parser, times, secret } = Setup::new(args)?;
+    if let Source::Here(here) = &source {
+        saving.will_save(here.filter.bytes());
+    }
     let outputs = open(args)?;
     let engine = Engine {
         source,
         tally: Tally::new(args.input.source.is_some(), &secret),
-        rejects: Rejects::new(args.input.files.clone(), run.rejected.is_some()),
+        unjudged: Unjudged::new(args.input.files.clone(), run.unjudged, run.rejected.is_some()),
         late: output.late,
         troubles: Troubles::default(),
         answers: Vec::new(),
-        unclear: 0,
     };
     let input = Input::start(args.input.reading(parser, times));
     let stop = Stop::on_signal(input.waker())?;
     let progress = Progress::new(input_bytes, output.out.is_none());
-    let mut pass = DedupPass { engine, outputs, progress, saving, stop: stop.clone(), input_bytes: 0 };
+    let gate = Gate::new(input::is_stream(&args.input.files), args.input.format());
+    let mut pass = DedupPass { engine, outputs, gate, progress, saving, stop: stop.clone(), input_bytes: 0 };
     let ended = walk(&input, &stop, &mut pass);
     pass.leave();
     let DedupPass { mut engine, mut outputs, progress, saving, .. } = pass;
     progress.end();
+    if ended.is_refused() {
+        outputs.discard();
+    } else {
+        engine.unjudged.say_held(&progress);
+        engine.unjudged.end(&progress);
+    }
     let saved = match &engine.source {
         Source::Here(here) => saving.end(&ended, &here.header, &|body| here.filter.write_body(body), || outputs.sync()),
         Source::Cluster(_) => Ok(()),
     };
-    engine.rejects.end(&progress);
     let mut written = Ok(());
     if ended.is_reported() {
         let report = report(args, times, &mut engine, started.elapsed().as_secs_f64(), ended.is_interrupted());
         written = report.write(run.report, run.report_file.as_deref());
     }
-    ended.exit_code(saved.and(written), run.strict && !engine.is_clean())
+    let has_judged_nothing = ended.is_at_end() && engine.unjudged.total() > 0 && !engine.has_judged();
+    if has_judged_nothing {
+        progress.note("firstseen: not one record of the input was judged: the output is the input");
+    }
+    ended.exit_code(saved.and(written), has_judged_nothing || run.strict && !engine.is_clean())
 }
 
 /// The pass of batches through the filter to the outputs.
 struct DedupPass {
     engine: Engine,
     outputs: Outputs,
+    gate: Gate,
     progress: Progress,
     saving: Saving,
     stop: Stop,
@@ -94,12 +109,33 @@ struct DedupPass {
 impl DedupPass {
     fn handle(&mut self, batch: Box<Batch>, ahead_ms: &[u64]) -> anyhow::Result<Option<Box<Batch>>> {
         let handled = self.engine.handle(&batch, ahead_ms, &mut self.outputs, &self.progress);
+        self.gate.saw(&batch, Instant::now());
+        let handled = handled.and(self.pass_gate());
         self.input_bytes = batch.input_bytes;
-        self.saving.has_answered();
+        if self.engine.has_judged() {
+            self.saving.has_answered();
+        }
         let counts = &self.engine.tally.counts;
         self.progress.at(batch.input_bytes, || format!("{} events, {} duplicates", counts.events, counts.duplicates));
         let saved = handled.and_then(|()| self.save_if_due());
         self.confirm(batch, saved)
+    }
+
+    /// Opens the outputs if a record was judged.
+    fn pass_gate(&mut self) -> anyhow::Result<()> {
+        if self.gate.is_open() {
+            return Ok(());
+        }
+        let is_judged = self.engine.has_judged() || self.engine.is_in_trouble();
+        let turn = self.gate.decide(is_judged, &self.engine.unjudged, Instant::now())?;
+        self.turn(turn)
+    }
+
+    fn turn(&mut self, turn: Turn) -> anyhow::Result<()> {
+        if turn == Turn::Open {
+            self.engine.unjudged.say_held(&self.progress);
+        }
+        self.outputs.turn(turn)
     }
 
     /// What was claimed of a batch is written now, and confirmed after that, or let go where it could not be written. A batch of which
@@ -140,6 +176,9 @@ impl DedupPass {
 
     fn save_if_due(&mut self) -> anyhow::Result<()> {
         let Source::Here(here) = &self.engine.source else { return Ok(()) };
+        if !self.gate.is_open() {
+            return Ok(());
+        }
         let deliver = || self.outputs.sync();
         let write_body: WriteBody<'_> = &|body| here.filter.write_body(body);
         self.saving.save_if_due(self.input_bytes, &here.header, write_body, deliver, &self.progress)
@@ -200,14 +239,19 @@ impl Pass for DedupPass {
             self.oldest()?;
         }
         self.again()?;
+        self.pass_gate()?;
         self.outputs.flush()?;
         self.save_if_due()?;
         let due = if let Source::Cluster(remote) = &self.engine.source { remote.next_due() } else { None };
-        Ok(self.saving.wait().into_iter().chain(due).min())
+        let save = self.saving.wait().filter(|_| self.gate.is_open());
+        Ok([save, due, self.gate.wait(Instant::now())].into_iter().flatten().min())
     }
 
-    fn end(&mut self) -> anyhow::Result<()> {
-        self.flush()?;
+    fn end(&mut self, is_whole: bool) -> anyhow::Result<()> {
+        while !self.is_answered() {
+            self.oldest()?;
+        }
+        self.again()?;
         if let Source::Cluster(remote) = &self.engine.source
             && remote.waiting().0 > 0
         {
@@ -218,15 +262,14 @@ impl Pass for DedupPass {
         while self.awaits_due() {
             self.again()?;
         }
+        let is_known = self.engine.has_judged() || self.engine.is_in_trouble();
+        let turn = self.gate.end(is_whole && !is_known, &self.engine.unjudged)?;
+        self.turn(turn)?;
         self.outputs.flush()
     }
 
-    fn has_seen_nothing(&self) -> bool {
-        let is_idle = match &self.engine.source {
-            Source::Here(_) => true,
-            Source::Cluster(remote) => remote.is_idle(),
-        };
-        is_idle && self.engine.has_seen_nothing()
+    fn has_written_nothing(&self) -> bool {
+        !self.gate.is_open()
     }
 }
 
@@ -247,18 +290,22 @@ fn open(DedupArgs { input, output, run, cluster, .. }: &DedupArgs) -> anyhow::Re
 }
 
 fn report(args: &DedupArgs, times: Times, engine: &mut Engine, seconds: f64, interrupted: bool) -> Report {
-    let Engine { source, tally, rejects, .. } = engine;
+    let Engine { source, tally, unjudged, .. } = engine;
     let mut counts = tally.counts;
-    counts.rejected = rejects.count();
+    counts.rejected = unjudged.unread_total();
     let (top_sources_duplicates, top_sources_first_seen) = tally.top_sources().unzip();
     let here = match source {
         Source::Here(here) => Some(&**here),
         Source::Cluster(_) => None,
     };
     let clock_ms = here.and_then(|here| here.filter.now_ms());
-    let late_meaning = late_meaning(args.output.late, here.map(|here| &here.header.definition.group));
+    let late_meaning =
+        late_meaning(args.output.late, args.run.unjudged, here.map(|here| &here.header.definition.group));
     Report {
         counts,
+        drops_undecided: args.run.unjudged == UnjudgedArg::Drop,
+        unjudged: unjudged.by_reason(),
+        blank_lines: unjudged.blank_lines(),
         late_meaning,
         seconds,
         events_per_s: counts.events as f64 / seconds,

@@ -81,7 +81,7 @@ impl Setup {
     }
 
     fn cluster(args: &DedupArgs) -> anyhow::Result<Self> {
-        if args.cluster.claims.is_some() && args.output.late == LateArg::Duplicate {
+        if args.cluster.claims.is_some() && args.output.late == Some(LateArg::Duplicate) {
             let text =
                 "with --claims, --late duplicate would drop what a run that died had claimed: leave one of them out";
             return Err(UsageError(text.to_owned()).into());

@@ -17,6 +17,8 @@ const SHOWN: usize = 10;
 pub(super) struct Tally {
     /// Records by answer.
     pub(super) counts: Counts,
+    /// Late records that count as first-seen though they were not judged: nobody has said what becomes of them.
+    pub(super) late_unjudged: u64,
     repeated: HeavyHitters,
     sources: Option<Sources>,
 }
@@ -46,7 +48,12 @@ impl Tally {
             duplicates: HeavyHitters::new(TRACKED_MAX),
             first_seen: HeavyHitters::new(TRACKED_MAX),
         };
-        Self { counts: Counts::default(), repeated: HeavyHitters::new(TRACKED_MAX), sources: has_source.then(sources) }
+        Self {
+            counts: Counts::default(),
+            late_unjudged: 0,
+            repeated: HeavyHitters::new(TRACKED_MAX),
+            sources: has_source.then(sources),
+        }
     }
 
     /// Counts an event that is first-seen.

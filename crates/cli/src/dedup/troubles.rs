@@ -10,6 +10,7 @@ use firstseen_routing::{Answer, Reason};
 
 use crate::report::filter::reason_name;
 use crate::text::numbers::grouped;
+use crate::unjudged::{Fate, UnjudgedReason};
 
 /// A trouble has ended when no answer was undecided for so long, and a new event was recorded since.
 const QUIET: Duration = Duration::from_secs(10);
@@ -64,12 +65,14 @@ impl Why {
                 ": nodes that have slices are down, and other slices have lost what they knew (`firstseen filter describe`)"
             }
             (Reason::Future, ..) => ": its time is ahead of the others or of the present, which do not bear it out",
-            (Reason::Full, ..) => {
-                ": the filter is full, new records are not remembered, and their repeats pass too (`firstseen filter \
-                 alter --capacity`)"
-            }
+            (Reason::Full, ..) => ": the filter is full, new records are not remembered, and their repeats pass too",
             _ => "",
         }
+    }
+
+    /// What the user can do about it.
+    fn cure(self) -> &'static str {
+        UnjudgedReason::from(self.reason).cure()
     }
 }
 
@@ -122,28 +125,38 @@ impl Troubles {
             _ => None,
         }
     }
-
-    /// Answers that were undecided so far; those to late events are not counted.
-    pub(super) fn total(&self) -> u64 {
-        self.total
-    }
 }
 
 impl Turn {
-    /// The line in words; `why` is the cluster's reason for the event, and none for a filter in this process.
-    pub(super) fn words(&self, place: &str, why: Option<Why>) -> String {
+    /// Whether answers are decided again.
+    pub(super) fn is_end(&self) -> bool {
+        matches!(self, Self::Ended(_))
+    }
+
+    /// The line in words; `why` is the cluster's reason for the event, and none for a filter in this process. `fate` is what
+    /// becomes of undecided records.
+    pub(super) fn words(&self, place: &str, why: Option<Why>, fate: Fate) -> String {
+        let is_dropped = fate == Fate::Dropped;
         match (self, why) {
-            (Self::Began | Self::Changed, None) => format!(
-                "firstseen: the filter is full at {place}: new records are passed on but not remembered, so that their repeats \
-                 pass too (--capacity, --growth)"
-            ),
+            (Self::Began | Self::Changed, None) => {
+                let (fate, cure) = (
+                    if is_dropped { "dropped" } else { "passed on but not remembered, so that their repeats pass too" },
+                    UnjudgedReason::Full.cure(),
+                );
+                format!("firstseen: the filter is full at {place}: new records are {fate}; {cure}")
+            }
             (Self::Began, Some(why)) => {
-                let (reason, meaning) = (reason_name(why.reason), why.meaning());
-                format!("firstseen: {place} is undecided ({reason}{meaning}), and so are others: they are passed on")
+                let (reason, meaning, cure) = (reason_name(why.reason), why.meaning(), why.cure());
+                let fate = if is_dropped { "dropped" } else { "passed on" };
+                format!(
+                    "firstseen: {place} is undecided ({reason}{meaning}), and so are others: they are {fate}; {cure}"
+                )
             }
             (Self::Changed, Some(why)) => {
-                let (reason, meaning) = (reason_name(why.reason), why.meaning());
-                format!("firstseen: {place} is undecided for another reason ({reason}{meaning}), and so are others")
+                let (reason, meaning, cure) = (reason_name(why.reason), why.meaning(), why.cure());
+                format!(
+                    "firstseen: {place} is undecided for another reason ({reason}{meaning}), and so are others; {cure}"
+                )
             }
             (Self::Ended(undecided), _) => {
                 format!("firstseen: records are decided again at {place}, after {} undecided ones", grouped(*undecided))
@@ -172,7 +185,7 @@ mod tests {
         assert_eq!(look(&[FirstSeen], 4 * QUIET), None);
         assert_eq!(look(&[Undecided], 5 * QUIET), Some((0, Turn::Began)));
         assert_eq!(look(&[FirstSeen], 6 * QUIET), Some((0, Turn::Ended(1))));
-        assert_eq!(troubles.total(), 4);
+        assert_eq!(troubles.total, 4);
     }
 
     /// A node that is down comes back without its memory: an operator who waits for the node would wait for the window.
@@ -201,10 +214,10 @@ mod tests {
 
     #[test]
     fn the_lines_say_where_and_why() {
-        let full = Turn::Began.words("log:7", None);
+        let full = Turn::Began.words("log:7", None, Fate::Passed);
         assert!(full.contains("log:7") && full.contains("full") && full.contains("--capacity"), "{full}");
         let cluster = |reason, has_down, has_lost| {
-            let line = Turn::Began.words("log:7", Some(Why { reason, has_down, has_lost }));
+            let line = Turn::Began.words("log:7", Some(Why { reason, has_down, has_lost }), Fate::Passed);
             assert!(line.contains("log:7") && line.contains("passed on"), "{line}");
             line
         };
@@ -220,12 +233,14 @@ mod tests {
         assert!(cluster(Reason::Overloaded, true, true).contains("(overloaded)"));
         assert!(cluster(Reason::Future, true, true).contains("(future: its time is ahead"));
         assert!(cluster(Reason::Full, false, false).contains("filter alter --capacity"));
+        let dropped = Turn::Began.words("log:7", None, Fate::Dropped);
+        assert!(dropped.contains("are dropped") && !dropped.contains("pass"), "{dropped}");
         let lost = Why { reason: Reason::SlicesDown, has_down: false, has_lost: true };
-        let changed = Turn::Changed.words("log:8", Some(lost));
+        let changed = Turn::Changed.words("log:8", Some(lost), Fate::Passed);
         for words in ["log:8", "another reason", "filter forgive"] {
             assert!(changed.contains(words), "{words}: {changed}");
         }
-        let ended = Turn::Ended(1200).words("log:9", None);
+        let ended = Turn::Ended(1200).words("log:9", None, Fate::Passed);
         assert!(ended.contains("log:9") && ended.contains("1,200"), "{ended}");
     }
 }

@@ -1,10 +1,12 @@
 //! A batch through the decaying filter: its estimates, their counts, and what is written.
 //!
-//! Promises: estimates come in the order of the records, and include the record itself. Must not know: files, threads.
+//! Promises: estimates come in the order of the records, and include the record itself; records that cannot be judged keep their
+//! place among the chosen ones. Must not know: files, threads.
 
 use std::ops::Range;
 
 use firstseen_filter::{Digest, Placed, Stamp};
+use firstseen_records::Rejection;
 
 use super::exact::ExactFrequencies;
 use super::leaders::Leaders;
@@ -12,8 +14,8 @@ use super::outputs::Outputs;
 use super::report::{EstimateCounts, Estimated};
 use super::setup::Clocked;
 use crate::input::{Batch, present_ms};
-use crate::output::rejects::Rejects;
 use crate::terminal::progress::Progress;
+use crate::unjudged::counts::{Place, Unjudged};
 
 /// Events that are estimated before they are written: their estimates stay in the first cache.
 const CHUNK_EVENTS: usize = 4096;
@@ -23,7 +25,7 @@ pub(super) struct Engine {
     pub(super) clocked: Clocked,
     pub(super) leaders: Leaders,
     pub(super) exact: Option<ExactFrequencies>,
-    pub(super) rejects: Rejects,
+    pub(super) unjudged: Unjudged,
     pub(super) counts: EstimateCounts,
     pub(super) lookup: bool,
     pub(super) chunk: Chunk,
@@ -39,6 +41,8 @@ pub(super) struct Chunk {
     digests: Vec<Digest>,
     stamps: Vec<Stamp>,
     estimates: Vec<f64>,
+    /// The indices of the events of the chunk that have no place in time.
+    doubted: Vec<usize>,
 }
 
 impl Chunk {
@@ -47,6 +51,7 @@ impl Chunk {
         self.digests.clear();
         self.stamps.clear();
         self.estimates.clear();
+        self.doubted.clear();
     }
 }
 
@@ -59,7 +64,21 @@ impl Engine {
         outputs: &mut Outputs,
         progress: &Progress,
     ) -> anyhow::Result<()> {
-        let bytes = batch.block.bytes();
+        let handled = self.handle_records(batch, ahead_ms, outputs, progress);
+        // Where the run ends within the batch, the records before its end are written.
+        outputs.end_block(batch.block.bytes()).and(handled)
+    }
+
+    fn handle_records(
+        &mut self,
+        batch: &Batch,
+        ahead_ms: &[u64],
+        outputs: &mut Outputs,
+        progress: &Progress,
+    ) -> anyhow::Result<()> {
+        if batch.parsed.is_rest() {
+            return outputs.continue_unjudged(self.unjudged.last_fate(), batch.block.bytes());
+        }
         outputs.header(batch)?;
         // A record that arrives now is not late, even where the clock of this machine was set back.
         let shown_ms = batch.arrived_ms.and_then(|_| self.clocked.clock.now_ms());
@@ -67,27 +86,17 @@ impl Engine {
         self.times_ms.extend((0..batch.parsed.len()).filter_map(|event| batch.time_ms(event).max(shown_ms)));
         self.times_ms.extend_from_slice(ahead_ms);
         self.clocked.clock.show_present_ms(present_ms());
+        let mut rejections = batch.parsed.rejections();
         for start in (0..batch.parsed.len()).step_by(CHUNK_EVENTS) {
-            self.place(batch, start..batch.parsed.len().min(start + CHUNK_EVENTS), outputs, progress)?;
+            self.place(batch, start..batch.parsed.len().min(start + CHUNK_EVENTS));
             self.estimate();
-            self.write(batch, outputs)?;
+            rejections = self.write(batch, rejections, outputs, progress)?;
         }
-        for rejection in batch.parsed.rejections() {
-            self.rejects.add(batch.file, rejection.span.line, &rejection.reason, progress);
-            outputs.rejected.record(bytes, rejection.span.range())?;
-        }
-        outputs.end_block(bytes)
+        self.write_unread(batch, rejections, u32::MAX, outputs, progress).map(drop)
     }
 
-    /// Finds the epoch of each event; events without one are rejected.
-    fn place(
-        &mut self,
-        batch: &Batch,
-        events: Range<usize>,
-        outputs: &mut Outputs,
-        progress: &Progress,
-    ) -> anyhow::Result<()> {
-        let Batch { block, parsed, file, .. } = batch;
+    /// Finds the epoch of each event; events without one are not estimated.
+    fn place(&mut self, batch: &Batch, events: Range<usize>) {
         self.chunk.clear();
         for index in events {
             let (clock, times_ms) = (&mut self.clocked.clock, &self.times_ms);
@@ -100,18 +109,12 @@ impl Engine {
                 Placed::At(stamp) => {
                     self.counts.late += u64::from(stamp.unit < stamp.judged);
                     self.chunk.indices.push(index);
-                    self.chunk.digests.push(parsed.digests()[index]);
+                    self.chunk.digests.push(batch.parsed.digests()[index]);
                     self.chunk.stamps.push(stamp);
                 }
-                Placed::Late | Placed::Refused => {
-                    let span = parsed.spans()[index];
-                    let reason = "its time is more than --future-max ahead of the others, which do not bear it out";
-                    self.rejects.add(*file, span.line, reason, progress);
-                    outputs.rejected.record(block.bytes(), span.range())?;
-                }
+                Placed::Late | Placed::Refused => self.chunk.doubted.push(index),
             }
         }
-        Ok(())
     }
 
     fn estimate(&mut self) {
@@ -135,16 +138,78 @@ impl Engine {
         }
     }
 
-    fn write(&mut self, batch: &Batch, outputs: &mut Outputs) -> anyhow::Result<()> {
-        let Chunk { indices, digests, stamps, estimates } = &self.chunk;
+    /// Writes the events of the chunk, and what cannot be judged between them; returns the rejections behind the chunk.
+    fn write<'a>(
+        &mut self,
+        batch: &Batch,
+        mut rejections: &'a [Rejection],
+        outputs: &mut Outputs,
+        progress: &Progress,
+    ) -> anyhow::Result<&'a [Rejection]> {
+        let spans = batch.parsed.spans();
+        let Chunk { indices, digests, stamps, estimates, doubted } = std::mem::take(&mut self.chunk);
         self.counts.events += indices.len() as u64;
+        let mut rest_doubted = doubted.as_slice();
         for (place, index) in indices.iter().enumerate() {
+            if !rest_doubted.is_empty() || !rejections.is_empty() {
+                let before = spans[*index].start;
+                (rest_doubted, rejections) =
+                    self.write_unjudged(batch, rest_doubted, rejections, before, outputs, progress)?;
+            }
             let (digest, estimate) = (digests[place], estimates[place]);
             let name = || batch.parsed.key_parts(*index, &batch.block).join(" ");
             self.leaders.offer(digest, estimate, stamps[place].judged, name);
             self.counts.chosen += u64::from(outputs.estimated(batch, *index, estimate)?);
         }
-        Ok(())
+        let behind = doubted.last().map_or(0, |index| spans[*index].end);
+        (_, rejections) = self.write_unjudged(batch, rest_doubted, rejections, behind, outputs, progress)?;
+        self.chunk = Chunk { indices, digests, stamps, estimates, doubted };
+        Ok(rejections)
+    }
+
+    /// Counts and writes what cannot be judged and begins before `place` in the block, in the order of the input: events
+    /// whose times are doubted, and rejections. Returns the others.
+    fn write_unjudged<'a, 'b>(
+        &mut self,
+        batch: &Batch,
+        mut doubted: &'a [usize],
+        mut rejections: &'b [Rejection],
+        place: u32,
+        outputs: &mut Outputs,
+        progress: &Progress,
+    ) -> anyhow::Result<(&'a [usize], &'b [Rejection])> {
+        let Batch { block, parsed, file, .. } = batch;
+        while let [index, others @ ..] = doubted
+            && let span = parsed.spans()[*index]
+            && span.start < place
+        {
+            rejections = self.write_unread(batch, rejections, span.start, outputs, progress)?;
+            let fate = self.unjudged.doubted(Place { file: *file, line: span.line }, progress)?;
+            outputs.unjudged(fate, block.bytes(), span)?;
+            doubted = others;
+        }
+        rejections = self.write_unread(batch, rejections, place, outputs, progress)?;
+        Ok((doubted, rejections))
+    }
+
+    /// Counts and writes the rejections that begin before `place` in the block, and returns the others.
+    fn write_unread<'a>(
+        &mut self,
+        batch: &Batch,
+        rejections: &'a [Rejection],
+        place: u32,
+        outputs: &mut Outputs,
+        progress: &Progress,
+    ) -> anyhow::Result<&'a [Rejection]> {
+        let mut rest = rejections;
+        while let [Rejection { span, reason }, others @ ..] = rest
+            && span.start < place
+        {
+            let fate = self.unjudged.unread(reason, Place { file: batch.file, line: span.line }, progress)?;
+            outputs.unjudged(fate, batch.block.bytes(), *span)?;
+            rest = others;
+        }
+        Ok(rest)
     }
 
     /// The `top` keys by what their occurrences count now.
@@ -159,10 +224,5 @@ impl Engine {
         keys.sort_unstable_by(|a, b| b.estimate.total_cmp(&a.estimate).then_with(|| a.key.cmp(&b.key)));
         keys.truncate(top);
         keys
-    }
-
-    /// Whether there was no record yet, not even a rejected one.
-    pub(super) fn has_seen_nothing(&self) -> bool {
-        self.counts.events + self.rejects.count() == 0
     }
 }

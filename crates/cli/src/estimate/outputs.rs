@@ -5,11 +5,14 @@
 
 use std::io::Write;
 
+use firstseen_records::RecordSpan;
 use serde::Serialize;
 
 use super::args::{EstimateArgs, EstimateFormat, EstimateOutputArgs};
 use crate::input::{Batch, is_stdin};
 use crate::output::Output;
+use crate::unjudged::Fate;
+use crate::unjudged::gate::Turn;
 
 impl EstimateOutputArgs {
     /// Whether estimates go to standard output.
@@ -91,6 +94,44 @@ impl Outputs {
         Ok(chosen)
     }
 
+    /// Writes a record that cannot be judged to its output: it has no estimate, and stays among the chosen ones.
+    pub(super) fn unjudged(&mut self, fate: Fate, block: &[u8], span: RecordSpan) -> anyhow::Result<()> {
+        self.of_unjudged(fate).map_or(Ok(()), |output| output.record(block, span.range()))
+    }
+
+    /// Writes `bytes`, the next piece of the record that could not be judged last.
+    pub(super) fn continue_unjudged(&mut self, fate: Option<Fate>, bytes: &[u8]) -> anyhow::Result<()> {
+        let Some(output) = fate.and_then(|fate| self.of_unjudged(fate)) else { return Ok(()) };
+        output.continue_record();
+        output.record(bytes, 0..bytes.len())
+    }
+
+    fn of_unjudged(&mut self, fate: Fate) -> Option<&mut Output> {
+        match fate {
+            Fate::Passed => Some(&mut self.chosen),
+            Fate::Rejected => Some(&mut self.rejected),
+            Fate::Dropped => None,
+        }
+    }
+
+    /// Does what the gate says.
+    pub(super) fn turn(&mut self, turn: Turn) -> anyhow::Result<()> {
+        match turn {
+            Turn::Stay => Ok(()),
+            Turn::Release => self.each().into_iter().try_for_each(Output::release),
+            Turn::Open => self.each().into_iter().try_for_each(Output::open),
+        }
+    }
+
+    /// The run ends before anything was written.
+    pub(super) fn discard(&mut self) {
+        self.each().into_iter().for_each(Output::discard);
+    }
+
+    fn each(&mut self) -> [&mut Output; 3] {
+        [&mut self.chosen, &mut self.events, &mut self.rejected]
+    }
+
     fn event(&mut self, Batch { block, parsed, .. }: &Batch, index: usize, estimate: f64) -> anyhow::Result<()> {
         self.line.clear();
         match self.format {
@@ -114,18 +155,18 @@ impl Outputs {
         self.rejected.end_block(block)
     }
 
-    /// Replaces older outputs, or continues them.
+    /// Reads older outputs that are continued.
     pub(super) fn begin(&mut self) -> anyhow::Result<()> {
-        [&mut self.chosen, &mut self.events, &mut self.rejected].into_iter().try_for_each(Output::begin)
+        self.each().into_iter().try_for_each(Output::begin)
     }
 
     /// Hands everything written so far to the system.
     pub(super) fn flush(&mut self) -> anyhow::Result<()> {
-        [&mut self.chosen, &mut self.events, &mut self.rejected].into_iter().try_for_each(Output::flush)
+        self.each().into_iter().try_for_each(Output::flush)
     }
 
     /// The same as [`Self::flush`], and output that goes to files outlives a power cut.
     pub(super) fn sync(&mut self) -> anyhow::Result<()> {
-        [&mut self.chosen, &mut self.events, &mut self.rejected].into_iter().try_for_each(Output::sync)
+        self.each().into_iter().try_for_each(Output::sync)
     }
 }

@@ -3,6 +3,7 @@
 //! Promises: the JSON form is one object on one line with the names below. Must not know: how the figures were
 //! computed.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use firstseen_records::printable;
@@ -11,6 +12,7 @@ use serde::Serialize;
 use super::exact::EstimateErrors;
 use crate::text::numbers::{grouped, rate};
 use crate::text::size::ByteSize;
+use crate::unjudged::counts::listed;
 
 /// A key and how often it occurred lately.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -30,7 +32,7 @@ pub struct EstimateCounts {
     pub late: u64,
     /// Written for `--min-estimate`.
     pub chosen: u64,
-    /// Could not be read, or lay too far in the future.
+    /// Could not be read, or lay too far in the future: those that `--rejected` takes.
     pub rejected: u64,
 }
 
@@ -40,6 +42,10 @@ pub struct EstimateReport {
     /// Records by what became of them.
     #[serde(flatten)]
     pub counts: EstimateCounts,
+    /// Records that could not be judged, by reason.
+    pub unjudged: BTreeMap<&'static str, u64>,
+    /// Blank lines between records, which are no records.
+    pub blank_lines: u64,
     /// Bytes that the filter takes.
     pub filter_bytes: u64,
     /// The chance that a key never seen would have an estimate above zero now, from the cells as they are.
@@ -87,6 +93,9 @@ impl EstimateReport {
             if count > 0 {
                 line(name, grouped(count) + meaning);
             }
+        }
+        if !self.unjudged.is_empty() {
+            line("not judged", format!("{}: {}", grouped(self.unjudged.values().sum()), listed(&self.unjudged)));
         }
         line("filter", format!("{}, seed {}", self.filter, self.seed));
         line("memory", ByteSize(self.filter_bytes).to_string());

@@ -13,13 +13,14 @@ use super::setup::{DecayingDefinition, Setup};
 use crate::input::walk::{Pass, walk};
 use crate::input::{self, Batch, Input};
 use crate::output::distinct;
-use crate::output::rejects::Rejects;
 use crate::report;
 use crate::state::saving::{Saving, WriteBody};
 use crate::state::{Definition, StateHeader};
 use crate::terminal::progress::Progress;
 use crate::terminal::stop::Stop;
 use crate::text::numbers;
+use crate::unjudged::counts::Unjudged;
+use crate::unjudged::gate::{Gate, Turn};
 
 /// How far the rate may rise above its target before a warning: the rate of a filter that is just full scatters around
 /// it.
@@ -38,15 +39,17 @@ pub fn run(args: &EstimateArgs) -> anyhow::Result<ExitCode> {
     let lock = run.lock_path();
     let written = [&lock, &output.out, &per_event, &run.rejected, &run.state, &run.report_file];
     distinct::check(&args.input.files, &written, uses_stdout)?;
-    let saving = Saving::new(run.saved_to(), run.state_every())?;
+    let mut saving = Saving::new(run.saved_to(), run.state_every())?;
     args.input.look();
     let Setup { clocked, parser, times, header } = Setup::new(args)?;
+    saving.will_save(clocked.filter.bytes());
     let rule = header.definition.shape.rule;
     let engine = Engine {
         clocked,
         leaders: Leaders::new(output.top, rule.lambda()),
         exact: run.verify.map(|_| ExactFrequencies::new(rule.lambda(), rule.epsilon())),
-        rejects: Rejects::new(args.input.files.clone(), run.rejected.is_some()),
+        unjudged: Unjudged::new(args.input.files.clone(), run.unjudged, run.rejected.is_some())
+            .with_output(output.min_estimate.is_some()),
         counts: EstimateCounts::default(),
         lookup: run.lookup,
         chunk: Chunk::default(),
@@ -56,25 +59,32 @@ pub fn run(args: &EstimateArgs) -> anyhow::Result<ExitCode> {
     let input = Input::start(args.input.reading(parser, times));
     let stop = Stop::on_signal(input.waker())?;
     let progress = Progress::new(input_bytes, uses_stdout);
-    let mut pass = EstimatePass { engine, outputs, progress, saving, header, input_bytes: 0 };
+    let gate = Gate::new(input::is_stream(&args.input.files), args.input.format());
+    let mut pass = EstimatePass { engine, outputs, gate, progress, saving, header, input_bytes: 0 };
     let ended = walk(&input, &stop, &mut pass);
-    let EstimatePass { engine, mut outputs, progress, saving, header, .. } = pass;
+    let EstimatePass { mut engine, mut outputs, progress, saving, header, .. } = pass;
     progress.end();
+    if ended.is_refused() {
+        outputs.discard();
+    } else {
+        engine.unjudged.say_held(&progress);
+        engine.unjudged.end(&progress);
+    }
     let saved = saving.end(&ended, &header, &|body| engine.clocked.write_body(body), || outputs.sync());
-    engine.rejects.end(&progress);
     let mut written = Ok(());
     if ended.is_reported() {
         let found = found(args, &engine, &header, started.elapsed().as_secs_f64(), ended.is_interrupted());
         warn(args, &found, &progress);
         written = report::write(&found, |found, _| found.text(), run.report, run.report_file.as_deref());
     }
-    ended.exit_code(saved.and(written), run.strict && engine.rejects.count() > 0)
+    ended.exit_code(saved.and(written), run.strict && engine.unjudged.total() > 0)
 }
 
 /// The pass of batches through the filter to the outputs.
 struct EstimatePass {
     engine: Engine,
     outputs: Outputs,
+    gate: Gate,
     progress: Progress,
     saving: Saving,
     header: StateHeader<DecayingDefinition>,
@@ -83,7 +93,26 @@ struct EstimatePass {
 }
 
 impl EstimatePass {
+    /// Opens the outputs if a record was judged.
+    fn pass_gate(&mut self) -> anyhow::Result<()> {
+        if self.gate.is_open() {
+            return Ok(());
+        }
+        let turn = self.gate.decide(self.engine.counts.events > 0, &self.engine.unjudged, Instant::now())?;
+        self.turn(turn)
+    }
+
+    fn turn(&mut self, turn: Turn) -> anyhow::Result<()> {
+        if turn == Turn::Open {
+            self.engine.unjudged.say_held(&self.progress);
+        }
+        self.outputs.turn(turn)
+    }
+
     fn save_if_due(&mut self) -> anyhow::Result<()> {
+        if !self.gate.is_open() {
+            return Ok(());
+        }
         let deliver = || self.outputs.sync();
         let write_body: WriteBody<'_> = &|body| self.engine.clocked.write_body(body);
         self.saving.save_if_due(self.input_bytes, &self.header, write_body, deliver, &self.progress)
@@ -93,7 +122,9 @@ impl EstimatePass {
 impl Pass for EstimatePass {
     fn batch(&mut self, batch: Box<Batch>, ahead_ms: &[u64]) -> anyhow::Result<Option<Box<Batch>>> {
         self.outputs.check_header(&batch)?;
-        self.engine.handle(&batch, ahead_ms, &mut self.outputs, &self.progress)?;
+        let handled = self.engine.handle(&batch, ahead_ms, &mut self.outputs, &self.progress);
+        self.gate.saw(&batch, Instant::now());
+        handled.and(self.pass_gate())?;
         self.input_bytes = batch.input_bytes;
         self.saving.has_answered();
         self.save_if_due()?;
@@ -110,13 +141,21 @@ impl Pass for EstimatePass {
     }
 
     fn flush(&mut self) -> anyhow::Result<Option<Duration>> {
+        self.pass_gate()?;
         self.outputs.flush()?;
         self.save_if_due()?;
-        Ok(self.saving.wait())
+        let save = self.saving.wait().filter(|_| self.gate.is_open());
+        Ok([save, self.gate.wait(Instant::now())].into_iter().flatten().min())
     }
 
-    fn has_seen_nothing(&self) -> bool {
-        self.engine.has_seen_nothing()
+    fn end(&mut self, is_whole: bool) -> anyhow::Result<()> {
+        let turn = self.gate.end(is_whole && self.engine.counts.events == 0, &self.engine.unjudged)?;
+        self.turn(turn)?;
+        self.outputs.flush()
+    }
+
+    fn has_written_nothing(&self) -> bool {
+        !self.gate.is_open()
     }
 }
 
@@ -129,9 +168,11 @@ fn found(
 ) -> EstimateReport {
     let filter = &engine.clocked.filter;
     let rule = filter.shape().rule;
-    let counts = EstimateCounts { rejected: engine.rejects.count(), ..engine.counts };
+    let counts = EstimateCounts { rejected: engine.unjudged.unread_total(), ..engine.counts };
     EstimateReport {
         counts,
+        unjudged: engine.unjudged.by_reason(),
+        blank_lines: engine.unjudged.blank_lines(),
         filter_bytes: filter.touched_bytes(),
         expected_fpr: filter.expected_rate(),
         epsilon: rule.epsilon(),

@@ -301,7 +301,7 @@ impl InputArgs {
         let options = BlockOptions::for_format(format);
         let block_options = BlockOptions { separator: self.separator().unwrap_or(options.separator), ..options };
         let first = self.looked.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Reading { files: self.files.clone(), first, block_options, parser, by_arrival }
+        Reading { files: self.files.clone(), first, format, block_options, parser, by_arrival }
     }
 
     /// The settings that make the key, which a saved filter depends on: the same event must have the same key in every

@@ -14,6 +14,7 @@ use crate::report::ReportFormat;
 use crate::state::lock::Lock;
 use crate::state::{Definition, SavedState};
 use crate::text::numbers::grouped;
+use crate::unjudged::UnjudgedArg;
 
 /// How the errors of answers are measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -26,10 +27,14 @@ pub enum VerifyArg {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Run")]
 pub struct RunArgs {
-    /// Records that cannot be read go to FILE; by default they are named
+    /// Records that cannot be read, or whose time is doubted, go to FILE; by default --unjudged says what becomes of them
     #[arg(long, value_name = "FILE")]
     pub rejected: Option<PathBuf>,
-    /// Exit with 2 if a record could not be read, or was left undecided by a full filter or a cluster in trouble
+    /// What to do with a record that cannot be judged: one that cannot be read, has no key, comes too late, finds the filter
+    /// full or the cluster in trouble, or has a time that is doubted
+    #[arg(long, value_enum, default_value = "pass")]
+    pub unjudged: UnjudgedArg,
+    /// Exit with 2 at the end if a record could not be judged
     #[arg(long)]
     pub strict: bool,
     /// Only test against the saved filter, or that of the cluster: records change nothing in it

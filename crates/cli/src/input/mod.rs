@@ -18,7 +18,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
 use firstseen_filter::AHEAD_EVENTS_MAX;
-use firstseen_records::{Block, BlockOptions, BlockReader, ParsedBlock, RecordParser};
+use firstseen_records::{Block, BlockOptions, BlockReader, ConfigError, ParsedBlock, RecordFormat, RecordParser, hint};
 use same_file::Handle;
 use serde::Serialize;
 
@@ -50,6 +50,8 @@ pub struct Batch {
     /// Whether their file ends here, and the next one begins earlier: then the last record may be right though no time
     /// bears it out.
     pub is_before_older: bool,
+    /// The parser's word on a field that no record so far has, where none could be read.
+    pub lacking: Option<String>,
 }
 
 impl Batch {
@@ -99,6 +101,8 @@ pub struct Reading {
     pub files: Vec<PathBuf>,
     /// The first of them, where it was opened already.
     pub(crate) first: Option<Opened>,
+    /// How their records are written.
+    pub format: RecordFormat,
     /// How they are cut into records.
     pub block_options: BlockOptions,
     /// The parser of records.
@@ -215,12 +219,12 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn read_all(mut self, what: Reading) -> anyhow::Result<()> {
-        let Reading { files, mut first, block_options, mut parser, .. } = what;
+        let Reading { files, mut first, format, block_options, mut parser, .. } = what;
         for (file, path) in files.iter().enumerate() {
             let name = name(path);
             let opened = first.take().map_or_else(|| Opened::new(path), Ok);
-            let read = |opened| self.read_file(file, opened, block_options, &mut parser);
-            if !opened.map_err(anyhow::Error::from).and_then(read).with_context(|| name)? {
+            let opened = opened.with_context(|| name.clone())?;
+            if !self.read_file(file, opened, block_options, &mut parser, format).with_context(|| name)? {
                 return Ok(());
             }
         }
@@ -234,6 +238,7 @@ impl Reader<'_> {
         opened: Opened,
         block_options: BlockOptions,
         parser: &mut RecordParser,
+        format: RecordFormat,
     ) -> anyhow::Result<bool> {
         let before_bytes = self.input_bytes;
         let mut reader = BlockReader::new(opened, block_options);
@@ -243,7 +248,8 @@ impl Reader<'_> {
                 return Ok(true);
             }
             let Batch { block, parsed, .. } = &mut *batch;
-            parser.parse(block, parsed).map_err(|error| UsageError(error.to_string()))?;
+            parser.parse(block, parsed).map_err(|error| unfit(&error, block.bytes(), format))?;
+            batch.lacking = if parsed.is_empty() { parser.finish().err().map(|error| error.to_string()) } else { None };
             self.input_bytes = before_bytes + reader.get_ref().input_bytes_used();
             (batch.file, batch.input_bytes, batch.is_before_older) = (file, self.input_bytes, false);
             let steady = self.started.elapsed();
@@ -259,6 +265,14 @@ impl Reader<'_> {
     }
 }
 
+/// An input that does not fit the flags, with what it looks like.
+fn unfit(error: &ConfigError, beginning: &[u8], format: RecordFormat) -> UsageError {
+    match hint(beginning, format) {
+        Some(hint) => UsageError(format!("{error}; {hint}")),
+        None => UsageError(error.to_string()),
+    }
+}
+
 /// The time of day, in milliseconds since 1970.
 pub fn present_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -268,6 +282,11 @@ pub fn present_ms() -> u64 {
 /// A stream may pause for as long as it likes. A file does not: where its next records are not there yet, the machine is
 /// busy, and verdicts are not to rest on that.
 fn doubt(files: &[PathBuf]) -> Duration {
+    if is_stream(files) { STREAM_DOUBT } else { FILE_DOUBT }
+}
+
+/// Whether one of the inputs may pause.
+pub(crate) fn is_stream(files: &[PathBuf]) -> bool {
     let is_file = |path: &PathBuf| {
         if is_stdin(path) {
             stdin_file_bytes().is_some()
@@ -275,7 +294,7 @@ fn doubt(files: &[PathBuf]) -> Duration {
             fs::metadata(path).is_ok_and(|found| found.is_file())
         }
     };
-    if files.iter().all(is_file) { FILE_DOUBT } else { STREAM_DOUBT }
+    !files.iter().all(is_file)
 }
 
 /// Whether `path` stands for standard input.

@@ -26,11 +26,11 @@ pub trait Pass {
     /// where times do not matter.
     fn step_ms(&self) -> Option<u64>;
 
-    /// The first records fit the flags, so outputs may be replaced, or continued, now. Called before every batch, and
-    /// at the end.
+    /// The first records fit the flags, so files of earlier runs that are continued are read now. Called before every batch,
+    /// and at the end.
     ///
     /// # Errors
-    /// Where an output fails.
+    /// Where such a file cannot be read.
     fn begin(&mut self) -> anyhow::Result<()>;
 
     /// Writes everything that was taken so far to the system. Returns how long a pause of the input may last until this
@@ -40,16 +40,15 @@ pub trait Pass {
     /// Where an output fails.
     fn flush(&mut self) -> anyhow::Result<Option<Duration>>;
 
-    /// The input has ended, or the run is to end: as [`Self::flush`], and waits for what is undecided yet.
+    /// The input has ended, or the run is to end: as [`Self::flush`], and waits for what is undecided yet. `is_whole` says that
+    /// the whole input was read.
     ///
     /// # Errors
-    /// Where an output fails.
-    fn end(&mut self) -> anyhow::Result<()> {
-        self.flush().map(drop)
-    }
+    /// Where an output fails, or nothing of the whole input can be judged.
+    fn end(&mut self, is_whole: bool) -> anyhow::Result<()>;
 
-    /// Whether there was no record yet, not even a rejected one.
-    fn has_seen_nothing(&self) -> bool;
+    /// Whether nothing was written yet, as no record was judged.
+    fn has_written_nothing(&self) -> bool;
 }
 
 /// How a walk ended.
@@ -58,7 +57,7 @@ pub enum Ended {
     AtEnd,
     /// By a signal.
     Stopped,
-    /// The flags, or the outputs of an earlier run, do not fit the header of the first file: no record was answered, so
+    /// The flags, or the outputs of an earlier run, do not fit the input: no record was judged and nothing was written, so
     /// there is nothing to report or save.
     Refused(anyhow::Error),
     /// The input failed; everything before was written.
@@ -77,13 +76,23 @@ impl Ended {
         }
     }
 
+    /// Whether nothing was written.
+    pub fn is_refused(&self) -> bool {
+        matches!(self, Self::Refused(_))
+    }
+
+    /// Whether the whole input was read.
+    pub fn is_at_end(&self) -> bool {
+        matches!(self, Self::AtEnd)
+    }
+
     /// Whether a signal ended the walk.
     pub fn is_interrupted(&self) -> bool {
         matches!(self, Self::Stopped)
     }
 
-    /// The exit code. `left` is the result of writing state and report, `is_unclean` whether a record was rejected or
-    /// undecided where none may be.
+    /// The exit code. `left` is the result of writing state and report, `is_unclean` whether a record could not
+    /// be judged where all must be.
     ///
     /// # Errors
     /// The error that ended the walk, or that of state and report. Of two errors the second is printed here.
@@ -165,23 +174,26 @@ pub fn walk(input: &Input, stop: &Stop, pass: &mut impl Pass) -> Ended {
         match message {
             Message::Batch(batch) => held = Some(batch),
             Message::End(Ok(())) => break Ended::AtEnd,
-            Message::End(Err(error)) if is_usage(&error) && pass.has_seen_nothing() => break Ended::Refused(error),
+            Message::End(Err(error)) if is_usage(&error) && pass.has_written_nothing() => break Ended::Refused(error),
             Message::End(Err(error)) => break Ended::Input(error),
             Message::Stop | Message::Pause => {}
         }
     };
-    let begun = if matches!(ended, Ended::Refused(_)) { Ok(()) } else { pass.begin() };
-    match begun.and_then(|()| pass.end()) {
+    if matches!(ended, Ended::Refused(_)) {
+        return ended;
+    }
+    let is_whole = matches!(ended, Ended::AtEnd) && !stop.is_set();
+    match pass.begin().and_then(|()| pass.end(is_whole)) {
         // The pass may have waited for its last answers, and a signal may have ended that wait.
         Ok(()) if matches!(ended, Ended::AtEnd) && stop.is_set() => Ended::Stopped,
         Ok(()) => ended,
-        Err(error) => Ended::Output(error),
+        Err(error) => failed(error, pass),
     }
 }
 
-/// An output has failed, or the file is not one that records may be added to.
+/// An output has failed, or the file is not one that records may be added to, or nothing can be judged.
 fn failed(error: anyhow::Error, pass: &impl Pass) -> Ended {
-    if is_usage(&error) && pass.has_seen_nothing() { Ended::Refused(error) } else { Ended::Output(error) }
+    if is_usage(&error) && pass.has_written_nothing() { Ended::Refused(error) } else { Ended::Output(error) }
 }
 
 fn hand_on(held: Option<Box<Batch>>, ahead_ms: &[u64], input: &Input, pass: &mut impl Pass) -> anyhow::Result<()> {

@@ -5,10 +5,9 @@
 
 pub mod distinct;
 mod kept;
-pub mod rejects;
 mod sink;
 
-use std::fs::{File, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::mem;
 use std::ops::Range;
@@ -58,8 +57,14 @@ impl Earlier {
 pub struct Output {
     sink: Option<Sink>,
     earlier: Earlier,
-    /// Whether the content of earlier runs was dealt with ([`Self::begin`]).
+    /// Whether the content of earlier runs that stays was read ([`Self::begin`]).
     is_begun: bool,
+    /// Whether pieces were handed on, and the content of earlier runs that does not stay was removed before.
+    is_released: bool,
+    /// Whether this run made the file.
+    is_new: bool,
+    /// Pieces that wait until it is known whether the run writes anything; `None` from then on ([`Self::open`]).
+    held: Option<Vec<u8>>,
     /// The file for reading, until the header has come, where its content is kept and it has any.
     kept: Option<File>,
     /// Whether the file begins with the header, from an earlier run.
@@ -79,11 +84,11 @@ impl Output {
     /// Those of the system.
     pub fn stdout(earlier: Earlier) -> anyhow::Result<Self> {
         let sink = io::stdout().as_fd().try_clone_to_owned().map(File::from).and_then(Sink::new);
-        let output = Self { earlier, is_begun: earlier == Earlier::Replaced, ..Self::to(None, None) };
+        let output = Self { earlier, ..Self::to(None, None) };
         Ok(Self { sink: Some(sink.with_context(|| output.name())?), ..output })
     }
 
-    /// A file, `-` being standard output; [`Self::begin`] deals with the content of earlier runs.
+    /// A file, `-` being standard output; its content is as it was until [`Self::open`].
     ///
     /// # Errors
     /// Where the file cannot be created.
@@ -99,31 +104,66 @@ impl Output {
                 path.display()
             )));
         }
-        let sink = OpenOptions::new().append(true).create(true).open(path).and_then(Sink::new);
-        let sink = sink.with_context(|| format!("cannot write {}", path.display()))?;
-        Ok(Self { earlier, ..Self::to(Some(sink), Some(path.to_owned())) })
+        let (file, is_new) = made_or_opened(path).with_context(|| format!("cannot write {}", path.display()))?;
+        let sink = Sink::new(file).with_context(|| format!("cannot write {}", path.display()))?;
+        Ok(Self { earlier, is_new, ..Self::to(Some(sink), Some(path.to_owned())) })
     }
 
-    /// The first records fit the flags, so the content of an earlier run is removed, or read to be continued.
+    /// The first records fit the flags, so the content of an earlier run that stays is read, to be continued.
     ///
     /// # Errors
-    /// Where the file cannot be emptied.
+    /// Where the file cannot be read.
     pub fn begin(&mut self) -> anyhow::Result<()> {
         // Pipes and devices have nothing from earlier.
-        let Some(file) = self.sink.as_ref().and_then(Sink::file) else { return Ok(()) };
-        if mem::replace(&mut self.is_begun, true) {
+        if self.sink.as_ref().and_then(Sink::file).is_none() || mem::replace(&mut self.is_begun, true) {
             return Ok(());
         }
-        match self.earlier {
-            Earlier::Replaced => file.set_len(0).with_context(|| self.name())?,
-            Earlier::Kept { quotes } => {
-                let path = self.path.as_deref().unwrap_or(Path::new(STDOUT));
-                // A file that cannot be read is continued as it is.
-                self.kept = File::open(path).ok().filter(is_file);
-                self.end = self.kept.as_mut().map_or(Ok(""), |file| last_end(file, quotes, path))?;
-            }
+        if let Earlier::Kept { quotes } = self.earlier {
+            let path = self.path.as_deref().unwrap_or(Path::new(STDOUT));
+            // A file that cannot be read is continued as it is.
+            self.kept = File::open(path).ok().filter(is_file);
+            self.end = self.kept.as_mut().map_or(Ok(""), |file| last_end(file, quotes, path))?;
         }
         Ok(())
+    }
+
+    /// From now on pieces are written: those that were held back first. The content of an earlier run that does not stay is
+    /// removed.
+    ///
+    /// # Errors
+    /// Where the file cannot be emptied or written.
+    pub fn open(&mut self) -> anyhow::Result<()> {
+        self.release()?;
+        self.held = None;
+        Ok(())
+    }
+
+    /// Writes the pieces that were held back, as [`Self::open`] does, and holds back those that come.
+    ///
+    /// # Errors
+    /// Where the file cannot be emptied or written.
+    pub fn release(&mut self) -> anyhow::Result<()> {
+        let Some(sink) = &mut self.sink else { return Ok(()) };
+        let is_first = !mem::replace(&mut self.is_released, true);
+        // A shell has emptied standard output before, or (`>>`) not.
+        if is_first
+            && self.earlier == Earlier::Replaced
+            && self.path.is_some()
+            && let Some(file) = sink.file()
+        {
+            file.set_len(0).with_context(|| format!("cannot write {}", place_of(self.path.as_deref())))?;
+        }
+        let held = self.held.replace(Vec::new()).unwrap_or_default();
+        if held.is_empty() { Ok(()) } else { sink.write(&held).with_context(|| self.name()) }
+    }
+
+    /// The run ends before anything was written: a file that it made is removed.
+    pub fn discard(&mut self) {
+        if let (Some(path), true) = (&self.path, self.is_new && !self.is_released) {
+            // What cannot be removed stays empty.
+            let _ = fs::remove_file(path);
+        }
+        self.held = Some(Vec::new());
     }
 
     /// A file if there is a path, else nowhere.
@@ -135,8 +175,19 @@ impl Output {
     }
 
     fn to(sink: Option<Sink>, path: Option<PathBuf>) -> Self {
-        let earlier = Earlier::Replaced;
-        Self { sink, earlier, is_begun: false, kept: None, has_header: false, path, end: "", run: 0..0 }
+        Self {
+            sink,
+            earlier: Earlier::Replaced,
+            is_begun: false,
+            is_released: false,
+            is_new: false,
+            held: Some(Vec::new()),
+            kept: None,
+            has_header: false,
+            path,
+            end: "",
+            run: 0..0,
+        }
     }
 
     /// Whether records that come here are written anywhere.
@@ -191,6 +242,11 @@ impl Output {
         Ok(())
     }
 
+    /// The next bytes continue the record that was written last, which has no line end yet.
+    pub fn continue_record(&mut self) {
+        self.end = "";
+    }
+
     fn write_run(&mut self, block: &[u8]) -> anyhow::Result<()> {
         self.write(&block[self.run.clone()])
     }
@@ -201,8 +257,14 @@ impl Output {
     /// Where they cannot be written.
     pub fn write(&mut self, bytes: &[u8]) -> anyhow::Result<()> {
         let Some(sink) = self.sink.as_mut().filter(|_| !bytes.is_empty()) else { return Ok(()) };
-        let ended = if self.end.is_empty() { Ok(()) } else { sink.write(self.end.as_bytes()) };
-        let written = ended.and_then(|()| sink.write(bytes));
+        let written = if let Some(held) = &mut self.held {
+            held.extend_from_slice(self.end.as_bytes());
+            held.extend_from_slice(bytes);
+            Ok(())
+        } else {
+            let ended = if self.end.is_empty() { Ok(()) } else { sink.write(self.end.as_bytes()) };
+            ended.and_then(|()| sink.write(bytes))
+        };
         self.end = if bytes.last() == Some(&b'\n') { "" } else { "\n" };
         written.with_context(|| self.name())
     }
@@ -227,7 +289,24 @@ impl Output {
     }
 
     fn place(&self) -> String {
-        self.path.as_ref().map_or("standard output".to_owned(), |path| path.display().to_string())
+        place_of(self.path.as_deref())
+    }
+}
+
+/// A file in messages; standard output where there is no path.
+fn place_of(path: Option<&Path>) -> String {
+    path.map_or("standard output".to_owned(), |path| path.display().to_string())
+}
+
+/// The file at `path`, to be added to, and whether it was made for that.
+fn made_or_opened(path: &Path) -> io::Result<(File, bool)> {
+    match OpenOptions::new().append(true).create_new(true).open(path) {
+        Ok(file) => Ok((file, true)),
+        // Also a link to a file that is to be made.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Ok((OpenOptions::new().append(true).create(true).open(path)?, false))
+        }
+        Err(error) => Err(error),
     }
 }
 

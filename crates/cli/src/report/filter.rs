@@ -156,17 +156,18 @@ impl TreeReport {
 
 impl FilterReport {
     /// The words beside the number of undecided events.
-    pub(crate) fn undecided(&self) -> String {
+    pub(crate) fn undecided(&self, is_dropped: bool) -> String {
+        let fate = if is_dropped { "dropped" } else { "passed on" };
         match self {
             Self::Here(_) => {
-                ": passed on but not recorded, as the filter was full (--capacity, --growth) or --late says".to_owned()
+                format!(": {fate} and not recorded, as the filter was full (--capacity, --growth) or --late says")
             }
             Self::Cluster(report) => {
                 let reasons = report.undecided_reasons.iter().map(|(reason, count)| {
                     let perhaps = if reason.may_have_recorded() { " (perhaps recorded)" } else { "" };
                     format!("{} {}{perhaps}", grouped(*count), reason_name(*reason))
                 });
-                format!(": passed on; {}", reasons.collect::<Vec<_>>().join(", "))
+                format!(": {fate}; {}", reasons.collect::<Vec<_>>().join(", "))
             }
         }
     }
@@ -239,7 +240,7 @@ mod tests {
             tree: None,
             claims: None,
         });
-        assert_eq!(report.undecided(), ": passed on; 1,200 overloaded, 3 unknown (perhaps recorded)");
+        assert_eq!(report.undecided(false), ": passed on; 1,200 overloaded, 3 unknown (perhaps recorded)");
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!((&json["undecided_reasons"]["unknown"], &json["filter_name"]), (&3.into(), &"clicks".into()));
         assert!(json.get("duplicates_by_level").is_none(), "{json}");

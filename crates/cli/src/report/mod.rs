@@ -7,6 +7,7 @@ pub mod describe;
 pub mod filter;
 pub mod heavy;
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write};
@@ -23,6 +24,7 @@ use crate::input::Times;
 use crate::text::lines::{NAME_WIDTH, wrapped};
 use crate::text::look::{Colour, Look};
 use crate::text::numbers::{grouped, rate};
+use crate::unjudged::counts::listed;
 use filter::FilterReport;
 use heavy::Counted;
 
@@ -53,11 +55,13 @@ pub struct Counts {
     pub first_seen: u64,
     /// Records that were called duplicates.
     pub duplicates: u64,
-    /// Records without a verdict, because the filter was full, or the cluster in trouble: passed on.
+    /// Records without a verdict, because the filter was full, or the cluster in trouble: passed on, unless `--unjudged` drops
+    /// them.
     pub undecided: u64,
-    /// Older than the window and the lateness, and answered as `--late` says; counted there too.
+    /// Older than the window and the lateness: passed on as first-seen, and counted there too, unless `--late` or `--unjudged`
+    /// says otherwise.
     pub late: u64,
-    /// Could not be read, or lay too far in the future.
+    /// Could not be read, or lay too far in the future: those that `--rejected` takes.
     pub rejected: u64,
 }
 
@@ -100,6 +104,13 @@ pub struct Report {
     /// Records by what became of them.
     #[serde(flatten)]
     pub counts: Counts,
+    /// Whether records without a verdict were dropped, and not passed on.
+    #[serde(skip)]
+    pub drops_undecided: bool,
+    /// Records that could not be judged, by reason.
+    pub unjudged: BTreeMap<&'static str, u64>,
+    /// Blank lines between records, which are no records.
+    pub blank_lines: u64,
     /// What a person must know of late records.
     #[serde(skip)]
     pub late_meaning: String,
@@ -181,13 +192,16 @@ impl Report {
             line(name, if bar.is_empty() { value } else { format!("{value:<COUNT_LETTERS$} {bar}") });
         }
         for (name, count, meaning) in [
-            ("undecided", undecided, self.filter.undecided().as_str()),
+            ("undecided", undecided, self.filter.undecided(self.drops_undecided).as_str()),
             ("late", late, self.late_meaning.as_str()),
             ("rejected", rejected, ""),
         ] {
             if count > 0 {
                 line(name, grouped(count) + meaning);
             }
+        }
+        if !self.unjudged.is_empty() {
+            line("not judged", format!("{}: {}", grouped(self.unjudged.values().sum()), listed(&self.unjudged)));
         }
         self.filter.lines().into_iter().for_each(|(name, value)| line(name, value));
         line("time zone", self.time_zone.clone());

@@ -11,10 +11,19 @@ const UNSAVED_BYTES_MAX: u64 = 1 << 30;
 /// From one save to the next it takes at least so many times as long as the last one took.
 const REST_SAVES: u32 = 20;
 
+/// A first state is saved so soon: until then a run that is killed has no state, and all of its records pass again.
+const FIRST: Duration = Duration::from_secs(1);
+/// Bytes of a filter that are surely saved in a second. A large filter is first saved later, so that this keeps to the twentieth,
+/// too.
+const SAVED_BYTES_PER_S: u64 = 200 << 20;
+
 /// The time of the last attempt to save, and whether there is something that is not saved.
 pub(crate) struct Checkpoints {
     /// None where only the end of the run is saved.
     every: Option<Duration>,
+    /// How long after the start the first save is due, if that is sooner.
+    first: Duration,
+    has_tried: bool,
     tried_at: Instant,
     took: Duration,
     tried_bytes: u64,
@@ -24,7 +33,27 @@ pub(crate) struct Checkpoints {
 impl Checkpoints {
     /// The state of a run that begins `now`, to be saved `every` so often.
     pub(crate) fn new(every: Option<Duration>, now: Instant) -> Self {
-        Self { every, tried_at: now, took: Duration::ZERO, tried_bytes: 0, has_news: false }
+        Self {
+            every,
+            first: FIRST,
+            has_tried: false,
+            tried_at: now,
+            took: Duration::ZERO,
+            tried_bytes: 0,
+            has_news: false,
+        }
+    }
+
+    /// The filter takes so many bytes.
+    pub(crate) fn will_save(&mut self, filter_bytes: u64) {
+        let takes = Duration::from_millis(filter_bytes.saturating_mul(1000) / SAVED_BYTES_PER_S);
+        self.first = FIRST.max(takes.saturating_mul(REST_SAVES));
+    }
+
+    /// How long after the last attempt, or after the start, a save is due.
+    fn due_after(&self) -> Option<Duration> {
+        let every = self.every.filter(|_| self.has_news)?;
+        Some(if self.has_tried { every } else { every.min(self.first) })
     }
 
     /// Records were answered.
@@ -34,7 +63,7 @@ impl Checkpoints {
 
     /// Whether a save is due, when so many bytes of the input have been read.
     pub(crate) fn is_due(&self, now: Instant, input_bytes: u64) -> bool {
-        let Some(every) = self.every.filter(|_| self.has_news) else { return false };
+        let Some(every) = self.due_after() else { return false };
         let passed = now.saturating_duration_since(self.tried_at);
         let is_much = input_bytes.saturating_sub(self.tried_bytes) >= UNSAVED_BYTES_MAX;
         passed >= self.rest() && (passed >= every || is_much)
@@ -42,7 +71,7 @@ impl Checkpoints {
 
     /// How long a pause of the input may last until a save is due; none where nothing is new.
     pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
-        let every = self.every.filter(|_| self.has_news)?;
+        let every = self.due_after()?;
         Some(every.max(self.rest()).saturating_sub(now.saturating_duration_since(self.tried_at)))
     }
 
@@ -50,6 +79,7 @@ impl Checkpoints {
     /// the next attempt is due no sooner than a save after a success would be.
     pub(crate) fn tried(&mut self, began: Instant, ended: Instant, input_bytes: u64, is_saved: bool) {
         self.took = ended.saturating_duration_since(began);
+        self.has_tried = true;
         (self.tried_at, self.tried_bytes) = (ended, input_bytes);
         self.has_news &= !is_saved;
     }
@@ -69,6 +99,7 @@ mod tests {
     fn a_state_is_saved_every_minute_and_every_gigabyte() {
         let start = Instant::now();
         let mut checkpoints = Checkpoints::new(Some(MINUTE), start);
+        checkpoints.will_save(u64::MAX);
         assert!(!checkpoints.is_due(start + 2 * MINUTE, 0), "nothing was answered");
         assert_eq!(checkpoints.wait(start), None);
         checkpoints.has_answered();
@@ -98,12 +129,34 @@ mod tests {
         let start = Instant::now();
         let mut checkpoints = Checkpoints::new(Some(MINUTE), start);
         checkpoints.has_answered();
+        assert!(checkpoints.is_due(start + FIRST, 0));
         checkpoints.tried(start + MINUTE, start + MINUTE, 0, false);
         assert_eq!(checkpoints.wait(start + MINUTE), Some(MINUTE));
         assert!(!checkpoints.is_due(start + MINUTE, 0), "not at once");
         assert!(checkpoints.is_due(start + 2 * MINUTE, 0));
         checkpoints.tried(start + 2 * MINUTE, start + 2 * MINUTE, 0, true);
         assert_eq!(checkpoints.wait(start + 2 * MINUTE), None);
+    }
+
+    /// A run that was killed in its first minute had no state, and passed everything again.
+    #[test]
+    fn the_first_state_is_saved_soon_and_that_of_a_large_filter_later() {
+        let start = Instant::now();
+        for (mebibytes, first) in [(0, 1), (1, 1), (10, 1), (100, 10), (500, 50), (600, 60), (1 << 20, 60)] {
+            let (first, moment) = (Duration::from_secs(first), Duration::from_millis(1));
+            let mut checkpoints = Checkpoints::new(Some(MINUTE), start);
+            checkpoints.will_save(mebibytes << 20);
+            checkpoints.has_answered();
+            assert!(!checkpoints.is_due(start + first - moment, 0), "{mebibytes} MiB");
+            assert!(checkpoints.is_due(start + first, 0), "{mebibytes} MiB");
+            assert_eq!(checkpoints.wait(start), Some(first));
+            checkpoints.tried(start + first, start + first, 0, true);
+            checkpoints.has_answered();
+            assert_eq!(checkpoints.wait(start + first), Some(MINUTE), "then as usual");
+        }
+        let mut checkpoints = Checkpoints::new(Some(Duration::from_millis(1)), start);
+        checkpoints.has_answered();
+        assert!(checkpoints.is_due(start + Duration::from_millis(1), 0), "or as often as was asked for");
     }
 
     #[test]

@@ -46,6 +46,11 @@ impl Saving {
         })
     }
 
+    /// The filter that is to be saved takes so many bytes.
+    pub(crate) fn will_save(&mut self, filter_bytes: u64) {
+        self.checkpoints.will_save(filter_bytes);
+    }
+
     /// Records were answered.
     pub(crate) fn has_answered(&mut self) {
         self.checkpoints.has_answered();

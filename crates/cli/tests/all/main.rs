@@ -1,12 +1,16 @@
 //! Black-box tests of the commands that need no cluster: they start the binary and look at its output, its files and its exit
 //! code. `cargo test -p firstseen-cli --no-default-features` builds and runs them without the crates of a cluster.
 
+mod first_state;
+mod gate;
+mod messages;
+mod nothing_is_lost;
 #[path = "../../../../tests/tests/run.rs"]
 #[allow(dead_code, reason = "the tests of clusters use more of it")]
 mod run;
-mod times;
-
 mod shapes;
+mod times;
+mod unjudged;
 
 use run::Folder;
 

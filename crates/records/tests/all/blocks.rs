@@ -3,7 +3,6 @@
 use crate::common::{Outcome, Pieces, config, read_into, read_text, secret};
 use firstseen_records::{
     Block, BlockDefect, BlockOptions, BlockReader, ParserConfig, Ragged, RecordFormat, RecordParser, RejectReason,
-    TRUNCATED_BYTES,
 };
 use std::cell::Cell;
 use std::io::{ErrorKind, Read};
@@ -47,23 +46,43 @@ fn a_quoted_newline_counts_as_a_line_and_not_as_a_record() {
     assert_eq!(places, [(1, 1, true, None), (4, 3, false, None), (5, 4, false, Some(BlockDefect::UnclosedQuote))]);
 }
 
+/// Of such a line all but the first 64 KiB were gone: in the output there was a record that the input did not have.
 #[test]
-fn a_record_that_is_too_long_is_skipped_in_bounded_memory() {
+fn a_line_that_is_too_long_comes_in_pieces_of_bounded_size() {
     let record_bytes_max = 1 << 20;
-    let long = 5 << 20;
-    let input = (&b"first\n"[..]).chain(std::io::repeat(b'x').take(long)).chain(&b"\nlast"[..]);
+    for (long, end, lines_after) in
+        [(5 << 20, "\nlast", 1), ((1 << 20) + 1, "\nlast", 1), (5 << 20, "\n", 0), (5 << 20, "", 0)]
+    {
+        let input = (&b"first\n"[..]).chain(std::io::repeat(b'x').take(long)).chain(end.as_bytes());
+        let options = BlockOptions {
+            block_bytes_target: 1 << 16,
+            record_bytes_max,
+            ..BlockOptions::for_format(RecordFormat::Lines)
+        };
+        let mut parser = RecordParser::new(ParserConfig::new(RecordFormat::Lines), secret()).unwrap();
+        let mut outcome = Outcome::default();
+        assert!(read_into(&mut outcome, input, &mut parser, options).unwrap().is_none());
+        assert_eq!(outcome.keys(), ["first", "last"][..=lines_after]);
+        assert!(outcome.events.iter().skip(1).all(|event| event.line == 3));
+        let [(line, bytes, reason)] = outcome.rejections.as_slice() else { panic!("{}", outcome.rejections.len()) };
+        assert_eq!((*line, bytes.len() as u64), (2, long + u64::from(!end.is_empty())), "no byte is lost");
+        let record_bytes = record_bytes_max as u64 + 1;
+        assert_eq!(*reason, RejectReason::TooLong { record_bytes, record_bytes_max, lines: 1, is_whole: false });
+        assert_eq!(reason.to_string(), "it is longer than 1048576 bytes");
+    }
+}
+
+#[test]
+fn an_input_that_fails_within_a_long_line_loses_nothing_that_it_gave() {
+    let pieces = vec![&b"1234567890"[..], b"1234567890", b"12345"];
+    let input = Pieces { pieces, failure: Some(ErrorKind::ConnectionReset) };
     let options =
-        BlockOptions { block_bytes_target: 1 << 16, record_bytes_max, ..BlockOptions::for_format(RecordFormat::Lines) };
+        BlockOptions { block_bytes_target: 8, record_bytes_max: 8, ..BlockOptions::for_format(RecordFormat::Lines) };
     let mut parser = RecordParser::new(ParserConfig::new(RecordFormat::Lines), secret()).unwrap();
     let mut outcome = Outcome::default();
-    assert!(read_into(&mut outcome, input, &mut parser, options).unwrap().is_none());
-    assert_eq!(outcome.keys(), ["first", "last"]);
-    assert_eq!(outcome.events[1].line, 3);
-    let (line, bytes, reason) = &outcome.rejections[0];
-    assert_eq!((*line, bytes.len()), (2, TRUNCATED_BYTES));
-    let (record_bytes, kept_bytes) = (long + 1, TRUNCATED_BYTES);
-    assert_eq!(*reason, RejectReason::TooLong { record_bytes, record_bytes_max, lines: 1, kept_bytes });
-    assert!(reason.to_string().ends_with("; only its first 65536 bytes were kept"), "{reason}");
+    let error = read_into(&mut outcome, input, &mut parser, options).unwrap().unwrap();
+    assert_eq!(error.kind(), ErrorKind::ConnectionReset);
+    assert_eq!(outcome.rejections[0].1, "1234567890123456789012345");
 }
 
 #[test]
@@ -156,7 +175,7 @@ fn read_csv(input: impl Read, block_bytes_target: usize) -> (Outcome, Option<std
 
 /// The reason for a record over the limit of `read_csv` that is kept whole.
 fn too_long(record: &str, lines: u64) -> RejectReason {
-    RejectReason::TooLong { record_bytes: record.len() as u64, record_bytes_max: 256, lines, kept_bytes: record.len() }
+    RejectReason::TooLong { record_bytes: record.len() as u64, record_bytes_max: 256, lines, is_whole: true }
 }
 
 #[test]

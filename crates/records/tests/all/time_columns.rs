@@ -50,7 +50,7 @@ fn a_part_that_is_missing_is_no_midnight() {
         [
             "2: \"a,2024-10-10,\\n\": it has no field `t`",
             "3: \"b,,13:55\\n\": it has no field `d`",
-            "4: \"c,2024-10-10\\n\": it has no field `t`",
+            "4: \"c,2024-10-10\\n\": it has 2 fields, and the header has 3 (--ragged pad takes such rows)",
             "5: \"d,2024-10-10,25:00\\n\": the time field `d,t` has `2024-10-10 25:00 `, which names a date or a time of \
              day that does not exist: if it is meant in another form, describe that with --time-format",
         ]

@@ -75,6 +75,10 @@ pub(crate) fn read_into(
         }
         parser.parse(&block, &mut parsed)?;
         outcome.blocks += 1;
+        if parsed.is_rest() {
+            let (_, bytes, _) = outcome.rejections.last_mut().expect("the record that it belongs to");
+            bytes.push_str(&text(block.bytes()));
+        }
         outcome
             .headers
             .extend(parsed.header().map(|header| (text(&block.bytes()[header.span.range()]), header.is_repeated)));

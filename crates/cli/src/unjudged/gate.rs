@@ -1,0 +1,202 @@
+//! The gate in front of the outputs: nothing is written until one record is judged.
+//!
+//! A run whose flags do not fit its input can judge nothing. It ends before it writes anything, so that no pipeline takes
+//! its output for a result. A stream is given a second for its first records, and any input 1 MiB.
+//!
+//! Promises: what was held back is written in order once a record is judged. Must not know: clocks (moments are passed in),
+//! outputs, filters.
+
+use std::time::{Duration, Instant};
+
+use firstseen_records::{RecordFormat, hint};
+
+use super::counts::{Unjudged, listed};
+use crate::exit::UsageError;
+use crate::input::Batch;
+use crate::text::numbers::grouped;
+
+/// So much of the input is held back at most while nothing is judged, apart from the end of a batch.
+const HELD_BYTES: usize = 1 << 20;
+/// A stream is given so long from its first record on.
+const HELD_FOR: Duration = Duration::from_secs(1);
+/// So much of the input is kept to say what it looks like.
+const LOOK_BYTES: usize = 64 << 10;
+
+/// What to do with the outputs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Nothing changes.
+    Stay,
+    /// Write what was held back, which are no records but a header or blank lines, and hold back what comes.
+    Release,
+    /// Write what was held back, and from now on everything at once.
+    Open,
+}
+
+/// The gate.
+pub(crate) struct Gate {
+    is_open: bool,
+    is_stream: bool,
+    format: RecordFormat,
+    /// When the first bytes that are held back came.
+    since: Option<Instant>,
+    held_bytes: usize,
+    /// How the input begins.
+    beginning: Vec<u8>,
+    /// The parser's word on a field that no record has.
+    lacking: Option<String>,
+}
+
+impl Gate {
+    /// A closed gate; `is_stream` says that the input may pause.
+    pub(crate) fn new(is_stream: bool, format: RecordFormat) -> Self {
+        Self { is_open: false, is_stream, format, since: None, held_bytes: 0, beginning: Vec::new(), lacking: None }
+    }
+
+    /// Whether outputs are written at once.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// A batch has come, and its records are counted.
+    pub(crate) fn saw(&mut self, batch: &Batch, now: Instant) {
+        if self.is_open {
+            return;
+        }
+        let bytes = batch.block.bytes();
+        self.since.get_or_insert(now);
+        self.held_bytes = self.held_bytes.saturating_add(bytes.len());
+        if self.beginning.is_empty() {
+            self.beginning.extend_from_slice(&bytes[..bytes.len().min(LOOK_BYTES)]);
+        }
+        self.lacking.clone_from(&batch.lacking);
+    }
+
+    /// Decides by the counts so far. `is_judged` says that a record was judged, or that the outcome depends on nodes that
+    /// are in trouble.
+    ///
+    /// # Errors
+    /// Where enough of the input was looked at, and nothing of it can be judged.
+    pub(crate) fn decide(&mut self, is_judged: bool, unjudged: &Unjudged, now: Instant) -> anyhow::Result<Turn> {
+        if self.is_open {
+            return Ok(Turn::Stay);
+        }
+        if is_judged {
+            self.is_open = true;
+            self.beginning = Vec::new();
+            return Ok(Turn::Open);
+        }
+        if self.held_bytes < HELD_BYTES && self.wait(now) != Some(Duration::ZERO) {
+            return Ok(Turn::Stay);
+        }
+        if unjudged.total() > 0 {
+            return Err(self.refusal(unjudged));
+        }
+        (self.since, self.held_bytes) = (None, 0);
+        Ok(Turn::Release)
+    }
+
+    /// Decides at the end of the run; `is_whole` says that the whole input was read.
+    ///
+    /// # Errors
+    /// Where the whole input was read, and nothing of it can be judged.
+    pub(crate) fn end(&mut self, is_whole: bool, unjudged: &Unjudged) -> anyhow::Result<Turn> {
+        if self.is_open {
+            return Ok(Turn::Stay);
+        }
+        if is_whole && unjudged.total() > 0 {
+            return Err(self.refusal(unjudged));
+        }
+        self.is_open = true;
+        Ok(Turn::Open)
+    }
+
+    /// How long a pause of the input may last until the gate decides.
+    pub(crate) fn wait(&self, now: Instant) -> Option<Duration> {
+        let since = self.since.filter(|_| self.is_stream && !self.is_open)?;
+        Some(HELD_FOR.saturating_sub(now.saturating_duration_since(since)))
+    }
+
+    fn refusal(&self, unjudged: &Unjudged) -> anyhow::Error {
+        let total = unjudged.total();
+        let records = if total == 1 {
+            "the first record cannot".to_owned()
+        } else {
+            format!("none of the first {} records can", grouped(total))
+        };
+        let mut text = format!(
+            "{records} be judged, so nothing was written ({}); {}",
+            listed(&unjudged.by_reason()),
+            unjudged.first()
+        );
+        for more in [self.lacking.clone(), hint(&self.beginning, self.format)].into_iter().flatten() {
+            text += &format!("; {more}");
+        }
+        UsageError(text).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_records::RejectReason;
+
+    use super::super::UnjudgedArg;
+    use super::super::counts::Place;
+    use super::*;
+    use crate::terminal::progress::Progress;
+
+    fn unjudged(records: u64) -> Unjudged {
+        let mut unjudged = Unjudged::new(vec!["log".into()], UnjudgedArg::Pass, false);
+        for line in 1..=records {
+            let place = Place { file: 0, line };
+            unjudged.unread(&RejectReason::NotAnObject, place, &Progress::new(None, true)).expect("it passes");
+        }
+        unjudged
+    }
+
+    fn closed(is_stream: bool, now: Instant) -> Gate {
+        let mut gate = Gate::new(is_stream, RecordFormat::Jsonl);
+        gate.saw(&Batch::default(), now);
+        gate
+    }
+
+    #[test]
+    fn the_first_judged_record_opens_it() {
+        let now = Instant::now();
+        for is_stream in [false, true] {
+            let mut gate = closed(is_stream, now);
+            assert_eq!(gate.decide(false, &unjudged(3), now).expect("too early"), Turn::Stay);
+            assert_eq!(gate.decide(true, &unjudged(3), now).expect("judged"), Turn::Open);
+            assert_eq!(gate.decide(false, &unjudged(3), now + HELD_FOR).expect("open"), Turn::Stay);
+            assert_eq!((gate.is_open(), gate.wait(now)), (true, None));
+        }
+    }
+
+    #[test]
+    fn a_stream_has_a_second_and_a_file_has_not() {
+        let now = Instant::now();
+        let mut stream = closed(true, now);
+        assert_eq!(stream.wait(now + HELD_FOR / 4), Some(3 * HELD_FOR / 4));
+        assert_eq!(stream.decide(false, &unjudged(1), now + HELD_FOR / 2).expect("too early"), Turn::Stay);
+        let error = stream.decide(false, &unjudged(2), now + HELD_FOR).expect_err("nothing is judged").to_string();
+        assert!(error.contains("none of the first 2 records") && error.contains("log:1: "), "{error}");
+        let mut file = closed(false, now);
+        assert_eq!(file.wait(now), None);
+        assert_eq!(file.decide(false, &unjudged(1), now + 60 * HELD_FOR).expect("a slow disk"), Turn::Stay);
+        file.end(true, &unjudged(1)).expect_err("all of it was read");
+        assert_eq!(file.end(false, &unjudged(1)).expect("a signal"), Turn::Open);
+    }
+
+    /// A header that comes alone is written after a second, and the records behind it have a second of their own.
+    #[test]
+    fn what_is_no_record_is_released() {
+        let now = Instant::now();
+        let mut gate = closed(true, now);
+        assert_eq!(gate.decide(false, &unjudged(0), now + HELD_FOR).expect("no record"), Turn::Release);
+        assert_eq!(gate.wait(now + HELD_FOR), None, "nothing is held back");
+        gate.saw(&Batch::default(), now + 5 * HELD_FOR);
+        assert_eq!(gate.decide(false, &unjudged(1), now + 5 * HELD_FOR).expect("too early"), Turn::Stay);
+        gate.decide(false, &unjudged(1), now + 6 * HELD_FOR).expect_err("nothing is judged");
+        assert_eq!(closed(true, now).end(true, &unjudged(0)).expect("no record"), Turn::Open);
+    }
+}

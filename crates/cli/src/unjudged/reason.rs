@@ -1,0 +1,209 @@
+//! The reasons for which a record cannot be judged: the name, the meaning and the cure of each.
+//!
+//! Promises: the names stay the same from release to release; docs/dedup-messages.md lists them all, which a test checks.
+//! Must not know: the record.
+
+use firstseen_records::RejectKind;
+use firstseen_routing::Reason;
+
+/// Why a record cannot be judged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum UnjudgedReason {
+    /// It cannot be read, or lacks what is to be compared.
+    Unread(RejectKind),
+    /// Its time is ahead of the others or of the present, which do not bear it out.
+    Future,
+    /// It is older than the window and the lateness together.
+    Late,
+    /// The filter is full.
+    Full,
+    /// The cluster does not decide. [`Self::from`] gives [`Self::Future`], [`Self::Late`] and [`Self::Full`] where the cluster
+    /// says one of these.
+    Cluster(Reason),
+}
+
+impl From<Reason> for UnjudgedReason {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Full => Self::Full,
+            Reason::Late => Self::Late,
+            Reason::Future => Self::Future,
+            reason => Self::Cluster(reason),
+        }
+    }
+}
+
+impl UnjudgedReason {
+    /// All reasons, in the order in which they are listed.
+    pub fn all() -> impl Iterator<Item = Self> {
+        let unread = RejectKind::ALL.iter().filter(|kind| **kind != RejectKind::Blank).map(|kind| Self::Unread(*kind));
+        let cluster = Reason::ALL.into_iter().map(Self::from).filter(|reason| matches!(reason, Self::Cluster(_)));
+        unread.chain([Self::Future, Self::Late, Self::Full]).chain(cluster)
+    }
+
+    /// The name in reports and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unread(kind) => kind.name(),
+            Self::Future => "future",
+            Self::Late => "late",
+            Self::Full => "full",
+            Self::Cluster(reason) => cluster_name(reason),
+        }
+    }
+
+    /// What is wrong with the record, after "the record" or a place.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Self::Unread(kind) => unread_meaning(kind),
+            Self::Future => "its time is ahead of the others or of the present, which do not bear it out",
+            Self::Late => "it is older than the window and the lateness together",
+            Self::Full => "the filter is full and cannot remember it",
+            Self::Cluster(reason) => cluster_meaning(reason),
+        }
+    }
+
+    /// What the user can do about it.
+    pub fn cure(self) -> &'static str {
+        match self {
+            Self::Unread(kind) => unread_cure(kind),
+            Self::Future => {
+                "correct the clock that stamped it, name the oldest file first, or accept it with a greater --future-max"
+            }
+            Self::Late => {
+                "feed the oldest records first, or judge more of them with a greater --lateness; --late says what becomes of them"
+            }
+            Self::Full => {
+                "give the filter more room with --capacity or --growth, in a cluster with `firstseen filter alter --capacity`"
+            }
+            Self::Cluster(reason) => cluster_cure(reason),
+        }
+    }
+
+    /// Whether nodes or the way to them are in trouble, which may pass, rather than something about the record.
+    pub(crate) fn is_trouble(self) -> bool {
+        matches!(self, Self::Cluster(_))
+    }
+}
+
+fn unread_meaning(kind: RejectKind) -> &'static str {
+    match kind {
+        RejectKind::Blank => "the line is blank or a comment",
+        RejectKind::NoKey => "a field of its key has no value",
+        RejectKind::Ragged => "it has another number of fields than the header or the first row",
+        RejectKind::JoinedLines => "a quote joins lines to it, and does not close at the end of a field",
+        RejectKind::MissingField => "it has no such field as the key or the time needs",
+        RejectKind::BadTime => "its time field is no time",
+        RejectKind::InvalidUtf8 => "it is not UTF-8",
+        RejectKind::InvalidJson => "it is not valid JSON",
+        RejectKind::NotAnObject => "it is JSON but no object",
+        RejectKind::NotALogLine => "it is no line of the common log format",
+        RejectKind::NotAnIndexLine => "it is no index line",
+        RejectKind::TooLong => "it is longer than a record may be",
+        RejectKind::UnclosedQuote => "a quote opens on this line and the record does not end",
+        RejectKind::BrokenOff => "the input broke off in it",
+    }
+}
+
+fn unread_cure(kind: RejectKind) -> &'static str {
+    match kind {
+        RejectKind::Blank => "nothing: such a line is no record",
+        RejectKind::NoKey => "name a --key that every record has, or compare empty values with --empty-key value",
+        RejectKind::Ragged => "name the --separator of the fields, or take such rows with --ragged pad",
+        RejectKind::JoinedLines => "double a quote that belongs to the value, where it is written as `\\\"`",
+        RejectKind::MissingField => "name a field that all records have with --key or --time",
+        RejectKind::BadTime => "name the field of the time with --time, and its zone with --tz",
+        RejectKind::InvalidUtf8 => "convert the input (`iconv -f ... -t UTF-8`), or compare bytes with --format lines",
+        RejectKind::InvalidJson => "write one JSON object a line (`jq -c .`), or name another --format",
+        RejectKind::NotAnObject => "write one JSON object a line (`jq -c '.[]'`)",
+        RejectKind::NotALogLine => "name the --format of the line, or compare whole lines with --format lines",
+        RejectKind::NotAnIndexLine => "name the --format of the line, or compare whole lines with --format lines",
+        RejectKind::TooLong => "look for a missing line end, or for a quote that joins lines",
+        RejectKind::UnclosedQuote => "close the quote, or double a quote that belongs to the value",
+        RejectKind::BrokenOff => "feed the input again from here",
+    }
+}
+
+/// The name that the reports and metrics of a cluster give a reason.
+fn cluster_name(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Full => "full",
+        Reason::Late => "late",
+        Reason::Future => "future",
+        Reason::Overloaded => "overloaded",
+        Reason::StaleMap => "stale_map",
+        Reason::TooOld => "too_old",
+        Reason::Unknown => "unknown",
+        Reason::NotReady => "not_ready",
+        Reason::Invalid => "invalid",
+        Reason::UnknownFilter => "unknown_filter",
+        Reason::SlicesDown => "slices_down",
+        Reason::Altered => "altered",
+        Reason::NameReused => "name_reused",
+        Reason::CutOff => "cut_off",
+        Reason::ClockSkew => "clock_skew",
+        Reason::Claimed => "claimed",
+        Reason::Forbidden => "forbidden",
+    }
+}
+
+fn cluster_meaning(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Full | Reason::Late | Reason::Future => UnjudgedReason::from(reason).meaning(),
+        Reason::Overloaded => "nodes are busy",
+        Reason::StaleMap => "the cluster changed while it was asked about",
+        Reason::TooOld => "the answer to its request is no longer remembered",
+        Reason::Unknown => "no answer came in time, and it may have been recorded",
+        Reason::NotReady => "a node that is needed is starting or stopping",
+        Reason::Invalid => "a node refused the request as damaged",
+        Reason::UnknownFilter => "the cluster has no such filter any more",
+        Reason::SlicesDown => "too few nodes that have its slices answer, or slices have lost what they knew",
+        Reason::Altered => "the filter was altered, and records are hashed with another secret now",
+        Reason::NameReused => "its request has the name of another one",
+        Reason::CutOff => "a node is cut off from most of the cluster",
+        Reason::ClockSkew => "the clock of a node differs from those of the others",
+        Reason::Claimed => "another consumer has claimed it",
+        Reason::Forbidden => "this run has no right to record it",
+    }
+}
+
+fn cluster_cure(reason: Reason) -> &'static str {
+    match reason {
+        Reason::Full | Reason::Late | Reason::Future => UnjudgedReason::from(reason).cure(),
+        Reason::Overloaded => "run fewer producers at once, or add nodes",
+        Reason::StaleMap | Reason::TooOld | Reason::NameReused => "feed the records again",
+        Reason::Unknown => {
+            "see which nodes are slow with `firstseen cluster status`; records that are fed again may be duplicates"
+        }
+        Reason::NotReady => "wait until `firstseen cluster status` calls the node ready, and feed the records again",
+        Reason::Invalid => "use the same release of firstseen here and on the nodes",
+        Reason::UnknownFilter => "create the filter again with `firstseen filter create`, and start the run again",
+        Reason::SlicesDown => {
+            "start the nodes that `firstseen filter describe` names, or give up what is lost with `firstseen filter forgive`"
+        }
+        Reason::Altered => "start the run again",
+        Reason::CutOff => "restore the network between the nodes (`firstseen cluster status`)",
+        Reason::ClockSkew => "set the clock of the node right (`firstseen cluster status`)",
+        Reason::Claimed => "wait until its claim is over, or share the input with --claims",
+        Reason::Forbidden => "grant this principal the right to observe the filter (`firstseen access grant`)",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_reason_has_a_name_of_its_own_and_the_clusters_names_are_those_of_its_reports() {
+        let all: Vec<UnjudgedReason> = UnjudgedReason::all().collect();
+        let names: BTreeSet<&str> = all.iter().map(|reason| reason.name()).collect();
+        assert_eq!(names.len(), all.len());
+        for reason in Reason::ALL {
+            assert_eq!(serde_json::to_value(reason).expect("a name"), cluster_name(reason));
+            assert!(all.contains(&reason.into()), "{reason:?}");
+        }
+        assert!(all.iter().all(|reason| !reason.meaning().is_empty() && !reason.cure().is_empty()));
+    }
+}
