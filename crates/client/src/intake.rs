@@ -321,7 +321,10 @@ impl FilterCore {
             let placed = self.lane(&mut intake, *digest).and_then(|(group, lane)| {
                 let when = match last {
                     // The clock stands where the event before has put it.
-                    Some((of, When { tick, .. })) if of == time_ms => When { tick, before_unit: tick.clock_unit },
+                    Some((of, When { tick, .. })) if of == time_ms => {
+                        intake.clock.iter_mut().for_each(WindowClock::pass);
+                        When { tick, before_unit: tick.clock_unit }
+                    }
                     _ => self.when(&mut intake, (events.times_ms, event), asked.operation)?,
                 };
                 last = Some((time_ms, when));

@@ -81,6 +81,6 @@ pub use timing::{Refresh, Timers8, Timers16};
 pub use unit_number::UnitNumber;
 pub use verdict::{Sighting, Verdict};
 pub use window::{
-    AHEAD_EVENTS_MAX, Calendar, CalendarError, Jump, Period, Placed, Stamp, Unit, UnitClock, Window, WindowClock,
-    WindowError, WindowRule,
+    AHEAD_EVENTS_MAX, Calendar, CalendarError, FORESEEN_EVENTS_MAX, Jump, Period, Placed, Spread, Stamp, Unit,
+    UnitClock, Window, WindowClock, WindowError, WindowRule,
 };

@@ -9,7 +9,9 @@
 mod borne;
 mod calendar;
 mod clock;
+mod disorder;
 mod spec;
+mod spread;
 mod unit_clock;
 
 use serde::{Deserialize, Serialize};
@@ -19,7 +21,9 @@ use crate::unit_number::UnitNumber;
 pub use borne::AHEAD_EVENTS_MAX;
 pub use calendar::{Calendar, CalendarError, Period};
 pub use clock::{Placed, WindowClock};
+pub use disorder::FORESEEN_EVENTS_MAX;
 pub use spec::{Unit, Window, WindowError};
+pub use spread::Spread;
 pub use unit_clock::{Jump, UnitClock};
 
 /// The place of one event in a window, in the window's units.

@@ -12,6 +12,8 @@ use firstseen_routing::Answer;
 
 use super::LateArg;
 use super::here::Here;
+use super::lateness::lateness_ms;
+use super::order::{OrderOfInput, Ordered};
 use super::remote::Remote;
 use super::tally::{Event, Tally};
 use super::troubles::Troubles;
@@ -128,6 +130,7 @@ pub(super) struct Engine {
     /// What the user has asked for of late records, if anything.
     pub(super) late: Option<LateArg>,
     pub(super) troubles: Troubles,
+    pub(super) order: OrderOfInput,
     pub(super) answers: Vec<Answer>,
 }
 
@@ -189,11 +192,13 @@ impl Engine {
                 output.header(bytes, header.span.range())?;
             }
         }
+        self.order.begin(batch);
         let mut rejections = parsed.rejections();
         for start in (0..parsed.len()).step_by(CHUNK_EVENTS) {
             let chunk = start..parsed.len().min(start + CHUNK_EVENTS);
             self.answer(batch, chunk.clone(), ahead_ms);
             self.watch(batch, start, progress);
+            self.look_at_order(batch, start, progress);
             // From rejection to rejection, so that records stay in the order of the input.
             let mut index = start;
             while index < chunk.end {
@@ -207,7 +212,9 @@ impl Engine {
                 index = until;
             }
         }
-        self.reject_before(rejections, u32::MAX, batch, outputs, progress).map(drop)
+        self.reject_before(rejections, u32::MAX, batch, outputs, progress)?;
+        self.order.end(batch);
+        Ok(())
     }
 
     /// Counts and writes events that are answered; the answers begin with that to event `start`.
@@ -334,6 +341,27 @@ impl Engine {
         let place = Place { file: batch.file, line: batch.parsed.spans()[start + event].line };
         let words = turn.words(&self.unjudged.place(place), why, self.unjudged.passed());
         self.unjudged.say(words, progress);
+    }
+
+    /// Prints a line at the first record that is late or doubted as the input is in a wrong order.
+    fn look_at_order(&mut self, batch: &Batch, start: usize, progress: &Progress) {
+        let (past_lateness, definition) = match &self.source {
+            Source::Here(here) => (here.past_lateness.first(), Some(&here.header.definition.group)),
+            Source::Cluster(_) => (None, None),
+        };
+        let lateness_ms = definition.map_or(0, lateness_ms);
+        let source = &self.source;
+        let is_doubted = |event: usize| match source {
+            Source::Here(_) => false,
+            Source::Cluster(remote) => remote.is_doubted(start + event),
+        };
+        let found = Ordered { answers: &self.answers, is_doubted: &is_doubted, past_lateness, lateness_ms };
+        let Some((event, wrong)) = self.order.look(batch, start, &found) else { return };
+        let place = self.unjudged.place(Place { file: batch.file, line: batch.parsed.spans()[event].line });
+        let words = wrong.words(&place, &self.unjudged.file_name(batch.file), definition);
+        self.unjudged.say(words, progress);
+        // No clock is broken: a line about one would mislead.
+        self.unjudged.was_named(UnjudgedReason::Future);
     }
 
     /// Counts an event that is judged, the `place`th of its chunk, and returns its output.

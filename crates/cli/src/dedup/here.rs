@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use firstseen_filter::{AHEAD_EVENTS_MAX, Digest, ExactWindow, Stamp, Verdict};
+use firstseen_filter::{Digest, ExactWindow, FORESEEN_EVENTS_MAX, Stamp, Verdict};
 use firstseen_routing::{Answer, SlicedDefinition, SlicedFilter};
 
 use crate::dedup::confirm::Confirm;
@@ -22,12 +22,14 @@ pub(super) struct Here {
     pub(super) lookup: bool,
     pub(super) times_ms: Vec<u64>,
     pub(super) past_lateness: PastLateness,
+    /// Whether the filter was saved by an earlier run.
+    pub(super) is_continued: bool,
 }
 
 impl Here {
     /// Answers the events of `chunk`; `ahead_ms` has the times of the events behind the batch.
     pub(super) fn answer(&mut self, batch: &Batch, chunk: Range<usize>, ahead_ms: &[u64], answers: &mut Vec<Answer>) {
-        let known = chunk.start..batch.parsed.len().min(chunk.end + AHEAD_EVENTS_MAX);
+        let known = chunk.start..batch.parsed.len().min(chunk.end + FORESEEN_EVENTS_MAX);
         times_ms(batch, known.clone(), &mut self.times_ms);
         if batch.arrived_ms.is_some() {
             // A record that arrives now is not late, even where the clock of this machine was set back.

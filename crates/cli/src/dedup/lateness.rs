@@ -15,18 +15,27 @@ pub(super) struct PastLateness {
     pub(super) events: u64,
     /// By how many units the edge of the lateness was past the one that was furthest behind it.
     most_units: u64,
+    /// The first one among the events that were answered last.
+    first: Option<usize>,
 }
 
 impl PastLateness {
     /// Counts those among events that have just been answered by a clock that shows `now_unit`.
     pub(super) fn count(&mut self, stamps: &[Stamp], answers: &[Answer], now_unit: UnitNumber) {
-        for (stamp, answer) in stamps.iter().zip(answers) {
+        self.first = None;
+        for (event, (stamp, answer)) in stamps.iter().zip(answers).enumerate() {
             // What is looked up ahead of the clock is judged later than it could be recorded, too.
             if stamp.unit < stamp.judged && stamp.judged <= now_unit && answer.is_placed() {
                 self.events += 1;
+                self.first = self.first.or(Some(event));
                 self.most_units = self.most_units.max(stamp.judged.since(stamp.unit));
             }
         }
+    }
+
+    /// The first one among the events that were answered last.
+    pub(super) fn first(&self) -> Option<usize> {
+        self.first
     }
 
     /// What is said beside their number.
@@ -74,6 +83,14 @@ pub(super) fn late_meaning(
     };
     let helps = helps.map_or(String::new(), |helps| format!("; {helps} judges more of them"));
     format!(": {before}: {verdict}{helps}")
+}
+
+/// How late records may come and still be judged at their own time; 0 where the window has no lateness.
+pub(super) fn lateness_ms(definition: &FilterDefinition) -> u64 {
+    match definition.unit {
+        Unit::Milliseconds(unit_ms) => definition.rule.lateness_units.saturating_mul(unit_ms),
+        _ => 0,
+    }
 }
 
 /// What makes fewer records late.

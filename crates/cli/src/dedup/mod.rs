@@ -5,12 +5,14 @@
 //! held comes behind later ones, and one that is not decided when the run is ended goes nowhere. Must not know: how a filter
 //! works, or where it is.
 
+mod auto_lateness;
 #[cfg(feature = "full")]
 mod claims;
 mod confirm;
 mod engine;
 mod here;
 mod lateness;
+mod order;
 #[cfg(feature = "full")]
 mod remote;
 #[cfg(not(feature = "full"))]

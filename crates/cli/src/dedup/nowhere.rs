@@ -36,6 +36,10 @@ impl Remote {
         match *self {}
     }
 
+    pub(super) fn is_doubted(&self, _index: usize) -> bool {
+        match *self {}
+    }
+
     pub(super) fn report(&self) -> ClusterReport {
         match *self {}
     }

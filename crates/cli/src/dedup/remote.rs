@@ -90,6 +90,11 @@ impl Remote {
         Some(self.cause(*reason))
     }
 
+    /// Whether the time of event `index` of the batch that is being handled is doubted.
+    pub(super) fn is_doubted(&self, index: usize) -> bool {
+        self.verdicts.get(index) == Some(&Verdict::Undecided(Reason::Future))
+    }
+
     /// The reason, and what is wrong with the filter's slices.
     fn cause(&self, reason: Reason) -> Why {
         let missing = self.filter.missing_slices();

@@ -12,6 +12,7 @@ use super::DedupArgs;
 use super::engine::{Engine, Outputs, Source};
 use super::here::Here;
 use super::lateness::late_meaning;
+use super::order::OrderOfInput;
 use super::setup::Setup;
 use super::tally::Tally;
 use super::troubles::Troubles;
@@ -55,16 +56,18 @@ pub fn run(args: &DedupArgs) -> anyhow::Result<ExitCode> {
         saving.will_save(here.filter.bytes());
     }
     let outputs = open(args)?;
+    let input = Input::start(args.input.reading(parser, times));
+    let stop = Stop::on_signal(input.waker())?;
+    let source = Setup::measure(source, args, times, &input)?;
     let engine = Engine {
         source,
         tally: Tally::new(args.input.source.is_some(), &secret),
         unjudged: Unjudged::new(args.input.files.clone(), run.unjudged, run.rejected.is_some()),
         late: output.late,
         troubles: Troubles::default(),
+        order: OrderOfInput::default(),
         answers: Vec::new(),
     };
-    let input = Input::start(args.input.reading(parser, times));
-    let stop = Stop::on_signal(input.waker())?;
     let progress = Progress::new(input_bytes, output.out.is_none());
     let gate = Gate::new(input::is_stream(&args.input.files), args.input.format());
     let mut pass = DedupPass { engine, outputs, gate, progress, saving, stop: stop.clone(), input_bytes: 0 };

@@ -5,18 +5,20 @@ use firstseen_filter::{ExactWindow, FilterSecret};
 use firstseen_records::RecordParser;
 use firstseen_routing::{SlicedDefinition, SlicedFilter, Slicing};
 
+use super::auto_lateness::{Chosen, choose};
 use super::engine::Source;
 use super::here::Here;
-use super::lateness::PastLateness;
+use super::lateness::{PastLateness, lateness_ms};
 use super::remote::Remote;
 use super::{DedupArgs, LateArg};
 use crate::dedup::confirm::Confirm;
 use crate::exit::UsageError;
+use crate::flags::filter::{FilterArgs, LatenessArg};
 use crate::flags::input::NeedsTime;
 use crate::flags::run::VerifyArg;
-use crate::input::Times;
 use crate::input::arrivals::check_saved;
 use crate::input::present_ms;
+use crate::input::{Input, Times};
 use crate::kind::{Meant, Stamps};
 use crate::state::{self, SavedState, StateHeader};
 
@@ -30,22 +32,39 @@ pub(super) struct Setup {
 
 impl Setup {
     pub(super) fn new(args: &DedupArgs) -> anyhow::Result<Self> {
-        if args.cluster.cluster.is_empty() { Self::here(args) } else { Self::cluster(args) }
+        if args.cluster.cluster.is_empty() { Self::here(args, &args.filter) } else { Self::cluster(args) }
     }
 
-    fn here(args: &DedupArgs) -> anyhow::Result<Self> {
+    /// The filter of `source`, with the lateness that the first records of `input` need, if flags ask for that. A saved
+    /// filter keeps its lateness.
+    pub(super) fn measure(source: Source, args: &DedupArgs, times: Times, input: &Input) -> anyhow::Result<Source> {
+        let Source::Here(here) = &source else { return Ok(source) };
+        if args.filter.lateness != Some(LatenessArg::Auto) || here.is_continued || times == Times::Arrival {
+            return Ok(source);
+        }
+        let Chosen { lateness_ms, line } = choose(&here.header.definition.group, &input.first_times_ms());
+        notice!("{line}");
+        let lateness = lateness_ms.map(LatenessArg::Ms);
+        let filter = FilterArgs { lateness, seed: Some(here.header.seed), ..args.filter.clone() };
+        Ok(Self::here(args, &filter)?.source)
+    }
+
+    fn here(args: &DedupArgs, filter: &FilterArgs) -> anyhow::Result<Self> {
         if args.cluster.tls.is_given() {
             return Err(UsageError(
                 "--tls-ca, --tls-cert, --tls-key and --token-file are for --cluster: leave them out".to_owned(),
             )
             .into());
         }
-        let saved = args.run.saved()?;
-        let seed = state::seed(args.filter.seed, saved.as_ref());
-        let window = args.filter.window(&args.input.tz)?;
-        let slicing = args.filter.slicing.unwrap_or(Slicing::NONE);
+        let saved = args.run.saved::<SlicedDefinition>()?;
+        let seed = state::seed(filter.seed, saved.as_ref());
+        let window = filter.window(&args.input.tz)?;
+        let slicing = filter.slicing.unwrap_or(Slicing::NONE);
+        let of_saved = saved.as_ref().filter(|_| filter.lateness == Some(LatenessArg::Auto));
+        let lateness = of_saved.map(|saved| LatenessArg::Ms(lateness_ms(&saved.definition().group)));
+        let filter = &FilterArgs { lateness: lateness.or(filter.lateness), ..filter.clone() };
         let words = format!("window {window}");
-        let meant = |stamps| args.filter.meant(window.clone(), seed, slicing, stamps);
+        let meant = |stamps| filter.meant(window.clone(), seed, slicing, stamps);
         let needs_time = definition(&meant(Stamps::OfEvents), slicing, None)?.group.unit.needs_time();
         let secret = FilterSecret::from_seed(seed);
         let instead = "count in events (--window 1000000events)";
@@ -60,6 +79,7 @@ impl Setup {
         };
         let definition = definition(&meant, slicing, saved.as_ref().map(SavedState::definition))?;
         let parser = args.input.parser(needs_time.then_some(times), secret.clone())?;
+        let is_continued = saved.is_some();
         let header = StateHeader { key: args.input.key_identity(), seed, definition };
         let mut filter = SlicedFilter::build(&header.definition)?;
         if let (Some(saved), Some(path)) = (saved, args.run.state.as_deref()) {
@@ -75,6 +95,7 @@ impl Setup {
             lookup: args.run.lookup,
             times_ms: Vec::new(),
             past_lateness: PastLateness::default(),
+            is_continued,
             header,
         }));
         Ok(Self { source, parser, times, secret })

@@ -20,6 +20,7 @@ use crate::cluster;
 use crate::cluster::connect::{Operator, fresh_id};
 use crate::cluster::places::{self, mode_name};
 use crate::exit::UsageError;
+use crate::flags::filter::LatenessArg;
 use crate::kind::{Meant, Stamps};
 use crate::report::describe::describe;
 use crate::state::{self, SavedState};
@@ -129,6 +130,12 @@ fn meant(args: &CreateArgs, slicing: Slicing) -> anyhow::Result<Meant> {
     let is_stamped_by_nodes = policies.clock == ClockArg::Wall;
     let stamps = if is_stamped_by_nodes { Stamps::OnArrival } else { Stamps::OfEvents };
     let seed = state::seed(filter.seed, None::<&SavedState<SlicedDefinition>>);
+    if filter.lateness == Some(LatenessArg::Auto) {
+        return Err(UsageError(
+            "--lateness auto measures an input, which `filter create` has not: name a duration".to_owned(),
+        )
+        .into());
+    }
     let mut meant = filter.meant(filter.window(&policies.tz)?, seed, slicing, stamps);
     if tree.is_asked_for() {
         meant.prefer_timing();

@@ -77,7 +77,7 @@ pub enum LayoutArg {
 const RARE: &str = "Filter, rarely needed";
 
 /// Which filter to build.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Filter")]
 pub struct FilterArgs {
     /// How long a sighting counts: `24h`, `10000000events`, `unbounded`, `landmark:1d`, `landmark:1000events`,
@@ -106,9 +106,9 @@ pub struct FilterArgs {
     #[arg(long)]
     pub slicing: Option<Slicing>,
     /// How late a record may come and still be judged exactly (`5m`); by default an eighth of a sliding window, 0 for `--kind
-    /// cuckoo`
-    #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms, allow_hyphen_values = true)]
-    pub lateness: Option<u64>,
+    /// cuckoo`. `auto` measures it at the first records of the input (up to 1 MiB), and says what it has chosen
+    #[arg(long, value_name = "DURATION", value_parser = parse_lateness, allow_hyphen_values = true)]
+    pub lateness: Option<LatenessArg>,
     /// How far ahead of the others a record is taken by its own word; one further ahead is rejected unless others bear its
     /// time out. By default a sixteenth of the window, but 1s at least and 5m at most
     #[arg(long, value_name = "DURATION", value_parser = parse_duration_ms, allow_hyphen_values = true)]
@@ -158,7 +158,7 @@ pub struct FilterArgs {
 }
 
 /// Flags that only kind stable has.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct StableArgs {
     /// Max of kind stable
     #[arg(long, help_heading = RARE, hide_short_help = true, value_name = "MAX")]
@@ -166,6 +166,22 @@ pub struct StableArgs {
     /// P of kind stable: cells decremented an event
     #[arg(long, help_heading = RARE, hide_short_help = true, value_name = "P", value_parser = parse_decrements, allow_negative_numbers = true)]
     pub stable_decrements: Option<f64>,
+}
+
+/// How late records may come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LatenessArg {
+    /// By so many milliseconds.
+    Ms(u64),
+    /// By as much as the first records of the input show.
+    Auto,
+}
+
+fn parse_lateness(text: &str) -> Result<LatenessArg, String> {
+    if text == "auto" {
+        return Ok(LatenessArg::Auto);
+    }
+    parse_duration_ms(text).map(LatenessArg::Ms).map_err(|error| format!("{error}, or auto"))
 }
 
 /// `90s`, `24h`, `0`, in milliseconds.
@@ -269,7 +285,10 @@ impl FilterArgs {
                 RuleArg::Fixed => Refresh::Fixed,
                 RuleArg::Refresh => Refresh::Refresh,
             },
-            lateness_ms: self.lateness,
+            lateness_ms: match self.lateness {
+                Some(LatenessArg::Ms(lateness_ms)) => Some(lateness_ms),
+                Some(LatenessArg::Auto) | None => None,
+            },
             future_max_ms: self.future_max.unwrap_or_else(|| window.future_default_ms()),
             equal_timers: self.equal_timers,
             growth: self.growth.map(growth),

@@ -5,9 +5,11 @@
 
 pub(crate) mod arrivals;
 mod border;
+pub(crate) mod disorder;
 pub(crate) mod first;
 pub mod walk;
 
+use std::cell::Cell;
 use std::fs::{self, File};
 use std::io;
 use std::panic::{self, AssertUnwindSafe};
@@ -129,6 +131,8 @@ pub struct Input {
     sender: SyncSender<Message>,
     spent: SyncSender<Box<Batch>>,
     doubt: Duration,
+    /// The first message, where it has been looked at.
+    first: Cell<Option<Message>>,
 }
 
 impl Input {
@@ -142,7 +146,19 @@ impl Input {
             Reader { reading, reusable, input_bytes: 0, arrivals, started: Instant::now() }.read_all(what)
         };
         read_apart(sender.clone(), read);
-        Self { messages, sender, spent, doubt }
+        Self { messages, sender, spent, doubt, first: Cell::new(None) }
+    }
+
+    /// Waits for the first records, and returns their times, in milliseconds since 1970. The next message is still the
+    /// one with these records.
+    pub fn first_times_ms(&self) -> Vec<u64> {
+        let Ok(message) = self.messages.recv() else { return Vec::new() };
+        let times_ms = match &message {
+            Message::Batch(batch) => batch.parsed.times_ms().iter().map(|time_ms| time_ms.cast_unsigned()).collect(),
+            _ => Vec::new(),
+        };
+        self.first.set(Some(message));
+        times_ms
     }
 
     /// For how long to wait for the next records, where they may bear out a record's time.
@@ -157,6 +173,9 @@ impl Input {
         patience: Duration,
         idle: impl FnOnce() -> anyhow::Result<Option<Duration>>,
     ) -> anyhow::Result<Message> {
+        if let Some(message) = self.first.take() {
+            return Ok(message);
+        }
         if let Ok(message) = self.messages.try_recv() {
             return Ok(message);
         }
@@ -356,7 +375,7 @@ mod tests {
     fn a_reading_thread_that_breaks_ends_the_input_in_an_error() {
         let (sender, messages) = sync_channel(1);
         let (spent, _reusable) = sync_channel(1);
-        let input = Input { messages, sender: sender.clone(), spent, doubt: STREAM_DOUBT };
+        let input = Input { messages, sender: sender.clone(), spent, doubt: STREAM_DOUBT, first: Cell::new(None) };
         read_apart(sender, |_| panic!("on purpose"));
         let message = input.next(Duration::ZERO, || Ok(Some(Duration::from_secs(60)))).expect("no wait fails");
         let Message::End(Err(error)) = message else { panic!("no end") };

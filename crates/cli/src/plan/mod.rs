@@ -17,7 +17,7 @@ mod retention;
 mod text;
 mod traits;
 
-#[cfg(test)]
+#[cfg(all(test, feature = "full"))]
 mod tests;
 
 use std::fmt::Display;

@@ -192,8 +192,12 @@ impl Unjudged {
 
     /// The name of a line in messages.
     pub(crate) fn place(&self, Place { file, line }: Place) -> String {
-        let file = self.files.get(file).map_or_else(String::new, |path| name(path));
-        format!("{file}:{line}")
+        format!("{}:{line}", self.file_name(file))
+    }
+
+    /// The name of a file in messages.
+    pub(crate) fn file_name(&self, file: usize) -> String {
+        self.files.get(file).map_or_else(String::new, |path| name(path))
     }
 
     /// How many records could not be judged; blank lines are none.

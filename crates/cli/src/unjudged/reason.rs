@@ -67,9 +67,7 @@ impl UnjudgedReason {
     pub fn cure(self) -> &'static str {
         match self {
             Self::Unread(kind) => unread_cure(kind),
-            Self::Future => {
-                "correct the clock that stamped it, name the oldest file first, or accept it with a greater --future-max"
-            }
+            Self::Future => "correct the clock that stamped it, or accept it with a greater --future-max",
             Self::Late => {
                 "feed the oldest records first, or judge more of them with a greater --lateness; --late says what becomes of them"
             }

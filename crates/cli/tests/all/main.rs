@@ -5,6 +5,7 @@ mod first_state;
 mod gate;
 mod messages;
 mod nothing_is_lost;
+mod order;
 #[path = "../../../../tests/tests/run.rs"]
 #[allow(dead_code, reason = "the tests of clusters use more of it")]
 mod run;

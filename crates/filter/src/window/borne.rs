@@ -12,8 +12,14 @@
 //! So the clock is at most one tolerance ahead of the events that are right, and with a lateness of at least the step
 //! they are judged at their own times all the same.
 //!
+//! Where producers are far apart, half of the next events are never near those that are on time. So a quarter of them
+//! is enough where these are spread over all events that are looked at: a broken clock is not, and a hundred broken
+//! events in a row are not either. What a stream shows over more events widens step and tolerance (`disorder.rs`).
+//!
 //! Promises: pure; the anchor moves only to times that were borne out, whatever comes. Must not know: what a time
 //! counts, milliseconds or units of a window; where the present comes from.
+
+use super::spread::{SPREAD_PART, Spread};
 
 /// The check looks at so many events behind the one in question.
 pub const AHEAD_EVENTS_MAX: usize = 256;
@@ -22,12 +28,21 @@ pub const AHEAD_EVENTS_MAX: usize = 256;
 /// wrong as any other.
 const PRESENT_EVENTS: usize = 8;
 
+/// Fewer events than this are too few to show that those that agree are spread.
+const SPREAD_EVENTS_MIN: usize = 32;
+
 /// The anchor of a clock, in the clock's own count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Borne {
     step: u64,
     tolerance: u64,
-    /// The anchor and the step together; none before the first time.
+    /// How far apart times may be; 0 where the stream has not shown that.
+    distance: u64,
+    /// Whether the time that was borne out last is far ahead of most events, of producers that are behind.
+    is_apart: bool,
+    /// The greatest time that was borne out; `None` before the first.
+    anchor: Option<u64>,
+    /// An event of this time or an earlier one needs no look at others.
     free_to: Option<u64>,
 }
 
@@ -35,7 +50,31 @@ impl Borne {
     /// An anchor before any time was borne out. An event takes the clock `step` ahead by its own word; events that are
     /// at most `lateness` older bear it out.
     pub(super) fn new(step: u64, lateness: u64) -> Self {
-        Self { step, tolerance: step.max(lateness), free_to: None }
+        let tolerance = step.max(lateness);
+        Self { step, tolerance, distance: 0, is_apart: false, anchor: None, free_to: None }
+    }
+
+    /// Times up to `distance` apart are no sign of a broken clock in this stream, until that is taken back by a distance
+    /// of 0: an event bears out others that are so far ahead, and takes the clock so far.
+    pub(super) fn widen(&mut self, distance: u64) {
+        self.distance = distance;
+        self.free_to = self.anchor.map(|anchor| anchor.saturating_add(self.step));
+    }
+
+    /// How far apart times may be, where the stream has shown that.
+    pub(super) fn distance(&self) -> Option<u64> {
+        Some(self.distance).filter(|distance| *distance > 0)
+    }
+
+    /// Whether `time`, which is not borne out, is no further ahead of the anchor than times are apart. Then the clock may
+    /// go there. A look at others stays due once a step, so that the anchor follows.
+    pub(super) fn is_in_distance(&mut self, time: u64) -> bool {
+        let Some(anchor) = self.anchor else { return false };
+        let last = anchor.saturating_add(self.distance);
+        if time <= last {
+            self.free_to = self.free_to.max(Some(time.saturating_add(self.step).min(last)));
+        }
+        time <= last
     }
 
     /// Whether an event of `time` moves the clock by its own word.
@@ -58,12 +97,13 @@ impl Borne {
 
     /// The anchor; none before the first time.
     pub(super) fn anchor(&self) -> Option<u64> {
-        self.free_to.map(|free_to| free_to.saturating_sub(self.step))
+        self.anchor
     }
 
     /// A time that has certainly been: the anchor is there at least.
     #[inline]
     pub(super) fn trust(&mut self, time: u64) {
+        self.anchor = self.anchor.max(Some(time));
         self.free_to = self.free_to.max(Some(time.saturating_add(self.step)));
     }
 
@@ -71,8 +111,7 @@ impl Borne {
     /// can be.
     #[inline]
     pub(super) fn restore(&mut self, time: u64) {
-        let anchor_min = time.saturating_sub(self.tolerance);
-        self.free_to = self.free_to.max(Some(anchor_min.saturating_add(self.step)));
+        self.trust(time.saturating_sub(self.tolerance));
     }
 
     /// Whether `time` is before `present` by no more than events that are right are.
@@ -93,26 +132,81 @@ impl Borne {
     pub(super) fn bear_out(&mut self, time: u64, ahead: &[u64], present: Option<u64>) -> bool {
         let ahead = &ahead[..ahead.len().min(AHEAD_EVENTS_MAX)];
         let is_now = present.is_some_and(|present| self.is_near(time, present));
-        let is_after_now = present.is_some_and(|present| time > present) && !is_now;
+        let is_after_now = present.is_some_and(|present| self.is_after(time, present));
         // Where nothing was borne out yet, the event itself counts among those that show where the stream is.
-        let own = usize::from(self.free_to.is_none()) + if is_now { PRESENT_EVENTS } else { 0 };
+        let own = usize::from(self.anchor.is_none()) + if is_now { PRESENT_EVENTS } else { 0 };
         let known = own + ahead.len();
-        let needed = match (is_after_now, self.free_to) {
+        let needed = match (is_after_now, self.anchor) {
             (false, _) => known.div_ceil(2),
             (true, None) => (known / 2 + 1).max(2),
             (true, Some(_)) => AHEAD_EVENTS_MAX.div_ceil(2),
         };
-        self.follow(time, |from| own + ahead.iter().filter(|other| **other >= from).count() >= needed)
+        let edge = self.edge(time);
+        let at_time = agree(ahead, time);
+        if own + at_time >= needed {
+            return self.bears_out_by_most(time, ahead.len());
+        }
+        let at_edge = agree(ahead, edge);
+        if own + at_edge >= needed {
+            return self.bears_out_by_most(edge, ahead.len());
+        }
+        self.is_apart = !is_after_now
+            && [(time, at_time), (edge, at_edge)].into_iter().any(|(from, agree)| self.is_spread(ahead, from, agree));
+        self.is_apart
+    }
+
+    /// Most of the `known` events that are looked at have come to `from`.
+    fn bears_out_by_most(&mut self, from: u64, known: usize) -> bool {
+        self.is_apart &= known < SPREAD_EVENTS_MIN;
+        self.trust(from);
+        true
+    }
+
+    /// Whether those that agree, events of `from` or later, are spread over all of `ahead`; the anchor follows then.
+    fn is_spread(&mut self, ahead: &[u64], from: u64, agree: usize) -> bool {
+        // What more events have shown holds for the last ones of an input, too.
+        let is_spread = SPREAD_PART * agree >= ahead.len()
+            && if ahead.len() < SPREAD_EVENTS_MIN { self.is_apart } else { are_spread(ahead, from) };
+        if is_spread {
+            self.trust(from);
+        }
+        is_spread
+    }
+
+    /// The earliest time that bears `time` out.
+    fn edge(&self, time: u64) -> u64 {
+        time.saturating_sub(self.tolerance.max(self.distance))
+    }
+
+    /// Whether `time` is after `present` by more than a step.
+    pub(super) fn is_after(&self, time: u64, present: u64) -> bool {
+        time > present && !self.is_near(time, present)
     }
 
     /// Whether `time` is borne out by others, where `is_said_from` says whether enough of them are of a time or later;
     /// the anchor then follows, as far as they go.
     pub(super) fn follow(&mut self, time: u64, is_said_from: impl Fn(u64) -> bool) -> bool {
-        let edge = time.saturating_sub(self.tolerance);
-        let anchor = [time, edge].into_iter().find(|from| is_said_from(*from));
+        let anchor = [time, self.edge(time)].into_iter().find(|from| is_said_from(*from));
         anchor.into_iter().for_each(|anchor| self.trust(anchor));
         anchor.is_some()
     }
+}
+
+/// How many events of `ahead` are of `from` or later.
+fn agree(ahead: &[u64], from: u64) -> usize {
+    ahead.iter().filter(|time| **time >= from).count()
+}
+
+/// Whether events of `from` or later are spread over all of `ahead`.
+fn are_spread(ahead: &[u64], from: u64) -> bool {
+    // Found sooner: in descending times, and after a burst, the last events disagree.
+    let last = &ahead[ahead.len() - ahead.len() / SPREAD_PART - 1..];
+    if agree(last, from) == 0 {
+        return false;
+    }
+    let mut spread = Spread::default();
+    ahead.iter().for_each(|time| spread.add(*time >= from, 1));
+    spread.is_enough()
 }
 
 #[cfg(test)]
@@ -155,6 +249,59 @@ mod tests {
         let burst = |broken: usize| [vec![far; broken], vec![old; 400]].concat();
         assert!(!outcome(&burst(100)) && !outcome(&burst(127)) && outcome(&burst(128)));
         assert!(outcome(&[vec![far; 128], vec![old; 128], vec![far; 900]].concat()));
+    }
+
+    #[test]
+    fn a_spread_quarter_of_all_that_is_known_bears_a_time_out() {
+        let (far, old) = (NOW + 86_400, NOW + 1);
+        let outcome = |ahead: &[u64]| borne().bear_out(far, ahead, None);
+        let every = |nth: usize, events: usize| -> Vec<u64> {
+            (0..events).map(|event| if event % nth == 0 { far } else { old }).collect()
+        };
+        assert!(outcome(&every(3, 256)) && outcome(&every(4, 256)) && !outcome(&every(5, 256)));
+        assert!(outcome(&every(3, 32)) && !outcome(&every(3, 31)), "too few are known");
+        assert!(!borne().bear_out(far, &every(3, 256), Some(NOW)), "after now more is needed");
+        // The same number at one place, and at two.
+        let at = |starts: &[usize], length: usize| -> Vec<u64> {
+            let is_far = |event: usize| starts.iter().any(|start| (*start..start + length).contains(&event));
+            (0..256).map(|event| if is_far(event) { far } else { old }).collect()
+        };
+        for start in 0..156 {
+            assert!(!outcome(&at(&[start], 100)), "a hundred in a row, from {start} on");
+        }
+        assert!(!outcome(&at(&[0, 200], 50)) && outcome(&at(&[0, 64, 128, 192], 40)));
+    }
+
+    #[test]
+    fn what_many_events_have_shown_holds_for_the_last_ones_of_an_input() {
+        let third = |from: u64, events: u64| -> Vec<u64> {
+            (0..events).map(|event| if event % 3 == 0 { from + event } else { NOW + 1 }).collect()
+        };
+        let mut apart = borne();
+        assert!(apart.bear_out(NOW + 5_000, &third(NOW + 5_000, 100), None));
+        assert!(apart.bear_out(NOW + 6_000, &third(NOW + 6_000, 20), None), "a third of the last twenty");
+        assert!(!borne().bear_out(NOW + 6_000, &third(NOW + 6_000, 20), None), "nothing has shown it");
+        assert!(apart.bear_out(NOW + 7_000, &[NOW + 7_000; 100], None));
+        assert!(!apart.bear_out(NOW + 8_000, &third(NOW + 8_000, 20), None), "now most events are there");
+    }
+
+    #[test]
+    fn a_distance_that_a_stream_has_shown_is_no_sign_of_a_broken_clock() {
+        let mut wide = borne();
+        wide.widen(900);
+        assert!(wide.distance() == Some(900) && !wide.is_free(NOW + 61), "a look at others is due as before");
+        assert!(wide.is_in_distance(NOW + 500) && wide.is_free(NOW + 560) && !wide.is_free(NOW + 561));
+        assert!(wide.is_in_distance(NOW + 900) && !wide.is_in_distance(NOW + 901) && !wide.is_free(NOW + 901));
+        assert_eq!(wide.anchor(), Some(NOW));
+        assert!(wide.bear_out(NOW + 1000, &[NOW + 100; 9], None), "events that are so much earlier agree");
+        assert_eq!(wide.anchor(), Some(NOW + 100));
+        wide.widen(0);
+        assert!(wide.distance().is_none() && wide.is_free(NOW + 160) && !wide.is_in_distance(NOW + 161));
+        assert!(!wide.is_free(NOW + 161));
+        let mut first = Borne::new(60, 100);
+        first.widen(u64::MAX);
+        assert!(!first.is_in_distance(7) && !first.is_free(7), "the first time must be borne out");
+        assert!(first.bear_out(NOW, &[1; 9], None));
     }
 
     #[test]

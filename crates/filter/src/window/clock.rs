@@ -6,6 +6,7 @@
 use std::io::{self, Read, Write};
 
 use super::borne::Borne;
+use super::disorder::{Disorder, FORESEEN_EVENTS_MAX};
 use super::{Stamp, Unit, WindowRule};
 use crate::body::{invalid, read_u64, write_u64};
 use crate::unit_number::UnitNumber;
@@ -36,6 +37,10 @@ pub struct WindowClock {
     now_ms: Option<u64>,
     now_unit: UnitNumber,
     events: u64,
+    /// Events whose times this clock has looked at.
+    timed_events: u64,
+    /// The times that were doubted lately; `None` before the first.
+    disorder: Option<Box<Disorder>>,
     /// The unit placed last and the times that fall into it.
     recent: Option<(UnitNumber, u64, u64)>,
 }
@@ -44,7 +49,18 @@ impl WindowClock {
     /// A clock that has seen nothing, which an event takes up to `future_max_ms` ahead by its own word.
     pub fn new(unit: Unit, rule: WindowRule, future_max_ms: u64) -> Self {
         let borne = Borne::new(future_max_ms, unit.ms(rule.lateness_units));
-        Self { unit, rule, borne, present_ms: None, now_ms: None, now_unit: UnitNumber::FIRST, events: 0, recent: None }
+        Self {
+            unit,
+            rule,
+            borne,
+            present_ms: None,
+            now_ms: None,
+            now_unit: UnitNumber::FIRST,
+            events: 0,
+            timed_events: 0,
+            disorder: None,
+            recent: None,
+        }
     }
 
     /// The time of day is `present_ms`, in milliseconds since 1970: a time near it needs fewer others to bear it out, and one
@@ -80,7 +96,8 @@ impl WindowClock {
     }
 
     /// The place of event `event` of those whose times are in `times_ms`; those behind it bear it out where it is far ahead
-    /// of the clock: half of the next [`super::AHEAD_EVENTS_MAX`] must be of its time or later, or not much earlier.
+    /// of the clock: half of the next [`super::AHEAD_EVENTS_MAX`] must be of its time or later, or not much earlier, or a
+    /// quarter of them that is spread over all ([`super::Spread`]).
     ///
     /// ```
     /// use firstseen_filter::{Placed, Stamp, Unit, UnitNumber, WindowClock, WindowRule};
@@ -98,6 +115,13 @@ impl WindowClock {
             (_, Some(time_ms)) => self.place_at(*time_ms, &times_ms[event + 1..]),
             (_, None) => Placed::Refused,
         }
+    }
+
+    /// Counts an event whose place the caller knows, as it has the time of the event before. How many events of a
+    /// stream are doubted is found by such counts.
+    #[inline]
+    pub fn pass(&mut self) {
+        self.timed_events += 1;
     }
 
     #[inline]
@@ -217,6 +241,7 @@ impl WindowClock {
     /// The unit of a time, which moves the clock; `None` if it is too far ahead and not borne out.
     #[inline]
     fn accept(&mut self, time_ms: u64, ahead_ms: &[u64]) -> Option<UnitNumber> {
+        self.timed_events += 1;
         if self.now_ms.is_some_and(|now_ms| time_ms <= now_ms) {
             return Some(self.unit_of(time_ms));
         }
@@ -232,7 +257,61 @@ impl WindowClock {
 
     #[cold]
     fn bears_out(&mut self, time_ms: u64, ahead_ms: &[u64]) -> bool {
-        time_ms <= COUNT_MAX && self.borne.bear_out(time_ms, ahead_ms, self.present_ms)
+        if time_ms > COUNT_MAX {
+            return false;
+        }
+        if self.disorder.as_mut().is_some_and(|disorder| disorder.ends_at(self.timed_events)) {
+            self.borne.widen(0);
+        }
+        if self.borne.bear_out(time_ms, ahead_ms, self.present_ms) {
+            return true;
+        }
+        // What is after the time of day is wrong however many events say it.
+        if self.present_ms.is_some_and(|present_ms| self.borne.is_after(time_ms, present_ms)) {
+            return false;
+        }
+        if self.borne.is_in_distance(time_ms) {
+            return true;
+        }
+        let known_ms = self.borne.distance();
+        let Some(distance_ms) =
+            self.distance_ms(time_ms, ahead_ms).filter(|ms| known_ms.is_none_or(|known| *ms > known))
+        else {
+            return false;
+        };
+        self.borne.widen(distance_ms);
+        self.borne.is_in_distance(time_ms) || self.borne.bear_out(time_ms, ahead_ms, self.present_ms)
+    }
+
+    /// A doubted time: how far apart times are in this stream, if it has shown that by now, or will.
+    fn distance_ms(&mut self, time_ms: u64, ahead_ms: &[u64]) -> Option<u64> {
+        let disorder = self.disorder.get_or_insert_with(|| Box::new(Disorder::new()));
+        let anchor_ms = self.borne.anchor();
+        let shown_ms =
+            anchor_ms.and_then(|anchor_ms| disorder.note(self.timed_events, time_ms.saturating_sub(anchor_ms)));
+        if shown_ms.is_some() || !disorder.is_look_due(self.timed_events, ahead_ms.len()) {
+            return shown_ms;
+        }
+        let mut later = self.clone();
+        later.disorder.iter_mut().for_each(|disorder| disorder.look_no_more());
+        let foreseen_ms = later.foresee(&ahead_ms[..ahead_ms.len().min(FORESEEN_EVENTS_MAX)])?;
+        self.disorder.iter_mut().for_each(|disorder| disorder.hold_from(self.timed_events));
+        Some(foreseen_ms)
+    }
+
+    /// How far apart times are shown to be by the events that come next, if they show it.
+    fn foresee(&mut self, next_ms: &[u64]) -> Option<u64> {
+        let known_ms = self.borne.distance();
+        for (event, time_ms) in next_ms.iter().enumerate() {
+            self.timed_events += 1;
+            if self.now_ms.is_some_and(|now_ms| *time_ms <= now_ms) {
+                continue;
+            }
+            if self.borne.is_free(*time_ms) || self.bears_out(*time_ms, &next_ms[event + 1..]) {
+                self.now_ms = Some(*time_ms);
+            }
+        }
+        self.borne.distance().filter(|_| self.borne.distance() > known_ms)
     }
 
     #[inline]

@@ -16,6 +16,7 @@ mod cuckoo_twins;
 mod decaying;
 mod equal_timers;
 mod false_positives;
+mod far_apart;
 mod growth;
 mod hashing;
 mod instructions;

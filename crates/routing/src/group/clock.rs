@@ -21,7 +21,7 @@ pub(crate) enum HeadClock {
     /// Producers send the units of their events.
     Event(Box<EventClock>),
     /// The owner's own: the time of day, or the count of events.
-    Own { clock: WindowClock, wall_ms: Option<u64> },
+    Own { clock: Box<WindowClock>, wall_ms: Option<u64> },
 }
 
 impl HeadClock {
@@ -29,7 +29,7 @@ impl HeadClock {
     pub(crate) fn new(definition: &FilterDefinition, source: ClockSource, limits: &OwnerLimits) -> Self {
         let FilterDefinition { unit, rule, .. } = definition;
         // The owner's own time is never too far ahead.
-        let own = || WindowClock::new(unit.clone(), *rule, u64::MAX);
+        let own = || Box::new(WindowClock::new(unit.clone(), *rule, u64::MAX));
         match (unit, source) {
             (Unit::Endless, _) => Self::Endless,
             (Unit::Events(_), _) => Self::Own { clock: own(), wall_ms: None },

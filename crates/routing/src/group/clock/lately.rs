@@ -3,7 +3,8 @@
 //!
 //! If one producer alone sends old events, its jump is accepted: no other producer's window ends by it, and the
 //! producer's own clock has looked at the events that come next. If others send too, more than half of the latest
-//! events, those of the present batch included, must be near the new time, also if that time is the present.
+//! events, those of the present batch included, must be near the new time, also if that time is the present. A quarter
+//! of the last 256 is enough where it is spread over all of them: producers that replay together may be far apart.
 //!
 //! A producer that has ended, or has been silent for [`SILENT_MS`], no longer counts: a log that was replayed does not
 //! hold back the producers that come after it.
@@ -13,7 +14,7 @@
 
 use std::collections::VecDeque;
 
-use firstseen_filter::{AHEAD_EVENTS_MAX, Jump, UnitNumber};
+use firstseen_filter::{AHEAD_EVENTS_MAX, Jump, Spread, UnitNumber};
 
 use crate::protocol::{Tick, Times};
 
@@ -104,7 +105,21 @@ impl Lately {
             known += missing;
             said += if anchor >= jump.from { missing } else { 0 };
         }
-        2 * said > known
+        2 * said > known || self.are_spread(times, own, jump.from)
+    }
+
+    /// Whether events of `from` or later are spread over all of the last ones, of which the last `own` are in the batch in
+    /// hand.
+    fn are_spread(&self, times: &Times, own: usize, from: UnitNumber) -> bool {
+        let mut spread = Spread::default();
+        match &times.ticks[..] {
+            [] => spread.add(times.base_unit >= from, own),
+            ticks => ticks.iter().rev().take(own).for_each(|tick| spread.add(tick.unit >= from, 1)),
+        }
+        for run in self.runs.iter().rev() {
+            spread.add(run.unit >= from, run.events.min(AHEAD_EVENTS_MAX.saturating_sub(spread.known())));
+        }
+        spread.known() == AHEAD_EVENTS_MAX && spread.is_enough()
     }
 
     /// How many events are looked at: half as many again as are near where the clock is, so that a stream that goes on as it did
@@ -208,6 +223,30 @@ mod tests {
         // Events that were refused before count: a stream that has gone on takes its clock along.
         let lately = noted(&[(A, 5, 256), (B, 900, 60), (A, 900, 60)]);
         assert!(!lately.bears_out(B, &many(8, 0), 8, jump(900)) && lately.bears_out(B, &many(9, 0), 9, jump(900)));
+    }
+
+    /// Three shippers replay their logs together, and two of them are behind: the third one's events were refused until
+    /// the others had ended.
+    #[test]
+    fn a_producer_that_is_ahead_all_the_time_bears_itself_out() {
+        let together = |batch: usize, shippers: u64| {
+            let turns = (0..300).map(|turn| (BatchSender::Producer(u128::from(turn % shippers)), turn % shippers));
+            let batches = turns.map(|(sender, shipper)| (sender, if shipper == 0 { 900 } else { 5 }, batch));
+            noted(&batches.collect::<Vec<_>>())
+        };
+        let ahead = BatchSender::Producer(0);
+        let outcome =
+            |lately: &Lately, batch: usize| lately.bears_out(ahead, &times(&vec![900; batch]), batch, jump(900));
+        for batch in [1, 2, 5, 10, 30] {
+            assert!(outcome(&together(batch, 3), batch), "batches of {batch}");
+            assert!(!outcome(&together(batch, 5), batch), "batches of {batch}, a fifth of all");
+        }
+        assert!(!outcome(&together(40, 3), 40), "80 events in a row of others");
+        // A hundredth of all events, and one of many.
+        let lately = noted(&vec![(B, 5, 9); 40]);
+        assert!(!lately.bears_out(A, &times(&[900]), 1, jump(900)));
+        let few = noted(&[(ahead, 900, 20), (A, 5, 40), (ahead, 900, 20), (B, 5, 40)]);
+        assert!(!outcome(&few, 20), "not as many are known");
     }
 
     #[test]

@@ -1,0 +1,212 @@
+//! The line that says why records are late or doubted, and what helps: records in the wrong order are the usual reason.
+//!
+//! Promises: one line a run, at the first such record whose reason is the order of the input. Must not know: where
+//! records go.
+
+use firstseen_filter::{FilterDefinition, Kind, Window, duration};
+use firstseen_routing::Answer;
+
+use super::auto_lateness::LATENESS_WINDOWS_MAX;
+use crate::input::Batch;
+use crate::input::disorder::{Disorder, Order, rounded_up_ms};
+
+/// Where doubted times are fewer than this part of the records, or there is a single one, they are broken, and the order of the
+/// input is not.
+const DOUBTED_PART: usize = 16;
+
+/// What is known of the order of the input.
+#[derive(Debug, Default)]
+pub(super) struct OrderOfInput {
+    is_told: bool,
+    file: usize,
+    /// How far the files before the present one have come.
+    before_file_ms: Option<u64>,
+    /// How far the input has come.
+    reached_ms: Option<u64>,
+}
+
+/// The answers to some consecutive records, as far as they depend on the order of times.
+pub(super) struct Ordered<'a> {
+    /// All of them, in order.
+    pub(super) answers: &'a [Answer],
+    /// Whether the time of an undecided one, by its number among these, is doubted.
+    pub(super) is_doubted: &'a dyn Fn(usize) -> bool,
+    /// The first one to a record that was judged as if it had come in time.
+    pub(super) past_lateness: Option<usize>,
+    /// The lateness of the filter, in milliseconds.
+    pub(super) lateness_ms: u64,
+}
+
+impl Ordered<'_> {
+    /// Whether all of them were judged at their own time.
+    fn are_in_time(&self) -> bool {
+        // Without a branch, as this is asked about every chunk of most inputs.
+        let is_usual = |usual, answer: &Answer| usual & matches!(answer, Answer::FirstSeen | Answer::Duplicate);
+        self.past_lateness.is_none() && self.answers.iter().fold(true, is_usual)
+    }
+
+    /// Events whose times are doubted.
+    fn doubted(&self) -> impl Iterator<Item = usize> {
+        let is_doubted = |(event, answer): &(usize, &Answer)| match answer {
+            Answer::Refused => true,
+            Answer::Undecided => (self.is_doubted)(*event),
+            _ => false,
+        };
+        self.answers.iter().enumerate().filter(is_doubted).map(|(event, _)| event)
+    }
+}
+
+impl OrderOfInput {
+    /// The next batch is answered from now on.
+    pub(super) fn begin(&mut self, batch: &Batch) {
+        if batch.file != self.file {
+            (self.file, self.before_file_ms) = (batch.file, self.reached_ms);
+        }
+    }
+
+    /// All of the batch is answered.
+    pub(super) fn end(&mut self, batch: &Batch) {
+        let last_ms = batch.last_times_ms().map(|(middle_ms, _)| middle_ms.cast_unsigned());
+        self.reached_ms = self.reached_ms.max(last_ms);
+    }
+
+    /// Looks at the answers to events of `batch` from event `start` on. Returns the event that is the first to be late or
+    /// doubted, and what is wrong with the order of the input, where no line has said that yet.
+    pub(super) fn look(&mut self, batch: &Batch, start: usize, found: &Ordered<'_>) -> Option<(usize, Wrong)> {
+        if self.is_told || batch.arrived_ms.is_some() || found.are_in_time() {
+            return None;
+        }
+        let late = found.answers.iter().position(|answer| *answer == Answer::Late);
+        let event = start + late.into_iter().chain(found.doubted().next()).chain(found.past_lateness).min()?;
+        let wrong = self.wrong(batch, event, found)?;
+        self.is_told = true;
+        Some((event, wrong))
+    }
+
+    fn wrong(&self, batch: &Batch, event: usize, found: &Ordered<'_>) -> Option<Wrong> {
+        let times_ms: Vec<u64> = batch.parsed.times_ms().iter().map(|time_ms| time_ms.cast_unsigned()).collect();
+        let time_ms = *times_ms.get(event)?;
+        let before_ms = self.before_file_ms.unwrap_or(0).saturating_sub(found.lateness_ms);
+        let doubted = found.doubted().count();
+        let are_late = found.past_lateness.is_some() || found.answers.contains(&Answer::Late);
+        let is_doubt = !are_late && (doubted == 1 || DOUBTED_PART * doubted < found.answers.len());
+        match Disorder::of(&times_ms) {
+            _ if are_late && time_ms < before_ms => Some(Wrong::Files),
+            Disorder { order: Order::Descending, behind_ms } => Some(Wrong::Falling { behind_ms }),
+            Disorder { order: Order::Unsorted, behind_ms } => Some(Wrong::Unsorted { behind_ms }),
+            // A few broken times among others have a line of their own.
+            _ if is_doubt => None,
+            Disorder { behind_ms, .. } => {
+                let reached_ms = self.reached_ms.unwrap_or(0);
+                Some(Wrong::Disordered { behind_ms: behind_ms.max(reached_ms.saturating_sub(time_ms)) })
+            }
+        }
+    }
+}
+
+/// What is wrong with the order of the input. Lengths say how long after younger records others come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Wrong {
+    /// A file is older than one that is named before it.
+    Files,
+    /// The youngest record comes first.
+    Falling { behind_ms: u64 },
+    /// Records are sorted by something else.
+    Unsorted { behind_ms: u64 },
+    /// Records come late.
+    Disordered { behind_ms: u64 },
+}
+
+impl Wrong {
+    /// The line that names the record at `place`, in the file that is called `file`, and what helps. `definition` is
+    /// `None` for a filter of a cluster.
+    pub(super) fn words(self, place: &str, file: &str, definition: Option<&FilterDefinition>) -> String {
+        let (what, sorted, behind_ms) = match self {
+            Self::Files => {
+                return format!(
+                    "firstseen: {place}: late, as its file is older than one named before it: name the oldest file first, \
+                     as `ls -tr` lists them"
+                );
+            }
+            Self::Falling { behind_ms } => {
+                let sorted = format!("sort oldest first (`tac {file} | firstseen dedup ...`, without a header)");
+                ("times go backwards".to_owned(), sorted, behind_ms)
+            }
+            Self::Unsorted { behind_ms } => {
+                let what = format!("times are in no order, up to {} apart", shown(behind_ms));
+                (what, "sort by time first".to_owned(), behind_ms)
+            }
+            Self::Disordered { behind_ms } => {
+                let what = format!("records come up to {} after younger ones", shown(behind_ms));
+                (what, "sort oldest first".to_owned(), behind_ms)
+            }
+        };
+        format!("firstseen: {place}: {what}: {sorted}{}", or_lateness(behind_ms, definition))
+    }
+}
+
+fn shown(length_ms: u64) -> String {
+    duration(rounded_up_ms(length_ms))
+}
+
+/// The flag that judges records which come `behind_ms` late, as an alternative to sorting.
+fn or_lateness(behind_ms: u64, definition: Option<&FilterDefinition>) -> String {
+    let lateness_ms = rounded_up_ms(behind_ms);
+    // A flag takes a length of one unit only.
+    let lateness = Window::Duration(lateness_ms);
+    let Some(definition) = definition else {
+        return format!(", or use a filter that was created with --lateness {lateness}");
+    };
+    let Window::Duration(window_ms) = definition.window else { return String::new() };
+    let most_ms = window_ms.saturating_mul(LATENESS_WINDOWS_MAX);
+    let kind = match definition.cells.kind() {
+        // The default kind is one of these, whichever has room for what is asked for.
+        Kind::Timing | Kind::Cuckoo => "",
+        _ => " --kind timing",
+    };
+    if lateness_ms <= most_ms {
+        format!(", or use --lateness {lateness}{kind}")
+    } else {
+        let most = Window::Duration(most_ms);
+        format!(" (--lateness goes up to {most}, twice the window)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_filter::FilterSpec;
+
+    use super::*;
+
+    const HOUR_MS: u64 = 3_600_000;
+
+    fn words(wrong: Wrong, kind: Kind, window: &str) -> String {
+        let spec =
+            FilterSpec { capacity_events: Some(1000), ..FilterSpec::new(kind, window.parse().expect("a window")) };
+        wrong.words("log:7", "log", Some(&spec.resolve().expect("a definition")))
+    }
+
+    #[test]
+    fn the_line_names_what_helps() {
+        let falling = Wrong::Falling { behind_ms: 3 * HOUR_MS - 1 };
+        let line = words(falling, Kind::Timing, "24h");
+        assert_eq!(
+            line,
+            "firstseen: log:7: times go backwards: sort oldest first (`tac log | firstseen dedup ...`, without a header), or \
+             use --lateness 3h"
+        );
+        assert!(words(falling, Kind::Timing, "1h").ends_with("(--lateness goes up to 2h, twice the window)"));
+        assert!(words(falling, Kind::Counting, "24h").ends_with("or use --lateness 3h --kind timing"));
+        assert!(words(falling, Kind::Bloom, "landmark:1h").ends_with("without a header)"), "no lateness is allowed");
+        assert!(falling.words("log:7", "log", None).ends_with("a filter that was created with --lateness 3h"));
+        let late = words(Wrong::Disordered { behind_ms: 899_000 }, Kind::Timing, "10m");
+        assert_eq!(
+            late,
+            "firstseen: log:7: records come up to 15m after younger ones: sort oldest first, or use --lateness 15m"
+        );
+        assert!(
+            words(Wrong::Unsorted { behind_ms: HOUR_MS }, Kind::Timing, "1h").contains("in no order, up to 1h apart")
+        );
+        assert!(words(Wrong::Files, Kind::Timing, "1h").contains("oldest file first"));
+    }
+}

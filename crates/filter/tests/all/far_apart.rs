@@ -1,0 +1,117 @@
+//! Streams whose producers are far apart, and events that are delivered late: what is on time is no broken clock, and has
+//! its place.
+//!
+//! Three shippers, two of which were 15 minutes behind, lost every event of the third one, as fewer than half of the next
+//! events were as late as that one's.
+
+use crate::common::Dice;
+use firstseen_filter::{FilterSpec, Kind, Placed, WindowClock};
+
+const MINUTE_MS: u64 = 60_000;
+const START_MS: u64 = 1_431_000_000_000;
+const EVENTS: u64 = 12_000;
+
+fn clock() -> WindowClock {
+    let window = "10m".parse().unwrap();
+    let spec = FilterSpec { cells: Some(1 << 18), hashes: Some(7), ..FilterSpec::new(Kind::Timing, window) };
+    let definition = spec.resolve().unwrap();
+    WindowClock::new(definition.unit.clone(), definition.rule, definition.future_max_ms)
+}
+
+/// Which of the events with these times are refused, where they come `known` at a time, and `ahead` more are known then.
+fn refused(clock: &mut WindowClock, times_ms: &[u64], known: usize, ahead: usize) -> Vec<usize> {
+    let mut refused = Vec::new();
+    for start in (0..times_ms.len()).step_by(known) {
+        let seen = &times_ms[start..times_ms.len().min(start + known + ahead)];
+        let is_refused = |event: &usize| clock.place_nth(seen, *event) == Placed::Refused;
+        refused.extend((0..known.min(times_ms.len() - start)).filter(is_refused).map(|event| start + event));
+    }
+    refused
+}
+
+/// Shippers that come one after the other with `block` events each; all but the last are 15 minutes behind.
+fn shippers(count: u64, block: u64, gap_ms: u64) -> Vec<u64> {
+    let mut dice = Dice(count + block);
+    let time_ms = |event: u64| {
+        // Blocks of no length are a shipper drawn for each event.
+        let shipper = event.checked_div(block).unwrap_or_else(|| dice.below(count)) % count;
+        START_MS + event * gap_ms - if shipper == count - 1 { 0 } else { 15 * MINUTE_MS }
+    };
+    (0..EVENTS).map(time_ms).collect()
+}
+
+#[test]
+fn a_third_of_all_events_from_one_shipper_is_no_broken_clock() {
+    for gap_ms in [10, 100, 333, 1_000] {
+        for block in [0, 1, 2, 5, 10, 20, 32, 50, 64, 100, 128] {
+            let times_ms = shippers(3, block, gap_ms);
+            let refused = refused(&mut clock(), &times_ms, 4096, 4096).len();
+            assert!(refused <= 64, "{refused} refused of {EVENTS}, {gap_ms} ms apart in blocks of {block}");
+        }
+    }
+}
+
+#[test]
+fn longer_blocks_and_smaller_shares_are_borne_out_as_well() {
+    for gap_ms in [10, 100, 1_000] {
+        for (count, block) in [(3, 150), (3, 200), (4, 1), (4, 20), (4, 100), (5, 1), (5, 50), (6, 10), (6, 64)] {
+            let times_ms = shippers(count, block, gap_ms);
+            let refused = refused(&mut clock(), &times_ms, 4096, 4096).len() as u64;
+            let on_time = EVENTS / count;
+            let what = format!("{gap_ms} ms apart in blocks of {block} by {count} shippers");
+            assert!(refused * 3 < on_time, "{refused} refused of {on_time}, {what}");
+        }
+    }
+}
+
+/// A client that calls with few events does not know those that come next, and learns from those that it has refused.
+#[test]
+fn small_calls_learn_how_far_apart_a_stream_is() {
+    for known in [40, 100, 255] {
+        for block in [1, 10, 50, 100] {
+            let times_ms = shippers(3, block, 1_000);
+            let refused = refused(&mut clock(), &times_ms, known, 0).len() as u64;
+            assert!(refused < EVENTS / 6, "{refused} refused of {}, {known} a call, blocks of {block}", EVENTS / 3);
+        }
+    }
+}
+
+#[test]
+fn events_that_are_delivered_late_refuse_none_that_is_on_time() {
+    for gap_ms in [10, 100, 333, 1_000, 5_000] {
+        let mut dice = Dice(gap_ms);
+        let times_ms: Vec<u64> =
+            (0..EVENTS).map(|event| START_MS + event * gap_ms - dice.below(10 * MINUTE_MS)).collect();
+        let refused = refused(&mut clock(), &times_ms, 4096, 4096).len() as u64;
+        assert!(refused * 12 < EVENTS, "{refused} refused of {EVENTS}, {gap_ms} ms apart");
+    }
+}
+
+/// The distance between the shippers is no sign of a broken clock; one that is further ahead is.
+#[test]
+fn broken_times_in_such_a_stream_end_no_window() {
+    for block in [1, 10, 100] {
+        for (burst, first) in [(1, 50), (100, 4_000)] {
+            let mut times_ms = shippers(3, block, 1_000);
+            let is_broken = |event: usize| event >= first && (event - first) % (burst * 100) < burst;
+            let events: Vec<usize> = (0..times_ms.len()).filter(|event| is_broken(*event)).collect();
+            events.iter().for_each(|event| times_ms[*event] += 5 * 60 * MINUTE_MS);
+            let mut clock = clock();
+            let refused = refused(&mut clock, &times_ms, 4096, 4096);
+            let last_ms = START_MS + EVENTS * 1_000;
+            assert!(clock.now_ms().is_some_and(|now_ms| now_ms <= last_ms), "blocks of {block}, {burst} in a row");
+            assert!(events.iter().all(|event| refused.contains(event)), "blocks of {block}, {burst} in a row");
+        }
+    }
+}
+
+/// One event a second with its time; none is refused once the distance is forgotten, and a broken one is refused again.
+#[test]
+fn a_stream_that_is_in_order_again_is_as_strict_as_before() {
+    let mut clock = clock();
+    refused(&mut clock, &shippers(3, 100, 1_000), 4096, 4096);
+    let from_ms = START_MS + EVENTS * 1_000;
+    let mut times_ms: Vec<u64> = (0..100_000).map(|event| from_ms + event * 1_000).collect();
+    times_ms[90_000] += 16 * MINUTE_MS;
+    assert_eq!(refused(&mut clock, &times_ms, 4096, 4096), [90_000]);
+}
