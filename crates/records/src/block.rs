@@ -1,6 +1,7 @@
 //! A part of a file that holds whole records, and its bounds. Must not know: fields, keys, where its bytes come from.
 
 use crate::RecordFormat;
+use crate::cut::count_leading_nul;
 
 /// The bounds of a [`BlockReader`](crate::BlockReader).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,16 +16,20 @@ pub struct BlockOptions {
     pub quoted_newlines: bool,
     /// The byte between two fields, by which such quotes are known.
     pub separator: u8,
+    /// The byte that ends a record: a newline, or NUL for records that may hold newlines. Quotes mean nothing where it
+    /// is no newline.
+    pub record_end: u8,
 }
 
 impl BlockOptions {
-    /// Blocks of 1 MiB, records up to 16 MiB.
+    /// Blocks of 1 MiB, records up to 16 MiB that end with a newline.
     pub fn for_format(format: RecordFormat) -> Self {
         Self {
             block_bytes_target: 1 << 20,
             record_bytes_max: 16 << 20,
             quoted_newlines: format.has_quoted_newlines(),
             separator: format.default_separator().unwrap_or(b','),
+            record_end: b'\n',
         }
     }
 }
@@ -56,7 +61,7 @@ pub enum BlockDefect {
 
 /// Whole records of one file, with their place in it. Reuse it: its memory is kept. It is always filled by a
 /// [`BlockReader`](crate::BlockReader).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Block {
     pub(crate) buffer: Vec<u8>,
     pub(crate) filled: usize,
@@ -64,7 +69,25 @@ pub struct Block {
     pub(crate) first_record: u64,
     pub(crate) is_first: bool,
     pub(crate) quoted_newlines: bool,
+    pub(crate) record_end: u8,
+    pub(crate) hole_bytes: u64,
     pub(crate) defect: Option<BlockDefect>,
+}
+
+impl Default for Block {
+    fn default() -> Self {
+        Self {
+            buffer: Vec::new(),
+            filled: 0,
+            first_line: 0,
+            first_record: 0,
+            is_first: false,
+            quoted_newlines: false,
+            record_end: b'\n',
+            hole_bytes: 0,
+            defect: None,
+        }
+    }
 }
 
 impl Block {
@@ -93,6 +116,17 @@ impl Block {
         self.quoted_newlines
     }
 
+    /// The byte that ends a record.
+    pub fn record_end(&self) -> u8 {
+        self.record_end
+    }
+
+    /// NUL bytes in front of the block that belong to no record and are not among [`Self::bytes`]: a hole that
+    /// `copytruncate` left. At the end of an input a block may have a hole and no record.
+    pub fn hole_bytes(&self) -> u64 {
+        self.hole_bytes
+    }
+
     /// Set if the block is one rejected range.
     pub fn defect(&self) -> Option<BlockDefect> {
         self.defect
@@ -105,6 +139,17 @@ impl Block {
             self.buffer.resize(end, 0);
         }
         &mut self.buffer[self.filled..end]
+    }
+
+    /// Removes the NUL bytes at the beginning.
+    pub(crate) fn strip_hole(&mut self) {
+        if self.bytes().first() != Some(&0) {
+            return;
+        }
+        let bytes = count_leading_nul(self.bytes());
+        self.buffer.copy_within(bytes..self.filled, 0);
+        self.filled -= bytes;
+        self.hole_bytes += bytes as u64;
     }
 
     pub(crate) fn append(&mut self, bytes: &[u8]) {

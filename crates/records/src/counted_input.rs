@@ -1,6 +1,6 @@
 //! The input of a decompressor, which can be looked at before it is read. Must not know: compressions.
 
-use std::io::{BufRead, ErrorKind, Read, Result};
+use std::io::{BufRead, Error, ErrorKind, Read, Result};
 use std::mem;
 
 const INPUT_BYTES: usize = 64 << 10;
@@ -9,6 +9,25 @@ const INPUT_BYTES: usize = 64 << 10;
 #[derive(Debug, thiserror::Error)]
 #[error("trailing bytes after the archive")]
 pub(crate) struct TrailingBytes;
+
+/// Uses the zeros that come next.
+pub(crate) fn skip_zeros<R: Read>(input: &mut CountedInput<R>) -> Result<()> {
+    loop {
+        let padding = input.fill_buf()?;
+        let bytes = padding.len();
+        let zeros = padding.iter().take_while(|byte| **byte == 0).count();
+        input.consume(zeros);
+        if bytes == 0 || zeros < bytes {
+            return Ok(());
+        }
+    }
+}
+
+/// Uses the zeros behind an archive, which are padding; other bytes are an error.
+pub(crate) fn skip_padding<R: Read>(input: &mut CountedInput<R>) -> Result<()> {
+    skip_zeros(input)?;
+    if input.fill_buf()?.is_empty() { Ok(()) } else { Err(Error::other(TrailingBytes)) }
+}
 
 /// A buffered input that counts the bytes that were used.
 pub(crate) struct CountedInput<R> {

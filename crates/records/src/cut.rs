@@ -24,7 +24,7 @@ enum QuoteState {
 pub(crate) struct Cut {
     /// The byte between two fields where quotes count.
     quotes: Option<u8>,
-    may_have_mark: bool,
+    record_end: u8,
     state: QuoteState,
     /// The place behind the quote that led to [`QuoteState::AfterQuote`].
     closed_at: usize,
@@ -40,10 +40,15 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// `quotes`: the byte between two fields where quotes count; `may_have_mark`: whether the buffer begins the file,
-    /// where a byte order mark may stand.
-    pub(crate) fn new(quotes: Option<u8>, may_have_mark: bool) -> Self {
-        Self { quotes, may_have_mark, ..Self::default() }
+    /// `quotes`: the byte between two fields where quotes count; `record_end`: the byte that ends a record, which is a
+    /// newline where there are quotes. The buffer begins with a record.
+    pub(crate) fn new(quotes: Option<u8>, record_end: u8) -> Self {
+        Self { quotes, record_end, ..Self::default() }
+    }
+
+    /// Whether nothing was scanned yet.
+    pub(crate) fn is_fresh(&self) -> bool {
+        self.scanned == 0
     }
 
     /// Whether the record under way is inside quotes.
@@ -60,11 +65,11 @@ impl Cut {
         let is_plain = self.quotes.is_none() || (self.state != QuoteState::Inside && memchr(b'"', fresh).is_none());
         if is_plain {
             self.state = QuoteState::Outside;
-            if let Some(newline) = memrchr(b'\n', fresh) {
+            if let Some(newline) = memrchr(self.record_end, fresh) {
                 if self.end == 0 {
-                    self.first_end = self.scanned + memchr(b'\n', fresh).unwrap_or(newline) + 1;
+                    self.first_end = self.scanned + memchr(self.record_end, fresh).unwrap_or(newline) + 1;
                 }
-                let newlines = count_newlines(&fresh[..=newline]);
+                let newlines = count_ends(&fresh[..=newline], self.record_end);
                 self.newlines += newlines;
                 self.end_records(self.scanned + newline, newlines);
             }
@@ -107,13 +112,29 @@ impl Cut {
         }
     }
 
-    /// Whether a quote behind `before` begins a field.
+    /// Whether a quote behind `before`, which begins with a record, begins a field.
     fn opens_field(&self, before: &[u8]) -> bool {
         let separator = self.quotes.unwrap_or(b',');
         let before = without_blanks(before, separator);
         match before.last() {
             None | Some(b'\n') => true,
-            Some(byte) => *byte == separator || (self.may_have_mark && before == BYTE_ORDER_MARK),
+            Some(0xBF | 0) => begins_record(before),
+            Some(byte) => *byte == separator,
+        }
+    }
+}
+
+/// Whether `before` ends with nothing but what may stand in front of a record: a byte order mark, a hole of NUL bytes.
+#[cold]
+fn begins_record(mut before: &[u8]) -> bool {
+    loop {
+        before = match before {
+            [] | [.., b'\n'] => return true,
+            [rest @ .., 0] => rest,
+            _ => match before.strip_suffix(BYTE_ORDER_MARK) {
+                Some(rest) => rest,
+                None => return false,
+            },
         }
     }
 }
@@ -127,14 +148,57 @@ pub(crate) fn without_blanks(before: &[u8], separator: u8) -> &[u8] {
     &before[..before.len() - blanks]
 }
 
+/// The place where the record that begins at `start` has its content: behind a hole of NUL bytes, and a byte order
+/// mark. Two files that were joined have such marks in the middle; `copytruncate` leaves holes.
+#[inline(always)]
+pub(crate) fn record_start(bytes: &[u8], start: usize, record_end: u8) -> RecordStart {
+    match bytes.get(start) {
+        Some(0 | 0xEF) => marked_start(bytes, start, record_end),
+        _ => RecordStart { record: start, content: start },
+    }
+}
+
+/// Where a record begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RecordStart {
+    /// The place behind the hole.
+    pub(crate) record: usize,
+    /// The place behind the byte order mark.
+    pub(crate) content: usize,
+}
+
+#[cold]
+fn marked_start(bytes: &[u8], start: usize, record_end: u8) -> RecordStart {
+    let has_holes = record_end != 0;
+    let record = start + if has_holes { count_leading_nul(&bytes[start..]) } else { 0 };
+    let mut content = record;
+    while bytes[content..].starts_with(BYTE_ORDER_MARK) {
+        content += BYTE_ORDER_MARK.len();
+        content += if has_holes { count_leading_nul(&bytes[content..]) } else { 0 };
+    }
+    RecordStart { record, content }
+}
+
+/// NUL bytes at the beginning of `bytes`.
+pub(crate) fn count_leading_nul(bytes: &[u8]) -> usize {
+    const CHUNK_BYTES: usize = 64;
+    let chunks = bytes.as_chunks::<CHUNK_BYTES>().0.iter();
+    let passed = CHUNK_BYTES * chunks.take_while(|chunk| **chunk == [0; CHUNK_BYTES]).count();
+    passed + bytes[passed..].iter().take_while(|byte| **byte == 0).count()
+}
+
 pub(crate) fn count_newlines(bytes: &[u8]) -> u64 {
-    memchr_iter(b'\n', bytes).count() as u64
+    count_ends(bytes, b'\n')
+}
+
+pub(crate) fn count_ends(bytes: &[u8], record_end: u8) -> u64 {
+    memchr_iter(record_end, bytes).count() as u64
 }
 
 /// Whether every quote that closes in `record` is followed by the end of its field. Readers accept other text there;
 /// but where a quote that opened by mistake meets the next one that opens, there is such text.
 pub(crate) fn has_sound_quotes(record: &[u8], separator: u8) -> bool {
-    let mut rest = record.strip_prefix(BYTE_ORDER_MARK).unwrap_or(record);
+    let mut rest = &record[record_start(record, 0, b'\n').content..];
     loop {
         rest = behind_blanks(rest, separator);
         if let Some(mut inside) = rest.strip_prefix(b"\"") {
@@ -172,7 +236,7 @@ mod tests {
     use super::*;
 
     fn cut_all(text: &str, step: usize) -> Cut {
-        let mut cut = Cut::new(Some(b','), true);
+        let mut cut = Cut::new(Some(b','), b'\n');
         for end in (0..text.len()).step_by(step).chain([text.len()]) {
             cut.advance(&text.as_bytes()[..end]);
         }
@@ -195,6 +259,10 @@ mod tests {
             assert_eq!(cut("  \"b\nc\"\n \"d", step), (8, 1, true), "at the beginning of a record too");
             assert_eq!(cut("\"a\" \"b\nc\"\n", step), (10, 2, false), "but not behind a quoted text");
             assert_eq!(cut("\u{feff}\"a\nb\"\nc", step), (9, 1, false), "a byte order mark is no part of the field");
+            assert_eq!(cut("a\n\u{feff}\"a\nb\"\nc", step), (11, 2, false), "in the middle neither");
+            assert_eq!(cut("a\n\0\0\"a\nb\"\nc", step), (10, 2, false), "a hole neither");
+            assert_eq!(cut("a\n\u{feff} \"a\nb\"\nc", step), (12, 2, false), "blanks behind a mark");
+            assert_eq!(cut("a\0\"a\nb\n", step), (7, 2, false), "a NUL byte within a record is no hole");
         }
     }
 

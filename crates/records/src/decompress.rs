@@ -1,7 +1,10 @@
 //! Opens an input whether it is compressed or not, by its first bytes. Must not know: files, names, records.
 
+use crate::bzip2::Bzip2Reader;
 use crate::counted_input::{CountedInput, TrailingBytes};
 use crate::gzip::GzipReader;
+use crate::refused::Refused;
+use crate::xz::XzReader;
 use crate::zstd::ZstdReader;
 use std::error::Error as StdError;
 use std::io::{Error, ErrorKind, Read, Result};
@@ -15,6 +18,23 @@ pub enum Compression {
     Gzip,
     /// RFC 8878, with one or more frames.
     Zstd,
+    /// bzip2, with one or more members, as `pbzip2` writes them.
+    Bzip2,
+    /// xz, with one or more streams.
+    Xz,
+}
+
+impl Compression {
+    /// The command that decompresses a file to standard output; `None` for plain input.
+    pub(crate) fn command(self) -> Option<&'static str> {
+        match self {
+            Self::Plain => None,
+            Self::Gzip => Some("gzip -dc"),
+            Self::Zstd => Some("zstd -dc"),
+            Self::Bzip2 => Some("bzip2 -dc"),
+            Self::Xz => Some("xz -dc"),
+        }
+    }
 }
 
 impl std::fmt::Display for Compression {
@@ -23,6 +43,8 @@ impl std::fmt::Display for Compression {
             Self::Plain => "plain",
             Self::Gzip => "gzip",
             Self::Zstd => "zstd",
+            Self::Bzip2 => "bzip2",
+            Self::Xz => "xz",
         })
     }
 }
@@ -39,7 +61,8 @@ impl std::fmt::Display for Compression {
 ///
 /// Reading returns an error of kind [`ErrorKind::UnexpectedEof`] if compressed input breaks off and
 /// [`ErrorKind::InvalidData`] if it is damaged; both name the compression and the byte of the compressed input. Bytes
-/// behind a whole archive are an error of kind [`ErrorKind::Other`], but for zeros behind gzip, which are padding.
+/// behind a whole archive are an error of kind [`ErrorKind::Other`], but for zeros behind gzip, bzip2 and xz, which are
+/// padding. Data that would take too much memory is an error that holds [`Refused`](crate::Refused).
 /// Plain input is passed on read by read, so that no byte is held back.
 pub struct Decompressed<R: Read>(Source<R>);
 
@@ -47,6 +70,8 @@ enum Source<R: Read> {
     Plain(CountedInput<R>),
     Gzip(Box<GzipReader<R>>),
     Zstd(Box<ZstdReader<R>>),
+    Bzip2(Box<Bzip2Reader<R>>),
+    Xz(Box<XzReader<R>>),
 }
 
 impl<R: Read> Decompressed<R> {
@@ -68,6 +93,8 @@ impl<R: Read> Decompressed<R> {
             Compression::Plain => Source::Plain(input),
             Compression::Gzip => Source::Gzip(Box::new(GzipReader::new(input))),
             Compression::Zstd => Source::Zstd(Box::new(ZstdReader::new(input))),
+            Compression::Bzip2 => Source::Bzip2(Box::new(Bzip2Reader::new(input))),
+            Compression::Xz => Source::Xz(Box::new(XzReader::new(input))),
         }))
     }
 
@@ -77,6 +104,8 @@ impl<R: Read> Decompressed<R> {
             Source::Plain(_) => Compression::Plain,
             Source::Gzip(_) => Compression::Gzip,
             Source::Zstd(_) => Compression::Zstd,
+            Source::Bzip2(_) => Compression::Bzip2,
+            Source::Xz(_) => Compression::Xz,
         }
     }
 
@@ -90,11 +119,13 @@ impl<R: Read> Decompressed<R> {
             Source::Plain(input) => input,
             Source::Gzip(decoder) => decoder.input(),
             Source::Zstd(decoder) => decoder.input(),
+            Source::Bzip2(decoder) => decoder.input(),
+            Source::Xz(decoder) => decoder.input(),
         }
     }
 
     fn explain(&self, error: Error) -> Error {
-        if self.input().has_failed() || error.kind() == ErrorKind::Interrupted {
+        if self.input().has_failed() || error.kind() == ErrorKind::Interrupted || Refused::of(&error).is_some() {
             return error;
         }
         let compression = self.compression();
@@ -121,6 +152,8 @@ impl<R: Read> Read for Decompressed<R> {
             Source::Plain(input) => input.read(buffer),
             Source::Gzip(decoder) => decoder.read(buffer),
             Source::Zstd(decoder) => decoder.read(buffer),
+            Source::Bzip2(decoder) => decoder.read(buffer),
+            Source::Xz(decoder) => decoder.read(buffer),
         };
         read.map_err(|error| self.explain(error))
     }
@@ -140,7 +173,16 @@ fn compression_of(head: &[u8]) -> Option<Compression> {
     if crate::zstd::is_frame(head) {
         return Some(Compression::Zstd);
     }
-    let may_become = crate::gzip::may_become_member(head) || crate::zstd::may_become_frame(head);
+    if crate::bzip2::is_member(head) {
+        return Some(Compression::Bzip2);
+    }
+    if crate::xz::is_stream(head) {
+        return Some(Compression::Xz);
+    }
+    let may_become = crate::gzip::may_become_member(head)
+        || crate::zstd::may_become_frame(head)
+        || crate::bzip2::may_become_member(head)
+        || crate::xz::may_become_stream(head);
     (!may_become).then_some(Compression::Plain)
 }
 

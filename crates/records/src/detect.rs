@@ -5,7 +5,7 @@
 
 use crate::RecordFormat;
 use crate::clf::{is_index_line, is_log_line};
-use crate::cut::BYTE_ORDER_MARK;
+use crate::cut::record_start;
 use crate::separated::{names_of_fields_line, rows_of};
 use serde::de::IgnoredAny;
 use std::collections::HashSet;
@@ -64,9 +64,8 @@ impl Detected {
 /// assert_eq!(detect(b"a line\nanother, with a comma\n").format(), RecordFormat::Lines);
 /// ```
 pub fn detect(first_block: &[u8]) -> Detected {
-    let block = first_block.strip_prefix(BYTE_ORDER_MARK).unwrap_or(first_block);
-    let Some(end) = memchr::memrchr(b'\n', block) else { return Detected::lines("no line is complete yet") };
-    let whole = &block[..=end];
+    let end = memchr::memrchr(b'\n', first_block);
+    let Some(whole) = end.map(|end| &first_block[..=end]) else { return Detected::lines("no line is complete yet") };
     let lines: Vec<&[u8]> = lines_of(whole).filter(|line| !line.is_empty()).collect();
     if lines.is_empty() {
         return Detected::lines("all lines are empty");
@@ -94,10 +93,13 @@ pub fn detect(first_block: &[u8]) -> Detected {
     }
 }
 
-/// The lines of a text without their ends.
+/// The lines of a text without their ends, and without what may stand in front of a record.
 pub(crate) fn lines_of(text: &[u8]) -> impl Iterator<Item = &[u8]> {
     let text = text.strip_suffix(b"\n").unwrap_or(text);
-    text.split(|&byte| byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+    text.split(|&byte| byte == b'\n').map(|line| {
+        let line = &line[record_start(line, 0, b'\n').content..];
+        line.strip_suffix(b"\r").unwrap_or(line)
+    })
 }
 
 pub(crate) fn is_json_object(line: &[u8]) -> bool {
@@ -185,6 +187,8 @@ mod tests {
             ("id,name\n1,ann\n2,bob\n".to_owned(), "csv"),
             ("id,\"name\"\r\n1,\"ann, lee\"\r\n2,\"bob\nlee\"\r\n".to_owned(), "csv"),
             ("ts\tuser id\n1\ta\n2\tb\n".to_owned(), "tsv"),
+            ("\0\0\0{\"id\":1}\n\u{feff}{\"id\":2}\n".to_owned(), "jsonl"),
+            ("\0\0id,name\n1,ann\n\u{feff}2,bob\n".to_owned(), "csv"),
             ("#Version: 1.0\n#Fields: date time cs-uri\n2024-01-01 10:00:00 /\n".to_owned(), "w3c"),
             ("#Software: x\n#Fields: date time\n".to_owned(), "w3c"),
             ("#Version: 1.0\n#Fields: date time x\n2024-01-01\t10:00:00\t-\n".to_owned(), "tsv"),

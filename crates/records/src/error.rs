@@ -279,6 +279,12 @@ pub enum RejectReason {
         /// 1-based byte in the record.
         column: usize,
     },
+    /// The record has a NUL byte, which no text has.
+    #[error("it has a NUL byte at byte {column}")]
+    NulByte {
+        /// 1-based byte in the record.
+        column: usize,
+    },
     /// The record is not JSON.
     #[error("it is not valid JSON at byte {column}")]
     InvalidJson {
@@ -367,6 +373,8 @@ reject_kinds! {
     BadTime = "bad_time",
     /// The record is not UTF-8.
     InvalidUtf8 = "invalid_utf8",
+    /// There is a NUL byte in the record.
+    NulByte = "nul_byte",
     /// The record is not JSON.
     InvalidJson = "invalid_json",
     /// The record is JSON, but not an object.
@@ -400,6 +408,7 @@ impl RejectReason {
             Self::MissingField { .. } => RejectKind::MissingField,
             Self::BadTime { .. } => RejectKind::BadTime,
             Self::InvalidUtf8 { .. } => RejectKind::InvalidUtf8,
+            Self::NulByte { .. } => RejectKind::NulByte,
             Self::InvalidJson { .. } => RejectKind::InvalidJson,
             Self::NotAnObject => RejectKind::NotAnObject,
             Self::NotALogLine => RejectKind::NotALogLine,

@@ -86,6 +86,16 @@ impl RecordFormat {
         }
     }
 
+    /// Whether a record may end with a NUL byte instead of a newline, and hold newlines.
+    pub fn may_end_with_nul(self) -> bool {
+        matches!(self, Self::Lines | Self::Jsonl)
+    }
+
+    /// Whether a NUL byte makes a record unreadable, and parsing does not find that out by itself.
+    pub(crate) fn forbids_nul(self) -> bool {
+        matches!(self, Self::Csv | Self::Tsv | Self::W3c | Self::Clf | Self::Cdxj)
+    }
+
     /// Whether a newline may stand inside a record, between quotes.
     pub fn has_quoted_newlines(self) -> bool {
         self == Self::Csv

@@ -1,9 +1,9 @@
 //! Reads the members of a gzip file one after the other, and skips zeros behind the last one. Must not know: what the
 //! bytes mean.
 
-use crate::counted_input::{CountedInput, TrailingBytes};
+use crate::counted_input::{CountedInput, skip_padding};
 use flate2::bufread::GzDecoder;
-use std::io::{BufRead, Error, Read, Result};
+use std::io::{Read, Result};
 
 const MAGIC: [u8; 2] = [0x1F, 0x8B];
 
@@ -50,18 +50,8 @@ impl<R: Read> GzipReader<R> {
             self.member = GzDecoder::new(input.take_over());
             return Ok(true);
         }
-        loop {
-            let padding = input.fill_buf()?;
-            let zeros = padding.iter().take_while(|byte| **byte == 0).count();
-            match padding.len() {
-                0 => return Ok(false),
-                bytes if zeros < bytes => {
-                    input.consume(zeros);
-                    return Err(Error::other(TrailingBytes));
-                }
-                _ => input.consume(zeros),
-            }
-        }
+        skip_padding(input)?;
+        Ok(false)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Where a file of rows says the names of its fields: in its first row, behind comments, or in a comment of its own.
 //! Must not know: which fields are wanted.
 
-use crate::cut::count_newlines;
+use crate::cut::{count_newlines, record_start};
 use crate::separated::{FirstRow, Table, names_of_fields_line, read_first_row};
 use crate::walk::{RawRecord, RecordSpan, Walk};
 use crate::{ConfigError, RecordFormat};
@@ -14,7 +14,8 @@ pub(crate) struct Heading {
     pub(crate) names: Vec<String>,
     /// The number of fields of a row.
     pub(crate) width: usize,
-    pub(crate) span: RecordSpan,
+    /// Its place.
+    pub(crate) record: RawRecord,
     /// Whether it is a comment that names the fields (`#Fields: ...`).
     pub(crate) is_comment: bool,
 }
@@ -29,7 +30,7 @@ pub(crate) struct Beginning {
 
 /// Whether a file whose first lines are those of `walk` has comments, where its format does not say so.
 pub(crate) fn has_comments(walk: &Walk) -> bool {
-    walk.bytes.get(walk.content_start) == Some(&b'#')
+    walk.bytes.get(record_start(walk.bytes, walk.start, walk.record_end).content) == Some(&b'#')
 }
 
 /// Reads the header at the beginning of `walk`, and the comments before it. Each line is judged by itself, so that it
@@ -55,7 +56,7 @@ pub(crate) fn read_beginning(walk: &Walk, format: RecordFormat, table: Table) ->
 }
 
 fn heading(row: FirstRow) -> Heading {
-    Heading { names: row.names, width: row.fields, span: row.span, is_comment: false }
+    Heading { names: row.names, width: row.fields, record: row.record, is_comment: false }
 }
 
 /// The header that a comment is: `#Fields: date time`, or `#id,name`. A directive (`#Date: ...`), a sentence
@@ -64,7 +65,7 @@ fn commented_heading(walk: &Walk, comment: RawRecord, format: RecordFormat, tabl
     let text = &walk.bytes[comment.content.range()];
     if let Some(names) = names_of_fields_line(text) {
         let width = names.len();
-        return Some(Heading { names, width, span: comment.span, is_comment: true });
+        return Some(Heading { names, width, record: comment, is_comment: true });
     }
     let word = text[1..].iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte)).count();
     let is_directive = text.get(1 + word) == Some(&b':') || ZEEK_WORDS.contains(&&text[1..=word]);
@@ -72,22 +73,23 @@ fn commented_heading(walk: &Walk, comment: RawRecord, format: RecordFormat, tabl
         return None;
     }
     let row = read_first_row(walk, table).ok()?;
-    (row.fields >= 2 && row.span == comment.span).then(|| heading(row))
+    (row.fields >= 2 && row.record.span == comment.span).then(|| heading(row))
 }
 
 /// The first line of `walk`, quotes aside.
 fn first_line(walk: &Walk) -> RawRecord {
     let rest = &walk.bytes[walk.start..];
     let end = memchr::memchr(b'\n', rest).map_or(walk.bytes.len(), |newline| walk.start + newline + 1);
-    let span = RecordSpan { start: walk.start as u32, end: end as u32, line: walk.line };
-    let line = &walk.bytes[walk.content_start..end];
+    let begins = record_start(walk.bytes, walk.start, walk.record_end);
+    let span = RecordSpan { start: begins.record as u32, end: end as u32, line: walk.line };
+    let line = &walk.bytes[begins.content..end];
     let line = line.strip_suffix(b"\n").unwrap_or(line);
     let line = line.strip_suffix(b"\r").unwrap_or(line);
-    RawRecord::new(span, walk.content_start, walk.content_start + line.len())
+    RawRecord::new(span, begins.content, begins.content + line.len())
 }
 
 /// The walk over what follows `span`.
 pub(crate) fn walk_behind<'a>(walk: &Walk<'a>, span: RecordSpan) -> Walk<'a> {
     let lines = count_newlines(&walk.bytes[span.range()]);
-    Walk::new(walk.bytes, span.end as usize, span.line + lines, false, walk.quoted_newlines)
+    Walk { start: span.end as usize, line: span.line + lines, ..*walk }
 }

@@ -2,6 +2,7 @@
 //! digests, how records are used.
 
 use crate::clf::{ClfFields, IndexFields};
+use crate::cut::record_start;
 use crate::field::{Encoding, FieldSpan};
 use crate::json::JsonFields;
 use crate::separated::{Separated, Table, Width};
@@ -84,13 +85,16 @@ impl Layout {
         locate: impl Fn(&[u8], usize, &mut [FieldSpan]) -> Result<(), RejectReason>,
     ) {
         let bytes = walk.bytes;
-        let (mut start, mut content_start, mut line) = (walk.start, walk.content_start, walk.line);
+        let (mut start, mut line, mut hole_bytes) = (walk.start, walk.line, 0);
         while start < bytes.len() {
-            let newline = memchr::memchr(b'\n', &bytes[start..]).map(|at| start + at);
-            let end = newline.map_or(bytes.len(), |newline| newline + 1);
-            let content = trim_line_end(&bytes[content_start..end]);
+            let found = memchr::memchr(walk.record_end, &bytes[start..]).map(|at| start + at);
+            let end = found.map_or(bytes.len(), |record_end| record_end + 1);
+            let begins = record_start(bytes, start, walk.record_end);
+            hole_bytes += begins.record - start;
+            let content_start = begins.content;
+            let content = trim_record_end(&bytes[content_start..end], walk.record_end);
             let record = RawRecord {
-                span: RecordSpan { start: start as u32, end: end as u32, line },
+                span: RecordSpan { start: begins.record as u32, end: end as u32, line },
                 content: FieldSpan::raw(content_start, content_start + content.len()),
             };
             scratch.slots.fill(FieldSpan::default());
@@ -109,12 +113,18 @@ impl Layout {
                 }
                 Err(reason) => sink.reject(record, reason),
             }
-            (start, content_start, line) = (end, end, line + 1);
+            (start, line) = (end, line + 1);
+        }
+        if hole_bytes > 0 {
+            sink.hole(hole_bytes);
         }
     }
 }
 
-fn trim_line_end(line: &[u8]) -> &[u8] {
-    let line = line.strip_suffix(b"\n").unwrap_or(line);
-    line.strip_suffix(b"\r").unwrap_or(line)
+fn trim_record_end(record: &[u8], record_end: u8) -> &[u8] {
+    match record {
+        [content @ .., last] if *last == record_end && record_end != b'\n' => content,
+        [content @ .., b'\r', b'\n'] | [content @ .., b'\n' | b'\r'] if record_end == b'\n' => content,
+        _ => record,
+    }
 }

@@ -1,6 +1,7 @@
 //! From input bytes to records with the digests that a filter needs.
 //!
-//! The path of a file: [`Decompressed`] opens it (gzip and zstd by content), [`BlockReader`] cuts it into [`Block`]s
+//! The path of a file: [`Decompressed`] opens it (gzip, zstd, bzip2 and xz by content), [`TextInput`] refuses what is no
+//! text, [`BlockReader`] cuts it into [`Block`]s
 //! of whole records, [`RecordParser`] turns each block into a [`ParsedBlock`]: for every record its bytes, its line,
 //! the [`Digest`](firstseen_filter::Digest) of its key, its time and its source; for every record that cannot be
 //! decoded its bytes, its line and the reason. Every byte of the input is in exactly one record, header or rejection.
@@ -26,13 +27,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod advice;
 mod block;
+mod byte_kind;
+mod bzip2;
 mod canonical;
 mod clf;
 mod counted_input;
 mod cut;
 mod decompress;
 mod detect;
+mod encoding;
 mod error;
 mod field;
 mod format;
@@ -52,16 +57,20 @@ mod parser;
 mod printable;
 mod quotes;
 mod reader;
+mod refused;
 mod rows;
 mod rules;
 mod separated;
+mod text_input;
 mod time;
 mod unescape;
 mod walk;
 mod wanted;
+mod xz;
 mod zstd;
 
 pub use block::{Block, BlockDefect, BlockOptions};
+pub use byte_kind::{ByteKind, HEAD_BYTES, kind_of_bytes};
 pub use decompress::{Compression, Decompressed};
 pub use detect::{Detected, detect};
 pub use error::{ConfigError, RejectKind, RejectReason, TimeError};
@@ -74,6 +83,8 @@ pub use parser::{ParserConfig, RecordParser};
 pub use printable::printable;
 pub use quotes::ends_inside_quotes;
 pub use reader::BlockReader;
+pub use refused::Refused;
 pub use rules::{EmptyKey, Ragged};
+pub use text_input::TextInput;
 pub use time::{TimeFormat, TimeParser};
 pub use walk::RecordSpan;

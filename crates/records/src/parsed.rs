@@ -40,6 +40,8 @@ pub struct ParsedBlock {
     pub(crate) rejections: Vec<Rejection>,
     pub(crate) header: Option<Header>,
     pub(crate) is_rest: bool,
+    pub(crate) repeated_headers: Vec<RecordSpan>,
+    pub(crate) hole_bytes: u64,
     /// In the order of the input.
     pub(crate) layouts: Vec<LayoutFrom>,
     pub(crate) key_rules: KeyRules,
@@ -107,6 +109,18 @@ impl ParsedBlock {
         self.header
     }
 
+    /// Records behind the header that repeat it, byte for byte without byte order mark and line end: files were joined to
+    /// one stream. They are no events, and must not be written again.
+    pub fn repeated_headers(&self) -> &[RecordSpan] {
+        &self.repeated_headers
+    }
+
+    /// NUL bytes in front of records, in the block and in front of it, which belong to no record: `copytruncate` and power
+    /// cuts leave such holes.
+    pub fn hole_bytes(&self) -> u64 {
+        self.hole_bytes
+    }
+
     /// The values of the key fields of event `index`, as they were hashed, for people to read; bytes that are no UTF-8
     /// are replaced. It reads the record again, so that nothing is kept for events whose keys are never shown.
     ///
@@ -165,8 +179,8 @@ impl ParsedBlock {
     ) {
         let read_with = self.layouts.iter().rfind(|from| from.start <= span.start);
         let (Some(from), Some(record)) = (read_with, block.bytes().get(span.range())) else { return };
-        let may_have_mark = block.is_first() && span.start == 0;
-        let walk = Walk::new(record, 0, 1, may_have_mark, block.quoted_newlines());
+        let (quoted_newlines, record_end) = (block.quoted_newlines(), block.record_end());
+        let walk = Walk { bytes: record, start: 0, line: 1, quoted_newlines, record_end };
         from.layout.walk(&walk, scratch, &mut KeyFields(|key: &[FieldSpan]| take(record, key)));
     }
 
@@ -179,6 +193,8 @@ impl ParsedBlock {
         self.rejections.clear();
         self.header = None;
         self.is_rest = false;
+        self.repeated_headers.clear();
+        self.hole_bytes = 0;
         self.layouts.clear();
         self.refusal = None;
     }
@@ -191,6 +207,7 @@ impl ParsedBlock {
         self.times_ms.truncate(events);
         self.sources.truncate(events);
         self.rejections.retain(|rejection| rejection.span.start < start);
+        self.repeated_headers.retain(|span| span.start < start);
     }
 }
 
@@ -202,4 +219,6 @@ impl<F: FnMut(&[FieldSpan])> RecordSink for KeyFields<F> {
     }
 
     fn reject(&mut self, _: RawRecord, _: RejectReason) {}
+
+    fn hole(&mut self, _: usize) {}
 }

@@ -82,7 +82,7 @@ impl ParserConfig {
             return self.separator.map_or(Ok(None), |_| Err(ConfigError::NoSeparator { format: self.format.name() }));
         };
         let separator = self.separator.unwrap_or(default);
-        if matches!(separator, b'\n' | b'\r' | b'"' | b'#') || !separator.is_ascii() {
+        if matches!(separator, 0 | b'\n' | b'\r' | b'"' | b'#') || !separator.is_ascii() {
             let shown = format!("`{}`", separator.escape_ascii());
             return Err(ConfigError::BadSeparator { shown });
         }
@@ -129,6 +129,8 @@ pub struct RecordParser {
     layout: Option<Arc<Layout>>,
     lacking: Lacking,
     scratch: Scratch,
+    /// Whether there are NUL bytes in the block, and records that have them cannot be read.
+    forbids_nul: bool,
     /// The text of a time that stands in several fields; kept for its memory.
     time_text: Vec<u8>,
 }
@@ -175,6 +177,7 @@ impl RecordParser {
             layout: layout.map(Arc::new),
             lacking: Lacking::default(),
             scratch: Scratch::default(),
+            forbids_nul: false,
             time_text: Vec::new(),
         })
     }
@@ -187,12 +190,22 @@ impl RecordParser {
     /// cannot be read are no error: they are among [`ParsedBlock::rejections`].
     pub fn parse(&mut self, block: &Block, parsed: &mut ParsedBlock) -> Result<(), ConfigError> {
         parsed.clear();
+        parsed.hole_bytes = block.hole_bytes();
         let bytes = block.bytes();
-        let mut walk = Walk::new(bytes, 0, block.first_line(), block.is_first(), block.quoted_newlines());
         if block.defect() == Some(BlockDefect::RestOfLong) {
             parsed.is_rest = true;
             return Ok(());
         }
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        let mut walk = Walk {
+            bytes,
+            start: 0,
+            line: block.first_line(),
+            quoted_newlines: block.quoted_newlines(),
+            record_end: block.record_end(),
+        };
         if let (Some(rows), true) = (&mut self.rows, block.is_first()) {
             rows.begin_file(&walk);
         }
@@ -208,6 +221,7 @@ impl RecordParser {
             walk = rows.read_beginning(walk, &self.slots, &mut self.layout, parsed)?;
         }
         parsed.key_rules = self.key_rules.clone();
+        self.forbids_nul = self.format.forbids_nul() && memchr::memchr(0, bytes).is_some();
         while let Some(span) = self.walk(&walk, parsed) {
             walk = walk_behind(&walk, span);
             let Some(rows) = &mut self.rows else { break };
@@ -231,6 +245,8 @@ impl RecordParser {
             hasher: &mut self.hasher,
             times: &mut self.times,
             time_text: &mut self.time_text,
+            header_line: self.rows.as_ref().and_then(Rows::header_line),
+            forbids_nul: self.forbids_nul,
             parsed,
         };
         layout.walk(walk, &mut self.scratch, &mut sink)
@@ -286,12 +302,23 @@ struct Events<'a> {
     hasher: &'a mut KeyHasher,
     times: &'a mut TimeParser,
     time_text: &'a mut Vec<u8>,
+    header_line: Option<&'a [u8]>,
+    /// Whether there are NUL bytes in the block, and records that have them cannot be read.
+    forbids_nul: bool,
     parsed: &'a mut ParsedBlock,
 }
 
 impl RecordSink for Events<'_> {
     #[inline(always)]
     fn record(&mut self, slots: &Slots, record: RawRecord, fields: &[FieldSpan]) {
+        if self.is_header(record) {
+            return self.parsed.repeated_headers.push(record.span);
+        }
+        if self.forbids_nul
+            && let Some(place) = memchr::memchr(0, &self.bytes[record.content.range()])
+        {
+            return self.reject(record, RejectReason::NulByte { column: place + 1 });
+        }
         let key = &fields[..slots.key_count];
         if key.iter().any(|field| field.is_empty())
             && let Some(reason) = no_key(slots, key)
@@ -313,7 +340,16 @@ impl RecordSink for Events<'_> {
 
     #[cold]
     fn reject(&mut self, record: RawRecord, reason: RejectReason) {
+        // Also where rows have more fields than the header, or it is written like a comment.
+        if self.is_header(record) {
+            return self.parsed.repeated_headers.push(record.span);
+        }
         self.parsed.rejections.push(Rejection { span: record.span, reason });
+    }
+
+    #[cold]
+    fn hole(&mut self, bytes: usize) {
+        self.parsed.hole_bytes += bytes as u64;
     }
 }
 
@@ -333,6 +369,13 @@ fn no_key(slots: &Slots, key: &[FieldSpan]) -> Option<RejectReason> {
 }
 
 impl Events<'_> {
+    /// Whether a record repeats the header, as in a stream of files that were joined.
+    #[inline(always)]
+    fn is_header(&self, record: RawRecord) -> bool {
+        let range = record.content.range();
+        self.header_line.is_some_and(|line| range.len() == line.len() && &self.bytes[range] == line)
+    }
+
     fn time_ms(&mut self, slots: &Slots, fields: &[FieldSpan]) -> Result<i64, RejectReason> {
         match &fields[slots.time.clone()] {
             [field] if field.is_present() => {

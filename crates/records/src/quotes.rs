@@ -1,5 +1,6 @@
 //! Whether CSV ends between quotes. Must not know: records, limits.
 
+use memchr::memrchr;
 use std::io::{ErrorKind, Read, Result};
 
 use crate::cut::{BYTE_ORDER_MARK, without_blanks};
@@ -22,8 +23,7 @@ const READ_BYTES: usize = 256 << 10;
 /// ```
 pub fn ends_inside_quotes(mut input: impl Read, separator: u8) -> Result<bool> {
     let mut buffer = vec![0; READ_BYTES];
-    let (mut quotes, mut is_first) =
-        (Quotes { separator, is_inside: false, opens_next: true, reopens_next: false }, true);
+    let mut quotes = Quotes { separator, is_inside: false, opens_next: true, reopens_next: false, lead: Some(0) };
     loop {
         let bytes = match input.read(&mut buffer) {
             Ok(0) => return Ok(quotes.is_inside),
@@ -31,11 +31,7 @@ pub fn ends_inside_quotes(mut input: impl Read, separator: u8) -> Result<bool> {
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
             Err(error) => return Err(error),
         };
-        let fresh = &buffer[..bytes];
-        // The first read gives more bytes than a mark has.
-        let marked = fresh.strip_prefix(BYTE_ORDER_MARK).filter(|_| is_first);
-        quotes.advance(marked.unwrap_or(fresh));
-        is_first = false;
+        quotes.advance(&buffer[..bytes]);
     }
 }
 
@@ -46,6 +42,28 @@ struct Quotes {
     /// Whether a quote as the next byte begins a field, or doubles the one before it.
     opens_next: bool,
     reopens_next: bool,
+    /// Set while nothing of a record was seen but a hole of NUL bytes and byte order marks: the bytes of a mark that is
+    /// not whole yet.
+    lead: Option<usize>,
+}
+
+/// The lead after `bytes`, see [`Quotes::lead`].
+fn lead_after(mut lead: Option<usize>, bytes: &[u8]) -> Option<usize> {
+    let line = match memrchr(b'\n', bytes) {
+        Some(newline) => {
+            lead = Some(0);
+            &bytes[newline + 1..]
+        }
+        None => bytes,
+    };
+    for byte in line {
+        lead = match lead {
+            Some(0) if *byte == 0 => Some(0),
+            Some(mark_bytes) if *byte == BYTE_ORDER_MARK[mark_bytes] => Some((mark_bytes + 1) % BYTE_ORDER_MARK.len()),
+            _ => return None,
+        };
+    }
+    lead
 }
 
 impl Quotes {
@@ -58,28 +76,29 @@ impl Quotes {
                 self.is_inside = self.opens_at(bytes, quote, start);
                 self.reopens_next = false;
             }
-            self.opens_next = false;
+            (self.opens_next, self.lead) = (false, None);
             start = quote + 1;
         }
-        if start == bytes.len() {
+        let rest = &bytes[start..];
+        if rest.is_empty() {
             return;
         }
         self.reopens_next = false;
-        if let Some(last) = without_blanks(&bytes[start..], self.separator).last() {
-            self.opens_next = self.begins_field(*last);
+        let before = without_blanks(rest, self.separator);
+        if let Some(last) = before.last() {
+            self.opens_next = *last == self.separator || lead_after(self.lead, before) == Some(0);
         }
+        self.lead = lead_after(self.lead, rest);
     }
 
     /// Whether the quote at `quote` opens, where the state before `start` is known only by the flags.
     fn opens_at(&self, bytes: &[u8], quote: usize, start: usize) -> bool {
-        match without_blanks(&bytes[start..quote], self.separator).last() {
-            Some(before) => self.begins_field(*before),
+        let before = without_blanks(&bytes[start..quote], self.separator);
+        match before.last() {
+            Some(0 | 0xBF) => lead_after(self.lead, before) == Some(0),
+            Some(last) => *last == self.separator || *last == b'\n',
             None => self.opens_next || (self.reopens_next && start == quote),
         }
-    }
-
-    fn begins_field(&self, before: u8) -> bool {
-        before == self.separator || before == b'\n'
     }
 }
 
@@ -88,7 +107,7 @@ mod tests {
     use super::*;
     use crate::cut::Cut;
 
-    /// Gives a few bytes at a time, but more at the first read.
+    /// Gives a few bytes at a time.
     struct Pieces<'a>(&'a [u8], usize);
 
     impl Read for Pieces<'_> {
@@ -102,22 +121,22 @@ mod tests {
 
     #[test]
     fn the_rule_of_quotes_is_the_one_by_which_records_are_cut() {
-        const ALPHABET: [&[u8]; 6] = [b"\"", b",", b"\n", b"a", b" ", BYTE_ORDER_MARK];
+        const ALPHABET: [&[u8]; 7] = [b"\"", b",", b"\n", b"a", b" ", BYTE_ORDER_MARK, b"\0"];
         let mut found = [0, 0];
-        for case in 0..6_usize.pow(6) {
+        for case in 0..7_usize.pow(6) {
             let mut rest = case;
             let text: Vec<u8> = (0..6)
                 .flat_map(|_| {
-                    let letter = ALPHABET[rest % 6];
-                    rest /= 6;
+                    let letter = ALPHABET[rest % 7];
+                    rest /= 7;
                     letter
                 })
                 .copied()
                 .collect();
-            let mut cut = Cut::new(Some(b','), true);
+            let mut cut = Cut::new(Some(b','), b'\n');
             cut.advance(&text);
             found[usize::from(cut.is_inside_quotes())] += 1;
-            for piece_bytes in [3, 4, 100] {
+            for piece_bytes in [1, 3, 100] {
                 let is_inside = ends_inside_quotes(Pieces(&text, piece_bytes), b',').expect("memory");
                 assert_eq!(is_inside, cut.is_inside_quotes(), "{:?} by {piece_bytes}", String::from_utf8_lossy(&text));
             }

@@ -2,7 +2,7 @@
 //! Must not know: fields, keys, formats beyond "may a newline stand between quotes".
 
 use crate::block::{Block, BlockDefect, BlockOptions};
-use crate::cut::{Cut, count_newlines, has_sound_quotes};
+use crate::cut::{Cut, count_ends, count_newlines, has_sound_quotes};
 use std::io::{ErrorKind, Read};
 
 const READ_BYTES_MIN: usize = 64 << 10;
@@ -41,9 +41,10 @@ impl<R: Read> BlockReader<R> {
     pub fn new(input: R, options: BlockOptions) -> Self {
         let record_bytes_max = options.record_bytes_max.clamp(1, RECORD_BYTES_LIMIT);
         let block_bytes_target = options.block_bytes_target.clamp(1, record_bytes_max);
+        let quoted_newlines = options.quoted_newlines && options.record_end == b'\n';
         Self {
             input,
-            options: BlockOptions { record_bytes_max, block_bytes_target, ..options },
+            options: BlockOptions { record_bytes_max, block_bytes_target, quoted_newlines, ..options },
             pending: Vec::new(),
             pending_start: 0,
             distrusted: 0,
@@ -77,8 +78,9 @@ impl<R: Read> BlockReader<R> {
         }
         block.append(&self.pending[self.pending_start..]);
         self.keep(&[]);
-        let mut cut = Cut::new(self.options.quoted_newlines.then_some(self.options.separator), block.is_first);
-        cut.advance(block.bytes());
+        let quotes = self.options.quoted_newlines.then_some(self.options.separator);
+        let mut cut = Cut::new(quotes, self.options.record_end);
+        self.advance(&mut cut, block);
         let bytes_max = if self.options.quoted_newlines {
             self.options.record_bytes_max.saturating_mul(QUOTE_WAIT_RECORDS).min(QUOTE_WAIT_BYTES_MAX)
         } else {
@@ -91,8 +93,8 @@ impl<R: Read> BlockReader<R> {
             }
             match self.read_once(block, bytes_max + 1) {
                 Ok(0) => return Ok(self.finish(block, &cut)),
-                Ok(_) => cut.advance(block.bytes()),
-                Err(error) if block.filled == 0 => return Err(error),
+                Ok(_) => self.advance(&mut cut, block),
+                Err(error) if block.filled == 0 && block.hole_bytes == 0 => return Err(error),
                 Err(error) => {
                     self.failure = Some(error);
                     self.break_off(block, &cut);
@@ -110,6 +112,15 @@ impl<R: Read> BlockReader<R> {
         Ok(true)
     }
 
+    /// Scans the new bytes of the block. A hole in front of its first record is removed read by read: it takes no memory,
+    /// however long it is.
+    fn advance(&self, cut: &mut Cut, block: &mut Block) {
+        if cut.is_fresh() && self.options.record_end != 0 {
+            block.strip_hole();
+        }
+        cut.advance(block.bytes());
+    }
+
     fn open(&mut self, block: &mut Block) {
         let bytes_kept = self.options.block_bytes_target.max(self.pending.len());
         if block.buffer.len() > 2 * bytes_kept {
@@ -121,6 +132,8 @@ impl<R: Read> BlockReader<R> {
         block.first_record = self.next_record;
         block.is_first = self.next_record == 1;
         block.quoted_newlines = self.options.quoted_newlines;
+        block.record_end = self.options.record_end;
+        block.hole_bytes = 0;
         block.defect = None;
     }
 
@@ -171,14 +184,14 @@ impl<R: Read> BlockReader<R> {
     /// The input is at its end, and the block holds a record without a newline, or no record.
     fn finish(&mut self, block: &mut Block, cut: &Cut) -> bool {
         if block.filled == 0 {
-            return false;
+            return block.hole_bytes > 0;
         }
         if cut.is_inside_quotes() {
             self.reject_unclosed(block);
         } else if block.filled > self.options.record_bytes_max {
             self.reject_ended(block, block.filled);
         } else {
-            let lines = count_newlines(block.bytes());
+            let lines = count_ends(block.bytes(), self.options.record_end);
             self.close(block, lines, 1);
         }
         true
@@ -189,19 +202,20 @@ impl<R: Read> BlockReader<R> {
         if cut.is_inside_quotes() && memchr::memchr(b'\n', block.bytes()).is_some() {
             return self.reject_unclosed(block);
         }
-        block.defect = Some(BlockDefect::InputFailed);
-        let lines = count_newlines(block.bytes());
+        // A hole alone is no record that was cut off.
+        block.defect = (block.filled > 0).then_some(BlockDefect::InputFailed);
+        let lines = count_ends(block.bytes(), self.options.record_end);
         self.close(block, lines, 1);
     }
 
     /// Rejects a record that is too long, and ends at `end`.
     fn reject_ended(&mut self, block: &mut Block, end: usize) {
         let record = &block.bytes()[..end];
-        if !has_sound_quotes(record, self.options.separator) {
+        if self.options.quoted_newlines && !has_sound_quotes(record, self.options.separator) {
             return self.reject_unclosed(block);
         }
-        let newlines = count_newlines(record);
-        let lines = newlines + u64::from(record.last() != Some(&b'\n'));
+        let newlines = count_ends(record, self.options.record_end);
+        let lines = newlines + u64::from(record.last() != Some(&self.options.record_end));
         self.keep(&block.buffer[end..block.filled]);
         block.filled = end;
         let record_bytes_max = self.options.record_bytes_max;
@@ -211,7 +225,7 @@ impl<R: Read> BlockReader<R> {
 
     /// A record of many lines is long because of a quote, one of a single line by itself.
     fn reject_long(&mut self, block: &mut Block) {
-        if memchr::memchr(b'\n', block.bytes()).is_some() {
+        if self.options.quoted_newlines && memchr::memchr(b'\n', block.bytes()).is_some() {
             return self.reject_unclosed(block);
         }
         let (record_bytes, record_bytes_max) = (block.filled as u64, self.options.record_bytes_max);
@@ -223,14 +237,14 @@ impl<R: Read> BlockReader<R> {
     /// Fills the block with the next piece of a line that is too long; `false` where the input ends with it.
     fn read_long_line(&mut self, block: &mut Block) -> std::io::Result<bool> {
         let read = self.read_once(block, self.options.block_bytes_target)?;
-        let newline = memchr::memchr(b'\n', block.bytes());
-        if let Some(newline) = newline {
-            self.keep(&block.buffer[newline + 1..block.filled]);
-            block.filled = newline + 1;
+        let end = memchr::memchr(self.options.record_end, block.bytes());
+        if let Some(end) = end {
+            self.keep(&block.buffer[end + 1..block.filled]);
+            block.filled = end + 1;
         }
-        self.is_in_long_line = newline.is_none() && read > 0;
+        self.is_in_long_line = end.is_none() && read > 0;
         block.defect = Some(BlockDefect::RestOfLong);
-        self.close(block, u64::from(newline.is_some()), 0);
+        self.close(block, u64::from(end.is_some()), 0);
         Ok(read > 0)
     }
 

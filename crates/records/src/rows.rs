@@ -1,11 +1,12 @@
 //! What is known of the rows of a run: the names of their fields, their number, and how they change from file to file.
 //! Must not know: digests, times.
 
+use crate::cut::record_start;
 use crate::heading::{Beginning, Heading, has_comments, read_beginning, walk_behind};
 use crate::layout::{Layout, Shape};
 use crate::names::{FIELDS_MAX, listed, place_in_header, place_of_index};
 use crate::separated::{Table, Width, names_of_fields_line, width_of_first_row};
-use crate::walk::Walk;
+use crate::walk::{RawRecord, Walk};
 use crate::wanted::Slots;
 use crate::{ConfigError, Header, ParsedBlock, RecordFormat, RejectReason, Rejection, printable};
 use std::sync::Arc;
@@ -19,6 +20,8 @@ pub(crate) struct Rows {
     ignored: Vec<String>,
     /// The names of the fields, empty where there is no header, or none yet.
     names: Vec<String>,
+    /// The first header as it is written, without byte order mark and line end; empty where there is none.
+    header_line: Vec<u8>,
     /// The number of fields of a row, once it is known.
     width: Option<Width>,
     /// Whether the header of this file has not come yet.
@@ -36,11 +39,17 @@ impl Rows {
             table,
             ignored,
             names: Vec::new(),
+            header_line: Vec::new(),
             width: None,
             awaits_header: table.has_header,
             awaits_row: table.has_header,
             bound: None,
         }
+    }
+
+    /// The first header as it is written: a record that equals it repeats it.
+    pub(crate) fn header_line(&self) -> Option<&[u8]> {
+        Some(&*self.header_line).filter(|line| !line.is_empty())
     }
 
     /// Whether the next record of this file is to be its header.
@@ -104,13 +113,21 @@ impl Rows {
         let Beginning { comments, heading } = read_beginning(&walk, self.format, self.table)?;
         let mut rest = walk;
         for span in comments {
+            parsed.hole_bytes += u64::from(span.start) - rest.start as u64;
             rest = walk_behind(&rest, span);
             parsed.rejections.push(Rejection { span, reason: RejectReason::Comment });
         }
         if let Some(heading) = heading {
-            rest = walk_behind(&rest, heading.span);
+            let RawRecord { span, content } = heading.record;
+            parsed.hole_bytes += u64::from(span.start) - rest.start as u64;
+            rest = walk_behind(&rest, span);
+            let is_first = layout.is_none();
             let is_repeated = self.take_heading(&heading, slots, layout)?;
-            parsed.header = Some(Header { span: heading.span, is_repeated });
+            // A line `#Fields: ...` names the fields wherever it comes: it is read each time.
+            if is_first && !heading.is_comment {
+                self.header_line = walk.bytes[content.range()].to_vec();
+            }
+            parsed.header = Some(Header { span, is_repeated });
         }
         Ok(rest)
     }
@@ -122,7 +139,8 @@ impl Rows {
         slots: &Slots,
         layout: &mut Option<Arc<Layout>>,
     ) -> Result<(), ConfigError> {
-        let Some(width) = width_of_first_row(walk, self.table, Some(self.names.len())) else { return Ok(()) };
+        let width = width_of_first_row(walk, self.table, Some(self.names.len()), self.header_line());
+        let Some(width) = width else { return Ok(()) };
         self.awaits_row = false;
         if width.surplus > 0 {
             self.width = Some(width);
@@ -140,7 +158,7 @@ impl Rows {
         if is_bound && self.width.is_some() {
             return Ok(());
         }
-        self.width = self.width.or_else(|| width_of_first_row(walk, self.table, None));
+        self.width = self.width.or_else(|| width_of_first_row(walk, self.table, None, None));
         if self.width.is_some() {
             *layout = Some(Arc::new(self.layout(slots, None)?));
         } else if !is_bound {
@@ -186,6 +204,7 @@ impl Rows {
 
     /// Takes the names of a comment line in the middle of a file; `None` where they are the same as before.
     pub(crate) fn rename(&mut self, line: &[u8], slots: &Slots) -> Result<Option<Layout>, ConfigError> {
+        let line = &line[record_start(line, 0, b'\n').content..];
         let Some(names) = names_of_fields_line(line) else { return Ok(None) };
         if names == self.names {
             return Ok(None);

@@ -1,7 +1,7 @@
 //! Lines and records whose fields a byte separates: where their fields begin and end. Must not know: what the fields are
 //! used for.
 
-use crate::cut::count_newlines;
+use crate::cut::{count_newlines, record_start};
 use crate::field::{Encoding, FieldSpan};
 use crate::marks::Marks;
 use crate::names::{FIELDS_MAX, place_in_header, place_of, place_of_index};
@@ -126,13 +126,14 @@ impl Separated {
     ) -> Option<RecordSpan> {
         scratch.fields.clear();
         scratch.fields.resize(self.columns_read, FieldSpan::default());
+        let end = walk.record_end;
         match self.table {
-            None => self.walk_marked(wanted, Records::new(walk, *b"\n"), scratch, sink),
+            None => self.walk_marked(wanted, Records::new(walk, [end]), scratch, sink),
             Some(Table { separator, has_quotes, .. }) => {
                 if has_quotes && memchr(b'"', &walk.bytes[walk.start..]).is_some() {
-                    self.walk_marked(wanted, Records::new(walk, [b'\n', separator, b'"']), scratch, sink)
+                    self.walk_marked(wanted, Records::new(walk, [end, separator, b'"']), scratch, sink)
                 } else {
-                    self.walk_marked(wanted, Records::new(walk, [b'\n', separator]), scratch, sink)
+                    self.walk_marked(wanted, Records::new(walk, [end, separator]), scratch, sink)
                 }
             }
         }
@@ -147,16 +148,21 @@ impl Separated {
     ) -> Option<RecordSpan> {
         let has_comments = N > 1 && self.table.is_some_and(|table| table.has_comments);
         let bytes = records.bytes;
+        let mut renaming = None;
         while let Some(found) = records.next_record(&mut scratch.fields) {
             if has_comments && bytes[found.record.content.range()].first() == Some(&b'#') {
-                if let Some(span) = self.comment(bytes, found.record, sink) {
-                    return Some(span);
+                renaming = self.comment(bytes, found.record, sink);
+                if renaming.is_some() {
+                    break;
                 }
             } else {
                 self.hand_over::<N>(wanted, bytes, found, scratch, sink);
             }
         }
-        None
+        if records.hole_bytes > 0 {
+            sink.hole(records.hole_bytes);
+        }
+        renaming
     }
 
     /// A comment is no record, but for one that names the fields: of that the place is returned.
@@ -262,16 +268,16 @@ pub(crate) fn names_of_fields_line(line: &[u8]) -> Option<Vec<String>> {
 pub(crate) struct FirstRow {
     pub(crate) names: Vec<String>,
     pub(crate) fields: usize,
-    pub(crate) span: RecordSpan,
+    pub(crate) record: RawRecord,
 }
 
 /// Reads the first record of `walk` as a row of names.
 pub(crate) fn read_first_row(walk: &Walk, table: Table) -> Result<FirstRow, RejectReason> {
     let read = |fields: &mut [FieldSpan]| {
         if table.has_quotes {
-            Records::new(walk, [b'\n', table.separator, b'"']).next_record(fields)
+            Records::new(walk, [walk.record_end, table.separator, b'"']).next_record(fields)
         } else {
-            Records::new(walk, [b'\n', table.separator]).next_record(fields)
+            Records::new(walk, [walk.record_end, table.separator]).next_record(fields)
         }
     };
     let found = read(&mut []).ok_or(RejectReason::Blank)?;
@@ -281,25 +287,36 @@ pub(crate) fn read_first_row(walk: &Walk, table: Table) -> Result<FirstRow, Reje
     let mut fields = vec![FieldSpan::default(); found.fields.min(FIELDS_MAX)];
     read(&mut fields);
     let names = fields.iter().map(|field| String::from_utf8_lossy(&field.decode(walk.bytes)).into_owned());
-    Ok(FirstRow { names: names.collect(), fields: found.fields, span: found.record.span })
+    Ok(FirstRow { names: names.collect(), fields: found.fields, record: found.record })
 }
 
 /// The number of fields of the first row that can be read, comments aside; `None` if there is none. With `names`, the
-/// fields of a header, the row may have empty fields behind them.
-pub(crate) fn width_of_first_row(walk: &Walk, table: Table, names: Option<usize>) -> Option<Width> {
+/// fields of a header, the row may have empty fields behind them; `header_line`, its text, is no row.
+pub(crate) fn width_of_first_row(
+    walk: &Walk,
+    table: Table,
+    names: Option<usize>,
+    header_line: Option<&[u8]>,
+) -> Option<Width> {
     if table.has_quotes {
-        first_width(Records::new(walk, [b'\n', table.separator, b'"']), table, names)
+        first_width(Records::new(walk, [walk.record_end, table.separator, b'"']), table, names, header_line)
     } else {
-        first_width(Records::new(walk, [b'\n', table.separator]), table, names)
+        first_width(Records::new(walk, [walk.record_end, table.separator]), table, names, header_line)
     }
 }
 
-fn first_width<const N: usize>(mut records: Records<N>, table: Table, names: Option<usize>) -> Option<Width> {
+fn first_width<const N: usize>(
+    mut records: Records<N>,
+    table: Table,
+    names: Option<usize>,
+    header_line: Option<&[u8]>,
+) -> Option<Width> {
     loop {
         let found = records.next_record(&mut [])?;
-        let first = records.bytes[found.record.content.range()].first().copied();
+        let content = &records.bytes[found.record.content.range()];
+        let first = content.first().copied();
         let is_comment = table.has_comments && first == Some(b'#');
-        if found.has_defect() || first.is_none() || is_comment {
+        if found.has_defect() || first.is_none() || is_comment || Some(content) == header_line {
             continue;
         }
         let surplus = names.map_or(0, |names| found.fields.saturating_sub(names));
@@ -312,7 +329,7 @@ fn first_width<const N: usize>(mut records: Records<N>, table: Table, names: Opt
 /// The number of fields of each whole record of `bytes`, with its content, for a look at a file whose format is not
 /// known.
 pub(crate) fn rows_of(bytes: &[u8], separator: u8, has_quotes: bool) -> Vec<(usize, &[u8])> {
-    let walk = Walk::new(bytes, 0, 1, true, has_quotes);
+    let walk = Walk { bytes, start: 0, line: 1, quoted_newlines: has_quotes, record_end: b'\n' };
     let mut rows = Vec::new();
     if has_quotes {
         let mut records = Records::new(&walk, [b'\n', separator, b'"']);
@@ -387,9 +404,11 @@ struct Records<'a, const N: usize> {
     marks: Marks<'a, N>,
     bytes: &'a [u8],
     start: usize,
-    content_start: usize,
     line: u64,
     quoted_newlines: bool,
+    record_end: u8,
+    /// NUL bytes in front of records so far.
+    hole_bytes: usize,
     separator: u8,
     /// Whether blanks may stand between the beginning of a field and its quote.
     skips_blanks: bool,
@@ -398,12 +417,13 @@ struct Records<'a, const N: usize> {
 impl<'a, const N: usize> Records<'a, N> {
     fn new(walk: &Walk<'a>, needles: [u8; N]) -> Self {
         Self {
-            marks: Marks::new(walk.bytes, walk.content_start, needles),
+            marks: Marks::new(walk.bytes, walk.start, needles),
             bytes: walk.bytes,
             start: walk.start,
-            content_start: walk.content_start,
             line: walk.line,
             quoted_newlines: walk.quoted_newlines,
+            record_end: walk.record_end,
+            hole_bytes: 0,
             separator: needles.get(1).copied().unwrap_or(b'\n'),
             skips_blanks: needles.get(1).is_some_and(|&separator| separator != b' '),
         }
@@ -415,13 +435,15 @@ impl<'a, const N: usize> Records<'a, N> {
         if self.start >= self.bytes.len() {
             return None;
         }
-        let mut field = FieldSpan::raw(self.content_start, self.content_start);
+        let begins = record_start(self.bytes, self.start, self.record_end);
+        self.hole_bytes += begins.record - self.start;
+        let mut field = FieldSpan::raw(begins.content, begins.content);
         let (mut count, mut newlines, mut defect) = (0, 0, Defect::None);
         let (content_end, end) = loop {
             let place = self.marks.next().unwrap_or(self.bytes.len());
             match self.bytes.get(place) {
                 None => break (place, place),
-                Some(b'\n') => break (place, place + 1),
+                Some(byte) if *byte == self.record_end => break (place, place + 1),
                 Some(b'"') if N == 3 => {
                     if self.opens_field(field.start as usize, place) {
                         field = FieldSpan { encoding: Encoding::CsvQuoted, ..FieldSpan::raw(place, place) };
@@ -446,16 +468,18 @@ impl<'a, const N: usize> Records<'a, N> {
                 }
             }
         };
-        let has_return = content_end > field.start as usize && self.bytes[content_end - 1] == b'\r';
+        let has_return = content_end > field.start as usize
+            && self.bytes[content_end - 1] == b'\r'
+            && (N > 1 || self.record_end == b'\n');
         let content_end = content_end - usize::from(has_return);
         field.end = content_end as u32;
         if let Some(slot) = fields.get_mut(count) {
             *slot = field;
         }
-        let span = RecordSpan { start: self.start as u32, end: end as u32, line: self.line };
-        let record = RawRecord { span, content: FieldSpan::raw(self.content_start, content_end) };
+        let span = RecordSpan { start: begins.record as u32, end: end as u32, line: self.line };
+        let record = RawRecord { span, content: FieldSpan::raw(begins.content, content_end) };
         self.line += 1 + newlines;
-        (self.start, self.content_start) = (end, end);
+        self.start = end;
         Some(Found { record, fields: count + 1, defect })
     }
 

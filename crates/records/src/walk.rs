@@ -2,7 +2,6 @@
 //! formats, digests, how records are used.
 
 use crate::RejectReason;
-use crate::cut::BYTE_ORDER_MARK;
 use crate::field::FieldSpan;
 use crate::wanted::Slots;
 use std::ops::Range;
@@ -46,27 +45,21 @@ pub(crate) trait RecordSink {
     fn record(&mut self, wanted: &Slots, record: RawRecord, slots: &[FieldSpan]);
     /// A record that cannot be read.
     fn reject(&mut self, record: RawRecord, reason: RejectReason);
+    /// NUL bytes in front of the next record, which belong to none.
+    fn hole(&mut self, bytes: usize);
 }
 
 /// The part of a block that a walk covers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walk<'a> {
     pub(crate) bytes: &'a [u8],
-    /// Where the first record begins.
+    /// Where the first record begins, or the hole in front of it.
     pub(crate) start: usize,
-    /// Where its content begins: behind the byte order mark.
-    pub(crate) content_start: usize,
     /// The line of the first record.
     pub(crate) line: u64,
     pub(crate) quoted_newlines: bool,
-}
-
-impl<'a> Walk<'a> {
-    pub(crate) fn new(bytes: &'a [u8], start: usize, line: u64, may_have_mark: bool, quoted_newlines: bool) -> Self {
-        let has_mark = may_have_mark && bytes[start..].starts_with(BYTE_ORDER_MARK);
-        let content_start = if has_mark { start + BYTE_ORDER_MARK.len() } else { start };
-        Self { bytes, start, content_start, line, quoted_newlines }
-    }
+    /// The byte that ends a record.
+    pub(crate) record_end: u8,
 }
 
 /// Memory of a walk, which is kept to be used again.

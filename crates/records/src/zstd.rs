@@ -1,6 +1,8 @@
 //! Reads the frames of a zstd file one after the other, skippable ones included. Must not know: what the bytes mean.
 
+use crate::ByteKind;
 use crate::counted_input::{CountedInput, TrailingBytes};
+use crate::refused::Refused;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};
 use ruzstd::decoding::{BlockDecodingStrategy, FrameDecoder};
 use std::io::{BufRead, Error, ErrorKind, Read, Result, copy, sink};
@@ -9,8 +11,9 @@ const FRAME_MAGIC: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 /// The first byte of a skippable frame's magic may be any of `50` to `5F`.
 const SKIPPABLE_MAGIC_END: [u8; 3] = [0x2A, 0x4D, 0x18];
 
-/// A frame that needs a larger window is refused: up to level 19 zstd uses 8 MiB, `-20` 32 MiB.
-const WINDOW_BYTES_MAX: u64 = 32 << 20;
+/// A frame that needs a larger window is refused. `zstd -d` has the same limit; up to level 19 zstd uses 8 MiB, `--long`
+/// 128 MiB.
+const WINDOW_BYTES_MAX: u64 = 128 << 20;
 
 /// Whether an input with this beginning is zstd.
 pub(crate) fn is_frame(head: &[u8]) -> bool {
@@ -62,6 +65,12 @@ impl<R: Read> ZstdReader<R> {
                     if skipped < length.into() {
                         return Err(ErrorKind::UnexpectedEof.into());
                     }
+                }
+                Err(FrameDecoderError::WindowSizeTooBig { requested: window_bytes, .. }) => {
+                    return Err(Refused::error(ByteKind::ZstdWindow { window_bytes }));
+                }
+                Err(FrameDecoderError::DictNotProvided { dict_id: id }) => {
+                    return Err(Refused::error(ByteKind::ZstdDictionary { id }));
                 }
                 Err(error) => return Err(Error::other(error)),
             }

@@ -18,6 +18,7 @@ use super::remote::Remote;
 use super::tally::{Event, Tally};
 use super::troubles::Troubles;
 use crate::input::Batch;
+use crate::input::left_out::LeftOut;
 use crate::output::Output;
 use crate::report::Counts;
 use crate::terminal::progress::Progress;
@@ -132,6 +133,7 @@ pub(super) struct Engine {
     pub(super) troubles: Troubles,
     pub(super) order: OrderOfInput,
     pub(super) answers: Vec<Answer>,
+    pub(super) left_out: LeftOut,
 }
 
 /// The output of a record that is judged.
@@ -187,6 +189,8 @@ impl Engine {
         if parsed.is_rest() {
             return self.continue_rejected(bytes, outputs);
         }
+        let unjudged = &self.unjudged;
+        self.left_out.count(batch, |line| unjudged.place(Place { file: batch.file, line }), progress);
         if let Some(header) = parsed.header().filter(|header| !header.is_repeated) {
             for output in outputs.each() {
                 output.header(bytes, header.span.range())?;

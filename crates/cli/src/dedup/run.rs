@@ -18,6 +18,7 @@ use super::tally::Tally;
 use super::troubles::Troubles;
 use crate::dedup::confirm::Confirm;
 use crate::input::Times;
+use crate::input::left_out::LeftOut;
 use crate::input::walk::{Pass, walk};
 use crate::input::{self, Batch, Input};
 use crate::output::distinct;
@@ -43,20 +44,20 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Those that end the command. Files end with a whole record, and a state is saved only if all records were written.
 pub fn run(args: &DedupArgs) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
-    let input_bytes = input::check(&args.input.files)?;
+    let input_bytes = input::check(&args.input.files, args.input.record_end()?)?;
     let DedupArgs { output, run, .. } = args;
     let lock = run.lock_path();
     let written =
         [&lock, &output.out, &output.duplicates, &output.uncertain, &run.rejected, &run.state, &run.report_file];
     distinct::check(&args.input.files, &written, output.out.is_none())?;
     let mut saving = Saving::new(run.saved_to(), run.state_every())?;
-    args.input.look();
+    args.input.look()?;
     let Setup { source, parser, times, secret } = Setup::new(args)?;
     if let Source::Here(here) = &source {
         saving.will_save(here.filter.bytes());
     }
     let outputs = open(args)?;
-    let input = Input::start(args.input.reading(parser, times));
+    let input = Input::start(args.input.reading(parser, times)?);
     let stop = Stop::on_signal(input.waker())?;
     let source = Setup::measure(source, args, times, &input)?;
     let engine = Engine {
@@ -67,6 +68,7 @@ pub fn run(args: &DedupArgs) -> anyhow::Result<ExitCode> {
         troubles: Troubles::default(),
         order: OrderOfInput::default(),
         answers: Vec::new(),
+        left_out: LeftOut::default(),
     };
     let progress = Progress::new(input_bytes, output.out.is_none());
     let gate = Gate::new(input::is_stream(&args.input.files), args.input.format());
@@ -283,17 +285,22 @@ fn open(DedupArgs { input, output, run, cluster, .. }: &DedupArgs) -> anyhow::Re
     } else {
         Earlier::Kept { quotes }
     };
-    let optional = |path: &Option<PathBuf>| Output::optional(path.as_deref(), earlier);
+    let record_end = input.record_end()?;
+    let optional = |path: &Option<PathBuf>| {
+        Ok::<_, anyhow::Error>(Output::optional(path.as_deref(), earlier)?.with_record_end(record_end))
+    };
+    let first_seen = output.out.as_ref().map_or_else(|| Output::stdout(earlier), |path| Output::file(path, earlier))?;
+    let rejected = Output::optional(run.rejected.as_deref(), earlier.without_quotes())?;
     Ok(Outputs {
-        first_seen: output.out.as_ref().map_or_else(|| Output::stdout(earlier), |path| Output::file(path, earlier))?,
+        first_seen: first_seen.with_record_end(record_end),
         duplicates: optional(&output.duplicates)?,
         uncertain: optional(&output.uncertain)?,
-        rejected: Output::optional(run.rejected.as_deref(), earlier.without_quotes())?,
+        rejected: rejected.with_record_end(record_end),
     })
 }
 
 fn report(args: &DedupArgs, times: Times, engine: &mut Engine, seconds: f64, interrupted: bool) -> Report {
-    let Engine { source, tally, unjudged, .. } = engine;
+    let Engine { source, tally, unjudged, left_out, .. } = engine;
     let mut counts = tally.counts;
     counts.rejected = unjudged.unread_total();
     let (top_sources_duplicates, top_sources_first_seen) = tally.top_sources().unzip();
@@ -309,6 +316,7 @@ fn report(args: &DedupArgs, times: Times, engine: &mut Engine, seconds: f64, int
         drops_undecided: args.run.unjudged == UnjudgedArg::Drop,
         unjudged: unjudged.by_reason(),
         blank_lines: unjudged.blank_lines(),
+        left_out: *left_out,
         late_meaning,
         seconds,
         events_per_s: counts.events as f64 / seconds,

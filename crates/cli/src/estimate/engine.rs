@@ -13,6 +13,7 @@ use super::leaders::Leaders;
 use super::outputs::Outputs;
 use super::report::{EstimateCounts, Estimated};
 use super::setup::Clocked;
+use crate::input::left_out::LeftOut;
 use crate::input::{Batch, present_ms};
 use crate::terminal::progress::Progress;
 use crate::unjudged::counts::{Place, Unjudged};
@@ -27,6 +28,7 @@ pub(super) struct Engine {
     pub(super) exact: Option<ExactFrequencies>,
     pub(super) unjudged: Unjudged,
     pub(super) counts: EstimateCounts,
+    pub(super) left_out: LeftOut,
     pub(super) lookup: bool,
     pub(super) chunk: Chunk,
     /// The times of the batch, and of the records that come next.
@@ -79,6 +81,8 @@ impl Engine {
         if batch.parsed.is_rest() {
             return outputs.continue_unjudged(self.unjudged.last_fate(), batch.block.bytes());
         }
+        let unjudged = &self.unjudged;
+        self.left_out.count(batch, |line| unjudged.place(Place { file: batch.file, line }), progress);
         outputs.header(batch)?;
         // A record that arrives now is not late, even where the clock of this machine was set back.
         let shown_ms = batch.arrived_ms.and_then(|_| self.clocked.clock.now_ms());

@@ -49,20 +49,22 @@ impl Outputs {
         let files = output.per_event.as_deref().filter(|path| !is_stdin(path));
         let earlier = run.earlier(&[&output.out, &output.per_event, &run.rejected], input.quotes());
         let apart = earlier.without_quotes();
+        let record_end = input.record_end()?;
         Ok(Self {
             min_estimate: output.min_estimate,
             chosen: if output.writes_records_to_stdout() {
                 Output::stdout(earlier)?
             } else {
                 Output::optional(output.out.as_deref(), earlier)?
-            },
+            }
+            .with_record_end(record_end),
             events: if output.writes_events_to_stdout() {
                 Output::stdout(apart)?
             } else {
                 Output::optional(files, apart)?
             },
             format: output.per_event_format,
-            rejected: Output::optional(run.rejected.as_deref(), apart)?,
+            rejected: Output::optional(run.rejected.as_deref(), apart)?.with_record_end(record_end),
             line: Vec::new(),
         })
     }
@@ -137,7 +139,12 @@ impl Outputs {
         match self.format {
             EstimateFormat::Text => {
                 write!(self.line, "{estimate}\t")?;
-                self.line.extend_from_slice(&block.bytes()[parsed.spans()[index].range()]);
+                let record = &block.bytes()[parsed.spans()[index].range()];
+                self.line.extend_from_slice(record);
+                // A line of estimates ends with a newline also where records do not.
+                if block.record_end() != b'\n' && record.last() == Some(&block.record_end()) {
+                    self.line.pop();
+                }
             }
             EstimateFormat::Json => {
                 serde_json::to_writer(&mut self.line, &EventLine { estimate, key: parsed.key_parts(index, block) })?;

@@ -10,6 +10,7 @@ use firstseen_records::printable;
 use serde::Serialize;
 
 use super::exact::EstimateErrors;
+use crate::input::left_out::LeftOut;
 use crate::text::numbers::{grouped, rate};
 use crate::text::size::ByteSize;
 use crate::unjudged::counts::listed;
@@ -46,6 +47,9 @@ pub struct EstimateReport {
     pub unjudged: BTreeMap<&'static str, u64>,
     /// Blank lines between records, which are no records.
     pub blank_lines: u64,
+    /// Parts of the input that belong to no record.
+    #[serde(flatten)]
+    pub left_out: LeftOut,
     /// Bytes that the filter takes.
     pub filter_bytes: u64,
     /// The chance that a key never seen would have an estimate above zero now, from the cells as they are.
@@ -89,6 +93,8 @@ impl EstimateReport {
             ("late", late, ": of an earlier epoch, counted for what is left of them"),
             ("chosen", chosen, ": estimates of at least --min-estimate"),
             ("rejected", rejected, ""),
+            ("left out", self.left_out.repeated_headers, " lines that repeat the header"),
+            ("left out", self.left_out.hole_bytes, " NUL bytes in front of records"),
         ] {
             if count > 0 {
                 line(name, grouped(count) + meaning);

@@ -10,6 +10,7 @@ use super::leaders::Leaders;
 use super::outputs::Outputs;
 use super::report::{EstimateCounts, EstimateReport};
 use super::setup::{DecayingDefinition, Setup};
+use crate::input::left_out::LeftOut;
 use crate::input::walk::{Pass, walk};
 use crate::input::{self, Batch, Input};
 use crate::output::distinct;
@@ -33,14 +34,14 @@ const FPR_SLACK: f64 = 1.1;
 pub fn run(args: &EstimateArgs) -> anyhow::Result<ExitCode> {
     let started = Instant::now();
     let EstimateArgs { output, run, .. } = args;
-    let input_bytes = input::check(&args.input.files)?;
+    let input_bytes = input::check(&args.input.files, args.input.record_end()?)?;
     let per_event = output.per_event.clone().filter(|_| !output.writes_events_to_stdout());
     let uses_stdout = output.writes_events_to_stdout() || output.writes_records_to_stdout();
     let lock = run.lock_path();
     let written = [&lock, &output.out, &per_event, &run.rejected, &run.state, &run.report_file];
     distinct::check(&args.input.files, &written, uses_stdout)?;
     let mut saving = Saving::new(run.saved_to(), run.state_every())?;
-    args.input.look();
+    args.input.look()?;
     let Setup { clocked, parser, times, header } = Setup::new(args)?;
     saving.will_save(clocked.filter.bytes());
     let rule = header.definition.shape.rule;
@@ -51,12 +52,13 @@ pub fn run(args: &EstimateArgs) -> anyhow::Result<ExitCode> {
         unjudged: Unjudged::new(args.input.files.clone(), run.unjudged, run.rejected.is_some())
             .with_output(output.min_estimate.is_some()),
         counts: EstimateCounts::default(),
+        left_out: LeftOut::default(),
         lookup: run.lookup,
         chunk: Chunk::default(),
         times_ms: Vec::new(),
     };
     let outputs = Outputs::open(args)?;
-    let input = Input::start(args.input.reading(parser, times));
+    let input = Input::start(args.input.reading(parser, times)?);
     let stop = Stop::on_signal(input.waker())?;
     let progress = Progress::new(input_bytes, uses_stdout);
     let gate = Gate::new(input::is_stream(&args.input.files), args.input.format());
@@ -173,6 +175,7 @@ fn found(
         counts,
         unjudged: engine.unjudged.by_reason(),
         blank_lines: engine.unjudged.blank_lines(),
+        left_out: engine.left_out,
         filter_bytes: filter.touched_bytes(),
         expected_fpr: filter.expected_rate(),
         epsilon: rule.epsilon(),

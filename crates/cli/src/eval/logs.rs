@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use firstseen_eval::stream::Log;
 use firstseen_filter::FilterSecret;
 use firstseen_records::{
-    Block, BlockOptions, BlockReader, Decompressed, ParsedBlock, ParserConfig, RecordFormat, RecordParser,
+    Block, BlockOptions, BlockReader, Decompressed, ParsedBlock, ParserConfig, RecordFormat, RecordParser, TextInput,
 };
 
 use crate::exit::UsageError;
@@ -43,7 +43,7 @@ fn read_one(path: &Path, format: RecordFormat, room: usize) -> anyhow::Result<Lo
     let file = File::open(path).map_err(|error| UsageError(format!("{shown}: {error}")))?;
     let unreadable = |error| UsageError(format!("{shown}: {error}"));
     let input = Decompressed::new(file).map_err(unreadable)?;
-    let mut reader = BlockReader::new(input, BlockOptions::for_format(format));
+    let mut reader = BlockReader::new(TextInput::new(input, b'\n'), BlockOptions::for_format(format));
     let (mut urls, mut hosts) = (parser("url", format)?, parser("host", format)?);
     let name = path.file_name().map_or(shown.clone(), |name| name.to_string_lossy().into_owned());
     let mut log = Log { name, ..Log::default() };

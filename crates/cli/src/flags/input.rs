@@ -39,7 +39,7 @@ pub struct NeedsTime<'a> {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Input")]
 pub struct InputArgs {
-    /// Files to read, one after the other; `-` is standard input. gzip and zstd are recognised by content
+    /// Files to read, one after the other; `-` is standard input. gzip, zstd, bzip2 and xz are recognised by content
     #[arg(value_name = "FILE", default_value = "-")]
     pub files: Vec<PathBuf>,
     /// How records are written: lines, csv, tsv, jsonl, clf (common and combined log), cdxj (Common Crawl index), w3c
@@ -49,6 +49,9 @@ pub struct InputArgs {
     /// Byte between the fields of csv, tsv and w3c: a character, `tab`, or `\x01`. Without --format it means csv
     #[arg(long, value_name = "CHAR", value_parser = parse_separator, allow_hyphen_values = true)]
     pub separator: Option<u8>,
+    /// Records end with a NUL byte, not with a newline (lines and jsonl only). Without --format a record is what ends so
+    #[arg(short = 'z', long, alias = "zero-terminated")]
+    pub null_data: bool,
     /// Fields that make the key, by header name, JSON field, log field or 1-based number; all must be equal.
     /// By default the whole record; of a log line `host,request`, of an index line `urlkey`. In JSON `user.id` is the
     /// member `id` of the object `user`. A comma in a name is written `\,`
@@ -175,12 +178,16 @@ fn parse_normalization(name: &str) -> Result<KeyNormalization, String> {
 
 impl InputArgs {
     /// Looks at the first file where no flag names the format, and says which one it shows. Of a stream the first read is
-    /// waited for.
-    pub fn look(&self) {
-        let (FormatArg::Auto, None, Some(path)) = (self.format, self.separator, self.files.first()) else { return };
+    /// waited for. Records that end with NUL bytes are taken as they are.
+    ///
+    /// # Errors
+    /// Where the file is no text: nothing was written yet.
+    pub fn look(&self) -> anyhow::Result<()> {
+        let (FormatArg::Auto, None, false) = (self.format, self.separator, self.null_data) else { return Ok(()) };
+        let Some(path) = self.files.first() else { return Ok(()) };
         // A file that cannot be opened is an error of the run, which finds it again.
-        let Ok(mut opened) = Opened::new(path) else { return };
-        opened.look(path);
+        let Ok(mut opened) = Opened::new(path, b'\n') else { return Ok(()) };
+        opened.look(path)?;
         let detected = *self.looked.detected.get_or_init(|| detect(&opened.first_bytes()));
         if detected.format() != RecordFormat::Lines {
             let separator = detected.separator().map(|byte| format!(" --separator '{}'", byte.escape_ascii()));
@@ -192,6 +199,7 @@ impl InputArgs {
             );
         }
         *self.looked.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(opened);
+        Ok(())
     }
 
     /// How records are written: as the flag says, or as [`Self::look`] has found it.
@@ -294,14 +302,33 @@ impl InputArgs {
         Ok(RecordParser::new(config, secret).map_err(|error| UsageError(self.with_doubt(&error)))?)
     }
 
+    /// The byte that ends a record.
+    ///
+    /// # Errors
+    /// Where records of the format cannot end with the byte that the flags ask for.
+    pub fn record_end(&self) -> anyhow::Result<u8> {
+        let format = self.format();
+        if self.null_data && !format.may_end_with_nul() {
+            bail!(UsageError(format!(
+                "-z (--null-data) is for the formats lines and jsonl, whose records may end with a NUL byte: {format} ends \
+                 them with a newline"
+            )));
+        }
+        Ok(if self.null_data { 0 } else { b'\n' })
+    }
+
     /// What is read, and how; `times` as [`Self::times`] gives them.
-    pub fn reading(&self, parser: RecordParser, times: Times) -> Reading {
+    ///
+    /// # Errors
+    /// Those of [`Self::record_end`].
+    pub fn reading(&self, parser: RecordParser, times: Times) -> anyhow::Result<Reading> {
         let by_arrival = times == Times::Arrival;
         let format = self.format();
         let options = BlockOptions::for_format(format);
-        let block_options = BlockOptions { separator: self.separator().unwrap_or(options.separator), ..options };
+        let separator = self.separator().unwrap_or(options.separator);
+        let block_options = BlockOptions { separator, record_end: self.record_end()?, ..options };
         let first = self.looked.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
-        Reading { files: self.files.clone(), first, format, block_options, parser, by_arrival }
+        Ok(Reading { files: self.files.clone(), first, format, block_options, parser, by_arrival })
     }
 
     /// The settings that make the key, which a saved filter depends on: the same event must have the same key in every

@@ -1,21 +1,22 @@
 //! The first input, opened ahead of the others, so that its first bytes can say how its records are written.
 //!
-//! Promises: no byte is lost, and no more than one read of a stream is waited for. Must not know: formats.
+//! Promises: no byte is lost, no byte of an input that is no text is handed on, and of a stream no more is waited for than
+//! its first record. Must not know: formats.
 
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use firstseen_records::Decompressed;
+use firstseen_records::{Decompressed, TextInput};
 
-use super::{is_stdin, stdin_file_bytes};
+use super::{beginning, is_stdin, stdin_file_bytes};
 
 /// So many bytes are looked at.
 const LOOK_BYTES: usize = 64 << 10;
 
 /// An input of which the first bytes may have been read.
 pub(crate) struct Opened {
-    input: Decompressed<Box<dyn Read + Send>>,
+    input: TextInput<Box<dyn Read + Send>>,
     /// Bytes that were read, and those of them that were read again.
     first: Vec<u8>,
     given: usize,
@@ -25,19 +26,22 @@ pub(crate) struct Opened {
 }
 
 impl Opened {
-    /// Opens a file; `-` is standard input.
+    /// Opens a file; `-` is standard input. `record_end` is the byte that ends a record.
     ///
     /// # Errors
     /// Where it cannot be opened, or its first bytes cannot be read.
-    pub(crate) fn new(path: &Path) -> io::Result<Self> {
+    pub(crate) fn new(path: &Path, record_end: u8) -> io::Result<Self> {
         let input: Box<dyn Read + Send> =
             if is_stdin(path) { Box::new(io::stdin()) } else { Box::new(File::open(path)?) };
-        let input = Decompressed::new(input)?;
+        let input = TextInput::new(Decompressed::new(input)?, record_end);
         Ok(Self { input, first: Vec::new(), given: 0, failure: None, is_at_end: false })
     }
 
     /// Reads the first bytes: of a file as many as are looked at, of a stream what comes first.
-    pub(crate) fn look(&mut self, path: &Path) {
+    ///
+    /// # Errors
+    /// Where they are no text.
+    pub(crate) fn look(&mut self, path: &Path) -> anyhow::Result<()> {
         let is_file = if is_stdin(path) { stdin_file_bytes().is_some() } else { path.is_file() };
         self.first.resize(LOOK_BYTES, 0);
         let mut filled = 0;
@@ -59,6 +63,7 @@ impl Opened {
             }
         }
         self.first.truncate(filled);
+        self.failure.as_ref().map_or(Ok(()), |failure| beginning::refused(failure, path))
     }
 
     /// The first bytes. The last line is complete where nothing comes behind it.
@@ -72,7 +77,7 @@ impl Opened {
 
     /// Bytes of the input that were used so far, as it is stored.
     pub(crate) fn input_bytes_used(&self) -> u64 {
-        self.input.input_bytes_used()
+        self.input.get_ref().input_bytes_used()
     }
 }
 

@@ -4,9 +4,11 @@
 //! what becomes of a record.
 
 pub(crate) mod arrivals;
+mod beginning;
 mod border;
 pub(crate) mod disorder;
 pub(crate) mod first;
+pub mod left_out;
 pub mod walk;
 
 use std::cell::Cell;
@@ -241,9 +243,10 @@ impl Reader<'_> {
         let Reading { files, mut first, format, block_options, mut parser, .. } = what;
         for (file, path) in files.iter().enumerate() {
             let name = name(path);
-            let opened = first.take().map_or_else(|| Opened::new(path), Ok);
+            let opened = first.take().map_or_else(|| Opened::new(path, block_options.record_end), Ok);
             let opened = opened.with_context(|| name.clone())?;
-            if !self.read_file(file, opened, block_options, &mut parser, format).with_context(|| name)? {
+            let read = self.read_file(file, path, opened, block_options, &mut parser, format);
+            if !read.with_context(|| name)? {
                 return Ok(());
             }
         }
@@ -254,6 +257,7 @@ impl Reader<'_> {
     fn read_file(
         &mut self,
         file: usize,
+        path: &Path,
         opened: Opened,
         block_options: BlockOptions,
         parser: &mut RecordParser,
@@ -263,7 +267,7 @@ impl Reader<'_> {
         let mut reader = BlockReader::new(opened, block_options);
         loop {
             let mut batch = self.reusable.try_recv().unwrap_or_default();
-            if !reader.read_block(&mut batch.block)? {
+            if !reader.read_block(&mut batch.block).map_err(|error| beginning::explained(error, path))? {
                 return Ok(true);
             }
             let Batch { block, parsed, .. } = &mut *batch;
@@ -332,11 +336,12 @@ pub fn name(path: &Path) -> String {
     if is_stdin(path) { "standard input".to_owned() } else { path.display().to_string() }
 }
 
-/// Checks that all files can be read, before anything is written; returns their size where all of them have one.
+/// Checks that all files can be read and begin with text, before anything is written; returns their size where all of
+/// them have one. `record_end` is the byte that ends a record.
 ///
 /// # Errors
-/// The first file that is missing, forbidden or a folder.
-pub fn check(files: &[PathBuf]) -> anyhow::Result<Option<u64>> {
+/// The first file that is missing, forbidden, a folder, or no text.
+pub fn check(files: &[PathBuf], record_end: u8) -> anyhow::Result<Option<u64>> {
     let mut total_bytes = Some(0u64);
     for path in files {
         if is_stdin(path) {
@@ -351,7 +356,7 @@ pub fn check(files: &[PathBuf]) -> anyhow::Result<Option<u64>> {
         }
         // A pipe that is opened twice is closed in between, which would end its writer.
         if metadata.is_file() {
-            File::open(path).map_err(refused)?;
+            beginning::check(File::open(path).map_err(refused)?, path, record_end)?;
         }
         total_bytes = total_bytes.filter(|_| metadata.is_file()).map(|total: u64| total + metadata.len());
     }

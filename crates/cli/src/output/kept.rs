@@ -14,7 +14,7 @@ const LINE_BYTES_MAX: usize = 64 << 10;
 ///
 /// # Errors
 /// Where it cannot be read.
-pub(crate) fn end_of(file: &mut File, quotes: Option<u8>) -> io::Result<&'static str> {
+pub(crate) fn end_of(file: &mut File, quotes: Option<u8>, record_end: u8) -> io::Result<&'static str> {
     if file.seek(SeekFrom::End(0))? == 0 {
         return Ok("");
     }
@@ -27,7 +27,12 @@ pub(crate) fn end_of(file: &mut File, quotes: Option<u8>) -> io::Result<&'static
     let mut last = [0];
     file.seek(SeekFrom::End(-1))?;
     file.read_exact(&mut last)?;
-    Ok(if last == [b'\n'] { "" } else { "\n" })
+    Ok(if last == [record_end] { "" } else { end_text(record_end) })
+}
+
+/// The end of a record: NUL or a newline.
+pub(crate) fn end_text(record_end: u8) -> &'static str {
+    if record_end == 0 { "\0" } else { "\n" }
 }
 
 /// How a file begins.

@@ -19,7 +19,7 @@ use anyhow::{Context, bail};
 use crate::exit::UsageError;
 use crate::input::is_stdin;
 use crate::text::numbers::grouped;
-use kept::{Beginning, beginning_of, end_of, shown};
+use kept::{Beginning, beginning_of, end_of, end_text, shown};
 use sink::Sink;
 
 /// Endings of compressed files, which this program does not write.
@@ -70,9 +70,11 @@ pub struct Output {
     /// Whether the file begins with the header, from an earlier run.
     has_header: bool,
     path: Option<PathBuf>,
-    /// The bytes that complete the last record before another one: a newline where it had none, as the last record of a
+    /// The bytes that complete the last record before another one: its end where it had none, as the last record of a
     /// file may.
     end: &'static str,
+    /// The byte that ends a record.
+    record_end: u8,
     /// Bytes of the current block that are to be written, while they stay neighbours.
     run: Range<usize>,
 }
@@ -122,7 +124,8 @@ impl Output {
             let path = self.path.as_deref().unwrap_or(Path::new(STDOUT));
             // A file that cannot be read is continued as it is.
             self.kept = File::open(path).ok().filter(is_file);
-            self.end = self.kept.as_mut().map_or(Ok(""), |file| last_end(file, quotes, path))?;
+            let record_end = self.record_end;
+            self.end = self.kept.as_mut().map_or(Ok(""), |file| last_end(file, quotes, record_end, path))?;
         }
         Ok(())
     }
@@ -186,8 +189,14 @@ impl Output {
             has_header: false,
             path,
             end: "",
+            record_end: b'\n',
             run: 0..0,
         }
+    }
+
+    /// The same output for records that end with `record_end`: a newline or NUL.
+    pub fn with_record_end(self, record_end: u8) -> Self {
+        Self { record_end, ..self }
     }
 
     /// Whether records that come here are written anywhere.
@@ -265,7 +274,7 @@ impl Output {
             let ended = if self.end.is_empty() { Ok(()) } else { sink.write(self.end.as_bytes()) };
             ended.and_then(|()| sink.write(bytes))
         };
-        self.end = if bytes.last() == Some(&b'\n') { "" } else { "\n" };
+        self.end = if bytes.last() == Some(&self.record_end) { "" } else { end_text(self.record_end) };
         written.with_context(|| self.name())
     }
 
@@ -312,7 +321,7 @@ fn made_or_opened(path: &Path) -> io::Result<(File, bool)> {
 
 /// The bytes that complete the last record of `file`, whose path is `path`; prints a line where it takes a while to
 /// find them.
-fn last_end(file: &mut File, quotes: Option<u8>, path: &Path) -> anyhow::Result<&'static str> {
+fn last_end(file: &mut File, quotes: Option<u8>, record_end: u8, path: &Path) -> anyhow::Result<&'static str> {
     let bytes = file.metadata().map_or(0, |found| found.len());
     if quotes.is_some() && bytes > SHORT_BYTES {
         notice!(
@@ -321,7 +330,7 @@ fn last_end(file: &mut File, quotes: Option<u8>, path: &Path) -> anyhow::Result<
             grouped(bytes)
         );
     }
-    end_of(file, quotes).with_context(|| format!("cannot read {}, to add to it", path.display()))
+    end_of(file, quotes, record_end).with_context(|| format!("cannot read {}, to add to it", path.display()))
 }
 
 fn is_file(file: &File) -> bool {

@@ -21,6 +21,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::input::Times;
+use crate::input::left_out::LeftOut;
 use crate::text::lines::{NAME_WIDTH, wrapped};
 use crate::text::look::{Colour, Look};
 use crate::text::numbers::{grouped, rate};
@@ -111,6 +112,9 @@ pub struct Report {
     pub unjudged: BTreeMap<&'static str, u64>,
     /// Blank lines between records, which are no records.
     pub blank_lines: u64,
+    /// Parts of the input that belong to no record.
+    #[serde(flatten)]
+    pub left_out: LeftOut,
     /// What a person must know of late records.
     #[serde(skip)]
     pub late_meaning: String,
@@ -195,6 +199,8 @@ impl Report {
             ("undecided", undecided, self.filter.undecided(self.drops_undecided).as_str()),
             ("late", late, self.late_meaning.as_str()),
             ("rejected", rejected, ""),
+            ("left out", self.left_out.repeated_headers, " lines that repeat the header"),
+            ("left out", self.left_out.hole_bytes, " NUL bytes in front of records"),
         ] {
             if count > 0 {
                 line(name, grouped(count) + meaning);

@@ -1,6 +1,7 @@
 //! Black-box tests of the commands that need no cluster: they start the binary and look at its output, its files and its exit
 //! code. `cargo test -p firstseen-cli --no-default-features` builds and runs them without the crates of a cluster.
 
+mod bytes;
 mod first_state;
 mod gate;
 mod messages;

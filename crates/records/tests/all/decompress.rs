@@ -1,7 +1,9 @@
 //! Compressed input is recognised by content, and damage is an error.
 
-use firstseen_records::{Compression, Decompressed};
+use bzip2::write::BzEncoder;
+use firstseen_records::{ByteKind, Compression, Decompressed, Refused};
 use flate2::write::GzEncoder;
+use lzma_rust2::{XzOptions, XzWriter};
 use ruzstd::encoding::{CompressionLevel, compress_to_vec};
 use std::io::{ErrorKind, Read, Write};
 
@@ -9,14 +11,37 @@ fn text() -> Vec<u8> {
     (0..20_000u32).flat_map(|n| format!("{},line\n", n.wrapping_mul(2_654_435_761)).into_bytes()).collect()
 }
 
-fn gzip(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), flate2::Compression::default());
     encoder.write_all(bytes).unwrap();
     encoder.finish().unwrap()
 }
 
-fn zstd(bytes: &[u8]) -> Vec<u8> {
+pub(crate) fn zstd(bytes: &[u8]) -> Vec<u8> {
     compress_to_vec(bytes, CompressionLevel::Fastest)
+}
+
+pub(crate) fn bzip2(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = BzEncoder::new(Vec::new(), bzip2::Compression::default());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+pub(crate) fn xz(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = XzWriter::new(Vec::new(), XzOptions::default()).unwrap();
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+/// The archives of a text, by the name of their compression.
+fn archives(text: &[u8]) -> [(&'static str, Vec<u8>); 4] {
+    [("gzip", gzip(text)), ("zstd", zstd(text)), ("bzip2", bzip2(text)), ("xz", xz(text))]
+}
+
+/// The bytes that `digits` stand for.
+fn hex(digits: &str) -> Vec<u8> {
+    let digit = |place: usize| u8::from_str_radix(&digits[place..place + 2], 16).unwrap();
+    (0..digits.len()).step_by(2).map(digit).collect()
 }
 
 fn read(bytes: &[u8]) -> (Compression, Vec<u8>, Option<std::io::Error>) {
@@ -41,6 +66,12 @@ fn the_content_decides() {
         (zstd(&text), Compression::Zstd),
         ([zstd(first), skippable.to_vec(), zstd(second)].concat(), Compression::Zstd),
         ([skippable.to_vec(), zstd(&text)].concat(), Compression::Zstd),
+        (bzip2(&text), Compression::Bzip2),
+        // As `pbzip2` writes it.
+        ([bzip2(first), bzip2(b""), bzip2(second)].concat(), Compression::Bzip2),
+        (xz(&text), Compression::Xz),
+        ([xz(first), xz(b""), xz(second)].concat(), Compression::Xz),
+        ([xz(first), vec![0; 8], xz(second), vec![0; 4]].concat(), Compression::Xz),
     ] {
         let (compression, output, error) = read(&bytes);
         assert_eq!(compression, expected);
@@ -50,7 +81,19 @@ fn the_content_decides() {
 
 #[test]
 fn a_beginning_of_a_magic_is_plain() {
-    for bytes in [&b""[..], b"\x1F", b"\x28\xB5\x2F", b"\x50\x2A\x4D", b"P", b"a\n"] {
+    for bytes in [
+        &b""[..],
+        b"\x1F",
+        b"\x28\xB5\x2F",
+        b"\x50\x2A\x4D",
+        b"P",
+        b"B",
+        b"BZh",
+        b"BZh91AY&S",
+        b"BZh0",
+        b"\xFD7zXZ",
+        b"a\n",
+    ] {
         let (compression, output, error) = read(bytes);
         assert!(compression == Compression::Plain && output == bytes && error.is_none(), "{bytes:?}");
     }
@@ -72,8 +115,8 @@ fn the_first_byte_of_a_plain_input_is_not_held_back() {
 
 #[test]
 fn truncated_input_says_so_and_where() {
-    for (kind, whole) in [("gzip", gzip(&text())), ("zstd", zstd(&text()))] {
-        for length in [5, whole.len() / 2, whole.len() - 1] {
+    for (kind, whole) in archives(&text()) {
+        for length in [11, whole.len() / 2, whole.len() - 1] {
             let (_, output, error) = read(&whole[..length]);
             let error = error.unwrap();
             assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{error}");
@@ -87,7 +130,7 @@ fn truncated_input_says_so_and_where() {
 
 #[test]
 fn damaged_input_says_so() {
-    for (kind, mut bytes) in [("gzip", gzip(&text())), ("zstd", zstd(&text()))] {
+    for (kind, mut bytes) in archives(&text()) {
         let last = bytes.len() - 2;
         bytes[last] ^= 1;
         let (_, _, error) = read(&bytes);
@@ -98,11 +141,13 @@ fn damaged_input_says_so() {
 }
 
 #[test]
-fn zeros_behind_gzip_are_padding() {
+fn zeros_behind_gzip_bzip2_and_xz_are_padding() {
     let input_bytes = 64 << 10;
     for zeros in [1, 10, 511, input_bytes - 1, input_bytes, 3 * input_bytes] {
-        let (_, output, error) = read(&[gzip(b"a\n"), gzip(b"b\n"), vec![0; zeros]].concat());
-        assert!(error.is_none() && output == b"a\nb\n", "{zeros}: {error:?}");
+        for pack in [gzip, bzip2, xz] {
+            let (_, output, error) = read(&[pack(b"a\n"), pack(b"b\n"), vec![0; zeros]].concat());
+            assert!(error.is_none() && output == b"a\nb\n", "{zeros}: {error:?}");
+        }
     }
     // Members may begin anywhere within one read.
     let members: Vec<u8> = (0..9000).flat_map(|number| gzip(format!("{number}\n").as_bytes())).collect();
@@ -113,9 +158,9 @@ fn zeros_behind_gzip_are_padding() {
 
 #[test]
 fn bytes_behind_an_archive_are_an_error_of_their_own() {
-    for (kind, archive) in [("gzip", gzip(b"a\n")), ("zstd", zstd(b"a\n"))] {
+    for (kind, archive) in archives(b"a\n") {
         for rest in [&b"g"[..], b"garbage", b"garbage and more", b"\x1F\x8A", b"\0\0\x1F\x8B"] {
-            let padding = rest.iter().take_while(|byte| **byte == 0 && kind == "gzip").count();
+            let padding = rest.iter().take_while(|byte| **byte == 0 && kind != "zstd").count();
             let (_, output, error) = read(&[&archive, rest].concat());
             let error = error.unwrap();
             let message = format!(
@@ -130,12 +175,98 @@ fn bytes_behind_an_archive_are_an_error_of_their_own() {
     }
 }
 
+/// A frame of zstd with a window of 2^(10 + `exponent`) bytes, and the line `a`.
+fn zstd_with_window(exponent: u8) -> Vec<u8> {
+    [&[0x28, 0xB5, 0x2F, 0xFD, 0x00, exponent << 3, 0x11, 0x00, 0x00], &b"a\n"[..]].concat()
+}
+
+/// `zstd --long` was called damaged: its window was above a limit that `zstd -d` does not have.
 #[test]
-fn a_window_beyond_the_limit_is_refused() {
-    // A frame header alone: no single segment, window descriptor 0x88 is 128 MiB.
-    let (_, _, error) = read(&[0x28, 0xB5, 0x2F, 0xFD, 0x00, 0x88, 0x01, 0x00, 0x00]);
-    let error = error.unwrap().to_string();
-    assert!(error.contains("damaged") && error.to_lowercase().contains("window"), "{error}");
+fn a_window_of_zstd_may_have_128_mib() {
+    for exponent in [0, 13, 15, 16, 17] {
+        let (compression, output, error) = read(&zstd_with_window(exponent));
+        assert!(error.is_none() && output == b"a\n" && compression == Compression::Zstd, "{exponent}: {error:?}");
+    }
+    for (exponent, mib) in [(18, 256), (21, 2048), (31, 2 << 20)] {
+        let frames = [zstd_with_window(5), zstd_with_window(exponent)].concat();
+        let (_, output, error) = read(&frames);
+        let refused = Refused::of(&error.unwrap()).unwrap();
+        assert_eq!(refused.kind(), ByteKind::ZstdWindow { window_bytes: mib << 20 });
+        assert!(refused.to_string().contains(&format!("window of {mib} MiB")), "{refused}");
+        assert_eq!(refused.advice("a.zst"), "`zstd -d --long=31 -c a.zst | firstseen dedup ...`");
+        assert_eq!(output, b"a\n", "what came before is passed on");
+    }
+}
+
+#[test]
+fn a_dictionary_of_zstd_is_named() {
+    let (_, _, error) = read(&[0x28, 0xB5, 0x2F, 0xFD, 0x01, 0x58, 7, 0x11, 0x00, 0x00, b'a', b'\n']);
+    let refused = Refused::of(&error.unwrap()).unwrap();
+    assert_eq!(refused.kind(), ByteKind::ZstdDictionary { id: 7 });
+    assert!(refused.advice("-").contains("zstd -d -D DICTIONARY"), "{}", refused.advice("-"));
+}
+
+/// What `xz` and `bzip2` themselves have written, with every check and with several blocks.
+#[test]
+fn archives_of_the_tools_are_read() {
+    let (checked, text) = ("fd377a585a0000", "a,1\nb,2\na,1\n");
+    let block = "0200210116000000742fe5a301000b612c310a622c320a612c310a00";
+    for (rest, compression) in [
+        // No check, CRC-32, CRC-64, SHA-256, blocks of five bytes.
+        (format!("{checked}00ff12d941{block}00011c0c5da447cf06729e7a010000000000595a"), Compression::Xz),
+        (format!("{checked}016922de36{block}e7132f5b0001200ca2ddb4bc9042990d010000000001595a"), Compression::Xz),
+        (
+            format!("{checked}04e6d6b446{block}4a322767eddd50300001240ca618d8d81fb6f37d010000000004595a"),
+            Compression::Xz,
+        ),
+        (
+            format!(
+                "{checked}0ae1fb0ca1{block}09b3a616089e64de767630777dea3bac6c749fefeca4717dfa4e87fca49de74c\
+                 00013c0cff80c35a189b4b9a01000000000a595a"
+            ),
+            Compression::Xz,
+        ),
+        (
+            "fd377a585a0000016922de360200210116000000742fe5a3010004612c310a62000000003fde6ef402002101160000\
+             00742fe5a30100042c320a612c00000000e1b698db0200210116000000742fe5a3010001310a00000053fc51670003\
+             190519051602d217bf613e300d8b020000000001595a"
+                .to_owned(),
+            Compression::Xz,
+        ),
+        (
+            "425a6839314159265359e78fb56000000559000010000430003000200030c006466922a818f0bb9229c284873c7dab00"
+                .to_owned(),
+            Compression::Bzip2,
+        ),
+    ] {
+        let (found, output, error) = read(&hex(&rest));
+        assert!(error.is_none() && found == compression, "{rest}: {error:?}");
+        assert_eq!(String::from_utf8_lossy(&output), text);
+    }
+    let (found, output, error) = read(&hex("425a683917724538509000000000"));
+    assert!(error.is_none() && found == Compression::Bzip2 && output.is_empty(), "an empty file: {error:?}");
+}
+
+/// The size of a dictionary is a byte of the archive: 40 stands for 4 GiB.
+#[test]
+fn a_dictionary_of_xz_above_the_limit_is_refused() {
+    let mut archive = xz(b"a\n");
+    // A block header: its size, flags, filter, size of properties, dictionary; padding; CRC-32.
+    let header = archive[12..24].to_vec();
+    assert_eq!(header[2..4], [0x21, 0x01]);
+    for (size, is_read) in [(22, true), (30, true), (31, false), (40, false)] {
+        archive[16] = size;
+        let mut crc = flate2::Crc::new();
+        crc.update(&archive[12..20]);
+        archive[20..24].copy_from_slice(&crc.sum().to_le_bytes());
+        let (_, output, error) = read(&archive);
+        assert_eq!((error.is_none(), output == b"a\n"), (is_read, is_read), "{size}: {error:?}");
+        if let Some(error) = error {
+            let refused = Refused::of(&error).unwrap();
+            assert_eq!(refused.kind(), ByteKind::XzDictionary);
+            assert_eq!(refused.advice("a.xz"), "`xz -dc a.xz | firstseen dedup ...`");
+        }
+    }
 }
 
 #[test]

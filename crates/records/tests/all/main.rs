@@ -1,11 +1,13 @@
 //! From input bytes to records: formats, blocks, times, normal forms.
 
 mod blocks;
+mod byte_kinds;
 mod common;
 mod corpus;
 mod csv_fields;
 mod decompress;
 mod formats;
+mod joined;
 mod json_numbers;
 mod normalize;
 mod pieces;

@@ -1,0 +1,44 @@
+//! Parts of the input that belong to no record and are not passed on: repeated headers of joined files, holes of NUL
+//! bytes.
+//!
+//! Guarantees: each of them is counted, and named on stderr once. It does not know where records go.
+
+use serde::Serialize;
+
+use super::Batch;
+use crate::terminal::progress::Progress;
+
+/// What was left out so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LeftOut {
+    /// Lines that repeat the header of their file, as in a stream of files that were joined.
+    pub repeated_headers: u64,
+    /// NUL bytes in front of records.
+    pub hole_bytes: u64,
+}
+
+impl LeftOut {
+    /// Counts what the parser has left out of `batch`, and names it where it is the first of its sort. `place` gives a
+    /// line of the batch's file a name.
+    pub fn count(&mut self, batch: &Batch, place: impl Fn(u64) -> String, progress: &Progress) {
+        if let [first, ..] = batch.parsed.repeated_headers() {
+            if self.repeated_headers == 0 {
+                progress.note(&format!(
+                    "firstseen: {}: the header again, as where files were joined: it is left out, here and further on",
+                    place(first.line)
+                ));
+            }
+            self.repeated_headers += batch.parsed.repeated_headers().len() as u64;
+        }
+        if batch.parsed.hole_bytes() > 0 {
+            if self.hole_bytes == 0 {
+                progress.note(&format!(
+                    "firstseen: {}: NUL bytes in front of a record, as `copytruncate` of logrotate leaves them: they are left \
+                     out, here and further on (records that end with NUL bytes: -z)",
+                    place(batch.block.first_line())
+                ));
+            }
+            self.hole_bytes += batch.parsed.hole_bytes();
+        }
+    }
+}

@@ -1,0 +1,64 @@
+//! The error for input that is sound, but no text of records.
+
+use crate::{ByteKind, Compression};
+use std::io::{Error, ErrorKind};
+
+/// Why an input is not read: its bytes are of another kind. Reading returns it within an [`Error`] of kind
+/// [`ErrorKind::Unsupported`].
+///
+/// ```
+/// use firstseen_records::{ByteKind, Decompressed, Refused, TextInput};
+/// let mut input = TextInput::new(Decompressed::new(&b"PK\x03\x04......"[..])?, b'\n');
+/// let error = input.check().expect_err("an archive is no text");
+/// let refused = Refused::of(&error).expect("the reason");
+/// assert_eq!(refused.kind(), ByteKind::Zip);
+/// assert_eq!(refused.to_string(), "it is a zip archive");
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refused {
+    kind: ByteKind,
+    compression: Option<Compression>,
+}
+
+impl Refused {
+    /// The reason within `error`, if that is one.
+    pub fn of(error: &Error) -> Option<Self> {
+        error.get_ref().and_then(|inner| inner.downcast_ref::<Self>()).copied()
+    }
+
+    /// What the bytes are.
+    pub fn kind(self) -> ByteKind {
+        self.kind
+    }
+
+    /// The command that makes records of the input; `file` is its name, `-` standard input.
+    pub fn advice(self, file: &str) -> String {
+        crate::advice::advice(self.kind, file, self.compression)
+    }
+
+    pub(crate) fn error(kind: ByteKind) -> Error {
+        Self { kind, compression: None }.into()
+    }
+
+    /// The error for bytes that were found in the output of a decompressor.
+    pub(crate) fn within(kind: ByteKind, compression: Compression) -> Error {
+        let compression = Some(compression).filter(|compression| *compression != Compression::Plain);
+        Self { kind, compression }.into()
+    }
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Self {
+        Self::new(ErrorKind::Unsupported, refused)
+    }
+}
+
+impl std::error::Error for Refused {}
+
+impl std::fmt::Display for Refused {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "it is {}", self.kind)?;
+        self.compression.map_or(Ok(()), |compression| write!(f, " within {compression} data"))
+    }
+}

@@ -1,0 +1,100 @@
+//! Checks that an input begins with text before its first byte is passed on.
+
+use crate::byte_kind::{HEAD_BYTES, kind_of_bytes};
+use crate::refused::Refused;
+use crate::{Compression, Decompressed};
+use std::io::{Error, ErrorKind, Read, Result};
+
+/// A decompressed input that is refused where its beginning is no text.
+///
+/// Guarantees: no byte of a refused input is passed on. Bytes are held back until the first record is whole, and no
+/// more than [`HEAD_BYTES`](crate::HEAD_BYTES): an input that pauses holds back no record.
+#[derive(Debug)]
+pub struct TextInput<R: Read> {
+    input: Decompressed<R>,
+    record_end: u8,
+    /// The bytes that were looked at.
+    head: Vec<u8>,
+    /// Those of them that were passed on.
+    passed: usize,
+    is_checked: bool,
+    /// An error behind the bytes of the head.
+    failure: Option<Error>,
+}
+
+impl<R: Read> TextInput<R> {
+    /// Reads nothing yet. `record_end` is the byte that ends a record: a newline or NUL.
+    pub fn new(input: Decompressed<R>, record_end: u8) -> Self {
+        Self { input, record_end, head: Vec::new(), passed: 0, is_checked: false, failure: None }
+    }
+
+    /// The input itself, for its other methods.
+    pub fn get_ref(&self) -> &Decompressed<R> {
+        &self.input
+    }
+
+    /// Reads the beginning and looks at it, unless that was done. An input that fails within it is no error yet:
+    /// [`Read::read`] returns the bytes before the failure, and then the failure.
+    ///
+    /// # Errors
+    /// An error that holds [`Refused`], if the input is no text.
+    pub fn check(&mut self) -> Result<()> {
+        if self.is_checked {
+            return Ok(());
+        }
+        self.is_checked = true;
+        self.read_head();
+        if let Some(failure) = self.failure.take_if(|failure| Refused::of(failure).is_some()) {
+            return Err(failure);
+        }
+        let kind = kind_of_bytes(&self.head);
+        let has_lines = self.record_end == b'\n';
+        let Some(kind) = kind.filter(|kind| has_lines || !kind.is_guessed_by_line_ends()) else { return Ok(()) };
+        self.head.clear();
+        Err(Refused::within(kind, self.input.compression()))
+    }
+
+    fn read_head(&mut self) {
+        self.head.resize(HEAD_BYTES, 0);
+        let mut filled = 0;
+        while filled < HEAD_BYTES {
+            let before = filled;
+            match self.input.read(&mut self.head[filled..]) {
+                Ok(0) => break,
+                Ok(bytes) => filled += bytes.min(HEAD_BYTES - filled),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => {
+                    self.failure = Some(error);
+                    break;
+                }
+            }
+            if memchr::memchr(self.record_end, &self.head[before..filled]).is_some() {
+                break;
+            }
+        }
+        self.head.truncate(filled);
+    }
+
+    /// The compression by the first bytes.
+    pub fn compression(&self) -> Compression {
+        self.input.compression()
+    }
+}
+
+impl<R: Read> Read for TextInput<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        self.check()?;
+        if self.passed == self.head.len() {
+            return match self.failure.take() {
+                Some(failure) => Err(failure),
+                None => self.input.read(buffer),
+            };
+        }
+        let bytes = (&self.head[self.passed..]).read(buffer)?;
+        self.passed += bytes;
+        if self.passed == self.head.len() {
+            (self.head, self.passed) = (Vec::new(), 0);
+        }
+        Ok(bytes)
+    }
+}
