@@ -6,7 +6,8 @@
 use crate::RecordFormat;
 use crate::clf::{is_index_line, is_log_line};
 use crate::cut::record_start;
-use crate::separated::{names_of_fields_line, rows_of};
+use crate::names::names_of_fields_line;
+use crate::separated::rows_of;
 use serde::de::IgnoredAny;
 use std::collections::HashSet;
 

@@ -56,6 +56,12 @@ impl FieldSpan {
     /// Whether there is no value, or an empty one.
     #[inline(always)]
     pub(crate) fn is_empty(self) -> bool {
+        // Most fields are longer than anything that stands for no value.
+        self.end - self.start <= 2 && self.is_short_empty()
+    }
+
+    #[inline]
+    fn is_short_empty(self) -> bool {
         match self.encoding {
             Encoding::Raw => self.start == self.end,
             // Only the two quotes.

@@ -2,7 +2,8 @@
 //! Must not know: which fields are wanted.
 
 use crate::cut::{count_newlines, record_start};
-use crate::separated::{FirstRow, Table, names_of_fields_line, read_first_row};
+use crate::names::names_of_fields_line;
+use crate::separated::{FirstRow, Table, read_first_row};
 use crate::walk::{RawRecord, RecordSpan, Walk};
 use crate::{ConfigError, RecordFormat};
 

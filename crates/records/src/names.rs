@@ -28,6 +28,18 @@ pub(crate) fn place_in_header(field: &str, names: &[String]) -> Result<usize, Co
     place_of(field, names)
 }
 
+/// The names in a comment line `#Fields: date time ...` (W3C, CloudFront) or `#fields<tab>ts<tab>uid ...` (Zeek).
+pub(crate) fn names_of_fields_line(line: &[u8]) -> Option<Vec<String>> {
+    const WORD: &[u8] = b"#fields";
+    let (word, names) = line.split_at_checked(WORD.len())?;
+    if !word.eq_ignore_ascii_case(WORD) || !matches!(names.first(), Some(b':' | b'\t' | b' ')) {
+        return None;
+    }
+    let names = names[1..].split(|byte| byte.is_ascii_whitespace()).filter(|name| !name.is_empty()).take(FIELDS_MAX);
+    let names: Vec<String> = names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+    (!names.is_empty()).then_some(names)
+}
+
 /// The place of a 1-based index where fields have no names.
 pub(crate) fn place_of_index(field: &str) -> Result<usize, ConfigError> {
     match field.parse::<usize>() {

@@ -4,8 +4,8 @@
 use crate::cut::record_start;
 use crate::heading::{Beginning, Heading, has_comments, read_beginning, walk_behind};
 use crate::layout::{Layout, Shape};
-use crate::names::{FIELDS_MAX, listed, place_in_header, place_of_index};
-use crate::separated::{Table, Width, names_of_fields_line, width_of_first_row};
+use crate::names::{FIELDS_MAX, listed, names_of_fields_line, place_in_header, place_of_index};
+use crate::separated::{Table, Width, width_of_first_row};
 use crate::walk::{RawRecord, Walk};
 use crate::wanted::Slots;
 use crate::{ConfigError, Header, ParsedBlock, RecordFormat, RejectReason, Rejection, printable};

@@ -4,7 +4,7 @@
 use crate::cut::{count_newlines, record_start};
 use crate::field::{Encoding, FieldSpan};
 use crate::marks::Marks;
-use crate::names::{FIELDS_MAX, place_in_header, place_of, place_of_index};
+use crate::names::{FIELDS_MAX, names_of_fields_line, place_in_header, place_of, place_of_index};
 use crate::walk::{RawRecord, RecordSink, RecordSpan, Scratch, Walk};
 use crate::wanted::{Slots, Wanted};
 use crate::{ConfigError, EmptyKey, Ragged, RejectReason};
@@ -67,6 +67,10 @@ pub(crate) struct Separated {
     columns_read: usize,
     /// The number of fields that every row has, where rows are checked for that.
     width: Option<Width>,
+    /// The same number, for a quick look.
+    fields_usual: usize,
+    /// Whether a row of so many fields needs a closer look all the same.
+    is_unusual: bool,
 }
 
 impl Separated {
@@ -112,7 +116,10 @@ impl Separated {
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let read = |column: &Column| if let Column::At(place) = column { place + 1 } else { 0 };
         let columns_read = columns.iter().map(read).max().unwrap_or(0);
-        Ok(Self { table, columns, columns_read, width })
+        let fields_usual = width.map_or(0, |width| width.fields);
+        let has_surplus = width.is_some_and(|width| width.surplus > 0);
+        let is_unusual = has_surplus || table.is_some_and(|table| table.has_dashes);
+        Ok(Self { table, columns, columns_read, width, fields_usual, is_unusual })
     }
 
     /// Walks over the records, up to the first comment line that names the fields anew: returns its place, or `None` at
@@ -139,6 +146,8 @@ impl Separated {
         }
     }
 
+    // Each kind of rows in a function of its own: together they spill registers.
+    #[inline(never)]
     fn walk_marked<const N: usize>(
         &self,
         wanted: &Slots,
@@ -192,9 +201,8 @@ impl Separated {
         if found.has_defect() || (is_blank && !self.takes_blank(wanted)) {
             return sink.reject(record, found.reason(bytes));
         }
-        let separator = self.table.map_or(b'\n', |table| table.separator);
-        let has_other_width = N > 1 && self.width.is_some_and(|width| !found.fits(width, bytes, separator));
-        if has_other_width && let Some(reason) = self.ragged(bytes, &found, wanted) {
+        let needs_look = N > 1 && (found.fields != self.fields_usual || self.is_unusual);
+        if needs_look && let Some(reason) = self.ragged(bytes, &found, wanted) {
             return sink.reject(record, reason);
         }
         for (slot, column) in scratch.slots.iter_mut().zip(&self.columns) {
@@ -205,7 +213,7 @@ impl Separated {
                 Column::Nowhere => FieldSpan::default(),
             };
         }
-        if N > 1 && self.table.is_some_and(|table| table.has_dashes) {
+        if N > 1 && self.is_unusual && self.table.is_some_and(|table| table.has_dashes) {
             mark_dashes(bytes, &mut scratch.slots);
         }
         sink.record(wanted, record, &scratch.slots);
@@ -228,10 +236,14 @@ impl Separated {
         }
     }
 
-    /// Why a row of another number of fields than the others cannot be read; `None` where it can.
+    /// Why a row cannot be read that has another number of fields than the others; `None` where it can, or has not.
     #[cold]
     fn ragged(&self, bytes: &[u8], found: &Found, wanted: &Slots) -> Option<RejectReason> {
-        let (table, expected) = (self.table?, self.width?.named());
+        let (table, width) = (self.table?, self.width?);
+        if found.fits(width, bytes, table.separator) {
+            return None;
+        }
+        let expected = width.named();
         // Where all fields but some are the key, the further fields of a row must not be lost.
         if table.ragged == Ragged::Pad && !(wanted.is_whole && found.fields > expected) {
             return None;
@@ -250,18 +262,6 @@ fn mark_dashes(bytes: &[u8], slots: &mut [FieldSpan]) {
             slot.encoding = Encoding::NoValue;
         }
     }
-}
-
-/// The names in a comment line `#Fields: date time ...` (W3C, CloudFront) or `#fields<tab>ts<tab>uid ...` (Zeek).
-pub(crate) fn names_of_fields_line(line: &[u8]) -> Option<Vec<String>> {
-    const WORD: &[u8] = b"#fields";
-    let (word, names) = line.split_at_checked(WORD.len())?;
-    if !word.eq_ignore_ascii_case(WORD) || !matches!(names.first(), Some(b':' | b'\t' | b' ')) {
-        return None;
-    }
-    let names = names[1..].split(|byte| byte.is_ascii_whitespace()).filter(|name| !name.is_empty()).take(FIELDS_MAX);
-    let names: Vec<String> = names.map(|name| String::from_utf8_lossy(name).into_owned()).collect();
-    (!names.is_empty()).then_some(names)
 }
 
 /// The first row of a walk: its fields, and its place.
@@ -371,7 +371,6 @@ impl Found {
     }
 
     /// Whether it is a row of this width.
-    #[inline(always)]
     fn fits(&self, width: Width, bytes: &[u8], separator: u8) -> bool {
         self.fields == width.fields && (width.surplus == 0 || self.ends_empty(width.surplus, bytes, separator))
     }
@@ -484,12 +483,18 @@ impl<'a, const N: usize> Records<'a, N> {
     }
 
     /// Whether the quote at `place` encloses the field that begins at `start`: nothing but blanks stands before it.
-    #[inline]
+    #[inline(always)]
     fn opens_field(&self, start: usize, place: usize) -> bool {
-        place == start || (self.skips_blanks && self.bytes[start..place].iter().all(|&byte| byte == b' '))
+        place == start || (self.skips_blanks && self.are_blanks(start, place))
+    }
+
+    #[inline(never)]
+    fn are_blanks(&self, start: usize, end: usize) -> bool {
+        self.bytes[start..end].iter().all(|&byte| byte == b' ')
     }
 
     /// Whether a field ends at `place`, blanks aside.
+    #[cold]
     fn ends_field(&self, place: usize) -> bool {
         let rest = &self.bytes[place..];
         let blanks = if self.skips_blanks { rest.iter().take_while(|&&byte| byte == b' ').count() } else { 0 };
@@ -501,6 +506,7 @@ impl<'a, const N: usize> Records<'a, N> {
 
     /// The place behind the closing quote of the field whose inside begins at `start`, or the place where the record
     /// must end without one.
+    #[inline(always)]
     fn pass_quoted(&self, start: usize) -> (usize, bool) {
         let rest = &self.bytes[start..];
         let limit = if self.quoted_newlines { None } else { memchr(b'\n', rest) };
