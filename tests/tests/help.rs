@@ -2,7 +2,7 @@
 
 use crate::run::{Ran, dedup, firstseen};
 
-const FLAGS: [&str; 58] = [
+const FLAGS: [&str; 59] = [
     "--format",
     "--key",
     "--time",
