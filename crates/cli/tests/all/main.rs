@@ -7,6 +7,7 @@ mod gate;
 mod messages;
 mod nothing_is_lost;
 mod order;
+mod products;
 #[path = "../../../../tests/tests/run.rs"]
 #[allow(dead_code, reason = "the tests of clusters use more of it")]
 mod run;
