@@ -118,7 +118,7 @@ fn logs_with_gaps_and_tiny_logs_lose_nothing() {
         }
         let (before, _) = log(5_000, |_| false, 0);
         let after: String = (0..5_000)
-            .map(|line| format!("{},key{line}\n", 1_431_000_000_000 + gap_ms + 5_000 * 700 + line * 700))
+            .map(|line| format!("{},key{line},\n", 1_431_000_000_000 + gap_ms + 5_000 * 700 + line * 700))
             .collect();
         folder.write("input", before + &after);
         let counts = counts(&folder, HOURLY);
@@ -182,9 +182,15 @@ fn a_broken_time_at_the_end_of_a_file_ends_no_window() {
     let report = ran.report();
     let counts = ["first_seen", "duplicates", "undecided", "late", "rejected"].map(|name| number(&report, name));
     assert_eq!(counts, [200, 200, 1, 0, 0]);
-    assert!(ran.err.contains("newer:201: undecided") && ran.err.contains("oldest file first"), "{}", ran.err);
+    assert!(
+        ran.err.contains("newer:201: passed on unjudged: undecided") && ran.err.contains("oldest file first"),
+        "{}",
+        ran.err
+    );
     assert!(folder.read("out").contains("broken"));
-    folder.dedup(&format!("{FLAGS} {hourly} --strict --out out newer older")).fails(2, &["newer:201: undecided"]);
+    folder
+        .dedup(&format!("{FLAGS} {hourly} --strict --out out newer older"))
+        .fails(2, &["newer:201: passed on unjudged: undecided"]);
 }
 
 /// The logs of two hosts, one after the other.

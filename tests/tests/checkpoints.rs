@@ -87,12 +87,11 @@ fn records_that_a_killed_run_has_lost_pass_again() {
 fn a_run_that_continues_empties_no_file() {
     let folder = Folder::with("k,v\na,1\nb,2\na,3\n,4\nbroken\n");
     folder.write("more", "k,v\nb,5\nc,6\nagain\n");
-    let flags =
-        "--format csv --key k,v --state state --state-every 1ms --out out.csv --rejected rejected.csv --report none";
+    let flags = "--format csv --key k,v --empty-key value --state state --state-every 1ms --out out.csv --rejected rejected.csv --report none";
     let mut child = start(&folder, flags);
     feed(&mut child, &folder.read("input"));
     eventually("a state that knows them", || {
-        let asked = folder.dedup("--format csv --key k,v --lookup --state state input");
+        let asked = folder.dedup("--format csv --key k,v --empty-key value --lookup --state state input");
         asked.code == Some(0) && asked.out == "k,v\nbroken\n"
     });
     kill(child);
@@ -109,7 +108,7 @@ fn a_run_that_continues_empties_no_file() {
     // The same where the shell opens the file.
     let out = OpenOptions::new().append(true).open(folder.path("out.csv")).expect("a file");
     folder.write("more", "k,v\nd,7\n");
-    let mut command = dedup("--format csv --key k,v --state state more");
+    let mut command = dedup("--format csv --key k,v --empty-key value --state state more");
     command.current_dir(folder.path("")).stdout(out).status().expect("the binary");
     assert_eq!(folder.read("out.csv"), format!("{passed}b,5\nc,6\nd,7\n"));
 }

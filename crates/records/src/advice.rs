@@ -1,16 +1,16 @@
 //! Commands that turn other kinds of input into text. It does not know how a kind is recognised.
 
-use crate::{ByteKind, Compression};
+use crate::byte_kind::ByteKind;
+use crate::compression::Compression;
 
 /// How a kind of input becomes text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Tool {
+struct Tool {
     /// The command for a file, whose name takes the place of `FILE`.
     from_file: Option<&'static str>,
     /// The command for standard input.
     from_pipe: Option<&'static str>,
-    /// Whether `from_file` is empty as `from_pipe` takes the file's name as its last argument (`Argument`), or by a
-    /// redirection.
+    /// How the command for standard input is given a file, where there is no other command for files.
     takes: Takes,
     /// Flags that the output of the command asks for.
     flags: Option<&'static str>,
@@ -27,36 +27,35 @@ enum Takes {
 
 impl Tool {
     /// No command.
-    pub(crate) const NONE: Self =
-        Self { from_file: None, from_pipe: None, takes: Takes::Argument, flags: None, words: None };
+    const NONE: Self = Self { from_file: None, from_pipe: None, takes: Takes::Argument, flags: None, words: None };
 
     /// A command that reads the file that it is given, or standard input.
-    pub(crate) const fn stream(command: &'static str) -> Self {
+    const fn stream(command: &'static str) -> Self {
         Self { from_pipe: Some(command), ..Self::NONE }
     }
 
     /// A command that reads standard input only.
-    pub(crate) const fn redirected(command: &'static str) -> Self {
+    const fn redirected(command: &'static str) -> Self {
         Self { from_pipe: Some(command), takes: Takes::Redirection, ..Self::NONE }
     }
 
     /// A command that cannot read a pipe.
-    pub(crate) const fn file(command: &'static str) -> Self {
+    const fn file(command: &'static str) -> Self {
         Self { from_file: Some(command), ..Self::NONE }
     }
 
     /// A command with different arguments for a file and for standard input.
-    pub(crate) const fn both(from_file: &'static str, from_pipe: &'static str) -> Self {
+    const fn both(from_file: &'static str, from_pipe: &'static str) -> Self {
         Self { from_file: Some(from_file), from_pipe: Some(from_pipe), ..Self::NONE }
     }
 
     /// Adds flags for the program that reads the output.
-    pub(crate) const fn then(self, flags: &'static str) -> Self {
+    const fn then(self, flags: &'static str) -> Self {
         Self { flags: Some(flags), ..self }
     }
 
     /// Says what to do instead of running a command.
-    pub(crate) const fn because(self, words: &'static str) -> Self {
+    const fn because(self, words: &'static str) -> Self {
         Self { words: Some(words), ..self }
     }
 
@@ -71,9 +70,63 @@ impl Tool {
     }
 }
 
+impl ByteKind {
+    /// The command that makes records of it, in backquotes; `file` is the name of the file, `-` standard input.
+    pub fn advice(&self, file: &str) -> String {
+        advice(*self, file, None)
+    }
+}
+
+/// How `kind` becomes text.
+fn tool_of(kind: ByteKind) -> Tool {
+    match kind {
+        // One layer of compression is removed here: the command has to remove the other one only.
+        ByteKind::Gzip => Tool::stream("gzip -dc"),
+        ByteKind::Bzip2 => Tool::stream("bzip2 -dc"),
+        ByteKind::Xz | ByteKind::XzDictionary | ByteKind::XzUnsupported | ByteKind::Lzma => Tool::stream("xz -dc"),
+        ByteKind::Zstd => Tool::stream("zstd -dc"),
+        ByteKind::ZstdWindow { .. } => Tool::stream("zstd -d --long=31 -c"),
+        ByteKind::ZstdDictionary { .. } => Tool::stream("zstd -d -D DICTIONARY -c"),
+        ByteKind::Lzip => Tool::stream("lzip -dc"),
+        ByteKind::Lz4 => Tool::stream("lz4 -dc"),
+        ByteKind::Lzop => Tool::stream("lzop -dc"),
+        ByteKind::OldCompress => Tool::stream("gzip -dc"),
+        ByteKind::Snappy => Tool::stream("snzip -dc"),
+        ByteKind::Zlib => Tool::redirected("zlib-flate -uncompress"),
+        ByteKind::Zip => Tool::file("unzip -p FILE"),
+        ByteKind::SevenZip => Tool::file("7z x -so FILE"),
+        ByteKind::Rar => Tool::file("unrar p -inul FILE"),
+        ByteKind::Tar => Tool::both("tar -xOf FILE", "tar -xOf -"),
+        ByteKind::Cpio => Tool::redirected("cpio -i --to-stdout --quiet"),
+        ByteKind::Parquet => Tool::file("duckdb -csv -c \"FROM 'FILE'\"").then("--format csv"),
+        ByteKind::Orc => Tool::file("orc-tools data FILE").then("--format jsonl"),
+        ByteKind::Avro => Tool::file("avro-tools tojson FILE").then("--format jsonl"),
+        ByteKind::Sqlite => Tool::file("sqlite3 -csv -header FILE 'SELECT * FROM TABLE'").then("--format csv"),
+        ByteKind::RedisDump => Tool::file("rdb --command json FILE"),
+        ByteKind::Journal => Tool::file("journalctl --file FILE -o json").then("--format jsonl"),
+        ByteKind::WindowsEvents => Tool::file("evtx_dump -o jsonl FILE").then("--format jsonl"),
+        ByteKind::Packets => Tool::file("tshark -r FILE"),
+        ByteKind::Pdf => Tool::both("pdftotext -layout FILE -", "pdftotext -layout - -"),
+        ByteKind::Encrypted => Tool::NONE.because("decrypt it first"),
+        ByteKind::Arrow | ByteKind::Feather | ByteKind::Hdf5 => Tool::NONE.because("export it as CSV or JSON lines"),
+        ByteKind::OldOffice => Tool::NONE.because("save it as CSV"),
+        ByteKind::Image | ByteKind::Program => {
+            Tool::NONE.because("name a file of text, such as a log, CSV or JSON lines")
+        }
+        ByteKind::Utf16 => Tool::stream("iconv -f UTF-16 -t UTF-8"),
+        ByteKind::Utf16LittleEndian => Tool::stream("iconv -f UTF-16LE -t UTF-8"),
+        ByteKind::Utf16BigEndian => Tool::stream("iconv -f UTF-16BE -t UTF-8"),
+        ByteKind::Utf32 => Tool::stream("iconv -f UTF-32 -t UTF-8"),
+        ByteKind::Utf32LittleEndian => Tool::stream("iconv -f UTF-32LE -t UTF-8"),
+        ByteKind::Utf32BigEndian => Tool::stream("iconv -f UTF-32BE -t UTF-8"),
+        ByteKind::CarriageReturns => Tool::redirected("tr '\\r' '\\n'"),
+        ByteKind::NulTerminated => Tool::NONE.because("add `-z` (--null-data), for the formats lines and jsonl"),
+    }
+}
+
 /// What to do with input of `kind` in `file` (`-` is standard input), where it was found behind `compression`.
 pub(crate) fn advice(kind: ByteKind, file: &str, compression: Option<Compression>) -> String {
-    let tool = kind.tool();
+    let tool = tool_of(kind);
     if let Some(words) = tool.words {
         return words.to_owned();
     }

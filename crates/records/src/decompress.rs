@@ -1,6 +1,7 @@
 //! Opens an input whether it is compressed or not, by its first bytes. Must not know: files, names, records.
 
 use crate::bzip2::Bzip2Reader;
+use crate::compression::Compression;
 use crate::counted_input::{CountedInput, TrailingBytes};
 use crate::gzip::GzipReader;
 use crate::refused::Refused;
@@ -8,46 +9,6 @@ use crate::xz::XzReader;
 use crate::zstd::ZstdReader;
 use std::error::Error as StdError;
 use std::io::{Error, ErrorKind, Read, Result};
-
-/// The compression of an input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Compression {
-    /// Not compressed, or by a method that this crate does not know.
-    Plain,
-    /// RFC 1952, with one or more members.
-    Gzip,
-    /// RFC 8878, with one or more frames.
-    Zstd,
-    /// bzip2, with one or more members, as `pbzip2` writes them.
-    Bzip2,
-    /// xz, with one or more streams.
-    Xz,
-}
-
-impl Compression {
-    /// The command that decompresses a file to standard output; `None` for plain input.
-    pub(crate) fn command(self) -> Option<&'static str> {
-        match self {
-            Self::Plain => None,
-            Self::Gzip => Some("gzip -dc"),
-            Self::Zstd => Some("zstd -dc"),
-            Self::Bzip2 => Some("bzip2 -dc"),
-            Self::Xz => Some("xz -dc"),
-        }
-    }
-}
-
-impl std::fmt::Display for Compression {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Self::Plain => "plain",
-            Self::Gzip => "gzip",
-            Self::Zstd => "zstd",
-            Self::Bzip2 => "bzip2",
-            Self::Xz => "xz",
-        })
-    }
-}
 
 /// The decompressed bytes of an input.
 ///

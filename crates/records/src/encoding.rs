@@ -3,7 +3,7 @@
 
 use memchr::{memchr, memchr_iter};
 
-use crate::ByteKind;
+use crate::byte_kind::ByteKind;
 
 /// Units of UTF-16 and UTF-32 that are needed for a guess.
 const UNITS_MIN: usize = 2;

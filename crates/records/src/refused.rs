@@ -1,6 +1,7 @@
 //! The error for input that is sound, but no text of records.
 
-use crate::{ByteKind, Compression};
+use crate::byte_kind::ByteKind;
+use crate::compression::Compression;
 use std::io::{Error, ErrorKind};
 
 /// Why an input is not read: its bytes are of another kind. Reading returns it within an [`Error`] of kind

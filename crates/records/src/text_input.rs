@@ -1,8 +1,9 @@
 //! Checks that an input begins with text before its first byte is passed on.
 
-use crate::byte_kind::{HEAD_BYTES, kind_of_bytes};
+use crate::compression::Compression;
+use crate::decompress::Decompressed;
+use crate::recognise::{HEAD_BYTES, kind_of_bytes};
 use crate::refused::Refused;
-use crate::{Compression, Decompressed};
 use std::io::{Error, ErrorKind, Read, Result};
 
 /// A decompressed input that is refused where its beginning is no text.

@@ -1,7 +1,7 @@
 //! Reads the streams of an xz file one after the other, and skips zeros between and behind them. It does not know what
 //! the bytes mean.
 
-use crate::ByteKind;
+use crate::byte_kind::ByteKind;
 use crate::counted_input::{CountedInput, skip_zeros};
 use crate::refused::Refused;
 use lzma_rust2::XzReader as XzDecoder;

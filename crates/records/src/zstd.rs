@@ -1,6 +1,6 @@
 //! Reads the frames of a zstd file one after the other, skippable ones included. Must not know: what the bytes mean.
 
-use crate::ByteKind;
+use crate::byte_kind::ByteKind;
 use crate::counted_input::{CountedInput, TrailingBytes};
 use crate::refused::Refused;
 use ruzstd::decoding::errors::{FrameDecoderError, ReadFrameHeaderError};

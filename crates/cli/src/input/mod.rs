@@ -35,6 +35,9 @@ const STREAM_DOUBT: Duration = Duration::from_millis(100);
 /// The same for a file. A disk that hangs for longer does not hold back what was answered.
 const FILE_DOUBT: Duration = Duration::from_secs(60);
 
+/// So many bytes show what an input is.
+const BEGINNING_BYTES_MAX: usize = 64 << 10;
+
 /// Parsed batches that may wait for the filter.
 const BATCHES_AHEAD: usize = 4;
 
@@ -145,7 +148,8 @@ impl Input {
         let arrivals = what.by_arrival.then(Arrivals::default);
         let doubt = doubt(&what.files);
         let read = move |reading: &SyncSender<Message>| {
-            Reader { reading, reusable, input_bytes: 0, arrivals, started: Instant::now() }.read_all(what)
+            let started = Instant::now();
+            Reader { reading, reusable, input_bytes: 0, arrivals, started, beginning: Vec::new() }.read_all(what)
         };
         read_apart(sender.clone(), read);
         Self { messages, sender, spent, doubt, first: Cell::new(None) }
@@ -236,6 +240,8 @@ struct Reader<'a> {
     /// Where records are timed as they come.
     arrivals: Option<Arrivals>,
     started: Instant,
+    /// The first bytes of an input of which no record could be judged yet: they show what it is.
+    beginning: Vec<u8>,
 }
 
 impl Reader<'_> {
@@ -250,7 +256,7 @@ impl Reader<'_> {
                 return Ok(());
             }
         }
-        Ok(parser.finish().map_err(|error| UsageError(error.to_string()))?)
+        Ok(parser.finish().map_err(|error| unfit(&error, &self.beginning, format))?)
     }
 
     /// Reads one file; `false` if the receiver is gone.
@@ -272,6 +278,9 @@ impl Reader<'_> {
             }
             let Batch { block, parsed, .. } = &mut *batch;
             parser.parse(block, parsed).map_err(|error| unfit(&error, block.bytes(), format))?;
+            if self.beginning.is_empty() && parsed.is_empty() {
+                self.beginning.extend_from_slice(&block.bytes()[..block.bytes().len().min(BEGINNING_BYTES_MAX)]);
+            }
             batch.lacking = if parsed.is_empty() { parser.finish().err().map(|error| error.to_string()) } else { None };
             self.input_bytes = before_bytes + reader.get_ref().input_bytes_used();
             (batch.file, batch.input_bytes, batch.is_before_older) = (file, self.input_bytes, false);

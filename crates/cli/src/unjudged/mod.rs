@@ -4,7 +4,7 @@
 //! is not remembered, is counted by its reason, and is named on stderr when the reason first occurs. `--rejected`, `--unjudged`
 //! and `--late` change what becomes of it.
 //!
-//! Promises: [`UnjudgedReason`] is the only list of reasons; a run of which nothing could be judged writes nothing ([`gate`]).
+//! Promises: [`UnjudgedReason`] is the only list of reasons; a run of which nothing could be judged writes nothing (`gate.rs`).
 //! Must not know: filters, formats, where records go.
 
 pub(crate) mod counts;

@@ -143,3 +143,16 @@ fn a_header_comes_though_no_record_does() {
     drop(stdin);
     assert_eq!(child.wait().expect("an end").code(), Some(0));
 }
+
+/// CloudTrail writes one object with all records in it. The message named its only member, and not what helps.
+#[test]
+fn an_object_with_all_records_in_it_is_named_with_the_command_that_helps() {
+    for (input, words) in [
+        ("{\"Records\":[{\"id\":1},{\"id\":2}]}", "jq -c '.Records[]'"),
+        ("{\n  \"Records\": [\n    {\n      \"id\": 1\n    }\n  ]\n}\n", "jq -c '.Records[]'"),
+        ("[{\"id\":1},{\"id\":2}]\n", "jq -c '.[]'"),
+    ] {
+        let ran = Folder::with(input).dedup("--format jsonl --key id input").fails(2, &[words]);
+        assert_eq!(ran.out, "", "{input}");
+    }
+}

@@ -44,7 +44,7 @@ enum Form {
 /// What a text in the form of a [`TimeFormat`] says.
 pub(super) enum Formatted {
     /// Milliseconds since 1970.
-    Instant(i64),
+    Epoch(i64),
     /// A time with its offset, or a local one.
     Written(Written<'static>),
 }
@@ -52,18 +52,18 @@ pub(super) enum Formatted {
 impl TimeFormat {
     pub(super) fn read(&self, text: &[u8]) -> Result<Formatted, TimeError> {
         let pattern = match &self.0 {
-            Form::Number(_, unit) => return unit.parse(text).map(Formatted::Instant),
+            Form::Number(_, unit) => return unit.parse(text).map(Formatted::Epoch),
             Form::Pattern(pattern) => pattern,
         };
         let time = strtime::parse(pattern.as_bytes(), text).map_err(|_| TimeError::NotInFormat)?;
         if let Some(instant) = time.timestamp() {
-            return Ok(Formatted::Instant(instant.as_millisecond()));
+            return Ok(Formatted::Epoch(instant.as_millisecond()));
         }
         let date = time.to_date().map_err(|_| TimeError::NoSuchTime)?;
         let clock = time.to_time().map_err(|_| TimeError::NoSuchTime)?;
         if time.offset().is_none() && time.iana_time_zone().is_some() {
             let instant = time.to_zoned().map_err(|_| TimeError::UnknownZone)?;
-            return Ok(Formatted::Instant(instant.timestamp().as_millisecond()));
+            return Ok(Formatted::Epoch(instant.timestamp().as_millisecond()));
         }
         let local = LocalTime {
             year: date.year().into(),

@@ -153,7 +153,7 @@ impl TimeParser {
         let time_ms = match &self.format {
             None => self.read_any(text, recent)?,
             Some(format) => match format.read(text)? {
-                Formatted::Instant(time_ms) => time_ms,
+                Formatted::Epoch(time_ms) => time_ms,
                 Formatted::Written(written) => self.place(written, recent)?,
             },
         };

@@ -1,11 +1,11 @@
-//! Files stay within 500 lines, functions within 70, and every file opens with what it promises.
+//! Files stay within 600 lines, functions within 100, and every file opens with what it promises.
 
 use firstseen_tidy::{Source, sources};
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-const FILE_LINES_MAX: usize = 500;
-const FUNCTION_LINES_MAX: usize = 70;
+const FILE_LINES_MAX: usize = 600;
+const FUNCTION_LINES_MAX: usize = 100;
 
 #[test]
 fn no_file_is_too_long() {
