@@ -148,8 +148,8 @@ pub(crate) fn without_blanks(before: &[u8], separator: u8) -> &[u8] {
     &before[..before.len() - blanks]
 }
 
-/// The place where the record that begins at `start` has its content: behind a hole of NUL bytes, and a byte order
-/// mark. Two files that were joined have such marks in the middle; `copytruncate` leaves holes.
+/// Returns where the content of the record at `start` begins, after any NUL bytes and byte order mark in front of it.
+/// Files that were joined have such marks in the middle; a log rotated with `copytruncate` may have NUL bytes.
 #[inline(always)]
 pub(crate) fn record_start(bytes: &[u8], start: usize, record_end: u8) -> RecordStart {
     match bytes.get(start) {

@@ -8,8 +8,8 @@ use std::io::{Error, ErrorKind, Read, Result};
 
 /// A decompressed input that is refused where its beginning is no text.
 ///
-/// Guarantees: no byte of a refused input is passed on. Bytes are held back until the first record is whole, and no
-/// more than [`HEAD_BYTES`](crate::HEAD_BYTES): an input that pauses holds back no record.
+/// Guarantees: no byte of a refused input is passed on. The check needs the first record, so at most
+/// [`HEAD_BYTES`](crate::HEAD_BYTES) bytes are buffered until that record is complete. Later records are never delayed.
 #[derive(Debug)]
 pub struct TextInput<R: Read> {
     input: Decompressed<R>,

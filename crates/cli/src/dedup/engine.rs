@@ -185,7 +185,8 @@ impl Engine {
         progress: &Progress,
     ) -> anyhow::Result<()> {
         let Batch { block, parsed, .. } = batch;
-        let (bytes, spans) = (block.bytes(), parsed.spans());
+        let bytes = block.bytes();
+        let spans = parsed.spans();
         if parsed.is_rest() {
             return self.continue_rejected(bytes, outputs);
         }
@@ -231,14 +232,16 @@ impl Engine {
         progress: &Progress,
     ) -> anyhow::Result<()> {
         let Batch { block, parsed, .. } = batch;
-        let (bytes, spans) = (block.bytes(), parsed.spans());
+        let bytes = block.bytes();
+        let spans = parsed.spans();
         let has_claims = self.source.has_claims();
         for index in events {
             // What another one holds waits until that is decided.
             if has_claims && self.source.is_held(index) {
                 continue;
             }
-            let (event, place) = (Event { block, parsed, index }, index - start);
+            let event = Event { block, parsed, index };
+            let place = index - start;
             match self.answers[place] {
                 answer @ (Answer::FirstSeen | Answer::Duplicate) => {
                     let destination = self.count(event, place, answer);

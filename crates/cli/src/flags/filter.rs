@@ -171,9 +171,9 @@ pub struct StableArgs {
 /// How late records may come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LatenessArg {
-    /// By so many milliseconds.
+    /// A fixed lateness, in milliseconds.
     Ms(u64),
-    /// By as much as the first records of the input show.
+    /// Measured on the first records of the input.
     Auto,
 }
 

@@ -18,7 +18,7 @@ pub(crate) fn split_names(list: &str) -> Vec<String> {
     names
 }
 
-/// The list of which [`split_names`] makes `names`.
+/// Joins `names` into one list. The inverse of [`split_names`].
 pub(crate) fn joined_names(names: &[String]) -> String {
     names.iter().map(|name| name.replace(',', "\\,")).collect::<Vec<_>>().join(",")
 }

@@ -136,7 +136,7 @@ mod tests {
         }
         assert_eq!(order(&[]), Order::Ascending);
         assert_eq!([order(&[7, 7, 7]), order(&[7, 8, 6])], [Order::Ascending, Order::Disordered]);
-        // The reverse of a log of seconds, some lines of which were late.
+        // A reversed log with times in seconds, in which some lines were late.
         let seconds: Vec<u64> = (0..2_000).map(|line| START_MS + line / 4 * 1000 - line % 11 / 10 * 5_000).collect();
         assert_eq!(order(&seconds), Order::Disordered);
         assert_eq!(order(&reversed(seconds)), Order::Descending);

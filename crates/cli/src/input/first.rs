@@ -14,7 +14,7 @@ use super::{beginning, is_stdin, stdin_file_bytes};
 /// So many bytes are looked at.
 const LOOK_BYTES: usize = 64 << 10;
 
-/// An input of which the first bytes may have been read.
+/// An open input. Its first bytes may have been read already; they are returned again.
 pub(crate) struct Opened {
     input: TextInput<Box<dyn Read + Send>>,
     /// Bytes that were read, and those of them that were read again.

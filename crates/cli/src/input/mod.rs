@@ -240,7 +240,7 @@ struct Reader<'a> {
     /// Where records are timed as they come.
     arrivals: Option<Arrivals>,
     started: Instant,
-    /// The first bytes of an input of which no record could be judged yet: they show what it is.
+    /// The first bytes of the input, kept while no record could be judged: error messages derive a hint from them.
     beginning: Vec<u8>,
 }
 

@@ -44,7 +44,7 @@ impl Checkpoints {
         }
     }
 
-    /// The filter takes so many bytes.
+    /// Sets the size of the filter, in bytes.
     pub(crate) fn will_save(&mut self, filter_bytes: u64) {
         let takes = Duration::from_millis(filter_bytes.saturating_mul(1000) / SAVED_BYTES_PER_S);
         self.first = FIRST.max(takes.saturating_mul(REST_SAVES));

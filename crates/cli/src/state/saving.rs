@@ -46,7 +46,7 @@ impl Saving {
         })
     }
 
-    /// The filter that is to be saved takes so many bytes.
+    /// Sets the size of the filter to be saved, in bytes.
     pub(crate) fn will_save(&mut self, filter_bytes: u64) {
         self.checkpoints.will_save(filter_bytes);
     }
