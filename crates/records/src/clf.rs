@@ -47,8 +47,6 @@ impl LogField {
 pub(crate) struct ClfFields {
     /// The field of each slot.
     fields: Vec<Option<LogField>>,
-    /// Whether the referer or the agent is wanted by its name.
-    reads_agent: bool,
 }
 
 impl ClfFields {
@@ -57,17 +55,15 @@ impl ClfFields {
             Wanted::Whole | Wanted::Column(_) => Ok(None),
             Wanted::Named(name) => LogField::of(name).map(Some),
         });
-        let fields: Vec<Option<LogField>> = fields.collect::<Result<_, _>>()?;
-        let reads_agent = fields.iter().any(|field| matches!(field, Some(LogField::Named(7 | 8))));
-        Ok(Self { fields, reads_agent })
+        Ok(Self { fields: fields.collect::<Result<_, _>>()? })
     }
 
     pub(crate) fn locate(&self, line: &[u8], base: usize, slots: &mut [FieldSpan]) -> Result<(), RejectReason> {
-        let found = split_log_line(line, self.reads_agent).ok_or(RejectReason::NotALogLine)?;
+        let found = LogLine::split(line).ok_or(RejectReason::NotALogLine)?;
         for (slot, field) in slots.iter_mut().zip(&self.fields) {
             let (place, is_part) = match field {
                 None => continue,
-                Some(LogField::Named(name)) => (found.fields[*name], REQUEST_PARTS.contains(name)),
+                Some(LogField::Named(name)) => (found.named(line, *name), REQUEST_PARTS.contains(name)),
                 Some(LogField::Numbered(place)) => (found.numbered(line, *place), false),
             };
             if let Some((start, end)) = place {
@@ -83,33 +79,76 @@ impl ClfFields {
 
 /// Whether `line` has the shape of a log line, its time included.
 pub(crate) fn is_log_line(line: &[u8]) -> bool {
-    let time = split_log_line(line, false).and_then(|found| found.fields[3]);
-    time.is_some_and(|(start, end)| {
-        let time = &line[start..end];
-        time.contains(&b'/') && time.contains(&b':') && time[0].is_ascii_digit()
-    })
+    let Some(found) = LogLine::split(line) else { return false };
+    let time = &line[found.time.0..found.time.1];
+    time.contains(&b'/') && time.contains(&b':') && time[0].is_ascii_digit()
 }
 
 /// Start and end in the line.
 type Place = (usize, usize);
 
+/// The places that every line has; those of its other fields are looked for where they are wanted.
 struct LogLine {
-    fields: [Option<Place>; LOG_NAMES.len()],
+    head: Head,
+    time: Place,
+    request: Place,
+    status: Place,
+    bytes: Place,
     /// Where the fields behind the bytes begin.
     further: usize,
 }
 
 impl LogLine {
+    /// Splits a line; `None` where it has another shape.
+    #[inline]
+    fn split(line: &[u8]) -> Option<Self> {
+        let mut reader = LineReader { line, at: 0 };
+        let host = reader.until(b" ")?;
+        let ident = reader.until(b" ")?;
+        // A user name may contain blanks.
+        let user = reader.until(b" [")?;
+        let time = reader.until(b"] \"")?;
+        let request = reader.quoted()?;
+        let status = reader.until(b" ")?;
+        let bytes = reader.word();
+        let has_empty = [host, ident, user, time, bytes].iter().any(|(start, end)| start == end);
+        if has_empty || !is_status(&line[status.0..status.1]) {
+            return None;
+        }
+        let head = Head::of(line, host, ident, user)?;
+        Some(Self { head, time, request, status, bytes, further: reader.at })
+    }
+
+    /// The field at `name` in [`LOG_NAMES`].
+    fn named(&self, line: &[u8], name: usize) -> Option<Place> {
+        match name {
+            0 => Some(self.head.host),
+            1 => Some(self.head.ident),
+            2 => Some(self.head.user),
+            3 => Some(self.time),
+            4 => Some(self.request),
+            5 => Some(self.status),
+            6 => Some(self.bytes),
+            7 => LineReader { line, at: self.further }.quoted_field(),
+            8 => {
+                let mut reader = LineReader { line, at: self.further };
+                reader.quoted_field()?;
+                reader.quoted_field()
+            }
+            12 => self.head.vhost,
+            part => split_request(line, self.request).get(part - REQUEST_PARTS.start).copied()?,
+        }
+    }
+
     /// The field at `place` in the line, counted from 0.
     fn numbered(&self, line: &[u8], place: usize) -> Option<Place> {
-        let vhost = self.fields[12];
-        let place = match (vhost, place) {
-            (Some(_), 0) => return vhost,
+        let place = match (self.head.vhost, place) {
+            (Some(vhost), 0) => return Some(vhost),
             (Some(_), place) => place - 1,
             (None, place) => place,
         };
         if place < FIRST_FURTHER {
-            return self.fields[place];
+            return self.named(line, place);
         }
         let mut reader = LineReader { line, at: self.further };
         for _ in FIRST_FURTHER..place {
@@ -117,33 +156,6 @@ impl LogLine {
         }
         reader.field()
     }
-}
-
-/// `reads_agent`: whether the referer and the agent are looked for.
-fn split_log_line(line: &[u8], reads_agent: bool) -> Option<LogLine> {
-    let mut reader = LineReader { line, at: 0 };
-    let host = reader.until(b" ")?;
-    let ident = reader.until(b" ")?;
-    // A user name may contain blanks.
-    let user = reader.until(b" [")?;
-    let time = reader.until(b"] \"")?;
-    let request = reader.quoted()?;
-    let status = reader.until(b" ")?;
-    let bytes = reader.word();
-    if [host, ident, user, time, bytes].iter().any(|(start, end)| start == end) || !is_status(&line[status.0..status.1])
-    {
-        return None;
-    }
-    let head = Head::of(line, host, ident, user)?;
-    let further = reader.at;
-    let referer = if reads_agent { reader.quoted_field() } else { None };
-    let agent = if referer.is_some() { reader.quoted_field() } else { None };
-    let [method, path, protocol] = split_request(line, request);
-    let Head { vhost, host, ident, user } = head;
-    let common = [host, ident, user, time, request, status, bytes].map(Some);
-    let [host, ident, user, time, request, status, bytes] = common;
-    let fields = [host, ident, user, time, request, status, bytes, referer, agent, method, path, protocol, vhost];
-    Some(LogLine { fields, further })
 }
 
 /// Three digits, or `-`.

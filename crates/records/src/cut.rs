@@ -1,7 +1,7 @@
 //! Finds where the last whole record of a growing buffer ends. Must not know: fields, readers.
 
 use crate::marks::Marks;
-use memchr::{memchr, memchr_iter, memrchr};
+use memchr::{memchr, memchr_iter, memchr2, memrchr};
 
 /// The UTF-8 byte order mark: no part of the first field.
 pub(crate) const BYTE_ORDER_MARK: &[u8] = b"\xEF\xBB\xBF";
@@ -148,12 +148,23 @@ pub(crate) fn without_blanks(before: &[u8], separator: u8) -> &[u8] {
     &before[..before.len() - blanks]
 }
 
+/// Returns whether a hole or a byte order mark may begin with this byte.
+#[inline(always)]
+pub(crate) fn begins_mark(byte: u8) -> bool {
+    matches!(byte, 0 | 0xEF)
+}
+
+/// Returns whether [`begins_mark`] holds for any of the bytes.
+pub(crate) fn may_have_marks(bytes: &[u8]) -> bool {
+    memchr2(0, 0xEF, bytes).is_some()
+}
+
 /// Returns where the content of the record at `start` begins, after any NUL bytes and byte order mark in front of it.
 /// Files that were joined have such marks in the middle; a log rotated with `copytruncate` may have NUL bytes.
 #[inline(always)]
 pub(crate) fn record_start(bytes: &[u8], start: usize, record_end: u8) -> RecordStart {
     match bytes.get(start) {
-        Some(0 | 0xEF) => marked_start(bytes, start, record_end),
+        Some(&first) if begins_mark(first) => marked_start(bytes, start, record_end),
         _ => RecordStart { record: start, content: start },
     }
 }

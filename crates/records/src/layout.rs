@@ -2,7 +2,7 @@
 //! digests, how records are used.
 
 use crate::clf::{ClfFields, IndexFields};
-use crate::cut::record_start;
+use crate::cut::{RecordStart, record_start};
 use crate::field::{Encoding, FieldSpan};
 use crate::json::JsonFields;
 use crate::separated::{Separated, Table, Width};
@@ -89,8 +89,11 @@ impl Layout {
         while start < bytes.len() {
             let found = memchr::memchr(walk.record_end, &bytes[start..]).map(|at| start + at);
             let end = found.map_or(bytes.len(), |record_end| record_end + 1);
-            let begins = record_start(bytes, start, walk.record_end);
-            hole_bytes += begins.record - start;
+            let mut begins = RecordStart { record: start, content: start };
+            if walk.may_have_marks {
+                begins = record_start(bytes, start, walk.record_end);
+                hole_bytes += begins.record - start;
+            }
             let content_start = begins.content;
             let content = trim_record_end(&bytes[content_start..end], walk.record_end);
             let record = RawRecord {

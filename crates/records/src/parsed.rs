@@ -180,7 +180,7 @@ impl ParsedBlock {
         let read_with = self.layouts.iter().rfind(|from| from.start <= span.start);
         let (Some(from), Some(record)) = (read_with, block.bytes().get(span.range())) else { return };
         let (quoted_newlines, record_end) = (block.quoted_newlines(), block.record_end());
-        let walk = Walk { bytes: record, start: 0, line: 1, quoted_newlines, record_end };
+        let walk = Walk { bytes: record, start: 0, line: 1, quoted_newlines, record_end, may_have_marks: true };
         from.layout.walk(&walk, scratch, &mut KeyFields(|key: &[FieldSpan]| take(record, key)));
     }
 

@@ -1,6 +1,7 @@
 //! The parser of a run: from blocks to events with digests. Must not know: filters, windows, files.
 
 use crate::canonical::IgnoredPath;
+use crate::cut::may_have_marks;
 use crate::field::{Encoding, FieldSpan};
 use crate::heading::walk_behind;
 use crate::json::path_of;
@@ -129,8 +130,6 @@ pub struct RecordParser {
     layout: Option<Arc<Layout>>,
     lacking: Lacking,
     scratch: Scratch,
-    /// Whether there are NUL bytes in the block, and records that have them cannot be read.
-    forbids_nul: bool,
     /// The text of a time that stands in several fields; kept for its memory.
     time_text: Vec<u8>,
 }
@@ -177,7 +176,6 @@ impl RecordParser {
             layout: layout.map(Arc::new),
             lacking: Lacking::default(),
             scratch: Scratch::default(),
-            forbids_nul: false,
             time_text: Vec::new(),
         })
     }
@@ -205,6 +203,7 @@ impl RecordParser {
             line: block.first_line(),
             quoted_newlines: block.quoted_newlines(),
             record_end: block.record_end(),
+            may_have_marks: may_have_marks(bytes),
         };
         if let (Some(rows), true) = (&mut self.rows, block.is_first()) {
             rows.begin_file(&walk);
@@ -221,7 +220,6 @@ impl RecordParser {
             walk = rows.read_beginning(walk, &self.slots, &mut self.layout, parsed)?;
         }
         parsed.key_rules = self.key_rules.clone();
-        self.forbids_nul = self.format.forbids_nul() && memchr::memchr(0, bytes).is_some();
         while let Some(span) = self.walk(&walk, parsed) {
             walk = walk_behind(&walk, span);
             let Some(rows) = &mut self.rows else { break };
@@ -245,8 +243,8 @@ impl RecordParser {
             hasher: &mut self.hasher,
             times: &mut self.times,
             time_text: &mut self.time_text,
-            header_line: self.rows.as_ref().and_then(Rows::header_line),
-            forbids_nul: self.forbids_nul,
+            header_line: self.rows.as_ref().map_or(&[], Rows::header_line),
+            forbids_nul: self.format.forbids_nul() && walk.may_have_marks && memchr::memchr(0, walk.bytes).is_some(),
             parsed,
         };
         layout.walk(walk, &mut self.scratch, &mut sink)
@@ -302,7 +300,8 @@ struct Events<'a> {
     hasher: &'a mut KeyHasher,
     times: &'a mut TimeParser,
     time_text: &'a mut Vec<u8>,
-    header_line: Option<&'a [u8]>,
+    /// Empty where there is no header.
+    header_line: &'a [u8],
     /// Whether there are NUL bytes in the block, and records that have them cannot be read.
     forbids_nul: bool,
     parsed: &'a mut ParsedBlock,
@@ -311,13 +310,9 @@ struct Events<'a> {
 impl RecordSink for Events<'_> {
     #[inline(always)]
     fn record(&mut self, slots: &Slots, record: RawRecord, fields: &[FieldSpan]) {
-        if self.is_header(record) {
-            return self.parsed.repeated_headers.push(record.span);
-        }
-        if self.forbids_nul
-            && let Some(place) = memchr::memchr(0, &self.bytes[record.content.range()])
-        {
-            return self.reject(record, RejectReason::NulByte { column: place + 1 });
+        let has_length_of_header = record.content.range().len() == self.header_line.len();
+        if (has_length_of_header || self.forbids_nul) && self.is_no_event(record) {
+            return;
         }
         let key = &fields[..slots.key_count];
         if key.iter().any(|field| field.is_empty())
@@ -369,11 +364,26 @@ fn no_key(slots: &Slots, key: &[FieldSpan]) -> Option<RejectReason> {
 }
 
 impl Events<'_> {
-    /// Whether a record repeats the header, as in a stream of files that were joined.
-    #[inline(always)]
+    /// Returns whether a record repeats the header, as in a stream of files that were joined.
     fn is_header(&self, record: RawRecord) -> bool {
-        let range = record.content.range();
-        self.header_line.is_some_and(|line| range.len() == line.len() && &self.bytes[range] == line)
+        !self.header_line.is_empty() && &self.bytes[record.content.range()] == self.header_line
+    }
+
+    /// Takes a record that repeats the header or has a NUL byte where none may be. Returns whether it is one of these.
+    #[cold]
+    #[inline(never)]
+    fn is_no_event(&mut self, record: RawRecord) -> bool {
+        if self.is_header(record) {
+            self.parsed.repeated_headers.push(record.span);
+            return true;
+        }
+        if self.forbids_nul
+            && let Some(place) = memchr::memchr(0, &self.bytes[record.content.range()])
+        {
+            self.reject(record, RejectReason::NulByte { column: place + 1 });
+            return true;
+        }
+        false
     }
 
     fn time_ms(&mut self, slots: &Slots, fields: &[FieldSpan]) -> Result<i64, RejectReason> {

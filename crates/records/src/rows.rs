@@ -47,9 +47,9 @@ impl Rows {
         }
     }
 
-    /// The first header as it is written: a record that equals it repeats it.
-    pub(crate) fn header_line(&self) -> Option<&[u8]> {
-        Some(&*self.header_line).filter(|line| !line.is_empty())
+    /// The first header as it is written, or nothing: a record that equals it repeats it.
+    pub(crate) fn header_line(&self) -> &[u8] {
+        &self.header_line
     }
 
     /// Whether the next record of this file is to be its header.
@@ -139,7 +139,7 @@ impl Rows {
         slots: &Slots,
         layout: &mut Option<Arc<Layout>>,
     ) -> Result<(), ConfigError> {
-        let width = width_of_first_row(walk, self.table, Some(self.names.len()), self.header_line());
+        let width = width_of_first_row(walk, self.table, Some(self.names.len()), &self.header_line);
         let Some(width) = width else { return Ok(()) };
         self.awaits_row = false;
         if width.surplus > 0 {
@@ -158,7 +158,7 @@ impl Rows {
         if is_bound && self.width.is_some() {
             return Ok(());
         }
-        self.width = self.width.or_else(|| width_of_first_row(walk, self.table, None, None));
+        self.width = self.width.or_else(|| width_of_first_row(walk, self.table, None, &[]));
         if self.width.is_some() {
             *layout = Some(Arc::new(self.layout(slots, None)?));
         } else if !is_bound {

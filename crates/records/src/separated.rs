@@ -1,7 +1,7 @@
 //! Lines and records whose fields a byte separates: where their fields begin and end. Must not know: what the fields are
 //! used for.
 
-use crate::cut::{count_newlines, record_start};
+use crate::cut::{RecordStart, count_newlines, record_start};
 use crate::field::{Encoding, FieldSpan};
 use crate::marks::Marks;
 use crate::names::{FIELDS_MAX, names_of_fields_line, place_in_header, place_of, place_of_index};
@@ -292,12 +292,7 @@ pub(crate) fn read_first_row(walk: &Walk, table: Table) -> Result<FirstRow, Reje
 
 /// The number of fields of the first row that can be read, comments aside; `None` if there is none. With `names`, the
 /// fields of a header, the row may have empty fields behind them; `header_line`, its text, is no row.
-pub(crate) fn width_of_first_row(
-    walk: &Walk,
-    table: Table,
-    names: Option<usize>,
-    header_line: Option<&[u8]>,
-) -> Option<Width> {
+pub(crate) fn width_of_first_row(walk: &Walk, table: Table, names: Option<usize>, header_line: &[u8]) -> Option<Width> {
     if table.has_quotes {
         first_width(Records::new(walk, [walk.record_end, table.separator, b'"']), table, names, header_line)
     } else {
@@ -309,14 +304,14 @@ fn first_width<const N: usize>(
     mut records: Records<N>,
     table: Table,
     names: Option<usize>,
-    header_line: Option<&[u8]>,
+    header_line: &[u8],
 ) -> Option<Width> {
     loop {
         let found = records.next_record(&mut [])?;
         let content = &records.bytes[found.record.content.range()];
         let first = content.first().copied();
         let is_comment = table.has_comments && first == Some(b'#');
-        if found.has_defect() || first.is_none() || is_comment || Some(content) == header_line {
+        if found.has_defect() || first.is_none() || is_comment || content == header_line {
             continue;
         }
         let surplus = names.map_or(0, |names| found.fields.saturating_sub(names));
@@ -329,7 +324,7 @@ fn first_width<const N: usize>(
 /// The number of fields of each whole record of `bytes`, with its content, for a look at a file whose format is not
 /// known.
 pub(crate) fn rows_of(bytes: &[u8], separator: u8, has_quotes: bool) -> Vec<(usize, &[u8])> {
-    let walk = Walk { bytes, start: 0, line: 1, quoted_newlines: has_quotes, record_end: b'\n' };
+    let walk = Walk { bytes, start: 0, line: 1, quoted_newlines: has_quotes, record_end: b'\n', may_have_marks: true };
     let mut rows = Vec::new();
     if has_quotes {
         let mut records = Records::new(&walk, [b'\n', separator, b'"']);
@@ -355,6 +350,34 @@ enum Defect {
     Unclosed,
     /// It has several lines, and the quotes that join them do not close at the end of a field.
     Joined,
+}
+
+impl Defect {
+    /// Returns the defect of a record with this one so far, behind a quoted text of several lines or without an end.
+    /// `rest` follows the text.
+    // Takes no reference to `Records`, whose state would leave the registers.
+    #[cold]
+    fn or_of_lines(self, is_closed: bool, rest: &[u8], separator: u8, skips_blanks: bool) -> Self {
+        match self {
+            _ if !is_closed => Self::Unclosed,
+            Self::None if !ends_field(rest, separator, skips_blanks) => Self::Joined,
+            defect => defect,
+        }
+    }
+}
+
+/// Returns whether a field ends in front of `rest`, blanks aside.
+fn ends_field(rest: &[u8], separator: u8, skips_blanks: bool) -> bool {
+    let blanks = if skips_blanks { rest.iter().take_while(|&&byte| byte == b' ').count() } else { 0 };
+    match &rest[blanks..] {
+        [] | [b'\n', ..] | [b'\r'] | [b'\r', b'\n', ..] => true,
+        [byte, ..] => *byte == separator,
+    }
+}
+
+#[inline(never)]
+fn are_blanks(bytes: &[u8]) -> bool {
+    bytes.iter().all(|&byte| byte == b' ')
 }
 
 /// A record with its number of fields.
@@ -402,10 +425,12 @@ impl Found {
 struct Records<'a, const N: usize> {
     marks: Marks<'a, N>,
     bytes: &'a [u8],
-    start: usize,
+    /// Where the next record begins.
+    next: RecordStart,
     line: u64,
     quoted_newlines: bool,
     record_end: u8,
+    may_have_marks: bool,
     /// NUL bytes in front of records so far.
     hole_bytes: usize,
     separator: u8,
@@ -415,14 +440,16 @@ struct Records<'a, const N: usize> {
 
 impl<'a, const N: usize> Records<'a, N> {
     fn new(walk: &Walk<'a>, needles: [u8; N]) -> Self {
+        let next = record_start(walk.bytes, walk.start, walk.record_end);
         Self {
             marks: Marks::new(walk.bytes, walk.start, needles),
             bytes: walk.bytes,
-            start: walk.start,
+            next,
             line: walk.line,
             quoted_newlines: walk.quoted_newlines,
             record_end: walk.record_end,
-            hole_bytes: 0,
+            may_have_marks: walk.may_have_marks,
+            hole_bytes: next.record - walk.start,
             separator: needles.get(1).copied().unwrap_or(b'\n'),
             skips_blanks: needles.get(1).is_some_and(|&separator| separator != b' '),
         }
@@ -431,28 +458,27 @@ impl<'a, const N: usize> Records<'a, N> {
     /// Writes the places of the first fields into `fields`, as many as it holds.
     #[inline(always)]
     fn next_record(&mut self, fields: &mut [FieldSpan]) -> Option<Found> {
-        if self.start >= self.bytes.len() {
+        let begins = self.next;
+        if begins.record >= self.bytes.len() {
             return None;
         }
-        let begins = record_start(self.bytes, self.start, self.record_end);
-        self.hole_bytes += begins.record - self.start;
         let mut field = FieldSpan::raw(begins.content, begins.content);
         let (mut count, mut newlines, mut defect) = (0, 0, Defect::None);
         let (content_end, end) = loop {
             let place = self.marks.next().unwrap_or(self.bytes.len());
             match self.bytes.get(place) {
                 None => break (place, place),
-                Some(byte) if *byte == self.record_end => break (place, place + 1),
+                // Only lines, in which nothing else is searched for, may end with another byte.
+                Some(byte) if N == 1 || *byte == b'\n' => break (place, place + 1),
                 Some(b'"') if N == 3 => {
                     if self.opens_field(field.start as usize, place) {
                         field = FieldSpan { encoding: Encoding::CsvQuoted, ..FieldSpan::raw(place, place) };
                         let (after, is_closed) = self.pass_quoted(place + 1);
                         let joined = count_newlines(&self.bytes[place..after]);
-                        newlines += joined;
-                        if !is_closed {
-                            defect = Defect::Unclosed;
-                        } else if joined > 0 && defect == Defect::None && !self.ends_field(after) {
-                            defect = Defect::Joined;
+                        if joined > 0 || !is_closed {
+                            newlines += joined;
+                            let rest = &self.bytes[after..];
+                            defect = defect.or_of_lines(is_closed, rest, self.separator, self.skips_blanks);
                         }
                         self.marks.seek(after);
                     }
@@ -478,35 +504,23 @@ impl<'a, const N: usize> Records<'a, N> {
         let span = RecordSpan { start: begins.record as u32, end: end as u32, line: self.line };
         let record = RawRecord { span, content: FieldSpan::raw(begins.content, content_end) };
         self.line += 1 + newlines;
-        self.start = end;
+        self.next = RecordStart { record: end, content: end };
+        if self.may_have_marks {
+            // Takes no reference to `self`, so that the loop keeps its state in registers.
+            self.next = record_start(self.bytes, end, self.record_end);
+            self.hole_bytes += self.next.record - end;
+        }
         Some(Found { record, fields: count + 1, defect })
     }
 
     /// Whether the quote at `place` encloses the field that begins at `start`: nothing but blanks stands before it.
     #[inline(always)]
     fn opens_field(&self, start: usize, place: usize) -> bool {
-        place == start || (self.skips_blanks && self.are_blanks(start, place))
-    }
-
-    #[inline(never)]
-    fn are_blanks(&self, start: usize, end: usize) -> bool {
-        self.bytes[start..end].iter().all(|&byte| byte == b' ')
-    }
-
-    /// Whether a field ends at `place`, blanks aside.
-    #[cold]
-    fn ends_field(&self, place: usize) -> bool {
-        let rest = &self.bytes[place..];
-        let blanks = if self.skips_blanks { rest.iter().take_while(|&&byte| byte == b' ').count() } else { 0 };
-        match &rest[blanks..] {
-            [] | [b'\n', ..] | [b'\r'] | [b'\r', b'\n', ..] => true,
-            [byte, ..] => *byte == self.separator,
-        }
+        place == start || (self.skips_blanks && are_blanks(&self.bytes[start..place]))
     }
 
     /// The place behind the closing quote of the field whose inside begins at `start`, or the place where the record
     /// must end without one.
-    #[inline(always)]
     fn pass_quoted(&self, start: usize) -> (usize, bool) {
         let rest = &self.bytes[start..];
         let limit = if self.quoted_newlines { None } else { memchr(b'\n', rest) };

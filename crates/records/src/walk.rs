@@ -60,6 +60,8 @@ pub(crate) struct Walk<'a> {
     pub(crate) quoted_newlines: bool,
     /// The byte that ends a record.
     pub(crate) record_end: u8,
+    /// Whether a hole or a byte order mark may stand in front of a record; false where the bytes have none.
+    pub(crate) may_have_marks: bool,
 }
 
 /// Memory of a walk, which is kept to be used again.
