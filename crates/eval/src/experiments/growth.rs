@@ -305,6 +305,7 @@ mod tests {
     use crate::stats::Judged;
 
     #[test]
+    #[ignore = "minutes"]
     fn a_burst_opens_generations_and_they_go_again() {
         let document = found("growth");
         assert_eq!(document.count(Judged::Out), 0, "{document:#?}");

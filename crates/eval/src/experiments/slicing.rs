@@ -367,6 +367,7 @@ mod tests {
     use crate::stats::Judged;
 
     #[test]
+    #[ignore = "minutes"]
     fn a_log_of_distinct_keys_alone_loads_slices_as_its_lookups_stop() {
         let keys: Vec<u64> = (0..3_000).collect();
         let cases = logged_cases(&keys, "keys of a crawl".to_owned());
@@ -377,6 +378,7 @@ mod tests {
     }
 
     #[test]
+    #[ignore = "minutes"]
     fn vertical_slices_are_fairer_and_err_no_more() {
         let keys = (0..20_000).map(|event| event % 1_500).collect();
         let clients = (0..20_000).map(|event| event % 7).collect();
