@@ -60,6 +60,19 @@ impl WindowRule {
         unit.after(self.span_units)
     }
 
+    /// The greatest expiry of the cells of an event within the window after `unit`. Where cells expire later, the last
+    /// event that set them is further away from `unit` than the window.
+    ///
+    /// ```
+    /// use firstseen_filter::{UnitNumber, WindowRule};
+    /// let rule = WindowRule { span_units: 10, lateness_units: 30 };
+    /// assert_eq!(rule.expiry_max(UnitNumber(100)), rule.expiry(UnitNumber(109)));
+    /// ```
+    #[inline(always)]
+    pub fn expiry_max(&self, unit: UnitNumber) -> UnitNumber {
+        self.expiry(unit).after(self.span_units.saturating_sub(1))
+    }
+
     /// The place of an event of `unit` when the greatest unit seen is `now`; `None` if it comes so late that its cells
     /// would have expired already, beyond the lateness.
     ///

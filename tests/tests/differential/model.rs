@@ -192,7 +192,27 @@ impl Model {
             return Some(if self.late == Late::Dropped { Fate::Again } else { Fate::New });
         }
         let known = self.keys.get(&key).copied().unwrap_or_default();
-        self.counts(known, place.judged).map(|is_known| if is_known { Fate::Again } else { Fate::New })
+        let is_known = self.counts(known, place.judged);
+        if self.is_beyond_window(time_ms) && is_known != Some(false) {
+            // Late where the record that is known is younger by more than the window, and in a filter that has grown.
+            return match (self.late, is_known) {
+                (Late::Dropped, Some(_)) => Some(Fate::Again),
+                (Late::Dropped, None) => None,
+                _ => self.is_apart(known, time_ms).then_some(Fate::New),
+            };
+        }
+        is_known.map(|is_known| if is_known { Fate::Again } else { Fate::New })
+    }
+
+    /// Whether an event is older than a window of time by the clock.
+    fn is_beyond_window(&self, time_ms: u64) -> bool {
+        matches!(self.window, Window::Sliding { by_time: true, length, .. } if time_ms + length < self.clock_ms)
+    }
+
+    /// Whether the last sighting of a key is younger than an event by more than the window, for certain.
+    fn is_apart(&self, known: Known, time_ms: u64) -> bool {
+        let Window::Sliding { length, slack, .. } = self.window else { return false };
+        known.surely.is_some_and(|seen_ms| seen_ms > time_ms + length + 2 * slack)
     }
 
     /// Notes the fate of the next record.
@@ -203,9 +223,10 @@ impl Model {
         let place = self.place(time_ms);
         let refreshes = matches!(self.window, Window::Sliding { refresh: true, .. });
         if place.is_late != Some(true) && (fate == Fate::New || refreshes) {
+            let is_beyond_window = self.is_beyond_window(time_ms);
             let known = self.keys.entry(key).or_default();
             known.maybe = known.maybe.max(Some(place.own));
-            if place.is_late == Some(false) {
+            if place.is_late == Some(false) && !is_beyond_window {
                 known.surely = known.surely.max(Some(place.own));
             }
         }

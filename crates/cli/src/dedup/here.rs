@@ -7,6 +7,7 @@ use std::ops::Range;
 use firstseen_filter::{Digest, ExactWindow, FORESEEN_EVENTS_MAX, Stamp, Verdict};
 use firstseen_routing::{Answer, SlicedDefinition, SlicedFilter};
 
+use crate::dedup::beyond::BeyondWindow;
 use crate::dedup::confirm::Confirm;
 use crate::dedup::lateness::PastLateness;
 use crate::input::{Batch, present_ms};
@@ -21,7 +22,10 @@ pub(super) struct Here {
     pub(super) exact: Option<ExactWindow>,
     pub(super) lookup: bool,
     pub(super) times_ms: Vec<u64>,
+    /// Those of the events that were answered last.
+    pub(super) stamps: Vec<Stamp>,
     pub(super) past_lateness: PastLateness,
+    pub(super) beyond: BeyondWindow,
     /// Whether the filter was saved by an earlier run.
     pub(super) is_continued: bool,
 }
@@ -42,13 +46,33 @@ impl Here {
         self.filter.show_present_ms(present_ms());
         answers.clear();
         answers.resize(chunk.len(), Answer::Undecided);
-        let (digests, times_ms) = (&batch.parsed.digests()[chunk], &self.times_ms);
-        if self.lookup {
-            self.filter.lookup_batch(digests, times_ms, answers);
-        } else {
-            self.filter.observe_batch(digests, times_ms, answers);
+        self.stamps.clear();
+        let digests = &batch.parsed.digests()[chunk];
+        let mut start = 0;
+        while start < digests.len() {
+            let piece = start..self.beyond.piece_end(&self.times_ms, start, digests.len());
+            start = piece.end;
+            self.answer_piece(&digests[piece.clone()], piece.start, &mut answers[piece]);
         }
-        self.past_lateness.count(self.filter.stamps(), answers, self.filter.now_unit());
+        self.past_lateness.count(&self.stamps, answers, self.filter.now_unit());
+    }
+
+    /// Answers the events of a chunk from number `first` on, for which `digests` are.
+    fn answer_piece(&mut self, digests: &[Digest], first: usize, answers: &mut [Answer]) {
+        let Self { filter, beyond, stamps, .. } = self;
+        let times_ms = self.times_ms.get(first..).unwrap_or_default();
+        if self.lookup {
+            filter.lookup_batch(digests, times_ms, answers);
+        } else {
+            filter.observe_batch(digests, times_ms, answers);
+        }
+        stamps.extend_from_slice(filter.stamps());
+        let rule = &self.header.definition.group.rule;
+        let times_ms = &times_ms[..times_ms.len().min(digests.len())];
+        beyond.call_late(times_ms, answers, |event| {
+            let stamp = filter.stamps()[event];
+            filter.expiry(digests[event], stamp).is_none_or(|expiry| expiry > rule.expiry_max(stamp.unit))
+        });
     }
 
     /// How far ahead of the others an event's time may be to be accepted without their confirmation; none where times
@@ -68,7 +92,7 @@ impl Here {
         let Some(exact) = &mut self.exact else { return };
         exact.observe(
             digest,
-            self.filter.stamps()[place],
+            self.stamps[place],
             match answer {
                 Answer::FirstSeen => Verdict::FirstSeen,
                 Answer::Duplicate => Verdict::Duplicate,
@@ -81,7 +105,7 @@ impl Here {
     /// that.
     pub(super) fn is_certain(&mut self, digest: Digest, place: usize, answer: Answer) -> bool {
         let Some(confirm) = &mut self.confirm else { return true };
-        let stamp: Stamp = self.filter.stamps()[place];
+        let stamp = self.stamps[place];
         if answer == Answer::FirstSeen && !self.lookup {
             confirm.delivered(digest, self.header.definition.group.rule.expiry(stamp.unit));
         }

@@ -6,6 +6,7 @@
 //! works, or where it is.
 
 mod auto_lateness;
+mod beyond;
 #[cfg(feature = "full")]
 mod claims;
 mod confirm;

@@ -18,6 +18,7 @@ use tokio::runtime::Runtime;
 use tokio::time::{timeout, timeout_at};
 
 use super::ClusterArgs;
+use super::beyond::BeyondWindow;
 use super::claims::Claims;
 use super::claims::calls::{Claimed, LET_GO_WITHIN, claimed_or_left, confirmed_or_not, lease_of, release};
 use super::here::times_ms;
@@ -73,6 +74,7 @@ pub(super) struct Remote {
     noted: Option<Instant>,
     /// The verdicts of the batch that is being handled.
     verdicts: Vec<Verdict>,
+    beyond: BeyondWindow,
     // The last field, so that the client ends before its runtime.
     client: Client,
     runtime: Runtime,
@@ -184,6 +186,7 @@ impl Remote {
             anyhow::Ok((client, filter))
         })?;
         let claims = args.claims.map(|lease_ms| lease_of(&filter, lease_ms)).transpose()?.map(Claims::new);
+        let beyond = BeyondWindow::new(&filter.definition().group.window, 0);
         Ok(Self {
             addresses: args.cluster.clone(),
             filter,
@@ -193,6 +196,7 @@ impl Remote {
             inflight: VecDeque::new(),
             waits: Waits::new(),
             noted: None,
+            beyond,
             verdicts: Vec::new(),
             client,
             runtime,
@@ -272,6 +276,7 @@ impl Remote {
             );
         }
         self.verdicts = verdicts;
+        self.call_late(batch);
         let (Some(claims), Some(mut answers)) = (&mut self.claims, answers) else { return Ok(()) };
         if let Some(since) = self.waits.given_up_at() {
             let granted = answers.give_back();
@@ -285,6 +290,23 @@ impl Remote {
             let _ = self.runtime.block_on(released);
         }
         Ok(())
+    }
+
+    /// Calls events late whose duplicates may be further away than the window.
+    fn call_late(&mut self, batch: &Batch) {
+        if !self.filter.needs_times() {
+            return;
+        }
+        let mut times = Vec::new();
+        times_ms(batch, 0..batch.parsed.len(), &mut times);
+        let mut answers: Vec<Answer> = self.verdicts.iter().copied().map(answer_of).collect();
+        // Producers do not learn when the cells of an event were set.
+        self.beyond.call_late(&times, &mut answers, |_| true);
+        for (verdict, answer) in self.verdicts.iter_mut().zip(answers) {
+            if answer == Answer::Late {
+                *verdict = Verdict::Undecided(Reason::Late);
+            }
+        }
     }
 
     /// Whether another one holds this event of the batch that is being handled, so that it waits.

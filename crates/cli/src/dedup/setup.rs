@@ -6,6 +6,7 @@ use firstseen_records::RecordParser;
 use firstseen_routing::{SlicedDefinition, SlicedFilter, Slicing};
 
 use super::auto_lateness::{Chosen, choose};
+use super::beyond::BeyondWindow;
 use super::engine::Source;
 use super::here::Here;
 use super::lateness::{PastLateness, lateness_ms};
@@ -88,13 +89,16 @@ impl Setup {
                 check_saved(filter.now_ms(), present_ms())?;
             }
         }
+        let beyond = BeyondWindow::new(&header.definition.group.window, filter.now_ms().unwrap_or(0));
         let source = Source::Here(Box::new(Here {
             filter,
             confirm: args.output.confirm.map(Confirm::new),
             exact: args.run.verify.map(|VerifyArg::Exact| ExactWindow::of(&header.definition.group)),
             lookup: args.run.lookup,
             times_ms: Vec::new(),
+            stamps: Vec::new(),
             past_lateness: PastLateness::default(),
+            beyond,
             is_continued,
             header,
         }));

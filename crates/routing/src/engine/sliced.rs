@@ -10,7 +10,7 @@ use super::horizontal::Gather;
 use super::itinerary::Cells;
 use super::placed_batch::PlacedBatch;
 use super::vertical::Vertical;
-use crate::plan::{Load, PlanError, SlicePlan, SlicedBuildError, SlicedDefinition};
+use crate::plan::{Load, PlanError, Route, SlicePlan, SlicedBuildError, SlicedDefinition};
 use crate::verdict::Answer;
 
 /// Events that are worked on together: enough that every slice gets a batch, few enough that buffers stay small.
@@ -38,6 +38,7 @@ pub struct SlicedFilter {
     needs_time: bool,
     /// An event that is looked up may be judged later than all that was recorded.
     judges_ahead: bool,
+    lateness_units: u64,
     /// Of the first generation.
     plan: SlicePlan,
     /// Where slices share events.
@@ -68,6 +69,7 @@ impl SlicedFilter {
             clocks: vec![clock; if matches!(slice.unit, Unit::Events(_)) { groups } else { 1 }],
             needs_time: slice.unit.needs_time(),
             judges_ahead: first.judges_ahead(),
+            lateness_units: slice.rule.lateness_units,
             plan: SlicePlan::new(definition.slicing, *first.geometry())?,
             vertical: Vertical::new(definition, &slices)?,
             loads: vec![Load::default(); count],
@@ -190,6 +192,21 @@ impl SlicedFilter {
     /// The greatest time accepted so far, in milliseconds since 1970.
     pub fn now_ms(&self) -> Option<u64> {
         self.clocks.iter().filter_map(WindowClock::now_ms).max()
+    }
+
+    /// The unit at which the first of the cells expires of an event that was found, or the latest at which it may have
+    /// expired since; `None` where the filter has grown, so that its cells may be in several generations.
+    pub fn expiry(&self, digest: Digest, stamp: Stamp) -> Option<UnitNumber> {
+        if self.generations() > 1 {
+            return None;
+        }
+        let mut route = Route::default();
+        self.plan.route(digest, &mut route);
+        let steps = (0..route.len()).filter_map(|index| route.step(index));
+        let sightings = steps.filter_map(|step| self.slice(step.slice)?.test_at(step.positions, stamp));
+        let expiry = sightings.map(|sighting| sighting.expiry).min()?;
+        let is_over = expiry == UnitNumber::NEVER;
+        Some(if is_over { self.now_unit().before(self.lateness_units) } else { expiry })
     }
 
     /// The stamps of the last batch, if that was not larger than [`BATCH_EVENTS`]; stamps of events that had no place

@@ -1,0 +1,110 @@
+//! Records that came more than the window after younger ones.
+//!
+//! A filter finds an event where its cells have not expired. For a record that is older than the window by the clock, they
+//! may be those of an equal record that is younger by more than the window. Such a record is late here: it is passed on, and
+//! none is dropped for one that is further away than the window. Must not know: where answers come from, where records go.
+
+use firstseen_filter::Window;
+use firstseen_routing::Answer;
+
+/// Events that are answered together move the clock by this part of the window at most.
+const PIECE_PART: u64 = 8;
+
+/// The clock of a run: the greatest time of the records that were judged so far.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct BeyondWindow {
+    /// `None` where the window is no length of time.
+    window_ms: Option<u64>,
+    clock_ms: u64,
+}
+
+impl BeyondWindow {
+    /// Begins with a clock that shows `clock_ms`, or 0 where nothing was judged yet.
+    pub(super) fn new(window: &Window, clock_ms: u64) -> Self {
+        let window_ms = match window {
+            Window::Duration(window_ms) => Some(*window_ms),
+            _ => None,
+        };
+        Self { window_ms, clock_ms }
+    }
+
+    /// Where the events end that are to be answered together with event `start` of `events`; `times_ms` has their times.
+    /// These are all, unless some are older than the window: then cells must not expire between an answer and
+    /// [`Self::call_late`].
+    pub(super) fn piece_end(&self, times_ms: &[u64], start: usize, events: usize) -> usize {
+        let Some(window_ms) = self.window_ms else { return events };
+        let times_ms = &times_ms[start.min(times_ms.len())..events.min(times_ms.len())];
+        let (mut clock_ms, mut has_old) = (self.clock_ms, false);
+        for time_ms in times_ms {
+            clock_ms = clock_ms.max(*time_ms);
+            has_old |= time_ms.saturating_add(window_ms) < clock_ms;
+        }
+        if !has_old {
+            return events;
+        }
+        let Some(first_ms) = times_ms.first() else { return events };
+        let end_ms = self.clock_ms.max(*first_ms).saturating_add(window_ms / PIECE_PART);
+        let beyond = times_ms.iter().position(|time_ms| *time_ms > end_ms);
+        beyond.map_or(events, |beyond| start + beyond)
+    }
+
+    /// Calls events late that are older than the window, were called duplicates, and of which `is_apart`, given their
+    /// number, says that the equal event may be further away than the window. `times_ms` has the times of the first events,
+    /// in milliseconds since 1970.
+    pub(super) fn call_late(
+        &mut self,
+        times_ms: &[u64],
+        answers: &mut [Answer],
+        mut is_apart: impl FnMut(usize) -> bool,
+    ) {
+        let Some(window_ms) = self.window_ms else { return };
+        for (event, (time_ms, answer)) in times_ms.iter().zip(answers).enumerate() {
+            let is_old = time_ms.saturating_add(window_ms) < self.clock_ms;
+            match answer {
+                Answer::Duplicate if is_old && is_apart(event) => *answer = Answer::Late,
+                Answer::FirstSeen | Answer::Duplicate => self.clock_ms = self.clock_ms.max(*time_ms),
+                _ => {}
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use Answer::{Duplicate, FirstSeen, Late, Refused};
+
+    /// The answers to events at these times, for a window of 10 ms and a clock that shows 100 ms.
+    fn called(events: &[(u64, Answer)]) -> Vec<Answer> {
+        let times_ms: Vec<u64> = events.iter().map(|(time_ms, _)| *time_ms).collect();
+        let mut answers: Vec<Answer> = events.iter().map(|(_, answer)| *answer).collect();
+        BeyondWindow::new(&Window::Duration(10), 100).call_late(&times_ms, &mut answers, |_| true);
+        answers
+    }
+
+    #[test]
+    fn a_duplicate_that_is_older_than_the_window_is_late() {
+        assert_eq!(called(&[(89, Duplicate), (90, Duplicate), (89, FirstSeen)]), [Late, Duplicate, FirstSeen]);
+        assert_eq!(called(&[(90, Duplicate), (101, FirstSeen), (90, Duplicate)]), [Duplicate, FirstSeen, Late]);
+        assert_eq!(called(&[(101, Duplicate), (90, Duplicate)]), [Duplicate, Late]);
+    }
+
+    #[test]
+    fn a_duplicate_whose_equal_is_near_stays_one() {
+        let mut answers = [Duplicate, Duplicate];
+        BeyondWindow::new(&Window::Duration(10), 100).call_late(&[50, 60], &mut answers, |event| event == 1);
+        assert_eq!(answers, [Duplicate, Late]);
+    }
+
+    #[test]
+    fn a_time_that_is_refused_moves_no_clock() {
+        assert_eq!(called(&[(500, Refused), (95, Duplicate)]), [Refused, Duplicate]);
+    }
+
+    #[test]
+    fn a_window_without_a_length_of_time_makes_nothing_late() {
+        let mut answers = [Duplicate];
+        BeyondWindow::new(&Window::Unbounded, u64::MAX).call_late(&[0], &mut answers, |_| true);
+        assert_eq!(answers, [Duplicate]);
+    }
+}
