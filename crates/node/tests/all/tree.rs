@@ -60,7 +60,8 @@ fn wall() -> FilterPolicies {
 
 /// Policies by which events that a restarted root has lost are first-seen again.
 fn forgetful() -> FilterPolicies {
-    FilterPolicies { when_lost: WhenLost::FirstSeen, ..wall() }
+    // Replies are remembered for longer than a test takes on a busy machine: those that are forgotten are undecided.
+    FilterPolicies { when_lost: WhenLost::FirstSeen, retry_horizon_ms: 600_000, ..wall() }
 }
 
 async fn producer(cluster: &TestCluster, site: usize, filter: &str) -> (Client, Filter) {

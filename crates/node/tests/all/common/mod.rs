@@ -297,7 +297,8 @@ pub fn request_to_create(name: &str, definition: &SlicedDefinition) -> admin::Cr
         clock: producer::ClockSource::Wall.into(),
         lookup: producer::Lookup::Pipelined.into(),
         answer: producer::AnswerWhen::Early.into(),
-        retry_horizon_ms: 60_000,
+        // No test is as long, however slow the machine is: a name that is forgotten has another answer.
+        retry_horizon_ms: 600_000,
         ..Default::default()
     }
 }
