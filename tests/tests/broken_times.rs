@@ -118,7 +118,7 @@ fn logs_with_gaps_and_tiny_logs_lose_nothing() {
         }
         let (before, _) = log(5_000, |_| false, 0);
         let after: String = (0..5_000)
-            .map(|line| format!("{},key{line},\n", 1_431_000_000_000 + gap_ms + 5_000 * 700 + line * 700))
+            .map(|line| format!("{},key{line}\n", 1_431_000_000_000 + gap_ms + 5_000 * 700 + line * 700))
             .collect();
         folder.write("input", before + &after);
         let counts = counts(&folder, HOURLY);

@@ -110,7 +110,9 @@ fn tool_of(kind: ByteKind) -> Tool {
         ByteKind::Encrypted => Tool::NONE.because("decrypt it first"),
         ByteKind::Arrow | ByteKind::Feather | ByteKind::Hdf5 => Tool::NONE.because("export it as CSV or JSON lines"),
         ByteKind::OldOffice => Tool::NONE.because("save it as CSV"),
-        ByteKind::Image | ByteKind::Program => {
+        ByteKind::DuckDb => Tool::file("duckdb -csv FILE 'FROM TABLE'").then("--format csv"),
+        ByteKind::Ar => Tool::file("ar p FILE MEMBER"),
+        ByteKind::Image | ByteKind::Program | ByteKind::Pickle | ByteKind::Binary => {
             Tool::NONE.because("name a file of text, such as a log, CSV or JSON lines")
         }
         ByteKind::Utf16 => Tool::stream("iconv -f UTF-16 -t UTF-8"),

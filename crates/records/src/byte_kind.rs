@@ -99,6 +99,14 @@ pub enum ByteKind {
     CarriageReturns,
     /// Text whose records end with a NUL byte.
     NulTerminated,
+    /// A file of DuckDB.
+    DuckDb,
+    /// An `ar` archive, such as a package of Debian.
+    Ar,
+    /// Values of Python (`pickle`).
+    Pickle,
+    /// Bytes of no known kind that are no text in any encoding.
+    Binary,
 }
 
 impl std::fmt::Display for ByteKind {
@@ -145,16 +153,22 @@ impl std::fmt::Display for ByteKind {
             Self::Image => "an image",
             Self::Program => "a program",
             Self::Encrypted => "encrypted data",
-            Self::Utf16 | Self::Utf16LittleEndian | Self::Utf16BigEndian => "text in UTF-16",
+            Self::Utf16 | Self::Utf16BigEndian => "text in UTF-16",
+            // Records of one character that end with NUL bytes look like it.
+            Self::Utf16LittleEndian => "text in UTF-16 (or, with NUL bytes at the ends of records, for -z)",
             Self::Utf32 | Self::Utf32LittleEndian | Self::Utf32BigEndian => "text in UTF-32",
             Self::CarriageReturns => "text whose lines end with a carriage return alone",
             Self::NulTerminated => "text whose records end with a NUL byte",
+            Self::DuckDb => "a DuckDB database",
+            Self::Ar => "an ar archive",
+            Self::Pickle => "a Python pickle",
+            Self::Binary => "binary data",
         })
     }
 }
 
 impl ByteKind {
-    /// Whether records that end with NUL bytes may look like this kind.
+    /// Returns whether records that end with NUL bytes may look like this kind.
     pub(crate) fn is_guessed_by_line_ends(self) -> bool {
         matches!(
             self,

@@ -11,12 +11,12 @@ const BLOCK: [u8; 6] = *b"1AY&SY";
 const END: [u8; 6] = *b"\x17\x72\x45\x38\x50\x90";
 const HEAD_BYTES: usize = NAME.len() + 1 + BLOCK.len();
 
-/// Whether an input with this beginning is bzip2. The name alone is text.
+/// Returns whether an input with this beginning is bzip2. The name alone is text.
 pub(crate) fn is_member(head: &[u8]) -> bool {
     head.len() >= HEAD_BYTES && may_become_member(&head[..HEAD_BYTES])
 }
 
-/// Whether further bytes could make it bzip2.
+/// Returns whether further bytes could make it bzip2.
 pub(crate) fn may_become_member(head: &[u8]) -> bool {
     let Some(rest) = head.strip_prefix(&NAME) else { return NAME.starts_with(head) };
     match rest {

@@ -1,5 +1,5 @@
-//! One form for all spellings of a JSON value: what differs only in blanks, in the order of members, in escapes or in the
-//! spelling of numbers becomes the same bytes.
+//! The canonical form of a JSON value. Values that differ only in whitespace, in the order of members, in escape
+//! sequences or in the notation of numbers have the same form.
 //!
 //! A text that has no blanks outside strings, whose members are sorted, and whose strings and numbers have no needless
 //! escapes, zeros or exponents, is its own form. Promises: the forms of two texts are equal only where their values are;

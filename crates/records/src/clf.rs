@@ -19,6 +19,8 @@ const LOG_ALIASES: [(&str, &str); 5] =
     [("ip", "host"), ("url", "path"), ("size", "bytes"), ("referrer", "referer"), ("user_agent", "agent")];
 /// The parts of the request, where `-` is a text like any other.
 const REQUEST_PARTS: Range<usize> = 9..12;
+/// What nginx writes as the address of a client of a socket in the file system.
+const UNIX_SOCKET: &[u8] = b"unix:";
 /// The first field that is read only where it is wanted by its number.
 const FIRST_FURTHER: usize = 7;
 
@@ -77,7 +79,7 @@ impl ClfFields {
     }
 }
 
-/// Whether `line` has the shape of a log line, its time included.
+/// Returns whether `line` has the shape of a log line, its time included.
 pub(crate) fn is_log_line(line: &[u8]) -> bool {
     let Some(found) = LogLine::split(line) else { return false };
     let time = &line[found.time.0..found.time.1];
@@ -112,7 +114,10 @@ impl LogLine {
         let status = reader.until(b" ")?;
         let bytes = reader.word();
         let has_empty = [host, ident, user, time, bytes].iter().any(|(start, end)| start == end);
-        if has_empty || !is_status(&line[status.0..status.1]) {
+        if has_empty || !is_status(&line[status.0..status.1]) || !is_count(&line[bytes.0..bytes.1]) {
+            return None;
+        }
+        if memchr(b'[', &line[time.0..]).is_some_and(|bracket| has_log_time(&line[time.0 + bracket..])) {
             return None;
         }
         let head = Head::of(line, host, ident, user)?;
@@ -166,6 +171,27 @@ fn is_status(text: &[u8]) -> bool {
     }
 }
 
+/// A number of bytes, or `-`.
+fn is_count(text: &[u8]) -> bool {
+    text == b"-" || text.iter().all(u8::is_ascii_digit)
+}
+
+/// Returns whether a text has a time as it stands in log lines. Behind the time of a line, it is that of another line,
+/// of which the beginning of this one lacks its end: a writer was killed, or a disk was full.
+#[cold]
+fn has_log_time(text: &[u8]) -> bool {
+    const SHAPE: &[u8] = b"[00/Aaa/0000:";
+    memchr::memchr_iter(b'[', text).any(|at| {
+        text[at..].get(..SHAPE.len()).is_some_and(|time| {
+            time.iter().zip(SHAPE).all(|(byte, shape)| match shape {
+                b'0' => byte.is_ascii_digit(),
+                b'A' | b'a' => byte.is_ascii_alphabetic(),
+                other => byte == other,
+            })
+        })
+    })
+}
+
 /// What stands before the time of a line.
 struct Head {
     vhost: Option<Place>,
@@ -175,8 +201,8 @@ struct Head {
 }
 
 impl Head {
-    /// Sorts the words before the time; `None` where they are others than `host ident user` or `vhost host ident user`,
-    /// as behind the prefix of a syslog.
+    /// Assigns the words before the time to fields. Returns `None` if they are not `host ident user` or `vhost host
+    /// ident user`, for example behind the prefix of a syslog.
     #[inline]
     fn of(line: &[u8], host: Place, ident: Place, user: Place) -> Option<Self> {
         if is_dash(line, ident) && is_dash(line, user) && begins_like_host(line, host) {
@@ -199,8 +225,8 @@ impl Head {
         head.is_sound(line).then_some(head)
     }
 
-    /// Whether no word stands where another belongs. A user name of several words is told from further fields by what
-    /// these look like.
+    /// Returns whether no word stands where another belongs. A user name of several words is told from further fields
+    /// by what these look like.
     fn is_sound(&self, line: &[u8]) -> bool {
         let [host, ident, user] = [self.host, self.ident, self.user].map(|(start, end)| &line[start..end]);
         let has_words = user.contains(&b' ');
@@ -214,23 +240,23 @@ impl Head {
     }
 }
 
-/// Whether there is no value.
+/// Returns whether there is no value.
 #[inline(always)]
 fn is_dash(line: &[u8], (start, end): Place) -> bool {
     end - start == 1 && line[start] == b'-'
 }
 
-/// Whether a word of at least one byte may name a client, where the usual words follow it.
+/// Returns whether a word of at least one byte may name a client, where the usual words follow it.
 #[inline(always)]
 fn begins_like_host(line: &[u8], (start, end): Place) -> bool {
     line[start].is_ascii_alphanumeric() && line[end - 1] != b':'
 }
 
-/// Whether a word may name a client: a prefix that a log collector sets in front does not.
+/// Returns whether a word may name a client: a prefix that a log collector sets in front does not.
 fn is_host(word: &[u8]) -> bool {
     let is_odd = |byte: &u8| matches!(byte, b'<' | b'[' | b'{' | b'(' | b'"' | b'|' | b'=');
     let is_plain = !word.is_empty() && word.last() != Some(&b':') && !word.iter().any(is_odd);
-    is_plain || is_address(word) || is_bracketed_address(word)
+    is_plain || is_address(word) || is_bracketed_address(word) || word == UNIX_SOCKET
 }
 
 /// `[::1]` or `[::1]:443`.
@@ -239,16 +265,21 @@ fn is_bracketed_address(word: &[u8]) -> bool {
     inside.is_some_and(is_address)
 }
 
-/// Whether `word` names the virtual host that served the client `next`: it has a port (`name:443`), or it is a name and
-/// the next word an address.
+/// Returns whether `word` names the virtual host that served the client `next`: it has a port (`name:443`), or it is a
+/// name and the next word an address.
 fn is_virtual_host(word: &[u8], next: &[u8]) -> bool {
+    if is_address(next) && matches!(word, b"_" | b"-" | b"*") {
+        return true;
+    }
     if !is_host(word) || next == b"-" || is_address(word) {
         return false;
     }
     let port = memchr::memrchr(b':', word);
     let has_port = port.is_some_and(|port| {
         let (name, digits) = (&word[..port], &word[port + 1..]);
-        let is_name = is_bracketed_address(name) || (!name.contains(&b':') && name.iter().any(u8::is_ascii_alphabetic));
+        let is_name = is_bracketed_address(name)
+            || matches!(name, b"_" | b"*")
+            || (!name.contains(&b':') && name.iter().any(u8::is_ascii_alphabetic));
         let is_number = !digits.is_empty() && digits.len() <= 5 && digits.iter().all(u8::is_ascii_digit);
         (is_name || is_address(name)) && is_number
     });
@@ -327,7 +358,7 @@ impl LineReader<'_> {
     }
 }
 
-/// Whether `line` has the shape of an index line.
+/// Returns whether `line` has the shape of an index line.
 pub(crate) fn is_index_line(line: &[u8]) -> bool {
     let mut reader = LineReader { line, at: 0 };
     let (Some(urlkey), Some((start, end))) = (reader.until(b" "), reader.until(b" ")) else { return false };

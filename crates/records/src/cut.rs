@@ -40,18 +40,18 @@ pub(crate) struct Cut {
 }
 
 impl Cut {
-    /// `quotes`: the byte between two fields where quotes count; `record_end`: the byte that ends a record, which is a
-    /// newline where there are quotes. The buffer begins with a record.
+    /// `quotes` is the byte between two fields if the format has quoted fields. `record_end` is the byte that ends a
+    /// record; it must be a newline if `quotes` is set. The buffer must begin with a record.
     pub(crate) fn new(quotes: Option<u8>, record_end: u8) -> Self {
         Self { quotes, record_end, ..Self::default() }
     }
 
-    /// Whether nothing was scanned yet.
+    /// Returns whether nothing was scanned yet.
     pub(crate) fn is_fresh(&self) -> bool {
         self.scanned == 0
     }
 
-    /// Whether the record under way is inside quotes.
+    /// Returns whether the record under way is inside quotes.
     pub(crate) fn is_inside_quotes(&self) -> bool {
         self.state == QuoteState::Inside
     }
@@ -112,7 +112,7 @@ impl Cut {
         }
     }
 
-    /// Whether a quote behind `before`, which begins with a record, begins a field.
+    /// Returns whether a quote behind `before`, which begins with a record, begins a field.
     fn opens_field(&self, before: &[u8]) -> bool {
         let separator = self.quotes.unwrap_or(b',');
         let before = without_blanks(before, separator);
@@ -124,7 +124,8 @@ impl Cut {
     }
 }
 
-/// Whether `before` ends with nothing but what may stand in front of a record: a byte order mark, a hole of NUL bytes.
+/// Returns whether `before` ends with nothing but what may stand in front of a record: a byte order mark, a hole of NUL
+/// bytes.
 #[cold]
 fn begins_record(mut before: &[u8]) -> bool {
     loop {
@@ -206,8 +207,8 @@ pub(crate) fn count_ends(bytes: &[u8], record_end: u8) -> u64 {
     memchr_iter(record_end, bytes).count() as u64
 }
 
-/// Whether every quote that closes in `record` is followed by the end of its field. Readers accept other text there;
-/// but where a quote that opened by mistake meets the next one that opens, there is such text.
+/// Returns whether every quote that closes in `record` is followed by the end of its field. Readers accept other text
+/// there; but where a quote that opened by mistake meets the next one that opens, there is such text.
 pub(crate) fn has_sound_quotes(record: &[u8], separator: u8) -> bool {
     let mut rest = &record[record_start(record, 0, b'\n').content..];
     loop {

@@ -56,15 +56,21 @@ impl Detected {
 ///
 /// The format is `jsonl`, `clf` or `cdxj` where every line is such a record; `w3c` or `tsv` where comment lines with
 /// `#Fields` come first; `csv` or `tsv` where there are at least three rows with the same number of fields, two or more,
-/// and the first one has different names, none of which is a number. Everything else is `lines`.
+/// and the first one has different names, none of which is a number. A header that has all of the names in `wanted`, the
+/// fields that the user has named, needs no rows. Everything else is `lines`.
 ///
 /// ```
 /// use firstseen_records::{RecordFormat, detect};
-/// assert_eq!(detect(b"{\"id\":1}\n{\"id\":2}\n").format(), RecordFormat::Jsonl);
-/// assert_eq!(detect(b"id;name\n1;ann\n2;bob\n").separator(), Some(b';'));
-/// assert_eq!(detect(b"a line\nanother, with a comma\n").format(), RecordFormat::Lines);
+/// assert_eq!(detect(b"{\"id\":1}\n{\"id\":2}\n", &[]).format(), RecordFormat::Jsonl);
+/// assert_eq!(detect(b"id;name\n1;ann\n2;bob\n", &[]).separator(), Some(b';'));
+/// assert_eq!(detect(b"a line\nanother, with a comma\n", &[]).format(), RecordFormat::Lines);
+/// assert_eq!(detect(b"id,name\n", &["id".to_owned()]).format(), RecordFormat::Csv);
 /// ```
-pub fn detect(first_block: &[u8]) -> Detected {
+pub fn detect(first_block: &[u8], wanted: &[String]) -> Detected {
+    if first_block.is_empty() && !wanted.is_empty() {
+        // No record lacks these fields: this format takes any names.
+        return Detected::of(RecordFormat::Jsonl);
+    }
     let end = memchr::memrchr(b'\n', first_block);
     let Some(whole) = end.map(|end| &first_block[..=end]) else { return Detected::lines("no line is complete yet") };
     let lines: Vec<&[u8]> = lines_of(whole).filter(|line| !line.is_empty()).collect();
@@ -83,7 +89,7 @@ pub fn detect(first_block: &[u8]) -> Detected {
     if lines.iter().all(|line| is_index_line(line)) {
         return Detected::of(RecordFormat::Cdxj);
     }
-    let mut tables = SEPARATORS.iter().filter(|(separator, format)| is_table(whole, *separator, *format));
+    let mut tables = SEPARATORS.iter().filter(|(separator, format)| is_table(whole, *separator, *format, wanted));
     match (tables.next(), tables.next()) {
         (Some(_), Some(_)) => Detected::lines("more than one byte may separate fields"),
         (Some((separator, format)), None) => {
@@ -125,12 +131,12 @@ fn by_fields_line(lines: &[&[u8]]) -> Option<Detected> {
     is_extended.then_some(Detected::of(RecordFormat::W3c))
 }
 
-/// Whether rows have as many fields as there are names; blanks in quotes separate nothing.
+/// Returns whether rows have as many fields as there are names; blanks in quotes separate nothing.
 fn has_blanks<'a>(mut rows: impl Iterator<Item = &'a [u8]>, names: usize) -> bool {
     rows.all(|row| rows_of(row, b' ', true).first().is_some_and(|(fields, _)| *fields == names))
 }
 
-fn is_table(block: &[u8], separator: u8, format: RecordFormat) -> bool {
+fn is_table(block: &[u8], separator: u8, format: RecordFormat, wanted: &[String]) -> bool {
     let has_quotes = format != RecordFormat::Tsv;
     let rows = rows_of(block, separator, has_quotes);
     let mut rows = rows.iter().filter(|(_, content)| !content.is_empty());
@@ -142,16 +148,27 @@ fn is_table(block: &[u8], separator: u8, format: RecordFormat) -> bool {
         }
         count += 1;
     }
-    *columns >= 2 && count >= ROWS_MIN && has_names(header, separator)
+    *columns >= 2 && has_names(header, separator) && (count >= ROWS_MIN || has_wanted(header, separator, wanted))
 }
 
-/// Whether the fields of a header are names: different ones, and no sentence among them.
+/// Returns whether a header has all the names that are wanted, and there are such; a number may name a column by its
+/// place.
+fn has_wanted(header: &[u8], separator: u8, wanted: &[String]) -> bool {
+    let mut wanted = wanted.iter().filter(|name| name.parse::<usize>().is_err()).peekable();
+    wanted.peek().is_some() && wanted.all(|wanted| names_of(header, separator).any(|name| name == wanted.as_bytes()))
+}
+
+/// The fields of a header, without their quotes.
+fn names_of(header: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
+    header
+        .split(move |&byte| byte == separator)
+        .map(|name| name.strip_prefix(b"\"").and_then(|inside| inside.strip_suffix(b"\"")).unwrap_or(name))
+}
+
+/// Returns whether the fields of a header are names: different ones, and no sentence among them.
 fn has_names(header: &[u8], separator: u8) -> bool {
     let mut seen = HashSet::new();
-    header.split(|&byte| byte == separator).all(|name| {
-        let name = name.strip_prefix(b"\"").and_then(|inside| inside.strip_suffix(b"\"")).unwrap_or(name);
-        is_name(name) && seen.insert(name)
-    })
+    names_of(header, separator).all(|name| is_name(name) && seen.insert(name))
 }
 
 fn is_name(name: &[u8]) -> bool {
@@ -172,7 +189,7 @@ mod tests {
     const INDEX: &str = "org,example)/ 20240101120000 {\"url\": \"http://example.org/\"}\n";
 
     fn found(text: &str) -> (&'static str, Option<u8>) {
-        let detected = detect(text.as_bytes());
+        let detected = detect(text.as_bytes(), &[]);
         assert_eq!(detected.doubt().is_some(), detected.format() == RecordFormat::Lines, "{text:?}");
         (detected.format().name(), detected.separator())
     }
@@ -199,6 +216,21 @@ mod tests {
         }
         assert_eq!(found("id;price\n1;1,5\n2;2,5\n"), ("csv", Some(b';')));
         assert_eq!(found("a|b|c\n1|2|3\n4|5|6\n"), ("csv", Some(b'|')));
+    }
+
+    #[test]
+    fn a_header_with_the_fields_that_are_named_needs_no_rows() {
+        let wanted = ["user id".to_owned(), "2".to_owned()];
+        for (text, format) in [
+            ("\"user id\",ad\n", RecordFormat::Csv),
+            ("ts\tuser id\n1\ta\n", RecordFormat::Tsv),
+            ("ts,user id,x\n1,a\n", RecordFormat::Lines),
+            ("ts,user\n1,a\n", RecordFormat::Lines),
+            ("", RecordFormat::Jsonl),
+        ] {
+            assert_eq!(detect(text.as_bytes(), &wanted).format(), format, "{text:?}");
+        }
+        assert_eq!(detect(b"id,name\n1,a\n", &["2".to_owned()]).format(), RecordFormat::Lines);
     }
 
     #[test]

@@ -35,8 +35,10 @@ fn kind_of_wide_text(head: &[u8]) -> Option<ByteKind> {
     is_utf16(head, 1).then_some(ByteKind::Utf16BigEndian)
 }
 
-/// Whether this is UTF-16 whose low bytes stand at places of the `parity`. Every script has blanks, digits or line
-/// ends, whose high byte is zero; in UTF-16 no low byte of a text is zero, and no line end stands without its zero.
+/// Returns whether the input looks like UTF-16 whose low bytes are at offsets of this parity. Text in any script has
+/// spaces, digits or line ends, and the high byte of each of these is zero. So some high bytes must be zero, no low
+/// byte may be, and a line end must have its zero byte. Texts with a character whose low byte is zero (U+4E00) are not
+/// recognised.
 fn is_utf16(head: &[u8], parity: usize) -> bool {
     let units = head.chunks_exact(2);
     let count = units.len();
@@ -58,8 +60,8 @@ fn is_utf16(head: &[u8], parity: usize) -> bool {
     count >= UNITS_MIN && ascii > least
 }
 
-/// Whether lines end with carriage returns, and none with a newline. In cells between quotes a newline may stand: CSV
-/// of old spreadsheets has such cells.
+/// Returns whether lines end with carriage returns, and none with a newline. In cells between quotes a newline may
+/// stand: CSV of old spreadsheets has such cells.
 fn has_returns_only(head: &[u8]) -> bool {
     let Some(first) = memchr(b'\r', head) else { return false };
     // The common file is decided here: its first return is part of a line end, or a newline came before.
@@ -83,7 +85,8 @@ fn has_returns_only(head: &[u8]) -> bool {
     returns > 1 && !is_quoted
 }
 
-/// Whether records end with NUL bytes, as `find -print0` writes them: no line end, and text around single NUL bytes.
+/// Returns whether records end with NUL bytes, as `find -print0` writes them: no line end, and text around single NUL
+/// bytes.
 fn is_nul_terminated(head: &[u8]) -> bool {
     if memchr(b'\n', head).is_some() || head.first() == Some(&0) {
         return false;

@@ -201,6 +201,19 @@ pub enum ConfigError {
         /// This file's names.
         other: String,
     },
+    /// A record within a file has the names of the header in another order.
+    #[error(
+        "line {line} has the names of the header in another order, `{other}` instead of `{first}`, so that other fields \
+         would be compared behind it: give files of one shape"
+    )]
+    HeaderReordered {
+        /// The line of the record.
+        line: u64,
+        /// The names of the header.
+        first: String,
+        /// Those of the record.
+        other: String,
+    },
     /// The header cannot be read as a record.
     #[error("the header on line 1 cannot be read: {reason}")]
     BadHeader {
@@ -226,11 +239,20 @@ pub enum RejectReason {
     Blank,
     /// The line is a comment (`#...`) in a file that has such.
     #[error("the line is a comment")]
-    Comment,
+    Comment {
+        /// Whether it names the fields of the rows behind it.
+        names_fields: bool,
+    },
     /// A field of the key has no value: it is empty, JSON's `null`, or `-` in a log.
     #[error("its key field `{field}` has no value (--empty-key value takes an empty value for a key)")]
     NoKey {
         /// The field as the user named it.
+        field: Arc<str>,
+    },
+    /// A field that is needed occurs more than once, so that it has no one value.
+    #[error("its field `{field}` occurs more than once")]
+    RepeatedName {
+        /// The path of the field.
         field: Arc<str>,
     },
     /// The row has not as many fields as the header, or as the first row where there is no header.
@@ -238,7 +260,7 @@ pub enum RejectReason {
         "it has {}, and the {} has {expected}{}",
         counted_fields(*.fields),
         if *.has_header { "header" } else { "first row" },
-        ragged_cure(*.is_tab_quoted)
+        ragged_cure(*.is_tab_quoted, *.is_beyond_padding)
     )]
     Ragged {
         /// Its fields.
@@ -249,6 +271,8 @@ pub enum RejectReason {
         has_header: bool,
         /// Whether it has quotes, which mean nothing in tab-separated records.
         is_tab_quoted: bool,
+        /// Whether short rows are padded, and this one has fields that would not be compared.
+        is_beyond_padding: bool,
     },
     /// A quote joins lines to one record, but closes within a field, as where an escaped quote was taken for one that
     /// closes.
@@ -326,8 +350,10 @@ fn counted_fields(fields: usize) -> String {
     if fields == 1 { "1 field".to_owned() } else { format!("{fields} fields") }
 }
 
-fn ragged_cure(is_tab_quoted: bool) -> &'static str {
-    if is_tab_quoted {
+fn ragged_cure(is_tab_quoted: bool, is_beyond_padding: bool) -> &'static str {
+    if is_beyond_padding {
+        ", whose further fields --ignore would leave out, too (name the fields to compare with --key)"
+    } else if is_tab_quoted {
         " (if quotes enclose fields, say --format csv --separator tab)"
     } else {
         " (--ragged pad takes such rows)"
@@ -363,6 +389,8 @@ reject_kinds! {
     Blank = "blank",
     /// A field of the key has no value.
     NoKey = "no_key",
+    /// A field that is needed occurs more than once.
+    RepeatedName = "repeated_name",
     /// The row has another number of fields than the header, or than the first row.
     Ragged = "ragged",
     /// A quote joins lines to one record, and does not close at the end of a field.
@@ -401,8 +429,9 @@ impl RejectReason {
     /// ```
     pub fn kind(&self) -> RejectKind {
         match self {
-            Self::Blank | Self::Comment => RejectKind::Blank,
+            Self::Blank | Self::Comment { .. } => RejectKind::Blank,
             Self::NoKey { .. } => RejectKind::NoKey,
+            Self::RepeatedName { .. } => RejectKind::RepeatedName,
             Self::Ragged { .. } => RejectKind::Ragged,
             Self::JoinedLines { .. } => RejectKind::JoinedLines,
             Self::MissingField { .. } => RejectKind::MissingField,

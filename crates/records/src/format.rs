@@ -14,9 +14,9 @@ pub enum RecordFormat {
     /// Extended log format of the W3C, as IIS writes it: values separated by blanks; the comment line `#Fields: ...`
     /// names the fields, also where it comes again later with others, and `-` is no value.
     W3c,
-    /// A JSON object a line; fields are names or dotted paths (`user.id`; a dot in a name is written `\.`). Of
-    /// members with one name the last one counts, as for most parsers. Objects are equal as whole records where their
-    /// values are: the order of members does not count.
+    /// One JSON object a line. Fields are selected by name or by dotted path (`user.id`; a dot in a name is written
+    /// `\.`). A record is rejected if a selected name occurs twice. As whole records, objects are equal if their values
+    /// are, whatever the order of their members.
     Jsonl,
     /// The common log format, and the combined one, of web servers: `host` (or `ip`), `ident`, `user`, `time`,
     /// `request`, `status`, `bytes` (`size`), `referer` (`referrer`), `agent` (`user_agent`), then what a server adds;

@@ -7,12 +7,12 @@ use std::io::{Read, Result};
 
 const MAGIC: [u8; 2] = [0x1F, 0x8B];
 
-/// Whether an input with this beginning is gzip.
+/// Returns whether an input with this beginning is gzip.
 pub(crate) fn is_member(head: &[u8]) -> bool {
     head.starts_with(&MAGIC)
 }
 
-/// Whether further bytes could make it gzip.
+/// Returns whether further bytes could make it gzip.
 pub(crate) fn may_become_member(head: &[u8]) -> bool {
     MAGIC.starts_with(head)
 }

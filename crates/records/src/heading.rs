@@ -19,6 +19,8 @@ pub(crate) struct Heading {
     pub(crate) record: RawRecord,
     /// Whether it is a comment that names the fields (`#Fields: ...`).
     pub(crate) is_comment: bool,
+    /// Whether it is a row that begins with `#` (`#id,name`).
+    pub(crate) begins_like_comment: bool,
 }
 
 /// The first lines of a file.
@@ -29,7 +31,7 @@ pub(crate) struct Beginning {
     pub(crate) heading: Option<Heading>,
 }
 
-/// Whether a file whose first lines are those of `walk` has comments, where its format does not say so.
+/// Returns whether a file whose first lines are those of `walk` has comments, where its format does not say so.
 pub(crate) fn has_comments(walk: &Walk) -> bool {
     walk.bytes.get(record_start(walk.bytes, walk.start, walk.record_end).content) == Some(&b'#')
 }
@@ -53,20 +55,21 @@ pub(crate) fn read_beginning(walk: &Walk, format: RecordFormat, table: Table) ->
         return Err(ConfigError::NoFieldsLine { line: rest.line });
     }
     let row = read_first_row(&rest, table).map_err(|reason| ConfigError::BadHeader { reason })?;
-    Ok(Beginning { comments, heading: Some(heading(row)) })
+    Ok(Beginning { comments, heading: Some(heading(row, false)) })
 }
 
-fn heading(row: FirstRow) -> Heading {
-    Heading { names: row.names, width: row.fields, record: row.record, is_comment: false }
+fn heading(row: FirstRow, begins_like_comment: bool) -> Heading {
+    let FirstRow { names, fields, record } = row;
+    Heading { names, width: fields, record, is_comment: false, begins_like_comment }
 }
 
-/// The header that a comment is: `#Fields: date time`, or `#id,name`. A directive (`#Date: ...`), a sentence
-/// (`# Exported ...`) and a line of one field are none.
+/// Returns the header that a comment contains, such as `#Fields: date time` or `#id,name`. A directive (`#Date: ...`),
+/// a sentence (`# Exported ...`) and a line of one field are no headers.
 fn commented_heading(walk: &Walk, comment: RawRecord, format: RecordFormat, table: Table) -> Option<Heading> {
     let text = &walk.bytes[comment.content.range()];
     if let Some(names) = names_of_fields_line(text) {
         let width = names.len();
-        return Some(Heading { names, width, record: comment, is_comment: true });
+        return Some(Heading { names, width, record: comment, is_comment: true, begins_like_comment: true });
     }
     let word = text[1..].iter().take_while(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(byte)).count();
     let is_directive = text.get(1 + word) == Some(&b':') || ZEEK_WORDS.contains(&&text[1..=word]);
@@ -74,7 +77,7 @@ fn commented_heading(walk: &Walk, comment: RawRecord, format: RecordFormat, tabl
         return None;
     }
     let row = read_first_row(walk, table).ok()?;
-    (row.fields >= 2 && row.record.span == comment.span).then(|| heading(row))
+    (row.fields >= 2 && row.record.span == comment.span).then(|| heading(row, true))
 }
 
 /// The first line of `walk`, quotes aside.

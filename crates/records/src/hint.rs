@@ -25,10 +25,19 @@ pub fn hint(first_bytes: &[u8], format: RecordFormat) -> Option<String> {
     let text = text.trim_ascii_start();
     let line = lines_of(text).next().unwrap_or_default();
     json_hint(text, line, format)
-        .or_else(|| csvlog_hint(line, format))
+        .or_else(|| csvlog_hint(text, line, format))
         .or_else(|| prefix_hint(line))
         .or_else(|| markup_hint(text))
         .or_else(|| format_hint(text, format))
+}
+
+/// Returns what `first_bytes` look like, and the command that helps, if a comparison of lines would split records: JSON
+/// that is not one object a line, PostgreSQL's csvlog, XML.
+pub fn hint_of_document(first_bytes: &[u8]) -> Option<String> {
+    let text = first_bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(first_bytes).trim_ascii_start();
+    let line = lines_of(text).next().unwrap_or_default();
+    let format = RecordFormat::Lines;
+    json_hint(text, line, format).or_else(|| csvlog_hint(text, line, format)).or_else(|| markup_hint(text))
 }
 
 /// JSON that is not one object a line.
@@ -52,7 +61,7 @@ fn json_hint(text: &[u8], line: &[u8], format: RecordFormat) -> Option<String> {
         .then(|| "this looks like jsonl: --format jsonl".to_owned())
 }
 
-/// Whether a text is JSON, or the beginning of it.
+/// Returns whether a text is JSON, or the beginning of it.
 fn serde_json_fits(text: &[u8]) -> bool {
     let read = serde_json::Deserializer::from_slice(text).into_iter::<serde::de::IgnoredAny>().next();
     match read {
@@ -86,14 +95,15 @@ fn name_of_first_array(text: &[u8]) -> Option<String> {
 }
 
 /// PostgreSQL's csvlog: no header, and a time with the name of its zone in front.
-fn csvlog_hint(line: &[u8], format: RecordFormat) -> Option<String> {
+fn csvlog_hint(text: &[u8], line: &[u8], format: RecordFormat) -> Option<String> {
     let (time, _) = line.split_at_checked(24)?;
     let has_shape = time.iter().zip(b"0000-00-00 00:00:00.000 ").all(|(byte, shape)| match shape {
         b'0' => byte.is_ascii_digit(),
         shape => byte == shape,
     });
     let comma = memchr::memchr(b',', line)?;
-    let fields = line.split(|&byte| byte == b',').count();
+    // A query in several lines is one field.
+    let fields = rows_of(text, b',', true).first().map_or(0, |(fields, _)| *fields);
     (has_shape && comma < 40 && fields >= CSVLOG_FIELDS).then(|| {
         let flags = if format == RecordFormat::Csv { "" } else { "--format csv " };
         format!(
@@ -108,7 +118,7 @@ fn prefix_hint(line: &[u8]) -> Option<String> {
     let words = line.iter().enumerate().filter(|(_, byte)| **byte == b' ').map(|(at, _)| at + 1);
     let is_prefixed = !is_log_line(line) && words.take(12).any(|at| is_log_line(&line[at..]));
     is_prefixed.then(|| {
-        "this looks like clf behind the prefix of a syslog or container: cut it off, as by sed -E 's/^.*: //' FILE | \
+        "this looks like clf behind the prefix of a syslog or container: cut it off, as by sed -E 's/^[^\"]*(: | [FP] |[|] )//' FILE | \
          firstseen dedup --format clf ..."
             .to_owned()
     })
@@ -121,7 +131,7 @@ fn markup_hint(text: &[u8]) -> Option<String> {
 
 /// Another format, or another separator, that would fit.
 fn format_hint(text: &[u8], format: RecordFormat) -> Option<String> {
-    let detected = detect(text);
+    let detected = detect(text, &[]);
     if detected.format() != RecordFormat::Lines {
         let separator = detected.separator();
         if detected.format() == format && separator.is_none() {

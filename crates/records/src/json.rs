@@ -41,13 +41,20 @@ impl JsonFields {
     pub(crate) fn locate(&self, line: &[u8], base: usize, slots: &mut [FieldSpan]) -> Result<(), RejectReason> {
         let text =
             std::str::from_utf8(line).map_err(|error| RejectReason::InvalidUtf8 { column: error.valid_up_to() + 1 })?;
-        locate_members(&ObjectPart { text, base, depth: 0 }, &self.wanted, slots).map_err(|error| {
-            match error.classify() {
-                serde_json::error::Category::Data => RejectReason::NotAnObject,
-                _ => RejectReason::InvalidJson { column: error.column() },
-            }
-        })
+        let mut repeated = None;
+        let part = ObjectPart { text, base, depth: 0 };
+        locate_members(&part, &self.wanted, slots, &mut repeated).map_err(|error| match error.classify() {
+            serde_json::error::Category::Data if is_value(text) => RejectReason::NotAnObject,
+            _ => RejectReason::InvalidJson { column: error.column() },
+        })?;
+        repeated.map_or(Ok(()), |path| Err(RejectReason::RepeatedName { field: path.join(".").into() }))
     }
+}
+
+/// Returns whether a text is one JSON value. A line of another format may begin like one, as with a number.
+#[cold]
+fn is_value(text: &str) -> bool {
+    serde_json::from_str::<IgnoredAny>(text).is_ok()
 }
 
 /// `a.b` is the member `b` of the object `a`; `a\.b` is the member `a.b`.
@@ -75,38 +82,46 @@ struct ObjectPart<'a> {
     depth: usize,
 }
 
-fn locate_members(part: &ObjectPart, wanted: &[WantedMember], slots: &mut [FieldSpan]) -> serde_json::Result<()> {
+/// Finds members, and the path of one that occurs twice.
+fn locate_members<'w>(
+    part: &ObjectPart,
+    wanted: &'w [WantedMember],
+    slots: &mut [FieldSpan],
+    repeated: &mut Option<&'w [String]>,
+) -> serde_json::Result<()> {
     let mut deserializer = serde_json::Deserializer::from_str(part.text);
-    deserializer.deserialize_map(MembersVisitor { part, wanted, slots })?;
+    deserializer.deserialize_map(MembersVisitor { part, wanted, slots, repeated })?;
     deserializer.end()
 }
 
-struct MembersVisitor<'w> {
-    part: &'w ObjectPart<'w>,
+struct MembersVisitor<'a, 'w> {
+    part: &'a ObjectPart<'a>,
     wanted: &'w [WantedMember],
-    slots: &'w mut [FieldSpan],
+    slots: &'a mut [FieldSpan],
+    repeated: &'a mut Option<&'w [String]>,
 }
 
-impl MembersVisitor<'_> {
-    /// Of several members with one name the last one counts.
+impl MembersVisitor<'_, '_> {
     fn take(&mut self, first: &WantedMember, value: &str) {
         let depth = self.part.depth;
         // The value is a part of the text, so the distance of their addresses is its place.
         let base = self.part.base + (value.as_ptr().addr() - self.part.text.as_ptr().addr());
         for member in self.wanted.iter().filter(|member| member.1.get(depth) == first.1.get(depth)) {
-            self.slots[member.0] = FieldSpan::default();
+            if self.slots[member.0].encoding != Encoding::Absent {
+                *self.repeated = Some(&member.1);
+            }
             if member.1.len() == depth + 1 {
                 self.slots[member.0] = span_of(value, base);
             } else if value.starts_with('{') {
                 let part = ObjectPart { text: value, base, depth: depth + 1 };
                 // The text is known to be valid JSON and an object: a member that is not found stays absent.
-                let _ = locate_members(&part, std::slice::from_ref(member), self.slots);
+                let _ = locate_members(&part, std::slice::from_ref(member), self.slots, self.repeated);
             }
         }
     }
 }
 
-impl<'de> Visitor<'de> for MembersVisitor<'_> {
+impl<'de> Visitor<'de> for MembersVisitor<'_, '_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {

@@ -101,7 +101,8 @@ impl Layout {
                 content: FieldSpan::raw(content_start, content_start + content.len()),
             };
             scratch.slots.fill(FieldSpan::default());
-            let located = if content.is_empty() {
+            // Blanks are no JSON, and no log line.
+            let located = if content.trim_ascii_start().is_empty() {
                 Err(RejectReason::Blank)
             } else {
                 locate(content, content_start, &mut scratch.slots)
@@ -109,8 +110,9 @@ impl Layout {
             match located {
                 Ok(()) => {
                     if let Some(Wanted::Whole) = self.slots.wanted.first() {
-                        // Of lines only JSON can be a key as a whole: the others have their default keys.
-                        scratch.slots[0] = FieldSpan { encoding: Encoding::JsonObject, ..record.content };
+                        let is_json = matches!(self.fields, Fields::Json(_));
+                        let encoding = if is_json { Encoding::JsonObject } else { record.content.encoding };
+                        scratch.slots[0] = FieldSpan { encoding, ..record.content };
                     }
                     sink.record(&self.slots, record, &scratch.slots);
                 }

@@ -78,7 +78,7 @@ pub use decompress::Decompressed;
 pub use detect::{Detected, detect};
 pub use error::{ConfigError, RejectKind, RejectReason, TimeError};
 pub use format::RecordFormat;
-pub use hint::hint;
+pub use hint::{hint, hint_of_document};
 pub use json_number::canonical_number;
 pub use normalize::{KeyNormalization, normalize_url};
 pub use parsed::{Header, ParsedBlock, Rejection};

@@ -41,6 +41,8 @@ pub struct ParsedBlock {
     pub(crate) header: Option<Header>,
     pub(crate) is_rest: bool,
     pub(crate) repeated_headers: Vec<RecordSpan>,
+    /// The first record that has the names of the header in another order.
+    pub(crate) reordered_header: Option<RecordSpan>,
     pub(crate) hole_bytes: u64,
     /// In the order of the input.
     pub(crate) layouts: Vec<LayoutFrom>,
@@ -194,6 +196,7 @@ impl ParsedBlock {
         self.header = None;
         self.is_rest = false;
         self.repeated_headers.clear();
+        self.reordered_header = None;
         self.hole_bytes = 0;
         self.layouts.clear();
         self.refusal = None;

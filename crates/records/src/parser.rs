@@ -13,7 +13,7 @@ use crate::printable::printable_value;
 use crate::rows::Rows;
 use crate::separated::Table;
 use crate::walk::{RawRecord, RecordSink, Scratch, Walk};
-use crate::wanted::Slots;
+use crate::wanted::{Slots, Wanted};
 use crate::{
     Block, BlockDefect, ConfigError, EmptyKey, KeyNormalization, ParsedBlock, Ragged, RecordFormat, RecordSpan,
     RejectReason, Rejection, TimeError, TimeFormat, TimeParser,
@@ -32,6 +32,8 @@ pub struct ParserConfig {
     /// [`FilterSecret::digest_parts`]. A value has lost its quotes and escapes by then; `true`, an array or an object
     /// of JSON is its text, and a number of JSON its [canonical form](crate::canonical_number).
     pub key: Vec<String>,
+    /// Whether the key is the whole record where no field is named, though the format has a default key.
+    pub is_whole: bool,
     /// The field of the time, or of its date; without one, [`ParsedBlock::times_ms`] is empty.
     pub time: Option<String>,
     /// The fields that the time goes on in, such as that of the time of day: the time is read from the values of all,
@@ -63,6 +65,7 @@ impl ParserConfig {
         Self {
             format,
             key: Vec::new(),
+            is_whole: false,
             time: None,
             time_rest: Vec::new(),
             time_format: None,
@@ -144,6 +147,7 @@ impl RecordParser {
         let ParserConfig {
             format,
             mut key,
+            is_whole,
             time,
             time_rest,
             time_format,
@@ -154,7 +158,7 @@ impl RecordParser {
             empty_key,
             ..
         } = config;
-        if key.is_empty() {
+        if key.is_empty() && !is_whole {
             key = format.default_key().iter().map(|&name| name.to_owned()).collect();
         }
         let times = time_parser(format, &zone, time_format)?;
@@ -225,7 +229,13 @@ impl RecordParser {
             let Some(rows) = &mut self.rows else { break };
             let renamed = rows.rename(&bytes[span.range()], &self.slots)?;
             self.layout = renamed.map(Arc::new).or(self.layout.take());
-            parsed.rejections.push(Rejection { span, reason: RejectReason::Comment });
+            parsed.rejections.push(Rejection { span, reason: RejectReason::Comment { names_fields: true } });
+        }
+        if let (Some(span), Some(rows)) = (parsed.reordered_header, &self.rows) {
+            parsed.end_before(span.start);
+            let other = String::from_utf8_lossy(bytes[span.range()].trim_ascii_end());
+            parsed.refusal = Some(rows.reordered(span.line, &other));
+            return Ok(());
         }
         self.lacking.note(self.format, bytes, parsed);
         if self.slots.empty_key == EmptyKey::Fail {
@@ -244,6 +254,7 @@ impl RecordParser {
             times: &mut self.times,
             time_text: &mut self.time_text,
             header_line: self.rows.as_ref().map_or(&[], Rows::header_line),
+            separator: self.rows.as_ref().map_or(b'\n', Rows::separator),
             forbids_nul: self.format.forbids_nul() && walk.may_have_marks && memchr::memchr(0, walk.bytes).is_some(),
             parsed,
         };
@@ -258,6 +269,28 @@ impl RecordParser {
     pub fn finish(&self) -> Result<(), ConfigError> {
         self.lacking.error().map_or(Ok(()), Err)
     }
+}
+
+/// Returns whether a record of the header's length has its names in another order, as where files of two programs were
+/// joined: what follows has other fields in the places of the key's. Names are words, so that a row of values is none.
+fn is_reordered(record: &[u8], header: &[u8], separator: u8) -> bool {
+    if record.len() != header.len() || sum_of_bytes(record) != sum_of_bytes(header) {
+        return false;
+    }
+    let names = sorted_fields(header, separator);
+    let are_words = names.iter().all(|name| name.iter().any(u8::is_ascii_alphabetic));
+    let has_long = names.iter().any(|name| name.len() > 1);
+    names.len() >= 2 && are_words && has_long && names == sorted_fields(record, separator)
+}
+
+fn sum_of_bytes(bytes: &[u8]) -> u64 {
+    bytes.iter().map(|byte| u64::from(*byte)).sum()
+}
+
+fn sorted_fields(row: &[u8], separator: u8) -> Vec<&[u8]> {
+    let mut fields: Vec<&[u8]> = row.split(|byte| *byte == separator).collect();
+    fields.sort_unstable();
+    fields
 }
 
 /// Ends the records before the first one that has no key.
@@ -302,6 +335,7 @@ struct Events<'a> {
     time_text: &'a mut Vec<u8>,
     /// Empty where there is no header.
     header_line: &'a [u8],
+    separator: u8,
     /// Whether there are NUL bytes in the block, and records that have them cannot be read.
     forbids_nul: bool,
     parsed: &'a mut ParsedBlock,
@@ -351,6 +385,11 @@ impl RecordSink for Events<'_> {
 /// Why fields of which one is empty are no key; `None` where they are.
 #[cold]
 fn no_key(slots: &Slots, key: &[FieldSpan]) -> Option<RejectReason> {
+    // Where the key is all fields but some, one that has no value at all is none.
+    let is_rest = matches!(slots.wanted.first(), Some(Wanted::Column(_)));
+    if is_rest && slots.empty_key != EmptyKey::Value && key.iter().all(|field| field.is_empty()) {
+        return Some(RejectReason::NoKey { field: slots.name(0) });
+    }
     for (slot, field) in key.iter().enumerate().filter(|(_, field)| field.is_empty()) {
         let is_missing = field.encoding == Encoding::Absent;
         if is_missing && slots.empty_key != EmptyKey::Fail {
@@ -369,12 +408,17 @@ impl Events<'_> {
         !self.header_line.is_empty() && &self.bytes[record.content.range()] == self.header_line
     }
 
-    /// Takes a record that repeats the header or has a NUL byte where none may be. Returns whether it is one of these.
+    /// Takes a record that repeats the header, has its names in another order, or has a NUL byte where none may be. Returns
+    /// whether it is one of these.
     #[cold]
     #[inline(never)]
     fn is_no_event(&mut self, record: RawRecord) -> bool {
         if self.is_header(record) {
             self.parsed.repeated_headers.push(record.span);
+            return true;
+        }
+        if is_reordered(&self.bytes[record.content.range()], self.header_line, self.separator) {
+            self.parsed.reordered_header.get_or_insert(record.span);
             return true;
         }
         if self.forbids_nul

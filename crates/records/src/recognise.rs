@@ -24,7 +24,10 @@ pub const HEAD_BYTES: usize = 64 << 10;
 pub fn kind_of_bytes(first_bytes: &[u8]) -> Option<ByteKind> {
     let head = &first_bytes[..first_bytes.len().min(HEAD_BYTES)];
     let by_magic = MAGICS.iter().find(|magic| magic.is_at_the_place_in(head)).map(|magic| magic.kind);
-    by_magic.or_else(|| kind_by_shape(head)).or_else(|| kind_of_text(head))
+    by_magic
+        .or_else(|| kind_by_shape(head))
+        .or_else(|| kind_of_text(head))
+        .or_else(|| is_binary(head).then_some(ByteKind::Binary))
 }
 
 /// Bytes at a fixed place that no text has there.
@@ -67,6 +70,9 @@ const MAGICS: &[Magic] = &[
     Magic::new(b"Obj\x01", ByteKind::Avro),
     Magic::new(b"\x89HDF\r\n\x1A\n", ByteKind::Hdf5),
     Magic::new(b"SQLite format 3\0", ByteKind::Sqlite),
+    Magic::new(b"!<arch>\n", ByteKind::Ar),
+    Magic::new(b"\x80\x04\x95", ByteKind::Pickle),
+    Magic::new(b"\x80\x05\x95", ByteKind::Pickle),
     Magic::new(b"LPKSHHRH", ByteKind::Journal),
     Magic::new(b"ElfFile\0", ByteKind::WindowsEvents),
     Magic::new(b"\xD4\xC3\xB2\xA1", ByteKind::Packets),
@@ -113,6 +119,9 @@ fn kind_by_shape(head: &[u8]) -> Option<ByteKind> {
             return Some(kind);
         }
     }
+    if head.get(8..).and_then(|rest| rest.strip_prefix(b"DUCK")).is_some_and(begins_with_control) {
+        return Some(ByteKind::DuckDb);
+    }
     if head.len() >= 9 && head.starts_with(b"REDIS") && head[5..9].iter().all(u8::is_ascii_digit) {
         return Some(ByteKind::RedisDump);
     }
@@ -125,19 +134,31 @@ fn kind_by_shape(head: &[u8]) -> Option<ByteKind> {
     is_old_tar(head).then_some(ByteKind::Tar)
 }
 
-/// Whether one of the next bytes is a control character that texts do not have.
+/// Returns whether these are bytes of no text: many different control characters, and no UTF-8. Texts that separate
+/// fields with control characters have one or two of them, and texts in older encodings have none.
+fn is_binary(head: &[u8]) -> bool {
+    const CONTROLS_MIN: u32 = 8;
+    let mut seen = 0u32;
+    for byte in head.iter().filter(|byte| matches!(byte, 1..=8 | 0x0E..=0x1A | 0x1C..=0x1F)) {
+        seen |= 1 << byte;
+    }
+    // The head may end within a character.
+    seen.count_ones() >= CONTROLS_MIN && std::str::from_utf8(head).is_err_and(|error| error.error_len().is_some())
+}
+
+/// Returns whether one of the next bytes is a control character that texts do not have.
 fn begins_with_control(rest: &[u8]) -> bool {
     rest.iter().take(16).any(|byte| *byte < 0x20 && !matches!(byte, b'\t' | b'\n' | b'\r' | 0x1B | 0x0C))
 }
 
-/// Whether this is a zlib stream of the usual window, with a second byte that is no letter, and a control character
-/// or a byte above ASCII soon after it.
+/// Returns whether the input looks like a zlib stream with the default window size. To rule out text, the second byte
+/// must not be a letter, and a control character or a byte above ASCII must follow soon after it.
 fn is_zlib(head: &[u8]) -> bool {
     let [0x78, 0x01 | 0x9C | 0xDA, rest @ ..] = head else { return false };
     !rest.is_empty() && rest.iter().take(16).any(|byte| *byte >= 0x80 || matches!(byte, 0..=8 | 0x0E..=0x1A))
 }
 
-/// Whether this is a tar header of the time before `ustar`: the sum of its bytes is written in it.
+/// Returns whether this is a tar header of the time before `ustar`: the sum of its bytes is written in it.
 fn is_old_tar(head: &[u8]) -> bool {
     let Some(header) = head.first_chunk::<512>() else { return false };
     let written = &header[148..156];

@@ -5,10 +5,10 @@ use crate::cut::record_start;
 use crate::heading::{Beginning, Heading, has_comments, read_beginning, walk_behind};
 use crate::layout::{Layout, Shape};
 use crate::names::{FIELDS_MAX, listed, names_of_fields_line, place_in_header, place_of_index};
-use crate::separated::{Table, Width, width_of_first_row};
+use crate::separated::{Table, Width, usual_width, width_of_first_row};
 use crate::walk::{RawRecord, Walk};
 use crate::wanted::Slots;
-use crate::{ConfigError, Header, ParsedBlock, RecordFormat, RejectReason, Rejection, printable};
+use crate::{ConfigError, Header, ParsedBlock, Ragged, RecordFormat, RejectReason, Rejection, printable};
 use std::sync::Arc;
 
 #[derive(Clone, Debug)]
@@ -52,7 +52,17 @@ impl Rows {
         &self.header_line
     }
 
-    /// Whether the next record of this file is to be its header.
+    /// The byte between two fields.
+    pub(crate) fn separator(&self) -> u8 {
+        self.table.separator
+    }
+
+    /// The error where a record on this line has the names of the header in another order.
+    pub(crate) fn reordered(&self, line: u64, other: &str) -> ConfigError {
+        ConfigError::HeaderReordered { line, first: listed(&self.names), other: printable(other) }
+    }
+
+    /// Returns whether the next record of this file is to be its header.
     pub(crate) fn awaits_header(&self) -> bool {
         self.awaits_header
     }
@@ -72,7 +82,8 @@ impl Rows {
     pub(crate) fn begin_file(&mut self, walk: &Walk) {
         self.awaits_header = self.table.has_header;
         if self.format != RecordFormat::W3c {
-            self.table.has_comments = has_comments(walk);
+            // Without a header no row names the fields, and one may begin with `#` like any other text.
+            self.table.has_comments = self.table.has_header && has_comments(walk);
             self.table.has_dashes = false;
         }
     }
@@ -115,7 +126,7 @@ impl Rows {
         for span in comments {
             parsed.hole_bytes += u64::from(span.start) - rest.start as u64;
             rest = walk_behind(&rest, span);
-            parsed.rejections.push(Rejection { span, reason: RejectReason::Comment });
+            parsed.rejections.push(Rejection { span, reason: RejectReason::Comment { names_fields: false } });
         }
         if let Some(heading) = heading {
             let RawRecord { span, content } = heading.record;
@@ -152,19 +163,17 @@ impl Rows {
         Ok(())
     }
 
-    /// Without a header the first row says how many fields a row has.
+    /// Without a header rows may have any number of fields. Only where short rows are padded the first row says how many,
+    /// and where the key is all fields but some, most of the first rows do.
     fn read_width(&mut self, walk: &Walk, slots: &Slots, layout: &mut Option<Arc<Layout>>) -> Result<(), ConfigError> {
-        let is_bound = self.bound == Some(self.table);
-        if is_bound && self.width.is_some() {
+        let pads = self.table.ragged == Ragged::Pad;
+        if self.width.is_some() || (self.ignored.is_empty() && !pads) {
             return Ok(());
         }
-        self.width = self.width.or_else(|| width_of_first_row(walk, self.table, None, &[]));
+        self.width = if pads { width_of_first_row(walk, self.table, None, &[]) } else { usual_width(walk, self.table) };
         if self.width.is_some() {
             *layout = Some(Arc::new(self.layout(slots, None)?));
-        } else if !is_bound {
-            *layout = self.layout_without_header(slots)?.map(Arc::new);
         }
-        self.bound = Some(self.table);
         Ok(())
     }
 
@@ -180,6 +189,9 @@ impl Rows {
         self.awaits_header = false;
         if heading.is_comment {
             self.table.has_dashes = true;
+        } else {
+            // Behind a header that begins with `#`, so may its rows.
+            self.table.has_comments &= !heading.begins_like_comment;
         }
         if is_repeated && self.bound == Some(self.table) {
             return Ok(true);

@@ -67,7 +67,7 @@ pub(crate) struct Separated {
     columns_read: usize,
     /// The number of fields that every row has, where rows are checked for that.
     width: Option<Width>,
-    /// The same number, for a quick look.
+    /// The same number for a quick look; `usize::MAX` where rows may have any number of fields.
     fields_usual: usize,
     /// Whether a row of so many fields needs a closer look all the same.
     is_unusual: bool,
@@ -116,7 +116,7 @@ impl Separated {
         let columns = columns.collect::<Result<Vec<_>, _>>()?;
         let read = |column: &Column| if let Column::At(place) = column { place + 1 } else { 0 };
         let columns_read = columns.iter().map(read).max().unwrap_or(0);
-        let fields_usual = width.map_or(0, |width| width.fields);
+        let fields_usual = width.map_or(usize::MAX, |width| width.fields);
         let has_surplus = width.is_some_and(|width| width.surplus > 0);
         let is_unusual = has_surplus || table.is_some_and(|table| table.has_dashes);
         Ok(Self { table, columns, columns_read, width, fields_usual, is_unusual })
@@ -182,7 +182,7 @@ impl Separated {
         if names_fields {
             return Some(record.span);
         }
-        sink.reject(record, RejectReason::Comment);
+        sink.reject(record, RejectReason::Comment { names_fields: false });
         None
     }
 
@@ -201,7 +201,8 @@ impl Separated {
         if found.has_defect() || (is_blank && !self.takes_blank(wanted)) {
             return sink.reject(record, found.reason(bytes));
         }
-        let needs_look = N > 1 && (found.fields != self.fields_usual || self.is_unusual);
+        let is_usual = self.fields_usual == usize::MAX || found.fields == self.fields_usual;
+        let needs_look = N > 1 && (!is_usual || self.is_unusual);
         if needs_look && let Some(reason) = self.ragged(bytes, &found, wanted) {
             return sink.reject(record, reason);
         }
@@ -219,7 +220,7 @@ impl Separated {
         sink.record(wanted, record, &scratch.slots);
     }
 
-    /// Whether an empty line is a record.
+    /// Returns whether an empty line is a record.
     #[cold]
     fn takes_blank(&self, wanted: &Slots) -> bool {
         self.table.is_none() && wanted.empty_key == EmptyKey::Value
@@ -251,7 +252,8 @@ impl Separated {
         let is_tab_quoted = table.separator == b'\t' && !table.has_quotes;
         let is_tab_quoted = is_tab_quoted && memchr(b'"', &bytes[found.record.content.range()]).is_some();
         let has_header = table.has_header;
-        Some(RejectReason::Ragged { fields: found.fields, expected, has_header, is_tab_quoted })
+        let is_beyond_padding = table.ragged == Ragged::Pad;
+        Some(RejectReason::Ragged { fields: found.fields, expected, has_header, is_tab_quoted, is_beyond_padding })
     }
 }
 
@@ -291,33 +293,57 @@ pub(crate) fn read_first_row(walk: &Walk, table: Table) -> Result<FirstRow, Reje
 }
 
 /// The number of fields of the first row that can be read, comments aside; `None` if there is none. With `names`, the
-/// fields of a header, the row may have empty fields behind them; `header_line`, its text, is no row.
+/// number of names in a header, the row may have empty fields behind those that they name; `header_line`, the text of the
+/// header, is no row.
 pub(crate) fn width_of_first_row(walk: &Walk, table: Table, names: Option<usize>, header_line: &[u8]) -> Option<Width> {
+    let mut width = None;
+    each_row(walk, table, |found, content| {
+        if content == header_line {
+            return true;
+        }
+        let names = names.unwrap_or(found.fields);
+        let all = Width { fields: found.fields, surplus: found.fields.saturating_sub(names) };
+        width = Some(if found.fits(all, walk.bytes, table.separator) { all } else { Width::of(names) });
+        false
+    });
+    width
+}
+
+/// The number of fields that most of the first rows have; `None` if there are none.
+pub(crate) fn usual_width(walk: &Walk, table: Table) -> Option<Width> {
+    const ROWS_MAX: usize = 1_000;
+    let mut counts: Vec<(usize, usize)> = Vec::new();
+    let mut rows = 0;
+    each_row(walk, table, |found, _| {
+        match counts.iter_mut().find(|(fields, _)| *fields == found.fields) {
+            Some((_, count)) => *count += 1,
+            None => counts.push((found.fields, 1)),
+        }
+        rows += 1;
+        rows < ROWS_MAX
+    });
+    // Of several the first that came.
+    let usual = counts.iter().rev().max_by_key(|(_, count)| *count);
+    usual.map(|(fields, _)| Width::of(*fields))
+}
+
+/// Gives the rows of a walk that can be read to `take`, until it returns false.
+fn each_row(walk: &Walk, table: Table, take: impl FnMut(&Found, &[u8]) -> bool) {
     if table.has_quotes {
-        first_width(Records::new(walk, [walk.record_end, table.separator, b'"']), table, names, header_line)
+        each_record(Records::new(walk, [walk.record_end, table.separator, b'"']), table, take);
     } else {
-        first_width(Records::new(walk, [walk.record_end, table.separator]), table, names, header_line)
+        each_record(Records::new(walk, [walk.record_end, table.separator]), table, take);
     }
 }
 
-fn first_width<const N: usize>(
-    mut records: Records<N>,
-    table: Table,
-    names: Option<usize>,
-    header_line: &[u8],
-) -> Option<Width> {
-    loop {
-        let found = records.next_record(&mut [])?;
+fn each_record<const N: usize>(mut records: Records<N>, table: Table, mut take: impl FnMut(&Found, &[u8]) -> bool) {
+    while let Some(found) = records.next_record(&mut []) {
         let content = &records.bytes[found.record.content.range()];
-        let first = content.first().copied();
-        let is_comment = table.has_comments && first == Some(b'#');
-        if found.has_defect() || first.is_none() || is_comment || content == header_line {
-            continue;
+        let is_comment = table.has_comments && content.first() == Some(&b'#');
+        let is_row = !found.has_defect() && !content.is_empty() && !is_comment;
+        if is_row && !take(&found, content) {
+            return;
         }
-        let surplus = names.map_or(0, |names| found.fields.saturating_sub(names));
-        let width = Width { fields: found.fields, surplus };
-        let fits = found.fits(width, records.bytes, table.separator);
-        return Some(if fits { width } else { Width::of(names.unwrap_or(found.fields)) });
     }
 }
 
@@ -393,13 +419,13 @@ impl Found {
         self.defect != Defect::None
     }
 
-    /// Whether it is a row of this width.
+    /// Returns whether it is a row of this width.
     fn fits(&self, width: Width, bytes: &[u8], separator: u8) -> bool {
         self.fields == width.fields && (width.surplus == 0 || self.ends_empty(width.surplus, bytes, separator))
     }
 
-    /// Whether the last fields, so many of them, are empty. A comma is no such end: the rest of a number may stand behind
-    /// it, so that the fields before the end are not those that the header names.
+    /// Returns whether the last fields, so many of them, are empty. A comma is no such end: the rest of a number may
+    /// stand behind it, so that the fields before the end are not those that the header names.
     fn ends_empty(&self, surplus: usize, bytes: &[u8], separator: u8) -> bool {
         let content = &bytes[self.record.content.range()];
         let end = content.len().checked_sub(surplus).map(|start| &content[start..]);
@@ -513,7 +539,8 @@ impl<'a, const N: usize> Records<'a, N> {
         Some(Found { record, fields: count + 1, defect })
     }
 
-    /// Whether the quote at `place` encloses the field that begins at `start`: nothing but blanks stands before it.
+    /// Returns whether the quote at `place` encloses the field that begins at `start`: nothing but blanks stands before
+    /// it.
     #[inline(always)]
     fn opens_field(&self, start: usize, place: usize) -> bool {
         place == start || (self.skips_blanks && are_blanks(&self.bytes[start..place]))

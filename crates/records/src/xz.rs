@@ -14,12 +14,12 @@ const DICTIONARY_BYTES_MAX: u32 = 128 << 20;
 /// What the decoder takes besides the dictionary.
 const DECODER_BYTES: u32 = 1 << 20;
 
-/// Whether an input with this beginning is xz.
+/// Returns whether an input with this beginning is xz.
 pub(crate) fn is_stream(head: &[u8]) -> bool {
     head.starts_with(&MAGIC)
 }
 
-/// Whether further bytes could make it xz.
+/// Returns whether further bytes could make it xz.
 pub(crate) fn may_become_stream(head: &[u8]) -> bool {
     MAGIC.starts_with(head)
 }

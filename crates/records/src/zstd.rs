@@ -15,12 +15,12 @@ const SKIPPABLE_MAGIC_END: [u8; 3] = [0x2A, 0x4D, 0x18];
 /// 128 MiB.
 const WINDOW_BYTES_MAX: u64 = 128 << 20;
 
-/// Whether an input with this beginning is zstd.
+/// Returns whether an input with this beginning is zstd.
 pub(crate) fn is_frame(head: &[u8]) -> bool {
     head.first_chunk::<4>().is_some_and(|magic| *magic == FRAME_MAGIC || is_skippable(magic))
 }
 
-/// Whether further bytes could make it zstd.
+/// Returns whether further bytes could make it zstd.
 pub(crate) fn may_become_frame(head: &[u8]) -> bool {
     let begins_skippable = || match head {
         [] => true,

@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::time::Instant;
 
 use firstseen_filter::Digest;
-use firstseen_records::{RecordSpan, Rejection};
+use firstseen_records::{RejectReason, Rejection};
 use firstseen_routing::Answer;
 
 use super::LateArg;
@@ -192,13 +192,15 @@ impl Engine {
         }
         let unjudged = &self.unjudged;
         self.left_out.count(batch, |line| unjudged.place(Place { file: batch.file, line }), progress);
+        let mut rejections = parsed.rejections();
         if let Some(header) = parsed.header().filter(|header| !header.is_repeated) {
+            // Comments may stand before it.
+            rejections = self.reject_before(rejections, header.span.start, batch, outputs, progress)?;
             for output in outputs.each() {
                 output.header(bytes, header.span.range())?;
             }
         }
         self.order.begin(batch);
-        let mut rejections = parsed.rejections();
         for start in (0..parsed.len()).step_by(CHUNK_EVENTS) {
             let chunk = start..parsed.len().min(start + CHUNK_EVENTS);
             self.answer(batch, chunk.clone(), ahead_ms);
@@ -208,10 +210,9 @@ impl Engine {
             let mut index = start;
             while index < chunk.end {
                 rejections = self.reject_before(rejections, spans[index].start, batch, outputs, progress)?;
-                let is_before = |span: &RecordSpan| rejections.first().is_none_or(|next| span.start < next.span.start);
                 let until = match rejections {
                     [] => chunk.end,
-                    _ => index + spans[index..chunk.end].partition_point(is_before),
+                    [next, ..] => index + spans[index..chunk.end].partition_point(|span| span.start < next.span.start),
                 };
                 self.write(batch, index..until, start, outputs, progress)?;
                 index = until;
@@ -307,8 +308,14 @@ impl Engine {
         {
             let at = Place { file: batch.file, line: rejection.span.line };
             let fate = self.unjudged.unread(&rejection.reason, at, progress)?;
-            if let Some(output) = outputs.of_unjudged(fate) {
-                output.record(batch.block.bytes(), rejection.span.range())?;
+            let (bytes, range) = (batch.block.bytes(), rejection.span.range());
+            match rejection.reason {
+                // The rows behind it mean nothing without it, in any output.
+                RejectReason::Comment { names_fields: true } => {
+                    outputs.each().into_iter().try_for_each(|output| output.record(bytes, range.clone()))?;
+                }
+                RejectReason::Comment { names_fields: false } => outputs.first_seen.record(bytes, range)?,
+                _ => outputs.of_unjudged(fate).map_or(Ok(()), |output| output.record(bytes, range))?,
             }
             rest = others;
         }
@@ -362,13 +369,19 @@ impl Engine {
             Source::Here(_) => false,
             Source::Cluster(remote) => remote.is_doubted(start + event),
         };
-        let found = Ordered { answers: &self.answers, is_doubted: &is_doubted, past_lateness, lateness_ms };
+        let clock_ms = match source {
+            Source::Here(here) => here.filter.now_ms(),
+            Source::Cluster(_) => None,
+        };
+        let found = Ordered { answers: &self.answers, is_doubted: &is_doubted, past_lateness, lateness_ms, clock_ms };
         let Some((event, wrong)) = self.order.look(batch, start, &found) else { return };
         let place = self.unjudged.place(Place { file: batch.file, line: batch.parsed.spans()[event].line });
         let words = wrong.words(&place, &self.unjudged.file_name(batch.file), definition);
         self.unjudged.say(words, progress);
-        // No clock is broken: a line about one would mislead.
-        self.unjudged.was_named(UnjudgedReason::Future);
+        if matches!(self.answers[event - start], Answer::Refused | Answer::Undecided) {
+            // No clock is broken: a line about one would mislead.
+            self.unjudged.was_named(UnjudgedReason::Future);
+        }
     }
 
     /// Counts an event that is judged, the `place`th of its chunk, and returns its output.

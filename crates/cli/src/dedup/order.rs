@@ -3,12 +3,16 @@
 //! Promises: one line a run, at the first such record whose reason is the order of the input. Must not know: where
 //! records go.
 
+use std::borrow::Cow;
+use std::ffi::OsStr;
+use std::path::Path;
+
 use firstseen_filter::{FilterDefinition, Kind, Window, duration};
 use firstseen_routing::Answer;
 
 use super::auto_lateness::LATENESS_WINDOWS_MAX;
-use crate::input::Batch;
 use crate::input::disorder::{Disorder, Order, rounded_up_ms};
+use crate::input::{Batch, STANDARD_INPUT};
 
 /// Where doubted times are fewer than this part of the records, or there is a single one, they are broken, and the order of the
 /// input is not.
@@ -35,28 +39,37 @@ pub(super) struct Ordered<'a> {
     pub(super) past_lateness: Option<usize>,
     /// The lateness of the filter, in milliseconds.
     pub(super) lateness_ms: u64,
+    /// The greatest time that was judged, these records included, where this process knows it: greater ones are broken.
+    pub(super) clock_ms: Option<u64>,
 }
 
 impl Ordered<'_> {
-    /// Whether all of them were judged at their own time.
+    /// Returns whether all of them were judged at their own time.
     fn are_in_time(&self) -> bool {
         // Without a branch, as this is asked about every chunk of most inputs.
-        let is_usual = |usual, answer: &Answer| usual & matches!(answer, Answer::FirstSeen | Answer::Duplicate);
-        self.past_lateness.is_none() && self.answers.iter().fold(true, is_usual)
+        let mut are_usual = true;
+        for answer in self.answers {
+            are_usual &= matches!(answer, Answer::FirstSeen | Answer::Duplicate);
+        }
+        self.past_lateness.is_none() && are_usual
     }
 
     /// Events whose times are doubted.
     fn doubted(&self) -> impl Iterator<Item = usize> {
-        let is_doubted = |(event, answer): &(usize, &Answer)| match answer {
+        (0..self.answers.len()).filter(|event| match self.answers[*event] {
             Answer::Refused => true,
             Answer::Undecided => (self.is_doubted)(*event),
             _ => false,
-        };
-        self.answers.iter().enumerate().filter(is_doubted).map(|(event, _)| event)
+        })
     }
 }
 
 impl OrderOfInput {
+    /// Begins where an earlier run has come, if there was one.
+    pub(super) fn from(reached_ms: Option<u64>) -> Self {
+        Self { reached_ms, ..Self::default() }
+    }
+
     /// The next batch is answered from now on.
     pub(super) fn begin(&mut self, batch: &Batch) {
         if batch.file != self.file {
@@ -97,8 +110,12 @@ impl OrderOfInput {
             // A few broken times among others have a line of their own.
             _ if is_doubt => None,
             Disorder { behind_ms, .. } => {
-                let reached_ms = self.reached_ms.unwrap_or(0);
-                Some(Wrong::Disordered { behind_ms: behind_ms.max(reached_ms.saturating_sub(time_ms)) })
+                let clock_ms = found.clock_ms.unwrap_or(0);
+                let before = times_ms[..event].iter().copied().filter(|before_ms| *before_ms <= clock_ms);
+                let reached_ms = before.max().max(self.reached_ms).unwrap_or(0);
+                let behind_ms = behind_ms.max(reached_ms.saturating_sub(time_ms));
+                // Where the lateness is enough for the order, something else is wrong.
+                (behind_ms > found.lateness_ms).then_some(Wrong::Disordered { behind_ms })
             }
         }
     }
@@ -129,7 +146,7 @@ impl Wrong {
                 );
             }
             Self::Falling { behind_ms } => {
-                let sorted = format!("sort oldest first (`tac {file} | firstseen dedup ...`, without a header)");
+                let sorted = format!("sort oldest first (`{} | firstseen dedup ...`, without a header)", tac(file));
                 ("times go backwards".to_owned(), sorted, behind_ms)
             }
             Self::Unsorted { behind_ms } => {
@@ -142,6 +159,20 @@ impl Wrong {
             }
         };
         format!("firstseen: {place}: {what}: {sorted}{}", or_lateness(behind_ms, definition))
+    }
+}
+
+/// The command that writes the lines of a file in reverse; `-` stands for standard input.
+fn tac(file: &str) -> String {
+    let extension = Path::new(file).extension().and_then(OsStr::to_str).unwrap_or_default();
+    let shown = shlex::try_quote(file).map_or_else(|_| "FILE".to_owned(), Cow::into_owned);
+    match extension {
+        _ if file == STANDARD_INPUT => "... | tac".to_owned(),
+        "gz" => format!("zcat {shown} | tac"),
+        "bz2" => format!("bzcat {shown} | tac"),
+        "xz" => format!("xzcat {shown} | tac"),
+        "zst" => format!("zstdcat {shown} | tac"),
+        _ => format!("tac {shown}"),
     }
 }
 

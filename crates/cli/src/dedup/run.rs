@@ -60,13 +60,17 @@ pub fn run(args: &DedupArgs) -> anyhow::Result<ExitCode> {
     let input = Input::start(args.input.reading(parser, times)?);
     let stop = Stop::on_signal(input.waker())?;
     let source = Setup::measure(source, args, times, &input)?;
+    let order = match &source {
+        Source::Here(here) => OrderOfInput::from(here.filter.now_ms()),
+        Source::Cluster(_) => OrderOfInput::default(),
+    };
     let engine = Engine {
         source,
         tally: Tally::new(args.input.source.is_some(), &secret),
         unjudged: Unjudged::new(args.input.files.clone(), run.unjudged, run.rejected.is_some()),
         late: output.late,
         troubles: Troubles::default(),
-        order: OrderOfInput::default(),
+        order,
         answers: Vec::new(),
         left_out: LeftOut::default(),
     };

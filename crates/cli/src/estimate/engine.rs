@@ -1,7 +1,7 @@
 //! A batch through the decaying filter: its estimates, their counts, and what is written.
 //!
-//! Promises: estimates come in the order of the records, and include the record itself; records that cannot be judged keep their
-//! place among the chosen ones. Must not know: files, threads.
+//! Guarantees: estimates are returned in the order of the records, and each includes the record itself. Records that
+//! cannot be judged keep their place among the chosen ones. It does not know files or threads.
 
 use std::ops::Range;
 

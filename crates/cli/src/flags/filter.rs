@@ -106,7 +106,7 @@ pub struct FilterArgs {
     #[arg(long)]
     pub slicing: Option<Slicing>,
     /// How late a record may come and still be judged exactly (`5m`); by default an eighth of a sliding window, 0 for `--kind
-    /// cuckoo`. `auto` measures it at the first records of the input (up to 1 MiB), and says what it has chosen
+    /// cuckoo`. `auto` measures it at the first records of the input (64 KiB, of a stream what comes first), and says what it has chosen
     #[arg(long, value_name = "DURATION", value_parser = parse_lateness, allow_hyphen_values = true)]
     pub lateness: Option<LatenessArg>,
     /// How far ahead of the others a record is taken by its own word; one further ahead is rejected unless others bear its

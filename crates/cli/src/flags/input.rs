@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 use firstseen_filter::FilterSecret;
 use firstseen_records::{
     BlockOptions, ConfigError, Detected, EmptyKey, KeyNormalization, ParserConfig, Ragged, RecordFormat, RecordParser,
-    TimeFormat, detect,
+    TimeFormat, detect, hint_of_document,
 };
 
 use crate::exit::UsageError;
@@ -188,18 +188,54 @@ impl InputArgs {
         // A file that cannot be opened is an error of the run, which finds it again.
         let Ok(mut opened) = Opened::new(path, b'\n') else { return Ok(()) };
         opened.look(path)?;
-        let detected = *self.looked.detected.get_or_init(|| detect(&opened.first_bytes()));
-        if detected.format() != RecordFormat::Lines {
+        let first = self.first_bytes(&opened)?;
+        let detected = *self.looked.detected.get_or_init(|| detect(&first, &self.wanted_names()));
+        let document = hint_of_document(&first).filter(|_| detected.format() == RecordFormat::Lines);
+        if let Some(document) = document {
+            let text = format!("{}: {document}; --format lines compares its lines", name(path));
+            return Err(UsageError(text).into());
+        }
+        if detected.format() != RecordFormat::Lines && !first.is_empty() {
             let separator = detected.separator().map(|byte| format!(" --separator '{}'", byte.escape_ascii()));
-            notice!(
-                "firstseen: {}: read as {}{} (--format lines compares whole lines)",
-                name(path),
-                detected.format(),
-                separator.unwrap_or_default()
-            );
+            let default = detected.format().default_key();
+            let is_whole = self.key.is_empty() && !default.is_empty();
+            let compared = if is_whole {
+                format!("and whole lines are compared (--key {} compares these fields)", default.join(","))
+            } else {
+                "(--format lines compares whole lines)".to_owned()
+            };
+            let (format, separator) = (detected.format(), separator.unwrap_or_default());
+            notice!("firstseen: {}: read as {format}{separator} {compared}", name(path));
         }
         *self.looked.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(opened);
         Ok(())
+    }
+
+    /// The first bytes of the first file that has any; `first` is opened for the first of them.
+    fn first_bytes(&self, first: &Opened) -> anyhow::Result<Vec<u8>> {
+        let mut bytes = first.first_bytes();
+        for path in &self.files[1..] {
+            // What is no file can be read once only.
+            if !bytes.is_empty() || !path.is_file() {
+                break;
+            }
+            let Ok(mut next) = Opened::new(path, b'\n') else { break };
+            next.look(path)?;
+            bytes = next.first_bytes();
+        }
+        Ok(bytes)
+    }
+
+    /// The fields that flags name.
+    fn wanted_names(&self) -> Vec<String> {
+        let time = self.time.as_deref().map_or_else(Vec::new, split_names);
+        self.key_names().into_iter().chain(time).chain(self.source.clone()).chain(self.ignored_names()).collect()
+    }
+
+    /// Returns whether the key is the whole record: where the format was found and no field is named, nothing says
+    /// which fields make two records equal.
+    fn is_whole(&self) -> bool {
+        self.key.is_empty() && self.format == FormatArg::Auto
     }
 
     /// How records are written: as the flag says, or as [`Self::look`] has found it.
@@ -237,6 +273,7 @@ impl InputArgs {
         let mut time_fields = self.time.as_deref().map_or_else(Vec::new, split_names).into_iter();
         ParserConfig {
             key: self.key_names(),
+            is_whole: self.is_whole(),
             time: time_fields.next().or(own_time),
             time_rest: time_fields.collect(),
             time_format: self.time_format.clone(),
@@ -335,7 +372,7 @@ impl InputArgs {
     /// run.
     pub fn key_identity(&self) -> String {
         let mut key = self.key_names();
-        if key.is_empty() {
+        if key.is_empty() && !self.is_whole() {
             key = self.format().default_key().iter().map(|field| (*field).to_owned()).collect();
         }
         let normalize = if self.normalize.is_some() { " normalized as url" } else { "" };

@@ -6,6 +6,9 @@
 /// With fewer times, none is left out as broken, and no trend is seen.
 const TREND_MIN: usize = 16;
 
+/// A part of the times may be broken.
+const BROKEN_PART: usize = 100;
+
 /// How the times of consecutive records are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
@@ -56,7 +59,9 @@ fn without_broken(times_ms: &[u64]) -> Vec<u64> {
     let mut sorted_ms = times_ms.to_vec();
     sorted_ms.sort_unstable();
     let last = sorted_ms.len() - 1;
-    let (low_ms, high_ms) = (sorted_ms[last.div_ceil(100)], sorted_ms[last - last.div_ceil(100)]);
+    // Twice as many as may be broken in all, as some records may have more of them.
+    let left_out = last.div_ceil(BROKEN_PART / 2);
+    let (low_ms, high_ms) = (sorted_ms[left_out], sorted_ms[last - left_out]);
     let margin_ms = (high_ms - low_ms) / 8;
     let plausible_ms = low_ms.saturating_sub(margin_ms)..=high_ms.saturating_add(margin_ms);
     times_ms.iter().copied().filter(|time_ms| plausible_ms.contains(time_ms)).collect()
@@ -71,14 +76,14 @@ fn greatest_behind_ms(times_ms: &[u64]) -> u64 {
     behind_ms.max().unwrap_or(0)
 }
 
-/// Whether the second half of the records is earlier than the first one, where there are enough to tell. An export that is
-/// sorted by user, and for each of them newest first, has not.
+/// Returns whether the second half of the records is earlier than the first one, where there are enough to tell. An
+/// export that is sorted by user, and for each of them newest first, has not.
 fn have_fallen(times_ms: &[u64]) -> bool {
     let (first, second) = times_ms.split_at(times_ms.len() / 2);
     times_ms.len() < TREND_MIN || middle_ms(first).saturating_sub(middle_ms(second)) > span_ms(times_ms) / 8
 }
 
-/// Whether the second half of the records is no later than the first one, while times are far apart.
+/// Returns whether the second half of the records is no later than the first one, while times are far apart.
 fn is_unsorted(times_ms: &[u64], behind_ms: u64) -> bool {
     if times_ms.len() < TREND_MIN {
         return false;

@@ -18,8 +18,8 @@ pub struct LeftOut {
 }
 
 impl LeftOut {
-    /// Counts what the parser has left out of `batch`, and names it where it is the first of its sort. `place` gives a
-    /// line of the batch's file a name.
+    /// Counts what the parser has left out of `batch`, and reports the first part of each kind. `place` returns the
+    /// name of a line of the file.
     pub fn count(&mut self, batch: &Batch, place: impl Fn(u64) -> String, progress: &Progress) {
         if let [first, ..] = batch.parsed.repeated_headers() {
             if self.repeated_headers == 0 {

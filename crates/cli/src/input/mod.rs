@@ -329,6 +329,9 @@ pub(crate) fn is_stream(files: &[PathBuf]) -> bool {
     !files.iter().all(is_file)
 }
 
+/// What messages call standard input.
+pub(crate) const STANDARD_INPUT: &str = "standard input";
+
 /// Whether `path` stands for standard input.
 pub fn is_stdin(path: &Path) -> bool {
     path.as_os_str() == "-"
@@ -342,7 +345,7 @@ pub fn stdin_file_bytes() -> Option<u64> {
 
 /// The name of `path` in a message.
 pub fn name(path: &Path) -> String {
-    if is_stdin(path) { "standard input".to_owned() } else { path.display().to_string() }
+    if is_stdin(path) { STANDARD_INPUT.to_owned() } else { path.display().to_string() }
 }
 
 /// Checks that all files can be read and begin with text, before anything is written; returns their size where all of

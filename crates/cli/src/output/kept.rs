@@ -55,8 +55,13 @@ pub(crate) fn beginning_of(mut file: impl Read + Seek, header: &[u8]) -> io::Res
     let mut found = Vec::new();
     file.rewind()?;
     file.take(bytes_max as u64).read_to_end(&mut found)?;
-    let (header, begun) = (line_of(header), line_of(&found));
-    let behind = unmarked(&found).strip_prefix(header);
+    let header = line_of(header);
+    let rest = behind_comments(unmarked(&found), header);
+    if rest.is_empty() {
+        return Ok(Beginning::Nothing);
+    }
+    let begun = line_of(rest);
+    let behind = rest.strip_prefix(header);
     if behind.is_some_and(|behind| behind.is_empty() || behind.starts_with(b"\n") || behind.starts_with(b"\r\n")) {
         return Ok(Beginning::Header);
     }
@@ -78,6 +83,15 @@ fn line_of(bytes: &[u8]) -> &[u8] {
     let bytes = unmarked(bytes);
     let line = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     line.strip_suffix(b"\r").unwrap_or(line)
+}
+
+/// What follows the comments before the header. It may be a comment itself, one that names the fields.
+fn behind_comments<'a>(mut bytes: &'a [u8], header: &[u8]) -> &'a [u8] {
+    while bytes.starts_with(b"#") && !bytes.starts_with(header) {
+        let Some(end) = bytes.iter().position(|byte| *byte == b'\n') else { break };
+        bytes = &bytes[end + 1..];
+    }
+    bytes
 }
 
 fn unmarked(bytes: &[u8]) -> &[u8] {

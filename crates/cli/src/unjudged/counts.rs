@@ -185,7 +185,7 @@ impl Unjudged {
         self.last_fate
     }
 
-    /// Whether the run ends with the first record that cannot be judged.
+    /// Returns whether the run ends with the first record that cannot be judged.
     pub(crate) fn ends_the_run(&self) -> bool {
         self.arg == UnjudgedArg::Fail
     }

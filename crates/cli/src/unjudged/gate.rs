@@ -53,7 +53,7 @@ impl Gate {
         Self { is_open: false, is_stream, format, since: None, held_bytes: 0, beginning: Vec::new(), lacking: None }
     }
 
-    /// Whether outputs are written at once.
+    /// Returns whether outputs are written at once.
     pub(crate) fn is_open(&self) -> bool {
         self.is_open
     }

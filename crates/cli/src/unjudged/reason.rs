@@ -57,7 +57,7 @@ impl UnjudgedReason {
         match self {
             Self::Unread(kind) => unread_meaning(kind),
             Self::Future => "its time is ahead of the others or of the present, which do not bear it out",
-            Self::Late => "it is older than the window and the lateness together",
+            Self::Late => "records came before it that are younger by more than the window",
             Self::Full => "the filter is full and cannot remember it",
             Self::Cluster(reason) => cluster_meaning(reason),
         }
@@ -67,7 +67,9 @@ impl UnjudgedReason {
     pub fn cure(self) -> &'static str {
         match self {
             Self::Unread(kind) => unread_cure(kind),
-            Self::Future => "correct the clock that stamped it, or accept it with a greater --future-max",
+            Self::Future => {
+                "correct the clock that stamped it, name the zone of its time with --tz, or accept it with a greater --future-max"
+            }
             Self::Late => {
                 "feed the oldest records first, or judge more of them with a greater --lateness; --late says what becomes of them"
             }
@@ -88,6 +90,7 @@ fn unread_meaning(kind: RejectKind) -> &'static str {
     match kind {
         RejectKind::Blank => "the line is blank or a comment",
         RejectKind::NoKey => "a field of its key has no value",
+        RejectKind::RepeatedName => "a field of its key or of its time occurs more than once",
         RejectKind::Ragged => "it has another number of fields than the header or the first row",
         RejectKind::JoinedLines => "a quote joins lines to it, and does not close at the end of a field",
         RejectKind::MissingField => "it has no such field as the key or the time needs",
@@ -107,6 +110,7 @@ fn unread_meaning(kind: RejectKind) -> &'static str {
 fn unread_cure(kind: RejectKind) -> &'static str {
     match kind {
         RejectKind::Blank => "nothing: such a line is no record",
+        RejectKind::RepeatedName => "write each name once in a record, or name another field with --key",
         RejectKind::NoKey => "name a --key that every record has, or compare empty values with --empty-key value",
         RejectKind::Ragged => "name the --separator of the fields, or take such rows with --ragged pad",
         RejectKind::JoinedLines => "double a quote that belongs to the value, where it is written as `\\\"`",

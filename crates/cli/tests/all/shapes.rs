@@ -17,7 +17,6 @@ fn the_first_lines_show_the_format() {
     let semicolons = "id;price\n1;1,5\n2;2,5\n1;1,7\n";
     let w3c = "#Fields: date time c-ip\n2024-01-01 10:00:00 192.0.2.7\n2024-01-01 10:00:01 192.0.2.7\n";
     for (input, flags, format, kept) in [
-        (COMBINED, "", "clf", vec![0, 2]),
         (COMBINED, "--key 1", "clf", vec![0, 2]),
         (json, "", "jsonl", vec![0, 2]),
         (json, "--key m", "jsonl", vec![0]),
@@ -41,6 +40,46 @@ fn the_first_lines_show_the_format() {
     }
 }
 
+/// `firstseen dedup access.log` compared clients and their requests only, and dropped lines of other days and with other
+/// statuses.
+#[test]
+fn whole_lines_of_a_log_are_compared_where_no_field_is_named() {
+    let again = COMBINED.lines().next().expect("a line");
+    let folder = Folder::with(format!("{COMBINED}{again}\n"));
+    for flags in ["--window unbounded", "--window 24h"] {
+        let ran = folder.dedup(&format!("{flags} --report none input")).ok();
+        assert_eq!(ran.out, COMBINED, "{}", ran.err);
+        let words = "read as clf and whole lines are compared (--key host,request compares these fields)";
+        assert!(ran.err.contains(words), "{}", ran.err);
+    }
+}
+
+/// Lines of one JSON document, or of a text in several lines between quotes, are no records: their brackets were
+/// dropped as duplicates.
+#[test]
+fn documents_are_not_torn_into_lines() {
+    let csvlog = "2024-10-10 03:00:00.123 UTC,\"u\",\"d\",42,\"[local]\",5f.1,1,\"idle\",2024-10-10 03:00:00 UTC,3/1,0,LOG,\
+                  00000,\"a\nb\",,,,,,,,,\"psql\"\n";
+    for (input, words) in [
+        ("[\n  {\n    \"id\": 1\n  },\n  {\n    \"id\": 2\n  }\n]\n", "jq -c '.[]'"),
+        ("[{\"id\":1},{\"id\":2}]\n", "jq -c '.[]'"),
+        ("{\n  \"id\": 1\n}\n{\n  \"id\": 2\n}\n", "jq -c ."),
+        ("{\"Records\": [\n{\"id\": 1},\n{\"id\": 2}\n]}\n", "jq -c '.Records[]'"),
+        (csvlog, "--format csv --no-header"),
+        ("<?xml version=\"1.0\"?>\n<a>\n<b/>\n<b/>\n</a>\n", "XML"),
+    ] {
+        let folder = Folder::with(input);
+        for ran in [
+            folder.dedup("--window unbounded --out out input"),
+            folder.dedup_from("--window unbounded --out out", input.as_bytes()),
+        ] {
+            ran.fails(2, &[words, "--format lines compares its lines"]);
+        }
+        assert!(!folder.path("out").exists());
+        folder.dedup("--window unbounded --format lines input").ok();
+    }
+}
+
 #[test]
 fn lines_that_show_no_format_are_compared_as_a_whole() {
     for (input, kept) in [
@@ -52,8 +91,16 @@ fn lines_that_show_no_format_are_compared_as_a_whole() {
         let ran = Folder::with(input).dedup("--window unbounded --report none input").ok();
         assert_eq!((ran.out, ran.err), (lines(input, &kept), String::new()));
     }
-    let ran = Folder::with("id,m\n1,a\n").dedup("--window unbounded --key id input");
+    let ran = Folder::with("id m\n1 a\n").dedup("--window unbounded --key id input");
     ran.fails(2, &["there is no field `id`", "name their format by --format"]);
+    // A header that has the field is enough, and a file without records has any field.
+    let ran = Folder::with("id,m\n1,a\n").dedup("--window unbounded --report none --key id input").ok();
+    assert_eq!(ran.out, "id,m\n1,a\n");
+    let folder = Folder::with("id,m\n1,a\n1,b\n");
+    folder.write("empty", "");
+    let ran = folder.dedup("--window unbounded --report none --key id empty input").ok();
+    assert_eq!(ran.out, "id,m\n1,a\n");
+    assert_eq!(folder.dedup("--window unbounded --report none --key id empty").ok().out, "");
     // A file that ends without a line break has a last line all the same.
     let ran = Folder::with("{\"id\":1,\"t\":1}").dedup("--window unbounded --report none --key id input").ok();
     assert!(ran.err.contains("read as jsonl"), "{}", ran.err);
@@ -75,7 +122,7 @@ fn what_was_looked_at_is_read_again_whole() {
 fn a_state_does_not_depend_on_who_named_the_format() {
     let folder = Folder::with(COMBINED);
     let flags = "--window unbounded --report none --state state";
-    assert_eq!(folder.dedup(&format!("{flags} --out once input")).ok().out, "");
+    assert_eq!(folder.dedup(&format!("{flags} --key host,request --out once input")).ok().out, "");
     assert_eq!(folder.dedup(&format!("{flags} --format clf --out once input")).ok().out, "");
     assert_eq!(folder.read("once"), lines(COMBINED, &[0, 2]));
     folder.dedup(&format!("{flags} --format clf --key host,request input")).ok();

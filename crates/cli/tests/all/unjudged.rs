@@ -15,7 +15,12 @@ struct Case {
 
 /// Each of the inputs has one judged record before and after, and one repeat at its end.
 const CASES: &[Case] = &[
-    Case { reason: "ragged", flags: "--format csv --no-header --key 2", input: "1,a\nx\n2,b\n3,a\n", unjudged: &["x"] },
+    Case {
+        reason: "missing_field",
+        flags: "--format csv --no-header --key 2",
+        input: "1,a\nx\n2,b\n3,a\n",
+        unjudged: &["x"],
+    },
     Case {
         reason: "missing_field",
         flags: "--format jsonl --key id",
@@ -29,7 +34,7 @@ const CASES: &[Case] = &[
         unjudged: &["{\"id\":\"\"}", "{\"id\":null}"],
     },
     Case {
-        reason: "ragged",
+        reason: "missing_field",
         flags: "--format tsv --no-header --key 1 --time 2 --window 1h",
         input: "a\t1700000000\nb\nc\t1700000001\na\t1700000002\n",
         unjudged: &["b"],
@@ -286,7 +291,7 @@ fn estimate_follows_the_same_rule() {
     let ran = folder.run(&format!("{flags} --min-estimate 2 input")).ok();
     assert_eq!(ran.out, "noon,b\n1800000000,c\n1700000001,a\nx\n", "what has no estimate stays among the chosen");
     let counts = report(&ran.err);
-    assert_eq!(counts["unjudged"], json!({ "bad_time": 1, "future": 1, "ragged": 1 }), "{counts}");
+    assert_eq!(counts["unjudged"], json!({ "bad_time": 1, "future": 1, "missing_field": 1 }), "{counts}");
     let ran = folder.run(&format!("{flags} --min-estimate 2 --unjudged drop input")).ok();
     assert_eq!(ran.out, "1700000001,a\n");
     let ran = folder.run(&format!("{flags} --min-estimate 1 --unjudged fail input")).fails(2, &["input:2: "]);

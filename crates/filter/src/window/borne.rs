@@ -12,9 +12,10 @@
 //! So the clock is at most one tolerance ahead of the events that are right, and with a lateness of at least the step
 //! they are judged at their own times all the same.
 //!
-//! Where producers are far apart, half of the next events are never near those that are on time. So a quarter of them
-//! is enough where these are spread over all events that are looked at: a broken clock is not, and a hundred broken
-//! events in a row are not either. What a stream shows over more events widens step and tolerance (`disorder.rs`).
+//! If the clocks of producers are far apart, fewer than half of the next events may be near an event that is on time.
+//! One quarter of them is enough if these are spread over all events that are looked at: events from one broken clock
+//! are not, and neither are a hundred broken events in a row. Disorder that is measured over more events widens step
+//! and tolerance (`disorder.rs`).
 //!
 //! Promises: pure; the anchor moves only to times that were borne out, whatever comes. Must not know: what a time
 //! counts, milliseconds or units of a window; where the present comes from.
@@ -54,8 +55,9 @@ impl Borne {
         Self { step, tolerance, distance: 0, is_apart: false, anchor: None, free_to: None }
     }
 
-    /// Times up to `distance` apart are no sign of a broken clock in this stream, until that is taken back by a distance
-    /// of 0: an event bears out others that are so far ahead, and takes the clock so far.
+    /// Sets how far apart times of this stream may be without being a sign of a broken clock, until the next call; 0 is
+    /// the default. An event that is up to `distance` ahead confirms others that are as far ahead, and the clock may
+    /// advance that far.
     pub(super) fn widen(&mut self, distance: u64) {
         self.distance = distance;
         self.free_to = self.anchor.map(|anchor| anchor.saturating_add(self.step));
@@ -66,8 +68,9 @@ impl Borne {
         Some(self.distance).filter(|distance| *distance > 0)
     }
 
-    /// Whether `time`, which is not borne out, is no further ahead of the anchor than times are apart. Then the clock may
-    /// go there. A look at others stays due once a step, so that the anchor follows.
+    /// Returns whether `time`, which no other event has confirmed, is ahead of the anchor by at most the distance that
+    /// is usual in this stream. The clock may then advance to `time`. A comparison with other events stays due once a
+    /// step, so that the anchor keeps up.
     pub(super) fn is_in_distance(&mut self, time: u64) -> bool {
         let Some(anchor) = self.anchor else { return false };
         let last = anchor.saturating_add(self.distance);

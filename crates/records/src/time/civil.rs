@@ -5,8 +5,8 @@ use super::local::{LocalTime, Written, WrittenZone};
 use super::zone::read_zone;
 use crate::TimeError;
 
-/// Reads `YYYY-MM-DD hh:mm:ss`, with a fraction and a zone or without. This is the form of most logs, so it is read by
-/// the places of its bytes. `None` where the text is in another form.
+/// Parses `YYYY-MM-DD hh:mm:ss` with an optional fraction and an optional zone. Most logs have this form, so each field
+/// is read at a fixed offset. Returns `None` if the text has another form.
 #[inline]
 pub(super) fn parse_usual(text: &[u8]) -> Option<Result<Written<'_>, TimeError>> {
     let (head, rest) = text.split_first_chunk::<19>()?;

@@ -61,8 +61,9 @@ impl LocalTime {
         Ok(self.days() * DAY_MS + i64::from(seconds) * SECOND_MS + self.fraction_ms)
     }
 
-    /// Days since 1970-01-01 in the Gregorian calendar. The year begins in March here, so that the leap day is its
-    /// last: month `m` of it begins on day `(153 m + 2) / 5`, and 306 days after a March follows the January.
+    /// Returns the number of days since 1970-01-01 in the Gregorian calendar. Years begin in March here, so that the
+    /// leap day is the last day of a year. In such a year month `m` (March is 0) begins on day `(153 m + 2) / 5`, and 1
+    /// January is day 306.
     fn days(&self) -> i64 {
         let year = i64::from(self.year) - i64::from(self.month < 3);
         let month = (i64::from(self.month) + 9) % 12;

@@ -28,7 +28,7 @@ const TIME_MS_MAX: i64 = 253_402_300_799_999;
 ///
 /// | digits | means |
 /// |---|---|
-/// | 8 | the date `YYYYMMDD` if the year is 1970 to 2199, otherwise seconds |
+/// | 8 | the date `YYYYMMDD` if the year is 1970 to 2199, or is 1800 or later and the month and the day can be such, otherwise seconds |
 /// | 10 | the hour `YYYYMMDDhh` if the year is 1970 to 2199 and there is such an hour, otherwise seconds. Seconds of 2032 to 2039 can look like an hour (1 in 120 does): [`TimeFormat`] `epoch` rules that out |
 /// | 12 | the minute `YYYYMMDDhhmm` if the year is 1970 to 2199 and there is such a minute, otherwise as below. Milliseconds of 1976 can look like a minute: [`TimeFormat`] `epoch-ms` rules that out |
 /// | 14 | `YYYYMMDDhhmmss`, with a fraction or without |
@@ -58,10 +58,11 @@ const TIME_MS_MAX: i64 = 253_402_300_799_999;
 /// without) or an abbreviation: one that the parser's zone has at that time, or one that means the same everywhere, such
 /// as `CEST` or `PST`. A time without them is in the parser's zone, also a number that is a date.
 ///
-/// Blanks around the text do not count. A leap second `:60` is the first second of the next minute. Of a local time that
-/// a change of clocks repeats, [`parse`](Self::parse) takes the first occurrence and [`parse_next`](Self::parse_next) the
-/// one that is closer to the times before; one that it skips is moved on by the length of the gap. Times before 1970 and
-/// after 9999 are refused: in logs they are errors.
+/// Whitespace around the text is ignored. A leap second (`:60`) is the first second of the next minute. If a local time
+/// occurs twice because of a clock change, [`parse`](Self::parse) returns the first occurrence, and
+/// [`parse_next`](Self::parse_next) the one that is closer to the times before. A local time that a clock change skips
+/// is moved forward by the length of the gap. Times before 1970 or after 9999 are rejected, because in logs they are
+/// errors.
 #[derive(Clone, Debug)]
 pub struct TimeParser {
     zone: Option<TimeZone>,
@@ -121,10 +122,10 @@ impl TimeParser {
         self.read(text, &Recent::default())
     }
 
-    /// Does the same for the times of one input in their order. Of a local time that comes twice it takes the occurrence
-    /// that is closer to the last time before it (the second one if both are equally close). A time that is more than an
-    /// hour from both occurrences does not count, and of the times before it the last four are looked at; if none of
-    /// them counts, it is the first occurrence.
+    /// Parses the times of one input in their order, like [`parse`](Self::parse). If a local time occurs twice, it
+    /// returns the occurrence that is closer to the time before, or the second one if both are equally close. A time
+    /// before that is more than an hour from both occurrences is ignored, and the last four times are considered. If
+    /// none of them counts, it returns the first occurrence.
     ///
     /// ```
     /// use firstseen_records::TimeParser;

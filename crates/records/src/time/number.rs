@@ -142,12 +142,20 @@ fn by_digits(value: i64, digits: usize) -> Result<Numbered, TimeError> {
 #[inline]
 fn date(value: i64, digits: usize) -> Result<Option<LocalTime>, TimeError> {
     match digits {
-        8 if is_in_years(value, 10_000) => calendar(value, 8).map(Some),
+        8 if is_in_years(value, 10_000) || looks_like_day(value) => calendar(value, 8).map(Some),
         10 if is_in_years(value, 1_000_000) => Ok(real_date(value, 10)),
         12 if is_in_years(value, 100_000_000) => Ok(real_date(value, 12)),
         14 | 17 => calendar(value, digits).map(Some),
         _ => Ok(None),
     }
+}
+
+/// Whether a number of eight digits is a day of a year that no other number may have: records hold birthdays, and `99991231`
+/// for the end of time. As seconds these numbers would be days of 1970 to 1973.
+fn looks_like_day(value: i64) -> bool {
+    const YEAR_MIN: i64 = 1800;
+    let (year, month, day) = (value / 10_000, value / 100 % 100, value % 100);
+    year >= YEAR_MIN && (1..=12).contains(&month) && (1..=31).contains(&day)
 }
 
 /// Whether the digits of a number begin with a year that a date may have, where `year` is the value of a year.

@@ -1,5 +1,5 @@
-//! Times whose month is a name: those of the common log format, of e-mail and HTTP, of `asctime` and `date`. Must not
-//! know: what the zone of the parser is.
+//! Parses times that spell the month as a name: those of the common log format, of e-mail and HTTP, of `asctime` and
+//! `date`. It does not know the zone of the parser.
 
 use super::civil::read_clock;
 use super::digits::{Cursor, field};

@@ -48,9 +48,9 @@ const ABBREVIATIONS: [(&str, i32); 31] = [
     ("NZDT", 780),
 ];
 
-/// Reads what stands behind a time of day: nothing, `Z`, `UTC`, `GMT`, an offset, or an abbreviation, with blanks before
-/// it or without. Behind an offset may be what says the same once more: `+0000 UTC`, `+0100 (CET)`,
-/// `+01:00[Europe/Berlin]`.
+/// Parses the optional zone behind a time of day: nothing, `Z`, `UTC`, `GMT`, a numeric offset, or the abbreviation of
+/// a zone. Blanks before it are optional. A redundant name of the zone may follow an offset: `+0000 UTC`, `+0100
+/// (CET)`, `+01:00[Europe/Berlin]`.
 ///
 /// # Errors
 /// [`TimeError::Unrecognised`] for another text, [`TimeError::NoSuchTime`] for an offset of a day or more.

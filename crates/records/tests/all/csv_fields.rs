@@ -6,8 +6,8 @@ use firstseen_records::{BlockOptions, EmptyKey, ParserConfig, Ragged, RecordForm
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 
-/// All records, as the other crate reads them, with at least two fields: where the first one has so many, others are
-/// padded, else they are left out.
+/// Returns all records that have at least two fields, as the crate `csv` reads them. If the first record has at least
+/// two fields, shorter ones are padded; otherwise they are left out.
 fn fields_by_csv(text: &str) -> Vec<Vec<Vec<u8>>> {
     let mut reader = ReaderBuilder::new()
         .has_headers(false)

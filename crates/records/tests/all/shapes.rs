@@ -125,11 +125,16 @@ fn a_row_has_as_many_fields_as_its_header() {
         reasons(&padded),
         ["4: its key field `user` has no value (--empty-key value takes an empty value for a key)"]
     );
-    // The first row counts where there is no header, whatever block it comes in.
-    let bare = ParserConfig { no_header: true, ..csv(&["1"]) };
-    let outcome = read_text("\n1,a\n2,b,c\n3,d\n", bare);
-    assert_eq!(outcome.keys(), ["1", "3"]);
-    assert!(reasons(&outcome)[1].contains("and the first row has 2"), "{:?}", reasons(&outcome));
+    // Without a header nothing says how many fields a row has, and products write rows of several kinds into one log.
+    let bare = ParserConfig { no_header: true, ..csv(&["2"]) };
+    let outcome = read_text("starting\n1,a\n2,b,c\n3\n", bare.clone());
+    assert_eq!(outcome.keys(), ["a", "b"]);
+    assert_eq!(reasons(&outcome), ["1: it has no field `2`", "4: it has no field `2`"]);
+    // Where the key is all fields but some, it is those of most rows.
+    let ignoring = ParserConfig { key: Vec::new(), ignore: vec!["1".into()], ..bare };
+    let outcome = read_text("starting\n1,a\n2,b,c\n3,a\n", ignoring);
+    assert_eq!(outcome.keys(), ["a", "a"]);
+    assert_eq!(outcome.rejections.len(), 2, "{:?}", reasons(&outcome));
     // Equal rows are equal, whatever their fields are.
     assert_eq!(read_text("a,b\n1\n1,2,3\n", csv(&[])).keys(), ["1", "1,2,3"]);
 }
@@ -275,6 +280,10 @@ fn a_key_with_one_empty_part_is_no_key() {
     // Of a whole record empty fields are a part.
     assert_eq!(read_text(text, csv(&[])).keys(), ["1,", ",2", ",", "1,2"]);
     let ignoring = ParserConfig { ignore: vec!["a".into()], ..csv(&[]) };
+    let outcome = read_text(text, ignoring.clone());
+    assert_eq!(outcome.keys(), ["2", "2"], "no value at all is no key");
+    assert!(outcome.rejections.iter().all(|(_, _, reason)| matches!(reason, RejectReason::NoKey { .. })));
+    let ignoring = ParserConfig { empty_key: EmptyKey::Value, ..ignoring };
     assert_eq!(read_text(text, ignoring).keys(), ["", "2", "", "2"]);
 }
 
@@ -349,7 +358,7 @@ fn a_comment_line_names_the_fields() {
     let outcome = read_text(w3c, config(RecordFormat::W3c, &["c-ip"]));
     assert_eq!(outcome.keys(), ["192.0.2.7", "192.0.2.8"]);
     assert_eq!(outcome.headers, [("#Fields: date time c-ip cs-uri\n".to_owned(), false)]);
-    let comments = outcome.rejections.iter().filter(|(_, _, reason)| *reason == RejectReason::Comment);
+    let comments = outcome.rejections.iter().filter(|(_, _, reason)| matches!(reason, RejectReason::Comment { .. }));
     assert_eq!(comments.map(|(line, _, _)| *line).collect::<Vec<_>>(), [1, 2, 6, 7]);
     assert_eq!(reasons(&outcome)[5], "9: it has 3 fields, and the header has 4 (--ragged pad takes such rows)");
     // A field that is no longer there is in none of the rows.
@@ -390,4 +399,23 @@ fn other_comments_stand_before_a_header_or_are_one() {
     }
     // Where a file does not begin with one, such a line is a row.
     assert_eq!(read_text("id,name\n#1,a\n", csv(&["id"])).keys(), ["#1"]);
+}
+
+/// Files of two programs were joined to one stream: behind the second header the other column was the key, and rows were
+/// dropped as duplicates of others.
+#[test]
+fn a_header_in_another_order_ends_the_input() {
+    let joined = "id,name\n1,a\nname,id\nx,1\nx,2\n";
+    let mut parser = RecordParser::new(csv(&["id"]), secret()).unwrap();
+    let (mut block, mut parsed) = (Block::default(), ParsedBlock::default());
+    let mut reader = BlockReader::new(joined.as_bytes(), BlockOptions::for_format(RecordFormat::Csv));
+    assert!(reader.read_block(&mut block).unwrap());
+    parser.parse(&block, &mut parsed).unwrap();
+    assert_eq!(parsed.len(), 1, "what stands before it is read");
+    assert!(matches!(parsed.refusal(), Some(ConfigError::HeaderReordered { line: 3, .. })), "{:?}", parsed.refusal());
+    // A row of values is none, and neither is the header itself.
+    for text in ["a,b\n1,2\nb,a\n", "id,name\nid,name\n1,name\n", "from,2\n2,from\n"] {
+        let outcome = read_text(text, csv(&["1"]));
+        assert!(!outcome.events.is_empty() && outcome.rejections.is_empty(), "{text:?}");
+    }
 }

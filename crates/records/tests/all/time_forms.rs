@@ -72,9 +72,9 @@ fn numbers_that_cannot_be_dates_count_from_1970() {
     check(
         "UTC",
         &[
-            // Years before 1970 and after 2199.
+            // No such year, or day.
             ("12345678", "1970-05-23T21:21:18Z"),
-            ("22000101", "1970-09-12T15:08:21Z"),
+            ("22001301", "1970-09-12T15:28:21Z"),
             // No such month, day or hour.
             ("1700000000", "2023-11-14T22:13:20Z"),
             ("2000000000", "2033-05-18T03:33:20Z"),
@@ -357,4 +357,12 @@ fn what_can_be_read_in_several_ways_is_refused() {
     for text in ["10/11", "10.11-2024", "10/11/202", "1.2.3.4", "10.0.0.1", "::1", "a:b", "2024-W05-1"] {
         check_refused("UTC", &[(text, TimeError::Unrecognised)]);
     }
+}
+
+/// Birthdays and the end of time were read as seconds of 1970 to 1973, so that different days were within one window.
+#[test]
+fn eight_digits_of_a_day_are_a_date_in_any_year() {
+    check("UTC", &[("22000105", "2200-01-05T00:00:00Z"), ("99991230", "9999-12-30T00:00:00Z")]);
+    let before_1970 = ["19690101", "19000105", "1969-01-01"];
+    check_refused("UTC", &before_1970.map(|text| (text, TimeError::OutOfRange)));
 }
