@@ -216,3 +216,21 @@ fn rows_can_be_padded() {
         assert!(ran.err.contains(words), "{words}: {}", ran.err);
     }
 }
+
+/// Comments came behind the line that they stand before, and a file of duplicates had rows of the second shape below the
+/// names of the first.
+#[test]
+fn comments_stay_in_their_place_and_names_reach_every_output() {
+    let input = "#Software: IIS\n#Version: 1.0\n#Fields: date time c-ip\n2024-01-01 10:00:00 192.0.2.1\n\
+                 2024-01-01 10:00:01 192.0.2.1\n#Fields: date c-ip time\n2024-01-01 192.0.2.2 10:00:02\n\
+                 2024-01-01 192.0.2.2 10:00:03\n";
+    let folder = Folder::with(input);
+    let flags = "--window unbounded --format w3c --key c-ip --report none --out once";
+    folder.dedup(&format!("{flags} --unjudged drop --duplicates again --rejected bad input")).ok();
+    assert_eq!(folder.read("once"), lines(input, &[0, 1, 2, 3, 5, 6]));
+    assert_eq!(folder.read("again"), lines(input, &[2, 4, 5, 7]));
+    assert_eq!(folder.read("bad"), lines(input, &[2, 5]));
+    // A run that goes on with the file finds its header behind the comments.
+    folder.dedup(&format!("{flags} --state state input")).ok();
+    assert_eq!(folder.read("once").matches("#Fields: date time c-ip").count(), 1);
+}

@@ -208,3 +208,34 @@ proptest! {
         std::io::sink().write_all(&output)?;
     }
 }
+
+/// Random bytes, and files of programs without a mark of their own, were passed on as lines.
+#[test]
+fn bytes_of_no_text_are_refused() {
+    let mut state = 7u64;
+    let random: Vec<u8> = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        (state >> 33) as u8
+    })
+    .filter(|byte| *byte != 0)
+    .take(3_000)
+    .collect();
+    let duck_db = [&[0x11; 8][..], b"DUCK\x40\0\0\0\0\0\0\0", &[0; 64]].concat();
+    for (bytes, words) in [
+        (&random[..], "it is binary data"),
+        (&duck_db, "it is a DuckDB database"),
+        (b"!<arch>\ndebian-binary   1410122664  0     0     100644  4         `\n2.0\n", "it is an ar archive"),
+        (b"\x80\x04\x95\x0b\0\0\0\0\0\0\0]\x94", "it is a Python pickle"),
+    ] {
+        assert_eq!(checked(bytes, b'\n').unwrap_err().to_string(), words);
+    }
+    // Texts in older encodings, with colours, or with control characters between fields are texts.
+    for text in [
+        &b"caf\xe9;1\nna\xefve;2\n"[..],
+        b"\x1b[31mred\x1b[0m\n",
+        b"a\x01b\x02c\x03\n\xff\xfe\x01x\n",
+        b"id,name\nDUCK,1\n",
+    ] {
+        assert!(checked(text, b'\n').is_ok(), "{text:?}");
+    }
+}

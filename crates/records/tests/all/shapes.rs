@@ -419,3 +419,57 @@ fn a_header_in_another_order_ends_the_input() {
         assert!(!outcome.events.is_empty() && outcome.rejections.is_empty(), "{text:?}");
     }
 }
+
+/// A writer was killed within a line, and the next one went on behind it: the line was read as the first of the two, and
+/// the second one was lost.
+#[test]
+fn log_lines_that_were_joined_are_rejected() {
+    let line = |host: &str, path: &str| {
+        format!("{host} - - [10/Oct/2024:13:55:38 +0000] \"GET {path} HTTP/1.1\" 200 15 \"-\" \"x [y]\"")
+    };
+    let (first, second) = (line("192.0.2.1", "/a?b[]=1"), line("192.0.2.2", "/b"));
+    assert_eq!(read_text(&format!("{first}\n"), config(RecordFormat::Clf, &["host"])).keys(), ["192.0.2.1"]);
+    // Wherever the first line breaks off, but where the address behind it reads as its own.
+    for cut in "192.0.2.1 - -".len()..=first.len() {
+        let outcome = read_text(&format!("{}{second}\n", &first[..cut]), config(RecordFormat::Clf, &["host"]));
+        assert!(matches!(&outcome.rejections[..], [(1, _, RejectReason::NotALogLine)]), "{}", &first[..cut]);
+    }
+    let short = "192.0.2.1 - - [10/Oct/2024:13:55:38 +0000] \"GET /a HTTP/1.1\" 200 ";
+    for bytes in ["1.5k", "abc", "152.2.2.2"] {
+        let outcome = read_text(&format!("{short}{bytes}\n"), config(RecordFormat::Clf, &["host"]));
+        assert!(matches!(&outcome.rejections[..], [(1, _, RejectReason::NotALogLine)]), "{bytes}");
+    }
+}
+
+#[test]
+fn hosts_that_servers_write_are_hosts() {
+    let rest = "- - [10/Oct/2024:13:55:38 +0000] \"GET /a HTTP/1.1\" 200 15\n";
+    for (head, host, vhost) in [
+        ("unix:", "unix:", None),
+        ("_ 192.0.2.1", "192.0.2.1", Some("_")),
+        ("_:80 192.0.2.1", "192.0.2.1", Some("_:80")),
+        ("*:443 2001:db8::1", "2001:db8::1", Some("*:443")),
+        ("- 192.0.2.1", "192.0.2.1", None),
+        ("_default_:443 192.0.2.1", "192.0.2.1", Some("_default_:443")),
+    ] {
+        let text = format!("{head} {rest}");
+        assert_eq!(read_text(&text, config(RecordFormat::Clf, &["host"])).keys(), [host], "{head}");
+        let found = read_text(&text, config(RecordFormat::Clf, &["vhost"])).keys();
+        assert_eq!(found.first().map(String::as_str), vhost, "{head}");
+    }
+    // Two addresses may be those of a client and its proxy, in either order.
+    let outcome = read_text(&format!("192.0.2.1 192.0.2.2 {rest}"), config(RecordFormat::Clf, &["host"]));
+    assert!(outcome.events.is_empty(), "{:?}", outcome.keys());
+}
+
+/// Channels, colours and numbers of issues begin with `#`, too.
+#[test]
+fn rows_that_begin_with_a_number_sign_are_rows() {
+    let bare = ParserConfig { no_header: true, ..config(RecordFormat::Tsv, &["1"]) };
+    assert_eq!(read_text("#a\t1\n#b\t2\n", bare).keys(), ["#a", "#b"]);
+    assert_eq!(read_text("#tag,n\n#a,1\n#b,2\nc,3\n", csv(&["#tag"])).keys(), ["#a", "#b", "c"]);
+    let named = config(RecordFormat::Tsv, &["#CHROM", "POS"]);
+    let outcome = read_text("##fileformat=VCFv4.2\n##source=x\n#CHROM\tPOS\n1\t100\n1\t200\n", named);
+    assert_eq!(outcome.keys(), ["1|100", "1|200"]);
+    assert_eq!(outcome.rejections.len(), 2, "comments");
+}
