@@ -24,7 +24,7 @@ pub enum TimeError {
     OutOfRange,
     /// A date that can be read in more than one way.
     #[error(
-        "can be read as several dates: say which with --time-format, such as '%d/%m/%Y %H:%M:%S' or '%m/%d/%Y %H:%M:%S'"
+        "may begin with its day or with its month: say which with --time-format, such as '%d/%m/%Y' or '%m/%d/%Y %H:%M:%S'"
     )]
     Ambiguous,
     /// A date without a year, as in the traditional form of syslog.
@@ -223,7 +223,9 @@ pub enum ConfigError {
 }
 
 fn did_you_mean(suggestion: &Option<String>) -> String {
-    suggestion.as_ref().map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
+    // A comma separates names unless it is escaped.
+    let name = suggestion.as_ref().map(|name| name.replace(',', "\\,"));
+    name.map(|name| format!(" (did you mean `{name}`?)")).unwrap_or_default()
 }
 
 fn fields(available: &Option<String>) -> String {

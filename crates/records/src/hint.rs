@@ -12,15 +12,15 @@ use crate::{RecordFormat, printable};
 const CSVLOG_FIELDS: usize = 20;
 
 /// What `first_bytes` look like, and the command or the flag that helps, where they do not look like records in
-/// `format`.
+/// `format`. `separator` is the byte between two fields, if it is not that of the format.
 ///
 /// ```
 /// use firstseen_records::{RecordFormat, hint};
-/// let text = hint(b"[{\"id\":1},{\"id\":2}]\n", RecordFormat::Jsonl).expect("a hint");
+/// let text = hint(b"[{\"id\":1},{\"id\":2}]\n", RecordFormat::Jsonl, None).expect("a hint");
 /// assert_eq!(text, "this looks like one JSON array: jq -c '.[]' FILE | firstseen dedup --format jsonl ...");
-/// assert_eq!(hint(b"{\"id\":1}\n", RecordFormat::Jsonl), None);
+/// assert_eq!(hint(b"{\"id\":1}\n", RecordFormat::Jsonl, None), None);
 /// ```
-pub fn hint(first_bytes: &[u8], format: RecordFormat) -> Option<String> {
+pub fn hint(first_bytes: &[u8], format: RecordFormat, separator: Option<u8>) -> Option<String> {
     let text = first_bytes.strip_prefix(BYTE_ORDER_MARK).unwrap_or(first_bytes);
     let text = text.trim_ascii_start();
     let line = lines_of(text).next().unwrap_or_default();
@@ -28,7 +28,7 @@ pub fn hint(first_bytes: &[u8], format: RecordFormat) -> Option<String> {
         .or_else(|| csvlog_hint(text, line, format))
         .or_else(|| prefix_hint(line))
         .or_else(|| markup_hint(text))
-        .or_else(|| format_hint(text, format))
+        .or_else(|| format_hint(text, format, separator))
 }
 
 /// Returns what `first_bytes` look like, and the command that helps, if a comparison of lines would split records: JSON
@@ -130,11 +130,11 @@ fn markup_hint(text: &[u8]) -> Option<String> {
 }
 
 /// Another format, or another separator, that would fit.
-fn format_hint(text: &[u8], format: RecordFormat) -> Option<String> {
+fn format_hint(text: &[u8], format: RecordFormat, used: Option<u8>) -> Option<String> {
     let detected = detect(text, &[]);
     if detected.format() != RecordFormat::Lines {
         let separator = detected.separator();
-        if detected.format() == format && separator.is_none() {
+        if detected.format() == format && (separator.is_none() || separator == used) {
             return None;
         }
         let flag = separator.map(|byte| format!(" --separator '{}'", byte.escape_ascii())).unwrap_or_default();
@@ -150,9 +150,9 @@ fn format_hint(text: &[u8], format: RecordFormat) -> Option<String> {
         columns >= 2 && rows.len() >= 3 && rows[..rows.len() - 1].iter().all(|(fields, _)| *fields == columns)
     };
     let is_table = format.has_header() && format != RecordFormat::W3c;
-    let default = format.default_separator()?;
-    let mut others = b",\t;|".iter().copied().filter(|separator| is_table && *separator != default && fits(*separator));
-    let separator = others.next().filter(|_| !fits(default))?;
+    let used = used.or(format.default_separator())?;
+    let mut others = b",\t;|".iter().copied().filter(|separator| is_table && *separator != used && fits(*separator));
+    let separator = others.next().filter(|_| !fits(used))?;
     Some(format!("this looks like rows with another separator: --separator '{}'", separator.escape_ascii()))
 }
 
@@ -184,7 +184,7 @@ mod tests {
             ("#Fields: date time\n2024-01-01 10:00:00\n", Jsonl, "--format w3c"),
             ("<?xml version=\"1.0\"?>\n<a/>\n", Csv, "XML"),
         ] {
-            let found = hint(text.as_bytes(), format).unwrap_or_default();
+            let found = hint(text.as_bytes(), format, None).unwrap_or_default();
             assert!(found.contains(words), "{text:?}: {found:?}");
             assert!(!found.contains('\n'));
         }
@@ -206,7 +206,7 @@ mod tests {
             ("{\"", Csv),
             ("[", Lines),
         ] {
-            assert_eq!(hint(text.as_bytes(), format), None, "{text:?}");
+            assert_eq!(hint(text.as_bytes(), format, None), None, "{text:?}");
         }
     }
 }

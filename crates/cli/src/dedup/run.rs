@@ -75,7 +75,7 @@ pub fn run(args: &DedupArgs) -> anyhow::Result<ExitCode> {
         left_out: LeftOut::default(),
     };
     let progress = Progress::new(input_bytes, output.out.is_none());
-    let gate = Gate::new(input::is_stream(&args.input.files), args.input.format());
+    let gate = Gate::new(input::is_stream(&args.input.files), args.input.format(), args.input.separator);
     let mut pass = DedupPass { engine, outputs, gate, progress, saving, stop: stop.clone(), input_bytes: 0 };
     let ended = walk(&input, &stop, &mut pass);
     pass.leave();

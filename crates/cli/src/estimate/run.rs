@@ -61,7 +61,7 @@ pub fn run(args: &EstimateArgs) -> anyhow::Result<ExitCode> {
     let input = Input::start(args.input.reading(parser, times)?);
     let stop = Stop::on_signal(input.waker())?;
     let progress = Progress::new(input_bytes, uses_stdout);
-    let gate = Gate::new(input::is_stream(&args.input.files), args.input.format());
+    let gate = Gate::new(input::is_stream(&args.input.files), args.input.format(), args.input.separator);
     let mut pass = EstimatePass { engine, outputs, gate, progress, saving, header, input_bytes: 0 };
     let ended = walk(&input, &stop, &mut pass);
     let EstimatePass { mut engine, mut outputs, progress, saving, header, .. } = pass;

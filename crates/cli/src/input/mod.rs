@@ -256,7 +256,7 @@ impl Reader<'_> {
                 return Ok(());
             }
         }
-        Ok(parser.finish().map_err(|error| unfit(&error, &self.beginning, format))?)
+        Ok(parser.finish().map_err(|error| unfit(&error, &self.beginning, format, block_options.separator))?)
     }
 
     /// Reads one file; `false` if the receiver is gone.
@@ -277,7 +277,9 @@ impl Reader<'_> {
                 return Ok(true);
             }
             let Batch { block, parsed, .. } = &mut *batch;
-            parser.parse(block, parsed).map_err(|error| unfit(&error, block.bytes(), format))?;
+            parser
+                .parse(block, parsed)
+                .map_err(|error| unfit(&error, block.bytes(), format, block_options.separator))?;
             if self.beginning.is_empty() && parsed.is_empty() {
                 self.beginning.extend_from_slice(&block.bytes()[..block.bytes().len().min(BEGINNING_BYTES_MAX)]);
             }
@@ -298,8 +300,8 @@ impl Reader<'_> {
 }
 
 /// An input that does not fit the flags, with what it looks like.
-fn unfit(error: &ConfigError, beginning: &[u8], format: RecordFormat) -> UsageError {
-    match hint(beginning, format) {
+fn unfit(error: &ConfigError, beginning: &[u8], format: RecordFormat, separator: u8) -> UsageError {
+    match hint(beginning, format, Some(separator)) {
         Some(hint) => UsageError(format!("{error}; {hint}")),
         None => UsageError(error.to_string()),
     }

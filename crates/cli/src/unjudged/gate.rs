@@ -38,6 +38,8 @@ pub(crate) struct Gate {
     is_open: bool,
     is_stream: bool,
     format: RecordFormat,
+    /// The byte between two fields, where flags name it.
+    separator: Option<u8>,
     /// When the first bytes that are held back came.
     since: Option<Instant>,
     held_bytes: usize,
@@ -49,8 +51,17 @@ pub(crate) struct Gate {
 
 impl Gate {
     /// A closed gate; `is_stream` says that the input may pause.
-    pub(crate) fn new(is_stream: bool, format: RecordFormat) -> Self {
-        Self { is_open: false, is_stream, format, since: None, held_bytes: 0, beginning: Vec::new(), lacking: None }
+    pub(crate) fn new(is_stream: bool, format: RecordFormat, separator: Option<u8>) -> Self {
+        Self {
+            is_open: false,
+            is_stream,
+            format,
+            separator,
+            since: None,
+            held_bytes: 0,
+            beginning: Vec::new(),
+            lacking: None,
+        }
     }
 
     /// Returns whether outputs are written at once.
@@ -129,7 +140,7 @@ impl Gate {
             listed(&unjudged.by_reason()),
             unjudged.first()
         );
-        for more in [self.lacking.clone(), hint(&self.beginning, self.format)].into_iter().flatten() {
+        for more in [self.lacking.clone(), hint(&self.beginning, self.format, self.separator)].into_iter().flatten() {
             text += &format!("; {more}");
         }
         UsageError(text).into()
@@ -155,7 +166,7 @@ mod tests {
     }
 
     fn closed(is_stream: bool, now: Instant) -> Gate {
-        let mut gate = Gate::new(is_stream, RecordFormat::Jsonl);
+        let mut gate = Gate::new(is_stream, RecordFormat::Jsonl, None);
         gate.saw(&Batch::default(), now);
         gate
     }

@@ -118,7 +118,7 @@ fn the_second_of_two_equal_hours_is_not_late() {
 #[test]
 fn a_text_that_is_no_time_is_named_with_the_cure() {
     for (text, words) in [
-        ("10/11/2024", "`10/11/2024`, which can be read as several dates: say which with --time-format"),
+        ("10/11/2024", "`10/11/2024`, which may begin with its day or with its month: say which with --time-format"),
         ("Nov 15 08:12:31", "`Nov 15 08:12:31`, which has no year"),
         ("2024-10-10 03:00:00 XYZ", "`2024-10-10 03:00:00 XYZ`, which ends in the abbreviation of a zone"),
         ("so\u{1b}on", "`so\\u{1b}on`, which is no time in any known form: describe the form with --time-format"),

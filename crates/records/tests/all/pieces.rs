@@ -74,7 +74,7 @@ proptest! {
         for input in [text.as_bytes(), &bytes] {
             detect(input, &["id".to_owned()]);
             for format in RecordFormat::ALL {
-                let said = hint(input, format);
+                let said = hint(input, format, None);
                 prop_assert!(said.is_none_or(|said| !said.contains('\n')));
             }
         }
