@@ -261,6 +261,12 @@ impl RecordParser {
         layout.walk(walk, &mut self.scratch, &mut sink)
     }
 
+    /// Goes on where an earlier process has ended, whose last time was `time_ms`, in milliseconds since 1970. It says which
+    /// of the two is meant by the next local time that occurs twice.
+    pub fn continue_from(&mut self, time_ms: i64) {
+        self.times.continue_from(time_ms);
+    }
+
     /// Checks, at the end of the input, that its records have the fields that were asked for.
     ///
     /// # Errors

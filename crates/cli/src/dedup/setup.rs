@@ -79,12 +79,15 @@ impl Setup {
             meant(Stamps::OfEvents)
         };
         let definition = definition(&meant, slicing, saved.as_ref().map(SavedState::definition))?;
-        let parser = args.input.parser(needs_time.then_some(times), secret.clone())?;
+        let mut parser = args.input.parser(needs_time.then_some(times), secret.clone())?;
         let is_continued = saved.is_some();
         let header = StateHeader { key: args.input.key_identity(), seed, definition };
         let mut filter = SlicedFilter::build(&header.definition)?;
         if let (Some(saved), Some(path)) = (saved, args.run.state.as_deref()) {
             saved.load(path, &header, |body| filter.read_body(body))?;
+            if let Some(now_ms) = filter.now_ms() {
+                parser.continue_from(now_ms.cast_signed());
+            }
             if times == Times::Arrival {
                 check_saved(filter.now_ms(), present_ms())?;
             }

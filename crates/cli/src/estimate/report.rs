@@ -93,7 +93,7 @@ impl EstimateReport {
             ("late", late, ": of an earlier epoch, counted for what is left of them"),
             ("chosen", chosen, ": estimates of at least --min-estimate"),
             ("rejected", rejected, ""),
-            ("left out", self.left_out.repeated_headers, " lines that repeat the header"),
+            ("left out", self.left_out.repeated_headers, ": repeats of the header"),
             ("left out", self.left_out.hole_bytes, " NUL bytes in front of records"),
         ] {
             if count > 0 {

@@ -159,9 +159,7 @@ impl FilterReport {
     pub(crate) fn undecided(&self, is_dropped: bool) -> String {
         let fate = if is_dropped { "dropped" } else { "passed on" };
         match self {
-            Self::Here(_) => {
-                format!(": {fate} and not recorded, as the filter was full (--capacity, --growth) or --late says")
-            }
+            Self::Here(_) => format!(": {fate} and not recorded, for the reasons under `not judged`"),
             Self::Cluster(report) => {
                 let reasons = report.undecided_reasons.iter().map(|(reason, count)| {
                     let perhaps = if reason.may_have_recorded() { " (perhaps recorded)" } else { "" };

@@ -199,7 +199,7 @@ impl Report {
             ("undecided", undecided, self.filter.undecided(self.drops_undecided).as_str()),
             ("late", late, self.late_meaning.as_str()),
             ("rejected", rejected, ""),
-            ("left out", self.left_out.repeated_headers, " lines that repeat the header"),
+            ("left out", self.left_out.repeated_headers, ": repeats of the header"),
             ("left out", self.left_out.hole_bytes, " NUL bytes in front of records"),
         ] {
             if count > 0 {

@@ -135,3 +135,16 @@ fn spellings_of_a_number_are_one_key() {
     let ran = Folder::with(input).dedup("--format jsonl --key id --window unbounded input").ok();
     assert_eq!(ran.out, "{\"id\":1000}\n{\"id\":1000.5}\n{\"id\":9007199254740993}\n{\"id\":9007199254740992}\n");
 }
+
+/// The second run did not know that the hour had come once already: it took its times for those of the first, and dropped
+/// what a single run passes.
+#[test]
+fn a_state_knows_which_of_the_two_hours_it_has_read() {
+    let hour = "k,t\nx,2024-10-27 02:10:00\ncron,2024-10-27 02:30:00\ny,2024-10-27 02:50:00\n";
+    let folder = Folder::with(hour);
+    let flags = "--format csv --key k --time t --tz Europe/Berlin --window 30m --report none --state state --out out";
+    for _ in 0..2 {
+        folder.dedup(&format!("{flags} input")).ok();
+    }
+    assert_eq!(folder.read("out"), hour.to_owned() + &hour[4..]);
+}

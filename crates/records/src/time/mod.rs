@@ -149,6 +149,11 @@ impl TimeParser {
         Ok(time_ms)
     }
 
+    /// Takes `time_ms`, in milliseconds since 1970, for the time before the next one: an earlier process has read it.
+    pub(crate) fn continue_from(&mut self, time_ms: i64) {
+        self.recent.push(time_ms);
+    }
+
     fn read(&self, text: &[u8], recent: &Recent) -> Result<i64, TimeError> {
         let text = text.trim_ascii();
         let time_ms = match &self.format {
