@@ -71,6 +71,18 @@ impl FieldSpan {
         }
     }
 
+    /// Returns whether there may be no value, or nothing but blanks: [`Self::has_no_value`] decides.
+    #[inline(always)]
+    pub(crate) fn may_have_no_value(self, bytes: &[u8]) -> bool {
+        self.is_empty() || bytes[self.start as usize + usize::from(self.encoding == Encoding::CsvQuoted)] == b' '
+    }
+
+    /// Returns whether there is no value, or nothing but blanks.
+    #[cold]
+    pub(crate) fn has_no_value(self, bytes: &[u8]) -> bool {
+        self.is_empty() || self.decode(bytes).trim_ascii().is_empty()
+    }
+
     #[inline(always)]
     pub(crate) fn range(self) -> Range<usize> {
         self.start as usize..self.end as usize

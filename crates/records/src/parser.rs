@@ -355,8 +355,8 @@ impl RecordSink for Events<'_> {
             return;
         }
         let key = &fields[..slots.key_count];
-        if key.iter().any(|field| field.is_empty())
-            && let Some(reason) = no_key(slots, key)
+        if key.iter().any(|field| field.may_have_no_value(self.bytes))
+            && let Some(reason) = no_key(slots, key, self.bytes)
         {
             return self.reject(record, reason);
         }
@@ -390,13 +390,13 @@ impl RecordSink for Events<'_> {
 
 /// Why fields of which one is empty are no key; `None` where they are.
 #[cold]
-fn no_key(slots: &Slots, key: &[FieldSpan]) -> Option<RejectReason> {
+fn no_key(slots: &Slots, key: &[FieldSpan], bytes: &[u8]) -> Option<RejectReason> {
     // Where the key is all fields but some, one that has no value at all is none.
     let is_rest = matches!(slots.wanted.first(), Some(Wanted::Column(_)));
-    if is_rest && slots.empty_key != EmptyKey::Value && key.iter().all(|field| field.is_empty()) {
+    if is_rest && slots.empty_key != EmptyKey::Value && key.iter().all(|field| field.has_no_value(bytes)) {
         return Some(RejectReason::NoKey { field: slots.name(0) });
     }
-    for (slot, field) in key.iter().enumerate().filter(|(_, field)| field.is_empty()) {
+    for (slot, field) in key.iter().enumerate().filter(|(_, field)| field.has_no_value(bytes)) {
         let is_missing = field.encoding == Encoding::Absent;
         if is_missing && slots.empty_key != EmptyKey::Fail {
             return Some(RejectReason::MissingField { field: slots.name(slot) });

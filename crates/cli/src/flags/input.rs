@@ -60,7 +60,7 @@ pub struct InputArgs {
     /// Fields that are no part of the key, where the whole record is the key (csv, tsv, w3c, jsonl)
     #[arg(long, value_name = "FIELD,...", conflicts_with = "key")]
     pub ignore: Vec<String>,
-    /// What to do with a record whose key, or a field of it, has no value (an empty field, JSON `null` and `""`, `-` in
+    /// What to do with a record whose key, or a field of it, has no value (an empty field or blanks, JSON `null` and `""`, `-` in
     /// logs)
     #[arg(long, value_name = "RULE", value_enum, default_value_t = EmptyKeyArg::Pass)]
     pub empty_key: EmptyKeyArg,

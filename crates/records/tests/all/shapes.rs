@@ -272,6 +272,23 @@ fn no_value_is_no_key_in_any_format() {
 }
 
 #[test]
+fn blanks_are_no_value() {
+    for (text, config) in [
+        ("id,m\n ,a\n\"  \",b\n x,c\n", csv(&["id"])),
+        ("id\tm\n \ta\n  \tb\n x\tc\n", config(RecordFormat::Tsv, &["id"])),
+        ("{\"id\":\" \"}\n{\"id\":\"  \"}\n{\"id\":\" x\"}\n", config(RecordFormat::Jsonl, &["id"])),
+    ] {
+        let outcome = read_text(text, config.clone());
+        assert_eq!(outcome.keys(), [" x"], "{text:?}");
+        assert!(outcome.rejections.iter().all(|(_, _, reason)| matches!(reason, RejectReason::NoKey { .. })));
+        let value = ParserConfig { empty_key: EmptyKey::Value, ..config };
+        assert_eq!(read_text(text, value).keys().len(), 3, "{text:?}");
+    }
+    // A line of blanks is a line, and a record of blanks equals itself.
+    assert_eq!(read_text(" \n \n", config(RecordFormat::Lines, &[])).keys(), [" ", " "]);
+}
+
+#[test]
 fn a_key_with_one_empty_part_is_no_key() {
     let text = "a,b\n1,\n,2\n,\n1,2\n";
     assert_eq!(read_text(text, csv(&["a", "b"])).keys(), ["1|2"]);
