@@ -1,11 +1,12 @@
 //! Opens an input whether it is compressed or not, by its first bytes. Must not know: files, names, records.
 
-use crate::bzip2::Bzip2Reader;
+use crate::archive::Archive;
+use crate::bzip2::Bzip2Member;
 use crate::compression::Compression;
 use crate::counted_input::{CountedInput, TrailingBytes};
-use crate::gzip::GzipReader;
+use crate::gzip::GzipMember;
 use crate::refused::Refused;
-use crate::xz::XzReader;
+use crate::xz::XzStream;
 use crate::zstd::ZstdReader;
 use std::error::Error as StdError;
 use std::io::{Error, ErrorKind, Read, Result};
@@ -29,10 +30,10 @@ pub struct Decompressed<R: Read>(Source<R>);
 
 enum Source<R: Read> {
     Plain(CountedInput<R>),
-    Gzip(Box<GzipReader<R>>),
+    Gzip(Box<Archive<GzipMember<R>>>),
     Zstd(Box<ZstdReader<R>>),
-    Bzip2(Box<Bzip2Reader<R>>),
-    Xz(Box<XzReader<R>>),
+    Bzip2(Box<Archive<Bzip2Member<R>>>),
+    Xz(Box<Archive<XzStream<R>>>),
 }
 
 impl<R: Read> Decompressed<R> {
@@ -52,10 +53,10 @@ impl<R: Read> Decompressed<R> {
         };
         Ok(Self(match compression {
             Compression::Plain => Source::Plain(input),
-            Compression::Gzip => Source::Gzip(Box::new(GzipReader::new(input))),
+            Compression::Gzip => Source::Gzip(Box::new(Archive::new(input))),
             Compression::Zstd => Source::Zstd(Box::new(ZstdReader::new(input))),
-            Compression::Bzip2 => Source::Bzip2(Box::new(Bzip2Reader::new(input))),
-            Compression::Xz => Source::Xz(Box::new(XzReader::new(input))),
+            Compression::Bzip2 => Source::Bzip2(Box::new(Archive::new(input))),
+            Compression::Xz => Source::Xz(Box::new(Archive::new(input))),
         }))
     }
 

@@ -1,6 +1,6 @@
-//! Reads the members of a gzip file one after the other, and skips zeros behind the last one. Must not know: what the
-//! bytes mean.
+//! Decodes one member of a gzip file. Zeros may follow the last member. It does not know what the bytes mean.
 
+use crate::archive::Part;
 use crate::counted_input::{CountedInput, skip_padding};
 use flate2::bufread::GzDecoder;
 use std::io::{Read, Result};
@@ -17,51 +17,34 @@ pub(crate) fn may_become_member(head: &[u8]) -> bool {
     MAGIC.starts_with(head)
 }
 
-pub(crate) struct GzipReader<R: Read> {
-    /// The current member, or the last one.
-    member: GzDecoder<CountedInput<R>>,
-    is_at_end: bool,
-}
+/// A member of a gzip file.
+pub(crate) struct GzipMember<R: Read>(GzDecoder<CountedInput<R>>);
 
-impl<R: Read> GzipReader<R> {
-    pub(crate) fn new(input: CountedInput<R>) -> Self {
-        Self { member: GzDecoder::new(input), is_at_end: false }
+impl<R: Read> Part for GzipMember<R> {
+    type Input = R;
+
+    fn open(input: CountedInput<R>) -> Self {
+        Self(GzDecoder::new(input))
     }
 
-    pub(crate) fn input(&self) -> &CountedInput<R> {
-        self.member.get_ref()
+    fn input(&self) -> &CountedInput<R> {
+        self.0.get_ref()
     }
 
-    fn next_bytes(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        loop {
-            let bytes = self.member.read(buffer)?;
-            // A member that has ended had the right checksum.
-            if bytes > 0 || !self.open_member()? {
-                return Ok(bytes);
-            }
-        }
+    fn input_mut(&mut self) -> &mut CountedInput<R> {
+        self.0.get_mut()
     }
 
-    /// Opens the next member; `false` at the end of the input.
-    fn open_member(&mut self) -> Result<bool> {
-        let input = self.member.get_mut();
+    fn decode(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        self.0.read(buffer)
+    }
+
+    fn has_next(input: &mut CountedInput<R>) -> Result<bool> {
         let head = input.peek(MAGIC.len())?;
         if !head.is_empty() && (is_member(head) || may_become_member(head)) {
-            self.member = GzDecoder::new(input.take_over());
             return Ok(true);
         }
         skip_padding(input)?;
         Ok(false)
-    }
-}
-
-impl<R: Read> Read for GzipReader<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        if self.is_at_end || buffer.is_empty() {
-            return Ok(0);
-        }
-        let read = self.next_bytes(buffer);
-        self.is_at_end = !matches!(read, Ok(1..));
-        read
     }
 }

@@ -28,6 +28,7 @@
 //! ```
 
 mod advice;
+mod archive;
 mod block;
 mod byte_kind;
 mod bzip2;

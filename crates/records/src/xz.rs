@@ -1,8 +1,8 @@
-//! Reads the streams of an xz file one after the other, and skips zeros between and behind them. It does not know what
-//! the bytes mean.
+//! Decodes one stream of an xz file. Zeros may follow each stream. It does not know what the bytes mean.
 
+use crate::archive::Part;
 use crate::byte_kind::ByteKind;
-use crate::counted_input::{CountedInput, skip_zeros};
+use crate::counted_input::{CountedInput, TrailingBytes, skip_zeros};
 use crate::refused::Refused;
 use lzma_rust2::XzReader as XzDecoder;
 use std::io::{Error, ErrorKind, Read, Result};
@@ -24,49 +24,39 @@ pub(crate) fn may_become_stream(head: &[u8]) -> bool {
     MAGIC.starts_with(head)
 }
 
-pub(crate) struct XzReader<R: Read> {
-    /// The current stream, or the last one.
-    stream: XzDecoder<CountedInput<R>>,
-    is_at_end: bool,
-}
+/// A stream of an xz file.
+pub(crate) struct XzStream<R: Read>(XzDecoder<CountedInput<R>>);
 
-impl<R: Read> XzReader<R> {
-    pub(crate) fn new(input: CountedInput<R>) -> Self {
-        Self { stream: open(input), is_at_end: false }
+impl<R: Read> Part for XzStream<R> {
+    type Input = R;
+
+    fn open(input: CountedInput<R>) -> Self {
+        Self(XzDecoder::new_mem_limit(input, false, (DICTIONARY_BYTES_MAX + DECODER_BYTES) >> 10))
     }
 
-    pub(crate) fn input(&self) -> &CountedInput<R> {
-        self.stream.inner()
+    fn input(&self) -> &CountedInput<R> {
+        self.0.inner()
     }
 
-    fn next_bytes(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        loop {
-            let bytes = self.stream.read(buffer).map_err(refused)?;
-            // A block that has ended had the right checksum, and a stream the right index.
-            if bytes > 0 || !self.open_stream()? {
-                return Ok(bytes);
-            }
-        }
+    fn input_mut(&mut self) -> &mut CountedInput<R> {
+        self.0.inner_mut()
     }
 
-    /// Opens the next stream; `false` at the end of the input.
-    fn open_stream(&mut self) -> Result<bool> {
-        let input = self.stream.inner_mut();
+    fn decode(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        self.0.read(buffer).map_err(refused)
+    }
+
+    fn has_next(input: &mut CountedInput<R>) -> Result<bool> {
         skip_zeros(input)?;
         let head = input.peek(MAGIC.len())?;
         if head.is_empty() {
             return Ok(false);
         }
         if !is_stream(head) && !may_become_stream(head) {
-            return Err(Error::other(crate::counted_input::TrailingBytes));
+            return Err(Error::other(TrailingBytes));
         }
-        self.stream = open(input.take_over());
         Ok(true)
     }
-}
-
-fn open<R: Read>(input: CountedInput<R>) -> XzDecoder<CountedInput<R>> {
-    XzDecoder::new_mem_limit(input, false, (DICTIONARY_BYTES_MAX + DECODER_BYTES) >> 10)
 }
 
 /// Tells sound data that this program cannot read from damaged data.
@@ -75,16 +65,5 @@ fn refused(error: Error) -> Error {
         ErrorKind::OutOfMemory => Refused::error(ByteKind::XzDictionary),
         ErrorKind::Unsupported => Refused::error(ByteKind::XzUnsupported),
         _ => error,
-    }
-}
-
-impl<R: Read> Read for XzReader<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
-        if self.is_at_end || buffer.is_empty() {
-            return Ok(0);
-        }
-        let read = self.next_bytes(buffer);
-        self.is_at_end = !matches!(read, Ok(1..));
-        read
     }
 }

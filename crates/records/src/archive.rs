@@ -1,0 +1,70 @@
+//! Reads the parts of an archive one after the other: the members of gzip and bzip2, the streams of xz. It does not know
+//! what the bytes mean.
+
+use crate::counted_input::CountedInput;
+use std::io::{Read, Result};
+
+/// One part of an archive, which is being decoded.
+pub(crate) trait Part: Sized {
+    /// What the archive is read from.
+    type Input: Read;
+
+    /// Opens the part that begins with the next byte.
+    fn open(input: CountedInput<Self::Input>) -> Self;
+
+    /// Returns the input, of which this part is read.
+    fn input(&self) -> &CountedInput<Self::Input>;
+
+    /// Returns the input, to read on behind this part.
+    fn input_mut(&mut self) -> &mut CountedInput<Self::Input>;
+
+    /// Decodes the next bytes; 0 at the end of the part, if its checksum is right.
+    fn decode(&mut self, buffer: &mut [u8]) -> Result<usize>;
+
+    /// Reads past the padding behind a part. Returns whether another part follows.
+    ///
+    /// # Errors
+    /// If other bytes follow.
+    fn has_next(input: &mut CountedInput<Self::Input>) -> Result<bool>;
+}
+
+/// The bytes of all parts of an archive.
+pub(crate) struct Archive<P> {
+    part: P,
+    is_at_end: bool,
+}
+
+impl<P: Part> Archive<P> {
+    pub(crate) fn new(input: CountedInput<P::Input>) -> Self {
+        Self { part: P::open(input), is_at_end: false }
+    }
+
+    pub(crate) fn input(&self) -> &CountedInput<P::Input> {
+        self.part.input()
+    }
+
+    fn next_bytes(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        loop {
+            let bytes = self.part.decode(buffer)?;
+            if bytes > 0 {
+                return Ok(bytes);
+            }
+            let input = self.part.input_mut();
+            if !P::has_next(input)? {
+                return Ok(0);
+            }
+            self.part = P::open(input.take_over());
+        }
+    }
+}
+
+impl<P: Part> Read for Archive<P> {
+    fn read(&mut self, buffer: &mut [u8]) -> Result<usize> {
+        if self.is_at_end || buffer.is_empty() {
+            return Ok(0);
+        }
+        let read = self.next_bytes(buffer);
+        self.is_at_end = !matches!(read, Ok(1..));
+        read
+    }
+}
