@@ -12,10 +12,10 @@ pub(crate) trait Part: Sized {
     /// Opens the part that begins with the next byte.
     fn open(input: CountedInput<Self::Input>) -> Self;
 
-    /// Returns the input, of which this part is read.
+    /// Returns the input that this part is read from.
     fn input(&self) -> &CountedInput<Self::Input>;
 
-    /// Returns the input, to read on behind this part.
+    /// Returns the input, so that the next part can be read from it.
     fn input_mut(&mut self) -> &mut CountedInput<Self::Input>;
 
     /// Decodes the next bytes; 0 at the end of the part, if its checksum is right.

@@ -176,8 +176,8 @@ fn is_count(text: &[u8]) -> bool {
     text == b"-" || text.iter().all(u8::is_ascii_digit)
 }
 
-/// Returns whether a text has a time as it stands in log lines. Behind the time of a line, it is that of another line,
-/// of which the beginning of this one lacks its end: a writer was killed, or a disk was full.
+/// Returns whether a text contains a time in the form of log lines. A second time in a line means that two lines were
+/// joined: the end of the first one is missing, because its writer was killed or the disk was full.
 #[cold]
 fn has_log_time(text: &[u8]) -> bool {
     const SHAPE: &[u8] = b"[00/Aaa/0000:";
@@ -225,8 +225,8 @@ impl Head {
         head.is_sound(line).then_some(head)
     }
 
-    /// Returns whether no word stands where another belongs. A user name of several words is told from further fields
-    /// by what these look like.
+    /// Returns whether each word may be the field that it was assigned to. A user name may have several words; the form
+    /// of these words shows whether they are further fields.
     fn is_sound(&self, line: &[u8]) -> bool {
         let [host, ident, user] = [self.host, self.ident, self.user].map(|(start, end)| &line[start..end]);
         let has_words = user.contains(&b' ');

@@ -163,8 +163,9 @@ impl Rows {
         Ok(())
     }
 
-    /// Without a header rows may have any number of fields. Only where short rows are padded the first row says how many,
-    /// and where the key is all fields but some, most of the first rows do.
+    /// Sets the expected number of fields of rows without a header, if one is needed. Such rows may have any number of
+    /// fields otherwise. With `--ragged pad` it is the number of fields of the first row. With `--ignore` it is the most
+    /// common number among the first rows.
     fn read_width(&mut self, walk: &Walk, slots: &Slots, layout: &mut Option<Arc<Layout>>) -> Result<(), ConfigError> {
         let pads = self.table.ragged == Ragged::Pad;
         if self.width.is_some() || (self.ignored.is_empty() && !pads) {

@@ -424,8 +424,8 @@ impl Found {
         self.fields == width.fields && (width.surplus == 0 || self.ends_empty(width.surplus, bytes, separator))
     }
 
-    /// Returns whether the last fields, so many of them, are empty. A comma is no such end: the rest of a number may
-    /// stand behind it, so that the fields before the end are not those that the header names.
+    /// Returns whether the last `surplus` fields are empty. It returns false for commas, because a decimal comma may have
+    /// shifted the fields that the header names.
     fn ends_empty(&self, surplus: usize, bytes: &[u8], separator: u8) -> bool {
         let content = &bytes[self.record.content.range()];
         let end = content.len().checked_sub(surplus).map(|start| &content[start..]);

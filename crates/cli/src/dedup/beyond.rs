@@ -28,13 +28,14 @@ impl BeyondWindow {
         Self { window_ms, clock_ms }
     }
 
-    /// Where the events end that are to be answered together with event `start` of `events`; `times_ms` has their times.
-    /// These are all, unless some are older than the window: then cells must not expire between an answer and
-    /// [`Self::call_late`].
+    /// Returns the end of the range of events, from `start`, that may be answered before [`Self::call_late`] checks them.
+    /// `times_ms` has the times of all `events`. The range ends early if some events are older than the window, so that
+    /// no cells expire between the answers and the check.
     pub(super) fn piece_end(&self, times_ms: &[u64], start: usize, events: usize) -> usize {
         let Some(window_ms) = self.window_ms else { return events };
         let times_ms = &times_ms[start.min(times_ms.len())..events.min(times_ms.len())];
-        let (mut clock_ms, mut has_old) = (self.clock_ms, false);
+        let mut clock_ms = self.clock_ms;
+        let mut has_old = false;
         for time_ms in times_ms {
             clock_ms = clock_ms.max(*time_ms);
             has_old |= time_ms.saturating_add(window_ms) < clock_ms;
@@ -48,9 +49,9 @@ impl BeyondWindow {
         beyond.map_or(events, |beyond| start + beyond)
     }
 
-    /// Calls events late that are older than the window, were called duplicates, and of which `is_apart`, given their
-    /// number, says that the equal event may be further away than the window. `times_ms` has the times of the first events,
-    /// in milliseconds since 1970.
+    /// Changes an answer from duplicate to late if the event is older than the window and `is_apart` returns true for its
+    /// index: the equal event may then be further away than the window. `times_ms` has the times of the events, in
+    /// milliseconds since 1970.
     pub(super) fn call_late(
         &mut self,
         times_ms: &[u64],

@@ -308,7 +308,8 @@ impl Engine {
         {
             let at = Place { file: batch.file, line: rejection.span.line };
             let fate = self.unjudged.unread(&rejection.reason, at, progress)?;
-            let (bytes, range) = (batch.block.bytes(), rejection.span.range());
+            let bytes = batch.block.bytes();
+            let range = rejection.span.range();
             match rejection.reason {
                 // The rows behind it mean nothing without it, in any output.
                 RejectReason::Comment { names_fields: true } => {

@@ -162,7 +162,7 @@ impl Wrong {
     }
 }
 
-/// The command that writes the lines of a file in reverse; `-` stands for standard input.
+/// Returns a command that writes the lines of a file in reverse; `file` is its name in messages.
 fn tac(file: &str) -> String {
     let extension = Path::new(file).extension().and_then(OsStr::to_str).unwrap_or_default();
     let shown = shlex::try_quote(file).map_or_else(|_| "FILE".to_owned(), Cow::into_owned);

@@ -53,7 +53,7 @@ pub struct InputArgs {
     #[arg(short = 'z', long, alias = "zero-terminated")]
     pub null_data: bool,
     /// Fields that make the key, by header name, JSON field, log field or 1-based number; all must be equal.
-    /// By default the whole record; of a log line `host,request`, of an index line `urlkey`. In JSON `user.id` is the
+    /// By default the whole record; with --format clf `host,request`, with --format cdxj `urlkey`. In JSON `user.id` is the
     /// member `id` of the object `user`. A comma in a name is written `\,`
     #[arg(long, value_name = "FIELD,...")]
     pub key: Vec<String>,
@@ -204,7 +204,8 @@ impl InputArgs {
             } else {
                 "(--format lines compares whole lines)".to_owned()
             };
-            let (format, separator) = (detected.format(), separator.unwrap_or_default());
+            let format = detected.format();
+            let separator = separator.unwrap_or_default();
             notice!("firstseen: {}: read as {format}{separator} {compared}", name(path));
         }
         *self.looked.opened.lock().unwrap_or_else(PoisonError::into_inner) = Some(opened);
@@ -232,8 +233,8 @@ impl InputArgs {
         self.key_names().into_iter().chain(time).chain(self.source.clone()).chain(self.ignored_names()).collect()
     }
 
-    /// Returns whether the key is the whole record: where the format was found and no field is named, nothing says
-    /// which fields make two records equal.
+    /// Returns whether the key is the whole record. It is if the format was detected and no `--key` is given, because the
+    /// user has not said which fields make two records equal.
     fn is_whole(&self) -> bool {
         self.key.is_empty() && self.format == FormatArg::Auto
     }

@@ -61,7 +61,8 @@ fn without_broken(times_ms: &[u64]) -> Vec<u64> {
     let last = sorted_ms.len() - 1;
     // Twice as many as may be broken in all, as some records may have more of them.
     let left_out = last.div_ceil(BROKEN_PART / 2);
-    let (low_ms, high_ms) = (sorted_ms[left_out], sorted_ms[last - left_out]);
+    let low_ms = sorted_ms[left_out];
+    let high_ms = sorted_ms[last - left_out];
     let margin_ms = (high_ms - low_ms) / 8;
     let plausible_ms = low_ms.saturating_sub(margin_ms)..=high_ms.saturating_add(margin_ms);
     times_ms.iter().copied().filter(|time_ms| plausible_ms.contains(time_ms)).collect()

@@ -91,7 +91,8 @@ fn the_page_lists_the_messages_of_the_code() {
     let page = std::fs::read_to_string(root.join("../../docs/dedup-messages.md")).expect("docs/dedup-messages.md");
     let mut files = Vec::new();
     SOURCES.iter().for_each(|source| rust_files(&root.join(source), &mut files));
-    let (mut found, mut missing) = (0, Vec::new());
+    let mut found = 0;
+    let mut missing = Vec::new();
     for file in files {
         let code = std::fs::read_to_string(&file).expect("a source");
         let code = code.split("#[cfg(test)]").next().unwrap_or_default();

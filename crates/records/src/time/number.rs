@@ -154,7 +154,9 @@ fn date(value: i64, digits: usize) -> Result<Option<LocalTime>, TimeError> {
 /// for the end of time. As seconds these numbers would be days of 1970 to 1973.
 fn looks_like_day(value: i64) -> bool {
     const YEAR_MIN: i64 = 1800;
-    let (year, month, day) = (value / 10_000, value / 100 % 100, value % 100);
+    let year = value / 10_000;
+    let month = value / 100 % 100;
+    let day = value % 100;
     year >= YEAR_MIN && (1..=12).contains(&month) && (1..=31).contains(&day)
 }
 

@@ -194,8 +194,9 @@ impl SlicedFilter {
         self.clocks.iter().filter_map(WindowClock::now_ms).max()
     }
 
-    /// The unit at which the first of the cells expires of an event that was found, or the latest at which it may have
-    /// expired since; `None` where the filter has grown, so that its cells may be in several generations.
+    /// Returns the unit in which the first cell of an event expires. If that cell has expired since the event was found,
+    /// this is the latest unit in which it can have expired. Returns `None` if the filter has grown, because the cells
+    /// may then be in several generations.
     pub fn expiry(&self, digest: Digest, stamp: Stamp) -> Option<UnitNumber> {
         if self.generations() > 1 {
             return None;
