@@ -29,7 +29,7 @@ impl Kept {
 }
 
 /// Reasons, by the number that an `FS` command says below 0.
-const REASONS: [Reason; 17] = [
+const REASONS: [Reason; 18] = [
     Reason::Full,
     Reason::Late,
     Reason::Future,
@@ -47,6 +47,7 @@ const REASONS: [Reason; 17] = [
     Reason::ClockSkew,
     Reason::Claimed,
     Reason::Forbidden,
+    Reason::ClaimsUnknown,
 ];
 
 /// A verdict by its number, or an undecided one by the word that `-UNDECIDED` begins with.

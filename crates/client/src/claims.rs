@@ -23,7 +23,7 @@ use crate::rehash::{HASHED, Rehash};
 pub enum Claiming {
     /// The event is the caller's to deliver.
     Claimed(Claim),
-    /// Another one holds it, or may do so, for this time at most: ask again then.
+    /// Another consumer holds the event for this time at most: ask again then.
     InProgress(Duration),
     /// The event is recorded: there is nothing to do.
     Duplicate,

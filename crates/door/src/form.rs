@@ -186,6 +186,7 @@ fn number(reason: Reason) -> i64 {
         Reason::ClockSkew => 15,
         Reason::Claimed => 16,
         Reason::Forbidden => 17,
+        Reason::ClaimsUnknown => 18,
     }
 }
 
@@ -200,6 +201,9 @@ pub(crate) fn said_of(reason: Reason) -> String {
         Reason::Claimed => "another consumer is about to deliver it",
         Reason::CutOff | Reason::ClockSkew => "the node cannot tell: nothing was recorded",
         Reason::Forbidden => "there is no right to do this",
+        Reason::ClaimsUnknown => {
+            "its node has just started or taken over, and another consumer may hold it: try again later"
+        }
         Reason::StaleMap => "the node knows an older map: nothing was recorded, try again later",
         Reason::Altered => "the filter is altered: nothing was recorded, try again",
         Reason::UnknownFilter => "there is no such filter any more: nothing was recorded",

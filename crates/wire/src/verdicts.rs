@@ -91,6 +91,7 @@ pub(crate) fn reason_message(reason: Reason) -> proto::Reason {
         Reason::ClockSkew => proto::Reason::ClockSkew,
         Reason::Claimed => proto::Reason::Claimed,
         Reason::Forbidden => proto::Reason::Forbidden,
+        Reason::ClaimsUnknown => proto::Reason::ClaimsUnknown,
     }
 }
 
@@ -114,6 +115,7 @@ pub(crate) fn reason(field: &'static str, value: u32) -> Result<Reason, WireErro
         Ok(Ok(proto::Reason::ClockSkew)) => Reason::ClockSkew,
         Ok(Ok(proto::Reason::Claimed)) => Reason::Claimed,
         Ok(Ok(proto::Reason::Forbidden)) => Reason::Forbidden,
+        Ok(Ok(proto::Reason::ClaimsUnknown)) => Reason::ClaimsUnknown,
         Ok(Ok(proto::Reason::Unknown) | Err(_)) | Err(_) => Reason::Unknown,
     })
 }

@@ -15,7 +15,8 @@ const ONE_HOLDER: &str = "one holder: two consumers counted on one event at a ti
 const RISES: &str = "fences rise: a later grant of an event has no greater fence";
 const HELD: &str = "held is not new: an event that a consumer counted on was first-seen to another one";
 const EXPLAINED: &str = "a lease is lost to somebody: no later claim explains it, or it was not over";
-const END: &str = "leases end: an event is in progress though nobody can hold it any more";
+const IN_PROGRESS: &str = "in progress is held: an event is called held though nobody can hold it";
+const KNOWN: &str = "claims are known in the end: nobody knows who holds an event though all has been well for long";
 
 pub(super) fn check(history: &History, by_event: &BTreeMap<u64, Vec<&Call>>, violations: &mut Vec<Violation>) {
     let mut claims: BTreeMap<u64, Vec<&ClaimRecord>> = BTreeMap::new();
@@ -53,9 +54,13 @@ pub(super) fn check(history: &History, by_event: &BTreeMap<u64, Vec<&Call>>, vio
             }
         }
         held(history, &granted, calls, violations);
-        if let Some(healed) = &history.healed {
-            end(healed.at_us, claims, calls, violations);
-        }
+    }
+    for (event, calls) in by_event {
+        let claims = claims.get(event).map_or(&[][..], |claims| claims);
+        in_progress(claims, calls, violations);
+    }
+    if let Some(healed) = &history.healed {
+        known(healed.at_us, history, violations);
     }
 }
 
@@ -72,31 +77,45 @@ fn held(history: &History, granted: &[(&ClaimRecord, Grant)], calls: &[&Call], v
     }
 }
 
-/// Once all is well, an event is in progress for as long as somebody can hold it: a lease and a hundredth after the last claim
-/// was tried, and as long after heads have changed for the last time.
-fn end(healed_us: u64, claims: &[&ClaimRecord], calls: &[&Call], violations: &mut Vec<Violation>) {
+/// An event is called held only while somebody may hold it. A node that cannot know who holds it must not say so.
+fn in_progress(claims: &[&ClaimRecord], calls: &[&Call], violations: &mut Vec<Violation>) {
     let longest_us = claims.iter().map(|claim| claim.lease_us).max().unwrap_or(0);
-    let told: Vec<(u64, u64)> = claims
-        .iter()
-        .filter(|claim| claim.is_in_progress)
-        .filter_map(|claim| Some((claim.asked_us, claim.told_us?)))
-        .chain(calls.iter().filter_map(|call| {
-            let is_held = call.verdict == Some(Decision::Undecided(Reason::Claimed)) && !call.is_confirm;
-            Some((call.began_us, call.returned_us?)).filter(|_| is_held)
-        }))
-        .collect();
-    for (asked_us, told_us) in
-        told.into_iter().filter(|(asked_us, _)| *asked_us > healed_us + SETTLE_LEASES * LEASE_MAX_US)
-    {
-        let may_hold = |claim: &&ClaimRecord| {
-            // A try that was given up may be granted as long as a message takes.
-            let last_us = claim.told_us.unwrap_or(u64::MAX).max(claim.asked_us).saturating_add(longest_us + SENT_US);
-            claim.asked_us < told_us && asked_us < last_us && !(claim.asked_us == asked_us && claim.is_in_progress)
-        };
-        if !claims.iter().copied().any(|claim| may_hold(&claim)) {
-            let what = Some(format!("asked at {asked_us} us, told at {told_us} us: {claims:?}"));
-            violations.push(Violation { law: END, calls: Vec::new(), what });
+    for call in calls.iter().filter(|call| is_called_held(call)) {
+        let is_explained = claims.iter().any(|claim| may_hold(claim, longest_us, call))
+            || calls.iter().any(|other| is_unanswered_claim(other, call));
+        if !is_explained {
+            let what = Some(format!("{claims:?}"));
+            violations.push(Violation { law: IN_PROGRESS, calls: vec![(*call).clone()], what });
         }
+    }
+}
+
+fn is_called_held(call: &Call) -> bool {
+    call.verdict == Some(Decision::Undecided(Reason::Claimed)) && !call.is_confirm && call.returned_us.is_some()
+}
+
+/// Whether a claim may hold the event while `call` is answered: until a lease after it was tried last. A try that was given up may
+/// be granted as long as a message takes.
+fn may_hold(claim: &ClaimRecord, longest_us: u64, call: &Call) -> bool {
+    let last_us = claim.told_us.unwrap_or(u64::MAX).max(claim.asked_us).saturating_add(longest_us + SENT_US);
+    let is_this_call = call.is_claim && claim.asked_us == call.began_us && claim.is_in_progress;
+    let is_before = call.returned_us.is_none_or(|returned_us| claim.asked_us < returned_us);
+    is_before && call.began_us < last_us && !is_this_call
+}
+
+/// Whether `other` is a claim whose consumer got no answer, and that may be granted while `call` is answered.
+fn is_unanswered_claim(other: &Call, call: &Call) -> bool {
+    let is_before = call.returned_us.is_none_or(|returned_us| other.began_us < returned_us);
+    other.is_claim && other.returned_us.is_none() && is_before
+}
+
+/// Some leases after all is well, every node knows who holds its events.
+fn known(healed_us: u64, history: &History, violations: &mut Vec<Violation>) {
+    let settled_us = healed_us + SETTLE_LEASES * LEASE_MAX_US;
+    let is_unknown =
+        |call: &&Call| call.verdict == Some(Decision::Undecided(Reason::ClaimsUnknown)) && call.began_us > settled_us;
+    if let Some(call) = history.calls.iter().find(is_unknown) {
+        violations.push(Violation { law: KNOWN, calls: vec![call.clone()], what: None });
     }
 }
 
@@ -180,13 +199,22 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_stays_in_progress_is_found() {
+    fn an_event_that_is_called_held_by_nobody_is_found() {
         let late_us = 60_000_000;
         let waits = observed(late_us, late_us + 5, Decision::Undecided(Reason::Claimed));
-        assert_eq!(broken(vec![claim(0, 5, 100, 1)], vec![waits.clone()], Some(1_000)), [END]);
+        assert_eq!(broken(vec![], vec![waits.clone()], None), [IN_PROGRESS]);
+        assert_eq!(broken(vec![claim(0, 5, 100, 1)], vec![waits.clone()], Some(1_000)), [IN_PROGRESS]);
         assert_eq!(
             broken(vec![claim(late_us - 50, late_us - 40, late_us + 100, 1)], vec![waits], Some(1_000)),
             [""; 0]
         );
+    }
+
+    #[test]
+    fn an_event_whose_holder_stays_unknown_is_found() {
+        let unknown = |at_us| observed(at_us, at_us + 5, Decision::Undecided(Reason::ClaimsUnknown));
+        assert_eq!(broken(vec![], vec![unknown(5_000_000)], Some(1_000)), [""; 0], "leases may still run");
+        assert_eq!(broken(vec![], vec![unknown(5_000_000), unknown(20_000_000)], None), [""; 0], "all is not well");
+        assert_eq!(broken(vec![], vec![unknown(20_000_000)], Some(1_000)), [KNOWN]);
     }
 }

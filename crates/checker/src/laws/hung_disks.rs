@@ -18,7 +18,7 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     // What somebody holds is as it should be.
     let is_open = |call: &&Call| match call.verdict {
         None => true,
-        Some(Decision::Undecided(reason)) => reason != Reason::Claimed,
+        Some(Decision::Undecided(reason)) => !matches!(reason, Reason::Claimed | Reason::ClaimsUnknown),
         Some(_) => false,
     };
     let calls: Vec<Call> = judged(history).filter(is_open).take(SHOWN_MAX).cloned().collect();

@@ -15,8 +15,8 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     // A producer that asks for missing slices again and again may reach its deadline before the last answer.
     let may_lack = |reason: Reason| !healed.is_whole && matches!(reason, Reason::SlicesDown | Reason::Unknown);
     let is_open = |verdict: Option<Decision>| match verdict {
-        // How long somebody may hold an event is a law of claims.
-        Some(Decision::Undecided(Reason::Claimed)) => false,
+        // How long somebody may hold an event, and how long that may be unknown, is a law of claims.
+        Some(Decision::Undecided(Reason::Claimed | Reason::ClaimsUnknown)) => false,
         Some(Decision::Undecided(reason)) => !may_lack(reason),
         Some(_) => false,
         None => true,

@@ -77,6 +77,31 @@ pub(crate) async fn inspect(
     node.call(async |mut client| client.inspect_filter(request.clone()).await).await
 }
 
+/// Returns the claims of a filter, as far as its nodes answer, and `None` if its events cannot be claimed.
+pub(crate) async fn of_filter(operator: &Operator, map: &ClusterMap, filter: &FilterRecord) -> Option<Claims> {
+    filter.policies.claim_lease_max_ms?;
+    let asked = filter.nodes().into_iter().map(async |node| inspect(operator, map, node, &filter.name).await.ok());
+    let replies = join_all(asked).await;
+    let claims = replies.iter().flatten().filter_map(claims_of);
+    Some(claims.fold(Claims::default(), |sum, more| Claims {
+        open: sum.open + more.open,
+        bytes: sum.bytes + more.bytes,
+        unsure_ms: sum.unsure_ms.max(more.unsure_ms),
+    }))
+}
+
+/// Returns what a prompt says of the claims of a filter that is about to go, and an empty text if its events cannot be claimed.
+pub(crate) async fn cost(operator: &Operator, map: &ClusterMap, filter: &FilterRecord) -> String {
+    let Some(lease_max_ms) = filter.policies.claim_lease_max_ms else { return String::new() };
+    let open = of_filter(operator, map, filter).await.unwrap_or_default().open;
+    let lease_max = duration(lease_max_ms.get().into());
+    format!(
+        ". {} events are claimed now: for {lease_max} and a little more, nobody is granted an event that is not recorded \
+         (`claims_unknown`)",
+        grouped(open)
+    )
+}
+
 pub(crate) fn claims_of(reply: &InspectFilterReply) -> Option<Claims> {
     let claims = reply.claims?;
     Some(Claims { open: claims.open, bytes: claims.bytes, unsure_ms: claims.unsure_ms })

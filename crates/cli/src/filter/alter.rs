@@ -20,6 +20,7 @@ use serde::Serialize;
 use tokio::time::{Duration, sleep};
 
 use super::{ClusterAddresses, agreed, create, find};
+use crate::cluster::claims;
 use crate::cluster::connect::{Operator, fresh_id};
 use crate::cluster::{self, ClusterStatus};
 use crate::exit::UsageError;
@@ -380,14 +381,16 @@ async fn finish(
     number: FilterId,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let Some((former, _)) = map.former_of(number) else {
+    let Some((former, record)) = map.former_of(number) else {
         return Err(UsageError(format!(
             "filter `{}` is not being altered: there is no former filter, or it has gone",
             args.name
         ))
         .into());
     };
-    agreed(args.yes, &format!("filter `{}`: what only the former filter remembers is first-seen again", args.name))?;
+    let cost = claims::cost(operator, map, record).await;
+    let what = format!("filter `{}`: what only the former filter remembers is first-seen again{cost}", args.name);
+    agreed(args.yes, &what)?;
     let request = FinishAlterationRequest { command_id: fresh_id().into(), name: args.name.clone() };
     operator.call(async |mut client| client.finish_alteration(request.clone()).await).await?;
     if args.json {

@@ -7,12 +7,11 @@ use std::io::Write;
 use firstseen_filter::{Unit, UnitNumber};
 use firstseen_routing::{ClusterMap, FilterId, FilterRecord, NodeId};
 use firstseen_wire::proto::admin::{InspectFilterReply, SliceState};
-use futures_util::future::join_all;
 
 use super::description::{Description, Fares, Former, Owner, Slice, Tree};
 use super::{DescribeArgs, find, text};
 use crate::cluster;
-use crate::cluster::claims::{Claims, claims_of, inspect};
+use crate::cluster::claims::{self, Claims, claims_of, inspect};
 use crate::cluster::connect::Operator;
 use crate::cluster::places;
 
@@ -26,7 +25,11 @@ pub(super) async fn run(args: &DescribeArgs, operator: &Operator, out: &mut dyn 
             vacant.insert(inspect(operator, &map, owner.node, &args.name).await);
         }
     }
-    let former_claims = former_claims(operator, &map, number).await;
+    // Events that were claimed in the former filter are confirmed there.
+    let former_claims = match map.former_of(number) {
+        Some((_, former)) => claims::of_filter(operator, &map, former).await,
+        None => None,
+    };
     let description = description(&map, (number, filter), &replies, former_claims);
     if args.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&description)?)?
@@ -34,19 +37,6 @@ pub(super) async fn run(args: &DescribeArgs, operator: &Operator, out: &mut dyn 
         out.write_all(text::describe(&description).as_bytes())?
     }
     Ok(())
-}
-
-/// What the nodes of the filter before still hold: events that were claimed there are confirmed there.
-async fn former_claims(operator: &Operator, map: &ClusterMap, number: FilterId) -> Option<Claims> {
-    let (_, former) = map.former_of(number).filter(|(_, former)| former.policies.claim_lease_max_ms.is_some())?;
-    let asked = former.nodes().into_iter().map(async |node| inspect(operator, map, node, &former.name).await.ok());
-    let said = join_all(asked).await;
-    let claims = said.iter().flatten().filter_map(claims_of);
-    Some(claims.fold(Claims::default(), |sum, more| Claims {
-        open: sum.open + more.open,
-        bytes: sum.bytes + more.bytes,
-        unsure_ms: sum.unsure_ms.max(more.unsure_ms),
-    }))
 }
 
 fn description<'a>(

@@ -14,6 +14,7 @@ use firstseen_wire::proto::admin::{AlterFilterReply, AlterFilterRequest};
 
 use super::{SetClockArgs, agreed, find};
 use crate::cluster;
+use crate::cluster::claims;
 use crate::cluster::connect::{Operator, fresh_id};
 use crate::text::size::Count;
 
@@ -24,7 +25,7 @@ pub(super) async fn run(args: &SetClockArgs, operator: &Operator, out: &mut dyn 
     let (former, filter) = find(&map, name)?;
     // Where the cluster refuses the change, the error comes before the operator is asked to agree.
     ask(operator, former, filter, true).await?;
-    agreed(*yes, &cost(filter))?;
+    agreed(*yes, &(cost(filter) + &claims::cost(operator, &map, filter).await))?;
     let number = ask(operator, former, filter, false).await?;
     writeln!(
         out,

@@ -148,6 +148,7 @@ fn cluster_name(reason: Reason) -> &'static str {
         Reason::ClockSkew => "clock_skew",
         Reason::Claimed => "claimed",
         Reason::Forbidden => "forbidden",
+        Reason::ClaimsUnknown => "claims_unknown",
     }
 }
 
@@ -168,6 +169,7 @@ fn cluster_meaning(reason: Reason) -> &'static str {
         Reason::ClockSkew => "the clock of a node differs from those of the others",
         Reason::Claimed => "another consumer has claimed it",
         Reason::Forbidden => "this run has no right to record it",
+        Reason::ClaimsUnknown => "its node has just started or taken over, and another consumer may have claimed it",
     }
 }
 
@@ -190,6 +192,9 @@ fn cluster_cure(reason: Reason) -> &'static str {
         Reason::ClockSkew => "set the clock of the node right (`firstseen cluster status`)",
         Reason::Claimed => "wait until its claim is over, or share the input with --claims",
         Reason::Forbidden => "grant this principal the right to observe the filter (`firstseen access grant`)",
+        Reason::ClaimsUnknown => {
+            "wait until the longest claim is over, and feed the records again, or share the input with --claims"
+        }
     }
 }
 

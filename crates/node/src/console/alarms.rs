@@ -99,7 +99,7 @@ impl At<'_> {
         alarms.extend(self.memory(node));
         if let Some(unsure_ms) = node.claims_unsure_ms.filter(|unsure_ms| *unsure_ms > 0) {
             let text = format!(
-                "node {name} grants what it took over in {} only, as its former head may have granted it",
+                "node {name} knows only in {} who holds the events that it took over: claims of these are undecided until then",
                 duration(unsure_ms / 1000)
             );
             alarms.push(alarm(Severity::Warning, "claims_unsure", name, text, self.status()));
@@ -203,7 +203,7 @@ impl At<'_> {
             return None;
         }
         let severity = match reason {
-            "late" | "future" | "name_reused" | "too_old" => Severity::Warning,
+            "late" | "future" | "name_reused" | "too_old" | "claims_unknown" => Severity::Warning,
             _ => Severity::Critical,
         };
         let are_all_there = reason == "slices_down" && filter.slices.down == 0 && filter.slices.set_only > 0;

@@ -1,10 +1,11 @@
 //! The claims of the events that a group heads: what both machines of groups share.
 //!
-//! Promises: a grant has a fence above all that this process gave before; no event is granted of which another head may
-//! hold a claim. Must not know: cells, messages.
+//! Promises: a grant has a fence above all that this process gave before; no event is granted of which another head, or the filter
+//! before this one, may hold a claim. Must not know: cells, messages.
 
 use firstseen_filter::Probes;
 
+use super::former_filter::FormerFilter;
 use super::limits::OwnerLimits;
 use super::rules::{Rule, Rules};
 use super::site::Site;
@@ -12,7 +13,7 @@ use super::state::ClaimCounts;
 use super::unsure::Unsure;
 use crate::claims::{BeforeTest, ClaimCall, ClaimTable, ClaimedBy, Holding, Lost, before_test};
 use crate::ids::{Epoch, NodeId};
-use crate::map::FilterRecord;
+use crate::map::{ClusterMap, FilterRecord};
 use crate::protocol::{Fence, Hold, MonotonicMs, Operation, SubmissionName};
 use crate::verdict::{Decision, Reason};
 
@@ -35,6 +36,8 @@ pub(crate) struct GroupClaims<Former> {
     /// Grants that this process has given.
     granted: u64,
     unsure: Unsure<Former>,
+    /// The filter that this one has followed, if it has.
+    former_filter: Option<FormerFilter>,
     /// The epoch at which the heads of events last changed here. The event of an older grant may have been recorded by another
     /// head meanwhile, so its confirm is tested.
     headed_since: Epoch,
@@ -60,7 +63,7 @@ pub(crate) struct GrantRequest {
 
 impl<Former> GroupClaims<Former> {
     /// None where the filter has no claims. In a tree the root has them.
-    pub(crate) fn new(record: &FilterRecord, limits: &OwnerLimits) -> Option<Self> {
+    pub(crate) fn new(map: &ClusterMap, record: &FilterRecord, limits: &OwnerLimits) -> Option<Self> {
         if record.branch.as_ref().is_some_and(|branch| !branch.is_root()) {
             return None;
         }
@@ -71,6 +74,7 @@ impl<Former> GroupClaims<Former> {
             table: ClaimTable::new(limits.claims_bytes_max, claim_lease_max_ms),
             granted: 0,
             unsure: Unsure::new(claim_lease_max_ms),
+            former_filter: FormerFilter::of(map, record, claim_lease_max_ms, limits),
             headed_since: Epoch::default(),
             next_ask_ms: MonotonicMs::START,
             next_pass_ms: MonotonicMs::START,
@@ -90,13 +94,28 @@ impl<Former> GroupClaims<Former> {
         }
     }
 
-    pub(crate) fn unsure(&self) -> &Unsure<Former> {
-        &self.unsure
+    /// Returns the reply if a former head, or the filter before, may hold an event that is not recorded, and `None` if neither
+    /// can. `counts` returns whether a change of heads concerns that event.
+    pub(crate) fn unknown(&self, counts: impl Fn(Option<&Former>) -> bool, now_ms: MonotonicMs) -> Option<Reason> {
+        let of_head = || self.unsure.left_ms(counts, now_ms).filter(|_| self.rules.keep(Rule::WaitsOutClaims));
+        self.former_filter_left_ms(now_ms).or_else(of_head)?;
+        let says_unknown = self.rules.keep(Rule::TellsUnknownClaims);
+        Some(if says_unknown { Reason::ClaimsUnknown } else { Reason::Claimed })
     }
 
-    /// For how long a former head may hold an event; `counts` says of a change of heads whether it is of that event.
-    pub(crate) fn unsure_ms(&self, counts: impl Fn(Option<&Former>) -> bool, now_ms: MonotonicMs) -> Option<u64> {
-        self.unsure.left_ms(counts, now_ms).filter(|_| self.rules.keep(Rule::WaitsOutClaims))
+    fn former_filter_left_ms(&self, now_ms: MonotonicMs) -> Option<u64> {
+        let keeps = self.rules.keep(Rule::WaitsOutFormerFilters);
+        self.former_filter.as_ref().filter(|_| keeps)?.left_ms(now_ms)
+    }
+
+    /// Returns whether all nodes and filters that may have granted claims are known and can be asked.
+    pub(crate) fn is_sure(&self, now_ms: MonotonicMs) -> bool {
+        self.unsure.is_over() && self.former_filter_left_ms(now_ms).is_none()
+    }
+
+    /// Follows a new map.
+    pub(crate) fn follow(&mut self, map: &ClusterMap) {
+        self.former_filter.iter_mut().for_each(|former| former.follow(map));
     }
 
     pub(crate) fn unsure_mut(&mut self) -> &mut Unsure<Former> {
@@ -122,9 +141,15 @@ impl<Former> GroupClaims<Former> {
         ask_ms.into_iter().chain(pass_ms).chain(self.unsure.next_ms()).min()
     }
 
+    /// Time has passed: changes of heads may be over.
+    pub(crate) fn note_time(&mut self, now_ms: MonotonicMs) {
+        self.unsure.pass(now_ms);
+        self.former_filter.iter_mut().for_each(|former| former.pass(now_ms));
+    }
+
     /// Time has passed: changes of heads may be over, and claims that nobody comes back for are forgotten.
     pub(crate) fn pass(&mut self, now_ms: MonotonicMs) {
-        self.unsure.pass(now_ms);
+        self.note_time(now_ms);
         if self.next_pass_ms <= now_ms && !self.table.is_at_rest() {
             if self.rules.keep(Rule::ClaimsEnd) {
                 self.table.pass(now_ms);
@@ -283,7 +308,7 @@ impl<Former> GroupClaims<Former> {
         ClaimCounts {
             open: self.table.held(now_ms) as u64,
             bytes: self.table.bytes(),
-            unsure_ms: self.unsure.left_ms(|_| true, now_ms).unwrap_or(0),
+            unsure_ms: self.unsure.left_ms(|_| true, now_ms).max(self.former_filter_left_ms(now_ms)).unwrap_or(0),
             ..self.counts
         }
     }

@@ -130,7 +130,7 @@ impl DividedGroup {
             in_flight: InFlight::default(),
             counts: Counts::default(),
             kept: durable::ToPersist::new(record.policies.durability),
-            claiming: GroupClaims::new(record, limits).map(Box::new),
+            claiming: GroupClaims::new(map, record, limits).map(Box::new),
         };
         divided.begin_by(map, record);
         Ok(divided)

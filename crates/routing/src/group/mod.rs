@@ -8,6 +8,7 @@ mod claiming;
 mod clock;
 mod copying;
 mod divided;
+mod former_filter;
 mod from_copies;
 mod gap;
 mod guard;

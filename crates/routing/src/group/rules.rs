@@ -81,6 +81,10 @@ pub enum Rule {
     FormersKeepClaims,
     /// A lease that is over keeps nobody else from the event.
     ClaimsEnd,
+    /// Where nobody knows whether an event is held, the reply says that, and not that it is held.
+    TellsUnknownClaims,
+    /// A filter grants nothing that the filter before it may have granted, if that one can no longer be asked.
+    WaitsOutFormerFilters,
     /// What the sender of a stream may do is looked up anew once its entry node has another map.
     RightsFollowTheMap,
 }
@@ -115,7 +119,7 @@ impl Rule {
     ];
 
     /// Those on which the promises of claims rest.
-    pub const OF_CLAIMS: [Self; 12] = [
+    pub const OF_CLAIMS: [Self; 14] = [
         Self::GrantsRecordNothing,
         Self::AwaitsAllAnswers,
         Self::WaitsOutClaims,
@@ -128,6 +132,8 @@ impl Rule {
         Self::AsksJoinersAnew,
         Self::FormersKeepClaims,
         Self::ClaimsEnd,
+        Self::TellsUnknownClaims,
+        Self::WaitsOutFormerFilters,
     ];
 
     /// That on which the promise of rights rests.

@@ -85,7 +85,7 @@ impl TogetherGroup {
         let mut mirrors = Mirrors::new(&site);
         mirrors.follow(map, record, site.me, &mut Vec::new());
         let is_complete = is_complete(map, record, &site) == Some(true);
-        let mut claiming = GroupClaims::new(record, limits).map(Box::new);
+        let mut claiming = GroupClaims::new(map, record, limits).map(Box::new);
         if let Some(claiming) = claiming.as_mut().filter(|_| !is_complete || record.epoch != Epoch::FIRST) {
             claiming.become_unsure(None, record.epoch, mirrors.live_nodes());
         }

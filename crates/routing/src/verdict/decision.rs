@@ -70,10 +70,13 @@ pub enum Reason {
     /// The clock of the node differs from those of most others by more than clocks may, or was set by more than that: it stamps
     /// nothing, and has not recorded the event.
     ClockSkew,
-    /// Somebody holds the event and is about to deliver it, or may do so: it is not recorded yet, and may never be.
+    /// Somebody holds the event and is about to deliver it: it is not recorded yet, and may never be.
     Claimed,
     /// The principal of the stream has no right to do this with the filter.
     Forbidden,
+    /// The event is not recorded, and its head has changed: the former head may have granted a claim of it that still runs. Nobody
+    /// knows whether somebody holds the event.
+    ClaimsUnknown,
 }
 
 /// Where an event was found, or is recorded now, by the levels of a tree.
@@ -93,7 +96,7 @@ impl Seen {
 
 impl Reason {
     /// All, in the order in which they are counted.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Full,
         Self::Late,
         Self::Future,
@@ -111,6 +114,7 @@ impl Reason {
         Self::ClockSkew,
         Self::Claimed,
         Self::Forbidden,
+        Self::ClaimsUnknown,
     ];
 
     /// Whether the event may have been recorded all the same.

@@ -4,13 +4,13 @@
 use std::num::NonZeroU32;
 
 use crate::common::{Dice, definition, digest, spec};
-use crate::network::Network;
+use crate::network::{FORMER, Network};
 use firstseen_filter::{FilterSpec, Kind, Layout};
 use firstseen_mesh::plain_submission;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
     Closed, Decision, Fence, FilterId, FilterPolicies, GroupReply, Hold, NodeId, Operation, OwnerLimits, Reason,
-    Submission,
+    SlicedDefinition, Submission,
 };
 
 const LEASE_MS: u32 = 1_000;
@@ -18,13 +18,18 @@ const KEYS: u64 = 20;
 const CLAIM: Operation = Operation::Claim { lease_ms: LEASE_MS };
 const HELD: Decision = Decision::Undecided(Reason::Claimed);
 const ALTERED: Decision = Decision::Undecided(Reason::Altered);
+const UNKNOWN: Decision = Decision::Undecided(Reason::ClaimsUnknown);
+const NODE_LEASE_MS: u64 = 500;
 
-fn network(slicing: &str, slices: u64, limits: OwnerLimits) -> Network {
+/// How a network is made: of a filter alone, or of one that has followed another.
+type Make = fn(&SlicedDefinition, FilterPolicies, &[NodeId], OwnerLimits, Dice) -> Network;
+
+fn network(make: Make, slicing: &str, slices: u64, limits: OwnerLimits) -> Network {
     let owners: Vec<NodeId> = (0..slices).map(|slice| NodeId(1 + slice % 3)).collect();
     let policies = FilterPolicies { claim_lease_max_ms: NonZeroU32::new(LEASE_MS), ..FilterPolicies::default() };
     let layout = if slicing == "horizontal:3" { Layout::Blocked { lines: 1 } } else { Layout::Classic };
     let spec = FilterSpec { layout: Some(layout), ..spec(Kind::Timing, "1h", 1 << 20, 5) };
-    let mut network = Network::new(&definition(&spec, slicing), policies, &owners, limits, Dice(7));
+    let mut network = make(&definition(&spec, slicing), policies, &owners, limits, Dice(7));
     network.nodes().into_iter().for_each(|node| network.deliver_map(node));
     network
 }
@@ -49,7 +54,7 @@ fn call(network: &mut Network, sequence: u64, key: u64, (operation, fence): (Ope
 /// Claims events, closes the filter, and returns what consumers are told of a claim by another one, and then of the holder's
 /// confirm, for each event.
 fn told(slicing: &str, slices: u64, limits: OwnerLimits) -> Vec<(Decision, Decision)> {
-    let mut network = network(slicing, slices, limits);
+    let mut network = network(Network::new, slicing, slices, limits);
     let fences: Vec<Fence> = (0..KEYS)
         .map(|key| match call(&mut network, key, key, (CLAIM, None)).holds[0] {
             Hold::Own(fence) => fence,
@@ -89,12 +94,44 @@ fn a_closed_filter_that_forgets_its_claims_is_found() {
 #[test]
 fn a_closed_filter_sends_an_event_on_when_its_lease_is_over() {
     for (slicing, slices) in SLICINGS {
-        let mut network = network(slicing, slices, OwnerLimits::default());
+        let mut network = network(Network::new, slicing, slices, OwnerLimits::default());
         assert_eq!(call(&mut network, 1, 1, (CLAIM, None)).decisions[0], HELD);
         close(&mut network);
         network.wait(u64::from(LEASE_MS) - 1);
         assert_eq!(call(&mut network, 2, 1, (CLAIM, None)).decisions[0], HELD, "{slicing}");
         network.wait(1);
         assert_eq!(call(&mut network, 3, 1, (CLAIM, None)).decisions[0], ALTERED, "{slicing}");
+    }
+}
+
+/// The former filter goes while its claims may still run: what each call of claims and observations is told until they are over.
+fn told_when_the_former_is_gone(slicing: &str, slices: u64, limits: OwnerLimits) -> [Decision; 3] {
+    let mut network = network(Network::of_follower, slicing, slices, limits);
+    assert_eq!(call(&mut network, 0, 0, (CLAIM, None)).decisions[0], HELD, "{slicing}: the former one is asked first");
+    network.next_map().filters.remove(&FORMER);
+    network.nodes().into_iter().for_each(|node| network.deliver_map(node));
+    network.settle();
+    // All clocks go at rates that differ by a 64th at most.
+    let leases_ms = u64::from(LEASE_MS) + NODE_LEASE_MS;
+    let claimed = call(&mut network, 1, 1, (CLAIM, None));
+    network.wait(leases_ms - 1);
+    let observed = call(&mut network, 2, 2, (Operation::Observe, None)).decisions[0];
+    network.wait(1 + leases_ms.div_ceil(64));
+    let later = call(&mut network, 3, 1, (CLAIM, None));
+    assert!(matches!(later.holds[0], Hold::Own(_)), "{slicing}: it is granted in the end: {later:?}");
+    [claimed.decisions[0], observed, call(&mut network, 4, 2, (Operation::Observe, None)).decisions[0]]
+}
+
+/// After `filter set-clock`, at once, and after `filter alter --finish`, a second consumer was granted an event that another one held
+/// for 30 s: the filter that followed knew nothing of the claims in the one that had gone.
+#[test]
+fn a_filter_whose_former_one_is_gone_waits_for_its_claims() {
+    let limits = OwnerLimits { node_lease_ms: Some(NODE_LEASE_MS), ..OwnerLimits::default() };
+    for (slicing, slices) in SLICINGS {
+        let told = told_when_the_former_is_gone(slicing, slices, limits);
+        assert_eq!(told, [UNKNOWN, UNKNOWN, Decision::FirstSeen], "{slicing}");
+        let broken = OwnerLimits { rules: Rules::without(Rule::WaitsOutFormerFilters), ..limits };
+        let told = told_when_the_former_is_gone(slicing, slices, broken);
+        assert_eq!(told[0], HELD, "{slicing}: where the rule is broken, a second consumer gets the event");
     }
 }

@@ -48,7 +48,7 @@ impl Lane {
         let number = {
             let mut history = lock(&self.history);
             history.end(id, told_us, verdict, false);
-            let is_in_progress = matches!(claiming, Claiming::InProgress(_));
+            let is_in_progress = verdict == Decision::Undecided(Reason::Claimed);
             history.claims.push(ClaimRecord {
                 event,
                 asked_us,

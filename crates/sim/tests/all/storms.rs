@@ -142,7 +142,9 @@ fn found_at(rule: Rule) -> Option<u64> {
         | Rule::RemembersClaims
         | Rule::AsksJoinersAnew
         | Rule::FormersKeepClaims
-        | Rule::ClaimsEnd => return None,
+        | Rule::ClaimsEnd
+        | Rule::TellsUnknownClaims
+        | Rule::WaitsOutFormerFilters => return None,
         // Nobody needs a right in these storms: `rights.rs` shows it.
         Rule::RightsFollowTheMap => return None,
         // Fingerprints are the cells that rest on it: `cuckoo.rs` shows it.

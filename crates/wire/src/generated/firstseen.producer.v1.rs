@@ -504,10 +504,12 @@ pub enum Reason {
     /// The clock of the node differs from those of most others by more than clocks may, or was set by more than that: it stamps
     /// nothing.
     ClockSkew = 15,
-    /// Somebody holds the event and is about to deliver it, or may do so; in the reply to a claim, `holds` says who.
+    /// Somebody holds the event and is about to deliver it; in the reply to a claim, `holds` says who.
     Claimed = 16,
     /// The principal of the stream has no right to do this with the filter.
     Forbidden = 17,
+    /// The event is not recorded, and its head has changed: the former head may have granted a claim of it that still runs.
+    ClaimsUnknown = 18,
 }
 impl Reason {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -534,6 +536,7 @@ impl Reason {
             Self::ClockSkew => "REASON_CLOCK_SKEW",
             Self::Claimed => "REASON_CLAIMED",
             Self::Forbidden => "REASON_FORBIDDEN",
+            Self::ClaimsUnknown => "REASON_CLAIMS_UNKNOWN",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -557,6 +560,7 @@ impl Reason {
             "REASON_CLOCK_SKEW" => Some(Self::ClockSkew),
             "REASON_CLAIMED" => Some(Self::Claimed),
             "REASON_FORBIDDEN" => Some(Self::Forbidden),
+            "REASON_CLAIMS_UNKNOWN" => Some(Self::ClaimsUnknown),
             _ => None,
         }
     }

@@ -148,5 +148,6 @@ fn meaning(decision: Decision, hold: Hold) -> (Verdict, Answer) {
 
 /// Whether the event may be decided once the trouble is over.
 fn may_pass(reason: Reason) -> bool {
-    reason.is_outage() || reason == Reason::Altered || reason.is_worth_retrying()
+    let ends_by_itself = matches!(reason, Reason::Altered | Reason::ClaimsUnknown);
+    ends_by_itself || reason.is_outage() || reason.is_worth_retrying()
 }

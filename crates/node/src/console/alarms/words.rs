@@ -63,6 +63,9 @@ pub(super) fn reason(reason: &str) -> &'static str {
         "name_reused" => "a name stands for another event; let the source of names change with the topic",
         "cut_off" => "a node has not heard from a majority lately, and records nothing",
         "clock_skew" => "the clock of a node is wrong, and stamps nothing; set it right",
+        "claims_unknown" => {
+            "their node has just started or taken over, and another consumer may hold them; that ends with the longest claim"
+        }
         "forbidden" => "the producer has no right to do this; grant it one",
         _ => "see the page on operations",
     }

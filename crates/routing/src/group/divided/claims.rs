@@ -179,9 +179,10 @@ impl DividedGroup {
         }
     }
 
-    /// For how long a former head may hold an event; none where none may, or the event is claimed and that head is asked.
-    pub(super) fn unsure_ms(&self, ticket: Ticket) -> Option<u64> {
-        if self.claiming.as_ref()?.unsure().is_over() {
+    /// Returns the reply if a former head may hold an event that is not recorded. `None` if none can, or if the event is claimed
+    /// and that head is asked.
+    pub(super) fn unknown_claim(&self, ticket: Ticket) -> Option<Reason> {
+        if self.claiming.as_ref()?.is_sure(self.present.now_ms()) {
             return None;
         }
         let (positions, placement, me) =
@@ -191,7 +192,7 @@ impl DividedGroup {
             let other = former.head(positions).filter(|head| *head != me);
             other.is_some_and(|head| !is_claim || !placement.has_former_head(former, head, positions))
         };
-        self.claiming.as_ref()?.unsure_ms(|former| former.is_none_or(may_hold), self.present.now_ms())
+        self.claiming.as_ref()?.unknown(|former| former.is_none_or(may_hold), self.present.now_ms())
     }
 
     /// Grants an event that nobody knows.
@@ -342,7 +343,7 @@ impl DividedGroup {
         let Self { claiming, outbox, present, .. } = self;
         let Some(claiming) = claiming else { return };
         claiming.pass(present.now_ms());
-        if claiming.unsure().is_over() {
+        if claiming.unsure_mut().is_over() {
             return;
         }
         for node in claiming.ask(present.now_ms()) {

@@ -59,8 +59,8 @@ pub(super) struct Tested {
     pub(super) closed: Option<Reason>,
     /// This node may not record, as others may answer in its place.
     pub(super) cut_off: Option<Reason>,
-    /// For how long a former head may still hold the event; none where none can, or the filter has no claims.
-    pub(super) unsure_ms: Option<u64>,
+    /// The reply where a former head may have granted a claim of the event that still runs, and cannot be asked.
+    pub(super) unknown_claim: Option<Reason>,
 }
 
 /// What happens to the event next.
@@ -80,11 +80,6 @@ pub(super) enum Next {
     RecordAgain,
     /// The event is new, and is held for who claims it.
     Grant,
-    /// A former head may hold the event for somebody, for so long.
-    InProgress {
-        /// Milliseconds.
-        left_ms: u64,
-    },
 }
 
 /// Whether slices are asked about an event, and which.
@@ -133,16 +128,14 @@ fn after_find(tested: &Tested) -> Next {
 
 /// What follows where this level does not know an event.
 pub(super) fn after_miss(tested: &Tested) -> Next {
-    let Tested { operation, closed, cut_off, unsure_ms, .. } = *tested;
+    let Tested { operation, closed, cut_off, unknown_claim, .. } = *tested;
     let is_claim = operation.is_claim();
     if tested.has_parent && operation != Operation::Verify {
         return Next::Climb(operation);
     }
-    match unsure_ms {
-        Some(left_ms) if is_claim => return Next::InProgress { left_ms },
-        // Whoever confirms has delivered the event: recording it keeps others from delivering it, too.
-        Some(_) if operation != Operation::Confirm => return Next::undecided(Reason::Claimed),
-        Some(_) | None => {}
+    // Whoever confirms has delivered the event: recording it keeps others from delivering it, too.
+    if let Some(reason) = unknown_claim.filter(|_| operation != Operation::Confirm) {
+        return Next::undecided(reason);
     }
     if let Some(reason) = closed {
         return Next::undecided(reason);
@@ -196,7 +189,7 @@ mod tests {
         [Operation::Observe, Operation::Lookup, Operation::Verify, Operation::BringUp, CLAIM, Operation::Confirm];
 
     #[rustfmt::skip]
-    const AFTER_TEST: [Row<Tested, Next>; 17] = [
+    const AFTER_TEST: [Row<Tested, Next>; 16] = [
         Row { what: "found, decided below already, a level above", holds: |it| it.is_found && it.is_brought_up() && it.has_parent,
               step: |_| Next::Climb(Operation::BringUp) },
         Row { what: "found, decided below already, at the root", holds: |it| it.is_found && it.is_brought_up() && !it.has_parent,
@@ -217,10 +210,8 @@ mod tests {
               step: |_| Next::RecordAgain },
         Row { what: "not found, a level above", holds: |it| it.climbs(),
               step: |it| Next::Climb(it.operation) },
-        Row { what: "not found, claimed, a former head may hold it", holds: |it| it.is_last() && it.unsure_ms.is_some() && it.operation == CLAIM,
-              step: |it| Next::InProgress { left_ms: it.unsure_ms.unwrap() } },
-        Row { what: "not found, a former head may hold it", holds: |it| it.is_last() && it.may_be_held() && it.operation != CLAIM,
-              step: |_| Next::undecided(Reason::Claimed) },
+        Row { what: "not found, a former head may hold it", holds: |it| it.is_last() && it.may_be_held(),
+              step: |_| Next::undecided(Reason::ClaimsUnknown) },
         Row { what: "not found, closed", holds: |it| it.is_free() && it.closed.is_some(),
               step: |it| Next::undecided(it.closed.unwrap()) },
         Row { what: "not found, looked up", holds: |it| it.is_new() && !it.operation.moves_clock(),
@@ -263,7 +254,7 @@ mod tests {
             !self.is_found && !self.climbs()
         }
         fn may_be_held(&self) -> bool {
-            self.unsure_ms.is_some() && self.operation != Operation::Confirm
+            self.unknown_claim.is_some() && self.operation != Operation::Confirm
         }
         fn is_free(&self) -> bool {
             self.is_last() && !self.may_be_held()
@@ -291,7 +282,7 @@ mod tests {
                 closed: is(5).then_some(Reason::NotReady),
                 cut_off: is(6).then_some(Reason::CutOff),
                 recorded_by: is(7).then(Ticket::default),
-                unsure_ms: is(8).then_some(7),
+                unknown_claim: is(8).then_some(Reason::ClaimsUnknown),
             }
         })
     }

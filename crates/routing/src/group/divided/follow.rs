@@ -22,7 +22,7 @@ impl DividedGroup {
     pub(crate) fn map_changed(&mut self, map: &ClusterMap, record: &FilterRecord, now: Moment) {
         self.present.begin(now);
         self.outbox.set_epoch(record.epoch);
-        self.follow_line(record);
+        self.follow_line(map, record);
         let (replies_when_all_acknowledged, first_free) =
             (self.replies_when_all_acknowledged(), self.in_flight.flights.first_free());
         let Self { membership, own, outbox, .. } = self;

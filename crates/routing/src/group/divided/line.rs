@@ -5,12 +5,13 @@
 //! know: who follows.
 
 use super::DividedGroup;
-use crate::map::{Ending, FilterRecord};
+use crate::map::{ClusterMap, Ending, FilterRecord};
 use crate::protocol::Moment;
 
 impl DividedGroup {
     /// The map may say that the filter is closed.
-    pub(super) fn follow_line(&mut self, record: &FilterRecord) {
+    pub(super) fn follow_line(&mut self, map: &ClusterMap, record: &FilterRecord) {
+        self.claiming.iter_mut().for_each(|claiming| claiming.follow(map));
         if self.present.follow(record.line.absent()) {
             self.in_flight.close_line();
             self.claiming.iter_mut().for_each(|claiming| claiming.close());

@@ -7,7 +7,6 @@ use super::DividedGroup;
 use super::decide::{Next, Tested, after_miss, after_test};
 use super::fill::Room;
 use super::flights::{Flight, Phase, Ticket};
-use crate::group::claiming::other;
 use crate::group::rules::Rule;
 use crate::group::site::Site;
 use crate::group::thresholds::TOO_FEW_LEFT;
@@ -84,7 +83,7 @@ impl DividedGroup {
             refreshes: self.refresh != Refresh::Fixed,
             closed: self.present.absent(),
             cut_off: self.present.cut_off(),
-            unsure_ms: self.unsure_ms(ticket),
+            unknown_claim: self.unknown_claim(ticket),
         })
     }
 
@@ -116,7 +115,6 @@ impl DividedGroup {
             Next::Record => self.record_if_room(ticket),
             Next::RecordAgain => self.record_again(ticket),
             Next::Grant => self.grant(ticket),
-            Next::InProgress { left_ms } => self.decide_held(ticket, other(left_ms)),
         }
     }
 

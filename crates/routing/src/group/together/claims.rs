@@ -42,9 +42,9 @@ impl TogetherGroup {
         decisions: &mut [Decision],
     ) -> Result<(), Reason> {
         let operation = submission.operation;
-        let unsure_ms = self.claiming.as_ref().and_then(|claiming| claiming.unsure_ms(|_| true, self.present.now_ms()));
+        let unknown = self.claiming.as_ref().and_then(|claiming| claiming.unknown(|_| true, self.present.now_ms()));
         if let Operation::Claim { lease_ms } = operation {
-            return self.claim(submission, lease_ms, (unrecorded, unsure_ms), decisions);
+            return self.claim(submission, lease_ms, unrecorded, unknown, decisions);
         }
         let placed = self.workbench.runs.clone();
         let confirmed = self.sift(submission, decisions);
@@ -53,8 +53,9 @@ impl TogetherGroup {
         } else {
             self.confirm(submission, &confirmed, decisions);
         }
-        let is_held = unsure_ms.filter(|_| operation != Operation::Confirm).map(|_| Reason::Claimed);
-        let asked = self.ask(submission, is_held.or(unrecorded), decisions);
+        // Whoever confirms has delivered the event: recording it keeps others from delivering it, too.
+        let unknown = unknown.filter(|_| operation != Operation::Confirm);
+        let asked = self.ask(submission, unknown.or(unrecorded), decisions);
         self.workbench.runs = placed;
         if operation == Operation::Confirm {
             self.confirm_late(submission, decisions);
@@ -141,11 +142,11 @@ impl TogetherGroup {
         &mut self,
         submission: &Submission,
         lease_ms: u32,
-        (unrecorded, unsure_ms): (Option<Reason>, Option<u64>),
+        unrecorded: Option<Reason>,
+        unknown: Option<Reason>,
         decisions: &mut [Decision],
     ) -> Result<(), Reason> {
-        // A former head may hold what nobody knows here.
-        self.ask(submission, unrecorded.filter(|_| unsure_ms.is_none()), decisions)?;
+        self.ask(submission, unknown.or(unrecorded), decisions)?;
         let (now_ms, epoch) = (self.present.now_ms(), self.mirrors.epoch());
         let Self { claiming, workbench, site, slice, .. } = self;
         let Some(claiming) = claiming else { return Ok(()) };
@@ -162,24 +163,20 @@ impl TogetherGroup {
                 BeforeTest::InProgress { left_ms } => other(left_ms),
                 _ if matches!(decisions[index], Decision::Undecided(_)) => continue,
                 _ if is_found => continue,
-                _ => match unsure_ms {
-                    // A head that this node does not know of may have granted the event.
-                    Some(left_ms) => other(left_ms),
-                    None => {
-                        let request = GrantRequest { event, tag, since_ms: now_ms, lease_ms };
-                        let room = room_events.checked_sub(1).ok_or(Reason::Full);
-                        match room.and_then(|left| Ok((left, claiming.grant(site, epoch, request, now_ms)?))) {
-                            Ok((left, fence)) => {
-                                room_events = left;
-                                Hold::Own(fence)
-                            }
-                            Err(reason) => {
-                                decisions[index] = Decision::Undecided(reason);
-                                continue;
-                            }
+                _ => {
+                    let request = GrantRequest { event, tag, since_ms: now_ms, lease_ms };
+                    let room = room_events.checked_sub(1).ok_or(Reason::Full);
+                    match room.and_then(|left| Ok((left, claiming.grant(site, epoch, request, now_ms)?))) {
+                        Ok((left, fence)) => {
+                            room_events = left;
+                            Hold::Own(fence)
+                        }
+                        Err(reason) => {
+                            decisions[index] = Decision::Undecided(reason);
+                            continue;
                         }
                     }
-                },
+                }
             };
             (decisions[index], workbench.holds[index]) = (HELD, hold);
         }

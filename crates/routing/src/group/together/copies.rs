@@ -45,7 +45,7 @@ impl TogetherGroup {
     pub(super) fn begin(&mut self, now: Moment) {
         self.present.begin(now);
         if let Some(claiming) = &mut self.claiming {
-            claiming.unsure_mut().pass(now.monotonic_ms);
+            claiming.note_time(now.monotonic_ms);
         }
         if self.present.doubt().is_none() {
             let Self { missing, present, mirrors, .. } = self;
@@ -266,6 +266,7 @@ impl TogetherGroup {
         self.present.begin(now);
         let (was_whole, was_gone) = (self.wholeness.is_whole(), self.mirrors.is_gone_here());
         let complete = record.and_then(|record| is_complete(map, record, &self.site));
+        self.claiming.iter_mut().for_each(|claiming| claiming.follow(map));
         if self.present.follow(record.and_then(|record| record.line.absent())) {
             self.claiming.iter_mut().for_each(|claiming| claiming.close());
         }

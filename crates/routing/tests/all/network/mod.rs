@@ -12,14 +12,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use firstseen_filter::{Digest, GenerationNumber, Probes};
 use firstseen_mesh::{Link, Mesh, Order, Seat, Way, filter_map};
 use firstseen_routing::{
-    Climbed, ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupReply, Heads, HopCounts,
-    Incarnation, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason, Seen, SetAcks, SlicedDefinition,
-    Submission, refuse,
+    Climbed, Closed, ClusterMap, Command, Decision, FilterId, FilterPolicies, FilterRecord, GroupReply, Heads,
+    HopCounts, Incarnation, Moment, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason, Seen, SetAcks,
+    SlicedDefinition, Submission, refuse,
 };
 
 use crate::common::{Dice, NOW, Producer};
 
 pub(crate) const FILTER: FilterId = FilterId(7);
+/// The filter that [`FILTER`] has followed, if it has.
+pub(crate) const FORMER: FilterId = FilterId(6);
 
 /// Faults of the network, which tests must find.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,6 +91,24 @@ impl Network {
         Self::of(filter_map(FILTER, definition, policies, owners), limits, dice)
     }
 
+    /// The same, where the filter has followed [`FORMER`], which is still there.
+    pub(crate) fn of_follower(
+        definition: &SlicedDefinition,
+        policies: FilterPolicies,
+        owners: &[NodeId],
+        limits: OwnerLimits,
+        dice: Dice,
+    ) -> Self {
+        let mut map = filter_map(FILTER, definition, policies, owners);
+        if let Some(record) = map.filters.get_mut(&FILTER) {
+            let mut former = record.clone();
+            former.line.closed = Some(Closed { successor: FILTER, ..Closed::default() });
+            record.line.former = Some(FORMER);
+            map.filters.insert(FORMER, former);
+        }
+        Self::of(map, limits, dice)
+    }
+
     fn of(map: ClusterMap, limits: OwnerLimits, dice: Dice) -> Self {
         Self {
             mesh: Mesh::new(map, limits, Order::OfLinks, NOW).unwrap(),
@@ -122,6 +142,13 @@ impl Network {
 
     pub(crate) fn record_mut(&mut self) -> &mut FilterRecord {
         self.mesh.map_mut().filters.get_mut(&FILTER).unwrap()
+    }
+
+    /// Returns the next map, to be changed; no node has it yet.
+    pub(crate) fn next_map(&mut self) -> &mut ClusterMap {
+        let map = self.mesh.map_mut();
+        map.version += 1;
+        map
     }
 
     /// The record in the next map, by the next epoch; no node has that map yet.
