@@ -9,6 +9,7 @@ use crate::redis_door::{Door, ask, refusal};
 const MAPPED: &str = "[[redis.prefix]]\nmatch = \"job:\"\nfilter = \"jobs\"\n\
                       [[redis.prefix]]\nmatch = \"plain:\"\nfilter = \"plain\"\n";
 const CLAIMED: i64 = -16;
+const UNKNOWN: i64 = -18;
 
 /// A door with a filter `jobs` whose claims last so long at most, and one without claims.
 fn door(settings: &str, lease: &str) -> Door {
@@ -206,4 +207,51 @@ fn a_fence_of_another_filter_spoils_no_confirm_beside_it() {
         .expect("two replies");
     assert_eq!(told, (1, INVALID));
     assert_eq!(ask(client, "SISMEMBER jobs job:1"), Ok(1));
+}
+
+/// A filter with claims was restarted gracefully. For the 15 s of its longest lease `SET NX` of keys that nobody had ever named replied
+/// nil and `EXISTS` counted them, so that consumers dropped their events. The head could not know whether a former one had granted
+/// these keys, and said that they were held.
+#[test]
+fn after_a_restart_keys_that_nobody_has_named_are_not_called_seen() {
+    let mut door = Door::open(MAPPED);
+    door.form("");
+    door.run("filter create jobs --capacity 10k --fpr 1e-8 --clock wall --window 1h --durability durable --claims 60s");
+    let client = &mut door.client();
+    eventually("an answer", || ask::<Value>(client, "FS.TEST jobs ITEMS job:x").is_ok());
+    door.node.restart();
+    let client = &mut door.client();
+    eventually("an answer of the filter", || ask::<Vec<i64>>(client, "FS.TEST jobs ITEMS job:x") == Ok(vec![UNKNOWN]));
+    for key in 0..50 {
+        let said = set(client, &format!("job:new{key} x NX EX 10")).expect_err("nobody knows").to_string();
+        assert!(said.contains("UNDECIDED") && said.contains("ClaimsUnknown"), "{said}");
+        assert!(refusal(client, &format!("EXISTS job:new{key}")).contains("ClaimsUnknown"));
+        assert_eq!(ask(client, &format!("FS.CLAIM job:new{key} PX 1000")), Ok(UNKNOWN));
+    }
+}
+
+/// `claim = "on-expiry-confirm"`: 300 of 300 keys that `SET NX` had recorded, as the client believed, were new after SIGTERM and a
+/// restart, while `safe-to-stop` had said that nothing would be lost.
+#[test]
+fn a_door_that_closes_confirms_what_it_has_still_to_confirm() {
+    let rule = "[[redis.filter]]\nname = \"jobs\"\nclaim = \"on-expiry-confirm\"\n";
+    let mut door = Door::open(&format!("{rule}{MAPPED}"));
+    door.form("");
+    door.run("filter create jobs --capacity 10k --fpr 1e-8 --clock wall --window 1h --durability durable --claims 60s");
+    let client = &mut door.client();
+    eventually("a first claim", || ask(client, "FS.CLAIM job:first PX 1000") == Ok(1));
+    for key in 0..300 {
+        assert_eq!(set(client, &format!("job:{key} x NX EX 3600")), Ok(Value::Okay), "{key}");
+    }
+    assert_eq!(ask(client, "DEL job:7"), Ok(1));
+    door.node.restart();
+    let client = &mut door.client();
+    let items = (0..300).map(|key| format!(" job:{key}")).collect::<String>();
+    let mut codes = Vec::new();
+    eventually("an answer of the filter", || {
+        codes = ask::<Vec<i64>>(client, &format!("FS.TEST jobs ITEMS{items}")).unwrap_or_default();
+        codes.len() == 300 && codes.iter().all(|code| [0, 1, UNKNOWN].contains(code))
+    });
+    let lost: Vec<usize> = (0..300).filter(|key| *key != 7 && codes[*key] != 0).collect();
+    assert!(lost.is_empty() && codes[7] == UNKNOWN, "{lost:?} are not recorded, {}", codes[7]);
 }

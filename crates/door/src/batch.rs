@@ -103,7 +103,7 @@ impl Batch {
             names: &self.names,
             fences: &self.fences,
             act: *act,
-            at_ms: at_ms.unwrap_or(desk.now_ms),
+            at_ms: at_ms.map_or(desk.now_ms, Ok),
             life_ms: *life_ms,
         };
         // What is let go is not to be confirmed meanwhile.

@@ -1,7 +1,8 @@
-//! Claims of clients that know no confirm: what is not let go before its lease is over is confirmed then.
+//! Claims of clients that know no confirm: a claim that is not released before its lease is over is confirmed then.
 //!
-//! Promises: bounded memory; an event is confirmed before its lease is over, as long as its nodes answer; one that was let go is not.
-//! What waits here when the node ends is not recorded: whoever asks next is told that it is new. Must not know: connections.
+//! Promises: bounded memory; an event is confirmed before its lease is over, as long as its nodes answer; a claim that was released is
+//! not confirmed, nor is one whose owner has lost the right to record. When the node stops, all claims that wait are confirmed at
+//! once. When it crashes, they are lost: the next client that asks is told that the event is new. Must not know: connections.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::Ordering;
@@ -10,14 +11,16 @@ use std::time::Duration;
 
 use firstseen_client::Verdict;
 use firstseen_resp::ITEMS_MAX;
-use firstseen_routing::{Fence, Reason};
+use firstseen_routing::{Fence, FilterVerb, Reason};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 
 use crate::counts::DoorCounts;
 use crate::filters::{Act, Asked, Filters};
+use crate::host::Guest;
 use crate::own_claims::key;
 
 /// Bytes of events that wait at most, and what each takes beside its own.
@@ -32,13 +35,14 @@ const AGAIN: Duration = Duration::from_secs(1);
 const TRIES_MAX: u32 = 10;
 
 /// An event that is to be confirmed.
-#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Claimed {
     pub(crate) filter: Arc<str>,
     pub(crate) item: Box<[u8]>,
     /// When it occurred, in milliseconds since 1970.
     pub(crate) at_ms: u64,
     pub(crate) fence: Fence,
+    /// The client that claimed it, whose rights count when it is confirmed.
+    pub(crate) guest: Arc<dyn Guest>,
 }
 
 impl Claimed {
@@ -61,7 +65,9 @@ type Grant = (u128, Fence);
 struct Waiting {
     claims: HashMap<Grant, Due>,
     order: BTreeSet<(Instant, Grant)>,
-    /// Of all, those whose confirms are under way among them.
+    /// Claims whose confirms are under way, which are not in `claims`.
+    under_way: usize,
+    /// Bytes of all claims, including those whose confirms are under way.
     bytes: usize,
 }
 
@@ -98,25 +104,33 @@ impl Waiting {
         Some(due)
     }
 
-    /// The events that are due, the first ones of all, by filter. Their bytes count until [`Self::end`].
-    fn take_due(&mut self, now: Instant) -> BTreeMap<Arc<str>, Vec<Due>> {
+    /// Removes and returns the first claims that are due at `until`, or of all claims if that is `None`, by filter. Their bytes count
+    /// until [`Self::end`].
+    fn take_due(&mut self, until: Option<Instant>) -> BTreeMap<Arc<str>, Vec<Due>> {
         let mut taken: BTreeMap<Arc<str>, Vec<Due>> = BTreeMap::new();
         for _ in 0..ITEMS_MAX {
-            if self.order.first().is_none_or(|(at, _)| *at > now) {
+            if self.order.first().is_none_or(|(at, _)| until.is_some_and(|until| *at > until)) {
                 break;
             }
             let Some((_, grant)) = self.order.pop_first() else { break };
             if let Some(due) = self.remove(grant) {
                 self.bytes += due.bytes();
+                self.under_way += 1;
                 taken.entry(due.claimed.filter.clone()).or_default().push(due);
             }
         }
         taken
     }
 
-    /// Confirms of so many bytes are no longer under way.
-    fn end(&mut self, bytes: usize) {
+    /// The confirms of these claims are no longer under way.
+    fn end(&mut self, claims: usize, bytes: usize) {
+        self.under_way -= claims;
         self.bytes -= bytes;
+    }
+
+    /// The number of claims that are not confirmed yet.
+    fn len(&self) -> usize {
+        self.claims.len() + self.under_way
     }
 }
 
@@ -138,12 +152,18 @@ impl Confirmer {
         self.change(|waiting| waiting.remove((key(filter, item), fence)));
     }
 
-    /// Confirms what is due, for as long as it is polled.
-    pub(crate) async fn run(&self, filters: &Filters) {
+    /// Confirms claims when they are due until `stop` is cancelled. Then it confirms all claims at once, and returns when no claims
+    /// and no connections are left.
+    pub(crate) async fn run(&self, filters: &Filters, stop: &CancellationToken) {
         let mut under_way = FuturesUnordered::new();
         loop {
-            if under_way.is_empty() && self.change(|waiting| waiting.order.is_empty()) {
-                self.has_come.notified().await;
+            let waits = !under_way.is_empty() || self.change(|waiting| !waiting.order.is_empty());
+            let is_stopping = stop.is_cancelled();
+            if is_stopping && !waits && self.counts.open() == 0 {
+                return;
+            }
+            if !is_stopping && !waits {
+                stop.run_until_cancelled(self.has_come.notified()).await;
             }
             let answers = async {
                 while under_way.next().await.is_some() {}
@@ -152,7 +172,8 @@ impl Confirmer {
             let _ = timeout(ROUND, answers).await;
             // A call whose nodes are away takes a second: what comes due meanwhile goes ahead of its answer, or leases would end.
             while under_way.len() < CALLS_MAX {
-                let due = self.change(|waiting| waiting.take_due(Instant::now()));
+                let until = Some(Instant::now()).filter(|_| !is_stopping);
+                let due = self.change(|waiting| waiting.take_due(until));
                 if due.is_empty() {
                     break;
                 }
@@ -162,9 +183,10 @@ impl Confirmer {
     }
 
     async fn confirm(&self, filters: &Filters, filter: Arc<str>, due: Vec<Due>) {
+        let claims = due.len();
         let bytes = due.iter().map(Due::bytes).sum();
         let undecided = self.undecided(filters, &filter, due).await;
-        self.change(|waiting| waiting.end(bytes));
+        self.change(|waiting| waiting.end(claims, bytes));
         for due in undecided {
             if due.tries >= TRIES_MAX {
                 self.counts.unconfirmed.fetch_add(1, Ordering::Relaxed);
@@ -189,6 +211,7 @@ impl Confirmer {
                 tracing::warn!(filter = &**filter, former, "claims of a former filter of this name are not confirmed");
             }
         }
+        self.drop_forbidden(filter, &mut due);
         if due.is_empty() {
             return due;
         }
@@ -196,7 +219,8 @@ impl Confirmer {
         let at_ms = due.iter().map(|due| due.claimed.at_ms).max().unwrap_or_default();
         let items: Vec<&[u8]> = due.iter().map(|due| &*due.claimed.item).collect();
         let fences: Vec<Fence> = due.iter().map(|due| due.claimed.fence).collect();
-        let asked = Asked { items: &items, names: &[], fences: &fences, act: Act::Confirm, at_ms, life_ms: None };
+        let asked =
+            Asked { items: &items, names: &[], fences: &fences, act: Act::Confirm, at_ms: Ok(at_ms), life_ms: None };
         let verdicts = filters.ask(filter, &asked, None).await.map(|answers| answers.verdicts).unwrap_or_default();
         let mut verdicts = verdicts.into_iter();
         due.retain(|_| match verdicts.next() {
@@ -211,10 +235,31 @@ impl Confirmer {
         due
     }
 
+    /// Removes the claims of clients that have lost the right to record since: an event is not recorded by somebody who may not.
+    fn drop_forbidden(&self, filter: &Arc<str>, due: &mut Vec<Due>) {
+        let count = due.len();
+        // Many claims are of one client, and each refusal is written to the audit log.
+        let mut allowed: HashMap<*const (), bool> = HashMap::new();
+        due.retain(|due| {
+            let guest = &due.claimed.guest;
+            let may = || guest.may(FilterVerb::Observe, filter, 0).is_ok();
+            *allowed.entry(Arc::as_ptr(guest).cast()).or_insert_with(may)
+        });
+        let forbidden = count - due.len();
+        if forbidden > 0 {
+            self.counts.unconfirmed.fetch_add(forbidden as u64, Ordering::Relaxed);
+            tracing::warn!(
+                filter = &**filter,
+                forbidden,
+                "claims are not confirmed, as the right to record was revoked"
+            );
+        }
+    }
+
     fn change<Answer>(&self, change: impl FnOnce(&mut Waiting) -> Answer) -> Answer {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = change(&mut waiting);
-        self.counts.confirms_waiting.store(waiting.claims.len() as u64, Ordering::Relaxed);
+        self.counts.confirms_waiting.store(waiting.len() as u64, Ordering::Relaxed);
         answer
     }
 }
@@ -229,6 +274,61 @@ mod tests {
     use firstseen_routing::{Epoch, FilterId, Incarnation};
 
     use super::*;
+    use crate::host::{Making, Refused};
+    use crate::sandbox::NewFilter;
+
+    /// A client that has the right to record, or has lost it.
+    struct Somebody {
+        may: bool,
+    }
+
+    impl Guest for Somebody {
+        fn must_say_who(&self) -> bool {
+            false
+        }
+
+        fn may(&self, _verb: FilterVerb, _filter: &str, _events: u32) -> Result<(), Refused> {
+            if self.may { Ok(()) } else { Err(Refused::Forbidden("observe".to_owned())) }
+        }
+
+        fn sees(&self, _filter: &str) -> bool {
+            true
+        }
+
+        fn make<'a>(&'a self, _new: NewFilter<'a>) -> Making<'a> {
+            Box::pin(async { Ok(()) })
+        }
+
+        fn drop_filter<'a>(&'a self, _name: &'a str) -> Making<'a> {
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    /// A client claimed an event by `SET NX`, and its right was revoked before the lease was over. The door recorded the event all
+    /// the same, as it asked by the rights of the node.
+    #[test]
+    fn claims_of_a_client_that_lost_its_right_are_not_confirmed() {
+        let fence = |number| Fence::new(FilterId(1), Epoch(1), Incarnation(1), number).unwrap();
+        let counts = Arc::new(DoorCounts::new());
+        let confirmer = Confirmer::new(counts.clone());
+        let due = |number: u64, guest: &Arc<dyn Guest>| Due {
+            at: Instant::now(),
+            tries: 0,
+            claimed: Claimed {
+                filter: "f".into(),
+                item: [number as u8].into(),
+                at_ms: 0,
+                fence: fence(number),
+                guest: guest.clone(),
+            },
+        };
+        let allowed: Arc<dyn Guest> = Arc::new(Somebody { may: true });
+        let revoked: Arc<dyn Guest> = Arc::new(Somebody { may: false });
+        let mut claims = vec![due(1, &allowed), due(2, &revoked), due(3, &allowed), due(4, &revoked)];
+        confirmer.drop_forbidden(&"f".into(), &mut claims);
+        let left: Vec<Fence> = claims.iter().map(|due| due.claimed.fence).collect();
+        assert_eq!((left, counts.unconfirmed()), (vec![fence(1), fence(3)], 2));
+    }
 
     #[test]
     fn what_is_due_leaves_by_filter_and_what_was_let_go_does_not() {
@@ -240,6 +340,7 @@ mod tests {
                 item: vec![number as u8; bytes].into(),
                 at_ms: 0,
                 fence: fence(number),
+                guest: Arc::new(Somebody { may: true }),
             };
             waiting.add(Due { at: now + Duration::from_secs(after_s), tries: 0, claimed })
         };
@@ -251,10 +352,11 @@ mod tests {
         assert!(waiting.remove(grant(3, "g")).is_none(), "of another filter");
         assert!(waiting.remove(grant(3, "f")).is_some() && waiting.remove(grant(3, "f")).is_none());
         let take = |waiting: &mut Waiting, after_s| -> Vec<Fence> {
-            let due = waiting.take_due(now + Duration::from_secs(after_s));
+            let due = waiting.take_due(Some(now + Duration::from_secs(after_s)));
+            let claims = due.values().flatten().count();
             let bytes = due.values().flatten().map(Due::bytes).sum();
-            assert!(waiting.bytes >= bytes, "what is under way takes room");
-            waiting.end(bytes);
+            assert!(waiting.bytes >= bytes && waiting.under_way == claims, "what is under way takes room");
+            waiting.end(claims, bytes);
             due.values().flatten().map(|due| due.claimed.fence).collect()
         };
         assert_eq!(take(&mut waiting, 0), []);
@@ -265,7 +367,13 @@ mod tests {
         assert!(waiting.remove(grant(5, "g")).is_some() && waiting.bytes == 0 && waiting.order.is_empty());
         // Heads of different slices give the same fences.
         for item in [7, 8] {
-            let claimed = Claimed { filter: "f".into(), item: [item].into(), at_ms: 0, fence: fence(9) };
+            let claimed = Claimed {
+                filter: "f".into(),
+                item: [item].into(),
+                at_ms: 0,
+                fence: fence(9),
+                guest: Arc::new(Somebody { may: true }),
+            };
             assert!(waiting.add(Due { at: now, tries: 0, claimed }));
         }
         assert_eq!(take(&mut waiting, 0), [fence(9), fence(9)]);

@@ -250,8 +250,10 @@ fn keep(event: usize, form: Form, (batch, answers): (&Batch, &Answers), (desk, o
         }
     }
     let (Act::Claim(lease), Some(Hold::Own(fence))) = (*act, answers.holds.get(event)) else { return };
-    let at_ms = at_ms.unwrap_or(desk.now_ms);
-    let claimed = || Claimed { filter: filter.clone(), item: item.into(), at_ms, fence: *fence };
+    // Nothing is granted without a time where events bring their times.
+    let at_ms = at_ms.or(desk.now_ms.ok()).unwrap_or_default();
+    let guest = desk.guest.clone();
+    let claimed = || Claimed { filter: filter.clone(), item: item.into(), at_ms, fence: *fence, guest };
     let confirms = !form.is_own() && desk.rules.claim(filter) == ClaimRule::OnExpiryConfirm;
     // While there is time left, so that nobody else is granted it before.
     if confirms && !desk.confirmer.add(claimed(), desk.asked_at + lease - lease / 8) {

@@ -53,8 +53,9 @@ pub(crate) struct Asked<'a> {
     /// The grants of those that are confirmed or released, one each.
     pub(crate) fences: &'a [Fence],
     pub(crate) act: Act,
-    /// When they occurred, in milliseconds since 1970.
-    pub(crate) at_ms: u64,
+    /// When they occurred, in milliseconds since 1970, or the reason why that is not known. It matters only to filters whose events
+    /// bring their times.
+    pub(crate) at_ms: Result<u64, Reason>,
     /// For how long they are remembered, where not for the window: as [`Filters::life`] has it.
     pub(crate) life_ms: Option<u64>,
 }
@@ -97,6 +98,14 @@ pub(crate) struct Facts {
 impl Filters {
     pub(crate) fn new(client: Client, host: Arc<dyn Host>) -> Self {
         Self { client, host, open: RwLock::default() }
+    }
+
+    /// Returns the time of day of the node, as [`Host::now_ms`] does.
+    ///
+    /// # Errors
+    /// As [`Host::now_ms`].
+    pub(crate) fn now_ms(&self) -> Result<u64, Reason> {
+        self.host.now_ms()
     }
 
     /// The version of the map by which filters are found.
@@ -228,10 +237,16 @@ impl Filters {
 async fn ask(filter: &Filter, asked: &Asked<'_>) -> Result<Answers, CallError> {
     let hash = |secret: &FilterSecret| -> Vec<Digest> { asked.items.iter().map(|item| secret.digest(item)).collect() };
     let digests = hash(filter.secret());
-    let times_ms = if filter.needs_times() { vec![asked.at_ms; digests.len()] } else { Vec::new() };
+    let at_ms = match asked.at_ms {
+        Err(reason) if filter.needs_times() => {
+            return Ok(Answers::alike(Verdict::Undecided(reason), asked.items.len()));
+        }
+        at_ms => at_ms.unwrap_or_default(),
+    };
+    let times_ms = if filter.needs_times() { vec![at_ms; digests.len()] } else { Vec::new() };
     let fences = asked.fences;
     let verdicts = match (asked.act, asked.names, asked.life_ms) {
-        (Act::Observe, _, Some(life_ms)) => filter.observe_digests_for(&digests, (asked.at_ms, life_ms), &hash).await?,
+        (Act::Observe, _, Some(life_ms)) => filter.observe_digests_for(&digests, (at_ms, life_ms), &hash).await?,
         (Act::Observe, [], None) => filter.observe_digests_or(&digests, &times_ms, &hash).await?,
         (Act::Observe, names, None) => filter.observe_digests_as_or(names, &digests, &times_ms, &hash).await?,
         (Act::Test, ..) => filter.test_digests_or(&digests, &times_ms, &hash).await?,

@@ -8,7 +8,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_routing::FilterVerb;
+use firstseen_routing::{FilterVerb, Reason};
 use firstseen_wire::tls::CertificateDer;
 
 use crate::sandbox::NewFilter;
@@ -26,6 +26,13 @@ pub trait Host: Send + Sync + 'static {
 
     /// Bytes of the cells of a filter, with all its copies, where there is such a filter.
     fn cell_bytes(&self, filter: &str) -> Option<u64>;
+
+    /// Returns the node's time of day, in milliseconds since 1970.
+    ///
+    /// # Errors
+    /// The reason why this node may not stamp events now: its clock differs from those of most nodes, or nobody knows yet whether it
+    /// does.
+    fn now_ms(&self) -> Result<u64, Reason>;
 }
 
 /// Somebody who came in.

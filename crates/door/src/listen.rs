@@ -176,13 +176,14 @@ impl Door {
 }
 
 impl Attendant {
-    /// Serves the connections that it is handed, until `stop`, and until these have heard what they asked for.
+    /// Serves the connections that it is handed until `stop` is cancelled, and then until these have the replies to what they asked
+    /// and the claims that wait are confirmed.
     pub async fn serve(mut self, stop: CancellationToken) {
+        let open = TaskTracker::new();
         if self.confirms {
             let (shared, stop) = (self.shared.clone(), stop.clone());
-            tokio::spawn(async move { stop.run_until_cancelled(shared.common.confirmer.run(&shared.filters)).await });
+            open.spawn(async move { shared.common.confirmer.run(&shared.filters, &stop).await });
         }
-        let open = TaskTracker::new();
         while let Some(Some(Coming { stream, from, place })) = stop.run_until_cancelled(self.coming.recv()).await {
             let Ok(stream) = TcpStream::from_std(stream) else { continue };
             let (door, shared, stop) = (self.door.clone(), self.shared.clone(), stop.clone());

@@ -16,7 +16,6 @@ mod wanted;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
@@ -211,7 +210,7 @@ impl Session {
         }
         // Who gathers events is somebody.
         let Some(guest) = self.guest.clone() else { return };
-        let desk = desk((&self.shared, &self.patience), &*guest);
+        let desk = desk(&self.shared, &self.patience, &guest);
         let answered = self.outbox.wait_for(self.gathered.ask(desk)).await;
         self.gathered.conclude(answered, desk, &mut self.claims, self.outbox.replies());
     }
@@ -343,7 +342,7 @@ fn ends_or_leaves(request: &Request<'_>) -> bool {
     matches!(request, Request::Transaction(_) | Request::Connection(Quit | Reset))
 }
 
-fn desk<'a>((shared, patience): (&'a Shared, &'a Patience), guest: &'a dyn Guest) -> Desk<'a> {
+fn desk<'a>(shared: &'a Shared, patience: &'a Patience, guest: &'a Arc<dyn Guest>) -> Desk<'a> {
     Desk {
         filters: &shared.filters,
         patience,
@@ -353,13 +352,7 @@ fn desk<'a>((shared, patience): (&'a Shared, &'a Patience), guest: &'a dyn Guest
         confirmer: &shared.common.confirmer,
         rules: &shared.common.rules,
         missing: shared.common.settings.missing,
-        now_ms: now_ms(),
+        now_ms: shared.filters.now_ms(),
         asked_at: Instant::now(),
     }
-}
-
-/// Milliseconds since 1970.
-fn now_ms() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

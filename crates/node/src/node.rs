@@ -216,6 +216,7 @@ impl Node {
         if shared.not_alive().is_none() {
             stopping::wait_for_copies(&shared, limit).await;
         }
+        redis::close(&shared, limit / 4).await;
         shared.departure.draining.store(true, Ordering::Relaxed);
         shared.departure.drained.cancel();
         // The rest of the time is for the journal, and for the agreement.
@@ -286,7 +287,6 @@ async fn drain(shared: &Shared) {
     while shared.open.batches.load(Ordering::Relaxed) > 0 {
         tokio::time::sleep(DRAIN_LOOK).await;
     }
-    redis::wait_for_replies(shared).await;
     shared.owners.drain().await;
     let view = shared.view();
     while view.links.values().any(|link| link.waiting() > 0) {

@@ -12,11 +12,13 @@ use std::time::Duration;
 use firstseen_door::{Door, Guest as DoorGuest, Host, Making, NewFilter, Refused};
 use firstseen_filter::{FilterSpec, GrowthSpec, Kind, Limit, Window};
 use firstseen_meta::{self as meta, Change, propose_for, slice_bytes};
-use firstseen_routing::{ClusterMap, FilterPolicies, FilterVerb, SecretMaterial, SlicedDefinition, Slicing};
+use firstseen_routing::{
+    ClusterMap, FilterPolicies, FilterVerb, Reading, Reason, SecretMaterial, SlicedDefinition, Slicing,
+};
 use firstseen_wire::tls::{CertificateDer, ServerTls};
 use firstseen_wire::token::Token;
 use tokio::net::TcpListener;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::edges::random;
 use crate::guest::{Guest, Needs, Right};
@@ -51,15 +53,27 @@ pub(crate) fn open(listener: Option<TcpListener>, tls: Option<ServerTls>, shared
     address
 }
 
-/// Waits until Redis clients have heard the replies to what they have sent, but not for those that do not listen.
-pub(crate) async fn wait_for_replies(shared: &Shared) {
+/// Closes the door. Waits until Redis clients have the replies to what they have sent, but not for those that do not read, and until
+/// the claims that the door has to confirm are confirmed. It takes [`REPLIES_MAX`] at most, or `confirms_max` if claims wait.
+pub(crate) async fn close(shared: &Shared, confirms_max: Duration) {
+    shared.departure.door_closed.cancel();
     let Some(door) = shared.open.door.get() else { return };
-    let heard = async {
-        while door.open() > 0 {
-            sleep(REPLIES_LOOK).await;
+    let until = Instant::now() + REPLIES_MAX;
+    while door.open() > 0 && Instant::now() < until {
+        sleep(REPLIES_LOOK).await;
+    }
+    let until = Instant::now() + confirms_max;
+    while door.confirms_waiting() > 0 {
+        if Instant::now() >= until {
+            let claims = door.confirms_waiting();
+            tracing::warn!(
+                claims,
+                "the node stops before the door has confirmed all claims: their events are new to the next client"
+            );
+            return;
         }
-    };
-    let _ = timeout(REPLIES_MAX, heard).await;
+        sleep(REPLIES_LOOK).await;
+    }
 }
 
 struct NodeHost {
@@ -156,6 +170,11 @@ impl Host for NodeHost {
         let map = self.shared.view().map.clone();
         let (_, record) = map.filter_named(filter)?;
         Some(slice_bytes(&record.definition).ok()?.saturating_mul(record.all_copies().count() as u64))
+    }
+
+    fn now_ms(&self) -> Result<u64, Reason> {
+        let Reading { moment, doubt } = self.shared.clocks.time_of_day().read(self.shared.clock.now());
+        doubt.map_or(Ok(moment.wall_ms), Err)
     }
 }
 

@@ -75,6 +75,8 @@ pub(crate) struct Shared {
 pub(crate) struct Departure {
     /// The node is about to drain: it still serves, for as long as other copies fetch cells that only it has.
     pub(crate) leaving: AtomicBool,
+    /// Cancelled when the door for Redis clients closes, while the node still takes batches: the door confirms claims then.
+    pub(crate) door_closed: CancellationToken,
     /// No new batches are taken.
     pub(crate) draining: AtomicBool,
     /// Cancelled when no new batches are taken.

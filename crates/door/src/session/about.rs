@@ -13,7 +13,7 @@ use firstseen_routing::{FilterVerb, Reason};
 use futures_util::future::join_all;
 
 use super::wanted::Errand;
-use super::{Shared, claims, make, now_ms, place};
+use super::{Shared, claims, make, place};
 use crate::filters::{Act, Asked};
 use crate::form::{self, Form};
 use crate::host::{Guest, Refused};
@@ -302,7 +302,8 @@ async fn tested(
         Refused::Spent(_) => NotAsked::Undecided(Reason::Overloaded),
         refused => NotAsked::Refused(refused.to_string()),
     })?;
-    let asked = Asked { items: &items, names: &[], fences: &[], act: Act::Test, at_ms: now_ms(), life_ms: None };
+    let at_ms = shared.filters.now_ms();
+    let asked = Asked { items: &items, names: &[], fences: &[], act: Act::Test, at_ms, life_ms: None };
     Ok(patience.ask(&shared.filters, filter, &asked).await?.verdicts)
 }
 

@@ -8,9 +8,9 @@ use firstseen_client::Verdict;
 use firstseen_routing::{Fence, FilterVerb, Reason};
 use tokio::time::Instant;
 
+use super::Shared;
 use super::place::Found;
 use super::wanted::Wish;
-use super::{Shared, now_ms};
 use crate::filters::{Act, Asked, Filters};
 use crate::host::Guest;
 use crate::not_asked::NotAsked;
@@ -49,7 +49,17 @@ pub(super) async fn held<'a>(
             return Err(NotAsked::Undecided(Reason::Invalid));
         }
         let known = items.next().and_then(|item| own.get(filter, item)).filter(|claim| claim.fence == fence);
-        add(known.unwrap_or(OwnClaim { fence, at_ms: now_ms(), until: Instant::now() }));
+        let claim = match known {
+            Some(claim) => claim,
+            None => {
+                let at_ms = match filters.now_ms() {
+                    Err(reason) if *needs_times => return Err(NotAsked::Undecided(reason)),
+                    now_ms => now_ms.unwrap_or_default(),
+                };
+                OwnClaim { fence, at_ms, until: Instant::now() }
+            }
+        };
+        add(claim);
         return Ok(shown);
     }
     for item in items {
@@ -95,7 +105,8 @@ pub(super) async fn let_go(
     let fences: Vec<Fence> = held.iter().map(|(_, claim)| claim.fence).collect();
     held.iter().for_each(|(item, claim)| shared.common.confirmer.cancel(filter, item, claim.fence));
     let at_ms = held.iter().map(|(_, claim)| claim.at_ms).max().unwrap_or_default();
-    let asked = Asked { items: &items, names: &[], fences: &fences, act: Act::Release, at_ms, life_ms: None };
+    let asked =
+        Asked { items: &items, names: &[], fences: &fences, act: Act::Release, at_ms: Ok(at_ms), life_ms: None };
     let answers = patience.ask(&shared.filters, filter, &asked).await?;
     let mut count = 0;
     for ((item, claim), verdict) in held.iter().zip(answers.verdicts) {

@@ -34,7 +34,7 @@ pub(super) fn count(threads: Option<u16>) -> usize {
 /// Serves Redis clients until the node stops.
 pub(super) async fn serve(door: Arc<Door>, threads: usize, listener: TcpListener, shared: Arc<Shared>) {
     // Nothing new is taken up then, and what is under way is replied to.
-    let stop = shared.departure.drained.clone();
+    let stop = shared.departure.door_closed.clone();
     let mut counters = Vec::with_capacity(threads);
     for number in 1..=threads {
         let is_first = counters.is_empty();

@@ -9,10 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use firstseen_client::{Client, Filter, Reason, Verdict};
+use firstseen_door::DoorSettings;
 use firstseen_filter::{FilterSpec, Kind};
-use firstseen_node::{Clock, Edges, SystemClock};
+use firstseen_node::{Clock, Edges, NodeConfig, SystemClock};
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{ClockSource, FilterPolicies, MonotonicMs, SlicedDefinition};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufStream};
+use tokio::net::TcpStream;
 
 use crate::common::cluster::create_at;
 use crate::common::{PATIENCE, TestNode, wait_for};
@@ -46,7 +49,11 @@ impl Clock for SetClock {
 
 async fn node(name: &str, clock: Arc<SetClock>, rules: Rules) -> TestNode {
     let change = |edges: &mut Edges| (edges.clock, edges.owner_limits.rules) = (clock, rules);
-    TestNode::start_changed(name, |config| config.timing.clock_skew_max_ms = SKEW_MS, change).await
+    let configure = |config: &mut NodeConfig| {
+        config.timing.clock_skew_max_ms = SKEW_MS;
+        config.redis = Some(DoorSettings::at(([127, 0, 0, 1], 0).into()));
+    };
+    TestNode::start_changed(name, configure, change).await
 }
 
 /// Nodes a, b and c with clocks of their own.
@@ -66,6 +73,8 @@ async fn create(nodes: &[TestNode], slicing: &str, clock: ClockSource) {
         capacity_events: Some(50_000),
         rate: 1e-9,
         clock_skew_ms: SKEW_MS,
+        // Keys with times of their own do not come late.
+        lateness_ms: (clock == ClockSource::Event).then_some(0),
         ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window"))
     };
     let definition = SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition");
@@ -199,4 +208,87 @@ async fn a_producer_on_a_slow_machine_is_served() {
     }
     assert_eq!(observe("c", now_ms + 3_600_000).await, Verdict::Undecided(Reason::Future));
     assert_eq!(observe("b", now_ms).await, Verdict::Duplicate);
+}
+
+/// A Redis client of a node's door.
+struct RedisClient(BufStream<TcpStream>);
+
+impl RedisClient {
+    async fn connect(node: &TestNode) -> Self {
+        let address = node.node.redis_addr().expect("a door");
+        let connecting = async {
+            loop {
+                let mut client = Self(BufStream::new(TcpStream::connect(address).await.expect("it listens")));
+                if client.ask("PING").await == "+PONG" {
+                    return client;
+                }
+            }
+        };
+        tokio::time::timeout(PATIENCE, connecting).await.expect("the door opens")
+    }
+
+    /// Returns the reply to a command, whose lines are separated by a blank.
+    async fn ask(&mut self, command: &str) -> String {
+        self.0.write_all(format!("{command}\r\n").as_bytes()).await.expect("it listens");
+        self.0.flush().await.expect("it listens");
+        let first = self.line().await;
+        let lines: usize = first.strip_prefix('*').and_then(|count| count.parse().ok()).unwrap_or(0);
+        let mut reply = first;
+        for _ in 0..lines {
+            reply = format!("{reply} {}", self.line().await);
+        }
+        reply
+    }
+
+    async fn line(&mut self) -> String {
+        let mut line = String::new();
+        let reading = self.0.read_line(&mut line);
+        tokio::time::timeout(PATIENCE, reading).await.expect("a reply in time").expect("a reply");
+        line.trim_end().to_owned()
+    }
+}
+
+/// A node whose clock was 220 s ahead said so at `/readyz`, and its door recorded keys with times of their own by that clock all the
+/// same. These times moved the clocks of the other nodes, so that keys of 60 s were forgotten there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_door_of_a_node_with_a_wrong_clock_stamps_nothing() {
+    let clocks = [(); 3].map(|()| Arc::new(SetClock::default()));
+    let nodes = three(&clocks, Rules::default()).await;
+    create(&nodes, "horizontal:6", ClockSource::Event).await;
+    let mut right = RedisClient::connect(&nodes[0]).await;
+    let mut wrong = RedisClient::connect(&nodes[1]).await;
+    let observe = |key: &str| format!("FS.OBSERVE clicks TTL 60000 ITEMS {key}");
+    let opened = async { while right.ask(&observe("opens")).await.contains('-') {} };
+    tokio::time::timeout(PATIENCE, opened).await.expect("a verdict");
+    for key in 0..60 {
+        assert_eq!(right.ask(&observe(&format!("known-{key}"))).await, "*1 :1");
+    }
+
+    clocks[1].set_ahead_ms(220_000);
+    let b = &nodes[1];
+    wait_for("b says why", || b.node.not_ready().is_some_and(|why| why.contains("ahead of those of most others")))
+        .await;
+    for key in 0..60 {
+        assert_eq!(wrong.ask(&observe(&format!("new-{key}"))).await, "*1 :-15", "the reason is the clock");
+        assert_eq!(wrong.ask(&format!("FS.TEST clicks ITEMS known-{key}")).await, "*1 :-15");
+    }
+    let mut known = 0;
+    for key in 0..60 {
+        // b is the head of some keys, and stamps nothing of these, either.
+        match right.ask(&observe(&format!("known-{key}"))).await.as_str() {
+            "*1 :0" => known += 1,
+            reply => assert_eq!(reply, "*1 :-15", "known-{key} is remembered for 60 s"),
+        }
+    }
+    assert!(known > 10, "{known} of 60 keys");
+    clocks[1].set_ahead_ms(0);
+    b.ready().await;
+    for key in 0..60 {
+        assert_eq!(wrong.ask(&observe(&format!("known-{key}"))).await, "*1 :0");
+        assert_eq!(
+            wrong.ask(&observe(&format!("new-{key}"))).await,
+            "*1 :1",
+            "nothing was recorded by the wrong clock"
+        );
+    }
 }
