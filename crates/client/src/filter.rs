@@ -408,7 +408,8 @@ impl Filter {
             let names: Vec<SubmissionName> =
                 left.iter().filter_map(|event| events.names.get(*event).copied()).collect();
             let fences: Vec<Fence> = left.iter().filter_map(|event| events.fences.get(*event).copied()).collect();
-            let some = Events { digests: &digests, times_ms: &times_ms, names: &names, fences: &fences };
+            let some =
+                Events { digests: &digests, times_ms: &times_ms, names: &names, fences: &fences, life: events.life };
             let (answered, held, _) = self.ask_many(filter, operation, some, Some(deadline), trace).await?;
             if !held.is_empty() {
                 holds.resize(answers.len(), Hold::None);
@@ -429,7 +430,13 @@ impl Filter {
         until: Option<Instant>,
         trace: Option<TraceParent>,
     ) -> Result<(Vec<Answer>, Vec<Hold>, Instant), CallError> {
-        let Events { digests, times_ms, names, fences } = events;
+        let Events { digests, names, fences, .. } = events;
+        // Each filter of a line counts a life by its own window.
+        let times_of_life = match events.life {
+            Some(life) => vec![filter.time_of_life(life)?; digests.len()],
+            None => Vec::new(),
+        };
+        let times_ms = if events.life.is_some() { &times_of_life } else { events.times_ms };
         self.check(filter, operation, !times_ms.is_empty() || digests.is_empty())?;
         check_lengths("times", digests.len(), times_ms.len().min(digests.len()))?;
         check_lengths("names", digests.len(), names.len())?;
@@ -459,6 +466,7 @@ impl Filter {
                 times_ms: times_ms.get(range.start..).unwrap_or(&[]),
                 names: names.get(range.clone()).unwrap_or(&[]),
                 fences: fences.get(range).unwrap_or(&[]),
+                life: None,
             };
             filter.queue_many(&call, from as u32, events, Asked { operation, deadline });
         }

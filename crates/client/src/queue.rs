@@ -55,12 +55,23 @@ pub(crate) struct Events<'a> {
     pub(crate) names: &'a [SubmissionName],
     /// One an event where these are confirmed or released.
     pub(crate) fences: &'a [Fence],
+    /// For how long all events are remembered, if not for the window. Their times follow from it and replace `times_ms`.
+    pub(crate) life: Option<Life>,
+}
+
+/// For how long an event that occurs now is remembered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Life {
+    /// Milliseconds since 1970.
+    pub(crate) now_ms: u64,
+    /// Milliseconds.
+    pub(crate) life_ms: u64,
 }
 
 impl<'a> Events<'a> {
     /// Events without names and fences.
     pub(crate) fn plain(digests: &'a [Digest], times_ms: &'a [u64]) -> Self {
-        Self { digests, times_ms, names: &[], fences: &[] }
+        Self { digests, times_ms, names: &[], fences: &[], life: None }
     }
 }
 

@@ -12,7 +12,7 @@ use firstseen_routing::Operation;
 use crate::error::CallError;
 use crate::filter::{Filter, Verdict};
 use crate::intake::FilterCore;
-use crate::queue::Events;
+use crate::queue::{Events, Life};
 use crate::wait::Wait;
 
 impl Filter {
@@ -44,17 +44,27 @@ impl Filter {
         (now_ms, life_ms): (u64, u64),
         rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
     ) -> Result<Vec<Verdict>, CallError> {
-        let time_ms = self.newest().time_of_life(life_ms, now_ms)?;
-        let times_ms = vec![time_ms; digests.len()];
-        let events = Events::plain(digests, &times_ms);
+        self.takes_life(life_ms)?;
+        let events = Events { life: Some(Life { now_ms, life_ms }), ..Events::plain(digests, &[]) };
         self.verdicts(Operation::Observe, events, (self.secret(), rehash)).await
     }
 }
 
 impl FilterCore {
-    /// The time that an event of `now_ms` has to bring so that it is remembered for `life_ms`: as if it had come so much earlier,
-    /// while the clock shows the present.
-    fn time_of_life(&self, life_ms: u64, now_ms: u64) -> Result<u64, CallError> {
+    /// Returns the time that an event has to bring so that this filter remembers it for its life: as if it had occurred so much
+    /// earlier, while the clock shows the present.
+    ///
+    /// # Errors
+    /// [`CallError::Life`] if the filter cannot remember an event for that time.
+    pub(crate) fn time_of_life(&self, life: Life) -> Result<u64, CallError> {
+        match self.backdated(life) {
+            // A filter that was altered records nothing: it is only asked whether it has the event now.
+            Err(_) if self.is_followed() => Ok(life.now_ms),
+            time_ms => time_ms,
+        }
+    }
+
+    fn backdated(&self, Life { now_ms, life_ms }: Life) -> Result<u64, CallError> {
         let refused = |reason: String| CallError::Life { filter: self.record().name.clone(), reason };
         let now_unit =
             self.catch_up(Some(now_ms)).ok_or_else(|| refused("its nodes stamp events (--clock wall)".to_owned()))?;

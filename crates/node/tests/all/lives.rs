@@ -52,7 +52,7 @@ impl Model {
     }
 }
 
-async fn made(node: &TestNode, name: &str, change: impl FnOnce(&mut FilterSpec)) -> (Client, Filter) {
+fn defined(change: impl FnOnce(&mut FilterSpec)) -> SlicedDefinition {
     let mut spec = FilterSpec {
         capacity_events: Some(100_000),
         rate: 1e-8,
@@ -60,7 +60,11 @@ async fn made(node: &TestNode, name: &str, change: impl FnOnce(&mut FilterSpec))
         ..FilterSpec::new(Kind::Cuckoo, "1h".parse().expect("a window"))
     };
     change(&mut spec);
-    let definition = SlicedDefinition::new(&spec, "horizontal:2".parse().expect("a slicing")).expect("a definition");
+    SlicedDefinition::new(&spec, "horizontal:2".parse().expect("a slicing")).expect("a definition")
+}
+
+async fn made(node: &TestNode, name: &str, change: impl FnOnce(&mut FilterSpec)) -> (Client, Filter) {
+    let definition = defined(change);
     let (clock, durability) = (producer::ClockSource::Event.into(), producer::Durability::Durable.into());
     let request = admin::CreateFilterRequest { clock, durability, ..request_to_create(name, &definition) };
     node.admin().create_filter(request).await.expect("a filter");
@@ -151,4 +155,67 @@ async fn what_cannot_be_promised_is_refused() {
     assert!(reason(&generations, 600_000).contains("timing or cuckoo"));
     let refused = generations.observe_digests_for(&[], (BEGIN_MS, 1_000), &|_| Vec::new()).await;
     assert!(matches!(refused, Err(CallError::Life { .. })));
+}
+
+/// Alters a filter, as an operator does; returns once a producer that has opened it before asks both.
+async fn alter(node: &TestNode, filter: &Filter, change: impl FnOnce(&mut FilterSpec)) {
+    let request = admin::AlterFilterRequest {
+        command_id: vec![7; 16].into(),
+        name: filter.name().to_owned(),
+        filter_id: filter.id().0,
+        definition_json: firstseen_wire::map::definition_json(&defined(change)),
+        ..Default::default()
+    };
+    node.admin().alter_filter(request).await.expect("an alteration");
+}
+
+/// Returns the verdict once there is one.
+async fn decided(filter: &Filter, key: u64, now_ms: u64, life_ms: Option<u64>) -> Verdict {
+    for _ in 0..TRIES {
+        let verdict = observe(filter, key, now_ms, life_ms).await;
+        if !matches!(verdict, Verdict::Undecided(Reason::NotReady | Reason::StaleMap | Reason::Altered)) {
+            return verdict;
+        }
+    }
+    panic!("no verdict after {TRIES} tries");
+}
+
+/// While a filter of 1 h was altered to 48 h, every key with a time of its own was undecided (`Late`), also known ones: their lives
+/// were counted by the new window, and the former filter was asked with that time. While one of 2 min was altered, a key of 5 s was
+/// seen for 125 s.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_life_is_as_long_while_the_filter_is_altered() {
+    let node = TestNode::start("a", Limits::default()).await;
+    node.init().await;
+    let second = |seconds: u64| BEGIN_MS + 1_000 * seconds;
+    // Lives of 5 s and 60 s are over after so many seconds: they may last two units longer, of which a window has about 200.
+    for (name, before, after, over_s) in
+        [("longer", "1h", "48h", 8_000), ("equal", "2m", "2m", 70), ("shorter", "48h", "1h", 8_000)]
+    {
+        let window = |spec: &mut FilterSpec, window: &str| spec.window = window.parse().expect("a window");
+        let (_producer, filter) = made(&node, name, |spec| window(spec, before)).await;
+        let life_ms = Some(5_000);
+        assert_eq!(decided(&filter, 1, second(0), life_ms).await, Verdict::FirstSeen, "{name}");
+        assert_eq!(decided(&filter, 2, second(0), Some(60_000)).await, Verdict::FirstSeen, "{name}");
+        alter(&node, &filter, |spec| {
+            window(spec, after);
+            spec.rate = 1e-7;
+        })
+        .await;
+        for (key, at_s, life_ms, expected) in [
+            (1, 1, life_ms, Verdict::Duplicate),
+            (3, 1, life_ms, Verdict::FirstSeen),
+            (3, 2, life_ms, Verdict::Duplicate),
+            (1, over_s, life_ms, Verdict::FirstSeen),
+            (2, over_s, None, Verdict::FirstSeen),
+            (3, 2 * over_s, life_ms, Verdict::FirstSeen),
+        ] {
+            let verdict = decided(&filter, key, second(at_s), life_ms).await;
+            assert_eq!(verdict, expected, "{name}: key {key} at {at_s} s");
+        }
+        if name == "longer" {
+            assert_eq!(decided(&filter, 9, second(20_000), Some(24 * WINDOW_MS)).await, Verdict::FirstSeen);
+            assert_eq!(decided(&filter, 9, second(20_001), Some(24 * WINDOW_MS)).await, Verdict::Duplicate);
+        }
+    }
 }
