@@ -120,3 +120,21 @@ fn impossible_flags_are_refused_before_anything_is_written() {
     folder.run("up --port 65535").fails(2, &["port 65535 is too high"]);
     assert!(!folder.has("firstseen-data"), "a folder is left behind");
 }
+
+/// `firstseen up --port P` with another cluster at P printed the id of that cluster and exited with 0, while its own nodes had ended
+/// with "Address already in use". The user's next `filter drop` went to the wrong cluster.
+#[test]
+fn a_port_that_another_cluster_has_is_refused() {
+    let folder = Folder::new();
+    let there = folder.run("up --nodes 1 --data there --memory 64MiB --detach --json").ok().out;
+    let ready: Value = serde_json::from_str(&there).expect("one line");
+    let address = ready["nodes"][0]["address"].as_str().expect("an address");
+    let port = address.rsplit(':').next().expect("a port");
+    folder.run(&format!("up --nodes 1 --data new --port {port}")).fails(2, &["is in use by another program"]);
+    folder.run(&format!("up --nodes 1 --data new --detach --port {port}")).fails(2, &["is in use by another program"]);
+    assert!(!folder.has("new"), "a folder is left behind");
+    // A folder that keeps its ports, one of which another program has got meanwhile.
+    folder.run("up --end --data there").ok();
+    let _other = std::net::TcpListener::bind(address).expect("the port that is free again");
+    folder.run("up --data there").fails(2, &["of node-1 in there is in use by another program"]);
+}

@@ -110,6 +110,21 @@ impl Asked {
         }
     }
 
+    /// Checks that no other program listens where a new folder's nodes are to listen.
+    fn check_free(&self) -> Result<(), UsageError> {
+        let ports = match self.port {
+            Some(first) => following(first, 2 * self.sites().len())?,
+            None => Vec::new(),
+        };
+        match ports.into_iter().find(|port| !is_free(*port)) {
+            Some(port) => {
+                let why = "end that one, or name other ports with --port";
+                Err(UsageError(format!("port {port} is in use by another program, perhaps another cluster: {why}")))
+            }
+            None => Ok(()),
+        }
+    }
+
     /// The site of each node of a new folder.
     fn sites(&self) -> Vec<String> {
         if self.sites.is_empty() { vec![default_site(); self.nodes.unwrap_or(NODES)] } else { self.sites.clone() }
@@ -125,6 +140,9 @@ impl Folder {
         let shown = path.display();
         asked.check()?;
         check_ours(path)?;
+        if !path.join(DESCRIPTION).exists() {
+            asked.check_free()?;
+        }
         fs::create_dir_all(path).with_context(|| format!("cannot make the folder {shown}"))?;
         let opened = File::options().read(true).write(true).create(true).truncate(false).open(path.join(DESCRIPTION));
         let lock = opened.with_context(|| format!("cannot write in {shown}"))?;
@@ -145,6 +163,7 @@ impl Folder {
                 let description: Description = serde_json::from_str(&text)
                     .map_err(|error| UsageError(format!("{shown}/{DESCRIPTION} cannot be used: {error}")))?;
                 description.check(path, &asked)?;
+                description.check_free(path)?;
                 description
             }
         };
@@ -307,6 +326,21 @@ impl Description {
             _ => Ok(()),
         }
     }
+
+    /// Checks that no other program listens where the nodes do: commands would go to another cluster.
+    fn check_free(&self, path: &Path) -> Result<(), UsageError> {
+        for node in &self.nodes {
+            if let Some(port) = [node.port, node.http_port].into_iter().find(|port| !is_free(*port)) {
+                return Err(UsageError(format!(
+                    "port {port} of {} in {} is in use by another program, perhaps another cluster: end that one, or choose \
+                     another folder with --data",
+                    node.name,
+                    path.display()
+                )));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// The process that runs the cluster in the folder at `path`; none while it does not run.
@@ -366,6 +400,11 @@ fn following(first: u16, count: usize) -> Result<Vec<u16>, UsageError> {
     Ok(ports)
 }
 
+/// Returns whether no program listens on this port of the loopback address.
+fn is_free(port: u16) -> bool {
+    TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
+
 /// Ports that no program uses. They lie below those that the system gives to connections, one of which may have a port
 /// when its node is started again, and begin at another place for each folder, so that clusters that are made at the
 /// same time differ.
@@ -374,8 +413,7 @@ fn free(folder: &Path, count: usize) -> anyhow::Result<Vec<u16>> {
     folder.canonicalize()?.hash(&mut hash);
     let begin = usize::try_from(hash.finish() % FREE.len() as u64)?;
     let ports = FREE.skip(begin).chain(FREE.take(begin));
-    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
-    let ports: Vec<u16> = ports.filter(is_free).take(count).collect();
+    let ports: Vec<u16> = ports.filter(|port| is_free(*port)).take(count).collect();
     ensure!(ports.len() == count, "fewer than {count} free ports from {} on: name the first with --port", FREE.start);
     Ok(ports)
 }
