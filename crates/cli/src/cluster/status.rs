@@ -307,6 +307,10 @@ fn completeness(map: &ClusterMap, filter: &FilterRecord) -> String {
         let complete = settled.filter(|(_, copy)| map.is_complete_copy(copy)).count();
         let _ = write!(text, ", {complete} of {} copies", filter.owners.len() + filter.copies.len() - moving);
     }
+    let incomplete = incomplete_copies(map, filter);
+    if !incomplete.is_empty() {
+        let _ = write!(text, " ({incomplete})");
+    }
     if moving > 0 {
         let _ = write!(text, ", {moving} moving");
     }
@@ -317,6 +321,22 @@ fn completeness(map: &ClusterMap, filter: &FilterRecord) -> String {
         };
     }
     text
+}
+
+/// Returns where the copies are that are not complete, and why: `3 on node-3, down`.
+fn incomplete_copies(map: &ClusterMap, filter: &FilterRecord) -> String {
+    let mut by_node: BTreeMap<NodeId, usize> = BTreeMap::new();
+    let settled = filter.all_copies().filter(|(slice, copy)| filter.arriving_since(*slice, copy.node).is_none());
+    for (_, copy) in settled.filter(|(_, copy)| !map.is_complete_copy(copy)) {
+        *by_node.entry(copy.node).or_default() += 1;
+    }
+    let mut parts = Vec::new();
+    for (node, copies) in by_node {
+        let name = name_of(map, node);
+        let why = if map.is_down(node) { "down" } else { "incomplete" };
+        parts.push(format!("{copies} on {name}, {why}"));
+    }
+    parts.join("; ")
 }
 
 fn complete_slices(map: &ClusterMap, filter: &FilterRecord) -> usize {
