@@ -104,7 +104,7 @@ fn nodes() {
             |it| it.nodes[1].memory_used_bytes = Some(1 << 30),
             &[(Warning, "memory", "1.0 GiB of the 1.0 GiB", "firstseen cluster rebalance --plan --addr a:7400")],
         ),
-        (|it| it.nodes[1].claims_unsure_ms = Some(12_000), &[(Warning, "claims_unsure", "in 12s only", STATUS)]),
+        (|it| it.nodes[1].claims_unsure_ms = Some(12_000), &[(Warning, "claims_unsure", "only in 12s", STATUS)]),
     ]);
 }
 
