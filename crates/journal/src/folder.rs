@@ -9,20 +9,47 @@ use std::path::{Path, PathBuf};
 use nix::sys::statvfs::statvfs;
 
 use crate::disk::{Disk, DiskFile, DiskRoom};
+use crate::spare::SpareDescriptors;
 
 /// Files in one folder, which is made with the first of them.
 pub struct FolderDisk {
     folder: PathBuf,
+    spare: SpareDescriptors,
 }
 
 impl FolderDisk {
     /// The folder at `folder`, which need not exist yet.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self { folder: folder.into() }
+        Self { folder: folder.into(), spare: SpareDescriptors::new() }
     }
 
     fn sync_folder(path: &Path) -> io::Result<()> {
         File::open(path)?.sync_all()
+    }
+
+    fn create_once(&self, name: &str, start: &[u8], len_bytes: u64) -> io::Result<File> {
+        if !self.folder.is_dir() {
+            fs::create_dir(&self.folder)?;
+        }
+        // Another process may have made the folder, and ended before it was synced.
+        self.folder.parent().map_or(Ok(()), Self::sync_folder)?;
+        let unfinished = self.folder.join(format!("{name}.new"));
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&unfinished)?;
+        file.set_len(len_bytes)?;
+        file.write_all(start)?;
+        file.sync_all()?;
+        fs::rename(&unfinished, self.folder.join(name))?;
+        Self::sync_folder(&self.folder)?;
+        Ok(file)
+    }
+
+    /// Removes a file if it is there: an earlier try may have removed it, and found no descriptor to sync the folder.
+    fn remove_once(&self, name: &str) -> io::Result<()> {
+        match fs::remove_file(self.folder.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        Self::sync_folder(&self.folder)
     }
 }
 
@@ -47,23 +74,12 @@ impl Disk for FolderDisk {
     }
 
     fn create(&self, name: &str, start: &[u8], len_bytes: u64) -> io::Result<Box<dyn DiskFile>> {
-        if !self.folder.is_dir() {
-            fs::create_dir(&self.folder)?;
-        }
-        // Another process may have made the folder, and ended before it was synced.
-        self.folder.parent().map_or(Ok(()), Self::sync_folder)?;
-        let unfinished = self.folder.join(format!("{name}.new"));
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&unfinished)?;
-        file.set_len(len_bytes)?;
-        file.write_all(start)?;
-        file.sync_all()?;
-        fs::rename(&unfinished, self.folder.join(name))?;
-        Self::sync_folder(&self.folder)?;
+        let file = self.spare.retry(|| self.create_once(name, start, len_bytes))?;
         Ok(Box::new(FolderFile(file)))
     }
 
     fn sync(&self, name: &str) -> io::Result<()> {
-        File::open(self.folder.join(name))?.sync_all()
+        self.spare.retry(|| File::open(self.folder.join(name))?.sync_all())
     }
 
     fn room(&self) -> Option<DiskRoom> {
@@ -77,8 +93,7 @@ impl Disk for FolderDisk {
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        fs::remove_file(self.folder.join(name))?;
-        Self::sync_folder(&self.folder)
+        self.spare.retry(|| self.remove_once(name))
     }
 }
 

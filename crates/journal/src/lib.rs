@@ -19,6 +19,7 @@ mod message;
 mod salvage;
 mod scan;
 mod segment;
+mod spare;
 mod stamps;
 
 pub use disk::{Disk, DiskFile, DiskRoom};

@@ -7,7 +7,9 @@ use std::path::Path;
 use firstseen_node::NodeConfig;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
-/// Files beside connections: the journal, listeners, the agreement.
+/// Connections at `http_listen`.
+const HTTP: u64 = 64;
+/// Files beside incoming connections: the journal, listeners, the agreement, links to other nodes.
 const OTHERS: u64 = 128;
 
 /// Lets this process have as many files open as the configuration's connections may take; a warning where the system allows fewer.
@@ -22,12 +24,14 @@ pub(super) fn allow(config: &NodeConfig, path: &Path) -> Option<String> {
 
 fn wanted(config: &NodeConfig) -> u64 {
     let redis = config.redis.as_ref().map_or(0, |redis| redis.connections_max);
-    u64::from(config.limits.connections_max) + u64::from(redis) + OTHERS
+    let limits = &config.limits;
+    let of_nodes = u64::from(limits.connections_max) + u64::from(limits.handshakes_max);
+    of_nodes + u64::from(redis) + HTTP + OTHERS
 }
 
 fn warning(config: &NodeConfig, hard: u64, path: &Path) -> String {
     format!(
-        "{}: connections_max (of [limits] and of [redis]) and what else a node opens are {} files, but the system allows this process \
+        "{}: connections_max (of [limits] and of [redis]), handshakes_max and what else a node opens are {} files, but the system allows this process \
          {hard}: raise that (ulimit -Hn, or LimitNOFILE= of its unit), or lower connections_max",
         path.display(),
         wanted(config)
@@ -42,9 +46,10 @@ mod tests {
     fn each_connection_takes_a_file_and_more_than_there_may_be_are_warned_of() {
         let mut config = NodeConfig::new("a", std::net::SocketAddr::from(([127, 0, 0, 1], 7400)), "data");
         config.limits.connections_max = 800;
-        assert_eq!(wanted(&config), 928);
+        config.limits.handshakes_max = 100;
+        assert_eq!(wanted(&config), 800 + 100 + 64 + 128);
         config.redis = Some(firstseen_node::DoorSettings::at(([127, 0, 0, 1], 6379).into()));
-        assert_eq!(wanted(&config), 928 + 512);
+        assert_eq!(wanted(&config), 800 + 100 + 64 + 128 + 512);
         let path = Path::new("node.toml");
         let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
         config.limits.connections_max = u32::MAX;

@@ -122,7 +122,7 @@ impl Writer {
                     break;
                 }
                 Err(error) if is_full(&error) && !stopping.is_cancelled() => {
-                    self.log_full(true);
+                    self.log_full(Some(&error));
                     self.make_room()?;
                     tokio::select! {
                         biased;
@@ -134,7 +134,7 @@ impl Writer {
                 Err(error) => return Err(error),
             }
         }
-        self.log_full(false);
+        self.log_full(None);
         {
             let mut waiting = self.keeper.waiting();
             waiting.bytes -= bytes_written;
@@ -199,13 +199,16 @@ impl Writer {
         self.journal.as_mut().ok_or_else(|| io::Error::other("no journal"))
     }
 
-    fn log_full(&self, is_full: bool) {
-        if self.keeper.is_full.swap(is_full, Ordering::Relaxed) != is_full {
-            if is_full {
-                tracing::error!("the disk of the journal is full: events of durable filters are refused")
-            } else {
-                tracing::info!("the disk of the journal has room again")
+    /// Logs that the journal has no room for now, or has some again, if that is news.
+    fn log_full(&self, full: Option<&io::Error>) {
+        if self.keeper.is_full.swap(full.is_some(), Ordering::Relaxed) == full.is_some() {
+            return;
+        }
+        match full {
+            Some(error) => {
+                tracing::error!(%error, "the disk of the journal is full: events of durable filters are refused");
             }
+            None => tracing::info!("the disk of the journal has room again"),
         }
     }
 }

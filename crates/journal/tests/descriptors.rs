@@ -1,0 +1,42 @@
+//! A folder of journal files in a process that has as many files open as it may. It changes the limit of its process, so it stands
+//! beside the other tests.
+
+use std::fs::File;
+use std::io::ErrorKind;
+
+use firstseen_journal::{Disk, FolderDisk};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+
+/// Opens files until the system refuses.
+fn use_up() -> Vec<File> {
+    std::iter::from_fn(|| File::open("/dev/null").ok()).collect()
+}
+
+/// Many connections had taken all descriptors of a durable node. The next segment of its journal could not be created, and the node
+/// ended: "nobody knows what is on the disk".
+#[test]
+fn a_file_is_created_when_all_other_descriptors_are_in_use() {
+    let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).expect("a limit");
+    let open = std::fs::read_dir("/proc/self/fd").expect("open files").count() as u64;
+    setrlimit(Resource::RLIMIT_NOFILE, open + 20, hard).expect("a lower limit");
+    let folder = tempfile::tempdir().expect("a folder");
+    let disk = FolderDisk::new(folder.path().join("journal"));
+    let others = use_up();
+    assert!(!others.is_empty() && File::open("/dev/null").is_err(), "there are none left");
+
+    let mut file = disk.create("1", b"start", 100).expect("a file, with the descriptors that were kept back");
+    file.write_at(5, b"more").and_then(|()| file.sync()).expect("it is written");
+    disk.sync("1").expect("it is synced");
+    // The file that is open has taken one of those, and others may take the rest.
+    let rest = use_up();
+    let held: Vec<_> = (2..9).map_while(|name| disk.create(&name.to_string(), b"start", 100).ok()).collect();
+    let refused = disk.create("9", b"start", 100).err().expect("none is left");
+    assert_eq!(refused.kind(), ErrorKind::StorageFull, "the writer waits: {refused}");
+    assert!(refused.to_string().contains("no file descriptor is left"), "{refused}");
+
+    drop((others, rest));
+    disk.create("9", b"start", 100).expect("there are some again");
+    disk.remove("1").expect("it is removed");
+    assert_eq!(disk.read("9", 5).expect("its bytes"), b"start");
+    assert!(held.len() < 7);
+}
