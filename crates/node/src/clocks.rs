@@ -9,14 +9,21 @@ use std::time::Duration;
 
 use firstseen_filter::duration;
 use firstseen_routing::rules::{Rule, Rules};
-use firstseen_routing::{ClockStanding, ClockWatch, Exchange, Incarnation, Moment, NodeId, Offset, Reading, TimeOfDay};
+use firstseen_routing::{
+    ClockStanding, ClockWatch, Exchange, Incarnation, Moment, MonotonicMs, NodeId, Offset, Reading, TimeOfDay,
+};
 use firstseen_wire::proto::admin::NodeClock;
 
+use crate::last_time::LastTime;
+#[cfg(test)]
+use crate::last_time::NoLastTime;
 use crate::shared::Shared;
 use crate::view::View;
 
 /// The time between two looks at the clocks where nothing else calls for one.
 const LOOK: Duration = Duration::from_millis(250);
+/// The time is kept for the next start this often: much more often than what a start takes for a step.
+const KEEP_EVERY_MS: u64 = 10_000;
 
 /// What operators are to know of the clock of this node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,21 +40,24 @@ pub(crate) struct Clocks {
     is_checked: bool,
     watch: Mutex<ClockWatch>,
     time: Mutex<TimeOfDay>,
+    last_time: Arc<dyn LastTime>,
 }
 
 impl Clocks {
-    /// Nothing is known yet; clocks may differ by `skew_max_ms`.
-    pub(crate) fn new(skew_max_ms: u64, rules: Rules) -> Self {
+    /// Nothing is known yet but the time that the node relied on last; clocks may differ by `skew_max_ms`.
+    pub(crate) fn new(skew_max_ms: u64, rules: Rules, last_time: Arc<dyn LastTime>) -> Self {
         let is_checked = rules.keep(Rule::MeasuresClocks);
         let time = if is_checked { TimeOfDay::UNKNOWN } else { TimeOfDay::UNCHECKED };
-        Self { skew_max_ms, is_checked, watch: Mutex::new(ClockWatch::new(skew_max_ms)), time: Mutex::new(time) }
+        let watch = Mutex::new(ClockWatch::new(skew_max_ms).after(last_time.read()));
+        Self { skew_max_ms, is_checked, watch, time: Mutex::new(time), last_time }
     }
 
     /// The clocks of a node that are not compared with others.
     #[cfg(test)]
     pub(crate) fn unchecked() -> Self {
         let time = Mutex::new(TimeOfDay::UNCHECKED);
-        Self { skew_max_ms: 0, is_checked: false, watch: Mutex::new(ClockWatch::new(0)), time }
+        let watch = Mutex::new(ClockWatch::new(0));
+        Self { skew_max_ms: 0, is_checked: false, watch, time, last_time: Arc::new(NoLastTime) }
     }
 
     /// The rule by which the clocks are to be read now.
@@ -126,7 +136,8 @@ impl Clocks {
                 duration(self.skew_max_ms)
             ),
             _ => format!(
-                "the clock of this node was set by more than {} (`timing.clock_skew_max_ms`): events in windows of time are \
+                "the clock of this node was set by more than {} (`timing.clock_skew_max_ms`), or shows a time that does not follow \
+                 the last run of the node: events in windows of time are \
                  undecided here until the clocks of most other nodes confirm it, or where there is no other node, until it has \
                  stood for {} s",
                 duration(self.skew_max_ms),
@@ -144,12 +155,18 @@ fn others(view: &View) -> Option<Vec<NodeId>> {
     Some(up.map(|(node, _)| *node).filter(|node| *node != me).collect())
 }
 
-/// Compares the clocks again and again.
+/// Compares the clocks again and again, and keeps the time for the next start while it may be relied on.
 pub(crate) async fn keep(shared: Arc<Shared>) {
     let mut views = shared.views.clone();
+    let mut next_keep_ms = MonotonicMs::START;
     loop {
         let view = views.borrow_and_update().clone();
-        shared.clocks.look(shared.clock.now(), &view);
+        let now = shared.clock.now();
+        shared.clocks.look(now, &view);
+        if let Some(wall_ms) = shared.clocks.sure_wall_ms(now).filter(|_| next_keep_ms <= now.monotonic_ms) {
+            shared.clocks.last_time.keep(wall_ms);
+            next_keep_ms = now.monotonic_ms.after(KEEP_EVERY_MS);
+        }
         if tokio::time::timeout(LOOK, views.changed()).await.is_ok_and(|changed| changed.is_err()) {
             return;
         }

@@ -3,6 +3,9 @@
 /// The file of the cluster's agreement in the folder for data.
 pub(crate) const DATABASE_FILE: &str = "meta.redb";
 
+/// The file with the time that the node relied on last.
+pub(crate) const CLOCK_FILE: &str = "clock";
+
 /// The folder of the journal there.
 pub(crate) const JOURNAL_FOLDER: &str = "journal";
 

@@ -27,8 +27,9 @@ use tonic::transport::server::{Connected, TcpConnectInfo, TlsConnectInfo};
 
 use crate::audit_file::{AuditFile, AuditFileError};
 use crate::config::NodeConfig;
-use crate::data_folder::{DATABASE_FILE, JOURNAL_FOLDER, REPAIRING_FOLDER};
+use crate::data_folder::{CLOCK_FILE, DATABASE_FILE, JOURNAL_FOLDER, REPAIRING_FOLDER};
 use crate::delegate::delegate_write;
+use crate::last_time::{ClockFile, LastTime};
 
 /// Connections that may wait to be accepted: more may come at once than are accepted in a moment.
 const BACKLOG: u32 = 4096;
@@ -262,6 +263,8 @@ pub struct Edges {
     pub journal: Arc<dyn Disk>,
     /// Bytes of each of its files.
     pub journal_segment_bytes: u32,
+    /// Where the time is kept for the next start.
+    pub last_time: Arc<dyn LastTime>,
     /// Drawn at random at every start; all random choices follow from it, except secrets, which the machine draws.
     pub seed: u64,
 }
@@ -330,6 +333,7 @@ impl Edges {
             storage: MetaStorage::File(config.data_dir.join(DATABASE_FILE)),
             journal: Arc::new(FolderDisk::new(config.data_dir.join(JOURNAL_FOLDER))),
             journal_segment_bytes: SEGMENT_BYTES,
+            last_time: Arc::new(ClockFile::new(config.data_dir.join(CLOCK_FILE))),
             seed: u64::from_le_bytes(random()?),
         })
     }

@@ -26,6 +26,7 @@ mod hosts;
 mod http;
 mod ids;
 mod keeper;
+mod last_time;
 mod lease;
 mod links;
 mod metrics;
@@ -62,6 +63,7 @@ pub use edges::{
 };
 pub use firstseen_door::DoorSettings;
 pub use firstseen_meta::{LostFilter, Recovery, is_restoring, restoring_name};
+pub use last_time::{LastTime, NoLastTime};
 pub use node::Node;
 pub use node_error::NodeError;
 pub use recover::{RecoverError, recover};

@@ -22,6 +22,9 @@ pub use time_of_day::{Reading, TimeOfDay};
 /// an operator who has set it by mistake has as long to set it back.
 pub const BELIEVED_AFTER_MS: u64 = 10_000;
 
+/// A node that starts later than this after it ran last, or before that, takes the difference for a step of its clock.
+pub const STARTED_WITHIN_MS: u64 = 60_000;
+
 /// Clocks may differ by this much at least: the two clocks of one node are read one after the other, by whole
 /// milliseconds, with a pause in between perhaps.
 const SKEW_MIN_MS: u64 = 20;
@@ -71,6 +74,8 @@ pub struct ClockWatch {
     shown_ms: Option<i64>,
     /// Since when the time of day has not been the believed one.
     differs_since_ms: Option<MonotonicMs>,
+    /// The time of day that the node relied on last before it was started, until the first look.
+    ran_until_ms: Option<u64>,
 }
 
 impl ClockWatch {
@@ -83,7 +88,15 @@ impl ClockWatch {
             believed_ms: None,
             shown_ms: None,
             differs_since_ms: None,
+            ran_until_ms: None,
         }
+    }
+
+    /// The same for a node that has run before, and relied on this time of day last, in milliseconds since 1970: if the first look
+    /// shows a time that does not follow, the clock counts as set.
+    #[must_use]
+    pub fn after(self, ran_until_ms: Option<u64>) -> Self {
+        Self { ran_until_ms, ..self }
     }
 
     /// A peer has sent its time of day.
@@ -95,6 +108,9 @@ impl ClockWatch {
     pub fn look(&mut self, now: Moment, others: &[NodeId]) -> ClockStanding {
         self.peers.retain(|peer, _| others.contains(peer));
         let shown_ms = ahead_of_monotonic(now);
+        if let Some(ran_until_ms) = self.ran_until_ms.take().filter(|ran_until_ms| !self.follows(*ran_until_ms, now)) {
+            self.believed_ms = Some(ahead_of_monotonic(Moment { wall_ms: ran_until_ms, ..now }));
+        }
         let has_stepped = self.shown_ms.is_some_and(|before_ms| self.differ(before_ms, shown_ms));
         self.shown_ms = Some(shown_ms);
         if has_stepped {
@@ -137,6 +153,12 @@ impl ClockWatch {
             // Too few peers have sent theirs of late, and these may be the ones that are wrong.
             () => self.standing,
         }
+    }
+
+    /// Returns whether a node that relied on this time last may have been started `now`.
+    fn follows(&self, ran_until_ms: u64, now: Moment) -> bool {
+        let is_back = now.wall_ms.saturating_add(self.skew_max_ms) < ran_until_ms;
+        !is_back && now.wall_ms <= ran_until_ms.saturating_add(STARTED_WITHIN_MS)
     }
 
     fn differ(&self, one_ms: i64, other_ms: i64) -> bool {

@@ -18,7 +18,9 @@ mod protocol;
 mod verdict;
 
 pub use claims::{BeforeTest, ClaimCall, ClaimTable, ClaimedBy, Holding, Lost, before_test};
-pub use clocks::{BELIEVED_AFTER_MS, ClockStanding, ClockWatch, Exchange, Offset, Reading, TimeOfDay};
+pub use clocks::{
+    BELIEVED_AFTER_MS, ClockStanding, ClockWatch, Exchange, Offset, Reading, STARTED_WITHIN_MS, TimeOfDay,
+};
 pub use engine::{BATCH_EVENTS, SlicedFilter};
 pub use group::rules;
 pub use group::{

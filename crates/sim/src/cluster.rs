@@ -9,7 +9,7 @@ use std::time::Duration;
 use firstseen_filter::{FilterSpec, Kind, Layout, Window};
 use firstseen_journal::{Disk, MemoryDisk};
 use firstseen_meta::{MetaStorage, RESERVE_FILE};
-use firstseen_node::{Edges, Node, NodeConfig, OwnerSpawner, Timing};
+use firstseen_node::{Edges, NoLastTime, Node, NodeConfig, OwnerSpawner, Timing};
 use firstseen_routing::{
     ClockSource, ClusterMap, FilterId, FilterRecord, Incarnation, NodeId, SliceMove, SliceOwner, SlicedDefinition,
     Slicing,
@@ -259,6 +259,7 @@ pub(crate) async fn start_node(
         storage: MetaStorage::Memory(machine.agreement.clone()),
         journal: Arc::new(machine.journal.clone()),
         journal_segment_bytes: SEGMENT_BYTES,
+        last_time: Arc::new(NoLastTime),
         seed: scenario.seed ^ index as u64 ^ start << 32,
     };
     Ok(Node::start(config, edges).await?)

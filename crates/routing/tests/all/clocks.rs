@@ -242,3 +242,32 @@ fn a_slice_is_not_complete_by_a_time_of_day_in_doubt() {
         assert!(node.says_complete(at(2 * HOUR_MS + 1_000, 0)), "{slicing}: its window is over");
     }
 }
+
+/// A durable node was started with a clock that was 2 h ahead for 6 s. It believed the first look, and all events of its window of
+/// 30 minutes were new afterwards.
+#[test]
+fn a_first_look_that_does_not_follow_the_last_run_is_a_step() {
+    let two_hours_ms = 2 * HOUR_MS as i64;
+    let started = |ahead_ms: i64| {
+        let mut watch = ClockWatch::new(SKEW_MS).after(Some(WALL_MS));
+        watch.look(at(0, ahead_ms), &[]);
+        watch
+    };
+    for (ahead_ms, standing) in [
+        (50_000, ClockStanding::Within),
+        (-500, ClockStanding::Within),
+        (two_hours_ms, ClockStanding::Stepped),
+        (-two_hours_ms, ClockStanding::Stepped),
+    ] {
+        assert_eq!(started(ahead_ms).standing(), standing, "{ahead_ms} ms after the last run");
+    }
+    // The clock is set right after 6 s; the node had not run for 2 s.
+    let mut watch = started(two_hours_ms);
+    assert!(watch.time_of_day().read(at(5_000, two_hours_ms)).doubt.is_some());
+    assert_eq!(watch.look(at(6_000, 2_000), &[]), ClockStanding::Stepped, "it has just been set");
+    assert_eq!(watch.look(at(15_900, 2_000), &[]), ClockStanding::Stepped);
+    assert_eq!(watch.look(at(16_000, 2_000), &[]), ClockStanding::Within, "it has stood for 10 s");
+    // Or it was right all the time.
+    let mut watch = started(two_hours_ms);
+    assert_eq!(watch.look(at(firstseen_routing::BELIEVED_AFTER_MS, two_hours_ms), &[]), ClockStanding::Within);
+}

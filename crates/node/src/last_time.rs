@@ -1,0 +1,89 @@
+//! The time of day that a node relied on last, kept for its next start: a node that is started with a wrong clock has nothing else to
+//! compare it with, if there are no other nodes.
+//!
+//! Promises: a time that was kept is read as it was written, or not at all. It must not depend on what follows from it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Begins the file, and names its version.
+const HEAD: &str = "firstseen clock 1";
+
+/// Where a node keeps its last time.
+pub trait LastTime: Send + Sync + 'static {
+    /// Returns the time that was kept last, in milliseconds since 1970.
+    fn read(&self) -> Option<u64>;
+
+    /// Keeps a time, in milliseconds since 1970. It must not block for long.
+    fn keep(&self, wall_ms: u64);
+}
+
+/// Keeps nothing.
+pub struct NoLastTime;
+
+impl LastTime for NoLastTime {
+    fn read(&self) -> Option<u64> {
+        None
+    }
+
+    fn keep(&self, _wall_ms: u64) {}
+}
+
+/// A file in the data folder.
+pub(crate) struct ClockFile {
+    path: PathBuf,
+}
+
+impl ClockFile {
+    pub(crate) fn new(path: PathBuf) -> Self {
+        Self { path }
+    }
+}
+
+impl LastTime for ClockFile {
+    fn read(&self) -> Option<u64> {
+        read(&fs::read_to_string(&self.path).ok()?)
+    }
+
+    fn keep(&self, wall_ms: u64) {
+        let path = self.path.clone();
+        // The disk may hang.
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = write(&path, wall_ms) {
+                tracing::debug!(%error, path = %path.display(), "the time is not kept for the next start");
+            }
+        });
+    }
+}
+
+fn read(text: &str) -> Option<u64> {
+    let time = text.strip_prefix(HEAD)?.strip_prefix('\n')?.strip_suffix('\n')?;
+    time.parse().ok()
+}
+
+/// The file is there as a whole or as it was: a torn one would be read as none.
+fn write(path: &Path, wall_ms: u64) -> io::Result<()> {
+    let unfinished = path.with_extension("new");
+    fs::write(&unfinished, format!("{HEAD}\n{wall_ms}\n"))?;
+    fs::rename(&unfinished, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_comes_back_and_anything_else_is_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("clock");
+        let file = ClockFile::new(path.clone());
+        assert_eq!(file.read(), None);
+        write(&path, 1_790_000_000_123).unwrap();
+        assert_eq!(file.read(), Some(1_790_000_000_123));
+        for damaged in ["", "firstseen clock 1\n", "firstseen clock 1\n12", "firstseen clock 2\n12\n", "clock\n12\n"] {
+            fs::write(&path, damaged).unwrap();
+            assert_eq!(file.read(), None, "{damaged:?}");
+        }
+    }
+}
