@@ -102,7 +102,8 @@ fn rights_are_granted_and_taken_while_producers_go_on() {
     input("c\nb\nc\n");
     assert_eq!(dedup("crawler").ok().out, "c\n");
     dedup("nobody").fails(1, &["nobody", "no rights"]);
-    dedup("tenant").fails(1, &["may not describe filter `clicks`", "access grant tenant --filter clicks"]);
+    dedup("tenant")
+        .fails(1, &["may not describe filter `clicks`", "access grant tenant --filter clicks --allow observe"]);
     secured.at_cluster("tenant", &filter("clicks-too")).fails(1, &["may not manage filter `clicks-too`"]);
     secured.at_cluster("tenant", &filter("shop-orders")).ok();
     let listed = secured.at_cluster("tenant", "filter list").ok().out;

@@ -236,22 +236,33 @@ impl Guest {
     }
 }
 
-/// The right that is missing, and how it is granted.
+/// Returns which right is missing, and the command that grants it.
 fn missing(principal: &str, right: Right, filter: Option<&str>) -> String {
     let (what, flags) = match (right, filter) {
         (Right::Cluster(verb), _) => {
             (format!("has no right to {} this cluster", on_cluster(verb)), format!("--allow {verb}"))
         }
         (Right::Filter(verb), Some(filter)) => {
-            (format!("may not {verb} filter `{filter}`"), format!("--filter {filter} --allow {verb}"))
+            (format!("may not {verb} filter `{filter}`"), format!("--filter {filter} {}", allow(verb)))
         }
         (Right::Filter(verb), None) | (Right::SomeFilter(verb), _) => {
-            (format!("may not {verb} any filter"), format!("--filter NAME --allow {verb}"))
+            (format!("may not {verb} any filter"), format!("--filter NAME {}", allow(verb)))
         }
     };
     format!(
         "`{principal}` {what}: who has the right `security` grants it by firstseen access grant {principal} {flags}"
     )
+}
+
+/// Returns the flag that grants a right on a filter. Whoever opens a filter is asked for `describe` first, and mostly wants to do more
+/// with it.
+fn allow(verb: FilterVerb) -> String {
+    match verb {
+        FilterVerb::Describe => {
+            "--allow observe (records events; lookup only tests them, describe only shows the filter)".to_owned()
+        }
+        verb => format!("--allow {verb}"),
+    }
 }
 
 fn on_cluster(verb: ClusterVerb) -> &'static str {
