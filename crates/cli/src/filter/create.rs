@@ -60,7 +60,7 @@ pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Wr
         writeln!(out, "slicing {slicing}: {why}, as --slicing said nothing else")?;
     }
     if !reply.existed
-        && let Some(loss) = loss_at_restart(&filter.policies)
+        && let Some(loss) = loss_at_restart(&filter.policies, tree.is_some())
     {
         notice!("firstseen: {loss}");
     }
@@ -71,7 +71,13 @@ pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Wr
 }
 
 /// What a restart of nodes loses, in words; none where it loses nothing.
-fn loss_at_restart(policies: &FilterPolicies) -> Option<&'static str> {
+fn loss_at_restart(policies: &FilterPolicies, is_tree: bool) -> Option<&'static str> {
+    if is_tree {
+        return Some(
+            "it is kept in memory: a node that restarts has lost what its slices remember, and their events are undecided \
+             until their window has passed (filters of trees have no journal and no copies)",
+        );
+    }
     match (policies.durability, policies.copies) {
         (Durability::Durable, _) => None,
         (Durability::Interval { .. }, 0) => Some(
@@ -175,7 +181,7 @@ fn request(
             UsageError(format!("filter `{name}`: a name that begins with `-` would be taken for a flag")).into()
         );
     }
-    let retry_horizon_ms = u32::try_from(policies.retry_horizon);
+    let retry_horizon_ms = policies.retry_horizon_ms(&definition.group.window)?;
     Ok(CreateFilterRequest {
         command_id: fresh_id().into(),
         name: name.clone(),
@@ -183,8 +189,7 @@ fn request(
         clock: clock_message(policies.clock.into()).into(),
         lookup: lookup_message(policies.lookup.into()).into(),
         answer: answer_message(policies.answer.into()).into(),
-        retry_horizon_ms: retry_horizon_ms
-            .map_err(|_| UsageError("--retry-horizon can be at most 49 days".to_owned()))?,
+        retry_horizon_ms,
         secret: filter.seed.map(secret).unwrap_or_default().into(),
         if_absent: policies.if_absent,
         tree: None,
@@ -194,7 +199,7 @@ fn request(
         min_live: policies.min_live,
         set_min: policies.set_min,
         when_lost: when_lost_message(policies.when_lost.into()).into(),
-        copies: policies.copies,
+        copies: policies.further_copies(),
     })
 }
 

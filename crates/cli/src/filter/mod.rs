@@ -15,7 +15,7 @@ mod tree;
 use std::io::Write;
 
 use clap::{Args, Subcommand, ValueEnum};
-use firstseen_filter::{FrequencySpec, Window};
+use firstseen_filter::{FrequencySpec, Window, duration};
 use firstseen_routing::{AnswerWhen, ClockSource, ClusterMap, Durability, FilterId, FilterRecord, Lookup, WhenLost};
 use firstseen_wire::proto::admin::DropFilterRequest;
 
@@ -28,6 +28,9 @@ use crate::terminal::consent::confirms;
 use crate::text::size::Count;
 use alter::AlterArgs;
 use tree::TreeArgs;
+
+/// The retry horizon of a filter with a long window, in milliseconds.
+const RETRY_HORIZON_MS: u64 = 60_000;
 
 /// Flags of `firstseen filter`.
 #[derive(Debug, Args)]
@@ -198,6 +201,9 @@ pub struct PolicyArgs {
     /// Copies of each slice beside the first, on other nodes: with one of them lost nothing is (`--answer safe` follows)
     #[arg(long, value_name = "COPIES", default_value_t = 0)]
     pub copies: u32,
+    /// Copies of each slice in all, the first included: `--replicas 2` is `--copies 1`
+    #[arg(long, value_name = "REPLICAS", conflicts_with = "copies", value_parser = clap::value_parser!(u32).range(1..))]
+    pub replicas: Option<u32>,
     /// Positions of an event that must lie on live, complete slices for a verdict, where slices share events; half of them
     /// if not given
     #[arg(long, hide_short_help = true, value_name = "POSITIONS", default_value_t = 0, hide_default_value = true)]
@@ -209,9 +215,10 @@ pub struct PolicyArgs {
     /// The verdict on events of which fewer slices are left
     #[arg(long, value_enum, default_value = "undecided")]
     pub when_lost: WhenLostArg,
-    /// How long a producer may send an unanswered batch again and get the first verdicts (`1m`)
-    #[arg(long, hide_short_help = true, value_name = "DURATION", default_value = "1m", value_parser = parse_duration_ms)]
-    pub retry_horizon: u64,
+    /// How long a producer may send an unanswered batch again and get the first verdicts; at most the window. By default `1m`, or
+    /// the window if that is shorter
+    #[arg(long, hide_short_help = true, value_name = "DURATION", value_parser = parse_duration_ms)]
+    pub retry_horizon: Option<u64>,
     /// Events can be claimed, for this time at most, and are recorded when they are confirmed (`10s`)
     #[arg(long, hide_short_help = true, value_name = "LEASE", value_parser = parse_duration_ms)]
     pub claims: Option<u64>,
@@ -221,6 +228,30 @@ pub struct PolicyArgs {
     /// No error if there is a filter of this name and definition
     #[arg(long)]
     pub if_absent: bool,
+}
+
+impl PolicyArgs {
+    /// Returns the copies of each slice beside the first.
+    fn further_copies(&self) -> u32 {
+        self.replicas.map_or(self.copies, |replicas| replicas - 1)
+    }
+
+    /// Returns the retry horizon of a filter with this window, in milliseconds: an event that is forgotten before it is retried
+    /// would get another verdict.
+    fn retry_horizon_ms(&self, window: &Window) -> Result<u32, UsageError> {
+        let window_ms = match window {
+            Window::Duration(window_ms) => *window_ms,
+            _ => u64::MAX,
+        };
+        let horizon_ms = self.retry_horizon.unwrap_or(RETRY_HORIZON_MS.min(window_ms));
+        if horizon_ms > window_ms {
+            let most = duration(window_ms);
+            return Err(UsageError(format!(
+                "a retry after the window would find its event forgotten: --retry-horizon {most} at most"
+            )));
+        }
+        u32::try_from(horizon_ms).map_err(|_| UsageError("--retry-horizon can be at most 49 days".to_owned()))
+    }
 }
 
 /// Flags of `firstseen filter list`.
