@@ -6,6 +6,7 @@
 mod buy;
 mod costs;
 mod create;
+mod event_rate;
 mod load;
 mod memory;
 mod nodes;
@@ -37,6 +38,7 @@ use crate::text::size::{Count, rate};
 use buy::Machines;
 use costs::Costs;
 use create::Survives;
+pub use event_rate::EventRate;
 use memory::Reference;
 use nodes::Spread;
 use recommended::Recommended;
@@ -45,8 +47,11 @@ use recommended::Recommended;
 #[derive(Clone, Debug, Args)]
 pub struct PlanArgs {
     /// Different events that one window brings (`10M`); a window counted in events says it by itself
-    #[arg(long, alias = "events-per-window", value_name = "EVENTS", allow_negative_numbers = true)]
+    #[arg(long, aliases = ["events", "events-per-window"], value_name = "EVENTS", allow_negative_numbers = true)]
     pub capacity: Option<Count>,
+    /// Events that come in a time, instead of those of a window (`1G/day`, `5000/s`)
+    #[arg(long, value_name = "EVENTS/TIME", conflicts_with = "capacity")]
+    pub rate: Option<EventRate>,
     /// Highest acceptable rate of false positives: new events called duplicates
     #[arg(long, value_name = "RATE", default_value = "0.01", allow_negative_numbers = true, value_parser = rate)]
     pub fpr: f64,
@@ -68,8 +73,15 @@ pub struct PlanArgs {
     /// Spread the filter over so many nodes, one slice each
     #[arg(long, value_name = "N")]
     pub nodes: Option<u32>,
+    /// Copies of each slice beside the first, on other nodes
+    #[arg(long, value_name = "COPIES", requires = "nodes")]
+    pub copies: Option<u32>,
+    /// Copies of each slice in all, the first included: `--replicas 2` is `--copies 1`
+    #[arg(long, value_name = "REPLICAS", requires = "nodes", conflicts_with = "copies",
+        value_parser = clap::value_parser!(u32).range(1..))]
+    pub replicas: Option<u32>,
     /// Nodes that fail at once; what they hold is then answered by `duplicate`
-    #[arg(long, value_name = "F")]
+    #[arg(long, value_name = "F", conflicts_with_all = ["copies", "replicas"])]
     pub failures: Option<u32>,
     /// Highest acceptable rate while they fail; by default ten times `--fpr`
     #[arg(long, alias = "failures-fpr", value_name = "RATE", requires = "failures", allow_negative_numbers = true)]
@@ -171,7 +183,8 @@ fn one_kind(args: &PlanArgs, kind: Kind) -> anyhow::Result<Plan> {
     let costs = Costs::of(&spec).map_err(refused)?;
     let spread = Spread::of(&spec, args.nodes, args.failures, args.max_fpr).map_err(refused)?;
     let nodes = args.nodes.and_then(NonZeroU32::new);
-    let survives = match spread.as_ref().and_then(Spread::copies) {
+    let asked_copies = args.copies.or(args.replicas.map(|replicas| replicas - 1));
+    let survives = match asked_copies.filter(|copies| *copies > 0).or(spread.as_ref().and_then(Spread::copies)) {
         Some(copies) => Survives::ByCopies(copies),
         None if args.failures.is_some() => Survives::AsDuplicate,
         None => Survives::AsUsual,
@@ -215,10 +228,17 @@ fn all_kinds(args: &PlanArgs) -> anyhow::Result<Plan> {
         return Err(refused(reason.unwrap_or_else(|| format!("no kind has a window `{window}`"))));
     };
     let events_per_window = asked.capacity_events.unwrap_or(0);
+    let buy = Machines::choices(asked, None, 0).map_err(refused)?;
+    let create = match buy.first().and_then(|first| Some((NonZeroU32::new(first.machines)?, first.copies))) {
+        Some((nodes, copies)) if copies > 0 => {
+            Some(create::command(asked, nodes, Survives::ByCopies(copies)).map_err(refused)?)
+        }
+        _ => None,
+    };
     Ok(Plan {
         events_per_window,
         fpr: args.fpr,
-        buy: Machines::choices(asked, None, 0).map_err(refused)?,
+        buy,
         buy_kind: asked.kind,
         recommended: Some(Recommended::of(asked)),
         window,
@@ -226,7 +246,7 @@ fn all_kinds(args: &PlanArgs) -> anyhow::Result<Plan> {
         refused: cannot,
         references: memory::references(events_per_window),
         spread: None,
-        create: None,
+        create,
     })
 }
 
@@ -258,7 +278,10 @@ fn kinds_for(window: &Window) -> Vec<(Kind, Window)> {
 }
 
 fn spec(args: &PlanArgs, kind: Kind, window: Window) -> anyhow::Result<FilterSpec> {
-    let asked = args.capacity.map(|Count(events)| events);
+    let asked = match args.rate {
+        Some(rate) => Some(events_of(rate, &window)?),
+        None => args.capacity.map(|Count(events)| events),
+    };
     let counted = match window {
         Window::Events(events) | Window::LandmarkEvents(events) => Some(events),
         _ => None,
@@ -271,7 +294,9 @@ fn spec(args: &PlanArgs, kind: Kind, window: Window) -> anyhow::Result<FilterSpe
         }
         (Some(events), _) | (None, Some(events)) => events,
         (None, None) => {
-            return Err(refused("how many events does a window bring? Say so with --capacity, such as 10M"));
+            return Err(refused(
+                "how many events does a window bring? Say so with --capacity, such as 10M, or with --rate, such as 1G/day",
+            ));
         }
     };
     Ok(FilterSpec {
@@ -281,6 +306,16 @@ fn spec(args: &PlanArgs, kind: Kind, window: Window) -> anyhow::Result<FilterSpe
         ticks: args.ticks,
         ..FilterSpec::new(kind, window)
     })
+}
+
+/// Returns the events of a window at this load.
+fn events_of(rate: EventRate, window: &Window) -> anyhow::Result<u64> {
+    match window {
+        Window::Duration(window_ms) | Window::LandmarkDuration(window_ms) => Ok(rate.events_in(*window_ms).max(1)),
+        _ => Err(refused(format!(
+            "window `{window}` is no time, so {rate} does not say how many events it brings: say so with --capacity"
+        ))),
+    }
 }
 
 fn refused(reason: impl Display) -> anyhow::Error {

@@ -18,7 +18,8 @@ use crate::text::numbers::grouped;
 /// The rates run from one in ten down to one in a hundred million, with so many points for each power of ten.
 const LEAST_EXPONENT: i32 = -8;
 const POINTS_OF_DECADE: i32 = 4;
-const MIB: f64 = (1 << 20) as f64;
+/// Units of memory, the largest first, and how many powers of two each has.
+const UNITS: [(&str, u32); 4] = [("TiB", 40), ("GiB", 30), ("MiB", 20), ("KiB", 10)];
 
 /// Draws what the kinds that answer for `window` take, or that one alone, into a file.
 ///
@@ -37,7 +38,7 @@ pub(super) fn draw(args: &PlanArgs, window: &Window, kind: Option<Kind>, path: &
             let asked = compared(&PlanArgs { fpr: rate, ..args.clone() }, kind, window.clone())?;
             if let Ok(costs) = Costs::of(&asked) {
                 events = costs.events_per_window;
-                points.push(point(rate, costs.memory_bytes as f64 / MIB));
+                points.push(point(rate, costs.memory_bytes as f64));
             }
         }
         if !points.is_empty() {
@@ -49,11 +50,13 @@ pub(super) fn draw(args: &PlanArgs, window: &Window, kind: Option<Kind>, path: &
             "no kind has a window `{window}` for so many events, so there is nothing to draw"
         )));
     }
-    let lines = memory::references(events).into_iter().map(|reference| {
-        let mib = reference.memory_bytes as f64 / MIB;
-        Line { name: reference.name.to_owned(), points: rates().map(|rate| (rate, mib)).collect() }
-    });
-    let svg = picture::svg(&document(events, series, lines.collect()))
+    let mut lines: Vec<Line> = Vec::new();
+    for reference in memory::references(events) {
+        let bytes = reference.memory_bytes as f64;
+        lines.push(Line { name: reference.name.to_owned(), points: rates().map(|rate| (rate, bytes)).collect() });
+    }
+    let unit = in_one_unit(&mut series, &mut lines);
+    let svg = picture::svg(&document(events, unit, series, lines))
         .map_err(|error| anyhow::anyhow!("the picture: {error}"))?;
     fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))
 }
@@ -67,7 +70,24 @@ fn point(x: f64, y: f64) -> Point {
     Point { x, mean: y, low: y, high: y, samples: 1, expected: None, printed: None, verdict: Judged::NotJudged }
 }
 
-fn document(events: u64, series: Vec<Series>, lines: Vec<Line>) -> Document {
+/// Converts all bytes to the largest unit of which the least of them is a hundredth at least, and returns its name.
+fn in_one_unit(series: &mut [Series], lines: &mut [Line]) -> &'static str {
+    let least_bytes = series.iter().flat_map(|series| &series.points).map(|point| point.mean).fold(f64::MAX, f64::min);
+    let fits = |bits: u32| least_bytes * 100.0 >= (1_u64 << bits) as f64;
+    let (unit, bits) = UNITS.into_iter().find(|(_, bits)| fits(*bits)).unwrap_or(("B", 0));
+    let unit_bytes = (1_u64 << bits) as f64;
+    for point in series.iter_mut().flat_map(|series| &mut series.points) {
+        point.mean /= unit_bytes;
+        point.low /= unit_bytes;
+        point.high /= unit_bytes;
+    }
+    for (_, bytes) in lines.iter_mut().flat_map(|line| &mut line.points) {
+        *bytes /= unit_bytes;
+    }
+    unit
+}
+
+fn document(events: u64, unit: &str, series: Vec<Series>, lines: Vec<Line>) -> Document {
     let title = format!("Memory for {} different events in a window", grouped(events));
     Document {
         name: "plan".to_owned(),
@@ -79,7 +99,7 @@ fn document(events: u64, series: Vec<Series>, lines: Vec<Line>) -> Document {
         panels: vec![Panel {
             title,
             x: Axis::log("false positives: new events called duplicates"),
-            y: Axis::log("memory, MiB"),
+            y: Axis::log(&format!("memory, {unit}")),
             series,
             lines,
         }],

@@ -218,8 +218,25 @@ fn the_last_lines_make_what_was_planned() {
             assert_eq!(asked_for(&create, planned.seed), definition, "{line}");
         }
     }
+    // Without --nodes: for the machines that the plan says to buy.
     let compared = plan("--capacity 50000").unwrap();
-    assert!(!compared.contains("filter create"), "over no nodes:\n{compared}");
+    let bought = spec(Kind::Cuckoo, "24h", 50_000);
+    let definition = SlicedDefinition::new(&bought, "horizontal:3".parse().unwrap()).unwrap();
+    assert_eq!(asked_for(&compared, bought.seed), definition, "{compared}");
+    assert!(compared.contains("On 3 machines") && compared.contains("--copies 1"), "{compared}");
+}
+
+#[test]
+fn a_load_and_copies_are_planned_for() {
+    let by_rate = plan("--rate 50k/day --window 24h --nodes 3 --replicas 2").unwrap();
+    let by_capacity = plan("--capacity 50000 --window 24h --nodes 3 --copies 1").unwrap();
+    assert_eq!(by_rate, by_capacity);
+    assert!(by_rate.contains("2 copies of each slice") && by_rate.contains("--copies 1"), "{by_rate}");
+    assert_eq!(plan("--events 7k").unwrap(), plan("--capacity 7k").unwrap());
+    let refused = plan("--rate 5/s --window 1000events").unwrap_err();
+    assert!(refused.contains("is no time") && refused.contains("--capacity"), "{refused}");
+    assert!(plan("--rate 5").unwrap_err().contains("5000/s"));
+    assert!(plan("--capacity 5k --copies 1").is_err(), "copies are on nodes");
 }
 
 #[test]

@@ -41,15 +41,20 @@ pub(super) fn write(plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
         spread_over_nodes(spread, out)?;
     }
     match &plan.create {
-        Some(command) => last_words(command, out),
+        Some(command) => last_words(command, plan, out),
         None => Ok(()),
     }
 }
 
 /// The command to paste into a shell.
-fn last_words(command: &str, out: &mut dyn Write) -> io::Result<()> {
+fn last_words(command: &str, plan: &Plan, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
-    writeln!(out, "  Made by this (--cluster names any of the nodes):")?;
+    match (&plan.recommended, plan.buy.first()) {
+        (Some(_), Some(first)) => {
+            writeln!(out, "  On {} machines (--cluster names any of the nodes):", first.machines)?;
+        }
+        _ => writeln!(out, "  Made by this (--cluster names any of the nodes):")?,
+    }
     writeln!(out)?;
     pasted(command, out)
 }

@@ -92,7 +92,7 @@ fn too_long(plan: &Plan, costs: &Costs) -> String {
 
 fn recommend(recommended: &Recommended, filters: &[Costs], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)?;
-    writeln!(out, "  Recommended: kind {}.", recommended.kind)?;
+    writeln!(out, "  Recommended: kind {}. In one process:", recommended.kind)?;
     writeln!(out)?;
     pasted(&recommended.command, out)?;
     if let Some(WithLateness { lateness_ms, memory_bytes, bits_per_event }) = &recommended.with_lateness {
