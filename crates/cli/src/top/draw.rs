@@ -16,8 +16,16 @@ use super::view::{Pane, View};
 const COLUMNS_MIN: u16 = 80;
 const LINES_MIN: u16 = 24;
 
-/// Lines of the alarms' pane, with its frame.
+/// Lines of the alarms' pane, with its frame and one line for the command.
 const ALARMS_LINES: u16 = 5;
+/// Nodes that are shown in any case.
+const NODES_SHOWN: u16 = 3;
+/// Lines of a table beside its rows: a frame and a heading.
+const FRAME_LINES: u16 = 3;
+/// With fewer lines than this the pane of work has one row.
+const ROOMY_LINES: u16 = 28;
+/// What stands before a command.
+const PROMPT: &str = "  > ";
 
 /// Draws what is looked at.
 pub(super) fn draw(frame: &mut Frame<'_>, view: &View) {
@@ -33,11 +41,14 @@ pub(super) fn draw(frame: &mut Frame<'_>, view: &View) {
     let is = |pane: Pane| view.pane() == pane;
     // The pane that has the keys gets the room.
     let grown = |pane: Pane, least: u16| if is(pane) { Constraint::Fill(3) } else { Constraint::Min(least) };
-    let work_lines = (view.lines(Pane::Work) as u16).saturating_add(2).clamp(3, 5);
+    let work_lines_max = if area.height < ROOMY_LINES { 3 } else { 5 };
+    let work_lines = (view.lines(Pane::Work) as u16).saturating_add(2).clamp(3, work_lines_max);
+    let nodes_least = FRAME_LINES + (view.lines(Pane::Nodes) as u16).clamp(1, NODES_SHOWN);
+    let alarms_lines = ALARMS_LINES + command_lines(view, area.width) - 1;
     let [head, alarms, nodes, filters, under_way, keys] = Layout::vertical([
         Constraint::Length(2),
-        if is(Pane::Alarms) { Constraint::Fill(2) } else { Constraint::Length(ALARMS_LINES) },
-        grown(Pane::Nodes, 5),
+        if is(Pane::Alarms) { Constraint::Fill(2) } else { Constraint::Length(alarms_lines) },
+        grown(Pane::Nodes, nodes_least),
         grown(Pane::Filters, 5),
         if is(Pane::Work) { Constraint::Fill(2) } else { Constraint::Length(work_lines) },
         Constraint::Length(1),
@@ -102,13 +113,25 @@ fn draw_alarms(frame: &mut Frame<'_>, area: Rect, view: &View) {
         frame.render_widget(Paragraph::new("nothing needs a look").block(block), area);
         return;
     }
-    let [list, below] = Layout::vertical([Constraint::Min(3), Constraint::Length(1)]).areas(area);
+    let command_lines = command_lines(view, area.width);
+    let [list, below] = Layout::vertical([Constraint::Min(3), Constraint::Length(command_lines)]).areas(area);
     let rows = alarms.iter().map(alarm).map(|(text, mark)| row([text], mark)).collect();
     let title = format!("alarms ({})", alarms.len());
     draw_table(frame, list, (view, Pane::Alarms, title), (&[], rows, &[Constraint::Fill(1)]));
-    let command = alarms.get(view.chosen(Pane::Alarms)).and_then(command).unwrap_or_default();
     let style = Style::new().add_modifier(Modifier::BOLD);
-    frame.render_widget(Paragraph::new(format!("  > {command}")).style(style), below);
+    let text = Paragraph::new(chosen_command(view)).wrap(ratatui::widgets::Wrap { trim: true });
+    frame.render_widget(text.style(style), below);
+}
+
+/// Returns the command that helps with the alarm that is chosen.
+fn chosen_command(view: &View) -> String {
+    let chosen = view.overview().alarms.get(view.chosen(Pane::Alarms));
+    format!("{PROMPT}{}", chosen.and_then(command).unwrap_or_default())
+}
+
+/// Returns how many lines the command takes: two if it is longer than the terminal is wide.
+fn command_lines(view: &View, columns: u16) -> u16 {
+    if chosen_command(view).chars().count() > usize::from(columns) { 2 } else { 1 }
 }
 
 fn block(view: &View, pane: Pane, title: String) -> Block<'static> {

@@ -40,7 +40,7 @@ pub(super) fn heading(overview: &Overview) -> (String, String) {
     let up = nodes.iter().filter(|node| node.state == "up").count();
     let title = format!("firstseen, as {} sees it, {leader}", clean(&cluster.node));
     let sums = format!(
-        "{up} of {} nodes up, {} of {} slices complete, {} events/s, {} new/s, {} undecided/s",
+        "{up} of {} nodes up, {}/{} slices, {} events/s, {} new/s, {} undecided/s",
         nodes.len() + overview.nodes_left_out,
         slices.complete,
         slices.all,

@@ -80,6 +80,24 @@ fn the_least_terminal_shows_all_panes() {
     has(&shown, &["filter-001", "87%", "5/6 1 do", "▂ █", "q quit", "p pause"]);
 }
 
+/// At 80 by 24 the sum of undecided events, the third node and the end of a long command were not shown.
+#[test]
+fn the_least_terminal_hides_no_node_no_sum_and_no_part_of_a_command() {
+    let mut overview = busy();
+    let all = "firstseen cluster rebalance --plan --addr db-7.example.net:7400 --tls-ca ca.pem --tls-cert admin.pem";
+    overview.alarms[0].command = all.to_owned();
+    overview.verdicts = Verdicts {
+        first_seen_per_s: Some(123_456.0),
+        duplicate_per_s: Some(1_234_567.0),
+        undecided_per_s: Some(98_765.0),
+        undecided: Vec::new(),
+    };
+    overview.slices = SliceCounts { all: 1_024, complete: 1_023, down: 1, ..SliceCounts::default() };
+    let shown = shown(&View::of(overview), 80, 24);
+    has(&shown, &["undecided/s", "node-1", "node-2", "node-3", "--addr db-7.example.net:7400", "--tls-cert admin.pem"]);
+    has(&shown, &["filter-001", "visits@athens", "q quit"]);
+}
+
 #[test]
 fn a_smaller_one_says_so() {
     let view = View::of(busy());
