@@ -1,5 +1,5 @@
-//! A folder of journal files in a process that has as many files open as it may. It changes the limit of its process, so it stands
-//! beside the other tests.
+//! A folder of journal files in a process that has as many files open as it may. It needs a process of its own, as it lowers the
+//! limit of that process.
 
 use std::fs::File;
 use std::io::ErrorKind;
