@@ -230,8 +230,8 @@ fn after_a_restart_keys_that_nobody_has_named_are_not_called_seen() {
     }
 }
 
-/// `claim = "on-expiry-confirm"`: 300 of 300 keys that `SET NX` had recorded, as the client believed, were new after SIGTERM and a
-/// restart, while `safe-to-stop` had said that nothing would be lost.
+/// With `claim = "on-expiry-confirm"`, a client set 300 keys by `SET NX`. After SIGTERM and a restart of the node all of them were new,
+/// although `safe-to-stop` had said that nothing would be lost: the door dropped the claims that it had not confirmed yet.
 #[test]
 fn a_door_that_closes_confirms_what_it_has_still_to_confirm() {
     let rule = "[[redis.filter]]\nname = \"jobs\"\nclaim = \"on-expiry-confirm\"\n";

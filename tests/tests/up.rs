@@ -133,7 +133,7 @@ fn a_port_that_another_cluster_has_is_refused() {
     folder.run(&format!("up --nodes 1 --data new --port {port}")).fails(2, &["is in use by another program"]);
     folder.run(&format!("up --nodes 1 --data new --detach --port {port}")).fails(2, &["is in use by another program"]);
     assert!(!folder.has("new"), "a folder is left behind");
-    // A folder that keeps its ports, one of which another program has got meanwhile.
+    // The folder keeps its ports. Another program listens on one of them when the cluster is started again.
     folder.run("up --end --data there").ok();
     let _other = std::net::TcpListener::bind(address).expect("the port that is free again");
     folder.run("up --data there").fails(2, &["of node-1 in there is in use by another program"]);

@@ -2,7 +2,7 @@
 //!
 //! Promises: bounded memory; an event is confirmed before its lease is over, as long as its nodes answer; a claim that was released is
 //! not confirmed, nor is one whose owner has lost the right to record. When the node stops, all claims that wait are confirmed at
-//! once. When it crashes, they are lost: the next client that asks is told that the event is new. Must not know: connections.
+//! once. When it crashes, they are lost, and their events are new to the next client. This module must not depend on connections.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::Ordering;
@@ -104,8 +104,8 @@ impl Waiting {
         Some(due)
     }
 
-    /// Removes and returns the first claims that are due at `until`, or of all claims if that is `None`, by filter. Their bytes count
-    /// until [`Self::end`].
+    /// Removes the claims that are due at `until`, the earliest first and [`ITEMS_MAX`] at most, and returns them by filter. `None`
+    /// takes claims that are not due, too. Their bytes stay counted until [`Self::end`].
     fn take_due(&mut self, until: Option<Instant>) -> BTreeMap<Arc<str>, Vec<Due>> {
         let mut taken: BTreeMap<Arc<str>, Vec<Due>> = BTreeMap::new();
         for _ in 0..ITEMS_MAX {
@@ -242,8 +242,8 @@ impl Confirmer {
         let mut allowed: HashMap<*const (), bool> = HashMap::new();
         due.retain(|due| {
             let guest = &due.claimed.guest;
-            let may = || guest.may(FilterVerb::Observe, filter, 0).is_ok();
-            *allowed.entry(Arc::as_ptr(guest).cast()).or_insert_with(may)
+            let known = allowed.entry(Arc::as_ptr(guest).cast());
+            *known.or_insert_with(|| guest.may(FilterVerb::Observe, filter, 0).is_ok())
         });
         let forbidden = count - due.len();
         if forbidden > 0 {
@@ -304,24 +304,23 @@ mod tests {
         }
     }
 
+    fn fence(number: u64) -> Fence {
+        Fence::new(FilterId(1), Epoch(1), Incarnation(1), number).unwrap()
+    }
+
+    /// A claim of an event with this number that is due now.
+    fn due(number: u64, guest: &Arc<dyn Guest>) -> Due {
+        let item = [number as u8].into();
+        let claimed = Claimed { filter: "f".into(), item, at_ms: 0, fence: fence(number), guest: guest.clone() };
+        Due { at: Instant::now(), tries: 0, claimed }
+    }
+
     /// A client claimed an event by `SET NX`, and its right was revoked before the lease was over. The door recorded the event all
     /// the same, as it asked by the rights of the node.
     #[test]
     fn claims_of_a_client_that_lost_its_right_are_not_confirmed() {
-        let fence = |number| Fence::new(FilterId(1), Epoch(1), Incarnation(1), number).unwrap();
         let counts = Arc::new(DoorCounts::new());
         let confirmer = Confirmer::new(counts.clone());
-        let due = |number: u64, guest: &Arc<dyn Guest>| Due {
-            at: Instant::now(),
-            tries: 0,
-            claimed: Claimed {
-                filter: "f".into(),
-                item: [number as u8].into(),
-                at_ms: 0,
-                fence: fence(number),
-                guest: guest.clone(),
-            },
-        };
         let allowed: Arc<dyn Guest> = Arc::new(Somebody { may: true });
         let revoked: Arc<dyn Guest> = Arc::new(Somebody { may: false });
         let mut claims = vec![due(1, &allowed), due(2, &revoked), due(3, &allowed), due(4, &revoked)];
@@ -333,7 +332,6 @@ mod tests {
     #[test]
     fn what_is_due_leaves_by_filter_and_what_was_let_go_does_not() {
         let now = Instant::now();
-        let fence = |number| Fence::new(FilterId(1), Epoch(1), Incarnation(1), number).unwrap();
         let add = |waiting: &mut Waiting, number: u64, filter: &str, after_s: u64, bytes: usize| {
             let claimed = Claimed {
                 filter: filter.into(),

@@ -252,13 +252,14 @@ fn keep(event: usize, form: Form, (batch, answers): (&Batch, &Answers), (desk, o
     let (Act::Claim(lease), Some(Hold::Own(fence))) = (*act, answers.holds.get(event)) else { return };
     // Nothing is granted without a time where events bring their times.
     let at_ms = at_ms.or(desk.now_ms.ok()).unwrap_or_default();
-    let guest = desk.guest.clone();
-    let claimed = || Claimed { filter: filter.clone(), item: item.into(), at_ms, fence: *fence, guest };
-    let confirms = !form.is_own() && desk.rules.claim(filter) == ClaimRule::OnExpiryConfirm;
-    // While there is time left, so that nobody else is granted it before.
-    if confirms && !desk.confirmer.add(claimed(), desk.asked_at + lease - lease / 8) {
-        // It may be delivered again when the lease is over; to refuse it now would lose it.
-        tracing::warn!(filter = &**filter, "too many claims wait to be confirmed: one is left to its lease");
+    if !form.is_own() && desk.rules.claim(filter) == ClaimRule::OnExpiryConfirm {
+        let guest = desk.guest.clone();
+        let claimed = Claimed { filter: filter.clone(), item: item.into(), at_ms, fence: *fence, guest };
+        // While there is time left, so that nobody else is granted it before.
+        if !desk.confirmer.add(claimed, desk.asked_at + lease - lease / 8) {
+            // It may be delivered again when the lease is over; to refuse it now would lose it.
+            tracing::warn!(filter = &**filter, "too many claims wait to be confirmed: one is left to its lease");
+        }
     }
     own.add(filter, item, OwnClaim { fence: *fence, at_ms, until: desk.asked_at + lease });
 }

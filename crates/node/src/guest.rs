@@ -254,8 +254,8 @@ fn missing(principal: &str, right: Right, filter: Option<&str>) -> String {
     )
 }
 
-/// Returns the flag that grants a right on a filter. Whoever opens a filter is asked for `describe` first, and mostly wants to do more
-/// with it.
+/// Returns the flag that grants a right on a filter. A client that opens a filter needs `describe` first, but most clients go on to
+/// record events, so the flag for `describe` recommends `observe`.
 fn allow(verb: FilterVerb) -> String {
     match verb {
         FilterVerb::Describe => {

@@ -53,8 +53,8 @@ pub(crate) fn open(listener: Option<TcpListener>, tls: Option<ServerTls>, shared
     address
 }
 
-/// Closes the door. Waits until Redis clients have the replies to what they have sent, but not for those that do not read, and until
-/// the claims that the door has to confirm are confirmed. It takes [`REPLIES_MAX`] at most, or `confirms_max` if claims wait.
+/// Closes the door for Redis clients. Waits until open connections have their replies, for [`REPLIES_MAX`] at most, and then until the
+/// door has confirmed its pending claims, for `confirms_max` at most.
 pub(crate) async fn close(shared: &Shared, confirms_max: Duration) {
     shared.departure.door_closed.cancel();
     let Some(door) = shared.open.door.get() else { return };

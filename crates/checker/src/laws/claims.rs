@@ -210,9 +210,12 @@ mod tests {
         );
     }
 
+    fn unknown(at_us: u64) -> Call {
+        observed(at_us, at_us + 5, Decision::Undecided(Reason::ClaimsUnknown))
+    }
+
     #[test]
     fn an_event_whose_holder_stays_unknown_is_found() {
-        let unknown = |at_us| observed(at_us, at_us + 5, Decision::Undecided(Reason::ClaimsUnknown));
         assert_eq!(broken(vec![], vec![unknown(5_000_000)], Some(1_000)), [""; 0], "leases may still run");
         assert_eq!(broken(vec![], vec![unknown(5_000_000), unknown(20_000_000)], None), [""; 0], "all is not well");
         assert_eq!(broken(vec![], vec![unknown(20_000_000)], Some(1_000)), [KNOWN]);

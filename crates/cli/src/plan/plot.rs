@@ -70,11 +70,11 @@ fn point(x: f64, y: f64) -> Point {
     Point { x, mean: y, low: y, high: y, samples: 1, expected: None, printed: None, verdict: Judged::NotJudged }
 }
 
-/// Converts all bytes to the largest unit of which the least of them is a hundredth at least, and returns its name.
+/// Converts all values from bytes to one unit, and returns its name: the largest unit in which the smallest value is at least 0.01.
 fn in_one_unit(series: &mut [Series], lines: &mut [Line]) -> &'static str {
     let least_bytes = series.iter().flat_map(|series| &series.points).map(|point| point.mean).fold(f64::MAX, f64::min);
-    let fits = |bits: u32| least_bytes * 100.0 >= (1_u64 << bits) as f64;
-    let (unit, bits) = UNITS.into_iter().find(|(_, bits)| fits(*bits)).unwrap_or(("B", 0));
+    let fitting = UNITS.into_iter().find(|(_, bits)| least_bytes * 100.0 >= (1_u64 << bits) as f64);
+    let (unit, bits) = fitting.unwrap_or(("B", 0));
     let unit_bytes = (1_u64 << bits) as f64;
     for point in series.iter_mut().flat_map(|series| &mut series.points) {
         point.mean /= unit_bytes;

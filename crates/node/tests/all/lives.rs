@@ -180,6 +180,11 @@ async fn decided(filter: &Filter, key: u64, now_ms: u64, life_ms: Option<u64>) -
     panic!("no verdict after {TRIES} tries");
 }
 
+/// The time after so many seconds.
+fn second(seconds: u64) -> u64 {
+    BEGIN_MS + 1_000 * seconds
+}
+
 /// While a filter of 1 h was altered to 48 h, every key with a time of its own was undecided (`Late`), also known ones: their lives
 /// were counted by the new window, and the former filter was asked with that time. While one of 2 min was altered, a key of 5 s was
 /// seen for 125 s.
@@ -187,8 +192,7 @@ async fn decided(filter: &Filter, key: u64, now_ms: u64, life_ms: Option<u64>) -
 async fn a_life_is_as_long_while_the_filter_is_altered() {
     let node = TestNode::start("a", Limits::default()).await;
     node.init().await;
-    let second = |seconds: u64| BEGIN_MS + 1_000 * seconds;
-    // Lives of 5 s and 60 s are over after so many seconds: they may last two units longer, of which a window has about 200.
+    // After `over_s` seconds the lives of 5 s and 60 s are over. A life may last two of the filter's ticks longer.
     for (name, before, after, over_s) in
         [("longer", "1h", "48h", 8_000), ("equal", "2m", "2m", 70), ("shorter", "48h", "1h", 8_000)]
     {

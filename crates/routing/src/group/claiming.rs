@@ -1,7 +1,7 @@
 //! The claims of the events that a group heads: what both machines of groups share.
 //!
-//! Promises: a grant has a fence above all that this process gave before; no event is granted of which another head, or the filter
-//! before this one, may hold a claim. Must not know: cells, messages.
+//! Promises: each grant of this process has a greater fence than the grants before it. An event is not granted while another head, or
+//! the filter that this one replaced, may hold a claim of it. This module must not depend on cells or messages.
 
 use firstseen_filter::Probes;
 

@@ -4,13 +4,13 @@
 use std::num::NonZeroU32;
 
 use crate::common::{Dice, definition, digest, spec};
-use crate::network::{FORMER, Network};
+use crate::network::{FORMER, Network, follower_map, lone_map};
 use firstseen_filter::{FilterSpec, Kind, Layout};
 use firstseen_mesh::plain_submission;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
-    Closed, Decision, Fence, FilterId, FilterPolicies, GroupReply, Hold, NodeId, Operation, OwnerLimits, Reason,
-    SlicedDefinition, Submission,
+    Closed, ClusterMap, Decision, Fence, FilterId, FilterPolicies, GroupReply, Hold, NodeId, Operation, OwnerLimits,
+    Reason, SlicedDefinition, Submission,
 };
 
 const LEASE_MS: u32 = 1_000;
@@ -21,15 +21,16 @@ const ALTERED: Decision = Decision::Undecided(Reason::Altered);
 const UNKNOWN: Decision = Decision::Undecided(Reason::ClaimsUnknown);
 const NODE_LEASE_MS: u64 = 500;
 
-/// How a network is made: of a filter alone, or of one that has followed another.
-type Make = fn(&SlicedDefinition, FilterPolicies, &[NodeId], OwnerLimits, Dice) -> Network;
+/// Makes the map of a filter alone, or of one that has followed another.
+type MakeMap = fn(&SlicedDefinition, FilterPolicies, &[NodeId]) -> ClusterMap;
 
-fn network(make: Make, slicing: &str, slices: u64, limits: OwnerLimits) -> Network {
+fn network(make_map: MakeMap, slicing: &str, slices: u64, limits: OwnerLimits) -> Network {
     let owners: Vec<NodeId> = (0..slices).map(|slice| NodeId(1 + slice % 3)).collect();
     let policies = FilterPolicies { claim_lease_max_ms: NonZeroU32::new(LEASE_MS), ..FilterPolicies::default() };
     let layout = if slicing == "horizontal:3" { Layout::Blocked { lines: 1 } } else { Layout::Classic };
     let spec = FilterSpec { layout: Some(layout), ..spec(Kind::Timing, "1h", 1 << 20, 5) };
-    let mut network = make(&definition(&spec, slicing), policies, &owners, limits, Dice(7));
+    let map = make_map(&definition(&spec, slicing), policies, &owners);
+    let mut network = Network::of(map, limits, Dice(7));
     network.nodes().into_iter().for_each(|node| network.deliver_map(node));
     network
 }
@@ -54,7 +55,7 @@ fn call(network: &mut Network, sequence: u64, key: u64, (operation, fence): (Ope
 /// Claims events, closes the filter, and returns what consumers are told of a claim by another one, and then of the holder's
 /// confirm, for each event.
 fn told(slicing: &str, slices: u64, limits: OwnerLimits) -> Vec<(Decision, Decision)> {
-    let mut network = network(Network::new, slicing, slices, limits);
+    let mut network = network(lone_map, slicing, slices, limits);
     let fences: Vec<Fence> = (0..KEYS)
         .map(|key| match call(&mut network, key, key, (CLAIM, None)).holds[0] {
             Hold::Own(fence) => fence,
@@ -94,7 +95,7 @@ fn a_closed_filter_that_forgets_its_claims_is_found() {
 #[test]
 fn a_closed_filter_sends_an_event_on_when_its_lease_is_over() {
     for (slicing, slices) in SLICINGS {
-        let mut network = network(Network::new, slicing, slices, OwnerLimits::default());
+        let mut network = network(lone_map, slicing, slices, OwnerLimits::default());
         assert_eq!(call(&mut network, 1, 1, (CLAIM, None)).decisions[0], HELD);
         close(&mut network);
         network.wait(u64::from(LEASE_MS) - 1);
@@ -104,9 +105,10 @@ fn a_closed_filter_sends_an_event_on_when_its_lease_is_over() {
     }
 }
 
-/// The former filter goes while its claims may still run: what each call of claims and observations is told until they are over.
+/// Removes the former filter while its claims may still run. Returns the decisions on a claim at once, on an observation just before
+/// the last claim is over, and on an observation afterwards.
 fn told_when_the_former_is_gone(slicing: &str, slices: u64, limits: OwnerLimits) -> [Decision; 3] {
-    let mut network = network(Network::of_follower, slicing, slices, limits);
+    let mut network = network(follower_map, slicing, slices, limits);
     assert_eq!(call(&mut network, 0, 0, (CLAIM, None)).decisions[0], HELD, "{slicing}: the former one is asked first");
     network.next_map().filters.remove(&FORMER);
     network.nodes().into_iter().for_each(|node| network.deliver_map(node));

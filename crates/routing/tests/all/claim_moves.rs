@@ -402,8 +402,8 @@ fn one_consumer_holds_an_event_of_one_slice() {
     keep_their_promises(SEEDS, &TOGETHER);
 }
 
-/// The first seeds at which rules that are broken are missed. A filter is altered in no run here: `claim_closing.rs` has the
-/// twelfth rule.
+/// The first seeds at which rules that are broken are missed. No run here alters a filter: `claim_closing.rs` has the rules of
+/// alterations. `crates/sim/tests/all/claims.rs` has `TellsUnknownClaims`.
 const MISSED_AT: [(Rule, u64); 11] = [
     (Rule::GrantsRecordNothing, 0),
     (Rule::AwaitsAllAnswers, 144),

@@ -79,6 +79,23 @@ pub(crate) fn seat(group: u32, node: NodeId) -> Seat {
     Seat { filter: FILTER, group, node }
 }
 
+/// A map of a filter that has followed [`FORMER`], which is still there.
+pub(crate) fn follower_map(definition: &SlicedDefinition, policies: FilterPolicies, owners: &[NodeId]) -> ClusterMap {
+    let mut map = filter_map(FILTER, definition, policies, owners);
+    if let Some(record) = map.filters.get_mut(&FILTER) {
+        let mut former = record.clone();
+        former.line.closed = Some(Closed { successor: FILTER, ..Closed::default() });
+        record.line.former = Some(FORMER);
+        map.filters.insert(FORMER, former);
+    }
+    map
+}
+
+/// A map of a filter alone.
+pub(crate) fn lone_map(definition: &SlicedDefinition, policies: FilterPolicies, owners: &[NodeId]) -> ClusterMap {
+    filter_map(FILTER, definition, policies, owners)
+}
+
 impl Network {
     pub(crate) fn new(
         definition: &SlicedDefinition,
@@ -91,25 +108,7 @@ impl Network {
         Self::of(filter_map(FILTER, definition, policies, owners), limits, dice)
     }
 
-    /// The same, where the filter has followed [`FORMER`], which is still there.
-    pub(crate) fn of_follower(
-        definition: &SlicedDefinition,
-        policies: FilterPolicies,
-        owners: &[NodeId],
-        limits: OwnerLimits,
-        dice: Dice,
-    ) -> Self {
-        let mut map = filter_map(FILTER, definition, policies, owners);
-        if let Some(record) = map.filters.get_mut(&FILTER) {
-            let mut former = record.clone();
-            former.line.closed = Some(Closed { successor: FILTER, ..Closed::default() });
-            record.line.former = Some(FORMER);
-            map.filters.insert(FORMER, former);
-        }
-        Self::of(map, limits, dice)
-    }
-
-    fn of(map: ClusterMap, limits: OwnerLimits, dice: Dice) -> Self {
+    pub(crate) fn of(map: ClusterMap, limits: OwnerLimits, dice: Dice) -> Self {
         Self {
             mesh: Mesh::new(map, limits, Order::OfLinks, NOW).unwrap(),
             views: BTreeMap::new(),
