@@ -13,6 +13,7 @@ mod copies;
 mod heard;
 mod joining;
 mod mirrors;
+mod names;
 mod workbench;
 
 use firstseen_filter::{FilterDefinition, FilterSlice, Kind, LiveEvents, PartError, Refresh, Stamp, Unit, Verdict};
@@ -362,7 +363,9 @@ impl TogetherGroup {
         let rescan_ms = self.rescans().then(|| self.from_copies.compared.next_ms()).flatten();
         let expiry_ms = self.mirrors.next_expiry_ms();
         let unsure_ms = self.claiming.as_ref().and_then(|claiming| claiming.next_ms());
-        let others = [self.guard.next_expiry_ms(), opening_ms, proposal_ms, fetch_ms, rescan_ms, expiry_ms, unsure_ms];
+        let names_ms = self.next_ask_names_ms();
+        let others =
+            [self.guard.next_expiry_ms(), opening_ms, proposal_ms, fetch_ms, rescan_ms, expiry_ms, unsure_ms, names_ms];
         others.into_iter().flatten().min()
     }
 
@@ -448,6 +451,9 @@ impl TogetherGroup {
         self.wholeness.restore(is_whole);
         if self.mirrors.has_others() {
             self.forget_names();
+            if self.wholeness.is_complete() {
+                self.joining.note_first();
+            }
         }
         self.slice.recount();
     }

@@ -74,7 +74,8 @@ pub enum PeerBody {
     Set(SetBatch),
     /// To the head.
     SetAcks(SetAcks),
-    /// To every node of the group, by one that was away: up to which unit were events recorded without it?
+    /// To every node of the group, by one that was away: up to which unit were events recorded without it? Where one slice has all
+    /// positions of an event, to the copy that answers: which replies has it given?
     AskPast,
     /// The answer to `AskPast`, by a node that sets its events at the asking one from now on.
     Past(Past),
@@ -83,10 +84,10 @@ pub enum PeerBody {
     /// The answer to `AskCells`.
     Cells(CellParts),
     /// Where one slice has all positions of an event: what the copy that answers has recorded, to the other copies, which
-    /// acknowledge the number. Where positions are divided: replies, from a head to the node that is to head its events;
-    /// without a number, as nobody acknowledges them.
+    /// acknowledge the number. Without a number, as nobody acknowledges them, replies alone: there, those that a copy which comes back
+    /// does not know; where positions are divided, those of a head, to the node that is to head its events.
     Mirror(Option<MirrorNumber>, Arc<Mirrored>),
-    /// To a node that has taken over a slice.
+    /// To a node that has taken over a slice; or around the replies that a copy which comes back does not know.
     HandedOver(HandedOver),
 }
 

@@ -137,7 +137,8 @@ impl Run {
     fn run(mut self) -> (BTreeMap<u64, Decisions>, u64) {
         self.network.gathers = self.dice.below(2) == 0;
         (0..STEPS).for_each(|_| self.step());
-        for _ in 0..40 {
+        // A copy that nobody tells all replies to names waits for as long as these may come again.
+        for _ in 0..80 {
             if let Some(down) = self.network.nodes().into_iter().find(|node| self.network.map().is_down(*node)) {
                 self.network.start_anew(down);
             }
@@ -179,7 +180,7 @@ fn are_handed_over(seeds: u64, slicings: impl Fn(u64) -> &'static [(&'static str
         }
     }
     println!("{firsts} first-seen, {duplicates} duplicates, {lost} losses");
-    assert!(2 * lost > 3 * seeds, "{lost} losses: nothing was handed on");
+    assert!(lost > seeds, "{lost} losses: nothing was handed on");
     assert!(firsts as u64 > 10 * seeds && duplicates > firsts, "{firsts} and {duplicates}");
 }
 

@@ -35,6 +35,7 @@ mod prober;
 mod reach;
 mod replay;
 mod replay_hops;
+mod returning_copies;
 mod room_after_loss;
 mod slicing;
 mod state;

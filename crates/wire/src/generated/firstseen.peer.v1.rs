@@ -129,7 +129,8 @@ pub mod link_frame {
         ClaimTests(super::ClaimTests),
     }
 }
-/// Its sender may lack what was recorded while it was away, and asks every node of the group when that was.
+/// Its sender may lack what was recorded while it was away, and asks every node of the group when that was. Where one slice has all
+/// positions of an event, it asks the copy that answers for the replies that it remembers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct AskPast {
     #[prost(uint64, tag = "1")]
@@ -155,7 +156,8 @@ pub struct Past {
     #[prost(bool, tag = "5")]
     pub has_handed_over: bool,
 }
-/// Its sender heads nothing any more of what the receiver has taken over.
+/// Its sender heads nothing any more of what the receiver has taken over. Where one slice has all positions of an event, two of these
+/// enclose the replies for which the receiver has asked (Mirror messages without numbers).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct HandedOver {
     #[prost(uint64, tag = "1")]
@@ -164,7 +166,7 @@ pub struct HandedOver {
     pub filter_epoch: u64,
     #[prost(uint32, tag = "3")]
     pub group: u32,
-    /// For so long the receiver has been sent every reply that the sender gave under a name.
+    /// For so long the receiver has been sent every reply that the sender gave under a name. 0 begins the enclosed replies.
     #[prost(uint64, tag = "4")]
     pub told_for_ms: u64,
     /// The epoch by which, or before which, the receiver has taken over.

@@ -10,18 +10,20 @@ use std::sync::Arc;
 use firstseen_filter::{PartError, Probes};
 
 use super::TogetherGroup;
+use super::names::remembered;
 use crate::group::copying::parts_of;
 use crate::group::gap::Missing;
 use crate::group::guard::ReplayGuard;
 use crate::group::parts::TakesParts;
+use crate::group::persisting::restore_names;
 use crate::group::rules::Rule;
 use crate::group::site::Site;
 use crate::group::wholeness::Completeness;
 use crate::ids::{Epoch, Incarnation, NodeId};
 use crate::map::{ClusterMap, FilterRecord};
 use crate::protocol::{
-    AskCells, BackupCells, CellParts, Command, Entry, Mirrored, Moment, MonotonicMs, PeerBody, PeerMessage, SetAcks,
-    Submission,
+    AskCells, BackupCells, CellParts, Command, Entry, HandedOver, Mirrored, Moment, MonotonicMs, PeerBody, PeerMessage,
+    SetAcks, Submission,
 };
 use crate::verdict::{Decision, Reason};
 
@@ -60,6 +62,7 @@ impl TogetherGroup {
         let (slices, epoch) = (if is_due { vec![0] } else { Vec::new() }, self.mirrors.epoch());
         self.commands.extend(self.proposals.propose(&self.site, slices, epoch, now_ms));
         self.joining.end_input(now_ms);
+        self.ask_names();
         if !self.wholeness.is_complete() && !self.mirrors.is_gone_here() {
             let Self { from_copies, mirrors, present, slice, .. } = self;
             if let Some((source, ask)) = from_copies.fetch(mirrors.sources(), epoch, present, slice) {
@@ -73,8 +76,8 @@ impl TogetherGroup {
     fn is_complete_again(&self, now_ms: MonotonicMs) -> bool {
         let Self { definition, present, .. } = self;
         let is_over = |missing: &Missing| missing.is_over(definition, present, present.clock().now_unit());
-        let has_fetched = self.has_fetched_all() && self.known_ms() <= now_ms;
-        self.wholeness.is_whole() || has_fetched || self.missing.as_ref().is_some_and(is_over)
+        let has_cells = || self.has_fetched_all() || self.missing.as_ref().is_some_and(is_over);
+        self.wholeness.is_whole() || self.known_ms() <= now_ms && has_cells()
     }
 
     /// Whether everything is here that other copies have recorded without this one.
@@ -82,9 +85,15 @@ impl TogetherGroup {
         self.mirrors.has_others() && !self.mirrors.is_gone_here() && self.from_copies.fetched.has(0)
     }
 
-    /// When fetched cells count: once all names that may come again are known, where a node sends the replies to them.
+    /// When the cells here count as complete: once all names that may come again are known, where a node sends the replies to them.
     pub(super) fn known_ms(&self) -> MonotonicMs {
-        self.joining.known_ms(self.mirrors.has_live_origin())
+        let is_told = self.mirrors.has_live_origin() || self.mirrors.other_that_answers().is_some();
+        self.joining.known_ms(is_told)
+    }
+
+    /// Whether this copy answers, and has everything.
+    fn answers(&self) -> bool {
+        self.mirrors.is_asked() && self.wholeness.is_complete()
     }
 
     /// The node counts as started anew. The map says whether others have recorded anything meanwhile.
@@ -186,7 +195,11 @@ impl TogetherGroup {
             PeerBody::AskCells(_) => {}
             // Messages of groups whose slices share events.
             PeerBody::Test(_) | PeerBody::ClaimTests(_) | PeerBody::Resolved(_) | PeerBody::Set(_) => {}
-            PeerBody::AskPast | PeerBody::Past(_) | PeerBody::HandedOver(_) | PeerBody::Mirror(None, _) => {}
+            PeerBody::AskPast if message.epoch <= self.mirrors.epoch() && self.answers() => self.hand_names(from),
+            PeerBody::Mirror(None, replied) => self.hear_names(&replied),
+            PeerBody::HandedOver(handed) => self.hear_handed_over(handed),
+            // Replies that this copy cannot vouch for.
+            PeerBody::AskPast | PeerBody::Past(_) => {}
         }
         self.mind_gap();
     }
@@ -259,6 +272,51 @@ impl TogetherGroup {
     pub(super) fn forget_names(&mut self) {
         self.guard = ReplayGuard::new(self.joining.horizon_ms(), self.present.limits().guard_bytes_max);
         self.joining.begin_at_next_input();
+    }
+
+    /// Asks the copy that answers for its replies, if they are needed.
+    pub(super) fn ask_names(&mut self) {
+        let Some(answering) = self.mirrors.other_that_answers() else { return };
+        if self.joining.asks(self.present.now_ms()) {
+            self.commands.push(self.mirrors.send(answering, PeerBody::AskPast));
+        }
+    }
+
+    /// When [`Self::ask_names`] has something to do.
+    pub(super) fn next_ask_names_ms(&self) -> Option<MonotonicMs> {
+        self.joining.next_ask_ms().filter(|_| self.mirrors.other_that_answers().is_some())
+    }
+
+    /// Sends another copy the replies that are remembered here.
+    pub(super) fn hand_names(&mut self, to: NodeId) {
+        let (epoch, now_ms) = (self.mirrors.epoch(), self.present.now_ms());
+        let handed = |told_for_ms: u64| PeerBody::HandedOver(HandedOver { epoch, told_for_ms });
+        let clock = self.present.clock().reading();
+        let replies = remembered(&self.guard, clock, &self.slice);
+        let whole_since_ms = self.guard.whole_since_ms();
+        let whole_for_ms = if whole_since_ms == MonotonicMs::START { u64::MAX } else { now_ms.since(whole_since_ms) };
+        let known_for_ms = if replies.is_some() { self.joining.known_for_ms(now_ms).min(whole_for_ms) } else { 0 };
+        self.commands.push(self.mirrors.send(to, handed(0)));
+        for replied in replies.into_iter().flatten() {
+            self.commands.push(self.mirrors.send(to, PeerBody::Mirror(None, Arc::new(replied))));
+        }
+        self.commands.push(self.mirrors.send(to, handed(known_for_ms.max(1))));
+    }
+
+    /// Takes replies of the copy that answers. They are not persisted: after a start, the copy asks again.
+    pub(super) fn hear_names(&mut self, replied: &Mirrored) {
+        let Mirrored { name, names, decisions, clock, .. } = replied.clone();
+        if !self.mirrors.is_asked() {
+            restore_names(Entry::Replied { name, names, decisions, clock }, &mut self.guard, &mut self.present);
+        }
+    }
+
+    /// The replies of the copy that answers begin or end.
+    pub(super) fn hear_handed_over(&mut self, handed: HandedOver) {
+        match handed.told_for_ms {
+            0 => self.joining.begin_hearing(),
+            told_for_ms => self.joining.end_hearing(told_for_ms, self.present.now_ms()),
+        }
     }
 
     /// The map has changed; `record` is its record of the filter.

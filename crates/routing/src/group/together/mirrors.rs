@@ -194,6 +194,12 @@ impl Mirrors {
         self.is_gone_here
     }
 
+    /// The copy that answers, if that is another one which has everything.
+    pub(super) fn other_that_answers(&self) -> Option<NodeId> {
+        let (answering, _) = self.asked.filter(|_| !self.is_asked)?;
+        self.live().find(|copy| copy.node == answering && copy.is_complete).map(|copy| copy.node)
+    }
+
     /// Complete copies, from which cells may be fetched.
     pub(super) fn sources(&self) -> impl Iterator<Item = (u32, NodeId)> {
         self.others.iter().filter(|copy| copy.is_complete).map(|copy| (0, copy.node))
