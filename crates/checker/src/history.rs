@@ -84,6 +84,9 @@ impl fmt::Display for Call {
     }
 }
 
+/// A node finds out within this time that its machine has stood still: it pings each other node four times a second.
+pub const STANDSTILL_NOTICED_US: u64 = 500_000;
+
 /// After so long a site that was cut off is connected again in every respect.
 pub const REJOINED_US: u64 = 5_000_000;
 
@@ -294,6 +297,8 @@ pub struct History {
     pub lost_while_full: Vec<EndOnFullDisk>,
     /// From when to when the clock of a node was wrong, in simulated microseconds.
     pub wrong_clocks: Vec<(u64, u64)>,
+    /// From when to when a machine stood still with all its clocks, in simulated microseconds.
+    pub standstills: Vec<(u64, u64)>,
     /// The views of nodes, those of one node in the order of their times. Where there are none, the view was the same
     /// all the while.
     pub views: Vec<View>,
@@ -333,8 +338,21 @@ impl History {
         latest_ms.saturating_sub(call.time_ms) < lateness_ms
     }
 
+    /// Whether a call may have been answered by a node that could not know yet that its machine had stood still.
+    fn may_be_of_sleeper(&self, call: &Call) -> bool {
+        let returned_us = call.returned_us.unwrap_or(u64::MAX);
+        let began_us = self.first_attempt_us(call);
+        let may_be = |(from_us, until_us): &(u64, u64)| {
+            began_us <= until_us.saturating_add(STANDSTILL_NOTICED_US) && returned_us >= *from_us
+        };
+        self.standstills.iter().any(may_be)
+    }
+
     /// Whether two submissions of an event, or a lookup and a submission, are certainly less than a window apart.
     pub fn are_within_window(&self, first: &Call, second: &Call) -> bool {
+        if self.may_be_of_sleeper(first) || self.may_be_of_sleeper(second) {
+            return false;
+        }
         match self.promises.stamped {
             Stamped::ByProducer { .. } if !self.is_exact(first) || !self.is_exact(second) => false,
             Stamped::ByProducer { .. } => first.time_ms.abs_diff(second.time_ms) < self.promises.window_ms,

@@ -12,7 +12,7 @@ use firstseen_routing::TokenId;
 use tokio::sync::mpsc;
 
 use crate::audit_file::{AuditFile, Line};
-use crate::edges::Clock;
+use crate::clock::Clock;
 use crate::refusals::{Refusals, STRANGERS};
 use crate::roles::Caller;
 
@@ -161,7 +161,7 @@ impl AuditWriter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::edges::SystemClock;
+    use crate::clock::SystemClock;
 
     #[tokio::test]
     async fn strangers_cannot_fill_a_disk() {

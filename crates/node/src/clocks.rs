@@ -13,10 +13,12 @@ use firstseen_routing::{
     ClockStanding, ClockWatch, Exchange, Incarnation, Moment, MonotonicMs, NodeId, Offset, Reading, TimeOfDay,
 };
 use firstseen_wire::proto::admin::NodeClock;
+use firstseen_wire::watch;
 
 use crate::last_time::LastTime;
 #[cfg(test)]
 use crate::last_time::NoLastTime;
+use crate::lease::SharedLease;
 use crate::shared::Shared;
 use crate::view::View;
 
@@ -41,15 +43,29 @@ pub(crate) struct Clocks {
     watch: Mutex<ClockWatch>,
     time: Mutex<TimeOfDay>,
     last_time: Arc<dyn LastTime>,
+    lease: Arc<SharedLease>,
+    /// How often this machine may have stood still.
+    standstills: watch::Sender<u64>,
 }
 
 impl Clocks {
-    /// Nothing is known yet but the time that the node relied on last; clocks may differ by `skew_max_ms`.
-    pub(crate) fn new(skew_max_ms: u64, rules: Rules, last_time: Arc<dyn LastTime>) -> Self {
+    /// Nothing is known yet but the time that the node relied on last; clocks may differ by `skew_max_ms`. The lease ends when this
+    /// machine may have stood still.
+    pub(crate) fn new(skew_max_ms: u64, rules: Rules, last_time: Arc<dyn LastTime>, lease: Arc<SharedLease>) -> Self {
         let is_checked = rules.keep(Rule::MeasuresClocks);
         let time = if is_checked { TimeOfDay::UNKNOWN } else { TimeOfDay::UNCHECKED };
-        let watch = Mutex::new(ClockWatch::new(skew_max_ms).after(last_time.read()));
-        Self { skew_max_ms, is_checked, watch, time: Mutex::new(time), last_time }
+        let watch = ClockWatch::new(skew_max_ms).after(last_time.read());
+        let watch = if rules.keep(Rule::MindsStandstills) { watch } else { watch.without_standstills() };
+        let standstills = watch::Sender::new(0);
+        Self {
+            skew_max_ms,
+            is_checked,
+            watch: Mutex::new(watch),
+            time: Mutex::new(time),
+            last_time,
+            lease,
+            standstills,
+        }
     }
 
     /// The clocks of a node that are not compared with others.
@@ -57,7 +73,16 @@ impl Clocks {
     pub(crate) fn unchecked() -> Self {
         let time = Mutex::new(TimeOfDay::UNCHECKED);
         let watch = Mutex::new(ClockWatch::new(0));
-        Self { skew_max_ms: 0, is_checked: false, watch, time, last_time: Arc::new(NoLastTime) }
+        let standstills = watch::Sender::new(0);
+        Self {
+            skew_max_ms: 0,
+            is_checked: false,
+            watch,
+            time,
+            last_time: Arc::new(NoLastTime),
+            lease: Arc::default(),
+            standstills,
+        }
     }
 
     /// The rule by which the clocks are to be read now.
@@ -82,10 +107,15 @@ impl Clocks {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner).offset(peer, now)
     }
 
+    /// How often this machine may have stood still with its clocks, as that changes.
+    pub(crate) fn standstills(&self) -> watch::Receiver<u64> {
+        self.standstills.subscribe()
+    }
+
     /// Whether somebody should look after the clock.
     pub(crate) fn alarms(&self, now: Moment) -> ClockAlarms {
         let (standing, _) = self.standing(now);
-        let is_wrong = matches!(standing, ClockStanding::Beyond | ClockStanding::Stepped);
+        let is_wrong = matches!(standing, ClockStanding::Beyond | ClockStanding::Stepped | ClockStanding::Stood);
         ClockAlarms { is_wrong, is_apart: is_wrong || standing == ClockStanding::Apart }
     }
 
@@ -118,7 +148,14 @@ impl Clocks {
         if self.is_checked {
             *self.time.lock().unwrap_or_else(PoisonError::into_inner) = watch.time_of_day();
         }
+        self.note_standstills(watch.standstills());
         log_change((before, standing), watch.ahead_ms(now), self.skew_max_ms);
+    }
+
+    /// Tells those who rely on the clocks, if this machine may have stood still again.
+    fn note_standstills(&self, found: u64) {
+        self.lease.stood_still(found);
+        self.standstills.send_if_modified(|known| std::mem::replace(known, found) != found);
     }
 
     /// Why no event is stamped, where that is so.
@@ -133,6 +170,12 @@ impl Clocks {
                 "the clock of this node is {} those of most others, and by {} at most it may be \
                  (`timing.clock_skew_max_ms`): events in windows of time are undecided here; set it right",
                 apart(),
+                duration(self.skew_max_ms)
+            ),
+            ClockStanding::Stood => format!(
+                "the clock of another node has gained more than {} (`timing.clock_skew_max_ms`) on this one: this machine has stood \
+                 still, or that clock was set; events in windows of time are undecided here until most other nodes have sent \
+                 their time again",
                 duration(self.skew_max_ms)
             ),
             _ => format!(
@@ -192,6 +235,11 @@ fn log_change((before, now): (ClockStanding, ClockStanding), ahead_ms: i64, skew
         (_, ClockStanding::Stepped) => tracing::warn!(
             skew_max_ms,
             "the clock of this node was set: events in windows of time are undecided (clock_skew) until that is confirmed"
+        ),
+        (_, ClockStanding::Stood) => tracing::warn!(
+            skew_max_ms,
+            "the clock of another node has gained on this one: this machine has stood still, or that clock was set; events in windows \
+             of time are undecided (clock_skew), and new ones are not recorded, until most other nodes have answered again"
         ),
         (_, ClockStanding::Apart) => {
             tracing::warn!(skew_max_ms, "the clock of this node is {apart} those of most others: look after it");

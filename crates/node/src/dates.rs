@@ -9,7 +9,7 @@ use http::{HeaderValue, Response, header};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimePrinter;
 
-use crate::edges::Clock;
+use crate::clock::Clock;
 
 /// Dates a response.
 pub(crate) fn date<B>(clock: &Arc<dyn Clock>, mut response: Response<B>) -> Response<B> {

@@ -11,11 +11,10 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use firstseen_journal::{Disk, FolderDisk, SEGMENT_BYTES};
 use firstseen_meta::MetaStorage;
-use firstseen_routing::{Moment, MonotonicMs, OwnerLimits};
+use firstseen_routing::OwnerLimits;
 use firstseen_wire::net::{self, Connector, TcpConnector};
 use firstseen_wire::tls::{PeerRoles, ServerTls, TlsError, TlsStream};
 use thiserror::Error;
@@ -26,6 +25,7 @@ use tonic::transport::CertificateDer;
 use tonic::transport::server::{Connected, TcpConnectInfo, TlsConnectInfo};
 
 use crate::audit_file::{AuditFile, AuditFileError};
+use crate::clock::{Clock, SystemClock};
 use crate::config::NodeConfig;
 use crate::data_folder::{CLOCK_FILE, DATABASE_FILE, JOURNAL_FOLDER, REPAIRING_FOLDER};
 use crate::delegate::delegate_write;
@@ -43,70 +43,6 @@ pub fn has_identity(data_dir: &Path) -> bool {
 pub fn has_lost_identity(data_dir: &Path) -> bool {
     let has_journal = || fs::read_dir(data_dir.join(JOURNAL_FOLDER)).is_ok_and(|mut files| files.next().is_some());
     !has_identity(data_dir) && has_journal()
-}
-
-/// Clocks are read so often in a row, where reading them is interrupted.
-const READS_MAX: u32 = 4;
-
-/// Two clocks.
-pub trait Clock: Send + Sync + 'static {
-    /// The time since some start; never steps back.
-    fn monotonic_ms(&self) -> MonotonicMs;
-    /// Milliseconds since 1970.
-    fn wall_ms(&self) -> u64;
-
-    /// Microseconds since the same start, where the clock is that fine: for measuring latency.
-    fn monotonic_us(&self) -> u64 {
-        self.monotonic_ms().0.saturating_mul(1000)
-    }
-
-    /// Both clocks, read at one time as nearly as can be: a pause in between would look as if the time of day had been
-    /// set.
-    fn now(&self) -> Moment {
-        let mut monotonic_ms = self.monotonic_ms();
-        for _ in 0..READS_MAX {
-            let wall_ms = self.wall_ms();
-            let after_ms = self.monotonic_ms();
-            if after_ms <= monotonic_ms.after(1) {
-                return Moment { monotonic_ms, wall_ms };
-            }
-            monotonic_ms = after_ms;
-        }
-        Moment { monotonic_ms, wall_ms: self.wall_ms() }
-    }
-}
-
-/// The machine's clocks.
-pub struct SystemClock {
-    started: Instant,
-}
-
-impl SystemClock {
-    /// Starts counting.
-    pub fn new() -> Self {
-        Self { started: Instant::now() }
-    }
-}
-
-impl Default for SystemClock {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Clock for SystemClock {
-    fn monotonic_ms(&self) -> MonotonicMs {
-        MonotonicMs(u64::try_from(self.started.elapsed().as_millis()).unwrap_or(u64::MAX))
-    }
-
-    fn monotonic_us(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
-    }
-
-    fn wall_ms(&self) -> u64 {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
-    }
 }
 
 /// Where owners of slices run.

@@ -21,7 +21,7 @@ use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-use crate::edges::Clock;
+use crate::clock::Clock;
 use crate::group_key::GroupKey;
 pub(crate) use hang::{DiskState, look_after, patience};
 pub(crate) use writer::write;

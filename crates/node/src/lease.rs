@@ -5,7 +5,7 @@
 //! agreed on by then. Must not know: what is recorded.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use firstseen_routing::{ClusterMap, Incarnation, Lease, Moment, MonotonicMs, NodeId, leases_over_after_ms};
@@ -22,11 +22,18 @@ const AGAIN: Duration = Duration::from_millis(100);
 
 /// The lease of this node, as its owners see it.
 #[derive(Debug)]
-pub(crate) struct SharedLease(Mutex<Lease>);
+pub(crate) struct SharedLease(Mutex<Held>);
+
+#[derive(Debug)]
+struct Held {
+    lease: Lease,
+    /// How often the machine may have stood still before the lease was asked for (`ClockWatch::standstills`).
+    standstills: u64,
+}
 
 impl Default for SharedLease {
     fn default() -> Self {
-        Self(Mutex::new(Lease::NONE))
+        Self(Mutex::new(Held { lease: Lease::NONE, standstills: 0 }))
     }
 }
 
@@ -34,16 +41,36 @@ impl SharedLease {
     /// One that never ends.
     #[cfg(test)]
     pub(crate) fn endless() -> Self {
-        Self(Mutex::new(Lease::ENDLESS))
+        Self(Mutex::new(Held { lease: Lease::ENDLESS, standstills: 0 }))
     }
 
     /// The newest.
     pub(crate) fn newest(&self) -> Lease {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held().lease
     }
 
-    fn set(&self, lease: Lease) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = lease;
+    /// The machine may have stood still so often by now. A lease from before that may be over, whatever the clocks show.
+    pub(crate) fn stood_still(&self, standstills: u64) {
+        let mut held = self.held();
+        if held.standstills != standstills {
+            *held = Held { lease: Lease::NONE, standstills };
+        }
+    }
+
+    /// A lease was granted that was asked for when the machine had stood still so often.
+    fn grant(&self, lease: Lease, standstills: u64) {
+        let mut held = self.held();
+        if held.standstills == standstills {
+            held.lease = lease;
+        }
+    }
+
+    fn standstills(&self) -> u64 {
+        self.held().standstills
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -52,21 +79,26 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
     let (lease_ms, skew_max_ms) = (shared.config.timing.lease_ms, shared.config.timing.clock_skew_max_ms);
     let between = Duration::from_millis((lease_ms / TRIES).max(1));
     let mut views = shared.views.clone();
+    let mut found = shared.clocks.standstills();
     let mut is_held = false;
     loop {
         if views.wait_for(|view| view.me.is_some()).await.is_err() {
             return;
         }
         let Some(Me { incarnation, .. }) = shared.view().me else { continue };
+        found.mark_seen();
+        let standstills = shared.lease.standstills();
         let asked = shared.clock.now();
         // An answer that comes after the lease would end is of no use.
         let limit = Duration::from_millis(lease_ms);
         let granted = tokio::time::timeout(limit, is_granted(&shared, incarnation)).await.unwrap_or(false);
         if granted {
-            shared.lease.set(Lease::granted(asked, lease_ms, skew_max_ms));
+            shared.lease.grant(Lease::granted(asked, lease_ms, skew_max_ms), standstills);
         }
         log_change(&mut is_held, shared.lease.newest().holds(shared.clock.now()));
-        tokio::time::sleep(if is_held { between } else { between.min(AGAIN) }).await;
+        let pause = if is_held { between } else { between.min(AGAIN) };
+        // A lease that has ended with a standstill is asked for again at once.
+        let _ = tokio::time::timeout(pause, found.changed()).await;
     }
 }
 
@@ -157,6 +189,24 @@ mod tests {
 
     fn timing() -> Timing {
         Timing { lease_ms: 6_400, clock_skew_max_ms: 0, ..Timing::default() }
+    }
+
+    #[test]
+    fn a_lease_ends_with_a_standstill_also_one_that_was_asked_for_before() {
+        let lease = SharedLease::default();
+        let now = Moment { monotonic_ms: MonotonicMs(500), wall_ms: 1_000_000 };
+        let granted = Lease::granted(now, 10_000, 1_000);
+        let before = lease.standstills();
+        lease.grant(granted, before);
+        assert!(lease.newest().holds(now));
+        lease.stood_still(before);
+        assert!(lease.newest().holds(now), "nothing new was found");
+        lease.stood_still(before + 1);
+        assert!(!lease.newest().holds(now));
+        lease.grant(granted, before);
+        assert!(!lease.newest().holds(now), "it was asked for before the machine stood still");
+        lease.grant(granted, lease.standstills());
+        assert!(lease.newest().holds(now));
     }
 
     #[test]

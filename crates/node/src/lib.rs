@@ -11,6 +11,7 @@ mod audit;
 mod audit_file;
 mod budget;
 mod certificates;
+mod clock;
 mod clocks;
 mod config;
 mod console;
@@ -52,14 +53,15 @@ mod uplink;
 mod view;
 
 pub use audit_file::{AuditFile, AuditFileError};
+pub use clock::{Clock, SystemClock};
 pub use config::{AuditSettings, ConfigError, HttpSettings, Limits, NodeConfig, Timing, TlsSettings};
 pub use console::{
     Alarm, ClaimsLine, ClusterLine, FilterLine, History, NodeLine, OVERVIEW_VERSION, Overview, PlaceLine, Severity,
     SliceCounts, TreeLine, Undecided, Verdicts, WorkLine,
 };
 pub use edges::{
-    Clock, Connection, Duplex, EdgeError, Edges, Incoming, OwnerSpawner, SystemClock, Vouched, has_identity,
-    has_lost_identity, tcp_incoming,
+    Connection, Duplex, EdgeError, Edges, Incoming, OwnerSpawner, Vouched, has_identity, has_lost_identity,
+    tcp_incoming,
 };
 pub use firstseen_door::DoorSettings;
 pub use firstseen_meta::{LostFilter, Recovery, is_restoring, restoring_name};

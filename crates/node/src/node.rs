@@ -95,8 +95,9 @@ impl Node {
         let keeper = Arc::new(Keeper::new(disk, edges.journal_segment_bytes, clock.clone(), config.owner_threads()));
         let kept = CancellationToken::new();
         spawner.spawn(format!("{}-journal", config.name), keeper::write(keeper.clone(), kept.clone()))?;
-        let clocks = Arc::new(Clocks::new(config.timing.clock_skew_max_ms, owner_limits.rules, edges.last_time));
         let lease = Arc::<SharedLease>::default();
+        let skew_max_ms = config.timing.clock_skew_max_ms;
+        let clocks = Arc::new(Clocks::new(skew_max_ms, owner_limits.rules, edges.last_time, lease.clone()));
         let surroundings = Surroundings {
             clock: clock.clone(),
             metrics: metrics.clone(),

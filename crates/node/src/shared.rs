@@ -15,9 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::audit::Audit;
 use crate::budget::Budget;
+use crate::clock::Clock;
 use crate::clocks::Clocks;
 use crate::config::NodeConfig;
-use crate::edges::Clock;
 use crate::ids::Ids;
 use crate::keeper::Keeper;
 use crate::lease::{self, Downs, SharedLease};

@@ -3,8 +3,9 @@
 //! Promises: a node whose time of day differs from that of more than half of the nodes (itself counted) by more than
 //! clocks may differ finds that out from the times that its peers send. Until it knows, and from a step of its own
 //! clock on until it knows again, it stamps no event. A node that hears from too few others to know keeps its last
-//! finding for as long as its lease lasts (`group/lease.rs`). Pure: moments are passed in. Must not know: how peers are
-//! asked, what is stamped.
+//! finding for as long as its lease lasts (`group/lease.rs`). A machine that stands still with all its clocks, as a virtual machine
+//! does while it is paused, cannot see that by itself: its node finds it out from the first time that a peer sends afterwards
+//! ([`ClockWatch::standstills`]). Pure: moments are passed in. It must not depend on how peers are asked, or on what is stamped.
 
 mod offsets;
 mod time_of_day;
@@ -42,6 +43,9 @@ pub enum ClockStanding {
     Beyond,
     /// It was set by more than that, and no other clock has confirmed it yet.
     Stepped,
+    /// The clock of a peer has gained more than that on the clocks here: this machine has stood still, or the peer's clock was set.
+    /// Most of the others have not confirmed the clock here since.
+    Stood,
 }
 
 impl ClockStanding {
@@ -76,6 +80,10 @@ pub struct ClockWatch {
     differs_since_ms: Option<MonotonicMs>,
     /// The time of day that the node relied on last before it was started, until the first look.
     ran_until_ms: Option<u64>,
+    minds_standstills: bool,
+    standstills: u64,
+    /// When the last standstill was found: exchanges that began before it say nothing.
+    stood_ms: Option<MonotonicMs>,
 }
 
 impl ClockWatch {
@@ -89,7 +97,17 @@ impl ClockWatch {
             shown_ms: None,
             differs_since_ms: None,
             ran_until_ms: None,
+            minds_standstills: true,
+            standstills: 0,
+            stood_ms: None,
         }
+    }
+
+    /// Returns a watch that never suspects this machine of having stood still: for tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_standstills(self) -> Self {
+        Self { minds_standstills: false, ..self }
     }
 
     /// The same for a node that has run before, and relied on this time of day last, in milliseconds since 1970: if the first look
@@ -101,7 +119,44 @@ impl ClockWatch {
 
     /// A peer has sent its time of day.
     pub fn hear(&mut self, peer: NodeId, exchange: Exchange) {
-        self.peers.entry(peer).or_default().hear(exchange);
+        if self.stood_ms.is_some_and(|stood_ms| exchange.sent_ms <= stood_ms) {
+            // The peer may have read its clock before this machine stood still.
+            return;
+        }
+        let gained_ms = self.peers.entry(peer).or_default().hear(exchange);
+        if gained_ms > self.skew_max_ms && self.minds_standstills {
+            self.peers.retain(|other, _| *other == peer);
+            self.find_standstill(exchange.heard_ms);
+            self.standing = ClockStanding::Stood;
+        }
+    }
+
+    /// Returns how often this machine may have stood still, clocks and all. What was measured or granted by its clocks before the
+    /// last time means nothing any more; above all, a lease may be over (`Lease`).
+    ///
+    /// ```
+    /// use firstseen_routing::{ClockStanding, ClockWatch, Exchange, Moment, MonotonicMs, NodeId};
+    /// let others = [NodeId(2), NodeId(3)];
+    /// let at = |ms| Moment { monotonic_ms: MonotonicMs(ms), wall_ms: 1_790_000_000_000 + ms };
+    /// let sent = |ms, later_ms| Exchange {
+    ///     sent_ms: MonotonicMs(ms - 2),
+    ///     heard_ms: MonotonicMs(ms),
+    ///     peer_wall_ms: at(ms - 1).wall_ms + later_ms,
+    /// };
+    /// let mut watch = ClockWatch::new(1_000);
+    /// others.iter().for_each(|peer| watch.hear(*peer, sent(100, 0)));
+    /// assert_eq!(watch.look(at(100), &others), ClockStanding::Within);
+    /// // Twelve seconds pass, and the clocks here show nothing of them.
+    /// watch.hear(NodeId(2), sent(350, 12_000));
+    /// assert_eq!((watch.look(at(350), &others), watch.standstills()), (ClockStanding::Stood, 1));
+    /// ```
+    pub fn standstills(&self) -> u64 {
+        self.standstills
+    }
+
+    fn find_standstill(&mut self, now_ms: MonotonicMs) {
+        self.standstills += 1;
+        self.stood_ms = Some(now_ms);
     }
 
     /// Compares the clocks of this node with those of `others`, the nodes that are not down.
@@ -120,7 +175,13 @@ impl ClockWatch {
         let differs = self.believed_ms.is_some_and(|believed_ms| self.differ(believed_ms, shown_ms));
         let since_ms = self.differs_since_ms.filter(|_| !has_stepped).unwrap_or(now.monotonic_ms);
         self.differs_since_ms = differs.then_some(since_ms);
+        let before = self.standing;
         self.standing = self.judge(now, others);
+        let is_behind = self.standing == ClockStanding::Beyond && self.ahead_ms(now) < 0;
+        if is_behind && before.is_sure() && self.minds_standstills {
+            // Several short standstills, none of which was found.
+            self.find_standstill(now.monotonic_ms);
+        }
         if self.standing.is_sure() {
             (self.believed_ms, self.differs_since_ms) = (Some(shown_ms), None);
         }

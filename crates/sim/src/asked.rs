@@ -11,10 +11,11 @@ use crate::claims::with_claims;
 use crate::kinds;
 use crate::rights::with_rights;
 use crate::scenario::Scenario;
+use crate::standstills;
 
 /// The text about the arguments.
 pub const USAGE: &str = "usage: firstseen-sim --seeds|--trees|--durable|--copies|--moves|--cut-offs|--hung-disks|\
-                         --wrong-clocks|--broken-times|--storms FIRST..END [--kind cuckoo] [--claims] [--rights] [--trace] [--without RULE] \
+                         --wrong-clocks|--standstills|--broken-times|--storms FIRST..END [--kind cuckoo] [--claims] [--rights] [--trace] [--without RULE] \
                          [--results FILE]\n       \
                          firstseen-sim --scale [--nodes N,...] [--events-per-node N] [--json] [--picture FILE]";
 
@@ -29,7 +30,7 @@ pub struct Family {
 
 impl Family {
     /// All families.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self { flag: "--seeds", scenario: Scenario::new },
         Self { flag: "--trees", scenario: Scenario::of_tree },
         Self { flag: "--durable", scenario: Scenario::durable },
@@ -39,6 +40,7 @@ impl Family {
         Self { flag: "--storms", scenario: Scenario::storm },
         Self { flag: "--hung-disks", scenario: Scenario::hung },
         Self { flag: "--wrong-clocks", scenario: Scenario::wrong_clocks },
+        Self { flag: "--standstills", scenario: standstills::scenario },
         Self { flag: "--broken-times", scenario: Scenario::of_broken_times },
     ];
 

@@ -29,6 +29,10 @@ struct State {
     ahead_ms: AtomicI64,
     /// When the clock was stopped, in simulated microseconds; 0 while it goes.
     stopped_us: AtomicU64,
+    /// How far the monotonic clock is behind the true time, in microseconds.
+    monotonic_behind_us: AtomicU64,
+    /// The same of the time of day.
+    wall_behind_us: AtomicU64,
 }
 
 impl NodeClock {
@@ -52,6 +56,20 @@ impl NodeClock {
         self.0.stopped_us.store(0, Ordering::Relaxed);
     }
 
+    /// Lets the clock go on from where it stopped, like the clock of a virtual machine that was paused.
+    pub fn go_on_behind(&self) {
+        let stopped_us = self.0.stopped_us.swap(0, Ordering::Relaxed);
+        // Another fault may have let it go on.
+        let behind_us = if stopped_us == 0 { 0 } else { now_us().saturating_sub(stopped_us) };
+        self.0.monotonic_behind_us.fetch_add(behind_us, Ordering::Relaxed);
+        self.0.wall_behind_us.fetch_add(behind_us, Ordering::Relaxed);
+    }
+
+    /// Sets the time of day right after [`Self::go_on_behind`].
+    pub fn catch_up(&self) {
+        self.0.wall_behind_us.store(0, Ordering::Relaxed);
+    }
+
     /// Whether the clock stands still.
     pub fn is_stopped(&self) -> bool {
         self.0.stopped_us.load(Ordering::Relaxed) != 0
@@ -67,10 +85,11 @@ impl NodeClock {
 
 impl Clock for NodeClock {
     fn monotonic_ms(&self) -> MonotonicMs {
-        MonotonicMs(self.shown_us() / 1000)
+        MonotonicMs((self.shown_us() - self.0.monotonic_behind_us.load(Ordering::Relaxed)) / 1000)
     }
 
     fn wall_ms(&self) -> u64 {
-        (EPOCH_MS + self.shown_us() / 1000).saturating_add_signed(self.ahead_ms())
+        let shown_us = self.shown_us() - self.0.wall_behind_us.load(Ordering::Relaxed);
+        (EPOCH_MS + shown_us / 1000).saturating_add_signed(self.ahead_ms())
     }
 }

@@ -47,6 +47,8 @@ pub enum Fault {
     BitRot,
     /// A node stops, with its clock, and goes on later.
     Pause,
+    /// A machine stands still with all its clocks until the others may have gone on without its node, and goes on behind.
+    Standstill,
     /// A node and the others cannot reach each other; messages arrive in the end, or connections break.
     Partition,
     /// Messages from one node to the others are lost, and those from them to it are not.
@@ -69,7 +71,7 @@ pub enum Fault {
 
 impl Fault {
     /// All faults.
-    pub const ALL: [Self; 26] = [
+    pub const ALL: [Self; 27] = [
         Self::Kill,
         Self::PowerCut,
         Self::TornWrite,
@@ -87,6 +89,7 @@ impl Fault {
         Self::AgreementRot,
         Self::BitRot,
         Self::Pause,
+        Self::Standstill,
         Self::Partition,
         Self::OneWayPartition,
         Self::Loss,

@@ -34,6 +34,7 @@ pub mod run;
 pub mod scale;
 pub mod scenario;
 mod shared_history;
+mod standstills;
 mod storm;
 mod torment;
 pub mod trace;

@@ -89,6 +89,8 @@ pub enum Nemesis {
     /// The clock of a node is set by far more than clocks may differ, for some seconds, or is that wrong when its
     /// process starts.
     WrongClock,
+    /// A machine stands still with its clocks until the others have gone on without its node, and goes on as if no time had passed.
+    Standstill,
     /// All faults, two at a time, and then none any more.
     Storm,
     /// A node answers alone, and is cut off with a producer beside it while the others go on without it, for windows on end.

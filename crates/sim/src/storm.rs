@@ -5,6 +5,7 @@
 
 mod disks;
 mod full_disks;
+mod standing_still;
 
 use std::time::Duration;
 
@@ -70,8 +71,12 @@ pub(crate) struct Storm<'a> {
 impl Storm<'_> {
     /// Brings faults about until `until_us`.
     pub(crate) async fn rage(&self, until_us: u64) -> turmoil::Result {
-        let (machines, links, ()) =
-            tokio::join!(self.on_machines(until_us), self.on_links(until_us), self.on_full_disks(until_us));
+        let (machines, links, (), ()) = tokio::join!(
+            self.on_machines(until_us),
+            self.on_links(until_us),
+            self.on_full_disks(until_us),
+            standing_still::on_standstills(self.torment, self.fired, self.history, until_us)
+        );
         machines.and(links)
     }
 

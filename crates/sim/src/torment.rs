@@ -111,6 +111,7 @@ impl Torment {
                 Nemesis::Hold => self.hold(node, &mut dice).await,
                 Nemesis::DiskHang => self.hang(node, &mut dice, history).await,
                 Nemesis::WrongClock => self.misset(node, &mut dice, history).await,
+                Nemesis::Standstill => self.stand_still(node, &mut dice, history).await,
                 Nemesis::Isolate => self.isolate(node, &mut dice, history).await,
                 Nemesis::Restart if self.scenario.durability != Durability::Memory => {
                     self.restart(&[Order::Kill(node)], &mut dice).await;

@@ -19,7 +19,7 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     let is_wrong = |call: &Call| {
         let may_be = |(from_us, until_us): &(u64, u64)| {
             let returned_us = call.returned_us.unwrap_or(u64::MAX);
-            call.began_us <= until_us.saturating_add(MEASURED_US) && returned_us >= *from_us
+            call.began_us <= measured_us(history, *until_us) && returned_us >= *from_us
         };
         history.wrong_clocks.iter().any(may_be)
     };
@@ -30,13 +30,22 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
     }
 }
 
+/// When a clock that was set right at this time has been compared with those of most other nodes: some of these may be cut off.
+fn measured_us(history: &History, right_us: u64) -> u64 {
+    history.outages.iter().fold(right_us.saturating_add(MEASURED_US), |measured_us, outage| {
+        let holds_up = outage.from_us <= measured_us && outage.until_us >= right_us;
+        if holds_up { measured_us.max(outage.until_us.saturating_add(MEASURED_US)) } else { measured_us }
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::history::Outage;
 
     #[test]
     fn a_clock_that_has_been_right_for_a_while_breaks_it() {
-        let broken = |began_us: u64| {
+        let broken = |began_us: u64, outages: &[Outage]| {
             let call = Call {
                 id: 0,
                 producer: 0,
@@ -54,10 +63,14 @@ mod tests {
             };
             let mut violations = Vec::new();
             let wrong_clocks = vec![(10_000_000, 20_000_000)];
-            check(&History { calls: vec![call], wrong_clocks, ..History::default() }, &mut violations);
+            let outages = outages.to_vec();
+            check(&History { calls: vec![call], wrong_clocks, outages, ..History::default() }, &mut violations);
             !violations.is_empty()
         };
-        assert!(broken(9_000_000) && broken(23_500_000), "no clock was wrong");
-        assert!(!broken(15_000_000) && !broken(21_000_000), "one was, or its node has not compared it yet");
+        assert!(broken(9_000_000, &[]) && broken(23_500_000, &[]), "no clock was wrong");
+        assert!(!broken(15_000_000, &[]) && !broken(21_000_000, &[]), "one was, or its node has not compared it yet");
+        let cut_off = |from_us: u64, until_us: u64| [Outage { site: 1, from_us, until_us, is_silent: true }];
+        assert!(!broken(26_000_000, &cut_off(19_000_000, 25_000_000)), "its node could not compare it before");
+        assert!(broken(26_000_000, &cut_off(24_000_000, 25_000_000)), "it has compared it by then");
     }
 }

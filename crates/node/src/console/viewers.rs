@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
-use crate::edges::Clock;
+use crate::clock::Clock;
 
 /// Viewers that are sent each overview.
 pub(super) const VIEWERS_MAX: usize = 32;

@@ -125,6 +125,7 @@ impl Outgoing {
         let mut look = tokio::time::interval_at(Instant::now() + between_looks, between_looks);
         let mut pinged = Instant::now();
         let mut heard = Instant::now();
+        let mut standstills = self.shared.clocks.standstills();
         loop {
             while !sender.is_full()
                 && let Some(queued) = self.unnumbered.next()
@@ -143,6 +144,14 @@ impl Outgoing {
                     self.acknowledged(sender, ack?)?;
                     heard = Instant::now();
                     self.set_up(true);
+                }
+                _ = standstills.changed() => {
+                    // All of the node waits for the time of its peers.
+                    self.probe.restart();
+                    if sender.unacknowledged_frames() == 0 {
+                        pinged = Instant::now();
+                        self.is_pinged = sender.push(link_frame::Message::Ping(Ping {})).is_ok();
+                    }
                 }
                 _ = look.tick() => match sender.unacknowledged_frames() {
                     0 => {

@@ -25,6 +25,11 @@ impl Probe {
         self.sent = Some((0, now_ms));
     }
 
+    /// What has been measured so far means nothing any more.
+    pub(super) fn restart(&mut self) {
+        *self = Self::default();
+    }
+
     /// A frame is about to be sent.
     pub(super) fn sends(&mut self, number: u64, now_ms: MonotonicMs) {
         if self.sent.is_none() && now_ms >= self.next_ms {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use firstseen_routing::MonotonicMs;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::edges::Clock;
+use crate::clock::Clock;
 
 /// For how long what was gathered is told again.
 const FRESH_MS: u64 = 1_000;

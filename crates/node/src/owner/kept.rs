@@ -332,7 +332,7 @@ mod tests {
     use firstseen_wire::watch;
 
     use super::*;
-    use crate::edges::SystemClock;
+    use crate::clock::SystemClock;
     use crate::keeper::Yielding;
     use crate::owner::awaiting_disk::tests::reply;
     use crate::owner::worker::tests::map;

@@ -89,17 +89,26 @@ impl Measurement {
         let apart_ms = self.ahead_ms.abs_diff(newer.ahead_ms);
         apart_ms <= self.uncertain_ms(newer.heard_ms) + newer.uncertain_ms
     }
+
+    /// Returns how many milliseconds the peer's clock has gained on the monotonic clock here since an earlier measurement, at least.
+    fn gained_ms(&self, earlier: &Self) -> u64 {
+        let gained_ms = u64::try_from(self.ahead_ms.saturating_sub(earlier.ahead_ms)).unwrap_or(0);
+        gained_ms.saturating_sub(earlier.uncertain_ms(self.heard_ms)).saturating_sub(self.uncertain_ms)
+    }
 }
 
 impl Offsets {
-    /// The peer has sent its time. Earlier times that contradict it are from before its clock was set.
-    pub(super) fn hear(&mut self, exchange: Exchange) {
-        let Some(newer) = Measurement::of(exchange) else { return };
+    /// The peer has sent its time. Earlier times that contradict it are from before its clock was set, or from before this machine
+    /// stood still. Returns how many milliseconds the peer's clock has gained on this node's monotonic clock since then, at least.
+    pub(super) fn hear(&mut self, exchange: Exchange) -> u64 {
+        let Some(newer) = Measurement::of(exchange) else { return 0 };
+        let gained_ms = self.kept.iter().map(|kept| newer.gained_ms(kept)).max().unwrap_or(0);
         self.kept.retain(|kept| kept.agrees_with(&newer));
         if self.kept.len() >= KEPT_MAX {
             self.kept.pop_front();
         }
         self.kept.push_back(newer);
+        gained_ms
     }
 
     /// How far the peer is ahead, by the exchange with the least error.

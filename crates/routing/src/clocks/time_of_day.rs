@@ -42,7 +42,7 @@ impl TimeOfDay {
         let doubt = match standing {
             ClockStanding::Within | ClockStanding::Apart => None,
             ClockStanding::Unknown => Some(Reason::NotReady),
-            ClockStanding::Beyond | ClockStanding::Stepped => Some(Reason::ClockSkew),
+            ClockStanding::Beyond | ClockStanding::Stepped | ClockStanding::Stood => Some(Reason::ClockSkew),
         };
         Self { believed_ms, slack_ms, doubt }
     }

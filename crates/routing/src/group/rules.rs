@@ -51,6 +51,9 @@ pub enum Rule {
     GivesUpHungDisks,
     /// A node whose clock is not known to agree with those of most others stamps no events.
     MeasuresClocks,
+    /// A node whose machine may have stood still with all its clocks stamps and records nothing until most others have confirmed its
+    /// time, and its lease is over.
+    MindsStandstills,
     /// A time far ahead of a clock moves it only where the time of day or other events bear it out.
     BearsOutTimes,
     /// A filter that was altered is there, and asked, until all of its events have expired.
@@ -91,7 +94,7 @@ pub enum Rule {
 
 impl Rule {
     /// All but those of claims and of rights.
-    pub const ALL: [Self; 24] = [
+    pub const ALL: [Self; 25] = [
         Self::SingleFlight,
         Self::AwaitsSets,
         Self::NumbersSets,
@@ -113,6 +116,7 @@ impl Rule {
         Self::ReadyWhenWhole,
         Self::GivesUpHungDisks,
         Self::MeasuresClocks,
+        Self::MindsStandstills,
         Self::BearsOutTimes,
         Self::KeepsFormers,
         Self::DatesCells,

@@ -271,3 +271,53 @@ fn a_first_look_that_does_not_follow_the_last_run_is_a_step() {
     let mut watch = started(two_hours_ms);
     assert_eq!(watch.look(at(firstseen_routing::BELIEVED_AFTER_MS, two_hours_ms), &[]), ClockStanding::Within);
 }
+
+/// Machines that are paused with their clocks: 12 s pass that no clock here shows.
+const PAUSED_MS: i64 = 12_000;
+
+#[test]
+fn a_peer_whose_clock_has_gained_may_mean_that_this_machine_has_stood_still() {
+    let others = &OTHERS[..2];
+    let mut paused = watch(&[(others[0], 0), (others[1], 0)], 100);
+    assert_eq!(paused.look(at(100, 0), others), ClockStanding::Within);
+    hear(&mut paused, others[0], PAUSED_MS, 350);
+    assert_eq!((paused.look(at(350, 0), others), paused.standstills()), (ClockStanding::Stood, 1));
+    let doubted = Reading { moment: at(351, 0), doubt: Some(Reason::ClockSkew) };
+    assert_eq!(paused.time_of_day().read(at(351, 0)), doubted);
+    // The answer to a ping from before the pause shows the time from before it.
+    let (sent_ms, heard_ms) = (MonotonicMs(349), MonotonicMs(352));
+    paused.hear(others[1], Exchange { sent_ms, heard_ms, peer_wall_ms: at(350, 0).wall_ms });
+    assert_eq!(paused.look(at(352, 0), others), ClockStanding::Stood, "nobody has confirmed the clock since");
+    hear(&mut paused, others[1], PAUSED_MS, 360);
+    assert_eq!(paused.look(at(360, 0), others), ClockStanding::Beyond);
+    // Its time of day is set right.
+    assert_eq!(paused.look(at(400, PAUSED_MS), others), ClockStanding::Stepped);
+    others.iter().for_each(|peer| hear(&mut paused, *peer, PAUSED_MS, 450));
+    assert_eq!((paused.look(at(450, PAUSED_MS), others), paused.standstills()), (ClockStanding::Within, 1));
+}
+
+#[test]
+fn a_peer_whose_clock_was_set_forward_holds_the_others_up_for_one_exchange() {
+    let mut right = watch(&OTHERS.map(|peer| (peer, 0)), 100);
+    right.look(at(100, 0), &OTHERS);
+    hear(&mut right, OTHERS[0], HOUR_MS as i64, 350);
+    assert_eq!(right.look(at(350, 0), &OTHERS), ClockStanding::Stood);
+    hear(&mut right, OTHERS[1], 0, 360);
+    assert_eq!(right.look(at(360, 0), &OTHERS), ClockStanding::Stood, "two of five");
+    hear(&mut right, OTHERS[2], 0, 360);
+    assert_eq!(right.look(at(360, 0), &OTHERS), ClockStanding::Within);
+    // A clock that is set back says nothing of this machine.
+    hear(&mut right, OTHERS[0], 0, 700);
+    assert_eq!((right.look(at(700, 0), &OTHERS), right.standstills()), (ClockStanding::Within, 1));
+}
+
+#[test]
+fn short_pauses_add_up() {
+    let mut paused = watch(&OTHERS.map(|peer| (peer, 0)), 100);
+    paused.look(at(100, 0), &OTHERS);
+    for (pause, ahead_ms) in [(1, 700), (2, 1_400)] {
+        OTHERS.iter().for_each(|peer| hear(&mut paused, *peer, ahead_ms, 100 + 250 * pause));
+        paused.look(at(100 + 250 * pause, 0), &OTHERS);
+    }
+    assert_eq!((paused.standing(), paused.standstills()), (ClockStanding::Beyond, 1), "a lease may be over by now");
+}

@@ -15,6 +15,7 @@ mod sample;
 mod scale;
 mod seeds;
 mod sites;
+mod standstills;
 mod storms;
 mod trees;
 mod wrong_clocks;

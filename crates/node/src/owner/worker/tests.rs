@@ -13,8 +13,8 @@ use firstseen_routing::{
 use tokio::time::timeout;
 
 use super::*;
+use crate::clock::SystemClock;
 use crate::clocks::Clocks;
-use crate::edges::SystemClock;
 use crate::group_key::GroupKey;
 use crate::lease::SharedLease;
 use crate::links::{LinkHandle, Queued};

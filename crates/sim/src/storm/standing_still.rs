@@ -1,0 +1,32 @@
+//! Machines that stand still with all their clocks, beside all other faults.
+//!
+//! Promises: those of the storm; every clock is right when it is over. It must not depend on the other faults.
+
+use super::pause;
+use crate::clock::now_us;
+use crate::dice::Dice;
+use crate::faults::{Fault, Fired};
+use crate::shared_history::SharedHistory;
+use crate::torment::Torment;
+
+/// The dice of standstills, independent of those of machines, so that storms without standstills are as they were.
+const DICE_OF_STANDSTILLS: u64 = 0x57_1116 << 32;
+/// One in this many storms has standstills.
+const STORMS_WITH: u64 = 11;
+
+/// Lets one machine after the other stand still until `until_us`.
+pub(super) async fn on_standstills(torment: &Torment, fired: &Fired, history: &SharedHistory, until_us: u64) {
+    let scenario = &torment.scenario;
+    let mut dice = Dice::new(scenario.seed ^ DICE_OF_STANDSTILLS);
+    let has_standstills = scenario.seed % STORMS_WITH == STORMS_WITH - 1;
+    while has_standstills && now_us() < until_us {
+        pause(500, 4_000, &mut dice).await;
+        let node = dice.below(scenario.nodes as u64) as usize;
+        if torment.machines[node].clock.is_stopped() {
+            // Another fault has stopped it for a moment.
+            continue;
+        }
+        torment.stand_still(node, &mut dice, history).await;
+        fired.note(Fault::Standstill, Some(node));
+    }
+}
