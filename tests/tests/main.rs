@@ -20,6 +20,7 @@ mod continued;
 mod copies;
 mod crash_loop;
 mod cuckoo;
+mod deleted_data;
 mod differential;
 mod documents;
 mod estimate;

@@ -29,6 +29,7 @@ use crate::clock::{Clock, SystemClock};
 use crate::config::NodeConfig;
 use crate::data_folder::{CLOCK_FILE, DATABASE_FILE, JOURNAL_FOLDER, REPAIRING_FOLDER};
 use crate::delegate::delegate_write;
+use crate::folder_watch::{FolderFiles, KeptFiles};
 use crate::last_time::{ClockFile, LastTime};
 
 /// Connections that may wait to be accepted: more may come at once than are accepted in a moment.
@@ -199,6 +200,8 @@ pub struct Edges {
     pub journal: Arc<dyn Disk>,
     /// Bytes of each of its files.
     pub journal_segment_bytes: u32,
+    /// What must not be deleted while the node runs; none if nobody can.
+    pub kept_files: Option<Arc<dyn KeptFiles>>,
     /// Where the time is kept for the next start.
     pub last_time: Arc<dyn LastTime>,
     /// Drawn at random at every start; all random choices follow from it, except secrets, which the machine draws.
@@ -269,6 +272,7 @@ impl Edges {
             storage: MetaStorage::File(config.data_dir.join(DATABASE_FILE)),
             journal: Arc::new(FolderDisk::new(config.data_dir.join(JOURNAL_FOLDER))),
             journal_segment_bytes: SEGMENT_BYTES,
+            kept_files: Some(Arc::new(FolderFiles::of(&config.data_dir))),
             last_time: Arc::new(ClockFile::new(config.data_dir.join(CLOCK_FILE))),
             seed: u64::from_le_bytes(random()?),
         })

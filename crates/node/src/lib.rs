@@ -19,6 +19,7 @@ mod data_folder;
 mod dates;
 mod delegate;
 mod edges;
+mod folder_watch;
 mod gate;
 mod group_key;
 mod guest;
@@ -65,6 +66,7 @@ pub use edges::{
 };
 pub use firstseen_door::DoorSettings;
 pub use firstseen_meta::{LostFilter, Recovery, is_restoring, restoring_name};
+pub use folder_watch::KeptFiles;
 pub use last_time::{LastTime, NoLastTime};
 pub use node::Node;
 pub use node_error::NodeError;

@@ -26,6 +26,7 @@ use crate::budget::Budget;
 use crate::clocks::{self, Clocks};
 use crate::config::NodeConfig;
 use crate::edges::{Edges, Incoming};
+use crate::folder_watch::{self, FolderWatch};
 use crate::ids::Ids;
 use crate::keeper::{self, Keeper, Yielding};
 use crate::lease::{self, Downs, SharedLease};
@@ -89,7 +90,8 @@ impl Node {
         let (timing, same_on_all) = (config.timing.raft(), config.timing.settings());
         let meta_config = MetaConfig { storage, profile, timing, same_on_all, audit: agreed, seed };
         let meta = Meta::open(meta_config, connector.clone()).await?;
-        let (metrics, disk) = (Arc::new(Metrics::new()), Yielding::over(edges.journal, meta.short_of_room()));
+        let (metrics, folder) = (Arc::new(Metrics::new()), Arc::new(FolderWatch::over(edges.kept_files)));
+        let disk = Yielding::over(edges.journal, [meta.short_of_room(), folder.is_missing()]);
         let (proposals, proposed) = mpsc::channel(PROPOSALS_MAX);
         let (climbs, climbing) = mpsc::channel(CLIMBS_WAITING_MAX);
         let keeper = Arc::new(Keeper::new(disk, edges.journal_segment_bytes, clock.clone(), config.owner_threads()));
@@ -116,6 +118,7 @@ impl Node {
             meta: meta.clone(),
             owners,
             keeper,
+            folder,
             departure: Departure { kept, ..Departure::default() },
             views,
             lease,
@@ -317,6 +320,9 @@ fn report_to_cluster(shared: &Arc<Shared>) {
     tokio::spawn(stopping().run_until_cancelled_owned(agreement::report(shared.clone(), Closing::default())));
     tokio::spawn(stopping().run_until_cancelled_owned(lease::keep(shared.clone())));
     tokio::spawn(stopping().run_until_cancelled_owned(clocks::keep(shared.clone())));
+    if let Some(files) = shared.folder.files() {
+        tokio::spawn(stopping().run_until_cancelled_owned(folder_watch::keep(files, shared.folder.clone())));
+    }
     if shared.rules.keep(Rule::GivesUpHungDisks) {
         let patience = keeper::patience(Duration::from_millis(shared.config.timing.unreachable_after_ms));
         let looking = keeper::look_after(shared.keeper.clone(), patience);

@@ -18,6 +18,7 @@ use crate::budget::Budget;
 use crate::clock::Clock;
 use crate::clocks::Clocks;
 use crate::config::NodeConfig;
+use crate::folder_watch::FolderWatch;
 use crate::ids::Ids;
 use crate::keeper::Keeper;
 use crate::lease::{self, Downs, SharedLease};
@@ -42,6 +43,8 @@ pub(crate) struct Shared {
     pub(crate) owners: Owners,
     /// The keeper of the journal.
     pub(crate) keeper: Arc<Keeper>,
+    /// The look after the data folder.
+    pub(crate) folder: Arc<FolderWatch>,
     /// The views that the node acts on.
     pub(crate) views: watch::Receiver<Arc<View>>,
     /// Opens connections to other nodes.
@@ -126,6 +129,18 @@ impl Shared {
         self.owners.loss().reason().or_else(|| (!self.meta.is_alive()).then(stopped))
     }
 
+    /// Whether another process with this node's identity takes part in its place, and where it is.
+    fn displaced(&self, view: &View) -> Option<String> {
+        let identity = self.meta.identity()?;
+        let own = (*self.meta.incarnation().borrow())?;
+        let record = view.map.nodes.get(&identity.node).filter(|record| record.incarnation > own)?;
+        Some(format!(
+            "another process with the identity of this node (`{}`, node {}) has started since, at {}: this one takes no part any more; \
+             stop it, and start a node with an empty data folder if you want one more",
+            record.name, identity.node, record.address
+        ))
+    }
+
     /// Why the node cannot serve all that it should; none where it can.
     pub(crate) fn not_ready(&self) -> Option<String> {
         if let Some(dead) = self.not_alive() {
@@ -133,6 +148,9 @@ impl Shared {
         }
         if self.is_draining() || self.departure.leaving.load(Ordering::Relaxed) {
             return Some("the node is about to stop".to_owned());
+        }
+        if let Some(not_kept) = self.folder.not_kept() {
+            return Some(not_kept);
         }
         if self.keeper.is_full() {
             return Some(
@@ -165,7 +183,8 @@ impl Shared {
         let not_whole = || view.not_whole().or_else(catching_up);
         let not_held = || lease::not_held(self.lease.newest(), self.clock.now());
         let not_sure = || self.clocks.not_sure(self.clock.now());
-        view.not_ready()
+        self.displaced(&view)
+            .or_else(|| view.not_ready())
             .or_else(not_held)
             .or_else(not_sure)
             .or_else(|| not_whole().filter(|_| self.rules.keep(Rule::ReadyWhenWhole)))

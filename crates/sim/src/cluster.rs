@@ -259,6 +259,7 @@ pub(crate) async fn start_node(
         storage: MetaStorage::Memory(machine.agreement.clone()),
         journal: Arc::new(machine.journal.clone()),
         journal_segment_bytes: SEGMENT_BYTES,
+        kept_files: None,
         last_time: Arc::new(NoLastTime),
         seed: scenario.seed ^ index as u64 ^ start << 32,
     };

@@ -1,7 +1,7 @@
-//! The disk of the journal, which leaves the last room there is to the agreement's database.
+//! The disk of the journal, which leaves the last room there is to the agreement's database, and takes nothing while somebody has
+//! deleted the journal under it.
 //!
-//! Promises: nothing is written while the node is short of room; the disk then looks full to the writer. Must not know:
-//! what is in files.
+//! Promises: nothing is written meanwhile; the disk then looks full to the writer. It must not depend on what is in files.
 
 use std::io;
 use std::sync::Arc;
@@ -13,18 +13,26 @@ use firstseen_wire::watch;
 /// A disk that yields.
 pub(crate) struct Yielding {
     disk: Arc<dyn Disk>,
-    is_short: watch::Receiver<bool>,
+    causes: Causes,
 }
 
-impl Yielding {
-    /// A disk over `disk` that writes nothing while `is_short` says that room is short.
-    pub(crate) fn over(disk: Arc<dyn Disk>, is_short: watch::Receiver<bool>) -> Arc<dyn Disk> {
-        Arc::new(Self { disk, is_short })
+/// What keeps the disk from taking anything.
+#[derive(Clone)]
+struct Causes(Arc<[watch::Receiver<bool>]>);
+
+impl Causes {
+    /// # Errors
+    /// There is a cause.
+    fn check(&self) -> io::Result<()> {
+        if self.0.iter().any(|cause| *cause.borrow()) { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
     }
 }
 
-fn yields(is_short: &watch::Receiver<bool>) -> io::Result<()> {
-    if *is_short.borrow() { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+impl Yielding {
+    /// A disk over `disk` that writes nothing while one of `causes` is true.
+    pub(crate) fn over(disk: Arc<dyn Disk>, causes: impl IntoIterator<Item = watch::Receiver<bool>>) -> Arc<dyn Disk> {
+        Arc::new(Self { disk, causes: Causes(causes.into_iter().collect()) })
+    }
 }
 
 impl Disk for Yielding {
@@ -41,9 +49,9 @@ impl Disk for Yielding {
     }
 
     fn create(&self, name: &str, start: &[u8], len_bytes: u64) -> io::Result<Box<dyn DiskFile>> {
-        yields(&self.is_short)?;
+        self.causes.check()?;
         let file = self.disk.create(name, start, len_bytes)?;
-        Ok(Box::new(YieldingFile { file, is_short: self.is_short.clone() }))
+        Ok(Box::new(YieldingFile { file, causes: self.causes.clone() }))
     }
 
     fn sync(&self, name: &str) -> io::Result<()> {
@@ -59,7 +67,7 @@ impl Disk for Yielding {
     }
 
     fn may_grow(&self) -> bool {
-        yields(&self.is_short).is_ok() && self.disk.may_grow()
+        self.causes.check().is_ok() && self.disk.may_grow()
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
@@ -69,12 +77,12 @@ impl Disk for Yielding {
 
 struct YieldingFile {
     file: Box<dyn DiskFile>,
-    is_short: watch::Receiver<bool>,
+    causes: Causes,
 }
 
 impl DiskFile for YieldingFile {
     fn write_at(&mut self, offset_bytes: u64, bytes: &[u8]) -> io::Result<()> {
-        yields(&self.is_short)?;
+        self.causes.check()?;
         self.file.write_at(offset_bytes, bytes)
     }
 

@@ -341,7 +341,7 @@ mod tests {
 
     /// Whether a question for cells leaves a group whose node is short of room, or is not.
     fn asks_where(is_short: bool) -> bool {
-        let disk = Yielding::over(Arc::new(MemoryDisk::default()), watch::channel(is_short).1);
+        let disk = Yielding::over(Arc::new(MemoryDisk::default()), [watch::channel(is_short).1]);
         let keeper = Arc::new(Keeper::new(disk, 1 << 20, Arc::new(SystemClock::new()), 1));
         let mut kept = GroupJournals::new(keeper, &OwnerLimits::default());
         kept.resume(KEY, Durability::Durable, 0, false);
