@@ -1,6 +1,7 @@
 //! `firstseen up` beyond its defaults: certificates, the command that `plan` ends with, signals.
 
 use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::local_cluster::{LocalCluster, eventually, is_alive};
@@ -111,6 +112,36 @@ fn a_cluster_in_the_background_gives_the_terminal_back_and_ends_by_its_folder() 
     let ready: Value = serde_json::from_str(&printed).expect("one line");
     assert_eq!(ready["nodes"].as_array().map(Vec::len), Some(2), "{printed}");
     folder.run("up --end --data it").ok();
+}
+
+/// A single node could only be restarted by a signal to its process, which `up` did not start again.
+#[test]
+fn a_node_of_a_running_cluster_is_restarted_by_its_name() {
+    let folder = Folder::new();
+    folder.run("up --restart node-1 --data it").fails(2, &["there is no cluster in it"]);
+    let ready = folder.run("up --nodes 2 --data it --memory 64MiB --detach --json").ok().out;
+    let ready: Value = serde_json::from_str(&ready).expect("one line");
+    let process = |node: usize| ready["nodes"][node]["process"].as_i64().expect("a process");
+    let said = folder.run("up --restart node-2 --data it").ok().out;
+    let number = said.split_once("(process ").and_then(|(_, rest)| rest.split_once(')')?.0.parse::<i64>().ok());
+    assert!(said.starts_with("node-2 was ended and is started again (process "), "{said}");
+    assert!(number.is_some_and(|number| ![process(0), process(1)].contains(&number)), "{said}");
+    assert!(!is_alive(Pid::from_raw(i32::try_from(process(1)).expect("a process"))), "the other process has ended");
+    let addresses = ready["nodes"][0]["address"].as_str().expect("an address");
+    eventually("the node has started for the second time", || {
+        let status = folder.run(&format!("cluster status --addr {addresses}")).out;
+        let line = status.lines().find(|line| line.starts_with("node-2 ")).map(str::to_owned).unwrap_or_default();
+        line.split_whitespace().nth(4) == Some("2") && line.ends_with("up")
+    });
+    let create =
+        format!("filter create clicks --cluster {addresses} --window 1h --capacity 10k --slicing horizontal:4");
+    folder.run(&create).ok();
+    let lost = ["node-2 must not be stopped now", "filter clicks, slices", "in memory", "--accept-loss"];
+    folder.run("up --restart node-2 --data it").fails(2, &lost);
+    folder.run("up --restart node-2 --data it --accept-loss").ok();
+    folder.run("up --restart node-9 --data it").fails(2, &["has no node `node-9`: node-1, node-2"]);
+    folder.run("up --end --data it").ok();
+    folder.run("up --restart node-1 --data it").fails(2, &["is not running"]);
 }
 
 #[test]

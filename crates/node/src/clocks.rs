@@ -107,6 +107,11 @@ impl Clocks {
         self.watch.lock().unwrap_or_else(PoisonError::into_inner).offset(peer, now)
     }
 
+    /// Until when this node may record.
+    pub(crate) fn lease(&self) -> &SharedLease {
+        &self.lease
+    }
+
     /// How often this machine may have stood still with its clocks, as that changes.
     pub(crate) fn standstills(&self) -> watch::Receiver<u64> {
         self.standstills.subscribe()

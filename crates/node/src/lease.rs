@@ -87,15 +87,15 @@ pub(crate) async fn keep(shared: Arc<Shared>) {
         }
         let Some(Me { incarnation, .. }) = shared.view().me else { continue };
         found.mark_seen();
-        let standstills = shared.lease.standstills();
+        let standstills = shared.clocks.lease().standstills();
         let asked = shared.clock.now();
         // An answer that comes after the lease would end is of no use.
         let limit = Duration::from_millis(lease_ms);
         let granted = tokio::time::timeout(limit, is_granted(&shared, incarnation)).await.unwrap_or(false);
         if granted {
-            shared.lease.grant(Lease::granted(asked, lease_ms, skew_max_ms), standstills);
+            shared.clocks.lease().grant(Lease::granted(asked, lease_ms, skew_max_ms), standstills);
         }
-        log_change(&mut is_held, shared.lease.newest().holds(shared.clock.now()));
+        log_change(&mut is_held, shared.clocks.lease().newest().holds(shared.clock.now()));
         let pause = if is_held { between } else { between.min(AGAIN) };
         // A lease that has ended with a standstill is asked for again at once.
         let _ = tokio::time::timeout(pause, found.changed()).await;

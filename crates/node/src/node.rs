@@ -106,7 +106,7 @@ impl Node {
             proposals,
             climbs,
             keeper: keeper.clone(),
-            lease: lease.clone(),
+            lease,
             clocks: clocks.clone(),
         };
         let owners = spawn_owners(&config, (spawner, owner_limits), &surroundings)?;
@@ -121,7 +121,6 @@ impl Node {
             folder,
             departure: Departure { kept, ..Departure::default() },
             views,
-            lease,
             clocks,
             downs: Downs::default(),
             levels: Levels::new(connector.clone(), u128::from_le_bytes(ids.next())),

@@ -21,7 +21,7 @@ use crate::config::NodeConfig;
 use crate::folder_watch::FolderWatch;
 use crate::ids::Ids;
 use crate::keeper::Keeper;
-use crate::lease::{self, Downs, SharedLease};
+use crate::lease::{self, Downs};
 use crate::metrics::Metrics;
 use crate::owner::Owners;
 use crate::quotas::Quotas;
@@ -49,9 +49,7 @@ pub(crate) struct Shared {
     pub(crate) views: watch::Receiver<Arc<View>>,
     /// Opens connections to other nodes.
     pub(crate) connector: Arc<dyn Connector>,
-    /// Until when this node may record.
-    pub(crate) lease: Arc<SharedLease>,
-    /// The node's knowledge of clocks.
+    /// The node's knowledge of clocks, and until when they let it record.
     pub(crate) clocks: Arc<Clocks>,
     /// The time since when others are down.
     pub(crate) downs: Downs,
@@ -181,7 +179,7 @@ impl Shared {
         };
         let view = self.view();
         let not_whole = || view.not_whole().or_else(catching_up);
-        let not_held = || lease::not_held(self.lease.newest(), self.clock.now());
+        let not_held = || lease::not_held(self.clocks.lease().newest(), self.clock.now());
         let not_sure = || self.clocks.not_sure(self.clock.now());
         self.displaced(&view)
             .or_else(|| view.not_ready())

@@ -35,6 +35,7 @@ pub use moves::{DrainArgs, RebalanceArgs};
 pub use recover::RecoverArgs;
 pub use restore::RestoreArgs;
 pub use safe_to_stop::SafeToStopArgs;
+pub(crate) use safe_to_stop::losses;
 pub(crate) use status::{filters_json, filters_text, hex};
 pub use upgrade::UpgradeArgs;
 

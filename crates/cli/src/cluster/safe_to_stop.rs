@@ -12,6 +12,7 @@ use firstseen_routing::{ClusterMap, NodeId};
 use serde::Serialize;
 use tokio::time::{Duration, sleep};
 
+use super::connect::Operator;
 use super::leading::committed;
 use super::{ClusterStatus, NodeArgs, node_named};
 use crate::exit::FAILED;
@@ -96,6 +97,18 @@ pub(super) async fn run(args: &SafeToStopArgs, out: &mut dyn Write) -> anyhow::R
         shown = reasons;
         sleep(ASK).await;
     }
+}
+
+/// Returns what would be lost if a node stopped now, each with a remedy.
+///
+/// # Errors
+/// That there is no such node, or no leader.
+pub(crate) async fn losses(member: &Operator, node: &str) -> anyhow::Result<Vec<String>> {
+    let ClusterStatus { map, unreachable, not_answering, .. } = committed(member, LEADER_MAX).await?;
+    let node = node_named(&map, node)?;
+    let is_away = |other| unreachable.contains(&other) || not_answering.contains(&other);
+    let found = obstacles(&map, node, |other| !is_away(other));
+    Ok(found.iter().filter(|found| found.is_loss()).map(|found| reason(&map, node, found).text).collect())
 }
 
 fn text(node: &str, is_safe: bool, reasons: &[Reason]) -> String {

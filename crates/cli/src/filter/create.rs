@@ -60,7 +60,7 @@ pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Wr
         writeln!(out, "slicing {slicing}: {why}, as --slicing said nothing else")?;
     }
     if !reply.existed
-        && let Some(loss) = loss_at_restart(&filter.policies, tree.is_some())
+        && let Some(loss) = loss_at_restart(&filter.policies, tree.is_some(), filter.definition.group.window)
     {
         notice!("firstseen: {loss}");
     }
@@ -71,28 +71,32 @@ pub(super) async fn run(args: &CreateArgs, operator: &Operator, out: &mut dyn Wr
 }
 
 /// What a restart of nodes loses, in words; none where it loses nothing.
-fn loss_at_restart(policies: &FilterPolicies, is_tree: bool) -> Option<&'static str> {
-    if is_tree {
-        return Some(
-            "it is kept in memory: a node that restarts has lost what its slices remember, and their events are undecided \
-             until their window has passed (filters of trees have no journal and no copies)",
-        );
-    }
-    match (policies.durability, policies.copies) {
-        (Durability::Durable, _) => None,
-        (Durability::Interval { .. }, 0) => Some(
-            "a node that crashes has lost what came last, and events of its slices are undecided until their window has \
-             passed (--durability durable loses nothing; --copies 1 has it fetched from another node)",
+fn loss_at_restart(policies: &FilterPolicies, is_tree: bool, window: Window) -> Option<String> {
+    let until = match window {
+        Window::Unbounded => "`firstseen filter forgive` (it has no window that would pass)",
+        _ => "their window has passed",
+    };
+    let what = match (is_tree, policies.durability, policies.copies) {
+        (true, ..) => format!(
+            "it is kept in memory: a node that restarts has lost what its slices remember, and their events are undecided until \
+             {until} (filters of trees have no journal and no copies)"
         ),
-        (Durability::Memory, 0) => Some(
-            "it is kept in memory: a node that restarts has lost what its slices remember, and their events are undecided \
-             until their window has passed (--durability durable loses nothing; --copies 1 has it fetched from another node)",
+        (false, Durability::Durable, _) => return None,
+        (false, Durability::Interval { .. }, 0) => format!(
+            "a node that crashes has lost what came last, and events of its slices are undecided until {until} (--durability durable \
+             loses nothing; --copies 1 has it fetched from another node)"
         ),
-        (Durability::Memory | Durability::Interval { .. }, _) => Some(
-            "it is kept in memory: a node that restarts fetches its slices from the others, and only where all nodes with a \
-             slice restart at once is that lost (--durability durable loses nothing)",
+        (false, Durability::Memory, 0) => format!(
+            "it is kept in memory: a node that restarts has lost what its slices remember, and their events are undecided until \
+             {until} (--durability durable loses nothing; --copies 1 has it fetched from another node)"
         ),
-    }
+        (false, Durability::Memory | Durability::Interval { .. }, _) => {
+            "it is kept in memory: a node that restarts fetches its slices from the other nodes that have them; if all of these \
+             restart at once, the slices are lost (--durability durable loses nothing)"
+                .to_owned()
+        }
+    };
+    Some(what)
 }
 
 /// Prints the place of each filter of a new tree.

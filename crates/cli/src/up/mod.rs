@@ -7,6 +7,7 @@ mod background;
 mod door;
 mod folder;
 mod processes;
+mod restart;
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -77,6 +78,13 @@ pub struct UpArgs {
     /// End the cluster of the folder, wherever it was started
     #[arg(long, conflicts_with_all = ["detach", "nodes", "sites", "port", "tls", "redis", "json"])]
     pub end: bool,
+    /// End a node of the running cluster, and start it again
+    #[arg(long, value_name = "NODE",
+        conflicts_with_all = ["detach", "nodes", "sites", "port", "tls", "redis", "json", "end"])]
+    pub restart: Option<String>,
+    /// What the restarted node alone remembers, in memory, may be lost
+    #[arg(long, requires = "restart")]
+    pub accept_loss: bool,
 }
 
 /// The output with `--json`.
@@ -109,6 +117,9 @@ struct ReadyNode<'a> {
 pub fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
     if args.end {
         return background::end(&args.data, &mut io::stdout().lock());
+    }
+    if let Some(node) = &args.restart {
+        return restart::ask(&args.data, (node, args.accept_loss), &mut io::stdout().lock());
     }
     if args.detach {
         return background::detach(args, &mut io::stdout().lock());
@@ -163,6 +174,7 @@ async fn live(
         tokio::select! {
             _ = signals.next() => return Ok(ExitCode::SUCCESS),
             ended = first_end(processes) => notice!("firstseen: {ended}"),
+            asked = restart::asked(folder.path()) => restart::carry_out(&any, folder, processes, &asked).await,
         }
         if processes.living() == 0 {
             notice!("firstseen: no node is left");

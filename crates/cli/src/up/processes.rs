@@ -105,6 +105,29 @@ impl Processes {
         Ok(())
     }
 
+    /// Ends a process in order, if it has not ended, and starts it again. A process that does not end in time is killed.
+    ///
+    /// # Errors
+    /// Where it cannot be started.
+    pub(crate) async fn restart_one(&mut self, folder: &Folder, index: usize) -> anyhow::Result<()> {
+        let deadline = tokio::time::Instant::now() + END;
+        if self.lives(index) {
+            self.signal_one(index, Signal::SIGTERM)?;
+        }
+        while self.lives(index) && tokio::time::Instant::now() < deadline {
+            tokio::time::sleep(super::LOOK).await;
+        }
+        if self.lives(index) {
+            self.kill_one(index)?;
+        }
+        self.start_one(folder, index)
+    }
+
+    /// Whether a process has not ended.
+    pub(super) fn lives(&mut self, index: usize) -> bool {
+        self.0.get_mut(index).is_some_and(|process| process.look().is_none() && !process.has_ended)
+    }
+
     /// Sends a process a signal.
     ///
     /// # Errors

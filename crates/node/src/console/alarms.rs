@@ -64,6 +64,29 @@ impl At<'_> {
         self.command(&format!("filter describe {} --cluster", word(filter)), "")
     }
 
+    /// The cause, named by an alarm of its own, from which it follows that events of a filter are undecided for this reason.
+    fn cause(&self, filter: &FilterLine, reason: &str) -> Option<&'static str> {
+        let Overview { nodes, cluster, .. } = self.overview;
+        let is_wrong = |node: &NodeLine| {
+            node.clock_ahead_ms.is_some_and(|ahead_ms| ahead_ms.unsigned_abs() > cluster.clock_skew_max_ms)
+        };
+        match reason {
+            "slices_down" if nodes.iter().any(|node| node.state == "down") => Some("as a node is down"),
+            "cut_off" | "not_ready" if self.leaderless().is_some() => Some("as no node leads the cluster"),
+            "clock_skew" if nodes.iter().any(is_wrong) => Some("as the clock of a node is wrong"),
+            "full" if filter.full.is_some_and(|full| full >= 1.0) => Some("as the filter is full"),
+            _ => None,
+        }
+    }
+
+    /// An alarm that is critical, unless it follows from another one: two causes make two critical alarms, and no more.
+    fn critical_by_itself(cause: Option<&str>, text: String) -> (Severity, String) {
+        match cause {
+            Some(cause) => (Severity::Warning, format!("{text} ({cause})")),
+            None => (Severity::Critical, text),
+        }
+    }
+
     fn leaderless(&self) -> Option<Alarm> {
         let cluster = &self.overview.cluster;
         let text = "no majority of the voters agrees on a leader: nothing can be changed, and nodes record nothing new once their \
@@ -157,15 +180,23 @@ impl At<'_> {
                 "{} of {} slices of filter {name} are down: start the nodes that have them",
                 slices.down, slices.all
             );
-            alarms.push(alarm(Severity::Critical, "slices_down", name, text, self.describe(name)));
+            let (severity, text) = Self::critical_by_itself(self.cause(filter, "slices_down"), text);
+            alarms.push(alarm(severity, "slices_down", name, text, self.describe(name)));
         }
         if slices.set_only > 0 {
+            let until = match filter.window.as_str() {
+                "unbounded" => "`firstseen filter forgive` ends that, as the filter has no window that would",
+                _ => "what they may lack has expired",
+            };
             let text = format!(
-                "{} of {} slices of filter {name} are set-only: they record events, and do not vote until what they may lack has \
-                 expired",
+                "{} of {} slices of filter {name} are set-only: they record events, and what they may have lost is undecided until \
+                 {until}",
                 slices.set_only, slices.all
             );
-            let severity = if slices.complete > 0 { Severity::Warning } else { Severity::Critical };
+            let (severity, text) = match slices.complete {
+                0 => Self::critical_by_itself(self.cause(filter, "slices_down"), text),
+                _ => (Severity::Warning, text),
+            };
             alarms.push(alarm(severity, "slices_set_only", name, text, self.describe(name)));
         }
         alarms.extend(self.full(filter));
@@ -202,14 +233,10 @@ impl At<'_> {
         if is_harmless(reason) {
             return None;
         }
-        let severity = match reason {
-            "late" | "future" | "name_reused" | "too_old" | "claims_unknown" => Severity::Warning,
-            _ => Severity::Critical,
-        };
         let are_all_there = reason == "slices_down" && filter.slices.down == 0 && filter.slices.set_only > 0;
         let meaning = if are_all_there {
-            "no node of its slices is down, but these do not vote until what they may lack has expired; this has them vote at once, \
-             and events that they have lost are first-seen again"
+            "no node of its slices is down, but what these may have lost is undecided until it has expired; this command ends that at \
+             once, and lost events are first-seen again"
         } else {
             words::reason(reason)
         };
@@ -217,6 +244,10 @@ impl At<'_> {
             "{} events a second of filter {name} are undecided ({reason}): {meaning}",
             count(rate.ceil() as u64)
         );
+        let (severity, text) = match reason {
+            "late" | "future" | "name_reused" | "too_old" | "claims_unknown" => (Severity::Warning, text),
+            _ => Self::critical_by_itself(self.cause(filter, reason), text),
+        };
         let command = match reason {
             _ if are_all_there => self.command(&format!("filter forgive {} --cluster", word(name)), ""),
             "slices_down" | "cut_off" | "clock_skew" | "not_ready" => self.status(),

@@ -107,10 +107,9 @@ fn verdicts(counted: &[Counted<'_>]) -> Verdicts {
     for (reason, events) in counted.iter().flat_map(|it| undecided(it.now)) {
         *reasons.entry(reason).or_default() += events;
     }
-    let by_reason = reasons.into_iter().map(|(number, events)| Undecided {
-        reason: reason_of(number).unwrap_or_else(|| format!("reason_{number}")),
-        per_s: rate(&of_reason(number)),
-        events,
+    let by_reason = reasons.into_iter().map(|(number, events)| {
+        let reason = reason_of(number).unwrap_or_else(|| format!("reason_{number}"));
+        Undecided { harmless: is_harmless(&reason), reason, per_s: rate(&of_reason(number)), events }
     });
     Verdicts {
         first_seen_per_s: rate(&|sample| sample.first_seen),

@@ -10,7 +10,9 @@ use firstseen_routing::{Branch, ClusterMap, FilterId, FilterRecord, NodeId, Node
 
 use super::filters;
 use super::history::rounded;
-use super::overview::{ClusterLine, NodeLine, OVERVIEW_VERSION, Overview, SliceCounts, Undecided, Verdicts};
+use super::overview::{
+    ClusterLine, NodeLine, OVERVIEW_VERSION, Overview, SliceCounts, Undecided, Verdicts, is_harmless,
+};
 use super::rates::Said;
 use super::trees::trees;
 use super::work::Work;
@@ -93,7 +95,7 @@ fn sum<'a>(all: impl Iterator<Item = &'a Verdicts> + Clone) -> Verdicts {
         rates.fold(None, |sum: Option<f64>, rate| Some(sum.unwrap_or(0.0) + rate)).map(rounded)
     };
     let mut reasons: BTreeMap<&str, (Option<f64>, u64)> = BTreeMap::new();
-    for Undecided { reason, per_s, events } in all.clone().flat_map(|verdicts| &verdicts.undecided) {
+    for Undecided { reason, per_s, events, .. } in all.clone().flat_map(|verdicts| &verdicts.undecided) {
         let (rate, sum) = reasons.entry(reason).or_default();
         *sum += events;
         if let Some(per_s) = per_s {
@@ -106,7 +108,12 @@ fn sum<'a>(all: impl Iterator<Item = &'a Verdicts> + Clone) -> Verdicts {
         duplicate_per_s: add(|verdicts| verdicts.duplicate_per_s),
         undecided_per_s: add(|verdicts| verdicts.undecided_per_s),
         undecided: undecided
-            .map(|(reason, (per_s, events))| Undecided { reason: reason.to_owned(), per_s: per_s.map(rounded), events })
+            .map(|(reason, (per_s, events))| Undecided {
+                harmless: is_harmless(reason),
+                reason: reason.to_owned(),
+                per_s: per_s.map(rounded),
+                events,
+            })
             .collect(),
     }
 }

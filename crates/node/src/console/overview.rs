@@ -128,6 +128,8 @@ pub struct Undecided {
     pub per_s: Option<f64>,
     /// Events since the nodes were started.
     pub events: u64,
+    /// Whether the reason says nothing bad of the cluster: consumers wait for each other, or callers ask again by a newer map.
+    pub harmless: bool,
 }
 
 /// The last ten minutes of a series, the newest last; none where nothing is known of a step.

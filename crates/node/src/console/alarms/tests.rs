@@ -109,7 +109,7 @@ fn nodes() {
 }
 
 fn undecided(overview: &mut Overview, reason: &str, per_s: Option<f64>) {
-    let undecided = vec![Undecided { reason: reason.to_owned(), per_s, events: 5 }];
+    let undecided = vec![Undecided { reason: reason.to_owned(), per_s, events: 5, ..Undecided::default() }];
     overview.filters[0].verdicts = Verdicts { undecided, ..Verdicts::default() };
 }
 
@@ -137,7 +137,7 @@ fn filters() {
             },
             &[
                 (Critical, "slices_set_only", "6 of 6 slices", DESCRIBE),
-                (Critical, "undecided", "do not vote", "firstseen filter forgive clicks --cluster a:7400"),
+                (Critical, "undecided", "may have lost", "firstseen filter forgive clicks --cluster a:7400"),
             ],
         ),
         (|it| undecided(it, "overloaded", Some(0.0)), &[]),
@@ -154,6 +154,25 @@ fn filters() {
             &[(Critical, "undecided", "(of_tomorrow): see the page", DESCRIBE)],
         ),
     ]);
+}
+
+/// A node went down with a wrong clock, and there were five critical alarms.
+#[test]
+fn two_causes_make_two_critical_alarms() {
+    let mut overview = healthy();
+    overview.nodes[1].state = "down".to_owned();
+    overview.nodes[0].clock_ahead_ms = Some(5_000);
+    overview.filters[0].slices = SliceCounts { all: 6, down: 6, ..SliceCounts::default() };
+    let line = |reason: &str| Undecided { reason: reason.to_owned(), per_s: Some(3.0), ..Undecided::default() };
+    let undecided = vec![line("slices_down"), line("clock_skew")];
+    overview.filters[0].verdicts = Verdicts { undecided, ..Verdicts::default() };
+    let found = alarms(&overview);
+    let kinds =
+        |severity| found.iter().filter(|it| it.severity == severity).map(|it| it.kind.as_str()).collect::<Vec<_>>();
+    assert_eq!(kinds(Critical), ["clock", "node_down"]);
+    assert_eq!(kinds(Warning), ["slices_down", "undecided", "undecided"]);
+    assert!(found[2].text.ends_with("(as a node is down)"), "{}", found[2].text);
+    assert!(found[4].text.ends_with("(as the clock of a node is wrong)"), "{}", found[4].text);
 }
 
 fn moving(overview: &mut Overview, kind: &str, unchanged_s: u64) {

@@ -153,7 +153,9 @@ function filterItem(filter) {
   const room = filter.capacity_events === null ? count(filter.live_events) + " events" : `${brief(filter.live_events)} of ${brief(filter.capacity_events)}`;
   const full = el("div", "fullness", el("p", "small", el("b", "", percent(filter.full)), " full"), bar(filter.full, "How full"), el("p", "small quiet", room));
   const flow = el("div", "flow", el("p", "small", el("b", "", brief(rate(verdicts))), " events/s"), sparkline(filter.history, "Events a second in the last ten minutes"));
-  const reasons = verdicts.undecided.filter((line) => line.per_s > 0).map((line) => `${brief(line.per_s)}/s ${line.reason}`);
+  const undecided = verdicts.undecided.filter((line) => line.per_s > 0);
+  const reasons = (lines) => lines.map((line) => `${brief(line.per_s)}/s ${line.reason}`).join(", ");
+  const [bad, usual] = [undecided.filter((line) => !line.harmless), undecided.filter((line) => line.harmless)];
   const facts = el("dl", "facts",
     pair("first seen/s", brief(verdicts.first_seen_per_s)),
     pair("duplicates/s", brief(verdicts.duplicate_per_s)),
@@ -163,7 +165,8 @@ function filterItem(filter) {
     pair(filter.measured_rate === null ? "made for" : "measured", chance(filter.measured_rate ?? filter.made_for_rate)));
   if (claims) facts.append(pair("held", count(claims.open)));
   const item = el("li", "card filter", head, full, flow, facts);
-  if (reasons.length > 0) item.append(el("p", "small bad-text reasons", "undecided: " + reasons.join(", ")));
+  if (bad.length > 0) item.append(el("p", "small bad-text reasons", "undecided: " + reasons(bad)));
+  if (usual.length > 0) item.append(el("p", "small quiet reasons", "asked again: " + reasons(usual)));
   return item;
 }
 
