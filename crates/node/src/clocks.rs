@@ -54,7 +54,8 @@ impl Clocks {
     pub(crate) fn new(skew_max_ms: u64, rules: Rules, last_time: Arc<dyn LastTime>, lease: Arc<SharedLease>) -> Self {
         let is_checked = rules.keep(Rule::MeasuresClocks);
         let time = if is_checked { TimeOfDay::UNKNOWN } else { TimeOfDay::UNCHECKED };
-        let watch = ClockWatch::new(skew_max_ms).after(last_time.read());
+        let ran_until_ms = last_time.read().filter(|_| rules.keep(Rule::ComparesFirstLook));
+        let watch = ClockWatch::new(skew_max_ms).after(ran_until_ms);
         let watch = if rules.keep(Rule::MindsStandstills) { watch } else { watch.without_standstills() };
         let standstills = watch::Sender::new(0);
         Self {

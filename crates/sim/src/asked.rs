@@ -12,10 +12,11 @@ use crate::kinds;
 use crate::rights::with_rights;
 use crate::scenario::Scenario;
 use crate::standstills;
+use crate::wrong_clocks;
 
 /// The text about the arguments.
 pub const USAGE: &str = "usage: firstseen-sim --seeds|--trees|--durable|--copies|--moves|--cut-offs|--hung-disks|\
-                         --wrong-clocks|--standstills|--broken-times|--storms FIRST..END [--kind cuckoo] [--claims] [--rights] [--trace] [--without RULE] \
+                         --wrong-clocks|--lone-clocks|--standstills|--broken-times|--storms FIRST..END [--kind cuckoo] [--claims] [--rights] [--trace] [--without RULE] \
                          [--results FILE]\n       \
                          firstseen-sim --scale [--nodes N,...] [--events-per-node N] [--json] [--picture FILE]";
 
@@ -30,7 +31,7 @@ pub struct Family {
 
 impl Family {
     /// All families.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self { flag: "--seeds", scenario: Scenario::new },
         Self { flag: "--trees", scenario: Scenario::of_tree },
         Self { flag: "--durable", scenario: Scenario::durable },
@@ -40,6 +41,7 @@ impl Family {
         Self { flag: "--storms", scenario: Scenario::storm },
         Self { flag: "--hung-disks", scenario: Scenario::hung },
         Self { flag: "--wrong-clocks", scenario: Scenario::wrong_clocks },
+        Self { flag: "--lone-clocks", scenario: wrong_clocks::lone },
         Self { flag: "--standstills", scenario: standstills::scenario },
         Self { flag: "--broken-times", scenario: Scenario::of_broken_times },
     ];

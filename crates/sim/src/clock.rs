@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-use firstseen_node::Clock;
+use firstseen_node::{Clock, LastTime};
 use firstseen_routing::MonotonicMs;
 
 /// Milliseconds since 1970 when a simulation begins.
@@ -91,5 +91,19 @@ impl Clock for NodeClock {
     fn wall_ms(&self) -> u64 {
         let shown_us = self.shown_us() - self.0.wall_behind_us.load(Ordering::Relaxed);
         (EPOCH_MS + shown_us / 1000).saturating_add_signed(self.ahead_ms())
+    }
+}
+
+/// The time that a node keeps on its machine for its next start; clones are the same.
+#[derive(Clone, Default)]
+pub(crate) struct KeptTime(Arc<AtomicU64>);
+
+impl LastTime for KeptTime {
+    fn read(&self) -> Option<u64> {
+        Some(self.0.load(Ordering::Relaxed)).filter(|wall_ms| *wall_ms > 0)
+    }
+
+    fn keep(&self, wall_ms: u64) {
+        self.0.store(wall_ms, Ordering::Relaxed);
     }
 }

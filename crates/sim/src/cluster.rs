@@ -22,7 +22,7 @@ use turmoil::net::TcpListener;
 
 use crate::acted_on::Acting;
 use crate::alteration::CAPACITY_EVENTS;
-use crate::clock::{CLOCK_SKEW_MS_MAX, NodeClock, now_us};
+use crate::clock::{CLOCK_SKEW_MS_MAX, KeptTime, NodeClock, now_us};
 use crate::full_disk::FullDisk;
 use crate::kind_name::kind_of;
 use crate::net::{SimConnector, incoming};
@@ -71,6 +71,7 @@ pub struct Machine {
     pub journal: MemoryDisk,
     /// Its clock.
     pub clock: NodeClock,
+    kept_time: KeptTime,
     views: Views,
     acting: Acting,
     damage: Arc<Damage>,
@@ -94,6 +95,7 @@ impl Default for Machine {
             journal: agreement.beside(),
             agreement,
             clock: NodeClock::default(),
+            kept_time: KeptTime::default(),
             views: Views::default(),
             acting: Acting::default(),
             ready: Default::default(),
@@ -260,7 +262,7 @@ pub(crate) async fn start_node(
         journal: Arc::new(machine.journal.clone()),
         journal_segment_bytes: SEGMENT_BYTES,
         kept_files: None,
-        last_time: Arc::new(NoLastTime),
+        last_time: if scenario.nodes == 1 { Arc::new(machine.kept_time.clone()) } else { Arc::new(NoLastTime) },
         seed: scenario.seed ^ index as u64 ^ start << 32,
     };
     Ok(Node::start(config, edges).await?)

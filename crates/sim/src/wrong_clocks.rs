@@ -49,6 +49,24 @@ impl Scenario {
     }
 }
 
+/// The dice of lone nodes.
+const OF_LONE_NODES: u64 = 0x10_4E << 32;
+
+/// The scenario of `seed` in which the only node of a cluster has a wrong clock, or is started with one: it has no other to compare it
+/// with. Its filter is durable.
+pub(crate) fn lone(seed: u64) -> Scenario {
+    let mut dice = Dice::new(seed ^ OF_LONE_NODES);
+    Scenario {
+        nodes: 1,
+        slicing: dice.pick(&["none", "horizontal:5", "vertical:3"]),
+        durability: Durability::Durable,
+        copies: 0,
+        // A clock that is ahead by less than a minute at a start looks like a node that was down for that long.
+        window_ms: 3_600_000,
+        ..Scenario::wrong_clocks(seed)
+    }
+}
+
 impl Torment {
     /// Sets a node's clock wrong, and right again. The process of a node with a durable filter may be started again
     /// meanwhile, or when the clock is right again.

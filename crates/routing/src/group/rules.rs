@@ -51,6 +51,8 @@ pub enum Rule {
     GivesUpHungDisks,
     /// A node whose clock is not known to agree with those of most others stamps no events.
     MeasuresClocks,
+    /// A node that starts compares its clock with the time that it relied on last.
+    ComparesFirstLook,
     /// A node whose machine may have stood still with all its clocks stamps and records nothing until most others have confirmed its
     /// time, and its lease is over.
     MindsStandstills,
@@ -94,7 +96,7 @@ pub enum Rule {
 
 impl Rule {
     /// All but those of claims and of rights.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::SingleFlight,
         Self::AwaitsSets,
         Self::NumbersSets,
@@ -116,6 +118,7 @@ impl Rule {
         Self::ReadyWhenWhole,
         Self::GivesUpHungDisks,
         Self::MeasuresClocks,
+        Self::ComparesFirstLook,
         Self::MindsStandstills,
         Self::BearsOutTimes,
         Self::KeepsFormers,

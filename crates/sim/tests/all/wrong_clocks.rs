@@ -45,3 +45,30 @@ fn a_node_that_relies_on_its_clock_is_found() {
     assert!(!fault.starts_with("right clock"), "{fault}");
     assert_eq!(carried_out(&wrong.without(None, seed)).1, None, "with the rule it is kept");
 }
+
+#[test]
+#[ignore = "minutes"]
+fn every_law_is_kept_by_a_lone_node() {
+    let lone = Family::named("--lone-clocks").expect("lone clocks");
+    for seed in SEEDS {
+        let scenario = lone.without(None, seed);
+        let (run, fault) = carried_out(&scenario);
+        if let Some(fault) = fault {
+            panic!("{scenario}: {fault}\nagain: cargo run -p firstseen-sim -- --lone-clocks {seed}..{}", seed + 1);
+        }
+        assert!(!run.history.wrong_clocks.is_empty(), "{scenario}: no clock was wrong");
+    }
+}
+
+/// A node that was started two hours ahead for six seconds, with a window of half an hour, called all that it knew new afterwards.
+#[test]
+fn a_lone_node_that_believes_its_first_look_is_found() {
+    let lone = Family::named("--lone-clocks").expect("lone clocks");
+    let found = BROKEN_SEEDS.into_iter().find_map(|seed| {
+        let fault = carried_out(&lone.without(Some(Rule::ComparesFirstLook), seed)).1?;
+        Some((seed, fault.lines().next().unwrap_or_default().to_owned()))
+    });
+    let (seed, fault) = found.expect("nobody misses that the first look is believed");
+    println!("ComparesFirstLook: --lone-clocks {seed}: {fault}");
+    assert_eq!(carried_out(&lone.without(None, seed)).1, None, "with the rule it is kept");
+}
