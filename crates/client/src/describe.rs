@@ -156,8 +156,11 @@ impl Core {
         }
         // Events that are hashed by another secret than the filter's are new to it, and would be recorded as others.
         if secret.is_empty() {
-            let reason = "it may be described, but its secret, by which events are hashed, needs the right `lookup`";
-            return Err(FilterError::Refused { name: name.to_owned(), reason: reason.to_owned() });
+            let reason = format!(
+                "it may be described, but its secret, by which events are hashed, needs the right `observe`, or `lookup` to test events \
+                 only: firstseen access grant PRINCIPAL --filter {name} --allow observe"
+            );
+            return Err(FilterError::Refused { name: name.to_owned(), reason });
         }
         let secret = FilterSecret::from_material(secret);
         let description = |reason: String| FilterError::Description { name: name.to_owned(), reason };

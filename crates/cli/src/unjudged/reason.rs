@@ -191,7 +191,9 @@ fn cluster_cure(reason: Reason) -> &'static str {
         Reason::CutOff => "restore the network between the nodes (`firstseen cluster status`)",
         Reason::ClockSkew => "set the clock of the node right (`firstseen cluster status`)",
         Reason::Claimed => "wait until its claim is over, or share the input with --claims",
-        Reason::Forbidden => "grant this principal the right to observe the filter (`firstseen access grant`)",
+        Reason::Forbidden => {
+            "grant this run's principal the right (`firstseen access grant PRINCIPAL --filter NAME --allow observe`; lookup only tests events)"
+        }
         Reason::ClaimsUnknown => {
             "wait until the longest claim is over, and feed the records again, or share the input with --claims"
         }

@@ -260,10 +260,11 @@ impl Shown {
             let (address, http) = (node.address(), node.http_address());
             text += &format!("  {name:<8} {site:<letters$} {address:<16} http://{http}/metrics\n");
         }
-        if let Some(console) = console {
+        if let (Some(console), Some(http)) = (console, nodes.first().map(LocalNode::http_address)) {
             text += &format!(
-                "The console, for a browser on this machine: {} (firstseen top shows the same here)\n",
-                look.strong(console)
+                "The console, for a browser on this machine: {}; in a terminal: {}\n",
+                look.strong(console),
+                look.strong(&format!("firstseen top --http {http}"))
             );
         }
         let addresses = nodes.iter().map(LocalNode::address).collect::<Vec<_>>().join(",");
