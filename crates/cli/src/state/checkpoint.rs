@@ -11,7 +11,8 @@ const UNSAVED_BYTES_MAX: u64 = 1 << 30;
 /// From one save to the next it takes at least so many times as long as the last one took.
 const REST_SAVES: u32 = 20;
 
-/// A first state is saved so soon: until then a run that is killed has no state, and all of its records pass again.
+/// A first state is saved this soon: until then a run that is killed has no state, and all of its records pass again. The time to the
+/// next one doubles, so that a young run that is killed passes half of its records again at most.
 const FIRST: Duration = Duration::from_secs(1);
 /// Bytes of a filter that are surely saved in a second. A large filter is first saved later, so that this keeps to the twentieth,
 /// too.
@@ -21,9 +22,8 @@ const SAVED_BYTES_PER_S: u64 = 200 << 20;
 pub(crate) struct Checkpoints {
     /// None where only the end of the run is saved.
     every: Option<Duration>,
-    /// How long after the start the first save is due, if that is sooner.
-    first: Duration,
-    has_tried: bool,
+    /// How long after the start or the last attempt the next save of a young run is due, if that is sooner.
+    young: Duration,
     tried_at: Instant,
     took: Duration,
     tried_bytes: u64,
@@ -33,27 +33,19 @@ pub(crate) struct Checkpoints {
 impl Checkpoints {
     /// The state of a run that begins `now`, to be saved `every` so often.
     pub(crate) fn new(every: Option<Duration>, now: Instant) -> Self {
-        Self {
-            every,
-            first: FIRST,
-            has_tried: false,
-            tried_at: now,
-            took: Duration::ZERO,
-            tried_bytes: 0,
-            has_news: false,
-        }
+        Self { every, young: FIRST, tried_at: now, took: Duration::ZERO, tried_bytes: 0, has_news: false }
     }
 
     /// Sets the size of the filter, in bytes.
     pub(crate) fn will_save(&mut self, filter_bytes: u64) {
         let takes = Duration::from_millis(filter_bytes.saturating_mul(1000) / SAVED_BYTES_PER_S);
-        self.first = FIRST.max(takes.saturating_mul(REST_SAVES));
+        self.young = FIRST.max(takes.saturating_mul(REST_SAVES));
     }
 
     /// How long after the last attempt, or after the start, a save is due.
     fn due_after(&self) -> Option<Duration> {
         let every = self.every.filter(|_| self.has_news)?;
-        Some(if self.has_tried { every } else { every.min(self.first) })
+        Some(every.min(self.young))
     }
 
     /// Records were answered.
@@ -79,7 +71,7 @@ impl Checkpoints {
     /// the next attempt is due no sooner than a save after a success would be.
     pub(crate) fn tried(&mut self, began: Instant, ended: Instant, input_bytes: u64, is_saved: bool) {
         self.took = ended.saturating_duration_since(began);
-        self.has_tried = true;
+        self.young = self.young.saturating_mul(2);
         (self.tried_at, self.tried_bytes) = (ended, input_bytes);
         self.has_news &= !is_saved;
     }
@@ -128,8 +120,9 @@ mod tests {
     fn a_failed_save_is_tried_again_though_no_record_comes() {
         let start = Instant::now();
         let mut checkpoints = Checkpoints::new(Some(MINUTE), start);
+        checkpoints.will_save(u64::MAX);
         checkpoints.has_answered();
-        assert!(checkpoints.is_due(start + FIRST, 0));
+        assert!(checkpoints.is_due(start + MINUTE, 0));
         checkpoints.tried(start + MINUTE, start + MINUTE, 0, false);
         assert_eq!(checkpoints.wait(start + MINUTE), Some(MINUTE));
         assert!(!checkpoints.is_due(start + MINUTE, 0), "not at once");
@@ -138,7 +131,7 @@ mod tests {
         assert_eq!(checkpoints.wait(start + 2 * MINUTE), None);
     }
 
-    /// A run that was killed in its first minute had no state, and passed everything again.
+    /// A run that was killed in its first minute had no state, and passed everything again; later it had one of its first second.
     #[test]
     fn the_first_state_is_saved_soon_and_that_of_a_large_filter_later() {
         let start = Instant::now();
@@ -152,7 +145,7 @@ mod tests {
             assert_eq!(checkpoints.wait(start), Some(first));
             checkpoints.tried(start + first, start + first, 0, true);
             checkpoints.has_answered();
-            assert_eq!(checkpoints.wait(start + first), Some(MINUTE), "then as usual");
+            assert_eq!(checkpoints.wait(start + first), Some(MINUTE.min(2 * first)), "then after twice the time");
         }
         let mut checkpoints = Checkpoints::new(Some(Duration::from_millis(1)), start);
         checkpoints.has_answered();
