@@ -342,10 +342,9 @@ impl History {
     fn may_be_of_sleeper(&self, call: &Call) -> bool {
         let returned_us = call.returned_us.unwrap_or(u64::MAX);
         let began_us = self.first_attempt_us(call);
-        let may_be = |(from_us, until_us): &(u64, u64)| {
+        self.standstills.iter().any(|(from_us, until_us)| {
             began_us <= until_us.saturating_add(STANDSTILL_NOTICED_US) && returned_us >= *from_us
-        };
-        self.standstills.iter().any(may_be)
+        })
     }
 
     /// Whether two submissions of an event, or a lookup and a submission, are certainly less than a window apart.

@@ -90,7 +90,8 @@ impl Node {
         let (timing, same_on_all) = (config.timing.raft(), config.timing.settings());
         let meta_config = MetaConfig { storage, profile, timing, same_on_all, audit: agreed, seed };
         let meta = Meta::open(meta_config, connector.clone()).await?;
-        let (metrics, folder) = (Arc::new(Metrics::new()), Arc::new(FolderWatch::over(edges.kept_files)));
+        let metrics = Arc::new(Metrics::new());
+        let folder = Arc::new(FolderWatch::over(edges.kept_files));
         let disk = Yielding::over(edges.journal, [meta.short_of_room(), folder.is_missing()]);
         let (proposals, proposed) = mpsc::channel(PROPOSALS_MAX);
         let (climbs, climbing) = mpsc::channel(CLIMBS_WAITING_MAX);

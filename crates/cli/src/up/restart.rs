@@ -40,7 +40,8 @@ pub(super) fn ask(path: &Path, (name, accepts_loss): (&str, bool), out: &mut dyn
     if running(path)?.is_none() {
         return Err(UsageError(format!("the cluster in {shown} is not running: `firstseen up` starts it")).into());
     }
-    let (asked, answer) = (path.join(ASKED), path.join(ANSWER));
+    let asked = path.join(ASKED);
+    let answer = path.join(ANSWER);
     remove(&answer)?;
     let question = if accepts_loss { format!("{name}\n{ACCEPTED}") } else { name.to_owned() };
     fs::write(&asked, question).with_context(|| format!("cannot write {}", asked.display()))?;
@@ -81,7 +82,8 @@ pub(super) async fn carry_out(any: &Operator, folder: &Folder, processes: &mut P
         Err(error) => format!("{error:#}"),
     };
     // The answer is there as a whole or not at all.
-    let (unfinished, answered) = (folder.path().join("restarted.new"), folder.path().join(ANSWER));
+    let unfinished = folder.path().join("restarted.new");
+    let answered = folder.path().join(ANSWER);
     if let Err(error) = fs::write(&unfinished, answer).and_then(|()| fs::rename(&unfinished, &answered)) {
         notice!("firstseen: cannot write {}: {error}", answered.display());
     }

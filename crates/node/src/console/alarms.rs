@@ -67,13 +67,12 @@ impl At<'_> {
     /// The cause, named by an alarm of its own, from which it follows that events of a filter are undecided for this reason.
     fn cause(&self, filter: &FilterLine, reason: &str) -> Option<&'static str> {
         let Overview { nodes, cluster, .. } = self.overview;
-        let is_wrong = |node: &NodeLine| {
-            node.clock_ahead_ms.is_some_and(|ahead_ms| ahead_ms.unsigned_abs() > cluster.clock_skew_max_ms)
-        };
+        let most_ahead_ms =
+            nodes.iter().filter_map(|node| node.clock_ahead_ms).map(i64::unsigned_abs).max().unwrap_or(0);
         match reason {
             "slices_down" if nodes.iter().any(|node| node.state == "down") => Some("as a node is down"),
             "cut_off" | "not_ready" if self.leaderless().is_some() => Some("as no node leads the cluster"),
-            "clock_skew" if nodes.iter().any(is_wrong) => Some("as the clock of a node is wrong"),
+            "clock_skew" if most_ahead_ms > cluster.clock_skew_max_ms => Some("as the clock of a node is wrong"),
             "full" if filter.full.is_some_and(|full| full >= 1.0) => Some("as the filter is full"),
             _ => None,
         }

@@ -75,9 +75,11 @@ impl TogetherGroup {
     /// Whether the slice is complete again.
     fn is_complete_again(&self, now_ms: MonotonicMs) -> bool {
         let Self { definition, present, .. } = self;
-        let is_over = |missing: &Missing| missing.is_over(definition, present, present.clock().now_unit());
-        let has_cells = || self.has_fetched_all() || self.missing.as_ref().is_some_and(is_over);
-        self.wholeness.is_whole() || self.known_ms() <= now_ms && has_cells()
+        let is_over = self
+            .missing
+            .as_ref()
+            .is_some_and(|missing| missing.is_over(definition, present, present.clock().now_unit()));
+        self.wholeness.is_whole() || self.known_ms() <= now_ms && (self.has_fetched_all() || is_over)
     }
 
     /// Whether everything is here that other copies have recorded without this one.
@@ -289,18 +291,21 @@ impl TogetherGroup {
 
     /// Sends another copy the replies that are remembered here.
     pub(super) fn hand_names(&mut self, to: NodeId) {
-        let (epoch, now_ms) = (self.mirrors.epoch(), self.present.now_ms());
-        let handed = |told_for_ms: u64| PeerBody::HandedOver(HandedOver { epoch, told_for_ms });
+        let now_ms = self.present.now_ms();
         let clock = self.present.clock().reading();
         let replies = remembered(&self.guard, clock, &self.slice);
         let whole_since_ms = self.guard.whole_since_ms();
         let whole_for_ms = if whole_since_ms == MonotonicMs::START { u64::MAX } else { now_ms.since(whole_since_ms) };
         let known_for_ms = if replies.is_some() { self.joining.known_for_ms(now_ms).min(whole_for_ms) } else { 0 };
-        self.commands.push(self.mirrors.send(to, handed(0)));
+        self.commands.push(self.mirrors.send(to, self.handed_over(0)));
         for replied in replies.into_iter().flatten() {
             self.commands.push(self.mirrors.send(to, PeerBody::Mirror(None, Arc::new(replied))));
         }
-        self.commands.push(self.mirrors.send(to, handed(known_for_ms.max(1))));
+        self.commands.push(self.mirrors.send(to, self.handed_over(known_for_ms.max(1))));
+    }
+
+    fn handed_over(&self, told_for_ms: u64) -> PeerBody {
+        PeerBody::HandedOver(HandedOver { epoch: self.mirrors.epoch(), told_for_ms })
     }
 
     /// Takes replies of the copy that answers. They are not persisted: after a start, the copy asks again.

@@ -32,7 +32,8 @@ pub(super) fn remembered(guard: &ReplayGuard, clock: ClockReading, slice: &Filte
                 last.decisions.extend(decisions);
             }
             _ => {
-                let (probes, generation) = (Probes::new(slice.probe_shape()), slice.newest_generation());
+                let probes = Probes::new(slice.probe_shape());
+                let generation = slice.newest_generation();
                 replies.push(Mirrored { name, names, decisions, clock, generation, probes, stamps: Vec::new() });
             }
         }
