@@ -99,7 +99,8 @@ mod tests {
     #[test]
     fn both_clocks_measure_the_same_time() {
         let clock = SystemClock::new();
-        let (first, wall) = (clock.now(), SystemTime::now());
+        let first = clock.now();
+        let wall = SystemTime::now();
         while wall.elapsed().unwrap_or_default() < Duration::from_millis(5) {
             std::hint::spin_loop();
         }

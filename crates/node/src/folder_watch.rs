@@ -149,7 +149,8 @@ mod tests {
     #[test]
     fn what_is_deleted_or_replaced_is_missing_until_it_is_put_back() {
         let folder = tempfile::tempdir().unwrap();
-        let (database, journal) = (folder.path().join(DATABASE_FILE), folder.path().join(JOURNAL_FOLDER));
+        let database = folder.path().join(DATABASE_FILE);
+        let journal = folder.path().join(JOURNAL_FOLDER);
         fs::write(&database, "agreed on").unwrap();
         let files = FolderFiles::of(folder.path());
         assert_eq!(files.missing(), None, "there is no journal yet");

@@ -179,7 +179,7 @@ impl ClockWatch {
         self.standing = self.judge(now, others);
         let is_behind = self.standing == ClockStanding::Beyond && self.ahead_ms(now) < 0;
         if is_behind && before.is_sure() && self.minds_standstills {
-            // Several short standstills, none of which was found.
+            // The machine may have stood still several times, each too short to be noticed by itself.
             self.find_standstill(now.monotonic_ms);
         }
         if self.standing.is_sure() {

@@ -5,9 +5,9 @@
 use std::time::Duration;
 
 use firstseen_checker::history::Outage;
-use firstseen_routing::{ClockSource, Durability, OwnerLimits, WhenLost};
+use firstseen_routing::{ClockSource, Durability};
 
-use crate::clock::{CLOCK_SKEW_MS_MAX, now_us};
+use crate::clock::now_us;
 use crate::cluster::node_name;
 use crate::dice::Dice;
 use crate::principals::producer_name;
@@ -21,14 +21,12 @@ const OF_STANDSTILLS: u64 = 0x57_1115 << 32;
 const CALLS: u32 = 120;
 /// Most milliseconds between two calls of a producer.
 const PAUSE_MAX_MS: u64 = 300;
-/// How long one call waits.
-const DEADLINE_MS: u64 = 1_000;
 /// The shortest and the longest standstill. The others go on without the node after about two seconds.
 const STILL_MS: std::ops::Range<u64> = 800..6_000;
 /// The time of day is set right at most this long after the machine has gone on.
 const BEHIND_MS_MAX: u64 = 4_000;
 
-/// The scenario of `seed` in which machines stand still; slicing, clock and durability differ from those of [`Scenario::new`].
+/// The scenario of `seed` in which machines stand still; slicing, clock and durability differ from those of [`Scenario::wrong_clocks`].
 pub(crate) fn scenario(seed: u64) -> Scenario {
     let mut dice = Dice::new(seed ^ OF_STANDSTILLS);
     Scenario {
@@ -39,15 +37,9 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
         window_ms: dice.pick(&[3_600_000, 8_000]),
         durability: dice.pick(&[Durability::Durable, Durability::Memory]),
         copies: dice.pick(&[0, 0, 1]),
-        when_lost: WhenLost::Undecided,
-        safe: true,
-        sync_ms: 1,
-        producers: 3,
         calls: CALLS,
         pause_max_ms: PAUSE_MAX_MS,
-        deadline_ms: DEADLINE_MS,
-        owner_limits: OwnerLimits { clock_skew_max_ms: CLOCK_SKEW_MS_MAX, ..OwnerLimits::default() },
-        ..Scenario::new(seed)
+        ..Scenario::wrong_clocks(seed)
     }
 }
 

@@ -52,8 +52,8 @@ impl Scenario {
 /// The dice of lone nodes.
 const OF_LONE_NODES: u64 = 0x10_4E << 32;
 
-/// The scenario of `seed` in which the only node of a cluster has a wrong clock, or is started with one: it has no other to compare it
-/// with. Its filter is durable.
+/// The scenario of `seed` for a cluster of one node with a durable filter. The node's clock is set wrong while it runs or before it
+/// starts, and there is no other node whose clock could show that.
 pub(crate) fn lone(seed: u64) -> Scenario {
     let mut dice = Dice::new(seed ^ OF_LONE_NODES);
     Scenario {

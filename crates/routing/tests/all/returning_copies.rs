@@ -1,5 +1,5 @@
-//! A copy that comes back gets the replies that the other copy has given meanwhile: when it answers, a retry gets the verdict of its
-//! first attempt, also if the event has expired since.
+//! A node with a copy of a slice goes down and comes back. Meanwhile the other copy has answered submissions. The copy that is back gets
+//! these replies, so that a retry that reaches it gets the same verdict as the first attempt, even if the event has expired since.
 
 use crate::common::{Dice, definition, digest, node_record, observation, spec};
 use crate::network::{FILTER, Network, seat};

@@ -1,7 +1,7 @@
 //! Until when a copy does not know all replies to names: it has forgotten them, or others have replied without it.
 //!
-//! Promises: a retry that may be a duplicate only of its own first attempt is treated as that, for as long as it may be sent again. It
-//! must not depend on cells or on what other copies are there.
+//! Promises: if a retry finds its event recorded, and this copy does not know the reply to the first attempt, then the first attempt
+//! itself may have recorded the event, and the retry is not called a duplicate. This module must not depend on cells or on other copies.
 
 use crate::group::limits::NAMES_AWAITED_MS_MAX;
 use crate::protocol::{MonotonicMs, Submission};
@@ -13,7 +13,7 @@ const ASK_AGAIN_MS: u64 = 1_000;
 pub(super) struct Joining {
     /// The retry horizon: for how long a submission may come again.
     horizon_ms: u64,
-    /// Since when it remembers the replies to names, in monotonic milliseconds; none where it has always remembered them.
+    /// The time from which on it remembers replies to names, in monotonic milliseconds; `None` if it has never forgotten any.
     since_ms: Option<MonotonicMs>,
     /// Whether it remembers them only from the next input on.
     is_due: bool,

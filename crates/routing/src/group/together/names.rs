@@ -11,8 +11,8 @@ use firstseen_filter::{FilterSlice, Probes};
 use crate::group::guard::ReplayGuard;
 use crate::protocol::{ClockReading, Mirrored};
 
-/// Replies that are handed over at once, at most. If a copy remembers more, none is handed over, and the other one waits until none of
-/// their names may come again.
+/// The most replies that one copy sends to another at once. A copy that remembers more sends none; the other copy then waits for the
+/// retry horizon, after which no submission with one of these names may be retried.
 const HANDED_EVENTS_MAX: usize = 1 << 18;
 /// Replies in one message.
 const MESSAGE_EVENTS_MAX: usize = 1 << 10;
