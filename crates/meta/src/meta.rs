@@ -425,8 +425,7 @@ impl Meta {
         let Identity { cluster, node, .. } = running.identity;
         let request = Proposal { cluster_id: cluster.0.to_vec().into(), command, from_node: node.0 };
         let mut client = running.network.client(&member)?;
-        let reply = tokio::time::timeout(limit, client.propose(request)).await;
-        let reply = reply.map_err(|_| CallError::Timeout(limit))??.into_inner();
+        let reply = running.network.reply(&member, limit, client.propose(request)).await?;
         if !reply.no_room.is_empty() {
             return Ok(Err(NoAnswer::NoRoom(reply.no_room)));
         }

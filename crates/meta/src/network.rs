@@ -1,14 +1,14 @@
 //! Messages from this node's openraft to another's.
 //!
-//! Promises: every message says which cluster and which node it is for, and waits no longer than its limit; a node that
-//! does not answer is marked unreachable, and is tried less often. Must not know: what messages mean.
+//! Every message says which cluster and which node it is for, and waits no longer than its limit. A node that does not answer is
+//! marked unreachable, and is tried less often. This module must not depend on what messages mean.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use firstseen_routing::NodeId;
-use firstseen_wire::limits::NODES_MAX;
+use firstseen_wire::limits::{CONNECT_TIMEOUT, NODES_MAX};
 use firstseen_wire::net::{Channel, ConnectError, Connector, meta_client};
 use firstseen_wire::proto::meta::RaftMessage;
 use firstseen_wire::proto::meta::meta_client::MetaClient;
@@ -57,7 +57,13 @@ pub(crate) struct Network {
 
 /// Open channels to other members: openraft asks for a new client whenever it confirms its leader.
 #[derive(Clone, Default)]
-pub(crate) struct Channels(Arc<Mutex<BTreeMap<Member, Channel>>>);
+pub(crate) struct Channels(Arc<Mutex<BTreeMap<Member, OpenChannel>>>);
+
+struct OpenChannel {
+    channel: Channel,
+    /// When the last reply came over it, or when it was opened.
+    heard: Instant,
+}
 
 impl Channels {
     fn of(
@@ -65,8 +71,8 @@ impl Channels {
         member: &Member,
         open: impl FnOnce() -> Result<Channel, ConnectError>,
     ) -> Result<Channel, ConnectError> {
-        let mut channels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(channel) = channels.get(member) {
+        let mut channels = self.lock();
+        if let Some(OpenChannel { channel, .. }) = channels.get(member) {
             return Ok(channel.clone());
         }
         // Old channels, of members that have another address by now, are among them.
@@ -74,8 +80,31 @@ impl Channels {
             channels.clear();
         }
         let channel = open()?;
-        channels.insert(member.clone(), channel.clone());
+        channels.insert(member.clone(), OpenChannel { channel: channel.clone(), heard: Instant::now() });
         Ok(channel)
+    }
+
+    /// Notes that a reply has come over the channel to a member.
+    fn hear(&self, member: &Member) {
+        if let Some(open) = self.lock().get_mut(member) {
+            open.heard = Instant::now();
+        }
+    }
+
+    /// Discards the channel to a member that did not answer in time, so that the next call opens a new connection. What was sent may
+    /// have been lost without an error, and HTTP/2 takes ten seconds to find that out.
+    ///
+    /// A channel stays if a reply has come over it within [`CONNECT_TIMEOUT`], or if it is younger: the member may be slow, or the
+    /// connection not made yet.
+    fn discard(&self, member: &Member) {
+        let mut channels = self.lock();
+        if channels.get(member).is_some_and(|open| open.heard.elapsed() >= CONNECT_TIMEOUT) {
+            channels.remove(member);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<Member, OpenChannel>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -91,6 +120,28 @@ impl Network {
     pub(crate) fn client(&self, member: &Member) -> Result<MetaClient<Channel>, CallError> {
         let name = (!member.name.is_empty()).then_some(member.name.as_str());
         Ok(meta_client(self.channels.of(member, || self.connector.channel(&member.address, name))?))
+    }
+
+    /// Waits for the reply of a member to a call over its channel.
+    ///
+    /// # Errors
+    /// [`CallError::Timeout`] after `limit`. Where the member has been silent for long, the next call opens a new connection.
+    pub(crate) async fn reply<T>(
+        &self,
+        member: &Member,
+        limit: Duration,
+        call: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
+    ) -> Result<T, CallError> {
+        match tokio::time::timeout(limit, call).await {
+            Ok(reply) => {
+                self.channels.hear(member);
+                Ok(reply?.into_inner())
+            }
+            Err(_) => {
+                self.channels.discard(member);
+                Err(CallError::Timeout(limit))
+            }
+        }
     }
 }
 
@@ -118,10 +169,6 @@ enum Method {
 }
 
 impl Link {
-    fn client(&self) -> Result<MetaClient<Channel>, CallError> {
-        self.network.client(&self.network.member(self.target, &self.fallback))
-    }
-
     async fn ask<Q, A>(&mut self, method: Method, question: &Q, limit: Duration) -> Result<A, CallError>
     where
         Q: Versioned,
@@ -136,7 +183,8 @@ impl Link {
             newest_format: 0,
             holds_format: false,
         };
-        let mut client = self.client()?;
+        let member = self.network.member(self.target, &self.fallback);
+        let mut client = self.network.client(&member)?;
         // The peer is not sent the limit, and notices it by the end of the call: tonic's answer to a call that is late
         // is dated by a clock that no simulation has.
         let call = async {
@@ -146,8 +194,7 @@ impl Link {
                 Method::Snapshot => client.install_snapshot(message).await,
             }
         };
-        let reply = tokio::time::timeout(limit, call).await.map_err(|_| CallError::Timeout(limit))??;
-        let reply = reply.into_inner();
+        let reply = self.network.reply(&member, limit, call).await?;
         self.network.short.note(NodeId(self.target), reply.is_short_of_room);
         let reads = said(reply.newest_format, reply.holds_format);
         self.network.formats.note(NodeId(self.target), reads, Instant::now());
@@ -200,5 +247,42 @@ impl RaftNetwork<TypeConfig> for Link {
 
     fn backoff(&self) -> Backoff {
         Backoff::new(std::iter::repeat(self.network.backoff))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use firstseen_wire::net::TcpConnector;
+
+    use super::*;
+
+    /// A node lost its lease for ten seconds, though all links worked again: what it had sent to the leader was lost
+    /// without an error, and each question went to the same connection until HTTP/2 gave that up.
+    #[tokio::test(start_paused = true)]
+    async fn a_channel_that_has_been_silent_for_long_is_opened_again() {
+        let channels = Channels::default();
+        let member = Member { name: "node-1".to_owned(), address: "127.0.0.1:7400".to_owned() };
+        assert!(is_opened(&channels, &member));
+        channels.discard(&member);
+        assert!(!is_opened(&channels, &member), "it may still be connecting");
+        tokio::time::advance(CONNECT_TIMEOUT).await;
+        assert!(!is_opened(&channels, &member));
+        channels.hear(&member);
+        channels.discard(&member);
+        assert!(!is_opened(&channels, &member), "a reply came over it just now");
+        tokio::time::advance(CONNECT_TIMEOUT).await;
+        channels.discard(&member);
+        assert!(is_opened(&channels, &member));
+    }
+
+    /// Asks for the channel to a member, and returns whether a new one was opened.
+    fn is_opened(channels: &Channels, member: &Member) -> bool {
+        let mut is_opened = false;
+        let channel = channels.of(member, || {
+            is_opened = true;
+            TcpConnector::default().channel(&member.address, None)
+        });
+        channel.expect("the address is valid");
+        is_opened
     }
 }
