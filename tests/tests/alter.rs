@@ -85,6 +85,7 @@ impl Producer<'_> {
             site: None,
             event,
             time_ms,
+            ttl_ms: None,
             is_lookup,
             is_claim: false,
             is_confirm: false,

@@ -78,6 +78,7 @@ pub(crate) fn asked(source: u64, event: u64, (is_lookup, name): (bool, Option<Su
         site: None,
         event,
         time_ms: began_us / 1000,
+        ttl_ms: None,
         is_lookup,
         is_claim: false,
         is_confirm: false,

@@ -23,6 +23,8 @@ pub struct Call {
     pub event: u64,
     /// When the event occurred, in milliseconds since 1970.
     pub time_ms: u64,
+    /// How long the event is to be known, in milliseconds, where that is less than the window.
+    pub ttl_ms: Option<u64>,
     /// Whether the event was only looked up, or claimed.
     pub is_lookup: bool,
     /// Whether the event was claimed. In a tree claims and confirms are asked at the root, from whichever site.
@@ -66,6 +68,9 @@ impl fmt::Display for Call {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { id, producer, site, event, time_ms, name, began_us, returned_us, verdict, degraded, .. } = self;
         write!(f, "call {id}: producer {producer} event {event} at {time_ms} ms, {began_us}..{returned_us:?} us")?;
+        if let Some(ttl_ms) = self.ttl_ms {
+            write!(f, ", for {ttl_ms} ms")?;
+        }
         if let Some(site) = site {
             write!(f, ", site {site}")?;
         }
@@ -247,6 +252,8 @@ pub struct Promises {
     pub window_ms: u64,
     /// The window with the most that rounding may add.
     pub window_at_most_ms: u64,
+    /// What an event is known longer than its own time at most, in milliseconds, where events have times of their own.
+    pub ttl_rounding_ms: u64,
     /// The clock by which events are stamped.
     pub stamped: Stamped,
     /// Whether the reply first-seen is sent only when the cells are set.
@@ -347,19 +354,36 @@ impl History {
         })
     }
 
+    /// How long the event of two calls is known, whichever of them recorded it. If one had returned before the other was first sent,
+    /// only that one can have recorded the event for the other to find.
+    fn recorded_for_ms(&self, first: &Call, second: &Call) -> u64 {
+        let is_before = |one: &Call, other: &Call| {
+            one.returned_us.is_some_and(|returned_us| returned_us < self.first_attempt_us(other))
+        };
+        let ttl_ms = if is_before(first, second) {
+            first.ttl_ms
+        } else if is_before(second, first) {
+            second.ttl_ms
+        } else {
+            first.ttl_ms.into_iter().chain(second.ttl_ms).min()
+        };
+        ttl_ms.map_or(self.promises.window_ms, |ttl_ms| ttl_ms.min(self.promises.window_ms))
+    }
+
     /// Whether two submissions of an event, or a lookup and a submission, are certainly less than a window apart.
     pub fn are_within_window(&self, first: &Call, second: &Call) -> bool {
         if self.may_be_of_sleeper(first) || self.may_be_of_sleeper(second) {
             return false;
         }
+        let window_ms = self.recorded_for_ms(first, second);
         match self.promises.stamped {
             Stamped::ByProducer { .. } if !self.is_exact(first) || !self.is_exact(second) => false,
-            Stamped::ByProducer { .. } => first.time_ms.abs_diff(second.time_ms) < self.promises.window_ms,
+            Stamped::ByProducer { .. } => first.time_ms.abs_diff(second.time_ms) < window_ms,
             Stamped::ByNode { .. } => {
                 let most_us =
                     |from: &Call, to: &Call| Some(to.returned_us?.saturating_sub(self.first_attempt_us(from)));
                 let apart_us = most_us(first, second).zip(most_us(second, first)).map(|(one, other)| one.max(other));
-                apart_us.is_some_and(|apart_us| apart_us < self.promises.window_ms.saturating_mul(1000))
+                apart_us.is_some_and(|apart_us| apart_us < window_ms.saturating_mul(1000))
             }
         }
     }
@@ -368,15 +392,17 @@ impl History {
     /// has a later time explains a duplicate, however much later: an asker whose event is late finds what was recorded
     /// before.)
     pub fn may_be_known(&self, recorder: &Call, asker: &Call) -> bool {
+        let window_at_most_ms = match recorder.ttl_ms {
+            Some(ttl_ms) => ttl_ms.saturating_add(self.promises.ttl_rounding_ms),
+            None => self.promises.window_at_most_ms,
+        };
         match self.promises.stamped {
-            Stamped::ByProducer { .. } => {
-                asker.time_ms.saturating_sub(recorder.time_ms) <= self.promises.window_at_most_ms
-            }
+            Stamped::ByProducer { .. } => asker.time_ms.saturating_sub(recorder.time_ms) <= window_at_most_ms,
             Stamped::ByNode { skew_ms } => {
                 // A call without an answer may take effect at any time; a retry gets the verdict of the first attempt.
                 let ended_us = if recorder.won() { recorder.returned_us } else { None };
                 let apart_us = ended_us.map_or(0, |ended_us| self.first_attempt_us(asker).saturating_sub(ended_us));
-                apart_us / 1000 <= self.promises.window_at_most_ms.saturating_add(skew_ms)
+                apart_us / 1000 <= window_at_most_ms.saturating_add(skew_ms)
             }
         }
     }

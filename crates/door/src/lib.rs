@@ -38,7 +38,7 @@ mod turns;
 
 pub use counts::{CommandCount, DoorCounts};
 pub use host::{Guest, Host, Making, Refused};
-pub use listen::{Attendant, Counter, Door};
+pub use listen::{Arrival, Attendant, Counter, Door};
 pub use sandbox::NewFilter;
 pub use settings::{
     ClaimRule, DoorSettings, FilterSettings, ForgetRule, GetRule, MissingRule, NotDoorSettings, PrefixSettings,

@@ -1,7 +1,7 @@
-//! Connections that come to the door, and who attends to them.
+//! Accepts connections of Redis clients and hands them to attendants, which serve them.
 //!
-//! Promises: connections beyond the limit are told so and closed; the door ends when it is told to, and with it all connections; a
-//! connection stays with one attendant. Must not know: commands, threads.
+//! Connections beyond the limit get an error and are closed. The door ends when it is told to, and with it all connections. A
+//! connection stays with one attendant. This module must not depend on commands and threads.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -11,6 +11,7 @@ use std::time::Duration;
 use firstseen_client::Client;
 use firstseen_wire::limits::CONNECT_TIMEOUT;
 use firstseen_wire::tls::ServerTls;
+use futures_util::{Stream, StreamExt};
 use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, split};
 use tokio::net::{TcpListener, TcpStream};
@@ -59,10 +60,22 @@ pub struct Attendant {
     coming: mpsc::Receiver<Coming>,
     /// Whether it confirms claims as well: one of all does.
     confirms: bool,
+    /// Whether it confirms the claims that wait when it stops.
+    confirms_at_stop: bool,
 }
 
 /// Where connections are handed to an attendant.
 pub struct Counter(mpsc::Sender<Coming>);
+
+/// A connection that was accepted outside of the door.
+pub struct Arrival<T> {
+    /// The connection.
+    pub stream: T,
+    /// The address of the client.
+    pub from: SocketAddr,
+    /// The client, where the network itself says who that is.
+    pub guest: Option<Arc<dyn Guest>>,
+}
 
 /// A connection that an attendant is to take.
 struct Coming {
@@ -100,7 +113,10 @@ impl Door {
         let (sender, coming) = mpsc::channel(WAITING_MAX);
         let shared = Shared { filters: Filters::new(client, self.common.host.clone()), common: self.common.clone() };
         let confirms = is_first && self.common.rules.has_confirms();
-        (Counter(sender), Attendant { door: self.clone(), shared: Arc::new(shared), coming, confirms })
+        (
+            Counter(sender),
+            Attendant { door: self.clone(), shared: Arc::new(shared), coming, confirms, confirms_at_stop: true },
+        )
     }
 
     /// Accepts whoever connects, until `stop`, and hands the connections to attendants in turn.
@@ -180,21 +196,65 @@ impl Attendant {
     /// and the claims that wait are confirmed.
     pub async fn serve(mut self, stop: CancellationToken) {
         let open = TaskTracker::new();
-        if self.confirms {
-            let (shared, stop) = (self.shared.clone(), stop.clone());
-            open.spawn(async move { shared.common.confirmer.run(&shared.filters, &stop).await });
-        }
+        self.confirm(&open, &stop);
         while let Some(Some(Coming { stream, from, place })) = stop.run_until_cancelled(self.coming.recv()).await {
             let Ok(stream) = TcpStream::from_std(stream) else { continue };
             let (door, shared, stop) = (self.door.clone(), self.shared.clone(), stop.clone());
             open.spawn(async move {
-                door.common.counts.open.fetch_add(1, Ordering::Relaxed);
-                door.welcome(&shared, stream, from, &stop).await;
-                door.common.counts.open.fetch_sub(1, Ordering::Relaxed);
+                counted(&door, door.welcome(&shared, stream, from, &stop)).await;
                 drop(place);
             });
         }
         open.close();
         open.wait().await;
     }
+
+    /// Drops pending claims at the stop, as a crash does, so that tests can show what is lost.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn without_confirms_at_stop(self) -> Self {
+        Self { confirms_at_stop: false, ..self }
+    }
+
+    /// Serves connections that were accepted elsewhere until `stop` is cancelled, and then ends like [`Self::serve`]. It has neither a
+    /// limit of connections nor TLS: simulated networks have another type of stream.
+    pub async fn serve_arrivals<T>(self, mut arrivals: impl Stream<Item = Arrival<T>> + Unpin, stop: CancellationToken)
+    where
+        T: AsyncRead + AsyncWrite + Send + Sync + 'static,
+    {
+        let open = TaskTracker::new();
+        self.confirm(&open, &stop);
+        while let Some(Some(Arrival { stream, from, guest })) = stop.run_until_cancelled(arrivals.next()).await {
+            let (door, shared, stop) = (self.door.clone(), self.shared.clone(), stop.clone());
+            open.spawn(async move { counted(&door, door.attend(&shared, stream, (from, guest), &stop)).await });
+        }
+        open.close();
+        open.wait().await;
+    }
+
+    /// Starts to confirm claims, if that is this attendant's task.
+    fn confirm(&self, open: &TaskTracker, stop: &CancellationToken) {
+        if !self.confirms {
+            return;
+        }
+        let shared = self.shared.clone();
+        let stop = stop.clone();
+        let confirms_at_stop = self.confirms_at_stop;
+        open.spawn(async move {
+            let confirming = shared.common.confirmer.run(&shared.filters, &stop);
+            if confirms_at_stop {
+                confirming.await;
+            } else {
+                stop.run_until_cancelled(confirming).await;
+            }
+        });
+    }
+}
+
+/// Serves a connection, which counts as open meanwhile.
+async fn counted<T>(door: &Door, serving: impl Future<Output = T>) -> T {
+    door.common.counts.open.fetch_add(1, Ordering::Relaxed);
+    let served = serving.await;
+    door.common.counts.open.fetch_sub(1, Ordering::Relaxed);
+    served
 }

@@ -1,7 +1,7 @@
 //! Everything that a node touches of its machine, so that a simulation can give it another.
 //!
-//! Promises: a node opens no socket, reads no clock and starts no thread but through its [`Edges`]; only the door for Redis clients,
-//! which a simulation does not open, has threads beside. Must not know: what a node does with them.
+//! A node opens no socket, reads no clock and starts no thread except through its [`Edges`]. The door for Redis clients is the
+//! exception: it starts threads to serve a [`RedisListener::Tcp`].
 
 use std::fs;
 use std::future::Future;
@@ -76,9 +76,9 @@ impl OwnerSpawner {
 }
 
 /// Bytes both ways.
-pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin + 'static {}
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin + 'static> Duplex for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Sync + Unpin + 'static> Duplex for T {}
 
 /// Who is at the other end of a connection, where the network itself knows and no certificate has to say so.
 #[doc(hidden)]
@@ -170,6 +170,24 @@ pub fn tcp_incoming(listener: TcpListener) -> Incoming {
     }))
 }
 
+/// Where Redis clients connect.
+pub enum RedisListener {
+    /// A socket. Threads of the door's own serve its connections.
+    Tcp(TcpListener),
+    /// Connections of a simulated network. A task of the runtime that starts the node serves them.
+    Simulated(Incoming),
+}
+
+impl RedisListener {
+    /// Returns the address of the socket.
+    pub(crate) fn local_addr(&self) -> Option<SocketAddr> {
+        match self {
+            Self::Tcp(listener) => listener.local_addr().ok(),
+            Self::Simulated(_) => None,
+        }
+    }
+}
+
 /// What a node touches of its machine.
 pub struct Edges {
     /// Connections of producers, nodes and operators.
@@ -179,7 +197,7 @@ pub struct Edges {
     /// Where health and metrics are served.
     pub http: Option<TcpListener>,
     /// Where Redis clients connect.
-    pub redis: Option<TcpListener>,
+    pub redis: Option<RedisListener>,
     /// Opens connections to other nodes.
     pub connector: Arc<dyn Connector>,
     /// Its certificate, and whom it trusts; callers show none where there is none.
@@ -254,7 +272,7 @@ impl Edges {
             None => None,
         };
         let redis = match &config.redis {
-            Some(redis) => Some(listen("redis.listen", redis.listen)?),
+            Some(redis) => Some(RedisListener::Tcp(listen("redis.listen", redis.listen)?)),
             None => None,
         };
         let audit = config.audit.as_ref().map(|audit| AuditFile::open(&audit.file)).transpose()?;

@@ -61,8 +61,8 @@ pub use console::{
     SliceCounts, TreeLine, Undecided, Verdicts, WorkLine,
 };
 pub use edges::{
-    Connection, Duplex, EdgeError, Edges, Incoming, OwnerSpawner, Vouched, has_identity, has_lost_identity,
-    tcp_incoming,
+    Connection, Duplex, EdgeError, Edges, Incoming, OwnerSpawner, RedisListener, Vouched, has_identity,
+    has_lost_identity, tcp_incoming,
 };
 pub use firstseen_door::DoorSettings;
 pub use firstseen_meta::{LostFilter, Recovery, is_restoring, restoring_name};

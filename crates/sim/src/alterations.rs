@@ -36,15 +36,16 @@ pub(crate) struct Altered {
     pub(crate) begun_us: u64,
     /// The former filter records no event after that.
     pub(crate) ended_us: u64,
-    /// The alteration was seen; otherwise it may still come, as an answer that did not come says nothing.
-    is_seen: bool,
+    /// When the alteration was seen; `u64::MAX` if it was not: it may still come, as an answer that did not come says nothing.
+    pub(crate) seen_us: u64,
 }
 
 /// The definition of the new filter.
 pub(crate) fn definition(
     scenario: &Scenario,
-    Alteration { kind, slicing, capacity_events, .. }: Alteration,
+    Alteration { kind, slicing, capacity_events, window_ms, .. }: Alteration,
 ) -> Result<SlicedDefinition, Box<dyn std::error::Error>> {
+    let scenario = &Scenario { window_ms: window_ms.unwrap_or(scenario.window_ms), ..scenario.clone() };
     cluster::define(scenario, (kind.unwrap_or(scenario.kind), slicing), capacity_events)
 }
 
@@ -81,17 +82,17 @@ pub(crate) async fn begin(
         let map = cluster::map_now(connector, scenario.nodes).await?;
         if map.filter_named(FILTER).is_some_and(|(filter, _)| filter != former) {
             fired.note(Fault::Alteration, None);
-            return Ok(Some(Altered { former, begun_us, ended_us: u64::MAX, is_seen: true }));
+            return Ok(Some(Altered { former, begun_us, ended_us: u64::MAX, seen_us: now_us() }));
         }
         tokio::time::sleep(PAUSE).await;
     }
-    Ok(Some(Altered { former, begun_us, ended_us: u64::MAX, is_seen: false }))
+    Ok(Some(Altered { former, begun_us, ended_us: u64::MAX, seen_us: u64::MAX }))
 }
 
 /// Waits until no event is in flight in the former filter, or until it has waited for long.
 pub(crate) async fn end(altered: &mut Altered, scenario: &Scenario, connector: &SimConnector) -> turmoil::Result {
     let end = tokio::time::Instant::now() + ENDS_MAX;
-    if !altered.is_seen {
+    if altered.seen_us == u64::MAX {
         return Ok(());
     }
     while tokio::time::Instant::now() < end {
@@ -120,7 +121,7 @@ async fn ask(scenario: &Scenario, alteration: Alteration, former: FilterId, conn
         new_secret: alteration.has_new_secret,
         secret: secret.into(),
         plan: false,
-        forgets: false,
+        forgets: alteration.forgets,
     };
     let _ = tokio::time::timeout(ANSWER_MAX, admin_client(channel).alter_filter(request)).await;
 }

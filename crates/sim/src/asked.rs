@@ -7,7 +7,9 @@ use std::path::PathBuf;
 
 use firstseen_routing::rules::{Rule, Rules};
 
+use crate::altered_claims;
 use crate::claims::with_claims;
+use crate::doors;
 use crate::kinds;
 use crate::rights::with_rights;
 use crate::scenario::Scenario;
@@ -16,7 +18,7 @@ use crate::wrong_clocks;
 
 /// The text about the arguments.
 pub const USAGE: &str = "usage: firstseen-sim --seeds|--trees|--durable|--copies|--moves|--cut-offs|--hung-disks|\
-                         --wrong-clocks|--lone-clocks|--standstills|--broken-times|--storms FIRST..END [--kind cuckoo] [--claims] [--rights] [--trace] [--without RULE] \
+                         --wrong-clocks|--lone-clocks|--standstills|--doors|--altered-claims|--broken-times|--storms FIRST..END [--kind cuckoo] [--claims] [--rights] [--trace] [--without RULE] \
                          [--results FILE]\n       \
                          firstseen-sim --scale [--nodes N,...] [--events-per-node N] [--json] [--picture FILE]";
 
@@ -31,7 +33,7 @@ pub struct Family {
 
 impl Family {
     /// All families.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 14] = [
         Self { flag: "--seeds", scenario: Scenario::new },
         Self { flag: "--trees", scenario: Scenario::of_tree },
         Self { flag: "--durable", scenario: Scenario::durable },
@@ -43,6 +45,8 @@ impl Family {
         Self { flag: "--wrong-clocks", scenario: Scenario::wrong_clocks },
         Self { flag: "--lone-clocks", scenario: wrong_clocks::lone },
         Self { flag: "--standstills", scenario: standstills::scenario },
+        Self { flag: "--doors", scenario: doors::scenario },
+        Self { flag: "--altered-claims", scenario: altered_claims::scenario },
         Self { flag: "--broken-times", scenario: Scenario::of_broken_times },
     ];
 
@@ -105,14 +109,17 @@ impl Asked {
                 "--trace" => asked.shows_trace = true,
                 "--without" => {
                     let name = args.next()?;
-                    let mut rules = Rule::ALL.into_iter().chain(Rule::OF_CLAIMS).chain(Rule::OF_RIGHTS);
+                    let others = Rule::OF_CLAIMS.into_iter().chain(Rule::OF_RIGHTS).chain(Rule::OF_DOORS);
+                    let mut rules = Rule::ALL.into_iter().chain(others);
                     asked.without = Some(rules.find(|rule| format!("{rule:?}") == name)?);
                 }
                 "--results" => asked.results = Some(args.next()?.into()),
                 _ => return None,
             }
         }
-        Some(asked)
+        // Scenarios with doors draw claims and rights themselves.
+        let is_allowed = asked.family.flag != "--doors" || !(asked.claims || asked.rights);
+        is_allowed.then_some(asked)
     }
 
     /// The scenario of `seed`.

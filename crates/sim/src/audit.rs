@@ -58,6 +58,7 @@ async fn look_up(
             site: scenario.site(number),
             event,
             time_ms,
+            ttl_ms: None,
             is_lookup: true,
             is_claim: false,
             is_confirm: false,

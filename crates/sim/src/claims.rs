@@ -17,5 +17,5 @@ pub(crate) fn with_claims(scenario: Scenario) -> Scenario {
     let lease_ms = LEASE_MS_MIN + dice.below(LEASE_MS_MAX - LEASE_MS_MIN);
     let lease_ms = lease_ms.min(u64::from(scenario.retry_horizon_ms)) as u32;
     let lease_max_ms = Some(lease_ms).filter(|_| !scenario.has_top_down_checks() && !scenario.has_broken_times);
-    Scenario { lease_max_ms, ..scenario }
+    Scenario { lease_max_ms: scenario.lease_max_ms.or(lease_max_ms), ..scenario }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use firstseen_filter::{FilterSpec, Kind, Layout, Window};
 use firstseen_journal::{Disk, MemoryDisk};
 use firstseen_meta::{MetaStorage, RESERVE_FILE};
-use firstseen_node::{Edges, NoLastTime, Node, NodeConfig, OwnerSpawner, Timing};
+use firstseen_node::{Edges, NoLastTime, Node, NodeConfig, OwnerSpawner, RedisListener, Timing};
 use firstseen_routing::{
     ClockSource, ClusterMap, FilterId, FilterRecord, Incarnation, NodeId, SliceMove, SliceOwner, SlicedDefinition,
     Slicing,
@@ -23,6 +23,7 @@ use turmoil::net::TcpListener;
 use crate::acted_on::Acting;
 use crate::alteration::CAPACITY_EVENTS;
 use crate::clock::{CLOCK_SKEW_MS_MAX, KeptTime, NodeClock, now_us};
+use crate::door_use::{DOOR_PORT, settings};
 use crate::full_disk::FullDisk;
 use crate::kind_name::kind_of;
 use crate::net::{SimConnector, incoming};
@@ -76,11 +77,19 @@ pub struct Machine {
     acting: Acting,
     damage: Arc<Damage>,
     ready: Arc<AtomicU64>,
+    stop: Arc<Stop>,
     full: Arc<Mutex<FullDisk>>,
 }
 
 /// How often a node is asked whether it is ready, and for its view.
 const READY_LOOK: Duration = Duration::from_millis(20);
+
+/// A stop of the node's process that an operator asks for.
+#[derive(Default)]
+struct Stop {
+    is_asked: AtomicBool,
+    has_ended: AtomicBool,
+}
 
 #[derive(Default)]
 struct Damage {
@@ -99,6 +108,7 @@ impl Default for Machine {
             views: Views::default(),
             acting: Acting::default(),
             ready: Default::default(),
+            stop: Arc::default(),
             damage: Arc::default(),
             full: Arc::default(),
         }
@@ -173,11 +183,22 @@ impl Machine {
         Some(self.ready.load(Ordering::Relaxed)).filter(|version| *version > 0)
     }
 
-    /// Notes whether node `index` is ready, its view, and whether its disk has taken all, again and again.
+    /// Asks the node to stop.
+    pub(crate) fn ask_to_stop(&self) {
+        self.stop.has_ended.store(false, Ordering::Relaxed);
+        self.stop.is_asked.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the node has stopped since it was last asked to.
+    pub(crate) fn has_stopped(&self) -> bool {
+        self.stop.has_ended.load(Ordering::Relaxed)
+    }
+
+    /// Notes whether node `index` is ready, its view, and whether its disk has taken all, again and again until it is asked to stop.
     async fn watch(&self, index: usize, node: &Node) {
         let (mut version_noted, mut noted_us) = (0, now_us());
         let mut acting = self.acting.of_process(index);
-        loop {
+        while !self.stop.is_asked.load(Ordering::Relaxed) {
             let version = node.map_version();
             let is_ready = node.not_ready().is_none() && node.map_version() == version;
             self.ready.store(if is_ready { version } else { 0 }, Ordering::Relaxed);
@@ -212,6 +233,7 @@ pub async fn run_node(
     connector: SimConnector,
 ) -> turmoil::Result {
     machine.ready.store(0, Ordering::Relaxed);
+    machine.stop.is_asked.store(false, Ordering::Relaxed);
     let node = match start_node((index, start), &scenario, &machine, connector).await {
         // The simulation ends the host as soon as its power has failed, also in the middle of a start.
         Err(_) if machine.agreement.has_lost_power() || machine.refuse() => return std::future::pending().await,
@@ -220,9 +242,16 @@ pub async fn run_node(
     // Without this, a panic of an owner would end only its task.
     tokio::select! {
         biased;
-        failure = node.failure() => if machine.agreement.has_lost_power() { std::future::pending().await } else { Err(failure.into()) },
-        () = machine.watch(index, &node) => Ok(()),
+        failure = node.failure() => {
+            return if machine.agreement.has_lost_power() { std::future::pending().await } else { Err(failure.into()) };
+        }
+        () = machine.watch(index, &node) => {}
     }
+    machine.ready.store(0, Ordering::Relaxed);
+    node.shutdown().await;
+    machine.stop.has_ended.store(true, Ordering::Relaxed);
+    // The operator ends the process, so that its connections are closed in an order that the seed decides.
+    std::future::pending().await
 }
 
 /// Starts a node of `scenario`, for the `start`th time.
@@ -236,6 +265,10 @@ pub(crate) async fn start_node(
     connector: SimConnector,
 ) -> turmoil::Result<Node> {
     let listener = TcpListener::bind(("0.0.0.0", PORT)).await?;
+    let door = match scenario.doors {
+        Some(_) => Some(TcpListener::bind(("0.0.0.0", DOOR_PORT)).await?),
+        None => None,
+    };
     let whose = if scenario.rights { principals::whose } else { |_| None };
     let plain = NodeConfig::new(&node_name(index), ([0, 0, 0, 0], PORT).into(), "unused");
     let config = NodeConfig {
@@ -244,6 +277,7 @@ pub(crate) async fn start_node(
         memory_max_bytes: 64 << 20,
         owners: Some(OWNERS),
         site: if scenario.tree.is_some() { site_name(index) } else { plain.site.clone() },
+        redis: scenario.doors.map(|door_use| settings(door_use, FILTER)).transpose()?,
         timing: Timing { lease_ms: scenario.lease_ms, ..plain.timing.clone() },
         ..plain
     };
@@ -251,7 +285,7 @@ pub(crate) async fn start_node(
         incoming: incoming(listener, connector.clone(), whose),
         address: node_address(index),
         http: None,
-        redis: None,
+        redis: door.map(|door| RedisListener::Simulated(incoming(door, connector.clone(), whose))),
         connector: Arc::new(connector),
         tls: None,
         audit: None,

@@ -186,15 +186,28 @@ pub struct SimConnector {
     pub recorder: Recorder,
 }
 
+impl SimConnector {
+    /// Connects to a port of a host.
+    ///
+    /// # Errors
+    /// Nobody listens there, or the host cannot be reached.
+    pub(crate) async fn connect(&self, host: &str, port: u16) -> io::Result<SimStream> {
+        self.open(host, port, self.breaker.token()).await
+    }
+
+    async fn open(&self, host: &str, port: u16, reset: CancellationToken) -> io::Result<SimStream> {
+        SimStream::new(TcpStream::connect((host, port)).await?, reset, self)
+    }
+}
+
 impl Connector for SimConnector {
     fn channel(&self, address: &str, _node_name: Option<&str>) -> Result<Channel, ConnectError> {
         let through = self.clone();
         let connect = service_fn(move |uri: Uri| {
             let (reset, through) = (through.breaker.token(), through.clone());
             async move {
-                let host = uri.host().unwrap_or_default().to_owned();
-                let stream = TcpStream::connect((host.as_str(), uri.port_u16().unwrap_or_default())).await?;
-                io::Result::Ok(TokioIo::new(SimStream::new(stream, reset, &through)?))
+                let host = uri.host().unwrap_or_default();
+                through.open(host, uri.port_u16().unwrap_or_default(), reset).await.map(TokioIo::new)
             }
         });
         let endpoint = plain_endpoint(address)?.connect_timeout(CONNECT_MAX);

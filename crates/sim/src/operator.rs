@@ -5,6 +5,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use firstseen_checker::history::Forgiven;
 use firstseen_wire::watch;
 
 use crate::access::{self, Keeper};
@@ -28,6 +29,9 @@ const CALM: Duration = Duration::from_secs(3);
 
 /// Once all links work and no producer sends events, nothing is in flight for longer.
 const SETTLED: Duration = Duration::from_millis(500);
+
+/// A node acts on a new map at most this long after another.
+const HEARD_US: u64 = 1_000_000;
 
 /// The operator of the cluster.
 pub(crate) struct Operator {
@@ -53,10 +57,14 @@ impl Operator {
             Nemesis::CutOff => self.seclude(&events, keeper).await?,
             _ => {
                 let goes_on = || self.torment.left.load(Ordering::Relaxed) > 0;
-                let (tormented, moved) =
-                    tokio::join!(self.torment.run(&events, &self.history), self.keep_moving(scenario, goes_on));
+                let (tormented, moved, altered) = tokio::join!(
+                    self.torment.run(&events, &self.history),
+                    self.keep_moving(scenario, goes_on),
+                    alterations::begin(scenario, &self.connector, &self.fired, u64::MAX)
+                );
                 let () = tormented;
                 moved?;
+                self.note_forgotten(altered?);
                 access::end(keeper).await?;
             }
         }
@@ -70,6 +78,16 @@ impl Operator {
         }
         self.quiet.send(true);
         Ok(())
+    }
+
+    /// Notes that what was recorded before an alteration is forgotten, where that is so.
+    fn note_forgotten(&self, altered: Option<Altered>) {
+        let forgets = self.torment.scenario.alteration.is_some_and(|alteration| alteration.forgets);
+        if let Some(Altered { begun_us, seen_us, .. }) = altered.filter(|_| forgets) {
+            // One node has shown the new map by then; the others follow it within this time.
+            let ended_us = seen_us.saturating_add(HEARD_US);
+            lock(&self.history).forgiven.push(Forgiven { begun_us, ended_us });
+        }
     }
 
     /// A storm, and the time after it, in which everything must work.

@@ -169,6 +169,7 @@ impl Lane {
             site: self.scenario.site(self.number),
             event,
             time_ms,
+            ttl_ms: None,
             is_lookup: false,
             is_claim: false,
             is_confirm: false,

@@ -25,6 +25,7 @@ use crate::operator::Operator;
 use crate::principals::producer_name;
 use crate::producers::produce;
 use crate::real_time::standing_still;
+use crate::redis_clients::ask_doors;
 use crate::scenario::{Nemesis, Scenario};
 use crate::shared_history::{SharedHistory, lock};
 use crate::torment::{Order, Orders, Stage, Torment, hosts_at};
@@ -66,6 +67,8 @@ fn no_calls(scenario: &Scenario) -> Result<History, String> {
     let definition = cluster::definition(scenario).map_err(|error| error.to_string())?;
     let altered = scenario.alteration.map(|alteration| alterations::definition(scenario, alteration));
     let altered = altered.transpose().map_err(|error| error.to_string())?;
+    // Clients say that an event lives two units longer than its own time at most.
+    let ttl_rounding_ms = altered.iter().chain([&definition]).map(|filter| unit_ms(filter).saturating_mul(2)).max();
     let promises = Promises {
         window_ms: if unit_ms(&definition) == u64::MAX { u64::MAX } else { scenario.window_ms },
         leaves_answer_alone: scenario.leaves_answer_alone(),
@@ -76,7 +79,10 @@ fn no_calls(scenario: &Scenario) -> Result<History, String> {
         never_forgets: scenario.when_lost == WhenLost::Undecided,
         outlives_a_node: scenario.slicing.starts_with("vertical:"),
         window_at_most_ms: altered.iter().chain([&definition]).map(window_at_most_ms).max().unwrap_or(u64::MAX),
+        ttl_rounding_ms: ttl_rounding_ms.unwrap_or_default(),
         stamped: match scenario.clock {
+            // Nodes stamp what comes to their doors, by clocks that do not differ while they are right.
+            _ if scenario.doors.is_some() => Stamped::ByNode { skew_ms: 0 },
             ClockSource::Event => Stamped::ByProducer { began_ms: EPOCH_MS, lateness_ms: scenario.lateness_ms },
             ClockSource::Wall => Stamped::ByNode { skew_ms: CLOCK_SKEW_MS_MAX },
         },
@@ -125,7 +131,10 @@ fn carry_out(scenario: &Scenario) -> Result<Run, String> {
         breakers.push(connector.breaker.clone());
         sim.client(producer_name(number), async move {
             ready.wait_for(|ready| *ready).await?;
-            let ended = produce(number, scenario, connector, history, stage).await;
+            let ended = match scenario.doors {
+                Some(door_use) => ask_doors(number, door_use, scenario, connector, history).await,
+                None => produce(number, scenario, connector, history, stage).await,
+            };
             left.fetch_sub(1, Ordering::Relaxed);
             ended
         });
@@ -245,7 +254,13 @@ impl Driver<'_> {
                     self.fired.note(Fault::AgreementTorn, Some(node));
                 }
             }
-            Order::Start(node) => sim.bounce(node_name(node)),
+            Order::Start(node) => {
+                // Another process would close its connections in an order that no seed decides.
+                if sim.is_host_running(node_name(node)) {
+                    self.kill(sim, node)?;
+                }
+                sim.bounce(node_name(node));
+            }
             Order::Latency(node, least_ms, most_ms) => {
                 for other in (0..self.scenario.nodes).filter(|other| *other != node) {
                     let (here, there) = (node_name(node), node_name(other));

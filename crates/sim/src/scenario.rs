@@ -9,6 +9,7 @@ use firstseen_routing::{ClockSource, CutOff, Durability, OwnerLimits, WhenLost};
 use crate::alteration::{Alteration, STORM_SLICINGS};
 use crate::clock::CLOCK_SKEW_MS_MAX;
 use crate::dice::Dice;
+use crate::door_use::DoorUse;
 use crate::faults::Fault;
 use crate::tree::Tree;
 
@@ -91,6 +92,8 @@ pub enum Nemesis {
     WrongClock,
     /// A machine stands still with its clocks until the others have gone on without its node, and goes on as if no time had passed.
     Standstill,
+    /// A node is stopped as an operator stops it, and started again.
+    Stop,
     /// All faults, two at a time, and then none any more.
     Storm,
     /// A node answers alone, and is cut off with a producer beside it while the others go on without it, for windows on end.
@@ -161,6 +164,8 @@ pub struct Scenario {
     pub copies: u32,
     /// For how long an event may be held at most, in milliseconds; none where events cannot be claimed.
     pub lease_max_ms: Option<u32>,
+    /// What Redis clients do at the doors of nodes; none where producers ask, and no node has a door.
+    pub doors: Option<DoorUse>,
     /// Whether producers need rights, which are taken away and granted again.
     pub rights: bool,
     /// Whether slices move from node to node all the while.
@@ -210,6 +215,7 @@ impl Scenario {
             durability: Durability::Memory,
             copies: 0,
             lease_max_ms: None,
+            doors: None,
             rights: false,
             moves: false,
             alteration: None,
@@ -478,6 +484,9 @@ impl fmt::Display for Scenario {
         }
         if self.rights {
             write!(f, " rights")?;
+        }
+        if let Some(door_use) = self.doors {
+            write!(f, ", {door_use}")?;
         }
         if self.moves {
             write!(f, " moving")?;

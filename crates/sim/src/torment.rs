@@ -33,6 +33,9 @@ const OF_RESERVES: u64 = 0x2E_5E2E << 32;
 /// The step between two moments at which what a node lacks is noted as lost.
 const LOSS_STEP_US: usize = 250_000;
 
+/// The time between two looks whether a node has stopped.
+const STOP_LOOK: Duration = Duration::from_millis(20);
+
 /// An order to the simulation, about a node's process or its links, for between two of its steps.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Order {
@@ -112,6 +115,7 @@ impl Torment {
                 Nemesis::DiskHang => self.hang(node, &mut dice, history).await,
                 Nemesis::WrongClock => self.misset(node, &mut dice, history).await,
                 Nemesis::Standstill => self.stand_still(node, &mut dice, history).await,
+                Nemesis::Stop => self.stop(node, &mut dice).await,
                 Nemesis::Isolate => self.isolate(node, &mut dice, history).await,
                 Nemesis::Restart if self.scenario.durability != Durability::Memory => {
                     self.restart(&[Order::Kill(node)], &mut dice).await;
@@ -221,6 +225,20 @@ impl Torment {
             }
         }
         tokio::time::sleep(Duration::from_millis(1_500 + dice.below(2_000))).await;
+    }
+
+    /// Stops a node as an operator does, and starts it again.
+    async fn stop(&self, node: usize, dice: &mut Dice) {
+        let machine = &self.machines[node];
+        machine.ask_to_stop();
+        // A node that does not stop keeps the run from ending in time, which is an error.
+        while !machine.has_stopped() {
+            tokio::time::sleep(STOP_LOOK).await;
+        }
+        self.order(Order::Kill(node));
+        tokio::time::sleep(Duration::from_millis(50 + dice.below(500))).await;
+        self.order(Order::Start(node));
+        tokio::time::sleep(Duration::from_millis(1_500 + dice.below(4_000))).await;
     }
 
     pub(crate) fn order(&self, order: Order) {

@@ -119,7 +119,7 @@ fn known(healed_us: u64, history: &History, violations: &mut Vec<Violation>) {
     }
 }
 
-/// The greatest lease of a filter in a simulation.
+/// The greatest lease of a filter in a storm; only storms have a time when all is healed.
 const LEASE_MAX_US: u64 = 3_000_000;
 /// So many of them after all is well, no head waits for another one's leases.
 const SETTLE_LEASES: u64 = 3;
@@ -163,6 +163,7 @@ mod tests {
             site: None,
             event: 7,
             time_ms: 0,
+            ttl_ms: None,
             is_lookup: false,
             is_claim: false,
             is_confirm: false,

@@ -15,6 +15,7 @@ mod no_false_negative;
 mod no_first_after_duplicate;
 mod no_own_duplicate;
 mod one_winner;
+mod own_times;
 mod ready_when_whole;
 mod rights;
 mod same_name_same_verdict;
@@ -77,6 +78,7 @@ pub fn check(history: &History) -> Vec<Violation> {
     copies_catch_up::check(history, &mut violations);
     hung_disks::check(history, &mut violations);
     liveness::check(history, &mut violations);
+    own_times::check(history, &mut violations);
     ready_when_whole::check(history, &mut violations);
     rights::check(history, &mut violations);
     same_name_same_verdict::check(history, &mut violations);

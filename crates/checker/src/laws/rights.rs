@@ -62,6 +62,7 @@ mod tests {
             site: None,
             event: 7,
             time_ms: 0,
+            ttl_ms: None,
             is_lookup,
             is_claim: false,
             is_confirm: false,

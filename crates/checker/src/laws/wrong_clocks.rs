@@ -52,6 +52,7 @@ mod tests {
                 site: None,
                 event: 1,
                 time_ms: 0,
+                ttl_ms: None,
                 is_lookup: false,
                 is_claim: false,
                 is_confirm: false,

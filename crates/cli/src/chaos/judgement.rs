@@ -89,6 +89,7 @@ fn call(line: &CallLine) -> Call {
         site: None,
         event: line.event,
         time_ms: line.time_ms,
+        ttl_ms: None,
         is_lookup: line.is_lookup,
         is_claim: false,
         is_confirm: false,

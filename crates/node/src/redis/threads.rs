@@ -5,25 +5,15 @@
 
 use std::sync::Arc;
 use std::thread::{Builder, available_parallelism};
-use std::time::Duration;
 
-use firstseen_client::Client;
 use firstseen_door::{Attendant, Counter, Door};
 use tokio::net::TcpListener;
 use tokio::runtime;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use crate::home::Home;
+use super::own_client;
 use crate::shared::Shared;
-
-/// For how long a verdict is waited for: Redis clients give up after two to five seconds, and send again.
-const DEADLINE_MS: u64 = 1_000;
-/// The pause before the node's own client tries again to connect: before the cluster is formed, it cannot.
-const CONNECT_PAUSE: Duration = Duration::from_millis(500);
-/// After so long, somebody should know that the door is not open yet.
-const WARN_AFTER: Duration = Duration::from_secs(10);
 
 /// How many threads attend to connections: as many as the settings say, or half of the processors.
 pub(super) fn count(threads: Option<u16>) -> usize {
@@ -64,7 +54,7 @@ async fn begin(
     let (ready, is_ready) = oneshot::channel();
     let (door, shared, stop) = (door.clone(), shared.clone(), stop.clone());
     let attend = async move {
-        let Some(client) = stop.run_until_cancelled(connect(&shared)).await else { return };
+        let Some(client) = stop.run_until_cancelled(own_client::connect(&shared)).await else { return };
         let (counter, attendant): (Counter, Attendant) = door.attendant(client, is_first);
         if ready.send(counter).is_ok() {
             attendant.serve(stop).await;
@@ -73,27 +63,4 @@ async fn begin(
     let thread = Builder::new().name(format!("redis-{number}"));
     thread.spawn(move || runtime.block_on(attend)).map_err(|error| error.to_string())?;
     is_ready.await.map_err(|_| "it has ended".to_owned())
-}
-
-/// A client of the node's own, once the node can be asked.
-async fn connect(shared: &Arc<Shared>) -> Client {
-    let begun = Instant::now();
-    let mut has_warned = false;
-    loop {
-        let builder = Client::builder()
-            .seeds([shared.address.clone()])
-            .connector(Arc::new(Home(shared.clone())))
-            .incarnation(u128::from_le_bytes(shared.ids.next()))
-            .deadline_ms(DEADLINE_MS)
-            .site(shared.config.site.clone());
-        match builder.connect().await {
-            Ok(client) => return client,
-            Err(error) if !has_warned && begun.elapsed() > WARN_AFTER => {
-                has_warned = true;
-                tracing::warn!(%error, "the door for Redis clients answers nobody before this node belongs to a cluster");
-            }
-            Err(error) => tracing::debug!(%error, "the door for Redis clients waits for the cluster"),
-        }
-        sleep(CONNECT_PAUSE).await;
-    }
 }

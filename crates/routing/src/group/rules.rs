@@ -92,6 +92,13 @@ pub enum Rule {
     WaitsOutFormerFilters,
     /// What the sender of a stream may do is looked up anew once its entry node has another map.
     RightsFollowTheMap,
+    /// The door for Redis clients stamps events by the time of day that its node relies on, and stamps none while there is no such
+    /// time.
+    DoorStampsByJudgedTime,
+    /// A node that is stopped confirms the claims that wait at its door.
+    DoorConfirmsBeforeStop,
+    /// The door confirms no claim of a client that has lost the right to record.
+    DoorAsksRightsAtConfirm,
 }
 
 impl Rule {
@@ -145,6 +152,10 @@ impl Rule {
 
     /// That on which the promise of rights rests.
     pub const OF_RIGHTS: [Self; 1] = [Self::RightsFollowTheMap];
+
+    /// Those on which the promises of the door for Redis clients rest.
+    pub const OF_DOORS: [Self; 3] =
+        [Self::DoorStampsByJudgedTime, Self::DoorConfirmsBeforeStop, Self::DoorAsksRightsAtConfirm];
 }
 
 /// Which rules are kept.

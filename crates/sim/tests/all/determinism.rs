@@ -15,13 +15,14 @@ type Seeds = (&'static str, Range<u64>);
 
 /// Delays, resets and held links, with all slicings and kinds; every nemesis of trees, so that climbs are tried again, and of
 /// disks; nodes that are away for long, and slices that move; everything there is.
-const ALL: [Seeds; 6] = [
+const ALL: [Seeds; 7] = [
     ("--seeds", 20..40),
     ("--trees", 20..32),
     ("--durable", 0..10),
     ("--copies", 0..4),
     ("--moves", 0..4),
     ("--storms", 0..4),
+    ("--doors", 0..8),
 ];
 /// A seed of two families, each of which runs twice in this process.
 const SAMPLE: [Seeds; 2] = [("--seeds", 0..1), ("--durable", 0..1)];

@@ -7,6 +7,7 @@ mod copies;
 mod cuckoo;
 mod cut_offs;
 mod determinism;
+mod doors;
 mod durable;
 mod hung_disks;
 mod moves;

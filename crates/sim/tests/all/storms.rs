@@ -151,6 +151,8 @@ fn found_at(rule: Rule) -> Option<u64> {
         | Rule::WaitsOutFormerFilters => return None,
         // Nobody needs a right in these storms: `rights.rs` shows it.
         Rule::RightsFollowTheMap => return None,
+        // No storm has doors: `doors.rs` breaks them.
+        Rule::DoorStampsByJudgedTime | Rule::DoorConfirmsBeforeStop | Rule::DoorAsksRightsAtConfirm => return None,
         // Fingerprints are the cells that rest on it: `cuckoo.rs` shows it.
         Rule::DatesCells => return None,
     })

@@ -3,8 +3,14 @@
 use firstseen_tidy::{Source, sources};
 
 /// The crates that run in a simulation.
-const SIMULATED: [&str; 5] =
-    ["crates/wire/src/", "crates/meta/src/", "crates/node/src/", "crates/client/src/", "crates/sim/src/"];
+const SIMULATED: [&str; 6] = [
+    "crates/wire/src/",
+    "crates/meta/src/",
+    "crates/node/src/",
+    "crates/client/src/",
+    "crates/door/src/",
+    "crates/sim/src/",
+];
 
 /// Where tokio's `watch` has one receiver only, so that there is no order to draw.
 const ONE_RECEIVER: &str = "crates/node/src/links/incoming.rs";

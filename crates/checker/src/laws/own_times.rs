@@ -1,0 +1,53 @@
+//! A key with a time of its own, which a node stamps when it arrives, is never late: however short that time is, and whatever filter
+//! came before.
+
+use super::Violation;
+use crate::history::{Call, History};
+use firstseen_routing::{Decision, Reason};
+
+/// A few calls are enough to show.
+const SHOWN_MAX: usize = 3;
+
+const LAW: &str = "own times: a key that was stamped on arrival was called late";
+
+pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
+    let is_late = |call: &&Call| call.ttl_ms.is_some() && call.verdict == Some(Decision::Undecided(Reason::Late));
+    let calls: Vec<Call> = history.calls.iter().filter(is_late).take(SHOWN_MAX).cloned().collect();
+    if !calls.is_empty() {
+        violations.push(Violation::of(LAW, calls));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_late_key_with_a_time_of_its_own_breaks_it() {
+        let broken = |ttl_ms: Option<u64>, verdict: Decision| {
+            let call = Call {
+                id: 0,
+                producer: 0,
+                site: None,
+                event: 1,
+                time_ms: 0,
+                ttl_ms,
+                is_lookup: false,
+                is_claim: false,
+                is_confirm: false,
+                name: None,
+                began_us: 0,
+                returned_us: Some(1_000),
+                verdict: Some(verdict),
+                degraded: false,
+            };
+            let mut violations = Vec::new();
+            check(&History { calls: vec![call], ..History::default() }, &mut violations);
+            !violations.is_empty()
+        };
+        let late = Decision::Undecided(Reason::Late);
+        assert!(broken(Some(1_000), late));
+        assert!(!broken(None, late), "its time may be the producer's");
+        assert!(!broken(Some(1_000), Decision::FirstSeen));
+    }
+}

@@ -1,0 +1,40 @@
+//! The client through which the door asks the cluster.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use firstseen_client::Client;
+use tokio::time::{Instant, sleep};
+
+use crate::home::Home;
+use crate::shared::Shared;
+
+/// How long a verdict is waited for: Redis clients stop waiting after two to five seconds, and send the command again.
+const DEADLINE_MS: u64 = 1_000;
+/// The pause before the next attempt to connect.
+const CONNECT_PAUSE: Duration = Duration::from_millis(500);
+/// After this time without a cluster, the log says that the door is not open.
+const WARN_AFTER: Duration = Duration::from_secs(10);
+
+/// Connects a client to this node, and tries again until the node belongs to a cluster.
+pub(super) async fn connect(shared: &Arc<Shared>) -> Client {
+    let begun = Instant::now();
+    let mut has_warned = false;
+    loop {
+        let builder = Client::builder()
+            .seeds([shared.address.clone()])
+            .connector(Arc::new(Home(shared.clone())))
+            .incarnation(u128::from_le_bytes(shared.ids.next()))
+            .deadline_ms(DEADLINE_MS)
+            .site(shared.config.site.clone());
+        match builder.connect().await {
+            Ok(client) => return client,
+            Err(error) if !has_warned && begun.elapsed() > WARN_AFTER => {
+                has_warned = true;
+                tracing::warn!(%error, "the door for Redis clients answers nobody before this node belongs to a cluster");
+            }
+            Err(error) => tracing::debug!(%error, "the door for Redis clients waits for the cluster"),
+        }
+        sleep(CONNECT_PAUSE).await;
+    }
+}

@@ -1,0 +1,36 @@
+//! The door of a simulated node: one task serves all connections, as a simulation has one thread.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use firstseen_door::{Arrival, Door, Host};
+use firstseen_routing::rules::Rule;
+use tokio_stream::StreamExt;
+use tonic::transport::server::Connected;
+
+use super::{NodeHost, own_client};
+use crate::edges::{Connection, Incoming};
+use crate::shared::Shared;
+
+/// Serves Redis clients until the node stops.
+pub(super) async fn serve(door: Arc<Door>, host: Arc<NodeHost>, incoming: Incoming, shared: Arc<Shared>) {
+    let stop = shared.departure.door_closed.clone();
+    let Some(client) = stop.run_until_cancelled(own_client::connect(&shared)).await else { return };
+    let (_, attendant) = door.attendant(client, true);
+    let _ = shared.open.door.set(door.counts());
+    let arrivals = incoming.filter_map(move |accepted| accepted.ok().map(|connection| arrival(&host, connection)));
+    let keeps_rule = shared.rules.keep(Rule::DoorConfirmsBeforeStop);
+    let attendant = if keeps_rule { attendant } else { attendant.without_confirms_at_stop() };
+    attendant.serve_arrivals(arrivals, stop).await;
+}
+
+/// The connection, with the client that the network vouches for or that needs no token.
+fn arrival(host: &NodeHost, connection: Connection) -> Arrival<Connection> {
+    let unknown = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+    let from = connection.connect_info().remote_addr().unwrap_or(unknown);
+    let guest = match connection.vouched() {
+        Some(vouched) => host.vouched_for(vouched, from),
+        None => host.known(None, from),
+    };
+    Arrival { stream: connection, from, guest }
+}

@@ -1,0 +1,74 @@
+//! Scenarios in which Redis clients ask at the doors of nodes, in the place of producers.
+//!
+//! The scenario follows from the seed. This module must not depend on the verdicts that clients get.
+
+use firstseen_routing::{ClockSource, Durability, WhenLost};
+
+use crate::alteration::{Alteration, CAPACITY_EVENTS};
+use crate::dice::Dice;
+use crate::door_use::DoorUse;
+use crate::rights::with_rights;
+use crate::scenario::{Nemesis, Scenario};
+
+/// The dice of doors fall independently of the other dice of a seed.
+const OF_DOORS: u64 = 0xD0_0125 << 32;
+/// Calls of a client, and most milliseconds between two of one caller.
+const CALLS: u32 = 200;
+const PAUSE_MAX_MS: u64 = 400;
+/// Different events. Where doors confirm claims there are so many that new ones are claimed until the end.
+const EVENTS: u64 = 60;
+const EVENTS_CONFIRMED: u64 = 300;
+/// The window of a filter whose keys have times of their own, and how many times that of the filter after it is. Keys of a filter may
+/// live two of its ticks longer than their own time, and these ticks are to be short beside a run.
+const WINDOW_MS: u64 = 60_000;
+const WINDOW_TIMES: [u64; 3] = [1, 2, 4];
+/// The greatest lease where the door confirms claims.
+const LEASE_MS_MAX: u32 = 3_000;
+
+/// The scenario of `seed` with doors.
+pub(crate) fn scenario(seed: u64) -> Scenario {
+    let mut dice = Dice::new(seed ^ OF_DOORS);
+    let door_use = dice.pick(&[DoorUse::OwnTimes, DoorUse::OwnTimes, DoorUse::Confirms, DoorUse::Revocations]);
+    let nemesis = match door_use {
+        DoorUse::OwnTimes => dice.pick(&[Nemesis::WrongClock, Nemesis::WrongClock, Nemesis::Delay, Nemesis::Stop]),
+        DoorUse::Confirms => Nemesis::Stop,
+        DoorUse::Revocations => Nemesis::Delay,
+    };
+    let is_altered = door_use == DoorUse::OwnTimes && nemesis == Nemesis::Delay;
+    let claims = door_use != DoorUse::OwnTimes;
+    let scenario = Scenario {
+        doors: Some(door_use),
+        nemesis,
+        alteration: if is_altered { Some(alteration(&mut dice)) } else { None },
+        lease_max_ms: claims.then_some(LEASE_MS_MAX),
+        clock: ClockSource::Event,
+        lateness_ms: 0,
+        slicing: dice.pick(&["none", "horizontal:5", "vertical:3", "horizontal-vertical:2x4"]),
+        kind: "timing",
+        window_ms: if claims { 3_600_000 } else { WINDOW_MS },
+        durability: Durability::Durable,
+        when_lost: WhenLost::Undecided,
+        safe: true,
+        named: false,
+        sync_ms: 1,
+        producers: 3,
+        events: if door_use == DoorUse::Confirms { EVENTS_CONFIRMED } else { EVENTS },
+        calls: CALLS,
+        pause_max_ms: PAUSE_MAX_MS,
+        latency_max_ms: dice.pick(&[2, 20]),
+        deadline_ms: 3_000,
+        ..Scenario::wrong_clocks(seed)
+    };
+    if door_use == DoorUse::Revocations { with_rights(scenario) } else { scenario }
+}
+
+fn alteration(dice: &mut Dice) -> Alteration {
+    Alteration {
+        kind: None,
+        slicing: dice.pick(&["none", "horizontal:5", "vertical:3"]),
+        capacity_events: 2 * CAPACITY_EVENTS,
+        window_ms: Some(WINDOW_MS * dice.pick(&WINDOW_TIMES)),
+        has_new_secret: dice.below(2) == 0,
+        forgets: false,
+    }
+}

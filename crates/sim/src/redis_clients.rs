@@ -1,0 +1,235 @@
+//! Redis clients that ask at the doors of nodes, and note the replies that they get.
+//!
+//! Every call is in the history before its command is sent. This module must not depend on the faults of a run.
+
+mod replies;
+
+use std::time::Duration;
+
+use firstseen_checker::history::Call;
+use firstseen_routing::{Decision, Reason};
+use tokio::io::AsyncWriteExt;
+
+use self::replies::{Reply, read_reply};
+use crate::clock::{EPOCH_MS, now_us};
+use crate::cluster::{FILTER, node_name};
+use crate::dice::Dice;
+use crate::door_use::{DOOR_PORT, DoorUse, KEY_PREFIX};
+use crate::net::{SimConnector, SimStream};
+use crate::rights::events_of_draw;
+use crate::scenario::Scenario;
+use crate::shared_history::{SharedHistory, lock};
+
+/// Connections of one client that are used at once.
+const AT_ONCE: u32 = 2;
+/// One of so many commands records nothing.
+const LOOKUP_EVERY: u64 = 3;
+/// The times of keys, in seconds.
+const TTL_S: [u64; 4] = [1, 2, 5, 20];
+/// A claim is confirmed when an eighth of its lease is left, within this time: nothing fails where clients lose rights, so no confirm
+/// is tried again.
+const CONFIRMED_WITHIN_US: u64 = 500_000;
+/// The pause before a client connects again, to another node.
+const PAUSE: Duration = Duration::from_millis(100);
+/// A lookup asks about one of the last so many claims.
+const LATELY: u64 = 200;
+
+/// Runs client `number` to its end.
+pub(crate) async fn ask_doors(
+    number: u32,
+    door_use: DoorUse,
+    scenario: Scenario,
+    connector: SimConnector,
+    history: SharedHistory,
+) -> turmoil::Result {
+    let mut clients = Vec::new();
+    for lane in 0..AT_ONCE {
+        let place = u64::from(number * AT_ONCE + lane);
+        let client = RedisClient {
+            number,
+            door_use,
+            scenario: scenario.clone(),
+            connector: connector.clone(),
+            history: history.clone(),
+            dice: Dice::new(scenario.seed.wrapping_mul(41).wrapping_add(place)),
+            connection: None,
+        };
+        clients.push(tokio::spawn(client.run()));
+    }
+    for client in clients {
+        client.await??;
+    }
+    Ok(())
+}
+
+/// One connection of a Redis client.
+struct RedisClient {
+    number: u32,
+    door_use: DoorUse,
+    scenario: Scenario,
+    connector: SimConnector,
+    history: SharedHistory,
+    dice: Dice,
+    connection: Option<DoorConnection>,
+}
+
+/// A connection to the door of a node.
+struct DoorConnection {
+    stream: SimStream,
+    /// The number of the node.
+    node: usize,
+}
+
+impl RedisClient {
+    /// Whether clients lose and regain the right to record.
+    fn loses_rights(&self) -> bool {
+        self.door_use == DoorUse::Revocations
+    }
+
+    async fn run(mut self) -> Result<(), String> {
+        for _ in 0..self.scenario.calls / AT_ONCE {
+            let pause_ms = self.dice.below(self.scenario.pause_max_ms);
+            tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+            let mut connection = match self.connection.take() {
+                Some(connection) => connection,
+                None => self.connect().await,
+            };
+            if self.call(&mut connection).await? {
+                self.connection = Some(connection);
+            }
+        }
+        Ok(())
+    }
+
+    /// Connects to the door of any node, sooner or later.
+    async fn connect(&mut self) -> DoorConnection {
+        loop {
+            let node = self.dice.below(self.scenario.nodes as u64) as usize;
+            let limit = Duration::from_millis(self.scenario.deadline_ms);
+            let connected = tokio::time::timeout(limit, self.connector.connect(&node_name(node), DOOR_PORT)).await;
+            if let Ok(Ok(stream)) = connected {
+                return DoorConnection { stream, node };
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    /// Sends a command and notes its reply. Returns whether the connection can be used again.
+    async fn call(&mut self, connection: &mut DoorConnection) -> Result<bool, String> {
+        let node = connection.node;
+        let is_lookup = self.dice.below(LOOKUP_EVERY) == 0;
+        let event = self.event(is_lookup);
+        let (command, ttl_ms) = self.command(event, is_lookup);
+        let is_claim = self.loses_rights() && !is_lookup;
+        let call = Call {
+            id: 0,
+            producer: self.number,
+            site: None,
+            event,
+            time_ms: EPOCH_MS + now_us() / 1000,
+            ttl_ms: ttl_ms.filter(|_| self.door_use == DoorUse::OwnTimes),
+            is_lookup: is_lookup || is_claim,
+            is_claim,
+            is_confirm: false,
+            name: None,
+            began_us: now_us(),
+            returned_us: None,
+            verdict: None,
+            degraded: false,
+        };
+        let asked_us = call.began_us;
+        let id = lock(&self.history).begin(call);
+        if self.loses_rights() {
+            lock(&self.history).rights.entries.insert(id, [node].into());
+        }
+        let asked = async {
+            connection.stream.write_all(command.as_bytes()).await?;
+            read_reply(&mut connection.stream).await
+        };
+        let limit = Duration::from_millis(self.scenario.deadline_ms);
+        // Without a reply in time the client closes the connection. The command may have taken effect.
+        let Ok(Ok(reply)) = tokio::time::timeout(limit, asked).await else { return Ok(false) };
+        let verdict = self.verdict(&reply, is_lookup).ok_or_else(|| format!("{command:?} got {reply:?}"))?;
+        lock(&self.history).end(id, now_us(), verdict, false);
+        if is_claim && verdict == Decision::FirstSeen {
+            self.note_confirm(event, node, asked_us);
+        }
+        Ok(true)
+    }
+
+    fn event(&mut self, is_lookup: bool) -> u64 {
+        if is_lookup && self.loses_rights() {
+            let skipped = self.dice.below(LATELY) as usize;
+            let history = lock(&self.history);
+            let claims = history.calls.iter().rev().filter(|call| call.is_claim);
+            return claims.take(1 + skipped).last().map_or(0, |call| call.event);
+        }
+        let (first, events) = events_of_draw(&self.scenario, &mut self.dice);
+        first + self.dice.below(events)
+    }
+
+    /// The command, and the time that it gives the key, in milliseconds.
+    fn command(&mut self, event: u64, is_lookup: bool) -> (String, Option<u64>) {
+        if is_lookup && self.loses_rights() {
+            // `EXISTS` also counts keys that somebody holds.
+            return (format!("SISMEMBER {FILTER} {KEY_PREFIX}{event}\r\n"), None);
+        }
+        if is_lookup {
+            return (format!("EXISTS {KEY_PREFIX}{event}\r\n"), None);
+        }
+        let ttl_s = self.dice.pick(&TTL_S);
+        (format!("SET {KEY_PREFIX}{event} 1 NX EX {ttl_s}\r\n"), Some(ttl_s * 1000))
+    }
+
+    /// Returns the verdict that a reply stands for. `None` if the command cannot have this reply.
+    fn verdict(&self, reply: &Reply, is_lookup: bool) -> Option<Decision> {
+        match reply {
+            Reply::Status(text) if text == "OK" && !is_lookup => Some(Decision::FirstSeen),
+            // The key is recorded, or somebody holds it.
+            Reply::Nil if self.loses_rights() => Some(Decision::Undecided(Reason::Unknown)),
+            Reply::Nil if !is_lookup => Some(Decision::Duplicate),
+            Reply::Integer(0) if is_lookup => Some(Decision::FirstSeen),
+            Reply::Integer(1) if is_lookup => Some(Decision::Duplicate),
+            Reply::Error(text) => undecided(text).map(|reason| match reason {
+                // The history has no fences of the claims of Redis clients, so no law can say who holds an event.
+                Reason::Claimed => Decision::Undecided(Reason::Unknown),
+                reason => Decision::Undecided(reason),
+            }),
+            _ => None,
+        }
+    }
+
+    /// Notes the call by which the door confirms a claim, if the client may record at that time.
+    fn note_confirm(&self, event: u64, node: usize, asked_us: u64) {
+        // Where the door confirms, a claim lasts for the greatest lease of its filter, whatever time the key was given.
+        let lease_ms = self.scenario.lease_max_ms.unwrap_or_default();
+        let due_us = u64::from(lease_ms) * 1000 * 7 / 8;
+        let mut history = lock(&self.history);
+        let id = history.begin(Call {
+            id: 0,
+            producer: self.number,
+            site: None,
+            event,
+            time_ms: EPOCH_MS + now_us() / 1000,
+            ttl_ms: None,
+            is_lookup: false,
+            is_claim: false,
+            is_confirm: true,
+            name: None,
+            began_us: asked_us + due_us,
+            returned_us: Some(now_us() + due_us + CONFIRMED_WITHIN_US),
+            verdict: Some(Decision::Undecided(Reason::Unknown)),
+            degraded: false,
+        });
+        history.rights.entries.insert(id, [node].into());
+    }
+}
+
+/// The reason in an error reply; `None` where it is another error.
+fn undecided(text: &str) -> Option<Reason> {
+    if text.starts_with("NOPERM") {
+        return Some(Reason::Forbidden);
+    }
+    let reason = text.strip_prefix("UNDECIDED ")?.split(':').next()?;
+    Reason::ALL.into_iter().find(|known| format!("{known:?}") == reason)
+}

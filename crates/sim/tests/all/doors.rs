@@ -1,0 +1,73 @@
+//! Redis clients at the doors of nodes: keys keep their own times, claims that doors confirm are kept through stops, and clients that
+//! lose the right to record do not record.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use crate::common::{OtherSeeds, carried_out, first_found};
+use firstseen_routing::rules::Rule;
+use firstseen_sim::asked::Family;
+use firstseen_sim::faults::Fault;
+
+/// The seeds whose laws are checked.
+const SEEDS: Range<u64> = 0..60;
+/// A broken rule is found within this many seeds.
+const BROKEN_SEEDS: Range<u64> = 0..60;
+
+fn doors() -> Family {
+    Family::named("--doors").expect("doors")
+}
+
+/// Checks that a rule is needed: some law is broken without it, and none with it.
+fn is_found(rule: Rule, known: u64) {
+    let found =
+        first_found(known, BROKEN_SEEDS, OtherSeeds::Refused, |seed| carried_out(&doors().without(Some(rule), seed)).1);
+    let (seed, fault) = found.unwrap_or_else(|| panic!("no law misses {rule:?}"));
+    println!("{rule:?}: --doors {seed}: {}", fault.lines().next().unwrap_or_default());
+    assert_eq!(carried_out(&doors().without(None, seed)).1, None, "with the rule, no law is broken");
+}
+
+/// A node 220 s ahead knew that its clock is wrong, and yet recorded keys at its door by that clock: keys of 60 s were forgotten.
+#[test]
+fn a_door_that_stamps_by_a_wrong_clock_is_found() {
+    is_found(Rule::DoorStampsByJudgedTime, 2);
+}
+
+/// After `SIGTERM` and a restart, 300 of 300 keys that clients had been told they may process were new again.
+#[test]
+fn a_stop_that_leaves_claims_unconfirmed_is_found() {
+    is_found(Rule::DoorConfirmsBeforeStop, 7);
+}
+
+/// A claim was confirmed by the door after its client had lost the right to record.
+#[test]
+fn a_confirm_without_the_right_is_found() {
+    is_found(Rule::DoorAsksRightsAtConfirm, 3);
+}
+
+#[test]
+#[ignore = "minutes"]
+fn every_law_is_kept() {
+    let (mut uses, mut verdicts) = (BTreeMap::<String, u64>::new(), BTreeMap::<String, u64>::new());
+    let mut altered = 0;
+    for seed in SEEDS {
+        let scenario = doors().without(None, seed);
+        let (run, fault) = carried_out(&scenario);
+        if let Some(fault) = fault {
+            panic!("{scenario}: {fault}\nagain: cargo run -p firstseen-sim -- --doors {seed}..{}", seed + 1);
+        }
+        if let Some(door_use) = scenario.doors {
+            *uses.entry(format!("{door_use:?}")).or_default() += 1;
+        }
+        for call in &run.history.calls {
+            *verdicts.entry(format!("{:?}", call.verdict)).or_default() += 1;
+        }
+        altered += run.happened.iter().filter(|happened| happened.fault == Fault::Alteration).count();
+    }
+    println!("{uses:?}, {altered} filters altered, {verdicts:?}");
+    assert!(uses.len() == 3 && uses.values().all(|seeds| *seeds >= 5), "{uses:?}");
+    assert!(altered >= 3, "{altered} filters altered");
+    for verdict in ["Some(FirstSeen)", "Some(Duplicate)", "Some(Undecided(ClockSkew))", "Some(Undecided(Forbidden))"] {
+        assert!(verdicts.get(verdict).is_some_and(|calls| *calls > 500), "{verdict}: {verdicts:?}");
+    }
+}
