@@ -29,7 +29,7 @@ const CORE_EVENTS_PER_S: f64 = 1_000_000.0;
 /// Frames, replies and acknowledgements multiply the bytes of an event on the wire by this.
 const WIRE_TIMES: f64 = 1.5;
 /// Machines where no flag says how many: one may fail, and the others are a majority.
-const MACHINES: u32 = 3;
+pub(super) const MACHINES: u32 = 3;
 
 /// So many machines of one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -35,7 +35,7 @@ use crate::exit::UsageError;
 use crate::flags::filter::{KindArg, parse_duration_ms};
 use crate::kind::default_kind;
 use crate::text::size::{Count, rate};
-use buy::Machines;
+use buy::{MACHINES, Machines};
 use costs::Costs;
 use create::Survives;
 pub use event_rate::EventRate;
@@ -73,12 +73,11 @@ pub struct PlanArgs {
     /// Spread the filter over so many nodes, one slice each
     #[arg(long, value_name = "N")]
     pub nodes: Option<u32>,
-    /// Copies of each slice beside the first, on other nodes
-    #[arg(long, value_name = "COPIES", requires = "nodes")]
+    /// Further copies of each slice, on other nodes; without `--nodes` on three, or on one more than the copies if that is more
+    #[arg(long, value_name = "COPIES")]
     pub copies: Option<u32>,
     /// Copies of each slice in all, the first included: `--replicas 2` is `--copies 1`
-    #[arg(long, value_name = "REPLICAS", requires = "nodes", conflicts_with = "copies",
-        value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "REPLICAS", conflicts_with = "copies", value_parser = clap::value_parser!(u32).range(1..))]
     pub replicas: Option<u32>,
     /// Nodes that fail at once; what they hold is then answered by `duplicate`
     #[arg(long, value_name = "F", conflicts_with_all = ["copies", "replicas"])]
@@ -131,6 +130,18 @@ struct Refused {
     reason: String,
 }
 
+impl PlanArgs {
+    /// Returns the number of copies of each slice beside the first, if that is not 0.
+    fn copies(&self) -> Option<u32> {
+        self.copies.or(self.replicas.map(|replicas| replicas - 1)).filter(|copies| *copies > 0)
+    }
+
+    /// Returns the number of nodes. Copies without a number of nodes are on the fewest that go on when one fails.
+    fn nodes(&self) -> Option<u32> {
+        self.nodes.or(self.copies().map(|copies| MACHINES.max(copies.saturating_add(1))))
+    }
+}
+
 /// Plans, and prints the plan to `out`.
 ///
 /// # Errors
@@ -138,7 +149,9 @@ struct Refused {
 pub fn run(args: &PlanArgs, out: &mut dyn Write) -> anyhow::Result<()> {
     let plan = match args.kind {
         Some(kind) => one_kind(args, kind.into())?,
-        None if args.nodes.is_some() || args.failures.is_some() => one_kind(args, chosen(args, slicing(args.nodes)?)?)?,
+        None if args.nodes().is_some() || args.failures.is_some() => {
+            one_kind(args, chosen(args, slicing(args.nodes())?)?)?
+        }
         None => all_kinds(args)?,
     };
     if let Some(path) = &args.plot {
@@ -181,16 +194,15 @@ fn one_kind(args: &PlanArgs, kind: Kind) -> anyhow::Result<Plan> {
     });
     let spec = spec(args, kind, window)?;
     let costs = Costs::of(&spec).map_err(refused)?;
-    let spread = Spread::of(&spec, args.nodes, args.failures, args.max_fpr).map_err(refused)?;
-    let nodes = args.nodes.and_then(NonZeroU32::new);
-    let asked_copies = args.copies.or(args.replicas.map(|replicas| replicas - 1));
-    let survives = match asked_copies.filter(|copies| *copies > 0).or(spread.as_ref().and_then(Spread::copies)) {
+    let spread = Spread::of(&spec, args.nodes(), args.failures, args.max_fpr).map_err(refused)?;
+    let nodes = args.nodes().and_then(NonZeroU32::new);
+    let survives = match args.copies().or(spread.as_ref().and_then(Spread::copies)) {
         Some(copies) => Survives::ByCopies(copies),
         None if args.failures.is_some() => Survives::AsDuplicate,
         None => Survives::AsUsual,
     };
     let copies = if let Survives::ByCopies(copies) = survives { copies } else { 0 };
-    let buy = Machines::choices(&spec, args.nodes, copies).map_err(refused)?;
+    let buy = Machines::choices(&spec, args.nodes(), copies).map_err(refused)?;
     let create = nodes.map(|nodes| create::command(&spec, nodes, survives)).transpose().map_err(refused)?;
     let (events_per_window, window) = (costs.events_per_window, spec.window);
     let (filters, refused, references) = (vec![costs], Vec::new(), Vec::new());

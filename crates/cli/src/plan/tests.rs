@@ -236,7 +236,8 @@ fn a_load_and_copies_are_planned_for() {
     let refused = plan("--rate 5/s --window 1000events").unwrap_err();
     assert!(refused.contains("is no time") && refused.contains("--capacity"), "{refused}");
     assert!(plan("--rate 5").unwrap_err().contains("5000/s"));
-    assert!(plan("--capacity 5k --copies 1").is_err(), "copies are on nodes");
+    assert_eq!(plan("--capacity 50k --copies 1").unwrap(), plan("--capacity 50k --nodes 3 --copies 1").unwrap());
+    assert_eq!(plan("--capacity 50k --replicas 1").unwrap(), plan("--capacity 50k").unwrap());
 }
 
 #[test]

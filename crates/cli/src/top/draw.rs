@@ -24,6 +24,8 @@ const NODES_SHOWN: u16 = 3;
 const FRAME_LINES: u16 = 3;
 /// With fewer lines than this the pane of work has one row.
 const ROOMY_LINES: u16 = 28;
+/// Columns and lines of a frame, both sides together.
+const FRAME: u16 = 2;
 /// What stands before a command.
 const PROMPT: &str = "  > ";
 
@@ -113,20 +115,47 @@ fn draw_alarms(frame: &mut Frame<'_>, area: Rect, view: &View) {
         frame.render_widget(Paragraph::new("nothing needs a look").block(block), area);
         return;
     }
-    let command_lines = command_lines(view, area.width);
-    let [list, below] = Layout::vertical([Constraint::Min(3), Constraint::Length(command_lines)]).areas(area);
-    let rows = alarms.iter().map(alarm).map(|(text, mark)| row([text], mark)).collect();
-    let title = format!("alarms ({})", alarms.len());
+    let text_lines = text_lines(view, area.width);
+    let lines =
+        [Constraint::Min(3), Constraint::Length(text_lines), Constraint::Length(command_lines(view, area.width))];
+    let [list, whole_text, below] = Layout::vertical(lines).areas(area);
+    let columns = usize::from(list.width.saturating_sub(FRAME));
+    let rows = alarms.iter().map(alarm).map(|(text, mark)| row([shortened(text, columns)], mark)).collect();
+    let shown = usize::from(list.height.saturating_sub(FRAME));
+    let title = match alarms.len() {
+        all if all > shown => format!("alarms ({shown} of {all})"),
+        all => format!("alarms ({all})"),
+    };
     draw_table(frame, list, (view, Pane::Alarms, title), (&[], rows, &[Constraint::Fill(1)]));
+    if let Some(chosen) = alarms.get(view.chosen(Pane::Alarms)).filter(|_| text_lines > 0) {
+        let room = usize::from(whole_text.height) * columns;
+        let text = shortened(alarm(chosen).0, room);
+        frame.render_widget(Paragraph::new(text).wrap(ratatui::widgets::Wrap { trim: true }), whole_text);
+    }
     let style = Style::new().add_modifier(Modifier::BOLD);
     let text = Paragraph::new(chosen_command(view)).wrap(ratatui::widgets::Wrap { trim: true });
     frame.render_widget(text.style(style), below);
+}
+
+/// Returns a text that is at most so many columns wide, with a mark where it was cut off.
+fn shortened(text: String, columns: usize) -> String {
+    if text.chars().count() <= columns {
+        return text;
+    }
+    text.chars().take(columns.saturating_sub(1)).chain(['…']).collect()
 }
 
 /// Returns the command that helps with the alarm that is chosen.
 fn chosen_command(view: &View) -> String {
     let chosen = view.overview().alarms.get(view.chosen(Pane::Alarms));
     format!("{PROMPT}{}", chosen.and_then(command).unwrap_or_default())
+}
+
+/// Returns the lines that the chosen alarm's text takes; 0 unless this pane has the keys, and with them more room.
+fn text_lines(view: &View, columns: u16) -> u16 {
+    let chosen = view.overview().alarms.get(view.chosen(Pane::Alarms)).filter(|_| view.pane() == Pane::Alarms);
+    // Words are not cut, so lines are not full.
+    chosen.map_or(0, |chosen| alarm(chosen).0.chars().count().div_ceil(usize::from(columns) * 4 / 5).min(4) as u16)
 }
 
 /// Returns how many lines the command takes: two if it is longer than the terminal is wide.

@@ -71,7 +71,8 @@ impl UnjudgedReason {
                 "correct the clock that stamped it, name the zone of its time with --tz, or accept it with a greater --future-max"
             }
             Self::Late => {
-                "feed the oldest records first, or judge more of them with a greater --lateness; --late says what becomes of them"
+                "feed the oldest records first, or judge more of them with a greater --lateness (with --cluster that of the filter: \
+                 `firstseen filter alter --lateness`); --late says what becomes of them"
             }
             Self::Full => {
                 "give the filter more room with --capacity or --growth, in a cluster with `firstseen filter alter --capacity`"

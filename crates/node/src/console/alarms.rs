@@ -103,7 +103,10 @@ impl At<'_> {
         let mut alarms = Vec::new();
         match node.state.as_str() {
             "down" => {
-                let text = format!("node {name} is down, and the others go on without it: start it again");
+                let text = format!(
+                    "node {name} is down, and the others go on without it: start it again (in a cluster of `firstseen up`: \
+                     `firstseen up --restart {name}`)"
+                );
                 alarms.push(here(Severity::Critical, "node_down", text, "systemctl start firstseen"));
             }
             "not_reached" | "silent" => {
@@ -184,8 +187,10 @@ impl At<'_> {
         }
         if slices.set_only > 0 {
             let until = match filter.window.as_str() {
-                "unbounded" => "`firstseen filter forgive` ends that, as the filter has no window that would",
-                _ => "what they may lack has expired",
+                "unbounded" => {
+                    "`firstseen filter forgive` ends that, as the filter has no window that would".to_owned()
+                }
+                window => format!("it has expired, one window ({window}) after the loss"),
             };
             let text = format!(
                 "{} of {} slices of filter {name} are set-only: they record events, and what they may have lost is undecided until \

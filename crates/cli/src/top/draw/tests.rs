@@ -80,6 +80,24 @@ fn the_least_terminal_shows_all_panes() {
     has(&shown, &["filter-001", "87%", "5/6 1 do", "▂ █", "q quit", "p pause"]);
 }
 
+/// A line of 80 columns showed half of an alarm without a mark, and nothing said that there were more.
+#[test]
+fn alarms_that_have_no_room_say_so() {
+    let mut overview = busy();
+    let text = "3 of 6 slices of filter visits are set-only: they record events, and what they may have lost is undecided until \
+                it has expired, one window (24h) after the loss";
+    let long = Alarm { severity: Severity::Warning, text: text.to_owned(), ..Alarm::default() };
+    overview.alarms.extend([long.clone(), long]);
+    let narrow = shown(&View::of(overview.clone()), 80, 24);
+    has(&narrow, &["alarms (2 of 3)", "…"]);
+    let mut view = View::of(overview);
+    while view.pane() != Pane::Alarms {
+        let _ = view.key(KeyEvent::from(KeyCode::Tab));
+    }
+    let _ = view.key(KeyEvent::from(KeyCode::Down));
+    has(&shown(&view, 80, 24), &["one window (24h)", "after the loss"]);
+}
+
 /// At 80 by 24 the sum of undecided events, the third node and the end of a long command were not shown.
 #[test]
 fn the_least_terminal_hides_no_node_no_sum_and_no_part_of_a_command() {
