@@ -5,6 +5,8 @@
 #   contrib/deb/build.sh [PROFILE]      cargo's profile, dist by default
 set -euo pipefail
 cd "$(dirname "$0")/../.."
+# A test may have it from `.ci/timed`.
+unset RUSTC_BOOTSTRAP
 profile=${1:-dist}
 target=${CARGO_TARGET_DIR:-target}
 cargo build --locked --profile "$profile" -p firstseen-cli >&2

@@ -1,7 +1,7 @@
 //! Consumers that share an input are killed again and again, and nodes, too: every event is delivered at least once, and
 //! once where a consumer that starts again confirms what its output has (`examples/consumer.rs`).
 //!
-//! `FIRSTSEEN_KILLS=50 cargo test -p firstseen-tests --test all consumers` is the long run: four runs of 50 kills.
+//! `FIRSTSEEN_KILLS=50 cargo test -p firstseen-tests --test all consumers -- --include-ignored` is the long run: four runs of 50 kills.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

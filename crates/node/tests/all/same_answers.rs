@@ -251,7 +251,8 @@ async fn whole_logs() {
     all_cases(Logs::All, usize::MAX).await;
 }
 
-/// Shows that the test above can fail: every case has false positives, but for those whose smallest filter has none.
+/// Shows that `more_events_of_the_logs` can fail: every kind and slicing has false positives. The few events of the quick command may
+/// meet none.
 #[test]
 fn every_filter_is_loaded() {
     let logs = logs::all(&secret()).map(|(_, log)| cut(log, LONG_EVENTS));

@@ -4,7 +4,7 @@
 
 use std::ops::Range;
 
-use crate::common::carried_out;
+use crate::common::{carried_out, is_found};
 use firstseen_routing::rules::Rule;
 use firstseen_routing::{Decision, Reason};
 use firstseen_sim::asked::Family;
@@ -36,10 +36,5 @@ fn every_law_is_kept() {
 
 #[test]
 fn a_node_that_does_not_mind_standstills_is_found() {
-    let standstills = Family::named("--standstills").expect("standstills");
-    let broken = carried_out(&standstills.without(Some(Rule::MindsStandstills), BROKEN_SEED)).1;
-    let fault = broken.expect("nobody misses that machines stand still");
-    let fault = fault.lines().next().unwrap_or_default();
-    println!("MindsStandstills: --standstills {BROKEN_SEED}: {fault}");
-    assert_eq!(carried_out(&standstills.without(None, BROKEN_SEED)).1, None, "with the rule it is kept");
+    is_found("--standstills", Rule::MindsStandstills, BROKEN_SEED, BROKEN_SEED..BROKEN_SEED + 1);
 }

@@ -4,6 +4,8 @@ use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use firstseen_checker::laws::check;
+use firstseen_routing::rules::Rule;
+use firstseen_sim::asked::Family;
 use firstseen_sim::run::{Run, run};
 use firstseen_sim::scenario::Scenario;
 
@@ -67,4 +69,18 @@ pub(crate) fn first_found<T>(
     let (seed, found) = seeds.into_iter().find_map(|seed| Some((seed, find(seed)?)))?;
     assert!(others == OtherSeeds::Allowed, "seed {known} no longer shows it, seed {seed} does: write that in the test");
     Some((seed, found))
+}
+
+/// Checks that a law is broken without `rule` at seed `known` of a family, and none with it. Returns what broke.
+///
+/// # Panics
+/// If another one of `seeds` shows it first, or none does.
+pub(crate) fn is_found(flag: &str, rule: Rule, known: u64, seeds: Range<u64>) -> String {
+    let family = Family::named(flag).expect("a family");
+    let found = first_found(known, seeds, OtherSeeds::Refused, |seed| carried_out(&family.without(Some(rule), seed)).1);
+    let (seed, fault) = found.unwrap_or_else(|| panic!("no law misses {rule:?}"));
+    let fault = fault.lines().next().unwrap_or_default().to_owned();
+    println!("{rule:?}: {flag} {seed}: {fault}");
+    assert_eq!(carried_out(&family.without(None, seed)).1, None, "with the rule, no law is broken");
+    fault
 }
