@@ -32,6 +32,7 @@ mod raising;
 mod rebalance;
 mod recover;
 mod refusal;
+mod refused;
 mod restore;
 mod room;
 mod sender;

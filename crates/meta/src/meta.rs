@@ -25,6 +25,7 @@ use crate::error::MetaError;
 use crate::formats::Formats;
 use crate::membership::{Answer, Job, NoAnswer, Task, write};
 use crate::network::{CallError, Channels, Network};
+use crate::refused::Refused;
 use crate::room::{self, Short};
 use crate::sender::Heard;
 use crate::service::MetaService;
@@ -340,6 +341,7 @@ impl Meta {
             identity,
             backoff: inner.config.timing.pause(),
             channels: Channels::default(),
+            refused: Refused::default(),
             short: Short::default(),
             formats: inner.formats.clone(),
         };

@@ -37,7 +37,8 @@ impl Default for LogConfig {
 }
 
 /// Directives that silence libraries where the node reports the same error itself.
-const QUIET: &str = "openraft=error,openraft::replication=off,h2=warn,hyper=warn,tower=warn";
+const QUIET: &str =
+    "openraft=error,openraft::replication=off,openraft::core::raft_core=off,h2=warn,hyper=warn,tower=warn";
 
 /// The filter for `level`.
 ///
