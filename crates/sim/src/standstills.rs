@@ -18,9 +18,9 @@ use crate::torment::Torment;
 /// The dice of this family, independent of the other dice of a seed.
 const OF_STANDSTILLS: u64 = 0x57_1115 << 32;
 /// Calls of a producer.
-const CALLS: u32 = 120;
+const CALLS: u32 = 400;
 /// Most milliseconds between two calls of a producer.
-const PAUSE_MAX_MS: u64 = 300;
+const PAUSE_MAX_MS: u64 = 100;
 /// The shortest and the longest standstill. The others go on without the node after about two seconds.
 const STILL_MS: std::ops::Range<u64> = 800..6_000;
 /// The time of day is set right at most this long after the machine has gone on.

@@ -4,11 +4,14 @@
 
 use std::ops::Range;
 
-use crate::common::carried_out;
+use crate::common::{carried_out, is_found};
+use firstseen_routing::rules::Rule;
 use firstseen_routing::{Decision, Reason};
 use firstseen_sim::asked::Family;
 
 const SEEDS: Range<u64> = 0..24;
+/// A broken rule is found within this many seeds.
+const BROKEN_SEEDS: Range<u64> = 0..200;
 
 #[test]
 #[ignore = "minutes"]
@@ -29,4 +32,9 @@ fn every_law_is_kept() {
     println!("{standing} standstills, {undecided} of {calls} calls were undecided for the clock");
     assert!(standing as u64 > SEEDS.end && undecided > 100, "{standing} standstills, {undecided} undecided");
     assert!(undecided < calls / 4, "{undecided} of {calls}");
+}
+
+#[test]
+fn a_node_that_does_not_mind_standstills_is_found() {
+    is_found("--standstills", Rule::MindsStandstills, 121, BROKEN_SEEDS);
 }
