@@ -79,22 +79,7 @@ impl Producer<'_> {
         };
         let returned_us = Some(self.begun.elapsed().as_micros() as u64);
         let (verdict, producer) = (Some(verdict.expect("a call")), self.number);
-        let call = Call {
-            id: 0,
-            producer,
-            site: None,
-            event,
-            time_ms,
-            ttl_ms: None,
-            is_lookup,
-            is_claim: false,
-            is_confirm: false,
-            name,
-            began_us,
-            returned_us,
-            verdict,
-            degraded: false,
-        };
+        let call = Call { is_lookup, name, returned_us, verdict, ..Call::begun(producer, event, time_ms, began_us) };
         self.calls.push(call.clone());
         call
     }

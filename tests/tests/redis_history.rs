@@ -73,20 +73,9 @@ pub(crate) fn is_undecided(verdict: &Verdict) -> bool {
 /// A call without an answer; whether it is a lookup, and its name.
 pub(crate) fn asked(source: u64, event: u64, (is_lookup, name): (bool, Option<SubmissionName>), began_us: u64) -> Call {
     Call {
-        id: 0,
-        producer: u32::try_from(source).expect("few producers"),
-        site: None,
-        event,
-        time_ms: began_us / 1000,
-        ttl_ms: None,
         is_lookup,
-        is_claim: false,
-        is_confirm: false,
         name,
-        began_us,
-        returned_us: None,
-        verdict: None,
-        degraded: false,
+        ..Call::begun(u32::try_from(source).expect("few producers"), event, began_us / 1000, began_us)
     }
 }
 

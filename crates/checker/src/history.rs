@@ -45,6 +45,27 @@ pub struct Call {
 }
 
 impl Call {
+    /// An observation of an event that begins now, without a verdict yet. The event occurred at `time_ms`, milliseconds since 1970;
+    /// the call begins at `began_us`, in simulated microseconds.
+    pub fn begun(producer: u32, event: u64, time_ms: u64, began_us: u64) -> Self {
+        Self {
+            id: 0,
+            producer,
+            site: None,
+            event,
+            time_ms,
+            ttl_ms: None,
+            is_lookup: false,
+            is_claim: false,
+            is_confirm: false,
+            name: None,
+            began_us,
+            returned_us: None,
+            verdict: None,
+            degraded: false,
+        }
+    }
+
     /// Whether the event may have been recorded by this call.
     pub fn may_have_recorded(&self) -> bool {
         if self.is_lookup {
@@ -354,15 +375,17 @@ impl History {
         })
     }
 
+    /// Whether a call had returned before another was first sent.
+    fn precedes(&self, call: &Call, other: &Call) -> bool {
+        call.returned_us.is_some_and(|returned_us| returned_us < self.first_attempt_us(other))
+    }
+
     /// How long the event of two calls is known, whichever of them recorded it. If one had returned before the other was first sent,
     /// only that one can have recorded the event for the other to find.
     fn recorded_for_ms(&self, first: &Call, second: &Call) -> u64 {
-        let is_before = |one: &Call, other: &Call| {
-            one.returned_us.is_some_and(|returned_us| returned_us < self.first_attempt_us(other))
-        };
-        let ttl_ms = if is_before(first, second) {
+        let ttl_ms = if self.precedes(first, second) {
             first.ttl_ms
-        } else if is_before(second, first) {
+        } else if self.precedes(second, first) {
             second.ttl_ms
         } else {
             first.ttl_ms.into_iter().chain(second.ttl_ms).min()

@@ -5,22 +5,7 @@ use firstseen_checker::laws::check;
 use firstseen_routing::{Decision, Reason, SubmissionName};
 
 fn call(event: u64, time_ms: u64, began_us: u64, verdict: Decision) -> Call {
-    Call {
-        id: 0,
-        producer: 0,
-        site: None,
-        event,
-        time_ms,
-        ttl_ms: None,
-        is_lookup: false,
-        is_claim: false,
-        is_confirm: false,
-        name: None,
-        began_us,
-        returned_us: Some(began_us + 10),
-        verdict: Some(verdict),
-        degraded: false,
-    }
+    Call { returned_us: Some(began_us + 10), verdict: Some(verdict), ..Call::begun(0, event, time_ms, began_us) }
 }
 
 fn laws_broken(calls: impl IntoIterator<Item = Call>) -> Vec<&'static str> {
@@ -286,25 +271,29 @@ fn a_lost_event_is_new_again_only_where_that_is_the_policy() {
     assert_eq!(known_and_new_again(false, UNKNOWN, history(true)), DENIED);
 }
 
+/// A call that sets a key for `ttl_ms`.
+fn set_for(ttl_ms: u64, began_ms: u64, verdict: Decision) -> Call {
+    Call { ttl_ms: Some(ttl_ms), ..call(1, 0, began_ms * 1000, verdict) }
+}
+
+/// The laws that two calls break where nodes stamp keys, and keys live half a second too long at most.
+fn broken_by_keys(calls: [Call; 2]) -> Vec<&'static str> {
+    let stamped = Stamped::ByNode { skew_ms: 0 };
+    let promises = Promises { stamped, ttl_rounding_ms: 500, ..Promises::within_one_window() };
+    let mut history = History { promises, ..History::default() };
+    for call in calls {
+        history.begin(call);
+    }
+    check(&history).into_iter().map(|violation| violation.name()).collect()
+}
+
 /// A key that was set for 20 s was new again to a client that set it for 1 s, 5 s later: the time of the second is no excuse.
 #[test]
 fn a_key_is_known_for_the_time_of_who_has_set_it() {
-    let set = |began_ms: u64, ttl_ms: u64, verdict: Decision| Call {
-        ttl_ms: Some(ttl_ms),
-        ..call(1, 0, began_ms * 1000, verdict)
-    };
-    let broken = |calls: [Call; 2]| {
-        let stamped = Stamped::ByNode { skew_ms: 0 };
-        let promises = Promises { stamped, ttl_rounding_ms: 500, ..Promises::within_one_window() };
-        let mut history = History { promises, ..History::default() };
-        for call in calls {
-            history.begin(call);
-        }
-        check(&history).into_iter().map(|violation| violation.name()).collect::<Vec<_>>()
-    };
     let first = Decision::FirstSeen;
-    assert_eq!(broken([set(0, 20_000, first), set(5_000, 1_000, first)]), ["one winner"]);
-    assert_eq!(broken([set(0, 1_000, first), set(5_000, 20_000, first)]), [""; 0]);
-    assert_eq!(broken([set(0, 1_000, first), set(1_499, 20_000, Decision::Duplicate)]), [""; 0]);
-    assert_eq!(broken([set(0, 1_000, first), set(1_502, 20_000, Decision::Duplicate)]), ["no duplicate of itself"]);
+    let again = Decision::Duplicate;
+    assert_eq!(broken_by_keys([set_for(20_000, 0, first), set_for(1_000, 5_000, first)]), ["one winner"]);
+    assert_eq!(broken_by_keys([set_for(1_000, 0, first), set_for(20_000, 5_000, first)]), [""; 0]);
+    assert_eq!(broken_by_keys([set_for(1_000, 0, first), set_for(20_000, 1_499, again)]), [""; 0]);
+    assert_eq!(broken_by_keys([set_for(1_000, 0, first), set_for(20_000, 1_502, again)]), ["no duplicate of itself"]);
 }

@@ -1,7 +1,7 @@
 //! Accepts connections of Redis clients and hands them to attendants, which serve them.
 //!
-//! Connections beyond the limit get an error and are closed. The door ends when it is told to, and with it all connections. A
-//! connection stays with one attendant. This module must not depend on commands and threads.
+//! Connections beyond the limit get an error and are closed. A connection stays with one attendant. When the door stops, all its
+//! connections end. This module must not depend on commands and threads.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

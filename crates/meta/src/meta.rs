@@ -23,9 +23,9 @@ use crate::command::{Command, Outcome};
 use crate::config::{MetaConfig, mixed_128};
 use crate::error::MetaError;
 use crate::formats::Formats;
+use crate::logged_refusals::LoggedRefusals;
 use crate::membership::{Answer, Job, NoAnswer, Task, write};
 use crate::network::{CallError, Channels, Network};
-use crate::refused::Refused;
 use crate::room::{self, Short};
 use crate::sender::Heard;
 use crate::service::MetaService;
@@ -341,7 +341,7 @@ impl Meta {
             identity,
             backoff: inner.config.timing.pause(),
             channels: Channels::default(),
-            refused: Refused::default(),
+            refusals: LoggedRefusals::default(),
             short: Short::default(),
             formats: inner.formats.clone(),
         };

@@ -24,7 +24,7 @@ use tokio::time::Instant;
 
 use crate::codec::{self, CodecError};
 use crate::formats::{Formats, said};
-use crate::refused::Refused;
+use crate::logged_refusals::LoggedRefusals;
 use crate::room::Short;
 use crate::store::{Identity, Published};
 use crate::types::{Member, TypeConfig, Versioned};
@@ -52,7 +52,7 @@ pub(crate) struct Network {
     /// The nodes with nearly full disks, as their answers say.
     pub(crate) short: Short,
     pub(crate) channels: Channels,
-    pub(crate) refused: Refused,
+    pub(crate) refusals: LoggedRefusals,
     /// The formats that nodes read, as their answers say.
     pub(crate) formats: Formats,
 }
@@ -198,10 +198,10 @@ impl Link {
         };
         let reply = self.network.reply(&member, limit, call).await.inspect_err(|error| {
             if let CallError::Status(status) = error {
-                self.network.refused.note(self.target, status);
+                self.network.refusals.note(self.target, status);
             }
         })?;
-        self.network.refused.end(self.target);
+        self.network.refusals.end(self.target);
         self.network.short.note(NodeId(self.target), reply.is_short_of_room);
         let reads = said(reply.newest_format, reply.holds_format);
         self.network.formats.note(NodeId(self.target), reads, Instant::now());

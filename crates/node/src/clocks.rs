@@ -49,8 +49,9 @@ pub(crate) struct Clocks {
 }
 
 impl Clocks {
-    /// Nothing is known yet but the time that the node relied on last; clocks may differ by `skew_max_ms`. The lease ends when this
-    /// machine may have stood still.
+    /// Creates the state of a node that has not heard from its peers. It starts from the time of day that the node relied on before its
+    /// restart (`last_time`). Clocks that differ by more than `skew_max_ms` are wrong. `lease` ends when this machine may have been
+    /// paused.
     pub(crate) fn new(skew_max_ms: u64, rules: Rules, last_time: Arc<dyn LastTime>, lease: Arc<SharedLease>) -> Self {
         let is_checked = rules.keep(Rule::MeasuresClocks);
         let time = if is_checked { TimeOfDay::UNKNOWN } else { TimeOfDay::UNCHECKED };

@@ -23,11 +23,11 @@ pub struct Alteration {
     pub slicing: &'static str,
     /// Events that it is sized for.
     pub capacity_events: u64,
-    /// Its window in milliseconds; none where that is the former one's, so that producers are promised the same all the while.
+    /// Its window in milliseconds. `None` means the window of the former filter.
     pub window_ms: Option<u64>,
     /// Whether it has a new secret.
     pub has_new_secret: bool,
-    /// Whether all is forgotten, and the clock begins anew (`firstseen filter set-clock`).
+    /// Whether it starts empty and with a new clock (`firstseen filter set-clock`).
     pub forgets: bool,
 }
 

@@ -52,22 +52,8 @@ async fn look_up(
 ) -> turmoil::Result {
     for _ in 0..TRIES_MAX {
         let (began_us, time_ms) = (now_us(), EPOCH_MS + now_us() / 1000);
-        let call = Call {
-            id: 0,
-            producer: number,
-            site: scenario.site(number),
-            event,
-            time_ms,
-            ttl_ms: None,
-            is_lookup: true,
-            is_claim: false,
-            is_confirm: false,
-            name: None,
-            began_us,
-            returned_us: None,
-            verdict: None,
-            degraded: false,
-        };
+        let call =
+            Call { site: scenario.site(number), is_lookup: true, ..Call::begun(number, event, time_ms, began_us) };
         let id = lock(history).begin(call);
         let verdict = filter.test_at(&event.to_le_bytes(), time_ms).await?;
         lock(history).end(id, now_us(), verdict, false);

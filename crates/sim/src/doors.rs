@@ -15,12 +15,13 @@ const OF_DOORS: u64 = 0xD0_0125 << 32;
 /// Calls of a client, and most milliseconds between two of one caller.
 const CALLS: u32 = 200;
 const PAUSE_MAX_MS: u64 = 400;
-/// Different events. Where doors confirm claims there are so many that new ones are claimed until the end.
+/// Number of different events. Runs whose doors confirm claims need more, so that clients still find new ones at the end.
 const EVENTS: u64 = 60;
 const EVENTS_CONFIRMED: u64 = 300;
-/// The window of a filter whose keys have times of their own, and how many times that of the filter after it is. Keys of a filter may
-/// live two of its ticks longer than their own time, and these ticks are to be short beside a run.
+/// Window of the filter whose keys have times of their own.
 const WINDOW_MS: u64 = 60_000;
+/// An alteration multiplies the window by one of these. A key may outlive its own time by two ticks of its filter, and ticks grow with
+/// the window: with a much longer one, no key would have to end within a run.
 const WINDOW_TIMES: [u64; 3] = [1, 2, 4];
 /// The greatest lease where the door confirms claims.
 const LEASE_MS_MAX: u32 = 3_000;

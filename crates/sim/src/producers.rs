@@ -163,22 +163,7 @@ impl Lane {
 
     /// A call that begins now.
     fn new_call(&self, event: u64, time_ms: u64) -> Call {
-        Call {
-            id: 0,
-            producer: self.number,
-            site: self.scenario.site(self.number),
-            event,
-            time_ms,
-            ttl_ms: None,
-            is_lookup: false,
-            is_claim: false,
-            is_confirm: false,
-            name: None,
-            began_us: now_us(),
-            returned_us: None,
-            verdict: None,
-            degraded: false,
-        }
+        Call { site: self.scenario.site(self.number), ..Call::begun(self.number, event, time_ms, now_us()) }
     }
 
     async fn call(

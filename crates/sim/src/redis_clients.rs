@@ -22,17 +22,17 @@ use crate::shared_history::{SharedHistory, lock};
 
 /// Connections of one client that are used at once.
 const AT_ONCE: u32 = 2;
-/// One of so many commands records nothing.
+/// One in this many commands is a lookup.
 const LOOKUP_EVERY: u64 = 3;
 /// The times of keys, in seconds.
 const TTL_S: [u64; 4] = [1, 2, 5, 20];
-/// A claim is confirmed when an eighth of its lease is left, within this time: nothing fails where clients lose rights, so no confirm
-/// is tried again.
+/// Longest time that the confirm of a claim takes. It starts when an eighth of the lease is left. Scenarios that take rights away have no
+/// other faults, so the first attempt succeeds.
 const CONFIRMED_WITHIN_US: u64 = 500_000;
 /// The pause before a client connects again, to another node.
 const PAUSE: Duration = Duration::from_millis(100);
-/// A lookup asks about one of the last so many claims.
-const LATELY: u64 = 200;
+/// Where clients lose rights, a lookup asks about one of this many latest claims.
+const LATEST_CLAIMS: u64 = 200;
 
 /// Runs client `number` to its end.
 pub(crate) async fn ask_doors(
@@ -122,20 +122,10 @@ impl RedisClient {
         let (command, ttl_ms) = self.command(event, is_lookup);
         let is_claim = self.loses_rights() && !is_lookup;
         let call = Call {
-            id: 0,
-            producer: self.number,
-            site: None,
-            event,
-            time_ms: EPOCH_MS + now_us() / 1000,
             ttl_ms: ttl_ms.filter(|_| self.door_use == DoorUse::OwnTimes),
             is_lookup: is_lookup || is_claim,
             is_claim,
-            is_confirm: false,
-            name: None,
-            began_us: now_us(),
-            returned_us: None,
-            verdict: None,
-            degraded: false,
+            ..Call::begun(self.number, event, EPOCH_MS + now_us() / 1000, now_us())
         };
         let asked_us = call.began_us;
         let id = lock(&self.history).begin(call);
@@ -159,7 +149,7 @@ impl RedisClient {
 
     fn event(&mut self, is_lookup: bool) -> u64 {
         if is_lookup && self.loses_rights() {
-            let skipped = self.dice.below(LATELY) as usize;
+            let skipped = self.dice.below(LATEST_CLAIMS) as usize;
             let history = lock(&self.history);
             let claims = history.calls.iter().rev().filter(|call| call.is_claim);
             return claims.take(1 + skipped).last().map_or(0, |call| call.event);
@@ -206,20 +196,10 @@ impl RedisClient {
         let due_us = u64::from(lease_ms) * 1000 * 7 / 8;
         let mut history = lock(&self.history);
         let id = history.begin(Call {
-            id: 0,
-            producer: self.number,
-            site: None,
-            event,
-            time_ms: EPOCH_MS + now_us() / 1000,
-            ttl_ms: None,
-            is_lookup: false,
-            is_claim: false,
             is_confirm: true,
-            name: None,
-            began_us: asked_us + due_us,
             returned_us: Some(now_us() + due_us + CONFIRMED_WITHIN_US),
             verdict: Some(Decision::Undecided(Reason::Unknown)),
-            degraded: false,
+            ..Call::begun(self.number, event, EPOCH_MS + now_us() / 1000, asked_us + due_us)
         });
         history.rights.entries.insert(id, [node].into());
     }

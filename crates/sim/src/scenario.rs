@@ -164,7 +164,7 @@ pub struct Scenario {
     pub copies: u32,
     /// For how long an event may be held at most, in milliseconds; none where events cannot be claimed.
     pub lease_max_ms: Option<u32>,
-    /// What Redis clients do at the doors of nodes; none where producers ask, and no node has a door.
+    /// What Redis clients do at the doors of nodes. `None` means that no node has a door, and that producers ask instead.
     pub doors: Option<DoorUse>,
     /// Whether producers need rights, which are taken away and granted again.
     pub rights: bool,

@@ -157,22 +157,7 @@ mod tests {
     }
 
     fn observed(began_us: u64, returned_us: u64, verdict: Decision) -> Call {
-        Call {
-            id: 0,
-            producer: 1,
-            site: None,
-            event: 7,
-            time_ms: 0,
-            ttl_ms: None,
-            is_lookup: false,
-            is_claim: false,
-            is_confirm: false,
-            name: None,
-            began_us,
-            returned_us: Some(returned_us),
-            verdict: Some(verdict),
-            degraded: false,
-        }
+        Call { returned_us: Some(returned_us), verdict: Some(verdict), ..Call::begun(1, 7, 0, began_us) }
     }
 
     #[test]

@@ -46,20 +46,9 @@ mod tests {
     #[test]
     fn an_event_that_is_undecided_until_the_hang_ends_breaks_it() {
         let call = |began_us, verdict| Call {
-            id: 0,
-            producer: 0,
-            site: None,
-            event: 1,
-            time_ms: 0,
-            ttl_ms: None,
-            is_lookup: false,
-            is_claim: false,
-            is_confirm: false,
-            name: None,
-            began_us,
             returned_us: Some(began_us + 1_000_000),
             verdict: Some(verdict),
-            degraded: false,
+            ..Call::begun(0, 1, 0, began_us)
         };
         let broken = |call: Call| {
             let mut violations = Vec::new();

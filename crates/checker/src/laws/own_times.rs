@@ -22,32 +22,19 @@ pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
 mod tests {
     use super::*;
 
+    /// Whether a call with this verdict breaks the law.
+    fn is_broken(ttl_ms: Option<u64>, verdict: Decision) -> bool {
+        let call = Call { ttl_ms, returned_us: Some(1_000), verdict: Some(verdict), ..Call::begun(0, 1, 0, 0) };
+        let mut violations = Vec::new();
+        check(&History { calls: vec![call], ..History::default() }, &mut violations);
+        !violations.is_empty()
+    }
+
     #[test]
     fn a_late_key_with_a_time_of_its_own_breaks_it() {
-        let broken = |ttl_ms: Option<u64>, verdict: Decision| {
-            let call = Call {
-                id: 0,
-                producer: 0,
-                site: None,
-                event: 1,
-                time_ms: 0,
-                ttl_ms,
-                is_lookup: false,
-                is_claim: false,
-                is_confirm: false,
-                name: None,
-                began_us: 0,
-                returned_us: Some(1_000),
-                verdict: Some(verdict),
-                degraded: false,
-            };
-            let mut violations = Vec::new();
-            check(&History { calls: vec![call], ..History::default() }, &mut violations);
-            !violations.is_empty()
-        };
         let late = Decision::Undecided(Reason::Late);
-        assert!(broken(Some(1_000), late));
-        assert!(!broken(None, late), "its time may be the producer's");
-        assert!(!broken(Some(1_000), Decision::FirstSeen));
+        assert!(is_broken(Some(1_000), late));
+        assert!(!is_broken(None, late), "its time may be the producer's");
+        assert!(!is_broken(Some(1_000), Decision::FirstSeen));
     }
 }

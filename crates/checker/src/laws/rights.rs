@@ -56,22 +56,7 @@ mod tests {
     const FORBIDDEN: Decision = Decision::Undecided(Reason::Forbidden);
 
     fn call(is_lookup: bool, (began_us, returned_us): (u64, u64), verdict: Decision) -> Call {
-        Call {
-            id: 0,
-            producer: 1,
-            site: None,
-            event: 7,
-            time_ms: 0,
-            ttl_ms: None,
-            is_lookup,
-            is_claim: false,
-            is_confirm: false,
-            name: None,
-            began_us,
-            returned_us: Some(returned_us),
-            verdict: Some(verdict),
-            degraded: false,
-        }
+        Call { is_lookup, returned_us: Some(returned_us), verdict: Some(verdict), ..Call::begun(1, 7, 0, began_us) }
     }
 
     /// The laws that a call breaks which may have entered at `entries`: nodes 0 and 1 act on maps that let producer 1 do so

@@ -47,20 +47,9 @@ mod tests {
     fn a_clock_that_has_been_right_for_a_while_breaks_it() {
         let broken = |began_us: u64, outages: &[Outage]| {
             let call = Call {
-                id: 0,
-                producer: 0,
-                site: None,
-                event: 1,
-                time_ms: 0,
-                ttl_ms: None,
-                is_lookup: false,
-                is_claim: false,
-                is_confirm: false,
-                name: None,
-                began_us,
                 returned_us: Some(began_us + 1_000),
                 verdict: Some(Decision::Undecided(Reason::ClockSkew)),
-                degraded: false,
+                ..Call::begun(0, 1, 0, began_us)
             };
             let mut violations = Vec::new();
             let wrong_clocks = vec![(10_000_000, 20_000_000)];

@@ -84,20 +84,10 @@ pub(super) fn judge(scenario: &Scenario, lines: &[CallLine], complete_after: Opt
 
 fn call(line: &CallLine) -> Call {
     Call {
-        id: 0,
-        producer: line.caller,
-        site: None,
-        event: line.event,
-        time_ms: line.time_ms,
-        ttl_ms: None,
         is_lookup: line.is_lookup,
-        is_claim: false,
-        is_confirm: false,
-        name: None,
-        began_us: line.began_us,
         returned_us: Some(line.returned_us),
         verdict: Some(line.verdict),
-        degraded: false,
+        ..Call::begun(line.caller, line.event, line.time_ms, line.began_us)
     }
 }
 

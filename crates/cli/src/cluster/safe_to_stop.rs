@@ -74,12 +74,12 @@ pub(super) async fn run(args: &SafeToStopArgs, out: &mut dyn Write) -> anyhow::R
     let member = args.member.operator()?;
     let mut shown: Vec<Reason> = Vec::new();
     loop {
-        let ClusterStatus { map, unreachable, not_answering, .. } = committed(&member, LEADER_MAX).await?;
-        let node = node_named(&map, &args.node)?;
-        let is_away = |other| unreachable.contains(&other) || not_answering.contains(&other);
-        let found = obstacles(&map, node, |other| !is_away(other));
+        let status = committed(&member, LEADER_MAX).await?;
+        let node = node_named(&status.map, &args.node)?;
+        let found = obstacles_now(&status, node);
+        let map = &status.map;
         let against: Vec<&Obstacle> = found.iter().filter(|found| !(args.accept_loss && found.is_loss())).collect();
-        let reasons: Vec<Reason> = found.iter().map(|found| reason(&map, node, found)).collect();
+        let reasons: Vec<Reason> = found.iter().map(|found| reason(map, node, found)).collect();
         let is_safe = against.is_empty();
         if is_safe || !args.wait || !against.iter().all(|found| found.may_pass()) {
             let name = map.nodes.get(&node).map_or_else(|| node.to_string(), |record| record.name.clone());
@@ -104,11 +104,15 @@ pub(super) async fn run(args: &SafeToStopArgs, out: &mut dyn Write) -> anyhow::R
 /// # Errors
 /// That there is no such node, or no leader.
 pub(crate) async fn losses(member: &Operator, node: &str) -> anyhow::Result<Vec<String>> {
-    let ClusterStatus { map, unreachable, not_answering, .. } = committed(member, LEADER_MAX).await?;
-    let node = node_named(&map, node)?;
-    let is_away = |other| unreachable.contains(&other) || not_answering.contains(&other);
-    let found = obstacles(&map, node, |other| !is_away(other));
-    Ok(found.iter().filter(|found| found.is_loss()).map(|found| reason(&map, node, found).text).collect())
+    let status = committed(member, LEADER_MAX).await?;
+    let node = node_named(&status.map, node)?;
+    let found = obstacles_now(&status, node);
+    Ok(found.iter().filter(|found| found.is_loss()).map(|found| reason(&status.map, node, found).text).collect())
+}
+
+/// Returns what speaks against a stop of the node, given which other nodes answer now.
+fn obstacles_now(status: &ClusterStatus, node: NodeId) -> Vec<Obstacle> {
+    obstacles(&status.map, node, |other| !status.unreachable.contains(&other) && !status.not_answering.contains(&other))
 }
 
 fn text(node: &str, is_safe: bool, reasons: &[Reason]) -> String {

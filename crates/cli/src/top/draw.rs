@@ -137,7 +137,7 @@ fn draw_alarms(frame: &mut Frame<'_>, area: Rect, view: &View) {
     frame.render_widget(text.style(style), below);
 }
 
-/// Returns a text that is at most so many columns wide, with a mark where it was cut off.
+/// Shortens a text to `columns`, and ends it with `…` if something was cut off.
 fn shortened(text: String, columns: usize) -> String {
     if text.chars().count() <= columns {
         return text;

@@ -251,8 +251,8 @@ async fn whole_logs() {
     all_cases(Logs::All, usize::MAX).await;
 }
 
-/// Shows that `more_events_of_the_logs` can fail: every kind and slicing has false positives. The few events of the quick command may
-/// meet none.
+/// Checks that the comparison `more_events_of_the_logs` is worth something: with as many events, every kind and slicing has false
+/// positives, which all slicings must agree on. The quick comparison has fewer events, and may meet none.
 #[test]
 fn every_filter_is_loaded() {
     let logs = logs::all(&secret()).map(|(_, log)| cut(log, LONG_EVENTS));

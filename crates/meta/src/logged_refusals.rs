@@ -1,7 +1,7 @@
 //! Logs why other members refuse messages of this node.
 //!
-//! Openraft logs every message that fails, some hundred in the first 20 seconds without a majority, and most only say that a node does
-//! not answer. So its log is off, and what an operator has to act on is logged here: each reason once.
+//! Openraft logs every message that fails: about a hundred in 20 seconds without a majority. Most only say that a node does not
+//! answer. So that log is off, and what an operator has to act on is logged here: each reason once.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,9 +11,9 @@ use tonic::{Code, Status};
 
 /// The last reason of each member that refuses messages. Clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct Refused(Arc<Mutex<BTreeMap<u64, String>>>);
+pub(crate) struct LoggedRefusals(Arc<Mutex<BTreeMap<u64, String>>>);
 
-impl Refused {
+impl LoggedRefusals {
     /// Logs the answer of a member if it is a refusal that does not end by itself, unless the last answer was the same.
     pub(crate) fn note(&self, member: u64, status: &Status) {
         if !matches!(status.code(), Code::InvalidArgument | Code::PermissionDenied | Code::Unauthenticated) {
@@ -48,14 +48,14 @@ mod tests {
 
     #[test]
     fn a_reason_is_kept_until_another_one_or_a_reply_comes() {
-        let refused = Refused::default();
-        let reasons = || refused.lock().values().cloned().collect::<Vec<_>>();
-        refused.note(2, &Status::unavailable("its disk hangs"));
+        let refusals = LoggedRefusals::default();
+        let reasons = || refusals.lock().values().cloned().collect::<Vec<_>>();
+        refusals.note(2, &Status::unavailable("its disk hangs"));
         assert_eq!(reasons(), [""; 0], "it ends by itself");
-        refused.note(2, &Status::invalid_argument("the message is of another cluster"));
-        refused.note(2, &Status::permission_denied("no certificate of a node"));
+        refusals.note(2, &Status::invalid_argument("the message is of another cluster"));
+        refusals.note(2, &Status::permission_denied("no certificate of a node"));
         assert_eq!(reasons(), ["no certificate of a node"]);
-        refused.end(2);
+        refusals.end(2);
         assert_eq!(reasons(), [""; 0]);
     }
 }
