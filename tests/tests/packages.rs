@@ -229,9 +229,9 @@ fn crates_that_are_published_are_whole() {
 fn a_clone_can_be_installed() {
     let Some(folder) = clone() else { return };
     // The profile `dev` of this workspace optimises many crates for tests.
-    let profile = ["--profile", "plain", "--config", "profile.plain={inherits='release',opt-level=0,debug=false}"];
-    let install = ["install", "--path", "clone/crates/cli", "--locked", "--root", "installed"];
-    cargo(&folder, "", &[install.as_slice(), profile.as_slice()].concat());
+    let install = ["install", "--path", "clone/crates/cli", "--locked", "--root", "installed", "--profile", "plain"];
+    let plain = ["profile.plain.inherits='release'", "profile.plain.opt-level=0"].map(|line| ["--config", line]);
+    cargo(&folder, "", &[&install, plain.as_flattened()].concat());
     let version = Command::new(folder.path("installed/bin/firstseen")).arg("--version").output().unwrap();
     assert_eq!(String::from_utf8_lossy(&version.stdout), format!("firstseen {}\n", env!("CARGO_PKG_VERSION")));
 }
