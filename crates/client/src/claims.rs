@@ -137,7 +137,7 @@ impl Held {
         }
         let digest = [filter.secret().digest(&self.event)];
         let events = Events { fences: &[self.fence], ..Events::plain(&digest, self.time_ms.as_slice()) };
-        let asked = Asked { operation: Operation::Release, deadline: filter.core().deadline() };
+        let asked = Asked { operation: Operation::Release, life_ms: None, deadline: filter.core().deadline() };
         filter.queue_many(&ManyCall::new(1, None), 0, events, asked);
     }
 }
@@ -320,8 +320,8 @@ impl Filter {
         fences: &[Fence],
         rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
     ) -> Result<Vec<Confirming>, CallError> {
-        let confirmed =
-            self.by_fences_of(Operation::Confirm, (digests, times_ms, fences), (self.secret(), rehash)).await?;
+        let events = Events { fences, ..Events::plain(digests, times_ms) };
+        let confirmed = self.by_fences_of(Operation::Confirm, events, (self.secret(), rehash)).await?;
         Ok(confirmed.into_iter().map(confirming).collect())
     }
 
@@ -368,8 +368,8 @@ impl Filter {
         fences: &[Fence],
         rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
     ) -> Result<Vec<bool>, CallError> {
-        let released =
-            self.by_fences_of(Operation::Release, (digests, times_ms, fences), (self.secret(), rehash)).await?;
+        let events = Events { fences, ..Events::plain(digests, times_ms) };
+        let released = self.by_fences_of(Operation::Release, events, (self.secret(), rehash)).await?;
         Ok(released.into_iter().map(|decision| decision == Decision::FirstSeen).collect())
     }
 
@@ -391,24 +391,25 @@ impl Filter {
         let rehash = rehash(events);
         let Some(fence) = fences.iter().min() else { return Ok(Vec::new()) };
         let secret = home(self.claimed_at(), *fence).secret();
-        self.by_fences_of(operation, (&rehash(secret), times_ms, fences), (secret, &rehash)).await
+        let digests = rehash(secret);
+        let events = Events { fences, ..Events::plain(&digests, times_ms) };
+        self.by_fences_of(operation, events, (secret, &rehash)).await
     }
 
     /// Begins at the filter that granted the first: it knows who holds the events.
-    async fn by_fences_of(
+    pub(crate) async fn by_fences_of(
         &self,
         operation: Operation,
-        (digests, times_ms, fences): (&[Digest], &[u64], &[Fence]),
+        events: Events<'_>,
         hashed: (&FilterSecret, Rehash<'_>),
     ) -> Result<Vec<Decision>, CallError> {
         if self.lease_max().is_none() {
             return Err(CallError::NoClaims { filter: self.name().to_owned() });
         }
-        let Some(fence) = fences.iter().min() else { return Ok(Vec::new()) };
-        if !fences.iter().all(|fence| self.has_granted(*fence)) {
+        let Some(fence) = events.fences.iter().min() else { return Ok(Vec::new()) };
+        if !events.fences.iter().all(|fence| self.has_granted(*fence)) {
             return Err(CallError::ForeignFence { filter: self.name().to_owned() });
         }
-        let events = Events { fences, ..Events::plain(digests, times_ms) };
         let (answers, _) = self.answers(home(self.claimed_at(), *fence), operation, events, hashed).await?;
         Ok(answers.into_iter().map(|answer| answer.decision).collect())
     }
@@ -425,7 +426,7 @@ fn rehash<E: AsRef<[u8]> + Sync>(events: &[E]) -> impl Fn(&FilterSecret) -> Vec<
 }
 
 /// The decision on a confirm.
-fn confirming(decision: Decision) -> Confirming {
+pub(crate) fn confirming(decision: Decision) -> Confirming {
     match decision {
         Decision::FirstSeen => Confirming::Confirmed,
         Decision::Duplicate => Confirming::LeaseLost(Lost::Recorded),

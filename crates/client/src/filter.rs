@@ -350,7 +350,7 @@ impl Filter {
         if !filter.core().reserve(1, deadline).await? {
             return Ok(Answer::undecided(Reason::Overloaded));
         }
-        match filter.queue_one(digest, time_ms, name, Asked { operation, deadline }) {
+        match filter.queue_one(digest, time_ms, name, Asked { operation, life_ms: None, deadline }) {
             Ok(answer) => answer.await.map_err(|_| CallError::Closed),
             Err(answer) => Ok(answer),
         }
@@ -432,11 +432,10 @@ impl Filter {
     ) -> Result<(Vec<Answer>, Vec<Hold>, Instant), CallError> {
         let Events { digests, names, fences, .. } = events;
         // Each filter of a line counts a life by its own window.
-        let times_of_life = match events.life {
-            Some(life) => vec![filter.time_of_life(life)?; digests.len()],
-            None => Vec::new(),
-        };
-        let times_ms = if events.life.is_some() { &times_of_life } else { events.times_ms };
+        let counted = events.life.map(|life| filter.count_life(life)).transpose()?;
+        let life_ms = counted.and_then(|counted| counted.by_nodes_ms);
+        let times_of_life = counted.and_then(|counted| counted.time_ms).map(|time_ms| vec![time_ms; digests.len()]);
+        let times_ms = if counted.is_some() { times_of_life.as_deref().unwrap_or_default() } else { events.times_ms };
         self.check(filter, operation, !times_ms.is_empty() || digests.is_empty())?;
         check_lengths("times", digests.len(), times_ms.len().min(digests.len()))?;
         check_lengths("names", digests.len(), names.len())?;
@@ -468,7 +467,7 @@ impl Filter {
                 fences: fences.get(range).unwrap_or(&[]),
                 life: None,
             };
-            filter.queue_many(&call, from as u32, events, Asked { operation, deadline });
+            filter.queue_many(&call, from as u32, events, Asked { operation, life_ms, deadline });
         }
         let answers = call.wait().await;
         Ok((answers, call.holds(), deadline))

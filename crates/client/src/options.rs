@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::pin::Pin;
 use std::sync::Arc;
 
+use firstseen_routing::rules::Rules;
 use firstseen_wire::limits::BATCH_EVENTS_MAX;
 use firstseen_wire::net::{Connector, TcpConnector};
 use firstseen_wire::tls::{ClientTls, TlsFiles};
@@ -30,6 +31,7 @@ pub(crate) struct Limits {
     pub(crate) audit_keys_max: usize,
     pub(crate) local_bytes_max: usize,
     pub(crate) overload_retries_max: u32,
+    pub(crate) rules: Rules,
     /// Callers wait for slices that are down, but only once in each outage.
     pub(crate) waits_for_slices: bool,
 }
@@ -47,6 +49,7 @@ impl Default for Limits {
             audit_keys_max: 1 << 18,
             local_bytes_max: 0,
             overload_retries_max: OVERLOAD_RETRIES_MAX,
+            rules: Rules::default(),
             waits_for_slices: true,
         }
     }
@@ -209,6 +212,14 @@ impl Builder {
     #[must_use]
     pub fn overload_retries_max(mut self, retries: u32) -> Self {
         self.limits.overload_retries_max = retries;
+        self
+    }
+
+    /// The rules that the client keeps: all of them, but where a simulation shows what goes wrong without one.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn rules(mut self, rules: Rules) -> Self {
+        self.limits.rules = rules;
         self
     }
 

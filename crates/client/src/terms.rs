@@ -1,14 +1,16 @@
 //! Calls on other terms: events that are remembered for less than their filter's window, as each has a life of its own, and answers
 //! that are waited for no longer than the caller likes.
 //!
-//! Promises: what [`firstseen_filter::LifeError`] says is refused before anything is sent; an event lives at least as long as was
-//! asked, and two of its filter's units longer at most. Must not know: how events travel.
+//! What [`firstseen_filter::LifeError`] says is refused before anything is sent. An event lives at least as long as was asked, and two
+//! of its filter's units longer at most. This module must not depend on how events travel.
 
 use std::time::Duration;
 
 use firstseen_filter::{Digest, FilterSecret, Unit, UnitNumber};
-use firstseen_routing::Operation;
+use firstseen_routing::rules::Rule;
+use firstseen_routing::{Fence, Operation};
 
+use crate::claims::{Confirming, confirming};
 use crate::error::CallError;
 use crate::filter::{Filter, Verdict};
 use crate::intake::FilterCore;
@@ -23,8 +25,8 @@ impl Filter {
         Self::new(self.opened().clone(), Wait::at_most(wait_max))
     }
 
-    /// Whether an event of the filter can be remembered for `life_ms` instead of the window: its kind and rule allow that, events
-    /// bring their times, and none of them may come late.
+    /// Whether an event of the filter can be remembered for `life_ms` instead of the window, as its kind allows that. Where the filter
+    /// is in a tree, its events must bring their times, and none of them may come late.
     ///
     /// # Errors
     /// [`CallError::Life`] says why not.
@@ -45,45 +47,86 @@ impl Filter {
         rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
     ) -> Result<Vec<Verdict>, CallError> {
         self.takes_life(life_ms)?;
-        let events = Events { life: Some(Life { now_ms, life_ms }), ..Events::plain(digests, &[]) };
+        let life = Life { now_ms, life_ms };
+        if !self.opened().core().limits().rules.keep(Rule::CountsLivesByEachWindow)
+            && let CountedLife { time_ms: Some(time_ms), by_nodes_ms: None } = self.newest().count_life(life)?
+        {
+            let times_ms = vec![time_ms; digests.len()];
+            return self.verdicts(Operation::Observe, Events::plain(digests, &times_ms), (self.secret(), rehash)).await;
+        }
+        let events = Events { life: Some(life), ..Events::plain(digests, &[]) };
         self.verdicts(Operation::Observe, events, (self.secret(), rehash)).await
+    }
+
+    /// Like [`Self::confirm_digests_or`], for events that are remembered for `life_ms` from `now_ms` on, as
+    /// [`Self::observe_digests_for`] has it.
+    ///
+    /// # Errors
+    /// [`CallError`]; [`CallError::Life`] where the filter remembers all events for its window.
+    pub async fn confirm_digests_for(
+        &self,
+        digests: &[Digest],
+        fences: &[Fence],
+        (now_ms, life_ms): (u64, u64),
+        rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
+    ) -> Result<Vec<Confirming>, CallError> {
+        self.takes_life(life_ms)?;
+        let events = Events { fences, life: Some(Life { now_ms, life_ms }), ..Events::plain(digests, &[]) };
+        let confirmed = self.by_fences_of(Operation::Confirm, events, (self.secret(), rehash)).await?;
+        Ok(confirmed.into_iter().map(confirming).collect())
     }
 }
 
+/// How a filter counts the life of events.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CountedLife {
+    /// The time that events bring, where they bring one.
+    pub(crate) time_ms: Option<u64>,
+    /// The life that nodes count, where the time does not say it.
+    pub(crate) by_nodes_ms: Option<u64>,
+}
+
 impl FilterCore {
-    /// Returns the time that an event has to bring so that this filter remembers it for its life: as if it had occurred so much
-    /// earlier, while the clock shows the present.
+    /// Returns how this filter counts a life. Where events bring their times, and never come late, the time says it: as if the event
+    /// had occurred so much earlier, while the clock shows the present. Elsewhere nodes count it from the time that they stamp.
     ///
     /// # Errors
     /// [`CallError::Life`] if the filter cannot remember an event for that time.
-    pub(crate) fn time_of_life(&self, life: Life) -> Result<u64, CallError> {
-        match self.backdated(life) {
+    pub(crate) fn count_life(&self, life: Life) -> Result<CountedLife, CallError> {
+        let now_ms = self.needs_times().then_some(life.now_ms);
+        let is_said_by_times = now_ms.is_some() && self.record().definition.group.rule.lateness_units == 0;
+        let counted = if is_said_by_times {
+            self.backdated(life).map(|time_ms| CountedLife { time_ms: Some(time_ms), by_nodes_ms: None })
+        } else {
+            let fits = self.unit_of_life(life.life_ms, UnitNumber::LAST);
+            fits.map(|_| CountedLife { time_ms: now_ms, by_nodes_ms: Some(life.life_ms) })
+        };
+        match counted {
             // A filter that was altered records nothing: it is only asked whether it has the event now.
-            Err(_) if self.is_followed() => Ok(life.now_ms),
-            time_ms => time_ms,
+            Err(_) if self.is_followed() => Ok(CountedLife { time_ms: now_ms, by_nodes_ms: None }),
+            counted => counted,
         }
     }
 
     fn backdated(&self, Life { now_ms, life_ms }: Life) -> Result<u64, CallError> {
-        let refused = |reason: String| CallError::Life { filter: self.record().name.clone(), reason };
-        let now_unit =
-            self.catch_up(Some(now_ms)).ok_or_else(|| refused("its nodes stamp events (--clock wall)".to_owned()))?;
+        let refused = |reason: &str| CallError::Life { filter: self.record().name.clone(), reason: reason.to_owned() };
+        let now_unit = self.catch_up(Some(now_ms)).ok_or_else(|| refused("its nodes stamp events (--clock wall)"))?;
         let unit = self.unit_of_life(life_ms, now_unit)?;
         match &self.record().definition.group.unit {
             Unit::Milliseconds(unit_ms) => Ok(unit.0.saturating_mul(*unit_ms)),
-            _ => Err(refused("its window is not counted in milliseconds".to_owned())),
+            _ => Err(refused("its window is not counted in milliseconds")),
         }
     }
 
     fn unit_of_life(&self, life_ms: u64, now_unit: UnitNumber) -> Result<UnitNumber, CallError> {
         let record = self.record();
         let refused = |reason: String| CallError::Life { filter: record.name.clone(), reason };
-        if !self.needs_times() {
-            return Err(refused("its nodes stamp events (--clock wall)".to_owned()));
+        // Other levels of a tree are told the times of events, and no lives.
+        if record.branch.is_some() && !self.needs_times() {
+            return Err(refused("it is in a tree, and its nodes stamp events (--clock wall)".to_owned()));
         }
-        // An event that may come late is judged by its own time, which is not the present here.
-        if record.definition.group.rule.lateness_units > 0 {
-            return Err(refused("its events may come late (--lateness 0 says that they do not)".to_owned()));
+        if record.branch.is_some() && record.definition.group.rule.lateness_units > 0 {
+            return Err(refused("it is in a tree, and its events may come late (--lateness)".to_owned()));
         }
         let stamp = record.definition.group.stamp_for(life_ms, now_unit);
         stamp.map(|stamp| stamp.unit).map_err(|error| refused(error.to_string()))

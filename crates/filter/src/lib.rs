@@ -69,7 +69,7 @@ pub use geometry::{CELLS_MAX, Geometry, GeometryError, HASHES_MAX, Layout};
 pub use growth::{GENERATIONS_MAX, Growth, JumpLimit, Limit};
 pub use kind::{Density, FILL_SAMPLE_BYTES, RATE_SAMPLE_BYTES};
 pub use kind_name::Kind;
-pub use life::LifeError;
+pub use life::{LifeError, Lives};
 pub use number::duration;
 pub use probe::{BlockProbe, positions_of};
 pub use probes::{AskError, ProbeError, ProbeShape, Probes};

@@ -67,20 +67,53 @@ impl FilterDefinition {
     /// # Errors
     /// [`LifeError`].
     pub fn stamp_for(&self, life_ms: u64, now: UnitNumber) -> Result<Stamp, LifeError> {
+        let lives = self.lives()?;
+        if life_ms == 0 {
+            return Err(LifeError::Empty);
+        }
+        if !lives.fits(life_ms) {
+            return Err(LifeError::TooLong { life_ms, window: self.window.to_string() });
+        }
+        lives.stamp(life_ms, now).ok_or(LifeError::TooEarly { now })
+    }
+
+    /// Returns how lives are counted in this filter.
+    ///
+    /// # Errors
+    /// [`LifeError::Kind`] or [`LifeError::Unit`] where all events are remembered for the window.
+    pub fn lives(&self) -> Result<Lives, LifeError> {
         let kind = self.cells.kind();
         if !kind.takes_lives() {
             return Err(LifeError::Kind(kind));
         }
-        let window = || self.window.to_string();
-        let Unit::Milliseconds(unit_ms) = self.unit else { return Err(LifeError::Unit { window: window() }) };
-        if life_ms == 0 {
-            return Err(LifeError::Empty);
+        match self.unit {
+            Unit::Milliseconds(unit_ms) => Ok(Lives { unit_ms, span_units: self.rule.span_units }),
+            _ => Err(LifeError::Unit { window: self.window.to_string() }),
         }
-        let life_units = life_ms.div_ceil(unit_ms).saturating_add(1);
-        if life_units > self.rule.span_units {
-            return Err(LifeError::TooLong { life_ms, window: window() });
-        }
-        let unit = now.after(life_units).0.checked_sub(self.rule.span_units);
-        Ok(Stamp { unit: unit.map(UnitNumber).ok_or(LifeError::TooEarly { now })?, judged: now })
+    }
+}
+
+/// How a filter counts the lives of events.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lives {
+    unit_ms: u64,
+    span_units: u64,
+}
+
+impl Lives {
+    /// Whether an event can be remembered for `life_ms`.
+    pub fn fits(self, life_ms: u64) -> bool {
+        life_ms > 0 && self.units(life_ms) <= self.span_units
+    }
+
+    /// The stamp of an event at unit `now` that is remembered for a time that [fits](Self::fits), as [`FilterDefinition::stamp_for`]
+    /// has it; none less than a window after the first unit.
+    pub fn stamp(self, life_ms: u64, now: UnitNumber) -> Option<Stamp> {
+        let unit = now.after(self.units(life_ms)).0.checked_sub(self.span_units)?;
+        Some(Stamp { unit: UnitNumber(unit), judged: now })
+    }
+
+    fn units(self, life_ms: u64) -> u64 {
+        life_ms.div_ceil(self.unit_ms.max(1)).saturating_add(1)
     }
 }

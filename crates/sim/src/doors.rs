@@ -10,8 +10,12 @@ use crate::door_use::DoorUse;
 use crate::rights::with_rights;
 use crate::scenario::{Nemesis, Scenario};
 
-/// The dice of doors fall independently of the other dice of a seed.
+/// The dice of doors fall independently of the other dice of a seed, and so do those of the clock by which keys with times of their own
+/// are kept.
 const OF_DOORS: u64 = 0xD0_0125 << 32;
+const OF_CLOCKS: u64 = 0xD0_C10C << 32;
+/// How late the events of a filter may come whose nodes count the times of keys.
+const LATENESS_MS: u64 = 5_000;
 /// Calls of a client, and most milliseconds between two of one caller.
 const CALLS: u32 = 200;
 const PAUSE_MAX_MS: u64 = 400;
@@ -37,13 +41,14 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
     };
     let is_altered = door_use == DoorUse::OwnTimes && nemesis == Nemesis::Delay;
     let claims = door_use != DoorUse::OwnTimes;
+    let (clock, lateness_ms) = if claims { (ClockSource::Event, 0) } else { kept_by(seed) };
     let scenario = Scenario {
         doors: Some(door_use),
         nemesis,
         alteration: if is_altered { Some(alteration(&mut dice)) } else { None },
         lease_max_ms: claims.then_some(LEASE_MS_MAX),
-        clock: ClockSource::Event,
-        lateness_ms: 0,
+        clock,
+        lateness_ms,
         slicing: dice.pick(&["none", "horizontal:5", "vertical:3", "horizontal-vertical:2x4"]),
         kind: "timing",
         window_ms: if claims { 3_600_000 } else { WINDOW_MS },
@@ -61,6 +66,12 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
         ..Scenario::wrong_clocks(seed)
     };
     if door_use == DoorUse::Revocations { with_rights(scenario) } else { scenario }
+}
+
+/// The clock by which keys are kept, and how late events may come.
+fn kept_by(seed: u64) -> (ClockSource, u64) {
+    let mut dice = Dice::new(seed ^ OF_CLOCKS);
+    dice.pick(&[(ClockSource::Event, 0), (ClockSource::Event, LATENESS_MS), (ClockSource::Wall, 0)])
 }
 
 fn alteration(dice: &mut Dice) -> Alteration {

@@ -24,8 +24,8 @@ use crate::shared_history::{SharedHistory, lock};
 const AT_ONCE: u32 = 2;
 /// One in this many commands is a lookup.
 const LOOKUP_EVERY: u64 = 3;
-/// The times of keys, in seconds.
-const TTL_S: [u64; 4] = [1, 2, 5, 20];
+/// The times of keys, in seconds: two ticks of the longest window at least, as the door refuses shorter ones.
+const TTL_S: [u64; 3] = [4, 6, 20];
 /// Longest time that the confirm of a claim takes. It starts when an eighth of the lease is left. Scenarios that take rights away have no
 /// other faults, so the first attempt succeeds.
 const CONFIRMED_WITHIN_US: u64 = 500_000;
@@ -122,7 +122,7 @@ impl RedisClient {
         let (command, ttl_ms) = self.command(event, is_lookup);
         let is_claim = self.loses_rights() && !is_lookup;
         let call = Call {
-            ttl_ms: ttl_ms.filter(|_| self.door_use == DoorUse::OwnTimes),
+            ttl_ms,
             is_lookup: is_lookup || is_claim,
             is_claim,
             ..Call::begun(self.number, event, EPOCH_MS + now_us() / 1000, now_us())
@@ -168,6 +168,10 @@ impl RedisClient {
             return (format!("EXISTS {KEY_PREFIX}{event}\r\n"), None);
         }
         let ttl_s = self.dice.pick(&TTL_S);
+        // What the door confirms is to stay for the window.
+        if self.door_use != DoorUse::OwnTimes {
+            return (format!("SET {KEY_PREFIX}{event} 1 NX\r\n"), None);
+        }
         (format!("SET {KEY_PREFIX}{event} 1 NX EX {ttl_s}\r\n"), Some(ttl_s * 1000))
     }
 

@@ -29,6 +29,8 @@ pub struct BatchHeader {
     pub incarnation: Incarnation,
     /// What is done with the events.
     pub operation: Operation,
+    /// For how long events are remembered that are observed or confirmed, where not for the window.
+    pub life_ms: Option<u64>,
     /// Milliseconds for which the producer still waits for the answer.
     pub deadline_in_ms: u32,
     /// The producer's clock before the first event, in units of the window.
@@ -116,7 +118,7 @@ pub fn encode(header: &BatchHeader, runs: &[Run<'_>]) -> Result<proto::Batch, Wi
         filter_id: header.filter.0,
         filter_epoch: header.epoch.0,
         incarnation: header.incarnation.0,
-        operation: operation_message(header.operation).into(),
+        operation: operation_message(header.operation, header.life_ms)?.into(),
         deadline_ms: header.deadline_in_ms,
         runs: run_pairs(&lengths),
         events,
@@ -135,6 +137,7 @@ pub fn encode(header: &BatchHeader, runs: &[Run<'_>]) -> Result<proto::Batch, Wi
         audited_false_positives: 0,
         lease_ms: if let Operation::Claim { lease_ms } = header.operation { lease_ms } else { 0 },
         fences: pack_fences(&fences).into(),
+        life_ms: header.life_ms.unwrap_or_default(),
     })
 }
 
@@ -151,6 +154,7 @@ pub fn decode_header(batch: &proto::Batch) -> Result<BatchHeader, WireError> {
         epoch: Epoch(batch.filter_epoch),
         incarnation: Incarnation(batch.incarnation),
         operation: operation(batch.operation, batch.lease_ms)?,
+        life_ms: life_ms(batch)?,
         deadline_in_ms: batch.deadline_ms,
         base_unit: UnitNumber(batch.base_unit),
         clock_ms: read_ms(batch.clock_ms),
@@ -205,7 +209,7 @@ pub fn decode(batch: &proto::Batch, shape: BatchShape, spare: &mut Vec<Probes>) 
         unpack_probes(own, events, &mut probes)?;
         let base_unit = UnitNumber(batch.base_unit);
         let ticks = if has_ticks { unpack_ticks(&mut ticks, events, base_unit)? } else { Vec::new() };
-        let times = Times { base_unit, ticks, clock_ms: read_ms(batch.clock_ms) };
+        let times = Times { base_unit, ticks, clock_ms: read_ms(batch.clock_ms), life_ms: life_ms(batch)? };
         let (own, others) = names.split_at(names.len().min(events * NAME_BYTES));
         names = others;
         let names = own.chunks_exact(NAME_BYTES).map(unpack_name).collect();
@@ -260,8 +264,15 @@ pub(crate) fn unpack_name(bytes: &[u8]) -> SubmissionName {
     SubmissionName { source: u128::from_le_bytes(source), number: u64::from_le_bytes(number) }
 }
 
-fn operation_message(operation: Operation) -> proto::Operation {
-    match operation {
+fn operation_message(operation: Operation, life_ms: Option<u64>) -> Result<proto::Operation, WireError> {
+    if let Some(life_ms) = life_ms {
+        return match operation {
+            Operation::Observe => Ok(proto::Operation::ObserveFor),
+            Operation::Confirm => Ok(proto::Operation::ConfirmFor),
+            _ => Err(WireError::Invalid { field: "life_ms", value: life_ms }),
+        };
+    }
+    Ok(match operation {
         Operation::Observe => proto::Operation::Observe,
         Operation::Lookup => proto::Operation::Lookup,
         Operation::Count => proto::Operation::Count,
@@ -271,20 +282,32 @@ fn operation_message(operation: Operation) -> proto::Operation {
         Operation::Claim { .. } => proto::Operation::Claim,
         Operation::Confirm => proto::Operation::Confirm,
         Operation::Release => proto::Operation::Release,
-    }
+    })
 }
 
 fn operation(value: i32, lease_ms: u32) -> Result<Operation, WireError> {
     match proto::Operation::try_from(value) {
-        Ok(proto::Operation::Observe) => Ok(Operation::Observe),
+        Ok(proto::Operation::Observe | proto::Operation::ObserveFor) => Ok(Operation::Observe),
         Ok(proto::Operation::Lookup) => Ok(Operation::Lookup),
         Ok(proto::Operation::Count) => Ok(Operation::Count),
         Ok(proto::Operation::Estimate) => Ok(Operation::Estimate),
         Ok(proto::Operation::Verify) => Ok(Operation::Verify),
         Ok(proto::Operation::Record) => Ok(Operation::BringUp),
         Ok(proto::Operation::Claim) => Ok(Operation::Claim { lease_ms }),
-        Ok(proto::Operation::Confirm) => Ok(Operation::Confirm),
+        Ok(proto::Operation::Confirm | proto::Operation::ConfirmFor) => Ok(Operation::Confirm),
         Ok(proto::Operation::Release) => Ok(Operation::Release),
         _ => Err(WireError::Invalid { field: "operation", value: value as u32 as u64 }),
+    }
+}
+
+/// For how long the events of a batch are remembered; none where it is the window.
+fn life_ms(batch: &proto::Batch) -> Result<Option<u64>, WireError> {
+    match (proto::Operation::try_from(batch.operation), batch.life_ms) {
+        (Ok(proto::Operation::ObserveFor | proto::Operation::ConfirmFor), 0) => {
+            Err(WireError::Missing { field: "life_ms" })
+        }
+        (Ok(proto::Operation::ObserveFor | proto::Operation::ConfirmFor), life_ms) => Ok(Some(life_ms)),
+        (_, 0) => Ok(None),
+        (_, life_ms) => Err(WireError::Invalid { field: "life_ms", value: life_ms }),
     }
 }

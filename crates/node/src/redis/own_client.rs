@@ -26,6 +26,7 @@ pub(super) async fn connect(shared: &Arc<Shared>) -> Client {
             .connector(Arc::new(Home(shared.clone())))
             .incarnation(u128::from_le_bytes(shared.ids.next()))
             .deadline_ms(DEADLINE_MS)
+            .rules(shared.rules)
             .site(shared.config.site.clone());
         match builder.connect().await {
             Ok(client) => return client,

@@ -99,6 +99,8 @@ pub enum Rule {
     DoorConfirmsBeforeStop,
     /// The door confirms no claim of a client that has lost the right to record.
     DoorAsksRightsAtConfirm,
+    /// Each filter of an alteration counts a key's own time by its own window.
+    CountsLivesByEachWindow,
 }
 
 impl Rule {
@@ -154,8 +156,12 @@ impl Rule {
     pub const OF_RIGHTS: [Self; 1] = [Self::RightsFollowTheMap];
 
     /// Those on which the promises of the door for Redis clients rest.
-    pub const OF_DOORS: [Self; 3] =
-        [Self::DoorStampsByJudgedTime, Self::DoorConfirmsBeforeStop, Self::DoorAsksRightsAtConfirm];
+    pub const OF_DOORS: [Self; 4] = [
+        Self::DoorStampsByJudgedTime,
+        Self::DoorConfirmsBeforeStop,
+        Self::DoorAsksRightsAtConfirm,
+        Self::CountsLivesByEachWindow,
+    ];
 }
 
 /// Which rules are kept.

@@ -137,6 +137,8 @@ pub struct Times {
     pub ticks: Vec<Tick>,
     /// What the producer's clock shows after the last event, in milliseconds since 1970; none where it has none.
     pub clock_ms: Option<u64>,
+    /// For how long all events are remembered that are recorded, where not for the window.
+    pub life_ms: Option<u64>,
 }
 
 /// A level of a tree that asks another.
@@ -181,6 +183,11 @@ impl Submission {
     /// Names the batch.
     pub fn name(&self) -> BatchName {
         BatchName { producer: self.producer, sequence: self.sequence }
+    }
+
+    /// Whether its operation records events that can be remembered for less than the window, where it asks for that.
+    pub fn takes_its_life(&self) -> bool {
+        self.times.life_ms.is_none() || matches!(self.operation, Operation::Observe | Operation::Confirm)
     }
 
     /// The events that the caller has named.

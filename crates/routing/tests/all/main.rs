@@ -21,6 +21,7 @@ mod horizontal;
 mod kept;
 mod leases;
 mod link;
+mod lives;
 mod loads;
 mod locality;
 mod lost_guard;

@@ -152,7 +152,10 @@ fn found_at(rule: Rule) -> Option<u64> {
         // Nobody needs a right in these storms: `rights.rs` shows it.
         Rule::RightsFollowTheMap => return None,
         // No storm has doors: `doors.rs` breaks them.
-        Rule::DoorStampsByJudgedTime | Rule::DoorConfirmsBeforeStop | Rule::DoorAsksRightsAtConfirm => return None,
+        Rule::DoorStampsByJudgedTime
+        | Rule::DoorConfirmsBeforeStop
+        | Rule::DoorAsksRightsAtConfirm
+        | Rule::CountsLivesByEachWindow => return None,
         // Fingerprints are the cells that rest on it: `cuckoo.rs` shows it.
         Rule::DatesCells => return None,
     })

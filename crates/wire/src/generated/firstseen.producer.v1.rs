@@ -131,6 +131,9 @@ pub struct Batch {
     pub audited_tests: u32,
     #[prost(uint32, tag = "22")]
     pub audited_false_positives: u32,
+    /// For how long events are remembered, with OPERATION_OBSERVE_FOR and OPERATION_CONFIRM_FOR.
+    #[prost(uint64, tag = "23")]
+    pub life_ms: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct BatchReply {
@@ -431,6 +434,10 @@ pub enum Operation {
     Confirm = 8,
     /// Let go as the holder: first-seen is let go, REASON_CLAIMED is held by another one, or by nobody.
     Release = 9,
+    /// OPERATION_OBSERVE and OPERATION_CONFIRM of events that are remembered for `life_ms` instead of the window. They are operations of
+    /// their own, so that a node which does not know them refuses the batch, and does not remember its events for the window.
+    ObserveFor = 10,
+    ConfirmFor = 11,
 }
 impl Operation {
     /// String value of the enum field names used in the ProtoBuf definition.
@@ -449,6 +456,8 @@ impl Operation {
             Self::Claim => "OPERATION_CLAIM",
             Self::Confirm => "OPERATION_CONFIRM",
             Self::Release => "OPERATION_RELEASE",
+            Self::ObserveFor => "OPERATION_OBSERVE_FOR",
+            Self::ConfirmFor => "OPERATION_CONFIRM_FOR",
         }
     }
     /// Creates an enum from field names used in the ProtoBuf definition.
@@ -464,6 +473,8 @@ impl Operation {
             "OPERATION_CLAIM" => Some(Self::Claim),
             "OPERATION_CONFIRM" => Some(Self::Confirm),
             "OPERATION_RELEASE" => Some(Self::Release),
+            "OPERATION_OBSERVE_FOR" => Some(Self::ObserveFor),
+            "OPERATION_CONFIRM_FOR" => Some(Self::ConfirmFor),
             _ => None,
         }
     }

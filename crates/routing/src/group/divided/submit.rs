@@ -58,7 +58,10 @@ impl DividedGroup {
             && events <= self.present.limits().batch_events_max.min(BATCH_EVENTS_MAX)
             && named
             && self.takes_claims(submission)
-            && self.present.clock().is_valid(&submission.times, events);
+            && self.present.clock().is_valid(&submission.times, events)
+            && submission.takes_its_life()
+            // Other levels would remember the event for the window.
+            && (submission.times.life_ms.is_none() || !self.tree.is_any());
         let inflight = self.in_flight.flights.open_events();
         let inflight = inflight.saturating_sub(self.membership.unreachable().stuck_events());
         match () {

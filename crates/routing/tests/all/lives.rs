@@ -1,0 +1,131 @@
+//! Events with lives of their own where the owner stamps events, beside an exact model that counts in the filter's units.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::common::{definition, digest, filter_record, fingerprints, node_record, slice_owner, spec};
+use firstseen_filter::{Kind, Probes, Unit};
+use firstseen_mesh::plain_submission;
+use firstseen_routing::{
+    ClockSource, ClusterMap, Command, Decision, FilterId, FilterPolicies, GroupOwner, Moment, MonotonicMs, NodeId,
+    Operation, OwnerLimits, Prober, Reason, SlicedDefinition, Submission, Times,
+};
+
+const BEGIN_MS: u64 = 1_790_000_000_000;
+const KEYS: u64 = 40;
+const STEPS: u64 = 3_000;
+const SEED: u64 = 3;
+
+/// Numbers that a seed decides (SplitMix64, Steele 2014).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        (z ^ (z >> 31)) % bound
+    }
+}
+
+/// An owner with all slices, by the time of day.
+struct ByWall {
+    owner: GroupOwner,
+    definition: SlicedDefinition,
+    sequence: u64,
+}
+
+impl ByWall {
+    fn new(kind: Kind, slicing: &str) -> Self {
+        let spec = if kind == Kind::Cuckoo { fingerprints("10m", 1_000) } else { spec(kind, "10m", 1 << 14, 8) };
+        let definition = definition(&spec, slicing);
+        let policies = FilterPolicies { clock: ClockSource::Wall, ..FilterPolicies::default() };
+        let owners = (0..definition.slicing.slices()).map(|_| slice_owner(NodeId(1))).collect();
+        let map = ClusterMap {
+            nodes: BTreeMap::from([(NodeId(1), node_record(NodeId(1)))]),
+            filters: BTreeMap::from([(FilterId(1), filter_record(&definition, policies, owners))]),
+            ..ClusterMap::default()
+        };
+        let owner = GroupOwner::build(FilterId(1), &map, 0, NodeId(1), OwnerLimits::default()).unwrap();
+        Self { owner, definition, sequence: 0 }
+    }
+
+    fn unit_ms(&self) -> u64 {
+        let Unit::Milliseconds(unit_ms) = self.definition.group.unit else { panic!("a window of time") };
+        unit_ms
+    }
+
+    fn ask(&mut self, operation: Operation, key: u64, now_ms: u64, life_ms: Option<u64>) -> Decision {
+        let prober = Prober::new(&self.definition).unwrap();
+        let mut probes = Probes::new(prober.shape());
+        prober.push(digest(key), &mut probes);
+        self.sequence += 1;
+        let submission = Submission {
+            times: Times { life_ms, ..Times::default() },
+            ..plain_submission(self.sequence, operation, probes)
+        };
+        let mut commands = Vec::new();
+        self.owner.submit(submission, Moment { monotonic_ms: MonotonicMs(5), wall_ms: now_ms });
+        self.owner.take_commands(&mut commands);
+        let replies = commands.into_iter().filter_map(|command| match command {
+            Command::Reply(reply) => reply.decisions.first().copied(),
+            _ => None,
+        });
+        replies.last().expect("a reply")
+    }
+}
+
+/// `SET k 1 NX EX 2` was still seen after 4 s: nodes that stamp events left the time out.
+#[test]
+fn an_owner_that_stamps_events_counts_their_lives() {
+    println!("seed {SEED}");
+    for (kind, slicing) in
+        [(Kind::Timing, "none"), (Kind::Timing, "vertical:2"), (Kind::Cuckoo, "none"), (Kind::Timing, "horizontal:1")]
+    {
+        let mut owner = ByWall::new(kind, slicing);
+        let (unit_ms, span_units) = (owner.unit_ms(), owner.definition.group.rule.span_units);
+        let mut expiry_by_key: HashMap<u64, u64> = HashMap::new();
+        let (mut dice, mut now_ms, mut seen) = (Dice(SEED), BEGIN_MS, 0);
+        for step in 0..STEPS {
+            now_ms += dice.below(2 * unit_ms);
+            let (key, now) = (dice.below(KEYS), now_ms / unit_ms);
+            let life_ms = (dice.below(4) > 0).then(|| 1 + dice.below((span_units - 1) * unit_ms));
+            let is_known = expiry_by_key.get(&key).is_some_and(|expiry| *expiry > now);
+            let expected = if is_known { Decision::Duplicate } else { Decision::FirstSeen };
+            let operation = if dice.below(5) == 0 { Operation::Lookup } else { Operation::Observe };
+            let life_ms = life_ms.filter(|_| operation == Operation::Observe);
+            let found = owner.ask(operation, key, now_ms, life_ms);
+            assert_eq!(found, expected, "{kind} {slicing}, seed {SEED}, step {step}: key {key}, for {life_ms:?}");
+            seen += u64::from(is_known);
+            if !is_known && operation == Operation::Observe {
+                let units = life_ms.map_or(span_units, |life_ms| life_ms.div_ceil(unit_ms) + 1);
+                expiry_by_key.insert(key, now + units);
+            }
+        }
+        assert!(seen > STEPS / 10 && seen < STEPS, "{seen} of {STEPS}");
+    }
+}
+
+#[test]
+fn lives_that_cannot_be_kept_are_refused() {
+    const INVALID: Decision = Decision::Undecided(Reason::Invalid);
+    for slicing in ["none", "vertical:2"] {
+        let mut owner = ByWall::new(Kind::Timing, slicing);
+        let longest_ms = (owner.definition.group.rule.span_units - 1) * owner.unit_ms();
+        for (operation, life_ms, expected) in [
+            (Operation::Observe, 0, INVALID),
+            (Operation::Observe, longest_ms + 1, INVALID),
+            (Operation::Observe, u64::MAX, INVALID),
+            (Operation::Lookup, 1_000, INVALID),
+            (Operation::Observe, longest_ms, Decision::FirstSeen),
+        ] {
+            assert_eq!(
+                owner.ask(operation, 1, BEGIN_MS, Some(life_ms)),
+                expected,
+                "{slicing}: {operation:?} {life_ms}"
+            );
+        }
+        let mut generations = ByWall::new(Kind::Generations, slicing);
+        assert_eq!(generations.ask(Operation::Observe, 1, BEGIN_MS, Some(1_000)), INVALID, "{slicing}");
+    }
+}
