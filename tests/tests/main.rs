@@ -58,6 +58,7 @@ mod redis_peers;
 mod redis_pipelines;
 mod redis_py_killed;
 mod redis_suite;
+mod redis_times;
 mod redis_waits;
 mod report;
 mod rolling;

@@ -13,13 +13,14 @@ use firstseen_client::Verdict;
 use firstseen_resp::ITEMS_MAX;
 use firstseen_routing::{Fence, FilterVerb, Reason};
 use futures_util::StreamExt;
+use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::counts::DoorCounts;
-use crate::filters::{Act, Asked, Filters};
+use crate::filters::{Act, Asked, Filters, OwnTime};
 use crate::host::Guest;
 use crate::own_claims::key;
 
@@ -38,14 +39,34 @@ const TRIES_MAX: u32 = 10;
 pub(crate) struct Claimed {
     pub(crate) filter: Arc<str>,
     pub(crate) item: Box<[u8]>,
-    /// When it occurred, in milliseconds since 1970.
+    /// When it occurred, in milliseconds since 1970, and by this machine's own time.
     pub(crate) at_ms: u64,
+    pub(crate) asked_at: Instant,
+    /// For how long it is remembered from then on, where not for the window.
+    pub(crate) life_ms: Option<u64>,
     pub(crate) fence: Fence,
     /// The client that claimed it, whose rights count when it is confirmed.
     pub(crate) guest: Arc<dyn Guest>,
 }
 
 impl Claimed {
+    /// How much is left of the time for which it is remembered, in milliseconds; none where that is the window.
+    fn left_ms(&self, now: Instant) -> Option<u64> {
+        self.life_ms.map(|life_ms| life_ms.saturating_sub(self.elapsed_ms(now)))
+    }
+
+    /// From when on it is remembered: what is left of a time of its own counts from now, the window from when the event occurred.
+    fn counts_from_ms(&self, now: Instant) -> u64 {
+        match self.life_ms {
+            Some(_) => self.at_ms.saturating_add(self.elapsed_ms(now)),
+            None => self.at_ms,
+        }
+    }
+
+    fn elapsed_ms(&self, now: Instant) -> u64 {
+        u64::try_from(now.saturating_duration_since(self.asked_at).as_millis()).unwrap_or(u64::MAX)
+    }
+
     fn grant(&self) -> Grant {
         (key(&self.filter, &self.item), self.fence)
     }
@@ -147,6 +168,18 @@ impl Confirmer {
         is_added
     }
 
+    /// Whether the event of this grant waits; it is remembered for `life_ms` from `now` on then, or for the window where that is none.
+    pub(crate) fn set_life(&self, filter: &str, item: &[u8], fence: Fence, now: Instant, life_ms: Option<u64>) -> bool {
+        self.change(|waiting| {
+            let Some(due) = waiting.claims.get_mut(&(key(filter, item), fence)) else { return false };
+            let claimed = &mut due.claimed;
+            claimed.at_ms = claimed.at_ms.saturating_add(claimed.elapsed_ms(now));
+            claimed.asked_at = now;
+            claimed.life_ms = life_ms;
+            true
+        })
+    }
+
     /// The event of this grant is not to be confirmed here.
     pub(crate) fn cancel(&self, filter: &str, item: &[u8], fence: Fence) {
         self.change(|waiting| waiting.remove((key(filter, item), fence)));
@@ -215,12 +248,33 @@ impl Confirmer {
         if due.is_empty() {
             return due;
         }
+        let mut by_life: BTreeMap<Option<u64>, Vec<Due>> = BTreeMap::new();
+        for due in due {
+            match due.claimed.left_ms(Instant::now()) {
+                // Its time is over: the key is free, whether it is recorded or not.
+                Some(0) => {}
+                Some(left_ms) => by_life.entry(life_for(filters, filter, left_ms).await).or_default().push(due),
+                None => by_life.entry(None).or_default().push(due),
+            }
+        }
+        let calls = by_life.into_iter().map(|(life_ms, due)| self.unanswered(filters, filter, due, life_ms));
+        join_all(calls).await.into_iter().flatten().collect()
+    }
+
+    /// Sends confirms of events that are remembered for one time; those of which nobody knows whether they were carried out.
+    async fn unanswered(
+        &self,
+        filters: &Filters,
+        filter: &Arc<str>,
+        mut due: Vec<Due>,
+        life_ms: Option<u64>,
+    ) -> Vec<Due> {
+        let now = Instant::now();
         // All events of a call have one time: that of the latest is in the window for the longest.
-        let at_ms = due.iter().map(|due| due.claimed.at_ms).max().unwrap_or_default();
+        let at_ms = due.iter().map(|due| due.claimed.counts_from_ms(now)).max().unwrap_or_default();
         let items: Vec<&[u8]> = due.iter().map(|due| &*due.claimed.item).collect();
         let fences: Vec<Fence> = due.iter().map(|due| due.claimed.fence).collect();
-        let asked =
-            Asked { items: &items, names: &[], fences: &fences, act: Act::Confirm, at_ms: Ok(at_ms), life_ms: None };
+        let asked = Asked { items: &items, names: &[], fences: &fences, act: Act::Confirm, at_ms: Ok(at_ms), life_ms };
         let verdicts = filters.ask(filter, &asked, None).await.map(|answers| answers.verdicts).unwrap_or_default();
         let mut verdicts = verdicts.into_iter();
         due.retain(|_| match verdicts.next() {
@@ -261,6 +315,20 @@ impl Confirmer {
         let answer = change(&mut waiting);
         self.counts.confirms_waiting.store(waiting.len() as u64, Ordering::Relaxed);
         answer
+    }
+}
+
+/// For how long an event is remembered of whose time so much is left; none where that is the window.
+async fn life_for(filters: &Filters, filter: &Arc<str>, left_ms: u64) -> Option<u64> {
+    match filters.own_time(filter, left_ms).await {
+        Ok(OwnTime::For(life_ms)) => Some(life_ms),
+        Ok(OwnTime::Window) => None,
+        Ok(OwnTime::Never(reason)) => {
+            tracing::warn!(filter = &**filter, reason, "the filter was altered: keys are remembered for its window");
+            None
+        }
+        // The filter cannot be asked now, either.
+        Err(_) => Some(left_ms),
     }
 }
 
@@ -310,9 +378,21 @@ mod tests {
 
     /// A claim of an event with this number that is due now.
     fn due(number: u64, guest: &Arc<dyn Guest>) -> Due {
-        let item = [number as u8].into();
-        let claimed = Claimed { filter: "f".into(), item, at_ms: 0, fence: fence(number), guest: guest.clone() };
+        let claimed = Claimed { guest: guest.clone(), ..claimed("f", &[number as u8], number) };
         Due { at: Instant::now(), tries: 0, claimed }
+    }
+
+    /// A claim of `item`, by the fence of this number.
+    fn claimed(filter: &str, item: &[u8], number: u64) -> Claimed {
+        Claimed {
+            filter: filter.into(),
+            item: item.into(),
+            at_ms: 0,
+            asked_at: Instant::now(),
+            life_ms: None,
+            fence: fence(number),
+            guest: Arc::new(Somebody { may: true }),
+        }
     }
 
     /// A client claimed an event by `SET NX`, and its right was revoked before the lease was over. The door recorded the event all
@@ -333,13 +413,7 @@ mod tests {
     fn what_is_due_leaves_by_filter_and_what_was_let_go_does_not() {
         let now = Instant::now();
         let add = |waiting: &mut Waiting, number: u64, filter: &str, after_s: u64, bytes: usize| {
-            let claimed = Claimed {
-                filter: filter.into(),
-                item: vec![number as u8; bytes].into(),
-                at_ms: 0,
-                fence: fence(number),
-                guest: Arc::new(Somebody { may: true }),
-            };
+            let claimed = claimed(filter, &vec![number as u8; bytes], number);
             waiting.add(Due { at: now + Duration::from_secs(after_s), tries: 0, claimed })
         };
         let mut waiting = Waiting::default();
@@ -365,14 +439,7 @@ mod tests {
         assert!(waiting.remove(grant(5, "g")).is_some() && waiting.bytes == 0 && waiting.order.is_empty());
         // Heads of different slices give the same fences.
         for item in [7, 8] {
-            let claimed = Claimed {
-                filter: "f".into(),
-                item: [item].into(),
-                at_ms: 0,
-                fence: fence(9),
-                guest: Arc::new(Somebody { may: true }),
-            };
-            assert!(waiting.add(Due { at: now, tries: 0, claimed }));
+            assert!(waiting.add(Due { at: now, tries: 0, claimed: claimed("f", &[item], 9) }));
         }
         assert_eq!(take(&mut waiting, 0), [fence(9), fence(9)]);
         assert!(waiting.bytes == 0 && waiting.order.is_empty());

@@ -19,7 +19,6 @@ use crate::filters::{Act, Answers};
 use crate::form::{Form, reply};
 use crate::not_asked::NotAsked;
 use crate::own_claims::{OwnClaim, OwnClaims, key};
-use crate::settings::ClaimRule;
 
 /// Bytes of room that a connection keeps for its next events.
 const KEPT_BYTES: usize = 64 << 10;
@@ -65,7 +64,7 @@ impl Gathered {
 
     /// Whether claims are among what was gathered: only their answers tell which events this connection holds.
     pub(crate) fn has_claims(&self) -> bool {
-        self.batches().iter().any(|batch| matches!(batch.question().act, Act::Claim(_)))
+        self.batches().iter().any(|batch| matches!(batch.question().act, Act::Claim { .. }))
     }
 
     /// Adds a command with its events, where they can travel with those that are here; where not, nothing is done.
@@ -214,19 +213,19 @@ fn conclude(
         Err(refused) => return desk.counts.refuse(replies, refused),
     };
     let question = batch.question();
-    if let Act::Claim(lease) = question.act
+    if let Act::Claim { lease, .. } = question.act
         && desk.asked_at + lease <= now
     {
         answers.end_grants(first..first + events);
     }
     for event in first..first + events {
-        keep(event, form, (batch, answers), (desk, &mut *own));
+        keep(event, (batch, answers), (desk, &mut *own));
     }
     let of_command = answers.verdicts.get_mut(first..first + events).unwrap_or_default();
     let holds = answers.holds.get(first..first + events).unwrap_or_default();
     // To commands of Redis, which know no claims, a key that somebody holds is there.
     let is_there_if_held = match question.act {
-        Act::Claim(_) => !form.is_own(),
+        Act::Claim { .. } => !form.is_own(),
         _ => form.is_of_keys(),
     };
     if is_there_if_held {
@@ -238,8 +237,8 @@ fn conclude(
 }
 
 /// Keeps in mind that the connection holds an event, or holds it no more.
-fn keep(event: usize, form: Form, (batch, answers): (&Batch, &Answers), (desk, own): (Desk<'_>, &mut OwnClaims)) {
-    let Question { filter, act, at_ms, .. } = batch.question();
+fn keep(event: usize, (batch, answers): (&Batch, &Answers), (desk, own): (Desk<'_>, &mut OwnClaims)) {
+    let Question { filter, act, at_ms, life_ms } = batch.question();
     let item = batch.item(event);
     if let Some(fence) = batch.fence(event) {
         match answers.verdicts.get(event) {
@@ -249,12 +248,21 @@ fn keep(event: usize, form: Form, (batch, answers): (&Batch, &Answers), (desk, o
             _ => own.remove(filter, item, fence),
         }
     }
-    let (Act::Claim(lease), Some(Hold::Own(fence))) = (*act, answers.holds.get(event)) else { return };
+    let (Act::Claim { lease, is_confirmed_by_door }, Some(Hold::Own(fence))) = (*act, answers.holds.get(event)) else {
+        return;
+    };
     // Nothing is granted without a time where events bring their times.
     let at_ms = at_ms.or(desk.now_ms.ok()).unwrap_or_default();
-    if !form.is_own() && desk.rules.claim(filter) == ClaimRule::OnExpiryConfirm {
-        let guest = desk.guest.clone();
-        let claimed = Claimed { filter: filter.clone(), item: item.into(), at_ms, fence: *fence, guest };
+    if is_confirmed_by_door {
+        let claimed = Claimed {
+            filter: filter.clone(),
+            item: item.into(),
+            at_ms,
+            asked_at: desk.asked_at,
+            life_ms: *life_ms,
+            fence: *fence,
+            guest: desk.guest.clone(),
+        };
         // While there is time left, so that nobody else is granted it before.
         if !desk.confirmer.add(claimed, desk.asked_at + lease - lease / 8) {
             // It may be delivered again when the lease is over; to refuse it now would lose it.

@@ -12,11 +12,16 @@ use crate::host::Host;
 use firstseen_client::{
     CallError, Client, Confirming, Digest, Filter, FilterError, FilterSecret, SubmissionName, Verdict,
 };
-use firstseen_filter::{Unit, Window};
+use firstseen_filter::{Unit, Window, duration};
 use firstseen_routing::{Branch, Decision, Fence, FilterRecord, FilterVerb, Hold, Lost, Reason};
 
 /// Filters that are kept open at most; beyond that, one is opened for each call.
 const OPEN_MAX: usize = 1024;
+
+/// An event that has a time of its own may be remembered for so many ticks longer.
+const LATER_TICKS: u64 = 2;
+/// A time of its own is refused where it may be over so much later, and later than twice the time itself.
+const LATER_MAX_MS: u64 = 1_000;
 
 /// The filters of a cluster, by name.
 pub(crate) struct Filters {
@@ -31,8 +36,11 @@ pub(crate) enum Act {
     /// Asked about, and nothing is recorded.
     Test,
     Observe,
-    /// Claimed for so long.
-    Claim(Duration),
+    /// Claimed for so long, and recorded before that is over if the door confirms it.
+    Claim {
+        lease: Duration,
+        is_confirmed_by_door: bool,
+    },
     Confirm,
     Release,
 }
@@ -56,8 +64,19 @@ pub(crate) struct Asked<'a> {
     /// When they occurred, in milliseconds since 1970, or the reason why that is not known. It matters only to filters whose events
     /// bring their times.
     pub(crate) at_ms: Result<u64, Reason>,
-    /// For how long they are remembered, where not for the window: as [`Filters::life`] has it.
+    /// For how long they are remembered that are recorded, where not for the window: as [`OwnTime::For`] has it.
     pub(crate) life_ms: Option<u64>,
+}
+
+/// How a filter keeps events that are to be remembered for a time of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum OwnTime {
+    /// For that time, in milliseconds: whole ticks, so that events which end together are one question.
+    For(u64),
+    /// For the window, which is that time, but for two ticks.
+    Window,
+    /// It cannot: the reason.
+    Never(String),
 }
 
 /// What is said of events that were asked about, in their order.
@@ -199,19 +218,24 @@ impl Filters {
         }))
     }
 
-    /// `life_ms` as the filter of this name counts it, in whole ticks, where its events can be remembered for that instead of its
-    /// window: lives that end together are one question.
+    /// How the filter of this name keeps events that are to be remembered for `asked_ms`, which is at most its window.
     ///
     /// # Errors
-    /// As [`Client::filter`]; the inner one says why not.
-    pub(crate) async fn life(&self, name: &Arc<str>, life_ms: u64) -> Result<Result<u64, String>, FilterError> {
+    /// As [`Client::filter`].
+    pub(crate) async fn own_time(&self, name: &Arc<str>, asked_ms: u64) -> Result<OwnTime, FilterError> {
         let filter = self.get(name).await?;
-        let ticks_ms = |tick_ms: u64| life_ms.div_ceil(tick_ms.max(1)).saturating_mul(tick_ms.max(1));
-        let life_ms = match filter.definition().group.unit {
-            Unit::Milliseconds(tick_ms) => ticks_ms(tick_ms),
-            _ => life_ms,
+        let group = &filter.definition().group;
+        let (tick_ms, life_ms) = match group.unit {
+            Unit::Milliseconds(tick_ms) => (tick_ms, asked_ms.div_ceil(tick_ms.max(1)).saturating_mul(tick_ms)),
+            _ => (0, asked_ms),
         };
-        Ok(filter.takes_life(life_ms).map(|()| life_ms).map_err(|error| error.to_string()))
+        let later_ms = LATER_TICKS * tick_ms;
+        Ok(match (filter.takes_life(life_ms), &group.window) {
+            (_, Window::Duration(window_ms)) if life_ms.saturating_add(later_ms) >= *window_ms => OwnTime::Window,
+            (Ok(()), _) if later_ms > asked_ms.max(LATER_MAX_MS) => OwnTime::Never(too_coarse(name, tick_ms)),
+            (Ok(()), _) => OwnTime::For(life_ms),
+            (Err(error), _) => OwnTime::Never(error.to_string()),
+        })
     }
 
     /// Whether a fence may be one of the filter of this name.
@@ -250,12 +274,16 @@ async fn ask(filter: &Filter, asked: &Asked<'_>) -> Result<Answers, CallError> {
         (Act::Observe, [], None) => filter.observe_digests_or(&digests, &times_ms, &hash).await?,
         (Act::Observe, names, None) => filter.observe_digests_as_or(names, &digests, &times_ms, &hash).await?,
         (Act::Test, ..) => filter.test_digests_or(&digests, &times_ms, &hash).await?,
-        (Act::Claim(lease), ..) => {
+        (Act::Claim { lease, .. }, ..) => {
             let claimed = filter.claim_digests_or(&digests, &times_ms, lease, &hash).await?;
             let (verdicts, holds) = claimed.into_iter().map(|(decision, hold)| (granted(decision, hold), hold)).unzip();
             return Ok(Answers { verdicts, holds });
         }
-        (Act::Confirm, ..) => {
+        (Act::Confirm, _, Some(life_ms)) => {
+            let confirmed = filter.confirm_digests_for(&digests, fences, (at_ms, life_ms), &hash).await?;
+            confirmed.into_iter().map(done).collect()
+        }
+        (Act::Confirm, _, None) => {
             let confirmed = filter.confirm_digests_or(&digests, &times_ms, fences, &hash).await?;
             confirmed.into_iter().map(done).collect()
         }
@@ -266,6 +294,16 @@ async fn ask(filter: &Filter, asked: &Asked<'_>) -> Result<Answers, CallError> {
         }
     };
     Ok(Answers { verdicts, holds: Vec::new() })
+}
+
+/// Why a filter with ticks of this length does not keep short times.
+fn too_coarse(filter: &str, tick_ms: u64) -> String {
+    let later = duration(LATER_TICKS.saturating_mul(tick_ms));
+    format!(
+        "filter '{filter}' counts in ticks of {}, and would keep it for up to {later} longer: ask for {later} at least, or give such \
+         keys a filter with a shorter window or finer ticks (--cell-bits 16, or --ticks of kind cuckoo)",
+        duration(tick_ms)
+    )
 }
 
 /// Whether an event may be delivered by who has claimed it.

@@ -41,6 +41,6 @@ pub use host::{Guest, Host, Making, Refused};
 pub use listen::{Arrival, Attendant, Counter, Door};
 pub use sandbox::NewFilter;
 pub use settings::{
-    ClaimRule, DoorSettings, FilterSettings, ForgetRule, GetRule, MissingRule, NotDoorSettings, PrefixSettings,
-    UndecidedRule,
+    ClaimRule, DoorSettings, ExpireRule, FilterSettings, ForgetRule, GetRule, MissingRule, NotDoorSettings,
+    PrefixSettings, UndecidedRule,
 };

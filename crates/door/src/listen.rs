@@ -30,7 +30,7 @@ use crate::outbox::Outbox;
 use crate::room::room;
 use crate::rules::Rules;
 use crate::sandbox::Sandbox;
-use crate::session::{Common, Session, Shared};
+use crate::session::{Caller, Common, Session, Shared};
 use crate::settings::DoorSettings;
 
 /// For how long no connection is accepted after the machine has refused one.
@@ -159,13 +159,17 @@ impl Door {
 
     async fn welcome(&self, shared: &Arc<Shared>, stream: TcpStream, from: SocketAddr, stop: &CancellationToken) {
         let host = &self.common.host;
+        let at = stream.local_addr().unwrap_or(self.common.settings.listen);
         let ended = match &self.tls {
-            None => self.attend(shared, stream, (from, host.known(None, from)), stop).await,
+            None => {
+                let caller = Caller { from, at, known: host.known(None, from) };
+                self.attend(shared, stream, caller, stop).await
+            }
             Some(tls) => match timeout(CONNECT_TIMEOUT, tls.accept(stream)).await {
                 Ok(Ok(stream)) => {
                     let certificates = stream.get_ref().1.peer_certificates().unwrap_or_default().to_vec();
-                    let known = host.known(Some(&certificates), from);
-                    self.attend(shared, stream, (from, known), stop).await
+                    let caller = Caller { from, at, known: host.known(Some(&certificates), from) };
+                    self.attend(shared, stream, caller, stop).await
                 }
                 Ok(Err(error)) => return tracing::debug!(%error, %from, "a handshake of a Redis client has failed"),
                 Err(_) => return tracing::debug!(%from, "a handshake of a Redis client has not ended in time"),
@@ -174,19 +178,13 @@ impl Door {
         tracing::debug!(?ended, %from, "a Redis client has gone");
     }
 
-    async fn attend<T>(
-        &self,
-        shared: &Arc<Shared>,
-        stream: T,
-        from: (SocketAddr, Option<Arc<dyn Guest>>),
-        stop: &CancellationToken,
-    ) -> Ended
+    async fn attend<T>(&self, shared: &Arc<Shared>, stream: T, caller: Caller, stop: &CancellationToken) -> Ended
     where
         T: AsyncRead + AsyncWrite + Send + Sync + 'static,
     {
         let number = self.connections.fetch_add(1, Ordering::Relaxed);
         let (reader, writer) = split(stream);
-        let session = Session::new(shared.clone(), self.room.clone(), number, from, Outbox::new(writer));
+        let session = Session::new(shared.clone(), self.room.clone(), number, caller, Outbox::new(writer));
         serve(reader, session, self.room.clone(), stop).await
     }
 }
@@ -226,7 +224,8 @@ impl Attendant {
         self.confirm(&open, &stop);
         while let Some(Some(Arrival { stream, from, guest })) = stop.run_until_cancelled(arrivals.next()).await {
             let (door, shared, stop) = (self.door.clone(), self.shared.clone(), stop.clone());
-            open.spawn(async move { counted(&door, door.attend(&shared, stream, (from, guest), &stop)).await });
+            let caller = Caller { from, at: door.common.settings.listen, known: guest };
+            open.spawn(async move { counted(&door, door.attend(&shared, stream, caller, &stop)).await });
         }
         open.close();
         open.wait().await;

@@ -6,12 +6,16 @@
 
 mod about;
 mod claims;
+mod cluster;
 mod events;
+mod expiring;
 mod hello;
 mod info;
 mod make;
 mod place;
+mod scripts;
 mod server;
+mod subscriptions;
 mod wanted;
 
 use std::net::SocketAddr;
@@ -24,7 +28,9 @@ use tokio::time::Instant;
 use firstseen_resp::{Command, Flag, KeptCommand, Request, TransactionRequest, find_command};
 
 use about::Clerk;
+use expiring::HeldBack;
 use place::Placed;
+use subscriptions::Subscriptions;
 use wanted::Other;
 
 use crate::confirming::Confirmer;
@@ -43,8 +49,6 @@ use crate::sandbox::Sandbox;
 use crate::settings::DoorSettings;
 use crate::turns::TURN_COMMANDS;
 
-/// Commands that wait for `EXEC` at most.
-const QUEUED_COMMANDS_MAX: usize = 8192;
 /// Bytes of commands that wait for `EXEC` at most.
 const QUEUED_BYTES_MAX: usize = 4 << 20;
 
@@ -79,17 +83,31 @@ pub(crate) enum Next {
     Close,
 }
 
+/// Who has connected.
+pub(crate) struct Caller {
+    pub(crate) from: SocketAddr,
+    /// Where it has connected to.
+    pub(crate) at: SocketAddr,
+    /// Who it is without saying so.
+    pub(crate) known: Option<Arc<dyn Guest>>,
+}
+
 /// A connection's state, between its commands.
 pub(crate) struct Session {
     shared: Arc<Shared>,
     number: u64,
     from: SocketAddr,
+    /// Where it has connected to.
+    at: SocketAddr,
     /// Who it is without saying so.
     known: Option<Arc<dyn Guest>>,
     guest: Option<Arc<dyn Guest>>,
     name: Vec<u8>,
     transaction: Option<Transaction>,
+    /// The key of a `SETNX` whose time may come with the next command.
+    held_back: HeldBack,
     gathered: Gathered,
+    subscriptions: Subscriptions,
     claims: OwnClaims,
     placed: Placed,
     patience: Patience,
@@ -128,18 +146,21 @@ impl Session {
         shared: Arc<Shared>,
         room: Arc<Semaphore>,
         number: u64,
-        (from, known): (SocketAddr, Option<Arc<dyn Guest>>),
+        Caller { from, at, known }: Caller,
         outbox: Outbox,
     ) -> Self {
         Self {
             shared,
             number,
             from,
+            at,
             guest: known.clone(),
             known,
             name: Vec::new(),
             transaction: None,
+            held_back: HeldBack::default(),
             gathered: Gathered::default(),
+            subscriptions: Subscriptions::default(),
             claims: OwnClaims::new(room.clone()),
             placed: Placed::default(),
             patience: Patience::default(),
@@ -200,11 +221,22 @@ impl Session {
             self.queue(command);
             return Next::Go;
         }
+        if !self.subscriptions.allow(&request, self.outbox.replies().protocol()) {
+            self.finish().await;
+            self.refuse(subscriptions::NOT_WHILE_SUBSCRIBED);
+            return Next::Go;
+        }
         self.carry_out(request).await
     }
 
-    /// Asks what was gathered, and writes the replies.
+    /// Asks what was gathered and held back, and writes the replies.
     pub(crate) async fn finish(&mut self) {
+        self.release_held_back().await;
+        self.ask().await;
+    }
+
+    /// Asks what was gathered, and writes the replies.
+    async fn ask(&mut self) {
         if self.gathered.is_empty() {
             return;
         }
@@ -223,6 +255,7 @@ impl Session {
             self.refuse(refusal);
             return Next::Go;
         }
+        let Some(request) = self.hold_back(request).await else { return Next::Go };
         let other = match wanted::of(request, &self.shared.common.names, self.shared.common.settings.get) {
             Ok(wanted) => return self.gather(wanted).await,
             Err(other) => other,
@@ -232,7 +265,7 @@ impl Session {
             Other::Connection(request) => request.needs_nobody(),
             // Each command in it is looked at.
             Other::Transaction(_) => true,
-            Other::Errand(_) | Other::Server(_) => false,
+            Other::Errand(_) | Other::Scripts(_) | Other::Server(_) | Other::Subscriptions(_) => false,
         };
         // A guest that has to say by now who it is may send only what anybody may send.
         let is_somebody = self.guest.as_ref().is_none_or(|guest| !guest.must_say_who());
@@ -243,10 +276,19 @@ impl Session {
         match other {
             Other::Connection(request) => return self.connection(request),
             Other::Transaction(request) => return self.transaction(request).await,
-            Other::Server(request) => server::reply(self.outbox.replies(), &self.shared, request),
+            Other::Scripts(request) => scripts::reply(self.outbox.replies(), &self.shared.common.counts, request),
+            Other::Subscriptions(request) => {
+                if let Err(refusal) = self.subscriptions.change(request, self.outbox.replies()) {
+                    self.refuse(refusal);
+                }
+            }
+            Other::Server(request) => server::reply(self.outbox.replies(), &self.shared, self.at, request),
             Other::Errand(errand) => {
-                let Self { shared, guest: Some(guest), claims, outbox, patience, .. } = self else { return Next::Go };
-                Clerk { shared, guest: &**guest, patience, own: claims, outbox }.carry_out(errand).await;
+                let Self { shared, guest: Some(guest), claims, outbox, patience, held_back, .. } = self else {
+                    return Next::Go;
+                };
+                let last_set = held_back.last();
+                Clerk { shared, guest: &**guest, patience, own: claims, last_set, outbox }.carry_out(errand).await;
             }
         }
         Next::Go
@@ -265,7 +307,7 @@ impl Session {
         let Some(transaction) = &mut self.transaction else { return };
         let kept = command.keep();
         transaction.bytes += kept.held_bytes() + size_of::<KeptCommand>();
-        let is_too_long = transaction.commands.len() >= QUEUED_COMMANDS_MAX || transaction.bytes > QUEUED_BYTES_MAX;
+        let is_too_long = transaction.bytes > QUEUED_BYTES_MAX;
         if is_too_long || !transaction.has_room(&self.room) {
             *transaction = Transaction { is_broken: true, ..Transaction::default() };
             self.refuse(if is_too_long {

@@ -47,6 +47,9 @@ pub struct DoorSettings {
     /// The reply to `GET` of a key that is mapped.
     #[serde(default)]
     pub get: GetRule,
+    /// The reply to `EXPIRE` of a key that is recorded already.
+    #[serde(default)]
+    pub expire: ExpireRule,
     /// Whether filters are made by whoever uses one that there is not, and dropped by `DEL` and `FLUSHALL`: for trying things.
     #[serde(default)]
     pub sandbox: bool,
@@ -92,6 +95,17 @@ pub enum GetRule {
     Refuse,
     /// `1` where it was seen, or is held, and nothing where it is new.
     One,
+}
+
+/// What is said to who gives a time to a key that is recorded already: its filter remembers it for the window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ExpireRule {
+    /// An error, unless that time is the window.
+    #[default]
+    Refuse,
+    /// 1 where it is there, and 0 where it is not, as if its time were the window.
+    Window,
 }
 
 /// Keys that begin so are events of a filter.
@@ -200,6 +214,7 @@ impl DoorSettings {
             missing: MissingRule::default(),
             forget: ForgetRule::default(),
             get: GetRule::default(),
+            expire: ExpireRule::default(),
             sandbox: false,
             prefix: Vec::new(),
             filter: Vec::new(),

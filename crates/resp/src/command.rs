@@ -135,6 +135,12 @@ impl<'a> Arguments<'a> {
         Self { spans: self.spans.get(first..).unwrap_or_default(), ..*self }
     }
 
+    /// The first `count`, or all where there are fewer.
+    #[must_use]
+    pub fn up_to(&self, count: usize) -> Self {
+        Self { spans: self.spans.get(..count).unwrap_or(self.spans), ..*self }
+    }
+
     /// All, in order.
     pub fn iter(&self) -> ArgumentIter<'a> {
         ArgumentIter { bytes: self.bytes, spans: self.spans.iter() }

@@ -14,6 +14,7 @@
 
 mod command;
 mod inline;
+mod lifetime;
 mod limits;
 mod number;
 mod parser;
@@ -24,6 +25,7 @@ mod request;
 mod table;
 
 pub use command::{ArgumentIter, Arguments, Command, KeptCommand};
+pub use lifetime::Lifetime;
 pub use limits::Limits;
 pub use parser::Parser;
 pub use protocol_error::ProtocolError;
@@ -31,7 +33,7 @@ pub use refusal::{Refusal, Unserved};
 pub use replies::{Protocol, Replies};
 pub use request::{
     BloomInfoField, BloomOptions, BloomRequest, ClaimRequest, ClaimedEvents, ClientRequest, ClusterQuery, CommandQuery,
-    ConnectionRequest, Credentials, EventTime, Expansion, FilterRequest, ITEMS_MAX, KeyRequest, Request, ServerRequest,
-    SetRequest, Submission, TransactionRequest,
+    ConnectionRequest, Credentials, EventTime, Expansion, FilterRequest, ITEMS_MAX, KeyRequest, Request, ScriptRequest,
+    ServerRequest, SetRequest, Submission, SubscriptionKind, SubscriptionRequest, TransactionRequest, is_known_script,
 };
 pub use table::{COMMANDS, COMMANDS_MAX, CommandSpec, Flag, find_command};

@@ -76,7 +76,7 @@ pub enum Unserved {
     SetsTogether,
     /// They give a key another name or place.
     MovesKeys,
-    /// They change for how long a key is there.
+    /// They take away the time of a key, or are about fields of hashes.
     ChangesTimes,
     /// They tell for how long a key is there.
     TellsTimes,
@@ -150,7 +150,10 @@ impl Display for Refusal<'_> {
             Self::BadArgument(text) => out.write_str(text),
             Self::InvalidExpireTime { command } => write!(out, "ERR invalid expire time in '{command}' command"),
             Self::SetOption { option } => {
-                write!(out, "ERR syntax error: firstseen stores no values: SET takes NX with EX or PX, not {option}")
+                write!(
+                    out,
+                    "ERR syntax error: firstseen stores no values: SET takes NX with EX, PX, EXAT or PXAT, not {option}"
+                )
             }
             Self::HelloOption(option) => write!(out, "ERR Syntax error in HELLO option '{}'", Text(cut(option, 128))),
             Self::ClientAttribute(attribute) => write!(out, "ERR Unrecognized option '{}'", Text(cut(attribute, 128))),
@@ -201,7 +204,7 @@ impl Unserved {
                 ("moves no keys", "`firstseen filter alter` changes a filter, and cluster backup saves all")
             }
             Self::ChangesTimes => {
-                ("changes no key's time", "SET key value NX EX seconds gives it, and else its filter's window holds")
+                ("takes no key's time away", "SET key value NX EX seconds gives it, and else its filter's window holds")
             }
             Self::TellsTimes => ("keeps no key's time to tell", "FS.INFO filter tells for how long a filter remembers"),
             Self::ListsKeys => ("keeps no keys to list", "EXISTS asks about one, and FS.LIST lists filters"),
@@ -209,9 +212,10 @@ impl Unserved {
                 ("counts no events for clients", "`firstseen top` shows about how many a filter holds")
             }
             Self::TouchesKeys => ("keeps no key for longer when it is used", "EXISTS tells how many were seen"),
-            Self::RunsScripts => {
-                ("runs no scripts", "SET key value NX and FS.CLAIM check and record in one step without any")
-            }
+            Self::RunsScripts => (
+                "runs no scripts but those it knows",
+                "SET key value NX and FS.CLAIM check and record in one step without any",
+            ),
             Self::PublishesMessages => ("publishes no messages", "a broker of messages does"),
             Self::ShowsCommands => ("shows no other client's commands", "the node's /metrics counts them"),
             Self::WatchesKeys => ("watches no keys", "MULTI and EXEC work without it"),

@@ -100,6 +100,14 @@ impl Replies {
         self.header(b'*', members);
     }
 
+    /// The header of a message that answers no command by itself: `members` replies follow; version 2 has an array.
+    pub fn push(&mut self, members: usize) {
+        match self.protocol {
+            Protocol::Resp2 => self.header(b'*', members),
+            Protocol::Resp3 => self.header(b'>', members),
+        }
+    }
+
     /// An array without members.
     pub fn empty_array(&mut self) {
         self.array(0);

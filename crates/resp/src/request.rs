@@ -6,8 +6,10 @@ mod claims;
 mod connection;
 mod filters;
 mod keys;
+mod scripts;
 mod server;
 mod sets;
+mod subscriptions;
 mod transactions;
 mod unserved;
 mod words;
@@ -17,8 +19,10 @@ pub use claims::{ClaimRequest, ClaimedEvents};
 pub use connection::{ClientRequest, ConnectionRequest, Credentials};
 pub use filters::{EventTime, FilterRequest, Submission};
 pub use keys::KeyRequest;
+pub use scripts::{ScriptRequest, is_known_script};
 pub use server::{ClusterQuery, CommandQuery, ServerRequest};
 pub use sets::SetRequest;
+pub use subscriptions::{SubscriptionKind, SubscriptionRequest};
 pub use transactions::TransactionRequest;
 pub use words::ITEMS_MAX;
 
@@ -38,6 +42,10 @@ pub enum Request<'a> {
     Filters(FilterRequest<'a>),
     /// Of claims, which Redis has no words for either.
     Claims(ClaimRequest<'a>),
+    /// About scripts.
+    Scripts(ScriptRequest<'a>),
+    /// Of channels, on which nobody publishes.
+    Subscriptions(SubscriptionRequest<'a>),
     /// Around commands that are carried out together.
     Transaction(TransactionRequest),
     /// Of the connection itself.
@@ -72,6 +80,18 @@ impl<'a> Request<'a> {
             Verb::Set => keys::set(arguments).map(Self::Keys),
             Verb::SetNx => Ok(Self::Keys(keys::set_nx(arguments))),
             Verb::Get => Ok(Self::Keys(KeyRequest::Get { key: arguments.at(0) })),
+            Verb::Expire => keys::expire(keys::SECONDS, "expire", arguments).map(Self::Keys),
+            Verb::PExpire => keys::expire(keys::MILLISECONDS, "pexpire", arguments).map(Self::Keys),
+            Verb::ExpireAt => keys::expire(keys::AT_SECONDS, "expireat", arguments).map(Self::Keys),
+            Verb::PExpireAt => keys::expire(keys::AT_MILLISECONDS, "pexpireat", arguments).map(Self::Keys),
+            Verb::Eval => scripts::eval(command).map(Self::Scripts),
+            Verb::EvalSha => scripts::eval_by_hash(arguments).map(Self::Scripts),
+            Verb::Script => scripts::script(command).map(Self::Scripts),
+            Verb::Subscribe | Verb::PSubscribe | Verb::Unsubscribe | Verb::PUnsubscribe => {
+                subscriptions::read(spec.verb(), arguments).map(Self::Subscriptions)
+            }
+            Verb::HSetNx => Ok(Self::Sets(sets::set_field(arguments))),
+            Verb::HGet => Ok(Self::Sets(sets::get_field(arguments))),
             Verb::Exists => words::items(arguments).map(|keys| Self::Keys(KeyRequest::Exists { keys })),
             Verb::Del | Verb::Unlink => words::items(arguments).map(|keys| Self::Keys(KeyRequest::Delete { keys })),
             Verb::Type => Ok(Self::Keys(KeyRequest::Type { key: arguments.at(0) })),

@@ -12,6 +12,7 @@ use firstseen_resp::{Arguments, BloomInfoField, BloomOptions, Replies};
 use firstseen_routing::{FilterVerb, Reason};
 use futures_util::future::join_all;
 
+use super::expiring::LastSet;
 use super::wanted::Errand;
 use super::{Shared, claims, make, place};
 use crate::filters::{Act, Asked};
@@ -40,6 +41,8 @@ pub(super) struct Clerk<'a> {
     pub(super) patience: &'a Patience,
     /// What the connection has claimed.
     pub(super) own: &'a mut OwnClaims,
+    /// What the connection has set last by `SETNX`.
+    pub(super) last_set: LastSet<'a>,
     pub(super) outbox: &'a mut Outbox,
 }
 
@@ -59,6 +62,7 @@ impl Clerk<'_> {
             Errand::Overwrite => self.refuse(
                 "ERR firstseen stores no values, so it cannot overwrite them: SET key value NX EX seconds records a key that is new",
             ),
+            Errand::Expire { key, lifetime } => self.expire(key, lifetime).await,
             Errand::Delete(keys) => self.delete(keys).await,
             Errand::Remove { filter, items } => self.remove(filter, items).await,
             Errand::Type(key) => {
@@ -99,7 +103,7 @@ impl Clerk<'_> {
         match self.shared.filters.facts(&name).await.map_err(NotAsked::from) {
             Ok(facts) if facts.lease_max.is_some() => {
                 let items: Vec<&[u8]> = items.iter().collect();
-                let Self { shared, guest, patience, own, outbox } = self;
+                let Self { shared, guest, patience, own, outbox, .. } = self;
                 let releasing = claims::let_go((shared, *guest, patience), own, &name, &items);
                 let released = outbox.wait_for(releasing).await;
                 self.reply_count(released);
@@ -142,7 +146,7 @@ impl Clerk<'_> {
     }
 
     /// Which of these keys are known, in any of their filters: one call a filter.
-    async fn known(&mut self, keys: &[&[u8]], form: Form) {
+    pub(super) async fn known(&mut self, keys: &[&[u8]], form: Form) {
         let mut by_filter: BTreeMap<&Arc<str>, Vec<usize>> = BTreeMap::new();
         for (place, key) in keys.iter().enumerate() {
             for filter in self.shared.common.names.filters_of(key) {
@@ -188,7 +192,7 @@ impl Clerk<'_> {
         self.shared.common.counts.undecided.fetch_add(undecided as u64, Ordering::Relaxed);
     }
 
-    fn refuse(&mut self, error: impl Display) {
+    pub(super) fn refuse(&mut self, error: impl Display) {
         self.shared.common.counts.refuse(self.outbox.replies(), error);
     }
 
@@ -243,7 +247,7 @@ impl Clerk<'_> {
         }
         let mut released = Ok(count);
         for (filter, keys) in by_filter {
-            let Self { shared, guest, patience, own, outbox } = self;
+            let Self { shared, guest, patience, own, outbox, .. } = self;
             let releasing = claims::let_go((shared, *guest, patience), own, &filter, &keys);
             // What one filter cannot let go keeps nothing of the others.
             released = outbox.wait_for(releasing).await.and_then(|more| Ok(released? + more));
@@ -320,7 +324,7 @@ fn bloom_info(
         BloomInfoField::Size => cell_bytes,
         BloomInfoField::Filters => Some(1),
         // Windows forget, so there is no such number outside of the sandbox.
-        BloomInfoField::Items => Some(made.map_or(0, |made| made.inserted)),
+        BloomInfoField::Items => made.map(|made| made.inserted),
         BloomInfoField::Expansion => made.and_then(|made| made.expansion).map(u64::from),
     };
     let write = |replies: &mut Replies, field| match value(field) {

@@ -24,7 +24,7 @@ impl Session {
         let Wanted { place, act, form, items, time, submission } = wanted;
         // Who holds what is known only when the claims before have been asked for.
         if self.gathered.has_claims() && matches!(act, Wish::Confirm(_) | Wish::Release(_)) {
-            self.finish().await;
+            self.ask().await;
         }
         // Who gets so far is somebody.
         let Some(guest) = self.guest.as_deref() else { return Next::Go };
@@ -41,7 +41,7 @@ impl Session {
         let (Found { filter, act, life_ms, .. }, shown) = match found.and_then(|found| Ok((found, held?))) {
             Ok(found) => found,
             Err(error) => {
-                self.finish().await;
+                self.ask().await;
                 return self.not_asked(place, form, items.count(), &error);
             }
         };
@@ -50,16 +50,16 @@ impl Session {
             EventTime::Now | EventTime::NowFor { .. } => shown.at_ms,
         };
         // What it could not keep in mind, the connection could neither confirm nor release.
-        if matches!(act, Act::Claim(_))
+        if matches!(act, Act::Claim { .. })
             && !self.claims.make_room(items.count() + self.gathered.events(), Instant::now())
         {
-            self.finish().await;
+            self.ask().await;
             return self.not_asked(place, form, items.count(), &NotAsked::Undecided(Reason::Overloaded));
         }
         let question = Question { filter, act, at_ms, life_ms };
         // Names are of all events of a call, or of none.
         if submission.is_some() || !self.gathered.add(&question, form, items.iter()) {
-            self.finish().await;
+            self.ask().await;
             self.gathered.add(&question, form, items.iter());
         }
         self.gathered.show(&shown.fences);
@@ -67,7 +67,7 @@ impl Session {
             let source = source_number(source);
             let names = (first_number..).take(items.count()).map(|number| SubmissionName { source, number });
             self.gathered.name(names);
-            self.finish().await;
+            self.ask().await;
         }
         Next::Go
     }

@@ -8,6 +8,7 @@ use firstseen_resp::{ClientRequest, ConnectionRequest, Credentials, Protocol, Re
 use firstseen_wire::token::Token;
 
 use super::place::Placed;
+use super::subscriptions::Subscriptions;
 use super::{Next, Session, info};
 use crate::host::Guest;
 use crate::own_claims::OwnClaims;
@@ -26,6 +27,11 @@ impl Session {
                 }
                 None => self.refuse(self.why_not(credentials)),
             },
+            ConnectionRequest::Ping { message } if self.is_listening() => {
+                self.outbox.replies().array(2);
+                self.outbox.replies().bulk(b"pong");
+                self.outbox.replies().bulk(message.unwrap_or_default());
+            }
             ConnectionRequest::Ping { message: None } => self.outbox.replies().simple("PONG"),
             ConnectionRequest::Ping { message: Some(message) } | ConnectionRequest::Echo { message } => {
                 self.outbox.replies().bulk(message);
@@ -40,6 +46,7 @@ impl Session {
             }
             ConnectionRequest::Reset => {
                 self.transaction = None;
+                self.subscriptions = Subscriptions::default();
                 self.claims = OwnClaims::new(self.room.clone());
                 self.become_guest(self.known.clone());
                 self.name.clear();
@@ -49,6 +56,11 @@ impl Session {
             ConnectionRequest::Client(request) => self.client(request),
         }
         Next::Go
+    }
+
+    /// Whether the connection only hears messages: in version 2 of the protocol they could not be told from replies.
+    fn is_listening(&mut self) -> bool {
+        self.subscriptions.count() > 0 && self.outbox.replies().protocol() == Protocol::Resp2
     }
 
     /// From now on somebody else sends the commands: filters that were found by the rights of the former guest are forgotten.

@@ -1,19 +1,19 @@
 //! Where the events of a command belong, and what is done with them there.
 //!
-//! Promises: a key whose life is longer than any of its filters remembers is refused, never cut short, and so is a claim whose lease
-//! is longer than the filter grants; who has no right on a filter learns nothing of it, not even whether it is there. Must not know:
-//! what is replied.
+//! A key with a time of its own is refused where none of its filters can keep it for that time, and so is a claim whose lease is longer
+//! than the filter grants. Who has no right on a filter learns nothing of it, not even whether it is there. This module must not depend
+//! on what is replied.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_resp::EventTime;
+use firstseen_resp::{EventTime, Lifetime};
 
-use firstseen_routing::FilterVerb;
+use firstseen_routing::{FilterVerb, Reason};
 
 use super::Shared;
 use super::wanted::{Place, Wish};
-use crate::filters::{Act, Facts, Remembers};
+use crate::filters::{Act, Facts, OwnTime, Remembers};
 use crate::host::Guest;
 use crate::not_asked::NotAsked;
 use crate::settings::ClaimRule;
@@ -66,7 +66,9 @@ impl Placed {
                 let act = if wish == Wish::Test { Act::Test } else { Act::Observe };
                 Ok(Found { filter: self.named(name)?, act, life_ms: None, needs_times: false })
             }
-            (Place::Key { key, lifetime_ms }, Wish::Observe, _) => self.keyed(seeker, key, lifetime_ms).await,
+            (Place::Key { key, lifetime }, Wish::Observe, _) => {
+                self.keyed(seeker, key, left_ms(lifetime, seeker.0.filters.now_ms())?).await
+            }
             _ => find(seeker, place, wish, time).await,
         }
     }
@@ -117,7 +119,9 @@ async fn find(seeker: Seeker<'_>, place: Place<'_>, wish: Wish<'_>, time: EventT
             let facts = shared.filters.facts(&name).await?;
             claimed(name, facts, wish)
         }
-        (Place::Key { key, lifetime_ms }, Wish::Test | Wish::Observe) => keyed(seeker, key, lifetime_ms).await,
+        (Place::Key { key, lifetime }, Wish::Test | Wish::Observe) => {
+            keyed(seeker, key, left_ms(lifetime, shared.filters.now_ms())?).await
+        }
         (Place::OnlyOf { key }, _) => {
             let filter = shared.common.names.only_filter([key].into_iter()).ok_or_else(unmapped)?.clone();
             Ok(Found { filter, act: Act::Test, life_ms: None, needs_times: false })
@@ -145,13 +149,12 @@ async fn named((shared, guest): Seeker<'_>, name: &[u8], wish: Wish<'_>, time: E
     match time {
         EventTime::Now => {}
         EventTime::NowFor { lifetime_ms } => {
-            let life = shared.filters.life(&filter, lifetime_ms).await?.map_err(NotAsked::wrong)?;
             // Ticks are longer than milliseconds, and a life may fit that is longer than the window.
             let remembers = shared.filters.facts(&filter).await?.remembers;
             if remembers < Remembers::ForMs(lifetime_ms) {
                 return Err(beyond(&filter, remembers));
             }
-            life_ms = Some(life);
+            life_ms = own_time(shared, &filter, lifetime_ms).await?;
         }
         EventTime::At { .. } => {
             if shared.filters.facts(&filter).await.is_ok_and(|facts| !facts.needs_times) {
@@ -171,7 +174,7 @@ fn claimed(filter: Arc<str>, facts: Facts, wish: Wish<'_>) -> Result<Found, NotA
         Wish::Claim(lease_ms) if Duration::from_millis(lease_ms) > lease_max => {
             return Err(too_long(&filter, lease_max));
         }
-        Wish::Claim(lease_ms) => Act::Claim(Duration::from_millis(lease_ms)),
+        Wish::Claim(lease_ms) => claim(Duration::from_millis(lease_ms)),
         Wish::Release(_) => Act::Release,
         Wish::Test | Wish::Observe | Wish::Confirm(_) => Act::Confirm,
     };
@@ -199,31 +202,63 @@ fn too_long(filter: &str, lease_max: Duration) -> NotAsked {
     ))
 }
 
-/// The filter of a key that is set: of those to which it is mapped, the one with the shortest window that is as long as it asks for;
-/// and the key's life, where that is shorter and the filter takes such. In a filter with claims the key is claimed.
+/// The filter of a key that is set: of those to which it is mapped, the one with the shortest window that is as long as it asks for and
+/// that can keep the key for that time. In a filter with claims the key is claimed.
 async fn keyed(seeker: Seeker<'_>, key: &[u8], lifetime_ms: Option<u64>) -> Result<Found, NotAsked> {
     let (shared, _) = seeker;
     let all = mapped(seeker, key).await?;
     let longest = all.iter().max_by_key(|(_, facts)| facts.remembers).ok_or_else(unmapped)?;
-    // Without a time the key is to stay: the filter that remembers for the longest does what can be done.
-    let Some(lifetime_ms) = lifetime_ms else { return set(shared, longest, None) };
-    let fits = |facts: &Facts| facts.remembers >= Remembers::ForMs(lifetime_ms);
-    let fitting = all.iter().filter(|(_, facts)| fits(facts)).min_by_key(|(_, facts)| facts.remembers);
-    let Some(shortest) = fitting else {
-        return Err(beyond(&longest.0, longest.1.remembers));
+    let lifetime_ms = match lifetime_ms {
+        // It is to stay: the filter that remembers for the longest does what can be done.
+        None => return set(shared, longest, None),
+        // Its time is over already: whether it is new can be told, and nothing is recorded.
+        Some(0) => {
+            return Ok(Found { filter: longest.0.clone(), act: Act::Test, life_ms: None, needs_times: false });
+        }
+        Some(lifetime_ms) => lifetime_ms,
     };
-    let (filter, facts) = shortest;
-    let mut found = set(shared, shortest, Some(lifetime_ms))?;
-    // Where events have no lives of their own, or this one is nearly the window, it is remembered for the window.
-    let is_shorter = facts.remembers > Remembers::ForMs(lifetime_ms) && found.act == Act::Observe;
-    if is_shorter {
-        found.life_ms = shared.filters.life(filter, lifetime_ms).await?.ok();
+    let fits = |facts: &Facts| facts.remembers >= Remembers::ForMs(lifetime_ms);
+    let mut fitting: Vec<&(Arc<str>, Facts)> = all.iter().filter(|(_, facts)| fits(facts)).collect();
+    fitting.sort_by_key(|(_, facts)| facts.remembers);
+    let mut refused = beyond(&longest.0, longest.1.remembers);
+    for (nth, filter) in fitting.into_iter().enumerate() {
+        match set_for(shared, filter, lifetime_ms).await {
+            Ok(found) => return Ok(found),
+            Err(error) if nth == 0 => refused = error,
+            Err(_) => {}
+        }
     }
-    Ok(found)
+    Err(refused)
+}
+
+/// A key that is set in this filter for a time that is at most its window.
+async fn set_for(shared: &Shared, filter: &(Arc<str>, Facts), lifetime_ms: u64) -> Result<Found, NotAsked> {
+    let found = set(shared, filter, Some(lifetime_ms))?;
+    let is_recorded = matches!(found.act, Act::Observe | Act::Claim { is_confirmed_by_door: true, .. });
+    let life_ms = if is_recorded { own_time(shared, &filter.0, lifetime_ms).await? } else { None };
+    Ok(Found { life_ms, ..found })
+}
+
+/// For how long an event of a filter is remembered that has a time of its own; none where that is the window.
+pub(super) async fn own_time(shared: &Shared, filter: &Arc<str>, lifetime_ms: u64) -> Result<Option<u64>, NotAsked> {
+    match shared.filters.own_time(filter, lifetime_ms).await? {
+        OwnTime::For(life_ms) => Ok(Some(life_ms)),
+        OwnTime::Window => Ok(None),
+        OwnTime::Never(reason) => Err(NotAsked::wrong(format_args!("invalid expire time: {reason}"))),
+    }
+}
+
+/// How much is left of a key's time, in milliseconds: 0 where it is over; none where the key has no time of its own.
+pub(super) fn left_ms(lifetime: Option<Lifetime>, now_ms: Result<u64, Reason>) -> Result<Option<u64>, NotAsked> {
+    Ok(match lifetime {
+        None => None,
+        Some(Lifetime::For { ms }) => Some(ms),
+        Some(Lifetime::Until { unix_ms }) => Some(unix_ms.saturating_sub(now_ms.map_err(NotAsked::Undecided)?)),
+    })
 }
 
 /// What is said to who asks for a life that is longer than what a filter remembers.
-fn beyond(filter: &str, remembers: Remembers) -> NotAsked {
+pub(super) fn beyond(filter: &str, remembers: Remembers) -> NotAsked {
     let most = match remembers {
         Remembers::ForMs(ms) => format!("{} s", ms as f64 / 1000.0),
         _ => "no time that EX could name".to_owned(),
@@ -232,18 +267,21 @@ fn beyond(filter: &str, remembers: Remembers) -> NotAsked {
 }
 
 fn set(shared: &Shared, (filter, facts): &(Arc<str>, Facts), lifetime_ms: Option<u64>) -> Result<Found, NotAsked> {
-    let act = match facts.lease_max {
-        None => Act::Observe,
-        Some(lease_max) => match lifetime_ms.map(Duration::from_millis) {
-            // What the door confirms is remembered for the window from then on.
-            Some(life) if life > lease_max && shared.common.rules.claim(filter) == ClaimRule::Explicit => {
-                return Err(too_long(filter, lease_max));
-            }
-            _ if shared.common.rules.claim(filter) == ClaimRule::OnExpiryConfirm => Act::Claim(lease_max),
-            life => Act::Claim(life.unwrap_or(lease_max).min(lease_max)),
-        },
+    let act = match (facts.lease_max, lifetime_ms.map(Duration::from_millis)) {
+        (None, _) => Act::Observe,
+        // The key is free again when the claim is over.
+        (Some(lease_max), Some(life)) if life <= lease_max => claim(life),
+        (Some(lease), _) if shared.common.rules.claim(filter) == ClaimRule::OnExpiryConfirm => {
+            Act::Claim { lease, is_confirmed_by_door: true }
+        }
+        (Some(lease_max), None) => claim(lease_max),
+        (Some(lease_max), Some(_)) => return Err(too_long(filter, lease_max)),
     };
     Ok(Found { filter: filter.clone(), act, life_ms: None, needs_times: facts.needs_times })
+}
+
+fn claim(lease: Duration) -> Act {
+    Act::Claim { lease, is_confirmed_by_door: false }
 }
 
 /// Of the filters of a key, the one that keeps claims; where none does, the name of the first.

@@ -2,14 +2,16 @@
 //!
 //! Must not know: events.
 
+use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use firstseen_resp::{COMMANDS, ClusterQuery, CommandQuery, CommandSpec, Replies, ServerRequest, find_command};
+use firstseen_resp::{COMMANDS, CommandQuery, CommandSpec, Replies, ServerRequest, find_command};
 
+use super::cluster::ClusterDoor;
 use super::{Shared, info};
 
-/// Replies to a command of the server.
-pub(super) fn reply(replies: &mut Replies, shared: &Shared, request: ServerRequest<'_>) {
+/// Replies to a command of the server, to which the client has connected at that address.
+pub(super) fn reply(replies: &mut Replies, shared: &Shared, at: SocketAddr, request: ServerRequest<'_>) {
     match request {
         ServerRequest::Info { sections } => {
             let text = info::text(sections, &shared.common.node, shared.common.counts.open());
@@ -29,12 +31,7 @@ pub(super) fn reply(replies: &mut Replies, shared: &Shared, request: ServerReque
             replies.bulk(since.subsec_micros().to_string().as_bytes());
         }
         ServerRequest::ModuleList => info::modules(replies),
-        ServerRequest::Cluster(ClusterQuery::Info) => {
-            replies.bulk(b"cluster_enabled:0\r\ncluster_state:ok\r\ncluster_slots_assigned:0\r\n");
-        }
-        ServerRequest::Cluster(_) => {
-            shared.common.counts.refuse(replies, "ERR This instance has cluster support disabled")
-        }
+        ServerRequest::Cluster(query) => ClusterDoor { node: &shared.common.node, at }.reply(replies, query),
     }
 }
 

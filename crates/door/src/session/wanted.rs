@@ -4,7 +4,8 @@
 
 use firstseen_resp::{
     Arguments, BloomInfoField, BloomOptions, BloomRequest, ClaimRequest, ClaimedEvents, ConnectionRequest, EventTime,
-    FilterRequest, KeyRequest, Request, ServerRequest, SetRequest, Submission, TransactionRequest,
+    FilterRequest, KeyRequest, Lifetime, Request, ScriptRequest, ServerRequest, SetRequest, Submission,
+    SubscriptionRequest, TransactionRequest,
 };
 
 use crate::form::{Form, Says};
@@ -16,8 +17,8 @@ use crate::settings::GetRule;
 pub(super) enum Place<'a> {
     /// To the one of this name.
     Filter(&'a [u8]),
-    /// To the one to which the key is mapped that remembers for so many milliseconds, or as long as it likes.
-    Key { key: &'a [u8], lifetime_ms: Option<u64> },
+    /// To the one to which the key is mapped that remembers for that time, or as long as it likes.
+    Key { key: &'a [u8], lifetime: Option<Lifetime> },
     /// To the only one to which the key is mapped.
     OnlyOf { key: &'a [u8] },
 }
@@ -73,6 +74,8 @@ pub(super) enum Wish<'a> {
 pub(super) enum Other<'a> {
     Errand(Errand<'a>),
     Connection(ConnectionRequest<'a>),
+    Scripts(ScriptRequest<'a>),
+    Subscriptions(SubscriptionRequest<'a>),
     Transaction(TransactionRequest),
     Server(ServerRequest<'a>),
 }
@@ -83,6 +86,10 @@ pub(super) enum Errand<'a> {
     Exists(Arguments<'a>),
     Get(&'a [u8]),
     Overwrite,
+    Expire {
+        key: &'a [u8],
+        lifetime: Lifetime,
+    },
     Delete(Arguments<'a>),
     Remove {
         filter: &'a [u8],
@@ -115,6 +122,9 @@ pub(super) fn of<'a>(request: Request<'a>, names: &Names, get: GetRule) -> Resul
         Request::Filters(request) => of_filters(request).map_err(Other::Errand),
         Request::Claims(request) => Ok(of_claims(request)),
         Request::Connection(request) => Err(Other::Connection(request)),
+        Request::Scripts(ScriptRequest::Run(request)) => of_keys(request, names, get).map_err(Other::Errand),
+        Request::Scripts(request) => Err(Other::Scripts(request)),
+        Request::Subscriptions(request) => Err(Other::Subscriptions(request)),
         Request::Transaction(request) => Err(Other::Transaction(request)),
         Request::Server(request) => Err(Other::Server(request)),
     }
@@ -124,11 +134,26 @@ fn wanted<'a>(place: Place<'a>, act: Wish<'a>, form: Form, items: Items<'a>) -> 
     Wanted { place, act, form, items, time: EventTime::Now, submission: None }
 }
 
+/// A key that is recorded if it is new.
+fn set<'a>(key: &'a [u8], lifetime: Option<Lifetime>, form: Form) -> Wanted<'a> {
+    wanted(Place::Key { key, lifetime }, Wish::Observe, form, Items::One(key))
+}
+
+/// `SETNX`.
+pub(super) fn set_nx(key: &[u8]) -> Wanted<'_> {
+    set(key, None, Form::Integer(Says::New))
+}
+
+/// `SETNX` of a key whose time comes behind it.
+pub(super) fn set_nx_for(key: &[u8], lifetime: Lifetime) -> Wanted<'_> {
+    set(key, Some(lifetime), Form::Integer(Says::New))
+}
+
 fn of_keys<'a>(request: KeyRequest<'a>, names: &Names, get: GetRule) -> Result<Wanted<'a>, Errand<'a>> {
-    let keyed = |key, lifetime_ms, form| wanted(Place::Key { key, lifetime_ms }, Wish::Observe, form, Items::One(key));
     Ok(match request {
-        KeyRequest::SetIfNew { key, lifetime_ms } => keyed(key, lifetime_ms, Form::OkOrNothing),
-        KeyRequest::SetNx { key } => keyed(key, None, Form::Integer(Says::New)),
+        KeyRequest::SetIfNew { key, lifetime } => set(key, lifetime, Form::OkOrNothing),
+        KeyRequest::SetNx { key } => set_nx(key),
+        KeyRequest::Expire { key, lifetime } => return Err(Errand::Expire { key, lifetime }),
         KeyRequest::Exists { keys } if names.only_filter(keys.iter()).is_some() => {
             let key = keys.get(0).unwrap_or_default();
             wanted(Place::OnlyOf { key }, Wish::Test, Form::HowManyThere, Items::Many(keys))
@@ -156,6 +181,12 @@ fn of_sets(request: SetRequest<'_>) -> Result<Wanted<'_>, Errand<'_>> {
         }
         SetRequest::ContainsEach { filter, items } => {
             wanted(Place::Filter(filter), Wish::Test, Form::Integers(Says::Seen), Items::Many(items))
+        }
+        SetRequest::SetField { filter, field } => {
+            wanted(Place::Filter(filter), Wish::Observe, Form::Integer(Says::New), Items::One(field))
+        }
+        SetRequest::GetField { filter, field } => {
+            wanted(Place::Filter(filter), Wish::Test, Form::OneOrNothing, Items::One(field))
         }
         SetRequest::Remove { filter, items } => return Err(Errand::Remove { filter, items }),
     })
@@ -202,7 +233,7 @@ fn of_claims(request: ClaimRequest<'_>) -> Wanted<'_> {
         ClaimRequest::Release { events, fence } => (events, Wish::Release(fence), false),
     };
     let (place, items) = match events {
-        ClaimedEvents::Key(key) => (Place::Key { key, lifetime_ms: None }, Items::One(key)),
+        ClaimedEvents::Key(key) => (Place::Key { key, lifetime: None }, Items::One(key)),
         ClaimedEvents::Items { filter, items } => (Place::Filter(filter), Items::Many(items)),
     };
     let form = match (items, with_fence) {

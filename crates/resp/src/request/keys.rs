@@ -1,7 +1,8 @@
-//! Commands of keys, which are events: `SET NX` and what goes with it. Must not know: which filter a key belongs to.
+//! Commands of keys, which are events: `SET NX` and what goes with it. This module must not depend on which filter a key belongs to.
 
-use super::words::{is, lifetime_ms};
+use super::words::is;
 use crate::Arguments;
+use crate::lifetime::{Lifetime, TimeUnit};
 use crate::refusal::{Refusal, SYNTAX};
 
 /// A command of keys.
@@ -11,8 +12,8 @@ pub enum KeyRequest<'a> {
     SetIfNew {
         /// The event.
         key: &'a [u8],
-        /// For how long, of `EX` or `PX`: over zero.
-        lifetime_ms: Option<u64>,
+        /// For how long.
+        lifetime: Option<Lifetime>,
     },
     /// `SET key value` without `NX`, which would overwrite.
     Overwrite,
@@ -20,6 +21,13 @@ pub enum KeyRequest<'a> {
     SetNx {
         /// The event.
         key: &'a [u8],
+    },
+    /// `EXPIRE` and the like: for how long a key is to be there from now on. The reply is 1, or 0 where there is no such key.
+    Expire {
+        /// The event.
+        key: &'a [u8],
+        /// For how long.
+        lifetime: Lifetime,
     },
     /// `GET`.
     Get {
@@ -47,8 +55,13 @@ pub enum KeyRequest<'a> {
     Flush,
 }
 
-/// Options of `SET` that store or read values, or give a moment, and are not served.
-const UNSERVED: [&str; 5] = ["XX", "GET", "KEEPTTL", "EXAT", "PXAT"];
+/// Options of `SET` that store or read values, and are not served.
+const UNSERVED: [&str; 3] = ["XX", "GET", "KEEPTTL"];
+
+pub(super) const SECONDS: TimeUnit = TimeUnit { ms: 1_000, is_until: false };
+pub(super) const MILLISECONDS: TimeUnit = TimeUnit { ms: 1, is_until: false };
+pub(super) const AT_SECONDS: TimeUnit = TimeUnit { ms: 1_000, is_until: true };
+pub(super) const AT_MILLISECONDS: TimeUnit = TimeUnit { ms: 1, is_until: true };
 
 /// Options come in any order, `NX` more than once, and of `EX` the last counts, as in Redis.
 pub(super) fn set(arguments: Arguments<'_>) -> Result<KeyRequest<'_>, Refusal<'_>> {
@@ -57,31 +70,42 @@ pub(super) fn set(arguments: Arguments<'_>) -> Result<KeyRequest<'_>, Refusal<'_
     while let Some(option) = options.next() {
         if is(option, "NX") {
             is_if_new = true;
-        } else if let Some(unit_ms) = unit_ms(option) {
+        } else if let Some(unit) = unit(option) {
             let time = options.next().ok_or(SYNTAX)?;
-            if lifetime.is_some_and(|(_, earlier_ms)| earlier_ms != unit_ms) {
+            if lifetime.is_some_and(|(_, earlier)| earlier != unit) {
                 return Err(SYNTAX);
             }
-            lifetime = Some((time, unit_ms));
+            lifetime = Some((time, unit));
         } else {
             let unserved = UNSERVED.into_iter().find(|known| is(option, known));
             return Err(unserved.map_or(SYNTAX, |option| Refusal::SetOption { option }));
         }
     }
     // Only now, as Redis tells a wrong option first.
-    let lifetime_ms = lifetime.map(|(time, unit_ms)| lifetime_ms(time, unit_ms, "set")).transpose()?;
-    let set = KeyRequest::SetIfNew { key: arguments.at(0), lifetime_ms };
+    let lifetime = lifetime.map(|(time, unit)| unit.read(time, "set")).transpose()?;
+    let set = KeyRequest::SetIfNew { key: arguments.at(0), lifetime };
     Ok(if is_if_new { set } else { KeyRequest::Overwrite })
 }
 
 /// The unit of the time behind this option, if it is one of a time.
-fn unit_ms(option: &[u8]) -> Option<i64> {
-    if is(option, "EX") {
-        Some(1000)
-    } else if is(option, "PX") {
-        Some(1)
-    } else {
-        None
+fn unit(option: &[u8]) -> Option<TimeUnit> {
+    const UNITS: [(&str, TimeUnit); 4] =
+        [("EX", SECONDS), ("PX", MILLISECONDS), ("EXAT", AT_SECONDS), ("PXAT", AT_MILLISECONDS)];
+    UNITS.into_iter().find(|(name, _)| is(option, name)).map(|(_, unit)| unit)
+}
+
+/// `EXPIRE key time`; options that make it depend on the time that the key has are not served.
+pub(super) fn expire<'a>(
+    unit: TimeUnit,
+    command: &'static str,
+    arguments: Arguments<'a>,
+) -> Result<KeyRequest<'a>, Refusal<'a>> {
+    match arguments.get(2) {
+        None => Ok(KeyRequest::Expire { key: arguments.at(0), lifetime: unit.read(arguments.at(1), command)? }),
+        Some(option) if ["NX", "XX", "GT", "LT"].iter().any(|known| is(option, known)) => {
+            Err(Refusal::BadArgument("ERR firstseen keeps no key's time to compare: EXPIRE takes no NX, XX, GT or LT"))
+        }
+        Some(_) => Err(Refusal::BadArgument("ERR Unsupported option")),
     }
 }
 

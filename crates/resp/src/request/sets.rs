@@ -1,4 +1,4 @@
-//! Commands of sets, which are filters. Must not know: which filters there are.
+//! Commands of sets and of hashes, which are filters. This module must not depend on which filters there are.
 
 use super::words;
 use crate::{Arguments, Refusal};
@@ -27,6 +27,20 @@ pub enum SetRequest<'a> {
         /// The events, [`ITEMS_MAX`](crate::ITEMS_MAX) at most.
         items: Arguments<'a>,
     },
+    /// `HSETNX`: records the field of a hash, whose value is not kept; the reply is 1 where it was new, or 0.
+    SetField {
+        /// The filter.
+        filter: &'a [u8],
+        /// The event.
+        field: &'a [u8],
+    },
+    /// `HGET`: the reply is `1` where the field is there, in the place of its value.
+    GetField {
+        /// The filter.
+        filter: &'a [u8],
+        /// The event.
+        field: &'a [u8],
+    },
     /// `SREM`: lets items go; the reply is how many.
     Remove {
         /// The filter.
@@ -46,6 +60,14 @@ pub(super) fn contains(arguments: Arguments<'_>) -> SetRequest<'_> {
 
 pub(super) fn contains_each(arguments: Arguments<'_>) -> Result<SetRequest<'_>, Refusal<'_>> {
     Ok(SetRequest::ContainsEach { filter: arguments.at(0), items: words::items(arguments.from(1))? })
+}
+
+pub(super) fn set_field(arguments: Arguments<'_>) -> SetRequest<'_> {
+    SetRequest::SetField { filter: arguments.at(0), field: arguments.at(1) }
+}
+
+pub(super) fn get_field(arguments: Arguments<'_>) -> SetRequest<'_> {
+    SetRequest::GetField { filter: arguments.at(0), field: arguments.at(1) }
 }
 
 pub(super) fn remove(arguments: Arguments<'_>) -> Result<SetRequest<'_>, Refusal<'_>> {

@@ -11,7 +11,7 @@ const NAMES: [(Unserved, &str); 20] = [
         Unserved::StoresValues,
         "append bitcount bitfield bitfield_ro bitop bitpos blmove blmpop blpop brpop brpoplpush bzmpop bzpopmax bzpopmin decr \
          decrby geoadd geodist geohash geopos georadius georadiusbymember geosearch geosearchstore getbit getdel getex getrange getset \
-         hdel hexists hget hgetall hgetdel hgetex hincrby hincrbyfloat hkeys hlen hmget hmset hrandfield hscan hset hsetex hsetnx \
+         hdel hexists hgetall hgetdel hgetex hincrby hincrbyfloat hkeys hlen hmget hmset hrandfield hscan hset hsetex \
          hstrlen hvals incr incrby incrbyfloat lcs lindex linsert llen lmove lmpop lpop lpos lpush lpushx lrange lrem lset ltrim \
          mget pfadd pfcount pfmerge rpop rpoplpush rpush rpushx sdiff sdiffstore setbit setrange sinter sintercard sinterstore \
          smove sort sort_ro strlen substr sunion sunionstore xack xadd xautoclaim xclaim xdel xgroup xinfo xlen xpending xrange \
@@ -22,19 +22,13 @@ const NAMES: [(Unserved, &str); 20] = [
     (Unserved::Overwrites, "mset psetex setex"),
     (Unserved::SetsTogether, "msetnx"),
     (Unserved::MovesKeys, "copy dump migrate move rename renamenx restore swapdb"),
-    (
-        Unserved::ChangesTimes,
-        "expire expireat persist pexpire pexpireat hexpire hpexpire hexpireat hpexpireat hpersist",
-    ),
+    (Unserved::ChangesTimes, "persist hexpire hpexpire hexpireat hpexpireat hpersist"),
     (Unserved::TellsTimes, "expiretime httl hpttl pexpiretime pttl ttl"),
     (Unserved::ListsKeys, "keys randomkey scan smembers spop srandmember sscan"),
     (Unserved::CountsEvents, "scard"),
     (Unserved::TouchesKeys, "touch"),
     (Unserved::RunsScripts, "eval eval_ro evalsha evalsha_ro fcall fcall_ro function script"),
-    (
-        Unserved::PublishesMessages,
-        "psubscribe publish pubsub punsubscribe spublish ssubscribe subscribe sunsubscribe unsubscribe",
-    ),
+    (Unserved::PublishesMessages, "publish pubsub spublish ssubscribe sunsubscribe"),
     (Unserved::ShowsCommands, "monitor"),
     (Unserved::WatchesKeys, "watch"),
     (Unserved::MovesBytes, "bf.debug bf.load bf.loadchunk bf.scandump"),

@@ -3,8 +3,9 @@
 use crate::common::{array, read, read_bytes};
 use firstseen_resp::{
     Arguments, BloomInfoField, BloomOptions, BloomRequest, ClaimRequest, ClaimedEvents, ClientRequest, ClusterQuery,
-    CommandQuery, ConnectionRequest, EventTime, Expansion, FilterRequest, ITEMS_MAX, KeyRequest, Limits, Parser,
-    Protocol, Request, ServerRequest, SetRequest, Submission, TransactionRequest,
+    CommandQuery, ConnectionRequest, EventTime, Expansion, FilterRequest, ITEMS_MAX, KeyRequest, Lifetime, Limits,
+    Parser, Protocol, Request, ScriptRequest, ServerRequest, SetRequest, Submission, SubscriptionKind,
+    SubscriptionRequest, TransactionRequest, is_known_script,
 };
 
 /// Checks that a line is this request, and that the size of letters does not matter where it must not.
@@ -23,7 +24,13 @@ fn is_of(line: &str, first_item: usize, expected: impl for<'a> FnOnce(Arguments<
 #[test]
 fn keys() {
     fn set(lifetime_ms: Option<u64>) -> Request<'static> {
-        Request::Keys(KeyRequest::SetIfNew { key: b"k", lifetime_ms })
+        Request::Keys(KeyRequest::SetIfNew { key: b"k", lifetime: lifetime_ms.map(|ms| Lifetime::For { ms }) })
+    }
+    fn set_until(unix_ms: u64) -> Request<'static> {
+        Request::Keys(KeyRequest::SetIfNew { key: b"k", lifetime: Some(Lifetime::Until { unix_ms }) })
+    }
+    fn expire(lifetime: Lifetime) -> Request<'static> {
+        Request::Keys(KeyRequest::Expire { key: b"k", lifetime })
     }
     is("SET k v NX", set(None));
     is("set k v nx nx", set(None));
@@ -32,6 +39,12 @@ fn keys() {
     is("SET k v PX 1 NX", set(Some(1)));
     is("SET k v NX PX 1 PX 2", set(Some(2)));
     is("SET k v NX EX 9223372036854775", set(Some(9_223_372_036_854_775_000)));
+    is("SET k v NX EXAT 1700000000", set_until(1_700_000_000_000));
+    is("SET k v PXAT 1700000000001 NX", set_until(1_700_000_000_001));
+    is("EXPIRE k 600", expire(Lifetime::For { ms: 600_000 }));
+    is("PEXPIRE k 600", expire(Lifetime::For { ms: 600 }));
+    is("EXPIREAT k 1700000000", expire(Lifetime::Until { unix_ms: 1_700_000_000_000 }));
+    is("PEXPIREAT k 1700000000", expire(Lifetime::Until { unix_ms: 1_700_000_000 }));
     is("SET k v", Request::Keys(KeyRequest::Overwrite));
     is("SET nx v EX 1", Request::Keys(KeyRequest::Overwrite));
     is("SETNX k v", Request::Keys(KeyRequest::SetNx { key: b"k" }));
@@ -51,7 +64,56 @@ fn sets() {
     is_of("SADD f a b", 2, |items| Request::Sets(SetRequest::Add { filter: b"f", items }));
     is("SISMEMBER f a", Request::Sets(SetRequest::Contains { filter: b"f", item: b"a" }));
     is_of("SMISMEMBER f a", 2, |items| Request::Sets(SetRequest::ContainsEach { filter: b"f", items }));
+    is("HSETNX h f v", Request::Sets(SetRequest::SetField { filter: b"h", field: b"f" }));
+    is("HGET h f", Request::Sets(SetRequest::GetField { filter: b"h", field: b"f" }));
     is_of("SREM f a b c", 2, |items| Request::Sets(SetRequest::Remove { filter: b"f", items }));
+}
+
+#[test]
+fn channels() {
+    for (command, kind) in [
+        ("SUBSCRIBE", SubscriptionKind::Begin),
+        ("PSUBSCRIBE", SubscriptionKind::BeginPattern),
+        ("UNSUBSCRIBE", SubscriptionKind::End),
+        ("PUNSUBSCRIBE", SubscriptionKind::EndPattern),
+    ] {
+        is_of(&format!("{command} a b"), 1, |channels| Request::Subscriptions(SubscriptionRequest { kind, channels }));
+    }
+}
+
+/// Reads a command that is sent as an array, as clients send scripts.
+fn read_script(words: &[&str], check: impl FnOnce(Result<Request<'_>, String>)) {
+    let bytes = array(words);
+    read_bytes(&bytes, |request| check(request.map_err(|refusal| refusal.to_string())));
+}
+
+#[test]
+fn scripts_are_known_by_their_texts_and_hashes() {
+    const ADD: &str = "return redis.call('exists',KEYS[1])<1 and redis.call('setex',KEYS[1],ARGV[2],ARGV[1])";
+    const ADD_SHA1: &str = "a08c9c69b7c07ae2485190873b90d128a23e502d";
+    const RELEASE: &str =
+        "\n if redis.call(\"get\",KEYS[1]) == ARGV[1]\nthen return redis.call(\"del\",KEYS[1]) else return 0 end";
+    let added = |request: Result<Request<'_>, String>| {
+        let lifetime = Some(Lifetime::For { ms: 60_000 });
+        let set = ScriptRequest::Run(KeyRequest::SetIfNew { key: b"k", lifetime });
+        assert_eq!(request, Ok(Request::Scripts(set)));
+    };
+    read_script(&["EVAL", ADD, "1", "k", "value", "60"], added);
+    read_script(&["evalsha", ADD_SHA1, "1", "k", "value", "60"], added);
+    read_script(&["EVAL", RELEASE, "1", "k", "value"], |request| {
+        let Ok(Request::Scripts(ScriptRequest::Run(KeyRequest::Delete { keys }))) = request else {
+            panic!("{request:?}")
+        };
+        assert_eq!(keys.iter().collect::<Vec<_>>(), [b"k"]);
+    });
+    read_script(&["SCRIPT", "LOAD", ADD], |request| {
+        assert_eq!(request, Ok(Request::Scripts(ScriptRequest::Load { sha1: ADD_SHA1 })));
+    });
+    read_script(&["EVALSHA", "abc", "0"], |request| {
+        assert_eq!(request, Ok(Request::Scripts(ScriptRequest::Unknown)));
+    });
+    read_script(&["EVAL", "return 1", "0"], |request| assert!(request.is_err_and(|text| text.contains("SET key"))));
+    assert!(is_known_script(ADD_SHA1.as_bytes()) && !is_known_script(b"abc"));
 }
 
 #[test]

@@ -1,0 +1,231 @@
+//! Keys with times of their own, at the door of a real node: for every kind and clock that keeps them, through a stop and a kill.
+//!
+//! An exact model has for each key when it was set and for how long. As long as keys are there, the test asks for them again and again:
+//! none may be gone before its time is over, and none may be there when two of the filter's ticks have passed after that.
+
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use redis::{Connection, RedisResult, Value, cmd, pipe};
+
+use crate::local_cluster::eventually;
+use crate::redis_door::{Door, ask};
+use crate::run::Random;
+
+/// Filters of 20 s, whose ticks are half a second at most.
+const FILTERS: [Flags; 4] = [
+    ("timing-wall", "--kind timing --cell-bits 8 --clock wall"),
+    ("timing-event", "--kind timing --cell-bits 8 --clock event --lateness 0"),
+    ("timing-late", "--kind timing --cell-bits 8 --clock event --lateness 5s"),
+    ("cuckoo-wall", "--kind cuckoo --ticks 79 --clock wall"),
+];
+const WINDOW: &str = "20s";
+/// Twice the longest tick.
+const LATER_MAX: Duration = Duration::from_millis(1_000);
+/// What a busy machine adds between a look at the clock and the answer.
+const SLACK: Duration = Duration::from_millis(250);
+const KEYS: u64 = 40;
+const SEED: u64 = 5;
+/// The whole test ends long before.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A key that was set.
+struct Key {
+    name: String,
+    /// Before it was sent, and after it was answered.
+    asked: Instant,
+    answered: Instant,
+    lifetime: Duration,
+    /// It was found gone.
+    is_over: bool,
+}
+
+/// A filter with its flags.
+type Flags = (&'static str, &'static str);
+
+/// A door to these filters, each for keys that begin with its name.
+fn door_to(filters: &[Flags], settings: &str) -> Door {
+    let prefixes =
+        filters.iter().map(|(name, _)| format!("[[redis.prefix]]\nmatch = \"{name}:\"\nfilter = \"{name}\"\n"));
+    let door = Door::open(&(prefixes.collect::<String>() + settings));
+    door.form("");
+    for (name, flags) in filters {
+        door.run(&format!(
+            "filter create {name} --window {WINDOW} --capacity 1k --fpr 1e-6 --durability durable {flags}"
+        ));
+    }
+    door
+}
+
+fn unix_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).expect("a time after 1970");
+    u64::try_from(since.as_millis()).expect("a time in this age")
+}
+
+/// Sets a key of a filter in one of the ways in which programs do.
+fn set(client: &mut Connection, dice: &mut Random, filter: &str, number: u64) -> Key {
+    let name = format!("{filter}:{number}");
+    let lifetime_ms = 1_000 + dice.below(5) * 700;
+    let asked = Instant::now();
+    let reply: RedisResult<Value> = match dice.below(5) {
+        0 => cmd("SET").arg(&name).arg("x").arg("NX").arg("PX").arg(lifetime_ms).query(client),
+        1 => cmd("SET").arg(&name).arg("x").arg("PXAT").arg(unix_ms() + lifetime_ms).arg("NX").query(client),
+        2 => {
+            let mut asked = pipe();
+            asked.cmd("SETNX").arg(&name).arg("x").cmd("PEXPIRE").arg(&name).arg(lifetime_ms);
+            let replies: (i64, i64) = asked.query(client).expect("two replies");
+            assert_eq!(replies, (1, 1), "{name}");
+            Ok(Value::Okay)
+        }
+        3 => {
+            let mut asked = pipe();
+            asked.atomic().cmd("SETNX").arg(&name).arg("x").cmd("PEXPIRE").arg(&name).arg(lifetime_ms);
+            let replies: (i64, i64) = asked.query(client).expect("two replies");
+            assert_eq!(replies, (1, 1), "{name}");
+            Ok(Value::Okay)
+        }
+        _ => cmd("SET").arg(&name).arg("x").arg("NX").arg("EX").arg(lifetime_ms.div_ceil(1_000)).query(client),
+    };
+    assert_eq!(reply, Ok(Value::Okay), "{name}");
+    Key { name, asked, answered: Instant::now(), lifetime: Duration::from_millis(lifetime_ms), is_over: false }
+}
+
+/// Asks for all keys that are there, and checks the answers; nothing where the node is away.
+fn look(client: &mut Connection, keys: &mut [Key]) -> Option<()> {
+    let mut asked = pipe();
+    let there: Vec<&mut Key> = keys.iter_mut().filter(|key| !key.is_over).collect();
+    there.iter().for_each(|key| _ = asked.cmd("EXISTS").arg(&key.name));
+    let before = Instant::now();
+    let replies: Vec<i64> = asked.query(client).ok()?;
+    let after = Instant::now();
+    for (key, is_there) in there.into_iter().zip(replies) {
+        // `EX` has whole seconds, so a key may be there for up to one more.
+        let latest = key.answered + key.lifetime + Duration::from_secs(1) + LATER_MAX + SLACK;
+        if is_there == 1 {
+            assert!(
+                before < latest,
+                "{} is there {:?} after it was set, for {:?}",
+                key.name,
+                before - key.answered,
+                key.lifetime
+            );
+        } else {
+            let least = key.asked + key.lifetime;
+            assert!(
+                after >= least,
+                "{} is gone {:?} after it was set, for {:?}",
+                key.name,
+                after - key.asked,
+                key.lifetime
+            );
+            key.is_over = true;
+        }
+    }
+    Some(())
+}
+
+/// `SET k 1 NX EX 2` was still seen after 4 s in a filter whose nodes stamp events, as were keys of a filter whose events may come late:
+/// their own times were left out without a word.
+#[test]
+fn keys_are_there_for_their_own_time_on_every_kind_and_clock() {
+    println!("seed {SEED}");
+    let mut door = door_to(&FILTERS, "");
+    let mut dice = Random(SEED);
+    let mut client = door.client();
+    let mut keys: Vec<Key> = Vec::new();
+    for number in 0..KEYS {
+        let (filter, _) = FILTERS[number as usize % FILTERS.len()];
+        keys.push(set(&mut client, &mut dice, filter, number));
+    }
+    let begun = Instant::now();
+    let (mut stops, mut looks) = (0, 0);
+    while keys.iter().any(|key| !key.is_over) {
+        assert!(begun.elapsed() < PATIENCE, "keys stay for ever");
+        looks += u32::from(look(&mut client, &mut keys).is_some());
+        // In the middle of their times: once by a signal, once without.
+        if stops < 2 && begun.elapsed() > Duration::from_millis(400 * (stops + 1)) {
+            stops += 1;
+            if stops == 1 {
+                door.node.restart()
+            } else {
+                door.node.crash()
+            }
+            client = door.client();
+            eventually("answers", || ask::<i64>(&mut client, "EXISTS timing-wall:none") == Ok(0));
+        }
+    }
+    println!("{looks} looks");
+    assert!(stops == 2 && looks > 20, "{stops} stops, {looks} looks");
+    // A key is recorded anew when its time is over, and a time that is over records nothing.
+    let over = unix_ms() - 1_000;
+    for (number, (filter, _)) in (0..).zip(FILTERS) {
+        set(&mut client, &mut dice, filter, number);
+        for _ in 0..2 {
+            assert_eq!(ask(&mut client, &format!("SET {filter}:over x NX PXAT {over}")), Ok(Value::Okay));
+        }
+    }
+}
+
+/// Keys that the door confirms were remembered for the window, however short their times were.
+#[test]
+fn keys_that_the_door_confirms_are_there_for_their_own_time() {
+    const CONFIRMED: [Flags; 1] = [("confirmed", "--kind timing --cell-bits 8 --clock wall --claims 1s")];
+    println!("seed {SEED}");
+    let door = door_to(&CONFIRMED, "[[redis.filter]]\nname = \"confirmed\"\nclaim = \"on-expiry-confirm\"\n");
+    let mut dice = Random(SEED);
+    let mut client = door.client();
+    let first = |client: &mut Connection| ask::<Value>(client, "SET confirmed:first x NX PX 100");
+    eventually("a first claim", || first(&mut client) == Ok(Value::Okay));
+    let mut keys: Vec<Key> = (0..KEYS).map(|number| set(&mut client, &mut dice, "confirmed", number)).collect();
+    // One command after the other: the door has not confirmed the key yet.
+    let asked = Instant::now();
+    assert_eq!(
+        (ask(&mut client, "SETNX confirmed:late x"), ask(&mut client, "PEXPIRE confirmed:late 2500")),
+        (Ok(1), Ok(1))
+    );
+    let (name, lifetime) = ("confirmed:late".to_owned(), Duration::from_millis(2_500));
+    keys.push(Key { name, asked, answered: Instant::now(), lifetime, is_over: false });
+    let begun = Instant::now();
+    while keys.iter().any(|key| !key.is_over) {
+        assert!(begun.elapsed() < PATIENCE, "keys stay for ever");
+        look(&mut client, &mut keys).expect("answers");
+    }
+}
+
+/// What a filter cannot keep for so long only is refused, and the refusal names what helps.
+#[test]
+fn times_that_a_filter_cannot_keep_are_refused() {
+    let prefixes =
+        ["day", "bloom", "fine"].map(|name| format!("[[redis.prefix]]\nmatch = \"{name}:\"\nfilter = \"{name}\"\n"));
+    let door = Door::open(&prefixes.concat());
+    door.form("");
+    door.run("filter create day --window 24h --capacity 1k --clock wall");
+    door.run("filter create fine --window 24h --capacity 1k --clock wall --cell-bits 16");
+    door.run("filter create bloom --kind generations --window 1h --capacity 1k --clock wall");
+    let client = &mut door.client();
+    for (command, text) in [
+        // A tick of 24 h is minutes long: a key of 2 s would stay for a quarter of an hour.
+        ("SET day:1 x NX EX 2", "filter 'day' counts in ticks of"),
+        ("SET day:1 x NX EX 2", "--cell-bits 16"),
+        ("SET bloom:1 x NX EX 600", "use kind timing or cuckoo"),
+        ("FS.OBSERVE bloom TTL 1000 ITEMS x", "use kind timing or cuckoo"),
+        ("EXPIRE day:none 10", "send SET key value NX EX seconds"),
+        ("EXPIRE day:none 100000", "'day' remembers 86400 s"),
+        ("EXPIRE other:1 10", "no filter is mapped"),
+    ] {
+        let said = ask::<Value>(client, command).expect_err(command).to_string();
+        assert!(said.contains(text), "{command}: {said}");
+    }
+    assert_eq!(ask(client, "EXISTS day:1 bloom:1"), Ok(0), "nothing was recorded");
+    assert_eq!(ask(client, "SET fine:1 x NX EX 60"), Ok(Value::Okay));
+    assert_eq!(ask(client, "SET day:1 x NX EX 86400"), Ok(Value::Okay));
+    assert_eq!(ask(client, "SET bloom:1 x NX EX 3600"), Ok(Value::Okay));
+    // Hand-written code sends both commands one after the other, with the window as the time.
+    assert_eq!(ask(client, "SETNX day:2 x"), Ok(1));
+    assert_eq!(ask(client, "EXPIRE day:2 86400"), Ok(1));
+    let shorter = ask::<Value>(client, "EXPIRE day:2 3600").expect_err("it is recorded for the window").to_string();
+    assert!(shorter.contains("expire = \"window\""), "{shorter}");
+    let lenient = Door::with_cluster("expire = \"window\"\n[[redis.prefix]]\nmatch = \"k:\"\nfilter = \"clicks\"\n");
+    let client = &mut lenient.client();
+    assert_eq!((ask(client, "SETNX k:1 x"), ask(client, "EXPIRE k:1 60")), (Ok(1), Ok(1)));
+    assert_eq!(ask(client, "EXPIRE k:2 60"), Ok(0), "it is not there");
+}
