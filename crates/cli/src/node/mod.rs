@@ -5,6 +5,7 @@
 
 pub mod config_file;
 mod dates;
+mod freed_memory;
 pub(crate) mod health;
 mod log;
 mod machine;

@@ -12,7 +12,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use super::NodeArgs;
 use super::config_file::NodeFile;
 use super::traces::Traces;
-use super::{dates, log, machine, open_files};
+use super::{dates, freed_memory, log, machine, open_files};
 use crate::exit::{INTERRUPTED, UsageError};
 use crate::terminal::signals::Signals;
 
@@ -71,6 +71,7 @@ async fn live(file: NodeFile) -> anyhow::Result<ExitCode> {
     };
     forget(&new_node)?;
     tracing::info!(name, address = node.addr(), http = ?node.http_addr(), "node is listening");
+    tokio::spawn(freed_memory::give_back());
     let first = tokio::select! {
         first = next_but_hangup(&mut signals, &mut hangup, &node) => first,
         failure = node.failure() => {
