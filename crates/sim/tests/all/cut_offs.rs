@@ -13,7 +13,7 @@ use firstseen_sim::asked::Family;
 use firstseen_sim::producers::undecided;
 use firstseen_sim::scenario::Scenario;
 
-const SEEDS: Range<u64> = 0..24;
+const SEEDS: Range<u64> = 0..16;
 /// A rule that is broken is found within as many seeds.
 const BROKEN_SEEDS: Range<u64> = 0..500;
 

@@ -8,7 +8,7 @@ use firstseen_routing::OwnerLimits;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_sim::scenario::{Nemesis, Scenario};
 
-const SEEDS: Range<u64> = 0..30;
+const SEEDS: Range<u64> = 0..20;
 /// A rule that is broken is found within as many seeds.
 const BROKEN_SEEDS: Range<u64> = 0..500;
 

@@ -9,7 +9,7 @@ use firstseen_routing::rules::Rule;
 use firstseen_routing::{Decision, Reason};
 use firstseen_sim::asked::Family;
 
-const SEEDS: Range<u64> = 0..24;
+const SEEDS: Range<u64> = 0..16;
 /// A broken rule is found within this many seeds.
 const BROKEN_SEEDS: Range<u64> = 0..200;
 
