@@ -5,13 +5,14 @@
 //! once. When it crashes, they are lost, and their events are new to the next client. This module must not depend on connections.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::fmt::Display;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use firstseen_client::Verdict;
 use firstseen_resp::ITEMS_MAX;
-use firstseen_routing::{Fence, FilterVerb, Reason};
+use firstseen_routing::{Fence, Reason};
 use futures_util::StreamExt;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
@@ -125,12 +126,21 @@ impl Waiting {
         Some(due)
     }
 
-    /// Removes the claims that are due at `until`, the earliest first and [`ITEMS_MAX`] at most, and returns them by filter. `None`
-    /// takes claims that are not due, too. Their bytes stay counted until [`Self::end`].
-    fn take_due(&mut self, until: Option<Instant>) -> BTreeMap<Arc<str>, Vec<Due>> {
+    /// Makes all claims due at `now` that have not been tried yet.
+    fn hasten(&mut self, now: Instant) {
+        for (grant, due) in self.claims.iter_mut().filter(|(_, due)| due.tries == 0 && due.at > now) {
+            self.order.remove(&(due.at, *grant));
+            due.at = now;
+            self.order.insert((now, *grant));
+        }
+    }
+
+    /// Removes the claims that are due at `until`, the earliest first and [`ITEMS_MAX`] at most, and returns them by filter. Their
+    /// bytes stay counted until [`Self::end`].
+    fn take_due(&mut self, until: Instant) -> BTreeMap<Arc<str>, Vec<Due>> {
         let mut taken: BTreeMap<Arc<str>, Vec<Due>> = BTreeMap::new();
         for _ in 0..ITEMS_MAX {
-            if self.order.first().is_none_or(|(at, _)| until.is_some_and(|until| *at > until)) {
+            if self.order.first().is_none_or(|(at, _)| *at > until) {
                 break;
             }
             let Some((_, grant)) = self.order.pop_first() else { break };
@@ -205,8 +215,13 @@ impl Confirmer {
             let _ = timeout(ROUND, answers).await;
             // A call whose nodes are away takes a second: what comes due meanwhile goes ahead of its answer, or leases would end.
             while under_way.len() < CALLS_MAX {
-                let until = Some(Instant::now()).filter(|_| !is_stopping);
-                let due = self.change(|waiting| waiting.take_due(until));
+                let now = Instant::now();
+                let due = self.change(|waiting| {
+                    if is_stopping {
+                        waiting.hasten(now);
+                    }
+                    waiting.take_due(now)
+                });
                 if due.is_empty() {
                     break;
                 }
@@ -219,16 +234,23 @@ impl Confirmer {
         let claims = due.len();
         let bytes = due.iter().map(Due::bytes).sum();
         let undecided = self.undecided(filters, &filter, due).await;
-        self.change(|waiting| waiting.end(claims, bytes));
-        for due in undecided {
-            if due.tries >= TRIES_MAX {
-                self.counts.unconfirmed.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(filter = &*filter, "an event that was claimed could not be confirmed");
-                continue;
-            }
-            let again = Due { at: Instant::now() + AGAIN, tries: due.tries + 1, claimed: due.claimed };
-            let is_added = self.change(|waiting| waiting.add(again));
-            self.counts.unconfirmed.fetch_add(u64::from(!is_added), Ordering::Relaxed);
+        let at = Instant::now() + AGAIN;
+        let (again, given_up): (Vec<Due>, Vec<Due>) = undecided.into_iter().partition(|due| due.tries < TRIES_MAX);
+        // Who waits until nothing is left must not find nothing in between.
+        let without_room = self.change(|waiting| {
+            waiting.end(claims, bytes);
+            let again = again.into_iter().map(|due| Due { at, tries: due.tries + 1, claimed: due.claimed });
+            again.map(|due| waiting.add(due)).filter(|is_added| !is_added).count()
+        });
+        self.lose(&filter, given_up.len(), "its nodes have not confirmed them within ten tries");
+        self.lose(&filter, without_room, "too many claims wait");
+    }
+
+    /// Counts claims of a filter that are not confirmed, and says why.
+    fn lose(&self, filter: &str, claims: usize, why: impl Display) {
+        if claims > 0 {
+            self.counts.unconfirmed.fetch_add(claims as u64, Ordering::Relaxed);
+            tracing::warn!(filter, claims, "claims are not confirmed: {why}");
         }
     }
 
@@ -238,11 +260,7 @@ impl Confirmer {
         if let Ok(present) = filters.get(filter).await {
             let count = due.len();
             due.retain(|due| present.has_granted(due.claimed.fence));
-            let former = count - due.len();
-            if former > 0 {
-                self.counts.unconfirmed.fetch_add(former as u64, Ordering::Relaxed);
-                tracing::warn!(filter = &**filter, former, "claims of a former filter of this name are not confirmed");
-            }
+            self.lose(filter, count - due.len(), "they are of a former filter of this name");
         }
         self.drop_forbidden(filter, &mut due);
         if due.is_empty() {
@@ -277,15 +295,16 @@ impl Confirmer {
         let asked = Asked { items: &items, names: &[], fences: &fences, act: Act::Confirm, at_ms: Ok(at_ms), life_ms };
         let verdicts = filters.ask(filter, &asked, None).await.map(|answers| answers.verdicts).unwrap_or_default();
         let mut verdicts = verdicts.into_iter();
+        let mut refused: BTreeMap<Reason, usize> = BTreeMap::new();
         due.retain(|_| match verdicts.next() {
             Some(Verdict::FirstSeen | Verdict::Duplicate) => false,
             Some(Verdict::Undecided(reason)) if is_final(reason) => {
-                self.counts.unconfirmed.fetch_add(1, Ordering::Relaxed);
-                tracing::warn!(filter = &**filter, ?reason, "an event that was claimed is not confirmed");
+                *refused.entry(reason).or_default() += 1;
                 false
             }
             _ => true,
         });
+        refused.into_iter().for_each(|(reason, claims)| self.lose(filter, claims, format_args!("{reason:?}")));
         due
     }
 
@@ -297,17 +316,9 @@ impl Confirmer {
         due.retain(|due| {
             let guest = &due.claimed.guest;
             let known = allowed.entry(Arc::as_ptr(guest).cast());
-            *known.or_insert_with(|| guest.may(FilterVerb::Observe, filter, 0).is_ok())
+            *known.or_insert_with(|| guest.may_confirm(filter).is_ok())
         });
-        let forbidden = count - due.len();
-        if forbidden > 0 {
-            self.counts.unconfirmed.fetch_add(forbidden as u64, Ordering::Relaxed);
-            tracing::warn!(
-                filter = &**filter,
-                forbidden,
-                "claims are not confirmed, as the right to record was revoked"
-            );
-        }
+        self.lose(filter, count - due.len(), "the right to record was revoked");
     }
 
     fn change<Answer>(&self, change: impl FnOnce(&mut Waiting) -> Answer) -> Answer {
@@ -339,7 +350,7 @@ fn is_final(reason: Reason) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use firstseen_routing::{Epoch, FilterId, Incarnation};
+    use firstseen_routing::{Epoch, FilterId, FilterVerb, Incarnation};
 
     use super::*;
     use crate::host::{Making, Refused};
@@ -356,6 +367,10 @@ mod tests {
         }
 
         fn may(&self, _verb: FilterVerb, _filter: &str, _events: u32) -> Result<(), Refused> {
+            Ok(())
+        }
+
+        fn may_confirm(&self, _filter: &str) -> Result<(), Refused> {
             if self.may { Ok(()) } else { Err(Refused::Forbidden("observe".to_owned())) }
         }
 
@@ -424,7 +439,7 @@ mod tests {
         assert!(waiting.remove(grant(3, "g")).is_none(), "of another filter");
         assert!(waiting.remove(grant(3, "f")).is_some() && waiting.remove(grant(3, "f")).is_none());
         let take = |waiting: &mut Waiting, after_s| -> Vec<Fence> {
-            let due = waiting.take_due(Some(now + Duration::from_secs(after_s)));
+            let due = waiting.take_due(now + Duration::from_secs(after_s));
             let claims = due.values().flatten().count();
             let bytes = due.values().flatten().map(Due::bytes).sum();
             assert!(waiting.bytes >= bytes && waiting.under_way == claims, "what is under way takes room");

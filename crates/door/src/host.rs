@@ -46,6 +46,13 @@ pub trait Guest: Send + Sync {
     /// [`Refused`]: nothing may be done.
     fn may(&self, verb: FilterVerb, filter: &str, events: u32) -> Result<(), Refused>;
 
+    /// Whether its principal may record events of a filter now, so that what it has claimed is confirmed. The credential that it has
+    /// shown need not count any more.
+    ///
+    /// # Errors
+    /// [`Refused`]: nothing may be done.
+    fn may_confirm(&self, filter: &str) -> Result<(), Refused>;
+
     /// Whether it may know of a filter. Who asks for a list is refused nothing, so this is written down nowhere.
     fn sees(&self, filter: &str) -> bool;
 

@@ -141,6 +141,7 @@ impl Admin for AdminService {
             newest_format: NEWEST_FORMAT.0.into(),
             holds_format: holds_format(&self.shared.meta),
             same_on_all: config.timing.settings(),
+            confirms_waiting: self.shared.open.door.get().map_or(0, |door| door.confirms_waiting()),
         }))
     }
 

@@ -128,12 +128,13 @@ impl Guest {
     /// # Errors
     /// Which right is missing.
     pub(crate) fn may_named(&self, map: &ClusterMap, verb: FilterVerb, name: &str) -> Result<(), String> {
-        match self.standing(map).map_err(|status| status.message().to_owned())? {
-            Standing::Granted(principal, rights) if !rights.may(verb, name) => {
-                Err(missing(principal, Right::Filter(verb), Some(name)))
-            }
-            Standing::Everything | Standing::Role | Standing::Granted(..) => Ok(()),
-        }
+        may_named(self.standing(map), verb, name)
+    }
+
+    /// Like [`Self::may_named`], whether the caller's token counts still or not: what it has begun is ended by the rights of its
+    /// principal.
+    pub(crate) fn principal_may_named(&self, map: &ClusterMap, verb: FilterVerb, name: &str) -> Result<(), String> {
+        may_named(self.standing_of_principal(map), verb, name)
     }
 
     /// The name and the quota of its principal; none where that does not count.
@@ -196,6 +197,15 @@ impl Guest {
     }
 
     fn standing<'map>(&self, map: &'map ClusterMap) -> Result<Standing<'map>, Status> {
+        let is_by_token = !self.caller.is_unchecked() && !self.caller.roles().admin && !self.caller.roles().node;
+        if let (true, Some(token), Some(name)) = (is_by_token, self.caller.token(), self.caller.principal()) {
+            token.must_count(&map.access, name, self.audit.now_s())?;
+        }
+        self.standing_of_principal(map)
+    }
+
+    /// Its standing, without a look at its token.
+    fn standing_of_principal<'map>(&self, map: &'map ClusterMap) -> Result<Standing<'map>, Status> {
         let roles = self.caller.roles();
         if self.caller.is_unchecked() || roles.admin {
             return Ok(Standing::Everything);
@@ -209,9 +219,6 @@ impl Guest {
                 ErrorKind::Unavailable.status(what)
             };
             return (is_greeting || self.caller.is_member(map)).then_some(Standing::Role).ok_or_else(stranger);
-        }
-        if let (Some(token), Some(name)) = (self.caller.token(), self.caller.principal()) {
-            token.must_count(&map.access, name, self.audit.now_s())?;
         }
         if !map.access.is_enabled {
             return Ok(Standing::Role);
@@ -233,6 +240,16 @@ impl Guest {
     fn refused(&self, status: Status) -> Status {
         self.note_refused(status.message());
         status
+    }
+}
+
+/// Whether somebody of this standing may do something with the filter of this name.
+fn may_named(standing: Result<Standing<'_>, Status>, verb: FilterVerb, name: &str) -> Result<(), String> {
+    match standing.map_err(|status| status.message().to_owned())? {
+        Standing::Granted(principal, rights) if !rights.may(verb, name) => {
+            Err(missing(principal, Right::Filter(verb), Some(name)))
+        }
+        Standing::Everything | Standing::Role | Standing::Granted(..) => Ok(()),
     }
 }
 

@@ -253,15 +253,22 @@ impl DoorGuest for Visitor {
         Box::pin(self.change(Change::DropFilter { name: name.to_owned() }))
     }
 
+    fn may_confirm(&self, filter: &str) -> Result<(), Refused> {
+        if !self.shared.rules.keep(Rule::DoorAsksRightsAtConfirm) {
+            return Ok(());
+        }
+        let map = &self.shared.view().map;
+        self.guest.principal_may_named(map, FilterVerb::Observe, filter).map_err(|missing| {
+            self.guest.note_refused(&missing);
+            Refused::Forbidden(missing)
+        })
+    }
+
     fn may(&self, verb: FilterVerb, filter: &str, events: u32) -> Result<(), Refused> {
         let shared = &self.shared;
         let view = shared.view();
         if self.is_stale(&view.map) {
             return Err(Refused::Unknown);
-        }
-        let is_confirm = verb == FilterVerb::Observe && events == 0;
-        if is_confirm && !shared.rules.keep(Rule::DoorAsksRightsAtConfirm) {
-            return Ok(());
         }
         self.guest.may_named(&view.map, verb, filter).map_err(|missing| {
             self.guest.note_refused(&missing);

@@ -7,10 +7,11 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use clap::Args;
-use firstseen_routing::stopping::{Loss, Obstacle, obstacles, ranges};
+use firstseen_routing::stopping::{Loss, Obstacle, obstacles, ranges, unconfirmed};
 use firstseen_routing::{ClusterMap, NodeId};
+use firstseen_wire::proto::admin::IdentifyRequest;
 use serde::Serialize;
-use tokio::time::{Duration, sleep};
+use tokio::time::{Duration, sleep, timeout};
 
 use super::connect::Operator;
 use super::leading::committed;
@@ -19,6 +20,8 @@ use crate::exit::FAILED;
 
 /// The pause before the next look.
 const ASK: Duration = Duration::from_millis(300);
+/// How long the node itself is asked how many claims its door has still to confirm.
+const PATIENCE: Duration = Duration::from_secs(2);
 /// How long a leader may take to be found.
 const LEADER_MAX: Duration = Duration::from_secs(15);
 
@@ -76,7 +79,7 @@ pub(super) async fn run(args: &SafeToStopArgs, out: &mut dyn Write) -> anyhow::R
     loop {
         let status = committed(&member, LEADER_MAX).await?;
         let node = node_named(&status.map, &args.node)?;
-        let found = obstacles_now(&status, node);
+        let found = obstacles_now(&member, &status, node).await;
         let map = &status.map;
         let against: Vec<&Obstacle> = found.iter().filter(|found| !(args.accept_loss && found.is_loss())).collect();
         let reasons: Vec<Reason> = found.iter().map(|found| reason(map, node, found)).collect();
@@ -106,13 +109,28 @@ pub(super) async fn run(args: &SafeToStopArgs, out: &mut dyn Write) -> anyhow::R
 pub(crate) async fn losses(member: &Operator, node: &str) -> anyhow::Result<Vec<String>> {
     let status = committed(member, LEADER_MAX).await?;
     let node = node_named(&status.map, node)?;
-    let found = obstacles_now(&status, node);
+    let found = obstacles_now(member, &status, node).await;
     Ok(found.iter().filter(|found| found.is_loss()).map(|found| reason(&status.map, node, found).text).collect())
 }
 
 /// Returns what speaks against a stop of the node, given which other nodes answer now.
-fn obstacles_now(status: &ClusterStatus, node: NodeId) -> Vec<Obstacle> {
-    obstacles(&status.map, node, |other| !status.unreachable.contains(&other) && !status.not_answering.contains(&other))
+async fn obstacles_now(member: &Operator, status: &ClusterStatus, node: NodeId) -> Vec<Obstacle> {
+    let mut found = obstacles(&status.map, node, |other| answers(status, other));
+    let claims = confirms_waiting(member, &status.map, node).await;
+    found.extend(unconfirmed(&status.map, node, claims, |other| answers(status, other)));
+    found
+}
+
+fn answers(status: &ClusterStatus, node: NodeId) -> bool {
+    !status.unreachable.contains(&node) && !status.not_answering.contains(&node)
+}
+
+/// Returns how many claims the node's door has still to confirm; 0 where it does not say.
+async fn confirms_waiting(member: &Operator, map: &ClusterMap, node: NodeId) -> u64 {
+    let Some(record) = map.nodes.get(&node) else { return 0 };
+    let there = member.at(&record.address).within(PATIENCE);
+    let call = there.call(async |mut client| client.identify(IdentifyRequest {}).await);
+    timeout(PATIENCE, call).await.ok().and_then(Result::ok).map_or(0, |reply| reply.confirms_waiting)
 }
 
 fn text(node: &str, is_safe: bool, reasons: &[Reason]) -> String {
@@ -132,12 +150,17 @@ fn reason(map: &ClusterMap, node: NodeId, obstacle: &Obstacle) -> Reason {
     let (filter, slices, text) = match obstacle {
         Obstacle::Loss { filter, slices, why } => {
             let why = match why {
-                Loss::OnlyCopy => format!(
-                    "nobody else has copies of them, and they are in memory: what they remember is lost with {0}. Move them \
-                     (firstseen cluster drain {0}), or say --accept-loss; a filter with --copies 1 or --durability durable \
-                     loses nothing",
-                    name(&node)
-                ),
+                Loss::OnlyCopy => {
+                    let is_in_tree = map.filters.get(filter).is_some_and(|record| record.branch.is_some());
+                    let instead = "; a filter with --copies 1 or --durability durable loses nothing";
+                    format!(
+                        "nobody else has copies of them, and they are in memory: what they remember is lost with {0}. Move them \
+                         (firstseen cluster drain {0}), or say --accept-loss{1}",
+                        name(&node),
+                        // Trees keep neither.
+                        if is_in_tree { "" } else { instead }
+                    )
+                }
                 Loss::Fetching(nodes) => {
                     format!("the other copies have not fetched all of them yet (node {}): wait (--wait)", names(nodes))
                 }
@@ -160,6 +183,14 @@ fn reason(map: &ClusterMap, node: NodeId, obstacle: &Obstacle) -> Reason {
                 name(&node)
             );
             (of, Vec::new(), text)
+        }
+        Obstacle::Unconfirmed { claims, away } => {
+            let text = format!(
+                "its door for Redis clients has still to confirm {claims} keys, and cannot confirm those of {}, which are down or out of \
+                 reach: start them first, or wait (--wait)",
+                names(away)
+            );
+            (None, Vec::new(), text)
         }
         Obstacle::Majority { voters, left } => {
             let needed = voters / 2 + 1;

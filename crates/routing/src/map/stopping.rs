@@ -27,6 +27,13 @@ pub enum Obstacle {
         /// The filter that was closed.
         filter: FilterId,
     },
+    /// The node's door has still to confirm claims, and nodes are away that may have to record their events.
+    Unconfirmed {
+        /// How many claims.
+        claims: u64,
+        /// The nodes.
+        away: BTreeSet<NodeId>,
+    },
     /// The other voters are no majority.
     Majority {
         /// Nodes that vote.
@@ -50,16 +57,16 @@ pub enum Loss {
 }
 
 impl Obstacle {
-    /// Whether cells would be lost, and not only a service be missing for a while.
+    /// Whether events would be lost, and not only a service be missing for a while.
     pub fn is_loss(&self) -> bool {
-        matches!(self, Self::Loss { .. })
+        matches!(self, Self::Loss { .. } | Self::Unconfirmed { .. })
     }
 
     /// Whether the reason may pass if one waits.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Loss { why, .. } => *why != Loss::OnlyCopy,
-            Self::Alteration { .. } => true,
+            Self::Alteration { .. } | Self::Unconfirmed { .. } => true,
             Self::Majority { voters, .. } => voters - 1 > voters / 2,
         }
     }
@@ -82,6 +89,19 @@ pub fn obstacles(map: &ClusterMap, node: NodeId, is_reached: impl Fn(NodeId) -> 
         found.push(Obstacle::Majority { voters: voters.len(), left });
     }
     found
+}
+
+/// What stands against stopping `node` while its door has still to confirm so many claims: at the stop it confirms those whose nodes
+/// answer.
+pub fn unconfirmed(
+    map: &ClusterMap,
+    node: NodeId,
+    claims: u64,
+    is_reached: impl Fn(NodeId) -> bool,
+) -> Option<Obstacle> {
+    let others = map.nodes.keys().copied().filter(|other| *other != node);
+    let away: BTreeSet<NodeId> = others.filter(|other| map.is_down(*other) || !is_reached(*other)).collect();
+    (claims > 0 && !away.is_empty() && !map.is_down(node)).then_some(Obstacle::Unconfirmed { claims, away })
 }
 
 /// The slices that would be lost with the process of `node`, filter by filter.
@@ -258,6 +278,20 @@ mod tests {
         assert!(!lost(&map)[1].may_pass(), "two nodes are never a majority without one of them");
         map.nodes.get_mut(&A).expect("a").is_down = true;
         assert_eq!(lost(&map), [], "it is stopped already");
+    }
+
+    /// 127 of 600 keys that clients had been told they may process were new again: a node was stopped while the door could not confirm
+    /// them, as another node was away.
+    #[test]
+    fn claims_are_lost_that_the_door_cannot_confirm_at_the_stop() {
+        let mut map = map(&[]);
+        assert_eq!(unconfirmed(&map, A, 600, |_| true), None, "all nodes answer");
+        let away = Obstacle::Unconfirmed { claims: 600, away: [B].into() };
+        assert_eq!(unconfirmed(&map, A, 600, |node| node != B), Some(away.clone()));
+        assert_eq!(unconfirmed(&map, A, 0, |node| node != B), None);
+        map.nodes.get_mut(&B).expect("b").is_down = true;
+        assert_eq!(unconfirmed(&map, A, 600, |_| true), Some(away.clone()));
+        assert!(away.is_loss() && away.may_pass());
     }
 
     #[test]

@@ -27,6 +27,9 @@ pub struct IdentifyReply {
     /// Settings that are the same on all nodes of a cluster; none where its version does not say.
     #[prost(message, repeated, tag = "10")]
     pub same_on_all: ::prost::alloc::vec::Vec<Setting>,
+    /// Claims that the node's door for Redis clients has still to confirm.
+    #[prost(uint64, tag = "11")]
+    pub confirms_waiting: u64,
 }
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Setting {

@@ -184,6 +184,7 @@ impl Operator {
             newest_format: firstseen_meta::NEWEST_FORMAT.0.into(),
             holds_format: false,
             same_on_all: Vec::new(),
+            confirms_waiting: 0,
         }
     }
 }
