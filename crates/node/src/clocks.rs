@@ -141,16 +141,24 @@ impl Clocks {
 
     /// A peer has sent its time of day.
     pub(crate) fn hear(&self, peer: NodeId, exchange: Exchange, now: Moment, view: &View) {
-        self.watch.lock().unwrap_or_else(PoisonError::into_inner).hear(peer, exchange);
-        self.look(now, view);
+        let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = watch.standing();
+        watch.hear(peer, exchange);
+        drop(watch);
+        self.look_after(before, now, view);
     }
 
     /// Compares the clocks.
     fn look(&self, now: Moment, view: &View) {
+        let before = self.standing(now).0;
+        self.look_after(before, now, view);
+    }
+
+    /// Compares the clocks, and logs what is other than it stood before.
+    fn look_after(&self, before: ClockStanding, now: Moment, view: &View) {
         // The nodes to compare with are not known before the map shows this start.
         let Some(others) = others(view) else { return };
         let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
-        let before = watch.standing();
         let standing = watch.look(now, &others);
         if self.is_checked {
             *self.time.lock().unwrap_or_else(PoisonError::into_inner) = watch.time_of_day();

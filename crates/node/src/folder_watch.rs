@@ -1,9 +1,11 @@
 //! Whether the data folder still has what the node keeps there. A process goes on writing to a file that somebody has deleted, and
 //! nothing of that is there after its next start.
 //!
-//! Promises: a database or a journal that is deleted or replaced is found within two seconds. It must not depend on what is in the
-//! files.
+//! A database or a journal that is deleted or replaced is found within two seconds: what was acknowledged as durable in that time is
+//! lost with it. Of the files of a journal the newest is looked at, as the journal removes old ones itself. This module must not depend
+//! on what is in the files.
 
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -50,20 +52,29 @@ impl FileNumber {
 /// The files of a data folder.
 pub(crate) struct FolderFiles {
     paths: [PathBuf; 2],
-    /// As they were when they were seen first.
-    first: Mutex<[Option<FileNumber>; 2]>,
+    seen: Mutex<Seen>,
+}
+
+/// What earlier looks have found.
+#[derive(Default)]
+struct Seen {
+    /// The paths as they were when they were seen first.
+    first: [Option<FileNumber>; 2],
+    /// The file of the journal whose name is the greatest: names rise.
+    newest: Option<(OsString, FileNumber)>,
 }
 
 impl FolderFiles {
     pub(crate) fn of(data_dir: &Path) -> Self {
         let paths = [data_dir.join(DATABASE_FILE), data_dir.join(JOURNAL_FOLDER)];
-        Self { paths, first: Mutex::new([None; 2]) }
+        Self { paths, seen: Mutex::default() }
     }
 }
 
 impl KeptFiles for FolderFiles {
     fn missing(&self) -> Option<PathBuf> {
-        let mut first = self.first.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let Seen { first, newest } = &mut *seen;
         for (path, first) in self.paths.iter().zip(first.iter_mut()) {
             let now = match FileNumber::of(path) {
                 Ok(number) => Some(number),
@@ -77,8 +88,28 @@ impl KeptFiles for FolderFiles {
                 return Some(path.clone());
             }
         }
+        let [_, journal] = &self.paths;
+        let now = newest_file(journal).ok()?;
+        match (&*newest, &now) {
+            (Some((was, _)), None) => return Some(journal.join(was)),
+            (Some((was, _)), Some((is, _))) if is < was => return Some(journal.join(was)),
+            (Some((was, number)), Some((is, now))) if is == was && now != number => return Some(journal.join(was)),
+            _ => *newest = now,
+        }
         None
     }
+}
+
+/// The segment of a journal whose name is the greatest; one that is being made has another name.
+fn newest_file(folder: &Path) -> io::Result<Option<(OsString, FileNumber)>> {
+    let mut newest: Option<OsString> = None;
+    for entry in fs::read_dir(folder)? {
+        let name = entry?.file_name();
+        if Path::new(&name).extension().is_some_and(|extension| extension == "journal") {
+            newest = newest.max(Some(name));
+        }
+    }
+    newest.map(|name| Ok((name.clone(), FileNumber::of(&folder.join(name))?))).transpose()
 }
 
 /// The look after the data folder.
@@ -166,5 +197,29 @@ mod tests {
         assert_eq!(files.missing(), None, "it is back");
         fs::remove_file(&database).unwrap();
         assert_eq!(files.missing().as_ref(), Some(&database));
+    }
+
+    /// `rm data/journal/*` was noticed by nobody, and thousands of events were acknowledged that the next start did not find.
+    #[test]
+    fn the_newest_file_of_a_journal_is_missing_once_it_is_deleted_or_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = folder.path().join(JOURNAL_FOLDER);
+        fs::create_dir(&journal).unwrap();
+        let files = FolderFiles::of(folder.path());
+        assert_eq!(files.missing(), None);
+        let names = ["1.journal", "2.journal", "3.journal"].map(|name| journal.join(name));
+        names.iter().for_each(|name| fs::write(name, "records").unwrap());
+        assert_eq!(files.missing(), None);
+        fs::remove_file(&names[0]).unwrap();
+        assert_eq!(files.missing(), None, "the journal removes old ones");
+        let aside = folder.path().join("aside");
+        fs::rename(&names[2], &aside).unwrap();
+        assert_eq!(files.missing().as_ref(), Some(&names[2]));
+        fs::write(&names[2], "others").unwrap();
+        assert_eq!(files.missing().as_ref(), Some(&names[2]));
+        fs::rename(&aside, &names[2]).unwrap();
+        assert_eq!(files.missing(), None, "it is back");
+        names[1..].iter().for_each(|name| fs::remove_file(name).unwrap());
+        assert_eq!(files.missing().as_ref(), Some(&names[2]));
     }
 }

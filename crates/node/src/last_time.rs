@@ -4,7 +4,7 @@
 //! Promises: a time that was kept is read as it was written, or not at all. It must not depend on what follows from it.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 /// Begins the file, and names its version.
@@ -62,11 +62,17 @@ fn read(text: &str) -> Option<u64> {
     time.parse().ok()
 }
 
-/// The file is there as a whole or as it was: a torn one would be read as none.
+/// The file is there as a whole or as it was, also after a loss of power: a torn one would be read as none.
 fn write(path: &Path, wall_ms: u64) -> io::Result<()> {
     let unfinished = path.with_extension("new");
-    fs::write(&unfinished, format!("{HEAD}\n{wall_ms}\n"))?;
-    fs::rename(&unfinished, path)
+    let mut file = fs::File::create(&unfinished)?;
+    file.write_all(format!("{HEAD}\n{wall_ms}\n").as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&unfinished, path)?;
+    match path.parent() {
+        Some(folder) => fs::File::open(folder)?.sync_all(),
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]

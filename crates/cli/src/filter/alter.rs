@@ -19,7 +19,7 @@ use firstseen_wire::proto::admin::{AlterFilterReply, AlterFilterRequest, FinishA
 use serde::Serialize;
 use tokio::time::{Duration, sleep};
 
-use super::{ClusterAddresses, agreed, create, find};
+use super::{ClusterAddresses, agreed, create, find, forgets_after_ms};
 use crate::cluster::claims;
 use crate::cluster::connect::{Operator, fresh_id};
 use crate::cluster::{self, ClusterStatus};
@@ -128,6 +128,15 @@ impl ChangeArgs {
                 window.parse().map_err(|error: firstseen_filter::WindowError| UsageError(error.to_string()))?
             }
         };
+        let horizon_ms = u64::from(record.policies.retry_horizon_ms);
+        if forgets_after_ms(&window) < horizon_ms {
+            return Err(UsageError(format!(
+                "filter `{name}` knows retries for {}, and a retry after a window of {window} would find its event forgotten: choose a \
+                 window that is no shorter, or make another filter",
+                duration(horizon_ms)
+            ))
+            .into());
+        }
         // The room of a single group is known exactly; several groups have more, for the events that fall on one of
         // them by chance.
         let known = old.group.capacity_events.filter(|_| old.slicing.groups() == 1 && self.window.is_none());

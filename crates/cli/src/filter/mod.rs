@@ -239,10 +239,7 @@ impl PolicyArgs {
     /// Returns the retry horizon of a filter with this window, in milliseconds: an event that is forgotten before it is retried
     /// would get another verdict.
     fn retry_horizon_ms(&self, window: &Window) -> Result<u32, UsageError> {
-        let window_ms = match window {
-            Window::Duration(window_ms) => *window_ms,
-            _ => u64::MAX,
-        };
+        let window_ms = forgets_after_ms(window);
         let horizon_ms = self.retry_horizon.unwrap_or(RETRY_HORIZON_MS.min(window_ms));
         if horizon_ms > window_ms {
             let most = duration(window_ms);
@@ -251,6 +248,14 @@ impl PolicyArgs {
             )));
         }
         u32::try_from(horizon_ms).map_err(|_| UsageError("--retry-horizon can be at most 49 days".to_owned()))
+    }
+}
+
+/// After how long a filter with this window may have forgotten an event; the greatest number where it counts no time.
+fn forgets_after_ms(window: &Window) -> u64 {
+    match window {
+        Window::Duration(ms) | Window::LandmarkDuration(ms) => *ms,
+        _ => u64::MAX,
     }
 }
 

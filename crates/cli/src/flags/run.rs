@@ -1,6 +1,8 @@
 //! Flags that `dedup` and `estimate` share: bad records, the saved filter, the report.
 
 use std::fs;
+use std::io::stdout;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -59,6 +61,20 @@ pub struct RunArgs {
     pub report_file: Option<PathBuf>,
 }
 
+/// Says that standard output goes to a file which has bytes already (`>> FILE`), where there is no state that knows them.
+fn warn_of_appending(state: &Path) {
+    let file = stdout().as_fd().try_clone_to_owned().map(fs::File::from);
+    let Ok(found) = file.and_then(|file| file.metadata()) else { return };
+    if found.is_file() && found.len() > 0 {
+        notice!(
+            "firstseen: standard output goes to a file with {} bytes of an earlier run, which {} does not know: what passes now is added \
+             to them (to begin anew, write it with > in the place of >>)",
+            grouped(found.len()),
+            state.display()
+        );
+    }
+}
+
 impl RunArgs {
     /// How often the state is saved on the way.
     pub(crate) fn state_every(&self) -> Option<Duration> {
@@ -92,6 +108,10 @@ impl RunArgs {
                     state.display()
                 );
             }
+        }
+        // The first of the outputs is that of the records which pass.
+        if outputs.first().is_some_and(|out| out.is_none()) && !state.exists() {
+            warn_of_appending(state);
         }
         Earlier::Kept { quotes }
     }

@@ -116,13 +116,17 @@ impl Asked {
             Some(first) => following(first, 2 * self.sites().len())?,
             None => Vec::new(),
         };
-        match ports.into_iter().find(|port| !is_free(*port)) {
-            Some(port) => {
-                let why = "end that one, or name other ports with --port";
-                Err(UsageError(format!("port {port} is in use by another program, perhaps another cluster: {why}")))
-            }
-            None => Ok(()),
+        if let Some(port) = ports.into_iter().find(|port| !is_free(*port)) {
+            let why = "end that one, or name other ports with --port";
+            return Err(UsageError(format!(
+                "port {port} is in use by another program, perhaps another cluster: {why}"
+            )));
         }
+        if let Some(port) = self.redis.filter(|port| !is_free(*port)) {
+            let why = "end that one, or name another port with --redis";
+            return Err(UsageError(format!("port {port} is in use by another program, perhaps Redis: {why}")));
+        }
+        Ok(())
     }
 
     /// The site of each node of a new folder.
@@ -338,6 +342,13 @@ impl Description {
                     path.display()
                 )));
             }
+        }
+        if let Some(port) = self.redis.filter(|port| !is_free(*port)) {
+            return Err(UsageError(format!(
+                "port {port} of the door for Redis clients in {} is in use by another program, perhaps Redis: end that one, or choose \
+                 another folder with --data",
+                path.display()
+            )));
         }
         Ok(())
     }

@@ -37,7 +37,7 @@ pub(super) fn line(map: &ClusterMap, said: &Said, id: FilterId, record: &FilterR
         made_for_rate: definition.group.rate,
         expected_rate: counted.iter().map(|it| it.now.expected_rate_max).reduce(f64::max),
         measured_rate: measured_rate(&counted),
-        verdicts: verdicts(&counted),
+        verdicts: verdicts(&counted, record.line.closed.is_some()),
         p50_ms: ms(0.5),
         p99_ms: ms(0.99),
         slices: slices(map, record),
@@ -93,7 +93,10 @@ fn latencies(counted: &[Counted<'_>]) -> Vec<u64> {
     sums
 }
 
-fn verdicts(counted: &[Counted<'_>]) -> Verdicts {
+/// What a filter that was altered says as long as a node has not heard that another one has followed: callers ask that one.
+const NOT_READY: &str = "not_ready";
+
+fn verdicts(counted: &[Counted<'_>], is_former: bool) -> Verdicts {
     let rate = |count: &dyn Fn(&firstseen_wire::proto::peer::FilterSample) -> u64| {
         let rates = counted.iter().filter_map(|it| it.per_s(count));
         rates.reduce(|sum, rate| sum + rate).map(rounded)
@@ -109,13 +112,20 @@ fn verdicts(counted: &[Counted<'_>]) -> Verdicts {
     }
     let by_reason = reasons.into_iter().map(|(number, events)| {
         let reason = reason_of(number).unwrap_or_else(|| format!("reason_{number}"));
-        Undecided { harmless: is_harmless(&reason), reason, per_s: rate(&of_reason(number)), events }
+        Undecided {
+            harmless: is_harmless(&reason) || is_former && reason == NOT_READY,
+            reason,
+            per_s: rate(&of_reason(number)),
+            events,
+        }
     });
     Verdicts {
         first_seen_per_s: rate(&|sample| sample.first_seen),
         duplicate_per_s: rate(&|sample| sample.duplicate),
         undecided_per_s: rate(&|sample| {
-            let is_meant = |number: u64| reason_of(number).is_none_or(|reason| !is_harmless(&reason));
+            let is_meant = |number: u64| {
+                reason_of(number).is_none_or(|reason| !is_harmless(&reason) && !(is_former && reason == NOT_READY))
+            };
             undecided(sample).filter(|(reason, _)| is_meant(*reason)).map(|(_, events)| events).sum()
         }),
         undecided: by_reason.collect(),
