@@ -5,11 +5,10 @@
 use std::sync::Arc;
 
 use firstseen_client::{SubmissionName, Verdict};
+use firstseen_desk::{Act, Answers, Asked, Refused};
 use firstseen_routing::{Fence, Reason};
 
 use crate::desk::Desk;
-use crate::filters::{Act, Answers, Asked};
-use crate::host::Refused;
 use crate::not_asked::NotAsked;
 use crate::settings::MissingRule;
 
@@ -95,7 +94,7 @@ impl Batch {
         match desk.guest.may(act.verb(), filter, u32::try_from(count).unwrap_or(u32::MAX)) {
             Ok(()) => {}
             Err(Refused::Spent(_)) => return Ok(Answers::alike(Verdict::Undecided(Reason::Overloaded), count)),
-            Err(refused) => return Err(NotAsked::Refused(refused.to_string())),
+            Err(refused) => return Err(refused.into()),
         }
         let items: Vec<&[u8]> = self.items().collect();
         let asked = Asked {

@@ -11,6 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use firstseen_client::Verdict;
+use firstseen_desk::{Act, Asked, Filters, Guest, OwnTime};
 use firstseen_resp::ITEMS_MAX;
 use firstseen_routing::{Fence, Reason};
 use futures_util::StreamExt;
@@ -21,8 +22,6 @@ use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::counts::DoorCounts;
-use crate::filters::{Act, Asked, Filters, OwnTime};
-use crate::host::Guest;
 use crate::own_claims::key;
 
 /// Bytes of events that wait at most, and what each takes beside its own.
@@ -350,11 +349,10 @@ fn is_final(reason: Reason) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use firstseen_desk::{Making, NewFilter, Refused};
     use firstseen_routing::{Epoch, FilterId, FilterVerb, Incarnation};
 
     use super::*;
-    use crate::host::{Making, Refused};
-    use crate::sandbox::NewFilter;
 
     /// A client that has the right to record, or has lost it.
     struct Somebody {

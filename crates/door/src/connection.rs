@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
+use firstseen_desk::ROOM_BYTES;
 use firstseen_resp::{Limits, Parser};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -16,7 +17,6 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
 use crate::outbox::Unsent;
-use crate::room::ROOM_BYTES;
 use crate::session::{Next, Session};
 use crate::turns::TURN_COMMANDS;
 
@@ -248,8 +248,9 @@ impl Input {
 
 #[cfg(test)]
 mod tests {
+    use firstseen_desk::room;
+
     use super::*;
-    use crate::room::room;
 
     #[test]
     fn what_is_taken_of_the_room_is_what_is_held() {
@@ -276,7 +277,7 @@ mod tests {
         input.bytes.clear();
         input.shed();
         assert_eq!(room.available_permits(), all);
-        let mut short = Input { bytes: BytesMut::new(), taken: None, room: crate::room::room(0) };
+        let mut short = Input { bytes: BytesMut::new(), taken: None, room: firstseen_desk::room(0) };
         short.bytes.extend_from_slice(&vec![0; READ_BYTES]);
         assert!(short.make_room() && short.taken.is_none(), "a short command needs none of it");
     }

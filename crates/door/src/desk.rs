@@ -4,14 +4,12 @@
 
 use std::sync::Arc;
 
+use firstseen_desk::{Filters, Guest, Patience};
 use firstseen_routing::Reason;
 use tokio::time::Instant;
 
 use crate::confirming::Confirmer;
 use crate::counts::DoorCounts;
-use crate::filters::Filters;
-use crate::host::Guest;
-use crate::patience::Patience;
 use crate::rules::Rules;
 use crate::sandbox::Sandbox;
 use crate::settings::MissingRule;

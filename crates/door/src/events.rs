@@ -7,6 +7,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
 use firstseen_client::{SubmissionName, Verdict};
+use firstseen_desk::{Act, Answers};
 use firstseen_resp::{ITEMS_MAX, Replies};
 use firstseen_routing::{Fence, Hold, Reason};
 use futures_util::future::join_all;
@@ -15,7 +16,6 @@ use tokio::time::Instant;
 use crate::batch::{Batch, Question};
 use crate::confirming::Claimed;
 use crate::desk::Desk;
-use crate::filters::{Act, Answers};
 use crate::form::{Form, reply};
 use crate::not_asked::NotAsked;
 use crate::own_claims::{OwnClaim, OwnClaims, key};

@@ -11,7 +11,7 @@
 //!
 //! Promises: replies come in the order of the commands, one each, whatever happens; a number of events of which some are undecided is
 //! never answered as if all were decided; bytes that are held are bounded over all connections. Must not know: agreement, slices, how
-//! principals are granted what ([`Host`] says).
+//! principals are granted what ([`Host`](firstseen_desk::Host) says).
 #![warn(missing_docs)]
 
 mod batch;
@@ -20,16 +20,12 @@ mod connection;
 mod counts;
 mod desk;
 mod events;
-mod filters;
 mod form;
-mod host;
 mod listen;
 mod names;
 mod not_asked;
 mod outbox;
 mod own_claims;
-mod patience;
-mod room;
 mod rules;
 mod sandbox;
 mod session;
@@ -37,9 +33,7 @@ mod settings;
 mod turns;
 
 pub use counts::{CommandCount, DoorCounts};
-pub use host::{Guest, Host, Making, Refused};
 pub use listen::{Arrival, Attendant, Counter, Door};
-pub use sandbox::NewFilter;
 pub use settings::{
     ClaimRule, DoorSettings, ExpireRule, FilterSettings, ForgetRule, GetRule, MissingRule, NotDoorSettings,
     PrefixSettings, UndecidedRule,

@@ -5,6 +5,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use firstseen_client::FilterError;
+use firstseen_desk::Refused;
 use firstseen_routing::Reason;
 
 /// Why nothing was asked.
@@ -33,6 +34,18 @@ impl From<FilterError> for NotAsked {
             FilterError::Unreachable { .. } | FilterError::Closed => Self::Undecided(Reason::NotReady),
             error => Self::Refused(format!("ERR {error}")),
         }
+    }
+}
+
+impl From<Refused> for NotAsked {
+    fn from(refused: Refused) -> Self {
+        Self::Refused(match refused {
+            Refused::Unknown => "NOAUTH Authentication required.".to_owned(),
+            Refused::Forbidden(reason) => format!("NOPERM {reason}"),
+            Refused::Spent(_) => {
+                "UNDECIDED Overloaded: the quota is spent, nothing was recorded: try again later".to_owned()
+            }
+        })
     }
 }
 

@@ -6,12 +6,11 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
+use firstseen_desk::ROOM_BYTES;
 use firstseen_routing::Fence;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
-
-use crate::room::ROOM_BYTES;
 
 /// Claims that a connection knows at most, and bytes of each.
 const CLAIMS_MAX: usize = firstseen_resp::ITEMS_MAX;
@@ -127,10 +126,10 @@ pub(crate) fn key(filter: &str, item: &[u8]) -> u128 {
 mod tests {
     use std::time::Duration;
 
+    use firstseen_desk::room;
     use firstseen_routing::{Epoch, FilterId, Incarnation};
 
     use super::*;
-    use crate::room::room;
 
     #[test]
     fn the_claims_whose_leases_are_over_first_make_room() {

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use firstseen_client::Verdict;
+use firstseen_desk::NewFilter;
 use firstseen_resp::{BloomOptions, Expansion};
 use firstseen_routing::FilterId;
 
@@ -15,19 +16,6 @@ const ERROR_RATE: f64 = 0.01;
 const EXPANSION: u16 = 2;
 /// Most filters that are made here at the same time.
 const FILTERS_MAX: usize = 1024;
-
-/// A filter that is to be made.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct NewFilter<'a> {
-    /// Its name.
-    pub name: &'a str,
-    /// For so many events.
-    pub capacity_events: u64,
-    /// Highest rate of false positives.
-    pub rate: f64,
-    /// Whether it grows beyond its capacity.
-    pub grows: bool,
-}
 
 /// What is known of the filters that were made here.
 #[derive(Default)]

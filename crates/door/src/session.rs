@@ -25,6 +25,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
+use firstseen_desk::{Filters, Guest, Host, Patience, ROOM_BYTES, Refused};
 use firstseen_resp::{Command, Flag, KeptCommand, Request, TransactionRequest, find_command};
 
 use about::Clerk;
@@ -37,13 +38,10 @@ use crate::confirming::Confirmer;
 use crate::counts::DoorCounts;
 use crate::desk::Desk;
 use crate::events::Gathered;
-use crate::filters::Filters;
-use crate::host::{Guest, Host, Refused};
 use crate::names::Names;
+use crate::not_asked::NotAsked;
 use crate::outbox::Outbox;
 use crate::own_claims::OwnClaims;
-use crate::patience::Patience;
-use crate::room::ROOM_BYTES;
 use crate::rules::Rules;
 use crate::sandbox::Sandbox;
 use crate::settings::DoorSettings;
@@ -270,7 +268,7 @@ impl Session {
         // A guest that has to say by now who it is may send only what anybody may send.
         let is_somebody = self.guest.as_ref().is_none_or(|guest| !guest.must_say_who());
         if !needs_nobody && !is_somebody {
-            self.refuse(Refused::Unknown);
+            self.refuse(NotAsked::from(Refused::Unknown));
             return Next::Go;
         }
         match other {

@@ -18,6 +18,7 @@ mod console;
 mod data_folder;
 mod dates;
 mod delegate;
+mod doors;
 mod edges;
 mod folder_watch;
 mod gate;

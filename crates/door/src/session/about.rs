@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use firstseen_client::{Filter, FilterError, Verdict};
+use firstseen_desk::{Act, Asked, Guest, Patience, Refused};
 use firstseen_resp::{Arguments, BloomInfoField, BloomOptions, Replies};
 use firstseen_routing::{FilterVerb, Reason};
 use futures_util::future::join_all;
@@ -15,13 +16,10 @@ use futures_util::future::join_all;
 use super::expiring::LastSet;
 use super::wanted::Errand;
 use super::{Shared, claims, make, place};
-use crate::filters::{Act, Asked};
 use crate::form::{self, Form};
-use crate::host::{Guest, Refused};
 use crate::not_asked::NotAsked;
 use crate::outbox::Outbox;
 use crate::own_claims::OwnClaims;
-use crate::patience::Patience;
 use crate::sandbox::Made;
 use crate::settings::{ForgetRule, GetRule, MissingRule, UndecidedRule};
 
@@ -98,7 +96,7 @@ impl Clerk<'_> {
     async fn remove(&mut self, filter: &[u8], items: Arguments<'_>) {
         let Ok(name) = make::name_of(filter) else { return self.refuse(NotAsked::NotFound) };
         if let Err(refused) = self.guest.may(FilterVerb::Observe, &name, 0) {
-            return self.refuse(refused);
+            return self.refuse(NotAsked::from(refused));
         }
         match self.shared.filters.facts(&name).await.map_err(NotAsked::from) {
             Ok(facts) if facts.lease_max.is_some() => {
@@ -304,7 +302,7 @@ async fn tested(
     let count = u32::try_from(items.len()).unwrap_or(u32::MAX);
     guest.may(FilterVerb::Lookup, filter, count).map_err(|refused| match refused {
         Refused::Spent(_) => NotAsked::Undecided(Reason::Overloaded),
-        refused => NotAsked::Refused(refused.to_string()),
+        refused => NotAsked::from(refused),
     })?;
     let at_ms = shared.filters.now_ms();
     let asked = Asked { items: &items, names: &[], fences: &[], act: Act::Test, at_ms, life_ms: None };

@@ -5,17 +5,15 @@
 use std::sync::Arc;
 
 use firstseen_client::Verdict;
+use firstseen_desk::{Act, Asked, Filters, Guest, Patience};
 use firstseen_routing::{Fence, FilterVerb, Reason};
 use tokio::time::Instant;
 
 use super::Shared;
 use super::place::Found;
 use super::wanted::Wish;
-use crate::filters::{Act, Asked, Filters};
-use crate::host::Guest;
 use crate::not_asked::NotAsked;
 use crate::own_claims::{OwnClaim, OwnClaims};
-use crate::patience::Patience;
 
 /// The grants of events that a command names.
 #[derive(Default)]
@@ -97,7 +95,7 @@ pub(super) async fn let_go(
         held.extend(of_filter(&shared.filters, own, filter, item).await.map(|claim| (*item, claim)));
     }
     let count = u32::try_from(held.len()).unwrap_or(u32::MAX);
-    guest.may(FilterVerb::Observe, filter, count).map_err(|refused| NotAsked::Refused(refused.to_string()))?;
+    guest.may(FilterVerb::Observe, filter, count).map_err(NotAsked::from)?;
     if held.is_empty() {
         return Ok(0);
     }

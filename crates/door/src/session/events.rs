@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use firstseen_client::{SubmissionName, Verdict};
+use firstseen_desk::Act;
 use firstseen_resp::{EventTime, Submission};
 use firstseen_routing::Reason;
 use tokio::time::Instant;
@@ -14,7 +15,6 @@ use super::place::Found;
 use super::wanted::{Place, Wanted, Wish};
 use super::{Next, Session, claims};
 use crate::batch::Question;
-use crate::filters::Act;
 use crate::form::{self, Form};
 use crate::not_asked::NotAsked;
 

@@ -6,12 +6,12 @@
 
 use std::sync::Arc;
 
+use firstseen_desk::{Facts, Remembers};
 use firstseen_resp::{KeyRequest, Lifetime, Request};
 use tokio::time::Instant;
 
 use super::about::Clerk;
 use super::{Session, place, wanted};
-use crate::filters::{Facts, Remembers};
 use crate::form::Form;
 use crate::not_asked::NotAsked;
 use crate::settings::{ClaimRule, ExpireRule};

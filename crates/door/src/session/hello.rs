@@ -4,13 +4,13 @@
 
 use std::sync::Arc;
 
+use firstseen_desk::Guest;
 use firstseen_resp::{ClientRequest, ConnectionRequest, Credentials, Protocol, Replies};
 use firstseen_wire::token::Token;
 
 use super::place::Placed;
 use super::subscriptions::Subscriptions;
 use super::{Next, Session, info};
-use crate::host::Guest;
 use crate::own_claims::OwnClaims;
 
 /// Bytes of a connection's name at most.

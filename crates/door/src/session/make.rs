@@ -5,12 +5,13 @@
 use std::sync::Arc;
 
 use firstseen_client::FilterError;
+use firstseen_desk::Guest;
 use firstseen_resp::{BloomOptions, BloomRequest, Request, SetRequest};
 use firstseen_routing::FilterVerb;
 
 use super::Shared;
 use super::place::Seeker;
-use crate::host::Guest;
+use crate::not_asked::NotAsked;
 use crate::sandbox::{Made, Sandbox};
 
 /// The filter that a command is about to use where there is none, and what it is to be like.
@@ -30,7 +31,7 @@ pub(super) async fn lacking(
     };
     let name = name_of(name)?;
     // Before it is told from what happens whether there is such a filter.
-    guest.may(FilterVerb::Observe, &name, 0).map_err(|refused| refused.to_string())?;
+    guest.may(FilterVerb::Observe, &name, 0).map_err(|refused| NotAsked::from(refused).to_string())?;
     match shared.filters.get(&name).await {
         Ok(_) => Ok(None),
         Err(FilterError::NotFound { .. }) => Ok(Some((name, options))),
@@ -101,5 +102,5 @@ pub(super) fn name_of(name: &[u8]) -> Result<Arc<str>, String> {
 }
 
 fn may_manage(guest: &dyn Guest, name: &str) -> Result<(), String> {
-    guest.may(FilterVerb::Manage, name, 0).map_err(|refused| refused.to_string())
+    guest.may(FilterVerb::Manage, name, 0).map_err(|refused| NotAsked::from(refused).to_string())
 }

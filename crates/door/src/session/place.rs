@@ -7,14 +7,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use firstseen_desk::{Act, Facts, Guest, OwnTime, Remembers};
 use firstseen_resp::{EventTime, Lifetime};
 
 use firstseen_routing::{FilterVerb, Reason};
 
 use super::Shared;
 use super::wanted::{Place, Wish};
-use crate::filters::{Act, Facts, OwnTime, Remembers};
-use crate::host::Guest;
 use crate::not_asked::NotAsked;
 use crate::settings::ClaimRule;
 
@@ -138,7 +137,7 @@ async fn find(seeker: Seeker<'_>, place: Place<'_>, wish: Wish<'_>, time: EventT
 
 /// Refuses who has no right on a filter, in the same words whether it is there or not.
 fn must(guest: &dyn Guest, verb: FilterVerb, filter: &str) -> Result<(), NotAsked> {
-    guest.may(verb, filter, 0).map_err(|refused| NotAsked::Refused(refused.to_string()))
+    guest.may(verb, filter, 0).map_err(NotAsked::from)
 }
 
 async fn named((shared, guest): Seeker<'_>, name: &[u8], wish: Wish<'_>, time: EventTime) -> Result<Found, NotAsked> {

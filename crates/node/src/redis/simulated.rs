@@ -3,19 +3,20 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use firstseen_door::{Arrival, Door, Host};
+use firstseen_desk::Host;
+use firstseen_door::{Arrival, Door};
 use firstseen_routing::rules::Rule;
 use tokio_stream::StreamExt;
 use tonic::transport::server::Connected;
 
-use super::{NodeHost, own_client};
+use crate::doors::{NodeHost, own_client};
 use crate::edges::{Connection, Incoming};
 use crate::shared::Shared;
 
 /// Serves Redis clients until the node stops.
 pub(super) async fn serve(door: Arc<Door>, host: Arc<NodeHost>, incoming: Incoming, shared: Arc<Shared>) {
     let stop = shared.departure.door_closed.clone();
-    let Some(client) = stop.run_until_cancelled(own_client::connect(&shared)).await else { return };
+    let Some(client) = stop.run_until_cancelled(own_client::connect(&shared, super::CLIENTS)).await else { return };
     let (_, attendant) = door.attendant(client, true);
     let _ = shared.open.door.set(door.counts());
     let arrivals = incoming.filter_map(move |accepted| accepted.ok().map(|connection| arrival(&host, connection)));

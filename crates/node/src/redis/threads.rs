@@ -12,7 +12,7 @@ use tokio::runtime;
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
-use super::own_client;
+use crate::doors::own_client;
 use crate::shared::Shared;
 
 /// How many threads attend to connections: as many as the settings say, or half of the processors.
@@ -54,7 +54,7 @@ async fn begin(
     let (ready, is_ready) = oneshot::channel();
     let (door, shared, stop) = (door.clone(), shared.clone(), stop.clone());
     let attend = async move {
-        let Some(client) = stop.run_until_cancelled(own_client::connect(&shared)).await else { return };
+        let Some(client) = stop.run_until_cancelled(own_client::connect(&shared, super::CLIENTS)).await else { return };
         let (counter, attendant): (Counter, Attendant) = door.attendant(client, is_first);
         if ready.send(counter).is_ok() {
             attendant.serve(stop).await;

@@ -1,8 +1,7 @@
-//! What the door asks of the node that it is in: who may come in, and do what.
+//! What a door asks of the node that it is in: who may come in, and do what.
 //!
 //! Must not know: what certificates and tokens say, how rights are agreed on.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,8 +9,6 @@ use std::time::Duration;
 
 use firstseen_routing::{FilterVerb, Reason};
 use firstseen_wire::tls::CertificateDer;
-
-use crate::sandbox::NewFilter;
 
 /// Something that takes its time; an error says why it was not done.
 pub type Making<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
@@ -63,6 +60,19 @@ pub trait Guest: Send + Sync {
     fn drop_filter<'a>(&'a self, name: &'a str) -> Making<'a>;
 }
 
+/// A filter that is to be made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NewFilter<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// For so many events.
+    pub capacity_events: u64,
+    /// Highest rate of false positives.
+    pub rate: f64,
+    /// Whether it grows beyond its capacity.
+    pub grows: bool,
+}
+
 /// Why something may not be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
@@ -72,16 +82,4 @@ pub enum Refused {
     Forbidden(String),
     /// The quota is spent; there is more after so long.
     Spent(Duration),
-}
-
-impl fmt::Display for Refused {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Unknown => f.write_str("NOAUTH Authentication required."),
-            Self::Forbidden(reason) => write!(f, "NOPERM {reason}"),
-            Self::Spent(_) => {
-                f.write_str("UNDECIDED Overloaded: the quota is spent, nothing was recorded: try again later")
-            }
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! The client through which the door asks the cluster.
+//! The client through which a door asks the cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,15 +9,15 @@ use tokio::time::{Instant, sleep};
 use crate::home::Home;
 use crate::shared::Shared;
 
-/// How long a verdict is waited for: Redis clients stop waiting after two to five seconds, and send the command again.
+/// How long a verdict is waited for: clients of Redis and of webhooks stop waiting after two to five seconds, and send the command again.
 const DEADLINE_MS: u64 = 1_000;
 /// The pause before the next attempt to connect.
 const CONNECT_PAUSE: Duration = Duration::from_millis(500);
 /// After this time without a cluster, the log says that the door is not open.
 const WARN_AFTER: Duration = Duration::from_secs(10);
 
-/// Connects a client to this node, and tries again until the node belongs to a cluster.
-pub(super) async fn connect(shared: &Arc<Shared>) -> Client {
+/// Connects a client to this node, and tries again until the node belongs to a cluster. `clients` says whose door it is, for the log.
+pub(crate) async fn connect(shared: &Arc<Shared>, clients: &str) -> Client {
     let begun = Instant::now();
     let mut has_warned = false;
     loop {
@@ -32,9 +32,9 @@ pub(super) async fn connect(shared: &Arc<Shared>) -> Client {
             Ok(client) => return client,
             Err(error) if !has_warned && begun.elapsed() > WARN_AFTER => {
                 has_warned = true;
-                tracing::warn!(%error, "the door for Redis clients answers nobody before this node belongs to a cluster");
+                tracing::warn!(%error, "the door for {clients} answers nobody before this node belongs to a cluster");
             }
-            Err(error) => tracing::debug!(%error, "the door for Redis clients waits for the cluster"),
+            Err(error) => tracing::debug!(%error, "the door for {clients} waits for the cluster"),
         }
         sleep(CONNECT_PAUSE).await;
     }

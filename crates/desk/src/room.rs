@@ -8,10 +8,10 @@ use std::sync::Arc;
 use tokio::sync::Semaphore;
 
 /// Bytes of room that are taken from the others at once.
-pub(crate) const ROOM_BYTES: usize = 64 << 10;
+pub const ROOM_BYTES: usize = 64 << 10;
 
 /// The room for so many bytes, a permit for each [`ROOM_BYTES`] of them.
-pub(crate) fn room(bytes_max: u64) -> Arc<Semaphore> {
+pub fn room(bytes_max: u64) -> Arc<Semaphore> {
     let permits = usize::try_from(bytes_max).unwrap_or(usize::MAX).div_ceil(ROOM_BYTES);
     Arc::new(Semaphore::new(permits.min(Semaphore::MAX_PERMITS)))
 }

@@ -18,13 +18,13 @@ const LATER_WAIT: Duration = Duration::from_millis(100);
 
 /// The filters whose nodes have kept commands of this read waiting.
 #[derive(Default)]
-pub(crate) struct Patience {
+pub struct Patience {
     slow: Mutex<Vec<Arc<str>>>,
 }
 
 impl Patience {
     /// Commands of another read come.
-    pub(crate) fn begin(&mut self) {
+    pub fn begin(&mut self) {
         self.slow.get_mut().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
@@ -32,12 +32,7 @@ impl Patience {
     ///
     /// # Errors
     /// As [`Filters::ask`].
-    pub(crate) async fn ask(
-        &self,
-        filters: &Filters,
-        name: &Arc<str>,
-        asked: &Asked<'_>,
-    ) -> Result<Answers, FilterError> {
+    pub async fn ask(&self, filters: &Filters, name: &Arc<str>, asked: &Asked<'_>) -> Result<Answers, FilterError> {
         if self.is_slow(name) {
             return filters.ask(name, asked, Some(LATER_WAIT)).await;
         }

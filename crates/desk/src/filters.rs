@@ -1,4 +1,4 @@
-//! The filters that connections use, opened once for all of them.
+//! The filters that the connections of a door use, opened once for all of them.
 //!
 //! Promises: a filter that was dropped and made again under its name is found again with the next call; names that clients send
 //! take bounded memory. Must not know: commands, replies.
@@ -8,12 +8,13 @@ use std::ops::Range;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
-use crate::host::Host;
 use firstseen_client::{
     CallError, Client, Confirming, Digest, Filter, FilterError, FilterSecret, SubmissionName, Verdict,
 };
 use firstseen_filter::{Unit, Window, duration};
 use firstseen_routing::{Branch, Decision, Fence, FilterRecord, FilterVerb, Hold, Lost, Reason};
+
+use crate::host::Host;
 
 /// Filters that are kept open at most; beyond that, one is opened for each call.
 const OPEN_MAX: usize = 1024;
@@ -24,7 +25,7 @@ const LATER_TICKS: u64 = 2;
 const LATER_MAX_MS: u64 = 1_000;
 
 /// The filters of a cluster, by name.
-pub(crate) struct Filters {
+pub struct Filters {
     client: Client,
     host: Arc<dyn Host>,
     open: RwLock<HashMap<Arc<str>, Filter>>,
@@ -32,45 +33,51 @@ pub(crate) struct Filters {
 
 /// What is done with events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Act {
+pub enum Act {
     /// Asked about, and nothing is recorded.
     Test,
+    /// Recorded where they are new.
     Observe,
     /// Claimed for so long, and recorded before that is over if the door confirms it.
     Claim {
+        /// The time.
         lease: Duration,
+        /// Whether the door confirms it before that is over.
         is_confirmed_by_door: bool,
     },
+    /// Recorded by who has claimed them.
     Confirm,
+    /// Free again for others to claim.
     Release,
 }
 
 impl Act {
     /// The right that it takes.
-    pub(crate) fn verb(self) -> FilterVerb {
+    pub fn verb(self) -> FilterVerb {
         if self == Self::Test { FilterVerb::Lookup } else { FilterVerb::Observe }
     }
 }
 
 /// Events of one filter that are asked about together.
-pub(crate) struct Asked<'a> {
+pub struct Asked<'a> {
     /// The events.
-    pub(crate) items: &'a [&'a [u8]],
+    pub items: &'a [&'a [u8]],
     /// The names of their submissions, one each, or none.
-    pub(crate) names: &'a [SubmissionName],
+    pub names: &'a [SubmissionName],
     /// The grants of those that are confirmed or released, one each.
-    pub(crate) fences: &'a [Fence],
-    pub(crate) act: Act,
+    pub fences: &'a [Fence],
+    /// What is done with them.
+    pub act: Act,
     /// When they occurred, in milliseconds since 1970, or the reason why that is not known. It matters only to filters whose events
     /// bring their times.
-    pub(crate) at_ms: Result<u64, Reason>,
+    pub at_ms: Result<u64, Reason>,
     /// For how long they are remembered that are recorded, where not for the window: as [`OwnTime::For`] has it.
-    pub(crate) life_ms: Option<u64>,
+    pub life_ms: Option<u64>,
 }
 
 /// How a filter keeps events that are to be remembered for a time of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum OwnTime {
+pub enum OwnTime {
     /// For that time, in milliseconds: whole ticks, so that events which end together are one question.
     For(u64),
     /// For the window, which is that time, but for two ticks.
@@ -81,16 +88,16 @@ pub(crate) enum OwnTime {
 
 /// What is said of events that were asked about, in their order.
 #[derive(Default)]
-pub(crate) struct Answers {
+pub struct Answers {
     /// Of a claim: first-seen if it was granted. Of a confirm or a release: first-seen if that was done.
-    pub(crate) verdicts: Vec<Verdict>,
+    pub verdicts: Vec<Verdict>,
     /// Of claims, who holds each event.
-    pub(crate) holds: Vec<Hold>,
+    pub holds: Vec<Hold>,
 }
 
 impl Answers {
     /// The leases of these events are over: who has claimed them must not deliver them, and may claim them again.
-    pub(crate) fn end_grants(&mut self, events: Range<usize>) {
+    pub fn end_grants(&mut self, events: Range<usize>) {
         let holds = self.holds.get_mut(events.clone()).unwrap_or_default();
         let verdicts = self.verdicts.get_mut(events).unwrap_or_default();
         for (hold, verdict) in holds.iter_mut().zip(verdicts).filter(|(hold, _)| matches!(hold, Hold::Own(_))) {
@@ -99,23 +106,25 @@ impl Answers {
     }
 
     /// The same of each of so many events.
-    pub(crate) fn alike(verdict: Verdict, events: usize) -> Self {
+    pub fn alike(verdict: Verdict, events: usize) -> Self {
         Self { verdicts: vec![verdict; events], holds: Vec::new() }
     }
 }
 
 /// What a filter is like for those who ask it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Facts {
-    pub(crate) remembers: Remembers,
+pub struct Facts {
+    /// For how long it remembers an event.
+    pub remembers: Remembers,
     /// The greatest lease of a claim, where events can be claimed.
-    pub(crate) lease_max: Option<Duration>,
+    pub lease_max: Option<Duration>,
     /// Whether events bring their times.
-    pub(crate) needs_times: bool,
+    pub needs_times: bool,
 }
 
 impl Filters {
-    pub(crate) fn new(client: Client, host: Arc<dyn Host>) -> Self {
+    /// The filters that `client` finds, in a node that is `host`.
+    pub fn new(client: Client, host: Arc<dyn Host>) -> Self {
         Self { client, host, open: RwLock::default() }
     }
 
@@ -123,17 +132,17 @@ impl Filters {
     ///
     /// # Errors
     /// As [`Host::now_ms`].
-    pub(crate) fn now_ms(&self) -> Result<u64, Reason> {
+    pub fn now_ms(&self) -> Result<u64, Reason> {
         self.host.now_ms()
     }
 
     /// The version of the map by which filters are found.
-    pub(crate) fn map_version(&self) -> u64 {
+    pub fn map_version(&self) -> u64 {
         self.client.map_version()
     }
 
     /// The names of all filters.
-    pub(crate) fn all(&self) -> Vec<String> {
+    pub fn all(&self) -> Vec<String> {
         let map = self.client.map();
         map.filters.values().filter(|filter| is_of_users(filter)).map(|filter| filter.name.clone()).collect()
     }
@@ -142,7 +151,7 @@ impl Filters {
     ///
     /// # Errors
     /// As [`Client::filter`].
-    pub(crate) async fn get(&self, name: &Arc<str>) -> Result<Filter, FilterError> {
+    pub async fn get(&self, name: &Arc<str>) -> Result<Filter, FilterError> {
         let open = self.open.read().unwrap_or_else(PoisonError::into_inner).get(name).cloned();
         let map = self.client.map();
         if let Some(filter) = open {
@@ -167,7 +176,7 @@ impl Filters {
     ///
     /// # Errors
     /// As [`Client::filter`].
-    pub(crate) async fn open(&self, name: &Arc<str>) -> Result<Filter, FilterError> {
+    pub async fn open(&self, name: &Arc<str>) -> Result<Filter, FilterError> {
         let filter = self.client.filter(name).await?;
         let mut open = self.open.write().unwrap_or_else(PoisonError::into_inner);
         if open.len() < OPEN_MAX {
@@ -177,7 +186,7 @@ impl Filters {
     }
 
     /// Forgets that the filter was opened.
-    pub(crate) fn forget(&self, name: &str) {
+    pub fn forget(&self, name: &str) {
         self.open.write().unwrap_or_else(PoisonError::into_inner).remove(name);
     }
 
@@ -186,7 +195,7 @@ impl Filters {
     ///
     /// # Errors
     /// As [`Client::filter`]; events that cannot be asked about are undecided.
-    pub(crate) async fn ask(
+    pub async fn ask(
         &self,
         name: &Arc<str>,
         asked: &Asked<'_>,
@@ -222,7 +231,7 @@ impl Filters {
     ///
     /// # Errors
     /// As [`Client::filter`].
-    pub(crate) async fn own_time(&self, name: &Arc<str>, asked_ms: u64) -> Result<OwnTime, FilterError> {
+    pub async fn own_time(&self, name: &Arc<str>, asked_ms: u64) -> Result<OwnTime, FilterError> {
         let filter = self.get(name).await?;
         let group = &filter.definition().group;
         let (tick_ms, life_ms) = match group.unit {
@@ -239,7 +248,7 @@ impl Filters {
     }
 
     /// Whether a fence may be one of the filter of this name.
-    pub(crate) async fn has_granted(&self, name: &Arc<str>, fence: Fence) -> bool {
+    pub async fn has_granted(&self, name: &Arc<str>, fence: Fence) -> bool {
         self.get(name).await.is_ok_and(|filter| filter.has_granted(fence))
     }
 
@@ -247,7 +256,7 @@ impl Filters {
     ///
     /// # Errors
     /// As [`Client::filter`].
-    pub(crate) async fn facts(&self, name: &Arc<str>) -> Result<Facts, FilterError> {
+    pub async fn facts(&self, name: &Arc<str>) -> Result<Facts, FilterError> {
         let filter = self.get(name).await?;
         let remembers = match filter.definition().group.window {
             Window::Duration(ms) => Remembers::ForMs(ms),
@@ -330,11 +339,12 @@ fn done(confirming: Confirming) -> Verdict {
 
 /// For how long a filter remembers; what remembers for longer is greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Remembers {
+pub enum Remembers {
     /// That is no time: until so many events have come, or the next hour.
     NoTime,
     /// For so many milliseconds.
     ForMs(u64),
+    /// Until the filter is dropped.
     ForEver,
 }
 

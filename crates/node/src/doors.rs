@@ -1,0 +1,244 @@
+//! What the doors of this node share: who may come in, what each client may do, and the client through which a door asks.
+//!
+//! A client may do no more at a door than on a stream of its own. This module must not depend on what clients of a door send.
+
+pub(crate) mod own_client;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use firstseen_desk::{Guest as DoorGuest, Host, Making, NewFilter, Refused};
+use firstseen_filter::{FilterSpec, GrowthSpec, Kind, Limit, Window};
+use firstseen_meta::{self as meta, Change, propose_for, slice_bytes};
+use firstseen_routing::rules::Rule;
+use firstseen_routing::{
+    ClusterMap, FilterPolicies, FilterVerb, Reading, Reason, SecretMaterial, SlicedDefinition, Slicing,
+};
+use firstseen_wire::tls::{CertificateDer, ServerTls};
+use firstseen_wire::token::Token;
+use tokio::time::timeout;
+
+use crate::edges::{Vouched, random};
+use crate::guest::{Guest, Needs, Right};
+use crate::quotas::Spent;
+use crate::roles::{Caller, Role};
+use crate::shared::Shared;
+use crate::tokens;
+
+/// After so long a principal may ask again that has as many batches unanswered as its quota allows.
+const BATCHES_PAUSE: Duration = Duration::from_millis(500);
+/// For so long a node may take to act on what was agreed on.
+const APPLY_MAX: Duration = Duration::from_secs(5);
+/// How a filter of the sandbox grows: by as much again, three times.
+const GROWTH: GrowthSpec = GrowthSpec { ratio: 1.0, generations_max: 4, limit: Limit::Cardinality };
+/// Seconds after which the certificate of an open connection is looked at again, where it asks for something.
+const LOOK_AGAIN_S: u64 = 3;
+
+/// The node, as a door sees it.
+pub(crate) struct NodeHost {
+    shared: Arc<Shared>,
+    /// What calls at the door are called where it is written down who did what.
+    call: &'static str,
+    /// Says whether the certificates of open connections are still accepted.
+    tls: Option<ServerTls>,
+}
+
+/// The certificates of a connection, which may be accepted no more while it is open.
+struct Shown {
+    tls: ServerTls,
+    certificates: Vec<CertificateDer<'static>>,
+    looked_s: AtomicU64,
+    is_accepted: AtomicBool,
+}
+
+impl Shown {
+    /// Whether they are accepted still, as far as was found out lately.
+    fn is_accepted(&self, now_s: u64) -> bool {
+        let looked_s = self.looked_s.load(Ordering::Relaxed);
+        if now_s >= looked_s.saturating_add(LOOK_AGAIN_S) {
+            self.looked_s.store(now_s, Ordering::Relaxed);
+            let accepted = self.tls.still_accepts(&self.certificates, Duration::from_secs(now_s));
+            self.is_accepted.store(accepted.is_ok(), Ordering::Relaxed);
+        }
+        self.is_accepted.load(Ordering::Relaxed)
+    }
+}
+
+/// Somebody at the door.
+struct Visitor {
+    shared: Arc<Shared>,
+    guest: Guest,
+    shown: Option<Shown>,
+}
+
+impl NodeHost {
+    /// The node for a door whose calls have this name, and whose clients speak TLS where `tls` is given.
+    pub(crate) fn new(shared: Arc<Shared>, call: &'static str, tls: Option<ServerTls>) -> Self {
+        Self { shared, call, tls }
+    }
+
+    fn let_in(&self, caller: Caller, from: SocketAddr, shown: Option<Shown>) -> Option<Arc<dyn DoorGuest>> {
+        let needs = Needs { role: Role::Producer, right: Some(Right::SomeFilter(FilterVerb::Describe)) };
+        let shared = self.shared.clone();
+        let who = shared.audit.who(&caller, Some(from));
+        let guest = Guest::enter((caller, Some(from)), (self.call, needs), &shared.view().map, &shared.audit).ok()?;
+        if !guest.caller().is_unchecked() {
+            shared.audit.came(&who, guest.caller().token().map(|token| token.id()));
+        }
+        Some(Arc::new(Visitor { shared, guest, shown }))
+    }
+}
+
+impl NodeHost {
+    /// The client at the other end of a connection for which the network vouches, as a certificate does.
+    pub(crate) fn vouched_for(&self, vouched: Vouched, from: SocketAddr) -> Option<Arc<dyn DoorGuest>> {
+        self.let_in(Caller::vouched_for(vouched), from, None)
+    }
+}
+
+impl Host for NodeHost {
+    fn known(&self, certificates: Option<&[CertificateDer<'static>]>, from: SocketAddr) -> Option<Arc<dyn DoorGuest>> {
+        match certificates {
+            Some([]) => None,
+            Some(certificates) => {
+                let shown = self.tls.clone().map(|tls| Shown {
+                    tls,
+                    certificates: certificates.to_vec(),
+                    looked_s: AtomicU64::new(0),
+                    is_accepted: AtomicBool::new(true),
+                });
+                self.let_in(Caller::showing(Some(Arc::new(certificates.to_vec()))), from, shown)
+            }
+            // Over a plain connection nobody can show a certificate, so a cluster that asks for rights asks for a token.
+            None if self.shared.view().map.access.is_enabled => None,
+            None if self.shared.is_secure && !from.ip().is_loopback() => None,
+            None => self.let_in(Caller::showing(None), from, None),
+        }
+    }
+
+    fn enter(&self, user: Option<&[u8]>, token: &[u8], from: SocketAddr) -> Option<Arc<dyn DoorGuest>> {
+        let denied = |reason: &str| {
+            self.shared.audit.denied_stranger(Some(from), self.call, reason);
+        };
+        let token = std::str::from_utf8(token).ok().and_then(|token| token.parse::<Token>().ok());
+        let Some(token) = token else {
+            denied("it showed no token");
+            return None;
+        };
+        let map = self.shared.view().map.clone();
+        match tokens::of(&token, &map.access, self.shared.audit.now_s()) {
+            Ok((principal, _)) if user.is_some_and(|user| user != principal.as_bytes()) => {
+                denied("it showed the token of another principal than it named");
+                None
+            }
+            Ok(shown) => self.let_in(Caller::showing(Some(Arc::default())).by_token(shown), from, None),
+            Err(status) => {
+                denied(status.message());
+                None
+            }
+        }
+    }
+
+    fn cell_bytes(&self, filter: &str) -> Option<u64> {
+        let map = self.shared.view().map.clone();
+        let (_, record) = map.filter_named(filter)?;
+        Some(slice_bytes(&record.definition).ok()?.saturating_mul(record.all_copies().count() as u64))
+    }
+
+    fn now_ms(&self) -> Result<u64, Reason> {
+        if !self.shared.rules.keep(Rule::DoorStampsByJudgedTime) {
+            return Ok(self.shared.clock.wall_ms());
+        }
+        let Reading { moment, doubt } = self.shared.clocks.time_of_day().read(self.shared.clock.now());
+        doubt.map_or(Ok(moment.wall_ms), Err)
+    }
+}
+
+impl Visitor {
+    /// Whether it came in while nobody was asked who it is, and everybody is now; or by a certificate that is accepted no more.
+    fn is_stale(&self, map: &ClusterMap) -> bool {
+        let is_late = self.guest.caller().is_unchecked() && map.access.is_enabled;
+        is_late || self.shown.as_ref().is_some_and(|shown| !shown.is_accepted(self.shared.audit.now_s()))
+    }
+
+    /// Has the cluster agree to a change, and waits until this node acts on it.
+    async fn change(&self, change: Change) -> Result<(), String> {
+        let shared = &self.shared;
+        let done = propose_for(&shared.meta, self.guest.asked_by(), shared.ids.next(), change).await;
+        done.map_err(|error| error.to_string())?;
+        let agreed = shared.meta.map().borrow().version;
+        let mut views = shared.views.clone();
+        let applied = views.wait_for(|view| view.map.version >= agreed);
+        let applied = timeout(APPLY_MAX, applied).await.is_ok_and(|view| view.is_ok());
+        if applied { Ok(()) } else { Err("it is done, but this node does not act on it yet".to_owned()) }
+    }
+}
+
+impl DoorGuest for Visitor {
+    fn must_say_who(&self) -> bool {
+        self.is_stale(&self.shared.view().map)
+    }
+
+    fn sees(&self, filter: &str) -> bool {
+        let map = &self.shared.view().map;
+        !self.is_stale(map) && self.guest.may_named(map, FilterVerb::Describe, filter).is_ok()
+    }
+
+    fn make<'a>(&'a self, new: NewFilter<'a>) -> Making<'a> {
+        Box::pin(async move {
+            let growth = new.grows.then_some(GROWTH);
+            let spec = FilterSpec {
+                capacity_events: Some(new.capacity_events),
+                rate: new.rate,
+                growth,
+                ..FilterSpec::new(Kind::Bloom, Window::Unbounded)
+            };
+            let definition = SlicedDefinition::new(&spec, Slicing::NONE).map_err(|error| error.to_string())?;
+            let secret = SecretMaterial(random().map_err(|error| error.to_string())?);
+            let (name, policies) = (new.name.to_owned(), FilterPolicies::default());
+            let asked = meta::NewFilter { name, definition, policies, secret, if_absent: false, tree: None };
+            self.change(Change::CreateFilter(asked)).await
+        })
+    }
+
+    fn drop_filter<'a>(&'a self, name: &'a str) -> Making<'a> {
+        Box::pin(self.change(Change::DropFilter { name: name.to_owned() }))
+    }
+
+    fn may_confirm(&self, filter: &str) -> Result<(), Refused> {
+        if !self.shared.rules.keep(Rule::DoorAsksRightsAtConfirm) {
+            return Ok(());
+        }
+        let map = &self.shared.view().map;
+        self.guest.principal_may_named(map, FilterVerb::Observe, filter).map_err(|missing| {
+            self.guest.note_refused(&missing);
+            Refused::Forbidden(missing)
+        })
+    }
+
+    fn may(&self, verb: FilterVerb, filter: &str, events: u32) -> Result<(), Refused> {
+        let shared = &self.shared;
+        let view = shared.view();
+        if self.is_stale(&view.map) {
+            return Err(Refused::Unknown);
+        }
+        self.guest.may_named(&view.map, verb, filter).map_err(|missing| {
+            self.guest.note_refused(&missing);
+            Refused::Forbidden(missing)
+        })?;
+        let Some((name, quota)) = self.guest.quota(&view.map).filter(|_| events > 0) else { return Ok(()) };
+        let now_ms = shared.clock.monotonic_ms();
+        let usage = shared.open.quotas.of(name, now_ms);
+        match usage.take(&quota, events, now_ms) {
+            // A connection has one call under way, and connections are bounded: batches are not counted here.
+            Ok(()) => {
+                usage.give_back(1);
+                Ok(())
+            }
+            Err(Spent::Batches) => Err(Refused::Spent(BATCHES_PAUSE)),
+            Err(Spent::Events { retry_after_ms }) => Err(Refused::Spent(Duration::from_millis(retry_after_ms.into()))),
+        }
+    }
+}
