@@ -50,6 +50,7 @@ mod recover;
 mod redis_bytes;
 mod redis_chaos;
 mod redis_claims;
+mod redis_clients;
 mod redis_door;
 mod redis_handshakes;
 mod redis_history;

@@ -39,7 +39,7 @@ pub(crate) fn fetch_by(folder: &Folder, steps: &[&[&str]]) -> bool {
     };
     let are_done = steps.iter().all(is_done);
     if !are_done {
-        println!("skipped: what the test needs cannot be fetched from here");
+        println!("NOT CHECKED: what the test needs cannot be fetched from here");
     }
     are_done
 }
