@@ -7,7 +7,7 @@ use crate::redis_door::Door;
 use crate::run::{Folder, number};
 
 const FAKEREDIS: [&str; 3] = ["fakeredis==2.41.0", "pyprobables==0.7.0", REDIS_PY];
-const SCRAPY_REDIS: [&str; 3] = ["scrapy-redis==0.9.1", "scrapy==2.19.0", REDIS_PY];
+const SCRAPY_REDIS: [&str; 4] = ["scrapy-redis==0.9.1", "scrapy==2.19.0", "fakeredis==2.41.0", REDIS_PY];
 const DJANGO: [&str; 2] = ["django==5.2.19", REDIS_PY];
 
 const SEED: u64 = 20_261;
@@ -63,19 +63,34 @@ fn the_door_replies_as_fakeredis_does() {
     }
 }
 
-/// The name of the filter is what the key of scrapy-redis is by default.
+/// Two crawls at once, and one after them. The name of the filter is what the key of scrapy-redis is by default.
 #[test]
 #[ignore = "it fetches scrapy-redis from a registry, and is skipped with a notice where there is none"]
-fn a_crawler_of_scrapy_redis_asks_for_every_page_once() {
+fn crawls_of_scrapy_redis_ask_for_every_page_once() {
     let folder = Folder::new();
     if !fetch(&folder, &SCRAPY_REDIS) {
         return;
     }
-    let door = Door::with_cluster("forget = \"ignore\"\n");
+    let door = Door::with_cluster("");
     door.run("filter create pages:dupefilter --capacity 10k --fpr 1e-8 --clock wall --window 24h");
     drop(door.client());
     let said = run(&folder, include_str!("python/crawler.py"), &[door.port.to_string()]);
     assert!(said.contains("every page once"), "{said}");
+}
+
+/// Webhooks that come to a site of Django over HTTP, several times each and at once.
+#[test]
+#[ignore = "it fetches Django from a registry, and is skipped with a notice where there is none"]
+fn a_site_of_django_handles_every_webhook_once() {
+    let folder = Folder::new();
+    if !fetch(&folder, &DJANGO) {
+        return;
+    }
+    let door = Door::with_cluster("[[redis.prefix]]\nmatch = \"webhooks:1:\"\nfilter = \"webhooks\"\n");
+    door.run("filter create webhooks --capacity 10k --fpr 1e-8 --clock wall --window 10m");
+    drop(door.client());
+    let said = run(&folder, include_str!("python/django_site.py"), &[door.port.to_string()]);
+    assert!(said.contains("every webhook once"), "{said}");
 }
 
 #[test]

@@ -1,36 +1,120 @@
-"""What a crawler of scrapy-redis asks of its duplicate filter, with the door as its Redis: PORT."""
+"""A site crawled by Scrapy with the scheduler of scrapy-redis: PORT [CRAWL].
 
+The scheduler keeps its queue in a Redis (here fakeredis), and asks the door whether a page was seen. Without CRAWL the program
+starts the site, the Redis and three crawls, two of them at once, each in a process of its own.
+"""
+
+import http.server
+import os
+import subprocess
 import sys
+import threading
 
+from fakeredis import TcpFakeServer
 from scrapy import Request, Spider
-from scrapy.settings import Settings
+from scrapy.crawler import CrawlerProcess
+from scrapy_redis.connection import get_redis
 from scrapy_redis.dupefilter import RFPDupeFilter
 
-PORT = int(sys.argv[1])
-PAGES = 300
+PAGES = 120
+LINKS_PER_PAGE = 12
+
+
+# shown in docs/redis.md
+class DoorDupeFilter(RFPDupeFilter):
+    """Asks the door whether a page was seen; the scheduler's queue stays in Redis."""
+
+    @classmethod
+    def from_spider(cls, spider):
+        dupefilter = super().from_spider(spider)
+        dupefilter.server = get_redis(url=spider.settings["DUPEFILTER_REDIS_URL"])
+        return dupefilter
+
+    def clear(self):
+        """Keeps what was seen when a spider closes: the filter's window ends it."""
+
+
+# shown until here
 
 
 class Pages(Spider):
     name = "pages"
-    settings = Settings({"REDIS_URL": f"redis://127.0.0.1:{PORT}"})
+
+    async def start(self):
+        # Scrapy asks for the first page of every crawl, also if it was seen.
+        yield Request(f"http://127.0.0.1:{os.environ['SITE_PORT']}/0?of=shop&by=price", dont_filter=True)
+
+    def parse(self, response):
+        for link in response.css("a::attr(href)").getall():
+            yield response.follow(link)
 
 
-def seen(dupes, urls):
-    return [dupes.request_seen(Request(url)) for url in urls]
+def crawl(port):
+    settings = {
+        "SCHEDULER": "scrapy_redis.scheduler.Scheduler",
+        "SCHEDULER_QUEUE_KEY": f"%(spider)s:requests:{os.getpid()}",
+        "REDIS_URL": f"redis://127.0.0.1:{os.environ['QUEUE_PORT']}",
+        "DUPEFILTER_CLASS": f"{__name__}.DoorDupeFilter",
+        "DUPEFILTER_REDIS_URL": f"redis://127.0.0.1:{port}",
+        "TELNETCONSOLE_ENABLED": False,
+        "RETRY_ENABLED": False,
+        "LOG_LEVEL": "ERROR",
+    }
+    process = CrawlerProcess(settings)
+    process.crawl(Pages)
+    process.start()
 
 
-urls = [f"https://shop.example/page?number={number}&by=price" for number in range(PAGES)]
-# Two processes of one spider share the filter: what one has asked for, the other does not ask for again.
-one, other = (RFPDupeFilter.from_spider(Pages()) for _ in range(2))
-assert one.key == "pages:dupefilter", one.key
-assert seen(one, urls) == [False] * PAGES
-assert seen(other, urls) == [True] * PAGES
-# It is the crawler that calls these the same.
-same = [f"https://shop.example/page?by=price&number={number}" for number in range(PAGES)]
-assert seen(other, same) == [True] * PAGES
-posted = Request(urls[0], method="POST", body=b"x")
-assert [one.request_seen(posted), other.request_seen(posted)] == [False, True]
-# The spider closes, and would delete the key; the next run knows the pages all the same.
-one.close("finished")
-assert seen(RFPDupeFilter.from_spider(Pages()), [*urls[:50], "https://shop.example/new"]) == [True] * 50 + [False]
-print("every page once")
+class Site(http.server.BaseHTTPRequestHandler):
+    """Pages that link to each other; the parameters of a link come in either order."""
+
+    asked, counting = {}, threading.Lock()
+
+    def do_GET(self):
+        number = int(self.path[1:].split("?")[0])
+        with self.counting:
+            self.asked[number] = self.asked.get(number, 0) + 1
+        links = [(number * LINKS_PER_PAGE + place + 1) % PAGES for place in range(LINKS_PER_PAGE)]
+        orders = ["?of=shop&by=price", "?by=price&of=shop"]
+        body = "".join(f'<a href="/{link}{orders[(number + link) % 2]}">{link}</a>' for link in links).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+def started(server):
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server.server_address[1]
+
+
+def main(port):
+    queue = TcpFakeServer(("127.0.0.1", 0))
+    queue.daemon_threads = True
+    site_port = started(http.server.ThreadingHTTPServer(("127.0.0.1", 0), Site))
+    environment = {**os.environ, "SITE_PORT": str(site_port), "QUEUE_PORT": str(started(queue))}
+
+    def start():
+        return subprocess.Popen([sys.executable, __file__, port, "crawl"], env=environment)
+
+    at_once = [start(), start()]
+    assert [process.wait() for process in at_once] == [0, 0]
+    first_page = Site.asked.pop(0)
+    assert Site.asked == {number: 1 for number in range(1, PAGES)}, Site.asked
+    # The spiders are closed, and the next run knows the pages all the same.
+    assert start().wait() == 0
+    assert Site.asked.pop(0) <= 2, "the first page, and at most one link to it"
+    assert first_page <= 3 and set(Site.asked.values()) == {1}, (first_page, Site.asked)
+    print("every page once", flush=True)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        crawl(sys.argv[1])
+    else:
+        main(sys.argv[1])
+        os._exit(0)  # connections of the queue have threads of their own
