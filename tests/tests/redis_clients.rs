@@ -6,6 +6,7 @@
 //! says.
 
 mod build;
+mod pages;
 mod script;
 
 use std::process::{Command, Stdio};
