@@ -55,6 +55,7 @@ const SPRING: Build = Build {
         "-d",
         "target/classes",
         "src/Template.java",
+        "src/MetadataStore.java",
     ],
 };
 
@@ -132,15 +133,30 @@ fn the_rust_crate_plays_the_script() {
     plays_the_script(Command::new(env!("CARGO_BIN_EXE_redis-rs-under-test")));
 }
 
+/// Runs a program of Spring against a door, and returns what it printed.
+fn spring(program: &str) -> Option<String> {
+    let folder = built(&SPRING)?;
+    let door = door();
+    let mut command = in_folder(&folder, "java", &["-cp", CLASSES, program, &door.port.to_string()]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("java");
+    let _watchdog = Watchdog::of(&child);
+    let (is_well, text) = said(child.wait_with_output().expect("an end"));
+    assert!(is_well, "{text}");
+    Some(text)
+}
+
 /// What Spring Data Redis makes of `setIfAbsent`, of a pipeline and of sets, with lettuce.
 #[test]
 #[ignore = "it fetches Spring from a registry, and is skipped with a notice where there is none"]
 fn a_service_of_spring_handles_every_event_once() {
-    let Some(folder) = built(&SPRING) else { return };
-    let door = door();
-    let mut command = in_folder(&folder, "java", &["-cp", CLASSES, "Template", &door.port.to_string()]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("java");
-    let _watchdog = Watchdog::of(&child);
-    let (is_well, text) = said(child.wait_with_output().expect("an end"));
-    assert!(is_well && text.contains("every event once"), "{text}");
+    let Some(text) = spring("Template") else { return };
+    assert!(text.contains("every event once"), "{text}");
+}
+
+/// The idempotent receiver of Spring Integration: HSETNX, and HGET of what was there.
+#[test]
+#[ignore = "it fetches Spring from a registry, and is skipped with a notice where there is none"]
+fn spring_integration_accepts_every_message_once() {
+    let Some(text) = spring("MetadataStore") else { return };
+    assert!(text.contains("every message once"), "{text}");
 }
