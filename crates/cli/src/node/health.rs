@@ -6,7 +6,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use firstseen_records::printable;
 
 use super::HealthArgs;
 use super::config_file::NodeFile;
@@ -26,14 +25,26 @@ pub(super) fn run(args: &HealthArgs) -> anyhow::Result<ExitCode> {
             None => bail!(UsageError(format!("{} has no http_listen: nothing to ask", path.display()))),
         },
     };
-    let answer = get(&address, "/readyz", ANSWER_BYTES_MAX).with_context(|| format!("no answer from {address}"))?;
-    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
-    let status = head.split(' ').nth(1).unwrap_or("");
-    if status == "200" {
-        return Ok(ExitCode::SUCCESS);
+    match not_ready(&address)? {
+        None => Ok(ExitCode::SUCCESS),
+        Some(reason) => {
+            notice!("firstseen: the node at {address} is not ready: {reason}");
+            Ok(ExitCode::from(FAILED))
+        }
     }
-    notice!("firstseen: the node at {address} is not ready: {}", printable(body.trim()));
-    Ok(ExitCode::from(FAILED))
+}
+
+/// Returns why the node at this address is not ready; none where it is.
+///
+/// # Errors
+/// That it does not answer.
+pub(crate) fn not_ready(address: &str) -> anyhow::Result<Option<String>> {
+    let answer = get(address, "/readyz", ANSWER_BYTES_MAX).with_context(|| format!("no answer from {address}"))?;
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let is_ready = head.split(' ').nth(1) == Some("200");
+    // What is no text could change the terminal.
+    let reason: String = body.trim().chars().map(|letter| if letter.is_control() { ' ' } else { letter }).collect();
+    Ok((!is_ready).then_some(reason))
 }
 
 /// The answer to a request for `path`, up to `bytes_max` of it.

@@ -12,7 +12,7 @@ mod restart;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use clap::{Args, value_parser};
 use serde::Serialize;
@@ -20,6 +20,7 @@ use serde::Serialize;
 use crate::cluster;
 use crate::cluster::connect::{self, Operator};
 use crate::exit::{FAILED, INTERRUPTED, UsageError};
+use crate::node::health;
 use crate::terminal::signals::Signals;
 use crate::text::look::Look;
 use crate::text::size::ByteSize;
@@ -33,6 +34,10 @@ const NODES_MAX: i64 = 64;
 pub(crate) const DATA: &str = "firstseen-data";
 /// How often this looks whether a node has ended.
 const LOOK: Duration = Duration::from_millis(100);
+/// How long nodes of a cluster that is formed are waited for until they take events, and after how long it is said why. A lone node that
+/// was down for more than a minute cannot know at once whether its clock was set meanwhile.
+const READY_MAX: Duration = Duration::from_secs(20);
+const READY_TELL: Duration = Duration::from_secs(2);
 
 /// The text below the flags.
 const ENDS: &str = "The terminal is the cluster's while it runs: type other commands in another one, or say --detach.\n\
@@ -169,6 +174,11 @@ async fn live(
         ended = first_end(processes) => anyhow::bail!("{ended}"),
         _ = signals.next() => return Ok(ExitCode::from(INTERRUPTED)),
     };
+    tokio::select! {
+        () = all_ready(folder) => {}
+        ended = first_end(processes) => anyhow::bail!("{ended}"),
+        _ = signals.next() => return Ok(ExitCode::from(INTERRUPTED)),
+    }
     print_ready(args, folder, processes, &cluster)?;
     loop {
         tokio::select! {
@@ -179,6 +189,28 @@ async fn live(
         if processes.living() == 0 {
             notice!("firstseen: no node is left");
             return Ok(ExitCode::from(FAILED));
+        }
+    }
+}
+
+/// Waits until all nodes take events, for [`READY_MAX`] at most, and says what it waits for where that takes long.
+async fn all_ready(folder: &Folder) {
+    let begun = Instant::now();
+    let mut has_told = false;
+    for node in folder.nodes() {
+        loop {
+            let address = node.http_address();
+            // A node that does not answer is not ready for another reason, which its log has.
+            let answer = tokio::task::spawn_blocking(move || health::not_ready(&address)).await;
+            let Ok(Ok(Some(reason))) = answer else { break };
+            if !has_told && begun.elapsed() > READY_TELL {
+                has_told = true;
+                notice!("firstseen: waiting for {}: {reason}", node.name);
+            }
+            if begun.elapsed() > READY_MAX {
+                return;
+            }
+            tokio::time::sleep(LOOK).await;
         }
     }
 }

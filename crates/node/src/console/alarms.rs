@@ -5,7 +5,7 @@
 
 mod words;
 
-use super::overview::{Alarm, FilterLine, NodeLine, Overview, Severity, Undecided, WorkLine};
+use super::overview::{Alarm, FilterLine, NodeLine, Overview, Severity, Undecided, WorkLine, is_harmless};
 use words::{bytes, count, duration, percent, word};
 
 /// Alarms that are shown.
@@ -234,7 +234,7 @@ impl At<'_> {
         let name = &filter.name;
         let rate = undecided.per_s.filter(|rate| *rate > 0.0)?;
         let reason = undecided.reason.as_str();
-        if undecided.harmless {
+        if is_harmless(reason) || undecided.harmless {
             return None;
         }
         let are_all_there = reason == "slices_down" && filter.slices.down == 0 && filter.slices.set_only > 0;

@@ -96,6 +96,11 @@ fn latencies(counted: &[Counted<'_>]) -> Vec<u64> {
 /// What a filter that was altered says as long as a node has not heard that another one has followed: callers ask that one.
 const NOT_READY: &str = "not_ready";
 
+/// Whether a reason says nothing bad of the cluster, in a filter that another one has followed or not.
+fn is_usual(reason: &str, is_former: bool) -> bool {
+    is_harmless(reason) || is_former && reason == NOT_READY
+}
+
 fn verdicts(counted: &[Counted<'_>], is_former: bool) -> Verdicts {
     let rate = |count: &dyn Fn(&firstseen_wire::proto::peer::FilterSample) -> u64| {
         let rates = counted.iter().filter_map(|it| it.per_s(count));
@@ -112,20 +117,13 @@ fn verdicts(counted: &[Counted<'_>], is_former: bool) -> Verdicts {
     }
     let by_reason = reasons.into_iter().map(|(number, events)| {
         let reason = reason_of(number).unwrap_or_else(|| format!("reason_{number}"));
-        Undecided {
-            harmless: is_harmless(&reason) || is_former && reason == NOT_READY,
-            reason,
-            per_s: rate(&of_reason(number)),
-            events,
-        }
+        Undecided { harmless: is_usual(&reason, is_former), reason, per_s: rate(&of_reason(number)), events }
     });
     Verdicts {
         first_seen_per_s: rate(&|sample| sample.first_seen),
         duplicate_per_s: rate(&|sample| sample.duplicate),
         undecided_per_s: rate(&|sample| {
-            let is_meant = |number: u64| {
-                reason_of(number).is_none_or(|reason| !is_harmless(&reason) && !(is_former && reason == NOT_READY))
-            };
+            let is_meant = |number: u64| reason_of(number).is_none_or(|reason| !is_usual(&reason, is_former));
             undecided(sample).filter(|(reason, _)| is_meant(*reason)).map(|(_, events)| events).sum()
         }),
         undecided: by_reason.collect(),

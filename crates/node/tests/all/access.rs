@@ -141,7 +141,9 @@ async fn each_right_is_good_for_its_calls_and_no_others() {
 
 /// A batch with one event.
 fn batch(filter: &producer::Filter, sequence: u64, operation: Operation, incarnation: u64) -> Batch {
+    let has_life = matches!(operation, Operation::ObserveFor | Operation::ConfirmFor);
     Batch {
+        life_ms: if has_life { 60_000 } else { 0 },
         sequence,
         filter_id: filter.id,
         filter_epoch: filter.epoch,
@@ -164,7 +166,7 @@ async fn each_operation_needs_its_right_and_a_revoked_one_is_over_with_the_next_
     grant(&operator, "keeper", vec![right(Verb::Security, "")]).await;
     change(&operator, Change::Enable(true)).await.expect("somebody has security");
     let operations: Vec<Operation> = (1..).map_while(|value| Operation::try_from(value).ok()).collect();
-    assert_eq!(operations.len(), 9, "an operation was added: say below who may ask for it");
+    assert_eq!(operations.len(), 11, "an operation was added: say below who may ask for it");
     for (name, may) in
         [("observer", operations.clone()), ("looker", vec![Operation::Lookup, Operation::Estimate, Operation::Verify])]
     {

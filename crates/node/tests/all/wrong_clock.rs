@@ -87,7 +87,7 @@ async fn create(nodes: &[TestNode], slicing: &str, clock: ClockSource) {
 
 /// A client that does not wait until a clock is set right.
 async fn hasty(node: &TestNode) -> (Client, Filter) {
-    let client = Client::builder().seeds([node.node.addr()]).deadline_ms(1_000).connect().await.expect("a client");
+    let client = Client::builder().seeds([node.node.addr()]).deadline_ms(3_000).connect().await.expect("a client");
     let filter = client.filter("clicks").await.expect("a filter");
     (client, filter)
 }
