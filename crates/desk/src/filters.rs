@@ -11,8 +11,8 @@ use std::time::Duration;
 use firstseen_client::{
     CallError, Client, Confirming, Digest, Filter, FilterError, FilterSecret, SubmissionName, Verdict,
 };
-use firstseen_filter::{Unit, Window, duration};
-use firstseen_routing::{Branch, Decision, Fence, FilterRecord, FilterVerb, Hold, Lost, Reason};
+use firstseen_filter::{Kind, Unit, Window, duration};
+use firstseen_routing::{Branch, ClusterMap, Decision, Fence, FilterRecord, FilterVerb, Hold, Lost, Reason};
 
 use crate::host::Host;
 
@@ -71,6 +71,8 @@ pub struct Asked<'a> {
     /// When they occurred, in milliseconds since 1970, or the reason why that is not known. It matters only to filters whose events
     /// bring their times.
     pub at_ms: Result<u64, Reason>,
+    /// When each of them occurred, where they did not occur at the same time: then `at_ms` does not count.
+    pub times_ms: &'a [u64],
     /// For how long they are remembered that are recorded, where not for the window: as [`OwnTime::For`] has it.
     pub life_ms: Option<u64>,
 }
@@ -120,6 +122,8 @@ pub struct Facts {
     pub lease_max: Option<Duration>,
     /// Whether events bring their times.
     pub needs_times: bool,
+    /// Whether it counts how often events came, and gives no verdicts.
+    pub counts_events: bool,
 }
 
 impl Filters {
@@ -139,6 +143,11 @@ impl Filters {
     /// The version of the map by which filters are found.
     pub fn map_version(&self) -> u64 {
         self.client.map_version()
+    }
+
+    /// The map by which filters are found.
+    pub fn map(&self) -> Arc<ClusterMap> {
+        self.client.map()
     }
 
     /// The names of all filters.
@@ -263,7 +272,8 @@ impl Filters {
             Window::Unbounded => Remembers::ForEver,
             _ => Remembers::NoTime,
         };
-        Ok(Facts { remembers, lease_max: filter.lease_max(), needs_times: filter.needs_times() })
+        let counts_events = filter.definition().group.cells.kind() == Kind::Decaying;
+        Ok(Facts { remembers, lease_max: filter.lease_max(), needs_times: filter.needs_times(), counts_events })
     }
 }
 
@@ -271,12 +281,16 @@ async fn ask(filter: &Filter, asked: &Asked<'_>) -> Result<Answers, CallError> {
     let hash = |secret: &FilterSecret| -> Vec<Digest> { asked.items.iter().map(|item| secret.digest(item)).collect() };
     let digests = hash(filter.secret());
     let at_ms = match asked.at_ms {
-        Err(reason) if filter.needs_times() => {
+        Err(reason) if filter.needs_times() && asked.times_ms.is_empty() => {
             return Ok(Answers::alike(Verdict::Undecided(reason), asked.items.len()));
         }
         at_ms => at_ms.unwrap_or_default(),
     };
-    let times_ms = if filter.needs_times() { vec![at_ms; digests.len()] } else { Vec::new() };
+    let times_ms = match asked.times_ms {
+        _ if !filter.needs_times() => Vec::new(),
+        [] => vec![at_ms; digests.len()],
+        times_ms => times_ms.to_vec(),
+    };
     let fences = asked.fences;
     let verdicts = match (asked.act, asked.names, asked.life_ms) {
         (Act::Observe, _, Some(life_ms)) => filter.observe_digests_for(&digests, (at_ms, life_ms), &hash).await?,

@@ -7,10 +7,14 @@
 
 mod filters;
 mod host;
+mod hosts;
+mod meaning;
 mod patience;
 mod room;
 
 pub use filters::{Act, Answers, Asked, Facts, Filters, OwnTime, Remembers};
 pub use host::{Guest, Host, Making, NewFilter, Refused};
+pub use hosts::Hosts;
+pub use meaning::meaning;
 pub use patience::Patience;
 pub use room::{ROOM_BYTES, room};

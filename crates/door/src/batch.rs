@@ -103,6 +103,7 @@ impl Batch {
             fences: &self.fences,
             act: *act,
             at_ms: at_ms.map_or(desk.now_ms, Ok),
+            times_ms: &[],
             life_ms: *life_ms,
         };
         // What is let go is not to be confirmed meanwhile.

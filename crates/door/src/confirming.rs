@@ -291,7 +291,15 @@ impl Confirmer {
         let at_ms = due.iter().map(|due| due.claimed.counts_from_ms(now)).max().unwrap_or_default();
         let items: Vec<&[u8]> = due.iter().map(|due| &*due.claimed.item).collect();
         let fences: Vec<Fence> = due.iter().map(|due| due.claimed.fence).collect();
-        let asked = Asked { items: &items, names: &[], fences: &fences, act: Act::Confirm, at_ms: Ok(at_ms), life_ms };
+        let asked = Asked {
+            items: &items,
+            names: &[],
+            fences: &fences,
+            act: Act::Confirm,
+            at_ms: Ok(at_ms),
+            times_ms: &[],
+            life_ms,
+        };
         let verdicts = filters.ask(filter, &asked, None).await.map(|answers| answers.verdicts).unwrap_or_default();
         let mut verdicts = verdicts.into_iter();
         let mut refused: BTreeMap<Reason, usize> = BTreeMap::new();

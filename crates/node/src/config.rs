@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use firstseen_door::{DoorSettings, NotDoorSettings};
+use firstseen_http_door::{HttpDoorSettings, NotHttpDoorSettings};
 use firstseen_meta::RaftTiming;
 use firstseen_wire::limits as wire_limits;
 use firstseen_wire::proto::admin::Setting;
@@ -54,6 +55,9 @@ pub struct NodeConfig {
     /// The door for Redis clients; none where it is left out.
     #[serde(default)]
     pub redis: Option<DoorSettings>,
+    /// The door for HTTP clients; none where it is left out.
+    #[serde(default)]
+    pub http_api: Option<HttpDoorSettings>,
     /// Allows listening beyond this machine without certificates.
     #[serde(default)]
     pub insecure: bool,
@@ -283,6 +287,9 @@ pub enum ConfigError {
     /// The settings of the door.
     #[error(transparent)]
     Redis(#[from] NotDoorSettings),
+    /// The settings of the door for HTTP.
+    #[error(transparent)]
+    HttpApi(#[from] NotHttpDoorSettings),
     /// Two listeners, one address.
     #[error("listen and http_listen are both {0}: give them different ports")]
     SameAddress(SocketAddr),
@@ -354,6 +361,7 @@ impl NodeConfig {
             advertise: None,
             http_listen: None,
             redis: None,
+            http_api: None,
             http: HttpSettings::default(),
             data_dir: data_dir.into(),
             memory_max_bytes: 1 << 30,
@@ -402,6 +410,11 @@ impl NodeConfig {
         if let Some(redis) = &self.redis {
             let others = [Some(self.listen), self.http_listen];
             redis.check(&others.map(|address| address.unwrap_or(self.listen)), self.tls.is_some(), self.insecure)?;
+        }
+        if let Some(http_api) = &self.http_api {
+            let redis = self.redis.as_ref().map(|redis| redis.listen);
+            let others: Vec<SocketAddr> = [Some(self.listen), self.http_listen, redis].into_iter().flatten().collect();
+            http_api.check(&others, self.tls.is_some(), self.insecure)?;
         }
         match &self.advertise {
             Some(advertise) => check_address(advertise),

@@ -3,6 +3,7 @@
 //! A client may do no more at a door than on a stream of its own. This module must not depend on what clients of a door send.
 
 pub(crate) mod own_client;
+pub(crate) mod threads;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -27,6 +28,9 @@ use crate::roles::{Caller, Role};
 use crate::shared::Shared;
 use crate::tokens;
 
+/// How long replies are waited for when a door closes, and how often it is looked whether they are sent.
+pub(crate) const REPLIES_MAX: Duration = Duration::from_secs(2);
+pub(crate) const REPLIES_LOOK: Duration = Duration::from_millis(5);
 /// After so long a principal may ask again that has as many batches unanswered as its quota allows.
 const BATCHES_PAUSE: Duration = Duration::from_millis(500);
 /// For so long a node may take to act on what was agreed on.

@@ -1,7 +1,7 @@
 //! Everything that a node touches of its machine, so that a simulation can give it another.
 //!
-//! A node opens no socket, reads no clock and starts no thread except through its [`Edges`]. The door for Redis clients is the
-//! exception: it starts threads to serve a [`RedisListener::Tcp`].
+//! A node opens no socket, reads no clock and starts no thread except through its [`Edges`]. The doors for Redis and HTTP clients
+//! are the exception: they start threads to serve a [`RedisListener::Tcp`] and [`Edges::http_api`].
 
 use std::fs;
 use std::future::Future;
@@ -198,6 +198,8 @@ pub struct Edges {
     pub http: Option<TcpListener>,
     /// Where Redis clients connect.
     pub redis: Option<RedisListener>,
+    /// Where HTTP clients connect. Threads of the door's own serve its connections.
+    pub http_api: Option<TcpListener>,
     /// Opens connections to other nodes.
     pub connector: Arc<dyn Connector>,
     /// Its certificate, and whom it trusts; callers show none where there is none.
@@ -275,12 +277,17 @@ impl Edges {
             Some(redis) => Some(RedisListener::Tcp(listen("redis.listen", redis.listen)?)),
             None => None,
         };
+        let http_api = match &config.http_api {
+            Some(http_api) => Some(listen("http_api.listen", http_api.listen)?),
+            None => None,
+        };
         let audit = config.audit.as_ref().map(|audit| AuditFile::open(&audit.file)).transpose()?;
         Ok(Self {
             incoming: tcp_incoming(listener),
             address,
             http,
             redis,
+            http_api,
             connector: Arc::new(TcpConnector { tls: tls.as_ref().map(ServerTls::client), token: None }),
             tls,
             audit,

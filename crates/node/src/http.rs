@@ -15,11 +15,11 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use firstseen_desk::Hosts;
 use tokio::net::TcpListener;
 
 use crate::accept::BoundedListener;
 use crate::console;
-use crate::hosts::Hosts;
 use crate::metrics::{Scrapes, TextFormat, older};
 use crate::shared::Shared;
 
@@ -38,7 +38,7 @@ pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
         }
     });
     tokio::spawn(stopping.clone().run_until_cancelled_owned(answering));
-    let hosts = Hosts::of(&shared.config);
+    let hosts = Hosts::new(shared.config.advertise.as_deref(), &shared.config.http.hosts);
     let console = if shared.config.http.console { console::router(shared.clone(), &stopping) } else { Router::new() };
     let router = Router::new()
         .route("/healthz", get(healthz))

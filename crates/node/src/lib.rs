@@ -25,8 +25,8 @@ mod gate;
 mod group_key;
 mod guest;
 mod home;
-mod hosts;
 mod http;
+mod http_api;
 mod ids;
 mod keeper;
 mod last_time;
@@ -66,6 +66,7 @@ pub use edges::{
     has_lost_identity, tcp_incoming,
 };
 pub use firstseen_door::DoorSettings;
+pub use firstseen_http_door::HttpDoorSettings;
 pub use firstseen_meta::{LostFilter, Recovery, is_restoring, restoring_name};
 pub use folder_watch::KeptFiles;
 pub use last_time::{LastTime, NoLastTime};

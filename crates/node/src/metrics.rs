@@ -14,6 +14,7 @@ mod filters;
 mod fullness;
 mod gathering;
 mod groups;
+mod http_door;
 mod latency;
 mod machine;
 mod peers;
@@ -361,6 +362,7 @@ impl Metrics {
         node_now(&mut now.registry, shared);
         peers::show(&mut now, shared);
         door::show(&mut now, shared);
+        http_door::show(&mut now, shared);
         cluster::show(&mut now, &map);
         machine::show(&mut now.registry, shared, looks);
         refused::show(&mut now, shared);

@@ -37,7 +37,7 @@ use crate::owner::{self, OwnerLoss, Owners, Surroundings, Worker, WorkerParts};
 use crate::shared::{Departure, OpenCounts, Shared};
 use crate::uplink::CLIMBS_WAITING_MAX;
 use crate::view::View;
-use crate::{http, redis, serve, stopping, uplink};
+use crate::{http, http_api, redis, serve, stopping, uplink};
 
 /// Proposals that may wait.
 const PROPOSALS_MAX: usize = 64;
@@ -53,6 +53,7 @@ pub struct Node {
     shared: Arc<Shared>,
     http_address: Option<SocketAddr>,
     redis_address: Option<SocketAddr>,
+    http_api_address: Option<SocketAddr>,
     /// Ends the listener.
     stop: CancellationToken,
     look_at_certificates: Arc<Notify>,
@@ -75,7 +76,19 @@ impl Node {
 
     async fn start_here(config: NodeConfig, edges: Edges) -> Result<Self, NodeError> {
         config.check()?;
-        let Edges { incoming, address, http, redis: door, connector, tls, audit, clock, owners: spawner, .. } = edges;
+        let Edges {
+            incoming,
+            address,
+            http,
+            redis: door,
+            http_api: http_door,
+            connector,
+            tls,
+            audit,
+            clock,
+            owners: spawner,
+            ..
+        } = edges;
         let (owner_limits, storage, seed) = (edges.owner_limits, edges.storage, edges.seed);
         let address = config.advertise.clone().unwrap_or(address);
         let profile = NodeProfile {
@@ -141,10 +154,19 @@ impl Node {
         let http_address = http.as_ref().and_then(|listener| listener.local_addr().ok());
         http.map(|listener| tokio::spawn(http::serve(listener, shared.clone())));
         let redis_address = redis::open(door, tls.clone(), &shared);
+        let http_api_address = http_api::open(http_door, tls.clone(), &shared);
         let (stop, look_at_certificates) = (CancellationToken::new(), Arc::<Notify>::default());
         let tls = tls.map(|tls| (tls, look_at_certificates.clone()));
         let server = tokio::spawn(serve_nodes(shared.clone(), tls, incoming, stop.clone()));
-        Ok(Self { shared, http_address, redis_address, stop, look_at_certificates, server: Some(server) })
+        Ok(Self {
+            shared,
+            http_address,
+            redis_address,
+            http_api_address,
+            stop,
+            look_at_certificates,
+            server: Some(server),
+        })
     }
 
     /// Where others reach the node.
@@ -160,6 +182,11 @@ impl Node {
     /// Where the node serves Redis clients.
     pub fn redis_addr(&self) -> Option<SocketAddr> {
         self.redis_address
+    }
+
+    /// Where the node serves HTTP clients.
+    pub fn http_api_addr(&self) -> Option<SocketAddr> {
+        self.http_api_address
     }
 
     /// Why the node cannot serve all that it should; none where it can.
@@ -220,7 +247,7 @@ impl Node {
         if shared.not_alive().is_none() {
             stopping::wait_for_copies(&shared, limit).await;
         }
-        redis::close(&shared, limit / 4).await;
+        tokio::join!(redis::close(&shared, limit / 4), http_api::close(&shared));
         shared.departure.draining.store(true, Ordering::Relaxed);
         shared.departure.drained.cancel();
         // The rest of the time is for the journal, and for the agreement.

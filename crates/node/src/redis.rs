@@ -13,13 +13,10 @@ use firstseen_door::Door;
 use firstseen_wire::tls::ServerTls;
 use tokio::time::{Instant, sleep};
 
-use crate::doors::NodeHost;
+use crate::doors::{NodeHost, REPLIES_LOOK, REPLIES_MAX};
 use crate::edges::RedisListener;
 use crate::shared::Shared;
 
-/// How long replies are waited for at the end, and how often it is looked whether they are sent.
-const REPLIES_MAX: Duration = Duration::from_secs(2);
-const REPLIES_LOOK: Duration = Duration::from_millis(5);
 /// What calls at the door are called where it is written down who did what.
 const CALL: &str = "redis";
 /// What its clients are called in the log.
@@ -39,7 +36,7 @@ pub(crate) fn open(
     let door = Arc::new(Door::new(settings, host.clone(), tls, &shared.config.name));
     match listener {
         RedisListener::Tcp(listener) => {
-            let threads = threads::count(threads);
+            let threads = crate::doors::threads::count(threads);
             tokio::spawn(threads::serve(door, threads, listener, shared.clone()));
         }
         RedisListener::Simulated(incoming) => {

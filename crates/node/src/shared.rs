@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use firstseen_client::Levels;
 use firstseen_door::DoorCounts;
+use firstseen_http_door::HttpCounts;
 use firstseen_meta::Meta;
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_wire::net::Connector;
@@ -76,7 +77,8 @@ pub(crate) struct Shared {
 pub(crate) struct Departure {
     /// The node is about to drain: it still serves, for as long as other copies fetch cells that only it has.
     pub(crate) leaving: AtomicBool,
-    /// Cancelled when the door for Redis clients closes, while the node still takes batches: the door confirms claims then.
+    /// Cancelled when the doors for Redis and HTTP clients close, while the node still takes batches: that for Redis confirms
+    /// claims then.
     pub(crate) door_closed: CancellationToken,
     /// No new batches are taken.
     pub(crate) draining: AtomicBool,
@@ -101,6 +103,8 @@ pub(crate) struct OpenCounts {
     pub(crate) quotas: Quotas,
     /// What has happened at the door for Redis clients, once it is open.
     pub(crate) door: OnceLock<Arc<DoorCounts>>,
+    /// What has happened at the door for HTTP clients, once it is open.
+    pub(crate) http_door: OnceLock<Arc<HttpCounts>>,
 }
 
 impl Shared {

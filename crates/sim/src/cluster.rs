@@ -285,6 +285,7 @@ pub(crate) async fn start_node(
         incoming: incoming(listener, connector.clone(), whose),
         address: node_address(index),
         http: None,
+        http_api: None,
         redis: door.map(|door| RedisListener::Simulated(incoming(door, connector.clone(), whose))),
         connector: Arc::new(connector),
         tls: None,

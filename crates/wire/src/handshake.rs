@@ -22,7 +22,9 @@ use tokio_rustls::{TlsAcceptor, TlsConnector};
 
 use crate::dial::ClientTls;
 use crate::names::is_node_named;
-use crate::pem::{HTTP2_NAME, PemFile, Reason, Stamp, authorities, certificates, private_key, revocation_lists};
+use crate::pem::{
+    HTTP1_NAME, HTTP2_NAME, PemFile, Reason, Stamp, authorities, certificates, private_key, revocation_lists,
+};
 use crate::tls_error::TlsError;
 use crate::tls_files::TlsFiles;
 use crate::validity::refusal;
@@ -56,6 +58,8 @@ struct Newest {
     trust: Arc<Trust>,
     own: Arc<Own>,
     acceptor: TlsAcceptor,
+    /// For clients that speak HTTP/1.1 instead of HTTP/2.
+    http1_acceptor: TlsAcceptor,
     connector: TlsConnector,
 }
 
@@ -133,6 +137,8 @@ impl ServerFiles {
                 ServerConfig::builder_with_provider(provider.clone()).with_safe_default_protocol_versions()?;
             let builder = builder.with_client_cert_verifier(trust.verifier.clone());
             let mut server = builder.with_single_cert(chain.clone(), own.key.clone_key())?;
+            let mut http1_server = server.clone();
+            http1_server.alpn_protocols.push(HTTP1_NAME.to_vec());
             server.alpn_protocols.push(HTTP2_NAME.to_vec());
             let verifier = WebPkiServerVerifier::builder_with_provider(trust.roots.clone(), provider.clone());
             let verifier = verifier.with_crls(trust.lists.clone()).only_check_end_entity_revocation();
@@ -142,7 +148,8 @@ impl ServerFiles {
             let mut client = builder.with_client_auth_cert(chain.clone(), own.key.clone_key())?;
             client.alpn_protocols.push(HTTP2_NAME.to_vec());
             let (acceptor, connector) = (TlsAcceptor::from(Arc::new(server)), TlsConnector::from(Arc::new(client)));
-            Ok(Newest { trust, own, acceptor, connector })
+            let http1_acceptor = TlsAcceptor::from(Arc::new(http1_server));
+            Ok(Newest { trust, own, acceptor, http1_acceptor, connector })
         };
         made().map_err(|reason: Reason| self.unusable(&*reason))
     }
@@ -178,6 +185,15 @@ impl ServerTls {
     /// The peer has no such certificate, or does not speak TLS.
     pub async fn accept<IO: AsyncRead + AsyncWrite + Unpin>(&self, io: IO) -> io::Result<TlsStream<IO>> {
         let acceptor = self.newest().acceptor;
+        acceptor.accept(io).await
+    }
+
+    /// The same handshake with a client that speaks HTTP/1.1.
+    ///
+    /// # Errors
+    /// As [`Self::accept`].
+    pub async fn accept_http1<IO: AsyncRead + AsyncWrite + Unpin>(&self, io: IO) -> io::Result<TlsStream<IO>> {
+        let acceptor = self.newest().http1_acceptor;
         acceptor.accept(io).await
     }
 

@@ -15,6 +15,8 @@ use crate::tls_error::TlsError;
 
 /// What is negotiated in TLS.
 pub(crate) const HTTP2_NAME: &[u8] = b"h2";
+/// The same for HTTP/1.1.
+pub(crate) const HTTP1_NAME: &[u8] = b"http/1.1";
 
 /// What the TLS library says.
 pub(crate) type Reason = Box<dyn Error + Send + Sync>;

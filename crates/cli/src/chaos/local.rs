@@ -43,8 +43,15 @@ impl Local {
     /// Starts the nodes, by an earlier version where one is given, and makes a cluster of them.
     pub(super) fn start(older: Option<&Path>) -> anyhow::Result<Self> {
         let data = TempDir::new().context("no folder for the cluster's data")?;
-        let asked =
-            Asked { nodes: Some(NODES), sites: Vec::new(), port: None, tls: false, redis: None, memory: MEMORY };
+        let asked = Asked {
+            nodes: Some(NODES),
+            sites: Vec::new(),
+            port: None,
+            tls: false,
+            redis: None,
+            http_api: None,
+            memory: MEMORY,
+        };
         let folder = Folder::open(&data.path().join("cluster"), asked)?;
         let programs = Programs { older: older.map(Path::to_owned), this: this_program()? };
         let processes = Processes::start_as(&folder, older.unwrap_or(&programs.this))?;

@@ -24,14 +24,15 @@ pub(super) fn allow(config: &NodeConfig, path: &Path) -> Option<String> {
 
 fn wanted(config: &NodeConfig) -> u64 {
     let redis = config.redis.as_ref().map_or(0, |redis| redis.connections_max);
+    let http_api = config.http_api.as_ref().map_or(0, |http_api| http_api.connections_max);
     let limits = &config.limits;
     let of_nodes = u64::from(limits.connections_max) + u64::from(limits.handshakes_max);
-    of_nodes + u64::from(redis) + HTTP + OTHERS
+    of_nodes + u64::from(redis) + u64::from(http_api) + HTTP + OTHERS
 }
 
 fn warning(config: &NodeConfig, hard: u64, path: &Path) -> String {
     format!(
-        "{}: connections_max (of [limits] and of [redis]), handshakes_max and what else a node opens are {} files, but the system allows this process \
+        "{}: connections_max (of [limits], [redis] and [http_api]), handshakes_max and what else a node opens are {} files, but the system allows this process \
          {hard}: raise that (ulimit -Hn, or LimitNOFILE= of its unit), or lower connections_max",
         path.display(),
         wanted(config)
@@ -50,6 +51,8 @@ mod tests {
         assert_eq!(wanted(&config), 800 + 100 + 64 + 128);
         config.redis = Some(firstseen_node::DoorSettings::at(([127, 0, 0, 1], 6379).into()));
         assert_eq!(wanted(&config), 800 + 100 + 64 + 128 + 512);
+        config.http_api = Some(firstseen_node::HttpDoorSettings::at(([127, 0, 0, 1], 7480).into()));
+        assert_eq!(wanted(&config), 800 + 100 + 64 + 128 + 512 + 1024);
         let path = Path::new("node.toml");
         let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
         config.limits.connections_max = u32::MAX;

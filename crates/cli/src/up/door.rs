@@ -71,7 +71,15 @@ mod tests {
     fn the_door_is_as_its_configuration_has_it_by_now() {
         let folder = tempfile::tempdir().unwrap();
         let memory = ByteSize(1 << 26);
-        let asked = Asked { nodes: Some(1), sites: Vec::new(), port: None, tls: false, redis: Some(6390), memory };
+        let asked = Asked {
+            nodes: Some(1),
+            sites: Vec::new(),
+            port: None,
+            tls: false,
+            redis: Some(6390),
+            http_api: None,
+            memory,
+        };
         let made = Folder::open(folder.path(), asked).unwrap();
         let door = LocalDoor {
             listen: ([127, 0, 0, 1], 6390).into(),

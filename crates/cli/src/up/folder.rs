@@ -15,6 +15,7 @@ use firstseen_node::NodeConfig;
 use serde::{Deserialize, Serialize};
 
 use super::door::{CLICKS, LocalDoor};
+use super::http_door::LocalHttpDoor;
 use crate::certs::{self, CertsArgs};
 use crate::exit::UsageError;
 use crate::flags::tls::TlsArgs;
@@ -53,6 +54,9 @@ struct Description {
     /// Where the first node has its door for Redis clients; none where there is no door.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     redis: Option<u16>,
+    /// Where the first node has its door for HTTP clients; none where there is no door.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    http_api: Option<u16>,
     nodes: Vec<LocalNode>,
 }
 
@@ -91,6 +95,8 @@ pub(crate) struct Asked {
     pub(crate) tls: bool,
     /// The port of a door for Redis clients.
     pub(crate) redis: Option<u16>,
+    /// The port of a door for HTTP clients.
+    pub(crate) http_api: Option<u16>,
     pub(crate) memory: ByteSize,
 }
 
@@ -183,6 +189,11 @@ impl Folder {
         LocalDoor::of(&self.config(self.nodes().first()?))
     }
 
+    /// The door for HTTP clients, if the configuration of the first node still has one.
+    pub(crate) fn http_door(&self) -> Option<LocalHttpDoor> {
+        LocalHttpDoor::of(&self.config(self.nodes().first()?))
+    }
+
     /// Flags for operators and for producers, where nodes ask for certificates.
     pub(crate) fn tls(&self, name: &str) -> TlsArgs {
         let file = |name: &str| self.description.tls.then(|| self.certificates().join(name));
@@ -264,6 +275,9 @@ impl Folder {
                  filter = \"{CLICKS}\"\n"
             );
         }
+        if let Some(port) = self.description.http_api.filter(|_| is_first) {
+            text += &format!("\n[http_api]\nlisten = \"127.0.0.1:{port}\"\n");
+        }
         if self.description.tls {
             text += &format!(
                 "\n[tls]\nca = \"../certs/ca.pem\"\ncert = \"../certs/{name}.node.pem\"\n\
@@ -289,7 +303,7 @@ impl Description {
             port: *port,
             http_port: *http_port,
         });
-        Ok(Self { version: 1, tls: asked.tls, redis: asked.redis, nodes: nodes.collect() })
+        Ok(Self { version: 1, tls: asked.tls, redis: asked.redis, http_api: asked.http_api, nodes: nodes.collect() })
     }
 
     fn check(&self, path: &Path, asked: &Asked) -> Result<(), UsageError> {
@@ -314,6 +328,12 @@ impl Description {
         if asked.tls && !self.tls {
             return Err(UsageError(format!(
                 "{shown} has a cluster without TLS: leave --tls out, or choose another folder with --data"
+            )));
+        }
+        if asked.http_api.is_some() && asked.http_api != self.http_api {
+            let has = self.http_api.map_or("no door".to_owned(), |port| format!("its door on port {port}"));
+            return Err(UsageError(format!(
+                "{shown} has a cluster with {has} for HTTP clients: leave --http-api out, or choose another folder with --data"
             )));
         }
         if asked.redis.is_some() && asked.redis != self.redis {
@@ -434,7 +454,7 @@ mod tests {
     use super::*;
 
     fn asked(nodes: Option<usize>, port: Option<u16>) -> Asked {
-        Asked { nodes, sites: Vec::new(), port, tls: false, redis: None, memory: ByteSize(1 << 26) }
+        Asked { nodes, sites: Vec::new(), port, tls: false, redis: None, http_api: None, memory: ByteSize(1 << 26) }
     }
 
     fn at(sites: &[&str]) -> Asked {

@@ -6,6 +6,7 @@
 mod background;
 mod door;
 mod folder;
+mod http_door;
 mod processes;
 mod restart;
 
@@ -26,6 +27,7 @@ use crate::text::look::Look;
 use crate::text::size::ByteSize;
 use door::{CLICKS, LocalDoor};
 pub(crate) use folder::{Asked, Folder, LocalNode, first_http};
+use http_door::LocalHttpDoor;
 pub(crate) use processes::{Processes, this_program};
 
 /// More nodes than this make no sense on one machine.
@@ -71,6 +73,10 @@ pub struct UpArgs {
     #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "6379",
         value_parser = value_parser!(u16).range(1..))]
     pub redis: Option<u16>,
+    /// Open a door for HTTP clients at the first node; without a PORT on 7480
+    #[arg(long, value_name = "PORT", num_args = 0..=1, default_missing_value = "7480",
+        value_parser = value_parser!(u16).range(1..))]
+    pub http_api: Option<u16>,
     /// Memory that each node may use for cells
     #[arg(long, value_name = "BYTES", default_value = "1GiB")]
     pub memory: ByteSize,
@@ -81,11 +87,11 @@ pub struct UpArgs {
     #[arg(long)]
     pub detach: bool,
     /// End the cluster of the folder, wherever it was started
-    #[arg(long, conflicts_with_all = ["detach", "nodes", "sites", "port", "tls", "redis", "json"])]
+    #[arg(long, conflicts_with_all = ["detach", "nodes", "sites", "port", "tls", "redis", "http_api", "json"])]
     pub end: bool,
     /// End a node of the running cluster, and start it again
     #[arg(long, value_name = "NODE",
-        conflicts_with_all = ["detach", "nodes", "sites", "port", "tls", "redis", "json", "end"])]
+        conflicts_with_all = ["detach", "nodes", "sites", "port", "tls", "redis", "http_api", "json", "end"])]
     pub restart: Option<String>,
     /// What the restarted node alone remembers, in memory, may be lost
     #[arg(long, requires = "restart")]
@@ -101,6 +107,9 @@ struct Ready<'a> {
     /// Where Redis clients connect.
     #[serde(skip_serializing_if = "Option::is_none")]
     redis: Option<String>,
+    /// The address of the door for HTTP clients.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    http_api: Option<String>,
     /// The address of the console, for a browser.
     #[serde(skip_serializing_if = "Option::is_none")]
     console: Option<String>,
@@ -147,7 +156,7 @@ pub fn run(args: &UpArgs) -> anyhow::Result<ExitCode> {
 }
 
 fn asked(args: &UpArgs) -> Result<Asked, UsageError> {
-    let UpArgs { nodes, ref sites, nodes_per_site, port, tls, redis, memory, .. } = *args;
+    let UpArgs { nodes, ref sites, nodes_per_site, port, tls, redis, http_api, memory, .. } = *args;
     if let Some((_, site)) = (1..).zip(sites).find(|(next, site)| sites[*next..].contains(site)) {
         return Err(UsageError(format!(
             "site `{site}` is named twice: say --nodes-per-site for several nodes at a site"
@@ -158,7 +167,7 @@ fn asked(args: &UpArgs) -> Result<Asked, UsageError> {
     if sites.len() as i64 > NODES_MAX {
         return Err(UsageError(format!("{} nodes: at most {NODES_MAX} make sense on one machine", sites.len())));
     }
-    Ok(Asked { nodes: nodes.map(|nodes| nodes as usize), sites, port, tls, redis, memory })
+    Ok(Asked { nodes: nodes.map(|nodes| nodes as usize), sites, port, tls, redis, http_api, memory })
 }
 
 async fn live(
@@ -237,7 +246,9 @@ fn print_ready(args: &UpArgs, folder: &Folder, processes: &Processes, cluster: &
             process,
         });
         let redis = folder.door().map(|door| door.listen.to_string());
-        let ready = Ready { cluster, data: data.to_string(), nodes: nodes.collect(), redis, console: folder.console() };
+        let http_api = folder.http_door().map(|door| door.url());
+        let (data, nodes, console) = (data.to_string(), nodes.collect(), folder.console());
+        let ready = Ready { cluster, data, nodes, redis, http_api, console };
         writeln!(out, "{}", serde_json::to_string(&ready).map_err(io::Error::other)?)?;
         return out.flush();
     }
@@ -255,6 +266,7 @@ struct Shown {
     admin_flags: String,
     producer_flags: String,
     door: Option<LocalDoor>,
+    http_door: Option<LocalHttpDoor>,
     has_sites: bool,
     console: Option<String>,
 }
@@ -267,6 +279,7 @@ impl Shown {
             admin_flags: folder.tls("admin").to_string(),
             producer_flags: folder.tls("local.client").to_string(),
             door: folder.door(),
+            http_door: folder.http_door(),
             has_sites: folder.has_sites(),
             console: folder.console(),
         }
@@ -279,7 +292,7 @@ impl Shown {
 
     /// The text: where the nodes are, how the cluster ends, and what to type next.
     fn text(&self, cluster: &str, ends: &str, look: Look) -> String {
-        let Self { data, nodes, admin_flags, producer_flags, door, has_sites, console } = self;
+        let Self { data, nodes, admin_flags, producer_flags, door, http_door, has_sites, console } = self;
         let mut text = format!(
             "{}, data in {}
 ",
@@ -317,6 +330,7 @@ impl Shown {
             look.strong(&send)
         );
         text += &door.as_ref().map(|door| door.text(data, look)).unwrap_or_default();
+        text += &http_door.as_ref().map(|door| door.text(data, look)).unwrap_or_default();
         text
     }
 }

@@ -305,7 +305,7 @@ async fn tested(
         refused => NotAsked::from(refused),
     })?;
     let at_ms = shared.filters.now_ms();
-    let asked = Asked { items: &items, names: &[], fences: &[], act: Act::Test, at_ms, life_ms: None };
+    let asked = Asked { items: &items, names: &[], fences: &[], act: Act::Test, at_ms, times_ms: &[], life_ms: None };
     Ok(patience.ask(&shared.filters, filter, &asked).await?.verdicts)
 }
 

@@ -103,8 +103,15 @@ pub(super) async fn let_go(
     let fences: Vec<Fence> = held.iter().map(|(_, claim)| claim.fence).collect();
     held.iter().for_each(|(item, claim)| shared.common.confirmer.cancel(filter, item, claim.fence));
     let at_ms = held.iter().map(|(_, claim)| claim.at_ms).max().unwrap_or_default();
-    let asked =
-        Asked { items: &items, names: &[], fences: &fences, act: Act::Release, at_ms: Ok(at_ms), life_ms: None };
+    let asked = Asked {
+        items: &items,
+        names: &[],
+        fences: &fences,
+        act: Act::Release,
+        at_ms: Ok(at_ms),
+        times_ms: &[],
+        life_ms: None,
+    };
     let answers = patience.ask(&shared.filters, filter, &asked).await?;
     let mut count = 0;
     for ((item, claim), verdict) in held.iter().zip(answers.verdicts) {

@@ -9,15 +9,16 @@ use tokio::time::{Instant, sleep};
 use crate::home::Home;
 use crate::shared::Shared;
 
-/// How long a verdict is waited for: clients of Redis and of webhooks stop waiting after two to five seconds, and send the command again.
-const DEADLINE_MS: u64 = 1_000;
+/// How long a verdict is waited for: clients of doors stop waiting after a few seconds, and send the request again.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(1);
 /// The pause before the next attempt to connect.
 const CONNECT_PAUSE: Duration = Duration::from_millis(500);
 /// After this time without a cluster, the log says that the door is not open.
 const WARN_AFTER: Duration = Duration::from_secs(10);
 
-/// Connects a client to this node, and tries again until the node belongs to a cluster. `clients` says whose door it is, for the log.
-pub(crate) async fn connect(shared: &Arc<Shared>, clients: &str) -> Client {
+/// Connects a client to this node, and tries again until the node belongs to a cluster. `clients` says whose door it is,
+/// for the log; `deadline` is how long the client waits for verdicts.
+pub(crate) async fn connect(shared: &Arc<Shared>, clients: &str, deadline: Duration) -> Client {
     let begun = Instant::now();
     let mut has_warned = false;
     loop {
@@ -25,7 +26,7 @@ pub(crate) async fn connect(shared: &Arc<Shared>, clients: &str) -> Client {
             .seeds([shared.address.clone()])
             .connector(Arc::new(Home(shared.clone())))
             .incarnation(u128::from_le_bytes(shared.ids.next()))
-            .deadline_ms(DEADLINE_MS)
+            .deadline_ms(u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX))
             .rules(shared.rules)
             .site(shared.config.site.clone());
         match builder.connect().await {

@@ -16,7 +16,11 @@ use crate::shared::Shared;
 /// Serves Redis clients until the node stops.
 pub(super) async fn serve(door: Arc<Door>, host: Arc<NodeHost>, incoming: Incoming, shared: Arc<Shared>) {
     let stop = shared.departure.door_closed.clone();
-    let Some(client) = stop.run_until_cancelled(own_client::connect(&shared, super::CLIENTS)).await else { return };
+    let Some(client) =
+        stop.run_until_cancelled(own_client::connect(&shared, super::CLIENTS, own_client::DEADLINE)).await
+    else {
+        return;
+    };
     let (_, attendant) = door.attendant(client, true);
     let _ = shared.open.door.set(door.counts());
     let arrivals = incoming.filter_map(move |accepted| accepted.ok().map(|connection| arrival(&host, connection)));

@@ -9,22 +9,19 @@
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-use crate::config::NodeConfig;
-
 /// The names of a node.
 #[derive(Clone, Debug)]
-pub(crate) struct Hosts(BTreeSet<String>);
+pub struct Hosts(BTreeSet<String>);
 
 impl Hosts {
-    /// Those that its configuration says.
-    pub(crate) fn of(config: &NodeConfig) -> Self {
-        let advertised = config.advertise.as_deref().map(without_port);
-        let names = config.http.hosts.iter().map(String::as_str).chain(advertised).chain(["localhost"]);
+    /// `localhost`, the name in the address that the node advertises, and further names.
+    pub fn new(advertised: Option<&str>, others: &[String]) -> Self {
+        let names = others.iter().map(String::as_str).chain(advertised.map(without_port)).chain(["localhost"]);
         Self(names.map(str::to_ascii_lowercase).collect())
     }
 
     /// Whether a request for this host is answered; the text is that of the header, with or without a port.
-    pub(crate) fn has(&self, host: &str) -> bool {
+    pub fn has(&self, host: &str) -> bool {
         let name = without_port(host.trim());
         let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
         address.parse::<IpAddr>().is_ok() || self.0.contains(&name.trim_end_matches('.').to_ascii_lowercase())
@@ -46,16 +43,10 @@ fn without_port(host: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::HttpSettings;
 
     #[test]
     fn a_node_answers_by_its_addresses_and_its_own_names() {
-        let config = NodeConfig {
-            advertise: Some("n1.example:7400".to_owned()),
-            http: HttpSettings { open: true, hosts: vec!["Metrics.internal".to_owned()], ..HttpSettings::default() },
-            ..NodeConfig::new("n1", "127.0.0.1:7400".parse().unwrap(), "data")
-        };
-        let hosts = Hosts::of(&config);
+        let hosts = Hosts::new(Some("n1.example:7400"), &["Metrics.internal".to_owned()]);
         for host in [
             "127.0.0.1",
             "127.0.0.1:7401",

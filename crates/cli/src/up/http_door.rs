@@ -1,0 +1,95 @@
+//! The door for HTTP clients of a local cluster: what to type at it, as its configuration has it by now.
+//!
+//! This module must not depend on what the door does.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::Path;
+
+use firstseen_wire::tls::NODE_NAME;
+
+use super::door::CLICKS;
+use crate::node::config_file::NodeFile;
+use crate::text::look::Look;
+
+/// The door for HTTP clients.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LocalHttpDoor {
+    listen: SocketAddr,
+    speaks_tls: bool,
+}
+
+impl LocalHttpDoor {
+    /// The door of a node with this configuration.
+    pub(crate) fn of(config: &Path) -> Option<Self> {
+        let door = NodeFile::read(config, &[]).ok()?.node.http_api?;
+        Some(Self { listen: door.listen, speaks_tls: door.tls })
+    }
+
+    /// The address of the door, for clients on this machine.
+    pub(crate) fn url(&self) -> String {
+        let scheme = if self.speaks_tls { "https" } else { "http" };
+        format!("{scheme}://{}", self.address())
+    }
+
+    fn address(&self) -> SocketAddr {
+        match self.listen.ip() {
+            ip if ip.is_unspecified() => SocketAddr::from((Ipv4Addr::LOCALHOST, self.listen.port())),
+            _ => self.listen,
+        }
+    }
+
+    /// What to type at it; `data` is the folder of the cluster.
+    pub(crate) fn text(&self, data: &Path, look: Look) -> String {
+        let file = |name: &str| data.join("certs").join(name).display().to_string();
+        let (tls, url) = if self.speaks_tls {
+            let (ca, cert, key) = (file("ca.pem"), file("local.client.pem"), file("local.client.key"));
+            // The name that certificates of nodes have, instead of an address.
+            let (name, port, ip) = (NODE_NAME, self.listen.port(), self.address().ip());
+            let tls = format!("--cacert {ca} --cert {cert} --key {key} --resolve {name}:{port}:{ip} ");
+            (tls, format!("https://{name}:{port}"))
+        } else {
+            (String::new(), self.url())
+        };
+        let command = format!("curl {tls}-X POST -H 'Idempotency-Key: an-event' {url}/v1/filters/{CLICKS}/observe");
+        format!("{} # an event of filter {CLICKS}; docs/http.md\n", look.strong(&command))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::super::folder::{Asked, Folder};
+    use super::*;
+    use crate::text::size::ByteSize;
+
+    #[test]
+    fn the_door_is_as_its_configuration_has_it_by_now() {
+        let folder = tempfile::tempdir().unwrap();
+        let asked = Asked {
+            nodes: Some(1),
+            sites: Vec::new(),
+            port: None,
+            tls: false,
+            redis: None,
+            http_api: Some(7490),
+            memory: ByteSize(1 << 26),
+        };
+        let made = Folder::open(folder.path(), asked).unwrap();
+        let door = made.http_door().unwrap();
+        assert_eq!(door, LocalHttpDoor { listen: ([127, 0, 0, 1], 7490).into(), speaks_tls: false });
+        let text = door.text(folder.path(), Look::PLAIN);
+        assert!(text.contains("http://127.0.0.1:7490/v1/filters/clicks/observe # an event"), "{text}");
+        let config = made.config(&made.nodes()[0]);
+        let text = fs::read_to_string(&config).unwrap();
+        fs::write(&config, text.split("[http_api]").next().unwrap()).unwrap();
+        assert_eq!(made.http_door(), None);
+        let said =
+            LocalHttpDoor { speaks_tls: true, listen: ([0, 0, 0, 0], 1).into() }.text(Path::new("d"), Look::PLAIN);
+        assert!(
+            said.contains("--cert d/certs/local.client.pem")
+                && said.contains("--resolve node.firstseen:1:127.0.0.1 https://node.firstseen:1/"),
+            "{said}"
+        );
+    }
+}

@@ -1,0 +1,243 @@
+//! What a call asks apart from its events: the kind of call, the options in its query, and the headers that name an event.
+//!
+//! Promises: an option that does not exist is refused by name, so a typing error never changes what is recorded. This module must not
+//! depend on connections.
+
+use std::borrow::Cow;
+
+use axum::http::{HeaderMap, HeaderName};
+use firstseen_routing::SubmissionName;
+use url::form_urlencoded;
+use xxhash_rust::xxh3::Xxh3;
+
+use crate::kind::CallKind;
+use crate::limits::{SPAN_MS_MAX, TIME_MS_MAX};
+use crate::problem::Problem;
+
+/// The header that names an event, or the submission of the events in the body.
+pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// The header that says where submissions come from.
+pub(crate) const SOURCE: HeaderName = HeaderName::from_static("x-firstseen-source");
+/// The header with the fence of a claim.
+pub(crate) const FENCE: HeaderName = HeaderName::from_static("x-firstseen-fence");
+/// Bytes of the value of these headers.
+const NAME_BYTES_MAX: usize = 255;
+
+/// The options in the query of a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CallOptions {
+    /// For how long the events are remembered, in milliseconds. The default is the filter's window.
+    pub(crate) ttl_ms: Option<u64>,
+    /// For how long the events are claimed, in milliseconds. The default is the filter's longest lease.
+    pub(crate) lease_ms: Option<u64>,
+    /// When all events occurred, in milliseconds since 1970. The default is now.
+    pub(crate) time_ms: Option<u64>,
+}
+
+impl CallOptions {
+    /// Reads the options of a call of this kind.
+    ///
+    /// # Errors
+    /// An option that the call does not have, that comes twice, or whose value is no such number.
+    pub(crate) fn read(kind: CallKind, query: Option<&str>) -> Result<Self, Problem> {
+        let mut options = Self::default();
+        for (name, value) in form_urlencoded::parse(own_part(query.unwrap_or_default()).as_bytes()) {
+            let known = kind.options();
+            if !known.contains(&&*name) {
+                let known = known.join("`, `");
+                let what = kind.name();
+                return Err(Problem::malformed(format_args!(
+                    "query: `{name}` is no option of {what}; its options are `{known}`"
+                )));
+            }
+            let (place, max) = match &*name {
+                "ttl_ms" => (&mut options.ttl_ms, SPAN_MS_MAX),
+                "lease_ms" => (&mut options.lease_ms, SPAN_MS_MAX),
+                "time_ms" => (&mut options.time_ms, TIME_MS_MAX),
+                _ => continue,
+            };
+            let min = u64::from(&*name != "time_ms");
+            let number = value.parse().ok().filter(|number| (min..=max).contains(number)).ok_or_else(|| {
+                Problem::malformed(format_args!("query: {name} is a number of milliseconds, {min} to {max}"))
+            })?;
+            if place.replace(number).is_some() {
+                return Err(Problem::malformed(format_args!("query: {name} comes twice; give it once")));
+            }
+        }
+        Ok(options)
+    }
+}
+
+/// The part of a query before `for=`: gateways put the path of the request that they were sent behind it, and what that says must not
+/// change the call.
+fn own_part(query: &str) -> &str {
+    if query.starts_with("for=") {
+        return "";
+    }
+    query.split_once("&for=").map_or(query, |(own, _)| own)
+}
+
+/// The headers that name an event and its submission.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Naming<'a> {
+    /// The event, or the submission of all events of the body.
+    pub(crate) key: Option<&'a str>,
+    /// Where submissions come from.
+    pub(crate) source: Option<&'a str>,
+    /// The fence of the claim of the event.
+    pub(crate) fence: Option<&'a str>,
+}
+
+impl<'a> Naming<'a> {
+    /// Reads the headers.
+    ///
+    /// # Errors
+    /// A header that comes twice, or whose value is empty, too long, or no printable ASCII.
+    pub(crate) fn read(headers: &'a HeaderMap) -> Result<Self, Problem> {
+        Ok(Self { key: one(headers, &IDEMPOTENCY_KEY)?, source: one(headers, &SOURCE)?, fence: one(headers, &FENCE)? })
+    }
+
+    /// The names of so many submissions: a retry with the same headers gives its events the same names. `None` if the client wants
+    /// no names.
+    ///
+    /// # Errors
+    /// A source without a key.
+    pub(crate) fn submissions(&self, events: usize) -> Result<Option<Vec<SubmissionName>>, Problem> {
+        match (self.source, self.key) {
+            (None, _) => Ok(None),
+            (Some(_), None) => Err(Problem::impossible(format_args!(
+                "{SOURCE} says where submissions come from, and Idempotency-Key, which names this one, is missing: send both, or neither"
+            ))),
+            (Some(source), Some(key)) => {
+                let source = submission_source(source, key);
+                Ok(Some((0..events as u64).map(|number| SubmissionName { source, number }).collect()))
+            }
+        }
+    }
+}
+
+/// The source of the names of one submission. Nodes expect that the numbers of a source rise, which keys do not: so each submission is
+/// a source of its own, and its events have the numbers from 0 on.
+pub(crate) fn submission_source(source: &str, key: &str) -> u128 {
+    let mut hasher = Xxh3::new();
+    // Without the length, `a` and `bc` would be `ab` and `c`.
+    hasher.update(&(source.len() as u64).to_le_bytes());
+    hasher.update(source.as_bytes());
+    hasher.update(key.as_bytes());
+    hasher.digest128()
+}
+
+fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Problem> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    if values.next().is_some() {
+        return Err(Problem::malformed(format_args!("header {name} comes twice; send it once")));
+    }
+    let text = value.to_str().ok().filter(|text| (1..=NAME_BYTES_MAX).contains(&text.len()));
+    let text = text.filter(|text| text.bytes().all(|byte| (b' '..=b'~').contains(&byte)));
+    text.map(Some).ok_or_else(|| {
+        Problem::malformed(format_args!(
+            "header {name} has 1 to {NAME_BYTES_MAX} printable ASCII characters; send other events in the body"
+        ))
+    })
+}
+
+/// The type and subtype of a `Content-Type`, in small letters; an error for a text that is not in UTF-8.
+pub(crate) fn media_type(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>, Problem> {
+    let Some(value) = headers.get(axum::http::header::CONTENT_TYPE) else { return Ok(None) };
+    let text = value.to_str().map_err(|_| Problem::malformed("header content-type is no text"))?;
+    let (media, parameters) = text.split_once(';').unwrap_or((text, ""));
+    for parameter in parameters.split(';') {
+        let Some((name, value)) = parameter.split_once('=') else { continue };
+        let value = value.trim().trim_matches('"');
+        let is_charset = name.trim().eq_ignore_ascii_case("charset");
+        if is_charset && !["utf-8", "utf8", "us-ascii"].iter().any(|known| known.eq_ignore_ascii_case(value)) {
+            return Err(Problem::new(
+                crate::problem::ProblemKind::UnsupportedMediaType,
+                format_args!("the body is in charset {value}: send it in UTF-8"),
+            ));
+        }
+    }
+    let media = media.trim();
+    let is_small = media.bytes().all(|byte| !byte.is_ascii_uppercase());
+    Ok(Some(if is_small { Cow::Borrowed(media) } else { Cow::Owned(media.to_ascii_lowercase()) }))
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::http::HeaderValue;
+
+    use super::*;
+
+    fn headers(pairs: &[(HeaderName, &[u8])]) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        for (name, value) in pairs {
+            headers.append(name, HeaderValue::from_bytes(value).unwrap());
+        }
+        headers
+    }
+
+    #[test]
+    fn options_that_a_call_does_not_have_are_refused() {
+        let read = |kind, query| CallOptions::read(kind, Some(query));
+        let all = read(CallKind::Observe, "ttl_ms=5&time_ms=0").unwrap();
+        assert_eq!(all, CallOptions { ttl_ms: Some(5), lease_ms: None, time_ms: Some(0) });
+        assert_eq!(CallOptions::read(CallKind::Test, None), Ok(CallOptions::default()));
+        for (kind, query, why) in [
+            (CallKind::Test, "ttl_ms=5", "`ttl_ms` is no option of test; its options are `time_ms`, `for`"),
+            (CallKind::Claim, "lease=5", "`lease` is no option of claim"),
+            (CallKind::Claim, "lease_ms=0", "1 to"),
+            (CallKind::Observe, "ttl_ms=1e3", "a number of milliseconds"),
+            (CallKind::Observe, "ttl_ms=99999999999999999999999", "a number of milliseconds"),
+            (CallKind::Observe, "ttl_ms=1&ttl_ms=1", "comes twice"),
+        ] {
+            let problem = read(kind, query).unwrap_err();
+            assert!(problem.detail().contains(why), "{query}: {problem:?}");
+        }
+    }
+
+    /// A gateway that puts the client's own path and query behind `for=` must not let the client choose the time to live.
+    #[test]
+    fn what_stands_behind_for_changes_nothing() {
+        let read = |query| CallOptions::read(CallKind::Observe, Some(query)).unwrap();
+        let expected = CallOptions { ttl_ms: Some(7), ..CallOptions::default() };
+        assert_eq!(read("ttl_ms=7&for=/hook?ttl_ms=1&time_ms=x&ttl_ms=9"), expected);
+        assert_eq!(read("for=/hook&ttl_ms=9"), CallOptions::default());
+    }
+
+    #[test]
+    fn names_are_those_of_their_submission() {
+        let map = headers(&[(IDEMPOTENCY_KEY, b"k"), (SOURCE, b"s")]);
+        let names = Naming::read(&map).unwrap().submissions(3).unwrap().unwrap();
+        assert_eq!(names.iter().map(|name| name.number).collect::<Vec<_>>(), [0, 1, 2]);
+        assert!(names.iter().all(|name| name.source == submission_source("s", "k")));
+        assert_ne!(submission_source("a", "bc"), submission_source("ab", "c"));
+        let only_key = headers(&[(IDEMPOTENCY_KEY, b"k")]);
+        assert_eq!(Naming::read(&only_key).unwrap().submissions(1), Ok(None));
+        let only_source = headers(&[(SOURCE, b"s")]);
+        assert!(Naming::read(&only_source).unwrap().submissions(1).is_err());
+    }
+
+    #[test]
+    fn headers_that_are_no_names_are_refused() {
+        let long = [b'a'; NAME_BYTES_MAX + 1];
+        for value in [b"".as_slice(), b"\xff", b"\xc3\xa9", b"a\tb", &long] {
+            let map = headers(&[(IDEMPOTENCY_KEY, value)]);
+            assert!(Naming::read(&map).is_err(), "{value:?}");
+        }
+        assert!(Naming::read(&headers(&[(IDEMPOTENCY_KEY, b"a"), (IDEMPOTENCY_KEY, b"b")])).is_err());
+        assert_eq!(Naming::read(&headers(&[(IDEMPOTENCY_KEY, b"a b")])).unwrap().key, Some("a b"));
+    }
+
+    #[test]
+    fn media_types_lose_their_parameters() {
+        let of = |text: &str| {
+            let map = headers(&[(axum::http::header::CONTENT_TYPE, text.as_bytes())]);
+            media_type(&map).map(|media| media.unwrap().into_owned())
+        };
+        assert_eq!(of("Application/JSON; charset=\"UTF-8\"").unwrap(), "application/json");
+        assert_eq!(of("text/plain").unwrap(), "text/plain");
+        assert!(of("text/plain; charset=utf-16").unwrap_err().detail().contains("send it in UTF-8"));
+        assert_eq!(media_type(&HeaderMap::new()), Ok(None));
+    }
+}

@@ -1,0 +1,344 @@
+//! The calls of the door: what each path does, and how the OpenAPI document describes it.
+//!
+//! Promises: each request gets one reply, and what is refused is a problem document. This module must not depend on connections.
+
+use std::sync::Arc;
+
+use axum::RequestExt;
+use axum::body::Body;
+use axum::extract::{Path, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use firstseen_desk::Guest;
+use firstseen_routing::FilterVerb;
+use std::sync::atomic::Ordering;
+
+use crate::asking::{ask, not_opened};
+use crate::body::{Asking, ClaimBody, EventLines, HeldBody, ObserveBody, TestBody};
+use crate::call::{CallOptions, Naming, media_type};
+use crate::catalogue::{FilterDescription, FilterNames, describe};
+use crate::held::{Taken, whole};
+use crate::kind::CallKind;
+use crate::problem::{Problem, ProblemDocument, ProblemKind};
+use crate::reply;
+use crate::shared::Shared;
+use crate::verdicts::{Claims, OneVerdict, Verdicts};
+use crate::visitor::{Visitor, refused};
+
+/// The replies that every call about a filter may have, beside those of its own.
+#[derive(utoipa::IntoResponses)]
+#[allow(dead_code)]
+pub(crate) enum FilterProblems {
+    /// The request cannot be understood.
+    #[response(status = 400, content_type = "application/problem+json")]
+    Malformed(#[to_schema] ProblemDocument<'static>),
+    /// The client has to say who it is.
+    #[response(status = 401, content_type = "application/problem+json")]
+    Unauthorized(#[to_schema] ProblemDocument<'static>),
+    /// The client has no right to do this.
+    #[response(status = 403, content_type = "application/problem+json")]
+    Forbidden(#[to_schema] ProblemDocument<'static>),
+    /// There is no such filter.
+    #[response(status = 404, content_type = "application/problem+json")]
+    NoSuchFilter(#[to_schema] ProblemDocument<'static>),
+    /// The node is asked by a name that is not its own.
+    #[response(status = 421, content_type = "application/problem+json")]
+    OtherName(#[to_schema] ProblemDocument<'static>),
+    /// The filter cannot do this, or parts of the request contradict each other.
+    #[response(status = 422, content_type = "application/problem+json")]
+    Impossible(#[to_schema] ProblemDocument<'static>),
+    /// The quota of the client is spent.
+    #[response(status = 429, content_type = "application/problem+json")]
+    QuotaSpent(#[to_schema] ProblemDocument<'static>),
+    /// The event that a header names is undecided, or the node has no room for the request.
+    #[response(status = 503, content_type = "application/problem+json")]
+    Undecided(#[to_schema] ProblemDocument<'static>),
+}
+
+/// The replies that every call with a body may have, in addition.
+#[derive(utoipa::IntoResponses)]
+#[allow(dead_code)]
+pub(crate) enum BodyProblems {
+    /// The body has not come in time.
+    #[response(status = 408, content_type = "application/problem+json")]
+    BodyTooSlow(#[to_schema] ProblemDocument<'static>),
+    /// The event that a header names was seen before.
+    #[response(status = 409, content_type = "application/problem+json")]
+    Duplicate(#[to_schema] ProblemDocument<'static>),
+    /// The body is too large.
+    #[response(status = 413, content_type = "application/problem+json")]
+    BodyTooLarge(#[to_schema] ProblemDocument<'static>),
+    /// The body has another type than expected.
+    #[response(status = 415, content_type = "application/problem+json")]
+    UnsupportedMediaType(#[to_schema] ProblemDocument<'static>),
+}
+
+/// The headers that name an event or a submission.
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Header)]
+#[allow(dead_code)]
+pub(crate) struct NamingHeaders {
+    /// Without a body: the event. With a body: the name of the submission of its events.
+    #[param(rename = "Idempotency-Key", value_type = String, required = false, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")]
+    idempotency_key: Option<String>,
+    /// Where submissions come from. A retry with the same source and the same Idempotency-Key gets the verdicts of the first try.
+    #[param(rename = "X-Firstseen-Source", value_type = String, required = false, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")]
+    source: Option<String>,
+}
+
+/// The header with the fence of the claim of an event that another header names.
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Header)]
+#[allow(dead_code)]
+pub(crate) struct FenceHeader {
+    /// The fence of the claim of the event in Idempotency-Key.
+    #[param(rename = "X-Firstseen-Fence", value_type = String, required = false, pattern = "^[0-9a-fA-F]{48}$")]
+    fence: Option<String>,
+}
+
+/// Records events that are new, and tells which were
+///
+/// Each event gets a verdict: `first_seen` if nobody has named it within the time that the filter remembers, `duplicate` if somebody
+/// has, and `undecided` with a reason if nobody can tell. One event can be named in the header Idempotency-Key instead of a body; then
+/// the status tells the verdict: 200, 409 or 503.
+#[utoipa::path(
+    post,
+    path = "/v1/filters/{name}/observe",
+    params(
+        ("name" = String, Path, description = "The filter", min_length = 1),
+        ("ttl_ms" = Option<u64>, Query, description = "For how long the events are remembered", minimum = 1, maximum = 3155760000000_u64),
+        ("time_ms" = Option<u64>, Query, description = "When all events occurred", maximum = 253402300799999_u64),
+        NamingHeaders,
+    ),
+    request_body(content((ObserveBody<'static> = "application/json"), (EventLines = "text/plain"))),
+    responses(
+        (status = 200, description = "The verdicts", body = inline(ObserveReply), content_type = "application/json"),
+        FilterProblems,
+        BodyProblems,
+    ),
+)]
+pub(crate) async fn observe(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    about_events(&shared, CallKind::Observe, request).await
+}
+
+/// Tells which events are known, and records nothing
+///
+/// Each event gets a verdict: `first_seen` means that it would be recorded as new now.
+#[utoipa::path(
+    post,
+    path = "/v1/filters/{name}/test",
+    params(
+        ("name" = String, Path, description = "The filter", min_length = 1),
+        ("time_ms" = Option<u64>, Query, description = "When all events occurred", maximum = 253402300799999_u64),
+        NamingHeaders,
+    ),
+    request_body(content((TestBody<'static> = "application/json"), (EventLines = "text/plain"))),
+    responses(
+        (status = 200, description = "The verdicts", body = inline(ObserveReply), content_type = "application/json"),
+        FilterProblems,
+        BodyProblems,
+    ),
+)]
+pub(crate) async fn test(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    about_events(&shared, CallKind::Test, request).await
+}
+
+/// Claims events: for a time, nobody else is granted them
+///
+/// Whoever is granted an event delivers it, and confirms it afterwards by its fence. `{"undecided": "claimed"}`: another consumer holds
+/// the event.
+#[utoipa::path(
+    post,
+    path = "/v1/filters/{name}/claim",
+    params(
+        ("name" = String, Path, description = "The filter", min_length = 1),
+        ("lease_ms" = Option<u64>, Query, description = "For how long the events are claimed", minimum = 1, maximum = 3155760000000_u64),
+        ("time_ms" = Option<u64>, Query, description = "When all events occurred", maximum = 253402300799999_u64),
+        NamingHeaders,
+    ),
+    request_body(content((ClaimBody<'static> = "application/json"), (EventLines = "text/plain"))),
+    responses(
+        (status = 200, description = "The verdicts and the fences", body = inline(ClaimReply), content_type = "application/json"),
+        FilterProblems,
+        BodyProblems,
+    ),
+)]
+pub(crate) async fn claim(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    about_events(&shared, CallKind::Claim, request).await
+}
+
+/// Confirms claims: the events were delivered, and are recorded
+#[utoipa::path(
+    post,
+    path = "/v1/filters/{name}/confirm",
+    params(
+        ("name" = String, Path, description = "The filter", min_length = 1),
+        ("time_ms" = Option<u64>, Query, description = "When all events occurred", maximum = 253402300799999_u64),
+        NamingHeaders,
+        FenceHeader,
+    ),
+    request_body(content((HeldBody<'static> = "application/json"))),
+    responses(
+        (status = 200, description = "The verdicts", body = inline(ObserveReply), content_type = "application/json"),
+        FilterProblems,
+        BodyProblems,
+    ),
+)]
+pub(crate) async fn confirm(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    about_events(&shared, CallKind::Confirm, request).await
+}
+
+/// Releases claims: the events were not delivered, and others may claim them
+#[utoipa::path(
+    post,
+    path = "/v1/filters/{name}/release",
+    params(
+        ("name" = String, Path, description = "The filter", min_length = 1),
+        ("time_ms" = Option<u64>, Query, description = "When all events occurred", maximum = 253402300799999_u64),
+        NamingHeaders,
+        FenceHeader,
+    ),
+    request_body(content((HeldBody<'static> = "application/json"))),
+    responses(
+        (status = 200, description = "The verdicts", body = inline(ObserveReply), content_type = "application/json"),
+        FilterProblems,
+        BodyProblems,
+    ),
+)]
+pub(crate) async fn release(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    about_events(&shared, CallKind::Release, request).await
+}
+
+/// Lists the filters that the client may know of
+#[utoipa::path(
+    get,
+    path = "/v1/filters",
+    responses(
+        (status = 200, description = "The names of the filters", body = FilterNames),
+        (status = 401, description = "The client has to say who it is", body = ProblemDocument<'static>, content_type = "application/problem+json"),
+        (status = 403, description = "The request comes from a web page without a token", body = ProblemDocument<'static>, content_type = "application/problem+json"),
+        (status = 421, description = "The node is asked by a name that is not its own", body = ProblemDocument<'static>, content_type = "application/problem+json"),
+    ),
+)]
+pub(crate) async fn filters(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    shared.common.counts.call("filters");
+    let (head, _) = request.into_parts();
+    let guest = match guest(&shared, &head) {
+        Ok(guest) => guest,
+        Err(problem) => return problem.into_response(),
+    };
+    let mut filters = shared.filters.all();
+    filters.retain(|name| guest.sees(name));
+    reply::json(&FilterNames { filters })
+}
+
+/// Describes a filter
+#[utoipa::path(
+    get,
+    path = "/v1/filters/{name}",
+    params(("name" = String, Path, description = "The filter", min_length = 1)),
+    responses((status = 200, description = "The filter", body = FilterDescription<'static>), FilterProblems),
+)]
+pub(crate) async fn filter(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    shared.common.counts.call("filter");
+    match described(&shared, request).await {
+        Ok(response) => response,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn described(shared: &Shared, mut request: Request) -> Result<Response, Problem> {
+    let name = filter_name(&mut request).await?;
+    let (head, _) = request.into_parts();
+    guest(shared, &head)?.may(FilterVerb::Describe, &name, 0).map_err(refused)?;
+    let filter = shared.filters.get(&name).await.map_err(not_opened)?;
+    let map = shared.filters.map();
+    let record = map.filters.get(&filter.id()).ok_or_else(|| {
+        Problem::new(ProblemKind::NoSuchFilter, format_args!("filter `{name}` was dropped a moment ago: ask again"))
+    })?;
+    Ok(reply::json(&describe(&map, filter.id(), record)))
+}
+
+/// Describes this door in OpenAPI
+#[utoipa::path(
+    get,
+    path = "/v1/openapi.json",
+    responses((status = 200, description = "The OpenAPI document", body = Object, content_type = "application/json")),
+)]
+pub(crate) async fn openapi(State(shared): State<Arc<Shared>>) -> Response {
+    shared.common.counts.call("openapi");
+    let mut response = Response::new(Body::from(shared.common.openapi.clone()));
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+/// The reply of observe, test, confirm and release.
+#[derive(utoipa::ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code)]
+pub(crate) enum ObserveReply {
+    /// Of events in the body.
+    List(Verdicts),
+    /// Of an event in a header.
+    One(OneVerdict),
+}
+
+/// The reply of claim.
+#[derive(utoipa::ToSchema)]
+#[serde(untagged)]
+#[allow(dead_code)]
+pub(crate) enum ClaimReply {
+    /// Of events in the body.
+    List(Claims),
+    /// Of an event in a header.
+    One(OneVerdict),
+}
+
+/// Carries out a call about events.
+async fn about_events(shared: &Shared, kind: CallKind, request: Request) -> Response {
+    shared.common.counts.call(kind.name());
+    match carried_out(shared, kind, request).await {
+        Ok(response) => response,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn carried_out(shared: &Shared, kind: CallKind, mut request: Request) -> Result<Response, Problem> {
+    let name = filter_name(&mut request).await?;
+    let (head, body) = request.into_parts();
+    let guest = guest(shared, &head)?;
+    // Before the body is read: a stranger's body takes no room.
+    guest.may(kind.verb(), &name, 0).map_err(refused)?;
+    let options = CallOptions::read(kind, head.uri.query())?;
+    let naming = Naming::read(&head.headers)?;
+    let media = media_type(&head.headers)?;
+    let mut taken = Taken::new(shared.common.room.clone());
+    let body = whole(body, shared.common.body_bytes_max, &mut taken).await?;
+    let asking = Asking::read(kind, media.as_deref(), &body, options, naming)?;
+    let answers = ask(&shared.filters, &*guest, &name, kind, &asking).await?;
+    let counts = &shared.common.counts;
+    let undecided =
+        answers.verdicts.iter().filter(|verdict| matches!(verdict, firstseen_client::Verdict::Undecided(_)));
+    counts.undecided.fetch_add(undecided.count() as u64, Ordering::Relaxed);
+    counts.events.fetch_add(answers.verdicts.len() as u64, Ordering::Relaxed);
+    Ok(if asking.is_single { reply::single(kind, &answers) } else { reply::list(kind, &answers, taken) })
+}
+
+/// The filter that the path names.
+pub(crate) async fn filter_name(request: &mut Request) -> Result<Arc<str>, Problem> {
+    let Path(name) = request
+        .extract_parts::<Path<String>>()
+        .await
+        .map_err(|_| Problem::malformed("path: the name of the filter is not UTF-8"))?;
+    Ok(name.into())
+}
+
+/// Who sends a request with this head.
+pub(crate) fn guest(shared: &Shared, head: &Parts) -> Result<Arc<dyn Guest>, Problem> {
+    let common = &shared.common;
+    let visitor = head.extensions.get::<Arc<Visitor>>();
+    // Each connection puts its client into its requests.
+    let visitor = visitor.ok_or_else(|| Problem::new(ProblemKind::Unauthorized, "nobody knows who has connected"))?;
+    visitor.guest(&*common.host, &common.hosts, head)
+}

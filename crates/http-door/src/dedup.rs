@@ -1,0 +1,136 @@
+//! `dedup`: records come in, and those that are seen first go out while more come.
+//!
+//! Promises: the body is never held as a whole; a reply that could not be written to its end is cut off, so that no client takes a part
+//! for the whole. This module must not depend on connections.
+
+mod passing;
+mod pipe;
+mod query;
+mod reading;
+mod streaming;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use firstseen_desk::ROOM_BYTES;
+use firstseen_routing::FilterVerb;
+use tokio::sync::OwnedSemaphorePermit;
+
+use crate::asking::not_opened;
+use crate::call::{Naming, submission_source};
+use crate::calls::{FilterProblems, NamingHeaders, filter_name, guest};
+use crate::held::no_room;
+use crate::limits::STREAM_BYTES;
+use crate::problem::{Problem, ProblemDocument, ProblemKind};
+use crate::shared::Shared;
+use crate::visitor::refused;
+use query::{DedupHeaders, DedupOptions, DedupQuery};
+use streaming::{Opened, Stream};
+
+/// The last header of a reply, with the report.
+pub(crate) const REPORT: HeaderName = HeaderName::from_static("x-firstseen-report");
+
+/// What a stream takes for as long as it lasts.
+struct Places {
+    _place: OwnedSemaphorePermit,
+    _room: OwnedSemaphorePermit,
+}
+
+/// Records that are streamed, in any of the formats.
+#[derive(utoipa::ToSchema)]
+#[schema(format = Binary)]
+#[allow(dead_code)]
+pub(crate) struct Records(String);
+
+/// Passes records on that are seen first, while more come
+///
+/// The body has records as `firstseen dedup` reads them, and the reply has those that are seen first, unchanged and in their order.
+/// Neither is held as a whole. A client that sends `TE: trailers` gets a report in the trailer X-Firstseen-Report. A reply that is cut
+/// off is not whole: send the records again, with the same X-Firstseen-Source and Idempotency-Key if the verdicts are to be the same.
+#[utoipa::path(
+    post,
+    path = "/v1/filters/{name}/dedup",
+    params(
+        ("name" = String, Path, description = "The filter", min_length = 1),
+        DedupQuery,
+        DedupHeaders,
+        NamingHeaders,
+    ),
+    request_body(content = Records, content_type = "application/octet-stream"),
+    responses(
+        (status = 200, description = "The records that are seen first", body = Records, content_type = "application/octet-stream"),
+        (status = 415, description = "The body has another encoding than is taken", body = ProblemDocument<'static>, content_type = "application/problem+json"),
+        FilterProblems,
+    ),
+)]
+pub(crate) async fn dedup(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    shared.common.counts.call("dedup");
+    match begun(shared, request).await {
+        Ok(response) => response,
+        Err(problem) => problem.into_response(),
+    }
+}
+
+async fn begun(shared: Arc<Shared>, mut request: Request) -> Result<Response, Problem> {
+    let name = filter_name(&mut request).await?;
+    let (head, body) = request.into_parts();
+    let guest = guest(&shared, &head)?;
+    guest.may(FilterVerb::Observe, &name, 0).map_err(refused)?;
+    let options = DedupOptions::read(head.uri.query(), &head.headers)?;
+    let source = source(&head.headers)?;
+    let facts = shared.patient.facts(&name).await.map_err(not_opened)?;
+    if facts.counts_events {
+        return Err(Problem::impossible(format_args!(
+            "filter `{name}` counts how often events came, and gives no verdicts"
+        )));
+    }
+    let filter = shared.patient.get(&name).await.map_err(not_opened)?;
+    let parser = options.parser(filter.secret().clone(), facts.needs_times)?;
+    let places = places(&shared)?;
+    let (writer, reader) = pipe::pipe();
+    tokio::spawn(writer.pass_on(body, shared.stop.clone()));
+    let pieces = reading::start(reader, &options, parser);
+    let by_arrival = facts.needs_times && !options.has_times();
+    let opened = Opened { name, filter, guest, source, by_arrival };
+    let stream = Stream::new(shared, opened, pieces, options.unjudged, places);
+    let body = stream.begin().await?;
+    Ok(reply(body, head.headers.get(header::CONTENT_TYPE)))
+}
+
+/// The source of the names of the records, where a retry is to get the verdicts of the first try.
+fn source(headers: &HeaderMap) -> Result<Option<u128>, Problem> {
+    let naming = Naming::read(headers)?;
+    match (naming.source, naming.key) {
+        (None, None) => Ok(None),
+        (Some(source), Some(key)) => Ok(Some(submission_source(source, key))),
+        _ => Err(Problem::impossible(
+            "X-Firstseen-Source and Idempotency-Key name the stream together, so that a retry gets the same verdicts: send both, or neither",
+        )),
+    }
+}
+
+/// The places of a stream.
+fn places(shared: &Shared) -> Result<Places, Problem> {
+    let common = &shared.common;
+    let place = common.streams.clone().try_acquire_owned().map_err(|_| {
+        let detail = "as many calls of dedup are under way as streams_max of [http_api] allows: try again later";
+        Problem::new(ProblemKind::NoRoom, detail).retry_after(Duration::from_secs(5))
+    })?;
+    let permits = u32::try_from(STREAM_BYTES / ROOM_BYTES).unwrap_or(u32::MAX);
+    let room = common.room.clone().try_acquire_many_owned(permits).map_err(|_| no_room())?;
+    Ok(Places { _place: place, _room: room })
+}
+
+fn reply(body: Body, media: Option<&HeaderValue>) -> Response {
+    let mut response = Response::new(body);
+    let headers = response.headers_mut();
+    let media = media.cloned().unwrap_or(HeaderValue::from_static("application/octet-stream"));
+    headers.insert(header::CONTENT_TYPE, media);
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(header::TRAILER, HeaderValue::from_static("x-firstseen-report"));
+    response
+}

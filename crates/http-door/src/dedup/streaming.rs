@@ -1,0 +1,286 @@
+//! Asks about the records of a `dedup`, piece by piece, and sends those that are seen first.
+//!
+//! Promises: one piece is asked about while the next one is read and parsed; what was asked about is sent before the stream ends. This
+//! module must not depend on how records are read.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderMap, HeaderValue};
+use bytes::Bytes;
+use firstseen_client::{CallError, Digest, Filter, FilterSecret, SubmissionName, Verdict};
+use firstseen_desk::{Guest, Refused};
+use firstseen_routing::{FilterVerb, Reason};
+use http_body::Frame;
+use tokio::sync::mpsc::{Receiver, Sender, channel};
+use tokio::time::{Instant, sleep};
+
+use super::passing::Passing;
+use super::query::Unjudged;
+use super::reading::{Piece, Pieces, Progress};
+use super::{Places, REPORT};
+use crate::problem::Problem;
+use crate::shared::Shared;
+use crate::visitor::refused;
+
+/// Parts of the reply that wait to be sent.
+const PARTS_MAX: usize = 2;
+/// How long events are asked about again that nodes have refused for now.
+const AGAIN_FOR: Duration = Duration::from_secs(15);
+/// The pause before that.
+const AGAIN_PAUSE: Duration = Duration::from_millis(200);
+/// How long a stream waits at most for its principal's quota.
+const QUOTA_WAIT_MAX: Duration = Duration::from_secs(60);
+/// Events that are taken from a quota at once.
+const QUOTA_STEP_EVENTS: u32 = 1024;
+
+/// A part of a reply; an error cuts the reply off.
+type Part = Result<Frame<Bytes>, String>;
+
+/// What a stream asks, and for whom.
+pub(super) struct Opened {
+    pub(super) name: Arc<str>,
+    pub(super) filter: Filter,
+    pub(super) guest: Arc<dyn Guest>,
+    /// The source of the names of its records.
+    pub(super) source: Option<u128>,
+    /// Whether records occur when they come.
+    pub(super) by_arrival: bool,
+}
+
+/// A `dedup` that is under way.
+pub(super) struct Stream {
+    shared: Arc<Shared>,
+    opened: Opened,
+    pieces: Pieces,
+    passing: Passing,
+    /// The number of the next record, for its name.
+    next_number: u64,
+    _places: Places,
+}
+
+impl Stream {
+    pub(super) fn new(shared: Arc<Shared>, opened: Opened, pieces: Pieces, unjudged: Unjudged, places: Places) -> Self {
+        let passing = Passing::new(unjudged, &opened.filter.definition().group.window);
+        shared.common.counts.streams.fetch_add(1, Ordering::Relaxed);
+        Self { shared, opened, pieces, passing, next_number: 0, _places: places }
+    }
+
+    /// Waits for the first records, and returns the body of the reply, which goes on by itself.
+    ///
+    /// # Errors
+    /// The body cannot be read from its beginning, or its records may not be asked about.
+    pub(super) async fn begin(mut self) -> Result<Body, Problem> {
+        let first = self.next().await;
+        let first = match first {
+            Progress::Failed(why) => return Err(Problem::impossible(format_args!("body: {why}"))),
+            Progress::Piece(piece) => Some(self.answered(piece).await.map_err(refused)?),
+            Progress::End(lacking) => {
+                self.passing.report.lacking = lacking;
+                None
+            }
+        };
+        let (sender, parts) = channel(PARTS_MAX);
+        tokio::spawn(self.go_on(first, sender));
+        Ok(Body::new(Parts(parts)))
+    }
+
+    /// Sends what is kept of the first piece, which is `None` if there is none, and of all others.
+    async fn go_on(mut self, first: Option<Bytes>, parts: Sender<Part>) {
+        let has_ended = first.is_none();
+        let mut kept = first.unwrap_or_default();
+        let mut ended = has_ended;
+        loop {
+            if !kept.is_empty() && parts.send(Ok(Frame::data(kept))).await.is_err() {
+                return;
+            }
+            if ended {
+                break;
+            }
+            kept = match self.next().await {
+                Progress::Piece(piece) => match self.answered(piece).await {
+                    Ok(kept) => kept,
+                    Err(why) => return cut_off(&parts, refused(why).detail()).await,
+                },
+                Progress::End(lacking) => {
+                    self.passing.report.lacking = lacking;
+                    ended = true;
+                    Bytes::new()
+                }
+                Progress::Failed(why) => return cut_off(&parts, &why).await,
+            };
+        }
+        let report = serde_json::to_string(&self.passing.report).ok();
+        // A header has ASCII only, which JSON can always be written in.
+        let report = report.map(|text| ascii(&text)).and_then(|text| HeaderValue::from_str(&text).ok());
+        let trailers = report.map(|report| HeaderMap::from_iter([(REPORT, report)])).unwrap_or_default();
+        let _ = parts.send(Ok(Frame::trailers(trailers))).await;
+    }
+
+    async fn next(&mut self) -> Progress {
+        let gone = || Progress::Failed("the thread that reads the records has ended".to_owned());
+        self.pieces.read.recv().await.unwrap_or_else(gone)
+    }
+
+    /// Asks about a piece, and returns the bytes of it that are passed on.
+    async fn answered(&mut self, piece: Box<Piece>) -> Result<Bytes, Refused> {
+        let events = piece.parsed.len();
+        let mut times_ms = Vec::new();
+        let mut verdicts = Vec::new();
+        if events > 0 {
+            self.wait_for_quota(events).await?;
+            let arrived = if self.opened.by_arrival { Some(self.shared.filters.now_ms()) } else { None };
+            match arrived {
+                Some(Err(reason)) => verdicts = vec![Verdict::Undecided(reason); events],
+                Some(Ok(now_ms)) => times_ms = vec![now_ms; events],
+                // The parser rejects times before 1970.
+                None => times_ms = piece.parsed.times_ms().iter().map(|ms| ms.cast_unsigned()).collect(),
+            }
+            if verdicts.is_empty() {
+                verdicts = self.verdicts(&piece, &times_ms).await;
+            }
+        }
+        self.next_number += events as u64;
+        let mut kept = Vec::with_capacity(piece.block.bytes().len());
+        self.passing.pass_on(&piece, &mut verdicts, &times_ms, &mut kept);
+        let counts = &self.shared.common.counts;
+        let undecided = verdicts.iter().filter(|verdict| matches!(verdict, Verdict::Undecided(_))).count();
+        counts.events.fetch_add(events as u64, Ordering::Relaxed);
+        counts.undecided.fetch_add(undecided as u64, Ordering::Relaxed);
+        let _ = self.pieces.spent.try_send(piece);
+        Ok(Bytes::from(kept))
+    }
+
+    /// Waits until the principal may ask about so many events.
+    async fn wait_for_quota(&self, events: usize) -> Result<(), Refused> {
+        let until = Instant::now() + QUOTA_WAIT_MAX;
+        let mut rest = u32::try_from(events).unwrap_or(u32::MAX);
+        while rest > 0 {
+            // In steps, as a quota may never have room for all of a piece.
+            let step = rest.min(QUOTA_STEP_EVENTS);
+            match self.opened.guest.may(FilterVerb::Observe, &self.opened.name, step) {
+                Ok(()) => rest -= step,
+                Err(Refused::Spent(after)) if Instant::now() + after < until => sleep(after).await,
+                Err(refused) => return Err(refused),
+            }
+        }
+        Ok(())
+    }
+
+    /// The verdicts on the events of a piece. Events that nodes have refused for now are asked about again.
+    async fn verdicts(&self, piece: &Piece, times_ms: &[u64]) -> Vec<Verdict> {
+        let until = Instant::now() + AGAIN_FOR;
+        let mut verdicts = self.ask(piece, times_ms, None).await;
+        loop {
+            let again: Vec<usize> =
+                (0..verdicts.len()).filter(|event| verdicts.get(*event).is_some_and(is_for_now)).collect();
+            if again.is_empty() || Instant::now() >= until || self.shared.stop.is_cancelled() {
+                return verdicts;
+            }
+            sleep(AGAIN_PAUSE).await;
+            let answers = self.ask(piece, times_ms, Some(&again)).await;
+            for (event, answer) in again.into_iter().zip(answers) {
+                if let Some(verdict) = verdicts.get_mut(event) {
+                    *verdict = answer;
+                }
+            }
+        }
+    }
+
+    /// Asks about the events of a piece, or about some of them.
+    async fn ask(&self, piece: &Piece, times_ms: &[u64], some: Option<&[usize]>) -> Vec<Verdict> {
+        let Piece { block, parsed } = piece;
+        let hash = |secret: &FilterSecret| chosen(&parsed.digests_under(secret, block), some);
+        let digests: Vec<Digest> = chosen(parsed.digests(), some);
+        let times_ms = chosen(times_ms, some);
+        let Opened { filter, source, .. } = &self.opened;
+        let answers = match source {
+            None => filter.observe_digests_or(&digests, &times_ms, &hash).await,
+            Some(source) => {
+                let number = |event: usize| SubmissionName { source: *source, number: self.next_number + event as u64 };
+                let names: Vec<SubmissionName> = (0..parsed.len()).map(number).collect();
+                filter.observe_digests_as_or(&chosen(&names, some), &digests, &times_ms, &hash).await
+            }
+        };
+        answers.unwrap_or_else(|error: CallError| {
+            tracing::debug!(filter = filter.name(), %error, "a call of a dedup has failed");
+            vec![Verdict::Undecided(Reason::Invalid); digests.len()]
+        })
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.shared.common.counts.streams.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Whether an event was not recorded, and may be decided soon.
+fn is_for_now(verdict: &Verdict) -> bool {
+    matches!(verdict, Verdict::Undecided(reason) if reason.is_worth_retrying() && !reason.may_have_recorded())
+}
+
+/// Those members of a list, or all.
+fn chosen<T: Copy>(all: &[T], some: Option<&[usize]>) -> Vec<T> {
+    match some {
+        None => all.to_vec(),
+        Some(some) => some.iter().filter_map(|event| all.get(*event)).copied().collect(),
+    }
+}
+
+/// Cuts the reply off.
+async fn cut_off(parts: &Sender<Part>, why: &str) {
+    tracing::debug!(why, "a dedup of an HTTP client ends before its end");
+    let _ = parts.send(Err(why.to_owned())).await;
+}
+
+/// JSON with escapes for what is no ASCII.
+fn ascii(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for letter in json.chars() {
+        if letter.is_ascii() {
+            text.push(letter);
+        } else {
+            let mut units = [0; 2];
+            letter.encode_utf16(&mut units).iter().for_each(|unit| text += &format!("\\u{unit:04x}"));
+        }
+    }
+    text
+}
+
+/// The parts of a reply, as they come.
+struct Parts(Receiver<Part>);
+
+impl http_body::Body for Parts {
+    type Data = Bytes;
+    type Error = String;
+
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Part>> {
+        self.0.poll_recv(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_ascii() {
+        assert_eq!(ascii("{\"é\":\"😀\"}"), "{\"\\u00e9\":\"\\ud83d\\ude00\"}");
+    }
+
+    #[test]
+    fn some_events_are_asked_about_again() {
+        assert!(
+            is_for_now(&Verdict::Undecided(Reason::Overloaded)) && is_for_now(&Verdict::Undecided(Reason::NotReady))
+        );
+        assert!(!is_for_now(&Verdict::Undecided(Reason::Unknown)), "it may have been recorded");
+        assert!(!is_for_now(&Verdict::Undecided(Reason::Full)) && !is_for_now(&Verdict::Duplicate));
+        assert_eq!(chosen(&[1, 2, 3], Some(&[2, 0])), [3, 1]);
+        assert_eq!(chosen::<u64>(&[], Some(&[2, 0])), [0; 0]);
+    }
+}

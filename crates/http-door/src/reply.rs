@@ -1,0 +1,141 @@
+//! From the verdicts on events to the reply of a call.
+//!
+//! Promises: an event that a header names has its verdict in the status: 200, 409, or 503. This module must not depend on how verdicts
+//! are asked for.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use firstseen_client::Verdict;
+use firstseen_desk::{Answers, meaning};
+use firstseen_routing::{Hold, Reason};
+use serde::Serialize;
+
+use crate::call::FENCE;
+use crate::held::{self, Taken};
+use crate::kind::CallKind;
+use crate::problem::{Problem, ProblemKind};
+use crate::verdicts::{self, OneVerdict, ShownVerdict};
+
+/// How long to wait for a verdict that the filter cannot give until somebody changes something.
+const LATER: Duration = Duration::from_secs(60);
+/// How long to wait for one that may be there soon.
+const SOON: Duration = Duration::from_secs(1);
+
+/// The reply about a list of events.
+pub(crate) fn list(kind: CallKind, answers: &Answers, mut taken: Taken) -> Response {
+    // Verdicts take at most 40 bytes each, and fences 60 more.
+    let bytes = answers.verdicts.len() * if kind == CallKind::Claim { 128 } else { 40 };
+    if let Err(problem) = taken.make_room(bytes) {
+        // The events are decided by now: to send less than was promised is better than to keep it back.
+        tracing::debug!(detail = problem.detail(), "a reply is sent without room for it");
+    }
+    match verdicts::list(kind, &answers.verdicts, &answers.holds) {
+        Ok(text) => with_text(Body::from(held::reply(text, taken))),
+        Err(error) => {
+            tracing::error!(%error, "a reply of the door for HTTP cannot be written");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+/// The reply about an event that a header names.
+pub(crate) fn single(kind: CallKind, answers: &Answers) -> Response {
+    let verdict = answers.verdicts.first().copied().unwrap_or(Verdict::Undecided(Reason::Unknown));
+    let shown = ShownVerdict::of(kind, verdict);
+    match verdict {
+        Verdict::Undecided(reason) => undecided(reason, answers.holds.first()).with_verdict(shown).into_response(),
+        Verdict::Duplicate => {
+            let detail = match kind {
+                CallKind::Release => {
+                    "nobody holds the event by this fence: its claim was confirmed or released, or is over"
+                }
+                CallKind::Confirm => "the event is recorded already: there is nothing to do",
+                _ => "the event was seen before, within the time that the filter remembers: there is nothing to do",
+            };
+            Problem::new(ProblemKind::Duplicate, detail).with_verdict(shown).into_response()
+        }
+        Verdict::FirstSeen => {
+            let fence = verdicts::fence_of(answers.holds.first());
+            let one = OneVerdict { verdict: shown, fence };
+            let mut response = json(&one);
+            let text = fence.and_then(|fence| HeaderValue::from_str(&fence.0.to_string()).ok());
+            text.map(|text| response.headers_mut().insert(FENCE, text));
+            response
+        }
+    }
+}
+
+/// The problem of an event that is undecided.
+fn undecided(reason: Reason, hold: Option<&Hold>) -> Problem {
+    let after = match hold {
+        Some(Hold::Other { left_ms }) => Duration::from_millis((*left_ms).into()),
+        _ if reason.is_worth_retrying() || reason == Reason::ClaimsUnknown => SOON,
+        _ => LATER,
+    };
+    let name = serde_json::to_value(reason).ok();
+    let name = name.as_ref().and_then(serde_json::Value::as_str).unwrap_or_default();
+    Problem::new(ProblemKind::Undecided, format_args!("{name}: {}", meaning(reason))).retry_after(after)
+}
+
+/// The reply with this JSON.
+pub(crate) fn json(value: &impl Serialize) -> Response {
+    match serde_json::to_vec(value) {
+        Ok(text) => with_text(Body::from(text)),
+        Err(error) => {
+            tracing::error!(%error, "a reply of the door for HTTP cannot be written");
+            StatusCode::INTERNAL_SERVER_ERROR.into_response()
+        }
+    }
+}
+
+fn with_text(text: Body) -> Response {
+    let mut response = Response::new(text);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    response
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::to_bytes;
+    use firstseen_routing::{Epoch, FilterId, Incarnation};
+
+    use super::*;
+
+    fn answers(verdict: Verdict, hold: Hold) -> Answers {
+        Answers { verdicts: vec![verdict], holds: vec![hold] }
+    }
+
+    async fn replied(kind: CallKind, verdict: Verdict, hold: Hold) -> (u16, Option<String>, String) {
+        let response = single(kind, &answers(verdict, hold));
+        let after = response.headers().get(header::RETRY_AFTER).map(|after| after.to_str().unwrap().to_owned());
+        let status = response.status().as_u16();
+        let body = to_bytes(response.into_body(), 1 << 20).await.unwrap();
+        (status, after, String::from_utf8(body.to_vec()).unwrap())
+    }
+
+    #[tokio::test]
+    async fn the_status_tells_the_verdict_on_a_single_event() {
+        let (status, after, body) = replied(CallKind::Observe, Verdict::FirstSeen, Hold::None).await;
+        assert_eq!((status, after, &*body), (200, None, r#"{"verdict":"first_seen"}"#));
+        let (status, after, body) = replied(CallKind::Observe, Verdict::Duplicate, Hold::None).await;
+        assert!(status == 409 && after.is_none() && body.contains(r#""verdict":"duplicate""#), "{body}");
+        let (status, after, body) = replied(CallKind::Observe, Verdict::Undecided(Reason::Full), Hold::None).await;
+        assert!(status == 503 && after.as_deref() == Some("60"), "{body}");
+        assert!(body.contains(r#""verdict":{"undecided":"full"}"#) && body.contains("nothing was recorded"), "{body}");
+        let (status, after, _) = replied(CallKind::Observe, Verdict::Undecided(Reason::Overloaded), Hold::None).await;
+        assert_eq!((status, after.as_deref()), (503, Some("1")));
+    }
+
+    #[tokio::test]
+    async fn a_claim_shows_its_fence_or_who_waits_for_how_long() {
+        let fence = firstseen_routing::Fence::new(FilterId(1), Epoch(1), Incarnation(1), 1).unwrap();
+        let response = single(CallKind::Claim, &answers(Verdict::FirstSeen, Hold::Own(fence)));
+        assert_eq!(response.headers()[FENCE], fence.to_string());
+        let held = Verdict::Undecided(Reason::Claimed);
+        let (status, after, _) = replied(CallKind::Claim, held, Hold::Other { left_ms: 2500 }).await;
+        assert_eq!((status, after.as_deref()), (503, Some("3")));
+    }
+}
