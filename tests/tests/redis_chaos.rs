@@ -22,7 +22,12 @@ const SOURCE: u64 = 9;
 /// Three nodes, the first two with doors with these settings beside their addresses, and a filter.
 pub(crate) fn formed(settings: &str, filter: &str) -> ([OwnNode; 3], [u16; 2]) {
     let ports = [free_ports(1), free_ports(1)];
-    let [first, second] = ports.map(|port| format!("[redis]\nlisten = \"127.0.0.1:{port}\"\n{settings}"));
+    let doors = ports.map(|port| format!("[redis]\nlisten = \"127.0.0.1:{port}\"\n{settings}"));
+    (formed_with(doors, filter), ports)
+}
+
+/// Three nodes, the first two with these sections in their configurations, and a filter.
+pub(crate) fn formed_with([first, second]: [String; 2], filter: &str) -> [OwnNode; 3] {
     // Where they say that they are ready.
     let health = || format!("http_listen = \"127.0.0.1:{}\"\n", free_ports(1));
     let nodes = [("a", first), ("b", second), ("c", String::new())];
@@ -32,7 +37,7 @@ pub(crate) fn formed(settings: &str, filter: &str) -> ([OwnNode; 3], [u16; 2]) {
     eventually("a cluster", || folder.run(&format!("cluster form {a} {b} {c}")).code == Some(0));
     let create = "filter create clicks --if-absent --capacity 1M --fpr 1e-8 --clock wall --window 1h";
     eventually("a filter", || folder.run(&format!("{create} {filter} --cluster {a}")).code == Some(0));
-    (nodes, ports)
+    nodes
 }
 
 pub(crate) fn connect(port: u16) -> Connection {

@@ -42,7 +42,7 @@ pub(crate) struct Progress {
     undecided: AtomicU64,
     /// Pipelines that ended in the middle.
     cut: AtomicU64,
-    is_over: AtomicBool,
+    pub(crate) is_over: AtomicBool,
 }
 
 impl Progress {
@@ -62,7 +62,7 @@ impl Progress {
 }
 
 /// Ends the producers, also where the test has failed.
-struct Over<'a>(&'a AtomicBool);
+pub(crate) struct Over<'a>(pub(crate) &'a AtomicBool);
 
 impl Drop for Over<'_> {
     fn drop(&mut self) {

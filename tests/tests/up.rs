@@ -1,10 +1,13 @@
 //! `firstseen up` beyond its defaults: certificates, the command that `plan` ends with, signals.
 
+use std::process::Command;
+
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
 use crate::local_cluster::{LocalCluster, eventually, is_alive};
+use crate::ports::free_ports;
 use crate::run::{Folder, example, number};
 
 /// So low that neither run has a false positive: their secrets differ.
@@ -168,4 +171,28 @@ fn a_port_that_another_cluster_has_is_refused() {
     folder.run("up --end --data there").ok();
     let _other = std::net::TcpListener::bind(address).expect("the port that is free again");
     folder.run("up --data there").fails(2, &["of node-1 in there is in use by another program"]);
+}
+
+/// What `up --http-api` prints can be typed as it stands, after the filter that it says how to make.
+#[test]
+fn the_line_for_the_door_for_http_works_as_printed() {
+    if Command::new("curl").arg("--version").output().is_err() {
+        println!("NOT CHECKED: the line for the door for HTTP, as there is no curl here");
+        return;
+    }
+    let folder = Folder::new();
+    let port = free_ports(3);
+    let printed =
+        folder.run(&format!("up --nodes 1 --memory 64MiB --port {port} --http-api {} --detach", port + 2)).ok().out;
+    let create = printed.lines().find(|line| line.starts_with("firstseen filter create clicks ")).expect("a command");
+    let curl = printed.lines().find(|line| line.starts_with("curl ")).expect("a command");
+    folder.shell(create).ok();
+    assert_eq!(folder.shell(curl).ok().out, r#"{"verdict":"first_seen"}"#);
+    assert!(folder.shell(curl).ok().out.contains("urn:firstseen:problem:duplicate"));
+    folder.run("up --end").ok();
+    let printed = folder.run("up --detach --json").ok().out;
+    let ready: Value = serde_json::from_str(&printed).expect("one line");
+    assert_eq!(ready["http_api"], format!("http://127.0.0.1:{}", port + 2));
+    folder.run("up --end").ok();
+    folder.run("up --http-api 1 --detach").fails(2, &["leave --http-api out"]);
 }

@@ -1,0 +1,191 @@
+//! `dedup` over HTTP: records are passed on while more come, compressed bodies, retries, and replies that are cut off.
+
+use std::io::Write;
+use std::thread;
+
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use serde_json::{Value, json};
+
+use crate::http_wire::{HttpNode, HttpReply, HttpWire};
+use crate::local_cluster::eventually;
+use crate::run::example_text;
+
+const DEDUP: &str = "/v1/filters/clicks/dedup";
+
+/// Sends the head of a request whose body comes in chunks.
+fn begin(wire: &mut HttpWire, path: &str, headers: &str) {
+    let head = format!("POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n{headers}\r\n");
+    wire.write(head.as_bytes());
+}
+
+fn send_chunk(wire: &mut HttpWire, bytes: &[u8]) {
+    let mut chunk = format!("{:x}\r\n", bytes.len()).into_bytes();
+    chunk.extend_from_slice(bytes);
+    chunk.extend_from_slice(b"\r\n");
+    wire.write(&chunk);
+}
+
+/// The report of a reply whose request has asked for trailers.
+fn report(reply: &HttpReply) -> Value {
+    let text = reply.header("x-firstseen-report").unwrap_or_else(|| panic!("no report: {:?}", reply.headers));
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
+#[test]
+fn records_are_passed_on_while_more_come() {
+    let door = HttpNode::start("");
+    let mut wire = door.wire();
+    begin(
+        &mut wire,
+        &format!("{DEDUP}?format=jsonl&key=user,ad"),
+        "TE: trailers\r\nContent-Type: application/x-ndjson\r\n",
+    );
+    send_chunk(&mut wire, b"{\"user\":1,\"ad\":1}\n{\"ad\":1,\"user\":1}\n{\"user\":2,");
+    let mut reply = wire.head().expect("a head");
+    assert_eq!((reply.status, reply.header("content-type")), (200, Some("application/x-ndjson")));
+    assert_eq!(wire.chunk().as_deref(), Some(b"{\"user\":1,\"ad\":1}\n".as_slice()), "before the body has ended");
+    send_chunk(&mut wire, b"\"ad\":1, \"x\":\"\xc3\xa9\"}\nno json\n");
+    assert_eq!(wire.chunk().as_deref(), Some("{\"user\":2,\"ad\":1, \"x\":\"é\"}\nno json\n".as_bytes()), "unchanged");
+    send_chunk(&mut wire, b"{\"user\":1,\"ad\":1}\n{\"user\":3,\"ad\":1}");
+    wire.write(b"0\r\n\r\n");
+    wire.rest(&mut reply);
+    assert_eq!((reply.text(), reply.is_whole), ("{\"user\":3,\"ad\":1}".to_owned(), true));
+    let expected = json!({"records": 5, "first_seen": 3, "duplicates": 2, "undecided": 0, "rejected": 1, "reasons": {"invalid_json": 1}});
+    assert_eq!(report(&reply), expected);
+    // The connection serves on.
+    assert_eq!(wire.ask("GET", "/v1/filters", &[], b"").status, 200);
+}
+
+#[test]
+fn a_log_gives_what_the_command_gives_compressed_or_not() {
+    let door = HttpNode::start("");
+    let log = example_text("apache_logs.gz");
+    door.run("filter create here --capacity 100k --fpr 1e-8 --window 24h");
+    door.run("filter create there --capacity 100k --fpr 1e-8 --window 24h");
+    door.run("filter create packed --capacity 100k --fpr 1e-8 --window 24h");
+    door.node.folder.write("access.log", &log);
+    let expected = door.run("dedup --filter here --format clf access.log");
+    let path = |filter: &str| format!("/v1/filters/{filter}/dedup?format=clf");
+    let reply = door.ask("POST", &path("there"), &[("TE", "trailers")], log.as_bytes());
+    assert!(
+        reply.is_whole && reply.text() == expected,
+        "{} bytes, and {} of the command",
+        reply.body.len(),
+        expected.len()
+    );
+    let said = report(&reply);
+    assert_eq!(said["first_seen"].as_u64(), Some(expected.lines().count() as u64), "{said}");
+    assert!(said["duplicates"].as_u64() > Some(1_000), "{said}");
+    let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+    packed.write_all(log.as_bytes()).expect("memory");
+    let packed = packed.finish().expect("memory");
+    let reply = door.ask("POST", &path("packed"), &[("Content-Encoding", "gzip")], &packed);
+    assert!(reply.text() == expected);
+    // What the header does not say is refused, and so is what is cut off at its beginning.
+    let refused = door.ask("POST", &path("packed"), &[], &packed);
+    assert!(refused.status == 422 && refused.text().contains("Content-Encoding"), "{}", refused.text());
+    let refused = door.ask("POST", &path("packed"), &[("Content-Encoding", "gzip")], &packed[..10]);
+    assert!(refused.status == 422 && refused.text().contains("breaks off"), "{}", refused.text());
+    let refused = door.ask("POST", &path("packed"), &[("Content-Encoding", "br")], b"x");
+    assert_eq!((refused.status, refused.problem()), (415, "unsupported-media-type".to_owned()));
+    // Cut off later, the reply is not whole: the records before are passed on, and no client takes them for all.
+    let reply = door.ask("POST", &path("packed"), &[("Content-Encoding", "gzip")], &packed[..packed.len() / 2]);
+    assert!(reply.status == 200 && !reply.is_whole, "{:?}", reply.headers);
+}
+
+#[test]
+fn zstd_is_taken_where_the_header_says_so() {
+    let door = HttpNode::start("");
+    // `printf 'a\nb\na\n' | zstd -c`: a frame with one raw block, without a checksum.
+    let frame = [b"\x28\xb5\x2f\xfd\x20\x06\x31\x00\x00".as_slice(), b"a\nb\na\n"].concat();
+    let reply = door.ask("POST", DEDUP, &[("Content-Encoding", "zstd")], &frame);
+    assert_eq!((reply.status, reply.text()), (200, "a\nb\n".to_owned()));
+}
+
+#[test]
+fn a_stream_that_is_sent_again_gets_its_first_verdicts() {
+    let door = HttpNode::start("");
+    let records: String = (0..5_000).map(|number| format!("record {}\n", number % 4_000)).collect();
+    let named = [("X-Firstseen-Source", "importer"), ("Idempotency-Key", "file-1")];
+    let ask = |headers: &[(&str, &str)]| door.ask("POST", DEDUP, headers, records.as_bytes()).text().lines().count();
+    assert_eq!(ask(&named), 4_000);
+    assert_eq!(ask(&named), 4_000, "the same stream again");
+    assert_eq!(ask(&[]), 0, "a stream without a name meets its events");
+    let half = door.ask("POST", DEDUP, &named[..1], b"a\n");
+    assert_eq!((half.status, half.problem()), (422, "impossible".to_owned()));
+}
+
+#[test]
+fn options_and_places_are_checked_before_anything_is_read() {
+    let door = HttpNode::start("streams_max = 1\n");
+    for (query, status, why) in [
+        ("?format=xml", 400, "format"),
+        ("?keys=a", 400, "`keys` is no option of dedup"),
+        ("?format=csv&key=absent", 422, "absent"),
+        ("?tz=Nowhere", 422, "Nowhere"),
+    ] {
+        let reply = door.ask("POST", &format!("{DEDUP}{query}"), &[], b"a,b\n1,2\n");
+        assert!(reply.status == status && reply.text().contains(why), "{query}: {}", reply.text());
+    }
+    let mut first = door.wire();
+    begin(&mut first, DEDUP, "");
+    send_chunk(&mut first, b"a\n");
+    assert_eq!(first.head().map(|reply| reply.status), Some(200));
+    let second = door.ask("POST", DEDUP, &[], b"b\n");
+    assert_eq!((second.status, second.problem(), second.header("retry-after")), (503, "no-room".to_owned(), Some("5")));
+    drop(first);
+    eventually("the place of one that has gone", || door.ask("POST", DEDUP, &[], b"c\n").status == 200);
+}
+
+/// A client that sends without end and reads nothing is not held in memory.
+#[test]
+fn a_client_that_does_not_read_is_not_read_either() {
+    let door = HttpNode::start("");
+    let resident = || memory_kib(door.node.process());
+    let before = resident();
+    let mut wire = door.wire();
+    begin(&mut wire, DEDUP, "");
+    let mut sending = wire.stream();
+    sending.set_write_timeout(Some(std::time::Duration::from_secs(3))).expect("a timeout");
+    let sent = thread::spawn(move || {
+        let mut sent = 0_u64;
+        for number in 0_u64.. {
+            let records: String = (0..1_000).map(|record| format!("{number:030} {record:030}\n")).collect();
+            if sending.write_all(format!("{:x}\r\n{records}\r\n", records.len()).as_bytes()).is_err() {
+                break;
+            }
+            sent += records.len() as u64;
+        }
+        sent
+    });
+    let sent = sent.join().expect("a thread");
+    let grown = resident().saturating_sub(before);
+    println!("{sent} bytes were taken, and the node has {grown} KiB more");
+    assert!(sent < 64 << 20, "{sent} bytes were taken");
+    assert!(grown < 64 << 10, "{grown} KiB");
+    assert_eq!(door.ask("GET", "/v1/filters", &[], b"").status, 200);
+}
+
+/// What a process has in memory, in KiB.
+pub(crate) fn memory_kib(process: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("its status");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+#[test]
+fn a_node_that_stops_cuts_streams_off_and_ends_well() {
+    let mut door = HttpNode::start("");
+    let mut wire = door.wire();
+    begin(&mut wire, DEDUP, "");
+    send_chunk(&mut wire, b"a\nb\n");
+    let mut reply = wire.head().expect("a head");
+    assert_eq!(wire.chunk().as_deref(), Some(b"a\nb\n".as_slice()));
+    let mut idle = door.wire();
+    assert_eq!(idle.ask("GET", "/v1/filters", &[], b"").status, 200);
+    door.node.stop();
+    wire.rest(&mut reply);
+    assert!(!reply.is_whole, "the rest was not asked about");
+    assert!(idle.reply().is_none(), "it is closed");
+}
