@@ -38,10 +38,15 @@ struct ReadyNode {
 impl LocalCluster {
     /// Starts `nodes` nodes and waits until they serve.
     pub(super) fn start(nodes: u32, tls: bool) -> anyhow::Result<Self> {
+        Self::start_with(nodes, tls, &[])
+    }
+
+    /// The same with further flags of `firstseen up`.
+    pub(super) fn start_with(nodes: u32, tls: bool, flags: &[String]) -> anyhow::Result<Self> {
         let data = TempDir::new().context("no folder for the cluster's data")?;
         let folder = data.path().join("cluster");
         let mut command = Command::new(std::env::current_exe()?);
-        command.args(["up", "--json", "--nodes", &nodes.to_string(), "--data"]).arg(&folder);
+        command.args(["up", "--json", "--nodes", &nodes.to_string(), "--data"]).arg(&folder).args(flags);
         let certificates = tls.then(|| folder.join("certs"));
         if tls {
             command.arg("--tls");

@@ -6,6 +6,7 @@
 mod calls;
 mod claims;
 mod cluster;
+mod doors;
 mod figures;
 mod flow;
 mod keys;
@@ -45,6 +46,8 @@ pub enum BenchCommand {
     Copies(ModesBenchArgs),
     /// Events that are claimed and confirmed against three nodes, beside events that are observed
     Claims(ClaimsBenchArgs),
+    /// Events over HTTP against one node, beside events by the client and by Redis' commands
+    Doors(DoorsBenchArgs),
     /// Events a second where nodes ask for rights and where they do not, and what a producer takes from another by sending ten
     /// times its quota
     Rights(RightsBenchArgs),
@@ -120,6 +123,29 @@ pub struct ClaimsBenchArgs {
     /// Events of a batch
     #[arg(long, value_name = "N", default_value_t = 1024, value_parser = value_parser!(u32).range(1..=8192))]
     pub batch: u32,
+    /// Print one JSON document
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Flags of `firstseen bench doors`.
+#[derive(Debug, Args)]
+pub struct DoorsBenchArgs {
+    /// Events of one measurement in batches; there are a twentieth as many single calls
+    #[arg(long, value_name = "N", default_value_t = 5_000_000, value_parser = value_parser!(u64).range(10_000..))]
+    pub events: u64,
+    /// Measurements of each rate; the median is printed
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = value_parser!(u32).range(1..=99))]
+    pub runs: u32,
+    /// Events of a batch
+    #[arg(long, value_name = "N", default_value_t = 1000, value_parser = value_parser!(u32).range(1..=8192))]
+    pub batch: u32,
+    /// Connections that send batches
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = value_parser!(u64).range(1..=256))]
+    pub batch_connections: u64,
+    /// Connections that send single events
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = value_parser!(u64).range(1..=256))]
+    pub single_connections: u64,
     /// Print one JSON document
     #[arg(long)]
     pub json: bool,
@@ -242,6 +268,7 @@ pub fn run(args: &BenchArgs) -> anyhow::Result<()> {
         BenchCommand::Durability(args) => modes::run(args, &modes::DURABILITY),
         BenchCommand::Copies(args) => modes::run(args, &modes::COPIES),
         BenchCommand::Claims(args) => claims::run(args),
+        BenchCommand::Doors(args) => doors::run(args),
         BenchCommand::Rights(args) => rights::run(args),
         BenchCommand::Moves(args) => moves::run(args),
         BenchCommand::Slicings(args) => slicings::run(args),
