@@ -1,6 +1,7 @@
 //! The files that the system lets a node have open: each connection takes one.
 //!
-//! Promises: the limit is raised as far as it may be, and nothing else is changed. Must not know: what connections are for.
+//! The limit is raised as far as it may be. Where that does not do, the node takes fewer connections, so that clients leave the journal,
+//! the agreement and links to other nodes the files that these need. This module must not depend on what connections are for.
 
 use std::path::Path;
 
@@ -12,14 +13,37 @@ const HTTP: u64 = 64;
 /// Files beside incoming connections: the journal, listeners, the agreement, links to other nodes.
 const OTHERS: u64 = 128;
 
-/// Lets this process have as many files open as the configuration's connections may take; a warning where the system allows fewer.
-pub(super) fn allow(config: &NodeConfig, path: &Path) -> Option<String> {
+/// Connections of each kind that a node takes at least.
+const LEAST: u32 = 4;
+
+/// Lets this process have as many files open as the configuration's connections may take. Where the system allows fewer, all kinds of
+/// connections are lowered alike, and a warning says so.
+pub(super) fn allow(config: &mut NodeConfig, path: &Path) -> Option<String> {
     let (soft, hard) = getrlimit(Resource::RLIMIT_NOFILE).ok()?;
     let wanted = wanted(config);
     if wanted > soft && soft < hard {
         let _ = setrlimit(Resource::RLIMIT_NOFILE, wanted.min(hard), hard);
     }
-    (wanted > hard).then(|| warning(config, hard, path))
+    if wanted <= hard {
+        return None;
+    }
+    let warning = warning(config, hard, path);
+    lower(config, hard);
+    Some(warning)
+}
+
+/// Lowers the connections of all kinds, so that the node has `limit` files open at most. A quarter of the limit is theirs in any case.
+fn lower(config: &mut NodeConfig, limit: u64) {
+    let room = limit.saturating_sub(HTTP + OTHERS).max(limit / 4);
+    let connections = wanted(config).saturating_sub(HTTP + OTHERS).max(1);
+    let lowered = |most: u32| {
+        let share = u128::from(most) * u128::from(room) / u128::from(connections);
+        u32::try_from(share).unwrap_or(u32::MAX).max(LEAST).min(most)
+    };
+    config.limits.connections_max = lowered(config.limits.connections_max);
+    config.limits.handshakes_max = lowered(config.limits.handshakes_max);
+    config.redis.iter_mut().for_each(|redis| redis.connections_max = lowered(redis.connections_max));
+    config.http_api.iter_mut().for_each(|http_api| http_api.connections_max = lowered(http_api.connections_max));
 }
 
 fn wanted(config: &NodeConfig) -> u64 {
@@ -33,7 +57,8 @@ fn wanted(config: &NodeConfig) -> u64 {
 fn warning(config: &NodeConfig, hard: u64, path: &Path) -> String {
     format!(
         "{}: connections_max (of [limits], [redis] and [http_api]), handshakes_max and what else a node opens are {} files, but the system allows this process \
-         {hard}: raise that (ulimit -Hn, or LimitNOFILE= of its unit), or lower connections_max",
+         {hard}, so the node takes fewer connections of each kind: raise that (ulimit -Hn, or LimitNOFILE= of its unit), or lower \
+         connections_max",
         path.display(),
         wanted(config)
     )
@@ -56,7 +81,25 @@ mod tests {
         let path = Path::new("node.toml");
         let (_, hard) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
         config.limits.connections_max = u32::MAX;
-        let said = allow(&config, path).filter(|_| hard < 1 << 32).unwrap_or_else(|| warning(&config, hard, path));
+        let said = allow(&mut config, path).filter(|_| hard < 1 << 32).unwrap_or_else(|| warning(&config, hard, path));
         assert!(said.contains("node.toml") && said.contains("LimitNOFILE"), "{said}");
+    }
+
+    /// Clients at a door took all files of a node, and the others found it down: it could accept no links.
+    #[test]
+    fn where_the_system_allows_few_files_all_kinds_of_connections_are_lowered() {
+        let mut config = NodeConfig::new("a", std::net::SocketAddr::from(([127, 0, 0, 1], 7400)), "data");
+        config.redis = Some(firstseen_node::DoorSettings::at(([127, 0, 0, 1], 6379).into()));
+        for limit in [4_096, 512, 110] {
+            let mut lowered = config.clone();
+            lower(&mut lowered, limit);
+            let connections = wanted(&lowered) - HTTP - OTHERS;
+            assert!(
+                connections <= limit.saturating_sub(HTTP + OTHERS).max(limit / 4) + u64::from(3 * LEAST),
+                "{limit}"
+            );
+            assert!(lowered.limits.connections_max >= LEAST, "{limit}");
+            assert!(lowered.redis.as_ref().is_some_and(|redis| redis.connections_max <= 512), "{limit}");
+        }
     }
 }

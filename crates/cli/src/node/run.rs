@@ -25,14 +25,14 @@ pub(super) fn run(args: &NodeArgs, path: &Path) -> anyhow::Result<ExitCode> {
     if let Some(parent) = args.end_with {
         end_with(parent)?;
     }
-    let file = NodeFile::read(path, &args.set)?;
+    let mut file = NodeFile::read(path, &args.set)?;
     // A check does not make a folder that a run would make.
     if !(args.check_config && args.create && !file.node.data_dir.exists()) {
         check_folder(&file.node.data_dir, args.create, path)?;
     }
     let mut warnings = dates::check(&file, path)?;
     warnings.extend(machine::check(&file.node, path)?);
-    warnings.extend(open_files::allow(&file.node, path));
+    warnings.extend(open_files::allow(&mut file.node, path));
     if args.check_config {
         warnings.iter().for_each(|warning| notice!("firstseen: {warning}"));
         println!("{}: a node `{}` can be started with this", path.display(), file.node.name);
