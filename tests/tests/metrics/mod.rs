@@ -43,10 +43,11 @@ fn with_sites(folder: &Folder) -> LocalCluster {
     cluster
 }
 
-/// Two nodes with a door, a durable filter and one with claims.
+/// Two nodes with doors, a durable filter and one with claims.
 fn with_door(folder: &Folder) -> LocalCluster {
     let port = crate::ports::free_ports(1);
-    let cluster = LocalCluster::start(folder, &format!("--nodes 2 --redis {port} --data door"));
+    let http_port = crate::ports::free_ports(1);
+    let cluster = LocalCluster::start(folder, &format!("--nodes 2 --redis {port} --http-api {http_port} --data door"));
     let of = "--capacity 10k --window 1h --clock wall";
     cluster.create(folder, "clicks", &format!("{of} --slicing vertical:2 --durability durable")).ok();
     cluster.create(folder, "jobs", &format!("{of} --claims 60s")).ok();
@@ -56,6 +57,7 @@ fn with_door(folder: &Folder) -> LocalCluster {
         let answer = client.get_connection().and_then(|mut client| redis::cmd("PING").query::<String>(&mut client));
         answer.is_ok_and(|answer| answer == "PONG")
     });
+    crate::http_wire::opened(http_port);
     cluster
 }
 

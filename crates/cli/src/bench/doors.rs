@@ -115,7 +115,7 @@ fn in_filter(
         "create",
         name,
         "--kind",
-        "generations",
+        "cuckoo",
         "--clock",
         "wall",
         "--window",
@@ -131,7 +131,7 @@ fn in_filter(
 /// Events a second by the client of the cluster.
 fn by_client(cluster: &LocalCluster, runtime: &Runtime, args: &DoorsBenchArgs, keys: Keys) -> anyhow::Result<f64> {
     let (capacity, window) = (args.events.to_string(), format!("{}s", WINDOW_MS / 1000));
-    cluster.filter(&["create", "bench", "--kind", "generations", "--window", &window, "--capacity", &capacity])?;
+    cluster.filter(&["create", "bench", "--kind", "cuckoo", "--window", &window, "--capacity", &capacity])?;
     let measured = runtime.block_on(async {
         let client = Client::builder().seeds(cluster.addresses()).batch_events_max(args.batch).connect().await?;
         let filter = client.filter("bench").await?;
