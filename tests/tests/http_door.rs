@@ -83,13 +83,13 @@ fn a_retry_that_names_its_submission_gets_its_first_verdict() {
 #[test]
 fn events_bring_times_and_lives_where_their_filter_takes_them() {
     let door = HttpNode::start("");
-    door.run("filter create timed --kind cuckoo --capacity 10k --fpr 1e-8 --window 60s");
+    door.run("filter create timed --kind cuckoo --ticks 79 --capacity 10k --fpr 1e-8 --window 60s");
     let timed = |body: Value| door.post("/v1/filters/timed/observe", &body);
     let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).expect("after 1970").as_millis() as u64;
     let at = |ms: u64| timed(json!({"events": ["e"], "times_ms": [ms]})).json()["verdicts"][0].clone();
     assert_eq!(at(now_ms), "first_seen");
     assert_eq!(at(now_ms + 1_000), "duplicate");
-    assert_eq!(timed(json!({"events": ["short"], "ttl_ms": 500})).json()["verdicts"][0], "first_seen");
+    assert_eq!(timed(json!({"events": ["short"], "ttl_ms": 2_000})).json()["verdicts"][0], "first_seen");
     eventually("the end of its life", || {
         door.post("/v1/filters/timed/test", &json!({"events": ["short"]})).json()["verdicts"][0] == "first_seen"
     });

@@ -166,6 +166,9 @@ fn a_port_that_another_cluster_has_is_refused() {
     let port = address.rsplit(':').next().expect("a port");
     folder.run(&format!("up --nodes 1 --data new --port {port}")).fails(2, &["is in use by another program"]);
     folder.run(&format!("up --nodes 1 --data new --detach --port {port}")).fails(2, &["is in use by another program"]);
+    for door in ["--redis", "--http-api"] {
+        folder.run(&format!("up --nodes 1 --data new {door} {port}")).fails(2, &["another program", door]);
+    }
     assert!(!folder.has("new"), "a folder is left behind");
     // The folder keeps its ports. Another program listens on one of them when the cluster is started again.
     folder.run("up --end --data there").ok();

@@ -50,6 +50,9 @@ pub struct DoorSettings {
     /// The reply to `EXPIRE` of a key that is recorded already.
     #[serde(default)]
     pub expire: ExpireRule,
+    /// Whether clients in cluster mode are told that this door has all slots. Some clients go into cluster mode by themselves then.
+    #[serde(default = "yes")]
+    pub cluster: bool,
     /// Whether filters are made by whoever uses one that there is not, and dropped by `DEL` and `FLUSHALL`: for trying things.
     #[serde(default)]
     pub sandbox: bool,
@@ -215,6 +218,7 @@ impl DoorSettings {
             forget: ForgetRule::default(),
             get: GetRule::default(),
             expire: ExpireRule::default(),
+            cluster: true,
             sandbox: false,
             prefix: Vec::new(),
             filter: Vec::new(),
@@ -269,6 +273,10 @@ impl DoorSettings {
         }
         Ok(())
     }
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn connections_max() -> u32 {

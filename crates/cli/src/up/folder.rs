@@ -128,9 +128,12 @@ impl Asked {
                 "port {port} is in use by another program, perhaps another cluster: {why}"
             )));
         }
-        if let Some(port) = self.redis.filter(|port| !is_free(*port)) {
-            let why = "end that one, or name another port with --redis";
-            return Err(UsageError(format!("port {port} is in use by another program, perhaps Redis: {why}")));
+        for (port, flag) in [(self.redis, "--redis"), (self.http_api, "--http-api")] {
+            if let Some(port) = port.filter(|port| !is_free(*port)) {
+                return Err(UsageError(format!(
+                    "port {port} is in use by another program: end that one, or name another port with {flag}"
+                )));
+            }
         }
         Ok(())
     }
@@ -363,12 +366,14 @@ impl Description {
                 )));
             }
         }
-        if let Some(port) = self.redis.filter(|port| !is_free(*port)) {
-            return Err(UsageError(format!(
-                "port {port} of the door for Redis clients in {} is in use by another program, perhaps Redis: end that one, or choose \
-                 another folder with --data",
-                path.display()
-            )));
+        for (port, clients) in [(self.redis, "Redis"), (self.http_api, "HTTP")] {
+            if let Some(port) = port.filter(|port| !is_free(*port)) {
+                return Err(UsageError(format!(
+                    "port {port} of the door for {clients} clients in {} is in use by another program: end that one, or choose another \
+                     folder with --data",
+                    path.display()
+                )));
+            }
         }
         Ok(())
     }

@@ -88,7 +88,8 @@ mod tests {
             LocalHttpDoor { speaks_tls: true, listen: ([0, 0, 0, 0], 1).into() }.text(Path::new("d"), Look::PLAIN);
         assert!(
             said.contains("--cert d/certs/local.client.pem")
-                && said.contains("--resolve node.firstseen:1:127.0.0.1 https://node.firstseen:1/"),
+                && said.contains("--resolve node.firstseen:1:127.0.0.1 ")
+                && said.contains(" https://node.firstseen:1/v1/filters/clicks/observe "),
             "{said}"
         );
     }

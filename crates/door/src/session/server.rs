@@ -31,6 +31,9 @@ pub(super) fn reply(replies: &mut Replies, shared: &Shared, at: SocketAddr, requ
             replies.bulk(since.subsec_micros().to_string().as_bytes());
         }
         ServerRequest::ModuleList => info::modules(replies),
+        ServerRequest::Cluster(_) if !shared.common.settings.cluster => {
+            shared.common.counts.refuse(replies, "ERR This instance has cluster support disabled");
+        }
         ServerRequest::Cluster(query) => ClusterDoor { node: &shared.common.node, at }.reply(replies, query),
     }
 }
