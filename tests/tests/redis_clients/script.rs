@@ -85,6 +85,13 @@ impl Drop for Program {
     }
 }
 
+/// Whether all threads of a process are stopped by a signal.
+fn has_stopped(process: u32) -> bool {
+    let threads = std::fs::read_dir(format!("/proc/{process}/task")).expect("Linux");
+    let state = |thread: &std::path::Path| std::fs::read_to_string(thread.join("stat")).unwrap_or_default();
+    threads.flatten().all(|thread| state(&thread.path()).contains(") T "))
+}
+
 /// Whether a client has sent something that the door's node has not read.
 fn has_unread(port: u16) -> bool {
     let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux");
@@ -112,6 +119,8 @@ pub(super) fn plays_the_script(command: Command) {
     door.node.crash();
     judge_round(&program.line("round"), &["new", "seen"]);
     door.node.signal(Signal::SIGSTOP);
+    // A thread that still runs could take the command up, which is then not unread, and never replied to.
+    eventually("all threads to stop", || has_stopped(door.node.process()));
     program.say("round");
     eventually("a command in flight", || has_unread(door.port));
     door.node.crash();
