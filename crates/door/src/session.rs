@@ -9,6 +9,7 @@ mod claims;
 mod cluster;
 mod events;
 mod expiring;
+mod held_back;
 mod hello;
 mod info;
 mod make;
@@ -26,10 +27,10 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 
 use firstseen_desk::{Filters, Guest, Host, Patience, ROOM_BYTES, Refused};
-use firstseen_resp::{Command, Flag, KeptCommand, Request, TransactionRequest, find_command};
+use firstseen_resp::{Command, Flag, KeptCommand, KeyRequest, Request, TransactionRequest, find_command};
 
 use about::Clerk;
-use expiring::HeldBack;
+use held_back::HeldBack;
 use place::Placed;
 use subscriptions::Subscriptions;
 use wanted::Other;
@@ -290,6 +291,29 @@ impl Session {
             }
         }
         Next::Go
+    }
+
+    /// Holds a `SETNX` back, or gives it the time that its `EXPIRE` names; returns the command that is to be carried out now.
+    async fn hold_back<'a>(&mut self, request: Request<'a>) -> Option<Request<'a>> {
+        match request {
+            Request::Keys(KeyRequest::Expire { key, lifetime }) if self.held_back.gets_time(key) => {
+                self.gather(wanted::set_nx_for(key, lifetime)).await;
+            }
+            _ => self.release_held_back().await,
+        }
+        if let Request::Keys(KeyRequest::SetNx { key }) = request {
+            self.held_back.hold(key);
+            return None;
+        }
+        Some(request)
+    }
+
+    /// Gathers a `SETNX` that was held back.
+    async fn release_held_back(&mut self) {
+        if let Some(key) = self.held_back.release() {
+            self.gather(wanted::set_nx(&key)).await;
+            self.held_back.put_back(key);
+        }
     }
 
     /// Makes the filter that a command is about to use, where there is none; what came before it is asked first.

@@ -13,7 +13,7 @@ use firstseen_resp::{Arguments, BloomInfoField, BloomOptions, Replies};
 use firstseen_routing::{FilterVerb, Reason};
 use futures_util::future::join_all;
 
-use super::expiring::LastSet;
+use super::held_back::LastSet;
 use super::wanted::Errand;
 use super::{Shared, claims, make, place};
 use crate::form::{self, Form};
