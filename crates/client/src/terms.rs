@@ -109,26 +109,30 @@ impl FilterCore {
     }
 
     fn backdated(&self, Life { now_ms, life_ms }: Life) -> Result<u64, CallError> {
-        let refused = |reason: &str| CallError::Life { filter: self.record().name.clone(), reason: reason.to_owned() };
-        let now_unit = self.catch_up(Some(now_ms)).ok_or_else(|| refused("its nodes stamp events (--clock wall)"))?;
+        let Some(now_unit) = self.catch_up(Some(now_ms)) else {
+            return Err(self.keeps_no_life("its nodes stamp events (--clock wall)"));
+        };
         let unit = self.unit_of_life(life_ms, now_unit)?;
         match &self.record().definition.group.unit {
             Unit::Milliseconds(unit_ms) => Ok(unit.0.saturating_mul(*unit_ms)),
-            _ => Err(refused("its window is not counted in milliseconds")),
+            _ => Err(self.keeps_no_life("its window is not counted in milliseconds")),
         }
+    }
+
+    fn keeps_no_life(&self, reason: impl ToString) -> CallError {
+        CallError::Life { filter: self.record().name.clone(), reason: reason.to_string() }
     }
 
     fn unit_of_life(&self, life_ms: u64, now_unit: UnitNumber) -> Result<UnitNumber, CallError> {
         let record = self.record();
-        let refused = |reason: String| CallError::Life { filter: record.name.clone(), reason };
         // Other levels of a tree are told the times of events, and no lives.
         if record.branch.is_some() && !self.needs_times() {
-            return Err(refused("it is in a tree, and its nodes stamp events (--clock wall)".to_owned()));
+            return Err(self.keeps_no_life("it is in a tree, and its nodes stamp events (--clock wall)"));
         }
         if record.branch.is_some() && record.definition.group.rule.lateness_units > 0 {
-            return Err(refused("it is in a tree, and its events may come late (--lateness)".to_owned()));
+            return Err(self.keeps_no_life("it is in a tree, and its events may come late (--lateness)"));
         }
         let stamp = record.definition.group.stamp_for(life_ms, now_unit);
-        stamp.map(|stamp| stamp.unit).map_err(|error| refused(error.to_string()))
+        stamp.map(|stamp| stamp.unit).map_err(|error| self.keeps_no_life(error))
     }
 }

@@ -111,7 +111,8 @@ fn act(name: &str, kind: CallKind, facts: Facts, asking: &Asking<'_>) -> Result<
     };
     let lease = asking.lease_ms.map_or(lease_max, Duration::from_millis);
     if lease > lease_max {
-        let (asked_ms, most_ms) = (lease.as_millis(), lease_max.as_millis());
+        let asked_ms = lease.as_millis();
+        let most_ms = lease_max.as_millis();
         return Err(Problem::impossible(format_args!(
             "lease_ms is {asked_ms}, and events of filter `{name}` are claimed for {most_ms} ms at most (--claims): ask for less"
         )));

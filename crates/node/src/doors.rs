@@ -201,7 +201,8 @@ impl DoorGuest for Visitor {
             };
             let definition = SlicedDefinition::new(&spec, Slicing::NONE).map_err(|error| error.to_string())?;
             let secret = SecretMaterial(random().map_err(|error| error.to_string())?);
-            let (name, policies) = (new.name.to_owned(), FilterPolicies::default());
+            let name = new.name.to_owned();
+            let policies = FilterPolicies::default();
             let asked = meta::NewFilter { name, definition, policies, secret, if_absent: false, tree: None };
             self.change(Change::CreateFilter(asked)).await
         })

@@ -197,8 +197,13 @@ impl Guest {
     }
 
     fn standing<'map>(&self, map: &'map ClusterMap) -> Result<Standing<'map>, Status> {
-        let is_by_token = !self.caller.is_unchecked() && !self.caller.roles().admin && !self.caller.roles().node;
-        if let (true, Some(token), Some(name)) = (is_by_token, self.caller.token(), self.caller.principal()) {
+        let roles = self.caller.roles();
+        if !self.caller.is_unchecked()
+            && !roles.admin
+            && !roles.node
+            && let Some(token) = self.caller.token()
+            && let Some(name) = self.caller.principal()
+        {
             token.must_count(&map.access, name, self.audit.now_s())?;
         }
         self.standing_of_principal(map)

@@ -11,11 +11,15 @@ const SHOWN_MAX: usize = 3;
 const LAW: &str = "own times: a key that was stamped on arrival was called late";
 
 pub(super) fn check(history: &History, violations: &mut Vec<Violation>) {
-    let is_late = |call: &&Call| call.ttl_ms.is_some() && call.verdict == Some(Decision::Undecided(Reason::Late));
-    let calls: Vec<Call> = history.calls.iter().filter(is_late).take(SHOWN_MAX).cloned().collect();
+    let calls: Vec<Call> = history.calls.iter().filter(|call| is_late(call)).take(SHOWN_MAX).cloned().collect();
     if !calls.is_empty() {
         violations.push(Violation::of(LAW, calls));
     }
+}
+
+/// Whether a key with a time of its own was called late.
+fn is_late(call: &Call) -> bool {
+    call.ttl_ms.is_some() && call.verdict == Some(Decision::Undecided(Reason::Late))
 }
 
 #[cfg(test)]

@@ -57,7 +57,8 @@ enum Body {
 
 pub(super) fn run(args: &DoorsBenchArgs) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let (redis, http) = (free_port()?, free_port()?);
+    let redis = free_port()?;
+    let http = free_port()?;
     let flags = ["--redis", &redis.port().to_string(), "--http-api", &http.port().to_string()].map(str::to_owned);
     let cluster = LocalCluster::start_with(1, false, &flags)?;
     let [mut client, mut json, mut text, mut redis_singles, mut http_singles] = [const { Vec::new() }; 5];
@@ -110,28 +111,24 @@ fn in_filter(
     events: u64,
     measure: impl FnOnce() -> anyhow::Result<f64>,
 ) -> anyhow::Result<f64> {
-    let (capacity, window) = (events.to_string(), format!("{}s", WINDOW_MS / 1000));
-    cluster.filter(&[
-        "create",
-        name,
-        "--kind",
-        "cuckoo",
-        "--clock",
-        "wall",
-        "--window",
-        &window,
-        "--capacity",
-        &capacity,
-    ])?;
+    create(cluster, name, events, &["--clock", "wall"])?;
     let measured = measure();
     cluster.filter(&["drop", name, "--yes"])?;
     measured
 }
 
+/// Creates a filter with room for these events.
+fn create(cluster: &LocalCluster, name: &str, events: u64, flags: &[&str]) -> anyhow::Result<()> {
+    let window = format!("{}s", WINDOW_MS / 1000);
+    let capacity = events.to_string();
+    let sizes = ["create", name, "--kind", "cuckoo", "--window", &window, "--capacity", &capacity];
+    cluster.filter(&[&sizes, flags].concat())?;
+    Ok(())
+}
+
 /// Events a second by the client of the cluster.
 fn by_client(cluster: &LocalCluster, runtime: &Runtime, args: &DoorsBenchArgs, keys: Keys) -> anyhow::Result<f64> {
-    let (capacity, window) = (args.events.to_string(), format!("{}s", WINDOW_MS / 1000));
-    cluster.filter(&["create", "bench", "--kind", "cuckoo", "--window", &window, "--capacity", &capacity])?;
+    create(cluster, "bench", args.events, &[])?;
     let measured = runtime.block_on(async {
         let client = Client::builder().seeds(cluster.addresses()).batch_events_max(args.batch).connect().await?;
         let filter = client.filter("bench").await?;
@@ -183,7 +180,9 @@ fn opened(address: SocketAddr) -> anyhow::Result<()> {
 /// Sends a share batch by batch, and returns how many events were new.
 fn send(address: SocketAddr, batch_events: u32, body: Body, keys: Keys) -> anyhow::Result<u64> {
     let mut connection = Connection::to(address)?;
-    let (mut bytes, mut first_seen, mut next) = (Vec::new(), 0, 0);
+    let mut bytes = Vec::new();
+    let mut first_seen = 0;
+    let mut next = 0;
     while next < keys.events() {
         let end = keys.events().min(next + u64::from(batch_events));
         bytes.clear();
@@ -259,9 +258,13 @@ impl Connection {
             "the door replied {status}{}",
             String::from_utf8_lossy(&self.reply)
         );
-        let begins = |word: &[u8]| self.reply.windows(2).filter(|letters| *letters == word).count() as u64;
-        ensure!(begins(b"\"u") == 0, "events were undecided");
-        Ok(begins(b"\"f"))
+        ensure!(self.strings_in_reply(b"\"u") == 0, "events were undecided");
+        Ok(self.strings_in_reply(b"\"f"))
+    }
+
+    /// Returns how many strings of the last reply begin with a quote and this letter.
+    fn strings_in_reply(&self, beginning: &[u8; 2]) -> u64 {
+        self.reply.windows(2).filter(|letters| letters == beginning).count() as u64
     }
 }
 
@@ -301,7 +304,10 @@ async fn call_all(address: SocketAddr, single: Single, keys: Keys) -> anyhow::Re
     stream.set_nodelay(true)?;
     let (reader, mut writer) = stream.into_split();
     let mut replies = tokio::io::BufReader::new(reader);
-    let (mut request, mut line, mut body, mut first_seen) = (Vec::new(), String::new(), Vec::new(), 0);
+    let mut request = Vec::new();
+    let mut line = String::new();
+    let mut body = Vec::new();
+    let mut first_seen = 0;
     for event in 0..keys.events() {
         request.clear();
         let key = [b"clicks:".as_slice(), &keys.key(event)].concat();
@@ -342,24 +348,30 @@ async fn call_all(address: SocketAddr, single: Single, keys: Keys) -> anyhow::Re
 impl Figures {
     /// Prints the figures for people.
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
-        let millions = |measured: &Measured| {
-            let [median, least, greatest] = [measured.median, measured.least, measured.greatest].map(|rate| rate / 1e6);
-            format!("{median:.2} M events/s ({least:.2} to {greatest:.2})")
-        };
-        let thousands = |measured: &Measured| {
-            let [median, least, greatest] = [measured.median, measured.least, measured.greatest].map(|rate| rate / 1e3);
-            format!("{median:.1} k calls/s ({least:.1} to {greatest:.1})")
-        };
         writeln!(
             out,
             "{} events in batches of {}, {} connections",
             self.events, self.batch_events, self.batch_connections
         )?;
-        writeln!(out, "  client of the cluster  {}", millions(&self.client))?;
-        writeln!(out, "  HTTP, JSON             {}, {:.2} of it", millions(&self.json), self.json_of_client)?;
-        writeln!(out, "  HTTP, plain text       {}, {:.2} of it", millions(&self.text), self.text_of_client)?;
+        writeln!(out, "  client of the cluster  {}", self.client.millions())?;
+        writeln!(out, "  HTTP, JSON             {}, {:.2} of it", self.json.millions(), self.json_of_client)?;
+        writeln!(out, "  HTTP, plain text       {}, {:.2} of it", self.text.millions(), self.text_of_client)?;
         writeln!(out, "single events, no pipeline, {} connections", self.single_connections)?;
-        writeln!(out, "  Redis, SET NX EX       {}", thousands(&self.redis_singles))?;
-        writeln!(out, "  HTTP, Idempotency-Key  {}, {:.2} of it", thousands(&self.http_singles), self.http_of_redis)
+        writeln!(out, "  Redis, SET NX EX       {}", self.redis_singles.thousands())?;
+        writeln!(out, "  HTTP, Idempotency-Key  {}, {:.2} of it", self.http_singles.thousands(), self.http_of_redis)
+    }
+}
+
+impl Measured {
+    /// Returns the rates of batches for people.
+    fn millions(&self) -> String {
+        let [median, least, greatest] = [self.median, self.least, self.greatest].map(|rate| rate / 1e6);
+        format!("{median:.2} M events/s ({least:.2} to {greatest:.2})")
+    }
+
+    /// Returns the rates of single calls for people.
+    fn thousands(&self) -> String {
+        let [median, least, greatest] = [self.median, self.least, self.greatest].map(|rate| rate / 1e3);
+        format!("{median:.1} k calls/s ({least:.1} to {greatest:.1})")
     }
 }

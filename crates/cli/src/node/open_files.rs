@@ -36,14 +36,14 @@ pub(super) fn allow(config: &mut NodeConfig, path: &Path) -> Option<String> {
 fn lower(config: &mut NodeConfig, limit: u64) {
     let room = limit.saturating_sub(HTTP + OTHERS).max(limit / 4);
     let connections = wanted(config).saturating_sub(HTTP + OTHERS).max(1);
-    let lowered = |most: u32| {
-        let share = u128::from(most) * u128::from(room) / u128::from(connections);
-        u32::try_from(share).unwrap_or(u32::MAX).max(LEAST).min(most)
-    };
-    config.limits.connections_max = lowered(config.limits.connections_max);
-    config.limits.handshakes_max = lowered(config.limits.handshakes_max);
-    config.redis.iter_mut().for_each(|redis| redis.connections_max = lowered(redis.connections_max));
-    config.http_api.iter_mut().for_each(|http_api| http_api.connections_max = lowered(http_api.connections_max));
+    let limits = &mut config.limits;
+    let redis = config.redis.iter_mut().map(|redis| &mut redis.connections_max);
+    let http_api = config.http_api.iter_mut().map(|http_api| &mut http_api.connections_max);
+    let of_node = [&mut limits.connections_max, &mut limits.handshakes_max];
+    for most in of_node.into_iter().chain(redis).chain(http_api) {
+        let share = u128::from(*most) * u128::from(room) / u128::from(connections);
+        *most = u32::try_from(share).unwrap_or(u32::MAX).max(LEAST).min(*most);
+    }
 }
 
 fn wanted(config: &NodeConfig) -> u64 {

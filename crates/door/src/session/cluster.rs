@@ -27,8 +27,9 @@ impl ClusterDoor<'_> {
             ),
             ClusterQuery::MyId => replies.bulk(self.id().as_bytes()),
             ClusterQuery::Nodes => {
-                let (id, at) = (self.id(), self.at);
-                let line = format!("{id} {}:{}@{} myself,master - 0 0 1 connected 0-{LAST_SLOT}\n", self.ip(), at.port(), at.port());
+                let id = self.id();
+                let port = self.at.port();
+                let line = format!("{id} {}:{}@{} myself,master - 0 0 1 connected 0-{LAST_SLOT}\n", self.ip(), port, port);
                 replies.bulk(line.as_bytes());
             }
             ClusterQuery::Slots => {

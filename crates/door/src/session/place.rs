@@ -216,8 +216,8 @@ async fn keyed(seeker: Seeker<'_>, key: &[u8], lifetime_ms: Option<u64>) -> Resu
         }
         Some(lifetime_ms) => lifetime_ms,
     };
-    let fits = |facts: &Facts| facts.remembers >= Remembers::ForMs(lifetime_ms);
-    let mut fitting: Vec<&(Arc<str>, Facts)> = all.iter().filter(|(_, facts)| fits(facts)).collect();
+    let asked = Remembers::ForMs(lifetime_ms);
+    let mut fitting: Vec<&(Arc<str>, Facts)> = all.iter().filter(|(_, facts)| facts.remembers >= asked).collect();
     fitting.sort_by_key(|(_, facts)| facts.remembers);
     let mut refused = beyond(&longest.0, longest.1.remembers);
     for (nth, filter) in fitting.into_iter().enumerate() {

@@ -298,7 +298,8 @@ fn split_names(list: &str) -> Vec<String> {
 /// The compression of the body.
 fn compression(headers: &HeaderMap) -> Result<Compression, Problem> {
     let mut values = headers.get_all(CONTENT_ENCODING).iter();
-    let (value, more) = (values.next(), values.next());
+    let value = values.next();
+    let more = values.next();
     match (value.map(|value| value.as_bytes().to_ascii_lowercase()).as_deref(), more) {
         (None | Some(b"identity"), None) => Ok(Compression::Plain),
         (Some(b"gzip" | b"x-gzip"), None) => Ok(Compression::Gzip),

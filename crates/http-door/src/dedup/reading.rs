@@ -41,7 +41,8 @@ pub(crate) struct Pieces {
 pub(crate) fn start(body: BodyReader, options: &DedupOptions, parser: RecordParser) -> Pieces {
     let (sender, read) = channel(PIECES_MAX);
     let (spent, reusable) = channel(PIECES_MAX + 2);
-    let (blocks, compression) = (options.blocks(), options.compression);
+    let blocks = options.blocks();
+    let compression = options.compression;
     tokio::task::spawn_blocking(move || {
         let mut reading = Reading { parser, sender, reusable };
         let last = match opened(body, compression) {

@@ -96,6 +96,11 @@ fn latencies(counted: &[Counted<'_>]) -> Vec<u64> {
 /// What a filter that was altered says as long as a node has not heard that another one has followed: callers ask that one.
 const NOT_READY: &str = "not_ready";
 
+/// Whether the reason of this number is usual; one that this version does not know is not.
+fn is_usual_number(number: u64, is_former: bool) -> bool {
+    reason_of(number).is_some_and(|reason| is_usual(&reason, is_former))
+}
+
 /// Whether a reason says nothing bad of the cluster, in a filter that another one has followed or not.
 fn is_usual(reason: &str, is_former: bool) -> bool {
     is_harmless(reason) || is_former && reason == NOT_READY
@@ -123,8 +128,8 @@ fn verdicts(counted: &[Counted<'_>], is_former: bool) -> Verdicts {
         first_seen_per_s: rate(&|sample| sample.first_seen),
         duplicate_per_s: rate(&|sample| sample.duplicate),
         undecided_per_s: rate(&|sample| {
-            let is_meant = |number: u64| reason_of(number).is_none_or(|reason| !is_usual(&reason, is_former));
-            undecided(sample).filter(|(reason, _)| is_meant(*reason)).map(|(_, events)| events).sum()
+            let counted = undecided(sample).filter(|(number, _)| !is_usual_number(*number, is_former));
+            counted.map(|(_, events)| events).sum()
         }),
         undecided: by_reason.collect(),
     }
