@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
+use firstseen_backend::{Act, Answers, Asked, Refused};
 use firstseen_client::{SubmissionName, Verdict};
-use firstseen_desk::{Act, Answers, Asked, Refused};
 use firstseen_routing::{Fence, Reason};
 
 use crate::desk::Desk;

@@ -10,8 +10,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use firstseen_backend::{Act, Asked, Filters, Guest, OwnTime};
 use firstseen_client::Verdict;
-use firstseen_desk::{Act, Asked, Filters, Guest, OwnTime};
 use firstseen_resp::ITEMS_MAX;
 use firstseen_routing::{Fence, Reason};
 use futures_util::StreamExt;
@@ -357,7 +357,7 @@ fn is_final(reason: Reason) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use firstseen_desk::{Making, NewFilter, Refused};
+    use firstseen_backend::{Making, NewFilter, Refused};
     use firstseen_routing::{Epoch, FilterId, FilterVerb, Incarnation};
 
     use super::*;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use firstseen_desk::ROOM_BYTES;
+use firstseen_backend::ROOM_BYTES;
 use firstseen_resp::{Limits, Parser};
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -248,7 +248,7 @@ impl Input {
 
 #[cfg(test)]
 mod tests {
-    use firstseen_desk::room;
+    use firstseen_backend::room;
 
     use super::*;
 
@@ -277,7 +277,7 @@ mod tests {
         input.bytes.clear();
         input.shed();
         assert_eq!(room.available_permits(), all);
-        let mut short = Input { bytes: BytesMut::new(), taken: None, room: firstseen_desk::room(0) };
+        let mut short = Input { bytes: BytesMut::new(), taken: None, room: firstseen_backend::room(0) };
         short.bytes.extend_from_slice(&vec![0; READ_BYTES]);
         assert!(short.make_room() && short.taken.is_none(), "a short command needs none of it");
     }

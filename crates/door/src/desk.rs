@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use firstseen_desk::{Filters, Guest, Patience};
+use firstseen_backend::{Filters, Guest, Patience};
 use firstseen_routing::Reason;
 use tokio::time::Instant;
 

@@ -6,8 +6,8 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
+use firstseen_backend::{Act, Answers};
 use firstseen_client::{SubmissionName, Verdict};
-use firstseen_desk::{Act, Answers};
 use firstseen_resp::{ITEMS_MAX, Replies};
 use firstseen_routing::{Fence, Hold, Reason};
 use futures_util::future::join_all;

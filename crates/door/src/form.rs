@@ -4,8 +4,8 @@
 //! what is said of them, and with [`UndecidedRule::Error`] it is one error for the whole command that says how many. Must not know:
 //! commands, connections.
 
+use firstseen_backend::meaning;
 use firstseen_client::Verdict;
-use firstseen_desk::meaning;
 use firstseen_resp::Replies;
 use firstseen_routing::{Hold, Reason};
 

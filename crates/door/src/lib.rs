@@ -11,7 +11,7 @@
 //!
 //! Promises: replies come in the order of the commands, one each, whatever happens; a number of events of which some are undecided is
 //! never answered as if all were decided; bytes that are held are bounded over all connections. Must not know: agreement, slices, how
-//! principals are granted what ([`Host`](firstseen_desk::Host) says).
+//! principals are granted what ([`Host`](firstseen_backend::Host) says).
 #![warn(missing_docs)]
 
 mod batch;

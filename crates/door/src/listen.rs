@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use firstseen_backend::{Filters, Guest, Host, room};
 use firstseen_client::Client;
-use firstseen_desk::{Filters, Guest, Host, room};
 use firstseen_wire::limits::CONNECT_TIMEOUT;
 use firstseen_wire::tls::ServerTls;
 use futures_util::{Stream, StreamExt};

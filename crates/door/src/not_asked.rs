@@ -4,8 +4,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use firstseen_backend::Refused;
 use firstseen_client::FilterError;
-use firstseen_desk::Refused;
 use firstseen_routing::Reason;
 
 /// Why nothing was asked.

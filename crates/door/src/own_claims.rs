@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
-use firstseen_desk::ROOM_BYTES;
+use firstseen_backend::ROOM_BYTES;
 use firstseen_routing::Fence;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
@@ -126,7 +126,7 @@ pub(crate) fn key(filter: &str, item: &[u8]) -> u128 {
 mod tests {
     use std::time::Duration;
 
-    use firstseen_desk::room;
+    use firstseen_backend::room;
     use firstseen_routing::{Epoch, FilterId, Incarnation};
 
     use super::*;

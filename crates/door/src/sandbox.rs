@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use firstseen_backend::NewFilter;
 use firstseen_client::Verdict;
-use firstseen_desk::NewFilter;
 use firstseen_resp::{BloomOptions, Expansion};
 use firstseen_routing::FilterId;
 

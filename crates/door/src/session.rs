@@ -26,7 +26,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::yield_now;
 use tokio::time::Instant;
 
-use firstseen_desk::{Filters, Guest, Host, Patience, ROOM_BYTES, Refused};
+use firstseen_backend::{Filters, Guest, Host, Patience, ROOM_BYTES, Refused};
 use firstseen_resp::{Command, Flag, KeptCommand, KeyRequest, Request, TransactionRequest, find_command};
 
 use about::Clerk;

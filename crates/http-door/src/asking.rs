@@ -6,15 +6,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use firstseen_backend::{Act, Answers, Asked, Facts, Filters, Guest, OwnTime, Remembers};
 use firstseen_client::{FilterError, Verdict};
-use firstseen_desk::{Act, Answers, Asked, Facts, Filters, Guest, OwnTime, Remembers};
 use firstseen_routing::Reason;
 use tokio::time::Instant;
 
 use crate::body::Asking;
+use crate::connected_client::refused;
 use crate::kind::CallKind;
 use crate::problem::{Problem, ProblemKind};
-use crate::visitor::refused;
 
 /// Asks about the events of a call.
 ///

@@ -10,7 +10,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use firstseen_desk::Guest;
+use firstseen_backend::Guest;
 use firstseen_routing::FilterVerb;
 use std::sync::atomic::Ordering;
 
@@ -18,13 +18,13 @@ use crate::asking::{ask, not_opened};
 use crate::body::{Asking, ClaimBody, EventLines, HeldBody, ObserveBody, TestBody};
 use crate::call::{CallOptions, Naming, media_type};
 use crate::catalogue::{FilterDescription, FilterNames, describe};
-use crate::held::{Taken, whole};
+use crate::connected_client::{ConnectedClient, refused};
 use crate::kind::CallKind;
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
 use crate::reply;
+use crate::reserved_bytes::{ReservedBytes, whole};
 use crate::shared::Shared;
 use crate::verdicts::{Claims, OneVerdict, Verdicts};
-use crate::visitor::{Visitor, refused};
 
 /// The replies that every call about a filter may have, beside those of its own.
 #[derive(utoipa::IntoResponses)]
@@ -313,7 +313,7 @@ async fn carried_out(shared: &Shared, kind: CallKind, mut request: Request) -> R
     let options = CallOptions::read(kind, head.uri.query())?;
     let naming = Naming::read(&head.headers)?;
     let media = media_type(&head.headers)?;
-    let mut taken = Taken::new(shared.common.room.clone());
+    let mut taken = ReservedBytes::new(shared.common.room.clone());
     let body = whole(body, shared.common.body_bytes_max, &mut taken).await?;
     let asking = Asking::read(kind, media.as_deref(), &body, options, naming)?;
     let answers = ask(&shared.filters, &*guest, &name, kind, &asking).await?;
@@ -337,8 +337,8 @@ pub(crate) async fn filter_name(request: &mut Request) -> Result<Arc<str>, Probl
 /// Who sends a request with this head.
 pub(crate) fn guest(shared: &Shared, head: &Parts) -> Result<Arc<dyn Guest>, Problem> {
     let common = &shared.common;
-    let visitor = head.extensions.get::<Arc<Visitor>>();
+    let client = head.extensions.get::<Arc<ConnectedClient>>();
     // Each connection puts its client into its requests.
-    let visitor = visitor.ok_or_else(|| Problem::new(ProblemKind::Unauthorized, "nobody knows who has connected"))?;
-    visitor.guest(&*common.host, &common.hosts, head)
+    let client = client.ok_or_else(|| Problem::new(ProblemKind::Unauthorized, "nobody knows who has connected"))?;
+    client.guest(&*common.host, &common.hosts, head)
 }

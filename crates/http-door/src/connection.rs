@@ -19,16 +19,16 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_util::sync::CancellationToken;
 use tower::Service;
 
+use crate::connected_client::ConnectedClient;
 use crate::limits::{HEAD_BYTES_MAX, HEAD_TIMEOUT, HEADERS_MAX};
 use crate::stalled::Stalled;
-use crate::visitor::Visitor;
 
 /// Serves a connection until it ends, or `stop`.
-pub(crate) async fn serve<T>(router: Router, stream: T, visitor: Arc<Visitor>, stop: &CancellationToken)
+pub(crate) async fn serve<T>(router: Router, stream: T, client: Arc<ConnectedClient>, stop: &CancellationToken)
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let service = service_fn(|request| call(router.clone(), visitor.clone(), request));
+    let service = service_fn(|request| call(router.clone(), client.clone(), request));
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
@@ -49,8 +49,12 @@ where
 }
 
 /// Carries out a request of this client.
-async fn call(mut router: Router, visitor: Arc<Visitor>, request: Request<Incoming>) -> Result<Response, Infallible> {
+async fn call(
+    mut router: Router,
+    client: Arc<ConnectedClient>,
+    request: Request<Incoming>,
+) -> Result<Response, Infallible> {
     let mut request = request.map(Body::new);
-    request.extensions_mut().insert(visitor);
+    request.extensions_mut().insert(client);
     router.call(request).await
 }

@@ -16,18 +16,18 @@ use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
-use firstseen_desk::ROOM_BYTES;
+use firstseen_backend::ROOM_BYTES;
 use firstseen_routing::FilterVerb;
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::asking::not_opened;
 use crate::call::{Naming, submission_source};
 use crate::calls::{FilterProblems, NamingHeaders, filter_name, guest};
-use crate::held::no_room;
+use crate::connected_client::refused;
 use crate::limits::STREAM_BYTES;
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
+use crate::reserved_bytes::no_room;
 use crate::shared::Shared;
-use crate::visitor::refused;
 use query::{DedupHeaders, DedupOptions, DedupQuery};
 use streaming::{Opened, Stream};
 

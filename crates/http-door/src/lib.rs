@@ -10,7 +10,7 @@
 //!
 //! Promises: each request gets one reply, and what is refused is a problem document (RFC 9457); nothing is asked for a client without
 //! the right; bytes that are held are bounded over all connections. This crate must not depend on agreement, slices, and how principals
-//! are granted what ([`Host`](firstseen_desk::Host) says).
+//! are granted what ([`Host`](firstseen_backend::Host) says).
 #![warn(missing_docs)]
 
 mod asking;
@@ -18,21 +18,21 @@ mod body;
 mod call;
 mod calls;
 mod catalogue;
+mod connected_client;
 mod connection;
 mod counts;
 mod dedup;
-mod held;
 mod kind;
 mod limits;
 mod listen;
 mod problem;
 mod reply;
+mod reserved_bytes;
 mod router;
 mod settings;
 mod shared;
 mod stalled;
 mod verdicts;
-mod visitor;
 
 pub use counts::{CallCount, HttpCounts};
 pub use listen::{Clients, HttpAttendant, HttpCounter, HttpDoor};

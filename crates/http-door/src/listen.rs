@@ -9,8 +9,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use axum::Router;
+use firstseen_backend::{Filters, Guest, Host, Hosts, room};
 use firstseen_client::Client;
-use firstseen_desk::{Filters, Guest, Host, Hosts, room};
 use firstseen_wire::limits::CONNECT_TIMEOUT;
 use firstseen_wire::tls::ServerTls;
 use socket2::{SockRef, TcpKeepalive};
@@ -21,12 +21,12 @@ use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::connected_client::ConnectedClient;
 use crate::connection::serve;
 use crate::counts::HttpCounts;
 use crate::router::{document, router};
 use crate::settings::HttpDoorSettings;
 use crate::shared::{Common, Shared};
-use crate::visitor::Visitor;
 
 /// For how long no connection is accepted after the machine has refused one.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
@@ -174,7 +174,7 @@ impl HttpDoor {
     {
         let counts = &self.common.counts;
         counts.open.fetch_add(1, Ordering::Relaxed);
-        serve(router, stream, Arc::new(Visitor::new(from, known)), stop).await;
+        serve(router, stream, Arc::new(ConnectedClient::new(from, known)), stop).await;
         counts.open.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -8,15 +8,15 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use firstseen_backend::{Answers, meaning};
 use firstseen_client::Verdict;
-use firstseen_desk::{Answers, meaning};
 use firstseen_routing::{Hold, Reason};
 use serde::Serialize;
 
 use crate::call::FENCE;
-use crate::held::{self, Taken};
 use crate::kind::CallKind;
 use crate::problem::{Problem, ProblemKind};
+use crate::reserved_bytes::{self, ReservedBytes};
 use crate::verdicts::{self, OneVerdict, ShownVerdict};
 
 /// How long to wait for a verdict that the filter cannot give until somebody changes something.
@@ -25,7 +25,7 @@ const LATER: Duration = Duration::from_secs(60);
 const SOON: Duration = Duration::from_secs(1);
 
 /// The reply about a list of events.
-pub(crate) fn list(kind: CallKind, answers: &Answers, mut taken: Taken) -> Response {
+pub(crate) fn list(kind: CallKind, answers: &Answers, mut taken: ReservedBytes) -> Response {
     // Verdicts take at most 40 bytes each, and fences 60 more.
     let bytes = answers.verdicts.len() * if kind == CallKind::Claim { 128 } else { 40 };
     if let Err(problem) = taken.make_room(bytes) {
@@ -33,7 +33,7 @@ pub(crate) fn list(kind: CallKind, answers: &Answers, mut taken: Taken) -> Respo
         tracing::debug!(detail = problem.detail(), "a reply is sent without room for it");
     }
     match verdicts::list(kind, &answers.verdicts, &answers.holds) {
-        Ok(text) => with_text(Body::from(held::reply(text, taken))),
+        Ok(text) => with_text(Body::from(reserved_bytes::reply(text, taken))),
         Err(error) => {
             tracing::error!(%error, "a reply of the door for HTTP cannot be written");
             StatusCode::INTERNAL_SERVER_ERROR.into_response()

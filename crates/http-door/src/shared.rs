@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use firstseen_desk::{Filters, Host, Hosts};
+use firstseen_backend::{Filters, Host, Hosts};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 

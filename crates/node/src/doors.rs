@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use firstseen_desk::{Guest as DoorGuest, Host, Making, NewFilter, Refused};
+use firstseen_backend::{Guest as DoorGuest, Host, Making, NewFilter, Refused};
 use firstseen_filter::{FilterSpec, GrowthSpec, Kind, Limit, Window};
 use firstseen_meta::{self as meta, Change, propose_for, slice_bytes};
 use firstseen_routing::rules::Rule;

@@ -15,7 +15,7 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use firstseen_desk::Hosts;
+use firstseen_backend::Hosts;
 use tokio::net::TcpListener;
 
 use crate::accept::BoundedListener;

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_desk::Hosts;
+use firstseen_backend::Hosts;
 use firstseen_http_door::{Clients, HttpCounter, HttpDoor, HttpDoorSettings};
 use firstseen_wire::tls::ServerTls;
 use tokio::net::TcpListener;

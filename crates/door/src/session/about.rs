@@ -7,8 +7,8 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use firstseen_backend::{Act, Asked, Guest, Patience, Refused};
 use firstseen_client::{Filter, FilterError, Verdict};
-use firstseen_desk::{Act, Asked, Guest, Patience, Refused};
 use firstseen_resp::{Arguments, BloomInfoField, BloomOptions, Replies};
 use firstseen_routing::{FilterVerb, Reason};
 use futures_util::future::join_all;

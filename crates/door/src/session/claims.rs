@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
+use firstseen_backend::{Act, Asked, Filters, Guest, Patience};
 use firstseen_client::Verdict;
-use firstseen_desk::{Act, Asked, Filters, Guest, Patience};
 use firstseen_routing::{Fence, FilterVerb, Reason};
 use tokio::time::Instant;
 

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use firstseen_backend::Act;
 use firstseen_client::{SubmissionName, Verdict};
-use firstseen_desk::Act;
 use firstseen_resp::{EventTime, Submission};
 use firstseen_routing::Reason;
 use tokio::time::Instant;

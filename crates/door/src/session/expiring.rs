@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use firstseen_desk::{Facts, Remembers};
+use firstseen_backend::{Facts, Remembers};
 use firstseen_resp::Lifetime;
 use tokio::time::Instant;
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use firstseen_desk::Guest;
+use firstseen_backend::Guest;
 use firstseen_resp::{ClientRequest, ConnectionRequest, Credentials, Protocol, Replies};
 use firstseen_wire::token::Token;
 

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
+use firstseen_backend::Guest;
 use firstseen_client::FilterError;
-use firstseen_desk::Guest;
 use firstseen_resp::{BloomOptions, BloomRequest, Request, SetRequest};
 use firstseen_routing::FilterVerb;
 

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_desk::{Act, Facts, Guest, OwnTime, Remembers};
+use firstseen_backend::{Act, Facts, Guest, OwnTime, Remembers};
 use firstseen_resp::{EventTime, Lifetime};
 
 use firstseen_routing::{FilterVerb, Reason};

@@ -12,8 +12,8 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderValue};
 use bytes::Bytes;
+use firstseen_backend::{Guest, Refused};
 use firstseen_client::{CallError, Digest, Filter, FilterSecret, SubmissionName, Verdict};
-use firstseen_desk::{Guest, Refused};
 use firstseen_routing::{FilterVerb, Reason};
 use http_body::Frame;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
@@ -23,9 +23,9 @@ use super::passing::Passing;
 use super::query::Unjudged;
 use super::reading::{Piece, Pieces, Progress};
 use super::{Places, REPORT};
+use crate::connected_client::refused;
 use crate::problem::Problem;
 use crate::shared::Shared;
-use crate::visitor::refused;
 
 /// Parts of the reply that wait to be sent.
 const PARTS_MAX: usize = 2;

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-use firstseen_desk::Host;
+use firstseen_backend::Host;
 use firstseen_door::{Arrival, Door};
 use firstseen_routing::rules::Rule;
 use tokio_stream::StreamExt;

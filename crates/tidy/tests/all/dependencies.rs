@@ -1,5 +1,5 @@
 //! Arrows point only left: `filter <- routing <- wire <- meta <- node`, `routing <- journal <- meta`, `wire <- client <- node`,
-//! `client <- desk <- door <- node`, `resp <- door`, `desk <- http-door <- node`, `records <- http-door`, `filter <- records`, `routing <- mesh <- eval`, and `cli` on top.
+//! `client <- backend <- door <- node`, `resp <- door`, `backend <- http-door <- node`, `records <- http-door`, `filter <- records`, `routing <- mesh <- eval`, and `cli` on top.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -24,7 +24,7 @@ const ALLOWED: [(&str, &[&str]); 18] = [
             "firstseen-wire",
             "firstseen-meta",
             "firstseen-client",
-            "firstseen-desk",
+            "firstseen-backend",
             "firstseen-door",
             "firstseen-http-door",
         ],
@@ -36,7 +36,7 @@ const ALLOWED: [(&str, &[&str]); 18] = [
             "firstseen-routing",
             "firstseen-wire",
             "firstseen-client",
-            "firstseen-desk",
+            "firstseen-backend",
             "firstseen-resp",
         ],
     ),
@@ -48,10 +48,10 @@ const ALLOWED: [(&str, &[&str]); 18] = [
             "firstseen-records",
             "firstseen-wire",
             "firstseen-client",
-            "firstseen-desk",
+            "firstseen-backend",
         ],
     ),
-    ("desk", &["firstseen-filter", "firstseen-routing", "firstseen-wire", "firstseen-client"]),
+    ("backend", &["firstseen-filter", "firstseen-routing", "firstseen-wire", "firstseen-client"]),
     ("client", &["firstseen-filter", "firstseen-routing", "firstseen-wire"]),
     ("checker", &["firstseen-routing"]),
     ("mesh", &["firstseen-filter", "firstseen-routing"]),

@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, header};
-use firstseen_desk::{Guest, Host, Hosts, Refused};
+use firstseen_backend::{Guest, Host, Hosts, Refused};
 
 use crate::problem::{Problem, ProblemKind};
 
 /// A connection's client.
-pub(crate) struct Visitor {
+pub(crate) struct ConnectedClient {
     from: SocketAddr,
     /// The client, where it needs no token: its certificate says who it is, or nobody has to say so.
     known: Option<Arc<dyn Guest>>,
@@ -26,7 +26,7 @@ struct Shown {
     guest: Arc<dyn Guest>,
 }
 
-impl Visitor {
+impl ConnectedClient {
     pub(crate) fn new(from: SocketAddr, known: Option<Arc<dyn Guest>>) -> Self {
         Self { from, known, shown: Mutex::default() }
     }

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
-use firstseen_desk::ROOM_BYTES;
+use firstseen_backend::ROOM_BYTES;
 use http_body_util::BodyExt;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
@@ -15,12 +15,12 @@ use crate::limits::{BODY_TIMEOUT, FREE_BYTES};
 use crate::problem::{Problem, ProblemKind};
 
 /// What is taken of the room that all connections share.
-pub(crate) struct Taken {
+pub(crate) struct ReservedBytes {
     room: Arc<Semaphore>,
     permit: Option<OwnedSemaphorePermit>,
 }
 
-impl Taken {
+impl ReservedBytes {
     pub(crate) fn new(room: Arc<Semaphore>) -> Self {
         Self { room, permit: None }
     }
@@ -56,7 +56,11 @@ pub(crate) fn no_room() -> Problem {
 ///
 /// # Errors
 /// It is larger than `bytes_max`, comes too slowly, or breaks off; or there is no room for it.
-pub(crate) async fn whole(body: axum::body::Body, bytes_max: usize, taken: &mut Taken) -> Result<Bytes, Problem> {
+pub(crate) async fn whole(
+    body: axum::body::Body,
+    bytes_max: usize,
+    taken: &mut ReservedBytes,
+) -> Result<Bytes, Problem> {
     match timeout(BODY_TIMEOUT, read(body, bytes_max, taken)).await {
         Ok(read) => read,
         Err(_) => Err(Problem::new(
@@ -66,7 +70,7 @@ pub(crate) async fn whole(body: axum::body::Body, bytes_max: usize, taken: &mut 
     }
 }
 
-async fn read(mut body: axum::body::Body, bytes_max: usize, taken: &mut Taken) -> Result<Bytes, Problem> {
+async fn read(mut body: axum::body::Body, bytes_max: usize, taken: &mut ReservedBytes) -> Result<Bytes, Problem> {
     let announced = http_body::Body::size_hint(&body).lower();
     if announced > bytes_max as u64 {
         return Err(too_large(bytes_max));
@@ -106,7 +110,7 @@ fn too_large(bytes_max: usize) -> Problem {
 /// The bytes of a reply, which hold the room that they take for as long as they are on their way.
 struct HeldReply {
     bytes: Vec<u8>,
-    _taken: Taken,
+    _taken: ReservedBytes,
 }
 
 impl AsRef<[u8]> for HeldReply {
@@ -116,14 +120,14 @@ impl AsRef<[u8]> for HeldReply {
 }
 
 /// The bytes of a reply; those of a long one hold `taken` until they are sent.
-pub(crate) fn reply(bytes: Vec<u8>, taken: Taken) -> Bytes {
+pub(crate) fn reply(bytes: Vec<u8>, taken: ReservedBytes) -> Bytes {
     if taken.permit.is_none() { Bytes::from(bytes) } else { Bytes::from_owner(HeldReply { bytes, _taken: taken }) }
 }
 
 #[cfg(test)]
 mod tests {
     use axum::body::Body;
-    use firstseen_desk::room;
+    use firstseen_backend::room;
 
     use super::*;
 
@@ -131,7 +135,7 @@ mod tests {
     async fn a_body_takes_room_until_its_reply_is_sent() {
         let all = room(1 << 20);
         let permits = all.available_permits();
-        let mut taken = Taken::new(all.clone());
+        let mut taken = ReservedBytes::new(all.clone());
         let body = whole(Body::from(vec![b'a'; 200 << 10]), 1 << 20, &mut taken).await.unwrap();
         assert_eq!(body.len(), 200 << 10);
         assert!(all.available_permits() < permits);
@@ -140,7 +144,7 @@ mod tests {
         assert!(all.available_permits() < permits, "the reply is on its way");
         drop(sent);
         assert_eq!(all.available_permits(), permits);
-        let mut taken = Taken::new(all.clone());
+        let mut taken = ReservedBytes::new(all.clone());
         let kind = whole(Body::from(vec![b'a'; 1 << 20]), 2 << 20, &mut taken).await.unwrap_err().kind();
         assert_eq!(kind, ProblemKind::NoRoom);
         let kind = whole(Body::from(vec![b'a'; 101]), 100, &mut taken).await.unwrap_err().kind();
@@ -150,7 +154,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_body_that_does_not_come_is_given_up() {
         let pending = http_body_util::StreamBody::new(nothing_comes());
-        let mut taken = Taken::new(room(1 << 20));
+        let mut taken = ReservedBytes::new(room(1 << 20));
         let problem = whole(Body::new(pending), 100, &mut taken).await.unwrap_err();
         assert_eq!(problem.kind(), ProblemKind::BodyTooSlow);
     }

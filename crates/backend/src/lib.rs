@@ -1,0 +1,20 @@
+//! The backend that all doors of a node share: authentication, rights and quotas of their clients, the open filters, and the room for
+//! bytes that connections share.
+//!
+//! A door checks [`Guest::may`] before each call, so that no client gets past its rights or its quota. This crate must not depend on
+//! protocols and sockets.
+#![warn(missing_docs)]
+
+mod filters;
+mod host;
+mod hosts;
+mod meaning;
+mod patience;
+mod room;
+
+pub use filters::{Act, Answers, Asked, Facts, Filters, OwnTime, Remembers};
+pub use host::{Guest, Host, Making, NewFilter, Refused};
+pub use hosts::Hosts;
+pub use meaning::meaning;
+pub use patience::Patience;
+pub use room::{ROOM_BYTES, room};
