@@ -153,9 +153,9 @@ fn a_run_that_is_stopped_while_a_node_hesitates_writes_nothing_that_it_does_not_
 #[test]
 fn runs_that_are_killed_lose_nothing() {
     let (folder, cluster) = stage();
-    for life_ms in [60, 90, 130, 40, 200, 75] {
+    for ttl_ms in [60, 90, 130, 40, 200, 75] {
         let mut child = start(&folder, &cluster, 0);
-        std::thread::sleep(Duration::from_millis(life_ms));
+        std::thread::sleep(Duration::from_millis(ttl_ms));
         let _ = child.kill();
         child.wait().expect("its end");
     }

@@ -27,7 +27,7 @@ fn each_command_of_a_pipeline_sees_what_those_before_have_recorded() {
     let door = Door::open(&prefixes);
     door.form("");
     for (filter, kind) in ["bloom", "cuckoo", "timing"].into_iter().enumerate() {
-        // Lives of keys differ in two of them.
+        // TtlUnits of keys differ in two of them.
         let window = match kind {
             "bloom" => "--window unbounded",
             _ => "--window 24h --clock event --lateness 0",

@@ -34,7 +34,7 @@ struct Key {
     /// Before it was sent, and after it was answered.
     asked: Instant,
     answered: Instant,
-    lifetime: Duration,
+    expiry: Duration,
     /// It was found gone.
     is_over: bool,
 }
@@ -64,29 +64,29 @@ fn unix_ms() -> u64 {
 /// Sets a key of a filter in one of the ways in which programs do.
 fn set(client: &mut Connection, dice: &mut Random, filter: &str, number: u64) -> Key {
     let name = format!("{filter}:{number}");
-    let lifetime_ms = 1_000 + dice.below(5) * 700;
+    let ttl_ms = 1_000 + dice.below(5) * 700;
     let asked = Instant::now();
     let reply: RedisResult<Value> = match dice.below(5) {
-        0 => cmd("SET").arg(&name).arg("x").arg("NX").arg("PX").arg(lifetime_ms).query(client),
-        1 => cmd("SET").arg(&name).arg("x").arg("PXAT").arg(unix_ms() + lifetime_ms).arg("NX").query(client),
+        0 => cmd("SET").arg(&name).arg("x").arg("NX").arg("PX").arg(ttl_ms).query(client),
+        1 => cmd("SET").arg(&name).arg("x").arg("PXAT").arg(unix_ms() + ttl_ms).arg("NX").query(client),
         2 => {
             let mut asked = pipe();
-            asked.cmd("SETNX").arg(&name).arg("x").cmd("PEXPIRE").arg(&name).arg(lifetime_ms);
+            asked.cmd("SETNX").arg(&name).arg("x").cmd("PEXPIRE").arg(&name).arg(ttl_ms);
             let replies: (i64, i64) = asked.query(client).expect("two replies");
             assert_eq!(replies, (1, 1), "{name}");
             Ok(Value::Okay)
         }
         3 => {
             let mut asked = pipe();
-            asked.atomic().cmd("SETNX").arg(&name).arg("x").cmd("PEXPIRE").arg(&name).arg(lifetime_ms);
+            asked.atomic().cmd("SETNX").arg(&name).arg("x").cmd("PEXPIRE").arg(&name).arg(ttl_ms);
             let replies: (i64, i64) = asked.query(client).expect("two replies");
             assert_eq!(replies, (1, 1), "{name}");
             Ok(Value::Okay)
         }
-        _ => cmd("SET").arg(&name).arg("x").arg("NX").arg("EX").arg(lifetime_ms.div_ceil(1_000)).query(client),
+        _ => cmd("SET").arg(&name).arg("x").arg("NX").arg("EX").arg(ttl_ms.div_ceil(1_000)).query(client),
     };
     assert_eq!(reply, Ok(Value::Okay), "{name}");
-    Key { name, asked, answered: Instant::now(), lifetime: Duration::from_millis(lifetime_ms), is_over: false }
+    Key { name, asked, answered: Instant::now(), expiry: Duration::from_millis(ttl_ms), is_over: false }
 }
 
 /// Asks for all keys that are there, and checks the answers; nothing where the node is away.
@@ -99,23 +99,23 @@ fn look(client: &mut Connection, keys: &mut [Key]) -> Option<()> {
     let after = Instant::now();
     for (key, is_there) in there.into_iter().zip(replies) {
         // `EX` has whole seconds, so a key may be there for up to one more.
-        let latest = key.answered + key.lifetime + Duration::from_secs(1) + LATER_MAX + SLACK;
+        let latest = key.answered + key.expiry + Duration::from_secs(1) + LATER_MAX + SLACK;
         if is_there == 1 {
             assert!(
                 before < latest,
                 "{} is there {:?} after it was set, for {:?}",
                 key.name,
                 before - key.answered,
-                key.lifetime
+                key.expiry
             );
         } else {
-            let least = key.asked + key.lifetime;
+            let least = key.asked + key.expiry;
             assert!(
                 after >= least,
                 "{} is gone {:?} after it was set, for {:?}",
                 key.name,
                 after - key.asked,
-                key.lifetime
+                key.expiry
             );
             key.is_over = true;
         }
@@ -182,8 +182,8 @@ fn keys_that_the_door_confirms_are_there_for_their_own_time() {
         (ask(&mut client, "SETNX confirmed:late x"), ask(&mut client, "PEXPIRE confirmed:late 2500")),
         (Ok(1), Ok(1))
     );
-    let (name, lifetime) = ("confirmed:late".to_owned(), Duration::from_millis(2_500));
-    keys.push(Key { name, asked, answered: Instant::now(), lifetime, is_over: false });
+    let (name, expiry) = ("confirmed:late".to_owned(), Duration::from_millis(2_500));
+    keys.push(Key { name, asked, answered: Instant::now(), expiry, is_over: false });
     let begun = Instant::now();
     while keys.iter().any(|key| !key.is_over) {
         assert!(begun.elapsed() < PATIENCE, "keys stay for ever");

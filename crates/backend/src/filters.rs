@@ -74,7 +74,7 @@ pub struct Asked<'a> {
     /// When each of them occurred, where they did not occur at the same time: then `at_ms` does not count.
     pub times_ms: &'a [u64],
     /// For how long they are remembered that are recorded, where not for the window: as [`OwnTime::For`] has it.
-    pub life_ms: Option<u64>,
+    pub ttl_ms: Option<u64>,
 }
 
 /// How a filter keeps events that are to be remembered for a time of their own.
@@ -243,15 +243,15 @@ impl Filters {
     pub async fn own_time(&self, name: &Arc<str>, asked_ms: u64) -> Result<OwnTime, FilterError> {
         let filter = self.get(name).await?;
         let group = &filter.definition().group;
-        let (tick_ms, life_ms) = match group.unit {
+        let (tick_ms, ttl_ms) = match group.unit {
             Unit::Milliseconds(tick_ms) => (tick_ms, asked_ms.div_ceil(tick_ms.max(1)).saturating_mul(tick_ms)),
             _ => (0, asked_ms),
         };
         let later_ms = LATER_TICKS * tick_ms;
-        Ok(match (filter.takes_life(life_ms), &group.window) {
-            (_, Window::Duration(window_ms)) if life_ms.saturating_add(later_ms) >= *window_ms => OwnTime::Window,
+        Ok(match (filter.takes_ttl(ttl_ms), &group.window) {
+            (_, Window::Duration(window_ms)) if ttl_ms.saturating_add(later_ms) >= *window_ms => OwnTime::Window,
             (Ok(()), _) if later_ms > asked_ms.max(LATER_MAX_MS) => OwnTime::Never(too_coarse(name, tick_ms)),
-            (Ok(()), _) => OwnTime::For(life_ms),
+            (Ok(()), _) => OwnTime::For(ttl_ms),
             (Err(error), _) => OwnTime::Never(error.to_string()),
         })
     }
@@ -292,8 +292,8 @@ async fn ask(filter: &Filter, asked: &Asked<'_>) -> Result<Answers, CallError> {
         times_ms => times_ms.to_vec(),
     };
     let fences = asked.fences;
-    let verdicts = match (asked.act, asked.names, asked.life_ms) {
-        (Act::Observe, _, Some(life_ms)) => filter.observe_digests_for(&digests, (at_ms, life_ms), &hash).await?,
+    let verdicts = match (asked.act, asked.names, asked.ttl_ms) {
+        (Act::Observe, _, Some(ttl_ms)) => filter.observe_digests_for(&digests, (at_ms, ttl_ms), &hash).await?,
         (Act::Observe, [], None) => filter.observe_digests_or(&digests, &times_ms, &hash).await?,
         (Act::Observe, names, None) => filter.observe_digests_as_or(names, &digests, &times_ms, &hash).await?,
         (Act::Test, ..) => filter.test_digests_or(&digests, &times_ms, &hash).await?,
@@ -302,8 +302,8 @@ async fn ask(filter: &Filter, asked: &Asked<'_>) -> Result<Answers, CallError> {
             let (verdicts, holds) = claimed.into_iter().map(|(decision, hold)| (granted(decision, hold), hold)).unzip();
             return Ok(Answers { verdicts, holds });
         }
-        (Act::Confirm, _, Some(life_ms)) => {
-            let confirmed = filter.confirm_digests_for(&digests, fences, (at_ms, life_ms), &hash).await?;
+        (Act::Confirm, _, Some(ttl_ms)) => {
+            let confirmed = filter.confirm_digests_for(&digests, fences, (at_ms, ttl_ms), &hash).await?;
             confirmed.into_iter().map(done).collect()
         }
         (Act::Confirm, _, None) => {

@@ -137,7 +137,7 @@ impl Held {
         }
         let digest = [filter.secret().digest(&self.event)];
         let events = Events { fences: &[self.fence], ..Events::plain(&digest, self.time_ms.as_slice()) };
-        let asked = Asked { operation: Operation::Release, life_ms: None, deadline: filter.core().deadline() };
+        let asked = Asked { operation: Operation::Release, ttl_ms: None, deadline: filter.core().deadline() };
         filter.queue_many(&ManyCall::new(1, None), 0, events, asked);
     }
 }

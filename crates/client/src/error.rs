@@ -194,9 +194,9 @@ pub enum CallError {
         /// The filter that was asked.
         filter: String,
     },
-    /// Events of the filter are all remembered for its window, or for so long at most.
-    #[error("an event of filter `{filter}` has no life of its own: {reason}")]
-    Life {
+    /// The filter cannot remember an event for the requested time to live.
+    #[error("filter `{filter}` cannot keep this time to live: {reason}")]
+    Ttl {
         /// The filter.
         filter: String,
         /// Why.

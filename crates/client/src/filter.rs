@@ -350,7 +350,7 @@ impl Filter {
         if !filter.core().reserve(1, deadline).await? {
             return Ok(Answer::undecided(Reason::Overloaded));
         }
-        match filter.queue_one(digest, time_ms, name, Asked { operation, life_ms: None, deadline }) {
+        match filter.queue_one(digest, time_ms, name, Asked { operation, ttl_ms: None, deadline }) {
             Ok(answer) => answer.await.map_err(|_| CallError::Closed),
             Err(answer) => Ok(answer),
         }
@@ -409,7 +409,7 @@ impl Filter {
                 left.iter().filter_map(|event| events.names.get(*event).copied()).collect();
             let fences: Vec<Fence> = left.iter().filter_map(|event| events.fences.get(*event).copied()).collect();
             let some =
-                Events { digests: &digests, times_ms: &times_ms, names: &names, fences: &fences, life: events.life };
+                Events { digests: &digests, times_ms: &times_ms, names: &names, fences: &fences, ttl: events.ttl };
             let (answered, held, _) = self.ask_many(filter, operation, some, Some(deadline), trace).await?;
             if !held.is_empty() {
                 holds.resize(answers.len(), Hold::None);
@@ -431,11 +431,11 @@ impl Filter {
         trace: Option<TraceParent>,
     ) -> Result<(Vec<Answer>, Vec<Hold>, Instant), CallError> {
         let Events { digests, names, fences, .. } = events;
-        // Each filter of a line counts a life by its own window.
-        let counted = events.life.map(|life| filter.count_life(life)).transpose()?;
-        let life_ms = counted.and_then(|counted| counted.by_nodes_ms);
-        let times_of_life = counted.and_then(|counted| counted.time_ms).map(|time_ms| vec![time_ms; digests.len()]);
-        let times_ms = if counted.is_some() { times_of_life.as_deref().unwrap_or_default() } else { events.times_ms };
+        // Each filter of a line counts a ttl by its own window.
+        let counted = events.ttl.map(|ttl| filter.count_ttl(ttl)).transpose()?;
+        let ttl_ms = counted.and_then(|counted| counted.by_nodes_ms);
+        let times_of_ttl = counted.and_then(|counted| counted.time_ms).map(|time_ms| vec![time_ms; digests.len()]);
+        let times_ms = if counted.is_some() { times_of_ttl.as_deref().unwrap_or_default() } else { events.times_ms };
         self.check(filter, operation, !times_ms.is_empty() || digests.is_empty())?;
         check_lengths("times", digests.len(), times_ms.len().min(digests.len()))?;
         check_lengths("names", digests.len(), names.len())?;
@@ -465,9 +465,9 @@ impl Filter {
                 times_ms: times_ms.get(range.start..).unwrap_or(&[]),
                 names: names.get(range.clone()).unwrap_or(&[]),
                 fences: fences.get(range).unwrap_or(&[]),
-                life: None,
+                ttl: None,
             };
-            filter.queue_many(&call, from as u32, events, Asked { operation, life_ms, deadline });
+            filter.queue_many(&call, from as u32, events, Asked { operation, ttl_ms, deadline });
         }
         let answers = call.wait().await;
         Ok((answers, call.holds(), deadline))

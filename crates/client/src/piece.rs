@@ -104,13 +104,13 @@ impl Piece {
         for (index, event) in (0..).zip(&events) {
             filter.prober().push(event.digest, &mut probes);
             add_to_runs(&mut runs, event.group);
-            if asked.life_ms.is_none() && filter.audits(event.digest) {
+            if asked.ttl_ms.is_none() && filter.audits(event.digest) {
                 audited.push(AuditedEvent { event: index, digest: event.digest });
             }
         }
-        let times = Times { base_unit, ticks, clock_ms, life_ms: asked.life_ms };
+        let times = Times { base_unit, ticks, clock_ms, ttl_ms: asked.ttl_ms };
         // Only nodes know when events end that have lives of their own.
-        let remembers = filter.remembers() && asked.operation == Operation::Observe && asked.life_ms.is_none();
+        let remembers = filter.remembers() && asked.operation == Operation::Observe && asked.ttl_ms.is_none();
         let digests = if remembers { events.iter().map(|event| event.digest).collect() } else { Vec::new() };
         let local_tick = if remembers { filter.local_tick(still) } else { still };
         let sequence = filter.core().next_sequence();
@@ -129,7 +129,7 @@ impl Piece {
         let mut callers = Callers::with_events(events as usize);
         callers.push_many(call, 0..events);
         let sequence = filter.core().next_sequence();
-        let asked = Asked { operation, life_ms: times.life_ms, deadline };
+        let asked = Asked { operation, ttl_ms: times.ttl_ms, deadline };
         let mut piece = Self::begin(filter, sequence, asked, vec![GroupRun { group, events }], probes, times, callers);
         (piece.from, piece.again) = (Some(from), again);
         piece.content = piece.packed();
@@ -207,7 +207,7 @@ impl Piece {
             epoch: Epoch::default(),
             incarnation: Incarnation(0),
             operation: self.operation,
-            life_ms: self.times.life_ms,
+            ttl_ms: self.times.ttl_ms,
             deadline_in_ms: 0,
             base_unit: self.times.base_unit,
             clock_ms: self.times.clock_ms,
@@ -340,7 +340,7 @@ impl Piece {
         drop(groups);
         let some = |ticks: &[Tick]| events.iter().filter_map(|event| ticks.get(*event).copied()).collect();
         let times = Times { ticks: some(&self.times.ticks), ..self.times };
-        let asked = Asked { operation: self.operation, life_ms: times.life_ms, deadline: self.deadline };
+        let asked = Asked { operation: self.operation, ttl_ms: times.ttl_ms, deadline: self.deadline };
         let callers = self.callers.take_some(events.iter().copied());
         let mut part = Self::begin(self.filter.clone(), self.sequence, asked, runs, probes, times, callers);
         part.names = events.iter().filter_map(|event| self.names.get(*event).copied()).collect();

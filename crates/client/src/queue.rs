@@ -1,6 +1,6 @@
 //! Events that wait for a batch to one node.
 //!
-//! Promises: first in, first out; a batch has events of one operation and one life only, all named or none. Must not know: when a batch is
+//! Promises: first in, first out; a batch has events of one operation and one ttl only, all named or none. Must not know: when a batch is
 //! due.
 
 use std::collections::VecDeque;
@@ -44,7 +44,7 @@ pub(crate) struct WhenRun {
 pub(crate) struct Asked {
     pub(crate) operation: Operation,
     /// For how long nodes remember the events that they record, where that is not the window, and not said by times.
-    pub(crate) life_ms: Option<u64>,
+    pub(crate) ttl_ms: Option<u64>,
     pub(crate) deadline: Instant,
 }
 
@@ -58,22 +58,22 @@ pub(crate) struct Events<'a> {
     /// One an event where these are confirmed or released.
     pub(crate) fences: &'a [Fence],
     /// For how long all events are remembered, if not for the window. Their times follow from it, and replace `times_ms`.
-    pub(crate) life: Option<Life>,
+    pub(crate) ttl: Option<Ttl>,
 }
 
 /// For how long an event that occurs now is remembered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Life {
+pub(crate) struct Ttl {
     /// Milliseconds since 1970.
     pub(crate) now_ms: u64,
     /// Milliseconds.
-    pub(crate) life_ms: u64,
+    pub(crate) ttl_ms: u64,
 }
 
 impl<'a> Events<'a> {
     /// Events without names and fences.
     pub(crate) fn plain(digests: &'a [Digest], times_ms: &'a [u64]) -> Self {
-        Self { digests, times_ms, names: &[], fences: &[], life: None }
+        Self { digests, times_ms, names: &[], fences: &[], ttl: None }
     }
 }
 
@@ -162,7 +162,7 @@ impl Queue {
         // The first event may always go, however far the clock stepped for it.
         let events_max = in_span.map(|run| run.events).sum::<usize>().clamp(1, events_max.max(1));
         let fits = |segment: &&Segment| {
-            (segment.asked.operation, segment.asked.life_ms) == (asked.operation, asked.life_ms)
+            (segment.asked.operation, segment.asked.ttl_ms) == (asked.operation, asked.ttl_ms)
                 && segment.is_named == is_named
                 && segment.asked.deadline <= asked.deadline + DEADLINE_SPREAD
         };
@@ -303,7 +303,7 @@ mod tests {
     async fn batches_are_of_one_operation_and_end_where_the_clock_goes_too_far() {
         let mut queue = Queue::default();
         let asked =
-            Asked { operation: Operation::Observe, life_ms: None, deadline: Instant::now() + Duration::from_secs(1) };
+            Asked { operation: Operation::Observe, ttl_ms: None, deadline: Instant::now() + Duration::from_secs(1) };
         let call = ManyCall::new(6, None);
         for (index, (before, clock)) in (0..).zip([(0, 0), (0, 5), (5, 10), (10, 11), (11, 30)]) {
             queue.push(event(index), when(before, clock), None);
@@ -328,7 +328,7 @@ mod tests {
     async fn events_of_one_place_in_time_are_shared_out_over_batches() {
         let mut queue = Queue::default();
         let asked =
-            Asked { operation: Operation::Observe, life_ms: None, deadline: Instant::now() + Duration::from_secs(1) };
+            Asked { operation: Operation::Observe, ttl_ms: None, deadline: Instant::now() + Duration::from_secs(1) };
         let call = ManyCall::new(5, None);
         (0..5).for_each(|index| push_of(&mut queue, &call, index, when(7, 7), asked));
         let runs = |taken: Taken| taken.whens.iter().map(|run| (run.when, run.events)).collect::<Vec<_>>();
@@ -343,7 +343,7 @@ mod tests {
         let call = ManyCall::new(3, None);
         for (index, after_ms) in [(0, 0), (1, 90), (2, 900)] {
             let asked =
-                Asked { operation: Operation::Observe, life_ms: None, deadline: now + Duration::from_millis(after_ms) };
+                Asked { operation: Operation::Observe, ttl_ms: None, deadline: now + Duration::from_millis(after_ms) };
             push_of(&mut queue, &call, index, when(0, 0), asked);
         }
         assert_eq!(queue.take(4, UnitNumber(10)).map(|batch| indices(&batch)), Some(vec![0, 1]));
@@ -357,7 +357,7 @@ mod tests {
         for index in 0..2 {
             let asked = Asked {
                 operation: Operation::Observe,
-                life_ms: None,
+                ttl_ms: None,
                 deadline: now + Duration::from_secs(index.into()),
             };
             push_of(&mut queue, &call, index, when(0, 0), asked);

@@ -1,8 +1,8 @@
-//! Calls on other terms: events that are remembered for less than their filter's window, as each has a life of its own, and answers
+//! Calls on other terms: events that are remembered for less than their filter's window, as each has a ttl of its own, and answers
 //! that are waited for no longer than the caller likes.
 //!
-//! What [`firstseen_filter::LifeError`] says is refused before anything is sent. An event lives at least as long as was asked, and two
-//! of its filter's units longer at most. This module must not depend on how events travel.
+//! What [`firstseen_filter::TtlError`] says is refused before anything is sent. An event is remembered for its time to live at least, and
+//! for two of its filter's units longer at most. This module must not depend on how events travel.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::claims::{Confirming, confirming};
 use crate::error::CallError;
 use crate::filter::{Filter, Verdict};
 use crate::intake::FilterCore;
-use crate::queue::{Events, Life};
+use crate::queue::{Events, Ttl};
 use crate::wait::Wait;
 
 impl Filter {
@@ -25,114 +25,114 @@ impl Filter {
         Self::new(self.opened().clone(), Wait::at_most(wait_max))
     }
 
-    /// Whether an event of the filter can be remembered for `life_ms` instead of the window, as its kind allows that. Where the filter
+    /// Whether an event of the filter can be remembered for `ttl_ms` instead of the window, as its kind allows that. Where the filter
     /// is in a tree, its events must bring their times, and none of them may come late.
     ///
     /// # Errors
-    /// [`CallError::Life`] says why not.
-    pub fn takes_life(&self, life_ms: u64) -> Result<(), CallError> {
+    /// [`CallError::Ttl`] says why not.
+    pub fn takes_ttl(&self, ttl_ms: u64) -> Result<(), CallError> {
         // Any unit that is late enough will do.
-        self.newest().unit_of_life(life_ms, UnitNumber::LAST).map(drop)
+        self.newest().unit_of_ttl(ttl_ms, UnitNumber::LAST).map(drop)
     }
 
     /// Like [`Self::observe_digests_or`], for events that occur at `now_ms`, milliseconds since 1970, and are remembered for
-    /// `life_ms`: at least so long, and two units of the filter longer at most. An event that is known lives on as it did.
+    /// `ttl_ms`: at least so long, and two units of the filter longer at most. The expiry of a known event does not change.
     ///
     /// # Errors
-    /// [`CallError`]; [`CallError::Life`] where the filter remembers all events for its window.
+    /// [`CallError`]; [`CallError::Ttl`] where the filter remembers all events for its window.
     pub async fn observe_digests_for(
         &self,
         digests: &[Digest],
-        (now_ms, life_ms): (u64, u64),
+        (now_ms, ttl_ms): (u64, u64),
         rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
     ) -> Result<Vec<Verdict>, CallError> {
-        self.takes_life(life_ms)?;
-        let life = Life { now_ms, life_ms };
-        if !self.opened().core().limits().rules.keep(Rule::CountsLivesByEachWindow)
-            && let CountedLife { time_ms: Some(time_ms), by_nodes_ms: None } = self.newest().count_life(life)?
+        self.takes_ttl(ttl_ms)?;
+        let ttl = Ttl { now_ms, ttl_ms };
+        if !self.opened().core().limits().rules.keep(Rule::CountsTtlByEachWindow)
+            && let CountedTtl { time_ms: Some(time_ms), by_nodes_ms: None } = self.newest().count_ttl(ttl)?
         {
             let times_ms = vec![time_ms; digests.len()];
             return self.verdicts(Operation::Observe, Events::plain(digests, &times_ms), (self.secret(), rehash)).await;
         }
-        let events = Events { life: Some(life), ..Events::plain(digests, &[]) };
+        let events = Events { ttl: Some(ttl), ..Events::plain(digests, &[]) };
         self.verdicts(Operation::Observe, events, (self.secret(), rehash)).await
     }
 
-    /// Like [`Self::confirm_digests_or`], for events that are remembered for `life_ms` from `now_ms` on, as
+    /// Like [`Self::confirm_digests_or`], for events that are remembered for `ttl_ms` from `now_ms` on, as
     /// [`Self::observe_digests_for`] has it.
     ///
     /// # Errors
-    /// [`CallError`]; [`CallError::Life`] where the filter remembers all events for its window.
+    /// [`CallError`]; [`CallError::Ttl`] where the filter remembers all events for its window.
     pub async fn confirm_digests_for(
         &self,
         digests: &[Digest],
         fences: &[Fence],
-        (now_ms, life_ms): (u64, u64),
+        (now_ms, ttl_ms): (u64, u64),
         rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
     ) -> Result<Vec<Confirming>, CallError> {
-        self.takes_life(life_ms)?;
-        let events = Events { fences, life: Some(Life { now_ms, life_ms }), ..Events::plain(digests, &[]) };
+        self.takes_ttl(ttl_ms)?;
+        let events = Events { fences, ttl: Some(Ttl { now_ms, ttl_ms }), ..Events::plain(digests, &[]) };
         let confirmed = self.by_fences_of(Operation::Confirm, events, (self.secret(), rehash)).await?;
         Ok(confirmed.into_iter().map(confirming).collect())
     }
 }
 
-/// How a filter counts the life of events.
+/// How a filter counts the ttl of events.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CountedLife {
+pub(crate) struct CountedTtl {
     /// The time that events bring, where they bring one.
     pub(crate) time_ms: Option<u64>,
-    /// The life that nodes count, where the time does not say it.
+    /// The ttl that nodes count, where the time does not say it.
     pub(crate) by_nodes_ms: Option<u64>,
 }
 
 impl FilterCore {
-    /// Returns how this filter counts a life. Where events bring their times, and never come late, the time says it: as if the event
+    /// Returns how this filter counts a ttl. Where events bring their times, and never come late, the time says it: as if the event
     /// had occurred so much earlier, while the clock shows the present. Elsewhere nodes count it from the time that they stamp.
     ///
     /// # Errors
-    /// [`CallError::Life`] if the filter cannot remember an event for that time.
-    pub(crate) fn count_life(&self, life: Life) -> Result<CountedLife, CallError> {
-        let now_ms = self.needs_times().then_some(life.now_ms);
+    /// [`CallError::Ttl`] if the filter cannot remember an event for that time.
+    pub(crate) fn count_ttl(&self, ttl: Ttl) -> Result<CountedTtl, CallError> {
+        let now_ms = self.needs_times().then_some(ttl.now_ms);
         let is_said_by_times = now_ms.is_some() && self.record().definition.group.rule.lateness_units == 0;
         let counted = if is_said_by_times {
-            self.backdated(life).map(|time_ms| CountedLife { time_ms: Some(time_ms), by_nodes_ms: None })
+            self.backdated(ttl).map(|time_ms| CountedTtl { time_ms: Some(time_ms), by_nodes_ms: None })
         } else {
-            let fits = self.unit_of_life(life.life_ms, UnitNumber::LAST);
-            fits.map(|_| CountedLife { time_ms: now_ms, by_nodes_ms: Some(life.life_ms) })
+            let fits = self.unit_of_ttl(ttl.ttl_ms, UnitNumber::LAST);
+            fits.map(|_| CountedTtl { time_ms: now_ms, by_nodes_ms: Some(ttl.ttl_ms) })
         };
         match counted {
             // A filter that was altered records nothing: it is only asked whether it has the event now.
-            Err(_) if self.is_followed() => Ok(CountedLife { time_ms: now_ms, by_nodes_ms: None }),
+            Err(_) if self.is_followed() => Ok(CountedTtl { time_ms: now_ms, by_nodes_ms: None }),
             counted => counted,
         }
     }
 
-    fn backdated(&self, Life { now_ms, life_ms }: Life) -> Result<u64, CallError> {
+    fn backdated(&self, Ttl { now_ms, ttl_ms }: Ttl) -> Result<u64, CallError> {
         let Some(now_unit) = self.catch_up(Some(now_ms)) else {
-            return Err(self.keeps_no_life("its nodes stamp events (--clock wall)"));
+            return Err(self.keeps_no_ttl("its nodes stamp events (--clock wall)"));
         };
-        let unit = self.unit_of_life(life_ms, now_unit)?;
+        let unit = self.unit_of_ttl(ttl_ms, now_unit)?;
         match &self.record().definition.group.unit {
             Unit::Milliseconds(unit_ms) => Ok(unit.0.saturating_mul(*unit_ms)),
-            _ => Err(self.keeps_no_life("its window is not counted in milliseconds")),
+            _ => Err(self.keeps_no_ttl("its window is not counted in milliseconds")),
         }
     }
 
-    fn keeps_no_life(&self, reason: impl ToString) -> CallError {
-        CallError::Life { filter: self.record().name.clone(), reason: reason.to_string() }
+    fn keeps_no_ttl(&self, reason: impl ToString) -> CallError {
+        CallError::Ttl { filter: self.record().name.clone(), reason: reason.to_string() }
     }
 
-    fn unit_of_life(&self, life_ms: u64, now_unit: UnitNumber) -> Result<UnitNumber, CallError> {
+    fn unit_of_ttl(&self, ttl_ms: u64, now_unit: UnitNumber) -> Result<UnitNumber, CallError> {
         let record = self.record();
-        // Other levels of a tree are told the times of events, and no lives.
+        // Other levels of a tree are told the times of events, and no time to live.
         if record.branch.is_some() && !self.needs_times() {
-            return Err(self.keeps_no_life("it is in a tree, and its nodes stamp events (--clock wall)"));
+            return Err(self.keeps_no_ttl("it is in a tree, and its nodes stamp events (--clock wall)"));
         }
         if record.branch.is_some() && record.definition.group.rule.lateness_units > 0 {
-            return Err(self.keeps_no_life("it is in a tree, and its events may come late (--lateness)"));
+            return Err(self.keeps_no_ttl("it is in a tree, and its events may come late (--lateness)"));
         }
-        let stamp = record.definition.group.stamp_for(life_ms, now_unit);
-        stamp.map(|stamp| stamp.unit).map_err(|error| self.keeps_no_life(error))
+        let stamp = record.definition.group.stamp_for(ttl_ms, now_unit);
+        stamp.map(|stamp| stamp.unit).map_err(|error| self.keeps_no_ttl(error))
     }
 }

@@ -22,7 +22,7 @@ pub(crate) struct Question {
     /// When the events occurred, in milliseconds since 1970; now where it is left out.
     pub(crate) at_ms: Option<u64>,
     /// For how long they are remembered, in milliseconds; for the window where it is left out.
-    pub(crate) life_ms: Option<u64>,
+    pub(crate) ttl_ms: Option<u64>,
 }
 
 /// Events of one question.
@@ -89,7 +89,7 @@ impl Batch {
 
     /// Asks about all of them.
     pub(crate) async fn ask(&self, desk: Desk<'_>) -> Result<Answers, NotAsked> {
-        let Question { filter, act, at_ms, life_ms } = &self.question;
+        let Question { filter, act, at_ms, ttl_ms } = &self.question;
         let count = self.ends.len();
         match desk.guest.may(act.verb(), filter, u32::try_from(count).unwrap_or(u32::MAX)) {
             Ok(()) => {}
@@ -104,7 +104,7 @@ impl Batch {
             act: *act,
             at_ms: at_ms.map_or(desk.now_ms, Ok),
             times_ms: &[],
-            life_ms: *life_ms,
+            ttl_ms: *ttl_ms,
         };
         // What is let go is not to be confirmed meanwhile.
         for (event, fence) in self.fences.iter().enumerate() {

@@ -43,7 +43,7 @@ pub(crate) struct Claimed {
     pub(crate) at_ms: u64,
     pub(crate) asked_at: Instant,
     /// For how long it is remembered from then on, where not for the window.
-    pub(crate) life_ms: Option<u64>,
+    pub(crate) ttl_ms: Option<u64>,
     pub(crate) fence: Fence,
     /// The client that claimed it, whose rights count when it is confirmed.
     pub(crate) guest: Arc<dyn Guest>,
@@ -52,12 +52,12 @@ pub(crate) struct Claimed {
 impl Claimed {
     /// How much is left of the time for which it is remembered, in milliseconds; none where that is the window.
     fn left_ms(&self, now: Instant) -> Option<u64> {
-        self.life_ms.map(|life_ms| life_ms.saturating_sub(self.elapsed_ms(now)))
+        self.ttl_ms.map(|ttl_ms| ttl_ms.saturating_sub(self.elapsed_ms(now)))
     }
 
     /// From when on it is remembered: what is left of a time of its own counts from now, the window from when the event occurred.
     fn counts_from_ms(&self, now: Instant) -> u64 {
-        match self.life_ms {
+        match self.ttl_ms {
             Some(_) => self.at_ms.saturating_add(self.elapsed_ms(now)),
             None => self.at_ms,
         }
@@ -177,14 +177,14 @@ impl Confirmer {
         is_added
     }
 
-    /// Whether the event of this grant waits; it is remembered for `life_ms` from `now` on then, or for the window where that is none.
-    pub(crate) fn set_life(&self, filter: &str, item: &[u8], fence: Fence, now: Instant, life_ms: Option<u64>) -> bool {
+    /// Whether the event of this grant waits; it is remembered for `ttl_ms` from `now` on then, or for the window where that is none.
+    pub(crate) fn set_ttl(&self, filter: &str, item: &[u8], fence: Fence, now: Instant, ttl_ms: Option<u64>) -> bool {
         self.change(|waiting| {
             let Some(due) = waiting.claims.get_mut(&(key(filter, item), fence)) else { return false };
             let claimed = &mut due.claimed;
             claimed.at_ms = claimed.at_ms.saturating_add(claimed.elapsed_ms(now));
             claimed.asked_at = now;
-            claimed.life_ms = life_ms;
+            claimed.ttl_ms = ttl_ms;
             true
         })
     }
@@ -265,16 +265,16 @@ impl Confirmer {
         if due.is_empty() {
             return due;
         }
-        let mut by_life: BTreeMap<Option<u64>, Vec<Due>> = BTreeMap::new();
+        let mut by_ttl: BTreeMap<Option<u64>, Vec<Due>> = BTreeMap::new();
         for due in due {
             match due.claimed.left_ms(Instant::now()) {
                 // Its time is over: the key is free, whether it is recorded or not.
                 Some(0) => {}
-                Some(left_ms) => by_life.entry(life_for(filters, filter, left_ms).await).or_default().push(due),
-                None => by_life.entry(None).or_default().push(due),
+                Some(left_ms) => by_ttl.entry(ttl_for(filters, filter, left_ms).await).or_default().push(due),
+                None => by_ttl.entry(None).or_default().push(due),
             }
         }
-        let calls = by_life.into_iter().map(|(life_ms, due)| self.unanswered(filters, filter, due, life_ms));
+        let calls = by_ttl.into_iter().map(|(ttl_ms, due)| self.unanswered(filters, filter, due, ttl_ms));
         join_all(calls).await.into_iter().flatten().collect()
     }
 
@@ -284,7 +284,7 @@ impl Confirmer {
         filters: &Filters,
         filter: &Arc<str>,
         mut due: Vec<Due>,
-        life_ms: Option<u64>,
+        ttl_ms: Option<u64>,
     ) -> Vec<Due> {
         let now = Instant::now();
         // All events of a call have one time: that of the latest is in the window for the longest.
@@ -298,7 +298,7 @@ impl Confirmer {
             act: Act::Confirm,
             at_ms: Ok(at_ms),
             times_ms: &[],
-            life_ms,
+            ttl_ms,
         };
         let verdicts = filters.ask(filter, &asked, None).await.map(|answers| answers.verdicts).unwrap_or_default();
         let mut verdicts = verdicts.into_iter();
@@ -337,9 +337,9 @@ impl Confirmer {
 }
 
 /// For how long an event is remembered of whose time so much is left; none where that is the window.
-async fn life_for(filters: &Filters, filter: &Arc<str>, left_ms: u64) -> Option<u64> {
+async fn ttl_for(filters: &Filters, filter: &Arc<str>, left_ms: u64) -> Option<u64> {
     match filters.own_time(filter, left_ms).await {
-        Ok(OwnTime::For(life_ms)) => Some(life_ms),
+        Ok(OwnTime::For(ttl_ms)) => Some(ttl_ms),
         Ok(OwnTime::Window) => None,
         Ok(OwnTime::Never(reason)) => {
             tracing::warn!(filter = &**filter, reason, "the filter was altered: keys are remembered for its window");
@@ -410,7 +410,7 @@ mod tests {
             item: item.into(),
             at_ms: 0,
             asked_at: Instant::now(),
-            life_ms: None,
+            ttl_ms: None,
             fence: fence(number),
             guest: Arc::new(Somebody { may: true }),
         }

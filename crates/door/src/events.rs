@@ -238,7 +238,7 @@ fn conclude(
 
 /// Keeps in mind that the connection holds an event, or holds it no more.
 fn keep(event: usize, (batch, answers): (&Batch, &Answers), (desk, own): (Desk<'_>, &mut OwnClaims)) {
-    let Question { filter, act, at_ms, life_ms } = batch.question();
+    let Question { filter, act, at_ms, ttl_ms } = batch.question();
     let item = batch.item(event);
     if let Some(fence) = batch.fence(event) {
         match answers.verdicts.get(event) {
@@ -259,7 +259,7 @@ fn keep(event: usize, (batch, answers): (&Batch, &Answers), (desk, own): (Desk<'
             item: item.into(),
             at_ms,
             asked_at: desk.asked_at,
-            life_ms: *life_ms,
+            ttl_ms: *ttl_ms,
             fence: *fence,
             guest: desk.guest.clone(),
         };
@@ -276,8 +276,8 @@ fn keep(event: usize, (batch, answers): (&Batch, &Answers), (desk, own): (Desk<'
 mod tests {
     use super::*;
 
-    fn question(filter: &str, act: Act, life_ms: Option<u64>) -> Question {
-        Question { filter: filter.into(), act, at_ms: None, life_ms }
+    fn question(filter: &str, act: Act, ttl_ms: Option<u64>) -> Question {
+        Question { filter: filter.into(), act, at_ms: None, ttl_ms }
     }
 
     /// Whether commands with one event each were added, and in how many calls all travel.
@@ -298,9 +298,9 @@ mod tests {
         });
         let (added, calls) = add(&mut gathered, turns);
         assert!(added.iter().all(|added| *added) && calls == 3);
-        // Lives differ from key to key.
-        let lives = (0..61).map(|life| (question("g", Act::Observe, Some(life)), format!("life {life}")));
-        let (added, calls) = add(&mut gathered, lives);
+        // TtlUnits differ from key to key.
+        let ttls = (0..61).map(|ttl| (question("g", Act::Observe, Some(ttl)), format!("ttl {ttl}")));
+        let (added, calls) = add(&mut gathered, ttls);
         assert!(added.iter().all(|added| *added) && calls == BATCHES_MAX);
         assert_eq!(add(&mut gathered, [(question("h", Act::Test, None), "x".into())]).0, [false], "too many calls");
         assert_eq!(add(&mut gathered, [(question("g", Act::Observe, None), "x".into())]).0, [true]);

@@ -296,8 +296,8 @@ impl Session {
     /// Holds a `SETNX` back, or gives it the time that its `EXPIRE` names; returns the command that is to be carried out now.
     async fn hold_back<'a>(&mut self, request: Request<'a>) -> Option<Request<'a>> {
         match request {
-            Request::Keys(KeyRequest::Expire { key, lifetime }) if self.held_back.gets_time(key) => {
-                self.gather(wanted::set_nx_for(key, lifetime)).await;
+            Request::Keys(KeyRequest::Expire { key, expiry }) if self.held_back.gets_time(key) => {
+                self.gather(wanted::set_nx_for(key, expiry)).await;
             }
             _ => self.release_held_back().await,
         }

@@ -48,7 +48,7 @@ impl Kind {
     }
 
     /// Whether one event can be remembered for less than the window ([`crate::FilterDefinition::stamp_for`]).
-    pub fn takes_lives(self) -> bool {
+    pub fn takes_ttl(self) -> bool {
         match self {
             Self::Timing | Self::Cuckoo => true,
             Self::Bloom | Self::Generations | Self::Counting | Self::Stable | Self::Decaying => false,

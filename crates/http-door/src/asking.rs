@@ -48,8 +48,8 @@ pub(crate) async fn ask(
             )));
         }
     }
-    let life_ms = match asking.ttl_ms {
-        Some(ttl_ms) => life(filters, name, facts, ttl_ms).await?,
+    let ttl_ms = match asking.ttl_ms {
+        Some(ttl_ms) => ttl(filters, name, facts, ttl_ms).await?,
         None => None,
     };
     let items: Vec<&[u8]> = asking.events.iter().map(|event| &**event).collect();
@@ -60,7 +60,7 @@ pub(crate) async fn ask(
         act,
         at_ms: filters.now_ms(),
         times_ms: &asking.times_ms,
-        life_ms,
+        ttl_ms,
     };
     let asked_at = Instant::now();
     let mut answers = match filters.ask(name, &asked, None).await {
@@ -121,7 +121,7 @@ fn act(name: &str, kind: CallKind, facts: Facts, asking: &Asking<'_>) -> Result<
 }
 
 /// The time to live of an event as the filter counts it; none where it is the window.
-async fn life(filters: &Filters, name: &Arc<str>, facts: Facts, ttl_ms: u64) -> Result<Option<u64>, Problem> {
+async fn ttl(filters: &Filters, name: &Arc<str>, facts: Facts, ttl_ms: u64) -> Result<Option<u64>, Problem> {
     if facts.remembers < Remembers::ForMs(ttl_ms) {
         let most = match facts.remembers {
             Remembers::ForMs(ms) => format!("for {ms} ms at most"),
@@ -132,7 +132,7 @@ async fn life(filters: &Filters, name: &Arc<str>, facts: Facts, ttl_ms: u64) -> 
         )));
     }
     match filters.own_time(name, ttl_ms).await.map_err(not_opened)? {
-        OwnTime::For(life_ms) => Ok(Some(life_ms)),
+        OwnTime::For(ttl_ms) => Ok(Some(ttl_ms)),
         OwnTime::Window => Ok(None),
         OwnTime::Never(reason) => Err(Problem::impossible(format_args!(
             "{reason}; leave ttl_ms out, and events are remembered for the window"

@@ -13,8 +13,8 @@
 #![warn(missing_docs)]
 
 mod command;
+mod expiry;
 mod inline;
-mod lifetime;
 mod limits;
 mod number;
 mod parser;
@@ -25,7 +25,7 @@ mod request;
 mod table;
 
 pub use command::{ArgumentIter, Arguments, Command, KeptCommand};
-pub use lifetime::Lifetime;
+pub use expiry::Expiry;
 pub use limits::Limits;
 pub use parser::Parser;
 pub use protocol_error::ProtocolError;

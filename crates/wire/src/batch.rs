@@ -30,7 +30,7 @@ pub struct BatchHeader {
     /// What is done with the events.
     pub operation: Operation,
     /// For how long events are remembered that are observed or confirmed, where not for the window.
-    pub life_ms: Option<u64>,
+    pub ttl_ms: Option<u64>,
     /// Milliseconds for which the producer still waits for the answer.
     pub deadline_in_ms: u32,
     /// The producer's clock before the first event, in units of the window.
@@ -118,7 +118,7 @@ pub fn encode(header: &BatchHeader, runs: &[Run<'_>]) -> Result<proto::Batch, Wi
         filter_id: header.filter.0,
         filter_epoch: header.epoch.0,
         incarnation: header.incarnation.0,
-        operation: operation_message(header.operation, header.life_ms)?.into(),
+        operation: operation_message(header.operation, header.ttl_ms)?.into(),
         deadline_ms: header.deadline_in_ms,
         runs: run_pairs(&lengths),
         events,
@@ -137,7 +137,7 @@ pub fn encode(header: &BatchHeader, runs: &[Run<'_>]) -> Result<proto::Batch, Wi
         audited_false_positives: 0,
         lease_ms: if let Operation::Claim { lease_ms } = header.operation { lease_ms } else { 0 },
         fences: pack_fences(&fences).into(),
-        life_ms: header.life_ms.unwrap_or_default(),
+        ttl_ms: header.ttl_ms.unwrap_or_default(),
     })
 }
 
@@ -154,7 +154,7 @@ pub fn decode_header(batch: &proto::Batch) -> Result<BatchHeader, WireError> {
         epoch: Epoch(batch.filter_epoch),
         incarnation: Incarnation(batch.incarnation),
         operation: operation(batch.operation, batch.lease_ms)?,
-        life_ms: life_ms(batch)?,
+        ttl_ms: ttl_ms(batch)?,
         deadline_in_ms: batch.deadline_ms,
         base_unit: UnitNumber(batch.base_unit),
         clock_ms: read_ms(batch.clock_ms),
@@ -209,7 +209,7 @@ pub fn decode(batch: &proto::Batch, shape: BatchShape, spare: &mut Vec<Probes>) 
         unpack_probes(own, events, &mut probes)?;
         let base_unit = UnitNumber(batch.base_unit);
         let ticks = if has_ticks { unpack_ticks(&mut ticks, events, base_unit)? } else { Vec::new() };
-        let times = Times { base_unit, ticks, clock_ms: read_ms(batch.clock_ms), life_ms: life_ms(batch)? };
+        let times = Times { base_unit, ticks, clock_ms: read_ms(batch.clock_ms), ttl_ms: ttl_ms(batch)? };
         let (own, others) = names.split_at(names.len().min(events * NAME_BYTES));
         names = others;
         let names = own.chunks_exact(NAME_BYTES).map(unpack_name).collect();
@@ -264,12 +264,12 @@ pub(crate) fn unpack_name(bytes: &[u8]) -> SubmissionName {
     SubmissionName { source: u128::from_le_bytes(source), number: u64::from_le_bytes(number) }
 }
 
-fn operation_message(operation: Operation, life_ms: Option<u64>) -> Result<proto::Operation, WireError> {
-    if let Some(life_ms) = life_ms {
+fn operation_message(operation: Operation, ttl_ms: Option<u64>) -> Result<proto::Operation, WireError> {
+    if let Some(ttl_ms) = ttl_ms {
         return match operation {
             Operation::Observe => Ok(proto::Operation::ObserveFor),
             Operation::Confirm => Ok(proto::Operation::ConfirmFor),
-            _ => Err(WireError::Invalid { field: "life_ms", value: life_ms }),
+            _ => Err(WireError::Invalid { field: "ttl_ms", value: ttl_ms }),
         };
     }
     Ok(match operation {
@@ -301,13 +301,13 @@ fn operation(value: i32, lease_ms: u32) -> Result<Operation, WireError> {
 }
 
 /// For how long the events of a batch are remembered; none where it is the window.
-fn life_ms(batch: &proto::Batch) -> Result<Option<u64>, WireError> {
-    match (proto::Operation::try_from(batch.operation), batch.life_ms) {
+fn ttl_ms(batch: &proto::Batch) -> Result<Option<u64>, WireError> {
+    match (proto::Operation::try_from(batch.operation), batch.ttl_ms) {
         (Ok(proto::Operation::ObserveFor | proto::Operation::ConfirmFor), 0) => {
-            Err(WireError::Missing { field: "life_ms" })
+            Err(WireError::Missing { field: "ttl_ms" })
         }
-        (Ok(proto::Operation::ObserveFor | proto::Operation::ConfirmFor), life_ms) => Ok(Some(life_ms)),
+        (Ok(proto::Operation::ObserveFor | proto::Operation::ConfirmFor), ttl_ms) => Ok(Some(ttl_ms)),
         (_, 0) => Ok(None),
-        (_, life_ms) => Err(WireError::Invalid { field: "life_ms", value: life_ms }),
+        (_, ttl_ms) => Err(WireError::Invalid { field: "ttl_ms", value: ttl_ms }),
     }
 }

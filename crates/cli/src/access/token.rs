@@ -58,7 +58,7 @@ pub struct NewArgs {
     pub principal: String,
     /// For how long it is good, or never to end
     #[arg(long, value_name = "DURATION|never", default_value = "90d", value_parser = parse_lifetime)]
-    pub expires: Lifetime,
+    pub expires: Expiry,
     /// Write the token to a new FILE that only its owner can read, instead of printing it
     #[arg(long, value_name = "FILE", conflicts_with = "json")]
     pub out: Option<PathBuf>,
@@ -83,7 +83,7 @@ pub struct RevokeTokenArgs {
 
 /// For how long a token is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lifetime {
+pub enum Expiry {
     /// So long, from now on.
     For(Duration),
     /// Until it is taken back.
@@ -169,7 +169,7 @@ fn private(path: &Path) -> anyhow::Result<File> {
     options.open(path).with_context(|| format!("cannot make the file {}", path.display()))
 }
 
-impl Lifetime {
+impl Expiry {
     fn end_s(self, now_s: u64) -> Option<u64> {
         match self {
             Self::For(time) => Some(now_s.saturating_add(time.as_secs())),
@@ -178,12 +178,12 @@ impl Lifetime {
     }
 }
 
-fn parse_lifetime(text: &str) -> Result<Lifetime, String> {
+fn parse_lifetime(text: &str) -> Result<Expiry, String> {
     if text == "never" {
-        return Ok(Lifetime::Endless);
+        return Ok(Expiry::Endless);
     }
     match parse_duration_ms(text).map(Duration::from_millis) {
-        Ok(time) if time.as_secs() > 0 => Ok(Lifetime::For(time)),
+        Ok(time) if time.as_secs() > 0 => Ok(Expiry::For(time)),
         Ok(_) => Err("a token is good for a second at least".to_owned()),
         Err(error) => Err(format!("{error}, or never")),
     }

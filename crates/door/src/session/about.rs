@@ -60,7 +60,7 @@ impl Clerk<'_> {
             Errand::Overwrite => self.refuse(
                 "ERR firstseen stores no values, so it cannot overwrite them: SET key value NX EX seconds records a key that is new",
             ),
-            Errand::Expire { key, lifetime } => self.expire(key, lifetime).await,
+            Errand::Expire { key, expiry } => self.expire(key, expiry).await,
             Errand::Delete(keys) => self.delete(keys).await,
             Errand::Remove { filter, items } => self.remove(filter, items).await,
             Errand::Type(key) => {
@@ -305,7 +305,7 @@ async fn tested(
         refused => NotAsked::from(refused),
     })?;
     let at_ms = shared.filters.now_ms();
-    let asked = Asked { items: &items, names: &[], fences: &[], act: Act::Test, at_ms, times_ms: &[], life_ms: None };
+    let asked = Asked { items: &items, names: &[], fences: &[], act: Act::Test, at_ms, times_ms: &[], ttl_ms: None };
     Ok(patience.ask(&shared.filters, filter, &asked).await?.verdicts)
 }
 

@@ -110,7 +110,7 @@ pub(super) async fn let_go(
         act: Act::Release,
         at_ms: Ok(at_ms),
         times_ms: &[],
-        life_ms: None,
+        ttl_ms: None,
     };
     let answers = patience.ask(&shared.filters, filter, &asked).await?;
     let mut count = 0;

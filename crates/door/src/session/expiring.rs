@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use firstseen_backend::{Facts, Remembers};
-use firstseen_resp::Lifetime;
+use firstseen_resp::Expiry;
 use tokio::time::Instant;
 
 use super::about::Clerk;
@@ -18,8 +18,8 @@ use crate::settings::{ClaimRule, ExpireRule};
 
 impl Clerk<'_> {
     /// `EXPIRE` of a key.
-    pub(super) async fn expire(&mut self, key: &[u8], lifetime: Lifetime) {
-        match self.takes_time(key, lifetime).await {
+    pub(super) async fn expire(&mut self, key: &[u8], expiry: Expiry) {
+        match self.takes_time(key, expiry).await {
             // What is there has that time now.
             Ok(true) => self.known(&[key], Form::HowManyThere).await,
             Ok(false) => self.refuse(
@@ -31,11 +31,11 @@ impl Clerk<'_> {
     }
 
     /// Whether a key that is there has that time from now on, or will do with the window in its place.
-    async fn takes_time(&mut self, key: &[u8], lifetime: Lifetime) -> Result<bool, NotAsked> {
+    async fn takes_time(&mut self, key: &[u8], expiry: Expiry) -> Result<bool, NotAsked> {
         if self.last_set == LastSet::WithTime(key) {
             return Ok(true);
         }
-        let left_ms = place::left_ms(Some(lifetime), self.shared.filters.now_ms())?.unwrap_or_default();
+        let left_ms = place::left_ms(Some(expiry), self.shared.filters.now_ms())?.unwrap_or_default();
         let (filter, facts) = match place::with_claims((self.shared, self.guest), key).await? {
             Ok(with_claims) => with_claims,
             Err(filter) => {
@@ -46,13 +46,13 @@ impl Clerk<'_> {
         if facts.remembers < Remembers::ForMs(left_ms) {
             return Err(place::beyond(&filter, facts.remembers));
         }
-        if self.is_to_be_confirmed(&filter, facts) && self.set_life(&filter, key, left_ms).await? {
+        if self.is_to_be_confirmed(&filter, facts) && self.set_ttl(&filter, key, left_ms).await? {
             return Ok(true);
         }
         let is_own = self.last_set == LastSet::WithoutTime(key);
         let is_window = is_own
             && left_ms > 0
-            && place::own_time(self.shared, &filter, left_ms).await.is_ok_and(|life| life.is_none());
+            && place::own_time(self.shared, &filter, left_ms).await.is_ok_and(|ttl| ttl.is_none());
         Ok(is_window || self.shared.common.settings.expire == ExpireRule::Window)
     }
 
@@ -61,12 +61,12 @@ impl Clerk<'_> {
     }
 
     /// Whether the door has still to confirm the key, which this connection has set, and does so for that time now.
-    async fn set_life(&mut self, filter: &Arc<str>, key: &[u8], left_ms: u64) -> Result<bool, NotAsked> {
+    async fn set_ttl(&mut self, filter: &Arc<str>, key: &[u8], left_ms: u64) -> Result<bool, NotAsked> {
         let Some(claim) = self.own.get(filter, key) else { return Ok(false) };
-        let life_ms = match left_ms {
+        let ttl_ms = match left_ms {
             0 => Some(0),
             left_ms => place::own_time(self.shared, filter, left_ms).await?,
         };
-        Ok(self.shared.common.confirmer.set_life(filter, key, claim.fence, Instant::now(), life_ms))
+        Ok(self.shared.common.confirmer.set_ttl(filter, key, claim.fence, Instant::now(), ttl_ms))
     }
 }

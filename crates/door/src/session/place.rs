@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_backend::{Act, Facts, Guest, OwnTime, Remembers};
-use firstseen_resp::{EventTime, Lifetime};
+use firstseen_resp::{EventTime, Expiry};
 
 use firstseen_routing::{FilterVerb, Reason};
 
@@ -26,7 +26,7 @@ pub(super) struct Found {
     pub(super) filter: Arc<str>,
     pub(super) act: Act,
     /// For how long they are remembered, where not for the window.
-    pub(super) life_ms: Option<u64>,
+    pub(super) ttl_ms: Option<u64>,
     /// Whether they bring their times.
     pub(super) needs_times: bool,
 }
@@ -47,7 +47,7 @@ pub(super) struct Placed {
 /// What was found for keys that begin alike and ask for the same time.
 struct Keyed {
     prefix: usize,
-    lifetime_ms: Option<u64>,
+    ttl_ms: Option<u64>,
     found: Found,
 }
 
@@ -63,10 +63,10 @@ impl Placed {
         match (place, wish, time) {
             (Place::Filter(name), Wish::Test | Wish::Observe, EventTime::Now) => {
                 let act = if wish == Wish::Test { Act::Test } else { Act::Observe };
-                Ok(Found { filter: self.named(name)?, act, life_ms: None, needs_times: false })
+                Ok(Found { filter: self.named(name)?, act, ttl_ms: None, needs_times: false })
             }
-            (Place::Key { key, lifetime }, Wish::Observe, _) => {
-                self.keyed(seeker, key, left_ms(lifetime, seeker.0.filters.now_ms())?).await
+            (Place::Key { key, expiry }, Wish::Observe, _) => {
+                self.keyed(seeker, key, left_ms(expiry, seeker.0.filters.now_ms())?).await
             }
             _ => find(seeker, place, wish, time).await,
         }
@@ -86,24 +86,19 @@ impl Placed {
         Ok(named)
     }
 
-    async fn keyed(
-        &mut self,
-        (shared, guest): Seeker<'_>,
-        key: &[u8],
-        lifetime_ms: Option<u64>,
-    ) -> Result<Found, NotAsked> {
+    async fn keyed(&mut self, (shared, guest): Seeker<'_>, key: &[u8], ttl_ms: Option<u64>) -> Result<Found, NotAsked> {
         let prefix = shared.common.names.prefix_of(key).ok_or_else(unmapped)?;
         let version = shared.filters.map_version();
         if version != self.version || self.keyed.len() >= KEPT_MAX {
             self.keyed.clear();
             self.version = version;
         }
-        let is_same = |was: &&Keyed| (was.prefix, was.lifetime_ms) == (prefix, lifetime_ms);
+        let is_same = |was: &&Keyed| (was.prefix, was.ttl_ms) == (prefix, ttl_ms);
         if let Some(keyed) = self.keyed.iter().find(is_same) {
             return Ok(keyed.found.clone());
         }
-        let found = keyed((shared, guest), key, lifetime_ms).await?;
-        self.keyed.push(Keyed { prefix, lifetime_ms, found: found.clone() });
+        let found = keyed((shared, guest), key, ttl_ms).await?;
+        self.keyed.push(Keyed { prefix, ttl_ms, found: found.clone() });
         Ok(found)
     }
 }
@@ -118,12 +113,12 @@ async fn find(seeker: Seeker<'_>, place: Place<'_>, wish: Wish<'_>, time: EventT
             let facts = shared.filters.facts(&name).await?;
             claimed(name, facts, wish)
         }
-        (Place::Key { key, lifetime }, Wish::Test | Wish::Observe) => {
-            keyed(seeker, key, left_ms(lifetime, shared.filters.now_ms())?).await
+        (Place::Key { key, expiry }, Wish::Test | Wish::Observe) => {
+            keyed(seeker, key, left_ms(expiry, shared.filters.now_ms())?).await
         }
         (Place::OnlyOf { key }, _) => {
             let filter = shared.common.names.only_filter([key].into_iter()).ok_or_else(unmapped)?.clone();
-            Ok(Found { filter, act: Act::Test, life_ms: None, needs_times: false })
+            Ok(Found { filter, act: Act::Test, ttl_ms: None, needs_times: false })
         }
         (Place::Key { key, .. }, _) => {
             let (filter, facts) = match with_claims(seeker, key).await? {
@@ -144,16 +139,16 @@ async fn named((shared, guest): Seeker<'_>, name: &[u8], wish: Wish<'_>, time: E
     let filter = name_of(name)?;
     let act = if wish == Wish::Test { Act::Test } else { Act::Observe };
     must(guest, act.verb(), &filter)?;
-    let mut life_ms = None;
+    let mut ttl_ms = None;
     match time {
         EventTime::Now => {}
-        EventTime::NowFor { lifetime_ms } => {
-            // Ticks are longer than milliseconds, and a life may fit that is longer than the window.
+        EventTime::NowFor { ttl_ms: asked_ms } => {
+            // Ticks are longer than milliseconds, and a time may fit that is longer than the window.
             let remembers = shared.filters.facts(&filter).await?.remembers;
-            if remembers < Remembers::ForMs(lifetime_ms) {
+            if remembers < Remembers::ForMs(asked_ms) {
                 return Err(beyond(&filter, remembers));
             }
-            life_ms = own_time(shared, &filter, lifetime_ms).await?;
+            ttl_ms = own_time(shared, &filter, asked_ms).await?;
         }
         EventTime::At { .. } => {
             if shared.filters.facts(&filter).await.is_ok_and(|facts| !facts.needs_times) {
@@ -163,7 +158,7 @@ async fn named((shared, guest): Seeker<'_>, name: &[u8], wish: Wish<'_>, time: E
             }
         }
     }
-    Ok(Found { filter, act, life_ms, needs_times: false })
+    Ok(Found { filter, act, ttl_ms, needs_times: false })
 }
 
 /// A claim, or what ends one, by a filter that is like this.
@@ -177,7 +172,7 @@ fn claimed(filter: Arc<str>, facts: Facts, wish: Wish<'_>) -> Result<Found, NotA
         Wish::Release(_) => Act::Release,
         Wish::Test | Wish::Observe | Wish::Confirm(_) => Act::Confirm,
     };
-    Ok(Found { filter, act, life_ms: None, needs_times: facts.needs_times })
+    Ok(Found { filter, act, ttl_ms: None, needs_times: facts.needs_times })
 }
 
 /// What is said to who wants something forgotten that was not claimed.
@@ -203,25 +198,25 @@ fn too_long(filter: &str, lease_max: Duration) -> NotAsked {
 
 /// The filter of a key that is set: of those to which it is mapped, the one with the shortest window that is as long as it asks for and
 /// that can keep the key for that time. In a filter with claims the key is claimed.
-async fn keyed(seeker: Seeker<'_>, key: &[u8], lifetime_ms: Option<u64>) -> Result<Found, NotAsked> {
+async fn keyed(seeker: Seeker<'_>, key: &[u8], ttl_ms: Option<u64>) -> Result<Found, NotAsked> {
     let (shared, _) = seeker;
     let all = mapped(seeker, key).await?;
     let longest = all.iter().max_by_key(|(_, facts)| facts.remembers).ok_or_else(unmapped)?;
-    let lifetime_ms = match lifetime_ms {
+    let ttl_ms = match ttl_ms {
         // It is to stay: the filter that remembers for the longest does what can be done.
         None => return set(shared, longest, None),
         // Its time is over already: whether it is new can be told, and nothing is recorded.
         Some(0) => {
-            return Ok(Found { filter: longest.0.clone(), act: Act::Test, life_ms: None, needs_times: false });
+            return Ok(Found { filter: longest.0.clone(), act: Act::Test, ttl_ms: None, needs_times: false });
         }
-        Some(lifetime_ms) => lifetime_ms,
+        Some(ttl_ms) => ttl_ms,
     };
-    let asked = Remembers::ForMs(lifetime_ms);
+    let asked = Remembers::ForMs(ttl_ms);
     let mut fitting: Vec<&(Arc<str>, Facts)> = all.iter().filter(|(_, facts)| facts.remembers >= asked).collect();
     fitting.sort_by_key(|(_, facts)| facts.remembers);
     let mut refused = beyond(&longest.0, longest.1.remembers);
     for (nth, filter) in fitting.into_iter().enumerate() {
-        match set_for(shared, filter, lifetime_ms).await {
+        match set_for(shared, filter, ttl_ms).await {
             Ok(found) => return Ok(found),
             Err(error) if nth == 0 => refused = error,
             Err(_) => {}
@@ -231,32 +226,32 @@ async fn keyed(seeker: Seeker<'_>, key: &[u8], lifetime_ms: Option<u64>) -> Resu
 }
 
 /// A key that is set in this filter for a time that is at most its window.
-async fn set_for(shared: &Shared, filter: &(Arc<str>, Facts), lifetime_ms: u64) -> Result<Found, NotAsked> {
-    let found = set(shared, filter, Some(lifetime_ms))?;
+async fn set_for(shared: &Shared, filter: &(Arc<str>, Facts), ttl_ms: u64) -> Result<Found, NotAsked> {
+    let found = set(shared, filter, Some(ttl_ms))?;
     let is_recorded = matches!(found.act, Act::Observe | Act::Claim { is_confirmed_by_door: true, .. });
-    let life_ms = if is_recorded { own_time(shared, &filter.0, lifetime_ms).await? } else { None };
-    Ok(Found { life_ms, ..found })
+    let ttl_ms = if is_recorded { own_time(shared, &filter.0, ttl_ms).await? } else { None };
+    Ok(Found { ttl_ms, ..found })
 }
 
 /// For how long an event of a filter is remembered that has a time of its own; none where that is the window.
-pub(super) async fn own_time(shared: &Shared, filter: &Arc<str>, lifetime_ms: u64) -> Result<Option<u64>, NotAsked> {
-    match shared.filters.own_time(filter, lifetime_ms).await? {
-        OwnTime::For(life_ms) => Ok(Some(life_ms)),
+pub(super) async fn own_time(shared: &Shared, filter: &Arc<str>, ttl_ms: u64) -> Result<Option<u64>, NotAsked> {
+    match shared.filters.own_time(filter, ttl_ms).await? {
+        OwnTime::For(ttl_ms) => Ok(Some(ttl_ms)),
         OwnTime::Window => Ok(None),
         OwnTime::Never(reason) => Err(NotAsked::wrong(format_args!("invalid expire time: {reason}"))),
     }
 }
 
 /// How much is left of a key's time, in milliseconds: 0 where it is over; none where the key has no time of its own.
-pub(super) fn left_ms(lifetime: Option<Lifetime>, now_ms: Result<u64, Reason>) -> Result<Option<u64>, NotAsked> {
-    Ok(match lifetime {
+pub(super) fn left_ms(expiry: Option<Expiry>, now_ms: Result<u64, Reason>) -> Result<Option<u64>, NotAsked> {
+    Ok(match expiry {
         None => None,
-        Some(Lifetime::For { ms }) => Some(ms),
-        Some(Lifetime::Until { unix_ms }) => Some(unix_ms.saturating_sub(now_ms.map_err(NotAsked::Undecided)?)),
+        Some(Expiry::For { ms }) => Some(ms),
+        Some(Expiry::Until { unix_ms }) => Some(unix_ms.saturating_sub(now_ms.map_err(NotAsked::Undecided)?)),
     })
 }
 
-/// What is said to who asks for a life that is longer than what a filter remembers.
+/// Returns the refusal of a time that is longer than the filter's window.
 pub(super) fn beyond(filter: &str, remembers: Remembers) -> NotAsked {
     let most = match remembers {
         Remembers::ForMs(ms) => format!("{} s", ms as f64 / 1000.0),
@@ -265,18 +260,18 @@ pub(super) fn beyond(filter: &str, remembers: Remembers) -> NotAsked {
     NotAsked::wrong(format_args!("invalid expire time: filter '{filter}' remembers {most}"))
 }
 
-fn set(shared: &Shared, (filter, facts): &(Arc<str>, Facts), lifetime_ms: Option<u64>) -> Result<Found, NotAsked> {
-    let act = match (facts.lease_max, lifetime_ms.map(Duration::from_millis)) {
+fn set(shared: &Shared, (filter, facts): &(Arc<str>, Facts), ttl_ms: Option<u64>) -> Result<Found, NotAsked> {
+    let act = match (facts.lease_max, ttl_ms.map(Duration::from_millis)) {
         (None, _) => Act::Observe,
         // The key is free again when the claim is over.
-        (Some(lease_max), Some(life)) if life <= lease_max => claim(life),
+        (Some(lease_max), Some(ttl)) if ttl <= lease_max => claim(ttl),
         (Some(lease), _) if shared.common.rules.claim(filter) == ClaimRule::OnExpiryConfirm => {
             Act::Claim { lease, is_confirmed_by_door: true }
         }
         (Some(lease_max), None) => claim(lease_max),
         (Some(lease_max), Some(_)) => return Err(too_long(filter, lease_max)),
     };
-    Ok(Found { filter: filter.clone(), act, life_ms: None, needs_times: facts.needs_times })
+    Ok(Found { filter: filter.clone(), act, ttl_ms: None, needs_times: facts.needs_times })
 }
 
 fn claim(lease: Duration) -> Act {

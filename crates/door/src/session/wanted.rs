@@ -4,7 +4,7 @@
 
 use firstseen_resp::{
     Arguments, BloomInfoField, BloomOptions, BloomRequest, ClaimRequest, ClaimedEvents, ConnectionRequest, EventTime,
-    FilterRequest, KeyRequest, Lifetime, Request, ScriptRequest, ServerRequest, SetRequest, Submission,
+    Expiry, FilterRequest, KeyRequest, Request, ScriptRequest, ServerRequest, SetRequest, Submission,
     SubscriptionRequest, TransactionRequest,
 };
 
@@ -18,7 +18,7 @@ pub(super) enum Place<'a> {
     /// To the one of this name.
     Filter(&'a [u8]),
     /// To the one to which the key is mapped that remembers for that time, or as long as it likes.
-    Key { key: &'a [u8], lifetime: Option<Lifetime> },
+    Key { key: &'a [u8], expiry: Option<Expiry> },
     /// To the only one to which the key is mapped.
     OnlyOf { key: &'a [u8] },
 }
@@ -88,7 +88,7 @@ pub(super) enum Errand<'a> {
     Overwrite,
     Expire {
         key: &'a [u8],
-        lifetime: Lifetime,
+        expiry: Expiry,
     },
     Delete(Arguments<'a>),
     Remove {
@@ -135,8 +135,8 @@ fn wanted<'a>(place: Place<'a>, act: Wish<'a>, form: Form, items: Items<'a>) -> 
 }
 
 /// A key that is recorded if it is new.
-fn set<'a>(key: &'a [u8], lifetime: Option<Lifetime>, form: Form) -> Wanted<'a> {
-    wanted(Place::Key { key, lifetime }, Wish::Observe, form, Items::One(key))
+fn set<'a>(key: &'a [u8], expiry: Option<Expiry>, form: Form) -> Wanted<'a> {
+    wanted(Place::Key { key, expiry }, Wish::Observe, form, Items::One(key))
 }
 
 /// `SETNX`.
@@ -145,15 +145,15 @@ pub(super) fn set_nx(key: &[u8]) -> Wanted<'_> {
 }
 
 /// `SETNX` of a key whose time comes behind it.
-pub(super) fn set_nx_for(key: &[u8], lifetime: Lifetime) -> Wanted<'_> {
-    set(key, Some(lifetime), Form::Integer(Says::New))
+pub(super) fn set_nx_for(key: &[u8], expiry: Expiry) -> Wanted<'_> {
+    set(key, Some(expiry), Form::Integer(Says::New))
 }
 
 fn of_keys<'a>(request: KeyRequest<'a>, names: &Names, get: GetRule) -> Result<Wanted<'a>, Errand<'a>> {
     Ok(match request {
-        KeyRequest::SetIfNew { key, lifetime } => set(key, lifetime, Form::OkOrNothing),
+        KeyRequest::SetIfNew { key, expiry } => set(key, expiry, Form::OkOrNothing),
         KeyRequest::SetNx { key } => set_nx(key),
-        KeyRequest::Expire { key, lifetime } => return Err(Errand::Expire { key, lifetime }),
+        KeyRequest::Expire { key, expiry } => return Err(Errand::Expire { key, expiry }),
         KeyRequest::Exists { keys } if names.only_filter(keys.iter()).is_some() => {
             let key = keys.get(0).unwrap_or_default();
             wanted(Place::OnlyOf { key }, Wish::Test, Form::HowManyThere, Items::Many(keys))
@@ -233,7 +233,7 @@ fn of_claims(request: ClaimRequest<'_>) -> Wanted<'_> {
         ClaimRequest::Release { events, fence } => (events, Wish::Release(fence), false),
     };
     let (place, items) = match events {
-        ClaimedEvents::Key(key) => (Place::Key { key, lifetime: None }, Items::One(key)),
+        ClaimedEvents::Key(key) => (Place::Key { key, expiry: None }, Items::One(key)),
         ClaimedEvents::Items { filter, items } => (Place::Filter(filter), Items::Many(items)),
     };
     let form = match (items, with_fence) {

@@ -141,9 +141,9 @@ async fn each_right_is_good_for_its_calls_and_no_others() {
 
 /// A batch with one event.
 fn batch(filter: &producer::Filter, sequence: u64, operation: Operation, incarnation: u64) -> Batch {
-    let has_life = matches!(operation, Operation::ObserveFor | Operation::ConfirmFor);
+    let has_ttl = matches!(operation, Operation::ObserveFor | Operation::ConfirmFor);
     Batch {
-        life_ms: if has_life { 60_000 } else { 0 },
+        ttl_ms: if has_ttl { 60_000 } else { 0 },
         sequence,
         filter_id: filter.id,
         filter_epoch: filter.epoch,

@@ -1,7 +1,7 @@
 //! Commands about claims: who is about to deliver an event. Must not know: who holds which.
 
 use super::filters::some_items;
-use super::words::{is, lifetime_ms};
+use super::words::{is, ttl_ms};
 use crate::Arguments;
 use crate::refusal::{Refusal, SYNTAX};
 
@@ -52,7 +52,7 @@ pub(super) fn claim(arguments: Arguments<'_>) -> Result<ClaimRequest<'_>, Refusa
     if !is(arguments.at(1), "PX") {
         return Err(SYNTAX);
     }
-    let lease_ms = lifetime_ms(arguments.at(2), 1, "fs.claim")?;
+    let lease_ms = ttl_ms(arguments.at(2), 1, "fs.claim")?;
     let with_fence = arguments.get(3).is_some_and(|word| is(word, "WITHFENCE"));
     let events = events("fs.claim", arguments, 3 + usize::from(with_fence))?;
     Ok(ClaimRequest::Claim { events, lease_ms, with_fence })

@@ -1,6 +1,6 @@
 //! Commands of firstseen's own, which say of filters what Redis has no words for. Must not know: which filters there are.
 
-use super::words::{count, is, items, lifetime_ms};
+use super::words::{count, is, items, ttl_ms};
 use crate::Arguments;
 use crate::refusal::{Refusal, SYNTAX};
 
@@ -53,7 +53,7 @@ pub enum EventTime {
     /// Now, and they are remembered for a time of their own.
     NowFor {
         /// That time: over zero.
-        lifetime_ms: u64,
+        ttl_ms: u64,
     },
     /// At this moment.
     At {
@@ -74,7 +74,7 @@ pub(super) fn observe(arguments: Arguments<'_>) -> Result<FilterRequest<'_>, Ref
             submission = Some(Submission { source: word(1)?, first_number: count(word(2)?)? });
             3
         } else if is(option, "TTL") && time.is_none() {
-            time = Some(EventTime::NowFor { lifetime_ms: lifetime_ms(word(1)?, 1, "fs.observe")? });
+            time = Some(EventTime::NowFor { ttl_ms: ttl_ms(word(1)?, 1, "fs.observe")? });
             2
         } else if is(option, "AT") && time.is_none() {
             time = Some(EventTime::At { unix_ms: count(word(1)?)? });

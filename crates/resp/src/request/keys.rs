@@ -2,7 +2,7 @@
 
 use super::words::is;
 use crate::Arguments;
-use crate::lifetime::{Lifetime, TimeUnit};
+use crate::expiry::{Expiry, TimeUnit};
 use crate::refusal::{Refusal, SYNTAX};
 
 /// A command of keys.
@@ -13,7 +13,7 @@ pub enum KeyRequest<'a> {
         /// The event.
         key: &'a [u8],
         /// For how long.
-        lifetime: Option<Lifetime>,
+        expiry: Option<Expiry>,
     },
     /// `SET key value` without `NX`, which would overwrite.
     Overwrite,
@@ -27,7 +27,7 @@ pub enum KeyRequest<'a> {
         /// The event.
         key: &'a [u8],
         /// For how long.
-        lifetime: Lifetime,
+        expiry: Expiry,
     },
     /// `GET`.
     Get {
@@ -65,25 +65,25 @@ pub(super) const AT_MILLISECONDS: TimeUnit = TimeUnit { ms: 1, is_until: true };
 
 /// Options come in any order, `NX` more than once, and of `EX` the last counts, as in Redis.
 pub(super) fn set(arguments: Arguments<'_>) -> Result<KeyRequest<'_>, Refusal<'_>> {
-    let (mut is_if_new, mut lifetime) = (false, None);
+    let (mut is_if_new, mut expiry) = (false, None);
     let mut options = arguments.from(2).iter();
     while let Some(option) = options.next() {
         if is(option, "NX") {
             is_if_new = true;
         } else if let Some(unit) = unit(option) {
             let time = options.next().ok_or(SYNTAX)?;
-            if lifetime.is_some_and(|(_, earlier)| earlier != unit) {
+            if expiry.is_some_and(|(_, earlier)| earlier != unit) {
                 return Err(SYNTAX);
             }
-            lifetime = Some((time, unit));
+            expiry = Some((time, unit));
         } else {
             let unserved = UNSERVED.into_iter().find(|known| is(option, known));
             return Err(unserved.map_or(SYNTAX, |option| Refusal::SetOption { option }));
         }
     }
     // Only now, as Redis tells a wrong option first.
-    let lifetime = lifetime.map(|(time, unit)| unit.read(time, "set")).transpose()?;
-    let set = KeyRequest::SetIfNew { key: arguments.at(0), lifetime };
+    let expiry = expiry.map(|(time, unit)| unit.read(time, "set")).transpose()?;
+    let set = KeyRequest::SetIfNew { key: arguments.at(0), expiry };
     Ok(if is_if_new { set } else { KeyRequest::Overwrite })
 }
 
@@ -101,7 +101,7 @@ pub(super) fn expire<'a>(
     arguments: Arguments<'a>,
 ) -> Result<KeyRequest<'a>, Refusal<'a>> {
     match arguments.get(2) {
-        None => Ok(KeyRequest::Expire { key: arguments.at(0), lifetime: unit.read(arguments.at(1), command)? }),
+        None => Ok(KeyRequest::Expire { key: arguments.at(0), expiry: unit.read(arguments.at(1), command)? }),
         Some(option) if ["NX", "XX", "GT", "LT"].iter().any(|known| is(option, known)) => {
             Err(Refusal::BadArgument("ERR firstseen keeps no key's time to compare: EXPIRE takes no NX, XX, GT or LT"))
         }

@@ -6,7 +6,7 @@
 use super::keys::KeyRequest;
 use super::unserved;
 use super::words::{check_arity, is};
-use crate::lifetime::TimeUnit;
+use crate::expiry::TimeUnit;
 use crate::refusal::Refusal;
 use crate::{Arguments, Command};
 
@@ -136,8 +136,8 @@ fn run(effect: Effect, arguments: Arguments<'_>) -> Result<ScriptRequest<'_>, Re
     let key = arguments.at(2);
     Ok(ScriptRequest::Run(match effect {
         Effect::AddForSeconds => {
-            let lifetime = SECONDS.read(arguments.at(4), "setex")?;
-            KeyRequest::SetIfNew { key, lifetime: Some(lifetime) }
+            let expiry = SECONDS.read(arguments.at(4), "setex")?;
+            KeyRequest::SetIfNew { key, expiry: Some(expiry) }
         }
         Effect::DeleteOwn => KeyRequest::Delete { keys: arguments.from(2).up_to(1) },
     }))

@@ -24,10 +24,10 @@ pub(super) fn count(text: &[u8]) -> Result<u64, Refusal<'static>> {
 }
 
 /// A span of time in milliseconds, given in units of `unit_ms`; `command` is what it is an argument of.
-pub(super) fn lifetime_ms(text: &[u8], unit_ms: i64, command: &'static str) -> Result<u64, Refusal<'static>> {
+pub(super) fn ttl_ms(text: &[u8], unit_ms: i64, command: &'static str) -> Result<u64, Refusal<'static>> {
     let units = integer(text).ok_or(NOT_AN_INTEGER)?;
-    let lifetime_ms = units.checked_mul(unit_ms).and_then(|value| u64::try_from(value).ok()).filter(|value| *value > 0);
-    lifetime_ms.ok_or(Refusal::InvalidExpireTime { command })
+    let ttl_ms = units.checked_mul(unit_ms).and_then(|value| u64::try_from(value).ok()).filter(|value| *value > 0);
+    ttl_ms.ok_or(Refusal::InvalidExpireTime { command })
 }
 
 /// Checks how many arguments a command with a second word has, both words among them.

@@ -6,7 +6,7 @@
 mod event_clock;
 mod lately;
 
-use firstseen_filter::{FilterDefinition, Lives, Placed, Stamp, Unit, UnitNumber, WindowClock};
+use firstseen_filter::{FilterDefinition, Placed, Stamp, TtlUnits, Unit, UnitNumber, WindowClock};
 
 use super::limits::OwnerLimits;
 use crate::map::ClockSource;
@@ -18,7 +18,7 @@ pub(super) use event_clock::Heading;
 pub(crate) struct HeadClock {
     source: Source,
     /// Where events can be remembered for less than the window.
-    lives: Option<Lives>,
+    ttl_units: Option<TtlUnits>,
 }
 
 /// What a clock follows.
@@ -43,7 +43,7 @@ impl HeadClock {
             (_, ClockSource::Wall) => Source::Own { clock: own(), wall_ms: Some(0) },
             (_, ClockSource::Event) => Source::Event(Box::new(EventClock::new(definition, limits))),
         };
-        Self { source, lives: definition.lives().ok() }
+        Self { source, ttl_units: definition.ttl_units().ok() }
     }
 
     /// Whether the clock rests on the node's time of day: events are stamped by that, or may not be far ahead of it.
@@ -53,7 +53,7 @@ impl HeadClock {
 
     /// Whether `times` can be those of `events` events.
     pub(crate) fn is_valid(&self, times: &Times, events: usize) -> bool {
-        if times.life_ms.is_some_and(|life_ms| self.lives.is_none_or(|lives| !lives.fits(life_ms))) {
+        if times.ttl_ms.is_some_and(|ttl_ms| self.ttl_units.is_none_or(|ttl_units| !ttl_units.fits(ttl_ms))) {
             return false;
         }
         match &self.source {
@@ -78,7 +78,7 @@ impl HeadClock {
             Source::Event(clock) if times.ticks.is_empty() => clock.place(heading, times, 0),
             Source::Event(_) | Source::Own { .. } => return None,
         };
-        Some(self.with_life(placed, times))
+        Some(self.with_ttl(placed, times))
     }
 
     /// The place of event `index` of the open batch. An event that is recorded, or claimed, moves the clock, and is counted where
@@ -92,14 +92,14 @@ impl HeadClock {
             Source::Own { clock, wall_ms } if heading.moves_clock || wall_ms.is_some() => clock.place(*wall_ms),
             Source::Own { clock, .. } => clock.place_lookup(None),
         };
-        self.with_life(placed, times)
+        self.with_ttl(placed, times)
     }
 
     /// The place of an event that is remembered for less than the window: its cells expire as if it had come earlier.
-    fn with_life(&self, placed: Placed, times: &Times) -> Placed {
-        match (placed, times.life_ms) {
-            (Placed::At(Stamp { judged, .. }), Some(life_ms)) => {
-                let stamp = self.lives.and_then(|lives| lives.stamp(life_ms, judged));
+    fn with_ttl(&self, placed: Placed, times: &Times) -> Placed {
+        match (placed, times.ttl_ms) {
+            (Placed::At(Stamp { judged, .. }), Some(ttl_ms)) => {
+                let stamp = self.ttl_units.and_then(|ttl_units| ttl_units.stamp(ttl_ms, judged));
                 stamp.map_or(Placed::Refused, Placed::At)
             }
             (placed, _) => placed,

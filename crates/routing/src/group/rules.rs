@@ -100,7 +100,7 @@ pub enum Rule {
     /// The door confirms no claim of a client that has lost the right to record.
     DoorAsksRightsAtConfirm,
     /// Each filter of an alteration counts a key's own time by its own window.
-    CountsLivesByEachWindow,
+    CountsTtlByEachWindow,
 }
 
 impl Rule {
@@ -160,7 +160,7 @@ impl Rule {
         Self::DoorStampsByJudgedTime,
         Self::DoorConfirmsBeforeStop,
         Self::DoorAsksRightsAtConfirm,
-        Self::CountsLivesByEachWindow,
+        Self::CountsTtlByEachWindow,
     ];
 }
 

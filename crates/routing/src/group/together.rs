@@ -203,7 +203,7 @@ impl TogetherGroup {
             && events <= limits.batch_events_max
             && (submission.names.is_empty() || submission.names.len() == events)
             && self.present.clock().is_valid(&submission.times, events)
-            && submission.takes_its_life()
+            && submission.takes_its_ttl()
             && self.takes_claims(submission);
         match self.refuses {
             _ if !fits => Some(Reason::Invalid),

@@ -138,7 +138,7 @@ pub struct Times {
     /// What the producer's clock shows after the last event, in milliseconds since 1970; none where it has none.
     pub clock_ms: Option<u64>,
     /// For how long all events are remembered that are recorded, where not for the window.
-    pub life_ms: Option<u64>,
+    pub ttl_ms: Option<u64>,
 }
 
 /// A level of a tree that asks another.
@@ -186,8 +186,8 @@ impl Submission {
     }
 
     /// Whether its operation records events that can be remembered for less than the window, where it asks for that.
-    pub fn takes_its_life(&self) -> bool {
-        self.times.life_ms.is_none() || matches!(self.operation, Operation::Observe | Operation::Confirm)
+    pub fn takes_its_ttl(&self) -> bool {
+        self.times.ttl_ms.is_none() || matches!(self.operation, Operation::Observe | Operation::Confirm)
     }
 
     /// The events that the caller has named.

@@ -56,7 +56,7 @@ impl Bench {
         self.now.monotonic_ms = self.now.monotonic_ms.after(10);
         let submission = Submission {
             producer: 7,
-            times: Times { base_unit: unit, ticks, clock_ms: Some(unit.0 * 1000), life_ms: None },
+            times: Times { base_unit: unit, ticks, clock_ms: Some(unit.0 * 1000), ttl_ms: None },
             ..plain_submission(self.sequence, Operation::Observe, probes)
         };
         let mut commands = Vec::new();

@@ -90,7 +90,7 @@ impl World {
         self.sequence += 1;
         let submission = Submission {
             producer,
-            times: Times { base_unit: clock_unit, ticks, clock_ms, life_ms: None },
+            times: Times { base_unit: clock_unit, ticks, clock_ms, ttl_ms: None },
             ..plain_submission(self.sequence, Operation::Observe, probes)
         };
         let mut commands = Vec::new();

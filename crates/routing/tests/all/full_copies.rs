@@ -79,7 +79,7 @@ impl World {
 
     /// Submits an event that occurs at `time_ms`.
     fn submit(&mut self, number: u64, time_ms: u64) {
-        let times = Times { base_unit: self.unit(time_ms), ticks: Vec::new(), clock_ms: Some(time_ms), life_ms: None };
+        let times = Times { base_unit: self.unit(time_ms), ticks: Vec::new(), clock_ms: Some(time_ms), ttl_ms: None };
         let question = Submission { times, ..observation(number) };
         self.network.submit_at(seat(0, FIRST), &[digest(number)], question);
     }
@@ -261,7 +261,7 @@ fn of_a_record_of_a_level_beyond_the_room_the_events_that_find_room_are_in() {
     assert!(matches!(owner.restore(record, network.now()), Err(PartError::Full)));
     owner.end_restore(true);
     network.mesh.owners_mut().insert(seat(0, FIRST), owner);
-    let times = Times { base_unit: unit, ticks: Vec::new(), clock_ms: Some(time_ms), life_ms: None };
+    let times = Times { base_unit: unit, ticks: Vec::new(), clock_ms: Some(time_ms), ttl_ms: None };
     let question = Submission { operation: Operation::Lookup, times, ..observation(1) };
     network.submit_at(seat(0, FIRST), &[digest(last)], question);
     assert_eq!(network.replies.last().unwrap().decisions, [Decision::Duplicate]);

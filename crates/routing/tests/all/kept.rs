@@ -67,7 +67,7 @@ impl Bench {
         Submission {
             producer: 7,
             names: if self.is_named { (0..EVENTS).map(name).collect() } else { Vec::new() },
-            times: Times { base_unit: clock_unit, ticks, clock_ms: Some(clock_unit.0 * 1000), life_ms: None },
+            times: Times { base_unit: clock_unit, ticks, clock_ms: Some(clock_unit.0 * 1000), ttl_ms: None },
             ..plain_submission(sequence, Operation::Observe, probes)
         }
     }

@@ -200,7 +200,7 @@ fn alone() -> (Cluster, SlicedDefinition) {
 
 /// A batch of events at one time.
 fn batch(cluster: &Cluster, sequence: u64, keys: impl Iterator<Item = u64>) -> Submission {
-    let times = Times { base_unit: UnitNumber(10), ticks: Vec::new(), clock_ms: Some(1), life_ms: None };
+    let times = Times { base_unit: UnitNumber(10), ticks: Vec::new(), clock_ms: Some(1), ttl_ms: None };
     let mut batch = submission(Operation::Observe, 5, sequence, &cluster.prober, times);
     keys.for_each(|key| cluster.prober.push(common::digest(key), &mut batch.probes));
     batch

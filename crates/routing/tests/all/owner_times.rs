@@ -146,7 +146,7 @@ impl Times1h {
         self.sequence += 1;
         let submission = Submission {
             producer,
-            times: Times { base_unit: UnitNumber::FIRST, ticks, clock_ms: None, life_ms: None },
+            times: Times { base_unit: UnitNumber::FIRST, ticks, clock_ms: None, ttl_ms: None },
             from,
             ..plain_submission(self.sequence, operation, probes)
         };

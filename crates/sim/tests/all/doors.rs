@@ -40,7 +40,7 @@ fn a_confirm_without_the_right_is_found() {
 /// window of the new one.
 #[test]
 fn a_client_that_counts_lives_by_the_window_of_another_filter_is_found() {
-    is_found("--doors", Rule::CountsLivesByEachWindow, 1, BROKEN_SEEDS);
+    is_found("--doors", Rule::CountsTtlByEachWindow, 1, BROKEN_SEEDS);
 }
 
 #[test]

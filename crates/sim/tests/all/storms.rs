@@ -155,7 +155,7 @@ fn found_at(rule: Rule) -> Option<u64> {
         Rule::DoorStampsByJudgedTime
         | Rule::DoorConfirmsBeforeStop
         | Rule::DoorAsksRightsAtConfirm
-        | Rule::CountsLivesByEachWindow => return None,
+        | Rule::CountsTtlByEachWindow => return None,
         // Fingerprints are the cells that rest on it: `cuckoo.rs` shows it.
         Rule::DatesCells => return None,
     })

@@ -133,7 +133,7 @@ pub struct Batch {
     pub audited_false_positives: u32,
     /// For how long events are remembered, with OPERATION_OBSERVE_FOR and OPERATION_CONFIRM_FOR.
     #[prost(uint64, tag = "23")]
-    pub life_ms: u64,
+    pub ttl_ms: u64,
 }
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct BatchReply {
@@ -434,7 +434,7 @@ pub enum Operation {
     Confirm = 8,
     /// Let go as the holder: first-seen is let go, REASON_CLAIMED is held by another one, or by nobody.
     Release = 9,
-    /// OPERATION_OBSERVE and OPERATION_CONFIRM of events that are remembered for `life_ms` instead of the window. They are operations of
+    /// OPERATION_OBSERVE and OPERATION_CONFIRM of events that are remembered for `ttl_ms` instead of the window. They are operations of
     /// their own, so that a node which does not know them refuses the batch, and does not remember its events for the window.
     ObserveFor = 10,
     ConfirmFor = 11,

@@ -281,21 +281,21 @@ fn lives_come_with_operations_of_their_own() {
     let numbers = &mut Numbers::new(10);
     let shape = shapes()[0];
     let gathered = Gathered::new(shape, 10, 5, false, numbers);
-    let header = BatchHeader { life_ms: Some(2_000), ..common::header(5) };
+    let header = BatchHeader { ttl_ms: Some(2_000), ..common::header(5) };
     let message = batch::encode(&header, &gathered.runs()).expect("within limits");
     assert_eq!(message.operation(), producer::Operation::ObserveFor);
     assert_eq!(
-        batch::decode_header(&message).map(|header| (header.operation, header.life_ms)),
+        batch::decode_header(&message).map(|header| (header.operation, header.ttl_ms)),
         Ok((Operation::Observe, Some(2_000)))
     );
     let runs = batch::decode(&message, shape, &mut Vec::new()).expect("as it was encoded");
-    assert!(runs.iter().all(|run| run.times.life_ms == Some(2_000)));
+    assert!(runs.iter().all(|run| run.times.ttl_ms == Some(2_000)));
     let lookup = batch::encode(&BatchHeader { operation: Operation::Lookup, ..header }, &gathered.runs());
-    assert_eq!(lookup, Err(WireError::Invalid { field: "life_ms", value: 2_000 }));
-    let without = producer::Batch { life_ms: 0, ..message.clone() };
-    assert_eq!(batch::decode_header(&without).map(|_| ()), Err(WireError::Missing { field: "life_ms" }));
+    assert_eq!(lookup, Err(WireError::Invalid { field: "ttl_ms", value: 2_000 }));
+    let without = producer::Batch { ttl_ms: 0, ..message.clone() };
+    assert_eq!(batch::decode_header(&without).map(|_| ()), Err(WireError::Missing { field: "ttl_ms" }));
     let plain = producer::Batch { operation: producer::Operation::Observe.into(), ..message };
-    let stray = Err(WireError::Invalid { field: "life_ms", value: 2_000 });
+    let stray = Err(WireError::Invalid { field: "ttl_ms", value: 2_000 });
     assert_eq!(batch::decode_header(&plain).map(|_| ()), stray);
     assert_eq!(batch::decode(&plain, shape, &mut Vec::new()).map(|_| ()), stray);
 }

@@ -55,7 +55,7 @@ fn whole_batch() -> Vec<u8> {
         epoch: Epoch(3),
         incarnation: Incarnation(4),
         operation: Operation::Observe,
-        life_ms: None,
+        ttl_ms: None,
         deadline_in_ms: 1000,
         base_unit: UnitNumber(100),
         clock_ms: None,

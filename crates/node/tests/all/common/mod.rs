@@ -430,7 +430,7 @@ impl Hashing {
             epoch: self.record.epoch,
             incarnation: self.map.nodes[&node].incarnation,
             operation: Operation::Observe,
-            life_ms: None,
+            ttl_ms: None,
             deadline_in_ms: 30_000,
             base_unit: UnitNumber::FIRST,
             clock_ms: None,

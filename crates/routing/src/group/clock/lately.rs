@@ -189,7 +189,7 @@ mod tests {
 
     fn times(units: &[u64]) -> Times {
         let ticks = units.iter().map(|unit| Tick { clock_unit: UnitNumber(*unit), unit: UnitNumber(*unit) }).collect();
-        Times { base_unit: UnitNumber::FIRST, ticks, clock_ms: None, life_ms: None }
+        Times { base_unit: UnitNumber::FIRST, ticks, clock_ms: None, ttl_ms: None }
     }
 
     fn noted(batches: &[(BatchSender, u64, usize)]) -> Lately {

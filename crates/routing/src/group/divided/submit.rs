@@ -59,9 +59,9 @@ impl DividedGroup {
             && named
             && self.takes_claims(submission)
             && self.present.clock().is_valid(&submission.times, events)
-            && submission.takes_its_life()
+            && submission.takes_its_ttl()
             // Other levels would remember the event for the window.
-            && (submission.times.life_ms.is_none() || !self.tree.is_any());
+            && (submission.times.ttl_ms.is_none() || !self.tree.is_any());
         let inflight = self.in_flight.flights.open_events();
         let inflight = inflight.saturating_sub(self.membership.unreachable().stuck_events());
         match () {

@@ -27,7 +27,7 @@ impl Producer {
         let tick = if records { self.clock.place_tick(Some(time_ms)) } else { self.clock.look_up_tick(Some(time_ms)) };
         let (clock_unit, unit) = tick?;
         let ticks = vec![Tick { clock_unit, unit }];
-        let times = Times { base_unit, ticks, clock_ms: self.clock.now_ms(), life_ms: None };
+        let times = Times { base_unit, ticks, clock_ms: self.clock.now_ms(), ttl_ms: None };
         let operation = if records { Operation::Observe } else { Operation::Lookup };
         self.sequence += 1;
         Some(Submission { operation, producer: self.id, times, ..observation(self.sequence) })

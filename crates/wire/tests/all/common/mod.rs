@@ -75,7 +75,7 @@ pub(crate) fn header(base_unit: u64) -> BatchHeader {
         epoch: Epoch(12),
         incarnation: Incarnation(34),
         operation: Operation::Observe,
-        life_ms: None,
+        ttl_ms: None,
         deadline_in_ms: 5_000,
         base_unit: UnitNumber(base_unit),
         clock_ms: Some(1_700_000_000_000),

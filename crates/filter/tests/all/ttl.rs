@@ -1,9 +1,9 @@
-//! Events with a life of their own: each is found as long as it was asked for, and no longer than two units more.
+//! Events with a time to live of their own: each is found as long as it was asked for, and no longer than two units more.
 
 use std::collections::HashMap;
 
 use firstseen_filter::{
-    FilterDefinition, FilterSlice, FilterSpec, Kind, LifeError, Refresh, Stamp, Unit, UnitNumber, Verdict,
+    FilterDefinition, FilterSlice, FilterSpec, Kind, Refresh, Stamp, TtlError, Unit, UnitNumber, Verdict,
 };
 
 use crate::common::{Dice, digest};
@@ -76,13 +76,13 @@ fn the_whole_window_is_a_life() {
 fn what_cannot_be_promised_is_refused() {
     let cuckoo = definition(Kind::Cuckoo);
     let refused =
-        |definition: &FilterDefinition, life_ms, now| definition.stamp_for(life_ms, UnitNumber(now)).unwrap_err();
-    assert_eq!(refused(&cuckoo, 0, 500), LifeError::Empty);
-    assert!(refused(&cuckoo, 2 * WINDOW_MS, 500).to_string().contains("a life of 2h, and the window is 1h"));
-    assert_eq!(refused(&cuckoo, 1, 3), LifeError::TooEarly { now: UnitNumber(3) });
-    assert_eq!(refused(&definition(Kind::Generations), 1, 500), LifeError::Kind(Kind::Generations));
+        |definition: &FilterDefinition, ttl_ms, now| definition.stamp_for(ttl_ms, UnitNumber(now)).unwrap_err();
+    assert_eq!(refused(&cuckoo, 0, 500), TtlError::Empty);
+    assert!(refused(&cuckoo, 2 * WINDOW_MS, 500).to_string().contains("a time to live of 2h, and the window is 1h"));
+    assert_eq!(refused(&cuckoo, 1, 3), TtlError::TooEarly { now: UnitNumber(3) });
+    assert_eq!(refused(&definition(Kind::Generations), 1, 500), TtlError::Kind(Kind::Generations));
     let counted = FilterSpec::new(Kind::Cuckoo, "1000events".parse().unwrap()).resolve().unwrap();
-    assert!(matches!(refused(&counted, 1, 500), LifeError::Unit { .. }));
+    assert!(matches!(refused(&counted, 1, 500), TtlError::Unit { .. }));
 }
 
 #[test]

@@ -1,7 +1,7 @@
-//! Events that are remembered for less than the window: each has a life of its own.
+//! Time to live: events that are remembered for less than the window.
 //!
-//! Promises: an event is remembered for its life at least, and for two units more at most; what cannot be promised is
-//! refused, and never cut short or drawn out in silence. Must not know: cells, who asks.
+//! An event is remembered for its time to live at least, and for two units longer at most. A time to live that the filter cannot keep is
+//! an error; it is never cut short or extended. This module must not depend on cells and on who asks.
 
 use thiserror::Error;
 
@@ -12,7 +12,7 @@ use crate::{Kind, Stamp, Unit};
 
 /// Why an event cannot be remembered for so long.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-pub enum LifeError {
+pub enum TtlError {
     /// The kind remembers all events for one time.
     #[error("kind {0} remembers every event for its window: use kind timing or cuckoo")]
     Kind(Kind),
@@ -22,19 +22,21 @@ pub enum LifeError {
         /// The window.
         window: String,
     },
-    /// A life of nothing.
-    #[error("a life of 0 ms: choose at least 1 ms")]
+    /// A time to live of nothing.
+    #[error("a time to live of 0 ms: choose at least 1 ms")]
     Empty,
     /// Longer than the window.
-    #[error("a life of {}, and the window is {window}: choose a longer window, or a shorter life", duration(*.life_ms))]
+    #[error("a time to live of {}, and the window is {window}: choose a longer window, or a shorter time to live", duration(*.ttl_ms))]
     TooLong {
-        /// The life asked for.
-        life_ms: u64,
+        /// The requested time to live.
+        ttl_ms: u64,
         /// The window.
         window: String,
     },
     /// The clock shows less than a window.
-    #[error("at unit {now}, less than a window after the first: a shorter life than the window cannot be counted yet")]
+    #[error(
+        "at unit {now}, less than a window after the first: a shorter time to live than the window cannot be counted yet"
+    )]
     TooEarly {
         /// The unit that the clock shows.
         now: UnitNumber,
@@ -42,8 +44,8 @@ pub enum LifeError {
 }
 
 impl FilterDefinition {
-    /// The stamp of an event at unit `now` that is remembered for `life_ms` instead of the window: its cells expire at
-    /// `now + ceil(life / unit) + 1`, as if it had come so much earlier. Among the events for which the filter has room it
+    /// The stamp of an event at unit `now` that is remembered for `ttl_ms` instead of the window: its cells expire at
+    /// `now + ceil(ttl / unit) + 1`, as if it had come so much earlier. Among the events for which the filter has room it
     /// counts for the whole window nevertheless.
     ///
     /// ```
@@ -65,55 +67,55 @@ impl FilterDefinition {
     /// ```
     ///
     /// # Errors
-    /// [`LifeError`].
-    pub fn stamp_for(&self, life_ms: u64, now: UnitNumber) -> Result<Stamp, LifeError> {
-        let lives = self.lives()?;
-        if life_ms == 0 {
-            return Err(LifeError::Empty);
+    /// [`TtlError`].
+    pub fn stamp_for(&self, ttl_ms: u64, now: UnitNumber) -> Result<Stamp, TtlError> {
+        let ttl_units = self.ttl_units()?;
+        if ttl_ms == 0 {
+            return Err(TtlError::Empty);
         }
-        if !lives.fits(life_ms) {
-            return Err(LifeError::TooLong { life_ms, window: self.window.to_string() });
+        if !ttl_units.fits(ttl_ms) {
+            return Err(TtlError::TooLong { ttl_ms, window: self.window.to_string() });
         }
-        lives.stamp(life_ms, now).ok_or(LifeError::TooEarly { now })
+        ttl_units.stamp(ttl_ms, now).ok_or(TtlError::TooEarly { now })
     }
 
-    /// Returns how lives are counted in this filter.
+    /// Returns how ttl_units are counted in this filter.
     ///
     /// # Errors
-    /// [`LifeError::Kind`] or [`LifeError::Unit`] where all events are remembered for the window.
-    pub fn lives(&self) -> Result<Lives, LifeError> {
+    /// [`TtlError::Kind`] or [`TtlError::Unit`] where all events are remembered for the window.
+    pub fn ttl_units(&self) -> Result<TtlUnits, TtlError> {
         let kind = self.cells.kind();
-        if !kind.takes_lives() {
-            return Err(LifeError::Kind(kind));
+        if !kind.takes_ttl() {
+            return Err(TtlError::Kind(kind));
         }
         match self.unit {
-            Unit::Milliseconds(unit_ms) => Ok(Lives { unit_ms, span_units: self.rule.span_units }),
-            _ => Err(LifeError::Unit { window: self.window.to_string() }),
+            Unit::Milliseconds(unit_ms) => Ok(TtlUnits { unit_ms, span_units: self.rule.span_units }),
+            _ => Err(TtlError::Unit { window: self.window.to_string() }),
         }
     }
 }
 
-/// How a filter counts the lives of events.
+/// How a filter counts the ttl_units of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lives {
+pub struct TtlUnits {
     unit_ms: u64,
     span_units: u64,
 }
 
-impl Lives {
-    /// Whether an event can be remembered for `life_ms`.
-    pub fn fits(self, life_ms: u64) -> bool {
-        life_ms > 0 && self.units(life_ms) <= self.span_units
+impl TtlUnits {
+    /// Whether an event can be remembered for `ttl_ms`.
+    pub fn fits(self, ttl_ms: u64) -> bool {
+        ttl_ms > 0 && self.units(ttl_ms) <= self.span_units
     }
 
     /// The stamp of an event at unit `now` that is remembered for a time that [fits](Self::fits), as [`FilterDefinition::stamp_for`]
     /// has it; none less than a window after the first unit.
-    pub fn stamp(self, life_ms: u64, now: UnitNumber) -> Option<Stamp> {
-        let unit = now.after(self.units(life_ms)).0.checked_sub(self.span_units)?;
+    pub fn stamp(self, ttl_ms: u64, now: UnitNumber) -> Option<Stamp> {
+        let unit = now.after(self.units(ttl_ms)).0.checked_sub(self.span_units)?;
         Some(Stamp { unit: UnitNumber(unit), judged: now })
     }
 
-    fn units(self, life_ms: u64) -> u64 {
-        life_ms.div_ceil(self.unit_ms.max(1)).saturating_add(1)
+    fn units(self, ttl_ms: u64) -> u64 {
+        ttl_ms.div_ceil(self.unit_ms.max(1)).saturating_add(1)
     }
 }

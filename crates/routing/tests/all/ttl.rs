@@ -55,13 +55,13 @@ impl ByWall {
         unit_ms
     }
 
-    fn ask(&mut self, operation: Operation, key: u64, now_ms: u64, life_ms: Option<u64>) -> Decision {
+    fn ask(&mut self, operation: Operation, key: u64, now_ms: u64, ttl_ms: Option<u64>) -> Decision {
         let prober = Prober::new(&self.definition).unwrap();
         let mut probes = Probes::new(prober.shape());
         prober.push(digest(key), &mut probes);
         self.sequence += 1;
         let submission = Submission {
-            times: Times { life_ms, ..Times::default() },
+            times: Times { ttl_ms, ..Times::default() },
             ..plain_submission(self.sequence, operation, probes)
         };
         let mut commands = Vec::new();
@@ -89,16 +89,16 @@ fn an_owner_that_stamps_events_counts_their_lives() {
         for step in 0..STEPS {
             now_ms += dice.below(2 * unit_ms);
             let (key, now) = (dice.below(KEYS), now_ms / unit_ms);
-            let life_ms = (dice.below(4) > 0).then(|| 1 + dice.below((span_units - 1) * unit_ms));
+            let ttl_ms = (dice.below(4) > 0).then(|| 1 + dice.below((span_units - 1) * unit_ms));
             let is_known = expiry_by_key.get(&key).is_some_and(|expiry| *expiry > now);
             let expected = if is_known { Decision::Duplicate } else { Decision::FirstSeen };
             let operation = if dice.below(5) == 0 { Operation::Lookup } else { Operation::Observe };
-            let life_ms = life_ms.filter(|_| operation == Operation::Observe);
-            let found = owner.ask(operation, key, now_ms, life_ms);
-            assert_eq!(found, expected, "{kind} {slicing}, seed {SEED}, step {step}: key {key}, for {life_ms:?}");
+            let ttl_ms = ttl_ms.filter(|_| operation == Operation::Observe);
+            let found = owner.ask(operation, key, now_ms, ttl_ms);
+            assert_eq!(found, expected, "{kind} {slicing}, seed {SEED}, step {step}: key {key}, for {ttl_ms:?}");
             seen += u64::from(is_known);
             if !is_known && operation == Operation::Observe {
-                let units = life_ms.map_or(span_units, |life_ms| life_ms.div_ceil(unit_ms) + 1);
+                let units = ttl_ms.map_or(span_units, |ttl_ms| ttl_ms.div_ceil(unit_ms) + 1);
                 expiry_by_key.insert(key, now + units);
             }
         }
@@ -112,18 +112,14 @@ fn lives_that_cannot_be_kept_are_refused() {
     for slicing in ["none", "vertical:2"] {
         let mut owner = ByWall::new(Kind::Timing, slicing);
         let longest_ms = (owner.definition.group.rule.span_units - 1) * owner.unit_ms();
-        for (operation, life_ms, expected) in [
+        for (operation, ttl_ms, expected) in [
             (Operation::Observe, 0, INVALID),
             (Operation::Observe, longest_ms + 1, INVALID),
             (Operation::Observe, u64::MAX, INVALID),
             (Operation::Lookup, 1_000, INVALID),
             (Operation::Observe, longest_ms, Decision::FirstSeen),
         ] {
-            assert_eq!(
-                owner.ask(operation, 1, BEGIN_MS, Some(life_ms)),
-                expected,
-                "{slicing}: {operation:?} {life_ms}"
-            );
+            assert_eq!(owner.ask(operation, 1, BEGIN_MS, Some(ttl_ms)), expected, "{slicing}: {operation:?} {ttl_ms}");
         }
         let mut generations = ByWall::new(Kind::Generations, slicing);
         assert_eq!(generations.ask(Operation::Observe, 1, BEGIN_MS, Some(1_000)), INVALID, "{slicing}");

@@ -32,7 +32,7 @@ impl Dice {
     }
 }
 
-/// What an event that is remembered for `life_ms` promises, in units.
+/// What an event that is remembered for `ttl_ms` promises, in units.
 struct Model {
     unit_ms: u64,
     span_units: u64,
@@ -41,12 +41,12 @@ struct Model {
 }
 
 impl Model {
-    fn observe(&mut self, key: u64, now_ms: u64, life_ms: Option<u64>) -> Verdict {
+    fn observe(&mut self, key: u64, now_ms: u64, ttl_ms: Option<u64>) -> Verdict {
         let now = now_ms / self.unit_ms;
         if self.expiry.get(&key).is_some_and(|expiry| *expiry > now) {
             return Verdict::Duplicate;
         }
-        let units = life_ms.map_or(self.span_units, |life_ms| life_ms.div_ceil(self.unit_ms) + 1);
+        let units = ttl_ms.map_or(self.span_units, |ttl_ms| ttl_ms.div_ceil(self.unit_ms) + 1);
         self.expiry.insert(key, now + units);
         Verdict::FirstSeen
     }
@@ -85,11 +85,11 @@ async fn opened(node: &TestNode, name: &str) -> (Client, Filter) {
     panic!("filter {name} is not there after {OPEN_TRIES} tries");
 }
 
-async fn observe(filter: &Filter, key: u64, now_ms: u64, life_ms: Option<u64>) -> Verdict {
+async fn observe(filter: &Filter, key: u64, now_ms: u64, ttl_ms: Option<u64>) -> Verdict {
     let hash = |secret: &FilterSecret| vec![secret.digest(&key.to_le_bytes())];
     let digests = hash(filter.secret());
-    let verdicts = match life_ms {
-        Some(life_ms) => filter.observe_digests_for(&digests, (now_ms, life_ms), &hash).await,
+    let verdicts = match ttl_ms {
+        Some(ttl_ms) => filter.observe_digests_for(&digests, (now_ms, ttl_ms), &hash).await,
         None => filter.observe_digests_or(&digests, &[now_ms], &hash).await,
     };
     verdicts.expect("a call")[0]
@@ -122,17 +122,17 @@ async fn each_event_is_remembered_for_its_own_life_and_for_the_window_without_on
                 (producer, filter) = opened(&node, &name).await;
             }
             let key = dice.below(KEYS);
-            let life_ms = (dice.below(4) > 0).then(|| 1 + dice.below(longest_ms));
-            lives += u64::from(life_ms.is_some());
-            let expected = model.observe(key, now_ms, life_ms);
+            let ttl_ms = (dice.below(4) > 0).then(|| 1 + dice.below(longest_ms));
+            lives += u64::from(ttl_ms.is_some());
+            let expected = model.observe(key, now_ms, ttl_ms);
             // In a replay a producer moves the clock alone: the one before may not have gone yet.
             let mut found = FUTURE;
             for _ in 0..TRIES {
                 if found == FUTURE {
-                    found = observe(&filter, key, now_ms, life_ms).await;
+                    found = observe(&filter, key, now_ms, ttl_ms).await;
                 }
             }
-            assert_eq!(found, expected, "{name}, seed {seed}, step {step}: key {key} at {now_ms}, for {life_ms:?}");
+            assert_eq!(found, expected, "{name}, seed {seed}, step {step}: key {key} at {now_ms}, for {ttl_ms:?}");
         }
         assert!(lives > STEPS / 2);
     }
@@ -142,19 +142,19 @@ async fn each_event_is_remembered_for_its_own_life_and_for_the_window_without_on
 async fn what_cannot_be_promised_is_refused() {
     let node = TestNode::start("a", Limits::default()).await;
     node.init().await;
-    let reason = |filter: &Filter, life_ms| match filter.takes_life(life_ms) {
-        Err(CallError::Life { reason, .. }) => reason,
+    let reason = |filter: &Filter, ttl_ms| match filter.takes_ttl(ttl_ms) {
+        Err(CallError::Ttl { reason, .. }) => reason,
         other => panic!("{other:?}"),
     };
     let (_cuckoo, cuckoo) = made(&node, "cuckoo", |_| {}).await;
-    cuckoo.takes_life(600_000).expect("a life below the window");
+    cuckoo.takes_ttl(600_000).expect("a life below the window");
     assert!(reason(&cuckoo, WINDOW_MS * 2).contains("longer window"));
     assert!(reason(&cuckoo, 0).contains("at least 1 ms"));
     let (_generations, generations) =
         made(&node, "generations", |spec| (spec.kind, spec.rate) = (Kind::Generations, 0.01)).await;
     assert!(reason(&generations, 600_000).contains("timing or cuckoo"));
     let refused = generations.observe_digests_for(&[], (BEGIN_MS, 1_000), &|_| Vec::new()).await;
-    assert!(matches!(refused, Err(CallError::Life { .. })));
+    assert!(matches!(refused, Err(CallError::Ttl { .. })));
 }
 
 /// Alters a filter, as an operator does; returns once a producer that has opened it before asks both.
@@ -170,9 +170,9 @@ async fn alter(node: &TestNode, filter: &Filter, change: impl FnOnce(&mut Filter
 }
 
 /// Returns the verdict once there is one.
-async fn decided(filter: &Filter, key: u64, now_ms: u64, life_ms: Option<u64>) -> Verdict {
+async fn decided(filter: &Filter, key: u64, now_ms: u64, ttl_ms: Option<u64>) -> Verdict {
     for _ in 0..TRIES {
-        let verdict = observe(filter, key, now_ms, life_ms).await;
+        let verdict = observe(filter, key, now_ms, ttl_ms).await;
         if !matches!(verdict, Verdict::Undecided(Reason::NotReady | Reason::StaleMap | Reason::Altered)) {
             return verdict;
         }
@@ -198,23 +198,23 @@ async fn a_life_is_as_long_while_the_filter_is_altered() {
     {
         let window = |spec: &mut FilterSpec, window: &str| spec.window = window.parse().expect("a window");
         let (_producer, filter) = made(&node, name, |spec| window(spec, before)).await;
-        let life_ms = Some(5_000);
-        assert_eq!(decided(&filter, 1, second(0), life_ms).await, Verdict::FirstSeen, "{name}");
+        let ttl_ms = Some(5_000);
+        assert_eq!(decided(&filter, 1, second(0), ttl_ms).await, Verdict::FirstSeen, "{name}");
         assert_eq!(decided(&filter, 2, second(0), Some(60_000)).await, Verdict::FirstSeen, "{name}");
         alter(&node, &filter, |spec| {
             window(spec, after);
             spec.rate = 1e-7;
         })
         .await;
-        for (key, at_s, life_ms, expected) in [
-            (1, 1, life_ms, Verdict::Duplicate),
-            (3, 1, life_ms, Verdict::FirstSeen),
-            (3, 2, life_ms, Verdict::Duplicate),
-            (1, over_s, life_ms, Verdict::FirstSeen),
+        for (key, at_s, ttl_ms, expected) in [
+            (1, 1, ttl_ms, Verdict::Duplicate),
+            (3, 1, ttl_ms, Verdict::FirstSeen),
+            (3, 2, ttl_ms, Verdict::Duplicate),
+            (1, over_s, ttl_ms, Verdict::FirstSeen),
             (2, over_s, None, Verdict::FirstSeen),
-            (3, 2 * over_s, life_ms, Verdict::FirstSeen),
+            (3, 2 * over_s, ttl_ms, Verdict::FirstSeen),
         ] {
-            let verdict = decided(&filter, key, second(at_s), life_ms).await;
+            let verdict = decided(&filter, key, second(at_s), ttl_ms).await;
             assert_eq!(verdict, expected, "{name}: key {key} at {at_s} s");
         }
         if name == "longer" {

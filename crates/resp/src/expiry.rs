@@ -7,7 +7,7 @@ use crate::refusal::{NOT_AN_INTEGER, Refusal};
 
 /// For how long a key is to be there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lifetime {
+pub enum Expiry {
     /// For so many milliseconds, one at least (`EX`, `PX`).
     For {
         /// Milliseconds.
@@ -31,10 +31,10 @@ pub(crate) struct TimeUnit {
 
 impl TimeUnit {
     /// Reads a time; `command` is what it is an argument of.
-    pub(crate) fn read(self, text: &[u8], command: &'static str) -> Result<Lifetime, Refusal<'static>> {
+    pub(crate) fn read(self, text: &[u8], command: &'static str) -> Result<Expiry, Refusal<'static>> {
         let units = integer(text).ok_or(NOT_AN_INTEGER)?;
         let ms = units.checked_mul(self.ms).and_then(|value| u64::try_from(value).ok()).filter(|value| *value > 0);
         let ms = ms.ok_or(Refusal::InvalidExpireTime { command })?;
-        Ok(if self.is_until { Lifetime::Until { unix_ms: ms } } else { Lifetime::For { ms } })
+        Ok(if self.is_until { Expiry::Until { unix_ms: ms } } else { Expiry::For { ms } })
     }
 }
