@@ -69,7 +69,7 @@ pub enum NotHttpDoorSettings {
     NoCertificate,
     /// The node listens there for others.
     #[error("http_api.listen {listen} is an address on which the node listens already: give it another port")]
-    ReservedBytes {
+    Taken {
         /// The address.
         listen: SocketAddr,
     },
@@ -114,7 +114,7 @@ impl HttpDoorSettings {
             return Err(NotHttpDoorSettings::Open { listen });
         }
         if listen.port() != 0 && others.contains(&listen) {
-            return Err(NotHttpDoorSettings::ReservedBytes { listen });
+            return Err(NotHttpDoorSettings::Taken { listen });
         }
         range("threads", self.threads.unwrap_or(1).into(), THREADS_MAX.into())?;
         range("connections_max", self.connections_max.into(), PLACES_LIMIT.into())?;
