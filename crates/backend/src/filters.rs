@@ -19,9 +19,9 @@ use crate::host::Host;
 /// Filters that are kept open at most; beyond that, one is opened for each call.
 const OPEN_MAX: usize = 1024;
 
-/// An event that has a time of its own may be remembered for so many ticks longer.
+/// Maximum number of ticks by which an event outlives its time to live.
 const LATER_TICKS: u64 = 2;
-/// A time of its own is refused where it may be over so much later, and later than twice the time itself.
+/// A time to live is refused if an event could outlive it by more than this, and by more than the time to live itself.
 const LATER_MAX_MS: u64 = 1_000;
 
 /// The filters of a cluster, by name.
@@ -73,7 +73,7 @@ pub struct Asked<'a> {
     pub at_ms: Result<u64, Reason>,
     /// When each of them occurred, where they did not occur at the same time: then `at_ms` does not count.
     pub times_ms: &'a [u64],
-    /// For how long they are remembered that are recorded, where not for the window: as [`OwnTime::For`] has it.
+    /// Time to live of the events that are recorded, from [`OwnTime::For`]. `None` means the window.
     pub ttl_ms: Option<u64>,
 }
 

@@ -65,7 +65,7 @@ pub trait Guest: Send + Sync {
 pub struct NewFilter<'a> {
     /// Its name.
     pub name: &'a str,
-    /// For so many events.
+    /// Number of events it is sized for.
     pub capacity_events: u64,
     /// Highest rate of false positives.
     pub rate: f64,

@@ -43,7 +43,7 @@ pub(crate) struct WhenRun {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) operation: Operation,
-    /// For how long nodes remember the events that they record, where that is not the window, and not said by times.
+    /// Time to live that nodes count for the events that they record. `None` means the window, or that event times express it.
     pub(crate) ttl_ms: Option<u64>,
     pub(crate) deadline: Instant,
 }
@@ -57,11 +57,11 @@ pub(crate) struct Events<'a> {
     pub(crate) names: &'a [SubmissionName],
     /// One an event where these are confirmed or released.
     pub(crate) fences: &'a [Fence],
-    /// For how long all events are remembered, if not for the window. Their times follow from it, and replace `times_ms`.
+    /// Time to live of all events. `None` means the window. The times of the events follow from it, and replace `times_ms`.
     pub(crate) ttl: Option<Ttl>,
 }
 
-/// For how long an event that occurs now is remembered.
+/// Time to live of an event that occurs now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ttl {
     /// Milliseconds since 1970.

@@ -87,8 +87,8 @@ pub(crate) struct CountedTtl {
 }
 
 impl FilterCore {
-    /// Returns how this filter counts a ttl. Where events bring their times, and never come late, the time says it: as if the event
-    /// had occurred so much earlier, while the clock shows the present. Elsewhere nodes count it from the time that they stamp.
+    /// Returns how this filter counts a ttl. If events bring their times and never come late, it is expressed by an earlier
+    /// event time. Otherwise nodes count it from the time that they stamp.
     ///
     /// # Errors
     /// [`CallError::Ttl`] if the filter cannot remember an event for that time.

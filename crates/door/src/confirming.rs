@@ -42,7 +42,7 @@ pub(crate) struct Claimed {
     /// When it occurred, in milliseconds since 1970, and by this machine's own time.
     pub(crate) at_ms: u64,
     pub(crate) asked_at: Instant,
-    /// For how long it is remembered from then on, where not for the window.
+    /// Its time to live, counted from `at_ms`. `None` means the window.
     pub(crate) ttl_ms: Option<u64>,
     pub(crate) fence: Fence,
     /// The client that claimed it, whose rights count when it is confirmed.
@@ -50,12 +50,12 @@ pub(crate) struct Claimed {
 }
 
 impl Claimed {
-    /// How much is left of the time for which it is remembered, in milliseconds; none where that is the window.
+    /// Returns the rest of its time to live in milliseconds, or `None` if it is remembered for the window.
     fn left_ms(&self, now: Instant) -> Option<u64> {
         self.ttl_ms.map(|ttl_ms| ttl_ms.saturating_sub(self.elapsed_ms(now)))
     }
 
-    /// From when on it is remembered: what is left of a time of its own counts from now, the window from when the event occurred.
+    /// Returns the time from which nodes count: now for the rest of a time to live, the event's own time for the window.
     fn counts_from_ms(&self, now: Instant) -> u64 {
         match self.ttl_ms {
             Some(_) => self.at_ms.saturating_add(self.elapsed_ms(now)),
@@ -278,7 +278,7 @@ impl Confirmer {
         join_all(calls).await.into_iter().flatten().collect()
     }
 
-    /// Sends confirms of events that are remembered for one time; those of which nobody knows whether they were carried out.
+    /// Sends the confirms of events that have the same time to live. Returns those whose outcome is unknown.
     async fn unanswered(
         &self,
         filters: &Filters,
@@ -336,7 +336,7 @@ impl Confirmer {
     }
 }
 
-/// For how long an event is remembered of whose time so much is left; none where that is the window.
+/// Returns the time to live for an event with `left_ms` left of it, or `None` if it is remembered for the window.
 async fn ttl_for(filters: &Filters, filter: &Arc<str>, left_ms: u64) -> Option<u64> {
     match filters.own_time(filter, left_ms).await {
         Ok(OwnTime::For(ttl_ms)) => Some(ttl_ms),

@@ -44,8 +44,8 @@ pub enum TtlError {
 }
 
 impl FilterDefinition {
-    /// The stamp of an event at unit `now` that is remembered for `ttl_ms` instead of the window: its cells expire at
-    /// `now + ceil(ttl / unit) + 1`, as if it had come so much earlier. Among the events for which the filter has room it
+    /// Returns the stamp of an event at unit `now` that is remembered for `ttl_ms` instead of the window: its cells expire at
+    /// `now + ceil(ttl / unit) + 1`, as those of an earlier event do. Among the events for which the filter has room it
     /// counts for the whole window nevertheless.
     ///
     /// ```

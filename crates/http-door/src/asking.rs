@@ -120,7 +120,7 @@ fn act(name: &str, kind: CallKind, facts: Facts, asking: &Asking<'_>) -> Result<
     Ok(Act::Claim { lease, is_confirmed_by_door: false })
 }
 
-/// The time to live of an event as the filter counts it; none where it is the window.
+/// Returns the time to live that the filter counts for a requested one, or `None` if it equals the window.
 async fn ttl(filters: &Filters, name: &Arc<str>, facts: Facts, ttl_ms: u64) -> Result<Option<u64>, Problem> {
     if facts.remembers < Remembers::ForMs(ttl_ms) {
         let most = match facts.remembers {

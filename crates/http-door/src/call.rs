@@ -97,8 +97,8 @@ impl<'a> Naming<'a> {
         Ok(Self { key: one(headers, &IDEMPOTENCY_KEY)?, source: one(headers, &SOURCE)?, fence: one(headers, &FENCE)? })
     }
 
-    /// The names of so many submissions: a retry with the same headers gives its events the same names. `None` if the client wants
-    /// no names.
+    /// Returns the submission names of `events` events: a retry with the same headers gets the same names. `None` if the headers ask
+    /// for no names.
     ///
     /// # Errors
     /// A source without a key.

@@ -25,10 +25,10 @@ impl ReservedBytes {
         Self { room, permit: None }
     }
 
-    /// Takes what so many bytes need beyond [`FREE_BYTES`].
+    /// Reserves room for `bytes`, of which the first [`FREE_BYTES`] need none.
     ///
     /// # Errors
-    /// There is not so much room now.
+    /// Other connections hold the room at present.
     pub(crate) fn make_room(&mut self, bytes: usize) -> Result<(), Problem> {
         let wanted = bytes.saturating_sub(FREE_BYTES).div_ceil(ROOM_BYTES);
         let have = self.permit.as_ref().map_or(0, OwnedSemaphorePermit::num_permits);

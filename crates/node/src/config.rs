@@ -52,10 +52,10 @@ pub struct NodeConfig {
     /// Where it is written down who did what.
     #[serde(default)]
     pub audit: Option<AuditSettings>,
-    /// The door for Redis clients; none where it is left out.
+    /// The door for Redis clients. `None` means that the node has none.
     #[serde(default)]
     pub redis: Option<DoorSettings>,
-    /// The door for HTTP clients; none where it is left out.
+    /// The door for HTTP clients. `None` means that the node has none.
     #[serde(default)]
     pub http_api: Option<HttpDoorSettings>,
     /// Allows listening beyond this machine without certificates.

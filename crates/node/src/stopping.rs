@@ -16,14 +16,13 @@ use crate::view::View;
 /// Filters that are named in the log.
 const TOLD_MAX: usize = 64;
 
-/// The stop waits for copies that fetch for so many quarters of the time that it may take: the rest is for events in
-/// flight.
+/// Quarters of the stop's time limit spent waiting for copies that are fetching. The rest is for events in flight.
 const FETCHING_QUARTERS: u32 = 3;
 
-/// It waits for nodes that are away for so many quarters: one that is being started again is back by then.
+/// Quarters of the limit spent waiting for unreachable nodes: a node that is restarting is back by then.
 const AWAY_QUARTERS: u32 = 1;
 
-/// The time between two looks: a link that breaks makes no new view.
+/// The interval at which connections to other nodes are checked: a broken link does not change the view.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The slices that would be lost with this process now.
@@ -47,7 +46,7 @@ pub(crate) async fn wait_for_copies(shared: &Shared, limit: Duration) {
     }
 }
 
-/// For how long the stop waits where these would be lost; none where no other copy can get the cells.
+/// Returns how long the stop waits to avoid these losses, or `None` if no other copy can get the cells.
 fn patience(losses: &[Obstacle], limit: Duration) -> Option<Duration> {
     let quarters = |found: &Obstacle| match found {
         Obstacle::Loss { why: Loss::Fetching(_), .. } => Some(FETCHING_QUARTERS),

@@ -1,36 +1,36 @@
-//! For how long a key is to be there, as commands say it.
+//! The expiry that a command sets on a key.
 //!
 //! This module must not depend on any command.
 
 use crate::number::integer;
 use crate::refusal::{NOT_AN_INTEGER, Refusal};
 
-/// For how long a key is to be there.
+/// The expiry of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expiry {
-    /// For so many milliseconds, one at least (`EX`, `PX`).
+    /// After a time (`EX`, `PX`).
     For {
-        /// Milliseconds.
+        /// Milliseconds, at least 1.
         ms: u64,
     },
-    /// Until that time (`EXAT`, `PXAT`), which may be over.
+    /// At a point in time (`EXAT`, `PXAT`), which may be past.
     Until {
-        /// Milliseconds since 1970, one at least.
+        /// Milliseconds since 1970, at least 1.
         unix_ms: u64,
     },
 }
 
-/// How a time is written.
+/// How a command writes an expiry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TimeUnit {
-    /// Milliseconds of one.
+    /// Milliseconds in one unit.
     pub(crate) ms: i64,
-    /// It says until when, and not for how long.
+    /// Whether the number is a point in time, and not a duration.
     pub(crate) is_until: bool,
 }
 
 impl TimeUnit {
-    /// Reads a time; `command` is what it is an argument of.
+    /// Reads the expiry in an argument of `command`.
     pub(crate) fn read(self, text: &[u8], command: &'static str) -> Result<Expiry, Refusal<'static>> {
         let units = integer(text).ok_or(NOT_AN_INTEGER)?;
         let ms = units.checked_mul(self.ms).and_then(|value| u64::try_from(value).ok()).filter(|value| *value > 0);

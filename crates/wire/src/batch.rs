@@ -29,7 +29,7 @@ pub struct BatchHeader {
     pub incarnation: Incarnation,
     /// What is done with the events.
     pub operation: Operation,
-    /// For how long events are remembered that are observed or confirmed, where not for the window.
+    /// Time to live in milliseconds of the events that are observed or confirmed. `None` means the window.
     pub ttl_ms: Option<u64>,
     /// Milliseconds for which the producer still waits for the answer.
     pub deadline_in_ms: u32,
@@ -300,7 +300,7 @@ fn operation(value: i32, lease_ms: u32) -> Result<Operation, WireError> {
     }
 }
 
-/// For how long the events of a batch are remembered; none where it is the window.
+/// Returns the time to live of a batch's events, or `None` if they are remembered for the window.
 fn ttl_ms(batch: &proto::Batch) -> Result<Option<u64>, WireError> {
     match (proto::Operation::try_from(batch.operation), batch.ttl_ms) {
         (Ok(proto::Operation::ObserveFor | proto::Operation::ConfirmFor), 0) => {

@@ -151,8 +151,8 @@ fn connected_steps(program: &mut Program) {
     assert!(refused.as_str().is_some_and(|text| text.contains(refusal)), "{refused}");
 }
 
-/// Named events are first seen once, whatever happened to their replies. A key whose reply was lost may be called seen, as
-/// SET has no name by which a retry is known.
+/// Checks the verdicts of a round in which connections broke. Events of `FS.OBSERVE ... ID` must all be new, as a retry gets its first
+/// verdict. A key of `SET NX` may be seen if its reply was lost, as the node cannot recognize the retry.
 fn judge_round(line: &Value, allowed: &[&str]) {
     assert_eq!(line["named"], json!(vec![1; EVENTS_PER_ROUND]), "named events are new: {line}");
     let words = line["saw"].as_array().expect("a word for each key");

@@ -68,7 +68,7 @@ fn warn_of_appending(state: &Path) {
     if found.is_file() && found.len() > 0 {
         notice!(
             "firstseen: standard output goes to a file with {} bytes of an earlier run, which {} does not know: what passes now is added \
-             to them (to begin anew, write it with > in the place of >>)",
+             to them (to start over, use > instead of >>)",
             grouped(found.len()),
             state.display()
         );
@@ -92,7 +92,7 @@ impl RunArgs {
     }
 
     /// Whether older records in the files of `outputs` stay. They do where a filter is saved, as it knows them. Where
-    /// there is no saved filter yet, a message says so, as the user may want to begin anew. `quotes` as in
+    /// there is no saved filter yet, a message says so, as the user may want to start over. `quotes` as in
     /// [`Earlier::Kept`].
     pub(crate) fn earlier(&self, outputs: &[&Option<PathBuf>], quotes: Option<u8>) -> Earlier {
         let Some(state) = &self.state else { return Earlier::Replaced };
@@ -104,7 +104,7 @@ impl RunArgs {
                 let (path, bytes) = (path.display(), grouped(found.len()));
                 notice!(
                     "firstseen: {path} has {bytes} bytes of an earlier run, which {} does not know: what passes now is added to \
-                     them (to begin anew, delete {path} first)",
+                     them (to start over, delete {path} first)",
                     state.display()
                 );
             }

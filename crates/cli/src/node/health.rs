@@ -34,10 +34,10 @@ pub(super) fn run(args: &HealthArgs) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Returns why the node at this address is not ready; none where it is.
+/// Returns why the node at this address is not ready, or `None` if it is ready.
 ///
 /// # Errors
-/// That it does not answer.
+/// The node does not answer.
 pub(crate) fn not_ready(address: &str) -> anyhow::Result<Option<String>> {
     let answer = get(address, "/readyz", ANSWER_BYTES_MAX).with_context(|| format!("no answer from {address}"))?;
     let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));

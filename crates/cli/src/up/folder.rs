@@ -51,10 +51,10 @@ struct Description {
     version: u32,
     /// Whether nodes ask for certificates; these lie in the folder too.
     tls: bool,
-    /// Where the first node has its door for Redis clients; none where there is no door.
+    /// Port of the first node for Redis clients. `None` means that it takes none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     redis: Option<u16>,
-    /// Where the first node has its door for HTTP clients; none where there is no door.
+    /// Port of the first node for HTTP clients. `None` means that it takes none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     http_api: Option<u16>,
     nodes: Vec<LocalNode>,

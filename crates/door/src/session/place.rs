@@ -233,7 +233,7 @@ async fn set_for(shared: &Shared, filter: &(Arc<str>, Facts), ttl_ms: u64) -> Re
     Ok(Found { ttl_ms, ..found })
 }
 
-/// For how long an event of a filter is remembered that has a time of its own; none where that is the window.
+/// Returns the time to live that the filter counts for a requested one, or `None` if it equals the window.
 pub(super) async fn own_time(shared: &Shared, filter: &Arc<str>, ttl_ms: u64) -> Result<Option<u64>, NotAsked> {
     match shared.filters.own_time(filter, ttl_ms).await? {
         OwnTime::For(ttl_ms) => Ok(Some(ttl_ms)),
@@ -242,7 +242,7 @@ pub(super) async fn own_time(shared: &Shared, filter: &Arc<str>, ttl_ms: u64) ->
     }
 }
 
-/// How much is left of a key's time, in milliseconds: 0 where it is over; none where the key has no time of its own.
+/// Returns the milliseconds until the key expires: 0 if it has expired, `None` if the command sets no expiry.
 pub(super) fn left_ms(expiry: Option<Expiry>, now_ms: Result<u64, Reason>) -> Result<Option<u64>, NotAsked> {
     Ok(match expiry {
         None => None,

@@ -1,5 +1,5 @@
-//! The threads of a door: each has a runtime and clients of its own, so that a request is read, asked for and replied to without waking
-//! another thread, except the owner of its slice.
+//! The threads that serve a door's connections. Each has its own runtime and its own clients of the cluster, so a request wakes no
+//! other thread than the one that owns its slice.
 //!
 //! This module must not depend on what a thread serves.
 

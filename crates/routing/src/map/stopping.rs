@@ -91,8 +91,8 @@ pub fn obstacles(map: &ClusterMap, node: NodeId, is_reached: impl Fn(NodeId) -> 
     found
 }
 
-/// What stands against stopping `node` while its door has still to confirm so many claims: at the stop it confirms those whose nodes
-/// answer.
+/// Returns the obstacle to stopping `node` if its door has `claims` left to confirm and not all nodes can be reached. A stopping node
+/// confirms its claims, and loses those whose nodes do not answer.
 pub fn unconfirmed(
     map: &ClusterMap,
     node: NodeId,

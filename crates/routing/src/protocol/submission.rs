@@ -137,7 +137,7 @@ pub struct Times {
     pub ticks: Vec<Tick>,
     /// What the producer's clock shows after the last event, in milliseconds since 1970; none where it has none.
     pub clock_ms: Option<u64>,
-    /// For how long all events are remembered that are recorded, where not for the window.
+    /// Time to live in milliseconds of all events that are recorded. `None` means the window.
     pub ttl_ms: Option<u64>,
 }
 
