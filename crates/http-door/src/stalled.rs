@@ -90,7 +90,7 @@ mod tests {
         let writing = async { server.write_all(b"0123456789").await };
         let reading = async {
             let mut read = [0; 4];
-            tokio::time::sleep(WRITE_TIMEOUT / 2).await;
+            tokio::time::advance(WRITE_TIMEOUT / 2).await;
             client.read_exact(&mut read).await.unwrap();
         };
         let (written, ()) = tokio::join!(writing, reading);

@@ -83,6 +83,11 @@ impl NodeHost {
         Self { shared, call, tls }
     }
 
+    /// Writes to the audit log that a client was denied.
+    fn audit_denied(&self, from: SocketAddr, reason: &str) {
+        self.shared.audit.denied_stranger(Some(from), self.call, reason);
+    }
+
     fn let_in(&self, caller: Caller, from: SocketAddr, shown: Option<Shown>) -> Option<Arc<dyn DoorGuest>> {
         let needs = Needs { role: Role::Producer, right: Some(Right::SomeFilter(FilterVerb::Describe)) };
         let shared = self.shared.clone();
@@ -123,23 +128,20 @@ impl Host for NodeHost {
     }
 
     fn enter(&self, user: Option<&[u8]>, token: &[u8], from: SocketAddr) -> Option<Arc<dyn DoorGuest>> {
-        let denied = |reason: &str| {
-            self.shared.audit.denied_stranger(Some(from), self.call, reason);
-        };
         let token = std::str::from_utf8(token).ok().and_then(|token| token.parse::<Token>().ok());
         let Some(token) = token else {
-            denied("it showed no token");
+            self.audit_denied(from, "it showed no token");
             return None;
         };
         let map = self.shared.view().map.clone();
         match tokens::of(&token, &map.access, self.shared.audit.now_s()) {
             Ok((principal, _)) if user.is_some_and(|user| user != principal.as_bytes()) => {
-                denied("it showed the token of another principal than it named");
+                self.audit_denied(from, "it showed the token of another principal than it named");
                 None
             }
             Ok(shown) => self.let_in(Caller::showing(Some(Arc::default())).by_token(shown), from, None),
             Err(status) => {
-                denied(status.message());
+                self.audit_denied(from, status.message());
                 None
             }
         }

@@ -41,14 +41,14 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
     };
     let is_altered = door_use == DoorUse::OwnTimes && nemesis == Nemesis::Delay;
     let claims = door_use != DoorUse::OwnTimes;
-    let (clock, lateness_ms) = if claims { (ClockSource::Event, 0) } else { kept_by(seed) };
+    let expiry_clock = if claims { ExpiryClock::Events } else { Dice::new(seed ^ OF_CLOCKS).pick(&EXPIRY_CLOCKS) };
     let scenario = Scenario {
         doors: Some(door_use),
         nemesis,
         alteration: if is_altered { Some(alteration(&mut dice)) } else { None },
         lease_max_ms: claims.then_some(LEASE_MS_MAX),
-        clock,
-        lateness_ms,
+        clock: expiry_clock.source(),
+        lateness_ms: expiry_clock.lateness_ms(),
         slicing: dice.pick(&["none", "horizontal:5", "vertical:3", "horizontal-vertical:2x4"]),
         kind: "timing",
         window_ms: if claims { 3_600_000 } else { WINDOW_MS },
@@ -68,10 +68,27 @@ pub(crate) fn scenario(seed: u64) -> Scenario {
     if door_use == DoorUse::Revocations { with_rights(scenario) } else { scenario }
 }
 
-/// The clock by which keys are kept, and how late events may come.
-fn kept_by(seed: u64) -> (ClockSource, u64) {
-    let mut dice = Dice::new(seed ^ OF_CLOCKS);
-    dice.pick(&[(ClockSource::Event, 0), (ClockSource::Event, LATENESS_MS), (ClockSource::Wall, 0)])
+/// The clock by which keys expire.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ExpiryClock {
+    /// That of the events, which are never late.
+    Events,
+    /// That of the events, which may be late.
+    LateEvents,
+    /// That of the nodes.
+    Nodes,
+}
+
+const EXPIRY_CLOCKS: [ExpiryClock; 3] = [ExpiryClock::Events, ExpiryClock::LateEvents, ExpiryClock::Nodes];
+
+impl ExpiryClock {
+    fn source(self) -> ClockSource {
+        if self == Self::Nodes { ClockSource::Wall } else { ClockSource::Event }
+    }
+
+    fn lateness_ms(self) -> u64 {
+        if self == Self::LateEvents { LATENESS_MS } else { 0 }
+    }
 }
 
 fn alteration(dice: &mut Dice) -> Alteration {

@@ -40,18 +40,34 @@ impl LocalHttpDoor {
 
     /// What to type at it; `data` is the folder of the cluster.
     pub(crate) fn text(&self, data: &Path, look: Look) -> String {
-        let file = |name: &str| data.join("certs").join(name).display().to_string();
-        let (tls, url) = if self.speaks_tls {
-            let (ca, cert, key) = (file("ca.pem"), file("local.client.pem"), file("local.client.key"));
-            // The name that certificates of nodes have, instead of an address.
-            let (name, port, ip) = (NODE_NAME, self.listen.port(), self.address().ip());
-            let tls = format!("--cacert {ca} --cert {cert} --key {key} --resolve {name}:{port}:{ip} ");
-            (tls, format!("https://{name}:{port}"))
+        let request =
+            format!("-X POST -H 'Idempotency-Key: an-event' {}/v1/filters/{CLICKS}/observe", self.named_url());
+        let command = if self.speaks_tls {
+            format!("curl {} {request}", self.tls_options(&data.join("certs")))
         } else {
-            (String::new(), self.url())
+            format!("curl {request}")
         };
-        let command = format!("curl {tls}-X POST -H 'Idempotency-Key: an-event' {url}/v1/filters/{CLICKS}/observe");
         format!("{} # an event of filter {CLICKS}; docs/http.md\n", look.strong(&command))
+    }
+
+    /// Returns the URL with the name that certificates of nodes have, if the door speaks TLS.
+    fn named_url(&self) -> String {
+        if self.speaks_tls { format!("https://{NODE_NAME}:{}", self.listen.port()) } else { self.url() }
+    }
+
+    /// Returns the options with which curl shows a certificate of this folder, and finds the node by [`NODE_NAME`].
+    fn tls_options(&self, certs: &Path) -> String {
+        let ca = certs.join("ca.pem");
+        let cert = certs.join("local.client.pem");
+        let key = certs.join("local.client.key");
+        format!(
+            "--cacert {} --cert {} --key {} --resolve {NODE_NAME}:{}:{}",
+            ca.display(),
+            cert.display(),
+            key.display(),
+            self.listen.port(),
+            self.address().ip()
+        )
     }
 }
 

@@ -247,8 +247,14 @@ fn print_ready(args: &UpArgs, folder: &Folder, processes: &Processes, cluster: &
         });
         let redis = folder.door().map(|door| door.listen.to_string());
         let http_api = folder.http_door().map(|door| door.url());
-        let (data, nodes, console) = (data.to_string(), nodes.collect(), folder.console());
-        let ready = Ready { cluster, data, nodes, redis, http_api, console };
+        let ready = Ready {
+            cluster,
+            data: data.to_string(),
+            nodes: nodes.collect(),
+            redis,
+            http_api,
+            console: folder.console(),
+        };
         writeln!(out, "{}", serde_json::to_string(&ready).map_err(io::Error::other)?)?;
         return out.flush();
     }

@@ -122,8 +122,10 @@ impl Stream {
     }
 
     async fn next(&mut self) -> Progress {
-        let gone = || Progress::Failed("the thread that reads the records has ended".to_owned());
-        self.pieces.read.recv().await.unwrap_or_else(gone)
+        match self.pieces.read.recv().await {
+            Some(progress) => progress,
+            None => Progress::Failed("the thread that reads the records has ended".to_owned()),
+        }
     }
 
     /// Asks about a piece, and returns the bytes of it that are passed on.
@@ -155,7 +157,7 @@ impl Stream {
         Ok(Bytes::from(kept))
     }
 
-    /// Waits until the principal may ask about so many events.
+    /// Waits until the principal's quota allows this number of events.
     async fn wait_for_quota(&self, events: usize) -> Result<(), Refused> {
         let until = Instant::now() + QUOTA_WAIT_MAX;
         let mut rest = u32::try_from(events).unwrap_or(u32::MAX);
@@ -171,7 +173,7 @@ impl Stream {
         Ok(())
     }
 
-    /// The verdicts on the events of a piece. Events that nodes have refused for now are asked about again.
+    /// Returns the verdicts on the events of a piece. Asks again about events that nodes refuse for now.
     async fn verdicts(&self, piece: &Piece, times_ms: &[u64]) -> Vec<Verdict> {
         let until = Instant::now() + AGAIN_FOR;
         let mut verdicts = self.ask(piece, times_ms, None).await;
