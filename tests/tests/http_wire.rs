@@ -26,7 +26,7 @@ impl HttpNode {
     pub(crate) fn open_in(folder: Folder, settings: &str, others: &str) -> Self {
         let (port, metrics_port) = (free_ports(1), free_ports(1));
         let door = format!(
-            "http_listen = \"127.0.0.1:{metrics_port}\"\n{others}\n[http_api]\nlisten = \"127.0.0.1:{port}\"\n{settings}"
+            "http_listen = \"127.0.0.1:{metrics_port}\"\n{others}\n[http_api]\nlisten = \"127.0.0.1:{port}\"\nverdict_timeout_ms = 30000\n{settings}"
         );
         Self { node: OwnNode::start_in(folder, "a", &door), port, metrics_port }
     }

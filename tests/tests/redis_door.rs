@@ -23,7 +23,8 @@ impl Door {
 
     fn open_in(folder: Folder, settings: &str, others: &str) -> Self {
         let port = free_ports(1);
-        let redis = format!("{others}\n[redis]\nlisten = \"127.0.0.1:{port}\"\n{settings}");
+        // A busy machine may write to its disk for seconds, after which a verdict would be undecided.
+        let redis = format!("{others}\n[redis]\nlisten = \"127.0.0.1:{port}\"\nverdict_timeout_ms = 30000\n{settings}");
         Self { node: OwnNode::start_in(folder, "a", &redis), port }
     }
 

@@ -106,6 +106,11 @@ impl Door {
         self.common.counts.clone()
     }
 
+    /// How long the door waits for a verdict: the deadline of the clients that its attendants get.
+    pub fn verdict_timeout(&self) -> Duration {
+        self.common.settings.verdict_timeout()
+    }
+
     /// An attendant to the filters that `client` reaches; the first of all is to confirm claims.
     pub fn attendant(self: &Arc<Self>, client: Client, is_first: bool) -> (Counter, Attendant) {
         let (sender, coming) = mpsc::channel(WAITING_MAX);

@@ -149,6 +149,7 @@ impl Session {
         outbox: Outbox,
     ) -> Self {
         Self {
+            patience: Patience::new(shared.common.settings.verdict_timeout()),
             shared,
             number,
             from,
@@ -162,7 +163,6 @@ impl Session {
             subscriptions: Subscriptions::default(),
             claims: OwnClaims::new(room.clone()),
             placed: Placed::default(),
-            patience: Patience::default(),
             outbox,
             room,
         }

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -12,6 +13,10 @@ use thiserror::Error;
 const CONNECTIONS_MAX: u32 = 512;
 /// Bytes of half commands, of queues between `MULTI` and `EXEC`, and of claims over all connections, where nothing is said.
 const BUFFERED_BYTES_MAX: u64 = 256 << 20;
+/// Default of `verdict_timeout_ms`: clients stop waiting after a few seconds, and send the command again.
+const VERDICT_TIMEOUT_MS: u32 = 1_000;
+/// Greatest `verdict_timeout_ms`.
+const VERDICT_TIMEOUT_MS_MAX: u32 = 60_000;
 /// Most threads.
 const THREADS_MAX: u64 = 256;
 /// Most beginnings of keys that are mapped, and filters with rules of their own.
@@ -35,6 +40,9 @@ pub struct DoorSettings {
     /// Bytes that may be held over all connections: of commands that have not come whole or wait for `EXEC`, and of claims.
     #[serde(default = "buffered_bytes_max")]
     pub buffered_bytes_max: u64,
+    /// How long the door waits for a verdict. An event without one is undecided.
+    #[serde(default = "verdict_timeout_ms")]
+    pub verdict_timeout_ms: u32,
     /// The reply for an event that is undecided.
     #[serde(default)]
     pub undecided: UndecidedRule,
@@ -185,6 +193,9 @@ pub enum NotDoorSettings {
     /// A bound is zero.
     #[error("redis.{0} has to be above 0")]
     Zero(&'static str),
+    /// The door would wait for ever.
+    #[error("redis.verdict_timeout_ms is {0}, at most {VERDICT_TIMEOUT_MS_MAX} are possible")]
+    VerdictTimeout(u32),
     /// The same twice.
     #[error("redis.prefix names the filter `{filter}` twice for `{beginning}`")]
     Twice {
@@ -213,6 +224,7 @@ impl DoorSettings {
             threads: None,
             connections_max: CONNECTIONS_MAX,
             buffered_bytes_max: BUFFERED_BYTES_MAX,
+            verdict_timeout_ms: VERDICT_TIMEOUT_MS,
             undecided: UndecidedRule::default(),
             missing: MissingRule::default(),
             forget: ForgetRule::default(),
@@ -223,6 +235,11 @@ impl DoorSettings {
             prefix: Vec::new(),
             filter: Vec::new(),
         }
+    }
+
+    /// How long the door waits for a verdict.
+    pub fn verdict_timeout(&self) -> Duration {
+        Duration::from_millis(u64::from(self.verdict_timeout_ms))
     }
 
     /// Whether they can be used in a node that listens at these addresses, too, and has certificates or not; `insecure` allows
@@ -245,10 +262,14 @@ impl DoorSettings {
         if threads > THREADS_MAX {
             return Err(NotDoorSettings::Threads(threads));
         }
+        if self.verdict_timeout_ms > VERDICT_TIMEOUT_MS_MAX {
+            return Err(NotDoorSettings::VerdictTimeout(self.verdict_timeout_ms));
+        }
         for (name, value) in [
             ("threads", threads),
             ("connections_max", u64::from(self.connections_max)),
             ("buffered_bytes_max", self.buffered_bytes_max),
+            ("verdict_timeout_ms", u64::from(self.verdict_timeout_ms)),
         ] {
             if value == 0 {
                 return Err(NotDoorSettings::Zero(name));
@@ -287,6 +308,10 @@ fn buffered_bytes_max() -> u64 {
     BUFFERED_BYTES_MAX
 }
 
+fn verdict_timeout_ms() -> u32 {
+    VERDICT_TIMEOUT_MS
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -309,6 +334,8 @@ mod tests {
         assert!(fails(DoorSettings { threads: Some(0), ..settings() }).contains("threads"));
         assert!(fails(DoorSettings { threads: Some(257), ..settings() }).contains("257"));
         assert!(fails(DoorSettings { buffered_bytes_max: 0, ..settings() }).contains("buffered_bytes_max"));
+        assert!(fails(DoorSettings { verdict_timeout_ms: 0, ..settings() }).contains("verdict_timeout_ms"));
+        assert!(fails(DoorSettings { verdict_timeout_ms: 60_001, ..settings() }).contains("at most 60000"));
         assert!(
             fails(DoorSettings { prefix: vec![prefix("a", "f"), prefix("a", "f")], ..settings() }).contains("twice")
         );

@@ -4,6 +4,7 @@
 //! must not depend on connections.
 
 use std::net::SocketAddr;
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -15,6 +16,10 @@ const BUFFERED_BYTES_MAX: u64 = 256 << 20;
 /// Default of `body_bytes_max`, and its greatest value.
 const BODY_BYTES_MAX: u32 = 4 << 20;
 const BODY_BYTES_LIMIT: u32 = 64 << 20;
+/// Default of `verdict_timeout_ms`: clients stop waiting after a few seconds, and send the request again.
+const VERDICT_TIMEOUT_MS: u32 = 1_000;
+/// Greatest `verdict_timeout_ms`.
+const VERDICT_TIMEOUT_MS_MAX: u32 = 60_000;
 /// Default of `streams_max`.
 const STREAMS_MAX: u32 = 16;
 /// Greatest number of threads.
@@ -43,6 +48,9 @@ pub struct HttpDoorSettings {
     /// Bytes of the body of a call, except those of a `dedup`, which is never held as a whole.
     #[serde(default = "body_bytes_max")]
     pub body_bytes_max: u32,
+    /// How long the door waits for a verdict. An event without one is undecided.
+    #[serde(default = "verdict_timeout_ms")]
+    pub verdict_timeout_ms: u32,
     /// Calls of `dedup` that may be under way at the same time.
     #[serde(default = "streams_max")]
     pub streams_max: u32,
@@ -95,9 +103,15 @@ impl HttpDoorSettings {
             connections_max: CONNECTIONS_MAX,
             buffered_bytes_max: BUFFERED_BYTES_MAX,
             body_bytes_max: BODY_BYTES_MAX,
+            verdict_timeout_ms: VERDICT_TIMEOUT_MS,
             streams_max: STREAMS_MAX,
             hosts: Vec::new(),
         }
+    }
+
+    /// How long the door waits for a verdict.
+    pub fn verdict_timeout(&self) -> Duration {
+        Duration::from_millis(u64::from(self.verdict_timeout_ms))
     }
 
     /// Checks whether they can be used in a node that listens at these other addresses, and has certificates or not; `insecure`
@@ -120,6 +134,7 @@ impl HttpDoorSettings {
         range("connections_max", self.connections_max.into(), PLACES_LIMIT.into())?;
         range("buffered_bytes_max", self.buffered_bytes_max, u64::MAX)?;
         range("body_bytes_max", self.body_bytes_max.into(), BODY_BYTES_LIMIT.into())?;
+        range("verdict_timeout_ms", self.verdict_timeout_ms.into(), VERDICT_TIMEOUT_MS_MAX.into())?;
         range("streams_max", self.streams_max.into(), PLACES_LIMIT.into())
     }
 }
@@ -138,6 +153,10 @@ fn buffered_bytes_max() -> u64 {
 
 fn body_bytes_max() -> u32 {
     BODY_BYTES_MAX
+}
+
+fn verdict_timeout_ms() -> u32 {
+    VERDICT_TIMEOUT_MS
 }
 
 fn streams_max() -> u32 {
@@ -166,6 +185,7 @@ mod tests {
             ("connections_max", HttpDoorSettings { connections_max: 0, ..settings() }),
             ("buffered_bytes_max", HttpDoorSettings { buffered_bytes_max: 0, ..settings() }),
             ("body_bytes_max", HttpDoorSettings { body_bytes_max: u32::MAX, ..settings() }),
+            ("verdict_timeout_ms", HttpDoorSettings { verdict_timeout_ms: 60_001, ..settings() }),
             ("streams_max", HttpDoorSettings { streams_max: 0, ..settings() }),
         ] {
             assert!(fails(settings).starts_with(&format!("http_api.{field} = ")), "{field}");

@@ -51,7 +51,7 @@ async fn serve(door: Arc<HttpDoor>, settings: HttpDoorSettings, listener: TcpLis
     let stop = shared.departure.door_closed.clone();
     let mut counters = Vec::new();
     for number in 1..=threads::count(settings.threads) {
-        match begin(&door, number, &shared, &stop).await {
+        match begin(&door, number, settings.verdict_timeout(), &shared, &stop).await {
             Ok(counter) => counters.push(counter),
             Err(error) if stop.is_cancelled() => {
                 return tracing::debug!(error, "the door for HTTP clients stays closed");
@@ -70,12 +70,13 @@ async fn serve(door: Arc<HttpDoor>, settings: HttpDoorSettings, listener: TcpLis
 async fn begin(
     door: &Arc<HttpDoor>,
     number: usize,
+    verdict_timeout: Duration,
     shared: &Arc<Shared>,
     stop: &CancellationToken,
 ) -> Result<HttpCounter, String> {
     let (door, shared, stop) = (door.clone(), shared.clone(), stop.clone());
     threads::start(format!("http-{number}"), move || async move {
-        let calls = own_client::connect(&shared, CLIENTS, own_client::DEADLINE);
+        let calls = own_client::connect(&shared, CLIENTS, verdict_timeout);
         let calls = stop.run_until_cancelled(calls).await?;
         let streams = own_client::connect(&shared, CLIENTS, STREAM_DEADLINE);
         let streams = stop.run_until_cancelled(streams).await?;

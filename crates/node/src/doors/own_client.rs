@@ -9,8 +9,6 @@ use tokio::time::{Instant, sleep};
 use crate::home::Home;
 use crate::shared::Shared;
 
-/// How long a verdict is waited for: clients of doors stop waiting after a few seconds, and send the request again.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(1);
 /// The pause before the next attempt to connect.
 const CONNECT_PAUSE: Duration = Duration::from_millis(500);
 /// After this time without a cluster, the log says that the door is not open.

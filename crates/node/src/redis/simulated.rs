@@ -17,7 +17,7 @@ use crate::shared::Shared;
 pub(super) async fn serve(door: Arc<Door>, host: Arc<NodeHost>, incoming: Incoming, shared: Arc<Shared>) {
     let stop = shared.departure.door_closed.clone();
     let Some(client) =
-        stop.run_until_cancelled(own_client::connect(&shared, super::CLIENTS, own_client::DEADLINE)).await
+        stop.run_until_cancelled(own_client::connect(&shared, super::CLIENTS, door.verdict_timeout())).await
     else {
         return;
     };

@@ -44,7 +44,7 @@ async fn begin(
     let (door, shared, stop) = (door.clone(), shared.clone(), stop.clone());
     threads::start(format!("redis-{number}"), move || async move {
         let client =
-            stop.run_until_cancelled(own_client::connect(&shared, super::CLIENTS, own_client::DEADLINE)).await?;
+            stop.run_until_cancelled(own_client::connect(&shared, super::CLIENTS, door.verdict_timeout())).await?;
         let (counter, attendant) = door.attendant(client, is_first);
         Some((counter, attendant.serve(stop)))
     })
