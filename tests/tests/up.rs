@@ -184,18 +184,30 @@ fn the_line_for_the_door_for_http_works_as_printed() {
         return;
     }
     let folder = Folder::new();
-    let port = free_ports(3);
+    let (port, http_api) = (free_ports(2), free_ports(1));
     let printed =
-        folder.run(&format!("up --nodes 1 --memory 64MiB --port {port} --http-api {} --detach", port + 2)).ok().out;
-    let create = printed.lines().find(|line| line.starts_with("firstseen filter create clicks ")).expect("a command");
-    let curl = printed.lines().find(|line| line.starts_with("curl ")).expect("a command");
-    folder.shell(create).ok();
-    assert_eq!(folder.shell(curl).ok().out, r#"{"verdict":"first_seen"}"#);
-    assert!(folder.shell(curl).ok().out.contains("urn:firstseen:problem:duplicate"));
+        folder.run(&format!("up --nodes 1 --memory 64MiB --port {port} --http-api {http_api} --tls --detach")).ok().out;
+    let line = |printed: &str, start: &str| {
+        printed.lines().find(|line| line.starts_with(start)).expect("a command").to_owned()
+    };
+    folder.shell(&line(&printed, "firstseen filter create clicks ")).ok();
+    let curl = line(&printed, "curl ");
+    assert_eq!(folder.shell(&curl).ok().out, r#"{"verdict":"first_seen"}"#);
+    assert!(folder.shell(&curl).ok().out.contains("urn:firstseen:problem:duplicate"));
     folder.run("up --end").ok();
     let printed = folder.run("up --detach --json").ok().out;
     let ready: Value = serde_json::from_str(&printed).expect("one line");
-    assert_eq!(ready["http_api"], format!("http://127.0.0.1:{}", port + 2));
+    assert_eq!(ready["http_api"], format!("http://127.0.0.1:{http_api}"));
     folder.run("up --end").ok();
     folder.run("up --http-api 1 --detach").fails(2, &["leave --http-api out"]);
+
+    // The same door with TLS. The node has forgotten what it held in memory, and says so.
+    let node = "firstseen-data/node-1/node.toml";
+    let settings = folder.read(node);
+    folder.write(node, settings.replace("[http_api]\n", "[http_api]\ntls = true\n"));
+    let curl = line(&folder.run("up --detach").ok().out, "curl ");
+    assert!(curl.contains(&format!("https://node.firstseen:{http_api}/")), "{curl}");
+    let replied = folder.shell(&curl).ok().out;
+    assert!(replied.contains("urn:firstseen:problem:undecided"), "{replied}");
+    folder.run("up --end").ok();
 }

@@ -340,5 +340,5 @@ pub(crate) fn guest(shared: &Shared, head: &Parts) -> Result<Arc<dyn Guest>, Pro
     let client = head.extensions.get::<Arc<ConnectedClient>>();
     // Each connection puts its client into its requests.
     let client = client.ok_or_else(|| Problem::new(ProblemKind::Unauthorized, "nobody knows who has connected"))?;
-    client.guest(&*common.host, &common.hosts, head)
+    client.guest(&*common.host, common.hosts.as_ref(), head)
 }

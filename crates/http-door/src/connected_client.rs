@@ -31,11 +31,17 @@ impl ConnectedClient {
         Self { from, known, shown: Mutex::default() }
     }
 
-    /// Returns who sends a request with this head.
+    /// Returns who sends a request with this head. `hosts` are the names by which the node may be asked; `None` allows any name, because
+    /// clients check the name by the certificate of the node.
     ///
     /// # Errors
     /// The client has to show a token, or another one; or the request is one that a web page can have a browser send.
-    pub(crate) fn guest(&self, host: &dyn Host, hosts: &Hosts, head: &Parts) -> Result<Arc<dyn Guest>, Problem> {
+    pub(crate) fn guest(
+        &self,
+        host: &dyn Host,
+        hosts: Option<&Hosts>,
+        head: &Parts,
+    ) -> Result<Arc<dyn Guest>, Problem> {
         if let Some(token) = bearer(&head.headers)? {
             return self.by_token(host, token);
         }
@@ -49,7 +55,7 @@ impl ConnectedClient {
         }
         let name = head.headers.get(header::HOST).map(|host| host.to_str().unwrap_or_default());
         let name = name.or(head.uri.authority().map(|authority| authority.as_str()));
-        if let Some(name) = name.filter(|name| !hosts.has(name)) {
+        if let Some(name) = name.filter(|name| hosts.is_some_and(|hosts| !hosts.has(name))) {
             let name: String = name.chars().filter(|letter| !letter.is_control()).take(80).collect();
             return Err(Problem::new(
                 ProblemKind::OtherName,

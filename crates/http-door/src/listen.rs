@@ -76,11 +76,12 @@ struct Coming {
 }
 
 impl HttpDoor {
-    /// A door for the clients that `host` lets in. With `tls`, clients speak TLS. `hosts` are the names of the node.
+    /// A door for the clients that `host` lets in. With `tls`, clients speak TLS, and check the name of the node
+    /// themselves; without, they may ask by the names in `hosts`.
     pub fn new(settings: &HttpDoorSettings, host: Arc<dyn Host>, tls: Option<ServerTls>, hosts: Hosts) -> Self {
         let common = Common {
             host,
-            hosts,
+            hosts: tls.is_none().then_some(hosts),
             counts: Arc::new(HttpCounts::default()),
             body_bytes_max: settings.body_bytes_max as usize,
             room: room(settings.buffered_bytes_max),

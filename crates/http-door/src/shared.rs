@@ -24,8 +24,8 @@ pub(crate) struct Shared {
 /// What all requests share.
 pub(crate) struct Common {
     pub(crate) host: Arc<dyn Host>,
-    /// The names by which the node is asked without a token.
-    pub(crate) hosts: Hosts,
+    /// The names by which the node may be asked without a token; `None` allows any name.
+    pub(crate) hosts: Option<Hosts>,
     pub(crate) counts: Arc<HttpCounts>,
     /// Bytes of the body of a call.
     pub(crate) body_bytes_max: usize,

@@ -11,6 +11,7 @@ mod durable;
 mod failures;
 mod full_disk;
 mod hops;
+mod http_tls;
 mod hung_disk;
 mod identity;
 mod lost_node;

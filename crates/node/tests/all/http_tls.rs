@@ -1,0 +1,92 @@
+//! The door for HTTP clients with TLS: who shows a certificate, a token, or neither.
+
+use std::time::Duration;
+
+use firstseen_wire::tls::TlsFiles;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::client::TlsStream;
+
+use crate::common::certs::Authority;
+use crate::common::tls_doors::{TlsDoors, connect};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// The status and the body of a reply.
+type Reply = (u16, String);
+
+/// Observes events of `clicks` on a connection that stays open.
+async fn observe(client: &mut TlsStream<TcpStream>, token: Option<&str>, events: &str) -> Reply {
+    let authorization = token.map_or_else(String::new, |token| format!("Authorization: Bearer {token}\r\n"));
+    let request = format!(
+        "POST /v1/filters/clicks/observe HTTP/1.1\r\nHost: node.firstseen\r\n{authorization}Content-Type: text/plain\r\n\
+         Content-Length: {}\r\n\r\n{events}",
+        events.len()
+    );
+    client.write_all(request.as_bytes()).await.expect("it listens");
+    timeout(PATIENCE, reply(client)).await.expect("a reply in time")
+}
+
+/// Reads one reply with a `Content-Length`.
+async fn reply(client: &mut TlsStream<TcpStream>) -> Reply {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(client.read_u8().await.expect("a reply"));
+    }
+    let head = String::from_utf8(head).expect("a head of text").to_ascii_lowercase();
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
+    let length = head.lines().find_map(|line| line.strip_prefix("content-length: ")).expect("a length");
+    let mut body = vec![0; length.parse().expect("a number")];
+    client.read_exact(&mut body).await.expect("a body");
+    (status, String::from_utf8(body).expect("a body of text"))
+}
+
+/// A client with the certificate of another authority, and one without TLS, get no reply.
+async fn strangers_are_turned_away(doors: &TlsDoors) {
+    let elsewhere = tempfile::tempdir().expect("a folder");
+    let files = Authority::new(elsewhere.path()).sign("crawler", &["client.firstseen", "crawler.client.firstseen"]);
+    if let Ok(mut stream) = connect(doors.http(), &doors.own, Some(&files)).await {
+        let _ = stream.write_all(b"GET /v1/filters HTTP/1.1\r\nHost: node.firstseen\r\n\r\n").await;
+        assert!(stream.read_u8().await.is_err(), "the certificate of another authority");
+    }
+    let mut plain = TcpStream::connect(doors.http()).await.expect("a connection");
+    plain.write_all(b"GET /v1/filters HTTP/1.1\r\nHost: node.firstseen\r\n\r\n").await.expect("it listens");
+    let mut read = Vec::new();
+    let _ = timeout(PATIENCE, plain.read_to_end(&mut read)).await.expect("it is closed");
+    assert!(!String::from_utf8_lossy(&read).contains("clicks"), "without TLS");
+}
+
+async fn connected(doors: &TlsDoors, own: Option<&TlsFiles>) -> TlsStream<TcpStream> {
+    connect(doors.http(), &doors.own, own).await.expect("a handshake")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_certificate_or_a_token_gives_http_clients_their_rights_and_nothing_else_does() {
+    let mut doors = TlsDoors::start().await;
+    let token = doors.token.reveal().to_owned();
+
+    // By its certificate, without a token.
+    let mut crawler = connected(&doors, Some(&doors.named("crawler"))).await;
+    assert_eq!(observe(&mut crawler, None, "a").await, (200, r#"{"verdicts":["first_seen"]}"#.to_owned()));
+    let mut other = connected(&doors, Some(&doors.named("other"))).await;
+    let (status, problem) = observe(&mut other, None, "b").await;
+    assert!(status == 403 && problem.contains("urn:firstseen:problem:forbidden"), "{status} {problem}");
+
+    // By a token, with each request.
+    let mut stranger = connected(&doors, None).await;
+    assert_eq!(observe(&mut stranger, None, "a").await.0, 401);
+    assert_eq!(observe(&mut stranger, Some("fst_guess"), "a").await.0, 401);
+    let seen = (200, r#"{"verdicts":["duplicate"]}"#.to_owned());
+    assert_eq!(observe(&mut stranger, Some(&token), "a").await, seen, "seen by the other connection");
+    assert_eq!(observe(&mut stranger, None, "a").await.0, 401, "a token counts for its request");
+
+    // Open connections lose what is taken from them.
+    doors.remove_token().await;
+    let (status, problem) = observe(&mut stranger, Some(&token), "c").await;
+    assert!(status == 403 && problem.contains("taken back"), "{status} {problem}");
+    assert_eq!(observe(&mut connected(&doors, None).await, Some(&token), "c").await.0, 401);
+    doors.revoke("crawler").await;
+    assert_eq!(observe(&mut crawler, None, "c").await.0, 403);
+    strangers_are_turned_away(&doors).await;
+}
