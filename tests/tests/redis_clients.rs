@@ -11,6 +11,8 @@ mod script;
 
 use std::process::{Command, Stdio};
 
+use serde_json::json;
+
 use crate::python::{self, said};
 use crate::run::{Folder, Watchdog};
 
@@ -133,16 +135,56 @@ fn the_rust_crate_plays_the_script() {
     plays_the_script(Command::new(env!("CARGO_BIN_EXE_redis-rs-under-test")));
 }
 
-/// Runs a program of Spring against a door, and returns what it printed.
-fn spring(program: &str) -> Option<String> {
-    let folder = built(&SPRING)?;
+/// Runs a program against a door, whose port is its last argument, and returns what it printed.
+fn printed_by(mut program: Command) -> String {
     let door = door();
-    let mut command = in_folder(&folder, "java", &["-cp", CLASSES, program, &door.port.to_string()]);
-    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("java");
+    let program = program.arg(door.port.to_string()).stdin(Stdio::null());
+    let child = program.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a program");
     let _watchdog = Watchdog::of(&child);
     let (is_well, text) = said(child.wait_with_output().expect("an end"));
     assert!(is_well, "{text}");
-    Some(text)
+    text
+}
+
+/// Checks what a program in cluster mode prints: 20 keys are set alone, the same and 80 others in a pipeline, and an item is added.
+fn uses_cluster_mode(program: Command) {
+    let printed = printed_by(program);
+    let seen: serde_json::Value = serde_json::from_str(&printed).unwrap_or_else(|error| panic!("{error}: {printed}"));
+    let pipelined = [vec!["seen"; 20], vec!["new"; 80]].concat();
+    assert_eq!(seen, json!({ "alone": vec!["new"; 20], "pipelined": pipelined, "added": 1 }));
+}
+
+#[test]
+#[ignore = "it fetches redis-py from a registry, and is skipped with a notice where there is none"]
+fn redis_py_uses_cluster_mode() {
+    let folder = Folder::new();
+    folder.write("requirements.txt", include_str!("../clients/python/requirements.txt"));
+    folder.write("redis_py_cluster.py", include_str!("../clients/python/redis_py_cluster.py"));
+    if python::fetch(&folder, &["-r", "requirements.txt"]) {
+        uses_cluster_mode(python::python(&folder, &["redis_py_cluster.py"]));
+    }
+}
+
+#[test]
+#[ignore = "it fetches ioredis from a registry, and is skipped with a notice where there is none"]
+fn ioredis_uses_cluster_mode() {
+    if let Some(folder) = built(&NODE) {
+        uses_cluster_mode(in_folder(&folder, "node", &["ioredis_cluster.mjs"]));
+    }
+}
+
+#[test]
+#[ignore = "it fetches go-redis from a registry, and is skipped with a notice where there is none"]
+fn go_redis_uses_cluster_mode() {
+    if let Some(folder) = built(&GO) {
+        uses_cluster_mode(in_folder(&folder, folder.path("bin/go-redis-cluster").to_str().expect("UTF-8"), &[]));
+    }
+}
+
+/// Runs a program of Spring against a door, and returns what it printed.
+fn spring(program: &str) -> Option<String> {
+    let folder = built(&SPRING)?;
+    Some(printed_by(in_folder(&folder, "java", &["-cp", CLASSES, program])))
 }
 
 /// What Spring Data Redis makes of `setIfAbsent`, of a pipeline and of sets, with lettuce.
