@@ -103,6 +103,11 @@ impl OwnNode {
         self.child.wait().expect("it ends");
     }
 
+    /// Gives the next process of the node these variables, beside the test's.
+    pub(crate) fn set_environment(&mut self, environment: Vec<(&'static str, String)>) {
+        self.environment = environment;
+    }
+
     /// Starts the node again after its end.
     pub(crate) fn start_again(&mut self) {
         self.child = Self::begin(&self.folder, &self.environment, "");
