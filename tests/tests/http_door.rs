@@ -135,6 +135,10 @@ fn claims_are_confirmed_and_released_by_their_fences() {
     let confirmed = one("confirm", &[("Idempotency-Key", "c"), ("X-Firstseen-Fence", &fence)]);
     assert_eq!((confirmed.status, confirmed.json()["verdict"].clone()), (200, json!("confirmed")));
     assert_eq!(one("claim", &[("Idempotency-Key", "c")]).status, 409);
+    let released = one("release", &[("Idempotency-Key", "c"), ("X-Firstseen-Fence", &fence)]);
+    assert_eq!((released.status, released.problem()), (409, "not-held".to_owned()));
+    let named = one("claim", &[("Idempotency-Key", "d"), ("X-Firstseen-Source", "shop")]);
+    assert!(named.status == 422 && named.text().contains("claims have no names"), "{}", named.text());
     for (name, body, why) in [
         ("claim", json!({"events": ["d"], "lease_ms": 30_001}), "for 30000 ms at most"),
         ("confirm", json!({"events": ["d"], "fences": ["0".repeat(48)]}), "not given by filter"),
@@ -153,7 +157,7 @@ fn requests_that_cannot_be_carried_out_get_a_problem_document() {
     /// A request, and the status, the kind and a part of the problem document in its reply.
     type Row<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], &'a [u8], u16, &'a str, &'a str);
     let deep = "[".repeat(900);
-    let rows: [Row<'_>; 17] = [
+    let rows: [Row<'_>; 19] = [
         ("POST", "/v1/filters/absent/observe", &[TEXT], b"a", 404, "no-such-filter", "firstseen filter create"),
         ("GET", "/v1/filters/absent", &[], b"", 404, "no-such-filter", "GET /v1/filters"),
         ("GET", "/v1/nothing", &[], b"", 404, "no-such-path", "openapi.json"),
@@ -169,6 +173,17 @@ fn requests_that_cannot_be_carried_out_get_a_problem_document() {
             "unsupported-media-type",
             "UTF-8",
         ),
+        // The compressed bytes were recorded as events.
+        (
+            "POST",
+            OBSERVE,
+            &[TEXT, ("Content-Encoding", "gzip")],
+            b"\x1f\x8b\x08",
+            415,
+            "unsupported-media-type",
+            "Content-Encoding",
+        ),
+        ("POST", OBSERVE, &[TEXT, ("Host", "localhost")], b"a", 400, "malformed", "2 headers Host"),
         ("POST", OBSERVE, &[JSON], b"{\"events\": [\"\xff\"]}", 400, "malformed", "body: "),
         ("POST", OBSERVE, &[JSON], br#"{"events": [1e999]}"#, 400, "malformed", "body: "),
         ("POST", OBSERVE, &[JSON], br#"{"events": ["a"], "ttl_ms": 1e999}"#, 400, "malformed", "body: "),

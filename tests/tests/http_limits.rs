@@ -39,13 +39,12 @@ fn ten_thousand_connections_take_bounded_memory() {
     println!("{} connections take {grown} KiB", metric("connections"));
     assert!(metric("connections") <= 9_000 && metric("turned_away_total") >= 1_000);
     assert!(grown < 400 << 10, "{grown} KiB for {CONNECTIONS} connections");
-    // Those that have a place are served.
-    let mut served = 0;
-    for mut wire in wires.drain(..) {
-        let is_sent = wire.try_write(b"Content-Length: 0\r\n\r\n").is_ok();
-        served += usize::from(is_sent && wire.reply().is_some_and(|reply| reply.status == 200));
+    // Those that have a place are served. The first ones may have had theirs for longer than a head may take.
+    for wire in &mut wires[7_500..8_500] {
+        wire.write(b"Content-Length: 0\r\n\r\n");
+        assert_eq!(wire.reply().map(|reply| reply.status), Some(200));
     }
-    assert!(served > 8_900, "{served} connections were served");
+    drop(wires);
     eventually("places", || metric("connections") < 100);
     assert_eq!(door.ask("GET", "/v1/filters", &[], b"").status, 200);
 }

@@ -12,6 +12,7 @@ use crate::local_cluster::eventually;
 use crate::run::example_text;
 
 const DEDUP: &str = "/v1/filters/clicks/dedup";
+const TEXT: (&str, &str) = ("Content-Type", "text/plain");
 
 /// Sends the head of a request whose body comes in chunks.
 fn begin(wire: &mut HttpWire, path: &str, headers: &str) {
@@ -94,6 +95,50 @@ fn a_log_gives_what_the_command_gives_compressed_or_not() {
     assert!(reply.status == 200 && !reply.is_whole, "{:?}", reply.headers);
 }
 
+/// Records at the end of an archive whose trailer was damaged had been recorded, and never left the node: 90 of 150. An archive that was
+/// cut off ended the reply with half a record.
+#[test]
+fn a_reply_that_is_cut_off_has_all_records_that_were_judged() {
+    let door = HttpNode::start("");
+    let packed = |records: &str| {
+        let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
+        packed.write_all(records.as_bytes()).expect("memory");
+        packed.finish().expect("memory")
+    };
+    let seen_of = |records: &str| door.ask("POST", "/v1/filters/clicks/test", &[TEXT], records.as_bytes()).text();
+    for round in 0..20 {
+        let records: String = (0..5).map(|number| format!("record {round} {number}\n")).collect();
+        let archive = packed(&records);
+        let damaged = match round % 3 {
+            0 => [&archive, b"garbage".as_slice()].concat(),
+            // The last eight bytes are a checksum and a length.
+            1 => [&archive[..archive.len() - 8], &[0; 8]].concat(),
+            _ => archive[..archive.len() - 8].to_vec(),
+        };
+        let reply = door.ask("POST", DEDUP, &[("Content-Encoding", "gzip")], &damaged);
+        if reply.status == 200 {
+            assert_eq!((reply.text(), reply.is_whole), (records, false), "round {round}");
+        } else {
+            assert_eq!((reply.status, seen_of(&records).contains("duplicate")), (422, false), "nothing was recorded");
+        }
+    }
+    let records: String = (0..20_000).map(|number| format!("long {number}\n")).collect();
+    let archive = packed(&records);
+    let reply = door.ask("POST", DEDUP, &[("Content-Encoding", "gzip")], &archive[..archive.len() / 2]);
+    assert!(!reply.is_whole && reply.text().ends_with('\n') && records.starts_with(&reply.text()));
+}
+
+/// A reply of HTTP/1.0 has no chunks, so a client cannot tell that it was cut off.
+#[test]
+fn dedup_is_refused_to_http_1_0() {
+    let door = HttpNode::start("");
+    let mut wire = door.wire();
+    wire.write(format!("POST {DEDUP} HTTP/1.0\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\na\n").as_bytes());
+    let reply = wire.reply().expect("a reply");
+    assert_eq!((reply.status, reply.problem()), (505, "old-version".to_owned()));
+    assert!(reply.text().contains("proxy_http_version 1.1"), "{}", reply.text());
+}
+
 #[test]
 fn zstd_is_taken_where_the_header_says_so() {
     let door = HttpNode::start("");
@@ -124,6 +169,7 @@ fn options_and_places_are_checked_before_anything_is_read() {
         ("?keys=a", 400, "`keys` is no option of dedup"),
         ("?format=csv&key=absent", 422, "absent"),
         ("?tz=Nowhere", 422, "Nowhere"),
+        ("?format=csv&time=a", 422, "--clock event"),
     ] {
         let reply = door.ask("POST", &format!("{DEDUP}{query}"), &[], b"a,b\n1,2\n");
         assert!(reply.status == status && reply.text().contains(why), "{query}: {}", reply.text());

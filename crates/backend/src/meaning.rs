@@ -8,8 +8,10 @@ use firstseen_routing::Reason;
 pub fn meaning(reason: Reason) -> &'static str {
     match reason {
         Reason::Full => "the filter is full: nothing was recorded",
-        Reason::Late => "the event is older than the window",
-        Reason::Future => "the event is ahead of the clock",
+        Reason::Late => "the event is older than the window, and nothing was recorded",
+        Reason::Future => {
+            "the event is too far ahead of the clock, and nothing was recorded: send its right time, or none"
+        }
         Reason::Overloaded | Reason::NotReady => "nothing was recorded: try again later",
         Reason::SlicesDown => "slices are down: it may be new",
         Reason::Claimed => "another consumer is about to deliver it",

@@ -38,19 +38,19 @@ pub(crate) struct Asking<'a> {
     pub(crate) is_single: bool,
 }
 
-/// How the OpenAPI document describes an event.
+/// An event: a text that is not empty.
 #[derive(ToSchema)]
 #[schema(min_length = 1)]
 #[allow(dead_code)]
 struct EventSchema(String);
 
-/// How the OpenAPI document describes a fence.
+/// The fence of a claim: 48 hexadecimal digits.
 #[derive(ToSchema)]
 #[schema(pattern = "^[0-9a-fA-F]{48}$")]
 #[allow(dead_code)]
 struct FenceSchema(String);
 
-/// How the OpenAPI document describes the time of an event.
+/// When an event occurred, in milliseconds since 1970.
 #[derive(ToSchema)]
 #[schema(maximum = 253402300799999_u64)]
 #[allow(dead_code)]
@@ -296,7 +296,13 @@ impl<'a> Asking<'a> {
         match (naming.submissions(events)?, kind) {
             (None, _) => {}
             (Some(names), CallKind::Observe) => asking.names = names,
-            // The others are asked again without harm: a test and a confirm get the same answer, and a claim is known by its fence.
+            (Some(_), CallKind::Claim) => {
+                return Err(Problem::impossible(
+                    "X-Firstseen-Source names a submission, and claims have no names: leave it out; after a lost reply, claim the event \
+                     again when its lease is over",
+                ));
+            }
+            // The others are asked again without harm: a test and a confirm get the same answer.
             (Some(_), _) => {}
         }
         Ok(asking)
@@ -412,6 +418,12 @@ impl<'a> Asking<'a> {
 }
 
 fn json<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
+    // The parser would take a list of the members as well.
+    if body.trim_ascii_start().first() != Some(&b'{') {
+        return Err(Problem::malformed(
+            "body: it is no JSON object: send one with `events`, such as {\"events\": [\"a\"]}",
+        ));
+    }
     serde_json::from_slice(body).map_err(|error| Problem::malformed(format_args!("body: {error}")))
 }
 
@@ -487,6 +499,8 @@ mod tests {
             (CallKind::Release, TEXT, b"a", "send application/json"),
             (CallKind::Observe, "application/x-www-form-urlencoded", b"a", "text/plain with an event a line"),
             (CallKind::Observe, JSON, many.as_bytes(), "more than 8192"),
+            (CallKind::Observe, JSON, br#"[["a"], [], null]"#, "no JSON object"),
+            (CallKind::Observe, JSON, b" ", "no JSON object"),
             (CallKind::Observe, JSON, b"", "there is no event"),
         ] {
             let problem = read(kind, media, body).unwrap_err();

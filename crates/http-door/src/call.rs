@@ -5,14 +5,15 @@
 
 use std::borrow::Cow;
 
-use axum::http::{HeaderMap, HeaderName};
+use axum::http::header::CONTENT_ENCODING;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use firstseen_routing::SubmissionName;
 use url::form_urlencoded;
 use xxhash_rust::xxh3::Xxh3;
 
 use crate::kind::CallKind;
 use crate::limits::{SPAN_MS_MAX, TIME_MS_MAX};
-use crate::problem::Problem;
+use crate::problem::{Problem, ProblemKind};
 
 /// The header that names an event, or the submission of the events in the body.
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -142,6 +143,22 @@ fn one<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>,
     })
 }
 
+/// Checks that a body is not compressed: only `dedup` takes compressed ones.
+///
+/// # Errors
+/// The header `Content-Encoding` names a compression.
+pub(crate) fn must_be_plain(headers: &HeaderMap) -> Result<(), Problem> {
+    let is_plain = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(b"identity");
+    if headers.get_all(CONTENT_ENCODING).iter().all(is_plain) {
+        return Ok(());
+    }
+    Err(Problem::new(
+        ProblemKind::UnsupportedMediaType,
+        "the header Content-Encoding says that the body is compressed: send it plain, or stream records to dedup, which takes gzip and \
+         zstd",
+    ))
+}
+
 /// The type and subtype of a `Content-Type`, in small letters; an error for a text that is not in UTF-8.
 pub(crate) fn media_type(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>, Problem> {
     let Some(value) = headers.get(axum::http::header::CONTENT_TYPE) else { return Ok(None) };
@@ -153,7 +170,7 @@ pub(crate) fn media_type(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>, Pr
         let is_charset = name.trim().eq_ignore_ascii_case("charset");
         if is_charset && !["utf-8", "utf8", "us-ascii"].iter().any(|known| known.eq_ignore_ascii_case(value)) {
             return Err(Problem::new(
-                crate::problem::ProblemKind::UnsupportedMediaType,
+                ProblemKind::UnsupportedMediaType,
                 format_args!("the body is in charset {value}: send it in UTF-8"),
             ));
         }
@@ -165,8 +182,6 @@ pub(crate) fn media_type(headers: &HeaderMap) -> Result<Option<Cow<'_, str>>, Pr
 
 #[cfg(test)]
 mod tests {
-    use axum::http::HeaderValue;
-
     use super::*;
 
     fn headers(pairs: &[(HeaderName, &[u8])]) -> HeaderMap {

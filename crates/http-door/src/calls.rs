@@ -16,7 +16,7 @@ use std::sync::atomic::Ordering;
 
 use crate::asking::{ask, not_opened};
 use crate::body::{Asking, ClaimBody, EventLines, HeldBody, ObserveBody, TestBody};
-use crate::call::{CallOptions, Naming, media_type};
+use crate::call::{CallOptions, Naming, media_type, must_be_plain};
 use crate::catalogue::{FilterDescription, FilterNames, describe};
 use crate::connected_client::{ConnectedClient, refused};
 use crate::kind::CallKind;
@@ -72,6 +72,16 @@ pub(crate) enum BodyProblems {
     /// The body has another type than expected.
     #[response(status = 415, content_type = "application/problem+json")]
     UnsupportedMediaType(#[to_schema] ProblemDocument<'static>),
+}
+
+/// The header that names an event.
+#[derive(utoipa::IntoParams)]
+#[into_params(parameter_in = Header)]
+#[allow(dead_code)]
+pub(crate) struct KeyHeader {
+    /// The event, if there is no body.
+    #[param(rename = "Idempotency-Key", value_type = String, required = false, min_length = 1, max_length = 255, pattern = "^[!-~]([ -~]*[!-~])?$")]
+    idempotency_key: Option<String>,
 }
 
 /// The headers that name an event or a submission.
@@ -131,7 +141,7 @@ pub(crate) async fn observe(State(shared): State<Arc<Shared>>, request: Request)
     params(
         ("name" = String, Path, description = "The filter", min_length = 1),
         ("time_ms" = Option<u64>, Query, description = "When all events occurred", maximum = 253402300799999_u64),
-        NamingHeaders,
+        KeyHeader,
     ),
     request_body(content((TestBody<'static> = "application/json"), (EventLines = "text/plain"))),
     responses(
@@ -155,11 +165,12 @@ pub(crate) async fn test(State(shared): State<Arc<Shared>>, request: Request) ->
         ("name" = String, Path, description = "The filter", min_length = 1),
         ("lease_ms" = Option<u64>, Query, description = "For how long the events are claimed", minimum = 1, maximum = 3155760000000_u64),
         ("time_ms" = Option<u64>, Query, description = "When all events occurred", maximum = 253402300799999_u64),
-        NamingHeaders,
+        KeyHeader,
     ),
     request_body(content((ClaimBody<'static> = "application/json"), (EventLines = "text/plain"))),
     responses(
-        (status = 200, description = "The verdicts and the fences", body = inline(ClaimReply), content_type = "application/json"),
+        (status = 200, description = "The verdicts and the fences", body = inline(ClaimReply), content_type = "application/json",
+            headers(("X-Firstseen-Fence" = String, description = "The fence, if the event stood in Idempotency-Key"))),
         FilterProblems,
         BodyProblems,
     ),
@@ -175,7 +186,7 @@ pub(crate) async fn claim(State(shared): State<Arc<Shared>>, request: Request) -
     params(
         ("name" = String, Path, description = "The filter", min_length = 1),
         ("time_ms" = Option<u64>, Query, description = "When all events occurred", maximum = 253402300799999_u64),
-        NamingHeaders,
+        KeyHeader,
         FenceHeader,
     ),
     request_body(content((HeldBody<'static> = "application/json"))),
@@ -196,7 +207,7 @@ pub(crate) async fn confirm(State(shared): State<Arc<Shared>>, request: Request)
     params(
         ("name" = String, Path, description = "The filter", min_length = 1),
         ("time_ms" = Option<u64>, Query, description = "When all events occurred", maximum = 253402300799999_u64),
-        NamingHeaders,
+        KeyHeader,
         FenceHeader,
     ),
     request_body(content((HeldBody<'static> = "application/json"))),
@@ -313,6 +324,7 @@ async fn carried_out(shared: &Shared, kind: CallKind, mut request: Request) -> R
     let options = CallOptions::read(kind, head.uri.query())?;
     let naming = Naming::read(&head.headers)?;
     let media = media_type(&head.headers)?;
+    must_be_plain(&head.headers)?;
     let mut taken = ReservedBytes::new(shared.common.room.clone());
     let body = whole(body, shared.common.body_bytes_max, &mut taken).await?;
     let asking = Asking::read(kind, media.as_deref(), &body, options, naming)?;

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::response::Response;
-use http::Request;
+use axum::response::{IntoResponse, Response};
+use http::header::HOST;
+use http::{Request, Version};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
@@ -20,7 +21,9 @@ use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use crate::connected_client::ConnectedClient;
+use crate::flushes::Flushes;
 use crate::limits::{HEAD_BYTES_MAX, HEAD_TIMEOUT, HEADERS_MAX};
+use crate::problem::Problem;
 use crate::stalled::Stalled;
 
 /// Serves a connection until it ends, or `stop`.
@@ -28,14 +31,15 @@ pub(crate) async fn serve<T>(router: Router, stream: T, client: Arc<ConnectedCli
 where
     T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let service = service_fn(|request| call(router.clone(), client.clone(), request));
+    let flushes = Arc::new(Flushes::default());
+    let service = service_fn(|request| call(router.clone(), client.clone(), flushes.clone(), request));
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(HEAD_BYTES_MAX)
         .max_headers(HEADERS_MAX);
-    let mut connection = pin!(builder.serve_connection(TokioIo::new(Stalled::new(stream)), service));
+    let mut connection = pin!(builder.serve_connection(TokioIo::new(Stalled::new(stream, flushes.clone())), service));
     let served = tokio::select! {
         served = connection.as_mut() => served,
         () = stop.cancelled() => {
@@ -52,9 +56,24 @@ where
 async fn call(
     mut router: Router,
     client: Arc<ConnectedClient>,
+    flushes: Arc<Flushes>,
     request: Request<Incoming>,
 ) -> Result<Response, Infallible> {
+    if let Err(problem) = must_name_one_host(&request) {
+        return Ok(problem.into_response());
+    }
     let mut request = request.map(Body::new);
     request.extensions_mut().insert(client);
+    request.extensions_mut().insert(flushes);
     router.call(request).await
+}
+
+/// Checks the header `Host` (RFC 9112, section 3.2): proxies and nodes that take different ones for the name of a request can be played
+/// off against each other.
+fn must_name_one_host<B>(request: &Request<B>) -> Result<(), Problem> {
+    let hosts = request.headers().get_all(HOST).iter().count();
+    if hosts == 1 || (hosts == 0 && request.version() < Version::HTTP_11) {
+        return Ok(());
+    }
+    Err(Problem::malformed(format_args!("the request has {hosts} headers Host: send one")))
 }

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Version, header};
 use axum::response::{IntoResponse, Response};
 use firstseen_backend::ROOM_BYTES;
 use firstseen_routing::FilterVerb;
@@ -24,6 +24,7 @@ use crate::asking::not_opened;
 use crate::call::{Naming, submission_source};
 use crate::calls::{FilterProblems, NamingHeaders, filter_name, guest};
 use crate::connected_client::refused;
+use crate::flushes::Flushes;
 use crate::limits::STREAM_BYTES;
 use crate::problem::{Problem, ProblemDocument, ProblemKind};
 use crate::reserved_bytes::no_room;
@@ -60,10 +61,17 @@ pub(crate) struct Records(String);
         DedupHeaders,
         NamingHeaders,
     ),
-    request_body(content = Records, content_type = "application/octet-stream"),
+    request_body(content(
+        (Records = "application/octet-stream"),
+        (Records = "text/plain"),
+        (Records = "text/csv"),
+        (Records = "application/x-ndjson"),
+    )),
     responses(
-        (status = 200, description = "The records that are seen first", body = Records, content_type = "application/octet-stream"),
+        (status = 200, description = "The records that are seen first, with the media type of the body",
+            content((Records = "application/octet-stream"), (Records = "text/plain"), (Records = "text/csv"), (Records = "application/x-ndjson"))),
         (status = 415, description = "The body has another encoding than is taken", body = ProblemDocument<'static>, content_type = "application/problem+json"),
+        (status = 505, description = "The request is one of HTTP/1.0", body = ProblemDocument<'static>, content_type = "application/problem+json"),
         FilterProblems,
     ),
 )]
@@ -80,6 +88,13 @@ async fn begun(shared: Arc<Shared>, mut request: Request) -> Result<Response, Pr
     let (head, body) = request.into_parts();
     let guest = guest(&shared, &head)?;
     guest.may(FilterVerb::Observe, &name, 0).map_err(refused)?;
+    if head.version < Version::HTTP_11 {
+        return Err(Problem::new(
+            ProblemKind::OldVersion,
+            "dedup needs HTTP/1.1, because a reply of HTTP/1.0 that is cut off looks whole: have the client, or the proxy before the node \
+             (nginx: proxy_http_version 1.1), ask by HTTP/1.1",
+        ));
+    }
     let options = DedupOptions::read(head.uri.query(), &head.headers)?;
     let source = source(&head.headers)?;
     let facts = shared.patient.facts(&name).await.map_err(not_opened)?;
@@ -88,6 +103,7 @@ async fn begun(shared: Arc<Shared>, mut request: Request) -> Result<Response, Pr
             "filter `{name}` counts how often events came, and gives no verdicts"
         )));
     }
+    options.check_times(&name, facts.needs_times)?;
     let filter = shared.patient.get(&name).await.map_err(not_opened)?;
     let parser = options.parser(filter.secret().clone(), facts.needs_times)?;
     let places = places(&shared)?;
@@ -97,7 +113,8 @@ async fn begun(shared: Arc<Shared>, mut request: Request) -> Result<Response, Pr
     let by_arrival = facts.needs_times && !options.has_times();
     let opened = Opened { name, filter, guest, source, by_arrival };
     let stream = Stream::new(shared, opened, pieces, options.unjudged, places);
-    let body = stream.begin().await?;
+    let flushes = head.extensions.get::<Arc<Flushes>>().cloned().unwrap_or_default();
+    let body = stream.begin(flushes).await?;
     Ok(reply(body, head.headers.get(header::CONTENT_TYPE)))
 }
 

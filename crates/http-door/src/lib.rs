@@ -22,6 +22,7 @@ mod connected_client;
 mod connection;
 mod counts;
 mod dedup;
+mod flushes;
 mod kind;
 mod limits;
 mod listen;

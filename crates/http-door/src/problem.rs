@@ -26,6 +26,7 @@ pub(crate) enum ProblemKind {
     NoSuchPath,
     MethodNotAllowed,
     Duplicate,
+    NotHeld,
     BodyTooSlow,
     BodyTooLarge,
     UnsupportedMediaType,
@@ -34,6 +35,7 @@ pub(crate) enum ProblemKind {
     QuotaSpent,
     NoRoom,
     Undecided,
+    OldVersion,
 }
 
 impl ProblemKind {
@@ -48,6 +50,7 @@ impl ProblemKind {
                 (StatusCode::METHOD_NOT_ALLOWED, "method-not-allowed", "The path has no such method")
             }
             Self::Duplicate => (StatusCode::CONFLICT, "duplicate", "The event was seen before"),
+            Self::NotHeld => (StatusCode::CONFLICT, "not-held", "Nobody holds the event by this fence"),
             Self::BodyTooSlow => (StatusCode::REQUEST_TIMEOUT, "body-too-slow", "The body has not come in time"),
             Self::BodyTooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "body-too-large", "The body is too large"),
             Self::UnsupportedMediaType => (
@@ -59,6 +62,9 @@ impl ProblemKind {
             Self::Impossible => (StatusCode::UNPROCESSABLE_ENTITY, "impossible", "The filter cannot do this"),
             Self::QuotaSpent => (StatusCode::TOO_MANY_REQUESTS, "quota-spent", "The quota is spent"),
             Self::NoRoom => (StatusCode::SERVICE_UNAVAILABLE, "no-room", "The node has no room for the request now"),
+            Self::OldVersion => {
+                (StatusCode::HTTP_VERSION_NOT_SUPPORTED, "old-version", "The call needs a later version of HTTP")
+            }
             Self::Undecided => {
                 (StatusCode::SERVICE_UNAVAILABLE, "undecided", "Nobody can tell whether the event is new")
             }

@@ -48,14 +48,18 @@ pub(crate) fn single(kind: CallKind, answers: &Answers) -> Response {
     match verdict {
         Verdict::Undecided(reason) => undecided(reason, answers.holds.first()).with_verdict(shown).into_response(),
         Verdict::Duplicate => {
-            let detail = match kind {
-                CallKind::Release => {
-                    "nobody holds the event by this fence: its claim was confirmed or released, or is over"
-                }
-                CallKind::Confirm => "the event is recorded already: there is nothing to do",
-                _ => "the event was seen before, within the time that the filter remembers: there is nothing to do",
+            let (problem, detail) = match kind {
+                CallKind::Release => (
+                    ProblemKind::NotHeld,
+                    "nobody holds the event by this fence: its claim was confirmed or released, or is over",
+                ),
+                CallKind::Confirm => (ProblemKind::Duplicate, "the event is recorded already: there is nothing to do"),
+                _ => (
+                    ProblemKind::Duplicate,
+                    "the event was seen before, within the time that the filter remembers: there is nothing to do",
+                ),
             };
-            Problem::new(ProblemKind::Duplicate, detail).with_verdict(shown).into_response()
+            Problem::new(problem, detail).with_verdict(shown).into_response()
         }
         Verdict::FirstSeen => {
             let fence = verdicts::fence_of(answers.holds.first());

@@ -4,24 +4,27 @@
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
+use crate::flushes::Flushes;
 use crate::limits::WRITE_TIMEOUT;
 
-/// A connection whose writes fail when the client has read nothing for [`WRITE_TIMEOUT`].
+/// A connection whose writes fail when the client has read nothing for [`WRITE_TIMEOUT`], and which notes its flushes.
 pub(crate) struct Stalled<T> {
     io: T,
+    flushes: Arc<Flushes>,
     /// The end of the wait, made when a write has to wait for the first time.
     until: Option<Pin<Box<Sleep>>>,
     waits: bool,
 }
 
 impl<T> Stalled<T> {
-    pub(crate) fn new(io: T) -> Self {
-        Self { io, until: None, waits: false }
+    pub(crate) fn new(io: T, flushes: Arc<Flushes>) -> Self {
+        Self { io, flushes, until: None, waits: false }
     }
 
     /// Passes on what a write has come to, or an error if it has waited for too long.
@@ -67,6 +70,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Stalled<T> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = Pin::new(&mut self.io).poll_flush(cx);
+        if matches!(flushed, Poll::Ready(Ok(()))) {
+            self.flushes.note();
+        }
         self.limited(flushed, cx)
     }
 
@@ -85,7 +91,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_client_that_reads_nothing_is_given_up() {
         let (mut client, server) = tokio::io::duplex(4);
-        let mut server = Stalled::new(server);
+        let mut server = Stalled::new(server, Arc::default());
         let begun = Instant::now();
         let writing = async { server.write_all(b"0123456789").await };
         let reading = async {

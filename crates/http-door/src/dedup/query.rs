@@ -155,6 +155,8 @@ pub(crate) struct DedupOptions {
     config: ParserConfig,
     /// Whether records name the field of their time, or their format has one.
     has_times: bool,
+    /// Whether the query names the field of the time.
+    names_time: bool,
     pub(crate) unjudged: Unjudged,
     pub(crate) compression: Compression,
 }
@@ -220,7 +222,13 @@ impl DedupOptions {
             Some("drop") => Unjudged::Drop,
             Some(other) => return Err(wrong("unjudged", &format_args!("`{other}` is no rule: give pass or drop"))),
         };
-        let options = Self { config, has_times: time.is_some(), unjudged, compression: compression(headers)? };
+        let options = Self {
+            config,
+            has_times: time.is_some(),
+            names_time: value("time").is_some(),
+            unjudged,
+            compression: compression(headers)?,
+        };
         // What is wrong with the options is told before a filter is looked for.
         options.parser(FilterSecret::from_seed(0), true)?;
         Ok(options)
@@ -229,6 +237,20 @@ impl DedupOptions {
     /// Whether records bring their times.
     pub(crate) fn has_times(&self) -> bool {
         self.has_times
+    }
+
+    /// Checks whether the filter takes the times of records, if the query names their field: `takes_times` tells.
+    ///
+    /// # Errors
+    /// The filter stamps events itself.
+    pub(crate) fn check_times(&self, filter: &str, takes_times: bool) -> Result<(), Problem> {
+        if self.names_time && !takes_times {
+            return Err(Problem::impossible(format_args!(
+                "filter `{filter}` counts from the moment at which a record comes: leave time out of the query, or create a filter \
+                 with --clock event"
+            )));
+        }
+        Ok(())
     }
 
     /// The parser of the records, which hashes keys with this secret. It reads times if `reads_times`.

@@ -5,7 +5,9 @@
 use std::error::Error;
 use std::io::Read;
 
-use firstseen_records::{Block, BlockReader, Compression, Decompressed, ParsedBlock, RecordParser, TextInput};
+use firstseen_records::{
+    Block, BlockDefect, BlockReader, Compression, Decompressed, ParsedBlock, RecordParser, TextInput,
+};
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
 use super::pipe::BodyReader;
@@ -86,6 +88,10 @@ impl Reading {
                 Ok(true) => {}
                 Ok(false) => return Progress::End(self.parser.finish().err().map(|error| error.to_string())),
                 Err(error) => return Progress::Failed(with_causes(&error)),
+            }
+            if block.defect() == Some(BlockDefect::InputFailed) {
+                // A part of a record: the client sends the whole record again.
+                continue;
             }
             if let Err(error) = self.parser.parse(block, parsed) {
                 return Progress::Failed(error.to_string());

@@ -6,7 +6,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -24,6 +24,7 @@ use super::query::Unjudged;
 use super::reading::{Piece, Pieces, Progress};
 use super::{Places, REPORT};
 use crate::connected_client::refused;
+use crate::flushes::Flushes;
 use crate::problem::Problem;
 use crate::shared::Shared;
 
@@ -74,7 +75,7 @@ impl Stream {
     ///
     /// # Errors
     /// The body cannot be read from its beginning, or its records may not be asked about.
-    pub(super) async fn begin(mut self) -> Result<Body, Problem> {
+    pub(super) async fn begin(mut self, flushes: Arc<Flushes>) -> Result<Body, Problem> {
         let first = self.next().await;
         let first = match first {
             Progress::Failed(why) => return Err(Problem::impossible(format_args!("body: {why}"))),
@@ -86,7 +87,7 @@ impl Stream {
         };
         let (sender, parts) = channel(PARTS_MAX);
         tokio::spawn(self.go_on(first, sender));
-        Ok(Body::new(Parts(parts)))
+        Ok(Body::new(Parts { parts, flushes, failed: None }))
     }
 
     /// Sends what is kept of the first piece, which is `None` if there is none, and of all others.
@@ -255,14 +256,29 @@ fn ascii(json: &str) -> String {
 }
 
 /// The parts of a reply, as they come.
-struct Parts(Receiver<Part>);
+struct Parts {
+    parts: Receiver<Part>,
+    flushes: Arc<Flushes>,
+    /// The error that ends the reply, and the flushes before it came.
+    failed: Option<(String, u64)>,
+}
 
 impl http_body::Body for Parts {
     type Data = Bytes;
     type Error = String;
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Part>> {
-        self.0.poll_recv(cx)
+        let parts = &mut *self;
+        if parts.failed.is_none() {
+            match ready!(parts.parts.poll_recv(cx)) {
+                Some(Err(error)) => parts.failed = Some((error, parts.flushes.count())),
+                part => return Poll::Ready(part),
+            }
+        }
+        let Some((error, flushes)) = &parts.failed else { return Poll::Ready(None) };
+        // The records before the error have been recorded, so the client has to get them.
+        ready!(parts.flushes.poll_beyond(*flushes, cx));
+        Poll::Ready(Some(Err(error.clone())))
     }
 }
 
