@@ -182,7 +182,10 @@ fn bytes_that_are_no_commands_are_told_so_and_the_connection_is_closed() {
     let door = Door::with_cluster("connections_max = 8\n");
     for (bytes, said) in [
         (&b"*2147483648\r\n"[..], "-ERR Protocol error: invalid multibulk length\r\n"),
-        (b"*1\r\n$2147483647\r\n", "-ERR Protocol error: invalid bulk length\r\n"),
+        (
+            b"*1\r\n$2147483647\r\n",
+            "-ERR Protocol error: invalid bulk length (items and values have at most 65536 bytes)\r\n",
+        ),
         (b"*1\r\n+PING\r\n", "-ERR Protocol error: expected '$', got '+'\r\n"),
         (b"PING \"x\r\n", "-ERR Protocol error: unbalanced quotes in request\r\n"),
         (b"*1\r\n$4\r\nPING\r\n*x\r\n", "+PONG\r\n-ERR Protocol error: invalid multibulk length\r\n"),
@@ -195,7 +198,7 @@ fn bytes_that_are_no_commands_are_told_so_and_the_connection_is_closed() {
     let mut wire = Wire::to(&door);
     wire.0.write_all(b"*1\r\n$8388608\r\n").expect("it listens");
     wire.0.write_all(&vec![b'x'; 1 << 20]).expect("it listens to the end");
-    assert_eq!(wire.rest(), "-ERR Protocol error: invalid bulk length\r\n");
+    assert_eq!(wire.rest(), "-ERR Protocol error: invalid bulk length (items and values have at most 65536 bytes)\r\n");
     // Others go on, and a connection too many is told why it is closed.
     let enter = || {
         let mut wire = Wire(TcpStream::connect(("127.0.0.1", door.port)).expect("a connection"));

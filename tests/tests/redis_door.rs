@@ -227,8 +227,8 @@ fn programs_that_send_no_set_nx_are_served() {
     (0..12_000).for_each(|key| _ = asked.cmd("SET").arg(&[&format!("dedup:all{key}"), "x", "NX", "EX", "3600"]));
     let replies: Vec<Value> = asked.query(client).expect("one transaction");
     assert_eq!(replies, vec![Value::Okay; 12_000]);
-    let items: Vec<Option<u64>> = ask(client, "BF.INFO clicks ITEMS").expect("its number of items");
-    assert_eq!(items, [None], "a window forgets: there is no such number");
+    let items: Vec<u64> = ask(client, "BF.INFO clicks ITEMS").expect("its number of items");
+    assert!((11_000..14_000).contains(&items[0]), "{items:?}, and 12,000 were set");
 }
 
 #[test]

@@ -27,6 +27,8 @@ const LATER_MAX: Duration = Duration::from_millis(1_000);
 const SLACK: Duration = Duration::from_millis(250);
 const KEYS: u64 = 40;
 const SEED: u64 = 5;
+/// Pairs of commands in one pipeline: more than a read of the door has.
+const PAIRS: usize = 5_000;
 /// The whole test ends long before.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -68,7 +70,7 @@ fn set(client: &mut Connection, dice: &mut Random, filter: &str, number: u64) ->
     let name = format!("{filter}:{number}");
     let ttl_ms = 1_000 + dice.below(5) * 700;
     let asked = Instant::now();
-    let reply: RedisResult<Value> = match dice.below(5) {
+    let reply: RedisResult<Value> = match dice.below(6) {
         0 => cmd("SET").arg(&name).arg("x").arg("NX").arg("PX").arg(ttl_ms).query(client),
         1 => cmd("SET").arg(&name).arg("x").arg("PXAT").arg(unix_ms() + ttl_ms).arg("NX").query(client),
         2 => {
@@ -79,6 +81,13 @@ fn set(client: &mut Connection, dice: &mut Random, filter: &str, number: u64) ->
             Ok(Value::Okay)
         }
         3 => {
+            let mut asked = pipe();
+            asked.cmd("SET").arg(&name).arg("x").arg("NX").cmd("PEXPIRE").arg(&name).arg(ttl_ms).arg("NX");
+            let replies: (Value, i64) = asked.query(client).expect("two replies");
+            assert_eq!(replies, (Value::Okay, 1), "{name}");
+            Ok(Value::Okay)
+        }
+        4 => {
             let mut asked = pipe();
             asked.atomic().cmd("SETNX").arg(&name).arg("x").cmd("PEXPIRE").arg(&name).arg(ttl_ms);
             let replies: (i64, i64) = asked.query(client).expect("two replies");
@@ -204,14 +213,16 @@ fn times_that_a_filter_cannot_keep_are_refused() {
     door.run("filter create fine --window 24h --capacity 1k --clock wall --cell-bits 16");
     door.run("filter create bloom --kind generations --window 1h --capacity 1k --clock wall");
     let client = &mut door.client();
+    assert_eq!(ask(client, "SETNX day:there x"), Ok(1));
+    assert_eq!((ask(client, "EXPIRE day:none 10"), ask(client, "EXPIRE day:none 100000")), (Ok(0), Ok(0)));
     for (command, text) in [
         // A tick of 24 h is minutes long: a key of 2 s would stay for a quarter of an hour.
         ("SET day:1 x NX EX 2", "filter 'day' counts in ticks of"),
         ("SET day:1 x NX EX 2", "--cell-bits 16"),
         ("SET bloom:1 x NX EX 600", "use kind timing or cuckoo"),
         ("FS.OBSERVE bloom TTL 1000 ITEMS x", "use kind timing or cuckoo"),
-        ("EXPIRE day:none 10", "send SET key value NX EX seconds"),
-        ("EXPIRE day:none 100000", "'day' remembers 86400 s"),
+        ("EXPIRE day:there 10", "send SET key value NX EX seconds"),
+        ("EXPIRE day:there 100000", "'day' remembers 86400 s"),
         ("EXPIRE other:1 10", "no filter is mapped"),
     ] {
         let said = ask::<Value>(client, command).expect_err(command).to_string();
@@ -230,4 +241,71 @@ fn times_that_a_filter_cannot_keep_are_refused() {
     let client = &mut lenient.client();
     assert_eq!((ask(client, "SETNX k:1 x"), ask(client, "EXPIRE k:1 60")), (Ok(1), Ok(1)));
     assert_eq!(ask(client, "EXPIRE k:2 60"), Ok(0), "it is not there");
+}
+
+/// Clients send `EXPIRE` behind `SETNX` in many shapes. Of some, `EXPIRE` was an error and the key stayed for the window; in a long
+/// pipeline so did the pairs between which the door's reads ended.
+#[test]
+fn expire_behind_setnx_counts_in_every_shape() {
+    let door = Door::open("[[redis.prefix]]\nmatch = \"shapes:\"\nfilter = \"shapes\"\n");
+    door.form("");
+    door.run("filter create shapes --window 10m --capacity 20k --fpr 1e-8 --clock wall --cell-bits 16");
+    let client = &mut door.client();
+    let mut ask_all = |commands: &[&str]| -> Vec<Value> {
+        let mut asked = pipe();
+        for command in commands {
+            let mut words = command.split(' ');
+            asked.cmd(words.next().unwrap_or_default());
+            words.for_each(|word| _ = asked.arg(word));
+        }
+        asked.query(client).expect("replies")
+    };
+    let one = || Value::Int(1);
+    for (commands, replies) in [
+        (
+            &["SETNX shapes:a x", "SETNX shapes:b x", "PEXPIRE shapes:a 2000", "PEXPIRE shapes:b 2000"][..],
+            vec![one(), one(), one(), one()],
+        ),
+        (&["SET shapes:c x NX", "PEXPIRE shapes:c 2000"], vec![Value::Okay, one()]),
+        (&["SETNX shapes:d x", "PEXPIRE shapes:d 2000 NX", "EXISTS shapes:d"], vec![one(), one(), one()]),
+        (&["SETNX shapes:over x", "EXPIRE shapes:over 0", "EXISTS shapes:over"], vec![one(), one(), Value::Int(0)]),
+        (&["SETNX shapes:past x", "EXPIREAT shapes:past 1", "EXISTS shapes:past"], vec![one(), one(), Value::Int(0)]),
+        (&["SETNX shapes:d x", "PEXPIRE shapes:d 2000"], vec![Value::Int(0), one()]),
+        (&["SETNX shapes:e x", "SETNX shapes:f x"], vec![one(), one()]),
+    ] {
+        assert_eq!(ask_all(commands), replies, "{commands:?}");
+    }
+    let mut long = pipe();
+    for pair in 0..PAIRS {
+        let key = format!("shapes:pair-{pair}");
+        long.cmd("SETNX").arg(&key).arg("x").cmd("PEXPIRE").arg(&key).arg(2_000);
+    }
+    let replies: Vec<i64> = long.query(&mut door.client()).expect("no errors");
+    assert_eq!(replies, vec![1; 2 * PAIRS]);
+    let client = &mut door.client();
+    eventually("the end of the keys", || {
+        ask(client, "EXISTS shapes:a shapes:b shapes:c shapes:d") == Ok(0)
+            && (0..PAIRS).step_by(100).all(|pair| ask(client, &format!("EXISTS shapes:pair-{pair}")) == Ok(0))
+    });
+    assert_eq!(ask(client, "EXISTS shapes:e shapes:f"), Ok(2), "keys without a time stay for the window");
+}
+
+/// A key whose prefix has several filters was new twice: each command chose a filter by the time that it asked for, and asked no other.
+#[test]
+fn a_key_of_several_filters_is_new_once() {
+    let prefixes = ["short", "long"].map(|name| format!("[[redis.prefix]]\nmatch = \"k:\"\nfilter = \"{name}\"\n"));
+    let door = Door::open(&prefixes.concat());
+    door.form("");
+    door.run("filter create short --window 1m --capacity 1k --fpr 1e-6 --clock wall --cell-bits 16");
+    door.run("filter create long --window 1h --capacity 1k --fpr 1e-6 --clock wall --cell-bits 16");
+    let client = &mut door.client();
+    assert_eq!(ask(client, "SET k:1 x NX EX 600"), Ok(Value::Okay));
+    assert_eq!(ask(client, "SET k:1 x NX EX 30"), Ok(Value::Nil), "the filter `long` has it");
+    assert_eq!(ask(client, "SET k:2 x NX EX 30"), Ok(Value::Okay));
+    assert_eq!(ask(client, "SETNX k:2 x"), Ok(0), "the filter `short` has it");
+    let mut both = pipe();
+    both.cmd("SET").arg(&["k:3", "x", "NX", "EX", "600"]).cmd("SET").arg(&["k:3", "x", "NX", "EX", "30"]);
+    both.cmd("SET").arg(&["k:1", "x", "NX", "EX", "30"]).cmd("SET").arg(&["k:4", "x", "NX", "EX", "30"]);
+    let replies: Vec<Value> = both.query(client).expect("replies");
+    assert_eq!(replies, [Value::Okay, Value::Nil, Value::Nil, Value::Okay]);
 }

@@ -324,7 +324,7 @@ fn too_coarse(filter: &str, tick_ms: u64) -> String {
     let later = duration(LATER_TICKS.saturating_mul(tick_ms));
     format!(
         "filter '{filter}' counts in ticks of {}, and would keep it for up to {later} longer: ask for {later} at least, or give such \
-         keys a filter with a shorter window or finer ticks (--cell-bits 16, or --ticks of kind cuckoo)",
+         keys a filter with a shorter window or finer ticks (filter create --cell-bits 16)",
         duration(tick_ms)
     )
 }

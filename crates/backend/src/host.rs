@@ -13,6 +13,9 @@ use firstseen_wire::tls::CertificateDer;
 /// Something that takes its time; an error says why it was not done.
 pub type Making<'a> = Pin<Box<dyn Future<Output = Result<(), String>> + Send + 'a>>;
 
+/// A number that takes its time; `None` if nobody can tell it.
+pub type Counting<'a> = Pin<Box<dyn Future<Output = Option<u64>> + Send + 'a>>;
+
 /// The node.
 pub trait Host: Send + Sync + 'static {
     /// Who has connected, where no token is needed: its certificate says who it is, or nobody has to say so.
@@ -23,6 +26,9 @@ pub trait Host: Send + Sync + 'static {
 
     /// Bytes of the cells of a filter, with all its copies, where there is such a filter.
     fn cell_bytes(&self, filter: &str) -> Option<u64>;
+
+    /// Estimates how many events a filter remembers, by the slices that this node has of it.
+    fn recorded_events<'a>(&'a self, filter: &'a str) -> Counting<'a>;
 
     /// Returns the node's time of day, in milliseconds since 1970.
     ///

@@ -13,7 +13,7 @@ mod patience;
 mod room;
 
 pub use filters::{Act, Answers, Asked, Facts, Filters, OwnTime, Remembers};
-pub use host::{Guest, Host, Making, NewFilter, Refused};
+pub use host::{Counting, Guest, Host, Making, NewFilter, Refused};
 pub use hosts::Hosts;
 pub use meaning::meaning;
 pub use patience::Patience;

@@ -2,11 +2,13 @@
 //!
 //! Promises: events are copied once, into room that is used again. Must not know: commands, replies.
 
+use std::collections::BTreeMap;
+use std::iter::repeat;
 use std::sync::Arc;
 
 use firstseen_backend::{Act, Answers, Asked, Refused};
 use firstseen_client::{SubmissionName, Verdict};
-use firstseen_routing::{Fence, Reason};
+use firstseen_routing::{Fence, Hold, Reason};
 
 use crate::desk::Desk;
 use crate::not_asked::NotAsked;
@@ -17,6 +19,8 @@ use crate::settings::MissingRule;
 pub(crate) struct Question {
     /// The filter.
     pub(crate) filter: Arc<str>,
+    /// Other filters to which its keys are mapped: an event that one of them knows is not new.
+    pub(crate) others: Arc<[Arc<str>]>,
     /// What is done with its events.
     pub(crate) act: Act,
     /// When the events occurred, in milliseconds since 1970; now where it is left out.
@@ -89,14 +93,19 @@ impl Batch {
 
     /// Asks about all of them.
     pub(crate) async fn ask(&self, desk: Desk<'_>) -> Result<Answers, NotAsked> {
-        let Question { filter, act, at_ms, ttl_ms } = &self.question;
+        let Question { filter, act, at_ms, ttl_ms, .. } = &self.question;
         let count = self.ends.len();
         match desk.guest.may(act.verb(), filter, u32::try_from(count).unwrap_or(u32::MAX)) {
             Ok(()) => {}
             Err(Refused::Spent(_)) => return Ok(Answers::alike(Verdict::Undecided(Reason::Overloaded), count)),
             Err(refused) => return Err(refused.into()),
         }
-        let items: Vec<&[u8]> = self.items().collect();
+        let known = self.known_to_others(desk).await?;
+        let items: Vec<&[u8]> =
+            (0..count).filter(|event| !known.contains_key(event)).map(|event| self.item(event)).collect();
+        if items.is_empty() {
+            return Ok(with_known(Answers::alike(Verdict::FirstSeen, 0), &known, count));
+        }
         let asked = Asked {
             items: &items,
             names: &self.names,
@@ -114,8 +123,50 @@ impl Batch {
             Err(NotAsked::NotFound) if desk.missing == MissingRule::Zero && *act == Act::Test => {
                 Ok(Answers::alike(Verdict::FirstSeen, count))
             }
-            Err(NotAsked::Undecided(reason)) => Ok(Answers::alike(Verdict::Undecided(reason), count)),
-            answered => answered,
+            Err(NotAsked::Undecided(reason)) => {
+                Ok(with_known(Answers::alike(Verdict::Undecided(reason), items.len()), &known, count))
+            }
+            answered => answered.map(|answers| with_known(answers, &known, count)),
         }
     }
+
+    /// Returns the verdicts on those events that other filters of their keys know, or cannot tell of, by their places.
+    async fn known_to_others(&self, desk: Desk<'_>) -> Result<BTreeMap<usize, Verdict>, NotAsked> {
+        let mut known = BTreeMap::new();
+        for filter in &*self.question.others {
+            let asked: Vec<usize> = (0..self.ends.len()).filter(|event| !known.contains_key(event)).collect();
+            let items: Vec<&[u8]> = asked.iter().map(|event| self.item(*event)).collect();
+            let at_ms = self.question.at_ms.map_or(desk.now_ms, Ok);
+            let test =
+                Asked { items: &items, names: &[], fences: &[], act: Act::Test, at_ms, times_ms: &[], ttl_ms: None };
+            let verdicts = match desk.patience.ask(desk.filters, filter, &test).await.map_err(NotAsked::from) {
+                Ok(answers) => answers.verdicts,
+                Err(NotAsked::Undecided(reason)) => vec![Verdict::Undecided(reason); items.len()],
+                Err(error) => return Err(error),
+            };
+            for (event, verdict) in asked.into_iter().zip(verdicts) {
+                match verdict {
+                    Verdict::FirstSeen => {}
+                    // To commands of Redis, which know no claims, a key that somebody holds is there.
+                    Verdict::Undecided(Reason::Claimed) => drop(known.insert(event, Verdict::Duplicate)),
+                    verdict => drop(known.insert(event, verdict)),
+                }
+            }
+        }
+        Ok(known)
+    }
+}
+
+/// Puts the verdicts of other filters between those that were asked for, so that there are `count`.
+fn with_known(answers: Answers, known: &BTreeMap<usize, Verdict>, count: usize) -> Answers {
+    if known.is_empty() {
+        return answers;
+    }
+    let mut rest = answers.verdicts.into_iter().zip(answers.holds.into_iter().chain(repeat(Hold::None)));
+    let of_event = |event| match known.get(&event) {
+        Some(verdict) => (*verdict, Hold::None),
+        None => rest.next().unwrap_or((Verdict::Undecided(Reason::Unknown), Hold::None)),
+    };
+    let (verdicts, holds) = (0..count).map(of_event).unzip();
+    Answers { verdicts, holds }
 }

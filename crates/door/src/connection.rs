@@ -34,6 +34,8 @@ const REST_TIMEOUT: Duration = Duration::from_secs(60);
 const STRANGER_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the end of a connection may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a `SETNX` at the end of a read waits for its `EXPIRE`, if the connection has sent such pairs before.
+const PAIR_WAIT: Duration = Duration::from_millis(5);
 
 /// Why a connection ends.
 #[derive(Debug, PartialEq, Eq)]
@@ -110,6 +112,7 @@ async fn talk(
             begun = Some(Instant::now());
         }
         if !input.make_room() {
+            session.finish().await;
             let what = "ERR the node has no room for a command as large as this one now: send less at once";
             session.outbox().replies().error(what);
             return session.outbox().send().await.map_or_else(Ended::from, |()| Ended::NoRoom);
@@ -125,12 +128,23 @@ async fn talk(
             // Clients keep connections open for later.
             (true, false, None) => None,
         };
+        if session.holds_back() && input.bytes.is_empty() {
+            match stop.run_until_cancelled(timeout(PAIR_WAIT, reader.read_buf(&mut input.bytes))).await {
+                Some(Ok(Ok(bytes))) if bytes > 0 => continue,
+                // Nothing more has come, or nothing more will.
+                _ => session.finish().await,
+            }
+            if let Err(unsent) = session.outbox().send().await {
+                return unsent.into();
+            }
+        }
         let reading = stop.run_until_cancelled(reader.read_buf(&mut input.bytes));
         let read = match until {
             None => reading.await,
             Some(until) => match timeout_at(until, reading).await {
                 Ok(read) => read,
                 Err(_) => {
+                    session.finish().await;
                     // Whoever finds the connection closed reads why.
                     let what = too_late(session.is_known(), begun.is_some());
                     session.outbox().replies().error(what);
@@ -140,6 +154,8 @@ async fn talk(
             },
         };
         if !matches!(read, Some(Ok(bytes)) if bytes > 0) {
+            session.finish().await;
+            let _ = session.outbox().send().await;
             return Ended::Left;
         }
     }
@@ -193,7 +209,7 @@ async fn take_all(parser: &mut Parser, input: &mut Input, session: &mut Session)
             yield_now().await;
         }
     }
-    session.finish().await;
+    session.finish_read(!rest.is_empty()).await;
     let taken_bytes = input.bytes.len() - rest.len();
     input.bytes.advance(taken_bytes);
     if taken_bytes >= TURN_BYTES {

@@ -174,6 +174,11 @@ impl Gathered {
         mut events: impl Iterator<Item = &'a [u8]>,
     ) -> bool {
         let others = self.batches().iter().enumerate().filter(|(number, _)| *number != batch);
+        // A key of several filters is asked about in all of them, and joins nothing else.
+        let has_others = |question: &Question| !question.others.is_empty();
+        if others.clone().any(|(_, other)| has_others(question) || has_others(other.question())) {
+            return false;
+        }
         let mut of_filter = others.map(|(_, other)| other.question()).filter(|other| other.filter == question.filter);
         // An event that comes ahead of an earlier one makes that late.
         match of_filter.next() {
@@ -210,7 +215,10 @@ fn conclude(
     answered.replied += events;
     let answers = match &mut answered.outcome {
         Ok(answers) => answers,
-        Err(refused) => return desk.counts.refuse(replies, refused),
+        Err(refused) => {
+            (0..form.replies()).for_each(|_| desk.counts.refuse(replies, &refused));
+            return;
+        }
     };
     let question = batch.question();
     if let Act::Claim { lease, .. } = question.act
@@ -238,7 +246,7 @@ fn conclude(
 
 /// Keeps in mind that the connection holds an event, or holds it no more.
 fn keep(event: usize, (batch, answers): (&Batch, &Answers), (desk, own): (Desk<'_>, &mut OwnClaims)) {
-    let Question { filter, act, at_ms, ttl_ms } = batch.question();
+    let Question { filter, act, at_ms, ttl_ms, .. } = batch.question();
     let item = batch.item(event);
     if let Some(fence) = batch.fence(event) {
         match answers.verdicts.get(event) {
@@ -274,10 +282,12 @@ fn keep(event: usize, (batch, answers): (&Batch, &Answers), (desk, own): (Desk<'
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
 
     fn question(filter: &str, act: Act, ttl_ms: Option<u64>) -> Question {
-        Question { filter: filter.into(), act, at_ms: None, ttl_ms }
+        Question { filter: filter.into(), others: Arc::default(), act, at_ms: None, ttl_ms }
     }
 
     /// Whether commands with one event each were added, and in how many calls all travel.

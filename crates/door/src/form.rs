@@ -25,8 +25,12 @@ pub(crate) enum Says {
 pub(crate) enum Form {
     /// `OK` where the event was new, nothing where it was seen.
     OkOrNothing,
+    /// The same, and 1 for the `EXPIRE` behind it: the key is there, or its time is over.
+    OkOrNothingThenOne,
     /// 1 or 0.
     Integer(Says),
+    /// 1 where the event was new, else 0, and 1 for the `EXPIRE` behind it.
+    NewThenOne,
     /// How many events are new.
     HowManyNew,
     /// How many events are there, as keys of Redis are: those that somebody holds are.
@@ -50,6 +54,11 @@ pub(crate) enum Form {
 }
 
 impl Form {
+    /// How many replies it has: one, or that of an `EXPIRE`, too.
+    pub(crate) fn replies(self) -> usize {
+        if matches!(self, Self::OkOrNothingThenOne | Self::NewThenOne) { 2 } else { 1 }
+    }
+
     /// Whether it is of a command of firstseen's own, which can say that an event is undecided.
     pub(crate) fn is_own(self) -> bool {
         matches!(self, Self::Code | Self::Codes | Self::CodeAndFence | Self::CodesAndFences)
@@ -65,7 +74,7 @@ impl Form {
         let says = match self {
             Self::Integer(says) | Self::Integers(says) | Self::Boolean(says) | Self::Booleans(says) => says,
             Self::HowManyThere | Self::OneOrNothing => Says::Seen,
-            Self::OkOrNothing | Self::HowManyNew => Says::New,
+            Self::OkOrNothing | Self::HowManyNew | Self::OkOrNothingThenOne | Self::NewThenOne => Says::New,
             Self::Code | Self::Codes | Self::CodeAndFence | Self::CodesAndFences => Says::New,
         };
         says == Says::Seen
@@ -93,7 +102,9 @@ pub(crate) fn reply(
             events if events > 1 && events == undecided => {
                 replies.error(format_args!("UNDECIDED all {events} items ({said})"));
             }
-            1 => replies.error(format_args!("UNDECIDED {said}")),
+            1 => {
+                (0..form.replies()).for_each(|_| replies.error(format_args!("UNDECIDED {said}")));
+            }
             events => replies.error(format_args!("UNDECIDED {undecided} of {events} items ({said}); {others}")),
         }
         return undecided;
@@ -103,6 +114,18 @@ pub(crate) fn reply(
     match form {
         Form::OkOrNothing if is_new(first, rule) => replies.simple("OK"),
         Form::OkOrNothing => replies.null(),
+        Form::OkOrNothingThenOne => {
+            if is_new(first, rule) {
+                replies.simple("OK")
+            } else {
+                replies.null()
+            }
+            replies.integer(1);
+        }
+        Form::NewThenOne => {
+            replies.integer(i64::from(is_new(first, rule)));
+            replies.integer(1);
+        }
         Form::Integer(says) => replies.integer(i64::from(is(says, first))),
         Form::Boolean(says) => replies.boolean(is(says, first)),
         Form::HowManyNew | Form::HowManyThere => {

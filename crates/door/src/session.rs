@@ -30,7 +30,7 @@ use firstseen_backend::{Filters, Guest, Host, Patience, ROOM_BYTES, Refused};
 use firstseen_resp::{Command, Flag, KeptCommand, KeyRequest, Request, TransactionRequest, find_command};
 
 use about::Clerk;
-use held_back::HeldBack;
+use held_back::{HeldBack, SetCommand};
 use place::Placed;
 use subscriptions::Subscriptions;
 use wanted::Other;
@@ -39,6 +39,7 @@ use crate::confirming::Confirmer;
 use crate::counts::DoorCounts;
 use crate::desk::Desk;
 use crate::events::Gathered;
+use crate::form::Form;
 use crate::names::Names;
 use crate::not_asked::NotAsked;
 use crate::outbox::Outbox;
@@ -103,7 +104,7 @@ pub(crate) struct Session {
     guest: Option<Arc<dyn Guest>>,
     name: Vec<u8>,
     transaction: Option<Transaction>,
-    /// The key of a `SETNX` whose time may come with the next command.
+    /// Commands whose `EXPIRE` may come behind them.
     held_back: HeldBack,
     gathered: Gathered,
     subscriptions: Subscriptions,
@@ -234,6 +235,20 @@ impl Session {
         self.ask().await;
     }
 
+    /// The commands of a read end here: asks what was gathered. What is held back waits on if its `EXPIRE` may come with the next read:
+    /// a command has come in part (`is_cut`), or this connection has sent such pairs.
+    pub(crate) async fn finish_read(&mut self, is_cut: bool) {
+        if !is_cut && !self.held_back.was_ever_timed() {
+            self.release_held_back().await;
+        }
+        self.ask().await;
+    }
+
+    /// Whether commands are held back.
+    pub(crate) fn holds_back(&self) -> bool {
+        !self.held_back.is_empty()
+    }
+
     /// Asks what was gathered, and writes the replies.
     async fn ask(&mut self) {
         if self.gathered.is_empty() {
@@ -283,37 +298,57 @@ impl Session {
             }
             Other::Server(request) => server::reply(self.outbox.replies(), &self.shared, self.at, request),
             Other::Errand(errand) => {
-                let Self { shared, guest: Some(guest), claims, outbox, patience, held_back, .. } = self else {
-                    return Next::Go;
-                };
-                let last_set = held_back.last();
-                Clerk { shared, guest: &**guest, patience, own: claims, last_set, outbox }.carry_out(errand).await;
+                if let Some(mut clerk) = self.clerk() {
+                    clerk.carry_out(errand).await;
+                }
             }
         }
         Next::Go
     }
 
-    /// Holds a `SETNX` back, or gives it the time that its `EXPIRE` names; returns the command that is to be carried out now.
+    /// Holds a `SETNX` or `SET NX` back, or gives it the time that its `EXPIRE` names; returns the command that is to be carried out now.
     async fn hold_back<'a>(&mut self, request: Request<'a>) -> Option<Request<'a>> {
-        match request {
-            Request::Keys(KeyRequest::Expire { key, expiry }) if self.held_back.gets_time(key) => {
-                self.gather(wanted::set_nx_for(key, expiry)).await;
+        let held = match request {
+            Request::Keys(KeyRequest::SetNx { key }) => (key, SetCommand::SetNx),
+            Request::Keys(KeyRequest::SetIfNew { key, expiry: None }) => (key, SetCommand::Set),
+            Request::Keys(KeyRequest::Expire { key, expiry }) if self.held_back.take_time(key, expiry) => return None,
+            _ => {
+                self.release_held_back().await;
+                return Some(request);
             }
-            _ => self.release_held_back().await,
+        };
+        let (key, command) = held;
+        if !self.held_back.hold(key, command) {
+            self.release_held_back().await;
+            self.held_back.hold(key, command);
         }
-        if let Request::Keys(KeyRequest::SetNx { key }) = request {
-            self.held_back.hold(key);
-            return None;
-        }
-        Some(request)
+        None
     }
 
-    /// Gathers a `SETNX` that was held back.
+    /// Gathers the commands that were held back.
     async fn release_held_back(&mut self) {
-        if let Some(key) = self.held_back.release() {
-            self.gather(wanted::set_nx(&key)).await;
-            self.held_back.put_back(key);
+        if self.held_back.is_empty() {
+            return;
         }
+        let mut held = std::mem::take(&mut self.held_back);
+        for set in held.sets() {
+            self.gather(wanted::held(set)).await;
+        }
+        for key in held.expires() {
+            // The reply says whether the key is there, as it has its time by now.
+            self.ask().await;
+            if let Some(mut clerk) = self.clerk() {
+                clerk.known(&[key], Form::HowManyThere).await;
+            }
+        }
+        held.clear();
+        self.held_back = held;
+    }
+
+    /// Who carries out errands; `None` if it is not known who has connected.
+    fn clerk(&mut self) -> Option<Clerk<'_>> {
+        let Self { shared, guest: Some(guest), claims, outbox, patience, held_back, .. } = self else { return None };
+        Some(Clerk { shared, guest: &**guest, patience, own: claims, last_set: held_back.last(), outbox })
     }
 
     /// Makes the filter that a command is about to use, where there is none; what came before it is asked first.

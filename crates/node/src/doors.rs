@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use firstseen_backend::{Guest as DoorGuest, Host, Making, NewFilter, Refused};
+use firstseen_backend::{Counting, Guest as DoorGuest, Host, Making, NewFilter, Refused};
 use firstseen_filter::{FilterSpec, GrowthSpec, Kind, Limit, Window};
 use firstseen_meta::{self as meta, Change, propose_for, slice_bytes};
 use firstseen_routing::rules::Rule;
@@ -23,6 +23,7 @@ use tokio::time::timeout;
 
 use crate::edges::{Vouched, random};
 use crate::guest::{Guest, Needs, Right};
+use crate::metrics::fullness::recorded_events;
 use crate::quotas::Spent;
 use crate::roles::{Caller, Role};
 use crate::shared::Shared;
@@ -151,6 +152,15 @@ impl Host for NodeHost {
         let map = self.shared.view().map.clone();
         let (_, record) = map.filter_named(filter)?;
         Some(slice_bytes(&record.definition).ok()?.saturating_mul(record.all_copies().count() as u64))
+    }
+
+    fn recorded_events<'a>(&'a self, filter: &'a str) -> Counting<'a> {
+        Box::pin(async move {
+            let map = self.shared.view().map.clone();
+            let (id, record) = map.filter_named(filter)?;
+            let looks = self.shared.owners.look(Some(id)).await;
+            recorded_events(&record.definition, looks.iter().flat_map(|look| &look.state.slices))
+        })
     }
 
     fn now_ms(&self) -> Result<u64, Reason> {

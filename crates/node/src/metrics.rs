@@ -11,7 +11,7 @@ mod cluster;
 mod door;
 mod exposition;
 mod filters;
-mod fullness;
+pub(crate) mod fullness;
 mod gathering;
 mod groups;
 mod http_door;

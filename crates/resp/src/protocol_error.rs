@@ -35,7 +35,7 @@ impl Display for ProtocolError {
         out.write_str("ERR Protocol error: ")?;
         out.write_str(match *self {
             Self::InvalidMultibulkLength => "invalid multibulk length",
-            Self::InvalidBulkLength => "invalid bulk length",
+            Self::InvalidBulkLength => "invalid bulk length (items and values have at most 65536 bytes)",
             Self::ExpectedBulk { got } => return expected(got, out),
             Self::TooBigInline => "too big inline request",
             Self::TooBigMultibulkCount => "too big mbulk count string",

@@ -13,7 +13,6 @@ use firstseen_resp::{Arguments, BloomInfoField, BloomOptions, Replies};
 use firstseen_routing::{FilterVerb, Reason};
 use futures_util::future::join_all;
 
-use super::held_back::LastSet;
 use super::wanted::Errand;
 use super::{Shared, claims, make, place};
 use crate::form::{self, Form};
@@ -39,8 +38,8 @@ pub(super) struct Clerk<'a> {
     pub(super) patience: &'a Patience,
     /// What the connection has claimed.
     pub(super) own: &'a mut OwnClaims,
-    /// What the connection has set last by `SETNX`.
-    pub(super) last_set: LastSet<'a>,
+    /// The key that the connection has set last, if it got no time.
+    pub(super) last_set: Option<&'a [u8]>,
     pub(super) outbox: &'a mut Outbox,
 }
 
@@ -76,8 +75,15 @@ impl Clerk<'_> {
             Errand::Count(filter) => self.count(filter).await,
             Errand::BloomInfo { filter, field } => match self.described(filter).await {
                 Ok(filter) => {
-                    let (bytes, made) = (self.shared.common.host.cell_bytes(filter.name()), self.made(&filter));
-                    bloom_info(self.outbox.replies(), &filter, (bytes, made), field);
+                    let host = &self.shared.common.host;
+                    let cell_bytes = host.cell_bytes(filter.name());
+                    let made = self.made(&filter);
+                    let items = match &made {
+                        Some(made) => Some(made.inserted),
+                        None => host.recorded_events(filter.name()).await,
+                    };
+                    let known = BloomInfo { cell_bytes, items, expansion: made.and_then(|made| made.expansion) };
+                    bloom_info(self.outbox.replies(), &filter, &known, field);
                 }
                 Err(error) => self.refuse_filter(error),
             },
@@ -143,8 +149,21 @@ impl Clerk<'_> {
         }
     }
 
-    /// Which of these keys are known, in any of their filters: one call a filter.
+    /// Replies which of these keys are known, in any of their filters.
     pub(super) async fn known(&mut self, keys: &[&[u8]], form: Form) {
+        match self.found(keys).await {
+            Ok((verdicts, ruled)) => {
+                // Each filter's rule has said its word: what is undecided still is an error.
+                let undecided = form::reply(self.outbox.replies(), form, UndecidedRule::Error, &verdicts, &[]);
+                self.shared.common.counts.undecided.fetch_add((ruled + undecided) as u64, Ordering::Relaxed);
+            }
+            Err(error) => self.refuse(error),
+        }
+    }
+
+    /// Looks for keys in all of their filters, with one call a filter. Returns a verdict for each key, and how many events a filter's
+    /// rule has decided.
+    pub(super) async fn found(&mut self, keys: &[&[u8]]) -> Result<(Vec<Verdict>, usize), NotAsked> {
         let mut by_filter: BTreeMap<&Arc<str>, Vec<usize>> = BTreeMap::new();
         for (place, key) in keys.iter().enumerate() {
             for filter in self.shared.common.names.filters_of(key) {
@@ -164,9 +183,9 @@ impl Clerk<'_> {
             let found = match found {
                 Ok(found) => found,
                 Err(NotAsked::NotFound) if self.shared.common.settings.missing == MissingRule::Zero => continue,
-                Err(NotAsked::NotFound) => return self.refuse(place::missing(filter)),
+                Err(NotAsked::NotFound) => return Err(place::missing(filter)),
                 Err(NotAsked::Undecided(reason)) => vec![Verdict::Undecided(reason); places.len()],
-                Err(error) => return self.refuse(error),
+                Err(error) => return Err(error),
             };
             for (place, verdict) in places.iter().zip(found) {
                 // What one filter knows is known, whatever the others say; and to Redis a key that is held is there.
@@ -185,9 +204,7 @@ impl Clerk<'_> {
                 }
             }
         }
-        // Each filter's rule has said its word: what is undecided still is an error.
-        let undecided = ruled + form::reply(self.outbox.replies(), form, UndecidedRule::Error, &verdicts, &[]);
-        self.shared.common.counts.undecided.fetch_add(undecided as u64, Ordering::Relaxed);
+        Ok((verdicts, ruled))
     }
 
     pub(super) fn refuse(&mut self, error: impl Display) {
@@ -309,21 +326,23 @@ async fn tested(
     Ok(patience.ask(&shared.filters, filter, &asked).await?.verdicts)
 }
 
-fn bloom_info(
-    replies: &mut Replies,
-    filter: &Filter,
-    (cell_bytes, made): (Option<u64>, Option<Made>),
-    field: Option<BloomInfoField>,
-) {
+/// What `BF.INFO` says beside the definition of a filter.
+struct BloomInfo {
+    cell_bytes: Option<u64>,
+    /// The exact number in the sandbox, an estimate elsewhere.
+    items: Option<u64>,
+    expansion: Option<u16>,
+}
+
+fn bloom_info(replies: &mut Replies, filter: &Filter, known: &BloomInfo, field: Option<BloomInfoField>) {
     let (group, groups) = (&filter.definition().group, filter.definition().slicing.groups());
     let value = |field| match field {
         // Each group has its share of the events.
         BloomInfoField::Capacity => group.capacity_events.map(|events| events.saturating_mul(groups.into())),
-        BloomInfoField::Size => cell_bytes,
+        BloomInfoField::Size => known.cell_bytes,
         BloomInfoField::Filters => Some(1),
-        // Windows forget, so there is no such number outside of the sandbox.
-        BloomInfoField::Items => made.map(|made| made.inserted),
-        BloomInfoField::Expansion => made.and_then(|made| made.expansion).map(u64::from),
+        BloomInfoField::Items => known.items,
+        BloomInfoField::Expansion => known.expansion.map(u64::from),
     };
     let write = |replies: &mut Replies, field| match value(field) {
         Some(value) => replies.integer(i64::try_from(value).unwrap_or(i64::MAX)),

@@ -38,7 +38,7 @@ impl Session {
             Ok(found) => claims::held(&self.shared.filters, &mut self.claims, found, act, items.iter()).await,
             Err(_) => Ok(claims::Shown::default()),
         };
-        let (Found { filter, act, ttl_ms, .. }, shown) = match found.and_then(|found| Ok((found, held?))) {
+        let (Found { filter, others, act, ttl_ms, .. }, shown) = match found.and_then(|found| Ok((found, held?))) {
             Ok(found) => found,
             Err(error) => {
                 self.ask().await;
@@ -56,7 +56,7 @@ impl Session {
             self.ask().await;
             return self.not_asked(place, form, items.count(), &NotAsked::Undecided(Reason::Overloaded));
         }
-        let question = Question { filter, act, at_ms, ttl_ms };
+        let question = Question { filter, others, act, at_ms, ttl_ms };
         // Names are of all events of a call, or of none.
         if submission.is_some() || !self.gathered.add(&question, form, items.iter()) {
             self.ask().await;

@@ -4,13 +4,14 @@
 //! This module must not depend on how a `SETNX` in the same pipeline gets its time.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use firstseen_backend::{Facts, Remembers};
+use firstseen_backend::Remembers;
+use firstseen_client::Verdict;
 use firstseen_resp::Expiry;
 use tokio::time::Instant;
 
 use super::about::Clerk;
-use super::held_back::LastSet;
 use super::place;
 use crate::form::Form;
 use crate::not_asked::NotAsked;
@@ -19,22 +20,24 @@ use crate::settings::{ClaimRule, ExpireRule};
 impl Clerk<'_> {
     /// `EXPIRE` of a key.
     pub(super) async fn expire(&mut self, key: &[u8], expiry: Expiry) {
-        match self.takes_time(key, expiry).await {
+        let refused = match self.takes_time(key, expiry).await {
             // What is there has that time now.
-            Ok(true) => self.known(&[key], Form::HowManyThere).await,
-            Ok(false) => self.refuse(
-                "ERR the key is recorded for its filter's window: send SET key value NX EX seconds, or EXPIRE behind SETNX in one \
+            Ok(true) => return self.known(&[key], Form::HowManyThere).await,
+            Ok(false) => NotAsked::wrong(
+                "the key is recorded for its filter's window: send SET key value NX EX seconds, or EXPIRE behind SETNX in one \
                  pipeline; expire = \"window\" in [redis] has 1 replied",
             ),
-            Err(error) => self.refuse(error),
+            Err(error) => error,
+        };
+        let is_mapped = !self.shared.common.names.filters_of(key).is_empty();
+        match self.found(&[key]).await {
+            Ok((verdicts, _)) if is_mapped && verdicts == [Verdict::FirstSeen] => self.outbox.replies().integer(0),
+            _ => self.refuse(refused),
         }
     }
 
     /// Whether a key that is there has that time from now on, or will do with the window in its place.
     async fn takes_time(&mut self, key: &[u8], expiry: Expiry) -> Result<bool, NotAsked> {
-        if self.last_set == LastSet::WithTime(key) {
-            return Ok(true);
-        }
         let left_ms = place::left_ms(Some(expiry), self.shared.filters.now_ms())?.unwrap_or_default();
         let (filter, facts) = match place::with_claims((self.shared, self.guest), key).await? {
             Ok(with_claims) => with_claims,
@@ -46,18 +49,39 @@ impl Clerk<'_> {
         if facts.remembers < Remembers::ForMs(left_ms) {
             return Err(place::beyond(&filter, facts.remembers));
         }
-        if self.is_to_be_confirmed(&filter, facts) && self.set_ttl(&filter, key, left_ms).await? {
-            return Ok(true);
+        if let Some(lease_max) = facts.lease_max
+            && self.own.get(&filter, key).is_some()
+        {
+            return self.takes_lease(&filter, key, left_ms, lease_max).await;
         }
-        let is_own = self.last_set == LastSet::WithoutTime(key);
+        let is_own = self.last_set == Some(key);
         let is_window = is_own
             && left_ms > 0
             && place::own_time(self.shared, &filter, left_ms).await.is_ok_and(|ttl| ttl.is_none());
         Ok(is_window || self.shared.common.settings.expire == ExpireRule::Window)
     }
 
-    fn is_to_be_confirmed(&self, filter: &Arc<str>, facts: Facts) -> bool {
-        facts.lease_max.is_some() && self.shared.common.rules.claim(filter) == ClaimRule::OnExpiryConfirm
+    /// Whether a key that this connection has claimed has that time: the door has still to confirm it, or the lease is as long.
+    async fn takes_lease(
+        &mut self,
+        filter: &Arc<str>,
+        key: &[u8],
+        left_ms: u64,
+        lease_max: Duration,
+    ) -> Result<bool, NotAsked> {
+        if self.shared.common.rules.claim(filter) == ClaimRule::OnExpiryConfirm {
+            if self.set_ttl(filter, key, left_ms).await? {
+                return Ok(true);
+            }
+            return Ok(self.shared.common.settings.expire == ExpireRule::Window);
+        }
+        if self.last_set == Some(key) && Duration::from_millis(left_ms) == lease_max {
+            return Ok(true);
+        }
+        Err(NotAsked::wrong(format_args!(
+            "the key is claimed for {} s: send SET key value NX EX seconds to claim it for a shorter time, and FS.CONFIRM to record it",
+            lease_max.as_secs_f64()
+        )))
     }
 
     /// Whether the door has still to confirm the key, which this connection has set, and does so for that time now.

@@ -1,78 +1,195 @@
-//! The last `SETNX` of a connection: programs send `EXPIRE` behind it in one pipeline or transaction, and a key is recorded once, with the
-//! time that it is to have. So `SETNX` is held back until the next command of the same read is there.
+//! The `SETNX` and `SET NX` without a time that a connection has sent last: programs send `EXPIRE` behind them in one pipeline or
+//! transaction, and a key is recorded once, with the time that it is to have. So they are held back until another command comes, or
+//! nothing more.
 //!
-//! This module must not depend on how events are asked about.
+//! Promises: replies keep the order of the commands; at most [`SETS_MAX`] commands and [`BYTES_MAX`] bytes of keys are held. This
+//! module must not depend on how events are asked about.
 
-/// The last `SETNX` of a connection.
+use firstseen_resp::Expiry;
+
+/// Commands that are held back at most, and bytes of their keys.
+const SETS_MAX: usize = 1024;
+const BYTES_MAX: usize = 64 << 10;
+
+/// The command that sets a key, by its reply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum SetCommand {
+    /// `SETNX`: 1 or 0.
+    SetNx,
+    /// `SET ... NX`: `OK` or nothing.
+    Set,
+}
+
+/// A key that is set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HeldSet<'a> {
+    pub(super) key: &'a [u8],
+    pub(super) command: SetCommand,
+    /// The time of an `EXPIRE` that came behind it.
+    pub(super) expiry: Option<Expiry>,
+    /// Whether that `EXPIRE` was the next command, so that the two replies are one behind the other.
+    pub(super) expires_next: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Kept {
+    /// Where its key ends.
+    end: usize,
+    command: SetCommand,
+    expiry: Option<Expiry>,
+    expires_next: bool,
+}
+
+/// Commands that are held back.
 #[derive(Debug, Default)]
 pub(super) struct HeldBack {
-    key: Vec<u8>,
-    /// It has not been gathered.
-    is_waiting: bool,
-    stage: Stage,
-}
-
-/// What is known of the time of the last key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Stage {
-    /// There is no such key.
-    #[default]
-    NoKey,
-    /// It was set without a time.
-    Set,
-    /// It was set with the time of the `EXPIRE` that is carried out now.
-    Timed,
-}
-
-/// The key that an `EXPIRE` is about, as far as it is the last one that was set.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LastSet<'a> {
-    /// It is another one, or there is none.
-    Other,
-    /// It is this one, and was set without a time.
-    WithoutTime(&'a [u8]),
-    /// It is this one, and was set with the time of the command.
-    WithTime(&'a [u8]),
+    bytes: Vec<u8>,
+    sets: Vec<Kept>,
+    /// The places in `sets` of the keys whose `EXPIRE` came behind other commands.
+    expires: Vec<usize>,
+    /// Whether an `EXPIRE` came behind a command that was held back.
+    was_ever_timed: bool,
+    /// The key of the last command, if it was released without a time.
+    last: Vec<u8>,
 }
 
 impl HeldBack {
-    /// Holds a key back.
-    pub(super) fn hold(&mut self, key: &[u8]) {
-        self.key.clear();
-        self.key.extend_from_slice(key);
-        self.is_waiting = true;
-        self.stage = Stage::Set;
-    }
-
-    /// Whether a key waits that an `EXPIRE` is about: it waits no longer, and is set with that time.
-    pub(super) fn gets_time(&mut self, key: &[u8]) -> bool {
-        let gets_time = self.is_waiting && self.key == key;
-        if gets_time {
-            self.is_waiting = false;
-            self.stage = Stage::Timed;
+    /// Holds a command back. Returns false, and holds nothing, if what is held has to be released before.
+    pub(super) fn hold(&mut self, key: &[u8], command: SetCommand) -> bool {
+        let is_full = self.sets.len() >= SETS_MAX || self.bytes.len() + key.len() > BYTES_MAX;
+        if !self.is_empty() && (is_full || !self.expires.is_empty()) {
+            return false;
         }
-        gets_time
+        self.bytes.extend_from_slice(key);
+        self.sets.push(Kept { end: self.bytes.len(), command, expiry: None, expires_next: false });
+        true
     }
 
-    /// The key that waits: no time comes with it. Its room comes back by [`Self::put_back`].
-    pub(super) fn release(&mut self) -> Option<Vec<u8>> {
-        std::mem::take(&mut self.is_waiting).then(|| std::mem::take(&mut self.key))
-    }
-
-    /// A key that was released is the last one still.
-    pub(super) fn put_back(&mut self, key: Vec<u8>) {
-        self.key = key;
-    }
-
-    /// The key that was set last; that it was given its time is told once.
-    pub(super) fn last(&mut self) -> LastSet<'_> {
-        match self.stage {
-            Stage::NoKey => LastSet::Other,
-            Stage::Set => LastSet::WithoutTime(&self.key),
-            Stage::Timed => {
-                self.stage = Stage::NoKey;
-                LastSet::WithTime(&self.key)
-            }
+    /// Gives a key that is held back its time. Returns false if none is held back that has no time yet.
+    pub(super) fn take_time(&mut self, key: &[u8], expiry: Expiry) -> bool {
+        // `SETNX a, EXPIRE a` or `SETNX a, SETNX b, EXPIRE a, EXPIRE b`: the last one, or the one behind the one before.
+        let last = self.sets.len().wrapping_sub(1);
+        let next = self.expires.last().map_or(0, |place| place + 1);
+        let is_key =
+            |place: &usize| self.sets.get(*place).is_some_and(|set| set.expiry.is_none()) && self.key(*place) == key;
+        let Some(place) = [last, next].into_iter().chain(0..self.sets.len()).find(is_key) else { return false };
+        let expires_next = place == last && self.expires.is_empty();
+        if !expires_next {
+            self.expires.push(place);
         }
+        if let Some(set) = self.sets.get_mut(place) {
+            (set.expiry, set.expires_next) = (Some(expiry), expires_next);
+        }
+        self.was_ever_timed = true;
+        true
+    }
+
+    /// Whether nothing is held back.
+    pub(super) fn is_empty(&self) -> bool {
+        self.sets.is_empty()
+    }
+
+    /// Whether the connection has sent `EXPIRE` behind a command that was held back, and may do so again.
+    pub(super) fn was_ever_timed(&self) -> bool {
+        self.was_ever_timed
+    }
+
+    /// What is held back, in the order of the commands; all `EXPIRE` of [`Self::expires`] came behind them.
+    pub(super) fn sets(&self) -> impl Iterator<Item = HeldSet<'_>> {
+        self.sets.iter().enumerate().map(|(place, Kept { command, expiry, expires_next, .. })| HeldSet {
+            key: self.key(place),
+            command: *command,
+            expiry: *expiry,
+            expires_next: *expires_next,
+        })
+    }
+
+    /// The keys of the `EXPIRE` commands that came behind other commands.
+    pub(super) fn expires(&self) -> impl Iterator<Item = &[u8]> {
+        self.expires.iter().map(|place| self.key(*place))
+    }
+
+    /// The key that was set last, if it got no time.
+    pub(super) fn last(&self) -> Option<&[u8]> {
+        (!self.last.is_empty()).then_some(&*self.last)
+    }
+
+    /// Holds nothing back any more, and keeps the room.
+    pub(super) fn clear(&mut self) {
+        self.last.clear();
+        if let Some(place) =
+            self.sets.len().checked_sub(1).filter(|place| self.sets.get(*place).is_some_and(|set| set.expiry.is_none()))
+        {
+            let begin = place.checked_sub(1).and_then(|before| self.sets.get(before)).map_or(0, |before| before.end);
+            self.last.extend_from_slice(self.bytes.get(begin..).unwrap_or_default());
+        }
+        self.bytes.clear();
+        self.sets.clear();
+        self.expires.clear();
+    }
+
+    fn key(&self, place: usize) -> &[u8] {
+        let begin = place.checked_sub(1).and_then(|before| self.sets.get(before)).map_or(0, |before| before.end);
+        let end = self.sets.get(place).map_or(begin, |set| set.end);
+        self.bytes.get(begin..end).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL: Expiry = Expiry::For { ms: 5 };
+
+    fn held(keys: &[&str]) -> HeldBack {
+        let mut held = HeldBack::default();
+        for key in keys {
+            assert!(held.hold(key.as_bytes(), SetCommand::SetNx), "{key}");
+        }
+        held
+    }
+
+    #[test]
+    fn an_expire_that_comes_next_shares_the_reply() {
+        let mut held = held(&["a", "b"]);
+        assert!(held.take_time(b"b", TTL) && !held.take_time(b"b", TTL), "a second EXPIRE finds no key without a time");
+        assert!(held.hold(b"c", SetCommand::Set), "the next pair");
+        let sets: Vec<HeldSet<'_>> = held.sets().collect();
+        let set = |key: &'static str, command, expiry: Option<Expiry>| HeldSet {
+            key: key.as_bytes(),
+            command,
+            expiry,
+            expires_next: expiry.is_some(),
+        };
+        let expected = [
+            set("a", SetCommand::SetNx, None),
+            set("b", SetCommand::SetNx, Some(TTL)),
+            set("c", SetCommand::Set, None),
+        ];
+        assert_eq!(sets, expected);
+        assert_eq!(held.expires().count(), 0);
+    }
+
+    #[test]
+    fn an_expire_behind_other_keys_keeps_its_place() {
+        let mut held = held(&["a", "b", "a"]);
+        assert!(held.take_time(b"b", TTL) && held.take_time(b"a", TTL));
+        assert!(!held.take_time(b"c", TTL));
+        assert_eq!(held.expires().collect::<Vec<_>>(), [b"b", b"a"]);
+        assert!(held.sets().all(|set| !set.expires_next));
+        assert!(!held.hold(b"d", SetCommand::SetNx), "its reply would stand before those of EXPIRE");
+        held.clear();
+        assert!(held.is_empty() && held.was_ever_timed() && held.hold(b"d", SetCommand::SetNx));
+    }
+
+    #[test]
+    fn little_is_held() {
+        let mut held = HeldBack::default();
+        let long = vec![b'a'; BYTES_MAX + 1];
+        assert!(held.hold(&long, SetCommand::SetNx), "one alone has room, or it would never be set");
+        assert!(!held.hold(b"b", SetCommand::SetNx));
+        held.clear();
+        assert!((0..SETS_MAX).all(|_| held.hold(b"k", SetCommand::SetNx)));
+        assert!(!held.hold(b"k", SetCommand::SetNx));
     }
 }

@@ -24,11 +24,20 @@ pub(super) type Seeker<'a> = (&'a Shared, &'a dyn Guest);
 #[derive(Clone)]
 pub(super) struct Found {
     pub(super) filter: Arc<str>,
+    /// The other filters of a key that is set.
+    pub(super) others: Arc<[Arc<str>]>,
     pub(super) act: Act,
     /// For how long they are remembered, where not for the window.
     pub(super) ttl_ms: Option<u64>,
     /// Whether they bring their times.
     pub(super) needs_times: bool,
+}
+
+impl Found {
+    /// Events of one filter, which remembers them for its window.
+    fn alone(filter: Arc<str>, act: Act) -> Self {
+        Self { filter, others: Arc::default(), act, ttl_ms: None, needs_times: false }
+    }
 }
 
 /// How much is kept of what was found, and bytes of a name that is.
@@ -63,7 +72,7 @@ impl Placed {
         match (place, wish, time) {
             (Place::Filter(name), Wish::Test | Wish::Observe, EventTime::Now) => {
                 let act = if wish == Wish::Test { Act::Test } else { Act::Observe };
-                Ok(Found { filter: self.named(name)?, act, ttl_ms: None, needs_times: false })
+                Ok(Found::alone(self.named(name)?, act))
             }
             (Place::Key { key, expiry }, Wish::Observe, _) => {
                 self.keyed(seeker, key, left_ms(expiry, seeker.0.filters.now_ms())?).await
@@ -118,7 +127,7 @@ async fn find(seeker: Seeker<'_>, place: Place<'_>, wish: Wish<'_>, time: EventT
         }
         (Place::OnlyOf { key }, _) => {
             let filter = shared.common.names.only_filter([key].into_iter()).ok_or_else(unmapped)?.clone();
-            Ok(Found { filter, act: Act::Test, ttl_ms: None, needs_times: false })
+            Ok(Found::alone(filter, Act::Test))
         }
         (Place::Key { key, .. }, _) => {
             let (filter, facts) = match with_claims(seeker, key).await? {
@@ -158,7 +167,7 @@ async fn named((shared, guest): Seeker<'_>, name: &[u8], wish: Wish<'_>, time: E
             }
         }
     }
-    Ok(Found { filter, act, ttl_ms, needs_times: false })
+    Ok(Found { ttl_ms, ..Found::alone(filter, act) })
 }
 
 /// A claim, or what ends one, by a filter that is like this.
@@ -172,7 +181,7 @@ fn claimed(filter: Arc<str>, facts: Facts, wish: Wish<'_>) -> Result<Found, NotA
         Wish::Release(_) => Act::Release,
         Wish::Test | Wish::Observe | Wish::Confirm(_) => Act::Confirm,
     };
-    Ok(Found { filter, act, ttl_ms: None, needs_times: facts.needs_times })
+    Ok(Found { needs_times: facts.needs_times, ..Found::alone(filter, act) })
 }
 
 /// What is said to who wants something forgotten that was not claimed.
@@ -197,17 +206,22 @@ fn too_long(filter: &str, lease_max: Duration) -> NotAsked {
 }
 
 /// The filter of a key that is set: of those to which it is mapped, the one with the shortest window that is as long as it asks for and
-/// that can keep the key for that time. In a filter with claims the key is claimed.
+/// that can keep the key for that time. In a filter with claims the key is claimed. It is new only if the others do not know it either.
 async fn keyed(seeker: Seeker<'_>, key: &[u8], ttl_ms: Option<u64>) -> Result<Found, NotAsked> {
-    let (shared, _) = seeker;
     let all = mapped(seeker, key).await?;
+    let found = chosen(seeker.0, &all, ttl_ms).await?;
+    let others = all.into_iter().map(|(filter, _)| filter).filter(|filter| *filter != found.filter).collect();
+    Ok(Found { others, ..found })
+}
+
+async fn chosen(shared: &Shared, all: &[(Arc<str>, Facts)], ttl_ms: Option<u64>) -> Result<Found, NotAsked> {
     let longest = all.iter().max_by_key(|(_, facts)| facts.remembers).ok_or_else(unmapped)?;
     let ttl_ms = match ttl_ms {
         // It is to stay: the filter that remembers for the longest does what can be done.
         None => return set(shared, longest, None),
         // Its time is over already: whether it is new can be told, and nothing is recorded.
         Some(0) => {
-            return Ok(Found { filter: longest.0.clone(), act: Act::Test, ttl_ms: None, needs_times: false });
+            return Ok(Found::alone(longest.0.clone(), Act::Test));
         }
         Some(ttl_ms) => ttl_ms,
     };
@@ -271,7 +285,7 @@ fn set(shared: &Shared, (filter, facts): &(Arc<str>, Facts), ttl_ms: Option<u64>
         (Some(lease_max), None) => claim(lease_max),
         (Some(lease_max), Some(_)) => return Err(too_long(filter, lease_max)),
     };
-    Ok(Found { filter: filter.clone(), act, ttl_ms: None, needs_times: facts.needs_times })
+    Ok(Found { needs_times: facts.needs_times, ..Found::alone(filter.clone(), act) })
 }
 
 fn claim(lease: Duration) -> Act {

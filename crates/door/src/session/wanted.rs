@@ -8,6 +8,7 @@ use firstseen_resp::{
     SubscriptionRequest, TransactionRequest,
 };
 
+use super::held_back::{HeldSet, SetCommand};
 use crate::form::{Form, Says};
 use crate::names::Names;
 use crate::settings::GetRule;
@@ -139,20 +140,21 @@ fn set<'a>(key: &'a [u8], expiry: Option<Expiry>, form: Form) -> Wanted<'a> {
     wanted(Place::Key { key, expiry }, Wish::Observe, form, Items::One(key))
 }
 
-/// `SETNX`.
-pub(super) fn set_nx(key: &[u8]) -> Wanted<'_> {
-    set(key, None, Form::Integer(Says::New))
-}
-
-/// `SETNX` of a key whose time comes behind it.
-pub(super) fn set_nx_for(key: &[u8], expiry: Expiry) -> Wanted<'_> {
-    set(key, Some(expiry), Form::Integer(Says::New))
+/// A command that was held back.
+pub(super) fn held(HeldSet { key, command, expiry, expires_next }: HeldSet<'_>) -> Wanted<'_> {
+    let form = match (command, expires_next) {
+        (SetCommand::Set, false) => Form::OkOrNothing,
+        (SetCommand::Set, true) => Form::OkOrNothingThenOne,
+        (SetCommand::SetNx, false) => Form::Integer(Says::New),
+        (SetCommand::SetNx, true) => Form::NewThenOne,
+    };
+    set(key, expiry, form)
 }
 
 fn of_keys<'a>(request: KeyRequest<'a>, names: &Names, get: GetRule) -> Result<Wanted<'a>, Errand<'a>> {
     Ok(match request {
         KeyRequest::SetIfNew { key, expiry } => set(key, expiry, Form::OkOrNothing),
-        KeyRequest::SetNx { key } => set_nx(key),
+        KeyRequest::SetNx { key } => set(key, None, Form::Integer(Says::New)),
         KeyRequest::Expire { key, expiry } => return Err(Errand::Expire { key, expiry }),
         KeyRequest::Exists { keys } if names.only_filter(keys.iter()).is_some() => {
             let key = keys.get(0).unwrap_or_default();

@@ -1,9 +1,25 @@
-//! How much of its room a slice has used.
+//! How much of its room a slice has used, and how many events that is.
 //!
 //! Promises: 1 is what the slice was sized for, generations that may still open counted in; none where a filter has no such
 //! room. Must not know: who reads it, how cells are counted.
 
 use firstseen_routing::{SliceState, SlicedDefinition};
+
+/// Estimates how many events a filter remembers, by some of its slices. `None` if these cannot tell.
+pub(crate) fn recorded_events<'a>(
+    definition: &SlicedDefinition,
+    slices: impl Iterator<Item = &'a SliceState>,
+) -> Option<u64> {
+    let growth = definition.group.cells.growth()?;
+    let used: Vec<f64> = slices.filter_map(|slice| used_share(definition, slice)).collect();
+    if used.is_empty() {
+        return None;
+    }
+    let mean = used.iter().sum::<f64>() / used.len() as f64;
+    let room =
+        growth.capacity_events as f64 * f64::from(growth.generations_max) * f64::from(definition.slicing.groups());
+    Some((mean * room).round() as u64)
+}
 
 /// The share of its room that a slice has used: by its events where it counts them, and by its cells that are set otherwise.
 pub(super) fn used_share(definition: &SlicedDefinition, slice: &SliceState) -> Option<f64> {
@@ -41,6 +57,13 @@ mod tests {
             |live_events| SliceState { live_events: Some(live_events), generations: 1, ..SliceState::default() };
         assert_eq!(used_share(&definition_of_one, &counting(growth.capacity_events)), Some(1.0));
         assert_eq!(used_share(&definition_of_one, &counting(0)), Some(0.0));
+        let some = [counting(2_000), counting(1_000)];
+        assert_eq!(
+            recorded_events(&definition("horizontal:3"), some.iter()),
+            Some(4_500),
+            "the mean of two slices of three"
+        );
+        assert_eq!(recorded_events(&definition_of_one, [].iter()), None);
         let cut = definition("vertical:2");
         let hashes = f64::from(cut.group.cells.geometry().expect("cells").hashes());
         let full_fill = cut.group.cells.growth().expect("a limit").generation_rate.powf(1.0 / hashes);

@@ -3,7 +3,6 @@
 use std::fs;
 use std::time::Duration;
 
-use firstseen_wire::tls::TlsFiles;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;

@@ -94,19 +94,23 @@ fn unit(option: &[u8]) -> Option<TimeUnit> {
     UNITS.into_iter().find(|(name, _)| is(option, name)).map(|(_, unit)| unit)
 }
 
-/// `EXPIRE key time`; options that make it depend on the time that the key has are not served.
+/// `EXPIRE key time [NX]`: keys are recorded without a time that `EXPIRE` could find. Options that compare times are not served.
 pub(super) fn expire<'a>(
     unit: TimeUnit,
     command: &'static str,
     arguments: Arguments<'a>,
 ) -> Result<KeyRequest<'a>, Refusal<'a>> {
-    match arguments.get(2) {
-        None => Ok(KeyRequest::Expire { key: arguments.at(0), expiry: unit.read(arguments.at(1), command)? }),
-        Some(option) if ["NX", "XX", "GT", "LT"].iter().any(|known| is(option, known)) => {
-            Err(Refusal::BadArgument("ERR firstseen keeps no key's time to compare: EXPIRE takes no NX, XX, GT or LT"))
+    if let Some(option) = arguments.get(2) {
+        if ["XX", "GT", "LT"].iter().any(|known| is(option, known)) {
+            return Err(Refusal::BadArgument(
+                "ERR firstseen keeps no key's time to compare: EXPIRE takes no XX, GT or LT",
+            ));
         }
-        Some(_) => Err(Refusal::BadArgument("ERR Unsupported option")),
+        if !is(option, "NX") {
+            return Err(Refusal::BadArgument("ERR Unsupported option"));
+        }
     }
+    Ok(KeyRequest::Expire { key: arguments.at(0), expiry: unit.read_past(arguments.at(1), command)? })
 }
 
 pub(super) fn set_nx(arguments: Arguments<'_>) -> KeyRequest<'_> {

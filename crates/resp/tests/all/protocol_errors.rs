@@ -9,7 +9,8 @@ fn samples() -> Vec<(Vec<u8>, Limits, &'static str)> {
     let strict = Limits::before_auth();
     let line = |mark: &str, bytes: usize| [mark.as_bytes(), &vec![b'1'; bytes]].concat();
     let bytes = |text: &str| text.as_bytes().to_vec();
-    let (count, length) = ("invalid multibulk length", "invalid bulk length");
+    let (count, length) =
+        ("invalid multibulk length", "invalid bulk length (items and values have at most 65536 bytes)");
     vec![
         (bytes("*\r\n"), usual, count),
         (bytes("*a\r\n"), usual, count),
