@@ -3,8 +3,10 @@
 //! Must not know: who reads the counts.
 
 use std::fmt::Display;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use firstseen_backend::ConnectionCounts;
 use firstseen_resp::{COMMANDS, COMMANDS_MAX, CommandSpec, Replies};
 
 /// What has happened since the door was opened.
@@ -14,8 +16,7 @@ pub struct DoorCounts {
     by_command: [AtomicU64; COMMANDS_MAX],
     pub(crate) refused: AtomicU64,
     pub(crate) undecided: AtomicU64,
-    pub(crate) open: AtomicU64,
-    pub(crate) turned_away: AtomicU64,
+    connections: Arc<ConnectionCounts>,
     pub(crate) confirms_waiting: AtomicU64,
     pub(crate) unconfirmed: AtomicU64,
 }
@@ -37,11 +38,14 @@ impl DoorCounts {
             by_command,
             refused: zero(),
             undecided: zero(),
-            open: zero(),
-            turned_away: zero(),
+            connections: Arc::default(),
             confirms_waiting: zero(),
             unconfirmed: zero(),
         }
+    }
+
+    pub(crate) fn connections(&self) -> Arc<ConnectionCounts> {
+        self.connections.clone()
     }
 
     /// A command is answered with an error.
@@ -77,12 +81,12 @@ impl DoorCounts {
 
     /// Connections that are open.
     pub fn open(&self) -> u64 {
-        self.open.load(Ordering::Relaxed)
+        self.connections.open()
     }
 
     /// Connections for which there was no room.
     pub fn turned_away(&self) -> u64 {
-        self.turned_away.load(Ordering::Relaxed)
+        self.connections.turned_away()
     }
 
     /// Claims that are confirmed when their leases are nearly over.

@@ -33,7 +33,7 @@ mod settings;
 mod turns;
 
 pub use counts::{CommandCount, DoorCounts};
-pub use listen::{Arrival, Attendant, Counter, Door};
+pub use listen::{Arrival, Attendant, Door};
 pub use settings::{
     ClaimRule, DoorSettings, ExpireRule, FilterSettings, ForgetRule, GetRule, MissingRule, NotDoorSettings,
     PrefixSettings, UndecidedRule,

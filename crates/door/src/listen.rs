@@ -8,16 +8,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use firstseen_backend::{Filters, Guest, Host, room};
+use firstseen_backend::{Acceptor, ConnectionReceiver, ConnectionSender, Filters, Guest, Host, connections, room};
 use firstseen_client::Client;
 use firstseen_wire::limits::CONNECT_TIMEOUT;
 use firstseen_wire::tls::ServerTls;
 use futures_util::{Stream, StreamExt};
-use socket2::{SockRef, TcpKeepalive};
-use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt, split};
+use tokio::io::{AsyncRead, AsyncWrite, split};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::time::{sleep, timeout};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -31,14 +30,6 @@ use crate::sandbox::Sandbox;
 use crate::session::{Caller, Common, Session, Shared};
 use crate::settings::DoorSettings;
 
-/// For how long no connection is accepted after the machine has refused one.
-const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
-/// After so long a silence the system probes the other machine, and again at the second interval; it gives up after nine probes
-/// without an answer, as Linux has it.
-const SILENCE: Duration = Duration::from_secs(60);
-const PROBE_EVERY: Duration = Duration::from_secs(10);
-/// Connections that wait for an attendant.
-const WAITING_MAX: usize = 64;
 /// What Redis says where there is no room.
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 
@@ -46,7 +37,7 @@ const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 pub struct Door {
     common: Arc<Common>,
     tls: Option<ServerTls>,
-    places: Arc<Semaphore>,
+    acceptor: Acceptor,
     room: Arc<Semaphore>,
     connections: AtomicU64,
 }
@@ -55,15 +46,12 @@ pub struct Door {
 pub struct Attendant {
     door: Arc<Door>,
     shared: Arc<Shared>,
-    coming: mpsc::Receiver<Coming>,
+    connections: ConnectionReceiver,
     /// Whether it confirms claims as well: one of all does.
     confirms: bool,
     /// Whether it confirms the claims that wait when it stops.
     confirms_at_stop: bool,
 }
-
-/// Where connections are handed to an attendant.
-pub struct Counter(mpsc::Sender<Coming>);
 
 /// A connection that was accepted outside of the door.
 pub struct Arrival<T> {
@@ -75,19 +63,13 @@ pub struct Arrival<T> {
     pub guest: Option<Arc<dyn Guest>>,
 }
 
-/// A connection that an attendant is to take.
-struct Coming {
-    stream: std::net::TcpStream,
-    from: SocketAddr,
-    place: OwnedSemaphorePermit,
-}
-
 impl Door {
     /// A door for whom `host` lets in. With `tls`, clients speak TLS.
     pub fn new(settings: DoorSettings, host: Arc<dyn Host>, tls: Option<ServerTls>, node: &str) -> Self {
-        let places = Arc::new(Semaphore::new(settings.connections_max as usize));
         let room = room(settings.buffered_bytes_max);
         let counts = Arc::new(DoorCounts::new());
+        let refusal = if tls.is_none() { Some(TOO_MANY) } else { None };
+        let acceptor = Acceptor::new("Redis clients", settings.connections_max, refusal, counts.connections());
         let common = Common {
             names: Names::new(&settings.prefix),
             rules: Rules::new(&settings),
@@ -98,7 +80,7 @@ impl Door {
             counts,
             node: node.to_owned(),
         };
-        Self { common: Arc::new(common), tls, places, room, connections: AtomicU64::new(1) }
+        Self { common: Arc::new(common), tls, acceptor, room, connections: AtomicU64::new(1) }
     }
 
     /// What has happened at the door.
@@ -112,52 +94,19 @@ impl Door {
     }
 
     /// An attendant to the filters that `client` reaches; the first of all is to confirm claims.
-    pub fn attendant(self: &Arc<Self>, client: Client, is_first: bool) -> (Counter, Attendant) {
-        let (sender, coming) = mpsc::channel(WAITING_MAX);
+    pub fn attendant(self: &Arc<Self>, client: Client, is_first: bool) -> (ConnectionSender, Attendant) {
+        let (sender, connections) = connections();
         let shared = Shared { filters: Filters::new(client, self.common.host.clone()), common: self.common.clone() };
         let confirms = is_first && self.common.rules.has_confirms();
         (
-            Counter(sender),
-            Attendant { door: self.clone(), shared: Arc::new(shared), coming, confirms, confirms_at_stop: true },
+            sender,
+            Attendant { door: self.clone(), shared: Arc::new(shared), connections, confirms, confirms_at_stop: true },
         )
     }
 
-    /// Accepts whoever connects, until `stop`, and hands the connections to attendants in turn.
-    pub async fn serve(&self, listener: TcpListener, counters: &[Counter], stop: CancellationToken) {
-        let mut next = counters.iter().cycle();
-        while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
-            match accepted.map(|(stream, from)| self.come(stream, from)) {
-                Ok(None) => {}
-                Ok(Some(coming)) => {
-                    let Some(counter) = next.next() else { return };
-                    if counter.0.send(coming).await.is_err() {
-                        tracing::warn!("a thread of the door for Redis clients has ended: a connection is closed");
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "no Redis clients are accepted for a moment");
-                    sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
-    }
-
-    /// A connection for which there is a place.
-    fn come(&self, mut stream: TcpStream, from: SocketAddr) -> Option<Coming> {
-        // Without it small replies wait up to 40 ms for an acknowledgement.
-        let _ = stream.set_nodelay(true);
-        // A machine that is gone says nothing: its place would be taken for ever.
-        let keepalive = TcpKeepalive::new().with_time(SILENCE).with_interval(PROBE_EVERY);
-        let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
-        let Ok(place) = self.places.clone().try_acquire_owned() else {
-            self.common.counts.turned_away.fetch_add(1, Ordering::Relaxed);
-            if self.tls.is_none() {
-                let _ = stream.try_write(TOO_MANY);
-            }
-            tokio::spawn(async move { stream.shutdown().await });
-            return None;
-        };
-        Some(Coming { stream: stream.into_std().ok()?, from, place })
+    /// Accepts connections until `stop`, and hands them to attendants in turn.
+    pub async fn serve(&self, listener: TcpListener, attendants: &[ConnectionSender], stop: CancellationToken) {
+        self.acceptor.accept(listener, attendants, stop).await;
     }
 
     async fn welcome(&self, shared: &Arc<Shared>, stream: TcpStream, from: SocketAddr, stop: &CancellationToken) {
@@ -195,17 +144,15 @@ impl Door {
 impl Attendant {
     /// Serves the connections that it is handed until `stop` is cancelled, and then until these have the replies to what they asked
     /// and the claims that wait are confirmed.
-    pub async fn serve(mut self, stop: CancellationToken) {
+    pub async fn serve(self, stop: CancellationToken) {
         let open = TaskTracker::new();
         self.confirm(&open, &stop);
-        while let Some(Some(Coming { stream, from, place })) = stop.run_until_cancelled(self.coming.recv()).await {
-            let Ok(stream) = TcpStream::from_std(stream) else { continue };
-            let (door, shared, stop) = (self.door.clone(), self.shared.clone(), stop.clone());
-            open.spawn(async move {
-                counted(&door, door.welcome(&shared, stream, from, &stop)).await;
-                drop(place);
-            });
-        }
+        let Self { door, shared, mut connections, .. } = self;
+        let welcome = |stream, from| {
+            let (door, shared, stop) = (door.clone(), shared.clone(), stop.clone());
+            async move { counted(&door, door.welcome(&shared, stream, from, &stop)).await }
+        };
+        connections.serve(&open, &stop, welcome).await;
         open.close();
         open.wait().await;
     }
@@ -255,8 +202,5 @@ impl Attendant {
 
 /// Serves a connection, which counts as open meanwhile.
 async fn counted<T>(door: &Door, serving: impl Future<Output = T>) -> T {
-    door.common.counts.open.fetch_add(1, Ordering::Relaxed);
-    let served = serving.await;
-    door.common.counts.open.fetch_sub(1, Ordering::Relaxed);
-    served
+    door.common.counts.connections().while_open(serving).await
 }

@@ -257,7 +257,8 @@ impl Session {
         // Who gathers events is somebody.
         let Some(guest) = self.guest.clone() else { return };
         let desk = desk(&self.shared, &self.patience, &guest);
-        let answered = self.outbox.wait_for(self.gathered.ask(desk)).await;
+        // On the heap: it is large, and many functions wait for it.
+        let answered = self.outbox.wait_for(Box::pin(self.gathered.ask(desk))).await;
         self.gathered.conclude(answered, desk, &mut self.claims, self.outbox.replies());
     }
 
@@ -299,7 +300,7 @@ impl Session {
             Other::Server(request) => server::reply(self.outbox.replies(), &self.shared, self.at, request),
             Other::Errand(errand) => {
                 if let Some(mut clerk) = self.clerk() {
-                    clerk.carry_out(errand).await;
+                    Box::pin(clerk.carry_out(errand)).await;
                 }
             }
         }
@@ -327,9 +328,13 @@ impl Session {
 
     /// Gathers the commands that were held back.
     async fn release_held_back(&mut self) {
-        if self.held_back.is_empty() {
-            return;
+        if !self.held_back.is_empty() {
+            // On the heap: it is large, and many functions wait for it.
+            Box::pin(self.release_all()).await;
         }
+    }
+
+    async fn release_all(&mut self) {
         let mut held = std::mem::take(&mut self.held_back);
         for set in held.sets() {
             self.gather(wanted::held(set)).await;

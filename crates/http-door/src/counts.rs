@@ -2,9 +2,11 @@
 //!
 //! This module must not depend on who reads the counts.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use axum::http::StatusCode;
+use firstseen_backend::ConnectionCounts;
 
 /// The calls that are counted by name.
 const CALLS: [&str; 9] = ["claim", "confirm", "dedup", "filter", "filters", "observe", "openapi", "release", "test"];
@@ -17,8 +19,7 @@ pub struct HttpCounts {
     pub(crate) events: AtomicU64,
     pub(crate) refused: AtomicU64,
     pub(crate) undecided: AtomicU64,
-    pub(crate) open: AtomicU64,
-    pub(crate) turned_away: AtomicU64,
+    connections: Arc<ConnectionCounts>,
     pub(crate) streams: AtomicU64,
 }
 
@@ -32,6 +33,10 @@ pub struct CallCount {
 }
 
 impl HttpCounts {
+    pub(crate) fn connections(&self) -> Arc<ConnectionCounts> {
+        self.connections.clone()
+    }
+
     /// A call has come.
     pub(crate) fn call(&self, name: &str) {
         if let Some(count) = CALLS.iter().position(|call| *call == name).and_then(|at| self.by_call.get(at)) {
@@ -68,12 +73,12 @@ impl HttpCounts {
 
     /// Connections that are open.
     pub fn open(&self) -> u64 {
-        self.open.load(Ordering::Relaxed)
+        self.connections.open()
     }
 
     /// Connections for which there was no room.
     pub fn turned_away(&self) -> u64 {
-        self.turned_away.load(Ordering::Relaxed)
+        self.connections.turned_away()
     }
 
     /// Calls of `dedup` that are under way.

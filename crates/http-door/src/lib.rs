@@ -36,5 +36,5 @@ mod stalled;
 mod verdicts;
 
 pub use counts::{CallCount, HttpCounts};
-pub use listen::{Clients, HttpAttendant, HttpCounter, HttpDoor};
+pub use listen::{Clients, HttpAttendant, HttpDoor};
 pub use settings::{HttpDoorSettings, NotHttpDoorSettings};

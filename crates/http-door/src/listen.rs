@@ -5,19 +5,18 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use axum::Router;
-use firstseen_backend::{Filters, Guest, Host, Hosts, room};
+use firstseen_backend::{
+    Acceptor, ConnectionReceiver, ConnectionSender, Filters, Guest, Host, Hosts, connections, room,
+};
 use firstseen_client::Client;
 use firstseen_wire::limits::CONNECT_TIMEOUT;
 use firstseen_wire::tls::ServerTls;
-use socket2::{SockRef, TcpKeepalive};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
-use tokio::time::{sleep, timeout};
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -28,13 +27,6 @@ use crate::router::{document, router};
 use crate::settings::HttpDoorSettings;
 use crate::shared::{Common, Shared};
 
-/// For how long no connection is accepted after the machine has refused one.
-const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
-/// After so long a silence the system probes the other machine, and again at the second interval.
-const SILENCE: Duration = Duration::from_secs(60);
-const PROBE_EVERY: Duration = Duration::from_secs(10);
-/// Connections that wait for an attendant.
-const WAITING_MAX: usize = 64;
 /// What a client reads for which there is no place.
 const TOO_MANY: &[u8] =
     b"HTTP/1.1 503 Service Unavailable\r\ncontent-type: application/problem+json\r\nretry-after: 5\r\n\
@@ -46,7 +38,7 @@ const TOO_MANY: &[u8] =
 pub struct HttpDoor {
     common: Arc<Common>,
     tls: Option<ServerTls>,
-    places: Arc<Semaphore>,
+    acceptor: Acceptor,
 }
 
 /// The clients through which an attendant asks the cluster.
@@ -61,35 +53,27 @@ pub struct Clients {
 pub struct HttpAttendant {
     door: Arc<HttpDoor>,
     router: Router,
-    coming: mpsc::Receiver<Coming>,
+    connections: ConnectionReceiver,
     stop: CancellationToken,
-}
-
-/// Where connections are handed to an attendant.
-pub struct HttpCounter(mpsc::Sender<Coming>);
-
-/// A connection that an attendant is to take.
-struct Coming {
-    stream: std::net::TcpStream,
-    from: SocketAddr,
-    place: OwnedSemaphorePermit,
 }
 
 impl HttpDoor {
     /// A door for the clients that `host` lets in. With `tls`, clients speak TLS, and check the name of the node
     /// themselves; without, they may ask by the names in `hosts`.
     pub fn new(settings: &HttpDoorSettings, host: Arc<dyn Host>, tls: Option<ServerTls>, hosts: Hosts) -> Self {
+        let counts = Arc::new(HttpCounts::default());
+        let refusal = if tls.is_none() { Some(TOO_MANY) } else { None };
+        let acceptor = Acceptor::new("HTTP clients", settings.connections_max, refusal, counts.connections());
         let common = Common {
             host,
             hosts: tls.is_none().then_some(hosts),
-            counts: Arc::new(HttpCounts::default()),
+            counts,
             body_bytes_max: settings.body_bytes_max as usize,
             room: room(settings.buffered_bytes_max),
             streams: Arc::new(Semaphore::new(settings.streams_max as usize)),
             openapi: document(),
         };
-        let places = Arc::new(Semaphore::new(settings.connections_max as usize));
-        Self { common: Arc::new(common), tls, places }
+        Self { common: Arc::new(common), tls, acceptor }
     }
 
     /// What has happened at the door.
@@ -98,53 +82,21 @@ impl HttpDoor {
     }
 
     /// An attendant to the filters that the clients reach, until `stop` is cancelled.
-    pub fn attendant(self: &Arc<Self>, clients: Clients, stop: CancellationToken) -> (HttpCounter, HttpAttendant) {
-        let (sender, coming) = mpsc::channel(WAITING_MAX);
+    pub fn attendant(self: &Arc<Self>, clients: Clients, stop: CancellationToken) -> (ConnectionSender, HttpAttendant) {
+        let (sender, connections) = connections();
         let shared = Shared {
             filters: Filters::new(clients.calls, self.common.host.clone()),
             patient: Filters::new(clients.streams, self.common.host.clone()),
             common: self.common.clone(),
             stop: stop.clone(),
         };
-        let attendant = HttpAttendant { door: self.clone(), router: router(Arc::new(shared)), coming, stop };
-        (HttpCounter(sender), attendant)
+        let attendant = HttpAttendant { door: self.clone(), router: router(Arc::new(shared)), connections, stop };
+        (sender, attendant)
     }
 
-    /// Accepts whoever connects, until `stop`, and hands the connections to attendants in turn.
-    pub async fn serve(&self, listener: TcpListener, counters: &[HttpCounter], stop: CancellationToken) {
-        let mut next = counters.iter().cycle();
-        while let Some(accepted) = stop.run_until_cancelled(listener.accept()).await {
-            match accepted.map(|(stream, from)| self.come(stream, from)) {
-                Ok(None) => {}
-                Ok(Some(coming)) => {
-                    let Some(counter) = next.next() else { return };
-                    if counter.0.send(coming).await.is_err() {
-                        tracing::warn!("a thread of the door for HTTP has ended: a connection is closed");
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "no HTTP clients are accepted for a moment");
-                    sleep(ACCEPT_PAUSE).await;
-                }
-            }
-        }
-    }
-
-    /// A connection for which there is a place.
-    fn come(&self, stream: TcpStream, from: SocketAddr) -> Option<Coming> {
-        // Without it small replies wait up to 40 ms for an acknowledgement.
-        let _ = stream.set_nodelay(true);
-        // A machine that is gone says nothing: its place would be taken for ever.
-        let keepalive = TcpKeepalive::new().with_time(SILENCE).with_interval(PROBE_EVERY);
-        let _ = SockRef::from(&stream).set_tcp_keepalive(&keepalive);
-        let Ok(place) = self.places.clone().try_acquire_owned() else {
-            self.common.counts.turned_away.fetch_add(1, Ordering::Relaxed);
-            if self.tls.is_none() {
-                let _ = stream.try_write(TOO_MANY);
-            }
-            return None;
-        };
-        Some(Coming { stream: stream.into_std().ok()?, from, place })
+    /// Accepts connections until `stop`, and hands them to attendants in turn.
+    pub async fn serve(&self, listener: TcpListener, attendants: &[ConnectionSender], stop: CancellationToken) {
+        self.acceptor.accept(listener, attendants, stop).await;
     }
 
     async fn welcome(&self, router: Router, stream: TcpStream, from: SocketAddr, stop: &CancellationToken) {
@@ -173,26 +125,21 @@ impl HttpDoor {
     ) where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     {
-        let counts = &self.common.counts;
-        counts.open.fetch_add(1, Ordering::Relaxed);
-        serve(router, stream, Arc::new(ConnectedClient::new(from, known)), stop).await;
-        counts.open.fetch_sub(1, Ordering::Relaxed);
+        let serving = serve(router, stream, Arc::new(ConnectedClient::new(from, known)), stop);
+        self.common.counts.connections().while_open(serving).await;
     }
 }
 
 impl HttpAttendant {
     /// Serves the connections that it is handed until the door stops, and then until these have the replies to what they asked.
-    pub async fn serve(mut self) {
+    pub async fn serve(self) {
         let open = TaskTracker::new();
-        let stop = self.stop.clone();
-        while let Some(Some(Coming { stream, from, place })) = stop.run_until_cancelled(self.coming.recv()).await {
-            let Ok(stream) = TcpStream::from_std(stream) else { continue };
-            let (door, router, stop) = (self.door.clone(), self.router.clone(), stop.clone());
-            open.spawn(async move {
-                door.welcome(router, stream, from, &stop).await;
-                drop(place);
-            });
-        }
+        let Self { door, router, mut connections, stop } = self;
+        let welcome = |stream, from| {
+            let (door, router, stop) = (door.clone(), router.clone(), stop.clone());
+            async move { door.welcome(router, stream, from, &stop).await }
+        };
+        connections.serve(&open, &stop, welcome).await;
         open.close();
         open.wait().await;
     }

@@ -19,7 +19,7 @@ use firstseen_routing::{
 };
 use firstseen_wire::tls::{CertificateDer, ServerTls};
 use firstseen_wire::token::Token;
-use tokio::time::timeout;
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::edges::{Vouched, random};
 use crate::guest::{Guest, Needs, Right};
@@ -40,6 +40,14 @@ const APPLY_MAX: Duration = Duration::from_secs(5);
 const GROWTH: GrowthSpec = GrowthSpec { ratio: 1.0, generations_max: 4, limit: Limit::Cardinality };
 /// Seconds after which the certificate of an open connection is looked at again, where it asks for something.
 const LOOK_AGAIN_S: u64 = 3;
+
+/// Waits until no connection of a door that is closing is open, for [`REPLIES_MAX`] at most.
+pub(crate) async fn replied(open: impl Fn() -> u64) {
+    let until = Instant::now() + REPLIES_MAX;
+    while open() > 0 && Instant::now() < until {
+        sleep(REPLIES_LOOK).await;
+    }
+}
 
 /// The node, as a door sees it.
 pub(crate) struct NodeHost {

@@ -7,13 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_backend::Hosts;
-use firstseen_http_door::{Clients, HttpCounter, HttpDoor, HttpDoorSettings};
+use firstseen_http_door::{Clients, HttpDoor, HttpDoorSettings};
 use firstseen_wire::tls::ServerTls;
 use tokio::net::TcpListener;
-use tokio::time::{Instant, sleep};
-use tokio_util::sync::CancellationToken;
 
-use crate::doors::{NodeHost, REPLIES_LOOK, REPLIES_MAX, own_client, threads};
+use crate::doors::threads::{self, DoorThreads};
+use crate::doors::{NodeHost, own_client, replied};
 use crate::shared::Shared;
 
 /// What calls at the door are called where it is written down who did what.
@@ -35,13 +34,11 @@ pub(crate) fn open(listener: Option<TcpListener>, tls: Option<ServerTls>, shared
     address
 }
 
-/// Closes the door. Waits until open connections have their replies, for [`REPLIES_MAX`] at most.
+/// Closes the door. Waits until open connections have their replies, for [`REPLIES_MAX`](crate::doors::REPLIES_MAX) at most.
 pub(crate) async fn close(shared: &Shared) {
     shared.departure.door_closed.cancel();
-    let Some(door) = shared.open.http_door.get() else { return };
-    let until = Instant::now() + REPLIES_MAX;
-    while door.open() > 0 && Instant::now() < until {
-        sleep(REPLIES_LOOK).await;
+    if let Some(door) = shared.open.http_door.get() {
+        replied(|| door.open()).await;
     }
 }
 
@@ -49,39 +46,21 @@ pub(crate) async fn close(shared: &Shared) {
 async fn serve(door: Arc<HttpDoor>, settings: HttpDoorSettings, listener: TcpListener, shared: Arc<Shared>) {
     // Nothing new is taken up then, and what is under way is replied to.
     let stop = shared.departure.door_closed.clone();
-    let mut counters = Vec::new();
-    for number in 1..=threads::count(settings.threads) {
-        match begin(&door, number, settings.verdict_timeout(), &shared, &stop).await {
-            Ok(counter) => counters.push(counter),
-            Err(error) if stop.is_cancelled() => {
-                return tracing::debug!(error, "the door for HTTP clients stays closed");
-            }
-            Err(error) => tracing::error!(error, "a thread of the door for HTTP clients cannot be started"),
+    let count = threads::count(settings.threads);
+    let threads = DoorThreads { name: "http", clients: CLIENTS, count, stop: &stop };
+    let attendant = |_| {
+        let (door, shared, stop) = (door.clone(), shared.clone(), stop.clone());
+        let verdict_timeout = settings.verdict_timeout();
+        move || async move {
+            let connecting = own_client::connect(&shared, CLIENTS, verdict_timeout);
+            let calls = stop.run_until_cancelled(connecting).await?;
+            let connecting = own_client::connect(&shared, CLIENTS, STREAM_DEADLINE);
+            let streams = stop.run_until_cancelled(connecting).await?;
+            let (sender, attendant) = door.attendant(Clients { calls, streams }, stop);
+            Some((sender, attendant.serve()))
         }
-    }
-    if counters.is_empty() {
-        tracing::error!("the door for HTTP clients stays closed: none of its threads could be started");
-    }
+    };
+    let Some(attendants) = threads.start(attendant).await else { return };
     let _ = shared.open.http_door.set(door.counts());
-    door.serve(listener, &counters, stop).await;
-}
-
-/// Starts a thread with an attendant; returns where connections are handed to it.
-async fn begin(
-    door: &Arc<HttpDoor>,
-    number: usize,
-    verdict_timeout: Duration,
-    shared: &Arc<Shared>,
-    stop: &CancellationToken,
-) -> Result<HttpCounter, String> {
-    let (door, shared, stop) = (door.clone(), shared.clone(), stop.clone());
-    threads::start(format!("http-{number}"), move || async move {
-        let calls = own_client::connect(&shared, CLIENTS, verdict_timeout);
-        let calls = stop.run_until_cancelled(calls).await?;
-        let streams = own_client::connect(&shared, CLIENTS, STREAM_DEADLINE);
-        let streams = stop.run_until_cancelled(streams).await?;
-        let (counter, attendant) = door.attendant(Clients { calls, streams }, stop);
-        Some((counter, attendant.serve()))
-    })
-    .await
+    door.serve(listener, &attendants, stop).await;
 }

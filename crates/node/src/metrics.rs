@@ -380,6 +380,13 @@ impl Metrics {
     }
 }
 
+/// Shows one figure that only rises.
+fn show_counter(registry: &mut Registry, name: &str, help: &str, value: u64) {
+    let counter: Counter = Counter::default();
+    counter.inc_by(value);
+    registry.register(name, help, counter);
+}
+
 /// Shows one figure that may rise and fall.
 fn show_gauge(registry: &mut Registry, name: &str, help: &str, value: u64) {
     let gauge: Gauge = Gauge::default();

@@ -13,7 +13,7 @@ use firstseen_door::Door;
 use firstseen_wire::tls::ServerTls;
 use tokio::time::{Instant, sleep};
 
-use crate::doors::{NodeHost, REPLIES_LOOK, REPLIES_MAX};
+use crate::doors::{NodeHost, REPLIES_LOOK, replied};
 use crate::edges::RedisListener;
 use crate::shared::Shared;
 
@@ -46,15 +46,12 @@ pub(crate) fn open(
     address
 }
 
-/// Closes the door for Redis clients. Waits until open connections have their replies, for [`REPLIES_MAX`] at most, and then until the
+/// Closes the door for Redis clients. Waits until open connections have their replies, for [`REPLIES_MAX`](crate::doors::REPLIES_MAX) at most, and then until the
 /// door has confirmed its pending claims, for `confirms_max` at most.
 pub(crate) async fn close(shared: &Shared, confirms_max: Duration) {
     shared.departure.door_closed.cancel();
     let Some(door) = shared.open.door.get() else { return };
-    let until = Instant::now() + REPLIES_MAX;
-    while door.open() > 0 && Instant::now() < until {
-        sleep(REPLIES_LOOK).await;
-    }
+    replied(|| door.open()).await;
     let until = Instant::now() + confirms_max;
     while door.confirms_waiting() > 0 {
         if Instant::now() >= until {

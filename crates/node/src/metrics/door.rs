@@ -2,10 +2,8 @@
 //!
 //! Promises: none where the node has no door. Must not know: what commands do.
 
-use prometheus_client::metrics::counter::Counter;
-
 use super::gathering::Gathering;
-use super::show_gauge;
+use super::{show_counter, show_gauge};
 use crate::shared::Shared;
 
 /// Shows what has happened at the door.
@@ -26,9 +24,7 @@ pub(super) fn show(now: &mut Gathering, shared: &Shared) {
         ),
     ];
     for (name, help, value) in counters {
-        let counter: Counter = Counter::default();
-        counter.inc_by(value);
-        now.registry.register(name, help, counter);
+        show_counter(&mut now.registry, name, help, value);
     }
     let gauges = [
         ("redis_connections", "Connections of Redis clients that are open", door.open()),

@@ -2,10 +2,8 @@
 //!
 //! This module must not depend on what calls do.
 
-use prometheus_client::metrics::counter::Counter;
-
 use super::gathering::Gathering;
-use super::show_gauge;
+use super::{show_counter, show_gauge};
 use crate::shared::Shared;
 
 /// Shows what has happened at the door.
@@ -21,9 +19,7 @@ pub(super) fn show(now: &mut Gathering, shared: &Shared) {
         ("http_api_turned_away", "Connections of HTTP clients for which there was no room", door.turned_away()),
     ];
     for (name, help, value) in counters {
-        let counter: Counter = Counter::default();
-        counter.inc_by(value);
-        now.registry.register(name, help, counter);
+        show_counter(&mut now.registry, name, help, value);
     }
     let gauges = [
         ("http_api_connections", "Connections of HTTP clients that are open", door.open()),
