@@ -149,6 +149,56 @@ enum EncodingName {
     Zstd,
 }
 
+/// The sets of rules by which keys are normalized; without the option, none is.
+const NORMALIZATIONS: [(&str, KeyNormalization); 2] = [("", KeyNormalization::None), ("url", KeyNormalization::Url)];
+
+/// The options that a query gives, each once.
+struct Given(Vec<(String, String)>);
+
+impl Given {
+    /// Reads the options.
+    ///
+    /// # Errors
+    /// An option that does not exist, or comes twice.
+    fn read(query: Option<&str>) -> Result<Self, Problem> {
+        let mut given: Vec<(String, String)> = Vec::new();
+        for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+            if !OPTIONS.contains(&&*name) {
+                let known = OPTIONS.join("`, `");
+                return Err(Problem::malformed(format_args!(
+                    "query: `{name}` is no option of dedup; its options are `{known}`"
+                )));
+            }
+            if given.iter().any(|(before, _)| *before == name) {
+                return Err(Problem::malformed(format_args!("query: {name} comes twice; give it once")));
+            }
+            given.push((name.into_owned(), value.into_owned()));
+        }
+        Ok(Self(given))
+    }
+
+    fn value(&self, option: &str) -> Option<&str> {
+        self.0.iter().find(|(name, _)| name == option).map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the names in the list of an option, or none if it is not given.
+    fn names(&self, option: &str) -> Vec<String> {
+        self.value(option).map_or_else(Vec::new, split_names)
+    }
+
+    /// Returns what the value of an option stands for; the first of `known` if it is not given.
+    ///
+    /// # Errors
+    /// Another value.
+    fn one_of<T: Copy>(&self, option: &str, known: &[(&str, T)]) -> Result<T, Problem> {
+        let value = self.value(option).or(known.first().map(|(value, _)| *value)).unwrap_or_default();
+        known.iter().find(|(known, _)| *known == value).map(|(_, meaning)| *meaning).ok_or_else(|| {
+            let known: Vec<&str> = known.iter().map(|(value, _)| *value).filter(|value| !value.is_empty()).collect();
+            wrong(option, &format_args!("`{value}` is not known: give {}", known.join(" or ")))
+        })
+    }
+}
+
 /// How records are read, and what becomes of those that cannot be judged.
 #[derive(Debug)]
 pub(crate) struct DedupOptions {
@@ -167,66 +217,35 @@ impl DedupOptions {
     /// # Errors
     /// What is wrong with them.
     pub(crate) fn read(query: Option<&str>, headers: &HeaderMap) -> Result<Self, Problem> {
-        let mut given: Vec<(String, String)> = Vec::new();
-        for (name, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
-            if !OPTIONS.contains(&&*name) {
-                let known = OPTIONS.join("`, `");
-                return Err(Problem::malformed(format_args!(
-                    "query: `{name}` is no option of dedup; its options are `{known}`"
-                )));
-            }
-            if given.iter().any(|(before, _)| *before == name) {
-                return Err(Problem::malformed(format_args!("query: {name} comes twice; give it once")));
-            }
-            given.push((name.into_owned(), value.into_owned()));
-        }
-        let value = |name: &str| given.iter().find(|(given, _)| given == name).map(|(_, value)| value.as_str());
-        let format = value("format").unwrap_or("lines");
-        let format: RecordFormat = format.parse().map_err(|error| wrong("format", &error))?;
-        let mut times = value("time").map_or_else(Vec::new, split_names).into_iter();
+        let given = Given::read(query)?;
+        let format: RecordFormat =
+            given.value("format").unwrap_or("lines").parse().map_err(|error| wrong("format", &error))?;
+        let mut times = given.names("time").into_iter();
         let own_time = format.default_time().map(str::to_owned);
         let time = times.next().or(own_time);
         let config = ParserConfig {
-            key: value("key").map_or_else(Vec::new, split_names),
+            key: given.names("key"),
             time: time.clone(),
             time_rest: times.collect(),
-            time_format: value("time_format")
+            time_format: given
+                .value("time_format")
                 .map(str::parse)
                 .transpose()
                 .map_err(|error| Problem::impossible(format_args!("query: time_format: {error}")))?,
-            no_header: boolean("no_header", value("no_header"))?,
-            zone: value("tz").unwrap_or("UTC").to_owned(),
-            normalization: match value("normalize") {
-                None => KeyNormalization::None,
-                Some("url") => KeyNormalization::Url,
-                Some(other) => return Err(wrong("normalize", &format_args!("`{other}` is no set of rules: give url"))),
-            },
-            separator: value("separator").map(separator).transpose()?,
-            ignore: value("ignore").map_or_else(Vec::new, split_names),
-            empty_key: match value("empty_key") {
-                None | Some("pass") => EmptyKey::Pass,
-                Some("value") => EmptyKey::Value,
-                Some(other) => {
-                    return Err(wrong("empty_key", &format_args!("`{other}` is no rule: give pass or value")));
-                }
-            },
-            ragged: match value("ragged") {
-                None | Some("reject") => Ragged::Reject,
-                Some("pad") => Ragged::Pad,
-                Some(other) => return Err(wrong("ragged", &format_args!("`{other}` is no rule: give reject or pad"))),
-            },
+            no_header: given.one_of("no_header", &[("false", false), ("true", true)])?,
+            zone: given.value("tz").unwrap_or("UTC").to_owned(),
+            normalization: given.one_of("normalize", &NORMALIZATIONS)?,
+            separator: given.value("separator").map(separator).transpose()?,
+            ignore: given.names("ignore"),
+            empty_key: given.one_of("empty_key", &[("pass", EmptyKey::Pass), ("value", EmptyKey::Value)])?,
+            ragged: given.one_of("ragged", &[("reject", Ragged::Reject), ("pad", Ragged::Pad)])?,
             ..ParserConfig::new(format)
-        };
-        let unjudged = match value("unjudged") {
-            None | Some("pass") => Unjudged::Pass,
-            Some("drop") => Unjudged::Drop,
-            Some(other) => return Err(wrong("unjudged", &format_args!("`{other}` is no rule: give pass or drop"))),
         };
         let options = Self {
             config,
             has_times: time.is_some(),
-            names_time: value("time").is_some(),
-            unjudged,
+            names_time: given.value("time").is_some(),
+            unjudged: given.one_of("unjudged", &[("pass", Unjudged::Pass), ("drop", Unjudged::Drop)])?,
             compression: compression(headers)?,
         };
         // What is wrong with the options is told before a filter is looked for.
@@ -279,14 +298,6 @@ impl DedupOptions {
 
 fn wrong(option: &str, what: &dyn std::fmt::Display) -> Problem {
     Problem::malformed(format_args!("query: {option}: {what}"))
-}
-
-fn boolean(option: &str, value: Option<&str>) -> Result<bool, Problem> {
-    match value {
-        None | Some("false") => Ok(false),
-        Some("true") => Ok(true),
-        Some(other) => Err(wrong(option, &format_args!("`{other}` is neither true nor false"))),
-    }
 }
 
 fn separator(text: &str) -> Result<u8, Problem> {
@@ -369,7 +380,7 @@ mod tests {
             ("format=jsonl&separator=%3B", "query: "),
             ("separator=abc", "one character"),
             ("normalize=all", "give url"),
-            ("no_header=yes", "neither true nor false"),
+            ("no_header=yes", "give false or true"),
             ("unjudged=fail", "give pass or drop"),
             ("time_format=%25Q%25Q", "time_format"),
             ("format=lines&key=user", "query: "),

@@ -194,20 +194,22 @@ impl Stream {
         }
     }
 
+    /// Returns the names of the next `events` records, if the client names its stream.
+    fn names(&self, events: usize) -> Option<Vec<SubmissionName>> {
+        let source = self.opened.source?;
+        Some((self.next_number..).take(events).map(|number| SubmissionName { source, number }).collect())
+    }
+
     /// Asks about the events of a piece, or about some of them.
     async fn ask(&self, piece: &Piece, times_ms: &[u64], some: Option<&[usize]>) -> Vec<Verdict> {
         let Piece { block, parsed } = piece;
         let hash = |secret: &FilterSecret| chosen(&parsed.digests_under(secret, block), some);
         let digests: Vec<Digest> = chosen(parsed.digests(), some);
         let times_ms = chosen(times_ms, some);
-        let Opened { filter, source, .. } = &self.opened;
-        let answers = match source {
+        let filter = &self.opened.filter;
+        let answers = match self.names(parsed.len()) {
             None => filter.observe_digests_or(&digests, &times_ms, &hash).await,
-            Some(source) => {
-                let number = |event: usize| SubmissionName { source: *source, number: self.next_number + event as u64 };
-                let names: Vec<SubmissionName> = (0..parsed.len()).map(number).collect();
-                filter.observe_digests_as_or(&chosen(&names, some), &digests, &times_ms, &hash).await
-            }
+            Some(names) => filter.observe_digests_as_or(&chosen(&names, some), &digests, &times_ms, &hash).await,
         };
         answers.unwrap_or_else(|error: CallError| {
             tracing::debug!(filter = filter.name(), %error, "a call of a dedup has failed");
