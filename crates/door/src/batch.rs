@@ -1,6 +1,6 @@
-//! Events that ask one filter the same thing: they travel as one call.
+//! Events about which one filter is asked the same question, in one call.
 //!
-//! Promises: events are copied once, into room that is used again. Must not know: commands, replies.
+//! Promises: events are copied once, into memory that is used again. This module must not depend on commands and replies.
 
 use std::collections::BTreeMap;
 use std::iter::repeat;
@@ -19,24 +19,24 @@ use crate::settings::MissingRule;
 pub(crate) struct Question {
     /// The filter.
     pub(crate) filter: Arc<str>,
-    /// Other filters to which its keys are mapped: an event that one of them knows is not new.
+    /// Other filters to which the keys are mapped. An event that one of them knows is not new.
     pub(crate) others: Arc<[Arc<str>]>,
     /// What is done with its events.
     pub(crate) act: Act,
-    /// When the events occurred, in milliseconds since 1970; now where it is left out.
+    /// When the events occurred, in milliseconds since 1970. `None` means now.
     pub(crate) at_ms: Option<u64>,
-    /// For how long they are remembered, in milliseconds; for the window where it is left out.
+    /// For how long they are remembered, in milliseconds. `None` means the window.
     pub(crate) ttl_ms: Option<u64>,
 }
 
-/// Events of one question.
+/// The events of one call.
 pub(crate) struct Batch {
     question: Question,
     bytes: Vec<u8>,
     /// Where each event ends.
     ends: Vec<usize>,
     names: Vec<SubmissionName>,
-    /// The grants of events that are confirmed or released.
+    /// The fences of the claims that are confirmed or released.
     fences: Vec<Fence>,
 }
 
@@ -45,7 +45,7 @@ impl Batch {
         Self { question, bytes: Vec::new(), ends: Vec::new(), names: Vec::new(), fences: Vec::new() }
     }
 
-    /// Asks something else from now on, about no events yet.
+    /// Starts over with another question and no events, and keeps the memory.
     pub(crate) fn begin(&mut self, question: Question) {
         self.question = question;
         self.bytes.clear();
@@ -58,7 +58,7 @@ impl Batch {
         &self.question
     }
 
-    /// Bytes of room that it keeps.
+    /// Bytes of memory that the batch keeps.
     pub(crate) fn held_bytes(&self) -> usize {
         self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
     }
@@ -76,7 +76,7 @@ impl Batch {
         self.fences.extend(fences);
     }
 
-    /// The grant of an event that is confirmed or released.
+    /// The fence of a claim that is confirmed or released.
     pub(crate) fn fence(&self, event: usize) -> Option<Fence> {
         self.fences.get(event).copied()
     }
@@ -91,7 +91,7 @@ impl Batch {
         (0..self.ends.len()).map(|event| self.item(event))
     }
 
-    /// Asks about all of them.
+    /// Asks about all events.
     pub(crate) async fn ask(&self, desk: Desk<'_>) -> Result<Answers, NotAsked> {
         let Question { filter, act, at_ms, ttl_ms, .. } = &self.question;
         let count = self.ends.len();
@@ -130,7 +130,7 @@ impl Batch {
         }
     }
 
-    /// Returns the verdicts on those events that other filters of their keys know, or cannot tell of, by their places.
+    /// Asks the other filters of the keys. Returns the verdicts on events that one of them knows or cannot tell, by their index.
     async fn known_to_others(&self, desk: Desk<'_>) -> Result<BTreeMap<usize, Verdict>, NotAsked> {
         let mut known = BTreeMap::new();
         for filter in &*self.question.others {
@@ -157,7 +157,7 @@ impl Batch {
     }
 }
 
-/// Puts the verdicts of other filters between those that were asked for, so that there are `count`.
+/// Merges the answers for some of `count` events with the verdicts that are known of the others.
 fn with_known(answers: Answers, known: &BTreeMap<usize, Verdict>, count: usize) -> Answers {
     if known.is_empty() {
         return answers;

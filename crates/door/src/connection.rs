@@ -1,8 +1,8 @@
-//! The bytes of one connection: read, parsed, and replied to.
+//! Reads the commands of one connection, and sends the replies.
 //!
-//! Promises: while replies are on their way nothing more is read, so a client that reads nothing is heard no further and then closed;
-//! other connections have their turn however much one sends; a command that has not come whole takes room that all connections
-//! share, and has to come whole in time. Must not know: commands.
+//! Promises: the door reads nothing more while replies are being sent, and closes the connection of a client that does not read them;
+//! other connections have their turn, however much one sends; an incomplete command takes room that all connections share, and has to
+//! be complete in time. This module must not depend on what commands do.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,19 +20,19 @@ use crate::outbox::Unsent;
 use crate::session::{Next, Session};
 use crate::turns::TURN_COMMANDS;
 
-/// Bytes that one read takes at most.
+/// Greatest number of bytes of a read.
 const READ_BYTES: usize = 64 << 10;
-/// Bytes that each connection may hold without asking.
+/// Bytes that a connection may hold without taking them from the room that all connections share.
 const FREE_BYTES: usize = 2 * READ_BYTES;
-/// Bytes of commands behind which other connections have their turn.
+/// Bytes of commands of one connection that are taken up before others have their turn.
 const TURN_BYTES: usize = READ_BYTES / 4;
-/// Bytes of replies that are sent before more commands are taken up.
+/// Bytes of replies after which they are sent before more commands are taken up.
 const REPLY_BYTES_MAX: usize = 1 << 20;
-/// How long the rest of a command may take.
+/// How long a client may take to send the rest of a command.
 const REST_TIMEOUT: Duration = Duration::from_secs(60);
-/// How long somebody may say nothing who has not said who it is.
+/// How long a client may take to authenticate.
 const STRANGER_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long the end of a connection may take.
+/// How long closing a connection may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a `SETNX` at the end of a read waits for its `EXPIRE`, if the connection has sent such pairs before.
 const PAIR_WAIT: Duration = Duration::from_millis(5);
@@ -40,13 +40,13 @@ const PAIR_WAIT: Duration = Duration::from_millis(5);
 /// Why a connection ends.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// The client has gone, or has said so.
+    /// The client has closed the connection, or sent `QUIT`.
     Left,
-    /// Its bytes are no commands.
+    /// The client has violated the protocol.
     Protocol,
-    /// It took too long.
+    /// The client took too long.
     Late,
-    /// There is no room for what it sends.
+    /// There is no room for what the client sends.
     NoRoom,
 }
 
@@ -59,7 +59,7 @@ impl From<Unsent> for Ended {
     }
 }
 
-/// Serves a connection until it ends, or `stop`: then what has come is replied to, and nothing more is read.
+/// Serves a connection until it ends or `stop` is cancelled. Commands that have come by then are replied to.
 pub(crate) async fn serve(
     mut reader: impl AsyncRead + Unpin,
     mut session: Session,
@@ -161,7 +161,7 @@ async fn talk(
     }
 }
 
-/// Why a connection that has said nothing for too long is closed.
+/// The error for a client that took too long.
 fn too_late(is_known: bool, has_begun: bool) -> &'static str {
     match (is_known, has_begun) {
         (false, _) => {
@@ -179,7 +179,7 @@ fn limits(session: &Session) -> Limits {
     if session.is_known() { Limits::default() } else { Limits::before_auth() }
 }
 
-/// Takes up all commands that have come whole.
+/// Takes up all complete commands.
 async fn take_all(parser: &mut Parser, input: &mut Input, session: &mut Session) -> Result<Next, Ended> {
     session.begin();
     let mut rest = &input.bytes[..];
@@ -218,16 +218,16 @@ async fn take_all(parser: &mut Parser, input: &mut Input, session: &mut Session)
     Ok(next)
 }
 
-/// What has come and is not taken up.
+/// Bytes that were read and not taken up yet.
 struct Input {
     bytes: BytesMut,
-    /// What was taken of the room of all.
+    /// The part of the room of all connections that this one has taken.
     taken: Option<OwnedSemaphorePermit>,
     room: Arc<Semaphore>,
 }
 
 impl Input {
-    /// Makes room for another read; false where others have taken it.
+    /// Makes room for another read. Returns false if other connections have taken the room.
     fn make_room(&mut self) -> bool {
         let (len, capacity) = (self.bytes.len(), self.bytes.capacity());
         let has_room = capacity - len >= READ_BYTES / 2;
@@ -253,7 +253,7 @@ impl Input {
         true
     }
 
-    /// Gives room back: nothing waits.
+    /// Gives the room back, once all bytes are taken up.
     fn shed(&mut self) {
         self.taken = None;
         if self.bytes.capacity() > READ_BYTES {

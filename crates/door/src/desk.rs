@@ -1,6 +1,6 @@
-//! What it takes to ask for verdicts.
+//! What a call needs beside its events.
 //!
-//! Must not know: what is asked.
+//! This module must not depend on what is asked.
 
 use std::sync::Arc;
 
@@ -14,21 +14,21 @@ use crate::rules::Rules;
 use crate::sandbox::Sandbox;
 use crate::settings::MissingRule;
 
-/// How verdicts are asked for, and what is said where there are none.
+/// Whom to ask for verdicts, for whom, and by which rules.
 #[derive(Clone, Copy)]
 pub(crate) struct Desk<'a> {
     pub(crate) filters: &'a Filters,
-    /// How long they are waited for.
+    /// How long to wait for verdicts.
     pub(crate) patience: &'a Patience,
     pub(crate) guest: &'a Arc<dyn Guest>,
     pub(crate) counts: &'a DoorCounts,
     pub(crate) sandbox: Option<&'a Sandbox>,
     pub(crate) missing: MissingRule,
-    /// Where claims wait that nobody will confirm.
+    /// Confirms the claims that no client will confirm.
     pub(crate) confirmer: &'a Confirmer,
     pub(crate) rules: &'a Rules,
     /// The node's time of day, in milliseconds since 1970, or the reason why it may not stamp events.
     pub(crate) now_ms: Result<u64, Reason>,
-    /// Since when they are waited for: leases are counted from here.
+    /// When the call began; leases count from here.
     pub(crate) asked_at: Instant,
 }

@@ -1,7 +1,7 @@
-//! Events of the commands of one read: those that ask one filter the same thing travel as one call, and the calls travel together.
+//! Gathers the events of the commands of one read into calls, one for each filter and question, which run at the same time.
 //!
-//! Promises: every command that was gathered is replied to, in order; an event that several commands ask different things about is
-//! asked about in their order. Must not know: what commands are called, connections.
+//! Promises: each gathered command gets its reply, in order; commands that ask different questions about one event are carried out in
+//! their order. This module must not depend on what commands are called.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -20,9 +20,9 @@ use crate::form::{Form, reply};
 use crate::not_asked::NotAsked;
 use crate::own_claims::{OwnClaim, OwnClaims, key};
 
-/// Bytes of room that a connection keeps for its next events.
+/// Bytes of memory that a connection keeps for its next events.
 const KEPT_BYTES: usize = 64 << 10;
-/// Calls that travel together at most.
+/// Greatest number of calls at the same time.
 const BATCHES_MAX: usize = 64;
 
 /// A command that waits for its reply.
@@ -33,22 +33,22 @@ struct Waiting {
     events: usize,
 }
 
-/// Events that were gathered, and the commands that brought them.
+/// Gathered events, and the commands that they belong to.
 #[derive(Default)]
 pub(crate) struct Gathered {
-    /// Those that wait are the first ones; the others keep room.
+    /// The first `used` batches have events; the others only keep their memory.
     batches: Vec<Batch>,
     used: usize,
     events: usize,
-    /// Which batch each event is in; only where one filter is asked different things, as it takes time.
+    /// The batch of each event, if one filter is asked several questions.
     places: Option<HashMap<u128, usize>>,
     waiting: Vec<Waiting>,
 }
 
-/// What came of a batch.
+/// The answers to a batch.
 pub(crate) struct Answered {
     outcome: Result<Answers, NotAsked>,
-    /// Of how many of its events commands have been replied to.
+    /// The number of its events whose commands have been replied to.
     replied: usize,
 }
 
@@ -57,17 +57,17 @@ impl Gathered {
         self.waiting.is_empty()
     }
 
-    /// How many events were gathered.
+    /// The number of gathered events.
     pub(crate) fn events(&self) -> usize {
         self.events
     }
 
-    /// Whether claims are among what was gathered: only their answers tell which events this connection holds.
+    /// Whether claims have been gathered. Their answers tell which events this connection holds.
     pub(crate) fn has_claims(&self) -> bool {
         self.batches().iter().any(|batch| matches!(batch.question().act, Act::Claim { .. }))
     }
 
-    /// Adds a command with its events, where they can travel with those that are here; where not, nothing is done.
+    /// Adds a command with its events. Returns false, and adds nothing, if the gathered commands have to be asked before.
     pub(crate) fn add<'a, I>(&mut self, question: &Question, form: Form, events: I) -> bool
     where
         I: Iterator<Item = &'a [u8]> + Clone,
@@ -98,21 +98,21 @@ impl Gathered {
         true
     }
 
-    /// The events of the command that was added last have these names.
+    /// Names the events of the command that was added last.
     pub(crate) fn name(&mut self, names: impl Iterator<Item = SubmissionName>) {
         if let Some(batch) = self.last() {
             batch.name(names);
         }
     }
 
-    /// The events of the command that was added last were granted by these fences.
+    /// Sets the fences of the events of the command that was added last.
     pub(crate) fn show(&mut self, fences: &[Fence]) {
         if let Some(batch) = self.last() {
             batch.show(fences);
         }
     }
 
-    /// Asks; what comes of each call, for [`Self::conclude`].
+    /// Makes all calls, and returns their answers for [`Self::conclude`].
     pub(crate) async fn ask(&self, desk: Desk<'_>) -> Vec<Answered> {
         let outcomes = match self.batches() {
             [batch] => vec![batch.ask(desk).await],
@@ -121,7 +121,7 @@ impl Gathered {
         outcomes.into_iter().map(|outcome| Answered { outcome, replied: 0 }).collect()
     }
 
-    /// Writes the replies; `own` are the claims of the connection.
+    /// Writes the replies, and updates the claims of the connection in `own`.
     pub(crate) fn conclude(
         &mut self,
         mut answered: Vec<Answered>,
@@ -145,7 +145,7 @@ impl Gathered {
         self.clear();
     }
 
-    /// Gives back room that was taken for many events.
+    /// Frees memory that was needed for many events.
     pub(crate) fn shed(&mut self) {
         if self.is_empty() && self.batches.iter().map(Batch::held_bytes).sum::<usize>() > KEPT_BYTES {
             *self = Self::default();
@@ -160,13 +160,13 @@ impl Gathered {
         self.batches.get_mut(self.waiting.last()?.batch)
     }
 
-    /// The number of the batch of this question; that of a new one where there is none.
+    /// Returns the index of the batch of this question, or of a new one.
     fn batch_of(&self, question: &Question) -> usize {
         self.batches().iter().position(|batch| batch.question() == question).unwrap_or(self.used)
     }
 
-    /// Whether these events of a batch have the time of the others of their filter, and none is asked about in another batch: calls
-    /// that travel together may overtake each other.
+    /// Whether the events may join a batch although calls overtake each other: all events of a filter have the same time, and no event
+    /// is in two batches.
     fn keeps_order<'a>(
         &mut self,
         question: &Question,
@@ -204,7 +204,7 @@ impl Gathered {
     }
 }
 
-/// Replies to a command, and keeps in mind what it has claimed.
+/// Replies to a command, and notes what it has claimed.
 fn conclude(
     Waiting { form, events, .. }: Waiting,
     (batch, answered): (&Batch, &mut Answered),
@@ -244,7 +244,7 @@ fn conclude(
     desk.counts.undecided.fetch_add(undecided as u64, Ordering::Relaxed);
 }
 
-/// Keeps in mind that the connection holds an event, or holds it no more.
+/// Notes that the connection holds an event, or no longer holds it.
 fn keep(event: usize, (batch, answers): (&Batch, &Answers), (desk, own): (Desk<'_>, &mut OwnClaims)) {
     let Question { filter, act, at_ms, ttl_ms, .. } = batch.question();
     let item = batch.item(event);

@@ -1,8 +1,8 @@
-//! How verdicts become the reply of a command.
+//! Turns verdicts into the reply of a command.
 //!
-//! Promises: a reply has as many members as it announces, and no error among them; where some events are undecided, the rule says
-//! what is said of them, and with [`UndecidedRule::Error`] it is one error for the whole command that says how many. Must not know:
-//! commands, connections.
+//! Promises: an array has as many members as it announces, none of which is an error. The rule of the filter decides what is replied for
+//! undecided events; with [`UndecidedRule::Error`] the whole command gets one error, which says how many events are undecided. This
+//! module must not depend on commands and connections.
 
 use firstseen_backend::meaning;
 use firstseen_client::Verdict;
@@ -11,7 +11,7 @@ use firstseen_routing::{Hold, Reason};
 
 use crate::settings::UndecidedRule;
 
-/// What a reply says of an event.
+/// What a reply tells about an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Says {
     /// Whether it was new.
@@ -20,56 +20,56 @@ pub(crate) enum Says {
     Seen,
 }
 
-/// The reply of a command.
+/// The shape of a command's reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
-    /// `OK` where the event was new, nothing where it was seen.
+    /// `OK` if the event is new, nil if it was seen.
     OkOrNothing,
-    /// The same, and 1 for the `EXPIRE` behind it: the key is there, or its time is over.
+    /// The same for `SET NX`, followed by 1 for its `EXPIRE`.
     OkOrNothingThenOne,
     /// 1 or 0.
     Integer(Says),
-    /// 1 where the event was new, else 0, and 1 for the `EXPIRE` behind it.
+    /// 1 or 0 for `SETNX`, followed by 1 for its `EXPIRE`.
     NewThenOne,
     /// How many events are new.
     HowManyNew,
-    /// How many events are there, as keys of Redis are: those that somebody holds are.
+    /// How many events were seen or are held by a consumer.
     HowManyThere,
-    /// 1 or 0 for each.
+    /// 1 or 0 for each event.
     Integers(Says),
-    /// Yes or no.
+    /// A boolean.
     Boolean(Says),
-    /// Yes or no for each.
+    /// A boolean for each event.
     Booleans(Says),
-    /// `1` where the event was seen, nothing where it was new.
+    /// `1` if the event was seen, nil if it is new.
     OneOrNothing,
-    /// 1 where it was new, 0 where it was seen, and below 0 what is undecided: the reason's number.
+    /// 1 if the event is new, 0 if it was seen, or the negative number of the reason why it is undecided.
     Code,
-    /// The code of each.
+    /// The code of each event.
     Codes,
-    /// The code, and with it the fence of a grant, or for how many milliseconds another one holds the event.
+    /// The code, and the fence of the claim, or for how many milliseconds another consumer may still hold the event.
     CodeAndFence,
-    /// The code of each with its fence.
+    /// The code and the fence of each event.
     CodesAndFences,
 }
 
 impl Form {
-    /// How many replies it has: one, or that of an `EXPIRE`, too.
+    /// The number of replies: two with an `EXPIRE`, else one.
     pub(crate) fn replies(self) -> usize {
         if matches!(self, Self::OkOrNothingThenOne | Self::NewThenOne) { 2 } else { 1 }
     }
 
-    /// Whether it is of a command of firstseen's own, which can say that an event is undecided.
+    /// Whether the command is one of firstseen's own (`FS.*`), whose replies can tell that an event is undecided.
     pub(crate) fn is_own(self) -> bool {
         matches!(self, Self::Code | Self::Codes | Self::CodeAndFence | Self::CodesAndFences)
     }
 
-    /// Whether it says of keys whether they are there, as one that somebody holds is.
+    /// Whether the reply tells which keys are there. Keys that a consumer holds are.
     pub(crate) fn is_of_keys(self) -> bool {
         matches!(self, Self::HowManyThere | Self::OneOrNothing)
     }
 
-    /// Whether it is of a question, which records nothing.
+    /// Whether the command records nothing.
     fn is_of_question(self) -> bool {
         let says = match self {
             Self::Integer(says) | Self::Integers(says) | Self::Boolean(says) | Self::Booleans(says) => says,
@@ -81,7 +81,7 @@ impl Form {
     }
 }
 
-/// Writes the reply of a command whose events have these verdicts, and are held by these; returns how many were undecided.
+/// Writes the reply of a command with these verdicts and holds. Returns the number of undecided events.
 pub(crate) fn reply(
     replies: &mut Replies,
     form: Form,
@@ -190,7 +190,7 @@ fn code(verdict: Verdict) -> i64 {
     }
 }
 
-/// The number of a reason, which stays the same for ever: clients compare it.
+/// Returns the number of a reason. Numbers never change, because clients compare them.
 fn number(reason: Reason) -> i64 {
     match reason {
         Reason::Full => 1,
@@ -214,12 +214,12 @@ fn number(reason: Reason) -> i64 {
     }
 }
 
-/// A reason, and what it means for the client that asked.
+/// The name of a reason, and what it means for an event that was to be recorded.
 pub(crate) fn said_of(reason: Reason) -> String {
     format!("{reason:?}: {}", meaning(reason))
 }
 
-/// A reason, and what it means for who has asked and recorded nothing.
+/// The name of a reason, and what it means for an event that was only looked up.
 fn said_of_question(reason: Reason) -> String {
     match reason {
         Reason::Overloaded | Reason::NotReady => format!("{reason:?}: try again later"),

@@ -4,14 +4,12 @@
 //! bytes -- connection --> Command -- session --> Gathered -- filters --> verdicts -- forms --> replies, in order
 //! ```
 //!
-//! What comes in one read is parsed, and those of its commands that ask one filter the same thing travel as one call, beside the calls
-//! of other questions and filters, as long as no event is in two of them. Then the next commands are taken up: a connection has one
-//! such set of calls under way, so a test that follows an observe of its event sees what that has recorded, and what waits for a
-//! connection is what was read of it.
+//! The commands of one read are parsed together. Those that ask the same filter the same question become one call. Calls for different
+//! questions or filters run at the same time, unless they share an event. The next read begins when all of them have been answered, so a
+//! test that follows an observe of the same event sees what that has recorded.
 //!
-//! Promises: replies come in the order of the commands, one each, whatever happens; a number of events of which some are undecided is
-//! never answered as if all were decided; bytes that are held are bounded over all connections. Must not know: agreement, slices, how
-//! principals are granted what ([`Host`](firstseen_backend::Host) says).
+//! Promises: each command gets one reply, in order; no reply hides that an event is undecided; the bytes that all connections hold are
+//! bounded. This crate must not depend on agreement, slices and how rights are granted ([`Host`](firstseen_backend::Host) tells).
 #![warn(missing_docs)]
 
 mod batch;

@@ -1,6 +1,6 @@
-//! Which filters a key may belong to.
+//! Maps keys to filters by their prefixes. Of several prefixes that fit, the longest counts.
 //!
-//! Promises: of the beginnings that fit, the longest counts. Must not know: which filters there are, what windows they have.
+//! This module must not depend on which filters exist.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::settings::PrefixSettings;
 
-/// The mapping of keys, the longest beginnings first.
+/// The prefixes with their filters, the longest first.
 pub(crate) struct Names {
     prefixes: Vec<(Vec<u8>, Vec<Arc<str>>)>,
 }
@@ -24,18 +24,18 @@ impl Names {
         Self { prefixes }
     }
 
-    /// The number of the beginning that counts for a key; none where the key is not mapped.
+    /// Returns the index of the prefix of a key, or `None` if the key is not mapped.
     pub(crate) fn prefix_of(&self, key: &[u8]) -> Option<usize> {
         self.prefixes.iter().position(|(beginning, _)| key.starts_with(beginning))
     }
 
-    /// The filters of a key; none where the key is not mapped.
+    /// Returns the filters of a key; empty if the key is not mapped.
     pub(crate) fn filters_of(&self, key: &[u8]) -> &[Arc<str>] {
         let fitting = self.prefix_of(key).and_then(|prefix| self.prefixes.get(prefix));
         fitting.map_or(&[], |(_, filters)| filters)
     }
 
-    /// The filter to which all these keys are mapped, each to no other; none where there is no such.
+    /// Returns the filter to which all these keys are mapped, if each is mapped to this filter alone.
     pub(crate) fn only_filter<'k>(&self, mut keys: impl Iterator<Item = &'k [u8]>) -> Option<&Arc<str>> {
         let [only] = self.filters_of(keys.next()?) else { return None };
         keys.all(|key| matches!(self.filters_of(key), [filter] if filter == only)).then_some(only)

@@ -1,6 +1,6 @@
-//! Why events were not asked about, as what is replied.
+//! Errors of commands that were not carried out.
 //!
-//! Promises: codes that clients retry by themselves are none of these. Must not know: commands.
+//! Promises: no error has a code that clients retry by themselves. This module must not depend on commands.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -8,19 +8,19 @@ use firstseen_backend::Refused;
 use firstseen_client::FilterError;
 use firstseen_routing::Reason;
 
-/// Why nothing was asked.
+/// Why a command was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum NotAsked {
-    /// There is no filter of this name.
+    /// The filter does not exist.
     NotFound,
-    /// Nobody knows at this time: the rule of the filter says what is replied.
+    /// The event is undecided; the rule of its filter determines the reply.
     Undecided(Reason),
-    /// It cannot be done, or not by who asks: the error with its code.
+    /// The error reply with its code.
     Refused(String),
 }
 
 impl NotAsked {
-    /// A command that makes no sense for this filter.
+    /// Returns an error with the code `ERR`.
     pub(crate) fn wrong(what: impl Display) -> Self {
         Self::Refused(format!("ERR {what}"))
     }

@@ -1,7 +1,7 @@
-//! The replies to one connection, on their way out.
+//! Sends the replies of one connection.
 //!
-//! Promises: a reply that is here leaves before a wait that takes its time; a client that reads nothing is given up in the end. Must not
-//! know: commands, what is waited for.
+//! Promises: replies that are ready do not wait for slow calls behind them; a client that reads nothing is given up after a while. This
+//! module must not depend on commands.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -11,25 +11,25 @@ use futures_util::future::join;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// How long a client may take to read its replies, of which there are a few MiB at most.
+/// How long a client may take to read its replies, which are a few MiB at most.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
-/// For how long replies wait for others to leave with, over all waits.
+/// How long ready replies wait for others, so that they are sent together.
 const HELD_BACK_MAX: Duration = Duration::from_millis(20);
 
 /// Why nothing more can be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unsent {
-    /// The client has gone.
+    /// The connection is closed.
     Gone,
     /// The client has not read its replies in time.
     Late,
 }
 
-/// Replies, and where they go.
+/// Replies that are not sent yet, and the connection to which they go.
 pub(crate) struct Outbox {
     replies: Replies,
     sent_bytes: u64,
-    /// Since when the first of the replies that are here is held back by waits.
+    /// Since when the first of these replies waits.
     held_since: Option<Instant>,
     writer: Box<dyn AsyncWrite + Send + Sync + Unpin>,
     failed: Option<Unsent>,
@@ -79,7 +79,7 @@ impl Outbox {
         self.failed.map_or(Ok(()), Err)
     }
 
-    /// Waits; where that takes its time, the replies that are here leave meanwhile.
+    /// Waits for a future. If that takes long, sends the ready replies meanwhile.
     pub(crate) async fn wait_for<A>(&mut self, waiting: impl Future<Output = A>) -> A {
         if self.replies.is_empty() {
             return waiting.await;
@@ -94,7 +94,7 @@ impl Outbox {
         come
     }
 
-    /// Tells the client that nothing more comes.
+    /// Shuts down the sending half of the connection.
     pub(crate) async fn close(&mut self) -> std::io::Result<()> {
         self.writer.shutdown().await
     }

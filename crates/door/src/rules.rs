@@ -1,12 +1,12 @@
-//! What is said of events that are undecided, and who confirms claims: for all filters, or as one has it.
+//! The rules for undecided events and for claims, by filter.
 //!
-//! Must not know: which filters there are.
+//! This module must not depend on which filters exist.
 
 use std::collections::BTreeMap;
 
 use crate::settings::{ClaimRule, DoorSettings, UndecidedRule};
 
-/// The rules, by filter.
+/// The rules for all filters, and for those that have their own.
 pub(crate) struct Rules {
     undecided: UndecidedRule,
     by_filter: BTreeMap<String, (UndecidedRule, ClaimRule)>,
@@ -27,7 +27,7 @@ impl Rules {
         self.by_filter.get(filter).map(|(_, claim)| *claim).unwrap_or_default()
     }
 
-    /// Whether any filter's claims are confirmed by the door.
+    /// Whether the door confirms the claims of any filter.
     pub(crate) fn has_confirms(&self) -> bool {
         self.by_filter.values().any(|(_, claim)| *claim == ClaimRule::OnExpiryConfirm)
     }

@@ -1,6 +1,7 @@
-//! What an operator says of the door.
+//! The settings of the door for Redis clients (`[redis]` in a node's configuration).
 //!
-//! Promises: nothing is opened and nothing is mapped that was not asked for. Must not know: connections, filters of the cluster.
+//! Promises: nothing is opened or mapped that the settings do not name. This module must not depend on connections or on the filters of
+//! the cluster.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -9,17 +10,17 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-/// Connections that are open at the same time, where nothing is said.
+/// Default of `connections_max`.
 const CONNECTIONS_MAX: u32 = 512;
-/// Bytes of half commands, of queues between `MULTI` and `EXEC`, and of claims over all connections, where nothing is said.
+/// Default of `buffered_bytes_max`.
 const BUFFERED_BYTES_MAX: u64 = 256 << 20;
 /// Default of `verdict_timeout_ms`: clients stop waiting after a few seconds, and send the command again.
 const VERDICT_TIMEOUT_MS: u32 = 1_000;
 /// Greatest `verdict_timeout_ms`.
 const VERDICT_TIMEOUT_MS_MAX: u32 = 60_000;
-/// Most threads.
+/// Greatest number of threads.
 const THREADS_MAX: u64 = 256;
-/// Most beginnings of keys that are mapped, and filters with rules of their own.
+/// Greatest number of `[[redis.prefix]]` and of `[[redis.filter]]`.
 const PREFIXES_MAX: usize = 256;
 
 /// The settings of the door.
@@ -31,13 +32,13 @@ pub struct DoorSettings {
     /// Whether they speak TLS, by the node's certificate.
     #[serde(default)]
     pub tls: bool,
-    /// Threads that attend to connections; half as many as the machine has processors where nothing is said.
+    /// Threads that serve connections. The default is half the number of processors.
     #[serde(default)]
     pub threads: Option<u16>,
-    /// Connections that may be open at the same time.
+    /// Connections that may be open at the same time. Further ones get an error and are closed.
     #[serde(default = "connections_max")]
     pub connections_max: u32,
-    /// Bytes that may be held over all connections: of commands that have not come whole or wait for `EXEC`, and of claims.
+    /// Bytes that all connections together may hold: incomplete commands, commands that wait for `EXEC`, and claims.
     #[serde(default = "buffered_bytes_max")]
     pub buffered_bytes_max: u64,
     /// How long the door waits for a verdict. An event without one is undecided.
@@ -46,42 +47,42 @@ pub struct DoorSettings {
     /// The reply for an event that is undecided.
     #[serde(default)]
     pub undecided: UndecidedRule,
-    /// The reply where no filter has the name that a command gives.
+    /// The reply to a command that names a filter that does not exist.
     #[serde(default)]
     pub missing: MissingRule,
-    /// The reply to `DEL` and `SREM` where the filter has no claims.
+    /// The reply to `DEL` and `SREM` if the filter has no claims.
     #[serde(default)]
     pub forget: ForgetRule,
-    /// The reply to `GET` of a key that is mapped.
+    /// The reply to `GET` of a mapped key.
     #[serde(default)]
     pub get: GetRule,
-    /// The reply to `EXPIRE` of a key that is recorded already.
+    /// The reply to `EXPIRE` of a recorded key.
     #[serde(default)]
     pub expire: ExpireRule,
-    /// Whether clients in cluster mode are told that this door has all slots. Some clients go into cluster mode by themselves then.
+    /// Whether `CLUSTER SLOTS` and the like reply that this door has all slots. Some clients then enter cluster mode by themselves.
     #[serde(default = "yes")]
     pub cluster: bool,
-    /// Whether filters are made by whoever uses one that there is not, and dropped by `DEL` and `FLUSHALL`: for trying things.
+    /// Whether a command creates the filter that it names if there is none, and `DEL` and `FLUSHALL` drop such filters. For experiments.
     #[serde(default)]
     pub sandbox: bool,
-    /// Which keys are events of which filter.
+    /// Which keys belong to which filter.
     #[serde(default)]
     pub prefix: Vec<PrefixSettings>,
-    /// What is unlike the rest for one filter.
+    /// Settings for single filters.
     #[serde(default)]
     pub filter: Vec<FilterSettings>,
 }
 
-/// What is unlike the rest for one filter.
+/// Settings for one filter, instead of those for all.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FilterSettings {
     /// The filter.
     pub name: String,
-    /// The reply for one of its events that is undecided; that of all where it is left out.
+    /// The reply for an undecided event of this filter. The default is `undecided` in `[redis]`.
     #[serde(default)]
     pub undecided: Option<UndecidedRule>,
-    /// Who confirms what `SET NX` has claimed, where the filter has claims.
+    /// Who confirms the events that `SET NX` has claimed, if the filter has claims.
     #[serde(default)]
     pub claim: ClaimRule,
 }
@@ -90,76 +91,76 @@ pub struct FilterSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ClaimRule {
-    /// The client, by `FS.CONFIRM`: without it the key is free again when its time is over.
+    /// The client, by `FS.CONFIRM`. An event that is not confirmed is free again when its lease ends.
     #[default]
     Explicit,
-    /// The door, when the lease is nearly over, unless `DEL` has let the event go.
+    /// The door, shortly before the lease ends, unless `DEL` has released the event.
     OnExpiryConfirm,
 }
 
-/// What is said to who asks for the value of an event.
+/// The reply to a client that asks for the value of a key.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum GetRule {
-    /// An error: there are no values.
+    /// An error, because the door stores no values.
     #[default]
     Refuse,
-    /// `1` where it was seen, or is held, and nothing where it is new.
+    /// `1` if the key was seen or is held, nil if it is new.
     One,
 }
 
-/// What is said to who gives a time to a key that is recorded already: its filter remembers it for the window.
+/// The reply to `EXPIRE` of a recorded key, which stays for the window of its filter.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ExpireRule {
-    /// An error, unless that time is the window.
+    /// An error, unless the command asks for the window itself.
     #[default]
     Refuse,
-    /// 1 where it is there, and 0 where it is not, as if its time were the window.
+    /// 1 if the key is there and 0 if not; the key stays for the window.
     Window,
 }
 
-/// Keys that begin so are events of a filter.
+/// Maps keys with a prefix to a filter.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PrefixSettings {
-    /// The beginning of a key; the longest that fits counts. Empty: every key. Where it has several filters, a key is an event
-    /// of the one with the shortest window that is as long as it asks for.
+    /// The prefix; of several that fit, the longest counts. The empty prefix fits every key. If one prefix has several filters, a key
+    /// goes to the one with the shortest window that can keep it.
     #[serde(rename = "match")]
     pub beginning: String,
     /// The filter.
     pub filter: String,
 }
 
-/// What is said of an event that is undecided.
+/// The reply for an undecided event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum UndecidedRule {
     /// An error that no client retries by itself.
     #[default]
     Error,
-    /// That it is new: it may be delivered twice, and is never lost.
+    /// The reply for a new event: it may be delivered twice, and is never lost.
     New,
-    /// That it was seen: it may be lost, and is never delivered twice.
+    /// The reply for a seen event: it may be lost, and is never delivered twice.
     Seen,
 }
 
-/// What is said where there is no such filter.
+/// The reply to a command whose filter does not exist.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MissingRule {
     /// An error: `ERR not found`.
     #[default]
     Error,
-    /// What Redis says of a key that is not there, to questions that record nothing.
+    /// What Redis replies for a key that does not exist, for commands that record nothing.
     Zero,
 }
 
-/// What is said to who wants something forgotten.
+/// The reply to a client that wants an event forgotten.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ForgetRule {
-    /// An error: filters forget by time.
+    /// An error, because filters forget by time only.
     #[default]
     Refuse,
     /// 0: nothing was removed.
@@ -169,7 +170,7 @@ pub enum ForgetRule {
 /// Why the settings cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NotDoorSettings {
-    /// Redis clients from other machines could be anybody.
+    /// Without TLS, anybody on the network could connect.
     #[error(
         "redis.listen {listen} is open to the network: whoever connects may ask filters, and could read tokens on the way; let \
          clients speak TLS (tls = true in [redis], with [tls]), listen on 127.0.0.1, or set insecure = true"
@@ -178,36 +179,36 @@ pub enum NotDoorSettings {
         /// The address.
         listen: SocketAddr,
     },
-    /// There is no certificate to show.
+    /// The node has no certificate for TLS.
     #[error("redis.tls needs [tls]: Redis clients are shown the node's certificate")]
     NoCertificate,
-    /// The node listens there for others.
+    /// The node listens on this address already.
     #[error("redis.listen {listen} is listen or http_listen, too: give them different ports")]
     Taken {
         /// The address.
         listen: SocketAddr,
     },
-    /// More threads than there may be.
+    /// Too many threads.
     #[error("redis.threads is {0}, at most {THREADS_MAX} are possible")]
     Threads(u64),
-    /// A bound is zero.
+    /// A setting is 0.
     #[error("redis.{0} has to be above 0")]
     Zero(&'static str),
-    /// The door would wait for ever.
+    /// The timeout is too long.
     #[error("redis.verdict_timeout_ms is {0}, at most {VERDICT_TIMEOUT_MS_MAX} are possible")]
     VerdictTimeout(u32),
-    /// The same twice.
+    /// A prefix names one filter twice.
     #[error("redis.prefix names the filter `{filter}` twice for `{beginning}`")]
     Twice {
-        /// The beginning.
+        /// The prefix.
         beginning: String,
         /// The filter.
         filter: String,
     },
-    /// More entries than there may be.
+    /// Too many entries.
     #[error("redis.prefix or redis.filter has {0} entries, at most {PREFIXES_MAX} are possible")]
     Many(usize),
-    /// A filter has two sets of rules.
+    /// A filter has two entries.
     #[error("redis.filter names `{0}` twice")]
     TwiceRuled(String),
     /// A prefix names no filter.
@@ -216,7 +217,7 @@ pub enum NotDoorSettings {
 }
 
 impl DoorSettings {
-    /// A door at an address, with everything else as it is where nothing is said.
+    /// Settings for a door at this address, with the defaults for everything else.
     pub fn at(listen: SocketAddr) -> Self {
         Self {
             listen,
@@ -242,11 +243,11 @@ impl DoorSettings {
         Duration::from_millis(u64::from(self.verdict_timeout_ms))
     }
 
-    /// Whether they can be used in a node that listens at these addresses, too, and has certificates or not; `insecure` allows
-    /// what should not be.
+    /// Checks the settings for a node that also listens on the addresses in `others`. `has_tls` tells whether it has certificates;
+    /// `insecure` allows a door without TLS on any address.
     ///
     /// # Errors
-    /// [`NotDoorSettings`] names the setting.
+    /// [`NotDoorSettings`] names the setting that is wrong.
     pub fn check(&self, others: &[SocketAddr], has_tls: bool, insecure: bool) -> Result<(), NotDoorSettings> {
         let listen = self.listen;
         if self.tls && !has_tls {

@@ -1,6 +1,4 @@
-//! How much of one connection is done in a row.
-//!
-//! Must not know: connections, commands.
+//! How much of one connection is done before others have their turn.
 
-/// Commands behind which other connections have their turn.
+/// Commands of one connection that are taken up before others have their turn.
 pub(crate) const TURN_COMMANDS: usize = 256;
