@@ -1,6 +1,6 @@
-//! Claims of clients that know no confirm: a claim that is not released before its lease is over is confirmed then.
+//! Confirms the claims of clients that do not know claims: each one that is not released, shortly before its lease ends.
 //!
-//! Promises: bounded memory; an event is confirmed before its lease is over, as long as its nodes answer; a claim that was released is
+//! Promises: memory is bounded; an event is confirmed before its lease ends, as long as its nodes answer; a claim that was released is
 //! not confirmed, nor is one whose owner has lost the right to record. When the node stops, all claims that wait are confirmed at
 //! once. When it crashes, they are lost, and their events are new to the next client. This module must not depend on connections.
 
@@ -24,14 +24,14 @@ use tokio_util::sync::CancellationToken;
 use crate::counts::DoorCounts;
 use crate::own_claims::key;
 
-/// Bytes of events that wait at most, and what each takes beside its own.
+/// Greatest number of bytes of pending events, and what each takes in addition to its own.
 const WAITING_BYTES_MAX: usize = 64 << 20;
 const ENTRY_BYTES: usize = 200;
-/// Events that come due in such a time are confirmed together.
+/// Events that are due within this time are confirmed together.
 const ROUND: Duration = Duration::from_millis(50);
-/// While so many calls are under way no more are begun; those that come due together may go beyond it.
+/// No more calls are begun while this many are under way; those that are due together may exceed it.
 const CALLS_MAX: usize = 256;
-/// The pause before a confirm on which nothing is known is sent again, and how often it is.
+/// The pause before a confirm with an unknown outcome is sent again, and the number of tries.
 const AGAIN: Duration = Duration::from_secs(1);
 const TRIES_MAX: u32 = 10;
 
@@ -39,7 +39,7 @@ const TRIES_MAX: u32 = 10;
 pub(crate) struct Claimed {
     pub(crate) filter: Arc<str>,
     pub(crate) item: Box<[u8]>,
-    /// When it occurred, in milliseconds since 1970, and by this machine's own time.
+    /// When it occurred, in milliseconds since 1970, and by this machine's monotonic clock.
     pub(crate) at_ms: u64,
     pub(crate) asked_at: Instant,
     /// Its time to live, counted from `at_ms`. `None` means the window.
@@ -152,7 +152,7 @@ impl Waiting {
         taken
     }
 
-    /// The confirms of these claims are no longer under way.
+    /// Notes that the confirms of these claims have ended.
     fn end(&mut self, claims: usize, bytes: usize) {
         self.under_way -= claims;
         self.bytes -= bytes;
@@ -169,7 +169,7 @@ impl Confirmer {
         Self { waiting: Mutex::default(), has_come: Notify::new(), counts }
     }
 
-    /// Whether there is room for an event that is to be confirmed at that time.
+    /// Adds an event that is to be confirmed at `at`. Returns false if there is no room.
     pub(crate) fn add(&self, claimed: Claimed, at: Instant) -> bool {
         let is_added = self.change(|waiting| waiting.add(Due { at, tries: 0, claimed }));
         self.has_come.notify_one();
@@ -177,7 +177,7 @@ impl Confirmer {
         is_added
     }
 
-    /// Whether the event of this grant waits; it is remembered for `ttl_ms` from `now` on then, or for the window where that is none.
+    /// Gives a pending event the time to live `ttl_ms` from `now` on; `None` means the window. Returns false if it is not pending.
     pub(crate) fn set_ttl(&self, filter: &str, item: &[u8], fence: Fence, now: Instant, ttl_ms: Option<u64>) -> bool {
         self.change(|waiting| {
             let Some(due) = waiting.claims.get_mut(&(key(filter, item), fence)) else { return false };
@@ -189,7 +189,7 @@ impl Confirmer {
         })
     }
 
-    /// The event of this grant is not to be confirmed here.
+    /// Removes a pending event, which is not to be confirmed here.
     pub(crate) fn cancel(&self, filter: &str, item: &[u8], fence: Fence) {
         self.change(|waiting| waiting.remove((key(filter, item), fence)));
     }
@@ -253,7 +253,7 @@ impl Confirmer {
         }
     }
 
-    /// Sends confirms; those of which nobody knows whether they were carried out.
+    /// Sends confirms. Returns those whose outcome is unknown.
     async fn undecided(&self, filters: &Filters, filter: &Arc<str>, mut due: Vec<Due>) -> Vec<Due> {
         // A filter that was made anew under this name would refuse the former's claims, and the others with them.
         if let Ok(present) = filters.get(filter).await {
@@ -315,7 +315,7 @@ impl Confirmer {
         due
     }
 
-    /// Removes the claims of clients that have lost the right to record since: an event is not recorded by somebody who may not.
+    /// Removes the claims of clients that have lost the right to record meanwhile.
     fn drop_forbidden(&self, filter: &Arc<str>, due: &mut Vec<Due>) {
         let count = due.len();
         // Many claims are of one client, and each refusal is written to the audit log.
@@ -350,7 +350,7 @@ async fn ttl_for(filters: &Filters, filter: &Arc<str>, left_ms: u64) -> Option<u
     }
 }
 
-/// Whether to confirm again would be told the same. Nodes that are away may be back before the tries are over.
+/// Whether another try would get the same verdict. Nodes that are away may be back by then.
 fn is_final(reason: Reason) -> bool {
     !reason.is_outage() && !reason.may_have_recorded() && !reason.is_worth_retrying()
 }

@@ -1,6 +1,6 @@
-//! How often what happened at the door.
+//! Counts what happens at the door.
 //!
-//! Must not know: who reads the counts.
+//! This module must not depend on who reads the counts.
 
 use std::fmt::Display;
 use std::sync::Arc;
@@ -9,10 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use firstseen_backend::ConnectionCounts;
 use firstseen_resp::{COMMANDS, COMMANDS_MAX, CommandSpec, Replies};
 
-/// What has happened since the door was opened.
+/// The counts since the door was opened.
 #[derive(Debug)]
 pub struct DoorCounts {
-    /// By the numbers of commands.
+    /// By the number of the command.
     by_command: [AtomicU64; COMMANDS_MAX],
     pub(crate) refused: AtomicU64,
     pub(crate) undecided: AtomicU64,
@@ -24,7 +24,7 @@ pub struct DoorCounts {
 /// How often a command was carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CommandCount {
-    /// The command, in small letters.
+    /// The command, in lower case.
     pub command: &'static str,
     /// How often.
     pub count: u64,
@@ -48,20 +48,20 @@ impl DoorCounts {
         self.connections.clone()
     }
 
-    /// A command is answered with an error.
+    /// Replies to a command with an error, and counts it.
     pub(crate) fn refuse(&self, replies: &mut Replies, error: impl Display) {
         self.refused.fetch_add(1, Ordering::Relaxed);
         replies.error(error);
     }
 
-    /// A command was understood.
+    /// Counts a command that was understood.
     pub(crate) fn count(&self, spec: &CommandSpec) {
         if let Some(count) = self.by_command.get(spec.number()) {
             count.fetch_add(1, Ordering::Relaxed);
         }
     }
 
-    /// The commands that came at least once.
+    /// Returns the commands that came at least once.
     pub fn commands(&self) -> impl Iterator<Item = CommandCount> + '_ {
         let count_of =
             |spec: &CommandSpec| self.by_command.get(spec.number()).map_or(0, |count| count.load(Ordering::Relaxed));
@@ -69,7 +69,7 @@ impl DoorCounts {
         counts.filter(|(_, count)| *count > 0).map(|(command, count)| CommandCount { command, count })
     }
 
-    /// Commands that were answered with an error, but for events that were undecided.
+    /// Commands that got an error, except those with undecided events.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -89,12 +89,12 @@ impl DoorCounts {
         self.connections.turned_away()
     }
 
-    /// Claims that are confirmed when their leases are nearly over.
+    /// Claims that the door has still to confirm.
     pub fn confirms_waiting(&self) -> u64 {
         self.confirms_waiting.load(Ordering::Relaxed)
     }
 
-    /// Such claims for which there was no room, or whose confirm was refused or not answered: their events are not recorded.
+    /// Claims that the door could not confirm, or for which it had no room. Their events are not recorded.
     pub fn unconfirmed(&self) -> u64 {
         self.unconfirmed.load(Ordering::Relaxed)
     }

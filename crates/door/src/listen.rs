@@ -30,10 +30,10 @@ use crate::sandbox::Sandbox;
 use crate::session::{Caller, Common, Session, Shared};
 use crate::settings::DoorSettings;
 
-/// What Redis says where there is no room.
+/// The error of Redis for a connection beyond the limit.
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
 
-/// A door.
+/// The door for Redis clients.
 pub struct Door {
     common: Arc<Common>,
     tls: Option<ServerTls>,
@@ -42,29 +42,29 @@ pub struct Door {
     connections: AtomicU64,
 }
 
-/// Who attends to some of the connections, with a client of its own; its tasks are those of the runtime in which it serves.
+/// Serves some of the connections, with a client of its own. Its tasks are those of the runtime in which it serves.
 pub struct Attendant {
     door: Arc<Door>,
     shared: Arc<Shared>,
     connections: ConnectionReceiver,
-    /// Whether it confirms claims as well: one of all does.
+    /// Whether it confirms claims as well, as one of all attendants does.
     confirms: bool,
-    /// Whether it confirms the claims that wait when it stops.
+    /// Whether it confirms pending claims when it stops.
     confirms_at_stop: bool,
 }
 
-/// A connection that was accepted outside of the door.
+/// A connection that was not accepted by the door.
 pub struct Arrival<T> {
     /// The connection.
     pub stream: T,
     /// The address of the client.
     pub from: SocketAddr,
-    /// The client, where the network itself says who that is.
+    /// The guest, if the network itself tells who has connected.
     pub guest: Option<Arc<dyn Guest>>,
 }
 
 impl Door {
-    /// A door for whom `host` lets in. With `tls`, clients speak TLS.
+    /// Creates a door for the clients that `host` lets in. With `tls`, clients speak TLS. `node` is the name in `INFO`.
     pub fn new(settings: DoorSettings, host: Arc<dyn Host>, tls: Option<ServerTls>, node: &str) -> Self {
         let room = room(settings.buffered_bytes_max);
         let counts = Arc::new(DoorCounts::new());
@@ -83,7 +83,7 @@ impl Door {
         Self { common: Arc::new(common), tls, acceptor, room, connections: AtomicU64::new(1) }
     }
 
-    /// What has happened at the door.
+    /// The counts of the door.
     pub fn counts(&self) -> Arc<DoorCounts> {
         self.common.counts.clone()
     }
@@ -93,7 +93,7 @@ impl Door {
         self.common.settings.verdict_timeout()
     }
 
-    /// An attendant to the filters that `client` reaches; the first of all is to confirm claims.
+    /// Creates an attendant that asks through `client`. The first of all attendants also confirms claims.
     pub fn attendant(self: &Arc<Self>, client: Client, is_first: bool) -> (ConnectionSender, Attendant) {
         let (sender, connections) = connections();
         let shared = Shared { filters: Filters::new(client, self.common.host.clone()), common: self.common.clone() };
@@ -142,8 +142,8 @@ impl Door {
 }
 
 impl Attendant {
-    /// Serves the connections that it is handed until `stop` is cancelled, and then until these have the replies to what they asked
-    /// and the claims that wait are confirmed.
+    /// Serves the connections that it is handed until `stop` is cancelled. Then it waits until they have their replies and pending claims
+    /// are confirmed.
     pub async fn serve(self, stop: CancellationToken) {
         let open = TaskTracker::new();
         self.confirm(&open, &stop);

@@ -1,7 +1,7 @@
-//! The claims of one connection: which fence an event was granted by, so that the client need not say it.
+//! The claims of one connection with their fences, so that clients need not send fences.
 //!
-//! Promises: bounded memory; of more claims than there is room for, those are forgotten whose leases are over first. A claim may be
-//! confirmed when its lease is over, as long as it is known. Must not know: who else holds what.
+//! Promises: memory is bounded; if there is no room, the claims whose leases end first are forgotten. A claim that is known may be
+//! confirmed after its lease. This module must not depend on the claims of others.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 use xxhash_rust::xxh3::{xxh3_64, xxh3_128_with_seed};
 
-/// Claims that a connection knows at most, and bytes of each.
+/// Greatest number of claims of a connection, and bytes of each.
 const CLAIMS_MAX: usize = firstseen_resp::ITEMS_MAX;
 const CLAIM_BYTES: usize = 200;
-/// Claims that fit into one part of the room that all connections share; a connection has the first so many without a part.
+/// Claims for which one part of the room of all connections is taken. The first ones of a connection need none.
 const CLAIMS_OF_PART: usize = ROOM_BYTES / CLAIM_BYTES;
 
 /// An event that the connection has claimed.
@@ -24,16 +24,16 @@ pub(crate) struct OwnClaim {
     pub(crate) fence: Fence,
     /// When the event occurred, in milliseconds since 1970.
     pub(crate) at_ms: u64,
-    /// When the lease is over.
+    /// When the lease ends.
     pub(crate) until: Instant,
 }
 
-/// The claims of a connection: those that are open, and while there is room those that were confirmed.
+/// The claims of a connection: open ones, and confirmed ones as long as there is room.
 pub(crate) struct OwnClaims {
     claims: HashMap<u128, OwnClaim>,
     order: BTreeSet<(Instant, u128)>,
     room: Arc<Semaphore>,
-    /// What was taken of the room.
+    /// The part of the room of all connections that is taken.
     taken: Vec<OwnedSemaphorePermit>,
 }
 
@@ -53,7 +53,7 @@ impl OwnClaims {
         }
     }
 
-    /// Makes room for so many claims more, or for all that a connection may know; false where others have taken it.
+    /// Makes room for more claims, up to the limit of a connection. Returns false if other connections have taken the room.
     pub(crate) fn make_room(&mut self, more: usize, now: Instant) -> bool {
         self.forget_ended(self.room_claims().saturating_sub(more), now);
         let wanted = (self.claims.len() + more).min(CLAIMS_MAX);
@@ -66,7 +66,7 @@ impl OwnClaims {
         true
     }
 
-    /// Gives back the room of claims that have ended.
+    /// Gives back the room of ended claims.
     pub(crate) fn shed(&mut self, now: Instant) {
         if !self.taken.is_empty() {
             self.forget_ended(CLAIMS_OF_PART, now);
@@ -74,12 +74,12 @@ impl OwnClaims {
         }
     }
 
-    /// For how many claims there is room.
+    /// The number of claims for which there is room.
     fn room_claims(&self) -> usize {
         ((1 + self.taken.len()) * CLAIMS_OF_PART).min(CLAIMS_MAX)
     }
 
-    /// Forgets claims that are confirmed, or whose leases are over, until so many are left.
+    /// Forgets confirmed claims, and those whose leases have ended, until `claims` are left.
     fn forget_ended(&mut self, claims: usize, now: Instant) {
         while self.claims.len() > claims && self.order.first().is_some_and(|(until, _)| *until <= now) {
             self.forget_first();
@@ -96,7 +96,7 @@ impl OwnClaims {
         self.claims.get(&key(filter, item)).copied()
     }
 
-    /// The claim of this fence was confirmed, or is another's by now: who confirms it again is told so, as long as there is room.
+    /// Notes that the claim of this fence was confirmed, or belongs to another consumer by now, so that a second confirm gets the same reply.
     pub(crate) fn ended(&mut self, filter: &str, item: &[u8], fence: Fence, at: Instant) {
         let key = key(filter, item);
         if let Some(claim) = self.claims.get_mut(&key).filter(|claim| claim.fence == fence) {
@@ -107,7 +107,7 @@ impl OwnClaims {
         }
     }
 
-    /// The claim of this fence has ended.
+    /// Removes the claim of this fence.
     pub(crate) fn remove(&mut self, filter: &str, item: &[u8], fence: Fence) {
         let key = key(filter, item);
         if let Some(claim) = self.claims.get(&key).copied().filter(|claim| claim.fence == fence) {
@@ -117,7 +117,7 @@ impl OwnClaims {
     }
 }
 
-/// Clients that look for two events of one key find a mistake of their own, and of nobody else.
+/// Returns the key of an event in tables. Only clients that search for collisions find any, and they harm themselves alone.
 pub(crate) fn key(filter: &str, item: &[u8]) -> u128 {
     xxh3_128_with_seed(item, xxh3_64(filter.as_bytes()))
 }

@@ -1,6 +1,7 @@
-//! Filters that clients make by using them, as RedisBloom lets them: for trying things, and for the test suites of clients.
+//! The filters that clients create by using them, as in RedisBloom: for experiments and the test suites of clients.
 //!
-//! Promises: only what was made here counts its events, and is dropped here. Must not know: sockets, how filters are agreed on.
+//! Promises: only filters that were created here count their events, and can be dropped here. This module must not depend on sockets and
+//! agreement.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,30 +11,30 @@ use firstseen_client::Verdict;
 use firstseen_resp::{BloomOptions, Expansion};
 use firstseen_routing::FilterId;
 
-/// What RedisBloom takes where nothing is said.
+/// The defaults of RedisBloom.
 const CAPACITY_ITEMS: u32 = 100;
 const ERROR_RATE: f64 = 0.01;
 const EXPANSION: u16 = 2;
-/// Most filters that are made here at the same time.
+/// Greatest number of filters at the same time.
 const FILTERS_MAX: usize = 1024;
 
-/// What is known of the filters that were made here.
+/// The filters that were created here.
 #[derive(Default)]
 pub(crate) struct Sandbox(Mutex<BTreeMap<Arc<str>, Made>>);
 
-/// A filter that was made here.
+/// A filter that was created here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Made {
-    /// Which filter of its name it is.
+    /// The number of the filter: others may have had its name before.
     pub(crate) filter: FilterId,
-    /// None where it does not grow.
+    /// How much larger each further generation is. `None` if the filter does not grow.
     pub(crate) expansion: Option<u16>,
-    /// Events that were new.
+    /// The number of events that were new.
     pub(crate) inserted: u64,
 }
 
 impl Sandbox {
-    /// What to make for a client that asks for this; none where there is no room.
+    /// Returns the filter to create for these options, or `None` if there are too many.
     pub(crate) fn plan<'a>(&self, name: &'a str, options: BloomOptions) -> Option<(NewFilter<'a>, Made)> {
         if self.made().len() >= FILTERS_MAX {
             return None;
@@ -69,7 +70,7 @@ impl Sandbox {
         self.made().keys().cloned().collect()
     }
 
-    /// Events of a filter were recorded.
+    /// Counts the new ones among these verdicts of a filter.
     pub(crate) fn count(&self, name: &str, verdicts: &[Verdict]) {
         if let Some(made) = self.made().get_mut(name) {
             made.inserted += verdicts.iter().filter(|verdict| **verdict == Verdict::FirstSeen).count() as u64;

@@ -1,8 +1,8 @@
-//! One connection's commands, carried out one after the other.
+//! Carries out the commands of one connection, one after the other.
 //!
-//! Promises: who has not said who it is does nothing else first; a transaction holds bounded memory, and is carried out in a
-//! row or not begun; commands whose replies would be too long for it are not carried out, and say so. Must not know: sockets,
-//! how bytes become commands.
+//! Promises: a client that has to authenticate can do nothing before; a transaction holds bounded memory, and its commands are carried
+//! out in a row or not at all; a command whose reply would not fit into the transaction's is not carried out, and gets an error. This
+//! module must not depend on sockets and the protocol.
 
 mod about;
 mod claims;
@@ -49,19 +49,19 @@ use crate::sandbox::Sandbox;
 use crate::settings::DoorSettings;
 use crate::turns::TURN_COMMANDS;
 
-/// Bytes of commands that wait for `EXEC` at most.
+/// Greatest number of bytes of commands that wait for `EXEC`.
 const QUEUED_BYTES_MAX: usize = 4 << 20;
 
-/// Bytes of the replies to one transaction, and that of one command beside.
+/// Bytes of the replies to one transaction, after which no more of its commands are carried out.
 const REPLIES_BYTES_MAX: u64 = 1 << 20;
 
-/// What the connections of one attendant share.
+/// State that the connections of one attendant share.
 pub(crate) struct Shared {
     pub(crate) filters: Filters,
     pub(crate) common: Arc<Common>,
 }
 
-/// What all connections share.
+/// State that all connections share.
 pub(crate) struct Common {
     pub(crate) settings: DoorSettings,
     pub(crate) names: Names,
@@ -69,42 +69,42 @@ pub(crate) struct Common {
     pub(crate) confirmer: Confirmer,
     pub(crate) host: Arc<dyn Host>,
     pub(crate) counts: Arc<DoorCounts>,
-    /// What was made by use, where that is allowed.
+    /// The filters that clients have created by using them, if that is allowed.
     pub(crate) sandbox: Option<Sandbox>,
     /// The name of the node, for `INFO`.
     pub(crate) node: String,
 }
 
-/// What becomes of a connection.
+/// Whether a connection goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Next {
     Go,
-    /// It is closed after the replies.
+    /// It is closed after the replies are sent.
     Close,
 }
 
-/// Who has connected.
+/// The client of a connection.
 pub(crate) struct Caller {
     pub(crate) from: SocketAddr,
-    /// Where it has connected to.
+    /// The address to which it has connected.
     pub(crate) at: SocketAddr,
-    /// Who it is without saying so.
+    /// The guest, if the client need not authenticate.
     pub(crate) known: Option<Arc<dyn Guest>>,
 }
 
-/// A connection's state, between its commands.
+/// The state of a connection.
 pub(crate) struct Session {
     shared: Arc<Shared>,
     number: u64,
     from: SocketAddr,
-    /// Where it has connected to.
+    /// The address to which the client has connected.
     at: SocketAddr,
-    /// Who it is without saying so.
+    /// The guest, if the client need not authenticate.
     known: Option<Arc<dyn Guest>>,
     guest: Option<Arc<dyn Guest>>,
     name: Vec<u8>,
     transaction: Option<Transaction>,
-    /// Commands whose `EXPIRE` may come behind them.
+    /// Commands whose `EXPIRE` may follow.
     held_back: HeldBack,
     gathered: Gathered,
     subscriptions: Subscriptions,
@@ -121,15 +121,15 @@ pub(crate) struct Session {
 struct Transaction {
     commands: Vec<KeptCommand>,
     bytes: usize,
-    /// What it takes of the room of all.
+    /// The part of the room of all connections that it has taken.
     taken: Vec<OwnedSemaphorePermit>,
-    /// A command was refused.
+    /// A command was refused, so `EXEC` is refused as well.
     is_broken: bool,
 }
 
 impl Transaction {
-    /// Whether there is room for what waits. Of the room of all, only what is beyond the first part is taken: a short one would be
-    /// refused for the long ones of others.
+    /// Takes room for the commands that wait. The first part is free, so that the long transactions of others cannot crowd out a short
+    /// one. Returns false if there is no room.
     fn has_room(&mut self, room: &Arc<Semaphore>) -> bool {
         while (1 + self.taken.len()) * ROOM_BYTES < self.bytes {
             match room.clone().try_acquire_owned() {
@@ -169,7 +169,7 @@ impl Session {
         }
     }
 
-    /// Whether it is known who has connected.
+    /// Whether the client is known: it has authenticated, or need not.
     pub(crate) fn is_known(&self) -> bool {
         self.guest.is_some()
     }
@@ -179,23 +179,23 @@ impl Session {
         self.transaction.is_some()
     }
 
-    /// What is to be sent.
+    /// The replies.
     pub(crate) fn outbox(&mut self) -> &mut Outbox {
         &mut self.outbox
     }
 
-    /// Commands of another read come: its calls wait as long as they did at first.
+    /// Begins another read: its calls may take the whole timeout again.
     pub(crate) fn begin(&mut self) {
         self.patience.begin();
     }
 
-    /// Gives back room that was taken for many events.
+    /// Frees memory that was needed for many events.
     pub(crate) fn shed(&mut self) {
         self.gathered.shed();
         self.claims.shed(Instant::now());
     }
 
-    /// Takes a command up: its reply is written now, or by [`Self::finish`] at the latest.
+    /// Takes up a command. Its reply is written now, or by [`Self::finish`] at the latest.
     pub(crate) async fn take(&mut self, command: Command<'_>) -> Next {
         let spec = find_command(command.name());
         if self.guest.is_none() && !spec.is_some_and(|spec| spec.has(Flag::NoAuth)) {
@@ -229,14 +229,14 @@ impl Session {
         self.carry_out(request).await
     }
 
-    /// Asks what was gathered and held back, and writes the replies.
+    /// Carries out all commands that were gathered or held back, and writes their replies.
     pub(crate) async fn finish(&mut self) {
         self.release_held_back().await;
         self.ask().await;
     }
 
-    /// The commands of a read end here: asks what was gathered. What is held back waits on if its `EXPIRE` may come with the next read:
-    /// a command has come in part (`is_cut`), or this connection has sent such pairs.
+    /// Ends a read: carries out the gathered commands. Commands that are held back wait for the next read if their `EXPIRE` may come
+    /// with it: the read has ended within a command (`is_cut`), or this connection has sent `EXPIRE` behind such commands before.
     pub(crate) async fn finish_read(&mut self, is_cut: bool) {
         if !is_cut && !self.held_back.was_ever_timed() {
             self.release_held_back().await;
@@ -249,7 +249,7 @@ impl Session {
         !self.held_back.is_empty()
     }
 
-    /// Asks what was gathered, and writes the replies.
+    /// Carries out the gathered commands, and writes their replies.
     async fn ask(&mut self) {
         if self.gathered.is_empty() {
             return;
@@ -307,7 +307,7 @@ impl Session {
         Next::Go
     }
 
-    /// Holds a `SETNX` or `SET NX` back, or gives it the time that its `EXPIRE` names; returns the command that is to be carried out now.
+    /// Holds back a `SETNX` or `SET NX`, or gives it the time of its `EXPIRE`. Returns any other command, which is to be carried out now.
     async fn hold_back<'a>(&mut self, request: Request<'a>) -> Option<Request<'a>> {
         let held = match request {
             Request::Keys(KeyRequest::SetNx { key }) => (key, SetCommand::SetNx),
@@ -350,13 +350,13 @@ impl Session {
         self.held_back = held;
     }
 
-    /// Who carries out errands; `None` if it is not known who has connected.
+    /// Returns what carries out errands, or `None` if the client is not known.
     fn clerk(&mut self) -> Option<Clerk<'_>> {
         let Self { shared, guest: Some(guest), claims, outbox, patience, held_back, .. } = self else { return None };
         Some(Clerk { shared, guest: &**guest, patience, own: claims, last_set: held_back.last(), outbox })
     }
 
-    /// Makes the filter that a command is about to use, where there is none; what came before it is asked first.
+    /// Creates the filter that a command is about to use, if it does not exist, after the commands before.
     async fn prepare(&mut self, request: &Request<'_>) -> Result<(), String> {
         let Some(guest) = &self.guest else { return Ok(()) };
         let Some((name, options)) = make::lacking((&self.shared, &**guest), request).await? else { return Ok(()) };
@@ -440,7 +440,7 @@ impl Session {
     }
 }
 
-/// Whether a command between `MULTI` and `EXEC` is carried out at once.
+/// Whether a command is carried out at once, even between `MULTI` and `EXEC`.
 fn ends_or_leaves(request: &Request<'_>) -> bool {
     use firstseen_resp::ConnectionRequest::{Quit, Reset};
     matches!(request, Request::Transaction(_) | Request::Connection(Quit | Reset))

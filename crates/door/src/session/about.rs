@@ -1,6 +1,6 @@
-//! Commands about keys and filters that ask about no event, or not about one filter.
+//! Commands that ask about keys of several filters, or about filters.
 //!
-//! Promises: outside of the sandbox nothing is made or dropped. Must not know: how filters are made.
+//! Promises: no filter is created or dropped outside of the sandbox. This module must not depend on how filters are created.
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
@@ -22,7 +22,7 @@ use crate::own_claims::OwnClaims;
 use crate::sandbox::Made;
 use crate::settings::{ForgetRule, GetRule, MissingRule, UndecidedRule};
 
-/// What `BF.INFO` says of a filter, by the names that clients know.
+/// The fields of `BF.INFO`, by the names that clients know.
 const BLOOM_FIELDS: [(BloomInfoField, &str); 5] = [
     (BloomInfoField::Capacity, "Capacity"),
     (BloomInfoField::Size, "Size"),
@@ -31,14 +31,14 @@ const BLOOM_FIELDS: [(BloomInfoField, &str); 5] = [
     (BloomInfoField::Expansion, "Expansion rate"),
 ];
 
-/// Who answers such a command.
+/// Carries out such commands.
 pub(super) struct Clerk<'a> {
     pub(super) shared: &'a Shared,
     pub(super) guest: &'a dyn Guest,
     pub(super) patience: &'a Patience,
-    /// What the connection has claimed.
+    /// The claims of the connection.
     pub(super) own: &'a mut OwnClaims,
-    /// The key that the connection has set last, if it got no time.
+    /// The key that the connection has set last, if it has set it without an expiry.
     pub(super) last_set: Option<&'a [u8]>,
     pub(super) outbox: &'a mut Outbox,
 }
@@ -128,12 +128,12 @@ impl Clerk<'_> {
         }
     }
 
-    /// Whether a client that wants something forgotten that cannot be forgotten is told 0, as if nothing had been there.
+    /// Whether the reply to a command that wants an event forgotten is 0 instead of an error.
     fn ignores(&self) -> bool {
         self.shared.common.settings.forget == ForgetRule::Ignore
     }
 
-    /// How many events a filter of the sandbox has seen.
+    /// Replies how many events a filter of the sandbox has recorded.
     async fn count(&mut self, filter: &[u8]) {
         match self.described(filter).await {
             Ok(filter) => match self.made(&filter) {
@@ -240,7 +240,7 @@ impl Clerk<'_> {
         }
     }
 
-    /// Drops filters of the sandbox, and lets events go that the connection holds.
+    /// Drops filters of the sandbox, and releases events that the connection has claimed.
     async fn delete(&mut self, keys: Arguments<'_>) {
         let mut count = 0;
         let mut by_filter: BTreeMap<Arc<str>, Vec<&[u8]>> = BTreeMap::new();
@@ -270,7 +270,7 @@ impl Clerk<'_> {
         self.reply_count(released);
     }
 
-    /// Whether the sandbox has dropped the filter of this name.
+    /// Drops a filter of the sandbox. Returns false if there is none of this name.
     async fn dropped(&self, key: &[u8]) -> Result<bool, String> {
         let (Some(sandbox), Ok(name)) = (&self.shared.common.sandbox, make::name_of(key)) else { return Ok(false) };
         make::drop_named(self.shared, sandbox, self.guest, &name).await
@@ -288,7 +288,7 @@ impl Clerk<'_> {
         self.outbox.replies().simple("OK");
     }
 
-    /// The filters that the guest may know of.
+    /// Returns the names of the filters that the guest may know of.
     fn visible(&self) -> Vec<String> {
         let mut names = self.shared.filters.all();
         names.retain(|name| self.guest.sees(name));
@@ -310,7 +310,7 @@ impl Clerk<'_> {
     }
 }
 
-/// What a filter knows of these.
+/// Looks up items in a filter.
 async fn tested(
     (shared, guest, patience): (&Shared, &dyn Guest, &Patience),
     filter: &Arc<str>,
@@ -326,7 +326,7 @@ async fn tested(
     Ok(patience.ask(&shared.filters, filter, &asked).await?.verdicts)
 }
 
-/// What `BF.INFO` says beside the definition of a filter.
+/// The fields of `BF.INFO` that the definition of a filter does not have.
 struct BloomInfo {
     cell_bytes: Option<u64>,
     /// The exact number in the sandbox, an estimate elsewhere.

@@ -1,6 +1,7 @@
-//! What a connection holds: the grants by which its events are confirmed or released.
+//! Finds the fences by which the events of a connection are confirmed or released.
 //!
-//! Promises: nothing is confirmed that this connection has not claimed, but by a fence. Must not know: how claims are granted.
+//! Promises: a connection confirms and releases only what it has claimed, unless the command names a fence. This module must not depend
+//! on how claims are granted.
 
 use std::sync::Arc;
 
@@ -15,15 +16,15 @@ use super::wanted::Wish;
 use crate::not_asked::NotAsked;
 use crate::own_claims::{OwnClaim, OwnClaims};
 
-/// The grants of events that a command names.
+/// The fences of the events that a command names.
 #[derive(Default)]
 pub(super) struct Shown {
     pub(super) fences: Vec<Fence>,
-    /// When the events occurred, where that has to be said.
+    /// When the events occurred, if the filter needs to know.
     pub(super) at_ms: Option<u64>,
 }
 
-/// The grants of events that are to be confirmed or released.
+/// Returns the fences of events that are to be confirmed or released.
 pub(super) async fn held<'a>(
     filters: &Filters,
     own: &mut OwnClaims,
@@ -66,7 +67,7 @@ pub(super) async fn held<'a>(
     Ok(shown)
 }
 
-/// The connection's claim of an event; one of a former filter of that name is forgotten.
+/// Returns the connection's claim of an event. Forgets a claim of a former filter of the same name.
 async fn of_filter(filters: &Filters, own: &mut OwnClaims, filter: &Arc<str>, item: &[u8]) -> Option<OwnClaim> {
     let claim = own.get(filter, item)?;
     if filters.has_granted(filter, claim.fence).await {
@@ -83,7 +84,7 @@ fn not_own() -> NotAsked {
     )
 }
 
-/// Lets those of these events go that the connection holds; how many these were.
+/// Releases those of these events that the connection has claimed, and returns their number.
 pub(super) async fn let_go(
     (shared, guest, patience): (&Shared, &dyn Guest, &Patience),
     own: &mut OwnClaims,

@@ -1,6 +1,6 @@
-//! Commands that ask about events join those that travel together.
+//! Adds the events of commands to those that are gathered.
 //!
-//! Must not know: how events travel, which filter a key belongs to.
+//! This module must not depend on how events are sent, and to which filter a key belongs.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,7 +19,7 @@ use crate::form::{self, Form};
 use crate::not_asked::NotAsked;
 
 impl Session {
-    /// Adds a command to those that travel together, or sends these first.
+    /// Adds a command to the gathered ones. Carries these out before, if the command cannot join them.
     pub(super) async fn gather(&mut self, wanted: Wanted<'_>) -> Next {
         let Wanted { place, act, form, items, time, submission } = wanted;
         // Who holds what is known only when the claims before have been asked for.
@@ -72,7 +72,7 @@ impl Session {
         Next::Go
     }
 
-    /// Replies to a command whose events cannot be asked about.
+    /// Replies to a command that cannot be carried out.
     fn not_asked(&mut self, place: Place<'_>, form: Form, events: usize, error: &NotAsked) -> Next {
         let NotAsked::Undecided(reason) = error else {
             self.refuse(error);
@@ -89,8 +89,8 @@ impl Session {
     }
 }
 
-/// The number of a source that has a name: the number that it is, as one writes it, or what its bytes hash to. So `7`, `07` and
-/// `+7` are three sources.
+/// Returns the number of a named source: the number that the name is in decimal digits, or a hash of its bytes. `7`, `07` and `+7` are
+/// three sources.
 fn source_number(name: &[u8]) -> u128 {
     let number = std::str::from_utf8(name).ok().and_then(|name| name.parse::<u128>().ok());
     number.filter(|number| number.to_string().as_bytes() == name).unwrap_or_else(|| xxhash_rust::xxh3::xxh3_128(name))

@@ -1,5 +1,5 @@
-//! `EXPIRE` of a key that is recorded. It changes the time of a key that the door has not confirmed yet; of others only where the
-//! operator says that the window will do, as cells cannot be shortened that other events share.
+//! `EXPIRE` of a recorded key. It gives a key its expiry that the door has not confirmed yet. It cannot change other keys, because their
+//! cells are shared with other events; the setting `expire` decides what is replied.
 //!
 //! This module must not depend on how a `SETNX` in the same pipeline gets its time.
 
@@ -36,7 +36,7 @@ impl Clerk<'_> {
         }
     }
 
-    /// Whether a key that is there has that time from now on, or will do with the window in its place.
+    /// Whether a recorded key has this expiry from now on, or the setting `expire` accepts the window instead.
     async fn takes_time(&mut self, key: &[u8], expiry: Expiry) -> Result<bool, NotAsked> {
         let left_ms = place::left_ms(Some(expiry), self.shared.filters.now_ms())?.unwrap_or_default();
         let (filter, facts) = match place::with_claims((self.shared, self.guest), key).await? {
@@ -61,7 +61,7 @@ impl Clerk<'_> {
         Ok(is_window || self.shared.common.settings.expire == ExpireRule::Window)
     }
 
-    /// Whether a key that this connection has claimed has that time: the door has still to confirm it, or the lease is as long.
+    /// Whether a key that this connection has claimed has this expiry: the door can still confirm it so, or the lease is as long.
     async fn takes_lease(
         &mut self,
         filter: &Arc<str>,
@@ -84,7 +84,7 @@ impl Clerk<'_> {
         )))
     }
 
-    /// Whether the door has still to confirm the key, which this connection has set, and does so for that time now.
+    /// Sets the time to live with which the door will confirm a key. Returns false if it does not confirm the key, or has done so.
     async fn set_ttl(&mut self, filter: &Arc<str>, key: &[u8], left_ms: u64) -> Result<bool, NotAsked> {
         let Some(claim) = self.own.get(filter, key) else { return Ok(false) };
         let ttl_ms = match left_ms {

@@ -1,22 +1,21 @@
-//! The `SETNX` and `SET NX` without a time that a connection has sent last: programs send `EXPIRE` behind them in one pipeline or
-//! transaction, and a key is recorded once, with the time that it is to have. So they are held back until another command comes, or
-//! nothing more.
+//! Holds back `SETNX` and `SET NX` without an expiry. Programs send `EXPIRE` behind them in one pipeline or transaction, and the door
+//! records a key once, with its expiry. So these commands wait until another command comes, or the read ends.
 //!
 //! Promises: replies keep the order of the commands; at most [`SETS_MAX`] commands and [`BYTES_MAX`] bytes of keys are held. This
 //! module must not depend on how events are asked about.
 
 use firstseen_resp::Expiry;
 
-/// Commands that are held back at most, and bytes of their keys.
+/// Greatest number of commands that are held back, and of bytes of their keys.
 const SETS_MAX: usize = 1024;
 const BYTES_MAX: usize = 64 << 10;
 
-/// The command that sets a key, by its reply.
+/// The command that sets a key. It determines the reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SetCommand {
     /// `SETNX`: 1 or 0.
     SetNx,
-    /// `SET ... NX`: `OK` or nothing.
+    /// `SET ... NX`: `OK` or nil.
     Set,
 }
 
@@ -25,9 +24,9 @@ pub(super) enum SetCommand {
 pub(super) struct HeldSet<'a> {
     pub(super) key: &'a [u8],
     pub(super) command: SetCommand,
-    /// The time of an `EXPIRE` that came behind it.
+    /// The expiry, if an `EXPIRE` came behind the command.
     pub(super) expiry: Option<Expiry>,
-    /// Whether that `EXPIRE` was the next command, so that the two replies are one behind the other.
+    /// Whether that `EXPIRE` was the next command, so that both replies are written together.
     pub(super) expires_next: bool,
 }
 
@@ -45,16 +44,16 @@ struct Kept {
 pub(super) struct HeldBack {
     bytes: Vec<u8>,
     sets: Vec<Kept>,
-    /// The places in `sets` of the keys whose `EXPIRE` came behind other commands.
+    /// The indices in `sets` of the keys whose `EXPIRE` was not the next command.
     expires: Vec<usize>,
-    /// Whether an `EXPIRE` came behind a command that was held back.
+    /// Whether this connection has ever sent `EXPIRE` behind such a command.
     was_ever_timed: bool,
-    /// The key of the last command, if it was released without a time.
+    /// The key of the last command, if it had no `EXPIRE`.
     last: Vec<u8>,
 }
 
 impl HeldBack {
-    /// Holds a command back. Returns false, and holds nothing, if what is held has to be released before.
+    /// Holds a command back. Returns false, and holds nothing, if the commands before have to be carried out first.
     pub(super) fn hold(&mut self, key: &[u8], command: SetCommand) -> bool {
         let is_full = self.sets.len() >= SETS_MAX || self.bytes.len() + key.len() > BYTES_MAX;
         if !self.is_empty() && (is_full || !self.expires.is_empty()) {
@@ -65,7 +64,7 @@ impl HeldBack {
         true
     }
 
-    /// Gives a key that is held back its time. Returns false if none is held back that has no time yet.
+    /// Gives a key that is held back its expiry. Returns false if no such key is held back without one.
     pub(super) fn take_time(&mut self, key: &[u8], expiry: Expiry) -> bool {
         // `SETNX a, EXPIRE a` or `SETNX a, SETNX b, EXPIRE a, EXPIRE b`: the last one, or the one behind the one before.
         let last = self.sets.len().wrapping_sub(1);
@@ -89,12 +88,12 @@ impl HeldBack {
         self.sets.is_empty()
     }
 
-    /// Whether the connection has sent `EXPIRE` behind a command that was held back, and may do so again.
+    /// Whether the connection has ever sent `EXPIRE` behind a command that was held back.
     pub(super) fn was_ever_timed(&self) -> bool {
         self.was_ever_timed
     }
 
-    /// What is held back, in the order of the commands; all `EXPIRE` of [`Self::expires`] came behind them.
+    /// Returns the commands that are held back, in order. The `EXPIRE` commands of [`Self::expires`] follow them.
     pub(super) fn sets(&self) -> impl Iterator<Item = HeldSet<'_>> {
         self.sets.iter().enumerate().map(|(place, Kept { command, expiry, expires_next, .. })| HeldSet {
             key: self.key(place),
@@ -104,17 +103,17 @@ impl HeldBack {
         })
     }
 
-    /// The keys of the `EXPIRE` commands that came behind other commands.
+    /// Returns the keys of the `EXPIRE` commands that did not follow their command directly, in order.
     pub(super) fn expires(&self) -> impl Iterator<Item = &[u8]> {
         self.expires.iter().map(|place| self.key(*place))
     }
 
-    /// The key that was set last, if it got no time.
+    /// Returns the key that was set last, if it had no `EXPIRE`.
     pub(super) fn last(&self) -> Option<&[u8]> {
         (!self.last.is_empty()).then_some(&*self.last)
     }
 
-    /// Holds nothing back any more, and keeps the room.
+    /// Forgets all commands, and keeps the memory.
     pub(super) fn clear(&mut self) {
         self.last.clear();
         if let Some(place) =

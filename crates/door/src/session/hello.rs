@@ -1,6 +1,6 @@
-//! Commands of the connection: who the client is, and how it is spoken to.
+//! Commands about the connection itself: authentication, its name, the version of the protocol.
 //!
-//! Must not know: what a token is, who has which rights.
+//! This module must not depend on tokens and rights.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::subscriptions::Subscriptions;
 use super::{Next, Session, info};
 use crate::own_claims::OwnClaims;
 
-/// Bytes of a connection's name at most.
+/// Greatest number of bytes of a connection's name.
 const NAME_BYTES_MAX: usize = 256;
 
 impl Session {
@@ -58,12 +58,12 @@ impl Session {
         Next::Go
     }
 
-    /// Whether the connection only hears messages: in version 2 of the protocol they could not be told from replies.
+    /// Whether the connection has subscriptions in version 2 of the protocol, which cannot tell messages from replies.
     fn is_listening(&mut self) -> bool {
         self.subscriptions.count() > 0 && self.outbox.replies().protocol() == Protocol::Resp2
     }
 
-    /// From now on somebody else sends the commands: filters that were found by the rights of the former guest are forgotten.
+    /// Sets the guest who sends the commands from now on. Forgets what was found by the rights of the former one.
     fn become_guest(&mut self, guest: Option<Arc<dyn Guest>>) {
         self.guest = guest;
         self.placed = Placed::default();
@@ -75,7 +75,7 @@ impl Session {
         self.shared.common.host.enter(user, credentials.password(), self.from)
     }
 
-    /// Why credentials do not count.
+    /// The error for credentials that are not accepted.
     fn why_not(&self, credentials: Credentials<'_>) -> &'static str {
         let password = std::str::from_utf8(credentials.password()).unwrap_or_default();
         let is_token = password.parse::<Token>().is_ok();
@@ -129,7 +129,7 @@ impl Session {
 }
 
 const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
-/// To who shows a password of Redis where nobody has to say who it is.
+/// The error for a password of Redis, if the node does not ask for authentication.
 const NOBODY_ASKS: &str = "ERR AUTH <password> called without any password configured for the default user. Are you sure your \
                            configuration is correct?";
 

@@ -1,15 +1,15 @@
-//! What clients are told of the server when they connect.
+//! What clients learn about the server when they connect.
 //!
-//! Promises: what is told is so, or is what clients need to hear to go on. Must not know: connections.
+//! Promises: every field is true, or is one without which clients would not go on. This module must not depend on connections.
 
 use firstseen_resp::{Arguments, Replies};
 
-/// The version of Redis whose commands and texts are ours.
+/// The version of Redis whose commands and texts the door follows.
 pub(super) const REDIS_VERSION: &str = "7.2.4";
-/// That of RedisBloom, as its modules tell it.
+/// The version of RedisBloom, as `MODULE LIST` shows it.
 const BLOOM_VERSION: i64 = 20_608;
 
-/// The text of `INFO`: the sections that are asked for, or all.
+/// Returns the text of `INFO` with the given sections, or all.
 pub(super) fn text(sections: Arguments<'_>, node: &str, open: u64) -> String {
     let server = format!(
         "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\narch_bits:64\r\nos:{}\r\n\
@@ -37,7 +37,7 @@ pub(super) fn text(sections: Arguments<'_>, node: &str, open: u64) -> String {
     texts.collect::<Vec<_>>().join("\r\n")
 }
 
-/// The modules, as `HELLO` and `MODULE LIST` tell them.
+/// Writes the modules, as in the replies to `HELLO` and `MODULE LIST`.
 pub(super) fn modules(replies: &mut Replies) {
     replies.array(1);
     replies.map(4);

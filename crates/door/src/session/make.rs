@@ -1,6 +1,6 @@
-//! Commands that make or drop filters, in the sandbox.
+//! Creates and drops filters, in the sandbox only.
 //!
-//! Promises: outside of the sandbox nothing here is done. Must not know: what a filter is made of.
+//! This module must not depend on the definition of a filter.
 
 use std::sync::Arc;
 
@@ -14,10 +14,10 @@ use super::place::Seeker;
 use crate::not_asked::NotAsked;
 use crate::sandbox::{Made, Sandbox};
 
-/// The filter that a command is about to use where there is none, and what it is to be like.
+/// Returns the name and the options of the filter that a command is about to use, if the filter does not exist.
 ///
 /// # Errors
-/// The reply: the command must not be carried out.
+/// The error reply; the command must not be carried out.
 pub(super) async fn lacking(
     (shared, guest): Seeker<'_>,
     request: &Request<'_>,
@@ -39,10 +39,10 @@ pub(super) async fn lacking(
     }
 }
 
-/// Makes a filter.
+/// Creates a filter.
 ///
 /// # Errors
-/// The reply.
+/// The error reply.
 pub(super) async fn make(
     shared: &Shared,
     sandbox: &Sandbox,
@@ -63,10 +63,10 @@ pub(super) async fn make(
     Ok(())
 }
 
-/// Drops a filter that was made here; false where there is none.
+/// Drops a filter of the sandbox. Returns false if there is none.
 ///
 /// # Errors
-/// The reply.
+/// The error reply.
 pub(super) async fn drop_named(
     shared: &Shared,
     sandbox: &Sandbox,
@@ -93,10 +93,10 @@ pub(super) async fn drop_named(
     Ok(sandbox.remove(name))
 }
 
-/// The name of a filter.
+/// Reads the name of a filter.
 ///
 /// # Errors
-/// The reply where it can be none.
+/// The error reply if the bytes cannot be a name.
 pub(super) fn name_of(name: &[u8]) -> Result<Arc<str>, String> {
     std::str::from_utf8(name).map(Arc::from).map_err(|_| "ERR not found".to_owned())
 }

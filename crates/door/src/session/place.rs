@@ -1,8 +1,7 @@
-//! Where the events of a command belong, and what is done with them there.
+//! Finds the filter for the events of a command, and what to do with them there.
 //!
-//! A key with a time of its own is refused where none of its filters can keep it for that time, and so is a claim whose lease is longer
-//! than the filter grants. Who has no right on a filter learns nothing of it, not even whether it is there. This module must not depend
-//! on what is replied.
+//! A key with an expiry is refused if none of its filters can keep it for that time, and a claim if its lease is longer than the filter
+//! grants. A client without a right on a filter does not learn whether the filter exists. This module must not depend on replies.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,43 +16,43 @@ use super::wanted::{Place, Wish};
 use crate::not_asked::NotAsked;
 use crate::settings::ClaimRule;
 
-/// Who looks for a filter, and where.
+/// The state and the guest for whom a filter is looked up.
 pub(super) type Seeker<'a> = (&'a Shared, &'a dyn Guest);
 
-/// What is done with events, and where.
+/// The filter for some events, and what to do with them.
 #[derive(Clone)]
 pub(super) struct Found {
     pub(super) filter: Arc<str>,
-    /// The other filters of a key that is set.
+    /// The other filters to which a key is mapped, if it is set.
     pub(super) others: Arc<[Arc<str>]>,
     pub(super) act: Act,
-    /// For how long they are remembered, where not for the window.
+    /// Their time to live in milliseconds. `None` means the window.
     pub(super) ttl_ms: Option<u64>,
-    /// Whether they bring their times.
+    /// Whether the events bring their times.
     pub(super) needs_times: bool,
 }
 
 impl Found {
-    /// Events of one filter, which remembers them for its window.
+    /// Events of a single filter, which remembers them for its window.
     fn alone(filter: Arc<str>, act: Act) -> Self {
         Self { filter, others: Arc::default(), act, ttl_ms: None, needs_times: false }
     }
 }
 
-/// How much is kept of what was found, and bytes of a name that is.
+/// Greatest number of results that are kept, and of bytes of a filter's name in them.
 const KEPT_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 256;
 
-/// What was found lately: clients ask much the same again.
+/// Recent results, because clients ask much the same again.
 #[derive(Default)]
 pub(super) struct Placed {
     named: Vec<Arc<str>>,
     keyed: Vec<Keyed>,
-    /// Of the map that was looked at.
+    /// The version of the cluster map from which the results are.
     version: u64,
 }
 
-/// What was found for keys that begin alike and ask for the same time.
+/// The result for keys with the same prefix and expiry.
 struct Keyed {
     prefix: usize,
     ttl_ms: Option<u64>,
@@ -61,7 +60,7 @@ struct Keyed {
 }
 
 impl Placed {
-    /// Looks for the filter of a command.
+    /// Finds the filter of a command.
     pub(super) async fn find(
         &mut self,
         seeker: Seeker<'_>,
@@ -139,7 +138,7 @@ async fn find(seeker: Seeker<'_>, place: Place<'_>, wish: Wish<'_>, time: EventT
     }
 }
 
-/// Refuses who has no right on a filter, in the same words whether it is there or not.
+/// Refuses a client without the right on a filter, with the same text whether the filter exists or not.
 fn must(guest: &dyn Guest, verb: FilterVerb, filter: &str) -> Result<(), NotAsked> {
     guest.may(verb, filter, 0).map_err(NotAsked::from)
 }
@@ -170,7 +169,7 @@ async fn named((shared, guest): Seeker<'_>, name: &[u8], wish: Wish<'_>, time: E
     Ok(Found { ttl_ms, ..Found::alone(filter, act) })
 }
 
-/// A claim, or what ends one, by a filter that is like this.
+/// Finds what to do with a claim, a confirm or a release in a filter.
 fn claimed(filter: Arc<str>, facts: Facts, wish: Wish<'_>) -> Result<Found, NotAsked> {
     let lease_max = facts.lease_max.ok_or_else(|| no_claims(&filter))?;
     let act = match wish {
@@ -184,7 +183,7 @@ fn claimed(filter: Arc<str>, facts: Facts, wish: Wish<'_>) -> Result<Found, NotA
     Ok(Found { needs_times: facts.needs_times, ..Found::alone(filter, act) })
 }
 
-/// What is said to who wants something forgotten that was not claimed.
+/// Returns the refusal to forget an event that was not claimed.
 pub(super) fn cannot_forget(filter: &str) -> NotAsked {
     NotAsked::wrong(format_args!(
         "cannot forget: filter '{filter}' keeps no claims, and so forgets by time alone. forget = \"ignore\" in [redis] has 0 replied"
@@ -205,8 +204,8 @@ fn too_long(filter: &str, lease_max: Duration) -> NotAsked {
     ))
 }
 
-/// The filter of a key that is set: of those to which it is mapped, the one with the shortest window that is as long as it asks for and
-/// that can keep the key for that time. In a filter with claims the key is claimed. It is new only if the others do not know it either.
+/// Finds the filter for a key that is set: of those to which it is mapped, the one with the shortest window that can keep the key for
+/// that time. In a filter with claims the key is claimed. It is new only if the other filters do not know it.
 async fn keyed(seeker: Seeker<'_>, key: &[u8], ttl_ms: Option<u64>) -> Result<Found, NotAsked> {
     let all = mapped(seeker, key).await?;
     let found = chosen(seeker.0, &all, ttl_ms).await?;
@@ -239,7 +238,7 @@ async fn chosen(shared: &Shared, all: &[(Arc<str>, Facts)], ttl_ms: Option<u64>)
     Err(refused)
 }
 
-/// A key that is set in this filter for a time that is at most its window.
+/// Finds what to do with a key that is set in this filter for at most its window.
 async fn set_for(shared: &Shared, filter: &(Arc<str>, Facts), ttl_ms: u64) -> Result<Found, NotAsked> {
     let found = set(shared, filter, Some(ttl_ms))?;
     let is_recorded = matches!(found.act, Act::Observe | Act::Claim { is_confirmed_by_door: true, .. });
@@ -292,7 +291,7 @@ fn claim(lease: Duration) -> Act {
     Act::Claim { lease, is_confirmed_by_door: false }
 }
 
-/// Of the filters of a key, the one that keeps claims; where none does, the name of the first.
+/// Returns the filter of a key that keeps claims, or the name of its first filter if none does.
 pub(super) async fn with_claims(
     seeker: Seeker<'_>,
     key: &[u8],
@@ -302,7 +301,7 @@ pub(super) async fn with_claims(
     Ok(all.into_iter().find(|(_, facts)| facts.lease_max.is_some()).ok_or(first))
 }
 
-/// All filters of a key, and what they are like; a key takes the right on all of them.
+/// Returns all filters of a key with their facts. The guest needs the right on each of them.
 async fn mapped((shared, guest): Seeker<'_>, key: &[u8]) -> Result<Vec<(Arc<str>, Facts)>, NotAsked> {
     let filters = shared.common.names.filters_of(key);
     if filters.is_empty() {
@@ -320,7 +319,7 @@ async fn mapped((shared, guest): Seeker<'_>, key: &[u8]) -> Result<Vec<(Arc<str>
     Ok(all)
 }
 
-/// What is said where a key is mapped to a filter that there is not.
+/// Returns the refusal of a key that is mapped to a filter that does not exist.
 pub(super) fn missing(filter: &str) -> NotAsked {
     NotAsked::wrong(format_args!(
         "the key is mapped to filter `{filter}`, which there is not: firstseen filter create makes it"

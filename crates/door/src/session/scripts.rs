@@ -1,4 +1,4 @@
-//! Commands about scripts that run nothing.
+//! Commands about scripts, except those that run one.
 //!
 //! This module must not depend on what known scripts do.
 
@@ -6,7 +6,7 @@ use firstseen_resp::{Replies, ScriptRequest, is_known_script};
 
 use crate::counts::DoorCounts;
 
-/// What Redis says of a hash that it does not know, so that clients send the script itself.
+/// The error of Redis for an unknown hash, after which clients send the script itself.
 const NO_SCRIPT: &str = "NOSCRIPT No matching script. Please use EVAL.";
 
 pub(super) fn reply(replies: &mut Replies, counts: &DoorCounts, request: ScriptRequest<'_>) {

@@ -1,6 +1,4 @@
-//! Commands of the server: what it is, and what it can do.
-//!
-//! Must not know: events.
+//! Commands about the server: what it is, and which commands it has.
 
 use std::net::SocketAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,7 +8,7 @@ use firstseen_resp::{COMMANDS, CommandQuery, CommandSpec, Replies, ServerRequest
 use super::cluster::ClusterDoor;
 use super::{Shared, info};
 
-/// Replies to a command of the server, to which the client has connected at that address.
+/// Replies to a command about the server. `at` is the address to which the client has connected.
 pub(super) fn reply(replies: &mut Replies, shared: &Shared, at: SocketAddr, request: ServerRequest<'_>) {
     match request {
         ServerRequest::Info { sections } => {
@@ -64,7 +62,7 @@ fn command(replies: &mut Replies, query: CommandQuery<'_>) {
     }
 }
 
-/// A command, as `COMMAND INFO` of Redis 6 tells it, with what newer ones have beside that left empty.
+/// Writes a command as in the reply to `COMMAND INFO` of Redis 6; the fields of later versions are empty.
 fn about(replies: &mut Replies, spec: &CommandSpec) {
     let (first, last, step) = spec.keys();
     replies.array(10);

@@ -1,4 +1,4 @@
-//! What a connection has subscribed to. Nobody publishes, so nothing comes of it.
+//! The subscriptions of a connection. No message is ever published.
 //!
 //! This module must not depend on sockets.
 
@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 
 use firstseen_resp::{ConnectionRequest, Protocol, Replies, Request, SubscriptionKind, SubscriptionRequest};
 
-/// Channels and patterns of one connection, and bytes of a name.
+/// Greatest number of channels and patterns of one connection, and of bytes of a name.
 const CHANNELS_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 256;
 
 const TOO_MANY: &str =
     "ERR a connection subscribes to 64 channels at most, with names of 256 bytes: nobody publishes here";
-/// What Redis says in version 2 of the protocol, where messages could not be told from replies.
+/// The error of Redis in version 2 of the protocol, which cannot tell messages from replies.
 pub(super) const NOT_WHILE_SUBSCRIBED: &str = "ERR Can't execute this command: only (P|S)SUBSCRIBE / (P|S)UNSUBSCRIBE / PING / QUIT / \
                                                RESET are allowed in this context";
 
@@ -39,7 +39,7 @@ impl Subscriptions {
     /// Subscribes, or ends subscriptions; replies once for each channel.
     ///
     /// # Errors
-    /// There would be too many; nothing is changed.
+    /// There would be too many subscriptions; nothing is changed.
     pub(super) fn change(
         &mut self,
         SubscriptionRequest { kind, channels }: SubscriptionRequest<'_>,
@@ -78,7 +78,7 @@ impl Subscriptions {
         replies.integer(i64::try_from(self.count()).unwrap_or(i64::MAX));
     }
 
-    /// How many there are.
+    /// The number of subscriptions.
     pub(super) fn count(&self) -> usize {
         self.channels.len() + self.patterns.len()
     }

@@ -1,6 +1,6 @@
-//! What commands want to know of events, and how they are replied to.
+//! Turns commands into questions about events, with the shape of their reply.
 //!
-//! Must not know: connections, what filters are like.
+//! This module must not depend on connections and on the definitions of filters.
 
 use firstseen_resp::{
     Arguments, BloomInfoField, BloomOptions, BloomRequest, ClaimRequest, ClaimedEvents, ConnectionRequest, EventTime,
@@ -13,14 +13,14 @@ use crate::form::{Form, Says};
 use crate::names::Names;
 use crate::settings::GetRule;
 
-/// To which filter events belong.
+/// How to find the filter of some events.
 #[derive(Clone, Copy)]
 pub(super) enum Place<'a> {
-    /// To the one of this name.
+    /// The filter with this name.
     Filter(&'a [u8]),
-    /// To the one to which the key is mapped that remembers for that time, or as long as it likes.
+    /// The filter to which the key is mapped that can keep it for that time.
     Key { key: &'a [u8], expiry: Option<Expiry> },
-    /// To the only one to which the key is mapped.
+    /// The only filter to which the key is mapped.
     OnlyOf { key: &'a [u8] },
 }
 
@@ -48,7 +48,7 @@ impl<'a> Items<'a> {
     }
 }
 
-/// What a command wants to know of events.
+/// A question about events.
 #[derive(Clone, Copy)]
 pub(super) struct Wanted<'a> {
     pub(super) place: Place<'a>,
@@ -59,19 +59,19 @@ pub(super) struct Wanted<'a> {
     pub(super) submission: Option<Submission<'a>>,
 }
 
-/// What is to be done with events.
+/// What to do with events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wish<'a> {
     Test,
     Observe,
-    /// For so many milliseconds.
+    /// With a lease of this many milliseconds.
     Claim(u64),
-    /// By this fence, or by the connection's own claims.
+    /// By this fence, or by the claims of the connection.
     Confirm(Option<&'a [u8]>),
     Release(Option<&'a [u8]>),
 }
 
-/// What a command wants that is no question about events of one filter.
+/// A command that is not a question about events of one filter.
 pub(super) enum Other<'a> {
     Errand(Errand<'a>),
     Connection(ConnectionRequest<'a>),
@@ -81,9 +81,9 @@ pub(super) enum Other<'a> {
     Server(ServerRequest<'a>),
 }
 
-/// What somebody wants of keys and filters beside.
+/// A command about keys of several filters, or about filters.
 pub(super) enum Errand<'a> {
-    /// How many of these keys are there.
+    /// How many of these keys exist.
     Exists(Arguments<'a>),
     Get(&'a [u8]),
     Overwrite,
@@ -97,14 +97,14 @@ pub(super) enum Errand<'a> {
         items: Arguments<'a>,
     },
     Type(&'a [u8]),
-    /// How many filters there are.
+    /// The number of filters.
     Filters,
     Flush,
     Reserve {
         filter: &'a [u8],
         options: BloomOptions,
     },
-    /// How many events a filter has seen.
+    /// The number of events of a filter.
     Count(&'a [u8]),
     BloomInfo {
         filter: &'a [u8],
@@ -114,7 +114,10 @@ pub(super) enum Errand<'a> {
     List,
 }
 
-/// What a command wants to know of events of one filter, or what else it wants.
+/// Returns a command as a question about events of one filter.
+///
+/// # Errors
+/// The command is another one.
 pub(super) fn of<'a>(request: Request<'a>, names: &Names, get: GetRule) -> Result<Wanted<'a>, Other<'a>> {
     match request {
         Request::Keys(request) => of_keys(request, names, get).map_err(Other::Errand),
@@ -135,7 +138,7 @@ fn wanted<'a>(place: Place<'a>, act: Wish<'a>, form: Form, items: Items<'a>) -> 
     Wanted { place, act, form, items, time: EventTime::Now, submission: None }
 }
 
-/// A key that is recorded if it is new.
+/// A key to be recorded if it is new.
 fn set<'a>(key: &'a [u8], expiry: Option<Expiry>, form: Form) -> Wanted<'a> {
     wanted(Place::Key { key, expiry }, Wish::Observe, form, Items::One(key))
 }
