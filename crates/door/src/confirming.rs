@@ -1,7 +1,7 @@
 //! Confirms the claims of clients that do not know claims: each one that is not released, shortly before its lease ends.
 //!
-//! Promises: memory is bounded; an event is confirmed before its lease ends, as long as its nodes answer; a claim that was released is
-//! not confirmed, nor is one whose owner has lost the right to record. When the node stops, all claims that wait are confirmed at
+//! Promises: memory is bounded; an event is confirmed before its lease ends, as long as its nodes answer; released
+//! claims, and claims whose owner may no longer record, are never confirmed. When the node stops, all claims that wait are confirmed at
 //! once. When it crashes, they are lost, and their events are new to the next client. This module must not depend on connections.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -416,8 +416,8 @@ mod tests {
         }
     }
 
-    /// A client claimed an event by `SET NX`, and its right was revoked before the lease was over. The door recorded the event all
-    /// the same, as it asked by the rights of the node.
+    /// Regression test. A client claimed an event by `SET NX`, and its right was revoked before the lease ended. The door recorded the
+    /// event all the same, because it used the rights of the node.
     #[test]
     fn claims_of_a_client_that_lost_its_right_are_not_confirmed() {
         let counts = Arc::new(DoorCounts::new());

@@ -1,7 +1,7 @@
 //! Gathers the events of the commands of one read into calls, one for each filter and question, which run at the same time.
 //!
-//! Promises: each gathered command gets its reply, in order; commands that ask different questions about one event are carried out in
-//! their order. This module must not depend on what commands are called.
+//! Promises: each gathered command gets its reply, in order; commands that perform different operations on the same event run in
+//! the order received. This module must not depend on the names of commands.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -165,8 +165,8 @@ impl Gathered {
         self.batches().iter().position(|batch| batch.question() == question).unwrap_or(self.used)
     }
 
-    /// Whether the events may join a batch although calls overtake each other: all events of a filter have the same time, and no event
-    /// is in two batches.
+    /// Returns whether the events can join a batch even if calls complete out of order: all events of one filter have the same time, and
+    /// no event appears in two batches.
     fn keeps_order<'a>(
         &mut self,
         question: &Question,

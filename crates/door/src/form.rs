@@ -1,7 +1,7 @@
 //! Turns verdicts into the reply of a command.
 //!
-//! Promises: an array has as many members as it announces, none of which is an error. The rule of the filter decides what is replied for
-//! undecided events; with [`UndecidedRule::Error`] the whole command gets one error, which says how many events are undecided. This
+//! Promises: an array has exactly the announced number of elements, and never an error among them. The rule of the filter determines the
+//! reply for undecided events; with [`UndecidedRule::Error`] the whole command gets one error, which says how many events are undecided. This
 //! module must not depend on commands and connections.
 
 use firstseen_backend::meaning;

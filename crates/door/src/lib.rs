@@ -9,7 +9,7 @@
 //! test that follows an observe of the same event sees what that has recorded.
 //!
 //! Promises: each command gets one reply, in order; no reply hides that an event is undecided; the bytes that all connections hold are
-//! bounded. This crate must not depend on agreement, slices and how rights are granted ([`Host`](firstseen_backend::Host) tells).
+//! bounded. This crate must not depend on consensus, slices or authorization, which [`Host`](firstseen_backend::Host) provides.
 #![warn(missing_docs)]
 
 mod batch;

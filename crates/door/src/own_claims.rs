@@ -1,7 +1,7 @@
 //! The claims of one connection with their fences, so that clients need not send fences.
 //!
-//! Promises: memory is bounded; if there is no room, the claims whose leases end first are forgotten. A claim that is known may be
-//! confirmed after its lease. This module must not depend on the claims of others.
+//! Promises: memory is bounded; if there is no room, the claims whose leases end first are forgotten. A claim that is
+//! still remembered may be confirmed after its lease. This module must not depend on the claims of other connections.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The filters that clients create by using them, as in RedisBloom: for experiments and the test suites of clients.
 //!
-//! Promises: only filters that were created here count their events, and can be dropped here. This module must not depend on sockets and
-//! agreement.
+//! Promises: only filters that were created through this module count their events, and can be dropped through it. This module must not
+//! depend on networking or consensus.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

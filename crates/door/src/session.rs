@@ -1,8 +1,8 @@
 //! Carries out the commands of one connection, one after the other.
 //!
-//! Promises: a client that has to authenticate can do nothing before; a transaction holds bounded memory, and its commands are carried
-//! out in a row or not at all; a command whose reply would not fit into the transaction's is not carried out, and gets an error. This
-//! module must not depend on sockets and the protocol.
+//! Promises: clients that are required to authenticate can do nothing until they have; transactions use bounded memory, and run without
+//! interruption by other commands of the connection, or not at all; a command whose reply would exceed the limit of a transaction's
+//! replies is not run, and returns an error. This module must not depend on sockets and the protocol.
 
 mod about;
 mod claims;
@@ -128,8 +128,8 @@ struct Transaction {
 }
 
 impl Transaction {
-    /// Takes room for the commands that wait. The first part is free, so that the long transactions of others cannot crowd out a short
-    /// one. Returns false if there is no room.
+    /// Reserves memory for queued commands. An initial allowance is always available, so the long transactions of others cannot starve
+    /// a short one. Returns false if the memory of all connections is used up.
     fn has_room(&mut self, room: &Arc<Semaphore>) -> bool {
         while (1 + self.taken.len()) * ROOM_BYTES < self.bytes {
             match room.clone().try_acquire_owned() {
@@ -235,8 +235,8 @@ impl Session {
         self.ask().await;
     }
 
-    /// Ends a read: carries out the gathered commands. Commands that are held back wait for the next read if their `EXPIRE` may come
-    /// with it: the read has ended within a command (`is_cut`), or this connection has sent `EXPIRE` behind such commands before.
+    /// Ends a read: carries out the gathered commands. Held-back commands stay queued if their `EXPIRE` may arrive with the next read:
+    /// this one stopped in the middle of a command (`is_cut`), or the connection has previously sent `EXPIRE` after such commands.
     pub(crate) async fn finish_read(&mut self, is_cut: bool) {
         if !is_cut && !self.held_back.was_ever_timed() {
             self.release_held_back().await;

@@ -244,7 +244,7 @@ impl DoorSettings {
     }
 
     /// Checks the settings for a node that also listens on the addresses in `others`. `has_tls` tells whether it has certificates;
-    /// `insecure` allows a door without TLS on any address.
+    /// `insecure` permits listening without TLS on any address.
     ///
     /// # Errors
     /// [`NotDoorSettings`] names the setting that is wrong.

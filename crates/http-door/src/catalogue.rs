@@ -13,8 +13,8 @@ pub(crate) struct FilterNames {
     pub(crate) filters: Vec<String>,
 }
 
-/// A filter, as the node knows it by the map of the cluster. The fields are those of `firstseen filter describe --json`, without those
-/// that each node is asked for.
+/// A filter, as the node knows it from the cluster map. The fields are those of `firstseen filter describe --json`, except those that are
+/// queried from each node.
 #[derive(Debug, Serialize, ToSchema)]
 #[schema(as = Filter)]
 pub(crate) struct FilterDescription<'a> {

@@ -1,6 +1,6 @@
 //! One connection: HTTP/1.1 requests and their replies, one after the other.
 //!
-//! Promises: the head of a request has bounded bytes and has to come in time; a client that reads nothing of its reply is given up.
+//! Promises: request heads are bounded in size and time; clients that stop reading their reply are disconnected.
 //! When the door stops, the reply that is under way is the last one. This module must not depend on calls.
 
 use std::convert::Infallible;
@@ -68,8 +68,8 @@ async fn call(
     router.call(request).await
 }
 
-/// Checks the header `Host` (RFC 9112, section 3.2): proxies and nodes that take different ones for the name of a request can be played
-/// off against each other.
+/// Checks that there is one header `Host` (RFC 9112, section 3.2). This prevents attacks that exploit proxies and nodes which disagree
+/// about the host of a request.
 fn must_name_one_host<B>(request: &Request<B>) -> Result<(), Problem> {
     let hosts = request.headers().get_all(HOST).iter().count();
     if hosts == 1 || (hosts == 0 && request.version() < Version::HTTP_11) {

@@ -59,7 +59,7 @@ pub struct HttpAttendant {
 
 impl HttpDoor {
     /// A door for the clients that `host` lets in. With `tls`, clients speak TLS, and check the name of the node
-    /// themselves; without, they may ask by the names in `hosts`.
+    /// themselves. Without TLS, requests must name the node by one of `hosts`.
     pub fn new(settings: &HttpDoorSettings, host: Arc<dyn Host>, tls: Option<ServerTls>, hosts: Hosts) -> Self {
         let counts = Arc::new(HttpCounts::default());
         let refusal = if tls.is_none() { Some(TOO_MANY) } else { None };

@@ -1,7 +1,7 @@
-//! Bytes of bodies and replies that are held: within what a connection has for itself, or taken from the room that all share.
+//! Reserves memory for bodies and replies: a first part of each connection is free, the rest comes from a limit for all connections.
 //!
-//! Promises: what is held is bounded over all connections; what was taken is given back when the bytes are dropped. This module must
-//! not depend on what the bytes say.
+//! Promises: the bytes that are buffered for all connections together are bounded, and released when the buffer is dropped. This module must
+//! not depend on their contents.
 
 use std::sync::Arc;
 

@@ -89,8 +89,8 @@ impl Session {
     }
 }
 
-/// Returns the number of a named source: the number that the name is in decimal digits, or a hash of its bytes. `7`, `07` and `+7` are
-/// three sources.
+/// Returns the number of a source: the value of its name if that is a decimal number without leading zeros, otherwise a hash of the
+/// name. `7`, `07` and `+7` are three sources.
 fn source_number(name: &[u8]) -> u128 {
     let number = std::str::from_utf8(name).ok().and_then(|name| name.parse::<u128>().ok());
     number.filter(|number| number.to_string().as_bytes() == name).unwrap_or_else(|| xxhash_rust::xxh3::xxh3_128(name))

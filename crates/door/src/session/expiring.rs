@@ -1,5 +1,5 @@
-//! `EXPIRE` of a recorded key. It gives a key its expiry that the door has not confirmed yet. It cannot change other keys, because their
-//! cells are shared with other events; the setting `expire` decides what is replied.
+//! `EXPIRE` of a recorded key. It sets the expiry only if the door has not confirmed the key yet. Recorded keys cannot be changed, because
+//! their cells are shared with other events; the setting `expire` determines the reply.
 //!
 //! This module must not depend on how a `SETNX` in the same pipeline gets its time.
 

@@ -204,8 +204,8 @@ fn too_long(filter: &str, lease_max: Duration) -> NotAsked {
     ))
 }
 
-/// Finds the filter for a key that is set: of those to which it is mapped, the one with the shortest window that can keep the key for
-/// that time. In a filter with claims the key is claimed. It is new only if the other filters do not know it.
+/// Selects the filter for a key that is set: among its mapped filters, the one with the shortest window that covers the requested
+/// expiry. If that filter has claims, the key is claimed. The key is new only if no other of these filters knows it.
 async fn keyed(seeker: Seeker<'_>, key: &[u8], ttl_ms: Option<u64>) -> Result<Found, NotAsked> {
     let all = mapped(seeker, key).await?;
     let found = chosen(seeker.0, &all, ttl_ms).await?;

@@ -130,8 +130,8 @@ impl Passing {
 
 /// The clock of a stream: the greatest time of the records that were judged so far.
 ///
-/// A filter finds an event where its cells have not expired. For a record that is older than the window by the clock, they may be
-/// those of an equal record that is younger by more than the window.
+/// A filter reports an event as seen while its cells have not expired. For a record older than the window, those cells may belong to an
+/// equal record that is more than one window newer.
 struct BeyondWindow {
     window_ms: Option<u64>,
     clock_ms: u64,
