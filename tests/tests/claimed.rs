@@ -149,13 +149,21 @@ fn a_run_that_is_stopped_while_a_node_hesitates_writes_nothing_that_it_does_not_
     are_whole(&folder, &["output-0", "output-1", "output-2", "output-3"]);
 }
 
+/// The lines that runs have written to the first output.
+fn lines(folder: &Folder) -> usize {
+    std::fs::read_to_string(folder.path("output-0")).unwrap_or_default().lines().count()
+}
+
 /// What is written when a run is killed may not be recorded yet: then it is written again, and nothing is lost.
 #[test]
 fn runs_that_are_killed_lose_nothing() {
     let (folder, cluster) = stage();
-    for ttl_ms in [60, 90, 130, 40, 200, 75] {
+    for records in [1, 50, 400, 10, 1_000, 100] {
+        let before = lines(&folder);
         let mut child = start(&folder, &cluster, 0);
-        std::thread::sleep(Duration::from_millis(ttl_ms));
+        eventually("records, or the end of the run", || {
+            lines(&folder) >= before + records || child.try_wait().expect("its process").is_some()
+        });
         let _ = child.kill();
         child.wait().expect("its end");
     }

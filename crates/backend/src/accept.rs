@@ -1,6 +1,6 @@
 //! Accepts connections, and hands them to the threads that serve them.
 //!
-//! Promises: at most `connections_max` connections are open; a further one is told so, and closed. A connection stays with one thread.
+//! Promises: at most `connections_max` connections are open; others receive an error and are closed. A connection stays with one thread.
 //! This module must not depend on what clients send.
 
 use std::net::SocketAddr;
@@ -157,6 +157,12 @@ mod tests {
 
     use super::*;
 
+    /// Sends back what a client sends, until it shuts down.
+    async fn echo(mut stream: TcpStream, counts: Arc<ConnectionCounts>) {
+        let (mut reader, mut writer) = stream.split();
+        let _ = counts.while_open(tokio::io::copy(&mut reader, &mut writer)).await;
+    }
+
     #[tokio::test]
     async fn a_connection_without_a_place_is_told_so_and_places_come_back() {
         let counts = Arc::new(ConnectionCounts::default());
@@ -165,22 +171,13 @@ mod tests {
         let address = listener.local_addr().unwrap();
         let (sender, mut receiver) = connections();
         let stop = CancellationToken::new();
-        let (accepting, serving) = (stop.clone(), stop.clone());
-        let accepting = tokio::spawn(async move { acceptor.accept(listener, &[sender], accepting).await });
+        let accept_stop = stop.clone();
+        let accepting = tokio::spawn(async move { acceptor.accept(listener, &[sender], accept_stop).await });
+        let serve_stop = stop.clone();
         let open = counts.clone();
         let serving = tokio::spawn(async move {
             let tasks = TaskTracker::new();
-            let echo = |mut stream: TcpStream, _| {
-                let open = open.clone();
-                async move {
-                    let echoing = async {
-                        let (mut reader, mut writer) = stream.split();
-                        let _ = tokio::io::copy(&mut reader, &mut writer).await;
-                    };
-                    open.while_open(echoing).await;
-                }
-            };
-            receiver.serve(&tasks, &serving, echo).await;
+            receiver.serve(&tasks, &serve_stop, |stream, _| echo(stream, open.clone())).await;
             tasks.close();
             tasks.wait().await;
         });

@@ -9,7 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use firstseen_client::{
-    CallError, Client, Confirming, Digest, Filter, FilterError, FilterSecret, SubmissionName, Verdict,
+    CallError, Client, Confirming, Digest, Filter, FilterError, FilterSecret, SubmissionName, Ttl, Verdict,
 };
 use firstseen_filter::{Kind, Unit, Window, duration};
 use firstseen_routing::{Branch, ClusterMap, Decision, Fence, FilterRecord, FilterVerb, Hold, Lost, Reason};
@@ -293,7 +293,9 @@ async fn ask(filter: &Filter, asked: &Asked<'_>) -> Result<Answers, CallError> {
     };
     let fences = asked.fences;
     let verdicts = match (asked.act, asked.names, asked.ttl_ms) {
-        (Act::Observe, _, Some(ttl_ms)) => filter.observe_digests_for(&digests, (at_ms, ttl_ms), &hash).await?,
+        (Act::Observe, _, Some(ttl_ms)) => {
+            filter.observe_digests_for(&digests, Ttl { now_ms: at_ms, ttl_ms }, &hash).await?
+        }
         (Act::Observe, [], None) => filter.observe_digests_or(&digests, &times_ms, &hash).await?,
         (Act::Observe, names, None) => filter.observe_digests_as_or(names, &digests, &times_ms, &hash).await?,
         (Act::Test, ..) => filter.test_digests_or(&digests, &times_ms, &hash).await?,
@@ -303,7 +305,7 @@ async fn ask(filter: &Filter, asked: &Asked<'_>) -> Result<Answers, CallError> {
             return Ok(Answers { verdicts, holds });
         }
         (Act::Confirm, _, Some(ttl_ms)) => {
-            let confirmed = filter.confirm_digests_for(&digests, fences, (at_ms, ttl_ms), &hash).await?;
+            let confirmed = filter.confirm_digests_for(&digests, fences, Ttl { now_ms: at_ms, ttl_ms }, &hash).await?;
             confirmed.into_iter().map(done).collect()
         }
         (Act::Confirm, _, None) => {

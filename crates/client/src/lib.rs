@@ -55,5 +55,6 @@ pub use frequency::Frequency;
 pub use levels::Levels;
 pub use options::Builder;
 pub use outage::MissingSlices;
+pub use queue::Ttl;
 pub use trace::{TraceParent, TraceParentError};
 pub use traffic::NodeTraffic;

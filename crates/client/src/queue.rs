@@ -61,13 +61,13 @@ pub(crate) struct Events<'a> {
     pub(crate) ttl: Option<Ttl>,
 }
 
-/// Time to live of an event that occurs now.
+/// The time to live of events that occur now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Ttl {
-    /// Milliseconds since 1970.
-    pub(crate) now_ms: u64,
-    /// Milliseconds.
-    pub(crate) ttl_ms: u64,
+pub struct Ttl {
+    /// The present time, in milliseconds since 1970.
+    pub now_ms: u64,
+    /// How long the events are remembered from then on, in milliseconds.
+    pub ttl_ms: u64,
 }
 
 impl<'a> Events<'a> {

@@ -43,11 +43,10 @@ impl Filter {
     pub async fn observe_digests_for(
         &self,
         digests: &[Digest],
-        (now_ms, ttl_ms): (u64, u64),
+        ttl: Ttl,
         rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
     ) -> Result<Vec<Verdict>, CallError> {
-        self.takes_ttl(ttl_ms)?;
-        let ttl = Ttl { now_ms, ttl_ms };
+        self.takes_ttl(ttl.ttl_ms)?;
         if !self.opened().core().limits().rules.keep(Rule::CountsTtlByEachWindow)
             && let CountedTtl { time_ms: Some(time_ms), by_nodes_ms: None } = self.newest().count_ttl(ttl)?
         {
@@ -67,11 +66,11 @@ impl Filter {
         &self,
         digests: &[Digest],
         fences: &[Fence],
-        (now_ms, ttl_ms): (u64, u64),
+        ttl: Ttl,
         rehash: &(dyn Fn(&FilterSecret) -> Vec<Digest> + Sync),
     ) -> Result<Vec<Confirming>, CallError> {
-        self.takes_ttl(ttl_ms)?;
-        let events = Events { fences, ttl: Some(Ttl { now_ms, ttl_ms }), ..Events::plain(digests, &[]) };
+        self.takes_ttl(ttl.ttl_ms)?;
+        let events = Events { fences, ttl: Some(ttl), ..Events::plain(digests, &[]) };
         let confirmed = self.by_fences_of(Operation::Confirm, events, (self.secret(), rehash)).await?;
         Ok(confirmed.into_iter().map(confirming).collect())
     }

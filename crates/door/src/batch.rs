@@ -29,6 +29,13 @@ pub(crate) struct Question {
     pub(crate) ttl_ms: Option<u64>,
 }
 
+impl Question {
+    /// Whether an event is looked up in other filters as well.
+    pub(crate) fn asks_others(&self) -> bool {
+        !self.others.is_empty()
+    }
+}
+
 /// The events of one call.
 pub(crate) struct Batch {
     question: Question,
@@ -163,10 +170,14 @@ fn with_known(answers: Answers, known: &BTreeMap<usize, Verdict>, count: usize) 
         return answers;
     }
     let mut rest = answers.verdicts.into_iter().zip(answers.holds.into_iter().chain(repeat(Hold::None)));
-    let of_event = |event| match known.get(&event) {
-        Some(verdict) => (*verdict, Hold::None),
-        None => rest.next().unwrap_or((Verdict::Undecided(Reason::Unknown), Hold::None)),
-    };
-    let (verdicts, holds) = (0..count).map(of_event).unzip();
-    Answers { verdicts, holds }
+    let mut merged = Answers { verdicts: Vec::with_capacity(count), holds: Vec::with_capacity(count) };
+    for event in 0..count {
+        let (verdict, hold) = match known.get(&event) {
+            Some(verdict) => (*verdict, Hold::None),
+            None => rest.next().unwrap_or((Verdict::Undecided(Reason::Unknown), Hold::None)),
+        };
+        merged.verdicts.push(verdict);
+        merged.holds.push(hold);
+    }
+    merged
 }

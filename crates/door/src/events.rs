@@ -175,8 +175,7 @@ impl Gathered {
     ) -> bool {
         let others = self.batches().iter().enumerate().filter(|(number, _)| *number != batch);
         // A key of several filters is asked about in all of them, and joins nothing else.
-        let has_others = |question: &Question| !question.others.is_empty();
-        if others.clone().any(|(_, other)| has_others(question) || has_others(other.question())) {
+        if others.clone().any(|(_, other)| question.asks_others() || other.question().asks_others()) {
             return false;
         }
         let mut of_filter = others.map(|(_, other)| other.question()).filter(|other| other.filter == question.filter);

@@ -8,8 +8,8 @@
 //! questions or filters run at the same time, unless they share an event. The next read begins when all of them have been answered, so a
 //! test that follows an observe of the same event sees what that has recorded.
 //!
-//! Promises: each command gets one reply, in order; no reply hides that an event is undecided; the bytes that all connections hold are
-//! bounded. This crate must not depend on consensus, slices or authorization, which [`Host`](firstseen_backend::Host) provides.
+//! Promises: each command gets one reply, in order; a reply about several events never leaves out that one of them is undecided; the
+//! memory that all connections use for buffers is bounded. This crate must not depend on consensus, slices or authorization, which [`Host`](firstseen_backend::Host) provides.
 #![warn(missing_docs)]
 
 mod batch;

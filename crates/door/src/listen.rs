@@ -148,11 +148,14 @@ impl Attendant {
         let open = TaskTracker::new();
         self.confirm(&open, &stop);
         let Self { door, shared, mut connections, .. } = self;
-        let welcome = |stream, from| {
-            let (door, shared, stop) = (door.clone(), shared.clone(), stop.clone());
-            async move { counted(&door, door.welcome(&shared, stream, from, &stop)).await }
-        };
-        connections.serve(&open, &stop, welcome).await;
+        connections
+            .serve(&open, &stop, |stream, from| {
+                let door = door.clone();
+                let shared = shared.clone();
+                let stop = stop.clone();
+                async move { counted(&door, door.welcome(&shared, stream, from, &stop)).await }
+            })
+            .await;
         open.close();
         open.wait().await;
     }

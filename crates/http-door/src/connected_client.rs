@@ -31,8 +31,8 @@ impl ConnectedClient {
         Self { from, known, shown: Mutex::default() }
     }
 
-    /// Returns who sends a request with this head. `hosts` are the names by which the node may be asked; `None` allows any name, because
-    /// clients check the name by the certificate of the node.
+    /// Authenticates the client that has sent a request with this head. The header `Host` must be one of `hosts`; `None` allows any,
+    /// because clients with TLS verify the node's name themselves.
     ///
     /// # Errors
     /// The client has to show a token, or another one; or the request is one that a web page can have a browser send.

@@ -50,8 +50,9 @@ pub(crate) struct Records(String);
 /// Passes records on that are seen first, while more come
 ///
 /// The body has records as `firstseen dedup` reads them, and the reply has those that are seen first, unchanged and in their order.
-/// Neither is held as a whole. A client that sends `TE: trailers` gets a report in the trailer X-Firstseen-Report. A truncated
-/// reply is incomplete. To get the same verdicts again, resend the records with the same X-Firstseen-Source and Idempotency-Key.
+/// Both are streamed: the node buffers only a part at a time. A client that sends `TE: trailers` gets a report in the trailer
+/// X-Firstseen-Report. A truncated reply is incomplete. To get the same verdicts again, resend the records with the same
+/// X-Firstseen-Source and Idempotency-Key.
 #[utoipa::path(
     post,
     path = "/v1/filters/{name}/dedup",

@@ -135,11 +135,14 @@ impl HttpAttendant {
     pub async fn serve(self) {
         let open = TaskTracker::new();
         let Self { door, router, mut connections, stop } = self;
-        let welcome = |stream, from| {
-            let (door, router, stop) = (door.clone(), router.clone(), stop.clone());
-            async move { door.welcome(router, stream, from, &stop).await }
-        };
-        connections.serve(&open, &stop, welcome).await;
+        connections
+            .serve(&open, &stop, |stream, from| {
+                let door = door.clone();
+                let router = router.clone();
+                let stop = stop.clone();
+                async move { door.welcome(router, stream, from, &stop).await }
+            })
+            .await;
         open.close();
         open.wait().await;
     }

@@ -25,7 +25,7 @@ impl ReservedBytes {
         Self { room, permit: None }
     }
 
-    /// Reserves room for `bytes`, of which the first [`FREE_BYTES`] need none.
+    /// Reserves memory for a buffer of `bytes`. The first [`FREE_BYTES`] of it do not count.
     ///
     /// # Errors
     /// Other connections hold the room at present.

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use firstseen_client::{CallError, Client, Filter, FilterError, FilterSecret, Verdict};
+use firstseen_client::{CallError, Client, Filter, FilterError, FilterSecret, Ttl, Verdict};
 use firstseen_filter::{FilterSpec, Kind, Unit};
 use firstseen_node::Limits;
 use firstseen_routing::{Reason, SlicedDefinition};
@@ -89,7 +89,7 @@ async fn observe(filter: &Filter, key: u64, now_ms: u64, ttl_ms: Option<u64>) ->
     let hash = |secret: &FilterSecret| vec![secret.digest(&key.to_le_bytes())];
     let digests = hash(filter.secret());
     let verdicts = match ttl_ms {
-        Some(ttl_ms) => filter.observe_digests_for(&digests, (now_ms, ttl_ms), &hash).await,
+        Some(ttl_ms) => filter.observe_digests_for(&digests, Ttl { now_ms, ttl_ms }, &hash).await,
         None => filter.observe_digests_or(&digests, &[now_ms], &hash).await,
     };
     verdicts.expect("a call")[0]
@@ -153,7 +153,7 @@ async fn what_cannot_be_promised_is_refused() {
     let (_generations, generations) =
         made(&node, "generations", |spec| (spec.kind, spec.rate) = (Kind::Generations, 0.01)).await;
     assert!(reason(&generations, 600_000).contains("timing or cuckoo"));
-    let refused = generations.observe_digests_for(&[], (BEGIN_MS, 1_000), &|_| Vec::new()).await;
+    let refused = generations.observe_digests_for(&[], Ttl { now_ms: BEGIN_MS, ttl_ms: 1_000 }, &|_| Vec::new()).await;
     assert!(matches!(refused, Err(CallError::Ttl { .. })));
 }
 

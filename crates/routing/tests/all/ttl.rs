@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::common::{definition, digest, filter_record, fingerprints, node_record, slice_owner, spec};
+use crate::common::{Dice, definition, digest, filter_record, fingerprints, node_record, slice_owner, spec};
 use firstseen_filter::{Kind, Probes, Unit};
 use firstseen_mesh::plain_submission;
 use firstseen_routing::{
@@ -14,19 +14,6 @@ const BEGIN_MS: u64 = 1_790_000_000_000;
 const KEYS: u64 = 40;
 const STEPS: u64 = 3_000;
 const SEED: u64 = 3;
-
-/// Numbers that a seed decides (SplitMix64, Steele 2014).
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % bound
-    }
-}
 
 /// An owner with all slices, by the time of day.
 struct ByWall {
