@@ -1,5 +1,6 @@
-//! Holds back `SETNX` and `SET NX` without an expiry. Programs send `EXPIRE` behind them in one pipeline or transaction, and the door
-//! records a key once, with its expiry. So these commands wait until another command comes, or the read ends.
+//! Delays `SETNX` and `SET NX` without an expiry. Clients often send `EXPIRE` for the same key next, in one pipeline or transaction, but
+//! the expiry of a recorded key cannot be changed. So the door waits for that `EXPIRE` until a command of another kind comes or the read
+//! ends, and then records the key once, with its expiry.
 //!
 //! Promises: replies keep the order of the commands; at most [`SETS_MAX`] commands and [`BYTES_MAX`] bytes of keys are held. This
 //! module must not depend on how events are asked about.
