@@ -30,15 +30,15 @@ bench crate="filter" name="observe":
 
 # A storm by its seed
 storm seed="0":
-    cargo run --locked -p firstseen-sim -- --storms {{ seed }}..$(({{ seed }} + 1))
+    cargo run --locked -p firstseen-lab -- simulate --storms {{ seed }}..$(({{ seed }} + 1))
 
 # All that a seed of a family does, as in `just trace moves 7 > trace.txt`
 trace family seed:
-    cargo run --locked -p firstseen-sim -- --{{ family }} {{ seed }}..$(({{ seed }} + 1)) --trace
+    cargo run --locked -p firstseen-lab -- simulate --{{ family }} {{ seed }}..$(({{ seed }} + 1)) --trace
 
 # Whether a rule that nodes break is found, as in `just without SingleFlight`
 without rule family="storms" seeds="0..100":
-    cargo run --locked -p firstseen-sim -- --{{ family }} {{ seeds }} --without {{ rule }}
+    cargo run --locked -p firstseen-lab -- simulate --{{ family }} {{ seeds }} --without {{ rule }}
 
 # A cluster on this machine, until Ctrl-C
 up nodes="3":
@@ -46,13 +46,14 @@ up nodes="3":
 
 # A scenario with real nodes: kill, rolling-restart, pause, ...
 chaos name="kill":
-    cargo run --locked -- chaos run {{ name }}
+    cargo build --locked
+    cargo run --locked -p firstseen-lab -- chaos run {{ name }}
 
-# A binary that needs no libraries; prints its path
+# Binaries that need no libraries; prints the path of firstseen, next to which firstseen-lab lies
 static:
     @cluster/static.sh
 
-# An image with nothing but that binary, without a registry
+# An image with nothing but these binaries, without a registry
 image tag="firstseen:0.2.0":
     cluster/image.sh
     docker build -f cluster/Dockerfile.offline -t {{ tag }} .

@@ -1,17 +1,21 @@
 #!/usr/bin/env bash
-# Lays out cluster/image, from which cluster/Dockerfile.offline makes an image without a registry: the binary, linked
-# statically, or FIRSTSEEN_BINARY with the libraries that it needs. Prints the path of the binary.
+# Lays out cluster/image, from which cluster/Dockerfile.offline makes an image without a registry: firstseen and firstseen-lab,
+# linked statically, or FIRSTSEEN_BINARY and FIRSTSEEN_LAB_BINARY with the libraries that they need. Without the latter, that image
+# has no firstseen-lab. Prints the path of firstseen.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 binary=${FIRSTSEEN_BINARY:-}
+lab=${FIRSTSEEN_LAB_BINARY:-}
 if [ -z "$binary" ]; then
   binary=$(cluster/static.sh)
+  lab=$(dirname "$binary")/firstseen-lab
 fi
 rm -rf cluster/image
 mkdir -p cluster/image/data cluster/image/certs
 touch cluster/image/data/new-node
 cp "$binary" cluster/image/firstseen
-for library in $(ldd "$binary" 2>/dev/null | grep -o '/[^ ]*' || true); do
+[ -z "$lab" ] || cp "$lab" cluster/image/firstseen-lab
+for library in $(ldd "$binary" ${lab:+"$lab"} 2>/dev/null | grep -o '[[:space:]]/[^ ]*' | sort -u || true); do
   mkdir -p "cluster/image$(dirname "$library")"
   cp --dereference "$library" "cluster/image$library"
 done

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::run::Folder;
 
 fn judgement(folder: &Folder, flags: &str) -> (Option<i32>, Value) {
-    let ran = folder.run(&format!("chaos run {flags} --json"));
+    let ran = folder.run_lab(&format!("chaos run {flags} --json"));
     (ran.code, serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {}{}", ran.out, ran.err)))
 }
 
@@ -77,11 +77,11 @@ fn a_promise_that_is_broken_is_reported() {
 
 #[test]
 fn a_scenario_that_is_not_there_is_named() {
-    let ran = Folder::new().run("chaos run kil");
+    let ran = Folder::new().run_lab("chaos run kil");
     assert!(ran.code == Some(2) && ran.err.contains("no scenario `kil`") && ran.err.contains("kill"), "{}", ran.err);
-    let ran = Folder::new().run("chaos run disk-full");
+    let ran = Folder::new().run_lab("chaos run disk-full");
     assert!(ran.code == Some(2) && ran.err.contains("--containers"), "{}", ran.err);
-    let ran = Folder::new().run("chaos list");
+    let ran = Folder::new().run_lab("chaos list");
     assert!(ran.code == Some(0) && ran.out.lines().count() >= 8, "{}", ran.out);
     assert!(ran.out.lines().all(|line| line.chars().count() <= 100), "{}", ran.out);
 }

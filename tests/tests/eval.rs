@@ -1,4 +1,4 @@
-//! `firstseen eval`: numbers, pictures and a page; whether a browser shows them.
+//! `firstseen-lab eval`: numbers, pictures and a page; whether a browser shows them.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::run::{Folder, example, firstseen};
+use crate::run::{Folder, example, firstseen_lab};
 
 /// The seed of everything that CI draws.
 const SEED: u64 = 1;
@@ -17,7 +17,7 @@ const GENERATOR: &str = "<meta name=\"generator\" content=\"firstseen eval\">";
 const BROWSERS: [&str; 4] = ["chromium", "chromium-browser", "google-chrome", "chrome"];
 
 fn document(folder: &Folder, arguments: &str) -> Value {
-    let ran = folder.run(&format!("eval {arguments} --json"));
+    let ran = folder.run_lab(&format!("eval {arguments} --json"));
     assert_eq!(ran.code, Some(0), "{}{}", ran.err, ran.out);
     serde_json::from_str(&ran.out).expect("one JSON document")
 }
@@ -111,21 +111,21 @@ fn a_real_log_is_measured() {
     assert_eq!(names(&report), ["real-landmark"]);
     assert!(report.to_string().contains("nasa_19950801"), "it is named");
     folder.write("log", "nonsense\n");
-    folder.run("eval real-landmark --log log").fails(2, &["log holds no request"]);
+    folder.run_lab("eval real-landmark --log log").fails(2, &["log holds no request"]);
     folder.write("small", "host,url,time\nhost,/page,1700000000\n");
-    let small = folder.run("eval landmark slicing --quick --out page --log small --log-format csv");
+    let small = folder.run_lab("eval landmark slicing --quick --out page --log small --log-format csv");
     small.fails(2, &["log small has 1 distinct events", "slicing needs at least 1000"]);
     assert!(!folder.has("page"), "before anything is measured or written");
-    folder.run("eval real-landmark --log absent").fails(2, &["absent"]);
-    folder.run("eval real-landmark --log .").fails(2, &[". is a folder"]);
+    folder.run_lab("eval real-landmark --log absent").fails(2, &["absent"]);
+    folder.run_lab("eval real-landmark --log .").fails(2, &[". is a folder"]);
 }
 
 #[test]
 fn a_log_that_no_experiment_reads_is_refused_and_readers_of_logs_are_named() {
     let folder = Folder::new();
     let log = format!("--log {} --log-format tsv", example("nasa_19950801.tsv.gz"));
-    folder.run(&format!("eval landmark --quick {log}")).fails(2, &["none of these", "--log", "real-landmark"]);
-    let ran = folder.run(&format!("eval general-slicing real-landmark --quick --seed {SEED} {log}"));
+    folder.run_lab(&format!("eval landmark --quick {log}")).fails(2, &["none of these", "--log", "real-landmark"]);
+    let ran = folder.run_lab(&format!("eval general-slicing real-landmark --quick --seed {SEED} {log}"));
     assert!(ran.err.contains("logs are read by real-landmark\n"), "{}", ran.err);
 }
 
@@ -153,7 +153,7 @@ fn logs_are_read_in_each_format() {
 fn a_folder_holds_one_run_and_keeps_files_of_others() {
     let folder = Folder::new();
     let run = |names: &str| {
-        folder.run(&format!("eval {names} --quick --seed {SEED} --out page")).ok();
+        folder.run_lab(&format!("eval {names} --quick --seed {SEED} --out page")).ok();
     };
     run("timers general-slicing");
     folder.write("page/notes", "mine");
@@ -180,7 +180,7 @@ fn begun(folder: &Folder) -> (Child, BufReader<ChildStderr>) {
 
 /// A run whose experiment `first` has ended.
 fn begun_with(folder: &Folder, first: &str, arguments: &[&str]) -> (Child, BufReader<ChildStderr>) {
-    let mut command = firstseen();
+    let mut command = firstseen_lab();
     let mut child = command
         .current_dir(folder.path(""))
         .args(["eval", "--quick", "--json", "--out", "page"])
@@ -200,7 +200,7 @@ fn with_an_earlier_run() -> Folder {
     let folder = Folder::new();
     let log: String = (0..3_000).map(|request| format!("host,/page{request},{}\n", 1_700_000_000 + request)).collect();
     folder.write("it's a log", format!("host,url,time\n{log}"));
-    folder.run(&format!("eval general-slicing --quick --seed {SEED} --out page")).ok();
+    folder.run_lab(&format!("eval general-slicing --quick --seed {SEED} --out page")).ok();
     assert!(folder.has("page/results.md") && folder.has("page/general-slicing.svg"));
     folder
 }
@@ -257,9 +257,9 @@ fn results_are_printed_though_a_file_cannot_be_written() {
 #[test]
 fn a_run_ends_as_ever_where_its_messages_have_no_reader() {
     let folder = Folder::new();
-    folder.shell("firstseen eval general-slicing --quick --seed 1 --out page 2> /dev/full").ok();
+    folder.shell_with_lab("firstseen-lab eval general-slicing --quick --seed 1 --out page 2> /dev/full").ok();
     assert!(folder.read("page/index.html").contains("judged points are in"));
-    let ran = folder.shell("firstseen eval landmrak 2> /dev/full");
+    let ran = folder.shell_with_lab("firstseen-lab eval landmrak 2> /dev/full");
     assert_eq!(ran.code, Some(2));
 }
 
@@ -267,7 +267,7 @@ fn a_run_ends_as_ever_where_its_messages_have_no_reader() {
 fn two_runs_do_not_write_into_one_folder() {
     let folder = Folder::new();
     let (mut child, _told) = begun_with(&folder, "timers", &["timers", "memory"]);
-    folder.run("eval landmark --quick --out page").fails(2, &["another run writes into page", "--out"]);
+    folder.run_lab("eval landmark --quick --out page").fails(2, &["another run writes into page", "--out"]);
     assert!(folder.has("page/timers.svg"), "what the other run has written is left alone");
     child.kill().and_then(|()| child.wait()).expect("a run that ends");
 }
@@ -277,7 +277,7 @@ fn a_folder_that_cannot_be_written_into_has_one_error() {
     let folder = Folder::new();
     std::fs::create_dir_all(folder.path("page/index.html.part")).expect("a folder where a file should be");
     folder.write("page/index.html", format!("<!DOCTYPE html>{GENERATOR}"));
-    let ran = folder.run("eval general-slicing --quick --out page").fails(2, &["cannot write into page:", "--out"]);
+    let ran = folder.run_lab("eval general-slicing --quick --out page").fails(2, &["cannot write into page:", "--out"]);
     assert_eq!(ran.err.lines().count(), 1, "{}", ran.err);
     assert!(!ran.err.contains(".part"), "{}", ran.err);
 }
@@ -285,26 +285,26 @@ fn a_folder_that_cannot_be_written_into_has_one_error() {
 #[test]
 fn mistakes_are_errors_before_anything_is_measured() {
     let folder = Folder::new();
-    folder.run("eval landmrak").fails(2, &["no experiment `landmrak`", "did you mean `landmark`?"]);
-    folder.run("eval real-jumpin").fails(2, &["did you mean `real-jumping`?"]);
-    folder.run("eval LANDMARK").fails(2, &["did you mean `landmark`?"]);
-    folder.run("eval landmark --runs 19").fails(2, &["--runs"]);
-    folder.run("eval landmark --seed 9007199254740992").fails(2, &["--seed"]);
-    folder.run("eval data --log file --log-format lines").fails(2, &["choose clf, csv, tsv, jsonl"]);
+    folder.run_lab("eval landmrak").fails(2, &["no experiment `landmrak`", "did you mean `landmark`?"]);
+    folder.run_lab("eval real-jumpin").fails(2, &["did you mean `real-jumping`?"]);
+    folder.run_lab("eval LANDMARK").fails(2, &["did you mean `landmark`?"]);
+    folder.run_lab("eval landmark --runs 19").fails(2, &["--runs"]);
+    folder.run_lab("eval landmark --seed 9007199254740992").fails(2, &["--seed"]);
+    folder.run_lab("eval data --log file --log-format lines").fails(2, &["choose clf, csv, tsv, jsonl"]);
     folder.write("empty", "");
-    folder.run("eval data --quick --log empty").fails(2, &["empty holds no record"]);
+    folder.run_lab("eval data --quick --log empty").fails(2, &["empty holds no record"]);
     folder.write("file", "mine");
-    folder.run("eval landmark --quick --out file").fails(2, &["cannot make the folder file", "--out"]);
+    folder.run_lab("eval landmark --quick --out file").fails(2, &["cannot make the folder file", "--out"]);
     std::fs::create_dir(folder.path("taken")).expect("a folder");
     folder.write("taken/notes", "mine");
-    folder.run("eval landmark --quick --out taken").fails(2, &["taken holds something else", "--out"]);
+    folder.run_lab("eval landmark --quick --out taken").fails(2, &["taken holds something else", "--out"]);
     folder.write("taken/index.html", "<title>firstseen in production</title>");
-    folder.run("eval landmark --quick --out taken").fails(2, &["taken holds something else", "--out"]);
+    folder.run_lab("eval landmark --quick --out taken").fails(2, &["taken holds something else", "--out"]);
     assert_eq!(folder.read("taken/index.html"), "<title>firstseen in production</title>");
-    let listed = folder.run("eval --json").ok();
+    let listed = folder.run_lab("eval --json").ok();
     let list: Vec<Value> = serde_json::from_str(&listed.out).expect("a list");
     let of_landmark = list.iter().find(|one| one["name"] == "landmark").expect("landmark");
     assert!(of_landmark["title"].as_str().is_some_and(|title| title.contains("andmark")), "{of_landmark}");
-    let listed = folder.run("eval");
+    let listed = folder.run_lab("eval");
     assert!(listed.code == Some(0) && listed.out.contains("landmark") && listed.out.contains("eval all"), "{listed:?}");
 }

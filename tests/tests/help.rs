@@ -1,6 +1,6 @@
 //! `--help` and friends.
 
-use crate::run::{Ran, dedup, firstseen};
+use crate::run::{Folder, Ran, dedup, firstseen, firstseen_lab};
 
 const FLAGS: [&str; 59] = [
     "--format",
@@ -121,6 +121,32 @@ fn other_commands_explain_themselves() {
         ("access check", "WHO VERB FILTER"),
         ("certs", "--out --nodes --clients --admin --hosts --days"),
         ("plan", "--capacity --fpr --window --kind --lateness --ticks --nodes --failures --max-fpr --json"),
+    ] {
+        let help = explained(firstseen(), command, words);
+        assert!(!help.contains("--end-with"), "{command} shows what only `up` needs");
+        let tls = help.split_once("\nTLS:\n").map_or("", |(_, below)| below);
+        let section = tls.lines().take_while(|line| line.is_empty() || line.starts_with(' '));
+        let is_other =
+            |line: &&str| line.starts_with("      --") && !line.starts_with("      --t") || line.starts_with("  <");
+        assert_eq!(section.filter(is_other).collect::<Vec<_>>(), [""; 0], "{command}: no flags for TLS");
+    }
+}
+
+/// The help of a command, which has these words and no long lines.
+fn explained(mut binary: std::process::Command, command: &str, words: &str) -> String {
+    binary.args(command.split(' ')).arg("--help");
+    let help = text(binary);
+    for word in words.split(' ') {
+        assert!(help.contains(word), "{command}: {word} is not in:\n{help}");
+    }
+    let longest = help.lines().map(|line| line.chars().count()).max();
+    assert!(longest <= Some(100), "{command}: a line of {longest:?} characters");
+    help
+}
+
+#[test]
+fn commands_of_the_laboratory_explain_themselves() {
+    for (command, words) in [
         ("generate", "--events --keys --rate --burst --sites --home-share --late-share --late-max --seed --format"),
         ("eval", "EXPERIMENT --seed --runs --out --log --log-format --quick --json 20] Smaller codes"),
         ("bench", "cluster Redis tree durability copies moves slicings rivals"),
@@ -131,21 +157,24 @@ fn other_commands_explain_themselves() {
         ("bench tree", "--events --delay-ms --runs --json"),
         ("bench rivals", "--keys --runs --system --json cuckoo-1e-3 cuckoo-1e-8 generations map redis cuckoo-clock"),
         ("bench cluster", "--kind --events --runs --batch --calls-per-s --no-redis --no-tls --json"),
+        ("chaos", "run list"),
+        ("simulate", "--seeds --storms --doors --kind --claims --rights --trace --without --results --scale --picture"),
     ] {
-        let mut asked = firstseen();
-        asked.args(command.split(' ')).arg("--help");
-        let help = text(asked);
-        for word in words.split(' ') {
-            assert!(help.contains(word), "{command}: {word} is not in:\n{help}");
-        }
-        let longest = help.lines().map(|line| line.chars().count()).max();
-        assert!(longest <= Some(100), "{command}: a line of {longest:?} characters");
-        assert!(!help.contains("--end-with"), "{command} shows what only `up` needs");
-        let tls = help.split_once("\nTLS:\n").map_or("", |(_, below)| below);
-        let section = tls.lines().take_while(|line| line.is_empty() || line.starts_with(' '));
-        let is_other =
-            |line: &&str| line.starts_with("      --") && !line.starts_with("      --t") || line.starts_with("  <");
-        assert_eq!(section.filter(is_other).collect::<Vec<_>>(), [""; 0], "{command}: no flags for TLS");
+        explained(firstseen_lab(), command, words);
+    }
+    let mut command = firstseen_lab();
+    command.arg("--help");
+    let help = text(command);
+    for name in ["bench", "eval", "generate", "chaos", "simulate", "completions", "man"] {
+        assert!(help.contains(&format!("\n  {name} ")), "{name} is not in:\n{help}");
+    }
+}
+
+#[test]
+fn commands_that_have_moved_to_the_laboratory_are_found_again() {
+    for command in ["bench cluster --no-redis", "chaos run kill", "eval all", "generate --seed 1"] {
+        let name = command.split(' ').next().expect("a word");
+        Folder::new().run(command).fails(2, &[&format!("type `firstseen-lab {name}`")]);
     }
 }
 
@@ -199,24 +228,9 @@ fn the_commands_are_listed() {
     let mut command = firstseen();
     command.arg("--help");
     let help = text(command);
-    for name in [
-        "dedup",
-        "estimate",
-        "plan",
-        "up",
-        "top",
-        "node",
-        "cluster",
-        "filter",
-        "access",
-        "certs",
-        "bench",
-        "eval",
-        "generate",
-        "chaos",
-        "completions",
-        "man",
-    ] {
+    for name in
+        ["dedup", "estimate", "plan", "up", "top", "node", "cluster", "filter", "access", "certs", "completions", "man"]
+    {
         assert!(help.contains(&format!("\n  {name} ")), "{name} is not in:\n{help}");
     }
     let mut command = firstseen();

@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 
 use clap::CommandFactory;
 use firstseen_cli::args::Cli;
+use firstseen_lab::args::Lab;
 use yaml_rust2::{Yaml, YamlLoader};
 
 use crate::run::{Folder, firstseen};
@@ -50,8 +51,10 @@ fn every_command_has_a_man_page() {
     }
     let folder = Folder::new();
     folder.run("man --out pages").ok();
+    folder.run_lab("man --out pages").ok();
     let mut expected = Vec::new();
     pages(&Cli::command(), "", &mut expected);
+    pages(&Lab::command(), "", &mut expected);
     expected.sort();
     let mut written: Vec<String> = fs::read_dir(folder.path("pages"))
         .unwrap()
@@ -74,6 +77,8 @@ fn shells_complete_commands_and_flags() {
         let script = folder.run(&format!("completions {shell}")).ok().out;
         assert!(["safe-to-stop", "retry-horizon", "cell-bits"].iter().all(|word| script.contains(word)), "{shell}");
         folder.write(shell, script);
+        let script = folder.run_lab(&format!("completions {shell}")).ok().out;
+        assert!(["firstseen-lab", "rivals", "wrong-clocks"].iter().all(|word| script.contains(word)), "{shell}");
     }
     folder.run("completions tcsh").fails(2, &["bash"]);
     let script = folder.path("bash");

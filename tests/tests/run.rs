@@ -25,10 +25,23 @@ const BUILT: Option<&str> = match option_env!("CARGO_BIN_EXE_firstseen-under-tes
     None => option_env!("CARGO_BIN_EXE_firstseen"),
 };
 
+/// The binary `firstseen-lab` that cargo builds for these tests.
+const BUILT_LAB: Option<&str> = option_env!("CARGO_BIN_EXE_firstseen-lab-under-test");
+
 /// The binary, without a command; `FIRSTSEEN_BINARY` names another one.
 pub(crate) fn firstseen() -> Command {
     let built = || BUILT.expect("cargo builds the binary before the tests").into();
     let mut command = Command::new(std::env::var_os("FIRSTSEEN_BINARY").unwrap_or_else(built));
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// The binary `firstseen-lab` without a command, which finds the binary of [`firstseen`]; `FIRSTSEEN_LAB_BINARY` names
+/// another one.
+pub(crate) fn firstseen_lab() -> Command {
+    let built = || BUILT_LAB.expect("cargo builds the binary before the tests").into();
+    let mut command = Command::new(std::env::var_os("FIRSTSEEN_LAB_BINARY").unwrap_or_else(built));
+    command.env("FIRSTSEEN_BINARY", firstseen().get_program());
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
@@ -100,11 +113,29 @@ impl Folder {
         Ran::of(command.output().expect("the binary"))
     }
 
+    /// `firstseen-lab` with `arguments`, words parted by blanks, in this folder.
+    pub(crate) fn run_lab(&self, arguments: &str) -> Ran {
+        let mut command = firstseen_lab();
+        command.args(arguments.split_whitespace()).current_dir(self.0.path());
+        Ran::of(command.output().expect("the binary"))
+    }
+
     /// Runs `script` by a shell in this folder, where `firstseen` is the binary.
     pub(crate) fn shell(&self, script: &str) -> Ran {
+        let script = format!("firstseen() {{ \"$FIRSTSEEN_UNDER_TEST\" \"$@\"; }}\n{script}");
         let mut shell = Command::new("sh");
-        shell.arg("-euc").arg(format!("firstseen() {{ \"$FIRSTSEEN_UNDER_TEST\" \"$@\"; }}\n{script}"));
-        shell.env("FIRSTSEEN_UNDER_TEST", firstseen().get_program());
+        shell.arg("-euc").arg(script).env("FIRSTSEEN_UNDER_TEST", firstseen().get_program());
+        Ran::of(shell.current_dir(self.0.path()).stdin(Stdio::null()).output().expect("a shell"))
+    }
+
+    /// Runs `script` by a shell in this folder, where `firstseen` and `firstseen-lab` are the binaries.
+    pub(crate) fn shell_with_lab(&self, script: &str) -> Ran {
+        // The name of a function has no hyphen.
+        let script =
+            format!("alias firstseen-lab='\"$LAB_UNDER_TEST\"'\nalias firstseen='\"$FIRSTSEEN_BINARY\"'\n{script}");
+        let mut shell = Command::new("sh");
+        shell.arg("-euc").arg(script).env("LAB_UNDER_TEST", firstseen_lab().get_program());
+        shell.env("FIRSTSEEN_BINARY", firstseen().get_program());
         Ran::of(shell.current_dir(self.0.path()).stdin(Stdio::null()).output().expect("a shell"))
     }
 

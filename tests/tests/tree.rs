@@ -111,7 +111,7 @@ fn a_tree_is_shown_as_a_tree() {
 #[ignore = "minutes"]
 fn a_tree_can_be_measured_beside_a_flat_filter() {
     let folder = Folder::new();
-    let printed = folder.run("bench tree --events 10000 --delay-ms 2 --runs 1 --json").ok().out;
+    let printed = folder.run_lab("bench tree --events 10000 --delay-ms 2 --runs 1 --json").ok().out;
     let report: Value = serde_json::from_str(&printed).expect("JSON");
     let designs = report["designs"].as_array().expect("designs");
     assert_eq!(designs.len(), 3, "{report}");

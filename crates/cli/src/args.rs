@@ -45,7 +45,7 @@ pub enum Command {
     /// Say what a filter for a given load costs, before building it
     #[command(before_help = PLAN_EXAMPLES)]
     Plan(PlanArgs),
-    /// Clusters, and the papers' figures.
+    /// The commands for clusters.
     #[cfg(feature = "full")]
     #[command(flatten)]
     Full(FullCommand),

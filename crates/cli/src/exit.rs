@@ -15,12 +15,12 @@ pub const INTERRUPTED: u8 = 130;
 #[error("{0}")]
 pub struct UsageError(pub String);
 
-/// Prints why the run failed, unless the reader of its output has simply gone, and gives the exit code.
-pub fn failure(error: &anyhow::Error) -> ExitCode {
+/// Prints why a run of `program` failed, unless the reader of its output has gone, and returns the exit code.
+pub fn failure(program: &str, error: &anyhow::Error) -> ExitCode {
     if is_broken_pipe(error) {
         return ExitCode::SUCCESS;
     }
-    notice!("firstseen: {}", words(error));
+    notice!("{program}: {}", words(error));
     ExitCode::from(if is_usage(error) { USAGE } else { FAILED })
 }
 

@@ -8,18 +8,14 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use crate::access::{self, AccessArgs};
-use crate::bench::{self, BenchArgs};
 use crate::certs::{self, CertsArgs};
-use crate::chaos::{self, ChaosArgs};
 use crate::cluster::{self, ClusterArgs};
-use crate::eval::{self, EvalArgs};
 use crate::filter::{self, FilterCommandArgs};
-use crate::generate::{self, GenerateArgs};
 use crate::node::{self, NodeArgs};
 use crate::top::{self, TopArgs};
 use crate::up::{self, UpArgs};
 
-/// Commands for clusters, and for the papers' figures.
+/// Commands for clusters.
 #[derive(Debug, Subcommand)]
 pub enum FullCommand {
     /// Start a cluster of nodes on this machine, to try things on
@@ -36,14 +32,6 @@ pub enum FullCommand {
     Access(AccessArgs),
     /// Make certificates of a test authority
     Certs(CertsArgs),
-    /// Measure what this machine does
-    Bench(BenchArgs),
-    /// Reproduce the figures of the papers, with their formulas beside
-    Eval(EvalArgs),
-    /// Make a synthetic stream of events, to try filters with
-    Generate(GenerateArgs),
-    /// Watch nodes fail, and check every reply that producers got
-    Chaos(ChaosArgs),
 }
 
 /// Runs the command that was asked for.
@@ -55,13 +43,9 @@ pub fn run(command: FullCommand) -> anyhow::Result<ExitCode> {
         FullCommand::Up(args) => return up::run(&args),
         FullCommand::Node(args) => return node::run(&args),
         FullCommand::Cluster(args) => return cluster::run(&args, &mut stdout().lock()),
-        FullCommand::Eval(args) => return eval::run(&args, &mut stdout().lock()),
         FullCommand::Access(args) => return access::run(&args, &mut stdout().lock()),
-        FullCommand::Chaos(args) => return chaos::run(&args),
         FullCommand::Top(args) => top::run(&args, &mut stdout().lock()),
         FullCommand::Filter(args) => filter::run(&args, &mut stdout().lock()),
-        FullCommand::Bench(args) => bench::run(&args),
-        FullCommand::Generate(args) => generate::run(&args, &mut stdout().lock()),
         FullCommand::Certs(args) => certs::run(&args, &mut stdout().lock()),
     };
     done.map(|()| ExitCode::SUCCESS)

@@ -1,4 +1,5 @@
-//! Messages of a build without the feature `full` about the commands that it lacks.
+//! Messages about commands that this binary does not have: those of a build with the feature `full`, and those of
+//! `firstseen-lab`.
 //!
 //! Promises: a user who asks for such a command reads how to get it. Must not know: what the commands do.
 
@@ -9,47 +10,60 @@ pub(crate) const FULL_BUILD: &str = "`cargo build --release` makes one that has 
 
 /// The text below `firstseen --help`.
 #[cfg(not(feature = "full"))]
-pub(crate) const HELP: &str =
-    "This build leaves out clusters and the papers' figures: `cargo build --release` makes one that has everything.";
+pub(crate) const HELP: &str = "This build leaves out clusters: `cargo build --release` makes one that has everything.";
 /// A full build leaves nothing out.
 #[cfg(feature = "full")]
 pub(crate) const HELP: &str = "";
 
 /// The commands of a full build only.
-const NAMES: [&str; 11] =
-    ["up", "top", "node", "cluster", "filter", "access", "certs", "bench", "eval", "generate", "chaos"];
+const FULL: [&str; 7] = ["up", "top", "node", "cluster", "filter", "access", "certs"];
+/// Commands of `firstseen-lab` that `firstseen` had in version 0.1. Remove this list with version 0.3.
+const MOVED: [&str; 4] = ["bench", "chaos", "eval", "generate"];
 
-/// The message in place of `error`, where that is about a command which this build leaves out.
+/// The message in place of `error`, where that is about a command that another build or another binary has.
 pub(crate) fn remedy(error: &clap::Error) -> Option<String> {
-    if cfg!(feature = "full") { None } else { remedy_of_lean(error) }
+    remedy_of(error, if cfg!(feature = "full") { &[] } else { &FULL })
 }
 
-fn remedy_of_lean(error: &clap::Error) -> Option<String> {
+fn remedy_of(error: &clap::Error, left_out: &[&str]) -> Option<String> {
     let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand) else { return None };
-    let is_left_out = error.kind() == ErrorKind::InvalidSubcommand && NAMES.contains(&name.as_str());
-    is_left_out.then(|| format!("this build of firstseen leaves `{name}` out: {FULL_BUILD}"))
+    if error.kind() != ErrorKind::InvalidSubcommand {
+        return None;
+    }
+    if MOVED.contains(&name.as_str()) {
+        return Some(format!("`{name}` has moved to the binary `firstseen-lab`: type `firstseen-lab {name}`"));
+    }
+    left_out.contains(&name.as_str()).then(|| format!("this build of firstseen leaves `{name}` out: {FULL_BUILD}"))
 }
 
 #[cfg(all(test, feature = "full"))]
 mod tests {
     use clap::{Command, Subcommand};
 
-    use super::{NAMES, remedy_of_lean};
+    use super::{FULL, MOVED, remedy_of};
     use crate::full::FullCommand;
+
+    fn asked_of_lean(word: &str) -> Option<String> {
+        let lean = Command::new("firstseen").subcommand(Command::new("dedup")).subcommand_required(true);
+        remedy_of(&lean.try_get_matches_from(["firstseen", word, "cluster"]).unwrap_err(), &FULL)
+    }
 
     #[test]
     fn every_command_of_the_full_build_is_named() {
         let commands = FullCommand::augment_subcommands(Command::new("firstseen"));
-        assert_eq!(commands.get_subcommands().map(Command::get_name).collect::<Vec<_>>(), NAMES);
+        assert_eq!(commands.get_subcommands().map(Command::get_name).collect::<Vec<_>>(), FULL);
     }
 
     #[test]
     fn a_lean_build_that_is_asked_for_a_cluster_says_how_to_get_one() {
-        let ask = |word| {
-            let lean = Command::new("firstseen").subcommand(Command::new("dedup")).subcommand_required(true);
-            remedy_of_lean(&lean.try_get_matches_from(["firstseen", word]).unwrap_err())
-        };
-        assert!(ask("up").unwrap().contains("cargo build --release"));
-        assert_eq!(ask("upp"), None);
+        assert!(asked_of_lean("up").unwrap().contains("cargo build --release"));
+        assert_eq!(asked_of_lean("upp"), None);
+    }
+
+    #[test]
+    fn commands_that_have_moved_are_found_again() {
+        for name in MOVED {
+            assert!(asked_of_lean(name).unwrap().ends_with(&format!("type `firstseen-lab {name}`")));
+        }
     }
 }

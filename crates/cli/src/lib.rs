@@ -9,7 +9,8 @@
 //!
 //! Clusters: `node` runs a node, `up` several of them on one machine; `cluster` and `filter` administer through
 //! `cluster/connect`; `top` shows how one fares; `certs` makes certificates for all of them. A build without the feature `full`, which is quick to
-//! make, leaves these and the commands that measure out. [`manual`] writes what packages bring beside the binary.
+//! make, leaves these out. [`manual`] writes the files that packages ship with a binary. The crate `firstseen-lab` uses
+//! flags, messages, tables and the nodes of `up` from here.
 //!
 //! Promises: stdout carries records and nothing else; messages, progress and reports go to stderr or to the file of a
 //! flag. Must not know: how a filter works, how a format is cut.
@@ -24,27 +25,17 @@ pub mod terminal;
 pub mod access;
 pub mod args;
 #[cfg(feature = "full")]
-pub mod bench;
-#[cfg(feature = "full")]
 pub mod certs;
-#[cfg(feature = "full")]
-pub mod chaos;
 #[cfg(feature = "full")]
 pub mod cluster;
 pub mod dedup;
-#[cfg(feature = "full")]
-mod draws;
 pub mod estimate;
-#[cfg(feature = "full")]
-pub mod eval;
 pub mod exit;
 #[cfg(feature = "full")]
 pub mod filter;
 pub mod flags;
 #[cfg(feature = "full")]
 pub mod full;
-#[cfg(feature = "full")]
-pub mod generate;
 pub mod input;
 mod kind;
 mod left_out;

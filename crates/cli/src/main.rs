@@ -8,6 +8,6 @@ use firstseen_cli::exit::failure;
 fn main() -> ExitCode {
     match firstseen_cli::run(Cli::of_process()) {
         Ok(code) => code,
-        Err(error) => failure(&error),
+        Err(error) => failure("firstseen", &error),
     }
 }

@@ -11,31 +11,38 @@ use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 
-/// Flags of `firstseen completions`.
+/// Flags of `completions`.
 #[derive(Debug, Args)]
 pub struct CompletionsArgs {
     /// The shell that they are for
     pub shell: Shell,
 }
 
-/// Flags of `firstseen man`.
+/// Flags of `man`.
 #[derive(Debug, Args)]
 pub struct ManArgs {
-    /// Folder for the pages, `firstseen.1` and one of each command below; it is made where it is missing
+    /// Folder for the pages, one of the program and one of each command below; it is made where it is missing
     #[arg(long, value_name = "DIR")]
     pub out: PathBuf,
 }
 
 /// Writes completions of `command` for a shell.
-pub(crate) fn completions(args: &CompletionsArgs, mut command: Command, out: &mut impl Write) -> anyhow::Result<()> {
+///
+/// # Errors
+/// `out` cannot be written to.
+pub fn completions(args: &CompletionsArgs, mut command: Command, out: &mut impl Write) -> anyhow::Result<()> {
     // Into memory first: the generator does not return what goes wrong when it writes.
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut command, "firstseen", &mut script);
+    let name = command.get_name().to_owned();
+    clap_complete::generate(args.shell, &mut command, name, &mut script);
     out.write_all(&script).context("cannot write the completions")
 }
 
 /// Writes the man pages of `command` and of all commands below it.
-pub(crate) fn man(args: &ManArgs, command: Command) -> anyhow::Result<()> {
+///
+/// # Errors
+/// The folder or a page cannot be written.
+pub fn man(args: &ManArgs, command: Command) -> anyhow::Result<()> {
     fs::create_dir_all(&args.out).with_context(|| format!("cannot make the folder {}", args.out.display()))?;
     let mut command = command.disable_help_subcommand(true);
     command.build();

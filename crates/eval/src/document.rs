@@ -1,9 +1,11 @@
-//! The results of one experiment: the JSON document of `firstseen eval`.
+//! The results of one experiment: the JSON document of `firstseen-lab eval`.
 //!
 //! Promises: every number of the picture is in the document, and every point that has an expected value is judged; the
 //! more points a document has, the wider their bands are. Must not know: how points were measured, pictures.
 
 use serde::{Deserialize, Serialize};
+
+pub use firstseen_picture::{Axis, Line, Panel, Point, Series};
 
 use crate::stats::{Estimate, Judged, SHOWN};
 
@@ -33,83 +35,6 @@ pub struct Parameter {
     pub name: String,
     /// Its value.
     pub value: serde_json::Value,
-}
-
-/// An axis.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Axis {
-    /// The quantity on the axis, with its unit.
-    pub label: String,
-    /// Whether it is logarithmic.
-    pub is_log: bool,
-}
-
-impl Axis {
-    /// Equal distances for equal differences.
-    pub fn linear(label: &str) -> Self {
-        Self { label: label.to_owned(), is_log: false }
-    }
-
-    /// Equal distances for equal ratios.
-    pub fn log(label: &str) -> Self {
-        Self { label: label.to_owned(), is_log: true }
-    }
-}
-
-/// One place of a series.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Point {
-    /// Place on the axis.
-    pub x: f64,
-    /// Measured, mean over seeds.
-    pub mean: f64,
-    /// Lower end of the 95 % interval of the mean.
-    pub low: f64,
-    /// Upper end, likewise.
-    pub high: f64,
-    /// Events, or other things that were counted, over all seeds together.
-    pub samples: u64,
-    /// The value by the formula of the series.
-    pub expected: Option<f64>,
-    /// The value in the paper.
-    pub printed: Option<f64>,
-    /// Whether the measured agrees with the expected.
-    pub verdict: Judged,
-}
-
-/// Points that are measured in one way, with one formula.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Series {
-    /// What is measured, in a few words: the legend.
-    pub name: String,
-    /// The formula of the expected values, with its source; none where there is none.
-    pub formula: Option<String>,
-    /// In the order of x.
-    pub points: Vec<Point>,
-}
-
-/// A line without measurements: another formula, a bound.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Line {
-    /// What it shows: the legend.
-    pub name: String,
-    /// x and y, in the order of x.
-    pub points: Vec<(f64, f64)>,
-}
-
-/// One pair of axes.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Panel {
-    /// What it shows.
-    pub title: String,
-    /// Horizontal.
-    pub x: Axis,
-    /// Vertical.
-    pub y: Axis,
-    /// What was measured.
-    pub series: Vec<Series>,
-    /// Lines without measurements.
-    pub lines: Vec<Line>,
 }
 
 /// One experiment.

@@ -13,7 +13,6 @@ mod measure;
 mod nodes;
 mod number;
 pub mod page;
-pub mod picture;
 pub mod results;
 pub mod stats;
 pub mod stream;

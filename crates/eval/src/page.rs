@@ -126,7 +126,7 @@ fn section(page: &mut String, document: &Document) {
     push(page, format_args!("<h2 id=\"{name}\">{title}</h2>\n<p>{}</p>\n", escaped(&document.paragraph)));
     let picture = escaped(&picture_name(&document.name));
     // On a narrow screen a picture is scrolled, not shrunk until it cannot be read.
-    let width_min = crate::picture::width(document) * 3 / 4;
+    let width_min = firstseen_picture::width(&document.panels) * 3 / 4;
     push(
         page,
         format_args!(

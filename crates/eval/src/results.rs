@@ -15,7 +15,7 @@ use crate::stats::Judged;
 /// ```
 /// use firstseen_eval::page::Heading;
 /// use firstseen_eval::results::markdown;
-/// let made = "Made by `firstseen eval all`.".to_owned();
+/// let made = "Made by `firstseen-lab eval all`.".to_owned();
 /// assert!(markdown(&Heading { made, ..Heading::default() }, &[]).contains("\n\nMade by"));
 /// ```
 pub fn markdown(heading: &Heading, documents: &[Document]) -> String {

@@ -12,7 +12,7 @@
 //! Promises: formulas beside the functions; the same numbers give the same verdict. Must not know: what was measured.
 
 use firstseen_filter::rates::band;
-use serde::{Deserialize, Serialize};
+pub use firstseen_picture::Judged;
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
 /// The confidence of intervals that are shown.
@@ -34,18 +34,6 @@ pub struct Counts {
     pub successes: u64,
     /// Trials.
     pub trials: u64,
-}
-
-/// How one point is judged.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Judged {
-    /// As expected, within chance.
-    In,
-    /// Not as expected.
-    Out,
-    /// There is no expected value.
-    NotJudged,
 }
 
 /// A mean over runs, with its error.

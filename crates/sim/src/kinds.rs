@@ -6,7 +6,7 @@ use firstseen_routing::Slicing;
 
 use crate::alteration::Alteration;
 use crate::dice::Dice;
-use crate::kind_name::{CUCKOO, kind_of};
+use crate::kind_name::kind_of;
 use crate::scenario::{Nemesis, Scenario};
 use crate::tree::Tree;
 
@@ -14,11 +14,6 @@ use crate::tree::Tree;
 const OF_KINDS: u64 = 0x3_14D5 << 32;
 /// Slicings that leave events whole.
 const WHOLE_SLICINGS: [&str; 2] = ["none", "horizontal:5"];
-
-/// The kind that can be asked for by this name.
-pub(crate) fn asked(name: &str) -> Option<&'static str> {
-    (name == CUCKOO).then_some(CUCKOO)
-}
 
 impl Scenario {
     /// The same with a filter of kind `kind`, whose cells can neither be divided nor folded: a slicing that divides cells
@@ -52,8 +47,9 @@ mod tests {
 
     use super::*;
     use crate::alterations;
-    use crate::asked::Family;
     use crate::cluster;
+    use crate::family::Family;
+    use crate::kind_name::CUCKOO;
 
     #[test]
     fn every_scenario_can_have_the_kind() {

@@ -6,13 +6,12 @@
 //! much as can. Must not know: how figures are shown.
 
 mod board;
-pub mod command;
 mod counts;
 mod course;
 pub mod figures;
 mod load;
-mod picture;
-mod table;
+pub mod picture;
+pub mod table;
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};

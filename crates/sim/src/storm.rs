@@ -217,7 +217,7 @@ impl Storm<'_> {
     }
 
     /// No message reaches the node or leaves it, and its clock stands still. Its timers go on, as a host of the
-    /// simulation cannot be stopped; `firstseen chaos run pause` stops a real process.
+    /// simulation cannot be stopped; `firstseen-lab chaos run pause` stops a real process.
     async fn pause(&self, node: usize, dice: &mut Dice) {
         let machine = &self.torment.machines[node];
         let others: Vec<String> = self.hosts().filter(|host| *host != node_name(node)).collect();

@@ -20,7 +20,7 @@ use nix::sys::signal::{Signal, killpg};
 use nix::unistd::Pid;
 
 use crate::ports::free_ports;
-use crate::run::{Folder, example, example_text, firstseen};
+use crate::run::{Folder, example, example_text, firstseen, firstseen_lab};
 
 /// Ports of a stage.
 const PORTS: u16 = 100;
@@ -28,12 +28,13 @@ const PORTS: u16 = 100;
 /// Lines of a web log: enough for repeats.
 const LINES: usize = 1_000;
 
-/// `cargo run FLAGS -- WORDS` runs the binary with these words, and ignores the flags for cargo: profiles and features
+/// `cargo run FLAGS -- WORDS` runs `firstseen`, or the binary of the package `firstseen-lab`, with these words, and ignores the flags for cargo: profiles and features
 /// are those of the test. A page has to leave other uses of cargo out.
 const CARGO: &str = r#"#!/bin/sh
 refuse() { echo "cargo: $*" >&2; exit 1; }
 has() { grep -q "^$2" "$SOURCES/$1/Cargo.toml" || refuse "$1/Cargo.toml has no line that begins with $2"; }
 [ "$1" = run ] || refuse "the stage has no $1"
+program=firstseen
 shift
 while [ "$1" != -- ]; do
     case "$1" in
@@ -41,13 +42,19 @@ while [ "$1" != -- ]; do
         --no-default-features) has crates/cli 'default = ' ;;
         --features) shift; has crates/cli "$1 = \[" ;;
         --profile) shift; has . "\[profile\.$1\]" ;;
-        -p) shift; [ "$1" = firstseen-cli ] || refuse "the stage has one program, and no $1" ;;
+        -p)
+            shift
+            case "$1" in
+                firstseen-cli) program=firstseen ;;
+                firstseen-lab) program=firstseen-lab ;;
+                *) refuse "the stage has no program of $1" ;;
+            esac ;;
         *) refuse "the stage does not know '$1' before --" ;;
     esac
     shift
 done
 shift
-exec firstseen "$@"
+exec "$program" "$@"
 "#;
 
 /// `tail -f` ends here at the end of the file.
@@ -82,6 +89,7 @@ pub(crate) fn play(script: impl FnOnce(u16) -> String, patience: Duration) -> Pl
     let path = std::env::var("PATH").unwrap_or_default();
     shell.env("PATH", format!("{}:{path}", folder.path("bin").display())).env("TERM", "dumb");
     shell.env("TLS", "--tls-ca certs/ca.pem --tls-cert certs/admin.pem --tls-key certs/admin.key");
+    shell.env("FIRSTSEEN_BINARY", firstseen().get_program());
     shell.env("SOURCES", Path::new(env!("CARGO_MANIFEST_DIR")).join(".."));
     let child = shell.process_group(0).stdin(stdin).stdout(out).stderr(err).spawn().expect("a shell");
     let mut group = Group(child);
@@ -135,6 +143,7 @@ fn lay_out(folder: &Folder, base: u16) {
         fs::create_dir(folder.path(name)).expect("a folder");
     }
     symlink(firstseen().get_program(), folder.path("bin/firstseen")).expect("a link");
+    symlink(firstseen_lab().get_program(), folder.path("bin/firstseen-lab")).expect("a link");
     symlink(Path::new(&example("")), folder.path("examples/data")).expect("a link");
     for (name, text) in [("bin/cargo", CARGO), ("bin/tail", TAIL)] {
         folder.write(name, text);

@@ -167,7 +167,7 @@ fn nodes_of_two_versions_keep_every_promise_together() {
         return;
     };
     let folder = Folder::new();
-    let ran = folder.run(&format!("chaos run upgrade --json --older {}", Path::new(&older).display()));
+    let ran = folder.run_lab(&format!("chaos run upgrade --json --older {}", Path::new(&older).display()));
     let judgement: Value =
         serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {}{}", ran.out, ran.err));
     assert_eq!((ran.code, &judgement["broken"]), (Some(0), &Value::Array(Vec::new())), "{judgement}");

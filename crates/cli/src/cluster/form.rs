@@ -16,7 +16,7 @@ const ASK: Duration = Duration::from_millis(50);
 
 /// Waits for the nodes at `addresses`, lets those that belong to no cluster join, and waits until all of them know each
 /// other. Returns the cluster's id.
-pub(crate) async fn form(any: &Operator, addresses: &[String], patience: Duration) -> anyhow::Result<String> {
+pub async fn form(any: &Operator, addresses: &[String], patience: Duration) -> anyhow::Result<String> {
     let deadline = Instant::now() + patience;
     let any = any.within(patience);
     let (mut members, mut others) = (Vec::new(), Vec::new());

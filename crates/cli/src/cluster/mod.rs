@@ -30,7 +30,7 @@ use crate::flags::tls::TlsArgs;
 use connect::{Operator, fresh_id};
 
 pub use backup::BackupArgs;
-pub(crate) use form::form;
+pub use form::form;
 pub use moves::{DrainArgs, RebalanceArgs};
 pub use recover::RecoverArgs;
 pub use restore::RestoreArgs;
@@ -40,7 +40,7 @@ pub(crate) use status::{filters_json, filters_text, hex};
 pub use upgrade::UpgradeArgs;
 
 /// How long nodes may take to start and agree.
-pub(crate) const FORM: Duration = Duration::from_secs(60);
+pub const FORM: Duration = Duration::from_secs(60);
 /// How long the other nodes may take to learn that a node which has joined has started.
 const STARTED_MAX: Duration = Duration::from_secs(20);
 /// How long `status` looks for a leader before it says that there is none: an election, and a bit.

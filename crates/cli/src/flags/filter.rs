@@ -185,7 +185,7 @@ fn parse_lateness(text: &str) -> Result<LatenessArg, String> {
 }
 
 /// `90s`, `24h`, `0`, in milliseconds.
-pub(crate) fn parse_duration_ms(text: &str) -> Result<u64, String> {
+pub fn parse_duration_ms(text: &str) -> Result<u64, String> {
     match text.parse() {
         Ok(Window::Duration(ms)) => Ok(ms),
         _ if text.trim_end_matches(char::is_alphabetic) == "0" => Ok(0),

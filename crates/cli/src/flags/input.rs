@@ -140,7 +140,11 @@ impl fmt::Debug for Looked {
     }
 }
 
-pub(crate) fn parse_format(name: &str) -> Result<RecordFormat, String> {
+/// Parses the name of a format.
+///
+/// # Errors
+/// The names of all formats, if there is none of this name.
+pub fn parse_format(name: &str) -> Result<RecordFormat, String> {
     name.parse().map_err(|error: firstseen_records::ConfigError| error.to_string())
 }
 

@@ -14,7 +14,7 @@ use crate::exit::{FAILED, UsageError};
 /// How long each step may take.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Bytes of an answer: a status line, some headers and a sentence.
-pub(crate) const ANSWER_BYTES_MAX: u64 = 16 << 10;
+pub const ANSWER_BYTES_MAX: u64 = 16 << 10;
 
 /// Runs `firstseen node health`.
 pub(super) fn run(args: &HealthArgs) -> anyhow::Result<ExitCode> {
@@ -48,7 +48,7 @@ pub(crate) fn not_ready(address: &str) -> anyhow::Result<Option<String>> {
 }
 
 /// The answer to a request for `path`, up to `bytes_max` of it.
-pub(crate) fn get(address: &str, path: &str, bytes_max: u64) -> anyhow::Result<String> {
+pub fn get(address: &str, path: &str, bytes_max: u64) -> anyhow::Result<String> {
     let mut addresses = address.to_socket_addrs()?;
     let Some(found) = addresses.next() else { bail!("`{address}` names no address") };
     let mut stream = TcpStream::connect_timeout(&found, PATIENCE)?;

@@ -6,7 +6,7 @@
 pub mod config_file;
 mod dates;
 mod freed_memory;
-pub(crate) mod health;
+pub mod health;
 mod log;
 mod machine;
 mod open_files;

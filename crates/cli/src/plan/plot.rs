@@ -7,10 +7,8 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::Context;
-use firstseen_eval::document::{Axis, Document, Line, Panel, Point, Series, Source};
-use firstseen_eval::picture;
-use firstseen_eval::stats::Judged;
 use firstseen_filter::{Kind, Window};
+use firstseen_picture::{Axis, Judged, Line, Panel, Point, Series};
 
 use super::{Costs, PlanArgs, compared, kinds_for, memory, refused};
 use crate::text::numbers::grouped;
@@ -56,8 +54,14 @@ pub(super) fn draw(args: &PlanArgs, window: &Window, kind: Option<Kind>, path: &
         lines.push(Line { name: reference.name.to_owned(), points: rates().map(|rate| (rate, bytes)).collect() });
     }
     let unit = in_one_unit(&mut series, &mut lines);
-    let svg = picture::svg(&document(events, unit, series, lines))
-        .map_err(|error| anyhow::anyhow!("the picture: {error}"))?;
+    let panel = Panel {
+        title: format!("Memory for {} different events in a window", grouped(events)),
+        x: Axis::log("false positives: new events called duplicates"),
+        y: Axis::log(&format!("memory, {unit}")),
+        series,
+        lines,
+    };
+    let svg = firstseen_picture::svg(&[panel]).map_err(|error| anyhow::anyhow!("the picture: {error}"))?;
     fs::write(path, svg).with_context(|| format!("cannot write {}", path.display()))
 }
 
@@ -85,24 +89,4 @@ fn in_one_unit(series: &mut [Series], lines: &mut [Line]) -> &'static str {
         *bytes /= unit_bytes;
     }
     unit
-}
-
-fn document(events: u64, unit: &str, series: Vec<Series>, lines: Vec<Line>) -> Document {
-    let title = format!("Memory for {} different events in a window", grouped(events));
-    Document {
-        name: "plan".to_owned(),
-        title: title.clone(),
-        paragraph: String::new(),
-        source: Source { paper: String::new(), section: String::new(), figure: String::new() },
-        parameters: Vec::new(),
-        seeds: Vec::new(),
-        panels: vec![Panel {
-            title,
-            x: Axis::log("false positives: new events called duplicates"),
-            y: Axis::log(&format!("memory, {unit}")),
-            series,
-            lines,
-        }],
-        notes: Vec::new(),
-    }
 }

@@ -149,7 +149,7 @@ pub fn seed<D: Definition>(asked: Option<u64>, saved: Option<&SavedState<D>>) ->
 }
 
 /// A random seed.
-pub(crate) fn drawn_seed() -> u64 {
+pub fn drawn_seed() -> u64 {
     // The standard library keys its hash maps from the system's randomness.
     RandomState::new().build_hasher().finish()
 }

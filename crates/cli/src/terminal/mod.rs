@@ -11,5 +11,5 @@ pub mod progress;
 #[cfg(feature = "full")]
 pub(crate) mod signals;
 #[cfg(feature = "full")]
-pub(crate) mod steps;
+pub mod steps;
 pub mod stop;

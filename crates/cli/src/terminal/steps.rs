@@ -7,13 +7,13 @@ use indicatif::{ProgressBar, ProgressStyle};
 use crate::terminal::progress::target;
 
 /// The progress of a known number of steps on a terminal; nothing where there is none.
-pub(crate) struct Steps {
+pub struct Steps {
     bar: ProgressBar,
 }
 
 impl Steps {
     /// So many steps of what `unit` names; nothing is drawn where records go to a terminal.
-    pub(crate) fn new(steps: u64, unit: &'static str, records_on_stdout: bool) -> Self {
+    pub fn new(steps: u64, unit: &'static str, records_on_stdout: bool) -> Self {
         let bar = ProgressBar::with_draw_target(Some(steps), target(records_on_stdout));
         if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {msg} {elapsed}") {
             bar.set_style(style);
@@ -23,7 +23,7 @@ impl Steps {
     }
 
     /// So many steps are left.
-    pub(crate) fn left(&self, left: u64) {
+    pub fn left(&self, left: u64) {
         let steps = self.bar.length().unwrap_or(left).max(left);
         self.bar.set_length(steps);
         self.bar.set_position(steps - left);
@@ -38,12 +38,12 @@ impl Steps {
     }
 
     /// Prints a line without disturbing the bar.
-    pub(crate) fn note(&self, line: &str) {
+    pub fn note(&self, line: &str) {
         self.bar.suspend(|| notice!("{line}"));
     }
 
     /// Removes the bar.
-    pub(crate) fn end(&self) {
+    pub fn end(&self) {
         self.bar.finish_and_clear();
     }
 }

@@ -32,7 +32,7 @@ pub(crate) fn wrapped(value: &str) -> String {
 
 /// `text` in lines of at most a hundred letters, broken at blanks; those after the first are indented by `indent`.
 #[cfg(feature = "full")]
-pub(crate) fn folded(text: &str, indent: usize) -> String {
+pub fn folded(text: &str, indent: usize) -> String {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
         match lines.last_mut() {

@@ -2,9 +2,9 @@
 //!
 //! Promises: the same value gives the same text. Must not know: what a value means.
 
-pub(crate) mod lines;
+pub mod lines;
 pub(crate) mod look;
-pub(crate) mod numbers;
+pub mod numbers;
 pub mod size;
 #[cfg(feature = "full")]
-pub(crate) mod table;
+pub mod table;

@@ -3,7 +3,7 @@
 //! Promises: a count has its thousands parted; a rate has no sign. Must not know: what is counted.
 
 /// `1234567` as `1,234,567`.
-pub(crate) fn grouped(number: u64) -> String {
+pub fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::new();
     for (index, digit) in digits.char_indices() {

@@ -5,25 +5,25 @@
 use firstseen_records::printable;
 
 /// Rows under a heading.
-pub(crate) struct Table {
+pub struct Table {
     rows: Vec<Vec<String>>,
 }
 
 impl Table {
     /// A table without rows.
-    pub(crate) fn new(heading: &[&str]) -> Self {
+    pub fn new(heading: &[&str]) -> Self {
         Self { rows: vec![heading.iter().map(|name| (*name).to_owned()).collect()] }
     }
 
     /// Adds a row.
-    pub(crate) fn row<const COLUMNS: usize>(&mut self, row: [String; COLUMNS]) {
+    pub fn row<const COLUMNS: usize>(&mut self, row: [String; COLUMNS]) {
         self.rows.push(row.iter().map(|cell| printable(cell)).collect());
     }
 
     /// The table, each row on a line.
     ///
     /// The last column is not filled up.
-    pub(crate) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or(0);
         let letters = |cell: &String| cell.chars().count();
         let width = |column: usize| self.rows.iter().filter_map(|row| row.get(column)).map(letters).max().unwrap_or(0);

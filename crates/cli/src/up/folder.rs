@@ -37,7 +37,7 @@ const PRODUCER: &str = "local";
 const CERTIFICATE_DAYS: u16 = 365;
 
 /// A folder that no other process uses.
-pub(crate) struct Folder {
+pub struct Folder {
     path: PathBuf,
     description: Description,
     /// Locked for as long as this lives.
@@ -63,41 +63,45 @@ struct Description {
 /// A node of a local cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct LocalNode {
+pub struct LocalNode {
     /// The name of the node and of its folder.
-    pub(crate) name: String,
+    pub name: String,
     /// Its site.
     #[serde(default = "default_site")]
-    pub(crate) site: String,
+    pub site: String,
     port: u16,
     http_port: u16,
 }
 
 impl LocalNode {
     /// The address on which it listens.
-    pub(crate) fn address(&self) -> String {
+    pub fn address(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
 
     /// The address on which it serves health and metrics.
-    pub(crate) fn http_address(&self) -> String {
+    pub fn http_address(&self) -> String {
         format!("127.0.0.1:{}", self.http_port)
     }
 }
 
 /// What the flags ask of a folder; without flags, it stays as it is.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
-    pub(crate) nodes: Option<usize>,
+pub struct Asked {
+    /// The number of nodes.
+    pub nodes: Option<usize>,
     /// The site of each node; empty where no flag gives sites.
-    pub(crate) sites: Vec<String>,
-    pub(crate) port: Option<u16>,
-    pub(crate) tls: bool,
+    pub sites: Vec<String>,
+    /// The first port of the nodes.
+    pub port: Option<u16>,
+    /// Whether nodes ask for certificates.
+    pub tls: bool,
     /// The port of a door for Redis clients.
-    pub(crate) redis: Option<u16>,
+    pub redis: Option<u16>,
     /// The port of a door for HTTP clients.
-    pub(crate) http_api: Option<u16>,
-    pub(crate) memory: ByteSize,
+    pub http_api: Option<u16>,
+    /// The memory of a node for cells.
+    pub memory: ByteSize,
 }
 
 impl Asked {
@@ -149,7 +153,7 @@ impl Folder {
     ///
     /// # Errors
     /// [`UsageError`] where it holds other files, or has another number of nodes or ports, or is in use.
-    pub(crate) fn open(path: &Path, asked: Asked) -> anyhow::Result<Self> {
+    pub fn open(path: &Path, asked: Asked) -> anyhow::Result<Self> {
         let shown = path.display();
         asked.check()?;
         check_ours(path)?;
@@ -198,7 +202,7 @@ impl Folder {
     }
 
     /// Flags for operators and for producers, where nodes ask for certificates.
-    pub(crate) fn tls(&self, name: &str) -> TlsArgs {
+    pub fn tls(&self, name: &str) -> TlsArgs {
         let file = |name: &str| self.description.tls.then(|| self.certificates().join(name));
         let (cert, key) = (format!("{name}.pem"), format!("{name}.key"));
         TlsArgs { tls_ca: file("ca.pem"), tls_cert: file(&cert), tls_key: file(&key), token_file: None }
@@ -231,7 +235,7 @@ impl Folder {
     }
 
     /// Its nodes.
-    pub(crate) fn nodes(&self) -> &[LocalNode] {
+    pub fn nodes(&self) -> &[LocalNode] {
         &self.description.nodes
     }
 

@@ -26,9 +26,10 @@ use crate::terminal::signals::Signals;
 use crate::text::look::Look;
 use crate::text::size::ByteSize;
 use door::{CLICKS, LocalDoor};
-pub(crate) use folder::{Asked, Folder, LocalNode, first_http};
+pub(crate) use folder::first_http;
+pub use folder::{Asked, Folder, LocalNode};
 use http_door::LocalHttpDoor;
-pub(crate) use processes::{Processes, this_program};
+pub use processes::Processes;
 
 /// More nodes than this make no sense on one machine.
 const NODES_MAX: i64 = 64;

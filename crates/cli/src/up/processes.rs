@@ -21,7 +21,7 @@ const END: Duration = Duration::from_secs(12);
 const LINES: usize = 5;
 
 /// One process a node.
-pub(crate) struct Processes(Vec<Process>);
+pub struct Processes(Vec<Process>);
 
 struct Process {
     name: String,
@@ -31,28 +31,21 @@ struct Process {
     has_ended: bool,
 }
 
-/// The program that runs.
-///
-/// # Errors
-/// Where the system does not say.
-pub(crate) fn this_program() -> anyhow::Result<PathBuf> {
-    std::env::current_exe().context("cannot find the program itself")
-}
-
 impl Processes {
     /// Starts a node for each configuration of `folder`.
     ///
     /// # Errors
     /// Where a process cannot be started; the others are ended.
     pub(crate) fn start(folder: &Folder) -> anyhow::Result<Self> {
-        Self::start_as(folder, &this_program()?)
+        let this = std::env::current_exe().context("cannot find the program itself")?;
+        Self::start_as(folder, &this)
     }
 
-    /// As [`Self::start`], by another program.
+    /// Starts a node of the binary `program` for each configuration of `folder`.
     ///
     /// # Errors
-    /// The same.
-    pub(crate) fn start_as(folder: &Folder, program: &Path) -> anyhow::Result<Self> {
+    /// Where a process cannot be started; the others are ended.
+    pub fn start_as(folder: &Folder, program: &Path) -> anyhow::Result<Self> {
         let mut processes = Self(Vec::new());
         for node in folder.nodes() {
             processes.0.push(Process::start(folder, node, program)?);
@@ -64,7 +57,7 @@ impl Processes {
     ///
     /// # Errors
     /// Where there is no such process.
-    pub(crate) fn set_program(&mut self, index: usize, program: &Path) -> anyhow::Result<()> {
+    pub fn set_program(&mut self, index: usize, program: &Path) -> anyhow::Result<()> {
         self.0.get_mut(index).context("no such node")?.program = program.to_owned();
         Ok(())
     }
@@ -73,7 +66,7 @@ impl Processes {
     ///
     /// # Errors
     /// Where it cannot be started.
-    pub(crate) fn start_one(&mut self, folder: &Folder, index: usize) -> anyhow::Result<()> {
+    pub fn start_one(&mut self, folder: &Folder, index: usize) -> anyhow::Result<()> {
         let node = folder.nodes().get(index).context("no such node")?;
         let process = self.0.get_mut(index).context("no such node")?;
         *process = Process::start(folder, node, &process.program)?;
@@ -84,7 +77,7 @@ impl Processes {
     ///
     /// # Errors
     /// Where there is no such process.
-    pub(crate) fn kill_one(&mut self, index: usize) -> anyhow::Result<()> {
+    pub fn kill_one(&mut self, index: usize) -> anyhow::Result<()> {
         self.signal_one(index, Signal::SIGKILL)?;
         let process = self.0.get_mut(index).context("no such node")?;
         process.has_ended = process.child.wait().is_ok();
@@ -95,7 +88,7 @@ impl Processes {
     ///
     /// # Errors
     /// Where it does not end in time.
-    pub(crate) fn end_one(&mut self, index: usize, patience: Duration) -> anyhow::Result<()> {
+    pub fn end_one(&mut self, index: usize, patience: Duration) -> anyhow::Result<()> {
         self.signal_one(index, Signal::SIGTERM)?;
         let (begun, process) = (std::time::Instant::now(), self.0.get_mut(index).context("no such node")?);
         while process.look().is_none() && !process.has_ended {
@@ -132,7 +125,7 @@ impl Processes {
     ///
     /// # Errors
     /// Where there is no such process.
-    pub(crate) fn signal_one(&self, index: usize, signal: Signal) -> anyhow::Result<()> {
+    pub fn signal_one(&self, index: usize, signal: Signal) -> anyhow::Result<()> {
         let process = self.0.get(index).context("no such node")?;
         kill(Pid::from_raw(i32::try_from(process.child.id())?), signal)?;
         Ok(())

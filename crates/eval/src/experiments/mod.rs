@@ -133,7 +133,7 @@ mod tests {
             assert!(document.count(Judged::In) > 0, "{} judges nothing", experiment.name);
             let json = serde_json::to_string(document).unwrap();
             assert_eq!(serde_json::from_str::<Document>(&json).unwrap(), *document, "every number is finite");
-            let picture = crate::picture::svg(document).unwrap();
+            let picture = firstseen_picture::svg(&document.panels).unwrap();
             assert!(!picture.contains("NaN"), "{}", experiment.name);
         }
     }

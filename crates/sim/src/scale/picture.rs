@@ -2,8 +2,7 @@
 //!
 //! Promises: a line for each way of slicing, over the number of nodes. Must not know: how figures are counted.
 
-use firstseen_eval::document::{Axis, Document, Line, Panel, Source};
-use firstseen_eval::picture;
+use firstseen_picture::{Axis, Line, Panel};
 
 use super::figures::Figures;
 
@@ -11,7 +10,7 @@ use super::figures::Figures;
 ///
 /// # Errors
 /// Those of the drawing library.
-pub(super) fn svg(all: &[Figures]) -> Result<String, String> {
+pub fn svg(all: &[Figures]) -> Result<String, String> {
     let panels = vec![
         panel(all, "Bytes between nodes, for a known event", "bytes", |figures| figures.known.bytes_per_event),
         panel(all, "Visits of a message, known events", "visits", |Figures { known, .. }| {
@@ -20,17 +19,7 @@ pub(super) fn svg(all: &[Figures]) -> Result<String, String> {
         panel(all, "Links that carry events", "ordered pairs of nodes", |figures| figures.known.links as f64),
         panel(all, "Bytes of one change of the map, between nodes", "bytes", |figures| figures.cluster.change.bytes),
     ];
-    let document = Document {
-        name: "scale".to_owned(),
-        title: "What a cluster costs as it grows".to_owned(),
-        paragraph: String::new(),
-        source: Source { paper: String::new(), section: String::new(), figure: String::new() },
-        parameters: Vec::new(),
-        seeds: Vec::new(),
-        panels,
-        notes: Vec::new(),
-    };
-    picture::svg(&document)
+    firstseen_picture::svg(&panels)
 }
 
 fn panel(all: &[Figures], title: &str, unit: &str, value: impl Fn(&Figures) -> f64) -> Panel {

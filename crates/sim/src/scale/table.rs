@@ -7,7 +7,7 @@ use std::fmt::Write;
 use super::figures::{Change, ClusterFigures, Figures, Flow};
 
 /// One table of what events cost, one of their load on each node and link, and one of what clusters do.
-pub(super) fn markdown(all: &[Figures]) -> String {
+pub fn markdown(all: &[Figures]) -> String {
     let mut text = String::from(
         "| nodes | slicing | positions | events | visits | messages | bytes | visits a message |\n\
          |---|---|---|---|---|---|---|---|\n",

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::common::{carried_out, is_found};
 use firstseen_routing::Reason;
 use firstseen_routing::rules::Rule;
-use firstseen_sim::asked::Family;
+use firstseen_sim::family::Family;
 use firstseen_sim::producers::undecided;
 
 const SEEDS: Range<u64> = 0..25;
@@ -22,7 +22,10 @@ fn wrong_times_of_some_break_no_law_for_others() {
         let scenario = broken_times.without(None, seed);
         let (run, fault) = carried_out(&scenario);
         if let Some(fault) = fault {
-            panic!("{scenario}: {fault}\nagain: cargo run -p firstseen-sim -- --broken-times {seed}..{}", seed + 1);
+            panic!(
+                "{scenario}: {fault}\nagain: cargo run -p firstseen-lab -- simulate --broken-times {seed}..{}",
+                seed + 1
+            );
         }
         let undecided = undecided(&run.history);
         let counted = |reason: Reason| undecided.get(&reason).copied().unwrap_or(0);

@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::common::{OtherSeeds, carried_out, first_found};
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{Decision, Reason};
-use firstseen_sim::asked::Asked;
+use firstseen_sim::family::{Family, Variation};
 use firstseen_sim::scenario::Scenario;
 
 /// The families that are carried out with consumers.
@@ -27,11 +27,11 @@ const SAMPLE_RULES: [Rule; 3] = [Rule::GrantsRecordNothing, Rule::MindsClaims, R
 /// How often consumers were told what.
 type Told = BTreeMap<&'static str, u64>;
 
-/// The scenario that `firstseen-sim FAMILY SEED..SEED+1 --claims` carries out, and how to repeat it.
+/// The scenario that `firstseen-lab simulate FAMILY SEED..SEED+1 --claims` carries out, and how to repeat it.
 fn scenario(family: &str, seed: u64) -> (Scenario, String) {
-    let args = [family.to_owned(), format!("{seed}..{}", seed + 1), "--claims".to_owned()];
-    let asked = Asked::parse(args.into_iter()).expect("arguments");
-    (asked.scenario(seed), format!("again: cargo run -p firstseen-sim -- {}", asked.again(seed)))
+    let family = Family::named(family).expect("a family");
+    let variation = Variation { claims: true, ..Variation::none(family) };
+    (variation.scenario(seed), variation.again(seed))
 }
 
 fn keeps_the_laws(family: &str, seed: u64, told: &mut Told) {

@@ -21,7 +21,7 @@ fn every_law_is_kept() {
         let scenario = Scenario::copied(seed);
         let (run, fault) = carried_out(&scenario);
         if let Some(fault) = fault {
-            panic!("{scenario}: {fault}\nagain: cargo run -p firstseen-sim -- --copies {seed}..{}", seed + 1);
+            panic!("{scenario}: {fault}\nagain: cargo run -p firstseen-lab -- simulate --copies {seed}..{}", seed + 1);
         }
         // A new head does not know which replies the one before has sent to names.
         let loses = matches!(scenario.nemesis, Nemesis::Outage | Nemesis::Restart) && !scenario.named;

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::common::{OtherSeeds, carried_out, first_found};
 use firstseen_checker::history::CellsRead;
 use firstseen_routing::rules::{Rule, Rules};
-use firstseen_sim::asked::Asked;
+use firstseen_sim::family::{Family, Variation};
 use firstseen_sim::scenario::Scenario;
 
 /// The families that are carried out with the kind.
@@ -18,11 +18,11 @@ const SEEDS: Range<u64> = 0..6;
 /// A rule that is broken is found within as many seeds.
 const BROKEN_SEEDS: Range<u64> = 0..60;
 
-/// The scenario that `firstseen-sim FAMILY SEED..SEED+1 --kind cuckoo` carries out, and how to repeat it.
+/// The scenario that `firstseen-lab simulate FAMILY SEED..SEED+1 --kind cuckoo` carries out, and how to repeat it.
 fn scenario(family: &str, seed: u64) -> (Scenario, String) {
-    let args = [family.to_owned(), format!("{seed}..{}", seed + 1), "--kind".to_owned(), "cuckoo".to_owned()];
-    let asked = Asked::parse(args.into_iter()).expect("arguments");
-    (asked.scenario(seed), format!("again: cargo run -p firstseen-sim -- {}", asked.again(seed)))
+    let family = Family::named(family).expect("a family");
+    let variation = Variation { kind: Some("cuckoo"), ..Variation::none(family) };
+    (variation.scenario(seed), variation.again(seed))
 }
 
 /// Carries out seeds of each of `families`; returns what was read of copies in the end.

@@ -9,7 +9,7 @@ use std::ops::Range;
 use crate::common::carried_out;
 use firstseen_routing::Reason;
 use firstseen_routing::rules::Rule;
-use firstseen_sim::asked::Family;
+use firstseen_sim::family::Family;
 use firstseen_sim::producers::undecided;
 use firstseen_sim::scenario::Scenario;
 
@@ -27,7 +27,10 @@ fn every_law_is_kept() {
         let scenario = Scenario::cut_off(seed);
         let (run, fault) = carried_out(&scenario);
         if let Some(fault) = fault {
-            panic!("{scenario}: {fault}\nagain: cargo run -p firstseen-sim -- --cut-offs {seed}..{}", seed + 1);
+            panic!(
+                "{scenario}: {fault}\nagain: cargo run -p firstseen-lab -- simulate --cut-offs {seed}..{}",
+                seed + 1
+            );
         }
         let reasons = undecided(&run.history);
         calls += run.history.calls.len() as u64;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::process::Command;
 
-use firstseen_sim::asked::Family;
+use firstseen_sim::family::Family;
 use firstseen_sim::run::{Run, run};
 use firstseen_sim::scenario::Scenario;
 
@@ -67,20 +67,39 @@ fn come_out_the_same(seeds: &[Seeds]) {
 
 /// Every scenario here and in another process.
 fn come_out_the_same_in_another_process(seeds: &[Seeds]) {
-    let hash = |scenario: &Scenario| format!("trace {:016x}", carried_out(scenario).hash());
+    let hash = |scenario: &Scenario| format!("{TRACE}{:016x}", carried_out(scenario).hash());
     // The other process first: until it is done, another test may have carried out the scenarios that are carried out here.
     let there: Vec<String> = seeds.iter().flat_map(traces).collect();
     let here: Vec<String> = scenarios(seeds).iter().map(hash).collect();
     assert_eq!(there, here);
 }
 
+/// The variable by which [`of_another_process`] is told what to carry out: a family and its seeds.
+const ASKED: &str = "FIRSTSEEN_SIM_FAMILY";
+/// What stands before a hash that [`of_another_process`] prints.
+const TRACE: &str = "trace ";
+
 /// The hashes of runs, as another process prints them.
 fn traces((family, seeds): &Seeds) -> Vec<String> {
-    let (program, seeds) = (env!("CARGO_BIN_EXE_firstseen-sim"), format!("{}..{}", seeds.start, seeds.end));
-    let output = Command::new(program).args([*family, &seeds]).output().expect(program);
+    let program = std::env::current_exe().expect("the path of this program");
+    let mut command = Command::new(program);
+    command.args(["--exact", "determinism::of_another_process", "--nocapture"]);
+    command.env(ASKED, format!("{family} {} {}", seeds.start, seeds.end));
+    let output = command.output().expect("this program");
     let printed = String::from_utf8_lossy(&output.stdout);
-    let of_seeds = printed.lines().filter(|line| line.starts_with("seed "));
-    of_seeds.filter_map(|line| line.split(", ").last()).map(str::to_owned).collect()
+    printed.lines().filter(|line| line.starts_with(TRACE)).map(str::to_owned).collect()
+}
+
+/// The other process: prints the hashes of the runs that [`ASKED`] names. Without that variable it does nothing.
+#[test]
+fn of_another_process() {
+    let Ok(asked) = std::env::var(ASKED) else { return };
+    let mut words = asked.split(' ');
+    let family = words.next().and_then(Family::named).expect("a family");
+    let mut number = || words.next().and_then(|word| word.parse::<u64>().ok()).expect("a seed");
+    for seed in number()..number() {
+        println!("\n{TRACE}{:016x}", carried_out_again(&(family.scenario)(seed)).hash());
+    }
 }
 
 /// Which of two branches is taken that are both ready, over and over.

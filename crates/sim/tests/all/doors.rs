@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use crate::common::{carried_out, is_found};
 use firstseen_routing::rules::Rule;
-use firstseen_sim::asked::Family;
+use firstseen_sim::family::Family;
 use firstseen_sim::faults::Fault;
 
 /// The seeds whose laws are checked.
@@ -52,7 +52,7 @@ fn every_law_is_kept() {
         let scenario = doors().without(None, seed);
         let (run, fault) = carried_out(&scenario);
         if let Some(fault) = fault {
-            panic!("{scenario}: {fault}\nagain: cargo run -p firstseen-sim -- --doors {seed}..{}", seed + 1);
+            panic!("{scenario}: {fault}\nagain: cargo run -p firstseen-lab -- simulate --doors {seed}..{}", seed + 1);
         }
         if let Some(door_use) = scenario.doors {
             *uses.entry(format!("{door_use:?}")).or_default() += 1;

@@ -28,7 +28,7 @@ fn every_law_is_kept() {
     for seed in SEEDS {
         let scenario = Scenario::durable(seed);
         if let Some(fault) = faults(&scenario) {
-            panic!("{scenario}: {fault}\nagain: cargo run -p firstseen-sim -- --durable {seed}..{}", seed + 1);
+            panic!("{scenario}: {fault}\nagain: cargo run -p firstseen-lab -- simulate --durable {seed}..{}", seed + 1);
         }
     }
 }

@@ -6,7 +6,7 @@ use std::ops::Range;
 use crate::common::{OtherSeeds, carried_out, first_found};
 use firstseen_checker::laws::judged_of_hung_disks;
 use firstseen_routing::rules::Rule;
-use firstseen_sim::asked::Family;
+use firstseen_sim::family::Family;
 
 const SEEDS: Range<u64> = 0..12;
 /// A rule that is broken is found within as many seeds.
@@ -21,7 +21,10 @@ fn every_law_is_kept_and_other_copies_answer() {
         let scenario = hung.without(None, seed);
         let (run, fault) = carried_out(&scenario);
         if let Some(fault) = fault {
-            panic!("{scenario}: {fault}\nagain: cargo run -p firstseen-sim -- --hung-disks {seed}..{}", seed + 1);
+            panic!(
+                "{scenario}: {fault}\nagain: cargo run -p firstseen-lab -- simulate --hung-disks {seed}..{}",
+                seed + 1
+            );
         }
         hangs += run.history.hangs.len();
         judged += judged_of_hung_disks(&run.history).count();

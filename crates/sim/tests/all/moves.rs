@@ -20,7 +20,7 @@ fn every_law_is_kept() {
         let scenario = Scenario::moving(seed);
         let (run, fault) = carried_out(&scenario);
         if let Some(fault) = fault {
-            panic!("{scenario}: {fault}\nagain: cargo run -p firstseen-sim -- --moves {seed}..{}", seed + 1);
+            panic!("{scenario}: {fault}\nagain: cargo run -p firstseen-lab -- simulate --moves {seed}..{}", seed + 1);
         }
         *moves.entry(format!("{:?}", scenario.nemesis)).or_default() += run.history.moves_begun;
     }

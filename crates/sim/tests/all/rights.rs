@@ -10,7 +10,7 @@ use firstseen_checker::history::{Call, History};
 use firstseen_checker::laws::{check, lacked_right};
 use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{Decision, Reason};
-use firstseen_sim::asked::Asked;
+use firstseen_sim::family::{Family, Variation};
 use firstseen_sim::scenario::Scenario;
 
 /// The families that are carried out with rights.
@@ -30,11 +30,11 @@ const FORBIDDEN: Option<Decision> = Some(Decision::Undecided(Reason::Forbidden))
 /// How often which calls were made.
 type Made = BTreeMap<&'static str, u64>;
 
-/// The scenario that `firstseen-sim FAMILY SEED..SEED+1 --rights` carries out, and how to repeat it.
+/// The scenario that `firstseen-lab simulate FAMILY SEED..SEED+1 --rights` carries out, and how to repeat it.
 fn scenario(family: &str, seed: u64) -> (Scenario, String) {
-    let args = [family.to_owned(), format!("{seed}..{}", seed + 1), "--rights".to_owned()];
-    let asked = Asked::parse(args.into_iter()).expect("arguments");
-    (asked.scenario(seed), format!("again: cargo run -p firstseen-sim -- {}", asked.again(seed)))
+    let family = Family::named(family).expect("a family");
+    let variation = Variation { rights: true, ..Variation::none(family) };
+    (variation.scenario(seed), variation.again(seed))
 }
 
 fn is_definite(call: &Call) -> bool {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use firstseen_sim::asked::Family;
+use firstseen_sim::family::Family;
 
 use crate::common::carried_out;
 
@@ -14,7 +14,7 @@ fn every_kind_of_scenario_keeps_the_laws() {
         for seed in SEEDS {
             let scenario = family.without(None, seed);
             let (run, fault) = carried_out(&scenario);
-            let again = format!("again: cargo run -p firstseen-sim -- {} {seed}..{}", family.flag, seed + 1);
+            let again = format!("again: cargo run -p firstseen-lab -- simulate {} {seed}..{}", family.flag, seed + 1);
             assert_eq!(fault, None, "{scenario}\n{again}");
             assert!(run.history.calls.len() > 100, "{scenario}: {} calls\n{again}", run.history.calls.len());
         }

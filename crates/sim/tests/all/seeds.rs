@@ -32,7 +32,7 @@ fn seeds_keep_the_laws() {
         let first = violations.first().map(ToString::to_string).unwrap_or_default();
         assert!(
             violations.is_empty(),
-            "{scenario}\n{first}\nagain: cargo run -p firstseen-sim -- --seeds {seed}..{}",
+            "{scenario}\n{first}\nagain: cargo run -p firstseen-lab -- simulate --seeds {seed}..{}",
             seed + 1
         );
         calls += history.calls.len();

@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::common::{carried_out, is_found};
 use firstseen_routing::rules::Rule;
 use firstseen_routing::{Decision, Reason};
-use firstseen_sim::asked::Family;
+use firstseen_sim::family::Family;
 
 const SEEDS: Range<u64> = 0..16;
 /// A broken rule is found within this many seeds.
@@ -22,7 +22,10 @@ fn every_law_is_kept() {
         let scenario = standstills.without(None, seed);
         let (run, fault) = carried_out(&scenario);
         if let Some(fault) = fault {
-            panic!("{scenario}: {fault}\nagain: cargo run -p firstseen-sim -- --standstills {seed}..{}", seed + 1);
+            panic!(
+                "{scenario}: {fault}\nagain: cargo run -p firstseen-lab -- simulate --standstills {seed}..{}",
+                seed + 1
+            );
         }
         standing += run.history.standstills.len();
         calls += run.history.calls.len();

@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::common::{OtherSeeds, carried_out, first_found};
 use firstseen_checker::history::CellsRead;
 use firstseen_routing::rules::Rule;
-use firstseen_sim::asked::Family;
+use firstseen_sim::family::Family;
 use firstseen_sim::faults::{Fault, counts};
 use firstseen_sim::producers::undecided;
 use firstseen_sim::scenario::Scenario;
@@ -42,7 +42,7 @@ fn weathered(seeds: impl Iterator<Item = u64>) -> Weathered {
         let scenario = Scenario::storm(seed);
         let (run, fault) = carried_out(&scenario);
         if let Some(fault) = fault {
-            panic!("{scenario}: {fault}\nagain: cargo run -p firstseen-sim -- --storms {seed}..{}", seed + 1);
+            panic!("{scenario}: {fault}\nagain: cargo run -p firstseen-lab -- simulate --storms {seed}..{}", seed + 1);
         }
         assert!(run.simulated.as_millis() > STORM_MS, "{scenario}: only {:?}", run.simulated);
         counts(&run.happened).into_iter().for_each(|(fault, times)| *all.happened.entry(fault).or_default() += times);

@@ -79,7 +79,7 @@ fn keep_the_laws(seeds: Range<u64>) -> Outages {
     for seed in seeds {
         let scenario = Scenario::of_tree(seed);
         let history = carried_out(&scenario);
-        let again = format!("again: cargo run -p firstseen-sim -- --trees {seed}..{}", seed + 1);
+        let again = format!("again: cargo run -p firstseen-lab -- simulate --trees {seed}..{}", seed + 1);
         let violations = check(&history);
         let first = violations.first().map(ToString::to_string).unwrap_or_default();
         assert!(violations.is_empty(), "{scenario}\n{first}\n{again}");

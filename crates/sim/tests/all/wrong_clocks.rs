@@ -7,7 +7,7 @@ use std::ops::Range;
 use crate::common::{carried_out, is_found};
 use firstseen_routing::rules::Rule;
 use firstseen_routing::{Decision, Reason};
-use firstseen_sim::asked::Family;
+use firstseen_sim::family::Family;
 
 const SEEDS: Range<u64> = 0..16;
 /// A rule that is broken is found within as many seeds.
@@ -22,7 +22,10 @@ fn every_law_is_kept() {
         let scenario = wrong.without(None, seed);
         let (run, fault) = carried_out(&scenario);
         if let Some(fault) = fault {
-            panic!("{scenario}: {fault}\nagain: cargo run -p firstseen-sim -- --wrong-clocks {seed}..{}", seed + 1);
+            panic!(
+                "{scenario}: {fault}\nagain: cargo run -p firstseen-lab -- simulate --wrong-clocks {seed}..{}",
+                seed + 1
+            );
         }
         clocks += run.history.wrong_clocks.len();
         calls += run.history.calls.len();
@@ -47,7 +50,10 @@ fn every_law_is_kept_by_a_lone_node() {
         let scenario = lone.without(None, seed);
         let (run, fault) = carried_out(&scenario);
         if let Some(fault) = fault {
-            panic!("{scenario}: {fault}\nagain: cargo run -p firstseen-sim -- --lone-clocks {seed}..{}", seed + 1);
+            panic!(
+                "{scenario}: {fault}\nagain: cargo run -p firstseen-lab -- simulate --lone-clocks {seed}..{}",
+                seed + 1
+            );
         }
         assert!(!run.history.wrong_clocks.is_empty(), "{scenario}: no clock was wrong");
     }

@@ -1,13 +1,15 @@
 //! Arrows point only left: `filter <- routing <- wire <- meta <- node`, `routing <- journal <- meta`, `wire <- client <- node`,
-//! `client <- backend <- door <- node`, `resp <- door`, `backend <- http-door <- node`, `records <- http-door`, `filter <- records`, `routing <- mesh <- eval`, and `cli` on top.
+//! `client <- backend <- door <- node`, `resp <- door`, `backend <- http-door <- node`, `records <- http-door`, `filter <- records`, `routing <- mesh <- eval`, `picture <- eval`, `cli` on top of
+//! these, and `lab` on top of all. The binary `firstseen` links no crate of the laboratory.
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::process::Command;
 
 use firstseen_tidy::{root, sources};
 
 /// What each crate may name of the others in its ordinary dependencies.
-const ALLOWED: [(&str, &[&str]); 18] = [
+const ALLOWED: [(&str, &[&str]); 20] = [
     ("filter", &[]),
     ("routing", &["firstseen-filter"]),
     ("records", &["firstseen-filter"]),
@@ -55,7 +57,8 @@ const ALLOWED: [(&str, &[&str]); 18] = [
     ("client", &["firstseen-filter", "firstseen-routing", "firstseen-wire"]),
     ("checker", &["firstseen-routing"]),
     ("mesh", &["firstseen-filter", "firstseen-routing"]),
-    ("eval", &["firstseen-filter", "firstseen-routing", "firstseen-mesh"]),
+    ("picture", &[]),
+    ("eval", &["firstseen-filter", "firstseen-routing", "firstseen-mesh", "firstseen-picture"]),
     (
         "sim",
         &[
@@ -67,20 +70,35 @@ const ALLOWED: [(&str, &[&str]); 18] = [
             "firstseen-meta",
             "firstseen-node",
             "firstseen-client",
-            "firstseen-eval",
+            "firstseen-picture",
         ],
     ),
     (
         "cli",
         &[
-            "firstseen-checker",
             "firstseen-filter",
             "firstseen-routing",
-            "firstseen-eval",
+            "firstseen-picture",
             "firstseen-records",
             "firstseen-wire",
             "firstseen-node",
             "firstseen-client",
+        ],
+    ),
+    (
+        "lab",
+        &[
+            "firstseen-checker",
+            "firstseen-filter",
+            "firstseen-routing",
+            "firstseen-eval",
+            "firstseen-sim",
+            "firstseen-picture",
+            "firstseen-records",
+            "firstseen-wire",
+            "firstseen-node",
+            "firstseen-client",
+            "firstseen-cli",
         ],
     ),
     ("tidy", &[]),
@@ -105,6 +123,10 @@ const CONFINED: [(&str, &str, &str); 2] = [
     ("bincode", "crates/meta/src/codec.rs", "bytes on disk and between members have one format, with its own tests"),
 ];
 
+/// The crates that measure and test, and that no user runs in production.
+const LABORATORY: [&str; 6] =
+    ["firstseen-checker", "firstseen-eval", "firstseen-lab", "firstseen-mesh", "firstseen-sim", "firstseen-tidy"];
+
 fn manifest(member: &str) -> toml::Table {
     let path = root().join("crates").join(member).join("Cargo.toml");
     let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -125,6 +147,19 @@ fn crates_depend_only_to_the_left() {
         let extra: Vec<_> = ours.iter().filter(|name| !allowed.contains(*name)).collect();
         assert!(extra.is_empty(), "crates/{member} must not depend on {extra:?}");
     }
+}
+
+#[test]
+fn the_binary_links_no_crate_of_the_laboratory() {
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(["tree", "--locked", "--offline", "--all-features", "--edges", "normal", "--prefix", "none"]);
+    let output = cargo.args(["-p", "firstseen-cli"]).current_dir(root()).output().expect("cargo");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let tree = String::from_utf8_lossy(&output.stdout);
+    let linked: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    assert!(linked.contains("firstseen-node") && linked.contains("tokio"), "{tree}");
+    let laboratory: Vec<_> = LABORATORY.iter().filter(|name| linked.contains(*name)).collect();
+    assert!(laboratory.is_empty(), "`firstseen` links {laboratory:?}, which belong to `firstseen-lab`");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use firstseen_checker::laws::check;
 use firstseen_routing::rules::Rule;
-use firstseen_sim::asked::Family;
+use firstseen_sim::family::Family;
 use firstseen_sim::run::{Run, run};
 use firstseen_sim::scenario::Scenario;
 

@@ -1,0 +1,377 @@
+//! `firstseen-lab bench doors`: the door for HTTP next to the client of the cluster, and next to the door for Redis clients.
+//!
+//! One node serves all of them, and they are measured in turns, in one run. Every event got a definite verdict, and as many were called
+//! new as there are distinct keys; otherwise the measurement is an error. This module must not depend on how doors work.
+
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail, ensure};
+use firstseen_client::Client;
+use serde::Serialize;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt};
+use tokio::runtime::Runtime;
+use tokio::task::JoinSet;
+
+use super::DoorsBenchArgs;
+use super::figures::Measured;
+use super::flow::{Asks, Expected, WINDOW_MS, events_per_s};
+use super::keys::Keys;
+use super::local::LocalCluster;
+use super::redis::write_set;
+
+/// How long a call that fails while a door opens is tried again.
+const OPENS_MAX: Duration = Duration::from_secs(10);
+/// Calls of one event each are fewer by this factor than events in batches.
+const SINGLES_FEWER: u64 = 20;
+/// Seconds that a key of a single call is kept.
+const EXPIRE_S: u32 = 600;
+
+/// Everything that is printed.
+#[derive(Debug, Serialize)]
+struct Figures {
+    events: u64,
+    batch_events: u32,
+    /// Connections of calls with batches, and of single calls.
+    batch_connections: u64,
+    single_connections: u64,
+    /// Batches, in events a second: by the client of the cluster, and over HTTP with JSON and with plain text.
+    client: Measured,
+    json: Measured,
+    text: Measured,
+    json_of_client: f64,
+    text_of_client: f64,
+    /// Single calls without a pipeline, in calls a second: `SET key 1 NX EX 600`, and an event in `Idempotency-Key`.
+    redis_singles: Measured,
+    http_singles: Measured,
+    http_of_redis: f64,
+}
+
+/// How a batch is written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Body {
+    Json,
+    Text,
+}
+
+pub(super) fn run(args: &DoorsBenchArgs) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let redis = free_port()?;
+    let http = free_port()?;
+    let flags = ["--redis", &redis.port().to_string(), "--http-api", &http.port().to_string()].map(str::to_owned);
+    let cluster = LocalCluster::start_with(1, false, &flags)?;
+    let [mut client, mut json, mut text, mut redis_singles, mut http_singles] = [const { Vec::new() }; 5];
+    let singles = (args.events / SINGLES_FEWER).max(1);
+    for number in 0..u64::from(args.runs) {
+        let keys = Keys::new(number, args.events);
+        client.push(by_client(&cluster, &runtime, args, keys)?);
+        for (body, rates) in [(Body::Json, &mut json), (Body::Text, &mut text)] {
+            rates.push(in_filter(&cluster, "bench", args.events, || batches(http, args, body, keys))?);
+        }
+        // The door for Redis clients maps keys that begin so to this filter.
+        let keys = Keys::new(number, singles);
+        redis_singles.push(in_filter(&cluster, "clicks", singles, || single_calls(redis, args, Single::Redis, keys))?);
+        http_singles.push(in_filter(&cluster, "clicks", singles, || single_calls(http, args, Single::Http, keys))?);
+    }
+    let [client, json, text] = [client, json, text].map(Measured::of);
+    let [redis_singles, http_singles] = [redis_singles, http_singles].map(Measured::of);
+    let figures = Figures {
+        events: args.events,
+        batch_events: args.batch,
+        batch_connections: args.batch_connections,
+        single_connections: args.single_connections,
+        json_of_client: json.median / client.median,
+        text_of_client: text.median / client.median,
+        http_of_redis: http_singles.median / redis_singles.median,
+        client,
+        json,
+        text,
+        redis_singles,
+        http_singles,
+    };
+    let mut out = io::stdout().lock();
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &figures)?
+    } else {
+        figures.print(&mut out)?
+    }
+    Ok(())
+}
+
+/// A port that no program uses.
+fn free_port() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?)
+}
+
+/// Measures with a new filter, and drops it.
+fn in_filter(
+    cluster: &LocalCluster,
+    name: &str,
+    events: u64,
+    measure: impl FnOnce() -> anyhow::Result<f64>,
+) -> anyhow::Result<f64> {
+    create(cluster, name, events, &["--clock", "wall"])?;
+    let measured = measure();
+    cluster.filter(&["drop", name, "--yes"])?;
+    measured
+}
+
+/// Creates a filter with room for these events.
+fn create(cluster: &LocalCluster, name: &str, events: u64, flags: &[&str]) -> anyhow::Result<()> {
+    let window = format!("{}s", WINDOW_MS / 1000);
+    let capacity = events.to_string();
+    let sizes = ["create", name, "--kind", "cuckoo", "--window", &window, "--capacity", &capacity];
+    cluster.filter(&[&sizes, flags].concat())?;
+    Ok(())
+}
+
+/// Events a second by the client of the cluster.
+fn by_client(cluster: &LocalCluster, runtime: &Runtime, args: &DoorsBenchArgs, keys: Keys) -> anyhow::Result<f64> {
+    create(cluster, "bench", args.events, &[])?;
+    let measured = runtime.block_on(async {
+        let client = Client::builder().seeds(cluster.addresses()).batch_events_max(args.batch).connect().await?;
+        let filter = client.filter("bench").await?;
+        events_per_s(&filter, keys, args.batch, Expected::New, Asks::Observe).await
+    });
+    cluster.filter(&["drop", "bench", "--yes"])?;
+    measured
+}
+
+/// Events a second over HTTP, in batches: each connection sends its share of the keys, one call after the other.
+fn batches(address: SocketAddr, args: &DoorsBenchArgs, body: Body, keys: Keys) -> anyhow::Result<f64> {
+    let connections = args.batch_connections;
+    // The door knows the filter once it has asked for it.
+    opened(address)?;
+    let started = Instant::now();
+    let first_seen: anyhow::Result<u64> = std::thread::scope(|scope| {
+        let share =
+            |connection| scope.spawn(move || send(address, args.batch, body, keys.share(connection, connections)));
+        let threads: Vec<_> = (0..connections).map(share).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| bail!("a connection broke"))).sum()
+    });
+    let seconds = started.elapsed().as_secs_f64();
+    let distinct: u64 = (0..connections).map(|connection| keys.share(connection, connections).distinct()).sum();
+    check(first_seen?, distinct)?;
+    Ok(keys.events() as f64 / seconds)
+}
+
+/// Whether as many keys were new as there are, but for false positives.
+fn check(first_seen: u64, distinct: u64) -> anyhow::Result<()> {
+    let is_near = first_seen <= distinct && first_seen as f64 > 0.98 * distinct as f64;
+    ensure!(is_near, "{first_seen} of {distinct} distinct events were called new");
+    Ok(())
+}
+
+/// Waits until the door replies about the filter.
+fn opened(address: SocketAddr) -> anyhow::Result<()> {
+    let until = Instant::now() + OPENS_MAX;
+    loop {
+        let asked =
+            Connection::to(address).and_then(|mut connection| connection.ask("text/plain", b"warm-up\n", "test"));
+        match asked {
+            Ok(_) => return Ok(()),
+            Err(error) if Instant::now() >= until => return Err(error),
+            Err(_) => std::thread::sleep(Duration::from_millis(20)),
+        }
+    }
+}
+
+/// Sends a share batch by batch, and returns how many events were new.
+fn send(address: SocketAddr, batch_events: u32, body: Body, keys: Keys) -> anyhow::Result<u64> {
+    let mut connection = Connection::to(address)?;
+    let mut bytes = Vec::new();
+    let mut first_seen = 0;
+    let mut next = 0;
+    while next < keys.events() {
+        let end = keys.events().min(next + u64::from(batch_events));
+        bytes.clear();
+        for event in next..end {
+            match body {
+                Body::Text => bytes.extend_from_slice(&keys.key(event)),
+                Body::Json => {
+                    bytes.extend_from_slice(if event == next { b"{\"events\":[\"" } else { b",\"" });
+                    // Keys have letters that JSON escapes.
+                    keys.key(event).iter().for_each(|letter| match letter {
+                        b'\\' => bytes.extend_from_slice(b"\\\\"),
+                        letter => bytes.push(*letter),
+                    });
+                    bytes.push(b'"');
+                }
+            }
+            if body == Body::Text {
+                bytes.push(b'\n');
+            }
+        }
+        if body == Body::Json {
+            bytes.extend_from_slice(b"]}");
+        }
+        let media = if body == Body::Json { "application/json" } else { "text/plain" };
+        first_seen += connection.ask(media, &bytes, "observe")?;
+        next = end;
+    }
+    Ok(first_seen)
+}
+
+/// A connection to the door for HTTP.
+struct Connection {
+    stream: TcpStream,
+    replies: BufReader<TcpStream>,
+    request: Vec<u8>,
+    reply: Vec<u8>,
+}
+
+impl Connection {
+    fn to(address: SocketAddr) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_nodelay(true)?;
+        let replies = BufReader::new(stream.try_clone()?);
+        Ok(Self { stream, replies, request: Vec::new(), reply: Vec::new() })
+    }
+
+    /// Sends a call, and returns how many of its events are new.
+    fn ask(&mut self, media: &str, body: &[u8], call: &str) -> anyhow::Result<u64> {
+        self.request.clear();
+        let length = body.len();
+        write!(
+            self.request,
+            "POST /v1/filters/bench/{call} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: {media}\r\nContent-Length: {length}\r\n\r\n"
+        )?;
+        self.request.extend_from_slice(body);
+        self.stream.write_all(&self.request)?;
+        let mut status = String::new();
+        self.replies.read_line(&mut status)?;
+        let mut length = 0;
+        loop {
+            let mut line = String::new();
+            self.replies.read_line(&mut line)?;
+            match line.trim_end().split_once(": ") {
+                Some(("content-length", value)) => length = value.parse()?,
+                Some(_) => {}
+                None => break,
+            }
+        }
+        self.reply.resize(length, 0);
+        self.replies.read_exact(&mut self.reply)?;
+        ensure!(
+            status.starts_with("HTTP/1.1 200"),
+            "the door replied {status}{}",
+            String::from_utf8_lossy(&self.reply)
+        );
+        ensure!(self.strings_in_reply(b"\"u") == 0, "events were undecided");
+        Ok(self.strings_in_reply(b"\"f"))
+    }
+
+    /// Returns how many strings of the last reply begin with a quote and this letter.
+    fn strings_in_reply(&self, beginning: &[u8; 2]) -> u64 {
+        self.reply.windows(2).filter(|letters| letters == beginning).count() as u64
+    }
+}
+
+/// How a single call is made.
+#[derive(Clone, Copy)]
+enum Single {
+    Redis,
+    Http,
+}
+
+/// Single calls a second: each connection sends its share of the keys, one call after the other.
+fn single_calls(address: SocketAddr, args: &DoorsBenchArgs, single: Single, keys: Keys) -> anyhow::Result<f64> {
+    let connections = args.single_connections;
+    // One thread for all connections, as `redis-benchmark` has.
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        call_all(address, single, Keys::new(1 << 20, 200)).await.context("a first call")?;
+        let started = Instant::now();
+        let mut calls = JoinSet::new();
+        for connection in 0..connections {
+            calls.spawn(call_all(address, single, keys.share(connection, connections)));
+        }
+        let mut first_seen = 0;
+        while let Some(called) = calls.join_next().await {
+            first_seen += called??;
+        }
+        let seconds = started.elapsed().as_secs_f64();
+        let distinct: u64 = (0..connections).map(|connection| keys.share(connection, connections).distinct()).sum();
+        check(first_seen, distinct)?;
+        anyhow::Ok(keys.events() as f64 / seconds)
+    })
+}
+
+/// Makes the calls of one connection, and returns how many keys were new.
+async fn call_all(address: SocketAddr, single: Single, keys: Keys) -> anyhow::Result<u64> {
+    let stream = tokio::net::TcpStream::connect(address).await?;
+    stream.set_nodelay(true)?;
+    let (reader, mut writer) = stream.into_split();
+    let mut replies = tokio::io::BufReader::new(reader);
+    let mut request = Vec::new();
+    let mut line = String::new();
+    let mut body = Vec::new();
+    let mut first_seen = 0;
+    for event in 0..keys.events() {
+        request.clear();
+        let key = [b"clicks:".as_slice(), &keys.key(event)].concat();
+        match single {
+            Single::Redis => write_set(&mut request, &key, EXPIRE_S)?,
+            Single::Http => {
+                request.extend_from_slice(
+                    b"POST /v1/filters/clicks/observe HTTP/1.1\r\nHost: 127.0.0.1\r\nIdempotency-Key: ",
+                );
+                request.extend_from_slice(&key);
+                request.extend_from_slice(b"\r\nContent-Length: 0\r\n\r\n");
+            }
+        }
+        writer.write_all(&request).await?;
+        line.clear();
+        replies.read_line(&mut line).await?;
+        match (single, line.trim_end()) {
+            (Single::Redis, "+OK") | (Single::Http, "HTTP/1.1 200 OK") => first_seen += 1,
+            (Single::Redis, "$-1") | (Single::Http, "HTTP/1.1 409 Conflict") => {}
+            (_, other) => bail!("a door replied {other:?}"),
+        }
+        if let Single::Http = single {
+            let mut length = 0;
+            while line != "\r\n" {
+                line.clear();
+                replies.read_line(&mut line).await?;
+                if let Some(value) = line.strip_prefix("content-length: ") {
+                    length = value.trim_end().parse()?;
+                }
+            }
+            body.resize(length, 0);
+            replies.read_exact(&mut body).await?;
+        }
+    }
+    Ok(first_seen)
+}
+
+impl Figures {
+    /// Prints the figures for people.
+    fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(
+            out,
+            "{} events in batches of {}, {} connections",
+            self.events, self.batch_events, self.batch_connections
+        )?;
+        writeln!(out, "  client of the cluster  {}", self.client.millions())?;
+        writeln!(out, "  HTTP, JSON             {}, {:.2} of it", self.json.millions(), self.json_of_client)?;
+        writeln!(out, "  HTTP, plain text       {}, {:.2} of it", self.text.millions(), self.text_of_client)?;
+        writeln!(out, "single events, no pipeline, {} connections", self.single_connections)?;
+        writeln!(out, "  Redis, SET NX EX       {}", self.redis_singles.thousands())?;
+        writeln!(out, "  HTTP, Idempotency-Key  {}, {:.2} of it", self.http_singles.thousands(), self.http_of_redis)
+    }
+}
+
+impl Measured {
+    /// Returns the rates of batches for people.
+    fn millions(&self) -> String {
+        let [median, least, greatest] = [self.median, self.least, self.greatest].map(|rate| rate / 1e6);
+        format!("{median:.2} M events/s ({least:.2} to {greatest:.2})")
+    }
+
+    /// Returns the rates of single calls for people.
+    fn thousands(&self) -> String {
+        let [median, least, greatest] = [self.median, self.least, self.greatest].map(|rate| rate / 1e3);
+        format!("{median:.1} k calls/s ({least:.1} to {greatest:.1})")
+    }
+}

@@ -1,0 +1,196 @@
+//! `firstseen-lab bench rivals`: the memory and the time of a window of keys, of this project's filters and of what people use
+//! instead.
+//!
+//! Promises: every system gets the same keys at the same times, in turns, each in a process of its own, so that none is
+//! charged for what another has left; the time in which keys are made is not counted. Must not know: how systems work.
+
+mod figures;
+mod keys;
+mod systems;
+
+use std::io;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use self::figures::{Figures, RivalFigures};
+use self::keys::{KEY_BYTES, Keys};
+use self::systems::Rival;
+use super::RivalsBenchArgs;
+use super::spent::{Time, own_cores, used};
+
+/// The window, which as many keys fill as are measured.
+const WINDOW_MS: u64 = 3_600_000;
+/// When the first key comes.
+const BEGIN_MS: u64 = 1_750_000_000_000;
+/// Keys that are made at once, before a system gets them.
+const CHUNK_KEYS: u64 = 65_536;
+
+/// Keys that a system gets before it is measured.
+const WARM_KEYS: u64 = 1000;
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum System {
+    /// Kind `cuckoo` at a rate of 0.1 %
+    #[value(name = "cuckoo-1e-3")]
+    #[serde(rename = "cuckoo-1e-3")]
+    Cuckoo1e3,
+    /// Kind `cuckoo` at a rate of 1e-8
+    #[value(name = "cuckoo-1e-8")]
+    #[serde(rename = "cuckoo-1e-8")]
+    Cuckoo1e8,
+    /// Kind `generations` at a rate of 0.1 %
+    Generations,
+    /// A map from keys to when they expire, swept every five minutes
+    Map,
+    /// Redis, `SET key 1 NX EX 3600`
+    Redis,
+    /// The crate cuckoo-clock 0.2 at a rate of 0.1 %
+    CuckooClock,
+}
+
+/// One measurement of one system.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+struct Measurement {
+    /// What the process, or the Redis server, had grown by after the first pass; where the system says.
+    memory_bytes: Option<u64>,
+    /// The most by which it had grown until then.
+    peak_bytes: Option<u64>,
+    /// Nanoseconds a key where all are new.
+    new_ns: f64,
+    /// Nanoseconds of a core, then: those of this process, and of a server.
+    new_core_ns: f64,
+    /// Nanoseconds a key where all have come before.
+    known_ns: f64,
+    /// Nanoseconds of a core, then.
+    known_core_ns: f64,
+    /// New keys that were called duplicates.
+    wrong: u64,
+    /// Keys that came again within the window and were called new.
+    forgotten: u64,
+}
+
+pub(super) fn run(args: &RivalsBenchArgs) -> anyhow::Result<()> {
+    let systems = if args.system.is_empty() { System::value_variants() } else { &args.system };
+    if let Some(seed) = args.alone {
+        let [system] = systems else { bail!("--alone needs one --system") };
+        serde_json::to_writer(io::stdout().lock(), &measure(*system, args.keys, seed)?)?;
+        return Ok(());
+    }
+    let mut measured: Vec<Vec<Measurement>> = systems.iter().map(|_| Vec::new()).collect();
+    for seed in 0..args.runs {
+        for (system, measurements) in systems.iter().zip(&mut measured) {
+            measurements.extend(measure_alone(*system, args.keys, seed)?);
+        }
+    }
+    let of_system = |(system, measurements): (&System, &Vec<Measurement>)| RivalFigures::of(*system, measurements);
+    let rivals = systems.iter().zip(&measured).filter_map(of_system).collect();
+    let figures = Figures { keys: args.keys, key_bytes: KEY_BYTES, window_ms: WINDOW_MS, runs: args.runs, rivals };
+    let mut out = io::stdout().lock();
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &figures)?
+    } else {
+        figures.print(&mut out)?
+    }
+    Ok(())
+}
+
+/// Measures one system in a process of its own; `None` where the system is not installed, which that process says.
+fn measure_alone(system: System, keys: u64, seed: u32) -> anyhow::Result<Option<Measurement>> {
+    let name = system.to_possible_value().map_or(String::new(), |value| value.get_name().to_owned());
+    let mut command = Command::new(std::env::current_exe()?);
+    command.args(["bench", "rivals", "--alone", &seed.to_string(), "--system", &name, "--keys", &keys.to_string()]);
+    let output = command.stderr(Stdio::inherit()).output()?;
+    if !output.status.success() {
+        bail!("{name} could not be measured");
+    }
+    serde_json::from_slice(&output.stdout).with_context(|| format!("{name}: its process printed something else"))
+}
+
+/// Measures one system in this process.
+fn measure(system: System, keys: u64, seed: u64) -> anyhow::Result<Option<Measurement>> {
+    let mut chunks = Chunks::new(keys);
+    if system != System::Redis {
+        // Code and tables that a process needs once are there then, and no part of what keys take.
+        let mut small = Chunks::new(WARM_KEYS);
+        let warmed = systems::build(system, WARM_KEYS, seed)?;
+        warmed.map(|mut rival| small.pass(rival.as_mut(), |key| BEGIN_MS + key * WINDOW_MS / WARM_KEYS)).transpose()?;
+    }
+    let before = used();
+    let Some(mut rival) = systems::build(system, keys, seed)? else { return Ok(None) };
+    let (new_time, first_seen) = chunks.pass(rival.as_mut(), |key| BEGIN_MS + key * WINDOW_MS / keys)?;
+    let grown = match rival.used()? {
+        Some(used) => Some(used),
+        None => used().zip(before).map(|(after, before)| after.since(before)),
+    };
+    let (known_time, forgotten) = chunks.pass(rival.as_mut(), |_| BEGIN_MS + WINDOW_MS - 1)?;
+    let each_ns = |time: Duration| time.as_nanos() as f64 / keys as f64;
+    Ok(Some(Measurement {
+        memory_bytes: grown.map(|used| used.bytes),
+        peak_bytes: grown.map(|used| used.peak_bytes),
+        new_ns: each_ns(new_time.passed),
+        new_core_ns: each_ns(new_time.cores),
+        known_ns: each_ns(known_time.passed),
+        known_core_ns: each_ns(known_time.cores),
+        wrong: keys - first_seen,
+        forgotten,
+    }))
+}
+
+/// All keys, some of them at a time.
+struct Chunks {
+    keys: Keys,
+    count: u64,
+    chunk: Vec<[u8; KEY_BYTES]>,
+    times_ms: Vec<u64>,
+}
+
+impl Chunks {
+    fn new(count: u64) -> Self {
+        let room = CHUNK_KEYS.min(count) as usize;
+        Self { keys: Keys, count, chunk: vec![[1; KEY_BYTES]; room], times_ms: vec![1; room] }
+    }
+
+    /// Sends every key at its time; returns how long that took, and how many were called new.
+    fn pass(&mut self, rival: &mut dyn Rival, time_ms: impl Fn(u64) -> u64) -> anyhow::Result<(Time, u64)> {
+        let (mut time, mut first_seen) = (Time::default(), 0);
+        let server_before = rival.server_cores()?;
+        for begin in (0..self.count).step_by(CHUNK_KEYS as usize) {
+            let chunk = begin..self.count.min(begin + CHUNK_KEYS);
+            self.chunk.clear();
+            self.chunk.extend(chunk.clone().map(|key| self.keys.key(key)));
+            self.times_ms.clear();
+            self.times_ms.extend(chunk.map(&time_ms));
+            let (started, cores_before) = (Instant::now(), own_cores()?);
+            first_seen += rival.observe(&self.chunk, &self.times_ms)?;
+            time.passed += started.elapsed();
+            time.cores += own_cores()?.saturating_sub(cores_before);
+        }
+        time.cores += rival.server_cores()?.saturating_sub(server_before);
+        Ok((time, first_seen))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_system_knows_the_keys_that_come_again() {
+        let keys = 20_000;
+        for system in System::value_variants() {
+            // Redis may not be installed.
+            let Some(measured) = measure(*system, keys, 1).unwrap() else { continue };
+            assert!(measured.wrong as f64 <= 0.002 * keys as f64, "{system:?}: {measured:?}");
+            assert!(measured.new_ns > 0.0 && measured.known_ns > 0.0 && measured.new_core_ns > 0.0, "{measured:?}");
+            if *system != System::CuckooClock {
+                assert_eq!(measured.forgotten, 0, "{system:?}: {measured:?}");
+            }
+        }
+    }
+}

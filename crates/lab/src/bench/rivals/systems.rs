@@ -1,0 +1,189 @@
+//! The systems that are compared, each as its users would write it.
+//!
+//! Promises: a system says of every key whether it is new. Must not know: which keys come, how long they take.
+
+use firstseen_cli::notice;
+use std::collections::HashMap;
+use std::time::Duration;
+
+use anyhow::{anyhow, bail};
+use cuckoo_clock::CuckooFilter;
+use cuckoo_clock::config::{CuckooConfiguration, TtlConfig};
+use firstseen_filter::{Digest, FilterSecret, FilterSpec, Kind, Window};
+use firstseen_routing::{Answer, SlicedDefinition, SlicedFilter};
+
+use super::keys::KEY_BYTES;
+use super::{BEGIN_MS, System, WINDOW_MS};
+use crate::bench::redis::Redis;
+use crate::bench::spent::Used;
+
+/// The rate of the systems that do not say another one.
+const RATE: f64 = 1e-3;
+/// How often a map is swept.
+const SWEEP_MS: u64 = 300_000;
+const MINUTE_MS: u64 = 60_000;
+/// Keys that are hashed at once.
+const BATCH_KEYS: usize = 4096;
+
+/// A system under measurement.
+pub(super) trait Rival {
+    /// Tests every key at its time and records it; returns how many were new.
+    fn observe(&mut self, keys: &[[u8; KEY_BYTES]], times_ms: &[u64]) -> anyhow::Result<u64>;
+
+    /// What it uses by its own count, where that is not memory of this process.
+    fn used(&self) -> anyhow::Result<Option<Used>> {
+        Ok(None)
+    }
+
+    /// The time of cores that it has had, where that is not of this process.
+    fn server_cores(&self) -> anyhow::Result<Duration> {
+        Ok(Duration::ZERO)
+    }
+}
+
+/// An empty system for so many keys a window; `None`, and a message, where it is not installed.
+pub(super) fn build(system: System, keys: u64, seed: u64) -> anyhow::Result<Option<Box<dyn Rival>>> {
+    Ok(Some(match system {
+        System::Cuckoo1e3 => Box::new(OwnFilter::build(Kind::Cuckoo, RATE, keys, seed)?),
+        System::Cuckoo1e8 => Box::new(OwnFilter::build(Kind::Cuckoo, 1e-8, keys, seed)?),
+        System::Generations => Box::new(OwnFilter::build(Kind::Generations, RATE, keys, seed)?),
+        System::Map => Box::new(Map { expiries_ms: HashMap::new(), swept_ms: BEGIN_MS }),
+        System::CuckooClock => Box::new(Clock::build(keys)?),
+        System::Redis => match Redis::start()? {
+            Some(redis) => Box::new(Server { used_before: redis.used()?, redis }),
+            None => {
+                notice!("firstseen-lab: redis is left out: no redis-server is installed");
+                return Ok(None);
+            }
+        },
+    }))
+}
+
+/// A filter of this project.
+struct OwnFilter {
+    filter: SlicedFilter,
+    secret: FilterSecret,
+    digests: Vec<Digest>,
+    answers: Vec<Answer>,
+}
+
+impl OwnFilter {
+    fn build(kind: Kind, rate: f64, keys: u64, seed: u64) -> anyhow::Result<Self> {
+        let spec =
+            FilterSpec { rate, capacity_events: Some(keys), ..FilterSpec::new(kind, Window::Duration(WINDOW_MS)) };
+        let filter = SlicedFilter::build(&SlicedDefinition::new(&spec, "none".parse()?)?)?;
+        Ok(Self { filter, secret: FilterSecret::from_seed(seed), digests: Vec::new(), answers: Vec::new() })
+    }
+}
+
+impl Rival for OwnFilter {
+    fn observe(&mut self, keys: &[[u8; KEY_BYTES]], times_ms: &[u64]) -> anyhow::Result<u64> {
+        let mut first_seen = 0;
+        for (keys, times_ms) in keys.chunks(BATCH_KEYS).zip(times_ms.chunks(BATCH_KEYS)) {
+            self.digests.clear();
+            self.digests.extend(keys.iter().map(|key| self.secret.digest(key)));
+            self.answers.clear();
+            self.answers.resize(keys.len(), Answer::Undecided);
+            self.filter.observe_batch(&self.digests, times_ms, &mut self.answers);
+            for answer in &self.answers {
+                match answer {
+                    Answer::FirstSeen => first_seen += 1,
+                    Answer::Duplicate => {}
+                    other => bail!("a filter of {:?} replied {other:?}", self.filter.plan().slice()),
+                }
+            }
+        }
+        Ok(first_seen)
+    }
+}
+
+/// A map in memory.
+struct Map {
+    expiries_ms: HashMap<Vec<u8>, u64>,
+    swept_ms: u64,
+}
+
+impl Map {
+    fn is_new(&mut self, key: &[u8], now_ms: u64) -> bool {
+        if now_ms >= self.swept_ms + SWEEP_MS {
+            self.expiries_ms.retain(|_, expiry_ms| *expiry_ms > now_ms);
+            self.swept_ms = now_ms;
+        }
+        match self.expiries_ms.get_mut(key) {
+            Some(expiry_ms) if *expiry_ms > now_ms => return false,
+            Some(expiry_ms) => *expiry_ms = now_ms + WINDOW_MS,
+            None => drop(self.expiries_ms.insert(key.to_vec(), now_ms + WINDOW_MS)),
+        }
+        true
+    }
+}
+
+impl Rival for Map {
+    fn observe(&mut self, keys: &[[u8; KEY_BYTES]], times_ms: &[u64]) -> anyhow::Result<u64> {
+        Ok(keys.iter().zip(times_ms).map(|(key, now_ms)| u64::from(self.is_new(key, *now_ms))).sum())
+    }
+}
+
+/// A server, over several connections.
+struct Server {
+    redis: Redis,
+    used_before: Used,
+}
+
+impl Rival for Server {
+    fn observe(&mut self, keys: &[[u8; KEY_BYTES]], _: &[u64]) -> anyhow::Result<u64> {
+        self.redis.set_new(keys, (WINDOW_MS / 1000) as u32)
+    }
+
+    fn used(&self) -> anyhow::Result<Option<Used>> {
+        Ok(Some(self.redis.used()?.since(self.used_before)))
+    }
+
+    fn server_cores(&self) -> anyhow::Result<Duration> {
+        self.redis.cores()
+    }
+}
+
+/// The crate cuckoo-clock: fingerprints of 13 bits in buckets of four, which err at `2 * 4 / 2^13`, and minutes to live,
+/// which a scan of everything counts down.
+struct Clock {
+    filter: CuckooFilter<std::hash::RandomState>,
+    scanned_ms: u64,
+}
+
+impl Clock {
+    fn build(keys: u64) -> anyhow::Result<Self> {
+        // A minute more than the window, as nobody knows how much of the current one is over.
+        let minutes = (WINDOW_MS / MINUTE_MS + 1) as u32;
+        let wrong = |error: &dyn std::fmt::Debug| anyhow!("cuckoo-clock does not take its shape: {error:?}");
+        let ttl = TtlConfig {
+            ttl: minutes.try_into().map_err(|error| wrong(&error))?,
+            ttl_bits: 6.try_into().map_err(|error| wrong(&error))?,
+        };
+        let configuration = CuckooConfiguration::builder(keys as usize)
+            .fingerprint_bits(13.try_into().map_err(|error| wrong(&error))?)
+            .bucket_size(4.try_into().map_err(|error| wrong(&error))?)
+            .with_ttl(ttl)
+            .build();
+        let configuration = configuration.map_err(|error| wrong(&error))?;
+        Ok(Self { filter: CuckooFilter::new_random(configuration), scanned_ms: BEGIN_MS })
+    }
+}
+
+impl Rival for Clock {
+    fn observe(&mut self, keys: &[[u8; KEY_BYTES]], times_ms: &[u64]) -> anyhow::Result<u64> {
+        let mut first_seen = 0;
+        for (key, now_ms) in keys.iter().zip(times_ms) {
+            while *now_ms >= self.scanned_ms + MINUTE_MS {
+                self.filter.scan_and_update_ttl();
+                self.scanned_ms += MINUTE_MS;
+            }
+            if !self.filter.contains(key) {
+                // An entry that this drives out is forgotten.
+                let _ = self.filter.insert(key);
+                first_seen += 1;
+            }
+        }
+        Ok(first_seen)
+    }
+}

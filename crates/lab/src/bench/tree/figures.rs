@@ -1,0 +1,146 @@
+//! The figures of the benchmark of trees, and how they are printed.
+//!
+//! Promises: ratios are of medians of one run. Must not know: how figures were measured.
+
+use std::io::{self, Write};
+
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use super::super::figures::Measured;
+use firstseen_cli::text::table::Table;
+
+/// How the filter is built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Design {
+    /// Slices at all sites, and no levels.
+    Flat,
+    /// A leaf at each site, which remembers what was new.
+    Sparse,
+    /// A leaf at each site, which remembers every event that it has asked the root about.
+    Dense,
+}
+
+/// What an event was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum Found {
+    /// No repeat.
+    New,
+    /// A repeat, found by a filter without levels.
+    Flat,
+    /// A repeat, found at the root.
+    Root,
+    /// A repeat, found at the leaf.
+    Leaf,
+}
+
+/// How long calls took whose events one place found.
+#[derive(Debug, Serialize)]
+pub(super) struct FoundFigures {
+    pub(super) found: Found,
+    /// The share of the repeats that this place found; for repeats only.
+    pub(super) share: Option<f64>,
+    pub(super) p50_ms: f64,
+    pub(super) p99_ms: f64,
+}
+
+impl Found {
+    /// The latencies of the calls whose events were found here, as a share of so many `repeats`.
+    pub(super) fn latency(self, latencies_us: &Histogram<u64>, repeats: u64) -> FoundFigures {
+        let ms = |quantile| latencies_us.value_at_quantile(quantile) as f64 / 1e3;
+        let share = (self != Self::New).then(|| latencies_us.len() as f64 / repeats as f64);
+        FoundFigures { found: self, share, p50_ms: ms(0.5), p99_ms: ms(0.99) }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::New => "new events",
+            Self::Flat => "repeats",
+            Self::Root => "repeats found at the root",
+            Self::Leaf => "repeats found at the leaf",
+        }
+    }
+}
+
+/// The traffic between two sites, both ways, with everything else that a cluster sends.
+#[derive(Debug, Serialize)]
+pub(super) struct LinkFigures {
+    pub(super) between: [&'static str; 2],
+    /// Per event of all sites, wherever it came in.
+    pub(super) bytes_per_event: f64,
+    pub(super) messages_per_1000_events: f64,
+}
+
+/// One design.
+#[derive(Debug, Serialize)]
+pub(super) struct DesignFigures {
+    pub(super) design: Design,
+    pub(super) latencies: Vec<FoundFigures>,
+    pub(super) events_per_s: Measured,
+    pub(super) ratio_to_flat: f64,
+    pub(super) links: Vec<LinkFigures>,
+}
+
+/// Everything that is printed.
+#[derive(Debug, Serialize)]
+pub(super) struct TreeFigures {
+    /// Of the flat filter, and of the trees' roots.
+    pub(super) slicing: String,
+    pub(super) delay_ms: u64,
+    pub(super) events: u64,
+    pub(super) runs: u32,
+    pub(super) local_share: f64,
+    pub(super) designs: Vec<DesignFigures>,
+}
+
+impl Design {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Flat => "flat",
+            Self::Sparse => "sparse tree",
+            Self::Dense => "dense tree",
+        }
+    }
+}
+
+impl TreeFigures {
+    /// Prints the figures for people.
+    pub(super) fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        let Self { slicing, delay_ms, events, runs, local_share, designs } = self;
+        writeln!(
+            out,
+            "three sites, {delay_ms} ms apart one way, filters {slicing}; {events} events, half of them repeats, {:.0} % of these at their \
+             own site; {runs} runs, medians (least to greatest)",
+            100.0 * local_share
+        )?;
+        let mut latencies = Table::new(&["single calls", "", "share of repeats", "p50", "p99"]);
+        let mut streams = Table::new(&["batches", "events/s", "", "of flat"]);
+        let mut links = Table::new(&["between", "", "bytes an event", "messages per 1,000 events"]);
+        for design in designs {
+            let name = || design.design.name().to_owned();
+            for FoundFigures { found, share, p50_ms, p99_ms } in &design.latencies {
+                latencies.row([
+                    name(),
+                    found.name().to_owned(),
+                    share.map_or_else(String::new, |share| format!("{:.1} %", 100.0 * share)),
+                    format!("{p50_ms:.2} ms"),
+                    format!("{p99_ms:.2} ms"),
+                ]);
+            }
+            let Measured { median, least, greatest } = design.events_per_s;
+            let range = format!("({least:.0} to {greatest:.0})");
+            streams.row([name(), format!("{median:.0}"), range, format!("{:.2}", design.ratio_to_flat)]);
+            for LinkFigures { between: [one, other], bytes_per_event, messages_per_1000_events } in &design.links {
+                links.row([
+                    name(),
+                    format!("{one} and {other}"),
+                    format!("{bytes_per_event:.2}"),
+                    format!("{messages_per_1000_events:.2}"),
+                ]);
+            }
+        }
+        write!(out, "{}\n{}\n{}", latencies.text(), streams.text(), links.text())
+    }
+}

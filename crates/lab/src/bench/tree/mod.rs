@@ -1,0 +1,129 @@
+//! `firstseen-lab bench tree`: one filter over three sites that are far from each other, flat and as a tree.
+//!
+//! Promises: designs that are compared are measured in turns, each time with a filter of its own; every event got a
+//! definite verdict, and a repeat of an event with a verdict was called a duplicate. Must not know: how figures are
+//! printed.
+
+mod figures;
+mod sites;
+mod stream;
+mod wan;
+
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+
+use super::TreeBenchArgs;
+use super::figures::Measured;
+use figures::{Design, DesignFigures, Found, LinkFigures, TreeFigures};
+use sites::Sites;
+use stream::Latencies;
+use wan::Traffic;
+
+/// The designs that are compared, and the flags of `firstseen filter create` for each, beside the slicing.
+const DESIGNS: [(Design, &[&str]); 3] =
+    [(Design::Flat, &[]), (Design::Sparse, &["--tree", "sparse"]), (Design::Dense, &["--tree", "dense"])];
+/// Where an event of the latency measurement may be found: nowhere, in a filter without levels, at the root, at the
+/// leaf.
+const FOUND: [Found; 4] = [Found::New, Found::Flat, Found::Root, Found::Leaf];
+
+/// All runs of one design.
+struct Bench {
+    design: Design,
+    flags: &'static [&'static str],
+    /// In the order of [`FOUND`].
+    latencies_us: [Histogram<u64>; FOUND.len()],
+    events_per_s: Vec<f64>,
+    traffic: Traffic,
+}
+
+pub(super) fn run(args: &TreeBenchArgs) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let figures = runtime.block_on(async {
+        let sites = Sites::start(Duration::from_millis(args.delay_ms)).await?;
+        let measured = measure(&sites, args).await;
+        sites.end().await;
+        measured
+    })?;
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        serde_json::to_writer_pretty(&mut out, &figures)?
+    } else {
+        figures.print(&mut out)?
+    }
+    Ok(())
+}
+
+async fn measure(sites: &Sites, args: &TreeBenchArgs) -> anyhow::Result<TreeFigures> {
+    let mut benches = Vec::new();
+    for (design, flags) in DESIGNS {
+        let histogram = || Histogram::new(3);
+        let latencies_us = [histogram()?, histogram()?, histogram()?, histogram()?];
+        benches.push(Bench { design, flags, latencies_us, events_per_s: Vec::new(), traffic: Traffic::default() });
+    }
+    for number in 0..args.runs {
+        for bench in &mut benches {
+            bench.run(sites, args, u64::from(number)).await?;
+        }
+    }
+    let flat = Measured::of(benches[0].events_per_s.clone()).median;
+    let events = args.events * u64::from(args.runs);
+    Ok(TreeFigures {
+        slicing: args.slicing.clone(),
+        delay_ms: args.delay_ms,
+        events: args.events,
+        runs: args.runs,
+        local_share: stream::LOCAL_SHARE,
+        designs: benches.into_iter().map(|bench| bench.figures(flat, events)).collect(),
+    })
+}
+
+impl Bench {
+    async fn run(&mut self, sites: &Sites, args: &TreeBenchArgs, number: u64) -> anyhow::Result<()> {
+        // Calls that are measured one by one need room too.
+        let capacity = (args.events + stream::LATENCY_EVENTS).to_string();
+        let definition = ["--window", "1h", "--clock", "wall", "--capacity", &capacity, "--slicing", &args.slicing];
+        sites.filter(&[&["create", "bench"], &definition[..], self.flags].concat()).await?;
+        let latencies = stream::latencies(sites, number).await?;
+        self.add(&latencies)?;
+        let before = sites.traffic();
+        self.events_per_s.push(stream::events_per_s(sites, args.events, number).await?);
+        self.traffic.add(&sites.traffic().since(&before));
+        sites.filter(&["drop", "bench", "--yes"]).await
+    }
+
+    fn add(&mut self, latencies: &Latencies) -> anyhow::Result<()> {
+        for (found, latency) in latencies {
+            if let Some(place) = FOUND.iter().position(|known| known == found) {
+                self.latencies_us[place].record(u64::try_from(latency.as_micros())?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn figures(self, flat_events_per_s: f64, events: u64) -> DesignFigures {
+        let repeats: u64 = FOUND
+            .iter()
+            .zip(&self.latencies_us)
+            .filter(|(found, _)| **found != Found::New)
+            .map(|(_, all)| all.len())
+            .sum();
+        let events_per_s = Measured::of(self.events_per_s);
+        let latencies = FOUND.into_iter().zip(&self.latencies_us).filter(|(_, all)| !all.is_empty());
+        let links = sites::pairs().map(|(one, other)| {
+            let (bytes, messages) = self.traffic.between(one, other);
+            LinkFigures {
+                between: [wan::NAMES[one], wan::NAMES[other]],
+                bytes_per_event: bytes as f64 / events as f64,
+                messages_per_1000_events: 1e3 * messages as f64 / events as f64,
+            }
+        });
+        DesignFigures {
+            design: self.design,
+            latencies: latencies.map(|(found, all)| found.latency(all, repeats)).collect(),
+            ratio_to_flat: events_per_s.median / flat_events_per_s,
+            events_per_s,
+            links: links.collect(),
+        }
+    }
+}

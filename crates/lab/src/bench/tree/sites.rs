@@ -1,0 +1,92 @@
+//! Three nodes in this process, each at a site of its own, and producers beside them.
+//!
+//! Promises: a client or node at one site reaches another site only over the [`Wan`]. Must not know: what is measured.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use firstseen_client::{Client, Filter};
+use firstseen_node::{Edges, Node, NodeConfig};
+use firstseen_wire::net::TcpConnector;
+use tempfile::TempDir;
+
+use super::wan::{NAMES, Traffic, Wan};
+use crate::program::firstseen;
+use firstseen_cli::cluster;
+use firstseen_cli::cluster::connect::Operator;
+
+/// Memory of a node.
+const MEMORY_BYTES: u64 = 1 << 30;
+/// How long a call may take: longer than any queue of a benchmark.
+const DEADLINE_MS: u64 = 30_000;
+
+/// Pairs of sites.
+pub(super) fn pairs() -> impl Iterator<Item = (usize, usize)> {
+    (0..NAMES.len()).flat_map(|one| (one + 1..NAMES.len()).map(move |other| (one, other)))
+}
+
+/// A cluster over the sites.
+pub(super) struct Sites {
+    nodes: Vec<Node>,
+    wan: Arc<Wan>,
+    _data: TempDir,
+}
+
+impl Sites {
+    /// Starts a node at each site, `delay` away from the others one way, and makes a cluster of them.
+    pub(super) async fn start(delay: Duration) -> anyhow::Result<Self> {
+        let data = TempDir::new().context("no folder for the cluster's data")?;
+        let wan = Arc::new(Wan::new(delay));
+        let mut nodes = Vec::new();
+        for (site, name) in NAMES.iter().enumerate() {
+            let folder = data.path().join(name);
+            std::fs::create_dir(&folder)?;
+            let anywhere = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+            let mut config = NodeConfig::new(name, anywhere, folder);
+            (config.site, config.memory_max_bytes, config.owners) = ((*name).to_owned(), MEMORY_BYTES, Some(1));
+            let mut edges = Edges::of_machine(&config).await?;
+            edges.connector = Arc::new(wan.at(site));
+            let node = Node::start(config, edges).await.with_context(|| format!("node {name} cannot start"))?;
+            wan.place(node.addr(), site);
+            nodes.push(node);
+        }
+        let addresses: Vec<String> = nodes.iter().map(|node| node.addr().to_owned()).collect();
+        let operator = Operator::new(addresses.clone(), TcpConnector::default());
+        cluster::form(&operator, &addresses, cluster::FORM).await?;
+        Ok(Self { nodes, wan, _data: data })
+    }
+
+    /// Stops the nodes.
+    pub(super) async fn end(self) {
+        for node in self.nodes {
+            node.shutdown().await;
+        }
+    }
+
+    /// The traffic between the sites so far.
+    pub(super) fn traffic(&self) -> Traffic {
+        self.wan.traffic()
+    }
+
+    /// The filter that is measured, for a new producer at a site. The client lives as long as the filter is used.
+    pub(super) async fn producer(&self, site: usize) -> anyhow::Result<(Client, Filter)> {
+        let builder = Client::builder().seeds([self.nodes[site].addr()]).deadline_ms(DEADLINE_MS);
+        let client = builder.connector(Arc::new(self.wan.at(site))).site(NAMES[site]).connect().await?;
+        let filter = client.filter("bench").await?;
+        Ok((client, filter))
+    }
+
+    /// Runs `firstseen filter` with these arguments on the cluster.
+    pub(super) async fn filter(&self, args: &[&str]) -> anyhow::Result<()> {
+        let mut command = Command::new(firstseen()?);
+        command.arg("filter").args(args).args(["--cluster", self.nodes[0].addr()]);
+        let output = tokio::task::spawn_blocking(move || command.output()).await??;
+        if !output.status.success() {
+            bail!("firstseen filter {}: {}", args.join(" "), String::from_utf8_lossy(&output.stderr).trim());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,191 @@
+//! Nodes as the containers of `docker-compose.yml`, in a project of their own.
+//!
+//! Promises: the containers that were started end with this process, and so do their volumes. Must not know: when
+//! something goes wrong.
+
+use firstseen_cli::notice;
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context, bail};
+
+use super::scenario::Action;
+use super::stage::Stage;
+use firstseen_cli::exit::UsageError;
+use firstseen_cli::text::size::ByteSize;
+
+const PROJECT: &str = "firstseen-chaos";
+/// The programs of the image.
+const FIRSTSEEN: &str = "/firstseen";
+const FIRSTSEEN_LAB: &str = "/firstseen-lab";
+/// The file that fills a node's disk.
+const BALLAST: &str = "/data/ballast";
+/// Certificates of an operator, in a container.
+const ADMIN_TLS: [&str; 6] =
+    ["--tls-ca", "/certs/ca.pem", "--tls-cert", "/certs/admin.pem", "--tls-key", "/certs/admin.key"];
+/// Certificates of a producer, in a container.
+const PRODUCER_TLS: [&str; 6] = [
+    "--tls-ca",
+    "/certs/ca.pem",
+    "--tls-cert",
+    "/certs/producer.client.pem",
+    "--tls-key",
+    "/certs/producer.client.key",
+];
+
+/// A cluster of containers.
+pub(super) struct Containers {
+    /// `docker compose`, or its older form.
+    compose: Vec<String>,
+}
+
+impl Containers {
+    /// Starts the nodes and makes a cluster of them.
+    pub(super) fn start(further_file: Option<&str>) -> anyhow::Result<Self> {
+        let is_there = |program: &str, args: &[&str]| {
+            let run = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
+            run.is_ok_and(|status| status.success())
+        };
+        if !is_there("docker", &["info"]) {
+            return Err(
+                UsageError("no container engine answers (docker info): leave --containers out".to_owned()).into()
+            );
+        }
+        let words: &[&str] =
+            if is_there("docker", &["compose", "version"]) { &["docker", "compose"] } else { &["docker-compose"] };
+        let mut compose: Vec<String> = words.iter().map(|word| (*word).to_owned()).collect();
+        compose.extend(["-p", PROJECT, "-f", "docker-compose.yml"].map(str::to_owned));
+        compose.extend(further_file.iter().flat_map(|file| ["-f".to_owned(), (*file).to_owned()]));
+        let containers = Self { compose };
+        containers.compose(&["up", "--detach", "--build", "certs", "node-1", "node-2", "node-3"])?;
+        finish(
+            containers
+                .in_container(FIRSTSEEN)
+                .args(["cluster", "form", "node-1:7400", "node-2:7400", "node-3:7400"])
+                .args(ADMIN_TLS),
+        )?;
+        Ok(containers)
+    }
+
+    fn compose(&self, args: &[&str]) -> anyhow::Result<()> {
+        finish(Command::new(&self.compose[0]).args(&self.compose[1..]).args(args))
+    }
+
+    /// A program of the image without arguments, in a container of its own next to the nodes.
+    fn in_container(&self, program: &str) -> Command {
+        let mut command = Command::new(&self.compose[0]);
+        command.args(&self.compose[1..]).args(["run", "--rm", "-T", "--no-deps", "--entrypoint", program, "form"]);
+        command
+    }
+
+    /// The addresses of all nodes but `besides`.
+    fn addresses(besides: Option<usize>) -> Vec<String> {
+        let nodes = (1..=super::local::NODES).filter(|node| Some(*node) != besides);
+        nodes.map(|node| format!("node-{node}:7400")).collect()
+    }
+
+    fn container(node: usize) -> anyhow::Result<String> {
+        let of = format!("label=com.docker.compose.service=node-{node}");
+        let project = format!("label=com.docker.compose.project={PROJECT}");
+        let listed =
+            Command::new("docker").args(["ps", "--all", "--quiet", "--filter", &project, "--filter", &of]).output()?;
+        let ids = String::from_utf8_lossy(&listed.stdout);
+        ids.lines().next().map(str::to_owned).with_context(|| format!("there is no container of node {node}"))
+    }
+}
+
+impl Stage for Containers {
+    fn command(&self, args: &[&str], besides: Option<usize>) -> Command {
+        let addresses = Self::addresses(besides);
+        let mut command = self.in_container(FIRSTSEEN);
+        command.args(args);
+        match args.first() {
+            Some(&"cluster") => command.args(["--addr", addresses.first().map_or("", String::as_str)]),
+            _ => command.args(["--cluster", &addresses.join(",")]),
+        };
+        command.args(ADMIN_TLS);
+        command
+    }
+
+    fn producer(&self, args: &[&str]) -> anyhow::Result<Command> {
+        let mut command = self.in_container(FIRSTSEEN_LAB);
+        command.args(args).args(["--cluster", &Self::addresses(None).join(",")]).args(PRODUCER_TLS);
+        Ok(command)
+    }
+
+    fn act(&mut self, action: Action, node: usize) -> anyhow::Result<()> {
+        let container = Self::container(node)?;
+        let network = format!("{PROJECT}_private");
+        let alias = format!("node-{node}");
+        let args: Vec<&str> = match action {
+            Action::Kill => vec!["kill", &container],
+            Action::Start => vec!["start", &container],
+            Action::Restart => vec!["restart", "--time", "15", &container],
+            Action::Pause => vec!["pause", &container],
+            Action::Resume => vec!["unpause", &container],
+            Action::Disconnect => vec!["network", "disconnect", &network, &container],
+            Action::Connect => vec!["network", "connect", "--alias", &alias, &network, &container],
+            Action::Fill => vec!["exec", &container, FIRSTSEEN_LAB, "chaos", "ballast", BALLAST, "1GiB"],
+            Action::Free => vec!["exec", &container, FIRSTSEEN_LAB, "chaos", "ballast", BALLAST],
+            Action::Slow => return finish(Command::new("cluster/delay.sh").args(["100", PROJECT])),
+            Action::RestartWhenReady => bail!("a node is waited for where steps are carried out"),
+            Action::Drain | Action::Finalize => bail!("{action:?} is asked of the cluster"),
+            Action::Upgrade | Action::Downgrade => {
+                bail!("{action:?} is done to processes: run it without --containers")
+            }
+        };
+        finish(Command::new("docker").args(args))
+    }
+
+    fn is_ready(&self, node: usize) -> bool {
+        let asks = |container: String| {
+            let args = ["exec", &container, FIRSTSEEN, "node", "health", "--addr", "127.0.0.1:7401"];
+            let asked = Command::new("docker").args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
+            asked.is_ok_and(|status| status.success())
+        };
+        Self::container(node).is_ok_and(asks)
+    }
+
+    fn name_of(&self, node: usize) -> String {
+        format!("node-{node}")
+    }
+}
+
+impl Drop for Containers {
+    fn drop(&mut self) {
+        if let Err(error) = self.compose(&["down", "--volumes", "--remove-orphans"]) {
+            notice!("firstseen-lab: {error:#}");
+        }
+    }
+}
+
+/// Runs the command to its end.
+pub(super) fn finish(command: &mut Command) -> anyhow::Result<()> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| format!("cannot run {command:?}"))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        bail!("{command:?}: {}", said.lines().rev().take(5).collect::<Vec<_>>().join(" / "));
+    }
+    // Lines of `NO ...` on standard output say what could not be done as it should.
+    let notices = String::from_utf8_lossy(&output.stdout);
+    notices.lines().filter(|line| line.starts_with("NO ")).for_each(|line| notice!("firstseen-lab: {line}"));
+    Ok(())
+}
+
+/// Writes zeros until the file has so many bytes, or the disk has no room left; or removes the file.
+pub(super) fn ballast(path: &Path, bytes: Option<ByteSize>) -> anyhow::Result<ExitCode> {
+    let Some(ByteSize(bytes)) = bytes else {
+        std::fs::remove_file(path)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let (mut file, zeros) = (std::fs::File::create(path)?, vec![0; 64 << 10]);
+    for _ in 0..bytes.div_ceil(zeros.len() as u64) {
+        match file.write_all(&zeros) {
+            Ok(()) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::StorageFull => break,
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}

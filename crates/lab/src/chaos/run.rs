@@ -1,0 +1,213 @@
+//! Runs a scenario: producers in a process of their own, and steps at their times.
+//!
+//! Promises: one line a second counts the verdicts of that second; steps happen in the order of the file. Must not
+//! know: what the laws are, how nodes are started.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use firstseen_routing::Decision;
+
+use super::RunArgs;
+use super::containers::{self, Containers};
+use super::judgement::{Judgement, judge};
+use super::local::Local;
+use super::producer::CallLine;
+use super::scenario::{Action, Scenario, Step};
+use super::stage::Stage;
+use firstseen_cli::exit::{FAILED, UsageError};
+
+const FILTER: &str = "chaos";
+/// Lines of producers that may wait to be read.
+const LINES_MAX: usize = 1 << 16;
+/// After the end of its time a producer still waits for answers.
+const LAST_ANSWERS: Duration = Duration::from_secs(20);
+/// How long a node may take to be ready after its start.
+const READY_MAX: Duration = Duration::from_secs(60);
+/// How often the node is asked whether it is ready.
+const LOOK: Duration = Duration::from_millis(20);
+/// How often the cluster is asked whether slices are complete.
+const ASK: Duration = Duration::from_millis(500);
+
+pub(super) fn run(args: &RunArgs) -> anyhow::Result<ExitCode> {
+    let scenario = Scenario::read(args.scenarios.as_deref(), &args.name)?;
+    if scenario.needs_containers && !args.containers {
+        let text = format!("`{}` needs the network or the disk of containers: say --containers", args.name);
+        return Err(UsageError(text).into());
+    }
+    if scenario.needs_older && args.older.is_none() {
+        let text = format!("`{}` begins with an earlier version: name its binary with --older", args.name);
+        return Err(UsageError(text).into());
+    }
+    if !args.json {
+        println!("{}: {}", args.name, scenario.about);
+    }
+    let mut stage: Box<dyn Stage> = if args.containers {
+        Box::new(Containers::start(scenario.compose.as_deref())?)
+    } else {
+        Box::new(Local::start(args.older.as_deref().filter(|_| scenario.needs_older))?)
+    };
+    let clock = if scenario.broken_clocks.is_empty() { "wall" } else { "event" };
+    let create: Vec<&str> =
+        ["filter", "create", FILTER, "--clock", clock].into_iter().chain(scenario.filter.split_whitespace()).collect();
+    containers::finish(&mut stage.command(&create, None))?;
+    let calls = carry_out(&mut *stage, &scenario, args.json)?;
+    let complete_after = complete(&*stage, &scenario)?;
+    let judgement = judge(&scenario, &calls, complete_after);
+    let mut out = std::io::stdout().lock();
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&judgement)?)?
+    } else {
+        out.write_all(judgement.text().as_bytes())?
+    }
+    Ok(if judgement.holds() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
+}
+
+/// The verdicts of one second.
+#[derive(Default)]
+struct Second {
+    first_seen: u64,
+    duplicates: u64,
+    undecided: u64,
+}
+
+/// Runs the scenario, and returns every call that returned.
+fn carry_out(stage: &mut dyn Stage, scenario: &Scenario, is_quiet: bool) -> anyhow::Result<Vec<CallLine>> {
+    let (seconds, clocks) = (scenario.seconds.to_string(), scenario.broken_clocks());
+    let mut asks = vec!["chaos", "produce", FILTER, "--seconds", &seconds];
+    if !clocks.is_empty() {
+        asks.extend(["--broken-clocks", &clocks]);
+    }
+    let (mut producer, lines) = produce(stage.producer(&asks)?)?;
+    let mut calls: Vec<CallLine> = Vec::new();
+    // Containers take a moment to start: time counts from the first call.
+    let first = lines.recv_timeout(LAST_ANSWERS).context("the producer asks nothing")?;
+    calls.push(first);
+    let (begun, mut steps, mut printed) = (Instant::now(), scenario.steps.iter(), 0);
+    let mut next = steps.next();
+    loop {
+        while let Some(Step { action, nodes, .. }) = next.filter(|step| begun.elapsed().as_secs() >= step.at_s) {
+            for node in nodes {
+                if !is_quiet {
+                    println!("{:>4} s  {action:?} {}", begun.elapsed().as_secs(), stage.name_of(*node));
+                }
+                act(stage, *action, *node)?;
+                // However long the step took, callers have gone on meanwhile.
+                calls.extend(lines.try_iter());
+            }
+            next = steps.next();
+        }
+        match lines.recv_timeout(Duration::from_millis(50)) {
+            Ok(line) => calls.push(line),
+            Err(RecvTimeoutError::Timeout)
+                if begun.elapsed() > Duration::from_secs(scenario.seconds) + LAST_ANSWERS =>
+            {
+                let _ = producer.kill();
+                bail!("the producer does not end");
+            }
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => break,
+        }
+        if !is_quiet && begun.elapsed().as_secs() > printed {
+            print_second(&calls, printed);
+            printed += 1;
+        }
+    }
+    for second in (printed..scenario.seconds).filter(|_| !is_quiet) {
+        print_second(&calls, second);
+    }
+    if producer.wait()?.success() { Ok(calls) } else { bail!("the producer has ended badly") }
+}
+
+fn act(stage: &mut dyn Stage, action: Action, node: usize) -> anyhow::Result<()> {
+    match action {
+        Action::Drain => {
+            let name = stage.name_of(node);
+            containers::finish(&mut stage.command(&["cluster", "drain", &name], Some(node)))?;
+            containers::finish(&mut stage.command(&["cluster", "leave", &name], Some(node)))
+        }
+        Action::Finalize => containers::finish(&mut stage.command(&["cluster", "upgrade", "finalize"], None)),
+        Action::RestartWhenReady => {
+            stage.act(Action::Restart, node)?;
+            let begun = Instant::now();
+            while !stage.is_ready(node) {
+                anyhow::ensure!(begun.elapsed() < READY_MAX, "{} is not ready", stage.name_of(node));
+                std::thread::sleep(LOOK);
+            }
+            Ok(())
+        }
+        action => stage.act(action, node),
+    }
+}
+
+fn produce(mut command: Command) -> anyhow::Result<(Child, Receiver<CallLine>)> {
+    let mut producer = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().context("no producer")?;
+    let out = producer.stdout.take().context("the producer has no output")?;
+    let (sender, lines) = mpsc::sync_channel(LINES_MAX);
+    std::thread::spawn(move || {
+        let lines = BufReader::new(out).lines().map_while(Result::ok);
+        for line in lines.filter_map(|line| serde_json::from_str(&line).ok()) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
+    Ok((producer, lines))
+}
+
+fn print_second(calls: &[CallLine], second: u64) {
+    let mut counts = Second::default();
+    for call in calls.iter().filter(|call| !call.has_broken_clock && call.returned_us / 1_000_000 == second) {
+        *match call.verdict {
+            Decision::FirstSeen => &mut counts.first_seen,
+            Decision::Duplicate => &mut counts.duplicates,
+            Decision::Undecided(_) => &mut counts.undecided,
+        } += 1;
+    }
+    let Second { first_seen, duplicates, undecided } = counts;
+    println!("{second:>4} s  first-seen {first_seen:>5}  duplicate {duplicates:>5}  undecided {undecided:>5}");
+}
+
+/// How long after the end all slices are complete; none where they are not in time.
+fn complete(stage: &dyn Stage, scenario: &Scenario) -> anyhow::Result<Option<Duration>> {
+    let (begun, limit) = (Instant::now(), Duration::from_secs(scenario.promises.complete_within_s));
+    loop {
+        let output = stage.command(&["filter", "describe", FILTER, "--json"], None).stdin(Stdio::null()).output()?;
+        let described: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        let slices = described["slices"].as_array().cloned().unwrap_or_default();
+        if !slices.is_empty() && slices.iter().all(|slice| slice["complete"] == true) {
+            return Ok(Some(begun.elapsed()));
+        }
+        if begun.elapsed() > limit {
+            return Ok(None);
+        }
+        std::thread::sleep(ASK);
+    }
+}
+
+impl Judgement {
+    /// The step in words.
+    fn text(&self) -> String {
+        let Self { calls, first_seen, duplicates, undecided, undecided_seconds, complete_after_s, broken, .. } = self;
+        let Self { broken_clock_calls, .. } = self;
+        let complete = match complete_after_s {
+            Some(after_s) => format!("all slices complete {after_s:.1} s after the end"),
+            None => "slices are incomplete".to_owned(),
+        };
+        let mut text = format!(
+            "{calls} calls: {first_seen} first-seen, {duplicates} duplicates, {undecided} undecided in \
+             {undecided_seconds} seconds; {complete}\n"
+        );
+        if *broken_clock_calls > 0 {
+            text.push_str(&format!("{broken_clock_calls} more calls of callers whose clocks are off\n"));
+        }
+        for promise in broken {
+            text.push_str(&format!("BROKEN: {promise}\n"));
+        }
+        text.push_str(if broken.is_empty() { "every promise was kept\n" } else { "" });
+        text
+    }
+}

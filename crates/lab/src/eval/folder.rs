@@ -1,0 +1,117 @@
+//! The output folder of a run of experiments: one JSON document and one picture an experiment, a page, a table.
+//!
+//! Promises: each file is there as a whole or not at all, and all files are of one run; a folder that holds other files
+//! is not written into; in a folder of an earlier run only files that a run writes are removed. Must not know: what the
+//! files say.
+
+use std::fs::{self, File, TryLockError};
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+use anyhow::Context;
+use firstseen_eval::document::Document;
+use firstseen_eval::experiments::EXPERIMENTS;
+use firstseen_eval::{page, results};
+
+use super::summary::Report;
+use firstseen_cli::exit::UsageError;
+
+const PAGE: &str = "index.html";
+/// The mark in the head of the page of a run, which no other page has: a page with it may be replaced.
+const MARK: &str = page::GENERATOR;
+const TABLE: &str = "results.md";
+/// The text of the page while the run has not ended.
+const UNENDED: &str = "<title>firstseen</title><p>The experiments have not ended.</p>\n";
+
+/// A folder that may be written into. While this lives, no other run may use it, where the system can lock folders.
+pub(super) struct Folder {
+    path: PathBuf,
+    _locked: File,
+}
+
+impl Folder {
+    /// Makes the folder where it is missing, and removes the files of an earlier run.
+    ///
+    /// # Errors
+    /// The folder cannot be made or written into, or holds files that no run has written.
+    pub(super) fn open(path: &Path) -> Result<Self, UsageError> {
+        let shown = path.display();
+        let refused = |what: &str, error: io::Error| {
+            UsageError(format!("cannot {what} {shown}: {error}: choose another folder with --out"))
+        };
+        fs::create_dir_all(path).map_err(|error| refused("make the folder", error))?;
+        let locked = File::open(path).map_err(|error| refused("open the folder", error))?;
+        // Where folders cannot be locked, as on some network file systems, two runs are not kept apart.
+        if let Err(TryLockError::WouldBlock) = locked.try_lock() {
+            let way_out = "wait for its end, or choose another folder with --out";
+            return Err(UsageError(format!("another run writes into {shown}: {way_out}")));
+        }
+        let mut entries = fs::read_dir(path).map_err(|error| refused("read the folder", error))?;
+        let is_ours = || fs::read_to_string(path.join(PAGE)).is_ok_and(|page| page.contains(MARK));
+        if entries.next().is_some() && !is_ours() {
+            return Err(UsageError(format!("{shown} holds something else: choose another folder with --out")));
+        }
+        let folder = Self { path: path.to_owned(), _locked: locked };
+        // The next steps may be broken off: then the folder is known by its page.
+        let cleared = folder.write(PAGE, &format!("<!DOCTYPE html>{MARK}{UNENDED}")).and_then(|()| folder.clear());
+        cleared.map_err(|error| refused("write into", error))?;
+        Ok(folder)
+    }
+
+    /// Removes the files of an earlier run, but for the page.
+    fn clear(&self) -> io::Result<()> {
+        let names = EXPERIMENTS.iter().map(|experiment| experiment.name);
+        let numbers = names.clone().map(page::document_name);
+        let all = names.map(page::picture_name).chain(numbers).chain([TABLE.to_owned()]);
+        // A run that was killed has left drafts.
+        for name in all.flat_map(|name| [draft_of(&name), name]) {
+            match fs::remove_file(self.path.join(name)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the numbers and the picture of one experiment.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub(super) fn write_experiment(&self, document: &Document) -> anyhow::Result<()> {
+        let svg = firstseen_picture::svg(&document.panels)
+            .map_err(|error| anyhow::anyhow!("experiment {}: {error}", document.name))?;
+        let numbers = serde_json::to_string_pretty(document)? + "\n";
+        self.put(&page::document_name(&document.name), &numbers)?;
+        self.put(&page::picture_name(&document.name), &svg)
+    }
+
+    /// Writes the page and the table of all experiments, and returns the page's path.
+    ///
+    /// # Errors
+    /// A file that cannot be written.
+    pub(super) fn write_page(&self, report: &Report) -> anyhow::Result<PathBuf> {
+        let heading = page::Heading { made: report.made(), not_ended: report.not_ended.len() };
+        self.put(PAGE, &page::html(&heading, &report.experiments))?;
+        self.put(TABLE, &results::markdown(&heading, &report.experiments))?;
+        Ok(self.path.join(PAGE))
+    }
+
+    fn put(&self, name: &str, text: &str) -> anyhow::Result<()> {
+        self.write(name, text).with_context(|| format!("cannot write {}", self.path.join(name).display()))
+    }
+
+    fn write(&self, name: &str, text: &str) -> io::Result<()> {
+        let draft = self.path.join(draft_of(name));
+        let written = fs::write(&draft, text).and_then(|()| fs::rename(&draft, self.path.join(name)));
+        if written.is_err() {
+            // The caller gets the error; a draft that stays is removed by the next run.
+            let _ = fs::remove_file(&draft);
+        }
+        written
+    }
+}
+
+/// The name of a file that is not written to its end.
+fn draft_of(name: &str) -> String {
+    format!("{name}.part")
+}

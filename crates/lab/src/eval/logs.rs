@@ -1,0 +1,92 @@
+//! Real logs for experiments: the URL of each request, and the host that made it.
+//!
+//! Promises: fields are found by their names (`url`, `host`), as `firstseen dedup` finds them; records that lack one
+//! are left out, and their number is printed. Must not know: what experiments do with a log.
+
+use firstseen_cli::notice;
+use std::collections::HashMap;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use firstseen_eval::stream::Log;
+use firstseen_filter::FilterSecret;
+use firstseen_records::{
+    Block, BlockOptions, BlockReader, Decompressed, ParsedBlock, ParserConfig, RecordFormat, RecordParser, TextInput,
+};
+
+use firstseen_cli::exit::UsageError;
+
+/// Requests of all logs at most: they are kept in memory, as experiments go over all of them many times.
+const EVENTS_MAX: usize = 5_000_000;
+
+/// Reads logs; logs of one name get numbers.
+///
+/// # Errors
+/// A file that cannot be read, lacks a field or holds no request; more than [`EVENTS_MAX`] requests.
+pub(super) fn read(paths: &[PathBuf], format: RecordFormat) -> anyhow::Result<Vec<Log>> {
+    let mut logs: Vec<Log> = Vec::new();
+    let (mut room, mut seen) = (EVENTS_MAX, HashMap::new());
+    for path in paths {
+        let mut log = read_one(path, format, room)?;
+        room -= log.keys.len();
+        let number = seen.entry(log.name.clone()).or_insert(0);
+        *number += 1;
+        if *number > 1 {
+            log.name = format!("{} ({number})", log.name);
+        }
+        logs.push(log);
+    }
+    Ok(logs)
+}
+
+fn read_one(path: &Path, format: RecordFormat, room: usize) -> anyhow::Result<Log> {
+    let shown = path.display().to_string();
+    let file = File::open(path).map_err(|error| UsageError(format!("{shown}: {error}")))?;
+    let unreadable = |error| UsageError(format!("{shown}: {error}"));
+    let input = Decompressed::new(file).map_err(unreadable)?;
+    let mut reader = BlockReader::new(TextInput::new(input, b'\n'), BlockOptions::for_format(format));
+    let (mut urls, mut hosts) = (parser("url", format)?, parser("host", format)?);
+    let name = path.file_name().map_or(shown.clone(), |name| name.to_string_lossy().into_owned());
+    let mut log = Log { name, ..Log::default() };
+    let (mut block, mut by_url, mut by_host) = (Block::default(), ParsedBlock::default(), ParsedBlock::default());
+    let mut records = 0;
+    while reader.read_block(&mut block).map_err(unreadable)? {
+        for (parser, parsed) in [(&mut urls, &mut by_url), (&mut hosts, &mut by_host)] {
+            parser.parse(&block, parsed).map_err(|error| UsageError(format!("{shown}: {error}")))?;
+        }
+        records += by_url.spans().len() + by_url.rejections().len();
+        let mut clients = by_host.spans().iter().zip(by_host.digests()).peekable();
+        for (span, digest) in by_url.spans().iter().zip(by_url.digests()) {
+            while clients.next_if(|(other, _)| other.start < span.start).is_some() {}
+            let Some((_, client)) = clients.next_if(|(other, _)| other.start == span.start) else { continue };
+            log.keys.push(digest.lo);
+            log.clients.push(client.lo);
+        }
+        if log.keys.len() > room {
+            let text = format!("{shown}: there are more than {EVENTS_MAX} requests in all: give a part of them");
+            return Err(UsageError(text).into());
+        }
+    }
+    let left_out = records - log.keys.len();
+    if records == 0 {
+        return Err(UsageError(format!("{shown} holds no record")).into());
+    }
+    if log.keys.is_empty() {
+        let text = format!(
+            "{shown} holds no request: records that cannot be read, or lack `url` or `host`: {left_out}; is --log-format right?"
+        );
+        return Err(UsageError(text).into());
+    }
+    if left_out > 0 {
+        notice!(
+            "firstseen-lab: {shown}: left out because they cannot be read, or lack `url` or `host`: {left_out} records"
+        );
+    }
+    Ok(log)
+}
+
+/// A parser whose key is one field. Experiments hash keys again, each with secrets of its own.
+fn parser(key: &str, format: RecordFormat) -> anyhow::Result<RecordParser> {
+    let config = ParserConfig { key: vec![key.to_owned()], ..ParserConfig::new(format) };
+    RecordParser::new(config, FilterSecret::from_seed(0)).map_err(|error| UsageError(error.to_string()).into())
+}

@@ -1,0 +1,251 @@
+//! `firstseen-lab eval`: the papers' figures, measured with this build, beside their formulas.
+//!
+//! Promises: stdout carries the summary, or one JSON document; files go into the folder that was named and nowhere else; the
+//! exit code says whether every judged point is where its formula puts it. Must not know: what is measured, how it is judged.
+
+mod folder;
+mod logs;
+mod machine;
+mod summary;
+
+use firstseen_cli::notice;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Context;
+use clap::{Args, value_parser};
+use firstseen_eval::experiment::{EvalError, Experiment, Run, Scale};
+use firstseen_eval::experiments::{EXPERIMENTS, named};
+use firstseen_eval::stream::Log;
+use firstseen_records::RecordFormat;
+
+use self::folder::Folder;
+use self::summary::Report;
+use crate::bench::redis::Redis;
+use firstseen_cli::exit::{FAILED, INTERRUPTED, UsageError};
+use firstseen_cli::flags::input::parse_format;
+use firstseen_cli::input;
+use firstseen_cli::terminal::steps::Steps;
+use firstseen_cli::terminal::stop::Stop;
+
+/// The name that stands for all.
+const ALL: &str = "all";
+
+/// The experiment whose figures include the memory of a Redis key.
+const OF_MEMORY: &str = "memory";
+
+/// The greatest seed: every reader of JSON keeps numbers up to this one exactly.
+const SEED_MAX: u64 = (1 << 53) - 1;
+
+/// Formats in which a log has fields with names.
+const LOG_FORMATS: [RecordFormat; 4] = [RecordFormat::Clf, RecordFormat::Csv, RecordFormat::Tsv, RecordFormat::Jsonl];
+
+/// The text below the flags.
+const ENDS: &str = "Exit codes: 0 all judged points lie where their formulas put them; 1 some do not, and standard \
+                    output says which, or something failed while the rest went on, which standard error says; 2 \
+                    wrong flags, a log that cannot be read, or a folder that cannot be written into or that another run \
+                    writes into, before anything is measured; 130 \
+                    interrupted: what had ended by then is printed and written as ever.";
+
+/// Flags of `firstseen-lab eval`.
+#[derive(Debug, Args)]
+#[command(after_help = ENDS)]
+pub struct EvalArgs {
+    /// Experiments to run, or `all`; without one they are listed
+    #[arg(value_name = "EXPERIMENT")]
+    pub experiments: Vec<String>,
+    /// Decides everything that is drawn; drawn itself if not given, and printed
+    #[arg(long, value_name = "N", value_parser = value_parser!(u64).range(..=SEED_MAX))]
+    pub seed: Option<u64>,
+    /// Independent runs of every point
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u32).range(20..=1000))]
+    pub runs: u32,
+    /// Write a page with pictures, the numbers as JSON and a table in Markdown into this folder, which is made if missing
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// A real log of web requests, with the fields `url` and `host`, for the experiments that read logs; may be
+    /// given several times
+    #[arg(long, value_name = "FILE")]
+    pub log: Vec<PathBuf>,
+    /// How logs are written; csv and tsv need a header that names the fields
+    #[arg(long, value_name = "FORMAT", default_value = "clf", value_parser = parse_log_format)]
+    pub log_format: RecordFormat,
+    /// Smaller sizes
+    #[arg(long)]
+    pub quick: bool,
+    /// Print one JSON document; without an experiment, their names and titles
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl EvalArgs {
+    fn scale(&self) -> Scale {
+        if self.quick { Scale::Quick } else { Scale::Full }
+    }
+}
+
+/// Runs experiments, one after the other. An experiment that fails, or a file that cannot be written, is printed when
+/// all have ended, and sets the exit code.
+///
+/// # Errors
+/// An experiment that does not exist, a log that cannot be read, a folder that cannot be used; where the reader of
+/// `out` is gone.
+pub fn run(args: &EvalArgs, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let experiments = chosen(&args.experiments)?;
+    if experiments.is_empty() && (args.out.is_some() || !args.log.is_empty()) {
+        return Err(UsageError("name an experiment, or `all`; `firstseen-lab eval` lists them".to_owned()).into());
+    }
+    if experiments.is_empty() {
+        if args.json {
+            summary::list_json(out)?
+        } else {
+            summary::list(out)?
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !args.log.is_empty() {
+        notice!("firstseen-lab: logs are read by {}", log_readers(&experiments)?);
+        input::check(&args.log, b'\n')?;
+    }
+    let logs = logs::read(&args.log, args.log_format)?;
+    for experiment in &experiments {
+        experiment.check_logs(&logs, args.scale()).map_err(|error| UsageError(error.to_string()))?;
+    }
+    let stand_in =
+        experiments.iter().filter(|experiment| experiment.reads_logs.as_ref().is_some_and(|of| of.has_stand_in));
+    if logs.is_empty() {
+        for Experiment { name, .. } in stand_in {
+            notice!("firstseen-lab: {name} is measured over a synthetic stream: --log FILE gives it real clicks");
+        }
+    }
+    let folder = args.out.as_deref().map(Folder::open).transpose()?;
+    let stop = Stop::on_signal(|| notice!("firstseen-lab: ends after the runs under way; once more ends it at once"))?;
+    let begun = Instant::now();
+    let mut report = Report::new(args, &experiments);
+    let mut failures = Failures::default();
+    measure(&experiments, &mut report, &logs, folder.as_ref(), &stop, &mut failures);
+    report.seconds = begun.elapsed().as_secs_f64();
+    let page = folder.as_ref().and_then(|folder| failures.take(folder.write_page(&report)));
+    if args.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?
+    } else {
+        summary::print(&report, args.out.is_some().then_some(page.as_deref()), out)?
+    }
+    failures.0.iter().for_each(|error| notice!("firstseen-lab: {error:#}"));
+    let is_interrupted = stop.is_set() && !report.not_ended.is_empty();
+    Ok(match failures.0.is_empty() && report.holds() {
+        _ if is_interrupted => ExitCode::from(INTERRUPTED),
+        false => ExitCode::from(FAILED),
+        true => ExitCode::SUCCESS,
+    })
+}
+
+/// Failures of single tasks: the results of the other tasks are printed all the same.
+#[derive(Default)]
+struct Failures(Vec<anyhow::Error>);
+
+impl Failures {
+    /// The result of one task, if it did not fail; a failure is noted.
+    fn take<T>(&mut self, result: anyhow::Result<T>) -> Option<T> {
+        result.map_err(|error| self.0.push(error)).ok()
+    }
+}
+
+/// Puts the results of each experiment into the report and the folder, until all have ended or a signal ends the run.
+/// An experiment that fails has not ended; the others go on.
+fn measure(
+    experiments: &[&'static Experiment],
+    report: &mut Report,
+    logs: &[Log],
+    folder: Option<&Folder>,
+    stop: &Stop,
+    failures: &mut Failures,
+) {
+    let begun = Instant::now();
+    let clock_ns = || begun.elapsed().as_nanos() as u64;
+    let is_over = || stop.is_set();
+    let redis_key_bytes = redis_key_bytes(experiments);
+    let (seed, seeds, scale) = (report.seed, report.runs, report.scale);
+    let steps = Steps::new(experiments.len() as u64 * u64::from(seeds), "runs", false);
+    for (index, experiment) in experiments.iter().enumerate() {
+        let left_after = (experiments.len() - index - 1) as u64 * u64::from(seeds);
+        let progress = |done: usize, total: usize| steps.left(left_after + (total - done) as u64);
+        let experiment_begun = Instant::now();
+        let run = Run {
+            seed,
+            seeds,
+            scale,
+            logs,
+            progress: &progress,
+            clock_ns: &clock_ns,
+            redis_key_bytes,
+            is_over: &is_over,
+        };
+        let ended = match experiment.run(&run) {
+            Err(EvalError::Over) => break,
+            ended => ended.with_context(|| format!("experiment {}", experiment.name)),
+        };
+        let Some(document) = failures.take(ended) else { continue };
+        if let Some(folder) = folder {
+            failures.take(folder.write_experiment(&document));
+        }
+        steps.note(&summary::line(&document, experiment_begun.elapsed()));
+        report.add(document);
+    }
+    steps.end();
+}
+
+/// The memory of a key in a Redis server, where an experiment wants it and a server is installed. Where the server does
+/// not answer, a message says so, and the experiments run without the figure.
+fn redis_key_bytes(experiments: &[&Experiment]) -> Option<f64> {
+    if !experiments.iter().any(|experiment| experiment.name == OF_MEMORY) {
+        return None;
+    }
+    let measured = Redis::start().and_then(|redis| redis.map(|redis| redis.key_bytes()).transpose());
+    measured.unwrap_or_else(|error| {
+        notice!("firstseen-lab: a key of Redis is left out: {error:#}");
+        None
+    })
+}
+
+/// A format of [`LOG_FORMATS`].
+fn parse_log_format(text: &str) -> Result<RecordFormat, String> {
+    let known = parse_format(text).ok().filter(|format| LOG_FORMATS.contains(format));
+    known.ok_or_else(|| format!("choose {}", LOG_FORMATS.map(RecordFormat::name).join(", ")))
+}
+
+/// The names of the experiments that read logs.
+fn log_readers(experiments: &[&Experiment]) -> Result<String, UsageError> {
+    let names = |all: &mut dyn Iterator<Item = &Experiment>| {
+        all.filter(|experiment| experiment.reads_logs.is_some())
+            .map(|experiment| experiment.name)
+            .collect::<Vec<_>>()
+            .join(", ")
+    };
+    let readers = names(&mut experiments.iter().copied());
+    if readers.is_empty() {
+        let all = names(&mut EXPERIMENTS.iter());
+        return Err(UsageError(format!(
+            "none of these experiments reads logs, but --log is given; those that do: {all}"
+        )));
+    }
+    Ok(readers)
+}
+
+/// The experiments of these names, each once, in the order of the table.
+fn chosen(names: &[String]) -> anyhow::Result<Vec<&'static Experiment>> {
+    let unknown = names.iter().find(|name| *name != ALL && named(name).is_none());
+    if let Some(unknown) = unknown {
+        let likeness = |name: &str| strsim::jaro_winkler(name, &unknown.to_lowercase());
+        let names = EXPERIMENTS.iter().map(|experiment| experiment.name);
+        let near = match names.max_by(|one, other| likeness(one).total_cmp(&likeness(other))) {
+            Some(nearest) if likeness(nearest) > 0.8 => format!("did you mean `{nearest}`?"),
+            _ => "`firstseen-lab eval` lists them".to_owned(),
+        };
+        return Err(UsageError(format!("no experiment `{unknown}`: {near}")).into());
+    }
+    let is_wanted = |experiment: &&Experiment| names.iter().any(|name| name == ALL || name == experiment.name);
+    Ok(EXPERIMENTS.iter().filter(is_wanted).collect())
+}

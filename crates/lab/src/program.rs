@@ -1,0 +1,33 @@
+//! Finds the binary `firstseen`, whose nodes are measured and made to fail.
+
+use std::env;
+use std::path::PathBuf;
+
+use anyhow::Context;
+use firstseen_cli::exit::UsageError;
+
+/// The variable that names another binary.
+const VARIABLE: &str = "FIRSTSEEN_BINARY";
+
+/// Returns the binary that [`VARIABLE`] names, otherwise the one next to this program, otherwise the one on `PATH`.
+///
+/// # Errors
+/// [`UsageError`] if there is none.
+pub(crate) fn firstseen() -> anyhow::Result<PathBuf> {
+    if let Some(named) = env::var_os(VARIABLE) {
+        return Ok(named.into());
+    }
+    let this = env::current_exe().context("cannot find the program itself")?;
+    let beside = this.parent().map(PathBuf::from);
+    let on_path = env::var_os("PATH").unwrap_or_default();
+    let mut folders = beside.into_iter().chain(env::split_paths(&on_path));
+    let found = folders.find_map(|folder| Some(folder.join("firstseen")).filter(|program| program.is_file()));
+    found.ok_or_else(|| {
+        let text = format!(
+            "the binary `firstseen` is neither next to {} nor on PATH: build it with `cargo build --release`, or name it in \
+             {VARIABLE}",
+            this.display()
+        );
+        UsageError(text).into()
+    })
+}

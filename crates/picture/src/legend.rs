@@ -1,0 +1,135 @@
+//! The legend, right of a panel's plot: the meaning of its shapes and curves. Formulas stand on the page.
+//!
+//! Promises: one entry for every series, and one for every line; long names are broken, not cut. Must not know: axes.
+
+use plotters::prelude::*;
+
+use super::{Area, Drawn, FONT, marks};
+use crate::{Judged, Panel};
+use marks::{Mark, Style};
+
+const LEFT: i32 = 8;
+/// Length of a piece of a curve.
+const SAMPLE: i32 = 40;
+/// Where texts start.
+const TEXT: i32 = 56;
+const ROW: i32 = 18;
+/// Width of a letter of a text of this size, in pixels, as a rule: fonts are the viewer's.
+pub(super) const LETTER: u32 = 7;
+
+/// Middle of the first row, in pixels.
+const TOP: i32 = 16;
+/// Pixels between entries, beside those of their rows.
+const GAP: i32 = 3;
+
+/// The sign left of a text.
+enum Sign {
+    Series(usize),
+    Line(usize),
+    Expected,
+    Printed(usize),
+    Interval,
+    Out,
+    None,
+}
+
+/// The entries of the legend, from the top down.
+fn entries(panel: &Panel) -> Vec<(Sign, String)> {
+    let points = || panel.series.iter().flat_map(|series| &series.points);
+    let series = panel.series.iter().enumerate().map(|(index, series)| (Sign::Series(index), series.name.clone()));
+    let lines = panel.lines.iter().enumerate().map(|(index, line)| (Sign::Line(index), line.name.clone()));
+    let mut entries: Vec<_> = series.chain(lines).collect();
+    let mut add = |is_there: bool, sign: Sign, text: &str| {
+        if is_there {
+            entries.push((sign, text.to_owned()));
+        }
+    };
+    add(points().any(|point| point.expected.is_some()), Sign::Expected, "thick line: expected (formula or model)");
+    let printed = panel.series.iter().position(|series| series.points.iter().any(|point| point.printed.is_some()));
+    add(printed.is_some(), Sign::Printed(printed.unwrap_or_default()), "crossed: printed in the paper");
+    add(points().any(|point| point.low < point.high), Sign::Interval, "95 % interval of the mean over seeds");
+    add(points().any(|point| point.verdict == Judged::Out), Sign::Out, "ringed: out");
+    add(panel.y.is_log && points().any(|point| point.mean == 0.0), Sign::None, "A bar without a sign: none found.");
+    let beside = "Series stand a little beside each other, where they share a place.";
+    add(panel.series.len() > 1, Sign::None, beside);
+    entries
+}
+
+/// Letters of a row of a legend that is `width` pixels wide.
+fn letters(width: u32) -> usize {
+    (width.saturating_sub(TEXT as u32) / LETTER) as usize
+}
+
+/// The pixels that the legend of a panel takes from the top down, where it is `width` pixels wide.
+pub(super) fn height(width: u32, panel: &Panel) -> u32 {
+    let height = |text: &str| ROW * rows(text, letters(width)).len() as i32 + GAP;
+    (TOP + entries(panel).iter().map(|(_, text)| height(text)).sum::<i32>()) as u32
+}
+
+/// Draws the legend of a panel, `width` pixels wide.
+pub(super) fn draw(area: &Area<'_>, width: u32, panel: &Panel) -> Drawn {
+    let (mut top, font) = (TOP, (FONT, 14).into_font());
+    for (sign, text) in entries(panel) {
+        draw_sign(area, top, sign, panel)?;
+        for row in rows(&text, letters(width)) {
+            area.draw(&Text::new(row, (TEXT, top - 8), font.clone())).map_err(|error| error.to_string())?;
+            top += ROW;
+        }
+        top += GAP;
+    }
+    Ok(())
+}
+
+fn draw_sign(area: &Area<'_>, top: i32, sign: Sign, panel: &Panel) -> Drawn {
+    let middle = (LEFT + SAMPLE / 2, top);
+    match sign {
+        Sign::Series(index) => {
+            let style = Style::of_series(index);
+            if panel.series[index].points.iter().any(|point| point.expected.is_some()) {
+                marks::sample(area, (LEFT, top), SAMPLE, style)?;
+            }
+            marks::shape(area, middle, style, Mark::Measured)
+        }
+        Sign::Line(index) => marks::sample(area, (LEFT, top), SAMPLE, Style::of_line(index)),
+        Sign::Expected => marks::sample(area, (LEFT, top), SAMPLE, Style::of_any()),
+        Sign::Printed(index) => marks::shape(area, middle, Style::of_series(index), Mark::Printed),
+        Sign::Interval => marks::bar(area, (middle.0, top + 7), (middle.0, top - 7), Style::of_any()),
+        Sign::Out => marks::ring(area, middle),
+        Sign::None => Ok(()),
+    }
+}
+
+/// Rows of so many letters at most, broken between words where words are not longer than a row.
+pub(super) fn rows(what: &str, letters: usize) -> Vec<String> {
+    let mut rows = vec![String::new()];
+    for word in what.split_whitespace() {
+        let word: Vec<char> = word.chars().collect();
+        for (part, piece) in word.chunks(letters.max(1)).enumerate() {
+            let room = rows.last().map_or(0, |row| row.chars().count());
+            if part > 0 || room > 0 && room + 1 + piece.len() > letters {
+                rows.push(String::new());
+            }
+            if let Some(row) = rows.last_mut() {
+                if !row.is_empty() {
+                    row.push(' ');
+                }
+                row.extend(piece);
+            }
+        }
+    }
+    rows
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_are_broken_between_words() {
+        let broken = rows("a name that is far too long for one row of the legend of a panel", 40);
+        assert!(broken.len() == 2 && broken.iter().all(|row| row.len() <= 40), "{broken:?}");
+        assert_eq!(rows("short", 40), ["short"]);
+        let one_word = rows(&format!("keys of {}", "long".repeat(50)), 40);
+        assert!(one_word.len() == 6 && one_word.iter().all(|row| row.len() <= 40), "{one_word:?}");
+    }
+}
