@@ -43,11 +43,18 @@ const ADMITTED_MAX: usize = 1;
 /// A connection, as the server gets it.
 type Admitted = io::Result<Guarded<Connection>>;
 
+/// What a handshake needs.
+#[derive(Clone)]
+pub(crate) struct TlsAccept {
+    pub(crate) tls: ServerTls,
+    pub(crate) audit: Arc<Audit>,
+}
+
 /// The connections of `incoming` that get in, after their handshakes, and the task that lets them in. It ends soon after the
 /// stream is dropped, and with it the listener.
 pub(crate) fn admitted(
     incoming: Incoming,
-    tls: Option<(ServerTls, Arc<Audit>)>,
+    tls: Option<TlsAccept>,
     entrance: Arc<Entrance>,
 ) -> (ReceiverStream<Admitted>, JoinHandle<()>) {
     let (guests, admitted) = mpsc::channel(ADMITTED_MAX);
@@ -57,7 +64,7 @@ pub(crate) fn admitted(
 
 async fn accept(
     mut incoming: Incoming,
-    tls: Option<(ServerTls, Arc<Audit>)>,
+    tls: Option<TlsAccept>,
     entrance: Arc<Entrance>,
     guests: mpsc::Sender<Admitted>,
 ) {
@@ -95,7 +102,7 @@ fn is_of_one_connection(error: &io::Error) -> bool {
 /// Lets a connection in by its certificate, unless the handshake takes too long, or the connection has to go first.
 async fn shake_hands(
     connection: Connection,
-    (tls, audit): (ServerTls, Arc<Audit>),
+    TlsAccept { tls, audit }: TlsAccept,
     place: ConnectionPlace,
     guests: mpsc::Sender<Admitted>,
 ) {

@@ -9,18 +9,17 @@ mod errors;
 mod skew;
 mod slices;
 
+use std::fmt::Display;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_filter::duration;
 use firstseen_meta::{
-    AlteredFilter, Change, CommandId, MetaError, NEWEST_FORMAT, NewFilter, Outcome, hold_format, holds_format,
+    AlteredFilter, Change, CommandId, Meta, MetaError, NEWEST_FORMAT, NewFilter, Outcome, hold_format, holds_format,
     plan_alteration, propose_for, raise_format, slice_bytes,
 };
-use firstseen_routing::{
-    FilterId, FilterPolicies, FilterRecord, NodeId, NodeRecord, SecretMaterial, SliceMove, Thresholds, check,
-};
+use firstseen_routing::{FilterId, FilterPolicies, NodeId, SecretMaterial, SliceMove, Thresholds, check};
 use firstseen_wire::map as wire_map;
 use firstseen_wire::proto::admin;
 use firstseen_wire::proto::admin::admin_server::Admin;
@@ -40,11 +39,19 @@ use firstseen_wire::status::ErrorKind;
 use firstseen_wire::tree as wire_tree;
 use tonic::{Request, Response, Status};
 
+use crate::audit::Audit;
+use crate::clock::Clock;
+use crate::clocks::Clocks;
+use crate::config::NodeConfig;
 use crate::edges;
 use crate::group_key::GroupKey;
 use crate::guest::Guest;
-use crate::shared::Shared;
-use crate::view::{GroupFault, View};
+use crate::ids::Ids;
+use crate::keeper::Keeper;
+use crate::lease::Downs;
+use crate::open_counts::OpenDoors;
+use crate::owner::Owners;
+use crate::view::{GroupFault, View, Views};
 use errors::status;
 use skew::keeps_for_other_clocks;
 use slices::{claims, slices};
@@ -57,45 +64,52 @@ const MOVES_MAX: usize = 2048;
 
 /// The Admin service.
 pub(crate) struct AdminService {
-    shared: Arc<Shared>,
+    pub(crate) config: Arc<NodeConfig>,
+    /// Where others reach the node.
+    pub(crate) address: String,
+    pub(crate) meta: Meta,
+    pub(crate) ids: Arc<Ids>,
+    pub(crate) views: Views,
+    pub(crate) owners: Arc<Owners>,
+    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) clocks: Arc<Clocks>,
+    pub(crate) downs: Arc<Downs>,
+    pub(crate) audit: Arc<Audit>,
+    pub(crate) doors: Arc<OpenDoors>,
 }
 
 impl AdminService {
-    /// The service of this node.
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
-    }
-
     /// Only those who may do with the filter of this name what the call does.
     fn must_for(&self, guest: &Guest, name: &str) -> Result<(), Status> {
-        let map = &self.shared.view().map;
+        let map = self.views.borrow().map.clone();
         let named = map.filter_named(name).map_or(name, |(_, record)| map.name_for_rights(record));
-        guest.must_for(map, named)
+        guest.must_for(&map, named)
     }
 
     /// The same for a filter's number; one that is not here has no name.
     fn must_for_number(&self, guest: &Guest, filter: FilterId) -> Result<(), Status> {
-        let map = &self.shared.view().map;
+        let map = self.views.borrow().map.clone();
         let named = map.filters.get(&filter).map_or("", |record| map.name_for_rights(record));
         // Numbers follow each other and can be guessed, so a refusal by number does not tell the filter's name.
-        let hidden =
-            |_| ErrorKind::Forbidden.status(format!("there is no right to do this with filter number {filter}"));
-        guest.must_for(map, named).map_err(hidden)
+        guest.must_for(&map, named).map_err(|_| {
+            ErrorKind::Forbidden.status(format!("there is no right to do this with filter number {filter}"))
+        })
     }
 
     /// Proposes a change for a guest. The id of a command is the caller's, so that it may ask again, or a new one.
     async fn propose(&self, guest: &Guest, command_id: &[u8], change: Change) -> Result<Outcome, Status> {
         let id = self.command_id(command_id)?;
-        let (name, subject) = (change.name(), change.subject());
-        let done =
-            propose_for(&self.shared.meta, guest.asked_by(), id, change).await.map_err(|error| status(&error))?;
+        let name = change.name();
+        let subject = change.subject();
+        let done = propose_for(&self.meta, guest.asked_by(), id, change).await.map_err(|error| status(&error))?;
         tracing::info!(by = %guest.asked_by(), change = name, subject, "a change that was asked for here is agreed on");
         Ok(done)
     }
 
     fn command_id(&self, given: &[u8]) -> Result<CommandId, Status> {
         match given {
-            [] => Ok(self.shared.ids.next()),
+            [] => Ok(self.ids.next()),
             given => exactly("command_id", given),
         }
     }
@@ -105,7 +119,7 @@ impl AdminService {
         let GroupFault { key: GroupKey { group, .. }, reason, .. } = fault;
         let name = view.map.filters.get(&filter).map_or("?", |record| &record.name);
         let more = view.faults.iter().filter(|fault| fault.key.filter == filter).count().saturating_sub(1);
-        let node = &self.shared.config.name;
+        let node = &self.config.name;
         format!(
             "filter `{name}` is created, but node {node} cannot hold group {group} of it: {reason} ({more} more of its \
              groups here). Events of these groups are undecided until that is mended and the node started again; or drop \
@@ -115,12 +129,12 @@ impl AdminService {
 
     /// Waits until this node acts on a view for which `is_so` holds.
     async fn applied(&self, is_so: impl Fn(&View) -> bool) -> Result<(), Status> {
-        let mut views = self.shared.views.clone();
+        let mut views = self.views.clone();
         let seen = tokio::time::timeout(APPLY_MAX, views.wait_for(|view| is_so(view))).await;
-        let late =
-            || ErrorKind::OutcomeUnknown.status("it is done, but this node does not act on it yet: see `status`");
-        seen.map_err(|_| late())?.map_err(|_| late())?;
-        Ok(())
+        if seen.is_ok_and(|seen| seen.is_ok()) {
+            return Ok(());
+        }
+        Err(ErrorKind::OutcomeUnknown.status("it is done, but this node does not act on it yet: see `status`"))
     }
 }
 
@@ -128,27 +142,27 @@ impl AdminService {
 impl Admin for AdminService {
     async fn identify(&self, request: Request<IdentifyRequest>) -> Result<Response<IdentifyReply>, Status> {
         enter(request)?;
-        let config = &self.shared.config;
-        let identity = self.shared.meta.identity();
+        let config = &self.config;
+        let identity = self.meta.identity();
         Ok(Response::new(IdentifyReply {
             name: config.name.clone(),
             site: config.site.clone(),
-            address: self.shared.address.clone(),
+            address: self.address.clone(),
             memory_bytes: config.memory_max_bytes,
             cluster_id: identity.map(|identity| identity.cluster.0.to_vec()).unwrap_or_default().into(),
             node_id: identity.map_or(0, |identity| identity.node.0),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             newest_format: NEWEST_FORMAT.0.into(),
-            holds_format: holds_format(&self.shared.meta),
+            holds_format: holds_format(&self.meta),
             same_on_all: config.timing.settings(),
-            confirms_waiting: self.shared.open.door.get().map_or(0, |door| door.confirms_waiting()),
+            confirms_waiting: self.doors.redis.get().map_or(0, |door| door.confirms_waiting()),
         }))
     }
 
     async fn init(&self, request: Request<InitRequest>) -> Result<Response<InitReply>, Status> {
         let (guest, InitRequest {}) = enter(request)?;
-        let identity = self.shared.meta.init().await.map_err(|error| status(&error))?;
-        self.shared.audit.changed_here(&guest.asked_by(), "init", &self.shared.config.name);
+        let identity = self.meta.init().await.map_err(|error| status(&error))?;
+        self.audit.changed_here(&guest.asked_by(), "init", &self.config.name);
         self.applied(|view| view.me.is_some()).await?;
         Ok(Response::new(InitReply { cluster_id: identity.cluster.0.to_vec().into(), node_id: identity.node.0 }))
     }
@@ -156,24 +170,23 @@ impl Admin for AdminService {
     async fn join(&self, request: Request<JoinRequest>) -> Result<Response<JoinReply>, Status> {
         let (guest, JoinRequest { command_id, address }) = enter(request)?;
         let id = self.command_id(&command_id)?;
-        let node = firstseen_meta::join(&self.shared.meta, guest.asked_by(), id, address)
-            .await
-            .map_err(|error| status(&error))?;
+        let node =
+            firstseen_meta::join(&self.meta, guest.asked_by(), id, address).await.map_err(|error| status(&error))?;
         Ok(Response::new(JoinReply { node_id: node.0 }))
     }
 
     async fn adopt(&self, request: Request<AdoptRequest>) -> Result<Response<AdoptReply>, Status> {
         let (guest, AdoptRequest { cluster_id, node_id }) = enter(request)?;
-        let cluster = wire_map::cluster_id(&cluster_id).map_err(|error| ErrorKind::Invalid.status(error))?;
-        self.shared.meta.adopt(cluster, NodeId(node_id)).await.map_err(|error| status(&error))?;
-        self.shared.audit.changed_here(&guest.asked_by(), "adopt", &self.shared.config.name);
+        let cluster = wire_map::cluster_id(&cluster_id).map_err(invalid)?;
+        self.meta.adopt(cluster, NodeId(node_id)).await.map_err(|error| status(&error))?;
+        self.audit.changed_here(&guest.asked_by(), "adopt", &self.config.name);
         Ok(Response::new(AdoptReply {}))
     }
 
     async fn leave(&self, request: Request<LeaveRequest>) -> Result<Response<LeaveReply>, Status> {
         let (guest, LeaveRequest { command_id, node_id }) = enter(request)?;
         let id = self.command_id(&command_id)?;
-        firstseen_meta::leave(&self.shared.meta, guest.asked_by(), id, NodeId(node_id))
+        firstseen_meta::leave(&self.meta, guest.asked_by(), id, NodeId(node_id))
             .await
             .map_err(|error| status(&error))?;
         Ok(Response::new(LeaveReply {}))
@@ -181,42 +194,45 @@ impl Admin for AdminService {
 
     async fn status(&self, request: Request<StatusRequest>) -> Result<Response<StatusReply>, Status> {
         let (guest, StatusRequest { committed }) = enter(request)?;
-        let not_leading = || ErrorKind::NotNow.status("this node does not lead the cluster, or no majority answers it");
         let map = if committed {
-            self.shared.meta.committed_map().await.ok_or_else(not_leading)?
+            self.meta.committed_map().await.ok_or_else(|| {
+                ErrorKind::NotNow.status("this node does not lead the cluster, or no majority answers it")
+            })?
         } else {
-            self.shared.meta.map().borrow().clone()
+            self.meta.map().newest()
         };
-        let (agreement, view) = (self.shared.meta.status(), self.shared.view());
+        let agreement = self.meta.status();
+        let view = self.views.newest();
         // The view may be of a map before or after this one: a copy that is complete in one start says nothing of
         // another start.
-        let is_silent = |(node, record): &(&NodeId, &NodeRecord)| {
-            view.links.contains_key(node) && !view.reaches_start(**node, record.incarnation)
-        };
+        let silent = map
+            .nodes
+            .iter()
+            .filter(|(node, record)| view.links.contains_key(node) && !view.reaches_start(**node, record.incarnation));
         Ok(Response::new(StatusReply {
             map: Some(ClusterMap::from(&*guest.visible(&map))),
             leader: agreement.leader.map_or(0, |leader| leader.0),
             term: agreement.term,
             last_applied: agreement.last_applied,
             unreachable: view.unreachable.iter().map(|node| node.0).collect(),
-            not_answering: map.nodes.iter().filter(is_silent).map(|(node, _)| node.0).collect(),
-            clocks: self.shared.clocks.of_nodes(self.shared.clock.now(), &view),
-            clock_skew_max_ms: self.shared.config.timing.clock_skew_max_ms,
+            not_answering: silent.map(|(node, _)| node.0).collect(),
+            clocks: self.clocks.of_nodes(self.clock.now(), &view),
+            clock_skew_max_ms: self.config.timing.clock_skew_max_ms,
         }))
     }
 
     async fn hold_format(&self, request: Request<HoldFormatRequest>) -> Result<Response<HoldFormatReply>, Status> {
         let (guest, HoldFormatRequest { hold }) = enter(request)?;
-        hold_format(&self.shared.meta, hold).await.map_err(|error| status(&error))?;
+        hold_format(&self.meta, hold).await.map_err(|error| status(&error))?;
         let change = if hold { "hold-format" } else { "let-format-go" };
-        self.shared.audit.changed_here(&guest.asked_by(), change, &self.shared.config.name);
+        self.audit.changed_here(&guest.asked_by(), change, &self.config.name);
         Ok(Response::new(HoldFormatReply {}))
     }
 
     async fn raise_format(&self, request: Request<RaiseFormatRequest>) -> Result<Response<RaiseFormatReply>, Status> {
         let (guest, RaiseFormatRequest {}) = enter(request)?;
         let by = guest.asked_by();
-        let format = raise_format(&self.shared.meta, by.clone()).await.map_err(|error| status(&error))?;
+        let format = raise_format(&self.meta, by.clone()).await.map_err(|error| status(&error))?;
         tracing::info!(%format, %by, "the format of the cluster is raised: older versions have no part in it any more");
         self.applied(|view| view.map.format >= format).await?;
         Ok(Response::new(RaiseFormatReply { format: format.0.into() }))
@@ -228,25 +244,26 @@ impl Admin for AdminService {
     ) -> Result<Response<CreateFilterReply>, Status> {
         let (guest, request) = enter(request)?;
         self.must_for(&guest, &request.name)?;
-        let (id, secret) = (request.command_id.clone(), secret_of(&request.secret)?);
+        let id = request.command_id.clone();
+        let secret = secret_of(&request.secret)?;
         let filter = new_filter(request, SecretMaterial(secret))?;
-        let skew_max_ms = self.shared.config.timing.clock_skew_max_ms;
-        keeps_for_other_clocks((&filter.name, &filter.definition, filter.policies.clock), skew_max_ms)?;
+        let skew_max_ms = self.config.timing.clock_skew_max_ms;
+        keeps_for_other_clocks(&filter.name, &filter.definition, filter.policies.clock, skew_max_ms)?;
         let outcome = self.propose(&guest, &id, Change::CreateFilter(filter)).await?;
         let Outcome::FilterCreated { filter, existed } = outcome else {
             return Err(ErrorKind::Internal.status(format!("creating a filter ended with {outcome:?}")));
         };
         self.applied(|view| view.map.filters.contains_key(&filter)).await?;
         // The view counts once the owners act on it: they have reported what they could not build.
-        let view = self.shared.view();
+        let view = self.views.newest();
         if let Some(fault) = view.fault_of(filter) {
             return Err(ErrorKind::NotNow.status(self.not_built(&view, filter, fault)));
         }
         let record = view.map.filters.get(&filter);
-        let owns = |node: &&NodeId| record.is_some_and(|record| record.is_on(**node));
+        let unreachable = view.unreachable.iter().filter(|node| record.is_some_and(|record| record.is_on(**node)));
         Ok(Response::new(CreateFilterReply {
             existed,
-            unreachable: view.unreachable.iter().filter(owns).map(|node| node.0).collect(),
+            unreachable: unreachable.map(|node| node.0).collect(),
             filter: record.map(|record| wire_map::filter_message(filter, record)),
         }))
     }
@@ -262,18 +279,20 @@ impl Admin for AdminService {
     async fn alter_filter(&self, request: Request<AlterFilterRequest>) -> Result<Response<AlterFilterReply>, Status> {
         let (guest, request) = enter(request)?;
         self.must_for(&guest, &request.name)?;
-        let (id, is_plan) = (request.command_id.clone(), request.plan);
+        let id = request.command_id.clone();
+        let is_plan = request.plan;
         let asked = altered_filter(request)?;
-        let map = self.shared.meta.map().borrow().clone();
+        let map = self.meta.map().newest();
         if let Some(record) = map.filters.get(&asked.filter) {
-            let skew_max_ms = self.shared.config.timing.clock_skew_max_ms;
-            keeps_for_other_clocks((&asked.name, &asked.definition, record.policies.clock), skew_max_ms)?;
+            let skew_max_ms = self.config.timing.clock_skew_max_ms;
+            keeps_for_other_clocks(&asked.name, &asked.definition, record.policies.clock, skew_max_ms)?;
         }
         if is_plan {
             let planned = plan_alteration(&map, &asked).map_err(|refusal| status(&MetaError::Refused(refusal)))?;
             return Ok(Response::new(altered(&planned, map.next_filter, |_| false)));
         }
-        let (name, forgets) = (asked.name.clone(), asked.forgets);
+        let name = asked.name.clone();
+        let forgets = asked.forgets;
         let outcome = self.propose(&guest, &id, Change::AlterFilter(asked)).await?;
         let Outcome::FilterCreated { filter, .. } = outcome else {
             return Err(ErrorKind::Internal.status(format!("altering a filter ended with {outcome:?}")));
@@ -286,9 +305,8 @@ impl Admin for AdminService {
             );
         }
         self.applied(|view| view.map.next_filter > filter).await?;
-        let view = self.shared.view();
-        let is_away = |node: NodeId| view.unreachable.contains(&node) || view.map.is_down(node);
-        Ok(Response::new(altered(&view.map, filter, is_away)))
+        let view = self.views.newest();
+        Ok(Response::new(altered(&view.map, filter, |node| view.unreachable.contains(&node) || view.map.is_down(node))))
     }
 
     async fn finish_alteration(
@@ -298,9 +316,8 @@ impl Admin for AdminService {
         let (guest, FinishAlterationRequest { command_id, name }) = enter(request)?;
         self.must_for(&guest, &name)?;
         self.propose(&guest, &command_id, Change::FinishAlteration { name: name.clone() }).await?;
-        let has_former =
-            |view: &View| view.map.filter_named(&name).is_some_and(|(id, _)| view.map.former_of(id).is_some());
-        self.applied(|view| !has_former(view)).await?;
+        self.applied(|view| view.map.filter_named(&name).is_none_or(|(id, _)| view.map.former_of(id).is_none()))
+            .await?;
         Ok(Response::new(FinishAlterationReply {}))
     }
 
@@ -310,8 +327,7 @@ impl Admin for AdminService {
     ) -> Result<Response<ForgiveFilterReply>, Status> {
         let (guest, ForgiveFilterRequest { command_id, name }) = enter(request)?;
         self.must_for(&guest, &name)?;
-        let (now_ms, timing) = (self.shared.clock.monotonic_ms(), &self.shared.config.timing);
-        let ended = self.shared.downs.ended(now_ms, timing).map_err(|(node, left_ms)| {
+        let ended = self.downs.ended(self.clock.monotonic_ms(), &self.config.timing).map_err(|(node, left_ms)| {
             ErrorKind::Unavailable.status(format!(
                 "node {node} is down, and for {} more it may record new events if it is only cut off",
                 duration(left_ms)
@@ -324,15 +340,15 @@ impl Admin for AdminService {
     async fn plan_moves(&self, request: Request<PlanMovesRequest>) -> Result<Response<PlanMovesReply>, Status> {
         let (_, PlanMovesRequest { drained_nodes }) = enter(request)?;
         let drained = drained_nodes.into_iter().map(NodeId).collect();
-        let map = self.shared.meta.map().borrow().clone();
+        let map = self.meta.map().newest();
         let plan =
             firstseen_meta::plan_moves(&map, &drained).map_err(|refusal| status(&MetaError::Refused(refusal)))?;
-        let planned = |(filter, moves): (FilterId, Vec<SliceMove>)| PlannedMoves {
+        let planned = plan.into_iter().map(|(filter, moves)| PlannedMoves {
             filter_id: filter.0,
             slice_bytes: map.filters.get(&filter).map_or(0, |record| slice_bytes(&record.definition).unwrap_or(0)),
             moves: moves.into_iter().map(move_message).collect(),
-        };
-        Ok(Response::new(PlanMovesReply { filters: plan.into_iter().map(planned).collect() }))
+        });
+        Ok(Response::new(PlanMovesReply { filters: planned.collect() }))
     }
 
     async fn move_slices(&self, request: Request<MoveSlicesRequest>) -> Result<Response<MoveSlicesReply>, Status> {
@@ -363,10 +379,12 @@ impl Admin for AdminService {
     ) -> Result<Response<InspectFilterReply>, Status> {
         let (guest, InspectFilterRequest { name }) = enter(request)?;
         self.must_for(&guest, &name)?;
-        let view = self.shared.view();
-        let unknown = || ErrorKind::NotFound.status(format!("there is no filter `{name}` (map {})", view.map.version));
-        let (id, record) = view.map.filter_named(&name).ok_or_else(unknown)?;
-        let looks = self.shared.owners.look(Some(id)).await;
+        let view = self.views.newest();
+        let Some((id, record)) = view.map.filter_named(&name) else {
+            let unknown = format!("there is no filter `{name}` (map {})", view.map.version);
+            return Err(ErrorKind::NotFound.status(unknown));
+        };
+        let looks = self.owners.look(Some(id)).await;
         Ok(Response::new(InspectFilterReply {
             filter: Some(wire_map::filter_message(id, record)),
             node_id: view.node().map_or(0, |node| node.0),
@@ -410,7 +428,7 @@ impl Admin for AdminService {
 
     async fn list_access(&self, request: Request<ListAccessRequest>) -> Result<Response<ListAccessReply>, Status> {
         enter(request)?;
-        Ok(Response::new(ListAccessReply::from(&*self.shared.view().map.access)))
+        Ok(Response::new(ListAccessReply::from(&*self.views.newest().map.access)))
     }
 
     async fn change_access(
@@ -428,18 +446,20 @@ fn enter<T>(request: Request<T>) -> Result<(Arc<Guest>, T), Status> {
     Ok((Guest::of(&request)?, request.into_inner()))
 }
 
+fn invalid(error: impl Display) -> Status {
+    ErrorKind::Invalid.status(error)
+}
+
 fn new_filter(request: CreateFilterRequest, secret: SecretMaterial) -> Result<NewFilter, Status> {
-    let invalid = |error| ErrorKind::Invalid.status(error);
     let CreateFilterRequest { name, definition_json, clock, lookup, answer, retry_horizon_ms, .. } = request;
     let CreateFilterRequest { if_absent, tree, durability, durability_interval_ms, .. } = request;
     let CreateFilterRequest { min_live, set_min, when_lost, copies, lease_max_ms, .. } = request;
     let definition = wire_map::definition(&name, &definition_json).map_err(invalid)?;
-    // The cluster would refuse it too, but only after all of its nodes had written it down.
-    let impossible = |refusal| ErrorKind::Invalid.status(format!("filter `{name}`: {refusal}"));
     let thresholds = Thresholds { min_live, set_min };
+    // The cluster would refuse it too, but only after all of its nodes had written it down.
     check::check_definition(&definition)
         .and_then(|()| check::check_thresholds(&definition, thresholds))
-        .map_err(impossible)?;
+        .map_err(|refusal| invalid(format!("filter `{name}`: {refusal}")))?;
     let policies = FilterPolicies {
         thresholds,
         when_lost: wire_map::when_lost(when_lost).map_err(invalid)?,
@@ -461,21 +481,19 @@ fn altered(
     let former = map.former_of(filter).and_then(|(_, former)| former.line.closed.as_ref());
     let awaited = former.into_iter().flat_map(|closed| &closed.awaited);
     let record = map.filters.get(&filter);
-    let bytes = |record: &FilterRecord| {
-        slice_bytes(&record.definition).unwrap_or(0).saturating_mul(record.all_copies().count() as u64)
-    };
     AlterFilterReply {
         awaited_nodes: awaited.filter(|node| is_away(**node)).map(|node| node.0).collect(),
-        cells_bytes: record.map_or(0, bytes),
+        cells_bytes: record.map_or(0, |record| {
+            slice_bytes(&record.definition).unwrap_or(0).saturating_mul(record.all_copies().count() as u64)
+        }),
         filter: record.map(|record| wire_map::filter_message(filter, record)),
     }
 }
 
 fn altered_filter(request: AlterFilterRequest) -> Result<AlteredFilter, Status> {
     let AlterFilterRequest { name, filter_id, definition_json, new_secret, secret, forgets, .. } = request;
-    let definition = wire_map::definition(&name, &definition_json).map_err(|error| ErrorKind::Invalid.status(error))?;
-    check::check_definition(&definition)
-        .map_err(|refusal| ErrorKind::Invalid.status(format!("filter `{name}`: {refusal}")))?;
+    let definition = wire_map::definition(&name, &definition_json).map_err(invalid)?;
+    check::check_definition(&definition).map_err(|refusal| invalid(format!("filter `{name}`: {refusal}")))?;
     let secret = match (new_secret, &secret[..]) {
         (false, _) => None,
         (true, given) => Some(SecretMaterial(secret_of(given)?)),
@@ -496,6 +514,5 @@ fn move_message(way: SliceMove) -> admin::SliceMove {
 }
 
 fn exactly<const N: usize>(field: &str, bytes: &[u8]) -> Result<[u8; N], Status> {
-    let wrong = |_| ErrorKind::Invalid.status(format!("`{field}` has {} bytes instead of {N}", bytes.len()));
-    bytes.try_into().map_err(wrong)
+    bytes.try_into().map_err(|_| invalid(format!("`{field}` has {} bytes instead of {N}", bytes.len())))
 }

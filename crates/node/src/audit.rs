@@ -64,16 +64,20 @@ impl Audit {
         clock: Arc<dyn Clock>,
         file: Option<AuditFile>,
     ) -> (Arc<Self>, Option<(AuditWriter, mpsc::Sender<Audited>)>) {
-        let lost = Arc::<AtomicU64>::default();
-        let audit = |lines| {
-            let (visits, strangers) = Default::default();
-            Arc::new(Self { clock, lines, lost: lost.clone(), visits, strangers, refusals: Refusals::default() })
+        let mut audit = Self {
+            clock,
+            lines: None,
+            lost: Arc::default(),
+            visits: Visits::default(),
+            strangers: Visits::default(),
+            refusals: Refusals::default(),
         };
-        let Some(file) = file else { return (audit(None), None) };
+        let Some(file) = file else { return (Arc::new(audit), None) };
         let (sender, lines) = mpsc::channel(AUDITED_WAITING_MAX);
         let (agreed_sender, agreed) = mpsc::channel(AUDITED_WAITING_MAX);
-        let audit = audit(Some(sender));
-        (audit, Some((AuditWriter { lines, agreed, lost, file }, agreed_sender)))
+        audit.lines = Some(sender);
+        let writer = AuditWriter { lines, agreed, lost: audit.lost.clone(), file };
+        (Arc::new(audit), Some((writer, agreed_sender)))
     }
 
     /// A caller, as lines name it, now.
@@ -91,7 +95,7 @@ impl Audit {
     pub(crate) fn denied(&self, who: &AskedBy, call: &str, reason: &str) {
         tracing::debug!(who = who.name, from = who.from, call, reason, "a caller is refused");
         self.refusals.call(&who.name);
-        self.visited((&self.visits, VISITS_MAX), who, || Line::denied(who, call, reason));
+        self.visited(&self.visits, VISITS_MAX, who, || Line::denied(who, call, reason));
     }
 
     /// Somebody who has shown nothing that counts was refused a call.
@@ -99,7 +103,7 @@ impl Audit {
         let who = self.who(&Caller::showing(Some(Arc::default())), from);
         tracing::debug!(from = who.from, call, reason, "a stranger is refused");
         self.refusals.call(STRANGERS);
-        self.visited((&self.strangers, STRANGERS_MAX), &who, || Line::denied(&who, call, reason));
+        self.visited(&self.strangers, STRANGERS_MAX, &who, || Line::denied(&who, call, reason));
     }
 
     /// What callers were refused.
@@ -109,7 +113,7 @@ impl Audit {
 
     /// Somebody has connected and shown its certificate, or this token.
     pub(crate) fn came(&self, who: &AskedBy, token: Option<TokenId>) {
-        self.visited((&self.visits, VISITS_MAX), who, || Line::came(who, token));
+        self.visited(&self.visits, VISITS_MAX, who, || Line::came(who, token));
     }
 
     /// Somebody has changed something of this node alone.
@@ -118,7 +122,7 @@ impl Audit {
         self.write(|| Line::changed_here(who, change, subject));
     }
 
-    fn visited(&self, (visits, most): (&Visits, u64), who: &AskedBy, line: impl FnOnce() -> Line) {
+    fn visited(&self, visits: &Visits, most: u64, who: &AskedBy, line: impl FnOnce() -> Line) {
         if self.lines.is_none() {
             return;
         }

@@ -42,10 +42,12 @@ impl AuditFile {
     /// # Errors
     /// [`AuditFileError`] says which file, and why.
     pub fn open(path: &Path) -> Result<Self, AuditFileError> {
-        let failed = |source| AuditFileError { path: path.to_owned(), source };
-        let file = appending(path).map_err(failed)?;
-        let mut audit = Self { path: path.to_owned(), file, written: BTreeMap::new() };
-        audit.read_tail().map_err(failed)?;
+        Self::open_at(path).map_err(|source| AuditFileError { path: path.to_owned(), source })
+    }
+
+    fn open_at(path: &Path) -> io::Result<Self> {
+        let mut audit = Self { path: path.to_owned(), file: appending(path)?, written: BTreeMap::new() };
+        audit.read_tail()?;
         Ok(audit)
     }
 
@@ -94,9 +96,9 @@ impl AuditFile {
 
     /// Keeps which entries are written, for the time after the file has been moved away.
     fn note_written(&self) -> io::Result<()> {
-        let (note, new) = (beside(&self.path, ".written"), beside(&self.path, ".written.new"));
+        let new = beside(&self.path, ".written.new");
         fs::write(&new, serde_json::to_vec(&self.written)?)?;
-        fs::rename(new, note)
+        fs::rename(new, beside(&self.path, ".written"))
     }
 
     /// Goes over to a new file where this one is no longer at its place.
@@ -173,8 +175,8 @@ fn check_place(path: &Path) -> io::Result<()> {
 #[cfg(unix)]
 fn is_at(file: &File, path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt;
-    let (here, there) = (file.metadata(), fs::metadata(path));
-    matches!((here, there), (Ok(here), Ok(there)) if (here.dev(), here.ino()) == (there.dev(), there.ino()))
+    let Ok(here) = file.metadata() else { return false };
+    fs::metadata(path).is_ok_and(|there| there.dev() == here.dev() && there.ino() == here.ino())
 }
 
 #[cfg(not(unix))]

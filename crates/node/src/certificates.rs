@@ -100,7 +100,8 @@ impl Certificates {
     }
 
     fn warn(&mut self) {
-        let (now, [month, ..]) = (self.now(), WARNINGS_S);
+        let now = self.now();
+        let [month, ..] = WARNINGS_S;
         // Files that cannot be read are complained of already.
         let doubts = self.tls.files().tls.doubts(now, Duration::from_secs(month)).unwrap_or_default();
         let now_s = now.as_secs();

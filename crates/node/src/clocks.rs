@@ -15,12 +15,12 @@ use firstseen_routing::{
 use firstseen_wire::proto::admin::NodeClock;
 use firstseen_wire::watch;
 
+use crate::clock::Clock;
 use crate::last_time::LastTime;
 #[cfg(test)]
 use crate::last_time::NoLastTime;
 use crate::lease::SharedLease;
-use crate::shared::Shared;
-use crate::view::View;
+use crate::view::{View, Views};
 
 /// The time between two looks at the clocks where nothing else calls for one.
 const LOOK: Duration = Duration::from_millis(250);
@@ -58,32 +58,22 @@ impl Clocks {
         let ran_until_ms = last_time.read().filter(|_| rules.keep(Rule::ComparesFirstLook));
         let watch = ClockWatch::new(skew_max_ms).after(ran_until_ms);
         let watch = if rules.keep(Rule::MindsStandstills) { watch } else { watch.without_standstills() };
-        let standstills = watch::Sender::new(0);
-        Self {
-            skew_max_ms,
-            is_checked,
-            watch: Mutex::new(watch),
-            time: Mutex::new(time),
-            last_time,
-            lease,
-            standstills,
-        }
+        let watch = Mutex::new(watch);
+        let time = Mutex::new(time);
+        Self { skew_max_ms, is_checked, watch, time, last_time, lease, standstills: watch::Sender::new(0) }
     }
 
     /// The clocks of a node that are not compared with others.
     #[cfg(test)]
     pub(crate) fn unchecked() -> Self {
-        let time = Mutex::new(TimeOfDay::UNCHECKED);
-        let watch = Mutex::new(ClockWatch::new(0));
-        let standstills = watch::Sender::new(0);
         Self {
             skew_max_ms: 0,
             is_checked: false,
-            watch,
-            time,
+            watch: Mutex::new(ClockWatch::new(0)),
+            time: Mutex::new(TimeOfDay::UNCHECKED),
             last_time: Arc::new(NoLastTime),
             lease: Arc::default(),
-            standstills,
+            standstills: watch::Sender::new(0),
         }
     }
 
@@ -110,7 +100,7 @@ impl Clocks {
     }
 
     /// Until when this node may record.
-    pub(crate) fn lease(&self) -> &SharedLease {
+    pub(crate) fn lease(&self) -> &Arc<SharedLease> {
         &self.lease
     }
 
@@ -130,13 +120,13 @@ impl Clocks {
     pub(crate) fn of_nodes(&self, now: Moment, view: &View) -> Vec<NodeClock> {
         let (Some(me), Some(others)) = (view.node(), others(view)) else { return Vec::new() };
         let (_, own_ms) = self.standing(now);
-        let clock =
-            |node: NodeId, ahead_ms: i64, uncertain_ms: u64| NodeClock { node_id: node.0, ahead_ms, uncertain_ms };
-        let of_peer = |peer: NodeId| {
-            let Offset { ahead_ms, uncertain_ms } = self.offset(peer, now)?;
-            Some(clock(peer, ahead_ms.saturating_add(own_ms), uncertain_ms))
-        };
-        std::iter::once(clock(me, own_ms, 0)).chain(others.into_iter().filter_map(of_peer)).collect()
+        let mut clocks = vec![NodeClock { node_id: me.0, ahead_ms: own_ms, uncertain_ms: 0 }];
+        for peer in others {
+            if let Some(Offset { ahead_ms, uncertain_ms }) = self.offset(peer, now) {
+                clocks.push(NodeClock { node_id: peer.0, ahead_ms: ahead_ms.saturating_add(own_ms), uncertain_ms });
+            }
+        }
+        clocks
     }
 
     /// A peer has sent its time of day.
@@ -164,7 +154,7 @@ impl Clocks {
             *self.time.lock().unwrap_or_else(PoisonError::into_inner) = watch.time_of_day();
         }
         self.note_standstills(watch.standstills());
-        log_change((before, standing), watch.ahead_ms(now), self.skew_max_ms);
+        log_change(before, standing, watch.ahead_ms(now), self.skew_max_ms);
     }
 
     /// Tells those who rely on the clocks, if this machine may have stood still again.
@@ -178,13 +168,12 @@ impl Clocks {
         let (standing, ahead_ms) = self.standing(now);
         let time = self.time_of_day();
         time.read(now).doubt?;
-        let apart = || difference(ahead_ms);
         Some(match standing {
             ClockStanding::Unknown => "the clocks of most other nodes have not been measured yet".to_owned(),
             ClockStanding::Beyond => format!(
                 "the clock of this node is {} those of most others, and by {} at most it may be \
                  (`timing.clock_skew_max_ms`): events in windows of time are undecided here; set it right",
-                apart(),
+                difference(ahead_ms),
                 duration(self.skew_max_ms)
             ),
             ClockStanding::Stood => format!(
@@ -214,15 +203,14 @@ fn others(view: &View) -> Option<Vec<NodeId>> {
 }
 
 /// Compares the clocks again and again, and keeps the time for the next start while it may be relied on.
-pub(crate) async fn keep(shared: Arc<Shared>) {
-    let mut views = shared.views.clone();
+pub(crate) async fn keep(clocks: Arc<Clocks>, clock: Arc<dyn Clock>, mut views: Views) {
     let mut next_keep_ms = MonotonicMs::START;
     loop {
         let view = views.borrow_and_update().clone();
-        let now = shared.clock.now();
-        shared.clocks.look(now, &view);
-        if let Some(wall_ms) = shared.clocks.sure_wall_ms(now).filter(|_| next_keep_ms <= now.monotonic_ms) {
-            shared.clocks.last_time.keep(wall_ms);
+        let now = clock.now();
+        clocks.look(now, &view);
+        if let Some(wall_ms) = clocks.sure_wall_ms(now).filter(|_| next_keep_ms <= now.monotonic_ms) {
+            clocks.last_time.keep(wall_ms);
             next_keep_ms = now.monotonic_ms.after(KEEP_EVERY_MS);
         }
         if tokio::time::timeout(LOOK, views.changed()).await.is_ok_and(|changed| changed.is_err()) {
@@ -238,7 +226,7 @@ fn difference(ahead_ms: i64) -> String {
 }
 
 /// Logs what has changed.
-fn log_change((before, now): (ClockStanding, ClockStanding), ahead_ms: i64, skew_max_ms: u64) {
+fn log_change(before: ClockStanding, now: ClockStanding, ahead_ms: i64, skew_max_ms: u64) {
     let apart = difference(ahead_ms);
     match (before, now) {
         _ if before == now => {}

@@ -161,15 +161,15 @@ impl Timing {
 
     /// All of them, which must be the same on all nodes of a cluster.
     pub(crate) fn settings(&self) -> Vec<Setting> {
-        let setting = |name: &str, value| Setting { name: format!("timing.{name}"), value };
-        vec![
-            setting("heartbeat_ms", self.heartbeat_ms),
-            setting("election_base_ms", self.election_base_ms),
-            setting("election_width_ms", self.election_width_ms),
-            setting("unreachable_after_ms", self.unreachable_after_ms),
-            setting("clock_skew_max_ms", self.clock_skew_max_ms),
-            setting("lease_ms", self.lease_ms),
-        ]
+        let settings = [
+            ("timing.heartbeat_ms", self.heartbeat_ms),
+            ("timing.election_base_ms", self.election_base_ms),
+            ("timing.election_width_ms", self.election_width_ms),
+            ("timing.unreachable_after_ms", self.unreachable_after_ms),
+            ("timing.clock_skew_max_ms", self.clock_skew_max_ms),
+            ("timing.lease_ms", self.lease_ms),
+        ];
+        settings.map(|(name, value)| Setting { name: name.to_owned(), value }).into()
     }
 
     fn check(&self) -> Result<(), ConfigError> {
@@ -418,7 +418,7 @@ impl NodeConfig {
         }
         match &self.advertise {
             Some(advertise) => check_address(advertise),
-            None if is_anywhere(self.listen.ip()) => Err(ConfigError::Advertise(self.listen.to_string())),
+            None if self.listen.ip().is_unspecified() => Err(ConfigError::Advertise(self.listen.to_string())),
             None => Ok(()),
         }
     }
@@ -481,18 +481,14 @@ fn check_name(field: &'static str, value: &str) -> Result<(), ConfigError> {
 }
 
 fn check_address(address: &str) -> Result<(), ConfigError> {
-    let wrong = || ConfigError::Advertise(address.to_owned());
-    let (host, port) = address.rsplit_once(':').ok_or_else(wrong)?;
-    let port: u16 = port.parse().map_err(|_| wrong())?;
-    if host.contains(['/', ' ']) {
-        return Err(wrong());
+    let (host, port) = address.rsplit_once(':').unwrap_or_default();
+    let is_anywhere = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(|ip| ip.is_unspecified());
+    let is_host = !host.is_empty() && !host.contains(['/', ' ']) && !is_anywhere;
+    if is_host && port.parse::<u16>().is_ok_and(|port| port != 0) {
+        Ok(())
+    } else {
+        Err(ConfigError::Advertise(address.to_owned()))
     }
-    let anywhere = host.trim_matches(['[', ']']).parse::<IpAddr>().is_ok_and(is_anywhere);
-    if host.is_empty() || port == 0 || anywhere { Err(wrong()) } else { Ok(()) }
-}
-
-fn is_anywhere(ip: IpAddr) -> bool {
-    ip.is_unspecified()
 }
 
 #[cfg(test)]

@@ -37,11 +37,12 @@ pub use overview::{
     Alarm, ClaimsLine, ClusterLine, FilterLine, History, NodeLine, OVERVIEW_VERSION, Overview, PlaceLine, Severity,
     SliceCounts, TreeLine, Undecided, Verdicts, WorkLine,
 };
-pub(crate) use sample::sample;
+pub(crate) use sample::NodeSample;
+pub(crate) use sampler::OverviewSource;
 use sampler::{Frame, Newest};
 use viewers::{VIEWERS_MAX, Viewers};
 
-use crate::shared::Shared;
+use crate::clock::Clock;
 
 /// What the page may load: its own files, and nothing in other words than theirs.
 const POLICY: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
@@ -69,22 +70,24 @@ const UNREAD_MAX: usize = 1;
 /// What the handlers share.
 #[derive(Clone)]
 struct Console {
-    shared: Arc<Shared>,
+    clock: Arc<dyn Clock>,
+    stopping: CancellationToken,
     viewers: Arc<Viewers>,
     newest: watch::Receiver<Newest>,
 }
 
 /// The routes of the console; its sampler ends with `stopping`.
-pub(crate) fn router(shared: Arc<Shared>, stopping: &CancellationToken) -> Router {
-    let viewers = Arc::new(Viewers::new(shared.clock.clone()));
+pub(crate) fn router(source: OverviewSource, stopping: CancellationToken) -> Router {
+    let clock = source.health.clock.clone();
+    let viewers = Arc::new(Viewers::new(clock.clone()));
     let (sender, newest) = watch::channel(None);
-    let sampling = sampler::run(shared.clone(), viewers.clone(), sender);
+    let sampling = sampler::run(source, viewers.clone(), sender);
     tokio::spawn(stopping.clone().run_until_cancelled_owned(sampling));
     let mut router = Router::new().route("/", get(async || Redirect::temporary("/ui")));
     for (path, kind, text) in FILES {
         router = router.route(path, get(async move || ([(header::CONTENT_TYPE, kind)], text)));
     }
-    let console = Console { shared, viewers, newest };
+    let console = Console { clock, stopping, viewers, newest };
     router
         .route("/api/v1/overview", get(overview))
         .route("/events", get(events))
@@ -110,10 +113,10 @@ async fn guarded(request: Request, next: Next) -> Response {
 
 async fn overview(State(mut console): State<Console>) -> Response {
     console.viewers.glance();
-    let clock = console.shared.clock.clone();
-    let is_fresh =
-        |newest: &Newest| newest.as_ref().is_some_and(|frame| clock.monotonic_ms() < frame.at_ms.after(FRESH_MS));
-    let seen = timeout(FIRST_MAX, console.newest.wait_for(is_fresh)).await;
+    let fresh = console.newest.wait_for(|newest| {
+        newest.as_ref().is_some_and(|frame| console.clock.monotonic_ms() < frame.at_ms.after(FRESH_MS))
+    });
+    let seen = timeout(FIRST_MAX, fresh).await;
     let frame = console.newest.borrow().clone();
     match frame.filter(|_| seen.is_ok_and(|seen| seen.is_ok())) {
         Some(frame) => ([(header::CONTENT_TYPE, "application/json")], frame.whole.clone()).into_response(),
@@ -123,14 +126,15 @@ async fn overview(State(mut console): State<Console>) -> Response {
 
 /// Sends every overview to a viewer who stays, until the node stops.
 async fn events(State(console): State<Console>) -> Response {
-    let Console { shared, viewers, mut newest } = console;
+    let Console { stopping, viewers, mut newest, .. } = console;
     let Some(viewer) = viewers.stay() else {
         let full = format!("{VIEWERS_MAX} viewers look at this node already: close one, or look at another node\n");
         return (StatusCode::SERVICE_UNAVAILABLE, [(header::RETRY_AFTER, "10")], full).into_response();
     };
     let (unread, events) = mpsc::channel::<Bytes>(UNREAD_MAX);
     let sending = async move {
-        let (_viewer, mut step) = (viewer, None);
+        let _viewer = viewer;
+        let mut step = None;
         loop {
             let frame = newest.borrow_and_update().clone();
             if let Some(frame) = frame
@@ -145,7 +149,7 @@ async fn events(State(console): State<Console>) -> Response {
             }
         }
     };
-    tokio::spawn(shared.departure.stopping.clone().run_until_cancelled_owned(sending));
+    tokio::spawn(stopping.run_until_cancelled_owned(sending));
     let body = Body::from_stream(ReceiverStream::new(events).map(Ok::<_, std::convert::Infallible>));
     ([(header::CONTENT_TYPE, "text/event-stream")], body).into_response()
 }

@@ -12,8 +12,8 @@ use std::time::Duration;
 
 use firstseen_backend::{Counting, Guest as DoorGuest, Host, Making, NewFilter, Refused};
 use firstseen_filter::{FilterSpec, GrowthSpec, Kind, Limit, Window};
-use firstseen_meta::{self as meta, Change, propose_for, slice_bytes};
-use firstseen_routing::rules::Rule;
+use firstseen_meta::{self as meta, Change, Meta, propose_for, slice_bytes};
+use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{
     ClusterMap, FilterPolicies, FilterVerb, Reading, Reason, SecretMaterial, SlicedDefinition, Slicing,
 };
@@ -21,13 +21,18 @@ use firstseen_wire::tls::{CertificateDer, ServerTls};
 use firstseen_wire::token::Token;
 use tokio::time::{Instant, sleep, timeout};
 
+use crate::audit::Audit;
+use crate::clock::Clock;
+use crate::clocks::Clocks;
 use crate::edges::{Vouched, random};
-use crate::guest::{Guest, Needs, Right};
-use crate::metrics::fullness::recorded_events;
-use crate::quotas::Spent;
+use crate::fullness::recorded_events;
+use crate::guest::{Call, Guest, Needs, Right};
+use crate::ids::Ids;
+use crate::owner::Owners;
+use crate::quotas::{Quotas, Spent};
 use crate::roles::{Caller, Role};
-use crate::shared::Shared;
 use crate::tokens;
+use crate::view::Views;
 
 /// How long replies are waited for when a door closes, and how often it is looked whether they are sent.
 pub(crate) const REPLIES_MAX: Duration = Duration::from_secs(2);
@@ -49,9 +54,30 @@ pub(crate) async fn replied(open: impl Fn() -> u64) {
     }
 }
 
+/// The parts of the node that its doors use.
+pub(crate) struct DoorContext {
+    pub(crate) meta: Meta,
+    pub(crate) ids: Arc<Ids>,
+    pub(crate) views: Views,
+    pub(crate) owners: Arc<Owners>,
+    pub(crate) audit: Arc<Audit>,
+    pub(crate) quotas: Arc<Quotas>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) clocks: Arc<Clocks>,
+    /// Whether callers of the node show certificates.
+    pub(crate) is_secure: bool,
+    pub(crate) rules: Rules,
+}
+
+impl DoorContext {
+    fn map(&self) -> Arc<ClusterMap> {
+        self.views.borrow().map.clone()
+    }
+}
+
 /// The node, as a door sees it.
 pub(crate) struct NodeHost {
-    shared: Arc<Shared>,
+    node: Arc<DoorContext>,
     /// What calls at the door are called where it is written down who did what.
     call: &'static str,
     /// Says whether the certificates of open connections are still accepted.
@@ -81,35 +107,34 @@ impl Shown {
 
 /// Somebody at the door.
 struct Visitor {
-    shared: Arc<Shared>,
+    node: Arc<DoorContext>,
     guest: Guest,
     shown: Option<Shown>,
 }
 
 impl NodeHost {
     /// The node for a door whose calls have this name, and whose clients speak TLS where `tls` is given.
-    pub(crate) fn new(shared: Arc<Shared>, call: &'static str, tls: Option<ServerTls>) -> Self {
-        Self { shared, call, tls }
+    pub(crate) fn new(node: Arc<DoorContext>, call: &'static str, tls: Option<ServerTls>) -> Self {
+        Self { node, call, tls }
     }
 
     /// Writes to the audit log that a client was denied.
     fn audit_denied(&self, from: SocketAddr, reason: &str) {
-        self.shared.audit.denied_stranger(Some(from), self.call, reason);
+        self.node.audit.denied_stranger(Some(from), self.call, reason);
     }
 
     fn let_in(&self, caller: Caller, from: SocketAddr, shown: Option<Shown>) -> Option<Arc<dyn DoorGuest>> {
         let needs = Needs { role: Role::Producer, right: Some(Right::SomeFilter(FilterVerb::Describe)) };
-        let shared = self.shared.clone();
-        let who = shared.audit.who(&caller, Some(from));
-        let guest = Guest::enter((caller, Some(from)), (self.call, needs), &shared.view().map, &shared.audit).ok()?;
+        let DoorContext { audit, .. } = &*self.node;
+        let who = audit.who(&caller, Some(from));
+        let call = Call { path: self.call, needs };
+        let guest = Guest::enter(caller, Some(from), call, &self.node.map(), audit).ok()?;
         if !guest.caller().is_unchecked() {
-            shared.audit.came(&who, guest.caller().token().map(|token| token.id()));
+            audit.came(&who, guest.caller().token().map(|token| token.id()));
         }
-        Some(Arc::new(Visitor { shared, guest, shown }))
+        Some(Arc::new(Visitor { node: self.node.clone(), guest, shown }))
     }
-}
 
-impl NodeHost {
     /// The client at the other end of a connection for which the network vouches, as a certificate does.
     pub(crate) fn vouched_for(&self, vouched: Vouched, from: SocketAddr) -> Option<Arc<dyn DoorGuest>> {
         self.let_in(Caller::vouched_for(vouched), from, None)
@@ -130,8 +155,8 @@ impl Host for NodeHost {
                 self.let_in(Caller::showing(Some(Arc::new(certificates.to_vec()))), from, shown)
             }
             // Over a plain connection nobody can show a certificate, so a cluster that asks for rights asks for a token.
-            None if self.shared.view().map.access.is_enabled => None,
-            None if self.shared.is_secure && !from.ip().is_loopback() => None,
+            None if self.node.map().access.is_enabled => None,
+            None if self.node.is_secure && !from.ip().is_loopback() => None,
             None => self.let_in(Caller::showing(None), from, None),
         }
     }
@@ -142,9 +167,8 @@ impl Host for NodeHost {
             self.audit_denied(from, "it showed no token");
             return None;
         };
-        let map = self.shared.view().map.clone();
-        match tokens::of(&token, &map.access, self.shared.audit.now_s()) {
-            Ok((principal, _)) if user.is_some_and(|user| user != principal.as_bytes()) => {
+        match tokens::of(&token, &self.node.map().access, self.node.audit.now_s()) {
+            Ok(shown) if user.is_some_and(|user| user != shown.principal.as_bytes()) => {
                 self.audit_denied(from, "it showed the token of another principal than it named");
                 None
             }
@@ -157,25 +181,26 @@ impl Host for NodeHost {
     }
 
     fn cell_bytes(&self, filter: &str) -> Option<u64> {
-        let map = self.shared.view().map.clone();
+        let map = self.node.map();
         let (_, record) = map.filter_named(filter)?;
         Some(slice_bytes(&record.definition).ok()?.saturating_mul(record.all_copies().count() as u64))
     }
 
     fn recorded_events<'a>(&'a self, filter: &'a str) -> Counting<'a> {
         Box::pin(async move {
-            let map = self.shared.view().map.clone();
+            let map = self.node.map();
             let (id, record) = map.filter_named(filter)?;
-            let looks = self.shared.owners.look(Some(id)).await;
+            let looks = self.node.owners.look(Some(id)).await;
             recorded_events(&record.definition, looks.iter().flat_map(|look| &look.state.slices))
         })
     }
 
     fn now_ms(&self) -> Result<u64, Reason> {
-        if !self.shared.rules.keep(Rule::DoorStampsByJudgedTime) {
-            return Ok(self.shared.clock.wall_ms());
+        let DoorContext { clock, clocks, rules, .. } = &*self.node;
+        if !rules.keep(Rule::DoorStampsByJudgedTime) {
+            return Ok(clock.wall_ms());
         }
-        let Reading { moment, doubt } = self.shared.clocks.time_of_day().read(self.shared.clock.now());
+        let Reading { moment, doubt } = clocks.time_of_day().read(clock.now());
         doubt.map_or(Ok(moment.wall_ms), Err)
     }
 }
@@ -184,16 +209,16 @@ impl Visitor {
     /// Whether it came in while nobody was asked who it is, and everybody is now; or by a certificate that is accepted no more.
     fn is_stale(&self, map: &ClusterMap) -> bool {
         let is_late = self.guest.caller().is_unchecked() && map.access.is_enabled;
-        is_late || self.shown.as_ref().is_some_and(|shown| !shown.is_accepted(self.shared.audit.now_s()))
+        is_late || self.shown.as_ref().is_some_and(|shown| !shown.is_accepted(self.node.audit.now_s()))
     }
 
     /// Has the cluster agree to a change, and waits until this node acts on it.
     async fn change(&self, change: Change) -> Result<(), String> {
-        let shared = &self.shared;
-        let done = propose_for(&shared.meta, self.guest.asked_by(), shared.ids.next(), change).await;
+        let DoorContext { meta, ids, views, .. } = &*self.node;
+        let done = propose_for(meta, self.guest.asked_by(), ids.next(), change).await;
         done.map_err(|error| error.to_string())?;
-        let agreed = shared.meta.map().borrow().version;
-        let mut views = shared.views.clone();
+        let agreed = meta.map().borrow().version;
+        let mut views = views.clone();
         let applied = views.wait_for(|view| view.map.version >= agreed);
         let applied = timeout(APPLY_MAX, applied).await.is_ok_and(|view| view.is_ok());
         if applied { Ok(()) } else { Err("it is done, but this node does not act on it yet".to_owned()) }
@@ -202,12 +227,12 @@ impl Visitor {
 
 impl DoorGuest for Visitor {
     fn must_say_who(&self) -> bool {
-        self.is_stale(&self.shared.view().map)
+        self.is_stale(&self.node.map())
     }
 
     fn sees(&self, filter: &str) -> bool {
-        let map = &self.shared.view().map;
-        !self.is_stale(map) && self.guest.may_named(map, FilterVerb::Describe, filter).is_ok()
+        let map = self.node.map();
+        !self.is_stale(&map) && self.guest.may_named(&map, FilterVerb::Describe, filter).is_ok()
     }
 
     fn make<'a>(&'a self, new: NewFilter<'a>) -> Making<'a> {
@@ -233,29 +258,27 @@ impl DoorGuest for Visitor {
     }
 
     fn may_confirm(&self, filter: &str) -> Result<(), Refused> {
-        if !self.shared.rules.keep(Rule::DoorAsksRightsAtConfirm) {
+        if !self.node.rules.keep(Rule::DoorAsksRightsAtConfirm) {
             return Ok(());
         }
-        let map = &self.shared.view().map;
-        self.guest.principal_may_named(map, FilterVerb::Observe, filter).map_err(|missing| {
+        self.guest.principal_may_named(&self.node.map(), FilterVerb::Observe, filter).map_err(|missing| {
             self.guest.note_refused(&missing);
             Refused::Forbidden(missing)
         })
     }
 
     fn may(&self, verb: FilterVerb, filter: &str, events: u32) -> Result<(), Refused> {
-        let shared = &self.shared;
-        let view = shared.view();
-        if self.is_stale(&view.map) {
+        let map = self.node.map();
+        if self.is_stale(&map) {
             return Err(Refused::Unknown);
         }
-        self.guest.may_named(&view.map, verb, filter).map_err(|missing| {
+        self.guest.may_named(&map, verb, filter).map_err(|missing| {
             self.guest.note_refused(&missing);
             Refused::Forbidden(missing)
         })?;
-        let Some((name, quota)) = self.guest.quota(&view.map).filter(|_| events > 0) else { return Ok(()) };
-        let now_ms = shared.clock.monotonic_ms();
-        let usage = shared.open.quotas.of(name, now_ms);
+        let Some((name, quota)) = self.guest.quota(&map).filter(|_| events > 0) else { return Ok(()) };
+        let now_ms = self.node.clock.monotonic_ms();
+        let usage = self.node.quotas.of(name, now_ms);
         match usage.take(&quota, events, now_ms) {
             // A connection has one call under way, and connections are bounded: batches are not counted here.
             Ok(()) => {

@@ -42,8 +42,8 @@ pub fn has_identity(data_dir: &Path) -> bool {
 
 /// Whether a data folder has the journal of a node, and not that node's identity.
 pub fn has_lost_identity(data_dir: &Path) -> bool {
-    let has_journal = || fs::read_dir(data_dir.join(JOURNAL_FOLDER)).is_ok_and(|mut files| files.next().is_some());
-    !has_identity(data_dir) && has_journal()
+    let journal = fs::read_dir(data_dir.join(JOURNAL_FOLDER));
+    !has_identity(data_dir) && journal.is_ok_and(|mut files| files.next().is_some())
 }
 
 /// Where owners of slices run.
@@ -119,8 +119,9 @@ impl Connection {
 
     /// The same after its handshake.
     pub(crate) fn secured(stream: TlsStream<Self>) -> Self {
-        let (info, tls) = (stream.get_ref().0.info.clone(), stream.connect_info());
-        Self { io: Box::new(stream), info, tls: Some(tls), vouched: None }
+        let info = stream.get_ref().0.info.clone();
+        let tls = Some(stream.connect_info());
+        Self { io: Box::new(stream), info, tls, vouched: None }
     }
 
     /// For whom the network vouches; nobody after a handshake.
@@ -312,12 +313,13 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], EdgeError> {
 }
 
 fn listen(field: &'static str, address: SocketAddr) -> Result<TcpListener, EdgeError> {
-    let listen = || {
-        let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // So that a node that starts again has its address back at once.
-        socket.set_reuseaddr(true)?;
-        socket.bind(address)?;
-        socket.listen(BACKLOG)
-    };
-    listen().map_err(|source| EdgeError::Listen { field, address, source })
+    listen_at(address).map_err(|source| EdgeError::Listen { field, address, source })
+}
+
+fn listen_at(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
+    // So that a node that starts again has its address back at once.
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
 }

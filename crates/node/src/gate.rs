@@ -16,7 +16,6 @@ use bytes::Bytes;
 use firstseen_routing::ClusterMap;
 use firstseen_wire::limits::HTTP2_HEADER_BYTES_MAX;
 use firstseen_wire::status::ErrorKind;
-use firstseen_wire::watch;
 use http::request::Parts;
 use http::{Request, Response};
 use http_body::{Body as HttpBody, Frame, SizeHint};
@@ -28,12 +27,11 @@ use tower::{Layer, Service};
 use crate::accept::{self, OpenCall, Seat, Visitor};
 use crate::audit::Audit;
 use crate::budget::{Budget, Charge};
-use crate::guest::Guest;
+use crate::guest::{self, Guest};
 use crate::roles::Caller;
-use crate::shared::Shared;
 use crate::shares::Party;
 use crate::tokens;
-use crate::view::View;
+use crate::view::Views;
 use measured::Measured;
 use rules::CallRule;
 
@@ -44,33 +42,31 @@ const CALL_BYTES: u64 = HTTP2_HEADER_BYTES_MAX as u64;
 #[derive(Clone)]
 pub(crate) struct GateLayer {
     /// Whether callers show certificates.
-    is_secure: bool,
-    views: watch::Receiver<Arc<View>>,
-    budget: Arc<Budget>,
-    audit: Arc<Audit>,
+    pub(crate) is_secure: bool,
+    /// The newest view has the rights of callers.
+    pub(crate) views: Views,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) audit: Arc<Audit>,
 }
 
 impl GateLayer {
-    /// A gate for callers who show certificates, or not, and whose rights the newest view has.
-    pub(crate) fn new(shared: &Shared) -> Self {
-        let Shared { is_secure, views, budget, audit, .. } = shared;
-        Self { is_secure: *is_secure, views: views.clone(), budget: budget.clone(), audit: audit.clone() }
-    }
-
     /// Admits a call: returns the request as its service gets it, and its charge.
     fn admit(&self, request: Request<Body>) -> Result<(Request<Body>, Arc<Call>), Status> {
         let (mut parts, body) = request.into_parts();
         let CallRule { needs, party, bulk } = rules::of(parts.uri.path());
-        let unknown = || ErrorKind::Internal.status("the call is of no connection");
-        let Visitor { tcp, tls, vouched, seat } = parts.extensions.remove::<Visitor>().ok_or_else(unknown)?;
+        let Some(visitor) = parts.extensions.remove::<Visitor>() else {
+            return Err(ErrorKind::Internal.status("the call is of no connection"));
+        };
+        let Visitor { tcp, tls, vouched, seat } = visitor;
         let certificates = tls.as_ref().and_then(|tls| tls.peer_certs()).unwrap_or_default();
         let map = self.views.borrow().map.clone();
         let caller = match vouched {
             Some(vouched) if !self.is_secure => Caller::vouched_for(vouched),
             _ => Caller::showing(self.is_secure.then_some(certificates)),
         };
-        let caller = self.named(caller, &parts, &map, (&tcp, &seat))?;
-        let guest = Guest::enter((caller, tcp.remote_addr), (parts.uri.path(), needs), &map, &self.audit)?;
+        let caller = self.named(caller, &parts, &map, &tcp, &seat)?;
+        let call = guest::Call { path: parts.uri.path(), needs };
+        let guest = Guest::enter(caller, tcp.remote_addr, call, &map, &self.audit)?;
         parts.extensions.insert(tcp);
         let roles = guest.caller().roles();
         parts.extensions.insert(Arc::new(guest));
@@ -82,8 +78,10 @@ impl GateLayer {
             Some(Party::Nodes) if party == Party::Producers => party,
             Some(party) => party,
         };
-        let full = || ErrorKind::Overloaded.status("the node has no room for another connection: see connections_max");
-        let (place, open) = seat.begin_call(caller_party).ok_or_else(full)?;
+        let Some((place, open)) = seat.begin_call(caller_party) else {
+            let full = "the node has no room for another connection: see connections_max";
+            return Err(ErrorKind::Overloaded.status(full));
+        };
         // Link messages that wait for their owners do not keep nodes from reaching agreement.
         let party = if (place, party) == (Party::Nodes, Party::Agreement) { party } else { place };
         let charge = self.budget.charge(party, CALL_BYTES).ok_or_else(spent)?;
@@ -95,27 +93,26 @@ impl GateLayer {
         let body = Body::new(Measured::new(body, bulk, call.clone()));
         Ok((Request::from_parts(parts, body), call))
     }
-}
 
-impl GateLayer {
     /// The caller, by its token where nothing else says who it is.
     fn named(
         &self,
         caller: Caller,
         parts: &Parts,
         map: &ClusterMap,
-        (tcp, seat): (&TcpConnectInfo, &Seat),
+        tcp: &TcpConnectInfo,
+        seat: &Seat,
     ) -> Result<Caller, Status> {
         if !caller.may_show_token() {
             return Ok(caller);
         }
-        let who = |caller: &Caller| self.audit.who(caller, tcp.remote_addr());
         match tokens::shown(&parts.headers, &map.access, self.audit.now_s()) {
             Ok(None) => Ok(caller),
-            Ok(Some((principal, token))) => {
-                let caller = caller.by_token((principal, token));
-                if seat.is_first_of(token.id()) {
-                    self.audit.came(&who(&caller), Some(token.id()));
+            Ok(Some(named)) => {
+                let token = named.token.id();
+                let caller = caller.by_token(named);
+                if seat.is_first_of(token) {
+                    self.audit.came(&self.audit.who(&caller, tcp.remote_addr()), Some(token));
                 }
                 Ok(caller)
             }

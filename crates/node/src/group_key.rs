@@ -20,6 +20,10 @@ impl GroupKey {
         Self { filter: message.filter, group: message.group }
     }
 
+    /// All groups of all filters.
+    pub(crate) const ALL: RangeInclusive<Self> =
+        Self { filter: FilterId(0), group: 0 }..=Self { filter: FilterId(u64::MAX), group: u32::MAX };
+
     /// All groups of a filter.
     pub(crate) fn all_of(filter: FilterId) -> RangeInclusive<Self> {
         Self { filter, group: 0 }..=Self { filter, group: u32::MAX }

@@ -36,6 +36,13 @@ pub(crate) enum Right {
     SomeFilter(FilterVerb),
 }
 
+/// A call, as it is written down, and what it needs.
+pub(crate) struct Call<'a> {
+    /// `/SERVICE/METHOD`, or the name of a door.
+    pub(crate) path: &'a str,
+    pub(crate) needs: Needs,
+}
+
 /// The caller of one call.
 pub(crate) struct Guest {
     caller: Caller,
@@ -62,8 +69,8 @@ impl Guest {
     /// # Errors
     /// No gate has: that is a bug.
     pub(crate) fn of<T>(request: &Request<T>) -> Result<Arc<Self>, Status> {
-        let stray = || ErrorKind::Internal.status("the call has not passed the gate");
-        request.extensions().get::<Arc<Self>>().cloned().ok_or_else(stray)
+        let guest = request.extensions().get::<Arc<Self>>().cloned();
+        guest.ok_or_else(|| ErrorKind::Internal.status("the call has not passed the gate"))
     }
 
     /// Lets a caller in, if there may be something for which it may make the call.
@@ -71,12 +78,13 @@ impl Guest {
     /// # Errors
     /// It may not make this call whatever it asks for.
     pub(crate) fn enter(
-        (caller, from): (Caller, Option<SocketAddr>),
-        (call, needs): (&str, Needs),
+        caller: Caller,
+        from: Option<SocketAddr>,
+        Call { path, needs }: Call<'_>,
         map: &ClusterMap,
         audit: &Arc<Audit>,
     ) -> Result<Self, Status> {
-        let guest = Self { caller, from, call: call.to_owned(), needs, audit: audit.clone() };
+        let guest = Self { caller, from, call: path.to_owned(), needs, audit: audit.clone() };
         guest.must_still(map)?;
         Ok(guest)
     }
@@ -169,9 +177,9 @@ impl Guest {
         if sees_all {
             return map.clone();
         }
-        let is_seen = |filter: &FilterRecord| self.may(map, FilterVerb::Describe, filter).is_ok();
-        let seen = map.filters.iter().filter(|(_, filter)| is_seen(filter)).map(|(id, filter)| (*id, filter.clone()));
-        Arc::new(ClusterMap { filters: seen.collect(), ..ClusterMap::clone(map) })
+        let mut visible = ClusterMap::clone(map);
+        visible.filters.retain(|_, filter| self.may(map, FilterVerb::Describe, filter).is_ok());
+        Arc::new(visible)
     }
 
     /// Whether the token by which it is known has expired since its call began.
@@ -218,12 +226,12 @@ impl Guest {
         if roles.node {
             // A node that joins asks and is asked who it is, before it is a member.
             let is_greeting = self.needs.role == Role::OperatorOrNode;
-            let stranger = || {
-                let what = "the node that calls is no member of the cluster, as far as this node knows: let it join, or \
-                            stop it and remove its data if it has left";
-                ErrorKind::Unavailable.status(what)
-            };
-            return (is_greeting || self.caller.is_member(map)).then_some(Standing::Role).ok_or_else(stranger);
+            if is_greeting || self.caller.is_member(map) {
+                return Ok(Standing::Role);
+            }
+            let what = "the node that calls is no member of the cluster, as far as this node knows: let it join, or \
+                        stop it and remove its data if it has left";
+            return Err(ErrorKind::Unavailable.status(what));
         }
         if !map.access.is_enabled {
             return Ok(Standing::Role);
@@ -233,13 +241,14 @@ impl Guest {
                         NAME.client.firstseen (firstseen certs --clients NAME makes such)";
             return Err(ErrorKind::Forbidden.status(what));
         };
-        let unknown = || {
-            let what =
-                "has no rights in this cluster: who has the right `security` grants some by firstseen access grant";
-            ErrorKind::Forbidden.status(format!("`{name}` {what} {name} ..."))
-        };
-        let (name, rights) = map.access.principals.get_key_value(name).ok_or_else(unknown)?;
-        Ok(Standing::Granted(name, rights))
+        match map.access.principals.get_key_value(name) {
+            Some((name, rights)) => Ok(Standing::Granted(name, rights)),
+            None => {
+                let what =
+                    "has no rights in this cluster: who has the right `security` grants some by firstseen access grant";
+                Err(ErrorKind::Forbidden.status(format!("`{name}` {what} {name} ...")))
+            }
+        }
     }
 
     fn refused(&self, status: Status) -> Status {

@@ -8,22 +8,26 @@ use firstseen_wire::net::{Channel, ConnectError, Connector, Examination, Observe
 use firstseen_wire::proto::producer::ObserveRequest;
 use tokio::sync::mpsc;
 
-use crate::shared::Shared;
-use crate::streams;
+use crate::streams::{self, StreamContext};
 
 /// Opens channels as the node does, and streams to the node itself without any.
-pub(crate) struct Home(pub(crate) Arc<Shared>);
+pub(crate) struct Home {
+    /// Where others reach the node.
+    pub(crate) address: String,
+    pub(crate) connector: Arc<dyn Connector>,
+    pub(crate) streams: Arc<StreamContext>,
+}
 
 impl Connector for Home {
     fn channel(&self, address: &str, node_name: Option<&str>) -> Result<Channel, ConnectError> {
-        self.0.connector.channel(address, node_name)
+        self.connector.channel(address, node_name)
     }
 
     fn observe_here(&self, address: &str, requests: mpsc::Receiver<ObserveRequest>) -> Option<ObserveHere> {
-        (address == self.0.address).then(|| streams::open_own(&self.0, requests))
+        (address == self.address).then(|| streams::open_own(&self.streams, requests))
     }
 
     fn examine<'a>(&'a self, address: &'a str, node_name: Option<&'a str>) -> Examination<'a> {
-        self.0.connector.examine(address, node_name)
+        self.connector.examine(address, node_name)
     }
 }

@@ -17,34 +17,44 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use firstseen_backend::Hosts;
 use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
 
 use crate::accept::BoundedListener;
-use crate::console;
-use crate::metrics::{Scrapes, TextFormat, older};
-use crate::shared::Shared;
+use crate::console::{self, OverviewSource};
+use crate::exposition::{Exposition, TextFormat, older};
+use crate::health::Health;
+use crate::metrics::Scrapes;
 
 /// Connections that may be open: those of some scrapers and probes.
 const CONNECTIONS_MAX: u32 = 64;
 
+/// What is served over HTTP.
+pub(crate) struct HttpService {
+    pub(crate) exposition: Arc<Exposition>,
+    /// The names by which the node may be asked.
+    pub(crate) hosts: Hosts,
+    /// What the console shows. `None` if it is not served.
+    pub(crate) console: Option<OverviewSource>,
+    /// Cancelled when the node stops.
+    pub(crate) stopping: CancellationToken,
+}
+
 /// Serves until the node stops.
-pub(crate) async fn serve(listener: TcpListener, shared: Arc<Shared>) {
-    let stopping = shared.departure.stopping.clone();
-    let listener = BoundedListener::new(listener, CONNECTIONS_MAX, shared.metrics.connections("http"));
-    let (scrapes, answering) = Scrapes::new(CONNECTIONS_MAX as usize, shared.clock.clone(), {
-        let shared = shared.clone();
-        move || {
-            let shared = shared.clone();
-            async move { shared.metrics_text().await.map(Bytes::from).map_err(|error| error.to_string()) }
-        }
+pub(crate) async fn serve(listener: TcpListener, service: HttpService) {
+    let HttpService { exposition, hosts, console, stopping } = service;
+    let listener = BoundedListener::new(listener, CONNECTIONS_MAX, exposition.metrics.connections("http"));
+    let health = exposition.health.clone();
+    let (scrapes, answering) = Scrapes::new(CONNECTIONS_MAX as usize, health.clock.clone(), move || {
+        let exposition = exposition.clone();
+        async move { exposition.text().await.map(Bytes::from).map_err(|error| error.to_string()) }
     });
     tokio::spawn(stopping.clone().run_until_cancelled_owned(answering));
-    let hosts = Hosts::new(shared.config.advertise.as_deref(), &shared.config.http.hosts);
-    let console = if shared.config.http.console { console::router(shared.clone(), &stopping) } else { Router::new() };
+    let console = console.map(|source| console::router(source, stopping.clone())).unwrap_or_default();
     let router = Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
-        .with_state(shared.clone())
-        .merge(Router::new().route("/startupz", get(startupz)).with_state((shared, Arc::default())))
+        .with_state(health.clone())
+        .merge(Router::new().route("/startupz", get(startupz)).with_state((health, Arc::default())))
         .merge(Router::new().route("/metrics", get(metrics)).with_state(scrapes))
         .merge(console)
         .layer(from_fn_with_state(hosts, only_by_own_names));
@@ -71,26 +81,22 @@ async fn only_by_own_names(State(hosts): State<Hosts>, request: Request, next: N
     response
 }
 
-async fn healthz(State(shared): State<Arc<Shared>>) -> Response {
-    match shared.not_alive() {
-        None => "ok\n".into_response(),
-        Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
-    }
+async fn healthz(State(health): State<Arc<Health>>) -> Response {
+    health.not_alive().map_or("ok\n".into_response(), unavailable)
 }
 
-async fn readyz(State(shared): State<Arc<Shared>>) -> Response {
-    match shared.not_ready() {
-        None => "ready\n".into_response(),
-        Some(reason) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
-    }
+async fn readyz(State(health): State<Arc<Health>>) -> Response {
+    health.not_ready().map_or("ready\n".into_response(), unavailable)
+}
+
+fn unavailable(reason: String) -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, reason + "\n").into_response()
 }
 
 /// Whether the node has been ready since it was started: what it could fetch then, it has fetched.
-async fn startupz(State((shared, was_ready)): State<(Arc<Shared>, Arc<AtomicBool>)>) -> Response {
-    match shared.not_ready() {
-        Some(reason) if !was_ready.load(Ordering::Relaxed) => {
-            (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response()
-        }
+async fn startupz(State((health, was_ready)): State<(Arc<Health>, Arc<AtomicBool>)>) -> Response {
+    match health.not_ready() {
+        Some(reason) if !was_ready.load(Ordering::Relaxed) => unavailable(reason),
         not_ready => {
             was_ready.fetch_or(not_ready.is_none(), Ordering::Relaxed);
             "started\n".into_response()

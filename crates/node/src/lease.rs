@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use firstseen_meta::Meta;
 use firstseen_routing::{ClusterMap, Incarnation, Lease, Moment, MonotonicMs, NodeId, leases_over_after_ms};
+use firstseen_wire::watch;
 
+use crate::clock::Clock;
 use crate::config::Timing;
-use crate::shared::Shared;
-use crate::view::{Me, View};
+use crate::view::{Me, Views};
 
 /// The node asks for a lease so many times before the last one is over.
 const TRIES: u64 = 8;
@@ -74,50 +76,60 @@ impl SharedLease {
     }
 }
 
-/// Asks for leases, one after the other.
-pub(crate) async fn keep(shared: Arc<Shared>) {
-    let (lease_ms, skew_max_ms) = (shared.config.timing.lease_ms, shared.config.timing.clock_skew_max_ms);
-    let between = Duration::from_millis((lease_ms / TRIES).max(1));
-    let mut views = shared.views.clone();
-    let mut found = shared.clocks.standstills();
-    let mut is_held = false;
-    loop {
-        if views.wait_for(|view| view.me.is_some()).await.is_err() {
-            return;
-        }
-        let Some(Me { incarnation, .. }) = shared.view().me else { continue };
-        found.mark_seen();
-        let standstills = shared.clocks.lease().standstills();
-        let asked = shared.clock.now();
-        // An answer that comes after the lease would end is of no use.
-        let limit = Duration::from_millis(lease_ms);
-        let granted = tokio::time::timeout(limit, is_granted(&shared, incarnation)).await.unwrap_or(false);
-        if granted {
-            shared.clocks.lease().grant(Lease::granted(asked, lease_ms, skew_max_ms), standstills);
-        }
-        log_change(&mut is_held, shared.clocks.lease().newest().holds(shared.clock.now()));
-        let pause = if is_held { between } else { between.min(AGAIN) };
-        // A lease that has ended with a standstill is asked for again at once.
-        let _ = tokio::time::timeout(pause, found.changed()).await;
-    }
+/// The task that renews the node's lease.
+pub(crate) struct LeaseRenewal {
+    pub(crate) meta: Meta,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) lease: Arc<SharedLease>,
+    /// How often the machine may have stood still, as that changes.
+    pub(crate) standstills: watch::Receiver<u64>,
+    pub(crate) views: Views,
+    pub(crate) lease_ms: u64,
+    /// How far the clocks of two nodes may differ.
+    pub(crate) skew_max_ms: u64,
 }
 
-/// Whether the cluster counts this start as up, and the node acts on all that was agreed on at the time of the
-/// question.
-async fn is_granted(shared: &Shared, incarnation: Incarnation) -> bool {
-    match shared.meta.confirm_up(incarnation).await {
-        Ok(Some(version)) => {
-            let mut views = shared.views.clone();
-            // The node may count as started anew meanwhile; the next question is about that start.
-            let is_this = |view: &View| view.me.is_some_and(|me| me.incarnation == incarnation);
-            let is_settled = |view: &Arc<View>| !is_this(view) || view.map.version >= version;
-            views.wait_for(is_settled).await.is_ok() && is_this(&shared.view())
+impl LeaseRenewal {
+    /// Asks for leases, one after the other.
+    pub(crate) async fn run(mut self) {
+        let limit = Duration::from_millis(self.lease_ms);
+        let between = Duration::from_millis((self.lease_ms / TRIES).max(1));
+        let mut is_held = false;
+        loop {
+            if self.views.wait_for(|view| view.me.is_some()).await.is_err() {
+                return;
+            }
+            let Some(Me { incarnation, .. }) = self.views.borrow().me else { continue };
+            self.standstills.mark_seen();
+            let standstills = self.lease.standstills();
+            let asked = self.clock.now();
+            // An answer that comes after the lease would end is of no use.
+            let granted = tokio::time::timeout(limit, self.is_granted(incarnation)).await.unwrap_or(false);
+            if granted {
+                self.lease.grant(Lease::granted(asked, self.lease_ms, self.skew_max_ms), standstills);
+            }
+            log_change(&mut is_held, self.lease.newest().holds(self.clock.now()));
+            let pause = if is_held { between } else { between.min(AGAIN) };
+            // A lease that has ended with a standstill is asked for again at once.
+            let _ = tokio::time::timeout(pause, self.standstills.changed()).await;
         }
-        Ok(None) => false,
-        Err(error) => {
-            tracing::debug!(%error, "nobody says whether this node counts as up");
-            false
-        }
+    }
+
+    /// Whether the cluster counts this start as up, and the node acts on all that was agreed on at the time of the
+    /// question.
+    async fn is_granted(&self, incarnation: Incarnation) -> bool {
+        let version = match self.meta.confirm_up(incarnation).await {
+            Ok(Some(version)) => version,
+            Ok(None) => return false,
+            Err(error) => {
+                tracing::debug!(%error, "nobody says whether this node counts as up");
+                return false;
+            }
+        };
+        let mut views = self.views.clone();
+        // The node may count as started anew meanwhile; the next question is about that start.
+        let settled = views.wait_for(|view| !view.is_of_start(incarnation) || view.map.version >= version).await;
+        settled.is_ok() && self.views.borrow().is_of_start(incarnation)
     }
 }
 
@@ -148,13 +160,11 @@ impl Downs {
     /// The map counts, at this time.
     pub(crate) fn follow(&self, map: &ClusterMap, now_ms: MonotonicMs) {
         let mut downs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let start =
-            |node: &NodeId| map.nodes.get(node).filter(|record| record.is_down).map(|record| record.incarnation);
-        downs.retain(|node, (incarnation, _)| start(node) == Some(*incarnation));
-        for node in map.nodes.keys() {
-            if let Some(incarnation) = start(node) {
-                downs.entry(*node).or_insert((incarnation, now_ms));
-            }
+        downs.retain(|node, (incarnation, _)| {
+            map.nodes.get(node).is_some_and(|record| record.is_down && record.incarnation == *incarnation)
+        });
+        for (node, record) in map.nodes.iter().filter(|(_, record)| record.is_down) {
+            downs.entry(*node).or_insert((record.incarnation, now_ms));
         }
     }
 
@@ -167,11 +177,13 @@ impl Downs {
     ) -> Result<BTreeMap<NodeId, Incarnation>, (NodeId, u64)> {
         let downs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let over_after_ms = leases_over_after_ms(timing.lease_ms, timing.clock_skew_max_ms);
-        let left_ms = |since_ms: MonotonicMs| since_ms.after(over_after_ms).since(now_ms);
-        match downs.iter().find(|(_, (_, since_ms))| left_ms(*since_ms) > 0) {
-            Some((node, (_, since_ms))) => Err((*node, left_ms(*since_ms))),
-            None => Ok(downs.iter().map(|(node, (incarnation, _))| (*node, *incarnation)).collect()),
+        for (node, (_, since_ms)) in &*downs {
+            let left_ms = since_ms.after(over_after_ms).since(now_ms);
+            if left_ms > 0 {
+                return Err((*node, left_ms));
+            }
         }
+        Ok(downs.iter().map(|(node, (incarnation, _))| (*node, *incarnation)).collect())
     }
 }
 

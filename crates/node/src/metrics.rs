@@ -1,54 +1,35 @@
-//! The metrics of a node, and how they are shown.
+//! The metrics of a node that are counted as things happen.
 //!
-//! Promises: metrics are counted once for each batch or gathered on a scrape, never once for each event; they stand in
-//! the same order on every scrape, and the number of slices with series of their own is bounded. Must not know: who
-//! reads them.
+//! Promises: metrics are counted once for each batch, never once for each event; they stand in the same order on every
+//! scrape. Must not know: who reads them, what is gathered on a scrape (`exposition`).
 
 mod audits;
-mod claims;
 mod climbs;
-mod cluster;
-mod door;
-mod exposition;
-mod filters;
-pub(crate) mod fullness;
-mod gathering;
-mod groups;
-mod http_door;
 mod latency;
-mod machine;
-mod peers;
-mod process;
-mod refused;
+mod links;
 mod scrapes;
 mod sorted;
 
 use std::collections::BTreeSet;
 use std::fmt;
-use std::sync::atomic::AtomicU64;
 
 use firstseen_routing::Reason;
 use firstseen_wire::proto::producer::{Batch, BatchReply};
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::{encode_eof, encode_registry};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Registry, Unit};
 use prost::Message;
 
-use crate::clocks::ClockAlarms;
-use crate::owner::GroupLook;
-use crate::shared::Shared;
 use audits::{AuditMeter, AuditMetrics};
 pub(crate) use climbs::ClimbMeter;
 use climbs::ClimbMetrics;
-pub(crate) use exposition::{TextFormat, older};
-use gathering::Gathering;
 use latency::LatencyCounts;
-pub(crate) use peers::LinkMeter;
+pub(crate) use links::LinkMeter;
+use links::LinkMetrics;
 pub(crate) use scrapes::Scrapes;
-use sorted::Sorted;
+pub(crate) use sorted::{Sorted, by_name};
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
 struct ReasonLabel {
@@ -69,6 +50,11 @@ impl FilterLabel {
     fn of(filter: &str) -> Self {
         Self { filter: filter.to_owned() }
     }
+
+    /// Whether a filter has one of these names. The series of batches for filters that are not known here has no name.
+    fn is_kept(&self, names: &BTreeSet<&str>) -> bool {
+        self.filter.is_empty() || names.contains(self.filter.as_str())
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, EncodeLabelSet)]
@@ -76,8 +62,6 @@ struct CertificateLabel {
     certificate: &'static str,
 }
 
-/// A gauge that is no whole number.
-type Fraction = Gauge<f64, AtomicU64>;
 type Count<L> = Sorted<L, Counter>;
 type Gauges<L> = Sorted<L, Gauge>;
 type Spread<L> = Sorted<L, Histogram>;
@@ -158,7 +142,7 @@ pub(crate) struct Metrics {
     sent_bytes: Counter,
     refused: Count<ReasonLabel>,
     relayed: Counter,
-    links: peers::LinkMetrics,
+    links: LinkMetrics,
     link_refused: Count<ReasonLabel>,
     connections_open: Gauges<ListenerLabel>,
     connections_refused: Count<ListenerLabel>,
@@ -182,8 +166,9 @@ impl Metrics {
     /// Nothing is counted yet.
     pub(crate) fn new() -> Self {
         let mut registry = Registry::with_prefix("firstseen");
-        let (climbs, audits) = (ClimbMetrics::new(&mut registry), AuditMetrics::new(&mut registry));
-        let links = peers::LinkMetrics::new(&mut registry);
+        let climbs = ClimbMetrics::new(&mut registry);
+        let audits = AuditMetrics::new(&mut registry);
+        let links = LinkMetrics::new(&mut registry);
         let mut metrics = Self {
             registry,
             batch_events: Sorted::new(events),
@@ -277,16 +262,15 @@ impl Metrics {
 
     /// Removes the series of filters that are not among these: they have been dropped, and are not counted any more.
     pub(crate) fn keep_filters(&self, names: &BTreeSet<&str>) {
-        // The series of batches for filters that are not known here has no name.
-        let is_kept_name = |filter: &str| filter.is_empty() || names.contains(filter);
-        let is_kept = |label: &FilterLabel| is_kept_name(&label.filter);
-        let Self { batch_events, queue_age_seconds, latency_seconds, latencies, climbs, .. } = self;
-        let counts = [&self.received_bytes, &self.received_events, &self.degraded_events];
-        latencies.retain(is_kept);
-        [batch_events, queue_age_seconds, latency_seconds].into_iter().for_each(|spread| spread.retain(is_kept));
-        counts.into_iter().for_each(|count| count.retain(is_kept));
-        self.audits.keep_filters(is_kept_name);
-        climbs.keep_filters(is_kept_name);
+        self.latencies.retain(|label| label.is_kept(names));
+        for spread in [&self.batch_events, &self.queue_age_seconds, &self.latency_seconds] {
+            spread.retain(|label| label.is_kept(names));
+        }
+        for count in [&self.received_bytes, &self.received_events, &self.degraded_events] {
+            count.retain(|label| label.is_kept(names));
+        }
+        self.audits.keep_filters(names);
+        self.climbs.keep_filters(names);
     }
 
     /// How many batches of a filter took how long (`SampleReply`).
@@ -351,58 +335,15 @@ impl Metrics {
         self.relayed.inc();
     }
 
-    /// Everything as text, gathered now; `looks` in the order of filters.
-    pub(crate) fn text(&self, shared: &Shared, looks: &[GroupLook]) -> Result<String, fmt::Error> {
-        let map = shared.view().map.clone();
-        // A stream that goes by an older map may have begun series of a filter that has been dropped meanwhile.
-        self.keep_filters(&map.filters.values().map(|record| record.name.as_str()).collect());
-        let nodes: BTreeSet<&str> = map.nodes.values().map(|record| record.name.as_str()).collect();
-        self.links.keep(|peer| nodes.contains(peer));
-        let mut now = Gathering::with_prefix("firstseen");
-        node_now(&mut now.registry, shared);
-        peers::show(&mut now, shared);
-        door::show(&mut now, shared);
-        http_door::show(&mut now, shared);
-        cluster::show(&mut now, &map);
-        machine::show(&mut now.registry, shared, looks);
-        refused::show(&mut now, shared);
-        process::show_build(&mut now);
-        groups::show(&mut now, &map, looks, shared.config.limits.metrics_slices_max);
-        let mut process = Registry::default();
-        process::show(&mut process);
-        let mut unsorted = String::new();
-        encode_registry(&mut unsorted, &self.registry)?;
-        encode_registry(&mut unsorted, &now.registry)?;
-        encode_registry(&mut unsorted, &process)?;
-        let mut text = sorted::by_name(&unsorted);
-        encode_eof(&mut text)?;
-        Ok(text)
+    /// Removes the series of links to nodes that are not among these.
+    pub(crate) fn keep_nodes(&self, names: &BTreeSet<&str>) {
+        self.links.keep(|peer| names.contains(peer));
     }
-}
 
-/// Shows one figure that only rises.
-fn show_counter(registry: &mut Registry, name: &str, help: &str, value: u64) {
-    let counter: Counter = Counter::default();
-    counter.inc_by(value);
-    registry.register(name, help, counter);
-}
-
-/// Shows one figure that may rise and fall.
-fn show_gauge(registry: &mut Registry, name: &str, help: &str, value: u64) {
-    let gauge: Gauge = Gauge::default();
-    gauge.set(gauge_value(value));
-    registry.register(name, help, gauge);
-}
-
-/// The same in bytes.
-fn show_bytes(registry: &mut Registry, name: &str, help: &str, bytes: u64) {
-    let gauge: Gauge = Gauge::default();
-    gauge.set(gauge_value(bytes));
-    registry.register_with_unit(name, help, Unit::Bytes, gauge);
-}
-
-fn gauge_value(value: u64) -> i64 {
-    i64::try_from(value).unwrap_or(i64::MAX)
+    /// All series that are counted as things happen.
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
+    }
 }
 
 /// The name of a reason for other programs.
@@ -414,55 +355,6 @@ pub(crate) fn reason_name(reason: impl fmt::Debug) -> String {
         name.push(letter.to_ascii_lowercase());
         name
     })
-}
-
-/// The state of the node now.
-fn node_now(registry: &mut Registry, shared: &Shared) {
-    use std::sync::atomic::Ordering::Relaxed;
-    let status = shared.meta.status();
-    let view = shared.view();
-    let waiting: u64 = view.links.values().map(|link| link.waiting()).sum();
-    let is_leader = status.leader.is_some() && status.leader == view.node();
-    let leader_id = status.leader.map_or(0, |leader| leader.0);
-    let ClockAlarms { is_wrong, is_apart } = shared.clocks.alarms(shared.clock.now());
-    let (is_wrong, is_apart) = (u64::from(is_wrong), u64::from(is_apart));
-    let gauges = [
-        ("ready", "1 where the node serves all that it should", u64::from(shared.not_ready().is_none())),
-        ("raft_leader", "1 where the node leads the cluster's agreement", u64::from(is_leader)),
-        ("raft_leader_id", "The number of the leader as far as the node knows; 0 for none", leader_id),
-        ("raft_term", "The newest term of the cluster's agreement", status.term),
-        ("raft_applied_index", "The newest entry that the map shows", status.last_applied),
-        ("map_version", "The version of the map that the node acts on", view.map.version),
-        ("streams_open", "Producer streams that are open", u64::from(shared.open.streams.load(Relaxed))),
-        ("watches_open", "Streams on which the map is sent", u64::from(shared.open.watches.load(Relaxed))),
-        ("inflight_bytes", "Bytes of calls, messages and batches that are under way", shared.budget.taken()),
-        ("batches_inflight", "Batches that are not answered", shared.open.batches.load(Relaxed)),
-        ("queue_events", "Events that wait for their owners", shared.owners.events_queued()),
-        ("link_messages_waiting", "Messages to other nodes that are not acknowledged", waiting),
-        (
-            "clock_wrong",
-            "1 where nothing is stamped by the node's clock, as it is too far from most others or was set",
-            is_wrong,
-        ),
-        ("clock_apart", "1 where the node's clock is further from most others than half of what it may be", is_apart),
-        ("journal_segments", "Files of the journal of slices", shared.keeper.segments()),
-        ("journal_waiting_bytes", "Bytes of records that wait for the disk", shared.keeper.waiting_bytes()),
-        ("journal_disk_full", "1 where the disk of the journal is full", u64::from(shared.keeper.is_full())),
-        ("journal_disk_hung", "1 where the disk of the journal hangs", u64::from(shared.keeper.hangs())),
-        (
-            "data_disk_short",
-            "1 where the disk of the data folder has no room but what is kept back for the cluster's agreement",
-            u64::from(*shared.meta.short_of_room().borrow()),
-        ),
-        (
-            "data_disk_hung",
-            "1 where the disk of what the cluster agrees on hangs",
-            u64::from(*shared.meta.disk_hangs().borrow()),
-        ),
-    ];
-    for (name, help, value) in gauges {
-        show_gauge(registry, name, help, value);
-    }
 }
 
 #[cfg(test)]

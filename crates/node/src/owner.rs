@@ -179,7 +179,8 @@ pub(crate) struct OwnerInbox {
 /// A queue for one owner, of at most `events_max` events.
 pub(crate) fn queue(events_max: u64) -> (OwnerQueue, OwnerInbox) {
     let (sender, work) = mpsc::channel(QUEUE_WORK_MAX);
-    let (events, catching_up) = (Arc::<AtomicU64>::default(), Arc::<AtomicU64>::default());
+    let events = Arc::<AtomicU64>::default();
+    let catching_up = Arc::<AtomicU64>::default();
     let queue = OwnerQueue {
         work: sender,
         events: events.clone(),
@@ -324,8 +325,9 @@ impl Owners {
 
     /// A producer has ended a stream. An owner whose queue has no room for this learns it from the producer's silence.
     pub(crate) fn end_producer(&self, producer: u128) {
-        let ended = || Waiting::of_no_peer(Work::Ended { producer });
-        self.queues.iter().for_each(|queue| drop(queue.work.try_send(ended())));
+        for queue in &self.queues {
+            let _ = queue.work.try_send(Waiting::of_no_peer(Work::Ended { producer }));
+        }
     }
 
     /// Waits until no owner has an event in flight.

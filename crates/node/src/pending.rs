@@ -41,13 +41,15 @@ pub(crate) struct Ears {
 impl Ears {
     /// Queues with room for so many batches, with their receiving ends.
     pub(crate) fn with_room(batches: usize) -> (Self, mpsc::Receiver<Arc<PendingBatch>>, mpsc::Receiver<EarlyInBatch>) {
-        let ((finished, all), (early, heard)) = (mpsc::channel(batches), mpsc::channel(batches));
+        let (finished, all) = mpsc::channel(batches);
+        let (early, heard) = mpsc::channel(batches);
         (Self { finished, early }, all, heard)
     }
 }
 
-/// A batch whose runs are asked.
-pub(crate) struct PendingBatch {
+/// What all runs of a batch share.
+#[derive(Clone, Copy)]
+pub(crate) struct PendingHeader {
     /// Its filter.
     pub(crate) filter: FilterId,
     /// The batch's number among those of its producer.
@@ -56,6 +58,19 @@ pub(crate) struct PendingBatch {
     pub(crate) admitted_us: u64,
     /// Whether the sender is to learn where events were found.
     pub(crate) wants_seen: bool,
+}
+
+#[cfg(test)]
+impl PendingHeader {
+    /// A batch of a producer that is to learn no more than the verdicts.
+    pub(crate) fn of(filter: FilterId, sequence: u64) -> Self {
+        Self { filter, sequence, admitted_us: 0, wants_seen: false }
+    }
+}
+
+/// A batch whose runs are asked.
+pub(crate) struct PendingBatch {
+    pub(crate) header: PendingHeader,
     /// Events of all runs.
     events: u32,
     replies: Box<[OnceLock<GroupReply>]>,
@@ -76,26 +91,18 @@ pub(crate) struct RunPlace {
 
 impl PendingBatch {
     /// A batch with runs of these numbers of events, and a place for each.
-    pub(crate) fn places(
-        (filter, sequence): (FilterId, u64),
-        admitted_us: u64,
-        wants_seen: bool,
-        runs: &[usize],
-        ears: Ears,
-        charge: Option<Charge>,
-    ) -> Vec<RunPlace> {
+    pub(crate) fn places(header: PendingHeader, runs: &[usize], ears: Ears, charge: Option<Charge>) -> Vec<RunPlace> {
         let replies = runs.iter().map(|_| OnceLock::new()).collect();
         let open = AtomicU32::new(u32::try_from(runs.len()).unwrap_or(u32::MAX));
         let events = runs.iter().sum::<usize>() as u32;
-        let batch =
-            Arc::new(Self { filter, sequence, admitted_us, wants_seen, events, replies, open, ears, _charge: charge });
-        let mut end = 0;
-        let place = |(run, events): (usize, &usize)| {
-            let before = end;
-            end += *events as u32;
-            RunPlace { batch: Some(batch.clone()), run, before, events: *events }
-        };
-        runs.iter().enumerate().map(place).collect()
+        let batch = Arc::new(Self { header, events, replies, open, ears, _charge: charge });
+        let mut places = Vec::with_capacity(runs.len());
+        let mut before = 0;
+        for (run, events) in runs.iter().enumerate() {
+            places.push(RunPlace { batch: Some(batch.clone()), run, before, events: *events });
+            before += *events as u32;
+        }
+        places
     }
 
     /// The replies, run by run.
@@ -118,9 +125,12 @@ impl RunPlace {
     /// Hands on which of the events are duplicates, ahead of the answer, which says so too.
     pub(crate) fn hand_early(&self, early: &EarlyDuplicates) {
         let Some(batch) = &self.batch else { return };
-        let events = early.events.iter().map(|event| self.before + event).collect();
-        let (sequence, batch_events, clock_ms) = (batch.sequence, batch.events, early.clock_ms);
-        let early = EarlyInBatch { sequence, batch_events, events, clock_ms };
+        let early = EarlyInBatch {
+            sequence: batch.header.sequence,
+            batch_events: batch.events,
+            events: early.events.iter().map(|event| self.before + event).collect(),
+            clock_ms: early.clock_ms,
+        };
         let _ = batch.ears.early.try_send(early);
     }
 
@@ -162,7 +172,7 @@ mod tests {
     #[test]
     fn the_last_answer_hands_the_batch_back() {
         let (ears, mut finished, mut found) = Ears::with_room(1);
-        let mut places = PendingBatch::places((FilterId(1), 7), 0, false, &[1, 2], ears, None);
+        let mut places = PendingBatch::places(PendingHeader::of(FilterId(1), 7), &[1, 2], ears, None);
         let second = places.pop().expect("two places");
         second.hand_early(&EarlyDuplicates { reply_to: 0, events: vec![1], clock_ms: Some(5) });
         let early = EarlyInBatch { sequence: 7, batch_events: 3, events: vec![2], clock_ms: Some(5) };
@@ -173,13 +183,13 @@ mod tests {
         let batch = finished.try_recv().expect("all runs are answered");
         let decisions: Vec<_> = batch.replies().flat_map(|reply| reply.decisions.clone()).collect();
         let (unknown, full) = (Decision::Undecided(Reason::Unknown), Decision::Undecided(Reason::Full));
-        assert_eq!((batch.sequence, decisions), (7, vec![unknown, full, full]));
+        assert_eq!((batch.header.sequence, decisions), (7, vec![unknown, full, full]));
     }
 
     #[test]
     fn a_stream_that_is_gone_is_no_trouble() {
         let (ears, finished, found) = Ears::with_room(1);
-        let places = PendingBatch::places((FilterId(1), 1), 0, false, &[1], ears, None);
+        let places = PendingBatch::places(PendingHeader::of(FilterId(1), 1), &[1], ears, None);
         drop((finished, found));
         places[0].hand_early(&EarlyDuplicates { reply_to: 0, events: vec![0], clock_ms: None });
         drop(places);

@@ -41,8 +41,10 @@ impl Quotas {
             // Principals that have gone since are among them.
             all.retain(|_, usage| Arc::strong_count(usage) > 1);
         }
-        let full = || Arc::new(Usage(Mutex::new(Used { events: f64::INFINITY, at_ms: now_ms, open_batches: 0 })));
-        all.entry(principal.to_owned()).or_insert_with(full).clone()
+        let usage = all.entry(principal.to_owned()).or_insert_with(|| {
+            Arc::new(Usage(Mutex::new(Used { events: f64::INFINITY, at_ms: now_ms, open_batches: 0 })))
+        });
+        usage.clone()
     }
 }
 
@@ -55,7 +57,8 @@ impl Usage {
         }
         if let Some(rate) = quota.events_per_s.map(|rate| f64::from(rate.get())) {
             let gained = now_ms.since(used.at_ms) as f64 / 1_000.0 * rate;
-            (used.events, used.at_ms) = ((used.events + gained).min(rate), now_ms);
+            used.events = (used.events + gained).min(rate);
+            used.at_ms = now_ms;
             if used.events <= 0.0 {
                 let retry_after_ms = ((1.0 - used.events) / rate * 1_000.0).ceil();
                 return Err(Spent::Events { retry_after_ms: retry_after_ms as u32 });

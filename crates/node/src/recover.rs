@@ -4,7 +4,6 @@
 //! former state of the agreement is kept beside the one that replaces it. Must not know: what a cluster agrees on.
 
 use std::fs::{self, File};
-use std::io;
 use std::path::{Path, PathBuf};
 
 use firstseen_meta::{Recovery, RecoveryError};
@@ -61,17 +60,16 @@ pub async fn recover(
         return Ok(None);
     }
     let cluster = ClusterId(random()?);
-    let failed = |source: io::Error| RepairError::Io { path: former.clone(), source };
-    let copied = fs::copy(&database, &former).and_then(|_| File::open(&former)?.sync_all()).map_err(failed);
+    let copied = fs::copy(&database, &former).and_then(|_| File::open(&former)?.sync_all());
     drop(lock);
     let recovered = match copied {
         Ok(()) => firstseen_meta::recover(database, cluster, &recovery).await.map_err(RecoverError::from),
-        Err(error) => Err(error.into()),
+        Err(error) => Err(RepairError::at(&former)(error).into()),
     };
     if recovered.is_err() {
         // The state is still in its place. Where its copy stays, another try says so.
         let _ = fs::remove_file(&former);
     }
-    File::open(data_dir).and_then(|folder| folder.sync_all()).map_err(failed)?;
+    File::open(data_dir).and_then(|folder| folder.sync_all()).map_err(RepairError::at(&former))?;
     recovered.map(|()| Some(recovery))
 }

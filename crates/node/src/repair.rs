@@ -55,21 +55,24 @@ pub enum RepairError {
     },
 }
 
+impl RepairError {
+    /// Makes an error of what failed at `path`.
+    pub(crate) fn at(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::Io { path: path.to_owned(), source }
+    }
+}
+
 /// Repairs the journal in the data folder of a node that does not run.
 ///
 /// # Errors
 /// [`RepairError`].
 pub fn repair(data_dir: &Path) -> Result<Repaired, RepairError> {
-    let failed = |path: &Path| {
-        let path = path.to_owned();
-        move |source| RepairError::Io { path, source }
-    };
     let _lock = check_stopped(&data_dir.join(DATABASE_FILE))?;
     let [journal, repairing, damaged] =
         [JOURNAL_FOLDER, REPAIRING_FOLDER, DAMAGED_FOLDER].map(|folder| data_dir.join(folder));
     if !journal.exists() && repairing.is_dir() && damaged.is_dir() {
         // An earlier repair has ended between its last two steps.
-        fs::rename(&repairing, &journal).map_err(failed(&journal))?;
+        fs::rename(&repairing, &journal).map_err(RepairError::at(&journal))?;
         return Ok(Repaired { records: 0, lost_bytes: 0, set_aside: damaged });
     }
     if !journal.is_dir() {
@@ -79,27 +82,26 @@ pub fn repair(data_dir: &Path) -> Result<Repaired, RepairError> {
         return Err(RepairError::SetAside(damaged));
     }
     if repairing.exists() {
-        fs::remove_dir_all(&repairing).map_err(failed(&repairing))?;
+        fs::remove_dir_all(&repairing).map_err(RepairError::at(&repairing))?;
     }
     let found = salvage_journal(&FolderDisk::new(&journal), Arc::new(FolderDisk::new(&repairing)))
-        .map_err(failed(&repairing))?;
+        .map_err(RepairError::at(&repairing))?;
     if found.records == 0 && !repairing.is_dir() {
         return Err(RepairError::Unreadable(journal));
     }
-    fs::rename(&journal, &damaged).map_err(failed(&damaged))?;
-    fs::rename(&repairing, &journal).map_err(failed(&journal))?;
-    File::open(data_dir).and_then(|folder| folder.sync_all()).map_err(failed(data_dir))?;
+    fs::rename(&journal, &damaged).map_err(RepairError::at(&damaged))?;
+    fs::rename(&repairing, &journal).map_err(RepairError::at(&journal))?;
+    File::open(data_dir).and_then(|folder| folder.sync_all()).map_err(RepairError::at(data_dir))?;
     Ok(Repaired { records: found.records, lost_bytes: found.lost_bytes, set_aside: damaged })
 }
 
 /// Refuses the folder of a node that runs: it holds the lock of its database, as does the file that this returns.
 pub(crate) fn check_stopped(database: &Path) -> Result<File, RepairError> {
-    let failed = |source| RepairError::Io { path: database.to_owned(), source };
-    let lock = File::open(database).map_err(failed)?;
+    let lock = File::open(database).map_err(RepairError::at(database))?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(TryLockError::WouldBlock) => Err(RepairError::Running),
-        Err(TryLockError::Error(source)) => Err(failed(source)),
+        Err(TryLockError::Error(source)) => Err(RepairError::at(database)(source)),
     }
 }
 

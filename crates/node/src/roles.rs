@@ -12,7 +12,7 @@ use tonic::Status;
 use tonic::transport::CertificateDer;
 
 use crate::edges::Vouched;
-use crate::tokens::ShownToken;
+use crate::tokens::{NamedByToken, ShownToken};
 
 /// Letters of a caller's name in logs.
 const NAME_LETTERS_MAX: usize = 200;
@@ -57,8 +57,8 @@ impl Caller {
         !self.is_unchecked() && !self.roles.node && !self.roles.admin && self.principal.is_none()
     }
 
-    /// The same caller, which is `principal` by a token.
-    pub(crate) fn by_token(self, (principal, token): (String, ShownToken)) -> Self {
+    /// The same caller, which a token names.
+    pub(crate) fn by_token(self, NamedByToken { principal, token }: NamedByToken) -> Self {
         Self { principal: Some(principal), token: Some(token), ..self }
     }
 
@@ -96,9 +96,7 @@ impl Caller {
 
     /// Whether its certificate is that of a node which the map has; true of any node's while this node belongs to no cluster.
     pub(crate) fn is_member(&self, map: &ClusterMap) -> bool {
-        let is_named =
-            |name: &str| self.certificates.as_ref().is_none_or(|certificates| tls::is_node_named(certificates, name));
-        self.roles.node && (map.nodes.is_empty() || map.nodes.values().any(|node| is_named(&node.name)))
+        self.roles.node && (map.nodes.is_empty() || map.nodes.values().any(|node| self.is_node_named(&node.name)))
     }
 
     /// What it is called in logs: its principal, or the names of its certificate.
@@ -134,8 +132,11 @@ impl Caller {
 
     /// Only the node of this name.
     pub(crate) fn must_be_named(&self, name: &str) -> Result<(), Status> {
-        let is_named = self.certificates.as_ref().is_none_or(|certificates| tls::is_node_named(certificates, name));
-        allow(is_named, &format!("the certificate of node `{name}` (`{name}.{}`)", tls::NODE_NAME))
+        allow(self.is_node_named(name), &format!("the certificate of node `{name}` (`{name}.{}`)", tls::NODE_NAME))
+    }
+
+    fn is_node_named(&self, name: &str) -> bool {
+        self.certificates.as_ref().is_none_or(|certificates| tls::is_node_named(certificates, name))
     }
 
     fn dns_names(&self) -> Vec<String> {

@@ -30,11 +30,15 @@ pub(crate) fn map(slicing: &str, nodes: u64, policies: FilterPolicies) -> Cluste
         FilterSpec { capacity_events: Some(1000), ..FilterSpec::new(Kind::Timing, "1h".parse().expect("a window")) };
     let definition = SlicedDefinition::new(&spec, slicing.parse().expect("a slicing")).expect("a definition");
     let nodes: Vec<NodeId> = (1..=nodes).map(NodeId).collect();
-    let owner = |node: &NodeId| SliceOwner { node: *node, complete_since: Incarnation(1), ..SliceOwner::default() };
+    let owners = nodes.iter().cycle().map(|node| SliceOwner {
+        node: *node,
+        complete_since: Incarnation(1),
+        ..SliceOwner::default()
+    });
     let record = FilterRecord {
         name: "clicks".to_owned(),
         epoch: Epoch::FIRST,
-        owners: nodes.iter().cycle().map(owner).take(definition.slicing.slices() as usize).collect(),
+        owners: owners.take(definition.slicing.slices() as usize).collect(),
         definition,
         policies,
         copies: Vec::new(),

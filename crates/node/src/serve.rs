@@ -3,8 +3,11 @@
 //! Promises: nothing reaches a service but through the listener's entrance and the gate, which know the limits and roles. Must
 //! not know: what services do.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
+use firstseen_meta::Meta;
 use firstseen_wire::net;
 use firstseen_wire::proto::FILE_DESCRIPTOR_SET;
 use firstseen_wire::tls::ServerTls;
@@ -14,78 +17,98 @@ use tonic_health::ServingStatus;
 use tonic_health::server::HealthReporter;
 use tower::util::MapResponseLayer;
 
-use crate::accept::{self, Entrance};
+use crate::accept::{self, Entrance, TlsAccept};
 use crate::admin::AdminService;
 use crate::certificates::Certificates;
-use crate::console;
+use crate::clock::Clock;
 use crate::dates;
 use crate::edges::Incoming;
 use crate::gate::GateLayer;
+use crate::health::Health;
 use crate::links::PeerService;
-use crate::metrics::Scrapes;
+use crate::metrics::Metrics;
 use crate::node_error::NodeError;
-use crate::shared::Shared;
 use crate::streams::ProducerService;
 
 /// How often a node that is not ready looks whether it is.
-const LOOK_AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Nodes that wait at once for this one to say how it fares; the others wait to be let in.
-const SAMPLES_WAITING_MAX: usize = 64;
+/// The services of a node, and what is in front of them.
+pub(crate) struct Services {
+    pub(crate) gate: GateLayer,
+    pub(crate) producer: ProducerService,
+    pub(crate) peer: PeerService,
+    /// Gathers what `peer` says of the node.
+    pub(crate) sampling: Pin<Box<dyn Future<Output = ()> + Send>>,
+    pub(crate) admin: AdminService,
+    pub(crate) meta: Meta,
+    pub(crate) health: Arc<Health>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Connections that may be open, and those in their handshake beside them.
+    pub(crate) connections_max: u32,
+    pub(crate) handshakes_max: u32,
+}
 
-/// Serves until `stop`; with certificates, they are looked at when told.
-pub(crate) async fn serve(
-    shared: Arc<Shared>,
-    tls: Option<(ServerTls, Arc<Notify>)>,
-    incoming: Incoming,
-    stop: CancellationToken,
-) -> Result<(), NodeError> {
-    let (reporter, health) = tonic_health::server::health_reporter();
-    // The reporter begins with the opposite, which is wrong before the first report.
-    reporter.set_service_status("", ServingStatus::NotServing).await;
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
-        .build_v1()
-        .map_err(|error| NodeError::Serve(error.to_string()))?;
-    let (is_secure, clock) = (shared.is_secure, shared.clock.clone());
-    let (samples, telling) = Scrapes::new(SAMPLES_WAITING_MAX, clock.clone(), {
-        let shared = shared.clone();
-        move || {
-            let shared = shared.clone();
-            async move { Ok(console::sample(&shared).await) }
+/// The certificates of a listener.
+pub(crate) struct ListenerTls {
+    pub(crate) tls: ServerTls,
+    /// Signalled when the certificates are to be looked at.
+    pub(crate) look: Arc<Notify>,
+}
+
+impl Services {
+    /// Serves until `stop`.
+    pub(crate) async fn serve(
+        self,
+        tls: Option<ListenerTls>,
+        incoming: Incoming,
+        stop: CancellationToken,
+    ) -> Result<(), NodeError> {
+        let (reporter, health) = tonic_health::server::health_reporter();
+        // The reporter begins with the opposite, which is wrong before the first report.
+        reporter.set_service_status("", ServingStatus::NotServing).await;
+        let reflection = tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
+            .build_v1()
+            .map_err(|error| NodeError::Serve(error.to_string()))?;
+        tokio::spawn(stop.clone().run_until_cancelled_owned(self.sampling));
+        let GateLayer { is_secure, ref audit, .. } = self.gate;
+        let audit = audit.clone();
+        let clock = self.clock.clone();
+        let router = net::server_builder()
+            .layer(MapResponseLayer::new(move |response| dates::date(&clock, response)))
+            .layer(self.gate)
+            .add_service(health)
+            .add_service(reflection)
+            .add_service(net::producer_server(self.producer))
+            .add_service(net::peer_server(self.peer))
+            .add_service(net::admin_server(self.admin))
+            .add_service(self.meta.service(is_secure));
+        let connections = self.metrics.connections("nodes");
+        let entrance = Entrance::new(self.connections_max, self.handshakes_max, connections);
+        if let Some(ListenerTls { tls, look }) = &tls {
+            let ends = self.metrics.certificate_ends();
+            let certificates = Certificates::new(tls.clone(), entrance.clone(), self.clock, ends);
+            tokio::spawn(certificates.keep(look.clone(), stop.clone()));
         }
-    });
-    tokio::spawn(stop.clone().run_until_cancelled_owned(telling));
-    let router = net::server_builder()
-        .layer(MapResponseLayer::new(move |response| dates::date(&clock, response)))
-        .layer(GateLayer::new(&shared))
-        .add_service(health)
-        .add_service(reflection)
-        .add_service(net::producer_server(ProducerService::new(shared.clone())))
-        .add_service(net::peer_server(PeerService::new(shared.clone(), samples)))
-        .add_service(net::admin_server(AdminService::new(shared.clone())))
-        .add_service(shared.meta.service(is_secure));
-    let limits = &shared.config.limits;
-    let entrance = Entrance::new(limits.connections_max, limits.handshakes_max, shared.metrics.connections("nodes"));
-    if let Some((tls, told)) = &tls {
-        let certificates =
-            Certificates::new(tls.clone(), entrance.clone(), shared.clock.clone(), shared.metrics.certificate_ends());
-        tokio::spawn(certificates.keep(told.clone(), stop.clone()));
+        let tls = tls.map(|tls| TlsAccept { tls: tls.tls, audit });
+        let (incoming, accepting) = accept::admitted(incoming, tls, entrance);
+        let reporting = tokio::spawn(stop.clone().run_until_cancelled_owned(report(reporter, self.health)));
+        let served = router.serve_with_incoming_shutdown(incoming, stop.cancelled_owned()).await;
+        reporting.abort();
+        // Then the address can be listened on again.
+        let _ = accepting.await;
+        served.map_err(|error| NodeError::Serve(error.to_string()))
     }
-    let (incoming, accepting) = accept::admitted(incoming, tls.map(|(tls, _)| (tls, shared.audit.clone())), entrance);
-    let reporting = tokio::spawn(stop.clone().run_until_cancelled_owned(report(reporter, shared)));
-    let served = router.serve_with_incoming_shutdown(incoming, stop.cancelled_owned()).await;
-    reporting.abort();
-    // Then the address can be listened on again.
-    let _ = accepting.await;
-    served.map_err(|error| NodeError::Serve(error.to_string()))
 }
 
 /// Keeps the health service's answer up to date.
-async fn report(reporter: HealthReporter, shared: Arc<Shared>) {
-    let (mut views, mut reported) = (shared.views.clone(), None);
+async fn report(reporter: HealthReporter, health: Arc<Health>) {
+    let mut views = health.views.clone();
+    let mut reported = None;
     loop {
-        let status = match shared.not_ready() {
+        let status = match health.not_ready() {
             None => ServingStatus::Serving,
             Some(_) => ServingStatus::NotServing,
         };
@@ -94,8 +117,8 @@ async fn report(reporter: HealthReporter, shared: Arc<Shared>) {
         }
         let changed = tokio::select! {
             biased;
-            () = shared.departure.drained.cancelled() => false,
-            _ = shared.owners.loss().happened() => false,
+            () = health.departure.drained.cancelled() => false,
+            _ = health.owners.loss().happened() => false,
             changed = views.changed() => changed.is_ok(),
             // The node may become ready without a change of the map.
             () = tokio::time::sleep(LOOK_AGAIN), if status == ServingStatus::NotServing => true,

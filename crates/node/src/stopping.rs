@@ -10,8 +10,7 @@ use std::time::Duration;
 use firstseen_routing::stopping::{Loss, Obstacle, losses, ranges};
 use tokio::time::Instant;
 
-use crate::shared::Shared;
-use crate::view::View;
+use crate::view::{View, Views};
 
 /// Filters that are named in the log.
 const TOLD_MAX: usize = 64;
@@ -31,10 +30,10 @@ fn lost_with(view: &View) -> Vec<Obstacle> {
 }
 
 /// Waits until no other copy is fetching cells that only this node has, for its part of `limit`.
-pub(crate) async fn wait_for_copies(shared: &Shared, limit: Duration) {
+pub(crate) async fn wait_for_copies(views: &Views, limit: Duration) {
     let begun = Instant::now();
     let mut has_logged = false;
-    while let Some(patience) = patience(&lost_with(&shared.view()), limit) {
+    while let Some(patience) = patience(&lost_with(&views.newest()), limit) {
         if begun.elapsed() >= patience {
             tracing::warn!(?patience, "the node stops before other nodes have fetched what only it has");
             return;
@@ -48,18 +47,17 @@ pub(crate) async fn wait_for_copies(shared: &Shared, limit: Duration) {
 
 /// Returns how long the stop waits to avoid these losses, or `None` if no other copy can get the cells.
 fn patience(losses: &[Obstacle], limit: Duration) -> Option<Duration> {
-    let quarters = |found: &Obstacle| match found {
+    let quarters = losses.iter().filter_map(|found| match found {
         Obstacle::Loss { why: Loss::Fetching(_), .. } => Some(FETCHING_QUARTERS),
         Obstacle::Loss { why: Loss::Away(_), .. } => Some(AWAY_QUARTERS),
         _ => None,
-    };
-    losses.iter().filter_map(quarters).max().map(|quarters| limit * quarters / 4)
+    });
+    Some(limit * quarters.max()? / 4)
 }
 
 /// Logs what is lost with this process.
-pub(crate) fn log_losses(shared: &Shared) {
-    let view = shared.view();
-    let losses = lost_with(&view);
+pub(crate) fn log_losses(view: &View) {
+    let losses = lost_with(view);
     for loss in losses.iter().take(TOLD_MAX) {
         let Obstacle::Loss { filter, slices, why } = loss else { continue };
         let filter = view.map.filters.get(filter).map_or("", |record| &record.name);

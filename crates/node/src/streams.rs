@@ -14,10 +14,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use firstseen_meta::is_restoring;
-use firstseen_routing::FilterVerb;
+use firstseen_meta::{Meta, is_restoring};
+use firstseen_routing::rules::Rules;
+use firstseen_routing::{FilterId, FilterVerb};
 use firstseen_wire::map as wire_map;
-use firstseen_wire::net::ObserveHere;
+use firstseen_wire::net::{Connector, ObserveHere};
 use firstseen_wire::proto::producer::producer_server::Producer;
 use firstseen_wire::proto::producer::{
     ClusterMap, DescribeFilterReply, DescribeFilterRequest, ObserveReply, ObserveRequest, WatchMapRequest,
@@ -29,31 +30,56 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_stream::{Stream, StreamExt};
 use tonic::{Request, Response, Status, Streaming};
 
-use crate::guest::{Guest, Needs, Right};
+use crate::audit::Audit;
+use crate::budget::Budget;
+use crate::clock::Clock;
+use crate::clocks::Clocks;
+use crate::config::Limits;
+use crate::departure::Departure;
+use crate::guest::{Call, Guest, Needs, Right};
+use crate::metrics::Metrics;
+use crate::open_counts::OpenCounts;
+use crate::owner::Owners;
+use crate::quotas::Quotas;
 use crate::roles::{Caller, Role};
-use crate::shared::Shared;
 use crate::shares::Party;
+use crate::view::Views;
 use session::Session;
+
+/// What the streams of producers work with.
+pub(crate) struct StreamContext {
+    pub(crate) views: Views,
+    pub(crate) owners: Arc<Owners>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) metrics: Arc<Metrics>,
+    pub(crate) budget: Arc<Budget>,
+    pub(crate) quotas: Arc<Quotas>,
+    pub(crate) open: Arc<OpenCounts>,
+    pub(crate) departure: Arc<Departure>,
+    pub(crate) audit: Arc<Audit>,
+    /// Opens connections to the nodes to which batches are forwarded.
+    pub(crate) connector: Arc<dyn Connector>,
+    pub(crate) limits: Limits,
+    pub(crate) rules: Rules,
+}
 
 /// The Producer service.
 pub(crate) struct ProducerService {
-    shared: Arc<Shared>,
-}
-
-impl ProducerService {
-    /// The service of this node.
-    pub(crate) fn new(shared: Arc<Shared>) -> Self {
-        Self { shared }
-    }
+    pub(crate) streams: Arc<StreamContext>,
+    pub(crate) meta: Meta,
+    pub(crate) clocks: Arc<Clocks>,
 }
 
 /// An open stream, with the counter of streams like it.
-struct OpenStream(Arc<Shared>, fn(&Shared) -> &AtomicU32);
+struct OpenStream {
+    counts: Arc<OpenCounts>,
+    count: fn(&OpenCounts) -> &AtomicU32,
+}
 
 impl OpenStream {
-    fn open(shared: &Arc<Shared>, count: fn(&Shared) -> &AtomicU32, streams_max: u32) -> Result<Self, Status> {
-        let stream = Self(shared.clone(), count);
-        if count(shared).fetch_add(1, Ordering::Relaxed) < streams_max {
+    fn open(counts: &Arc<OpenCounts>, count: fn(&OpenCounts) -> &AtomicU32, streams_max: u32) -> Result<Self, Status> {
+        let stream = Self { counts: counts.clone(), count };
+        if count(counts).fetch_add(1, Ordering::Relaxed) < streams_max {
             Ok(stream)
         } else {
             Err(ErrorKind::Overloaded.status(format!("the node has {streams_max} such streams, its limit")))
@@ -63,22 +89,22 @@ impl OpenStream {
 
 impl Drop for OpenStream {
     fn drop(&mut self) {
-        self.1(&self.0).fetch_sub(1, Ordering::Relaxed);
+        (self.count)(&self.counts).fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// Serves a stream of `guest`; returns its replies.
 fn open(
-    shared: &Arc<Shared>,
+    context: &Arc<StreamContext>,
     party: Party,
     guest: Arc<Guest>,
     requests: impl Stream<Item = Result<ObserveRequest, Status>> + Send + Unpin + 'static,
 ) -> ObserveHere {
-    let open = OpenStream::open(shared, |shared| &shared.open.streams, shared.config.limits.streams_max)?;
-    let credits = shared.config.limits.inflight_batches_max as usize;
+    let open = OpenStream::open(&context.open, |counts| &counts.streams, context.limits.streams_max)?;
+    let credits = context.limits.inflight_batches_max as usize;
     // A reply for each batch of the credit, the welcome, and the status at the end.
     let (replies, outbound) = mpsc::channel(2 * credits + 2);
-    let session = Session::new(shared.clone(), party, guest, replies);
+    let session = Session::new(context.clone(), party, guest, replies);
     tokio::spawn(async move {
         session.run(requests).await;
         drop(open);
@@ -87,11 +113,23 @@ fn open(
 }
 
 /// Serves a stream of this node's own, which has passed no network and no gate: what comes on it was checked before.
-pub(crate) fn open_own(shared: &Arc<Shared>, requests: mpsc::Receiver<ObserveRequest>) -> ObserveHere {
+pub(crate) fn open_own(context: &Arc<StreamContext>, requests: mpsc::Receiver<ObserveRequest>) -> ObserveHere {
     let needs = Needs { role: Role::Producer, right: Some(Right::SomeFilter(FilterVerb::Observe)) };
-    let map = shared.view().map.clone();
-    let guest = Guest::enter((Caller::showing(None), None), ("own", needs), &map, &shared.audit)?;
-    open(shared, Party::Producers, Arc::new(guest), ReceiverStream::new(requests).map(Ok))
+    let map = context.views.borrow().map.clone();
+    let guest = Guest::enter(Caller::showing(None), None, Call { path: "own", needs }, &map, &context.audit)?;
+    open(context, Party::Producers, Arc::new(guest), ReceiverStream::new(requests).map(Ok))
+}
+
+impl ProducerService {
+    /// The secrets of a filter, and of the one before where there is one. `None` if this node does not know them.
+    fn secrets(&self, id: FilterId, former: Option<FilterId>) -> Option<(Vec<u8>, Vec<u8>)> {
+        let secret = self.meta.secret(id)?.0.to_vec();
+        let former_secret = match former {
+            Some(former) => self.meta.secret(former)?.0.to_vec(),
+            None => Vec::new(),
+        };
+        Some((secret, former_secret))
+    }
 }
 
 #[tonic::async_trait]
@@ -105,7 +143,7 @@ impl Producer for ProducerService {
     ) -> Result<Response<Self::ObserveStream>, Status> {
         let guest = Guest::of(&request)?;
         let party = request.extensions().get().copied().unwrap_or(Party::Producers);
-        let replies = open(&self.shared, party, guest, request.into_inner())?;
+        let replies = open(&self.streams, party, guest, request.into_inner())?;
         Ok(Response::new(ReceiverStream::new(replies)))
     }
 
@@ -115,51 +153,52 @@ impl Producer for ProducerService {
     ) -> Result<Response<DescribeFilterReply>, Status> {
         let guest = Guest::of(&request)?;
         let name = request.into_inner().name;
-        let view = self.shared.view();
+        let view = self.streams.views.newest();
+        let owners = &self.streams.owners;
         if view.me.is_none() {
             return Err(ErrorKind::Unavailable.status("this node belongs to no cluster yet"));
         }
-        if let Some(lost) = self.shared.owners.loss().reason() {
+        if let Some(lost) = owners.loss().reason() {
             return Err(ErrorKind::Unavailable.status(lost));
         }
-        let unknown = || ErrorKind::NotFound.status(format!("there is no filter `{name}` (map {})", view.map.version));
         // A filter that is being restored is there for operators only.
         let named = view.map.filter_named(&name).filter(|(_, record)| !is_restoring(&record.name));
         let for_rights = named.map_or(name.as_str(), |(_, record)| view.map.name_for_rights(record));
         guest.must_for(&view.map, for_rights)?;
-        let (id, record) = named.ok_or_else(unknown)?;
-        let hashes = guest.may_hash_for(&view.map, for_rights);
-        let secret = |id| match self.shared.meta.secret(id) {
-            Some(secret) if hashes => Ok(secret.0.to_vec()),
-            Some(_) => Ok(Vec::new()),
-            None => Err(unknown()),
+        let former = named.and_then(|(id, _)| view.map.former_of(id));
+        let secrets = named.and_then(|(id, _)| self.secrets(id, former.map(|(former, _)| former)));
+        let Some(((id, record), (mut secret, mut former_secret))) = named.zip(secrets) else {
+            let unknown = format!("there is no filter `{name}` (map {})", view.map.version);
+            return Err(ErrorKind::NotFound.status(unknown));
         };
-        let former = view.map.former_of(id);
-        let former_secret = former.map(|(former, _)| secret(former)).transpose()?.unwrap_or_default();
+        if !guest.may_hash_for(&view.map, for_rights) {
+            secret.clear();
+            former_secret.clear();
+        }
         let former_clock_ms = match former {
-            Some((former, _)) => self.shared.owners.clock_ms(former).await,
+            Some((former, _)) => owners.clock_ms(former).await,
             None => None,
         };
         Ok(Response::new(DescribeFilterReply {
             filter: Some(wire_map::filter_message(id, record)),
-            secret: secret(id)?.into(),
-            clock_ms: written_ms(self.shared.owners.clock_ms(id).await),
+            secret: secret.into(),
+            clock_ms: written_ms(owners.clock_ms(id).await),
             map_version: view.map.version,
             slices_ready: view.slices_ready(id),
             former: former.map(|(id, record)| wire_map::filter_message(id, record)),
             former_secret: former_secret.into(),
             former_clock_ms: written_ms(former_clock_ms),
-            wall_ms: written_ms(self.shared.clocks.sure_wall_ms(self.shared.clock.now())),
+            wall_ms: written_ms(self.clocks.sure_wall_ms(self.streams.clock.now())),
         }))
     }
 
     async fn watch_map(&self, request: Request<WatchMapRequest>) -> Result<Response<Self::WatchMapStream>, Status> {
         let guest = Guest::of(&request)?;
-        let open =
-            OpenStream::open(&self.shared, |shared| &shared.open.watches, self.shared.config.limits.watches_max)?;
+        let StreamContext { open, limits, departure, views, .. } = &*self.streams;
+        let open = OpenStream::open(open, |counts| &counts.watches, limits.watches_max)?;
         let mut known_version = request.into_inner().known_version;
-        let stopping = self.shared.departure.stopping.clone();
-        let mut views = self.shared.views.clone();
+        let stopping = departure.stopping.clone();
+        let mut views = views.clone();
         let (sender, outbound) = mpsc::channel(1);
         tokio::spawn(async move {
             let pump = async {

@@ -10,6 +10,13 @@ use http::HeaderMap;
 use http::header::AUTHORIZATION;
 use tonic::Status;
 
+/// A principal, and the token that names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct NamedByToken {
+    pub(crate) principal: String,
+    pub(crate) token: ShownToken,
+}
+
 /// A token that counted when a call began.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ShownToken {
@@ -21,7 +28,7 @@ pub(crate) struct ShownToken {
 ///
 /// # Errors
 /// [`ErrorKind::Forbidden`] where the token does not count.
-pub(crate) fn shown(headers: &HeaderMap, access: &Access, now_s: u64) -> Result<Option<(String, ShownToken)>, Status> {
+pub(crate) fn shown(headers: &HeaderMap, access: &Access, now_s: u64) -> Result<Option<NamedByToken>, Status> {
     let Some(value) = headers.get(AUTHORIZATION) else { return Ok(None) };
     let token = Token::from_header(value.as_bytes())
         .map_err(|error| ErrorKind::Forbidden.status(format!("the header `authorization` has no token: {error}")))?;
@@ -32,11 +39,12 @@ pub(crate) fn shown(headers: &HeaderMap, access: &Access, now_s: u64) -> Result<
 ///
 /// # Errors
 /// [`ErrorKind::Forbidden`] where the token does not count.
-pub(crate) fn of(token: &Token, access: &Access, now_s: u64) -> Result<(String, ShownToken), Status> {
+pub(crate) fn of(token: &Token, access: &Access, now_s: u64) -> Result<NamedByToken, Status> {
     let known = access.token(token.id()).filter(|(_, kept)| kept.digest == token.digest());
     let (principal, kept) = known.ok_or_else(|| gone(token.id()))?;
     must_be_valid(token.id(), kept, now_s)?;
-    Ok((principal.to_owned(), ShownToken { id: token.id(), expires_s: kept.expires_s }))
+    let shown = ShownToken { id: token.id(), expires_s: kept.expires_s };
+    Ok(NamedByToken { principal: principal.to_owned(), token: shown })
 }
 
 impl ShownToken {
@@ -99,8 +107,8 @@ mod tests {
         let (one, other) = (Token::new([1; TOKEN_RANDOM_BYTES]), Token::new([2; TOKEN_RANDOM_BYTES]));
         let access_of_one = access(&[(&one, Some(100))]);
         let bearer = |token: &Token| headers(&format!("Bearer {}", token.reveal()));
-        let (name, token) = shown(&bearer(&one), &access_of_one, 99).unwrap().unwrap();
-        assert_eq!((name.as_str(), token.id()), ("crawler", one.id()));
+        let NamedByToken { principal, token } = shown(&bearer(&one), &access_of_one, 99).unwrap().unwrap();
+        assert_eq!((principal.as_str(), token.id()), ("crawler", one.id()));
         token.must_count(&access_of_one, "crawler", 99).unwrap();
         assert!(!token.has_expired(99) && token.has_expired(100));
         let expired = token.must_count(&access_of_one, "crawler", 100).unwrap_err();

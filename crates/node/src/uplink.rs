@@ -8,93 +8,103 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_routing::Climbed;
-use firstseen_routing::{Climb, Decision, FilterId, Operation, Reason, SliceOwner};
+use firstseen_client::Levels;
+use firstseen_routing::{Climb, FilterId, Operation, Reason};
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
+use crate::clock::Clock;
 use crate::group_key::GroupKey;
-use crate::metrics::ClimbMeter;
-use crate::owner::Work;
-use crate::shared::Shared;
-use crate::view::View;
+use crate::metrics::{ClimbMeter, Metrics};
+use crate::owner::{Owners, Work};
+use crate::view::{View, Views};
 
 /// Climbs of all groups that may wait to be taken up; the groups bound those under way.
 pub(crate) const CLIMBS_WAITING_MAX: usize = 4096;
 
-/// Takes climbs up until the node stops.
-pub(crate) async fn bring_up(shared: Arc<Shared>, mut climbs: mpsc::Receiver<Climb>) {
-    let mut meters = BTreeMap::new();
-    while let Some(climb) = climbs.recv().await {
-        // Checks in the levels below, and events that climb later, are counted elsewhere.
-        let is_counted = matches!(climb.operation, Operation::Observe | Operation::Lookup);
-        let meter = is_counted.then(|| meter(&mut meters, &shared, climb.from.filter));
-        let climbing = begin(shared.clone(), climb, meter);
-        tokio::spawn(shared.departure.stopping.clone().run_until_cancelled_owned(climbing));
-    }
+/// Takes up the climbs of this node's groups.
+pub(crate) struct Uplink {
+    pub(crate) levels: Arc<Levels>,
+    pub(crate) owners: Arc<Owners>,
+    pub(crate) views: Views,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) metrics: Arc<Metrics>,
+    /// Cancelled when climbs end.
+    pub(crate) stopping: CancellationToken,
 }
 
-/// The meter of a filter, kept for its next climb.
-fn meter(meters: &mut BTreeMap<FilterId, ClimbMeter>, shared: &Shared, filter: FilterId) -> ClimbMeter {
-    if let Some(meter) = meters.get(&filter) {
-        return meter.clone();
+impl Uplink {
+    /// Takes climbs up until the node stops.
+    pub(crate) async fn run(self, mut climbs: mpsc::Receiver<Climb>) {
+        let uplink = Arc::new(self);
+        let mut meters = BTreeMap::new();
+        while let Some(climb) = climbs.recv().await {
+            // Checks in the levels below, and events that climb later, are counted elsewhere.
+            let is_counted = matches!(climb.operation, Operation::Observe | Operation::Lookup);
+            let meter = is_counted.then(|| uplink.meter(&mut meters, climb.from.filter));
+            let climbing = uplink.clone().begin(climb, meter);
+            tokio::spawn(uplink.stopping.clone().run_until_cancelled_owned(climbing));
+        }
     }
-    let view = shared.view();
-    meters.retain(|known, _| view.map.filters.contains_key(known));
-    let name = view.map.filters.get(&filter).map_or("", |filter| &filter.name);
-    meters.entry(filter).or_insert_with(|| shared.metrics.climbs(name)).clone()
-}
 
-/// Sends a climb on its way, behind those before it; the future hands its answer to the group.
-fn begin(shared: Arc<Shared>, climb: Climb, meter: Option<ClimbMeter>) -> impl Future<Output = ()> {
-    let key = GroupKey { filter: climb.from.filter, group: climb.group };
-    let target = AskedLevel(GroupKey { filter: climb.to, ..key });
-    let lost = undecided(&climb, Reason::Unknown);
-    let begun_us = shared.clock.monotonic_us();
-    let climbing = if target.is_out_of_reach(&shared.view()) {
-        Err(undecided(&climb, Reason::SlicesDown))
-    } else {
-        let left_ms = climb.deadline_ms.since(shared.clock.monotonic_ms());
-        meter.iter().for_each(|meter| meter.sent(climb.probes.len()));
-        Ok(shared.levels.climb(climb, Duration::from_millis(left_ms)))
-    };
-    async move {
-        let climbed = match climbing {
-            Ok(climbing) => {
-                let mut views = shared.views.clone();
-                let climbed = tokio::select! {
-                    biased;
-                    climbed = climbing => climbed,
-                    _ = views.wait_for(|view| target.is_out_of_reach(view)) => lost,
-                };
-                let elapsed_us = shared.clock.monotonic_us().saturating_sub(begun_us);
-                meter.iter().for_each(|meter| meter.answered(elapsed_us));
-                climbed
-            }
-            Err(climbed) => climbed,
+    /// The meter of a filter, kept for its next climb.
+    fn meter(&self, meters: &mut BTreeMap<FilterId, ClimbMeter>, filter: FilterId) -> ClimbMeter {
+        if let Some(meter) = meters.get(&filter) {
+            return meter.clone();
+        }
+        let view = self.views.newest();
+        meters.retain(|known, _| view.map.filters.contains_key(known));
+        let name = view.map.filters.get(&filter).map_or("", |filter| &filter.name);
+        meters.entry(filter).or_insert_with(|| self.metrics.climbs(name)).clone()
+    }
+
+    /// Sends a climb on its way, behind those before it; the future hands its answer to the group.
+    fn begin(self: Arc<Self>, climb: Climb, meter: Option<ClimbMeter>) -> impl Future<Output = ()> {
+        let key = GroupKey { filter: climb.from.filter, group: climb.group };
+        let asked = GroupKey { filter: climb.to, ..key };
+        let lost = climb.undecided(Reason::Unknown);
+        let begun_us = self.clock.monotonic_us();
+        let climbing = if is_out_of_reach(&self.views.newest(), asked) {
+            Err(climb.undecided(Reason::SlicesDown))
+        } else {
+            let left_ms = climb.deadline_ms.since(self.clock.monotonic_ms());
+            meter.iter().for_each(|meter| meter.sent(climb.probes.len()));
+            Ok(self.levels.climb(climb, Duration::from_millis(left_ms)))
         };
-        meter.iter().for_each(|meter| meter.decided(&climbed));
-        shared.owners.of(key).hand(Work::Climbed { key, climbed }).await;
+        async move {
+            let climbed = match climbing {
+                Ok(climbing) => {
+                    let mut views = self.views.clone();
+                    let climbed = tokio::select! {
+                        biased;
+                        climbed = climbing => climbed,
+                        _ = views.wait_for(|view| is_out_of_reach(view, asked)) => lost,
+                    };
+                    let elapsed_us = self.clock.monotonic_us().saturating_sub(begun_us);
+                    meter.iter().for_each(|meter| meter.answered(elapsed_us));
+                    climbed
+                }
+                Err(climbed) => climbed,
+            };
+            meter.iter().for_each(|meter| meter.decided(&climbed));
+            self.owners.of(key).hand(Work::Climbed { key, climbed }).await;
+        }
     }
 }
 
-/// The group of the level that is asked.
-#[derive(Clone, Copy)]
-struct AskedLevel(GroupKey);
-
-impl AskedLevel {
-    /// Whether the level cannot answer: a node that serves slices of it is out of reach, or no node serves any.
-    fn is_out_of_reach(self, view: &View) -> bool {
-        let Some(record) = view.map.filters.get(&self.0.filter) else { return false };
-        let slices = || record.definition.slicing.slices_of(self.0.group);
-        let stalls = |owner: &SliceOwner| view.unreachable.contains(&owner.node) && !view.map.is_gone(owner);
-        let is_gone = |owner: &SliceOwner| stalls(owner) || view.map.is_gone(owner);
-        slices().flat_map(|slice| record.copies_of(slice)).any(stalls)
-            || slices().all(|slice| record.copies_of(slice).all(is_gone))
+/// Whether a group of another level cannot answer: a node that serves slices of it is out of reach, or no node serves
+/// any.
+fn is_out_of_reach(view: &View, GroupKey { filter, group }: GroupKey) -> bool {
+    let Some(record) = view.map.filters.get(&filter) else { return false };
+    let mut serves_any = false;
+    for owner in record.definition.slicing.slices_of(group).flat_map(|slice| record.copies_of(slice)) {
+        if view.map.is_gone(owner) {
+            continue;
+        }
+        if view.unreachable.contains(&owner.node) {
+            return true;
+        }
+        serves_any = true;
     }
-}
-
-/// The answer to a climb that was not made.
-pub(crate) fn undecided(climb: &Climb, reason: Reason) -> Climbed {
-    let decisions = vec![Decision::Undecided(reason); climb.probes.len()];
-    Climbed { number: climb.number, decisions, ..Climbed::default() }
+    !serves_any
 }

@@ -9,12 +9,17 @@ use std::sync::Arc;
 use firstseen_filter::ProbeShape;
 use firstseen_meta::Identity;
 use firstseen_routing::{
-    ClusterMap, FilterId, FilterRecord, GroupPlan, Incarnation, NodeId, Prober, SliceOwner, SlicedBuildError,
+    ClusterMap, Durability, FilterId, FilterRecord, GroupPlan, Incarnation, NodeId, Prober, SliceOwner,
+    SlicedBuildError,
 };
+use firstseen_wire::watch;
 
 use crate::group_key::GroupKey;
 use crate::keeper::DiskState;
-use crate::links::LinkHandle;
+use crate::link_handle::LinkHandle;
+
+/// The views that the node acts on, one after the other.
+pub(crate) type Views = watch::Receiver<Arc<View>>;
 
 /// A group that this node should own and cannot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -115,6 +120,11 @@ impl View {
         self.reaches(node) && self.links.get(&node).is_some_and(|link| link.is_to(incarnation))
     }
 
+    /// Whether the view counts this start of the node in.
+    pub(crate) fn is_of_start(&self, incarnation: Incarnation) -> bool {
+        self.me.is_some_and(|me| me.incarnation == incarnation)
+    }
+
     /// The number of this node.
     pub(crate) fn node(&self) -> Option<NodeId> {
         self.me.map(|me| me.identity.node)
@@ -141,8 +151,10 @@ impl View {
         let node = self.node();
         self.filters.iter().flat_map(move |(id, filter)| {
             let slicing = filter.record.definition.slicing;
-            let has = move |slice| filter.record.copies_of(slice).any(|copy| Some(copy.node) == node);
-            let own = (0..slicing.groups()).filter(move |group| slicing.slices_of(*group).any(has));
+            let own = (0..slicing.groups()).filter(move |group| {
+                let mut copies = slicing.slices_of(*group).flat_map(|slice| filter.record.copies_of(slice));
+                copies.any(|copy| Some(copy.node) == node)
+            });
             own.map(|group| GroupKey { filter: *id, group })
         })
     }
@@ -150,22 +162,26 @@ impl View {
     /// Of these groups, those that the others go on without though this node is up.
     pub(crate) fn are_missing_here(&self, groups: impl Iterator<Item = GroupKey>) -> Vec<GroupKey> {
         let Some(node) = self.node().filter(|node| !self.map.is_down(*node)) else { return Vec::new() };
-        let is_missing = |GroupKey { filter, group }: &GroupKey| {
+        let missing = groups.filter(|GroupKey { filter, group }| {
             self.map.filters.get(filter).is_some_and(|record| self.map.is_gone_from(record, *group, node))
-        };
-        groups.filter(is_missing).collect()
+        });
+        missing.collect()
+    }
+
+    /// How the events of a group are persisted.
+    pub(crate) fn durability(&self, key: GroupKey) -> Durability {
+        self.map.filters.get(&key.filter).map_or(Durability::Memory, |record| record.policies.durability)
+    }
+
+    /// Whether a group has a journal.
+    pub(crate) fn keeps_journal(&self, key: GroupKey) -> bool {
+        self.durability(key).keeps_journal()
     }
 
     /// Whether the others go on without slices of this node, because of its disk and nothing else.
     pub(crate) fn is_spared(&self) -> bool {
-        let keeps_journal = |key: &GroupKey| {
-            self.map.filters.get(&key.filter).is_some_and(|record| record.policies.durability.keeps_journal())
-        };
-        let is_held = |key: &GroupKey| {
-            let mut faults = self.faults.iter().filter(|fault| fault.key == *key);
-            faults.all(|fault| fault.is_of_disk)
-        };
-        self.are_missing_here(self.own_groups().filter(keeps_journal)).iter().any(is_held)
+        let missing = self.are_missing_here(self.own_groups().filter(|key| self.keeps_journal(*key)));
+        missing.iter().any(|key| self.faults.iter().all(|fault| fault.key != *key || fault.is_of_disk))
     }
 
     /// Whether this node has cells that no other node has, and a restart would lose them: a node that shares the group
@@ -174,9 +190,10 @@ impl View {
         let Some(node) = self.node() else { return false };
         self.own_groups().any(|GroupKey { filter, group }| {
             let Some(record) = self.map.filters.get(&filter) else { return false };
-            let copies = || record.definition.slicing.slices_of(group).flat_map(|slice| record.copies_of(slice));
-            copies().any(|copy| copy.node == node && self.map.is_complete_copy(copy))
-                && copies().any(|copy| self.map.is_down(copy.node))
+            let slices = record.definition.slicing.slices_of(group);
+            let copies: Vec<&SliceOwner> = slices.flat_map(|slice| record.copies_of(slice)).collect();
+            copies.iter().any(|copy| copy.node == node && self.map.is_complete_copy(copy))
+                && copies.iter().any(|copy| self.map.is_down(copy.node))
                 && !self.map.can_spare(record, group, node)
         })
     }
@@ -186,9 +203,9 @@ impl View {
         let Some(node) = self.node() else { return 0 };
         let mut groups = BTreeSet::new();
         for (id, FilterView { record, .. }) in &self.filters {
-            let lacks = |owner: &SliceOwner| owner.node == node && !self.map.is_complete_copy(owner);
-            let lacking =
-                record.all_copies().filter(|(slice, owner)| lacks(owner) && self.map.is_complete(record, *slice));
+            let lacking = record.all_copies().filter(|(slice, owner)| {
+                owner.node == node && !self.map.is_complete_copy(owner) && self.map.is_complete(record, *slice)
+            });
             groups.extend(lacking.map(|(slice, _)| (*id, record.definition.slicing.group_of(slice))));
         }
         groups.len() as u64
@@ -198,15 +215,20 @@ impl View {
     /// move brings do not count, as nothing is lost where they come from.
     fn fetching(&self) -> Option<(&FilterRecord, usize)> {
         let node = self.node()?;
-        let lacks = |record: &FilterRecord, slice: u32, owner: &SliceOwner| {
-            let is_lacking = owner.node == node && !self.map.is_gone(owner) && !self.map.is_complete_copy(owner);
-            is_lacking && self.map.is_complete(record, slice) && record.arriving_since(slice, node).is_none()
-        };
-        let lacking =
-            |record: &FilterRecord| record.all_copies().filter(|(slice, owner)| lacks(record, *slice, owner)).count();
-        let mut filters = self.filters.values().map(|filter| (&filter.record, lacking(&filter.record)));
-        let first = filters.find(|(_, slices)| *slices > 0)?;
-        Some((first.0, first.1 + filters.map(|(_, slices)| slices).sum::<usize>()))
+        let mut first = None;
+        let mut slices = 0;
+        for FilterView { record, .. } in self.filters.values() {
+            let lacking = record.all_copies().filter(|(slice, owner)| {
+                let is_lacking = owner.node == node && !self.map.is_gone(owner) && !self.map.is_complete_copy(owner);
+                is_lacking && self.map.is_complete(record, *slice) && record.arriving_since(*slice, node).is_none()
+            });
+            let lacking = lacking.count();
+            slices += lacking;
+            if lacking > 0 {
+                first.get_or_insert(record);
+            }
+        }
+        Some((first?, slices))
     }
 
     /// Slices of a filter that this node owns, and that are ready.
@@ -214,8 +236,11 @@ impl View {
         let (Some(filter), Some(node)) = (self.filters.get(&id), self.node()) else { return 0 };
         let slicing = filter.record.definition.slicing;
         let own = filter.record.all_copies().filter(|(_, owner)| owner.node == node);
-        let is_faulty = |slice: u32| self.fault_at(GroupKey { filter: id, group: slicing.group_of(slice) }).is_some();
-        own.filter(|(slice, _)| !is_faulty(*slice)).count() as u32
+        let held = own.filter(|(slice, _)| {
+            let key = GroupKey { filter: id, group: slicing.group_of(*slice) };
+            self.fault_at(key).is_none()
+        });
+        held.count() as u32
     }
 
     /// Why this node does not have a group that it should own.

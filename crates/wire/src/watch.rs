@@ -112,6 +112,13 @@ impl<T> Drop for Sender<T> {
     }
 }
 
+impl<T: Clone> Receiver<T> {
+    /// Returns a copy of the value as it is; it does not count as seen.
+    pub fn newest(&self) -> T {
+        self.borrow().clone()
+    }
+}
+
 impl<T> Receiver<T> {
     /// The value as it is; it does not count as seen.
     pub fn borrow(&self) -> Ref<'_, T> {

@@ -155,8 +155,7 @@ impl Connected for Guarded<Connection> {
     type ConnectInfo = Visitor;
 
     fn connect_info(&self) -> Visitor {
-        let (tcp, tls, vouched) = (self.io.connect_info(), self.io.tls(), self.io.vouched());
-        Visitor { tcp, tls, vouched, seat: self.place.seat() }
+        Visitor { tcp: self.io.connect_info(), tls: self.io.tls(), vouched: self.io.vouched(), seat: self.place.seat() }
     }
 }
 

@@ -66,11 +66,10 @@ impl Hall {
         let number = self.next;
         self.next += 1;
         self.unknown.insert(number, close);
-        let oldest = if self.unknown.len() > self.unknown_max { self.unknown.pop_first() } else { None };
-        let is_full = oldest.is_some_and(|(_, close)| {
-            close.cancel();
-            true
-        });
+        let is_full = self.unknown.len() > self.unknown_max;
+        if is_full && let Some((_, oldest)) = self.unknown.pop_first() {
+            oldest.cancel();
+        }
         (number, is_full)
     }
 
@@ -107,11 +106,10 @@ impl Hall {
         if self.places.take(party, 1) {
             return Seated::Here;
         }
-        let may_go = |occupant: &Occupant| {
+        let idle = self.occupants.iter().filter(|(_, occupant)| {
             let is_idle = occupant.calls == 0 && now_ms.since(occupant.idle_since_ms) >= IDLE_MIN_MS;
             is_idle && (occupant.party == party || self.places.is_over(occupant.party))
-        };
-        let idle = self.occupants.iter().filter(|(_, occupant)| may_go(occupant));
+        });
         let Some(number) = idle.min_by_key(|(_, occupant)| occupant.idle_since_ms).map(|(number, _)| *number) else {
             return Seated::Nowhere;
         };

@@ -10,14 +10,14 @@ use firstseen_wire::proto::admin::{ChangeAccessRequest, Limit, Rights};
 use firstseen_wire::status::ErrorKind;
 use tonic::Status;
 
-use super::AdminService;
+use super::{AdminService, invalid};
 use crate::guest::Guest;
 
 impl AdminService {
     /// Changes who may do what; this node acts on it when this is answered.
     pub(super) async fn change_rights(&self, guest: &Guest, request: ChangeAccessRequest) -> Result<(), Status> {
         let ChangeAccessRequest { command_id, change } = request;
-        let change = change.ok_or_else(|| ErrorKind::Invalid.status("`change` is missing"))?;
+        let change = change.ok_or_else(|| invalid("`change` is missing"))?;
         let is_enabled = matches!(change, Asked::Enable(true));
         if is_enabled && guest.caller().is_unchecked() {
             let what = "rights cannot be asked for without certificates: anybody who connects to this node is taken for an \
@@ -25,24 +25,18 @@ impl AdminService {
             return Err(ErrorKind::NotNow.status(what));
         }
         self.propose(guest, &command_id, Change::Access(decode(change, guest.asked_by().at_ms / 1_000)?)).await?;
-        let agreed = self.shared.meta.map().borrow().version;
+        let agreed = self.meta.map().borrow().version;
         self.applied(|view| view.map.version >= agreed).await
     }
 }
 
 fn decode(change: Asked, now_s: u64) -> Result<AccessChange, Status> {
-    let rights = |Rights { principal, grants }: Rights| {
-        let grants = access::grants(grants).map_err(|error| ErrorKind::Invalid.status(error))?;
-        Ok::<_, Status>((principal, grants))
-    };
     Ok(match change {
-        Asked::Grant(asked) => {
-            let (principal, grants) = rights(asked)?;
-            AccessChange::Grant { principal, grants }
+        Asked::Grant(Rights { principal, grants }) => {
+            AccessChange::Grant { principal, grants: access::grants(grants).map_err(invalid)? }
         }
-        Asked::Revoke(asked) => {
-            let (principal, grants) = rights(asked)?;
-            AccessChange::Revoke { principal, grants }
+        Asked::Revoke(Rights { principal, grants }) => {
+            AccessChange::Revoke { principal, grants: access::grants(grants).map_err(invalid)? }
         }
         Asked::Limit(Limit { principal, quota }) => {
             let quota = quota.map(Quota::from).unwrap_or_default();
@@ -50,11 +44,11 @@ fn decode(change: Asked, now_s: u64) -> Result<AccessChange, Status> {
         }
         Asked::Enable(is_enabled) => AccessChange::Enable { is_enabled },
         Asked::AddToken(asked) => {
-            let (principal, id, token) = access::new_token(asked).map_err(|error| ErrorKind::Invalid.status(error))?;
+            let (principal, id, token) = access::new_token(asked).map_err(invalid)?;
             AccessChange::AddToken { principal, id, token, now_s }
         }
         Asked::LimitFilters(asked) => {
-            let (names, quota) = access::filters_quota(asked).map_err(|error| ErrorKind::Invalid.status(error))?;
+            let (names, quota) = access::filters_quota(asked).map_err(invalid)?;
             AccessChange::LimitFilters { names, quota }
         }
         Asked::RemoveToken(id) => AccessChange::RemoveToken { id: TokenId::new(id) },

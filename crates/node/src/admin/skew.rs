@@ -9,7 +9,9 @@ use tonic::Status;
 
 /// Where nodes stamp events, the clock of the next head may be ahead of this one's: cells must not be gone by then.
 pub(super) fn keeps_for_other_clocks(
-    (name, definition, clock): (&str, &SlicedDefinition, ClockSource),
+    name: &str,
+    definition: &SlicedDefinition,
+    clock: ClockSource,
     clock_skew_max_ms: u64,
 ) -> Result<(), Status> {
     let group = &definition.group;

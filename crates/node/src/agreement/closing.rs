@@ -5,23 +5,27 @@
 //! its guard remembers replies. Must not know: what follows from a report.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_filter::UnitNumber;
 use firstseen_meta::{Change, MetaError};
-use firstseen_routing::rules::Rule;
+use firstseen_routing::rules::{Rule, Rules};
 use firstseen_routing::{Closed, Ending, FilterId, FilterRecord, MonotonicMs};
 
 use super::report::{AGAIN, Report, RoundStep, Wait};
-use crate::shared::Shared;
+use crate::clock::Clock;
+use crate::owner::Owners;
 use crate::view::{Me, View};
 
 /// The time between two looks whether the events of a closed filter have expired.
 const LOOK: Duration = Duration::from_millis(500);
 
 /// Closed filters, and the round that goes through them.
-#[derive(Default)]
 pub(crate) struct Closing {
+    owners: Arc<Owners>,
+    clock: Arc<dyn Clock>,
+    rules: Rules,
     /// Since when all events of a filter have expired here, in monotonic milliseconds.
     expired_since: BTreeMap<FilterId, MonotonicMs>,
     /// The last filter that this round has looked at.
@@ -30,8 +34,50 @@ pub(crate) struct Closing {
     wait: Option<Duration>,
 }
 
+impl Closing {
+    /// No filter has been looked at.
+    pub(crate) fn new(owners: Arc<Owners>, clock: Arc<dyn Clock>, rules: Rules) -> Self {
+        Self { owners, clock, rules, expired_since: BTreeMap::new(), looked_at: None, wait: None }
+    }
+
+    /// How far the groups of a closed filter here have come. Where the filter has no slices here: that it has ended. None
+    /// where it has slices here that cannot be asked: it is not known what they have.
+    async fn progress(&self, view: &View, filter: FilterId) -> Option<Option<Ending>> {
+        let is_here =
+            view.node().is_some_and(|node| view.map.filters.get(&filter).is_some_and(|record| record.is_on(node)));
+        let ending = self.owners.ending(filter).await;
+        // Replies that waited for a disk that is given up were given: the group in memory can say.
+        let is_lost = view.faults.iter().any(|fault| fault.key.filter == filter && !fault.is_of_disk);
+        let is_known = !is_lost && (ending.is_some() || !is_here);
+        is_known.then_some(ending)
+    }
+
+    async fn ended(&self, view: &View, filter: FilterId) -> Option<Change> {
+        let Me { identity, incarnation } = view.me?;
+        let ending = self.progress(view, filter).await?;
+        let newest_unit = ending.map_or(UnitNumber::FIRST, |ending| ending.newest_unit);
+        let has_ended = ending.is_none_or(|ending| ending.has_ended);
+        has_ended.then_some(Change::FilterEnded { filter, node: identity.node, incarnation, newest_unit })
+    }
+
+    async fn passed(&mut self, view: &View, filter: FilterId, record: &FilterRecord) -> Option<Change> {
+        let Me { identity, incarnation } = view.me?;
+        let passes_at_unit = record.passes_at_unit()?;
+        let ending = self.progress(view, filter).await?;
+        let keeps = self.rules.keep(Rule::KeepsFormers);
+        if keeps && ending.and_then(|ending| ending.present_unit).is_some_and(|unit| unit < passes_at_unit) {
+            self.expired_since.remove(&filter);
+            return None;
+        }
+        let now_ms = self.clock.monotonic_ms();
+        let since_ms = *self.expired_since.entry(filter).or_insert(now_ms);
+        let is_over = !keeps || now_ms.since(since_ms) >= u64::from(record.policies.retry_horizon_ms);
+        is_over.then_some(Change::FilterPassed { filter, node: identity.node, incarnation })
+    }
+}
+
 impl Report for Closing {
-    async fn next(&mut self, shared: &Shared, view: &View) -> RoundStep {
+    async fn next(&mut self, view: &View) -> RoundStep {
         if self.looked_at.is_none() {
             self.expired_since.retain(|filter, _| view.map.filters.contains_key(filter));
         }
@@ -39,11 +85,8 @@ impl Report for Closing {
         for (filter, record, closed) in unreported(view).filter(|(filter, ..)| Some(*filter) > looked_at) {
             self.looked_at = Some(filter);
             let is_awaited = view.node().is_some_and(|node| closed.awaited.contains(&node));
-            let change = if is_awaited {
-                ended(shared, view, filter).await
-            } else {
-                passed(shared, view, (filter, record), &mut self.expired_since).await
-            };
+            let change =
+                if is_awaited { self.ended(view, filter).await } else { self.passed(view, filter, record).await };
             self.wait = Some(if is_awaited { AGAIN } else { self.wait.unwrap_or(LOOK) });
             if let Some(change) = change {
                 return RoundStep::Propose(Box::new(change));
@@ -63,46 +106,9 @@ fn unreported(view: &View) -> impl Iterator<Item = (FilterId, &FilterRecord, &Cl
     let node = view.node();
     let closed = view.map.filters.iter().filter_map(|(id, record)| Some((*id, record, record.line.closed.as_ref()?)));
     closed.filter(move |(_, record, closed)| {
-        let is_on = |node| record.is_on(node) && closed.has_ended() && !closed.passed.contains(&node);
-        node.is_some_and(|node| closed.awaited.contains(&node) || is_on(node))
+        node.is_some_and(|node| {
+            let may_have_passed = record.is_on(node) && closed.has_ended() && !closed.passed.contains(&node);
+            closed.awaited.contains(&node) || may_have_passed
+        })
     })
-}
-
-/// How far the groups of a closed filter here have come. Where the filter has no slices here: that it has ended. None
-/// where it has slices here that cannot be asked: it is not known what they have.
-async fn said(shared: &Shared, view: &View, filter: FilterId) -> Option<Option<Ending>> {
-    let is_here =
-        view.node().is_some_and(|node| view.map.filters.get(&filter).is_some_and(|record| record.is_on(node)));
-    let ending = shared.owners.ending(filter).await;
-    // Replies that waited for a disk that is given up were given: the group in memory can say.
-    let is_lost = view.faults.iter().any(|fault| fault.key.filter == filter && !fault.is_of_disk);
-    let is_known = !is_lost && (ending.is_some() || !is_here);
-    is_known.then_some(ending)
-}
-
-async fn ended(shared: &Shared, view: &View, filter: FilterId) -> Option<Change> {
-    let Me { identity, incarnation } = view.me?;
-    let ending = said(shared, view, filter).await?;
-    let newest_unit = ending.map_or(UnitNumber::FIRST, |ending| ending.newest_unit);
-    let has_ended = ending.is_none_or(|ending| ending.has_ended);
-    has_ended.then_some(Change::FilterEnded { filter, node: identity.node, incarnation, newest_unit })
-}
-
-async fn passed(
-    shared: &Shared,
-    view: &View,
-    (filter, record): (FilterId, &FilterRecord),
-    expired_since: &mut BTreeMap<FilterId, MonotonicMs>,
-) -> Option<Change> {
-    let (Me { identity, incarnation }, passes_at_unit) = (view.me?, record.passes_at_unit()?);
-    let ending = said(shared, view, filter).await?;
-    let keeps = shared.rules.keep(Rule::KeepsFormers);
-    if keeps && ending.and_then(|ending| ending.present_unit).is_some_and(|unit| unit < passes_at_unit) {
-        expired_since.remove(&filter);
-        return None;
-    }
-    let now_ms = shared.clock.monotonic_ms();
-    let since_ms = *expired_since.entry(filter).or_insert(now_ms);
-    let is_over = !keeps || now_ms.since(since_ms) >= u64::from(record.policies.retry_horizon_ms);
-    is_over.then_some(Change::FilterPassed { filter, node: identity.node, incarnation })
 }

@@ -8,7 +8,6 @@ use firstseen_meta::{Change, MetaError};
 use firstseen_routing::{Incarnation, NodeId};
 
 use super::report::{AGAIN, Report, RoundStep, Wait};
-use crate::shared::Shared;
 use crate::view::View;
 
 /// Another node, its start, and the start of this node that sees it.
@@ -21,13 +20,12 @@ pub(crate) struct Doubts {
 }
 
 impl Report for Doubts {
-    async fn next(&mut self, _: &Shared, view: &View) -> RoundStep {
+    async fn next(&mut self, view: &View) -> RoundStep {
         let seen = seen(view);
         self.reported.retain(|peer, _| seen.contains_key(peer));
-        let is_news = |(peer, is_doubted): &(&PeerStart, &bool)| {
-            self.reported.get(*peer).copied().unwrap_or(false) != **is_doubted
-        };
-        let Some(((peer, is_doubted), by)) = seen.iter().find(is_news).zip(view.node()) else {
+        let news =
+            seen.iter().find(|(peer, is_doubted)| self.reported.get(*peer).copied().unwrap_or(false) != **is_doubted);
+        let Some(((peer, is_doubted), by)) = news.zip(view.node()) else {
             return RoundStep::Rest(Wait::View);
         };
         let (peer, peer_incarnation, by_incarnation) = *peer;

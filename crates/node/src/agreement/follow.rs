@@ -7,14 +7,18 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use firstseen_client::Levels;
 use firstseen_meta::Meta;
 use firstseen_routing::{ClusterMap, Incarnation};
 use firstseen_wire::watch;
 
 use super::news;
-use crate::keeper::DiskState;
+use crate::clock::Clock;
+use crate::keeper::{DiskState, Keeper};
+use crate::lease::Downs;
 use crate::links::Links;
-use crate::shared::Shared;
+use crate::metrics::Metrics;
+use crate::owner::Owners;
 use crate::view::{Me, View};
 
 /// The task that follows the map.
@@ -22,15 +26,21 @@ pub(crate) struct Follower {
     pub(crate) meta: Meta,
     pub(crate) links: Links,
     pub(crate) views: watch::Sender<Arc<View>>,
+    pub(crate) owners: Arc<Owners>,
+    pub(crate) keeper: Arc<Keeper>,
+    pub(crate) levels: Arc<Levels>,
+    pub(crate) downs: Arc<Downs>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) metrics: Arc<Metrics>,
 }
 
 impl Follower {
     /// Follows until the cluster's agreement ends.
-    pub(crate) async fn run(mut self, shared: Arc<Shared>) {
+    pub(crate) async fn run(mut self) {
         let mut maps = self.meta.map();
         let mut incarnations = self.meta.incarnation();
         let mut unreachable = self.links.unreachable();
-        let mut disk_states = shared.keeper.watch_disk();
+        let mut disk_states = self.keeper.watch_disk();
         // The start in which groups with a journal were given up, as the disk hung.
         let mut hung_in = None;
         let mut has_been = false;
@@ -48,24 +58,25 @@ impl Follower {
             has_been |= me.is_some();
             let disk = *disk_states.borrow_and_update();
             let links = match me {
-                Some(me) => self.links.follow(&shared, &map, me),
+                Some(me) => self.links.follow(&map, me),
                 None => BTreeMap::new(),
             };
             let unreachable_now = unreachable.borrow_and_update().clone();
             let view = Arc::new(View { disk, ..View::new(map, me, links, unreachable_now) });
-            shared.levels.follow(&view.map);
-            shared.downs.follow(&view.map, shared.clock.monotonic_ms());
-            let faults = shared.owners.show(&view).await;
+            self.levels.follow(&view.map);
+            self.downs.follow(&view.map, self.clock.monotonic_ms());
+            let faults = self.owners.show(&view).await;
             let version = view.map.version;
-            news::log(&shared.view().map, &view.map);
-            if shared.view().map.version != version {
+            let before = self.views.borrow().map.clone();
+            news::log(&before, &view.map);
+            if before.version != version {
                 tracing::info!(version, filters = view.filters.len(), faults = faults.len(), "a new map counts");
             }
             let view = Arc::new(View { faults, ..(*view).clone() });
             self.begin_anew_after(&view, &mut hung_in);
             self.views.send(view.clone());
             let names = view.map.filters.values().map(|record| record.name.as_str());
-            shared.metrics.keep_filters(&names.collect());
+            self.metrics.keep_filters(&names.collect());
             let changed = tokio::select! {
                 biased;
                 changed = maps.changed() => changed,

@@ -10,24 +10,24 @@ use firstseen_routing::NodeId;
 use super::report::{AGAIN, Report, RoundStep, Wait};
 use crate::group_key::GroupKey;
 use crate::keeper::DiskState;
-use crate::shared::Shared;
 use crate::view::{Me, View};
 
 /// Groups of which the map does not say that they are missing here.
 pub(crate) struct MissingGroups;
 
 impl Report for MissingGroups {
-    async fn next(&mut self, _: &Shared, view: &View) -> RoundStep {
+    async fn next(&mut self, view: &View) -> RoundStep {
         let Some(Me { identity: Identity { node, .. }, incarnation }) = view.me else {
             return RoundStep::Rest(Wait::View);
         };
-        let missing = unreported(view, node);
-        let missing =
-            missing.map(|GroupKey { filter, group }| Change::SlicesMissing { filter, group, node, incarnation });
-        let spared = || spared(view, node);
-        let spared =
-            || spared().map(|GroupKey { filter, group }| Change::SlicesSpared { filter, group, node, incarnation });
-        missing.or_else(spared).map_or(RoundStep::Rest(Wait::View), |change| RoundStep::Propose(Box::new(change)))
+        let change = if let Some(GroupKey { filter, group }) = unreported(view, node) {
+            Change::SlicesMissing { filter, group, node, incarnation }
+        } else if let Some(GroupKey { filter, group }) = spared(view, node) {
+            Change::SlicesSpared { filter, group, node, incarnation }
+        } else {
+            return RoundStep::Rest(Wait::View);
+        };
+        RoundStep::Propose(Box::new(change))
     }
 
     fn proposed(&mut self, _: &Change, error: Option<&MetaError>) -> Option<Wait> {
@@ -37,20 +37,22 @@ impl Report for MissingGroups {
 
 /// A group that cannot be held here, though the map does not say so.
 fn unreported(view: &View, node: NodeId) -> Option<GroupKey> {
-    let is_unreported = |GroupKey { filter, group }: &GroupKey| {
+    view.faults.iter().map(|fault| fault.key).find(|GroupKey { filter, group }| {
         let record = view.map.filters.get(filter);
         record.is_some_and(|record| record.is_on(node) && !view.map.is_gone_from(record, *group, node))
-    };
-    view.faults.iter().map(|fault| fault.key).find(is_unreported)
+    })
 }
 
 /// A group with its journal on a disk that stays full, though others have complete copies of it.
 fn spared(view: &View, node: NodeId) -> Option<GroupKey> {
-    let can_spare = |GroupKey { filter, group }: &GroupKey| {
-        let record = view.map.filters.get(filter).filter(|record| record.policies.durability.keeps_journal());
-        record.is_some_and(|record| {
-            !view.map.is_gone_from(record, *group, node) && view.map.can_spare(record, *group, node)
+    if view.disk != DiskState::StaysFull {
+        return None;
+    }
+    view.own_groups().find(|GroupKey { filter, group }| {
+        view.map.filters.get(filter).is_some_and(|record| {
+            record.policies.durability.keeps_journal()
+                && !view.map.is_gone_from(record, *group, node)
+                && view.map.can_spare(record, *group, node)
         })
-    };
-    view.own_groups().filter(|_| view.disk == DiskState::StaysFull).find(can_spare)
+    })
 }

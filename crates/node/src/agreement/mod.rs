@@ -20,5 +20,5 @@ pub(crate) use closing::Closing;
 pub(crate) use doubts::Doubts;
 pub(crate) use follow::Follower;
 pub(crate) use missing::MissingGroups;
-pub(crate) use propose::propose;
+pub(crate) use propose::{Proposer, propose};
 pub(crate) use report::report;

@@ -116,7 +116,7 @@ fn news<'map>(before: &'map ClusterMap, after: &'map ClusterMap) -> Vec<News<'ma
     let dropped = gone.filter(|(_, record)| !record.is_closed());
     news.extend(dropped.map(|(_, record)| News::FilterDropped { filter: &record.name }));
     for (id, record) in &after.filters {
-        of_filter(before, (*id, record), after, &mut news);
+        of_filter(before, after, *id, record, &mut news);
     }
     news
 }
@@ -144,11 +144,13 @@ fn of_nodes<'map>(before: &'map ClusterMap, after: &'map ClusterMap, news: &mut 
 
 fn of_filter<'map>(
     before: &ClusterMap,
-    (id, record): (FilterId, &'map FilterRecord),
     after: &'map ClusterMap,
+    id: FilterId,
+    record: &'map FilterRecord,
     news: &mut Vec<News<'map>>,
 ) {
-    let (filter, of) = (record.name.as_str(), record.owners.len());
+    let filter = record.name.as_str();
+    let of = record.owners.len();
     let Some(former) = before.filters.get(&id) else {
         let follows = record.line.former.is_some();
         news.push(if follows { News::FilterAltered { filter } } else { News::FilterCreated { filter } });
@@ -162,12 +164,14 @@ fn of_filter<'map>(
             News::SlicesIncomplete { filter, complete, of }
         });
     }
-    let name = |node| after.nodes.get(node).map_or("a node that is gone", |record| record.name.as_str());
-    let (begun, under_way) = (moving(former), moving(record));
+    let begun = moving(former);
+    let under_way = moving(record);
     for ((from, to), slices) in &under_way {
         let slices = slices.difference(begun.get(&(*from, *to)).unwrap_or(&BTreeSet::new())).count();
         if slices > 0 {
-            news.push(News::MoveBegun(MovedSlices { filter, from: name(from), to: name(to), slices }));
+            let from = node_name(after, from);
+            let to = node_name(after, to);
+            news.push(News::MoveBegun(MovedSlices { filter, from, to, slices }));
         }
     }
     for ((from, to), slices) in &begun {
@@ -175,14 +179,18 @@ fn of_filter<'map>(
         let over = slices.iter().copied().filter(|slice| !still.is_some_and(|still| still.contains(slice)));
         let (ended, given_up): (Vec<u32>, Vec<u32>) =
             over.partition(|slice| record.copies_of(*slice).any(|copy| copy.node == *to));
-        let moved = |slices: Vec<u32>| MovedSlices { filter, from: name(from), to: name(to), slices: slices.len() };
+        let moved = MovedSlices { filter, from: node_name(after, from), to: node_name(after, to), slices: ended.len() };
         if !ended.is_empty() {
-            news.push(News::MoveEnded(moved(ended)));
+            news.push(News::MoveEnded(moved));
         }
         if !given_up.is_empty() {
-            news.push(News::MoveGivenUp(moved(given_up)));
+            news.push(News::MoveGivenUp(MovedSlices { slices: given_up.len(), ..moved }));
         }
     }
+}
+
+fn node_name<'map>(map: &'map ClusterMap, node: &NodeId) -> &'map str {
+    map.nodes.get(node).map_or("a node that is gone", |record| record.name.as_str())
 }
 
 fn complete_slices(map: &ClusterMap, record: &FilterRecord) -> usize {

@@ -5,16 +5,29 @@
 
 use std::sync::Arc;
 
-use firstseen_meta::{Change, Command};
+use firstseen_meta::{Change, Command, Meta, MetaError};
 use firstseen_routing::Proposal;
 use tokio::sync::mpsc;
 
-use crate::shared::Shared;
-use crate::view::Me;
+use crate::ids::Ids;
+use crate::view::{Me, Views};
+
+/// Proposes changes of which the node knows by itself.
+#[derive(Clone)]
+pub(crate) struct Proposer {
+    pub(crate) meta: Meta,
+    pub(crate) ids: Arc<Ids>,
+}
+
+impl Proposer {
+    /// Proposes a change; returns when it is agreed on.
+    pub(super) async fn propose(&self, change: Change) -> Result<(), MetaError> {
+        self.meta.propose(Command { id: self.ids.next(), change }).await.map(|_| ())
+    }
+}
 
 /// Proposes to the agreement the changes that groups want.
-pub(crate) async fn propose(shared: Arc<Shared>, mut proposals: mpsc::Receiver<Proposal>) {
-    let mut views = shared.views.clone();
+pub(crate) async fn propose(proposer: Proposer, mut views: Views, mut proposals: mpsc::Receiver<Proposal>) {
     while let Some(proposal) = proposals.recv().await {
         // An owner acts on a view a little before it is published.
         if views.wait_for(|view| view.me.is_some()).await.is_err() {
@@ -23,13 +36,13 @@ pub(crate) async fn propose(shared: Arc<Shared>, mut proposals: mpsc::Receiver<P
         let change = match proposal {
             Proposal::OpenGeneration { filter, group, number } => Change::OpenGeneration { filter, group, number },
             Proposal::SlicesComplete { filter, group, slices, epoch, incarnation } => {
-                let Some(Me { identity, .. }) = shared.view().me else { continue };
+                let Some(Me { identity, .. }) = views.borrow().me else { continue };
                 Change::SlicesComplete { filter, group, slices, epoch, node: identity.node, incarnation }
             }
         };
         let what = change.name();
         // A group asks again while it needs it.
-        if let Err(error) = shared.meta.propose(Command { id: shared.ids.next(), change }).await {
+        if let Err(error) = proposer.propose(change).await {
             tracing::warn!(what, %error, "the map is not changed");
         }
     }

@@ -6,11 +6,11 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use firstseen_meta::{Change, Command, MetaError};
+use firstseen_meta::{Change, MetaError};
 use firstseen_wire::watch;
 
-use crate::shared::Shared;
-use crate::view::View;
+use super::Proposer;
+use crate::view::{View, Views};
 
 /// The pause before a report is made again that could not be agreed on.
 pub(super) const AGAIN: Duration = Duration::from_millis(100);
@@ -18,7 +18,7 @@ pub(super) const AGAIN: Duration = Duration::from_millis(100);
 /// Something that a node reports of itself.
 pub(crate) trait Report: Send {
     /// The next step of a round, which looks at one view.
-    fn next(&mut self, shared: &Shared, view: &View) -> impl Future<Output = RoundStep> + Send;
+    fn next(&mut self, view: &View) -> impl Future<Output = RoundStep> + Send;
 
     /// The cluster has agreed on the proposal, or has not; returns whether that ends the round.
     fn proposed(&mut self, change: &Change, error: Option<&MetaError>) -> Option<Wait>;
@@ -45,24 +45,23 @@ pub(crate) enum Wait {
 }
 
 /// Reports round after round, until the node ends.
-pub(crate) async fn report(shared: Arc<Shared>, mut what: impl Report) {
-    let mut views = shared.views.clone();
+pub(crate) async fn report(proposer: Proposer, mut views: Views, mut what: impl Report) {
     loop {
         let view = views.borrow_and_update().clone();
-        let wait = round(&shared, &view, &mut what).await;
+        let wait = round(&proposer, &view, &mut what).await;
         if wait.over(&mut views).await.is_err() {
             return;
         }
     }
 }
 
-async fn round(shared: &Shared, view: &View, what: &mut impl Report) -> Wait {
+async fn round(proposer: &Proposer, view: &View, what: &mut impl Report) -> Wait {
     loop {
-        let change = match what.next(shared, view).await {
+        let change = match what.next(view).await {
             RoundStep::Propose(change) => change,
             RoundStep::Rest(wait) => return wait,
         };
-        let error = shared.meta.propose(Command { id: shared.ids.next(), change: Change::clone(&change) }).await.err();
+        let error = proposer.propose(Change::clone(&change)).await.err();
         if let Some(error) = &error {
             tracing::debug!(what = change.name(), %error, "the cluster does not know what this node has reported");
         }

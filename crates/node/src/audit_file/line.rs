@@ -74,8 +74,7 @@ impl Line {
 
     /// A caller that was refused.
     pub(crate) fn denied(who: &AskedBy, call: &str, reason: &str) -> Self {
-        let short = |text: &str| text.chars().take(DENIED_LETTERS_MAX).collect();
-        Self { call: short(call), refused: Some(short(reason)), ..Self::by(who, "denied") }
+        Self { call: shortened(call), refused: Some(shortened(reason)), ..Self::by(who, "denied") }
     }
 
     /// A caller that has connected.
@@ -102,6 +101,10 @@ impl Line {
         let AskedBy { name, from, at_ms } = who;
         Self { at: date(*at_ms), event: event.to_owned(), who: name.clone(), from: from.clone(), ..Self::default() }
     }
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(DENIED_LETTERS_MAX).collect()
 }
 
 fn date(at_ms: u64) -> String {

@@ -44,8 +44,12 @@ struct At<'a> {
 }
 
 fn alarm(severity: Severity, kind: &str, subject: &str, text: String, command: String) -> Alarm {
-    let (kind, subject) = (kind.to_owned(), subject.to_owned());
-    Alarm { severity, kind, subject, text, command, on: None }
+    Alarm { severity, kind: kind.to_owned(), subject: subject.to_owned(), text, command, on: None }
+}
+
+/// An alarm about a node, whose command is to be typed there.
+fn alarm_on(node: &NodeLine, severity: Severity, kind: &str, text: String, command: &str) -> Alarm {
+    Alarm { on: Some(node.name.clone()), ..alarm(severity, kind, &node.name, text, command.to_owned()) }
 }
 
 impl At<'_> {
@@ -95,10 +99,6 @@ impl At<'_> {
     }
 
     fn of_node(&self, node: &NodeLine) -> Vec<Alarm> {
-        let here = |severity, kind, text, command: &str| Alarm {
-            on: Some(node.name.clone()),
-            ..alarm(severity, kind, &node.name, text, command.to_owned())
-        };
         let name = &node.name;
         let mut alarms = Vec::new();
         match node.state.as_str() {
@@ -107,7 +107,7 @@ impl At<'_> {
                     "node {name} is down, and the others go on without it: start it again (in a cluster of `firstseen up`: \
                      `firstseen up --restart {name}`)"
                 );
-                alarms.push(here(Severity::Critical, "node_down", text, "systemctl start firstseen"));
+                alarms.push(alarm_on(node, Severity::Critical, "node_down", text, "systemctl start firstseen"));
             }
             "not_reached" | "silent" => {
                 let text = format!("node {name} does not answer: what it would say is unknown");
@@ -117,7 +117,7 @@ impl At<'_> {
         }
         if let Some(reason) = &node.not_ready {
             let text = format!("node {name} is not ready: {reason}");
-            alarms.push(here(Severity::Warning, "node_not_ready", text, "journalctl -u firstseen -n 50"));
+            alarms.push(alarm_on(node, Severity::Warning, "node_not_ready", text, "journalctl -u firstseen -n 50"));
         }
         alarms.extend(self.clock(node));
         alarms.extend(self.certificate(node));
@@ -141,11 +141,12 @@ impl At<'_> {
         } else {
             (Severity::Warning, "look after it")
         };
-        let (name, apart_ms) = (&node.name, ahead_ms.unsigned_abs());
         let text = format!(
-            "the clock of node {name} is {apart_ms} ms {side} most others, and {max_ms} ms are allowed: {then}"
+            "the clock of node {} is {} ms {side} most others, and {max_ms} ms are allowed: {then}",
+            node.name,
+            ahead_ms.unsigned_abs()
         );
-        Some(Alarm { on: Some(name.clone()), ..alarm(severity, "clock", name, text, "timedatectl status".to_owned()) })
+        Some(alarm_on(node, severity, "clock", text, "timedatectl status"))
     }
 
     fn certificate(&self, node: &NodeLine) -> Option<Alarm> {
@@ -160,13 +161,13 @@ impl At<'_> {
                 duration(left_ms / 1000)
             ),
         };
-        let command = "firstseen node --config node.toml --check-config".to_owned();
-        let on = Some(name.clone());
-        (left_ms < soon_ms).then(|| Alarm { on, ..alarm(severity, "certificate", name, text, command) })
+        let command = "firstseen node --config node.toml --check-config";
+        (left_ms < soon_ms).then(|| alarm_on(node, severity, "certificate", text, command))
     }
 
     fn memory(&self, node: &NodeLine) -> Option<Alarm> {
-        let (used, limit) = (node.memory_used_bytes?, node.memory_limit_bytes);
+        let used = node.memory_used_bytes?;
+        let limit = node.memory_limit_bytes;
         let is_short = limit > 0 && used as f64 >= limit as f64 * MEMORY_SHORT;
         let text =
             format!("the cells of node {} take {} of the {} that it may use", node.name, bytes(used), bytes(limit));
@@ -175,7 +176,7 @@ impl At<'_> {
     }
 
     fn of_filter(&self, filter: &FilterLine) -> Vec<Alarm> {
-        let (name, slices) = (&filter.name, &filter.slices);
+        let FilterLine { name, slices, .. } = filter;
         let mut alarms = Vec::new();
         if slices.down > 0 {
             let text = format!(
@@ -265,7 +266,8 @@ impl At<'_> {
         if work.kind != "move" || work.unchanged_s < STUCK_S {
             return None;
         }
-        let (filter, left) = (&work.filter, work.left.unwrap_or(0));
+        let filter = &work.filter;
+        let left = work.left.unwrap_or(0);
         let text = format!(
             "{left} slices of filter {filter} are on their way, and none has arrived for {}: their nodes may be down (`firstseen \
              cluster rebalance --cancel` gives the moves up)",

@@ -19,10 +19,9 @@ pub(super) fn line(map: &ClusterMap, said: &Said, id: FilterId, record: &FilterR
     let nodes = record.nodes();
     let counted: Vec<Counted<'_>> = nodes.iter().filter_map(|node| said.filter(*node, id.0)).collect();
     let silent = nodes.iter().filter(|node| said.of(**node).is_none());
-    let name = |node| map.nodes.get(node).map_or("?", |node| node.name.as_str()).to_owned();
+    let silent_nodes = silent.map(|node| map.nodes.get(node).map_or("?", |node| node.name.as_str()).to_owned());
     let (live_events, full) = fullness(definition, &counted);
     let latencies = latencies(&counted);
-    let ms = |share| quantile_ms(&latencies, share).map(rounded);
     FilterLine {
         name: record.name.clone(),
         number: id.0,
@@ -38,10 +37,10 @@ pub(super) fn line(map: &ClusterMap, said: &Said, id: FilterId, record: &FilterR
         expected_rate: counted.iter().map(|it| it.now.expected_rate_max).reduce(f64::max),
         measured_rate: measured_rate(&counted),
         verdicts: verdicts(&counted, record.line.closed.is_some()),
-        p50_ms: ms(0.5),
-        p99_ms: ms(0.99),
+        p50_ms: quantile_ms(&latencies, 0.5).map(rounded),
+        p99_ms: quantile_ms(&latencies, 0.99).map(rounded),
         slices: slices(map, record),
-        silent_nodes: silent.map(name).collect(),
+        silent_nodes: silent_nodes.collect(),
         claims: claims(record, &counted),
         history: None,
     }
@@ -79,8 +78,8 @@ fn fullness(definition: &SlicedDefinition, counted: &[Counted<'_>]) -> (Option<u
 
 /// Of the first tests that producers watch, the share that were called duplicates; none where no producer audits the filter.
 fn measured_rate(counted: &[Counted<'_>]) -> Option<f64> {
-    let sum = |count: &dyn Fn(&FilterSample) -> u64| counted.iter().map(|it| count(it.now)).sum::<u64>();
-    let (tests, errors) = (sum(&|now| now.audited_tests), sum(&|now| now.audited_false_positives));
+    let tests: u64 = counted.iter().map(|it| it.now.audited_tests).sum();
+    let errors: u64 = counted.iter().map(|it| it.now.audited_false_positives).sum();
     (tests > 0).then(|| errors as f64 / tests as f64)
 }
 
@@ -106,31 +105,30 @@ fn is_usual(reason: &str, is_former: bool) -> bool {
     is_harmless(reason) || is_former && reason == NOT_READY
 }
 
+/// How much a count has risen in a second, over the nodes of which that is known.
+pub(super) fn rate(counted: &[Counted<'_>], count: impl Fn(&FilterSample) -> u64) -> Option<f64> {
+    counted.iter().filter_map(|it| it.per_s(&count)).reduce(|sum, rate| sum + rate).map(rounded)
+}
+
+/// Undecided events whose reason has a number for which `is_meant` holds.
+fn undecided_for(sample: &FilterSample, is_meant: impl Fn(u64) -> bool) -> u64 {
+    undecided(sample).filter(|(number, _)| is_meant(*number)).map(|(_, events)| events).sum()
+}
+
 fn verdicts(counted: &[Counted<'_>], is_former: bool) -> Verdicts {
-    let rate = |count: &dyn Fn(&firstseen_wire::proto::peer::FilterSample) -> u64| {
-        let rates = counted.iter().filter_map(|it| it.per_s(count));
-        rates.reduce(|sum, rate| sum + rate).map(rounded)
-    };
-    let of_reason = |number: u64| {
-        move |sample: &firstseen_wire::proto::peer::FilterSample| {
-            undecided(sample).filter(|(reason, _)| *reason == number).map(|(_, events)| events).sum::<u64>()
-        }
-    };
     let mut reasons: BTreeMap<u64, u64> = BTreeMap::new();
     for (reason, events) in counted.iter().flat_map(|it| undecided(it.now)) {
         *reasons.entry(reason).or_default() += events;
     }
     let by_reason = reasons.into_iter().map(|(number, events)| {
         let reason = reason_of(number).unwrap_or_else(|| format!("reason_{number}"));
-        Undecided { harmless: is_usual(&reason, is_former), reason, per_s: rate(&of_reason(number)), events }
+        let per_s = rate(counted, |sample| undecided_for(sample, |reason| reason == number));
+        Undecided { harmless: is_usual(&reason, is_former), reason, per_s, events }
     });
     Verdicts {
-        first_seen_per_s: rate(&|sample| sample.first_seen),
-        duplicate_per_s: rate(&|sample| sample.duplicate),
-        undecided_per_s: rate(&|sample| {
-            let counted = undecided(sample).filter(|(number, _)| !is_usual_number(*number, is_former));
-            counted.map(|(_, events)| events).sum()
-        }),
+        first_seen_per_s: rate(counted, |sample| sample.first_seen),
+        duplicate_per_s: rate(counted, |sample| sample.duplicate),
+        undecided_per_s: rate(counted, |sample| undecided_for(sample, |number| !is_usual_number(number, is_former))),
         undecided: by_reason.collect(),
     }
 }
@@ -138,14 +136,15 @@ fn verdicts(counted: &[Counted<'_>], is_former: bool) -> Verdicts {
 /// The events of a level that climbed, by the verdict of the level above, which counts them too: first-seen, or none, and
 /// duplicates.
 pub(super) fn climbed_per_s(said: &Said, id: FilterId, record: &FilterRecord) -> [f64; 2] {
-    let nodes = record.nodes();
-    let counted: Vec<Counted<'_>> = nodes.iter().filter_map(|node| said.filter(*node, id.0)).collect();
-    let climbs = |sample: &FilterSample| sample.climbs.unwrap_or_default();
-    let rate = |count: &dyn Fn(&FilterSample) -> u64| counted.iter().filter_map(|it| it.per_s(count)).sum::<f64>();
-    [
-        rate(&|sample| climbs(sample).events.saturating_sub(climbs(sample).duplicate)),
-        rate(&|sample| climbs(sample).duplicate),
-    ]
+    let mut rates = [0.0; 2];
+    for counted in record.nodes().iter().filter_map(|node| said.filter(*node, id.0)) {
+        let new =
+            counted.per_s(|sample| sample.climbs.map_or(0, |climbs| climbs.events.saturating_sub(climbs.duplicate)));
+        let known = counted.per_s(|sample| sample.climbs.map_or(0, |climbs| climbs.duplicate));
+        rates[0] += new.unwrap_or(0.0);
+        rates[1] += known.unwrap_or(0.0);
+    }
+    rates
 }
 
 /// Slices by state, by the map.
@@ -153,14 +152,14 @@ fn slices(map: &ClusterMap, record: &FilterRecord) -> SliceCounts {
     let mut counts = SliceCounts { all: record.owners.len() as u64, ..SliceCounts::default() };
     counts.moving = record.moves().count() as u64;
     for slice in 0..record.owners.len() as u32 {
-        let settled = || record.copies_of(slice).filter(move |copy| record.arriving_since(slice, copy.node).is_none());
-        match () {
-            () if map.is_complete(record, slice) => {
-                counts.complete += 1;
-                counts.copy_lacks += u64::from(settled().any(|copy| !map.is_complete_copy(copy)));
-            }
-            () if settled().all(|copy| map.is_gone(copy)) => counts.down += 1,
-            () => counts.set_only += 1,
+        let mut settled = record.copies_of(slice).filter(|copy| record.arriving_since(slice, copy.node).is_none());
+        if map.is_complete(record, slice) {
+            counts.complete += 1;
+            counts.copy_lacks += u64::from(settled.any(|copy| !map.is_complete_copy(copy)));
+        } else if settled.all(|copy| map.is_gone(copy)) {
+            counts.down += 1;
+        } else {
+            counts.set_only += 1;
         }
     }
     counts
@@ -169,12 +168,10 @@ fn slices(map: &ClusterMap, record: &FilterRecord) -> SliceCounts {
 /// In a tree, events are held at the root.
 fn claims(record: &FilterRecord, counted: &[Counted<'_>]) -> Option<ClaimsLine> {
     record.policies.claim_lease_max_ms.filter(|_| record.branch.as_ref().is_none_or(Branch::is_root))?;
-    let held = || counted.iter().filter_map(|it| it.now.claims);
-    let is_known = held().next().is_some();
-    let known = |count: u64| is_known.then_some(count);
-    Some(ClaimsLine {
-        open: known(held().map(|held| held.open).sum()),
-        bytes: known(held().map(|held| held.bytes).sum()),
-        unsure_ms: known(held().map(|held| held.unsure_ms).max().unwrap_or(0)),
-    })
+    let held = counted.iter().filter_map(|it| it.now.claims);
+    Some(held.fold(ClaimsLine::default(), |line, held| ClaimsLine {
+        open: Some(line.open.unwrap_or(0) + held.open),
+        bytes: Some(line.bytes.unwrap_or(0) + held.bytes),
+        unsure_ms: line.unsure_ms.max(Some(held.unsure_ms)),
+    }))
 }

@@ -57,14 +57,12 @@ pub(super) fn gather(known: &Known<'_>, work: &mut Work, now_s: u64) -> Overview
 /// All filters by number, the places of a tree below its root.
 fn in_order(map: &ClusterMap) -> Vec<(FilterId, &FilterRecord)> {
     let mut children: BTreeMap<FilterId, Vec<FilterId>> = BTreeMap::new();
-    let parent = |record: &FilterRecord| record.branch.as_ref().and_then(|branch| branch.parent);
     for (id, record) in &map.filters {
-        if let Some(parent) = parent(record) {
+        if let Some(parent) = record.branch.as_ref().and_then(|branch| branch.parent) {
             children.entry(parent).or_default().push(*id);
         }
     }
-    let is_top = |record: &FilterRecord| record.branch.as_ref().is_none_or(Branch::is_root);
-    let tops = map.filters.iter().rev().filter(|(_, record)| is_top(record));
+    let tops = map.filters.iter().rev().filter(|(_, record)| record.branch.as_ref().is_none_or(Branch::is_root));
     let mut next: Vec<FilterId> = tops.map(|(id, _)| *id).collect();
     let mut ordered = Vec::with_capacity(map.filters.len());
     while let Some(id) = next.pop() {
@@ -80,20 +78,15 @@ fn without_climbs(sum: Verdicts, filters: &[(FilterId, &FilterRecord)], said: &S
     let climbed = filters.iter().map(|(id, record)| filters::climbed_per_s(said, *id, record));
     let [new, again] =
         climbed.fold([0.0; 2], |[new, again], [more_new, more_again]| [new + more_new, again + more_again]);
-    let less = |rate: Option<f64>, climbed: f64| rate.map(|rate| rounded((rate - climbed).max(0.0)));
     Verdicts {
-        first_seen_per_s: less(sum.first_seen_per_s, new),
-        duplicate_per_s: less(sum.duplicate_per_s, again),
+        first_seen_per_s: sum.first_seen_per_s.map(|rate| rounded((rate - new).max(0.0))),
+        duplicate_per_s: sum.duplicate_per_s.map(|rate| rounded((rate - again).max(0.0))),
         ..sum
     }
 }
 
 /// The sum of verdicts of which something is known.
 fn sum<'a>(all: impl Iterator<Item = &'a Verdicts> + Clone) -> Verdicts {
-    let add = |rate: fn(&Verdicts) -> Option<f64>| {
-        let rates = all.clone().filter_map(rate);
-        rates.fold(None, |sum: Option<f64>, rate| Some(sum.unwrap_or(0.0) + rate)).map(rounded)
-    };
     let mut reasons: BTreeMap<&str, (Option<f64>, u64)> = BTreeMap::new();
     for Undecided { reason, per_s, events, .. } in all.clone().flat_map(|verdicts| &verdicts.undecided) {
         let (rate, sum) = reasons.entry(reason).or_default();
@@ -104,9 +97,9 @@ fn sum<'a>(all: impl Iterator<Item = &'a Verdicts> + Clone) -> Verdicts {
     }
     let undecided = reasons.into_iter();
     Verdicts {
-        first_seen_per_s: add(|verdicts| verdicts.first_seen_per_s),
-        duplicate_per_s: add(|verdicts| verdicts.duplicate_per_s),
-        undecided_per_s: add(|verdicts| verdicts.undecided_per_s),
+        first_seen_per_s: sum_of(all.clone().map(|verdicts| verdicts.first_seen_per_s)),
+        duplicate_per_s: sum_of(all.clone().map(|verdicts| verdicts.duplicate_per_s)),
+        undecided_per_s: sum_of(all.map(|verdicts| verdicts.undecided_per_s)),
         undecided: undecided
             .map(|(reason, (per_s, events))| Undecided {
                 harmless: is_harmless(reason),
@@ -118,22 +111,34 @@ fn sum<'a>(all: impl Iterator<Item = &'a Verdicts> + Clone) -> Verdicts {
     }
 }
 
+/// The sum of the rates that are known.
+fn sum_of(rates: impl Iterator<Item = Option<f64>>) -> Option<f64> {
+    rates.flatten().reduce(|sum, rate| sum + rate).map(rounded)
+}
+
 fn nodes(known: &Known<'_>) -> Vec<NodeLine> {
-    let mut held: BTreeMap<NodeId, (u64, u64)> = BTreeMap::new();
+    let mut held: BTreeMap<NodeId, Held> = BTreeMap::new();
     for record in known.map.filters.values() {
         let bytes = slice_bytes(&record.definition).unwrap_or(0);
         for (_, copy) in record.all_copies() {
-            let (slices, reserved) = held.entry(copy.node).or_default();
-            *slices += 1;
-            *reserved = reserved.saturating_add(bytes);
+            let held = held.entry(copy.node).or_default();
+            held.slices += 1;
+            held.reserved_bytes = held.reserved_bytes.saturating_add(bytes);
         }
     }
-    let line =
-        |(id, record): (&NodeId, &NodeRecord)| node(known, *id, record, held.get(id).copied().unwrap_or_default());
-    known.map.nodes.iter().map(line).collect()
+    let nodes = known.map.nodes.iter();
+    nodes.map(|(id, record)| node(known, *id, record, held.get(id).copied().unwrap_or_default())).collect()
 }
 
-fn node(known: &Known<'_>, id: NodeId, record: &NodeRecord, (slices, reserved): (u64, u64)) -> NodeLine {
+/// The copies of slices that a node has by the map.
+#[derive(Clone, Copy, Default)]
+struct Held {
+    slices: u64,
+    /// Memory that they take when they are full.
+    reserved_bytes: u64,
+}
+
+fn node(known: &Known<'_>, id: NodeId, record: &NodeRecord, held: Held) -> NodeLine {
     let said = known.said.of(id);
     let state = match () {
         () if record.is_down => "down",
@@ -141,7 +146,6 @@ fn node(known: &Known<'_>, id: NodeId, record: &NodeRecord, (slices, reserved): 
         () if said.is_none() => "silent",
         () => "up",
     };
-    let unsure = |claims: firstseen_wire::proto::peer::HeldClaims| claims.unsure_ms;
     NodeLine {
         name: record.name.clone(),
         number: id.0,
@@ -154,13 +158,13 @@ fn node(known: &Known<'_>, id: NodeId, record: &NodeRecord, (slices, reserved): 
         ready: said.map(|said| said.not_ready.is_empty()),
         not_ready: said.map(|said| said.not_ready.clone()).filter(|reason| !reason.is_empty()),
         memory_used_bytes: said.map(|said| said.cells_bytes),
-        memory_reserved_bytes: reserved,
+        memory_reserved_bytes: held.reserved_bytes,
         memory_limit_bytes: record.memory_bytes,
         clock_ahead_ms: known.clocks.get(&id).copied(),
         certificate_ends_ms: said.map(|said| said.certificate_ends_ms).filter(|ends| *ends > 0),
-        slices,
+        slices: held.slices,
         events_per_s: known.said.events_per_s(id).map(rounded),
         claims_unsure_ms: said
-            .map(|said| said.filters.iter().filter_map(|it| it.claims.map(unsure)).max().unwrap_or(0)),
+            .map(|said| said.filters.iter().filter_map(|it| Some(it.claims?.unsure_ms)).max().unwrap_or(0)),
     }
 }

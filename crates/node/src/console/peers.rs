@@ -8,13 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_routing::{Incarnation, NodeId, NodeRecord};
-use firstseen_wire::net::{self, Channel};
+use firstseen_wire::net::{self, Channel, Connector};
 use firstseen_wire::proto::peer::{SampleReply, SampleRequest};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::sample::sample;
-use crate::shared::Shared;
+use super::sample::NodeSample;
 
 /// How long a node may take to say how it fares.
 const ANSWER_MAX: Duration = Duration::from_millis(700);
@@ -28,16 +27,21 @@ pub(super) struct Peers(BTreeMap<NodeId, (String, Channel)>);
 
 impl Peers {
     /// Asks all nodes that can be reached.
-    pub(super) async fn ask(&mut self, shared: &Arc<Shared>) -> BTreeMap<NodeId, (Incarnation, Arc<SampleReply>)> {
-        let view = shared.view();
+    pub(super) async fn ask(
+        &mut self,
+        own: &Arc<NodeSample>,
+        connector: &dyn Connector,
+    ) -> BTreeMap<NodeId, (Incarnation, Arc<SampleReply>)> {
+        let view = own.health.views.newest();
         self.0.retain(|node, (address, _)| view.map.nodes.get(node).is_some_and(|record| record.address == *address));
         let mut asked = JoinSet::new();
         for (node, record) in view.map.nodes.iter().take(NODES_MAX) {
-            let (node, incarnation) = (*node, record.incarnation);
+            let node = *node;
+            let incarnation = record.incarnation;
             if view.node() == Some(node) {
-                let shared = shared.clone();
-                asked.spawn(async move { (node, incarnation, timeout(ANSWER_MAX, sample(&shared)).await.ok()) });
-            } else if let Some(channel) = self.channel(shared, node, record).filter(|_| view.reaches(node)) {
+                let own = own.clone();
+                asked.spawn(async move { (node, incarnation, timeout(ANSWER_MAX, own.take()).await.ok()) });
+            } else if let Some(channel) = self.channel(connector, node, record).filter(|_| view.reaches(node)) {
                 asked.spawn(async move { (node, incarnation, timeout(ANSWER_MAX, ask(channel)).await.ok().flatten()) });
             }
         }
@@ -50,11 +54,11 @@ impl Peers {
         said
     }
 
-    fn channel(&mut self, shared: &Shared, node: NodeId, record: &NodeRecord) -> Option<Channel> {
+    fn channel(&mut self, connector: &dyn Connector, node: NodeId, record: &NodeRecord) -> Option<Channel> {
         if let Some((_, channel)) = self.0.get(&node) {
             return Some(channel.clone());
         }
-        let channel = shared.connector.channel(&record.address, Some(&record.name)).ok()?;
+        let channel = connector.channel(&record.address, Some(&record.name)).ok()?;
         self.0.insert(node, (record.address.clone(), channel.clone()));
         Some(channel)
     }

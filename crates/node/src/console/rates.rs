@@ -74,7 +74,8 @@ impl Window {
 
     /// The length of the window.
     fn seconds(&self) -> Option<f64> {
-        let ((from_ms, _), (to_ms, _)) = (self.samples.front()?, self.samples.back()?);
+        let (from_ms, _) = self.samples.front()?;
+        let (to_ms, _) = self.samples.back()?;
         (to_ms > from_ms).then(|| (to_ms - from_ms) as f64 / 1e3)
     }
 
@@ -130,13 +131,16 @@ pub(super) fn quantile_ms(classes: &[u64], share: f64) -> Option<f64> {
         return None;
     }
     let wanted = all as f64 * share;
-    let (mut below, mut from_ms, mut to_ms) = (0.0, 0.0, FIRST_CLASS_MS);
+    let mut below = 0.0;
+    let mut from_ms = 0.0;
+    let mut to_ms = FIRST_CLASS_MS;
     for batches in classes.iter().map(|batches| *batches as f64) {
         if batches > 0.0 && below + batches >= wanted {
             return Some(from_ms + (to_ms - from_ms) * ((wanted - below) / batches).clamp(0.0, 1.0));
         }
         below += batches;
-        (from_ms, to_ms) = (to_ms, to_ms * 2.0);
+        from_ms = to_ms;
+        to_ms *= 2.0;
     }
     Some(from_ms)
 }

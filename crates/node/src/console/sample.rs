@@ -7,68 +7,94 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_meta::{NEWEST_FORMAT, holds_format};
-use firstseen_routing::{ClusterMap, FilterId, FilterRecord, NodeId, Reason};
+use firstseen_routing::{ClusterMap, FilterRecord, NodeId, Reason, SliceState};
 use firstseen_wire::proto::peer::{Climbs, FilterSample, HeldClaims, SampleReply};
 use firstseen_wire::proto::producer;
+use firstseen_wire::tls::TlsFiles;
 use firstseen_wire::validity::{Doubt, Validity};
 
+use crate::health::Health;
 use crate::metrics::{Metrics, reason_name};
 use crate::owner::GroupLook;
-use crate::shared::Shared;
 
 /// Certificates that end later than this are not looked at: no certificate should.
 const CERTIFICATE_MAX: Duration = Duration::from_secs(100 * 366 * 24 * 3600);
 
-/// How this node fares now.
-pub(crate) async fn sample(shared: &Arc<Shared>) -> SampleReply {
-    let looks = shared.owners.look(None).await;
-    let view = shared.view();
-    let node = view.node().unwrap_or_default();
-    let by_filter = looks.chunk_by(|one, next| one.filter == next.filter);
-    let filters = by_filter.filter_map(|looks| {
-        let id = looks.first()?.filter;
-        let record = view.map.filters.get(&id)?;
-        Some(filter_sample(&view.map, (id, record, node), looks, &shared.metrics))
-    });
-    let filters: Vec<FilterSample> = filters.collect();
-    SampleReply {
-        version: env!("CARGO_PKG_VERSION").to_owned(),
-        newest_format: NEWEST_FORMAT.0.into(),
-        holds_format: holds_format(&shared.meta),
-        not_ready: shared.not_ready().unwrap_or_default(),
-        cells_bytes: filters.iter().map(|filter| filter.cells_bytes).sum(),
-        certificate_ends_ms: certificate_ends_ms(shared).await,
-        filters,
+/// The source of what this node says of itself.
+pub(crate) struct NodeSample {
+    pub(crate) health: Arc<Health>,
+    pub(crate) metrics: Arc<Metrics>,
+    /// The node's certificates.
+    pub(crate) tls: Option<TlsFiles>,
+}
+
+impl NodeSample {
+    /// How this node fares now.
+    pub(crate) async fn take(&self) -> SampleReply {
+        let looks = self.health.owners.look(None).await;
+        let view = self.health.views.newest();
+        let node = view.node().unwrap_or_default();
+        let mut filters = Vec::new();
+        for looks in looks.chunk_by(|one, next| one.filter == next.filter) {
+            if let Some(record) = looks.first().and_then(|look| view.map.filters.get(&look.filter)) {
+                filters.push(filter_sample(&view.map, record, node, looks, &self.metrics));
+            }
+        }
+        SampleReply {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            newest_format: NEWEST_FORMAT.0.into(),
+            holds_format: holds_format(&self.health.meta),
+            not_ready: self.health.not_ready().unwrap_or_default(),
+            cells_bytes: filters.iter().map(|filter| filter.cells_bytes).sum(),
+            certificate_ends_ms: self.certificate_ends_ms().await,
+            filters,
+        }
+    }
+
+    async fn certificate_ends_ms(&self) -> u64 {
+        let Some(files) = self.tls.clone() else { return 0 };
+        let now = Duration::from_millis(self.health.clock.wall_ms());
+        // Files are read where a hanging disk holds up nobody.
+        let read = tokio::task::spawn_blocking(move || files.doubts(now, CERTIFICATE_MAX));
+        let doubts = read.await.ok().and_then(Result::ok).unwrap_or_default();
+        let ends = doubts.into_iter().filter_map(|Doubt { validity, .. }| match validity {
+            Validity::Over(at_s) | Validity::EndsSoon(at_s) => Some(at_s.saturating_mul(1_000)),
+            Validity::NotYet(_) => None,
+        });
+        ends.min().unwrap_or(0)
     }
 }
 
+/// What a node says of its groups of one filter.
 fn filter_sample(
     map: &ClusterMap,
-    (id, record, node): (FilterId, &FilterRecord, NodeId),
+    record: &FilterRecord,
+    node: NodeId,
     looks: &[GroupLook],
     metrics: &Metrics,
 ) -> FilterSample {
-    let slices = || looks.iter().flat_map(|look| &look.state.slices);
-    let is_asked = |slice: u32| map.asked(record, slice).is_some_and(|asked| asked.node == node);
-    let counting = slices().filter(|slice| is_asked(slice.slice)).filter_map(|slice| slice.live_events);
-    let counting: Vec<u64> = counting.collect();
-    let sum = |count: &dyn Fn(&GroupLook) -> u64| looks.iter().map(count).sum::<u64>();
-    let undecided = Reason::ALL.into_iter().flat_map(|reason| {
-        let events = sum(&|look| look.state.decisions.undecided_for(reason));
-        if events > 0 { vec![number(reason), events] } else { Vec::new() }
-    });
+    let slices: Vec<&SliceState> = looks.iter().flat_map(|look| &look.state.slices).collect();
+    let asked = slices.iter().filter(|slice| map.asked(record, slice.slice).is_some_and(|asked| asked.node == node));
+    let counting: Vec<u64> = asked.filter_map(|slice| slice.live_events).collect();
+    let mut undecided = Vec::new();
+    for reason in Reason::ALL {
+        let events = looks.iter().map(|look| look.state.decisions.undecided_for(reason)).sum();
+        if events > 0 {
+            undecided.extend([number(reason), events]);
+        }
+    }
     let claims = looks.iter().filter_map(|look| look.state.claims);
     let (audited_tests, audited_false_positives) = metrics.audited(&record.name).counts();
     FilterSample {
-        filter_id: id.0,
+        filter_id: looks.first().map_or(0, |look| look.filter.0),
         counting_slices: counting.len() as u32,
         live_events: counting.iter().sum(),
         live_events_max: counting.iter().copied().max().unwrap_or(0),
-        expected_rate_max: slices().map(|slice| slice.expected_rate).fold(0.0, f64::max),
-        cells_bytes: slices().map(|slice| slice.bytes).sum(),
-        first_seen: sum(&|look| look.state.decisions.first_seen),
-        duplicate: sum(&|look| look.state.decisions.duplicate),
-        undecided: undecided.collect(),
+        expected_rate_max: slices.iter().map(|slice| slice.expected_rate).fold(0.0, f64::max),
+        cells_bytes: slices.iter().map(|slice| slice.bytes).sum(),
+        first_seen: looks.iter().map(|look| look.state.decisions.first_seen).sum(),
+        duplicate: looks.iter().map(|look| look.state.decisions.duplicate).sum(),
+        undecided,
         latency_batches: metrics.latencies(&record.name),
         climbs: record.branch.as_ref().filter(|branch| !branch.is_root()).map(|_| {
             let (events, duplicate) = metrics.climbs(&record.name).events_and_duplicates();
@@ -94,19 +120,6 @@ fn number(reason: Reason) -> u64 {
 pub(super) fn reason_of(number: u64) -> Option<String> {
     let reason = producer::Reason::try_from(i32::try_from(number).ok()?).ok()?;
     Some(reason.as_str_name().strip_prefix("REASON_")?.to_ascii_lowercase())
-}
-
-async fn certificate_ends_ms(shared: &Shared) -> u64 {
-    let Some(files) = shared.config.tls.as_ref().map(|tls| tls.files()) else { return 0 };
-    let now = Duration::from_millis(shared.clock.wall_ms());
-    // Files are read where a hanging disk holds up nobody.
-    let read = tokio::task::spawn_blocking(move || files.doubts(now, CERTIFICATE_MAX));
-    let doubts = read.await.ok().and_then(Result::ok).unwrap_or_default();
-    let ends = doubts.into_iter().filter_map(|Doubt { validity, .. }| match validity {
-        Validity::Over(at_s) | Validity::EndsSoon(at_s) => Some(at_s.saturating_mul(1_000)),
-        Validity::NotYet(_) => None,
-    });
-    ends.min().unwrap_or(0)
 }
 
 #[cfg(test)]

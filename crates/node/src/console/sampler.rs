@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::Bytes;
-use firstseen_routing::MonotonicMs;
+use firstseen_routing::{MonotonicMs, NodeId};
+use firstseen_wire::net::Connector;
 use firstseen_wire::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
@@ -17,15 +18,32 @@ use super::history::Histories;
 use super::overview::{Alarm, ClusterLine, Overview, Severity};
 use super::peers::{NODES_MAX, Peers};
 use super::rates::Said;
+use super::sample::NodeSample;
 use super::viewers::Viewers;
 use super::work::Work;
-use crate::shared::Shared;
+use crate::health::Health;
 
 /// The time between two samples.
 const SAMPLE_EVERY: Duration = Duration::from_secs(1);
 
 /// Filters that an overview shows; those that follow are counted, and have their alarms.
 const FILTERS_MAX: usize = 256;
+
+/// The source of overviews.
+pub(crate) struct OverviewSource {
+    pub(crate) health: Arc<Health>,
+    /// What this node says of itself.
+    pub(crate) own: Arc<NodeSample>,
+    /// Opens connections to the other nodes.
+    pub(crate) connector: Arc<dyn Connector>,
+    /// The name of this node.
+    pub(crate) name: String,
+    /// Where others reach it.
+    pub(crate) address: String,
+    /// Whether it asks for certificates.
+    pub(crate) is_secure: bool,
+    pub(crate) clock_skew_max_ms: u64,
+}
 
 /// One overview as JSON.
 pub(super) struct Frame {
@@ -43,7 +61,7 @@ pub(super) struct Frame {
 pub(super) type Newest = Option<Arc<Frame>>;
 
 /// Gathers whenever somebody looks.
-pub(super) async fn run(shared: Arc<Shared>, viewers: Arc<Viewers>, newest: watch::Sender<Newest>) {
+pub(super) async fn run(source: OverviewSource, viewers: Arc<Viewers>, newest: watch::Sender<Newest>) {
     loop {
         viewers.come().await;
         let mut sampler = Sampler::default();
@@ -51,7 +69,7 @@ pub(super) async fn run(shared: Arc<Shared>, viewers: Arc<Viewers>, newest: watc
         second.set_missed_tick_behavior(MissedTickBehavior::Delay);
         while viewers.look() {
             second.tick().await;
-            newest.send(sampler.frame(&shared).await.map(Arc::new));
+            newest.send(sampler.frame(&source).await.map(Arc::new));
         }
         newest.send(None);
     }
@@ -68,11 +86,11 @@ struct Sampler {
 }
 
 impl Sampler {
-    async fn frame(&mut self, shared: &Arc<Shared>) -> Option<Frame> {
-        let answers = self.peers.ask(shared).await;
-        let at_ms = shared.clock.monotonic_ms();
+    async fn frame(&mut self, source: &OverviewSource) -> Option<Frame> {
+        let answers = self.peers.ask(&source.own, &*source.connector).await;
+        let at_ms = source.health.clock.monotonic_ms();
         self.said.take(at_ms.0, answers);
-        let mut overview = self.overview(shared, at_ms);
+        let mut overview = self.overview(source, at_ms);
         let series = overview.filters.iter().map(|filter| (Some(filter.number), &filter.verdicts));
         if self.histories.take(std::iter::once((None, &overview.verdicts)).chain(series)) {
             self.step += 1;
@@ -85,30 +103,31 @@ impl Sampler {
         Some(Frame { at_ms, step: self.step, whole: json(&overview)?, brief })
     }
 
-    fn overview(&mut self, shared: &Shared, at_ms: MonotonicMs) -> Overview {
-        let (view, status) = (shared.view(), shared.meta.status());
-        let now = shared.clock.now();
-        let clocks = shared.clocks.of_nodes(now, &view);
-        let name = |node| view.map.nodes.get(&node).map(|node| node.name.clone());
+    fn overview(&mut self, source: &OverviewSource, at_ms: MonotonicMs) -> Overview {
+        let Health { meta, clocks, views, clock, .. } = &*source.health;
+        let view = views.newest();
+        let leader = meta.status().leader;
+        let now = clock.now();
         let known = Known {
             map: &view.map,
             cluster: ClusterLine {
-                id: shared.meta.identity().map(|identity| identity.cluster.to_string()).unwrap_or_default(),
-                node: shared.config.name.clone(),
-                address: shared.address.clone(),
-                tls: shared.is_secure,
-                leader: status.leader.and_then(name),
+                id: meta.identity().map(|identity| identity.cluster.to_string()).unwrap_or_default(),
+                node: source.name.clone(),
+                address: source.address.clone(),
+                tls: source.is_secure,
+                leader: leader.and_then(|leader| Some(view.map.nodes.get(&leader)?.name.clone())),
                 map_version: view.map.version,
                 format: view.map.format.0,
-                clock_skew_max_ms: shared.config.timing.clock_skew_max_ms,
+                clock_skew_max_ms: source.clock_skew_max_ms,
             },
             now_ms: now.wall_ms,
             me: view.node(),
-            leader: status.leader,
+            leader,
             unreachable: &view.unreachable,
             clocks: clocks
+                .of_nodes(now, &view)
                 .into_iter()
-                .map(|clock| (firstseen_routing::NodeId(clock.node_id), clock.ahead_ms))
+                .map(|clock| (NodeId(clock.node_id), clock.ahead_ms))
                 .collect(),
             said: &self.said,
         };

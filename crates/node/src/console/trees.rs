@@ -5,7 +5,7 @@
 use firstseen_routing::{Branch, ClusterMap, FilterId, FilterRecord, TreeMode};
 use firstseen_wire::proto::peer::FilterSample;
 
-use super::history::rounded;
+use super::filters::rate;
 use super::overview::{PlaceLine, TreeLine};
 use super::rates::{Counted, Said, events};
 
@@ -22,27 +22,24 @@ pub(super) fn trees(map: &ClusterMap, said: &Said, ordered: &[(FilterId, &Filter
             trees.push(TreeLine { root: record.name.clone(), mode: mode.to_owned(), places: Vec::new() });
         }
         if let Some(tree) = trees.last_mut() {
-            tree.places.push(place(map, said, (*id, record), branch));
+            tree.places.push(place(map, said, *id, record, branch));
         }
     }
     trees
 }
 
-fn place(map: &ClusterMap, said: &Said, (id, record): (FilterId, &FilterRecord), branch: &Branch) -> PlaceLine {
+fn place(map: &ClusterMap, said: &Said, id: FilterId, record: &FilterRecord, branch: &Branch) -> PlaceLine {
     let counted: Vec<Counted<'_>> =
         record.nodes().iter().filter_map(|node| said.filter(*node, id.0)).filter(Counted::has_window).collect();
-    let rate = |count: fn(&FilterSample) -> u64| {
-        counted.iter().filter_map(|it| it.per_s(count)).reduce(|sum, rate| sum + rate).map(rounded)
-    };
     let parent = branch.parent.and_then(|parent| map.filters.get(&parent)?.branch.as_ref());
     PlaceLine {
         place: branch.place.clone(),
         filter: record.name.clone(),
         parent: parent.map(|parent| parent.place.clone()),
         level: branch.level,
-        asked_per_s: rate(events),
-        found_per_s: rate(found),
-        climbed_per_s: rate(|sample| sample.climbs.map_or(0, |climbs| climbs.events)),
+        asked_per_s: rate(&counted, events),
+        found_per_s: rate(&counted, found),
+        climbed_per_s: rate(&counted, |sample| sample.climbs.map_or(0, |climbs| climbs.events)),
     }
 }
 

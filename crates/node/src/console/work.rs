@@ -36,34 +36,36 @@ impl Work {
 }
 
 fn of_filter(map: &ClusterMap, record: &FilterRecord) -> Vec<WorkLine> {
-    let line = |kind: &str, text: String| WorkLine {
-        kind: kind.to_owned(),
-        filter: record.name.clone(),
-        text,
-        ..WorkLine::default()
-    };
     let mut lines = Vec::new();
     let moving = record.moves().count() as u64;
     if moving > 0 {
         let bytes = slice_bytes(&record.definition).ok().map(|bytes| bytes.saturating_mul(moving));
         let are = if moving == 1 { "slice is on its" } else { "slices are on their" };
         let text = format!("{moving} {are} way to other nodes");
-        lines.push(WorkLine { left: Some(moving), unit: "slices".to_owned(), bytes_left: bytes, ..line("move", text) });
+        lines.push(WorkLine {
+            left: Some(moving),
+            unit: "slices".to_owned(),
+            bytes_left: bytes,
+            ..line(record, "move", text)
+        });
     }
     if is_restoring(&record.name) {
-        lines.push(line("restore", "cells of a backup are on their way here".to_owned()));
+        lines.push(line(record, "restore", "cells of a backup are on their way here".to_owned()));
     }
     if let Some(closed) = &record.line.closed {
         let follower = map.filters.get(&closed.successor).map_or("another filter", |follower| follower.name.as_str());
-        let (awaited, nodes) = (closed.awaited.len() as u64, record.nodes());
-        let (left, text) = match awaited {
+        let (left, text) = match closed.awaited.len() as u64 {
             0 => (
-                nodes.difference(&closed.passed).count() as u64,
+                record.nodes().difference(&closed.passed).count() as u64,
                 format!("followed by {follower}; it is asked until its events have expired on all nodes"),
             ),
             awaited => (awaited, format!("followed by {follower}; {awaited} nodes end events that began before")),
         };
-        lines.push(WorkLine { left: Some(left), unit: "nodes".to_owned(), ..line("alteration", text) });
+        lines.push(WorkLine { left: Some(left), unit: "nodes".to_owned(), ..line(record, "alteration", text) });
     }
     lines
+}
+
+fn line(record: &FilterRecord, kind: &str, text: String) -> WorkLine {
+    WorkLine { kind: kind.to_owned(), filter: record.name.clone(), text, ..WorkLine::default() }
 }

@@ -4,37 +4,50 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use firstseen_client::Client;
+use firstseen_routing::rules::Rules;
 use tokio::time::{Instant, sleep};
 
 use crate::home::Home;
-use crate::shared::Shared;
+use crate::ids::Ids;
 
 /// The pause before the next attempt to connect.
 const CONNECT_PAUSE: Duration = Duration::from_millis(500);
 /// After this time without a cluster, the log says that the door is not open.
 const WARN_AFTER: Duration = Duration::from_secs(10);
 
-/// Connects a client to this node, and tries again until the node belongs to a cluster. `clients` says whose door it is,
-/// for the log; `deadline` is how long the client waits for verdicts.
-pub(crate) async fn connect(shared: &Arc<Shared>, clients: &str, deadline: Duration) -> Client {
-    let begun = Instant::now();
-    let mut has_warned = false;
-    loop {
-        let builder = Client::builder()
-            .seeds([shared.address.clone()])
-            .connector(Arc::new(Home(shared.clone())))
-            .incarnation(u128::from_le_bytes(shared.ids.next()))
-            .deadline_ms(u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX))
-            .rules(shared.rules)
-            .site(shared.config.site.clone());
-        match builder.connect().await {
-            Ok(client) => return client,
-            Err(error) if !has_warned && begun.elapsed() > WARN_AFTER => {
-                has_warned = true;
-                tracing::warn!(%error, "the door for {clients} answers nobody before this node belongs to a cluster");
+/// Connects the clients of this node's doors.
+pub(crate) struct OwnClients {
+    /// The way to this node.
+    pub(crate) home: Arc<Home>,
+    pub(crate) ids: Arc<Ids>,
+    pub(crate) rules: Rules,
+    /// The site of this node.
+    pub(crate) site: String,
+}
+
+impl OwnClients {
+    /// Connects a client to this node, and tries again until the node belongs to a cluster. `clients` says whose door it
+    /// is, for the log; `deadline` is how long the client waits for verdicts.
+    pub(crate) async fn connect(&self, clients: &str, deadline: Duration) -> Client {
+        let begun = Instant::now();
+        let mut has_warned = false;
+        loop {
+            let builder = Client::builder()
+                .seeds([self.home.address.clone()])
+                .connector(self.home.clone())
+                .incarnation(u128::from_le_bytes(self.ids.next()))
+                .deadline_ms(u64::try_from(deadline.as_millis()).unwrap_or(u64::MAX))
+                .rules(self.rules)
+                .site(self.site.clone());
+            match builder.connect().await {
+                Ok(client) => return client,
+                Err(error) if !has_warned && begun.elapsed() > WARN_AFTER => {
+                    has_warned = true;
+                    tracing::warn!(%error, "the door for {clients} answers nobody before this node belongs to a cluster");
+                }
+                Err(error) => tracing::debug!(%error, "the door for {clients} waits for the cluster"),
             }
-            Err(error) => tracing::debug!(%error, "the door for {clients} waits for the cluster"),
+            sleep(CONNECT_PAUSE).await;
         }
-        sleep(CONNECT_PAUSE).await;
     }
 }

@@ -77,14 +77,14 @@ where
 {
     let runtime = runtime::Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string())?;
     let (ready, is_ready) = oneshot::channel();
-    let attend = move || {
+    let thread = Builder::new().name(name).stack_size(STACK_BYTES).spawn(move || {
         runtime.block_on(async {
             let Some((sender, serving)) = begin().await else { return };
             if ready.send(sender).is_ok() {
                 serving.await;
             }
         });
-    };
-    Builder::new().name(name).stack_size(STACK_BYTES).spawn(attend).map_err(|error| error.to_string())?;
+    });
+    thread.map_err(|error| error.to_string())?;
     is_ready.await.map_err(|_| "it has ended".to_owned())
 }

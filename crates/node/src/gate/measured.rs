@@ -92,10 +92,11 @@ impl Measured {
 
     /// Takes `data` in, and charges messages that begin.
     fn pass(&mut self, data: &[u8]) -> Result<(), Status> {
-        let (bulk, call, charged) = (self.bulk, &self.call, &mut self.charged);
-        let goes_on = (data.len() as u64) < self.progress.missing;
-        let (mut left, max) = (bulk.messages_max() - self.progress.messages, bulk.message_bytes_max);
-        self.progress.pass(data, |bytes| {
+        let Self { bulk, call, charged, progress, .. } = self;
+        let goes_on = (data.len() as u64) < progress.missing;
+        let mut left = bulk.messages_max() - progress.messages;
+        let max = bulk.message_bytes_max;
+        progress.pass(data, |bytes| {
             left = left.checked_sub(1).ok_or_else(|| ErrorKind::Invalid.status("the call takes one message"))?;
             if bytes > max {
                 let what = format!("a message of {bytes} bytes is refused: the call takes {max}");

@@ -109,25 +109,23 @@ const PRODUCER: [(&str, Needs, Bulk); 3] = [
 /// The rule of the call of this path: `/SERVICE/METHOD`.
 pub(super) fn of(path: &str) -> CallRule {
     let (service, method) = path.strip_prefix('/').and_then(|path| path.split_once('/')).unwrap_or_default();
-    let in_table = |table: &[(&str, Needs, Bulk)], otherwise: Needs| {
-        let row = table.iter().find(|(name, ..)| *name == method);
-        row.map_or((otherwise, SMALL), |(_, needs, bulk)| (*needs, *bulk))
-    };
     let (needs, party, bulk) = match service {
-        admin::admin_server::SERVICE_NAME => {
-            let (needs, bulk) = in_table(&ADMIN, by_role(Role::Operator));
-            (needs, Party::Operators, bulk)
-        }
-        producer::producer_server::SERVICE_NAME => {
-            let (needs, bulk) = in_table(&PRODUCER, by_role(Role::Operator));
-            (needs, Party::Producers, bulk)
-        }
+        admin::admin_server::SERVICE_NAME => return in_table(&ADMIN, method, Party::Operators),
+        producer::producer_server::SERVICE_NAME => return in_table(&PRODUCER, method, Party::Producers),
         peer::peer_server::SERVICE_NAME => (by_role(Role::Node), Party::Nodes, Bulk::great(method == "Link")),
         meta::meta_server::SERVICE_NAME => (by_role(Role::Node), Party::Agreement, Bulk::great(false)),
         // Health, reflection, and calls that do not exist.
         _ => (by_role(Role::Anybody), Party::Producers, Bulk { is_stream: true, ..SMALL }),
     };
     CallRule { needs, party, bulk }
+}
+
+/// The rule of a call that may stand in a table. One that does not is small, and for operators.
+fn in_table(table: &[(&str, Needs, Bulk)], method: &str, party: Party) -> CallRule {
+    match table.iter().find(|(name, ..)| *name == method) {
+        Some((_, needs, bulk)) => CallRule { needs: *needs, party, bulk: *bulk },
+        None => CallRule { needs: by_role(Role::Operator), party, bulk: SMALL },
+    }
 }
 
 #[cfg(test)]

@@ -36,7 +36,8 @@ pub(crate) fn patience(unreachable_after: Duration) -> Duration {
 
 /// Watches the disk of `keeper`, whose writes may take as long as `patience`.
 pub(crate) async fn look_after(keeper: Arc<Keeper>, patience: Duration) {
-    let (mut looks, mut full_looks) = (Looks::default(), Looks::default());
+    let mut looks = Looks::default();
+    let mut full_looks = Looks::default();
     loop {
         tokio::time::sleep(patience / LOOKS).await;
         let hangs = looks.look(keeper.steps.under_way());

@@ -7,7 +7,7 @@
 //! what messages mean.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use firstseen_routing::{LinkEnd, LinkSender, NodeId, NodeRecord, PeerMessage};
@@ -22,13 +22,13 @@ use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
-use super::Queued;
+use super::LinkContext;
 use super::probe::Probe;
 use super::unnumbered::Unnumbered;
 use crate::group_key::GroupKey;
+use crate::link_handle::{LinkCounts, Queued};
 use crate::metrics::{LinkMeter, LinkRefusal};
 use crate::owner::Work;
-use crate::shared::Shared;
 use crate::view::Me;
 
 /// The first pause after a break; the pause doubles up to [`PAUSE_MAX`], and until the node counts as out of reach, up
@@ -46,12 +46,10 @@ pub(super) struct Outgoing {
     pub(super) me: Me,
     pub(super) peer: NodeId,
     pub(super) node: NodeRecord,
-    pub(super) shared: Arc<Shared>,
+    pub(super) context: LinkContext,
     pub(super) meter: LinkMeter,
     pub(super) queue: mpsc::Receiver<Queued>,
-    pub(super) waiting: Arc<AtomicU64>,
-    /// Events of the messages in the queue.
-    pub(super) queued_events: Arc<AtomicU64>,
+    pub(super) counts: Arc<LinkCounts>,
     /// Whether the peer takes messages at present.
     pub(super) up: watch::Sender<bool>,
     /// The peer could not be reached when it was last tried.
@@ -76,14 +74,16 @@ impl Outgoing {
         let to = LinkEnd { node: self.peer, incarnation: self.node.incarnation };
         let ends = firstseen_routing::LinkEnds { from, to };
         let mut sender = Sender::new(ends, INFLIGHT_FRAMES_MAX as usize);
-        let (mut pause, mut broken) = (PAUSE_MIN, Instant::now());
+        let mut pause = PAUSE_MIN;
+        let mut broken = Instant::now();
         loop {
             let ended = self.session(&mut sender, &mut pause).await;
             self.up.send(false);
             match ended {
                 Ok(()) => return,
                 Err(status) => {
-                    let (peer, name) = (self.peer, &self.node.name);
+                    let peer = self.peer;
+                    let name = &self.node.name;
                     if std::mem::replace(&mut self.is_down, true) {
                         tracing::debug!(%peer, name, %status, "node cannot be reached")
                     } else {
@@ -102,10 +102,10 @@ impl Outgoing {
 
     /// One connection's worth of sending.
     async fn session(&mut self, sender: &mut Sender, pause: &mut Duration) -> Result<(), Status> {
-        let channel = self.shared.connector.channel(&self.node.address, Some(&self.node.name));
+        let channel = self.context.connector.channel(&self.node.address, Some(&self.node.name));
         let channel = channel.map_err(|error| Status::unavailable(error.to_string()))?;
         let (frames, outbound) = mpsc::channel(INFLIGHT_FRAMES_MAX as usize + 1);
-        self.probe.begins(self.shared.clock.monotonic_ms());
+        self.probe.begins(self.context.clock.monotonic_ms());
         send(&frames, peer::hello(&self.ends())).await?;
         let mut acks = net::peer_client(channel).link(ReceiverStream::new(outbound)).await?.into_inner();
         let resumed = next_ack(&mut acks).await?;
@@ -125,7 +125,7 @@ impl Outgoing {
         let mut look = tokio::time::interval_at(Instant::now() + between_looks, between_looks);
         let mut pinged = Instant::now();
         let mut heard = Instant::now();
-        let mut standstills = self.shared.clocks.standstills();
+        let mut standstills = self.context.clocks.standstills();
         loop {
             while !sender.is_full()
                 && let Some(queued) = self.unnumbered.next()
@@ -135,7 +135,7 @@ impl Outgoing {
             while let Some((number, message)) = sender.next_to_send() {
                 let frame = LinkFrame { number, message: Some(message.clone()) };
                 self.meter.sent(&frame);
-                self.probe.sends(number, self.shared.clock.monotonic_ms());
+                self.probe.sends(number, self.context.clock.monotonic_ms());
                 send(&frames, frame).await?;
             }
             tokio::select! {
@@ -180,9 +180,9 @@ impl Outgoing {
 
     /// Takes a message from the queue.
     fn take_up(&mut self, queued: Queued) {
-        self.queued_events.fetch_sub(queued.message.events(), Ordering::Relaxed);
+        self.counts.queued_events.fetch_sub(queued.message.events(), Ordering::Relaxed);
         let more = self.unnumbered.take_up(queued);
-        self.waiting.fetch_add(more as u64, Ordering::Relaxed);
+        self.counts.waiting.fetch_add(more as u64, Ordering::Relaxed);
     }
 
     fn set_up(&self, up: bool) {
@@ -197,15 +197,15 @@ impl Outgoing {
 
     /// Whether nothing is known of the peer's clock, or soon too little.
     fn wants_time(&self) -> bool {
-        let now = self.shared.clock.now();
-        self.probe.is_due(now.monotonic_ms) || self.shared.clocks.offset(self.peer, now).is_none()
+        let now = self.context.clock.now();
+        self.probe.is_due(now.monotonic_ms) || self.context.clocks.offset(self.peer, now).is_none()
     }
 
     /// Measures the peer's clock by an acknowledgement.
     fn measure(&mut self, ack: &LinkAck) {
-        let now = self.shared.clock.now();
+        let now = self.context.clock.now();
         if let Some(exchange) = self.probe.hears(ack, now.monotonic_ms) {
-            self.shared.clocks.hear(self.peer, exchange, now, &self.shared.view());
+            self.context.clocks.hear(self.peer, exchange, now, &self.context.views.newest());
         }
     }
 
@@ -222,42 +222,41 @@ impl Outgoing {
         })?;
         let forgotten = before - sender.unacknowledged_frames();
         let pings = usize::from(forgotten > 0 && std::mem::take(&mut self.is_pinged));
-        self.waiting.fetch_sub((forgotten - pings) as u64, Ordering::Relaxed);
+        self.counts.waiting.fetch_sub((forgotten - pings) as u64, Ordering::Relaxed);
         Ok(())
     }
 
     /// Numbers a message. One for a filter that is gone is forgotten, and so is one for which nobody waits any more; one
     /// that cannot be sent goes back.
     async fn push(&self, sender: &mut Sender, queued: Queued) {
-        let Some(message) = queued.leave(self.shared.clock.monotonic_ms()) else { return self.forget_one() };
-        let range = self.shared.views.borrow().position_range(message.filter);
-        let encoded = match range.map(|range| peer::encode(&message, range)) {
-            Some(Ok(encoded)) => Some(encoded),
+        let Some(message) = queued.leave(self.context.clock.monotonic_ms()) else { return self.forget_one() };
+        let range = self.context.views.borrow().position_range(message.filter);
+        let is_pushed = match range.map(|range| peer::encode(&message, range)) {
+            // There is room: a message is taken from the queue only when there is.
+            Some(Ok(encoded)) => sender.push(encoded).is_ok(),
             Some(Err(error)) => {
                 self.give_back(message, &error).await;
-                None
+                false
             }
-            None => None,
+            None => false,
         };
-        // There is room: a message is taken from the queue only when there is.
-        if encoded.is_none_or(|encoded| sender.push(encoded).is_err()) {
+        if !is_pushed {
             self.forget_one();
         }
     }
 
     /// A message that was handed over is not sent.
     fn forget_one(&self) {
-        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.counts.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Hands a message back to its owner: no answer to it will come. An owner waits for no link, so this ends.
     async fn give_back(&self, message: PeerMessage, error: &WireError) {
         tracing::error!(peer = %self.peer, filter = %message.filter, %error, "a message cannot be sent");
-        self.shared.metrics.link_refused(LinkRefusal::Unsendable);
-        let owner = self.shared.owners.of(GroupKey::of(&message));
-        let (sender, receiver) = (self.me.identity.node, self.peer);
+        self.context.metrics.link_refused(LinkRefusal::Unsendable);
+        let owner = self.context.owners.of(GroupKey::of(&message));
         // This fails where the owner is lost, and with it all events that wait.
-        owner.hand(Work::Refused { sender, receiver, message }).await;
+        owner.hand(Work::Refused { sender: self.me.identity.node, receiver: self.peer, message }).await;
     }
 
     fn ends(&self) -> LinkEnds {

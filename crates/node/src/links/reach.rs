@@ -29,7 +29,8 @@ pub(super) struct Reach {
 impl Reach {
     /// Looks until there is no link any more.
     pub(super) async fn run(mut self) {
-        let (mut has_link, mut patience) = (true, self.patience * FIRST_TIMES);
+        let mut has_link = true;
+        let mut patience = self.patience * FIRST_TIMES;
         while has_link && self.up.wait_for(|up| !up).await.is_ok() {
             let in_time = tokio::time::timeout(patience, self.is_up_again()).await;
             patience = self.patience;

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use firstseen_routing::{PeerBody, PeerMessage};
 use firstseen_wire::tests_of_heads;
 
-use super::Queued;
+use crate::link_handle::Queued;
 
 /// Messages without a number.
 #[derive(Debug, Default)]
@@ -34,9 +34,11 @@ impl Unnumbered {
         let before = self.messages.len();
         match message.body {
             PeerBody::Test(test) if test.runs.len() > 1 && !self.takes_tests => {
-                let part = |test| PeerMessage { body: PeerBody::Test(test), ..message };
-                let parts = tests_of_heads::by_run(test).map(part);
-                self.messages.extend(parts.map(|message| Queued { message, since_ms }));
+                let parts = tests_of_heads::by_run(test).map(|test| {
+                    let message = PeerMessage { body: PeerBody::Test(test), ..message };
+                    Queued { message, since_ms }
+                });
+                self.messages.extend(parts);
             }
             body => self.messages.push_back(Queued { message: PeerMessage { body, ..message }, since_ms }),
         }

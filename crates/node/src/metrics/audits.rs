@@ -2,6 +2,8 @@
 //!
 //! Promises: a batch that comes again counts once. Must not know: which events were watched.
 
+use std::collections::BTreeSet;
+
 use firstseen_wire::proto::producer::Batch;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::Registry;
@@ -32,8 +34,8 @@ impl AuditMetrics {
     }
 
     /// Removes the series of other filters.
-    pub(super) fn keep_filters(&self, is_kept: impl Fn(&str) -> bool) {
-        [&self.tests, &self.false_positives].into_iter().for_each(|count| count.retain(|label| is_kept(&label.filter)));
+    pub(super) fn keep_filters(&self, names: &BTreeSet<&str>) {
+        [&self.tests, &self.false_positives].into_iter().for_each(|count| count.retain(|label| label.is_kept(names)));
     }
 
     pub(super) fn of(&self, filter: &str) -> AuditMeter {

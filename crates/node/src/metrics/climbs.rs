@@ -3,8 +3,9 @@
 //! Promises: they are counted once for each climb, by the filter that the events came from. Must not know: how events
 //! climb.
 
-use firstseen_routing::Climbed;
-use firstseen_routing::{Decision, Reason};
+use std::collections::BTreeSet;
+
+use firstseen_routing::{Climbed, Decision, Reason};
 use prometheus_client::encoding::EncodeLabelSet;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::histogram::Histogram;
@@ -52,8 +53,12 @@ pub(crate) struct ClimbMeter {
 
 impl ClimbMetrics {
     pub(super) fn new(registry: &mut Registry) -> Self {
-        let (climbs, events, decisions) = (Sorted::default(), Sorted::default(), Sorted::default());
-        let climbs = Self { climbs, events, latency_seconds: Sorted::new(seconds), decisions };
+        let climbs = Self {
+            climbs: Sorted::default(),
+            events: Sorted::default(),
+            latency_seconds: Sorted::new(seconds),
+            decisions: Sorted::default(),
+        };
         let help = "Messages of events that a level of a tree does not know to the level above";
         registry.register("climbs", help, climbs.climbs.clone());
         registry.register("climb_events", "Events of these messages", climbs.events.clone());
@@ -65,24 +70,28 @@ impl ClimbMetrics {
     }
 
     /// Removes the series of other filters.
-    pub(super) fn keep_filters(&self, is_kept: impl Fn(&str) -> bool) {
-        let is_kept_of = |label: &FilterLabel| is_kept(&label.filter);
-        [&self.climbs, &self.events].into_iter().for_each(|count| count.retain(is_kept_of));
-        self.latency_seconds.retain(is_kept_of);
-        self.decisions.retain(|labels| is_kept(&labels.filter));
+    pub(super) fn keep_filters(&self, names: &BTreeSet<&str>) {
+        for count in [&self.climbs, &self.events] {
+            count.retain(|label| label.is_kept(names));
+        }
+        self.latency_seconds.retain(|label| label.is_kept(names));
+        self.decisions.retain(|labels| labels.filter.is_empty() || names.contains(labels.filter.as_str()));
     }
 
     pub(super) fn of(&self, filter: &str) -> ClimbMeter {
         let label = FilterLabel::of(filter);
-        let decision = |decision| self.decisions.of(&DecisionLabels::of(filter, decision));
         ClimbMeter {
             climbs: self.climbs.of(&label),
             events: self.events.of(&label),
             latency_seconds: self.latency_seconds.of(&label),
-            first_seen: decision(Decision::FirstSeen),
-            duplicate: decision(Decision::Duplicate),
-            undecided: Reason::ALL.map(|reason| decision(Decision::Undecided(reason))),
+            first_seen: self.decision(filter, Decision::FirstSeen),
+            duplicate: self.decision(filter, Decision::Duplicate),
+            undecided: Reason::ALL.map(|reason| self.decision(filter, Decision::Undecided(reason))),
         }
+    }
+
+    fn decision(&self, filter: &str, decision: Decision) -> Counter {
+        self.decisions.of(&DecisionLabels::of(filter, decision))
     }
 }
 
@@ -105,15 +114,20 @@ impl ClimbMeter {
 
     /// Counts the verdicts on the events of a climb.
     pub(crate) fn decided(&self, climbed: &Climbed) {
-        let count =
-            |verdict: Decision| climbed.decisions.iter().filter(|decision| **decision == verdict).count() as u64;
-        let (first_seen, duplicate) = (count(Decision::FirstSeen), count(Decision::Duplicate));
+        let mut first_seen = 0;
+        let mut duplicate = 0;
+        let mut undecided = [0; Reason::ALL.len()];
+        for decision in &climbed.decisions {
+            match decision {
+                Decision::FirstSeen => first_seen += 1,
+                Decision::Duplicate => duplicate += 1,
+                Decision::Undecided(reason) => undecided[*reason as usize] += 1,
+            }
+        }
         self.first_seen.inc_by(first_seen);
         self.duplicate.inc_by(duplicate);
-        if first_seen + duplicate < climbed.decisions.len() as u64 {
-            for (reason, counter) in Reason::ALL.into_iter().zip(&self.undecided) {
-                counter.inc_by(count(Decision::Undecided(reason)));
-            }
+        for (counter, events) in self.undecided.iter().zip(undecided).filter(|(_, events)| *events > 0) {
+            counter.inc_by(events);
         }
     }
 }

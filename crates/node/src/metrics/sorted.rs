@@ -12,21 +12,21 @@ use prometheus_client::metrics::{MetricType, TypedMetric};
 
 /// Metrics by their labels, in the order of these.
 #[derive(Debug)]
-pub(super) struct Sorted<L, M> {
+pub(crate) struct Sorted<L, M> {
     metrics: Arc<RwLock<BTreeMap<L, M>>>,
     make: fn() -> M,
 }
 
 impl<L, M> Sorted<L, M> {
     /// No metrics yet; `make` makes each.
-    pub(super) fn new(make: fn() -> M) -> Self {
+    pub(crate) fn new(make: fn() -> M) -> Self {
         Self { metrics: Arc::default(), make }
     }
 }
 
 impl<L: Ord + Clone, M: Clone> Sorted<L, M> {
     /// The metric with these labels, from now on in the list.
-    pub(super) fn of(&self, labels: &L) -> M {
+    pub(crate) fn of(&self, labels: &L) -> M {
         let known = self.metrics.read().unwrap_or_else(PoisonError::into_inner).get(labels).cloned();
         known.unwrap_or_else(|| {
             let mut metrics = self.metrics.write().unwrap_or_else(PoisonError::into_inner);
@@ -35,7 +35,7 @@ impl<L: Ord + Clone, M: Clone> Sorted<L, M> {
     }
 
     /// Removes the metrics whose labels are not kept; a caller that still has one counts in vain.
-    pub(super) fn retain(&self, is_kept: impl Fn(&L) -> bool) {
+    pub(crate) fn retain(&self, is_kept: impl Fn(&L) -> bool) {
         self.metrics.write().unwrap_or_else(PoisonError::into_inner).retain(|labels, _| is_kept(labels));
     }
 }
@@ -73,7 +73,7 @@ impl<L: EncodeLabelSet, M: EncodeMetric + TypedMetric> EncodeMetric for Sorted<L
 const FAMILY: &str = "# HELP ";
 
 /// The same metrics, sorted by name.
-pub(super) fn by_name(text: &str) -> String {
+pub(crate) fn by_name(text: &str) -> String {
     let mut families: Vec<&str> = text.split(FAMILY).filter(|family| !family.is_empty()).collect();
     families.sort_unstable_by_key(|family| family.split(' ').next());
     families.iter().flat_map(|family| [FAMILY, family]).collect()

@@ -123,23 +123,23 @@ pub(super) fn given_up(command: Command) -> Option<Command> {
 
 /// About the bytes of a command.
 fn bytes_of(command: &Command) -> u64 {
-    let events = |events: usize| events as u64 * EVENT_BYTES;
-    COMMAND_BYTES
-        + match command {
-            Command::Reply(reply) => events(reply.decisions.len()),
-            Command::Send { message: PeerMessage { body, .. }, .. } => match body {
-                PeerBody::Test(test) => events(test.tickets.len()),
-                PeerBody::ClaimTests(tests) => events(tests.events.len()),
-                PeerBody::Resolved(resolved) => events(resolved.tickets.len()),
-                PeerBody::Set(set) => events(set.stamps.len()),
-                PeerBody::Mirror(_, mirrored) => events(mirrored.decisions.len()),
-                PeerBody::Cells(parts) => parts.runs.iter().map(|run| run.cells.len() as u64).sum(),
-                PeerBody::SetAcks(_) | PeerBody::AskPast | PeerBody::Past(_) => 0,
-                PeerBody::AskCells(_) | PeerBody::HandedOver(_) => 0,
-            },
-            Command::Persist(_) | Command::EarlyDuplicates(_) | Command::Climb(_) => 0,
-            Command::Propose(_) => 0,
-        }
+    let events = match command {
+        Command::Reply(reply) => reply.decisions.len(),
+        Command::Send { message: PeerMessage { body, .. }, .. } => match body {
+            PeerBody::Test(test) => test.tickets.len(),
+            PeerBody::ClaimTests(tests) => tests.events.len(),
+            PeerBody::Resolved(resolved) => resolved.tickets.len(),
+            PeerBody::Set(set) => set.stamps.len(),
+            PeerBody::Mirror(_, mirrored) => mirrored.decisions.len(),
+            PeerBody::Cells(parts) => {
+                return COMMAND_BYTES + parts.runs.iter().map(|run| run.cells.len() as u64).sum::<u64>();
+            }
+            PeerBody::SetAcks(_) | PeerBody::AskPast | PeerBody::Past(_) => 0,
+            PeerBody::AskCells(_) | PeerBody::HandedOver(_) => 0,
+        },
+        Command::Persist(_) | Command::EarlyDuplicates(_) | Command::Climb(_) | Command::Propose(_) => 0,
+    };
+    COMMAND_BYTES + events as u64 * EVENT_BYTES
 }
 
 #[cfg(test)]

@@ -72,7 +72,7 @@ impl Desk {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pending::{Ears, PendingBatch};
+    use crate::pending::{Ears, PendingBatch, PendingHeader};
     use firstseen_routing::{Decision, FilterId, Reason};
 
     #[test]
@@ -80,20 +80,20 @@ mod tests {
         let (ears, mut finished, _found) = Ears::with_room(2);
         let mut desk = Desk::default();
         let mut take = |sequence, deadline_ms| {
-            let place = PendingBatch::places((FilterId(1), sequence), 0, false, &[1], ears.clone(), None)
+            let place = PendingBatch::places(PendingHeader::of(FilterId(1), sequence), &[1], ears.clone(), None)
                 .pop()
                 .expect("one run");
             desk.take(place, MonotonicMs(deadline_ms))
         };
         let (first, _second) = (take(1, 10), take(2, 20));
         desk.reply(first, GroupReply { decisions: vec![Decision::FirstSeen], ..GroupReply::default() });
-        assert_eq!(finished.try_recv().expect("answered").sequence, 1);
+        assert_eq!(finished.try_recv().expect("answered").header.sequence, 1);
         desk.expire(MonotonicMs(20 + GRACE_MS - 1));
         assert!(!desk.is_empty());
         desk.expire(MonotonicMs(20 + GRACE_MS));
         let late = finished.try_recv().expect("its time is over");
         let decisions = &late.replies().next().expect("one run").decisions;
-        assert_eq!((late.sequence, decisions), (2, &vec![Decision::Undecided(Reason::Unknown)]));
+        assert_eq!((late.header.sequence, decisions), (2, &vec![Decision::Undecided(Reason::Unknown)]));
         assert!(desk.is_empty() && desk.next_end_ms().is_none());
         desk.reply(first, GroupReply::default());
     }

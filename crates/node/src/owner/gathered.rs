@@ -23,7 +23,8 @@ impl Gathered {
     pub(super) fn hand_on(
         &mut self,
         kept: &mut GroupJournals,
-        (key, group): (GroupKey, &mut GroupOwner),
+        key: GroupKey,
+        group: &mut GroupOwner,
         commands: &mut Vec<Command>,
     ) {
         if kept.has(key) {
@@ -38,13 +39,14 @@ impl Gathered {
     pub(super) fn hand_on_later(
         &mut self,
         kept: &mut GroupJournals,
-        (key, group): (GroupKey, &mut GroupOwner),
+        key: GroupKey,
+        group: &mut GroupOwner,
         commands: &mut Vec<Command>,
     ) {
         if group.gathers() {
             self.groups.insert(key);
         } else {
-            self.hand_on(kept, (key, group), commands);
+            self.hand_on(kept, key, group, commands);
         }
     }
 

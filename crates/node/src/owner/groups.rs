@@ -9,10 +9,9 @@ use std::sync::Arc;
 
 use firstseen_filter::FILL_SAMPLE_BYTES;
 use firstseen_journal::ScanError;
-use firstseen_routing::Climbed;
 use firstseen_routing::{
-    AskCells, BackupCells, CellParts, Command, Durability, Ending, FilterId, GroupOwner, Incarnation, Lease, Moment,
-    MonotonicMs, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason, Shares, SliceOwner, Submission, refuse,
+    AskCells, BackupCells, CellParts, Climbed, Command, Ending, FilterId, GroupOwner, Incarnation, Lease, Moment,
+    MonotonicMs, NodeId, OwnerLimits, PeerBody, PeerMessage, Reason, Shares, Submission, refuse,
 };
 
 use super::advice::{self, REPAIR};
@@ -21,7 +20,7 @@ use super::kept::GroupJournals;
 use super::{GroupLook, Owners, reading};
 use crate::group_key::GroupKey;
 use crate::keeper::{DiskState, Keeper};
-use crate::links::LinkHandle;
+use crate::link_handle::LinkHandle;
 use crate::view::{GroupFault, View};
 
 /// Bytes of cells that one look reads, unless there are so many slices that each reads its least: nothing else is done
@@ -73,7 +72,7 @@ pub(crate) struct Groups {
 
 impl Groups {
     /// No groups yet, for owner `index` of `owners`.
-    pub(super) fn new((index, owners): (usize, usize), limits: OwnerLimits, keeper: Arc<Keeper>) -> Self {
+    pub(super) fn new(index: usize, owners: usize, limits: OwnerLimits, keeper: Arc<Keeper>) -> Self {
         Self {
             index,
             owners,
@@ -123,7 +122,7 @@ impl Groups {
     ) -> Option<T> {
         let group = self.groups.get_mut(&key)?;
         let done = work(group);
-        self.gathered.hand_on(&mut self.kept, (key, group), commands);
+        self.gathered.hand_on(&mut self.kept, key, group, commands);
         Some(done)
     }
 
@@ -131,7 +130,7 @@ impl Groups {
     fn run_all(&mut self, commands: &mut Vec<Command>, mut work: impl FnMut(&mut GroupOwner)) {
         for (key, group) in &mut self.groups {
             work(group);
-            self.gathered.hand_on(&mut self.kept, (*key, group), commands);
+            self.gathered.hand_on(&mut self.kept, *key, group, commands);
         }
     }
 
@@ -139,7 +138,7 @@ impl Groups {
     fn gather(&mut self, key: GroupKey, commands: &mut Vec<Command>, work: impl FnOnce(&mut GroupOwner)) -> bool {
         let Some(group) = self.groups.get_mut(&key) else { return false };
         work(group);
-        self.gathered.hand_on_later(&mut self.kept, (key, group), commands);
+        self.gathered.hand_on_later(&mut self.kept, key, group, commands);
         true
     }
 
@@ -167,19 +166,19 @@ impl Groups {
         {
             self.run_all(commands, |group| group.begin_anew(me.incarnation, now));
         }
-        let is_mine = |key: &GroupKey| Owners::index_of(self.owners, *key) == self.index;
-        let own: Vec<_> = view.own_groups().filter(is_mine).collect();
+        let own = view.own_groups().filter(|key| Owners::index_of(self.owners, *key) == self.index);
+        let own: BTreeSet<GroupKey> = own.collect();
         self.run_all(commands, |group| group.map_changed(&view.map, now));
-        let is_own = |key: &GroupKey| own.binary_search(key).is_ok();
-        let goes_on = |key: &GroupKey| !is_own(key) && view.map.filters.contains_key(&key.filter);
-        self.leaving = self.groups.keys().copied().filter(goes_on).collect();
-        self.let_go(is_own);
-        self.restored.retain(is_own);
+        let others = self.groups.keys().filter(|key| !own.contains(key));
+        self.leaving = others.filter(|key| view.map.filters.contains_key(&key.filter)).copied().collect();
+        self.let_go(|key| own.contains(key));
+        self.restored.retain(|key| own.contains(key));
         for (GroupKey { filter, group }, owner) in self.groups.iter().filter(|(_, owner)| owner.unbuilt_slices() > 0) {
             let slices = owner.unbuilt_slices();
             tracing::error!(%filter, group, slices, "no memory for slices on their way here: give up their move, or free some");
         }
-        let (mut faults, mut built) = (Vec::new(), Vec::new());
+        let mut faults = Vec::new();
+        let mut built = Vec::new();
         for key in own {
             match self.build(&view, key) {
                 Ok(true) => built.push(key),
@@ -193,8 +192,8 @@ impl Groups {
             tracing::error!(%filter, group, reason, "the node cannot hold its slices of a filter");
         }
         let reason = advice::given_up(view.disk);
-        let of_disk = |key| GroupFault { key, reason: reason.to_owned(), is_of_disk: true };
-        faults.extend(self.kept.given_up().map(of_disk));
+        let given_up = self.kept.given_up();
+        faults.extend(given_up.map(|key| GroupFault { key, reason: reason.to_owned(), is_of_disk: true }));
         // What all groups of the node share, those of other owners too: memory, events in flight, bytes a second.
         let groups = (view.own_groups().count() as u64).max(1);
         let inflight_events = self.limits.inflight_events_max;
@@ -273,34 +272,31 @@ impl Groups {
     /// Takes care of groups that were built now; at the beginning of the process, from the records of an earlier one.
     fn restore(&mut self, view: &View, built: &[GroupKey], faults: &[GroupFault], now: Moment) {
         let Some(me) = view.me else { return };
-        let durability = |key: GroupKey| {
-            view.map.filters.get(&key.filter).map_or(Durability::Memory, |filter| filter.policies.durability)
-        };
-        let keeps_journal = |key: GroupKey| durability(key).keeps_journal();
         let begins = !std::mem::replace(&mut self.has_read, true);
         let mut found = BTreeMap::new();
         if begins {
-            match reading::read(self.kept.keeper(), me.identity, &mut self.groups, keeps_journal, now) {
+            match reading::read(self.kept.keeper(), me.identity, &mut self.groups, |key| view.keeps_journal(key), now) {
                 Ok(read) => found = read,
                 Err(error @ (ScanError::Damage(_) | ScanError::Record { .. })) => {
                     self.damage = Some(format!("{error}: {REPAIR}"));
                 }
                 Err(error) => self.damage = Some(error.to_string()),
             }
-            for GroupFault { key, reason, .. } in faults.iter().filter(|fault| keeps_journal(fault.key)) {
+            for GroupFault { key, reason, .. } in faults.iter().filter(|fault| view.keeps_journal(fault.key)) {
                 self.unbuilt.insert(*key, reason.clone());
                 self.kept.keep_all_of(*key);
             }
         }
-        for key in built.iter().copied().filter(|key| keeps_journal(*key) && self.damage.is_none()) {
+        for key in built.iter().copied().filter(|key| view.keeps_journal(*key) && self.damage.is_none()) {
+            let durability = view.durability(key);
             match (found.get(&key), self.groups.get(&key)) {
                 (Some(Some(found)), _) => {
-                    self.kept.resume(key, durability(key), found.base, found.is_complete);
+                    self.kept.resume(key, durability, found.base, found.is_complete);
                     if found.is_complete {
                         self.restored.insert(key);
                     }
                 }
-                (read, Some(owner)) => self.kept.begin(key, durability(key), owner, read.is_none()),
+                (read, Some(owner)) => self.kept.begin(key, durability, owner, read.is_none()),
                 (_, None) => {}
             }
         }
@@ -312,13 +308,12 @@ impl Groups {
     /// Groups that cannot be served, as their records cannot be read: they are not here.
     fn damaged(&mut self, view: &View, built: &[GroupKey]) -> Vec<GroupFault> {
         let Some(damage) = &self.damage else { return Vec::new() };
-        let keeps_journal = |key: &GroupKey| {
-            view.map.filters.get(&key.filter).is_some_and(|record| record.policies.durability.keeps_journal())
-        };
-        let damaged: Vec<GroupKey> = built.iter().copied().filter(keeps_journal).collect();
-        damaged.iter().for_each(|key| drop(self.groups.remove(key)));
-        let fault = |key| GroupFault { key, reason: damage.clone(), is_of_disk: false };
-        damaged.into_iter().map(fault).collect()
+        let mut faults = Vec::new();
+        for key in built.iter().copied().filter(|key| view.keeps_journal(*key)) {
+            self.groups.remove(&key);
+            faults.push(GroupFault { key, reason: damage.clone(), is_of_disk: false });
+        }
+        faults
     }
 
     /// Takes events up; false where the group is not here.
@@ -397,8 +392,8 @@ impl Groups {
         let Some(record) = self.view.map.filters.get(&filter) else { return false };
         let slices = record.definition.slicing.slices_of(group);
         let copies = slices.flat_map(|slice| record.copies_of(slice));
-        let link = |owner: &SliceOwner| self.view.links.get(&owner.node);
-        (record.has_flights() || !record.copies.is_empty()) && copies.filter_map(link).any(LinkHandle::is_half_full)
+        let mut links = copies.filter_map(|owner| self.view.links.get(&owner.node));
+        (record.has_flights() || !record.copies.is_empty()) && links.any(LinkHandle::is_half_full)
     }
 
     /// Lets time pass.
@@ -429,16 +424,18 @@ impl Groups {
 
     /// The states of the groups of `filter`, or of all.
     pub(super) fn look(&mut self, filter: Option<FilterId>) -> Vec<GroupLook> {
-        let is_asked = |of: &FilterId| filter.is_none_or(|filter| filter == *of);
-        let asked = self.groups.keys().filter(|key| is_asked(&key.filter)).count();
-        let sample_bytes = FILL_SAMPLE_BYTES.min(LOOK_SAMPLE_BYTES / asked.max(1));
-        let groups = self.groups.iter_mut().filter(|(key, _)| is_asked(&key.filter));
-        let look = |(key, owner): (&GroupKey, &mut GroupOwner)| GroupLook {
-            filter: key.filter,
-            group: key.group,
-            state: owner.state(sample_bytes),
+        let asked = match filter {
+            Some(filter) => GroupKey::all_of(filter),
+            None => GroupKey::ALL,
         };
-        groups.map(look).collect()
+        let groups = self.groups.range(asked.clone()).count();
+        let sample_bytes = FILL_SAMPLE_BYTES.min(LOOK_SAMPLE_BYTES / groups.max(1));
+        let looks = self.groups.range_mut(asked).map(|(GroupKey { filter, group }, owner)| GroupLook {
+            filter: *filter,
+            group: *group,
+            state: owner.state(sample_bytes),
+        });
+        looks.collect()
     }
 
     /// The greatest clock of the groups of `filter`; none where none shows one.
@@ -461,9 +458,10 @@ pub(super) const NOT_HERE: Reason = Reason::NotReady;
 
 /// Nodes whose process of the old view is gone.
 pub(super) fn lost_peers(old: &View, new: &View) -> Vec<NodeId> {
-    let is_lost = |(id, node): (&NodeId, &firstseen_routing::NodeRecord)| {
-        let same = new.map.nodes.get(id).is_some_and(|now| now.incarnation == node.incarnation);
-        (!same).then_some(*id)
-    };
-    old.map.nodes.iter().filter_map(is_lost).collect()
+    let lost = old
+        .map
+        .nodes
+        .iter()
+        .filter(|(id, node)| new.map.nodes.get(id).is_none_or(|now| now.incarnation != node.incarnation));
+    lost.map(|(id, _)| *id).collect()
 }

@@ -138,7 +138,8 @@ impl GroupJournals {
     /// Takes the commands of a group: records go to the journal, and `commands` gets those that may leave.
     pub(super) fn pass(&mut self, key: GroupKey, scratch: &mut Vec<Command>, commands: &mut Vec<Command>) {
         let Some(group) = self.groups.get_mut(&key) else { return commands.append(scratch) };
-        let (synced, is_full) = (self.keeper.synced(), self.keeper.is_full());
+        let synced = self.keeper.synced();
+        let is_full = self.keeper.is_full();
         let is_given_up = self.given_up.contains(&key);
         for command in scratch.drain(..) {
             match command {
@@ -224,11 +225,12 @@ impl GroupJournals {
 
     /// Whether the group is to take no more events that are to be persisted.
     pub(super) fn is_held_up(&self, key: GroupKey) -> bool {
-        let is_late = |group: &GroupJournal| match group.durability {
+        let Some(group) = self.groups.get(&key) else { return false };
+        let is_late = match group.durability {
             Durability::Interval { interval_ms } => self.keeper.is_overdue(u64::from(interval_ms) / 2),
             Durability::Durable | Durability::Memory => false,
         };
-        self.groups.get(&key).is_some_and(|group| self.keeper.is_held_up() || is_late(group))
+        is_late || self.keeper.is_held_up()
     }
 
     /// Whether nothing waits for the disk.
@@ -253,16 +255,16 @@ impl GroupJournals {
         let growth_bytes = cells_bytes.saturating_mul(JOURNAL_PARTS).max(least_bytes);
         let growth_bytes = self.checkpoint_after_bytes.unwrap_or(growth_bytes);
         let journal_bytes = self.keeper.journal_bytes();
-        let is_due = |key: GroupKey, group: &GroupJournal| {
-            is_complete(key) != group.is_complete || journal_bytes.saturating_sub(group.begun_bytes) > growth_bytes
-        };
         let under_way = self.groups.iter().find(|(_, group)| group.cursor.is_some());
-        // A group that has become complete comes first, then the one whose last checkpoint is the oldest: so no group
-        // waits until others have none due.
-        let order =
-            |(key, group): &(&GroupKey, &GroupJournal)| (is_complete(**key) == group.is_complete, group.begun_bytes);
-        let due = || self.groups.iter().filter(|(key, group)| is_due(**key, group));
-        let next = under_way.or_else(|| due().min_by_key(order));
+        let next = under_way.or_else(|| {
+            let due = self.groups.iter().filter(|(key, group)| {
+                let growth = journal_bytes.saturating_sub(group.begun_bytes);
+                is_complete(**key) != group.is_complete || growth > growth_bytes
+            });
+            // A group that has become complete comes first, then the one whose last checkpoint is the oldest: so no
+            // group waits until others have none due.
+            due.min_by_key(|(key, group)| (is_complete(**key) == group.is_complete, group.begun_bytes))
+        });
         let Some((key, owner)) = next.and_then(|(key, _)| Some((*key, owners.get(key)?))) else { return };
         let Some(group) = self.groups.get_mut(&key) else { return };
         if group.cursor.is_some() {
@@ -296,7 +298,8 @@ impl GroupJournal {
 
     /// Begins a checkpoint; returns the number of records then.
     fn begin_checkpoint(&mut self, key: GroupKey, owner: &GroupOwner, is_complete: bool, keeper: &Keeper) -> u64 {
-        (self.is_complete, self.begun_bytes) = (is_complete, keeper.journal_bytes());
+        self.is_complete = is_complete;
+        self.begun_bytes = keeper.journal_bytes();
         self.cursor = Some(CheckpointCursor::default());
         let mut taken = 0;
         for (index, record) in owner.checkpoint(is_complete).into_iter().enumerate() {

@@ -47,13 +47,14 @@ impl Progress {
     }
 
     fn lacks_events(&mut self) {
-        (self.lacks_events, self.lacks_events_since_begun) = (true, true);
+        self.lacks_events = true;
+        self.lacks_events_since_begun = true;
     }
 
     /// What was found, when all was read.
     fn found(self) -> Option<WholeCheckpoint> {
-        let is_complete = |found: WholeCheckpoint| found.is_complete && !self.lacks_events;
-        self.last.map(|found| WholeCheckpoint { is_complete: is_complete(found), ..found })
+        let found = self.last?;
+        Some(WholeCheckpoint { is_complete: found.is_complete && !self.lacks_events, ..found })
     }
 }
 

@@ -26,7 +26,6 @@ use crate::group_key::GroupKey;
 use crate::keeper::Keeper;
 use crate::lease::SharedLease;
 use crate::metrics::{BatchMeter, Metrics};
-use crate::uplink;
 use crate::view::View;
 
 /// Groups are told that time has passed at most once in so many milliseconds.
@@ -100,12 +99,23 @@ pub(crate) struct Worker {
     draining: Vec<oneshot::Sender<()>>,
 }
 
+/// Work that is done before what it sets off is sent.
+#[derive(Default)]
+struct Round {
+    /// Pieces of work.
+    done: usize,
+    /// Events of these pieces.
+    events: u64,
+    /// How often the owner has yielded.
+    yields: usize,
+}
+
 impl Worker {
     /// An owner without groups.
     pub(crate) fn new(parts: WorkerParts) -> Self {
         Self {
             synced: parts.surroundings.keeper.watch_synced(),
-            groups: Groups::new((parts.index, parts.owners), parts.limits, parts.surroundings.keeper.clone()),
+            groups: Groups::new(parts.index, parts.owners, parts.limits, parts.surroundings.keeper.clone()),
             inbox: parts.inbox,
             surroundings: parts.surroundings,
             desk: Desk::default(),
@@ -139,17 +149,17 @@ impl Worker {
             if next.is_none() {
                 return;
             }
-            let (mut done, mut events, mut yields) = (0, 0, 0);
+            let mut round = Round::default();
             while let Some(work) = next.take() {
-                events += work.events();
+                round.events += work.events();
                 let rest = Duration::from_millis(self.handle(work));
-                done += 1;
+                round.done += 1;
                 if !rest.is_zero() {
                     self.send_gathered();
                     tokio::time::sleep(rest).await;
                 }
-                if done < WORK_AT_ONCE && events < EVENTS_AT_ONCE_MAX {
-                    next = self.next_work((done, events), &mut yields);
+                if round.done < WORK_AT_ONCE && round.events < EVENTS_AT_ONCE_MAX {
+                    next = self.next_work(&mut round);
                 }
             }
             self.send_gathered();
@@ -160,13 +170,13 @@ impl Worker {
 
     /// Work that has come in meanwhile. Where several pieces with many events came in at once, the node is busy: whoever
     /// else has work on its machine runs before what has gathered is sent, and may bring more.
-    fn next_work(&mut self, (done, events): (usize, u64), yields: &mut usize) -> Option<Work> {
+    fn next_work(&mut self, round: &mut Round) -> Option<Work> {
         let next = self.inbox.next_now();
-        let is_busy = done > 1 && events >= YIELD_EVENTS_MIN;
-        if next.is_some() || !is_busy || *yields == YIELDS_MAX || !self.groups.has_gathered() {
+        let is_busy = round.done > 1 && round.events >= YIELD_EVENTS_MIN;
+        if next.is_some() || !is_busy || round.yields == YIELDS_MAX || !self.groups.has_gathered() {
             return next;
         }
-        *yields += 1;
+        round.yields += 1;
         std::thread::yield_now();
         self.inbox.next_now()
     }
@@ -270,7 +280,8 @@ impl Worker {
             run.refuse(Reason::Overloaded);
             return 0;
         }
-        let (key, records) = (run.key, !run.submission.operation.is_lookup());
+        let key = run.key;
+        let records = !run.submission.operation.is_lookup();
         // A producer that learns of a disk that hangs asks another node.
         let is_here = !self.groups.kept.is_given_up(key);
         if is_here && (self.groups.is_disk_held_up(key, records) || self.groups.is_held_up(key)) {
@@ -367,7 +378,7 @@ impl Worker {
     fn climb(&mut self, climb: Climb) {
         let Err(refused) = self.surroundings.climbs.try_send(climb) else { return };
         let climb = refused.into_inner();
-        let climbed = uplink::undecided(&climb, Reason::Overloaded);
+        let climbed = climb.undecided(Reason::Overloaded);
         let key = GroupKey { filter: climb.from.filter, group: climb.group };
         let now = self.now();
         self.groups.climbed(key, &climbed, now, &mut self.commands);
@@ -376,7 +387,8 @@ impl Worker {
     /// The time for the groups: the shown time of day counts for the lease, and the believed one for all else.
     fn now(&mut self) -> Moment {
         let Surroundings { clock, lease, clocks, .. } = &self.surroundings;
-        let (shown, lease) = (clock.now(), lease.newest());
+        let shown = clock.now();
+        let lease = lease.newest();
         self.groups.set_lease(if lease.holds(shown) { lease } else { Lease::NONE });
         let Reading { moment, doubt } = clocks.time_of_day().read(shown);
         self.groups.set_doubt(doubt);

@@ -9,22 +9,19 @@ use firstseen_routing::rules::Rule;
 use tokio_stream::StreamExt;
 use tonic::transport::server::Connected;
 
-use crate::doors::{NodeHost, own_client};
+use super::{CLIENTS, RedisPlace};
+use crate::doors::NodeHost;
 use crate::edges::{Connection, Incoming};
-use crate::shared::Shared;
 
 /// Serves Redis clients until the node stops.
-pub(super) async fn serve(door: Arc<Door>, host: Arc<NodeHost>, incoming: Incoming, shared: Arc<Shared>) {
-    let stop = shared.departure.door_closed.clone();
-    let Some(client) =
-        stop.run_until_cancelled(own_client::connect(&shared, super::CLIENTS, door.verdict_timeout())).await
-    else {
-        return;
-    };
+pub(super) async fn serve(place: RedisPlace, door: Arc<Door>, host: Arc<NodeHost>, incoming: Incoming) {
+    let RedisPlace { node, clients, doors, stop, .. } = place;
+    let connecting = clients.connect(CLIENTS, door.verdict_timeout());
+    let Some(client) = stop.run_until_cancelled(connecting).await else { return };
     let (_, attendant) = door.attendant(client, true);
-    let _ = shared.open.door.set(door.counts());
+    let _ = doors.redis.set(door.counts());
     let arrivals = incoming.filter_map(move |accepted| accepted.ok().map(|connection| arrival(&host, connection)));
-    let keeps_rule = shared.rules.keep(Rule::DoorConfirmsBeforeStop);
+    let keeps_rule = node.rules.keep(Rule::DoorConfirmsBeforeStop);
     let attendant = if keeps_rule { attendant } else { attendant.without_confirms_at_stop() };
     attendant.serve_arrivals(arrivals, stop).await;
 }

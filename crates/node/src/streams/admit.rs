@@ -12,9 +12,10 @@ use firstseen_wire::WireError;
 use firstseen_wire::batch::{self, BatchHeader, BatchShape, OwnedRun};
 use firstseen_wire::proto::producer::Batch;
 
-use super::rights::StreamRights;
+use super::StreamContext;
+use super::rights::{StreamRights, verb};
+use crate::group_key::GroupKey;
 use crate::quotas::Spent;
-use crate::shared::Shared;
 use crate::view::{FilterView, Me, View};
 
 /// Why all of a batch is refused.
@@ -28,8 +29,7 @@ pub(super) struct Refused {
 
 /// The events of one group.
 pub(super) struct AdmittedRun {
-    pub(super) filter: FilterId,
-    pub(super) group: u32,
+    pub(super) key: GroupKey,
     pub(super) submission: Submission,
 }
 
@@ -52,24 +52,25 @@ pub(super) struct StreamSender {
 
 /// Checks a batch of `sender`; `spare` gives memory for its events.
 pub(super) fn admit(
-    shared: &Shared,
+    context: &StreamContext,
     view: &View,
-    (sender, rights): (StreamSender, &mut StreamRights),
+    sender: StreamSender,
+    rights: &mut StreamRights,
     message: &Batch,
     spare: &mut Vec<Probes>,
 ) -> Result<Admitted, Refused> {
-    if shared.is_draining() {
+    if context.departure.is_draining() {
         return Err(refused(Reason::NotReady, "the node is about to stop"));
     }
     let me = view.me.ok_or_else(|| refused(Reason::NotReady, "the node belongs to no cluster yet"))?;
-    let events_max = shared.config.limits.batch_events_max;
+    let events_max = context.limits.batch_events_max;
     if message.events > events_max {
         let detail = format!("`events` holds {}, at most {events_max} are allowed", message.events);
         return Err(refused(Reason::Invalid, detail));
     }
     let header = batch::decode_header(message).map_err(invalid)?;
     let filter = filter(view, &header)?;
-    let may = rights.must(view, (header.filter, &filter.record), header.operation);
+    let may = rights.must(view, header.filter, &filter.record, verb(header.operation));
     may.map_err(|missing| refused(Reason::Forbidden, missing))?;
     check_epoch(view, filter, &header)?;
     check_level(view, sender, &header)?;
@@ -82,14 +83,13 @@ pub(super) fn admit(
         return Ok(Admitted::At(head));
     }
     check_incarnation(me, &header)?;
-    let now_ms = shared.clock.monotonic_ms();
-    let deadline_max_ms = shared.config.limits.batch_deadline_max_ms;
+    let now_ms = context.clock.monotonic_ms();
+    let deadline_max_ms = context.limits.batch_deadline_max_ms;
     let deadline_in_ms = if header.deadline_in_ms == 0 { deadline_max_ms } else { header.deadline_in_ms };
     let deadline_ms = now_ms.after(u64::from(deadline_in_ms.min(deadline_max_ms)));
     let traceparent: Option<Arc<str>> = (!header.traceparent.is_empty()).then(|| header.traceparent.as_str().into());
-    let submission = |run: OwnedRun| AdmittedRun {
-        filter: header.filter,
-        group: run.group,
+    let admitted = runs.into_iter().map(|run| AdmittedRun {
+        key: GroupKey { filter: header.filter, group: run.group },
         submission: Submission {
             reply_to: 0,
             operation: header.operation,
@@ -104,8 +104,8 @@ pub(super) fn admit(
             again: header.again,
             traceparent: traceparent.clone(),
         },
-    };
-    Ok(Admitted::Here(runs.into_iter().map(submission).collect()))
+    });
+    Ok(Admitted::Here(admitted.collect()))
 }
 
 /// A quota is spent: nothing was set.
@@ -145,7 +145,8 @@ fn filter<'view>(view: &'view View, header: &BatchHeader) -> Result<&'view Filte
 /// The batch was made by the epoch of the filter that is on here.
 fn check_epoch(view: &View, filter: &FilterView, header: &BatchHeader) -> Result<(), Refused> {
     let version = view.map.version;
-    let (theirs, ours) = (header.epoch, filter.record.epoch);
+    let theirs = header.epoch;
+    let ours = filter.record.epoch;
     match theirs.cmp(&ours) {
         std::cmp::Ordering::Equal => Ok(()),
         std::cmp::Ordering::Less => Err(refused(
@@ -166,13 +167,18 @@ fn check_level(view: &View, sender: StreamSender, header: &BatchHeader) -> Resul
         let detail = "only a node hands on events of another level of a tree: leave `from_filter` out";
         return Err(refused(Reason::Invalid, detail));
     }
-    let root = |filter: FilterId| Some(view.map.filters.get(&filter)?.branch.as_ref()?.root);
-    if root(from.filter).is_some_and(|of| root(header.filter) == Some(of)) {
+    let root = root_of(view, from.filter);
+    if root.is_some() && root == root_of(view, header.filter) {
         Ok(())
     } else {
         let detail = format!("filter {} is not known here as a level of filter {}'s tree", from.filter, header.filter);
         Err(refused(Reason::NotReady, detail))
     }
+}
+
+/// The root of the tree of which a filter is a level.
+fn root_of(view: &View, filter: FilterId) -> Option<FilterId> {
+    Some(view.map.filters.get(&filter)?.branch.as_ref()?.root)
 }
 
 /// Events that the filter before may have are not taken for new.

@@ -17,10 +17,10 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Status, Streaming};
 
+use super::StreamContext;
 use super::rights::verb;
 use crate::budget::Charge;
 use crate::guest::Guest;
-use crate::shared::Shared;
 
 /// A batch on its way.
 pub(super) struct Forward {
@@ -33,7 +33,7 @@ pub(super) struct Forward {
 
 /// The relay to one process, for one producer.
 pub(super) struct Relay {
-    pub(super) shared: Arc<Shared>,
+    pub(super) context: Arc<StreamContext>,
     /// Whose batches these are.
     pub(super) guest: Arc<Guest>,
     pub(super) target: NodeId,
@@ -68,7 +68,8 @@ impl Relay {
                     }
                 }
                 Err(status) => {
-                    let (target, name) = (self.target, &self.node.name);
+                    let target = self.target;
+                    let name = &self.node.name;
                     tracing::debug!(%target, name, %status, "the owner of slices cannot be reached");
                     self.refuse(first, &status).await;
                     while let Ok(waiting) = self.queue.try_recv() {
@@ -80,16 +81,15 @@ impl Relay {
     }
 
     async fn open(&self) -> Result<Proxy, Status> {
-        let late = |_| Status::unavailable("it did not answer in time");
-        tokio::time::timeout(CONNECT_TIMEOUT, self.greet()).await.map_err(late)?
+        let greeted = tokio::time::timeout(CONNECT_TIMEOUT, self.greet()).await;
+        greeted.unwrap_or_else(|_| Err(Status::unavailable("it did not answer in time")))
     }
 
     async fn greet(&self) -> Result<Proxy, Status> {
-        let channel = self.shared.connector.channel(&self.node.address, Some(&self.node.name));
+        let channel = self.context.connector.channel(&self.node.address, Some(&self.node.name));
         let channel = channel.map_err(|error| Status::unavailable(error.to_string()))?;
-        let (requests, outbound) = mpsc::channel(self.shared.config.limits.inflight_batches_max as usize + 1);
-        let closed = |_| Status::unavailable("the connection is closed");
-        requests.send(hello::hello(self.producer)).await.map_err(closed)?;
+        let (requests, outbound) = mpsc::channel(self.context.limits.inflight_batches_max as usize + 1);
+        send(&requests, hello::hello(self.producer)).await?;
         let mut replies = net::producer_client(channel).observe(ReceiverStream::new(outbound)).await?.into_inner();
         let welcome = replies.message().await?.ok_or_else(|| Status::unavailable("the owner has ended the stream"))?;
         let credit = hello::accept_welcome(&welcome).map_err(|error| Status::internal(error.to_string()))?;
@@ -104,7 +104,7 @@ impl Relay {
         loop {
             if let Some(forward) = next.take() {
                 if let Err(missing) = self.may_still(&forward.batch) {
-                    let (sequence, events) = (forward.batch.sequence, forward.batch.events);
+                    let Batch { sequence, events, .. } = forward.batch;
                     self.reply(sequence, events, Reason::Forbidden, &missing).await;
                 } else {
                     self.send(&proxy.requests, forward, sent).await?;
@@ -141,21 +141,19 @@ impl Relay {
         sent: &mut Sent,
     ) -> Result<(), Status> {
         let Forward { mut batch, charge, since_ms } = forward;
-        let waited_ms = self.shared.clock.monotonic_ms().since(since_ms);
+        let waited_ms = self.context.clock.monotonic_ms().since(since_ms);
         if batch.deadline_ms > 0 {
             batch.deadline_ms = batch.deadline_ms.saturating_sub(u32::try_from(waited_ms).unwrap_or(u32::MAX)).max(1);
         }
         sent.entry(batch.sequence).or_default().push((batch.events, charge));
-        let closed = |_| Status::unavailable("the connection is closed");
-        let request = ObserveRequest { message: Some(observe_request::Message::Batch(batch)) };
-        requests.send(request).await.map_err(closed)
+        send(requests, ObserveRequest { message: Some(observe_request::Message::Batch(batch)) }).await
     }
 
     /// A batch may have waited for the connection: meanwhile a right may have been taken away, and the owner sees this node's
     /// certificate alone.
     fn may_still(&self, message: &Batch) -> Result<(), String> {
         let header = batch::decode_header(message).map_err(|error| error.to_string())?;
-        let view = self.shared.view();
+        let view = self.context.views.newest();
         let Some(filter) = view.map.filters.get(&header.filter) else { return Ok(()) };
         self.guest.may(&view.map, verb(header.operation), filter)
     }
@@ -177,9 +175,13 @@ impl Relay {
     }
 
     async fn reply(&self, sequence: u64, events: u32, reason: Reason, detail: &str) {
-        let map_version = self.shared.view().map.version;
+        let map_version = self.context.views.newest().map.version;
         let _ = self.replies.send(reply::refusal(sequence, events, reason, detail, map_version)).await;
     }
+}
+
+async fn send(requests: &mpsc::Sender<ObserveRequest>, request: ObserveRequest) -> Result<(), Status> {
+    requests.send(request).await.map_err(|_| Status::unavailable("the connection is closed"))
 }
 
 /// Takes one batch of this sequence off the list; returns whether there was one.

@@ -9,16 +9,16 @@ use firstseen_routing::{Incarnation, NodeId, Reason};
 use firstseen_wire::proto::producer::{Batch, BatchReply};
 use tokio::sync::mpsc;
 
+use super::StreamContext;
 use super::admit::{Refused, refused};
 use super::relay::{Forward, Relay};
 use crate::budget::Charge;
 use crate::guest::Guest;
-use crate::shared::Shared;
 use crate::view::View;
 
 /// The relays of one stream.
 pub(super) struct Relays {
-    shared: Arc<Shared>,
+    context: Arc<StreamContext>,
     guest: Arc<Guest>,
     replies: mpsc::Sender<BatchReply>,
     relays: BTreeMap<NodeId, (Incarnation, mpsc::Sender<Forward>)>,
@@ -26,8 +26,8 @@ pub(super) struct Relays {
 
 impl Relays {
     /// No relays yet; their replies go to `replies`, which has room for the credit of the stream.
-    pub(super) fn new(shared: Arc<Shared>, guest: Arc<Guest>, replies: mpsc::Sender<BatchReply>) -> Self {
-        Self { shared, guest, replies, relays: BTreeMap::new() }
+    pub(super) fn new(context: Arc<StreamContext>, guest: Arc<Guest>, replies: mpsc::Sender<BatchReply>) -> Self {
+        Self { context, guest, replies, relays: BTreeMap::new() }
     }
 
     /// Forwards a batch to `node`.
@@ -48,9 +48,9 @@ impl Relays {
         }
         let is_current = self.relays.get(&node).is_some_and(|(incarnation, _)| *incarnation == record.incarnation);
         if !is_current {
-            let (forward, queue) = mpsc::channel(self.shared.config.limits.inflight_batches_max as usize);
+            let (forward, queue) = mpsc::channel(self.context.limits.inflight_batches_max as usize);
             let relay = Relay {
-                shared: self.shared.clone(),
+                context: self.context.clone(),
                 guest: self.guest.clone(),
                 target: node,
                 node: record.clone(),
@@ -61,7 +61,7 @@ impl Relays {
             tokio::spawn(relay.run());
             self.relays.insert(node, (record.incarnation, forward));
         }
-        let forward = Forward { batch, charge, since_ms: self.shared.clock.monotonic_ms() };
+        let forward = Forward { batch, charge, since_ms: self.context.clock.monotonic_ms() };
         let (_, queue) = self.relays.get(&node).ok_or_else(unreachable)?;
         queue.try_send(forward).map_err(|_| unreachable())
     }

@@ -77,8 +77,11 @@ impl StreamRights {
         }
         self.version = view.map.version;
         let quota = self.guest.quota(&view.map).map(|(name, quota)| (quota, quotas.of(name, now_ms)));
-        let same = |(_, usage): &(Quota, Arc<Usage>)| quota.as_ref().is_some_and(|(_, new)| Arc::ptr_eq(usage, new));
-        if !self.quota.as_ref().is_some_and(same) {
+        let is_same = match (&self.quota, &quota) {
+            (Some((_, former)), Some((_, new))) => Arc::ptr_eq(former, new),
+            _ => false,
+        };
+        if !is_same {
             self.give_all_back();
         }
         self.quota = quota;
@@ -92,7 +95,7 @@ impl StreamRights {
     }
 
     /// The right that is missing, for who must not learn the filter's name.
-    fn hidden(&self, (id, verb): (FilterId, FilterVerb)) -> String {
+    fn hidden(&self, id: FilterId, verb: FilterVerb) -> String {
         format!("`{}` has no right to {verb} filter number {id}", self.guest.caller().name())
     }
 
@@ -100,17 +103,18 @@ impl StreamRights {
     pub(super) fn must(
         &mut self,
         view: &View,
-        (id, filter): (FilterId, &FilterRecord),
-        operation: Operation,
+        id: FilterId,
+        filter: &FilterRecord,
+        verb: FilterVerb,
     ) -> Result<(), String> {
-        let wanted = (id, verb(operation));
+        let wanted = (id, verb);
         if self.allowed.len() >= REMEMBERED_MAX {
             self.allowed.clear();
         }
         if self.allowed.contains(&wanted) {
             return Ok(());
         }
-        match self.guest.may(&view.map, wanted.1, filter) {
+        match self.guest.may(&view.map, verb, filter) {
             Ok(()) => {
                 self.allowed.push(wanted);
                 if !self.known.contains(&id) && self.known.len() < REMEMBERED_MAX {
@@ -125,7 +129,7 @@ impl StreamRights {
                 }
                 let may_know =
                     self.known.contains(&id) || self.guest.may(&view.map, FilterVerb::Describe, filter).is_ok();
-                return Err(if may_know { missing } else { self.hidden(wanted) });
+                return Err(if may_know { missing } else { self.hidden(id, verb) });
             }
         }
         Ok(())

@@ -22,17 +22,16 @@ use tokio::sync::mpsc;
 use tokio_stream::{Stream, StreamExt};
 use tonic::Status;
 
-use super::admit::{self, Admitted, Refused, StreamSender};
+use super::StreamContext;
+use super::admit::{self, Admitted, AdmittedRun, Refused, StreamSender, refused};
 use super::relays::Relays;
 use super::rights::StreamRights;
 use super::seen;
 use crate::budget::Charge;
-use crate::group_key::GroupKey;
 use crate::guest::Guest;
 use crate::metrics::BatchMeter;
 use crate::owner::Run;
-use crate::pending::{EarlyInBatch, Ears, PendingBatch};
-use crate::shared::Shared;
+use crate::pending::{EarlyInBatch, Ears, PendingBatch, PendingHeader};
 use crate::shares::Party;
 use crate::view::View;
 
@@ -52,7 +51,7 @@ impl<S: Stream<Item = Result<ObserveRequest, Status>> + Send + Unpin> Requests f
 
 /// One Observe stream.
 pub(super) struct Session {
-    shared: Arc<Shared>,
+    context: Arc<StreamContext>,
     /// The party that is charged for its batches.
     party: Party,
     replies: mpsc::Sender<Result<ObserveReply, Status>>,
@@ -72,18 +71,18 @@ pub(super) struct Session {
 impl Session {
     /// A stream of `guest` whose replies go to `replies`, which has room for the credit and two more.
     pub(super) fn new(
-        shared: Arc<Shared>,
+        context: Arc<StreamContext>,
         party: Party,
         guest: Arc<Guest>,
         replies: mpsc::Sender<Result<ObserveReply, Status>>,
     ) -> Self {
-        let credits = shared.config.limits.inflight_batches_max as usize;
+        let credits = context.limits.inflight_batches_max as usize;
         let (ears, finished, early) = Ears::with_room(credits);
         let (relay, relayed) = mpsc::channel(credits);
-        let relays = Relays::new(shared.clone(), guest.clone(), relay);
-        let rules = shared.rules;
+        let relays = Relays::new(context.clone(), guest.clone(), relay);
+        let rules = context.rules;
         Self {
-            shared,
+            context,
             party,
             replies,
             finished,
@@ -105,8 +104,8 @@ impl Session {
         let Ok(last_word) = self.replies.clone().reserve_owned().await else { return };
         let end = self.serve(requests).await;
         // This stands behind the last of the producer's events in each queue.
-        self.shared.owners.end_producer(self.sender.producer);
-        self.shared.open.batches.fetch_sub(u64::from(self.unanswered), Ordering::Relaxed);
+        self.context.owners.end_producer(self.sender.producer);
+        self.context.open.batches.fetch_sub(u64::from(self.unanswered), Ordering::Relaxed);
         if let Some(status) = end {
             tracing::debug!(code = ?status.code(), message = status.message(), "a producer's stream is ended");
             last_word.send(Err(status));
@@ -117,8 +116,10 @@ impl Session {
         if let Err(status) = self.greet(&mut requests).await {
             return Some(status);
         }
-        let (stopping, replies) = (self.shared.departure.stopping.clone(), self.replies.clone());
-        let (mut stopped, mut closed) = (pin!(stopping.cancelled()), pin!(replies.closed()));
+        let stopping = self.context.departure.stopping.clone();
+        let replies = self.replies.clone();
+        let mut stopped = pin!(stopping.cancelled());
+        let mut closed = pin!(replies.closed());
         let mut more = true;
         loop {
             // Answers before requests: their number is bounded by the credit, so requests come to their turn.
@@ -155,18 +156,19 @@ impl Session {
 
     /// The producer says hello, and is welcomed.
     async fn greet(&mut self, requests: &mut impl Requests) -> Result<(), Status> {
-        let missing = || ErrorKind::Invalid.status("the first message of a stream must be its hello");
-        let stopping = self.shared.departure.stopping.clone();
+        let stopping = self.context.departure.stopping.clone();
         let hello = tokio::time::timeout(HELLO_TIMEOUT, requests.next());
-        let first =
-            stopping.run_until_cancelled(hello).await.ok_or_else(missing)?.map_err(|_| missing())?.transpose()?;
-        self.sender.producer = hello::accept_hello(&first.ok_or_else(missing)?).map_err(|error| match error {
+        let first = stopping.run_until_cancelled(hello).await.and_then(|in_time| in_time.unwrap_or(None));
+        let Some(first) = first.transpose()? else {
+            return Err(ErrorKind::Invalid.status("the first message of a stream must be its hello"));
+        };
+        self.sender.producer = hello::accept_hello(&first).map_err(|error| match error {
             WireError::Version { .. } => ErrorKind::NotNow.status(error),
             other => ErrorKind::Invalid.status(other),
         })?;
-        let view = self.shared.view();
+        let view = self.context.views.newest();
         let me = view.me.ok_or_else(|| ErrorKind::Unavailable.status("this node belongs to no cluster yet"))?;
-        let limits = &self.shared.config.limits;
+        let limits = &self.context.limits;
         self.put(hello::welcome(&Credit {
             node: me.identity.node,
             incarnation: me.incarnation,
@@ -184,13 +186,13 @@ impl Session {
     }
 
     fn batch(&mut self, batch: Batch) -> Result<(), Status> {
-        let credits = self.shared.config.limits.inflight_batches_max;
+        let credits = self.context.limits.inflight_batches_max;
         if self.unanswered >= credits {
             let text = format!("{credits} batches are unanswered, and that is all the credit of this stream");
             return Err(ErrorKind::Overloaded.status(text));
         }
         self.unanswered += 1;
-        self.shared.open.batches.fetch_add(1, Ordering::Relaxed);
+        self.context.open.batches.fetch_add(1, Ordering::Relaxed);
         let span = tracing::debug_span!(
             "batch",
             filter = batch.filter_id,
@@ -199,37 +201,52 @@ impl Session {
             traceparent = batch.traceparent
         );
         let _entered = span.enter();
-        let view = self.shared.view();
-        let (of, filter, wants_seen) =
-            ((batch.sequence, batch.events), FilterId(batch.filter_id), batch.from_filter > 0);
-        match self.meter(&view, filter) {
+        let view = self.context.views.newest();
+        match self.meter(&view, FilterId(batch.filter_id)) {
             Some(meter) => meter.received(&batch),
-            None => self.shared.metrics.stray_batch(&batch),
+            None => self.context.metrics.stray_batch(&batch),
         }
-        let Some(charge) = self.shared.budget.charge(self.party, self.bytes_of(&batch)) else {
+        let sequence = batch.sequence;
+        let events = batch.events;
+        match self.take_up(&view, batch) {
+            Ok(()) => Ok(()),
+            Err(refused) => self.refuse(&view, sequence, events, refused),
+        }
+    }
+
+    /// Charges for a batch, and hands it to the owners of its groups here, or to the node that has its slices.
+    fn take_up(&mut self, view: &View, batch: Batch) -> Result<(), Refused> {
+        let Some(charge) = self.context.budget.charge(self.party, self.bytes_of(&batch)) else {
             let detail = "the node has as much under way as inflight_bytes_max allows";
-            return self.refuse(&view, of, admit::refused(Reason::Overloaded, detail));
+            return Err(refused(Reason::Overloaded, detail));
         };
-        let now_ms = self.shared.clock.monotonic_ms();
-        let events = batch.events.min(self.shared.config.limits.batch_events_max);
-        if let Err(spent) = self.rights.take(&self.shared.open.quotas, &view, events, now_ms) {
-            return self.refuse(&view, of, admit::spent(spent));
-        }
-        let done = match admit::admit(&self.shared, &view, (self.sender, &mut self.rights), &batch, &mut self.spare) {
-            Ok(Admitted::Here(runs)) => {
-                self.submit((filter, of.0), wants_seen, runs, charge);
-                Ok(())
-            }
-            Ok(Admitted::At(node)) => {
-                let sent = self.relays.send(&view, node, self.sender.producer, batch, charge);
-                sent.inspect(|()| self.shared.metrics.relayed())
-            }
-            Err(refused) => Err(refused),
-        };
-        done.or_else(|refused| {
+        let now_ms = self.context.clock.monotonic_ms();
+        let events = batch.events.min(self.context.limits.batch_events_max);
+        self.rights.take(&self.context.quotas, view, events, now_ms).map_err(admit::spent)?;
+        let done = self.admit(view, batch, charge);
+        if done.is_err() {
             self.rights.answered();
-            self.refuse(&view, of, refused)
-        })
+        }
+        done
+    }
+
+    fn admit(&mut self, view: &View, batch: Batch, charge: Charge) -> Result<(), Refused> {
+        match admit::admit(&self.context, view, self.sender, &mut self.rights, &batch, &mut self.spare)? {
+            Admitted::Here(runs) => {
+                let header = PendingHeader {
+                    filter: FilterId(batch.filter_id),
+                    sequence: batch.sequence,
+                    admitted_us: self.context.clock.monotonic_us(),
+                    wants_seen: batch.from_filter > 0,
+                };
+                self.submit(header, runs, charge);
+            }
+            Admitted::At(node) => {
+                self.relays.send(view, node, self.sender.producer, batch, charge)?;
+                self.context.metrics.relayed();
+            }
+        }
+        Ok(())
     }
 
     /// The meter of a filter; none for a filter that does not exist, so that producers cannot make up names.
@@ -237,7 +254,7 @@ impl Session {
         let index = match self.meters.iter().position(|(known, _)| *known == filter) {
             Some(index) => index,
             None => {
-                let meter = self.shared.metrics.meter(&view.map.filters.get(&filter)?.name);
+                let meter = self.context.metrics.meter(&view.map.filters.get(&filter)?.name);
                 self.meters.push((filter, meter));
                 self.meters.len() - 1
             }
@@ -247,18 +264,16 @@ impl Session {
 
     /// Bytes that a batch takes until it is answered: those of the message, and of what is made of it.
     fn bytes_of(&self, batch: &Batch) -> u64 {
-        let events = batch.events.min(self.shared.config.limits.batch_events_max);
+        let events = batch.events.min(self.context.limits.batch_events_max);
         batch.encoded_len() as u64 + u64::from(events) * EVENT_BYTES
     }
 
-    fn submit(&mut self, name: (FilterId, u64), wants_seen: bool, runs: Vec<admit::AdmittedRun>, charge: Charge) {
-        let admitted_us = self.shared.clock.monotonic_us();
-        let admitted_ms = self.shared.clock.monotonic_ms();
+    fn submit(&mut self, header: PendingHeader, runs: Vec<AdmittedRun>, charge: Charge) {
+        let admitted_ms = self.context.clock.monotonic_ms();
         let events: Vec<usize> = runs.iter().map(|run| run.submission.probes.len()).collect();
-        let places = PendingBatch::places(name, admitted_us, wants_seen, &events, self.ears.clone(), Some(charge));
-        for (run, place) in runs.into_iter().zip(places) {
-            let key = GroupKey { filter: run.filter, group: run.group };
-            self.shared.owners.of(key).offer(Run { key, submission: run.submission, admitted_ms, place });
+        let places = PendingBatch::places(header, &events, self.ears.clone(), Some(charge));
+        for (AdmittedRun { key, submission }, place) in runs.into_iter().zip(places) {
+            self.context.owners.of(key).offer(Run { key, submission, admitted_ms, place });
         }
     }
 
@@ -277,15 +292,15 @@ impl Session {
         while let Ok(early) = self.early.try_recv() {
             self.send_early(&early)?;
         }
-        let elapsed_us = self.shared.clock.monotonic_us().saturating_sub(batch.admitted_us);
+        let elapsed_us = self.context.clock.monotonic_us().saturating_sub(batch.header.admitted_us);
         let answers = self.answers(&batch);
-        if let Some((_, meter)) = self.meters.iter().find(|(filter, _)| *filter == batch.filter) {
+        if let Some((_, meter)) = self.meters.iter().find(|(filter, _)| *filter == batch.header.filter) {
             meter.answered(elapsed_us);
             if answers.degraded {
                 meter.degraded(answers.decisions.len());
             }
         }
-        let message = reply::encode(batch.sequence, &answers);
+        let message = reply::encode(batch.header.sequence, &answers);
         // Another run's owner may still be about to let go of the batch; then its buffers are not used again.
         if let Ok(batch) = Arc::try_unwrap(batch) {
             let room = SPARE_PROBES_MAX.saturating_sub(self.spare.len());
@@ -295,7 +310,7 @@ impl Session {
     }
 
     fn answers(&self, batch: &PendingBatch) -> Answers {
-        let mut answers = Answers { map_version: self.shared.view().map.version, ..Answers::default() };
+        let mut answers = Answers { map_version: self.context.views.newest().map.version, ..Answers::default() };
         for reply in batch.replies() {
             if !reply.estimates.is_empty() {
                 // Earlier runs without frequencies were refused.
@@ -303,7 +318,7 @@ impl Session {
                 answers.estimates.extend_from_slice(&reply.estimates);
             }
             answers.decisions.extend_from_slice(&reply.decisions);
-            seen::note(&mut answers, reply, batch.wants_seen);
+            seen::note(&mut answers, reply, batch.header.wants_seen);
             if !reply.holds.is_empty() {
                 let earlier = answers.decisions.len() - reply.decisions.len();
                 answers.holds.resize(earlier, Hold::None);
@@ -319,35 +334,35 @@ impl Session {
         if !answers.holds.is_empty() {
             answers.holds.resize(answers.decisions.len(), Hold::None);
         }
-        if batch.wants_seen {
+        if batch.header.wants_seen {
             answers.seen.resize(answers.decisions.len(), Seen::default());
         }
         answers
     }
 
-    fn refuse(&mut self, view: &View, of: (u64, u32), refused: Refused) -> Result<(), Status> {
-        let (sequence, events) = of;
+    fn refuse(&mut self, view: &View, sequence: u64, events: u32, refused: Refused) -> Result<(), Status> {
         let Refused { reason, detail, retry_after_ms } = refused;
         tracing::debug!(sequence, ?reason, detail, "a batch is refused");
-        self.shared.metrics.refused(reason);
+        self.context.metrics.refused(reason);
         let refusal = reply::refusal(sequence, events, reason, &detail, view.map.version);
         self.send_reply(BatchReply { retry_after_ms, ..refusal })
     }
 
     fn send_reply(&mut self, reply: BatchReply) -> Result<(), Status> {
         self.unanswered = self.unanswered.saturating_sub(1);
-        self.shared.open.batches.fetch_sub(1, Ordering::Relaxed);
-        self.shared.metrics.reply(&reply);
+        self.context.open.batches.fetch_sub(1, Ordering::Relaxed);
+        self.context.metrics.reply(&reply);
         self.put(ObserveReply { message: Some(observe_reply::Message::Reply(reply)) })
     }
 
     /// The queue has room for all of the credit: a producer that fills it has sent more than it took answers for.
     fn put(&mut self, reply: ObserveReply) -> Result<(), Status> {
-        let full =
-            || ErrorKind::Overloaded.status("the stream's replies are not read: read them, and send within the credit");
         match self.replies.try_send(Ok(reply)) {
             Ok(()) => Ok(()),
-            Err(mpsc::error::TrySendError::Full(_)) => Err(full()),
+            Err(mpsc::error::TrySendError::Full(_)) => {
+                let full = "the stream's replies are not read: read them, and send within the credit";
+                Err(ErrorKind::Overloaded.status(full))
+            }
             Err(mpsc::error::TrySendError::Closed(_)) => Err(ErrorKind::Unavailable.status("the stream is closed")),
         }
     }

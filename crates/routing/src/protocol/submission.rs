@@ -275,6 +275,14 @@ pub struct Climb {
     pub traceparent: Option<Arc<str>>,
 }
 
+impl Climb {
+    /// The answer to a climb that was not made, for this reason.
+    pub fn undecided(&self, reason: Reason) -> Climbed {
+        let decisions = vec![Decision::Undecided(reason); self.probes.len()];
+        Climbed { number: self.number, decisions, ..Climbed::default() }
+    }
+}
+
 /// The answer of another level to a [`Climb`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Climbed {

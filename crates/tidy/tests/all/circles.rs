@@ -12,7 +12,7 @@ use firstseen_tidy::modules::{Arrow, arrows};
 use firstseen_tidy::{Source, sources};
 
 /// Modules that import each other still, from the top folder, and why. Whoever mends one takes it from this list.
-const KNOWN: [(&str, &[&str], &str); 4] = [
+const KNOWN: [(&str, &[&str], &str); 3] = [
     (
         "crates/client/src",
         &["client", "courier", "dock", "filter", "intake", "line", "options", "piece", "stream", "watch"],
@@ -40,11 +40,6 @@ const KNOWN: [(&str, &[&str], &str); 4] = [
         "crates/meta/src",
         &["announce", "confirm", "meta", "raising", "sender", "service"],
         "the member starts its tasks, which go on by asking the member",
-    ),
-    (
-        "crates/node/src",
-        &["clocks", "lease", "links", "metrics", "owner", "shared", "uplink", "view"],
-        "what a node's services share has the owners, the links and the metrics, each of which is given all of it",
     ),
 ];
 

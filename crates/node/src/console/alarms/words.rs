@@ -4,8 +4,8 @@
 
 /// A name as one word of a shell's line.
 pub(super) fn word(name: &str) -> String {
-    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "._-@:/[],".contains(letter);
-    if !name.is_empty() && !name.starts_with('-') && name.chars().all(is_plain) && !name.contains('[') {
+    let is_plain = name.chars().all(|letter| letter.is_ascii_alphanumeric() || "._-@:/],".contains(letter));
+    if is_plain && !name.is_empty() && !name.starts_with('-') {
         return name.to_owned();
     }
     // A flag's value that begins with a hyphen, or a line break, is quoted too.
@@ -22,7 +22,8 @@ pub(super) fn duration(seconds: u64) -> String {
 /// `1.5 GiB`.
 pub(super) fn bytes(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    let (mut value, mut unit) = (bytes as f64, 0);
+    let mut value = bytes as f64;
+    let mut unit = 0;
     while value >= 1024.0 && unit + 1 < units.len() {
         (value, unit) = (value / 1024.0, unit + 1);
     }

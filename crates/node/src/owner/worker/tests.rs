@@ -17,9 +17,9 @@ use crate::clock::SystemClock;
 use crate::clocks::Clocks;
 use crate::group_key::GroupKey;
 use crate::lease::SharedLease;
-use crate::links::{LinkHandle, Queued};
+use crate::link_handle::{LinkHandle, Queued};
 use crate::owner::{OwnerQueue, queue};
-use crate::pending::{Ears, PendingBatch};
+use crate::pending::{Ears, PendingBatch, PendingHeader};
 use crate::sample_map::{self, FILTER};
 use crate::view::Me;
 
@@ -94,7 +94,7 @@ impl Running {
             });
         self.sequence += 1;
         let (ears, finished, _) = Ears::with_room(1);
-        let place = PendingBatch::places((FILTER, self.sequence), 0, false, &[1], ears, None).remove(0);
+        let place = PendingBatch::places(PendingHeader::of(FILTER, self.sequence), &[1], ears, None).remove(0);
         let submission = Submission {
             fences: Vec::new(),
             reply_to: 0,

@@ -2,13 +2,13 @@
 //!
 //! Promises: none where the node has no door. Must not know: what commands do.
 
+use firstseen_door::DoorCounts;
+
 use super::gathering::Gathering;
 use super::{show_counter, show_gauge};
-use crate::shared::Shared;
 
 /// Shows what has happened at the door.
-pub(super) fn show(now: &mut Gathering, shared: &Shared) {
-    let Some(door) = shared.open.door.get() else { return };
+pub(super) fn show(now: &mut Gathering, door: &DoorCounts) {
     for count in door.commands() {
         let help = "Commands of Redis clients that were understood";
         now.of("command", count.command).count("redis_commands", help).inc_by(count.count);

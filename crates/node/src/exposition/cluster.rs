@@ -4,7 +4,7 @@
 //! them, also one that has no slice of the filter. Must not know: what owners count.
 
 use firstseen_filter::Window;
-use firstseen_routing::{ClusterMap, FilterRecord, SliceOwner};
+use firstseen_routing::{Closed, ClusterMap, FilterRecord, SliceOwner};
 
 use super::gathering::{Gathering, Series};
 use super::{gauge_value, show_gauge};
@@ -18,8 +18,7 @@ pub(super) fn show(now: &mut Gathering, map: &ClusterMap) {
         let help = "1 where the map says that the node is down";
         now.of("node", record.name.as_str()).gauge("node_down", help).set(i64::from(record.is_down));
     }
-    let filters = || map.filters.values();
-    let closed = || filters().filter_map(|record| record.line.closed.as_ref());
+    let closed: Vec<&Closed> = map.filters.values().filter_map(|record| record.line.closed.as_ref()).collect();
     let totals = [
         ("cluster_nodes", "Nodes of the cluster", map.nodes.len()),
         ("cluster_filters", "Filters of the cluster; levels of trees count each", map.filters.len()),
@@ -27,13 +26,13 @@ pub(super) fn show(now: &mut Gathering, map: &ClusterMap) {
         (
             "moves_under_way",
             "Copies of slices that are to go to other nodes",
-            filters().flat_map(FilterRecord::moves).count(),
+            map.filters.values().flat_map(FilterRecord::moves).count(),
         ),
-        ("alterations_under_way", "Filters that another follows, and that are still asked", closed().count()),
+        ("alterations_under_way", "Filters that another follows, and that are still asked", closed.len()),
         (
             "alterations_waiting",
             "Of these, filters of which a node has not said that its events in flight have ended: new events wait",
-            closed().filter(|closed| !closed.has_ended()).count(),
+            closed.iter().filter(|closed| !closed.has_ended()).count(),
         ),
     ];
     for (name, help, value) in totals {
@@ -41,13 +40,12 @@ pub(super) fn show(now: &mut Gathering, map: &ClusterMap) {
     }
     let help =
         "Copies of slices by what the map says of them; `incomplete`: no copy has all, and what it lacks is lost";
-    for record in filters() {
+    for record in map.filters.values() {
         let mut filter = now.of("filter", record.name.as_str());
         show_definition(&mut filter, record);
         for state in STATES {
-            let has_state = |(slice, owner): &(u32, &SliceOwner)| state_of(map, record, *slice, owner) == state;
-            let count = record.all_copies().filter(has_state).count() as u64;
-            filter.and("state", state).gauge("filter_copies", help).set(gauge_value(count));
+            let copies = record.all_copies().filter(|(slice, owner)| state_of(map, record, *slice, owner) == state);
+            filter.and("state", state).gauge("filter_copies", help).set(gauge_value(copies.count() as u64));
         }
     }
 }
@@ -64,7 +62,8 @@ fn state_of(map: &ClusterMap, record: &FilterRecord, slice: u32, owner: &SliceOw
 
 /// Shows what a filter was created with.
 fn show_definition(filter: &mut Series<'_>, record: &FilterRecord) {
-    let (slicing, group) = (record.definition.slicing, &record.definition.group);
+    let slicing = record.definition.slicing;
+    let group = &record.definition.group;
     if let Some(events) = group.capacity_events {
         let help = "Events of a window that the filter was sized for, where a capacity was given";
         let capacity_events = events.saturating_mul(u64::from(slicing.groups()));

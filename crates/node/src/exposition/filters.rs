@@ -5,9 +5,10 @@
 
 use firstseen_routing::{DecisionCounts, FilterRecord, HopCounts, OwedCounts, Reason, SliceState, SlicedDefinition};
 
-use super::fullness::used_share;
 use super::gathering::{Gathering, Series};
-use super::{claims, gauge_value, reason_name};
+use super::{claims, gauge_value};
+use crate::fullness::used_share;
+use crate::metrics::reason_name;
 use crate::owner::GroupLook;
 
 /// Shows the groups of one filter; of levels of trees, also what they have decided by themselves.
@@ -37,18 +38,21 @@ pub(super) fn show(now: &mut Gathering, record: &FilterRecord, looks: &[GroupLoo
 
 /// Shows what is known of the slices of a filter.
 fn show_slices(filter: &mut Series<'_>, definition: &SlicedDefinition, looks: &[GroupLook]) {
-    let slices = || looks.iter().flat_map(|look| &look.state.slices);
-    let sum = |count: fn(&SliceState) -> u64| slices().map(count).sum::<u64>();
-    filter.gauge("filter_slices", "Slices that the node has").set(gauge_value(sum(|_| 1)));
-    filter.gauge("filter_slices_ready", "Slices that answer").set(gauge_value(sum(|slice| slice.ready.into())));
+    let slices: Vec<&SliceState> = looks.iter().flat_map(|look| &look.state.slices).collect();
+    filter.gauge("filter_slices", "Slices that the node has").set(gauge_value(slices.len() as u64));
+    let ready = sum(&slices, |slice| slice.ready.into());
+    filter.gauge("filter_slices_ready", "Slices that answer").set(gauge_value(ready));
+    let complete = sum(&slices, |slice| slice.complete.into());
     let help = "Slices that have all that was ever recorded in them";
-    filter.gauge("filter_slices_complete", help).set(gauge_value(sum(|slice| slice.complete.into())));
-    filter.bytes("filter_cells", "Memory of cells").set(gauge_value(sum(|slice| slice.bytes)));
-    filter.count("filter_test_visits", "Events tested, in each slice").inc_by(sum(|slice| slice.load.test_visits));
-    filter.count("filter_set_visits", "Events recorded, in each slice").inc_by(sum(|slice| slice.load.record_visits));
-    let help = "Positions looked at by tests";
-    filter.count("filter_positions_tested", help).inc_by(sum(|slice| slice.load.positions_tested));
-    let fills: Vec<f64> = slices().filter_map(|slice| slice.fill).collect();
+    filter.gauge("filter_slices_complete", help).set(gauge_value(complete));
+    filter.bytes("filter_cells", "Memory of cells").set(gauge_value(sum(&slices, |slice| slice.bytes)));
+    let test_visits = sum(&slices, |slice| slice.load.test_visits);
+    filter.count("filter_test_visits", "Events tested, in each slice").inc_by(test_visits);
+    let record_visits = sum(&slices, |slice| slice.load.record_visits);
+    filter.count("filter_set_visits", "Events recorded, in each slice").inc_by(record_visits);
+    let positions_tested = sum(&slices, |slice| slice.load.positions_tested);
+    filter.count("filter_positions_tested", "Positions looked at by tests").inc_by(positions_tested);
+    let fills: Vec<f64> = slices.iter().filter_map(|slice| slice.fill).collect();
     if !fills.is_empty() {
         let help = "The least share of cells that are set in a slice, where it says how full the slice is";
         filter.ratio("filter_fill_min_ratio", help).set(fills.iter().copied().fold(f64::INFINITY, f64::min));
@@ -57,19 +61,23 @@ fn show_slices(filter: &mut Series<'_>, definition: &SlicedDefinition, looks: &[
         let help = "The greatest share of cells that are set in a slice, where it says how full the slice is";
         filter.ratio("filter_fill_max_ratio", help).set(fills.iter().copied().fold(0.0, f64::max));
     }
-    if let Some(used) = slices().filter_map(|slice| used_share(definition, slice)).max_by(f64::total_cmp) {
+    if let Some(used) = slices.iter().filter_map(|slice| used_share(definition, slice)).max_by(f64::total_cmp) {
         let help =
             "The greatest share of its room that a slice has used; 1 is what it was sized for, lateness included";
         filter.ratio("filter_used_max_ratio", help).set(used);
     }
     let help = "The greatest chance in a slice that an event never seen is called a duplicate";
-    let rate_max = slices().map(|slice| slice.expected_rate).fold(0.0, f64::max);
+    let rate_max = slices.iter().map(|slice| slice.expected_rate).fold(0.0, f64::max);
     filter.ratio("filter_expected_false_positive_max_ratio", help).set(rate_max);
-    if slices().any(|slice| slice.live_events.is_some()) {
+    if slices.iter().any(|slice| slice.live_events.is_some()) {
         let help = "Events recorded that have not expired, added over the slices that count them";
-        let live_events = slices().filter_map(|slice| slice.live_events).sum();
+        let live_events = slices.iter().filter_map(|slice| slice.live_events).sum();
         filter.gauge("filter_live_events", help).set(gauge_value(live_events));
     }
+}
+
+fn sum(slices: &[&SliceState], count: impl Fn(&SliceState) -> u64) -> u64 {
+    slices.iter().map(|slice| count(slice)).sum()
 }
 
 /// Shows events that a level of a tree has decided by itself.
@@ -86,13 +94,11 @@ fn show_owed(filter: &mut Series<'_>, counts: &OwedCounts) {
 
 /// Shows the verdicts on events of a filter or a group.
 pub(super) fn show_decisions(of: &mut Series<'_>, name: &'static str, counts: &DecisionCounts) {
-    let mut show = |decision: &str, reason: &str, count| {
-        of.and("decision", decision).and("reason", reason).count(name, "Events by their verdicts").inc_by(count);
-    };
-    show("first_seen", "", counts.first_seen);
-    show("duplicate", "", counts.duplicate);
-    for reason in Reason::ALL {
-        show("undecided", &reason_name(reason), counts.undecided_for(reason));
+    let decided = [("first_seen", String::new(), counts.first_seen), ("duplicate", String::new(), counts.duplicate)];
+    let undecided = Reason::ALL.map(|reason| ("undecided", reason_name(reason), counts.undecided_for(reason)));
+    for (decision, reason, count) in decided.into_iter().chain(undecided) {
+        let mut of = of.and("decision", decision);
+        of.and("reason", reason.as_str()).count(name, "Events by their verdicts").inc_by(count);
     }
 }
 

@@ -11,28 +11,21 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::registry::{Registry, Unit};
 
 use super::show_bytes;
+use crate::health::Health;
 use crate::owner::GroupLook;
-use crate::shared::Shared;
 
 /// Shows memory, disk, and what the cluster's agreement costs.
-pub(super) fn show(registry: &mut Registry, shared: &Shared, looks: &[GroupLook]) {
-    let view = shared.view();
-    let of_slices = |look: &GroupLook| look.state.slices.iter().map(|slice| slice.bytes).sum::<u64>();
-    let of_claims = |look: &GroupLook| look.state.claims.map_or(0, |claims| claims.bytes);
-    let used = looks.iter().map(|look| of_slices(look) + look.state.guard_bytes + of_claims(look)).sum();
+pub(super) fn show(registry: &mut Registry, health: &Health, memory_max_bytes: u64, looks: &[GroupLook]) {
+    let view = health.views.newest();
+    let used = looks.iter().map(used_bytes_of).sum();
     let reserved = view.node().and_then(|node| used_bytes(&view.map).get(&node).copied()).unwrap_or(0);
     let mut bytes = vec![
-        (
-            "memory_limit",
-            "Memory that slices may take here by the node's configuration",
-            shared.config.memory_max_bytes,
-        ),
+        ("memory_limit", "Memory that slices may take here by the node's configuration", memory_max_bytes),
         ("memory_reserved", "Memory that the slices which the map has here take at most", reserved),
         ("memory_used", "Memory of cells, of what is remembered for retries, and of claims", used),
     ];
-    let room =
-        if shared.keeper.hangs() || *shared.meta.disk_hangs().borrow() { None } else { shared.keeper.disk_room() };
-    if let Some(DiskRoom { free_bytes, total_bytes }) = room {
+    let hangs = health.keeper.hangs() || *health.meta.disk_hangs().borrow();
+    if let Some(DiskRoom { free_bytes, total_bytes }) = if hangs { None } else { health.keeper.disk_room() } {
         bytes.push(("data_disk_free", "Room that is left on the disk of the data folder", free_bytes));
         bytes.push(("data_disk_size", "Room of the disk of the data folder, used or not", total_bytes));
     }
@@ -40,9 +33,16 @@ pub(super) fn show(registry: &mut Registry, shared: &Shared, looks: &[GroupLook]
         show_bytes(registry, name, help, value);
     }
     let help = "How long each write and sync of waiting records took the disk of the journal";
-    registry.register_with_unit("journal_sync", help, Unit::Seconds, shared.keeper.sync_seconds());
+    registry.register_with_unit("journal_sync", help, Unit::Seconds, health.keeper.sync_seconds());
     let elections = Counter::<u64, AtomicU64>::default();
-    elections.inc_by(shared.meta.status().term);
+    elections.inc_by(health.meta.status().term);
     let help = "Elections in the cluster's agreement since it was founded: each change of its leader begins with one";
     registry.register("raft_elections", help, elections);
+}
+
+/// Memory of a group: its cells, what is remembered for retries, and its claims.
+fn used_bytes_of(look: &GroupLook) -> u64 {
+    let cells: u64 = look.state.slices.iter().map(|slice| slice.bytes).sum();
+    let claims = look.state.claims.map_or(0, |claims| claims.bytes);
+    cells + look.state.guard_bytes + claims
 }

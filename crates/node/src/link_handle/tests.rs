@@ -19,7 +19,7 @@ fn messages_of_many_events_fill_a_link_before_their_number_does() {
     assert_eq!((sent, link.waiting(), link.is_half_full()), (8, 8, true));
     assert!(link.send(test_of(1), MonotonicMs::START).is_some(), "no room for one event more");
     queue.try_recv().expect("a message");
-    link.queued_events.fetch_sub(events, Ordering::Relaxed);
+    link.counts.queued_events.fetch_sub(events, Ordering::Relaxed);
     assert!(link.send(test_of(1), MonotonicMs::START).is_none(), "room for others");
 }
 

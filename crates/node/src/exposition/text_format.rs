@@ -15,7 +15,8 @@ pub(crate) enum TextFormat {
 impl TextFormat {
     /// The format that the values of a header `Accept` prefer.
     pub(crate) fn asked_for(accept: &str) -> Self {
-        let (mut older, mut newer) = (0.0, 0.0);
+        let mut older = 0.0;
+        let mut newer = 0.0;
         for range in accept.split(',') {
             let mut parts = range.split(';').map(str::trim);
             let kind = parts.next().unwrap_or_default().to_ascii_lowercase();

@@ -23,10 +23,10 @@ const START_TICKS: usize = 19;
 /// The build of this process.
 pub(super) fn show_build(now: &mut Gathering) {
     let profile = if cfg!(debug_assertions) { "debug" } else { "release" };
-    let (arch, os) = (std::env::consts::ARCH, std::env::consts::OS);
     let mut version = now.of("version", env!("CARGO_PKG_VERSION"));
-    let help = "The build of this process; always 1";
-    version.and("arch", arch).and("os", os).and("profile", profile).gauge("build_info", help).set(1);
+    let mut of_arch = version.and("arch", std::env::consts::ARCH);
+    let mut of_machine = of_arch.and("os", std::env::consts::OS);
+    of_machine.and("profile", profile).gauge("build_info", "The build of this process; always 1").set(1);
 }
 
 /// The process, for a registry without a prefix.
@@ -82,9 +82,13 @@ struct Usage {
 fn usage(stat: &str) -> Option<Usage> {
     let (_, behind_name) = stat.rsplit_once(") ")?;
     let figures: Vec<&str> = behind_name.split(' ').collect();
-    let ticks = |place: usize| figures.get(place)?.trim().parse::<u64>().ok();
-    let cpu_ticks = ticks(USER_TICKS)? + ticks(SYSTEM_TICKS)?;
-    Some(Usage { cpu_s: cpu_ticks as f64 / TICKS_PER_S, started_s: ticks(START_TICKS)? as f64 / TICKS_PER_S })
+    let cpu_ticks = ticks(&figures, USER_TICKS)? + ticks(&figures, SYSTEM_TICKS)?;
+    let start_ticks = ticks(&figures, START_TICKS)?;
+    Some(Usage { cpu_s: cpu_ticks as f64 / TICKS_PER_S, started_s: start_ticks as f64 / TICKS_PER_S })
+}
+
+fn ticks(figures: &[&str], place: usize) -> Option<u64> {
+    figures.get(place)?.trim().parse().ok()
 }
 
 /// When the machine was started, by `/proc/stat`.

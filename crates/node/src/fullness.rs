@@ -22,7 +22,7 @@ pub(crate) fn recorded_events<'a>(
 }
 
 /// The share of its room that a slice has used: by its events where it counts them, and by its cells that are set otherwise.
-pub(super) fn used_share(definition: &SlicedDefinition, slice: &SliceState) -> Option<f64> {
+pub(crate) fn used_share(definition: &SlicedDefinition, slice: &SliceState) -> Option<f64> {
     let group = &definition.group;
     // Generations that grow in size are an end that nobody has planned for.
     let growth = group.cells.growth().filter(|growth| growth.ratio <= 1.0)?;

@@ -2,13 +2,13 @@
 //!
 //! This module must not depend on what calls do.
 
+use firstseen_http_door::HttpCounts;
+
 use super::gathering::Gathering;
 use super::{show_counter, show_gauge};
-use crate::shared::Shared;
 
 /// Shows what has happened at the door.
-pub(super) fn show(now: &mut Gathering, shared: &Shared) {
-    let Some(door) = shared.open.http_door.get() else { return };
+pub(super) fn show(now: &mut Gathering, door: &HttpCounts) {
     for count in door.calls() {
         now.of("call", count.call).count("http_api_calls", "Calls of HTTP clients").inc_by(count.count);
     }

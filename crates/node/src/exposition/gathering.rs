@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::atomic::AtomicU64;
 
 use prometheus_client::encoding::{EncodeLabelValue, EncodeMetric, LabelValueEncoder};
 use prometheus_client::metrics::TypedMetric;
@@ -12,7 +13,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use super::{Fraction, Sorted};
+use crate::metrics::Sorted;
 
 /// The value of a label.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +43,8 @@ impl EncodeLabelValue for Label {
     }
 }
 
+/// A gauge that is no whole number.
+type Fraction = Gauge<f64, AtomicU64>;
 type Labels = Vec<(&'static str, Label)>;
 type Families<M> = BTreeMap<&'static str, Sorted<Labels, M>>;
 
@@ -56,8 +59,12 @@ pub(super) struct Gathering {
 impl Gathering {
     /// Nothing yet; the names of families begin with the prefix.
     pub(super) fn with_prefix(prefix: &str) -> Self {
-        let (counts, gauges, ratios) = Default::default();
-        Self { registry: Registry::with_prefix(prefix), counts, gauges, ratios }
+        Self {
+            registry: Registry::with_prefix(prefix),
+            counts: BTreeMap::new(),
+            gauges: BTreeMap::new(),
+            ratios: BTreeMap::new(),
+        }
     }
 
     /// Series with this label.
@@ -80,50 +87,47 @@ impl Series<'_> {
     }
 
     pub(super) fn count(&mut self, name: &'static str, help: &str) -> Counter {
-        series(&mut self.gathering.counts, &mut self.gathering.registry, (name, help, None), &self.labels)
+        let Gathering { registry, counts, .. } = self.gathering;
+        counts.entry(name).or_insert_with(|| family(registry, name, help, None)).of(&self.labels)
     }
 
     pub(super) fn count_bytes(&mut self, name: &'static str, help: &str) -> Counter {
-        series(&mut self.gathering.counts, &mut self.gathering.registry, (name, help, Some(Unit::Bytes)), &self.labels)
+        let Gathering { registry, counts, .. } = self.gathering;
+        counts.entry(name).or_insert_with(|| family(registry, name, help, Some(Unit::Bytes))).of(&self.labels)
     }
 
     pub(super) fn gauge(&mut self, name: &'static str, help: &str) -> Gauge {
-        series(&mut self.gathering.gauges, &mut self.gathering.registry, (name, help, None), &self.labels)
+        let Gathering { registry, gauges, .. } = self.gathering;
+        gauges.entry(name).or_insert_with(|| family(registry, name, help, None)).of(&self.labels)
     }
 
     pub(super) fn bytes(&mut self, name: &'static str, help: &str) -> Gauge {
-        series(&mut self.gathering.gauges, &mut self.gathering.registry, (name, help, Some(Unit::Bytes)), &self.labels)
+        let Gathering { registry, gauges, .. } = self.gathering;
+        gauges.entry(name).or_insert_with(|| family(registry, name, help, Some(Unit::Bytes))).of(&self.labels)
     }
 
     pub(super) fn ratio(&mut self, name: &'static str, help: &str) -> Fraction {
-        series(&mut self.gathering.ratios, &mut self.gathering.registry, (name, help, None), &self.labels)
+        let Gathering { registry, ratios, .. } = self.gathering;
+        ratios.entry(name).or_insert_with(|| family(registry, name, help, None)).of(&self.labels)
     }
 
     pub(super) fn seconds(&mut self, name: &'static str, help: &str) -> Fraction {
-        let family = (name, help, Some(Unit::Seconds));
-        series(&mut self.gathering.ratios, &mut self.gathering.registry, family, &self.labels)
+        let Gathering { registry, ratios, .. } = self.gathering;
+        ratios.entry(name).or_insert_with(|| family(registry, name, help, Some(Unit::Seconds))).of(&self.labels)
     }
 }
 
-/// The series with these labels; its family is registered if it is the first.
-fn series<M>(
-    families: &mut Families<M>,
-    registry: &mut Registry,
-    (name, help, unit): (&'static str, &str, Option<Unit>),
-    labels: &Labels,
-) -> M
+/// Registers a family of series.
+fn family<M>(registry: &mut Registry, name: &str, help: &str, unit: Option<Unit>) -> Sorted<Labels, M>
 where
     M: EncodeMetric + TypedMetric + Clone + Default + fmt::Debug + Send + Sync + 'static,
 {
-    let family = families.entry(name).or_insert_with(|| {
-        let family = Sorted::default();
-        match unit {
-            Some(unit) => registry.register_with_unit(name, help, unit, family.clone()),
-            None => registry.register(name, help, family.clone()),
-        }
-        family
-    });
-    family.of(labels)
+    let family = Sorted::default();
+    match unit {
+        Some(unit) => registry.register_with_unit(name, help, unit, family.clone()),
+        None => registry.register(name, help, family.clone()),
+    }
+    family
 }
 
 #[cfg(test)]

@@ -1,0 +1,337 @@
+//! The parts of a node, and which of them each service and task gets.
+//!
+//! Promises: a service gets what it works with, and nothing else. Only this module and the node that stops see all parts.
+//! Must not know: what services do.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use firstseen_backend::Hosts;
+use firstseen_client::Levels;
+use firstseen_routing::rules::Rule;
+use firstseen_routing::{Climb, Proposal};
+use firstseen_wire::net::Connector;
+use firstseen_wire::tls::ServerTls;
+use firstseen_wire::watch;
+use tokio::net::TcpListener;
+use tokio::sync::mpsc;
+
+use crate::admin::AdminService;
+use crate::agreement::{self, Closing, Doubts, Follower, MissingGroups, Proposer};
+use crate::audit::Audit;
+use crate::budget::Budget;
+use crate::clocks;
+use crate::config::NodeConfig;
+use crate::console::{NodeSample, OverviewSource};
+use crate::doors::DoorContext;
+use crate::doors::own_client::OwnClients;
+use crate::edges::RedisListener;
+use crate::exposition::Exposition;
+use crate::folder_watch;
+use crate::gate::GateLayer;
+use crate::health::Health;
+use crate::home::Home;
+use crate::http::HttpService;
+use crate::http_api::HttpApi;
+use crate::ids::Ids;
+use crate::keeper;
+use crate::lease::{Downs, LeaseRenewal};
+use crate::links::{LinkContext, Links, PeerService, ReceiverContext};
+use crate::metrics::{Metrics, Scrapes};
+use crate::open_counts::{OpenCounts, OpenDoors};
+use crate::quotas::Quotas;
+use crate::redis::RedisPlace;
+use crate::serve::Services;
+use crate::streams::{ProducerService, StreamContext};
+use crate::uplink::Uplink;
+use crate::view::View;
+
+/// Nodes that wait at once for this one to say how it fares; the others wait to be let in.
+const SAMPLES_WAITING_MAX: usize = 64;
+
+/// The parts of a node.
+pub(super) struct Parts {
+    /// The settings.
+    pub(super) config: Arc<NodeConfig>,
+    /// Where others reach the node.
+    pub(super) address: String,
+    /// Whether callers show certificates.
+    pub(super) is_secure: bool,
+    /// Agreement, owners, journal, clocks and views.
+    pub(super) health: Arc<Health>,
+    /// The client for other levels of trees.
+    pub(super) levels: Arc<Levels>,
+    /// Opens connections to other nodes.
+    pub(super) connector: Arc<dyn Connector>,
+    /// The time since when others are down.
+    pub(super) downs: Arc<Downs>,
+    pub(super) metrics: Arc<Metrics>,
+    /// Where it is written down who did what.
+    pub(super) audit: Arc<Audit>,
+    /// Names for commands.
+    pub(super) ids: Arc<Ids>,
+    /// Bytes that are under way.
+    pub(super) budget: Arc<Budget>,
+    /// What principals have used of their quotas.
+    pub(super) quotas: Arc<Quotas>,
+    pub(super) open: Arc<OpenCounts>,
+    pub(super) doors: Arc<OpenDoors>,
+}
+
+impl Parts {
+    /// Starts a task that ends when the node stops.
+    fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        tokio::spawn(self.health.departure.stopping.clone().run_until_cancelled_owned(task));
+    }
+
+    /// Follows the map and carries out commands of owners that concern other levels and the agreement, until the node
+    /// stops.
+    pub(super) fn act_on_map(
+        &self,
+        publish: watch::Sender<Arc<View>>,
+        proposed: mpsc::Receiver<Proposal>,
+        climbing: mpsc::Receiver<Climb>,
+    ) {
+        let Health { meta, owners, keeper, views, clock, departure, .. } = &*self.health;
+        let follower = Follower {
+            meta: meta.clone(),
+            links: Links::new(self.links()),
+            views: publish,
+            owners: owners.clone(),
+            keeper: keeper.clone(),
+            levels: self.levels.clone(),
+            downs: self.downs.clone(),
+            clock: clock.clone(),
+            metrics: self.metrics.clone(),
+        };
+        let uplink = Uplink {
+            levels: self.levels.clone(),
+            owners: owners.clone(),
+            views: views.clone(),
+            clock: clock.clone(),
+            metrics: self.metrics.clone(),
+            stopping: departure.stopping.clone(),
+        };
+        self.spawn(follower.run());
+        self.spawn(agreement::propose(self.proposer(), views.clone(), proposed));
+        self.spawn(uplink.run(climbing));
+    }
+
+    /// Reports to the cluster what changes here, until the node stops.
+    pub(super) fn report_to_cluster(&self) {
+        let Health { meta, owners, keeper, folder, views, clock, clocks, rules, .. } = &*self.health;
+        let timing = &self.config.timing;
+        let renewal = LeaseRenewal {
+            meta: meta.clone(),
+            clock: clock.clone(),
+            lease: clocks.lease().clone(),
+            standstills: clocks.standstills(),
+            views: views.clone(),
+            lease_ms: timing.lease_ms,
+            skew_max_ms: timing.clock_skew_max_ms,
+        };
+        let closing = Closing::new(owners.clone(), clock.clone(), *rules);
+        self.spawn(agreement::report(self.proposer(), views.clone(), Doubts::default()));
+        self.spawn(agreement::report(self.proposer(), views.clone(), MissingGroups));
+        self.spawn(agreement::report(self.proposer(), views.clone(), closing));
+        self.spawn(renewal.run());
+        self.spawn(clocks::keep(clocks.clone(), clock.clone(), views.clone()));
+        if let Some(files) = folder.files() {
+            self.spawn(folder_watch::keep(files, folder.clone()));
+        }
+        if rules.keep(Rule::GivesUpHungDisks) {
+            let patience = keeper::patience(Duration::from_millis(timing.unreachable_after_ms));
+            self.spawn(keeper::look_after(keeper.clone(), patience));
+            let meta = meta.clone();
+            self.spawn(async move { meta.look_after_disk(patience).await });
+        }
+    }
+
+    fn proposer(&self) -> Proposer {
+        Proposer { meta: self.health.meta.clone(), ids: self.ids.clone() }
+    }
+
+    fn links(&self) -> LinkContext {
+        let Health { owners, views, clock, clocks, .. } = &*self.health;
+        LinkContext {
+            clock: clock.clone(),
+            clocks: clocks.clone(),
+            connector: self.connector.clone(),
+            metrics: self.metrics.clone(),
+            owners: owners.clone(),
+            views: views.clone(),
+            queue_max: self.config.limits.link_queue_max as usize,
+            patience: Duration::from_millis(self.config.timing.unreachable_after_ms),
+        }
+    }
+
+    pub(super) fn exposition(&self) -> Exposition {
+        Exposition {
+            metrics: self.metrics.clone(),
+            health: self.health.clone(),
+            levels: self.levels.clone(),
+            audit: self.audit.clone(),
+            budget: self.budget.clone(),
+            open: self.open.clone(),
+            doors: self.doors.clone(),
+            memory_max_bytes: self.config.memory_max_bytes,
+            slices_max: self.config.limits.metrics_slices_max,
+        }
+    }
+
+    fn sample(&self) -> Arc<NodeSample> {
+        let tls = self.config.tls.as_ref().map(|tls| tls.files());
+        Arc::new(NodeSample { health: self.health.clone(), metrics: self.metrics.clone(), tls })
+    }
+
+    pub(super) fn http(&self) -> HttpService {
+        let console = self.config.http.console.then(|| OverviewSource {
+            health: self.health.clone(),
+            own: self.sample(),
+            connector: self.connector.clone(),
+            name: self.config.name.clone(),
+            address: self.address.clone(),
+            is_secure: self.is_secure,
+            clock_skew_max_ms: self.config.timing.clock_skew_max_ms,
+        });
+        HttpService {
+            exposition: Arc::new(self.exposition()),
+            hosts: Hosts::new(self.config.advertise.as_deref(), &self.config.http.hosts),
+            console,
+            stopping: self.health.departure.stopping.clone(),
+        }
+    }
+
+    pub(super) fn streams(&self) -> Arc<StreamContext> {
+        let Health { owners, views, clock, departure, rules, .. } = &*self.health;
+        Arc::new(StreamContext {
+            views: views.clone(),
+            owners: owners.clone(),
+            clock: clock.clone(),
+            metrics: self.metrics.clone(),
+            budget: self.budget.clone(),
+            quotas: self.quotas.clone(),
+            open: self.open.clone(),
+            departure: departure.clone(),
+            audit: self.audit.clone(),
+            connector: self.connector.clone(),
+            limits: self.config.limits.clone(),
+            rules: *rules,
+        })
+    }
+
+    fn door(&self) -> Arc<DoorContext> {
+        let Health { meta, owners, views, clock, clocks, rules, .. } = &*self.health;
+        Arc::new(DoorContext {
+            meta: meta.clone(),
+            ids: self.ids.clone(),
+            views: views.clone(),
+            owners: owners.clone(),
+            audit: self.audit.clone(),
+            quotas: self.quotas.clone(),
+            clock: clock.clone(),
+            clocks: clocks.clone(),
+            is_secure: self.is_secure,
+            rules: *rules,
+        })
+    }
+
+    fn own_clients(&self, streams: &Arc<StreamContext>) -> Arc<OwnClients> {
+        let address = self.address.clone();
+        let home = Home { address, connector: self.connector.clone(), streams: streams.clone() };
+        Arc::new(OwnClients {
+            home: Arc::new(home),
+            ids: self.ids.clone(),
+            rules: self.health.rules,
+            site: self.config.site.clone(),
+        })
+    }
+
+    /// Opens the door for Redis clients, if there is one, and returns its address.
+    pub(super) fn open_redis(
+        &self,
+        listener: Option<RedisListener>,
+        tls: Option<ServerTls>,
+        streams: &Arc<StreamContext>,
+    ) -> Option<SocketAddr> {
+        let listener = listener?;
+        let place = RedisPlace {
+            settings: self.config.redis.clone()?,
+            node: self.door(),
+            clients: self.own_clients(streams),
+            doors: self.doors.clone(),
+            name: self.config.name.clone(),
+            stop: self.health.departure.door_closed.clone(),
+        };
+        place.open(listener, tls)
+    }
+
+    /// Opens the door for HTTP clients, if there is one, and returns its address.
+    pub(super) fn open_http_api(
+        &self,
+        listener: Option<TcpListener>,
+        tls: Option<ServerTls>,
+        streams: &Arc<StreamContext>,
+    ) -> Option<SocketAddr> {
+        let listener = listener?;
+        let place = HttpApi {
+            settings: self.config.http_api.clone()?,
+            node: self.door(),
+            clients: self.own_clients(streams),
+            doors: self.doors.clone(),
+            advertise: self.config.advertise.clone(),
+            stop: self.health.departure.door_closed.clone(),
+        };
+        place.open(listener, tls)
+    }
+
+    /// The services of the node.
+    pub(super) fn services(&self, streams: Arc<StreamContext>) -> Services {
+        let Health { meta, owners, keeper, views, clock, clocks, departure, .. } = &*self.health;
+        let sample = self.sample();
+        let (samples, sampling) = Scrapes::new(SAMPLES_WAITING_MAX, clock.clone(), move || {
+            let sample = sample.clone();
+            async move { Ok(sample.take().await) }
+        });
+        let receivers = ReceiverContext { clock: clock.clone(), metrics: self.metrics.clone(), owners: owners.clone() };
+        Services {
+            gate: GateLayer {
+                is_secure: self.is_secure,
+                views: views.clone(),
+                budget: self.budget.clone(),
+                audit: self.audit.clone(),
+            },
+            producer: ProducerService { streams, meta: meta.clone(), clocks: clocks.clone() },
+            peer: PeerService {
+                meta: meta.clone(),
+                views: views.clone(),
+                context: receivers,
+                stopping: departure.stopping.clone(),
+                receivers: Default::default(),
+                samples,
+            },
+            sampling: Box::pin(sampling),
+            admin: AdminService {
+                config: self.config.clone(),
+                address: self.address.clone(),
+                meta: meta.clone(),
+                ids: self.ids.clone(),
+                views: views.clone(),
+                owners: owners.clone(),
+                keeper: keeper.clone(),
+                clock: clock.clone(),
+                clocks: clocks.clone(),
+                downs: self.downs.clone(),
+                audit: self.audit.clone(),
+                doors: self.doors.clone(),
+            },
+            meta: meta.clone(),
+            health: self.health.clone(),
+            clock: clock.clone(),
+            metrics: self.metrics.clone(),
+            connections_max: self.config.limits.connections_max,
+            handshakes_max: self.config.limits.handshakes_max,
+        }
+    }
+}
