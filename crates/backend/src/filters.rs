@@ -11,7 +11,7 @@ use std::time::Duration;
 use firstseen_client::{
     CallError, Client, Confirming, Digest, Filter, FilterError, FilterSecret, SubmissionName, Ttl, Verdict,
 };
-use firstseen_filter::{Kind, Unit, Window, duration};
+use firstseen_filter::{Unit, Window, duration};
 use firstseen_routing::{Branch, ClusterMap, Decision, Fence, FilterRecord, FilterVerb, Hold, Lost, Reason};
 
 use crate::host::Host;
@@ -272,7 +272,7 @@ impl Filters {
             Window::Unbounded => Remembers::ForEver,
             _ => Remembers::NoTime,
         };
-        let counts_events = filter.definition().group.cells.kind() == Kind::Decaying;
+        let counts_events = filter.definition().group.cells.kind().estimates_frequencies();
         Ok(Facts { remembers, lease_max: filter.lease_max(), needs_times: filter.needs_times(), counts_events })
     }
 }

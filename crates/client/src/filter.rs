@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use firstseen_filter::{Digest, FilterSecret, Kind};
+use firstseen_filter::{Digest, FilterSecret};
 use firstseen_routing::{
     Branch, Fence, FilterId, Hold, Operation, Reason, SlicedDefinition, SubmissionName, TREE_LEVELS_MAX,
 };
@@ -474,7 +474,7 @@ impl Filter {
     }
 
     fn check(&self, filter: &FilterCore, operation: Operation, has_times: bool) -> Result<(), CallError> {
-        let is_of_frequencies = filter.record().definition.group.cells.kind() == Kind::Decaying;
+        let is_of_frequencies = filter.record().definition.group.cells.kind().estimates_frequencies();
         let needs_times = filter.needs_times();
         let filter = || self.name().to_owned();
         match operation {

@@ -3,12 +3,12 @@
 //! Promises: an event recorded since the landmark is never unseen. Must not know: what makes a landmark; it is a unit
 //! of the window, and a filter without a window has one unit that does not end.
 
+use crate::cell_kind::{CellKind, Density, Pass, Recorded, Recording, density_of};
 use crate::generation::Generation;
 use crate::kernel::CellRule;
-use crate::kind::{CellKind, Density, Pass, Recorded, Recording, sample};
 use crate::probe::Offsets;
 use crate::unit_number::UnitNumber;
-use crate::{Layout, Stamp, WindowRule};
+use crate::{Stamp, WindowRule};
 
 /// Bits, emptied when the unit changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,22 +108,12 @@ impl CellKind for Bits {
     fn density(&self, generation: &Generation, _now: UnitNumber, bytes_max: usize) -> Density {
         let geometry = &generation.geometry;
         let exponent = geometry.hashes() as i32;
-        let density = |bytes: &[u8], cells: u64| {
+        density_of(generation, bytes_max, 1, |bytes| {
             let ones: u64 = bytes.iter().map(|byte| u64::from(byte.count_ones())).sum();
+            let cells = geometry.cells().min(bytes.len() as u64 * 8);
             let fill = ones as f64 / cells as f64;
             Density { fill, rate: fill.powi(exponent) }
-        };
-        match geometry.layout() {
-            Layout::Classic | Layout::Partitioned | Layout::Buckets { .. } => {
-                let bytes = sample(generation.memory.bytes(), bytes_max, 1);
-                density(bytes, geometry.cells().min(bytes.len() as u64 * 8))
-            }
-            Layout::Blocked { .. } => {
-                let block_bytes = geometry.block_cells() as usize / 8;
-                let blocks = sample(generation.memory.bytes(), bytes_max, block_bytes).chunks_exact(block_bytes);
-                Density::mean(blocks.map(|block| density(block, geometry.block_cells())))
-            }
-        }
+        })
     }
 
     fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: UnitNumber) -> (u16, UnitNumber) {

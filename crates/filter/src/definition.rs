@@ -5,92 +5,86 @@
 //! the same answers does not depend on what was asked for. Must not know: how a wish becomes a definition (see
 //! [`crate::spec`]), where slices live.
 
+mod bloom;
 mod check;
+mod counting;
+mod cuckoo;
+mod decaying;
+mod generations;
+mod kind_cells;
+mod rates;
+mod stable;
+mod timing;
+
+use std::ops::{Deref, DerefMut};
 
 use serde::{Deserialize, Serialize};
 
-use crate::decaying::DecayingShape;
 use crate::growth::Growth;
-use crate::stable::StableShape;
-use crate::{Geometry, Kind, Refresh, Unit, Window, WindowRule};
+use crate::{Unit, Window, WindowRule};
+pub use bloom::BloomCells;
+pub use counting::{JumpingCells, SlidingCells};
+pub use cuckoo::CuckooCells;
+pub use decaying::DecayingCells;
+pub use generations::GenerationCells;
+pub use kind_cells::{KindCells, Shape};
+pub use rates::Rates;
+pub use stable::StableCells;
+pub use timing::TimingCells;
 
-/// The kind of a slice's cells, and their sizes.
+/// The kind of a slice's cells, and their sizes. All that differs between kinds is asked through [`KindCells`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum CellDefinition {
     /// [`Kind::Bloom`].
-    Bloom {
-        /// Shape of the first generation.
-        geometry: Geometry,
-        /// How it grows, or where it refuses; for ever filling up without it.
-        growth: Option<Growth>,
-    },
+    Bloom(BloomCells),
     /// [`Kind::Timing`].
-    Timing {
-        /// Shape of the first generation; cells of 8 or 16 bits.
-        geometry: Geometry,
-        /// From which sighting the window counts.
-        refresh: Refresh,
-        /// k' of the equal-timers heuristic; 0 is the plain filter.
-        equal_timers: u32,
-        /// How it grows, or where it refuses.
-        growth: Option<Growth>,
-        /// What its ticks do not say.
-        #[serde(default, skip_serializing_if = "Asked::is_default")]
-        asked: Asked,
-    },
+    Timing(TimingCells),
     /// [`Kind::Generations`].
-    Generations {
-        /// Shape; words of 8 or 16 bits.
-        geometry: Geometry,
-        /// Where it refuses (it never grows).
-        growth: Option<Growth>,
-        /// What its jumps do not say.
-        #[serde(default, skip_serializing_if = "Asked::is_default")]
-        asked: Asked,
-    },
+    Generations(GenerationCells),
     /// [`Kind::Cuckoo`].
-    Cuckoo {
-        /// Shape; buckets of fingerprints.
-        geometry: Geometry,
-        /// From which sighting the window counts.
-        refresh: Refresh,
-        /// How it grows, or where it refuses.
-        growth: Growth,
-        /// What its ticks do not say.
-        #[serde(default, skip_serializing_if = "Asked::is_default")]
-        asked: Asked,
-    },
+    Cuckoo(CuckooCells),
     /// [`Kind::Counting`] with a jumping window.
-    JumpingCounting {
-        /// Counters.
-        cells: u64,
-        /// Positions an event.
-        hashes: u32,
-        /// Events alive at once beyond which it refuses; none where only its size was given.
-        events_max: Option<u64>,
-    },
+    JumpingCounting(JumpingCells),
     /// [`Kind::Counting`] sliding by count.
-    SlidingCounting {
-        /// Counters.
-        cells: u64,
-        /// Positions an event.
-        hashes: u32,
-        /// Events that the window covers.
-        window_events: u64,
-    },
+    SlidingCounting(SlidingCells),
     /// [`Kind::Stable`].
-    Stable {
-        /// Cells, positions, the greatest value, decrements.
-        shape: StableShape,
-        /// Seed of the decrements.
-        seed: u64,
-    },
+    Stable(StableCells),
     /// [`Kind::Decaying`]: units are epochs.
-    Decaying {
-        /// Cells, positions, decay and storage.
-        shape: DecayingShape,
-    },
+    Decaying(DecayingCells),
+}
+
+/// Methods of every kind are called on the definition itself.
+impl Deref for CellDefinition {
+    type Target = dyn KindCells;
+
+    fn deref(&self) -> &Self::Target {
+        match self {
+            Self::Bloom(cells) => cells,
+            Self::Timing(cells) => cells,
+            Self::Generations(cells) => cells,
+            Self::Cuckoo(cells) => cells,
+            Self::JumpingCounting(cells) => cells,
+            Self::SlidingCounting(cells) => cells,
+            Self::Stable(cells) => cells,
+            Self::Decaying(cells) => cells,
+        }
+    }
+}
+
+impl DerefMut for CellDefinition {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        match self {
+            Self::Bloom(cells) => cells,
+            Self::Timing(cells) => cells,
+            Self::Generations(cells) => cells,
+            Self::Cuckoo(cells) => cells,
+            Self::JumpingCounting(cells) => cells,
+            Self::SlidingCounting(cells) => cells,
+            Self::Stable(cells) => cells,
+            Self::Decaying(cells) => cells,
+        }
+    }
 }
 
 /// What a filter was asked for of which the rule of its window, in whole ticks or jumps, does not say all: a filter that
@@ -116,76 +110,12 @@ impl Asked {
     }
 }
 
-impl CellDefinition {
-    /// The kind.
-    pub fn kind(&self) -> Kind {
-        match self {
-            Self::Bloom { .. } => Kind::Bloom,
-            Self::Timing { .. } => Kind::Timing,
-            Self::Generations { .. } => Kind::Generations,
-            Self::Cuckoo { .. } => Kind::Cuckoo,
-            Self::JumpingCounting { .. } | Self::SlidingCounting { .. } => Kind::Counting,
-            Self::Stable { .. } => Kind::Stable,
-            Self::Decaying { .. } => Kind::Decaying,
-        }
-    }
+/// Cells of kinds that are padded are rounded up to this number.
+pub(crate) const LINE_CELLS: u64 = 512;
 
-    /// The shape of the first generation, of a kind that lives in generations of cells.
-    pub fn geometry(&self) -> Option<&Geometry> {
-        match self {
-            Self::Bloom { geometry, .. }
-            | Self::Timing { geometry, .. }
-            | Self::Generations { geometry, .. }
-            | Self::Cuckoo { geometry, .. } => Some(geometry),
-            Self::JumpingCounting { .. }
-            | Self::SlidingCounting { .. }
-            | Self::Stable { .. }
-            | Self::Decaying { .. } => None,
-        }
-    }
-
-    /// From which sighting the window counts: from the delivered one, for every kind that has no choice.
-    pub fn refresh(&self) -> Refresh {
-        match self {
-            Self::Timing { refresh, .. } | Self::Cuckoo { refresh, .. } => *refresh,
-            Self::Bloom { .. }
-            | Self::Generations { .. }
-            | Self::JumpingCounting { .. }
-            | Self::SlidingCounting { .. }
-            | Self::Stable { .. }
-            | Self::Decaying { .. } => Refresh::Fixed,
-        }
-    }
-
-    /// What was asked for; nothing where the kind does not keep it.
-    pub fn asked(&self) -> Asked {
-        match self {
-            Self::Timing { asked, .. } | Self::Generations { asked, .. } | Self::Cuckoo { asked, .. } => *asked,
-            _ => Asked::default(),
-        }
-    }
-
-    /// The place of what was asked for, where the kind keeps it.
-    pub fn asked_mut(&mut self) -> Option<&mut Asked> {
-        match self {
-            Self::Timing { asked, .. } | Self::Generations { asked, .. } | Self::Cuckoo { asked, .. } => Some(asked),
-            _ => None,
-        }
-    }
-
-    /// How a kind that lives in generations of cells grows, or where it refuses.
-    pub fn growth(&self) -> Option<&Growth> {
-        match self {
-            Self::Bloom { growth, .. } | Self::Timing { growth, .. } | Self::Generations { growth, .. } => {
-                growth.as_ref()
-            }
-            Self::Cuckoo { growth, .. } => Some(growth),
-            Self::JumpingCounting { .. }
-            | Self::SlidingCounting { .. }
-            | Self::Stable { .. }
-            | Self::Decaying { .. } => None,
-        }
-    }
+/// As many whole bytes as `bits` take; `u64::MAX` where that is more.
+pub(crate) fn bytes_of(bits: u128) -> u64 {
+    u64::try_from(bits.div_ceil(8)).unwrap_or(u64::MAX)
 }
 
 /// One filter slice with its window.
@@ -223,11 +153,7 @@ impl FilterDefinition {
     /// assert_eq!((counted(Kind::Timing), counted(Kind::Cuckoo) > 0), (0, true));
     /// ```
     pub fn counted_rule(&self) -> WindowRule {
-        let WindowRule { span_units, lateness_units } = self.rule;
-        match self.cells.kind() {
-            Kind::Cuckoo => WindowRule { span_units: span_units + lateness_units, lateness_units: 0 },
-            _ => self.rule,
-        }
+        self.cells.counted_rule(self.rule)
     }
 
     /// Whether filters of both give the same answers, and one can be continued as the other: they may have been asked for
@@ -254,6 +180,39 @@ impl FilterDefinition {
             *asked = Asked::default();
         }
         definition
+    }
+
+    /// The rates of false positives over first tests if one window brings `events` and all of them are recorded.
+    ///
+    /// ```
+    /// use firstseen_filter::{FilterSpec, Kind};
+    /// let spec = FilterSpec {
+    ///     capacity_events: Some(1_000_000),
+    ///     ..FilterSpec::new(Kind::Bloom, "unbounded".parse().unwrap())
+    /// };
+    /// let rates = spec.resolve().unwrap().rates(1_000_000.0);
+    /// assert!(rates.mean < rates.worst && rates.worst <= 0.01);
+    /// ```
+    pub fn rates(&self, events: f64) -> Rates {
+        self.cells.rates(self, events)
+    }
+
+    /// Bytes of a slice's cells with all that belongs to them; of the first generation, where it grows.
+    ///
+    /// ```
+    /// use firstseen_filter::{FilterSlice, FilterSpec, Kind};
+    /// let spec = FilterSpec { capacity_events: Some(1000), ..FilterSpec::new(Kind::Timing, "1h".parse().unwrap()) };
+    /// let definition = spec.resolve().unwrap();
+    /// assert_eq!(definition.bytes(), FilterSlice::build(&definition).unwrap().bytes());
+    /// ```
+    pub fn bytes(&self) -> u64 {
+        bytes_of(self.cells.bits(&self.rule, 1))
+    }
+
+    /// Bytes that a slice may ever take: every generation that it may have at once, cells rounded up to whole lines.
+    pub fn bytes_max(&self) -> u64 {
+        let generations = self.cells.growth().map_or(1, |growth| growth.generations_max.max(1));
+        bytes_of(self.cells.bits(&self.rule, LINE_CELLS)).saturating_mul(u64::from(generations))
     }
 
     /// Whether all generations of cells have one shape, so that an event has the same positions in all of them: only

@@ -11,7 +11,7 @@ use std::ops::AddAssign;
 
 use serde::Serialize;
 
-use crate::definition::{CellDefinition, FilterDefinition};
+use crate::definition::FilterDefinition;
 use crate::unit_number::UnitNumber;
 use crate::{Digest, Refresh, Stamp, Verdict, WindowRule};
 
@@ -156,11 +156,7 @@ impl ExactWindow {
 
     /// The model of a filter of this definition.
     pub fn of(definition: &FilterDefinition) -> Self {
-        let refresh = match definition.cells {
-            CellDefinition::Timing { refresh, .. } | CellDefinition::Cuckoo { refresh, .. } => refresh,
-            _ => Refresh::Fixed,
-        };
-        Self::new(definition.rule, refresh)
+        Self::new(definition.rule, definition.cells.refresh())
     }
 
     /// Takes one event with the filter's verdict, in the order in which the filter took it; `true` if its key was

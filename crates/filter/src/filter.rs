@@ -3,26 +3,30 @@
 //! Promises: built from a definition, saved and read back, it answers as its kind documents. Must not know: other
 //! slices, files.
 
+use std::any::Any;
 use std::io::{self, Read, Write};
 
 use crate::arch::Instructions;
 use crate::bloom::Bits;
 use crate::build_error::BuildError;
+use crate::cell_kind::{CellKind, Density, RATE_SAMPLE_BYTES};
 use crate::counting::{JumpingCounting, SlidingCounting};
 use crate::cuckoo::{Buckets64, Buckets128};
 use crate::decaying::DecayingFilter;
-use crate::definition::{CellDefinition, FilterDefinition};
+use crate::definition::{
+    BloomCells, CellDefinition, CuckooCells, DecayingCells, FilterDefinition, GenerationCells, JumpingCells,
+    SlidingCells, StableCells, TimingCells,
+};
 use crate::flags::Flags;
 use crate::frequencies::Frequencies;
 use crate::generation_number::GenerationNumber;
 use crate::generations::{Generations8, Generations16};
-use crate::growth::Limit;
-use crate::kind::{Density, RATE_SAMPLE_BYTES};
+use crate::growth::{Growth, Limit};
 use crate::slice::{CellSlice, MergeError};
 use crate::stable::StableFilter;
 use crate::timing::{Timers8, Timers16};
 use crate::unit_number::UnitNumber;
-use crate::{Digest, FilterSecret, Geometry, Layout, Sighting, Stamp, Verdict};
+use crate::{Digest, FilterSecret, Geometry, Kind, Layout, Sighting, Stamp, Verdict, WindowRule};
 
 /// A filter slice.
 pub struct FilterSlice(Cells);
@@ -64,12 +68,29 @@ macro_rules! on_kind {
 mod asked;
 mod copied;
 
+/// Cells of `geometry` by the rule of `kind`.
+fn slice<K: CellKind>(
+    kind: Option<K>,
+    geometry: &Geometry,
+    growth: Option<Growth>,
+) -> Result<CellSlice<K>, BuildError> {
+    let kind = kind.ok_or(BuildError::Window)?;
+    let bytes = geometry.bytes();
+    CellSlice::new(kind, *geometry, growth).map_err(|source| BuildError::Memory { bytes, source })
+}
+
+/// Adds what `other` has recorded, if it is a slice of the same kind.
+fn merge_same<K: CellKind + 'static>(slice: &mut CellSlice<K>, other: &mut dyn Any) -> Result<(), MergeError> {
+    match other.downcast_mut::<CellSlice<K>>() {
+        Some(other) => slice.merge(other),
+        None => Err(MergeError::Definition),
+    }
+}
+
 /// An eighth of the window where used cells decide when the filter is full: expired ones count until they are swept.
-fn sweep_period_units(definition: &FilterDefinition) -> u64 {
-    match &definition.cells {
-        CellDefinition::Timing { growth: Some(growth), .. } if growth.limit == Limit::Density => {
-            definition.rule.span_units / 8
-        }
+fn sweep_period_units(growth: Option<&Growth>, window: WindowRule) -> u64 {
+    match growth {
+        Some(growth) if growth.limit == Limit::Density => window.span_units / 8,
         _ => u64::MAX,
     }
 }
@@ -95,80 +116,69 @@ impl FilterSlice {
     pub fn build(definition: &FilterDefinition) -> Result<Self, BuildError> {
         definition.check()?;
         let window = definition.rule;
-        let memory = |bytes| move |source| BuildError::Memory { bytes, source };
         Ok(Self(match &definition.cells {
-            CellDefinition::Bloom { geometry, growth } => match geometry.cell_bits() {
-                1 => Cells::Bloom(CellSlice::new(Bits::new(), *geometry, *growth).map_err(memory(geometry.bytes()))?),
-                _ => return Err(BuildError::Window),
-            },
-            CellDefinition::Timing { geometry, refresh, equal_timers, growth, .. } => match geometry.cell_bits() {
-                8 => {
-                    let timers = Timers8::new(window, *refresh, *equal_timers).ok_or(BuildError::Window)?;
-                    let timers = timers.swept_every(sweep_period_units(definition));
-                    Cells::Timing8(CellSlice::new(timers, *geometry, *growth).map_err(memory(geometry.bytes()))?)
-                }
-                16 => {
-                    let timers = Timers16::new(window, *refresh, *equal_timers).ok_or(BuildError::Window)?;
-                    let timers = timers.swept_every(sweep_period_units(definition));
-                    Cells::Timing16(CellSlice::new(timers, *geometry, *growth).map_err(memory(geometry.bytes()))?)
-                }
-                _ => return Err(BuildError::Window),
-            },
-            CellDefinition::Generations { geometry, growth, .. } => match geometry.cell_bits() {
-                8 => {
-                    let words = Generations8::new(window).ok_or(BuildError::Window)?;
-                    Cells::Generations8(CellSlice::new(words, *geometry, *growth).map_err(memory(geometry.bytes()))?)
-                }
-                16 => {
-                    let words = Generations16::new(window).ok_or(BuildError::Window)?;
-                    Cells::Generations16(CellSlice::new(words, *geometry, *growth).map_err(memory(geometry.bytes()))?)
-                }
-                _ => return Err(BuildError::Window),
-            },
-            CellDefinition::Cuckoo { geometry, refresh, growth, .. } => {
-                let (bits, growth) = (geometry.cell_bits(), Some(*growth));
-                let refused = memory(geometry.bytes());
-                match geometry.layout() {
-                    Layout::Buckets { time_bits: 64 } => {
-                        let buckets = Buckets64::new(window, *refresh, bits).ok_or(BuildError::Window)?;
-                        Cells::Cuckoo64(CellSlice::new(buckets, *geometry, growth).map_err(refused)?)
-                    }
-                    Layout::Buckets { .. } => {
-                        let buckets = Buckets128::new(window, *refresh, bits).ok_or(BuildError::Window)?;
-                        Cells::Cuckoo128(CellSlice::new(buckets, *geometry, growth).map_err(refused)?)
-                    }
-                    _ => return Err(BuildError::Window),
+            CellDefinition::Bloom(BloomCells { geometry, growth }) => {
+                Cells::Bloom(slice(Some(Bits::new()), geometry, *growth)?)
+            }
+            CellDefinition::Timing(TimingCells { geometry, refresh, equal_timers, growth, .. }) => {
+                let period_units = sweep_period_units(growth.as_ref(), window);
+                if geometry.cell_bits() == 8 {
+                    let timers = Timers8::new(window, *refresh, *equal_timers);
+                    Cells::Timing8(slice(timers.map(|timers| timers.swept_every(period_units)), geometry, *growth)?)
+                } else {
+                    let timers = Timers16::new(window, *refresh, *equal_timers);
+                    Cells::Timing16(slice(timers.map(|timers| timers.swept_every(period_units)), geometry, *growth)?)
                 }
             }
-            CellDefinition::JumpingCounting { cells, hashes, events_max } => {
+            CellDefinition::Generations(GenerationCells { geometry, growth, .. }) => {
+                if geometry.cell_bits() == 8 {
+                    Cells::Generations8(slice(Generations8::new(window), geometry, *growth)?)
+                } else {
+                    Cells::Generations16(slice(Generations16::new(window), geometry, *growth)?)
+                }
+            }
+            CellDefinition::Cuckoo(CuckooCells { geometry, refresh, growth, .. }) => {
+                let print_bits = geometry.cell_bits();
+                if let Layout::Buckets { time_bits: 64 } = geometry.layout() {
+                    Cells::Cuckoo64(slice(Buckets64::new(window, *refresh, print_bits), geometry, Some(*growth))?)
+                } else {
+                    Cells::Cuckoo128(slice(Buckets128::new(window, *refresh, print_bits), geometry, Some(*growth))?)
+                }
+            }
+            CellDefinition::JumpingCounting(JumpingCells { cells, hashes, events_max }) => {
                 let kind = JumpingCounting::new(*cells, *hashes, window)?;
                 Cells::JumpingCounting(Flags::limited(kind, *events_max, window))
             }
-            CellDefinition::SlidingCounting { cells, hashes, window_events } => {
+            CellDefinition::SlidingCounting(SlidingCells { cells, hashes, window_events }) => {
                 Cells::SlidingCounting(Flags::unlimited(SlidingCounting::new(*cells, *hashes, *window_events)?))
             }
-            CellDefinition::Stable { shape, seed } => {
+            CellDefinition::Stable(StableCells { shape, seed }) => {
                 Cells::Stable(Flags::unlimited(StableFilter::new(*shape, *seed)?))
             }
-            CellDefinition::Decaying { shape } => {
+            CellDefinition::Decaying(DecayingCells { shape }) => {
                 Cells::Decaying(Box::new(Frequencies { kind: DecayingFilter::new(*shape)? }))
             }
         }))
     }
 
+    /// The kind.
+    pub fn kind(&self) -> Kind {
+        match &self.0 {
+            Cells::Bloom(_) => Kind::Bloom,
+            Cells::Timing8(_) | Cells::Timing16(_) => Kind::Timing,
+            Cells::Generations8(_) | Cells::Generations16(_) => Kind::Generations,
+            Cells::Cuckoo64(_) | Cells::Cuckoo128(_) => Kind::Cuckoo,
+            Cells::JumpingCounting(_) | Cells::SlidingCounting(_) => Kind::Counting,
+            Cells::Stable(_) => Kind::Stable,
+            Cells::Decaying(_) => Kind::Decaying,
+        }
+    }
+
     /// The same slice, run with other instructions where its kind has a choice: answers are the same, speed is not.
     #[must_use]
-    pub fn with_instructions(self, instructions: Instructions) -> Self {
-        Self(match self.0 {
-            Cells::Bloom(slice) => Cells::Bloom(slice.with_instructions(instructions)),
-            Cells::Timing8(slice) => Cells::Timing8(slice.with_instructions(instructions)),
-            Cells::Timing16(slice) => Cells::Timing16(slice.with_instructions(instructions)),
-            Cells::Generations8(slice) => Cells::Generations8(slice.with_instructions(instructions)),
-            Cells::Generations16(slice) => Cells::Generations16(slice.with_instructions(instructions)),
-            Cells::Cuckoo64(slice) => Cells::Cuckoo64(slice.with_instructions(instructions)),
-            Cells::Cuckoo128(slice) => Cells::Cuckoo128(slice.with_instructions(instructions)),
-            other => other,
-        })
+    pub fn with_instructions(mut self, instructions: Instructions) -> Self {
+        on_kind!(&mut self.0, slice => slice.set_instructions(instructions), _flags => ());
+        self
     }
 
     /// Tests every event and records those that are not there; one verdict an event, in order. Stamps come from one
@@ -354,17 +364,16 @@ impl FilterSlice {
     /// from the first `bytes_max` bytes of cells, as [`crate::FILL_SAMPLE_BYTES`] says. Positions are hashed, so these
     /// are set as densely as all others; `usize::MAX` reads all of them.
     pub fn fill_and_rate(&self, bytes_max: usize) -> (Option<f64>, f64) {
-        let fill = match &self.0 {
-            Cells::Stable(flags) => Some(flags.kind.fill_within(bytes_max)),
-            _ => None,
-        };
+        if let Cells::Stable(flags) = &self.0 {
+            return (Some(flags.kind.fill_within(bytes_max)), flags.kind.rate_within(bytes_max));
+        }
         on_kind!(
             &self.0,
             slice => {
                 let Density { fill, rate } = slice.density_within(bytes_max);
                 (Some(fill), rate)
             },
-            flags => (fill, flags.kind.rate_within(bytes_max))
+            flags => (None, flags.kind.rate_within(bytes_max))
         )
     }
 
@@ -373,16 +382,8 @@ impl FilterSlice {
     /// # Errors
     /// [`MergeError`]; counting, stable and decaying filters are never mergeable.
     pub fn merge(&mut self, other: &mut Self) -> Result<(), MergeError> {
-        match (&mut self.0, &mut other.0) {
-            (Cells::Bloom(mine), Cells::Bloom(other)) => mine.merge(other),
-            (Cells::Timing8(mine), Cells::Timing8(other)) => mine.merge(other),
-            (Cells::Timing16(mine), Cells::Timing16(other)) => mine.merge(other),
-            (Cells::Generations8(mine), Cells::Generations8(other)) => mine.merge(other),
-            (Cells::Generations16(mine), Cells::Generations16(other)) => mine.merge(other),
-            (Cells::Cuckoo64(mine), Cells::Cuckoo64(other)) => mine.merge(other),
-            (Cells::Cuckoo128(mine), Cells::Cuckoo128(other)) => mine.merge(other),
-            _ => Err(MergeError::Definition),
-        }
+        let other: &mut dyn Any = on_kind!(&mut other.0, slice => slice, flags => flags);
+        on_kind!(&mut self.0, slice => merge_same(slice, other), _flags => Err(MergeError::Definition))
     }
 
     /// Writes everything that answers depend on beside the definition.

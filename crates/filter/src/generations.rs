@@ -11,12 +11,12 @@
 
 use std::marker::PhantomData;
 
+use crate::cell_kind::{CellKind, Density, Pass, Recorded, Recording, density_of};
 use crate::generation::Generation;
 use crate::kernel::{CellRule, Element};
-use crate::kind::{CellKind, Density, Pass, Recorded, Recording, sample};
 use crate::probe::Offsets;
 use crate::unit_number::UnitNumber;
-use crate::{Layout, Stamp, WindowRule};
+use crate::{Stamp, WindowRule};
 
 /// A word of 8 or 16 generation bits.
 pub(crate) trait Word: Element {
@@ -177,7 +177,8 @@ impl<W: Word> CellKind for Generations<W> {
 
     fn rule<'a>(&'a self, pass: Pass<'a>, now: UnitNumber) -> WordRule<'a, W> {
         let stamp = Stamp::on_time(now);
-        let (alive, bit) = (self.alive_for(now, now), Self::bit(now));
+        let alive = self.alive_for(now, now);
+        let bit = Self::bit(now);
         WordRule { pass, words: self, now, stamp, alive, bit, recorded: Recorded::default() }
     }
 
@@ -208,11 +209,10 @@ impl<W: Word> CellKind for Generations<W> {
     /// A cell is a bit of a live generation. The rate is `1 - product over live generations of (1 - fill^k)`; blocked:
     /// its mean over the blocks.
     fn density(&self, generation: &Generation, now: UnitNumber, bytes_max: usize) -> Density {
-        let geometry = &generation.geometry;
         let alive = self.alive_for(now, now);
-        let exponent = geometry.hashes() as i32;
+        let exponent = generation.geometry.hashes() as i32;
         let width = W::BITS as usize / 8;
-        let density = |bytes: &[u8]| {
+        density_of(generation, bytes_max, width, |bytes| {
             let mut set = [0u64; 16];
             for word in bytes.chunks_exact(width) {
                 let word = read_word(word) & alive;
@@ -224,17 +224,7 @@ impl<W: Word> CellKind for Generations<W> {
             let cells = words * f64::from(alive.count_ones().max(1));
             let misses = set.iter().map(|count| 1.0 - (*count as f64 / words).powi(exponent));
             Density { fill: set.iter().sum::<u64>() as f64 / cells, rate: 1.0 - misses.product::<f64>() }
-        };
-        match geometry.layout() {
-            Layout::Classic | Layout::Partitioned | Layout::Buckets { .. } => {
-                density(sample(generation.memory.bytes(), bytes_max, width))
-            }
-            Layout::Blocked { lines } => {
-                let block_bytes = usize::from(lines) * crate::arch::LINE_BYTES;
-                let blocks = sample(generation.memory.bytes(), bytes_max, block_bytes).chunks_exact(block_bytes);
-                Density::mean(blocks.map(density))
-            }
-        }
+        })
     }
 
     fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: UnitNumber) -> (u16, UnitNumber) {
@@ -255,7 +245,8 @@ impl<W: Word> CellKind for Generations<W> {
     }
 
     fn merge(&self, cells: &mut [u8], others: &[u8], then: UnitNumber, now: UnitNumber) -> Option<u64> {
-        let (kept, kept_of_others) = (self.kept_at(now, now), self.kept_at(now, then));
+        let kept = self.kept_at(now, now);
+        let kept_of_others = self.kept_at(now, then);
         let width = W::BITS as usize / 8;
         for (word, other) in W::of(cells).iter_mut().zip(others.chunks_exact(width)) {
             *word = W::from_bits(word.bits() & kept | read_word(other) & kept_of_others);

@@ -1,191 +1,296 @@
-//! What the kinds that live in a [`crate::slice::CellSlice`] have in common.
+//! The kinds of filter by name, and what each kind can do whatever its size.
 //!
-//! Promises: a kind is a rule for cells plus upkeep as time passes; it owns no memory. Must not know: batches, growth.
+//! Promises: every difference between kinds that does not depend on a definition is a field of [`KindProperties`], so
+//! that other crates ask for the property and never compare kinds. Sizes and rates belong to the definition
+//! ([`crate::KindCells`]). Must not know: cells.
 
-use crate::generation::{Generation, LiveEvents};
-use crate::kernel::Walk;
-use crate::unit_number::UnitNumber;
-use crate::{Stamp, WindowRule};
+use serde::{Deserialize, Serialize};
 
-/// One walk over a batch.
-#[derive(Clone, Copy)]
-pub(crate) struct Pass<'a> {
-    /// A stamp for every event of the batch.
-    pub(crate) stamps: &'a [Stamp],
-    /// Events found in an older generation; empty where there is none.
-    pub(crate) known: &'a [bool],
-    pub(crate) record: Recording,
-    /// Whether [`Recorded::cells`] is asked for.
-    pub(crate) counts_cells: bool,
-    /// Cells in use before the walk, where the kind keeps count.
-    pub(crate) used_cells: u64,
+use crate::Window;
+
+/// The kinds of filter (the table of what each may do is `docs/kinds.md`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Bits; unbounded or landmark windows.
+    Bloom,
+    /// Timers; sliding windows.
+    Timing,
+    /// Words of generation bits; jumping windows.
+    Generations,
+    /// Fingerprints in order of expiry; sliding windows, nearly exact where asked for.
+    Cuckoo,
+    /// Counters; jumping windows, or sliding by count.
+    Counting,
+    /// Cells that fade at random; no window.
+    Stable,
+    /// Counters that decay; frequencies instead of verdicts.
+    Decaying,
 }
 
-/// The cells that a walk changes.
+/// The windows that a kind has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Recording {
-    /// Nothing.
-    Nothing,
-    /// For kinds whose duplicates start the window again: the cells of events found here, and in no older generation.
-    Refreshes,
-    /// The cells of events that are not found, and of all duplicates that start the window again.
-    Everything,
+pub enum Windows {
+    /// Unbounded, or ended for all events at once by a landmark.
+    Landmark,
+    /// Sliding, by time or by count.
+    Sliding,
+    /// Jumping, by time or by count.
+    Jumping,
+    /// Jumping; sliding by count if no number of sub-windows is given.
+    JumpingOrCounted,
+    /// None: old events fade at random.
+    Fading,
+    /// None: frequencies decay from one epoch to the next.
+    Epochs,
 }
 
-impl Pass<'_> {
-    #[inline(always)]
-    pub(crate) fn is_known(&self, index: usize) -> bool {
-        !self.known.is_empty() && self.known[index]
-    }
+/// What late events cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lateness {
+    /// A late event cannot be judged exactly.
+    Refused,
+    /// Lateness takes no memory; an eighth of the window by default.
+    Free,
+    /// Lateness takes memory; none by default.
+    TakesMemory,
+    /// Each jump of lateness takes one of the window's jumps; none by default.
+    TakesJumps,
 }
 
-/// The counts of a walk, or of one event.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Recorded {
-    /// Events that were not found and are recorded now.
-    pub(crate) events: u64,
-    /// Cells that went from empty to used, where the pass counts them.
-    pub(crate) cells: u64,
-    /// Whether events that were found live longer now.
-    pub(crate) refreshed: bool,
+/// What every filter of a kind has or lacks, whatever its size.
+#[derive(Debug)]
+pub struct KindProperties {
+    /// Name of the kind in flags, definitions and reports.
+    pub name: &'static str,
+    /// One line for the help of flags.
+    pub summary: &'static str,
+    /// Windows of the kind.
+    pub windows: Windows,
+    /// What late events cost.
+    pub lateness: Lateness,
+    /// Cell widths to choose from, in bits, the default first; empty if the width is not a choice.
+    pub cell_bits: &'static [u32],
+    /// Cache lines of a block at rates of 0.1 % and more; 0 if an event's cells never lie in blocks.
+    pub block_lines: u8,
+    /// Bits an event by the formulas of the kind for 10 million events of [`Kind::default_window`] at a rate of 1 %;
+    /// `None` if memory does not follow from a capacity. `tests/all/figures.rs` compares it with definitions and pages.
+    pub bits_per_event: Option<f64>,
+    /// Kind to take instead if this one cannot do what is asked and no flag names a kind.
+    pub fallback: Option<Kind>,
+    /// What filters of the kind can do.
+    pub abilities: &'static [Ability],
 }
 
-impl Recorded {
-    /// One event, for which so many cells were empty.
-    pub(crate) fn one(cells: u64) -> Self {
-        Self { events: 1, cells, refreshed: false }
-    }
+/// What filters of some kinds can do, and filters of others cannot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ability {
+    /// Open more generations of cells than the filter began with.
+    Grow,
+    /// Start small and grow where the capacity is unknown.
+    StartSmall,
+    /// Count the cells in use, so that growth can be limited by density.
+    CountUsedCells,
+    /// Cut the window into a given number of sub-windows.
+    Jumps,
+    /// Cut the window into a given number of ticks.
+    Ticks,
+    /// Start the window of an event again at each duplicate ([`crate::Refresh`]).
+    Refresh,
+    /// Apply the equal-timers heuristic.
+    EqualTimers,
+    /// Take slices apart and put them together again: copy, keep in a journal, move, alter.
+    Parts,
+    /// Remember one event for less than the window ([`crate::FilterDefinition::stamp_for`]).
+    Ttl,
+    /// Keep every event for its window, so that events can be claimed.
+    KeepForWindow,
+    /// Divide the positions of one event over several slices.
+    Divide,
 }
 
-/// Bytes of cells that are read to estimate how densely a slice is set, where reading all would take too long: a
-/// million timers, which give the fill within 0.2 % of the whole, as hashing spreads events evenly.
-pub const FILL_SAMPLE_BYTES: usize = 1 << 20;
-
-/// Bytes of cells that are read to estimate the rate for a person: they give a sixteenth of the error above, and a wait
-/// that does not grow with the filter.
-pub const RATE_SAMPLE_BYTES: usize = 1 << 24;
-
-/// The first `bytes_max` bytes of `cells` in whole pieces of `piece_bytes`, one piece at least; all where there are no
-/// more.
-pub(crate) fn sample(cells: &[u8], bytes_max: usize, piece_bytes: usize) -> &[u8] {
-    let bytes = (bytes_max / piece_bytes).max(1).saturating_mul(piece_bytes);
-    &cells[..bytes.min(cells.len())]
-}
-
-/// How densely cells are set.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Density {
-    /// The share of cells that are alive.
-    pub fill: f64,
-    /// The chance that an unseen event finds all its cells alive.
-    pub rate: f64,
-}
-
-impl Density {
-    /// The density of blocks of one size, each of which an event meets with the same chance.
-    pub(crate) fn mean(blocks: impl Iterator<Item = Self>) -> Self {
-        let (mut sum, mut count) = (Self::default(), 0u64);
-        for block in blocks {
-            sum = Self { fill: sum.fill + block.fill, rate: sum.rate + block.rate };
-            count += 1;
-        }
-        let count = count.max(1) as f64;
-        Self { fill: sum.fill / count, rate: sum.rate / count }
-    }
-}
-
-/// A kind of cell with its window rule.
-pub(crate) trait CellKind: PartialEq {
-    /// The rule for one walk.
-    type Rule<'a>: Walk
-    where
-        Self: 'a;
-
-    /// Units that a batch may span beyond the lateness before upkeep must catch up.
-    const SLACK_UNITS: u64;
-
-    /// Whether a walk must not go beyond a unit: where an event that is not found may be there already, or find no room,
-    /// only the walk itself counts how many are recorded, all in one unit.
-    const COUNTS_ALONE: bool = false;
-
-    /// Cells that are visited together by a sweep, in bytes.
-    const SWEEP_BYTES: usize = 2;
-
-    /// Cells that are read, written and merged together, in bytes.
-    const RUN_BYTES: usize = 2;
-
-    /// The window in units.
-    fn window(&self) -> &WindowRule;
-
-    /// The window for which an event counts among those that fill the cells.
-    fn counted(&self) -> WindowRule {
-        *self.window()
-    }
-
-    /// The rule for one walk when the greatest unit is `now`.
-    fn rule<'a>(&'a self, pass: Pass<'a>, now: UnitNumber) -> Self::Rule<'a>;
-
-    /// The counts of the walk by this rule.
-    fn recorded(rule: &Self::Rule<'_>) -> Recorded;
-
-    /// The events of the walk that were not found and found no room, where cells can be too full for an event.
-    fn take_refused(_: &mut Self::Rule<'_>) -> Vec<usize> {
-        Vec::new()
-    }
-
-    /// Notes in `live` what events that were found live longer now.
-    fn note_refreshed(rule: &Self::Rule<'_>, live: &mut LiveEvents, now: UnitNumber) {
-        if Self::recorded(rule).refreshed {
-            live.refresh(now);
+impl Windows {
+    /// The window of these that comes nearest to `window`; `None` if there is none.
+    fn nearest(self, window: &Window) -> Option<Window> {
+        match (self, window) {
+            (Self::Landmark, Window::Duration(window_ms)) => Some(Window::LandmarkDuration(*window_ms)),
+            (Self::Landmark, Window::Events(events)) => Some(Window::LandmarkEvents(*events)),
+            (Self::Landmark, _) | (Self::Fading, Window::Unbounded) => Some(window.clone()),
+            (Self::Sliding | Self::Jumping | Self::JumpingOrCounted, Window::Duration(_) | Window::Events(_)) => {
+                Some(window.clone())
+            }
+            _ => None,
         }
     }
+}
 
-    /// Moves the cells from unit `now` to the later unit `next`: all cells that must be gone by then are gone.
-    fn advance(&self, generation: &mut Generation, now: UnitNumber, next: UnitNumber);
+impl Kind {
+    /// All kinds.
+    pub const ALL: [Self; 7] =
+        [Self::Bloom, Self::Timing, Self::Generations, Self::Cuckoo, Self::Counting, Self::Stable, Self::Decaying];
 
-    /// A bounded step of upkeep: at most `budget_bytes` of cells.
-    fn sweep(&self, generation: &mut Generation, now: UnitNumber, budget_bytes: usize);
-
-    /// How densely the cells are set as they are; reads the first `bytes_max` bytes of them.
-    fn density(&self, generation: &Generation, now: UnitNumber, bytes_max: usize) -> Density;
-
-    /// Which generations of a word (bit 0 alone where a cell is no word) hold all of `positions`, as an event stamped
-    /// `stamp` sees them, and the least expiry found there.
-    fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: UnitNumber) -> (u16, UnitNumber);
-
-    /// Sets the cells at `positions` for an event stamped `stamp`, found or not, and returns what is recorded then: an
-    /// event, unless the kind knows that it was there, and how many cells were empty, where the kind keeps count; `None`
-    /// where there is no room. This is for one event alone: it prepares nothing that pays off only in a batch.
-    fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, now: UnitNumber) -> Option<Recorded>;
-
-    /// Appends the expiries of the cells at `positions`, 0 where a cell is not alive for `stamp`; nothing where cells
-    /// have none of their own.
-    fn push_expiries(
-        &self,
-        _: &Generation,
-        _positions: &[u64],
-        _: Stamp,
-        _now: UnitNumber,
-        _expiries: &mut Vec<UnitNumber>,
-    ) {
+    /// What every filter of this kind has or lacks.
+    ///
+    /// ```
+    /// use firstseen_filter::Kind;
+    /// assert_eq!(Kind::Timing.properties().name, "timing");
+    /// ```
+    pub const fn properties(self) -> &'static KindProperties {
+        use Ability::*;
+        match self {
+            Self::Bloom => &KindProperties {
+                name: "bloom",
+                summary: "Bits; unbounded and landmark windows",
+                windows: Windows::Landmark,
+                lateness: Lateness::Refused,
+                cell_bits: &[],
+                block_lines: 1,
+                bits_per_event: Some(9.9),
+                fallback: None,
+                abilities: &[Grow, StartSmall, CountUsedCells, Parts, KeepForWindow, Divide],
+            },
+            Self::Timing => &KindProperties {
+                name: "timing",
+                summary: "Timers; sliding windows",
+                windows: Windows::Sliding,
+                lateness: Lateness::Free,
+                cell_bits: &[8, 16],
+                block_lines: 2,
+                bits_per_event: Some(87.8),
+                fallback: None,
+                abilities: &[
+                    Grow,
+                    StartSmall,
+                    CountUsedCells,
+                    Jumps,
+                    Refresh,
+                    EqualTimers,
+                    Parts,
+                    Ttl,
+                    KeepForWindow,
+                    Divide,
+                ],
+            },
+            Self::Generations => &KindProperties {
+                name: "generations",
+                summary: "Generation bits; jumping windows in less memory",
+                windows: Windows::Jumping,
+                lateness: Lateness::TakesJumps,
+                cell_bits: &[8, 16],
+                block_lines: 2,
+                bits_per_event: Some(23.4),
+                fallback: None,
+                abilities: &[Jumps, Parts, KeepForWindow, Divide],
+            },
+            Self::Cuckoo => &KindProperties {
+                name: "cuckoo",
+                summary: "Fingerprints; sliding windows in least memory, nearly exact with `--fpr 1e-8`",
+                windows: Windows::Sliding,
+                lateness: Lateness::TakesMemory,
+                cell_bits: &[],
+                block_lines: 0,
+                bits_per_event: Some(17.1),
+                fallback: Some(Self::Timing),
+                abilities: &[Grow, Ticks, Refresh, Parts, Ttl, KeepForWindow],
+            },
+            Self::Counting => &KindProperties {
+                name: "counting",
+                summary: "Counters; jumping windows, or sliding by count",
+                windows: Windows::JumpingOrCounted,
+                lateness: Lateness::Refused,
+                cell_bits: &[],
+                block_lines: 0,
+                bits_per_event: Some(107.9),
+                fallback: None,
+                abilities: &[Jumps],
+            },
+            Self::Stable => &KindProperties {
+                name: "stable",
+                summary: "Cells that fade; no window, bounded memory for ever",
+                windows: Windows::Fading,
+                lateness: Lateness::Refused,
+                cell_bits: &[],
+                block_lines: 0,
+                bits_per_event: None,
+                fallback: None,
+                abilities: &[],
+            },
+            Self::Decaying => &KindProperties {
+                name: "decaying",
+                summary: "Counters that decay; frequencies instead of verdicts",
+                windows: Windows::Epochs,
+                lateness: Lateness::Refused,
+                cell_bits: &[],
+                block_lines: 0,
+                bits_per_event: None,
+                fallback: None,
+                abilities: &[],
+            },
+        }
     }
 
-    /// Adds to `cells`, which stand at unit `now`, all live cells of `others`, a memory of the same geometry as it
-    /// stood at unit `then`, not later and [`Self::age_max_units`] earlier at most. Returns how many cells are then
-    /// used, where the kind keeps count; `None` where there was no room for all.
-    fn merge(&self, cells: &mut [u8], others: &[u8], then: UnitNumber, now: UnitNumber) -> Option<u64>;
+    /// Whether filters of this kind can do it.
+    ///
+    /// ```
+    /// use firstseen_filter::{Ability, Kind};
+    /// assert!(Kind::Timing.can(Ability::Ttl) && !Kind::Bloom.can(Ability::Ttl));
+    /// ```
+    pub fn can(self, ability: Ability) -> bool {
+        self.properties().abilities.contains(&ability)
+    }
 
-    /// Whether `others` have live cells that `cells` lack, or forget earlier; both as [`Self::merge`] takes them.
-    fn lacks(&self, cells: &[u8], others: &[u8], then: UnitNumber, now: UnitNumber) -> bool;
+    /// Whether the kind answers with frequencies instead of verdicts.
+    pub fn estimates_frequencies(self) -> bool {
+        self.properties().windows == Windows::Epochs
+    }
 
-    /// The greatest age, in units, up to which cells of different units differ.
-    fn age_max_units(&self) -> u64;
+    /// Whether a filter that is full forgets events early instead of refusing new ones.
+    pub fn forgets_early(self) -> bool {
+        matches!(self.properties().windows, Windows::Fading | Windows::Epochs)
+    }
 
-    /// How many cells are used, where the kind keeps count.
-    fn used(&self, cells: &[u8]) -> u64;
+    /// The window where none is asked for: a day, or unbounded if the kind has no such window.
+    pub const fn default_window(self) -> Window {
+        match self.properties().windows {
+            Windows::Landmark | Windows::Fading => Window::Unbounded,
+            Windows::Sliding | Windows::Jumping | Windows::JumpingOrCounted | Windows::Epochs => {
+                Window::Duration(86_400_000)
+            }
+        }
+    }
 
-    /// Whether `cells`, which came from outside, may be those of such a slice at unit `then`.
-    fn can_hold(&self, _cells: &[u8], _then: UnitNumber) -> bool {
-        true
+    /// Bits an event as in [`KindProperties::bits_per_event`]; infinite if memory does not follow from a capacity.
+    pub fn bits_per_event(self) -> f64 {
+        self.properties().bits_per_event.unwrap_or(f64::INFINITY)
+    }
+
+    /// The window of this kind that comes nearest to `window`; `None` if there is none.
+    ///
+    /// ```
+    /// use firstseen_filter::{Kind, Window};
+    /// assert_eq!(Kind::Bloom.nearest_window(&Window::Events(9)), Some(Window::LandmarkEvents(9)));
+    /// assert_eq!(Kind::Timing.nearest_window(&Window::Unbounded), None);
+    /// ```
+    pub fn nearest_window(self, window: &Window) -> Option<Window> {
+        self.properties().windows.nearest(window)
+    }
+
+    /// The names of the kinds that can do it, as a list in a sentence.
+    ///
+    /// ```
+    /// use firstseen_filter::{Ability, Kind};
+    /// assert_eq!(Kind::names(Ability::Parts), "bloom, timing, generations or cuckoo");
+    /// ```
+    pub fn names(ability: Ability) -> String {
+        let mut names: Vec<&str> =
+            Self::ALL.iter().filter(|kind| kind.can(ability)).map(|kind| kind.properties().name).collect();
+        let last = names.pop().unwrap_or("none");
+        if names.is_empty() { last.to_owned() } else { format!("{} or {last}", names.join(", ")) }
+    }
+}
+
+impl std::fmt::Display for Kind {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.properties().name)
     }
 }

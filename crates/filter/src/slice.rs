@@ -6,12 +6,12 @@
 use std::io;
 
 use crate::arch::{Instructions, prefetch_line};
+use crate::cell_kind::{CellKind, Density, Pass, Recording};
 use crate::events::{Events, Hashed};
 use crate::generation::Generation;
 use crate::generation_number::GenerationNumber;
 use crate::growth::{Growth, Limit};
 use crate::kernel::Walk;
-use crate::kind::{CellKind, Density, Pass, Recording};
 use crate::unit_number::UnitNumber;
 use crate::{Digest, FilterSecret, Geometry, Sighting, Stamp, Verdict};
 
@@ -52,11 +52,9 @@ impl<K: CellKind> CellSlice<K> {
         })
     }
 
-    /// The same slice, run with other instructions: answers are the same, speed is not.
-    #[must_use]
-    pub fn with_instructions(mut self, instructions: Instructions) -> Self {
+    /// Runs the slice with other instructions: answers are the same, speed is not.
+    pub fn set_instructions(&mut self, instructions: Instructions) {
         self.instructions = instructions;
-        self
     }
 
     /// Tests every event and records those that are not there; one verdict an event, in order.
@@ -118,17 +116,20 @@ impl<K: CellKind> CellSlice<K> {
     fn segment(&self, stamps: &[Stamp], record: bool) -> (usize, UnitNumber) {
         let reach = self.kind.window().lateness_units + K::SLACK_UNITS;
         let in_one_unit = K::COUNTS_ALONE || self.growth.is_some_and(|growth| self.fills_within(stamps.len(), &growth));
-        let (mut newest, mut earliest) = (self.now, UnitNumber::NEVER);
+        let mut newest = self.now;
+        let mut earliest = UnitNumber::NEVER;
         for (index, stamp) in stamps.iter().enumerate() {
             // An event that is recorded for less than the window has an earlier unit than the present; one that is looked
             // up may be judged later.
             let present = if record { stamp.unit.max(stamp.judged) } else { stamp.unit };
-            let (next_newest, next_earliest) = (newest.max(present), earliest.min(stamp.judged));
+            let next_newest = newest.max(present);
+            let next_earliest = earliest.min(stamp.judged);
             let starts_unit = in_one_unit && next_newest > newest;
             if index > 0 && (starts_unit || next_newest.since(next_earliest) > reach) {
                 return (index, newest);
             }
-            (newest, earliest) = (next_newest, next_earliest);
+            newest = next_newest;
+            earliest = next_earliest;
         }
         (stamps.len(), newest)
     }
@@ -184,8 +185,9 @@ impl<K: CellKind> CellSlice<K> {
         let (unknown, elsewhere): (Vec<usize>, Vec<usize>) = refused.into_iter().partition(|index| !self.found[*index]);
         unknown.into_iter().for_each(|index| verdicts[index] = Verdict::Undecided);
         for index in elsewhere {
-            let (events, stamps) = (events.part(index..index + 1), &stamps[index..=index]);
-            let again = Segment { events, stamps, before: self.now, record: true, full: true };
+            let event = events.part(index..index + 1);
+            let stamps = &stamps[index..=index];
+            let again = Segment { events: event, stamps, before: self.now, record: true, full: true };
             self.touch(again, &mut verdicts[index..=index]);
         }
     }
@@ -253,8 +255,8 @@ impl<K: CellKind> CellSlice<K> {
     pub fn prefetch(&self, number: GenerationNumber, positions: &[u64]) {
         if let Some(index) = self.index_of(number) {
             let generation = &self.stack[index];
-            let (bytes, geometry) = (generation.memory.bytes(), &generation.geometry);
-            let starts = positions.iter().flat_map(|position| geometry.bytes_at(*position));
+            let bytes = generation.memory.bytes();
+            let starts = positions.iter().flat_map(|position| generation.geometry.bytes_at(*position));
             starts.filter_map(|start| bytes.get(start)).for_each(prefetch_line);
         }
     }
@@ -265,9 +267,10 @@ impl<K: CellKind> CellSlice<K> {
     /// # Panics
     /// If a position is not below the generation's cells.
     pub fn test_generation(&self, number: GenerationNumber, positions: &[u64], stamp: Stamp) -> Sighting {
-        let generation = self.index_of(number).map(|index| &self.stack[index]);
-        let sight = |generation| self.kind.sight(generation, positions, stamp, self.now);
-        let (generations, expiry) = generation.map_or((0, UnitNumber::NEVER), sight);
+        let Some(index) = self.index_of(number) else {
+            return Sighting { generations: 0, expiry: UnitNumber::NEVER };
+        };
+        let (generations, expiry) = self.kind.sight(&self.stack[index], positions, stamp, self.now);
         Sighting { generations, expiry }
     }
 
@@ -366,7 +369,9 @@ impl<K: CellKind> CellSlice<K> {
     /// The same from a sample: reads about `bytes_max` bytes, the first ones of every generation in equal shares.
     pub(crate) fn density_within(&self, bytes_max: usize) -> Density {
         let share_bytes = bytes_max / self.stack.len().max(1);
-        let (mut alive, mut cells, mut miss) = (0.0, 0.0, 1.0);
+        let mut alive = 0.0;
+        let mut cells = 0.0;
+        let mut miss = 1.0;
         for generation in &self.stack {
             let Density { fill, rate } = self.kind.density(generation, self.now, share_bytes);
             alive += fill * generation.geometry.cells() as f64;

@@ -7,10 +7,10 @@ use std::io::{self, Read, Write};
 
 use crate::Geometry;
 use crate::body::{invalid, read_u64, write_u64};
+use crate::cell_kind::CellKind;
 use crate::generation::{Generation, LiveEvents};
 use crate::generation_number::GenerationNumber;
 use crate::growth::GENERATIONS_MAX;
-use crate::kind::CellKind;
 use crate::slice::CellSlice;
 use crate::unit_number::UnitNumber;
 
@@ -71,7 +71,7 @@ impl<K: CellKind> CellSlice<K> {
             return Err(invalid("a time beyond all times"));
         }
         for number in oldest..oldest + generations {
-            let generation = self.read_generation(source, (GenerationNumber(number), now), first)?;
+            let generation = self.read_generation(source, GenerationNumber(number), now, first)?;
             if generation.live.newest_unit() > Some(now) {
                 return Err(invalid("events later than the time"));
             }
@@ -85,10 +85,12 @@ impl<K: CellKind> CellSlice<K> {
     fn read_generation(
         &self,
         source: &mut dyn Read,
-        (number, now): (GenerationNumber, UnitNumber),
+        number: GenerationNumber,
+        now: UnitNumber,
         first: &mut Option<Generation>,
     ) -> io::Result<Generation> {
-        let (cells, hashes) = (read_u64(source)?, read_u64(source)?);
+        let cells = read_u64(source)?;
+        let hashes = read_u64(source)?;
         let expected = self.growth.map_or(Some(self.base), |growth| growth.geometry(&self.base, number));
         let expected = expected.ok_or_else(|| invalid("a generation larger than any can be"))?;
         // Sizes follow from the definition, but through floating-point functions that may round differently elsewhere.
@@ -115,11 +117,11 @@ impl<K: CellKind> CellSlice<K> {
         let units_max = self.kind.window().span_units.saturating_add(self.kind.window().lateness_units);
         generation.live = LiveEvents::read(source, units_max.saturating_add(2))?;
         source.read_exact(generation.memory.bytes_mut())?;
-        let (cells, used) = (generation.memory.bytes(), generation.used_cells);
+        let cells = generation.memory.bytes();
         if !self.kind.can_hold(cells, now) {
             return Err(invalid("cells that no filter writes, or that live on for longer than its window"));
         }
-        if K::COUNTS_ALONE && self.kind.used(cells) != used {
+        if K::COUNTS_ALONE && self.kind.used(cells) != generation.used_cells {
             return Err(invalid("another number of cells in use than there are"));
         }
         Ok(generation)
@@ -150,7 +152,8 @@ impl LiveEvents {
         let mut live = Self::default();
         let mut previous = None;
         for _ in 0..units {
-            let (unit, events) = (UnitNumber(read_u64(source)?), read_u64(source)?);
+            let unit = UnitNumber(read_u64(source)?);
+            let events = read_u64(source)?;
             if previous.is_some_and(|previous| unit <= previous) || events == 0 || newest_unit < Some(unit) {
                 return Err(invalid("units of live events out of order"));
             }

@@ -9,10 +9,10 @@ use std::ops::Range;
 
 use thiserror::Error;
 
+use crate::cell_kind::CellKind;
 use crate::generation::LiveEvents;
 use crate::generation_number::GenerationNumber;
 use crate::growth::GENERATIONS_MAX;
-use crate::kind::CellKind;
 use crate::slice::CellSlice;
 use crate::unit_number::UnitNumber;
 use crate::{ProbeShape, Probes, Stamp};
@@ -128,7 +128,7 @@ impl<K: CellKind> CellSlice<K> {
         }
         self.open_up_to(run.generation)?;
         match self.place_of(run)? {
-            Some(place) => self.merge_cells(place, run),
+            Some((index, cells)) => self.merge_cells(index, cells, run),
             None => Err(PartError::Misfit("cells of a generation that cannot be open")),
         }
     }
@@ -151,7 +151,7 @@ impl<K: CellKind> CellSlice<K> {
     pub fn put_missing_cells(&mut self, run: &CellRun) -> Result<bool, PartError> {
         let lacks = self.lacks_cells(run)?;
         if let Some((index, cells)) = self.place_of(run)?.filter(|_| lacks) {
-            let merged = self.merge_cells((index, cells), run);
+            let merged = self.merge_cells(index, cells, run);
             // Their unit is not known, but it is none after this one.
             self.stack[index].live.refresh(self.now);
             merged?;
@@ -159,7 +159,7 @@ impl<K: CellKind> CellSlice<K> {
         Ok(lacks)
     }
 
-    fn merge_cells(&mut self, (index, cells): (usize, Range<usize>), run: &CellRun) -> Result<(), PartError> {
+    fn merge_cells(&mut self, index: usize, cells: Range<usize>, run: &CellRun) -> Result<(), PartError> {
         let generation = &mut self.stack[index];
         let cells = &mut generation.memory.bytes_mut()[cells];
         let used_before = self.kind.used(cells);
@@ -188,8 +188,8 @@ impl<K: CellKind> CellSlice<K> {
         let start = usize::try_from(run.start_bytes).unwrap_or(usize::MAX);
         let end = start.saturating_add(run.cells.len());
         let len = self.stack[index].memory.bytes().len();
-        let is_boundary = |at: usize| at.is_multiple_of(K::RUN_BYTES) || at == len;
-        if end > len || !is_boundary(start) || !is_boundary(end) {
+        let has_boundaries = [start, end].into_iter().all(|at| at.is_multiple_of(K::RUN_BYTES) || at == len);
+        if end > len || !has_boundaries {
             Err(PartError::Misfit("cells beyond the end"))
         } else if !self.kind.can_hold(&run.cells, run.unit) {
             Err(PartError::Misfit("cells that no filter writes, or that live on for longer than its window"))
@@ -222,9 +222,10 @@ impl<K: CellKind> CellSlice<K> {
     pub fn recount(&mut self) {
         let nothing = vec![0; COUNT_BYTES.next_multiple_of(K::RUN_BYTES)];
         for generation in &mut self.stack {
-            let runs = generation.memory.bytes_mut().chunks_mut(nothing.len());
-            let used = |run| self.kind.merge(run, &nothing, self.now, self.now).unwrap_or(0);
-            generation.used_cells = runs.map(used).sum();
+            generation.used_cells = 0;
+            for run in generation.memory.bytes_mut().chunks_mut(nothing.len()) {
+                generation.used_cells += self.kind.merge(run, &nothing, self.now, self.now).unwrap_or(0);
+            }
         }
     }
 

@@ -4,10 +4,10 @@
 
 use std::io;
 
+use crate::cell_kind::CellKind;
 use crate::generation::Generation;
 use crate::generation_number::GenerationNumber;
 use crate::growth::{GENERATIONS_MAX, Growth};
-use crate::kind::CellKind;
 use crate::slice::CellSlice;
 use crate::unit_number::UnitNumber;
 
@@ -34,7 +34,8 @@ impl<K: CellKind> CellSlice<K> {
 
     /// Events that may be recorded before the slice is full, in the newest generation and in those that it may still open.
     pub(crate) fn room_ahead(&mut self) -> u64 {
-        let (room, number) = (self.make_room(), self.newest_generation());
+        let room = self.make_room();
+        let number = self.newest_generation();
         let Some(growth) = self.growth else { return room };
         let left = u64::from(growth.generations_max.min(GENERATIONS_MAX)).saturating_sub(self.stack.len() as u64);
         let capacities = (1..=left).map(|ahead| growth.capacity_of(number.after(ahead)));

@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use crate::kind::CellKind;
+use crate::cell_kind::CellKind;
 use crate::probes::AskError;
 use crate::probes::Probed;
 use crate::slice::CellSlice;

@@ -6,17 +6,19 @@ use thiserror::Error;
 
 use crate::definition::{Asked, FilterDefinition};
 use crate::growth::Limit;
-use crate::kind_name::Kind;
+use crate::kind::{Kind, Windows};
 use crate::number::number;
 use crate::rates::SizingError;
 use crate::stable::StableError;
 use crate::{DecayingError, GeometryError, Layout, Refresh, Unit, Window};
 pub use frequency::FrequencySpec;
 
+mod counting;
 mod cuckoo;
 mod frequency;
 mod resolve;
 mod size;
+mod stable;
 mod units;
 
 /// How a filter may grow beyond its capacity.
@@ -126,11 +128,10 @@ impl FilterSpec {
     #[must_use]
     pub fn share(&self, slices: u32) -> Self {
         let slices = u64::from(slices.max(1));
-        let part = |whole: u64| whole.div_ceil(slices);
         Self {
             capacity_events: self.capacity_events.map(|whole| load_of_one(whole, slices)),
             memory_bytes: self.memory_bytes.map(|whole| whole / slices),
-            cells: self.cells.map(part),
+            cells: self.cells.map(|whole| whole.div_ceil(slices)),
             ..self.clone()
         }
     }
@@ -152,10 +153,8 @@ impl FilterSpec {
     /// # Errors
     /// [`SpecError`]: what does not fit together, and what to change.
     pub fn resolve(&self) -> Result<FilterDefinition, SpecError> {
-        let mut definition = match (self.kind, &self.window) {
-            (Kind::Timing | Kind::Generations | Kind::Cuckoo, Window::Duration(window_ms))
-                if self.clock_skew_ms > 0 =>
-            {
+        let mut definition = match (self.kind.properties().windows, &self.window) {
+            (Windows::Sliding | Windows::Jumping, Window::Duration(window_ms)) if self.clock_skew_ms > 0 => {
                 self.resolve_kept_longer(*window_ms)
             }
             _ => self.resolve_as_asked(),
@@ -173,19 +172,25 @@ impl FilterSpec {
         let (Window::Duration(window_ms), Unit::Milliseconds(unit_ms)) = (window, unit) else {
             return Asked { ticks: self.ticks, ..Asked::default() };
         };
-        let ms = |units: u64| units.saturating_mul(*unit_ms);
-        let is_longer = ms(rule.span_units - 1) != window_ms.saturating_add(self.clock_skew_ms);
+        let kept_ms = (rule.span_units - 1).saturating_mul(*unit_ms);
+        let judged_ms = rule.lateness_units.saturating_mul(*unit_ms);
+        let is_longer = kept_ms != window_ms.saturating_add(self.clock_skew_ms);
         Asked {
             ticks: self.ticks,
-            lateness_ms: self.lateness_ms.filter(|lateness_ms| ms(rule.lateness_units) != *lateness_ms),
+            lateness_ms: self.lateness_ms.filter(|lateness_ms| judged_ms != *lateness_ms),
             clock_skew_ms: Some(self.clock_skew_ms).filter(|skew_ms| *skew_ms > 0 && is_longer),
         }
     }
 
     fn resolve_as_asked(&self) -> Result<FilterDefinition, SpecError> {
         match self.kind {
+            Kind::Bloom => resolve::resolve(self, resolve::bloom),
+            Kind::Timing => resolve::resolve(self, resolve::timers),
+            Kind::Generations => resolve::resolve(self, resolve::words),
             Kind::Cuckoo => cuckoo::resolve(self),
-            _ => resolve::resolve(self),
+            Kind::Counting => resolve::resolve(self, counting::counters),
+            Kind::Stable => resolve::resolve(self, stable::fading),
+            Kind::Decaying => Err(units::refused(self, "it estimates frequencies; use `firstseen estimate`")),
         }
     }
 
@@ -199,10 +204,15 @@ impl FilterSpec {
             ..self.clone()
         };
         let definition = kept.resolve_as_asked()?;
-        let asked_for = |events: u64| self.capacity_events.unwrap_or((events as f64 / ratio) as u64);
-        let capacity_events = definition.capacity_events.map(asked_for);
+        let capacity_events =
+            definition.capacity_events.map(|events| self.capacity_events.unwrap_or((events as f64 / ratio) as u64));
         Ok(FilterDefinition { window: self.window.clone(), capacity_events, ..definition })
     }
+}
+
+/// The error of an `option` that the kind does not have.
+fn no<T>(spec: &FilterSpec, option: &'static str, instead: &'static str) -> Result<T, SpecError> {
+    Err(SpecError::Option { kind: spec.kind, option, instead })
 }
 
 /// Of `whole` events that fall into `slices` slices at random, a number that hardly any slice exceeds: five standard

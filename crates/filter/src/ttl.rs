@@ -8,7 +8,7 @@ use thiserror::Error;
 use crate::definition::FilterDefinition;
 use crate::number::duration;
 use crate::unit_number::UnitNumber;
-use crate::{Kind, Stamp, Unit};
+use crate::{Ability, Kind, Stamp, Unit};
 
 /// Why an event cannot be remembered for so long.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -85,7 +85,7 @@ impl FilterDefinition {
     /// [`TtlError::Kind`] or [`TtlError::Unit`] where all events are remembered for the window.
     pub fn ttl_units(&self) -> Result<TtlUnits, TtlError> {
         let kind = self.cells.kind();
-        if !kind.takes_ttl() {
+        if !kind.can(Ability::Ttl) {
             return Err(TtlError::Kind(kind));
         }
         match self.unit {

@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use firstseen_filter::{Refresh, Unit, UnitNumber};
+use firstseen_filter::{Ability, Kind, Refresh, Unit, UnitNumber};
 use firstseen_routing::check::{check_copies, check_definition, check_durability, check_thresholds};
 use firstseen_routing::{
     Closed, ClusterMap, Epoch, FilterId, FilterPolicies, FilterRecord, Line, NodeId, SlicedDefinition,
@@ -146,7 +146,7 @@ fn check_former(map: &ClusterMap, filter: FilterId, record: &FilterRecord) -> Re
         cells if cells.refresh() == Refresh::Refresh => refuses(
             "every duplicate starts its window again (--rule refresh), so that what it has never expires".into(),
         ),
-        _ if !kind.has_parts() => refuses(format!("kind {kind} cannot be altered")),
+        _ if !kind.can(Ability::Parts) => refuses(format!("kind {kind} cannot be altered")),
         _ => match definition.group.unit {
             Unit::Endless => refuses("it has no window, so that what it has never expires".to_owned()),
             Unit::Events(_) => {
@@ -160,8 +160,8 @@ fn check_former(map: &ClusterMap, filter: FilterId, record: &FilterRecord) -> Re
 /// Why a filter cannot follow another.
 fn check_follower(definition: &SlicedDefinition, policies: &FilterPolicies) -> Result<(), String> {
     let kind = definition.group.cells.kind();
-    if !kind.has_parts() {
-        return Err(format!("kind {kind} cannot follow: use kind bloom, timing, generations or cuckoo"));
+    if !kind.can(Ability::Parts) {
+        return Err(format!("kind {kind} cannot follow: use kind {}", Kind::names(Ability::Parts)));
     }
     if definition.group.cells.refresh() == Refresh::Refresh {
         return Err(

@@ -6,53 +6,14 @@
 
 use std::collections::BTreeMap;
 
-use firstseen_filter::{CellDefinition, CounterStorage, GenerationNumber, Growth, Unit};
+use firstseen_filter::{GenerationNumber, Unit};
 use firstseen_routing::{ClusterMap, Incarnation, NodeId, NodeRecord, SliceCopy, SliceOwner, SlicedDefinition};
 
 use crate::refusal::Refusal;
 
-/// Cells are padded to this many.
-const PADDING_CELLS: u64 = 512;
-const DIGEST_BYTES: u64 = 16;
-const EXTENSION_BYTES: u64 = 6;
-const COUNTER_BITS: u64 = 4;
-const WIDE_COUNTER_BITS: u64 = 8;
-
 /// Bytes of one slice with every generation that it may ever have at once; more than can be counted is `u64::MAX`.
 pub fn slice_bytes(definition: &SlicedDefinition) -> Result<u64, String> {
-    let slice = definition.slice().map_err(|error| error.to_string())?;
-    let generations = |growth: &Option<Growth>| u64::from(growth.map_or(1, |growth| growth.generations_max.max(1)));
-    let cell_bytes =
-        |cells: u64, bits: u64| cells.div_ceil(PADDING_CELLS).saturating_mul((PADDING_CELLS / 8).saturating_mul(bits));
-    Ok(match &slice.cells {
-        CellDefinition::Bloom { geometry, growth }
-        | CellDefinition::Timing { geometry, growth, .. }
-        | CellDefinition::Generations { geometry, growth, .. } => {
-            cell_bytes(geometry.cells(), u64::from(geometry.cell_bits())).saturating_mul(generations(growth))
-        }
-        CellDefinition::Cuckoo { geometry, growth, .. } => {
-            geometry.bytes().saturating_mul(u64::from(growth.generations_max.max(1)))
-        }
-        CellDefinition::JumpingCounting { cells, .. } => {
-            let sub_windows = slice.rule.span_units;
-            let counter_bits = if sub_windows < 1 << COUNTER_BITS { COUNTER_BITS } else { WIDE_COUNTER_BITS };
-            cell_bytes(*cells, counter_bits.saturating_add(sub_windows))
-        }
-        CellDefinition::SlidingCounting { cells, window_events, .. } => cell_bytes(*cells, COUNTER_BITS)
-            .saturating_add(window_events.saturating_mul(DIGEST_BYTES))
-            .saturating_add(cell_bytes(*window_events, 1)),
-        CellDefinition::Stable { shape, .. } => cell_bytes(shape.cells, u64::from(shape.cell_bits())),
-        CellDefinition::Decaying { shape } => {
-            let extensions = match shape.storage {
-                CounterStorage::Basic => 0,
-                CounterStorage::Extended { extensions } => u64::from(extensions),
-            };
-            // Beside the counters, the record of which events came lately: two bits for each cell at most.
-            cell_bytes(shape.cells, shape.cell_bits() + 2)
-                .saturating_add(2 * PADDING_CELLS / 8)
-                .saturating_add(extensions.saturating_mul(EXTENSION_BYTES))
-        }
-    })
+    Ok(definition.slice().map_err(|error| error.to_string())?.bytes_max())
 }
 
 /// The greatest number a generation of `definition` may have, or why it may have no second one.

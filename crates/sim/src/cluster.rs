@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use firstseen_filter::{FilterSpec, Kind, Layout, Window};
+use firstseen_filter::{Ability, FilterSpec, Kind, Layout, Window};
 use firstseen_journal::{Disk, MemoryDisk};
 use firstseen_meta::{MetaStorage, RESERVE_FILE};
 use firstseen_node::{Edges, NoLastTime, Node, NodeConfig, OwnerSpawner, RedisListener, Timing};
@@ -438,7 +438,7 @@ pub(crate) fn define(
         rate: if kind == Kind::Cuckoo { CUCKOO_RATE } else { RATE },
         lateness_ms,
         clock_skew_ms: if scenario.clock == ClockSource::Wall { CLOCK_SKEW_MS_MAX } else { 0 },
-        layout: scenario.tree.as_ref().filter(|_| kind.divides()).map(|_| Layout::Classic),
+        layout: scenario.tree.as_ref().filter(|_| kind.can(Ability::Divide)).map(|_| Layout::Classic),
         ..FilterSpec::new(kind, window)
     };
     let slicing: Slicing = slicing.parse()?;

@@ -38,7 +38,7 @@ impl Scenario {
 /// The slicing, or one that the kind can have.
 fn fitting(slicing: &'static str, kind: &str, dice: &mut Dice) -> &'static str {
     let divides = slicing.parse::<Slicing>().is_ok_and(Slicing::divides_cells);
-    if divides && !kind_of(kind).divides() { dice.pick(&WHOLE_SLICINGS) } else { slicing }
+    if divides && !kind_of(kind).can(firstseen_filter::Ability::Divide) { dice.pick(&WHOLE_SLICINGS) } else { slicing }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //!
 //! Promises: a record is counted where the filter has judged it otherwise than at its own time. Must not know: where records go.
 
-use firstseen_filter::{FilterDefinition, Kind, Stamp, Unit, UnitNumber, Window, duration};
+use firstseen_filter::{FilterDefinition, Lateness, Stamp, Unit, UnitNumber, Window, duration};
 use firstseen_routing::Answer;
 
 use super::LateArg;
@@ -96,7 +96,7 @@ pub(super) fn lateness_ms(definition: &FilterDefinition) -> u64 {
 /// What makes fewer records late.
 fn helps(definition: &FilterDefinition) -> Option<&'static str> {
     match definition.window {
-        Window::Duration(_) if definition.cells.kind() == Kind::Counting => {
+        Window::Duration(_) if definition.cells.kind().properties().lateness == Lateness::Refused => {
             Some("--kind timing with a sufficient --lateness")
         }
         Window::Duration(_) => Some("a greater --lateness"),

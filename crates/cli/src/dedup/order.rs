@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use std::ffi::OsStr;
 use std::path::Path;
 
-use firstseen_filter::{FilterDefinition, Kind, Window, duration};
+use firstseen_filter::{FilterDefinition, Lateness, Window, duration};
 use firstseen_routing::Answer;
 
 use super::auto_lateness::LATENESS_WINDOWS_MAX;
@@ -190,10 +190,10 @@ fn or_lateness(behind_ms: u64, definition: Option<&FilterDefinition>) -> String 
     };
     let Window::Duration(window_ms) = definition.window else { return String::new() };
     let most_ms = window_ms.saturating_mul(LATENESS_WINDOWS_MAX);
-    let kind = match definition.cells.kind() {
+    let kind = match definition.cells.kind().properties().lateness {
         // The default kind is one of these, whichever has room for what is asked for.
-        Kind::Timing | Kind::Cuckoo => "",
-        _ => " --kind timing",
+        Lateness::Free | Lateness::TakesMemory => "",
+        Lateness::Refused | Lateness::TakesJumps => " --kind timing",
     };
     if lateness_ms <= most_ms {
         format!(", or use --lateness {lateness}{kind}")
@@ -205,7 +205,7 @@ fn or_lateness(behind_ms: u64, definition: Option<&FilterDefinition>) -> String 
 
 #[cfg(test)]
 mod tests {
-    use firstseen_filter::FilterSpec;
+    use firstseen_filter::{FilterSpec, Kind};
 
     use super::*;
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use firstseen_client::{CallError, Client, ConnectError, Filter, FilterError, Mismatch, NodeTraffic, Verdict};
-use firstseen_filter::{FilterSecret, Kind};
+use firstseen_filter::FilterSecret;
 use firstseen_routing::{Answer, Reason};
 use tokio::runtime::Runtime;
 use tokio::time::{timeout, timeout_at};
@@ -173,7 +173,7 @@ impl Remote {
                 }
                 error => error.into(),
             })?;
-            if filter.definition().group.cells.kind() == Kind::Decaying {
+            if filter.definition().group.cells.kind().estimates_frequencies() {
                 let text = format!(
                     "filter `{name}` gives frequencies, not duplicates: producers ask it with the client crate"
                 );

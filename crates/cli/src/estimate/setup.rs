@@ -5,8 +5,8 @@ use std::io::{self, Read, Write};
 
 use anyhow::bail;
 use firstseen_filter::{
-    CellDefinition, CounterStorage, DecayRule, DecayingError, DecayingFilter, DecayingShape, FilterDefinition,
-    FilterSecret, FrequencySpec, Window, WindowClock,
+    CellDefinition, CounterStorage, DecayRule, DecayingCells, DecayingError, DecayingFilter, DecayingShape,
+    FilterDefinition, FilterSecret, FrequencySpec, Window, WindowClock,
 };
 use firstseen_records::RecordParser;
 use serde::{Deserialize, Serialize};
@@ -106,7 +106,7 @@ impl Setup {
         let saved = args.run.saved()?;
         let seed = state::seed(args.decay.seed, saved.as_ref());
         let mut resolved = resolved(&args.decay)?;
-        let CellDefinition::Decaying { shape } = resolved.cells else {
+        let CellDefinition::Decaying(DecayingCells { shape }) = resolved.cells else {
             bail!("frequencies were resolved to kind {}", resolved.cells.kind())
         };
         let needs_time = resolved.unit.needs_time();
@@ -181,7 +181,7 @@ mod tests {
     fn sized(flags: &str) -> anyhow::Result<(u64, u32)> {
         let flags = Flags::parse_from(["estimate"].into_iter().chain(flags.split_whitespace()));
         match resolved(&flags.decay)?.cells {
-            CellDefinition::Decaying { shape } => Ok((shape.cells, shape.hashes)),
+            CellDefinition::Decaying(DecayingCells { shape }) => Ok((shape.cells, shape.hashes)),
             other => panic!("{other:?}"),
         }
     }
@@ -199,7 +199,9 @@ mod tests {
     fn storage_and_decay_are_those_asked_for() {
         let shape = |flags: &str| {
             let flags = Flags::parse_from(["estimate"].into_iter().chain(flags.split_whitespace()));
-            let CellDefinition::Decaying { shape } = resolved(&flags.decay).unwrap().cells else { panic!("decaying") };
+            let CellDefinition::Decaying(DecayingCells { shape }) = resolved(&flags.decay).unwrap().cells else {
+                panic!("decaying")
+            };
             (shape.rule, shape.storage)
         };
         let (lasting, literal) =

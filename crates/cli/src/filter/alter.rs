@@ -10,7 +10,7 @@ use std::io::Write;
 
 use anyhow::Context;
 use clap::Args;
-use firstseen_filter::{Asked, FilterSpec, GrowthSpec, Kind, Limit, SpecError, Unit, Window, duration};
+use firstseen_filter::{Ability, Asked, FilterSpec, GrowthSpec, Lateness, Limit, SpecError, Unit, Window, duration};
 use firstseen_routing::{
     ClockSource, ClusterMap, DefinitionError, FilterId, FilterRecord, NodeId, SlicedDefinition, Slicing,
 };
@@ -163,7 +163,7 @@ impl ChangeArgs {
             clock_skew_ms: kept.clock_skew_ms,
             future_max_ms: kept.future_max_ms,
             growth: self.growth.map(growth),
-            ticks: self.ticks.or(ticks.filter(|_| kind == Kind::Cuckoo)),
+            ticks: self.ticks.or(ticks.filter(|_| kind.can(Ability::Ticks))),
             ..FilterSpec::new(kind, window)
         };
         let slicing = self.slicing.unwrap_or(old.slicing);
@@ -171,7 +171,7 @@ impl ChangeArgs {
             .or_else(|refusal| match &refusal {
                 // With fewer ticks fingerprints can do it.
                 DefinitionError::Spec(SpecError::Reach { .. }) if spec.ticks.is_some() => Err(refusal),
-                _ => self.timers(&spec, slicing).ok_or(refusal),
+                _ => self.of_fallback(&spec, slicing).ok_or(refusal),
             })
             .map_err(|error| UsageError(error.to_string()))?;
         if let Some(asked) = definition.group.cells.asked_mut() {
@@ -190,11 +190,13 @@ impl ChangeArgs {
 }
 
 impl ChangeArgs {
-    /// Where nobody names the kind, and fingerprints cannot do what is asked for, but timers can: these.
-    fn timers(&self, spec: &FilterSpec, slicing: Slicing) -> Option<SlicedDefinition> {
-        let is_free = self.kind.is_none() && self.ticks.is_none() && spec.kind == Kind::Cuckoo;
-        let timers = FilterSpec { kind: Kind::Timing, ticks: None, ..spec.clone() };
-        is_free.then(|| SlicedDefinition::new(&timers, slicing).ok()).flatten()
+    /// The filter of the kind to take instead, if no flag names a kind and that kind can do what is asked for.
+    fn of_fallback(&self, spec: &FilterSpec, slicing: Slicing) -> Option<SlicedDefinition> {
+        if self.kind.is_some() || self.ticks.is_some() {
+            return None;
+        }
+        let kind = spec.kind.properties().fallback?;
+        SlicedDefinition::new(&FilterSpec { kind, ticks: None, ..spec.clone() }, slicing).ok()
     }
 }
 
@@ -227,8 +229,9 @@ impl Kept {
             return Self { lateness_ms: None, ticks, clock_skew_ms: skew_ms(0), future_max_ms };
         };
         let lateness_units = group.rule.lateness_units;
-        // Of fingerprints a lateness costs memory, so that only what had one is given one.
-        let has_lateness = group.cells.kind() == Kind::Cuckoo && lateness_units > 0;
+        // Where lateness takes memory, only a filter that had one is given one.
+        let takes_memory = group.cells.kind().properties().lateness == Lateness::TakesMemory;
+        let has_lateness = takes_memory && lateness_units > 0;
         let lateness_ms = if has_new_window {
             lateness_default_ms(window).filter(|_| has_lateness)
         } else {

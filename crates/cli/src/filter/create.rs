@@ -4,7 +4,7 @@ use std::io::Write;
 use std::num::NonZeroU32;
 
 use anyhow::Context;
-use firstseen_filter::{Digest, FilterSecret, Kind, Layout, Window};
+use firstseen_filter::{Ability, Digest, FilterSecret, Layout, Window};
 use firstseen_routing::{
     ClusterMap, Cut, Durability, FilterId, FilterPolicies, NodeId, PlaceSpec, SlicedDefinition, Slicing, TreeSpec,
 };
@@ -154,7 +154,7 @@ fn meant(args: &CreateArgs, slicing: Slicing) -> anyhow::Result<Meant> {
         if is_stamped_by_nodes {
             spec.clock_skew_ms = policies.clock_skew;
         }
-        if tree.is_asked_for() && spec.kind != Kind::Cuckoo {
+        if tree.is_asked_for() && spec.kind.can(Ability::Divide) {
             spec.layout = spec.layout.or(Some(Layout::Classic));
         }
     });
@@ -230,7 +230,7 @@ pub(super) fn secret(seed: u64) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use firstseen_filter::CellDefinition;
+    use firstseen_filter::{CellDefinition, DecayingCells, Kind};
     use firstseen_routing::ClockSource;
     use firstseen_wire::map::{definition, policies};
 
@@ -288,7 +288,7 @@ mod tests {
     fn an_epoch_makes_a_filter_of_frequencies() {
         let request = asked("--epoch 1h --lambda 0.25 --capacity 3000").unwrap();
         let made = definition("clicks", &request.definition_json).unwrap();
-        let CellDefinition::Decaying { shape } = made.group.cells else { panic!("{made:?}") };
+        let CellDefinition::Decaying(DecayingCells { shape }) = made.group.cells else { panic!("{made:?}") };
         assert_eq!((shape.rule.lambda(), made.slicing.to_string().as_str()), (0.25, "horizontal:3"));
     }
 

@@ -1,7 +1,9 @@
 //! Flags that say which filter to build.
 
 use std::str::FromStr;
+use std::sync::LazyLock;
 
+use clap::builder::PossibleValue;
 use clap::{Args, ValueEnum, value_parser};
 use firstseen_filter::{FilterSpec, GENERATIONS_MAX, GrowthSpec, HASHES_MAX, Kind, Layout, Limit, Refresh, Window};
 use firstseen_routing::Slicing;
@@ -10,33 +12,26 @@ use crate::exit::UsageError;
 use crate::kind::{Meant, Stamps, meant};
 use crate::text::size::{ByteSize, Count, rate};
 
-/// The kinds of filter that find duplicates.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-pub enum KindArg {
-    /// Bits; unbounded and landmark windows
-    Bloom,
-    /// Timers; sliding windows
-    Timing,
-    /// Generation bits; jumping windows in less memory
-    Generations,
-    /// Fingerprints; sliding windows in least memory, nearly exact with `--fpr 1e-8`
-    Cuckoo,
-    /// Counters; jumping windows, or sliding by count
-    Counting,
-    /// Cells that fade; no window, bounded memory for ever
-    Stable,
+/// A kind of filter that finds duplicates.
+#[derive(Clone, Copy, Debug)]
+pub struct KindArg(Kind);
+
+impl ValueEnum for KindArg {
+    fn value_variants<'a>() -> &'a [Self] {
+        static KINDS: LazyLock<Vec<KindArg>> =
+            LazyLock::new(|| Kind::ALL.into_iter().filter(|kind| !kind.estimates_frequencies()).map(KindArg).collect());
+        &KINDS
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        let properties = self.0.properties();
+        Some(PossibleValue::new(properties.name).help(properties.summary))
+    }
 }
 
 impl From<KindArg> for Kind {
-    fn from(kind: KindArg) -> Self {
-        match kind {
-            KindArg::Bloom => Self::Bloom,
-            KindArg::Timing => Self::Timing,
-            KindArg::Generations => Self::Generations,
-            KindArg::Cuckoo => Self::Cuckoo,
-            KindArg::Counting => Self::Counting,
-            KindArg::Stable => Self::Stable,
-        }
+    fn from(KindArg(kind): KindArg) -> Self {
+        kind
     }
 }
 

@@ -3,12 +3,10 @@
 //! Promises: the formulas of [`firstseen_filter::rates`], at the load that the definition is sized for. Must not know:
 //! nodes, how it is printed.
 
-use firstseen_filter::{FilterSpec, Kind, Layout, SpecError, Unit, Window};
+use firstseen_filter::{FilterSpec, Geometry, Kind, Layout, Rates, SpecError, Unit, Window};
 use serde::Serialize;
 
 use super::load::{Load, loads};
-use super::memory::{self, Widths, widths};
-use super::rates::{Rates, layout, rates};
 use super::retention::{Retention, retention};
 use super::traits::{Speed, WhenFull, places, speed, when_full};
 
@@ -51,19 +49,18 @@ impl Costs {
         let definition = spec.resolve()?;
         let events_per_window = spec.capacity_events.ok_or(SpecError::CapacityNeeded(spec.kind))?;
         let events = events_per_window as f64;
-        let (cells, hashes) = memory::shape(&definition.cells);
-        let Widths { cell_bits, .. } = widths(&definition);
-        let memory_bytes = memory::bytes(&definition);
-        let places = places(&definition.cells, hashes);
-        let Rates { worst, mean } = rates(&definition, events);
+        let cells = &definition.cells;
+        let memory_bytes = definition.bytes();
+        let places = places(cells);
+        let Rates { worst, mean } = definition.rates(events);
         Ok(Self {
             kind: spec.kind,
             window: spec.window.clone(),
             events_per_window,
-            layout: layout(&definition.cells),
-            cells,
-            hashes,
-            cell_bits,
+            layout: cells.geometry().map_or(Layout::Classic, Geometry::layout),
+            cells: cells.cells(),
+            hashes: cells.hashes(),
+            cell_bits: cells.cell_bits(&definition.rule),
             memory_bytes,
             bits_per_event: memory_bytes as f64 * 8.0 / events,
             rate_worst: worst,
@@ -76,7 +73,7 @@ impl Costs {
                 }
                 _ => None,
             },
-            when_full: when_full(&definition.cells),
+            when_full: when_full(cells),
             places_per_event: places,
             speed: speed(places),
             loads: loads(spec, &definition, events)?,

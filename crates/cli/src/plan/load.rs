@@ -3,13 +3,11 @@
 //! Promises: the rate if no event were refused, the share that is refused, and the memory of a filter that grows. Must
 //! not know: nodes, how it is printed.
 
-use firstseen_filter::rates::growth;
-use firstseen_filter::{CellDefinition, FilterDefinition, FilterSpec, GENERATIONS_MAX, GrowthSpec, Kind, Limit};
-use firstseen_filter::{SpecError, Window};
+use firstseen_filter::rates::{SizingError, growth};
+use firstseen_filter::{
+    Ability, FilterDefinition, FilterSpec, GENERATIONS_MAX, Geometry, GrowthSpec, Limit, SpecError, Window,
+};
 use serde::Serialize;
-
-use super::memory;
-use super::rates::{layout, rates};
 
 /// Times the planned load.
 const FACTORS: [u32; 3] = [1, 2, 10];
@@ -50,53 +48,38 @@ pub(super) fn loads(spec: &FilterSpec, definition: &FilterDefinition, events: f6
             let times = f64::from(factor);
             Ok(Load {
                 factor,
-                rate_if_all_recorded: rates(definition, events * times).worst,
-                refused_share: if refuses(&definition.cells) { 1.0 - 1.0 / times } else { 0.0 },
-                grown: match (spec.kind, &spec.window) {
-                    _ if factor == 1 => None,
-                    (Kind::Bloom, Window::Unbounded) => Some(doubled(spec, definition, factor)?),
-                    (Kind::Bloom | Kind::Timing | Kind::Cuckoo, _) => grown(spec, definition, factor)?,
-                    _ => None,
+                rate_if_all_recorded: definition.rates(events * times).worst,
+                refused_share: if definition.cells.refuses() { 1.0 - 1.0 / times } else { 0.0 },
+                grown: match spec.window {
+                    _ if factor == 1 || !spec.kind.can(Ability::Grow) => None,
+                    Window::Unbounded => Some(doubled(spec, definition, factor)?),
+                    _ => grown(spec, definition, factor)?,
                 },
             })
         })
         .collect()
 }
 
-fn refuses(cells: &CellDefinition) -> bool {
-    match cells {
-        CellDefinition::Bloom { growth, .. }
-        | CellDefinition::Timing { growth, .. }
-        | CellDefinition::Generations { growth, .. } => growth.is_some(),
-        CellDefinition::Cuckoo { .. } => true,
-        CellDefinition::JumpingCounting { events_max, .. } => events_max.is_some(),
-        CellDefinition::SlidingCounting { .. } | CellDefinition::Stable { .. } | CellDefinition::Decaying { .. } => {
-            false
-        }
-    }
-}
-
 /// Equal generations (K11 5), each of which is kept until all its events have expired beyond the lateness. There are as
 /// many as a lifetime fills, and where the window slides also the one that is being emptied.
 fn grown(spec: &FilterSpec, definition: &FilterDefinition, factor: u32) -> Result<Option<Grown>, SpecError> {
     let rule = definition.rule;
-    let generations = match spec.kind {
-        Kind::Timing | Kind::Cuckoo => {
-            let lifetime_windows = (rule.span_units + rule.lateness_units) as f64 / (rule.span_units - 1) as f64;
-            (f64::from(factor) * lifetime_windows).ceil() as u32 + 1
-        }
-        _ => factor,
+    let generations = if definition.cells.slides() {
+        let lifetime_windows = (rule.span_units + rule.lateness_units) as f64 / (rule.span_units - 1) as f64;
+        (f64::from(factor) * lifetime_windows).ceil() as u32 + 1
+    } else {
+        factor
     };
     if generations > GENERATIONS_MAX {
         return Ok(None);
     }
     let growth = GrowthSpec { limit: Limit::Cardinality, generations_max: generations, ratio: 1.0 };
-    let one = match (FilterSpec { growth: Some(growth), ..spec.clone() }.resolve(), spec.kind) {
+    let one = match (FilterSpec { growth: Some(growth), ..spec.clone() }).resolve() {
         // Each of several generations would need a rate that no fingerprints have.
-        (Err(SpecError::Sizing(_)), Kind::Cuckoo) => return Ok(None),
-        (one, _) => one?,
+        Err(SpecError::Sizing(SizingError::Prints { .. })) => return Ok(None),
+        one => one?,
     };
-    let memory_bytes = memory::bytes(&one).saturating_mul(u64::from(generations));
+    let memory_bytes = one.bytes().saturating_mul(u64::from(generations));
     Ok(Some(Grown { option: format!("equal:{generations}"), generations, memory_bytes }))
 }
 
@@ -104,17 +87,19 @@ fn grown(spec: &FilterSpec, definition: &FilterDefinition, factor: u32) -> Resul
 fn doubled(spec: &FilterSpec, definition: &FilterDefinition, factor: u32) -> Result<Grown, SpecError> {
     const RATIO: u32 = 2;
     let planned = spec.capacity_events.unwrap_or(0);
-    let (mut memory_bytes, mut held_times, mut generations) = (0u64, 0, 0);
+    let mut memory_bytes = 0u64;
+    let mut held_times = 0;
+    let mut generations = 0;
     while held_times < factor {
         let times = RATIO.pow(generations);
         let generation = FilterSpec {
             capacity_events: Some(planned.saturating_mul(u64::from(times))),
             rate: growth::tightened(spec.rate, 1.0 / f64::from(RATIO), generations),
             // All generations have the layout of the first.
-            layout: Some(layout(&definition.cells)),
+            layout: definition.cells.geometry().map(Geometry::layout),
             ..spec.clone()
         };
-        memory_bytes = memory_bytes.saturating_add(memory::bytes(&generation.resolve()?));
+        memory_bytes = memory_bytes.saturating_add(generation.resolve()?.bytes());
         held_times += times;
         generations += 1;
     }

@@ -12,7 +12,6 @@ mod memory;
 mod nodes;
 #[cfg(feature = "full")]
 mod plot;
-mod rates;
 mod recommended;
 mod retention;
 mod text;
@@ -27,7 +26,7 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 use clap::Args;
-use firstseen_filter::{FilterSpec, Kind, Window};
+use firstseen_filter::{Ability, FilterSpec, Kind, Window};
 use firstseen_routing::{Cut, Slicing};
 use serde::Serialize;
 
@@ -188,10 +187,7 @@ fn slicing(nodes: Option<u32>) -> anyhow::Result<Slicing> {
 }
 
 fn one_kind(args: &PlanArgs, kind: Kind) -> anyhow::Result<Plan> {
-    let window = args.window.clone().unwrap_or(match kind {
-        Kind::Bloom | Kind::Stable => Window::Unbounded,
-        _ => DEFAULT_WINDOW,
-    });
+    let window = args.window.clone().unwrap_or(kind.default_window());
     let spec = spec(args, kind, window)?;
     let costs = Costs::of(&spec).map_err(refused)?;
     let spread = Spread::of(&spec, args.nodes(), args.failures, args.max_fpr).map_err(refused)?;
@@ -266,27 +262,22 @@ fn all_kinds(args: &PlanArgs) -> anyhow::Result<Plan> {
 fn compared(args: &PlanArgs, kind: Kind, window: Window) -> anyhow::Result<FilterSpec> {
     let asked = spec(args, kind, window)?;
     Ok(FilterSpec {
-        lateness_ms: asked.lateness_ms.filter(|_| !matches!(kind, Kind::Bloom | Kind::Stable)),
-        ticks: asked.ticks.filter(|_| kind == Kind::Cuckoo),
+        lateness_ms: asked.lateness_ms.filter(|_| matches!(kind.default_window(), Window::Duration(_))),
+        ticks: asked.ticks.filter(|_| kind.can(Ability::Ticks)),
         ..asked
     })
 }
 
 /// A day.
-const DEFAULT_WINDOW: Window = Window::Duration(86_400_000);
+const DEFAULT_WINDOW: Window = Kind::Timing.default_window();
 
-/// The kinds that answer for `window`, each with the window of its own that comes nearest.
+/// The kinds that answer for `window`, each with the window of its own that comes nearest; those that take least memory
+/// first.
 fn kinds_for(window: &Window) -> Vec<(Kind, Window)> {
-    let windowed = |landmark| {
-        let same = [Kind::Cuckoo, Kind::Generations, Kind::Timing, Kind::Counting].map(|kind| (kind, window.clone()));
-        [(Kind::Bloom, landmark)].into_iter().chain(same).collect()
-    };
-    match window {
-        Window::Duration(window_ms) => windowed(Window::LandmarkDuration(*window_ms)),
-        Window::Events(events) => windowed(Window::LandmarkEvents(*events)),
-        Window::Unbounded => vec![(Kind::Bloom, Window::Unbounded), (Kind::Stable, Window::Unbounded)],
-        landmark => vec![(Kind::Bloom, landmark.clone())],
-    }
+    let mut kinds: Vec<(Kind, Window)> =
+        Kind::ALL.into_iter().filter_map(|kind| Some((kind, kind.nearest_window(window)?))).collect();
+    kinds.sort_by(|(one, _), (other, _)| one.bits_per_event().total_cmp(&other.bits_per_event()));
+    kinds
 }
 
 fn spec(args: &PlanArgs, kind: Kind, window: Window) -> anyhow::Result<FilterSpec> {

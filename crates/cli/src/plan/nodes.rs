@@ -6,13 +6,10 @@
 use std::num::NonZeroU32;
 
 use firstseen_filter::rates::{failures, growth, slicing};
-use firstseen_filter::{FilterDefinition, FilterSpec, Geometry, Kind, Layout};
+use firstseen_filter::{Ability, FilterDefinition, FilterSpec, Geometry, Layout};
 use firstseen_routing::{COPIES_MAX, Cut, DefinitionError, SlicedDefinition, Slicing, SlicingError};
 use serde::Serialize;
 use thiserror::Error;
-
-use super::memory;
-use super::rates::rates;
 
 /// A filter over nodes, cut both ways.
 #[derive(Debug, Serialize)]
@@ -120,7 +117,7 @@ impl Spread {
             Err(error) => return Err(error),
         };
         let failures_fpr = failures.map(|_| rate_max);
-        let has_copies = spec.kind.has_parts();
+        let has_copies = spec.kind.can(Ability::Parts);
         Ok(Some(Self { nodes, failures, failures_fpr, has_copies, horizontal, vertical, no_vertical }))
     }
 }
@@ -154,20 +151,16 @@ struct Slices {
 impl Slices {
     fn new(spec: &FilterSpec, sliced: &SlicedDefinition) -> Result<Self, SpreadError> {
         let slice = sliced.slice()?;
-        let (slice_cells, hashes) = memory::shape(&slice.cells);
-        let slice_positions = slice.cells.geometry().map_or(slice_cells, Geometry::positions);
+        let slice_positions = slice.cells.geometry().map_or(slice.cells.cells(), Geometry::positions);
         let share = spec.capacity_events.unwrap_or(0) as f64 / f64::from(sliced.slicing.groups());
         Ok(Self {
             is_vertical: sliced.slicing.divides_cells(),
             slices: sliced.slicing.slices(),
-            slice_bytes: memory::bytes(&slice),
+            slice_bytes: slice.bytes(),
             slice_positions,
-            hashes,
-            rate: rates(&sliced.group, share).worst,
-            generations: match sliced.group.cells.kind() {
-                Kind::Generations => sliced.group.rule.span_units as f64,
-                _ => 1.0,
-            },
+            hashes: slice.cells.hashes(),
+            rate: sliced.group.rates(share).worst,
+            generations: sliced.group.cells.generations_of_cell(&sliced.group.rule) as f64,
             group: sliced.group.clone(),
         })
     }

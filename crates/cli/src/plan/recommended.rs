@@ -3,7 +3,7 @@
 //! Promises: the kind that `dedup` chooses where no flag names one, with the figures of its row. Must not know: how it
 //! is printed.
 
-use firstseen_filter::{FilterSpec, Kind, SpecError, Window};
+use firstseen_filter::{FilterSpec, Kind, Lateness, SpecError};
 use serde::Serialize;
 
 use super::costs::Costs;
@@ -32,8 +32,8 @@ pub(super) struct WithLateness {
 impl Recommended {
     /// Recommends the filter of `spec`.
     pub(super) fn of(spec: &FilterSpec) -> Self {
-        let lateness_ms = match (spec.kind, &spec.window, spec.lateness_ms) {
-            (Kind::Cuckoo, Window::Duration(_), None) => lateness_default_ms(&spec.window),
+        let lateness_ms = match (spec.kind.properties().lateness, spec.lateness_ms) {
+            (Lateness::TakesMemory, None) => lateness_default_ms(&spec.window),
             _ => None,
         };
         let late = lateness_ms.map(|lateness_ms| with_lateness(spec, lateness_ms));

@@ -2,7 +2,7 @@
 //!
 //! Promises: what `firstseen_filter::WindowRule` gives, in milliseconds or events. Must not know: cells.
 
-use firstseen_filter::{CellDefinition, FilterDefinition, Unit, Window};
+use firstseen_filter::{FilterDefinition, Unit, Window};
 use serde::Serialize;
 
 /// When an event is forgotten.
@@ -48,7 +48,7 @@ pub(super) fn retention(definition: &FilterDefinition) -> Retention {
     let (measure, window, step) = match (&definition.window, &definition.unit) {
         (Window::Duration(window_ms), Unit::Milliseconds(step_ms)) => (Measure::Milliseconds, *window_ms, *step_ms),
         (Window::Events(window_events), Unit::Events(step)) => (Measure::Events, *window_events, *step),
-        (Window::Unbounded, _) if matches!(definition.cells, CellDefinition::Stable { .. }) => {
+        (Window::Unbounded, _) if definition.cells.kind().forgets_early() => {
             return Retention::Fading;
         }
         (Window::Unbounded, _) => return Retention::Unbounded,
@@ -57,10 +57,5 @@ pub(super) fn retention(definition: &FilterDefinition) -> Retention {
     let span = definition.rule.span_units;
     let beyond = |units: u64| units.saturating_mul(step).saturating_sub(window);
     let slack = Slack { measure, step, beyond_least: beyond(span - 1), beyond_most: beyond(span) };
-    match definition.cells {
-        CellDefinition::Timing { .. } | CellDefinition::Cuckoo { .. } | CellDefinition::SlidingCounting { .. } => {
-            Retention::Sliding(slack)
-        }
-        _ => Retention::Jumping(slack),
-    }
+    if definition.cells.slides() { Retention::Sliding(slack) } else { Retention::Jumping(slack) }
 }

@@ -4,13 +4,14 @@
 
 use std::io::{self, Write};
 
-use firstseen_filter::{Kind, Layout, Window, duration};
+use firstseen_filter::{Ability, Layout, Window, duration};
 
 use super::Plan;
 use super::costs::Costs;
 use super::load::Load;
 use super::nodes::{OnNodes, Sliced, Spread};
 use super::retention::{Measure, Retention, Slack};
+use super::traits::WhenFull;
 use crate::text::size::ByteSize;
 
 mod compared;
@@ -85,8 +86,8 @@ fn one(costs: &Costs, out: &mut dyn Write) -> io::Result<()> {
         Layout::Blocked { lines } => format!("blocks of {lines} cache lines"),
     };
     let (cells, bits) = (grouped(costs.cells), costs.cell_bits);
-    match costs.kind {
-        Kind::Cuckoo => line(out, "fingerprints", format!("room for {cells} of {bits} bits, {layout}"))?,
+    match costs.layout {
+        Layout::Buckets { .. } => line(out, "fingerprints", format!("room for {cells} of {bits} bits, {layout}"))?,
         _ => {
             line(out, "cells (m)", format!("{cells} of {bits} bit{}, {layout}", plural(bits)))?;
             line(out, "positions (k)", format!("{} an event", costs.hashes))?;
@@ -180,10 +181,12 @@ fn loads(costs: &Costs, out: &mut dyn Write) -> io::Result<()> {
         };
         writeln!(out, "  {:<8}{:<22}{refused:<18}{grown}", format!("{factor}x"), percent(*rate_if_all_recorded))?;
     }
-    match costs.kind {
-        Kind::Stable => writeln!(out, "  At any load the rate stays; events fade sooner."),
-        Kind::Generations | Kind::Counting => writeln!(out, "  A full filter answers `undecided` and records nothing."),
-        _ => writeln!(out, "  A full filter answers `undecided` and records nothing; --growth lets it grow."),
+    if costs.when_full == WhenFull::Forgets {
+        writeln!(out, "  At any load the rate stays; events fade sooner.")
+    } else if costs.kind.can(Ability::Grow) {
+        writeln!(out, "  A full filter answers `undecided` and records nothing; --growth lets it grow.")
+    } else {
+        writeln!(out, "  A full filter answers `undecided` and records nothing.")
     }
 }
 

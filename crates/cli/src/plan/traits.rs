@@ -30,19 +30,21 @@ pub(super) enum Speed {
 }
 
 pub(super) fn when_full(cells: &CellDefinition) -> WhenFull {
-    match cells {
-        CellDefinition::SlidingCounting { .. } => WhenFull::Never,
-        CellDefinition::Stable { .. } | CellDefinition::Decaying { .. } => WhenFull::Forgets,
-        _ => WhenFull::Refuses,
+    if cells.kind().forgets_early() {
+        WhenFull::Forgets
+    } else if cells.refuses() {
+        WhenFull::Refuses
+    } else {
+        WhenFull::Never
     }
 }
 
 /// Places of memory, far from each other, that a new event reads or writes at most.
-pub(super) fn places(cells: &CellDefinition, hashes: u32) -> u32 {
+pub(super) fn places(cells: &CellDefinition) -> u32 {
     match cells.geometry().map(|geometry| geometry.layout()) {
         Some(Layout::Blocked { .. }) => 1,
         Some(Layout::Buckets { .. }) => 2,
-        Some(Layout::Classic | Layout::Partitioned) | None => hashes,
+        Some(Layout::Classic | Layout::Partitioned) | None => cells.hashes(),
     }
 }
 

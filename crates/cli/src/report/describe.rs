@@ -1,8 +1,8 @@
 //! A filter's definition in one line for people.
 
 use firstseen_filter::{
-    BucketShape, CellDefinition, FilterDefinition, Geometry, Growth, Kind, Layout, Refresh, Unit, Window, WindowRule,
-    duration,
+    BucketShape, CellDefinition, FilterDefinition, Geometry, Growth, Kind, Lateness, Layout, Refresh, Unit, Window,
+    WindowRule, duration,
 };
 use firstseen_routing::SlicedDefinition;
 
@@ -31,11 +31,7 @@ impl Definition for SlicedDefinition {
 
     fn flags(&self) -> Vec<(&'static str, String)> {
         let group = &self.group;
-        let refreshes = matches!(
-            group.cells,
-            CellDefinition::Timing { refresh: Refresh::Refresh, .. }
-                | CellDefinition::Cuckoo { refresh: Refresh::Refresh, .. }
-        );
+        let refreshes = group.cells.refresh() == Refresh::Refresh;
         vec![
             ("--window", group.window.to_string()),
             ("--kind", group.cells.kind().to_string()),
@@ -83,8 +79,8 @@ fn asked_capacity_events(definition: &SlicedDefinition) -> Option<u64> {
 /// The lateness, where it is not the one that follows from kind and window.
 fn asked_lateness(group: &FilterDefinition) -> Option<Window> {
     let (Window::Duration(_), Unit::Milliseconds(unit_ms)) = (&group.window, &group.unit) else { return None };
-    let is_timing = matches!(group.cells, CellDefinition::Timing { .. });
-    let default_ms = lateness_default_ms(&group.window).filter(|_| is_timing).unwrap_or(0);
+    let is_free = group.cells.kind().properties().lateness == Lateness::Free;
+    let default_ms = lateness_default_ms(&group.window).filter(|_| is_free).unwrap_or(0);
     let units = group.rule.lateness_units;
     let lateness_ms = group.cells.asked().lateness_ms.unwrap_or(units.saturating_mul(*unit_ms));
     (units != default_ms.div_ceil((*unit_ms).max(1))).then_some(Window::Duration(lateness_ms))
@@ -93,46 +89,11 @@ fn asked_lateness(group: &FilterDefinition) -> Option<Window> {
 /// `timing, 10,000,000 cells of 8 bits (m), 7 of them an event (k), in 2 cache lines, ...`.
 pub fn describe(definition: &SlicedDefinition) -> String {
     let group = &definition.group;
-    let mut parts = vec![group.cells.kind().to_string()];
-    match &group.cells {
-        CellDefinition::Bloom { geometry, growth } | CellDefinition::Generations { geometry, growth, .. } => {
-            parts.push(shape(geometry));
-            parts.extend(growth.as_ref().and_then(grows));
-        }
-        CellDefinition::Timing { geometry, refresh, equal_timers, growth, .. } => {
-            parts.push(shape(geometry));
-            parts.extend((*refresh == Refresh::Refresh).then(|| "refreshed by duplicates".to_owned()));
-            parts.extend((*equal_timers > 0).then(|| format!("{equal_timers} equal timers")));
-            parts.extend(growth.as_ref().and_then(grows));
-        }
-        CellDefinition::Cuckoo { geometry, refresh, growth, .. } => {
-            parts.push(buckets(geometry));
-            parts.extend((*refresh == Refresh::Refresh).then(|| "refreshed by duplicates".to_owned()));
-            parts.extend(grows(growth));
-        }
-        CellDefinition::JumpingCounting { cells, hashes, .. }
-        | CellDefinition::SlidingCounting { cells, hashes, .. } => {
-            parts.push(format!("{} cells (m), {hashes} of them an event (k)", grouped(*cells)));
-        }
-        CellDefinition::Stable { shape, .. } => {
-            let stable = format!(
-                "{} cells (m), {} of them an event (k), Max {}, P {:.3}",
-                grouped(shape.cells),
-                shape.hashes,
-                shape.max,
-                shape.decrements
-            );
-            parts.push(stable);
-        }
-        CellDefinition::Decaying { shape } => {
-            parts.push(format!(
-                "{} cells (m), {} of them an event (k), lambda {}",
-                grouped(shape.cells),
-                shape.hashes,
-                shape.rule.lambda()
-            ));
-        }
-    }
+    let cells = &group.cells;
+    let mut parts = vec![cells.kind().to_string(), shape(cells)];
+    parts.extend((cells.refresh() == Refresh::Refresh).then(|| "refreshed by duplicates".to_owned()));
+    parts.extend(cells.detail());
+    parts.extend(cells.growth().and_then(grows));
     parts.extend(unit(&group.unit, group.rule.span_units));
     parts.extend(lateness(group));
     match (definition.slicing.slices(), definition.slicing.groups()) {
@@ -152,26 +113,27 @@ fn room_events(definition: &SlicedDefinition) -> Option<u64> {
     (growth.generations_max == 1).then_some(events)
 }
 
-fn buckets(geometry: &Geometry) -> String {
-    let (slots, bits) = (grouped(geometry.cells()), geometry.cell_bits());
-    let Layout::Buckets { time_bits } = geometry.layout() else { return format!("{slots} places of {bits} bits") };
-    let bucket = BucketShape::new(bits, time_bits).slots();
-    format!("{slots} places for fingerprints of {bits} bits, in buckets of {bucket}, two of them an event")
-}
-
-fn shape(geometry: &Geometry) -> String {
+fn shape(cells: &CellDefinition) -> String {
+    let count = grouped(cells.cells());
+    let hashes = cells.hashes();
+    let Some(geometry) = cells.geometry() else {
+        return format!("{count} cells (m), {hashes} of them an event (k)");
+    };
+    let bits = geometry.cell_bits();
     let layout = match geometry.layout() {
-        Layout::Classic | Layout::Buckets { .. } => "anywhere".to_owned(),
+        Layout::Classic => "anywhere".to_owned(),
         Layout::Partitioned => "each in a part of its own".to_owned(),
         Layout::Blocked { lines: 1 } => "in 1 cache line".to_owned(),
         Layout::Blocked { lines } => format!("in {lines} cache lines"),
+        Layout::Buckets { time_bits } => {
+            let bucket = BucketShape::new(bits, time_bits).slots();
+            return format!(
+                "{count} places for fingerprints of {bits} bits, in buckets of {bucket}, two of them an event"
+            );
+        }
     };
-    let width = match geometry.cell_bits() {
-        1 => "1 bit".to_owned(),
-        bits => format!("{bits} bits"),
-    };
-    let cells = grouped(geometry.cells());
-    format!("{cells} cells of {width} (m), {} of them an event (k), {layout}", geometry.hashes())
+    let plural = if bits == 1 { "" } else { "s" };
+    format!("{count} cells of {bits} bit{plural} (m), {hashes} of them an event (k), {layout}")
 }
 
 fn grows(growth: &Growth) -> Option<String> {
@@ -185,7 +147,10 @@ fn grows(growth: &Growth) -> Option<String> {
 
 /// How late events may come, where that takes memory.
 fn lateness(group: &FilterDefinition) -> Option<String> {
-    let (CellDefinition::Cuckoo { .. }, Unit::Milliseconds(ms)) = (&group.cells, &group.unit) else { return None };
+    let (Lateness::TakesMemory, Unit::Milliseconds(ms)) = (group.cells.kind().properties().lateness, &group.unit)
+    else {
+        return None;
+    };
     let units = group.rule.lateness_units;
     (units > 0).then(|| format!("up to {} late", duration(units.saturating_mul(*ms))))
 }

@@ -3,7 +3,7 @@
 //! Promises: a bound holds whatever the number of cases; where a definition promises no rate, the report has none. Must
 //! not know: how cases are found.
 
-use firstseen_filter::{CellDefinition, FilterDefinition};
+use firstseen_filter::FilterDefinition;
 
 /// Chance that a rate is above the reported bound.
 const BOUND_ALPHA: f64 = 0.05;
@@ -97,18 +97,10 @@ impl Promised {
     /// The rates promised of one group: a horizontal slice, or all of a vertical filter. They hold for the whole
     /// filter, as every event is judged by one group.
     pub(super) fn by(group: &FilterDefinition) -> Self {
-        let (false_positives, misses_nothing) = match &group.cells {
-            CellDefinition::Bloom { growth, .. } | CellDefinition::Generations { growth, .. } => {
-                (growth.map(|_| group.rate), true)
-            }
-            CellDefinition::Timing { growth, equal_timers, .. } => (growth.map(|_| group.rate), *equal_timers == 0),
-            CellDefinition::Cuckoo { .. } => (Some(group.rate), true),
-            CellDefinition::JumpingCounting { events_max, .. } => (events_max.map(|_| group.rate), true),
-            CellDefinition::Stable { shape, .. } => (Some(shape.stable_rate()), false),
-            // Windows of events cannot be audited, and frequencies are no verdicts.
-            CellDefinition::SlidingCounting { .. } | CellDefinition::Decaying { .. } => (None, false),
-        };
-        Self { false_positives, false_negatives: misses_nothing.then_some(0.0) }
+        Self {
+            false_positives: group.cells.kept_rate(group.rate),
+            false_negatives: group.cells.misses_nothing().then_some(0.0),
+        }
     }
 }
 

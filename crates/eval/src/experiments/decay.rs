@@ -10,8 +10,8 @@ use std::collections::HashMap;
 
 use firstseen_filter::rates::plain;
 use firstseen_filter::{
-    CellDefinition, DecayRule, DecayingFilter, DecayingShape, Digest, FilterSecret, FrequencySpec, Stamp, UnitNumber,
-    Window,
+    CellDefinition, DecayRule, DecayingCells, DecayingFilter, DecayingShape, Digest, FilterSecret, FrequencySpec,
+    Stamp, UnitNumber, Window,
 };
 
 use self::counted::Expected;
@@ -82,7 +82,7 @@ fn shape(rule: DecayRule, is_basic: bool, keys: u64) -> Result<DecayingShape, Ev
     let spec =
         FrequencySpec { rule, capacity_keys: keys, rate: RATE, basic: is_basic, ..FrequencySpec::new(epoch, lambda) };
     match spec.resolve()?.cells {
-        CellDefinition::Decaying { shape } => Ok(shape),
+        CellDefinition::Decaying(DecayingCells { shape }) => Ok(shape),
         other => Err(EvalError::Answer { experiment: "decay", answer: format!("{:?}", other.kind()) }),
     }
 }

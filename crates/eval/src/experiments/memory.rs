@@ -8,8 +8,9 @@ use firstseen_filter::rates::blocked::BlockRates;
 use firstseen_filter::rates::generations::{self, JumpingLoad};
 use firstseen_filter::rates::{cuckoo, timing};
 use firstseen_filter::{
-    BucketShape, CellDefinition, ExactWindow, FilterDefinition, FilterSecret, FilterSpec, Geometry, Kind, Layout,
-    Refresh, Stamp, UnitNumber, Verdict, Window, WindowRule,
+    BucketShape, CellDefinition, CuckooCells, ExactWindow, FilterDefinition, FilterSecret, FilterSpec, GenerationCells,
+    Geometry, JumpingCells, Kind, Layout, Refresh, SlidingCells, Stamp, TimingCells, UnitNumber, Verdict, Window,
+    WindowRule,
 };
 
 use super::cuckoo::filling;
@@ -94,7 +95,7 @@ impl Way {
     fn expected(self, definition: &FilterDefinition, events: f64) -> f64 {
         let units = definition.rule.span_units - 1;
         match &definition.cells {
-            CellDefinition::Timing { geometry, .. } => {
+            CellDefinition::Timing(TimingCells { geometry, .. }) => {
                 // Whole ticks, and half of the current one on average.
                 let live = timing::live_events(events, units as f64, 0.5);
                 match geometry.layout() {
@@ -104,7 +105,7 @@ impl Way {
                     _ => timing::delivered_classic(geometry.cells() as f64, geometry.hashes(), live),
                 }
             }
-            CellDefinition::Generations { geometry, .. } => {
+            CellDefinition::Generations(GenerationCells { geometry, .. }) => {
                 let load = JumpingLoad { events, jumps: units as u32 };
                 let cells = geometry.cells() as f64;
                 match geometry.layout() {
@@ -112,7 +113,7 @@ impl Way {
                     _ => generations::delivered_classic(cells, geometry.hashes(), load).mean,
                 }
             }
-            CellDefinition::Cuckoo { geometry, .. } => {
+            CellDefinition::Cuckoo(CuckooCells { geometry, .. }) => {
                 let time_bits = match geometry.layout() {
                     Layout::Buckets { time_bits } => time_bits,
                     _ => 64,
@@ -121,14 +122,14 @@ impl Way {
                 let shape = BucketShape::new(geometry.cell_bits(), time_bits);
                 cuckoo::rate(shape, fill * (1.0 - cuckoo::rate(shape, fill)))
             }
-            CellDefinition::JumpingCounting { cells, hashes, .. } => {
+            CellDefinition::JumpingCounting(JumpingCells { cells, hashes, .. }) => {
                 let sub_windows = definition.rule.span_units as usize;
                 let sub_window_events = events / units as f64;
                 let steady = WINDOWS.0 as u32 * units as u32;
                 JumpingCounters { cells: *cells as f64, hashes: *hashes, sub_window_events, sub_windows }
                     .mean_rate(steady, 2 * steady)
             }
-            CellDefinition::SlidingCounting { cells, hashes, .. } => {
+            CellDefinition::SlidingCounting(SlidingCells { cells, hashes, .. }) => {
                 timing::delivered_classic(*cells as f64, *hashes, events)
             }
             _ => f64::NAN,

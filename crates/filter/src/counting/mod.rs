@@ -10,10 +10,20 @@ mod sliding;
 
 use thiserror::Error;
 
-use crate::GeometryError;
+use crate::{GeometryError, WindowRule};
 
 pub use jumping::{JumpingCounting, SUB_WINDOWS_MAX};
 pub use sliding::{SlidingCounting, WINDOW_EVENTS_MAX};
+
+/// Bits of a counter that at most 15 is added to, or that may stop there.
+pub(crate) const COUNTER_BITS: u32 = 4;
+/// Bits of a counter of more sub-windows.
+const WIDE_COUNTER_BITS: u32 = 8;
+
+/// Bits of a counter that adds up the sub-windows of `window`.
+pub(crate) fn sum_bits(window: &WindowRule) -> u32 {
+    if window.span_units < 1 << COUNTER_BITS { COUNTER_BITS } else { WIDE_COUNTER_BITS }
+}
 
 /// Why a counting filter cannot be made.
 #[derive(Debug, Error)]

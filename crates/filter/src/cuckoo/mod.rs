@@ -27,8 +27,8 @@ use crate::buckets::{
     BUCKET_BYTES, BucketShape, CacheLine, PRINT_BITS_MAX, PRINT_BITS_MIN, Pair, REGION_BUCKETS, REGION_BYTES,
     REGION_LINES, lines_of, regions_of, regions_of_mut,
 };
+use crate::cell_kind::{CellKind, Density, Pass, Recorded, sample};
 use crate::generation::{Generation, LiveEvents};
-use crate::kind::{CellKind, Density, Pass, Recorded, sample};
 use crate::rates;
 use crate::sweep::Sweep;
 use crate::unit_number::UnitNumber;
@@ -94,7 +94,9 @@ impl<W: TimeWord> Buckets<W> {
 
     /// Looks after the lines in `bytes`, which stand at unit `now`, so that they stand at unit `next`.
     fn settle(&self, generation: &mut Generation, bytes: Range<usize>, now: UnitNumber, next: UnitNumber) {
-        let (base, next_base, shape) = (self.base(now), self.base(next), self.shape);
+        let base = self.base(now);
+        let next_base = self.base(next);
+        let shape = self.shape;
         let first = bytes.start / BUCKET_BYTES;
         let lines = generation.memory.bytes_mut()[bytes.clone()].as_chunks_mut::<{ BUCKET_BYTES }>().0;
         compiled_for(Instructions::Widest, |lanes| {
@@ -112,8 +114,10 @@ impl<W: TimeWord> Buckets<W> {
             return;
         }
         let stash_bytes = REGION_BUCKETS * BUCKET_BYTES;
-        let has_stash = |number: &usize| bytes.contains(&(number * REGION_BYTES + stash_bytes));
-        for number in (bytes.start / REGION_BYTES..=bytes.end / REGION_BYTES).filter(has_stash) {
+        for number in bytes.start / REGION_BYTES..=bytes.end / REGION_BYTES {
+            if !bytes.contains(&(number * REGION_BYTES + stash_bytes)) {
+                continue;
+            }
             let mut region = self.region(generation.memory.bytes_mut(), number, now);
             let before = region.stashed();
             region.unstash();
@@ -196,15 +200,17 @@ impl<W: TimeWord> CellKind for Buckets<W> {
     }
 
     fn density(&self, generation: &Generation, now: UnitNumber, bytes_max: usize) -> Density {
-        let (base, shape) = (self.base(now), self.shape);
-        let lines = lines_of(sample(generation.memory.bytes(), bytes_max, REGION_BYTES));
-        let is_bucket = |(number, _): &(usize, &CacheLine)| number % REGION_LINES != REGION_BUCKETS;
-        let (mut entries, mut slots) = (0u64, 0u64);
-        for (_, line) in lines.iter().enumerate().filter(is_bucket) {
-            let mut ring = Ring::<W>::read(line, shape);
-            ring.expire(base, shape, Lanes::PORTABLE);
-            entries += u64::from(ring.count());
-            slots += u64::from(shape.slots());
+        let base = self.base(now);
+        let shape = self.shape;
+        let mut entries = 0u64;
+        let mut slots = 0u64;
+        for region in regions_of(sample(generation.memory.bytes(), bytes_max, REGION_BYTES)) {
+            for line in &region[..REGION_BUCKETS] {
+                let mut ring = Ring::<W>::read(line, shape);
+                ring.expire(base, shape, Lanes::PORTABLE);
+                entries += u64::from(ring.count());
+                slots += u64::from(shape.slots());
+            }
         }
         let fill = entries as f64 / slots.max(1) as f64;
         Density { fill, rate: rates::cuckoo::rate(shape, fill) }
@@ -268,8 +274,8 @@ impl<W: TimeWord> CellKind for Buckets<W> {
     }
 
     fn can_hold(&self, cells: &[u8], then: UnitNumber) -> bool {
-        let (lines, latest) = (lines_of(cells), self.latest(then));
-        lines.iter().enumerate().all(|(number, line)| match number % REGION_LINES {
+        let latest = self.latest(then);
+        lines_of(cells).iter().enumerate().all(|(number, line)| match number % REGION_LINES {
             REGION_BUCKETS => stash::is_stash(line, self.shape, latest),
             _ => bucket::is_bucket::<W>(line, self.shape, self.reach()),
         })

@@ -4,7 +4,8 @@
 //! or start their window again, full buckets, stashes) goes through [`Region::put`]. Must not know: where lines lie.
 
 use crate::arch::{Instructions, Lanes};
-use crate::buckets::{BucketShape, CacheLine, RegionLines, TICKS_MAX};
+use crate::buckets::{BucketShape, RegionLines, TICKS_MAX};
+use crate::cell_kind::{Pass, Recorded, Recording};
 use crate::cuckoo::Buckets;
 use crate::cuckoo::bucket::{Ring, matches};
 use crate::cuckoo::region::{Put, Region};
@@ -12,7 +13,6 @@ use crate::cuckoo::times::TimeWord;
 use crate::cuckoo::view::View;
 use crate::events::Events;
 use crate::kernel::{PairRule, Walk, run_pairs};
-use crate::kind::{Pass, Recorded, Recording};
 use crate::unit_number::UnitNumber;
 use crate::{Geometry, Refresh, Stamp};
 
@@ -33,9 +33,18 @@ pub(crate) struct BucketRule<'a, W> {
 
 impl<'a, W: TimeWord> BucketRule<'a, W> {
     pub(super) fn new(buckets: &'a Buckets<W>, pass: Pass<'a>, now: UnitNumber) -> Self {
-        let (base, recorded) = (buckets.base(now), Recorded::default());
+        let base = buckets.base(now);
         let tick = buckets.window.expiry(now).since(base).min(u64::from(buckets.shape.ticks())) as u32;
-        Self { pass, buckets, now, base, tick, recorded, refused: Vec::new(), raised: [0; TICKS_MAX + 1] }
+        Self {
+            pass,
+            buckets,
+            now,
+            base,
+            tick,
+            recorded: Recorded::default(),
+            refused: Vec::new(),
+            raised: [0; TICKS_MAX + 1],
+        }
     }
 
     pub(super) fn recorded(&self) -> Recorded {
@@ -71,14 +80,7 @@ impl<'a, W: TimeWord> BucketRule<'a, W> {
 
     #[cold]
     #[inline(never)]
-    fn put(
-        &mut self,
-        index: usize,
-        lines: &mut RegionLines,
-        (bucket, print): (usize, u32),
-        is_new: bool,
-        lanes: Lanes,
-    ) {
+    fn put(&mut self, index: usize, lines: &mut RegionLines, bucket: usize, print: u32, is_new: bool, lanes: Lanes) {
         let expiry = self.buckets.window.expiry(self.pass.stamps[index].unit);
         if expiry <= self.base {
             return;
@@ -127,18 +129,18 @@ impl<W: TimeWord> PairRule for BucketRule<'_, W> {
         lanes: Lanes,
     ) -> bool {
         let shape = if PRINT_BITS == 0 { self.buckets.shape } else { BucketShape::new(PRINT_BITS, W::BITS) };
-        let (stamp, known) = (self.pass.stamps[index], self.pass.is_known(index));
+        let stamp = self.pass.stamps[index];
+        let known = self.pass.is_known(index);
         let [mut first, mut second] = pair.map(|bucket| Ring::<W>::read(&lines[bucket], shape));
         first.expire(self.base, shape, lanes);
         second.expire(self.base, shape, lanes);
-        let slots = |ring: Ring<W>, line: &CacheLine| matches(ring, line, print, shape, lanes);
-        let (in_first, in_second) = (slots(first, &lines[pair[0]]), slots(second, &lines[pair[1]]));
-        let is_stashed =
-            || self.pass.used_cells + self.recorded.cells > 0 && self.is_stashed(lines, pair[0], print, stamp);
+        let in_first = matches(first, &lines[pair[0]], print, shape, lanes);
+        let in_second = matches(second, &lines[pair[1]], print, shape, lanes);
+        let has_stashed = self.pass.used_cells + self.recorded.cells > 0;
         let found = known
             || self.is_alive(first, in_first, stamp, lanes)
             || self.is_alive(second, in_second, stamp, lanes)
-            || is_stashed();
+            || has_stashed && self.is_stashed(lines, pair[0], print, stamp);
         let refreshes = self.buckets.refresh == Refresh::Refresh;
         let puts = match self.pass.record {
             Recording::Everything => !found || refreshes,
@@ -147,13 +149,14 @@ impl<W: TimeWord> PairRule for BucketRule<'_, W> {
         };
         if puts {
             let emptier = usize::from(second.count() < first.count());
-            let (mut ring, bucket) = ([first, second][emptier], pair[emptier]);
-            let is_new = (in_first | in_second) == 0 && self.pass.used_cells + self.recorded.cells == 0;
+            let mut ring = [first, second][emptier];
+            let bucket = pair[emptier];
+            let is_new = (in_first | in_second) == 0 && !has_stashed;
             if is_new && stamp.unit == self.now && self.tick > 0 && !ring.is_full(shape) {
                 ring.append(&mut lines[bucket], print, self.tick, shape);
                 self.recorded.events += 1;
             } else {
-                self.put(index, lines, (pair[0], print), is_new, lanes);
+                self.put(index, lines, pair[0], print, is_new, lanes);
             }
         }
         found

@@ -5,14 +5,10 @@
 
 use std::ops::RangeInclusive;
 
-use super::{CellDefinition, FilterDefinition};
+use super::FilterDefinition;
 use crate::build_error::BuildError;
-use crate::counting::{JumpingCounting, SlidingCounting};
-use crate::cuckoo::{Buckets64, Buckets128};
-use crate::generations::{Generations8, Generations16};
-use crate::growth::{GENERATIONS_MAX, Growth, JumpLimit, Limit};
-use crate::timing::{Timers8, Timers16};
-use crate::{Geometry, Layout, Refresh, Unit};
+use crate::growth::{GENERATIONS_MAX, Growth, JumpLimit};
+use crate::{Geometry, Layout, Unit};
 
 /// The same range as for ratios that users ask for.
 const RATIO_RANGE: RangeInclusive<f64> = 1.0..=16.0;
@@ -43,87 +39,12 @@ impl FilterDefinition {
         if self.rule.span_units == 0 || self.rule.span_units.checked_add(self.rule.lateness_units).is_none() {
             return Err(BuildError::Window);
         }
-        match &self.cells {
-            CellDefinition::Bloom { geometry, growth } => {
-                cell_bits(geometry, &[1])?;
-                growth.as_ref().map_or(Ok(()), grows)
-            }
-            CellDefinition::Timing { geometry, refresh, equal_timers, growth, .. } => {
-                cell_bits(geometry, &[8, 16])?;
-                if *equal_timers > geometry.hashes() {
-                    return Err(refused(
-                        "equal_timers",
-                        equal_timers,
-                        "choose at most as many as an event has positions",
-                    ));
-                }
-                let fits = match geometry.cell_bits() {
-                    8 => Timers8::new(self.rule, *refresh, *equal_timers).is_some(),
-                    _ => Timers16::new(self.rule, *refresh, *equal_timers).is_some(),
-                };
-                fits.then_some(()).ok_or(BuildError::Window)?;
-                growth.as_ref().map_or(Ok(()), grows)
-            }
-            CellDefinition::Generations { geometry, growth, .. } => {
-                cell_bits(geometry, &[8, 16])?;
-                let fits = match geometry.cell_bits() {
-                    8 => Generations8::new(self.rule).is_some(),
-                    _ => Generations16::new(self.rule).is_some(),
-                };
-                fits.then_some(()).ok_or(BuildError::Window)?;
-                match growth {
-                    Some(growth) if growth.generations_max != 1 => Err(refused(
-                        "generations_max",
-                        growth.generations_max,
-                        "kind generations never grows; choose 1",
-                    )),
-                    growth => growth.as_ref().map_or(Ok(()), grows),
-                }
-            }
-            CellDefinition::Cuckoo { geometry, growth, .. } => self.check_buckets(geometry, growth),
-            CellDefinition::JumpingCounting { cells, hashes, events_max } => {
-                JumpingCounting::check(*cells, *hashes, self.rule)?;
-                match events_max {
-                    Some(0) => Err(refused("events_max", 0, "choose at least 1")),
-                    _ => Ok(()),
-                }
-            }
-            CellDefinition::SlidingCounting { cells, hashes, window_events } => {
-                SlidingCounting::check(*cells, *hashes, *window_events)?;
-                Ok(())
-            }
-            CellDefinition::Stable { shape, .. } => {
-                shape.check()?;
-                Ok(())
-            }
-            CellDefinition::Decaying { shape } => {
-                shape.check()?;
-                Ok(())
-            }
-        }
-    }
-
-    fn check_buckets(&self, geometry: &Geometry, growth: &Growth) -> Result<(), BuildError> {
-        let fits = match geometry.layout() {
-            Layout::Buckets { time_bits: 64 } => {
-                Buckets64::new(self.rule, Refresh::Fixed, geometry.cell_bits()).is_some()
-            }
-            Layout::Buckets { .. } => Buckets128::new(self.rule, Refresh::Fixed, geometry.cell_bits()).is_some(),
-            _ => return Err(refused("layout", "no buckets", "kind cuckoo has buckets")),
-        };
-        fits.then_some(()).ok_or(BuildError::Window)?;
-        let Growth { limit, ratio, capacity_events, jumps, .. } = *growth;
-        if limit != Limit::Cardinality || ratio != 1.0 || jumps.is_some() {
-            return Err(refused("growth", ratio, "kind cuckoo grows by generations of one size, by cardinality"));
-        }
-        if capacity_events > geometry.cells() {
-            return Err(refused("capacity_events", capacity_events, "choose at most as many as there are cells"));
-        }
-        grows(growth)
+        self.cells.check(self.rule)
     }
 }
 
-fn cell_bits(geometry: &Geometry, allowed: &[u32]) -> Result<(), BuildError> {
+/// Whether cells have one of the `allowed` widths, and lie in no buckets.
+pub(super) fn cell_bits(geometry: &Geometry, allowed: &[u32]) -> Result<(), BuildError> {
     if let Layout::Buckets { .. } = geometry.layout() {
         Err(refused("layout", "buckets", "only kind cuckoo has buckets"))
     } else if allowed.contains(&geometry.cell_bits()) {
@@ -133,7 +54,9 @@ fn cell_bits(geometry: &Geometry, allowed: &[u32]) -> Result<(), BuildError> {
     }
 }
 
-fn grows(growth: &Growth) -> Result<(), BuildError> {
+/// Whether cells can grow so.
+pub(super) fn grows(growth: Option<&Growth>) -> Result<(), BuildError> {
+    let Some(growth) = growth else { return Ok(()) };
     let Growth { limit: _, generations_max, ratio, capacity_events, generation_rate, jumps } = *growth;
     if !(1..=GENERATIONS_MAX).contains(&generations_max) {
         return Err(refused("generations_max", generations_max, "choose 1 to 16"));
@@ -160,7 +83,7 @@ fn share(field: &'static str, value: f64) -> Result<(), BuildError> {
     if value > 0.0 && value < 1.0 { Ok(()) } else { Err(refused(field, value, "choose more than 0 and less than 1")) }
 }
 
-fn refused(field: &'static str, value: impl ToString, rule: &'static str) -> BuildError {
+pub(super) fn refused(field: &'static str, value: impl ToString, rule: &'static str) -> BuildError {
     BuildError::Field { field, value: value.to_string(), rule }
 }
 

@@ -9,22 +9,9 @@ use super::{Cells, FilterSlice};
 use crate::decaying::DecayingFilter;
 use crate::probes::AskError;
 use crate::probes::Probed;
-use crate::{Digest, Kind, ProbeShape, Probes, Stamp, Verdict};
+use crate::{Digest, ProbeShape, Probes, Stamp, Verdict};
 
 impl FilterSlice {
-    /// The kind.
-    pub fn kind(&self) -> Kind {
-        match &self.0 {
-            Cells::Bloom(_) => Kind::Bloom,
-            Cells::Timing8(_) | Cells::Timing16(_) => Kind::Timing,
-            Cells::Generations8(_) | Cells::Generations16(_) => Kind::Generations,
-            Cells::Cuckoo64(_) | Cells::Cuckoo128(_) => Kind::Cuckoo,
-            Cells::JumpingCounting(_) | Cells::SlidingCounting(_) => Kind::Counting,
-            Cells::Stable(_) => Kind::Stable,
-            Cells::Decaying(_) => Kind::Decaying,
-        }
-    }
-
     /// The shape of the positions that the slice takes.
     pub fn probe_shape(&self) -> ProbeShape {
         ProbeShape::of(self.geometry())

@@ -4,9 +4,9 @@
 use super::resolve::{check as check_all, given_capacity, growth_of};
 use super::size::capacity_within;
 use super::units::{Units, lateness_of, unit_of};
-use super::{FilterSpec, GrowthSpec, SpecError};
+use super::{FilterSpec, GrowthSpec, SpecError, no};
 use crate::buckets::REGION_BYTES;
-use crate::definition::{Asked, CellDefinition, FilterDefinition};
+use crate::definition::{Asked, CellDefinition, CuckooCells, FilterDefinition};
 use crate::growth::{Growth, Limit};
 use crate::rates::{SizingError, cuckoo, growth};
 use crate::{BucketShape, FIRST_CAPACITY_EVENTS, Geometry, Layout, Refresh, Unit, Window, WindowRule, duration};
@@ -33,7 +33,7 @@ pub(super) fn resolve(spec: &FilterSpec) -> Result<FilterDefinition, SpecError> 
         1 => spec.rate,
         generations => growth::generation_rate(spec.rate, f64::from(generations)),
     };
-    let (time_bits, shape, units) = shape(spec, generation_rate).map_err(|error| match error {
+    let (print, units) = print(spec, generation_rate).map_err(|error| match error {
         // The rate that was asked for is that of all generations together.
         SpecError::Sizing(SizingError::Prints { least, .. }) => {
             let least = growth::live_rate(least, f64::from(rule.generations_max));
@@ -41,21 +41,22 @@ pub(super) fn resolve(spec: &FilterSpec) -> Result<FilterDefinition, SpecError> 
         }
         error => error,
     })?;
-    let live = |capacity: u64| live_events(&units, spec, capacity);
-    let geometry = |capacity: u64| geometry(live(capacity), shape, time_bits);
     let capacity = match (given_capacity(spec), spec.memory_bytes) {
         (Some(events), _) => events,
         (None, Some(bytes)) if bytes < REGION_BYTES as u64 => {
             return Err(SpecError::Memory { bytes, least: REGION_BYTES as u64 });
         }
-        (None, Some(bytes)) => capacity_within(bytes, |events| geometry(events).map(|geometry| geometry.bytes()))?,
+        (None, Some(bytes)) => capacity_within(bytes, |events| {
+            print.geometry(live_events(&units, spec, events)).map(|geometry| geometry.bytes())
+        })?,
         (None, None) => FIRST_CAPACITY_EVENTS,
     };
+    let live_events = live_events(&units, spec, capacity);
     let growth = Growth {
         limit: Limit::Cardinality,
         generations_max: rule.generations_max,
         ratio: 1.0,
-        capacity_events: live(capacity).ceil() as u64,
+        capacity_events: live_events.ceil() as u64,
         generation_rate,
         jumps: None,
     };
@@ -64,19 +65,15 @@ pub(super) fn resolve(spec: &FilterSpec) -> Result<FilterDefinition, SpecError> 
         unit: units.unit.clone(),
         rule: units.rule,
         future_max_ms: spec.future_max_ms,
-        cells: CellDefinition::Cuckoo {
-            geometry: geometry(capacity)?,
+        cells: CellDefinition::Cuckoo(CuckooCells {
+            geometry: print.geometry(live_events)?,
             refresh: spec.refresh,
             growth,
             asked: Asked::default(),
-        },
+        }),
         rate: spec.rate,
         capacity_events: given_capacity(spec).or(spec.memory_bytes.map(|_| capacity)),
     })
-}
-
-fn no<T>(spec: &FilterSpec, option: &'static str, instead: &'static str) -> Result<T, SpecError> {
-    Err(SpecError::Option { kind: spec.kind, option, instead })
 }
 
 fn check(spec: &FilterSpec) -> Result<(), SpecError> {
@@ -95,20 +92,34 @@ fn check(spec: &FilterSpec) -> Result<(), SpecError> {
     Ok(())
 }
 
+/// Fingerprints, and the times next to them.
+#[derive(Clone, Copy)]
+struct Print {
+    shape: BucketShape,
+    time_bits: u8,
+}
+
+impl Print {
+    /// The buckets for so many entries at the design load: `n / (S load)`, in whole regions.
+    fn geometry(self, live_events: f64) -> Result<Geometry, SpecError> {
+        let slots = (live_events / cuckoo::load(self.shape)).ceil() as u64;
+        let layout = Layout::Buckets { time_bits: self.time_bits };
+        Ok(Geometry::new(slots.max(1), 1, self.shape.print_bits(), layout)?)
+    }
+}
+
 /// The shortest fingerprints for the rate, with as many ticks as 64 bits hold, or as were asked for.
-fn shape(spec: &FilterSpec, rate: f64) -> Result<(u8, BucketShape, Units), SpecError> {
+fn print(spec: &FilterSpec, rate: f64) -> Result<(Print, Units), SpecError> {
     let mut ticks_max = None;
     for time_bits in [64, 128] {
         let shape = BucketShape::new(cuckoo::print_bits(rate, time_bits)?, time_bits);
         if let Some(units) = units(spec, shape)? {
-            return Ok((time_bits, shape, units));
+            return Ok((Print { shape, time_bits }, units));
         }
-        let fits = |ticks: &u32| {
+        ticks_max = (1..shape.ticks()).rev().find(|ticks| {
             units(&FilterSpec { ticks: Some(*ticks), ..spec.clone() }, shape).is_ok_and(|units| units.is_some())
-        };
-        ticks_max = (1..shape.ticks()).rev().find(fits);
+        });
     }
-    let counted = |ticks: u32| if ticks == 1 { "1 tick".to_owned() } else { format!("{ticks} ticks") };
     let most = match ticks_max {
         Some(most) => format!("{} at most", counted(most)),
         None => "too much for any number of ticks".to_owned(),
@@ -122,6 +133,10 @@ fn shape(spec: &FilterSpec, rate: f64) -> Result<(u8, BucketShape, Units), SpecE
         },
         instead: "choose fewer ticks, less lateness, or kind timing",
     })
+}
+
+fn counted(ticks: u32) -> String {
+    if ticks == 1 { "1 tick".to_owned() } else { format!("{ticks} ticks") }
 }
 
 /// `expiry = tick + ceil(W / tick length) + 1`, as with timers: in the tick in which an event comes, it is not known how
@@ -142,14 +157,15 @@ fn units(spec: &FilterSpec, shape: BucketShape) -> Result<Option<Units>, SpecErr
         Some(ticks) => (u64::from(ticks), u64::from(ticks)),
         None => (most / 4, most - 1),
     };
-    let fits = |ticks: u64| {
+    for ticks in (least.max(1)..=wanted).rev() {
         let length = window.div_ceil(ticks);
         let window_units = window.div_ceil(length);
         let rule = WindowRule { span_units: window_units + 1, lateness_units: lateness.div_ceil(length) };
-        let fits = rule.span_units.saturating_add(rule.lateness_units) <= most;
-        fits.then(|| Units { unit: unit_of(length, is_time), rule, window_units })
-    };
-    Ok((least.max(1)..=wanted).rev().find_map(fits))
+        if rule.span_units.saturating_add(rule.lateness_units) <= most {
+            return Ok(Some(Units { unit: unit_of(length, is_time), rule, window_units }));
+        }
+    }
+    Ok(None)
 }
 
 /// Entries at once where a window brings `capacity` events: `n (T' + L) / (T' - 1)` for T' ticks of the span and L of
@@ -164,10 +180,4 @@ fn live_events(units: &Units, spec: &FilterSpec, capacity: u64) -> f64 {
     let kept = (units.rule.span_units + units.rule.lateness_units) as f64 * unit;
     let mean = capacity as f64 * kept / window;
     mean + DEVIATIONS * mean.sqrt()
-}
-
-/// The buckets for so many entries at the design load: `n / (S load)`, in whole regions.
-fn geometry(live_events: f64, shape: BucketShape, time_bits: u8) -> Result<Geometry, SpecError> {
-    let slots = (live_events / cuckoo::load(shape)).ceil() as u64;
-    Ok(Geometry::new(slots.max(1), 1, shape.print_bits(), Layout::Buckets { time_bits })?)
 }

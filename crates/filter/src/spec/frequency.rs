@@ -4,8 +4,8 @@
 
 use super::{SpecError, load_of_one};
 use crate::decaying::{CounterStorage, DecayRule, DecayingShape};
-use crate::definition::{CellDefinition, FilterDefinition};
-use crate::kind_name::Kind;
+use crate::definition::{CellDefinition, DecayingCells, FilterDefinition};
+use crate::kind::Kind;
 use crate::rates::plain;
 use crate::{GeometryError, HASHES_MAX, Unit, Window, WindowRule};
 
@@ -100,7 +100,7 @@ impl FrequencySpec {
             unit,
             rule: RULE,
             future_max_ms: self.future_max_ms,
-            cells: CellDefinition::Decaying { shape },
+            cells: CellDefinition::Decaying(DecayingCells { shape }),
             rate: self.rate,
             capacity_events: Some(self.capacity_keys),
         })

@@ -2,19 +2,15 @@
 
 use super::units::Units;
 use super::{FilterSpec, MEMORY_MIN_BYTES, SpecError};
-use crate::kind_name::Kind;
+use crate::kind::Windows;
 use crate::rates::generations::JumpingLoad;
 use crate::rates::{Size, blocked, generations, plain};
 use crate::{Geometry, Layout};
 
-/// The default layout: blocks of one line of bits, or of two lines of wider cells (one would fill too unevenly). The
+/// The default layout: blocks of as many lines as the kind has. The
 /// lower the rate, the more the unevenness of blocks costs: then blocks are larger, and at last there are none.
 pub(super) fn layout_of(spec: &FilterSpec) -> Layout {
-    let lines = match spec.kind {
-        Kind::Bloom => 1,
-        Kind::Timing | Kind::Generations => 2,
-        Kind::Cuckoo | Kind::Counting | Kind::Stable | Kind::Decaying => 0,
-    };
+    let lines = spec.kind.properties().block_lines;
     spec.layout.unwrap_or(match (lines, spec.rate) {
         (0, _) => Layout::Classic,
         (lines, 1e-3..) => Layout::Blocked { lines },
@@ -63,8 +59,9 @@ pub(super) fn geometry(layout: Layout, cell_bits: u32, load: Load, hashes: Optio
     if geometry.bytes() > WASTED_BYTES_MIN && matches!(layout, Layout::Blocked { .. }) {
         let classic = self::geometry(Layout::Classic, cell_bits, load, hashes_given)?;
         if geometry.bytes() / BLOCKED_PART_MAX > classic.bytes() {
-            let bytes = |geometry: &Geometry| geometry.bytes() as f64 / events;
-            return Err(SpecError::Layout { rate, bytes: bytes(&geometry), classic_bytes: bytes(&classic) });
+            let bytes = geometry.bytes() as f64 / events;
+            let classic_bytes = classic.bytes() as f64 / events;
+            return Err(SpecError::Layout { rate, bytes, classic_bytes });
         }
     }
     Ok(geometry)
@@ -80,11 +77,11 @@ const WASTED_BYTES_MIN: u64 = 64 << 10;
 /// too.
 pub(super) fn live_events(spec: &FilterSpec, units: &Units, capacity: u64) -> f64 {
     let window_units = units.window_units as f64;
-    match spec.kind {
+    match spec.kind.properties().windows {
         // The tick that an event shares with others, and the one that rounding adds.
-        Kind::Timing => capacity as f64 * (window_units + 1.5) / window_units,
+        Windows::Sliding => capacity as f64 * (window_units + 1.5) / window_units,
         // Jumps of a steady stream are not equal but scatter by their roots; none of them should be refused for that.
-        Kind::Generations => {
+        Windows::Jumping => {
             let jump = capacity as f64 / window_units;
             (jump + 4.0 * jump.sqrt()) * window_units
         }
@@ -97,7 +94,8 @@ pub(super) fn capacity_within(
     memory_bytes: u64,
     bytes_of: impl Fn(u64) -> Result<u64, SpecError>,
 ) -> Result<u64, SpecError> {
-    let (mut fits, mut too_many) = (0, memory_bytes.saturating_mul(8).max(1));
+    let mut fits = 0;
+    let mut too_many = memory_bytes.saturating_mul(8).max(1);
     while too_many - fits > 1 + fits / 1024 {
         let middle = fits + (too_many - fits) / 2;
         match bytes_of(middle) {

@@ -1,7 +1,7 @@
 //! How each kind cuts a window into units.
 
-use super::{FilterSpec, SpecError};
-use crate::kind_name::Kind;
+use super::{FilterSpec, SpecError, no};
+use crate::kind::{Lateness, Windows};
 use crate::timing::{Timers8, Timers16};
 use crate::{Unit, Window, WindowRule, duration};
 
@@ -26,36 +26,48 @@ pub(super) struct Units {
     pub(super) window_units: u64,
 }
 
+/// What the cells of a kind are sized for.
+pub(super) struct Sizing<'a> {
+    pub(super) spec: &'a FilterSpec,
+    pub(super) units: &'a Units,
+    pub(super) cell_bits: u32,
+    /// Events of a window; `None` if nothing says how many.
+    pub(super) capacity: Option<u64>,
+}
+
+/// The units that the kind cuts its window into.
 pub(super) fn units(spec: &FilterSpec, cell_bits: u32) -> Result<Units, SpecError> {
     let word_jumps_max = u64::from(cell_bits.saturating_sub(2));
-    match (spec.kind, &spec.window) {
-        (Kind::Bloom, window) => landmark(spec, window),
-        (Kind::Stable, Window::Unbounded) => Ok(single(Unit::Endless)),
-        (Kind::Stable, _) => Err(refused(spec, "it forgets at random, without a window; ask for `unbounded`")),
-        (Kind::Timing, Window::Duration(window_ms)) => ticks(spec, *window_ms, cell_bits, true),
-        (Kind::Timing, Window::Events(events)) => ticks(spec, *events, cell_bits, false),
-        (Kind::Generations, Window::Duration(window_ms)) => {
-            jumps(spec, *window_ms, (word_jumps_max, word_jumps_max), true)
+    let (window, is_time) = match spec.window {
+        Window::Duration(window_ms) => (window_ms, true),
+        Window::Events(events) => (events, false),
+        _ => return without_span(spec),
+    };
+    match spec.kind.properties().windows {
+        Windows::Sliding => ticks(spec, window, cell_bits, is_time),
+        Windows::Jumping => jumps(spec, window, word_jumps_max, word_jumps_max, is_time),
+        Windows::JumpingOrCounted if is_time || spec.jumps.is_some() => {
+            jumps(spec, window, COUNTING_JUMPS, COUNTING_JUMPS_MAX, is_time)
         }
-        (Kind::Generations, Window::Events(events)) => jumps(spec, *events, (word_jumps_max, word_jumps_max), false),
-        (Kind::Counting, Window::Duration(window_ms)) => {
-            jumps(spec, *window_ms, (COUNTING_JUMPS, COUNTING_JUMPS_MAX), true)
+        Windows::JumpingOrCounted => {
+            let rule = WindowRule { span_units: window, lateness_units: 0 };
+            Ok(Units { unit: Unit::Events(1), rule, window_units: window })
         }
-        (Kind::Counting, Window::Events(events)) if spec.jumps.is_some() => {
-            jumps(spec, *events, (COUNTING_JUMPS, COUNTING_JUMPS_MAX), false)
-        }
-        (Kind::Counting, Window::Events(events)) => {
-            let rule = WindowRule { span_units: *events, lateness_units: 0 };
-            Ok(Units { unit: Unit::Events(1), rule, window_units: *events })
-        }
-        (Kind::Timing | Kind::Generations | Kind::Cuckoo | Kind::Counting, _) => {
-            Err(refused(spec, "ask for a duration (24h) or a number of events, or use kind bloom"))
-        }
-        (Kind::Decaying, _) => Err(refused(spec, "it estimates frequencies; use `firstseen estimate`")),
+        Windows::Landmark | Windows::Fading | Windows::Epochs => without_span(spec),
     }
 }
 
-fn refused(spec: &FilterSpec, instead: &'static str) -> SpecError {
+/// The units of a window that ends for all events at once, or never.
+fn without_span(spec: &FilterSpec) -> Result<Units, SpecError> {
+    match (spec.kind.properties().windows, &spec.window) {
+        (Windows::Landmark, window) => landmark(spec, window),
+        (Windows::Fading, Window::Unbounded) => Ok(single(Unit::Endless)),
+        (Windows::Fading, _) => Err(refused(spec, "it forgets at random, without a window; ask for `unbounded`")),
+        _ => Err(refused(spec, "ask for a duration (24h) or a number of events, or use kind bloom")),
+    }
+}
+
+pub(super) fn refused(spec: &FilterSpec, instead: &'static str) -> SpecError {
     SpecError::Window { kind: spec.kind, window: spec.window.clone(), instead }
 }
 
@@ -66,7 +78,7 @@ fn single(unit: Unit) -> Units {
 fn landmark(spec: &FilterSpec, window: &Window) -> Result<Units, SpecError> {
     if spec.lateness_ms.is_some_and(|lateness_ms| lateness_ms > 0) {
         let instead = "after a landmark everything before it is late; use kind timing for a sliding window";
-        return Err(SpecError::Option { kind: spec.kind, option: "lateness", instead });
+        return no(spec, "lateness", instead);
     }
     Ok(single(match window {
         Window::Unbounded => Unit::Endless,
@@ -88,11 +100,11 @@ pub(super) fn lateness_of(spec: &FilterSpec, is_time: bool, default: u64) -> Res
     match (spec.lateness_ms, is_time) {
         (lateness_ms, true) => Ok(lateness_ms.unwrap_or(default)),
         (None | Some(0), false) => Ok(0),
-        (Some(_), false) => Err(SpecError::Option {
-            kind: spec.kind,
-            option: "lateness in a window counted in events",
-            instead: "events are counted as they come, so none is late; leave it out",
-        }),
+        (Some(_), false) => no(
+            spec,
+            "lateness in a window counted in events",
+            "events are counted as they come, so none is late; leave it out",
+        ),
     }
 }
 
@@ -100,7 +112,7 @@ pub(super) fn lateness_of(spec: &FilterSpec, is_time: bool, default: u64) -> Res
 fn ticks(spec: &FilterSpec, window: u64, cell_bits: u32, is_time: bool) -> Result<Units, SpecError> {
     if spec.jumps.is_some() {
         let instead = "its window slides; use kind generations or counting for a jumping one";
-        return Err(SpecError::Option { kind: spec.kind, option: "sub-windows", instead });
+        return no(spec, "sub-windows", instead);
     }
     let lateness = lateness_of(spec, is_time, window / LATENESS_DEFAULT_PART)?;
     let (wanted, reach_max) =
@@ -121,21 +133,23 @@ fn ticks(spec: &FilterSpec, window: u64, cell_bits: u32, is_time: bool) -> Resul
 }
 
 /// `span = Q + 1`: the current jump and Q full ones.
-fn jumps(spec: &FilterSpec, window: u64, (default, most): (u64, u64), is_time: bool) -> Result<Units, SpecError> {
+fn jumps(spec: &FilterSpec, window: u64, default: u64, most: u64, is_time: bool) -> Result<Units, SpecError> {
     let lateness = lateness_of(spec, is_time, 0)?;
     let wanted = spec.jumps.map_or(default, u64::from);
     if wanted == 0 {
         let instead = "choose at least 1";
-        return Err(SpecError::Option { kind: spec.kind, option: "window of 0 sub-windows", instead });
+        return no(spec, "window of 0 sub-windows", instead);
     }
-    if spec.kind == Kind::Counting && lateness > 0 {
+    let properties = spec.kind.properties();
+    if properties.lateness == Lateness::Refused && lateness > 0 {
         let instead = "a sub-window is subtracted as soon as it leaves; use kind timing or generations";
-        return Err(SpecError::Option { kind: spec.kind, option: "lateness", instead });
+        return no(spec, "lateness", instead);
     }
     let least = if spec.jumps.is_some() { wanted } else { 1 };
     for jumps in (least..=wanted).rev() {
         let length = window.div_ceil(jumps);
-        let (window_units, lateness_units) = (window.div_ceil(length), lateness.div_ceil(length));
+        let window_units = window.div_ceil(length);
+        let lateness_units = lateness.div_ceil(length);
         if window_units.saturating_add(lateness_units) <= most {
             let rule = WindowRule { span_units: window_units + 1, lateness_units };
             return Ok(Units { unit: unit_of(length, is_time), rule, window_units });
@@ -147,8 +161,8 @@ fn jumps(spec: &FilterSpec, window: u64, (default, most): (u64, u64), is_time: b
             0 => format!("{wanted} sub-windows"),
             _ => format!("{wanted} sub-windows and a lateness of {}", duration(lateness)),
         },
-        instead: match spec.kind {
-            Kind::Counting => "a counting filter has at most 250 sub-windows; choose fewer, or kind timing",
+        instead: match properties.windows {
+            Windows::JumpingOrCounted => "a counting filter has at most 250 sub-windows; choose fewer, or kind timing",
             _ => {
                 "words of 8 bits hold 6 sub-windows and lateness together, words of 16 bits hold 14; \
                  choose fewer sub-windows, less lateness, 16-bit cells, or kind timing"

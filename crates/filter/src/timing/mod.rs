@@ -13,12 +13,12 @@ use std::marker::PhantomData;
 
 use serde::{Deserialize, Serialize};
 
+use crate::cell_kind::{CellKind, Density, Pass, Recorded, Recording, density_of};
 use crate::generation::Generation;
 use crate::kernel::CellRule;
-use crate::kind::{CellKind, Density, Pass, Recorded, Recording, sample};
 use crate::probe::Offsets;
 use crate::unit_number::UnitNumber;
-use crate::{HASHES_MAX, Layout, Stamp, WindowRule};
+use crate::{HASHES_MAX, Stamp, WindowRule};
 use wheel::{Span, Timer, View, code_of};
 
 /// From which sighting a window is counted.
@@ -151,7 +151,8 @@ impl<T: Timer> TimerRule<'_, T> {
 
 /// How many of an event's timers show the same code, at best.
 fn largest_group<T: Timer>(cells: &[T], offsets: impl Offsets) -> u32 {
-    let (mut codes, mut len) = ([0; HASHES_MAX as usize], 0);
+    let mut codes = [0; HASHES_MAX as usize];
+    let mut len = 0;
     offsets.for_each(|position| {
         codes[len] = cells[position].code();
         len += 1;
@@ -197,7 +198,8 @@ impl<T: Timer> CellKind for Timers<T> {
 
     fn rule<'a>(&'a self, pass: Pass<'a>, now: UnitNumber) -> TimerRule<'a, T> {
         let stamp = Stamp::on_time(now);
-        let (view, code) = (self.view(now, now), code_of::<T>(self.window.expiry(now)));
+        let view = self.view(now, now);
+        let code = code_of::<T>(self.window.expiry(now));
         TimerRule { pass, timers: self, now, stamp, view, code, rank: view.rank(code), recorded: Recorded::default() }
     }
 
@@ -215,27 +217,16 @@ impl<T: Timer> CellKind for Timers<T> {
 
     /// The rate is `(alive timers / m)^k`; blocked: its mean over the blocks.
     fn density(&self, generation: &Generation, now: UnitNumber, bytes_max: usize) -> Density {
-        let geometry = &generation.geometry;
         let view = self.view(now, now);
-        let exponent = geometry.hashes() as i32;
+        let exponent = generation.geometry.hashes() as i32;
         let width = T::BITS as usize / 8;
-        let density = |bytes: &[u8]| {
+        density_of(generation, bytes_max, width, |bytes| {
             let cells = bytes.chunks_exact(width);
             let len = cells.len();
             let alive = cells.filter(|cell| view.rank(read_code(cell)) > 0).count();
             let fill = alive as f64 / len as f64;
             Density { fill, rate: fill.powi(exponent) }
-        };
-        match geometry.layout() {
-            Layout::Classic | Layout::Partitioned | Layout::Buckets { .. } => {
-                density(sample(generation.memory.bytes(), bytes_max, width))
-            }
-            Layout::Blocked { lines } => {
-                let block_bytes = usize::from(lines) * crate::arch::LINE_BYTES;
-                let blocks = sample(generation.memory.bytes(), bytes_max, block_bytes).chunks_exact(block_bytes);
-                Density::mean(blocks.map(density))
-            }
-        }
+        })
     }
 
     fn sight(&self, generation: &Generation, positions: &[u64], stamp: Stamp, now: UnitNumber) -> (u16, UnitNumber) {
@@ -249,7 +240,8 @@ impl<T: Timer> CellKind for Timers<T> {
     fn set(&self, generation: &mut Generation, positions: &[u64], stamp: Stamp, now: UnitNumber) -> Option<Recorded> {
         let span = Span::of::<T>(stamp.judged, self.window.expiry(now));
         let code = code_of::<T>(self.window.expiry(stamp.unit));
-        let (rank, mut used) = (span.rank(code), 0);
+        let rank = span.rank(code);
+        let mut used = 0;
         let timers = T::of(generation.memory.bytes_mut());
         for position in positions {
             let timer = &mut timers[*position as usize];
@@ -269,15 +261,19 @@ impl<T: Timer> CellKind for Timers<T> {
         expiries: &mut Vec<UnitNumber>,
     ) {
         let ranks = self.ranks(generation, positions, stamp, now);
-        let expiry = |rank| if rank == 0 { UnitNumber::FIRST } else { stamp.judged.after(u64::from(rank)) };
-        expiries.extend(ranks.map(expiry));
+        expiries.extend(ranks.map(|rank| match rank {
+            0 => UnitNumber::FIRST,
+            rank => stamp.judged.after(u64::from(rank)),
+        }));
     }
 
     fn merge(&self, cells: &mut [u8], others: &[u8], then: UnitNumber, now: UnitNumber) -> Option<u64> {
-        let (view, view_then) = (self.whole_view(now), self.whole_view(then));
+        let view = self.whole_view(now);
+        let view_then = self.whole_view(then);
         let width = T::BITS as usize / 8;
         let merged = T::of(cells).iter_mut().zip(others.chunks_exact(width)).map(|(cell, other)| {
-            let (mine, other) = (cell.code(), alive_then(&view_then, other));
+            let mine = cell.code();
+            let other = alive_then(&view_then, other);
             let later = if view.rank(mine) >= view.rank(other) { mine } else { other };
             let used = view.rank(later) > 0;
             *cell = T::from_code(if used { later } else { 0 });
@@ -287,7 +283,8 @@ impl<T: Timer> CellKind for Timers<T> {
     }
 
     fn lacks(&self, cells: &[u8], others: &[u8], then: UnitNumber, now: UnitNumber) -> bool {
-        let (view, view_then) = (self.whole_view(now), self.whole_view(then));
+        let view = self.whole_view(now);
+        let view_then = self.whole_view(then);
         let width = T::BITS as usize / 8;
         let mut pairs = cells.chunks_exact(width).zip(others.chunks_exact(width));
         pairs.any(|(mine, other)| view.rank(alive_then(&view_then, other)) > view.rank(read_code(mine)))

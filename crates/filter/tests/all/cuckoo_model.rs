@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use crate::common::{self, Dice, digests};
 use firstseen_filter::{
-    BucketShape, CellDefinition, Digest, FilterDefinition, FilterSlice, Geometry, Growth, Layout, Limit,
+    BucketShape, CellDefinition, CuckooCells, Digest, FilterDefinition, FilterSlice, Geometry, Growth, Layout, Limit,
     REGION_BUCKETS, Refresh, Stamp, UnitNumber, Verdict, WindowRule, positions_of,
 };
 
@@ -65,7 +65,7 @@ impl Wanted {
             jumps: None,
         };
         let (geometry, refresh, asked) = (self.geometry(), self.refresh, Default::default());
-        let cells = CellDefinition::Cuckoo { geometry, refresh, growth, asked };
+        let cells = CellDefinition::Cuckoo(CuckooCells { geometry, refresh, growth, asked });
         common::definition(cells, self.rule)
     }
 

@@ -4,8 +4,8 @@ use crate::common::{Dice, assert_refused, digests};
 use crate::cuckoo_model::{START, Wanted};
 use firstseen_filter::rates::cuckoo;
 use firstseen_filter::{
-    BucketShape, CellDefinition, Digest, ExactWindow, FilterDefinition, FilterSlice, FilterSpec, Geometry, Growth,
-    GrowthSpec, Kind, Layout, Limit, Refresh, Stamp, Unit, UnitNumber, Verdict, Window,
+    BucketShape, CellDefinition, CuckooCells, Digest, ExactWindow, FilterDefinition, FilterSlice, FilterSpec, Geometry,
+    Growth, GrowthSpec, Kind, Layout, Limit, Refresh, Stamp, Unit, UnitNumber, Verdict, Window,
 };
 
 const UNSEEN: u64 = 1 << 40;
@@ -22,7 +22,7 @@ fn spec(window: &str, capacity_events: u64, rate: f64) -> FilterSpec {
 
 fn parts(definition: &FilterDefinition) -> (Geometry, Growth) {
     match definition.cells {
-        CellDefinition::Cuckoo { geometry, growth, .. } => (geometry, growth),
+        CellDefinition::Cuckoo(CuckooCells { geometry, growth, .. }) => (geometry, growth),
         _ => panic!("{definition:?}"),
     }
 }

@@ -3,8 +3,8 @@
 use crate::common::{self, digests};
 use firstseen_filter::rates::band;
 use firstseen_filter::{
-    CellDefinition, FilterDefinition, FilterSlice, FilterSpec, Geometry, Growth, GrowthSpec, Kind, Layout, Limit,
-    Refresh, Stamp, UnitNumber, Verdict, Window,
+    FilterDefinition, FilterSlice, FilterSpec, Geometry, Growth, GrowthSpec, Kind, Layout, Limit, Refresh, Stamp,
+    UnitNumber, Verdict, Window,
 };
 
 const UNSEEN: u64 = 1 << 40;
@@ -21,12 +21,7 @@ fn spec(kind: Kind, window: &str, capacity_events: u64, rate: f64, growth: Growt
 }
 
 fn grown(definition: &FilterDefinition) -> (Geometry, Growth) {
-    match definition.cells {
-        CellDefinition::Bloom { geometry, growth } | CellDefinition::Timing { geometry, growth, .. } => {
-            (geometry, growth.unwrap())
-        }
-        _ => panic!("{definition:?} does not grow"),
-    }
+    (*definition.cells.geometry().unwrap(), *definition.cells.growth().unwrap())
 }
 
 /// Delivers `count` new keys in `unit`; how many were called first-seen.

@@ -20,6 +20,7 @@ mod far_apart;
 mod growth;
 mod hashing;
 mod instructions;
+mod kinds;
 mod merge;
 mod probes;
 mod rates;

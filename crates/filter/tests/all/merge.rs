@@ -5,8 +5,7 @@ use crate::common::{
 };
 use crate::common::{paces, timers, timing, words};
 use firstseen_filter::{
-    CellDefinition, ExactWindow, FilterDefinition, FilterSlice, Layout, Limit, MergeError, Refresh, Stamp, Unit,
-    UnitNumber, Verdict,
+    ExactWindow, FilterDefinition, FilterSlice, Layout, Limit, MergeError, Refresh, Stamp, Unit, UnitNumber, Verdict,
 };
 use proptest::prelude::*;
 
@@ -20,9 +19,7 @@ fn definitions(size: Size) -> impl Strategy<Value = FilterDefinition> {
         words(size, 16).boxed(),
     ];
     kinds.prop_filter("copies have one clock, and do not grow", |definition| {
-        use firstseen_filter::CellDefinition::{Bloom, Timing};
-        let grows = matches!(definition.cells, Bloom { growth: Some(_), .. } | Timing { growth: Some(_), .. });
-        !grows && !matches!(definition.unit, Unit::Events(_))
+        definition.cells.growth().is_none() && !matches!(definition.unit, Unit::Events(_))
     })
 }
 
@@ -30,7 +27,7 @@ fn definitions(size: Size) -> impl Strategy<Value = FilterDefinition> {
 /// do, too.
 fn roomy_buckets() -> impl Strategy<Value = FilterDefinition> {
     buckets(Size::Sparse).prop_map(|mut definition| {
-        if let CellDefinition::Cuckoo { growth, .. } = &mut definition.cells {
+        if let Some(growth) = definition.cells.growth_mut() {
             (growth.generations_max, growth.capacity_events) = (1, 5000);
         }
         definition

@@ -5,21 +5,22 @@ use crate::common::{
     rule, timing,
 };
 use firstseen_filter::{
-    AskError, CellDefinition, CounterStorage, DecayRule, DecayingShape, Digest, FilterDefinition, FilterSecret,
-    FilterSlice, FilterSpec, GenerationNumber, Kind, Layout, Limit, ProbeShape, Probes, Refresh, StableShape, Stamp,
-    UnitNumber, Verdict, positions_of,
+    AskError, BloomCells, CellDefinition, CounterStorage, CuckooCells, DecayRule, DecayingCells, DecayingShape, Digest,
+    FilterDefinition, FilterSecret, FilterSlice, FilterSpec, GenerationCells, GenerationNumber, JumpingCells, Kind,
+    Layout, Limit, ProbeShape, Probes, Refresh, SlidingCells, StableCells, StableShape, Stamp, TimingCells, UnitNumber,
+    Verdict, positions_of,
 };
 use proptest::prelude::*;
 
 /// The kinds that do not live in generations of cells.
 fn others() -> impl Strategy<Value = FilterDefinition> {
     let stable = StableShape::for_rate(700, 3, 3, 0.05).unwrap();
-    let jumping = CellDefinition::JumpingCounting { cells: 700, hashes: 3, events_max: Some(90) };
-    let sliding = CellDefinition::SlidingCounting { cells: 700, hashes: 3, window_events: 150 };
+    let jumping = CellDefinition::JumpingCounting(JumpingCells { cells: 700, hashes: 3, events_max: Some(90) });
+    let sliding = CellDefinition::SlidingCounting(SlidingCells { cells: 700, hashes: 3, window_events: 150 });
     prop_oneof![
         (1..20_u64).prop_map(move |span| definition(jumping.clone(), rule(span, 0))),
         Just(definition(sliding, rule(150, 0))),
-        Just(definition(CellDefinition::Stable { shape: stable, seed: 1 }, rule(1, 0))),
+        Just(definition(CellDefinition::Stable(StableCells { shape: stable, seed: 1 }), rule(1, 0))),
     ]
 }
 
@@ -56,7 +57,7 @@ fn from_outside(probes: &Probes, dice: &mut Dice) -> Probes {
 fn same_answers(definition: &FilterDefinition, events: usize, pace: common::Pace, seed: u64) -> Result<(), String> {
     let mut stream = Stream::new(definition, 5000, seed);
     let (digests, mut stamps) = stream.batch(events, pace);
-    if let CellDefinition::SlidingCounting { .. } = definition.cells {
+    if let CellDefinition::SlidingCounting(_) = definition.cells {
         stamps = (0..digests.len() as u64).map(UnitNumber).map(Stamp::on_time).collect();
     }
     let mut by_digest = FilterSlice::build(definition).unwrap();
@@ -84,7 +85,7 @@ fn same_answers(definition: &FilterDefinition, events: usize, pace: common::Pace
     }
     let differs = (0..digests.len()).find(|event| got[0][*event] != got[1][*event]);
     // A queue of arrivals holds digests in one and positions in the other.
-    let comparable = cut_alike && !matches!(definition.cells, CellDefinition::SlidingCounting { .. });
+    let comparable = cut_alike && !matches!(definition.cells, CellDefinition::SlidingCounting(_));
     let same_state = by_digest.live_events() == by_probe.live_events()
         && by_digest.generations() == by_probe.generations()
         && (!comparable || body(&by_digest) == body(&by_probe));
@@ -121,15 +122,15 @@ proptest! {
     ) {
         let mut definition = definition;
         let refresh = match &mut definition.cells {
-            CellDefinition::Bloom { growth, .. } | CellDefinition::Generations { growth, .. } => {
+            CellDefinition::Bloom(BloomCells { growth, .. }) | CellDefinition::Generations(GenerationCells { growth, .. }) => {
                 *growth = None;
                 false
             }
-            CellDefinition::Timing { growth, refresh, .. } => {
+            CellDefinition::Timing(TimingCells { growth, refresh, .. }) => {
                 *growth = None;
                 *refresh == Refresh::Refresh
             }
-            CellDefinition::Cuckoo { growth, refresh, .. } => {
+            CellDefinition::Cuckoo(CuckooCells { growth, refresh, .. }) => {
                 (growth.generations_max, growth.capacity_events) = (1, 5000);
                 *refresh == Refresh::Refresh
             }
@@ -200,7 +201,7 @@ fn generations_of_other_shapes_are_refused() {
 /// Where arrivals are queued by digest when the first comes by position.
 #[test]
 fn a_sliding_window_by_count_goes_on_when_positions_come() {
-    let cells = CellDefinition::SlidingCounting { cells: 1 << 17, hashes: 4, window_events: 100 };
+    let cells = CellDefinition::SlidingCounting(SlidingCells { cells: 1 << 17, hashes: 4, window_events: 100 });
     let definition = definition(cells, rule(100, 0));
     let (mut by_digest, mut mixed) =
         (FilterSlice::build(&definition).unwrap(), FilterSlice::build(&definition).unwrap());
@@ -225,7 +226,7 @@ fn a_sliding_window_by_count_goes_on_when_positions_come() {
 
 fn decaying(rule: DecayRule, storage: CounterStorage) -> FilterDefinition {
     let shape = DecayingShape { cells: 600, hashes: 4, rule, storage };
-    definition(CellDefinition::Decaying { shape }, common::rule(u64::MAX, 0))
+    definition(CellDefinition::Decaying(DecayingCells { shape }), common::rule(u64::MAX, 0))
 }
 
 #[test]

@@ -5,8 +5,9 @@ use std::io::{self, Read};
 use crate::common::{self, Dice, bloom, body, digests, generations, geometry, growth, reloaded, rule, timing};
 use firstseen_filter::snapshot::{self, SnapshotError, UnverifiedSnapshot};
 use firstseen_filter::{
-    CellDefinition, CounterStorage, DecayRule, DecayingShape, FilterDefinition, FilterSlice, Kind, Layout, Limit,
-    Probes, Refresh, StableShape, Stamp, UnitNumber, Verdict,
+    CellDefinition, CounterStorage, DecayRule, DecayingCells, DecayingShape, FilterDefinition, FilterSlice,
+    JumpingCells, Kind, Layout, Limit, Probes, Refresh, SlidingCells, StableCells, StableShape, Stamp, UnitNumber,
+    Verdict,
 };
 
 /// A definition of every kind, as small as can be.
@@ -22,10 +23,13 @@ fn definitions() -> Vec<FilterDefinition> {
         timing(geometry(200, 3, 16, Layout::Partitioned), rule(200, 3), Refresh::Refresh, None),
         generations(geometry(300, 3, 8, Layout::Classic), rule(6, 1)),
         generations(geometry(200, 3, 16, blocked), rule(14, 0)),
-        common::definition(CellDefinition::JumpingCounting { cells: 300, hashes: 3, events_max: None }, rule(5, 0)),
+        common::definition(
+            CellDefinition::JumpingCounting(JumpingCells { cells: 300, hashes: 3, events_max: None }),
+            rule(5, 0),
+        ),
         sliding(20),
         sliding(ASKED_BY_POSITION),
-        common::definition(CellDefinition::Stable { shape: stable, seed: 1 }, rule(1, 0)),
+        common::definition(CellDefinition::Stable(StableCells { shape: stable, seed: 1 }), rule(1, 0)),
         decaying(CounterStorage::Basic),
         decaying(CounterStorage::Extended { extensions: 30 }),
     ]
@@ -35,14 +39,14 @@ fn definitions() -> Vec<FilterDefinition> {
 const ASKED_BY_POSITION: u64 = 21;
 
 fn sliding(window_events: u64) -> FilterDefinition {
-    let cells = CellDefinition::SlidingCounting { cells: 300, hashes: 3, window_events };
+    let cells = CellDefinition::SlidingCounting(SlidingCells { cells: 300, hashes: 3, window_events });
     common::definition(cells, rule(window_events, 0))
 }
 
 fn decaying(storage: CounterStorage) -> FilterDefinition {
     let rule = DecayRule::Lasting { lambda: 0.5, fraction_bits: 4 };
     let shape = DecayingShape { cells: 100, hashes: 3, rule, storage };
-    common::definition(CellDefinition::Decaying { shape }, common::rule(u64::MAX, 0))
+    common::definition(CellDefinition::Decaying(DecayingCells { shape }), common::rule(u64::MAX, 0))
 }
 
 /// A slice that has seen 60 events in units 40 to 44.
@@ -50,12 +54,12 @@ fn used(definition: &FilterDefinition) -> FilterSlice {
     let mut slice = FilterSlice::build(definition).unwrap();
     let stamps: Vec<_> = (0..60).map(|event| Stamp::on_time(UnitNumber(40 + event / 12))).collect();
     match definition.cells {
-        CellDefinition::SlidingCounting { window_events: ASKED_BY_POSITION, .. } => {
+        CellDefinition::SlidingCounting(SlidingCells { window_events: ASKED_BY_POSITION, .. }) => {
             let mut probes = Probes::new(slice.probe_shape());
             digests(0, 60).into_iter().for_each(|digest| probes.push_digest(digest, slice.geometry()));
             slice.observe_probes(&probes, 0..60, &stamps, &mut [Verdict::Undecided; 60]).unwrap();
         }
-        CellDefinition::Decaying { .. } => slice.count_batch(&digests(0, 60), &stamps, &mut [0.0; 60]).unwrap(),
+        CellDefinition::Decaying(_) => slice.count_batch(&digests(0, 60), &stamps, &mut [0.0; 60]).unwrap(),
         _ => slice.observe_batch(&digests(0, 60), &stamps, &mut [Verdict::Undecided; 60]),
     }
     slice

@@ -3,7 +3,7 @@
 use firstseen_filter::rates::plain;
 use firstseen_filter::{
     CellDefinition, FilterDefinition, FilterSlice, FilterSpec, Geometry, GrowthSpec, Kind, Layout, Limit, Refresh,
-    Unit, UnitNumber, Window, WindowRule,
+    TimingCells, Unit, UnitNumber, Window, WindowRule,
 };
 
 use crate::common::{self, assert_refused};
@@ -15,12 +15,7 @@ fn spec(kind: Kind, window: &str) -> FilterSpec {
 }
 
 fn geometry(definition: &FilterDefinition) -> Geometry {
-    match definition.cells {
-        CellDefinition::Bloom { geometry, .. }
-        | CellDefinition::Timing { geometry, .. }
-        | CellDefinition::Generations { geometry, .. } => geometry,
-        _ => panic!("{definition:?} has no geometry"),
-    }
+    *definition.cells.geometry().unwrap_or_else(|| panic!("{definition:?} has no geometry"))
 }
 
 #[test]
@@ -213,7 +208,9 @@ fn every_refusal_of_memory_names_one_that_is_enough() {
 fn a_filter_of_unknown_capacity_grows_whatever_its_rule() {
     for refresh in [Refresh::Fixed, Refresh::Refresh] {
         let wanted = FilterSpec { capacity_events: None, refresh, ..spec(Kind::Timing, "1h") };
-        let CellDefinition::Timing { growth, .. } = wanted.resolve().unwrap().cells else { panic!("no timers") };
+        let CellDefinition::Timing(TimingCells { growth, .. }) = wanted.resolve().unwrap().cells else {
+            panic!("no timers")
+        };
         let growth = growth.unwrap();
         assert_eq!((growth.generations_max, growth.ratio), (16, 2.0));
         assert_eq!(growth.limit == Limit::Density, refresh == Refresh::Refresh);

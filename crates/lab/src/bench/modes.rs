@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 
 use firstseen_client::Client;
-use firstseen_filter::Kind;
+use firstseen_filter::{Ability, Kind};
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
@@ -134,7 +134,7 @@ impl<'a> Runs<'a> {
     /// Of those kinds for which there is the mode.
     fn of_kinds(mode: &'a Mode, kinds: &'a [KindArg]) -> impl Iterator<Item = Self> {
         let kinds = kinds.iter().map(|kind| Kind::from(*kind));
-        kinds.filter(move |kind| !mode.divides || kind.divides()).map(move |kind| Self {
+        kinds.filter(move |kind| !mode.divides || kind.can(Ability::Divide)).map(move |kind| Self {
             mode,
             kind,
             values: Vec::new(),

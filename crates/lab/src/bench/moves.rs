@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use firstseen_client::{Client, Filter};
-use firstseen_filter::Kind;
+use firstseen_filter::{Ability, Kind};
 use serde::Serialize;
 use tokio::runtime::Runtime;
 
@@ -54,7 +54,7 @@ pub(super) fn run(args: &MovesBenchArgs) -> anyhow::Result<()> {
     let mut slicings = Vec::new();
     for slicing in ["horizontal:6", "vertical:6"] {
         let kinds = args.kind.iter().map(|kind| Kind::from(*kind));
-        for kind in kinds.filter(|kind| !slicing.starts_with("vertical") || kind.divides()) {
+        for kind in kinds.filter(|kind| !slicing.starts_with("vertical") || kind.can(Ability::Divide)) {
             slicings.push(measure(&cluster, &runtime, args, slicing, kind)?);
         }
     }

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use firstseen_filter::{
-    CellDefinition, CounterStorage, DecayRule, DecayingShape, FilterSlice, FilterSpec, GenerationNumber, GrowthSpec,
-    Kind, Limit,
+    CellDefinition, CounterStorage, DecayRule, DecayingCells, DecayingShape, FilterSlice, FilterSpec, GenerationNumber,
+    GrowthSpec, Kind, Limit,
 };
 use firstseen_routing::{Epoch, FilterPolicies, SliceMove, SliceOwner, SlicedDefinition, Slicing};
 use proptest::prelude::*;
@@ -328,18 +328,15 @@ fn a_snapshot_is_the_state() {
 
 #[test]
 fn reserved_bytes_are_no_fewer_than_a_slice_takes() {
-    let kinds = [(Kind::Bloom, "unbounded"), (Kind::Timing, "1h"), (Kind::Generations, "1h"), (Kind::Counting, "1h")];
-    let more = [
-        (Kind::Counting, "5000events"),
-        (Kind::Stable, "unbounded"),
-        (Kind::Cuckoo, "1h"),
-        (Kind::Cuckoo, "700events"),
-    ];
     let mut definitions = Vec::new();
-    for (kind, window) in kinds.into_iter().chain(more) {
-        let capacity_events = (window != "5000events").then_some(5000);
-        let spec = FilterSpec { capacity_events, ..FilterSpec::new(kind, window.parse().unwrap()) };
-        definitions.push(SlicedDefinition::new(&spec, firstseen_routing::Slicing::NONE).unwrap());
+    for kind in Kind::ALL.into_iter().filter(|kind| !kind.estimates_frequencies()) {
+        for window in ["unbounded", "1h", "5000events"] {
+            let window = window.parse().unwrap();
+            if kind.nearest_window(&window).as_ref() == Some(&window) {
+                let spec = FilterSpec { capacity_events: Some(5000), ..FilterSpec::new(kind, window) };
+                definitions.push(SlicedDefinition::new(&spec, firstseen_routing::Slicing::NONE).unwrap());
+            }
+        }
     }
     let growth = Some(GrowthSpec { limit: Limit::Cardinality, generations_max: 4, ratio: 1.0 });
     let growing =
@@ -352,7 +349,7 @@ fn reserved_bytes_are_no_fewer_than_a_slice_takes() {
         let lambda = 0.5;
         for rule in [DecayRule::Literal { lambda }, DecayRule::Lasting { lambda, fraction_bits: 4 }] {
             let shape = DecayingShape { cells: 1000, hashes: 4, rule, storage };
-            frequencies.group.cells = CellDefinition::Decaying { shape };
+            frequencies.group.cells = CellDefinition::Decaying(DecayingCells { shape });
             definitions.push(frequencies.clone());
         }
     }

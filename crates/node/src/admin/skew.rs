@@ -2,7 +2,7 @@
 //!
 //! Promises: the refusal says the flag that helps. Must not know: how clocks are measured.
 
-use firstseen_filter::{Unit, Window, duration};
+use firstseen_filter::{Ability, Unit, Window, duration};
 use firstseen_routing::{ClockSource, SlicedDefinition};
 use firstseen_wire::status::ErrorKind;
 use tonic::Status;
@@ -20,7 +20,7 @@ pub(super) fn keeps_for_other_clocks(
     };
     let kept_ms = group.rule.span_units.saturating_sub(1).saturating_mul(*unit_ms);
     let wanted_ms = window_ms.saturating_add(clock_skew_max_ms);
-    let keeps_exactly = group.cells.kind().keeps_for_window();
+    let keeps_exactly = group.cells.kind().can(Ability::KeepForWindow);
     if clock != ClockSource::Wall || !keeps_exactly || kept_ms >= wanted_ms {
         return Ok(());
     }

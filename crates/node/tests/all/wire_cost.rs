@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::common::cluster::TestCluster;
 use crate::common::proxy::ProxyConnector;
 use firstseen_client::Verdict;
-use firstseen_filter::{CellDefinition, FilterSpec, Kind, Layout};
+use firstseen_filter::{CellDefinition, FilterSpec, Kind, Layout, TimingCells};
 use firstseen_routing::{FilterPolicies, SlicedDefinition};
 use firstseen_wire::proto::producer::{ObserveReply, ObserveRequest, observe_reply, observe_request};
 use prost::Message;
@@ -101,7 +101,9 @@ fn log2_ceil(count: u64) -> u32 {
 /// Bits of an event that its plan must name: positions among the cells of all slices that share events, or a block and
 /// offsets in it.
 fn plan_bits(definition: &SlicedDefinition) -> u32 {
-    let CellDefinition::Timing { geometry, .. } = &definition.group.cells else { panic!("{definition:?}") };
+    let CellDefinition::Timing(TimingCells { geometry, .. }) = &definition.group.cells else {
+        panic!("{definition:?}")
+    };
     let hashes = geometry.hashes();
     match geometry.layout() {
         Layout::Blocked { .. } => log2_ceil(geometry.blocks()) + hashes * log2_ceil(geometry.block_cells()),

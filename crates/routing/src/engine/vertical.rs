@@ -10,7 +10,7 @@
 
 use std::io::{self, Read, Write};
 
-use firstseen_filter::{CellDefinition, FilterSlice, GenerationNumber, PREFETCH_EVENTS, Refresh, Stamp, UnitNumber};
+use firstseen_filter::{Ability, FilterSlice, GenerationNumber, PREFETCH_EVENTS, Refresh, Stamp, UnitNumber};
 
 use super::itinerary::{Cells, Itinerary};
 use super::ledger::Ledger;
@@ -36,20 +36,17 @@ impl Vertical {
             return Ok(None);
         }
         let refused = || DefinitionError::Kind { kind: definition.group.cells.kind(), slicing };
-        let (growth, refresh, equal_timers) = match definition.group.cells {
-            CellDefinition::Timing { growth, refresh, equal_timers, .. } => (growth, refresh, equal_timers),
-            CellDefinition::Bloom { growth, .. } | CellDefinition::Generations { growth, .. } => {
-                (growth, Refresh::Fixed, 0)
-            }
-            _ => return Err(refused()),
-        };
-        let ledger = |slice| Ledger::new(slicing, definition.group.rule, growth, slice);
+        let cells = &definition.group.cells;
+        if !cells.kind().can(Ability::Divide) {
+            return Err(refused());
+        }
+        let ledger = |slice| Ledger::new(slicing, definition.group.rule, cells.growth().copied(), slice);
         let firsts = slices.iter().step_by(slicing.slices_per_group() as usize);
         Ok(Some(Self {
             ledgers: firsts.map(ledger).collect::<Option<_>>().ok_or_else(refused)?,
             slices_per_group: slicing.slices_per_group() as usize,
-            refresh,
-            equal_timers: equal_timers as usize,
+            refresh: cells.refresh(),
+            equal_timers: cells.equal_timers() as usize,
             itineraries: Default::default(),
         }))
     }

@@ -48,7 +48,7 @@ mod sets;
 mod submit;
 mod tree;
 
-use firstseen_filter::{CellDefinition, Geometry, Refresh};
+use firstseen_filter::{Ability, CellDefinition, Geometry, Refresh};
 
 use super::claiming::GroupClaims;
 use super::guard::{ReplayGuard, Standing};
@@ -293,7 +293,7 @@ impl DividedGroup {
 
 /// The shape of all slices of a group together.
 fn whole(plan: &GroupPlan, cells: &CellDefinition) -> Result<Geometry, DefinitionError> {
-    if let Some(geometry) = cells.geometry().filter(|_| !cells.kind().divides()) {
+    if let Some(geometry) = cells.geometry().filter(|_| !cells.kind().can(Ability::Divide)) {
         return Ok(*geometry);
     }
     let cell_bits = cells.geometry().map_or(1, Geometry::cell_bits);

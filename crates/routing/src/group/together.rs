@@ -16,7 +16,7 @@ mod mirrors;
 mod names;
 mod workbench;
 
-use firstseen_filter::{FilterDefinition, FilterSlice, Kind, LiveEvents, PartError, Refresh, Stamp, Unit, Verdict};
+use firstseen_filter::{FilterDefinition, FilterSlice, LiveEvents, PartError, Refresh, Stamp, Unit, Verdict};
 
 use super::claiming::GroupClaims;
 use super::clock::Heading;
@@ -94,12 +94,11 @@ impl TogetherGroup {
         Ok(Self {
             site,
             present: Present::new(&definition, record, limits),
-            when_lost: match definition.cells.kind() {
-                // These kinds forget in any case, or give no verdicts.
-                Kind::Stable | Kind::Decaying => WhenLost::FirstSeen,
-                Kind::Bloom | Kind::Timing | Kind::Generations | Kind::Cuckoo | Kind::Counting => {
-                    record.policies.when_lost
-                }
+            // Some kinds forget in any case, or give no verdicts.
+            when_lost: if definition.cells.kind().forgets_early() {
+                WhenLost::FirstSeen
+            } else {
+                record.policies.when_lost
             },
             keeps_journal: record.policies.durability.keeps_journal(),
             refreshes: definition.cells.refresh() == Refresh::Refresh,
@@ -199,7 +198,7 @@ impl TogetherGroup {
         let (events, limits) = (submission.probes.len(), self.present.limits());
         let counts = submission.operation.is_of_frequencies();
         let fits = submission.probes.shape() == self.slice.probe_shape()
-            && counts == self.estimates_frequencies()
+            && counts == self.definition.cells.kind().estimates_frequencies()
             && events <= limits.batch_events_max
             && (submission.names.is_empty() || submission.names.len() == events)
             && self.present.clock().is_valid(&submission.times, events)
@@ -210,10 +209,6 @@ impl TogetherGroup {
             None if self.present.now_ms() > submission.deadline_ms => Some(Reason::Overloaded),
             refuses => refuses.or(self.present.doubt()).or_else(|| self.mirrors.refusal(limits.inflight_events_max)),
         }
-    }
-
-    fn estimates_frequencies(&self) -> bool {
-        self.definition.cells.kind() == Kind::Decaying
     }
 
     /// Guard, clock, slice, guard. `decisions` come as first-seen, one an event.
@@ -258,7 +253,7 @@ impl TogetherGroup {
                 self.answer_repeats(submission, decisions);
             }
         }
-        if self.estimates_frequencies() {
+        if self.definition.cells.kind().estimates_frequencies() {
             self.estimate_again(submission, admission);
             estimates.extend(self.workbench.estimates.iter().map(|estimate| *estimate as f32));
         }

@@ -4,7 +4,7 @@
 
 use std::num::NonZeroU32;
 
-use firstseen_filter::{BuildError, CELLS_MAX, CellDefinition, Growth, Kind, Refresh, Unit, duration};
+use firstseen_filter::{Ability, BuildError, CELLS_MAX, Growth, Kind, Refresh, Unit, duration};
 use thiserror::Error;
 
 use super::policies::{Durability, FilterPolicies, Thresholds};
@@ -54,7 +54,7 @@ pub enum ClusterRefusal {
         cells: u64,
     },
     /// The kind's cells depend on the order of events, so a journal cannot give them back.
-    #[error("kind {kind} keeps no journal: use `--durability memory`, or kind bloom, timing, generations or cuckoo")]
+    #[error("kind {kind} keeps no journal: use `--durability memory`, or kind {}", Kind::names(Ability::Parts))]
     NoJournal {
         /// The kind that was asked for.
         kind: Kind,
@@ -82,7 +82,7 @@ pub enum ClusterRefusal {
         copies: u32,
     },
     /// Only cells that may be set in any order are the same on all copies.
-    #[error("kind {kind} has no copies: use `--copies 0`, or kind bloom, timing, generations or cuckoo")]
+    #[error("kind {kind} has no copies: use `--copies 0`, or kind {}", Kind::names(Ability::Parts))]
     NoCopies {
         /// The kind that was asked for.
         kind: Kind,
@@ -103,8 +103,9 @@ pub enum ClusterRefusal {
     },
     /// The kind, or its window, cannot say for sure what is recorded.
     #[error(
-        "events of this filter (kind {kind}) cannot be claimed: it wants kind bloom, timing, generations or cuckoo, a window of \
-         time or none, and no `--rule refresh`"
+        "events of this filter (kind {kind}) cannot be claimed: it wants kind {}, a window of time or none, and no \
+         `--rule refresh`",
+        Kind::names(Ability::KeepForWindow)
     )]
     NoClaims {
         /// The kind that was asked for.
@@ -143,7 +144,7 @@ pub fn check_durability(
     let kind = definition.group.cells.kind();
     match kind {
         _ if is_in_tree => Err(ClusterRefusal::TreeJournal),
-        kind if kind.has_parts() => Ok(()),
+        kind if kind.can(Ability::Parts) => Ok(()),
         kind => Err(ClusterRefusal::NoJournal { kind }),
     }
 }
@@ -161,7 +162,7 @@ pub fn check_copies(definition: &SlicedDefinition, copies: u32, is_in_tree: bool
         _ if copies == 0 => Ok(()),
         _ if copies > COPIES_WANTED_MAX => Err(ClusterRefusal::Copies { copies }),
         _ if is_in_tree => Err(ClusterRefusal::TreeCopies),
-        kind if kind.has_parts() => Ok(()),
+        kind if kind.can(Ability::Parts) => Ok(()),
         kind => Err(ClusterRefusal::NoCopies { kind }),
     }
 }
@@ -182,7 +183,7 @@ pub fn check_claims(
     let Some(lease_max_ms) = policies.claim_lease_max_ms.map(NonZeroU32::get) else { return Ok(()) };
     let (cells, horizon_ms) = (&definition.group.cells, policies.retry_horizon_ms);
     let counts = matches!(definition.group.unit, Unit::Events(_));
-    let keeps = cells.kind().keeps_for_window();
+    let keeps = cells.kind().can(Ability::KeepForWindow);
     match () {
         () if top_down.is_some_and(|top_down| top_down > 0) => Err(ClusterRefusal::TreeClaims),
         () if !keeps || counts || cells.refresh() == Refresh::Refresh => {
@@ -236,12 +237,11 @@ pub fn check_definition(definition: &SlicedDefinition) -> Result<(), ClusterRefu
     let slice = definition.slice()?;
     slice.check()?;
     let slicing = definition.slicing;
-    if let CellDefinition::Timing { equal_timers: equal_timers @ 2.., .. } = slice.cells
-        && slicing.divides_cells()
-    {
+    let equal_timers = slice.cells.equal_timers();
+    if equal_timers >= 2 && slicing.divides_cells() {
         return Err(ClusterRefusal::EqualTimers { equal_timers, slicing });
     }
-    if let Some(Growth { ratio, generations_max: 2.., .. }) = growth_of(&slice.cells)
+    if let Some(&Growth { ratio, generations_max: 2.., .. }) = slice.cells.growth()
         && ratio != 1.0
     {
         return Err(ClusterRefusal::Ratio { ratio });
@@ -254,11 +254,6 @@ pub fn check_definition(definition: &SlicedDefinition) -> Result<(), ClusterRefu
     }
     Prober::new(definition)?;
     Ok(())
-}
-
-/// How a kind that lives in generations of cells grows.
-pub(crate) fn growth_of(cells: &CellDefinition) -> Option<Growth> {
-    cells.growth().copied()
 }
 
 #[cfg(test)]
@@ -297,10 +292,10 @@ mod tests {
     #[test]
     fn a_group_has_no_more_cells_than_positions_can_name() {
         let mut definition = with("vertical:3", "/group/cells/equal_timers", 0);
-        let CellDefinition::Timing { geometry, .. } = &mut definition.group.cells else { panic!("{definition:?}") };
+        let Some(geometry) = definition.group.cells.divided_geometry_mut() else { panic!("{definition:?}") };
         *geometry = Geometry::new(CELLS_MAX - 1, geometry.hashes(), 8, Layout::Classic).unwrap();
         check_definition(&definition).unwrap();
-        let CellDefinition::Timing { geometry, .. } = &mut definition.group.cells else { panic!("{definition:?}") };
+        let Some(geometry) = definition.group.cells.divided_geometry_mut() else { panic!("{definition:?}") };
         *geometry = Geometry::new(CELLS_MAX, geometry.hashes(), 8, Layout::Classic).unwrap();
         let error = check_definition(&definition).unwrap_err().to_string();
         assert!(error.contains("3 slices of 366503875926 cells"), "{error}");

@@ -4,8 +4,7 @@
 //! that answer alike give equal answers. Must not know: the state of a filter.
 
 use firstseen_filter::{
-    CellDefinition, FilterDefinition, FilterSpec, FrequencySpec, Geometry, GeometryError, Growth, Kind, Layout,
-    SpecError, Window,
+    Ability, FilterDefinition, FilterSpec, FrequencySpec, Geometry, GeometryError, Kind, Layout, SpecError, Window,
 };
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -33,7 +32,8 @@ pub enum DefinitionError {
     Geometry(#[from] GeometryError),
     /// The kind has no cells that may lie apart.
     #[error(
-        "kind {kind} cannot be sliced `{slicing}`: use `horizontal:S` or `none`, or kind bloom, timing or generations"
+        "kind {kind} cannot be sliced `{slicing}`: use `horizontal:S` or `none`, or kind {}",
+        Kind::names(Ability::Divide)
     )]
     Kind {
         /// The kind asked for.
@@ -95,7 +95,7 @@ impl SlicedDefinition {
         share.layout = Some(Layout::Classic);
         let mut group = share.resolve()?;
         let slices = u64::from(slicing.slices_per_group());
-        if let Some((geometry, _)) = group.cells.parts_mut() {
+        if let Some(geometry) = group.cells.divided_geometry_mut() {
             let cells = geometry.cells().next_multiple_of(slices);
             *geometry = Geometry::new(cells, geometry.hashes(), geometry.cell_bits(), Layout::Classic)?;
         }
@@ -136,11 +136,11 @@ impl SlicedDefinition {
         let (kind, slicing) = (slice.cells.kind(), self.slicing);
         check_window(&self.group.window, slicing)?;
         if slicing.divides_cells() {
-            let (geometry, growth) = slice.cells.parts_mut().ok_or(DefinitionError::Kind { kind, slicing })?;
+            let geometry = slice.cells.divided_geometry_mut().ok_or(DefinitionError::Kind { kind, slicing })?;
             check(kind, &self.group.window, Some(geometry.layout()), slicing)?;
             let cells = geometry.cells().div_ceil(slices);
             *geometry = Geometry::new(cells, geometry.hashes(), geometry.cell_bits(), geometry.layout())?;
-            if let Some(growth) = growth {
+            if let Some(growth) = slice.cells.growth_mut() {
                 growth.capacity_events = growth.capacity_events.div_ceil(slices);
             }
         }
@@ -158,7 +158,7 @@ fn check_window(window: &Window, slicing: Slicing) -> Result<(), DefinitionError
 }
 
 fn check(kind: Kind, window: &Window, layout: Option<Layout>, slicing: Slicing) -> Result<(), DefinitionError> {
-    if slicing.divides_cells() && !kind.divides() {
+    if slicing.divides_cells() && !kind.can(Ability::Divide) {
         return Err(DefinitionError::Kind { kind, slicing });
     }
     check_window(window, slicing)?;
@@ -166,26 +166,5 @@ fn check(kind: Kind, window: &Window, layout: Option<Layout>, slicing: Slicing) 
         None | Some(Layout::Classic | Layout::Buckets { .. }) => Ok(()),
         Some(Layout::Blocked { .. }) => Err(DefinitionError::Layout { layout: "blocked", slicing }),
         Some(Layout::Partitioned) => Err(DefinitionError::Layout { layout: "partitioned", slicing }),
-    }
-}
-
-/// The parts of a kind that lives in generations of cells.
-trait Parts {
-    fn parts_mut(&mut self) -> Option<(&mut Geometry, &mut Option<Growth>)>;
-}
-
-impl Parts for CellDefinition {
-    fn parts_mut(&mut self) -> Option<(&mut Geometry, &mut Option<Growth>)> {
-        match self {
-            Self::Bloom { geometry, growth }
-            | Self::Timing { geometry, growth, .. }
-            | Self::Generations { geometry, growth, .. } => Some((geometry, growth)),
-            // Each of its slices has whole events.
-            Self::Cuckoo { .. }
-            | Self::JumpingCounting { .. }
-            | Self::SlidingCounting { .. }
-            | Self::Stable { .. }
-            | Self::Decaying { .. } => None,
-        }
     }
 }

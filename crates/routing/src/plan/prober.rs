@@ -6,9 +6,7 @@
 //! A *group position* names a cell among those of all slices of a group: `slice in group * cells of a slice + position
 //! in the slice`. Where a filter is cut into ranges that is the position in the uncut filter.
 
-use firstseen_filter::{
-    CellDefinition, Digest, Geometry, GeometryError, HASHES_MAX, Layout, ProbeShape, Probes, reduce,
-};
+use firstseen_filter::{CellDefinition, Digest, Geometry, HASHES_MAX, Layout, ProbeShape, Probes, reduce};
 
 use super::build_error::SlicedBuildError;
 use super::definition::{DefinitionError, SlicedDefinition};
@@ -267,16 +265,8 @@ impl GroupPlan {
 
 /// The shape of a slice, whatever its kind.
 fn geometry_of(cells: &CellDefinition) -> Result<Geometry, DefinitionError> {
-    let classic =
-        |cells, hashes| -> Result<Geometry, GeometryError> { Geometry::new(cells, hashes, 1, Layout::Classic) };
-    Ok(match cells {
-        CellDefinition::Bloom { geometry, .. }
-        | CellDefinition::Timing { geometry, .. }
-        | CellDefinition::Generations { geometry, .. }
-        | CellDefinition::Cuckoo { geometry, .. } => *geometry,
-        CellDefinition::JumpingCounting { cells, hashes, .. }
-        | CellDefinition::SlidingCounting { cells, hashes, .. } => classic(*cells, *hashes)?,
-        CellDefinition::Stable { shape, .. } => classic(shape.cells, shape.hashes)?,
-        CellDefinition::Decaying { shape } => classic(shape.cells, shape.hashes)?,
-    })
+    match cells.geometry() {
+        Some(geometry) => Ok(*geometry),
+        None => Ok(Geometry::new(cells.cells(), cells.hashes(), 1, Layout::Classic)?),
+    }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::common::{Dice, definition, digest, filter_record, fingerprints, node_record, slice_owner, spec};
-use firstseen_filter::{FilterSpec, Kind, Probes, Unit, UnitNumber, Window, WindowClock, WindowRule};
+use firstseen_filter::{Ability, FilterSpec, Kind, Probes, Unit, UnitNumber, Window, WindowClock, WindowRule};
 use firstseen_mesh::plain_submission;
 use firstseen_routing::{
     ClockSource, ClusterMap, Command, Decision, FilterId, FilterPolicies, GroupOwner, Moment, MonotonicMs, NodeId,
@@ -121,7 +121,7 @@ const FUTURE: Decision = Decision::Undecided(Reason::Future);
 
 fn windows() -> impl Iterator<Item = ((Kind, &'static str), &'static str)> {
     WINDOWS.into_iter().flat_map(|window| {
-        let slicings: &[&str] = if !window.0.divides() { &["none"] } else { &["none", "vertical:2"] };
+        let slicings: &[&str] = if !window.0.can(Ability::Divide) { &["none"] } else { &["none", "vertical:2"] };
         slicings.iter().map(move |slicing| (window, *slicing))
     })
 }

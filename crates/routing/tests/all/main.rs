@@ -19,6 +19,7 @@ mod gaps;
 mod guard;
 mod horizontal;
 mod kept;
+mod kinds;
 mod leases;
 mod link;
 mod loads;

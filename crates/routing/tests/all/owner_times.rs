@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use crate::common::{definition, digest, filter_record, node_record, slice_owner, spec};
 use firstseen_filter::{
-    CellDefinition, CounterStorage, DecayRule, DecayingShape, Kind, Probes, Unit, UnitNumber, WindowRule,
+    CellDefinition, CounterStorage, DecayRule, DecayingCells, DecayingShape, Kind, Probes, TimingCells, Unit,
+    UnitNumber, WindowRule,
 };
 use firstseen_mesh::plain_submission;
 use firstseen_routing::rules::{Rule, Rules};
@@ -72,7 +73,7 @@ fn a_retry_is_not_counted_twice() {
     let mut definition = definition(&spec(Kind::Bloom, "unbounded", 1000, 4), "none");
     let rule = DecayRule::Lasting { lambda: 0.5, fraction_bits: 4 };
     let shape = DecayingShape { cells: 4096, hashes: 4, rule, storage: CounterStorage::Basic };
-    definition.group.cells = CellDefinition::Decaying { shape };
+    definition.group.cells = CellDefinition::Decaying(DecayingCells { shape });
     definition.group.unit = Unit::Milliseconds(1000);
     definition.group.rule = WindowRule { span_units: 100, lateness_units: 0 };
     let mut owner = owner(&definition, ClockSource::Event);
@@ -167,9 +168,11 @@ impl Times1h {
 
 /// The same cells with timers that reach over an hour of seconds.
 fn wide(cells: CellDefinition) -> CellDefinition {
-    let CellDefinition::Timing { geometry, refresh, equal_timers, growth, asked } = cells else { panic!("timers") };
+    let CellDefinition::Timing(TimingCells { geometry, refresh, equal_timers, growth, asked }) = cells else {
+        panic!("timers")
+    };
     let geometry = firstseen_filter::Geometry::new(geometry.cells(), geometry.hashes(), 16, geometry.layout()).unwrap();
-    CellDefinition::Timing { geometry, refresh, equal_timers, growth, asked }
+    CellDefinition::Timing(TimingCells { geometry, refresh, equal_timers, growth, asked })
 }
 
 const FIRST_SEEN: [Decision; 5] = [Decision::FirstSeen; 5];

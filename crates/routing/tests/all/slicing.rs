@@ -1,6 +1,6 @@
 //! The slicings, and which kinds may have them: others are refused with their names.
 
-use firstseen_filter::{FilterSpec, FrequencySpec, Kind, Layout, Unit};
+use firstseen_filter::{Ability, FilterSpec, FrequencySpec, Kind, Layout, Unit};
 use firstseen_routing::{SLICES_MAX, SlicedDefinition, SlicedFilter, Slicing, SlicingError};
 
 fn spec(kind: Kind, window: &str) -> FilterSpec {
@@ -61,8 +61,8 @@ fn unknown_slicings_are_refused_with_the_known_names() {
 
 #[test]
 fn kinds_whose_cells_cannot_lie_apart_are_refused() {
-    for kind in [Kind::Counting, Kind::Stable, Kind::Cuckoo] {
-        let spec = spec(kind, if kind == Kind::Stable { "unbounded" } else { "1h" });
+    for kind in Kind::ALL.into_iter().filter(|kind| !kind.can(Ability::Divide) && !kind.estimates_frequencies()) {
+        let spec = spec(kind, &kind.default_window().to_string());
         for slicing in DIVIDED {
             let error = SlicedDefinition::new(&spec, slicing.parse().unwrap()).unwrap_err().to_string();
             assert!(
@@ -94,7 +94,7 @@ fn windows_of_events_are_not_divided() {
         for slicing in DIVIDED.into_iter().chain(["horizontal:3"]) {
             let slicing: Slicing = slicing.parse().unwrap();
             let error = SlicedDefinition::new(&spec, slicing).unwrap_err().to_string();
-            if slicing.divides_cells() && !kind.divides() {
+            if slicing.divides_cells() && !kind.can(Ability::Divide) {
                 assert!(error.contains(&format!("kind {kind}")), "{error}");
                 continue;
             }

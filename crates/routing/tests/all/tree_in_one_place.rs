@@ -141,9 +141,10 @@ fn a_folded_leaf_has_room_for_its_share_only() {
     let root = definition(&spec, "none");
     let leaf = firstseen_routing::folded(&root, 3, firstseen_routing::Slicing::NONE).unwrap();
     let jumps = |definition: &SlicedDefinition| match definition.group.cells {
-        firstseen_filter::CellDefinition::Generations { growth: Some(growth), .. } => {
-            growth.jumps.map(|jumps| jumps.events)
-        }
+        firstseen_filter::CellDefinition::Generations(firstseen_filter::GenerationCells {
+            growth: Some(growth),
+            ..
+        }) => growth.jumps.map(|jumps| jumps.events),
         _ => None,
     };
     let (root, leaf) = (jumps(&root).unwrap(), jumps(&leaf).unwrap());

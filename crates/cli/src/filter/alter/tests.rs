@@ -1,6 +1,7 @@
 //! What `filter alter` keeps of a filter, and what it takes from its flags.
 
 use clap::Parser;
+use firstseen_filter::Kind;
 use firstseen_routing::{Epoch, FilterPolicies, Line};
 
 use super::*;

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 
 use firstseen_filter::rates::cuckoo;
-use firstseen_filter::{BucketShape, CellDefinition, FilterDefinition, FilterSpec, Kind, Window};
+use firstseen_filter::{BucketShape, CellDefinition, CuckooCells, FilterDefinition, FilterSpec, Kind, Window};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
@@ -93,7 +93,7 @@ pub(in crate::experiments) fn filling(
 
 fn regions_of(definition: &FilterDefinition) -> u64 {
     match &definition.cells {
-        CellDefinition::Cuckoo { geometry, .. } => geometry.blocks(),
+        CellDefinition::Cuckoo(CuckooCells { geometry, .. }) => geometry.blocks(),
         _ => 0,
     }
 }

@@ -2,8 +2,9 @@
 
 use firstseen_filter::snapshot::{self, UnverifiedSnapshot};
 use firstseen_filter::{
-    CellDefinition, Digest, ExactWindow, FilterDefinition, FilterSecret, FilterSlice, FilterSpec, Geometry, Growth,
-    Instructions, Layout, Limit, Placed, Refresh, Stamp, Unit, Verdict, Window, WindowClock, WindowRule,
+    BloomCells, CellDefinition, CuckooCells, Digest, ExactWindow, FilterDefinition, FilterSecret, FilterSlice,
+    FilterSpec, GenerationCells, Geometry, Growth, Instructions, Layout, Limit, Placed, Refresh, Stamp, TimingCells,
+    Unit, Verdict, Window, WindowClock, WindowRule,
 };
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -66,7 +67,7 @@ pub(crate) fn definition(cells: CellDefinition, rule: WindowRule) -> FilterDefin
 }
 
 pub(crate) fn bloom(geometry: Geometry, growth: Option<Growth>) -> FilterDefinition {
-    definition(CellDefinition::Bloom { geometry, growth }, rule(1, 0))
+    definition(CellDefinition::Bloom(BloomCells { geometry, growth }), rule(1, 0))
 }
 
 pub(crate) fn timing(
@@ -75,11 +76,14 @@ pub(crate) fn timing(
     refresh: Refresh,
     growth: Option<Growth>,
 ) -> FilterDefinition {
-    definition(CellDefinition::Timing { geometry, refresh, equal_timers: 0, growth, asked: Default::default() }, rule)
+    definition(
+        CellDefinition::Timing(TimingCells { geometry, refresh, equal_timers: 0, growth, asked: Default::default() }),
+        rule,
+    )
 }
 
 pub(crate) fn generations(geometry: Geometry, rule: WindowRule) -> FilterDefinition {
-    definition(CellDefinition::Generations { geometry, growth: None, asked: Default::default() }, rule)
+    definition(CellDefinition::Generations(GenerationCells { geometry, growth: None, asked: Default::default() }), rule)
 }
 
 /// A geometry of `cells` cells with as many positions as the layout can place, up to `hashes_max`.
@@ -323,7 +327,10 @@ pub(crate) fn buckets(size: Size) -> impl Strategy<Value = FilterDefinition> {
         |((print_bits, time_bits), rule, (generations_max, capacity_events), refresh)| {
             let geometry = Geometry::new(1, 1, print_bits, Layout::Buckets { time_bits }).unwrap();
             let growth = growth(Limit::Cardinality, generations_max, 1.0, capacity_events);
-            definition(CellDefinition::Cuckoo { geometry, refresh, growth, asked: Default::default() }, rule)
+            definition(
+                CellDefinition::Cuckoo(CuckooCells { geometry, refresh, growth, asked: Default::default() }),
+                rule,
+            )
         },
     )
 }

@@ -15,11 +15,10 @@
 
 use firstseen_filter::rates::plain;
 use firstseen_filter::{
-    CellDefinition, FilterDefinition, GENERATIONS_MAX, GenerationNumber, Geometry, Growth, Limit, LiveEvents,
-    UnitNumber, WindowRule,
+    Ability, FilterDefinition, GENERATIONS_MAX, GenerationNumber, Geometry, Growth, Limit, LiveEvents, UnitNumber,
+    WindowRule,
 };
 
-use crate::map::check::growth_of;
 use crate::protocol::MonotonicMs;
 
 /// The next generation is proposed when the newest has room for less than one part in this many of its capacity.
@@ -65,10 +64,9 @@ pub(crate) enum Room {
 impl Fill {
     /// For a group of this definition, whose `slices` slices are `whole` together.
     pub(crate) fn new(group: &FilterDefinition, whole: Geometry, slices: u64) -> Self {
-        let counts_cells = matches!(group.cells, CellDefinition::Bloom { .. } | CellDefinition::Timing { .. });
         Self {
-            growth: growth_of(&group.cells),
-            counts_cells,
+            growth: group.cells.growth().copied(),
+            counts_cells: group.cells.kind().can(Ability::CountUsedCells),
             rate: group.rate,
             rule: group.counted_rule(),
             whole,

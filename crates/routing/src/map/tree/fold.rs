@@ -2,10 +2,9 @@
 //!
 //! Promises: a cell of the root belongs to one cell of the level, in the same group. Must not know: trees.
 
-use firstseen_filter::{CellDefinition, FilterDefinition, Geometry, Kind, Layout, Refresh, Unit};
+use firstseen_filter::{Ability, FilterDefinition, Geometry, Layout, Refresh, Unit};
 
 use super::refusal::TreeRefusal;
-use crate::map::check::growth_of as growth;
 use crate::plan::{Cut, FOLD_MAX, Fold, SlicedDefinition, Slicing};
 
 /// The filter of a level: as the root's, with a fold of its cells, cut as `slicing` says.
@@ -24,27 +23,24 @@ pub fn folded(root: &SlicedDefinition, shift: u8, slicing: Slicing) -> Result<Sl
         return Err(TreeRefusal::Fold { fold: shift });
     }
     let mut group: FilterDefinition = root.group.clone();
-    if let CellDefinition::Cuckoo { growth, .. } = &mut group.cells {
+    let kind = group.cells.kind();
+    let Some(geometry) = group.cells.divided_geometry_mut() else {
         if shift > 0 {
             return Err(TreeRefusal::FoldOfBuckets { fold: shift });
         }
         if slicing.divides_cells() {
-            return Err(TreeRefusal::Slicing { kind: Kind::Cuckoo, slicing });
+            return Err(TreeRefusal::Slicing { kind, slicing });
         }
-        growth.generations_max = 1;
+        if let Some(growth) = group.cells.growth_mut() {
+            growth.generations_max = 1;
+        }
         return Ok(SlicedDefinition { slicing, group });
-    }
-    let (geometry, growth) = match &mut group.cells {
-        CellDefinition::Bloom { geometry, growth }
-        | CellDefinition::Timing { geometry, growth, .. }
-        | CellDefinition::Generations { geometry, growth, .. } => (geometry, growth),
-        cells => return Err(TreeRefusal::Kind { kind: cells.kind() }),
     };
     let root_cells = geometry.cells().next_multiple_of(u64::from(root.slicing.slices_per_group()));
     let cells = (Fold::new(shift).of(root_cells - 1) + 1).next_multiple_of(u64::from(slicing.slices_per_group()));
     *geometry = Geometry::new(cells, geometry.hashes(), geometry.cell_bits(), Layout::Classic)
         .map_err(|_| TreeRefusal::Fold { fold: shift })?;
-    if let Some(growth) = growth {
+    if let Some(growth) = group.cells.growth_mut() {
         growth.generations_max = 1;
         growth.capacity_events = (growth.capacity_events >> shift).max(1);
         if let Some(jumps) = &mut growth.jumps {
@@ -60,8 +56,8 @@ pub(super) fn check_root(root: &SlicedDefinition) -> Result<(), TreeRefusal> {
     let Some(geometry) = cells.geometry() else {
         return Err(TreeRefusal::Kind { kind: cells.kind() });
     };
-    // Of kind cuckoo an event has one position at all levels, which no fold changes.
-    if geometry.layout() != Layout::Classic && cells.kind() != Kind::Cuckoo {
+    // Cells that are not divided have the same positions at all levels, which no fold changes.
+    if geometry.layout() != Layout::Classic && cells.kind().can(Ability::Divide) {
         return Err(TreeRefusal::Layout);
     }
     if let Unit::Events(_) = root.group.unit {
@@ -70,17 +66,14 @@ pub(super) fn check_root(root: &SlicedDefinition) -> Result<(), TreeRefusal> {
     if cells.refresh() == Refresh::Refresh {
         return Err(TreeRefusal::Refresh);
     }
-    if let CellDefinition::Timing { equal_timers: 2.., .. } = cells {
+    if cells.equal_timers() >= 2 {
         return Err(TreeRefusal::EqualTimers);
     }
-    if cells.kind() == Kind::Generations && growth_of(cells) > 1 {
+    let generations_max = cells.growth().map_or(1, |growth| growth.generations_max);
+    if generations_max > 1 && !cells.kind().can(Ability::Grow) {
         return Err(TreeRefusal::Growth);
     }
     Ok(())
-}
-
-fn growth_of(cells: &CellDefinition) -> u32 {
-    growth(cells).map_or(1, |growth| growth.generations_max)
 }
 
 /// The slicing of a level where nothing else is said: the groups of the root, on one place each.
