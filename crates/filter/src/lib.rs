@@ -19,6 +19,7 @@ mod definition;
 mod digest;
 mod events;
 mod exact;
+pub mod figures;
 mod filter;
 mod flags;
 mod frequencies;

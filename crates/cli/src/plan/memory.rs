@@ -1,5 +1,6 @@
 //! Memory of the alternatives to a filter.
 
+use firstseen_filter::figures::ALTERNATIVES;
 use serde::Serialize;
 
 /// Another way to keep the events of a window, without a filter.
@@ -13,16 +14,14 @@ pub(super) struct Reference {
     pub(super) memory_bytes: u64,
 }
 
-/// A digest of 16 bytes, a time of 8 and a control byte, in a table that is on average two thirds full.
-const EXACT_MAP_BYTES: u64 = 38;
-/// A key of its own with a time to live: both tables' entries, a short key, the value, allocations.
-const REDIS_SET_BYTES: u64 = 130;
-
 /// The usual ones, for `events`.
 pub(super) fn references(events: u64) -> Vec<Reference> {
-    let of = |name, bytes_per_event| {
-        let memory_bytes = events.saturating_mul(bytes_per_event);
-        Reference { name, bytes_per_event, memory_bytes }
-    };
-    vec![of("exact map of digests", EXACT_MAP_BYTES), of("Redis SET key EX", REDIS_SET_BYTES)]
+    ALTERNATIVES
+        .into_iter()
+        .map(|alternative| Reference {
+            name: alternative.name,
+            bytes_per_event: alternative.bytes_per_event,
+            memory_bytes: events.saturating_mul(alternative.bytes_per_event),
+        })
+        .collect()
 }

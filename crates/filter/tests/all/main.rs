@@ -17,6 +17,7 @@ mod decaying;
 mod equal_timers;
 mod false_positives;
 mod far_apart;
+mod figures;
 mod growth;
 mod hashing;
 mod instructions;

@@ -2,6 +2,7 @@
 //!
 //! Promises: every line says whose it is. Must not know: what was measured.
 
+use firstseen_filter::figures::{Alternative, EXACT_MAP, REDIS_KEY};
 use firstseen_filter::rates::cuckoo;
 use firstseen_filter::{BucketShape, FilterSpec, Kind, REGION_BUCKETS, Window};
 
@@ -13,8 +14,8 @@ use crate::theory::AgePartitioned;
 /// Events of the window for which timers and generations are planned.
 const PLANNED_EVENTS: u64 = 1_000_000;
 const WINDOW_MS: u64 = 3_600_000;
-/// Bytes of a key in a map, and in a Redis server.
-const KEY_BYTES: [(f64, &str); 2] = [(90.0, "an exact key in a map"), (120.0, "an exact key in Redis")];
+/// A key in a map, and in a Redis server.
+const KEYS: [(&Alternative, &str); 2] = [(&EXACT_MAP, "an exact key in a map"), (&REDIS_KEY, "an exact key in Redis")];
 const LINE_BITS: f64 = 512.0;
 
 /// All lines, over the rates of fingerprints with 64 bits for times.
@@ -33,7 +34,7 @@ pub(super) fn lines() -> Vec<Line> {
         line("words of generations, 8 bits", |shape| of_kind(Kind::Generations, design_rate(shape))),
         line("timers, 8 bits", |shape| of_kind(Kind::Timing, design_rate(shape))),
     ];
-    lines.extend(KEY_BYTES.map(|(bytes, name)| line(name, |_| Some(8.0 * bytes))));
+    lines.extend(KEYS.map(|(key, name)| line(name, |_| Some(8.0 * key.bytes_per_event as f64))));
     lines
 }
 
