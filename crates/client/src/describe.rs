@@ -7,7 +7,7 @@
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use firstseen_filter::{FilterSecret, Kind, Refresh};
+use firstseen_filter::{FilterSecret, Refresh};
 use firstseen_routing::{Branch, FilterId, FilterRecord, NodeId};
 use firstseen_wire::map::filter_record;
 use firstseen_wire::net::{Channel, producer_client};
@@ -144,8 +144,7 @@ impl Core {
         if self.is_closed() {
             return Err(FilterError::Closed);
         }
-        let cells = &record.definition.group.cells;
-        let refreshes = cells.kind() == Kind::Timing && cells.refresh() == Refresh::Refresh;
+        let refreshes = record.definition.group.cells.refresh() == Refresh::Refresh;
         if refreshes && self.limits().local_bytes_max > 0 {
             return Err(FilterError::Refresh { name: name.to_owned() });
         }
