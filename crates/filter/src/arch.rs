@@ -68,10 +68,15 @@ impl Lanes {
         if self.is_wide {
             let first = start.min(LINE_BYTES - HALF_BYTES);
             // SAFETY: the processor has AVX2 where `is_wide` is set.
-            let equal_from = |first: usize| unsafe { equal_bytes_wide(line, first, byte) };
-            return match len {
-                ..=HALF_BYTES => equal_from(first) >> (start - first),
-                _ => (equal_from(0) | equal_from(HALF_BYTES) << HALF_BYTES) >> start,
+            return unsafe {
+                match len {
+                    ..=HALF_BYTES => equal_bytes_wide(line, first, byte) >> (start - first),
+                    _ => {
+                        let low = equal_bytes_wide(line, 0, byte);
+                        let high = equal_bytes_wide(line, HALF_BYTES, byte);
+                        (low | high << HALF_BYTES) >> start
+                    }
+                }
             };
         }
         let _ = len;

@@ -4,21 +4,51 @@
 
 use std::io::{self, Read, Write};
 
+use crate::ahead::{Positions, walk};
 use crate::events::Events;
 use crate::generation::LiveEvents;
 use crate::unit_number::UnitNumber;
 use crate::{Stamp, Verdict, WindowRule};
 
-/// A kind that answers by flags.
-pub(crate) trait FlagKind {
+/// A kind that answers by flags: what it does for one event.
+pub(crate) trait FlagKind: Sized {
     /// Makes ready for events of which only positions are known.
     fn keep_positions(&mut self) -> io::Result<()> {
         Ok(())
     }
 
-    fn observe<E: Events>(&mut self, events: E, stamps: &[Stamp], duplicate: &mut [bool]);
+    /// Locates and prefetches the cells of event `index`, and what recording it touches if the walk `records`.
+    fn find<E: Events>(&self, events: E, index: usize, stamp: Stamp, records: bool) -> Positions;
 
-    fn lookup<E: Events>(&mut self, events: E, stamps: &[Stamp], duplicate: &mut [bool]);
+    /// Tests event `index` and records it if it is new. Returns whether it was found.
+    fn observe_one<E: Events>(&mut self, events: E, index: usize, stamp: Stamp, positions: &Positions) -> bool;
+
+    /// Returns whether an event is found; records nothing.
+    fn look_up_one(&mut self, stamp: Stamp, positions: &Positions) -> bool;
+
+    /// Observes every event of a batch: `duplicate[i]` is whether event `i` was found.
+    fn observe<E: Events>(&mut self, events: E, stamps: &[Stamp], duplicate: &mut [bool]) {
+        let count = events.count();
+        assert!(count == stamps.len() && count == duplicate.len(), "one stamp and answer an event");
+        walk(
+            self,
+            count,
+            |kind, index| kind.find(events, index, stamps[index], true),
+            |kind, index, positions| duplicate[index] = kind.observe_one(events, index, stamps[index], &positions),
+        );
+    }
+
+    /// Looks up every event of a batch: `duplicate[i]` is whether event `i` was found.
+    fn lookup<E: Events>(&mut self, events: E, stamps: &[Stamp], duplicate: &mut [bool]) {
+        let count = events.count();
+        assert!(count == stamps.len() && count == duplicate.len(), "one stamp and answer an event");
+        walk(
+            self,
+            count,
+            |kind, index| kind.find(events, index, stamps[index], false),
+            |kind, index, positions| duplicate[index] = kind.look_up_one(stamps[index], &positions),
+        );
+    }
 }
 
 /// A kind, the flags of its batch, and its limit.
@@ -64,7 +94,8 @@ impl<K: FlagKind> Flags<K> {
         while start < count {
             let (len, room) = self.segment(&stamps[start..]);
             let segment = start..start + len;
-            let (events, stamps) = (events.part(segment.clone()), &stamps[segment.clone()]);
+            let events = events.part(segment.clone());
+            let stamps = &stamps[segment.clone()];
             self.duplicate.resize(len, false);
             if room > 0 {
                 self.kind.observe(events, stamps, &mut self.duplicate);

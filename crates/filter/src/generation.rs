@@ -77,7 +77,8 @@ impl LiveEvents {
         // An event that came late was counted in a later unit than its own.
         for (_, count) in self.by_unit.iter_mut().filter(|(counted, _)| *counted >= unit) {
             let taken = left.min(*count);
-            (*count, left) = (*count - taken, left - taken);
+            *count -= taken;
+            left -= taken;
         }
         self.total -= events - left;
         self.by_unit.retain(|(_, count)| *count > 0);
@@ -91,11 +92,13 @@ impl LiveEvents {
     /// Counts the events of `stamps`, each in the greatest unit up to then, `now` before the first of them; `found` are
     /// those that were not recorded.
     pub(crate) fn record_each(&mut self, now: UnitNumber, stamps: &[Stamp], found: &[bool]) {
-        let (mut unit, mut events) = (now, 0);
+        let mut unit = now;
+        let mut events = 0;
         for (stamp, found) in stamps.iter().zip(found) {
             if stamp.unit > unit {
                 self.record(unit, events);
-                (unit, events) = (stamp.unit, 0);
+                unit = stamp.unit;
+                events = 0;
             }
             events += u64::from(!found);
         }
@@ -127,9 +130,11 @@ impl LiveEvents {
 
     /// The same counts, with `factor` times as many events in each unit.
     pub fn times(&self, factor: f64) -> Self {
-        let times = |(unit, events): (UnitNumber, u64)| (unit, (events as f64 * factor).round() as u64);
-        let by_unit: VecDeque<(UnitNumber, u64)> =
-            self.by_unit().map(times).filter(|(_, events)| *events > 0).collect();
+        let by_unit: VecDeque<(UnitNumber, u64)> = self
+            .by_unit()
+            .map(|(unit, events)| (unit, (events as f64 * factor).round() as u64))
+            .filter(|(_, events)| *events > 0)
+            .collect();
         let total = by_unit.iter().map(|(_, events)| events).sum();
         Self { by_unit, total, newest_unit: self.newest_unit }
     }

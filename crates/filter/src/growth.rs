@@ -62,7 +62,8 @@ pub struct JumpLimit {
 impl JumpLimit {
     /// Events that the current jump, `now`, may still bring beside those alive.
     fn room(&self, live: &LiveEvents, now: UnitNumber) -> u64 {
-        let (mut others, mut current) = (0.0, 0);
+        let mut others = 0.0;
+        let mut current = 0;
         for (unit, events) in live.by_unit() {
             if unit >= now {
                 current += events;
@@ -130,7 +131,8 @@ impl Growth {
 
     /// Cells in use beyond which generation `number` is full.
     fn cells_max(&self, number: GenerationNumber, geometry: &Geometry) -> u64 {
-        let (cells, hashes) = (geometry.cells() as f64, geometry.hashes());
+        let cells = geometry.cells() as f64;
+        let hashes = geometry.hashes();
         let most = match geometry.layout() {
             Layout::Classic | Layout::Partitioned | Layout::Buckets { .. } => {
                 density_limit(cells, hashes, self.rate_of(number))

@@ -108,8 +108,8 @@ pub(crate) fn run_pairs<R: PairRule, E: Events>(
     rule: &mut R,
     found: &mut [bool],
 ) {
-    let (regions, region_count) = (regions_of_mut(memory), geometry.blocks());
-    compiled_for(instructions, PairedWalk { regions, region_count, events, rule, found });
+    let region_count = geometry.blocks();
+    compiled_for(instructions, PairedWalk { regions: regions_of_mut(memory), region_count, events, rule, found });
 }
 
 /// A walk over pairs of buckets.
@@ -154,7 +154,8 @@ fn blocked<R: CellRule, E: Events, const BYTES: usize, const OFFSET_BITS: u32>(
     found: &mut [bool],
 ) {
     let blocks = memory.as_chunks_mut::<BYTES>().0;
-    let (block_count, hashes) = (geometry.blocks(), geometry.hashes());
+    let block_count = geometry.blocks();
+    let hashes = geometry.hashes();
     walk(events, found, Blocked::<R, BYTES, OFFSET_BITS> { blocks, block_count, hashes, rule });
 }
 
@@ -268,7 +269,8 @@ fn walk<E: Events, S: Steps<E>>(events: E, found: &mut [bool], mut steps: S) {
     assert_eq!(count, found.len(), "one answer an event");
     let mut probes = [S::Probe::default(); 2 * GROUP];
     for start in (0..count + GROUP).step_by(GROUP) {
-        let (ahead, next) = (start.min(count), count.min(start + GROUP));
+        let ahead = start.min(count);
+        let next = count.min(start + GROUP);
         for index in ahead..next {
             probes[index % (2 * GROUP)] = steps.locate(events, index);
         }

@@ -46,7 +46,8 @@ impl PackedCells {
     /// `value` is at most [`Self::max`].
     #[inline(always)]
     pub(crate) fn set(&mut self, index: usize, value: u8) {
-        let (bit, max) = (index << self.bits_log2, self.max());
+        let bit = index << self.bits_log2;
+        let max = self.max();
         let byte = &mut self.memory.bytes_mut()[bit >> 3];
         *byte = *byte & !(max << (bit & 7)) | value << (bit & 7);
     }
@@ -196,11 +197,13 @@ fn decrement_byte<const LOG: u32>(byte: &mut u8, lanes: u8) {
 }
 
 fn decrement_span<const LOG: u32>(bytes: &mut [u8], from: u64, until: u64) {
-    let (first_bit, end_bit) = ((from << LOG) as usize, (until << LOG) as usize);
+    let first_bit = (from << LOG) as usize;
+    let end_bit = (until << LOG) as usize;
     if first_bit == end_bit {
         return;
     }
-    let (first_lanes, last_lanes) = (u8::MAX << (first_bit & 7), u8::MAX >> (7 - ((end_bit - 1) & 7)));
+    let first_lanes = u8::MAX << (first_bit & 7);
+    let last_lanes = u8::MAX >> (7 - ((end_bit - 1) & 7));
     match &mut bytes[first_bit >> 3..end_bit.div_ceil(8)] {
         [only] => decrement_byte::<LOG>(only, first_lanes & last_lanes),
         [first, whole @ .., last] => {

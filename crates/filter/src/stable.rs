@@ -8,7 +8,7 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::ahead::{Positions, walk};
+use crate::ahead::{AHEAD, Positions};
 use crate::body::{invalid, read_u64, write_u64};
 use crate::events::Events;
 use crate::flags::FlagKind;
@@ -155,22 +155,8 @@ impl StableFilter {
     ///
     /// # Panics
     /// If the slices differ in length.
-    pub fn lookup_batch(&self, digests: &[Digest], stamps: &[Stamp], duplicate: &mut [bool]) {
-        self.look_up(digests, stamps, duplicate);
-    }
-
-    fn look_up<E: Events>(&self, events: E, stamps: &[Stamp], duplicate: &mut [bool]) {
-        let count = events.count();
-        assert!(count == stamps.len() && count == duplicate.len(), "one stamp and answer an event");
-        let find = |filter: &&Self, index: usize| filter.find(events, index);
-        walk(&mut &*self, count, find, |filter, index, positions| duplicate[index] = filter.holds(&positions));
-    }
-
-    #[inline(always)]
-    fn find<E: Events>(&self, events: E, index: usize) -> Positions {
-        let positions = Positions::of(events, index, &self.geometry);
-        positions.iter().for_each(|position| self.cells.prefetch(position));
-        positions
+    pub fn lookup_batch(&mut self, digests: &[Digest], stamps: &[Stamp], duplicate: &mut [bool]) {
+        self.lookup(digests, stamps, duplicate);
     }
 
     fn holds(&self, positions: &Positions) -> bool {
@@ -226,11 +212,6 @@ impl StableFilter {
         rates::plain::rate_from_fill(self.shape.hashes, self.fill_within(bytes_max))
     }
 
-    /// Bytes that [`Self::write_body`] writes, for this shape.
-    pub fn body_bytes(&self) -> u64 {
-        16 + self.bytes()
-    }
-
     /// Writes all state: the generator, the carried fraction, the cells.
     ///
     /// # Errors
@@ -261,23 +242,29 @@ impl StableFilter {
 }
 
 impl FlagKind for StableFilter {
-    fn observe<E: Events>(&mut self, events: E, stamps: &[Stamp], duplicate: &mut [bool]) {
-        let count = events.count();
-        assert!(count == stamps.len() && count == duplicate.len(), "one stamp and answer an event");
-        let at_start = self.generator;
-        let find = |filter: &Self, index: usize| {
-            filter.cells.prefetch(filter.run_start(at_start.draw(index as u64)) as usize);
-            filter.find(events, index)
-        };
-        walk(self, count, find, |filter, index, positions| {
-            duplicate[index] = filter.holds(&positions);
-            filter.decrement();
-            positions.iter().for_each(|position| filter.cells.set(position, filter.shape.max));
-        });
+    #[inline(always)]
+    fn find<E: Events>(&self, events: E, index: usize, _: Stamp, records: bool) -> Positions {
+        if records {
+            // Of the events of the batch before this one so many have not drawn yet.
+            let waiting = index.min(AHEAD - 1) as u64;
+            self.cells.prefetch(self.run_start(self.generator.draw(waiting)) as usize);
+        }
+        let positions = Positions::of(events, index, &self.geometry);
+        positions.iter().for_each(|position| self.cells.prefetch(position));
+        positions
     }
 
-    fn lookup<E: Events>(&mut self, events: E, stamps: &[Stamp], duplicate: &mut [bool]) {
-        self.look_up(events, stamps, duplicate);
+    #[inline(always)]
+    fn observe_one<E: Events>(&mut self, _: E, _index: usize, _: Stamp, positions: &Positions) -> bool {
+        let found = self.holds(positions);
+        self.decrement();
+        positions.iter().for_each(|position| self.cells.set(position, self.shape.max));
+        found
+    }
+
+    #[inline(always)]
+    fn look_up_one(&mut self, _: Stamp, positions: &Positions) -> bool {
+        self.holds(positions)
     }
 }
 

@@ -8,8 +8,8 @@
 
 use std::io;
 
-use super::CountingError;
-use crate::ahead::{Positions, walk};
+use super::{CountingError, sum_bits};
+use crate::ahead::Positions;
 use crate::arch::prefetch_line;
 use crate::body::{memory_bytes, read_u64, write_u64};
 use crate::events::Events;
@@ -65,11 +65,10 @@ impl JumpingCounting {
         let geometry = Self::check(cells, hashes, window)?;
         let part_bytes = memory_bytes(cells.next_multiple_of(LINE_BITS) / 8)?;
         let marks_bytes = memory_bytes(part_bytes as u64 * window.span_units)?;
-        let sum_bits = if window.span_units < 16 { 4 } else { 8 };
         Ok(Self {
             geometry,
             window,
-            sums: PackedCells::zeroed(cells, sum_bits)?,
+            sums: PackedCells::zeroed(cells, sum_bits(&window))?,
             marks: CellMemory::zeroed(marks_bytes)?,
             part_bytes,
             now: UnitNumber::FIRST,
@@ -156,7 +155,7 @@ impl JumpingCounting {
         (self.sums.bytes().len() + self.marks.bytes().len()) as u64
     }
 
-    /// Cells (m), positions (k) and layout; the width of the counters is [`Self::counter_bits`].
+    /// Cells (m), positions (k) and layout.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
@@ -164,11 +163,6 @@ impl JumpingCounting {
     /// The window in sub-windows.
     pub fn window(&self) -> WindowRule {
         self.window
-    }
-
-    /// Bits a cell of the sum: 4 or 8.
-    pub fn counter_bits(&self) -> u32 {
-        self.sums.bits()
     }
 
     /// The part of the cells that is not zero; reads the whole sum.
@@ -187,11 +181,6 @@ impl JumpingCounting {
     /// The same, estimated from the first `bytes_max` bytes of the sums.
     pub(crate) fn rate_within(&self, bytes_max: usize) -> f64 {
         rates::plain::rate_from_fill(self.geometry.hashes(), self.sums.share_occupied(bytes_max))
-    }
-
-    /// Bytes that [`Self::write_body`] writes, for this shape and window.
-    pub fn body_bytes(&self) -> u64 {
-        8 + self.marks.bytes().len() as u64
     }
 
     /// Writes all state: the current unit, then the bits of the sub-windows. The sums follow from those.
@@ -220,39 +209,33 @@ impl JumpingCounting {
 }
 
 impl FlagKind for JumpingCounting {
-    fn observe<E: Events>(&mut self, events: E, stamps: &[Stamp], duplicate: &mut [bool]) {
-        let count = events.count();
-        assert!(count == stamps.len() && count == duplicate.len(), "one stamp and answer an event");
-        let find = |filter: &Self, index: usize| {
-            let positions = Positions::of(events, index, &filter.geometry);
-            let part = filter.part_start(stamps[index].unit);
-            for position in positions.iter() {
-                filter.sums.prefetch(position);
-                prefetch_line(&filter.marks.bytes()[part + position / 8]);
+    #[inline(always)]
+    fn find<E: Events>(&self, events: E, index: usize, stamp: Stamp, records: bool) -> Positions {
+        let positions = Positions::of(events, index, &self.geometry);
+        let part = self.part_start(stamp.unit);
+        for position in positions.iter() {
+            self.sums.prefetch(position);
+            if records {
+                prefetch_line(&self.marks.bytes()[part + position / 8]);
             }
-            positions
-        };
-        walk(self, count, find, |filter, index, positions| {
-            let Stamp { unit, judged } = stamps[index];
-            filter.advance(judged.max(unit));
-            duplicate[index] = filter.holds(&positions);
-            if !duplicate[index] && filter.window.expiry(unit) > filter.now {
-                filter.record(unit, &positions);
-            }
-        });
+        }
+        positions
     }
 
-    fn lookup<E: Events>(&mut self, events: E, stamps: &[Stamp], duplicate: &mut [bool]) {
-        let count = events.count();
-        assert!(count == stamps.len() && count == duplicate.len(), "one stamp and answer an event");
-        let find = |filter: &Self, index: usize| {
-            let positions = Positions::of(events, index, &filter.geometry);
-            positions.iter().for_each(|position| filter.sums.prefetch(position));
-            positions
-        };
-        walk(self, count, find, |filter, index, positions| {
-            filter.advance(stamps[index].judged);
-            duplicate[index] = filter.holds(&positions);
-        });
+    #[inline(always)]
+    fn observe_one<E: Events>(&mut self, _: E, _index: usize, stamp: Stamp, positions: &Positions) -> bool {
+        let Stamp { unit, judged } = stamp;
+        self.advance(judged.max(unit));
+        let found = self.holds(positions);
+        if !found && self.window.expiry(unit) > self.now {
+            self.record(unit, positions);
+        }
+        found
+    }
+
+    #[inline(always)]
+    fn look_up_one(&mut self, stamp: Stamp, positions: &Positions) -> bool {
+        self.advance(stamp.judged);
+        self.holds(positions)
     }
 }

@@ -132,12 +132,14 @@ impl Queue {
         self.taken.read(source)?;
         source.read_exact(self.memory.bytes_mut())?;
         let cells = self.geometry.cells() as usize;
-        let outside = |positions: Positions| positions.iter().any(|position| position >= cells);
-        if holds_positions && (0..self.places as usize).any(|place| self.positions(place).is_some_and(outside)) {
-            Err(invalid("an arrival has a position past the last cell"))
-        } else {
-            Ok(())
+        if !holds_positions {
+            return Ok(());
         }
+        let mut arrivals = (0..self.places as usize).filter_map(|place| self.positions(place));
+        if arrivals.any(|positions| positions.iter().any(|position| position >= cells)) {
+            return Err(invalid("an arrival has a position past the last cell"));
+        }
+        Ok(())
     }
 }
 

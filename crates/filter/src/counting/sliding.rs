@@ -5,9 +5,9 @@
 
 use std::io;
 
-use super::CountingError;
 use super::queue::Queue;
-use crate::ahead::{Positions, walk};
+use super::{COUNTER_BITS, CountingError};
+use crate::ahead::Positions;
 use crate::body::{invalid, read_u64, write_u64};
 use crate::events::Events;
 use crate::flags::FlagKind;
@@ -18,7 +18,6 @@ use crate::{Digest, Geometry, Layout, Stamp, rates};
 /// Most arrivals of a window (2^36, 1 TiB of queue).
 pub const WINDOW_EVENTS_MAX: u64 = 1 << 36;
 
-const COUNTER_BITS: u32 = 4;
 /// In a saved filter, beside the arrival number, which is below: its queue holds positions.
 const HOLDS_POSITIONS: u64 = 1 << 63;
 
@@ -101,13 +100,6 @@ impl SlidingCounting {
     }
 
     #[inline(always)]
-    fn find<E: Events>(&self, events: E, index: usize) -> Positions {
-        let positions = Positions::of(events, index, &self.geometry);
-        self.prefetch(&positions);
-        positions
-    }
-
-    #[inline(always)]
     fn prefetch(&self, positions: &Positions) {
         positions.iter().for_each(|position| self.counters.prefetch(position));
     }
@@ -171,7 +163,7 @@ impl SlidingCounting {
         self.counters.bytes().len() as u64 + self.queue.bytes()
     }
 
-    /// Cells (m), positions (k) and layout; the width of the counters is [`Self::counter_bits`].
+    /// Cells (m), positions (k) and layout.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
     }
@@ -179,11 +171,6 @@ impl SlidingCounting {
     /// Arrivals of the window (N).
     pub fn window_events(&self) -> u64 {
         self.window_events
-    }
-
-    /// Bits a counter: 4.
-    pub fn counter_bits(&self) -> u32 {
-        COUNTER_BITS
     }
 
     /// Counters that have reached their maximum and stay occupied; reads all of them.
@@ -205,11 +192,6 @@ impl SlidingCounting {
     /// The same, estimated from the first `bytes_max` bytes of the counters.
     pub(crate) fn rate_within(&self, bytes_max: usize) -> f64 {
         rates::plain::rate_from_fill(self.geometry.hashes(), self.counters.share_occupied(bytes_max))
-    }
-
-    /// Bytes that [`Self::write_body`] writes, for this shape and window.
-    pub fn body_bytes(&self) -> u64 {
-        16 + self.bytes()
     }
 
     /// Writes all state: the arrival numbers, the counters, the queue's occupied places with their arrivals.
@@ -252,32 +234,32 @@ impl FlagKind for SlidingCounting {
         self.queue.keep_positions()
     }
 
-    fn observe<E: Events>(&mut self, events: E, stamps: &[Stamp], duplicate: &mut [bool]) {
-        let count = events.count();
-        assert!(count == stamps.len() && count == duplicate.len(), "one stamp and answer an event");
-        let find = |filter: &Self, index: usize| {
-            filter.prefetch_leaving(stamps[index].unit);
-            filter.find(events, index)
-        };
-        walk(self, count, find, |filter, index, positions| {
-            let Stamp { unit, judged } = stamps[index];
-            let number = unit.max(filter.next);
-            filter.advance(number.max(judged));
-            filter.next = number.after(1);
-            duplicate[index] = filter.holds(&positions);
-            if !duplicate[index] && number.after(filter.window_events) > filter.now {
-                filter.record(number, events.digest(index), &positions);
-            }
-        });
+    #[inline(always)]
+    fn find<E: Events>(&self, events: E, index: usize, stamp: Stamp, records: bool) -> Positions {
+        if records {
+            self.prefetch_leaving(stamp.unit);
+        }
+        let positions = Positions::of(events, index, &self.geometry);
+        self.prefetch(&positions);
+        positions
     }
 
-    fn lookup<E: Events>(&mut self, events: E, stamps: &[Stamp], duplicate: &mut [bool]) {
-        let count = events.count();
-        assert!(count == stamps.len() && count == duplicate.len(), "one stamp and answer an event");
-        let find = |filter: &Self, index: usize| filter.find(events, index);
-        walk(self, count, find, |filter, index, positions| {
-            filter.advance(stamps[index].judged);
-            duplicate[index] = filter.holds(&positions);
-        });
+    #[inline(always)]
+    fn observe_one<E: Events>(&mut self, events: E, index: usize, stamp: Stamp, positions: &Positions) -> bool {
+        let Stamp { unit, judged } = stamp;
+        let number = unit.max(self.next);
+        self.advance(number.max(judged));
+        self.next = number.after(1);
+        let found = self.holds(positions);
+        if !found && number.after(self.window_events) > self.now {
+            self.record(number, events.digest(index), positions);
+        }
+        found
+    }
+
+    #[inline(always)]
+    fn look_up_one(&mut self, stamp: Stamp, positions: &Positions) -> bool {
+        self.advance(stamp.judged);
+        self.holds(positions)
     }
 }

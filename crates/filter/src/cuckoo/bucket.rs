@@ -23,7 +23,8 @@ impl<W: TimeWord> Ring<W> {
     pub(crate) fn read(line: &CacheLine, shape: BucketShape) -> Self {
         let word = W::read(line);
         let rest = word.down(shape.unary_bits()).lowest() as u32;
-        let (head, base) = (rest & ((1 << shape.head_bits()) - 1), rest >> shape.head_bits());
+        let head = rest & ((1 << shape.head_bits()) - 1);
+        let base = rest >> shape.head_bits();
         Self { times: word.low(shape.unary_bits()), head, base: base & ((1 << BASE_BITS) - 1) }
     }
 

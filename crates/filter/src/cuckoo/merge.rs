@@ -39,7 +39,9 @@ impl<W: TimeWord> Buckets<W> {
         now: UnitNumber,
     ) -> Option<u64> {
         compiled_for(Instructions::Widest, |lanes| {
-            let (merging, mut stashed, mut is_whole) = (self.merging(then, now, lanes), 0, true);
+            let merging = self.merging(then, now, lanes);
+            let mut stashed = 0;
+            let mut is_whole = true;
             for (mine, other) in regions_of_mut(cells).iter_mut().zip(regions_of(others)) {
                 is_whole &= merging.merge::<W>(mine, other);
                 stashed += merging.region::<W>(mine).stashed();
@@ -57,8 +59,7 @@ impl<W: TimeWord> Buckets<W> {
     }
 
     fn merging(&self, then: UnitNumber, now: UnitNumber, lanes: Lanes) -> Merging {
-        let (base, latest) = (self.base(now), self.latest(now));
-        Merging { shape: self.shape, base, then: self.base(then), latest, lanes }
+        Merging { shape: self.shape, base: self.base(now), then: self.base(then), latest: self.latest(now), lanes }
     }
 }
 
@@ -114,15 +115,21 @@ impl Merging {
     /// Whether an event has an entry beside the one in `bucket`: there, or in the other one, which is looked at from the
     /// first of both only.
     fn has_twin<W: TimeWord>(self, ring: Ring<W>, lines: &RegionLines, bucket: usize, print: u32) -> bool {
-        let equal = |ring, bucket: usize| matches(ring, &lines[bucket], print, self.shape, self.lanes);
+        if matches(ring, &lines[bucket], print, self.shape, self.lanes).count_ones() > 1 {
+            return true;
+        }
         let partner = BucketShape::partner(bucket, print);
-        equal(ring, bucket).count_ones() > 1
-            || partner > bucket && equal(Ring::read(&lines[partner], self.shape), partner) != 0
+        if partner <= bucket {
+            return false;
+        }
+        let other_ring = Ring::<W>::read(&lines[partner], self.shape);
+        matches(other_ring, &lines[partner], print, self.shape, self.lanes) != 0
     }
 
     /// Puts in all entries that are alive; returns whether there was room for them.
     fn put_all<W: TimeWord>(self, lines: &mut RegionLines, entries: impl Iterator<Item = Stashed>) -> bool {
-        let (mut region, mut fits) = (self.region::<W>(lines), true);
+        let mut region = self.region::<W>(lines);
+        let mut fits = true;
         for entry in entries.filter(|entry| entry.expiry > self.base) {
             fits &= region.put(entry.bucket, entry.print, entry.expiry) != Put::Full;
         }
@@ -137,14 +144,17 @@ impl Merging {
 
     /// The entries of `other` in buckets that are not the same in `mine`, and in the stash.
     fn differing<W: TimeWord>(self, mine: &RegionLines, other: &RegionLines) -> impl Iterator<Item = Stashed> {
-        let (view, others) = (self.view::<W>(mine), self.other_view::<W>(other));
-        let differs = move |bucket: &usize| {
-            let [a, b]: [&CacheLine; 2] = [&mine[*bucket], &other[*bucket]];
-            let start = self.shape.column_start(0);
-            view.ring(*bucket) != self.other_ring::<W>(b) || a[start..] != b[start..]
-        };
-        let in_buckets = (0..REGION_BUCKETS).filter(differs).flat_map(move |bucket| others.bucket_entries(bucket));
+        let others = self.other_view::<W>(other);
+        let in_buckets = (0..REGION_BUCKETS)
+            .filter(move |bucket| self.bucket_differs::<W>(mine, other, *bucket))
+            .flat_map(move |bucket| others.bucket_entries(bucket));
         in_buckets.chain(others.stashed()).map(move |entry| self.bounded(entry))
+    }
+
+    fn bucket_differs<W: TimeWord>(self, mine: &RegionLines, other: &RegionLines, bucket: usize) -> bool {
+        let prints = self.shape.column_start(0)..;
+        self.view::<W>(mine).ring(bucket) != self.other_ring::<W>(&other[bucket])
+            || mine[bucket][prints.clone()] != other[bucket][prints]
     }
 
     fn bounded(self, entry: Stashed) -> Stashed {

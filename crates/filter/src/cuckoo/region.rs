@@ -65,9 +65,9 @@ impl<'a, W: TimeWord> Region<'a, W> {
     pub(super) fn append_new(&mut self, bucket: usize, print: u32, tick: u32) -> bool {
         let pair = [bucket, BucketShape::partner(bucket, print)];
         let rings = pair.map(|bucket| self.ring(bucket));
-        let holds = |place: usize| matches(rings[place], &self.lines[pair[place]], print, self.shape, self.lanes) != 0;
+        let equal = [0, 1].map(|place| matches(rings[place], &self.lines[pair[place]], print, self.shape, self.lanes));
         let emptier = usize::from(rings[1].count() < rings[0].count());
-        if holds(0) || holds(1) || rings[emptier].is_full(self.shape) {
+        if equal != [0, 0] || rings[emptier].is_full(self.shape) {
             return false;
         }
         let mut ring = rings[emptier];
@@ -98,7 +98,8 @@ impl<'a, W: TimeWord> Region<'a, W> {
     fn raise(&mut self, place: Place, print: u32, tick: u32) {
         match place {
             Place::Ring { bucket, place } => {
-                let (mut ring, line) = (self.ring(bucket), &mut self.lines[bucket]);
+                let mut ring = self.ring(bucket);
+                let line = &mut self.lines[bucket];
                 ring.remove(line, place, self.shape, self.lanes);
                 ring.insert(line, print, tick, self.shape, self.lanes);
             }
@@ -152,12 +153,13 @@ impl<'a, W: TimeWord> Region<'a, W> {
 
     fn stash(&mut self, entry: Stashed) -> bool {
         let line = &mut self.lines[REGION_BUCKETS];
-        let is_free = |place: &usize| stashed_at(line, *place).is_none_or(|held| held.expiry <= self.base);
-        let free = (0..STASH_ENTRIES).find(is_free);
-        if let Some(place) = free {
-            set_stashed(line, place, Some(entry));
+        for place in 0..STASH_ENTRIES {
+            if stashed_at(line, place).is_none_or(|held| held.expiry <= self.base) {
+                set_stashed(line, place, Some(entry));
+                return true;
+            }
         }
-        free.is_some()
+        false
     }
 
     /// Empties the stash of what has expired, and brings back what finds room in its buckets.

@@ -115,7 +115,8 @@ impl TimeWord for u128 {
 
     #[inline(always)]
     fn up_to_one(self, nth: u32, lanes: Lanes) -> u32 {
-        let (low, high) = (self as u64, (self >> 64) as u64);
+        let low = self as u64;
+        let high = (self >> 64) as u64;
         match low.count_ones() {
             // The 64th of 64 ends the low half, which a word of 64 bits need not say.
             in_low if nth <= in_low.min(u64::BITS - 1) => lanes.up_to_one(low, nth),

@@ -45,18 +45,18 @@ impl<'a, W: TimeWord> View<'a, W> {
     /// The place and the expiry of the entry of an event, if it is alive.
     pub(super) fn find(self, bucket: usize, print: u32) -> Option<(Place, UnitNumber)> {
         let pair = [bucket, BucketShape::partner(bucket, print)];
-        let in_bucket = |bucket: usize| {
+        for bucket in pair {
             let ring = self.ring(bucket);
             let equal = matches(ring, &self.lines[bucket], print, self.shape, self.lanes);
-            let place = (equal != 0).then(|| ring.place(equal.trailing_zeros(), self.shape))?;
-            let expiry = self.base.after(u64::from(ring.tick(place, self.lanes)));
-            Some((Place::Ring { bucket, place }, expiry))
-        };
-        pair.into_iter().find_map(in_bucket).or_else(|| {
-            let mut alive = stashed(&self.lines[REGION_BUCKETS]).filter(|(_, entry)| entry.expiry > self.base);
-            let (place, entry) = alive.find(|(_, entry)| entry.print == print && pair.contains(&entry.bucket))?;
-            Some((Place::Stash(place), entry.expiry))
-        })
+            if equal != 0 {
+                let place = ring.place(equal.trailing_zeros(), self.shape);
+                let expiry = self.base.after(u64::from(ring.tick(place, self.lanes)));
+                return Some((Place::Ring { bucket, place }, expiry));
+            }
+        }
+        let mut alive = stashed(&self.lines[REGION_BUCKETS]).filter(|(_, entry)| entry.expiry > self.base);
+        let (place, entry) = alive.find(|(_, entry)| entry.print == print && pair.contains(&entry.bucket))?;
+        Some((Place::Stash(place), entry.expiry))
     }
 
     /// Every entry that is alive, with either of its buckets.

@@ -59,7 +59,8 @@ impl ExtendedCells {
 
     #[inline(always)]
     pub(super) fn get(&self, index: usize) -> u32 {
-        let (block, cell) = (index / BLOCK_CELLS, (index % BLOCK_CELLS) as u8);
+        let block = index / BLOCK_CELLS;
+        let cell = (index % BLOCK_CELLS) as u8;
         let mut parts = u32::from(self.base.get(index));
         let mut shift = self.base.bits();
         let mut id = self.chain(block);
@@ -77,10 +78,12 @@ impl ExtendedCells {
     /// Raises a counter to `parts`, which is at least what it holds. False if the pool is empty: then the counter
     /// holds the most that its digits can.
     pub(super) fn set(&mut self, index: usize, parts: u32) -> bool {
-        let (block, cell) = (index / BLOCK_CELLS, (index % BLOCK_CELLS) as u8);
+        let block = index / BLOCK_CELLS;
+        let cell = (index % BLOCK_CELLS) as u8;
         let mut rest = parts >> self.base.bits();
         self.base.set(index, parts as u8 & self.base.max());
-        let (mut id, mut last) = (self.chain(block), 0);
+        let mut id = self.chain(block);
+        let mut last = 0;
         while id != 0 {
             let mut extension = self.pool.get(id);
             if extension.cell == cell {
@@ -148,10 +151,9 @@ impl ExtendedCells {
 
     /// For each byte (one cell or two), the byte after a step where no cell is extended.
     fn base_steps(&self, decay: &Decay) -> [u8; 256] {
-        let step = |parts: u8| decay.step(u32::from(parts)) as u8;
         std::array::from_fn(|byte| match self.base.bits() {
-            4 => step(byte as u8 & 15) | step(byte as u8 >> 4) << 4,
-            _ => step(byte as u8),
+            4 => (decay.step(byte as u32 & 15) | decay.step(byte as u32 >> 4) << 4) as u8,
+            _ => decay.step(byte as u32) as u8,
         })
     }
 
@@ -180,7 +182,8 @@ impl ExtendedCells {
 
     /// Writes the digits above the base to the extensions, and gives back those above the highest digit.
     fn put_digits(&mut self, block: usize, mut rest: [u32; BLOCK_CELLS]) {
-        let (mut id, mut last) = (self.chain(block), 0);
+        let mut id = self.chain(block);
+        let mut last = 0;
         while id != 0 {
             let mut extension = self.pool.get(id);
             let next = extension.next;

@@ -191,19 +191,23 @@ impl DecayingFilter {
     pub(crate) fn count<E: Events>(&mut self, events: E, stamps: &[Stamp], estimates: &mut [f64]) {
         let count = events.count();
         assert!(count == stamps.len() && count == estimates.len(), "one stamp and estimate an event");
-        let find = |filter: &Self, index: usize| filter.find(events, index, stamps[index].unit);
-        walk(self, count, find, |filter, index, probe| {
-            estimates[index] = filter.observe(&probe, stamps[index].unit);
-        });
+        walk(
+            self,
+            count,
+            |filter, index| filter.find(events, index, stamps[index].unit),
+            |filter, index, probe| estimates[index] = filter.observe(&probe, stamps[index].unit),
+        );
     }
 
     pub(crate) fn estimate_all<E: Events>(&self, events: E, stamps: &[Stamp], estimates: &mut [f64]) {
         let count = events.count();
         assert!(count == stamps.len() && count == estimates.len(), "one stamp and estimate an event");
-        let find = |filter: &&Self, index: usize| filter.find(events, index, filter.epoch);
-        walk(&mut &*self, count, find, |filter, index, probe| {
-            estimates[index] = filter.estimate_at(&probe, stamps[index].unit);
-        });
+        walk(
+            &mut &*self,
+            count,
+            |filter, index| filter.find(events, index, filter.epoch),
+            |filter, index, probe| estimates[index] = filter.estimate_at(&probe, stamps[index].unit),
+        );
     }
 
     #[inline(always)]

@@ -88,7 +88,9 @@ impl Pool {
 
     pub(super) fn clear(&mut self) {
         self.memory.clear();
-        (self.touched, self.free, self.used) = (0, 0, 0);
+        self.touched = 0;
+        self.free = 0;
+        self.used = 0;
     }
 
     pub(super) fn bytes(&self) -> u64 {
@@ -108,11 +110,13 @@ impl Pool {
     /// Reads the extensions; chains are not checked yet.
     pub(super) fn read(&mut self, source: &mut dyn io::Read) -> io::Result<()> {
         self.clear();
-        let (touched, free) = (read_u64(source)?, read_u64(source)?);
+        let touched = read_u64(source)?;
+        let free = read_u64(source)?;
         if touched > self.slots().len() as u64 || free > touched {
             return Err(invalid("more extensions than the pool has"));
         }
-        (self.touched, self.free) = (touched as u32, free as u32);
+        self.touched = touched as u32;
+        self.free = free as u32;
         source.read_exact(&mut self.memory.bytes_mut()[..touched as usize * EXTENSION_BYTES])?;
         if (1..=self.touched).any(|id| self.get(id).cell >= 64 || self.get(id).digit >> DIGIT_BITS != 0) {
             Err(invalid("an extension has an impossible cell or digit"))
@@ -151,7 +155,8 @@ impl Visits {
         if id > self.touched {
             return Err(invalid("a chain leads out of the pool"));
         }
-        let (word, bit) = ((id as usize - 1) / 64, 1 << ((id - 1) % 64));
+        let word = (id as usize - 1) / 64;
+        let bit = 1 << ((id - 1) % 64);
         if self.met[word] & bit != 0 {
             return Err(invalid("an extension is in two places"));
         }

@@ -101,7 +101,8 @@ impl Decay {
         let DecayRule::Lasting { fraction_bits, .. } = rule else {
             return Self { lambda, parts_per_count: 1.0, run_epochs: 1, run_factor: lambda, literal: true };
         };
-        let (mut run_epochs, mut run_factor) = (1, lambda);
+        let mut run_epochs = 1;
+        let mut run_factor = lambda;
         while run_factor * lambda >= 0.5 {
             run_epochs += 1;
             run_factor *= lambda;

@@ -67,17 +67,17 @@ impl SeenLately {
     /// Whether the event may have been recorded lately, asked in `epoch`, which is `filter_epoch` or later.
     pub(super) fn holds(&self, positions: &Positions, filter_epoch: UnitNumber, epoch: UnitNumber) -> bool {
         let (recent, before) = self.arrays_at(filter_epoch);
-        let all = |array: &PackedCells| positions.iter().all(|position| array.get(position) == 1);
         match self.turn(epoch) - self.turn(filter_epoch) {
-            0 => all(recent) || self.forget_epochs.is_some() && all(before),
-            1 => all(recent),
+            0 => all_set(recent, positions) || self.forget_epochs.is_some() && all_set(before, positions),
+            1 => all_set(recent, positions),
             _ => false,
         }
     }
 
     /// Empties the arrays that are forgotten by `until_epoch`.
     pub(super) fn advance(&mut self, from_epoch: UnitNumber, until_epoch: UnitNumber) {
-        let (from, until) = (self.turn(from_epoch), self.turn(until_epoch));
+        let from = self.turn(from_epoch);
+        let until = self.turn(until_epoch);
         if until > from {
             self.arrays[(until % 2) as usize].clear();
         }
@@ -106,4 +106,8 @@ impl SeenLately {
     pub(super) fn read(&mut self, source: &mut dyn io::Read) -> io::Result<()> {
         self.arrays.iter_mut().try_for_each(|array| array.read(source))
     }
+}
+
+fn all_set(array: &PackedCells, positions: &Positions) -> bool {
+    positions.iter().all(|position| array.get(position) == 1)
 }

@@ -99,7 +99,9 @@ impl FilterSlice {
         if probes.shape() != self.probe_shape() || probes.len() != stamps.len() {
             return Err(PartError::Misfit("positions of another shape"));
         }
-        let (mut positions, mut ahead, mut is_full) = (Vec::new(), Vec::new(), false);
+        let mut positions = Vec::new();
+        let mut ahead = Vec::new();
+        let mut is_full = false;
         for (index, stamp) in stamps.iter().enumerate() {
             if index + PREFETCH_EVENTS < stamps.len() {
                 probes.unpack(index + PREFETCH_EVENTS, &mut ahead);

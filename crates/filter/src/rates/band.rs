@@ -18,7 +18,8 @@ use super::mean::walk;
 /// assert_eq!(band::binomial(0.0, 10, 0.999), 0..=0);
 /// ```
 pub fn binomial(p: f64, trials: u64, confidence: f64) -> RangeInclusive<u64> {
-    let (count, p) = (trials as f64, p.clamp(0.0, 1.0));
+    let count = trials as f64;
+    let p = p.clamp(0.0, 1.0);
     if p == 0.0 || p == 1.0 {
         let certain = if p == 0.0 { 0 } else { trials };
         return certain..=certain;
@@ -31,13 +32,17 @@ pub fn binomial(p: f64, trials: u64, confidence: f64) -> RangeInclusive<u64> {
         }
     });
     let tail = (1.0 - confidence) / 2.0 * total;
-    let (mut above, mut least, mut most) = (total - below, mode, mode);
+    let mut above = total - below;
+    let mut least = mode;
+    let mut most = mode;
     // The walk goes up from the mode, then down from it: each side sheds terms until only its tail is left.
     walk(count, p, |hits, weight| {
         if hits >= mode && above > tail {
-            (above, most) = (above - weight, hits);
+            above -= weight;
+            most = hits;
         } else if hits < mode && below > tail {
-            (below, least) = (below - weight, hits);
+            below -= weight;
+            least = hits;
         }
     });
     least as u64..=most as u64

@@ -212,12 +212,12 @@ pub(super) fn blocks_at_least(block_cells: u64, events: f64, rate: f64, hashes: 
 pub fn size_with(block_cells: u64, events: f64, rate: f64, hashes: u32) -> Result<Size, SizingError> {
     SizingError::check(events, rate)?;
     let mut rates = BlockRates::new(block_cells, hashes);
-    let cells_of = |blocks: u64| (blocks * block_cells) as f64;
     let start = blocks_at_least(block_cells, events, rate, hashes);
-    let blocks = least_count(start, CELLS_MAX / block_cells, rate, |blocks| rates.rate(cells_of(blocks), events))
-        .ok_or(SizingError::Cells { events, rate })?;
-    let rate = rates.rate(cells_of(blocks), events);
-    Ok(Size { events, cells: blocks * block_cells, hashes, rate })
+    let blocks =
+        least_count(start, CELLS_MAX / block_cells, rate, |blocks| rates.rate((blocks * block_cells) as f64, events))
+            .ok_or(SizingError::Cells { events, rate })?;
+    let cells = blocks * block_cells;
+    Ok(Size { events, cells, hashes, rate: rates.rate(cells as f64, events) })
 }
 
 /// The least cells, in whole blocks of `block_cells` (a power of two above 1), for n events at rate P, and the number

@@ -31,19 +31,6 @@ pub fn load(shape: BucketShape) -> f64 {
     if shape.slots() > 18 { 0.93 } else { 0.9 }
 }
 
-/// How many standard deviations a region of a full filter is from having more events than slots: events fall into
-/// regions at random, so the one of `1024 S` slots has `1024 S load` on average and deviates by the root of that:
-/// `(1 - load) sqrt(1024 S / load)`.
-///
-/// ```
-/// use firstseen_filter::{BucketShape, rates::cuckoo};
-/// assert!(cuckoo::deviations_to_full(BucketShape::new(16, 64)) > 12.0);
-/// ```
-pub fn deviations_to_full(shape: BucketShape) -> f64 {
-    let slots = crate::REGION_BUCKETS as f64 * f64::from(shape.slots());
-    (1.0 - load(shape)) * (slots / load(shape)).sqrt()
-}
-
 /// The shortest fingerprints with which a filter filled to its design load keeps `rate`.
 ///
 /// ```
@@ -58,11 +45,12 @@ pub fn deviations_to_full(shape: BucketShape) -> f64 {
 /// [`SizingError`] where `rate` is none, or lower than that of the longest fingerprints.
 pub fn print_bits(target: f64, time_bits: u8) -> Result<u32, SizingError> {
     SizingError::check(1.0, target)?;
-    let full = |bits: u32| {
-        let shape = BucketShape::new(bits, time_bits);
-        rate(shape, load(shape))
-    };
-    let least = full(PRINT_BITS_MAX);
-    let shortest = (PRINT_BITS_MIN..=PRINT_BITS_MAX).find(|bits| full(*bits) <= target);
-    shortest.ok_or(SizingError::Prints { rate: target, least })
+    let shortest = (PRINT_BITS_MIN..=PRINT_BITS_MAX).find(|bits| full_rate(*bits, time_bits) <= target);
+    shortest.ok_or_else(|| SizingError::Prints { rate: target, least: full_rate(PRINT_BITS_MAX, time_bits) })
+}
+
+/// The rate of a filter filled to its design load.
+fn full_rate(print_bits: u32, time_bits: u8) -> f64 {
+    let shape = BucketShape::new(print_bits, time_bits);
+    rate(shape, load(shape))
 }

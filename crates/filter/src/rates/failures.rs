@@ -36,29 +36,6 @@ pub struct Errors {
     pub false_negatives: f64,
 }
 
-/// Horizontal, failed = distinct: `(1 - phi) p^k` false positives, phi false negatives (K11 3.2).
-///
-/// ```
-/// use firstseen_filter::rates::failures;
-/// let errors = failures::horizontal_as_distinct(0.2, 0.5, 2);
-/// assert_eq!((errors.false_positives, errors.false_negatives), (0.2, 0.2));
-/// ```
-pub fn horizontal_as_distinct(phi: f64, fill: f64, hashes: u32) -> Errors {
-    Errors { false_positives: (1.0 - phi) * fill.powi(hashes as i32), false_negatives: phi }
-}
-
-/// Vertical, failed = distinct: `((1 - phi) p)^k` false positives, `1 - (1 - phi)^k` false negatives (K11 3.2; the
-/// latter is printed without its binomial coefficients).
-///
-/// ```
-/// use firstseen_filter::rates::failures;
-/// let errors = failures::vertical_as_distinct(0.5, 0.5, 2);
-/// assert_eq!((errors.false_positives, errors.false_negatives), (0.0625, 0.75));
-/// ```
-pub fn vertical_as_distinct(phi: f64, fill: f64, hashes: u32) -> Errors {
-    x_of_k(phi, fill, hashes, hashes, Rule::Strict)
-}
-
 /// When a vertical filter believes an event's surviving cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rule {
@@ -89,14 +66,16 @@ pub fn x_of_k(phi: f64, fill: f64, hashes: u32, least_set: u32, rule: Rule) -> E
         Rule::Literal => 1.0 - set,
         Rule::Strict => phi,
     };
-    let term = |count: u32, chance: f64, other: f64| {
-        choose(f64::from(hashes), count) * chance.powi(count as i32) * other.powi((hashes - count) as i32)
-    };
     let lost_least = (hashes + 1).saturating_sub(least_set);
     Errors {
-        false_positives: (least_set..=hashes).map(|count| term(count, set, otherwise)).sum(),
-        false_negatives: (lost_least..=hashes).map(|count| term(count, phi, 1.0 - phi)).sum(),
+        false_positives: (least_set..=hashes).map(|count| of_positions(hashes, count, set, otherwise)).sum(),
+        false_negatives: (lost_least..=hashes).map(|count| of_positions(hashes, count, phi, 1.0 - phi)).sum(),
     }
+}
+
+/// The chance that `count` of k positions are of a kind that one is with `chance`, and all others of one with `other`.
+fn of_positions(hashes: u32, count: u32, chance: f64, other: f64) -> f64 {
+    choose(f64::from(hashes), count) * chance.powi(count as i32) * other.powi((hashes - count) as i32)
 }
 
 /// h-v diced, failed = duplicate: f of the `groups * per_group` slices are down. An event's cells lie in one group,
@@ -132,10 +111,13 @@ pub fn diced_x_of_k(
     least_set: u32,
     rule: Rule,
 ) -> Errors {
-    let at = |phi| x_of_k(phi, fill, hashes, least_set, rule);
     Errors {
-        false_positives: over_group_failures(groups, per_group, failed, |phi| at(phi).false_positives),
-        false_negatives: over_group_failures(groups, per_group, failed, |phi| at(phi).false_negatives),
+        false_positives: over_group_failures(groups, per_group, failed, |phi| {
+            x_of_k(phi, fill, hashes, least_set, rule).false_positives
+        }),
+        false_negatives: over_group_failures(groups, per_group, failed, |phi| {
+            x_of_k(phi, fill, hashes, least_set, rule).false_negatives
+        }),
     }
 }
 
@@ -143,9 +125,12 @@ pub fn diced_x_of_k(
 /// Not a number if more are down than there are.
 fn over_group_failures(groups: u32, per_group: u32, failed: u32, f: impl Fn(f64) -> f64) -> f64 {
     let others = (f64::from(groups) - 1.0) * f64::from(per_group);
-    let ways = |here: u32| choose(f64::from(per_group), here) * choose(others, failed - here);
     let all = choose(others + f64::from(per_group), failed);
-    (0..=failed.min(per_group)).map(|here| ways(here) / all * f(f64::from(here) / f64::from(per_group))).sum()
+    let terms = (0..=failed.min(per_group)).map(|here| {
+        let ways = choose(f64::from(per_group), here) * choose(others, failed - here);
+        ways / all * f(f64::from(here) / f64::from(per_group))
+    });
+    terms.sum()
 }
 
 /// The slices that a horizontal filter needs so that f failures keep its rate at most `rate_max` when its own rate is
@@ -170,6 +155,7 @@ pub fn slices_horizontal(failed: f64, rate: f64, rate_max: f64) -> f64 {
 /// assert!((failures::vertical_as_duplicate(2.0 / slices, 0.01f64.powf(0.25), 4) - 0.05).abs() < 1e-12);
 /// ```
 pub fn slices_vertical(failed: f64, rate: f64, rate_max: f64, hashes: u32) -> f64 {
-    let root = |rate: f64| rate.powf(1.0 / f64::from(hashes));
-    failed * (1.0 - root(rate)) / (root(rate_max) - root(rate))
+    let exponent = 1.0 / f64::from(hashes);
+    let fill = rate.powf(exponent);
+    failed * (1.0 - fill) / (rate_max.powf(exponent) - fill)
 }

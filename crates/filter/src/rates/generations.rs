@@ -24,7 +24,7 @@ use super::{
     blocked::{BlockRates, best_of, blocks_at_least},
     growth, least_count, plain, turning_point,
 };
-use crate::geometry::{CELLS_MAX, HASHES_MAX};
+use crate::geometry::CELLS_MAX;
 
 /// A jumping window in a steady stream of distinct events.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -54,16 +54,6 @@ impl JumpingLoad {
     }
 }
 
-/// The most jumps of a window in words of `word_bits` bits: one bit is the current generation's, one is being cleared.
-///
-/// ```
-/// use firstseen_filter::rates::generations::jumps_max;
-/// assert_eq!((jumps_max(8), jumps_max(16)), (6, 14));
-/// ```
-pub const fn jumps_max(word_bits: u32) -> u32 {
-    word_bits.saturating_sub(2)
-}
-
 /// The rate of a steady stream at two moments.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SteadyRate {
@@ -83,16 +73,6 @@ pub struct SteadyRate {
 /// ```
 pub fn classic(cells: f64, hashes: u32, loads: &[f64]) -> f64 {
     1.0 - loads.iter().map(|events| 1.0 - plain::rate(cells, hashes, *events)).product::<f64>()
-}
-
-/// As [`classic`], from the measured shares of words that have each live generation's bit.
-///
-/// ```
-/// use firstseen_filter::rates::generations;
-/// assert_eq!(generations::classic_from_fills(1, &[0.5, 0.25]), 1.0 - 0.5 * 0.75);
-/// ```
-pub fn classic_from_fills(hashes: u32, fills: &[f64]) -> f64 {
-    1.0 - fills.iter().map(|fill| 1.0 - plain::rate_from_fill(hashes, *fill)).product::<f64>()
 }
 
 /// The rate of a blocked layout of m words whose live generations hold the given numbers of events.
@@ -165,16 +145,20 @@ pub fn steady_blocked(rates: &mut BlockRates, cells: f64, load: JumpingLoad) -> 
 /// assert!(measured < 0.97 * bound && measured > 0.95 * bound, "{measured} {bound}");
 /// ```
 pub fn delivered_classic(cells: f64, hashes: u32, load: JumpingLoad) -> SteadyRate {
-    let older = |set| full_classic(cells, hashes, load.with(set), load.jumps);
-    let set = turning_point(load.events, |set| set - load.events * (1.0 - older(set)));
+    let set = turning_point(load.events, |set| {
+        let older = full_classic(cells, hashes, load.with(set), load.jumps);
+        set - load.events * (1.0 - older)
+    });
     steady_classic(cells, hashes, load.with(set))
 }
 
 /// As [`steady_blocked`] when `load` counts the events that arrive and only those called distinct are set. It takes
 /// the missing events as spread evenly, though crowded blocks miss more: right within 0.5 % of a rate of 1 %.
 pub fn delivered_blocked(rates: &mut BlockRates, cells: f64, load: JumpingLoad) -> SteadyRate {
-    let mut older = |set| full_blocked(rates, cells, load.with(set), load.jumps);
-    let set = turning_point(load.events, |set| set - load.events * (1.0 - older(set)));
+    let set = turning_point(load.events, |set| {
+        let older = full_blocked(rates, cells, load.with(set), load.jumps);
+        set - load.events * (1.0 - older)
+    });
     steady_blocked(rates, cells, load.with(set))
 }
 
@@ -209,9 +193,7 @@ pub fn size_classic_with(load: JumpingLoad, rate: f64, hashes: u32) -> Result<Si
 pub fn size_classic(load: JumpingLoad, rate: f64) -> Result<Size, SizingError> {
     load.check(rate)?;
     let target = growth::generation_rate(rate, f64::from(load.jumps) + 1.0);
-    let need = |hashes: &u32| plain::cells(1.0, target, *hashes);
-    let best = (2..=HASHES_MAX).fold(1, |best, hashes| if need(&hashes) < need(&best) { hashes } else { best });
-    size_classic_with(load, rate, best)
+    size_classic_with(load, rate, plain::least_hashes(1.0, target))
 }
 
 /// The least words of a blocked layout that keep the worst moment of `load` at rate P with the given number of
@@ -225,11 +207,14 @@ pub fn size_classic(load: JumpingLoad, rate: f64) -> Result<Size, SizingError> {
 pub fn size_blocked_with(block_cells: u64, load: JumpingLoad, rate: f64, hashes: u32) -> Result<Size, SizingError> {
     load.check(rate)?;
     let mut rates = BlockRates::new(block_cells, hashes);
-    let mut worst = |blocks: u64| full_blocked(&mut rates, (blocks * block_cells) as f64, load, load.jumps + 1);
     let start = blocks_at_least(block_cells, load.events_per_jump(), rate, hashes);
-    let blocks = least_count(start, CELLS_MAX / block_cells, rate, &mut worst)
-        .ok_or(SizingError::Cells { events: load.events, rate })?;
-    Ok(Size { events: load.events, cells: blocks * block_cells, hashes, rate: worst(blocks) })
+    let blocks = least_count(start, CELLS_MAX / block_cells, rate, |blocks| {
+        full_blocked(&mut rates, (blocks * block_cells) as f64, load, load.jumps + 1)
+    })
+    .ok_or(SizingError::Cells { events: load.events, rate })?;
+    let cells = blocks * block_cells;
+    let rate = full_blocked(&mut rates, cells as f64, load, load.jumps + 1);
+    Ok(Size { events: load.events, cells, hashes, rate })
 }
 
 /// The least words, in whole blocks, that keep the worst moment of `load` at rate P, and the number of positions that

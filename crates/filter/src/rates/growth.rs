@@ -2,18 +2,6 @@
 //!
 //! Promises: pure formulas of K11 5. Must not know: when a generation leaves.
 
-/// The distinct events at which a generation of m cells reaches rate P: `-(m/k) ln(1 - P^(1/k))` (K11 5, limit by
-/// cardinality).
-///
-/// ```
-/// use firstseen_filter::rates::{growth, plain};
-/// let limit = growth::cardinality_limit(plain::cells(1e6, 0.01, 7), 7, 0.01);
-/// assert!((limit - 1e6).abs() < 1e-3);
-/// ```
-pub fn cardinality_limit(cells: f64, hashes: u32, rate: f64) -> f64 {
-    -cells / f64::from(hashes) * (-rate.powf(1.0 / f64::from(hashes))).ln_1p()
-}
-
 /// The set cells at which a generation of m cells reaches rate P: `m P^(1/k)` (K11 5, limit by density).
 ///
 /// ```
@@ -43,20 +31,6 @@ pub fn live_rate(rate: f64, generations: f64) -> f64 {
 /// ```
 pub fn generation_rate(rate: f64, generations: f64) -> f64 {
     -((-rate).ln_1p() / generations).exp_m1()
-}
-
-/// The rate when k vertical slices grow on their own and each looks for its cell in all its L generations of fill p:
-/// `(1 - (1 - p)^L)^k`. It is why a generation opens in all slices at once (K11 5 uses [`live_rate`], which holds only
-/// then).
-///
-/// ```
-/// use firstseen_filter::rates::growth;
-/// // P = 0.05, k = 4, L = 3: 0.53 instead of about 0.14.
-/// let fill = 0.05f64.powf(0.25);
-/// assert!((growth::independent_slices_rate(fill, 4, 3.0) - 0.53).abs() < 0.01);
-/// ```
-pub fn independent_slices_rate(fill: f64, hashes: u32, generations: f64) -> f64 {
-    live_rate(fill, generations).powi(hashes as i32)
 }
 
 /// The target of generation `index` (from 0) of a filter that grows without end: `P (1 - r) r^index`, whose sum over

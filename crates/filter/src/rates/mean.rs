@@ -35,14 +35,17 @@ pub(super) fn walk(trials: f64, p: f64, mut visit: impl FnMut(f64, f64)) -> f64 
     }
     let odds = p / (1.0 - p);
     let mode = ((trials + 1.0) * p).floor().min(trials.floor());
-    let (mut load, mut weight, mut total) = (mode, 1.0, 0.0);
+    let mut load = mode;
+    let mut weight = 1.0;
+    let mut total = 0.0;
     while weight > TAIL {
         visit(load, weight);
         total += weight;
         weight *= odds * (trials - load) / (load + 1.0);
         load += 1.0;
     }
-    (load, weight) = (mode, 1.0);
+    load = mode;
+    weight = 1.0;
     while load >= 1.0 {
         weight *= load / ((trials - load + 1.0) * odds);
         load -= 1.0;
@@ -87,11 +90,15 @@ pub(super) fn over_stream(from: f64, to: f64, f: impl Fn(f64) -> f64) -> f64 {
         let count = events.floor() as u32;
         return (0..count).map(|index| f(from + f64::from(index))).sum::<f64>() / f64::from(count);
     }
-    let panel = |start: u32| {
-        let at = |node: f64| from + (f64::from(start) + node) / f64::from(PANELS) * events;
-        GAUSS.iter().map(|(node, weight)| weight * f(at(*node))).sum::<f64>()
-    };
-    let integral = (0..PANELS).map(panel).sum::<f64>() / f64::from(PANELS);
+    let mut sum = 0.0;
+    for panel in 0..PANELS {
+        let points = GAUSS.iter().map(|(node, weight)| {
+            let at = from + (f64::from(panel) + node) / f64::from(PANELS) * events;
+            weight * f(at)
+        });
+        sum += points.sum::<f64>();
+    }
+    let integral = sum / f64::from(PANELS);
     integral - (f(to) - f(from)) / (2.0 * events)
 }
 

@@ -101,7 +101,8 @@ impl SizingError {
 
 /// The number of events in `0..=most` at which a rising `excess` turns positive.
 fn turning_point(most: f64, mut excess: impl FnMut(f64) -> f64) -> f64 {
-    let (mut below, mut above) = (0.0, most);
+    let mut below = 0.0;
+    let mut above = most;
     while above - below > 1e-9 * most {
         let middle = (below + above) / 2.0;
         if excess(middle) > 0.0 {

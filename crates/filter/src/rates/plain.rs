@@ -39,18 +39,6 @@ pub fn rate(cells: f64, hashes: u32, events: f64) -> f64 {
     rate_from_fill(hashes, fill(cells, hashes, events))
 }
 
-/// The rate after n events when m is large: `(1 - e^(-kn/m))^k` (M05 2, K11 eq. 1).
-///
-/// ```
-/// use firstseen_filter::rates::plain;
-/// // 9.6 bits per event give 1 %, 16 bits 0.046 %.
-/// assert!((plain::rate_asymptotic(9.6e6, 7, 1e6) - 0.0100).abs() < 1e-4);
-/// assert!((plain::rate_asymptotic(16e6, 11, 1e6) - 0.000_46).abs() < 1e-5);
-/// ```
-pub fn rate_asymptotic(cells: f64, hashes: u32, events: f64) -> f64 {
-    (-(-f64::from(hashes) * events / cells).exp_m1()).powi(hashes as i32)
-}
-
 /// The mean rate over a stream of n distinct events that fill the filter from empty:
 /// `(1/n) sum over i in 0..n of (1 - (1 - 1/m)^(ki))^k`, about P/4 for k = 4 and P/8 for k = 10.
 ///
@@ -99,7 +87,7 @@ pub fn best_hashes(cells: f64, events: f64) -> f64 {
 /// use firstseen_filter::rates::plain;
 /// let cells = plain::cells(1e6, 0.01, 7);
 /// assert!((cells / 1e6 - 9.59).abs() < 0.01);
-/// assert!((plain::rate_asymptotic(cells, 7, 1e6) - 0.01).abs() < 1e-12);
+/// assert!((plain::rate(cells, 7, 1e6) - 0.01).abs() < 1e-6);
 /// ```
 pub fn cells(events: f64, rate: f64, hashes: u32) -> f64 {
     -f64::from(hashes) * events / (-rate.powf(1.0 / f64::from(hashes))).ln_1p()
@@ -136,9 +124,18 @@ pub fn size_with(events: f64, rate: f64, hashes: u32) -> Result<Size, SizingErro
 /// ```
 pub fn size(events: f64, rate: f64) -> Result<Size, SizingError> {
     SizingError::check(events, rate)?;
-    let need = |hashes: &u32| cells(events, rate, *hashes);
-    let best = (2..=HASHES_MAX).fold(1, |best, hashes| if need(&hashes) < need(&best) { hashes } else { best });
-    size_with(events, rate, best)
+    size_with(events, rate, least_hashes(events, rate))
+}
+
+/// The number of positions with which n events at rate P need the fewest cells.
+pub(super) fn least_hashes(events: f64, rate: f64) -> u32 {
+    let mut best = 1;
+    for hashes in 2..=HASHES_MAX {
+        if cells(events, rate, hashes) < cells(events, rate, best) {
+            best = hashes;
+        }
+    }
+    best
 }
 
 /// The rate of a filter whose share of set cells was measured: `p^k`.

@@ -79,12 +79,12 @@ fn over_pipeline(slices: u32, hashes: u32, fill: f64, cost: impl Fn(u32) -> f64)
     for s in first.max(2)..=slices {
         let here = 1.0 / f64::from(s);
         for left in (1..=hashes).rev() {
-            let term = |c: u32| {
+            let terms = (1..=left).map(|c| {
                 let ways = choose(f64::from(left - 1), c - 1) * here.powi(c as i32 - 1);
                 let elsewhere = (1.0 - here).powi((left - c) as i32);
                 ways * elsewhere * (cost(c) + fill.powi(c as i32) * by_left[(left - c) as usize])
-            };
-            by_left[left as usize] = (1..=left).map(term).sum();
+            });
+            by_left[left as usize] = terms.sum();
         }
     }
     by_left[hashes as usize]
@@ -114,8 +114,11 @@ pub struct Visits {
 /// assert_eq!(all_old.test, slicing::slices_touched(8, 8));
 /// ```
 pub fn stream_visits(slices: u32, hashes: u32, cells: f64, events: f64, duplicates_share: f64) -> Visits {
-    let at = |node: f64| visits(slices, hashes, plain::fill(cells, hashes, node * events));
-    let distinct: f64 = GAUSS.iter().map(|(node, weight)| weight * at(*node)).sum();
+    let by_node = GAUSS.iter().map(|(node, weight)| {
+        let fill = plain::fill(cells, hashes, node * events);
+        weight * visits(slices, hashes, fill)
+    });
+    let distinct: f64 = by_node.sum();
     let touched = slices_touched(slices, hashes);
     let test = duplicates_share * touched + (1.0 - duplicates_share) * distinct;
     let distinct_share = (1.0 - duplicates_share) * (1.0 - plain::stream_mean(cells, hashes, events));

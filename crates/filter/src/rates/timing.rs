@@ -40,17 +40,16 @@ pub fn live_events(events: f64, window_ticks: f64, extra_ticks: f64) -> f64 {
 /// assert!((measured / bound - 0.974).abs() < 0.001, "{measured} {bound}");
 /// ```
 pub fn delivered_classic(cells: f64, hashes: u32, live: f64) -> f64 {
-    let fill = |set| plain::fill(cells, hashes, set);
-    let rate = |set| plain::rate(cells, hashes, set);
-    rate(set_events(live, fill, rate))
+    let set = set_events(live, |set| plain::fill(cells, hashes, set), |set| plain::rate(cells, hashes, set));
+    plain::rate(cells, hashes, set)
 }
 
 /// As [`delivered_classic`] in a blocked layout. It takes q as the same in all blocks: right within 0.5 % of a rate of
 /// 1 %.
 pub fn delivered_blocked(rates: &mut BlockRates, cells: f64, live: f64) -> f64 {
-    let (block_cells, hashes) = (rates.block_cells(), rates.hashes());
-    let fill = |set| blocked::fill(block_cells, cells, hashes, set);
-    let set = set_events(live, fill, |set| rates.rate(cells, set));
+    let block_cells = rates.block_cells();
+    let hashes = rates.hashes();
+    let set = set_events(live, |set| blocked::fill(block_cells, cells, hashes, set), |set| rates.rate(cells, set));
     rates.rate(cells, set)
 }
 

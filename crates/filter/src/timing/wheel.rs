@@ -43,21 +43,26 @@ impl Timer for u8 {
     /// In chunks, and in arithmetic of the timers' own width, so that the compiler can use whole vectors.
     #[inline(always)]
     fn retain(timers: &mut [Self], span: Span) -> u64 {
-        let (base, alive) = (span.base as u8, span.alive as u8);
-        let retain = |timers: &mut [u8]| {
-            let mut emptied = 0u8;
-            for timer in timers.iter_mut() {
-                let place = timer.wrapping_sub(1);
-                let rank = place.wrapping_sub(base).wrapping_sub(u8::from(place < base));
-                let kept = if rank < alive { *timer } else { 0 };
-                emptied += u8::from(kept != *timer);
-                *timer = kept;
-            }
-            u64::from(emptied)
-        };
+        let base = span.base as u8;
+        let alive = span.alive as u8;
         let (chunks, rest) = timers.as_chunks_mut::<64>();
-        chunks.iter_mut().map(|chunk| retain(chunk)).sum::<u64>() + retain(rest)
+        let emptied: u64 = chunks.iter_mut().map(|chunk| retain_few(chunk, base, alive)).sum();
+        emptied + retain_few(rest, base, alive)
     }
+}
+
+/// Empties the timers, at most 255, that are not among `alive` expiries after `base`, and returns how many these are.
+#[inline(always)]
+fn retain_few(timers: &mut [u8], base: u8, alive: u8) -> u64 {
+    let mut emptied = 0u8;
+    for timer in timers.iter_mut() {
+        let place = timer.wrapping_sub(1);
+        let rank = place.wrapping_sub(base).wrapping_sub(u8::from(place < base));
+        let kept = if rank < alive { *timer } else { 0 };
+        emptied += u8::from(kept != *timer);
+        *timer = kept;
+    }
+    u64::from(emptied)
 }
 
 impl Timer for [u8; 2] {

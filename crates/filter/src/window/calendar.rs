@@ -90,8 +90,8 @@ impl Calendar {
         const STEP_MS: i64 = 900_000;
         let from_ms = (time_ms - time_ms.rem_euclid(STEP_MS)).max(time_ms - into_ms);
         let to_ms = (time_ms - time_ms.rem_euclid(STEP_MS) + STEP_MS).min(time_ms + (self.period.ms() - into_ms));
-        let clamp = |ms: i64| u64::try_from(ms).unwrap_or(0);
-        (UnitNumber(clamp(unit)), clamp(from_ms), clamp(to_ms))
+        let [unit, from_ms, to_ms] = [unit, from_ms, to_ms].map(|number| u64::try_from(number).unwrap_or(0));
+        (UnitNumber(unit), from_ms, to_ms)
     }
 
     /// Milliseconds of local time from one landmark to the next.

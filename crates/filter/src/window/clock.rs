@@ -348,7 +348,9 @@ impl WindowClock {
     /// # Errors
     /// `InvalidData` where no such clock has this state; and those of the source.
     pub fn read_body(&mut self, source: &mut dyn Read) -> io::Result<()> {
-        let (is_set, time_ms, events) = (read_u64(source)?, read_u64(source)?, read_u64(source)?);
+        let is_set = read_u64(source)?;
+        let time_ms = read_u64(source)?;
+        let events = read_u64(source)?;
         let now_ms = match (is_set, time_ms) {
             (0, 0) => None,
             (1, time_ms) if time_ms <= COUNT_MAX => Some(time_ms),
@@ -361,7 +363,9 @@ impl WindowClock {
             Unit::Events(events_per_unit) => UnitNumber(events.saturating_sub(1) / events_per_unit),
             _ => now_ms.map_or(UnitNumber::FIRST, |now_ms| self.unit_of(now_ms)),
         };
-        (self.now_ms, self.events, self.now_unit) = (now_ms, events, now_unit);
+        self.now_ms = now_ms;
+        self.events = events;
+        self.now_unit = now_unit;
         if let Some(now_ms) = now_ms {
             self.borne.restore(now_ms);
         }

@@ -72,8 +72,8 @@ impl Disorder {
         }
         cell.doubted += 1;
         cell.by_distance[power_of(distance)] += 1;
-        let is_recent = |cell: &&Cell| cell.number + CELLS > number;
-        if self.cells.iter().filter(is_recent).map(|cell| cell.doubted).sum::<u16>() < DOUBTED_NEEDED {
+        let recent = self.cells.iter().filter(|cell| cell.number + CELLS > number);
+        if recent.map(|cell| cell.doubted).sum::<u16>() < DOUBTED_NEEDED {
             return None;
         }
         let power = self.greatest_power(number)?;
@@ -84,15 +84,21 @@ impl Disorder {
     /// The greatest power of two as far ahead as which enough events were doubted, in enough cells up to cell `number`.
     fn greatest_power(&self, number: u64) -> Option<u32> {
         let mut as_far = [0_u16; CELLS as usize];
-        (0..DISTANCES).rev().find_map(|power| {
+        for power in (0..DISTANCES).rev() {
+            let mut filled = 0;
+            let mut doubted = 0;
             for (as_far, cell) in as_far.iter_mut().zip(&self.cells) {
                 *as_far += cell.by_distance[power];
+                if cell.number + CELLS > number {
+                    filled += usize::from(*as_far >= DOUBTED_IN_CELL);
+                    doubted += *as_far;
+                }
             }
-            let is_recent = |(_, cell): &(&u16, &Cell)| cell.number + CELLS > number;
-            let recent = || as_far.iter().zip(&self.cells).filter(is_recent).map(|(as_far, _)| *as_far);
-            let filled = recent().filter(|as_far| *as_far >= DOUBTED_IN_CELL).count();
-            (filled >= CELLS_NEEDED && recent().sum::<u16>() >= DOUBTED_NEEDED).then_some(power as u32)
-        })
+            if filled >= CELLS_NEEDED && doubted >= DOUBTED_NEEDED {
+                return Some(power as u32);
+            }
+        }
+        None
     }
 
     /// Whether a look at the events after event `event` is due, of which `known` are known. It is not due again for

@@ -116,7 +116,6 @@ fn number(digits: &str, text: &str) -> Result<u64, WindowError> {
 
 /// `90s`, `1h30m`: numbers with units, summed.
 fn duration_ms(mut length: &str, text: &str) -> Result<u64, WindowError> {
-    let too_long = || WindowError::TooLong(text.to_owned());
     let mut total_ms = 0u64;
     if length.is_empty() {
         return Err(WindowError::Form(text.to_owned()));
@@ -134,8 +133,9 @@ fn duration_ms(mut length: &str, text: &str) -> Result<u64, WindowError> {
             "w" => 604_800_000,
             _ => return Err(WindowError::Form(text.to_owned())),
         };
-        let part_ms = number(digits, text)?.checked_mul(unit_ms).ok_or_else(too_long)?;
-        total_ms = total_ms.checked_add(part_ms).ok_or_else(too_long)?;
+        let part_ms = number(digits, text)?.checked_mul(unit_ms);
+        let sum_ms = part_ms.and_then(|part_ms| total_ms.checked_add(part_ms));
+        total_ms = sum_ms.ok_or_else(|| WindowError::TooLong(text.to_owned()))?;
         length = rest;
     }
     Ok(total_ms)

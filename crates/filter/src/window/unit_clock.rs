@@ -76,19 +76,16 @@ pub struct UnitClock {
 impl UnitClock {
     /// A clock that has seen nothing. `step_units` is what [`super::Unit::future_units`] tells.
     pub fn new(rule: WindowRule, step_units: u64) -> Self {
-        let borne = Borne::new(step_units, rule.lateness_units);
-        let (now_unit, earliest_unit, doubtful_unit) = (None, None, None);
-        let (earliest_at_anchor, latest_unit, present_counts) = (None, UnitNumber::LAST, false);
         Self {
             rule,
             step_units,
-            borne,
-            now_unit,
-            earliest_unit,
-            earliest_at_anchor,
-            latest_unit,
-            present_counts,
-            doubtful_unit,
+            borne: Borne::new(step_units, rule.lateness_units),
+            now_unit: None,
+            earliest_unit: None,
+            earliest_at_anchor: None,
+            latest_unit: UnitNumber::LAST,
+            present_counts: false,
+            doubtful_unit: None,
         }
     }
 
@@ -206,9 +203,13 @@ impl UnitClock {
         if self.doubtful_unit.is_some_and(|doubtful_unit| unit >= doubtful_unit) {
             return false;
         }
-        let (anchor, now, tolerance_units) = (self.anchor_unit(), self.now_unit, self.borne.tolerance());
-        let is_said_from = |from| is_said(Jump { from: UnitNumber(from), anchor, now, tolerance_units });
-        let is_borne_out = self.borne.follow(unit.0, is_said_from);
+        let anchor = self.anchor_unit();
+        let now = self.now_unit;
+        let tolerance_units = self.borne.tolerance();
+        let is_borne_out = self.borne.follow(unit.0, |from| {
+            let from = UnitNumber(from);
+            is_said(Jump { from, anchor, now, tolerance_units })
+        });
         if !is_borne_out {
             self.doubtful_unit = Some(unit);
         }
