@@ -14,7 +14,7 @@ use super::unsure::Unsure;
 use crate::claims::{BeforeTest, ClaimCall, ClaimTable, ClaimedBy, Holding, Lost, before_test};
 use crate::ids::{Epoch, NodeId};
 use crate::map::{ClusterMap, FilterRecord};
-use crate::protocol::{Fence, Hold, MonotonicMs, Operation, SubmissionName};
+use crate::protocol::{BatchName, Fence, Hold, MonotonicMs, Operation, SubmissionName};
 use crate::verdict::{Decision, Reason};
 
 /// The decision on an event that somebody holds.
@@ -97,10 +97,10 @@ impl<Former> GroupClaims<Former> {
     /// Returns the reply if a former head, or the filter before, may hold an event that is not recorded, and `None` if neither
     /// can. `counts` returns whether a change of heads concerns that event.
     pub(crate) fn unknown(&self, counts: impl Fn(Option<&Former>) -> bool, now_ms: MonotonicMs) -> Option<Reason> {
-        let of_head = || self.unsure.left_ms(counts, now_ms).filter(|_| self.rules.keep(Rule::WaitsOutClaims));
-        self.former_filter_left_ms(now_ms).or_else(of_head)?;
+        let is_unknown = self.former_filter_left_ms(now_ms).is_some()
+            || self.rules.keep(Rule::WaitsOutClaims) && self.unsure.left_ms(counts, now_ms).is_some();
         let says_unknown = self.rules.keep(Rule::TellsUnknownClaims);
-        Some(if says_unknown { Reason::ClaimsUnknown } else { Reason::Claimed })
+        is_unknown.then_some(if says_unknown { Reason::ClaimsUnknown } else { Reason::Claimed })
     }
 
     fn former_filter_left_ms(&self, now_ms: MonotonicMs) -> Option<u64> {
@@ -160,7 +160,7 @@ impl<Former> GroupClaims<Former> {
 
     /// The number of events that the table holds, which take room. If `claimed` more would not fit beside them, claims
     /// whose leases are over are dropped first, once in [`DROP_EVERY_MS`] at most.
-    pub(crate) fn pending(&mut self, (room_events, claimed): (u64, usize), now_ms: MonotonicMs) -> u64 {
+    pub(crate) fn pending(&mut self, room_events: u64, claimed: usize, now_ms: MonotonicMs) -> u64 {
         if self.table.len() as u64 + claimed as u64 > room_events && self.next_drop_ms <= now_ms {
             self.table.drop_expired(now_ms);
             self.next_drop_ms = now_ms.after(DROP_EVERY_MS);
@@ -209,17 +209,17 @@ impl<Former> GroupClaims<Former> {
 
     /// The call and what is held, as they are where a rule is broken.
     fn by_rules(&self, call: ClaimCall, holding: Holding) -> (ClaimCall, Holding) {
-        let keeps = |rule| self.rules.keep(rule);
+        let rules = self.rules;
         let holding = match holding {
-            Holding::Expired { by } if !keeps(Rule::ClaimsEnd) => Holding::Held { by, left_ms: 1 },
+            Holding::Expired { by } if !rules.keep(Rule::ClaimsEnd) => Holding::Held { by, left_ms: 1 },
             holding => holding,
         };
         let (Holding::Held { by, .. } | Holding::Expired { by }) = holding else { return (call, holding) };
         match call {
-            ClaimCall::Claim { tag } if tag == by.tag && !keeps(Rule::RemembersClaims) => (call, Holding::Free),
-            ClaimCall::Observe | ClaimCall::Test if !keeps(Rule::MindsClaims) => (call, Holding::Free),
-            ClaimCall::Confirm(_) if !keeps(Rule::MindsFences) => (ClaimCall::Confirm(by.fence), holding),
-            ClaimCall::Release(_) if !keeps(Rule::MindsFences) => (ClaimCall::Release(by.fence), holding),
+            ClaimCall::Claim { tag } if tag == by.tag && !rules.keep(Rule::RemembersClaims) => (call, Holding::Free),
+            ClaimCall::Observe | ClaimCall::Test if !rules.keep(Rule::MindsClaims) => (call, Holding::Free),
+            ClaimCall::Confirm(_) if !rules.keep(Rule::MindsFences) => (ClaimCall::Confirm(by.fence), holding),
+            ClaimCall::Release(_) if !rules.keep(Rule::MindsFences) => (ClaimCall::Release(by.fence), holding),
             call => (call, holding),
         }
     }
@@ -356,10 +356,10 @@ fn event_of_words(words: impl Iterator<Item = u64>) -> u128 {
 }
 
 /// Names a claim, so that a retry is known: by the name that the caller gave, or by the batch and the place there.
-pub(crate) fn tag_of(name: Option<SubmissionName>, (producer, sequence, index): (u128, u64, usize)) -> u64 {
+pub(crate) fn tag_of(name: Option<SubmissionName>, batch: BatchName, index: usize) -> u64 {
     let words = match name {
         Some(name) => [name.source as u64, (name.source >> 64) as u64, name.number, u64::MAX],
-        None => [producer as u64, (producer >> 64) as u64, sequence, index as u64],
+        None => [batch.producer as u64, (batch.producer >> 64) as u64, batch.sequence, index as u64],
     };
     let sum = event_of_words(words.into_iter());
     sum as u64 ^ (sum >> 64) as u64

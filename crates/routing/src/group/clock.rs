@@ -36,11 +36,11 @@ impl HeadClock {
     pub(crate) fn new(definition: &FilterDefinition, source: ClockSource, limits: &OwnerLimits) -> Self {
         let FilterDefinition { unit, rule, .. } = definition;
         // The owner's own time is never too far ahead.
-        let own = || Box::new(WindowClock::new(unit.clone(), *rule, u64::MAX));
+        let clock = WindowClock::new(unit.clone(), *rule, u64::MAX);
         let source = match (unit, source) {
             (Unit::Endless, _) => Source::Endless,
-            (Unit::Events(_), _) => Source::Own { clock: own(), wall_ms: None },
-            (_, ClockSource::Wall) => Source::Own { clock: own(), wall_ms: Some(0) },
+            (Unit::Events(_), _) => Source::Own { clock: Box::new(clock), wall_ms: None },
+            (_, ClockSource::Wall) => Source::Own { clock: Box::new(clock), wall_ms: Some(0) },
             (_, ClockSource::Event) => Source::Event(Box::new(EventClock::new(definition, limits))),
         };
         Self { source, ttl_units: definition.ttl_units().ok() }

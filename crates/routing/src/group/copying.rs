@@ -66,7 +66,8 @@ impl Copying {
     pub(crate) fn ask(
         &mut self,
         sources: impl Iterator<Item = (u32, NodeId)>,
-        (unit, epoch): (UnitNumber, Epoch),
+        unit: UnitNumber,
+        epoch: Epoch,
         now_ms: MonotonicMs,
     ) -> Option<(NodeId, AskCells)> {
         if now_ms < self.next_ask_ms {
@@ -79,7 +80,8 @@ impl Copying {
         };
         let begun = self.current.filter(|fetch| fetch.from.is_some());
         let fetch = begun.unwrap_or(Fetch { slice, from: None, since_epoch: epoch });
-        (self.current, self.next_ask_ms) = (Some(fetch), now_ms.after(AGAIN_MS));
+        self.current = Some(fetch);
+        self.next_ask_ms = now_ms.after(AGAIN_MS);
         Some((source, AskCells { slice, unit, from: fetch.from }))
     }
 
@@ -93,13 +95,16 @@ impl Copying {
     pub(crate) fn hear(
         &mut self,
         mut parts: CellParts,
-        (epoch, now_ms): (Epoch, MonotonicMs),
+        epoch: Epoch,
+        now_ms: MonotonicMs,
         limits: &OwnerLimits,
         mut put: impl FnMut(Entry) -> Result<(), PartError>,
     ) {
-        let (slice, next) = (parts.slice, parts.next);
-        let is_asked = |fetch: &Fetch| (fetch.slice, fetch.from) == (slice, parts.asked) && epoch >= fetch.since_epoch;
-        let Some(fetch) = self.current.filter(is_asked) else { return };
+        let CellParts { slice, asked, next, .. } = parts;
+        let Some(fetch) = self.current.filter(|fetch| (fetch.slice, fetch.from) == (slice, asked)) else { return };
+        if epoch < fetch.since_epoch {
+            return;
+        }
         let bytes = parts.runs.iter().map(|run| run.cells.len()).sum::<usize>() as u64;
         if !limits.rules.keep(Rule::DatesCells) {
             parts.runs.iter_mut().for_each(|run| run.unit = run.unit.before(1));
@@ -127,11 +132,11 @@ pub(crate) fn parts_of(slice: &FilterSlice, ask: &AskCells, bytes_max: usize, cl
             break;
         }
     }
-    let run = |entry| match entry {
+    let runs = entries.into_iter().filter_map(|entry| match entry {
         Entry::Cells { run, .. } => Some(run),
         _ => None,
-    };
-    let runs: Vec<CellRun> = entries.into_iter().filter_map(run).collect();
+    });
+    let runs: Vec<CellRun> = runs.collect();
     let outline = if ask.from.is_none() { slice.outline() } else { None };
     CellParts { slice: ask.slice, asked: ask.from, outline, runs, next: cursor.place(), clock }
 }
@@ -148,13 +153,13 @@ mod tests {
     fn cells_of_an_older_map_are_not_those_that_were_asked_for() {
         let (limits, parts) = (OwnerLimits::default(), CellParts::default);
         let mut copying = Copying::default();
-        assert!(copying.ask(sources(), (UnitNumber::FIRST, Epoch(3)), MonotonicMs(0)).is_some());
+        assert!(copying.ask(sources(), UnitNumber::FIRST, Epoch(3), MonotonicMs(0)).is_some());
         // The node was given up, and has begun anew: it asks again, by the map that says so.
         copying = Copying::default();
-        assert!(copying.ask(sources(), (UnitNumber::FIRST, Epoch(5)), MonotonicMs(10)).is_some());
-        copying.hear(parts(), (Epoch(4), MonotonicMs(20)), &limits, |_| Ok(()));
+        assert!(copying.ask(sources(), UnitNumber::FIRST, Epoch(5), MonotonicMs(10)).is_some());
+        copying.hear(parts(), Epoch(4), MonotonicMs(20), &limits, |_| Ok(()));
         assert!(!copying.has(0), "what the other had before lacks what was recorded since");
-        copying.hear(parts(), (Epoch(5), MonotonicMs(30)), &limits, |_| Ok(()));
+        copying.hear(parts(), Epoch(5), MonotonicMs(30), &limits, |_| Ok(()));
         assert!(copying.has(0));
     }
 }

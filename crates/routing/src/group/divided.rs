@@ -9,18 +9,30 @@
 //! leaves before its sets are acknowledged under the present map. Must not know: threads, clocks (moments are passed in), how
 //! messages travel.
 //!
-//! This is wiring: it dispatches an input, and brings what the input sets off to its end (`finish.rs`).
+//! [`DividedGroup`] is wiring, in three files: this one has the messages of other nodes and what leaves, `steps.rs` the
+//! way of events, `follow.rs` maps, time and the loss of nodes. Each part owns its state: [`LocalState`] the node's share
+//! of the group (placement, cells, room, clock, level of a tree), [`InFlight`] events and sets, [`Claims`] what was
+//! granted, [`Replays`] the replay guard, [`Outbox`] messages, [`ToPersist`] the journal's entries. Handlers carry out the
+//! steps of an event. Each borrows only the parts that it may touch, and returns the step that follows
+//! (`decide::Next`):
+//!
+//! | handler | changes | reads |
+//! |---|---|---|
+//! | `Intake` (`intake.rs`) | replay guard, clock, events in flight, claims, journal | the rest of the local state |
+//! | `Testing` (`testing.rs`) | own slices (visits), events in flight, outbox | local state, claims |
+//! | `Recording` (`recording.rs`) | own slices, room, missed events, sets, outbox, journal | placement |
+//! | `Climbing` (`climb.rs`) | tree, events in flight, room, outbox | own slices |
+//! | `Verdicts` (`verdicts.rs`) | events in flight, claims | local state |
+//! | `Replying` (`replies.rs`) | batches, guard, outbox, journal | local state |
+//!
 //! Messages, replies and what is to be persisted gather until they are taken, so that inputs that came in together
 //! share messages.
-//! Each part owns its state, and borrows the rest: `membership.rs` the node's place in the group, `in_flight.rs` events
-//! and sets, `tree.rs` other levels, `durable.rs` what is persisted, `own.rs` cells, `fill.rs` room, `outbox.rs`
-//! messages.
 //!
 //! A process that ends takes its guard and its cells with it, unless they are persisted (`durable.rs`). Slices that
 //! have lost cells are set, but do not vote (`divided/placement.rs`), until everything that they may lack has expired
 //! or was handed over (`membership/gap.rs`), or was fetched from another copy (`copying.rs`). Where too few
 //! slices vote on an event, the filter's policy decides the reply (`thresholds.rs`). A retry whose cells are found is
-//! undecided where its own first try may have set them (`resolve.rs`).
+//! undecided where its own first try may have set them (`facts.rs`).
 //!
 //! Differences from the embedded engine: nodes agree on generations, so these open a little earlier and by estimate
 //! (`fill.rs`); a slice opens one when the first event is set there.
@@ -30,69 +42,58 @@ mod climb;
 mod copying;
 mod decide;
 mod durable;
-mod early_duplicates;
+mod facts;
 mod fill;
-mod finish;
 mod flights;
 mod follow;
 mod in_flight;
-mod line;
-mod loss;
+mod intake;
+mod local;
 mod membership;
 mod outbox;
 mod own;
 mod passage;
 mod placement;
-mod resolve;
+mod recording;
+mod replies;
+mod restoring;
 mod sets;
-mod submit;
+mod steps;
+mod testing;
 mod tree;
+mod verdicts;
 
-use firstseen_filter::{Ability, CellDefinition, Geometry, Refresh};
+use firstseen_filter::{FilterSlice, PartError};
 
-use super::claiming::GroupClaims;
-use super::guard::{ReplayGuard, Standing};
-use super::limits::OwnerLimits;
+use super::guard::ReplayGuard;
+use super::limits::{OwnerLimits, Shares};
 use super::present::Present;
 use super::rules::Rule;
 use super::site::{Sender, Site};
-use super::state::{Counts, GroupState, SliceState, begin_ms, share_of_sample};
+use super::state::{Counts, GroupState};
 use crate::ids::{Epoch, NodeId};
-use crate::map::{AnswerWhen, ClusterMap, Durability, FilterPolicies, FilterRecord};
-use crate::plan::{DefinitionError, GroupPlan, SlicedBuildError};
-use crate::protocol::{Command, Moment, MonotonicMs, PeerBody, PeerMessage};
+use crate::map::{ClusterMap, Ending, FilterRecord};
+use crate::plan::SlicedBuildError;
+use crate::protocol::{AskCells, BackupCells, CellParts, Command, Entry, Moment, MonotonicMs, PeerBody, PeerMessage};
 use crate::verdict::Reason;
-use fill::Fill;
+use claims::Claims;
+use durable::ToPersist;
 use in_flight::InFlight;
-use membership::Membership;
+use intake::Replays;
+use local::LocalState;
 use outbox::Outbox;
-use own::OwnSlices;
-use passage::Passing;
 pub use passage::refuse;
-use placement::Placement;
 pub(crate) use tree::Level;
-use tree::Tree;
 
 /// The slices of one group that a node has, and the events that it is the head of.
 pub(crate) struct DividedGroup {
-    pub(super) present: Present,
-    policies: FilterPolicies,
-    refresh: Refresh,
-    is_draining: bool,
-    membership: Membership,
-    tree: Tree,
-    /// When a degraded reply was given last.
-    degraded_ms: Option<MonotonicMs>,
-    own: OwnSlices,
-    fill: Fill,
-    outbox: Outbox,
-    pub(super) guard: ReplayGuard,
-    standings: Vec<Standing>,
+    local: LocalState,
     in_flight: InFlight,
+    claims: Claims,
+    replays: Replays,
+    outbox: Outbox,
+    kept: ToPersist,
     counts: Counts,
-    kept: durable::ToPersist,
-    /// The claims of events, where the filter has any.
-    pub(super) claiming: Option<Box<GroupClaims<Placement>>>,
 }
 
 impl DividedGroup {
@@ -102,35 +103,21 @@ impl DividedGroup {
     /// [`SlicedBuildError`]: no memory, or a definition whose cells are not divided.
     pub(crate) fn new(
         site: Site,
-        (map, record): (&ClusterMap, &FilterRecord),
+        map: &ClusterMap,
+        record: &FilterRecord,
         level: Option<Level>,
         limits: &OwnerLimits,
     ) -> Result<Self, SlicedBuildError> {
-        let definition = limits.with_window(record.definition.slice()?, record.policies.clock);
-        let plan = GroupPlan::of_level(&record.definition)?;
-        let placement = Placement::new(map, record, site.group, site.me, plan);
-        let refresh = definition.cells.refresh();
-        let whole = whole(&plan, &definition.cells)?;
-        let fill = Fill::new(&record.definition.group, whole, u64::from(plan.slices_per_group()));
         let sender = Sender { filter: site.filter, epoch: record.epoch, group: site.group };
-        let own = OwnSlices::build(definition.clone(), &placement)?;
+        let horizon_ms = u64::from(record.policies.retry_horizon_ms);
         let mut divided = Self {
-            present: Present::new(&definition, record, limits),
-            policies: record.policies,
-            refresh,
-            is_draining: false,
-            own,
-            membership: Membership::new(site, placement, &definition, &record.policies, limits),
-            tree: Tree::new(site.filter, site.group, level),
-            degraded_ms: None,
-            fill,
-            outbox: Outbox::new(sender, limits.rules),
-            guard: ReplayGuard::new(u64::from(record.policies.retry_horizon_ms), limits.guard_bytes_max),
-            standings: Vec::new(),
+            local: LocalState::new(site, map, record, level, limits)?,
             in_flight: InFlight::default(),
+            claims: Claims::new(map, record, limits),
+            replays: Replays::new(ReplayGuard::new(horizon_ms, limits.guard_bytes_max)),
+            outbox: Outbox::new(sender, limits.rules),
+            kept: ToPersist::new(record.policies.durability),
             counts: Counts::default(),
-            kept: durable::ToPersist::new(record.policies.durability),
-            claiming: GroupClaims::new(map, record, limits).map(Box::new),
         };
         divided.begin_by(map, record);
         Ok(divided)
@@ -138,68 +125,59 @@ impl DividedGroup {
 
     /// Begins by the first map.
     fn begin_by(&mut self, map: &ClusterMap, record: &FilterRecord) {
-        self.open_generation(record);
-        self.membership.begin_by(map, record, &mut self.outbox);
-        let placement = self.membership.placement();
-        self.fill.spread_over(placement.served_slices(), placement.asked_here());
+        self.local.open_generation(record);
+        self.local.membership.begin_by(map, record, &mut self.outbox);
+        self.local.spread_heads();
+        let placement = self.local.membership.placement();
         if record.epoch != Epoch::FIRST || !placement.is_complete_here() {
-            self.become_unsure(None);
+            self.claims.become_unsure(None, placement);
         }
     }
 
     /// Takes a message of another node.
     pub(crate) fn receive(&mut self, from: NodeId, message: PeerMessage, now: Moment) {
-        self.present.begin(now);
-        let epoch = self.membership.placement().epoch();
+        let Self { local, claims, outbox, kept, .. } = self;
+        local.present.begin(now);
+        let epoch = local.membership.placement().epoch();
         // A head by another map must get no answer by this one: two heads could find the same zero. By a newer map
         // there may be more slices here that are to be set. Answers need no fence: a change of epoch ends every test that
         // is under way, and no ticket is given twice.
-        self.hear_by_which_map(from, message.epoch);
-        if message.body.is_fenced() && message.epoch != epoch && self.present.keeps(Rule::FencesEpochs) {
-            self.has_refused(from);
+        claims.hear_by_which_map(from, message.epoch);
+        if message.body.is_fenced() && message.epoch != epoch && local.present.keeps(Rule::FencesEpochs) {
+            local.membership.has_refused(from, &local.present, &local.own);
             // Nothing was done, so the answer may overtake others.
             let refused = refuse(from, PeerMessage { epoch, ..message }, Reason::StaleMap);
-            refused.into_iter().for_each(|answer| self.outbox.push(answer));
+            refused.into_iter().for_each(|answer| outbox.push(answer));
             return self.finish();
         }
         match message.body {
             PeerBody::Test(batch) => {
-                let Self { own, membership, outbox, .. } = self;
-                let (placement, unreachable) = (membership.placement(), membership.unreachable());
-                let degrades = placement.asks_incomplete_here() && !membership.wholeness().is_whole();
-                passage::test(
-                    &batch,
-                    own,
-                    placement,
-                    unreachable,
-                    outbox,
-                    Passing { in_tree: self.tree.is_any(), degrades },
-                );
+                passage::test(&batch, &mut local.own, &local.membership, local.tree.is_any(), outbox);
             }
-            PeerBody::ClaimTests(tests) => self.test_claims(from, &tests),
+            PeerBody::ClaimTests(tests) => claims.answer(from, &tests, local, outbox),
             PeerBody::Set(batch) => {
                 // The sender knows that the generation was committed.
-                self.fill.open(batch.generation);
-                let cells = passage::set(from, &batch, &mut self.own, self.membership.placement(), &mut self.outbox);
+                local.fill.open(batch.generation);
+                let cells = passage::set(from, &batch, &mut local.own, local.membership.placement(), outbox);
                 if cells == 0 && !batch.stamps.is_empty() {
-                    self.has_refused(from);
+                    local.membership.has_refused(from, &local.present, &local.own);
                 }
-                if cells > 0 && self.present.keeps(Rule::KeepsPeerSets) {
-                    self.kept.set_all(batch);
+                if cells > 0 && local.present.keeps(Rule::KeepsPeerSets) {
+                    kept.set_all(batch);
                 }
             }
             PeerBody::Resolved(resolved) => self.resolved(&resolved),
             PeerBody::SetAcks(acks) => self.acknowledged(from, &acks, message.epoch),
             PeerBody::AskPast => {
-                self.membership.send_past(from, message.epoch, &self.present, &self.own, &mut self.outbox);
+                local.membership.send_past(from, message.epoch, &local.present, &local.own, outbox);
                 let first_free = self.in_flight.flights.first_free();
-                self.membership.hand_over_again(from, first_free, now.monotonic_ms);
+                local.membership.hand_over_again(from, first_free, now.monotonic_ms);
             }
-            PeerBody::Past(past) => self.membership.hear_past(from, past, message.epoch),
-            PeerBody::AskCells(ask) => self.send_cells(from, &ask, message.epoch),
-            PeerBody::Cells(parts) => self.hear_cells(parts, message.epoch),
-            PeerBody::Mirror(_, mirrored) => self.hear_replies(&mirrored),
-            PeerBody::HandedOver(handed) => self.membership.hear_handed_over(from, handed, now.monotonic_ms),
+            PeerBody::Past(past) => local.membership.hear_past(from, past, message.epoch),
+            PeerBody::AskCells(ask) => local.send_cells(from, &ask, message.epoch, outbox),
+            PeerBody::Cells(parts) => local.hear_cells(parts, message.epoch, kept),
+            PeerBody::Mirror(_, mirrored) => self.intake().hear_replies(&mirrored),
+            PeerBody::HandedOver(handed) => local.membership.hear_handed_over(from, handed, now.monotonic_ms),
         }
         self.finish();
     }
@@ -207,20 +185,60 @@ impl DividedGroup {
     /// Gives what the inputs since the last time have set off. What is persisted goes first, as messages and replies
     /// rest on it.
     pub(crate) fn take_commands(&mut self, commands: &mut Vec<Command>) {
-        let Self { kept, membership, outbox, present, .. } = self;
-        if !present.keeps(Rule::PersistsFirst) {
+        let Self { kept, local, outbox, .. } = self;
+        if !local.present.keeps(Rule::PersistsFirst) {
             outbox.flush(commands);
         }
-        kept.take(&membership.site(), commands);
+        kept.take(&local.membership.site(), commands);
         outbox.flush(commands);
     }
 
-    fn has_refused(&mut self, from: NodeId) {
-        self.membership.has_refused(from, &self.present, &self.own);
+    /// Takes up an entry that an earlier process of this node has persisted.
+    pub(crate) fn restore(&mut self, entry: Entry, now: Moment) -> Result<(), PartError> {
+        self.local.present.begin(now);
+        self.kept.restore(entry, &mut self.local, &mut self.replays.guard)
     }
 
-    fn open_generation(&mut self, record: &FilterRecord) {
-        self.fill.open(record.generations.get(self.membership.site().group as usize).copied().unwrap_or_default());
+    /// All has been taken up.
+    pub(crate) fn end_restore(&mut self, is_whole: bool) {
+        self.kept.end_restore(is_whole, &mut self.local, &mut self.replays.guard);
+    }
+
+    /// Begins a checkpoint: all but the cells.
+    pub(crate) fn checkpoint(&self, is_complete: bool) -> Vec<Entry> {
+        self.kept.checkpoint(is_complete, &self.local, &self.replays.guard, &self.in_flight.flights)
+    }
+
+    /// Cells of a slice for a backup. `None` if the slice is not here.
+    pub(crate) fn read_cells(&mut self, ask: &AskCells) -> Option<BackupCells> {
+        self.local.read_cells(ask)
+    }
+
+    /// Puts cells of a backup in.
+    pub(crate) fn write_cells(&mut self, parts: CellParts, now: Moment) -> Result<(), PartError> {
+        self.local.present.begin(now);
+        let put = self.local.write_cells(parts, &mut self.kept);
+        self.finish();
+        put
+    }
+
+    pub(crate) fn present(&self) -> &Present {
+        &self.local.present
+    }
+
+    pub(crate) fn present_mut(&mut self) -> &mut Present {
+        &mut self.local.present
+    }
+
+    /// The group's share of what the node has, from now on.
+    pub(crate) fn set_shares(&mut self, shares: &Shares, now_ms: MonotonicMs) {
+        self.replays.guard.set_bytes_max(shares.guard_bytes_max, now_ms);
+        let limits = self.local.present.limits_mut();
+        limits.share(shares);
+        limits.inflight_events_max = shares.inflight_events_max;
+        if let Some(claiming) = self.claims.get_mut() {
+            claiming.set_bytes_max(shares.claims_bytes_max);
+        }
     }
 
     pub(crate) fn inflight_events(&self) -> u64 {
@@ -229,74 +247,54 @@ impl DividedGroup {
 
     /// See [`super::GroupOwner::is_catching_up`].
     pub(crate) fn is_catching_up(&self) -> bool {
-        self.membership.is_catching_up()
+        self.local.membership.is_catching_up()
+    }
+
+    pub(crate) fn is_complete(&self) -> bool {
+        self.local.membership.wholeness().is_complete()
+    }
+
+    /// By their number in the group.
+    pub(crate) fn slices(&self) -> Vec<Option<&FilterSlice>> {
+        self.local.own.each()
     }
 
     pub(crate) fn unbuilt_slices(&self) -> usize {
-        let placement = self.membership.placement();
-        let is_unbuilt = |slice: &u32| placement.holds_slice(*slice as usize) && !self.own.has(*slice);
-        (0..placement.slices() as u32).filter(is_unbuilt).count()
+        self.local.unbuilt_slices()
     }
 
     /// Whether another node waits for this one to end the events that it has headed.
     pub(crate) fn is_awaited(&self) -> bool {
-        self.membership.handing().is_awaited()
+        self.local.membership.handing().is_awaited()
     }
 
     /// Events that this level has decided without the level above, and that have not climbed yet.
     pub(crate) fn owed_events(&self) -> u64 {
-        self.tree.owed_counts().waiting_events
+        self.local.tree.owed_counts().waiting_events
+    }
+
+    /// How far the group has come since it was closed.
+    pub(crate) fn ending(&self, now: Moment) -> Ending {
+        let LocalState { present, membership, own, .. } = &self.local;
+        Ending {
+            has_ended: present.absent().is_some() && self.in_flight.has_ended_before_close(),
+            newest_unit: present.clock().now_unit().max(own.now_unit()),
+            // A node that heads no events is shown no producer's clock.
+            present_unit: (membership.placement().asked_here() > 0).then(|| present.unit_at(now)),
+        }
     }
 
     /// The group as it is now; its slices are estimated from samples.
     pub(crate) fn state(&mut self, sample_bytes: usize) -> GroupState {
-        let slice_sample_bytes = share_of_sample(sample_bytes, self.own.len());
-        let inflight_events = self.inflight_events();
-        let placement = self.membership.placement();
-        let first = self.membership.site().group.saturating_mul(placement.slices() as u32);
-        let complete_from_ms =
-            self.membership.complete_from_unit(&self.own).and_then(|unit| begin_ms(&self.own.definition().unit, unit));
-        let (test_nodes, set_nodes) = (self.own.test_node_visits, self.own.set_node_visits);
-        let states = self.own.states().map(|(index, slice, load)| {
-            let (fill, expected_rate) = slice.fill_and_rate(slice_sample_bytes);
-            SliceState {
-                slice: first + index as u32,
-                load,
-                bytes: slice.bytes(),
-                generations: slice.generations() as u32,
-                live_events: slice.live_events(),
-                fill,
-                expected_rate,
-                ready: true,
-                complete: placement.is_slice_complete_here(index),
-                complete_from_ms: complete_from_ms.filter(|_| !placement.is_slice_complete_here(index)),
-            }
-        });
-        let slices: Vec<SliceState> = states.collect();
+        let slices = self.local.slice_states(sample_bytes);
+        let LocalState { present, membership, own, tree, .. } = &self.local;
         GroupState {
-            owed: self.tree.owed_counts(),
-            claims: self.claim_counts(),
-            mended_runs: self.membership.mended_runs(),
-            inflight_events,
+            owed: tree.owed_counts(),
+            claims: self.claims.counts(present.now_ms()),
+            mended_runs: membership.mended_runs(),
+            inflight_events: self.inflight_events(),
             astray_events: self.in_flight.flights.astray(),
-            ..self.counts.state(slices, (test_nodes, set_nodes), &self.guard, self.present.clock())
+            ..self.counts.state(slices, own.test_node_visits, own.set_node_visits, &self.replays.guard, present.clock())
         }
     }
-
-    /// Whether no reply first-seen leaves before all nodes have acknowledged the event's sets. Filters in memory or
-    /// with an interval, and without copies, reply at once with `--answer early`; all others are safe.
-    fn replies_when_all_acknowledged(&self) -> bool {
-        let policies = &self.policies;
-        policies.answer == AnswerWhen::Safe || policies.durability == Durability::Durable || policies.copies > 0
-    }
-}
-
-/// The shape of all slices of a group together.
-fn whole(plan: &GroupPlan, cells: &CellDefinition) -> Result<Geometry, DefinitionError> {
-    if let Some(geometry) = cells.geometry().filter(|_| !cells.kind().can(Ability::Divide)) {
-        return Ok(*geometry);
-    }
-    let cell_bits = cells.geometry().map_or(1, Geometry::cell_bits);
-    let hashes = plan.shape().hashes();
-    Ok(Geometry::new(plan.group_cells(), hashes, cell_bits, firstseen_filter::Layout::Classic)?)
 }

@@ -38,7 +38,7 @@ impl FromCopies {
         present: &Present,
         slices: &impl TakesParts,
     ) -> Option<(NodeId, AskCells)> {
-        self.fetched.ask(sources, (slices.greatest_unit(present), epoch), present.now_ms())
+        self.fetched.ask(sources, slices.greatest_unit(present), epoch, present.now_ms())
     }
 
     /// Puts in cells that are missing in slices that have everything, and returns whom to ask for the next ones to be
@@ -55,21 +55,22 @@ impl FromCopies {
         self.compared.ask(sources, slices.greatest_unit(present), now_ms)
     }
 
-    /// Takes cells that were asked for, as another copy had them by the map of `epoch`; `is_complete` is whether their
-    /// slice has everything here.
-    pub(crate) fn hear(
+    /// Takes cells that were asked for, as another copy had them by the map of `epoch`, of a slice that lacks something.
+    pub(crate) fn hear_fetched(
         &mut self,
         parts: CellParts,
-        (epoch, is_complete): (Epoch, bool),
+        epoch: Epoch,
         present: &Present,
         slices: &mut impl TakesParts,
         mut keep: impl FnMut(Entry),
     ) {
-        let (limits, now_ms) = (present.limits(), present.now_ms());
-        if is_complete {
-            let bytes_per_s_max = limits.compared_bytes_per_s_max;
-            return self.compared.hear(parts, now_ms, bytes_per_s_max, |slice, run| slices.lacks(slice, run));
-        }
-        self.fetched.hear(parts, (epoch, now_ms), limits, |part| slices.take_part(part, &mut keep));
+        let limits = present.limits();
+        self.fetched.hear(parts, epoch, present.now_ms(), limits, |part| slices.take_part(part, &mut keep));
+    }
+
+    /// Takes cells that were asked for, of a slice that has everything.
+    pub(crate) fn hear_to_compare(&mut self, parts: CellParts, present: &Present, slices: &mut impl TakesParts) {
+        let bytes_per_s_max = present.limits().compared_bytes_per_s_max;
+        self.compared.hear(parts, present.now_ms(), bytes_per_s_max, |slice, run| slices.lacks(slice, run));
     }
 }

@@ -104,12 +104,12 @@ pub struct ReplayGuard {
 impl ReplayGuard {
     /// A guard that remembers for `horizon_ms` milliseconds and takes about `bytes_max` bytes at most.
     pub fn new(horizon_ms: u64, bytes_max: u64) -> Self {
-        let marks = || Marks::new(horizon_ms, bytes_max / MARKS_SHARE);
+        let marks_bytes_max = bytes_max / MARKS_SHARE;
         Self {
             batches: Batches::new(),
             names: Names::new(),
-            producers: marks(),
-            sources: marks(),
+            producers: Marks::new(horizon_ms, marks_bytes_max),
+            sources: Marks::new(horizon_ms, marks_bytes_max),
             flights: HashMap::new(),
             horizon_ms,
             bytes_max,
@@ -133,7 +133,8 @@ impl ReplayGuard {
     pub fn admit(&mut self, submission: &Submission, now_ms: MonotonicMs, standings: &mut Vec<Standing>) -> Admission {
         self.expire(now_ms);
         standings.clear();
-        let (name, events) = (submission.name(), submission.probes.len());
+        let name = submission.name();
+        let events = submission.probes.len();
         let tag = EventTag::of_batch(&submission.probes);
         if let Some(flight) = self.flights.get_mut(&name) {
             if (flight.events, flight.tag) != (events, tag) {
@@ -143,7 +144,7 @@ impl ReplayGuard {
             return Admission::Attached;
         }
         let admission = if submission.names.is_empty() {
-            self.admit_batch(name, (events, tag), now_ms, standings)
+            self.admit_batch(name, events, tag, now_ms, standings)
         } else {
             self.admit_names(submission.named_events(), now_ms, standings)
         };
@@ -154,7 +155,8 @@ impl ReplayGuard {
     fn admit_batch(
         &mut self,
         name: BatchName,
-        (events, tag): (usize, EventTag),
+        events: usize,
+        tag: EventTag,
         now_ms: MonotonicMs,
         standings: &mut Vec<Standing>,
     ) -> Admission {
@@ -171,7 +173,7 @@ impl ReplayGuard {
             None => Admission::Refused(Reason::Overloaded),
             Some(low_water) if name.sequence < low_water => Admission::Refused(Reason::TooOld),
             Some(_) => {
-                self.batches.take(name, (count, tag), now_ms);
+                self.batches.take(name, count, tag, now_ms);
                 Admission::New
             }
         }
@@ -251,17 +253,18 @@ impl ReplayGuard {
 
     /// Forgets names that are older than the horizon.
     pub fn expire(&mut self, now_ms: MonotonicMs) {
-        let horizon_ms = self.horizon_ms;
-        let is_over =
-            |since_ms: Option<MonotonicMs>| since_ms.is_some_and(|since_ms| now_ms.since(since_ms) >= horizon_ms);
-        while is_over(self.batches.oldest_ms()) {
+        while self.is_over(self.batches.oldest_ms(), now_ms) {
             self.forget_batch();
         }
-        while is_over(self.names.oldest_ms()) {
-            self.pass_names(now_ms, horizon_ms);
+        while self.is_over(self.names.oldest_ms(), now_ms) {
+            self.pass_names(now_ms, self.horizon_ms);
         }
         self.producers.expire(now_ms);
         self.sources.expire(now_ms);
+    }
+
+    fn is_over(&self, since_ms: Option<MonotonicMs>, now_ms: MonotonicMs) -> bool {
+        since_ms.is_some_and(|since_ms| now_ms.since(since_ms) >= self.horizon_ms)
     }
 
     /// When [`Self::expire`] has something to forget.

@@ -93,6 +93,15 @@ impl Default for OwnerLimits {
 }
 
 impl OwnerLimits {
+    /// Takes the group's shares, but for that of events in flight: copies of one slice rely on having the same limit.
+    pub(crate) fn share(&mut self, shares: &Shares) {
+        // For a guard that is begun anew.
+        self.guard_bytes_max = shares.guard_bytes_max;
+        self.missed_events_max = shares.missed_events_max;
+        self.copied_bytes_per_s_max = shares.copied_bytes_per_s_max;
+        self.compared_bytes_per_s_max = shares.compared_bytes_per_s_max;
+    }
+
     /// The definition, whose window ends too early where a rule about that is broken.
     pub(crate) fn with_window(&self, mut definition: FilterDefinition, clock: ClockSource) -> FilterDefinition {
         let span_units = &mut definition.rule.span_units;

@@ -96,9 +96,9 @@ impl GroupOwner {
         let site = Site { filter, group, me, incarnation };
         let machine = if record.has_flights() {
             let level = Level::of(map, filter, record)?;
-            Machine::Divided(Box::new(DividedGroup::new(site, (map, record), level, &limits)?))
+            Machine::Divided(Box::new(DividedGroup::new(site, map, record, level, &limits)?))
         } else {
-            Machine::Together(Box::new(TogetherGroup::new(site, (map, record), &limits)?))
+            Machine::Together(Box::new(TogetherGroup::new(site, map, record, &limits)?))
         };
         Ok(Self { filter, group, machine })
     }
@@ -197,7 +197,7 @@ impl GroupOwner {
 
     /// A producer has ended: until it sends again, its events neither bear out the times of others nor hold them back.
     pub fn end_producer(&mut self, producer: u128) {
-        either!(&mut self.machine, group => group.present.clock_mut().end_producer(producer))
+        either!(&mut self.machine, group => group.present_mut().clock_mut().end_producer(producer))
     }
 
     /// Takes a message of another node, in the order of its link.
@@ -233,20 +233,7 @@ impl GroupOwner {
 
     /// The group's share of what the node has, from now on.
     pub fn set_shares(&mut self, shares: Shares, now: Moment) {
-        let (guard, limits) = either!(&mut self.machine, group => (&mut group.guard, group.present.limits_mut()));
-        guard.set_bytes_max(shares.guard_bytes_max, now.monotonic_ms);
-        // For a guard that is begun anew.
-        limits.guard_bytes_max = shares.guard_bytes_max;
-        limits.missed_events_max = shares.missed_events_max;
-        limits.copied_bytes_per_s_max = shares.copied_bytes_per_s_max;
-        limits.compared_bytes_per_s_max = shares.compared_bytes_per_s_max;
-        either!(&mut self.machine, group => {
-            group.claiming.iter_mut().for_each(|claiming| claiming.set_bytes_max(shares.claims_bytes_max))
-        });
-        // Where one slice has all positions, its copies rely on having the same limit.
-        if let Machine::Divided(group) = &mut self.machine {
-            group.present.limits_mut().inflight_events_max = shares.inflight_events_max;
-        }
+        either!(&mut self.machine, group => group.set_shares(&shares, now.monotonic_ms))
     }
 
     /// The node counts as started anew though its process goes on, as the others had given it up: events in flight here
@@ -263,14 +250,14 @@ impl GroupOwner {
 
     /// Until when the node may record. A group that gets no lease may for ever.
     pub fn set_lease(&mut self, lease: Lease) {
-        either!(&mut self.machine, group => group.present.set_lease(lease))
+        either!(&mut self.machine, group => group.present_mut().set_lease(lease))
     }
 
     /// Why the time of day is not to be relied on from now on, where that is so (`clocks.rs`): a filter with a window
     /// of time then takes up no events, and is not called complete because time has passed. A group that gets no doubt
     /// relies on the time of day.
     pub fn set_doubt(&mut self, doubt: Option<Reason>) {
-        either!(&mut self.machine, group => group.present.set_doubt(doubt))
+        either!(&mut self.machine, group => group.present_mut().set_doubt(doubt))
     }
 
     /// The map has changed.
@@ -337,7 +324,7 @@ impl GroupOwner {
 
     /// The greatest time accepted so far, in milliseconds since 1970, if any; reads no cells.
     pub fn clock_ms(&self) -> Option<u64> {
-        either!(&self.machine, group => group.present.clock().clock_ms())
+        either!(&self.machine, group => group.present().clock().clock_ms())
     }
 }
 

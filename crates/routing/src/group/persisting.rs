@@ -37,9 +37,9 @@ pub(crate) fn checkpoint(
 ) -> Vec<Entry> {
     let clock = clock.reading();
     entries.extend(guard.marks());
-    let outline = |(slice, own): (u32, Option<&FilterSlice>)| Some(Entry::Slice { slice, outline: own?.outline()? });
-    entries.extend((0..).zip(slices.iter().copied()).filter_map(outline));
-    let replied = |(name, names, decisions)| Entry::Replied { name, names, decisions, clock };
-    entries.extend(guard.kept().map(replied));
+    for (slice, own) in (0..).zip(slices) {
+        entries.extend(own.and_then(FilterSlice::outline).map(|outline| Entry::Slice { slice, outline }));
+    }
+    entries.extend(guard.kept().map(|(name, names, decisions)| Entry::Replied { name, names, decisions, clock }));
     entries
 }

@@ -77,7 +77,7 @@ pub(crate) enum IsPut {
 
 impl Rescan {
     /// Of group `group`, in which nothing is put in before `horizon_ms`; `every_ms` where a test says so.
-    pub(crate) fn new((rule, unit): (WindowRule, &Unit), group: u32, horizon_ms: u64, every_ms: Option<u64>) -> Self {
+    pub(crate) fn new(rule: &WindowRule, unit: &Unit, group: u32, horizon_ms: u64, every_ms: Option<u64>) -> Self {
         let window_ms = match unit {
             Unit::Milliseconds(unit_ms) => rule.span_units.saturating_mul(*unit_ms),
             _ => u64::MAX,
@@ -115,20 +115,23 @@ impl Rescan {
         {
             self.next_slice = question.slice + 1;
         }
-        let next = || {
-            let mut copies = sources.chunk_by(|one, other| one.0 == other.0);
-            let copies = copies.find(|copies| copies[0].0 >= self.next_slice)?;
-            let (slice, source) = copies[self.rounds as usize % copies.len()];
-            Some(CellQuestion { slice, source, from: None, tries: 0 })
-        };
-        let Some(question) = self.question.or_else(next) else {
-            (self.rounds, self.next_slice) = (self.rounds + 1, 0);
+        let Some(question) = self.question.or_else(|| self.next_question(&sources)) else {
+            self.rounds += 1;
+            self.next_slice = 0;
             self.next_ask_ms = Some(now_ms.after(self.every_ms));
             return None;
         };
         self.question = Some(CellQuestion { tries: question.tries + 1, ..question });
         self.next_ask_ms = Some(now_ms.after(AGAIN_MS));
         Some((question.source, AskCells { slice: question.slice, unit, from: question.from }))
+    }
+
+    /// The first question about the next slice of this round.
+    fn next_question(&self, sources: &[(u32, NodeId)]) -> Option<CellQuestion> {
+        let mut copies = sources.chunk_by(|one, other| one.0 == other.0);
+        let copies = copies.find(|copies| copies[0].0 >= self.next_slice)?;
+        let (slice, source) = copies[self.rounds as usize % copies.len()];
+        Some(CellQuestion { slice, source, from: None, tries: 0 })
     }
 
     /// Takes cells of another copy that were requested; `lacks` returns whether any of them are missing here.
@@ -139,15 +142,16 @@ impl Rescan {
         bytes_per_s_max: u64,
         mut lacks: impl FnMut(u32, &CellRun) -> Result<bool, PartError>,
     ) {
-        let is_asked = |question: &CellQuestion| (question.slice, question.from) == (parts.slice, parts.asked);
-        let Some(question) = self.question.filter(is_asked) else { return };
-        let (slice, mut bytes) = (question.slice, 0);
+        let asked = (parts.slice, parts.asked);
+        let Some(question) = self.question.filter(|question| (question.slice, question.from) == asked) else { return };
+        let slice = question.slice;
+        let mut bytes = 0;
         for run in parts.runs {
             bytes += run.cells.len() as u64;
             // What does not fit, as one of the two has gone on, is compared the next time.
             if lacks(slice, &run).is_ok_and(|lacks| lacks) {
-                let (again_ms, put_ms) = (now_ms.after(SETTLED_MS), now_ms.after(SETTLED_MS.max(self.horizon_ms)));
-                self.suspects.push_back(Suspect { again_ms, put_ms, slice, run });
+                let put_ms = now_ms.after(SETTLED_MS.max(self.horizon_ms));
+                self.suspects.push_back(Suspect { again_ms: now_ms.after(SETTLED_MS), put_ms, slice, run });
             }
         }
         self.question = parts.next.map(|next| CellQuestion { from: Some(next), tries: 0, ..question });
@@ -206,7 +210,7 @@ mod tests {
 
     fn of_ten_seconds() -> Rescan {
         let rule = WindowRule { span_units: 10, lateness_units: 0 };
-        Rescan::new((rule, &Unit::Milliseconds(1_000)), 0, 0, None)
+        Rescan::new(&rule, &Unit::Milliseconds(1_000), 0, 0, None)
     }
 
     /// Who is asked for which slice in a round, and when it has ended.
@@ -274,7 +278,7 @@ mod tests {
     #[test]
     fn nothing_is_put_in_while_it_may_be_submitted_again() {
         let rule = WindowRule { span_units: 10, lateness_units: 0 };
-        let mut rescan = Rescan::new((rule, &Unit::Milliseconds(1_000)), 0, 8_000, None);
+        let mut rescan = Rescan::new(&rule, &Unit::Milliseconds(1_000), 0, 8_000, None);
         rescan.ask(COPIES.into_iter(), UnitNumber::FIRST, at(0));
         let (_, ask) = rescan.ask(COPIES.into_iter(), UnitNumber::FIRST, at(5_000)).unwrap();
         let parts = CellParts { slice: ask.slice, runs: vec![CellRun::default()], ..CellParts::default() };
@@ -288,7 +292,7 @@ mod tests {
     #[test]
     fn nobody_is_asked_where_there_is_nobody() {
         let rule = WindowRule { span_units: 1, lateness_units: 0 };
-        let mut rescan = Rescan::new((rule, &Unit::Endless), 0, 0, None);
+        let mut rescan = Rescan::new(&rule, &Unit::Endless, 0, 0, None);
         assert_eq!(rescan.ask(std::iter::empty(), UnitNumber::FIRST, at(0)), None);
         assert_eq!(rescan.ask(std::iter::empty(), UnitNumber::FIRST, at(EVERY_MS_MAX)), None);
         assert_eq!(rescan.next_ms(), Some(at(2 * EVERY_MS_MAX)));

@@ -97,8 +97,8 @@ impl DecisionCounts {
     /// Counts the decisions of a reply.
     pub fn count(&mut self, decisions: &[Decision]) {
         // Sums without branches: which of the two comes next cannot be predicted.
-        let count = |decision: Decision| decisions.iter().map(|other| u64::from(*other == decision)).sum::<u64>();
-        let (first_seen, duplicate) = (count(Decision::FirstSeen), count(Decision::Duplicate));
+        let first_seen = decisions.iter().map(|decision| u64::from(*decision == Decision::FirstSeen)).sum::<u64>();
+        let duplicate = decisions.iter().map(|decision| u64::from(*decision == Decision::Duplicate)).sum::<u64>();
         self.first_seen += first_seen;
         self.duplicate += duplicate;
         if first_seen + duplicate < decisions.len() as u64 {
@@ -185,7 +185,8 @@ impl Counts {
     pub(crate) fn state(
         &self,
         slices: Vec<SliceState>,
-        (test_nodes, set_nodes): (u64, u64),
+        test_nodes: u64,
+        set_nodes: u64,
         guard: &ReplayGuard,
         clock: &HeadClock,
     ) -> GroupState {

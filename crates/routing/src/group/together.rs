@@ -23,7 +23,7 @@ use super::clock::Heading;
 use super::from_copies::FromCopies;
 use super::gap::{Missing, Proposals};
 use super::guard::{Admission, ReplayGuard, Standing};
-use super::limits::OwnerLimits;
+use super::limits::{OwnerLimits, Shares};
 use super::parts::TakesParts;
 use super::persisting::{checkpoint, restore_names};
 use super::present::Present;
@@ -46,7 +46,7 @@ use workbench::{Standings, Workbench};
 /// The owner of a slice that shares no events with others.
 pub(crate) struct TogetherGroup {
     site: Site,
-    pub(super) present: Present,
+    present: Present,
     definition: FilterDefinition,
     when_lost: WhenLost,
     /// Whether what it does is persisted.
@@ -54,7 +54,7 @@ pub(crate) struct TogetherGroup {
     /// Whether duplicates are recorded anew.
     refreshes: bool,
     slice: FilterSlice,
-    pub(super) guard: ReplayGuard,
+    guard: ReplayGuard,
     /// The same slice on other nodes.
     mirrors: Mirrors,
     wholeness: Wholeness,
@@ -62,7 +62,7 @@ pub(crate) struct TogetherGroup {
     missing: Option<Missing>,
     proposals: Proposals,
     /// The claims of events, where the filter has any.
-    pub(super) claiming: Option<Box<GroupClaims<()>>>,
+    claiming: Option<Box<GroupClaims<()>>>,
     from_copies: FromCopies,
     joining: Joining,
     /// Why the group refuses all submissions, where it does: the node is about to stop, or the slice is not here any
@@ -78,7 +78,8 @@ pub(crate) struct TogetherGroup {
 impl TogetherGroup {
     pub(crate) fn new(
         site: Site,
-        (map, record): (&ClusterMap, &FilterRecord),
+        map: &ClusterMap,
+        record: &FilterRecord,
         limits: &OwnerLimits,
     ) -> Result<Self, SlicedBuildError> {
         let definition = limits.with_window(record.definition.slice()?, record.policies.clock);
@@ -90,7 +91,7 @@ impl TogetherGroup {
         if let Some(claiming) = claiming.as_mut().filter(|_| !is_complete || record.epoch != Epoch::FIRST) {
             claiming.become_unsure(None, record.epoch, mirrors.live_nodes());
         }
-        let compared = Rescan::new((definition.rule, &definition.unit), site.group, horizon_ms, limits.rescan_every_ms);
+        let compared = Rescan::new(&definition.rule, &definition.unit, site.group, horizon_ms, limits.rescan_every_ms);
         Ok(Self {
             site,
             present: Present::new(&definition, record, limits),
@@ -120,6 +121,23 @@ impl TogetherGroup {
         })
     }
 
+    pub(crate) fn present(&self) -> &Present {
+        &self.present
+    }
+
+    pub(crate) fn present_mut(&mut self) -> &mut Present {
+        &mut self.present
+    }
+
+    /// The group's share of what the node has, from now on.
+    pub(crate) fn set_shares(&mut self, shares: &Shares, now_ms: MonotonicMs) {
+        self.guard.set_bytes_max(shares.guard_bytes_max, now_ms);
+        self.present.limits_mut().share(shares);
+        if let Some(claiming) = &mut self.claiming {
+            claiming.set_bytes_max(shares.claims_bytes_max);
+        }
+    }
+
     /// Gives the commands that are to be carried out, in this order.
     pub(crate) fn take_commands(&mut self, commands: &mut Vec<Command>) {
         commands.append(&mut self.commands);
@@ -129,7 +147,9 @@ impl TogetherGroup {
     pub(crate) fn submit(&mut self, submission: Submission, now: Moment) {
         let events = submission.probes.len();
         let mut decisions = vec![Decision::FirstSeen; events];
-        let (mut estimates, mut holds, mut expected_rate) = (Vec::new(), Vec::new(), 0.0);
+        let mut estimates = Vec::new();
+        let mut holds = Vec::new();
+        let mut expected_rate = 0.0;
         self.begin(now);
         match self.refusal(&submission).map(Decision::Undecided).or_else(|| self.lost(&submission)) {
             Some(decision) => {
@@ -182,7 +202,8 @@ impl TogetherGroup {
             WhenLost::Duplicate => Decision::Duplicate,
         };
         if !matches!(self.definition.unit, Unit::Events(_)) {
-            let (heading, times) = (Heading::of(submission), &submission.times);
+            let heading = Heading::of(submission);
+            let times = &submission.times;
             self.present.open_batch(heading, times);
             let clock = self.present.clock_mut();
             for event in 0..submission.probes.len() {
@@ -195,7 +216,8 @@ impl TogetherGroup {
 
     /// Why none of the events is looked at.
     fn refusal(&self, submission: &Submission) -> Option<Reason> {
-        let (events, limits) = (submission.probes.len(), self.present.limits());
+        let events = submission.probes.len();
+        let limits = self.present.limits();
         let counts = submission.operation.is_of_frequencies();
         let fits = submission.probes.shape() == self.slice.probe_shape()
             && counts == self.definition.cells.kind().estimates_frequencies()
@@ -213,7 +235,8 @@ impl TogetherGroup {
 
     /// Guard, clock, slice, guard. `decisions` come as first-seen, one an event.
     fn run(&mut self, submission: &Submission, decisions: &mut [Decision], estimates: &mut Vec<f32>) {
-        let (records, now_ms) = (submission.operation.records(), self.present.now_ms());
+        let records = submission.operation.records();
+        let now_ms = self.present.now_ms();
         let admission =
             if records { self.guard.admit(submission, now_ms, &mut self.workbench.standings) } else { Admission::New };
         let admission = remembered(admission, &mut self.workbench.standings, self.present.limits().rules);
@@ -271,10 +294,12 @@ impl TogetherGroup {
         // cannot.
         let is_found_told = !self.refreshes || unrecorded != Some(Reason::CutOff);
         let Workbench { stamps, verdicts, estimates, runs, .. } = &mut self.workbench;
-        let (probes, records) = (&submission.probes, submission.operation.records());
-        let (mut asked, mut recorded) = (0, 0);
+        let probes = &submission.probes;
+        let mut asked = 0;
+        let mut recorded = 0;
         for run in runs.iter() {
-            let (events, stamps) = (run.clone(), &stamps[run.clone()]);
+            let events = run.clone();
+            let stamps = &stamps[run.clone()];
             match submission.operation {
                 Operation::Claim { .. } if !self.present.keeps(Rule::GrantsRecordNothing) => {
                     self.slice.observe_probes(probes, events, stamps, &mut verdicts[run.clone()])
@@ -302,15 +327,17 @@ impl TogetherGroup {
             }
             let records_or_claims = submission.operation.moves_clock();
             if let Some(reason) = unrecorded.filter(|reason| records_or_claims || *reason != Reason::CutOff) {
-                let is_left = |decision: &Decision| *decision == Decision::FirstSeen || !is_found_told;
-                let left = decisions[run.clone()].iter_mut().filter(|decision| is_left(decision));
-                left.for_each(|decision| *decision = Decision::Undecided(reason));
+                for decision in &mut decisions[run.clone()] {
+                    if *decision == Decision::FirstSeen || !is_found_told {
+                        *decision = Decision::Undecided(reason);
+                    }
+                }
                 recorded = 0;
             }
         }
         self.load.positions_tested += asked * u64::from(probes.shape().hashes());
         self.load.test_visits += asked;
-        self.load.record_visits += if records { recorded } else { 0 };
+        self.load.record_visits += if submission.operation.records() { recorded } else { 0 };
         Ok(())
     }
 
@@ -349,7 +376,8 @@ impl TogetherGroup {
     }
 
     pub(crate) fn next_tick_ms(&self) -> Option<MonotonicMs> {
-        let (lacks, is_whole) = (!self.wholeness.is_complete(), self.wholeness.is_whole());
+        let lacks = !self.wholeness.is_complete();
+        let is_whole = self.wholeness.is_whole();
         let opening_ms = (lacks && self.missing.is_none()).then_some(MonotonicMs::START);
         let known_ms = if is_whole { MonotonicMs::START } else { self.known_ms() };
         let proposal_ms =
@@ -408,11 +436,7 @@ impl TogetherGroup {
         let counts = Counts { tests, sets, ..self.counts };
         let mended_runs = self.from_copies.compared.mended_runs();
         let claims = self.claiming.as_ref().map(|claiming| claiming.counts(self.present.now_ms()));
-        GroupState {
-            mended_runs,
-            claims,
-            ..counts.state(vec![slice], (tests, sets), &self.guard, self.present.clock())
-        }
+        GroupState { mended_runs, claims, ..counts.state(vec![slice], tests, sets, &self.guard, self.present.clock()) }
     }
 }
 
@@ -456,9 +480,13 @@ impl TogetherGroup {
 
     /// Begins a checkpoint: everything but the cells.
     pub(crate) fn checkpoint(&self, is_complete: bool) -> Vec<Entry> {
-        let (clock, counted) = (self.present.clock().reading(), LiveEvents::default());
-        let newest = self.slice.newest_generation();
-        let begin = Entry::Checkpoint { is_complete, clock, newest, counted };
-        checkpoint(vec![begin], &self.guard, self.present.clock(), &self.slices())
+        let clock = self.present.clock();
+        let begin = Entry::Checkpoint {
+            is_complete,
+            clock: clock.reading(),
+            newest: self.slice.newest_generation(),
+            counted: LiveEvents::default(),
+        };
+        checkpoint(vec![begin], &self.guard, clock, &self.slices())
     }
 }

@@ -111,6 +111,14 @@ pub struct FilterPolicies {
     pub claim_lease_max_ms: Option<NonZeroU32>,
 }
 
+impl FilterPolicies {
+    /// Whether no reply first-seen leaves before all nodes have acknowledged the event's sets. Filters in memory or
+    /// with an interval, and without copies, reply at once with `--answer early`; all others are safe.
+    pub(crate) fn replies_when_all_acknowledged(&self) -> bool {
+        self.answer == AnswerWhen::Safe || self.durability == Durability::Durable || self.copies > 0
+    }
+}
+
 impl Default for FilterPolicies {
     fn default() -> Self {
         Self {

@@ -31,7 +31,7 @@ impl PositionLists {
     }
 
     /// The lists, one an event.
-    pub fn iter(&self) -> impl Iterator<Item = &[u64]> {
+    pub fn iter(&self) -> impl Iterator<Item = &[u64]> + Clone {
         let mut rest = &self.positions[..];
         self.counts.iter().map(move |count| {
             let (own, others) = rest.split_at((*count as usize).min(rest.len()));

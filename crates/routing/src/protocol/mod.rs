@@ -20,6 +20,7 @@ pub use hold::Hold;
 pub use link::{LinkEnd, LinkEnds, LinkError, LinkFull, LinkReceiver, LinkSender};
 pub use moment::{Moment, MonotonicMs};
 pub use names::{BatchName, NamedEvent, SubmissionName};
+pub(crate) use peer::TestAnswer;
 pub use peer::{
     AskCells, BackupCells, CellParts, ClaimTests, HandedOver, MirrorNumber, Mirrored, Past, PeerBody, PeerMessage,
     Resolved, SetAcks, SetBatch, TestBatch, TestRun,

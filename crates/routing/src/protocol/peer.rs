@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use firstseen_filter::{CellRun, GenerationNumber, Probes, SliceOutline, Stamp, UnitNumber};
+use firstseen_filter::{CellRun, GenerationNumber, ProbeShape, Probes, Sighting, SliceOutline, Stamp, UnitNumber};
 
 use super::cells::{CellPlace, PositionLists};
 use super::entry::{ClockReading, Entry};
@@ -170,6 +170,17 @@ pub struct Mirrored {
 }
 
 impl Mirrored {
+    /// A record of no events, and no replies yet.
+    pub(crate) fn without_events(
+        name: BatchName,
+        clock: ClockReading,
+        generation: GenerationNumber,
+        shape: ProbeShape,
+    ) -> Self {
+        let probes = Probes::new(shape);
+        Self { name, names: Vec::new(), decisions: Vec::new(), clock, generation, probes, stamps: Vec::new() }
+    }
+
     /// What it counts for where records that wait are bounded: its events, and one where it only asks for an acknowledgement.
     pub fn weight(&self) -> usize {
         self.decisions.len().max(1)
@@ -268,28 +279,26 @@ pub struct TestBatch {
 
 impl TestBatch {
     /// The run of each event.
-    pub fn run_of_each(&self) -> impl Iterator<Item = &TestRun> {
+    pub fn run_of_each(&self) -> impl Iterator<Item = &TestRun> + Clone {
         self.runs.iter().flat_map(|run| std::iter::repeat_n(run, run.events as usize))
     }
 
     /// Adds `event`, a run of one event, to the last run where that is like it.
     pub(crate) fn add_to_runs(&mut self, event: TestRun) {
-        let what = |run: &TestRun| (run.head, run.asks_all, run.degraded);
-        match self.runs.last_mut().filter(|run| what(run) == what(&event)) {
-            Some(run) => {
+        match self.runs.last_mut() {
+            Some(run) if (run.head, run.asks_all, run.degraded) == (event.head, event.asks_all, event.degraded) => {
                 run.events += event.events;
                 run.deadline_in_ms = run.deadline_in_ms.max(event.deadline_in_ms);
             }
-            None => self.runs.push(event),
+            _ => self.runs.push(event),
         }
     }
 
     fn leave_out_given_up(&mut self) {
-        let is_awaited = |run: &TestRun| run.deadline_in_ms > 0;
-        if self.runs.iter().all(is_awaited) {
+        if self.runs.iter().all(TestRun::is_awaited) {
             return;
         }
-        let are_kept: Vec<bool> = self.run_of_each().map(is_awaited).collect();
+        let are_kept: Vec<bool> = self.run_of_each().map(TestRun::is_awaited).collect();
         let mut left = PositionLists::default();
         let lists = self.left.iter().zip(&are_kept).filter(|(_, is_kept)| **is_kept);
         lists.for_each(|(positions, _)| left.push(positions.iter().copied()));
@@ -298,7 +307,7 @@ impl TestBatch {
         keep(&mut self.stamps, &are_kept);
         keep(&mut self.generations, &are_kept);
         keep(&mut self.expiries, &are_kept);
-        self.runs.retain(is_awaited);
+        self.runs.retain(TestRun::is_awaited);
     }
 }
 
@@ -332,6 +341,13 @@ pub struct TestRun {
     pub deadline_in_ms: u32,
 }
 
+impl TestRun {
+    /// Whether the head waits for the results.
+    fn is_awaited(&self) -> bool {
+        self.deadline_in_ms > 0
+    }
+}
+
 /// Results of tests.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Resolved {
@@ -354,6 +370,42 @@ pub struct Resolved {
     /// Events that are claimed and that the sender holds itself for another one, by index, with the milliseconds that are
     /// left of that.
     pub vetoes: Vec<(u32, u32)>,
+}
+
+/// The result of one event's test.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TestAnswer {
+    /// The head's number.
+    pub(crate) ticket: u64,
+    /// The generations that hold the event, none where a position is a zero, and the least expiry.
+    pub(crate) found: Sighting,
+    /// Why the event could not be tested.
+    pub(crate) undecided: Option<Reason>,
+    /// For how long the sender holds the event itself for another claim.
+    pub(crate) veto_ms: Option<u32>,
+}
+
+impl Resolved {
+    /// The results, one an event.
+    pub(crate) fn answers(&self) -> impl Iterator<Item = TestAnswer> {
+        let mut generations = self.generations.iter();
+        let mut expiries = self.expiries.iter();
+        let mut undecided = self.undecided.iter().peekable();
+        let mut vetoes = self.vetoes.iter().peekable();
+        self.tickets.iter().enumerate().map(move |(index, ticket)| {
+            let mut found = Sighting { generations: 0, expiry: UnitNumber::NEVER };
+            if self.hits.get(index).copied().unwrap_or(false) {
+                found.generations = generations.next().copied().unwrap_or(u16::MAX);
+                found.expiry = expiries.next().copied().unwrap_or(UnitNumber::NEVER);
+            }
+            TestAnswer {
+                ticket: *ticket,
+                found,
+                undecided: undecided.next_if(|(at, _)| *at as usize == index).map(|(_, reason)| *reason),
+                veto_ms: vetoes.next_if(|(at, _)| *at as usize == index).map(|(_, left_ms)| *left_ms),
+            }
+        })
+    }
 }
 
 /// Cells to be set, also where they are set already.

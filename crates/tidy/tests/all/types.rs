@@ -18,13 +18,10 @@ const MANY_FIELDS: [(&str, &str); 1] =
     [("crates/sim/src/scenario.rs: Scenario", "one field for each thing that a seed draws")];
 
 /// Types whose methods stand in more files, and why. Whoever mends one takes it from this list.
-const MANY_FILES: [(&str, &str); 2] = [
-    (
-        "crates/filter/src/slice.rs: CellSlice",
-        "a file each for growth, bytes, copies and probes, which no type of theirs parts",
-    ),
-    ("crates/routing/src/group/divided.rs: DividedGroup", "the wiring of its parts, a file for each kind of step"),
-];
+const MANY_FILES: [(&str, &str); 1] = [(
+    "crates/filter/src/slice.rs: CellSlice",
+    "a file each for growth, bytes, copies and probes, which no type of theirs parts",
+)];
 
 /// What one file defines and implements.
 #[derive(Default)]

@@ -55,16 +55,16 @@ impl EventClock {
     pub(super) fn new(definition: &FilterDefinition, limits: &OwnerLimits) -> Self {
         let FilterDefinition { unit, rule, future_max_ms, .. } = definition;
         // A time whose unit was accepted is never too far ahead, and neither is the owner's own time.
-        let own = || WindowClock::new(unit.clone(), *rule, u64::MAX);
+        let own = WindowClock::new(unit.clone(), *rule, u64::MAX);
         let minds_others = limits.rules.keep(Rule::BearsOutTimes);
         let clock = UnitClock::new(*rule, unit.future_units(*future_max_ms));
         let clock_skew_max_ms = limits.clock_skew_max_ms;
         Self {
             clock,
-            shown: own(),
-            present: own(),
-            earliest: own(),
-            latest: own(),
+            shown: own.clone(),
+            present: own.clone(),
+            earliest: own.clone(),
+            latest: own,
             clock_skew_max_ms,
             future_max_ms: *future_max_ms,
             lately: Lately::default(),

@@ -94,7 +94,8 @@ impl Lately {
             ticks => ticks.iter().rev().take(own).filter(|tick| tick.unit >= jump.from).count(),
         };
         let looked_at = self.looked_at(jump);
-        let (mut known, mut said) = (own, own_from);
+        let mut known = own;
+        let mut said = own_from;
         for run in self.runs.iter().rev() {
             let events = run.events.min(looked_at.saturating_sub(known));
             known += events;
@@ -126,8 +127,8 @@ impl Lately {
     /// bears itself out, however few come while it goes a step.
     fn looked_at(&self, Jump { now, tolerance_units, .. }: Jump) -> usize {
         let Some(now) = now else { return AHEAD_EVENTS_MAX };
-        let is_near = |run: &&UnitRun| run.unit <= now && run.unit.after(tolerance_units) > now;
-        let near: usize = self.runs.iter().filter(is_near).map(|run| run.events).sum();
+        let runs = self.runs.iter().filter(|run| run.unit <= now && run.unit.after(tolerance_units) > now);
+        let near: usize = runs.map(|run| run.events).sum();
         (near + near / 2).clamp(LOOKED_AT_MIN, AHEAD_EVENTS_MAX)
     }
 

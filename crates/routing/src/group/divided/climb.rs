@@ -10,16 +10,26 @@
 
 use firstseen_filter::Sighting;
 
-use super::DividedGroup;
+use super::decide::Next;
 use super::flights::{Phase, Ticket};
+use super::in_flight::InFlight;
+use super::local::LocalState;
+use super::outbox::Outbox;
 use super::tree::Asking;
-use crate::protocol::{Climbed, Command, Moment, Operation};
+use crate::protocol::{Command, Operation};
 use crate::verdict::{Decision, Reason, Seen};
 
-impl DividedGroup {
+/// Asks other levels, and takes their answers.
+pub(super) struct Climbing<'a> {
+    pub(super) local: &'a mut LocalState,
+    pub(super) in_flight: &'a mut InFlight,
+    pub(super) outbox: &'a mut Outbox,
+}
+
+impl Climbing<'_> {
     /// Sends an event that is not known here to the level above; the caller knows that there is one.
     pub(super) fn climb(&mut self, ticket: Ticket, operation: Operation) {
-        if self.tree.climb(ticket, operation) {
+        if self.local.tree.climb(ticket, operation) {
             self.in_flight.enter(ticket, Phase::Climbing);
             self.in_flight.part(ticket);
         }
@@ -28,7 +38,7 @@ impl DividedGroup {
     /// Asks the levels below about an event that is found here.
     pub(super) fn check_below(&mut self, ticket: Ticket) {
         let from = self.in_flight.flights.batch(ticket).and_then(|batch| batch.header().from);
-        let asked = self.tree.check_below(ticket, from);
+        let asked = self.local.tree.check_below(ticket, from);
         if let Some(flight) = self.in_flight.flights.flight_mut(ticket) {
             flight.check(asked);
         }
@@ -36,155 +46,147 @@ impl DividedGroup {
 
     /// Asks other levels while few questions to them are under way.
     pub(super) fn begin_climbs(&mut self) {
-        let Self { tree, in_flight, own, outbox, membership, present, .. } = self;
-        let flights = &in_flight.flights;
-        let is_complete = membership.wholeness().is_complete();
-        tree.begin_climbs(
-            &Asking { flights, clock: present.clock(), own, is_complete, now_ms: present.now_ms() },
-            outbox,
-        );
+        let LocalState { tree, own, membership, present, .. } = &mut *self.local;
+        let asking = Asking {
+            flights: &self.in_flight.flights,
+            clock: present.clock(),
+            own,
+            is_complete: membership.wholeness().is_complete(),
+            now_ms: present.now_ms(),
+        };
+        tree.begin_climbs(&asking, self.outbox);
     }
 
     /// Has the events climb that this level has decided by itself, if it is time.
     pub(super) fn replay_owed(&mut self) {
-        if let Some(climb) = self.tree.replay(self.present.clock().clock_ms(), self.present.now_ms()) {
+        let LocalState { tree, present, .. } = &mut *self.local;
+        if let Some(climb) = tree.replay(present.clock().clock_ms(), present.now_ms()) {
             self.outbox.push(Command::Climb(climb));
         }
     }
 
-    /// Another level has answered.
-    pub(crate) fn climbed(&mut self, climbed: &Climbed, now: Moment) {
-        self.present.begin(now);
-        if self.tree.replayed(climbed, now.monotonic_ms) {
-            self.replay_owed();
+    /// Takes the answer of the level above about an event. Returns the step that follows, if the event waits for it.
+    pub(super) fn answered_from_above(
+        &mut self,
+        ticket: Ticket,
+        decision: Decision,
+        seen: Seen,
+        is_degraded: bool,
+    ) -> Option<Next> {
+        let event = self.in_flight.flights.event(ticket)?;
+        if event.flight().phase() != Phase::Climbing {
+            return None;
         }
-        let Some((operation, tickets)) = self.tree.end(climbed.number) else { return self.finish() };
-        for (index, ticket) in tickets.into_iter().enumerate() {
-            let decision = climbed.decisions.get(index).copied().unwrap_or(Decision::Undecided(Reason::Unknown));
-            let seen = climbed.seen.get(index).copied().unwrap_or_default();
-            match operation {
-                Operation::Verify => self.answered_from_below(ticket, decision, climbed.degraded),
-                _ => self.answered_from_above(ticket, decision, seen, climbed.degraded),
-            }
-            self.run_ready();
-        }
-        self.finish();
-    }
-
-    fn answered_from_above(&mut self, ticket: Ticket, decision: Decision, seen: Seen, degraded: bool) {
-        let is_young = self.is_young() || self.was_headed_elsewhere(ticket);
-        let decides_alone = self.tree.decides_alone();
-        let Some((batch, event)) = self.in_flight.flights.event_mut(ticket) else { return };
-        let (may_be_again, is_brought_up) = (batch.header().may_be_again(), batch.header().operation.is_brought_up());
-        if batch.flights()[event].phase() != Phase::Climbing {
-            return;
-        }
-        if degraded {
+        let may_be_again = event.header().may_be_again();
+        let is_brought_up = event.operation().is_brought_up();
+        let is_overtaken = event.flight().is_overtaken();
+        let unit = seen.unit.unwrap_or(event.stamp().unit);
+        let is_young = self.local.is_young() || self.local.was_headed_elsewhere(event);
+        let (batch, index) = self.in_flight.flights.event_mut(ticket)?;
+        if is_degraded {
             batch.degrade();
         }
-        let flight = batch.flight_mut(event);
-        let (is_overtaken, unit) = (flight.is_overtaken(), seen.unit.unwrap_or(flight.stamp().unit));
         if !matches!(decision, Decision::Undecided(_)) {
             // Where no node of this level decides alone, the level above has the last word.
-            flight.judged_above();
+            batch.flight_mut(index).judged_above();
         }
         match decision {
-            Decision::Undecided(reason) if self.decide_alone(ticket, reason) => {}
-            Decision::Undecided(_) => self.decide_and_release(ticket, decision),
+            Decision::Undecided(reason) => self.decide_alone(ticket, reason).or(Some(Next::Decide(decision))),
             // The present head of this level may have decided it alone.
-            Decision::FirstSeen if is_overtaken && decides_alone && !is_brought_up => {
-                self.tree.forget(self.own.rule(), unit);
-                self.decide_and_release(ticket, Decision::Undecided(Reason::Unknown));
+            Decision::FirstSeen if is_overtaken && self.local.tree.decides_alone() && !is_brought_up => {
+                self.local.tree.forget(self.local.own.rule(), unit);
+                Some(Next::Decide(Decision::Undecided(Reason::Unknown)))
             }
             // An earlier process of this node may have brought the event up, and that process's guard is lost.
-            Decision::Duplicate if may_be_again && is_young => {
-                self.decide_and_release(ticket, Decision::Undecided(Reason::TooOld));
-            }
+            Decision::Duplicate if may_be_again && is_young => Some(Next::Decide(Decision::Undecided(Reason::TooOld))),
             Decision::FirstSeen | Decision::Duplicate => self.take_over(ticket, decision, seen),
         }
     }
 
     /// Decides an event that cannot climb by what is known here, if the policy allows that, the event can be written
     /// down, and it is certain that no event of these positions was first-seen at this level before.
-    pub(super) fn decide_alone(&mut self, ticket: Ticket, reason: Reason) -> bool {
+    fn decide_alone(&mut self, ticket: Ticket, reason: Reason) -> Option<Next> {
         let cannot_climb = matches!(reason, Reason::Unknown | Reason::NotReady | Reason::SlicesDown);
-        if !cannot_climb || !self.tree.may_decide_alone(self.present.limits().owed_events_max) {
-            return false;
+        let owed_events_max = self.local.present.limits().owed_events_max;
+        if !cannot_climb || !self.local.tree.may_decide_alone(owed_events_max) {
+            return None;
         }
         // An event that is decided alone is known here the next time, or is not decided.
         if !self.is_new_for_certain(ticket) || !self.has_room_for(ticket) {
-            return false;
+            return None;
         }
         let flights = &mut self.in_flight.flights;
         let positions: Box<[u64]> = flights.identity(ticket).into();
-        let Some((batch, event)) = flights.event_mut(ticket).filter(|(batch, _)| batch.header().operation.records())
-        else {
-            return false;
-        };
+        let (batch, index) = flights.event_mut(ticket).filter(|(batch, _)| batch.header().operation.records())?;
         batch.degrade();
-        let stamp = batch.flights()[event].stamp();
-        self.tree.owe(positions, stamp, reason == Reason::Unknown);
-        self.take_over(ticket, Decision::FirstSeen, Seen { unit: Some(stamp.unit), level: 0 });
-        true
+        let stamp = batch.flights()[index].stamp();
+        self.local.tree.owe(positions, stamp, reason == Reason::Unknown);
+        self.take_over(ticket, Decision::FirstSeen, Seen { unit: Some(stamp.unit), level: 0 })
     }
 
     /// Whether this level cannot have decided an event before: another node of it has not headed the event meanwhile,
     /// nothing was first-seen that found no room here, and the zero that was found is in a slice that has lost nothing.
     /// Where the level above has the last word, a zero in any slice will do.
     fn is_new_for_certain(&mut self, ticket: Ticket) -> bool {
-        if self.tree.has_forgotten(&self.own) {
+        let LocalState { tree, own, membership, .. } = &mut *self.local;
+        if tree.has_forgotten(own) {
             return false;
         }
-        let Self { in_flight, own, membership, .. } = self;
-        let Some(flight) = in_flight.flights.flight(ticket).filter(|flight| !flight.is_overtaken()) else {
-            return false;
-        };
+        let event = self.in_flight.flights.event(ticket);
+        let Some(event) = event.filter(|event| !event.flight().is_overtaken()) else { return false };
         let placement = membership.placement();
         let mut found = Sighting::ALL;
-        let voters = placement.voters(in_flight.flights.positions(ticket), 0);
-        own.test(placement, voters.positions(), flight.stamp(), &mut found);
+        let voters = placement.voters(event.positions(), 0);
+        own.test(placement, voters.positions(), event.stamp(), &mut found);
         placement.is_all_complete() || !found.is_hit()
     }
 
     fn has_room_for(&mut self, ticket: Ticket) -> bool {
-        let Some(unit) = self.in_flight.flights.flight(ticket).map(|flight| flight.stamp().unit) else { return false };
-        if self.room(unit).is_err() {
+        let Some(event) = self.in_flight.flights.event(ticket) else { return false };
+        let unit = event.stamp().unit;
+        if self.local.room(unit, 0, self.outbox).is_err() {
             return false;
         }
-        let Self { in_flight, own, membership, fill, .. } = self;
-        own.open(membership.placement(), in_flight.flights.positions(ticket), unit, fill.newest())
+        let LocalState { own, membership, fill, .. } = &mut *self.local;
+        own.open(membership.placement(), event.positions(), unit, fill.newest())
     }
 
     /// Another level has decided an event; it is recorded here where the tree wants it to be.
-    pub(super) fn take_over(&mut self, ticket: Ticket, decision: Decision, seen: Seen) {
-        let rule = *self.own.rule();
-        let dense = self.tree.is_dense();
-        let Some((batch, event)) = self.in_flight.flights.event_mut(ticket) else { return };
-        let (records, is_brought_up) = (batch.header().operation.records(), batch.header().operation.is_brought_up());
-        let flight = batch.flight_mut(event);
-        let decision = flight.take_over(decision, seen, is_brought_up, &rule);
+    fn take_over(&mut self, ticket: Ticket, decision: Decision, seen: Seen) -> Option<Next> {
+        let LocalState { own, tree, .. } = &*self.local;
+        let (batch, index) = self.in_flight.flights.event_mut(ticket)?;
+        let records = batch.header().operation.records();
+        let is_brought_up = batch.header().operation.is_brought_up();
+        let flight = batch.flight_mut(index);
+        let decision = flight.take_over(decision, seen, is_brought_up, own.rule());
         let unit = flight.stamp().unit;
         let must_remember = decision == Decision::FirstSeen || is_brought_up;
-        let remembers = records && (must_remember || dense && seen.unit.is_some());
-        if remembers && self.room(unit).is_ok() {
-            return self.record(ticket, self.fill.newest(), decision);
+        let remembers = records && (must_remember || tree.is_dense() && seen.unit.is_some());
+        if remembers && self.local.room(unit, 0, self.outbox).is_ok() {
+            return Some(Next::RecordAs(decision));
         }
         // An event that finds no room here is not recorded, and climbs again the next time.
         if records && must_remember {
-            self.tree.forget(&rule, unit);
+            self.local.tree.forget(self.local.own.rule(), unit);
         }
-        self.decide_and_release(ticket, decision);
+        Some(Next::Decide(decision))
     }
 
-    /// One of the levels below has answered whether it knows an event that was found here.
-    fn answered_from_below(&mut self, ticket: Ticket, decision: Decision, degraded: bool) {
+    /// One of the levels below has answered whether it knows an event that was found here. Returns the step that follows
+    /// once all have.
+    pub(super) fn answered_from_below(
+        &mut self,
+        ticket: Ticket,
+        decision: Decision,
+        is_degraded: bool,
+    ) -> Option<Next> {
         // It may have been given up since.
-        let event = self.in_flight.flights.event_unless_over(ticket).map(|(batch, event)| batch.flight_mut(event));
-        let Some(flight) = event.filter(|flight| flight.phase() == Phase::Checking) else { return };
-        match flight.checked(degraded || decision != Decision::FirstSeen) {
-            Some(true) => self.decide_and_release(ticket, Decision::Duplicate),
-            Some(false) => self.treat_as_miss(ticket),
-            None => {}
+        let (batch, index) = self.in_flight.flights.event_unless_over(ticket)?;
+        let flight = batch.flight_mut(index);
+        if flight.phase() != Phase::Checking {
+            return None;
         }
+        let is_known_below = flight.checked(is_degraded || decision != Decision::FirstSeen)?;
+        Some(if is_known_below { Next::Decide(Decision::Duplicate) } else { Next::TreatAsMiss })
     }
 }

@@ -5,19 +5,21 @@
 
 use firstseen_filter::{PartError, Refresh};
 
-use super::DividedGroup;
+use super::durable::ToPersist;
+use super::local::LocalState;
+use super::outbox::Outbox;
 use crate::group::copying::parts_of;
 use crate::group::parts::TakesParts;
 use crate::ids::{Epoch, NodeId};
-use crate::protocol::{AskCells, BackupCells, CellParts, ClockReading, Moment, PeerBody};
+use crate::protocol::{AskCells, BackupCells, CellParts, ClockReading, PeerBody};
 
-impl DividedGroup {
-    /// Another node asks for cells of a slice. Only a complete copy that accepts nothing by an older map than the
-    /// other's can answer.
-    pub(super) fn send_cells(&mut self, to: NodeId, ask: &AskCells, epoch: Epoch) {
-        let index = ask.slice as usize;
-        let (placement, incarnation) = (self.membership.placement(), self.membership.site().incarnation);
-        if epoch > placement.epoch() || !placement.is_source(index, incarnation) {
+impl LocalState {
+    /// Sends cells of a slice that another node asks for. Only a complete copy that accepts nothing by an older map than
+    /// the other's can answer.
+    pub(super) fn send_cells(&mut self, to: NodeId, ask: &AskCells, epoch: Epoch, outbox: &mut Outbox) {
+        let placement = self.membership.placement();
+        let incarnation = self.membership.site().incarnation;
+        if epoch > placement.epoch() || !placement.is_source(ask.slice as usize, incarnation) {
             return;
         }
         // The other node could not tell cells of a time long past from newer ones.
@@ -25,7 +27,7 @@ impl DividedGroup {
             self.own.advance(ask.unit.min(newest_unit));
         }
         if let Some(parts) = self.parts(ask) {
-            self.outbox.send(to, PeerBody::Cells(parts));
+            outbox.send(to, PeerBody::Cells(parts));
         }
     }
 
@@ -36,8 +38,8 @@ impl DividedGroup {
         Some(parts_of(slice, ask, self.present.limits().copied_at_once_bytes, clock))
     }
 
-    /// Cells of a slice for a backup; none where it is not here.
-    pub(crate) fn read_cells(&mut self, ask: &AskCells) -> Option<BackupCells> {
+    /// Cells of a slice for a backup. `None` if the slice is not here.
+    pub(super) fn read_cells(&mut self, ask: &AskCells) -> Option<BackupCells> {
         // This way the slices of a backup are of about one time.
         self.own.advance(self.present.clock().now_unit());
         let is_complete = self.membership.wholeness().is_whole()
@@ -46,21 +48,19 @@ impl DividedGroup {
     }
 
     /// Puts cells of a backup in.
-    pub(crate) fn write_cells(&mut self, parts: CellParts, now: Moment) -> Result<(), PartError> {
-        self.present.begin(now);
+    pub(super) fn write_cells(&mut self, parts: CellParts, kept: &mut ToPersist) -> Result<(), PartError> {
         self.present.clock_mut().restore(parts.clock);
-        let (slice, is_last) = (parts.slice, parts.next.is_none());
-        let Self { own, kept, .. } = self;
-        let put = parts.into_entries().try_for_each(|part| own.take_part(part, |part| kept.copied(part)));
+        let slice = parts.slice;
+        let is_last = parts.next.is_none();
+        let put = parts.into_entries().try_for_each(|part| self.own.take_part(part, |part| kept.copied(part)));
         if is_last {
             self.count_events_of(slice);
         }
-        self.finish();
         put
     }
 
-    /// The room that is left is estimated from the slice's counts of its newest generation. Events that are set again
-    /// with each repeat are counted as often.
+    /// Estimates the room that is left from the slice's counts of its newest generation. Events that are set again with
+    /// each repeat are counted as often.
     fn count_events_of(&mut self, slice: u32) {
         let Some(Some(slice)) = self.own.slices().get(slice as usize) else { return };
         let is_newest = slice.newest_generation() == self.fill.newest() && self.refresh == Refresh::Fixed;
@@ -69,13 +69,14 @@ impl DividedGroup {
         }
     }
 
-    /// The cells that were asked for, as they were by the map of `epoch`.
-    pub(super) fn hear_cells(&mut self, parts: CellParts, epoch: Epoch) {
-        if !self.membership.placement().is_slice_complete_here(parts.slice as usize) {
+    /// Takes the cells that were asked for, as they were by the map of `epoch`.
+    pub(super) fn hear_cells(&mut self, parts: CellParts, epoch: Epoch, kept: &mut ToPersist) {
+        let Self { membership, own, present, .. } = self;
+        if !membership.placement().is_slice_complete_here(parts.slice as usize) {
             // An event that is late at the other copy is late here.
-            self.present.clock_mut().restore(parts.clock);
-            self.own.advance(self.present.clock().now_unit());
+            present.clock_mut().restore(parts.clock);
+            own.advance(present.clock().now_unit());
         }
-        self.membership.hear_cells(parts, epoch, &self.present, &mut self.own, &mut self.kept);
+        membership.hear_cells(parts, epoch, present, own, kept);
     }
 }

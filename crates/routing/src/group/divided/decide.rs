@@ -6,7 +6,7 @@
 use super::flights::Ticket;
 use crate::group::thresholds::{Course, TOO_FEW_LEFT, course};
 use crate::map::FilterPolicies;
-use crate::protocol::Operation;
+use crate::protocol::{Hold, Operation};
 use crate::verdict::{Decision, Reason};
 
 /// What is known of an event before any of its cells is read.
@@ -63,32 +63,47 @@ pub(super) struct Tested {
     pub(super) unknown_claim: Option<Reason>,
 }
 
-/// What happens to the event next.
+/// What happens to an event next. `DividedGroup::go_on` has the handler that carries it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
+    /// The event is tested at own slices, and sent on if no zero is found.
+    Test,
+    /// This level does not know the event, whatever its slices have.
+    TreatAsMiss,
     /// The level above is asked.
     Climb(Operation),
     /// Levels below are asked.
     CheckBelow,
     /// The event waits for this leader of the same positions.
     Await(Ticket),
-    /// The event is decided, and nothing is set for it.
-    Decide(Decision),
+    /// The event ends as a duplicate of this leader of the same positions.
+    DuplicateOf(Ticket),
     /// The event is new: it is recorded if there is room, and the reply is first-seen.
     Record,
     /// The event was recorded before, and is recorded again: the reply is duplicate.
     RecordAgain,
+    /// The event is recorded, and the reply is this.
+    RecordAs(Decision),
     /// The event is new, and is held for who claims it.
     Grant,
+    /// The event ends undecided, as it is claimed; the reply says who holds it.
+    Hold(Hold),
+    /// The event is decided, and its cells are still being set.
+    Reply(Decision),
+    /// The event is decided, and ends: nothing is to be set for it, or all is set.
+    Decide(Decision),
+    /// The same, of an event for which no other waits.
+    End(Decision),
 }
 
 /// Whether slices are asked about an event, and which.
 pub(super) fn course_of(policies: &FilterPolicies, asked: &Asked) -> Course {
-    let undecided = |reason| Course::Decide(Decision::Undecided(reason));
     match asked.head {
         Head::Nowhere => Course::Decide(TOO_FEW_LEFT),
-        Head::Elsewhere => undecided(Reason::StaleMap),
-        Head::Here if asked.awaits_former_head || asked.lacks_slice => undecided(Reason::NotReady),
+        Head::Elsewhere => Course::Decide(Decision::Undecided(Reason::StaleMap)),
+        Head::Here if asked.awaits_former_head || asked.lacks_slice => {
+            Course::Decide(Decision::Undecided(Reason::NotReady))
+        }
         Head::Here if asked.needs_unreachable => Course::Decide(TOO_FEW_LEFT),
         // An event that this level does not know climbs: any slice that can be asked may say that it does not know it.
         Head::Here if asked.has_parent => Course::Ask,

@@ -6,17 +6,13 @@
 
 use std::collections::BTreeMap;
 
-use firstseen_filter::{FilterSlice, GenerationNumber, LiveEvents, PartError, Stamp};
+use firstseen_filter::{GenerationNumber, Stamp};
 
-use super::DividedGroup;
-use crate::group::parts::TakesParts;
-use crate::group::persisting::{checkpoint, restore_names};
-use crate::group::rules::Rule;
 use crate::group::site::Site;
 use crate::ids::Epoch;
 use crate::map::Durability;
-use crate::protocol::{BatchName, ClockReading, Command, Entry, Mirrored, Moment, NamedEvent, PositionLists, SetBatch};
-use crate::verdict::{Decision, Reason};
+use crate::protocol::{BatchName, ClockReading, Command, Entry, NamedEvent, PositionLists, SetBatch};
+use crate::verdict::Decision;
 
 /// The most events in one record, and in one entry with cells, so that a record fits into a segment of the journal. A
 /// larger batch has a record of its own.
@@ -29,15 +25,20 @@ pub(crate) struct ToPersist {
     /// Parts of copies, in entries of their own, as they are long.
     copied: Vec<Entry>,
     /// During a restore: batches that were taken up, and of which no reply was read yet.
-    taken: BTreeMap<BatchName, (Vec<NamedEvent>, u32)>,
+    pub(super) taken: BTreeMap<BatchName, (Vec<NamedEvent>, u32)>,
     /// The epoch by which this node headed events when no submission could come again that another node had headed.
-    headed_epoch: Option<Epoch>,
+    pub(super) headed_epoch: Option<Epoch>,
 }
 
 impl ToPersist {
     pub(super) fn new(durability: Durability) -> Self {
-        let (entries, copied) = (Vec::new(), Vec::new());
-        Self { keeps_journal: durability.keeps_journal(), entries, copied, taken: BTreeMap::new(), headed_epoch: None }
+        Self {
+            keeps_journal: durability.keeps_journal(),
+            entries: Vec::new(),
+            copied: Vec::new(),
+            taken: BTreeMap::new(),
+            headed_epoch: None,
+        }
     }
 
     /// A batch was taken up, and has no verdicts yet.
@@ -65,13 +66,13 @@ impl ToPersist {
         if !self.keeps_journal {
             return;
         }
-        let takes_one_more = |entry: &Entry| match entry {
-            Entry::Set { generation, stamps, .. } => *generation == number && stamps.len() < RECORD_EVENTS_MAX,
-            _ => false,
-        };
-        if !self.entries.last().is_some_and(takes_one_more) {
-            let (cells, stamps) = (PositionLists::default(), Vec::new());
-            self.entries.push(Entry::Set { generation: number, cells, stamps, counted: 0 });
+        let takes_one_more = matches!(
+            self.entries.last(),
+            Some(Entry::Set { generation, stamps, .. }) if *generation == number && stamps.len() < RECORD_EVENTS_MAX
+        );
+        if !takes_one_more {
+            let cells = PositionLists::default();
+            self.entries.push(Entry::Set { generation: number, cells, stamps: Vec::new(), counted: 0 });
         }
         if let Some(Entry::Set { cells, stamps, .. }) = self.entries.last_mut() {
             cells.push(positions);
@@ -95,7 +96,7 @@ impl ToPersist {
     }
 
     /// No submission may come again that another node has headed, by the map of this epoch.
-    fn headed(&mut self, epoch: Epoch) {
+    pub(super) fn headed(&mut self, epoch: Epoch) {
         if self.keeps_journal && self.headed_epoch.replace(epoch) != Some(epoch) {
             self.entries.push(Entry::Headed { epoch });
         }
@@ -111,7 +112,8 @@ impl ToPersist {
     /// Gives all entries, in records.
     pub(super) fn take(&mut self, site: &Site, commands: &mut Vec<Command>) {
         commands.extend(self.copied.drain(..).map(|part| site.persist(vec![part])));
-        let (mut record, mut record_events) = (Vec::new(), 0);
+        let mut record = Vec::new();
+        let mut record_events = 0;
         for entry in self.entries.drain(..) {
             let events = events_of(&entry);
             if !record.is_empty() && record_events + events > RECORD_EVENTS_MAX {
@@ -133,111 +135,5 @@ fn events_of(entry: &Entry) -> usize {
         Entry::Set { stamps, .. } => stamps.len(),
         Entry::Taken { names, .. } | Entry::Replied { names, .. } => names.len(),
         _ => 0,
-    }
-}
-
-impl DividedGroup {
-    /// Takes up an entry that an earlier process of this node has persisted.
-    pub(crate) fn restore(&mut self, entry: Entry, now: Moment) -> Result<(), PartError> {
-        self.present.begin(now);
-        if let Entry::Replied { name, .. } = &entry {
-            self.kept.taken.remove(name);
-        }
-        let Some(entry) = restore_names(entry, &mut self.guard, &mut self.present) else { return Ok(()) };
-        match entry {
-            // The map, which is newer than any entry, names every generation that was opened.
-            Entry::Set { generation, .. } | Entry::Checkpoint { newest: generation, .. }
-                if generation > self.fill.newest() =>
-            {
-                return Err(PartError::Misfit("a generation that was never opened"));
-            }
-            Entry::Set { generation, cells, stamps, counted } => {
-                let mut is_full = false;
-                for (positions, stamp) in cells.iter().zip(&stamps) {
-                    if !self.membership.placement().admits(positions) {
-                        return Err(PartError::Misfit("positions of another group"));
-                    }
-                    match self.own.put(self.membership.placement(), positions, *stamp, generation) {
-                        // Elsewhere in the slice there may be room for the others.
-                        Err(PartError::Full) => is_full = true,
-                        put => put?,
-                    }
-                    self.fill.advance(stamp.unit);
-                }
-                if self.fill.newest() == generation {
-                    (0..counted.min(stamps.len() as u64)).for_each(|_| self.fill.record());
-                }
-                return if is_full { Err(PartError::Full) } else { Ok(()) };
-            }
-            Entry::Taken { name, names, events } => drop(self.kept.taken.insert(name, (names, events))),
-            Entry::Checkpoint { clock, newest, counted, .. } => {
-                self.present.clock_mut().restore(clock);
-                if self.fill.newest() == newest {
-                    self.fill.restore(counted);
-                }
-            }
-            // What is not here any more, nobody needs.
-            Entry::Slice { slice, .. } | Entry::Cells { slice, .. } if !self.own.has(slice) => {}
-            Entry::Slice { .. } | Entry::Cells { .. } => self.own.put_part(&entry)?,
-            Entry::Headed { epoch } => self.kept.headed_epoch = Some(epoch),
-            Entry::Replied { .. } | Entry::Marks { .. } | Entry::CheckpointEnd => {}
-            Entry::Events { .. } => return Err(PartError::Misfit("an entry of a group that is one slice")),
-        }
-        Ok(())
-    }
-
-    /// All has been taken up.
-    pub(crate) fn end_restore(&mut self, is_whole: bool) {
-        let knows_heads = self.kept.headed_epoch == Some(self.membership.placement().epoch());
-        self.membership.end_restore(is_whole, knows_heads);
-        for (name, (names, events)) in std::mem::take(&mut self.kept.taken) {
-            let decisions = vec![Decision::Undecided(Reason::Unknown); events as usize];
-            if self.present.keeps(Rule::RestoresNames) {
-                self.guard.restore(&(name, names, decisions), self.present.now_ms());
-            }
-        }
-        self.own.recount();
-    }
-
-    /// Begins a checkpoint: all but the cells.
-    pub(crate) fn checkpoint(&self, is_complete: bool) -> Vec<Entry> {
-        let clock = self.present.clock().reading();
-        let counted: LiveEvents = self.fill.counted().clone();
-        let mut entries = vec![Entry::Checkpoint { is_complete, clock, newest: self.fill.newest(), counted }];
-        entries.extend(self.kept.headed_epoch.map(|epoch| Entry::Headed { epoch }));
-        let mut entries = checkpoint(entries, &self.guard, self.present.clock(), &self.slices());
-        let first_tickets = self.in_flight.flights.batches();
-        let open = first_tickets.into_iter().filter_map(|ticket| self.in_flight.flights.batch(ticket));
-        entries.extend(open.filter(|batch| batch.is_unlearnt()).map(|batch| Entry::Taken {
-            name: batch.header().name(),
-            names: batch.header().names.clone(),
-            events: batch.flights().len() as u32,
-        }));
-        entries
-    }
-
-    /// Persists the map by which this node heads events, once no submission may come again that others have headed.
-    pub(super) fn keep_head(&mut self) {
-        if self.membership.heads_all_that_may_come(self.present.now_ms()) {
-            self.kept.headed(self.membership.placement().epoch());
-        }
-    }
-
-    /// Another head has given these replies.
-    pub(super) fn hear_replies(&mut self, mirrored: &Mirrored) {
-        let replies = (mirrored.name, mirrored.names.clone(), mirrored.decisions.clone());
-        if self.present.keeps(Rule::RestoresNames) {
-            self.guard.restore(&replies, self.present.now_ms());
-        }
-        self.kept.replied(mirrored.name, &mirrored.names, &mirrored.decisions, mirrored.clock);
-    }
-
-    pub(crate) fn is_complete(&self) -> bool {
-        self.membership.wholeness().is_complete()
-    }
-
-    /// By their number in the group.
-    pub(crate) fn slices(&self) -> Vec<Option<&FilterSlice>> {
-        self.own.slices().iter().map(Option::as_ref).collect()
     }
 }

@@ -104,9 +104,10 @@ impl Fill {
     /// The next generation, where it is to be proposed; not again for a while.
     pub(crate) fn ask_for_next(&mut self, now_ms: MonotonicMs) -> Option<GenerationNumber> {
         let number = self.newest.after(1);
-        let asked_lately =
-            |(asked, at_ms): (GenerationNumber, MonotonicMs)| asked == number && now_ms.since(at_ms) < ASK_AGAIN_MS;
-        if self.asked.is_some_and(asked_lately) {
+        if let Some((asked, at_ms)) = self.asked
+            && asked == number
+            && now_ms.since(at_ms) < ASK_AGAIN_MS
+        {
             return None;
         }
         self.asked = Some((number, now_ms));
@@ -166,18 +167,26 @@ impl Fill {
     /// Events that find room in the newest generation; none where that has no limit.
     pub(crate) fn room_events(&self, own_slices: u64, used_cells: impl FnOnce() -> u64) -> Option<u64> {
         let growth = self.growth.as_ref()?;
-        let used_cells = || (used_cells() * self.slices).checked_div(own_slices).unwrap_or(0);
-        let left = |used_cells| growth.room(self.newest, &self.whole, &self.live, self.now, used_cells);
-        let scarce_events = growth.capacity_events / ROOM_PARTS;
-        Some(match growth.limit {
-            Limit::Density => left(used_cells()),
-            Limit::Cardinality => match left(0) {
-                counted if counted <= scarce_events && self.counts_cells && self.asked_slices < self.slices => {
-                    counted.max(growth.capacity_events.saturating_sub(self.events_in(used_cells())))
-                }
-                counted => counted,
-            },
-        })
+        if growth.limit == Limit::Density {
+            return Some(self.room_beside(growth, self.of_all(used_cells(), own_slices)));
+        }
+        let counted = self.room_beside(growth, 0);
+        let is_scarce = counted <= growth.capacity_events / ROOM_PARTS;
+        if !is_scarce || !self.counts_cells || self.asked_slices >= self.slices {
+            return Some(counted);
+        }
+        let events = self.events_in(self.of_all(used_cells(), own_slices));
+        Some(counted.max(growth.capacity_events.saturating_sub(events)))
+    }
+
+    /// Events that find room in the newest generation, of which all slices together use so many cells.
+    fn room_beside(&self, growth: &Growth, used_cells: u64) -> u64 {
+        growth.room(self.newest, &self.whole, &self.live, self.now, used_cells)
+    }
+
+    /// The cells that all slices use, by an estimate from those that the own slices use.
+    fn of_all(&self, used_cells: u64, own_slices: u64) -> u64 {
+        (used_cells * self.slices).checked_div(own_slices).unwrap_or(0)
     }
 
     /// Different events behind so many cells in use.

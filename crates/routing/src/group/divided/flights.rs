@@ -8,6 +8,7 @@
 //! where one is not (the ticket has gone *astray*), the program is wrong. Tests end there, and a node counts that.
 
 mod batch;
+mod event;
 mod flight;
 mod phase;
 mod ticket;
@@ -19,6 +20,7 @@ use hashbrown::HashTable;
 
 use crate::protocol::MonotonicMs;
 pub(crate) use batch::{Batch, BatchHeader};
+pub(crate) use event::Event;
 pub(crate) use flight::{Flight, Queue};
 pub(crate) use phase::Phase;
 pub(crate) use ticket::{BATCH_EVENTS_MAX, Ticket};
@@ -94,11 +96,11 @@ impl Flights {
         while self.slots[self.slot(self.first_free)].is_some() {
             self.first_free = self.first_free.next_batch();
         }
-        let (first, events) = (self.first_free, probes.len());
+        let first = self.first_free;
         self.first_free = first.next_batch();
         let flights = self.spares.pop().map(|(_, flights)| flights).unwrap_or_default();
-        let batch = Batch::new(header, (probes, above), flights, is_degraded);
-        self.open_events += events;
+        self.open_events += probes.len();
+        let batch = Batch::new(header, probes, above, flights, is_degraded);
         self.batches += 1;
         let slot = self.slot(first);
         self.slots[slot] = Some((first, batch));
@@ -123,9 +125,15 @@ impl Flights {
         first.is_of_batch_of(ticket).then_some(batch)
     }
 
-    /// The same, and the event's index there.
+    /// The event of a ticket that may come back late. `None` if its batch is over by now.
+    pub(crate) fn event_if_open(&self, ticket: Ticket) -> Option<Event<'_>> {
+        Event::of(self.unless_over(ticket)?, ticket)
+    }
+
+    /// The batch of a ticket that may come back late, and the event's index there. `None` if the batch is over by now.
     pub(crate) fn event_unless_over(&mut self, ticket: Ticket) -> Option<(&mut Batch, usize)> {
-        let (slot, index) = (self.slot(ticket), ticket.index());
+        let slot = self.slot(ticket);
+        let index = ticket.index();
         let (first, batch) = self.slots.get_mut(slot)?.as_mut()?;
         (first.is_of_batch_of(ticket) && index < batch.flights().len()).then_some((batch, index))
     }
@@ -138,6 +146,12 @@ impl Flights {
         let slot = self.slot(ticket);
         let found = self.slots.get_mut(slot).and_then(Option::as_mut).filter(|(first, _)| first.is_of_batch_of(ticket));
         found.map(|(_, batch)| batch).or_else(|| go_astray(&self.astray, ticket))
+    }
+
+    /// An event with its batch, to be read.
+    #[inline]
+    pub(crate) fn event(&self, ticket: Ticket) -> Option<Event<'_>> {
+        Event::of(self.batch(ticket)?, ticket)
     }
 
     /// The batch of an event, and the event's index there.
@@ -254,12 +268,27 @@ impl Flights {
         first_tickets
     }
 
+    /// Whether all events are over that came before `ticket`.
+    pub(crate) fn have_ended_before(&self, ticket: Ticket) -> bool {
+        let mut before = self.batches().into_iter().take_while(|first| *first < ticket);
+        !before.any(|first| self.batch(first).is_some_and(Batch::is_open))
+    }
+
+    /// All events of the batches that are there, oldest first.
+    fn all(&self) -> impl Iterator<Item = (Ticket, &Flight)> {
+        let batches = self.batches().into_iter().filter_map(|first| Some((first, self.batch(first)?)));
+        batches.flat_map(|(first, batch)| first.events(batch.flights().len()).zip(batch.flights()))
+    }
+
     /// Events in phases that `is_one` picks, oldest first.
     pub(crate) fn in_phases(&self, is_one: impl Fn(Phase) -> bool) -> Vec<Ticket> {
-        let flights = |first: Ticket| self.batch(first).map_or(&[][..], Batch::flights);
-        let events = |first: Ticket| first.events(flights(first).len()).zip(flights(first));
-        let picked = |first| events(first).filter(|(_, flight)| is_one(flight.phase())).map(|(ticket, _)| ticket);
-        self.batches().into_iter().flat_map(picked).collect()
+        self.all().filter(|(_, flight)| is_one(flight.phase())).map(|(ticket, _)| ticket).collect()
+    }
+
+    /// Events that nodes are asked about and that `is_one` picks, oldest first.
+    pub(crate) fn tested(&self, is_one: impl Fn(Event<'_>) -> bool) -> Vec<Ticket> {
+        let testing = self.in_phases(|phase| phase == Phase::Testing).into_iter();
+        testing.filter(|ticket| self.event(*ticket).is_some_and(&is_one)).collect()
     }
 
     /// The first deadline of a batch that has no reply.

@@ -1,111 +1,197 @@
-//! What a new map means for a group: nodes come and go, and heads of events with them.
+//! What maps, time and the loss of nodes do to a group: nodes come and go, and heads of events with them.
 //!
 //! A node that is gone is neither asked nor set, and the events whose head it was have another head: the node of their
 //! next position. So that no two heads find an event new, tests and sets that a head sends by an older map are refused
 //! (see `DividedGroup::receive`). An event that another node may have headed since it was found new is unknown, unless
-//! all nodes acknowledge its sets (see `DividedGroup::end_set`).
+//! all nodes acknowledge its sets (see `Recording::end_set_of`). A filter may be closed, as another one has followed:
+//! events in flight go on to their end, and nothing new is recorded.
 //!
 //! Promises: of two heads of an event, one before and one after a change of the map, at most one replies first-seen, if
-//! no reply leaves before all nodes have acknowledged. Must not know: how the map is agreed on.
+//! no reply leaves before all nodes have acknowledged. Every batch has its reply by its deadline. A group that has ended
+//! has replied first-seen to nobody since it closed, and never will again. Must not know: how the map is agreed on, how
+//! a loss is noticed.
+
+use std::collections::BTreeSet;
 
 use super::DividedGroup;
-use super::flights::{Phase, Ticket};
+use super::flights::Phase;
 use super::membership::Followed;
-use super::sets::{SetEnd, SetFlight};
-use crate::ids::Incarnation;
+use super::sets::SetEnd;
+use crate::group::thresholds::TOO_FEW_LEFT;
+use crate::ids::{Incarnation, NodeId};
 use crate::map::{ClusterMap, FilterRecord};
-use crate::protocol::Moment;
-use crate::verdict::Reason;
+use crate::protocol::{Moment, MonotonicMs};
+use crate::verdict::{Decision, Reason};
 
+/// Maps.
 impl DividedGroup {
     /// The map says something new of the filter.
     pub(crate) fn map_changed(&mut self, map: &ClusterMap, record: &FilterRecord, now: Moment) {
-        self.present.begin(now);
+        self.local.present.begin(now);
         self.outbox.set_epoch(record.epoch);
         self.follow_line(map, record);
-        let (replies_when_all_acknowledged, first_free) =
-            (self.replies_when_all_acknowledged(), self.in_flight.flights.first_free());
-        let Self { membership, own, outbox, .. } = self;
-        let followed =
-            membership.follow((map, record), replies_when_all_acknowledged, first_free, now.monotonic_ms, own, outbox);
-        let (Followed { former, returned }, placement) = (followed, self.membership.placement());
+        let first_free = self.in_flight.flights.first_free();
+        let Self { local, outbox, .. } = self;
+        let Followed { former, returned } =
+            local.membership.follow(map, record, first_free, now.monotonic_ms, &mut local.own, outbox);
+        let placement = self.local.membership.placement();
+        let epoch = placement.epoch();
         if !placement.is_like(&former) {
-            self.fill.spread_over(placement.served_slices(), placement.asked_here());
+            self.local.spread_heads();
         }
-        let is_new_epoch = placement.epoch() != former.epoch();
-        self.follow_claims(&former);
-        self.mark_overtaken(&former);
-        if is_new_epoch {
-            self.abandon_tests();
-            self.keep_unacknowledged();
-            self.follow_sets(&former);
-            let placement = self.membership.placement();
-            let is_gone = |set: &SetFlight| placement.gone_peers().any(|peer| peer == set.to());
-            self.end_sets(self.in_flight.sets.numbers(is_gone), SetEnd::NodeGone);
+        self.claims.follow_heads(&former, self.local.membership.placement());
+        self.recording().mark_overtaken(&former);
+        if epoch != former.epoch() {
+            // Tests by the former map mean nothing, whether they go on here or in the levels below.
+            let tested = self.in_flight.flights.in_phases(|phase| matches!(phase, Phase::Testing | Phase::Checking));
+            self.verdicts().decide_all(tested, Decision::Undecided(Reason::StaleMap));
+            self.recording().keep_unacknowledged();
+            self.in_flight.sets.follow(&former, self.local.membership.placement());
+            let gone: Vec<NodeId> = self.local.membership.placement().gone_peers().collect();
+            self.end_sets(self.in_flight.sets.numbers(|set| gone.contains(&set.to)), SetEnd::NodeGone);
             // A set that was for a node without slices now is for the nodes that have them now.
-            let placement = self.membership.placement();
-            let is_stale = |set: &SetFlight| set.awaits_map() || placement.index_of(set.to()).is_none();
-            self.end_sets(self.in_flight.sets.numbers(is_stale), SetEnd::Stale);
+            let placement = self.local.membership.placement();
+            let stale = self.in_flight.sets.numbers(|set| set.awaits_map || placement.index_of(set.to).is_none());
+            self.end_sets(stale, SetEnd::Stale);
             self.count_stuck_events();
         }
-        self.open_generation(record);
-        let Self { membership, present, own, outbox, .. } = self;
-        let epoch = membership.placement().epoch();
-        membership.follow_gap(present, own);
+        self.local.open_generation(record);
+        let Self { local, outbox, .. } = self;
+        local.membership.follow_gap(&local.present, &local.own);
         // The nodes that are back would ask for what they missed; this answers ahead of their question.
-        returned.into_iter().for_each(|node| membership.send_past(node, epoch, present, own, outbox));
+        for node in returned {
+            local.membership.send_past(node, epoch, &local.present, &local.own, outbox);
+        }
         self.finish();
+    }
+
+    /// The map may say that the filter is closed.
+    fn follow_line(&mut self, map: &ClusterMap, record: &FilterRecord) {
+        let is_closed = self.local.present.follow(record.line.absent());
+        if is_closed {
+            self.in_flight.close_line();
+        }
+        if let Some(claiming) = self.claims.get_mut() {
+            claiming.follow(map);
+            if is_closed {
+                claiming.close();
+            }
+        }
     }
 
     /// The node counts as started anew, though its process goes on: others had given it up, and went on without it.
     pub(crate) fn begin_anew(&mut self, incarnation: Incarnation, now: Moment) {
-        self.present.begin(now);
-        self.membership.interrupt();
-        self.reply_to_all(Reason::NotReady);
+        self.local.present.begin(now);
+        self.local.membership.interrupt();
+        self.replying().give_up_all(Reason::NotReady);
         self.in_flight.clear();
-        self.tree.clear();
+        self.local.tree.clear();
         // Batches have their replies by now; messages gathered for other nodes are of a start that is over for them.
         self.outbox.begin_anew();
-        self.membership.begin_anew(incarnation, now.monotonic_ms);
-        let Self { claiming, membership, .. } = self;
-        if let Some(claiming) = claiming {
-            let placement = membership.placement();
-            claiming.begin_anew(placement.epoch(), placement.live_peers().map(|(peer, _)| peer));
-        }
+        self.local.membership.begin_anew(incarnation, now.monotonic_ms);
+        self.claims.begin_anew(self.local.membership.placement());
     }
 
     /// No event in flight can come to an end here: every caller that waits gets a reply, and asks elsewhere.
     pub(crate) fn give_up_flights(&mut self, now: Moment) {
-        self.present.begin(now);
-        self.reply_to_all(Reason::NotReady);
+        self.local.present.begin(now);
+        self.replying().give_up_all(Reason::NotReady);
         self.finish();
     }
 
-    /// The map does not have the filter any more: every caller that waits gets a reply, and asks the filter that has followed, if
-    /// one has.
+    /// The map does not have the filter any more: every caller that waits gets a reply, and asks the filter that has
+    /// followed, if one has.
     pub(crate) fn end_dropped(&mut self, now: Moment) {
-        self.present.begin(now);
-        self.is_draining = true;
-        self.reply_to_all(Reason::UnknownFilter);
+        self.local.present.begin(now);
+        self.replays.is_draining = true;
+        self.replying().give_up_all(Reason::UnknownFilter);
+        self.finish();
+    }
+}
+
+/// Time, and the loss of nodes.
+impl DividedGroup {
+    /// Replies to batches whose deadline has come, and forgets names and events that need not be remembered.
+    pub(crate) fn tick(&mut self, now: Moment) {
+        self.local.present.begin(now);
+        self.replays.guard.expire(now.monotonic_ms);
+        let mut leaders = BTreeSet::new();
+        for first in self.in_flight.flights.batches() {
+            let batch = self.in_flight.flights.batch(first);
+            if batch.is_some_and(|batch| !batch.is_replied() && batch.header().deadline_ms <= now.monotonic_ms) {
+                self.verdicts().expire(first, &mut leaders);
+                self.replying().reply(first);
+            }
+        }
+        leaders.into_iter().for_each(|leader| self.in_flight.end_abandoned(leader));
+        self.climbing().replay_owed();
+        let membership = &self.local.membership;
+        if membership.heads_all_that_may_come(now.monotonic_ms) {
+            self.kept.headed(membership.placement().epoch());
+        }
         self.finish();
     }
 
-    fn reply_to_all(&mut self, unrecorded: Reason) {
-        for first in self.in_flight.flights.batches() {
-            self.give_up(first, unrecorded);
-            self.reply(first);
-        }
+    /// When [`Self::tick`] has something to do.
+    pub(crate) fn next_tick_ms(&self) -> Option<MonotonicMs> {
+        let Self { local, in_flight, replays, claims, outbox, .. } = self;
+        let due = [
+            in_flight.flights.next_deadline_ms(),
+            outbox.has_commands().then_some(MonotonicMs::START),
+            replays.guard.next_expiry_ms(),
+            local.tree.next_replay_ms(),
+            claims.next_ms(),
+            local.membership.next_gap_ms(&local.present, &local.own),
+            local.membership.next_rescan_ms(),
+            local.membership.handing().next_ms(),
+        ];
+        due.into_iter().flatten().min()
     }
 
-    /// Decides all undecided events of a batch by what is known of them: `unrecorded` of those of which nothing was recorded.
-    fn give_up(&mut self, first: Ticket, unrecorded: Reason) {
-        let Some(batch) = self.in_flight.flights.batch_mut(first) else { return };
-        for event in 0..batch.flights().len() {
-            let reason = match batch.flights()[event].phase() {
-                Phase::Testing | Phase::Joined => unrecorded,
-                _ => Reason::Unknown,
-            };
-            batch.give_up(event, reason);
+    /// A node's process is gone: it will not answer tests, and the cells that it has set may be lost.
+    pub(crate) fn peer_lost(&mut self, peer: NodeId, now: Moment) {
+        self.local.present.begin(now);
+        // The next process is to set the cells.
+        self.end_sets(self.in_flight.sets.numbers(|set| set.to == peer), SetEnd::ProcessGone);
+        self.count_stuck_events();
+        let placement = self.local.membership.placement();
+        if let Some(node) = placement.index_of(peer) {
+            // An event may have got stuck on its way to that node, wherever it is now.
+            let lost = self.in_flight.flights.tested(|event| {
+                event.positions().iter().any(|position| {
+                    let is_claim = event.operation().is_claim();
+                    placement.node_at(*position) == node || is_claim && placement.has_copy(node, *position)
+                })
+            });
+            self.verdicts().decide_all(lost, Decision::Undecided(Reason::NotReady));
         }
+        self.finish();
+    }
+
+    /// Other nodes are out of reach than before.
+    pub(crate) fn reach_changed(&mut self, nodes: &BTreeSet<NodeId>, now: Moment) {
+        if !self.local.membership.reach_changed(nodes) {
+            return;
+        }
+        self.local.present.begin(now);
+        self.count_stuck_events();
+        let membership = &self.local.membership;
+        let lost = self.in_flight.flights.tested(|event| {
+            membership.unreachable().has_any(membership.placement(), event.positions().iter().copied())
+        });
+        self.verdicts().decide_all(lost, TOO_FEW_LEFT);
+        self.finish();
+    }
+
+    fn count_stuck_events(&mut self) {
+        let sets = self.in_flight.sets.all().map(|set| (set.to, &set.tickets[..]));
+        self.local.membership.count_stuck_events(sets);
+    }
+
+    /// The node is about to stop: events in flight go on, nothing new is taken up.
+    pub(crate) fn drain(&mut self, now: Moment) {
+        self.local.present.begin(now);
+        self.replays.is_draining = true;
+        self.finish();
     }
 }

@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 
 use hashbrown::HashMap;
 
-use super::flights::{Batch, Flight, Flights, Phase, Ticket};
+use super::flights::{Flights, Phase, Ticket};
 use super::sets::Sets;
 use crate::protocol::SubmissionName;
 use crate::verdict::{Decision, Seen};
@@ -49,9 +49,7 @@ impl InFlight {
 
     /// Whether all events that came before are over.
     pub(super) fn has_ended_before_close(&self) -> bool {
-        let mut before =
-            self.flights.batches().into_iter().take_while(|first| self.closed_from.is_some_and(|from| *first < from));
-        !before.any(|first| self.flights.batch(first).is_some_and(Batch::is_open))
+        self.closed_from.is_none_or(|closed_from| self.flights.have_ended_before(closed_from))
     }
 
     /// An event is run under a name.
@@ -106,8 +104,8 @@ impl InFlight {
     /// `span_units`. False where the event was decided before, or is not there.
     pub(super) fn decide_with_echoes(&mut self, ticket: Ticket, outcome: Decision, span_units: Option<u64>) -> bool {
         let Some((batch, index)) = self.flights.event_mut(ticket) else { return false };
-        let seen = |flight: &Flight| span_units.map(|span_units| flight.seen(span_units));
-        let Some(seen) = batch.decide(index, outcome, seen) else { return false };
+        let seen = batch.decide(index, outcome, |flight| span_units.map(|span_units| flight.seen(span_units)));
+        let Some(seen) = seen else { return false };
         let mut echoes = batch.flight_mut(index).take_echoes();
         if !batch.is_pending() {
             self.closing.push(ticket);

@@ -54,6 +54,8 @@ pub(super) struct Membership {
     proposals: Proposals,
     from_copies: FromCopies,
     has_copies: bool,
+    /// No reply first-seen leaves before all nodes have acknowledged the event's sets.
+    replies_are_safe: bool,
     unreachable: Unreachable,
 }
 
@@ -73,7 +75,7 @@ impl Membership {
         policies: &FilterPolicies,
         limits: &OwnerLimits,
     ) -> Self {
-        let compared = Rescan::new((definition.rule, &definition.unit), site.group, 0, limits.rescan_every_ms);
+        let compared = Rescan::new(&definition.rule, &definition.unit, site.group, 0, limits.rescan_every_ms);
         Self {
             site,
             first_ms: None,
@@ -86,6 +88,7 @@ impl Membership {
             proposals: Proposals::default(),
             from_copies: FromCopies::new(compared),
             has_copies: policies.copies > 0,
+            replies_are_safe: policies.replies_when_all_acknowledged(),
             unreachable: Unreachable::default(),
             placement,
         }
@@ -174,12 +177,11 @@ impl Membership {
         self.first_ms.is_some() && self.former_heads.are_over(now_ms)
     }
 
-    /// Follows the map: slices come and go, and heads of events with them. `replies_when_all_acknowledged` says whether
-    /// no reply leaves before all have acknowledged, `first_free` is the ticket of the next event.
+    /// Follows the map: slices come and go, and heads of events with them. `first_free` is the ticket of the next event.
     pub(super) fn follow(
         &mut self,
-        (map, record): (&ClusterMap, &FilterRecord),
-        replies_when_all_acknowledged: bool,
+        map: &ClusterMap,
+        record: &FilterRecord,
         first_free: Ticket,
         now_ms: MonotonicMs,
         own: &mut OwnSlices,
@@ -206,18 +208,15 @@ impl Membership {
                 self.former_heads.gained(now_ms);
             }
         }
-        let are_known = !self.is_owed_by_others(replies_when_all_acknowledged);
+        let are_known = !self.is_owed_by_others();
         self.follow_handing(map, &former, first_free, now_ms);
+        let placement = &self.placement;
         // A slice may have left and come again in between.
-        let is_new = |slice: u32| {
-            let arrivals = self.placement.arriving_here().iter();
-            let is_new = arrivals
-                .filter(|arrival| arrival.slice == slice)
-                .any(|arrival| !former.arriving_here().contains(arrival));
-            is_new || come.contains(&slice)
-        };
-        let lacks = |slice: u32| self.placement.lacking_here().any(|lacking| lacking == slice);
-        self.from_copies.fetched.retain(|slice| lacks(slice) && !is_new(slice));
+        let again = placement.arriving_here().iter().filter(|arrival| !former.arriving_here().contains(arrival));
+        let new: Vec<u32> = again.map(|arrival| arrival.slice).chain(come).collect();
+        self.from_copies
+            .fetched
+            .retain(|slice| !new.contains(&slice) && placement.lacking_here().any(|lacking| lacking == slice));
         let returned = self.missed.follow(&former, &self.placement, are_known, outbox);
         Followed { former, returned }
     }
@@ -266,8 +265,8 @@ impl Membership {
         if !self.has_copies || placement.is_gone_here() {
             return;
         }
-        let keep = |part| kept.copied(part);
-        if let Some((source, ask)) = from_copies.compare(placement.complete_twins(), present, own, keep) {
+        let asked = from_copies.compare(placement.complete_twins(), present, own, |part| kept.copied(part));
+        if let Some((source, ask)) = asked {
             outbox.send(source, PeerBody::AskCells(ask));
         }
     }
@@ -287,6 +286,10 @@ impl Membership {
         kept: &mut ToPersist,
     ) {
         let is_complete = self.placement.is_slice_complete_here(parts.slice as usize);
-        self.from_copies.hear(parts, (epoch, is_complete), present, own, |part| kept.copied(part));
+        if is_complete {
+            self.from_copies.hear_to_compare(parts, present, own);
+        } else {
+            self.from_copies.hear_fetched(parts, epoch, present, own, |part| kept.copied(part));
+        }
     }
 }

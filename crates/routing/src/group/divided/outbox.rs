@@ -192,27 +192,20 @@ impl Outbox {
         &mut self.letters[index].1
     }
 
-    /// Sends the letter that `close` takes, where `takes_no_more` says so.
-    fn send_if(
-        &mut self,
-        to: NodeId,
-        takes_no_more: impl FnOnce(&Letters) -> bool,
-        close: impl FnOnce(&mut Letters) -> PeerBody,
-    ) {
-        let sender = self.sender;
-        let letters = self.letters(to);
-        if takes_no_more(letters) {
-            let body = close(letters);
-            self.due.push(sender.send(to, body));
-        }
+    /// Sends the letter that `close` takes.
+    #[cold]
+    fn close(&mut self, to: NodeId, close: impl FnOnce(&mut Letters) -> PeerBody) {
+        let body = close(self.letters(to));
+        self.due.push(self.sender.send(to, body));
     }
 
     /// Asks `to` about the positions of `left`.
     pub(crate) fn test(&mut self, to: NodeId, question: Question<'_>, left: impl IntoIterator<Item = u64>) {
-        let takes_no_more = |test: &TestBatch| {
-            test.tickets.len() >= MESSAGE_EVENTS_MAX || test.parallel != question.parallel && !test.tickets.is_empty()
-        };
-        self.send_if(to, |letters| takes_no_more(&letters.test), Letters::close_test);
+        let test = &self.letters(to).test;
+        let is_other = test.parallel != question.parallel && !test.tickets.is_empty();
+        if test.tickets.len() >= MESSAGE_EVENTS_MAX || is_other {
+            self.close(to, Letters::close_test);
+        }
         let test = &mut self.letters(to).test;
         test.parallel = question.parallel;
         let Question { head, asks_all, degraded, deadline_in_ms, .. } = question;
@@ -239,7 +232,9 @@ impl Outbox {
         deadline_in_ms: u32,
     ) {
         let asks_all = asks == Asks::Copies;
-        self.send_if(to, |letters| letters.claims.events.len() >= MESSAGE_EVENTS_MAX, Letters::close_claims);
+        if self.letters(to).claims.events.len() >= MESSAGE_EVENTS_MAX {
+            self.close(to, Letters::close_claims);
+        }
         let ClaimTests { test, events } = &mut self.letters(to).claims;
         test.add_to_runs(TestRun { head, events: 1, asks_all, degraded: false, deadline_in_ms });
         test.parallel = true;
@@ -251,12 +246,12 @@ impl Outbox {
 
     /// Sends `head` the result of a test, and whether it rests on an incomplete slice.
     pub(crate) fn resolve(&mut self, head: NodeId, ticket: u64, finding: Finding, slice_visits: u64, degraded: bool) {
+        let resolved = &self.letters(head).resolved;
         // A message says of all of its events whether they are degraded.
-        let takes_no_more = |resolved: &Resolved| {
-            resolved.tickets.len() >= MESSAGE_EVENTS_MAX
-                || resolved.degraded != degraded && !resolved.tickets.is_empty()
-        };
-        self.send_if(head, |letters| takes_no_more(&letters.resolved), Letters::close_resolved);
+        let is_other = resolved.degraded != degraded && !resolved.tickets.is_empty();
+        if resolved.tickets.len() >= MESSAGE_EVENTS_MAX || is_other {
+            self.close(head, Letters::close_resolved);
+        }
         let resolved = &mut self.letters(head).resolved;
         resolved.degraded = degraded;
         match finding {
@@ -292,11 +287,13 @@ impl Outbox {
         cells: impl IntoIterator<Item = u64>,
         stamp: Stamp,
     ) -> u64 {
-        let takes_no_more = |set: &SetBatch| {
-            set.stamps.len() >= MESSAGE_EVENTS_MAX || set.generation != number && !set.stamps.is_empty()
-        };
-        self.send_if(to, |letters| takes_no_more(&letters.set), Letters::close_set);
-        let (next, keeps_numbers) = (self.next_set_number, self.rules.keep(Rule::NumbersSets));
+        let set = &self.letters(to).set;
+        let is_other = set.generation != number && !set.stamps.is_empty();
+        if set.stamps.len() >= MESSAGE_EVENTS_MAX || is_other {
+            self.close(to, Letters::close_set);
+        }
+        let next = self.next_set_number;
+        let keeps_numbers = self.rules.keep(Rule::NumbersSets);
         let set = &mut self.letters(to).set;
         if set.stamps.is_empty() {
             set.generation = number;
@@ -314,9 +311,10 @@ impl Outbox {
 
     /// Sends `head` word that a set is done, or was refused.
     pub(crate) fn acknowledge(&mut self, head: NodeId, set_number: u64, done: bool) {
-        let is_full =
-            |letters: &Letters| letters.acks.set_numbers.len() + letters.acks.refused_numbers.len() >= MESSAGE_ACKS_MAX;
-        self.send_if(head, is_full, |letters| PeerBody::SetAcks(std::mem::take(&mut letters.acks)));
+        let acks = &self.letters(head).acks;
+        if acks.set_numbers.len() + acks.refused_numbers.len() >= MESSAGE_ACKS_MAX {
+            self.close(head, |letters| PeerBody::SetAcks(std::mem::take(&mut letters.acks)));
+        }
         let acks = &mut self.letters(head).acks;
         let numbers = if done { &mut acks.set_numbers } else { &mut acks.refused_numbers };
         numbers.push(set_number);
@@ -325,8 +323,9 @@ impl Outbox {
     /// Sends `body` to `to`, behind all that is gathered for it.
     pub(crate) fn send(&mut self, to: NodeId, body: PeerBody) {
         let Self { sender, letters, due, .. } = self;
-        let own = letters.iter_mut().find(|(node, _)| *node == to);
-        own.into_iter().for_each(|(_, letters)| letters.close(|body| due.push(sender.send(to, body))));
+        if let Some((_, letters)) = letters.iter_mut().find(|(node, _)| *node == to) {
+            letters.close(|body| due.push(sender.send(to, body)));
+        }
         due.push(sender.send(to, body));
     }
 

@@ -196,7 +196,8 @@ impl OwnSlices {
     ) -> Option<u64> {
         // An event that has expired here already would read as alive when the wheel of timers comes round.
         let Some(stamp) = self.rejudge(stamp) else { return Some(0) };
-        let (mut cells, mut has_room) = (0, true);
+        let mut cells = 0;
+        let mut has_room = true;
         for (first, position) in positions.iter().enumerate() {
             let (index, _) = placement.locate(*position);
             let Some(slice) = &mut self.slices[index] else { continue };
@@ -224,6 +225,11 @@ impl OwnSlices {
             slice.put_event(number, own.offsets(), stamp)?;
         }
         Ok(())
+    }
+
+    /// By slice of the group.
+    pub(crate) fn each(&self) -> Vec<Option<&FilterSlice>> {
+        self.slices.iter().map(Option::as_ref).collect()
     }
 
     /// By slice of the group.
@@ -263,11 +269,11 @@ impl OwnSlices {
     }
 
     fn density_of(&self, sample_bytes: usize) -> Density {
-        let own = || self.slices.iter().flatten();
-        let rates = own().map(|slice| slice.fill_and_rate(share_of_sample(sample_bytes, self.len())).1);
+        let own = self.slices.iter().flatten();
+        let hashes = own.clone().next().map_or(1, |slice| slice.geometry().hashes());
+        let rates = own.map(|slice| slice.fill_and_rate(share_of_sample(sample_bytes, self.len())).1);
         let rate = rates.sum::<f64>() / self.len().max(1) as f64;
         let generations = self.generations().max(1);
-        let hashes = own().next().map_or(1, |slice| slice.geometry().hashes());
         Density { fill: (rate / generations as f64).powf(1.0 / f64::from(hashes)), generations }
     }
 
@@ -285,8 +291,8 @@ impl OwnSlices {
     /// Cells in use in generation `number`, the newest, where the kind counts them; a slice opens it when the first event
     /// is set there.
     pub(crate) fn used_cells(&self, number: GenerationNumber) -> u64 {
-        let has_it = |slice: &&FilterSlice| slice.newest_generation() == number;
-        self.slices.iter().flatten().filter(has_it).map(FilterSlice::used_cells).sum()
+        let opened = self.slices.iter().flatten().filter(|slice| slice.newest_generation() == number);
+        opened.map(FilterSlice::used_cells).sum()
     }
 
     /// The most generations that one of the slices has.

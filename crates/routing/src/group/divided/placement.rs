@@ -5,10 +5,12 @@
 
 mod holders;
 
+use std::ops::Range;
+
 use firstseen_filter::HASHES_MAX;
 
 use crate::ids::{Epoch, Incarnation, NodeId, distinct};
-use crate::map::{COPIES_MAX, ClusterMap, FilterRecord, SliceOwner, head_place};
+use crate::map::{COPIES_MAX, ClusterMap, FilterRecord, SliceMove, SliceOwner, head_place};
 use crate::plan::GroupPlan;
 use holders::Holders;
 
@@ -89,59 +91,114 @@ impl Voters {
     }
 }
 
+/// One group, as a map has it.
+struct GroupInMap<'map> {
+    map: &'map ClusterMap,
+    record: &'map FilterRecord,
+    group: u32,
+    /// Slices of a group.
+    slices: u32,
+}
+
+impl<'map> GroupInMap<'map> {
+    /// The slices of the group, by their numbers in it.
+    fn slices(&self) -> Range<u32> {
+        0..self.slices
+    }
+
+    /// The number in the filter of a slice of the group.
+    fn in_filter(&self, slice: u32) -> u32 {
+        self.group.saturating_mul(self.slices).saturating_add(slice)
+    }
+
+    fn copies(&self, slice: u32) -> impl Iterator<Item = &'map SliceOwner> {
+        self.record.copies_of(self.in_filter(slice)).take(COPIES_MAX)
+    }
+
+    /// The node that is asked about a slice.
+    fn asked(&self, slice: u32) -> NodeId {
+        let owner = self.map.asked(self.record, self.in_filter(slice));
+        owner.map_or(NodeId::default(), |owner| owner.node)
+    }
+
+    fn start(&self, node: NodeId) -> NodeStart {
+        let incarnation = self.map.nodes.get(&node).map(|node| node.incarnation);
+        let mut copies = self.slices().flat_map(|slice| self.copies(slice));
+        NodeStart {
+            incarnation: incarnation.unwrap_or_default(),
+            is_gone: incarnation.is_none() || self.map.is_gone_from(self.record, self.group, node),
+            has_gap: copies.any(|copy| copy.node == node && copy.has_gap),
+        }
+    }
+
+    /// Whether a slice votes, about which `asked` is asked.
+    fn standing(&self, slice: u32, asked: NodeId) -> SliceStanding {
+        if self.map.is_complete(self.record, self.in_filter(slice)) {
+            return SliceStanding::Complete;
+        }
+        if self.start(asked).is_gone { SliceStanding::Gone } else { SliceStanding::Incomplete }
+    }
+
+    /// The epoch since which a slice is on its way to a node, where it is.
+    fn arriving_since(&self, slice: u32, node: NodeId) -> Option<Epoch> {
+        self.record.arriving_since(self.in_filter(slice), node)
+    }
+
+    fn holders(&self, slice: u32, nodes: &[NodeId]) -> Holders {
+        let mut holders = Holders::default();
+        for copy in self.copies(slice) {
+            let is_arriving = self.arriving_since(slice, copy.node).is_some();
+            holders.push(place_of(copy.node, nodes), self.map.is_complete_copy(copy), is_arriving);
+        }
+        holders
+    }
+
+    /// Slices of the group that are on their way, by their numbers in it.
+    fn moves(&self) -> impl Iterator<Item = SliceMove> {
+        let per_group = self.record.definition.slicing.slices_per_group().max(1);
+        let moves = self.record.moves().filter(move |way| way.slice / per_group == self.group);
+        moves.map(move |way| SliceMove { slice: way.slice % per_group, ..way })
+    }
+}
+
+/// The index of a node in `nodes`; one beyond the end if it is not there.
+fn place_of(node: NodeId, nodes: &[NodeId]) -> usize {
+    nodes.binary_search(&node).unwrap_or(nodes.len())
+}
+
 impl Placement {
     /// The placement of `group` by `map`; slices beyond its owners belong to no node.
     pub(crate) fn new(map: &ClusterMap, record: &FilterRecord, group: u32, me: NodeId, plan: GroupPlan) -> Self {
-        let slices = plan.slices_per_group();
-        let first = group.saturating_mul(slices);
-        let asked =
-            |slice| map.asked(record, first.saturating_add(slice)).map_or(NodeId::default(), |owner| owner.node);
-        let owners: Vec<NodeId> = (0..slices).map(asked).collect();
-        let copies = |slice: u32| record.copies_of(first.saturating_add(slice)).take(COPIES_MAX);
-        let nodes = distinct((0..slices).flat_map(copies).map(|copy| copy.node).chain(owners.clone()));
-        let index_of = |node: &NodeId| nodes.binary_search(node).unwrap_or(nodes.len());
-        let node_of_slice = owners.iter().map(index_of).collect();
-        let me_here = index_of(&me);
-        let holders = |slice: u32| {
-            let number = first.saturating_add(slice);
-            let is_arriving = |copy: &SliceOwner| record.arriving_since(number, copy.node).is_some();
-            Holders::new(copies(slice), index_of, |copy| map.is_complete_copy(copy), is_arriving)
-        };
-        let holders: Vec<Holders> = (0..slices).map(holders).collect();
-        let start = |node: &NodeId| {
-            let incarnation = map.nodes.get(node).map(|node| node.incarnation);
-            let is_gone = incarnation.is_none() || map.is_gone_from(record, group, *node);
-            let has_gap = (0..slices).flat_map(copies).any(|copy| copy.node == *node && copy.has_gap);
-            NodeStart { incarnation: incarnation.unwrap_or_default(), is_gone, has_gap }
-        };
-        let standing = |(slice, node): (u32, &NodeId)| match () {
-            () if map.is_complete(record, first.saturating_add(slice)) => SliceStanding::Complete,
-            () if start(node).is_gone => SliceStanding::Gone,
-            () => SliceStanding::Incomplete,
-        };
-        let standings: Vec<SliceStanding> = (0..).zip(&owners).map(standing).collect();
-        let since = |slice: u32| record.arriving_since(first.saturating_add(slice), me);
-        let arriving = |slice: u32| since(slice).map(|since| Arrival { slice, since });
-        let is_settled = |slice: &u32| arriving(*slice).is_none();
-        let mut own = (0..slices).filter(is_settled).flat_map(copies).filter(|copy| copy.node == me);
-        let per_group = record.definition.slicing.slices_per_group().max(1);
-        let moves = || record.moves().filter(|way| way.slice / per_group == group);
-        let lacks = |holders: &Holders| holders.has(me_here) && !holders.is_complete_at(me_here);
+        let by_map = GroupInMap { map, record, group, slices: plan.slices_per_group() };
+        let owners: Vec<NodeId> = by_map.slices().map(|slice| by_map.asked(slice)).collect();
+        let copies = by_map.slices().flat_map(|slice| by_map.copies(slice));
+        let nodes = distinct(copies.map(|copy| copy.node).chain(owners.clone()));
+        let starts: Vec<NodeStart> = nodes.iter().map(|node| by_map.start(*node)).collect();
+        let me_here = place_of(me, &nodes);
+        let holders: Vec<Holders> = by_map.slices().map(|slice| by_map.holders(slice, &nodes)).collect();
+        let standings: Vec<SliceStanding> =
+            by_map.slices().zip(&owners).map(|(slice, owner)| by_map.standing(slice, *owner)).collect();
+        let arriving = by_map.slices().filter_map(|slice| {
+            let since = by_map.arriving_since(slice, me)?;
+            Some(Arrival { slice, since })
+        });
+        let settled = by_map.slices().filter(|slice| by_map.arriving_since(*slice, me).is_none());
+        let mut settled_here = settled.flat_map(|slice| by_map.copies(slice)).filter(|copy| copy.node == me);
         Self {
             plan,
             epoch: record.epoch,
-            starts: nodes.iter().map(start).collect(),
-            node_of_slice,
+            node_of_slice: owners.iter().map(|owner| place_of(*owner, &nodes)).collect(),
             me: me_here,
-            lacks_here: holders.iter().any(lacks),
-            arriving_here: (0..slices).filter_map(arriving).collect(),
-            origins: moves().filter(|way| way.to == me).map(|way| (way.slice % per_group, way.from)).collect(),
-            targets: distinct(moves().filter(|way| way.from == me).map(|way| way.to)),
+            lacks_here: holders.iter().any(|holders| holders.is_incomplete_at(me_here)),
+            arriving_here: arriving.collect(),
+            origins: by_map.moves().filter(|way| way.to == me).map(|way| (way.slice, way.from)).collect(),
+            targets: distinct(by_map.moves().filter(|way| way.from == me).map(|way| way.to)),
             is_single: holders.iter().all(|holders| holders.nodes().len() <= 1),
             holders,
             all_complete: standings.iter().all(|standing| *standing == SliceStanding::Complete),
-            any_gone: nodes.iter().any(|node| start(node).is_gone),
-            has_gap_here: own.any(|copy| copy.has_gap),
+            any_gone: starts.iter().any(|start| start.is_gone),
+            has_gap_here: settled_here.any(|copy| copy.has_gap),
+            starts,
             standings,
             nodes,
         }
@@ -154,12 +211,10 @@ impl Placement {
 
     /// Whether the same nodes have and serve the same slices in `other`, so that every event has the same head.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let gone = |placement: &Self| -> Vec<bool> { placement.starts.iter().map(|start| start.is_gone).collect() };
-        let have_same = || self.holders.iter().zip(&other.holders).all(|(one, other)| one.nodes() == other.nodes());
         self.nodes == other.nodes
             && self.node_of_slice == other.node_of_slice
-            && gone(self) == gone(other)
-            && have_same()
+            && self.starts.iter().zip(&other.starts).all(|(one, other)| one.is_gone == other.is_gone)
+            && self.holders.iter().zip(&other.holders).all(|(one, other)| one.nodes() == other.nodes())
     }
 
     /// Whether all slices that this node has are complete, but for those on their way here.
@@ -170,8 +225,8 @@ impl Placement {
     /// Whether a node has slices that are not on their way there, and all of these have had everything that was ever recorded
     /// in them.
     fn is_complete_of(&self, node: usize) -> bool {
-        let is_settled = |holders: &&Holders| holders.has(node) && !holders.is_arriving_at(node);
-        let mut own = self.holders.iter().filter(is_settled).peekable();
+        let own = self.holders.iter().filter(|holders| holders.has(node) && !holders.is_arriving_at(node));
+        let mut own = own.peekable();
         own.peek().is_some() && own.all(|holders| holders.is_complete_at(node))
     }
 
@@ -203,8 +258,7 @@ impl Placement {
 
     /// Own slices that lack something.
     pub(crate) fn lacking_here(&self) -> impl Iterator<Item = u32> {
-        let is_lacking = |holders: &Holders| holders.has(self.me) && !holders.is_complete_at(self.me);
-        (0..).zip(&self.holders).filter(move |(_, holders)| is_lacking(holders)).map(|(slice, _)| slice)
+        (0..).zip(&self.holders).filter(|(_, holders)| holders.is_incomplete_at(self.me)).map(|(slice, _)| slice)
     }
 
     /// Slices that are on their way here.
@@ -226,19 +280,21 @@ impl Placement {
     /// Where slices came from that were on their way here by `former`, and have arrived since, whether the slices are
     /// here now or have gone on.
     pub(crate) fn arrived_since(&self, former: &Self) -> Vec<NodeId> {
-        let has_arrived = |(slice, from): &&(u32, NodeId)| {
+        let arrived = former.origins.iter().filter(|(slice, from)| {
             let was_asked = former.asked(*slice) == Some(*from);
             was_asked && self.asked(*slice) != Some(*from) && !self.is_arriving_here(*slice)
-        };
-        distinct(former.origins.iter().filter(has_arrived).map(|(_, from)| *from))
+        });
+        distinct(arrived.map(|(_, from)| *from))
     }
 
     /// Nodes that are asked by `next` about slices that leave this node by `next`, and that are asked here now or are
     /// on their way here.
     pub(crate) fn taken_from_here(&self, next: &Self) -> Vec<NodeId> {
-        let is_here = |slice: &u32| self.node_of_slice[*slice as usize] == self.me || self.is_arriving_here(*slice);
-        let goes = |slice: &u32| is_here(slice) && !next.holders[*slice as usize].has(next.me);
-        distinct((0..self.slices() as u32).filter(goes).filter_map(|slice| next.asked(slice)))
+        let slices = 0..self.slices() as u32;
+        let here =
+            slices.filter(|slice| self.node_of_slice[*slice as usize] == self.me || self.is_arriving_here(*slice));
+        let going = here.filter(|slice| !next.holders[*slice as usize].has(next.me));
+        distinct(going.filter_map(|slice| next.asked(slice)))
     }
 
     fn asked(&self, slice: u32) -> Option<NodeId> {
@@ -247,11 +303,12 @@ impl Placement {
 
     /// Whether the same nodes are asked about the same slices in `other`: every event has the same head.
     pub(crate) fn heads_as(&self, other: &Self) -> bool {
-        let asked = |placement: &Self| -> Vec<(NodeId, bool)> {
-            let node = |index: &usize| (placement.nodes[*index], placement.starts[*index].is_gone);
-            placement.node_of_slice.iter().map(node).collect()
-        };
-        asked(self) == asked(other)
+        self.heads().eq(other.heads())
+    }
+
+    /// The node that is asked about each slice, and whether it is gone.
+    fn heads(&self) -> impl Iterator<Item = (NodeId, bool)> {
+        self.node_of_slice.iter().map(|index| (self.nodes[*index], self.starts[*index].is_gone))
     }
 
     /// Whether the process that headed an event by `former` has copies of some of its slices by this placement, too.
@@ -265,11 +322,9 @@ impl Placement {
 
     /// Whether this node may be the head of events that another one headed by `former`.
     pub(crate) fn heads_more_than(&self, former: &Self) -> bool {
-        let gone = |placement: &Self| -> Vec<NodeId> { placement.gone_peers().collect() };
-        let is_gained = |slice: u32| {
-            self.node_of_slice[slice as usize] == self.me && former.asked(slice) != self.nodes.get(self.me).copied()
-        };
-        gone(self) != gone(former) || (0..self.slices() as u32).any(is_gained)
+        let me = self.nodes.get(self.me).copied();
+        let mut own = (0..).zip(&self.node_of_slice).filter(|(_, node)| **node == self.me);
+        !self.gone_peers().eq(former.gone_peers()) || own.any(|(slice, _)| former.asked(slice) != me)
     }
 
     /// Whether this node has begun to have slices of the group by the map of this placement: it has recorded nothing before.
@@ -285,8 +340,10 @@ impl Placement {
 
     /// Own slices that lack something, each with a node that has all of it.
     pub(crate) fn sources(&self) -> impl Iterator<Item = (u32, NodeId)> {
-        let source = |slice: u32| Some((slice, self.nodes[self.holders[slice as usize].complete_nodes().next()?]));
-        self.lacking_here().filter_map(source)
+        self.lacking_here().filter_map(|slice| {
+            let source = self.holders[slice as usize].complete_nodes().next()?;
+            Some((slice, self.nodes[source]))
+        })
     }
 
     /// Own slices that have everything, each with every other node that has a complete copy of it.
@@ -307,6 +364,11 @@ impl Placement {
     /// Whether all that was ever recorded in a slice of the group is here.
     pub(crate) fn is_slice_complete_here(&self, slice: usize) -> bool {
         self.holders.get(slice).is_some_and(|holders| holders.is_complete_at(self.me))
+    }
+
+    /// Whether all that was ever recorded in the slices of these positions is here.
+    pub(crate) fn has_complete_here(&self, positions: &[u64]) -> bool {
+        positions.iter().all(|position| self.is_slice_complete_here(self.locate(*position).0))
     }
 
     /// Whether this node is gone from the group: the others go on without its slices.
@@ -360,32 +422,38 @@ impl Placement {
     /// The positions of an event that are asked: those that vote, as only a zero on a complete slice proves that the
     /// event was not recorded. Where fewer than `asks_all_below` vote, those on incomplete slices are asked too.
     pub(crate) fn voters(&self, positions: &[u64], asks_all_below: usize) -> Voters {
-        let standing = |position: &u64| self.standings[self.locate(*position).0];
         let voting = if self.all_complete {
             positions.len()
         } else {
-            positions.iter().filter(|position| standing(position) == SliceStanding::Complete).count()
+            positions.iter().filter(|position| self.standing(**position) == SliceStanding::Complete).count()
         };
         let mut voters = Voters { positions: [0; HASHES_MAX as usize], len: 0, voting };
-        let is_asked = |position: &&u64| match standing(position) {
-            SliceStanding::Complete => true,
-            SliceStanding::Incomplete => voting < asks_all_below,
-            SliceStanding::Gone => false,
-        };
-        for position in positions.iter().filter(|position| self.all_complete || is_asked(position)) {
-            voters.positions[voters.len] = *position;
-            voters.len += 1;
+        for position in positions {
+            let is_asked = self.all_complete
+                || match self.standing(*position) {
+                    SliceStanding::Complete => true,
+                    SliceStanding::Incomplete => voting < asks_all_below,
+                    SliceStanding::Gone => false,
+                };
+            if is_asked {
+                voters.positions[voters.len] = *position;
+                voters.len += 1;
+            }
         }
         voters
     }
 
+    fn standing(&self, position: u64) -> SliceStanding {
+        self.standings[self.locate(position).0]
+    }
+
     /// Whether none of these positions is on a slice here that has lost something.
     pub(crate) fn has_lost_nothing_of(&self, positions: &[u64]) -> bool {
-        let is_lost = |position: &u64| {
-            let slice = self.locate(*position).0;
-            self.node_of_slice[slice] == self.me && self.standings[slice] != SliceStanding::Complete
-        };
-        self.all_complete || !positions.iter().any(is_lost)
+        self.all_complete
+            || positions.iter().all(|position| {
+                let slice = self.locate(*position).0;
+                self.node_of_slice[slice] != self.me || self.standings[slice] == SliceStanding::Complete
+            })
     }
 
     /// Slices of the group that some node serves: those that are not gone.
@@ -442,15 +510,18 @@ impl Placement {
 
     /// Whether other nodes get a slice by `next` that `node` has by this placement: they have come to it, or start anew.
     pub(crate) fn is_joined_at(&self, node: NodeId, next: &Self) -> bool {
-        let had = |before: &Holders, at: usize| {
-            let same = self
-                .index_of(next.nodes[at])
-                .filter(|index| self.starts[*index].incarnation == next.starts[at].incarnation);
-            next.nodes[at] == node || same.is_some_and(|at| before.has(at))
-        };
-        let has_it = |before: &Holders| self.index_of(node).is_some_and(|at| before.has(at));
-        let mut slices = self.holders.iter().zip(&next.holders).filter(|(before, _)| has_it(before));
-        slices.any(|(before, after)| after.nodes().iter().any(|at| !had(before, usize::from(*at))))
+        let Some(place) = self.index_of(node) else { return false };
+        let mut slices = self.holders.iter().zip(&next.holders).filter(|(before, _)| before.has(place));
+        slices.any(|(before, after)| {
+            let mut others = after.nodes().iter().map(|at| usize::from(*at)).filter(|at| next.nodes[*at] != node);
+            others.any(|at| !self.had(before, next, at))
+        })
+    }
+
+    /// Whether node `at` of `next` had a copy of a slice by this placement, and has not started anew since.
+    fn had(&self, slice: &Holders, next: &Self, at: usize) -> bool {
+        let Some(here) = self.index_of(next.nodes[at]) else { return false };
+        self.starts[here].incarnation == next.starts[at].incarnation && slice.has(here)
     }
 
     /// Whether this node has a copy of the slice of this position.

@@ -50,8 +50,14 @@ pub(super) struct Asking<'a> {
 
 impl Tree {
     pub(super) fn new(filter: FilterId, group: u32, level: Option<Level>) -> Self {
-        let (climbs, owed) = (Climbs::default(), OwedToParent::default());
-        Self { filter, group, level, climbs, owed, forgotten_expiry: UnitNumber::FIRST }
+        Self {
+            filter,
+            group,
+            level,
+            climbs: Climbs::default(),
+            owed: OwedToParent::default(),
+            forgotten_expiry: UnitNumber::FIRST,
+        }
     }
 
     /// Whether the filter is in a tree.
@@ -117,8 +123,7 @@ impl Tree {
 
     /// The levels below that may know an event that is found here, but for the one that it came from.
     fn checkers(&self, from: Option<FromLevel>) -> impl Iterator<Item = FilterId> {
-        let checks = |level: &&Level| level.number < level.top_down && from.is_none_or(|from| from.complete);
-        let level = self.level.as_ref().filter(checks);
+        let level = self.level.as_ref().filter(|level| level.checks() && from.is_none_or(|from| from.complete));
         let children = level.into_iter().flat_map(|level| level.children.iter().copied());
         // That level would know the event, had it lost nothing.
         children.filter(move |child| from.is_none_or(|from| from.filter != *child))
@@ -127,16 +132,15 @@ impl Tree {
     /// Adds an event to the next questions to the levels below; returns how many these are.
     pub(super) fn check_below(&mut self, ticket: Ticket, from: Option<FromLevel>) -> u16 {
         let others: Vec<FilterId> = self.checkers(from).collect();
-        others
-            .iter()
-            .for_each(|child| self.climbs.push(ClimbTarget { to: *child, operation: Operation::Verify }, ticket));
+        for child in &others {
+            self.climbs.push(ClimbTarget { to: *child, operation: Operation::Verify }, ticket);
+        }
         others.len() as u16
     }
 
     /// Whether an event that is first-seen here would be unknown to a level below: it has come from no such level.
     pub(super) fn must_come_from_below(&self, from: Option<FromLevel>) -> bool {
-        let checks = |level: &Level| level.number < level.top_down && !level.children.is_empty();
-        from.is_none() && self.level.as_ref().is_some_and(checks)
+        from.is_none() && self.level.as_ref().is_some_and(|level| level.checks() && !level.children.is_empty())
     }
 
     /// Asks other levels while few questions to them are under way.
@@ -152,9 +156,12 @@ impl Tree {
         let Asking { flights, clock, .. } = *asking;
         let level = self.level.as_ref()?;
         let mut probes = Probes::new(level.root_shape());
-        let (mut ticks, mut taken) = (Vec::with_capacity(tickets.len()), Vec::with_capacity(tickets.len()));
-        let (mut clock_unit, mut deadline_ms) = (UnitNumber::FIRST, MonotonicMs::START);
-        let (mut traceparent, mut again) = (None, false);
+        let mut ticks = Vec::with_capacity(tickets.len());
+        let mut taken = Vec::with_capacity(tickets.len());
+        let mut clock_unit = UnitNumber::FIRST;
+        let mut deadline_ms = MonotonicMs::START;
+        let mut traceparent = None;
+        let mut again = false;
         let mut complete = asking.is_complete && !self.has_forgotten(asking.own);
         for ticket in tickets {
             // One that was to be checked may have been given up since.
@@ -228,7 +235,8 @@ impl Tree {
     pub(super) fn replay(&mut self, clock_ms: Option<u64>, now_ms: MonotonicMs) -> Option<Climb> {
         self.owed.next_ms().filter(|next_ms| *next_ms <= now_ms)?;
         let level = self.level.as_ref()?;
-        let (to, number) = (level.parent?, self.climbs.number());
+        let to = level.parent?;
+        let number = self.climbs.number();
         let (probes, ticks) = self.owed.begin(number, level.root_shape());
         let base_unit = ticks.first().map_or(UnitNumber::FIRST, |tick| tick.clock_unit);
         Some(Climb {

@@ -58,7 +58,7 @@ impl Batches {
     }
 
     /// Remembers a batch that is not remembered yet.
-    pub(super) fn take(&mut self, name: BatchName, (events, tag): (u32, EventTag), now_ms: MonotonicMs) {
+    pub(super) fn take(&mut self, name: BatchName, events: u32, tag: EventTag, now_ms: MonotonicMs) {
         self.batches.push_back(RememberedBatch { name, events, tag, taken_ms: now_ms, verdicts: Verdicts::None });
     }
 

@@ -35,7 +35,8 @@ impl ReplayGuard {
 
     /// The low-water marks of producers and of sources, some at a time.
     pub(crate) fn marks(&self) -> Vec<Entry> {
-        let (producers, sources): (Vec<_>, Vec<_>) = (self.producers.iter().collect(), self.sources.iter().collect());
+        let producers: Vec<_> = self.producers.iter().collect();
+        let sources: Vec<_> = self.sources.iter().collect();
         let of_producers = producers.chunks(MARKS_MAX);
         let of_sources = sources.chunks(MARKS_MAX);
         let of_producers = of_producers.map(|marks| Entry::Marks { producers: marks.to_vec(), sources: Vec::new() });
@@ -48,14 +49,16 @@ impl ReplayGuard {
         match u32::try_from(decisions.len()) {
             Ok(events) if names.is_empty() => {
                 if self.producers.touch(name.producer, now_ms).is_some() && self.batches.content(*name).is_none() {
-                    self.batches.take(*name, (events, EventTag::NONE), now_ms);
+                    self.batches.take(*name, events, EventTag::NONE, now_ms);
                 }
                 self.batches.learn(*name, decisions);
             }
             _ => {
-                let says_something = |decision: Decision| decision != Decision::Undecided(Reason::NameReused);
-                for (event, decision) in names.iter().zip(decisions).filter(|(_, decision)| says_something(**decision))
-                {
+                for (event, decision) in names.iter().zip(decisions) {
+                    // It says nothing of the event that the name is remembered for.
+                    if *decision == Decision::Undecided(Reason::NameReused) {
+                        continue;
+                    }
                     let is_known = self.sources.touch(event.name.source, now_ms).is_some();
                     if !is_known || self.names.take(*event, 0, now_ms) != Standing::NAME_REUSED {
                         self.learn_named(event.name, *decision);

@@ -37,20 +37,29 @@ impl Block {
     }
 }
 
-impl Keyed for Block {
-    type Key = (u128, u64);
+/// 64 submissions of a source whose numbers follow each other.
+#[derive(Clone, Copy, PartialEq)]
+pub(super) struct BlockKey {
+    source: u128,
+    /// `number / 64` of the submissions.
+    block: u64,
+}
 
-    fn key(&self) -> (u128, u64) {
-        (self.source, self.block)
+impl Keyed for Block {
+    type Key = BlockKey;
+
+    fn key(&self) -> BlockKey {
+        BlockKey { source: self.source, block: self.block }
     }
 
-    fn hash((source, block): (u128, u64)) -> u64 {
-        mix(source, block)
+    fn hash(key: BlockKey) -> u64 {
+        mix(key.source, key.block)
     }
 }
 
-fn place(name: SubmissionName) -> ((u128, u64), u32) {
-    ((name.source, name.number / 64), (name.number % 64) as u32)
+/// The block of a submission, and the place there.
+fn place(name: SubmissionName) -> (BlockKey, u32) {
+    (BlockKey { source: name.source, block: name.number / 64 }, (name.number % 64) as u32)
 }
 
 /// All named submissions that are remembered.
@@ -95,9 +104,16 @@ impl Names {
         }
     }
 
-    fn open(&mut self, (source, block): (u128, u64), now_ms: MonotonicMs) -> &mut Block {
-        let (replies, tags) = (Word::default(), [EventTag::NONE; 64]);
-        self.blocks.push_back(Block { source, block, replies, in_flight: 0, tags, used_ms: now_ms, queued_ms: now_ms })
+    fn open(&mut self, BlockKey { source, block }: BlockKey, now_ms: MonotonicMs) -> &mut Block {
+        self.blocks.push_back(Block {
+            source,
+            block,
+            replies: Word::default(),
+            in_flight: 0,
+            tags: [EventTag::NONE; 64],
+            used_ms: now_ms,
+            queued_ms: now_ms,
+        })
     }
 
     /// What is known of a submission; nothing changes.
@@ -120,10 +136,12 @@ impl Names {
     pub(super) fn iter(&self) -> impl Iterator<Item = Vec<(NamedEvent, Standing)>> {
         self.blocks.iter().map(|block| {
             let taken = block.replies.decided | block.replies.verdicts | block.in_flight;
-            let bits = (0..64).filter(|bit| taken >> bit & 1 == 1);
-            let name = |bit: u32| SubmissionName { source: block.source, number: block.block * 64 + u64::from(bit) };
-            let event = |bit: u32| NamedEvent { name: name(bit), tag: block.tags[bit as usize] };
-            bits.map(|bit| (event(bit), block.standing(bit))).collect()
+            let bits = (0..64_u32).filter(|bit| taken >> bit & 1 == 1);
+            let events = bits.map(|bit| {
+                let name = SubmissionName { source: block.source, number: block.block * 64 + u64::from(bit) };
+                (NamedEvent { name, tag: block.tags[bit as usize] }, block.standing(bit))
+            });
+            events.collect()
         })
     }
 

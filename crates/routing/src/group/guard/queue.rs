@@ -44,20 +44,23 @@ impl<E: Keyed> KeyedQueue<E> {
     #[inline]
     pub(crate) fn find_mut(&mut self, key: E::Key) -> Option<&mut E> {
         let Self { first, entries, places } = self;
-        let at = |place: &u64| (place - *first) as usize;
-        let place =
-            places.find(E::hash(key), |place| entries.get(at(place)).is_some_and(|entry| entry.key() == key))?;
-        entries.get_mut(at(place))
+        let place = places.find(E::hash(key), |place| {
+            let entry = entries.get((place - *first) as usize);
+            entry.is_some_and(|entry| entry.key() == key)
+        });
+        entries.get_mut((place? - *first) as usize)
     }
 
     /// Adds an entry whose key is not there.
     pub(crate) fn push_back(&mut self, entry: E) -> &mut E {
         let Self { first, entries, places } = self;
-        let (place, hash) = (*first + entries.len() as u64, E::hash(entry.key()));
+        let place = *first + entries.len() as u64;
+        let hash = E::hash(entry.key());
         entries.push_back(entry);
         // Every place in the table is one of the queue.
-        let hash_of = |place: &u64| entries.get((place - *first) as usize).map_or(0, |entry| E::hash(entry.key()));
-        places.insert_unique(hash, place, hash_of);
+        places.insert_unique(hash, place, |place| {
+            entries.get((place - *first) as usize).map_or(0, |entry| E::hash(entry.key()))
+        });
         let back = entries.len() - 1;
         &mut entries[back]
     }
@@ -73,7 +76,8 @@ impl<E: Keyed> KeyedQueue<E> {
 
     pub(crate) fn pop_front(&mut self) -> Option<E> {
         let entry = self.entries.pop_front()?;
-        let (place, hash) = (self.first, E::hash(entry.key()));
+        let place = self.first;
+        let hash = E::hash(entry.key());
         self.first += 1;
         if let Ok(found) = self.places.find_entry(hash, |other| *other == place) {
             found.remove();
@@ -84,10 +88,11 @@ impl<E: Keyed> KeyedQueue<E> {
 
 /// A hash of three words, by folded multiplication. Producers are authenticated, so it need not be secret.
 pub(crate) fn mix(name: u128, number: u64) -> u64 {
-    let fold = |first: u64, second: u64| {
-        let product = u128::from(first) * u128::from(second);
-        product as u64 ^ (product >> 64) as u64
-    };
     let named = fold(name as u64 ^ 0x9E37_79B9_7F4A_7C15, (name >> 64) as u64 ^ 0xBF58_476D_1CE4_E5B9);
     fold(named ^ number, 0x94D0_49BB_1331_11EB) ^ number.rotate_left(32)
+}
+
+fn fold(first: u64, second: u64) -> u64 {
+    let product = u128::from(first) * u128::from(second);
+    product as u64 ^ (product >> 64) as u64
 }

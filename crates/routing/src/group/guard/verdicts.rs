@@ -88,13 +88,14 @@ impl Verdicts {
 
     #[inline]
     pub(super) fn word(&self, index: usize) -> Word {
-        let at = |words: &[u64], index: usize| words.get(index).copied().unwrap_or(0);
         match self {
             Self::None => Word::default(),
             Self::Few(word) if index == 0 => *word,
             Self::Few(_) => Word::default(),
-            Self::Decided(words) => Word { decided: u64::MAX, verdicts: at(words, index) },
-            Self::Mixed(words) => Word { decided: at(words, index), verdicts: at(words, words.len() / 2 + index) },
+            Self::Decided(words) => Word { decided: u64::MAX, verdicts: word_at(words, index) },
+            Self::Mixed(words) => {
+                Word { decided: word_at(words, index), verdicts: word_at(words, words.len() / 2 + index) }
+            }
         }
     }
 
@@ -105,4 +106,9 @@ impl Verdicts {
             Self::Decided(words) | Self::Mixed(words) => 8 * words.len() as u64 + 16,
         }
     }
+}
+
+#[inline]
+fn word_at(words: &[u64], index: usize) -> u64 {
+    words.get(index).copied().unwrap_or(0)
 }

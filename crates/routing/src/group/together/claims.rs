@@ -6,13 +6,13 @@
 
 use std::ops::Range;
 
-use firstseen_filter::{PREFETCH_EVENTS, Probes};
+use firstseen_filter::PREFETCH_EVENTS;
 use hashbrown::HashSet;
 
 use super::TogetherGroup;
 use crate::claims::{BeforeTest, ClaimCall};
 use crate::group::claiming::{GrantRequest, HELD, event_of, lost, other, tag_of};
-use crate::protocol::{Hold, Mirrored, Operation, Submission};
+use crate::protocol::{BatchName, Hold, Mirrored, Operation, Submission};
 use crate::verdict::{Decision, Reason};
 
 impl TogetherGroup {
@@ -69,10 +69,12 @@ impl TogetherGroup {
     /// Decides the events that somebody holds, and leaves the others to be asked about; returns those that are recorded
     /// untested, as their holders confirm them.
     fn sift(&mut self, submission: &Submission, decisions: &mut [Decision]) -> Vec<usize> {
-        let (operation, now_ms) = (submission.operation, self.present.now_ms());
+        let operation = submission.operation;
+        let now_ms = self.present.now_ms();
         let Some(claiming) = self.claiming.as_mut().filter(|claiming| claiming.is_any()) else { return Vec::new() };
         let placed = std::mem::take(&mut self.workbench.runs);
-        let (mut confirmed, mut events) = (Vec::new(), HashSet::new());
+        let mut confirmed = Vec::new();
+        let mut events = HashSet::new();
         for index in placed.into_iter().flatten() {
             let event = event_of(&submission.probes, index);
             let call = match operation {
@@ -94,7 +96,8 @@ impl TogetherGroup {
     /// Records events whose holders have confirmed them, whatever is found of them: a false positive since the claim must not
     /// leave cells that expire too early.
     fn confirm(&mut self, submission: &Submission, confirmed: &[usize], decisions: &mut [Decision]) {
-        let (probes, generation) = (&submission.probes, self.slice.newest_generation());
+        let probes = &submission.probes;
+        let generation = self.slice.newest_generation();
         let mut positions = Vec::new();
         for (at, index) in confirmed.iter().enumerate() {
             if let Some(ahead) = confirmed.get(at + PREFETCH_EVENTS) {
@@ -147,22 +150,20 @@ impl TogetherGroup {
         decisions: &mut [Decision],
     ) -> Result<(), Reason> {
         self.ask(submission, unknown.or(unrecorded), decisions)?;
-        let (now_ms, epoch) = (self.present.now_ms(), self.mirrors.epoch());
+        let now_ms = self.present.now_ms();
+        let epoch = self.mirrors.epoch();
         let Self { claiming, workbench, site, slice, .. } = self;
         let Some(claiming) = claiming else { return Ok(()) };
         workbench.holds.resize(decisions.len(), Hold::None);
         let room_events = slice.room_events();
-        let mut room_events = room_events.saturating_sub(claiming.pending((room_events, decisions.len()), now_ms));
+        let mut room_events = room_events.saturating_sub(claiming.pending(room_events, decisions.len(), now_ms));
         for index in workbench.runs.iter().cloned().flatten() {
             let event = event_of(&submission.probes, index);
-            let name = submission.names.get(index).copied();
-            let tag = tag_of(name, (submission.producer, submission.sequence, index));
-            let (call, is_found) = (ClaimCall::Claim { tag }, decisions[index] == Decision::Duplicate);
-            let hold = match claiming.before_test(call, event, now_ms) {
+            let tag = tag_of(submission.names.get(index).copied(), submission.name(), index);
+            let hold = match claiming.before_test(ClaimCall::Claim { tag }, event, now_ms) {
                 BeforeTest::Claimed(fence) => Hold::Own(fence),
                 BeforeTest::InProgress { left_ms } => other(left_ms),
-                _ if matches!(decisions[index], Decision::Undecided(_)) => continue,
-                _ if is_found => continue,
+                _ if decisions[index] != Decision::FirstSeen => continue,
                 _ => {
                     let request = GrantRequest { event, tag, since_ms: now_ms, lease_ms };
                     let room = room_events.checked_sub(1).ok_or(Reason::Full);
@@ -178,25 +179,19 @@ impl TogetherGroup {
                     }
                 }
             };
-            (decisions[index], workbench.holds[index]) = (HELD, hold);
+            decisions[index] = HELD;
+            workbench.holds[index] = hold;
         }
         Ok(())
     }
 
     /// The other copies are asked to acknowledge all that was sent to them so far: a copy that acts by a newer map does not.
     pub(super) fn tell_copies_of_grants(&mut self) {
-        self.mirrors.push(
-            Mirrored {
-                name: Default::default(),
-                names: Vec::new(),
-                decisions: Vec::new(),
-                clock: self.present.clock().reading(),
-                generation: self.slice.newest_generation(),
-                probes: Probes::new(self.slice.probe_shape()),
-                stamps: Vec::new(),
-            },
-            &mut self.commands,
-        );
+        let clock = self.present.clock().reading();
+        let generation = self.slice.newest_generation();
+        let shape = self.slice.probe_shape();
+        let nothing = Mirrored::without_events(BatchName::default(), clock, generation, shape);
+        self.mirrors.push(nothing, &mut self.commands);
     }
 
     /// Another copy may have answered before this one, and granted claims that are not known here.

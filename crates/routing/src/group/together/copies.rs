@@ -58,8 +58,9 @@ impl TogetherGroup {
     /// Proposes that the slice is complete, once it is, and fetches what it lacks.
     pub(super) fn mind_gap(&mut self) {
         let now_ms = self.present.now_ms();
+        let epoch = self.mirrors.epoch();
         let is_due = !self.wholeness.is_complete() && self.is_complete_again(now_ms);
-        let (slices, epoch) = (if is_due { vec![0] } else { Vec::new() }, self.mirrors.epoch());
+        let slices = if is_due { vec![0] } else { Vec::new() };
         self.commands.extend(self.proposals.propose(&self.site, slices, epoch, now_ms));
         self.joining.end_input(now_ms);
         self.ask_names();
@@ -135,14 +136,16 @@ impl TogetherGroup {
     fn mirrored(&self, submission: &Submission, decisions: &[Decision]) -> Mirrored {
         let mut probes = Probes::new(submission.probes.shape());
         let mut stamps = Vec::new();
-        let is_recorded = |decision: Decision| match decision {
-            Decision::FirstSeen => true,
-            Decision::Duplicate => self.refreshes,
-            Decision::Undecided(_) => false,
-        };
-        for event in self.workbench.runs.iter().cloned().flatten().filter(|event| is_recorded(decisions[*event])) {
-            probes.push_from(&submission.probes, event);
-            stamps.push(self.workbench.stamps[event]);
+        for event in self.workbench.runs.iter().cloned().flatten() {
+            let is_recorded = match decisions[event] {
+                Decision::FirstSeen => true,
+                Decision::Duplicate => self.refreshes,
+                Decision::Undecided(_) => false,
+            };
+            if is_recorded {
+                probes.push_from(&submission.probes, event);
+                stamps.push(self.workbench.stamps[event]);
+            }
         }
         Mirrored {
             name: submission.name(),
@@ -165,15 +168,17 @@ impl TogetherGroup {
             PeerBody::Mirror(Some(number), mirrored) => {
                 let is_taken = self.mirrors.takes(message.epoch) || !self.present.keeps(Rule::FencesEpochs);
                 let is_done = is_taken && self.take(&mirrored).is_ok();
+                let mut acks = SetAcks::default();
                 if is_done {
+                    acks.set_numbers.push(number.number);
                     // The most that other copies may have sent before they get acknowledgements, and as much again for
                     // records that are sent twice.
                     let limits = self.present.limits();
                     let events_max = 2 * (limits.inflight_events_max + limits.batch_events_max);
-                    self.mirrors.heard.push((from, message.epoch), number, &mirrored, events_max);
+                    self.mirrors.heard.push(from, message.epoch, number, &mirrored, events_max);
+                } else {
+                    acks.refused_numbers.push(number.number);
                 }
-                let numbers = |are_these: bool| if are_these { vec![number.number] } else { Vec::new() };
-                let acks = SetAcks { set_numbers: numbers(is_done), refused_numbers: numbers(!is_done) };
                 self.commands.push(self.mirrors.send(from, PeerBody::SetAcks(acks)));
             }
             PeerBody::SetAcks(acks) => {
@@ -243,7 +248,11 @@ impl TogetherGroup {
             self.joining.note_told(self.present.now_ms());
         }
         let keep = keeper(self.site, self.keeps_journal, &mut self.commands);
-        self.from_copies.hear(parts, (epoch, is_complete), &self.present, &mut self.slice, keep);
+        if is_complete {
+            self.from_copies.hear_to_compare(parts, &self.present, &mut self.slice);
+        } else {
+            self.from_copies.hear_fetched(parts, epoch, &self.present, &mut self.slice, keep);
+        }
     }
 
     fn parts(&self, ask: &AskCells) -> CellParts {
@@ -327,11 +336,15 @@ impl TogetherGroup {
     /// The map has changed; `record` is its record of the filter.
     pub(crate) fn map_changed(&mut self, map: &ClusterMap, record: Option<&FilterRecord>, now: Moment) {
         self.present.begin(now);
-        let (was_whole, was_gone) = (self.wholeness.is_whole(), self.mirrors.is_gone_here());
+        let was_whole = self.wholeness.is_whole();
+        let was_gone = self.mirrors.is_gone_here();
         let complete = record.and_then(|record| is_complete(map, record, &self.site));
-        self.claiming.iter_mut().for_each(|claiming| claiming.follow(map));
-        if self.present.follow(record.and_then(|record| record.line.absent())) {
-            self.claiming.iter_mut().for_each(|claiming| claiming.close());
+        let is_closed = self.present.follow(record.and_then(|record| record.line.absent()));
+        if let Some(claiming) = &mut self.claiming {
+            claiming.follow(map);
+            if is_closed {
+                claiming.close();
+            }
         }
         self.wholeness.follow(complete == Some(true), self.mirrors.has_gap_here());
         let Some(record) = record.filter(|_| complete.is_some()) else {
@@ -339,7 +352,8 @@ impl TogetherGroup {
             return self.mirrors.give_up(&mut self.commands);
         };
         let former_since = self.mirrors.arriving_since();
-        let (former_epoch, was_asked) = (self.mirrors.epoch(), self.mirrors.is_asked());
+        let former_epoch = self.mirrors.epoch();
+        let was_asked = self.mirrors.is_asked();
         let had_others = self.mirrors.has_others();
         if self.mirrors.follow(map, record, self.site.me, &mut self.commands) {
             self.forget_names();

@@ -45,18 +45,22 @@ impl Heard {
     /// Keeps a record that was taken; drops all where they have more than `events_max` events.
     pub(super) fn push(
         &mut self,
-        (from, epoch): (NodeId, Epoch),
+        from: NodeId,
+        epoch: Epoch,
         number: MirrorNumber,
         mirrored: &Arc<Mirrored>,
         events_max: usize,
     ) {
-        // Acknowledgements are of numbers of the same start of the node only.
-        let start = |number: u64| number >> NUMBER_BITS;
-        let is_over = |of: NodeId, below: u64| {
-            of == from && start(below) == start(number.number) && below <= number.acknowledged_below
-        };
-        self.lost = self.lost.filter(|lost| !lost.below.is_some_and(|below| is_over(lost.from, below)));
-        while self.records.front().is_some_and(|record| is_over(record.from, record.number + 1)) {
+        if let Some(LostRecords { from: of, below: Some(below) }) = self.lost
+            && of == from
+            && are_on_all_copies(below, number)
+        {
+            self.lost = None;
+        }
+        while let Some(record) = self.records.front()
+            && record.from == from
+            && are_on_all_copies(record.number + 1, number)
+        {
             self.pop();
         }
         self.events += mirrored.weight();
@@ -89,12 +93,17 @@ impl Heard {
     /// Keeps the records of copy `to` that were sent by a map of this epoch or a later one; returns whether there were
     /// others.
     pub(super) fn follow(&mut self, to: Option<NodeId>, epoch: Epoch) -> bool {
-        let is_of_new = |record: &HeardRecord| Some(record.from) == to && record.epoch >= epoch;
         let had = self.records.len();
-        self.records.retain(is_of_new);
+        self.records.retain(|record| Some(record.from) == to && record.epoch >= epoch);
         self.events = self.records.iter().map(|record| record.mirrored.weight()).sum();
         self.lost.take().is_some() || self.records.len() < had
     }
+}
+
+/// Whether the records with numbers below `below` are on all copies, as the copy that sent them says beside `number`.
+/// Acknowledgements are of numbers of the same start of the node only.
+fn are_on_all_copies(below: u64, number: MirrorNumber) -> bool {
+    below >> NUMBER_BITS == number.number >> NUMBER_BITS && below <= number.acknowledged_below
 }
 
 #[cfg(test)]
@@ -117,7 +126,7 @@ mod tests {
             probes: Probes::new(ProbeShape::Spread { cells: 8, hashes: 1 }),
             stamps: Vec::new(),
         });
-        heard.push((ANSWERS, Epoch(1)), MirrorNumber { number, acknowledged_below }, &mirrored, 100);
+        heard.push(ANSWERS, Epoch(1), MirrorNumber { number, acknowledged_below }, &mirrored, 100);
     }
 
     fn sequences(heard: &mut Heard) -> Option<Vec<u64>> {

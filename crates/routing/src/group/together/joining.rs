@@ -118,7 +118,7 @@ impl Joining {
     /// Whether a batch that is found may be a duplicate only of its own first attempt: one that came before this copy
     /// remembered the reply.
     pub(super) fn may_be_its_own(&self, submission: &Submission, now_ms: MonotonicMs) -> bool {
-        let is_young = |since_ms: MonotonicMs| now_ms.since(since_ms) < self.horizon_ms;
-        (submission.again || !submission.names.is_empty()) && (self.is_due || self.since_ms.is_some_and(is_young))
+        let is_young = self.since_ms.is_some_and(|since_ms| now_ms.since(since_ms) < self.horizon_ms);
+        (submission.again || !submission.names.is_empty()) && (self.is_due || is_young)
     }
 }

@@ -31,12 +31,42 @@ struct Copy {
     is_complete: bool,
 }
 
+impl Copy {
+    fn of(owner: &SliceOwner, map: &ClusterMap) -> Self {
+        Self {
+            node: owner.node,
+            start: start_of(owner.node, map),
+            is_gone: map.is_gone(owner),
+            is_complete: map.is_complete_copy(owner),
+        }
+    }
+}
+
+fn start_of(node: NodeId, map: &ClusterMap) -> Incarnation {
+    map.nodes.get(&node).map_or(Incarnation::default(), |node| node.incarnation)
+}
+
 /// A record or a reply that waits for other copies.
 enum HeldBack {
     /// A record that was made here, with the copies that have not acknowledged it.
     Mirrored { number: u64, mirrored: Arc<Mirrored>, missing: Vec<NodeId> },
     /// A reply, with the monotonic time of its deadline.
     Reply(GroupReply, MonotonicMs),
+}
+
+impl HeldBack {
+    /// Whether it is a record that some copy has not acknowledged.
+    fn awaits_copies(&self) -> bool {
+        matches!(self, Self::Mirrored { missing, .. } if !missing.is_empty())
+    }
+
+    /// The deadline of a reply.
+    fn deadline_ms(&self) -> Option<MonotonicMs> {
+        match self {
+            Self::Reply(_, deadline_ms) => Some(*deadline_ms),
+            Self::Mirrored { .. } => None,
+        }
+    }
 }
 
 /// The copies of a slice, as one of them sees the others.
@@ -100,18 +130,14 @@ impl Mirrors {
         me: NodeId,
         commands: &mut Vec<Command>,
     ) -> bool {
-        let start = |node: NodeId| map.nodes.get(&node).map_or(Incarnation::default(), |node| node.incarnation);
-        let copy = |copy: &SliceOwner| {
-            let (is_gone, is_complete) = (map.is_gone(copy), map.is_complete_copy(copy));
-            Copy { node: copy.node, start: start(copy.node), is_gone, is_complete }
-        };
         let group = self.sender.group;
         let copies = record.copies_of(group).take(COPIES_MAX);
-        let others: Vec<Copy> = copies.filter(|owner| owner.node != me).map(copy).collect();
+        let others: Vec<Copy> = copies.filter(|owner| owner.node != me).map(|owner| Copy::of(owner, map)).collect();
         let is_new = self.sender.epoch != record.epoch || self.others != others;
         let epochs = record.epoch.since(self.sender.epoch);
-        (self.sender.epoch, self.others) = (record.epoch, others);
-        let asked = map.asked(record, group).map(|asked| (asked.node, start(asked.node)));
+        self.sender.epoch = record.epoch;
+        self.others = others;
+        let asked = map.asked(record, group).map(|asked| (asked.node, start_of(asked.node, map)));
         let asked_before = std::mem::replace(&mut self.asked, asked);
         self.is_asked = asked.is_some_and(|(node, _)| node == me);
         let own = record.copies_of(group).find(|copy| copy.node == me);
@@ -234,14 +260,15 @@ impl Mirrors {
         if missing.is_empty() {
             return;
         }
-        let (number, mirrored) = (self.next_number, Arc::new(mirrored));
+        let number = self.next_number;
+        let mirrored = Arc::new(mirrored);
         self.next_number += 1;
         self.held_events += mirrored.weight();
-        let number_of = |held: &HeldBack| match held {
+        let first_held = self.held.iter().find_map(|held| match held {
             HeldBack::Mirrored { number, .. } => Some(*number),
             HeldBack::Reply(..) => None,
-        };
-        let acknowledged_below = self.held.iter().find_map(number_of).unwrap_or(number);
+        });
+        let acknowledged_below = first_held.unwrap_or(number);
         let as_number = MirrorNumber { number, acknowledged_below };
         missing.iter().for_each(|node| commands.push(self.message(*node, as_number, &mirrored)));
         self.held.push_back(HeldBack::Mirrored { number, mirrored, missing });
@@ -282,13 +309,13 @@ impl Mirrors {
     /// A copy that has the same map has refused records: it gets these again later. It may have had no room, or as many
     /// generations as there may be, and events expire; where its disk hangs or its slice is gone, a map says so soon.
     pub(super) fn refused(&mut self, of: NodeId, refused: &[u64], now_ms: MonotonicMs) {
-        let lacks = |held: &HeldBack| match held {
+        let lacking = self.held.iter().filter_map(|held| match held {
             HeldBack::Mirrored { number, missing, .. } if refused.contains(number) && missing.contains(&of) => {
                 Some((of, *number))
             }
             _ => None,
-        };
-        let mut lacking = self.held.iter().filter_map(lacks).peekable();
+        });
+        let mut lacking = lacking.peekable();
         if lacking.peek().is_some() {
             self.refused.get_or_insert((BTreeSet::new(), now_ms.after(AGAIN_MS))).0.extend(lacking);
         }
@@ -318,8 +345,7 @@ impl Mirrors {
     }
 
     fn release(&mut self, commands: &mut Vec<Command>) {
-        let waits = |held: &HeldBack| matches!(held, HeldBack::Mirrored { missing, .. } if !missing.is_empty());
-        while let Some(held) = self.held.pop_front_if(|held| !waits(held)) {
+        while let Some(held) = self.held.pop_front_if(|held| !held.awaits_copies()) {
             match held {
                 HeldBack::Reply(reply, _) => {
                     self.held_events = self.held_events.saturating_sub(reply.decisions.len());
@@ -380,9 +406,8 @@ impl Mirrors {
     /// Answers submissions that have passed their deadline, and sends what is to be sent again.
     pub(super) fn expire(&mut self, now_ms: MonotonicMs, commands: &mut Vec<Command>) {
         self.send_again_refused(now_ms, commands);
-        let is_over = |held: &mut HeldBack| matches!(held, HeldBack::Reply(_, deadline_ms) if *deadline_ms <= now_ms);
         for index in (0..self.held.len()).rev() {
-            if is_over(&mut self.held[index])
+            if self.held[index].deadline_ms().is_some_and(|deadline_ms| deadline_ms <= now_ms)
                 && let Some(HeldBack::Reply(reply, _)) = self.held.remove(index)
             {
                 self.held_events = self.held_events.saturating_sub(reply.decisions.len());
@@ -394,12 +419,8 @@ impl Mirrors {
 
     /// When [`Self::expire`] is due.
     pub(super) fn next_expiry_ms(&self) -> Option<MonotonicMs> {
-        let deadline = |held: &HeldBack| match held {
-            HeldBack::Reply(_, deadline_ms) => Some(*deadline_ms),
-            HeldBack::Mirrored { .. } => None,
-        };
         let again_ms = self.refused.as_ref().map(|(_, again_ms)| *again_ms);
-        self.held.iter().filter_map(deadline).chain(again_ms).min()
+        self.held.iter().filter_map(HeldBack::deadline_ms).chain(again_ms).min()
     }
 
     /// Events whose records or replies wait.

@@ -6,7 +6,7 @@
 //!
 //! Promises: the number of replies that are handed over at once is bounded. It must not depend on which copy asks.
 
-use firstseen_filter::{FilterSlice, Probes};
+use firstseen_filter::FilterSlice;
 
 use crate::group::guard::ReplayGuard;
 use crate::protocol::{ClockReading, Mirrored};
@@ -32,9 +32,8 @@ pub(super) fn remembered(guard: &ReplayGuard, clock: ClockReading, slice: &Filte
                 last.decisions.extend(decisions);
             }
             _ => {
-                let probes = Probes::new(slice.probe_shape());
-                let generation = slice.newest_generation();
-                replies.push(Mirrored { name, names, decisions, clock, generation, probes, stamps: Vec::new() });
+                let nothing = Mirrored::without_events(name, clock, slice.newest_generation(), slice.probe_shape());
+                replies.push(Mirrored { names, decisions, ..nothing });
             }
         }
     }

@@ -40,7 +40,8 @@ impl Workbench {
         admission: Admission,
         decisions: &mut [Decision],
     ) -> Standings {
-        let (events, heading) = (decisions.len(), Heading::of(submission));
+        let events = decisions.len();
+        let heading = Heading::of(submission);
         self.stamps.clear();
         self.runs.clear();
         // Counts have no verdicts: their decisions are first-seen.
@@ -59,7 +60,8 @@ impl Workbench {
             return Standings::AllOnce;
         }
         self.stamps.resize(events, Stamp::default());
-        let (mut standings, mut start) = (Standings::AllOnce, 0);
+        let mut standings = Standings::AllOnce;
+        let mut start = 0;
         for (event, decision) in decisions.iter_mut().enumerate() {
             let standing = if admission == Admission::Known { self.standings[event] } else { Standing::New };
             *decision = match standing {

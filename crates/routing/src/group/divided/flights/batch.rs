@@ -76,7 +76,8 @@ impl Batch {
     /// A batch none of whose events is in flight yet; `flights` is memory to use.
     pub(super) fn new(
         header: BatchHeader,
-        (probes, above): (Probes, Option<Probes>),
+        probes: Probes,
+        above: Option<Probes>,
         mut flights: Vec<Flight>,
         is_degraded: bool,
     ) -> Self {
@@ -216,11 +217,11 @@ impl Batch {
     }
 
     /// The mean chance that a new event of the batch is called a duplicate, where the chance is `rate` for events of
-    /// which all positions were asked; none where that is all events.
-    pub(crate) fn expected_rate(&self, rate: impl FnOnce() -> f64) -> Option<f64> {
+    /// which all positions were asked. `None` if that is all events.
+    pub(crate) fn expected_rate(&self, rate: f64) -> Option<f64> {
         let events = self.flights.len() as f64;
-        let partial_events = f64::from(self.partial_events);
-        (self.partial_events > 0).then(|| (self.partial_rates + (events - partial_events).max(0.0) * rate()) / events)
+        let whole_events = (events - f64::from(self.partial_events)).max(0.0);
+        (self.partial_events > 0).then(|| (self.partial_rates + whole_events * rate) / events)
     }
 
     /// Whether an event of the batch is in flight.

@@ -40,7 +40,7 @@ impl Ticket {
     }
 
     /// The event's index in its batch.
-    pub(in crate::group::divided) fn index(self) -> usize {
+    pub(crate) fn index(self) -> usize {
         (self.0.get() & (FIRST - 1)) as usize
     }
 

@@ -67,8 +67,8 @@ impl FormerHeads {
 
     /// Whether no submission may come again that another node has headed.
     pub(super) fn are_over(&self, now_ms: MonotonicMs) -> bool {
-        let is_over = |former: &FormerPlacement| former.until_ms <= now_ms;
-        !self.is_unknown && self.any_until_ms <= now_ms && self.placements.iter().all(is_over)
+        let are_over = self.placements.iter().all(|former| former.until_ms <= now_ms);
+        !self.is_unknown && self.any_until_ms <= now_ms && are_over
     }
 
     /// A node has sent all replies that it gave by maps before `epoch`, but for those that stop mattering at
@@ -89,14 +89,19 @@ impl FormerHeads {
 
     /// Whether another node than `me` headed an event of these positions lately.
     pub(super) fn are_elsewhere(&self, positions: &[u64], me: NodeId, now_ms: MonotonicMs) -> bool {
-        let is_known = |head: Option<NodeId>, epoch: Epoch| {
-            let is_of =
-                |known: &KnownReplies| Some(known.node) == head && known.before > epoch && known.until_ms <= now_ms;
-            head == Some(me) || self.handed_over.iter().any(is_of)
-        };
-        let is_elsewhere = |FormerPlacement { placement, until_ms }: &FormerPlacement| {
-            *until_ms > now_ms && !is_known(placement.head(positions), placement.epoch())
-        };
-        self.is_unknown || self.any_until_ms > now_ms || self.placements.iter().any(is_elsewhere)
+        if self.is_unknown || self.any_until_ms > now_ms {
+            return true;
+        }
+        let mut lately = self.placements.iter().filter(|former| former.until_ms > now_ms);
+        lately.any(|FormerPlacement { placement, .. }| match placement.head(positions) {
+            Some(head) => head != me && !self.knows_replies_of(head, placement.epoch(), now_ms),
+            None => true,
+        })
+    }
+
+    /// Whether all replies that a node gave by the map of `epoch` are known, as far as they matter.
+    fn knows_replies_of(&self, node: NodeId, epoch: Epoch, now_ms: MonotonicMs) -> bool {
+        let mut known = self.handed_over.iter().filter(|known| known.node == node);
+        known.any(|known| known.before > epoch && known.until_ms <= now_ms)
     }
 }

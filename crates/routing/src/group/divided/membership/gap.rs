@@ -92,6 +92,12 @@ impl Gap {
         self.awaited.is_empty() && self.is_handed_over
     }
 
+    /// Whether nothing is missing any more: all of it was handed over, or has expired.
+    fn is_over(&self, present: &Present, own: &OwnSlices) -> bool {
+        let known = self.known();
+        self.has_got_all() || known.is_some_and(|known| known.is_over(own.definition(), present, own.now_unit()))
+    }
+
     /// The missing events, once all nodes have said what they may have recorded.
     fn known(&self) -> Option<&Missing> {
         Some(&self.missing).filter(|_| self.awaited.is_empty())
@@ -123,7 +129,7 @@ impl Gaps {
 
 impl Membership {
     /// Follows the map: slices that have become incomplete have a gap, and those that are complete have none.
-    pub(in crate::group::divided) fn follow_gap(&mut self, present: &Present, own: &OwnSlices) {
+    pub(crate) fn follow_gap(&mut self, present: &Present, own: &OwnSlices) {
         if !self.placement.lacks_here() {
             self.gaps = None;
             return;
@@ -156,7 +162,7 @@ impl Membership {
     }
 
     /// A set of a node was refused: what that node hands over is not all here.
-    pub(in crate::group::divided) fn has_refused(&mut self, from: NodeId, present: &Present, own: &OwnSlices) {
+    pub(crate) fn has_refused(&mut self, from: NodeId, present: &Present, own: &OwnSlices) {
         // It may be the first input.
         if self.has_unknown_gap() {
             self.follow_gap(present, own);
@@ -166,7 +172,7 @@ impl Membership {
     }
 
     /// Asks nodes that have not answered; proposes that slices are complete, once they are.
-    pub(in crate::group::divided) fn mind_gap(&mut self, present: &Present, own: &OwnSlices, outbox: &mut Outbox) {
+    pub(crate) fn mind_gap(&mut self, present: &Present, own: &OwnSlices, outbox: &mut Outbox) {
         if !self.placement.lacks_here() {
             return;
         }
@@ -175,7 +181,8 @@ impl Membership {
             self.follow_gap(present, own);
         }
         self.learn_the_time(present);
-        let (now_ms, slices) = (present.now_ms(), self.complete_again(present, own));
+        let now_ms = present.now_ms();
+        let slices = self.complete_again(present, own);
         if let Some(proposal) = self.proposals.propose(&self.site, slices, self.placement.epoch(), now_ms) {
             outbox.push(proposal);
         }
@@ -207,26 +214,28 @@ impl Membership {
         if self.placement.is_gone_here() {
             return Vec::new();
         }
-        let is_expired = |missing: &Missing| missing.is_over(own.definition(), present, own.now_unit());
-        let is_over = |gap: &Gap| gap.has_got_all() || gap.known().is_some_and(is_expired);
-        let gaps = || self.gaps.as_ref();
-        let is_settled_over =
-            self.wholeness.is_whole() || gaps().and_then(|gaps| gaps.settled.as_ref()).is_some_and(is_over);
-        let is_arriving_over = gaps().and_then(|gaps| gaps.arriving.as_ref()).is_some_and(is_over);
-        let has_all = |slice: &u32| match () {
-            () if !present.keeps(Rule::MindsGaps) => true,
-            () if self.from_copies.fetched.has(*slice) && self.knows_names_of(*slice, present.now_ms()) => true,
-            () if self.placement.is_arriving_here(*slice) => is_arriving_over,
-            () => is_settled_over,
-        };
-        self.placement.lacking_here().filter(|slice| own.has(*slice)).filter(has_all).collect()
+        let settled = self.gaps.as_ref().and_then(|gaps| gaps.settled.as_ref());
+        let arriving = self.gaps.as_ref().and_then(|gaps| gaps.arriving.as_ref());
+        let is_settled_over = self.wholeness.is_whole() || settled.is_some_and(|gap| gap.is_over(present, own));
+        let is_arriving_over = arriving.is_some_and(|gap| gap.is_over(present, own));
+        let lacking = self.placement.lacking_here().filter(|slice| own.has(*slice));
+        let complete = lacking.filter(|slice| {
+            let is_fetched = self.from_copies.fetched.has(*slice) && self.knows_names_of(*slice, present.now_ms());
+            if !present.keeps(Rule::MindsGaps) || is_fetched {
+                return true;
+            }
+            if self.placement.is_arriving_here(*slice) { is_arriving_over } else { is_settled_over }
+        });
+        complete.collect()
     }
 
     /// Whether the others may still hand over what slices here have missed, or have done so and the map does not say so yet;
     /// slices that are on their way here do not count.
-    pub(in crate::group::divided) fn is_catching_up(&self) -> bool {
-        let lacks = || self.placement.lacking_here().any(|slice| !self.placement.is_arriving_here(slice));
-        if !self.placement.lacks_here() || self.placement.is_gone_here() || !lacks() {
+    pub(crate) fn is_catching_up(&self) -> bool {
+        if !self.placement.lacks_here() || self.placement.is_gone_here() {
+            return false;
+        }
+        if self.placement.lacking_here().all(|slice| self.placement.is_arriving_here(slice)) {
             return false;
         }
         let may_be_handed_over = match self.gaps.as_ref().and_then(|gaps| gaps.settled.as_ref()) {
@@ -243,7 +252,7 @@ impl Membership {
     }
 
     /// When [`Self::mind_gap`] has something to do, if nothing comes.
-    pub(in crate::group::divided) fn next_gap_ms(&self, present: &Present, own: &OwnSlices) -> Option<MonotonicMs> {
+    pub(crate) fn next_gap_ms(&self, present: &Present, own: &OwnSlices) -> Option<MonotonicMs> {
         if !self.placement.lacks_here() {
             return None;
         }
@@ -257,15 +266,16 @@ impl Membership {
     }
 
     /// The unit from which on the slices here are complete again; none where that is not known yet.
-    pub(in crate::group::divided) fn complete_from_unit(&self, own: &OwnSlices) -> Option<UnitNumber> {
-        let complete_from_unit = |gap: &Gap| gap.known()?.complete_from_unit(own.definition());
-        let units: Option<Vec<UnitNumber>> = self.gaps.as_ref()?.all().map(complete_from_unit).collect();
+    pub(crate) fn complete_from_unit(&self, own: &OwnSlices) -> Option<UnitNumber> {
+        let gaps = self.gaps.as_ref()?.all();
+        let units: Option<Vec<UnitNumber>> =
+            gaps.map(|gap| gap.known()?.complete_from_unit(own.definition())).collect();
         units?.into_iter().max()
     }
 
     /// Another node asks what was recorded without it. Only a node that sets its events there from now on can say;
     /// otherwise the other asks again.
-    pub(in crate::group::divided) fn send_past(
+    pub(crate) fn send_past(
         &self,
         from: NodeId,
         epoch: Epoch,
@@ -292,7 +302,7 @@ impl Membership {
 
     /// Another node says what it may have recorded, by the map of `epoch`. An answer by an older map than the gap's is
     /// late: it is about another gap.
-    pub(in crate::group::divided) fn hear_past(&mut self, from: NodeId, past: Past, epoch: Epoch) {
+    pub(crate) fn hear_past(&mut self, from: NodeId, past: Past, epoch: Epoch) {
         let gaps = self.gaps.iter_mut().flat_map(Gaps::all_mut);
         for gap in gaps.filter(|gap| gap.awaits(from) && gap.since_epoch <= epoch) {
             gap.awaited.retain(|(peer, _)| *peer != from);
@@ -302,7 +312,7 @@ impl Membership {
     }
 
     /// The greatest unit of events of which no node is left that knows; none where the time of day is not known.
-    pub(in crate::group::divided) fn newest_unknown_unit(&self, present: &Present) -> Option<UnitNumber> {
+    pub(crate) fn newest_unknown_unit(&self, present: &Present) -> Option<UnitNumber> {
         self.unknown(present).newest_unit()
     }
 

@@ -9,18 +9,15 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use firstseen_filter::{GenerationNumber, Probes};
-
 use super::Membership;
-use crate::group::divided::flights::{Batch, Flights, Ticket};
+use crate::group::divided::flights::{Flights, Ticket};
 use crate::group::divided::outbox::Outbox;
 use crate::group::divided::placement::{Arrival, Placement};
 use crate::group::guard::ReplayGuard;
 use crate::group::limits::NAMES_AWAITED_MS_MAX;
 use crate::ids::{Epoch, Incarnation, NodeId, distinct};
 use crate::map::ClusterMap;
-use crate::protocol::{BatchName, ClockReading, HandedOver, Mirrored, MonotonicMs, NamedEvent, PeerBody};
-use crate::verdict::Decision;
+use crate::protocol::{HandedOver, Mirrored, MonotonicMs, PeerBody};
 
 /// A former head is not waited for any longer than this: it has had time to end all events, or to be called down.
 const AWAITED_MS_MAX: u64 = 30_000;
@@ -96,20 +93,61 @@ struct Awaited {
 
 impl Handing {
     /// Follows the map: `former` is the placement before, `first_free` the ticket of the next event.
-    pub(super) fn follow(
+    fn follow(
         &mut self,
         map: &ClusterMap,
         former: &Placement,
         placement: &Placement,
-        (now_ms, first_free): (MonotonicMs, Ticket),
+        first_free: Ticket,
+        now_ms: MonotonicMs,
     ) {
+        self.follow_takeovers(former, placement, first_free, now_ms);
+        for node in placement.targets() {
+            if !self.targets.iter().any(|target| target.node == *node) {
+                self.targets.push(Told { node: *node, since_ms: now_ms });
+            }
+        }
+        let nodes = placement.nodes().iter().chain(former.nodes());
+        let starts = nodes.filter_map(|node| Some((*node, live_start(map, *node)?))).collect();
+        let before = std::mem::replace(&mut self.starts, starts);
+        for node in placement.arrived_since(former) {
+            // A new start of the node has headed nothing by the map before.
+            if let Some(start) = live_start(map, node).filter(|start| before.get(&node) == Some(start)) {
+                self.awaited.push(Awaited {
+                    node,
+                    start,
+                    former: former.clone(),
+                    epoch: placement.epoch(),
+                    until_ms: now_ms.after(AWAITED_MS_MAX),
+                    next_ask_ms: now_ms.after(ASK_AFTER_MS),
+                });
+            }
+        }
+        self.awaited.retain(|awaited| live_start(map, awaited.node) == Some(awaited.start));
+        self.due.retain(|due| live_start(map, due.node).is_some());
+        self.arrivals.retain(|given| placement.arriving_here().contains(&given.arrival));
+        for arrival in placement.arriving_here() {
+            if !self.arrivals.iter().any(|known| known.arrival == *arrival) {
+                self.arrivals.push(Given { arrival: *arrival, given_ms: now_ms });
+            }
+        }
+    }
+
+    /// Nodes have taken slices over by the map, or may not know that they were handed everything: this node owes them
+    /// word that it has ended the events that it headed.
+    fn follow_takeovers(&mut self, former: &Placement, placement: &Placement, first_free: Ticket, now_ms: MonotonicMs) {
         let epoch = placement.epoch();
         let gone: Vec<Told> =
             self.targets.extract_if(.., |target| !placement.targets().contains(&target.node)).collect();
         // The map by which the slices were on their way may have gone by unseen.
-        let since = |node: NodeId| self.targets.iter().find(|target| target.node == node).map(|target| target.since_ms);
-        let others = former.taken_from_here(placement).into_iter();
-        let others: Vec<Told> = others.map(|node| Told { node, since_ms: since(node).unwrap_or(now_ms) }).collect();
+        let others: Vec<Told> = former
+            .taken_from_here(placement)
+            .into_iter()
+            .map(|node| {
+                let told = self.targets.iter().find(|target| target.node == node);
+                Told { node, since_ms: told.map_or(now_ms, |told| told.since_ms) }
+            })
+            .collect();
         self.handed.retain(|handed| handed.until_ms > now_ms);
         let is_next = epoch != former.epoch();
         let again: Vec<Told> = self.handed.iter().filter(|_| is_next).map(|handed| handed.to).collect();
@@ -118,28 +156,6 @@ impl Handing {
                 self.due.push(Due { node, since_ms, first_free, epoch });
             }
         }
-        let is_new = |node: &&NodeId| !self.targets.iter().any(|target| target.node == **node);
-        let new: Vec<NodeId> = placement.targets().iter().filter(is_new).copied().collect();
-        self.targets.extend(new.into_iter().map(|node| Told { node, since_ms: now_ms }));
-        let start = |node: NodeId| map.nodes.get(&node).filter(|node| !node.is_down).map(|node| node.incarnation);
-        let before = std::mem::take(&mut self.starts);
-        self.starts =
-            placement.nodes().iter().chain(former.nodes()).filter_map(|node| Some((*node, start(*node)?))).collect();
-        for node in placement.arrived_since(former) {
-            // A new start of the node has headed nothing by the map before.
-            if let Some(start) = start(node).filter(|start| before.get(&node) == Some(start)) {
-                let (former, until_ms, next_ask_ms) =
-                    (former.clone(), now_ms.after(AWAITED_MS_MAX), now_ms.after(ASK_AFTER_MS));
-                self.awaited.push(Awaited { node, start, former, epoch, until_ms, next_ask_ms });
-            }
-        }
-        self.awaited.retain(|awaited| start(awaited.node) == Some(awaited.start));
-        self.due.retain(|due| start(due.node).is_some());
-        let arriving = placement.arriving_here();
-        self.arrivals.retain(|given| arriving.contains(&given.arrival));
-        let is_new = |arrival: &&Arrival| !self.arrivals.iter().any(|known| known.arrival == **arrival);
-        let new: Vec<Arrival> = arriving.iter().filter(is_new).copied().collect();
-        self.arrivals.extend(new.into_iter().map(|arrival| Given { arrival, given_ms: now_ms }));
     }
 
     /// The node counts as started anew: the others have gone on without it, and the nodes that it awaited owe it
@@ -178,24 +194,19 @@ impl Handing {
         !self.targets.is_empty() || !self.due.is_empty()
     }
 
-    /// Sends the replies under a name to the nodes that may have to repeat them; of the events, only the number is
-    /// sent.
-    pub(crate) fn send_replies(
-        &self,
-        outbox: &mut Outbox,
-        (name, names, decisions): (BatchName, &[NamedEvent], &[Decision]),
-        clock: ClockReading,
-        probes: Probes,
-    ) {
-        let (names, decisions) = (names.to_vec(), decisions.to_vec());
-        let generation = GenerationNumber::FIRST;
-        let replies = Mirrored { name, names, decisions, clock, generation, probes, stamps: Vec::new() };
+    /// Sends the replies under a name to the nodes that may have to repeat them.
+    pub(crate) fn send_replies(&self, outbox: &mut Outbox, replies: Mirrored) {
         let replies = Arc::new(replies);
-        let targets = self.targets.iter().map(|target| &target.node);
-        for node in targets.chain(self.due.iter().map(|due| &due.node)) {
-            outbox.send(*node, PeerBody::Mirror(None, replies.clone()));
+        let targets = self.targets.iter().map(|target| target.node);
+        for node in targets.chain(self.due.iter().map(|due| due.node)) {
+            outbox.send(node, PeerBody::Mirror(None, replies.clone()));
         }
     }
+}
+
+/// The start of a node that is not down.
+fn live_start(map: &ClusterMap, node: NodeId) -> Option<Incarnation> {
+    map.nodes.get(&node).filter(|node| !node.is_down).map(|node| node.incarnation)
 }
 
 impl Membership {
@@ -207,7 +218,7 @@ impl Membership {
         first_free: Ticket,
         now_ms: MonotonicMs,
     ) {
-        self.handing.follow(map, former, &self.placement, (now_ms, first_free));
+        self.handing.follow(map, former, &self.placement, first_free, now_ms);
         let epoch_now = self.placement.epoch();
         let known: Vec<_> = self.handing.ended_ahead.extract_if(.., |_, (epoch, _)| *epoch <= epoch_now).collect();
         known.into_iter().for_each(|(from, (epoch, until_ms))| self.end_awaited(from, epoch, until_ms));
@@ -236,7 +247,7 @@ impl Membership {
 
     /// Sends the nodes that have taken over word that this node has ended the events that it headed, once it has, and
     /// once former heads have.
-    pub(in crate::group::divided) fn hand_over(
+    pub(crate) fn hand_over(
         &mut self,
         flights: &Flights,
         guard: &ReplayGuard,
@@ -255,12 +266,11 @@ impl Membership {
         // This node does not know the names of events that others headed before.
         let known_since_ms = guard.whole_since_ms().max(former_heads.gained_ms()).max(first_ms.unwrap_or_default());
         let Handing { due, awaited, handed, .. } = handing;
-        let has_ended = |due: &mut Due| {
-            let open = |first: Ticket| flights.batch(first).is_some_and(Batch::is_open);
+        let ended = due.extract_if(.., |due| {
             let is_first = awaited.iter().all(|awaited| awaited.epoch >= due.epoch);
-            is_first && !flights.batches().into_iter().any(|first| first < due.first_free && open(first))
-        };
-        for Due { node, since_ms, epoch, .. } in due.extract_if(.., has_ended) {
+            is_first && flights.have_ended_before(due.first_free)
+        });
+        for Due { node, since_ms, epoch, .. } in ended {
             handed.retain(|known| known.to.node != node);
             handed.push(Handed { to: Told { node, since_ms }, until_ms: now_ms.after(AWAITED_MS_MAX) });
             let told_for_ms = now_ms.since(since_ms.max(known_since_ms));
@@ -270,7 +280,7 @@ impl Membership {
 
     /// Another node asks. It may wait for an answer that it has not got, or for one that this node does not know it
     /// owes, as it has seen several maps as one: it gets the answer once all events in flight have ended.
-    pub(in crate::group::divided) fn hand_over_again(&mut self, to: NodeId, first_free: Ticket, now_ms: MonotonicMs) {
+    pub(crate) fn hand_over_again(&mut self, to: NodeId, first_free: Ticket, now_ms: MonotonicMs) {
         let Self { handing, placement, .. } = self;
         if handing.due.iter().all(|due| due.node != to) {
             // The answer is for epochs before the first of those that this node itself still awaits.
@@ -290,17 +300,12 @@ impl Membership {
     /// Whether another node that had slices may have given the reply first-seen for events that not all nodes have set
     /// yet. If a node goes down now, no node with slices knows which of these events it misses. The other does not end
     /// such events before they are set here by the map that says so.
-    pub(super) fn is_owed_by_others(&self, replies_when_all_acknowledged: bool) -> bool {
-        !replies_when_all_acknowledged && !self.handing.awaited.is_empty()
+    pub(super) fn is_owed_by_others(&self) -> bool {
+        !self.replies_are_safe && !self.handing.awaited.is_empty()
     }
 
     /// Another node has ended all events that this one has taken over by maps up to that epoch.
-    pub(in crate::group::divided) fn hear_handed_over(
-        &mut self,
-        from: NodeId,
-        handed: HandedOver,
-        now_ms: MonotonicMs,
-    ) {
+    pub(crate) fn hear_handed_over(&mut self, from: NodeId, handed: HandedOver, now_ms: MonotonicMs) {
         let epoch = handed.epoch;
         let until_ms = now_ms.after(self.horizon_ms.saturating_sub(handed.told_for_ms));
         if epoch > self.placement.epoch() {

@@ -84,8 +84,10 @@ impl Missed {
         let is_all = placement.is_fresh_here();
         // No node has gone since the filter was made, either.
         let is_fresh = is_all || placement.epoch() == Epoch::FIRST;
-        let missing = || MissedByNode { sets: Vec::new(), is_all, are_all_here: is_fresh };
-        let gone = placement.gone_peers().map(|node| (node, missing()));
+        let gone = placement.gone_peers().map(|node| {
+            let missing = MissedByNode { sets: Vec::new(), is_all, are_all_here: is_fresh };
+            (node, missing)
+        });
         Self { is_fresh, gone: gone.collect(), handed_over: BTreeMap::new() }
     }
 
@@ -105,17 +107,17 @@ impl Missed {
             let is_all = !former.has_gap_at(node);
             self.gone.entry(node).or_insert(MissedByNode { sets: Vec::new(), is_all, are_all_here: are_known });
         }
-        let has_left = |node: &NodeId| placement.index_of(*node).is_none();
-        let epochs = placement.epoch().since(former.epoch());
-        let are_all_here = !former.nodes().iter().any(has_left) && epochs <= EPOCHS_MISSED_MAX;
+        let has_none_left = former.nodes().iter().all(|node| placement.index_of(*node).is_some());
+        let are_all_here = has_none_left && placement.epoch().since(former.epoch()) <= EPOCHS_MISSED_MAX;
         if !are_all_here {
             self.is_fresh = false;
             self.gone.values_mut().for_each(|missing| missing.are_all_here = false);
             // A node that has come back may not have got all that it was sent.
-            let is_incomplete = |node: &NodeId| !placement.is_complete_at(*node);
-            let unsure = Returned { is_all: false, are_all_here: false };
-            let returned = self.handed_over.iter_mut().filter(|(node, _)| is_incomplete(node));
-            returned.for_each(|(_, handed_over)| *handed_over = unsure);
+            for (node, handed_over) in &mut self.handed_over {
+                if !placement.is_complete_at(*node) {
+                    *handed_over = Returned { is_all: false, are_all_here: false };
+                }
+            }
         }
         let mut returned = Vec::new();
         for (node, start) in placement.live_peers() {
@@ -123,9 +125,9 @@ impl Missed {
                 // Slices may have left the node meanwhile; it would refuse a set with a slice that it does not have as
                 // a whole.
                 let index = placement.index_of(node).unwrap_or(usize::MAX);
-                let is_there = |position: &u64| placement.has_copy(index, *position);
                 for MissedSet { generation, cells, stamp } in sets {
-                    let cells: Vec<u64> = cells.into_iter().filter(is_there).collect();
+                    let cells: Vec<u64> =
+                        cells.into_iter().filter(|position| placement.has_copy(index, *position)).collect();
                     if !cells.is_empty() {
                         // This node does not wait for the acknowledgement: the other knows what it has refused.
                         outbox.set(node, generation, cells, stamp);

@@ -22,8 +22,11 @@ impl Unreachable {
     /// Whether a copy of one of these positions is on such a node.
     #[inline]
     pub(crate) fn has_any(&self, placement: &Placement, mut positions: impl Iterator<Item = u64>) -> bool {
-        let nodes = || self.nodes.iter().filter_map(|node| placement.index_of(*node));
-        !self.nodes.is_empty() && positions.any(|position| nodes().any(|node| placement.has_copy(node, position)))
+        if self.nodes.is_empty() {
+            return false;
+        }
+        let nodes = self.nodes.iter().filter_map(|node| placement.index_of(*node));
+        positions.any(|position| nodes.clone().any(|node| placement.has_copy(node, position)))
     }
 
     /// Events that are stuck: new ones cannot be among them, so they are bounded without a limit of

@@ -2,8 +2,7 @@
 //!
 //! Promises: nodes stand in the order of the map, and take no allocation. Must not know: events, which slice it is.
 
-use crate::ids::NodeId;
-use crate::map::{COPIES_MAX, SliceOwner};
+use crate::map::COPIES_MAX;
 
 /// The copies of a slice.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,21 +17,13 @@ pub(super) struct Holders {
 }
 
 impl Holders {
-    pub(super) fn new<'map>(
-        copies: impl Iterator<Item = &'map SliceOwner>,
-        index_of: impl Fn(&NodeId) -> usize,
-        is_complete: impl Fn(&SliceOwner) -> bool,
-        is_arriving: impl Fn(&SliceOwner) -> bool,
-    ) -> Self {
-        let mut holders = Self::default();
-        for copy in copies {
-            let place = usize::from(holders.len);
-            holders.nodes[place] = index_of(&copy.node) as u16;
-            holders.complete |= u8::from(is_complete(copy)) << place;
-            holders.arriving |= u8::from(is_arriving(copy)) << place;
-            holders.len += 1;
-        }
-        holders
+    /// Adds the copy of a node; there are at most `COPIES_MAX`.
+    pub(super) fn push(&mut self, node: usize, is_complete: bool, is_arriving: bool) {
+        let place = usize::from(self.len);
+        self.nodes[place] = node as u16;
+        self.complete |= u8::from(is_complete) << place;
+        self.arriving |= u8::from(is_arriving) << place;
+        self.len += 1;
     }
 
     #[inline]
@@ -53,6 +44,11 @@ impl Holders {
     #[inline]
     pub(super) fn is_complete_at(&self, node: usize) -> bool {
         self.complete_nodes().any(|holder| holder == node)
+    }
+
+    /// Whether a node has a copy that lacks something.
+    pub(super) fn is_incomplete_at(&self, node: usize) -> bool {
+        self.has(node) && !self.is_complete_at(node)
     }
 
     #[inline]

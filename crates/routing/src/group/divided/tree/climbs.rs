@@ -38,6 +38,13 @@ struct Lane {
     under_way: usize,
 }
 
+impl Lane {
+    fn may_ask(&self) -> bool {
+        let is_full = self.waiting.len() >= CLIMB_EVENTS_MAX;
+        is_full || self.under_way < CLIMBS_MAX && !self.waiting.is_empty()
+    }
+}
+
 impl Climbs {
     /// Forgets all events; no caller waits for any of them. Numbers go on.
     pub(super) fn clear(&mut self) {
@@ -61,11 +68,7 @@ impl Climbs {
 
     /// The events of the next question that may be asked; a full question need not wait for others to be answered.
     pub(super) fn next(&mut self) -> Option<(ClimbTarget, Vec<Ticket>)> {
-        let may_ask = |lane: &Lane| {
-            let is_full = lane.waiting.len() >= CLIMB_EVENTS_MAX;
-            is_full || lane.under_way < CLIMBS_MAX && !lane.waiting.is_empty()
-        };
-        let (target, lane) = self.lanes.iter_mut().find(|(_, lane)| may_ask(lane))?;
+        let (target, lane) = self.lanes.iter_mut().find(|(_, lane)| lane.may_ask())?;
         let events = lane.waiting.len().min(CLIMB_EVENTS_MAX);
         Some((*target, lane.waiting.drain(..events).collect()))
     }

@@ -41,10 +41,20 @@ impl Level {
         let Some(Branch { parent, level: number, fold, mode, cut_off, top_down, .. }) = record.branch else {
             return Ok(None);
         };
-        let is_child = |record: &FilterRecord| record.branch.as_ref().is_some_and(|it| it.parent == Some(filter));
-        let children = map.filters.iter().filter(|(_, record)| is_child(record)).map(|(id, _)| *id).collect();
-        let (fold, root_shape) = (Fold::new(fold), map.prober(record)?.shape());
-        Ok(Some(Self { number, parent, mode, cut_off, children, top_down, fold, root_shape }))
+        let children = map.filters.iter().filter(|(_, record)| {
+            let parent = record.branch.as_ref().and_then(|branch| branch.parent);
+            parent == Some(filter)
+        });
+        Ok(Some(Self {
+            number,
+            parent,
+            mode,
+            cut_off,
+            children: children.map(|(id, _)| *id).collect(),
+            top_down,
+            fold: Fold::new(fold),
+            root_shape: map.prober(record)?.shape(),
+        }))
     }
 
     /// The shape of the positions that producers send.
@@ -63,6 +73,11 @@ impl Level {
             debug_assert!(pushed.is_ok(), "a level has room for every folded position");
         }
         folded
+    }
+
+    /// Whether a find here may be checked in the levels below.
+    pub(super) fn checks(&self) -> bool {
+        self.number < self.top_down
     }
 
     /// Whether positions are the root's.

@@ -58,7 +58,9 @@ impl OwedToParent {
     /// The oldest events climb with question `number`: returns their positions, of `shape`, and times.
     pub(super) fn begin(&mut self, number: u64, shape: ProbeShape) -> (Probes, Vec<Tick>) {
         let oldest = self.entries.iter().take(REPLAY_EVENTS_MAX);
-        let (mut probes, mut ticks, mut clock_unit) = (Probes::new(shape), Vec::new(), UnitNumber::FIRST);
+        let mut probes = Probes::new(shape);
+        let mut ticks = Vec::new();
+        let mut clock_unit = UnitNumber::FIRST;
         for OwedEvent { positions, stamp, .. } in oldest {
             let pushed = probes.push_positions(positions);
             debug_assert!(pushed.is_ok(), "positions of the root");

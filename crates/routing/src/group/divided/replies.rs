@@ -1,0 +1,154 @@
+//! Replies to batches, and the duplicates that a producer learns of before the rest of their batch is decided: an event
+//! that a level has found need not wait for the events of its batch that climb.
+//!
+//! Promises: a reply leaves once, when all events of its batch are decided, and the guard has learnt it before. A batch has
+//! at most one message of early duplicates ahead of its reply, when all of its undecided events wait for another level;
+//! the reply repeats what that message says, so it may be lost. Must not know: how events are decided.
+
+use firstseen_filter::GenerationNumber;
+
+use super::durable::ToPersist;
+use super::flights::{Batch, Phase, Ticket};
+use super::in_flight::InFlight;
+use super::intake::Replays;
+use super::local::LocalState;
+use super::outbox::Outbox;
+use super::testing::expected_rate;
+use crate::group::state::Counts;
+use crate::protocol::{Command, EarlyDuplicates, GroupReply, Mirrored, Operation};
+use crate::verdict::{Decision, Reason};
+
+/// Replies to batches.
+pub(super) struct Replying<'a> {
+    pub(super) local: &'a mut LocalState,
+    pub(super) in_flight: &'a mut InFlight,
+    pub(super) replays: &'a mut Replays,
+    pub(super) outbox: &'a mut Outbox,
+    pub(super) kept: &'a mut ToPersist,
+    pub(super) counts: &'a mut Counts,
+}
+
+impl Replying<'_> {
+    /// Replies to the batch of an event, unless it has its reply; the guard learns what is known of it.
+    pub(super) fn reply(&mut self, ticket: Ticket) {
+        let cannot_deny =
+            !self.local.membership.wholeness().is_whole() || self.local.tree.has_forgotten(&self.local.own);
+        let full_rate = self.rate_if_partial(ticket);
+        self.in_flight.forget_names(ticket);
+        let Some(reply_to) = self.learn(ticket) else { return };
+        let flights = &mut self.in_flight.flights;
+        let Some(batch) = flights.batch_mut(ticket) else { return };
+        let operation = batch.header().operation;
+        let degraded = batch.is_degraded() || operation == Operation::Verify && cannot_deny;
+        if degraded && operation.records() {
+            self.replays.degraded_ms = Some(self.local.present.now_ms());
+        }
+        if !batch.reply() {
+            return;
+        }
+        // Granted and released events are counted as such.
+        if operation.is_of_verdicts() {
+            self.counts.decisions.count(batch.decisions_but_repeats().as_deref().unwrap_or(batch.decisions()));
+        }
+        let reply = GroupReply {
+            reply_to,
+            decisions: batch.decisions().to_vec(),
+            clock_ms: self.local.present.clock().clock_ms(),
+            degraded,
+            expected_rate: batch.expected_rate(full_rate).unwrap_or(0.0) as f32,
+            seen: batch.seen().to_vec(),
+            holds: batch.holds().to_vec(),
+            spent: flights.spare_probes(),
+            ..GroupReply::default()
+        };
+        self.outbox.push(Command::Reply(reply));
+    }
+
+    /// The chance that a new event of which all positions are asked is called a duplicate; computed only where the
+    /// batch has other events.
+    fn rate_if_partial(&mut self, ticket: Ticket) -> f64 {
+        if !self.in_flight.flights.batch(ticket).is_some_and(Batch::is_degraded) {
+            return 0.0;
+        }
+        let hashes = self.local.membership.placement().plan().shape().hashes();
+        expected_rate(self.local, hashes as usize)
+    }
+
+    /// The guard learns the replies of a batch, and so do the disk, and nodes that have taken slices over. Returns the
+    /// place that the reply goes to: that of the newest try. `None` if the batch is not there.
+    fn learn(&mut self, ticket: Ticket) -> Option<u64> {
+        let batch = self.in_flight.flights.batch_mut(ticket)?;
+        let reply_to = batch.header().reply_to;
+        if !batch.is_unlearnt() {
+            return Some(reply_to);
+        }
+        let LocalState { membership, tree, present, .. } = &*self.local;
+        let guard = &mut self.replays.guard;
+        let name = batch.header().name();
+        let names = &batch.header().names;
+        guard.learn(name, names.iter().map(|event| event.name), batch.decisions());
+        let clock = present.clock().reading();
+        self.kept.replied(name, names, batch.decisions(), clock);
+        if membership.handing().sends_replies() {
+            let shape = tree.shape(membership.placement().plan());
+            let replies = Mirrored {
+                names: names.clone(),
+                decisions: batch.decisions().to_vec(),
+                ..Mirrored::without_events(name, clock, GenerationNumber::FIRST, shape)
+            };
+            membership.handing().send_replies(self.outbox, replies);
+        }
+        // Once the batch has its reply, a batch in flight under its name is a retry.
+        let newest = if batch.is_replied() { None } else { guard.arrive(name) };
+        batch.learnt();
+        Some(newest.unwrap_or(reply_to))
+    }
+
+    /// Replies to all batches: no event of them can come to an end here. Events of which nothing was recorded are
+    /// undecided for `unrecorded`, the others unknown.
+    pub(super) fn give_up_all(&mut self, unrecorded: Reason) {
+        for first in self.in_flight.flights.batches() {
+            if let Some(batch) = self.in_flight.flights.batch_mut(first) {
+                give_up(batch, unrecorded);
+            }
+            self.reply(first);
+        }
+    }
+
+    /// Sends the early duplicates of batches whose other events climb.
+    pub(super) fn send_early_duplicates(&mut self) {
+        let clock_ms = self.local.present.clock().clock_ms();
+        while let Some(ticket) = self.in_flight.next_parting() {
+            let Some(batch) = self.in_flight.flights.batch_mut(ticket) else { continue };
+            let events = if batch.awaits_early() { found_in(batch) } else { Vec::new() };
+            if !events.is_empty() {
+                batch.send_early();
+                let reply_to = batch.header().reply_to;
+                self.outbox.push(Command::EarlyDuplicates(EarlyDuplicates { reply_to, events, clock_ms }));
+            }
+        }
+    }
+}
+
+/// Decides all undecided events of a batch by what is known of them.
+fn give_up(batch: &mut Batch, unrecorded: Reason) {
+    for event in 0..batch.flights().len() {
+        let reason = match batch.flights()[event].phase() {
+            Phase::Testing | Phase::Joined => unrecorded,
+            _ => Reason::Unknown,
+        };
+        batch.give_up(event, reason);
+    }
+}
+
+/// The duplicates of a batch whose other events wait for another level; none while more may be found here.
+fn found_in(batch: &Batch) -> Vec<u32> {
+    if batch.flights().iter().any(|flight| !flight.is_decided() && flight.phase() == Phase::Testing) {
+        return Vec::new();
+    }
+    let decided = batch.flights().iter().zip(batch.decisions()).zip(0..);
+    decided
+        .filter(|((flight, decision), _)| flight.is_decided() && **decision == Decision::Duplicate)
+        .map(|(_, event)| event)
+        .collect()
+}

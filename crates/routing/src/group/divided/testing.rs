@@ -1,0 +1,287 @@
+//! The test of an event: its own slices are asked first, and other nodes if no zero is found here.
+//!
+//! Promises: a test sets nothing, and each result names the one step that follows (`Next`). Must not know: how a step is
+//! carried out.
+
+use firstseen_filter::{Sighting, UnitNumber};
+
+use super::claims::{Claims, claim_key};
+use super::decide::{Next, after_miss, after_test};
+use super::flights::{Phase, Ticket};
+use super::in_flight::InFlight;
+use super::local::LocalState;
+use super::outbox::{Asks, ClaimedEvent, Outbox, Question};
+use super::own::Density;
+use super::placement::Voters;
+use crate::claims::BeforeTest;
+use crate::group::claiming::{HELD, lost, other};
+use crate::group::rules::Rule;
+use crate::group::state::Counts;
+use crate::group::thresholds::{Course, TOO_FEW_LEFT, rate_of_positions};
+use crate::map::Lookup;
+use crate::protocol::{Hold, TestAnswer};
+use crate::verdict::Decision;
+
+/// Tests events.
+pub(super) struct Testing<'a> {
+    pub(super) local: &'a mut LocalState,
+    pub(super) in_flight: &'a mut InFlight,
+    pub(super) claims: &'a mut Claims,
+    pub(super) outbox: &'a mut Outbox,
+    pub(super) counts: &'a mut Counts,
+}
+
+impl Testing<'_> {
+    /// Tests an event at own slices, and sends it on if no zero is found. Returns the step that follows, and `None`
+    /// while other nodes are asked.
+    pub(super) fn test(&mut self, ticket: Ticket) -> Option<Next> {
+        let flights = &mut self.in_flight.flights;
+        // An event that became ready may have been given up since.
+        let event = flights.event(ticket).filter(|event| event.flight().phase() == Phase::Testing)?;
+        let asks_all_below = self.local.asks_all_below(event);
+        let voters = self.local.membership.placement().voters(event.positions(), asks_all_below);
+        let course = self.local.course(event, &voters);
+        let is_claim = event.operation().is_claim();
+        let asked = if self.local.tree.has_parent() { voters.positions().len() } else { voters.voting };
+        let is_partial = asked < event.positions().len();
+        let Some(stamp) = self.local.own.rejudge(event.stamp()) else {
+            return Some(Next::Decide(self.claims.late(event, self.local.present.now_ms())));
+        };
+        if let Some(flight) = flights.flight_mut(ticket) {
+            flight.rejudge(stamp);
+        }
+        let course = match self.beside_claims(ticket, course) {
+            Ok(course) => course,
+            Err(next) => return next,
+        };
+        match course {
+            Course::Decide(decision @ Decision::Undecided(_)) => Some(Next::Decide(decision)),
+            Course::Decide(decision) => {
+                self.ask_partly(ticket, 1.0);
+                Some(Next::Decide(decision))
+            }
+            Course::New => {
+                self.ask_partly(ticket, 0.0);
+                self.missed(ticket)
+            }
+            Course::Ask => {
+                if is_partial {
+                    let rate = self.partial_rate(ticket, &voters);
+                    self.ask_partly(ticket, rate);
+                }
+                if is_claim {
+                    self.ask_all(ticket, &voters)
+                } else {
+                    self.ask(ticket, &voters, voters.voting < asks_all_below)
+                }
+            }
+        }
+    }
+
+    /// The step that follows once the test at this level is over: all nodes that were asked have answered, or one has
+    /// found a zero.
+    fn tested(&mut self, ticket: Ticket) -> Option<Next> {
+        let facts = self.local.facts(&self.in_flight.flights, self.claims, ticket)?;
+        if !facts.is_found {
+            self.note_expiry(ticket);
+        }
+        Some(after_test(&facts))
+    }
+
+    /// The step that follows if this level does not know an event, whatever its slices have.
+    pub(super) fn missed(&mut self, ticket: Ticket) -> Option<Next> {
+        let facts = self.local.facts(&self.in_flight.flights, self.claims, ticket)?;
+        self.note_expiry(ticket);
+        Some(after_miss(&facts))
+    }
+
+    /// Cells that are set for an event that is new live as long as its window.
+    fn note_expiry(&mut self, ticket: Ticket) {
+        if let Some(flight) = self.in_flight.flights.flight_mut(ticket) {
+            flight.miss(self.local.own.rule());
+        }
+    }
+
+    /// Takes the result of another node's test; `is_degraded` if that rests on an incomplete slice. Returns the step
+    /// that follows, and `None` while other answers are missing, or if the event does not wait for one any more.
+    pub(super) fn answered(&mut self, answer: &TestAnswer, is_degraded: bool) -> Option<Next> {
+        let ticket = Ticket::received(answer.ticket);
+        let (batch, index) = self.in_flight.flights.event_unless_over(ticket)?;
+        if is_degraded {
+            batch.degrade();
+        }
+        let awaits_all = batch.header().operation.is_claim() && self.local.present.keeps(Rule::AwaitsAllAnswers);
+        let flight = batch.flight_mut(index);
+        if flight.phase() != Phase::Testing {
+            return None;
+        }
+        if let Some(reason) = answer.undecided {
+            return Some(Next::Decide(Decision::Undecided(reason)));
+        }
+        if let Some(left_ms) = answer.veto_ms {
+            return Some(Next::Hold(Hold::Other { left_ms }));
+        }
+        let is_over = flight.answered(answer.found) || !flight.is_found() && !awaits_all;
+        if is_over { self.tested(ticket) } else { None }
+    }
+
+    /// Looks an event up in the table of claims. Returns the course to follow, and as an error the step that follows from
+    /// the claims instead.
+    fn beside_claims(&mut self, ticket: Ticket, course: Course) -> Result<Course, Option<Next>> {
+        let Some(claiming) = self.claims.get() else { return Ok(course) };
+        let event = self.in_flight.flights.event(ticket).ok_or(None)?;
+        match course {
+            Course::Decide(Decision::Undecided(_)) => return Ok(course),
+            // What is said where too few slices are left is no knowledge of the event.
+            Course::Decide(_) | Course::New if event.operation().is_of_claims() => {
+                return Ok(Course::Decide(TOO_FEW_LEFT));
+            }
+            Course::Decide(_) | Course::New | Course::Ask => {}
+        }
+        let call = Claims::call(event).ok_or(None)?;
+        let unit = event.stamp().unit;
+        let next = match claiming.before_test(call, claim_key(event), self.local.present.now_ms()) {
+            BeforeTest::Ask => return Ok(course),
+            BeforeTest::Record => self.record_confirmed(unit),
+            BeforeTest::Claimed(fence) => Next::Hold(Hold::Own(fence)),
+            BeforeTest::InProgress { left_ms } => Next::Hold(other(left_ms)),
+            BeforeTest::UndecidedClaimed => Next::Decide(HELD),
+            BeforeTest::LeaseLost(why) => Next::Decide(lost(why)),
+            // A release is answered before any test.
+            BeforeTest::Release => return Err(None),
+        };
+        Err(Some(next))
+    }
+
+    /// An event of `unit` is recorded whose holder confirms it, whatever its cells say: a false positive since the claim
+    /// must not leave cells that expire too early.
+    fn record_confirmed(&mut self, unit: UnitNumber) -> Next {
+        let present = &self.local.present;
+        if let Some(reason) = present.absent().or_else(|| present.cut_off()) {
+            return Next::Decide(Decision::Undecided(reason));
+        }
+        // There was room when it was granted; the next generation is proposed in time all the same.
+        let _ = self.local.room(unit, 0, self.outbox);
+        Next::RecordAs(Decision::FirstSeen)
+    }
+
+    /// The chance that a new event is called a duplicate of which these positions are asked.
+    fn partial_rate(&mut self, ticket: Ticket, voters: &Voters) -> f64 {
+        let event = self.in_flight.flights.event(ticket);
+        if let Some(Decision::Undecided(_)) = event.and_then(|event| self.local.too_few_left(event)) {
+            return 0.0;
+        }
+        expected_rate(self.local, voters.positions().len())
+    }
+
+    /// Not all positions of an event can be asked: if it is new, it is called a duplicate by this chance.
+    fn ask_partly(&mut self, ticket: Ticket, rate: f64) {
+        if let Some(batch) = self.in_flight.flights.batch_mut(ticket) {
+            batch.ask_partly(rate);
+        }
+    }
+
+    /// Asks the own slices about an event's voting positions, and other nodes if no zero is found here.
+    fn ask(&mut self, ticket: Ticket, voters: &Voters, asks_all: bool) -> Option<Next> {
+        let LocalState { own, membership, tree, policies, present, .. } = &mut *self.local;
+        let event = self.in_flight.flights.event(ticket)?;
+        let placement = membership.placement();
+        let positions = voters.positions();
+        let stamp = event.stamp();
+        self.counts.tests += 1;
+        let mut found = Sighting::ALL;
+        own.test(placement, positions, stamp, &mut found);
+        let elsewhere = positions.iter().copied().filter(|position| !placement.is_tested_here(*position));
+        let next = elsewhere.clone().next().filter(|_| found.is_hit());
+        let mut waiting = 0;
+        if let Some(next) = next {
+            let header = event.header();
+            let parallel = policies.lookup == Lookup::Parallel;
+            let question = Question {
+                head: membership.site().me,
+                ticket: ticket.sent(),
+                stamp,
+                found,
+                in_tree: tree.is_any(),
+                parallel,
+                asks_all,
+                deadline_in_ms: u32::try_from(header.deadline_ms.since(present.now_ms())).unwrap_or(u32::MAX),
+                degraded: false,
+                traceparent: header.traceparent.as_ref(),
+            };
+            for (index, node) in placement.nodes().iter().enumerate() {
+                let is_asked = if parallel { !placement.is_me(index) } else { index == placement.node_at(next) };
+                if !is_asked {
+                    continue;
+                }
+                let left = elsewhere.clone().filter(|position| !parallel || placement.node_at(*position) == index);
+                if left.clone().next().is_some() {
+                    self.outbox.test(*node, question, left);
+                    waiting += 1;
+                }
+            }
+        }
+        if let Some(flight) = self.in_flight.flights.flight_mut(ticket) {
+            flight.await_answers(waiting, found);
+        }
+        if next.is_none() { self.tested(ticket) } else { None }
+    }
+
+    /// Asks all nodes that would record an event that is claimed, and have copies of slices that are on their way, too:
+    /// those that are asked about voting positions whether they know the event, and every one whether it holds a claim
+    /// of it.
+    fn ask_all(&mut self, ticket: Ticket, voters: &Voters) -> Option<Next> {
+        // Nobody could find a zero then; and should the map call slices complete meanwhile, the event would count as
+        // found.
+        if voters.voting == 0 {
+            return Some(Next::Decide(TOO_FEW_LEFT));
+        }
+        let LocalState { own, membership, present, .. } = &mut *self.local;
+        let event = self.in_flight.flights.event(ticket)?;
+        let placement = membership.placement();
+        let now_ms = present.now_ms();
+        let left_ms = u32::try_from(event.header().deadline_ms.since(now_ms)).unwrap_or(u32::MAX);
+        let claimed = ClaimedEvent {
+            head: membership.site().me,
+            ticket: ticket.sent(),
+            event: claim_key(event),
+            stamp: event.stamp(),
+        };
+        self.counts.tests += 1;
+        let mut found = Sighting::ALL;
+        own.test(placement, voters.positions(), event.stamp(), &mut found);
+        let mut waiting = 0;
+        for (index, node) in placement.nodes().iter().enumerate() {
+            if placement.is_me(index) || placement.is_gone(index) {
+                continue;
+            }
+            let voters = voters.positions().iter().copied();
+            let voting = voters.filter(|position| placement.node_at(*position) == index);
+            let positions = event.positions().iter().copied();
+            let there = positions.filter(|position| placement.has_copy(index, *position));
+            if there.clone().next().is_none() {
+                continue;
+            } else if !found.is_hit() {
+                // The zero proves that the event is new, so the others say only whether they hold a claim of it.
+                self.outbox.test_claim(*node, claimed, Asks::Copies, there.take(1), left_ms);
+            } else if voting.clone().next().is_some() {
+                self.outbox.test_claim(*node, claimed, Asks::Voters, voting, left_ms);
+            } else {
+                self.outbox.test_claim(*node, claimed, Asks::Copies, there, left_ms);
+            }
+            waiting += 1;
+        }
+        if let Some((batch, index)) = self.in_flight.flights.event_mut(ticket) {
+            batch.asked(index, now_ms);
+            batch.flight_mut(index).await_answers(waiting, Sighting { expiry: UnitNumber::NEVER, ..found });
+        }
+        let awaits_none = waiting == 0 || !found.is_hit() && !self.local.present.keeps(Rule::AwaitsAllAnswers);
+        if awaits_none { self.tested(ticket) } else { None }
+    }
+}
+
+/// The chance that a new event of which so many positions are asked is called a duplicate.
+pub(super) fn expected_rate(local: &mut LocalState, positions: usize) -> f64 {
+    let Density { fill, generations } = local.own.density(local.present.now_ms());
+    rate_of_positions(fill, positions, generations)
+}
