@@ -183,33 +183,31 @@ impl ClockWatch {
             self.find_standstill(now.monotonic_ms);
         }
         if self.standing.is_sure() {
-            (self.believed_ms, self.differs_since_ms) = (Some(shown_ms), None);
+            self.believed_ms = Some(shown_ms);
+            self.differs_since_ms = None;
         }
         self.standing
     }
 
     fn judge(&self, now: Moment, others: &[NodeId]) -> ClockStanding {
         if others.is_empty() {
-            let has_stood = |since_ms: MonotonicMs| now.monotonic_ms.since(since_ms) >= BELIEVED_AFTER_MS;
             return match self.differs_since_ms {
-                Some(since_ms) if !has_stood(since_ms) => ClockStanding::Stepped,
+                Some(since_ms) if now.monotonic_ms.since(since_ms) < BELIEVED_AFTER_MS => ClockStanding::Stepped,
                 _ => ClockStanding::Within,
             };
         }
-        let offsets = || others.iter().filter_map(|peer| self.peers.get(peer)?.of(now));
-        let close = |limit_ms: u64| 1 + offsets().filter(|offset| offset.may_be_within(limit_ms)).count();
-        let is_most = |nodes: usize| 2 * nodes > 1 + others.len();
-        let silent = others.len() - offsets().count();
-        let (is_apart, is_beyond) = (self.standing == ClockStanding::Apart, self.standing == ClockStanding::Beyond);
-        let (half_ms, all_ms) = (self.skew_max_ms / 2, self.skew_max_ms);
-        // A clock that is beyond a limit must come a little nearer than that to count as within: otherwise each turn of
-        // a clock at the edge would be reported.
-        let nearer = |limit_ms: u64, is_past: bool| if is_past { limit_ms - limit_ms / 8 } else { limit_ms };
-        let close_by_all = close(nearer(all_ms, is_beyond));
+        let offsets: Vec<Offset> = others.iter().filter_map(|peer| self.peers.get(peer)?.of(now)).collect();
+        let is_beyond = self.standing == ClockStanding::Beyond;
+        let is_apart = is_beyond || self.standing == ClockStanding::Apart;
+        let within_half = count_within(&offsets, self.skew_max_ms / 2, is_apart);
+        let within_all = count_within(&offsets, self.skew_max_ms, is_beyond);
+        let silent = others.len() - offsets.len();
+        // More than half of all nodes.
+        let most = others.len().div_ceil(2) + 1;
         match () {
-            () if is_most(close(nearer(half_ms, is_apart || is_beyond))) => ClockStanding::Within,
-            () if is_most(close_by_all) => ClockStanding::Apart,
-            () if !is_most(close_by_all + silent) => ClockStanding::Beyond,
+            () if within_half >= most => ClockStanding::Within,
+            () if within_all >= most => ClockStanding::Apart,
+            () if within_all + silent < most => ClockStanding::Beyond,
             () if self.differs_since_ms.is_some() => ClockStanding::Stepped,
             // Too few peers have sent theirs of late, and these may be the ones that are wrong.
             () => self.standing,
@@ -247,8 +245,16 @@ impl ClockWatch {
         let mut all: Vec<i64> = self.peers.values().filter_map(|peer| Some(peer.of(now)?.ahead_ms)).collect();
         all.push(0);
         all.sort_unstable();
-        let (low, high) = (all[(all.len() - 1) / 2], all[all.len() / 2]);
+        let low = all[(all.len() - 1) / 2];
+        let high = all[all.len() / 2];
         let middle = if low.unsigned_abs() <= high.unsigned_abs() { low } else { high };
         middle.saturating_neg()
     }
+}
+
+/// How many clocks, that of this node included, are within a limit of it. A clock that is past a limit must come a
+/// little nearer than that to count as within: otherwise each turn of a clock at the edge would be reported.
+fn count_within(offsets: &[Offset], limit_ms: u64, is_past: bool) -> usize {
+    let limit_ms = if is_past { limit_ms - limit_ms / 8 } else { limit_ms };
+    1 + offsets.iter().filter(|offset| offset.may_be_within(limit_ms)).count()
 }

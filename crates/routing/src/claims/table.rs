@@ -131,8 +131,8 @@ impl ClaimTable {
         if self.entries.len() >= self.entries_max {
             return false;
         }
-        let hash_of = |place: &u32| self.entries[*place as usize].hash();
-        self.places.insert_unique(hash(halves(event)), self.entries.len() as u32, hash_of);
+        let place = self.entries.len() as u32;
+        self.places.insert_unique(hash(halves(event)), place, |place| self.entries[*place as usize].hash());
         if self.entries.len() == self.entries.capacity() {
             self.entries.reserve_exact((self.entries.len() / GROWTH).max(1));
         }
@@ -201,8 +201,9 @@ impl ClaimTable {
     }
 
     fn place(&self, event: u128) -> Option<usize> {
-        let is_it = |place: &u32| self.entries[*place as usize].event == halves(event);
-        self.places.find(hash(halves(event)), is_it).map(|place| *place as usize)
+        let halves = halves(event);
+        let place = self.places.find(hash(halves), |place| self.entries[*place as usize].event == halves);
+        place.map(|place| *place as usize)
     }
 
     /// Looks at a few entries, and drops those whose lease is over: at once where the table is full, otherwise `kept_ms` after the
@@ -225,7 +226,8 @@ impl ClaimTable {
     /// The last entry takes the place of the one that goes.
     fn remove(&mut self, place: usize) {
         let gone = self.entries.swap_remove(place);
-        let (last, place) = (self.entries.len() as u32, place as u32);
+        let last = self.entries.len() as u32;
+        let place = place as u32;
         if let Ok(found) = self.places.find_entry(gone.hash(), |other| *other == place) {
             found.remove();
         }

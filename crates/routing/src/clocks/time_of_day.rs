@@ -10,8 +10,8 @@ use crate::verdict::Reason;
 
 /// How far the time of day is ahead of the monotonic clock, in milliseconds.
 pub(super) fn ahead_of_monotonic(moment: Moment) -> i64 {
-    let signed = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
-    signed(moment.wall_ms).saturating_sub(signed(moment.monotonic_ms.0))
+    let wall_ms = i64::try_from(moment.wall_ms).unwrap_or(i64::MAX);
+    wall_ms.saturating_sub(i64::try_from(moment.monotonic_ms.0).unwrap_or(i64::MAX))
 }
 
 /// The rule by which the clocks of a node are read.

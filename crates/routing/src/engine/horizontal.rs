@@ -44,20 +44,19 @@ impl Gather {
 
     /// Sorts the placed events by slice, keeping their order within each.
     fn divide(&mut self, slices: usize, batch: &PlacedBatch<'_>, answers: &[Answer]) {
-        let slice_of = |event: usize| batch.groups.get(event).map_or(0, |slice| *slice as usize);
-        let placed = || (0..batch.digests.len()).filter(|event| answers[*event].is_placed());
+        let placed = (0..batch.digests.len()).filter(|event| answers[*event].is_placed());
         // One place further on than the slice, so that filling turns the start of a slice into that of the next.
         self.starts.clear();
         self.starts.resize(slices + 2, 0);
-        placed().for_each(|event| self.starts[slice_of(event) + 2] += 1);
+        placed.clone().for_each(|event| self.starts[batch.group(event) + 2] += 1);
         (2..slices + 2).for_each(|slice| self.starts[slice] += self.starts[slice - 1]);
         let events = self.starts[slices + 1];
         self.digests.resize(events, Digest::default());
         self.stamps.resize(events, Stamp::default());
         self.verdicts.resize(events, Verdict::Undecided);
         self.origins.resize(events, 0);
-        for event in placed() {
-            let next = &mut self.starts[slice_of(event) + 1];
+        for event in placed {
+            let next = &mut self.starts[batch.group(event) + 1];
             self.digests[*next] = batch.digests[event];
             self.stamps[*next] = batch.stamps[event];
             self.origins[*next] = event;

@@ -90,13 +90,15 @@ impl Itinerary {
 
     /// Tests at step `index`; `false` where there is no such step, or no generation left that may hold the event.
     fn visit(&mut self, index: usize, cells: &mut Cells<'_>, stamp: Stamp) -> bool {
-        let (mut visited, mut tested) = (None, 0);
+        let mut visited = None;
+        let mut tested = 0;
         for candidate in self.candidates.iter_mut().filter(|candidate| candidate.sighting.is_hit()) {
             if let Some(step) = self.routes[candidate.route].step(index) {
                 let slice = &cells.slices[step.slice as usize];
                 let sighting = slice.test_generation(candidate.number, step.positions, stamp);
                 candidate.sighting = candidate.sighting.and(sighting.unwrap_or(NOTHING));
-                (visited, tested) = (Some(step.slice), step.positions.len().max(tested));
+                visited = Some(step.slice);
+                tested = step.positions.len().max(tested);
             }
         }
         if let Some(slice) = visited {

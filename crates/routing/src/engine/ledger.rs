@@ -88,11 +88,11 @@ impl Ledger {
         }
         self.now = next;
         self.stack.iter_mut().for_each(|generation| generation.live.advance(&self.window, next));
-        let emptied = |generation: &GroupGeneration| {
-            generation.live.newest_unit().is_none_or(|unit| unit.after(self.kept_units) <= next)
-        };
         let older = &self.stack[..self.stack.len() - 1];
-        let dropped = older.iter().take_while(|generation| emptied(generation)).count();
+        let emptied = older.iter().take_while(|generation| {
+            generation.live.newest_unit().is_none_or(|unit| unit.after(self.kept_units) <= next)
+        });
+        let dropped = emptied.count();
         self.stack.drain(..dropped);
         self.oldest = self.oldest.after(dropped as u64);
         if self.limited_by_density() {

@@ -12,3 +12,11 @@ pub(crate) struct PlacedBatch<'a> {
     /// Whether events that are not there are recorded, or only looked up.
     pub(crate) record: bool,
 }
+
+impl PlacedBatch<'_> {
+    /// The group of an event: 0 where there is one alone.
+    #[inline]
+    pub(crate) fn group(&self, event: usize) -> usize {
+        self.groups.get(event).map_or(0, |group| *group as usize)
+    }
+}

@@ -143,11 +143,10 @@ impl SlicedFilter {
     fn place(&mut self, times_ms: &[u64], answers: &mut [Answer], record: bool) -> bool {
         let Self { clocks, stamps, groups, judges_ahead, .. } = self;
         let one_clock = clocks.len() == 1;
-        let clock_of = |event: usize| if one_clock { 0 } else { groups[event] as usize };
         stamps.clear();
         let mut all_placed = true;
         stamps.extend(answers.iter_mut().enumerate().map(|(event, answer)| {
-            let clock = &mut clocks[clock_of(event)];
+            let clock = &mut clocks[if one_clock { 0 } else { groups[event] as usize }];
             let placed = if record {
                 clock.place_nth(times_ms, event)
             } else {
@@ -167,20 +166,17 @@ impl SlicedFilter {
 
     /// Counts the work of slices that share no events: test and record are one visit.
     fn count(&mut self, answers: &[Answer], record: bool) {
-        let mut count = |slice: usize, tested: u64, recorded: u64| {
-            let load = &mut self.loads[slice];
-            load.positions_tested += tested * u64::from(self.plan.slice().hashes());
-            load.test_visits += tested;
-            load.record_visits += if record { recorded } else { 0 };
-        };
+        let hashes = u64::from(self.plan.slice().hashes());
         if self.groups.is_empty() {
             let tested = answers.iter().filter(|answer| answer.is_placed()).count();
-            let recorded = answers.iter().filter(|answer| **answer == Answer::FirstSeen).count();
-            count(0, tested as u64, recorded as u64);
+            let first_seen = answers.iter().filter(|answer| **answer == Answer::FirstSeen).count();
+            let recorded = if record { first_seen } else { 0 };
+            self.loads[0].count(hashes, tested as u64, recorded as u64);
             return;
         }
         for (answer, slice) in answers.iter().zip(&self.groups) {
-            count(*slice as usize, u64::from(answer.is_placed()), u64::from(*answer == Answer::FirstSeen));
+            let is_recorded = record && *answer == Answer::FirstSeen;
+            self.loads[*slice as usize].count(hashes, u64::from(answer.is_placed()), u64::from(is_recorded));
         }
     }
 

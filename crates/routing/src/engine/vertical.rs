@@ -35,15 +35,16 @@ impl Vertical {
         if !slicing.divides_cells() {
             return Ok(None);
         }
-        let refused = || DefinitionError::Kind { kind: definition.group.cells.kind(), slicing };
         let cells = &definition.group.cells;
+        let refused = DefinitionError::Kind { kind: cells.kind(), slicing };
         if !cells.kind().can(Ability::Divide) {
-            return Err(refused());
+            return Err(refused);
         }
-        let ledger = |slice| Ledger::new(slicing, definition.group.rule, cells.growth().copied(), slice);
+        let growth = cells.growth().copied();
         let firsts = slices.iter().step_by(slicing.slices_per_group() as usize);
+        let ledgers = firsts.map(|slice| Ledger::new(slicing, definition.group.rule, growth, slice));
         Ok(Some(Self {
-            ledgers: firsts.map(ledger).collect::<Option<_>>().ok_or_else(refused)?,
+            ledgers: ledgers.collect::<Option<_>>().ok_or(refused)?,
             slices_per_group: slicing.slices_per_group() as usize,
             refresh: cells.refresh(),
             equal_timers: cells.equal_timers() as usize,
@@ -54,12 +55,11 @@ impl Vertical {
     /// Asks about every event that was placed, one after the other, and records those that are not there if the batch
     /// says so.
     pub(crate) fn ask(&mut self, cells: &mut Cells<'_>, batch: &PlacedBatch<'_>, answers: &mut [Answer]) {
-        let group_of = |event: usize| batch.groups.get(event).map_or(0, |group| *group as usize);
         for next in 0..batch.digests.len() + PREFETCH_EVENTS {
             if let Some(event) = next.checked_sub(PREFETCH_EVENTS)
                 && answers[event].is_placed()
             {
-                let group = group_of(event);
+                let group = batch.group(event);
                 let has_room = self.make_room(cells, group, batch.stamps[event], batch.record);
                 // A generation may have opened or gone since the event was routed.
                 let itinerary = &mut self.itineraries[event % PREFETCH_EVENTS];
@@ -70,7 +70,7 @@ impl Vertical {
             }
             if next < batch.digests.len() && answers[next].is_placed() {
                 let itinerary = &mut self.itineraries[next % PREFETCH_EVENTS];
-                itinerary.plan(&self.ledgers[group_of(next)], batch.digests[next]);
+                itinerary.plan(&self.ledgers[batch.group(next)], batch.digests[next]);
                 itinerary.prefetch(cells.slices);
             }
         }
@@ -91,7 +91,8 @@ impl Vertical {
         batch: &PlacedBatch<'_>,
         has_room: bool,
     ) -> Answer {
-        let (stamp, newest) = (batch.stamps[event], self.ledgers[group].newest());
+        let stamp = batch.stamps[event];
+        let newest = self.ledgers[group].newest();
         let itinerary = &mut self.itineraries[event % PREFETCH_EVENTS];
         match itinerary.test(cells, stamp, self.equal_timers) {
             Some(number) => {
@@ -131,12 +132,12 @@ impl Vertical {
     /// fill to the k-th power, have `(mean r_s^(1/k))^k`. That is exact for one generation of cells, and too high by up
     /// to the part `k^2 / 2u` for several, of each of which a slice has u cells in use.
     pub(crate) fn expected_rate(&self, slices: &[FilterSlice]) -> f64 {
-        let group_rate = |own: &[FilterSlice]| {
+        let rates = slices.chunks(self.slices_per_group).map(|own| {
             let hashes = own.first().map_or(1.0, |slice| f64::from(slice.geometry().hashes()));
             let fills = own.iter().map(|slice| slice.expected_rate().powf(1.0 / hashes));
             (fills.sum::<f64>() / own.len() as f64).powf(hashes)
-        };
-        slices.chunks(self.slices_per_group).map(group_rate).sum::<f64>() / self.ledgers.len() as f64
+        });
+        rates.sum::<f64>() / self.ledgers.len() as f64
     }
 
     pub(crate) fn write_body(&self, sink: &mut dyn Write) -> io::Result<()> {

@@ -181,7 +181,8 @@ pub fn check_claims(
     top_down: Option<u8>,
 ) -> Result<(), ClusterRefusal> {
     let Some(lease_max_ms) = policies.claim_lease_max_ms.map(NonZeroU32::get) else { return Ok(()) };
-    let (cells, horizon_ms) = (&definition.group.cells, policies.retry_horizon_ms);
+    let cells = &definition.group.cells;
+    let horizon_ms = policies.retry_horizon_ms;
     let counts = matches!(definition.group.unit, Unit::Events(_));
     let keeps = cells.kind().can(Ability::KeepForWindow);
     match () {
@@ -247,7 +248,8 @@ pub fn check_definition(definition: &SlicedDefinition) -> Result<(), ClusterRefu
         return Err(ClusterRefusal::Ratio { ratio });
     }
     if let Some(geometry) = slice.cells.geometry() {
-        let (slices, cells) = (slicing.slices_per_group(), geometry.cells());
+        let slices = slicing.slices_per_group();
+        let cells = geometry.cells();
         if cells.checked_mul(u64::from(slices)).is_none_or(|all| all > CELLS_MAX) {
             return Err(ClusterRefusal::Cells { slices, cells });
         }

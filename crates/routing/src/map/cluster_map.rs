@@ -142,11 +142,18 @@ impl FilterRecord {
         (0..).zip(&mut self.owners).chain(self.copies.iter_mut().map(|copy| (copy.slice, &mut copy.owner)))
     }
 
+    /// The copies of a group's slices that a node has, with the numbers of these slices.
+    fn copies_at(&self, group: u32, node: NodeId) -> impl Iterator<Item = (u32, &SliceOwner)> {
+        let slicing = self.definition.slicing;
+        self.all_copies().filter(move |(slice, copy)| slicing.group_of(*slice) == group && copy.node == node)
+    }
+
     /// Copies that are on their way to other nodes.
     pub fn moves(&self) -> impl Iterator<Item = SliceMove> {
-        let way =
-            |copy: &SliceCopy| copy.replaces.map(|from| SliceMove { slice: copy.slice, from, to: copy.owner.node });
-        self.copies.iter().filter_map(way)
+        self.copies.iter().filter_map(|copy| {
+            let from = copy.replaces?;
+            Some(SliceMove { slice: copy.slice, from, to: copy.owner.node })
+        })
     }
 
     /// Since which epoch the copy of slice `slice` at `node` is on its way there; none where it is not.
@@ -204,12 +211,12 @@ impl ClusterMap {
     /// The name by which rights on `filter` are granted: that of the root for a level of a tree, and for a former filter that of
     /// the one that has followed; one of a backup has that of the filter which it becomes.
     pub fn name_for_rights<'map>(&'map self, filter: &'map FilterRecord) -> &'map str {
-        let follower = |filter: &FilterRecord| self.filters.get(&filter.line.closed.as_ref()?.successor);
         let mut named = self.root_of(filter).unwrap_or(filter);
         // A line has no circle; a map that says otherwise ends this all the same.
         for _ in 0..self.filters.len() {
-            let Some(next) = follower(named) else { break };
-            named = next;
+            let Some(closed) = &named.line.closed else { break };
+            let Some(follower) = self.filters.get(&closed.successor) else { break };
+            named = follower;
         }
         named.name.strip_prefix(RESTORING).unwrap_or(&named.name)
     }
@@ -239,8 +246,8 @@ impl ClusterMap {
     /// Whether this copy of a slice is complete (it has everything that was ever recorded in the slice), and can be
     /// asked.
     pub fn is_complete_copy(&self, copy: &SliceOwner) -> bool {
-        let is_since = |node: &NodeRecord| node.incarnation == copy.complete_since;
-        self.nodes.get(&copy.node).is_some_and(is_since) && !self.is_gone(copy)
+        let incarnation = self.nodes.get(&copy.node).map(|node| node.incarnation);
+        incarnation == Some(copy.complete_since) && !self.is_gone(copy)
     }
 
     /// Whether the others go on without this copy of a slice: its node is down, or cannot hold it.
@@ -250,26 +257,23 @@ impl ClusterMap {
 
     /// Whether the others go on without `node`'s slices of a group of `filter`.
     pub fn is_gone_from(&self, filter: &FilterRecord, group: u32, node: NodeId) -> bool {
-        let slicing = filter.definition.slicing;
-        let is_own = |(slice, copy): &(u32, &SliceOwner)| slicing.group_of(*slice) == group && copy.node == node;
-        self.is_down(node) || filter.all_copies().filter(is_own).any(|(_, copy)| self.is_gone(copy))
+        self.is_down(node) || filter.copies_at(group, node).any(|(_, copy)| self.is_gone(copy))
     }
 
     /// Whether others have complete copies of all of `node`'s slices of a group of `filter`.
     pub fn can_spare(&self, filter: &FilterRecord, group: u32, node: NodeId) -> bool {
-        let slicing = filter.definition.slicing;
-        let mut own =
-            filter.all_copies().filter(|(slice, copy)| slicing.group_of(*slice) == group && copy.node == node);
-        let is_elsewhere = |slice| filter.copies_of(slice).any(|copy| copy.node != node && self.is_complete_copy(copy));
-        own.all(|(slice, _)| is_elsewhere(slice))
+        filter.copies_at(group, node).all(|(slice, _)| {
+            let mut copies = filter.copies_of(slice);
+            copies.any(|copy| copy.node != node && self.is_complete_copy(copy))
+        })
     }
 
     /// The copy of slice `slice` of `filter` that is asked: the first that is complete; where none is, the first that
     /// is not gone; where all are, the first.
     pub fn asked(&self, filter: &FilterRecord, slice: u32) -> Option<SliceOwner> {
-        let copies = || filter.copies_of(slice);
-        let complete = copies().find(|copy| self.is_complete_copy(copy));
-        complete.or_else(|| copies().find(|copy| !self.is_gone(copy))).or_else(|| copies().next()).copied()
+        let complete = filter.copies_of(slice).find(|copy| self.is_complete_copy(copy));
+        let asked = complete.or_else(|| filter.copies_of(slice).find(|copy| !self.is_gone(copy)));
+        asked.or_else(|| filter.copies_of(slice).next()).copied()
     }
 
     /// Whether the others go on without this node.

@@ -30,21 +30,25 @@ pub struct Heads<'map> {
 impl<'map> Heads<'map> {
     /// The heads by `map`.
     pub fn new(map: &ClusterMap, filter: &'map FilterRecord) -> Self {
-        let asked = || (0..filter.owners.len() as u32).filter_map(|slice| map.asked(filter, slice)).collect();
-        let owners = if filter.copies.is_empty() { Cow::Borrowed(&filter.owners[..]) } else { Cow::Owned(asked()) };
-        let any_gone = filter.all_copies().any(|(_, copy)| map.is_gone(copy));
-        let is_gone = |(slice, owner): (u32, &SliceOwner)| {
-            map.is_gone_from(filter, filter.definition.slicing.group_of(slice), owner.node)
+        let owners = if filter.copies.is_empty() {
+            Cow::Borrowed(&filter.owners[..])
+        } else {
+            Cow::Owned((0..filter.owners.len() as u32).filter_map(|slice| map.asked(filter, slice)).collect())
         };
-        let gone = if any_gone { (0..).zip(owners.iter()).map(is_gone).collect() } else { Vec::new() };
+        let mut gone = Vec::new();
+        if filter.all_copies().any(|(_, copy)| map.is_gone(copy)) {
+            let slicing = filter.definition.slicing;
+            let by_slice = (0..).zip(owners.iter());
+            gone.extend(by_slice.map(|(slice, owner)| map.is_gone_from(filter, slicing.group_of(slice), owner.node)));
+        }
         Self { owners, gone }
     }
 
     /// The head of event `index` of these probes; none where the slice has no owner.
     #[inline]
     pub fn of(&self, prober: &Prober, group: u32, probes: &Probes, index: usize) -> Option<NodeId> {
-        let slices = || prober.slices(group, probes, index);
-        let served = head_place(slices(), |slice| self.is_gone(*slice)).or_else(|| slices().next())?;
+        let mut slices = prober.slices(group, probes, index);
+        let served = head_place(slices.clone(), |slice| self.is_gone(*slice)).or_else(|| slices.next())?;
         Some(self.owners.get(served as usize)?.node)
     }
 

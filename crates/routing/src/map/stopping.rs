@@ -110,7 +110,7 @@ pub fn losses(map: &ClusterMap, node: NodeId, is_reached: impl Fn(NodeId) -> boo
     for (filter, record) in map.filters.iter().filter(|(_, record)| may_lose(record)) {
         let mut slices: BTreeMap<Loss, Vec<u32>> = BTreeMap::new();
         for (slice, own) in record.all_copies().filter(|(_, copy)| copy.node == node && !map.is_gone(copy)) {
-            if let Some(why) = loss(map, record, (slice, own), &is_reached) {
+            if let Some(why) = loss(map, record, slice, own, &is_reached) {
                 slices.entry(why).or_default().push(slice);
             }
         }
@@ -132,28 +132,29 @@ fn may_lose(record: &FilterRecord) -> bool {
 fn loss(
     map: &ClusterMap,
     record: &FilterRecord,
-    (slice, own): (u32, &SliceOwner),
+    slice: u32,
+    own: &SliceOwner,
     is_reached: impl Fn(NodeId) -> bool,
 ) -> Option<Loss> {
     let others: Vec<&SliceOwner> = record.copies_of(slice).filter(|copy| copy.node != own.node).collect();
-    let is_up = |copy: &&&SliceOwner| !map.is_gone(copy) && is_reached(copy.node);
-    if others.iter().filter(is_up).any(|copy| map.is_complete_copy(copy)) {
+    let up = others.iter().filter(|copy| !map.is_gone(copy) && is_reached(copy.node));
+    if up.clone().any(|copy| map.is_complete_copy(copy)) {
         return None;
     }
-    let nodes = |copies: Vec<&&SliceOwner>| copies.into_iter().map(|copy| copy.node).collect::<BTreeSet<_>>();
-    let complete_away = nodes(others.iter().filter(|copy| map.is_complete_copy(copy)).collect());
+    let up: BTreeSet<NodeId> = up.map(|copy| copy.node).collect();
+    let complete_away: BTreeSet<NodeId> =
+        others.iter().filter(|copy| map.is_complete_copy(copy)).map(|copy| copy.node).collect();
     let is_whole = map.is_complete_copy(own);
     // A slice on its way here is still where it comes from.
     if !is_whole && record.arriving_since(slice, own.node).is_some() {
         return None;
     }
-    let up = nodes(others.iter().filter(is_up).collect());
     Some(match () {
         () if !is_whole && complete_away.is_empty() => Loss::Incomplete,
         () if !is_whole => Loss::Away(complete_away),
         () if !up.is_empty() => Loss::Fetching(up),
         () if others.is_empty() => Loss::OnlyCopy,
-        () => Loss::Away(nodes(others.iter().collect())),
+        () => Loss::Away(others.iter().map(|copy| copy.node).collect()),
     })
 }
 

@@ -133,7 +133,8 @@ impl SlicedDefinition {
     pub fn slice(&self) -> Result<FilterDefinition, DefinitionError> {
         let mut slice = self.group.clone();
         let slices = u64::from(self.slicing.slices_per_group());
-        let (kind, slicing) = (slice.cells.kind(), self.slicing);
+        let kind = slice.cells.kind();
+        let slicing = self.slicing;
         check_window(&self.group.window, slicing)?;
         if slicing.divides_cells() {
             let geometry = slice.cells.divided_geometry_mut().ok_or(DefinitionError::Kind { kind, slicing })?;

@@ -13,6 +13,16 @@ pub struct Load {
     pub record_visits: u64,
 }
 
+impl Load {
+    /// Counts visits that test all of the `hashes` positions of an event, and record some of these events.
+    #[inline]
+    pub(crate) fn count(&mut self, hashes: u64, tested: u64, recorded: u64) {
+        self.positions_tested += tested * hashes;
+        self.test_visits += tested;
+        self.record_visits += recorded;
+    }
+}
+
 /// Jain's fairness of the positions tested: 1 when all slices tested the same number, 1/S when one slice tested all,
 /// not a number when nothing was tested.
 ///

@@ -74,14 +74,12 @@ impl Prober {
             Cut::VerticalHorizontal(ranges, parts) => (u64::from(ranges.get()), u64::from(parts.get())),
             _ => (u64::from(plan.slices_per_group), 1),
         };
-        let uncut = |slices: u64| {
-            Geometry::new(slice.cells() * slices, slice.hashes(), slice.cell_bits(), Layout::Classic)
-                .map_err(DefinitionError::from)
-        };
+        let geometry = Geometry::new(slice.cells() * ranges, slice.hashes(), slice.cell_bits(), Layout::Classic)
+            .map_err(DefinitionError::from)?;
         let slice_cells = plan.slice_cells;
         let spread = (parts > 1).then_some(Spread { parts, slice_cells });
         let divided = Some(plan.divided(Fold::default()));
-        Ok(Self { groups, geometry: uncut(ranges)?, shape: plan.shape(), spread, divided })
+        Ok(Self { groups, geometry, shape: plan.shape(), spread, divided })
     }
 
     /// The prober of a level of a tree: its events have the positions of the root, of which `2^fold` share one at the level.
@@ -161,17 +159,22 @@ impl Prober {
     /// The slices of event `index`, in the order of its hash functions: the one that has all of the event's positions,
     /// or that of each.
     #[inline]
-    pub fn slices<'a>(&self, group: u32, probes: &'a Probes, index: usize) -> impl Iterator<Item = u32> + use<'a> {
+    pub fn slices<'a>(
+        &self,
+        group: u32,
+        probes: &'a Probes,
+        index: usize,
+    ) -> impl Iterator<Item = u32> + Clone + use<'a> {
         let divided = self.divided;
         let (positions, whole) = match divided {
             Some(_) => (probes.positions(index), None),
             None => (&[][..], Some(group)),
         };
-        let slice = move |position: &u64| {
+        let slices = positions.iter().filter_map(move |position| {
             let Divided { slices_per_group, slice_cells, fold } = divided?;
             Some(group * slices_per_group + (fold.of(*position) / slice_cells) as u32)
-        };
-        positions.iter().filter_map(slice).chain(whole)
+        });
+        slices.chain(whole)
     }
 }
 
@@ -217,8 +220,9 @@ impl GroupPlan {
             Layout::Buckets { .. } if slices_per_group == 1 => {}
             _ => return Err(PlanError::Layout.into()),
         }
-        let (slice_cells, hashes) = (slice.positions(), slice.hashes());
-        Ok(Self { slices_per_group, slice_cells, slices_per_2_64: u64::MAX / slice_cells.max(1), hashes })
+        let slice_cells = slice.positions();
+        let slices_per_2_64 = u64::MAX / slice_cells.max(1);
+        Ok(Self { slices_per_group, slice_cells, slices_per_2_64, hashes: slice.hashes() })
     }
 
     /// The shape of probes: positions among all cells of the group.

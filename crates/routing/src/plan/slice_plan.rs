@@ -141,7 +141,8 @@ impl SlicePlan {
     #[inline]
     pub fn route(&self, digest: Digest, route: &mut Route) {
         route.clear();
-        let (cells, hashes) = (self.slice.cells(), self.slice.hashes() as usize);
+        let cells = self.slice.cells();
+        let hashes = self.slice.hashes() as usize;
         match self.picks {
             Picks::Together { .. } => {
                 positions_of(digest, &self.slice, &mut route.positions);
@@ -149,22 +150,24 @@ impl SlicePlan {
             }
             Picks::Apart { ranges, parts, .. } => {
                 let group = u64::from(self.group(digest));
-                let place = |index: usize| {
-                    let word = digest.word(index);
-                    let range = reduce(word, ranges);
-                    (range, reduce(word, ranges * cells) - range * cells)
-                };
-                let slice_of = |range: u64, first: usize| match parts {
-                    1 => group * ranges + range,
-                    _ => range * parts + reduce(digest.word(31 - first), parts),
-                };
-                route.divide(hashes, place, slice_of);
+                route.divide(
+                    hashes,
+                    |index| {
+                        let word = digest.word(index);
+                        let range = reduce(word, ranges);
+                        (range, reduce(word, ranges * cells) - range * cells)
+                    },
+                    |range, first| match parts {
+                        1 => group * ranges + range,
+                        _ => range * parts + reduce(digest.word(31 - first), parts),
+                    },
+                );
             }
-            Picks::Chosen { slices, each } => {
-                let place =
-                    |index: usize| (reduce(digest.word(31 - index / each), slices), reduce(digest.word(index), cells));
-                route.divide(hashes, place, |slice, _| slice);
-            }
+            Picks::Chosen { slices, each } => route.divide(
+                hashes,
+                |index| (reduce(digest.word(31 - index / each), slices), reduce(digest.word(index), cells)),
+                |slice, _| slice,
+            ),
         }
     }
 }

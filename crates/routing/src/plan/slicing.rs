@@ -137,20 +137,7 @@ impl FromStr for Slicing {
         if text == "none" {
             return Ok(Self::NONE);
         }
-        let form = || SlicingError::Form(text.to_owned());
-        let number = |digits: &str| {
-            if digits.bytes().all(|digit| digit.is_ascii_digit()) {
-                digits.parse::<u32>().map_err(|_| form())
-            } else {
-                Err(form())
-            }
-        };
-        let (name, numbers) = text.split_once(':').ok_or_else(form)?;
-        let (outer, inner) = match (name, numbers.split_once('x')) {
-            ("horizontal" | "vertical", None) => (number(numbers)?, 1),
-            ("horizontal-vertical" | "vertical-horizontal", Some((outer, inner))) => (number(outer)?, number(inner)?),
-            _ => return Err(form()),
-        };
+        let Some((name, outer, inner)) = parts_of(text) else { return Err(SlicingError::Form(text.to_owned())) };
         let (Some(outer), Some(inner)) = (NonZeroU32::new(outer), NonZeroU32::new(inner)) else {
             return Err(SlicingError::Slices { slicing: text.to_owned(), slices: 0 });
         };
@@ -161,6 +148,24 @@ impl FromStr for Slicing {
             _ => Cut::VerticalHorizontal(outer, inner),
         })
     }
+}
+
+/// The name of a slicing, and its numbers of slices; the second is 1 where the name takes one number. `None` if `text`
+/// does not have that form.
+fn parts_of(text: &str) -> Option<(&str, u32, u32)> {
+    let (name, numbers) = text.split_once(':')?;
+    match (name, numbers.split_once('x')) {
+        ("horizontal" | "vertical", None) => Some((name, number(numbers)?, 1)),
+        ("horizontal-vertical" | "vertical-horizontal", Some((outer, inner))) => {
+            Some((name, number(outer)?, number(inner)?))
+        }
+        _ => None,
+    }
+}
+
+/// A number of digits alone, without a sign.
+fn number(digits: &str) -> Option<u32> {
+    digits.bytes().all(|digit| digit.is_ascii_digit()).then(|| digits.parse().ok())?
 }
 
 impl fmt::Display for Slicing {

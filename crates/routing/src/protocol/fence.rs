@@ -103,7 +103,11 @@ impl FromStr for Fence {
         if text.len() != 2 * Self::BYTES || !text.bytes().all(|digit| digit.is_ascii_hexdigit()) {
             return Err(NotAFence);
         }
-        let part = |at: usize| u64::from_str_radix(&text[16 * at..16 * at + 16], 16).map_err(|_| NotAFence);
-        Ok(Self { filter: FilterId(part(0)?), epoch: Epoch(part(1)?), number: part(2)? })
+        let mut words = [0; 3];
+        for (at, word) in words.iter_mut().enumerate() {
+            *word = u64::from_str_radix(&text[16 * at..16 * at + 16], 16).map_err(|_| NotAFence)?;
+        }
+        let [filter, epoch, number] = words;
+        Ok(Self { filter: FilterId(filter), epoch: Epoch(epoch), number })
     }
 }

@@ -192,11 +192,8 @@ impl Submission {
 
     /// The events that the caller has named.
     pub fn named_events(&self) -> impl ExactSizeIterator<Item = NamedEvent> {
-        let named = |(index, name): (usize, &SubmissionName)| {
-            let tag = EventTag::of(&self.probes, index);
-            NamedEvent { name: *name, tag }
-        };
-        self.names.iter().enumerate().map(named)
+        let names = self.names.iter().enumerate();
+        names.map(|(index, name)| NamedEvent { name: *name, tag: EventTag::of(&self.probes, index) })
     }
 }
 

@@ -19,7 +19,6 @@ impl EventTag {
     /// The tag of the event at `index`.
     #[inline]
     pub fn of(probes: &Probes, index: usize) -> Self {
-        let fold = |sum: u64, word: &u64| (sum ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
         let sum = match probes.block(index) {
             Some(probe) => [probe.block, probe.words[0], probe.words[1]].iter().fold(0, fold),
             None => probes.positions(index).iter().take(POSITIONS_MAX).fold(0, fold),
@@ -50,6 +49,11 @@ impl EventTag {
     pub(crate) fn may_be(self, other: Self) -> bool {
         self == other || self == Self::NONE || other == Self::NONE
     }
+}
+
+#[inline]
+fn fold(sum: u64, word: &u64) -> u64 {
+    (sum ^ word).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29)
 }
 
 #[cfg(test)]

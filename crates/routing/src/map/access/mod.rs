@@ -126,11 +126,11 @@ impl Principal {
     }
 
     fn gives(&self, verb: FilterVerb, covers: impl Fn(&FilterNames) -> bool) -> bool {
-        let gives = |grant: &Grant| match grant {
+        let is_given = self.grants.iter().any(|grant| match grant {
             Grant::Filters { names, verb: granted } => granted.includes(verb) && covers(names),
             Grant::Cluster(_) => false,
-        };
-        self.grants.iter().any(gives) || (verb == FilterVerb::Describe && self.may_on_cluster(ClusterVerb::View))
+        });
+        is_given || (verb == FilterVerb::Describe && self.may_on_cluster(ClusterVerb::View))
     }
 }
 
@@ -145,8 +145,9 @@ impl Principal {
 /// assert!(check_principal_name("Crawler").is_err() && check_principal_name("a.b").is_err());
 /// ```
 pub fn check_principal_name(name: &str) -> Result<(), &'static str> {
-    let is_letter = |letter: u8| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-';
-    let is_label = (1..=PRINCIPAL_BYTES_MAX).contains(&name.len()) && name.bytes().all(is_letter);
+    let mut letters = name.bytes();
+    let is_label = (1..=PRINCIPAL_BYTES_MAX).contains(&name.len())
+        && letters.all(|letter| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == b'-');
     if is_label && !name.starts_with('-') && !name.ends_with('-') {
         Ok(())
     } else {

@@ -72,8 +72,7 @@ impl FromStr for TokenId {
     type Err = NotTokenId;
 
     fn from_str(text: &str) -> Result<Self, NotTokenId> {
-        let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-        if text.len() != 16 || !text.bytes().all(is_digit) {
+        if text.len() != 16 || !text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
             return Err(NotTokenId);
         }
         u64::from_str_radix(text, 16).map(Self).map_err(|_| NotTokenId)

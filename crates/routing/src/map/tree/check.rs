@@ -159,9 +159,11 @@ impl TreeSpec {
 
     /// Steps from the root.
     fn level_of(&self, place: &PlaceSpec, names: &BTreeMap<&str, &PlaceSpec>) -> Result<usize, TreeRefusal> {
-        let (mut level, mut at) = (0, place);
+        let mut level = 0;
+        let mut at = place;
         while let Some(above) = at.parent.as_deref().and_then(|parent| names.get(parent)) {
-            (level, at) = (level + 1, above);
+            level += 1;
+            at = above;
             if level > self.places.len() {
                 // More steps than places: the walk goes round.
                 return Err(TreeRefusal::Cycle { place: at.name.clone() });
@@ -177,6 +179,7 @@ impl TreeSpec {
 
 /// Whether a place may have this name: the filter of its level is named after the root, an `@`, and this.
 fn is_name(name: &str) -> bool {
-    let is_odd = |letter: char| letter == '@' || letter == ',' || letter.is_whitespace() || letter.is_control();
-    !name.is_empty() && name.len() <= PLACE_NAME_BYTES_MAX && !name.chars().any(is_odd)
+    let mut letters = name.chars();
+    let has_odd = letters.any(|letter| letter == '@' || letter == ',' || letter.is_whitespace() || letter.is_control());
+    !name.is_empty() && name.len() <= PLACE_NAME_BYTES_MAX && !has_odd
 }
