@@ -3,6 +3,8 @@
 //! Promises: a test visits slices in the order of the event's hash functions, stops at the first zero and sets nothing;
 //! a set sets all positions that lie here. Every visit is counted. Must not know: other nodes, who asks.
 
+use std::cell::Cell;
+
 use firstseen_filter::{
     FilterDefinition, FilterSlice, GENERATIONS_MAX, GenerationNumber, HASHES_MAX, PartError, Sighting, Stamp,
     UnitNumber, WindowRule,
@@ -31,7 +33,7 @@ pub(crate) struct OwnSlices {
     /// The greatest unit that a stamp brought here.
     now: UnitNumber,
     /// How dense cells are, until when that is believed.
-    density: Option<(MonotonicMs, Density)>,
+    density: Cell<Option<(MonotonicMs, Density)>>,
     /// Events that came by to be tested, and to be set.
     pub(crate) test_node_visits: u64,
     pub(crate) set_node_visits: u64,
@@ -64,7 +66,7 @@ impl OwnSlices {
             slices,
             loads,
             now: UnitNumber::FIRST,
-            density: None,
+            density: Cell::new(None),
             test_node_visits: 0,
             set_node_visits: 0,
         })
@@ -257,15 +259,15 @@ impl OwnSlices {
     }
 
     /// How densely cells are set: estimated from a sample of the own slices' cells, now and then.
-    pub(crate) fn density(&mut self, now_ms: MonotonicMs) -> Density {
-        match self.density {
-            Some((until_ms, density)) if now_ms < until_ms => density,
-            _ => {
-                let density = self.density_of(DENSITY_SAMPLE_BYTES);
-                self.density = Some((now_ms.after(DENSITY_HOLDS_MS), density));
-                density
-            }
+    pub(crate) fn density(&self, now_ms: MonotonicMs) -> Density {
+        if let Some((until_ms, density)) = self.density.get()
+            && now_ms < until_ms
+        {
+            return density;
         }
+        let density = self.density_of(DENSITY_SAMPLE_BYTES);
+        self.density.set(Some((now_ms.after(DENSITY_HOLDS_MS), density)));
+        density
     }
 
     fn density_of(&self, sample_bytes: usize) -> Density {

@@ -18,9 +18,9 @@ use crate::group::state::Counts;
 use crate::protocol::{Command, EarlyDuplicates, GroupReply, Mirrored, Operation};
 use crate::verdict::{Decision, Reason};
 
-/// Replies to batches.
+/// Replies to batches; what the node has and knows is only read.
 pub(super) struct Replying<'a> {
-    pub(super) local: &'a mut LocalState,
+    pub(super) local: &'a LocalState,
     pub(super) in_flight: &'a mut InFlight,
     pub(super) replays: &'a mut Replays,
     pub(super) outbox: &'a mut Outbox,
@@ -66,7 +66,7 @@ impl Replying<'_> {
 
     /// The chance that a new event of which all positions are asked is called a duplicate; computed only where the
     /// batch has other events.
-    fn rate_if_partial(&mut self, ticket: Ticket) -> f64 {
+    fn rate_if_partial(&self, ticket: Ticket) -> f64 {
         if !self.in_flight.flights.batch(ticket).is_some_and(Batch::is_degraded) {
             return 0.0;
         }
@@ -82,7 +82,7 @@ impl Replying<'_> {
         if !batch.is_unlearnt() {
             return Some(reply_to);
         }
-        let LocalState { membership, tree, present, .. } = &*self.local;
+        let LocalState { membership, tree, present, .. } = self.local;
         let guard = &mut self.replays.guard;
         let name = batch.header().name();
         let names = &batch.header().names;

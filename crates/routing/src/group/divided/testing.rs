@@ -166,7 +166,7 @@ impl Testing<'_> {
     }
 
     /// The chance that a new event is called a duplicate of which these positions are asked.
-    fn partial_rate(&mut self, ticket: Ticket, voters: &Voters) -> f64 {
+    fn partial_rate(&self, ticket: Ticket, voters: &Voters) -> f64 {
         let event = self.in_flight.flights.event(ticket);
         if let Some(Decision::Undecided(_)) = event.and_then(|event| self.local.too_few_left(event)) {
             return 0.0;
@@ -281,7 +281,7 @@ impl Testing<'_> {
 }
 
 /// The chance that a new event of which so many positions are asked is called a duplicate.
-pub(super) fn expected_rate(local: &mut LocalState, positions: usize) -> f64 {
+pub(super) fn expected_rate(local: &LocalState, positions: usize) -> f64 {
     let Density { fill, generations } = local.own.density(local.present.now_ms());
     rate_of_positions(fill, positions, generations)
 }
